@@ -1,0 +1,72 @@
+// SHA-256 digests: the value type that names keys and contents, and the hasher.
+
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "util/bytes.h"
+
+namespace kiln::cache {
+
+/// 256 bits; ordered, hashable, printed as 64 lower-case hex digits.
+class Digest {
+ public:
+  static constexpr std::size_t kSize = 32;
+
+  Digest() = default;  // all zero
+  explicit Digest(std::span<const std::byte, kSize> bytes);
+
+  /// SHA-256 of `bytes`.
+  [[nodiscard]] static Digest of(ByteView bytes);
+  /// nullopt unless `hex` is exactly 64 hex digits.
+  [[nodiscard]] static std::optional<Digest> from_hex(std::string_view hex);
+
+  [[nodiscard]] std::string hex() const;
+  [[nodiscard]] std::span<const std::byte, kSize> bytes() const { return bytes_; }
+
+  friend auto operator<=>(const Digest&, const Digest&) = default;
+
+ private:
+  std::array<std::byte, kSize> bytes_{};
+};
+
+/// SHA-256 over bytes that arrive in pieces (FIPS 180-4, through libcrypto).
+/// Thread safety: none; one hasher belongs to one thread.
+class Sha256 {
+ public:
+  Sha256();
+  Sha256(Sha256&&) noexcept;
+  Sha256& operator=(Sha256&&) noexcept;
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+  ~Sha256();
+
+  void update(ByteView bytes);
+  /// The digest of all bytes so far; the hasher is spent afterwards.
+  [[nodiscard]] Digest finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kiln::cache
+
+template <>
+struct std::hash<kiln::cache::Digest> {
+  std::size_t operator()(const kiln::cache::Digest& digest) const noexcept {
+    // A SHA-256 is uniform: its first bytes are as good a hash as any.
+    std::size_t value = 0;
+    for (std::size_t i = 0; i < sizeof(value); ++i)
+      value = value << 8U | std::to_integer<std::size_t>(digest.bytes()[i]);
+    return value;
+  }
+};

@@ -1,0 +1,59 @@
+// What a GPU is and what code is built for: compute capability, architecture, target.
+// Source of the compatibility rules: CUDA C++ Programming Guide, "Compute Capabilities"
+// and "Binary Compatibility"; NVCC documentation, "GPU Feature List".
+
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "kiln/result.h"
+
+namespace kiln::device {
+
+/// Of a device: 9.0 for an H100. Major and minor, never the digits run together.
+struct ComputeCapability {
+  int major = 0;
+  int minor = 0;
+  friend auto operator<=>(const ComputeCapability&, const ComputeCapability&) = default;
+};
+
+/// "9.0".
+[[nodiscard]] std::string to_string(ComputeCapability capability);
+
+enum class ArchSuffix : std::uint8_t {
+  kNone,  // runs on the same major and a minor not lower
+  kA,     // architecture specific: runs on exactly that capability
+  kF,     // family specific: runs on the same family and a minor not lower
+};
+
+/// What code is compiled for: a capability and a suffix.
+struct Architecture {
+  ComputeCapability capability;
+  ArchSuffix suffix = ArchSuffix::kNone;
+  friend auto operator<=>(const Architecture&, const Architecture&) = default;
+};
+
+/// "9.0", "9.0a", "10.0f": how Kiln prints one.
+[[nodiscard]] std::string to_string(Architecture architecture);
+
+/// Reads "9.0", "9.0a", "sm_90", "sm_90a", "compute_90" and "90"; "100f", "10.0f".
+/// Purely a matter of form: whether any NVRTC knows it is not asked here.
+/// Errors: kInvalidArgument, with the forms that are accepted.
+[[nodiscard]] Result<Architecture> parse_architecture(std::string_view text);
+
+enum class ImageKind : std::uint8_t { kCubin, kPtx };
+
+/// What a compile is asked for: sm_90a is a cubin, compute_90 is PTX.
+struct Target {
+  Architecture architecture;
+  ImageKind kind = ImageKind::kCubin;
+  friend auto operator<=>(const Target&, const Target&) = default;
+};
+
+/// "sm_90a" or "compute_90": the key's field and NVRTC's --gpu-architecture value.
+[[nodiscard]] std::string to_string(Target target);
+
+}  // namespace kiln::device

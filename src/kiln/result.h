@@ -1,0 +1,46 @@
+// Value-or-error return type: what every fallible function of Kiln returns.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+#include <utility>
+
+namespace kiln {
+
+/// What the caller can do about a failure. The names are part of every `--json`.
+enum class ErrorCode : std::uint8_t {
+  kInvalidArgument,  // fix the request; retrying cannot help
+  kNotFound,         // no such key, file, template or library
+  kCompileFailed,    // NVRTC rejected the source; `message` holds its whole log
+  kWorkerCrashed,    // the compile process died; the next request gets a new one
+  kTimeout,          // over the wall-clock limit: raise it, or simplify the source
+  kResourceLimit,    // over a memory or size limit: raise it
+  kCancelled,        // somebody asked for the work to stop
+  kCorrupt,          // stored or received bytes fail a check
+  kUntrusted,        // a file or folder that somebody else can write
+  kIo,               // the file system said no; `message` names path and errno
+  kUnavailable,      // the environment lacks something; `message` says what to install
+  kDevice,           // the CUDA driver said no; `message` names the call
+};
+
+/// The JSON name of `code`: "invalid_argument", "not_found" and so on. Thread-safe.
+[[nodiscard]] std::string_view to_string(ErrorCode code);
+
+struct Error {
+  ErrorCode code;
+  std::string message;  // lower case, no trailing dot; object, call, cause, remedy
+};
+
+/// Thread safety: as for T.
+template <typename T>
+using Result = tl::expected<T, Error>;
+
+/// `return fail(ErrorCode::kIo, "open /x: no such file or directory");`
+[[nodiscard]] inline tl::unexpected<Error> fail(ErrorCode code, std::string message) {
+  return tl::unexpected<Error>(Error{code, std::move(message)});
+}
+
+}  // namespace kiln

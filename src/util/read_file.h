@@ -1,0 +1,24 @@
+// A whole file into memory; never mmapped, so that a truncation cannot raise SIGBUS.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "kiln/result.h"
+#include "util/bytes.h"
+
+namespace kiln {
+
+/// The bytes of a regular file, or nullopt if there is none. Thread-safe.
+/// Errors: kIo; kResourceLimit above `max_bytes`; kIo for anything but a regular file
+/// (a FIFO is never waited for).
+[[nodiscard]] Result<std::optional<Bytes>> read_file(const std::filesystem::path& path,
+                                                     std::uint64_t max_bytes);
+
+/// As read_file, as text; a file that is not there is kNotFound.
+[[nodiscard]] Result<std::string> read_text_file(const std::filesystem::path& path,
+                                                 std::uint64_t max_bytes);
+
+}  // namespace kiln
