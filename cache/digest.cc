@@ -31,13 +31,17 @@ std::optional<Digest> Digest::from_hex(std::string_view hex) {
   return Digest(std::span<const std::byte, kSize>(*bytes));
 }
 
-std::string Digest::hex() const { return to_hex(bytes_); }
+std::string Digest::hex() const {
+  return to_hex(bytes_);
+}
 
 struct Sha256::State {
   SHA256_CTX context;
 };
 
-Sha256::Sha256() : state_(std::make_unique<State>()) { SHA256_Init(&state_->context); }
+Sha256::Sha256() : state_(std::make_unique<State>()) {
+  SHA256_Init(&state_->context);
+}
 Sha256::Sha256(Sha256&&) noexcept = default;
 Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 Sha256::~Sha256() = default;

@@ -45,7 +45,8 @@ Result<Fields> Fields::decode(ByteView bytes) {
     if (bytes.size() < kHeadBytes)
       return fail(ErrorCode::kCorrupt, "a field list ends inside a field's lengths");
     const std::uint64_t label_size = load_le<std::uint32_t>(bytes, 0);
-    const std::uint64_t value_size = load_le<std::uint64_t>(bytes, sizeof(std::uint32_t));
+    const std::uint64_t value_size =
+        load_le<std::uint64_t>(bytes, sizeof(std::uint32_t));
     bytes = bytes.subspan(kHeadBytes);
     // Compared one by one: the sum of two lengths from a file may overflow.
     if (label_size > bytes.size() || value_size > bytes.size() - label_size)
@@ -57,6 +58,8 @@ Result<Fields> Fields::decode(ByteView bytes) {
   return fields;
 }
 
-Digest Fields::digest() const { return Digest::of(encode()); }
+Digest Fields::digest() const {
+  return Digest::of(encode());
+}
 
 }  // namespace kiln::cache

@@ -1,4 +1,5 @@
-// Kiln's own logger, "kiln", on stderr. The host program's default logger is left alone.
+// Kiln's own logger, "kiln", on stderr. The host program's default logger is left
+// alone.
 
 #pragma once
 

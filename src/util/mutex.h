@@ -1,4 +1,5 @@
-// A mutex that clang's -Wthread-safety understands. Every mutex of Kiln is one of these.
+// A mutex that clang's -Wthread-safety understands. Every mutex of Kiln is one of
+// these.
 
 #pragma once
 
@@ -62,7 +63,8 @@ class ConditionVariable {
                   const std::chrono::time_point<Clock, Duration>& deadline)
       KILN_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
-    const bool notified = condition_.wait_until(lock, deadline) == std::cv_status::no_timeout;
+    const bool notified =
+        condition_.wait_until(lock, deadline) == std::cv_status::no_timeout;
     lock.release();
     return notified;
   }

@@ -10,10 +10,8 @@ namespace {
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> cost(a.size() + 1,
                                              std::vector<std::size_t>(b.size() + 1));
-  for (std::size_t i = 0; i <= a.size(); ++i)
-    cost[i][0] = i;
-  for (std::size_t j = 0; j <= b.size(); ++j)
-    cost[0][j] = j;
+  for (std::size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) cost[0][j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
     for (std::size_t j = 1; j <= b.size(); ++j) {
       const std::size_t replace = cost[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
@@ -46,7 +44,8 @@ std::optional<std::string> nearest(std::string_view word,
   return best;
 }
 
-std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
+std::string did_you_mean(std::string_view word,
+                         std::span<const std::string> candidates) {
   const std::optional<std::string> found = nearest(word, candidates);
   return found ? ", did you mean '" + *found + "'?" : "";
 }

@@ -12,8 +12,8 @@ namespace kiln {
 /// The candidate with the smallest edit distance to `word` (insert, delete, replace or
 /// swap of neighbours cost one each), if that is at most a third of the longer word,
 /// and at least one edit is allowed. Ties go to the first.
-[[nodiscard]] std::optional<std::string> nearest(std::string_view word,
-                                                 std::span<const std::string> candidates);
+[[nodiscard]] std::optional<std::string> nearest(
+    std::string_view word, std::span<const std::string> candidates);
 
 /// ", did you mean 'x'?" or "".
 [[nodiscard]] std::string did_you_mean(std::string_view word,

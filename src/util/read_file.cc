@@ -28,8 +28,8 @@ Result<std::optional<Bytes>> read_file(const std::filesystem::path& path,
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size > max_bytes) {
     return fail(ErrorCode::kResourceLimit,
-                fmt::format("{} has {} bytes, over the limit of {}", path.native(), size,
-                            max_bytes));
+                fmt::format("{} has {} bytes, over the limit of {}", path.native(),
+                            size, max_bytes));
   }
   Bytes bytes(size);
   std::size_t done = 0;
@@ -51,7 +51,8 @@ Result<std::string> read_text_file(const std::filesystem::path& path,
                                    std::uint64_t max_bytes) {
   const auto bytes = KILN_TRY(read_file(path, max_bytes));
   if (!bytes)
-    return fail(ErrorCode::kNotFound, fmt::format("there is no file {}", path.native()));
+    return fail(ErrorCode::kNotFound,
+                fmt::format("there is no file {}", path.native()));
   return std::string(as_text(*bytes));
 }
 

@@ -20,7 +20,8 @@ struct Quantity {
 };
 
 std::optional<Quantity> split(std::string_view text) {
-  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::size_t digits =
+      std::min(text.find_first_not_of("0123456789."), text.size());
   if (digits == 0)
     return std::nullopt;
   const std::string number(text.substr(0, digits));
@@ -29,8 +30,7 @@ std::optional<Quantity> split(std::string_view text) {
   if (end != number.c_str() + number.size())
     return std::nullopt;
   std::string_view rest = text.substr(digits);
-  while (!rest.empty() && rest.front() == ' ')
-    rest.remove_prefix(1);
+  while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
   std::string unit(rest);
   std::transform(unit.begin(), unit.end(), unit.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -67,8 +67,9 @@ Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
     if (value <= kCentury)
       return std::chrono::milliseconds(std::llround(value));
   }
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is not a duration; write 250ms, 30s, 5m, 12h or 7d", text));
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("'{}' is not a duration; write 250ms, 30s, 5m, 12h or 7d", text));
 }
 
 std::string format_size(std::uint64_t bytes) {
