@@ -34,4 +34,8 @@ int report_failure(const Context& context, const Error& error) {
   return exit_code_for(error.code);
 }
 
+int finish(const Context& context, const Result<int>& result) {
+  return result ? *result : report_failure(context, result.error());
+}
+
 }  // namespace kiln::tools

@@ -33,6 +33,9 @@ void print_json(const nlohmann::ordered_json& document);
 /// `{"error":…}` on stdout. Returns the exit status for it.
 [[nodiscard]] int report_failure(const Context& context, const Error& error);
 
+/// The end of every verb: the status it came to, or report_failure().
+[[nodiscard]] int finish(const Context& context, const Result<int>& result);
+
 /// Writes `text` to stdout. A reader that went away (a closed pipe) is no error.
 void print(std::string_view text);
 
