@@ -56,10 +56,11 @@ say "$kiln ls"
 
 cat <<NEXT
 
-What to try next:
-  $kiln templates                    every kernel and its parameters
-  $kiln render scaled_softmax_fwd:dtype=bf16
-  $kiln doctor                       what was found on this machine, and what to do about it
-  ./tools/test.sh                    build and run every test that needs no GPU
+What to try next, with $PWD/build/release/bin on PATH:
+  kiln templates                               every kernel and its parameters
+  kiln render scaled_softmax_fwd:dtype=bf16    the source that is compiled
+  kiln doctor                                  what is on this machine, and what to do about it
+and here:
+  ./tools/test.sh                              build and run every test that needs no GPU
 NEXT
 exit $status

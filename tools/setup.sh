@@ -231,7 +231,9 @@ build_preset() {
   local launcher=""
   if command -v ccache >/dev/null; then
     launcher=ccache
-    if ! ccache -s >/dev/null 2>&1; then # a home that cannot be written
+    local cache_dir
+    cache_dir=$(ccache --get-config cache_dir)
+    if ! mkdir -p "$cache_dir" 2>/dev/null || [[ ! -w $cache_dir ]]; then # no home to write to
       export CCACHE_DIR=$root/.cache/ccache
     fi
   fi
