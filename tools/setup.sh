@@ -156,7 +156,7 @@ fetch_part() {
     --require-hashes --only-binary=:all: --python-version 3.11 --implementation cp --abi cp311 \
     --abi none "${platforms[@]}" --progress-bar off -d "$work" -r "$work/requirements.txt" \
     >"$work/log" 2>&1; then
-    tail -n 5 "$work/log" >&2
+    grep '^ERROR' "$work/log" >&2 || tail -n 5 "$work/log" >&2
     local status=1
     grep -qiE 'connection broken|timed out|Max retries' "$work/log" && status=2
     rm -rf "$work"
@@ -191,6 +191,7 @@ fetch_parts() { # fetch_parts PART...: under the lock, once more looking what is
         fetch_part "$part" && continue
         status=$?
         [[ $status == 2 ]] && warn "The package registry for wheels did not answer." && break
+        warn "Fetching $part failed."
       done
     else
       warn "Wheels need a python3 with pip, and there is none."
