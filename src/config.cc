@@ -1,0 +1,157 @@
+#include "config.h"
+
+#include <fmt/format.h>
+#include <sys/auxv.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln {
+namespace {
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    if (end > begin)
+      parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+Result<std::uint32_t> parse_number(const std::string& text) {
+  std::uint32_t value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is not a number", text));
+  return value;
+}
+
+Result<bool> parse_switch(const std::string& text) {
+  constexpr std::array<std::string_view, 4> kOn{"1", "true", "on", "yes"};
+  constexpr std::array<std::string_view, 4> kOff{"0", "false", "off", "no"};
+  for (const std::string_view word : kOn) {
+    if (text == word)
+      return true;
+  }
+  for (const std::string_view word : kOff) {
+    if (text == word)
+      return false;
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' is neither on (1) nor off (0)", text));
+}
+
+/// Reads variables and says, when one is wrong, which.
+class Reader {
+ public:
+  explicit Reader(const Environment& environment) : environment_(environment) {}
+
+  [[nodiscard]] std::optional<std::string> text(const std::string& variable) const {
+    std::optional<std::string> value = environment_(variable);
+    if (value && value->empty())
+      return std::nullopt;
+    return value;
+  }
+
+  [[nodiscard]] std::optional<std::filesystem::path> path(
+      const std::string& variable) const {
+    const std::optional<std::string> value = text(variable);
+    return value ? std::optional<std::filesystem::path>(*value) : std::nullopt;
+  }
+
+  /// Overwrites `field` with what `parse` makes of the variable, if it is set.
+  template <typename Field, typename Parse>
+  [[nodiscard]] Result<void> read(const std::string& variable, Field& field,
+                                  Parse parse) const {
+    const std::optional<std::string> value = text(variable);
+    if (!value)
+      return {};
+    auto parsed = parse(*value);
+    if (!parsed) {
+      return fail(parsed.error().code,
+                  fmt::format("{}: {}", variable, parsed.error().message));
+    }
+    field = *std::move(parsed);
+    return {};
+  }
+
+ private:
+  const Environment& environment_;
+};
+
+std::filesystem::path find_cache_dir(const Reader& reader) {
+  if (const auto directory = reader.path("KILN_CACHE_DIR"))
+    return *directory;
+  // The XDG base directory specification: a relative path there is invalid, ignored.
+  const auto xdg = reader.path("XDG_CACHE_HOME");
+  if (xdg && xdg->is_absolute())
+    return *xdg / "kiln";
+  if (const auto home = reader.path("HOME"))
+    return *home / ".cache" / "kiln";
+  return {};
+}
+
+Result<std::vector<uid_t>> parse_uids(const std::string& text) {
+  std::vector<uid_t> uids;
+  for (const std::string& part : split(text, ','))
+    uids.push_back(KILN_TRY(parse_number(part)));
+  return uids;
+}
+
+Result<unsigned> parse_jobs(const std::string& text) {
+  const unsigned jobs = KILN_TRY(parse_number(text));
+  if (jobs == 0 || jobs > 1024)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' is not between 1 and 1024", text));
+  return jobs;
+}
+
+}  // namespace
+
+Environment process_environment() {
+  if (::getauxval(AT_SECURE) != 0)
+    return [](const std::string&) { return std::nullopt; };
+  return [](const std::string& variable) -> std::optional<std::string> {
+    // Nothing in Kiln calls setenv, and a host that does while it opens a service has
+    // the race with every reader of the environment.
+    const char* value = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe)
+    if (value == nullptr)
+      return std::nullopt;
+    return value;
+  };
+}
+
+Result<Config> read_config(const Environment& environment) {
+  const Reader reader(environment);
+  Config config;
+  config.cache_dir = find_cache_dir(reader);
+  KILN_TRY(reader.read("KILN_CACHE_SIZE", config.cache_limit_bytes, parse_size));
+  KILN_TRY(reader.read("KILN_TRUSTED_UIDS", config.trusted_uids, parse_uids));
+  KILN_TRY(reader.read("KILN_COMPILE_TIMEOUT", config.compile_timeout, parse_duration));
+  KILN_TRY(reader.read("KILN_WORKER_MEMORY", config.worker_memory_bytes, parse_size));
+  KILN_TRY(reader.read("KILN_JOBS", config.jobs, parse_jobs));
+  KILN_TRY(reader.read("KILN_NO_JIT", config.no_jit, parse_switch));
+  config.nvrtc = reader.path("KILN_NVRTC");
+  config.cudnn = reader.path("KILN_CUDNN");
+  config.driver = reader.path("KILN_DRIVER");
+  config.worker = reader.path("KILN_WORKER");
+  config.toolchain = reader.text("KILN_TOOLCHAIN");
+  if (const auto dirs = reader.text("KILN_TEMPLATE_DIR")) {
+    for (std::string& dir : split(*dirs, ':'))
+      config.template_dirs.emplace_back(std::move(dir));
+  }
+  config.log_level = reader.text("KILN_LOG");
+  return config;
+}
+
+}  // namespace kiln

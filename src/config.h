@@ -1,0 +1,58 @@
+// Every setting of Kiln in one value. The environment is read here, once, at open; a
+// command line flag overwrites a field; the defaults stand below.
+
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kiln/result.h"
+
+namespace kiln {
+
+/// Thread safety: a value.
+struct Config {
+  // Where objects are kept. Empty: neither KILN_CACHE_DIR nor XDG_CACHE_HOME nor HOME
+  // names a place, so the cache lives in memory only.
+  std::filesystem::path cache_dir;
+  std::uint64_t cache_limit_bytes = 10ULL << 30U;
+  std::vector<uid_t> trusted_uids;  // owners of objects beside this user and root
+
+  std::chrono::milliseconds compile_timeout = std::chrono::seconds(300);  // per build
+  std::uint64_t worker_memory_bytes = 4ULL << 30U;  // resident, per build
+  std::optional<unsigned> jobs;  // workers of this process; none: the usable cores
+  bool no_jit = false;           // a miss is an error instead of a build
+
+  std::optional<std::filesystem::path> nvrtc;   // an exact library
+  std::optional<std::filesystem::path> cudnn;   // an exact library
+  std::optional<std::filesystem::path> driver;  // an exact library
+  std::optional<std::filesystem::path> worker;  // an exact program
+  std::optional<std::string> toolchain;         // "13.0", or digits of a build id
+
+  std::vector<std::filesystem::path> template_dirs;  // searched before the built-ins
+  std::optional<std::string> log_level;
+};
+
+/// Looks a variable up; nullopt where it is not set.
+using Environment =
+    std::function<std::optional<std::string>(const std::string& variable)>;
+
+/// The environment of this process; empty in a set-uid or set-gid program, where
+/// whoever started it must not choose what is loaded.
+[[nodiscard]] Environment process_environment();
+
+/// Reads KILN_CACHE_DIR, KILN_CACHE_SIZE, KILN_COMPILE_TIMEOUT, KILN_WORKER_MEMORY,
+/// KILN_JOBS, KILN_LOG, KILN_NO_JIT, KILN_NVRTC, KILN_CUDNN, KILN_DRIVER, KILN_WORKER,
+/// KILN_TOOLCHAIN, KILN_TRUSTED_UIDS and KILN_TEMPLATE_DIR; a variable that is set to
+/// nothing counts as not set. Errors: kInvalidArgument, naming the variable and what
+/// it accepts.
+[[nodiscard]] Result<Config> read_config(const Environment& environment);
+
+}  // namespace kiln

@@ -1,0 +1,34 @@
+// From argv to a verb. CLI11 parses; what it accepts and how it complains is settled
+// here, so that wrong usage is always exit 2, one sentence and the nearest match.
+
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tools/context.h"
+
+namespace kiln::tools {
+
+/// What a verb does once its options are parsed; returns the exit status.
+using Run = std::function<int(Context&)>;
+
+/// One verb of the program. `add` declares its options on `app` and returns its Run,
+/// which may refer to them through shared ownership.
+struct Verb {
+  const char* name;
+  const char* summary;
+  const char* group;
+  Run (*add)(CLI::App& app);
+};
+
+/// All verbs, in the order in which help lists them.
+[[nodiscard]] std::span<const Verb> verbs();
+
+/// Runs the program; returns the exit status. Reads the environment once.
+[[nodiscard]] int run_command_line(std::vector<std::string> arguments);
+
+}  // namespace kiln::tools

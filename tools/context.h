@@ -1,0 +1,39 @@
+// What every verb gets: settings, where to print, and whether somebody said stop.
+
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "config.h"
+#include "kiln/result.h"
+#include "tools/stop_signal.h"
+#include "tools/terminal.h"
+
+namespace kiln::tools {
+
+/// Thread safety: printing belongs to the thread that runs the verb.
+struct Context {
+  Config config;
+  bool json = false;  // one document on stdout, everything else on stderr
+  Terminal out{stdout};
+  Terminal err{stderr};
+  StopSignal* stop = nullptr;  // never null while a verb runs
+};
+
+/// Prints `document` on stdout, indented, with one newline. Bytes that are not UTF-8
+/// (a path, a log) are replaced, never an error.
+void print_json(const nlohmann::ordered_json& document);
+
+/// `{"code","message"}`, as every `error` in a document.
+[[nodiscard]] nlohmann::ordered_json error_json(const Error& error);
+
+/// A failure before any work: "kiln: <message>" on stderr, and with --json
+/// `{"error":…}` on stdout. Returns the exit status for it.
+[[nodiscard]] int report_failure(const Context& context, const Error& error);
+
+/// Writes `text` to stdout. A reader that went away (a closed pipe) is no error.
+void print(std::string_view text);
+
+}  // namespace kiln::tools

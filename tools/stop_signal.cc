@@ -1,0 +1,83 @@
+#include "tools/stop_signal.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include "util/posix_error.h"
+
+namespace kiln::tools {
+namespace {
+
+constexpr int kExitBase = 128;  // the shell's convention: 128 + signal number
+
+sigset_t stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  return set;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StopSignal>> StopSignal::install() {
+  const sigset_t set = stop_signals();
+  if (const int err = ::pthread_sigmask(SIG_BLOCK, &set, nullptr); err != 0)
+    return posix_error("pthread_sigmask", "SIGINT, SIGTERM", err);
+  UniqueFd signals(::signalfd(-1, &set, SFD_CLOEXEC));
+  if (!signals)
+    return posix_error("signalfd", "SIGINT, SIGTERM", errno);
+  UniqueFd wake(::eventfd(0, EFD_CLOEXEC));
+  if (!wake)
+    return posix_error("eventfd", "stop", errno);
+  return std::unique_ptr<StopSignal>(
+      new StopSignal(std::move(signals), std::move(wake)));
+}
+
+StopSignal::StopSignal(UniqueFd signals, UniqueFd wake)
+    : signals_(std::move(signals)), wake_(std::move(wake)) {
+  thread_ = std::thread([this] { watch(); });
+}
+
+StopSignal::~StopSignal() {
+  const std::uint64_t one = 1;
+  // An eventfd at zero always takes a one.
+  std::ignore = ::write(wake_.get(), &one, sizeof(one));
+  thread_.join();
+  const sigset_t set = stop_signals();
+  std::ignore = ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);  // valid by construction
+}
+
+void StopSignal::watch() {
+  std::array<pollfd, 2> fds{{{signals_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+  while (true) {
+    if (::poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR)
+      return;
+    if (fds[1].revents != 0)
+      return;
+    signalfd_siginfo info{};
+    if (fds[0].revents == 0 ||
+        ::read(signals_.get(), &info, sizeof(info)) != sizeof(info))
+      continue;
+    const int number = static_cast<int>(info.ssi_signo);
+    if (signal_.exchange(number) != 0)
+      ::_exit(kExitBase + number);  // asked twice: now
+    source_.request_stop();
+  }
+}
+
+std::optional<int> StopSignal::exit_code() const {
+  const int number = signal_.load();
+  return number == 0 ? std::nullopt : std::optional<int>(kExitBase + number);
+}
+
+}  // namespace kiln::tools

@@ -1,0 +1,45 @@
+// SIGINT and SIGTERM as a stop_token: running builds are stopped, what was done is
+// still printed, and the exit status says which signal it was.
+
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <thread>
+
+#include "kiln/result.h"
+#include "util/unique_fd.h"
+
+namespace kiln::tools {
+
+/// While one lives, SIGINT and SIGTERM ask for a stop instead of ending the program; a
+/// second one ends it at once. Construct before any thread is started: the signals are
+/// blocked in every thread and taken from a signalfd by one.
+/// Thread safety: all methods may be called from any thread.
+class StopSignal {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<StopSignal>> install();
+  StopSignal(const StopSignal&) = delete;
+  StopSignal& operator=(const StopSignal&) = delete;
+  StopSignal(StopSignal&&) = delete;
+  StopSignal& operator=(StopSignal&&) = delete;
+  ~StopSignal();
+
+  [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
+  /// 130 after SIGINT, 143 after SIGTERM, nullopt while neither has come.
+  [[nodiscard]] std::optional<int> exit_code() const;
+
+ private:
+  StopSignal(UniqueFd signals, UniqueFd wake);
+  void watch();
+
+  UniqueFd signals_;  // a signalfd
+  UniqueFd wake_;     // an eventfd: written once, by the destructor
+  std::stop_source source_;
+  std::atomic<int> signal_{0};
+  std::thread thread_;
+};
+
+}  // namespace kiln::tools

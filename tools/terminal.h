@@ -1,0 +1,50 @@
+// How text for people is shaped: colours, columns, progress. Data for programs is
+// json_output.h's business.
+
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kiln::tools {
+
+enum class Style { kPlain, kBold, kDim, kGreen, kYellow, kRed };
+
+/// One of the two standard streams, asked once whether it is a terminal.
+/// Thread safety: immutable.
+class Terminal {
+ public:
+  explicit Terminal(std::FILE* stream);
+
+  [[nodiscard]] bool is_terminal() const { return is_terminal_; }
+  /// Columns of the window now; 80 where nobody says.
+  [[nodiscard]] int width() const;
+  /// `text` in `style`, unless this is no terminal, NO_COLOR is set to anything, or
+  /// TERM is "dumb".
+  [[nodiscard]] std::string styled(std::string_view text, Style style) const;
+
+ private:
+  std::FILE* stream_;
+  bool is_terminal_;
+  bool colours_;
+};
+
+enum class Align { kLeft, kRight };
+
+struct Column {
+  std::string title;
+  Align align = Align::kLeft;
+};
+
+/// Rows under titles, columns as wide as their widest cell, two spaces between them,
+/// no trailing space. Cells are plain text; control characters are shown as '?'.
+[[nodiscard]] std::string format_table(
+    const std::vector<Column>& columns,
+    const std::vector<std::vector<std::string>>& rows, const Terminal& terminal);
+
+/// Number of columns that UTF-8 `text` takes: one a code point.
+[[nodiscard]] std::size_t display_width(std::string_view text);
+
+}  // namespace kiln::tools
