@@ -1,0 +1,244 @@
+# shellcheck shell=bash
+# What run.sh and test.sh share: Debian packages, the NVIDIA parts, and one preset's build.
+# Sourced, never run. Exit codes: 2 wrong usage, 3 something is missing that cannot be installed.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+deps=$root/.deps
+cd "$root" || exit 3
+exec </dev/null # nothing here asks; sudo asks on its own terminal
+
+say() { printf '== %s\n' "$*"; }
+warn() { printf '\n!! %s\n\n' "$*" >&2; }
+die() { # die CODE MESSAGE...
+  local code=$1
+  shift
+  printf '%s: %s\n' "${0##*/}" "$*" >&2
+  exit "$code"
+}
+
+if [[ -n ${KILN_NO_TOOLKIT:-} && $KILN_NO_TOOLKIT != 0 ]]; then
+  KILN_NO_TOOLKIT=1
+  unset CUDA_HOME CUDA_PATH
+else
+  KILN_NO_TOOLKIT=0
+fi
+export KILN_NO_TOOLKIT
+
+# ---- Debian packages -------------------------------------------------------------------------
+
+# missing_packages GROUP...: prints the packages of these groups that are not installed.
+missing_packages() {
+  local wanted
+  wanted=$(awk -v groups=" $* " '!/^#/ && NF && index(groups, " " $1 " ") {print $2}' \
+    tools/packages.txt)
+  # shellcheck disable=SC2086 # a list of names
+  comm -23 <(sort <<<"$wanted") \
+    <(dpkg-query -W -f='${db:Status-Status} ${Package}\n' $wanted 2>/dev/null |
+      awk '$1 == "installed" {print $2}' | sort) | xargs
+}
+
+# Sets as_root to what has to stand before a command to run it as root; fails where nothing does.
+find_root() {
+  as_root=()
+  [[ $(id -u) == 0 ]] && return
+  as_root=(sudo)
+  command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [[ -t 2 ]]; }
+}
+
+# install_packages GROUP...: installs what is missing of these groups. Calls apt-get only then.
+# Group "optional" may stay missing, which is said; for any other group that ends the script.
+install_packages() {
+  local missing needed reason remedy group
+  if ! command -v dpkg-query >/dev/null; then
+    warn "This is no Debian: nothing is installed. tools/packages.txt lists what is needed."
+    return
+  fi
+  missing=$(missing_packages "$@")
+  [[ -z $missing ]] && return
+  say "missing packages: $missing"
+  remedy="apt-get update && apt-get install -y --no-install-recommends $missing"
+
+  if ! command -v apt-get >/dev/null; then
+    reason="there is no apt-get here"
+  elif ! find_root; then
+    reason="this user is not root and cannot use sudo"
+  else
+    say "installing them with apt-get"
+    local get=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q
+      -o DPkg::Lock::Timeout=300 -o Acquire::Retries=2 -o Acquire::http::Timeout=30)
+    # shellcheck disable=SC2086 # a list of names
+    { "${get[@]}" update || true; } && "${get[@]}" install -y --no-install-recommends $missing
+    reason="apt-get failed (is the package registry reachable?)"
+  fi
+  missing=$(missing_packages "$@")
+  [[ -z $missing ]] && return
+  for group; do
+    needed=$([[ $group == optional ]] || missing_packages "$group")
+    [[ -z $needed ]] ||
+      die 3 "$reason, and these packages are missing: $missing"$'\n'"Run as root: $remedy"
+  done
+  warn "$reason; going on without: $missing. To have them, run as root: $remedy"
+}
+
+# ---- NVIDIA parts ----------------------------------------------------------------------------
+
+# What is lost without a part.
+part_is_for() {
+  case $1 in
+    headers) echo "the CUDA headers: needed to build" ;;
+    nvrtc) echo "NVRTC: nothing can be compiled, tests that compile are skipped" ;;
+    cudnn) echo "cuDNN: no cuDNN attention, its tests are skipped" ;;
+    frontend) echo "the cuDNN frontend's headers: no cuDNN attention, its tests are skipped" ;;
+    nvrtc-12) echo "a second NVRTC: tests of several NVRTC side by side are skipped" ;;
+  esac
+}
+
+part_requirements() { # the part's lines of tools/wheels.txt
+  awk -v part="$1" '/^# part /{on = ($3 == part)} on && !/^#/ && NF' tools/wheels.txt
+}
+
+part_size() { awk -v part="$1" '/^# part / && $3 == part {print $4, $5}' tools/wheels.txt; }
+
+part_pins() { part_requirements "$1" | sha256sum | cut -c1-64; }
+
+# Sets the table place_of_part: where each part is, empty where it is missing.
+declare -A place_of_part
+find_parts() {
+  local line found
+  found=$(cmake -DKILN_NO_TOOLKIT="$KILN_NO_TOOLKIT" -P tools/cmake/NvidiaParts.cmake) ||
+    die 3 "tools/cmake/NvidiaParts.cmake failed"
+  while read -r line; do
+    line=${line#-- }
+    place_of_part[${line%%=*}]=${line#*=}
+  done <<<"$found"
+}
+
+# parts_to_fetch PART...: prints those that are missing, or in .deps by other pins than today's.
+parts_to_fetch() {
+  local part place pins
+  for part; do
+    place=${place_of_part[$part]}
+    if [[ $place == "$deps"/* ]]; then
+      read -r pins <"$deps/installed/$part" 2>/dev/null || pins=""
+      [[ $pins == "$(part_pins "$part")" ]] || echo "$part"
+    elif [[ -z $place ]]; then
+      echo "$part"
+    fi
+  done | xargs
+}
+
+# Prints a python3 that has pip, installing Debian's or making a private one where there is none.
+find_pip() {
+  local python
+  for python in python3 /usr/bin/python3; do
+    "$python" -m pip --version >/dev/null 2>&1 && echo "$python" && return
+  done
+  python3 -m venv "$deps/.pip" >/dev/null 2>&1 && echo "$deps/.pip/bin/python3" && return
+  rm -rf "$deps/.pip"
+  (install_packages wheels) >&2 && echo /usr/bin/python3
+}
+
+# fetch_part PART: downloads the part's wheels, checks their hashes, and puts it into .deps.
+# Returns 1 where that failed, 2 where the registry did not answer.
+fetch_part() {
+  local part=$1 began=$SECONDS work arch
+  arch=$(uname -m)
+  work=$(mktemp -d "$deps/.fetch.XXXXXX") || return 1
+  part_requirements "$part" >"$work/requirements.txt"
+  say "fetching $part ($(part_size "$part"))"
+  # The wheels of one Python version and one platform, whatever Python runs this: one set of hashes.
+  local platforms=()
+  for glibc in manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014 manylinux_2_12 \
+    manylinux2010; do
+    platforms+=(--platform "${glibc}_$arch")
+  done
+  if ! "$python" -m pip --disable-pip-version-check --timeout 15 --retries 2 download --no-deps \
+    --require-hashes --only-binary=:all: --python-version 3.11 --implementation cp --abi cp311 \
+    --abi none "${platforms[@]}" --progress-bar off -d "$work" -r "$work/requirements.txt" \
+    >"$work/log" 2>&1; then
+    grep '^ERROR' "$work/log" >&2 || tail -n 5 "$work/log" >&2
+    local status=1
+    grep -qiE 'connection broken|timed out|Max retries' "$work/log" && status=2
+    rm -rf "$work"
+    return $status
+  fi
+  "$python" tools/unpack_wheels.py "$work" "$deps" "$part" "$(part_pins "$part")" || {
+    rm -rf "$work"
+    return 1
+  }
+  rm -rf "$work"
+  say "fetched $part in $((SECONDS - began)) s"
+}
+
+fetch_parts() { # fetch_parts PART...: under the lock, once more looking what is missing
+  local part lock python todo status
+  if ! mkdir -p "$deps" 2>/dev/null || [[ ! -w $deps ]]; then
+    warn "Cannot write $deps."
+    return
+  fi
+  exec {lock}>"$deps/.lock"
+  if ! flock -n "$lock"; then
+    say "another set-up is at work in .deps: waiting for it"
+    flock "$lock"
+  fi
+  find_parts
+  todo=$(parts_to_fetch "$@")
+  if [[ -n $todo ]]; then
+    rm -rf "$deps"/.fetch.* # left by a set-up that was killed
+    say "NVIDIA parts that no installed toolkit has: $todo"
+    if python=$(find_pip); then
+      for part in $todo; do
+        fetch_part "$part" && continue
+        status=$?
+        [[ $status == 2 ]] && warn "The package registry for wheels did not answer." && break
+        warn "Fetching $part failed."
+      done
+    else
+      warn "Wheels need a python3 with pip, and there is none."
+    fi
+    find_parts
+  fi
+  exec {lock}>&-
+}
+
+# provide_parts PART...: finds each part in an installed toolkit, else in .deps, else fetches it.
+# Says where each is. A missing part is said too; only missing headers end the script.
+missing_parts=""
+say_missing_parts() { [[ -z $missing_parts ]] || warn "$missing_parts"; }
+provide_parts() {
+  local part lost=""
+  find_parts
+  [[ -z $(parts_to_fetch "$@") ]] || fetch_parts "$@"
+  for part; do
+    if [[ -n ${place_of_part[$part]} ]]; then
+      say "$part: ${place_of_part[$part]}"
+    else
+      lost+=$'\n'"   $(part_is_for "$part")"
+    fi
+  done
+  [[ -z $lost ]] && return
+  lost="Neither in an installed toolkit nor fetched:$lost"$'\n'"   Set CUDA_HOME to a toolkit that has \
+it, or run this again where the package registry for wheels can be reached."
+  [[ -n ${place_of_part[headers]} ]] || die 3 "$lost"
+  missing_parts=$lost
+  say_missing_parts
+}
+
+# ---- Building --------------------------------------------------------------------------------
+
+# build_preset PRESET TESTS [PREFIX...]: configures and builds; TESTS is ON or OFF. The build runs under
+# the command PREFIX.
+build_preset() {
+  local launcher=""
+  if command -v ccache >/dev/null; then
+    launcher=ccache
+    local cache_dir
+    cache_dir=$(ccache --get-config cache_dir)
+    if ! mkdir -p "$cache_dir" 2>/dev/null || [[ ! -w $cache_dir ]]; then # no home to write to
+      export CCACHE_DIR=$root/.cache/ccache
+    fi
+  fi
+  cmake --preset "$1" -DKILN_TESTS="$2" -DKILN_NO_TOOLKIT="$KILN_NO_TOOLKIT" \
+    -DCMAKE_C_COMPILER_LAUNCHER="$launcher" -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" &&
+    "${@:3}" cmake --build --preset "$1"
+}
