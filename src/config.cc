@@ -135,6 +135,7 @@ Result<Config> read_config(const Environment& environment) {
   const Reader reader(environment);
   Config config;
   config.cache_dir = find_cache_dir(reader);
+  config.runtime_dir = reader.path("XDG_RUNTIME_DIR").value_or("");
   KILN_TRY(reader.read("KILN_CACHE_SIZE", config.cache_limit_bytes, parse_size));
   KILN_TRY(reader.read("KILN_TRUSTED_UIDS", config.trusted_uids, parse_uids));
   KILN_TRY(reader.read("KILN_COMPILE_TIMEOUT", config.compile_timeout, parse_duration));

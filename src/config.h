@@ -23,7 +23,8 @@ struct Config {
   // names a place, so the cache lives in memory only.
   std::filesystem::path cache_dir;
   std::uint64_t cache_limit_bytes = 10ULL << 30U;
-  std::vector<uid_t> trusted_uids;  // owners of objects beside this user and root
+  std::filesystem::path runtime_dir;  // XDG_RUNTIME_DIR: locks of a root on a network
+  std::vector<uid_t> trusted_uids;    // owners of objects beside this user and root
 
   std::chrono::milliseconds compile_timeout = std::chrono::seconds(300);  // per build
   std::uint64_t worker_memory_bytes = 4ULL << 30U;  // resident, per build

@@ -38,4 +38,9 @@ int finish(const Context& context, const Result<int>& result) {
   return result ? *result : report_failure(context, result.error());
 }
 
+int finish_lookup(const Context& context, const Result<int>& result) {
+  const int status = finish(context, result);
+  return !result && result.error().code == ErrorCode::kNotFound ? kSomeFailed : status;
+}
+
 }  // namespace kiln::tools

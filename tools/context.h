@@ -36,6 +36,10 @@ void print_json(const nlohmann::ordered_json& document);
 /// The end of every verb: the status it came to, or report_failure().
 [[nodiscard]] int finish(const Context& context, const Result<int>& result);
 
+/// As finish(), of a verb that looks up keys: an unknown one is exit 1, for the command
+/// line was right.
+[[nodiscard]] int finish_lookup(const Context& context, const Result<int>& result);
+
 /// Writes `text` to stdout. A reader that went away (a closed pipe) is no error.
 void print(std::string_view text);
 

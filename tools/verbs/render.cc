@@ -41,7 +41,8 @@ Run add_render(CLI::App& app) {
                  "A kernel and its parameters, e.g. scaled_softmax_fwd:dtype=bf16")
       ->required();
   add_catalog_options(app, options->catalog);
-  return [options](Context& context) { return finish(context, run(context, *options)); };
+  return
+      [options](Context& context) { return finish(context, run(context, *options)); };
 }
 
 }  // namespace kiln::tools

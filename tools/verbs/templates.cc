@@ -70,9 +70,8 @@ void print_overview(const Kernels& kernels, const Terminal& terminal) {
     rows.push_back({kernel->name(), kernel->family(),
                     std::to_string(kernel->default_set().size()), kernel->summary()});
   }
-  print(format_table(
-      {{"NAME"}, {"FAMILY"}, {"VARIANTS", Align::kRight}, {"SUMMARY"}}, rows,
-      terminal));
+  print(format_table({{"NAME"}, {"FAMILY"}, {"VARIANTS", Align::kRight}, {"SUMMARY"}},
+                     rows, terminal));
 }
 
 void print_details(const render::KernelSpec& kernel, const Terminal& terminal) {
@@ -81,8 +80,7 @@ void print_details(const render::KernelSpec& kernel, const Terminal& terminal) {
   std::vector<std::vector<std::string>> rows;
   for (const render::Parameter& parameter : kernel.parameters()) {
     rows.push_back({parameter.name, allowed_values(parameter),
-                    parameter.default_value.value_or("(required)"),
-                    parameter.meaning});
+                    parameter.default_value.value_or("(required)"), parameter.meaning});
   }
   print(format_table({{"PARAMETER"}, {"VALUES"}, {"DEFAULT"}, {"MEANING"}}, rows,
                      terminal));
@@ -91,7 +89,8 @@ void print_details(const render::KernelSpec& kernel, const Terminal& terminal) {
     rows.push_back({argument.name, argument.meaning});
   print("\n" + format_table({{"LAUNCH ARGUMENT"}, {"MEANING"}}, rows, terminal));
   print(fmt::format(
-      "\nentry points: {}\ntargets: {}\n`kiln warm --all` builds {} variants, e.g. {}\n",
+      "\nentry points: {}\ntargets: {}\n`kiln warm --all` builds {} variants, e.g. "
+      "{}\n",
       fmt::join(kernel.entry_points(), ", "), fmt::join(target_texts(kernel), ", "),
       kernel.default_set().size(),
       request::format_template(kernel.name(), kernel.default_set()[0].values())));
@@ -112,8 +111,7 @@ Result<int> run(Context& context, const Options& options) {
   const Kernels kernels = KILN_TRY(select(catalog, options.name));
   if (context.json) {
     ordered_json list = ordered_json::array();
-    for (const auto& kernel : kernels)
-      list.push_back(kernel_json(*kernel));
+    for (const auto& kernel : kernels) list.push_back(kernel_json(*kernel));
     print_json({{"templates", list}});
   } else if (kernels.size() == 1) {
     print_details(*kernels[0], context.out);
@@ -129,7 +127,8 @@ Run add_templates(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("NAME", options->name, "A kernel or a family; all where left out");
   add_catalog_options(app, options->catalog);
-  return [options](Context& context) { return finish(context, run(context, *options)); };
+  return
+      [options](Context& context) { return finish(context, run(context, *options)); };
 }
 
 }  // namespace kiln::tools

@@ -1,0 +1,142 @@
+#include "artifact.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "device/compatibility.h"
+#include "device/cubin.h"
+#include "kiln/version.h"
+#include "util/try.h"
+
+namespace kiln {
+namespace {
+
+/// Name expressions with their lowered names; of a template, its extern "C" functions.
+/// A source that names nothing has whatever entry points the image has.
+Result<std::vector<cache::EntryPoint>> entry_points(
+    const KeyedRequest& request, const compile::CompileOutput& output) {
+  std::vector<cache::EntryPoint> entries;
+  if (const request::TemplateRequest* wanted = request.request.as_template()) {
+    for (const std::string& name : wanted->kernel->entry_points())
+      entries.push_back({name, name});
+    return entries;
+  }
+  for (const compile::LoweredName& name : output.lowered_names)
+    entries.push_back({name.expression, name.lowered});
+  if (!entries.empty())
+    return entries;
+  if (request.target.kind == device::ImageKind::kPtx) {
+    for (const std::string& name :
+         KILN_TRY(device::read_ptx(output.image)).entry_points)
+      entries.push_back({name, name});
+  } else {
+    for (const auto& entry : KILN_TRY(device::read_cubin(output.image)).entry_points)
+      entries.push_back({entry.name, entry.name});
+  }
+  return entries;
+}
+
+/// Of the entry point that uses most of each: what occupancy depends on.
+void describe_resources(const compile::CompileOutput& output,
+                        cache::Metadata& metadata) {
+  for (const compile::ResourceUse& use : output.resources) {
+    metadata.registers = std::max(metadata.registers, use.registers);
+    metadata.shared_bytes = std::max(metadata.shared_bytes, use.static_shared_bytes);
+    metadata.spill_bytes =
+        std::max(metadata.spill_bytes, use.spill_store_bytes + use.spill_load_bytes);
+  }
+}
+
+Result<cache::Metadata> metadata_of(const KeyedRequest& request,
+                                    const compile::CompileOutput& output) {
+  using std::chrono::duration_cast;
+  using std::chrono::nanoseconds;
+  const device::Toolchain& toolchain = request.toolchain->toolchain;
+  cache::Metadata metadata;
+  if (const request::TemplateRequest* wanted = request.request.as_template()) {
+    metadata.template_name = wanted->kernel->name();
+    for (const auto& [name, value] : wanted->params.values())
+      metadata.params.push_back({name, value});
+  }
+  metadata.arch = to_string(request.target.architecture);
+  metadata.toolchain = toolchain.name();
+  metadata.toolchain_build_ids = {toolchain.id.nvrtc, toolchain.id.builtins};
+  metadata.producer = version();
+  metadata.created_ns =
+      duration_cast<nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count();
+  metadata.compile_ms = static_cast<std::uint64_t>(output.nvrtc_time.count());
+  describe_resources(output, metadata);
+  metadata.entry_points = KILN_TRY(entry_points(request, output));
+  metadata.min_driver =
+      to_string(device::min_driver(request.target.kind, toolchain.facts.version));
+  return metadata;
+}
+
+}  // namespace
+
+Result<void> check_output(const KeyedRequest& request,
+                          const compile::CompileOutput& output) {
+  std::vector<std::string> expected;
+  for (const cache::EntryPoint& entry : KILN_TRY(entry_points(request, output)))
+    expected.push_back(entry.lowered);
+  auto checked = device::check_image(output.image, request.target, expected);
+  if (!checked) {
+    return fail(
+        ErrorCode::kCorrupt,
+        fmt::format("{} said success for {} ({}), but its output cannot be "
+                    "used: {}; nothing was stored",
+                    request.toolchain->toolchain.name(), request.request.label(),
+                    to_string(request.target), checked.error().message));
+  }
+  return {};
+}
+
+std::optional<Error> other_toolchain(const KeyedRequest& request,
+                                     const compile::CompileOutput& output) {
+  const device::Toolchain& keyed = request.toolchain->toolchain;
+  const auto differs = [](const compile::LoadedLibrary& loaded, const std::string& id) {
+    return loaded.build_id != id;
+  };
+  const bool nvrtc = differs(output.nvrtc, keyed.id.nvrtc);
+  if (!nvrtc && !differs(output.builtins, keyed.id.builtins))
+    return std::nullopt;
+  const compile::LoadedLibrary& loaded = nvrtc ? output.nvrtc : output.builtins;
+  return Error{
+      ErrorCode::kUnavailable,
+      fmt::format("{} is not stored: the compiler loaded {} with build id {}, where {} "
+                  "was expected; look at LD_LIBRARY_PATH, or set KILN_NVRTC",
+                  request.request.label(), loaded.path.native(), loaded.build_id,
+                  nvrtc ? keyed.id.nvrtc : keyed.id.builtins)};
+}
+
+Result<cache::StoredObject> make_object(const KeyedRequest& request,
+                                        const cache::Fields& preimage,
+                                        std::string_view source,
+                                        const compile::CompileOutput& output) {
+  const std::string target = to_string(request.target);
+  cache::NewObject object{.kind = request.target.kind == device::ImageKind::kPtx
+                                      ? cache::Kind::kPtx
+                                      : cache::Kind::kCubin,
+                          .target = target,
+                          .metadata = KILN_TRY(metadata_of(request, output)),
+                          .preimage = preimage,
+                          .payload = output.image,
+                          .log = output.log,
+                          .source = source,
+                          .ptx = output.ptx};
+  auto stored =
+      cache::StoredObject::parse(KILN_TRY(cache::encode(object)), request.key);
+  if (!stored) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("the new object of {} fails its own {} check: {}",
+                            request.request.label(), to_string(stored.error().check),
+                            stored.error().detail));
+  }
+  return *std::move(stored);
+}
+
+}  // namespace kiln

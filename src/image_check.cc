@@ -1,0 +1,40 @@
+#include "image_check.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "device/cubin.h"
+#include "util/try.h"
+
+namespace kiln {
+
+Result<device::Target> target_of(const cache::StoredObject& object) {
+  const auto architecture = device::parse_architecture(object.target());
+  if (!architecture || object.kind() == cache::Kind::kPlan) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("'{}' is no target of a kernel", object.target()));
+  }
+  const device::Target target{*architecture, object.kind() == cache::Kind::kPtx
+                                                 ? device::ImageKind::kPtx
+                                                 : device::ImageKind::kCubin};
+  if (to_string(target) != object.target()) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("a {} object states the target '{}'",
+                            to_string(object.kind()), object.target()));
+  }
+  return target;
+}
+
+Result<void> check_stored_image(const cache::StoredObject& object) {
+  const device::Target target = KILN_TRY(target_of(object));
+  const cache::Metadata metadata = KILN_TRY(object.metadata());
+  std::vector<std::string> entries;
+  entries.reserve(metadata.entry_points.size());
+  for (const cache::EntryPoint& entry : metadata.entry_points)
+    entries.push_back(entry.lowered);
+  return device::check_image(object.payload(), target, entries);
+}
+
+}  // namespace kiln

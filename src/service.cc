@@ -1,0 +1,292 @@
+#include "service.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+#include "artifact.h"
+#include "compile/cores.h"
+#include "image_check.h"
+#include "key/opened_files.h"
+#include "render/embedded_templates.h"
+#include "request/resolve.h"
+#include "util/log.h"
+#include "util/try.h"
+
+// The data path, one named step a line:
+//
+//   request ─ validate ─ target ─ key ─┬─ memory
+//                                      ├─ disk
+//                                      └─ render ─ compile worker ─ check ─ publish
+//
+// prepare() validates, key() finds target and key, fetch() does the rest.
+
+namespace kiln {
+namespace {
+
+compile::PoolOptions pool_options(const Config& config, cache::Cache& cache) {
+  compile::PoolOptions options;
+  options.max_workers = config.jobs.value_or(0);
+  options.worker.environment = config.worker;
+  options.time_limit = config.compile_timeout;
+  options.memory_limit_bytes = config.worker_memory_bytes;
+  if (cache.mode() == cache::Mode::kReadWrite)
+    options.reproduction_root = cache.layout().root();
+  options.acquire_slot =
+      [&cache](std::stop_token stop) -> Result<std::shared_ptr<void>> {
+    cache::Slots::Acquired acquired = cache.acquire_slot({.stop = std::move(stop)});
+    if (acquired.outcome == cache::Slots::Outcome::kCancelled)
+      return fail(ErrorCode::kCancelled, "stopped while waiting for a build slot");
+    return std::make_shared<cache::Slots::Acquired>(std::move(acquired));
+  };
+  return options;
+}
+
+/// Where hints may be kept: nowhere, if the cache is off.
+std::filesystem::path hint_folder(const cache::Cache& cache,
+                                  const std::filesystem::path& folder) {
+  return cache.mode() == cache::Mode::kOff ? std::filesystem::path() : folder;
+}
+
+device::TemplateTargets declared_targets(const PreparedRequest& request) {
+  const request::TemplateRequest* wanted = request.as_template();
+  if (wanted == nullptr)
+    return {};
+  return {.min = wanted->kernel->minimum_capability(),
+          .max = std::nullopt,
+          .specific = wanted->kernel->suffixed()};
+}
+
+device::ComputeCapability capability_of(const device::BuildFor& build_for) {
+  if (const auto* device = std::get_if<device::ComputeCapability>(&build_for))
+    return *device;
+  return std::get<device::Architecture>(build_for).capability;
+}
+
+cache::Phase lock_phase(compile::BuildPhase phase) {
+  switch (phase) {
+    case compile::BuildPhase::kQueued:
+      return cache::Phase::kQueued;
+    case compile::BuildPhase::kStarting:
+    case compile::BuildPhase::kOpening:
+      return cache::Phase::kStarting;
+    case compile::BuildPhase::kCompiling:
+    case compile::BuildPhase::kReading:
+      return cache::Phase::kCompiling;
+  }
+  return cache::Phase::kStarting;
+}
+
+}  // namespace
+
+cache::CacheOptions cache_options(const Config& config) {
+  cache::CacheOptions options;
+  options.root = config.cache_dir.empty()
+                     ? config.cache_dir
+                     : std::filesystem::absolute(config.cache_dir).lexically_normal();
+  options.limit_bytes = config.cache_limit_bytes;
+  options.trusted_uids = config.trusted_uids;
+  options.payload_check = check_stored_image;
+  options.slots = config.jobs.value_or(compile::usable_cores());
+  options.build_limit = config.compile_timeout;
+  options.runtime_dir = config.runtime_dir;
+  return options;
+}
+
+std::string_view to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kHit:
+      return "hit";
+    case Outcome::kCompiled:
+      return "compiled";
+    case Outcome::kWaited:
+      return "waited";
+  }
+  return "unknown";
+}
+
+Result<std::unique_ptr<Service>> Service::open(const Config& config) {
+  auto catalog = KILN_TRY(
+      render::TemplateCatalog::open(templates::embedded(), config.template_dirs));
+  return std::unique_ptr<Service>(new Service(config, std::move(catalog)));
+}
+
+Service::Service(const Config& config, render::TemplateCatalog catalog)
+    : config_(config),
+      catalog_(std::move(catalog)),
+      cache_(cache::Cache::open(cache_options(config_))),
+      workers_(pool_options(config_, *cache_)),
+      toolchains_(
+          config_, hint_folder(*cache_, cache_->layout().toolchains()),
+          [this](const std::filesystem::path& nvrtc,
+                 const std::filesystem::path& builtins) -> Result<device::NvrtcFacts> {
+            const auto described = KILN_TRY(workers_.describe({nvrtc, builtins}));
+            return device::NvrtcFacts{{described.major, described.minor},
+                                      described.architectures};
+          }),
+      keys_(hint_folder(*cache_, cache_->layout().memo())) {}
+
+Result<PreparedRequest> Service::prepare(const Request& request) const {
+  return RequestKeys::prepare(KILN_TRY(request::resolve(request, catalog_)));
+}
+
+Result<std::variant<KeyedRequest, device::TargetSkipped>> Service::key(
+    const PreparedRequest& request, const device::BuildFor& build_for) {
+  const auto toolchain = KILN_TRY(toolchains_.choose(build_for));
+  const auto choice = KILN_TRY(device::choose_target(
+      build_for, declared_targets(request), toolchain->toolchain.facts));
+  if (const auto* skipped = std::get_if<device::TargetSkipped>(&choice))
+    return *skipped;
+  if (const request::TemplateRequest* wanted = request.as_template()) {
+    if (auto reason =
+            wanted->kernel->excluded(wanted->params, capability_of(build_for)))
+      return device::TargetSkipped{*std::move(reason)};
+  }
+  return KILN_TRY(keys_.key(request, std::get<device::Target>(choice), toolchain));
+}
+
+Result<Fetched> Service::fetch(const KeyedRequest& request,
+                               const FetchOptions& options) {
+  if (auto object = find_in_memory(request.key))
+    return Fetched{std::move(object), Outcome::kHit, std::nullopt};
+  if (auto object = find_on_disk(request.key))
+    return Fetched{std::move(object), Outcome::kHit, std::nullopt};
+  return build_once(request, options);
+}
+
+Service::ObjectPointer Service::find_in_memory(const cache::Digest& key) {
+  const MutexLock lock(mutex_);
+  const auto found = unstored_.find(key);
+  return found == unstored_.end() ? nullptr : found->second;
+}
+
+Service::ObjectPointer Service::find_on_disk(const cache::Digest& key) {
+  std::optional<cache::StoredObject> object = cache_->find(key);
+  if (!object)
+    return nullptr;
+  return std::make_shared<const cache::StoredObject>(*std::move(object));
+}
+
+Result<Fetched> Service::build_once(const KeyedRequest& request,
+                                    const FetchOptions& options) {
+  if (config_.no_jit) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} for {} is not in the cache {}, and KILN_NO_JIT forbids "
+                            "building it; warm the cache first",
+                            request.request.label(), to_string(request.target),
+                            cache_->layout().root().native()));
+  }
+  if (!request.toolchain->toolchain.installed())
+    return tl::unexpected(device::missing_nvrtc(request.toolchain->toolchain));
+  auto outcome = builds_.run(request.key, options.stop,
+                             [&] { return build_locked(request, options); });
+  if (outcome.result && !outcome.led && outcome.result->outcome == Outcome::kCompiled)
+    outcome.result->outcome = Outcome::kWaited;
+  return std::move(outcome.result);
+}
+
+/// One build a key among the processes of this machine, as far as locks help.
+Result<Fetched> Service::build_locked(const KeyedRequest& request,
+                                      const FetchOptions& options) {
+  ObjectPointer appeared;
+  const auto look_again = [&] {
+    if (std::optional<cache::StoredObject> object = cache_->look_again(request.key))
+      appeared = std::make_shared<const cache::StoredObject>(*std::move(object));
+    return appeared != nullptr;
+  };
+  auto acquired = cache_->lock({.key = request.key,
+                                .look_again = look_again,
+                                .build_limit = config_.compile_timeout,
+                                .stop = options.stop,
+                                .deadline = std::nullopt,
+                                .on_wait = {}});
+  switch (acquired.outcome) {
+    case cache::KeyLock::Outcome::kAppeared:
+      return Fetched{std::move(appeared), Outcome::kWaited, std::nullopt};
+    case cache::KeyLock::Outcome::kCancelled:
+      return fail(ErrorCode::kCancelled, "stopped while another process was building " +
+                                             request.request.label());
+    case cache::KeyLock::Outcome::kBypassed:
+      logger().debug("building {} without a lock: {}", request.request.label(),
+                     acquired.reason);
+      break;
+    case cache::KeyLock::Outcome::kHeld:
+      break;
+  }
+  return build(request, options, acquired.lock);
+}
+
+Result<Fetched> Service::build(const KeyedRequest& request, const FetchOptions& options,
+                               cache::KeyLock& lock) {
+  const auto began = std::chrono::system_clock::now();
+  compile::CompileJob job = KILN_TRY(RequestKeys::job(request));
+  job.time_limit = options.time_limit.value_or(config_.compile_timeout);
+  const auto on_phase = [&lock](compile::BuildPhase phase) {
+    if (lock.held())
+      lock.enter(lock_phase(phase));
+  };
+  const auto output = workers_.compile(job, options.stop, on_phase);
+  if (!output) {
+    count_failure(output.error());
+    return tl::unexpected(output.error());
+  }
+  KILN_TRY(check_output(request, *output));
+  auto object = std::make_shared<const cache::StoredObject>(
+      KILN_TRY(make_object(request, keys_.preimage(request), job.source, *output)));
+  cache_->counters().add(cache::Counter::kCompiled);
+  if (lock.held())
+    lock.enter(cache::Phase::kPublishing);
+  std::optional<Error> not_stored = publish(request, *output, began, object);
+  if (not_stored) {
+    const MutexLock guard(mutex_);
+    unstored_.emplace(request.key, object);
+  }
+  return Fetched{std::move(object), Outcome::kCompiled, std::move(not_stored)};
+}
+
+std::optional<Error> Service::publish(const KeyedRequest& request,
+                                      const compile::CompileOutput& output,
+                                      std::chrono::system_clock::time_point began,
+                                      const ObjectPointer& object) {
+  if (auto other = other_toolchain(request, output)) {
+    cache_->counters().add(cache::Counter::kToolchainNotAsKeyed);
+    logger().warn("{}", other->message);
+    return other;
+  }
+  const auto unkeyed =
+      key::find_unkeyed(*request.headers, {output.opened_files, began});
+  if (unkeyed) {
+    cache_->counters().add(cache::Counter::kInputsNotAsKeyed);
+    Error error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} is not stored: the compiler read {}, {}",
+                    request.request.label(), unkeyed->path.native(), unkeyed->reason)};
+    logger().warn("{}", error.message);
+    return error;
+  }
+  return cache_->publish(*object).error;
+}
+
+void Service::count_failure(const Error& error) {
+  cache::Counters& counters = cache_->counters();
+  switch (error.code) {
+    case ErrorCode::kCompileFailed:
+      counters.add(cache::Counter::kCompileFailed);
+      break;
+    case ErrorCode::kWorkerCrashed:
+      counters.add(cache::Counter::kWorkerCrashed);
+      break;
+    case ErrorCode::kTimeout:
+    case ErrorCode::kResourceLimit:
+      counters.add(cache::Counter::kWorkerKilled);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace kiln

@@ -1,0 +1,94 @@
+#include "toolchains.h"
+
+#include <utility>
+
+#include "device/toolchain_files.h"
+#include "util/log.h"
+#include "util/try.h"
+
+namespace kiln {
+
+Toolchains::Toolchains(const Config& config, std::filesystem::path folder,
+                       device::AskNvrtc ask)
+    : explicit_nvrtc_(config.nvrtc.value_or("")),
+      explicit_driver_(config.driver.value_or("")),
+      wanted_(config.toolchain.value_or("")),
+      folder_(std::move(folder)),
+      ask_(std::move(ask)),
+      places_(LibraryPlaces::of_process()) {}
+
+Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found() {
+  const MutexLock lock(mutex_);
+  return found_locked();
+}
+
+Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found_locked() {
+  if (found_ == nullptr) {
+    found_ = std::make_shared<const device::FoundToolchains>(
+        KILN_TRY(device::discover_toolchains({.places = places_,
+                                              .explicit_nvrtc = explicit_nvrtc_,
+                                              .folder = folder_,
+                                              .ask = ask_})));
+  }
+  return found_;
+}
+
+Result<std::optional<device::Driver>> Toolchains::driver() {
+  const MutexLock lock(mutex_);
+  return driver_locked();
+}
+
+Result<std::optional<device::Driver>> Toolchains::driver_locked() {
+  if (!driver_)
+    driver_ = KILN_TRY(device::Driver::open(explicit_driver_, places_));
+  return *driver_;
+}
+
+Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
+    const std::optional<device::BuildFor>& build_for) {
+  const MutexLock lock(mutex_);
+  const std::string name = build_for ? to_string(*build_for) : "";
+  const auto known = choices_.find(name);
+  if (known != choices_.end())
+    return known->second;
+  const auto found = KILN_TRY(found_locked());
+  device::ToolchainWish wish{.wanted = wanted_,
+                             .recorded = recorded(),
+                             .driver = std::nullopt,
+                             .build_for = build_for};
+  // A driver that cannot be opened must not stop a warm on a login node; doctor and
+  // whatever loads a kernel say what is wrong with it.
+  if (const auto opened = driver_locked(); opened && *opened)
+    wish.driver = (*opened)->version();
+  auto choice = std::make_shared<const device::ToolchainChoice>(
+      KILN_TRY(device::choose_toolchain(found->usable, wish)));
+  warn_once(choice->warning);
+  choices_.emplace(name, choice);
+  return choice;
+}
+
+Result<void> Toolchains::record(const device::Toolchain& toolchain) const {
+  if (folder_.empty()) {
+    return fail(ErrorCode::kUnavailable,
+                "the cache keeps nothing, so the toolchain is not recorded");
+  }
+  return device::write_recorded(folder_, toolchain);
+}
+
+std::optional<device::Toolchain> Toolchains::recorded() const {
+  if (folder_.empty())
+    return std::nullopt;
+  auto recorded = device::read_recorded(folder_);
+  if (!recorded) {
+    logger().debug("no recorded toolchain: {}", recorded.error().message);
+    return std::nullopt;
+  }
+  return *std::move(recorded);
+}
+
+void Toolchains::warn_once(const std::string& warning) {
+  if (!warning.empty() && warned_.insert(warning).second)
+    logger().warn("{}", warning);
+}
+
+}  // namespace kiln

@@ -1,0 +1,95 @@
+// One computation per key at a time in this process: the first caller computes, others
+// that ask meanwhile get the same result.
+
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <unordered_map>
+#include <utility>
+
+#include "kiln/result.h"
+#include "util/mutex.h"
+
+namespace kiln {
+
+/// Thread safety: run() may be called from any thread; no lock is held while a
+/// computation runs. `Value` is copied to every follower.
+template <typename Key, typename Value>
+class SingleFlight {
+ public:
+  struct Outcome {
+    Result<Value> result;
+    bool led = false;  // this very call computed it
+  };
+
+  /// The result of `compute`, or of somebody else's that was under way for `key`. A
+  /// follower leaves with kCancelled when its own `stop` is requested; when a leader
+  /// was cancelled, one of its followers computes instead.
+  [[nodiscard]] Outcome run(const Key& key, const std::stop_token& stop,
+                            const std::function<Result<Value>()>& compute) {
+    while (true) {
+      const auto [flight, leads] = join(key);
+      if (leads)
+        return {lead(key, *flight, compute), true};
+      if (std::optional<Result<Value>> landed = wait(*flight, stop))
+        return {*std::move(landed), false};
+    }
+  }
+
+ private:
+  struct Flight {
+    Mutex mutex;
+    ConditionVariable landed;
+    std::optional<Result<Value>> result KILN_GUARDED_BY(mutex);
+  };
+
+  std::pair<std::shared_ptr<Flight>, bool> join(const Key& key) {
+    const MutexLock lock(mutex_);
+    auto& flight = flights_[key];
+    const bool leads = flight == nullptr;
+    if (leads)
+      flight = std::make_shared<Flight>();
+    return {flight, leads};
+  }
+
+  Result<Value> lead(const Key& key, Flight& flight,
+                     const std::function<Result<Value>()>& compute) {
+    Result<Value> result = compute();
+    {
+      const MutexLock lock(mutex_);
+      flights_.erase(key);
+    }
+    const MutexLock lock(flight.mutex);
+    flight.result = result;
+    flight.landed.notify_all();
+    return result;
+  }
+
+  /// nullopt: the leader was cancelled, and somebody has to try again.
+  std::optional<Result<Value>> wait(Flight& flight, const std::stop_token& stop) {
+    // A condition variable cannot watch a stop_token as well; this is how late a
+    // follower notices one.
+    constexpr std::chrono::milliseconds kTurn{20};
+    const MutexLock lock(flight.mutex);
+    while (!flight.result) {
+      if (stop.stop_requested()) {
+        return Result<Value>(
+            fail(ErrorCode::kCancelled, "stopped while waiting for another thread"));
+      }
+      flight.landed.wait_until(flight.mutex, std::chrono::steady_clock::now() + kTurn);
+    }
+    if (!*flight.result && flight.result->error().code == ErrorCode::kCancelled &&
+        !stop.stop_requested())
+      return std::nullopt;
+    return *flight.result;
+  }
+
+  Mutex mutex_;
+  std::unordered_map<Key, std::shared_ptr<Flight>> flights_ KILN_GUARDED_BY(mutex_);
+};
+
+}  // namespace kiln

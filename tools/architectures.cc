@@ -1,0 +1,73 @@
+#include "tools/architectures.h"
+
+#include <algorithm>
+#include <set>
+
+#include "device/profile.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+namespace {
+
+void add_once(std::vector<device::BuildFor>& list, device::BuildFor what) {
+  if (std::find(list.begin(), list.end(), what) == list.end())
+    list.push_back(what);
+}
+
+Result<void> add_devices(Service& service, std::vector<device::BuildFor>& list) {
+  const auto devices = KILN_TRY(devices_present(service));
+  if (devices.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "no NVIDIA device is present here, so say what to build for: --arch "
+                "8.0,9.0 or --profile FILE");
+  }
+  for (const device::ComputeCapability capability : devices) add_once(list, capability);
+  return {};
+}
+
+}  // namespace
+
+void add_arch_option(CLI::App& app, ArchitectureOptions& options) {
+  app.add_option("--arch", options.lists,
+                 "Architectures: 9.0, 9.0a, sm_90 or native, with commas; may be "
+                 "repeated (default: the devices present)")
+      ->type_name("LIST");
+}
+
+void add_profile_option(CLI::App& app, ArchitectureOptions& options) {
+  app.add_option("--profile", options.profiles,
+                 "Build for the device that this profile describes, as written by "
+                 "`kiln doctor --profile`; may be repeated")
+      ->type_name("FILE");
+}
+
+Result<std::vector<device::ComputeCapability>> devices_present(Service& service) {
+  const auto driver = KILN_TRY(service.toolchains().driver());
+  std::set<device::ComputeCapability> capabilities;
+  if (driver) {
+    for (const device::DeviceInfo& info : KILN_TRY(driver->devices()))
+      capabilities.insert(info.capability);
+  }
+  return std::vector(capabilities.begin(), capabilities.end());
+}
+
+Result<std::vector<device::BuildFor>> select_architectures(
+    Service& service, const ArchitectureOptions& options) {
+  std::vector<device::BuildFor> list;
+  for (const std::string& text : options.lists) {
+    const auto parsed = KILN_TRY(device::parse_architecture_list(text));
+    for (const device::Architecture architecture : parsed.architectures)
+      add_once(list, architecture);
+    if (parsed.native)
+      KILN_TRY(add_devices(service, list));
+  }
+  for (const std::string& path : options.profiles)
+    add_once(list, KILN_TRY(device::read_profile(path)).capability);
+  if (!is_given(options))
+    KILN_TRY(add_devices(service, list));
+  for (const device::BuildFor& build_for : list)
+    KILN_TRY(service.toolchains().choose(build_for));
+  return list;
+}
+
+}  // namespace kiln::tools

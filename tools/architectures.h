@@ -1,0 +1,42 @@
+// What --arch and --profile mean: the list of what to build for.
+
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+#include <vector>
+
+#include "device/target.h"
+#include "kiln/result.h"
+#include "service.h"
+
+namespace kiln::tools {
+
+struct ArchitectureOptions {
+  std::vector<std::string> lists;     // --arch, each a comma list
+  std::vector<std::string> profiles;  // --profile, each a file
+};
+
+/// Declares --arch.
+void add_arch_option(CLI::App& app, ArchitectureOptions& options);
+/// Declares --profile.
+void add_profile_option(CLI::App& app, ArchitectureOptions& options);
+
+[[nodiscard]] inline bool is_given(const ArchitectureOptions& options) {
+  return !options.lists.empty() || !options.profiles.empty();
+}
+
+/// Each once, in the order given; `native`, and nothing at all, stand for the devices
+/// present. Every one of them has a toolchain here.
+/// Errors: kInvalidArgument (a form that is not known, an architecture that no NVRTC
+/// ever had, no device where one is needed); kUnavailable (no NVRTC here builds for
+/// it); kDevice; those of reading a profile.
+[[nodiscard]] Result<std::vector<device::BuildFor>> select_architectures(
+    Service& service, const ArchitectureOptions& options);
+
+/// The compute capabilities of the devices present, each once, ascending; none without
+/// a driver. Errors: kDevice, kUnavailable (a driver that cannot be used).
+[[nodiscard]] Result<std::vector<device::ComputeCapability>> devices_present(
+    Service& service);
+
+}  // namespace kiln::tools

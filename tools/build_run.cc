@@ -1,0 +1,325 @@
+#include "tools/build_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tools/exit_code.h"
+#include "tools/progress.h"
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln::tools {
+namespace {
+
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+
+bool is_success(Verdict verdict) {
+  return verdict == Verdict::kHit || verdict == Verdict::kCompiled ||
+         verdict == Verdict::kWaited;
+}
+
+bool is_failure(Verdict verdict) {
+  return verdict == Verdict::kFailed || verdict == Verdict::kTimeout;
+}
+
+Verdict verdict_of(const Result<Fetched>& fetched) {
+  if (fetched) {
+    switch (fetched->outcome) {
+      case Outcome::kHit:
+        return Verdict::kHit;
+      case Outcome::kCompiled:
+        return Verdict::kCompiled;
+      case Outcome::kWaited:
+        return Verdict::kWaited;
+    }
+  }
+  switch (fetched.error().code) {
+    case ErrorCode::kTimeout:
+      return Verdict::kTimeout;
+    case ErrorCode::kCancelled:
+      return Verdict::kNotReached;
+    default:
+      return Verdict::kFailed;
+  }
+}
+
+/// One run: the threads take the items in turn.
+class Runner {
+ public:
+  Runner(Context& context, Service& service, const BuildRunOptions& options,
+         BuildReport& report)
+      : service_(service),
+        options_(options),
+        report_(report),
+        progress_(context.err, report.items.size()),
+        // A stop of the whole program is passed on to this run's own source, which
+        // fail_fast uses as well.
+        forward_(context.stop->token(), [this] { stop_.request_stop(); }) {}
+
+  void run() {
+    const std::size_t count =
+        std::min<std::size_t>(std::max(1U, options_.jobs), report_.items.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < count; ++i)
+      threads.emplace_back([this] { take_items(); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  void take_items() {
+    while (!stop_.stop_requested()) {
+      const std::size_t i = next_.fetch_add(1);
+      if (i >= report_.items.size())
+        return;
+      const BuildItem& item = report_.items[i];
+      const std::string name = item.label + " " + item.arch;
+      progress_.start(name);
+      report_.entries[i] = run_item(item);
+      progress_.finish(name);
+      tell(item, report_.entries[i]);
+    }
+  }
+
+  BuildEntry run_item(const BuildItem& item) {
+    BuildEntry entry;
+    if (const auto* error = std::get_if<Error>(&item.keyed)) {
+      entry.verdict = Verdict::kFailed;
+      entry.error = *error;
+      return entry;
+    }
+    const auto& keyed = std::get<KeyedRequest>(item.keyed);
+    const auto began = Clock::now();
+    if (options_.dry_run) {
+      entry.object = look(keyed);
+      entry.verdict = entry.object != nullptr ? Verdict::kHit : Verdict::kMissing;
+      entry.stored = entry.object != nullptr;
+    } else {
+      auto fetched = service_.fetch(keyed, {stop_.get_token(), options_.time_limit});
+      entry.verdict = verdict_of(fetched);
+      if (fetched) {
+        entry.object = fetched->object;
+        entry.stored = !fetched->not_stored;
+        entry.error = fetched->not_stored;
+      } else if (entry.verdict != Verdict::kNotReached) {
+        entry.error = fetched.error();
+      }
+    }
+    entry.elapsed = duration_cast<milliseconds>(Clock::now() - began);
+    if (!options_.keep_objects)
+      entry.object = nullptr;
+    return entry;
+  }
+
+  std::shared_ptr<const cache::StoredObject> look(const KeyedRequest& keyed) {
+    auto object = service_.cache().look_again(keyed.key);
+    if (!object)
+      return nullptr;
+    return std::make_shared<const cache::StoredObject>(*std::move(object));
+  }
+
+  void tell(const BuildItem& item, const BuildEntry& entry) {
+    if (is_failure(entry.verdict)) {
+      progress_.message(
+          fmt::format("{} {}: {}", item.label, item.arch, entry.error->message));
+      if (options_.fail_fast)
+        stop_.request_stop();
+    }
+    if (options_.events == nullptr)
+      return;
+    ordered_json event = {
+        {"event", "done"},        {"name", item.label},
+        {"arch", item.arch},      {"outcome", to_string(entry.verdict)},
+        {"stored", entry.stored}, {"ms", entry.elapsed.count()}};
+    event["error"] = entry.error ? error_json(*entry.error) : ordered_json(nullptr);
+    options_.events->write(std::move(event));
+  }
+
+  Service& service_;
+  const BuildRunOptions& options_;
+  BuildReport& report_;
+  Progress progress_;
+  std::stop_source stop_;
+  std::stop_callback<std::function<void()>> forward_;
+  std::atomic<std::size_t> next_{0};
+};
+
+std::uint64_t count(const BuildReport& report, Verdict verdict) {
+  return static_cast<std::uint64_t>(
+      std::count_if(report.entries.begin(), report.entries.end(),
+                    [&](const BuildEntry& entry) { return entry.verdict == verdict; }));
+}
+
+std::uint64_t count_not_stored(const BuildReport& report) {
+  return static_cast<std::uint64_t>(std::count_if(
+      report.entries.begin(), report.entries.end(), [](const BuildEntry& entry) {
+        return is_success(entry.verdict) && !entry.stored;
+      }));
+}
+
+/// The oldest driver that takes everything that was built.
+std::optional<device::CudaVersion> min_driver(const BuildReport& report) {
+  std::optional<device::CudaVersion> version;
+  for (std::size_t i = 0; i < report.items.size(); ++i) {
+    const auto* keyed = std::get_if<KeyedRequest>(&report.items[i].keyed);
+    if (keyed == nullptr || is_failure(report.entries[i].verdict))
+      continue;
+    const auto needed = device::min_driver(keyed->target.kind,
+                                           keyed->toolchain->toolchain.facts.version);
+    version = std::max(version.value_or(needed), needed);
+  }
+  return version;
+}
+
+std::string item_key(const BuildItem& item) {
+  const auto* keyed = std::get_if<KeyedRequest>(&item.keyed);
+  return keyed == nullptr ? "" : keyed->key.hex();
+}
+
+ordered_json entry_json(const BuildItem& item, const BuildEntry& entry) {
+  ordered_json json;
+  json[item.request.is_template() ? "template" : "file"] = item.request.name();
+  json["params"] = item.params;
+  json["arch"] = item.arch;
+  json["key"] =
+      item_key(item).empty() ? ordered_json(nullptr) : ordered_json(item_key(item));
+  json["outcome"] = to_string(entry.verdict);
+  json["stored"] = entry.stored;
+  json["ms"] = entry.elapsed.count();
+  json["error"] = entry.error ? error_json(*entry.error) : ordered_json(nullptr);
+  return json;
+}
+
+}  // namespace
+
+std::string_view to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kHit:
+      return "hit";
+    case Verdict::kCompiled:
+      return "compiled";
+    case Verdict::kWaited:
+      return "waited";
+    case Verdict::kFailed:
+      return "failed";
+    case Verdict::kTimeout:
+      return "timeout";
+    case Verdict::kMissing:
+      return "missing";
+    case Verdict::kNotReached:
+      return "not_reached";
+  }
+  return "unknown";
+}
+
+void add_items(Service& service, const Request& request,
+               const std::vector<device::BuildFor>& architectures,
+               BuildReport& report) {
+  for (const device::BuildFor& build_for : architectures) {
+    BuildItem item{.request = request,
+                   .label = request.name(),
+                   .params = request.parameters(),
+                   .arch = to_string(build_for),
+                   .keyed = Error{}};
+    auto prepared = service.prepare(request);
+    if (!prepared) {
+      item.keyed = prepared.error();
+      report.items.push_back(std::move(item));
+      continue;
+    }
+    item.label = prepared->label();
+    if (const auto* wanted = prepared->as_template())
+      item.params = wanted->params.values();
+    auto keyed = service.key(*prepared, build_for);
+    if (!keyed) {
+      item.keyed = keyed.error();
+    } else if (std::holds_alternative<device::TargetSkipped>(*keyed)) {
+      ++report.skipped;
+      continue;
+    } else {
+      auto& found = std::get<KeyedRequest>(*keyed);
+      item.arch = to_string(found.target.architecture);
+      item.keyed = std::move(found);
+    }
+    report.items.push_back(std::move(item));
+  }
+}
+
+void run_builds(Context& context, Service& service, const BuildRunOptions& options,
+                BuildReport& report) {
+  const auto began = Clock::now();
+  std::vector<BuildItem> unique;
+  std::map<std::string, bool> seen;
+  for (BuildItem& item : report.items) {
+    const std::string key = item_key(item);
+    if (key.empty() || !std::exchange(seen[key], true))
+      unique.push_back(std::move(item));
+  }
+  report.items = std::move(unique);
+  report.entries.assign(report.items.size(), BuildEntry{});
+  Runner(context, service, options, report).run();
+  report.elapsed = duration_cast<milliseconds>(Clock::now() - began);
+}
+
+ordered_json report_json(const BuildReport& report) {
+  ordered_json entries = ordered_json::array();
+  for (std::size_t i = 0; i < report.items.size(); ++i)
+    entries.push_back(entry_json(report.items[i], report.entries[i]));
+  const auto driver = min_driver(report);
+  return {
+      {"requested", report.items.size()},
+      {"hits", count(report, Verdict::kHit)},
+      {"compiled", count(report, Verdict::kCompiled)},
+      {"waited", count(report, Verdict::kWaited)},
+      {"failed", count(report, Verdict::kFailed) + count(report, Verdict::kTimeout)},
+      {"skipped", report.skipped},
+      {"not_stored", count_not_stored(report)},
+      {"seconds", static_cast<double>(report.elapsed.count()) / 1e3},
+      {"min_driver", driver ? ordered_json(to_string(*driver)) : ordered_json(nullptr)},
+      {"entries", entries}};
+}
+
+void print_report(const Context& context, const BuildReport& report) {
+  const auto part = [&](Verdict verdict, std::string_view word) {
+    const std::uint64_t n = count(report, verdict);
+    return n == 0 ? std::string() : fmt::format(", {} {}", n, word);
+  };
+  std::string line =
+      fmt::format("{} requested: {} hits, {} compiled", report.items.size(),
+                  count(report, Verdict::kHit), count(report, Verdict::kCompiled));
+  line += part(Verdict::kWaited, "built by others");
+  line += part(Verdict::kMissing, "missing");
+  line += part(Verdict::kFailed, "failed");
+  line += part(Verdict::kTimeout, "timed out");
+  line += part(Verdict::kNotReached, "not reached");
+  if (report.skipped > 0)
+    line += fmt::format(", {} skipped (not for that architecture)", report.skipped);
+  if (const std::uint64_t n = count_not_stored(report); n > 0)
+    line += fmt::format(", {} not stored", n);
+  print(fmt::format("{}, in {}\n", line, format_duration(report.elapsed)));
+  if (const auto driver = min_driver(report))
+    print(fmt::format("needs a driver for CUDA {} or later\n", to_string(*driver)));
+  for (const BuildEntry& entry : report.entries) {
+    if (is_success(entry.verdict) && entry.error) {
+      fmt::print(stderr, "{} first reason for not storing: {}\n",
+                 context.err.styled("kiln:", Style::kYellow), entry.error->message);
+      break;
+    }
+  }
+}
+
+int exit_code_of(const BuildReport& report) {
+  const bool failed =
+      std::any_of(report.entries.begin(), report.entries.end(),
+                  [](const BuildEntry& entry) { return is_failure(entry.verdict); });
+  return failed || count_not_stored(report) > 0 ? kSomeFailed : kAllDone;
+}
+
+}  // namespace kiln::tools

@@ -1,0 +1,29 @@
+#include "tools/catalog.h"
+
+#include "render/embedded_templates.h"
+
+namespace kiln::tools {
+
+void add_catalog_options(CLI::App& app, CatalogOptions& options) {
+  app.add_option("--template-dir", options.template_dirs,
+                 "Folder with kernel templates, searched before $KILN_TEMPLATE_DIR and "
+                 "the built-in ones; may be repeated")
+      ->type_name("DIR");
+}
+
+std::vector<std::filesystem::path> template_folders(const Config& config,
+                                                    const CatalogOptions& options) {
+  std::vector<std::filesystem::path> folders(options.template_dirs.begin(),
+                                             options.template_dirs.end());
+  folders.insert(folders.end(), config.template_dirs.begin(),
+                 config.template_dirs.end());
+  return folders;
+}
+
+Result<render::TemplateCatalog> open_catalog(const Config& config,
+                                             const CatalogOptions& options) {
+  return render::TemplateCatalog::open(templates::embedded(),
+                                       template_folders(config, options));
+}
+
+}  // namespace kiln::tools

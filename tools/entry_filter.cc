@@ -1,0 +1,61 @@
+#include "tools/entry_filter.h"
+
+#include "device/architecture.h"
+#include "tools/entry_output.h"
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln::tools {
+namespace {
+
+/// A family stands for its kernels.
+void add_kernels(const render::TemplateCatalog& catalog, const std::string& name,
+                 std::vector<std::string>& names) {
+  names.push_back(name);
+  for (const auto& kernel : catalog.family(name))
+    names.push_back(kernel->name());
+}
+
+}  // namespace
+
+void add_filter_options(CLI::App& app, EntryFilterOptions& options) {
+  app.add_option("--arch", options.architectures,
+                 "Entries built for these: 9.0, 9.0a, sm_90, with commas")
+      ->type_name("LIST");
+  app.add_option("--template", options.templates,
+                 "Entries of this kernel or family; may be repeated")
+      ->type_name("NAME");
+}
+
+void add_age_option(CLI::App& app, EntryFilterOptions& options) {
+  app.add_option("--older-than", options.older_than,
+                 "Entries not used for this long: 30m, 12h, 7d")
+      ->type_name("DURATION");
+}
+
+Result<cache::ListQuery> make_query(const Config& config,
+                                    const EntryFilterOptions& options) {
+  cache::ListQuery query;
+  for (const std::string& text : options.architectures) {
+    const auto list = KILN_TRY(device::parse_architecture_list(text));
+    if (list.native) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "a filter needs architectures by name, such as 9.0, not 'native'");
+    }
+    for (const device::Architecture architecture : list.architectures)
+      query.archs.push_back(to_string(architecture));
+  }
+  if (!options.templates.empty()) {
+    const auto catalog = KILN_TRY(open_catalog(config, {}));
+    for (const std::string& name : options.templates)
+      add_kernels(catalog, name, query.templates);
+  }
+  if (!options.older_than.empty()) {
+    const auto age = KILN_TRY(parse_duration(options.older_than));
+    query.unused_since_ns =
+        now_ns() - std::chrono::duration_cast<std::chrono::nanoseconds>(age).count();
+  }
+  return query;
+}
+
+}  // namespace kiln::tools

@@ -1,0 +1,37 @@
+// --arch, --template and --older-than as a query: what ls and clear select by.
+
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+#include <vector>
+
+#include "cache/entry.h"
+#include "config.h"
+#include "kiln/result.h"
+#include "tools/catalog.h"
+
+namespace kiln::tools {
+
+struct EntryFilterOptions {
+  std::vector<std::string> architectures;
+  std::vector<std::string> templates;
+  std::string older_than;
+};
+
+/// Declares --arch and --template. Filters combine with AND, values of one with OR.
+void add_filter_options(CLI::App& app, EntryFilterOptions& options);
+/// Declares --older-than.
+void add_age_option(CLI::App& app, EntryFilterOptions& options);
+
+[[nodiscard]] inline bool is_given(const EntryFilterOptions& options) {
+  return !options.architectures.empty() || !options.templates.empty() ||
+         !options.older_than.empty();
+}
+
+/// A template's name may be one of a kernel or of a family, or of a kernel that no
+/// template folder has any more. Errors: kInvalidArgument.
+[[nodiscard]] Result<cache::ListQuery> make_query(const Config& config,
+                                                  const EntryFilterOptions& options);
+
+}  // namespace kiln::tools

@@ -1,0 +1,95 @@
+#include "tools/entry_output.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "request/selection.h"
+#include "util/units.h"
+
+namespace kiln::tools {
+namespace {
+
+// Long enough to be unique in any cache that a person looks at, short enough to copy.
+constexpr std::size_t kShortKeyDigits = 12;
+
+Parameters params_of(const cache::Entry& entry) {
+  Parameters params;
+  for (const cache::Field& field : entry.params)
+    params.emplace(field.label, field.value);
+  return params;
+}
+
+std::string time_text(std::int64_t ns) {
+  using std::chrono::duration_cast;
+  using std::chrono::system_clock;
+  return format_time(system_clock::time_point(
+      duration_cast<system_clock::duration>(std::chrono::nanoseconds(ns))));
+}
+
+std::string age_text(std::int64_t then_ns, std::int64_t now) {
+  const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::nanoseconds(std::max<std::int64_t>(0, now - then_ns)));
+  return age < std::chrono::seconds(1) ? "now" : format_duration(age) + " ago";
+}
+
+}  // namespace
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string entry_label(const cache::Entry& entry) {
+  if (entry.template_name.empty())
+    return "(source)";
+  return request::format_template(entry.template_name, params_of(entry));
+}
+
+nlohmann::ordered_json entry_json(const cache::Entry& entry) {
+  using nlohmann::ordered_json;
+  return {{"key", entry.key.hex()},
+          {"kind", to_string(entry.kind)},
+          {"template", entry.template_name.empty() ? ordered_json(nullptr)
+                                                   : ordered_json(entry.template_name)},
+          {"params", params_of(entry)},
+          {"arch", entry.arch},
+          {"size_bytes", entry.size_bytes},
+          {"created", time_text(entry.created_ns)},
+          {"last_used", time_text(entry.last_used_ns)},
+          {"toolchain", entry.toolchain},
+          {"compile_ms", entry.compile_ms},
+          {"registers", entry.registers},
+          {"shared_bytes", entry.shared_bytes},
+          {"spill_bytes", entry.spill_bytes}};
+}
+
+std::vector<Column> entry_columns() {
+  return {{"KEY"},
+          {"ARCH"},
+          {"KERNEL"},
+          {"KIND"},
+          {"SIZE", Align::kRight},
+          {"REGS", Align::kRight},
+          {"BUILT IN", Align::kRight},
+          {"CREATED", Align::kRight},
+          {"USED", Align::kRight},
+          {"TOOLCHAIN"}};
+}
+
+std::vector<std::string> entry_row(const cache::Entry& entry, std::int64_t now) {
+  return {entry.key.hex().substr(0, kShortKeyDigits),
+          entry.arch,
+          entry_label(entry),
+          std::string(to_string(entry.kind)),
+          format_size(entry.size_bytes),
+          std::to_string(entry.registers),
+          format_duration(std::chrono::milliseconds(entry.compile_ms)),
+          age_text(entry.created_ns, now),
+          age_text(entry.last_used_ns, now),
+          entry.toolchain};
+}
+
+}  // namespace kiln::tools

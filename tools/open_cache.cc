@@ -1,0 +1,29 @@
+#include "tools/open_cache.h"
+
+#include <fmt/format.h>
+
+#include "service.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+
+Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config) {
+  auto cache = cache::Cache::open(cache_options(config));
+  std::error_code error;
+  if (cache->mode() == cache::Mode::kOff &&
+      (config.cache_dir.empty() || std::filesystem::exists(config.cache_dir, error))) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("no cache can be used: {}", cache->mode_reason()));
+  }
+  return cache;
+}
+
+Result<std::vector<cache::Digest>> resolve_keys(const cache::Cache& cache,
+                                                const std::vector<std::string>& texts) {
+  std::vector<cache::Digest> keys;
+  for (const std::string& text : texts)
+    keys.push_back(KILN_TRY(cache.resolve(text)));
+  return keys;
+}
+
+}  // namespace kiln::tools

@@ -1,0 +1,23 @@
+// The cache as verbs open it that build nothing.
+
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cache/cache.h"
+#include "tools/context.h"
+
+namespace kiln::tools {
+
+/// Errors: kUnavailable where there is no usable cache at all, with the reason; a
+/// folder that does not exist yet is an empty cache.
+[[nodiscard]] Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config);
+
+/// The keys that `texts` mean: 64 digits, or a unique prefix of 6 or more.
+/// Errors: kInvalidArgument (too short, ambiguous), kNotFound (unknown).
+[[nodiscard]] Result<std::vector<cache::Digest>> resolve_keys(
+    const cache::Cache& cache, const std::vector<std::string>& texts);
+
+}  // namespace kiln::tools

@@ -1,0 +1,170 @@
+// kiln compile FILE.cu: a source of one's own, into the cache.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "compile/compile_log.h"
+#include "compile/cores.h"
+#include "tools/architectures.h"
+#include "tools/build_run.h"
+#include "tools/file_output.h"
+#include "tools/verbs.h"
+#include "util/read_file.h"
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln::tools {
+namespace {
+
+constexpr std::uint64_t kMaxSourceBytes = 64U << 20U;
+
+struct Options {
+  std::string file;
+  ArchitectureOptions architectures;
+  std::vector<std::string> include_dirs;
+  std::vector<std::string> defines;
+  std::vector<std::string> options;
+  std::vector<std::string> names;
+  std::string output;
+  std::string time_limit;
+};
+
+Result<std::string> read_source(const std::string& file) {
+  if (file != "-")
+    return read_text_file(file, kMaxSourceBytes);
+  std::string text;
+  std::array<char, 1U << 16U> chunk{};
+  while (const std::size_t n = std::fread(chunk.data(), 1, chunk.size(), stdin)) {
+    text.append(chunk.data(), n);
+    if (text.size() > kMaxSourceBytes) {
+      return fail(ErrorCode::kResourceLimit,
+                  fmt::format("standard input has over {} bytes", kMaxSourceBytes));
+    }
+  }
+  if (std::ferror(stdin) != 0)
+    return fail(ErrorCode::kIo, "cannot read standard input");
+  return text;
+}
+
+Result<Request> make_request(const Options& options) {
+  SourceOptions source;
+  source.source = KILN_TRY(read_source(options.file));
+  source.file_name = options.file == "-" ? "standard input" : options.file;
+  // NVRTC looks for "x.h" beside the file that includes it; the source itself reaches it
+  // as text, so its own folder is the first that is searched.
+  if (options.file != "-") {
+    source.include_dirs.push_back(
+        std::filesystem::absolute(options.file).lexically_normal().parent_path());
+  }
+  for (const std::string& folder : options.include_dirs) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(folder, error)) {
+      return fail(ErrorCode::kNotFound,
+                  fmt::format("-I {}: there is no such folder", folder));
+    }
+    source.include_dirs.push_back(
+        std::filesystem::absolute(folder).lexically_normal());
+  }
+  source.defines = options.defines;
+  source.options = options.options;
+  source.name_expressions = options.names;
+  return Request::from_source(std::move(source));
+}
+
+/// What NVRTC had to say, once for each architecture where it said something.
+void print_logs(const BuildReport& report) {
+  for (std::size_t i = 0; i < report.items.size(); ++i) {
+    const auto& object = report.entries[i].object;
+    if (object == nullptr)
+      continue;
+    const auto log = object->log();
+    const std::string text = log ? compile::diagnostics(*log) : log.error().message;
+    if (!text.empty())
+      fmt::print(stderr, "{} {}:\n{}\n", report.items[i].label, report.items[i].arch,
+                 text);
+  }
+}
+
+Result<void> write_output(const Options& options, const BuildReport& report) {
+  if (options.output.empty() || report.entries[0].object == nullptr)
+    return {};
+  return write_file(options.output, report.entries[0].object->payload());
+}
+
+void print_entries(const Context& context, const BuildReport& report) {
+  std::vector<std::vector<std::string>> rows;
+  for (std::size_t i = 0; i < report.items.size(); ++i) {
+    const auto* keyed = std::get_if<KeyedRequest>(&report.items[i].keyed);
+    const BuildEntry& entry = report.entries[i];
+    rows.push_back({report.items[i].arch, std::string(to_string(entry.verdict)),
+                    format_duration(entry.elapsed),
+                    keyed != nullptr ? keyed->key.hex() : ""});
+  }
+  print(format_table({{"ARCH"}, {"OUTCOME"}, {"TIME", Align::kRight}, {"KEY"}}, rows,
+                     context.out));
+}
+
+Result<int> run(Context& context, const Options& options) {
+  Config config = context.config;
+  if (!options.time_limit.empty())
+    config.compile_timeout = KILN_TRY(parse_duration(options.time_limit));
+  const Request request = KILN_TRY(make_request(options));
+  const auto service = KILN_TRY(Service::open(config));
+  // Wrong options are wrong usage, before an architecture is looked at.
+  KILN_TRY(service->prepare(request));
+  const auto architectures =
+      KILN_TRY(select_architectures(*service, options.architectures));
+  if (!options.output.empty() && architectures.size() != 1) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("-o writes one image, and {} architectures are asked for",
+                            architectures.size()));
+  }
+  BuildReport report;
+  add_items(*service, request, architectures, report);
+  run_builds(context, *service,
+             {.jobs = config.jobs.value_or(compile::usable_cores()),
+              .time_limit = std::nullopt,
+              .dry_run = false,
+              .fail_fast = false,
+              .keep_objects = true,
+              .events = nullptr},
+             report);
+  print_logs(report);
+  KILN_TRY(write_output(options, report));
+  if (context.json)
+    print_json(report_json(report));
+  else
+    print_entries(context, report);
+  return exit_code_of(report);
+}
+
+}  // namespace
+
+Run add_compile(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("FILE", options->file, "A CUDA C++ source; - is standard input")
+      ->required();
+  add_arch_option(app, options->architectures);
+  app.add_option("-I", options->include_dirs, "Search DIR for headers; may be repeated")
+      ->type_name("DIR");
+  app.add_option("-D", options->defines, "Define a macro; may be repeated")
+      ->type_name("NAME[=VALUE]");
+  app.add_option("--option", options->options,
+                 "Pass OPT on to NVRTC, e.g. --option --maxrregcount=64; may be repeated")
+      ->type_name("OPT");
+  app.add_option("--name", options->names,
+                 "Instantiate and name EXPR, e.g. 'scale<float>'; may be repeated")
+      ->type_name("EXPR");
+  app.add_option("-o", options->output, "Write the image to FILE, for one architecture")
+      ->type_name("FILE");
+  app.add_option("--timeout", options->time_limit,
+                 "Time limit of one build: 90, 5m (default: 300)")
+      ->type_name("DURATION");
+  return [options](Context& context) { return finish(context, run(context, *options)); };
+}
+
+}  // namespace kiln::tools

@@ -1,0 +1,82 @@
+// kiln ls: what the cache holds.
+
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/entry_filter.h"
+#include "tools/entry_output.h"
+#include "tools/open_cache.h"
+#include "tools/verbs.h"
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln::tools {
+namespace {
+
+struct Options {
+  EntryFilterOptions filter;
+  cache::SortBy sort = cache::SortBy::kCreated;
+  std::optional<std::size_t> limit;
+};
+
+const std::map<std::string, cache::SortBy>& sort_words() {
+  static const auto* const words =
+      new std::map<std::string, cache::SortBy>{{"created", cache::SortBy::kCreated},
+                                               {"used", cache::SortBy::kUsed},
+                                               {"size", cache::SortBy::kSize},
+                                               {"template", cache::SortBy::kTemplate},
+                                               {"arch", cache::SortBy::kArch}};
+  return *words;
+}
+
+void print_entries(const Context& context, const std::vector<cache::Entry>& entries,
+                   const cache::Cache& cache) {
+  if (entries.empty()) {
+    fmt::print(stderr, "nothing in {} matches\n", cache.layout().root().native());
+    return;
+  }
+  std::vector<std::vector<std::string>> rows;
+  std::uint64_t bytes = 0;
+  for (const cache::Entry& entry : entries) {
+    rows.push_back(entry_row(entry, now_ns()));
+    bytes += entry.size_bytes;
+  }
+  print(format_table(entry_columns(), rows, context.out));
+  fmt::print(stderr, "{} entries, {}\n", entries.size(), format_size(bytes));
+}
+
+Result<int> run(Context& context, const Options& options) {
+  cache::ListQuery query = KILN_TRY(make_query(context.config, options.filter));
+  query.sort = options.sort;
+  query.limit = options.limit;
+  const auto cache = KILN_TRY(open_cache(context.config));
+  const auto entries = KILN_TRY(cache->list(query));
+  if (context.json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const cache::Entry& entry : entries)
+      list.push_back(entry_json(entry));
+    print_json({{"entries", list}});
+  } else {
+    print_entries(context, entries, *cache);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Run add_ls(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  add_filter_options(app, options->filter);
+  app.add_option("--sort", options->sort,
+                 "created, used, size, template or arch; newest, largest or "
+                 "alphabetically first first (default: created)")
+      ->transform(CLI::CheckedTransformer(sort_words()).description(""))
+      ->type_name("WORD");
+  app.add_option("--limit", options->limit, "At most N entries")->type_name("N");
+  return [options](Context& context) { return finish(context, run(context, *options)); };
+}
+
+}  // namespace kiln::tools

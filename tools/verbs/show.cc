@@ -1,0 +1,150 @@
+// kiln show KEY: everything about one entry.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/entry_output.h"
+#include "tools/file_output.h"
+#include "tools/open_cache.h"
+#include "tools/preimage_output.h"
+#include "tools/verbs.h"
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Options {
+  std::string key;
+  bool source = false;
+  bool log = false;
+  bool preimage = false;
+  bool ptx = false;
+  std::string extract;
+};
+
+struct Shown {
+  cache::Entry entry;
+  cache::StoredObject object;
+  std::string path;
+};
+
+Result<Shown> find(const Config& config, const std::string& text) {
+  const auto cache = KILN_TRY(open_cache(config));
+  const cache::Digest key = KILN_TRY(cache->resolve(text));
+  auto entry = KILN_TRY(cache->describe(key));
+  auto object = cache->look_again(key);
+  if (!entry || !object) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("{} cannot be used; `kiln verify` says what is wrong",
+                            cache->layout().object(key)));
+  }
+  return Shown{*std::move(entry), *std::move(object), cache->layout().object(key)};
+}
+
+/// The text that one of --source, --log, --preimage or --ptx asks for.
+Result<std::optional<std::string>> wanted_text(const cache::StoredObject& object,
+                                               const Options& options) {
+  if (options.source)
+    return KILN_TRY(object.source());
+  if (options.log)
+    return KILN_TRY(object.log());
+  if (options.ptx) {
+    return object.kind() == cache::Kind::kPtx ? std::string(as_text(object.payload()))
+                                              : KILN_TRY(object.ptx());
+  }
+  if (options.preimage)
+    return format_preimage(KILN_TRY(object.preimage()));
+  return std::nullopt;
+}
+
+ordered_json show_json(const Shown& shown, const cache::Metadata& metadata,
+                       const cache::Fields& preimage) {
+  ordered_json json = entry_json(shown.entry);
+  json["path"] = shown.path;
+  ordered_json entries = ordered_json::array();
+  for (const cache::EntryPoint& entry : metadata.entry_points)
+    entries.push_back({{"name", entry.name}, {"lowered", entry.lowered}});
+  json["entry_points"] = entries;
+  json["min_driver"] = metadata.min_driver;
+  json["producer"] = metadata.producer;
+  json["preimage"] = preimage_json(preimage);
+  return json;
+}
+
+void print_details(const Shown& shown, const cache::Metadata& metadata,
+                   const Terminal& terminal) {
+  const cache::Entry& entry = shown.entry;
+  const ordered_json json = entry_json(entry);
+  print(fmt::format("{}\n", terminal.styled(entry_label(entry), Style::kBold)));
+  const auto line = [](std::string_view name, std::string_view value) {
+    print(fmt::format("  {:<13} {}\n", name, value));
+  };
+  line("key", entry.key.hex());
+  line("path", shown.path);
+  line("kind", fmt::format("{} for {}", to_string(entry.kind), entry.arch));
+  line("size", fmt::format("{} ({} bytes), image {}", format_size(entry.size_bytes),
+                           entry.size_bytes,
+                           format_size(shown.object.payload().size())));
+  line("created", json["created"].get<std::string>());
+  line("last used", json["last_used"].get<std::string>());
+  line("toolchain", entry.toolchain);
+  line("driver", "CUDA " + metadata.min_driver + " or later");
+  line("built in", format_duration(std::chrono::milliseconds(entry.compile_ms)));
+  line("resources", fmt::format("{} registers, {} bytes shared, {} bytes spilled",
+                                entry.registers, entry.shared_bytes,
+                                entry.spill_bytes));
+  for (const cache::EntryPoint& point : metadata.entry_points) {
+    line("entry point", point.name == point.lowered
+                            ? point.name
+                            : fmt::format("{}  ({})", point.name, point.lowered));
+  }
+}
+
+Result<int> run(Context& context, const Options& options) {
+  if (options.source + options.log + options.preimage + options.ptx > 1) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--source, --log, --preimage and --ptx print one text each: ask for one");
+  }
+  const Shown shown = KILN_TRY(find(context.config, options.key));
+  const auto text = KILN_TRY(wanted_text(shown.object, options));
+  if (!options.extract.empty())
+    KILN_TRY(write_file(options.extract, shown.object.payload()));
+  const cache::Metadata metadata = KILN_TRY(shown.object.metadata());
+  if (context.json) {
+    ordered_json json =
+        show_json(shown, metadata, KILN_TRY(shown.object.preimage()));
+    if (text)
+      json[options.source ? "source" : options.log ? "log" : options.ptx ? "ptx" : "text"] = *text;
+    print_json(json);
+  } else if (text) {
+    print(*text);
+  } else if (options.extract.empty()) {
+    print_details(shown, metadata, context.out);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Run add_show(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("KEY", options->key, "64 hex digits, or a unique prefix of 6 or more")
+      ->required();
+  app.add_flag("--source", options->source, "Print the source it was compiled from");
+  app.add_flag("--log", options->log, "Print the compiler's log");
+  app.add_flag("--preimage", options->preimage, "Print what the key is made of");
+  app.add_flag("--ptx", options->ptx, "Print the PTX");
+  app.add_option("--extract", options->extract,
+                 "Write the raw cubin, PTX or plan to FILE; - is standard output")
+      ->type_name("FILE");
+  return [options](Context& context) {
+    return finish_lookup(context, run(context, *options));
+  };
+}
+
+}  // namespace kiln::tools

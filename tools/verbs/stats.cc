@@ -1,0 +1,43 @@
+// kiln stats: size of the cache, and what happened in it.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/open_cache.h"
+#include "tools/verbs.h"
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln::tools {
+namespace {
+
+Result<int> run(Context& context) {
+  const auto cache = KILN_TRY(open_cache(context.config));
+  const cache::Stats stats = KILN_TRY(cache->stats());
+  if (context.json) {
+    print_json({{"entries", stats.totals.entries},
+                {"bytes", stats.totals.bytes},
+                {"limit_bytes", stats.limit_bytes},
+                {"counters", stats.counters}});
+    return 0;
+  }
+  print(fmt::format("{}\n{} entries, {} of {}\n", cache->layout().root().native(),
+                    stats.totals.entries, format_size(stats.totals.bytes),
+                    format_size(stats.limit_bytes)));
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [name, count] : stats.counters)
+    rows.push_back({name, std::to_string(count)});
+  if (!rows.empty())
+    print("\n" + format_table({{"COUNTER"}, {"COUNT", Align::kRight}}, rows, context.out));
+  return 0;
+}
+
+}  // namespace
+
+Run add_stats(CLI::App& /*app*/) {
+  return [](Context& context) { return finish(context, run(context)); };
+}
+
+}  // namespace kiln::tools

@@ -1,0 +1,45 @@
+// kiln trim: remove what was used least recently, until the rest fits.
+
+#include <memory>
+
+#include "tools/open_cache.h"
+#include "tools/removal_output.h"
+#include "tools/verbs.h"
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln::tools {
+namespace {
+
+struct Options {
+  std::string max_size;
+  bool dry_run = false;
+};
+
+Result<int> run(Context& context, const Options& options) {
+  cache::TrimOptions trim;
+  trim.limit_bytes = context.config.cache_limit_bytes;
+  if (!options.max_size.empty()) {
+    trim.limit_bytes = KILN_TRY(parse_size(options.max_size));
+    trim.target_percent = 100;  // a size that was asked for is met, not undercut
+  }
+  trim.dry_run = options.dry_run ? cache::DryRun::kYes : cache::DryRun::kNo;
+  const auto cache = KILN_TRY(open_cache(context.config));
+  const cache::TrimResult result = KILN_TRY(cache->trim(trim));
+  print_removal(context, {result.keys, result.freed_bytes, options.dry_run});
+  return 0;
+}
+
+}  // namespace
+
+Run add_trim(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("--max-size", options->max_size,
+                 "Trim to this size: 10GiB, 500M (default: $KILN_CACHE_SIZE or 10GiB, "
+                 "and then to 90 % of it)")
+      ->type_name("SIZE");
+  app.add_flag("--dry-run", options->dry_run, "Say what would go; remove nothing");
+  return [options](Context& context) { return finish(context, run(context, *options)); };
+}
+
+}  // namespace kiln::tools

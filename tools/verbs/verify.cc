@@ -1,0 +1,96 @@
+// kiln verify: check every object, SHA-256 included.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/open_cache.h"
+#include "tools/verbs.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+namespace {
+
+using nlohmann::ordered_json;
+using What = cache::Problem::What;
+
+// The exit status is a set of these.
+constexpr int kCorruptBit = 1;
+constexpr int kUntrustedBit = 8;
+constexpr int kUnreadableBit = 16;
+
+struct Options {
+  bool quarantine = false;
+};
+
+std::string_view word_for(What what) {
+  switch (what) {
+    case What::kCorrupt:
+      return "corrupt";
+    case What::kUntrusted:
+      return "untrusted";
+    case What::kUnreadable:
+      return "unreadable";
+  }
+  return "unknown";
+}
+
+void print_problem(const Context& context, const cache::Problem& problem) {
+  fmt::print(stderr, "{} {}: {}{}{}\n",
+             context.err.styled(word_for(problem.what), Style::kRed), problem.path,
+             problem.check ? fmt::format("{} check: ", to_string(*problem.check)) : "",
+             problem.detail, problem.quarantined ? " (moved to quarantine)" : "");
+}
+
+ordered_json result_json(const cache::VerifyResult& result) {
+  ordered_json corrupt = ordered_json::array();
+  for (const cache::Problem& problem : result.problems) {
+    if (problem.what != What::kCorrupt)
+      continue;
+    corrupt.push_back({{"key", problem.key.hex()},
+                       {"path", problem.path},
+                       {"check", problem.check ? to_string(*problem.check) : ""}});
+  }
+  return {{"checked", result.checked},
+          {"corrupt", corrupt},
+          {"untrusted", result.untrusted},
+          {"unreadable", result.unreadable},
+          {"quarantined", result.quarantined}};
+}
+
+Result<int> run(Context& context, const Options& options) {
+  const auto cache = KILN_TRY(open_cache(context.config));
+  const cache::VerifyResult result = KILN_TRY(cache->verify(
+      {.quarantine =
+           options.quarantine ? cache::Quarantine::kYes : cache::Quarantine::kNo,
+       .on_problem =
+           [&](const cache::Problem& problem) { print_problem(context, problem); },
+       .stop = context.stop->token()}));
+  if (context.json) {
+    print_json(result_json(result));
+  } else {
+    print(fmt::format("{} objects checked: {} corrupt, {} untrusted, {} unreadable\n",
+                      result.checked, result.corrupt, result.untrusted,
+                      result.unreadable));
+    if (result.corrupt > 0 && !options.quarantine)
+      print("`kiln verify --quarantine` moves the corrupt ones out of the way\n");
+  }
+  return (result.corrupt > 0 ? kCorruptBit : 0) |
+         (result.untrusted > 0 ? kUntrustedBit : 0) |
+         (result.unreadable > 0 ? kUnreadableBit : 0);
+}
+
+}  // namespace
+
+Run add_verify(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_flag("--quarantine", options->quarantine,
+               "Move corrupt objects into the cache's quarantine folder");
+  app.footer(
+      "Exit status: a sum of 1 (corrupt), 8 (untrusted: somebody else can write it)\n"
+      "and 16 (unreadable); 0 if all is well.\n");
+  return [options](Context& context) { return finish(context, run(context, *options)); };
+}
+
+}  // namespace kiln::tools

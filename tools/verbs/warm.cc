@@ -1,0 +1,176 @@
+// kiln warm: build what is missing before a job starts.
+
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "compile/cores.h"
+#include "request/manifest.h"
+#include "request/selection.h"
+#include "tools/architectures.h"
+#include "tools/build_run.h"
+#include "tools/catalog.h"
+#include "tools/event_log.h"
+#include "tools/verbs.h"
+#include "util/log.h"
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln::tools {
+namespace {
+
+struct Options {
+  bool all = false;
+  bool quick = false;
+  std::vector<std::string> templates;
+  std::vector<std::string> manifests;
+  ArchitectureOptions architectures;
+  CatalogOptions catalog;
+  unsigned jobs = 0;
+  std::string time_limit;
+  bool dry_run = false;
+  bool fail_fast = false;
+  std::string events;
+};
+
+/// What was selected, each for the architectures it is wanted on.
+struct Wanted {
+  request::Selection selection;
+  std::vector<request::ManifestEntry> lines;
+};
+
+Result<Wanted> select(const Service& service, const Options& options) {
+  Wanted wanted{request::Selection(service.catalog()), {}};
+  if (options.all)
+    wanted.selection.add_all();
+  if (options.quick)
+    wanted.selection.add_quick();
+  for (const std::string& text : options.templates)
+    KILN_TRY(wanted.selection.add_template(text));
+  for (const std::string& path : options.manifests) {
+    auto lines = KILN_TRY(request::read_manifest(path));
+    wanted.lines.insert(wanted.lines.end(), std::make_move_iterator(lines.begin()),
+                        std::make_move_iterator(lines.end()));
+  }
+  if (!options.all && !options.quick && options.templates.empty() &&
+      options.manifests.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "say what to build: --all, --quick, --template NAME[:p=v,...] or "
+                "--manifest FILE");
+  }
+  return wanted;
+}
+
+/// A line's own architecture counts where the command line names none.
+bool needs_architectures(const Wanted& wanted) {
+  if (!wanted.selection.requests().empty())
+    return true;
+  return std::any_of(
+      wanted.lines.begin(), wanted.lines.end(),
+      [](const request::ManifestEntry& line) { return !line.architecture; });
+}
+
+Result<BuildReport> list_items(Service& service, const Options& options) {
+  const Wanted wanted = KILN_TRY(select(service, options));
+  std::vector<device::BuildFor> architectures;
+  if (is_given(options.architectures) || needs_architectures(wanted))
+    architectures = KILN_TRY(select_architectures(service, options.architectures));
+  BuildReport report;
+  for (const request::TemplateRequest& request : wanted.selection.requests()) {
+    add_items(service, Request(request.kernel->name(), request.params.values()),
+              architectures, report);
+  }
+  for (const request::ManifestEntry& line : wanted.lines) {
+    if (!is_given(options.architectures) && line.architecture) {
+      KILN_TRY(service.toolchains().choose(*line.architecture));
+      add_items(service, line.request, {*line.architecture}, report);
+    } else {
+      add_items(service, line.request, architectures, report);
+    }
+  }
+  return report;
+}
+
+/// The next job here takes the NVRTC that most of this warm was built with.
+void record_toolchain(Service& service, const BuildReport& report) {
+  std::map<std::string, std::pair<std::size_t, const device::Toolchain*>> uses;
+  for (const BuildItem& item : report.items) {
+    const auto* keyed = std::get_if<KeyedRequest>(&item.keyed);
+    if (keyed == nullptr || !keyed->toolchain->toolchain.installed())
+      continue;
+    auto& use = uses[to_string(keyed->toolchain->toolchain.id)];
+    ++use.first;
+    use.second = &keyed->toolchain->toolchain;
+  }
+  const auto most =
+      std::max_element(uses.begin(), uses.end(), [](const auto& a, const auto& b) {
+        return a.second.first < b.second.first;
+      });
+  if (most == uses.end() || service.cache().mode() != cache::Mode::kReadWrite)
+    return;
+  if (auto recorded = service.toolchains().record(*most->second.second); !recorded)
+    logger().warn("the toolchain is not recorded: {}", recorded.error().message);
+}
+
+Result<int> run(Context& context, const Options& options) {
+  Config config = context.config;
+  config.template_dirs = template_folders(config, options.catalog);
+  if (options.jobs > 0)
+    config.jobs = options.jobs;
+  if (!options.time_limit.empty())
+    config.compile_timeout = KILN_TRY(parse_duration(options.time_limit));
+  std::unique_ptr<EventLog> events;
+  if (!options.events.empty())
+    events = KILN_TRY(EventLog::open(options.events));
+  const auto service = KILN_TRY(Service::open(config));
+  BuildReport report = KILN_TRY(list_items(*service, options));
+  run_builds(context, *service,
+             {.jobs = config.jobs.value_or(compile::usable_cores()),
+              .time_limit = std::nullopt,
+              .dry_run = options.dry_run,
+              .fail_fast = options.fail_fast,
+              .keep_objects = false,
+              .events = events.get()},
+             report);
+  if (!options.dry_run)
+    record_toolchain(*service, report);
+  if (context.json)
+    print_json(report_json(report));
+  else
+    print_report(context, report);
+  return exit_code_of(report);
+}
+
+}  // namespace
+
+Run add_warm(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_flag("--all", options->all, "The default set of every kernel");
+  app.add_flag("--quick", options->quick, "A small part of it, to try things out");
+  app.add_option("--template", options->templates,
+                 "A kernel or family, NAME or NAME:p=v,...; a parameter left out takes "
+                 "every value of the default set; may be repeated")
+      ->type_name("NAME[:p=v,...]");
+  app.add_option("--manifest", options->manifests,
+                 "Requests as JSON Lines, contents inline; may be repeated")
+      ->type_name("FILE");
+  add_arch_option(app, options->architectures);
+  add_profile_option(app, options->architectures);
+  add_catalog_options(app, options->catalog);
+  app.add_option("--jobs", options->jobs, "Builds at a time (default: the usable cores)")
+      ->check(CLI::Range(1U, 1024U))
+      ->type_name("N");
+  app.add_option("--timeout", options->time_limit,
+                 "Time limit of one build: 90, 5m (default: 300)")
+      ->type_name("DURATION");
+  app.add_flag("--dry-run", options->dry_run, "Say what would be built; build nothing");
+  app.add_flag("--fail-fast", options->fail_fast, "Stop at the first failure");
+  app.add_option("--events", options->events,
+                 "Append one JSON line to FILE as each build ends")
+      ->type_name("FILE");
+  return [options](Context& context) { return finish(context, run(context, *options)); };
+}
+
+}  // namespace kiln::tools
