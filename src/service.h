@@ -95,6 +95,7 @@ class Service {
   [[nodiscard]] const render::TemplateCatalog& catalog() const { return catalog_; }
   [[nodiscard]] cache::Cache& cache() { return *cache_; }
   [[nodiscard]] Toolchains& toolchains() { return toolchains_; }
+  [[nodiscard]] compile::WorkerPool& workers() { return workers_; }
 
  private:
   using ObjectPointer = std::shared_ptr<const cache::StoredObject>;

@@ -12,8 +12,7 @@ namespace {
 void add_kernels(const render::TemplateCatalog& catalog, const std::string& name,
                  std::vector<std::string>& names) {
   names.push_back(name);
-  for (const auto& kernel : catalog.family(name))
-    names.push_back(kernel->name());
+  for (const auto& kernel : catalog.family(name)) names.push_back(kernel->name());
 }
 
 }  // namespace

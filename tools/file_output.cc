@@ -40,7 +40,8 @@ Result<void> write_file(const std::string& path, ByteView bytes) {
   const bool in_place = std::filesystem::exists(status) && !is_regular_file(status);
   const std::string target =
       in_place ? path : fmt::format("{}.{}.tmp", path, ::getpid());
-  UniqueFd file(::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
+  UniqueFd file(
+      ::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode));
   if (!file)
     return posix_error("open", target, errno);
   int err = write_all(file.get(), bytes);

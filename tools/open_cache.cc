@@ -21,8 +21,7 @@ Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config) {
 Result<std::vector<cache::Digest>> resolve_keys(const cache::Cache& cache,
                                                 const std::vector<std::string>& texts) {
   std::vector<cache::Digest> keys;
-  for (const std::string& text : texts)
-    keys.push_back(KILN_TRY(cache.resolve(text)));
+  for (const std::string& text : texts) keys.push_back(KILN_TRY(cache.resolve(text)));
   return keys;
 }
 

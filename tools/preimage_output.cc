@@ -32,9 +32,8 @@ nlohmann::ordered_json differences_json(
     const std::vector<key::FieldDifference>& differences) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const key::FieldDifference& difference : differences) {
-    list.push_back({{"field", difference.field},
-                    {"a", difference.a},
-                    {"b", difference.b}});
+    list.push_back(
+        {{"field", difference.field}, {"a", difference.a}, {"b", difference.b}});
   }
   return list;
 }

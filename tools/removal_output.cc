@@ -11,8 +11,7 @@ namespace kiln::tools {
 void print_removal(const Context& context, const Removal& removal) {
   if (context.json) {
     nlohmann::ordered_json keys = nlohmann::ordered_json::array();
-    for (const cache::Digest& key : removal.keys)
-      keys.push_back(key.hex());
+    for (const cache::Digest& key : removal.keys) keys.push_back(key.hex());
     print_json({{"removed", removal.keys.size()},
                 {"freed_bytes", removal.freed_bytes},
                 {"dry_run", removal.dry_run},

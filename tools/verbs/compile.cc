@@ -54,8 +54,8 @@ Result<Request> make_request(const Options& options) {
   SourceOptions source;
   source.source = KILN_TRY(read_source(options.file));
   source.file_name = options.file == "-" ? "standard input" : options.file;
-  // NVRTC looks for "x.h" beside the file that includes it; the source itself reaches it
-  // as text, so its own folder is the first that is searched.
+  // NVRTC looks for "x.h" beside the file that includes it; the source itself reaches
+  // it as text, so its own folder is the first that is searched.
   if (options.file != "-") {
     source.include_dirs.push_back(
         std::filesystem::absolute(options.file).lexically_normal().parent_path());
@@ -66,8 +66,7 @@ Result<Request> make_request(const Options& options) {
       return fail(ErrorCode::kNotFound,
                   fmt::format("-I {}: there is no such folder", folder));
     }
-    source.include_dirs.push_back(
-        std::filesystem::absolute(folder).lexically_normal());
+    source.include_dirs.push_back(std::filesystem::absolute(folder).lexically_normal());
   }
   source.defines = options.defines;
   source.options = options.options;
@@ -153,8 +152,9 @@ Run add_compile(CLI::App& app) {
       ->type_name("DIR");
   app.add_option("-D", options->defines, "Define a macro; may be repeated")
       ->type_name("NAME[=VALUE]");
-  app.add_option("--option", options->options,
-                 "Pass OPT on to NVRTC, e.g. --option --maxrregcount=64; may be repeated")
+  app.add_option(
+         "--option", options->options,
+         "Pass OPT on to NVRTC, e.g. --option --maxrregcount=64; may be repeated")
       ->type_name("OPT");
   app.add_option("--name", options->names,
                  "Instantiate and name EXPR, e.g. 'scale<float>'; may be repeated")
@@ -164,7 +164,8 @@ Run add_compile(CLI::App& app) {
   app.add_option("--timeout", options->time_limit,
                  "Time limit of one build: 90, 5m (default: 300)")
       ->type_name("DURATION");
-  return [options](Context& context) { return finish(context, run(context, *options)); };
+  return
+      [options](Context& context) { return finish(context, run(context, *options)); };
 }
 
 }  // namespace kiln::tools

@@ -56,8 +56,7 @@ Result<int> run(Context& context, const Options& options) {
   const auto entries = KILN_TRY(cache->list(query));
   if (context.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const cache::Entry& entry : entries)
-      list.push_back(entry_json(entry));
+    for (const cache::Entry& entry : entries) list.push_back(entry_json(entry));
     print_json({{"entries", list}});
   } else {
     print_entries(context, entries, *cache);
@@ -76,7 +75,8 @@ Run add_ls(CLI::App& app) {
       ->transform(CLI::CheckedTransformer(sort_words()).description(""))
       ->type_name("WORD");
   app.add_option("--limit", options->limit, "At most N entries")->type_name("N");
-  return [options](Context& context) { return finish(context, run(context, *options)); };
+  return
+      [options](Context& context) { return finish(context, run(context, *options)); };
 }
 
 }  // namespace kiln::tools

@@ -87,17 +87,17 @@ void print_details(const Shown& shown, const cache::Metadata& metadata,
   line("key", entry.key.hex());
   line("path", shown.path);
   line("kind", fmt::format("{} for {}", to_string(entry.kind), entry.arch));
-  line("size", fmt::format("{} ({} bytes), image {}", format_size(entry.size_bytes),
-                           entry.size_bytes,
-                           format_size(shown.object.payload().size())));
+  line("size",
+       fmt::format("{} ({} bytes), image {}", format_size(entry.size_bytes),
+                   entry.size_bytes, format_size(shown.object.payload().size())));
   line("created", json["created"].get<std::string>());
   line("last used", json["last_used"].get<std::string>());
   line("toolchain", entry.toolchain);
   line("driver", "CUDA " + metadata.min_driver + " or later");
   line("built in", format_duration(std::chrono::milliseconds(entry.compile_ms)));
-  line("resources", fmt::format("{} registers, {} bytes shared, {} bytes spilled",
-                                entry.registers, entry.shared_bytes,
-                                entry.spill_bytes));
+  line("resources",
+       fmt::format("{} registers, {} bytes shared, {} bytes spilled", entry.registers,
+                   entry.shared_bytes, entry.spill_bytes));
   for (const cache::EntryPoint& point : metadata.entry_points) {
     line("entry point", point.name == point.lowered
                             ? point.name
@@ -107,8 +107,9 @@ void print_details(const Shown& shown, const cache::Metadata& metadata,
 
 Result<int> run(Context& context, const Options& options) {
   if (options.source + options.log + options.preimage + options.ptx > 1) {
-    return fail(ErrorCode::kInvalidArgument,
-                "--source, --log, --preimage and --ptx print one text each: ask for one");
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "--source, --log, --preimage and --ptx print one text each: ask for one");
   }
   const Shown shown = KILN_TRY(find(context.config, options.key));
   const auto text = KILN_TRY(wanted_text(shown.object, options));
@@ -116,10 +117,12 @@ Result<int> run(Context& context, const Options& options) {
     KILN_TRY(write_file(options.extract, shown.object.payload()));
   const cache::Metadata metadata = KILN_TRY(shown.object.metadata());
   if (context.json) {
-    ordered_json json =
-        show_json(shown, metadata, KILN_TRY(shown.object.preimage()));
+    ordered_json json = show_json(shown, metadata, KILN_TRY(shown.object.preimage()));
     if (text)
-      json[options.source ? "source" : options.log ? "log" : options.ptx ? "ptx" : "text"] = *text;
+      json[options.source ? "source"
+           : options.log  ? "log"
+           : options.ptx  ? "ptx"
+                          : "text"] = *text;
     print_json(json);
   } else if (text) {
     print(*text);

@@ -39,7 +39,8 @@ Run add_trim(CLI::App& app) {
                  "and then to 90 % of it)")
       ->type_name("SIZE");
   app.add_flag("--dry-run", options->dry_run, "Say what would go; remove nothing");
-  return [options](Context& context) { return finish(context, run(context, *options)); };
+  return
+      [options](Context& context) { return finish(context, run(context, *options)); };
 }
 
 }  // namespace kiln::tools

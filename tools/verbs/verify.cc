@@ -90,7 +90,8 @@ Run add_verify(CLI::App& app) {
   app.footer(
       "Exit status: a sum of 1 (corrupt), 8 (untrusted: somebody else can write it)\n"
       "and 16 (unreadable); 0 if all is well.\n");
-  return [options](Context& context) { return finish(context, run(context, *options)); };
+  return
+      [options](Context& context) { return finish(context, run(context, *options)); };
 }
 
 }  // namespace kiln::tools

@@ -104,10 +104,9 @@ void record_toolchain(Service& service, const BuildReport& report) {
     ++use.first;
     use.second = &keyed->toolchain->toolchain;
   }
-  const auto most =
-      std::max_element(uses.begin(), uses.end(), [](const auto& a, const auto& b) {
-        return a.second.first < b.second.first;
-      });
+  const auto most = std::max_element(
+      uses.begin(), uses.end(),
+      [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
   if (most == uses.end() || service.cache().mode() != cache::Mode::kReadWrite)
     return;
   if (auto recorded = service.toolchains().record(*most->second.second); !recorded)
@@ -159,7 +158,8 @@ Run add_warm(CLI::App& app) {
   add_arch_option(app, options->architectures);
   add_profile_option(app, options->architectures);
   add_catalog_options(app, options->catalog);
-  app.add_option("--jobs", options->jobs, "Builds at a time (default: the usable cores)")
+  app.add_option("--jobs", options->jobs,
+                 "Builds at a time (default: the usable cores)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
   app.add_option("--timeout", options->time_limit,
@@ -170,7 +170,8 @@ Run add_warm(CLI::App& app) {
   app.add_option("--events", options->events,
                  "Append one JSON line to FILE as each build ends")
       ->type_name("FILE");
-  return [options](Context& context) { return finish(context, run(context, *options)); };
+  return
+      [options](Context& context) { return finish(context, run(context, *options)); };
 }
 
 }  // namespace kiln::tools

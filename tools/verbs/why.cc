@@ -45,7 +45,8 @@ Result<cache::Fields> preimage_of(cache::Cache& cache, const cache::Digest& key)
   return object->preimage();
 }
 
-Result<Answer> compare_keys(const Config& config, const std::vector<std::string>& texts) {
+Result<Answer> compare_keys(const Config& config,
+                            const std::vector<std::string>& texts) {
   const auto cache = KILN_TRY(open_cache(config));
   const auto keys = KILN_TRY(resolve_keys(*cache, texts));
   Answer answer;
@@ -108,16 +109,15 @@ Result<Answer> explain_request(const Config& base, const Options& options) {
   }
   std::vector<cache::Fields> preimages;
   std::vector<cache::Digest> keys;
-  for (const cache::Entry& entry : KILN_TRY(candidates(
-           service->cache(), keyed.request.as_template()->kernel->name()))) {
+  for (const cache::Entry& entry : KILN_TRY(
+           candidates(service->cache(), keyed.request.as_template()->kernel->name()))) {
     // One that went away or is damaged is no candidate.
     if (auto preimage = preimage_of(service->cache(), entry.key)) {
       preimages.push_back(*std::move(preimage));
       keys.push_back(entry.key);
     }
   }
-  if (auto nearest =
-          key::nearest_preimage(service->preimage(keyed), preimages)) {
+  if (auto nearest = key::nearest_preimage(service->preimage(keyed), preimages)) {
     answer.nearest = keys[nearest->index];
     answer.differences = std::move(nearest->differences);
   }
@@ -151,19 +151,21 @@ void print_answer(const Answer& answer, const Options& options, const Terminal& 
 
 Result<int> run(Context& context, const Options& options) {
   const bool is_request = !options.template_text.empty();
-  if (is_request == !options.keys.empty() || (!is_request && options.keys.size() != 2)) {
+  if (is_request == !options.keys.empty() ||
+      (!is_request && options.keys.size() != 2)) {
     return fail(ErrorCode::kInvalidArgument,
                 "give two keys, or --template NAME:p=v,... and --arch A");
   }
-  const Answer answer = KILN_TRY(is_request
-                                     ? explain_request(context.config, options)
-                                     : compare_keys(context.config, options.keys));
+  const Answer answer =
+      KILN_TRY(is_request ? explain_request(context.config, options)
+                          : compare_keys(context.config, options.keys));
   if (context.json) {
-    ordered_json json = {{"same", answer.same},
-                         {"key", answer.key.hex()},
-                         {"nearest", answer.nearest ? ordered_json(answer.nearest->hex())
-                                                    : ordered_json(nullptr)},
-                         {"differences", differences_json(answer.differences)}};
+    ordered_json json = {
+        {"same", answer.same},
+        {"key", answer.key.hex()},
+        {"nearest",
+         answer.nearest ? ordered_json(answer.nearest->hex()) : ordered_json(nullptr)},
+        {"differences", differences_json(answer.differences)}};
     if (is_request)
       json["toolchain"] = answer.toolchain_note;
     print_json(json);
@@ -177,7 +179,8 @@ Result<int> run(Context& context, const Options& options) {
 
 Run add_why(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("KEY", options->keys, "Two keys, or unique prefixes of 6 digits or more")
+  app.add_option("KEY", options->keys,
+                 "Two keys, or unique prefixes of 6 digits or more")
       ->expected(0, 2);
   app.add_option("--template", options->template_text,
                  "Explain this request instead: which entry comes nearest, and what "

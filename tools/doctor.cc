@@ -1,0 +1,150 @@
+#include "tools/doctor.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "kiln/version.h"
+#include "util/read_file.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::uint64_t kMaxReportBytes = 4U << 20U;
+
+/// The values of `field` in a list of objects, each once, sorted.
+std::set<std::string> values(const ordered_json& report, const char* list,
+                             const char* field) {
+  std::set<std::string> found;
+  for (const ordered_json& item : report.value(list, ordered_json::array())) {
+    if (item.is_object() && item.contains(field) && item[field].is_string())
+      found.insert(item[field].get<std::string>());
+  }
+  return found;
+}
+
+Check compare_sets(const std::string& name, const std::set<std::string>& here,
+                   const std::set<std::string>& there, const std::string& remedy) {
+  Check check{name, CheckVerdict::kOk, fmt::format("{}", fmt::join(here, ", ")), ""};
+  if (here == there)
+    return check;
+  check.verdict = CheckVerdict::kWarn;
+  check.detail =
+      fmt::format("here {}; there {}",
+                  here.empty() ? "none" : fmt::format("{}", fmt::join(here, ", ")),
+                  there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", ")));
+  check.remedy = remedy;
+  return check;
+}
+
+}  // namespace
+
+std::string_view to_string(CheckVerdict verdict) {
+  switch (verdict) {
+    case CheckVerdict::kOk:
+      return "ok";
+    case CheckVerdict::kWarn:
+      return "warn";
+    case CheckVerdict::kFail:
+      return "fail";
+  }
+  return "unknown";
+}
+
+Diagnosis diagnose(Context& context, Service& service) {
+  Diagnosis diagnosis;
+  diagnosis.checks.push_back(
+      {"kiln", CheckVerdict::kOk,
+       fmt::format("{} (build {}), {} kernel templates", version(),
+                   std::string_view(build_id()).substr(0, 12),
+                   service.catalog().kernels().size()),
+       ""});
+  check_driver(service, diagnosis);
+  check_toolchains(service, diagnosis);
+  check_compile(context, service, diagnosis);
+  check_cudnn(service, diagnosis);
+  check_cache(service, diagnosis);
+  return diagnosis;
+}
+
+ordered_json diagnosis_json(const Diagnosis& diagnosis) {
+  bool ok = true;
+  ordered_json checks = ordered_json::array();
+  for (const Check& check : diagnosis.checks) {
+    ok = ok && check.verdict != CheckVerdict::kFail;
+    checks.push_back({{"name", check.name},
+                      {"verdict", to_string(check.verdict)},
+                      {"detail", check.detail},
+                      {"remedy", check.remedy}});
+  }
+  ordered_json devices = ordered_json::array();
+  for (const device::DeviceInfo& info : diagnosis.devices) {
+    devices.push_back({{"ordinal", info.ordinal},
+                       {"name", info.name},
+                       {"arch", to_string(info.capability)},
+                       {"uuid", info.uuid},
+                       {"pci_id", info.pci_id},
+                       {"memory_bytes", info.memory_bytes},
+                       {"multiprocessors", info.multiprocessors}});
+  }
+  ordered_json toolchains = ordered_json::array();
+  for (const device::Toolchain& toolchain : diagnosis.toolchains) {
+    ordered_json archs = ordered_json::array();
+    for (const device::ComputeCapability capability : toolchain.facts.architectures)
+      archs.push_back(to_string(capability));
+    toolchains.push_back({{"name", toolchain.name()},
+                          {"version", to_string(toolchain.facts.version)},
+                          {"nvrtc_build_id", toolchain.id.nvrtc},
+                          {"builtins_build_id", toolchain.id.builtins},
+                          {"path", toolchain.nvrtc.native()},
+                          {"found_in", toolchain.found_in},
+                          {"archs", archs}});
+  }
+  return {{"ok", ok},
+          {"kiln", {{"version", version()}, {"build_id", build_id()}}},
+          {"checks", checks},
+          {"devices", devices},
+          {"toolchains", toolchains}};
+}
+
+Result<std::vector<Check>> compare_with(const ordered_json& here,
+                                        const std::string& path) {
+  const std::string text = KILN_TRY(read_text_file(path, kMaxReportBytes));
+  const auto there = ordered_json::parse(text, nullptr, false);
+  if (!there.is_object() || !there.contains("checks")) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is no report of a node; `kiln doctor --json > FILE` "
+                            "writes one",
+                            path));
+  }
+  const auto driver = [](const ordered_json& report) {
+    std::set<std::string> found;
+    for (const ordered_json& check : report["checks"]) {
+      if (check.is_object() && check.value("name", "") == "driver")
+        found.insert(check.value("detail", ""));
+    }
+    return found;
+  };
+  const auto build = [](const ordered_json& report) {
+    const auto kiln = report.value("kiln", ordered_json::object());
+    return std::set<std::string>{kiln.value("version", "") + " " +
+                                 kiln.value("build_id", "").substr(0, 12)};
+  };
+  const std::string with = " against " + path;
+  return std::vector<Check>{
+      compare_sets("kiln" + with, build(here), build(there),
+                   "install the same Kiln on all nodes"),
+      compare_sets("toolchains" + with, values(here, "toolchains", "name"),
+                   values(there, "toolchains", "name"),
+                   "set KILN_TOOLCHAIN to one that both have, or keys will differ"),
+      compare_sets("driver" + with, driver(here), driver(there),
+                   "install the same driver on all nodes"),
+      compare_sets("architectures" + with, values(here, "devices", "arch"),
+                   values(there, "devices", "arch"), "warm for all of them: --arch")};
+}
+
+}  // namespace kiln::tools

@@ -1,0 +1,212 @@
+// What is outside Kiln: driver and devices, every NVRTC, cuDNN, and a trial compile.
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "tools/doctor.h"
+#include "util/library_search.h"
+#include "util/units.h"
+
+namespace kiln::tools {
+namespace {
+
+constexpr const char* kTrialSource =
+    "extern \"C\" __global__ void kiln_doctor(int* out) { *out = 1; }\n";
+constexpr std::chrono::seconds kTrialLimit{60};
+
+std::string device_text(const device::DeviceInfo& info) {
+  return fmt::format("{}: {}, compute capability {}, {}, {} multiprocessors",
+                     info.ordinal, info.name, to_string(info.capability),
+                     format_size(info.memory_bytes), info.multiprocessors);
+}
+
+void check_peers(const device::Driver& driver, Diagnosis& diagnosis) {
+  for (const device::DeviceInfo& from : diagnosis.devices) {
+    for (const device::DeviceInfo& to : diagnosis.devices) {
+      if (from.ordinal == to.ordinal)
+        continue;
+      const auto reaches = driver.can_access_peer(from.ordinal, to.ordinal);
+      Check check{fmt::format("peer access {} to {}", from.ordinal, to.ordinal),
+                  CheckVerdict::kOk, "", ""};
+      if (!reaches) {
+        check.verdict = CheckVerdict::kFail;
+        check.detail = reaches.error().message;
+        check.remedy = "look at the driver's log (dmesg, nvidia-smi -q)";
+      } else {
+        check.detail = *reaches ? "direct" : "none: copies go through host memory";
+      }
+      diagnosis.checks.push_back(std::move(check));
+    }
+  }
+}
+
+std::string architectures_text(const device::NvrtcFacts& facts) {
+  std::vector<std::string> texts;
+  for (const device::ComputeCapability capability : facts.architectures)
+    texts.push_back(to_string(capability));
+  return fmt::format("{}", fmt::join(texts, " "));
+}
+
+/// Can the chosen NVRTC build for this device?
+Check device_check(Service& service, const device::DeviceInfo& info) {
+  Check check{fmt::format("device {}", info.ordinal), CheckVerdict::kOk,
+              device_text(info), ""};
+  const auto choice = service.toolchains().choose(info.capability);
+  if (!choice) {
+    check.verdict = CheckVerdict::kFail;
+    check.detail += "; " + choice.error().message;
+    check.remedy = "install an NVRTC that builds for it, or name one with KILN_NVRTC";
+  } else {
+    check.detail += "; kernels for it come from " + (*choice)->toolchain.name();
+  }
+  return check;
+}
+
+}  // namespace
+
+void check_driver(Service& service, Diagnosis& diagnosis) {
+  const auto driver = service.toolchains().driver();
+  Check check{"driver", CheckVerdict::kOk, "", ""};
+  if (!driver) {
+    check.verdict = CheckVerdict::kFail;
+    check.detail = driver.error().message;
+    check.remedy = "reinstall the NVIDIA driver, or correct KILN_DRIVER";
+    diagnosis.checks.push_back(std::move(check));
+    return;
+  }
+  if (!*driver) {
+    check.verdict = CheckVerdict::kWarn;
+    check.detail = "no libcuda.so.1: kernels can be built here, not run";
+    check.remedy = "none is needed to warm a cache; install the NVIDIA driver to run";
+    diagnosis.checks.push_back(std::move(check));
+    return;
+  }
+  check.detail = fmt::format("{} supports CUDA {} ({})", (*driver)->path().native(),
+                             to_string((*driver)->version()), (*driver)->found_in());
+  diagnosis.checks.push_back(std::move(check));
+  auto devices = (*driver)->devices();
+  if (!devices) {
+    diagnosis.checks.push_back({"devices", CheckVerdict::kFail, devices.error().message,
+                                "run nvidia-smi; look at CUDA_VISIBLE_DEVICES"});
+    return;
+  }
+  if (devices->empty()) {
+    diagnosis.checks.push_back({"devices", CheckVerdict::kWarn,
+                                "the driver shows no device",
+                                "look at CUDA_VISIBLE_DEVICES"});
+  }
+  diagnosis.devices = *std::move(devices);
+  for (const device::DeviceInfo& info : diagnosis.devices)
+    diagnosis.checks.push_back(device_check(service, info));
+  check_peers(**driver, diagnosis);
+}
+
+void check_toolchains(Service& service, Diagnosis& diagnosis) {
+  const auto found = service.toolchains().found();
+  if (!found) {
+    diagnosis.checks.push_back({"nvrtc", CheckVerdict::kFail, found.error().message,
+                                "correct KILN_NVRTC, or install a CUDA toolkit"});
+    return;
+  }
+  diagnosis.toolchains = (*found)->usable;
+  for (const device::Toolchain& toolchain : (*found)->usable) {
+    diagnosis.checks.push_back(
+        {"nvrtc " + to_string(toolchain.facts.version), CheckVerdict::kOk,
+         fmt::format("{} ({}), build id {}, builds for {}", toolchain.nvrtc.native(),
+                     toolchain.found_in, toolchain.id.nvrtc,
+                     architectures_text(toolchain.facts)),
+         ""});
+  }
+  for (const device::UnusableNvrtc& unusable : (*found)->unusable) {
+    diagnosis.checks.push_back(
+        {"nvrtc", CheckVerdict::kWarn,
+         fmt::format("{} ({}) cannot be used: {}", unusable.path.native(),
+                     unusable.found_in, unusable.error.message),
+         "reinstall that CUDA toolkit, or take it off the search path"});
+  }
+  const auto choice = service.toolchains().choose(std::nullopt);
+  Check check{"nvrtc chosen", CheckVerdict::kOk, "", ""};
+  if (!choice) {
+    check.verdict = CheckVerdict::kFail;
+    check.detail = choice.error().message;
+    check.remedy = "install a CUDA toolkit or its NVRTC wheel, or set KILN_NVRTC";
+  } else if (!(*choice)->toolchain.installed()) {
+    check.verdict = CheckVerdict::kWarn;
+    check.detail = (*choice)->toolchain.name() +
+                   " is recorded and not installed: what "
+                   "it built is served, nothing new can be built";
+    check.remedy = "install a CUDA toolkit or its NVRTC wheel, or set KILN_NVRTC";
+  } else {
+    check.detail =
+        fmt::format("{}: {}", (*choice)->toolchain.name(), (*choice)->reason);
+    if (!(*choice)->warning.empty()) {
+      check.verdict = CheckVerdict::kWarn;
+      check.detail += "; " + (*choice)->warning;
+      check.remedy = "set KILN_TOOLCHAIN, or warm again with the one that is wanted";
+    }
+  }
+  diagnosis.checks.push_back(std::move(check));
+}
+
+void check_compile(Context& context, Service& service, Diagnosis& diagnosis) {
+  Check check{"compile", CheckVerdict::kOk, "", ""};
+  const auto began = std::chrono::steady_clock::now();
+  const auto trial = [&]() -> Result<compile::CompileOutput> {
+    const auto choice = service.toolchains().choose(std::nullopt);
+    if (!choice)
+      return tl::unexpected(choice.error());
+    const device::Toolchain& toolchain = (*choice)->toolchain;
+    if (!toolchain.installed())
+      return tl::unexpected(device::missing_nvrtc(toolchain));
+    const device::Target target{{toolchain.facts.architectures.back(), {}}, {}};
+    compile::CompileJob job;
+    job.label = "doctor";
+    job.source = kTrialSource;
+    job.nvrtc = {toolchain.nvrtc, toolchain.builtins};
+    job.target = target;
+    job.options = {"--gpu-architecture=" + to_string(target)};
+    job.time_limit = kTrialLimit;
+    return service.workers().compile(job, context.stop->token());
+  }();
+  const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - began);
+  if (!trial) {
+    check.verdict = CheckVerdict::kFail;
+    check.detail = trial.error().message;
+    check.remedy = "see the nvrtc checks above; KILN_WORKER names another kiln-worker";
+  } else {
+    check.detail = fmt::format("a trial kernel took {} in a fresh worker",
+                               format_duration(elapsed));
+  }
+  diagnosis.checks.push_back(std::move(check));
+}
+
+void check_cudnn(Service& service, Diagnosis& diagnosis) {
+  const auto found =
+      find_libraries({.name = "libcudnn.so.9",
+                      .explicit_path = service.config().cudnn.value_or(""),
+                      .explicit_origin = "KILN_CUDNN"},
+                     LibraryPlaces::of_process());
+  if (!found) {
+    diagnosis.checks.push_back(
+        {"cudnn", CheckVerdict::kFail, found.error().message, "correct KILN_CUDNN"});
+    return;
+  }
+  if (found->empty()) {
+    diagnosis.checks.push_back({"cudnn", CheckVerdict::kWarn, "no libcudnn.so.9 found",
+                                "install cuDNN 9, or set KILN_CUDNN"});
+    return;
+  }
+  bool first = true;
+  for (const LibraryCandidate& candidate : *found) {
+    diagnosis.checks.push_back(
+        {"cudnn", CheckVerdict::kOk,
+         fmt::format("{} ({}){}", candidate.path.native(), candidate.found_in,
+                     first ? ", the one that is used" : ""),
+         ""});
+    first = false;
+  }
+}
+
+}  // namespace kiln::tools

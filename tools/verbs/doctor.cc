@@ -1,0 +1,91 @@
+// kiln doctor: what is found on this machine, and what is wrong.
+
+#include "tools/doctor.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "device/profile.h"
+#include "tools/exit_code.h"
+#include "tools/file_output.h"
+#include "tools/verbs.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+namespace {
+
+struct Options {
+  std::string profile;
+  int device = 0;
+  std::vector<std::string> compare;
+};
+
+Style style_of(CheckVerdict verdict) {
+  switch (verdict) {
+    case CheckVerdict::kOk:
+      return Style::kGreen;
+    case CheckVerdict::kWarn:
+      return Style::kYellow;
+    case CheckVerdict::kFail:
+      return Style::kRed;
+  }
+  return Style::kPlain;
+}
+
+void print_checks(const Diagnosis& diagnosis, const Terminal& out) {
+  for (const Check& check : diagnosis.checks) {
+    const std::string word = fmt::format("{:<4}", to_string(check.verdict));
+    print(fmt::format("{}  {}: {}\n", out.styled(word, style_of(check.verdict)),
+                      check.name, check.detail));
+    if (check.verdict != CheckVerdict::kOk && !check.remedy.empty())
+      print(fmt::format("      {}\n", out.styled("-> " + check.remedy, Style::kDim)));
+  }
+}
+
+Result<void> write_profile(Service& service, const Options& options) {
+  const auto driver = KILN_TRY(service.toolchains().driver());
+  if (!driver) {
+    return fail(ErrorCode::kUnavailable,
+                "a profile describes a device, and there is no NVIDIA driver here");
+  }
+  const std::string text = KILN_TRY(device::describe_device(*driver, options.device));
+  return write_file(options.profile, as_bytes(text));
+}
+
+Result<int> run(Context& context, const Options& options) {
+  const auto service = KILN_TRY(Service::open(context.config));
+  if (!options.profile.empty())
+    KILN_TRY(write_profile(*service, options));
+  Diagnosis diagnosis = diagnose(context, *service);
+  for (const std::string& path : options.compare) {
+    for (Check& check : KILN_TRY(compare_with(diagnosis_json(diagnosis), path)))
+      diagnosis.checks.push_back(std::move(check));
+  }
+  const auto json = diagnosis_json(diagnosis);
+  if (context.json)
+    print_json(json);
+  else
+    print_checks(diagnosis, context.out);
+  return json["ok"].get<bool>() ? kAllDone : kSomeFailed;
+}
+
+}  // namespace
+
+Run add_doctor(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("--profile", options->profile,
+                 "Write a profile of a device here to FILE, for `warm --profile`")
+      ->type_name("FILE");
+  app.add_option("--device", options->device, "Which device the profile describes")
+      ->type_name("ORDINAL");
+  app.add_option("--compare", options->compare,
+                 "Compare with another node's `kiln doctor --json`; may be repeated")
+      ->type_name("FILE");
+  app.footer("Exit status: 0 unless a check says fail, then 1.\n");
+  return
+      [options](Context& context) { return finish(context, run(context, *options)); };
+}
+
+}  // namespace kiln::tools
