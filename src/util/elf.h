@@ -22,7 +22,8 @@ struct ElfSection {
   std::uint32_t type = 0;
   std::uint32_t link = 0;  // of a symbol table: the index of its string table
   std::uint64_t size = 0;  // in memory; of SHT_NOBITS, too
-  ByteView bytes;          // in the file; empty for SHT_NOBITS
+  std::uint64_t alignment = 0;
+  ByteView bytes;  // in the file; empty for SHT_NOBITS
 };
 
 struct ElfNote {
