@@ -17,6 +17,9 @@
 
 namespace kiln::compile {
 
+/// A worker finds its end of the socket here; it has no descriptor above.
+inline constexpr int kWorkerSocket = 3;
+
 inline constexpr std::size_t kFrameHeaderBytes = 24;
 inline constexpr std::uint64_t kMaxPayloadBytes = 1ULL << 30U;
 
@@ -47,8 +50,8 @@ using Reply = std::variant<Hello, Progress, CompileOutput, ToolchainDescription,
 [[nodiscard]] Bytes encode_request(const Request& request);
 [[nodiscard]] Bytes encode_reply(const Reply& reply);
 
-/// Decode one whole frame. Errors: kCorrupt, naming what is wrong; never a crash, never
-/// an allocation beyond the frame's own size.
+/// Decode one whole frame. Errors: kCorrupt, naming what is wrong; never a crash. Memory
+/// is bounded by a small multiple of the frame's own size, whatever its lengths say.
 [[nodiscard]] Result<Request> decode_request(ByteView frame);
 [[nodiscard]] Result<Reply> decode_reply(ByteView frame);
 

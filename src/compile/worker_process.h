@@ -8,10 +8,10 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compile/protocol.h"
@@ -44,7 +44,7 @@ class WorkerProcess {
   /// Errors: kUnavailable when it cannot be started.
   [[nodiscard]] static Result<WorkerProcess> start(const WorkerCommand& command);
 
-  WorkerProcess(WorkerProcess&& other) noexcept = default;
+  WorkerProcess(WorkerProcess&& other) noexcept;
   WorkerProcess& operator=(WorkerProcess&& other) noexcept;
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
@@ -68,20 +68,16 @@ class WorkerProcess {
   [[nodiscard]] std::uint64_t resident_bytes() const;
 
  private:
-  struct Ended {
-    bool known = false;  // false: somebody else reaped it
-    int status = 0;      // as of waitpid
-  };
 
   WorkerProcess(pid_t pid, UniqueFd socket, UniqueFd output)
       : pid_(pid), socket_(std::move(socket)), output_(std::move(output)) {}
 
   [[nodiscard]] Result<void> wait_until_ready(short events,
                                               const ExchangeLimits& limits) const;
-  [[nodiscard]] Result<Bytes> read_exactly(std::uint64_t count, Bytes begun,
-                                           const ExchangeLimits& limits);
+  [[nodiscard]] Result<void> read_up_to(Bytes& frame, std::uint64_t size,
+                                        const ExchangeLimits& limits);
   [[nodiscard]] tl::unexpected<Error> crashed();
-  Ended reap(std::chrono::milliseconds patience);
+  [[nodiscard]] std::optional<int> reap(std::chrono::milliseconds patience);
   [[nodiscard]] std::string last_words() const;
 
   pid_t pid_ = -1;  // -1: reaped
