@@ -13,7 +13,8 @@ std::string_view next_line(std::string_view& rest) {
   return line;
 }
 
-/// What stands between "'" and "'" after `prefix`, if the line has that prefix anywhere.
+/// What stands between "'" and "'" after `prefix`, if the line has that prefix
+/// anywhere.
 std::optional<std::string_view> quoted_after(std::string_view line,
                                              std::string_view prefix) {
   const auto at = line.find(prefix);
@@ -47,7 +48,8 @@ std::optional<Item> parse_item(std::string_view item) {
   return result;
 }
 
-/// Calls `take` for each "12 bytes smem" of a comma list, wherever on the line it starts.
+/// Calls `take` for each "12 bytes smem" of a comma list, wherever on the line it
+/// starts.
 template <typename Take>
 void for_each_item(std::string_view list, const Take& take) {
   while (!list.empty()) {
@@ -112,8 +114,7 @@ std::vector<ResourceUse> parse_resource_use(std::string_view log) {
     } else if (is_frame_line(line)) {
       if (is_entry)
         read_frame(line, found.back());
-    } else if (const auto used = line.find(": Used ");
-               used != std::string_view::npos) {
+    } else if (const auto used = line.find(": Used "); used != std::string_view::npos) {
       read_used(line.substr(used + 2), found.back());
     }
   }

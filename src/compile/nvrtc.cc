@@ -100,9 +100,9 @@ ErrorCode code_of(nvrtcResult result, std::string_view log) {
 
 Result<const Nvrtc*> open_nvrtc(const std::filesystem::path& path) {
   if (!path.is_absolute()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the path of NVRTC must be absolute, not '{}'",
-                            path.native()));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the path of NVRTC must be absolute, not '{}'", path.native()));
   }
   Tables& known = tables();
   const MutexLock lock(known.mutex);
@@ -119,8 +119,9 @@ Error nvrtc_error(const Nvrtc& nvrtc, nvrtcResult result, std::string_view call,
   const auto text = diagnostics(log);
   auto message = fmt::format("{}: {}", call, nvrtc.error_string(result));
   if (code == ErrorCode::kResourceLimit)
-    message += ": the compiler ran out of memory; raise the memory limit or simplify "
-               "the source";
+    message +=
+        ": the compiler ran out of memory; raise the memory limit or simplify "
+        "the source";
   if (!text.empty())
     message.append("\n").append(text);
   return {code, std::move(message)};

@@ -57,14 +57,14 @@ class Program {
 std::vector<const char*> pointers(const std::vector<std::string>& strings) {
   std::vector<const char*> list;
   list.reserve(strings.size());
-  for (const auto& text : strings)
-    list.push_back(text.c_str());
+  for (const auto& text : strings) list.push_back(text.c_str());
   return list;
 }
 
 /// NVRTC takes C strings: what follows a NUL would silently not be compiled.
 Result<void> refuse_nul(const CompileJob& job) {
-  const auto check = [](const std::string& text, std::string_view what) -> Result<void> {
+  const auto check = [](const std::string& text,
+                        std::string_view what) -> Result<void> {
     if (text.find('\0') == std::string::npos)
       return {};
     return fail(ErrorCode::kInvalidArgument, fmt::format("{} holds a NUL byte", what));
@@ -74,8 +74,7 @@ Result<void> refuse_nul(const CompileJob& job) {
     KILN_TRY(check(header.name, "a header's name"));
     KILN_TRY(check(header.text, fmt::format("header {}", header.name)));
   }
-  for (const auto& option : job.options)
-    KILN_TRY(check(option, "an option"));
+  for (const auto& option : job.options) KILN_TRY(check(option, "an option"));
   for (const auto& expression : job.name_expressions)
     KILN_TRY(check(expression, "a name expression"));
   return {};
@@ -90,9 +89,9 @@ Result<nvrtcProgram> create(const Nvrtc& nvrtc, const CompileJob& job) {
     texts.push_back(header.text.c_str());
   }
   nvrtcProgram raw = nullptr;
-  const auto result = nvrtc.create_program(
-      &raw, job.source.c_str(), std::string(kProgramName).c_str(),
-      static_cast<int>(names.size()), texts.data(), names.data());
+  const auto result =
+      nvrtc.create_program(&raw, job.source.c_str(), std::string(kProgramName).c_str(),
+                           static_cast<int>(names.size()), texts.data(), names.data());
   if (result != NVRTC_SUCCESS)
     return tl::unexpected(nvrtc_error(nvrtc, result, "nvrtcCreateProgram", {}));
   return raw;
@@ -107,9 +106,8 @@ Result<void> compile(const Program& program, const CompileJob& job,
                      Clock::time_point deadline) {
   const Nvrtc& nvrtc = program.nvrtc();
   for (const auto& expression : job.name_expressions) {
-    KILN_TRY(
-        program.check(nvrtc.add_name_expression(program.raw(), expression.c_str()),
-                      fmt::format("nvrtcAddNameExpression({})", expression)));
+    KILN_TRY(program.check(nvrtc.add_name_expression(program.raw(), expression.c_str()),
+                           fmt::format("nvrtcAddNameExpression({})", expression)));
   }
   if (nvrtc.set_flow_callback != nullptr) {
     KILN_TRY(program.check(
@@ -127,8 +125,8 @@ Result<void> compile(const Program& program, const CompileJob& job,
 
 Result<std::string> ptx_of(const Program& program) {
   std::size_t size = 0;
-  KILN_TRY(program.check(program.nvrtc().ptx_size(program.raw(), &size),
-                         "nvrtcGetPTXSize"));
+  KILN_TRY(
+      program.check(program.nvrtc().ptx_size(program.raw(), &size), "nvrtcGetPTXSize"));
   std::string text(size, '\0');
   if (size > 0)
     KILN_TRY(
@@ -143,9 +141,9 @@ Result<Bytes> cubin_of(const Program& program) {
                          "nvrtcGetCUBINSize"));
   Bytes image(size);
   if (size > 0) {
-    KILN_TRY(program.check(program.nvrtc().cubin(
-                               program.raw(), reinterpret_cast<char*>(image.data())),
-                           "nvrtcGetCUBIN"));
+    KILN_TRY(program.check(
+        program.nvrtc().cubin(program.raw(), reinterpret_cast<char*>(image.data())),
+        "nvrtcGetCUBIN"));
   }
   return image;
 }

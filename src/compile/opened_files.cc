@@ -1,5 +1,4 @@
-// <fcntl.h> and <cstdio> are left out: under _FORTIFY_SOURCE they define open() and
-// fopen() themselves.
+// <fcntl.h> is left out: under _FORTIFY_SOURCE it defines open() itself.
 
 #include "compile/opened_files.h"
 
@@ -8,7 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdarg>
+#include <cstdio>
 #include <string_view>
+#include <utility>
 
 #include "util/mutex.h"
 
@@ -60,8 +61,9 @@ int open_and_record(const char* function, const char* path, int flags, unsigned 
   return fd;
 }
 
-void* fopen_and_record(const char* function, const char* path, const char* mode) {
-  void* const file = real<void*(const char*, const char*)>(function)(path, mode);
+std::FILE* fopen_and_record(const char* function, const char* path, const char* mode) {
+  std::FILE* const file =
+      real<std::FILE*(const char*, const char*)>(function)(path, mode);
   if (file != nullptr && mode[0] == 'r')
     record(path);
   return file;
@@ -104,12 +106,13 @@ __attribute__((visibility("default"))) int open64(const char* path, int flags, .
   return kiln::compile::open_and_record("open64", path, flags, mode);
 }
 
-__attribute__((visibility("default"))) void* fopen(const char* path, const char* mode) {
+__attribute__((visibility("default"))) std::FILE* fopen(const char* path,
+                                                        const char* mode) {
   return kiln::compile::fopen_and_record("fopen", path, mode);
 }
 
-__attribute__((visibility("default"))) void* fopen64(const char* path,
-                                                     const char* mode) {
+__attribute__((visibility("default"))) std::FILE* fopen64(const char* path,
+                                                          const char* mode) {
   return kiln::compile::fopen_and_record("fopen64", path, mode);
 }
 

@@ -62,8 +62,7 @@ struct Frame {
 Result<Frame> open_frame(ByteView bytes) {
   const auto size = KILN_TRY(frame_bytes(bytes));
   if (size != bytes.size()) {
-    return corrupt(
-        fmt::format("{} bytes, its header says {}", bytes.size(), size));
+    return corrupt(fmt::format("{} bytes, its header says {}", bytes.size(), size));
   }
   const auto kind = load_le<std::uint32_t>(bytes, 4);
   const auto payload = bytes.subspan(kFrameHeaderBytes);
@@ -220,8 +219,7 @@ Fields fields_of(const CompileJob& job) {
   Fields fields;
   fields.add("label", job.label);
   fields.add("source", job.source);
-  for (const auto& option : job.options)
-    fields.add("option", option);
+  for (const auto& option : job.options) fields.add("option", option);
   for (const auto& expression : job.name_expressions)
     fields.add("name expression", expression);
   for (const auto& header : job.headers) {
@@ -251,8 +249,7 @@ Result<CompileJob> job_from(const Fields& fields) {
   job.nvrtc = read_paths(reader);
   job.target = read_target(reader);
   job.ptx = reader.one_of("ptx", PtxPolicy::kKeep);
-  job.time_limit =
-      std::chrono::milliseconds(reader.number<std::int64_t>("time limit"));
+  job.time_limit = std::chrono::milliseconds(reader.number<std::int64_t>("time limit"));
   job.memory_limit_bytes = reader.number<std::uint64_t>("memory limit");
   return reader.finish(std::move(job));
 }
@@ -290,8 +287,7 @@ Fields fields_of(const CompileOutput& output) {
   }
   for (const auto& use : output.resources)
     add_nested(fields, "resource use", fields_of(use));
-  for (const auto& path : output.opened_files)
-    fields.add("opened file", path.native());
+  for (const auto& path : output.opened_files) fields.add("opened file", path.native());
   add_library(fields, "nvrtc", output.nvrtc);
   add_library(fields, "builtins", output.builtins);
   fields.add("nvrtc time", std::to_string(output.nvrtc_time.count()));

@@ -50,8 +50,9 @@ using Reply = std::variant<Hello, Progress, CompileOutput, ToolchainDescription,
 [[nodiscard]] Bytes encode_request(const Request& request);
 [[nodiscard]] Bytes encode_reply(const Reply& reply);
 
-/// Decode one whole frame. Errors: kCorrupt, naming what is wrong; never a crash. Memory
-/// is bounded by a small multiple of the frame's own size, whatever its lengths say.
+/// Decode one whole frame. Errors: kCorrupt, naming what is wrong; never a crash.
+/// Memory is bounded by a small multiple of the frame's own size, whatever its lengths
+/// say.
 [[nodiscard]] Result<Request> decode_request(ByteView frame);
 [[nodiscard]] Result<Reply> decode_reply(ByteView frame);
 

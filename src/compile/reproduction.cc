@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -32,8 +33,9 @@ std::string folder_name(const CompileJob& job) {
   ::gmtime_r(&now, &utc);
   char time[kTimeChars + 1] = "";
   std::ignore = std::strftime(time, sizeof(time), "%Y%m%dT%H%M%SZ", &utc);
-  return fmt::format("{}-{}", time,
-                     cache::Digest::of(encode_request(job)).hex().substr(0, kHashChars));
+  return fmt::format(
+      "{}-{}", time,
+      cache::Digest::of(encode_request(job)).hex().substr(0, kHashChars));
 }
 
 /// Only what folder_name() wrote, perhaps with "-2": nothing else is ever removed.
@@ -47,8 +49,8 @@ bool is_our_name(std::string_view name) {
   const auto rest = name.substr(kTimeChars + 1 + kHashChars);
   return std::all_of(name.begin(), name.begin() + 8, is_digit) &&
          std::all_of(hash.begin(), hash.end(), is_hex) &&
-         (rest.empty() ||
-          (rest.starts_with('-') && std::all_of(rest.begin() + 1, rest.end(), is_digit)));
+         (rest.empty() || (rest.starts_with('-') &&
+                           std::all_of(rest.begin() + 1, rest.end(), is_digit)));
 }
 
 Result<void> make_folder(const std::filesystem::path& path) {
@@ -73,8 +75,8 @@ Result<std::filesystem::path> make_new_folder(const std::filesystem::path& wante
 }
 
 Result<void> write_file(const std::filesystem::path& path, std::string_view text) {
-  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                       kFileMode));
+  UniqueFd file(::open(
+      path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFileMode));
   if (!file)
     return posix_error("create", path, errno);
   while (!text.empty()) {
@@ -139,7 +141,7 @@ void remove_oldest(const std::filesystem::path& repro) {
 }
 
 /// One word for a POSIX shell.
-std::string quoted(std::string_view word) {
+std::string shell_word(std::string_view word) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos)
@@ -164,24 +166,23 @@ bool is_architecture(std::string_view option) {
 std::string reproduction_command(const std::filesystem::path& folder,
                                  const CompileJob& job) {
   std::string command =
-      fmt::format("kiln compile {} --arch {}",
-                  quoted((folder / kProgramName).native()),
+      fmt::format("kiln compile {} --arch {}", shell_word((folder / kProgramName).native()),
                   device::to_string(job.target.architecture));
   if (!job.headers.empty())
-    command += fmt::format(" -I {}", quoted((folder / "headers").native()));
+    command += fmt::format(" -I {}", shell_word((folder / "headers").native()));
   for (std::size_t i = 0; i < job.options.size(); ++i) {
     const auto& option = job.options[i];
     if (!is_architecture(option))
-      command += " " + quoted("--option=" + option);
+      command += " " + shell_word("--option=" + option);
     else if (option.find('=') == std::string::npos)
       ++i;  // "-arch" "sm_90": its value is the next one
   }
   for (const auto& expression : job.name_expressions)
-    command += " " + quoted("--name=" + expression);
+    command += " " + shell_word("--name=" + expression);
   if (job.time_limit.count() > 0)
-    command += fmt::format(
-        " --timeout {}",
-        std::chrono::ceil<std::chrono::seconds>(job.time_limit).count());
+    command +=
+        fmt::format(" --timeout {}",
+                    std::chrono::ceil<std::chrono::seconds>(job.time_limit).count());
   return command;
 }
 
@@ -194,11 +195,11 @@ Result<std::filesystem::path> save_reproduction(const std::filesystem::path& roo
   KILN_TRY(write_file(folder / kProgramName, job.source));
   if (!job.headers.empty())
     KILN_TRY(write_headers(folder / "headers", job));
-  KILN_TRY(write_file(
-      folder / "command",
-      fmt::format("# {}, NVRTC {}\nKILN_NVRTC={} {}\n", job.label,
-                  job.nvrtc.nvrtc.native(), quoted(job.nvrtc.nvrtc.native()),
-                  reproduction_command(folder, job))));
+  KILN_TRY(
+      write_file(folder / "command",
+                 fmt::format("# {}, NVRTC {}\nKILN_NVRTC={} {}\n", job.label,
+                             job.nvrtc.nvrtc.native(), shell_word(job.nvrtc.nvrtc.native()),
+                             reproduction_command(folder, job))));
   remove_oldest(repro);
   return folder;
 }

@@ -39,8 +39,7 @@ using Clock = std::chrono::steady_clock;
 void send_all(const Reply& reply) {
   const Bytes frame = encode_reply(reply);
   for (ByteView rest = frame; !rest.empty();) {
-    const ssize_t n =
-        ::send(kWorkerSocket, rest.data(), rest.size(), MSG_NOSIGNAL);
+    const ssize_t n = ::send(kWorkerSocket, rest.data(), rest.size(), MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR)
       continue;
     if (n <= 0)

@@ -40,8 +40,8 @@ std::filesystem::path this_library() {
   if (::dladdr(reinterpret_cast<const void*>(&find_worker), &info) == 0 ||
       info.dli_fname == nullptr)
     return this_program();
-  // The loader gives the program's own name as it was typed; links are followed, so that
-  // what is beside the real file is found.
+  // The loader gives the program's own name as it was typed; links are followed, so
+  // that what is beside the real file is found.
   std::error_code unresolved;
   auto path = std::filesystem::canonical(info.dli_fname, unresolved);
   return unresolved ? this_program() : path;

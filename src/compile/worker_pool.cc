@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "compile/cores.h"
+#include "compile/output_check.h"
 #include "compile/repeat_killers.h"
 #include "compile/reproduction.h"
 #include "compile/spawner.h"
@@ -93,12 +94,34 @@ struct Errand {
   std::uint64_t memory_limit_bytes;
 };
 
-/// How an errand ended: `answer` holds the worker's own word or, when the worker had to
-/// be given up, why.
+/// How an errand ended: the worker's own word or, when the worker had to be given up,
+/// why.
 struct Ended {
   Result<Reply> answer;
-  bool worker_lost = false;
 };
+
+Errand errand_of(const CompileJob& job) {
+  return {.request = job,
+          .nvrtc = job.nvrtc,
+          .time_limit = job.time_limit,
+          .memory_limit_bytes = job.memory_limit_bytes};
+}
+
+std::string build_name(const CompileJob& job) {
+  return fmt::format("the build of {} for {}",
+                     job.label.empty() ? kProgramName : job.label,
+                     device::to_string(job.target));
+}
+
+Error about(const CompileJob& job, const Error& error) {
+  return {error.code, fmt::format("{}: {}", build_name(job), error.message)};
+}
+
+/// NVRTC heeded the deadline by itself, and its worker lives.
+bool is_timeout(const Reply& reply) {
+  const auto* const error = std::get_if<Error>(&reply);
+  return error != nullptr && error->code == ErrorCode::kTimeout;
+}
 
 /// Sends the request and reads replies until the one that is not Progress.
 Result<Reply> exchange(WorkerProcess& worker, const Bytes& frame,
@@ -150,17 +173,22 @@ class WorkerPool::State {
   };
   /// One of max_workers_ places, given back by its destructor.
   class Place;
+  /// One caller inside the pool; the destructor waits for it.
+  class Visit;
 
+  static Result<CompileOutput> judge(Reply reply, const CompileJob& job);
   Result<Ended> run(const Errand& errand, const std::stop_token& stop,
                     BuildWatch& watch);
   Result<std::unique_ptr<Place>> take_place(const std::stop_token& stop);
   Result<std::shared_ptr<void>> take_slot(const std::stop_token& stop) const;
-  Result<WorkerProcess> take_worker(const NvrtcPaths& nvrtc, const std::stop_token& stop,
-                                    BuildWatch& watch);
+  Result<WorkerProcess> take_worker(const NvrtcPaths& nvrtc,
+                                    const std::stop_token& stop, BuildWatch& watch);
   std::optional<WorkerProcess> take_idle(const NvrtcPaths& nvrtc);
   Result<WorkerProcess> start_worker(const std::stop_token& stop);
   void keep(const Errand& errand, WorkerProcess worker);
-  Error explain(const Error& error, const CompileJob& job, const BuildWatch& watch) const;
+  Error explain(const Error& error, const CompileJob& job,
+                const BuildWatch& watch) const;
+  [[nodiscard]] CompileJob with_limits(CompileJob job) const;
 
   // Constant after construction.
   const PoolOptions& options_;
@@ -197,6 +225,26 @@ class WorkerPool::State::Place {
   State& state_;
 };
 
+class WorkerPool::State::Visit {
+ public:
+  explicit Visit(State& state) : state_(state) {
+    const MutexLock lock(state_.mutex_);
+    ++state_.callers_;
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+  Visit(Visit&&) = delete;
+  Visit& operator=(Visit&&) = delete;
+  ~Visit() {
+    const MutexLock lock(state_.mutex_);
+    --state_.callers_;
+    state_.changed_.notify_all();
+  }
+
+ private:
+  State& state_;
+};
+
 WorkerPool::State::State(const PoolOptions& options)
     : options_(options),
       environment_(merged(worker_environment(), options.environment)),
@@ -208,8 +256,7 @@ WorkerPool::State::~State() {
   std::vector<Idle> idle;
   {
     const MutexLock lock(mutex_);
-    while (callers_ > 0)
-      changed_.wait(mutex_);
+    while (callers_ > 0) changed_.wait(mutex_);
     idle = std::move(idle_);
   }
 }
@@ -222,8 +269,7 @@ Result<std::unique_ptr<WorkerPool::State::Place>> WorkerPool::State::take_place(
     changed_.notify_all();
   });
   const MutexLock lock(mutex_);
-  while (busy_ >= max_workers_ && !stop.stop_requested())
-    changed_.wait(mutex_);
+  while (busy_ >= max_workers_ && !stop.stop_requested()) changed_.wait(mutex_);
   if (stop.stop_requested())
     return fail(ErrorCode::kCancelled, "cancelled while queued for a compile worker");
   ++busy_;
@@ -320,33 +366,41 @@ Result<Ended> WorkerPool::State::run(const Errand& errand, const std::stop_token
                          watch);
   if (answer) {
     keep(errand, std::move(worker));
-    return Ended{.answer = std::move(answer), .worker_lost = false};
+  } else {
+    worker.kill();  // before the slot is given back
   }
-  worker.kill();  // before the slot is given back
-  return Ended{.answer = std::move(answer), .worker_lost = true};
+  return Ended{std::move(answer)};
+}
+
+CompileJob WorkerPool::State::with_limits(CompileJob job) const {
+  if (job.time_limit.count() == 0)
+    job.time_limit = options_.time_limit;
+  if (job.memory_limit_bytes == 0)
+    job.memory_limit_bytes = options_.memory_limit_bytes;
+  return job;
 }
 
 /// The error of a build that was stopped or crashed, in the words of its caller.
 Error WorkerPool::State::explain(const Error& error, const CompileJob& job,
                                  const BuildWatch& watch) const {
-  const auto build = fmt::format("the build of {} for {}",
-                                 job.label.empty() ? kProgramName : job.label,
-                                 device::to_string(job.target));
+  const auto build = build_name(job);
   if (error.code == ErrorCode::kCancelled)
-    return {error.code, fmt::format("{} was cancelled while {}", build,
-                                    to_string(watch.phase()))};
+    return {error.code,
+            fmt::format("{} was cancelled while {}", build, to_string(watch.phase()))};
   std::string what;
   auto code = error.code;
   if (code == ErrorCode::kTimeout) {
-    what = fmt::format("was stopped after {} while {}: over its limit of {}; raise the "
-                       "limit or simplify the source",
-                       seconds_text(watch.elapsed()), to_string(watch.phase()),
-                       seconds_text(job.time_limit));
+    what = fmt::format(
+        "was stopped after {} while {}: over its limit of {}; raise the "
+        "limit or simplify the source",
+        seconds_text(watch.elapsed()), to_string(watch.phase()),
+        seconds_text(job.time_limit));
   } else if (code == ErrorCode::kResourceLimit) {
-    what = fmt::format("was stopped after {} while {}: over its memory limit of {} MiB; "
-                       "raise the limit or simplify the source",
-                       seconds_text(watch.elapsed()), to_string(watch.phase()),
-                       job.memory_limit_bytes >> 20U);
+    what = fmt::format(
+        "was stopped after {} while {}: over its memory limit of {} MiB; "
+        "raise the limit or simplify the source",
+        seconds_text(watch.elapsed()), to_string(watch.phase()),
+        job.memory_limit_bytes >> 20U);
   } else {
     code = ErrorCode::kWorkerCrashed;
     what = fmt::format("failed after {} while {}: {}", seconds_text(watch.elapsed()),
@@ -360,26 +414,101 @@ Error WorkerPool::State::explain(const Error& error, const CompileJob& job,
                                   : "it could not be saved: " + saved.error().message)};
 }
 
+/// What a worker that lives on made of the job.
+Result<CompileOutput> WorkerPool::State::judge(Reply reply, const CompileJob& job) {
+  if (auto* const output = std::get_if<CompileOutput>(&reply)) {
+    const auto sound = check_output(job, *output);
+    if (!sound)
+      return tl::unexpected(about(job, sound.error()));
+    return std::move(*output);
+  }
+  if (const auto* const error = std::get_if<Error>(&reply))
+    return tl::unexpected(about(job, *error));
+  return fail(
+      ErrorCode::kWorkerCrashed,
+      fmt::format("{}: the compile worker answered another question", build_name(job)));
+}
+
 Result<CompileOutput> WorkerPool::State::compile(const CompileJob& wanted,
                                                  std::stop_token stop,
                                                  const ProgressCallback& on_phase) {
   const Visit visit(*this);
   const EitherStop either(std::move(stop), closing_.get_token());
-  CompileJob job = wanted;
-  if (job.time_limit.count() == 0)
-    job.time_limit = options_.time_limit;
-  if (job.memory_limit_bytes == 0)
-    job.memory_limit_bytes = options_.memory_limit_bytes;
+  const CompileJob job = with_limits(wanted);
   if (auto refusal = killers_.refusal(job))
     return tl::unexpected(*std::move(refusal));
 
   BuildWatch watch(on_phase);
-  auto ended = KILN_TRY(run({.request = job,
-                             .nvrtc = job.nvrtc,
-                             .time_limit = job.time_limit,
-                             .memory_limit_bytes = job.memory_limit_bytes},
-                            either.token(), watch));
-  return ended;
+  auto ended = KILN_TRY(run(errand_of(job), either.token(), watch));
+  const bool stopped_itself = ended.answer && is_timeout(*ended.answer);
+  if (ended.answer && !stopped_itself)
+    return judge(*std::move(ended.answer), job);
+
+  const auto error =
+      explain(stopped_itself ? std::get<Error>(*ended.answer) : ended.answer.error(),
+              job, watch);
+  if (error.code != ErrorCode::kCancelled)
+    killers_.record(job, error);
+  return tl::unexpected(error);
+}
+
+Result<ToolchainDescription> WorkerPool::State::describe(const NvrtcPaths& nvrtc,
+                                                         std::stop_token stop) {
+  const Visit visit(*this);
+  const EitherStop either(std::move(stop), closing_.get_token());
+  BuildWatch watch({});
+  const auto ended = KILN_TRY(run({.request = DescribeRequest{nvrtc},
+                                   .nvrtc = nvrtc,
+                                   .time_limit = kDescribeLimit,
+                                   .memory_limit_bytes = options_.memory_limit_bytes},
+                                  either.token(), watch));
+  const auto about_nvrtc = [&nvrtc](const Error& error) {
+    return fail(error.code, fmt::format("asking NVRTC {} what it is: {}",
+                                        nvrtc.nvrtc.native(), error.message));
+  };
+  if (!ended.answer)
+    return about_nvrtc(ended.answer.error());
+  if (const auto* const error = std::get_if<Error>(&*ended.answer))
+    return about_nvrtc(*error);
+  if (const auto* const found = std::get_if<ToolchainDescription>(&*ended.answer))
+    return *found;
+  return about_nvrtc(
+      {ErrorCode::kWorkerCrashed, "the worker answered another question"});
+}
+
+WorkerPool::WorkerPool(PoolOptions options)
+    : options_(std::move(options)), state_(new State(options_)) {}
+
+WorkerPool::~WorkerPool() {
+  State* const state = state_.load();
+  // In a forked child that never compiled, the threads and workers are the parent's.
+  if (state->owner() == ::getpid())
+    delete state;
+}
+
+WorkerPool::State& WorkerPool::state() {
+  State* current = state_.load();
+  if (current->owner() == ::getpid())
+    return *current;
+  // The old state may be locked by a thread that does not exist here: it is left alone.
+  auto fresh = std::make_unique<State>(options_);
+  if (state_.compare_exchange_strong(current, fresh.get()))
+    return *fresh.release();
+  return *current;  // another thread of this child was faster
+}
+
+Result<CompileOutput> WorkerPool::compile(const CompileJob& job, std::stop_token stop,
+                                          const ProgressCallback& on_phase) {
+  return state().compile(job, std::move(stop), on_phase);
+}
+
+Result<ToolchainDescription> WorkerPool::describe(const NvrtcPaths& nvrtc,
+                                                  std::stop_token stop) {
+  return state().describe(nvrtc, std::move(stop));
+}
+
+unsigned WorkerPool::max_workers() const {
+  return state_.load()->max_workers();
 }
 
 }  // namespace kiln::compile

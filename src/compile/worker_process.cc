@@ -29,8 +29,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTick{20};             // how often limits are looked at
-constexpr milliseconds kReapPatience{2000};   // for a process that was sent SIGKILL
+constexpr milliseconds kTick{20};            // how often limits are looked at
+constexpr milliseconds kReapPatience{2000};  // for a process that was sent SIGKILL
 constexpr std::size_t kOutputBytes = 64U << 10U;
 constexpr std::size_t kLastWordsBytes = 2048;
 constexpr std::size_t kReadStepBytes = 256U << 10U;
@@ -38,10 +38,10 @@ constexpr int kFirstSafeFd = 10;  // above every number the child's set-up dup2s
 
 tl::unexpected<Error> start_error(const WorkerCommand& command, std::string_view call,
                                   int err) {
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("cannot start the compile worker {}: {}: {}",
-                          command.path.native(), call,
-                          std::generic_category().message(err)));
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("cannot start the compile worker {}: {}: {}", command.path.native(),
+                  call, std::generic_category().message(err)));
 }
 
 /// The same descriptor under a number that the set-up does not overwrite.
@@ -51,7 +51,8 @@ UniqueFd lift(UniqueFd fd) {
 
 /// A buffer of fixed size: what the worker prints beyond it is lost, not our memory.
 UniqueFd make_output_buffer() {
-  UniqueFd buffer(::memfd_create("kiln-worker output", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  UniqueFd buffer(
+      ::memfd_create("kiln-worker output", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!buffer || ::ftruncate(buffer.get(), kOutputBytes) != 0 ||
       ::fcntl(buffer.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) != 0)
     return {};
@@ -92,9 +93,9 @@ class SpawnSetup {
     ::sigfillset(&all);
     ::posix_spawnattr_setsigmask(&attributes_, &none);
     ::posix_spawnattr_setsigdefault(&attributes_, &all);
-    ::posix_spawnattr_setflags(
-        &attributes_,
-        POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSID |
+                                                 POSIX_SPAWN_SETSIGMASK |
+                                                 POSIX_SPAWN_SETSIGDEF);
   }
 
   /// The process id, or errno as the error.
@@ -104,8 +105,7 @@ class SpawnSetup {
     auto environment = command.environment;
     const auto pointers = [](std::vector<std::string>& strings) {
       std::vector<char*> list;
-      for (auto& text : strings)
-        list.push_back(text.data());
+      for (auto& text : strings) list.push_back(text.data());
       list.push_back(nullptr);
       return list;
     };
@@ -127,8 +127,8 @@ class SpawnSetup {
 /// may have taken it, and its number may be somebody else's by now.
 bool is_our_child(pid_t pid) {
   siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(pid), &info,
-                  WEXITED | WNOHANG | WNOWAIT) == 0;
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) ==
+         0;
 }
 
 std::string describe_end(std::optional<int> status) {
@@ -243,15 +243,16 @@ Result<void> WorkerProcess::wait_until_ready(short events,
     if (ready < 0 && errno != EINTR)
       return posix_error("poll", "the compile worker's socket", errno);
     if (limits.memory_bytes != 0 && resident_bytes() > limits.memory_bytes)
-      return fail(ErrorCode::kResourceLimit, "the compile worker holds too much memory");
+      return fail(ErrorCode::kResourceLimit,
+                  "the compile worker holds too much memory");
   }
 }
 
 Result<void> WorkerProcess::send(ByteView frame, const ExchangeLimits& limits) {
   while (!frame.empty()) {
     KILN_TRY(wait_until_ready(POLLOUT, limits));
-    const ssize_t n = ::send(socket_.get(), frame.data(), frame.size(),
-                             MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t n =
+        ::send(socket_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0)
       frame = frame.subspan(static_cast<std::size_t>(n));
     else if (errno != EINTR && errno != EAGAIN)
@@ -267,8 +268,8 @@ Result<void> WorkerProcess::read_up_to(Bytes& frame, std::uint64_t size,
     // Grown as bytes arrive: a length in a header costs nothing by itself.
     const std::size_t begun = frame.size();
     frame.resize(begun + std::min<std::uint64_t>(size - begun, kReadStepBytes));
-    const ssize_t n = ::recv(socket_.get(), frame.data() + begun, frame.size() - begun,
-                             MSG_DONTWAIT);
+    const ssize_t n =
+        ::recv(socket_.get(), frame.data() + begun, frame.size() - begun, MSG_DONTWAIT);
     const int error = errno;
     frame.resize(begun + static_cast<std::size_t>(n > 0 ? n : 0));
     if (n == 0 || (n < 0 && error != EINTR && error != EAGAIN))
@@ -280,7 +281,8 @@ Result<void> WorkerProcess::read_up_to(Bytes& frame, std::uint64_t size,
 Result<Reply> WorkerProcess::receive(const ExchangeLimits& limits) {
   Bytes frame;
   KILN_TRY(read_up_to(frame, kFrameHeaderBytes, limits));
-  KILN_TRY(read_up_to(frame, KILN_TRY(frame_bytes(frame)), limits));
+  const auto size = KILN_TRY(frame_bytes(frame));
+  KILN_TRY(read_up_to(frame, size, limits));
   return decode_reply(frame);
 }
 
@@ -289,10 +291,10 @@ tl::unexpected<Error> WorkerProcess::crashed() {
   const auto status = reap(kReapPatience);
   kill();  // closed its socket and lives on: not one of ours any more
   const auto words = last_words();
-  return fail(ErrorCode::kWorkerCrashed,
-              fmt::format("the compile worker, process {}, {}{}{}", pid,
-                          describe_end(status), words.empty() ? "" : "; it wrote: ",
-                          words));
+  return fail(
+      ErrorCode::kWorkerCrashed,
+      fmt::format("the compile worker, process {}, {}{}{}", pid, describe_end(status),
+                  words.empty() ? "" : "; it wrote: ", words));
 }
 
 void WorkerProcess::kill() {
@@ -340,8 +342,8 @@ bool WorkerProcess::alive() const {
   if (pid_ == -1)
     return false;
   siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(pid_), &info,
-                  WEXITED | WNOHANG | WNOWAIT) == 0 &&
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) ==
+             0 &&
          info.si_pid == 0;
 }
 
@@ -355,8 +357,8 @@ std::string WorkerProcess::last_words() const {
   const auto end = ::lseek(output_.get(), 0, SEEK_CUR);
   if (end <= 0)
     return {};
-  std::string text(std::min<std::size_t>(static_cast<std::size_t>(end), kLastWordsBytes),
-                   '\0');
+  std::string text(
+      std::min<std::size_t>(static_cast<std::size_t>(end), kLastWordsBytes), '\0');
   const ssize_t n = ::pread(output_.get(), text.data(), text.size(),
                             end - static_cast<off_t>(text.size()));
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));

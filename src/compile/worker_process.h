@@ -68,7 +68,6 @@ class WorkerProcess {
   [[nodiscard]] std::uint64_t resident_bytes() const;
 
  private:
-
   WorkerProcess(pid_t pid, UniqueFd socket, UniqueFd output)
       : pid_(pid), socket_(std::move(socket)), output_(std::move(output)) {}
 
