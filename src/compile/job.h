@@ -40,18 +40,18 @@ enum class PtxPolicy : std::uint8_t { kDrop, kKeep };
 struct CompileJob {
   /// What messages call this build, "scaled_softmax_fwd:dtype=bf16"; never reaches
   /// NVRTC.
-  std::string label;
-  std::string source;
+  std::string label = {};
+  std::string source = {};
   /// Passed on as they are and in this order, --gpu-architecture among them. Paths in
   /// them are absolute: a worker's working directory is "/".
   /// Options that only fill the log (log_options()) are added by the worker itself, so
   /// that they are never part of a key.
-  std::vector<std::string> options;
-  std::vector<std::string> name_expressions;
-  std::vector<MemoryHeader> headers;
-  NvrtcPaths nvrtc;
+  std::vector<std::string> options = {};
+  std::vector<std::string> name_expressions = {};
+  std::vector<MemoryHeader> headers = {};
+  NvrtcPaths nvrtc = {};
   /// What `options` ask for; a PTX target gives PTX as the image.
-  device::Target target;
+  device::Target target = {};
   PtxPolicy ptx = PtxPolicy::kKeep;  // of a cubin build; PTX costs nothing extra
   /// Wall clock from the request's arrival at the worker. Zero: the pool's default.
   std::chrono::milliseconds time_limit{0};
