@@ -50,11 +50,11 @@ class Expression {
                                                 const SymbolTable& symbols);
   [[nodiscard]] static Expression constant(std::int64_t value, ValueType type);
 
+  /// Every word in `text`, known or not, in order: what it may depend on.
+  [[nodiscard]] static std::vector<std::string> words_in(std::string_view text);
+
   [[nodiscard]] ValueType type() const { return nodes_.back().type; }
   [[nodiscard]] const std::string& text() const { return text_; }
-  /// Slots of the names that it uses, in order of appearance; may repeat.
-  [[nodiscard]] std::vector<std::size_t> used_slots() const;
-
   /// `values` by slot, at least as many as the table had when this was parsed. Only
   /// what is needed is evaluated. Errors: kInvalidArgument on overflow, division by
   /// zero, or a value that is absent.

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,45 +20,9 @@
 #include "kiln/request.h"
 #include "kiln/result.h"
 #include "render/expression.h"
-#include "render/template_text.h"
+#include "render/kernel_parts.h"
 
 namespace kiln::render {
-
-enum class ParameterType : std::uint8_t { kEnum, kInteger, kBoolean };
-
-/// "enum", "integer", "boolean".
-[[nodiscard]] std::string_view to_string(ParameterType type);
-
-struct Parameter {
-  std::string name;
-  ParameterType type = ParameterType::kEnum;
-  std::vector<std::string> values{};           // enum and boolean, as declared
-  std::int64_t min = 0;                        // integer, inclusive
-  std::int64_t max = 0;                        // integer, inclusive
-  bool power_of_two = false;                   // integer
-  std::optional<std::string> default_value{};  // canonical; none: required
-  std::string meaning;
-};
-
-/// The one text of `text` for this parameter: "0128" is "128".
-/// Errors: kInvalidArgument with the parameter, what is allowed and the nearest value.
-[[nodiscard]] Result<std::string> canonical_value(const Parameter& parameter,
-                                                  std::string_view text);
-
-struct LaunchArgument {
-  std::string name;
-  std::string meaning;
-  std::optional<std::int64_t> default_value{};  // none: required
-};
-
-/// What determines a rendered text, beside the parameters.
-struct KernelDigests {
-  cache::Digest text;
-  cache::Digest kernel_toml;
-  cache::Digest prelude;
-  cache::Digest renderer;
-  friend bool operator==(const KernelDigests&, const KernelDigests&) = default;
-};
 
 /// Every parameter of one kernel with its canonical value: defaults filled in. Equal
 /// for equal variants. Made by KernelSpec alone; ordered by name.
@@ -76,38 +42,50 @@ struct RenderedSource {
   std::string text;
 };
 
-/// The parts of a spec as read from kernel.toml; kernel_file.h fills it in.
-struct KernelParts;
+/// Whether reading a kernel renders every variant of its default set once. What is built
+/// in went through that when it was built.
+enum class VariantChecks : std::uint8_t { kTryAll, kSkip };
 
 /// Immutable; lives as long as somebody holds it, also past its catalog.
 /// Thread safety: any number of threads may use one.
 class KernelSpec {
  public:
-  KernelSpec(std::unique_ptr<const KernelParts> parts);
-  KernelSpec(const KernelSpec&) = delete;
-  KernelSpec& operator=(const KernelSpec&) = delete;
-  ~KernelSpec();
+  /// Spells out and checks the sets.
+  /// Errors: kInvalidArgument "<file>:<line>: <reason>".
+  [[nodiscard]] static Result<std::shared_ptr<const KernelSpec>> make(
+      KernelParts parts, const SetDeclarations& sets, VariantChecks checks);
 
-  [[nodiscard]] const std::string& name() const;
-  [[nodiscard]] const std::string& summary() const;
-  [[nodiscard]] const std::string& family() const;  // the folder's name
+  [[nodiscard]] const std::string& name() const { return parts_.name; }
+  [[nodiscard]] const std::string& summary() const { return parts_.summary; }
+  /// The folder's name.
+  [[nodiscard]] const std::string& family() const { return parts_.family; }
   /// Where headers beside the text are looked for; empty for a built-in kernel.
-  [[nodiscard]] const std::filesystem::path& folder() const;
-  [[nodiscard]] const std::vector<std::string>& entry_points() const;
-  [[nodiscard]] const std::vector<Parameter>& parameters() const;  // as declared
-  [[nodiscard]] const std::vector<LaunchArgument>& launch_arguments() const;
-  [[nodiscard]] const KernelDigests& digests() const;
+  [[nodiscard]] const std::filesystem::path& folder() const { return parts_.folder; }
+  [[nodiscard]] const std::vector<std::string>& entry_points() const {
+    return parts_.entry_points;
+  }
+  /// As declared.
+  [[nodiscard]] const std::vector<Parameter>& parameters() const {
+    return parts_.parameters;
+  }
+  [[nodiscard]] const std::vector<LaunchArgument>& launch_arguments() const {
+    return parts_.arguments;
+  }
+  [[nodiscard]] const KernelDigests& digests() const { return parts_.digests; }
   /// The text as written: what to scan for #include, in every branch.
-  [[nodiscard]] const std::string& text() const;
-  [[nodiscard]] bool has_include() const;
-
-  [[nodiscard]] device::ComputeCapability minimum_capability() const;
-  [[nodiscard]] const std::vector<device::Architecture>& suffixed() const;
+  [[nodiscard]] const std::string& text() const { return parts_.raw_text; }
+  [[nodiscard]] bool has_include() const { return parts_.body.has_include(); }
+  /// What `kiln templates` shows; excluded() is what decides.
+  [[nodiscard]] const Targets& targets() const { return parts_.targets; }
 
   /// 1 to 250 variants in the order declared.
-  [[nodiscard]] const std::vector<CanonicalParameters>& default_set() const;
+  [[nodiscard]] const std::vector<CanonicalParameters>& default_set() const {
+    return default_set_;
+  }
   /// Some of the default set, at least one.
-  [[nodiscard]] const std::vector<CanonicalParameters>& quick_set() const;
+  [[nodiscard]] const std::vector<CanonicalParameters>& quick_set() const {
+    return quick_set_;
+  }
 
   /// Defaults filled in, every value in its canonical text, constraints checked.
   /// Errors: kInvalidArgument; names parameter, allowed values, nearest match, or the
@@ -118,9 +96,9 @@ class KernelSpec {
   [[nodiscard]] std::optional<std::string> excluded(
       const CanonicalParameters& params, device::ComputeCapability capability) const;
 
-  /// The suffixed architecture wanted on a device of `capability`, if one is declared.
-  [[nodiscard]] std::optional<device::Architecture> suffixed_for(
-      device::ComputeCapability capability) const;
+  /// The lowest capability that this variant is for.
+  [[nodiscard]] device::ComputeCapability minimum_for(
+      const CanonicalParameters& params) const;
 
   /// The whole source: prelude and text. Equal parameters give equal bytes.
   /// Errors: kInvalidArgument, where a derived value overflows, say.
@@ -134,7 +112,28 @@ class KernelSpec {
                                           std::string_view entry = {}) const;
 
  private:
-  std::unique_ptr<const KernelParts> parts_;  // never null
+  explicit KernelSpec(KernelParts parts) : parts_(std::move(parts)) {}
+
+  [[nodiscard]] std::vector<Value> values_of(const Parameters& params) const;
+  [[nodiscard]] Result<void> check_derived(std::span<const Value> values) const;
+  [[nodiscard]] Result<void> check_constraints(std::span<const Value> values) const;
+  [[nodiscard]] TextValues text_values(const Parameters& params,
+                                       std::span<const Value> values) const;
+  [[nodiscard]] Result<void> append_arguments(const LaunchArguments& arguments,
+                                              std::vector<Value>& values) const;
+  [[nodiscard]] Result<std::vector<CanonicalParameters>> expand(
+      const std::vector<SetProduct>& products, std::string_view set) const;
+  [[nodiscard]] Result<std::vector<Parameters>> combinations(
+      const SetProduct& product) const;
+  [[nodiscard]] Result<void> check_quick(const SetDeclarations& sets) const;
+  [[nodiscard]] Result<void> try_variants() const;
+  [[nodiscard]] tl::unexpected<Error> error(std::string_view what) const;
+  [[nodiscard]] tl::unexpected<Error> error_at(std::size_t line,
+                                               std::string_view what) const;
+
+  KernelParts parts_;
+  std::vector<CanonicalParameters> default_set_;
+  std::vector<CanonicalParameters> quick_set_;
 };
 
 }  // namespace kiln::render

@@ -28,6 +28,8 @@ inline constexpr std::size_t kMaxSectionDepth = 32;
 /// A parsed text. Immutable. Thread safety: any number of threads may use one.
 class TemplateText {
  public:
+  TemplateText() = default;  // no text at all
+
   /// `file` stands in messages. Checks all that can be said without knowing the names.
   /// Errors: kInvalidArgument, "<file>:<line>: <what is wrong>".
   [[nodiscard]] static Result<TemplateText> parse(std::string_view text,
@@ -59,8 +61,6 @@ class TemplateText {
     std::size_t line;  // where it begins, from 1
   };
   friend class TextScanner;
-
-  TemplateText() = default;
 
   std::string file_;
   std::vector<Piece> pieces_;

@@ -16,14 +16,14 @@
 namespace kiln::request {
 
 /// `NAME` or `NAME:p=v,q=w`, as text alone.
-struct TemplateText {
+struct TemplatePattern {
   std::string name;
   Parameters params;
 };
 
 /// Errors: kInvalidArgument for an empty name, a part without `=`, or a parameter given
 /// twice.
-[[nodiscard]] Result<TemplateText> parse_template_text(std::string_view text);
+[[nodiscard]] Result<TemplatePattern> parse_template_pattern(std::string_view text);
 
 /// The inverse: "NAME:p=v,q=w" with parameters in order of their names, or "NAME".
 [[nodiscard]] std::string format_template(std::string_view name,
@@ -39,7 +39,7 @@ class Selection {
   void add_all();
   /// The quick set of every kernel.
   void add_quick();
-  /// `text` as for parse_template_text; the name of a kernel or of a family, which
+  /// `text` as for parse_template_pattern; the name of a kernel or of a family, which
   /// stands for all its kernels. A parameter that is left out takes every value of the
   /// default set. A parameter that a family's kernel does not have is an error for it.
   /// Errors: kNotFound, kInvalidArgument; then nothing was added.
