@@ -50,8 +50,8 @@ Result<void> read_built_in(const EmbeddedTemplates& built_in, const Prelude& pre
         if (other.family == file.family && other.name == name)
           return std::string(other.text);
       }
-      return fail(ErrorCode::kNotFound, fmt::format("{}/kernel.toml: no file '{}' there",
-                                                    file.family, name));
+      return fail(ErrorCode::kNotFound,
+                  fmt::format("{}/kernel.toml: no file '{}' there", file.family, name));
     };
     KILN_TRY(add_family(source, prelude, VariantChecks::kSkip, to));
   }
@@ -90,10 +90,10 @@ Result<std::vector<std::filesystem::path>> family_folders(
     root = root.parent_path();
   std::filesystem::directory_iterator entries(root, status);
   if (status)
-    return fail(status == std::errc::no_such_file_or_directory ? ErrorCode::kNotFound
-                                                               : ErrorCode::kIo,
-                fmt::format("template folder {}: {}", folder.string(),
-                            status.message()));
+    return fail(
+        status == std::errc::no_such_file_or_directory ? ErrorCode::kNotFound
+                                                       : ErrorCode::kIo,
+        fmt::format("template folder {}: {}", folder.string(), status.message()));
   add(root);
   for (const std::filesystem::directory_iterator end; entries != end;
        entries.increment(status)) {
@@ -134,25 +134,24 @@ Result<TemplateCatalog> TemplateCatalog::open(
   KILN_TRY(read_built_in(built_in, prelude, found));
   all.merge(found);
   TemplateCatalog catalog;
-  for (auto& [name, kernel] : all)
-    catalog.kernels_.push_back(std::move(kernel));
+  for (auto& [name, kernel] : all) catalog.kernels_.push_back(std::move(kernel));
   return catalog;
 }
 
 Result<std::shared_ptr<const KernelSpec>> TemplateCatalog::find(
     std::string_view name) const {
-  const auto at = std::lower_bound(
-      kernels_.begin(), kernels_.end(), name,
-      [](const auto& kernel, std::string_view wanted) { return kernel->name() < wanted; });
+  const auto at = std::lower_bound(kernels_.begin(), kernels_.end(), name,
+                                   [](const auto& kernel, std::string_view wanted) {
+                                     return kernel->name() < wanted;
+                                   });
   if (at != kernels_.end() && (*at)->name() == name)
     return *at;
   std::vector<std::string> names;
-  for (const auto& kernel : kernels_)
-    names.push_back(kernel->name());
-  return fail(ErrorCode::kNotFound,
-              fmt::format("no template '{}'{}; there are: {}", name,
-                          did_you_mean(name, names),
-                          names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  for (const auto& kernel : kernels_) names.push_back(kernel->name());
+  return fail(
+      ErrorCode::kNotFound,
+      fmt::format("no template '{}'{}; there are: {}", name, did_you_mean(name, names),
+                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
 }
 
 std::vector<std::shared_ptr<const KernelSpec>> TemplateCatalog::family(
@@ -167,8 +166,7 @@ std::vector<std::shared_ptr<const KernelSpec>> TemplateCatalog::family(
 
 std::vector<std::string> TemplateCatalog::family_names() const {
   std::set<std::string> names;
-  for (const auto& kernel : kernels_)
-    names.insert(kernel->family());
+  for (const auto& kernel : kernels_) names.insert(kernel->family());
   return {names.begin(), names.end()};
 }
 

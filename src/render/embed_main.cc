@@ -1,5 +1,5 @@
-// kiln-embed: runs while Kiln is built. Checks every template below a folder by the same
-// rules that hold at run time, and writes them down as a C++ file.
+// kiln-embed: runs while Kiln is built. Checks every template below a folder by the
+// same rules that hold at run time, and writes them down as a C++ file.
 //   kiln-embed TEMPLATES_DIR OUTPUT.cc
 // Exit code 1 with "<file>:<line>: <reason>" on stderr where a rule is broken.
 
@@ -80,8 +80,9 @@ std::string generated(std::string_view prelude, const std::vector<FileText>& fil
   for (const FileText& file : files)
     out += fmt::format("{{{}, {}, {}}},\n", view(file.family), view(file.name),
                        view(file.text));
-  out += fmt::format("}}}};\n\nconstexpr render::EmbeddedTemplates kTemplates{{{}, kFiles}};\n",
-                     view(prelude));
+  out += fmt::format(
+      "}}}};\n\nconstexpr render::EmbeddedTemplates kTemplates{{{}, kFiles}};\n",
+      view(prelude));
   out +=
       "\n}  // namespace\n\n"
       "const render::EmbeddedTemplates& embedded() { return kTemplates; }\n\n"

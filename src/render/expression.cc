@@ -21,8 +21,12 @@ constexpr std::size_t kMaxLevels = 100;
 bool is_name_start(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_name_char(char c) { return is_name_start(c) || is_digit(c); }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_name_char(char c) {
+  return is_name_start(c) || is_digit(c);
+}
 
 std::string_view to_string(ValueType type) {
   return type == ValueType::kInteger ? "an integer" : "a boolean";
@@ -226,8 +230,7 @@ class ExpressionParser {
 
   Result<Index> name() {
     const std::size_t begin = at_;
-    while (at_ < text_.size() && is_name_char(text_[at_]))
-      ++at_;
+    while (at_ < text_.size() && is_name_char(text_[at_])) ++at_;
     const std::string_view word = text_.substr(begin, at_ - begin);
     if (word == "true" || word == "false")
       return make(Op::kNumber, kBool, {}, word == "true" ? 1 : 0);
@@ -297,8 +300,7 @@ std::vector<std::string> Expression::words_in(std::string_view text) {
   std::vector<std::string> words;
   for (std::size_t at = 0; at < text.size();) {
     std::size_t end = at;
-    while (end < text.size() && is_name_char(text[end]))
-      ++end;
+    while (end < text.size() && is_name_char(text[end])) ++end;
     if (end > at && is_name_start(text[at]))
       words.emplace_back(text.substr(at, end - at));
     at = std::max(end, at + 1);
@@ -350,8 +352,10 @@ class ExpressionEvaluator {
 
   Result<std::int64_t> fold(const Expression::Node& node) const {
     std::int64_t result = KILN_TRY(value(node.operands[0]));
-    for (std::size_t i = 1; i < node.operands.size(); ++i)
-      result = KILN_TRY(apply(node.op, result, KILN_TRY(value(node.operands[i]))));
+    for (std::size_t i = 1; i < node.operands.size(); ++i) {
+      const std::int64_t next = KILN_TRY(value(node.operands[i]));
+      result = KILN_TRY(apply(node.op, result, next));
+    }
     return result;
   }
 

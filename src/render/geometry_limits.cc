@@ -20,10 +20,10 @@ Result<std::array<std::uint32_t, 3>> evaluate_extent(
   for (std::size_t axis = 0; axis < expressions.size(); ++axis) {
     const std::int64_t value = KILN_TRY(expressions[axis].evaluate(values));
     if (value < 1 || value > limits[axis])
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}.{} is {}; CUDA allows 1 to {} ('{}')", what,
-                              "xyz"[axis], value, limits[axis],
-                              expressions[axis].text()));
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}.{} is {}; CUDA allows 1 to {} ('{}')", what, "xyz"[axis],
+                      value, limits[axis], expressions[axis].text()));
     extent[axis] = static_cast<std::uint32_t>(value);
   }
   return extent;

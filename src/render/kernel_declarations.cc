@@ -21,9 +21,8 @@ bool is_c_identifier(std::string_view name) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
   };
   return !name.empty() && name.size() <= 255 && is_letter(name.front()) &&
-         std::all_of(name.begin(), name.end(), [&](char c) {
-           return is_letter(c) || (c >= '0' && c <= '9');
-         });
+         std::all_of(name.begin(), name.end(),
+                     [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
 }
 
 Result<void> append_entries(TomlTable& table, std::string_view key,
@@ -33,11 +32,12 @@ Result<void> append_entries(TomlTable& table, std::string_view key,
     return {};
   for (Declared& entry : in_order(*entries)) {
     if (!is_declarable_name(entry.name))
-      return toml_error(table.file(), *entry.node,
-                        fmt::format("'{}' cannot be a name in [{}]: lower-case letters, "
-                                    "digits and '_', and no word of the expression "
-                                    "language",
-                                    entry.name, key));
+      return toml_error(
+          table.file(), *entry.node,
+          fmt::format("'{}' cannot be a name in [{}]: lower-case letters, "
+                      "digits and '_', and no word of the expression "
+                      "language",
+                      entry.name, key));
     const bool twice = std::any_of(out.begin(), out.end(), [&](const Declared& other) {
       return other.name == entry.name;
     });
@@ -122,19 +122,17 @@ Result<Declarations> read_kernel(Declarations shared, const toml::table& node) {
 bool is_declarable_name(std::string_view name) {
   constexpr std::array<std::string_view, 7> kReserved{
       "kernel", "true", "false", "min", "max", "ceil_div", "align_up"};
-  const bool form = !name.empty() && name.size() <= kMaxNameBytes &&
-                    name.front() >= 'a' && name.front() <= 'z' &&
-                    std::all_of(name.begin(), name.end(), [](char c) {
-                      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-                             c == '_';
-                    });
+  const bool form =
+      !name.empty() && name.size() <= kMaxNameBytes && name.front() >= 'a' &&
+      name.front() <= 'z' && std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+      });
   return form && std::find(kReserved.begin(), kReserved.end(), name) == kReserved.end();
 }
 
 std::vector<Declared> in_order(const toml::table& table) {
   std::vector<Declared> out;
-  for (const auto& [key, node] : table)
-    out.push_back({std::string(key.str()), &node});
+  for (const auto& [key, node] : table) out.push_back({std::string(key.str()), &node});
   std::sort(out.begin(), out.end(), [](const Declared& a, const Declared& b) {
     return a.node->source().begin < b.node->source().begin;
   });

@@ -23,9 +23,9 @@ Result<toml::table> parse_toml(std::string_view text, std::string_view file) {
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}:{}: {}", file, error.source().begin.line,
-                            error.description()));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
   }
 }
 
@@ -63,25 +63,21 @@ TextNames text_names(const KernelParts& parts) {
 /// Enums of words and string constants have no symbol; their names are taken as well.
 Result<void> check_unique_names(const Declarations& from, const KernelParts& parts) {
   std::vector<std::string> names;
-  for (const Parameter& parameter : parts.parameters)
-    names.push_back(parameter.name);
+  for (const Parameter& parameter : parts.parameters) names.push_back(parameter.name);
   for (std::size_t i = 0; i < parts.parameters.size(); ++i) {
     for (const std::size_t flag : parts.slots[i].flags)
       names.push_back(parts.symbols.name(flag));
   }
-  for (const Constant& constant : parts.constants)
-    names.push_back(constant.name);
-  for (const Derived& derived : parts.derived)
-    names.push_back(derived.name);
-  for (const LaunchArgument& argument : parts.arguments)
-    names.push_back(argument.name);
+  for (const Constant& constant : parts.constants) names.push_back(constant.name);
+  for (const Derived& derived : parts.derived) names.push_back(derived.name);
+  for (const LaunchArgument& argument : parts.arguments) names.push_back(argument.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice == names.end())
     return {};
-  return toml_error(from.file, *from.kernel,
-                    fmt::format("{}: the name '{}' stands for two things", from.name,
-                                *twice));
+  return toml_error(
+      from.file, *from.kernel,
+      fmt::format("{}: the name '{}' stands for two things", from.name, *twice));
 }
 
 class FamilyReader {
@@ -165,8 +161,8 @@ Result<Prelude> make_prelude(std::string_view text) {
     const std::size_t at = text.find(bad);
     if (at == std::string_view::npos)
       continue;
-    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<long>(at),
-                                     '\n');
+    const auto line =
+        1 + std::count(text.begin(), text.begin() + static_cast<long>(at), '\n');
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("prelude.cuh:{}: the prelude is plain text; '{}' cannot "
                             "stand in it",

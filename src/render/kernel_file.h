@@ -30,8 +30,8 @@ struct Prelude {
 [[nodiscard]] cache::Digest renderer_digest();
 
 struct FamilySource {
-  std::string family;            // the folder's name
-  std::string label;             // before file names in messages: "softmax", "/t/softmax"
+  std::string family;  // the folder's name
+  std::string label;   // before file names in messages: "softmax", "/t/softmax"
   std::filesystem::path folder;  // empty: built in
   std::string_view toml;
   /// The text of a file beside kernel.toml.

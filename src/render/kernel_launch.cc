@@ -15,8 +15,9 @@ namespace {
 
 constexpr std::size_t kMaxProducts = 250;
 
-Result<device::ComputeCapability> read_capability(const TomlTable& table,
-                                                  std::string_view text) {
+Result<device::ComputeCapability> read_capability(TomlTable& table,
+                                                  std::string_view key) {
+  const std::string text = KILN_TRY(table.required_string(key));
   auto architecture = device::parse_architecture(text);
   if (!architecture)
     return table.error(architecture.error().message);
@@ -34,8 +35,7 @@ Result<TargetLimit> read_limit(std::string_view file, const toml::table& node,
     return table.missing("when");
   Expression expression =
       KILN_TRY(read_expression(file, *when, ValueType::kBoolean, symbols));
-  const auto minimum =
-      KILN_TRY(read_capability(table, KILN_TRY(table.required_string("minimum"))));
+  const auto minimum = KILN_TRY(read_capability(table, "minimum"));
   std::string reason = KILN_TRY(table.required_string("reason"));
   KILN_TRY(table.finish());
   return TargetLimit{std::move(expression), minimum, std::move(reason)};
@@ -62,9 +62,10 @@ Result<LaunchArgument> read_argument(std::string_view file, const Declared& decl
     return LaunchArgument{declared.name, meaning->get()};
   const toml::table* node = declared.node->as_table();
   if (node == nullptr)
-    return toml_error(file, *declared.node,
-                      fmt::format("launch argument '{}' must be its meaning, or a table",
-                                  declared.name));
+    return toml_error(
+        file, *declared.node,
+        fmt::format("launch argument '{}' must be its meaning, or a table",
+                    declared.name));
   TomlTable table(*node, file, fmt::format("launch argument '{}'", declared.name));
   LaunchArgument out{declared.name, KILN_TRY(table.required_string("meaning"))};
   out.default_value = KILN_TRY(table.integer("default"));
@@ -158,9 +159,9 @@ Result<SetProduct> read_product(std::string_view file, const toml::node& node) {
     }
     const toml::array* list = declared.node->as_array();
     if (list == nullptr || list->empty())
-      return toml_error(file, *declared.node,
-                        fmt::format("'{}' must be a value or a list of values",
-                                    declared.name));
+      return toml_error(
+          file, *declared.node,
+          fmt::format("'{}' must be a value or a list of values", declared.name));
     for (const toml::node& element : *list) {
       const auto text = scalar_text(element);
       if (!text)
@@ -188,10 +189,9 @@ Result<std::vector<SetProduct>> read_products(std::string_view file,
 
 Result<void> read_targets(const Declarations& from, KernelParts& to) {
   TomlTable table(*from.targets, from.file, "[targets]");
-  to.targets.minimum =
-      KILN_TRY(read_capability(table, KILN_TRY(table.required_string("minimum"))));
-  if (const auto maximum = KILN_TRY(table.string("maximum")))
-    to.targets.maximum = KILN_TRY(read_capability(table, *maximum));
+  to.targets.minimum = KILN_TRY(read_capability(table, "minimum"));
+  if (table.find("maximum") != nullptr)
+    to.targets.maximum = KILN_TRY(read_capability(table, "maximum"));
   for (const std::string& text : KILN_TRY(table.strings("suffixed"))) {
     const auto architecture = device::parse_architecture(text);
     if (!architecture)
@@ -208,8 +208,8 @@ Result<void> read_targets(const Declarations& from, KernelParts& to) {
 Result<void> read_launch(const Declarations& from, KernelParts& to) {
   TomlTable table(*from.launch, from.file, "[launch]");
   const SymbolTable symbols = KILN_TRY(read_arguments(table, to));
-  to.require = KILN_TRY(read_conditions(
-      from.file, "launch.require", KILN_TRY(table.tables("require")), symbols));
+  const auto require = KILN_TRY(table.tables("require"));
+  to.require = KILN_TRY(read_conditions(from.file, "launch.require", require, symbols));
   const PartialGeometry common = KILN_TRY(read_geometry(table, symbols));
   KILN_TRY(read_entries(table, common, symbols, to));
   return table.finish();

@@ -19,8 +19,9 @@ constexpr std::size_t kMaxCombinations = 10000;
 
 }  // namespace
 
-Result<std::shared_ptr<const KernelSpec>> KernelSpec::make(
-    KernelParts parts, const SetDeclarations& sets, VariantChecks checks) {
+Result<std::shared_ptr<const KernelSpec>> KernelSpec::make(KernelParts parts,
+                                                           const SetDeclarations& sets,
+                                                           VariantChecks checks) {
   // make_shared cannot reach the private constructor.
   const std::shared_ptr<KernelSpec> spec(new KernelSpec(std::move(parts)));
   spec->default_set_ = KILN_TRY(spec->expand(sets.default_set, "default_set"));
@@ -52,8 +53,9 @@ Result<std::vector<CanonicalParameters>> KernelSpec::expand(
         out.push_back(*std::move(variant));
     }
     if (!any)
-      return error_at(product.line, fmt::format("nothing is left of this {} product: {}",
-                                                set, last.message));
+      return error_at(
+          product.line,
+          fmt::format("nothing is left of this {} product: {}", set, last.message));
     if (out.size() > kMaxVariants)
       return error_at(product.line,
                       fmt::format("{} has over {} variants", set, kMaxVariants));

@@ -65,7 +65,9 @@ Result<std::string> canonical_integer(const Parameter& parameter,
                                 : ""));
 }
 
-std::string_view boolean_text(bool value) { return value ? "true" : "false"; }
+std::string_view boolean_text(bool value) {
+  return value ? "true" : "false";
+}
 
 std::string known_names(const std::vector<std::string>& names) {
   return names.empty() ? "there are none"
@@ -115,8 +117,7 @@ tl::unexpected<Error> KernelSpec::error_at(std::size_t line,
 
 Result<CanonicalParameters> KernelSpec::canonical(const Parameters& params) const {
   std::vector<std::string> names;
-  for (const Parameter& parameter : parts_.parameters)
-    names.push_back(parameter.name);
+  for (const Parameter& parameter : parts_.parameters) names.push_back(parameter.name);
   for (const auto& [name, value] : params) {
     if (std::find(names.begin(), names.end(), name) == names.end())
       return error(fmt::format("no parameter '{}'{}; {}", name,
@@ -188,9 +189,8 @@ Result<void> KernelSpec::check_constraints(std::span<const Value> values) const 
       return error(fmt::format("constraint {}", holds.error().message));
     }
     if (*holds == 0)
-      return error(
-          fmt::format("{} ('{}' does not hold)", constraint.message,
-                      constraint.that.text()));
+      return error(fmt::format("{} ('{}' does not hold)", constraint.message,
+                               constraint.that.text()));
   }
   return {};
 }
@@ -231,8 +231,7 @@ TextValues KernelSpec::text_values(const Parameters& params,
                                    std::span<const Value> values) const {
   TextValues texts;
   texts.emplace("kernel", parts_.name);
-  for (const auto& [name, value] : params)
-    texts.emplace(name, value);
+  for (const auto& [name, value] : params) texts.emplace(name, value);
   for (std::size_t i = 0; i < parts_.parameters.size(); ++i) {
     for (const std::size_t flag : parts_.slots[i].flags)
       texts.emplace(parts_.symbols.name(flag),
@@ -243,8 +242,8 @@ TextValues KernelSpec::text_values(const Parameters& params,
   for (const Derived& derived : parts_.derived) {
     const std::int64_t value = values[derived.slot].value_or(0);
     const bool boolean = derived.expression.type() == ValueType::kBoolean;
-    texts.emplace(derived.name,
-                  boolean ? std::string(boolean_text(value != 0)) : fmt::to_string(value));
+    texts.emplace(derived.name, boolean ? std::string(boolean_text(value != 0))
+                                        : fmt::to_string(value));
   }
   return texts;
 }
@@ -270,8 +269,7 @@ Result<void> KernelSpec::append_arguments(const LaunchArguments& arguments,
       return error(fmt::format("no launch argument '{}'{}; {}", name,
                                did_you_mean(name, names), known_names(names)));
     if (value < 0)
-      return error(
-          fmt::format("launch argument '{}' is negative: {}", name, value));
+      return error(fmt::format("launch argument '{}' is negative: {}", name, value));
   }
   for (const LaunchArgument& argument : parts_.arguments) {
     const auto given = arguments.find(argument.name);
@@ -288,8 +286,8 @@ Result<Geometry> KernelSpec::geometry(const CanonicalParameters& params,
                                       const LaunchArguments& arguments,
                                       std::string_view entry) const {
   const auto& names = parts_.entry_points;
-  const auto at = entry.empty() ? names.begin()
-                                : std::find(names.begin(), names.end(), entry);
+  const auto at =
+      entry.empty() ? names.begin() : std::find(names.begin(), names.end(), entry);
   if (at == names.end())
     return fail(ErrorCode::kNotFound,
                 fmt::format("{}: no entry point '{}'{}; {}", parts_.name, entry,

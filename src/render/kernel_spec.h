@@ -42,8 +42,8 @@ struct RenderedSource {
   std::string text;
 };
 
-/// Whether reading a kernel renders every variant of its default set once. What is built
-/// in went through that when it was built.
+/// Whether reading a kernel renders every variant of its default set once. What is
+/// built in went through that when it was built.
 enum class VariantChecks : std::uint8_t { kTryAll, kSkip };
 
 /// Immutable; lives as long as somebody holds it, also past its catalog.

@@ -101,7 +101,8 @@ Result<Parameter> read_parameter(std::string_view file, const Declared& declared
 
 /// The new name's slot; an error if there is one of that name.
 Result<std::size_t> add_symbol(std::string_view file, const toml::node& node,
-                               std::string name, std::pair<ValueType, SymbolTable&> to) {
+                               std::string name,
+                               std::pair<ValueType, SymbolTable&> to) {
   const auto slot = to.second.add(name, to.first);
   if (!slot)
     return toml_error(file, node, fmt::format("the name '{}' is taken", name));
@@ -124,8 +125,8 @@ Result<void> add_parameter_symbols(std::string_view file, const toml::node& node
                                                    : ValueType::kInteger));
   if (parameter.type == ParameterType::kEnum) {
     for (const std::string& value : parameter.values)
-      slots.flags.push_back(KILN_TRY(add(
-          fmt::format("{}_is_{}", parameter.name, value), ValueType::kBoolean)));
+      slots.flags.push_back(KILN_TRY(
+          add(fmt::format("{}_is_{}", parameter.name, value), ValueType::kBoolean)));
   }
   to.slots.push_back(std::move(slots));
   return {};
@@ -160,9 +161,8 @@ class DerivedReader {
  private:
   Result<void> add(const Declared& declared) {
     Expression expression = KILN_TRY(parse(*declared.node));
-    const std::size_t slot =
-        KILN_TRY(add_symbol(from_.file, *declared.node, declared.name,
-                            {expression.type(), to_.symbols}));
+    const std::size_t slot = KILN_TRY(add_symbol(
+        from_.file, *declared.node, declared.name, {expression.type(), to_.symbols}));
     to_.derived.push_back({declared.name, std::move(expression), slot});
     done_.insert(declared.name);
     return {};
@@ -176,7 +176,8 @@ class DerivedReader {
         return toml_error(from_.file, node, expression.error().message);
       return expression;
     }
-    const ValueType type = node.is_boolean() ? ValueType::kBoolean : ValueType::kInteger;
+    const ValueType type =
+        node.is_boolean() ? ValueType::kBoolean : ValueType::kInteger;
     return read_expression(from_.file, node, type, to_.symbols);
   }
 
@@ -250,7 +251,8 @@ Result<void> read_parameters(const Declarations& from, KernelParts& to) {
 Result<void> read_constants(const Declarations& from, KernelParts& to) {
   for (const Declared& declared : from.constants) {
     const auto text = scalar_text(*declared.node);
-    if (!text || text->find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos)
+    if (!text ||
+        text->find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos)
       return toml_error(from.file, *declared.node,
                         fmt::format("constant '{}' must be a string of one line, an "
                                     "integer or a boolean",
@@ -272,8 +274,7 @@ Result<void> read_constants(const Declarations& from, KernelParts& to) {
 
 Result<void> read_derived(const Declarations& from, KernelParts& to) {
   DerivedReader reader(from, to);
-  for (const Declared& declared : from.derived)
-    KILN_TRY(reader.read(declared));
+  for (const Declared& declared : from.derived) KILN_TRY(reader.read(declared));
   return {};
 }
 

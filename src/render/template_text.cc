@@ -20,16 +20,19 @@ constexpr std::string_view kOpen = "<%";
 constexpr std::string_view kClose = "%>";
 constexpr std::size_t kMaxNameBytes = 64;
 
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
+bool is_blank(char c) {
+  return c == ' ' || c == '\t';
+}
 bool is_name_start(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
-bool is_name_char(char c) { return is_name_start(c) || (c >= '0' && c <= '9'); }
+bool is_name_char(char c) {
+  return is_name_start(c) || (c >= '0' && c <= '9');
+}
 
 bool is_include_line(std::string_view line) {
   const auto skip_blanks = [&line] {
-    while (!line.empty() && is_blank(line.front()))
-      line.remove_prefix(1);
+    while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
   };
   skip_blanks();
   if (line.empty() || line.front() != '#')
@@ -122,13 +125,11 @@ class TextScanner {
       ++at;
     }
     const auto skip_blanks = [&] {
-      while (at < text_.size() && is_blank(text_[at]))
-        ++at;
+      while (at < text_.size() && is_blank(text_[at])) ++at;
     };
     skip_blanks();
     const std::size_t begin = at;
-    while (at < text_.size() && is_name_char(text_[at]))
-      ++at;
+    while (at < text_.size() && is_name_char(text_[at])) ++at;
     const std::string name(text_.substr(begin, at - begin));
     skip_blanks();
     if (name.empty() || !is_name_start(name.front()) || name.size() > kMaxNameBytes ||
@@ -162,8 +163,8 @@ class TextScanner {
     if (kind == PieceKind::kSection || kind == PieceKind::kInvertedSection) {
       open_sections_.emplace_back(name, line_);
       if (open_sections_.size() > kMaxSectionDepth)
-        return error(
-            fmt::format("sections nested over {} deep at '{}'", kMaxSectionDepth, name));
+        return error(fmt::format("sections nested over {} deep at '{}'",
+                                 kMaxSectionDepth, name));
     } else if (kind == PieceKind::kEnd) {
       if (open_sections_.empty())
         return error(fmt::format("'<%/{}%>' closes no section", name));
@@ -194,16 +195,15 @@ Result<void> TemplateText::check(const TextNames& names) const {
     const auto at = names.find(piece.text);
     if (at == names.end()) {
       std::vector<std::string> known;
-      for (const auto& [name, kind] : names)
-        known.push_back(name);
+      for (const auto& [name, kind] : names) known.push_back(name);
       return error_at(file_, piece.line,
                       fmt::format("unknown name '{}' in a tag{}", piece.text,
                                   did_you_mean(piece.text, known)));
     }
     if (piece.kind != PieceKind::kValue && at->second != NameKind::kBoolean)
-      return error_at(file_, piece.line,
-                      fmt::format("section over '{}', which is not a boolean",
-                                  piece.text));
+      return error_at(
+          file_, piece.line,
+          fmt::format("section over '{}', which is not a boolean", piece.text));
   }
   return {};
 }
@@ -256,8 +256,7 @@ Result<std::string> TemplateText::render(const TextValues& values) const {
   };
   Skeleton skeleton;
   std::vector<Open> open;
-  for (const auto& [name, value] : values)
-    skeleton.set(name, value);
+  for (const auto& [name, value] : values) skeleton.set(name, value);
   for (const Piece& piece : pieces_) {
     if (piece.kind != PieceKind::kText && !values.contains(piece.text))
       return error_at(file_, piece.line, fmt::format("no value for '{}'", piece.text));

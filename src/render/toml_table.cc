@@ -127,10 +127,10 @@ Result<const toml::table*> TomlTable::required_table(std::string_view key) {
 Result<void> TomlTable::finish() const {
   for (const auto& [key, node] : table_) {
     if (std::find(known_.begin(), known_.end(), key.str()) == known_.end())
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}:{}: unknown key '{}' in {}{}", file_,
-                              key.source().begin.line, key.str(), what_,
-                              did_you_mean(key.str(), known_)));
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}:{}: unknown key '{}' in {}{}", file_, key.source().begin.line,
+                      key.str(), what_, did_you_mean(key.str(), known_)));
   }
   return {};
 }

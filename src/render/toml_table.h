@@ -1,13 +1,14 @@
-// One table of a TOML file, read key by key and strictly: a key that nobody asked for is
-// an error. All messages are "<file>:<line>: <what>".
+// One table of a TOML file, read key by key and strictly: a key that nobody asked for
+// is an error. All messages are "<file>:<line>: <what>".
 
 #pragma once
+
+#include <toml++/toml.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <toml++/toml.h>
 #include <vector>
 
 #include "kiln/result.h"

@@ -26,6 +26,7 @@ struct ManifestEntry {
 
 inline constexpr std::uint64_t kMaxManifestBytes = 256U << 20U;
 inline constexpr std::size_t kMaxManifestLineBytes = 32U << 20U;
+inline constexpr std::size_t kMaxManifestEntries = 100000;
 
 /// `file` stands in messages. Blank lines count as lines and are skipped; any bytes may
 /// be handed in. Names and parameters are not looked up here.

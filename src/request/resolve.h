@@ -21,9 +21,8 @@ struct TemplateRequest {
   render::CanonicalParameters params;
 };
 
-/// A source whose options are checked. `-I` and `-D` among the options have become
-/// include_dirs and defines, behind those given as such; `source.options` keeps the
-/// rest in order.
+/// A source whose options are checked. Includes and macros among its options stay where
+/// they are: key/ gives them their order.
 struct SourceRequest {
   SourceOptions source;
 };

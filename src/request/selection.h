@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,6 +55,7 @@ class Selection {
  private:
   const render::TemplateCatalog& catalog_;
   std::vector<TemplateRequest> requests_;
+  std::set<std::string> seen_;  // format_template() of each
 };
 
 struct SkippedRequest {
