@@ -68,8 +68,11 @@ void append_toolkit(std::vector<std::string>& options,
 }  // namespace
 
 struct PreparedRequest::Content {
-  request::ResolvedRequest resolved;
-  std::optional<key::SourceKeyInput> source;  // of a source, normalized
+  Content(request::ResolvedRequest request, std::optional<key::SourceKeyInput> input)
+      : resolved(std::move(request)), source(std::move(input)) {}
+
+  const request::ResolvedRequest resolved;
+  const std::optional<key::SourceKeyInput> source;  // of a source, normalized
 
   Mutex mutex;
   // By the toolkit's include root; a source on a machine with two NVRTCs has two.
@@ -79,10 +82,7 @@ struct PreparedRequest::Content {
 
 PreparedRequest::PreparedRequest(request::ResolvedRequest resolved,
                                  std::optional<key::SourceKeyInput> source)
-    : content_(std::make_shared<Content>()) {
-  content_->resolved = std::move(resolved);
-  content_->source = std::move(source);
-}
+    : content_(std::make_shared<Content>(std::move(resolved), std::move(source))) {}
 
 const request::ResolvedRequest& PreparedRequest::resolved() const {
   return content_->resolved;

@@ -56,9 +56,10 @@ device::TemplateTargets declared_targets(const PreparedRequest& request) {
   const request::TemplateRequest* wanted = request.as_template();
   if (wanted == nullptr)
     return {};
-  return {.min = wanted->kernel->minimum_capability(),
+  // Its limits depend on the parameters: key() asks the kernel itself.
+  return {.min = std::nullopt,
           .max = std::nullopt,
-          .specific = wanted->kernel->suffixed()};
+          .specific = wanted->kernel->targets().suffixed};
 }
 
 device::ComputeCapability capability_of(const device::BuildFor& build_for) {

@@ -69,11 +69,13 @@ Check lock_check(cache::Cache& cache) {
   const auto began = std::chrono::steady_clock::now();
   const auto acquired = cache.lock({.key = random_key(),
                                     .look_again = [] { return false; },
-                                    .deadline = began + kLockProbeLimit});
+                                    .stop = {},
+                                    .deadline = began + kLockProbeLimit,
+                                    .on_wait = {}});
   const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - began);
   if (acquired.outcome == cache::KeyLock::Outcome::kHeld) {
-    check.detail = fmt::format("work in {} ({})", cache.lock_folder().path().native(),
+    check.detail = fmt::format("work in {} ({})", cache.lock_folder().path.native(),
                                format_duration(elapsed));
   } else {
     check.verdict = CheckVerdict::kWarn;

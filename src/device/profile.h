@@ -7,6 +7,7 @@
 #include <string>
 
 #include "device/architecture.h"
+#include "device/driver.h"
 #include "kiln/result.h"
 
 namespace kiln::device {
@@ -19,5 +20,9 @@ struct DeviceProfile {
 /// Errors: kNotFound (no such file), kInvalidArgument (not JSON, a key missing or of
 /// another type; names file and key), kIo.
 [[nodiscard]] Result<DeviceProfile> read_profile(const std::filesystem::path& path);
+
+/// The profile of a device that is present, as JSON text with cuDNN's 23 keys.
+/// Errors: kDevice, naming the call; kInvalidArgument for an ordinal that is not there.
+[[nodiscard]] Result<std::string> describe_device(const Driver& driver, int ordinal);
 
 }  // namespace kiln::device

@@ -65,7 +65,8 @@ Result<std::vector<cache::Entry>> select(cache::Cache& cache, const Config& conf
   for (const cache::Digest& key : KILN_TRY(resolve_keys(cache, options.keys))) {
     // One that cannot be described is damaged, and goes all the same.
     auto entry = cache.describe(key);
-    entries.push_back(entry && *entry ? **entry : cache::Entry{.key = key});
+    entries.push_back(entry && *entry ? **entry : cache::Entry());
+    entries.back().key = key;
   }
   return entries;
 }

@@ -19,7 +19,7 @@ struct Options {
 
 Result<int> run(Context& context, const Options& options) {
   const auto catalog = KILN_TRY(open_catalog(context.config, options.catalog));
-  const auto text = KILN_TRY(request::parse_template_text(options.text));
+  const auto text = KILN_TRY(request::parse_template_pattern(options.text));
   const auto kernel = KILN_TRY(catalog.find(text.name));
   const auto params = KILN_TRY(kernel->canonical(text.params));
   const auto source = KILN_TRY(kernel->render(params));

@@ -39,8 +39,8 @@ ordered_json parameter_json(const render::Parameter& parameter) {
 }
 
 std::vector<std::string> target_texts(const render::KernelSpec& kernel) {
-  std::vector<std::string> texts{to_string(kernel.minimum_capability()) + "+"};
-  for (const device::Architecture& architecture : kernel.suffixed())
+  std::vector<std::string> texts{to_string(kernel.targets().minimum) + "+"};
+  for (const device::Architecture& architecture : kernel.targets().suffixed)
     texts.push_back(to_string(architecture));
   return texts;
 }

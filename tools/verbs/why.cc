@@ -75,7 +75,7 @@ Result<std::vector<cache::Entry>> candidates(cache::Cache& cache,
 }
 
 Result<KeyedRequest> key_request(Service& service, const Options& options) {
-  const auto text = KILN_TRY(request::parse_template_text(options.template_text));
+  const auto text = KILN_TRY(request::parse_template_pattern(options.template_text));
   const auto prepared = KILN_TRY(service.prepare(Request(text.name, text.params)));
   const auto architectures =
       KILN_TRY(select_architectures(service, options.architectures));
