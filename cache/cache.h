@@ -6,6 +6,8 @@
 
 #include <sys/types.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -61,6 +63,8 @@ struct VerifyResult {
   std::vector<Problem> problems;
 };
 enum class Quarantine : std::uint8_t { kNo, kYes };
+
+class Background;
 
 struct Stats {
   Totals totals;
@@ -122,18 +126,20 @@ class Cache {
 
   // Care.
 
-  /// Checks every object; `on_problem` (may be empty) hears of each as it is found,
-  /// `on_checked` of progress. Errors: kIo.
   struct VerifyOptions {
     Quarantine quarantine = Quarantine::kNo;
-    std::function<void(const Problem&)> on_problem;
+    std::function<void(const Problem&)> on_problem;  // told as found; may be empty
     std::stop_token stop;
   };
+  /// Makes every check on every object. Errors: kIo.
   [[nodiscard]] Result<VerifyResult> verify(const VerifyOptions& options);
   /// Errors: kUnavailable (read-only or off; another collector is at work), kIo.
   [[nodiscard]] Result<TrimResult> trim(const TrimOptions& options);
   /// Bytes freed; 0 if there was none. Errors: kUnavailable, kIo.
   [[nodiscard]] Result<std::uint64_t> remove(const Digest& key);
+  /// Removes all that `query` selects, which the objects themselves are asked for: an
+  /// index that lies deletes nothing. Errors: kUnavailable, kIo.
+  [[nodiscard]] Result<TrimResult> clear(const ListQuery& query, DryRun dry_run);
   /// Waits until the index knows what was published so far, at most `limit`.
   void flush(std::chrono::milliseconds limit);
 
@@ -146,13 +152,17 @@ class Cache {
       const std::filesystem::path& path) const;
 
  private:
-  class Background;
-
   explicit Cache(CacheOptions options);
-  void settle_mode();
-  void settle_index();
-  [[nodiscard]] Result<std::vector<Entry>> walk() const;
+  [[nodiscard]] Mode settle_mode();
+  [[nodiscard]] Mode settle_objects();
+  void open_parts();
+  [[nodiscard]] Mode off(std::string reason);
+  void warn_once(const Error& error);
   [[nodiscard]] Result<void> writable() const;
+  [[nodiscard]] Result<std::vector<Entry>> walk() const;
+  void trim_if_full(std::uint64_t bytes, const std::stop_token& stop);
+  [[nodiscard]] bool trim_is_due(std::uint64_t bytes);
+  [[nodiscard]] Result<OwnedRange> become_collector();
 
   const CacheOptions options_;
   FileSystem& file_system_;
@@ -162,10 +172,15 @@ class Cache {
   Mode mode_ = Mode::kOff;
   std::string mode_reason_;
   LockFolder lock_folder_;
-  std::unique_ptr<ObjectStore> store_;
-  std::unique_ptr<Index> index_;
+  std::array<std::atomic<bool>, 2> warned_{};  // of untrusted, of unreadable objects
+
+  std::uint64_t bytes_since_trim_ = 0;  // the background thread's
+
+  // Each uses those before it, so that they go in the opposite order.
+  std::unique_ptr<ObjectStore> store_;  // null: off
+  std::unique_ptr<Index> index_;        // null: there is none
   std::unique_ptr<Slots> slots_;
-  std::unique_ptr<Background> background_;
+  std::unique_ptr<Background> background_;  // null: nothing is written
 };
 
 }  // namespace kiln::cache

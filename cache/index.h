@@ -8,8 +8,10 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
+#include <stop_token>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "cache/counters.h"
@@ -26,8 +28,8 @@ struct Totals {
 };
 
 /// Thread safety: every method may run concurrently; they take turns.
-/// Fork safety: a forked child opens a connection of its own for each call and leaves
-/// the parent's alone.
+/// Fork safety: in a forked child every method is kUnavailable, and the parent's
+/// connection is left alone.
 class Index {
  public:
   /// A change to write down. Losing one costs nothing but a folder read again.
@@ -54,9 +56,9 @@ class Index {
   /// somebody else is rebuilding it); all of them counted.
   [[nodiscard]] Result<void> write(const Batch& batch);
 
-  /// Re-reads every folder whose modification time is not the noted one. Errors: as
-  /// write().
-  [[nodiscard]] Result<void> refresh();
+  /// Re-reads every folder whose modification time is not the noted one. `stop` ends it
+  /// after the folder at hand. Errors: as write().
+  [[nodiscard]] Result<void> refresh(const std::stop_token& stop);
 
   /// Refreshes, then asks. Errors: as write().
   [[nodiscard]] Result<std::vector<Entry>> list(const ListQuery& query);
@@ -64,21 +66,28 @@ class Index {
   [[nodiscard]] Result<Totals> totals();
   [[nodiscard]] Result<std::map<std::string, std::uint64_t>> counters();
 
+  /// From now on a refresh stops at the next folder: the process wants to end. What is
+  /// missing is read by whoever comes next.
+  void hurry();
+
  private:
   class Connection;
-  template <typename F>
-  auto with_connection(F&& ask) -> decltype(ask(std::declval<Connection&>()));
-  [[nodiscard]] Result<std::unique_ptr<Connection>> open_or_rebuild();
-  [[nodiscard]] Result<void> rebuild();
+  struct FileId;
+  struct State;
+
+  template <typename Ask>
+  [[nodiscard]] std::invoke_result_t<Ask, Connection&> ask(const Ask& question);
+  [[nodiscard]] Result<std::unique_ptr<Connection>> open(const FileId& rejected);
+  [[nodiscard]] Result<void> rebuild(const FileId& rejected);
+  [[nodiscard]] Result<void> build_new(const std::string& path);
+  [[nodiscard]] FileId file_id() const;
 
   const Layout& layout_;
   FileSystem& file_system_;
   const ObjectStore& store_;
   const LockFolder& locks_;
   Counters& counters_;
-
-  struct State;
-  std::unique_ptr<State> state_;
+  const std::unique_ptr<State> state_;
 };
 
 }  // namespace kiln::cache

@@ -43,7 +43,7 @@ enum class Kind : std::uint8_t { kCubin = 1, kPtx = 2, kPlan = 3 };
 /// The checks that a stored object can fail, in the order in which they are made.
 enum class Check : std::uint8_t {
   kSize,            // shorter than a header, over the limit, or not the size it states
-  kMagic,           // not an object
+  kMagic,           // it does not begin and end as an object does
   kFormat,          // an object of another format version
   kChecksum,        // XXH3-128 of the file
   kHeader,          // a field of the header is impossible
@@ -98,7 +98,8 @@ class StoredObject {
   [[nodiscard]] const Digest& key() const { return key_; }
   [[nodiscard]] std::string_view target() const { return target_; }
   [[nodiscard]] ByteView payload() const { return section(Section::kPayload); }
-  [[nodiscard]] std::size_t file_bytes() const { return bytes_.size(); }
+  /// The whole file, as it lies on disk.
+  [[nodiscard]] ByteView file() const { return bytes_.view(); }
 
   /// These decode at each call. Errors: kCorrupt.
   [[nodiscard]] Result<Metadata> metadata() const;

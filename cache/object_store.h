@@ -58,6 +58,7 @@ struct Problem {
   std::string path;
   std::optional<Check> check;  // of a corrupt one
   std::string detail;
+  struct stat seen {};  // for quarantine()
   bool quarantined = false;
 };
 
@@ -70,6 +71,8 @@ class ObjectStore {
     Access access = Access::kReadWrite;
     Sync sync = Sync::kData;
     PayloadCheck payload_check;  // none: no such check
+    /// Told when an object was marked as used, and the time (unix ns). May be empty.
+    std::function<void(const Digest&, std::int64_t)> on_used;
   };
 
   /// All references must outlive the store.
@@ -112,23 +115,24 @@ class ObjectStore {
   bool quarantine(const Digest& key, const struct stat& seen, Check check) const;
 
  private:
-  struct Opened;  // one attempt at a file: what happened, and the object or the reason
-  struct Temporary;
+  struct Opened;  // what came of opening a file: the object, or why not
+  enum class Use : std::uint8_t { kMark, kLook };
 
-  [[nodiscard]] Opened open_checked(const Digest& key) const;
-  [[nodiscard]] Opened open_once(const Digest& key) const;
+  [[nodiscard]] Opened open_checked(const Digest& key, Use use) const;
+  [[nodiscard]] Opened open_once(const Digest& key, Use use) const;
   [[nodiscard]] Opened read_object(int fd, const Digest& key,
                                    const struct stat& info) const;
-  void mark_used(int fd, const struct stat& info) const;
+  void mark_used(int fd, const Digest& key, const struct stat& info) const;
   void count(const Opened& opened) const;
-  [[nodiscard]] PublishResult not_stored(std::string_view call, const std::string& path,
-                                         int err) const;
+
+  [[nodiscard]] PublishResult refuse(std::string_view call, const std::string& path,
+                                     int err) const;
   [[nodiscard]] int open_temporary(const Digest& key, std::string& path) const;
-  [[nodiscard]] PublishResult publish_file(const Digest& key, ByteView bytes) const;
-  [[nodiscard]] PublishResult name_file(const Digest& key, const std::string& temporary,
-                                        ByteView bytes) const;
-  [[nodiscard]] std::optional<PublishResult> settle_with_other(const Digest& key,
-                                                               ByteView bytes) const;
+  [[nodiscard]] PublishResult publish_checked(const StoredObject& ours) const;
+  [[nodiscard]] PublishResult name_file(const StoredObject& ours,
+                                        const std::string& temporary) const;
+  [[nodiscard]] std::optional<PublishResult> settle_with_other(
+      const StoredObject& ours) const;
   [[nodiscard]] int link_or_rename(const std::string& temporary,
                                    const std::string& path) const;
 

@@ -45,11 +45,11 @@ class Slots {
   [[nodiscard]] Acquired acquire(const Request& request);
 
  private:
-  struct Watched;
+  using Watches = std::map<unsigned, OwnerWatch>;
 
   [[nodiscard]] OwnedRange::Place place(unsigned slot) const;
-  [[nodiscard]] unsigned given_up_below(unsigned limit,
-                                        std::map<unsigned, OwnerWatch>& watches);
+  [[nodiscard]] Result<OwnedRange> try_any(const Request& request, Watches& watches);
+  [[nodiscard]] bool gave_up(unsigned slot, Watches& watches);
 
   const LockFolder& folder_;
   FileSystem& file_system_;
