@@ -1,0 +1,73 @@
+// What happens after a publish, off the caller's path: the index learns of it, and the
+// root is trimmed when it is over its limit.
+
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <thread>
+
+#include "cache/counters.h"
+#include "cache/entry.h"
+#include "cache/index.h"
+#include "util/mutex.h"
+
+namespace kiln::cache {
+
+/// Thread safety: every method may run concurrently. The thread starts with the first
+/// thing to do.
+/// Fork safety: in a forked child everything is a no-op that touches no lock, and it
+/// must be leaked: its thread is not there to be joined. Destruction writes what is
+/// left, and stops a trim at the next file.
+class Background {
+ public:
+  /// Trims if need be; called after each batch with the bytes published in it. Runs on
+  /// the thread.
+  using MaybeTrim = std::function<void(std::uint64_t bytes, const std::stop_token&)>;
+
+  /// `index` may be null. The references must outlive this.
+  Background(Index* index, Counters& counters, MaybeTrim maybe_trim);
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+  Background(Background&&) = delete;
+  Background& operator=(Background&&) = delete;
+  ~Background();
+
+  void published(Entry entry);
+  void used(const Digest& key, std::int64_t used_ns);
+  /// Waits until all that was given so far is dealt with, counters included, at most
+  /// `limit`. False if it took longer.
+  bool flush(std::chrono::milliseconds limit);
+  /// True in a forked child.
+  [[nodiscard]] bool in_child() const;
+
+ private:
+  void start() KILN_REQUIRES(mutex_);
+  void run();
+  void work(Index::Batch batch);
+
+  Index* const index_;
+  Counters& counters_;
+  const MaybeTrim maybe_trim_;
+  const pid_t pid_;
+  std::stop_source stop_;
+
+  Mutex mutex_;
+  ConditionVariable wake_;
+  ConditionVariable done_;
+  Index::Batch pending_ KILN_GUARDED_BY(mutex_);
+  std::uint64_t asked_ KILN_GUARDED_BY(mutex_) = 0;  // flushes
+  std::uint64_t answered_ KILN_GUARDED_BY(mutex_) = 0;
+  bool stopping_ KILN_GUARDED_BY(mutex_) = false;
+  std::optional<std::thread> thread_ KILN_GUARDED_BY(mutex_);
+
+  // Only the thread's:
+  std::map<std::string, std::uint64_t> unwritten_;  // counters of a failed write
+};
+
+}  // namespace kiln::cache

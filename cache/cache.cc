@@ -1,0 +1,281 @@
+#include "cache/cache.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <tuple>
+#include <utility>
+
+#include "cache/background.h"
+#include "cache/hint_file.h"
+#include "cache/unix_time.h"
+#include "util/log.h"
+#include "util/posix_error.h"
+#include "util/try.h"
+
+namespace kiln::cache {
+namespace {
+
+constexpr std::size_t kShortestPrefix = 6;
+constexpr std::size_t kMostCandidates = 8;
+
+bool is_refusal(int err) {
+  return err == -EROFS || err == -EACCES || err == -EPERM;
+}
+
+std::string reason(std::string_view call, const std::string& path, int err) {
+  return posix_error(call, path, -err).value().message;
+}
+
+Entry entry_of(const NewObject& object, const Digest& key, std::uint64_t bytes) {
+  return {.key = key,
+          .kind = object.kind,
+          .template_name = object.metadata.template_name,
+          .params = object.metadata.params,
+          .arch = object.metadata.arch,
+          .toolchain = object.metadata.toolchain,
+          .size_bytes = bytes,
+          .created_ns = object.metadata.created_ns,
+          .last_used_ns = unix_now_ns(),
+          .compile_ms = object.metadata.compile_ms,
+          .registers = object.metadata.registers,
+          .shared_bytes = object.metadata.shared_bytes,
+          .spill_bytes = object.metadata.spill_bytes};
+}
+
+}  // namespace
+
+std::unique_ptr<Cache> Cache::open(CacheOptions options) {
+  std::unique_ptr<Cache> cache(new Cache(std::move(options)));
+  cache->mode_ = cache->settle_mode();
+  if (cache->mode_ != Mode::kReadWrite) {
+    logger().warn("the cache {}: {}",
+                  cache->mode_ == Mode::kOff
+                      ? "is off, and kernels are kept in memory alone"
+                      : "is read-only, and new kernels are kept in memory alone",
+                  cache->mode_reason_);
+  }
+  cache->open_parts();
+  return cache;
+}
+
+Cache::Cache(CacheOptions options)
+    : options_(std::move(options)),
+      file_system_(options_.file_system != nullptr ? *options_.file_system
+                                                   : real_file_system()),
+      layout_(options_.root),
+      trust_(TrustPolicy::of_this_process(options_.trusted_uids)) {}
+
+Cache::~Cache() {
+  if (background_ != nullptr && background_->in_child())
+    std::ignore = background_.release();
+}
+
+Mode Cache::off(std::string why) {
+  mode_reason_ = std::move(why);
+  return Mode::kOff;
+}
+
+Mode Cache::settle_mode() {
+  const std::string& root = layout_.root().native();
+  if (!layout_.root().is_absolute())
+    return off(fmt::format("'{}' is no absolute path; set KILN_CACHE_DIR", root));
+  if (auto trusted = trust_.check_path(file_system_, root); !trusted)
+    return off(std::move(trusted).error().message);
+  struct stat info {};
+  int err = file_system_.stat(root.c_str(), info);
+  if (err == -ENOENT) {
+    if (err = make_folders(file_system_, root); err != 0)
+      return off(reason("mkdir", root, err));
+    // Once more, now that every component exists.
+    if (auto trusted = trust_.check_path(file_system_, root); !trusted)
+      return off(std::move(trusted).error().message);
+  } else if (err != 0 || !S_ISDIR(info.st_mode)) {
+    return off(reason("open", root, err != 0 ? err : -ENOTDIR));
+  }
+  return settle_objects();
+}
+
+Mode Cache::settle_objects() {
+  const std::string& objects = layout_.objects();
+  int err = make_folders(file_system_, objects);
+  std::string_view call = "mkdir";
+  if (err == 0) {
+    call = "write to";
+    err = file_system_.writable(objects.c_str());
+  }
+  if (is_refusal(err)) {
+    mode_reason_ = reason(call, objects, err);
+    return Mode::kReadOnly;
+  }
+  // A disk that is full today may have room tomorrow: each publish sees for itself.
+  auto trusted = trust_.check_path(file_system_, objects);
+  if (!trusted)
+    return off(std::move(trusted).error().message);
+  return Mode::kReadWrite;
+}
+
+void Cache::open_parts() {
+  lock_folder_ = find_lock_folder(layout_, file_system_, trust_, options_.runtime_dir,
+                                  options_.persistent_dir);
+  slots_ = std::make_unique<Slots>(lock_folder_, file_system_, counters_,
+                                   options_.lock_times, options_.slots);
+  if (mode_ == Mode::kOff)
+    return;
+  const bool writes = mode_ == Mode::kReadWrite;
+  store_ = std::make_unique<ObjectStore>(
+      layout_, file_system_, trust_, counters_,
+      ObjectStore::Options{writes ? Access::kReadWrite : Access::kReadOnly,
+                           options_.sync, options_.payload_check,
+                           [this](const Digest& key, std::int64_t used_ns) {
+                             background_->used(key, used_ns);
+                           }});
+  if (!writes)
+    return;
+  // SQLite needs locks and shared memory that a network file system does not have.
+  const std::int64_t type = file_system_.type(layout_.root().c_str());
+  if (type >= 0 && !is_network_type(type)) {
+    index_ = std::make_unique<Index>(layout_, file_system_, *store_, lock_folder_,
+                                     counters_);
+  }
+  background_ = std::make_unique<Background>(
+      index_.get(), counters_,
+      [this](std::uint64_t bytes, const std::stop_token& stop) {
+        trim_if_full(bytes, stop);
+      });
+}
+
+void Cache::warn_once(const Error& error) {
+  const std::size_t which = error.code == ErrorCode::kUntrusted ? 0 : 1;
+  if (!warned_[which].exchange(true))
+    logger().warn("cache: {}", error.message);
+}
+
+std::optional<StoredObject> Cache::look_again(const Digest& key) {
+  if (store_ == nullptr)
+    return std::nullopt;
+  auto found = store_->find(key);
+  if (found)
+    return *std::move(found);
+  warn_once(found.error());
+  return std::nullopt;
+}
+
+std::optional<StoredObject> Cache::find(const Digest& key) {
+  auto found = look_again(key);
+  counters_.add(found ? Counter::kHits : Counter::kMisses);
+  return found;
+}
+
+PublishResult Cache::publish(const NewObject& object) {
+  if (const auto may_write = writable(); !may_write)
+    return {Published::kNotStored, may_write.error(), 0};
+  PublishResult result = store_->publish(object);
+  if (result.outcome == Published::kStored) {
+    background_->published(
+        entry_of(object, object.preimage.digest(), result.file_bytes));
+  }
+  return result;
+}
+
+KeyLock::Acquired Cache::lock(KeyLock::Request request) {
+  // Nobody else could use what we build.
+  if (mode_ != Mode::kReadWrite)
+    return {KeyLock::Outcome::kBypassed, {}, mode_reason_, {}};
+  request.build_limit = options_.build_limit;
+  return KeyLock::acquire({lock_folder_, file_system_, counters_, options_.lock_times},
+                          request);
+}
+
+Slots::Acquired Cache::acquire_slot(Slots::Request request) {
+  request.build_limit = options_.build_limit;
+  return slots_->acquire(request);
+}
+
+Result<void> Cache::writable() const {
+  if (mode_ == Mode::kReadWrite)
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("the cache is {}: {}",
+                          mode_ == Mode::kOff ? "off" : "read-only", mode_reason_));
+}
+
+Result<void> Cache::write_hint(const std::filesystem::path& path,
+                               std::string_view text) {
+  KILN_TRY(writable());
+  return cache::write_hint(file_system_, path, text);
+}
+
+Result<std::optional<std::string>> Cache::read_hint(
+    const std::filesystem::path& path) const {
+  if (mode_ == Mode::kOff)
+    return std::nullopt;
+  return cache::read_hint(file_system_, trust_, path);
+}
+
+void Cache::flush(std::chrono::milliseconds limit) {
+  if (background_ != nullptr)
+    background_->flush(limit);
+}
+
+Result<std::vector<Entry>> Cache::list(const ListQuery& query) {
+  if (index_ != nullptr) {
+    if (auto listed = index_->list(query))
+      return listed;
+    // Counted by the index; the objects know as well, only more slowly.
+  }
+  return apply(query, KILN_TRY(walk()));
+}
+
+Result<std::vector<Entry>> Cache::walk() const {
+  std::vector<Entry> entries;
+  for (unsigned folder = 0; store_ != nullptr && folder < kFolderCount; ++folder) {
+    for (const Digest& key : KILN_TRY(store_->list_keys(folder))) {
+      auto entry = store_->describe(key);
+      if (entry && *entry)  // what cannot be read is for a hit or verify to deal with
+        entries.push_back(**std::move(entry));
+    }
+  }
+  return entries;
+}
+
+Result<Digest> Cache::resolve(std::string_view prefix) const {
+  std::string hex(prefix);
+  std::ranges::transform(hex, hex.begin(), [](unsigned char c) {
+    return static_cast<char>(std::tolower(c));
+  });
+  if (hex.size() < kShortestPrefix || hex.size() > 2 * Digest::kSize ||
+      hex.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' is no key: write 6 to 64 hex digits", prefix));
+  }
+  std::vector<Digest> candidates;
+  const auto folder = static_cast<unsigned>(std::stoul(hex.substr(0, 2), nullptr, 16));
+  if (store_ != nullptr)
+    candidates = KILN_TRY(store_->list_keys(folder));
+  std::erase_if(candidates,
+                [&](const Digest& key) { return !key.hex().starts_with(hex); });
+  if (candidates.empty())
+    return fail(ErrorCode::kNotFound, fmt::format("there is no key {}", prefix));
+  if (candidates.size() == 1)
+    return candidates.front();
+  std::ranges::sort(candidates);
+  std::string list;
+  for (std::size_t i = 0; i < std::min(candidates.size(), kMostCandidates); ++i)
+    list += "\n  " + candidates[i].hex();
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' is the beginning of {} keys; write more digits:{}{}",
+                          prefix, candidates.size(), list,
+                          candidates.size() > kMostCandidates ? "\n  ..." : ""));
+}
+
+Result<std::optional<Entry>> Cache::describe(const Digest& key) const {
+  if (store_ == nullptr)
+    return std::nullopt;
+  return store_->describe(key);
+}
+
+}  // namespace kiln::cache

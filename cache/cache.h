@@ -1,0 +1,186 @@
+// The cache as the service sees it: objects, locks, slots, listing, care. No fault of
+// the cache fails a build: a find that goes wrong is a miss, a publish that goes wrong
+// is a result that says so, and both are counted.
+
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/counters.h"
+#include "cache/digest.h"
+#include "cache/entry.h"
+#include "cache/file_system.h"
+#include "cache/index.h"
+#include "cache/key_lock.h"
+#include "cache/layout.h"
+#include "cache/object_store.h"
+#include "cache/slots.h"
+#include "cache/trim.h"
+#include "kiln/result.h"
+
+namespace kiln::cache {
+
+struct CacheOptions {
+  std::filesystem::path root;  // absolute; empty: no cache on disk
+  std::uint64_t limit_bytes = 10ULL << 30U;
+  std::vector<uid_t> trusted_uids;
+  PayloadCheck payload_check;
+  unsigned slots = 1;                                 // builds at once, per machine
+  std::chrono::milliseconds build_limit{300'000};     // told to waiters
+  std::filesystem::path runtime_dir;                  // XDG_RUNTIME_DIR, or empty
+  std::filesystem::path persistent_dir = "/var/tmp";  // for locks of network roots
+  Sync sync = Sync::kData;
+  LockTimes lock_times;
+  FileSystem* file_system = nullptr;  // null: the real one; else it outlives the cache
+};
+
+enum class Mode : std::uint8_t {
+  kReadWrite,
+  kReadOnly,  // hits are served, nothing is written
+  kOff,       // memory only: every find misses, every publish says why it did not
+};
+
+struct VerifyResult {
+  std::uint64_t checked = 0;
+  std::uint64_t corrupt = 0;
+  std::uint64_t untrusted = 0;
+  std::uint64_t unreadable = 0;
+  std::uint64_t quarantined = 0;
+  std::vector<Problem> problems;
+};
+enum class Quarantine : std::uint8_t { kNo, kYes };
+
+class Background;
+
+struct Stats {
+  Totals totals;
+  std::uint64_t limit_bytes = 0;
+  std::map<std::string, std::uint64_t> counters;  // of all processes, this one included
+};
+
+/// Thread safety: every method may run concurrently.
+/// Fork safety: a forked child may find, publish and list; it holds none of the
+/// parent's locks, and what it publishes enters the index at the next listing.
+/// Destruction writes down what the index still lacks, for at most about two seconds.
+class Cache {
+ public:
+  /// Never fails: what cannot be used is Mode::kReadOnly or kOff, with one warning in
+  /// the log that names the path and the reason (mode_reason() has it too). Reads no
+  /// environment. Cost: a few stat and mkdir calls; the index is not opened.
+  [[nodiscard]] static std::unique_ptr<Cache> open(CacheOptions options);
+
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
+  Cache(Cache&&) = delete;
+  Cache& operator=(Cache&&) = delete;
+  ~Cache();
+
+  [[nodiscard]] Mode mode() const { return mode_; }
+  /// Empty for kReadWrite.
+  [[nodiscard]] const std::string& mode_reason() const { return mode_reason_; }
+  [[nodiscard]] const Layout& layout() const { return layout_; }
+  [[nodiscard]] const LockFolder& lock_folder() const { return lock_folder_; }
+  /// False where there is no index, for example on a network file system.
+  [[nodiscard]] bool has_index() const { return index_ != nullptr; }
+  [[nodiscard]] Counters& counters() { return counters_; }
+
+  // The data path.
+
+  /// A checked object, or a miss. Counts hits and misses.
+  [[nodiscard]] std::optional<StoredObject> find(const Digest& key);
+  /// As find(), but counts nothing: for looking again while waiting.
+  [[nodiscard]] std::optional<StoredObject> look_again(const Digest& key);
+  /// Stores it, then, off this thread, tells the index and trims when over the limit.
+  PublishResult publish(const NewObject& object);
+  /// See KeyLock::acquire. `request.build_limit` is filled in. Mode kOff or kReadOnly
+  /// bypasses: nobody else could use the result.
+  [[nodiscard]] KeyLock::Acquired lock(KeyLock::Request request);
+  /// See Slots::acquire; works in every mode that has a lock folder.
+  [[nodiscard]] Slots::Acquired acquire_slot(Slots::Request request);
+
+  // Listing. A cache that is off is empty.
+
+  /// Errors: kIo, when the objects cannot be read either.
+  [[nodiscard]] Result<std::vector<Entry>> list(const ListQuery& query);
+  /// The key that `prefix` (6 to 64 hex digits, case ignored) means. Asks the folders.
+  /// Errors: kInvalidArgument (too short, not hex, or ambiguous: lists the candidates);
+  /// kNotFound; kIo.
+  [[nodiscard]] Result<Digest> resolve(std::string_view prefix) const;
+  [[nodiscard]] Result<std::optional<Entry>> describe(const Digest& key) const;
+  /// The counts of this process are included.
+  [[nodiscard]] Result<Stats> stats();
+
+  // Care.
+
+  struct VerifyOptions {
+    Quarantine quarantine = Quarantine::kNo;
+    std::function<void(const Problem&)> on_problem;  // told as found; may be empty
+    std::stop_token stop;
+  };
+  /// Makes every check on every object. Errors: kIo.
+  [[nodiscard]] Result<VerifyResult> verify(const VerifyOptions& options);
+  /// Errors: kUnavailable (read-only or off; another collector is at work), kIo.
+  [[nodiscard]] Result<TrimResult> trim(const TrimOptions& options);
+  /// Bytes freed; 0 if there was none. Errors: kUnavailable, kIo.
+  [[nodiscard]] Result<std::uint64_t> remove(const Digest& key);
+  /// Removes all that `query` selects, which the objects themselves are asked for: an
+  /// index that lies deletes nothing. Errors: kUnavailable, kIo.
+  [[nodiscard]] Result<TrimResult> clear(const ListQuery& query, DryRun dry_run);
+  /// Waits until the index knows what was published so far, at most `limit`.
+  void flush(std::chrono::milliseconds limit);
+
+  // Hints: small text files under the root.
+
+  /// Errors: kUnavailable (read-only or off), kIo.
+  [[nodiscard]] Result<void> write_hint(const std::filesystem::path& path,
+                                        std::string_view text);
+  [[nodiscard]] Result<std::optional<std::string>> read_hint(
+      const std::filesystem::path& path) const;
+
+ private:
+  explicit Cache(CacheOptions options);
+  [[nodiscard]] Mode settle_mode();
+  [[nodiscard]] Mode settle_objects();
+  void open_parts();
+  [[nodiscard]] Mode off(std::string reason);
+  void warn_once(const Error& error);
+  [[nodiscard]] Result<void> writable() const;
+  [[nodiscard]] Result<std::vector<Entry>> walk() const;
+  void trim_if_full(std::uint64_t bytes, const std::stop_token& stop);
+  [[nodiscard]] bool trim_is_due(std::uint64_t bytes);
+  [[nodiscard]] Result<OwnedRange> become_collector();
+
+  const CacheOptions options_;
+  FileSystem& file_system_;
+  const Layout layout_;
+  const TrustPolicy trust_;
+  Counters counters_;
+  Mode mode_ = Mode::kOff;
+  std::string mode_reason_;
+  LockFolder lock_folder_;
+  std::array<std::atomic<bool>, 2> warned_{};  // of untrusted, of unreadable objects
+
+  std::uint64_t bytes_since_trim_ = 0;  // the background thread's
+
+  // Each uses those before it, so that they go in the opposite order.
+  std::unique_ptr<ObjectStore> store_;  // null: off
+  std::unique_ptr<Index> index_;        // null: there is none
+  std::unique_ptr<Slots> slots_;
+  std::unique_ptr<Background> background_;  // null: nothing is written
+};
+
+}  // namespace kiln::cache

@@ -1,0 +1,149 @@
+// The part of Cache that looks after the root: stats, verify, trim, clear.
+
+#include <algorithm>
+#include <chrono>
+#include <tuple>
+#include <utility>
+
+#include "cache/background.h"
+#include "cache/cache.h"
+#include "cache/hint_file.h"
+#include "cache/unix_time.h"
+#include "util/log.h"
+#include "util/try.h"
+
+namespace kiln::cache {
+namespace {
+
+constexpr std::chrono::seconds kStatsFlush{2};
+constexpr std::int64_t kTrimCheckNs = 3600LL * 1'000'000'000;
+
+}  // namespace
+
+Result<Stats> Cache::stats() {
+  Stats stats;
+  stats.limit_bytes = options_.limit_bytes;
+  stats.counters = counters_.snapshot();
+  if (index_ != nullptr) {
+    flush(kStatsFlush);
+    auto counters = index_->counters();
+    auto refreshed = index_->refresh({});
+    auto totals = index_->totals();
+    if (counters && refreshed && totals) {
+      stats.counters = *std::move(counters);
+      stats.totals = *totals;
+      return stats;
+    }
+  }
+  for (unsigned folder = 0; store_ != nullptr && folder < kFolderCount; ++folder) {
+    for (const ObjectFile& file : KILN_TRY(store_->list(folder))) {
+      ++stats.totals.entries;
+      stats.totals.bytes += static_cast<std::uint64_t>(file.info.st_size);
+    }
+  }
+  return stats;
+}
+
+Result<VerifyResult> Cache::verify(const VerifyOptions& options) {
+  VerifyResult result;
+  for (unsigned folder = 0; store_ != nullptr && folder < kFolderCount; ++folder) {
+    for (const Digest& key : KILN_TRY(store_->list_keys(folder))) {
+      if (options.stop.stop_requested())
+        return result;
+      ++result.checked;
+      std::optional<Problem> problem = store_->verify(key);
+      if (!problem)
+        continue;
+      result.corrupt += problem->what == Problem::What::kCorrupt ? 1 : 0;
+      result.untrusted += problem->what == Problem::What::kUntrusted ? 1 : 0;
+      result.unreadable += problem->what == Problem::What::kUnreadable ? 1 : 0;
+      if (options.quarantine == Quarantine::kYes && problem->check)
+        problem->quarantined = store_->quarantine(key, problem->seen, *problem->check);
+      result.quarantined += problem->quarantined ? 1 : 0;
+      if (options.on_problem)
+        options.on_problem(*problem);
+      result.problems.push_back(*std::move(problem));
+    }
+  }
+  return result;
+}
+
+/// Holds nothing where locks do not work: two collectors are safe, only wasteful.
+Result<OwnedRange> Cache::become_collector() {
+  if (!lock_folder_.usable())
+    return OwnedRange();
+  auto owned = OwnedRange::try_own({&file_system_, lock_folder_.path / "trim", 0}, {},
+                                   options_.lock_times.heartbeat);
+  if (!owned)
+    return OwnedRange();
+  if (!*owned)
+    return fail(ErrorCode::kUnavailable, "another process is trimming the cache");
+  return **std::move(owned);
+}
+
+Result<TrimResult> Cache::trim(const TrimOptions& options) {
+  KILN_TRY(writable());
+  const OwnedRange turn = KILN_TRY(become_collector());
+  return cache::trim(layout_, file_system_, *store_, counters_, options);
+}
+
+void Cache::trim_if_full(std::uint64_t bytes, const std::stop_token& stop) {
+  if (index_ != nullptr) {
+    const auto totals = index_->totals();
+    if (!totals || totals->bytes <= options_.limit_bytes)
+      return;
+  } else if (!trim_is_due(bytes)) {
+    return;
+  }
+  TrimOptions options;
+  options.limit_bytes = options_.limit_bytes;
+  options.stop = stop;
+  const auto trimmed = trim(options);
+  if (!trimmed)
+    logger().debug("not trimmed: {}", trimmed.error().message);
+  else if (index_ != nullptr && trimmed->removed > 0)
+    std::ignore = index_->refresh(stop);  // counted; the next listing does it else
+}
+
+/// Without an index only a walk tells the size: once an hour, whichever process comes
+/// first, or when this process alone has published a good part of the limit.
+bool Cache::trim_is_due(std::uint64_t bytes) {
+  bytes_since_trim_ += bytes;
+  struct stat info {};
+  const std::string stamp = layout_.trim_stamp().native();
+  const bool fresh = file_system_.lstat(stamp.c_str(), info) == 0 &&
+                     std::abs(unix_now_ns() - to_ns(info.st_mtim)) < kTrimCheckNs;
+  if (fresh && bytes_since_trim_ < options_.limit_bytes / 20)
+    return false;
+  bytes_since_trim_ = 0;
+  // First the stamp, so that others do not walk at the same time.
+  return cache::write_hint(file_system_, stamp, "").has_value();
+}
+
+Result<std::uint64_t> Cache::remove(const Digest& key) {
+  KILN_TRY(writable());
+  return store_->remove(key);
+}
+
+Result<TrimResult> Cache::clear(const ListQuery& query, DryRun dry_run) {
+  KILN_TRY(writable());
+  TrimResult result;
+  const std::vector<Entry> all = KILN_TRY(walk());
+  result.entries_left = all.size();
+  for (const Entry& entry : all) result.bytes_left += entry.size_bytes;
+  for (const Entry& entry : apply(query, all)) {
+    const std::uint64_t freed = dry_run == DryRun::kYes
+                                    ? entry.size_bytes
+                                    : KILN_TRY(store_->remove(entry.key));
+    if (freed == 0)
+      continue;  // somebody else was faster
+    result.keys.push_back(entry.key);
+    ++result.removed;
+    --result.entries_left;
+    result.freed_bytes += freed;
+    result.bytes_left -= std::min(freed, result.bytes_left);
+  }
+  return result;
+}
+
+}  // namespace kiln::cache

@@ -1,0 +1,94 @@
+#include "cache/counters.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace kiln::cache {
+namespace {
+
+constexpr std::size_t kFirstCheck = kCounterCount;
+constexpr std::size_t kFirstErrno = kCounterCount + kCheckCount;
+
+}  // namespace
+
+std::string_view to_string(Counter counter) {
+  constexpr std::array<std::string_view, kCounterCount> kNames{
+      "hits",
+      "misses",
+      "published",
+      "already_there",
+      "nondeterministic",
+      "untrusted",
+      "unreadable",
+      "quarantined",
+      "lock_bypassed",
+      "lock_waited",
+      "evicted",
+      "index_rebuilt",
+      "index_failed",
+      "toolchain_not_as_keyed",
+      "inputs_not_as_keyed",
+      "worker_killed",
+      "worker_crashed",
+      "compiled",
+      "compile_failed",
+  };
+  return kNames[static_cast<std::size_t>(counter)];
+}
+
+std::string errno_name(int err) {
+  const char* const name = ::strerrorname_np(err);
+  return name != nullptr ? name : fmt::format("E{}", err);
+}
+
+void Counters::add(Counter counter, std::uint64_t n) {
+  counts_[static_cast<std::size_t>(counter)].fetch_add(n, std::memory_order_relaxed);
+}
+
+void Counters::add_corrupt(Check check) {
+  counts_[kFirstCheck + static_cast<std::size_t>(check)].fetch_add(
+      1, std::memory_order_relaxed);
+}
+
+void Counters::add_publish_refused(int err) {
+  const auto number = static_cast<std::size_t>(err);
+  counts_[kFirstErrno + (number < kErrnoCount ? number : 0)].fetch_add(
+      1, std::memory_order_relaxed);
+}
+
+std::uint64_t Counters::get(Counter counter) const {
+  return counts_[static_cast<std::size_t>(counter)].load(std::memory_order_relaxed);
+}
+
+std::map<std::string, std::uint64_t> Counters::snapshot() const {
+  std::map<std::string, std::uint64_t> out;
+  for (std::size_t cell = 0; cell < kCellCount; ++cell) {
+    if (const auto count = counts_[cell].load(std::memory_order_relaxed); count != 0)
+      out.emplace(name_of(cell), count);
+  }
+  return out;
+}
+
+std::map<std::string, std::uint64_t> Counters::take_unwritten() {
+  std::map<std::string, std::uint64_t> out;
+  for (std::size_t cell = 0; cell < kCellCount; ++cell) {
+    const std::uint64_t count = counts_[cell].load(std::memory_order_relaxed);
+    const std::uint64_t before =
+        written_[cell].exchange(count, std::memory_order_relaxed);
+    if (count > before)
+      out.emplace(name_of(cell), count - before);
+  }
+  return out;
+}
+
+std::string Counters::name_of(std::size_t cell) {
+  if (cell < kFirstCheck)
+    return std::string(to_string(static_cast<Counter>(cell)));
+  if (cell < kFirstErrno)
+    return fmt::format("corrupt.{}", to_string(static_cast<Check>(cell - kFirstCheck)));
+  const auto err = static_cast<int>(cell - kFirstErrno);
+  return fmt::format("publish_refused.{}", err == 0 ? "other" : errno_name(err));
+}
+
+}  // namespace kiln::cache

@@ -1,0 +1,71 @@
+// Named counts of what the cache did: in this process as atomics, over all processes in
+// the index, where they are merged when it is written.
+
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "cache/object.h"
+
+namespace kiln::cache {
+
+enum class Counter : std::uint8_t {
+  kHits,
+  kMisses,
+  kPublished,
+  kAlreadyThere,
+  kNondeterministic,
+  kUntrusted,
+  kUnreadable,
+  kQuarantined,
+  kLockBypassed,
+  kLockWaited,
+  kEvicted,
+  kIndexRebuilt,
+  kIndexFailed,
+  kToolchainNotAsKeyed,
+  kInputsNotAsKeyed,
+  kWorkerKilled,
+  kWorkerCrashed,
+  kCompiled,
+  kCompileFailed,
+};
+inline constexpr std::size_t kCounterCount = 19;
+
+/// "hits", "lock_bypassed", ... as in `stats --json`.
+[[nodiscard]] std::string_view to_string(Counter counter);
+
+/// "ENOSPC"; "E133" for a number without a name here.
+[[nodiscard]] std::string errno_name(int err);
+
+/// Thread safety: every method may run concurrently; add() never waits.
+class Counters {
+ public:
+  void add(Counter counter, std::uint64_t n = 1);
+  /// Counts as "corrupt.<check>".
+  void add_corrupt(Check check);
+  /// Counts as "publish_refused.<errno name>"; `err` is a positive errno.
+  void add_publish_refused(int err);
+
+  [[nodiscard]] std::uint64_t get(Counter counter) const;
+  /// All that are not zero, by name.
+  [[nodiscard]] std::map<std::string, std::uint64_t> snapshot() const;
+  /// What was added since the last call, by name; for the one who writes it down.
+  [[nodiscard]] std::map<std::string, std::uint64_t> take_unwritten();
+
+ private:
+  static constexpr std::size_t kErrnoCount = 134;  // Linux ends at 133
+  static constexpr std::size_t kCellCount = kCounterCount + kCheckCount + kErrnoCount;
+
+  [[nodiscard]] static std::string name_of(std::size_t cell);
+
+  std::array<std::atomic<std::uint64_t>, kCellCount> counts_{};
+  std::array<std::atomic<std::uint64_t>, kCellCount> written_{};
+};
+
+}  // namespace kiln::cache

@@ -1,0 +1,48 @@
+#include "cache/entry.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace kiln::cache {
+namespace {
+
+bool among(const std::vector<std::string>& wanted, const std::string& value) {
+  return wanted.empty() || std::ranges::find(wanted, value) != wanted.end();
+}
+
+bool fits(const ListQuery& query, const Entry& entry) {
+  return among(query.archs, entry.arch) &&
+         among(query.templates, entry.template_name) &&
+         (!query.unused_since_ns || entry.last_used_ns < *query.unused_since_ns);
+}
+
+// The key decides between equals, so that a listing is the same every time.
+bool before(SortBy sort, const Entry& a, const Entry& b) {
+  switch (sort) {
+    case SortBy::kCreated:
+      return std::tie(b.created_ns, a.key) < std::tie(a.created_ns, b.key);
+    case SortBy::kUsed:
+      return std::tie(b.last_used_ns, a.key) < std::tie(a.last_used_ns, b.key);
+    case SortBy::kSize:
+      return std::tie(b.size_bytes, a.key) < std::tie(a.size_bytes, b.key);
+    case SortBy::kTemplate:
+      return std::tie(a.template_name, a.key) < std::tie(b.template_name, b.key);
+    case SortBy::kArch:
+      return std::tie(a.arch, a.key) < std::tie(b.arch, b.key);
+  }
+  return a.key < b.key;
+}
+
+}  // namespace
+
+std::vector<Entry> apply(const ListQuery& query, std::vector<Entry> entries) {
+  std::erase_if(entries, [&](const Entry& entry) { return !fits(query, entry); });
+  std::ranges::sort(entries, [&](const Entry& a, const Entry& b) {
+    return before(query.sort, a, b);
+  });
+  if (query.limit && entries.size() > *query.limit)
+    entries.resize(*query.limit);
+  return entries;
+}
+
+}  // namespace kiln::cache

@@ -1,0 +1,190 @@
+#include "cache/file_system.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <string_view>
+
+namespace kiln::cache {
+namespace {
+
+template <typename T>
+T or_errno(T value) {
+  return value < 0 ? static_cast<T>(-errno) : value;
+}
+
+template <typename Call>
+auto restarted(Call call) {
+  auto value = or_errno(call());
+  while (value == -EINTR) value = or_errno(call());
+  return value;
+}
+
+class RealFileSystem final : public FileSystem {
+ public:
+  int open(const char* path, int flags, mode_t mode) override {
+    return restarted([&] { return ::open(path, flags | O_CLOEXEC, mode); });
+  }
+  ssize_t read(int fd, std::byte* to, std::size_t size) override {
+    return restarted([&] { return ::read(fd, to, size); });
+  }
+  ssize_t pread(int fd, std::byte* to, std::size_t size,
+                std::uint64_t offset) override {
+    return restarted([&] { return ::pread(fd, to, size, static_cast<off_t>(offset)); });
+  }
+  ssize_t write(int fd, ByteView bytes) override {
+    return restarted([&] { return ::write(fd, bytes.data(), bytes.size()); });
+  }
+  ssize_t pwrite(int fd, ByteView bytes, std::uint64_t offset) override {
+    return restarted([&] {
+      return ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    });
+  }
+  // Not restarted: after a failed sync the kernel forgets which pages were lost.
+  int fdatasync(int fd) override { return or_errno(::fdatasync(fd)); }
+  int fchmod(int fd, mode_t mode) override { return or_errno(::fchmod(fd, mode)); }
+  // Not restarted: Linux has closed the descriptor whatever it says.
+  int close(int fd) override { return or_errno(::close(fd)); }
+  int fstat(int fd, struct stat& info) override { return or_errno(::fstat(fd, &info)); }
+  int stat(const char* path, struct stat& info) override {
+    return or_errno(::stat(path, &info));
+  }
+  int lstat(const char* path, struct stat& info) override {
+    return or_errno(::lstat(path, &info));
+  }
+  int link(const char* from, const char* to) override {
+    return or_errno(::link(from, to));
+  }
+  int unlink(const char* path) override { return or_errno(::unlink(path)); }
+  int rename(const char* from, const char* to) override {
+    return or_errno(::rename(from, to));
+  }
+  int rename_no_replace(const char* from, const char* to) override {
+    return or_errno(::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE));
+  }
+  int touch(int fd) override {
+    const std::array<timespec, 2> times{{{0, UTIME_OMIT}, {0, UTIME_NOW}}};
+    return or_errno(::futimens(fd, times.data()));
+  }
+  int mkdir(const char* path, mode_t mode) override {
+    return or_errno(::mkdir(path, mode));
+  }
+  int writable(const char* path) override {
+    return or_errno(::faccessat(AT_FDCWD, path, W_OK, AT_EACCESS));
+  }
+  int list(const char* path, std::vector<std::string>& names) override {
+    DIR* const folder = ::opendir(path);
+    if (folder == nullptr)
+      return -errno;
+    names.clear();
+    int err = 0;
+    for (;;) {
+      errno = 0;
+      const dirent* const entry = ::readdir(folder);  // NOLINT(concurrency-mt-unsafe):
+      // safe for a stream of our own
+      if (entry == nullptr) {
+        err = errno;
+        break;
+      }
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..")
+        names.emplace_back(name);
+    }
+    ::closedir(folder);
+    return -err;
+  }
+  int readlink(const char* path, std::string& target) override {
+    std::array<char, PATH_MAX> text{};
+    const ssize_t n = ::readlink(path, text.data(), text.size());
+    if (n < 0)
+      return -errno;
+    target.assign(text.data(), static_cast<std::size_t>(n));
+    return 0;
+  }
+  std::int64_t type(const char* path) override {
+    struct statfs info {};
+    const int done = restarted([&] { return ::statfs(path, &info); });
+    // The magic is 32 bits wide and sign-extended on some machines.
+    return done < 0 ? done
+                    : static_cast<std::int64_t>(
+                          static_cast<std::uint32_t>(info.f_type & 0xFFFFFFFF));
+  }
+  int set_lock(int fd, RangeLock how, std::uint64_t offset,
+               std::uint64_t size) override {
+    struct flock range {};
+    range.l_type = how == RangeLock::kExclusive ? F_WRLCK : F_UNLCK;
+    range.l_whence = SEEK_SET;
+    range.l_start = static_cast<off_t>(offset);
+    range.l_len = static_cast<off_t>(size);
+    return restarted([&] { return ::fcntl(fd, F_OFD_SETLK, &range); });
+  }
+};
+
+}  // namespace
+
+FileSystem& real_file_system() {
+  static auto* const instance = new RealFileSystem;
+  return *instance;
+}
+
+int write_all(FileSystem& file_system, int fd, ByteView bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = file_system.write(fd, bytes);
+    if (n < 0)
+      return static_cast<int>(n);
+    if (n == 0)
+      return -EIO;
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return 0;
+}
+
+int make_folders(FileSystem& file_system, const std::string& path) {
+  const int made = file_system.mkdir(path.c_str(), 0700);
+  if (made == 0 || made == -EEXIST)
+    return 0;
+  const std::size_t slash = path.find_last_of('/');
+  if (made != -ENOENT || slash == std::string::npos || slash == 0)
+    return made;
+  if (const int err = make_folders(file_system, path.substr(0, slash)); err != 0)
+    return err;
+  const int again = file_system.mkdir(path.c_str(), 0700);
+  return again == -EEXIST ? 0 : again;
+}
+
+bool is_network_type(std::int64_t type) {
+  // Values of statfs(2), linux/magic.h, and the file systems' own sources.
+  constexpr std::array<std::int64_t, 20> kNetwork{
+      0x6969,      // NFS
+      0x517B,      // SMB
+      0xFF534D42,  // CIFS
+      0xFE534D42,  // SMB2
+      0x564C,      // NCP
+      0x0BD00BD0,  // Lustre
+      0x0BD00BD1,  // Lustre, older
+      0x47504653,  // GPFS
+      0x00C36400,  // CephFS
+      0x65735546,  // FUSE
+      0x01021997,  // 9p, virtio file sharing of some hypervisors
+      0x5346414F,  // OpenAFS
+      0x6B414653,  // kAFS
+      0x73757245,  // Coda
+      0x19830326,  // BeeGFS
+      0x7461636F,  // OCFS2
+      0x01161970,  // GFS2
+      0xAAD7AAEA,  // PanFS
+      0x786F4256,  // VirtualBox shared folders
+      0xBACBACBC,  // VMware host file system
+  };
+  return std::find(kNetwork.begin(), kNetwork.end(), type) != kNetwork.end();
+}
+
+}  // namespace kiln::cache

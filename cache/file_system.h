@@ -1,0 +1,80 @@
+// The operating-system calls that the cache makes, behind one interface, so that tests
+// can record them and make them fail. SQLite does its own I/O.
+
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "util/bytes.h"
+
+namespace kiln::cache {
+
+enum class RangeLock : std::uint8_t { kExclusive, kUnlock };
+
+/// Thread safety: every call may run concurrently.
+/// Each call is the system call of its name, restarted after EINTR where that is safe,
+/// and returns what that returns, or the negative errno. It never sets errno's meaning:
+/// callers look at the value alone.
+class FileSystem {
+ public:
+  FileSystem() = default;
+  FileSystem(const FileSystem&) = delete;
+  FileSystem& operator=(const FileSystem&) = delete;
+  FileSystem(FileSystem&&) = delete;
+  FileSystem& operator=(FileSystem&&) = delete;
+  virtual ~FileSystem() = default;
+
+  [[nodiscard]] virtual int open(const char* path, int flags, mode_t mode) = 0;
+  [[nodiscard]] virtual ssize_t read(int fd, std::byte* to, std::size_t size) = 0;
+  [[nodiscard]] virtual ssize_t pread(int fd, std::byte* to, std::size_t size,
+                                      std::uint64_t offset) = 0;
+  [[nodiscard]] virtual ssize_t write(int fd, ByteView bytes) = 0;
+  [[nodiscard]] virtual ssize_t pwrite(int fd, ByteView bytes,
+                                       std::uint64_t offset) = 0;
+  [[nodiscard]] virtual int fdatasync(int fd) = 0;
+  [[nodiscard]] virtual int fchmod(int fd, mode_t mode) = 0;
+  /// The descriptor is gone whatever this returns.
+  [[nodiscard]] virtual int close(int fd) = 0;
+  [[nodiscard]] virtual int fstat(int fd, struct stat& info) = 0;
+  [[nodiscard]] virtual int stat(const char* path, struct stat& info) = 0;
+  [[nodiscard]] virtual int lstat(const char* path, struct stat& info) = 0;
+  [[nodiscard]] virtual int link(const char* from, const char* to) = 0;
+  [[nodiscard]] virtual int unlink(const char* path) = 0;
+  [[nodiscard]] virtual int rename(const char* from, const char* to) = 0;
+  /// renameat2 with RENAME_NOREPLACE.
+  [[nodiscard]] virtual int rename_no_replace(const char* from, const char* to) = 0;
+  /// The modification time becomes now; the access time stays.
+  [[nodiscard]] virtual int touch(int fd) = 0;
+  [[nodiscard]] virtual int mkdir(const char* path, mode_t mode) = 0;
+  /// faccessat with AT_EACCESS and W_OK.
+  [[nodiscard]] virtual int writable(const char* path) = 0;
+  /// Names in a directory without "." and "..", in no order; 0 or the negative errno.
+  [[nodiscard]] virtual int list(const char* path, std::vector<std::string>& names) = 0;
+  [[nodiscard]] virtual int readlink(const char* path, std::string& target) = 0;
+  /// f_type of statfs, or the negative errno.
+  [[nodiscard]] virtual std::int64_t type(const char* path) = 0;
+  /// F_OFD_SETLK: never waits; -EAGAIN when somebody else holds a part of the range.
+  [[nodiscard]] virtual int set_lock(int fd, RangeLock how, std::uint64_t offset,
+                                     std::uint64_t size) = 0;
+};
+
+/// The real one; never destroyed.
+[[nodiscard]] FileSystem& real_file_system();
+
+/// Writes all of `bytes`; 0 or the negative errno. A device that takes no bytes and
+/// names no error counts as -EIO.
+[[nodiscard]] int write_all(FileSystem& file_system, int fd, ByteView bytes);
+
+/// mkdir -p, each new folder 0700; 0 or the negative errno.
+[[nodiscard]] int make_folders(FileSystem& file_system, const std::string& path);
+
+/// True for file systems whose locks and shared memory cannot be relied on: NFS, SMB,
+/// Lustre, GPFS, CephFS, AFS, 9p, FUSE and the like. `type` is FileSystem::type().
+[[nodiscard]] bool is_network_type(std::int64_t type);
+
+}  // namespace kiln::cache

@@ -1,0 +1,278 @@
+#include "cache/index.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <tuple>
+
+#include "cache/index_schema.h"
+#include "cache/owned_range.h"
+#include "cache/sqlite.h"
+#include "cache/unix_time.h"
+#include "util/mutex.h"
+#include "util/posix_error.h"
+#include "util/try.h"
+
+namespace kiln::cache {
+namespace {
+
+constexpr std::chrono::milliseconds kBusyLimit{500};
+constexpr std::chrono::milliseconds kHeartbeat{1000};
+// A folder that changed within this time may change again without its time changing.
+constexpr std::int64_t kSettledNs = 2'000'000'000;
+constexpr std::int64_t kUnsettled = -1;
+
+}  // namespace
+
+struct Index::FileId {
+  dev_t device = 0;
+  ino_t inode = 0;  // 0: there is no file
+  friend bool operator==(const FileId&, const FileId&) = default;
+};
+
+/// One open database that has our tables.
+class Index::Connection {
+ public:
+  Connection(Database opened, const FileId& file)
+      : database(std::move(opened)), id(file) {}
+
+  [[nodiscard]] Result<void> write(const Batch& batch) const;
+  [[nodiscard]] Result<void> refresh(const Layout& layout, FileSystem& file_system,
+                                     const ObjectStore& store,
+                                     const std::stop_token& stop) const;
+
+  Database database;
+  FileId id;
+
+ private:
+  [[nodiscard]] Result<void> read_again(unsigned folder, std::int64_t mtime_ns,
+                                        const ObjectStore& store) const;
+};
+
+struct Index::State {
+  const pid_t pid = ::getpid();
+  std::stop_source hurry;
+  Mutex mutex;
+  std::unique_ptr<Connection> connection KILN_GUARDED_BY(mutex);
+};
+
+Result<void> Index::Connection::write(const Batch& batch) const {
+  Transaction transaction = KILN_TRY(Transaction::begin(database));
+  Statement insert = KILN_TRY(database.prepare(schema::kInsertEntry));
+  for (const Entry& entry : batch.published) KILN_TRY(schema::insert(insert, entry));
+  Statement use = KILN_TRY(database.prepare(schema::kMarkUsed));
+  for (const auto& [key, used_ns] : batch.used)
+    KILN_TRY(use.bind(used_ns).bind(key.bytes()).run());
+  Statement count = KILN_TRY(database.prepare(schema::kAddCounter));
+  for (const auto& [name, n] : batch.counters)
+    KILN_TRY(count.bind(std::string_view(name)).bind(n).run());
+  return transaction.commit();
+}
+
+Result<void> Index::Connection::refresh(const Layout& layout, FileSystem& file_system,
+                                        const ObjectStore& store,
+                                        const std::stop_token& stop) const {
+  std::array<std::optional<std::int64_t>, kFolderCount> noted;
+  Statement select = KILN_TRY(database.prepare(schema::kSelectFolders));
+  while (KILN_TRY(select.step())) {
+    const std::int64_t number = select.number(0);
+    if (number < 0 || number >= static_cast<std::int64_t>(kFolderCount))
+      return fail(ErrorCode::kCorrupt, "index: a folder that cannot be");
+    noted[static_cast<std::size_t>(number)] = select.number(1);
+  }
+  for (unsigned folder = 0; folder < kFolderCount && !stop.stop_requested(); ++folder) {
+    struct stat info {};
+    const std::string path = layout.object_folder(folder);
+    const int err = file_system.stat(path.c_str(), info);
+    if (err == -ENOENT && !noted[folder])
+      continue;
+    if (err != 0 && err != -ENOENT)
+      return posix_error("stat", path, -err);
+    const std::int64_t mtime_ns = err == 0 ? to_ns(info.st_mtim) : kUnsettled;
+    if (noted[folder] != mtime_ns || mtime_ns == kUnsettled)
+      KILN_TRY(read_again(folder, mtime_ns, store));
+  }
+  return {};
+}
+
+Result<void> Index::Connection::read_again(unsigned folder, std::int64_t mtime_ns,
+                                           const ObjectStore& store) const {
+  std::vector<Digest> there = KILN_TRY(store.list_keys(folder));
+  std::ranges::sort(there);
+  Transaction transaction = KILN_TRY(Transaction::begin(database));
+  std::vector<Digest> known;
+  Statement select = KILN_TRY(database.prepare(schema::kSelectKeys));
+  select.bind(std::int64_t{folder});
+  while (KILN_TRY(select.step())) known.push_back(KILN_TRY(schema::key(select, 0)));
+  std::ranges::sort(known);
+  Statement remove = KILN_TRY(database.prepare(schema::kDeleteEntry));
+  for (const Digest& key : known) {
+    if (!std::ranges::binary_search(there, key))
+      KILN_TRY(remove.bind(key.bytes()).run());
+  }
+  Statement insert = KILN_TRY(database.prepare(schema::kInsertEntry));
+  for (const Digest& key : there) {
+    if (std::ranges::binary_search(known, key))
+      continue;
+    // One that cannot be read is left out; a hit or verify will deal with it.
+    const auto entry = store.describe(key);
+    if (entry && *entry)
+      KILN_TRY(schema::insert(insert, **entry));
+  }
+  const bool settled = unix_now_ns() - mtime_ns > kSettledNs;
+  Statement note = KILN_TRY(database.prepare(schema::kNoteFolder));
+  KILN_TRY(note.bind(std::int64_t{folder}).bind(settled ? mtime_ns : kUnsettled).run());
+  return transaction.commit();
+}
+
+Index::Index(const Layout& layout, FileSystem& file_system, const ObjectStore& store,
+             const LockFolder& locks, Counters& counters)
+    : layout_(layout),
+      file_system_(file_system),
+      store_(store),
+      locks_(locks),
+      counters_(counters),
+      state_(std::make_unique<State>()) {}
+
+Index::~Index() {
+  // A connection of the parent must not even be closed in a forked child.
+  if (state_->pid != ::getpid())
+    std::ignore = state_->connection.release();
+}
+
+Index::FileId Index::file_id() const {
+  struct stat info {};
+  if (file_system_.lstat(layout_.index().c_str(), info) != 0)
+    return {};
+  return {info.st_dev, info.st_ino};
+}
+
+/// Asks an open database; a corrupt one is rebuilt and asked once more.
+template <typename Ask>
+std::invoke_result_t<Ask, Index::Connection&> Index::ask(const Ask& question) {
+  const auto once = [&](std::unique_ptr<Connection>& connection)
+      -> std::invoke_result_t<Ask, Connection&> {
+    // Deleted or replaced while open: the old one answers no more.
+    if (connection && connection->id != file_id())
+      connection.reset();
+    if (!connection)
+      connection = KILN_TRY(open(FileId{}));
+    auto answer = question(*connection);
+    if (answer || answer.error().code != ErrorCode::kCorrupt)
+      return answer;
+    const FileId rejected = connection->id;
+    connection.reset();
+    connection = KILN_TRY(open(rejected));
+    return question(*connection);
+  };
+  // SQLite's own locks may be held by a thread that the child does not have.
+  if (state_->pid != ::getpid())
+    return fail(ErrorCode::kUnavailable, "index: not used in a forked child");
+  const MutexLock lock(state_->mutex);
+  auto answer = once(state_->connection);
+  if (!answer)
+    counters_.add(Counter::kIndexFailed);
+  return answer;
+}
+
+/// Opens the file, or makes a new one if there is none, it is `rejected`, or it is not
+/// ours.
+Result<std::unique_ptr<Index::Connection>> Index::open(const FileId& rejected) {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const FileId id = file_id();
+    FileId bad = id;
+    if (id.inode != 0 && id != rejected) {
+      auto database =
+          Database::open(layout_.index(), Database::Open::kExisting, kBusyLimit);
+      const auto ours = database ? schema::settle(*database)
+                                 : Result<void>(tl::unexpected(database.error()));
+      if (ours && file_id() == id)
+        return std::make_unique<Connection>(*std::move(database), id);
+      if (!ours && ours.error().code != ErrorCode::kCorrupt)
+        return tl::unexpected(ours.error());
+      if (ours)
+        continue;  // replaced between our look and our open
+      bad = id;
+    }
+    if (attempt == 0)
+      KILN_TRY(rebuild(bad));
+  }
+  return fail(ErrorCode::kUnavailable,
+              "index: it changes faster than it can be opened");
+}
+
+Result<void> Index::rebuild(const FileId& rejected) {
+  std::optional<OwnedRange> turn;
+  if (locks_.usable()) {
+    auto owned =
+        OwnedRange::try_own({&file_system_, locks_.path / "index", 0}, {}, kHeartbeat);
+    if (owned && !*owned)
+      return fail(ErrorCode::kUnavailable, "index: another process is rebuilding it");
+    if (owned)
+      turn = *std::move(owned);
+    // Without locks two may rebuild at once; the last rename wins, and both are right.
+  }
+  if (const FileId now = file_id(); now.inode != 0 && now != rejected)
+    return {};  // somebody else has just done it
+  if (rejected.inode != 0)
+    counters_.add(Counter::kIndexRebuilt);
+  const std::string path = Layout::temporary_in(layout_.root().native());
+  auto built = build_new(path);
+  if (!built)
+    std::ignore = file_system_.unlink(path.c_str());  // else trim sweeps it
+  return built;
+}
+
+Result<void> Index::build_new(const std::string& path) {
+  {
+    const Connection fresh(
+        KILN_TRY(Database::open(path, Database::Open::kNew, kBusyLimit)), FileId{});
+    KILN_TRY(schema::create(fresh.database));
+    KILN_TRY(fresh.refresh(layout_, file_system_, store_, state_->hurry.get_token()));
+  }
+  // What the old one left beside it would be taken for the new one's.
+  const std::string index = layout_.index().native();
+  for (const char* suffix : {"-journal", "-wal", "-shm"})
+    std::ignore = file_system_.unlink((index + suffix).c_str());  // mostly not there
+  if (const int err = file_system_.rename(path.c_str(), index.c_str()); err != 0)
+    return posix_error("rename", index, -err);
+  return {};
+}
+
+void Index::hurry() {
+  state_->hurry.request_stop();
+}
+
+Result<void> Index::write(const Batch& batch) {
+  return ask([&](Connection& connection) { return connection.write(batch); });
+}
+
+Result<void> Index::refresh(const std::stop_token& stop) {
+  return ask([&](Connection& connection) {
+    return connection.refresh(layout_, file_system_, store_, stop);
+  });
+}
+
+Result<std::vector<Entry>> Index::list(const ListQuery& query) {
+  return ask([&](Connection& connection) -> Result<std::vector<Entry>> {
+    KILN_TRY(connection.refresh(layout_, file_system_, store_, {}));
+    return schema::list(connection.database, query);
+  });
+}
+
+Result<Totals> Index::totals() {
+  return ask([&](Connection& connection) -> Result<Totals> {
+    return schema::totals(connection.database);
+  });
+}
+
+Result<std::map<std::string, std::uint64_t>> Index::counters() {
+  return ask(
+      [&](Connection& connection) { return schema::counters(connection.database); });
+}
+
+}  // namespace kiln::cache

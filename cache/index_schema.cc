@@ -1,0 +1,189 @@
+#include "cache/index_schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "cache/fields.h"
+#include "util/try.h"
+
+namespace kiln::cache::schema {
+namespace {
+
+constexpr std::int64_t kApplication = 0x4B494C4E;  // "KILN"
+constexpr std::int64_t kVersion = 1;
+
+// Triggers keep the totals, so that the size limit is checked in constant time.
+constexpr const char* kCreate = R"sql(
+PRAGMA application_id = 1263094862;
+PRAGMA user_version = 1;
+CREATE TABLE entries(
+  key BLOB PRIMARY KEY, folder INTEGER NOT NULL, kind INTEGER NOT NULL,
+  template TEXT NOT NULL, params BLOB NOT NULL, arch TEXT NOT NULL,
+  toolchain TEXT NOT NULL, size INTEGER NOT NULL, created INTEGER NOT NULL,
+  used INTEGER NOT NULL, compile_ms INTEGER NOT NULL, registers INTEGER NOT NULL,
+  shared_bytes INTEGER NOT NULL, spill_bytes INTEGER NOT NULL);
+CREATE INDEX by_folder ON entries(folder);
+CREATE INDEX by_created ON entries(created DESC, key);
+CREATE INDEX by_used ON entries(used DESC, key);
+CREATE INDEX by_size ON entries(size DESC, key);
+CREATE INDEX by_template ON entries(template, key);
+CREATE INDEX by_arch ON entries(arch, key);
+CREATE TABLE folders(number INTEGER PRIMARY KEY, mtime INTEGER NOT NULL);
+CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+CREATE TABLE totals(one INTEGER PRIMARY KEY CHECK(one = 1),
+                    entries INTEGER NOT NULL, bytes INTEGER NOT NULL);
+INSERT INTO totals VALUES(1, 0, 0);
+CREATE TRIGGER entry_in AFTER INSERT ON entries BEGIN
+  UPDATE totals SET entries = entries + 1, bytes = bytes + NEW.size; END;
+CREATE TRIGGER entry_out AFTER DELETE ON entries BEGIN
+  UPDATE totals SET entries = entries - 1, bytes = bytes - OLD.size; END;
+CREATE TRIGGER entry_resized AFTER UPDATE OF size ON entries BEGIN
+  UPDATE totals SET bytes = bytes - OLD.size + NEW.size; END;
+)sql";
+
+Bytes encode_params(const std::vector<Field>& params) {
+  Fields fields;
+  for (const Field& param : params) fields.add(param.label, param.value);
+  return fields.encode();
+}
+
+Result<Entry> entry_of(const Statement& row) {
+  const std::int64_t kind = row.number(1);
+  if (kind < 1 || kind > 3)
+    return fail(ErrorCode::kCorrupt, fmt::format("index: there is no kind {}", kind));
+  const auto count = [&](int column) {
+    return static_cast<std::uint64_t>(row.number(column));
+  };
+  Entry entry;
+  entry.key = KILN_TRY(key(row, 0));
+  entry.kind = static_cast<Kind>(kind);
+  entry.template_name = row.text(2);
+  entry.params = KILN_TRY(Fields::decode(row.blob(3))).list();
+  entry.arch = row.text(4);
+  entry.toolchain = row.text(5);
+  entry.size_bytes = count(6);
+  entry.created_ns = row.number(7);
+  entry.last_used_ns = row.number(8);
+  entry.compile_ms = count(9);
+  entry.registers = count(10);
+  entry.shared_bytes = count(11);
+  entry.spill_bytes = count(12);
+  return entry;
+}
+
+std::string_view order(SortBy sort) {
+  switch (sort) {
+    case SortBy::kCreated:
+      return "created DESC, key";
+    case SortBy::kUsed:
+      return "used DESC, key";
+    case SortBy::kSize:
+      return "size DESC, key";
+    case SortBy::kTemplate:
+      return "template, key";
+    case SortBy::kArch:
+      return "arch, key";
+  }
+  return "key";
+}
+
+/// " AND column IN (?,?)" or "".
+std::string among(std::string_view column, const std::vector<std::string>& values) {
+  if (values.empty())
+    return {};
+  std::string marks = "?";
+  for (std::size_t i = 1; i < values.size(); ++i) marks += ",?";
+  return fmt::format(" AND {} IN ({})", column, marks);
+}
+
+}  // namespace
+
+Result<void> create(const Database& database) {
+  KILN_TRY(database.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF"));
+  return database.execute(kCreate);
+}
+
+Result<void> settle(const Database& database) {
+  const std::int64_t application = KILN_TRY(database.number("PRAGMA application_id"));
+  const std::int64_t version = KILN_TRY(database.number("PRAGMA user_version"));
+  if (application != kApplication || version != kVersion) {
+    return fail(
+        ErrorCode::kCorrupt,
+        fmt::format("index: version {} of application {:x}", version, application));
+  }
+  KILN_TRY(database.execute("PRAGMA synchronous = OFF"));
+  return database.execute(wal_is_safe() ? "PRAGMA journal_mode = WAL"
+                                        : "PRAGMA journal_mode = TRUNCATE");
+}
+
+Result<void> insert(Statement& statement, const Entry& entry) {
+  const Bytes params = encode_params(entry.params);
+  return statement.bind(entry.key.bytes())
+      .bind(std::to_integer<std::int64_t>(entry.key.bytes()[0]))
+      .bind(static_cast<std::int64_t>(entry.kind))
+      .bind(std::string_view(entry.template_name))
+      .bind(ByteView(params))
+      .bind(std::string_view(entry.arch))
+      .bind(std::string_view(entry.toolchain))
+      .bind(entry.size_bytes)
+      .bind(entry.created_ns)
+      .bind(entry.last_used_ns)
+      .bind(entry.compile_ms)
+      .bind(entry.registers)
+      .bind(entry.shared_bytes)
+      .bind(entry.spill_bytes)
+      .run();
+}
+
+Result<Digest> key(const Statement& row, int column) {
+  const ByteView bytes = row.blob(column);
+  if (bytes.size() != Digest::kSize)
+    return fail(ErrorCode::kCorrupt, "index: a key has not 32 bytes");
+  return Digest(bytes.first<Digest::kSize>());
+}
+
+Result<std::vector<Entry>> list(const Database& database, const ListQuery& query) {
+  std::string sql =
+      "SELECT key, kind, template, params, arch, toolchain, size, created, used,"
+      " compile_ms, registers, shared_bytes, spill_bytes FROM entries WHERE 1";
+  sql += among("arch", query.archs) + among("template", query.templates);
+  if (query.unused_since_ns)
+    sql += " AND used < ?";
+  sql += fmt::format(" ORDER BY {}", order(query.sort));
+  if (query.limit)
+    sql += " LIMIT ?";
+  Statement select = KILN_TRY(database.prepare(sql));
+  for (const std::string& arch : query.archs) select.bind(std::string_view(arch));
+  for (const std::string& name : query.templates) select.bind(std::string_view(name));
+  if (query.unused_since_ns)
+    select.bind(*query.unused_since_ns);
+  if (query.limit) {
+    constexpr auto kMost =
+        static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
+    select.bind(std::uint64_t{std::min(*query.limit, kMost)});
+  }
+  std::vector<Entry> entries;
+  while (KILN_TRY(select.step())) entries.push_back(KILN_TRY(entry_of(select)));
+  return entries;
+}
+
+Result<Totals> totals(const Database& database) {
+  Statement select = KILN_TRY(database.prepare("SELECT entries, bytes FROM totals"));
+  if (!KILN_TRY(select.step()) || select.number(0) < 0 || select.number(1) < 0)
+    return fail(ErrorCode::kCorrupt, "index: its totals are gone");
+  return Totals{static_cast<std::uint64_t>(select.number(0)),
+                static_cast<std::uint64_t>(select.number(1))};
+}
+
+Result<std::map<std::string, std::uint64_t>> counters(const Database& database) {
+  std::map<std::string, std::uint64_t> counts;
+  Statement select = KILN_TRY(database.prepare("SELECT name, value FROM counters"));
+  while (KILN_TRY(select.step()))
+    counts[std::string(select.text(0))] = static_cast<std::uint64_t>(select.number(1));
+  return counts;
+}
+
+}  // namespace kiln::cache::schema

@@ -1,0 +1,53 @@
+// The tables of index.sqlite and how rows and values map onto each other. FORMAT.md,
+// "Index". Knows nothing of files.
+
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/digest.h"
+#include "cache/entry.h"
+#include "cache/index.h"
+#include "cache/sqlite.h"
+#include "kiln/result.h"
+
+namespace kiln::cache::schema {
+
+inline constexpr std::string_view kInsertEntry =
+    "INSERT INTO entries(key, folder, kind, template, params, arch, toolchain, size,"
+    " created, used, compile_ms, registers, shared_bytes, spill_bytes)"
+    " VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+    " ON CONFLICT(key) DO UPDATE SET kind=excluded.kind, template=excluded.template,"
+    " params=excluded.params, arch=excluded.arch, toolchain=excluded.toolchain,"
+    " size=excluded.size, created=excluded.created, used=excluded.used,"
+    " compile_ms=excluded.compile_ms, registers=excluded.registers,"
+    " shared_bytes=excluded.shared_bytes, spill_bytes=excluded.spill_bytes";
+inline constexpr std::string_view kMarkUsed = "UPDATE entries SET used=? WHERE key=?";
+inline constexpr std::string_view kDeleteEntry = "DELETE FROM entries WHERE key=?";
+inline constexpr std::string_view kSelectKeys =
+    "SELECT key FROM entries WHERE folder=?";
+inline constexpr std::string_view kAddCounter =
+    "INSERT INTO counters(name, value) VALUES(?,?)"
+    " ON CONFLICT(name) DO UPDATE SET value=value+excluded.value";
+inline constexpr std::string_view kSelectFolders = "SELECT number, mtime FROM folders";
+inline constexpr std::string_view kNoteFolder =
+    "INSERT INTO folders(number, mtime) VALUES(?,?)"
+    " ON CONFLICT(number) DO UPDATE SET mtime=excluded.mtime";
+
+/// Errors of all: as Database's.
+[[nodiscard]] Result<void> create(const Database& database);
+/// Sets the connection up. Errors: kCorrupt also for another application's database or
+/// another version of ours.
+[[nodiscard]] Result<void> settle(const Database& database);
+[[nodiscard]] Result<void> insert(Statement& statement, const Entry& entry);
+[[nodiscard]] Result<Digest> key(const Statement& row, int column);
+[[nodiscard]] Result<std::vector<Entry>> list(const Database& database,
+                                              const ListQuery& query);
+[[nodiscard]] Result<Totals> totals(const Database& database);
+[[nodiscard]] Result<std::map<std::string, std::uint64_t>> counters(
+    const Database& database);
+
+}  // namespace kiln::cache::schema

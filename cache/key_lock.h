@@ -1,0 +1,77 @@
+// One build per key among the processes of a machine. Only saves work: whoever goes on
+// without the lock, or loses it, still builds and publishes correctly.
+
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "cache/counters.h"
+#include "cache/digest.h"
+#include "cache/lock_folder.h"
+#include "cache/owned_range.h"
+
+namespace kiln::cache {
+
+/// Thread safety: one thread at a time; any number of KeyLocks side by side, also for
+/// one key in one process.
+class KeyLock {
+ public:
+  struct Context {
+    const LockFolder& folder;
+    FileSystem& file_system;
+    Counters& counters;
+    LockTimes times;
+  };
+
+  struct Request {
+    Digest key;
+    /// Asked at every turn and once more after the lock was got: true ends the wait,
+    /// because the object is there now.
+    std::function<bool()> look_again;
+    std::chrono::milliseconds build_limit{300'000};  // of our build, for our waiters
+    std::stop_token stop;
+    std::optional<std::chrono::steady_clock::time_point> deadline;
+    /// Told now and then whom we wait for; may be empty.
+    std::function<void(const OwnerRecord&)> on_wait;
+  };
+
+  enum class Outcome : std::uint8_t {
+    kHeld,       // build, publish, release
+    kAppeared,   // look_again said so; nothing is held
+    kBypassed,   // build without the lock; `reason` says why
+    kCancelled,  // `stop` was requested
+  };
+  struct Acquired;
+
+  KeyLock() = default;
+
+  /// Waits, but never for a holder that is gone, stopped or over its time:
+  /// - no heartbeat for LockTimes::no_heartbeat;
+  /// - compiling for longer than its own build limit + LockTimes::compile_grace
+  ///   (queueing for a slot does not count);
+  /// - `deadline` passed.
+  /// Goes on without at once where locks do not work. Never fails.
+  [[nodiscard]] static Acquired acquire(const Context& context, const Request& request);
+
+  [[nodiscard]] bool held() const { return range_.held(); }
+  void enter(Phase phase) { range_.enter(phase); }
+  void release() noexcept { range_.release(); }
+
+ private:
+  explicit KeyLock(OwnedRange range) : range_(std::move(range)) {}
+
+  OwnedRange range_;
+};
+
+struct KeyLock::Acquired {
+  Outcome outcome = Outcome::kBypassed;
+  KeyLock lock;        // held if and only if kHeld
+  std::string reason;  // of kBypassed
+  std::chrono::nanoseconds waited{};
+};
+
+}  // namespace kiln::cache

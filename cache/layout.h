@@ -1,0 +1,64 @@
+// Every path under the cache root is built here, and every name found there is judged
+// here. FORMAT.md, "Folders", is the contract.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cache/digest.h"
+
+namespace kiln::cache {
+
+/// The version of the object format; objects of another one live in another folder.
+inline constexpr std::uint32_t kFormatVersion = 1;
+inline constexpr unsigned kFolderCount = 256;
+
+/// Thread safety: immutable.
+class Layout {
+ public:
+  /// `root` is absolute; it need not exist.
+  explicit Layout(std::filesystem::path root);
+
+  [[nodiscard]] const std::filesystem::path& root() const { return root_; }
+  /// <root>/objects/v1
+  [[nodiscard]] const std::string& objects() const { return objects_; }
+  /// <root>/objects/v1/<2 hex>; `number` is the first byte of the keys inside.
+  [[nodiscard]] std::string object_folder(unsigned number) const;
+  /// <root>/objects/v1/<2 hex>/<62 hex>. A string: a path would be taken apart into its
+  /// components, which costs as much as reading a small object.
+  [[nodiscard]] std::string object(const Digest& key) const;
+  /// <folder>/.tmp-<32 hex>: a private name nobody else can have chosen.
+  [[nodiscard]] static std::string temporary_in(std::string_view folder);
+
+  [[nodiscard]] std::filesystem::path locks() const { return root_ / "locks"; }
+  [[nodiscard]] std::filesystem::path quarantine() const {
+    return root_ / "quarantine";
+  }
+  [[nodiscard]] std::filesystem::path repro() const { return root_ / "repro"; }
+  [[nodiscard]] std::filesystem::path toolchains() const {
+    return root_ / "toolchains";
+  }
+  /// <root>/toolchains/<build id>.json
+  [[nodiscard]] std::filesystem::path toolchain(std::string_view build_id) const;
+  [[nodiscard]] std::filesystem::path memo() const { return root_ / "memo"; }
+  [[nodiscard]] std::filesystem::path index() const { return root_ / "index.sqlite"; }
+  /// Its mtime says when a process last looked whether this root needs a trim.
+  [[nodiscard]] std::filesystem::path trim_stamp() const {
+    return root_ / "trim.stamp";
+  }
+
+  /// The key of an object file, or nullopt for a name that is not ours.
+  [[nodiscard]] static std::optional<Digest> key_of(unsigned folder,
+                                                    std::string_view name);
+  [[nodiscard]] static bool is_temporary(std::string_view name);
+
+ private:
+  std::filesystem::path root_;
+  std::string objects_;
+};
+
+}  // namespace kiln::cache

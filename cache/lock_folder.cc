@@ -1,0 +1,84 @@
+#include "cache/lock_folder.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <vector>
+
+#include "cache/digest.h"
+#include "util/bytes.h"
+
+namespace kiln::cache {
+namespace {
+
+constexpr std::size_t kRootIdHex = 16;
+
+/// The same for every process of this machine that uses this root.
+std::string root_id(const Layout& layout) {
+  std::error_code ignored;  // then the path as given must do
+  const auto canonical = std::filesystem::weakly_canonical(layout.root(), ignored);
+  const auto& path = canonical.empty() ? layout.root() : canonical;
+  return Digest::of(as_bytes(path.native())).hex().substr(0, kRootIdHex);
+}
+
+/// The type of the nearest ancestor that exists.
+std::int64_t type_of(FileSystem& file_system, std::filesystem::path path) {
+  std::int64_t type = file_system.type(path.c_str());
+  while (type == -ENOENT && path.has_relative_path()) {
+    path = path.parent_path();
+    type = file_system.type(path.c_str());
+  }
+  return type;
+}
+
+/// "" if `path` is now a local folder of ours, else why not.
+std::string settle(FileSystem& file_system, const TrustPolicy& trust,
+                   const std::filesystem::path& path) {
+  const std::int64_t type = type_of(file_system, path);
+  if (type < 0)
+    return fmt::format("statfs {}: {}", path.native(),
+                       std::generic_category().message(static_cast<int>(-type)));
+  if (is_network_type(type))
+    return fmt::format("{} is on a network file system", path.native());
+  if (const auto trusted = trust.check_path(file_system, path); !trusted)
+    return trusted.error().message;
+  int err = make_folders(file_system, path.native());
+  if (err == 0)
+    err = file_system.writable(path.c_str());
+  if (err != 0)
+    return fmt::format("mkdir {}: {}", path.native(),
+                       std::generic_category().message(-err));
+  // Once more, now that every component exists.
+  const auto trusted = trust.check_path(file_system, path);
+  return trusted ? std::string() : trusted.error().message;
+}
+
+}  // namespace
+
+LockFolder find_lock_folder(const Layout& layout, FileSystem& file_system,
+                            const TrustPolicy& trust,
+                            const std::filesystem::path& runtime_dir,
+                            const std::filesystem::path& persistent_dir) {
+  const std::string id = root_id(layout);
+  std::vector<std::filesystem::path> candidates;
+  struct stat root {};
+  // A root that is not there is not created for the sake of its locks.
+  if (file_system.stat(layout.root().c_str(), root) == 0)
+    candidates.push_back(layout.locks());
+  if (!runtime_dir.empty())
+    candidates.push_back(runtime_dir / "kiln" / id);
+  if (!persistent_dir.empty())
+    candidates.push_back(persistent_dir / fmt::format("kiln-{}", ::geteuid()) / id);
+  LockFolder folder;
+  for (const std::filesystem::path& path : candidates) {
+    const std::string why = settle(file_system, trust, path);
+    if (why.empty())
+      return {path, {}};
+    folder.why += (folder.why.empty() ? "" : "; ") + why;
+  }
+  return folder;
+}
+
+}  // namespace kiln::cache

@@ -1,0 +1,45 @@
+// What an object says about itself besides its payload. Stored as Fields; FORMAT.md,
+// "Metadata", lists the labels.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cache/fields.h"
+#include "kiln/result.h"
+#include "util/bytes.h"
+
+namespace kiln::cache {
+
+struct EntryPoint {
+  std::string name;     // the name expression, "my::kernel<float>"
+  std::string lowered;  // the mangled symbol
+  friend bool operator==(const EntryPoint&, const EntryPoint&) = default;
+};
+
+struct Metadata {
+  std::string template_name;  // empty for raw source
+  std::vector<Field> params;
+  std::string arch;       // as printed: "9.0a"
+  std::string toolchain;  // "nvrtc-13.0-1a2b3c4d"
+  std::vector<std::string> toolchain_build_ids;
+  std::string producer;         // Kiln's version
+  std::int64_t created_ns = 0;  // since 1970, UTC
+  std::uint64_t compile_ms = 0;
+  std::uint64_t registers = 0;  // of the entry point that uses most
+  std::uint64_t shared_bytes = 0;
+  std::uint64_t spill_bytes = 0;
+  std::vector<EntryPoint> entry_points;
+  std::string min_driver;  // "580.65", empty if unknown
+
+  [[nodiscard]] Bytes encode() const;
+  /// Labels that are not known are skipped: a later version may add some.
+  /// Errors: kCorrupt.
+  [[nodiscard]] static Result<Metadata> decode(ByteView bytes);
+
+  friend bool operator==(const Metadata&, const Metadata&) = default;
+};
+
+}  // namespace kiln::cache

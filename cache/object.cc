@@ -1,0 +1,256 @@
+#include "cache/object.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "cache/layout.h"
+#include "cache/object_header.h"
+#include "util/little_endian.h"
+#include "util/try.h"
+
+namespace kiln::cache {
+namespace {
+
+constexpr int kZstdLevel = 3;  // a level up saves 5 % and costs half as much again
+
+Result<Bytes> compress(std::string_view text) {
+  if (text.empty())
+    return Bytes();
+  Bytes out(ZSTD_compressBound(text.size()));
+  const std::size_t n =
+      ZSTD_compress(out.data(), out.size(), text.data(), text.size(), kZstdLevel);
+  if (ZSTD_isError(n) != 0) {
+    return fail(ErrorCode::kResourceLimit,
+                fmt::format("zstd cannot compress {} bytes: {}", text.size(),
+                            ZSTD_getErrorName(n)));
+  }
+  out.resize(n);
+  return out;
+}
+
+Result<std::string> decompress(ByteView stored, std::size_t raw_bytes) {
+  if (raw_bytes == 0)
+    return std::string();
+  // Asked first, so that a few bytes cannot make us allocate half a gigabyte.
+  if (ZSTD_getFrameContentSize(stored.data(), stored.size()) != raw_bytes)
+    return fail(ErrorCode::kCorrupt, "a compressed section has not the size it states");
+  std::string text(raw_bytes, '\0');
+  const std::size_t n =
+      ZSTD_decompress(text.data(), text.size(), stored.data(), stored.size());
+  if (ZSTD_isError(n) != 0 || n != raw_bytes) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("a compressed section cannot be decompressed: {}",
+                            ZSTD_isError(n) != 0 ? ZSTD_getErrorName(n) : "too short"));
+  }
+  return text;
+}
+
+void store_checksum(std::byte* file, std::size_t size) {
+  const XXH128_hash_t hash =
+      XXH3_128bits(file + header::kCheckedFrom, size - header::kCheckedFrom);
+  Bytes bytes;
+  append_le(bytes, static_cast<std::uint64_t>(hash.low64));
+  append_le(bytes, static_cast<std::uint64_t>(hash.high64));
+  std::copy(bytes.begin(), bytes.end(), file + header::kChecksum);
+}
+
+bool checksum_holds(ByteView file) {
+  const ByteView checked = file.subspan(header::kCheckedFrom);
+  const XXH128_hash_t hash = XXH3_128bits(checked.data(), checked.size());
+  return load_le<std::uint64_t>(file, header::kChecksum) == hash.low64 &&
+         load_le<std::uint64_t>(file, header::kChecksum + 8) == hash.high64;
+}
+
+tl::unexpected<Rejection> reject(Check check, std::string detail) {
+  return tl::unexpected<Rejection>(Rejection{check, std::move(detail)});
+}
+
+}  // namespace
+
+std::string_view to_string(Kind kind) {
+  switch (kind) {
+    case Kind::kCubin:
+      return "cubin";
+    case Kind::kPtx:
+      return "ptx";
+    case Kind::kPlan:
+      return "plan";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Check check) {
+  switch (check) {
+    case Check::kSize:
+      return "size";
+    case Check::kMagic:
+      return "magic";
+    case Check::kFormat:
+      return "format";
+    case Check::kChecksum:
+      return "checksum";
+    case Check::kHeader:
+      return "header";
+    case Check::kKey:
+      return "key";
+    case Check::kPayload:
+      return "payload";
+    case Check::kMetadata:
+      return "metadata";
+    case Check::kPayloadDigest:
+      return "payload_digest";
+    case Check::kPreimageDigest:
+      return "preimage_digest";
+    case Check::kSections:
+      return "sections";
+  }
+  return "unknown";
+}
+
+Result<Buffer> encode(const NewObject& object) {
+  if (object.payload.empty())
+    return fail(ErrorCode::kInvalidArgument,
+                "an object without a payload is no object");
+  if (object.target.empty() || object.target.size() > kMaxTargetChars) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' is no target of 1 to {} characters", object.target,
+                            kMaxTargetChars));
+  }
+  const Bytes metadata = object.metadata.encode();
+  const Bytes preimage = object.preimage.encode();
+  const Bytes log = KILN_TRY(compress(object.log));
+  const Bytes source = KILN_TRY(compress(object.source));
+  const Bytes ptx = KILN_TRY(compress(object.ptx));
+  const std::array<header::NewSection, header::kSectionCount> sections{{
+      {object.payload, object.payload.size(), header::Codec::kRaw},
+      {metadata, metadata.size(), header::Codec::kRaw},
+      {preimage, preimage.size(), header::Codec::kRaw},
+      {log, object.log.size(), header::Codec::kZstd},
+      {source, object.source.size(), header::Codec::kZstd},
+      {ptx, object.ptx.size(), header::Codec::kZstd},
+  }};
+  std::uint64_t size = header::kBytes + header::kTrailer.size();
+  for (const header::NewSection& section : sections) size += section.stored.size();
+  if (size > kMaxObjectBytes) {
+    return fail(ErrorCode::kResourceLimit,
+                fmt::format("an object of {} bytes is over the limit of {}", size,
+                            kMaxObjectBytes));
+  }
+  const Bytes head = header::encode(object.kind, object.target, Digest::of(preimage),
+                                    Digest::of(object.payload), sections);
+  Buffer file(size);
+  std::byte* at = std::copy(head.begin(), head.end(), file.data());
+  for (const header::NewSection& section : sections)
+    at = std::copy(section.stored.begin(), section.stored.end(), at);
+  std::memcpy(at, header::kTrailer.data(), header::kTrailer.size());
+  store_checksum(file.data(), file.size());
+  return file;
+}
+
+tl::expected<StoredObject, Rejection> StoredObject::parse(Buffer bytes,
+                                                          const Digest& key) {
+  const ByteView file = bytes.view();
+  if (file.size() < header::kBytes + header::kTrailer.size() ||
+      file.size() > kMaxObjectBytes)
+    return reject(Check::kSize, fmt::format("{} bytes are no object", file.size()));
+  if (as_text(file.first(header::kMagic.size())) != header::kMagic)
+    return reject(Check::kMagic, "it does not begin as an object does");
+  if (load_le<std::uint32_t>(file, header::kVersion) != kFormatVersion ||
+      load_le<std::uint32_t>(file, header::kHeaderBytes) != header::kBytes) {
+    return reject(
+        Check::kFormat,
+        fmt::format("format {}, not {}", load_le<std::uint32_t>(file, header::kVersion),
+                    kFormatVersion));
+  }
+  if (load_le<std::uint64_t>(file, header::kFileBytes) != file.size()) {
+    return reject(Check::kSize,
+                  fmt::format("{} bytes, while its header says {}", file.size(),
+                              load_le<std::uint64_t>(file, header::kFileBytes)));
+  }
+  if (as_text(file.last(header::kTrailer.size())) != header::kTrailer)
+    return reject(Check::kMagic, "it does not end as an object does");
+  if (!checksum_holds(file))
+    return reject(Check::kChecksum, "its bytes do not give the XXH3-128 it states");
+  const auto parsed = header::decode(file, file.size());
+  if (!parsed)
+    return reject(Check::kHeader, parsed.error().message);
+  if (parsed->key != key)
+    return reject(Check::kKey, fmt::format("it is the object {}", parsed->key.hex()));
+  StoredObject object;
+  object.kind_ = parsed->kind;
+  object.key_ = parsed->key;
+  object.target_ = parsed->target;
+  object.payload_digest_ = parsed->payload_digest;
+  for (std::size_t i = 0; i < header::kSectionCount; ++i) {
+    const header::Section& section = parsed->sections[i];
+    object.extents_[i] = {section.offset, section.stored_bytes, section.raw_bytes,
+                          section.codec == header::Codec::kZstd};
+  }
+  object.bytes_ = std::move(bytes);
+  return object;
+}
+
+ByteView StoredObject::section(Section which) const {
+  const Extent& extent = extents_[static_cast<std::size_t>(which)];
+  return bytes_.view().subspan(extent.offset, extent.stored_bytes);
+}
+
+Result<std::string> StoredObject::text(Section which) const {
+  const Extent& extent = extents_[static_cast<std::size_t>(which)];
+  if (!extent.compressed)
+    return std::string(as_text(section(which)));
+  return decompress(section(which), extent.raw_bytes);
+}
+
+Result<Metadata> StoredObject::metadata() const {
+  return Metadata::decode(section(Section::kMetadata));
+}
+
+Result<Fields> StoredObject::preimage() const {
+  return Fields::decode(section(Section::kPreimage));
+}
+
+Result<std::string> StoredObject::log() const {
+  return text(Section::kLog);
+}
+
+Result<std::string> StoredObject::source() const {
+  return text(Section::kSource);
+}
+
+Result<std::string> StoredObject::ptx() const {
+  return text(Section::kPtx);
+}
+
+tl::expected<void, Rejection> StoredObject::verify_fully() const {
+  if (Digest::of(payload()) != payload_digest_)
+    return reject(Check::kPayloadDigest,
+                  "its payload does not give the SHA-256 it states");
+  if (Digest::of(section(Section::kPreimage)) != key_)
+    return reject(Check::kPreimageDigest, "its preimage is not that of its key");
+  if (const auto decoded = preimage(); !decoded)
+    return reject(Check::kPreimageDigest, decoded.error().message);
+  if (const auto decoded = metadata(); !decoded)
+    return reject(Check::kMetadata, decoded.error().message);
+  for (const Section which : {Section::kLog, Section::kSource, Section::kPtx}) {
+    if (const auto decoded = text(which); !decoded)
+      return reject(Check::kSections, decoded.error().message);
+  }
+  return {};
+}
+
+bool StoredObject::same_build(const StoredObject& other) const {
+  if (!std::ranges::equal(payload(), other.payload()))
+    return false;
+  const auto mine = metadata();
+  const auto theirs = other.metadata();
+  return mine && theirs &&
+         std::ranges::is_permutation(mine->entry_points, theirs->entry_points);
+}
+
+}  // namespace kiln::cache

@@ -1,0 +1,147 @@
+// The object file: one self-describing, immutable, checksummed file per artifact.
+// FORMAT.md, "Object", is the contract, byte by byte. Knows nothing of where it lies.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "cache/digest.h"
+#include "cache/fields.h"
+#include "cache/metadata.h"
+#include "kiln/result.h"
+#include "util/bytes.h"
+
+namespace kiln::cache {
+
+/// Bytes on the heap that are not zeroed first: a read overwrites them anyway, and for
+/// a small object zeroing costs as much as hashing.
+/// Thread safety: as for std::vector.
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(std::size_t size)
+      : bytes_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {}
+
+  [[nodiscard]] std::byte* data() { return bytes_.get(); }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] ByteView view() const { return {bytes_.get(), size_}; }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+  std::size_t size_ = 0;
+};
+
+enum class Kind : std::uint8_t { kCubin = 1, kPtx = 2, kPlan = 3 };
+
+/// "cubin", "ptx", "plan".
+[[nodiscard]] std::string_view to_string(Kind kind);
+
+/// The checks that a stored object can fail, in the order in which they are made.
+enum class Check : std::uint8_t {
+  kSize,            // shorter than a header, over the limit, or not the size it states
+  kMagic,           // it does not begin and end as an object does
+  kFormat,          // an object of another format version
+  kChecksum,        // XXH3-128 of the file
+  kHeader,          // a field of the header is impossible
+  kKey,             // a whole object, of another key
+  kPayload,         // the opener's PayloadCheck: the architecture in the payload
+  kMetadata,        // cannot be decoded; found by verify alone
+  kPayloadDigest,   // SHA-256 of the payload; found by verify alone
+  kPreimageDigest,  // SHA-256 of the preimage is not the key; found by verify alone
+  kSections,        // log, source or PTX cannot be decompressed; found by verify alone
+};
+inline constexpr std::size_t kCheckCount = 11;
+
+/// "size", "magic", ... as in `verify --json`.
+[[nodiscard]] std::string_view to_string(Check check);
+
+/// Why bytes are not the object they should be.
+struct Rejection {
+  Check check;
+  std::string detail;
+};
+
+inline constexpr std::uint64_t kMaxObjectBytes = 512ULL << 20U;
+inline constexpr std::size_t kMaxTargetChars = 16;
+
+/// What is to be stored. All views must outlive the call they are given to.
+struct NewObject {
+  Kind kind = Kind::kCubin;
+  std::string_view target;  // "sm_90a", "compute_120"; at most 16 characters
+  Metadata metadata;
+  Fields preimage;   // its digest is the key
+  ByteView payload;  // not empty
+  std::string_view log;
+  std::string_view source;
+  std::string_view ptx;
+};
+
+/// The bytes of the file. Costs one SHA-256 of the payload and of the preimage and the
+/// compression of log, source and PTX.
+/// Errors: kInvalidArgument (empty payload, a target too long); kResourceLimit.
+[[nodiscard]] Result<Buffer> encode(const NewObject& object);
+
+/// One object in memory, checked. Owns its bytes; every view lives as long as it does,
+/// also when it is moved. Thread safety: immutable.
+class StoredObject {
+ public:
+  /// Takes the bytes of a file and makes every check that a hit makes: size, magic,
+  /// format, XXH3-128, header, key. Decodes and copies nothing.
+  [[nodiscard]] static tl::expected<StoredObject, Rejection> parse(Buffer bytes,
+                                                                   const Digest& key);
+
+  [[nodiscard]] Kind kind() const { return kind_; }
+  [[nodiscard]] const Digest& key() const { return key_; }
+  [[nodiscard]] std::string_view target() const { return target_; }
+  [[nodiscard]] ByteView payload() const { return section(Section::kPayload); }
+  /// The whole file, as it lies on disk.
+  [[nodiscard]] ByteView file() const { return bytes_.view(); }
+
+  /// These decode at each call. Errors: kCorrupt.
+  [[nodiscard]] Result<Metadata> metadata() const;
+  [[nodiscard]] Result<Fields> preimage() const;
+  [[nodiscard]] Result<std::string> log() const;
+  [[nodiscard]] Result<std::string> source() const;
+  [[nodiscard]] Result<std::string> ptx() const;
+
+  /// The checks too dear for a hit: both SHA-256 digests, the metadata, the compressed
+  /// sections. For `verify`, and for objects that arrive from elsewhere.
+  [[nodiscard]] tl::expected<void, Rejection> verify_fully() const;
+
+  /// True if payload and lowered names are equal: all that two builds of one key must
+  /// agree on. Log, PTX and times always differ.
+  [[nodiscard]] bool same_build(const StoredObject& other) const;
+
+ private:
+  enum class Section : std::uint8_t {
+    kPayload,
+    kMetadata,
+    kPreimage,
+    kLog,
+    kSource,
+    kPtx
+  };
+  struct Extent {
+    std::size_t offset = 0;
+    std::size_t stored_bytes = 0;
+    std::size_t raw_bytes = 0;
+    bool compressed = false;
+  };
+
+  StoredObject() = default;
+  [[nodiscard]] ByteView section(Section which) const;
+  [[nodiscard]] Result<std::string> text(Section which) const;
+
+  Buffer bytes_;
+  Kind kind_ = Kind::kCubin;
+  Digest key_;
+  std::string_view target_;
+  Digest payload_digest_;
+  std::array<Extent, 6> extents_;
+};
+
+}  // namespace kiln::cache

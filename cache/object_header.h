@@ -1,0 +1,71 @@
+// The fixed part of an object file; FORMAT.md, "Object", is the contract. Shared by the
+// reader of whole objects and by listings, which read no payload.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "cache/digest.h"
+#include "cache/object.h"
+#include "kiln/result.h"
+#include "util/bytes.h"
+
+namespace kiln::cache::header {
+
+inline constexpr std::string_view kMagic = "KILNOBJ\n";
+inline constexpr std::string_view kTrailer = "KILNEND\n";
+
+// Offsets. The checksum covers everything behind it; what lies before it is compared.
+inline constexpr std::size_t kVersion = 8;
+inline constexpr std::size_t kHeaderBytes = 12;
+inline constexpr std::size_t kChecksum = 16;
+inline constexpr std::size_t kCheckedFrom = 32;
+inline constexpr std::size_t kFileBytes = 32;
+inline constexpr std::size_t kKind = 40;
+inline constexpr std::size_t kTarget = 48;
+inline constexpr std::size_t kKey = 64;
+inline constexpr std::size_t kPayloadDigest = 96;
+inline constexpr std::size_t kSections = 128;
+inline constexpr std::size_t kSectionBytes = 24;
+inline constexpr std::size_t kSectionCount =
+    6;  // payload metadata preimage log source ptx
+inline constexpr std::size_t kBytes = kSections + kSectionCount * kSectionBytes;
+static_assert(kBytes % 16 == 0,
+              "the payload is an ELF file, which likes to be aligned");
+
+enum class Codec : std::uint32_t { kRaw = 0, kZstd = 1 };
+
+struct NewSection {
+  ByteView stored;
+  std::size_t raw_bytes;
+  Codec codec;
+};
+
+struct Section {
+  std::size_t offset = 0;  // in the file
+  std::size_t stored_bytes = 0;
+  std::size_t raw_bytes = 0;
+  Codec codec = Codec::kRaw;
+};
+
+struct Parsed {
+  Kind kind = Kind::kCubin;
+  std::string_view target;  // in the bytes given
+  Digest key;
+  Digest payload_digest;
+  std::array<Section, kSectionCount> sections;
+};
+
+/// kBytes bytes; the checksum is left zero.
+[[nodiscard]] Bytes encode(Kind kind, std::string_view target, const Digest& key,
+                           const Digest& payload,
+                           std::span<const NewSection, kSectionCount> sections);
+
+/// Takes at least kBytes bytes, the beginning of a file of `file_bytes` in all. Checks
+/// that every field is possible; neither magic nor checksum. Errors: kCorrupt.
+[[nodiscard]] Result<Parsed> decode(ByteView bytes, std::uint64_t file_bytes);
+
+}  // namespace kiln::cache::header

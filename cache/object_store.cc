@@ -1,0 +1,341 @@
+#include "cache/object_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <tuple>
+#include <utility>
+
+#include "cache/object_header.h"
+#include "cache/object_store_opened.h"
+#include "cache/unix_time.h"
+#include "util/little_endian.h"
+#include "util/posix_error.h"
+#include "util/try.h"
+#include "util/unique_fd.h"
+
+namespace kiln::cache {
+namespace {
+
+constexpr int kMaxTries = 4;  // one, and three more for a file that changes under us
+constexpr std::int64_t kMarkEveryNs = 3600LL * 1'000'000'000;
+constexpr std::uint64_t kMaxMetadataBytes = 16ULL << 20U;
+// Not followed: a link in place of an object is somebody's doing. Not waited for: so is
+// a FIFO.
+constexpr int kOpenFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+
+bool is_missing(int err) {
+  return err == -ENOENT || err == -ENOTDIR;
+}
+
+bool is_passing(int err) {
+  return err == -ESTALE || err == -EBUSY;
+}
+
+/// Bytes read up to `size`, fewer where the file ends, or the negative errno.
+ssize_t read_fully(FileSystem& file_system, int fd, std::byte* to, std::size_t size) {
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = file_system.read(fd, to + done, size - done);
+    if (n < 0)
+      return n;
+    if (n == 0)
+      break;
+    done += static_cast<std::size_t>(n);
+  }
+  return static_cast<ssize_t>(done);
+}
+
+Result<Bytes> read_at(FileSystem& file_system, int fd, std::size_t size,
+                      std::uint64_t offset) {
+  Bytes bytes(size);
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n =
+        file_system.pread(fd, bytes.data() + done, size - done, offset + done);
+    if (n < 0)
+      return posix_error("read", "object", static_cast<int>(-n));
+    if (n == 0)
+      return fail(ErrorCode::kCorrupt, "it ends too early");
+    done += static_cast<std::size_t>(n);
+  }
+  return bytes;
+}
+
+std::string text_of(int err, std::string_view call, const std::string& path) {
+  return posix_error(call, path, -err).value().message;
+}
+
+}  // namespace
+
+ObjectStore::ObjectStore(const Layout& layout, FileSystem& file_system,
+                         const TrustPolicy& trust, Counters& counters, Options options)
+    : layout_(layout),
+      file_system_(file_system),
+      trust_(trust),
+      counters_(counters),
+      options_(std::move(options)) {}
+
+Result<std::optional<StoredObject>> ObjectStore::find(const Digest& key) const {
+  Opened opened = open_checked(key, Use::kMark);
+  switch (opened.outcome) {
+    case Opened::Outcome::kObject:
+      return std::move(opened.object);
+    case Opened::Outcome::kUntrusted:
+      return fail(ErrorCode::kUntrusted, std::move(opened.detail));
+    case Opened::Outcome::kUnreadable:
+      return fail(ErrorCode::kIo, std::move(opened.detail));
+    default:
+      return std::nullopt;
+  }
+}
+
+ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Use use) const {
+  Opened opened{Opened::Outcome::kAgain, {}, {}, {}, {}};
+  for (int i = 0; i < kMaxTries && opened.outcome == Opened::Outcome::kAgain; ++i)
+    opened = open_once(key, use);
+  if (opened.outcome == Opened::Outcome::kAgain)
+    opened.outcome = Opened::Outcome::kUnreadable;
+  count(opened);
+  if (opened.outcome == Opened::Outcome::kCorrupt)
+    quarantine(key, opened.info, opened.check);
+  return opened;
+}
+
+ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use) const {
+  using Outcome = Opened::Outcome;
+  const std::string path = layout_.object(key);
+  const int fd = file_system_.open(path.c_str(), kOpenFlags, 0);
+  if (is_missing(fd))
+    return {Outcome::kMissing, {}, {}, {}, {}};
+  if (fd == -ELOOP || fd == -ENXIO)
+    return {Outcome::kUntrusted, {}, {}, fmt::format("{} is no file", path), {}};
+  if (fd < 0)
+    return {is_passing(fd) ? Outcome::kAgain : Outcome::kUnreadable,
+            {},
+            {},
+            text_of(fd, "open", path),
+            {}};
+  const UniqueFd owner(fd);
+  struct stat info {};
+  struct stat folder {};
+  int err = file_system_.fstat(fd, info);
+  if (err == 0)
+    err = file_system_.stat(path.substr(0, path.find_last_of('/')).c_str(), folder);
+  if (err != 0)
+    return {is_passing(err) || is_missing(err) ? Outcome::kAgain : Outcome::kUnreadable,
+            {},
+            {},
+            text_of(err, "stat", path),
+            {}};
+  if (!S_ISREG(info.st_mode) || !trust_.accepts(info) || !trust_.accepts(folder)) {
+    return {Outcome::kUntrusted,
+            {},
+            {},
+            fmt::format("{} is not used: it, or its folder, is not a file that only "
+                        "you, root or a trusted user can write (owner {}, mode {:04o})",
+                        path, info.st_uid, info.st_mode & 07777U),
+            info};
+  }
+  Opened opened = read_object(fd, key, info);
+  opened.info = info;
+  if (opened.outcome == Outcome::kObject && use == Use::kMark)
+    mark_used(fd, key, info);
+  return opened;
+}
+
+ObjectStore::Opened ObjectStore::read_object(int fd, const Digest& key,
+                                             const struct stat& info) const {
+  using Outcome = Opened::Outcome;
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  if (size > kMaxObjectBytes)
+    return {Outcome::kCorrupt, {}, Check::kSize, fmt::format("{} bytes", size), {}};
+  Buffer bytes(size);
+  const ssize_t n = read_fully(file_system_, fd, bytes.data(), size);
+  if (n < 0) {
+    const int err = static_cast<int>(n);
+    return {is_passing(err) ? Outcome::kAgain : Outcome::kUnreadable,
+            {},
+            {},
+            text_of(err, "read", layout_.object(key)),
+            {}};
+  }
+  if (static_cast<std::uint64_t>(n) < size)
+    return {Outcome::kAgain, {}, {}, "it became shorter while it was read", {}};
+  auto object = StoredObject::parse(std::move(bytes), key);
+  if (!object)
+    return {Outcome::kCorrupt, {}, object.error().check, object.error().detail, {}};
+  if (options_.payload_check) {
+    if (const auto checked = options_.payload_check(*object); !checked)
+      return {Outcome::kCorrupt, {}, Check::kPayload, checked.error().message, {}};
+  }
+  return {Outcome::kObject, std::move(*object), {}, {}, {}};
+}
+
+void ObjectStore::mark_used(int fd, const Digest& key, const struct stat& info) const {
+  const std::int64_t now = unix_now_ns();
+  // A stamp in the future, from a clock that was wrong, is put right as well.
+  if (options_.access == Access::kReadOnly ||
+      std::abs(now - to_ns(info.st_mtim)) < kMarkEveryNs)
+    return;
+  // An object of another user cannot be marked; it then counts as used when published.
+  if (file_system_.touch(fd) == 0 && options_.on_used)
+    options_.on_used(key, now);
+}
+
+void ObjectStore::count(const Opened& opened) const {
+  if (opened.outcome == Opened::Outcome::kCorrupt)
+    counters_.add_corrupt(opened.check);
+  if (opened.outcome == Opened::Outcome::kUntrusted)
+    counters_.add(Counter::kUntrusted);
+  if (opened.outcome == Opened::Outcome::kUnreadable)
+    counters_.add(Counter::kUnreadable);
+}
+
+Result<std::uint64_t> ObjectStore::remove(const Digest& key) const {
+  const std::string path = layout_.object(key);
+  if (options_.access == Access::kReadOnly)
+    return fail(ErrorCode::kUnavailable, fmt::format("{} is read-only", path));
+  struct stat info {};
+  int err = file_system_.lstat(path.c_str(), info);
+  if (err == 0)
+    err = file_system_.unlink(path.c_str());
+  if (is_missing(err))
+    return 0U;
+  if (err != 0)
+    return posix_error("unlink", path, -err);
+  return static_cast<std::uint64_t>(info.st_size);
+}
+
+bool ObjectStore::contains(const Digest& key) const {
+  struct stat info {};
+  return file_system_.lstat(layout_.object(key).c_str(), info) == 0;
+}
+
+Result<std::optional<Entry>> ObjectStore::describe(const Digest& key) const {
+  const std::string path = layout_.object(key);
+  const int fd = file_system_.open(path.c_str(), kOpenFlags, 0);
+  if (is_missing(fd))
+    return std::nullopt;
+  if (fd < 0)
+    return posix_error("open", path, -fd);
+  const UniqueFd owner(fd);
+  struct stat info {};
+  if (const int err = file_system_.fstat(fd, info); err != 0)
+    return posix_error("stat", path, -err);
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  if (!S_ISREG(info.st_mode) || size < header::kBytes)
+    return fail(ErrorCode::kCorrupt, fmt::format("{} is no object", path));
+  const Bytes head = KILN_TRY(read_at(file_system_, fd, header::kBytes, 0));
+  if (as_text(ByteView(head).first(header::kMagic.size())) != header::kMagic ||
+      load_le<std::uint32_t>(head, header::kVersion) != kFormatVersion)
+    return fail(ErrorCode::kCorrupt, fmt::format("{} is no object", path));
+  const header::Parsed parsed = KILN_TRY(header::decode(head, size));
+  const header::Section& section = parsed.sections[1];
+  if (section.stored_bytes > kMaxMetadataBytes || parsed.key != key)
+    return fail(ErrorCode::kCorrupt, fmt::format("{} is another object", path));
+  const Bytes encoded =
+      KILN_TRY(read_at(file_system_, fd, section.stored_bytes, section.offset));
+  Metadata metadata = KILN_TRY(Metadata::decode(encoded));
+  return Entry{.key = key,
+               .kind = parsed.kind,
+               .template_name = std::move(metadata.template_name),
+               .params = std::move(metadata.params),
+               .arch = std::move(metadata.arch),
+               .toolchain = std::move(metadata.toolchain),
+               .size_bytes = size,
+               .created_ns = metadata.created_ns,
+               .last_used_ns = to_ns(info.st_mtim),
+               .compile_ms = metadata.compile_ms,
+               .registers = metadata.registers,
+               .shared_bytes = metadata.shared_bytes,
+               .spill_bytes = metadata.spill_bytes};
+}
+
+Result<std::vector<Digest>> ObjectStore::list_keys(unsigned folder) const {
+  const std::string path = layout_.object_folder(folder);
+  std::vector<std::string> names;
+  const int err = file_system_.list(path.c_str(), names);
+  if (err != 0 && !is_missing(err))
+    return posix_error("list", path, -err);
+  std::vector<Digest> keys;
+  keys.reserve(names.size());
+  for (const std::string& name : names) {
+    if (const auto key = Layout::key_of(folder, name))
+      keys.push_back(*key);
+  }
+  return keys;
+}
+
+Result<std::vector<ObjectFile>> ObjectStore::list(unsigned folder) const {
+  std::vector<ObjectFile> files;
+  for (const Digest& key : KILN_TRY(list_keys(folder))) {
+    ObjectFile file{key, {}};
+    if (file_system_.lstat(layout_.object(key).c_str(), file.info) == 0)
+      files.push_back(file);  // one that went away meanwhile is not listed
+  }
+  return files;
+}
+
+std::optional<Problem> ObjectStore::verify(const Digest& key) const {
+  Opened opened{Opened::Outcome::kAgain, {}, {}, {}, {}};
+  for (int i = 0; i < kMaxTries && opened.outcome == Opened::Outcome::kAgain; ++i)
+    opened = open_once(key, Use::kLook);
+  Problem problem{Problem::What::kCorrupt, key,        layout_.object(key), {},
+                  opened.detail,           opened.info};
+  switch (opened.outcome) {
+    case Opened::Outcome::kMissing:
+      return std::nullopt;
+    case Opened::Outcome::kUntrusted:
+      problem.what = Problem::What::kUntrusted;
+      return problem;
+    case Opened::Outcome::kAgain:
+    case Opened::Outcome::kUnreadable:
+      problem.what = Problem::What::kUnreadable;
+      return problem;
+    case Opened::Outcome::kCorrupt:
+      problem.check = opened.check;
+      return problem;
+    case Opened::Outcome::kObject:
+      break;
+  }
+  const auto verified = opened.object->verify_fully();
+  if (verified)
+    return std::nullopt;
+  problem.check = verified.error().check;
+  problem.detail = verified.error().detail;
+  return problem;
+}
+
+bool ObjectStore::quarantine(const Digest& key, const struct stat& seen,
+                             Check check) const {
+  if (options_.access == Access::kReadOnly)
+    return false;
+  const std::string path = layout_.object(key);
+  const std::string folder = layout_.quarantine().native();
+  const std::string aside =
+      fmt::format("{}/{}-{}-{}", folder, key.hex(), unix_now_ns(), to_string(check));
+  const auto is_seen = [&](const std::string& name) {
+    struct stat info {};
+    return file_system_.lstat(name.c_str(), info) == 0 && info.st_dev == seen.st_dev &&
+           info.st_ino == seen.st_ino;
+  };
+  if (!is_seen(path))
+    return false;
+  int err = file_system_.rename(path.c_str(), aside.c_str());
+  if (err == -ENOENT && make_folders(file_system_, folder) == 0)
+    err = file_system_.rename(path.c_str(), aside.c_str());
+  if (err != 0)
+    return false;
+  if (!is_seen(aside)) {
+    // Somebody was faster and has published a good one since we looked: give it back.
+    std::ignore = file_system_.rename_no_replace(aside.c_str(), path.c_str());
+    return false;  // at worst its key is built once more
+  }
+  counters_.add(Counter::kQuarantined);
+  return true;
+}
+
+}  // namespace kiln::cache

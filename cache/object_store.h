@@ -1,0 +1,146 @@
+// Immutable objects on disk, one file a key: <root>/objects/v1/<2 hex>/<62 hex>.
+// Publish = private temporary + atomic name; read = verify, else a miss. Takes no lock:
+// any number of processes and machines may share a root. Knows nothing of the index.
+
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/counters.h"
+#include "cache/digest.h"
+#include "cache/entry.h"
+#include "cache/file_system.h"
+#include "cache/layout.h"
+#include "cache/object.h"
+#include "cache/trust.h"
+#include "kiln/result.h"
+
+namespace kiln::cache {
+
+/// What the opener knows of payloads and the cache does not: an error, whatever its
+/// code, makes the object corrupt (Check::kPayload). Called on every hit.
+using PayloadCheck = std::function<Result<void>(const StoredObject&)>;
+
+enum class Access : std::uint8_t { kReadWrite, kReadOnly };
+/// Whether publish waits for the disk; off only where a power loss costs nothing.
+enum class Sync : std::uint8_t { kData, kNone };
+
+enum class Published : std::uint8_t {
+  kStored,            // the file is there, and it is ours
+  kAlreadyThere,      // somebody else's is, and it is the same build
+  kNondeterministic,  // somebody else's is, it differs, and it stays
+  kNotStored,         // see `error`
+};
+
+struct PublishResult {
+  Published outcome = Published::kNotStored;
+  std::optional<Error> error;    // set if and only if kNotStored
+  std::uint64_t file_bytes = 0;  // of the object as encoded
+};
+
+/// One object file as a directory walk sees it.
+struct ObjectFile {
+  Digest key;
+  struct stat info {};
+};
+
+/// Why an object file cannot be used.
+struct Problem {
+  enum class What : std::uint8_t { kCorrupt, kUntrusted, kUnreadable };
+  What what;
+  Digest key;
+  std::string path;
+  std::optional<Check> check;  // of a corrupt one
+  std::string detail;
+  struct stat seen {};  // for quarantine()
+  bool quarantined = false;
+};
+
+/// Thread safety: every method may run concurrently, from threads and from processes
+/// that share the root. No lock is held, in or between calls.
+/// Crash safety: after a crash an object is absent or whole.
+class ObjectStore {
+ public:
+  struct Options {
+    Access access = Access::kReadWrite;
+    Sync sync = Sync::kData;
+    PayloadCheck payload_check;  // none: no such check
+    /// Told when an object was marked as used, and the time (unix ns). May be empty.
+    std::function<void(const Digest&, std::int64_t)> on_used;
+  };
+
+  /// All references must outlive the store.
+  ObjectStore(const Layout& layout, FileSystem& file_system, const TrustPolicy& trust,
+              Counters& counters, Options options);
+
+  /// The object, or nullopt if there is none that can be used. Checks everything on
+  /// every call; what fails a check is moved to quarantine, counted, and a miss. Marks
+  /// the object as used, at most once an hour.
+  /// Errors, none of which is sticky: kUntrusted; kIo (no permission, no descriptors).
+  [[nodiscard]] Result<std::optional<StoredObject>> find(const Digest& key) const;
+
+  /// Makes the object visible under its key, whole or not at all. Never an error for
+  /// the caller, who has the bytes: the result says what became of it. The cost does
+  /// not depend on how many objects there are.
+  [[nodiscard]] PublishResult publish(const NewObject& object) const;
+
+  /// Deletes the object and returns the bytes freed; 0 if there was none. Readers keep
+  /// what they have. Errors: kIo; kUnavailable (a read-only cache).
+  [[nodiscard]] Result<std::uint64_t> remove(const Digest& key) const;
+
+  /// True if there is a file of that key; nothing is checked.
+  [[nodiscard]] bool contains(const Digest& key) const;
+
+  /// What `ls` shows, from the file's header and metadata alone; nullopt if there is no
+  /// such file. The checksum is not computed: a hint. Errors: kCorrupt, kIo.
+  [[nodiscard]] Result<std::optional<Entry>> describe(const Digest& key) const;
+
+  /// Object files of one folder, in no order. Temporaries and foreign names are left
+  /// out. Errors: kIo; a folder that is not there is empty.
+  [[nodiscard]] Result<std::vector<ObjectFile>> list(unsigned folder) const;
+  /// As list(), the keys alone: no stat of each file.
+  [[nodiscard]] Result<std::vector<Digest>> list_keys(unsigned folder) const;
+
+  /// Every check there is, SHA-256 included. nullopt if all is well or the file is
+  /// gone.
+  [[nodiscard]] std::optional<Problem> verify(const Digest& key) const;
+
+  /// Moves the object to quarantine if it is still the inode in `seen`; true if so.
+  bool quarantine(const Digest& key, const struct stat& seen, Check check) const;
+
+ private:
+  struct Opened;  // what came of opening a file: the object, or why not
+  enum class Use : std::uint8_t { kMark, kLook };
+
+  [[nodiscard]] Opened open_checked(const Digest& key, Use use) const;
+  [[nodiscard]] Opened open_once(const Digest& key, Use use) const;
+  [[nodiscard]] Opened read_object(int fd, const Digest& key,
+                                   const struct stat& info) const;
+  void mark_used(int fd, const Digest& key, const struct stat& info) const;
+  void count(const Opened& opened) const;
+
+  [[nodiscard]] PublishResult refuse(std::string_view call, const std::string& path,
+                                     int err) const;
+  [[nodiscard]] int open_temporary(const Digest& key, std::string& path) const;
+  [[nodiscard]] PublishResult publish_checked(const StoredObject& ours) const;
+  [[nodiscard]] PublishResult name_file(const StoredObject& ours,
+                                        const std::string& temporary) const;
+  [[nodiscard]] std::optional<PublishResult> settle_with_other(
+      const StoredObject& ours) const;
+  [[nodiscard]] int link_or_rename(const std::string& temporary,
+                                   const std::string& path) const;
+
+  const Layout& layout_;
+  FileSystem& file_system_;
+  const TrustPolicy& trust_;
+  Counters& counters_;
+  const Options options_;
+};
+
+}  // namespace kiln::cache

@@ -1,0 +1,31 @@
+// What came of opening one object file. Private to ObjectStore's two source files:
+// object_store.cc reads, publish.cc writes.
+
+#pragma once
+
+#include <sys/stat.h>
+
+#include <optional>
+#include <string>
+
+#include "cache/object_store.h"
+
+namespace kiln::cache {
+
+struct ObjectStore::Opened {
+  enum class Outcome : std::uint8_t {
+    kObject,
+    kMissing,
+    kCorrupt,     // `check` and `detail` say why
+    kUntrusted,   // `detail` says why
+    kUnreadable,  // `detail` says why
+    kAgain,       // the file changed under us: open it again
+  };
+  Outcome outcome;
+  std::optional<StoredObject> object;
+  Check check = Check::kSize;
+  std::string detail;
+  struct stat info {};  // of the file that was opened, for all but kMissing
+};
+
+}  // namespace kiln::cache

@@ -1,0 +1,79 @@
+// Waiting for the owner of a range: whether it is worth it, and how long to sleep.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+#include "cache/owned_range.h"
+#include "util/units.h"
+
+namespace kiln::cache {
+namespace {
+
+std::string text(std::chrono::nanoseconds duration) {
+  return format_duration(
+      std::chrono::duration_cast<std::chrono::milliseconds>(duration));
+}
+
+bool same_look(const std::optional<OwnerRecord>& a,
+               const std::optional<OwnerRecord>& b) {
+  if (!a || !b)
+    return !a && !b;
+  return a->same_owner(*b) && a->heartbeat == b->heartbeat && a->phase == b->phase;
+}
+
+std::string silent(const OwnerRecord& owner, std::chrono::nanoseconds age) {
+  return fmt::format("process {}, {}, has given no sign of life for {}", owner.pid,
+                     to_string(owner.phase), text(age));
+}
+
+}  // namespace
+
+std::optional<std::string> OwnerWatch::give_up(const std::optional<OwnerRecord>& seen) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!last_change_ || !same_look(seen, last_)) {
+    last_ = seen;
+    last_change_ = now;
+  }
+  const std::chrono::nanoseconds unchanged = now - *last_change_;
+  if (!seen) {
+    if (unchanged < times_.no_heartbeat)
+      return std::nullopt;
+    return fmt::format("a process that does not say who it is holds the lock for {}",
+                       text(unchanged));
+  }
+  if (unchanged >= times_.no_heartbeat)
+    return silent(*seen, unchanged);
+  // Silent since before we came. Looked at for two beats nevertheless: the record may
+  // be that of a dead owner, and the new one just about to write its own.
+  const std::chrono::nanoseconds age = boot_time_now() - seen->heartbeat;
+  if (age >= times_.no_heartbeat && unchanged >= 2 * times_.heartbeat)
+    return silent(*seen, age);
+  // Both times are the holder's own, so that its clock need not be ours.
+  const std::chrono::nanoseconds compiling = seen->heartbeat - seen->phase_started;
+  if (seen->phase == Phase::kCompiling && seen->build_limit.count() > 0 &&
+      compiling > seen->build_limit + times_.compile_grace) {
+    return fmt::format("process {} has been compiling for {}, over its limit of {}",
+                       seen->pid, text(compiling), text(seen->build_limit));
+  }
+  return std::nullopt;
+}
+
+BackOff::BackOff(const LockTimes& times)
+    : ceiling_(times.shortest_pause),
+      shortest_(times.shortest_pause),
+      longest_(std::max(times.longest_pause, times.shortest_pause)),
+      random_(std::random_device{}()) {}
+
+std::chrono::nanoseconds BackOff::next() {
+  ceiling_ = std::min(2 * ceiling_, longest_);
+  // A linear congruential step (Knuth, MMIX); jitter needs no better.
+  random_ = random_ * 6364136223846793005ULL + 1442695040888963407ULL;
+  const double fraction = static_cast<double>(random_ >> 11U) * 0x1p-53;
+  const auto span = static_cast<double>((ceiling_ - shortest_).count());
+  return shortest_ +
+         std::chrono::nanoseconds(static_cast<std::int64_t>(fraction * span));
+}
+
+}  // namespace kiln::cache

@@ -1,0 +1,30 @@
+#include "cache/quiet_thread.h"
+
+#include <pthread.h>
+
+#include <csignal>
+#include <system_error>
+#include <utility>
+
+#include "util/log.h"
+
+namespace kiln::cache {
+
+std::optional<std::thread> start_quiet_thread(std::function<void()> body, Thread how) {
+  sigset_t all{};
+  sigset_t before{};
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before);  // a new thread inherits the mask
+  std::optional<std::thread> thread;
+  try {
+    thread.emplace(std::move(body));
+    if (how == Thread::kDetached)
+      thread->detach();
+  } catch (const std::system_error& error) {
+    logger().warn("cannot start a thread of the cache: {}", error.what());
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace kiln::cache

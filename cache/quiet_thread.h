@@ -1,0 +1,18 @@
+// Threads of the library inside somebody else's program: they take none of its signals.
+
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <thread>
+
+namespace kiln::cache {
+
+enum class Thread : bool { kJoinable, kDetached };
+
+/// Runs `body` in a thread with every signal blocked. nullopt, and a line in the log,
+/// if the system has no thread left. A detached one comes back as an empty std::thread.
+[[nodiscard]] std::optional<std::thread> start_quiet_thread(std::function<void()> body,
+                                                            Thread how);
+
+}  // namespace kiln::cache

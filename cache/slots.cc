@@ -1,0 +1,88 @@
+#include "cache/slots.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cache/stoppable_sleep.h"
+#include "util/try.h"
+
+namespace kiln::cache {
+namespace {
+
+// More than this are not looked at, however many holders were given up.
+constexpr unsigned kMaxSlots = 4096;
+
+}  // namespace
+
+Slots::Slots(const LockFolder& folder, FileSystem& file_system, Counters& counters,
+             LockTimes times, unsigned count)
+    : folder_(folder),
+      file_system_(file_system),
+      counters_(counters),
+      times_(times),
+      count_(std::clamp(count, 1U, kMaxSlots)) {}
+
+OwnedRange::Place Slots::place(unsigned slot) const {
+  return {&file_system_, folder_.path / "slots", slot};
+}
+
+Slots::Acquired Slots::acquire(const Request& request) {
+  const auto bypassed = [&](std::string reason) {
+    counters_.add(Counter::kLockBypassed);
+    return Acquired{Outcome::kBypassed, {}, std::move(reason)};
+  };
+  if (!folder_.usable())
+    return bypassed(folder_.why);
+  Watches watches;
+  BackOff pause(times_);
+  for (;;) {
+    if (request.stop.stop_requested() ||
+        (request.deadline && std::chrono::steady_clock::now() >= *request.deadline))
+      return {Outcome::kCancelled, {}, {}};
+    auto owned = try_any(request, watches);
+    if (!owned)
+      return bypassed(std::move(owned).error().message);
+    if (owned->held())
+      return {Outcome::kHeld, *std::move(owned), {}};
+    stoppable_sleep(pause.next(), request.stop);
+  }
+}
+
+/// One attempt at each slot; nothing held if all are taken.
+Result<OwnedRange> Slots::try_any(const Request& request, Watches& watches) {
+  OwnerRecord record;
+  record.key = request.key;
+  record.build_limit = request.build_limit;
+  record.phase = Phase::kCompiling;
+  // Each holder that is given up makes room for one slot behind the others.
+  unsigned room = count_;
+  for (unsigned slot = 0; slot < std::min(room, kMaxSlots); ++slot) {
+    auto owned = KILN_TRY(OwnedRange::try_own(place(slot), record, times_.heartbeat));
+    if (owned)
+      return *std::move(owned);
+    if (gave_up(slot, watches))
+      ++room;
+  }
+  return OwnedRange();
+}
+
+bool Slots::gave_up(unsigned slot, Watches& watches) {
+  const std::optional<OwnerRecord> owner = OwnedRange::owner(place(slot));
+  {
+    const MutexLock lock(mutex_);
+    const auto known = given_up_.find(slot);
+    if (known != given_up_.end()) {
+      if (owner && owner->same_owner(known->second) &&
+          owner->heartbeat == known->second.heartbeat)
+        return true;
+      given_up_.erase(known);  // alive after all, or somebody else by now
+    }
+  }
+  if (!watches.try_emplace(slot, times_).first->second.give_up(owner))
+    return false;
+  const MutexLock lock(mutex_);
+  given_up_.insert_or_assign(slot, owner.value_or(OwnerRecord{}));
+  return true;
+}
+
+}  // namespace kiln::cache

@@ -1,0 +1,64 @@
+// How many builds run at once on a machine, whatever the number of processes.
+
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "cache/counters.h"
+#include "cache/lock_folder.h"
+#include "cache/owned_range.h"
+#include "util/mutex.h"
+
+namespace kiln::cache {
+
+/// Thread safety: every method may run concurrently.
+class Slots {
+ public:
+  enum class Outcome : std::uint8_t {
+    kHeld,
+    kBypassed,   // go on without one: locks do not work here; `reason` says why
+    kCancelled,  // `stop` was requested, or `deadline` passed
+  };
+  struct Acquired {
+    Outcome outcome = Outcome::kBypassed;
+    OwnedRange slot;  // held if and only if kHeld; releases itself
+    std::string reason;
+  };
+  struct Request {
+    Digest key;  // of the build, for whoever asks what runs
+    std::chrono::milliseconds build_limit{300'000};
+    std::stop_token stop;
+    std::optional<std::chrono::steady_clock::time_point> deadline;
+  };
+
+  /// `count` slots, at least one. The references must outlive this.
+  Slots(const LockFolder& folder, FileSystem& file_system, Counters& counters,
+        LockTimes times, unsigned count);
+
+  /// Waits for one of the slots. A holder without a heartbeat for
+  /// LockTimes::no_heartbeat stops counting, as if there were a slot more; that is
+  /// remembered, so that this process pays the wait for it once.
+  [[nodiscard]] Acquired acquire(const Request& request);
+
+ private:
+  using Watches = std::map<unsigned, OwnerWatch>;
+
+  [[nodiscard]] OwnedRange::Place place(unsigned slot) const;
+  [[nodiscard]] Result<OwnedRange> try_any(const Request& request, Watches& watches);
+  [[nodiscard]] bool gave_up(unsigned slot, Watches& watches);
+
+  const LockFolder& folder_;
+  FileSystem& file_system_;
+  Counters& counters_;
+  const LockTimes times_;
+  const unsigned count_;
+
+  Mutex mutex_;
+  std::map<unsigned, OwnerRecord> given_up_ KILN_GUARDED_BY(mutex_);
+};
+
+}  // namespace kiln::cache

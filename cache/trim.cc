@@ -1,0 +1,176 @@
+#include "cache/trim.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "cache/unix_time.h"
+#include "util/try.h"
+
+namespace kiln::cache {
+namespace {
+
+struct Candidate {
+  Digest key;
+  std::int64_t used_ns;
+  ino_t inode;
+  std::uint64_t bytes;
+};
+
+std::int64_t ns(std::chrono::nanoseconds duration) {
+  return duration.count();
+}
+
+/// "<64 hex>-<unix ns>-<check>", as ObjectStore::quarantine names them.
+bool is_quarantined(std::string_view name) {
+  return name.size() > 65 && name[64] == '-' &&
+         Digest::from_hex(name.substr(0, 64)).has_value();
+}
+
+class Collector {
+ public:
+  Collector(const Layout& layout, FileSystem& file_system, const ObjectStore& store,
+            Counters& counters, const TrimOptions& options)
+      : layout_(layout),
+        file_system_(file_system),
+        store_(store),
+        counters_(counters),
+        options_(options) {}
+
+  Result<TrimResult> run() {
+    const std::vector<Candidate> candidates = KILN_TRY(walk());
+    if (result_.bytes_left > options_.limit_bytes)
+      remove_least_recently_used(candidates);
+    if (options_.dry_run == DryRun::kNo)
+      sweep();
+    return std::move(result_);
+  }
+
+ private:
+  /// Every object, least recently used first.
+  Result<std::vector<Candidate>> walk() {
+    std::vector<Candidate> found;
+    std::optional<Error> failure;
+    unsigned failed = 0;
+    for (unsigned folder = 0; folder < kFolderCount; ++folder) {
+      auto files = store_.list(folder);
+      if (!files) {
+        failure = std::move(files).error();
+        ++failed;
+        continue;
+      }
+      for (const ObjectFile& file : *files) {
+        const auto bytes = static_cast<std::uint64_t>(file.info.st_size);
+        found.push_back({file.key, to_ns(file.info.st_mtim), file.info.st_ino, bytes});
+        ++result_.entries_left;
+        result_.bytes_left += bytes;
+      }
+    }
+    if (failed == kFolderCount)
+      return tl::unexpected(*std::move(failure));
+    std::ranges::sort(found, {}, [](const Candidate& candidate) {
+      return std::tie(candidate.used_ns, candidate.key);
+    });
+    return found;
+  }
+
+  void remove_least_recently_used(const std::vector<Candidate>& candidates) {
+    const std::uint64_t target = options_.limit_bytes / 100 * options_.target_percent;
+    for (const Candidate& candidate : candidates) {
+      if (result_.bytes_left <= target || options_.stop.stop_requested())
+        return;
+      if (now_ns_ - candidate.used_ns < ns(options_.minimum_age))
+        continue;  // also one with a stamp in the future
+      if (options_.dry_run == DryRun::kNo && !remove(candidate))
+        continue;
+      result_.keys.push_back(candidate.key);
+      ++result_.removed;
+      --result_.entries_left;
+      result_.freed_bytes += candidate.bytes;
+      result_.bytes_left -= candidate.bytes;
+    }
+  }
+
+  /// False if it was used or replaced since the walk, or cannot be removed.
+  bool remove(const Candidate& candidate) {
+    struct stat info {};
+    const std::string path = layout_.object(candidate.key);
+    if (file_system_.lstat(path.c_str(), info) != 0 || info.st_ino != candidate.inode ||
+        to_ns(info.st_mtim) != candidate.used_ns)
+      return false;
+    if (file_system_.unlink(path.c_str()) != 0)
+      return false;
+    counters_.add(Counter::kEvicted);
+    return true;
+  }
+
+  void sweep() {
+    for (unsigned folder = 0; folder < kFolderCount; ++folder)
+      sweep_temporaries(layout_.object_folder(folder));
+    for (const auto& folder :
+         {layout_.root(), layout_.toolchains(), layout_.memo(), layout_.repro()})
+      sweep_temporaries(folder.native());
+    sweep_quarantine();
+  }
+
+  void sweep_temporaries(const std::string& folder) {
+    std::vector<std::string> names;
+    if (options_.stop.stop_requested() || file_system_.list(folder.c_str(), names) != 0)
+      return;  // not there, or for the next trim
+    for (const std::string& name : names) {
+      const std::string path = fmt::format("{}/{}", folder, name);
+      struct stat info {};
+      if (Layout::is_temporary(name) && file_system_.lstat(path.c_str(), info) == 0 &&
+          now_ns_ - to_ns(info.st_mtim) > ns(options_.orphan_age))
+        unlink(path);
+    }
+  }
+
+  void sweep_quarantine() {
+    const std::string folder = layout_.quarantine().native();
+    std::vector<std::string> names;
+    if (file_system_.list(folder.c_str(), names) != 0)
+      return;
+    std::vector<std::pair<std::int64_t, std::string>> files;  // when set aside, path
+    for (const std::string& name : names) {
+      const std::string path = fmt::format("{}/{}", folder, name);
+      struct stat info {};
+      // A rename sets the change time, and leaves the modification time.
+      if (is_quarantined(name) && file_system_.lstat(path.c_str(), info) == 0)
+        files.emplace_back(to_ns(info.st_ctim), path);
+    }
+    std::ranges::sort(files, std::greater<>());
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      if (i >= options_.quarantine_count ||
+          now_ns_ - files[i].first > ns(options_.quarantine_age))
+        unlink(files[i].second);
+    }
+  }
+
+  void unlink(const std::string& path) {
+    if (file_system_.unlink(path.c_str()) == 0)
+      ++result_.orphans_swept;
+  }
+
+  const Layout& layout_;
+  FileSystem& file_system_;
+  const ObjectStore& store_;
+  Counters& counters_;
+  const TrimOptions& options_;
+  const std::int64_t now_ns_ = unix_now_ns();
+  TrimResult result_;
+};
+
+}  // namespace
+
+Result<TrimResult> trim(const Layout& layout, FileSystem& file_system,
+                        const ObjectStore& store, Counters& counters,
+                        const TrimOptions& options) {
+  return Collector(layout, file_system, store, counters, options).run();
+}
+
+}  // namespace kiln::cache

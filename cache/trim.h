@@ -1,0 +1,51 @@
+// Keeps a cache root under its size limit and sweeps what crashes left behind.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <stop_token>
+#include <vector>
+
+#include "cache/counters.h"
+#include "cache/digest.h"
+#include "cache/file_system.h"
+#include "cache/layout.h"
+#include "cache/object_store.h"
+#include "kiln/result.h"
+
+namespace kiln::cache {
+
+enum class DryRun : std::uint8_t { kNo, kYes };
+
+struct TrimOptions {
+  std::uint64_t limit_bytes = 10ULL << 30U;
+  unsigned target_percent = 90;          // of the limit, once it is exceeded
+  std::chrono::seconds minimum_age{60};  // younger objects stay
+  std::chrono::hours orphan_age{1};      // of temporaries
+  std::chrono::hours quarantine_age{7 * 24};
+  std::size_t quarantine_count = 100;
+  DryRun dry_run = DryRun::kNo;
+  std::stop_token stop;  // ends it early; what was removed stays removed
+};
+
+struct TrimResult {
+  std::uint64_t removed = 0;
+  std::uint64_t freed_bytes = 0;
+  std::vector<Digest> keys;  // of the objects removed
+  std::uint64_t entries_left = 0;
+  std::uint64_t bytes_left = 0;
+  std::uint64_t orphans_swept = 0;  // temporaries and old quarantine
+};
+
+/// Removes least recently used objects first, by our own stamp, until the rest fits.
+/// Walks the objects themselves: an index that lies deletes nothing. Looks at each file
+/// again before it is deleted, and lets it live if it was used or replaced meanwhile.
+/// Touches only names of our own pattern. The caller sees to it that there is one
+/// collector at a time; two are safe, and remove more than needed.
+/// Errors: kIo, when no folder can be read.
+[[nodiscard]] Result<TrimResult> trim(const Layout& layout, FileSystem& file_system,
+                                      const ObjectStore& store, Counters& counters,
+                                      const TrimOptions& options);
+
+}  // namespace kiln::cache
