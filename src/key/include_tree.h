@@ -29,6 +29,7 @@ struct TreeFile {
 /// Thread safety: immutable.
 class IncludeTree {
  public:
+  /// `files` in the order of files(), `operands` in that of operands().
   IncludeTree(std::filesystem::path root, std::vector<TreeFile> files,
               std::vector<std::string> operands);
 
@@ -36,10 +37,11 @@ class IncludeTree {
   [[nodiscard]] const cache::Digest& digest() const { return digest_; }
   /// In the order of the walk: by bytes within a folder, a folder's files in its place.
   [[nodiscard]] const std::vector<TreeFile>& files() const { return files_; }
-  /// The file of that relative path, or null. Cost: one hash look-up.
+  /// The file of that relative path, or null. Cost: a binary search.
   [[nodiscard]] const TreeFile* find(std::string_view path) const;
-  /// Every #include and __has_include operand in the tree, sorted, each once: what a
-  /// file in an earlier include directory can take the place of.
+  /// Every #include and __has_include operand in the tree, sorted, each once. Together
+  /// with the files' own paths: what a file in another include directory can stand in
+  /// for.
   [[nodiscard]] const std::vector<std::string>& operands() const { return operands_; }
 
  private:
