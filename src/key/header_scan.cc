@@ -23,6 +23,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What a scan works with and does not own.
+struct Environment {
+  const fs::path& memo_folder;
+  HeaderStore& store;
+  const HeaderScanLimits& limits;
+};
+
 // Includes that found the same file may still differ in what they go on to find, so
 // that the key records the whole graph: texts are numbered as they are discovered, the
 // source is 0, and each has a line with what its directives found, in order. As a text
@@ -31,14 +38,16 @@ namespace fs = std::filesystem;
 class Scan {
  public:
   Scan(const SourceKeyInput& input, const std::optional<fs::path>& toolkit_root,
-       HeaderStore& store, const HeaderScanLimits& limits)
+       const Environment& environment, std::chrono::system_clock::time_point now)
       : input_(input),
         toolkit_root_(toolkit_root),
-        store_(store),
-        limits_(limits),
-        search_(input, toolkit_root) {}
+        memo_folder_(environment.memo_folder),
+        store_(environment.store),
+        limits_(environment.limits),
+        search_(input, toolkit_root),
+        now_(now) {}
 
-  Result<HeaderScan> run(const fs::path& memo_folder);
+  Result<HeaderScan> run();
 
  private:
   struct Text {
@@ -70,7 +79,7 @@ class Scan {
   Result<void> follow(std::size_t text);
   Result<std::string> resolve(const Directive& directive, const Includer& from);
   Result<std::string> target(const std::string& operand, const FoundHeader& found);
-  Result<void> read_toolkit(const fs::path& memo_folder);
+  Result<void> read_toolkit();
   Result<void> follow_shadows();
   Result<void> try_computed();
   void add_spelling(const std::string& operand);
@@ -79,10 +88,11 @@ class Scan {
 
   const SourceKeyInput& input_;
   const std::optional<fs::path>& toolkit_root_;
+  const fs::path& memo_folder_;
   HeaderStore& store_;
   const HeaderScanLimits& limits_;
   IncludeSearch search_;
-  const std::chrono::system_clock::time_point now_ = std::chrono::system_clock::now();
+  const std::chrono::system_clock::time_point now_;
 
   std::deque<Text> texts_;
   std::size_t followed_ = 0;  // texts below this number have their line in graph_
@@ -105,13 +115,13 @@ class Scan {
   HeaderScan result_;
 };
 
-Result<HeaderScan> Scan::run(const fs::path& memo_folder) {
+Result<HeaderScan> Scan::run() {
   const std::string memo = memo_name();
   store_.load(memo);
   add_source();
   KILN_TRY(follow_all());
   if (toolkit_root_ && (reaches_toolkit_ || !guesses_.empty()))
-    KILN_TRY(read_toolkit(memo_folder));
+    KILN_TRY(read_toolkit());
   KILN_TRY(try_computed());
   if (learned_)
     result_.stats.memo = store_.save(memo, used_);
@@ -257,8 +267,8 @@ Result<std::string> Scan::target(const std::string& operand, const FoundHeader& 
   return "-";
 }
 
-Result<void> Scan::read_toolkit(const fs::path& memo_folder) {
-  auto read = read_include_tree(*toolkit_root_, memo_folder);
+Result<void> Scan::read_toolkit() {
+  auto read = read_include_tree(*toolkit_root_, memo_folder_, now_);
   // A toolkit without headers is none: what they would have given counts as not found.
   if (!read && read.error().code == ErrorCode::kNotFound)
     return {};
@@ -367,14 +377,15 @@ HeaderScanner::HeaderScanner(fs::path memo_folder, HeaderScanLimits limits)
 HeaderScanner::~HeaderScanner() = default;
 
 Result<HeaderScan> HeaderScanner::scan(
-    const SourceKeyInput& input, const std::optional<fs::path>& toolkit_root) const {
+    const SourceKeyInput& input, const std::optional<fs::path>& toolkit_root,
+    std::chrono::system_clock::time_point now) const {
   KILN_TRY(check_normalized(input));
   if (toolkit_root && !toolkit_root->is_absolute())
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("the toolkit's include folder {} is not an absolute path",
                             toolkit_root->native()));
-  return Scan(input, toolkit_root, state_->store, state_->limits)
-      .run(state_->memo_folder);
+  const Environment environment{state_->memo_folder, state_->store, state_->limits};
+  return Scan(input, toolkit_root, environment, now).run();
 }
 
 }  // namespace kiln::key

@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -59,10 +60,14 @@ class HeaderScanner {
   /// An operand found nowhere is no error but part of the key, so that a header that
   /// appears later changes it.
   /// Errors: kInvalidArgument (not normalized), kResourceLimit (a limit above, naming
-  /// it), kIo (a header that is there but cannot be read).
+  /// it), kIo (a header or the toolkit's tree fails to be read; one that may not be
+  /// read is passed over, as the compiler does). `now` is for tests of what
+  /// is_settled().
   [[nodiscard]] Result<HeaderScan> scan(
       const SourceKeyInput& input,
-      const std::optional<std::filesystem::path>& toolkit_root) const;
+      const std::optional<std::filesystem::path>& toolkit_root,
+      std::chrono::system_clock::time_point now =
+          std::chrono::system_clock::now()) const;
 
  private:
   struct State;

@@ -151,8 +151,8 @@ const TreeFile* IncludeTree::find(std::string_view path) const {
 }
 
 Result<IncludeTreeRead> read_include_tree(const fs::path& root,
-                                          const fs::path& memo_folder) {
-  const auto now = std::chrono::system_clock::now();  // before the first stat
+                                          const fs::path& memo_folder,
+                                          std::chrono::system_clock::time_point now) {
   std::vector<WalkedFile> walked = KILN_TRY(walk_tree(root));
   std::vector<TreeFile> files;
   files.reserve(walked.size());

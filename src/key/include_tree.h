@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
@@ -64,8 +65,10 @@ struct IncludeTreeRead {
 /// folders, and a broken link, is left out. Thread-safe; processes may share the memo.
 /// Cost: one stat a file; the first time also reading them all.
 /// Errors: kNotFound (no such folder), kResourceLimit (over 100,000 files or 64 levels:
-/// not an include tree), kIo. A memo that cannot be read or written is no error.
+/// not an include tree), kIo. `now` is for tests of what is_settled(). A memo that
+/// cannot be read or written is no error.
 [[nodiscard]] Result<IncludeTreeRead> read_include_tree(
-    const std::filesystem::path& root, const std::filesystem::path& memo_folder);
+    const std::filesystem::path& root, const std::filesystem::path& memo_folder,
+    std::chrono::system_clock::time_point now = std::chrono::system_clock::now());
 
 }  // namespace kiln::key

@@ -80,9 +80,9 @@ class Check {
     if (S_ISDIR(info.st_mode))
       return std::nullopt;  // opened in search of a header, and passed over
     const FileStamp now = stamp_of(info);
-    if (const HeaderFile* file = find_header(path, now))
-      return difference(path, now, {file->stamp, file->settled, file->content},
-                        opened_.started);
+    if (const auto named = by_path_.find(path.lexically_normal().native());
+        named != by_path_.end())
+      return compare(path, now, *named->second);
     if (headers_.toolkit) {
       if (const auto inner = inside(*headers_.toolkit, path)) {
         const TreeFile* file = headers_.toolkit->find(*inner);
@@ -92,20 +92,20 @@ class Check {
                           opened_.started);
       }
     }
+    // A computed include could reach a known file by a way that the key does not know;
+    // without one, every way to it is known.
+    const auto same = by_identity_.find({now.device, now.inode});
+    if (headers_.computed.empty() && same != by_identity_.end())
+      return compare(path, now, *same->second);
     return unknown();
   }
 
  private:
-  [[nodiscard]] const HeaderFile* find_header(const fs::path& path,
-                                              const FileStamp& now) const {
-    const auto named = by_path_.find(path.lexically_normal().native());
-    if (named != by_path_.end())
-      return named->second;
-    // A computed include could reach a known file by a way that the key does not know;
-    // without one, every way to it is known.
-    const auto same = by_identity_.find({now.device, now.inode});
-    return headers_.computed.empty() && same != by_identity_.end() ? same->second
-                                                                   : nullptr;
+  [[nodiscard]] std::optional<std::string> compare(const fs::path& path,
+                                                   const FileStamp& now,
+                                                   const HeaderFile& file) const {
+    return difference(path, now, {file.stamp, file.settled, file.content},
+                      opened_.started);
   }
 
   [[nodiscard]] std::string unknown() const {
