@@ -30,6 +30,12 @@ struct Environment {
   const HeaderScanLimits& limits;
 };
 
+// A text without a file still has a folder, by its name.
+Includer memory_includer(const std::string& name) {
+  const std::string folder = name.substr(0, name.rfind('/') + 1);
+  return {folder.starts_with('/') ? folder : kWorkingDirectory + folder, 0};
+}
+
 // Includes that found the same file may still differ in what they go on to find, so
 // that the key records the whole graph: texts are numbered as they are discovered, the
 // source is 0, and each has a line with what its directives found, in order. As a text
@@ -144,7 +150,7 @@ void Scan::add_source() {
       add_macro_value(std::string_view(macro.text).substr(equals + 1),
                       content->directives.macro_values);
   }
-  add_text({kProgramName, {}, std::move(content)});
+  add_text({kProgramName, memory_includer(kProgramName), std::move(content)});
 }
 
 std::size_t Scan::add_memory_header(const MemoryHeader& header) {
@@ -152,7 +158,7 @@ std::size_t Scan::add_memory_header(const MemoryHeader& header) {
   if (is_new) {
     auto content = std::make_shared<HeaderContent>();
     content->directives = find_directives(header.text);
-    add_text({header.name, {}, std::move(content)});
+    add_text({header.name, memory_includer(header.name), std::move(content)});
   }
   return known->second;
 }
@@ -222,8 +228,7 @@ void Scan::add_computed(const Text& text, const Directive& directive) {
   else
     return;
   guesses_.try_emplace("", Guesses{});  // as from <x>
-  if (text.includer.folder)
-    guesses_.try_emplace(*text.includer.folder, Guesses{text.includer});
+  guesses_.try_emplace(*text.includer.folder, Guesses{text.includer});
 }
 
 Result<void> Scan::follow_all() {

@@ -2,7 +2,8 @@
 // scanned, and each #include is looked up where NVRTC will look it up.
 //
 // NVRTC's order, observed with 13.0: a header in memory of exactly that name, whoever
-// asks; for "x" the folder of the including file; each -I in order.
+// asks; for "x" the folder of the including file, which for the source and for headers
+// in memory is relative to the working directory; each -I in order.
 
 #pragma once
 
@@ -55,8 +56,7 @@ class HeaderScanner {
   /// together with its `cccl`; every file inside it is represented by the tree's one
   /// digest, and the tree is looked at only if the source can reach it.
   /// The compiler must get the same include directories, then the toolkit's two, must
-  /// run in a working directory without headers (NVRTC looks there first for the source
-  /// itself), and without NVRTC_APPEND_FLAGS in its environment.
+  /// run in kWorkingDirectory and without NVRTC_APPEND_FLAGS in its environment.
   /// An operand found nowhere is no error but part of the key, so that a header that
   /// appears later changes it.
   /// Errors: kInvalidArgument (not normalized), kResourceLimit (a limit above, naming

@@ -23,7 +23,7 @@ using FileIdentity = std::pair<std::uint64_t, std::uint64_t>;  // device and ino
 
 /// From where a look-up starts.
 struct Includer {
-  std::optional<std::string> folder;  // none: the source, a header in memory
+  std::optional<std::string> folder;  // with a '/' at its end; none: as from <x>
   std::size_t next_dir = 0;           // where #include_next goes on
 };
 

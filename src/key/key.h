@@ -26,6 +26,10 @@ inline constexpr std::uint32_t kSchemaVersion = 1;
 /// `__FILE__` and -lineinfo, so it must not depend on the request.
 inline constexpr const char* kProgramName = "kernel.cu";
 
+/// Where every compile runs. NVRTC looks for the quoted includes of the source, and of
+/// headers in memory, there first.
+inline constexpr const char* kWorkingDirectory = "/";
+
 /// ELF build ids, lower-case hex.
 struct ToolchainIdentity {
   std::string nvrtc;
