@@ -1,0 +1,180 @@
+#include "key/difference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "cache/digest.h"
+
+namespace kiln::key {
+namespace {
+
+using cache::Field;
+using cache::Fields;
+using Values = std::vector<std::string_view>;
+
+constexpr std::size_t kLongText = 200;
+constexpr std::size_t kShownLine = 120;
+constexpr std::size_t kShownDigits = 16;
+constexpr std::string_view kGraph = "include_graph";
+
+struct LabelledValues {
+  std::vector<std::string_view> labels;  // each once
+  std::map<std::string_view, Values> values;
+};
+
+LabelledValues by_label(const Fields& fields) {
+  LabelledValues result;
+  for (const Field& field : fields.list()) {
+    Values& values = result.values[field.label];
+    if (values.empty())
+      result.labels.push_back(field.label);
+    values.push_back(field.value);
+  }
+  return result;
+}
+
+// a's labels in a's order, each label of b alone behind its predecessor in b.
+std::vector<std::string_view> merged(const LabelledValues& a, const LabelledValues& b) {
+  std::vector<std::string_view> labels = a.labels;
+  std::size_t behind = 0;
+  for (const std::string_view label : b.labels) {
+    if (a.values.contains(label)) {
+      const auto at = std::find(labels.begin(), labels.end(), label);
+      behind = static_cast<std::size_t>(at - labels.begin()) + 1;
+    } else {
+      labels.insert(labels.begin() + static_cast<std::ptrdiff_t>(behind++), label);
+    }
+  }
+  return labels;
+}
+
+// What is left of both lists once their equal beginnings and ends are gone.
+std::pair<Values, Values> differing_parts(Values a, Values b) {
+  const auto [first_a, first_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  a.erase(a.begin(), first_a);
+  b.erase(b.begin(), first_b);
+  while (!a.empty() && !b.empty() && a.back() == b.back()) {
+    a.pop_back();
+    b.pop_back();
+  }
+  return {std::move(a), std::move(b)};
+}
+
+bool is_long(std::string_view text) {
+  return text.size() > kLongText || text.find('\n') != text.npos;
+}
+
+// "sha256 0123456789abcdef, line 7: <that line>".
+std::string describe(std::string_view text, std::size_t line_begin) {
+  const auto line =
+      1 + std::count(text.begin(),
+                     text.begin() + static_cast<std::ptrdiff_t>(line_begin), '\n');
+  std::string_view shown = text.substr(line_begin);
+  shown = shown.substr(0, std::min(shown.find('\n'), kShownLine));
+  return fmt::format("sha256 {}, line {}: {}",
+                     cache::Digest::of(as_bytes(text)).hex().substr(0, kShownDigits),
+                     line, shown);
+}
+
+FieldDifference make_difference(std::string_view label, std::string_view a,
+                                std::string_view b) {
+  if (!is_long(a) && !is_long(b))
+    return {std::string(label), std::string(a), std::string(b)};
+  const auto same = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
+  const std::string_view common =
+      a.substr(0, static_cast<std::size_t>(same - a.begin()));
+  const std::size_t begin = common.rfind('\n') + 1;  // npos + 1 is the first line
+  return {std::string(label), describe(a, begin), describe(b, begin)};
+}
+
+bool is_header(std::string_view label) {
+  return label.starts_with("header/") || label.starts_with("memory_header/");
+}
+
+struct Weight {
+  std::string_view start;  // of the label
+  int weight;
+};
+
+// Most is said by what is built, least by what built it.
+constexpr std::array kWeights = {
+    Weight{"kernel", 10'000},      Weight{"source", 10'000},
+    Weight{"kind", 1'000},         Weight{"target", 1'000},
+    Weight{"template/", 100},      Weight{"parameter/", 30},
+    Weight{"macro", 20},           Weight{"option", 20},
+    Weight{"name_expression", 20}, Weight{"header/", 10},
+    Weight{"memory_header/", 10},  Weight{"toolkit_headers", 5},
+    Weight{"toolchain/", 5},       Weight{kGraph, 1}};
+
+int weight_of(std::string_view label) {
+  for (const Weight& known : kWeights) {
+    if (label.starts_with(known.start))
+      return known.weight;
+  }
+  return 10;
+}
+
+std::int64_t distance(const LabelledValues& a, const LabelledValues& b) {
+  std::int64_t sum = 0;
+  for (const std::string_view label : merged(a, b)) {
+    const auto in_a = a.values.find(label);
+    const auto in_b = b.values.find(label);
+    const auto [left, right] =
+        differing_parts(in_a == a.values.end() ? Values{} : in_a->second,
+                        in_b == b.values.end() ? Values{} : in_b->second);
+    sum += weight_of(label) *
+           static_cast<std::int64_t>(std::max(left.size(), right.size()));
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::vector<FieldDifference> differences(const Fields& a, const Fields& b) {
+  LabelledValues left = by_label(a);
+  LabelledValues right = by_label(b);
+  std::vector<FieldDifference> result;
+  for (const std::string_view label : merged(left, right)) {
+    const auto [in_a, in_b] = differing_parts(left.values[label], right.values[label]);
+    for (std::size_t i = 0; i < std::max(in_a.size(), in_b.size()); ++i) {
+      result.push_back(make_difference(label, i < in_a.size() ? in_a[i] : "",
+                                       i < in_b.size() ? in_b[i] : ""));
+    }
+  }
+  if (result.empty() && a != b)
+    result.push_back({"order", "other fields in between", ""});
+  // Another header or source is the reason why the includes found other headers.
+  const bool explained =
+      std::any_of(result.begin(), result.end(), [](const FieldDifference& difference) {
+        return is_header(difference.field) || difference.field == "source";
+      });
+  if (explained)
+    std::erase_if(result, [](const FieldDifference& difference) {
+      return difference.field == kGraph;
+    });
+  return result;
+}
+
+std::optional<NearestPreimage> nearest_preimage(const Fields& wanted,
+                                                std::span<const Fields> candidates) {
+  std::optional<std::size_t> best;
+  std::int64_t least = 0;
+  const LabelledValues wanted_values = by_label(wanted);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const std::int64_t far = distance(wanted_values, by_label(candidates[i]));
+    if (!best || far < least) {
+      best = i;
+      least = far;
+    }
+  }
+  if (!best)
+    return std::nullopt;
+  return NearestPreimage{*best, differences(wanted, candidates[*best])};
+}
+
+}  // namespace kiln::key

@@ -1,0 +1,40 @@
+// Two preimages compared field by field: the answer of `kiln why`.
+
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/fields.h"
+
+namespace kiln::key {
+
+struct FieldDifference {
+  std::string field;  // "target", "parameter/dtype", "header/a.h", "option", ...
+  std::string a;      // "" where there is no such field
+  std::string b;
+  friend bool operator==(const FieldDifference&, const FieldDifference&) = default;
+};
+
+/// Every field that differs, in preimage order, fields of one label matched in order
+/// ("option" has many). Of long texts both sides show their digest and the first line
+/// that differs. Which #include found which header is told only where no header
+/// differs. Empty exactly if the two are equal.
+[[nodiscard]] std::vector<FieldDifference> differences(const cache::Fields& a,
+                                                       const cache::Fields& b);
+
+struct NearestPreimage {
+  std::size_t index = 0;                     // among the candidates
+  std::vector<FieldDifference> differences;  // a: wanted, b: the candidate
+};
+
+/// The candidate whose differences weigh least: another kernel or source weighs most,
+/// then the target, then parameters, options and headers, then the toolchain. The
+/// first of equals. nullopt: no candidates.
+[[nodiscard]] std::optional<NearestPreimage> nearest_preimage(
+    const cache::Fields& wanted, std::span<const cache::Fields> candidates);
+
+}  // namespace kiln::key

@@ -1,0 +1,281 @@
+#include "key/directives.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+
+namespace kiln::key {
+namespace {
+
+constexpr std::size_t kMaxRawDelimiter = 16;  // [lex.string]
+
+bool is_identifier_start(char c) {
+  return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' ||
+         static_cast<unsigned char>(c) >= 0x80U;
+}
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_identifier(char c) {
+  return is_identifier_start(c) || is_digit(c);
+}
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
+}
+
+bool is_raw_prefix(std::string_view word) {
+  constexpr std::array<std::string_view, 5> kPrefixes = {"R", "u8R", "uR", "UR", "LR"};
+  return std::find(kPrefixes.begin(), kPrefixes.end(), word) != kPrefixes.end();
+}
+
+// Text with its line splices taken out, and where they were.
+struct Spliced {
+  std::string text;
+  std::vector<std::size_t> removed;  // offsets in `text`
+};
+
+Spliced splice(std::string_view text) {
+  Spliced result;
+  result.text.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\') {
+      const std::size_t next = text.substr(i + 1).starts_with("\r\n") ? i + 2 : i + 1;
+      if (next < text.size() && text[next] == '\n') {
+        result.removed.push_back(result.text.size());
+        i = next;
+        continue;
+      }
+    }
+    result.text.push_back(text[i]);
+  }
+  return result;
+}
+
+class Lexer {
+ public:
+  Lexer(std::string_view text, const std::vector<std::size_t>& removed)
+      : text_(text), removed_(removed) {}
+
+  Directives run() {
+    while (at_ < text_.size()) step();
+    return std::move(found_);
+  }
+
+ private:
+  enum class Line : std::uint8_t { kStart, kCode, kCondition };
+
+  [[nodiscard]] char peek(std::size_t ahead = 0) const {
+    return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
+  }
+  [[nodiscard]] bool sees(std::string_view token) const {
+    return text_.substr(at_).starts_with(token);
+  }
+
+  void step() {
+    const char c = peek();
+    if (c == '\n') {
+      ++at_;
+      line_ = Line::kStart;
+    } else if (is_blank(c) || sees("//") || sees("/*")) {
+      skip_blanks();
+    } else if (line_ == Line::kStart && (c == '#' || sees("%:"))) {
+      at_ += c == '#' ? 1 : 2;
+      line_ = Line::kCode;
+      directive();
+    } else {
+      if (line_ == Line::kStart)
+        line_ = Line::kCode;
+      token(c);
+    }
+  }
+
+  void token(char c) {
+    if (is_identifier_start(c)) {
+      identifier();
+    } else if (is_digit(c) || (c == '.' && is_digit(peek(1)))) {
+      number();
+    } else if (c == '"') {
+      // No string belongs into a condition unless a macro there is a __has_include.
+      if (line_ != Line::kCondition || !add_literal(Lookup::kQuoted))
+        skip_literal('"');
+    } else if (c == '\'') {
+      skip_literal('\'');
+    } else {
+      ++at_;
+      if (c == '(' && line_ == Line::kCondition)
+        angled_argument();
+    }
+  }
+
+  // `HAS(<x.h>)` in a condition, where HAS is a macro around __has_include.
+  void angled_argument() {
+    skip_blanks();
+    if (peek() == '<')
+      add_literal(Lookup::kAngled);
+  }
+
+  // Blanks and comments up to the next token or the end of the line. At least one
+  // character where there was one.
+  void skip_blanks() {
+    while (at_ < text_.size()) {
+      if (is_blank(peek())) {
+        ++at_;
+      } else if (sees("//")) {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+      } else if (sees("/*")) {
+        const std::size_t end = text_.find("*/", at_ + 2);
+        at_ = end == std::string_view::npos ? at_ + 2 : end + 2;
+      } else {
+        return;
+      }
+    }
+  }
+
+  std::string_view word() {
+    const std::size_t begin = at_;
+    while (is_identifier(peek()) && at_ < text_.size()) ++at_;
+    return text_.substr(begin, at_ - begin);
+  }
+
+  void identifier() {
+    const std::string_view name = word();
+    if (peek() == '"' && is_raw_prefix(name))
+      skip_raw_string();
+    else if (name == "__has_include")
+      has_include(Lookup::kQuoted, Lookup::kAngled);
+    else if (name == "__has_include_next")
+      has_include(Lookup::kNext, Lookup::kNext);
+  }
+
+  // A preprocessing number: 1'000, 0x1p-3, 1.5e+3f.
+  void number() {
+    while (at_ < text_.size()) {
+      const char c = peek();
+      const bool exponent = c == 'e' || c == 'E' || c == 'p' || c == 'P';
+      if (exponent && (peek(1) == '+' || peek(1) == '-'))
+        at_ += 2;
+      else if (c == '\'' && is_identifier(peek(1)))
+        at_ += 2;
+      else if (is_identifier(c) || c == '.')
+        ++at_;
+      else
+        return;
+    }
+  }
+
+  // A literal that does not end on its line is a lone quote: text in a skipped branch.
+  void skip_literal(char quote) {
+    ++at_;
+    while (at_ < text_.size() && peek() != '\n') {
+      const char c = peek();
+      at_ += c == '\\' && peek(1) != '\n' ? 2 : 1;
+      if (c == quote)
+        return;
+    }
+    at_ = std::min(at_, text_.size());
+  }
+
+  void skip_raw_string() {
+    const std::size_t open = text_.find('(', at_);
+    if (open == std::string_view::npos || open - at_ - 1 > kMaxRawDelimiter)
+      return skip_literal('"');
+    std::string end = ")";
+    end.append(text_.substr(at_ + 1, open - at_ - 1)).push_back('"');
+    const std::size_t close = text_.find(end, open);
+    if (close == std::string_view::npos)
+      return skip_literal('"');
+    at_ = close + end.size();
+  }
+
+  void directive() {
+    skip_blanks();
+    const std::string_view name = word();
+    if (name == "include") {
+      operand(Lookup::kQuoted, Lookup::kAngled, Lookup::kComputed);
+    } else if (name == "include_next") {
+      operand(Lookup::kNext, Lookup::kNext, Lookup::kComputed);
+    } else if (name == "if" || name == "elif") {
+      line_ = Line::kCondition;
+    } else if (name == "define") {
+      skip_blanks();
+      word();
+      // The value is then read as any other text, for a __has_include in it.
+      if (is_blank(peek()) || peek() == '/')
+        add_macro_value(rest_of_line(), found_.macro_values);
+    }
+  }
+
+  void has_include(Lookup quoted, Lookup angled) {
+    skip_blanks();
+    if (peek() != '(')  // `defined(__has_include)`, `#define HAS __has_include`
+      return;
+    ++at_;
+    operand(quoted, angled, Lookup::kComputedIf);
+  }
+
+  void operand(Lookup quoted, Lookup angled, Lookup computed) {
+    skip_blanks();
+    const char open = peek();
+    if (open == '"' && add_literal(quoted))
+      return;
+    if (open == '<' && add_literal(angled))
+      return;
+    found_.list.push_back({computed, std::string(rest_of_line()), line_number()});
+  }
+
+  // "x" or <x> at the cursor, moved behind it; false where it does not end.
+  bool add_literal(Lookup lookup) {
+    const char close = peek() == '"' ? '"' : '>';
+    const std::size_t begin = at_ + 1;
+    const std::size_t end = text_.find(close, begin);
+    if (end == std::string_view::npos || text_.find('\n', begin) < end)
+      return false;
+    found_.list.push_back({lookup, std::string(text_.substr(begin, end - begin)), 0});
+    at_ = end + 1;
+    return true;
+  }
+
+  [[nodiscard]] std::string_view rest_of_line() const {
+    const std::string_view rest = text_.substr(at_);
+    return rest.substr(0,
+                       std::min({rest.find('\n'), rest.find("//"), rest.find("/*")}));
+  }
+
+  [[nodiscard]] int line_number() const {
+    const auto here = text_.begin() + static_cast<std::ptrdiff_t>(at_);
+    const auto breaks = std::count(text_.begin(), here, '\n');
+    const auto splices =
+        std::upper_bound(removed_.begin(), removed_.end(), at_) - removed_.begin();
+    return static_cast<int>(1 + breaks + splices);
+  }
+
+  const std::string_view text_;
+  const std::vector<std::size_t>& removed_;
+  std::size_t at_ = 0;
+  Line line_ = Line::kStart;
+  Directives found_;
+};
+
+}  // namespace
+
+void add_macro_value(std::string_view value, std::vector<Directive>& out) {
+  while (!value.empty() && is_blank(value.front())) value.remove_prefix(1);
+  while (!value.empty() && is_blank(value.back())) value.remove_suffix(1);
+  if (value.size() < 3)
+    return;
+  const std::string_view inner = value.substr(1, value.size() - 2);
+  if (value.front() == '"' && value.back() == '"' && inner.find('"') == inner.npos)
+    out.push_back({Lookup::kQuoted, std::string(inner), 0});
+  else if (value.front() == '<' && value.back() == '>')
+    out.push_back({Lookup::kAngled, std::string(inner), 0});
+}
+
+Directives find_directives(std::string_view text) {
+  if (text.find("\\\n") == text.npos && text.find("\\\r\n") == text.npos)
+    return Lexer(text, {}).run();
+  const Spliced spliced = splice(text);
+  return Lexer(spliced.text, spliced.removed).run();
+}
+
+}  // namespace kiln::key

@@ -1,0 +1,32 @@
+// What tells cheaply whether a file is still the one that was read.
+
+#pragma once
+
+#include <sys/stat.h>
+
+#include <chrono>
+#include <compare>
+#include <cstdint>
+
+namespace kiln::key {
+
+/// Identity, size and both times. A change of content that keeps size and mtime still
+/// moves ctime, which no program can set.
+struct FileStamp {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t size = 0;
+  std::int64_t mtime_ns = 0;
+  std::int64_t ctime_ns = 0;
+  friend auto operator<=>(const FileStamp&, const FileStamp&) = default;
+};
+
+[[nodiscard]] FileStamp stamp_of(const struct stat& info);
+
+/// Whether a file with this stamp, read at `read_at`, has the same content as long as
+/// the stamp is the same. Not so where a time is less than two seconds older: a later
+/// write may fall into the same tick of the file system's clock and leave no trace.
+[[nodiscard]] bool is_settled(const FileStamp& stamp,
+                              std::chrono::system_clock::time_point read_at);
+
+}  // namespace kiln::key

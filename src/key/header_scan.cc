@@ -1,0 +1,396 @@
+#include "key/header_scan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "key/directives.h"
+#include "key/header_store.h"
+#include "key/include_search.h"
+#include "key/options.h"
+#include "util/try.h"
+
+namespace kiln::key {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a scan works with and does not own.
+struct Environment {
+  const fs::path& memo_folder;
+  HeaderStore& store;
+  const HeaderScanLimits& limits;
+};
+
+// A text without a file still has a folder, by its name.
+Includer memory_includer(const std::string& name) {
+  const std::string folder = name.substr(0, name.rfind('/') + 1);
+  return {folder.starts_with('/') ? folder : kWorkingDirectory + folder, 0};
+}
+
+// Includes that found the same file may still differ in what they go on to find, so
+// that the key records the whole graph: texts are numbered as they are discovered, the
+// source is 0, and each has a line with what its directives found, in order. As a text
+// is given by its digest and each line says only numbers, equal graphs over equal
+// contents mean equal results, in whatever folders they lie.
+class Scan {
+ public:
+  Scan(const SourceKeyInput& input, const std::optional<fs::path>& toolkit_root,
+       const Environment& environment, std::chrono::system_clock::time_point now)
+      : input_(input),
+        toolkit_root_(toolkit_root),
+        memo_folder_(environment.memo_folder),
+        store_(environment.store),
+        limits_(environment.limits),
+        search_(input, toolkit_root),
+        now_(now) {}
+
+  Result<HeaderScan> run();
+
+ private:
+  struct Text {
+    std::string name;
+    Includer includer;
+    SharedContent content;
+  };
+  struct ReadFile {
+    SharedContent content;
+    bool goes_on = false;  // says #include_next
+  };
+  // A folder that computed directives start from, and how many of spellings_ were
+  // looked up from there.
+  struct Guesses {
+    Includer from;
+    std::size_t tried = 0;
+  };
+  // Two paths to one file in one folder are one text, unless it says #include_next.
+  using TextIdentity = std::tuple<FileIdentity, FileIdentity, std::size_t>;
+
+  void add_source();
+  std::size_t add_memory_header(const MemoryHeader& header);
+  Result<const ReadFile*> read(const FoundHeader& found, bool settled);
+  Result<std::size_t> add_file(const std::string& operand, const FoundHeader& found);
+  std::size_t add_text(Text text);
+  void add_computed(const Text& text, const Directive& directive);
+
+  Result<void> follow_all();
+  Result<void> follow(std::size_t text);
+  Result<std::string> resolve(const Directive& directive, const Includer& from);
+  Result<std::string> target(const std::string& operand, const FoundHeader& found);
+  Result<void> read_toolkit();
+  Result<void> follow_shadows();
+  Result<void> try_computed();
+  void add_spelling(const std::string& operand);
+  [[nodiscard]] cache::Fields fields() const;
+  [[nodiscard]] std::string memo_name() const;
+
+  const SourceKeyInput& input_;
+  const std::optional<fs::path>& toolkit_root_;
+  const fs::path& memo_folder_;
+  HeaderStore& store_;
+  const HeaderScanLimits& limits_;
+  IncludeSearch search_;
+  const std::chrono::system_clock::time_point now_;
+
+  std::deque<Text> texts_;
+  std::size_t followed_ = 0;  // texts below this number have their line in graph_
+  std::size_t edges_ = 0;
+  std::map<TextIdentity, std::size_t> file_numbers_;
+  std::map<FileIdentity, std::size_t> first_of_file_;
+  std::map<FileIdentity, ReadFile> read_files_;
+  std::map<const MemoryHeader*, std::size_t> memory_numbers_;
+  std::vector<KnownHeader> used_;  // the settled ones
+  bool learned_ = false;           // one of them is new
+  bool reaches_toolkit_ = false;
+  bool computes_condition_ = false;
+  std::map<std::string, Guesses> guesses_;  // by folder
+  std::vector<std::string> spellings_;
+  std::set<std::string> known_spellings_;
+
+  cache::Fields header_fields_;
+  std::set<std::string> absent_;
+  std::string graph_;
+  HeaderScan result_;
+};
+
+Result<HeaderScan> Scan::run() {
+  const std::string memo = memo_name();
+  store_.load(memo);
+  add_source();
+  KILN_TRY(follow_all());
+  if (toolkit_root_ && (reaches_toolkit_ || !guesses_.empty()))
+    KILN_TRY(read_toolkit());
+  KILN_TRY(try_computed());
+  if (learned_)
+    result_.stats.memo = store_.save(memo, used_);
+  result_.headers.fields = fields();
+  return std::move(result_);
+}
+
+// The source, with what the options have the compiler include in front of it.
+void Scan::add_source() {
+  auto content = std::make_shared<HeaderContent>();
+  for (std::string& name : pre_includes(input_.options))
+    content->directives.list.push_back({Lookup::kQuoted, std::move(name), 0});
+  Directives own = find_directives(input_.source);
+  std::move(own.list.begin(), own.list.end(),
+            std::back_inserter(content->directives.list));
+  content->directives.macro_values = std::move(own.macro_values);
+  for (const Macro& macro : input_.macros) {
+    const std::size_t equals = macro.text.find('=');
+    if (macro.action == MacroAction::kDefine && equals != std::string::npos)
+      add_macro_value(std::string_view(macro.text).substr(equals + 1),
+                      content->directives.macro_values);
+  }
+  add_text({kProgramName, memory_includer(kProgramName), std::move(content)});
+}
+
+std::size_t Scan::add_memory_header(const MemoryHeader& header) {
+  const auto [known, is_new] = memory_numbers_.try_emplace(&header, texts_.size());
+  if (is_new) {
+    auto content = std::make_shared<HeaderContent>();
+    content->directives = find_directives(header.text);
+    add_text({header.name, memory_includer(header.name), std::move(content)});
+  }
+  return known->second;
+}
+
+Result<const Scan::ReadFile*> Scan::read(const FoundHeader& found, bool settled) {
+  const FileStamp& stamp = *found.file;
+  const auto [entry, is_new] = read_files_.try_emplace({stamp.device, stamp.inode});
+  if (!is_new)
+    return &entry->second;
+  SharedContent content = store_.find(stamp);
+  if (!content) {
+    content = KILN_TRY(store_.read(found.path, stamp, settled, limits_.file_bytes));
+    ++result_.stats.files_read;
+    learned_ |= settled;
+  }
+  if (settled)
+    used_.push_back({stamp, content});
+  const auto& list = content->directives.list;
+  entry->second.goes_on = std::any_of(
+      list.begin(), list.end(),
+      [](const Directive& directive) { return directive.lookup == Lookup::kNext; });
+  entry->second.content = std::move(content);
+  return &entry->second;
+}
+
+Result<std::size_t> Scan::add_file(const std::string& operand,
+                                   const FoundHeader& found) {
+  const FileStamp& stamp = *found.file;
+  const bool settled = is_settled(stamp, now_);
+  const ReadFile& file = *KILN_TRY(read(found, settled));
+  const FileIdentity identity{stamp.device, stamp.inode};
+  const auto [known, is_new] = file_numbers_.try_emplace(
+      TextIdentity{identity, search_.identity_of(*found.as_includer.folder),
+                   file.goes_on ? found.as_includer.next_dir : 0},
+      texts_.size());
+  if (!is_new)
+    return known->second;
+  if (texts_.size() > limits_.files)
+    return fail(ErrorCode::kResourceLimit,
+                fmt::format("{} can include more than {} files, the last of them {}",
+                            kProgramName, limits_.files, found.path));
+
+  const cache::Digest& digest = file.content->digest;
+  std::string value = digest.hex();
+  // #pragma once looks at the file, not at its content.
+  const auto [first, is_first] = first_of_file_.try_emplace(identity, texts_.size());
+  if (!is_first)
+    value += fmt::format(", the same file as {}", first->second);
+  header_fields_.add("header/" + operand, value);
+  result_.headers.files.push_back({operand, found.path, stamp, settled, digest});
+  return add_text({operand, found.as_includer, file.content});
+}
+
+std::size_t Scan::add_text(Text text) {
+  for (const Directive& directive : text.content->directives.list)
+    add_computed(text, directive);
+  texts_.push_back(std::move(text));
+  return texts_.size() - 1;
+}
+
+void Scan::add_computed(const Text& text, const Directive& directive) {
+  if (directive.lookup == Lookup::kComputed)
+    result_.headers.computed.push_back(
+        {text.name, directive.line, "#include " + directive.operand});
+  else if (directive.lookup == Lookup::kComputedIf)
+    computes_condition_ = true;
+  else
+    return;
+  guesses_.try_emplace("", Guesses{});  // as from <x>
+  guesses_.try_emplace(*text.includer.folder, Guesses{text.includer});
+}
+
+Result<void> Scan::follow_all() {
+  while (followed_ < texts_.size()) KILN_TRY(follow(followed_++));
+  return {};
+}
+
+Result<void> Scan::follow(std::size_t text) {
+  const SharedContent content = texts_[text].content;  // texts_ grows meanwhile
+  const Includer includer = texts_[text].includer;
+  graph_ += fmt::format("{}:", text);
+  for (const Directive& directive : content->directives.list)
+    graph_ += ' ' + KILN_TRY(resolve(directive, includer));
+  graph_ += '\n';
+  return {};
+}
+
+Result<std::string> Scan::resolve(const Directive& directive, const Includer& from) {
+  if (directive.lookup == Lookup::kComputed || directive.lookup == Lookup::kComputedIf)
+    return "?";
+  if (++edges_ > limits_.edges)
+    return fail(ErrorCode::kResourceLimit,
+                fmt::format("{} has more than {} include directives in its headers",
+                            kProgramName, limits_.edges));
+  add_spelling(directive.operand);
+  return target(directive.operand,
+                search_.find(directive.lookup, directive.operand, from));
+}
+
+Result<std::string> Scan::target(const std::string& operand, const FoundHeader& found) {
+  if (found.memory != nullptr)
+    return fmt::format("{}", add_memory_header(*found.memory));
+  if (found.toolkit) {
+    reaches_toolkit_ = true;
+    return "toolkit/" + *found.toolkit;
+  }
+  if (found.file)
+    return fmt::format("{}", KILN_TRY(add_file(operand, found)));
+  if (absent_.insert(operand).second)
+    header_fields_.add("header/" + operand, "not found");
+  return "-";
+}
+
+Result<void> Scan::read_toolkit() {
+  auto read = read_include_tree(*toolkit_root_, memo_folder_, now_);
+  // A toolkit without headers is none: what they would have given counts as not found.
+  if (!read && read.error().code == ErrorCode::kNotFound)
+    return {};
+  if (!read)
+    return tl::unexpected(std::move(read).error());
+  result_.headers.toolkit = std::move(read->tree);
+  result_.stats.toolkit_read = read->files_hashed;
+  result_.stats.toolkit_memo = read->memo;
+  return follow_shadows();
+}
+
+// Files in the request's own folders that the toolkit's headers would find first.
+Result<void> Scan::follow_shadows() {
+  constexpr std::string_view kCccl = "cccl/";
+  const IncludeTree& tree = *result_.headers.toolkit;
+  const bool has_own_folders = std::any_of(
+      input_.include_dirs.begin(), input_.include_dirs.end(), [](const fs::path& dir) {
+        std::error_code error;  // cannot be looked at: holds nothing
+        return fs::exists(dir, error);
+      });
+  if (!has_own_folders)
+    return {};
+  std::vector<std::string_view> operands(tree.operands().begin(),
+                                         tree.operands().end());
+  for (const TreeFile& file : tree.files()) {
+    std::string_view path = file.path;
+    if (path.starts_with(kCccl))
+      path.remove_prefix(kCccl.size());
+    operands.push_back(path);  // a computed include may say any of them
+  }
+  std::sort(operands.begin(), operands.end());
+  for (const IncludeSearch::Shadow& shadow : search_.find_shadows(operands)) {
+    graph_ +=
+        fmt::format("toolkit after {}: {} {}\n", shadow.toolkit_folders_before,
+                    shadow.operand, KILN_TRY(target(shadow.operand, shadow.header)));
+  }
+  return follow_all();
+}
+
+void Scan::add_spelling(const std::string& operand) {
+  if (known_spellings_.insert(operand).second)
+    spellings_.push_back(operand);
+}
+
+// What a macro names is not known here; the compiler's report says it. But a file that
+// it then finds in the key already may be hidden later by one that only this directive
+// would find: so every spelling there is gets looked up from each such folder.
+Result<void> Scan::try_computed() {
+  std::size_t macros_of = 0;
+  for (bool more = !guesses_.empty(); more;) {
+    more = false;
+    for (; computes_condition_ && macros_of < texts_.size(); ++macros_of) {
+      for (const Directive& value : texts_[macros_of].content->directives.macro_values)
+        add_spelling(value.operand);
+    }
+    for (auto& [folder, guesses] : guesses_) {
+      while (guesses.tried < spellings_.size()) {
+        more = true;
+        const Directive guess{Lookup::kQuoted, spellings_[guesses.tried++], 0};
+        graph_ += "? " + KILN_TRY(resolve(guess, guesses.from)) + '\n';
+      }
+    }
+    KILN_TRY(follow_all());
+  }
+  return {};
+}
+
+cache::Fields Scan::fields() const {
+  cache::Fields fields = header_fields_;
+  std::vector<const MemoryHeader*> memory;
+  for (const MemoryHeader& header : input_.memory_headers) memory.push_back(&header);
+  std::stable_sort(
+      memory.begin(), memory.end(),
+      [](const MemoryHeader* a, const MemoryHeader* b) { return a->name < b->name; });
+  for (const MemoryHeader* header : memory)
+    fields.add("memory_header/" + header->name,
+               cache::Digest::of(as_bytes(header->text)).hex());
+  if (texts_.size() > 1 || edges_ > 0)
+    fields.add("include_graph", graph_);
+  if (result_.headers.toolkit)
+    fields.add("toolkit_headers", result_.headers.toolkit->digest().hex());
+  return fields;
+}
+
+// Sources that are compiled with the same folders tend to share their headers.
+std::string Scan::memo_name() const {
+  std::string folders;
+  for (const fs::path& dir : input_.include_dirs)
+    folders.append(dir.native()).push_back('\0');
+  return "headers-" + cache::Digest::of(as_bytes(folders)).hex();
+}
+
+}  // namespace
+
+struct HeaderScanner::State {
+  State(fs::path folder, HeaderScanLimits scan_limits)
+      : memo_folder(std::move(folder)), store(memo_folder), limits(scan_limits) {}
+
+  const fs::path memo_folder;
+  HeaderStore store;
+  const HeaderScanLimits limits;
+};
+
+HeaderScanner::HeaderScanner(fs::path memo_folder, HeaderScanLimits limits)
+    : state_(std::make_unique<State>(std::move(memo_folder), limits)) {}
+HeaderScanner::~HeaderScanner() = default;
+
+Result<HeaderScan> HeaderScanner::scan(
+    const SourceKeyInput& input, const std::optional<fs::path>& toolkit_root,
+    std::chrono::system_clock::time_point now) const {
+  KILN_TRY(check_normalized(input));
+  if (toolkit_root && !toolkit_root->is_absolute())
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the toolkit's include folder {} is not an absolute path",
+                            toolkit_root->native()));
+  const Environment environment{state_->memo_folder, state_->store, state_->limits};
+  return Scan(input, toolkit_root, environment, now).run();
+}
+
+}  // namespace kiln::key

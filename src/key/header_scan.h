@@ -1,0 +1,77 @@
+// Finds the headers that a raw source can reach, without a compiler: every branch is
+// scanned, and each #include is looked up where NVRTC will look it up.
+//
+// NVRTC's order, observed with 13.0: a header in memory of exactly that name, whoever
+// asks; for "x" the folder of the including file, which for the source and for headers
+// in memory is relative to the working directory; each -I in order.
+
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "key/header_snapshot.h"
+#include "key/key.h"
+#include "key/memo_file.h"
+#include "kiln/result.h"
+
+namespace kiln::key {
+
+struct HeaderScanLimits {
+  std::size_t files = 20'000;
+  std::uint64_t file_bytes = std::uint64_t{64} << 20U;
+  std::size_t edges = 1'000'000;
+};
+
+/// Of one scan, for counters.
+struct HeaderScanStats {
+  std::size_t files_read = 0;    // hashed and scanned; the rest came from memos
+  std::size_t toolkit_read = 0;  // the same for the toolkit's tree
+  MemoWrite memo = MemoWrite::kNotNeeded;
+  MemoWrite toolkit_memo = MemoWrite::kNotNeeded;
+};
+
+struct HeaderScan {
+  HeaderSnapshot headers;
+  HeaderScanStats stats;
+};
+
+/// Remembers contents by file stamp, in the process and on disk.
+/// Thread safety: all members may be called at once. No lock is held while files are
+/// read.
+class HeaderScanner {
+ public:
+  /// `memo_folder` is `<cache root>/memo`; empty: in the process only.
+  explicit HeaderScanner(std::filesystem::path memo_folder,
+                         HeaderScanLimits limits = {});
+  ~HeaderScanner();
+  HeaderScanner(const HeaderScanner&) = delete;
+  HeaderScanner& operator=(const HeaderScanner&) = delete;
+
+  /// Scans a normalized() input. `toolkit_root` is the include folder searched last,
+  /// together with its `cccl`; every file inside it is represented by the tree's one
+  /// digest, and the tree is looked at only if the source can reach it.
+  /// The compiler must get the same include directories, then the toolkit's two, must
+  /// run in kWorkingDirectory and without NVRTC_APPEND_FLAGS in its environment.
+  /// An operand found nowhere is no error but part of the key, so that a header that
+  /// appears later changes it.
+  /// Errors: kInvalidArgument (not normalized), kResourceLimit (a limit above, naming
+  /// it), kIo (a header or the toolkit's tree fails to be read; one that may not be
+  /// read is passed over, as the compiler does). `now` is for tests of what
+  /// is_settled().
+  [[nodiscard]] Result<HeaderScan> scan(
+      const SourceKeyInput& input,
+      const std::optional<std::filesystem::path>& toolkit_root,
+      std::chrono::system_clock::time_point now =
+          std::chrono::system_clock::now()) const;
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
+
+}  // namespace kiln::key

@@ -1,0 +1,128 @@
+#include "key/header_store.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "key/memo_codec.h"
+#include "util/read_file.h"
+#include "util/try.h"
+
+namespace kiln::key {
+namespace {
+
+constexpr std::uint64_t kMemoFormat = 1;
+constexpr std::size_t kMaxMemoEntries = 20'000;
+constexpr std::size_t kMaxKnown = 100'000;
+
+void put(MemoWriter& out, const std::vector<Directive>& directives) {
+  out.number(directives.size());
+  for (const Directive& directive : directives) {
+    out.number(static_cast<std::uint64_t>(directive.lookup));
+    out.number(static_cast<std::uint64_t>(directive.line));
+    out.text(directive.operand);
+  }
+}
+
+std::vector<Directive> get(MemoReader& in) {
+  std::vector<Directive> directives;
+  for (std::uint64_t left = in.number(); left > 0 && in.good(); --left) {
+    Directive directive;
+    directive.lookup = static_cast<Lookup>(in.number());
+    directive.line = static_cast<int>(in.number());
+    directive.operand = in.text();
+    directives.push_back(std::move(directive));
+  }
+  return directives;
+}
+
+std::vector<KnownHeader> decode(ByteView bytes) {
+  MemoReader in(bytes);
+  if (in.number() != kMemoFormat)
+    return {};
+  std::vector<KnownHeader> headers;
+  for (std::uint64_t left = in.number(); left > 0 && in.good(); --left) {
+    auto content = std::make_shared<HeaderContent>();
+    const FileStamp stamp = in.stamp();
+    content->digest = in.digest();
+    content->directives.list = get(in);
+    content->directives.macro_values = get(in);
+    headers.push_back({stamp, std::move(content)});
+  }
+  if (!in.at_end())
+    return {};
+  return headers;
+}
+
+Bytes encode(const std::vector<KnownHeader>& headers) {
+  MemoWriter out;
+  out.number(kMemoFormat);
+  out.number(headers.size());
+  for (const KnownHeader& header : headers) {
+    out.stamp(header.stamp);
+    out.digest(header.content->digest);
+    put(out, header.content->directives.list);
+    put(out, header.content->directives.macro_values);
+  }
+  return Bytes(out.bytes().begin(), out.bytes().end());
+}
+
+}  // namespace
+
+void HeaderStore::load(const std::string& memo) {
+  {
+    const MutexLock lock(mutex_);
+    if (!loaded_.insert(memo).second)
+      return;
+  }
+  if (const auto bytes = read_memo(memo_folder_, memo)) {
+    for (KnownHeader& header : decode(*bytes))
+      keep(header.stamp, std::move(header.content));
+  }
+}
+
+SharedContent HeaderStore::find(const FileStamp& stamp) const {
+  const MutexLock lock(mutex_);
+  const auto found = known_.find(stamp);
+  return found == known_.end() ? nullptr : found->second;
+}
+
+void HeaderStore::keep(const FileStamp& stamp, SharedContent content) {
+  const MutexLock lock(mutex_);
+  if (known_.size() >= kMaxKnown)
+    known_.clear();  // only work is lost
+  known_.insert_or_assign(stamp, std::move(content));
+}
+
+Result<SharedContent> HeaderStore::read(const std::filesystem::path& path,
+                                        const FileStamp& stamp, bool settled,
+                                        std::uint64_t max_bytes) {
+  const auto bytes = KILN_TRY(read_file(path, max_bytes));
+  if (!bytes)
+    return fail(ErrorCode::kNotFound,
+                fmt::format("{} went away while it was read", path.native()));
+  auto content = std::make_shared<HeaderContent>();
+  content->digest = cache::Digest::of(*bytes);
+  content->directives = find_directives(as_text(*bytes));
+  if (settled)
+    keep(stamp, content);
+  return content;
+}
+
+MemoWrite HeaderStore::save(const std::string& memo,
+                            const std::vector<KnownHeader>& used) const {
+  std::vector<KnownHeader> headers = used;
+  std::set<FileStamp> present;
+  for (const KnownHeader& header : used) present.insert(header.stamp);
+  // Read again: another process may have written since load().
+  if (const auto bytes = read_memo(memo_folder_, memo)) {
+    for (KnownHeader& header : decode(*bytes)) {
+      if (headers.size() < kMaxMemoEntries && present.insert(header.stamp).second)
+        headers.push_back(std::move(header));
+    }
+  }
+  return write_memo(memo_folder_, memo, encode(headers));
+}
+
+}  // namespace kiln::key

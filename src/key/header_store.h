@@ -1,0 +1,72 @@
+// What is known of headers by their stamps: digest and directives, in the process and,
+// per list of include directories, in a memo on disk.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/digest.h"
+#include "key/directives.h"
+#include "key/file_stamp.h"
+#include "key/memo_file.h"
+#include "kiln/result.h"
+#include "util/mutex.h"
+
+namespace kiln::key {
+
+struct HeaderContent {
+  cache::Digest digest;
+  Directives directives;
+};
+using SharedContent = std::shared_ptr<const HeaderContent>;
+
+struct KnownHeader {
+  FileStamp stamp;
+  SharedContent content;
+};
+
+/// Thread safety: all members may be called at once; no lock is held while a file is
+/// read or written.
+class HeaderStore {
+ public:
+  explicit HeaderStore(std::filesystem::path memo_folder)
+      : memo_folder_(std::move(memo_folder)) {}
+
+  /// Makes the memo of that name known, once in a process.
+  void load(const std::string& memo);
+  /// The content last seen with this stamp, or null.
+  [[nodiscard]] SharedContent find(const FileStamp& stamp) const;
+  /// Reads and scans the file. Kept, for find(), if `settled`.
+  /// Errors: as read_file; kNotFound where the file has gone.
+  [[nodiscard]] Result<SharedContent> read(const std::filesystem::path& path,
+                                           const FileStamp& stamp, bool settled,
+                                           std::uint64_t max_bytes);
+  /// Adds `used` to the memo: they are kept in front of what it held before.
+  [[nodiscard]] MemoWrite save(const std::string& memo,
+                               const std::vector<KnownHeader>& used) const;
+
+ private:
+  struct StampHash {
+    std::size_t operator()(const FileStamp& stamp) const noexcept {
+      return static_cast<std::size_t>(stamp.inode * 0x9E3779B97F4A7C15U) ^
+             static_cast<std::size_t>(stamp.ctime_ns);
+    }
+  };
+
+  void keep(const FileStamp& stamp, SharedContent content);
+
+  const std::filesystem::path memo_folder_;
+  mutable Mutex mutex_;
+  std::unordered_map<FileStamp, SharedContent, StampHash> known_
+      KILN_GUARDED_BY(mutex_);
+  std::set<std::string> loaded_ KILN_GUARDED_BY(mutex_);
+};
+
+}  // namespace kiln::key

@@ -1,0 +1,191 @@
+#include "key/include_search.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+#include <system_error>
+
+namespace kiln::key {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kStdSuffix = ".stdh";
+
+std::string with_slash(std::string path) {
+  if (!path.empty() && path.back() != '/')
+    path.push_back('/');
+  return path;
+}
+
+// `path` relative to `root`, both as the file system knows them, or nullopt.
+std::optional<std::string> inside(const fs::path& root, const fs::path& path) {
+  std::error_code error;
+  const fs::path real_root = fs::canonical(root, error);
+  if (error)
+    return std::nullopt;
+  const fs::path real = fs::canonical(path, error);
+  if (error)
+    return std::nullopt;
+  if (real == real_root)
+    return "";
+  const std::string prefix = with_slash(real_root.native());
+  if (!real.native().starts_with(prefix))
+    return std::nullopt;
+  return with_slash(real.native().substr(prefix.size()));
+}
+
+}  // namespace
+
+IncludeSearch::IncludeSearch(const SourceKeyInput& input,
+                             const std::optional<fs::path>& toolkit_root) {
+  for (const fs::path& dir : input.include_dirs) {
+    folders_.push_back({with_slash(dir.native()),
+                        toolkit_root ? inside(*toolkit_root, dir) : std::nullopt});
+  }
+  if (toolkit_root) {
+    toolkit_root_ = with_slash(toolkit_root->native());
+    folders_.push_back({toolkit_root_, ""});
+    folders_.push_back({toolkit_root_ + "cccl/", "cccl/"});
+  }
+  for (const MemoryHeader& header : input.memory_headers)
+    memory_.emplace(header.name, &header);  // the first of a name wins, as in NVRTC
+  for (const std::string& option : input.options) {
+    // Of headers too, whatever the option's name says.
+    if (option == "-no-source-include" || option == "--no-source-include")
+      quoted_sees_folder_ = false;
+  }
+}
+
+FoundHeader IncludeSearch::find(Lookup lookup, const std::string& operand,
+                                const Includer& from) {
+  if (const auto memory = memory_.find(operand); memory != memory_.end()) {
+    FoundHeader found;
+    found.memory = memory->second;
+    return found;
+  }
+  if (operand.starts_with('/'))
+    return look(Folder{}, operand).value_or(FoundHeader{});
+  if (lookup == Lookup::kQuoted && quoted_sees_folder_ && from.folder) {
+    if (auto found = look(Folder{*from.folder, std::nullopt}, operand))
+      return *found;
+  }
+  for (std::size_t i = lookup == Lookup::kNext ? from.next_dir : 0; i < folders_.size();
+       ++i) {
+    if (auto found = look(folders_[i], operand)) {
+      found->as_includer.next_dir = i + 1;
+      return *found;
+    }
+  }
+  return {};
+}
+
+std::optional<FoundHeader> IncludeSearch::look(const Folder& folder,
+                                               const std::string& operand) {
+  std::vector<std::string> names = {operand};
+  // A header without a suffix is tried with this one, as NVRTC does.
+  if (operand.find('.', operand.rfind('/') + 1) == std::string::npos)
+    names.push_back(operand + std::string(kStdSuffix));
+  for (const std::string& name : names) {
+    FoundHeader found;
+    found.path = folder.path + name;
+    found.file = stat_file(found.path);
+    if (!found.file)
+      continue;
+    found.toolkit = toolkit_path(folder, found.path, name);
+    if (found.toolkit)
+      found.file.reset();
+    found.as_includer.folder = found.path.substr(0, found.path.rfind('/') + 1);
+    return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> IncludeSearch::toolkit_path(const Folder& folder,
+                                                       const std::string& path,
+                                                       std::string_view tail) const {
+  if (toolkit_root_.empty())
+    return std::nullopt;
+  if (folder.toolkit) {
+    std::string inner =
+        fs::path(*folder.toolkit + std::string(tail)).lexically_normal();
+    if (!inner.starts_with(".."))
+      return inner;
+  }
+  if (!path.starts_with(toolkit_root_))
+    return std::nullopt;
+  std::string inner = fs::path(path.substr(toolkit_root_.size())).lexically_normal();
+  if (inner.starts_with(".."))
+    return std::nullopt;
+  return inner;
+}
+
+std::optional<FileStamp> IncludeSearch::stat_file(const std::string& path) {
+  const auto [entry, is_new] = files_.try_emplace(path);
+  if (!is_new)
+    return entry->second;
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
+    return std::nullopt;
+  // The compiler passes over what it may not read.
+  if ((info.st_mode & S_IROTH) == 0 &&
+      ::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0)
+    return std::nullopt;
+  entry->second = stamp_of(info);
+  return entry->second;
+}
+
+FileIdentity IncludeSearch::identity_of(const std::string& folder) {
+  const auto [entry, is_new] = identities_.try_emplace(folder);
+  if (is_new) {
+    struct stat info {};
+    if (::stat(folder.empty() ? "." : folder.c_str(), &info) == 0)
+      entry->second = {info.st_dev, info.st_ino};
+  }
+  return entry->second;
+}
+
+std::vector<IncludeSearch::Shadow> IncludeSearch::find_shadows(
+    const std::vector<std::string_view>& sorted_operands) {
+  std::vector<Shadow> shadows;
+  std::size_t toolkit_folders = 0;
+  for (std::size_t i = 0; i < folders_.size(); ++i) {
+    if (folders_[i].toolkit) {
+      ++toolkit_folders;
+      continue;
+    }
+    std::set<std::string_view> present;  // operands whose first component is here
+    const auto add_range = [&](const std::string& from, auto belongs) {
+      for (auto at = std::ranges::lower_bound(sorted_operands, from);
+           at != sorted_operands.end() && belongs(*at); ++at)
+        present.insert(*at);
+    };
+    add_range("./", [](std::string_view operand) { return operand.starts_with("./"); });
+    add_range("../",
+              [](std::string_view operand) { return operand.starts_with("../"); });
+    std::error_code error;  // no such folder: nothing is found in it
+    for (fs::directory_iterator entry(folders_[i].path, error), end;
+         !error && entry != end; entry.increment(error)) {
+      std::string name = entry->path().filename();
+      if (name.ends_with(kStdSuffix))
+        name.resize(name.size() - kStdSuffix.size());
+      add_range(name, [&](std::string_view operand) { return operand == name; });
+      name.push_back('/');
+      add_range(name,
+                [&](std::string_view operand) { return operand.starts_with(name); });
+    }
+    for (const std::string_view operand : present) {
+      auto found = look(folders_[i], std::string(operand));
+      if (!found || !found->file)
+        continue;
+      found->as_includer.next_dir = i + 1;
+      shadows.push_back({std::string(operand), toolkit_folders, *std::move(found)});
+    }
+  }
+  return shadows;
+}
+
+}  // namespace kiln::key

@@ -1,0 +1,84 @@
+// Where an #include finds its file: NVRTC's look-up order, asked of the file system at
+// most once a path.
+
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "key/directives.h"
+#include "key/file_stamp.h"
+#include "key/key.h"
+
+namespace kiln::key {
+
+using FileIdentity = std::pair<std::uint64_t, std::uint64_t>;  // device and inode
+
+/// From where a look-up starts.
+struct Includer {
+  std::optional<std::string> folder;  // with a '/' at its end; none: as from <x>
+  std::size_t next_dir = 0;           // where #include_next goes on
+};
+
+/// What a look-up found; exactly one of the three, or nothing.
+struct FoundHeader {
+  const MemoryHeader* memory = nullptr;
+  std::optional<std::string> toolkit;  // the path inside the toolkit's tree
+  std::optional<FileStamp> file;
+  std::string path;  // of toolkit or file, as the compiler spells it
+  Includer as_includer;
+};
+
+/// Thread safety: none. Knows the file system as it was at each path's first look.
+class IncludeSearch {
+ public:
+  IncludeSearch(const SourceKeyInput& input,
+                const std::optional<std::filesystem::path>& toolkit_root);
+
+  [[nodiscard]] FoundHeader find(Lookup lookup, const std::string& operand,
+                                 const Includer& from);
+
+  /// Files outside the toolkit that a file inside it reaches instead of its own when
+  /// it says one of `operands`: each with the number of the toolkit's folders that are
+  /// searched before it. Cost: a listing a folder, and a stat for each operand whose
+  /// first component is there.
+  struct Shadow {
+    std::string operand;
+    std::size_t toolkit_folders_before = 0;
+    FoundHeader header;
+  };
+  [[nodiscard]] std::vector<Shadow> find_shadows(
+      const std::vector<std::string_view>& sorted_operands);
+
+  /// Which folder a header's own quoted includes start from.
+  [[nodiscard]] FileIdentity identity_of(const std::string& folder);
+
+ private:
+  struct Folder {
+    std::string path;                    // "" or with a '/' at its end
+    std::optional<std::string> toolkit;  // its own path inside the toolkit's tree
+  };
+
+  [[nodiscard]] std::optional<FoundHeader> look(const Folder& folder,
+                                                const std::string& operand);
+  [[nodiscard]] std::optional<FileStamp> stat_file(const std::string& path);
+  [[nodiscard]] std::optional<std::string> toolkit_path(const Folder& folder,
+                                                        const std::string& path,
+                                                        std::string_view tail) const;
+
+  std::vector<Folder> folders_;
+  std::map<std::string, const MemoryHeader*, std::less<>> memory_;
+  std::string toolkit_root_;  // "" or with a '/' at its end
+  bool quoted_sees_folder_ = true;
+  std::unordered_map<std::string, std::optional<FileStamp>> files_;
+  std::unordered_map<std::string, FileIdentity> identities_;
+};
+
+}  // namespace kiln::key

@@ -1,0 +1,115 @@
+#include "key/key.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "util/little_endian.h"
+
+namespace kiln::key {
+namespace {
+
+void add_context(cache::Fields& fields, const BuildContext& context) {
+  fields.add("schema", std::to_string(kSchemaVersion));
+  fields.add("kind", context.kind == device::ImageKind::kCubin ? "cubin" : "ptx");
+  fields.add("target", context.target);
+}
+
+void add_options(cache::Fields& fields, const std::vector<std::string>& options) {
+  for (const std::string& option : options) fields.add("option", option);
+}
+
+std::string_view macro_name(const Macro& macro) {
+  return std::string_view(macro.text).substr(0, macro.text.find_first_of("=( "));
+}
+
+// Only the order among those of one name can matter.
+void add_macros(cache::Fields& fields, std::vector<Macro> macros) {
+  std::stable_sort(macros.begin(), macros.end(), [](const Macro& a, const Macro& b) {
+    return macro_name(a) < macro_name(b);
+  });
+  for (const Macro& macro : macros)
+    fields.add("macro",
+               (macro.action == MacroAction::kDefine ? "-D" : "-U") + macro.text);
+}
+
+void add_all(cache::Fields& fields, const cache::Fields& more) {
+  for (const cache::Field& field : more.list()) fields.add(field.label, field.value);
+}
+
+// What comes last in every preimage.
+void add_rest(cache::Fields& fields, const std::vector<std::string>& name_expressions,
+              const HeaderSnapshot& headers, const ToolchainIdentity& toolchain) {
+  const std::set<std::string> names(name_expressions.begin(), name_expressions.end());
+  for (const std::string& name : names) fields.add("name_expression", name);
+  add_all(fields, headers.fields);
+  fields.add("toolchain/nvrtc", toolchain.nvrtc);
+  fields.add("toolchain/builtins", toolchain.builtins);
+}
+
+std::vector<const Parameter*> sorted(std::span<const Parameter> parameters) {
+  std::vector<const Parameter*> order;
+  order.reserve(parameters.size());
+  for (const Parameter& parameter : parameters) order.push_back(&parameter);
+  std::sort(order.begin(), order.end(),
+            [](const Parameter* a, const Parameter* b) { return a->name < b->name; });
+  return order;
+}
+
+constexpr std::string_view kParameterLabel = "parameter/";
+
+}  // namespace
+
+cache::Fields source_preimage(const BuildContext& context, const SourceKeyInput& input,
+                              const HeaderSnapshot& headers) {
+  cache::Fields fields;
+  add_context(fields, context);
+  add_options(fields, input.options);
+  add_macros(fields, input.macros);
+  fields.add("source", input.source);
+  add_rest(fields, input.name_expressions, headers, context.toolchain);
+  return fields;
+}
+
+TemplateKeys::TemplateKeys(const BuildContext& context, const TemplateKeyInput& input,
+                           const HeaderSnapshot& headers) {
+  add_context(before_, context);
+  add_options(before_, input.options);
+  before_.add("kernel", input.kernel);
+  before_.add("template/text", input.digests.text.hex());
+  before_.add("template/manifest", input.digests.manifest.hex());
+  before_.add("template/prelude", input.digests.prelude.hex());
+  before_.add("template/renderer", input.digests.renderer.hex());
+  add_rest(after_, input.name_expressions, headers, context.toolchain);
+  encoded_before_ = before_.encode();
+  encoded_after_ = after_.encode();
+}
+
+cache::Digest TemplateKeys::key(std::span<const Parameter> parameters) const {
+  // The same bytes as preimage().encode(), without the list in between.
+  Bytes bytes;
+  bytes.reserve(encoded_before_.size() + encoded_after_.size() +
+                64 * parameters.size());
+  append(bytes, encoded_before_);
+  for (const Parameter* parameter : sorted(parameters)) {
+    append_le(bytes, static_cast<std::uint32_t>(kParameterLabel.size() +
+                                                parameter->name.size()));
+    append_le(bytes, std::uint64_t{parameter->value.size()});
+    append(bytes, as_bytes(kParameterLabel));
+    append(bytes, as_bytes(parameter->name));
+    append(bytes, as_bytes(parameter->value));
+  }
+  append(bytes, encoded_after_);
+  return cache::Digest::of(bytes);
+}
+
+cache::Fields TemplateKeys::preimage(std::span<const Parameter> parameters) const {
+  cache::Fields fields = before_;
+  for (const Parameter* parameter : sorted(parameters))
+    fields.add(std::string(kParameterLabel) + parameter->name, parameter->value);
+  add_all(fields, after_);
+  return fields;
+}
+
+}  // namespace kiln::key

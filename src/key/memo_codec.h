@@ -1,0 +1,85 @@
+// How memos spell numbers, texts, digests and stamps: little-endian, texts with their
+// length in front. A reader of bytes that end too early says so once, at the end.
+
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "cache/digest.h"
+#include "key/file_stamp.h"
+#include "util/bytes.h"
+#include "util/little_endian.h"
+
+namespace kiln::key {
+
+/// Thread safety: none.
+class MemoWriter {
+ public:
+  void number(std::uint64_t value) { append_le(bytes_, value); }
+  void text(std::string_view value) {
+    number(value.size());
+    append(bytes_, as_bytes(value));
+  }
+  void digest(const cache::Digest& value) { append(bytes_, value.bytes()); }
+  void stamp(const FileStamp& value) {
+    number(value.device);
+    number(value.inode);
+    number(value.size);
+    number(static_cast<std::uint64_t>(value.mtime_ns));
+    number(static_cast<std::uint64_t>(value.ctime_ns));
+  }
+  [[nodiscard]] ByteView bytes() const { return bytes_; }
+
+ private:
+  Bytes bytes_;
+};
+
+/// Reads what MemoWriter wrote; zeros and empty texts once the bytes have run out.
+/// Texts point into the bytes. Thread safety: none.
+class MemoReader {
+ public:
+  explicit MemoReader(ByteView bytes) : rest_(bytes) {}
+
+  [[nodiscard]] std::uint64_t number() {
+    const ByteView bytes = take(sizeof(std::uint64_t));
+    return bytes.empty() ? 0 : load_le<std::uint64_t>(bytes, 0);
+  }
+  [[nodiscard]] std::string_view text() { return as_text(take(number())); }
+  [[nodiscard]] cache::Digest digest() {
+    const ByteView bytes = take(cache::Digest::kSize);
+    return bytes.empty() ? cache::Digest()
+                         : cache::Digest(bytes.first<cache::Digest::kSize>());
+  }
+  [[nodiscard]] FileStamp stamp() {
+    FileStamp stamp;
+    stamp.device = number();
+    stamp.inode = number();
+    stamp.size = number();
+    stamp.mtime_ns = static_cast<std::int64_t>(number());
+    stamp.ctime_ns = static_cast<std::int64_t>(number());
+    return stamp;
+  }
+
+  /// Whether there were always enough bytes. Loops over a count check it.
+  [[nodiscard]] bool good() const { return good_; }
+  /// Whether all bytes were read, and no more.
+  [[nodiscard]] bool at_end() const { return good_ && rest_.empty(); }
+
+ private:
+  ByteView take(std::uint64_t size) {
+    if (size > rest_.size()) {
+      good_ = false;
+      rest_ = {};
+      return {};
+    }
+    const ByteView taken = rest_.first(size);
+    rest_ = rest_.subspan(size);
+    return taken;
+  }
+
+  ByteView rest_;
+  bool good_ = true;
+};
+
+}  // namespace kiln::key

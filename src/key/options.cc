@@ -1,0 +1,171 @@
+#include "key/options.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "util/try.h"
+
+namespace kiln::key {
+namespace {
+
+enum class Meaning : std::uint8_t { kIncludeDir, kDefine, kUndefine, kPreInclude };
+
+struct Spelling {
+  std::string_view text;
+  bool joined = false;  // the value may follow without a '='
+  Meaning meaning = Meaning::kDefine;
+};
+
+// Longer ones first where one is the start of another.
+constexpr std::array kSpellings = {
+    Spelling{"-include", false, Meaning::kPreInclude},
+    Spelling{"--pre-include", false, Meaning::kPreInclude},
+    Spelling{"--include-path", false, Meaning::kIncludeDir},
+    Spelling{"-I", true, Meaning::kIncludeDir},
+    Spelling{"--define-macro", false, Meaning::kDefine},
+    Spelling{"-D", true, Meaning::kDefine},
+    Spelling{"--undefine-macro", false, Meaning::kUndefine},
+    Spelling{"-U", true, Meaning::kUndefine},
+};
+
+struct Refusal {
+  std::string_view start;
+  std::string_view reason;
+};
+
+constexpr std::array kRefusals = {
+    Refusal{"--gpu-architecture", "the target is chosen by Kiln"},
+    Refusal{"-arch", "the target is chosen by Kiln"},
+    Refusal{"--pch", "Kiln decides about precompiled headers"},
+    Refusal{"-pch", "Kiln decides about precompiled headers"},
+    Refusal{"--create-pch", "a compile may write no other file"},
+    Refusal{"-create-pch", "a compile may write no other file"},
+    Refusal{"--use-pch", "a precompiled header hides which headers it was made from"},
+    Refusal{"-use-pch", "a precompiled header hides which headers it was made from"},
+    Refusal{"--time", "a compile may write no other file"},
+    Refusal{"-time", "a compile may write no other file"},
+    Refusal{"--fdevice-time-trace", "a compile may write no other file"},
+    Refusal{"-fdevice-time-trace", "a compile may write no other file"},
+};
+
+// One option with its value, taken from the front of the list's rest.
+struct Taken {
+  Meaning meaning;
+  std::optional<std::string> value;  // nullopt: missing
+  std::size_t count = 1;             // list entries
+};
+
+// "-I x", "-I=x" and "-Ix", as one entry or two. nullopt: another option.
+std::optional<Taken> take(const std::vector<std::string>& options, std::size_t at) {
+  const std::string& option = options[at];
+  for (const Spelling& spelling : kSpellings) {
+    if (!option.starts_with(spelling.text))
+      continue;
+    std::string_view rest = std::string_view(option).substr(spelling.text.size());
+    if (rest.empty()) {
+      if (at + 1 == options.size())
+        return Taken{spelling.meaning, std::nullopt};
+      return Taken{spelling.meaning, options[at + 1], 2};
+    }
+    if (!spelling.joined && rest.front() != '=' && rest.front() != ' ')
+      continue;
+    if (rest.front() == '=')
+      rest.remove_prefix(1);
+    while (rest.starts_with(' ')) rest.remove_prefix(1);
+    return Taken{spelling.meaning, std::string(rest)};
+  }
+  return std::nullopt;
+}
+
+Result<void> check_allowed(const std::string& option) {
+  for (const Refusal& refusal : kRefusals) {
+    if (option.starts_with(refusal.start))
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("the option {} cannot be used: {}", option, refusal.reason));
+  }
+  return {};
+}
+
+Result<void> make_absolute(std::filesystem::path& dir) {
+  std::error_code error;
+  std::filesystem::path absolute = std::filesystem::absolute(dir, error);
+  if (error)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the include directory '{}' has no absolute path: {}",
+                            dir.native(), error.message()));
+  dir = std::move(absolute);
+  return {};
+}
+
+}  // namespace
+
+Result<SourceKeyInput> normalized(SourceKeyInput input) {
+  const std::vector<std::string> options = std::exchange(input.options, {});
+  for (std::size_t at = 0; at < options.size();) {
+    auto taken = take(options, at);
+    if (!taken) {
+      KILN_TRY(check_allowed(options[at]));
+      input.options.push_back(options[at++]);
+      continue;
+    }
+    if (!taken->value || taken->value->empty())
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("the option {} has no value", options[at]));
+    switch (taken->meaning) {
+      case Meaning::kIncludeDir:
+        input.include_dirs.emplace_back(*std::move(taken->value));
+        break;
+      case Meaning::kDefine:
+        input.macros.push_back({MacroAction::kDefine, *std::move(taken->value)});
+        break;
+      case Meaning::kUndefine:
+        input.macros.push_back({MacroAction::kUndefine, *std::move(taken->value)});
+        break;
+      case Meaning::kPreInclude:
+        // Its place among the others counts, so it stays; one spelling is enough.
+        input.options.push_back("--pre-include=" + *taken->value);
+        break;
+    }
+    at += taken->count;
+  }
+  for (std::filesystem::path& dir : input.include_dirs) KILN_TRY(make_absolute(dir));
+  return input;
+}
+
+std::vector<std::string> pre_includes(const std::vector<std::string>& options) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at < options.size();) {
+    auto taken = take(options, at);
+    if (taken && taken->meaning == Meaning::kPreInclude && taken->value)
+      names.push_back(*std::move(taken->value));
+    at += taken ? taken->count : 1;
+  }
+  return names;
+}
+
+Result<void> check_normalized(const SourceKeyInput& input) {
+  for (std::size_t at = 0; at < input.options.size(); ++at) {
+    KILN_TRY(check_allowed(input.options[at]));
+    const auto taken = take(input.options, at);
+    if (taken && taken->meaning != Meaning::kPreInclude)
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} is among the options; it belongs into the macros or "
+                              "include directories",
+                              input.options[at]));
+  }
+  for (const std::filesystem::path& dir : input.include_dirs) {
+    if (!dir.is_absolute())
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("the include directory '{}' is not an absolute path",
+                              dir.native()));
+  }
+  return {};
+}
+
+}  // namespace kiln::key

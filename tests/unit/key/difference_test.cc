@@ -1,0 +1,123 @@
+// What `kiln why` says about two preimages.
+
+#include "key/difference.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+
+namespace kiln::key {
+namespace {
+
+using cache::Field;
+using cache::Fields;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Fields make(std::initializer_list<Field> list) {
+  Fields fields;
+  for (const Field& field : list) fields.add(field.label, field.value);
+  return fields;
+}
+
+TEST(Difference, OfEqualPreimagesIsEmpty) {
+  const Fields a = make({{"schema", "1"}, {"option", "x"}});
+  EXPECT_THAT(differences(a, a), IsEmpty());
+}
+
+TEST(Difference, ComesInPreimageOrder) {
+  const Fields a = make({{"kind", "cubin"}, {"target", "sm_90"}, {"toolchain", "x"}});
+  const Fields b = make(
+      {{"kind", "ptx"}, {"target", "sm_90"}, {"option", "-G"}, {"toolchain", "y"}});
+  EXPECT_THAT(differences(a, b), ElementsAre(FieldDifference{"kind", "cubin", "ptx"},
+                                             FieldDifference{"option", "", "-G"},
+                                             FieldDifference{"toolchain", "x", "y"}));
+}
+
+TEST(Difference, OfListsLeavesOutWhatIsEqualBeforeAndBehind) {
+  const Fields a = make({{"option", "x"}, {"option", "z"}});
+  const Fields b = make({{"option", "x"}, {"option", "y"}, {"option", "z"}});
+  EXPECT_THAT(differences(a, b), ElementsAre(FieldDifference{"option", "", "y"}));
+}
+
+TEST(Difference, MatchesHeadersByName) {
+  const Fields a = make({{"header/a.h", "1"},
+                         {"header/b.h", "not found"},
+                         {"include_graph", "0: 1 -\n"}});
+  const Fields b =
+      make({{"header/b.h", "2"}, {"header/a.h", "1"}, {"include_graph", "0: 2 1\n"}});
+  EXPECT_THAT(differences(a, b),
+              ElementsAre(FieldDifference{"header/b.h", "not found", "2"}));
+}
+
+TEST(Difference, TellsOfTheGraphWhereNothingElseDiffers) {
+  const Fields a = make({{"header/a.h", "1"}, {"include_graph", "0: 1 -\n"}});
+  const Fields b = make({{"header/a.h", "1"}, {"include_graph", "0: - 1\n"}});
+  const auto found = differences(a, b);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].field, "include_graph");
+}
+
+TEST(Difference, OfLongTextsShowsTheFirstLineThatDiffers) {
+  const Fields a = make({{"source", "one\ntwo\nthree\n"}});
+  const Fields b = make({{"source", "one\ntwo and\nthree\n"}});
+  const auto found = differences(a, b);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_THAT(found[0].a, testing::MatchesRegex("sha256 [0-9a-f]{16}, line 2: two"));
+  EXPECT_THAT(found[0].b,
+              testing::MatchesRegex("sha256 [0-9a-f]{16}, line 2: two and"));
+  const auto longer =
+      differences(make({{"source", "one\n"}}), make({{"source", "one\ntwo\n"}}));
+  EXPECT_THAT(longer[0].a, HasSubstr("line 2: "));
+  EXPECT_THAT(longer[0].b, HasSubstr("line 2: two"));
+}
+
+TEST(Difference, IsNeverEmptyForUnequalPreimages) {
+  const Fields a = make({{"x", "1"}, {"y", "2"}});
+  const Fields b = make({{"y", "2"}, {"x", "1"}});
+  EXPECT_FALSE(differences(a, b).empty());
+  EXPECT_FALSE(differences(make({{"x", ""}}), make({})).empty());
+}
+
+TEST(NearestPreimage, PrefersTheSameKernelThenTheSameTarget) {
+  const Fields wanted = make({{"target", "sm_90"},
+                              {"kernel", "f"},
+                              {"parameter/a", "1"},
+                              {"parameter/b", "2"},
+                              {"toolchain/nvrtc", "x"}});
+  const std::vector<Fields> candidates = {
+      make({{"target", "sm_90"},
+            {"kernel", "g"},
+            {"parameter/a", "1"},
+            {"parameter/b", "2"},
+            {"toolchain/nvrtc", "x"}}),
+      make({{"target", "sm_80"},
+            {"kernel", "f"},
+            {"parameter/a", "1"},
+            {"parameter/b", "2"},
+            {"toolchain/nvrtc", "x"}}),
+      make({{"target", "sm_90"},
+            {"kernel", "f"},
+            {"parameter/a", "9"},
+            {"parameter/b", "9"},
+            {"toolchain/nvrtc", "y"}}),
+      make({{"target", "sm_90"},
+            {"kernel", "f"},
+            {"parameter/a", "1"},
+            {"parameter/b", "9"},
+            {"toolchain/nvrtc", "x"}}),
+  };
+  const auto nearest = nearest_preimage(wanted, candidates);
+  ASSERT_TRUE(nearest);
+  EXPECT_EQ(nearest->index, 3U);
+  EXPECT_THAT(nearest->differences,
+              ElementsAre(FieldDifference{"parameter/b", "2", "9"}));
+  EXPECT_EQ(nearest_preimage(wanted, std::span(candidates).first(3))->index, 2U);
+  EXPECT_EQ(nearest_preimage(wanted, std::span(candidates).first(2))->index, 1U);
+  EXPECT_FALSE(nearest_preimage(wanted, {}));
+}
+
+}  // namespace
+}  // namespace kiln::key

@@ -1,0 +1,431 @@
+// Which headers belong to a source's key. Each case is a tree, a change, and whether
+// the key must follow it.
+
+#include "key/header_scan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+
+#include "files.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln::key {
+namespace {
+
+namespace fs = std::filesystem;
+using test::later;
+using test::write;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+class HeaderScanTest : public testing::Test {
+ protected:
+  HeaderScanTest() {
+    input_.include_dirs = {one_, two_};
+    fs::create_directories(one_);
+    fs::create_directories(two_);
+    fs::create_directories(toolkit_);
+  }
+
+  HeaderScan scan() { return scan_with(HeaderScanner(memo_)); }
+  HeaderScan scan_with(const HeaderScanner& scanner) {
+    auto result = scanner.scan(input_, toolkit_, later());
+    EXPECT_TRUE(result) << result.error().message;
+    return result ? *std::move(result) : HeaderScan{};
+  }
+  cache::Fields fields() { return scan().headers.fields; }
+  std::string value(std::string_view label) {
+    return std::string(fields().find(label).value_or("none"));
+  }
+
+  test::TempDir dir_;
+  fs::path one_ = dir_.path() / "one";
+  fs::path two_ = dir_.path() / "two";
+  fs::path toolkit_ = dir_.path() / "toolkit";
+  fs::path memo_ = dir_.path() / "memo";
+  SourceKeyInput input_;
+};
+
+TEST_F(HeaderScanTest, ASourceWithoutIncludesHasNoFields) {
+  input_.source = "__global__ void f() {}";
+  EXPECT_THAT(fields().list(), IsEmpty());
+}
+
+struct Change {
+  const char* name;
+  std::string source;
+  std::function<void(const fs::path&)> prepare;  // gets the folder of the trees
+  std::function<void(const fs::path&)> change;
+  bool new_key = true;
+};
+
+class HeaderChangeTest : public HeaderScanTest,
+                         public testing::WithParamInterface<Change> {};
+
+TEST_P(HeaderChangeTest, ChangesTheKeyExactlyIfItCanChangeTheResult) {
+  input_.source = GetParam().source;
+  GetParam().prepare(dir_.path());
+  const cache::Fields before = fields();
+  EXPECT_EQ(fields(), before);
+  GetParam().change(dir_.path());
+  EXPECT_EQ(fields() != before, GetParam().new_key);
+}
+
+void nothing(const fs::path&) {}
+
+const std::vector<Change> kChanges = {
+    {"AByteThreeIncludesDeep", "#include <a.h>",
+     [](const fs::path& dir) {
+       write(dir / "one/a.h", "#include \"b.h\"");
+       write(dir / "one/b.h", "#include <c.h>");
+       write(dir / "two/c.h", "1");
+     },
+     [](const fs::path& dir) { write(dir / "two/c.h", "2"); }},
+    {"AHeaderInADeadBranch", "#if 0\n#include <a.h>\n#endif",
+     [](const fs::path& dir) { write(dir / "one/a.h", "1"); },
+     [](const fs::path& dir) { write(dir / "one/a.h", "2"); }},
+    {"AHeaderInAHasInclude", "#if __has_include(<a.h>)\n#endif",
+     [](const fs::path& dir) { write(dir / "one/a.h", "1"); },
+     [](const fs::path& dir) { write(dir / "one/a.h", "2"); }},
+    {"AHeaderThatAppears", "#if __has_include(\"a.h\")\n#endif", nothing,
+     [](const fs::path& dir) { write(dir / "two/a.h", ""); }},
+    {"AHeaderThatAppearsForAComputedCondition",
+     "#define H <a.h>\n#if __has_include(H)\n#endif", nothing,
+     [](const fs::path& dir) { write(dir / "two/a.h", ""); }},
+    {"AHeaderThatGoes", "#include <a.h>",
+     [](const fs::path& dir) { write(dir / "one/a.h", ""); },
+     [](const fs::path& dir) { fs::remove(dir / "one/a.h"); }},
+    {"AShadowInAnEarlierFolder", "#include <a.h>",
+     [](const fs::path& dir) { write(dir / "two/a.h", "2"); },
+     [](const fs::path& dir) { write(dir / "one/a.h", "1"); }},
+    {"AShadowOfTheSameContent", "#include <a.h>",
+     [](const fs::path& dir) { write(dir / "two/a.h", ""); },
+     [](const fs::path& dir) { write(dir / "one/a.h", ""); }, false},
+    {"AShadowInTheIncludersFolder", "#include <d/a.h>",
+     [](const fs::path& dir) {
+       write(dir / "one/d/a.h", "#include \"b.h\"");
+       write(dir / "one/b.h", "1");
+     },
+     [](const fs::path& dir) { write(dir / "one/d/b.h", "2"); }},
+    {"AFileThatAngledIncludesDoNotSee", "#include <d/a.h>",
+     [](const fs::path& dir) {
+       write(dir / "one/d/a.h", "#include <b.h>");
+       write(dir / "one/b.h", "1");
+     },
+     [](const fs::path& dir) { write(dir / "one/d/b.h", "2"); }, false},
+    {"TwoHeadersOfOneNameSwapped", "#include <d/a.h>\n#include <e/a.h>",
+     [](const fs::path& dir) {
+       write(dir / "one/d/a.h", "#include \"b.h\"\n");
+       write(dir / "one/e/a.h", "#include \"b.h\" \n");
+       write(dir / "one/d/b.h", "1");
+       write(dir / "one/e/b.h", "2");
+     },
+     [](const fs::path& dir) {
+       write(dir / "one/d/b.h", "2");
+       write(dir / "one/e/b.h", "1");
+     }},
+    {"TheNextHeaderOfAName", "#include <a.h>",
+     [](const fs::path& dir) {
+       write(dir / "one/a.h", "#include_next <a.h>");
+       write(dir / "two/a.h", "1");
+     },
+     [](const fs::path& dir) { write(dir / "two/a.h", "2"); }},
+    {"AnUnrelatedHeader", "#include <a.h>",
+     [](const fs::path& dir) { write(dir / "one/a.h", ""); },
+     [](const fs::path& dir) { write(dir / "one/b.h", ""); }, false},
+    {"AFolderOfTheName", "#include <a.h>",
+     [](const fs::path& dir) { write(dir / "two/a.h", ""); },
+     [](const fs::path& dir) { fs::create_directory(dir / "one/a.h"); }, false},
+    {"ATouchedHeader", "#include <a.h>",
+     [](const fs::path& dir) { write(dir / "one/a.h", "x"); },
+     [](const fs::path& dir) { write(dir / "one/a.h", "x"); }, false},
+    {"TheStdhSuffixOfAName", "#include <limits>", nothing,
+     [](const fs::path& dir) { write(dir / "one/limits.stdh", ""); }},
+    {"ACopyInsteadOfALink", "#include <a.h>\n#include <b.h>",
+     [](const fs::path& dir) {
+       write(dir / "one/a.h", "#pragma once");
+       fs::create_symlink("a.h", dir / "one/b.h");
+     },
+     [](const fs::path& dir) {
+       fs::remove(dir / "one/b.h");
+       write(dir / "one/b.h", "#pragma once");
+     }},
+    {"AHeaderOfTheToolkit", "#include <cuda.h>",
+     [](const fs::path& dir) {
+       write(dir / "toolkit/cuda.h", "");
+       write(dir / "toolkit/other.h", "1");
+     },
+     [](const fs::path& dir) { write(dir / "toolkit/other.h", "2"); }},
+    {"AHeaderOfCccl", "#include <cub/cub.cuh>",
+     [](const fs::path& dir) { write(dir / "toolkit/cccl/cub/cub.cuh", "1"); },
+     [](const fs::path& dir) { write(dir / "toolkit/cccl/cub/cub.cuh", "2"); }},
+    {"TheToolkitThatCannotBeReached", "#include <a.h>",
+     [](const fs::path& dir) {
+       write(dir / "one/a.h", "");
+       write(dir / "toolkit/cuda.h", "1");
+     },
+     [](const fs::path& dir) { write(dir / "toolkit/cuda.h", "2"); }, false},
+    {"AShadowOfWhatTheToolkitIncludes", "#include <cuda.h>",
+     [](const fs::path& dir) {
+       write(dir / "toolkit/cuda.h", "#include <crt/host.h>");
+       write(dir / "toolkit/crt/host.h", "");
+     },
+     [](const fs::path& dir) { write(dir / "one/crt/host.h", ""); }},
+    {"AShadowOfWhatTheToolkitDoesNotHave", "#include <cuda.h>",
+     [](const fs::path& dir) {
+       write(dir / "toolkit/cuda.h", "#if __has_include(<stdint.h>)\n#endif");
+     },
+     [](const fs::path& dir) { write(dir / "one/stdint.h", ""); }},
+    {"AShadowOfAFileThatAMacroMayName", "#include <cuda.h>",
+     [](const fs::path& dir) {
+       write(dir / "toolkit/cuda.h", "#include SYSTEM_HEADER");
+       write(dir / "toolkit/cccl/thrust/tag.h", "");
+     },
+     [](const fs::path& dir) { write(dir / "one/thrust/tag.h", ""); }},
+    {"ADeepByteInAShadow", "#include <cuda.h>",
+     [](const fs::path& dir) {
+       write(dir / "toolkit/cuda.h", "#include <stdint.h>");
+       write(dir / "one/stdint.h", "#include \"inner.h\"");
+       write(dir / "one/inner.h", "1");
+     },
+     [](const fs::path& dir) { write(dir / "one/inner.h", "2"); }},
+    {"ANeighbourOfAToolkitHeader", "#include <cuda.h>",
+     [](const fs::path& dir) { write(dir / "toolkit/cuda.h", ""); },
+     [](const fs::path& dir) { write(dir / "one/mine.h", ""); }, false},
+    {"AShadowThatOnlyAComputedIncludeSees", "#include <d/a.h>\n#include <e/b.h>",
+     [](const fs::path& dir) {
+       write(dir / "one/d/a.h", "#include \"conf.h\"");
+       write(dir / "one/e/b.h", "#define H \"conf.h\"\n#include H");
+       write(dir / "one/conf.h", "1");
+     },
+     [](const fs::path& dir) { write(dir / "one/e/conf.h", "2"); }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Table, HeaderChangeTest, testing::ValuesIn(kChanges),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(HeaderScanTest, GivesTheSameFieldsForTheSameTreeInAnotherFolder) {
+  input_.source = "#include <d/a.h>\n#include <cuda.h>\n#include <none.h>";
+  write(one_ / "d" / "a.h", "#include \"b.h\"\n#include \"../c.h\"");
+  write(one_ / "d" / "b.h", "");
+  write(one_ / "c.h", "");
+  write(toolkit_ / "cuda.h", "#include <none2.h>");
+  const cache::Fields here = fields();
+  const test::TempDir other;
+  for (const char* name : {"one", "two", "toolkit"})
+    fs::copy(dir_.path() / name, other.path() / name, fs::copy_options::recursive);
+  input_.include_dirs = {other.path() / "one", other.path() / "two"};
+  const auto there =
+      HeaderScanner(other.path() / "memo").scan(input_, other.path() / "toolkit");
+  ASSERT_TRUE(there);
+  EXPECT_EQ(there->headers.fields, here);
+}
+
+TEST_F(HeaderScanTest, SeesTheOrderOfFoldersWhereItChangesWhatIsFound) {
+  input_.source = "#include <a.h>";
+  write(one_ / "a.h", "1");
+  const cache::Fields before = fields();
+  std::swap(input_.include_dirs[0], input_.include_dirs[1]);
+  EXPECT_EQ(fields(), before);
+  write(two_ / "a.h", "2");
+  EXPECT_NE(fields(), before);
+}
+
+TEST_F(HeaderScanTest, SeesWhetherAFolderComesBeforeOrBehindTheToolkit) {
+  input_.source = "#include <cub.h>";
+  write(toolkit_ / "cub.h", "#include <fp16.h>");
+  write(toolkit_ / "fp16.h", "");
+  write(one_ / "fp16.h", "");
+  input_.include_dirs = {one_, toolkit_};
+  const cache::Fields before = fields();
+  input_.include_dirs = {toolkit_, one_};
+  EXPECT_NE(fields(), before);
+}
+
+TEST_F(HeaderScanTest, KnowsTheToolkitByAnotherName) {
+  write(toolkit_ / "cuda.h", "#include <inner.h>");
+  write(toolkit_ / "inner.h", "");
+  fs::create_directory_symlink(toolkit_, dir_.path() / "alias");
+  input_.include_dirs = {dir_.path() / "alias"};
+  input_.source = "#include <cuda.h>";
+  const HeaderSnapshot headers = scan().headers;
+  EXPECT_THAT(headers.files, IsEmpty());
+  EXPECT_NE(headers.toolkit, nullptr);
+}
+
+TEST_F(HeaderScanTest, PutsHeadersInMemoryFirstWhoeverAsks) {
+  write(one_ / "d" / "a.h", "#include \"m.h\"");
+  write(one_ / "d" / "m.h", "disk");
+  input_.source = "#include <d/a.h>";
+  input_.memory_headers = {{"m.h", "#include <b.h>"}};
+  write(two_ / "b.h", "");
+  std::vector<std::string> names;
+  for (const HeaderFile& file : scan().headers.files) names.push_back(file.name);
+  EXPECT_THAT(names, ElementsAre("d/a.h", "b.h"));
+}
+
+TEST_F(HeaderScanTest, TakesHeadersInMemoryInAnyOrderAndEveryByteOfThem) {
+  input_.memory_headers = {{"a.h", "1"}, {"b.h", "2"}};
+  const cache::Fields before = fields();
+  std::swap(input_.memory_headers[0], input_.memory_headers[1]);
+  EXPECT_EQ(fields(), before);
+  std::swap(input_.memory_headers[0].name, input_.memory_headers[1].name);
+  EXPECT_NE(fields(), before);
+}
+
+TEST_F(HeaderScanTest, FollowsPreIncludesAndNoSourceInclude) {
+  write(one_ / "d" / "a.h", "#include \"b.h\"");
+  write(one_ / "d" / "b.h", "1");
+  input_.options = {"--pre-include=d/a.h"};
+  EXPECT_NE(value("header/b.h"), "not found");
+  input_.options.emplace_back("-no-source-include");
+  EXPECT_EQ(value("header/b.h"), "not found");
+}
+
+TEST_F(HeaderScanTest, ListsComputedIncludesWithTheirPlace) {
+  input_.source = "#include <a.h>\n";
+  write(one_ / "a.h", "\n#define STR(x) #x\n#include STR(b.h)\n");
+  const HeaderSnapshot headers = scan().headers;
+  ASSERT_EQ(headers.computed.size(), 1U);
+  EXPECT_EQ(headers.computed[0].file, "a.h");
+  EXPECT_EQ(headers.computed[0].line, 3);
+  EXPECT_EQ(headers.computed[0].directive, "#include STR(b.h)");
+}
+
+TEST_F(HeaderScanTest, EndsWhereHeadersIncludeEachOtherThroughDots) {
+  input_.source = "#include <x/a.h>";
+  write(one_ / "x/a.h", "#include \"../y/b.h\"\n#include \"../x/a.h\"");
+  write(one_ / "y/b.h", "#include \"../x/a.h\"\n#include \"../y/b.h\"");
+  fs::create_directory_symlink(".", one_ / "x" / "again");
+  write(one_ / "y/c.h", "#include \"again/a.h\"");
+  EXPECT_EQ(scan().headers.files.size(), 2U);
+}
+
+TEST_F(HeaderScanTest, HasALimitThatItNames) {
+  for (int i = 0; i < 20; ++i)
+    write(one_ / (std::to_string(i) + ".h"),
+          "#include \"" + std::to_string(i + 1) + ".h\"");
+  input_.source = "#include \"0.h\"";
+  const auto few = HeaderScanner({}, {.files = 10}).scan(input_, toolkit_);
+  ASSERT_FALSE(few);
+  EXPECT_EQ(few.error().code, ErrorCode::kResourceLimit);
+  EXPECT_THAT(few.error().message, testing::HasSubstr("10"));
+  const auto edges = HeaderScanner({}, {.edges = 5}).scan(input_, toolkit_);
+  EXPECT_EQ(edges.error().code, ErrorCode::kResourceLimit);
+  const auto bytes = HeaderScanner({}, {.file_bytes = 3}).scan(input_, toolkit_);
+  ASSERT_FALSE(bytes);
+  EXPECT_EQ(bytes.error().code, ErrorCode::kResourceLimit);
+  EXPECT_THAT(bytes.error().message, testing::HasSubstr("0.h"));
+}
+
+TEST_F(HeaderScanTest, PassesOverWhatIsNoFile) {
+  ASSERT_EQ(::mkfifo((one_ / "a.h").c_str(), 0600), 0);
+  write(two_ / "a.h", "");
+  input_.source = "#include <a.h>";
+  EXPECT_EQ(scan().headers.files[0].path, two_ / "a.h");
+}
+
+TEST_F(HeaderScanTest, PassesOverWhatMayNotBeRead) {
+  if (::geteuid() == 0)
+    GTEST_SKIP() << "root may read everything";
+  write(one_ / "a.h", "");
+  fs::permissions(one_ / "a.h", fs::perms::none);
+  write(two_ / "a.h", "");
+  input_.source = "#include <a.h>";
+  EXPECT_EQ(scan().headers.files[0].path, two_ / "a.h");
+}
+
+TEST_F(HeaderScanTest, ReadsAHeaderOnceInAProcessAndOnceOnADisk) {
+  write(one_ / "a.h", "#include \"b.h\"\n#define H \"c.h\"\n#include X(y)");
+  write(one_ / "b.h", "");
+  input_.source = "#include <a.h>";
+  const HeaderScanner scanner(memo_);
+  const HeaderScan first = scan_with(scanner);
+  EXPECT_EQ(first.stats.files_read, 2U);
+  EXPECT_EQ(first.stats.memo, MemoWrite::kWritten);
+  const HeaderScan second = scan_with(scanner);
+  EXPECT_EQ(second.stats.files_read, 0U);
+  const HeaderScan other_process = scan();
+  EXPECT_EQ(other_process.stats.files_read, 0U);
+  EXPECT_EQ(other_process.stats.memo, MemoWrite::kNotNeeded);
+  EXPECT_EQ(second.headers.fields, first.headers.fields);
+  EXPECT_EQ(other_process.headers.fields, first.headers.fields);
+  EXPECT_EQ(other_process.headers.computed.size(), first.headers.computed.size());
+}
+
+TEST_F(HeaderScanTest, ReadsAgainWhatWasJustWritten) {
+  write(one_ / "a.h", "1");
+  input_.source = "#include <a.h>";
+  const HeaderScanner scanner(memo_);
+  EXPECT_EQ(scanner.scan(input_, toolkit_)->stats.files_read, 1U);
+  const auto again = scanner.scan(input_, toolkit_);
+  EXPECT_EQ(again->stats.files_read, 1U);
+  EXPECT_EQ(again->stats.memo, MemoWrite::kNotNeeded);
+}
+
+TEST_F(HeaderScanTest, ReadsAgainWhereTheMemoIsDamaged) {
+  write(one_ / "a.h", "1");
+  input_.source = "#include <a.h>";
+  const cache::Fields before = fields();
+  const fs::path memo = fs::directory_iterator(memo_)->path();
+  const Bytes payload = *read_memo(memo_, memo.filename().native());
+  for (std::size_t size = 0; size < payload.size(); ++size) {
+    std::ignore =
+        write_memo(memo_, memo.filename().native(), ByteView(payload).first(size));
+    EXPECT_EQ(fields(), before);
+  }
+  write(memo, "garbage");
+  EXPECT_EQ(fields(), before);
+}
+
+TEST_F(HeaderScanTest, MergesWithWhatOthersRemembered) {
+  write(one_ / "a.h", "1");
+  write(one_ / "b.h", "2");
+  const HeaderScanner first(memo_);
+  const HeaderScanner second(memo_);
+  input_.source = "#include <a.h>";
+  scan_with(first);
+  input_.source = "#include <b.h>";
+  scan_with(second);
+  input_.source = "#include <a.h>\n#include <b.h>";
+  EXPECT_EQ(scan().stats.files_read, 0U);
+}
+
+TEST_F(HeaderScanTest, ServesThreadsAtOnce) {
+  for (int i = 0; i < 30; ++i)
+    write(one_ / (std::to_string(i) + ".h"),
+          "#include \"" + std::to_string((i * 7 + 1) % 30) + ".h\"");
+  write(toolkit_ / "cuda.h", "");
+  input_.source = "#include \"0.h\"\n#include <cuda.h>";
+  const cache::Fields expected = fields();
+  const HeaderScanner scanner(memo_);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 10; ++round)
+        EXPECT_EQ(scanner.scan(input_, toolkit_)->headers.fields, expected);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(HeaderScanTest, WantsANormalizedInputAndAnAbsoluteToolkit) {
+  input_.options = {"-I/x"};
+  EXPECT_EQ(HeaderScanner({}).scan(input_, toolkit_).error().code,
+            ErrorCode::kInvalidArgument);
+  input_.options = {};
+  EXPECT_EQ(HeaderScanner({}).scan(input_, "toolkit").error().code,
+            ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(HeaderScanner({}).scan(input_, std::nullopt));
+  input_.source = "#include <cuda.h>";
+  EXPECT_TRUE(HeaderScanner({}).scan(input_, dir_.path() / "no toolkit"));
+}
+
+}  // namespace
+}  // namespace kiln::key
