@@ -1,0 +1,375 @@
+// Real NVRTC through real workers: what comes back, and what ends a build.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "compile/nvrtc_compile.h"
+#include "compile/worker_pool.h"
+#include "device/cubin.h"
+#include "tests/support/compile_jobs.h"
+#include "tests/support/processes.h"
+#include "tests/support/temp_dir.h"
+#include "util/elf.h"
+
+namespace kiln::compile {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+class CompileWorkerTest : public testing::Test {
+ protected:
+  [[nodiscard]] CompileJob job(std::string source,
+                               device::Target target = {
+                                   .architecture = {{8, 0}},
+                                   .kind = device::ImageKind::kCubin}) const {
+    return test::job_for(nvrtc_, std::move(source), target);
+  }
+
+  static PoolOptions one_worker() {
+    PoolOptions options;
+    options.max_workers = 1;
+    return options;
+  }
+
+  /// The phases that a build of `wanted` goes through.
+  static std::vector<BuildPhase> phases_of(WorkerPool& pool, const CompileJob& wanted) {
+    std::vector<BuildPhase> phases;
+    const auto output = pool.compile(
+        wanted, {}, [&phases](BuildPhase phase) { phases.push_back(phase); });
+    EXPECT_TRUE(output) << output.error().message;
+    return phases;
+  }
+
+  const NvrtcPaths nvrtc_ = test::real_nvrtc();
+};
+
+constexpr const char* kTemplateKernel =
+    "template <typename T> __global__ void twice(T* x) {\n"
+    "  __shared__ T row[64];\n"
+    "  row[threadIdx.x] = x[threadIdx.x];\n"
+    "  __syncthreads();\n"
+    "  x[threadIdx.x] = row[63 - threadIdx.x];\n"
+    "}\n";
+
+TEST_F(CompileWorkerTest, ABuildGivesImagePtxResourcesAndWhatWasLoaded) {
+  WorkerPool pool(one_worker());
+  const auto output = pool.compile(job(test::kSmallKernel), {});
+  ASSERT_TRUE(output) << output.error().message;
+  const std::vector<std::string> entries{"scale"};
+  EXPECT_TRUE(device::check_image(output->image, job("").target, entries));
+  EXPECT_THAT(output->ptx, HasSubstr(".visible .entry scale("));
+  ASSERT_THAT(output->resources, SizeIs(1));
+  EXPECT_EQ(output->resources[0].entry, "scale");
+  EXPECT_GT(output->resources[0].registers, 0U);
+  EXPECT_EQ(output->nvrtc.build_id, read_build_id(nvrtc_.nvrtc).value());
+  EXPECT_EQ(output->builtins.build_id, read_build_id(nvrtc_.builtins).value());
+  EXPECT_THAT(output->opened_files, IsEmpty());
+}
+
+TEST_F(CompileWorkerTest, NameExpressionsComeBackLowered) {
+  WorkerPool pool(one_worker());
+  auto wanted = job(kTemplateKernel);
+  wanted.name_expressions = {"twice<float>", "twice<double>"};
+  const auto output = pool.compile(wanted, {});
+  ASSERT_TRUE(output) << output.error().message;
+  EXPECT_THAT(output->lowered_names,
+              testing::ElementsAre(LoweredName{"twice<float>", "_Z5twiceIfEvPT_"},
+                                   LoweredName{"twice<double>", "_Z5twiceIdEvPT_"}));
+  ASSERT_THAT(output->resources, SizeIs(2));
+  EXPECT_THAT((std::vector{output->resources[0].static_shared_bytes,
+                           output->resources[1].static_shared_bytes}),
+              testing::UnorderedElementsAre(256, 512));
+}
+
+TEST_F(CompileWorkerTest, TheImageIsWhatNvrtcGivesInProcess) {
+  WorkerPool pool(one_worker());
+  const auto wanted = job(test::kSmallKernel);
+  const auto output = pool.compile(wanted, {});
+  ASSERT_TRUE(output) << output.error().message;
+  const auto nvrtc = open_nvrtc(nvrtc_.nvrtc);
+  ASSERT_TRUE(nvrtc) << nvrtc.error().message;
+  const auto here =
+      compile_here(**nvrtc, wanted, std::chrono::steady_clock::now() + 60s, {});
+  ASSERT_TRUE(here) << here.error().message;
+  EXPECT_EQ(output->image, here->image);
+}
+
+TEST_F(CompileWorkerTest, APtxTargetGivesPtxAsTheImage) {
+  WorkerPool pool(one_worker());
+  const auto output =
+      pool.compile(job(test::kSmallKernel,
+                       {.architecture = {{8, 0}}, .kind = device::ImageKind::kPtx}),
+                   {});
+  ASSERT_TRUE(output) << output.error().message;
+  const auto info = device::read_ptx(output->image);
+  ASSERT_TRUE(info) << info.error().message;
+  EXPECT_THAT(info->entry_points, testing::ElementsAre("scale"));
+  EXPECT_EQ(output->ptx, "");
+}
+
+TEST_F(CompileWorkerTest, PtxIsLeftOutWhereNobodyWantsIt) {
+  WorkerPool pool(one_worker());
+  auto wanted = job(test::kSmallKernel);
+  wanted.ptx = PtxPolicy::kDrop;
+  EXPECT_EQ(pool.compile(wanted, {}).value().ptx, "");
+}
+
+TEST_F(CompileWorkerTest, EveryHeaderThatNvrtcOpenedIsReported) {
+  const auto roots = device::include_roots_of(nvrtc_.nvrtc);
+  if (roots.empty())
+    GTEST_SKIP() << "this NVRTC came without headers";
+  const test::TempDir folder;
+  std::ofstream(folder.path() / "computed.h") << "#define ZERO 0.0f\n";
+  WorkerPool pool(one_worker());
+  auto wanted =
+      job("#include <cuda_bf16.h>\n#define H <computed.h>\n#include H\n#include "
+          "\"mine.h\"\n"
+          "extern \"C\" __global__ void k(__nv_bfloat16* x) { *x = ZERO; }\n");
+  wanted.headers = {{"mine.h", "// in memory\n"}};
+  wanted.options.push_back("--include-path=" + folder.path().native());
+  for (const auto& root : roots)
+    wanted.options.push_back("--include-path=" + root.native());
+  const auto output = pool.compile(wanted, {});
+  ASSERT_TRUE(output) << output.error().message;
+  const auto& files = output->opened_files;
+  EXPECT_THAT(files, Contains(roots.front() / "cuda_bf16.h"));
+  EXPECT_THAT(files, Contains(folder.path() / "computed.h"));
+  for (const auto& file : files) {
+    EXPECT_TRUE(file.is_absolute()) << file;
+    EXPECT_TRUE(std::filesystem::is_regular_file(file)) << file;
+    EXPECT_EQ(std::count(files.begin(), files.end(), file), 1) << file;
+    EXPECT_NE(file.filename(), "mine.h");
+  }
+
+  const auto next = pool.compile(job(test::kSmallKernel), {});
+  ASSERT_TRUE(next);
+  EXPECT_THAT(next->opened_files, IsEmpty()) << "the last build's files";
+}
+
+TEST_F(CompileWorkerTest, ASourceErrorIsAValueWithTheWholeLogAndCostsNoWorker) {
+  WorkerPool pool(one_worker());
+  const auto output =
+      pool.compile(job("__global__ void k() { undeclared = 1; }\nint 1wrong;\n"), {});
+  ASSERT_FALSE(output);
+  EXPECT_EQ(output.error().code, ErrorCode::kCompileFailed);
+  EXPECT_THAT(output.error().message, HasSubstr("undeclared"));
+  EXPECT_THAT(output.error().message, HasSubstr("kernel.cu(2)"));
+  EXPECT_THAT(output.error().message, HasSubstr("sm_80"));
+  EXPECT_THAT(phases_of(pool, job(test::kSmallKernel)),
+              Not(Contains(BuildPhase::kStarting)));
+}
+
+TEST_F(CompileWorkerTest, AnUnknownOptionIsTheCallersFault) {
+  WorkerPool pool(one_worker());
+  auto wanted = job(test::kSmallKernel);
+  wanted.options.emplace_back("--no-such-option");
+  const auto output = pool.compile(wanted, {});
+  ASSERT_FALSE(output);
+  EXPECT_EQ(output.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(output.error().message, HasSubstr("--no-such-option"));
+}
+
+TEST_F(CompileWorkerTest, ANulInTheSourceIsRefusedAndNotSilentlyCutOff) {
+  WorkerPool pool(one_worker());
+  const auto output =
+      pool.compile(job(std::string(test::kSmallKernel) + '\0' + "syntax error"), {});
+  ASSERT_FALSE(output);
+  EXPECT_EQ(output.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(CompileWorkerTest, AnNvrtcThatIsNotThereIsNamed) {
+  WorkerPool pool(one_worker());
+  auto wanted = job(test::kSmallKernel);
+  wanted.nvrtc.nvrtc = "/no/such/libnvrtc.so.13";
+  const auto output = pool.compile(wanted, {});
+  ASSERT_FALSE(output);
+  EXPECT_EQ(output.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(output.error().message, HasSubstr("/no/such/libnvrtc.so.13"));
+  EXPECT_TRUE(pool.compile(job(test::kSmallKernel), {}));
+
+  wanted.nvrtc.nvrtc = "libnvrtc.so.13";
+  const auto relative = pool.compile(wanted, {});
+  ASSERT_FALSE(relative);
+  EXPECT_EQ(relative.error().code, ErrorCode::kInvalidArgument);
+
+  wanted.nvrtc.nvrtc = "/proc/self/exe";
+  EXPECT_EQ(pool.compile(wanted, {}).error().code, ErrorCode::kUnavailable);
+}
+
+TEST_F(CompileWorkerTest, OtherBuiltinsFromTheLoaderPathAreFoundOut) {
+  const auto id = read_build_id(nvrtc_.builtins).value();
+  std::string bytes;
+  {
+    std::ifstream file(nvrtc_.builtins, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  const auto raw = from_hex(id).value();
+  const auto at = bytes.find(as_text(raw));
+  ASSERT_NE(at, std::string::npos);
+  bytes[at] = static_cast<char>(bytes[at] ^ 0x55);
+  const test::TempDir folder;
+  std::ofstream(folder.path() / nvrtc_.builtins.filename(), std::ios::binary) << bytes;
+
+  auto options = one_worker();
+  options.environment = {"LD_LIBRARY_PATH=" + folder.path().native()};
+  WorkerPool pool(options);
+  const auto output = pool.compile(job(test::kSmallKernel), {});
+  ASSERT_TRUE(output) << output.error().message;
+  EXPECT_EQ(output->nvrtc.build_id, read_build_id(nvrtc_.nvrtc).value());
+  EXPECT_EQ(output->builtins.path.parent_path(), folder.path());
+  EXPECT_NE(output->builtins.build_id, id);
+  EXPECT_THAT(output->builtins.build_id, SizeIs(id.size()));
+}
+
+TEST_F(CompileWorkerTest, DescribeSaysVersionAndArchitectures) {
+  WorkerPool pool(one_worker());
+  const auto description = pool.describe(nvrtc_);
+  ASSERT_TRUE(description) << description.error().message;
+  EXPECT_GE(description->major, 12);
+  EXPECT_THAT(description->architectures, Contains(device::ComputeCapability{9, 0}));
+  EXPECT_EQ(description->nvrtc.build_id, read_build_id(nvrtc_.nvrtc).value());
+  EXPECT_EQ(pool.describe({"/no/such/nvrtc", ""}).error().code,
+            ErrorCode::kUnavailable);
+}
+
+TEST_F(CompileWorkerTest, ALongBuildEndsAtItsTimeLimit) {
+  const test::TempDir root;
+  auto options = one_worker();
+  options.reproduction_root = root.path();
+  WorkerPool pool(options);
+  auto wanted = job(test::endless_kernel());
+  wanted.time_limit = 2s;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto output = pool.compile(wanted, {});
+  ASSERT_FALSE(output);
+  EXPECT_EQ(output.error().code, ErrorCode::kTimeout) << output.error().message;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+  EXPECT_THAT(output.error().message, HasSubstr("while compiling"));
+  EXPECT_THAT(output.error().message, HasSubstr((root.path() / "repro").native()));
+  EXPECT_THAT(root.files(), Not(IsEmpty()));
+  EXPECT_TRUE(pool.compile(job(test::kSmallKernel), {}));
+}
+
+TEST_F(CompileWorkerTest, ABuildOverItsMemoryLimitIsKilled) {
+  WorkerPool pool(one_worker());
+  auto wanted = job(test::endless_kernel());
+  wanted.memory_limit_bytes = 64U << 20U;  // less than NVRTC's own size
+  const auto output = pool.compile(wanted, {});
+  ASSERT_FALSE(output);
+  EXPECT_EQ(output.error().code, ErrorCode::kResourceLimit) << output.error().message;
+  EXPECT_THAT(output.error().message, HasSubstr("64 MiB"));
+  EXPECT_TRUE(pool.compile(job(test::kSmallKernel), {}));
+}
+
+TEST_F(CompileWorkerTest, AStopEndsABuildInNvrtc) {
+  WorkerPool pool(one_worker());
+  std::stop_source stop;
+  std::atomic<bool> compiling = false;
+  std::thread canceller([&] {
+    EXPECT_TRUE(test::eventually(30s, [&] { return compiling.load(); }));
+    std::this_thread::sleep_for(200ms);
+    stop.request_stop();
+  });
+  const auto output = pool.compile(
+      job(test::endless_kernel()), stop.get_token(), [&](BuildPhase phase) {
+        compiling = compiling || phase == BuildPhase::kCompiling;
+      });
+  canceller.join();
+  ASSERT_FALSE(output);
+  EXPECT_EQ(output.error().code, ErrorCode::kCancelled);
+  EXPECT_TRUE(pool.compile(job(test::kSmallKernel), {}));
+}
+
+TEST_F(CompileWorkerTest, AWorkerOutlivesTheThreadThatAskedForIt) {
+  WorkerPool pool(one_worker());
+  std::thread([&] { EXPECT_TRUE(pool.compile(job(test::kSmallKernel), {})); }).join();
+  std::this_thread::sleep_for(100ms);
+  EXPECT_THAT(phases_of(pool, job(test::kSmallKernel)),
+              Not(Contains(BuildPhase::kStarting)));
+}
+
+TEST_F(CompileWorkerTest, TwoPoolsBuildAtOnceWithinTheirBounds) {
+  std::atomic<int> slots = 0;
+  std::atomic<int> most = 0;
+  PoolOptions options;
+  options.max_workers = 2;
+  options.acquire_slot = [&](const std::stop_token&) -> Result<std::shared_ptr<void>> {
+    const int now = ++slots;
+    int seen = most;
+    while (now > seen && !most.compare_exchange_weak(seen, now)) {
+    }
+    return std::shared_ptr<void>(&slots, [](std::atomic<int>* held) { --*held; });
+  };
+  WorkerPool a(options);
+  WorkerPool b(options);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 12; ++i) {
+    threads.emplace_back([&, i] {
+      auto wanted =
+          job("extern \"C\" __global__ void k" + std::to_string(i) + "() {}\n");
+      const auto output = (i % 2 == 0 ? a : b).compile(wanted, {});
+      ASSERT_TRUE(output) << output.error().message;
+      EXPECT_EQ(output->resources.at(0).entry, "k" + std::to_string(i));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(slots, 0);
+  EXPECT_LE(most, 4);
+}
+
+/// Runs `body` in a forked child, which never returns from it.
+pid_t in_child(const std::function<void()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    body();
+    ::_exit(0);
+  }
+  return child;
+}
+
+TEST_F(CompileWorkerTest, AWorkerDiesWithAKilledHostAlsoInMidCompile) {
+  const pid_t host = in_child([&] {
+    WorkerPool pool(one_worker());
+    std::ignore = pool.compile(job(test::endless_kernel()), {});
+  });
+  ASSERT_GT(host, 0);
+  ASSERT_TRUE(test::eventually(30s, [&] { return !test::children_of(host).empty(); }));
+  const pid_t worker = test::children_of(host).front();
+  std::this_thread::sleep_for(1s);
+  EXPECT_TRUE(test::is_running(worker));
+  ::kill(host, SIGKILL);
+  EXPECT_TRUE(test::eventually(1s, [&] { return !test::is_running(worker); }));
+  ::waitpid(host, nullptr, 0);
+}
+
+TEST_F(CompileWorkerTest, AForkedChildBuildsWithWorkersOfItsOwn) {
+  WorkerPool pool(one_worker());
+  ASSERT_TRUE(pool.compile(job(test::kSmallKernel), {}));
+  const auto mine = test::children_of(::getpid());
+  const pid_t child = in_child([&] {
+    const bool built = pool.compile(job(test::kSmallKernel), {}).has_value();
+    const bool own = test::children_of(::getpid()).size() == 1;
+    ::_exit(built && own ? 0 : 1);
+  });
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(test::children_of(::getpid()), mine);
+  EXPECT_THAT(phases_of(pool, job(test::kSmallKernel)),
+              Not(Contains(BuildPhase::kStarting)));
+}
+
+}  // namespace
+}  // namespace kiln::compile

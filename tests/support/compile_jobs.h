@@ -1,0 +1,67 @@
+// Jobs for the tests of the compile worker, and the NVRTCs they go to.
+
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "compile/job.h"
+#include "device/nvrtc_files.h"
+#include "util/library_search.h"
+
+namespace kiln::test {
+
+/// The NVRTC of this machine: KILN_NVRTC, else the first that the search finds.
+inline compile::NvrtcPaths real_nvrtc() {
+  const char* const given = std::getenv("KILN_NVRTC");
+  const auto found = find_libraries({.name = "libnvrtc.so",
+                                     .explicit_path = given == nullptr ? "" : given,
+                                     .explicit_origin = "KILN_NVRTC"},
+                                    LibraryPlaces::of_process());
+  if (!found || found->empty()) {
+    ADD_FAILURE() << "this test needs an NVRTC and found none";
+    return {};
+  }
+  const auto& path = found->front().path;
+  return {.nvrtc = path,
+          .builtins = device::builtins_beside(path, std::nullopt).value_or("")};
+}
+
+inline compile::CompileJob job_for(const compile::NvrtcPaths& nvrtc, std::string source,
+                                   device::Target target = {
+                                       .architecture = {{8, 0}},
+                                       .kind = device::ImageKind::kCubin}) {
+  compile::CompileJob job;
+  job.label = "test";
+  job.source = std::move(source);
+  job.options = {"--gpu-architecture=" + device::to_string(target)};
+  job.nvrtc = nvrtc;
+  job.target = target;
+  return job;
+}
+
+inline constexpr const char* kSmallKernel =
+    "extern \"C\" __global__ void scale(float* x, float by) {\n"
+    "  x[threadIdx.x] *= by;\n"
+    "}\n";
+
+/// Takes NVRTC many minutes: thousands of range reductions in one function.
+inline std::string endless_kernel() {
+  std::string source =
+      "extern \"C\" __global__ void f(double* x) {\n  double a = *x;\n";
+  for (int i = 0; i < 30000; ++i)
+    source += "  a += sin(a * " + std::to_string(i) + ".5);\n";
+  return source + "  *x = a;\n}\n";
+}
+
+#ifdef KILN_TEST_FAKE_NVRTC
+inline compile::NvrtcPaths fake_nvrtc() {
+  return {.nvrtc = KILN_TEST_FAKE_NVRTC, .builtins = {}};
+}
+#endif
+
+}  // namespace kiln::test
