@@ -37,6 +37,14 @@ struct kiln_bf16 {
   unsigned short bits;
 };
 
+KILN_FUNCTION constexpr kiln_u32 kiln_bits(float value) {
+  return __builtin_bit_cast(kiln_u32, value);
+}
+KILN_FUNCTION constexpr float kiln_from_bits(kiln_u32 bits) {
+  return __builtin_bit_cast(float, bits);
+}
+constexpr float kiln_infinity = __builtin_bit_cast(float, 0x7f800000u);
+
 // ---- What differs between GPU and CPU -------------------------------------------------
 
 #if KILN_ON_GPU
@@ -50,8 +58,6 @@ KILN_FUNCTION void kiln_sync_threads() { __syncthreads(); }
 KILN_FUNCTION float kiln_shuffle_xor(float value, int lanes) {
   return __shfl_xor_sync(0xffffffffu, value, lanes);
 }
-KILN_FUNCTION kiln_u32 kiln_bits(float value) { return __float_as_uint(value); }
-KILN_FUNCTION float kiln_from_bits(kiln_u32 bits) { return __uint_as_float(bits); }
 
 KILN_FUNCTION float kiln_f16_to_float(kiln_u32 bits) {
   float value;
@@ -70,6 +76,14 @@ KILN_FUNCTION float kiln_exp2_approx(float x) {
   return value;
 }
 
+/// 1 / x, the nearest float but for rare ties, for x from 2^-125 to 2^125; NaN stays NaN.
+/// The division operator's slow path is a call, and registers would be spilled around it.
+KILN_FUNCTION float kiln_reciprocal(float x) {
+  float guess;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(guess) : "f"(x));
+  return fmaf(fmaf(-x, guess, 1.0f), guess, guess);
+}
+
 #else
 
 // What the including file must offer before this text, in namespace kiln_cpu:
@@ -79,7 +93,7 @@ KILN_FUNCTION float kiln_exp2_approx(float x) {
 //   void* shared_array(const void* tag, std::size_t bytes);      one a block and tag
 //   float f16_to_float(unsigned bits); unsigned float_to_f16(float);  to nearest even
 //   float exp2_approx(float);
-// and <bit> and <math.h>.
+// and <cstddef> and <math.h>.
 inline int kiln_thread() { return kiln_cpu::thread(); }
 inline int kiln_threads() { return kiln_cpu::threads(); }
 inline kiln_i64 kiln_block() { return kiln_cpu::block(); }
@@ -88,13 +102,31 @@ inline void kiln_sync_threads() { kiln_cpu::sync_threads(); }
 inline float kiln_shuffle_xor(float value, int lanes) {
   return kiln_cpu::shuffle_xor(0xffffffffu, value, lanes);
 }
-inline kiln_u32 kiln_bits(float value) { return std::bit_cast<kiln_u32>(value); }
-inline float kiln_from_bits(kiln_u32 bits) { return std::bit_cast<float>(bits); }
 inline float kiln_f16_to_float(kiln_u32 bits) { return kiln_cpu::f16_to_float(bits); }
 inline kiln_u32 kiln_float_to_f16(float value) { return kiln_cpu::float_to_f16(value); }
 inline float kiln_exp2_approx(float x) { return kiln_cpu::exp2_approx(x); }
+inline float kiln_reciprocal(float x) { return 1.0f / x; }
 
 #endif
+
+/// a / b for a >= 0 and b > 0. Fast below 2^32; above, a loop instead of a call.
+KILN_FUNCTION kiln_i64 kiln_divide(kiln_i64 a, kiln_i64 b) {
+  if (((a | b) >> 32) == 0) {
+    return static_cast<kiln_u32>(a) / static_cast<kiln_u32>(b);
+  }
+  kiln_u64 quotient = 0;
+  kiln_u64 rest = 0;
+#pragma unroll 1
+  for (int bit = 63; bit >= 0; --bit) {
+    rest = rest << 1 | (static_cast<kiln_u64>(a) >> bit & 1);
+    quotient <<= 1;
+    if (rest >= static_cast<kiln_u64>(b)) {
+      rest -= static_cast<kiln_u64>(b);
+      quotient |= 1;
+    }
+  }
+  return static_cast<kiln_i64>(quotient);
+}
 
 // ---- Conversions: exact to float, to nearest even from float, NaN stays NaN -----------
 
@@ -110,13 +142,14 @@ KILN_FUNCTION kiln_u32 kiln_float_to_bf16(float value) {
 }
 
 /// How an element lies in 32-bit words: `get` reads the `at`-th of those in a word, `put`
-/// makes a word of the `kPerWord` floats at `values`.
+/// makes a word of the `kPerWord` floats at `values`, `bits` the bits of one.
 template <typename T>
 struct kiln_element;
 
 template <>
 struct kiln_element<kiln_f32> {
   static constexpr int kPerWord = 1;
+  static KILN_FUNCTION kiln_u32 bits(float value) { return kiln_bits(value); }
   static KILN_FUNCTION float get(kiln_u32 word, int) { return kiln_from_bits(word); }
   static KILN_FUNCTION kiln_u32 put(const float* values) { return kiln_bits(values[0]); }
 };
@@ -124,6 +157,7 @@ struct kiln_element<kiln_f32> {
 template <>
 struct kiln_element<kiln_bf16> {
   static constexpr int kPerWord = 2;
+  static KILN_FUNCTION kiln_u32 bits(float value) { return kiln_float_to_bf16(value); }
   static KILN_FUNCTION float get(kiln_u32 word, int at) {
     return kiln_from_bits(at == 0 ? word << 16 : word & 0xffff0000u);
   }
@@ -141,6 +175,7 @@ struct kiln_element<kiln_bf16> {
 template <>
 struct kiln_element<kiln_f16> {
   static constexpr int kPerWord = 2;
+  static KILN_FUNCTION kiln_u32 bits(float value) { return kiln_float_to_f16(value); }
   static KILN_FUNCTION float get(kiln_u32 word, int at) {
     return kiln_f16_to_float(at == 0 ? word & 0xffffu : word >> 16);
   }
@@ -194,14 +229,16 @@ KILN_FUNCTION float kiln_get(const kiln_words<kBytes>& words, int at) {
   constexpr int kPerWord = kiln_element<T>::kPerWord;
   return kiln_element<T>::get(words.word[at / kPerWord], at % kPerWord);
 }
-/// Copies the `at`-th element of type T.
+/// Makes `bits` the `at`-th element of type T.
 template <typename T, int kBytes>
-KILN_FUNCTION void kiln_copy_element(kiln_words<kBytes>& to,
-                                     const kiln_words<kBytes>& from, int at) {
+KILN_FUNCTION void kiln_set_bits(kiln_words<kBytes>& words, int at, kiln_u32 bits) {
   constexpr int kPerWord = kiln_element<T>::kPerWord;
-  const kiln_u32 bits = kPerWord == 1 ? 0xffffffffu : 0xffffu << 16 * (at % kPerWord);
-  kiln_u32& word = to.word[at / kPerWord];
-  word = (word & ~bits) | (from.word[at / kPerWord] & bits);
+  kiln_u32& word = words.word[at / kPerWord];
+  if constexpr (kPerWord == 1) {
+    word = bits;
+  } else {
+    word = at % 2 == 0 ? (word & 0xffff0000u) | bits : (word & 0xffffu) | bits << 16;
+  }
 }
 /// The `at`-th byte.
 template <int kBytes>
@@ -223,7 +260,7 @@ KILN_FUNCTION kiln_words<kBytes> kiln_pack(const float* values) {
 // ---- Reductions: every lane gets the same bits, in an order that never changes --------
 
 struct kiln_max {
-  static constexpr float kNeutral = -__builtin_huge_valf();
+  static constexpr float kNeutral = -kiln_infinity;
   static KILN_FUNCTION float of(float a, float b) { return fmaxf(a, b); }  // drops NaN
 };
 struct kiln_sum {
