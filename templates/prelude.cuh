@@ -5,16 +5,17 @@
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define KILN_ON_GPU 1
-/// `KILN_KERNEL(128) name(...) { ... }`: an entry point for blocks of at most 128 threads.
-#define KILN_KERNEL(max_threads) \
-  extern "C" __global__ void __launch_bounds__(max_threads)
+/// `KILN_KERNEL(128, 4) name(...) { ... }`: an entry point for blocks of at most 128 threads,
+/// 4 of which an SM shall hold: 65536 / (128 * 4) registers a thread.
+#define KILN_KERNEL(max_threads, blocks) \
+  extern "C" __global__ void __launch_bounds__(max_threads, blocks)
 #define KILN_FUNCTION __device__ __forceinline__
 /// `KILN_SHARED(float, scratch, 64);`: an array that the block shares; unset at first.
 #define KILN_SHARED(type, name, count) __shared__ type name[count]
 #define KILN_MAY_ALIAS
 #else
 #define KILN_ON_GPU 0
-#define KILN_KERNEL(max_threads) extern "C" void
+#define KILN_KERNEL(max_threads, blocks) extern "C" void
 #define KILN_FUNCTION inline
 #define KILN_SHARED(type, name, count)      \
   static constinit const char name##_tag{}; \
