@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kiln/result.h"
 
@@ -26,7 +27,7 @@ struct ComputeCapability {
 enum class ArchSuffix : std::uint8_t {
   kNone,  // runs on the same major and a minor not lower
   kA,     // architecture specific: runs on exactly that capability
-  kF,     // family specific: runs on the same family and a minor not lower
+  kF,     // family specific: runs on the same family, a minor not lower
 };
 
 /// What code is compiled for: a capability and a suffix.
@@ -45,6 +46,16 @@ struct Architecture {
 [[nodiscard]] Result<Architecture> parse_architecture(std::string_view text);
 
 enum class ImageKind : std::uint8_t { kCubin, kPtx };
+
+/// What `--arch` was given: "7.5,8.6,native".
+struct ArchitectureList {
+  std::vector<Architecture> architectures;  // in the order given, each once
+  bool native = false;                      // "native": the devices present, too
+  friend bool operator==(const ArchitectureList&, const ArchitectureList&) = default;
+};
+
+/// Reads a list with commas. Errors: kInvalidArgument, also for an empty element.
+[[nodiscard]] Result<ArchitectureList> parse_architecture_list(std::string_view text);
 
 /// What a compile is asked for: sm_90a is a cubin, compute_90 is PTX.
 struct Target {

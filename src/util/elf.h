@@ -20,7 +20,10 @@ namespace kiln {
 struct ElfSection {
   std::string_view name;
   std::uint32_t type = 0;
-  ByteView bytes;  // empty for SHT_NOBITS
+  std::uint32_t link = 0;  // of a symbol table: the index of its string table
+  std::uint64_t size = 0;  // in memory; of SHT_NOBITS, too
+  std::uint64_t alignment = 0;
+  ByteView bytes;  // in the file; empty for SHT_NOBITS
 };
 
 struct ElfNote {
@@ -47,11 +50,15 @@ class ElfFile {
   [[nodiscard]] std::uint8_t os_abi() const { return os_abi_; }
   [[nodiscard]] std::uint8_t abi_version() const { return abi_version_; }
   [[nodiscard]] std::uint32_t flags() const { return flags_; }
+  /// In file order, the null section included, so that indices fit.
   [[nodiscard]] const std::vector<ElfSection>& sections() const { return sections_; }
+  /// The first of that name, or null.
+  [[nodiscard]] const ElfSection* find_section(std::string_view name) const;
 
   /// Notes of every SHT_NOTE section. Errors: kCorrupt.
   [[nodiscard]] Result<std::vector<ElfNote>> notes() const;
-  /// Symbols of .symtab; none where it was stripped. Errors: kCorrupt.
+  /// Symbols of .symtab, without the null symbol; none where it was stripped.
+  /// Errors: kCorrupt.
   [[nodiscard]] Result<std::vector<ElfSymbol>> symbols() const;
 
  private:

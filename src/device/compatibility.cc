@@ -1,0 +1,112 @@
+#include "device/compatibility.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace kiln::device {
+namespace {
+
+// Members of a family share its first member's instructions. A device that none of
+// these lists is in no family until a line here says so.
+struct FamilyMember {
+  ComputeCapability capability;
+  int family;
+};
+constexpr std::array<FamilyMember, 6> kFamilies{{{{10, 0}, 100},
+                                                 {{10, 3}, 100},
+                                                 {{10, 1}, 101},
+                                                 {{11, 0}, 110},
+                                                 {{12, 0}, 120},
+                                                 {{12, 1}, 120}}};
+
+int family_of(ComputeCapability capability) {
+  const auto found = std::find_if(
+      kFamilies.begin(), kFamilies.end(),
+      [&](const FamilyMember& member) { return member.capability == capability; });
+  return found == kFamilies.end() ? 0 : found->family;
+}
+
+bool same_major_not_lower(ComputeCapability base, ComputeCapability device) {
+  return base.major == device.major && device.minor >= base.minor;
+}
+
+bool cubin_without_suffix_runs_on(ComputeCapability base, ComputeCapability device) {
+  if (is_integrated(base) || is_integrated(device))
+    return base == device;
+  return same_major_not_lower(base, device);
+}
+
+std::string_view reason(Target target) {
+  switch (target.architecture.suffix) {
+    case ArchSuffix::kA:
+      return "of exactly that compute capability";
+    case ArchSuffix::kF:
+      return "of its family with a minor version not lower";
+    case ArchSuffix::kNone:
+      break;
+  }
+  if (target.kind == ImageKind::kPtx)
+    return "of that compute capability or a later one";
+  if (is_integrated(target.architecture.capability))
+    return "of exactly that compute capability, an integrated one";
+  return "of the same major version with a minor version not lower, integrated ones "
+         "not "
+         "included";
+}
+
+}  // namespace
+
+bool is_integrated(ComputeCapability capability) {
+  constexpr std::array<ComputeCapability, 6> kIntegrated{
+      {{3, 2}, {5, 3}, {6, 2}, {7, 2}, {8, 7}, {10, 1}}};
+  return capability.major == 11 || std::find(kIntegrated.begin(), kIntegrated.end(),
+                                             capability) != kIntegrated.end();
+}
+
+bool in_family(ComputeCapability base, ComputeCapability device) {
+  const int family = family_of(base);
+  return family != 0 && family == family_of(device) &&
+         same_major_not_lower(base, device);
+}
+
+bool runs_on(Target target, ComputeCapability device) {
+  const auto [base, suffix] = target.architecture;
+  switch (suffix) {
+    case ArchSuffix::kA:
+      return base == device;
+    case ArchSuffix::kF:
+      return in_family(base, device);
+    case ArchSuffix::kNone:
+      break;
+  }
+  return target.kind == ImageKind::kPtx ? device >= base
+                                        : cubin_without_suffix_runs_on(base, device);
+}
+
+CudaVersion min_driver(ImageKind kind, CudaVersion toolkit) {
+  return kind == ImageKind::kPtx ? toolkit : CudaVersion{toolkit.major, 0};
+}
+
+bool accepted_by(CudaVersion driver, ImageKind kind, CudaVersion toolkit) {
+  return driver >= min_driver(kind, toolkit);
+}
+
+std::string why_not(Target target, ComputeCapability device) {
+  if (runs_on(target, device))
+    return "";
+  return fmt::format("{} code runs on devices {}, and this one is {}",
+                     to_string(target), reason(target), to_string(device));
+}
+
+std::string why_not(CudaVersion driver, ImageKind kind, CudaVersion toolkit) {
+  if (accepted_by(driver, kind, toolkit))
+    return "";
+  return fmt::format(
+      "{} built by CUDA {} needs a driver for CUDA {} or later, and this one is for {}",
+      kind == ImageKind::kPtx ? "PTX" : "a cubin", to_string(toolkit),
+      to_string(min_driver(kind, toolkit)), to_string(driver));
+}
+
+}  // namespace kiln::device

@@ -1,0 +1,225 @@
+#include "device/cubin.h"
+
+#include <elf.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "util/elf.h"
+#include "util/little_endian.h"
+#include "util/try.h"
+
+namespace kiln::device {
+namespace {
+
+constexpr std::uint8_t kFirstAbiWithSmInSecondByte = 8;
+constexpr std::uint32_t kOldFlagOfSuffixA = 0x800;  // ABI version 7
+constexpr unsigned char kCudaEntry = 0x10;          // STO_CUDA_ENTRY in st_other
+
+tl::unexpected<Error> corrupt(std::string_view what) {
+  return fail(ErrorCode::kCorrupt, fmt::format("bad image: {}", what));
+}
+
+// 90 and 103 as e_flags and PTX spell them.
+ComputeCapability capability_of(unsigned sm) {
+  return {static_cast<int>(sm / 10), static_cast<int>(sm % 10)};
+}
+
+// The word after `key`, up to the next blank, NUL or line's end.
+std::optional<std::string_view> word_after(std::string_view text,
+                                           std::string_view key) {
+  const std::size_t found = text.find(key);
+  if (found == std::string_view::npos)
+    return std::nullopt;
+  std::string_view rest = text.substr(found + key.size());
+  constexpr std::string_view kBlanks = " \t";
+  rest.remove_prefix(std::min(rest.find_first_not_of(kBlanks), rest.size()));
+  constexpr std::string_view kEnds(" \t\r\n,(\0", 7);
+  return rest.substr(0, rest.find_first_of(kEnds));
+}
+
+// ".note.nv.tkinfo" holds ptxas's command line: "-arch sm_90a -m 64 ".
+Result<std::optional<Architecture>> architecture_in_notes(const ElfFile& file) {
+  constexpr std::uint32_t kToolkitInfo = 2000;
+  for (const ElfNote& note : KILN_TRY(file.notes())) {
+    if (note.name != "NVIDIA Corp" || note.type != kToolkitInfo)
+      continue;
+    const auto word = word_after(as_text(note.description), "-arch ");
+    if (!word)
+      continue;
+    const auto architecture = parse_architecture(*word);
+    if (!architecture)
+      return corrupt(fmt::format("its toolkit note says -arch {}", *word));
+    return *architecture;
+  }
+  return std::nullopt;
+}
+
+// Registers a thread of the kernel with symbol index `symbol`, from .nv.info's records:
+// format, attribute, then a 16-bit value or, in format 4, a size and that many bytes.
+std::optional<std::uint32_t> registers_of(ByteView info, std::size_t symbol) {
+  constexpr std::uint8_t kSizedFormat = 4;
+  constexpr std::uint8_t kRegisterCount = 0x2f;
+  std::size_t at = 0;
+  while (at + 4 <= info.size()) {
+    const auto format = load_le<std::uint8_t>(info, at);
+    const auto attribute = load_le<std::uint8_t>(info, at + 1);
+    const std::size_t size =
+        format == kSizedFormat ? load_le<std::uint16_t>(info, at + 2) : 0;
+    if (attribute == kRegisterCount && size == 8 && at + 12 <= info.size() &&
+        load_le<std::uint32_t>(info, at + 4) == symbol)
+      return load_le<std::uint32_t>(info, at + 8);
+    at += 4 + size;
+  }
+  return std::nullopt;
+}
+
+// What the kernel itself declared: from 9.0 on the section starts with the part that
+// the system keeps.
+std::uint64_t static_shared_bytes_of(const ElfFile& file, const std::string& kernel) {
+  constexpr std::uint64_t kReserved = 1024;
+  const ElfSection* section = file.find_section(".nv.shared." + kernel);
+  if (section == nullptr)
+    return 0;
+  const bool reserves = file.find_section(".nv.shared.reserved.0") != nullptr;
+  return reserves && section->size >= kReserved ? section->size - kReserved
+                                                : section->size;
+}
+
+std::vector<EntryPoint> entry_points_of(const ElfFile& file,
+                                        const std::vector<ElfSymbol>& symbols) {
+  const ElfSection* info = file.find_section(".nv.info");
+  std::vector<EntryPoint> entry_points;
+  for (std::size_t i = 0; i < symbols.size(); ++i) {
+    const ElfSymbol& symbol = symbols[i];
+    if (symbol.type != STT_FUNC || symbol.binding == STB_LOCAL ||
+        (symbol.other & kCudaEntry) == 0 || symbol.section == SHN_UNDEF)
+      continue;
+    EntryPoint entry{.name = std::string(symbol.name), .registers = {}};
+    if (info != nullptr)
+      entry.registers = registers_of(info->bytes, i + 1);  // the null symbol is first
+    entry.static_shared_bytes = static_shared_bytes_of(file, entry.name);
+    entry_points.push_back(std::move(entry));
+  }
+  return entry_points;
+}
+
+template <typename Names>
+Result<void> check_entry_points(std::span<const std::string> expected,
+                                const Names& present) {
+  for (const std::string& name : expected) {
+    if (std::find(present.begin(), present.end(), name) == present.end()) {
+      return fail(
+          ErrorCode::kCorrupt,
+          fmt::format(
+              "the image has no entry point {}; it has {}", name,
+              present.empty() ? "none" : fmt::format("{}", fmt::join(present, ", "))));
+    }
+  }
+  return {};
+}
+
+tl::unexpected<Error> other_architecture(Target wanted, std::string_view found) {
+  return fail(ErrorCode::kCorrupt, fmt::format("the image is for {}, and {} was wanted",
+                                               found, to_string(wanted)));
+}
+
+Result<void> check_cubin(ByteView image, Target target,
+                         std::span<const std::string> expected) {
+  const CubinInfo info = KILN_TRY(read_cubin(image));
+  const Architecture found{info.capability,
+                           info.suffix.value_or(target.architecture.suffix)};
+  if (found != target.architecture)
+    return other_architecture(target, to_string(Target{found, ImageKind::kCubin}));
+  std::vector<std::string_view> present;
+  for (const EntryPoint& each : info.entry_points) present.push_back(each.name);
+  return check_entry_points(expected, present);
+}
+
+Result<void> check_ptx(ByteView image, Target target,
+                       std::span<const std::string> expected) {
+  const PtxInfo info = KILN_TRY(read_ptx(image));
+  if (info.architecture != target.architecture)
+    return other_architecture(target,
+                              to_string(Target{info.architecture, ImageKind::kPtx}));
+  return check_entry_points(expected, info.entry_points);
+}
+
+// The next line of `text`, taken off it, without leading blanks.
+std::string_view take_line(std::string_view& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+  return line;
+}
+
+}  // namespace
+
+Result<CubinInfo> read_cubin(ByteView image) {
+  const ElfFile file = KILN_TRY(ElfFile::parse(image));
+  if (file.machine() != EM_CUDA)
+    return corrupt(
+        fmt::format("an ELF file for machine {}, not for CUDA", file.machine()));
+  const std::uint32_t flags = file.flags();
+  CubinInfo info;
+  if (file.abi_version() >= kFirstAbiWithSmInSecondByte) {
+    info.capability = capability_of(flags >> 8U & 0xFFU);
+  } else {
+    info.capability = capability_of(flags & 0xFFU);
+    if ((flags & kOldFlagOfSuffixA) != 0)
+      info.suffix = ArchSuffix::kA;
+  }
+  if (const auto noted = KILN_TRY(architecture_in_notes(file))) {
+    if (noted->capability != info.capability) {
+      return corrupt(fmt::format("its header says {}, its toolkit note {}",
+                                 to_string(info.capability),
+                                 to_string(noted->capability)));
+    }
+    info.suffix = noted->suffix;
+  }
+  info.entry_points = entry_points_of(file, KILN_TRY(file.symbols()));
+  return info;
+}
+
+Result<PtxInfo> read_ptx(ByteView image) {
+  constexpr std::string_view kTarget = ".target ";
+  constexpr std::string_view kEntry = ".entry ";
+  std::string_view text = as_text(image);
+  if (text.ends_with('\0'))
+    text.remove_suffix(1);
+  if (text.find('\0') != std::string_view::npos)
+    return corrupt("PTX with a NUL inside");
+  std::optional<Architecture> architecture;
+  PtxInfo info;
+  while (!text.empty()) {
+    const std::string_view line = take_line(text);
+    if (line.starts_with("//"))
+      continue;
+    if (!architecture && line.starts_with(kTarget)) {
+      const auto word = word_after(line, kTarget);
+      const auto parsed = parse_architecture(word.value_or(""));
+      if (!parsed)
+        return corrupt(fmt::format("PTX with the line '{}'", line));
+      architecture = *parsed;
+    }
+    const bool declares = line.starts_with(kEntry) || line.starts_with(".visible ") ||
+                          line.starts_with(".weak ");
+    const auto name = declares ? word_after(line, kEntry) : std::nullopt;
+    if (name && !name->empty())
+      info.entry_points.emplace_back(*name);
+  }
+  if (!architecture)
+    return corrupt("no PTX: it has no line .target");
+  info.architecture = *architecture;
+  return info;
+}
+
+Result<void> check_image(ByteView image, Target target,
+                         std::span<const std::string> entry_points) {
+  return target.kind == ImageKind::kCubin ? check_cubin(image, target, entry_points)
+                                          : check_ptx(image, target, entry_points);
+}
+
+}  // namespace kiln::device

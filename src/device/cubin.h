@@ -1,0 +1,48 @@
+// What a compiled image says of itself: architecture, suffix, entry points, resources.
+// Reads images only; whether one may run somewhere is compatibility.h's business.
+// Source: measured on NVRTC 13.0's output; LLVM's ELF constants for EM_CUDA.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/architecture.h"
+#include "kiln/result.h"
+#include "util/bytes.h"
+
+namespace kiln::device {
+
+struct EntryPoint {
+  std::string name;                        // lowered: "_Z1kPf"
+  std::optional<std::uint32_t> registers;  // a thread; from .nv.info
+  std::uint64_t static_shared_bytes = 0;   // a block; from .nv.shared.<name>
+  friend bool operator==(const EntryPoint&, const EntryPoint&) = default;
+};
+
+struct CubinInfo {
+  ComputeCapability capability;      // from e_flags
+  std::optional<ArchSuffix> suffix;  // from .note.nv.tkinfo; none where that is missing
+  std::vector<EntryPoint> entry_points;  // in symbol order
+};
+
+/// `image` is a cubin, possibly hostile. Errors: kCorrupt.
+[[nodiscard]] Result<CubinInfo> read_cubin(ByteView image);
+
+struct PtxInfo {
+  Architecture architecture;              // from .target
+  std::vector<std::string> entry_points;  // names after .entry, in text order
+};
+
+/// `image` is PTX text, with or without its closing NUL. Errors: kCorrupt.
+[[nodiscard]] Result<PtxInfo> read_ptx(ByteView image);
+
+/// Is `image` what was asked for: its kind, architecture, suffix (where it tells), and
+/// every one of `entry_points` in it? Errors: kCorrupt, naming what disagrees.
+[[nodiscard]] Result<void> check_image(ByteView image, Target target,
+                                       std::span<const std::string> entry_points);
+
+}  // namespace kiln::device

@@ -1,0 +1,29 @@
+// Version numbers of CUDA toolkits, of NVRTC and of what a driver supports.
+
+#pragma once
+
+#include <compare>
+#include <string>
+#include <string_view>
+
+#include "kiln/result.h"
+
+namespace kiln::device {
+
+/// 13.0: a toolkit's, NVRTC's, or the newest that a driver supports.
+struct CudaVersion {
+  int major = 0;
+  int minor = 0;
+  friend auto operator<=>(const CudaVersion&, const CudaVersion&) = default;
+};
+
+/// "13.0".
+[[nodiscard]] std::string to_string(CudaVersion version);
+
+/// Reads "13.0". Errors: kInvalidArgument.
+[[nodiscard]] Result<CudaVersion> parse_cuda_version(std::string_view text);
+
+/// From cuDriverGetVersion's form: 1000 * major + 10 * minor.
+[[nodiscard]] CudaVersion cuda_version_of_driver(int value);
+
+}  // namespace kiln::device

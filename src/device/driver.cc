@@ -1,0 +1,226 @@
+#include "device/driver.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <memory>
+
+#include "device/driver_table.h"
+#include "util/bytes.h"
+#include "util/mutex.h"
+#include "util/try.h"
+
+#define KILN_TEXT_OF(name) #name
+#define KILN_SYMBOL_OF(name) KILN_TEXT_OF(name)  // after cuda.h's own macros
+
+namespace kiln::device {
+namespace {
+
+namespace fs = std::filesystem;
+
+tl::unexpected<Error> unusable(const fs::path& path, std::string_view why) {
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("the CUDA driver {} cannot be used: {}", path.native(), why));
+}
+
+template <typename Function>
+void look_up(void* library, const char* symbol, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(library, symbol));
+}
+
+Result<std::unique_ptr<DriverTable>> load_table(const fs::path& path) {
+  // Kept open for ever: code of the driver may run until the process ends.
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* text = ::dlerror();
+    return unusable(path, text == nullptr ? "unknown cause" : text);
+  }
+  auto table = std::make_unique<DriverTable>();
+  table->path = path;
+#define KILN_LOOK_UP(function) \
+  look_up(library, KILN_SYMBOL_OF(function), table->function);
+#define KILN_REQUIRE(function)    \
+  if (table->function == nullptr) \
+    return unusable(path, "it lacks " KILN_SYMBOL_OF(function));
+  KILN_REQUIRED_DRIVER_FUNCTIONS(KILN_LOOK_UP)
+  KILN_OPTIONAL_DRIVER_FUNCTIONS(KILN_LOOK_UP)
+  KILN_REQUIRED_DRIVER_FUNCTIONS(KILN_REQUIRE)
+#undef KILN_LOOK_UP
+#undef KILN_REQUIRE
+  int version = 0;
+  if (const CUresult result = table->cuDriverGetVersion(&version);
+      result != CUDA_SUCCESS)
+    return unusable(path,
+                    driver_error(*table, result, "cuDriverGetVersion").value().message);
+  table->version = cuda_version_of_driver(version);
+  return table;
+}
+
+struct Registry {
+  Mutex mutex;
+  std::map<fs::path, std::unique_ptr<DriverTable>> tables KILN_GUARDED_BY(mutex);
+};
+
+Registry& registry() {
+  static auto* const instance = new Registry;  // never destroyed
+  return *instance;
+}
+
+Result<const DriverTable*> table_of(const fs::path& path) {
+  Registry& known = registry();
+  const MutexLock lock(known.mutex);
+  std::unique_ptr<DriverTable>& table = known.tables[path];
+  if (!table)
+    table = KILN_TRY(load_table(path));
+  return table.get();
+}
+
+// nullptr where there is no driver in any place.
+struct Opened {
+  const DriverTable* table = nullptr;
+  std::string found_in;
+};
+
+Result<Opened> open_first(const std::vector<LibraryCandidate>& candidates) {
+  std::optional<Error> first_error;
+  for (const LibraryCandidate& candidate : candidates) {
+    auto table = table_of(candidate.path);
+    if (table)
+      return Opened{*table, candidate.found_in};
+    if (!first_error)
+      first_error = std::move(table).error();
+  }
+  if (first_error)
+    return tl::unexpected(*std::move(first_error));
+  return Opened{};
+}
+
+Result<int> attribute(const DriverTable& table, CUdevice device,
+                      CUdevice_attribute which) {
+  int value = 0;
+  if (const CUresult result = table.cuDeviceGetAttribute(&value, which, device);
+      result != CUDA_SUCCESS)
+    return driver_error(
+        table, result, "cuDeviceGetAttribute",
+        fmt::format("attribute {} of device {}", static_cast<int>(which), device));
+  return value;
+}
+
+std::string uuid_of(const DriverTable& table, CUdevice device) {
+  CUuuid uuid{};
+  if (table.cuDeviceGetUuid == nullptr ||
+      table.cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS)
+    return "";  // a label for people; nothing depends on it
+  const std::string hex = to_hex(as_bytes({uuid.bytes, sizeof(uuid.bytes)}));
+  const std::string_view view = hex;
+  return fmt::format("GPU-{}-{}-{}-{}-{}", view.substr(0, 8), view.substr(8, 4),
+                     view.substr(12, 4), view.substr(16, 4), view.substr(20));
+}
+
+Result<DeviceInfo> describe(const DriverTable& table, int ordinal) {
+  const std::string on = fmt::format("device {}", ordinal);
+  CUdevice device = 0;
+  if (const CUresult result = table.cuDeviceGet(&device, ordinal);
+      result != CUDA_SUCCESS)
+    return driver_error(table, result, "cuDeviceGet", on);
+  std::array<char, 256> name{};
+  if (const CUresult result =
+          table.cuDeviceGetName(name.data(), static_cast<int>(name.size() - 1), device);
+      result != CUDA_SUCCESS)
+    return driver_error(table, result, "cuDeviceGetName", on);
+  std::size_t memory_bytes = 0;
+  if (const CUresult result = table.cuDeviceTotalMem(&memory_bytes, device);
+      result != CUDA_SUCCESS)
+    return driver_error(table, result, "cuDeviceTotalMem", on);
+
+  const auto ask = [&](CUdevice_attribute which) {
+    return attribute(table, device, which);
+  };
+  DeviceInfo info;
+  info.ordinal = ordinal;
+  info.name = name.data();
+  info.memory_bytes = memory_bytes;
+  info.uuid = uuid_of(table, device);
+  info.capability.major = KILN_TRY(ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+  info.capability.minor = KILN_TRY(ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  info.multiprocessors = KILN_TRY(ask(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  info.pci_id = fmt::format("{:04x}:{:02x}:{:02x}.0",
+                            KILN_TRY(ask(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)),
+                            KILN_TRY(ask(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)),
+                            KILN_TRY(ask(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)));
+  return info;
+}
+
+}  // namespace
+
+tl::unexpected<Error> driver_error(const DriverTable& table, CUresult result,
+                                   std::string_view call, std::string_view on) {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  // Where the driver does not know its own result, the number has to do.
+  if (table.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr)
+    name = "an unknown error";
+  if (table.cuGetErrorString(result, &text) != CUDA_SUCCESS || text == nullptr)
+    text = "the driver has no text for it";
+  return fail(ErrorCode::kDevice,
+              fmt::format("{}{}{}: {} ({}): {}", call, on.empty() ? "" : ", ", on, name,
+                          static_cast<int>(result), text));
+}
+
+Result<std::optional<Driver>> Driver::open(const fs::path& explicit_path,
+                                           const LibraryPlaces& places) {
+  const auto candidates =
+      KILN_TRY(find_libraries({"libcuda.so.1", explicit_path, "KILN_DRIVER"}, places));
+  const bool is_explicit = !explicit_path.empty();
+  const std::size_t count = is_explicit ? 1 : candidates.size();
+  Opened opened = KILN_TRY(
+      open_first({candidates.begin(), candidates.begin() + static_cast<long>(count)}));
+  if (opened.table == nullptr)
+    return std::nullopt;
+  return Driver(opened.table, std::move(opened.found_in));
+}
+
+const fs::path& Driver::path() const {
+  return table_->path;
+}
+
+CudaVersion Driver::version() const {
+  return table_->version;
+}
+
+Result<std::vector<DeviceInfo>> Driver::devices() const {
+  std::vector<DeviceInfo> devices;
+  const CUresult started = table_->cuInit(0);
+  if (started == CUDA_ERROR_NO_DEVICE)
+    return devices;
+  if (started != CUDA_SUCCESS)
+    return driver_error(*table_, started, "cuInit");
+  int count = 0;
+  if (const CUresult result = table_->cuDeviceGetCount(&count); result != CUDA_SUCCESS)
+    return driver_error(*table_, result, "cuDeviceGetCount");
+  for (int ordinal = 0; ordinal < count; ++ordinal)
+    devices.push_back(KILN_TRY(describe(*table_, ordinal)));
+  return devices;
+}
+
+Result<bool> Driver::can_access_peer(int from, int to) const {
+  std::array<CUdevice, 2> devices{};
+  const std::array<int, 2> ordinals{from, to};
+  for (std::size_t i = 0; i < ordinals.size(); ++i) {
+    if (const CUresult result = table_->cuDeviceGet(&devices[i], ordinals[i]);
+        result != CUDA_SUCCESS)
+      return driver_error(*table_, result, "cuDeviceGet",
+                          fmt::format("device {}", ordinals[i]));
+  }
+  int can = 0;
+  if (const CUresult result =
+          table_->cuDeviceCanAccessPeer(&can, devices[0], devices[1]);
+      result != CUDA_SUCCESS)
+    return driver_error(*table_, result, "cuDeviceCanAccessPeer",
+                        fmt::format("devices {} and {}", from, to));
+  return can != 0;
+}
+
+}  // namespace kiln::device

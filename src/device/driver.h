@@ -1,0 +1,68 @@
+// The CUDA driver as far as it can be asked before anything is loaded: its version, the
+// devices, who reaches whom. It is opened at run time; a machine without one is normal.
+// driver_table.h has the functions themselves.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/architecture.h"
+#include "device/cuda_version.h"
+#include "kiln/result.h"
+#include "util/library_search.h"
+
+namespace kiln::device {
+
+struct DriverTable;
+
+struct DeviceInfo {
+  int ordinal = 0;  // CUDA's, after CUDA_VISIBLE_DEVICES
+  std::string name;
+  ComputeCapability capability;
+  std::string uuid;    // "GPU-8-4-4-4-12 hex digits"; "" from a driver before 11.4
+  std::string pci_id;  // "0000:17:00.0"
+  std::uint64_t memory_bytes = 0;
+  int multiprocessors = 0;
+};
+
+/// A handle to a driver library, which stays open until the process ends: copies are
+/// cheap and all of them stay valid. Thread safety: every method may run concurrently.
+class Driver {
+ public:
+  /// Opens the driver: `explicit_path` (KILN_DRIVER; "" for none) or the first
+  /// libcuda.so.1 that opens. nullopt where there is none: that is no error. cuInit is
+  /// not called. Opening one library twice gives the same table.
+  /// Errors: kUnavailable (an explicit path, or one found, that cannot be opened or
+  /// lacks a function, with the loader's words).
+  [[nodiscard]] static Result<std::optional<Driver>> open(
+      const std::filesystem::path& explicit_path, const LibraryPlaces& places);
+
+  [[nodiscard]] const std::filesystem::path& path() const;
+  [[nodiscard]] const std::string& found_in() const { return found_in_; }
+
+  /// The newest CUDA that this driver supports.
+  [[nodiscard]] CudaVersion version() const;
+
+  /// Devices in CUDA's order; empty where the driver has none (also when
+  /// CUDA_VISIBLE_DEVICES hides them all). Calls cuInit. Errors: kDevice.
+  [[nodiscard]] Result<std::vector<DeviceInfo>> devices() const;
+
+  /// Whether `from` can map the memory of `to`. Errors: kDevice.
+  [[nodiscard]] Result<bool> can_access_peer(int from, int to) const;
+
+  [[nodiscard]] const DriverTable& table() const { return *table_; }
+
+ private:
+  Driver(const DriverTable* table, std::string found_in)
+      : table_(table), found_in_(std::move(found_in)) {}
+
+  const DriverTable* table_;  // never destroyed
+  std::string found_in_;
+};
+
+}  // namespace kiln::device

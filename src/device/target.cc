@@ -1,0 +1,227 @@
+#include "device/target.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "device/compatibility.h"
+#include "util/try.h"
+
+namespace kiln::device {
+namespace {
+
+constexpr CudaVersion kNvrtcBegins{7, 0};
+
+// Source: release notes of CUDA 7.0 to 13.0; the PTX ISA's table of `.target`.
+constexpr auto kKnown = std::to_array<KnownArchitecture>({
+    {{2, 0}, kNvrtcBegins, CudaVersion{8, 0}, {}, {}},
+    {{2, 1}, kNvrtcBegins, CudaVersion{8, 0}, {}, {}},
+    {{3, 0}, kNvrtcBegins, CudaVersion{10, 2}, {}, {}},
+    {{3, 2}, kNvrtcBegins, CudaVersion{10, 2}, {}, {}},
+    {{3, 5}, kNvrtcBegins, CudaVersion{11, 8}, {}, {}},
+    {{3, 7}, kNvrtcBegins, CudaVersion{11, 8}, {}, {}},
+    {{5, 0}, kNvrtcBegins, CudaVersion{12, 9}, {}, {}},
+    {{5, 2}, kNvrtcBegins, CudaVersion{12, 9}, {}, {}},
+    {{5, 3}, kNvrtcBegins, CudaVersion{12, 9}, {}, {}},
+    {{6, 0}, {8, 0}, CudaVersion{12, 9}, {}, {}},
+    {{6, 1}, {8, 0}, CudaVersion{12, 9}, {}, {}},
+    {{6, 2}, {8, 0}, CudaVersion{12, 9}, {}, {}},
+    {{7, 0}, {9, 0}, CudaVersion{12, 9}, {}, {}},
+    {{7, 2}, {9, 2}, CudaVersion{12, 9}, {}, {}},
+    {{7, 5}, {10, 0}, {}, {}, {}},
+    {{8, 0}, {11, 0}, {}, {}, {}},
+    {{8, 6}, {11, 1}, {}, {}, {}},
+    {{8, 7}, {11, 4}, {}, {}, {}},
+    {{8, 8}, {13, 0}, {}, {}, {}},
+    {{8, 9}, {11, 8}, {}, {}, {}},
+    {{9, 0}, {11, 8}, {}, CudaVersion{12, 0}, {}},
+    {{10, 0}, {12, 8}, {}, CudaVersion{12, 8}, CudaVersion{12, 9}},
+    // Became 11.0 with CUDA 13.
+    {{10, 1}, {12, 8}, CudaVersion{12, 9}, CudaVersion{12, 8}, CudaVersion{12, 9}},
+    {{10, 3}, {12, 9}, {}, CudaVersion{12, 9}, CudaVersion{12, 9}},
+    {{11, 0}, {13, 0}, {}, CudaVersion{13, 0}, CudaVersion{13, 0}},
+    {{12, 0}, {12, 8}, {}, CudaVersion{12, 8}, CudaVersion{12, 9}},
+    {{12, 1}, {12, 9}, {}, CudaVersion{12, 9}, CudaVersion{12, 9}},
+});
+
+const KnownArchitecture* find_known(ComputeCapability capability) {
+  const auto* const found = std::find_if(
+      kKnown.begin(), kKnown.end(),
+      [&](const KnownArchitecture& each) { return each.capability == capability; });
+  return found == kKnown.end() ? nullptr : found;
+}
+
+// The first NVRTC that builds for `architecture`, suffix included; none ever: nullopt.
+std::optional<CudaVersion> first_nvrtc(Architecture architecture) {
+  const KnownArchitecture* known = find_known(architecture.capability);
+  if (known == nullptr)
+    return std::nullopt;
+  switch (architecture.suffix) {
+    case ArchSuffix::kA:
+      return known->first_a;
+    case ArchSuffix::kF:
+      return known->first_f;
+    case ArchSuffix::kNone:
+      break;
+  }
+  return known->first;
+}
+
+bool lists(const NvrtcFacts& nvrtc, ComputeCapability capability) {
+  return std::find(nvrtc.architectures.begin(), nvrtc.architectures.end(),
+                   capability) != nvrtc.architectures.end();
+}
+
+tl::unexpected<Error> never_supported(Architecture architecture) {
+  std::vector<std::string> names;
+  for (const KnownArchitecture& each : kKnown)
+    names.push_back(to_string(each.capability));
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("no NVRTC ever built for {}; known are {}, with the suffix a "
+                          "from 9.0 on and f from 10.0 on",
+                          to_string(architecture), fmt::join(names, ", ")));
+}
+
+// Some NVRTC builds for `architecture`, but not this one.
+tl::unexpected<Error> needs_other_nvrtc(Architecture architecture,
+                                        const NvrtcFacts& nvrtc) {
+  const std::optional<CudaVersion> first = first_nvrtc(architecture);
+  const KnownArchitecture* known = find_known(architecture.capability);
+  const std::string who =
+      !first ? "an NVRTC that does"
+      : known->last
+          ? fmt::format("NVRTC {} to {}", to_string(*first), to_string(*known->last))
+          : fmt::format("NVRTC {} or later", to_string(*first));
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("NVRTC {} {} for {}; install {}, or name it in KILN_NVRTC",
+                  to_string(nvrtc.version),
+                  known != nullptr && known->last && *known->last < nvrtc.version
+                      ? "no longer builds"
+                      : "does not build",
+                  to_string(architecture), who));
+}
+
+std::optional<TargetSkipped> excluded(ComputeCapability capability,
+                                      const TemplateTargets& declared) {
+  if (declared.min && capability < *declared.min) {
+    return TargetSkipped{
+        fmt::format("needs compute capability {} or later, asked for {}",
+                    to_string(*declared.min), to_string(capability))};
+  }
+  if (declared.max && capability > *declared.max) {
+    return TargetSkipped{
+        fmt::format("needs compute capability {} or lower, asked for {}",
+                    to_string(*declared.max), to_string(capability))};
+  }
+  return std::nullopt;
+}
+
+// The suffix of the most specific declared architecture whose code runs on
+// `capability`.
+ArchSuffix wanted_suffix(ComputeCapability capability,
+                         const TemplateTargets& declared) {
+  ArchSuffix wanted = ArchSuffix::kNone;
+  for (const Architecture& each : declared.specific) {
+    if (each.suffix == ArchSuffix::kNone || !runs_on({each}, capability))
+      continue;
+    if (each.suffix == ArchSuffix::kA)
+      return ArchSuffix::kA;
+    wanted = ArchSuffix::kF;
+  }
+  return wanted;
+}
+
+// The highest target of `nvrtc` that a device it does not list can run.
+Result<Target> fallback_target(ComputeCapability device, ArchSuffix suffix,
+                               const NvrtcFacts& nvrtc) {
+  const Architecture exact{device, suffix};
+  const KnownArchitecture* known = find_known(device);
+  if (known != nullptr && known->last && *known->last < nvrtc.version)
+    return needs_other_nvrtc(exact, nvrtc);
+  std::optional<Target> cubin;
+  std::optional<Target> ptx;
+  for (const ComputeCapability each : nvrtc.architectures) {
+    const Target as_cubin{{each, suffix}, ImageKind::kCubin};
+    if (supports(nvrtc, as_cubin.architecture) && runs_on(as_cubin, device))
+      cubin = std::max(cubin, std::optional(as_cubin));
+    const Target as_ptx{{each, ArchSuffix::kNone}, ImageKind::kPtx};
+    if (suffix == ArchSuffix::kNone && runs_on(as_ptx, device))
+      ptx = std::max(ptx, std::optional(as_ptx));
+  }
+  if (cubin)
+    return *cubin;
+  if (ptx)
+    return *ptx;
+  return needs_other_nvrtc(exact, nvrtc);
+}
+
+Result<TargetChoice> target_for_device(ComputeCapability device,
+                                       const TemplateTargets& declared,
+                                       const NvrtcFacts& nvrtc) {
+  const ArchSuffix suffix = wanted_suffix(device, declared);
+  const Architecture exact{device, suffix};
+  if (lists(nvrtc, device)) {
+    if (auto skipped = excluded(device, declared))
+      return *std::move(skipped);
+    if (!supports(nvrtc, exact))
+      return needs_other_nvrtc(exact, nvrtc);
+    return Target{exact, ImageKind::kCubin};
+  }
+  const Target target = KILN_TRY(fallback_target(device, suffix, nvrtc));
+  if (auto skipped = excluded(device, declared))
+    return *std::move(skipped);
+  return target;
+}
+
+Result<TargetChoice> target_for_architecture(Architecture asked,
+                                             const TemplateTargets& declared,
+                                             const NvrtcFacts& nvrtc) {
+  if (!supports(nvrtc, asked)) {
+    if (!first_nvrtc(asked))
+      return never_supported(asked);
+    return needs_other_nvrtc(asked, nvrtc);
+  }
+  if (auto skipped = excluded(asked.capability, declared))
+    return *std::move(skipped);
+  if (asked.suffix == ArchSuffix::kNone)
+    asked.suffix = wanted_suffix(asked.capability, declared);
+  if (!supports(nvrtc, asked))
+    return needs_other_nvrtc(asked, nvrtc);
+  return Target{asked, ImageKind::kCubin};
+}
+
+}  // namespace
+
+std::span<const KnownArchitecture> known_architectures() {
+  return kKnown;
+}
+
+bool supports(const NvrtcFacts& nvrtc, Architecture architecture) {
+  if (!lists(nvrtc, architecture.capability))
+    return false;
+  if (architecture.suffix == ArchSuffix::kNone)
+    return true;
+  if (find_known(architecture.capability) != nullptr) {
+    const std::optional<CudaVersion> first = first_nvrtc(architecture);
+    return first && nvrtc.version >= *first;
+  }
+  // Newer than this table: NVIDIA has given suffixes to every architecture since.
+  const int since = architecture.suffix == ArchSuffix::kA ? 9 : 10;
+  return architecture.capability.major >= since;
+}
+
+Result<TargetChoice> choose_target(const BuildFor& build_for,
+                                   const TemplateTargets& declared,
+                                   const NvrtcFacts& nvrtc) {
+  if (const auto* device = std::get_if<ComputeCapability>(&build_for))
+    return target_for_device(*device, declared, nvrtc);
+  return target_for_architecture(std::get<Architecture>(build_for), declared, nvrtc);
+}
+
+std::string to_string(const BuildFor& build_for) {
+  return std::visit([](const auto& each) { return to_string(each); }, build_for);
+}
+
+}  // namespace kiln::device

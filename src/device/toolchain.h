@@ -1,0 +1,102 @@
+// Which NVRTC compiles: every one found, what each is, and which is taken. An NVRTC is
+// known by its ELF build ids, read from its files without opening them; only a worker
+// ever opens one. Files under `<cache root>/toolchains`: toolchain_files.h.
+
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/cuda_version.h"
+#include "device/target.h"
+#include "kiln/result.h"
+#include "util/library_search.h"
+
+namespace kiln::device {
+
+/// ELF build ids, lower-case hex. Equal ids compile alike, wherever they are installed.
+struct ToolchainId {
+  std::string nvrtc;
+  std::string builtins;
+  friend bool operator==(const ToolchainId&, const ToolchainId&) = default;
+};
+
+/// "<nvrtc's>+<builtins'>": the toolchain's field in a key.
+[[nodiscard]] std::string to_string(const ToolchainId& id);
+
+struct Toolchain {
+  ToolchainId id;
+  NvrtcFacts facts;
+  std::filesystem::path nvrtc;     // absolute, resolved; empty: not installed here
+  std::filesystem::path builtins;  // beside it
+  /// Of the toolkit it came from, in search order (include, include/cccl); empty where
+  /// the toolkit has no headers.
+  std::vector<std::filesystem::path> include_roots;
+  std::string found_in;
+  bool is_explicit = false;  // KILN_NVRTC names it
+
+  /// "nvrtc-13.0-65be0db3".
+  [[nodiscard]] std::string name() const;
+  [[nodiscard]] bool installed() const { return !nvrtc.empty(); }
+  friend bool operator==(const Toolchain&, const Toolchain&) = default;
+};
+
+/// Asks a worker for the version and the architectures of the NVRTC in these two files.
+using AskNvrtc = std::function<Result<NvrtcFacts>(
+    const std::filesystem::path& nvrtc, const std::filesystem::path& builtins)>;
+
+struct ToolchainSearch {
+  LibraryPlaces places;
+  std::filesystem::path explicit_nvrtc;  // KILN_NVRTC; "" for none
+  std::filesystem::path folder;          // `<cache root>/toolchains`; "": keep no hints
+  AskNvrtc ask;  // called only for an NVRTC of which `folder` holds no hint
+};
+
+/// An NVRTC that is there and cannot be used: for `doctor`.
+struct UnusableNvrtc {
+  std::filesystem::path path;
+  std::string found_in;
+  Error error;
+};
+
+struct FoundToolchains {
+  std::vector<Toolchain> usable;  // in the order of the search
+  std::vector<UnusableNvrtc> unusable;
+};
+
+/// Every NVRTC on this machine. Hints are read, and written where they are missing and
+/// can be. Errors: kUnavailable, when `explicit_nvrtc` is not there or cannot be used.
+[[nodiscard]] Result<FoundToolchains> discover_toolchains(
+    const ToolchainSearch& search);
+
+struct ToolchainWish {
+  std::string wanted;                 // KILN_TOOLCHAIN; "" for none
+  std::optional<Toolchain> recorded;  // by the last `warm` in this cache root
+  std::optional<CudaVersion> driver;  // of this machine, if there is one
+  std::optional<BuildFor> build_for;  // none: any
+};
+
+struct ToolchainChoice {
+  Toolchain toolchain;  // not installed(): hits are served, a miss is missing_nvrtc()
+  std::string reason;   // "the last warm recorded it", for `doctor` and `why`
+  std::string warning;  // to be said once; "" for none
+};
+
+/// In this order: the explicit one; `wanted` ("13.0", a name as printed, or 8 or more
+/// digits of a build id); of those that support `build_for` the recorded one; else the
+/// newest that the driver accepts. Where none is installed that could do it, the
+/// recorded one stands in. The warning says that the choice is not the recorded one, or
+/// that the driver will not take its output.
+/// Errors: kUnavailable (nothing found; unknown `wanted`, with those known; no NVRTC
+/// found supports it, with the one that does); kInvalidArgument (no NVRTC ever did).
+[[nodiscard]] Result<ToolchainChoice> choose_toolchain(std::span<const Toolchain> found,
+                                                       const ToolchainWish& wish);
+
+/// What a miss says when `recorded` stands in: kUnavailable, what to install.
+[[nodiscard]] Error missing_nvrtc(const Toolchain& recorded);
+
+}  // namespace kiln::device

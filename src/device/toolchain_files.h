@@ -1,0 +1,34 @@
+// Two kinds of JSON files under `<cache root>/toolchains`: `<build id>.json`, a hint of
+// what an NVRTC said of itself, and `recorded.json`, the NVRTC of the last `warm`.
+// A hint that is missing, foreign or damaged is asked for again; neither is ever
+// trusted for what a compiled image contains.
+
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "device/toolchain.h"
+#include "kiln/result.h"
+
+namespace kiln::device {
+
+/// The facts kept for exactly that id; nullopt where there are none that can be
+/// believed.
+[[nodiscard]] std::optional<NvrtcFacts> read_hint(const std::filesystem::path& folder,
+                                                  const ToolchainId& id);
+
+/// Creates `folder` (0700) and replaces the file in one step. Errors: kIo.
+[[nodiscard]] Result<void> write_hint(const std::filesystem::path& folder,
+                                      const ToolchainId& id, const NvrtcFacts& facts);
+
+/// The toolchain of the last `warm`, not installed() (its paths are not kept); nullopt
+/// where none was recorded. Errors: kCorrupt, kIo.
+[[nodiscard]] Result<std::optional<Toolchain>> read_recorded(
+    const std::filesystem::path& folder);
+
+/// Creates `folder` (0700) and replaces the file in one step. Errors: kIo.
+[[nodiscard]] Result<void> write_recorded(const std::filesystem::path& folder,
+                                          const Toolchain& toolchain);
+
+}  // namespace kiln::device

@@ -1,0 +1,65 @@
+// What a program asks Kiln for: a kernel by name and parameters, or CUDA C++ source.
+
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace kiln {
+
+/// Parameter name to value, both as text: {{"dtype", "bf16"}, {"max_cols", "128"}}.
+using Parameters = std::map<std::string, std::string>;
+
+/// CUDA C++ source and everything that its compilation depends on.
+struct SourceOptions {
+  std::string source;
+  /// Stands in messages alone. The compiler always sees "kernel.cu".
+  std::string file_name = "kernel.cu";
+  /// Headers in memory: the name as it stands in #include, to the text.
+  std::map<std::string, std::string> headers{};
+  /// Searched in this order, after the headers in memory and before the toolkit's own.
+  std::vector<std::filesystem::path> include_dirs{};
+  /// "NAME" or "NAME=VALUE".
+  std::vector<std::string> defines{};
+  /// Further NVRTC options, one a string. Those that Kiln sets itself are refused.
+  std::vector<std::string> options{};
+  /// C++ expressions that name kernels: "scale<float>". `extern "C"` needs none.
+  std::vector<std::string> name_expressions{};
+};
+
+/// Immutable. A copy is cheap and shares everything with the original.
+/// Thread safety: any number of threads may use one.
+/// Nothing is checked here; resolving it is what fails.
+class Request {
+ public:
+  /// A kernel of the template catalog. Implicit, so that a call can say
+  /// `service.get({"scaled_softmax_fwd", {{"dtype", "bf16"}}}, device)`.
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Request(std::string name, Parameters params = {});
+
+  /// Source of the caller's own.
+  [[nodiscard]] static Request from_source(SourceOptions options);
+
+  [[nodiscard]] bool is_template() const;
+  /// The template's name, or the file name of a source.
+  [[nodiscard]] const std::string& name() const;
+  /// As given. Empty for a source.
+  [[nodiscard]] const Parameters& parameters() const;
+  /// As given. Everything in it is empty for a template.
+  [[nodiscard]] const SourceOptions& source() const;
+
+  /// Equal for copies of one request, different for requests made apart, also where
+  /// their contents are equal. Valid as long as one copy lives.
+  [[nodiscard]] const void* identity() const { return content_.get(); }
+
+ private:
+  struct Content;
+  explicit Request(std::shared_ptr<const Content> content);
+
+  std::shared_ptr<const Content> content_;  // never null
+};
+
+}  // namespace kiln

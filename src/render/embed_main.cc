@@ -1,0 +1,139 @@
+// kiln-embed: runs while Kiln is built. Checks every template below a folder by the
+// same rules that hold at run time, and writes them down as a C++ file.
+//   kiln-embed TEMPLATES_DIR OUTPUT.cc
+// Exit code 1 with "<file>:<line>: <reason>" on stderr where a rule is broken.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "render/catalog.h"
+#include "render/kernel_file.h"
+#include "util/read_file.h"
+#include "util/try.h"
+
+namespace kiln::render {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct FileText {
+  std::string family;
+  std::string name;
+  std::string text;
+};
+
+/// Adjacent string literals, a line of text each, so that the output can be read.
+std::string literal(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '\n')
+      out += "\\n\"\n\"";
+    else if (c == '"' || c == '\\')
+      out += fmt::format("\\{}", c);
+    else if (c < ' ' || c > '~')
+      // Three octal digits end by themselves; \x would take in what follows.
+      out += fmt::format("\\{:03o}", static_cast<unsigned char>(c));
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+Result<std::vector<FileText>> read_files(const fs::path& root) {
+  std::vector<FileText> out;
+  std::error_code status;
+  for (const auto& family : fs::directory_iterator(root, status)) {
+    if (!fs::exists(family.path() / "kernel.toml", status))
+      continue;
+    for (const auto& file : fs::directory_iterator(family.path(), status)) {
+      const std::string name = file.path().filename().string();
+      if (name == "kernel.toml" || name.ends_with(".cu.mustache"))
+        out.push_back({family.path().filename().string(), name,
+                       KILN_TRY(read_text_file(file.path(), kMaxTextBytes))});
+    }
+  }
+  if (status)
+    return fail(ErrorCode::kIo, fmt::format("{}: {}", root.string(), status.message()));
+  std::sort(out.begin(), out.end(), [](const FileText& a, const FileText& b) {
+    return std::tie(a.family, a.name) < std::tie(b.family, b.name);
+  });
+  return out;
+}
+
+std::string generated(std::string_view prelude, const std::vector<FileText>& files) {
+  std::string out =
+      "// Written by kiln-embed; the sources are in templates/.\n\n"
+      "#include \"render/embedded_templates.h\"\n\n#include <array>\n\n"
+      "namespace kiln::templates {\n\nnamespace {\n\n";
+  // Lengths are counted, so that the views are constants and hold any byte.
+  const auto view = [](std::string_view text) {
+    return fmt::format("std::string_view({},\n{})", literal(text), text.size());
+  };
+  out += fmt::format("constexpr std::array<render::EmbeddedFile, {}> kFiles{{{{\n",
+                     files.size());
+  for (const FileText& file : files)
+    out += fmt::format("{{{}, {}, {}}},\n", view(file.family), view(file.name),
+                       view(file.text));
+  out += fmt::format(
+      "}}}};\n\nconstexpr render::EmbeddedTemplates kTemplates{{{}, kFiles}};\n",
+      view(prelude));
+  out +=
+      "\n}  // namespace\n\n"
+      "const render::EmbeddedTemplates& embedded() { return kTemplates; }\n\n"
+      "}  // namespace kiln::templates\n";
+  return out;
+}
+
+/// Built-in kernels need no header at run time; a user's may include some.
+Result<void> check_includes(const TemplateCatalog& catalog, const fs::path& root) {
+  for (const auto& kernel : catalog.kernels()) {
+    if (kernel->has_include())
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: {}: a built-in template includes nothing; what it "
+                              "needs belongs into prelude.cuh",
+                              (root / kernel->family()).string(), kernel->name()));
+  }
+  return {};
+}
+
+Result<void> embed(const fs::path& root, const fs::path& output) {
+  std::string prelude;
+  std::error_code status;
+  if (fs::exists(root / "prelude.cuh", status))
+    prelude = KILN_TRY(read_text_file(root / "prelude.cuh", kMaxTextBytes));
+  const EmbeddedTemplates only_prelude{prelude, {}};
+  const std::vector<fs::path> folders{root};
+  const TemplateCatalog catalog =
+      KILN_TRY(TemplateCatalog::open(only_prelude, folders));
+  KILN_TRY(check_includes(catalog, root));
+  const std::string text = generated(prelude, KILN_TRY(read_files(root)));
+  std::ofstream file(output, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file)
+    return fail(ErrorCode::kIo, fmt::format("{}: cannot be written", output.string()));
+  return {};
+}
+
+}  // namespace
+
+}  // namespace kiln::render
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    fmt::print(stderr, "usage: kiln-embed TEMPLATES_DIR OUTPUT.cc\n");
+    return 2;
+  }
+  const auto done = kiln::render::embed(argv[1], argv[2]);
+  if (!done) {
+    fmt::print(stderr, "{}\n", done.error().message);
+    return 1;
+  }
+  return 0;
+}

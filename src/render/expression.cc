@@ -1,0 +1,427 @@
+#include "render/expression.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <utility>
+
+#include "util/nearest.h"
+#include "util/try.h"
+
+namespace kiln::render {
+
+namespace {
+
+constexpr std::size_t kMaxExpressionBytes = 4096;
+constexpr std::size_t kMaxLevels = 100;
+
+bool is_name_start(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_name_char(char c) {
+  return is_name_start(c) || is_digit(c);
+}
+
+std::string_view to_string(ValueType type) {
+  return type == ValueType::kInteger ? "an integer" : "a boolean";
+}
+
+}  // namespace
+
+std::optional<std::size_t> SymbolTable::add(std::string name, ValueType type) {
+  const auto [at, added] = slots_.emplace(name, names_.size());
+  if (!added)
+    return std::nullopt;
+  names_.push_back(std::move(name));
+  types_.push_back(type);
+  return at->second;
+}
+
+std::optional<std::size_t> SymbolTable::find(std::string_view name) const {
+  const auto at = slots_.find(name);
+  return at == slots_.end() ? std::nullopt : std::optional(at->second);
+}
+
+/// Recursive descent, one function a level of precedence; each returns a node's index.
+class ExpressionParser {
+ public:
+  ExpressionParser(std::string_view text, const SymbolTable& symbols)
+      : text_(text), symbols_(symbols) {}
+
+  Result<Expression> run() {
+    if (text_.size() > kMaxExpressionBytes)
+      return error("over {} characters", kMaxExpressionBytes);
+    const Index root = KILN_TRY(condition());
+    skip_blanks();
+    if (at_ != text_.size())
+      return error("'{}' is not expected here", text_[at_]);
+    // condition() makes its node after all others, so that the root is the last one,
+    // except where the whole expression is one operand; then it is the only one.
+    if (root + 1 != out_.nodes_.size())
+      return error("internal: the root is not the last node");
+    out_.text_ = std::string(text_);
+    return std::move(out_);
+  }
+
+ private:
+  using Op = Expression::Op;
+  using Index = std::uint32_t;
+
+  struct Operator {
+    std::string_view sign;
+    Op op;
+    ValueType operands;
+    ValueType result;
+  };
+  static constexpr ValueType kInt = ValueType::kInteger;
+  static constexpr ValueType kBool = ValueType::kBoolean;
+  static constexpr std::size_t kPrecedences = 6;
+  // From the weakest; within one the longer sign first, so that <= is not read as <.
+  static constexpr std::array<std::array<Operator, 4>, kPrecedences> kOperators{{
+      {{{"||", Op::kOr, kBool, kBool}}},
+      {{{"&&", Op::kAnd, kBool, kBool}}},
+      {{{"==", Op::kEqual, kInt, kBool}, {"!=", Op::kNotEqual, kInt, kBool}}},
+      {{{"<=", Op::kLessEqual, kInt, kBool},
+        {">=", Op::kGreaterEqual, kInt, kBool},
+        {"<", Op::kLess, kInt, kBool},
+        {">", Op::kGreater, kInt, kBool}}},
+      {{{"+", Op::kAdd, kInt, kInt}, {"-", Op::kSubtract, kInt, kInt}}},
+      {{{"*", Op::kMultiply, kInt, kInt},
+        {"/", Op::kDivide, kInt, kInt},
+        {"%", Op::kRemainder, kInt, kInt}}},
+  }};
+
+  template <typename... Args>
+  tl::unexpected<Error> error(fmt::format_string<Args...> format, Args&&... args) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("column {}: {}", at_ + 1,
+                            fmt::format(format, std::forward<Args>(args)...)));
+  }
+
+  void skip_blanks() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' ||
+                                  text_[at_] == '\n' || text_[at_] == '\r'))
+      ++at_;
+  }
+
+  bool take(std::string_view sign) {
+    skip_blanks();
+    if (text_.substr(at_, sign.size()) != sign)
+      return false;
+    at_ += sign.size();
+    return true;
+  }
+
+  Result<Index> make(Op op, ValueType type, std::vector<Index> operands,
+                     std::int64_t number = 0) {
+    std::size_t height = 1;
+    for (const Index operand : operands)
+      height = std::max(height, heights_[operand] + 1);
+    if (height > kMaxLevels)
+      return error("nested over {} levels", kMaxLevels);
+    heights_.push_back(height);
+    out_.nodes_.push_back({op, type, number, std::move(operands)});
+    return static_cast<Index>(out_.nodes_.size() - 1);
+  }
+
+  Result<void> expect(Index node, ValueType type, std::string_view where) {
+    if (out_.nodes_[node].type == type)
+      return {};
+    return error("{} needs {}, this is {}", where, to_string(type),
+                 to_string(out_.nodes_[node].type));
+  }
+
+  Result<Index> condition() {
+    if (++level_ > kMaxLevels)
+      return error("nested over {} levels", kMaxLevels);
+    const Index test = KILN_TRY(binary(0));
+    Index result = test;
+    if (take("?")) {
+      KILN_TRY(expect(test, kBool, "?:"));
+      const Index yes = KILN_TRY(condition());
+      if (!take(":"))
+        return error("':' is missing");
+      const Index no = KILN_TRY(condition());
+      KILN_TRY(expect(no, out_.nodes_[yes].type, "the other side of ?:"));
+      result = KILN_TRY(make(Op::kCondition, out_.nodes_[yes].type, {test, yes, no}));
+    }
+    --level_;
+    return result;
+  }
+
+  const Operator* take_operator(std::size_t precedence) {
+    for (const Operator& candidate : kOperators[precedence]) {
+      if (!candidate.sign.empty() && take(candidate.sign))
+        return &candidate;
+    }
+    return nullptr;
+  }
+
+  Result<Index> binary(std::size_t precedence) {
+    if (precedence == kPrecedences)
+      return unary();
+    Index left = KILN_TRY(binary(precedence + 1));
+    while (const Operator* found = take_operator(precedence)) {
+      const Index right = KILN_TRY(binary(precedence + 1));
+      // == and != compare two of one type; everything else says what it takes.
+      const bool equality = found->op == Op::kEqual || found->op == Op::kNotEqual;
+      const ValueType wanted = equality ? out_.nodes_[left].type : found->operands;
+      KILN_TRY(expect(left, wanted, found->sign));
+      KILN_TRY(expect(right, wanted, found->sign));
+      left = KILN_TRY(make(found->op, found->result, {left, right}));
+    }
+    return left;
+  }
+
+  Result<Index> unary() {
+    if (++level_ > kMaxLevels)
+      return error("nested over {} levels", kMaxLevels);
+    Result<Index> result = Index{0};
+    if (take("!")) {
+      const Index operand = KILN_TRY(unary());
+      KILN_TRY(expect(operand, kBool, "!"));
+      result = make(Op::kNot, kBool, {operand});
+    } else if (take("-")) {
+      const Index operand = KILN_TRY(unary());
+      KILN_TRY(expect(operand, kInt, "-"));
+      result = make(Op::kNegate, kInt, {operand});
+    } else {
+      result = primary();
+    }
+    --level_;
+    return result;
+  }
+
+  Result<Index> primary() {
+    if (take("(")) {
+      const Index inner = KILN_TRY(condition());
+      if (!take(")"))
+        return error("')' is missing");
+      return inner;
+    }
+    skip_blanks();
+    if (at_ == text_.size())
+      return error("a number or a name is missing");
+    if (is_digit(text_[at_]))
+      return number();
+    if (is_name_start(text_[at_]))
+      return name();
+    return error("'{}' is not expected here", text_[at_]);
+  }
+
+  Result<Index> number() {
+    std::int64_t value = 0;
+    const char* begin = text_.data() + at_;
+    const char* limit = text_.data() + text_.size();
+    const auto [end, status] = std::from_chars(begin, limit, value);
+    if (status != std::errc{})
+      return error("the number does not fit 64 bits");
+    if (end != limit && is_name_char(*end))
+      return error("numbers are decimal digits alone");
+    at_ += static_cast<std::size_t>(end - begin);
+    return make(Op::kNumber, kInt, {}, value);
+  }
+
+  Result<Index> name() {
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && is_name_char(text_[at_])) ++at_;
+    const std::string_view word = text_.substr(begin, at_ - begin);
+    if (word == "true" || word == "false")
+      return make(Op::kNumber, kBool, {}, word == "true" ? 1 : 0);
+    if (const auto function = function_named(word))
+      return call(word, *function);
+    const auto slot = symbols_.find(word);
+    if (!slot) {
+      at_ = begin;
+      return error("unknown name '{}'{}", word, did_you_mean(word, symbols_.names()));
+    }
+    if (out_.names_.size() <= *slot)
+      out_.names_.resize(*slot + 1);
+    out_.names_[*slot] = std::string(word);
+    return make(Op::kName, symbols_.type(*slot), {}, static_cast<std::int64_t>(*slot));
+  }
+
+  static std::optional<Op> function_named(std::string_view word) {
+    if (word == "ceil_div")
+      return Op::kCeilDiv;
+    if (word == "align_up")
+      return Op::kAlignUp;
+    if (word == "min")
+      return Op::kMin;
+    if (word == "max")
+      return Op::kMax;
+    return std::nullopt;
+  }
+
+  Result<Index> call(std::string_view word, Op op) {
+    if (!take("("))
+      return error("'(' is missing after {}", word);
+    std::vector<Index> operands;
+    do {
+      operands.push_back(KILN_TRY(condition()));
+      KILN_TRY(expect(operands.back(), kInt, word));
+    } while (take(","));
+    if (!take(")"))
+      return error("')' is missing");
+    const bool two = op == Op::kCeilDiv || op == Op::kAlignUp;
+    if (operands.size() < 2 || (two && operands.size() > 2))
+      return error("{} takes {}", word, two ? "two values" : "two values or more");
+    return make(op, kInt, std::move(operands));
+  }
+
+  std::string_view text_;
+  const SymbolTable& symbols_;
+  std::size_t at_ = 0;
+  std::size_t level_ = 0;
+  std::vector<std::size_t> heights_;  // by node
+  Expression out_;
+};
+
+Result<Expression> Expression::parse(std::string_view text,
+                                     const SymbolTable& symbols) {
+  return ExpressionParser(text, symbols).run();
+}
+
+Expression Expression::constant(std::int64_t value, ValueType type) {
+  Expression out;
+  out.text_ = type == ValueType::kInteger ? fmt::to_string(value)
+                                          : (value != 0 ? "true" : "false");
+  out.nodes_.push_back({Op::kNumber, type, value, {}});
+  return out;
+}
+
+std::vector<std::string> Expression::words_in(std::string_view text) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at;
+    while (end < text.size() && is_name_char(text[end])) ++end;
+    if (end > at && is_name_start(text[at]))
+      words.emplace_back(text.substr(at, end - at));
+    at = std::max(end, at + 1);
+  }
+  return words;
+}
+
+class ExpressionEvaluator {
+ public:
+  ExpressionEvaluator(const Expression& expression, std::span<const Value> values)
+      : expression_(expression), values_(values) {}
+
+  // The parser bounds the height of the tree, and with it this recursion.
+  Result<std::int64_t> value(std::size_t index) const {  // NOLINT(misc-no-recursion)
+    const Expression::Node& node = expression_.nodes_[index];
+    switch (node.op) {
+      case Op::kNumber:
+        return node.number;
+      case Op::kName:
+        return named(static_cast<std::size_t>(node.number));
+      case Op::kNot:
+        return KILN_TRY(value(node.operands[0])) == 0 ? 1 : 0;
+      case Op::kNegate:
+        return arithmetic(Op::kSubtract, 0, KILN_TRY(value(node.operands[0])));
+      case Op::kAnd:
+        return KILN_TRY(value(node.operands[0])) == 0 ? 0 : value(node.operands[1]);
+      case Op::kOr:
+        return KILN_TRY(value(node.operands[0])) != 0 ? 1 : value(node.operands[1]);
+      case Op::kCondition:
+        return value(node.operands[KILN_TRY(value(node.operands[0])) != 0 ? 1 : 2]);
+      default:
+        return fold(node);
+    }
+  }
+
+ private:
+  using Op = Expression::Op;
+
+  tl::unexpected<Error> error(std::string_view what) const {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}': {}", expression_.text_, what));
+  }
+
+  Result<std::int64_t> named(std::size_t slot) const {
+    if (slot < values_.size() && values_[slot])
+      return *values_[slot];
+    return error(fmt::format("{} is not a number here", expression_.names_[slot]));
+  }
+
+  Result<std::int64_t> fold(const Expression::Node& node) const {
+    std::int64_t result = KILN_TRY(value(node.operands[0]));
+    for (std::size_t i = 1; i < node.operands.size(); ++i) {
+      const std::int64_t next = KILN_TRY(value(node.operands[i]));
+      result = KILN_TRY(apply(node.op, result, next));
+    }
+    return result;
+  }
+
+  Result<std::int64_t> apply(Op op, std::int64_t a, std::int64_t b) const {
+    switch (op) {
+      case Op::kEqual:
+        return a == b ? 1 : 0;
+      case Op::kNotEqual:
+        return a != b ? 1 : 0;
+      case Op::kLess:
+        return a < b ? 1 : 0;
+      case Op::kLessEqual:
+        return a <= b ? 1 : 0;
+      case Op::kGreater:
+        return a > b ? 1 : 0;
+      case Op::kGreaterEqual:
+        return a >= b ? 1 : 0;
+      case Op::kMin:
+        return std::min(a, b);
+      case Op::kMax:
+        return std::max(a, b);
+      case Op::kDivide:
+      case Op::kRemainder:
+      case Op::kCeilDiv:
+      case Op::kAlignUp:
+        return divide(op, a, b);
+      default:
+        return arithmetic(op, a, b);
+    }
+  }
+
+  Result<std::int64_t> arithmetic(Op op, std::int64_t a, std::int64_t b) const {
+    std::int64_t result = 0;
+    bool overflow = false;
+    if (op == Op::kAdd)
+      overflow = __builtin_add_overflow(a, b, &result);
+    else if (op == Op::kSubtract)
+      overflow = __builtin_sub_overflow(a, b, &result);
+    else
+      overflow = __builtin_mul_overflow(a, b, &result);
+    if (overflow)
+      return error("the result does not fit 64 bits");
+    return result;
+  }
+
+  Result<std::int64_t> divide(Op op, std::int64_t a, std::int64_t b) const {
+    if (b == 0)
+      return error("division by zero");
+    if (op == Op::kDivide || op == Op::kRemainder) {
+      if (b == -1)  // the one quotient that overflows has this divisor
+        return op == Op::kRemainder ? Result<std::int64_t>(0)
+                                    : arithmetic(Op::kSubtract, 0, a);
+      return op == Op::kDivide ? a / b : a % b;
+    }
+    if (b < 0)
+      return error("ceil_div and align_up need a positive second value");
+    const std::int64_t quotient = a / b + (a % b > 0 ? 1 : 0);
+    return op == Op::kCeilDiv ? quotient : arithmetic(Op::kMultiply, quotient, b);
+  }
+
+  const Expression& expression_;
+  std::span<const Value> values_;
+};
+
+Result<std::int64_t> Expression::evaluate(std::span<const Value> values) const {
+  return ExpressionEvaluator(*this, values).value(nodes_.size() - 1);
+}
+
+}  // namespace kiln::render

@@ -1,0 +1,161 @@
+#include "render/kernel_declarations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "util/try.h"
+
+namespace kiln::render {
+
+namespace {
+
+constexpr std::size_t kMaxNameBytes = 64;
+constexpr std::size_t kMaxDeclared = 64;  // of each kind
+constexpr std::size_t kMaxKernels = 64;   // in a file
+
+bool is_c_identifier(std::string_view name) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return !name.empty() && name.size() <= 255 && is_letter(name.front()) &&
+         std::all_of(name.begin(), name.end(),
+                     [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+}
+
+Result<void> append_entries(TomlTable& table, std::string_view key,
+                            std::vector<Declared>& out) {
+  const toml::table* entries = KILN_TRY(table.table(key));
+  if (entries == nullptr)
+    return {};
+  for (Declared& entry : in_order(*entries)) {
+    if (!is_declarable_name(entry.name))
+      return toml_error(
+          table.file(), *entry.node,
+          fmt::format("'{}' cannot be a name in [{}]: lower-case letters, "
+                      "digits and '_', and no word of the expression "
+                      "language",
+                      entry.name, key));
+    const bool twice = std::any_of(out.begin(), out.end(), [&](const Declared& other) {
+      return other.name == entry.name;
+    });
+    if (twice)
+      return toml_error(
+          table.file(), *entry.node,
+          fmt::format("'{}' is in the [{}] at the top of the file already", entry.name,
+                      key));
+    out.push_back(std::move(entry));
+  }
+  if (out.size() > kMaxDeclared)
+    return table.error(fmt::format("over {} {}", kMaxDeclared, key));
+  return {};
+}
+
+/// What may stand at the top and in a kernel alike: adds or replaces.
+Result<void> read_common(TomlTable& table, Declarations& out) {
+  KILN_TRY(append_entries(table, "parameters", out.parameters));
+  KILN_TRY(append_entries(table, "constants", out.constants));
+  KILN_TRY(append_entries(table, "derived", out.derived));
+  for (const toml::table* constraint : KILN_TRY(table.tables("constraints")))
+    out.constraints.push_back(constraint);
+  if (auto source = KILN_TRY(table.string("source")))
+    out.source = *std::move(source);
+  if (const toml::table* targets = KILN_TRY(table.table("targets")))
+    out.targets = targets;
+  if (const toml::table* launch = KILN_TRY(table.table("launch")))
+    out.launch = launch;
+  if (const toml::array* set = KILN_TRY(table.array("default_set")))
+    out.default_set = set;
+  if (const toml::array* quick = KILN_TRY(table.array("quick")))
+    out.quick = quick;
+  return {};
+}
+
+Result<void> check_complete(const TomlTable& table, const Declarations& out) {
+  const auto& name = out.source;
+  if (name.empty())
+    return table.missing("source");
+  if (name.find('/') != std::string::npos || !name.ends_with(".cu.mustache") ||
+      name.find_first_of("\"\\\n\r") != std::string::npos)
+    return table.error(fmt::format(
+        "source '{}' must be the name of a *.cu.mustache beside kernel.toml", name));
+  if (out.targets == nullptr)
+    return table.missing("targets");
+  if (out.launch == nullptr)
+    return table.missing("launch");
+  if (out.default_set == nullptr)
+    return table.missing("default_set");
+  return {};
+}
+
+Result<Declarations> read_kernel(Declarations shared, const toml::table& node) {
+  TomlTable table(node, shared.file, "[[kernel]]");
+  Declarations out = std::move(shared);
+  out.kernel = &node;
+  out.name = KILN_TRY(table.required_string("name"));
+  if (!is_declarable_name(out.name))
+    return table.error(fmt::format(
+        "'{}' cannot be a kernel's name: lower-case letters, digits and '_'",
+        out.name));
+  out.summary = KILN_TRY(table.required_string("summary"));
+  if (out.summary.find('\n') != std::string::npos)
+    return table.error("the summary is one line");
+  out.entry_points = KILN_TRY(table.strings("entry_points"));
+  if (out.entry_points.empty())
+    out.entry_points = {out.name};
+  std::set<std::string> seen;
+  for (const std::string& entry : out.entry_points) {
+    if (!is_c_identifier(entry) || !seen.insert(entry).second)
+      return table.error(
+          fmt::format("entry point '{}' is no C identifier, or there twice", entry));
+  }
+  KILN_TRY(read_common(table, out));
+  KILN_TRY(table.finish());
+  KILN_TRY(check_complete(table, out));
+  return out;
+}
+
+}  // namespace
+
+bool is_declarable_name(std::string_view name) {
+  constexpr std::array<std::string_view, 7> kReserved{
+      "kernel", "true", "false", "min", "max", "ceil_div", "align_up"};
+  const bool form =
+      !name.empty() && name.size() <= kMaxNameBytes && name.front() >= 'a' &&
+      name.front() <= 'z' && std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+      });
+  return form && std::find(kReserved.begin(), kReserved.end(), name) == kReserved.end();
+}
+
+std::vector<Declared> in_order(const toml::table& table) {
+  std::vector<Declared> out;
+  for (const auto& [key, node] : table) out.push_back({std::string(key.str()), &node});
+  std::sort(out.begin(), out.end(), [](const Declared& a, const Declared& b) {
+    return a.node->source().begin < b.node->source().begin;
+  });
+  return out;
+}
+
+Result<std::vector<Declarations>> read_declarations(const toml::table& document,
+                                                    std::string_view file) {
+  TomlTable top(document, file, "the top of the file");
+  const std::int64_t schema = KILN_TRY(top.required_integer("schema"));
+  if (schema != 1)
+    return top.error(fmt::format("schema {} is not known; this is schema 1", schema));
+  Declarations shared;
+  shared.file = file;
+  KILN_TRY(read_common(top, shared));
+  const auto kernels = KILN_TRY(top.tables("kernel"));
+  KILN_TRY(top.finish());
+  if (kernels.empty() || kernels.size() > kMaxKernels)
+    return top.error(fmt::format("a file has 1 to {} [[kernel]]", kMaxKernels));
+  std::vector<Declarations> out;
+  for (const toml::table* kernel : kernels)
+    out.push_back(KILN_TRY(read_kernel(shared, *kernel)));
+  return out;
+}
+
+}  // namespace kiln::render

@@ -1,0 +1,185 @@
+#include "render/kernel_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "kiln_renderer_digest.h"
+#include "render/kernel_declarations.h"
+#include "render/kernel_values.h"
+#include "util/try.h"
+
+namespace kiln::render {
+
+namespace {
+
+/// The one place where toml++ may throw.
+Result<toml::table> parse_toml(std::string_view text, std::string_view file) {
+  if (text.size() > kMaxTomlBytes)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: over the limit of {} bytes", file, kMaxTomlBytes));
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
+  }
+}
+
+/// A text and what was read from it; several kernels of a file may share one.
+struct ReadText {
+  std::string raw;
+  TemplateText body;
+  cache::Digest digest;
+};
+
+/// What the text may use: the same names that KernelSpec gives values to.
+TextNames text_names(const KernelParts& parts) {
+  TextNames names;
+  names.emplace("kernel", NameKind::kValue);
+  for (std::size_t i = 0; i < parts.parameters.size(); ++i) {
+    const Parameter& parameter = parts.parameters[i];
+    names.emplace(parameter.name, parameter.type == ParameterType::kBoolean
+                                      ? NameKind::kBoolean
+                                      : NameKind::kValue);
+    for (const std::size_t flag : parts.slots[i].flags)
+      names.emplace(parts.symbols.name(flag), NameKind::kBoolean);
+  }
+  const auto kind_of = [&](std::size_t slot) {
+    return parts.symbols.type(slot) == ValueType::kBoolean ? NameKind::kBoolean
+                                                           : NameKind::kValue;
+  };
+  for (const Constant& constant : parts.constants)
+    names.emplace(constant.name,
+                  constant.slot ? kind_of(*constant.slot) : NameKind::kValue);
+  for (const Derived& derived : parts.derived)
+    names.emplace(derived.name, kind_of(derived.slot));
+  return names;
+}
+
+/// Enums of words and string constants have no symbol; their names are taken as well.
+Result<void> check_unique_names(const Declarations& from, const KernelParts& parts) {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parts.parameters) names.push_back(parameter.name);
+  for (std::size_t i = 0; i < parts.parameters.size(); ++i) {
+    for (const std::size_t flag : parts.slots[i].flags)
+      names.push_back(parts.symbols.name(flag));
+  }
+  for (const Constant& constant : parts.constants) names.push_back(constant.name);
+  for (const Derived& derived : parts.derived) names.push_back(derived.name);
+  for (const LaunchArgument& argument : parts.arguments) names.push_back(argument.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice == names.end())
+    return {};
+  return toml_error(
+      from.file, *from.kernel,
+      fmt::format("{}: the name '{}' stands for two things", from.name, *twice));
+}
+
+class FamilyReader {
+ public:
+  FamilyReader(const FamilySource& source, const Prelude& prelude, VariantChecks checks)
+      : source_(source),
+        prelude_(prelude),
+        checks_(checks),
+        toml_file_(source.label + "/kernel.toml"),
+        toml_digest_(cache::Digest::of(as_bytes(source.toml))) {}
+
+  Result<std::vector<std::shared_ptr<const KernelSpec>>> run() {
+    const toml::table document = KILN_TRY(parse_toml(source_.toml, toml_file_));
+    std::vector<std::shared_ptr<const KernelSpec>> out;
+    for (const Declarations& kernel : KILN_TRY(read_declarations(document, toml_file_)))
+      out.push_back(KILN_TRY(read_kernel(kernel)));
+    return out;
+  }
+
+ private:
+  Result<std::shared_ptr<const KernelSpec>> read_kernel(const Declarations& from) {
+    KernelParts parts;
+    parts.name = from.name;
+    parts.summary = from.summary;
+    parts.family = source_.family;
+    parts.toml_file = toml_file_;
+    parts.line = from.kernel->source().begin.line;
+    parts.folder = source_.folder;
+    parts.entry_points = from.entry_points;
+    KILN_TRY(read_parameters(from, parts));
+    KILN_TRY(read_constants(from, parts));
+    KILN_TRY(read_derived(from, parts));
+    KILN_TRY(read_constraints(from, parts));
+    KILN_TRY(read_targets(from, parts));
+    KILN_TRY(read_launch(from, parts));
+    KILN_TRY(check_unique_names(from, parts));
+    KILN_TRY(add_text(from, parts));
+    const SetDeclarations sets = KILN_TRY(read_sets(from));
+    return KernelSpec::make(std::move(parts), sets, checks_);
+  }
+
+  Result<void> add_text(const Declarations& from, KernelParts& to) {
+    const ReadText* text = KILN_TRY(read_text(from.source));
+    KILN_TRY(text->body.check(text_names(to)));
+    to.source_name = from.source;
+    to.raw_text = text->raw;
+    to.body = text->body;
+    to.prelude = prelude_.text;
+    to.digests = {text->digest, toml_digest_, prelude_.digest, renderer_digest()};
+    return {};
+  }
+
+  Result<const ReadText*> read_text(const std::string& name) {
+    const auto at = texts_.find(name);
+    if (at != texts_.end())
+      return &at->second;
+    ReadText text;
+    text.raw = KILN_TRY(source_.read_text(name));
+    text.body = KILN_TRY(
+        TemplateText::parse(text.raw, fmt::format("{}/{}", source_.label, name)));
+    text.digest = cache::Digest::of(as_bytes(text.raw));
+    return &texts_.emplace(name, std::move(text)).first->second;
+  }
+
+  const FamilySource& source_;
+  const Prelude& prelude_;
+  const VariantChecks checks_;
+  const std::string toml_file_;
+  const cache::Digest toml_digest_;
+  std::map<std::string, ReadText> texts_;
+};
+
+}  // namespace
+
+Result<Prelude> make_prelude(std::string_view text) {
+  if (text.size() > kMaxTextBytes)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("prelude.cuh: over the limit of {} bytes", kMaxTextBytes));
+  for (const std::string_view bad :
+       {std::string_view("<%"), std::string_view("%>"), std::string_view("\0", 1)}) {
+    const std::size_t at = text.find(bad);
+    if (at == std::string_view::npos)
+      continue;
+    const auto line =
+        1 + std::count(text.begin(), text.begin() + static_cast<long>(at), '\n');
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("prelude.cuh:{}: the prelude is plain text; '{}' cannot "
+                            "stand in it",
+                            line, bad[0] == '\0' ? "NUL" : bad));
+  }
+  return Prelude{std::make_shared<const std::string>(text),
+                 cache::Digest::of(as_bytes(text))};
+}
+
+cache::Digest renderer_digest() {
+  // The build writes 64 hex digits; anything else would not have compiled a test.
+  return cache::Digest::from_hex(KILN_RENDERER_DIGEST).value_or(cache::Digest());
+}
+
+Result<std::vector<std::shared_ptr<const KernelSpec>>> read_family(
+    const FamilySource& source, const Prelude& prelude, VariantChecks checks) {
+  return FamilyReader(source, prelude, checks).run();
+}
+
+}  // namespace kiln::render

@@ -1,0 +1,143 @@
+// The plain parts of a kernel: what kernel.toml says of it, parsed and typed. Filled in
+// by kernel_file.h, asked through kernel_spec.h. templates/README.md says what they
+// mean.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cache/digest.h"
+#include "device/architecture.h"
+#include "kiln/result.h"
+#include "render/expression.h"
+#include "render/template_text.h"
+
+namespace kiln::render {
+
+enum class ParameterType : std::uint8_t { kEnum, kInteger, kBoolean };
+
+/// "enum", "integer", "boolean".
+[[nodiscard]] std::string_view to_string(ParameterType type);
+
+struct Parameter {
+  std::string name;
+  ParameterType type = ParameterType::kEnum;
+  std::vector<std::string> values{};           // enum and boolean, as declared
+  std::int64_t min = 0;                        // integer, inclusive
+  std::int64_t max = 0;                        // integer, inclusive
+  bool power_of_two = false;                   // integer
+  std::optional<std::string> default_value{};  // canonical; none: required
+  std::string meaning;
+};
+
+struct LaunchArgument {
+  std::string name;
+  std::string meaning;
+  std::optional<std::int64_t> default_value{};  // none: required
+};
+
+/// What determines a rendered text, beside the parameters.
+struct KernelDigests {
+  cache::Digest text;
+  cache::Digest kernel_toml;
+  cache::Digest prelude;
+  cache::Digest renderer;
+  friend bool operator==(const KernelDigests&, const KernelDigests&) = default;
+};
+
+/// The one text of `text` for this parameter: "0128" is "128".
+/// Errors: kInvalidArgument with the parameter, what is allowed and the nearest value.
+[[nodiscard]] Result<std::string> canonical_value(const Parameter& parameter,
+                                                  std::string_view text);
+
+/// Where a parameter's value stands among the symbols.
+struct ParameterSlots {
+  std::optional<std::size_t> value{};  // none: an enum of words alone
+  std::vector<std::size_t> flags{};    // <name>_is_<value>, parallel to its values
+};
+
+struct Constant {
+  std::string name;
+  std::string text;                   // what stands in the text
+  std::optional<std::size_t> slot{};  // none: a string
+  std::int64_t value = 0;
+};
+
+struct Derived {
+  std::string name;
+  Expression expression;
+  std::size_t slot = 0;
+};
+
+struct Condition {
+  Expression that;
+  std::string message;
+};
+
+struct TargetLimit {
+  Expression when;
+  device::ComputeCapability minimum;
+  std::string reason;
+};
+
+struct Targets {
+  device::ComputeCapability minimum;
+  std::optional<device::ComputeCapability> maximum{};
+  std::vector<device::Architecture> suffixed{};
+  std::vector<TargetLimit> limits{};
+};
+
+struct EntryGeometry {
+  std::vector<Expression> grid;   // 1 to 3
+  std::vector<Expression> block;  // 1 to 3
+  Expression shared_bytes;
+};
+
+struct KernelParts {
+  std::string name;
+  std::string summary;
+  std::string family;
+  std::string toml_file;  // for messages
+  std::size_t line = 0;   // of [[kernel]] in it
+  std::filesystem::path folder;
+  std::vector<std::string> entry_points;
+
+  std::vector<Parameter> parameters;
+  std::vector<ParameterSlots> slots;  // parallel to parameters
+  std::vector<Constant> constants;
+  std::vector<Derived> derived;  // each after those that it uses
+  SymbolTable symbols;           // parameters, flags, constants, derived
+  std::vector<Condition> constraints;
+  Targets targets;
+
+  std::vector<LaunchArgument> arguments;  // slots follow those of `symbols`
+  std::vector<Condition> require;
+  std::vector<EntryGeometry> geometries;  // parallel to entry_points
+
+  std::string source_name;  // "softmax.cu.mustache"
+  std::string raw_text;
+  TemplateText body;
+  std::shared_ptr<const std::string> prelude;
+  KernelDigests digests;
+};
+
+/// One product of a set: for each parameter the values it takes.
+struct SetProduct {
+  std::size_t line = 0;
+  std::map<std::string, std::vector<std::string>> values{};
+};
+
+struct SetDeclarations {
+  std::vector<SetProduct> default_set;
+  std::vector<SetProduct> quick;  // empty: the first of the default set
+};
+
+}  // namespace kiln::render

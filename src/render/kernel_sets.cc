@@ -1,0 +1,148 @@
+// The part of KernelSpec that runs once, when a catalog is read: the sets are spelled
+// out, and every variant of the default set is tried.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "render/kernel_spec.h"
+#include "util/nearest.h"
+#include "util/try.h"
+
+namespace kiln::render {
+
+namespace {
+
+constexpr std::size_t kMaxVariants = 250;
+// Of a product, before constraints: a bound for the work, not for what is kept.
+constexpr std::size_t kMaxCombinations = 10000;
+
+}  // namespace
+
+Result<std::shared_ptr<const KernelSpec>> KernelSpec::make(KernelParts parts,
+                                                           const SetDeclarations& sets,
+                                                           VariantChecks checks) {
+  // make_shared cannot reach the private constructor.
+  const std::shared_ptr<KernelSpec> spec(new KernelSpec(std::move(parts)));
+  spec->default_set_ = KILN_TRY(spec->expand(sets.default_set, "default_set"));
+  if (sets.quick.empty())
+    spec->quick_set_ = {spec->default_set_.front()};
+  else
+    spec->quick_set_ = KILN_TRY(spec->expand(sets.quick, "quick"));
+  KILN_TRY(spec->check_quick(sets));
+  if (checks == VariantChecks::kTryAll)
+    KILN_TRY(spec->try_variants());
+  return std::shared_ptr<const KernelSpec>(spec);
+}
+
+Result<std::vector<CanonicalParameters>> KernelSpec::expand(
+    const std::vector<SetProduct>& products, std::string_view set) const {
+  std::set<Parameters> seen;
+  std::vector<CanonicalParameters> out;
+  for (const SetProduct& product : products) {
+    bool any = false;
+    Error last{ErrorCode::kInvalidArgument, "it has no combination"};
+    for (const Parameters& params : KILN_TRY(combinations(product))) {
+      auto variant = canonical(params);
+      if (!variant) {
+        last = variant.error();
+        continue;
+      }
+      any = true;
+      if (seen.insert(variant->values()).second)
+        out.push_back(*std::move(variant));
+    }
+    if (!any)
+      return error_at(
+          product.line,
+          fmt::format("nothing is left of this {} product: {}", set, last.message));
+    if (out.size() > kMaxVariants)
+      return error_at(product.line,
+                      fmt::format("{} has over {} variants", set, kMaxVariants));
+  }
+  if (out.empty())
+    return error_at(parts_.line, fmt::format("{} is empty", set));
+  return out;
+}
+
+/// Every combination of the product's values, each checked against its parameter, so
+/// that afterwards only constraints can leave one out.
+Result<std::vector<Parameters>> KernelSpec::combinations(
+    const SetProduct& product) const {
+  std::vector<Parameters> out{Parameters{}};
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parts_.parameters) {
+    names.push_back(parameter.name);
+    const auto at = product.values.find(parameter.name);
+    if (at == product.values.end()) {
+      if (!parameter.default_value)
+        return error_at(product.line, fmt::format("the required parameter '{}' is "
+                                                  "missing here",
+                                                  parameter.name));
+      continue;
+    }
+    std::vector<std::string> values = at->second;
+    if (values == std::vector<std::string>{"*"})
+      values = parameter.values;
+    if (values.empty())
+      return error_at(product.line,
+                      fmt::format("'{}' has no values here{}", parameter.name,
+                                  parameter.type == ParameterType::kInteger
+                                      ? "; '*' is for enums and booleans"
+                                      : ""));
+    std::vector<Parameters> longer;
+    for (const std::string& text : values) {
+      auto value = canonical_value(parameter, text);
+      if (!value)
+        return error_at(product.line, value.error().message);
+      for (const Parameters& shorter : out)
+        longer.emplace_back(shorter).emplace(parameter.name, *value);
+    }
+    out = std::move(longer);
+    if (out.size() > kMaxCombinations)
+      return error_at(product.line,
+                      fmt::format("over {} combinations", kMaxCombinations));
+  }
+  for (const auto& [name, values] : product.values) {
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      return error_at(product.line, fmt::format("no parameter '{}'{}", name,
+                                                did_you_mean(name, names)));
+  }
+  return out;
+}
+
+Result<void> KernelSpec::check_quick(const SetDeclarations& sets) const {
+  for (const CanonicalParameters& variant : quick_set_) {
+    if (std::find(default_set_.begin(), default_set_.end(), variant) ==
+        default_set_.end())
+      return error_at(sets.quick.front().line,
+                      "quick names a variant that the default set has not");
+  }
+  return {};
+}
+
+/// What depends on parameters alone must work for every variant of the default set; the
+/// geometry is tried with all arguments 1, as far as `require` admits that.
+Result<void> KernelSpec::try_variants() const {
+  LaunchArguments ones;
+  for (const LaunchArgument& argument : parts_.arguments)
+    ones.emplace(argument.name, 1);
+  for (const CanonicalParameters& variant : default_set_) {
+    std::vector<Value> values = values_of(variant.values());
+    if (const auto source = render(variant); !source)
+      return error_at(parts_.line, source.error().message);
+    KILN_TRY(append_arguments(ones, values));
+    const bool admitted = std::all_of(
+        parts_.require.begin(), parts_.require.end(), [&](const Condition& require) {
+          return require.that.evaluate(values).value_or(0) != 0;
+        });
+    for (const std::string& entry : parts_.entry_points) {
+      const auto result = geometry(variant, ones, entry);
+      if (!result && admitted)
+        return error_at(parts_.line, result.error().message);
+    }
+  }
+  return {};
+}
+
+}  // namespace kiln::render

@@ -1,0 +1,313 @@
+#include "render/kernel_spec.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "render/geometry_limits.h"
+#include "util/nearest.h"
+#include "util/try.h"
+
+namespace kiln::render {
+
+namespace {
+
+std::optional<std::int64_t> parse_integer(std::string_view text) {
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, status] = std::from_chars(text.data(), end, value);
+  return status == std::errc{} && stop == end ? std::optional(value) : std::nullopt;
+}
+
+bool is_power_of_two(std::int64_t value) {
+  return value > 0 && (value & (value - 1)) == 0;
+}
+
+bool allows(const Parameter& parameter, std::int64_t value) {
+  return value >= parameter.min && value <= parameter.max &&
+         (!parameter.power_of_two || is_power_of_two(value));
+}
+
+/// The allowed integer closest to `value`; kernel.toml guarantees that there is one.
+std::int64_t nearest_allowed(const Parameter& parameter, std::int64_t value) {
+  const std::int64_t inside = std::clamp(value, parameter.min, parameter.max);
+  if (!parameter.power_of_two)
+    return inside;
+  std::optional<std::int64_t> best;
+  for (int shift = 0; shift < 63; ++shift) {
+    const std::int64_t power = std::int64_t{1} << shift;
+    if (allows(parameter, power) &&
+        (!best || std::abs(power - inside) < std::abs(*best - inside)))
+      best = power;
+  }
+  return best.value_or(inside);
+}
+
+std::string allowed_values(const Parameter& parameter) {
+  if (parameter.type != ParameterType::kInteger)
+    return fmt::format("{}", fmt::join(parameter.values, ", "));
+  return fmt::format("{} to {}{}", parameter.min, parameter.max,
+                     parameter.power_of_two ? ", powers of two" : "");
+}
+
+Result<std::string> canonical_integer(const Parameter& parameter,
+                                      std::string_view text) {
+  const auto value = parse_integer(text);
+  if (value && allows(parameter, *value))
+    return fmt::to_string(*value);
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("parameter '{}' cannot be '{}'; allowed: {}{}",
+                          parameter.name, text, allowed_values(parameter),
+                          value ? fmt::format("; the nearest is {}",
+                                              nearest_allowed(parameter, *value))
+                                : ""));
+}
+
+std::string_view boolean_text(bool value) {
+  return value ? "true" : "false";
+}
+
+std::string known_names(const std::vector<std::string>& names) {
+  return names.empty() ? "there are none"
+                       : fmt::format("there are: {}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+std::string_view to_string(ParameterType type) {
+  switch (type) {
+    case ParameterType::kEnum:
+      return "enum";
+    case ParameterType::kInteger:
+      return "integer";
+    case ParameterType::kBoolean:
+      return "boolean";
+  }
+  return "unknown";
+}
+
+Result<std::string> canonical_value(const Parameter& parameter, std::string_view text) {
+  if (parameter.type == ParameterType::kInteger)
+    return canonical_integer(parameter, text);
+  std::string wanted(text);
+  if (parameter.type == ParameterType::kEnum) {
+    if (const auto value = parse_integer(text))
+      wanted = fmt::to_string(*value);
+  }
+  const auto& values = parameter.values;
+  if (std::find(values.begin(), values.end(), wanted) != values.end())
+    return wanted;
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("parameter '{}' cannot be '{}'; allowed: {}{}", parameter.name, text,
+                  allowed_values(parameter), did_you_mean(text, values)));
+}
+
+tl::unexpected<Error> KernelSpec::error(std::string_view what) const {
+  return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", parts_.name, what));
+}
+
+tl::unexpected<Error> KernelSpec::error_at(std::size_t line,
+                                           std::string_view what) const {
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}:{}: {}: {}", parts_.toml_file, line, parts_.name, what));
+}
+
+Result<CanonicalParameters> KernelSpec::canonical(const Parameters& params) const {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parts_.parameters) names.push_back(parameter.name);
+  for (const auto& [name, value] : params) {
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      return error(fmt::format("no parameter '{}'{}; {}", name,
+                               did_you_mean(name, names), known_names(names)));
+  }
+  Parameters out;
+  for (const Parameter& parameter : parts_.parameters) {
+    const auto given = params.find(parameter.name);
+    if (given == params.end() && !parameter.default_value)
+      return error(fmt::format("parameter '{}' is required; allowed: {}",
+                               parameter.name, allowed_values(parameter)));
+    const std::string& text =
+        given == params.end() ? *parameter.default_value : given->second;
+    auto value = canonical_value(parameter, text);
+    if (!value)
+      return error(value.error().message);
+    out.emplace(parameter.name, *std::move(value));
+  }
+  const std::vector<Value> values = values_of(out);
+  KILN_TRY(check_constraints(values));
+  KILN_TRY(check_derived(values));
+  for (const TargetLimit& limit : parts_.targets.limits) {
+    if (const auto when = limit.when.evaluate(values); !when)
+      return error(fmt::format("target limit {}", when.error().message));
+  }
+  return CanonicalParameters(std::move(out));
+}
+
+/// By slot. A derived value that cannot be computed is absent: check_derived says why.
+std::vector<Value> KernelSpec::values_of(const Parameters& params) const {
+  std::vector<Value> values(parts_.symbols.size());
+  for (std::size_t i = 0; i < parts_.parameters.size(); ++i) {
+    const Parameter& parameter = parts_.parameters[i];
+    const std::string& text = params.at(parameter.name);
+    const ParameterSlots& slots = parts_.slots[i];
+    if (slots.value)
+      values[*slots.value] = parameter.type == ParameterType::kBoolean
+                                 ? std::optional<std::int64_t>(text == "true" ? 1 : 0)
+                                 : parse_integer(text);
+    for (std::size_t k = 0; k < slots.flags.size(); ++k)
+      values[slots.flags[k]] = parameter.values[k] == text ? 1 : 0;
+  }
+  for (const Constant& constant : parts_.constants) {
+    if (constant.slot)
+      values[*constant.slot] = constant.value;
+  }
+  for (const Derived& derived : parts_.derived) {
+    if (const auto value = derived.expression.evaluate(values))
+      values[derived.slot] = *value;
+  }
+  return values;
+}
+
+Result<void> KernelSpec::check_derived(std::span<const Value> values) const {
+  for (const Derived& derived : parts_.derived) {
+    const auto value = derived.expression.evaluate(values);
+    if (!value)
+      return error(
+          fmt::format("derived '{}': {}", derived.name, value.error().message));
+  }
+  return {};
+}
+
+Result<void> KernelSpec::check_constraints(std::span<const Value> values) const {
+  for (const Condition& constraint : parts_.constraints) {
+    const auto holds = constraint.that.evaluate(values);
+    if (!holds) {
+      KILN_TRY(check_derived(values));  // more often than not the cause
+      return error(fmt::format("constraint {}", holds.error().message));
+    }
+    if (*holds == 0)
+      return error(fmt::format("{} ('{}' does not hold)", constraint.message,
+                               constraint.that.text()));
+  }
+  return {};
+}
+
+device::ComputeCapability KernelSpec::minimum_for(
+    const CanonicalParameters& params) const {
+  const std::vector<Value> values = values_of(params.values());
+  device::ComputeCapability minimum = parts_.targets.minimum;
+  for (const TargetLimit& limit : parts_.targets.limits) {
+    // Canonical parameters are only given out where this can be evaluated.
+    if (limit.when.evaluate(values).value_or(0) != 0)
+      minimum = std::max(minimum, limit.minimum);
+  }
+  return minimum;
+}
+
+std::optional<std::string> KernelSpec::excluded(
+    const CanonicalParameters& params, device::ComputeCapability capability) const {
+  const Targets& targets = parts_.targets;
+  if (targets.maximum && capability > *targets.maximum)
+    return fmt::format("{} is for compute capability {} or lower, not {}", parts_.name,
+                       device::to_string(*targets.maximum),
+                       device::to_string(capability));
+  const device::ComputeCapability minimum = minimum_for(params);
+  if (capability >= minimum)
+    return std::nullopt;
+  std::string reason;
+  const std::vector<Value> values = values_of(params.values());
+  for (const TargetLimit& limit : targets.limits) {
+    if (limit.minimum == minimum && limit.when.evaluate(values).value_or(0) != 0)
+      reason = fmt::format(" ({})", limit.reason);
+  }
+  return fmt::format("{} needs compute capability {} or higher{}, not {}", parts_.name,
+                     device::to_string(minimum), reason, device::to_string(capability));
+}
+
+TextValues KernelSpec::text_values(const Parameters& params,
+                                   std::span<const Value> values) const {
+  TextValues texts;
+  texts.emplace("kernel", parts_.name);
+  for (const auto& [name, value] : params) texts.emplace(name, value);
+  for (std::size_t i = 0; i < parts_.parameters.size(); ++i) {
+    for (const std::size_t flag : parts_.slots[i].flags)
+      texts.emplace(parts_.symbols.name(flag),
+                    boolean_text(values[flag].value_or(0) != 0));
+  }
+  for (const Constant& constant : parts_.constants)
+    texts.emplace(constant.name, constant.text);
+  for (const Derived& derived : parts_.derived) {
+    const std::int64_t value = values[derived.slot].value_or(0);
+    const bool boolean = derived.expression.type() == ValueType::kBoolean;
+    texts.emplace(derived.name, boolean ? std::string(boolean_text(value != 0))
+                                        : fmt::to_string(value));
+  }
+  return texts;
+}
+
+Result<RenderedSource> KernelSpec::render(const CanonicalParameters& params) const {
+  const std::vector<Value> values = values_of(params.values());
+  KILN_TRY(check_derived(values));
+  const std::string body =
+      KILN_TRY(parts_.body.render(text_values(params.values(), values)));
+  // #line must begin a line.
+  const std::string_view gap = parts_.prelude->ends_with('\n') ? "" : "\n";
+  return RenderedSource{fmt::format("#line 1 \"prelude.cuh\"\n{}{}#line 1 \"{}\"\n{}",
+                                    *parts_.prelude, gap, parts_.source_name, body)};
+}
+
+Result<void> KernelSpec::append_arguments(const LaunchArguments& arguments,
+                                          std::vector<Value>& values) const {
+  std::vector<std::string> names;
+  for (const LaunchArgument& argument : parts_.arguments)
+    names.push_back(argument.name);
+  for (const auto& [name, value] : arguments) {
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      return error(fmt::format("no launch argument '{}'{}; {}", name,
+                               did_you_mean(name, names), known_names(names)));
+    if (value < 0)
+      return error(fmt::format("launch argument '{}' is negative: {}", name, value));
+  }
+  for (const LaunchArgument& argument : parts_.arguments) {
+    const auto given = arguments.find(argument.name);
+    if (given == arguments.end() && !argument.default_value)
+      return error(fmt::format("launch argument '{}' is missing: {}", argument.name,
+                               argument.meaning));
+    values.push_back(given == arguments.end() ? argument.default_value
+                                              : Value(given->second));
+  }
+  return {};
+}
+
+Result<Geometry> KernelSpec::geometry(const CanonicalParameters& params,
+                                      const LaunchArguments& arguments,
+                                      std::string_view entry) const {
+  const auto& names = parts_.entry_points;
+  const auto at =
+      entry.empty() ? names.begin() : std::find(names.begin(), names.end(), entry);
+  if (at == names.end())
+    return fail(ErrorCode::kNotFound,
+                fmt::format("{}: no entry point '{}'{}; {}", parts_.name, entry,
+                            did_you_mean(entry, names), known_names(names)));
+  std::vector<Value> values = values_of(params.values());
+  KILN_TRY(append_arguments(arguments, values));
+  for (const Condition& require : parts_.require) {
+    auto holds = require.that.evaluate(values);
+    if (!holds)
+      return error(holds.error().message);
+    if (*holds == 0)
+      return error(
+          fmt::format("{} ('{}' does not hold)", require.message, require.that.text()));
+  }
+  const EntryGeometry& declared =
+      parts_.geometries[static_cast<std::size_t>(at - names.begin())];
+  auto result = evaluate_geometry(declared, values);
+  if (!result)
+    return error(result.error().message);
+  return result;
+}
+
+}  // namespace kiln::render

@@ -1,0 +1,139 @@
+// One kernel of the catalog: what its kernel.toml says of it, parsed and checked, and
+// everything that can be asked of it. templates/README.md says what the parts mean.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cache/digest.h"
+#include "device/architecture.h"
+#include "kiln/geometry.h"
+#include "kiln/request.h"
+#include "kiln/result.h"
+#include "render/expression.h"
+#include "render/kernel_parts.h"
+
+namespace kiln::render {
+
+/// Every parameter of one kernel with its canonical value: defaults filled in. Equal
+/// for equal variants. Made by KernelSpec alone; ordered by name.
+class CanonicalParameters {
+ public:
+  [[nodiscard]] const Parameters& values() const { return values_; }
+  friend auto operator<=>(const CanonicalParameters&,
+                          const CanonicalParameters&) = default;
+
+ private:
+  friend class KernelSpec;
+  explicit CanonicalParameters(Parameters values) : values_(std::move(values)) {}
+  Parameters values_;
+};
+
+struct RenderedSource {
+  std::string text;
+};
+
+/// Whether reading a kernel renders every variant of its default set once. What is
+/// built in went through that when it was built.
+enum class VariantChecks : std::uint8_t { kTryAll, kSkip };
+
+/// Immutable; lives as long as somebody holds it, also past its catalog.
+/// Thread safety: any number of threads may use one.
+class KernelSpec {
+ public:
+  /// Spells out and checks the sets.
+  /// Errors: kInvalidArgument "<file>:<line>: <reason>".
+  [[nodiscard]] static Result<std::shared_ptr<const KernelSpec>> make(
+      KernelParts parts, const SetDeclarations& sets, VariantChecks checks);
+
+  [[nodiscard]] const std::string& name() const { return parts_.name; }
+  [[nodiscard]] const std::string& summary() const { return parts_.summary; }
+  /// The folder's name.
+  [[nodiscard]] const std::string& family() const { return parts_.family; }
+  /// Where headers beside the text are looked for; empty for a built-in kernel.
+  [[nodiscard]] const std::filesystem::path& folder() const { return parts_.folder; }
+  [[nodiscard]] const std::vector<std::string>& entry_points() const {
+    return parts_.entry_points;
+  }
+  /// As declared.
+  [[nodiscard]] const std::vector<Parameter>& parameters() const {
+    return parts_.parameters;
+  }
+  [[nodiscard]] const std::vector<LaunchArgument>& launch_arguments() const {
+    return parts_.arguments;
+  }
+  [[nodiscard]] const KernelDigests& digests() const { return parts_.digests; }
+  /// The text as written: what to scan for #include, in every branch.
+  [[nodiscard]] const std::string& text() const { return parts_.raw_text; }
+  [[nodiscard]] bool has_include() const { return parts_.body.has_include(); }
+  /// What `kiln templates` shows; excluded() is what decides.
+  [[nodiscard]] const Targets& targets() const { return parts_.targets; }
+
+  /// 1 to 250 variants in the order declared.
+  [[nodiscard]] const std::vector<CanonicalParameters>& default_set() const {
+    return default_set_;
+  }
+  /// Some of the default set, at least one.
+  [[nodiscard]] const std::vector<CanonicalParameters>& quick_set() const {
+    return quick_set_;
+  }
+
+  /// Defaults filled in, every value in its canonical text, constraints checked.
+  /// Errors: kInvalidArgument; names parameter, allowed values, nearest match, or the
+  /// broken constraint.
+  [[nodiscard]] Result<CanonicalParameters> canonical(const Parameters& params) const;
+
+  /// Why this variant is not for devices of `capability`, or nullopt if it is.
+  [[nodiscard]] std::optional<std::string> excluded(
+      const CanonicalParameters& params, device::ComputeCapability capability) const;
+
+  /// The lowest capability that this variant is for.
+  [[nodiscard]] device::ComputeCapability minimum_for(
+      const CanonicalParameters& params) const;
+
+  /// The whole source: prelude and text. Equal parameters give equal bytes.
+  /// Errors: kInvalidArgument, where a derived value overflows, say.
+  [[nodiscard]] Result<RenderedSource> render(const CanonicalParameters& params) const;
+
+  /// The geometry of `entry`; an empty name is the first entry point.
+  /// Errors: kInvalidArgument for an argument that is missing, unknown or negative, a
+  /// broken `require`, and what no CUDA device can launch; kNotFound for the entry.
+  [[nodiscard]] Result<Geometry> geometry(const CanonicalParameters& params,
+                                          const LaunchArguments& arguments,
+                                          std::string_view entry = {}) const;
+
+ private:
+  explicit KernelSpec(KernelParts parts) : parts_(std::move(parts)) {}
+
+  [[nodiscard]] std::vector<Value> values_of(const Parameters& params) const;
+  [[nodiscard]] Result<void> check_derived(std::span<const Value> values) const;
+  [[nodiscard]] Result<void> check_constraints(std::span<const Value> values) const;
+  [[nodiscard]] TextValues text_values(const Parameters& params,
+                                       std::span<const Value> values) const;
+  [[nodiscard]] Result<void> append_arguments(const LaunchArguments& arguments,
+                                              std::vector<Value>& values) const;
+  [[nodiscard]] Result<std::vector<CanonicalParameters>> expand(
+      const std::vector<SetProduct>& products, std::string_view set) const;
+  [[nodiscard]] Result<std::vector<Parameters>> combinations(
+      const SetProduct& product) const;
+  [[nodiscard]] Result<void> check_quick(const SetDeclarations& sets) const;
+  [[nodiscard]] Result<void> try_variants() const;
+  [[nodiscard]] tl::unexpected<Error> error(std::string_view what) const;
+  [[nodiscard]] tl::unexpected<Error> error_at(std::size_t line,
+                                               std::string_view what) const;
+
+  KernelParts parts_;
+  std::vector<CanonicalParameters> default_set_;
+  std::vector<CanonicalParameters> quick_set_;
+};
+
+}  // namespace kiln::render

@@ -1,0 +1,287 @@
+#include "render/kernel_values.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "render/kernel_spec.h"
+#include "util/try.h"
+
+namespace kiln::render {
+
+namespace {
+
+constexpr std::size_t kMaxValues = 64;  // of an enum
+
+Result<void> read_enum_values(TomlTable& table, Parameter& out) {
+  const toml::array* values = KILN_TRY(table.array("values"));
+  if (values == nullptr)
+    return table.missing("values");
+  for (const toml::node& node : *values) {
+    const auto text = scalar_text(node);
+    const bool word = node.is_string() && is_declarable_name(*text);
+    const bool number = node.is_integer() && node.as_integer()->get() >= 0;
+    if (!word && !number)
+      return toml_error(table.file(), node,
+                        "an enum's values are words in lower-case letters, digits and "
+                        "'_', and integers from 0");
+    if (std::find(out.values.begin(), out.values.end(), *text) != out.values.end())
+      return toml_error(table.file(), node,
+                        fmt::format("the value '{}' is there twice", *text));
+    out.values.push_back(*text);
+  }
+  if (out.values.empty() || out.values.size() > kMaxValues)
+    return table.error(fmt::format("an enum has 1 to {} values", kMaxValues));
+  return {};
+}
+
+Result<void> read_integer_range(TomlTable& table, Parameter& out) {
+  out.min = KILN_TRY(table.required_integer("min"));
+  out.max = KILN_TRY(table.required_integer("max"));
+  out.power_of_two = KILN_TRY(table.boolean("power_of_two", false));
+  bool any = out.min <= out.max;
+  if (any && out.power_of_two) {
+    any = false;
+    for (int shift = 0; shift < 63; ++shift) {
+      const std::int64_t power = std::int64_t{1} << shift;
+      any = any || (power >= out.min && power <= out.max);
+    }
+  }
+  if (!any)
+    return table.error("min, max and power_of_two admit no value");
+  return {};
+}
+
+Result<void> read_default(TomlTable& table, Parameter& out) {
+  const bool required = KILN_TRY(table.boolean("required", false));
+  const toml::node* node = table.find("default");
+  if (required == (node != nullptr))
+    return table.error("needs either 'default' or 'required = true'");
+  if (node == nullptr)
+    return {};
+  const auto text = scalar_text(*node);
+  if (!text)
+    return toml_error(table.file(), *node, "'default' must be a value");
+  auto value = canonical_value(out, *text);
+  if (!value)
+    return toml_error(table.file(), *node, value.error().message);
+  out.default_value = *std::move(value);
+  return {};
+}
+
+Result<Parameter> read_parameter(std::string_view file, const Declared& declared) {
+  const toml::table* node = declared.node->as_table();
+  if (node == nullptr)
+    return toml_error(file, *declared.node,
+                      fmt::format("parameter '{}' must be a table", declared.name));
+  TomlTable table(*node, file, fmt::format("parameter '{}'", declared.name));
+  Parameter out;
+  out.name = declared.name;
+  const std::string type = KILN_TRY(table.required_string("type"));
+  if (type == "enum") {
+    KILN_TRY(read_enum_values(table, out));
+  } else if (type == "integer") {
+    out.type = ParameterType::kInteger;
+    KILN_TRY(read_integer_range(table, out));
+  } else if (type == "boolean") {
+    out.type = ParameterType::kBoolean;
+    out.values = {"false", "true"};
+  } else {
+    return table.error(
+        fmt::format("type '{}' is not known; enum, integer or boolean", type));
+  }
+  KILN_TRY(read_default(table, out));
+  out.meaning = KILN_TRY(table.required_string("meaning"));
+  KILN_TRY(table.finish());
+  return out;
+}
+
+/// The new name's slot; an error if there is one of that name.
+Result<std::size_t> add_symbol(std::string_view file, const toml::node& node,
+                               std::string name,
+                               std::pair<ValueType, SymbolTable&> to) {
+  const auto slot = to.second.add(name, to.first);
+  if (!slot)
+    return toml_error(file, node, fmt::format("the name '{}' is taken", name));
+  return *slot;
+}
+
+Result<void> add_parameter_symbols(std::string_view file, const toml::node& node,
+                                   const Parameter& parameter, KernelParts& to) {
+  const auto add = [&](std::string name, ValueType type) {
+    return add_symbol(file, node, std::move(name), {type, to.symbols});
+  };
+  ParameterSlots slots;
+  const bool has_number =
+      parameter.type != ParameterType::kEnum ||
+      std::any_of(parameter.values.begin(), parameter.values.end(),
+                  [](const std::string& value) { return value[0] <= '9'; });
+  if (has_number)
+    slots.value = KILN_TRY(add(parameter.name, parameter.type == ParameterType::kBoolean
+                                                   ? ValueType::kBoolean
+                                                   : ValueType::kInteger));
+  if (parameter.type == ParameterType::kEnum) {
+    for (const std::string& value : parameter.values)
+      slots.flags.push_back(KILN_TRY(
+          add(fmt::format("{}_is_{}", parameter.name, value), ValueType::kBoolean)));
+  }
+  to.slots.push_back(std::move(slots));
+  return {};
+}
+
+/// Depth first, so that a derived value comes after those that it uses.
+class DerivedReader {
+ public:
+  DerivedReader(const Declarations& from, KernelParts& to) : from_(from), to_(to) {
+    for (const Declared& declared : from.derived)
+      by_name_.emplace(declared.name, &declared);
+  }
+
+  Result<void> read(const Declared& declared) {  // NOLINT(misc-no-recursion): bounded
+    if (done_.contains(declared.name))
+      return {};
+    path_.push_back(declared.name);
+    if (std::count(path_.begin(), path_.end(), declared.name) > 1)
+      return toml_error(
+          from_.file, *declared.node,
+          fmt::format("derived values in a circle: {}", fmt::join(path_, " needs ")));
+    if (const auto* text = declared.node->as_string()) {
+      for (const std::string& word : Expression::words_in(text->get())) {
+        if (const auto at = by_name_.find(word); at != by_name_.end())
+          KILN_TRY(read(*at->second));
+      }
+    }
+    path_.pop_back();
+    return add(declared);
+  }
+
+ private:
+  Result<void> add(const Declared& declared) {
+    Expression expression = KILN_TRY(parse(*declared.node));
+    const std::size_t slot = KILN_TRY(add_symbol(
+        from_.file, *declared.node, declared.name, {expression.type(), to_.symbols}));
+    to_.derived.push_back({declared.name, std::move(expression), slot});
+    done_.insert(declared.name);
+    return {};
+  }
+
+  /// Of either type: the expression itself says which.
+  Result<Expression> parse(const toml::node& node) {
+    if (const auto* text = node.as_string()) {
+      auto expression = Expression::parse(text->get(), to_.symbols);
+      if (!expression)
+        return toml_error(from_.file, node, expression.error().message);
+      return expression;
+    }
+    const ValueType type =
+        node.is_boolean() ? ValueType::kBoolean : ValueType::kInteger;
+    return read_expression(from_.file, node, type, to_.symbols);
+  }
+
+  const Declarations& from_;
+  KernelParts& to_;
+  std::map<std::string, const Declared*> by_name_;
+  std::set<std::string> done_;
+  std::vector<std::string> path_;
+};
+
+}  // namespace
+
+std::optional<std::string> scalar_text(const toml::node& node) {
+  if (const auto* text = node.as_string())
+    return text->get();
+  if (const auto* number = node.as_integer())
+    return fmt::to_string(number->get());
+  if (const auto* boolean = node.as_boolean())
+    return boolean->get() ? "true" : "false";
+  return std::nullopt;
+}
+
+Result<Expression> read_expression(std::string_view file, const toml::node& node,
+                                   ValueType type, const SymbolTable& symbols) {
+  const std::string_view wanted =
+      type == ValueType::kInteger ? "an integer" : "a boolean";
+  if (const auto* text = node.as_string()) {
+    auto expression = Expression::parse(text->get(), symbols);
+    if (!expression)
+      return toml_error(file, node, expression.error().message);
+    if (expression->type() != type)
+      return toml_error(file, node,
+                        fmt::format("'{}' must be {}", text->get(), wanted));
+    return expression;
+  }
+  if (const auto* number = node.as_integer(); number && type == ValueType::kInteger)
+    return Expression::constant(number->get(), type);
+  if (const auto* boolean = node.as_boolean(); boolean && type == ValueType::kBoolean)
+    return Expression::constant(boolean->get() ? 1 : 0, type);
+  return toml_error(file, node,
+                    fmt::format("must be an expression, or {} itself", wanted));
+}
+
+Result<std::vector<Condition>> read_conditions(
+    std::string_view file, std::string_view what,
+    const std::vector<const toml::table*>& tables, const SymbolTable& symbols) {
+  std::vector<Condition> out;
+  for (const toml::table* node : tables) {
+    TomlTable table(*node, file, std::string(what));
+    const toml::node* that = table.find("that");
+    if (that == nullptr)
+      return table.missing("that");
+    Expression expression =
+        KILN_TRY(read_expression(file, *that, ValueType::kBoolean, symbols));
+    std::string message = KILN_TRY(table.required_string("message"));
+    KILN_TRY(table.finish());
+    out.push_back({std::move(expression), std::move(message)});
+  }
+  return out;
+}
+
+Result<void> read_parameters(const Declarations& from, KernelParts& to) {
+  for (const Declared& declared : from.parameters) {
+    to.parameters.push_back(KILN_TRY(read_parameter(from.file, declared)));
+    KILN_TRY(
+        add_parameter_symbols(from.file, *declared.node, to.parameters.back(), to));
+  }
+  return {};
+}
+
+Result<void> read_constants(const Declarations& from, KernelParts& to) {
+  for (const Declared& declared : from.constants) {
+    const auto text = scalar_text(*declared.node);
+    if (!text ||
+        text->find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos)
+      return toml_error(from.file, *declared.node,
+                        fmt::format("constant '{}' must be a string of one line, an "
+                                    "integer or a boolean",
+                                    declared.name));
+    Constant constant{declared.name, *text};
+    if (const auto* number = declared.node->as_integer()) {
+      constant.value = number->get();
+      constant.slot = KILN_TRY(add_symbol(from.file, *declared.node, declared.name,
+                                          {ValueType::kInteger, to.symbols}));
+    } else if (const auto* boolean = declared.node->as_boolean()) {
+      constant.value = boolean->get() ? 1 : 0;
+      constant.slot = KILN_TRY(add_symbol(from.file, *declared.node, declared.name,
+                                          {ValueType::kBoolean, to.symbols}));
+    }
+    to.constants.push_back(std::move(constant));
+  }
+  return {};
+}
+
+Result<void> read_derived(const Declarations& from, KernelParts& to) {
+  DerivedReader reader(from, to);
+  for (const Declared& declared : from.derived) KILN_TRY(reader.read(declared));
+  return {};
+}
+
+Result<void> read_constraints(const Declarations& from, KernelParts& to) {
+  to.constraints =
+      KILN_TRY(read_conditions(from.file, "constraints", from.constraints, to.symbols));
+  return {};
+}
+
+}  // namespace kiln::render

@@ -1,0 +1,34 @@
+// The steps from declarations to the parts of a kernel. Each fills in what its name
+// says, in the order listed; later ones use the symbols of earlier ones.
+// Errors of all: kInvalidArgument "<file>:<line>: <reason>".
+
+#pragma once
+
+#include "kiln/result.h"
+#include "render/kernel_declarations.h"
+#include "render/kernel_parts.h"
+
+namespace kiln::render {
+
+[[nodiscard]] Result<void> read_parameters(const Declarations& from, KernelParts& to);
+[[nodiscard]] Result<void> read_constants(const Declarations& from, KernelParts& to);
+[[nodiscard]] Result<void> read_derived(const Declarations& from, KernelParts& to);
+[[nodiscard]] Result<void> read_constraints(const Declarations& from, KernelParts& to);
+[[nodiscard]] Result<void> read_targets(const Declarations& from, KernelParts& to);
+[[nodiscard]] Result<void> read_launch(const Declarations& from, KernelParts& to);
+[[nodiscard]] Result<SetDeclarations> read_sets(const Declarations& from);
+
+/// A string is parsed, an integer or a boolean stands for itself.
+[[nodiscard]] Result<Expression> read_expression(std::string_view file,
+                                                 const toml::node& node, ValueType type,
+                                                 const SymbolTable& symbols);
+
+/// `{that, message}` tables.
+[[nodiscard]] Result<std::vector<Condition>> read_conditions(
+    std::string_view file, std::string_view what,
+    const std::vector<const toml::table*>& tables, const SymbolTable& symbols);
+
+/// The text of a string, integer or boolean; nullopt for any other node.
+[[nodiscard]] std::optional<std::string> scalar_text(const toml::node& node);
+
+}  // namespace kiln::render

@@ -1,0 +1,70 @@
+// A template's text: Mustache with <% %>, made strict. templates/README.md, "The text".
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kiln/result.h"
+
+namespace kiln::render {
+
+/// What a name may be used as.
+enum class NameKind : std::uint8_t {
+  kValue,    // <%name%>
+  kBoolean,  // <%name%> as true or false, and <%#name%>, <%^name%>
+};
+using TextNames = std::map<std::string, NameKind, std::less<>>;
+
+/// Name to what stands for it; of a boolean "true" or "false".
+using TextValues = std::map<std::string, std::string, std::less<>>;
+
+inline constexpr std::size_t kMaxTextBytes = 1U << 20U;
+inline constexpr std::size_t kMaxSectionDepth = 32;
+
+/// A parsed text. Immutable. Thread safety: any number of threads may use one.
+class TemplateText {
+ public:
+  TemplateText() = default;  // no text at all
+
+  /// `file` stands in messages. Checks all that can be said without knowing the names.
+  /// Errors: kInvalidArgument, "<file>:<line>: <what is wrong>".
+  [[nodiscard]] static Result<TemplateText> parse(std::string_view text,
+                                                  std::string file);
+
+  /// Errors: kInvalidArgument for a tag with an unknown name, and a section over one
+  /// that is no boolean, with file, line and the nearest name.
+  [[nodiscard]] Result<void> check(const TextNames& names) const;
+
+  /// The text with the values put in: as many lines as it was written with. Equal
+  /// values give equal bytes. Errors: kInvalidArgument if a name has no value.
+  [[nodiscard]] Result<std::string> render(const TextValues& values) const;
+
+  /// Whether it has an #include line, kept or not.
+  [[nodiscard]] bool has_include() const { return has_include_; }
+
+ private:
+  enum class PieceKind : std::uint8_t {
+    kText,
+    kValue,
+    kSection,
+    kInvertedSection,
+    kEnd,
+    kComment
+  };
+  struct Piece {
+    PieceKind kind;
+    std::string text;  // of a tag, its name
+    std::size_t line;  // where it begins, from 1
+  };
+  friend class TextScanner;
+
+  std::string file_;
+  std::vector<Piece> pieces_;
+  bool has_include_ = false;
+};
+
+}  // namespace kiln::render

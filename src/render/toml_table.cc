@@ -1,0 +1,138 @@
+#include "render/toml_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "util/nearest.h"
+#include "util/try.h"
+
+namespace kiln::render {
+
+tl::unexpected<Error> toml_error(std::string_view file, const toml::node& node,
+                                 std::string_view what) {
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}:{}: {}", file, node.source().begin.line, what));
+}
+
+const toml::node* TomlTable::find(std::string_view key) {
+  known_.emplace_back(key);
+  return table_.get(key);
+}
+
+tl::unexpected<Error> TomlTable::error(std::string_view what) const {
+  return toml_error(file_, table_, fmt::format("{}: {}", what_, what));
+}
+
+tl::unexpected<Error> TomlTable::missing(std::string_view key) const {
+  return error(fmt::format("'{}' is missing", key));
+}
+
+Result<std::optional<std::string>> TomlTable::string(std::string_view key) {
+  const toml::node* node = find(key);
+  if (node == nullptr)
+    return std::nullopt;
+  const auto* text = node->as_string();
+  if (text == nullptr)
+    return toml_error(file_, *node, fmt::format("'{}' must be a string", key));
+  if (text->get().find('\0') != std::string::npos)
+    return toml_error(file_, *node, fmt::format("'{}' holds a NUL", key));
+  return text->get();
+}
+
+Result<std::optional<std::int64_t>> TomlTable::integer(std::string_view key) {
+  const toml::node* node = find(key);
+  if (node == nullptr)
+    return std::nullopt;
+  const auto* number = node->as_integer();
+  if (number == nullptr)
+    return toml_error(file_, *node, fmt::format("'{}' must be an integer", key));
+  return number->get();
+}
+
+Result<bool> TomlTable::boolean(std::string_view key, bool otherwise) {
+  const toml::node* node = find(key);
+  if (node == nullptr)
+    return otherwise;
+  const auto* value = node->as_boolean();
+  if (value == nullptr)
+    return toml_error(file_, *node, fmt::format("'{}' must be true or false", key));
+  return value->get();
+}
+
+Result<const toml::table*> TomlTable::table(std::string_view key) {
+  const toml::node* node = find(key);
+  if (node != nullptr && node->as_table() == nullptr)
+    return toml_error(file_, *node, fmt::format("'{}' must be a table", key));
+  return node == nullptr ? nullptr : node->as_table();
+}
+
+Result<const toml::array*> TomlTable::array(std::string_view key) {
+  const toml::node* node = find(key);
+  if (node != nullptr && node->as_array() == nullptr)
+    return toml_error(file_, *node, fmt::format("'{}' must be a list", key));
+  return node == nullptr ? nullptr : node->as_array();
+}
+
+Result<std::vector<const toml::table*>> TomlTable::tables(std::string_view key) {
+  std::vector<const toml::table*> out;
+  const toml::array* list = KILN_TRY(array(key));
+  if (list == nullptr)
+    return out;
+  for (const toml::node& node : *list) {
+    if (node.as_table() == nullptr)
+      return toml_error(file_, node, fmt::format("'{}' must be a list of tables", key));
+    out.push_back(node.as_table());
+  }
+  return out;
+}
+
+Result<std::vector<std::string>> TomlTable::strings(std::string_view key) {
+  std::vector<std::string> out;
+  const toml::array* list = KILN_TRY(array(key));
+  if (list == nullptr)
+    return out;
+  for (const toml::node& node : *list) {
+    if (node.as_string() == nullptr)
+      return toml_error(file_, node,
+                        fmt::format("'{}' must be a list of strings", key));
+    out.push_back(node.as_string()->get());
+  }
+  return out;
+}
+
+Result<std::string> TomlTable::required_string(std::string_view key) {
+  auto value = KILN_TRY(string(key));
+  if (!value)
+    return missing(key);
+  if (value->empty())
+    return error(fmt::format("'{}' is empty", key));
+  return *std::move(value);
+}
+
+Result<std::int64_t> TomlTable::required_integer(std::string_view key) {
+  const auto value = KILN_TRY(integer(key));
+  if (!value)
+    return missing(key);
+  return *value;
+}
+
+Result<const toml::table*> TomlTable::required_table(std::string_view key) {
+  const toml::table* value = KILN_TRY(table(key));
+  if (value == nullptr)
+    return missing(key);
+  return value;
+}
+
+Result<void> TomlTable::finish() const {
+  for (const auto& [key, node] : table_) {
+    if (std::find(known_.begin(), known_.end(), key.str()) == known_.end())
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}:{}: unknown key '{}' in {}{}", file_, key.source().begin.line,
+                      key.str(), what_, did_you_mean(key.str(), known_)));
+  }
+  return {};
+}
+
+}  // namespace kiln::render

@@ -1,0 +1,225 @@
+#include "request/manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "util/nearest.h"
+#include "util/read_file.h"
+#include "util/try.h"
+
+namespace kiln::request {
+
+namespace {
+
+using nlohmann::json;
+
+const std::array<std::string, 3> kTemplateKeys{"template", "params", "arch"};
+const std::array<std::string, 5> kSourceKeys{"source", "headers", "options", "names",
+                                             "arch"};
+
+/// One line: where it stands, and what it says.
+class LineReader {
+ public:
+  LineReader(std::string_view text, std::string_view file, std::size_t line)
+      : text_(text), file_(file), line_(line) {}
+
+  Result<ManifestEntry> run() {
+    KILN_TRY(parse());
+    if (!document_.is_object())
+      return error("a line is one JSON object");
+    const bool is_template = document_.contains("template");
+    if (is_template && document_.contains("source"))
+      return error("'template' and 'source' exclude each other");
+    KILN_TRY(check_keys(is_template));
+    ManifestEntry entry{is_template ? KILN_TRY(read_template())
+                                    : KILN_TRY(read_source())};
+    entry.line = line_;
+    if (document_.contains("arch")) {
+      const std::string text = KILN_TRY(text_of(document_["arch"], "arch"));
+      auto architecture = device::parse_architecture(text);
+      if (!architecture)
+        return error(fmt::format("'arch': {}", architecture.error().message));
+      entry.architecture = *architecture;
+    }
+    return entry;
+  }
+
+ private:
+  tl::unexpected<Error> error(std::string_view what) const {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}:{}: {}", file_, line_, what));
+  }
+
+  /// The one place where the JSON library may throw. A key that is there twice would
+  /// otherwise count once, silently.
+  Result<void> parse() {
+    std::vector<std::set<std::string>> keys;  // of the objects that are open
+    std::string twice;
+    const json::parser_callback_t watch = [&](int, json::parse_event_t event,
+                                              json& parsed) {
+      if (event == json::parse_event_t::object_start)
+        keys.emplace_back();
+      else if (event == json::parse_event_t::object_end)
+        keys.pop_back();
+      else if (event == json::parse_event_t::key &&
+               !keys.back().insert(parsed.get<std::string>()).second)
+        twice = parsed.get<std::string>();
+      return true;
+    };
+    try {
+      document_ = json::parse(text_, watch);
+    } catch (const json::exception& thrown) {
+      return error(fmt::format("not JSON: {}", thrown.what()));
+    }
+    if (!twice.empty())
+      return error(fmt::format("the key '{}' is there twice", twice));
+    return {};
+  }
+
+  Result<void> check_keys(bool is_template) const {
+    const std::span<const std::string> known =
+        is_template ? std::span<const std::string>(kTemplateKeys) : kSourceKeys;
+    for (const auto& [key, value] : document_.items()) {
+      if (std::find(known.begin(), known.end(), key) == known.end())
+        return error(fmt::format("unknown key '{}'{}", key, nearest_key(key, known)));
+    }
+    if (!is_template && !document_.contains("source"))
+      return error("neither 'template' nor 'source' is there");
+    return {};
+  }
+
+  /// A misspelt "template" is read as a source line: look among all keys then.
+  std::string nearest_key(const std::string& key,
+                          std::span<const std::string> known) const {
+    if (document_.contains("template") || document_.contains("source"))
+      return did_you_mean(key, known);
+    std::vector<std::string> all(kTemplateKeys.begin(), kTemplateKeys.end());
+    all.insert(all.end(), kSourceKeys.begin(), kSourceKeys.end());
+    return did_you_mean(key, all);
+  }
+
+  Result<std::string> text_of(const json& value, std::string_view what) const {
+    if (!value.is_string())
+      return error(fmt::format("'{}' must be a string", what));
+    return value.get<std::string>();
+  }
+
+  Result<Request> read_template() {
+    std::string name = KILN_TRY(text_of(document_["template"], "template"));
+    if (name.empty())
+      return error("'template' is empty");
+    Parameters params;
+    const json given = document_.value("params", json::object());
+    if (!given.is_object())
+      return error("'params' must be an object");
+    for (const auto& [parameter, value] : given.items()) {
+      // Numbers and booleans are what people write by hand.
+      if (value.is_number_integer() || value.is_boolean())
+        params.emplace(parameter, value.dump());
+      else
+        params.emplace(parameter, KILN_TRY(text_of(value, "params." + parameter)));
+    }
+    return Request(std::move(name), std::move(params));
+  }
+
+  Result<std::vector<std::string>> strings_of(const char* key) const {
+    std::vector<std::string> out;
+    const json given = document_.value(key, json::array());
+    if (!given.is_array())
+      return error(fmt::format("'{}' must be a list of strings", key));
+    for (const json& element : given) out.push_back(KILN_TRY(text_of(element, key)));
+    return out;
+  }
+
+  Result<Request> read_source() {
+    SourceOptions out;
+    out.file_name = fmt::format("{}:{}", file_, line_);
+    out.source = KILN_TRY(text_of(document_["source"], "source"));
+    const json headers = document_.value("headers", json::object());
+    if (!headers.is_object())
+      return error("'headers' must be an object of name to text");
+    for (const auto& [name, text] : headers.items())
+      out.headers.emplace(name, KILN_TRY(text_of(text, "headers." + name)));
+    out.options = KILN_TRY(strings_of("options"));
+    out.name_expressions = KILN_TRY(strings_of("names"));
+    return Request::from_source(std::move(out));
+  }
+
+  std::string_view text_;
+  std::string_view file_;
+  std::size_t line_;
+  json document_;
+};
+
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+json source_document(const SourceOptions& source) {
+  json out{{"source", source.source}};
+  if (!source.headers.empty())
+    out["headers"] = source.headers;
+  std::vector<std::string> options;
+  for (const auto& dir : source.include_dirs) options.push_back("-I" + dir.string());
+  for (const std::string& define : source.defines) options.push_back("-D" + define);
+  options.insert(options.end(), source.options.begin(), source.options.end());
+  if (!options.empty())
+    out["options"] = options;
+  if (!source.name_expressions.empty())
+    out["names"] = source.name_expressions;
+  return out;
+}
+
+}  // namespace
+
+Result<std::vector<ManifestEntry>> parse_manifest(std::string_view text,
+                                                  std::string_view file) {
+  if (text.size() > kMaxManifestBytes)
+    return fail(ErrorCode::kResourceLimit,
+                fmt::format("{}: over the limit of {} bytes", file, kMaxManifestBytes));
+  std::vector<ManifestEntry> out;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (is_blank(line))
+      continue;
+    if (line.size() > kMaxManifestLineBytes || out.size() == kMaxManifestEntries)
+      return fail(
+          ErrorCode::kResourceLimit,
+          fmt::format("{}:{}: over the limit of {} bytes a line or {} requests", file,
+                      number, kMaxManifestLineBytes, kMaxManifestEntries));
+    out.push_back(KILN_TRY(LineReader(line, file, number).run()));
+  }
+  return out;
+}
+
+Result<std::vector<ManifestEntry>> read_manifest(const std::filesystem::path& path) {
+  const std::string text = KILN_TRY(read_text_file(path, kMaxManifestBytes));
+  return parse_manifest(text, path.string());
+}
+
+Result<std::string> manifest_line(const Request& request,
+                                  std::optional<device::Architecture> architecture) {
+  json out;
+  if (request.is_template())
+    out = json{{"template", request.name()}, {"params", request.parameters()}};
+  else
+    out = source_document(request.source());
+  if (architecture)
+    out["arch"] = device::to_string(*architecture);
+  try {
+    return out.dump() + "\n";
+  } catch (const json::exception& thrown) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: cannot be written as JSON: {}", request.name(),
+                            thrown.what()));
+  }
+}
+
+}  // namespace kiln::request

@@ -1,0 +1,48 @@
+// Manifests: JSON Lines, one request a line, contents inline. What KILN_RECORD writes
+// and `warm --manifest` reads.
+//   {"template":"scaled_softmax_fwd","params":{"dtype":"bf16"},"arch":"9.0"}
+//   {"source":"...","headers":{},"options":[],"names":[],"arch":"9.0a"}
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/architecture.h"
+#include "kiln/request.h"
+#include "kiln/result.h"
+
+namespace kiln::request {
+
+struct ManifestEntry {
+  Request request;
+  std::optional<device::Architecture> architecture{};  // of the line; --arch beats it
+  std::size_t line = 0;                                // from 1; 0 for one not read
+};
+
+inline constexpr std::uint64_t kMaxManifestBytes = 256U << 20U;
+inline constexpr std::size_t kMaxManifestLineBytes = 32U << 20U;
+inline constexpr std::size_t kMaxManifestEntries = 100000;
+
+/// `file` stands in messages. Blank lines count as lines and are skipped; any bytes may
+/// be handed in. Names and parameters are not looked up here.
+/// Errors: kInvalidArgument "<file>:<line>: <what>, key and nearest match";
+/// kResourceLimit above the size limits.
+[[nodiscard]] Result<std::vector<ManifestEntry>> parse_manifest(std::string_view text,
+                                                                std::string_view file);
+
+/// Reads and parses. Errors: as parse_manifest; kNotFound, kIo.
+[[nodiscard]] Result<std::vector<ManifestEntry>> read_manifest(
+    const std::filesystem::path& path);
+
+/// One line with its newline; parse_manifest reads it back as an equal request.
+/// Include directories and defines are written as options.
+/// Errors: kInvalidArgument for text that is not UTF-8, which JSON cannot carry.
+[[nodiscard]] Result<std::string> manifest_line(
+    const Request& request, std::optional<device::Architecture> architecture);
+
+}  // namespace kiln::request

@@ -1,0 +1,163 @@
+#include "request/resolve.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "util/try.h"
+
+namespace kiln::request {
+
+namespace {
+
+constexpr std::size_t kMaxSourceBytes = 32U << 20U;  // with its headers
+constexpr std::size_t kMaxListEntries = 4096;        // options, defines, names, ...
+
+struct Refusal {
+  std::string_view option;  // without its leading dashes
+  std::string_view reason;
+};
+
+constexpr std::string_view kTarget = "the target is Kiln's to choose: give --arch";
+constexpr std::string_view kNotLoadable = "its output cannot be loaded as a kernel";
+constexpr std::string_view kWritesFiles = "a compile writes no file beside the image";
+constexpr std::string_view kPrecompiled =
+    "a precompiled header hides the headers it was made from";
+
+// Sources: NVRTC documentation, "Supported Compile Options"; the names of nvcc that
+// people try.
+constexpr std::array kRefusals{
+    Refusal{"gpu-architecture", kTarget},
+    Refusal{"arch", kTarget},
+    Refusal{"gpu-code", kTarget},
+    Refusal{"code", kTarget},
+    Refusal{"gencode", kTarget},
+    Refusal{"generate-code", kTarget},
+    Refusal{"dlink-time-opt", kNotLoadable},
+    Refusal{"dlto", kNotLoadable},
+    Refusal{"gen-opt-lto", kNotLoadable},
+    Refusal{"optix-ir", kNotLoadable},
+    Refusal{"device-c", kNotLoadable},
+    Refusal{"dc", kNotLoadable},
+    Refusal{"fdevice-syntax-only", "it gives no image"},
+    Refusal{"ptx", "Kiln chooses the kind of image from the target"},
+    Refusal{"cubin", "Kiln chooses the kind of image from the target"},
+    Refusal{"output-file", kWritesFiles},
+    Refusal{"o", kWritesFiles},
+    Refusal{"time", kWritesFiles},
+    Refusal{"fdevice-time-trace", kWritesFiles},
+    Refusal{"pch", kPrecompiled},
+    Refusal{"create-pch", kPrecompiled},
+    Refusal{"use-pch", kPrecompiled},
+    Refusal{"pch-dir", kPrecompiled},
+    Refusal{"pch-verbose", kPrecompiled},
+    Refusal{"pch-messages", kPrecompiled},
+    Refusal{"instantiate-templates-in-pch", kPrecompiled},
+    Refusal{"options-file", "options from a file escape the key: give them one by one"},
+    Refusal{"optf", "options from a file escape the key: give them one by one"},
+};
+
+// Refused unless the value is "false".
+constexpr std::array<std::string_view, 2> kRelocatable{"relocatable-device-code",
+                                                       "rdc"};
+
+tl::unexpected<Error> invalid(const SourceOptions& source, std::string_view what) {
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: {}", source.file_name, what));
+}
+
+bool has_nul(std::string_view text) {
+  return text.find('\0') != std::string_view::npos;
+}
+
+std::string_view without_dashes(std::string_view option) {
+  while (option.starts_with('-')) option.remove_prefix(1);
+  return option;
+}
+
+Result<void> check_option(const SourceOptions& source, const std::string& option) {
+  if (option.empty() || has_nul(option))
+    return invalid(source, "an option is empty or holds a NUL");
+  if (!option.starts_with('-'))
+    return {};  // the value of the option before it, as in "-I" "dir"
+  const std::string_view text = without_dashes(option);
+  // The value follows '=', a blank, or is the next option.
+  const std::string_view name = text.substr(0, text.find_first_of("= "));
+  for (const Refusal& refusal : kRefusals) {
+    if (name == refusal.option)
+      return invalid(source,
+                     fmt::format("option '{}' is refused: {}", option, refusal.reason));
+  }
+  for (const std::string_view relocatable : kRelocatable) {
+    if (name == relocatable && !text.ends_with("=false"))
+      return invalid(source,
+                     fmt::format("option '{}' is refused: {}", option, kNotLoadable));
+  }
+  return {};
+}
+
+Result<void> check_sizes(const SourceOptions& source) {
+  std::size_t bytes = source.source.size();
+  for (const auto& [name, text] : source.headers) bytes += name.size() + text.size();
+  if (bytes > kMaxSourceBytes)
+    return fail(ErrorCode::kResourceLimit,
+                fmt::format("{}: source and headers are {} bytes, over the limit of {}",
+                            source.file_name, bytes, kMaxSourceBytes));
+  const std::array sizes{source.headers.size(), source.include_dirs.size(),
+                         source.defines.size(), source.options.size(),
+                         source.name_expressions.size()};
+  for (const std::size_t size : sizes) {
+    if (size > kMaxListEntries)
+      return fail(ErrorCode::kResourceLimit,
+                  fmt::format("{}: a list of {} entries, over the limit of {}",
+                              source.file_name, size, kMaxListEntries));
+  }
+  return {};
+}
+
+/// NVRTC takes C strings: a NUL would cut what the key was made of.
+Result<void> check_texts(const SourceOptions& source) {
+  if (has_nul(source.source))
+    return invalid(source, "the source holds a NUL");
+  for (const auto& [name, text] : source.headers) {
+    if (name.empty() || has_nul(name) || has_nul(text))
+      return invalid(source, fmt::format("header '{}': no name, or a NUL in it", name));
+  }
+  for (const auto& dir : source.include_dirs) {
+    if (dir.empty() || has_nul(dir.native()))
+      return invalid(source, "an include directory is empty or holds a NUL");
+  }
+  for (const std::string& define : source.defines) {
+    const bool named = !define.empty() && define[0] != '=' && define[0] != '-';
+    if (!named || has_nul(define))
+      return invalid(source,
+                     fmt::format("define '{}' must be NAME or NAME=VALUE", define));
+  }
+  for (const std::string& name : source.name_expressions) {
+    if (name.empty() || has_nul(name))
+      return invalid(source, "a name expression is empty or holds a NUL");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<SourceRequest> resolve_source(SourceOptions source) {
+  KILN_TRY(check_sizes(source));
+  KILN_TRY(check_texts(source));
+  for (const std::string& option : source.options)
+    KILN_TRY(check_option(source, option));
+  return SourceRequest{std::move(source)};
+}
+
+Result<ResolvedRequest> resolve(const Request& request,
+                                const render::TemplateCatalog& catalog) {
+  if (!request.is_template())
+    return ResolvedRequest(KILN_TRY(resolve_source(request.source())));
+  auto kernel = KILN_TRY(catalog.find(request.name()));
+  auto params = KILN_TRY(kernel->canonical(request.parameters()));
+  return ResolvedRequest(TemplateRequest{std::move(kernel), std::move(params)});
+}
+
+}  // namespace kiln::request

@@ -1,0 +1,75 @@
+// What `warm` is told to build, spelled out: NAME:p=v,... and whole sets.
+
+#pragma once
+
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/architecture.h"
+#include "kiln/request.h"
+#include "kiln/result.h"
+#include "render/catalog.h"
+#include "request/resolve.h"
+
+namespace kiln::request {
+
+/// `NAME` or `NAME:p=v,q=w`, as text alone.
+struct TemplatePattern {
+  std::string name;
+  Parameters params;
+};
+
+/// Errors: kInvalidArgument for an empty name, a part without `=`, or a parameter given
+/// twice.
+[[nodiscard]] Result<TemplatePattern> parse_template_pattern(std::string_view text);
+
+/// The inverse: "NAME:p=v,q=w" with parameters in order of their names, or "NAME".
+[[nodiscard]] std::string format_template(std::string_view name,
+                                          const Parameters& params);
+
+/// A growing list of requests in which equal ones count once.
+/// Thread safety: none.
+class Selection {
+ public:
+  explicit Selection(const render::TemplateCatalog& catalog) : catalog_(catalog) {}
+
+  /// The default set of every kernel.
+  void add_all();
+  /// The quick set of every kernel.
+  void add_quick();
+  /// `text` as for parse_template_pattern; the name of a kernel or of a family, which
+  /// stands for all its kernels. A parameter that is left out takes every value of the
+  /// default set. A parameter that a family's kernel does not have is an error for it.
+  /// Errors: kNotFound, kInvalidArgument; then nothing was added.
+  [[nodiscard]] Result<void> add_template(std::string_view text);
+  void add(TemplateRequest request);
+
+  /// In the order added.
+  [[nodiscard]] const std::vector<TemplateRequest>& requests() const {
+    return requests_;
+  }
+
+ private:
+  const render::TemplateCatalog& catalog_;
+  std::vector<TemplateRequest> requests_;
+  std::set<std::string> seen_;  // format_template() of each
+};
+
+struct SkippedRequest {
+  TemplateRequest request;
+  std::string reason;
+};
+
+struct SplitRequests {
+  std::vector<TemplateRequest> wanted;
+  std::vector<SkippedRequest> skipped;  // a target limit excludes them
+};
+
+/// Which of `requests` a device of `capability` can run.
+[[nodiscard]] SplitRequests split_by_target(std::span<const TemplateRequest> requests,
+                                            device::ComputeCapability capability);
+
+}  // namespace kiln::request

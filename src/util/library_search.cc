@@ -1,0 +1,283 @@
+#include "util/library_search.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <link.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <optional>
+#include <system_error>
+
+#include "util/bytes.h"
+#include "util/loader_cache.h"
+#include "util/read_file.h"
+
+namespace kiln {
+namespace {
+
+namespace fs = std::filesystem;
+
+#if defined(__aarch64__)
+constexpr std::array<std::string_view, 2> kTargets{"sbsa-linux", "aarch64-linux"};
+constexpr std::string_view kMultiarch = "aarch64-linux-gnu";
+#else
+constexpr std::array<std::string_view, 1> kTargets{"x86_64-linux"};
+constexpr std::string_view kMultiarch = "x86_64-linux-gnu";
+#endif
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// The numbers in a name: "libnvrtc.so.13.0" gives 13, 0; "cuda-12.9" gives 12, 9.
+std::vector<unsigned long> numbers_in(std::string_view name) {
+  std::vector<unsigned long> numbers;
+  bool inside = false;
+  for (const char c : name) {
+    if (is_digit(c) && !inside)
+      numbers.push_back(0);
+    inside = is_digit(c);
+    if (inside)
+      numbers.back() = numbers.back() * 10 + static_cast<unsigned long>(c - '0');
+  }
+  return numbers;
+}
+
+void newest_first(std::vector<fs::path>& paths) {
+  std::sort(paths.begin(), paths.end(), [](const fs::path& a, const fs::path& b) {
+    const auto left = numbers_in(a.filename().native());
+    const auto right = numbers_in(b.filename().native());
+    return left != right ? left > right : a < b;
+  });
+}
+
+// What `folder` holds whose name `wanted` accepts; nothing where it cannot be read,
+// for a place that is not there is the normal case.
+template <typename Wanted>
+std::vector<fs::path> entries(const fs::path& folder, const Wanted& wanted) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  fs::directory_iterator at(folder, fs::directory_options::skip_permission_denied,
+                            error);
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) {
+    if (wanted(at->path().filename().native()))
+      found.push_back(at->path());
+  }
+  newest_first(found);
+  return found;
+}
+
+std::vector<fs::path> subfolders(const fs::path& folder, std::string_view prefix) {
+  return entries(folder,
+                 [&](std::string_view name) { return name.starts_with(prefix); });
+}
+
+// Collects candidates, each file once.
+class Candidates {
+ public:
+  explicit Candidates(std::string name) : name_(std::move(name)) {}
+
+  void add_file(const fs::path& file, std::string_view found_in) {
+    std::error_code error;
+    const fs::path real = fs::canonical(file, error);
+    if (error || !fs::is_regular_file(real, error))
+      return;
+    const auto known = [&](const LibraryCandidate& each) { return each.path == real; };
+    if (std::none_of(list_.begin(), list_.end(), known))
+      list_.push_back({real, std::string(found_in)});
+  }
+
+  void add_folder(const fs::path& folder, std::string_view found_in) {
+    const auto wanted = [&](std::string_view file) {
+      return is_version_of(file, name_);
+    };
+    for (const fs::path& file : entries(folder, wanted)) add_file(file, found_in);
+  }
+
+  // A toolkit, or a folder that is laid out like one.
+  void add_toolkit(const fs::path& root, std::string_view found_in) {
+    add_folder(root / "lib64", found_in);
+    add_folder(root / "lib", found_in);
+    for (const std::string_view target : kTargets)
+      add_folder(root / "targets" / target / "lib", found_in);
+  }
+
+  // `packages`/nvidia/*/lib, where NVIDIA's wheels put theirs.
+  void add_wheels(const fs::path& packages, std::string_view found_in) {
+    for (const fs::path& package : subfolders(packages / "nvidia", ""))
+      add_folder(package / "lib", found_in);
+  }
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] bool empty() const { return list_.empty(); }
+  [[nodiscard]] std::vector<LibraryCandidate> take() && { return std::move(list_); }
+
+ private:
+  std::string name_;
+  std::vector<LibraryCandidate> list_;
+};
+
+void add_loaded(const LibraryPlaces& places, Candidates& found) {
+  for (const fs::path& file : places.loaded) {
+    if (is_version_of(file.filename().native(), found.name()))
+      found.add_file(file, "loaded by this process");
+  }
+}
+
+void add_loader(const LibraryPlaces& places, Candidates& found) {
+  constexpr std::uint64_t kLargestCache = 64ULL << 20U;
+  for (const fs::path& folder : places.loader_path)
+    found.add_folder(folder, "LD_LIBRARY_PATH");
+  const auto cache = places.loader_cache.empty()
+                         ? std::nullopt
+                         : read_file(places.loader_cache, kLargestCache)
+                               .value_or(std::nullopt);  // as good as none
+  if (cache) {
+    // It lists the default folders' libraries, too.
+    for (const LoaderCacheEntry& entry : read_loader_cache(*cache)) {
+      if (is_version_of(entry.name, found.name()))
+        found.add_file(entry.path, "the loader's cache");
+    }
+    return;
+  }
+  for (const fs::path& folder : places.default_folders)
+    found.add_folder(folder, "the loader's folders");
+}
+
+void add_python(const LibraryPlaces& places, Candidates& found) {
+  constexpr std::string_view kFoundIn = "a Python environment";
+  for (const fs::path& root : places.python_environments) {
+    for (const fs::path& python : subfolders(root / "lib", "python3")) {
+      found.add_wheels(python / "site-packages", kFoundIn);
+      found.add_wheels(python / "dist-packages", kFoundIn);
+    }
+    found.add_toolkit(root, kFoundIn);  // Conda puts libraries beside Python
+  }
+}
+
+void add_own(const LibraryPlaces& places, Candidates& found) {
+  constexpr std::string_view kFoundIn = "the project's .deps";
+  for (const fs::path& folder : places.own_folders) {
+    // build/<preset>/bin, three below the folder that holds .deps.
+    const fs::path deps = folder.parent_path().parent_path().parent_path() / ".deps";
+    found.add_wheels(deps, kFoundIn);
+    for (const fs::path& part : subfolders(deps, "")) found.add_wheels(part, kFoundIn);
+  }
+}
+
+Result<void> add_explicit(const LibraryQuery& query, Candidates& found) {
+  if (query.explicit_path.empty())
+    return {};
+  found.add_file(query.explicit_path, query.explicit_origin);
+  found.add_folder(query.explicit_path, query.explicit_origin);
+  found.add_toolkit(query.explicit_path, query.explicit_origin);
+  if (found.empty()) {
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{} is {}: there is no {} in that place", query.explicit_origin,
+                    query.explicit_path.native(), query.name));
+  }
+  return {};
+}
+
+std::string environment(const char* name) {
+  const char* value = ::secure_getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::vector<fs::path> split_path_list(std::string_view list) {
+  std::vector<fs::path> paths;
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find_first_of(":;"), list.size());
+    if (end != 0)
+      paths.emplace_back(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return paths;
+}
+
+std::vector<fs::path> loaded_libraries() {
+  std::vector<fs::path> loaded;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* out) {
+        if (info->dlpi_name != nullptr && *info->dlpi_name != '\0')
+          static_cast<std::vector<fs::path>*>(out)->emplace_back(info->dlpi_name);
+        return 0;
+      },
+      &loaded);
+  return loaded;
+}
+
+// The program's folder, and that of the library that this code is in.
+std::vector<fs::path> folders_of_own_code() {
+  std::vector<fs::path> folders;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (!error)
+    folders.push_back(program.parent_path());
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<void*>(&folders_of_own_code), &info) != 0 &&
+      info.dli_fname != nullptr) {
+    const fs::path library = fs::canonical(info.dli_fname, error);
+    if (!error && (folders.empty() || library.parent_path() != folders.front()))
+      folders.push_back(library.parent_path());
+  }
+  return folders;
+}
+
+}  // namespace
+
+bool is_version_of(std::string_view file_name, std::string_view name) {
+  if (!file_name.starts_with(name))
+    return false;
+  const std::string_view rest = file_name.substr(name.size());
+  if (rest.empty())
+    return true;
+  return rest.front() == '.' && is_digit(rest.back()) &&
+         rest.find("..") == std::string_view::npos &&
+         rest.find_first_not_of(".0123456789") == std::string_view::npos;
+}
+
+LibraryPlaces LibraryPlaces::of_process() {
+  LibraryPlaces places;
+  places.loaded = loaded_libraries();
+  places.cuda_home = environment("CUDA_HOME");
+  if (places.cuda_home.empty())
+    places.cuda_home = environment("CUDA_PATH");
+  places.loader_path = split_path_list(environment("LD_LIBRARY_PATH"));
+  places.loader_cache = "/etc/ld.so.cache";
+  places.default_folders = {fs::path("/lib") / kMultiarch,
+                            fs::path("/usr/lib") / kMultiarch, "/lib64", "/usr/lib64",
+                            "/usr/lib"};
+  places.toolkits = "/usr/local";
+  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    if (const std::string root = environment(name); !root.empty())
+      places.python_environments.emplace_back(root);
+  }
+  places.python_environments.emplace_back("/usr/local");
+  places.own_folders = folders_of_own_code();
+  return places;
+}
+
+Result<std::vector<LibraryCandidate>> find_libraries(const LibraryQuery& query,
+                                                     const LibraryPlaces& places) {
+  Candidates found(query.name);
+  if (const auto looked = add_explicit(query, found); !looked)
+    return tl::unexpected(looked.error());
+  add_loaded(places, found);
+  if (!places.cuda_home.empty())
+    found.add_toolkit(places.cuda_home, "CUDA_HOME");
+  add_loader(places, found);
+  if (!places.toolkits.empty()) {
+    found.add_toolkit(places.toolkits / "cuda", "an installed toolkit");
+    for (const fs::path& toolkit : subfolders(places.toolkits, "cuda-"))
+      found.add_toolkit(toolkit, "an installed toolkit");
+  }
+  add_python(places, found);
+  add_own(places, found);
+  return std::move(found).take();
+}
+
+}  // namespace kiln

@@ -1,0 +1,57 @@
+// Finds shared libraries that are opened at run time: every file that matches, in the
+// order in which they should be tried, and where each was found. Opens none of them.
+// Knows where NVIDIA's libraries are put, not what they are.
+
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kiln/result.h"
+
+namespace kiln {
+
+/// Where to look, in this order. of_process() fills it; tests fill it by hand. An empty
+/// member is not searched.
+struct LibraryPlaces {
+  std::vector<std::filesystem::path> loaded;           // files this process has loaded
+  std::filesystem::path cuda_home;                     // CUDA_HOME, else CUDA_PATH
+  std::vector<std::filesystem::path> loader_path;      // LD_LIBRARY_PATH
+  std::filesystem::path loader_cache;                  // /etc/ld.so.cache
+  std::vector<std::filesystem::path> default_folders;  // of the loader
+  std::filesystem::path toolkits;  // /usr/local: its cuda and cuda-* folders
+  std::vector<std::filesystem::path> python_environments;  // VIRTUAL_ENV, CONDA_PREFIX
+  /// Folders of programs and libraries of ours: `<it>/../../../.deps` is searched.
+  std::vector<std::filesystem::path> own_folders;
+
+  /// Of this process, now. In a set-uid program the environment is not asked.
+  [[nodiscard]] static LibraryPlaces of_process();
+};
+
+struct LibraryQuery {
+  /// "libnvrtc.so" matches itself and every version of it; "libcuda.so.1" matches
+  /// itself and "libcuda.so.1.1", but no bare "libcuda.so", which may be a stub.
+  std::string name;
+  std::filesystem::path
+      explicit_path;            // beats everything: a file, or a folder with one
+  std::string explicit_origin;  // who said so: "KILN_NVRTC"
+};
+
+struct LibraryCandidate {
+  std::filesystem::path path;  // absolute, symbolic links resolved, a regular file
+  std::string found_in;        // "KILN_NVRTC", "CUDA_HOME", "the loader's cache", ...
+  friend bool operator==(const LibraryCandidate&, const LibraryCandidate&) = default;
+};
+
+/// Every file that matches, each once, under the first place that has it; within one
+/// folder the highest version first. None found is an empty list.
+/// Errors: kUnavailable, when `explicit_path` is set and there is no such library.
+[[nodiscard]] Result<std::vector<LibraryCandidate>> find_libraries(
+    const LibraryQuery& query, const LibraryPlaces& places);
+
+/// True for `name` itself and `name` followed by ".<digits>" any number of times.
+[[nodiscard]] bool is_version_of(std::string_view file_name, std::string_view name);
+
+}  // namespace kiln

@@ -1,0 +1,57 @@
+#include "util/loader_cache.h"
+
+#include <cstdint>
+#include <string_view>
+
+#include "util/little_endian.h"
+
+namespace kiln {
+namespace {
+
+constexpr std::string_view kMagic = "glibc-ld.so.cache1.1";
+constexpr std::size_t kHeaderSize = 48;
+constexpr std::size_t kEntrySize = 24;
+
+// FLAG_ELF_LIBC6 and the architecture's own flag.
+#if defined(__x86_64__)
+constexpr std::uint32_t kFlags = 0x0303;
+#elif defined(__aarch64__)
+constexpr std::uint32_t kFlags = 0x0a03;
+#else
+constexpr std::uint32_t kFlags = 0x0003;
+#endif
+
+// Offsets count from the start of the header.
+std::string_view string_at(std::string_view cache, std::uint32_t offset) {
+  if (offset >= cache.size())
+    return {};
+  const std::size_t end = cache.find('\0', offset);
+  return end == std::string_view::npos ? std::string_view()
+                                       : cache.substr(offset, end - offset);
+}
+
+}  // namespace
+
+std::vector<LoaderCacheEntry> read_loader_cache(ByteView bytes) {
+  // Older systems put this list behind one in an older layout.
+  const std::size_t start = as_text(bytes).find(kMagic);
+  if (start == std::string_view::npos || bytes.size() - start < kHeaderSize)
+    return {};
+  const ByteView cache = bytes.subspan(start);
+  const auto count = load_le<std::uint32_t>(cache, kMagic.size());
+  std::vector<LoaderCacheEntry> entries;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = kHeaderSize + i * kEntrySize;
+    if (at + kEntrySize > cache.size())
+      break;
+    if (load_le<std::uint32_t>(cache, at) != kFlags)
+      continue;
+    const auto name = string_at(as_text(cache), load_le<std::uint32_t>(cache, at + 4));
+    const auto path = string_at(as_text(cache), load_le<std::uint32_t>(cache, at + 8));
+    if (!name.empty() && path.starts_with('/'))
+      entries.push_back({std::string(name), std::string(path)});
+  }
+  return entries;
+}
+
+}  // namespace kiln
