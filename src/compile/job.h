@@ -1,0 +1,129 @@
+// What a compile worker is asked for and what it gives back. Plain values: the
+// service fills a job from a request, protocol.h carries both across the socket.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/architecture.h"
+#include "util/bytes.h"
+
+namespace kiln::compile {
+
+/// The program name NVRTC is told, whatever the file was called: it changes the cubin
+/// under __FILE__ and -lineinfo, and an install path must not be in a key.
+inline constexpr std::string_view kProgramName = "kernel.cu";
+
+/// A header that exists in memory only; `name` is what an #include spells.
+struct MemoryHeader {
+  std::string name;
+  std::string text;
+  friend bool operator==(const MemoryHeader&, const MemoryHeader&) = default;
+};
+
+/// One NVRTC: absolute paths of the library and of the builtins expected with it. The
+/// worker opens exactly `nvrtc`. It does not load `builtins`: NVRTC finds its own, and
+/// CompileOutput says which.
+struct NvrtcPaths {
+  std::filesystem::path nvrtc;
+  std::filesystem::path builtins;
+  friend bool operator==(const NvrtcPaths&, const NvrtcPaths&) = default;
+};
+
+enum class PtxPolicy : std::uint8_t { kDrop, kKeep };
+
+struct CompileJob {
+  /// What messages call this build, "scaled_softmax_fwd:dtype=bf16"; never reaches
+  /// NVRTC.
+  std::string label = {};
+  std::string source = {};
+  /// Passed on as they are and in this order, --gpu-architecture among them. Paths in
+  /// them are absolute: a worker's working directory is "/".
+  /// Options that only fill the log (log_options()) are added by the worker itself, so
+  /// that they are never part of a key.
+  std::vector<std::string> options = {};
+  std::vector<std::string> name_expressions = {};
+  std::vector<MemoryHeader> headers = {};
+  NvrtcPaths nvrtc = {};
+  /// What `options` ask for; a PTX target gives PTX as the image.
+  device::Target target = {};
+  PtxPolicy ptx = PtxPolicy::kKeep;  // of a cubin build; PTX costs nothing extra
+  /// Wall clock from the request's arrival at the worker. Zero: the pool's default.
+  std::chrono::milliseconds time_limit{0};
+  /// Resident bytes of the worker. Zero: the pool's default.
+  std::uint64_t memory_limit_bytes = 0;
+  friend bool operator==(const CompileJob&, const CompileJob&) = default;
+};
+
+struct LoweredName {
+  std::string expression;  // "kernel<float>"
+  std::string lowered;     // "_Z6kernelIfEvv"
+  friend bool operator==(const LoweredName&, const LoweredName&) = default;
+};
+
+/// What ptxas said about one entry point.
+struct ResourceUse {
+  std::string entry;  // lowered name
+  std::uint64_t registers = 0;
+  std::uint64_t static_shared_bytes = 0;
+  std::uint64_t stack_bytes = 0;  // local memory a thread, spills included
+  std::uint64_t spill_store_bytes = 0;
+  std::uint64_t spill_load_bytes = 0;
+  friend bool operator==(const ResourceUse&, const ResourceUse&) = default;
+};
+
+/// A shared library as the dynamic loader has it. Empty where none was loaded, and
+/// `build_id` empty where the library has none.
+struct LoadedLibrary {
+  std::filesystem::path path;
+  std::string build_id;  // lower-case hex
+  friend bool operator==(const LoadedLibrary&, const LoadedLibrary&) = default;
+};
+
+struct CompileOutput {
+  Bytes image;      // cubin, or PTX text without its NUL for a PTX target
+  std::string ptx;  // of a cubin target under PtxPolicy::kKeep, else empty
+  std::string log;  // whole, with the lines of log_options()
+  std::vector<LoweredName> lowered_names;  // in the order of the expressions
+  std::vector<ResourceUse> resources;      // in the order of the log; none for PTX
+  /// Absolute, each once, in the order of first opening: every header NVRTC read from
+  /// disk. Headers in memory are not among them.
+  std::vector<std::filesystem::path> opened_files;
+  /// Looked up after the compile. Compare the build ids with the key's.
+  LoadedLibrary nvrtc;
+  LoadedLibrary builtins;
+  std::chrono::milliseconds nvrtc_time{0};  // inside nvrtcCompileProgram
+  friend bool operator==(const CompileOutput&, const CompileOutput&) = default;
+};
+
+/// Answer to "which NVRTC is this".
+struct ToolchainDescription {
+  int major = 0;
+  int minor = 0;
+  std::vector<device::ComputeCapability> architectures;  // ascending
+  LoadedLibrary nvrtc;
+  friend bool operator==(const ToolchainDescription&,
+                         const ToolchainDescription&) = default;
+};
+
+/// How far a build is. A lock's owner record and a timeout's message name it.
+enum class BuildPhase : std::uint8_t {
+  kQueued,     // for one of the pool's places and for a machine slot
+  kStarting,   // a worker process
+  kOpening,    // libnvrtc, in the worker
+  kCompiling,  // in nvrtcCompileProgram
+  kReading,    // results out of NVRTC and through the socket
+};
+
+/// "queued", "starting", "opening", "compiling", "reading".
+[[nodiscard]] std::string_view to_string(BuildPhase phase);
+
+/// The options that the worker appends for its own log: ptxas' resource report.
+[[nodiscard]] const std::vector<std::string>& log_options();
+
+}  // namespace kiln::compile

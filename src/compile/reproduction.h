@@ -1,0 +1,29 @@
+// Saves a job that killed or outlasted its worker, so that a person can run it again:
+// <root>/repro/<time>-<hash>/ with the source, its headers and the command line.
+
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+#include "compile/job.h"
+#include "kiln/result.h"
+
+namespace kiln::compile {
+
+inline constexpr std::size_t kReproductionsKept = 20;
+
+/// Writes the reproduction and returns its folder. Files are 0600, folders 0700; older
+/// reproductions beyond kReproductionsKept are removed (only names of our own form).
+/// Errors: kIo. The caller puts them into its message: a build's own failure matters
+/// more. Safe among processes.
+[[nodiscard]] Result<std::filesystem::path> save_reproduction(
+    const std::filesystem::path& root, const CompileJob& job);
+
+/// The `kiln compile` line that runs `job` again from the reproduction in `folder`,
+/// quoted for a POSIX shell.
+[[nodiscard]] std::string reproduction_command(const std::filesystem::path& folder,
+                                               const CompileJob& job);
+
+}  // namespace kiln::compile

@@ -1,0 +1,74 @@
+#include "compile/worker_path.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace kiln::compile {
+namespace {
+
+constexpr const char* kWorkerName = "kiln-worker";
+
+bool is_executable(const std::filesystem::path& path) {
+  std::error_code not_there;  // then it is no regular file
+  return std::filesystem::is_regular_file(path, not_there) &&
+         ::access(path.c_str(), X_OK) == 0;
+}
+
+Result<std::filesystem::path> exactly(const std::filesystem::path& path,
+                                      std::string_view given_by) {
+  if (is_executable(path))
+    return std::filesystem::absolute(path);
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{} names {}, which is not an executable file", given_by,
+                          path.native()));
+}
+
+std::filesystem::path this_program() {
+  std::error_code no_proc;  // then there is no such place to look at
+  return std::filesystem::read_symlink("/proc/self/exe", no_proc);
+}
+
+}  // namespace
+
+std::filesystem::path this_library() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&find_worker), &info) == 0 ||
+      info.dli_fname == nullptr)
+    return this_program();
+  // The loader gives the program's own name as it was typed; links are followed, so
+  // that what is beside the real file is found.
+  std::error_code unresolved;
+  auto path = std::filesystem::canonical(info.dli_fname, unresolved);
+  return unresolved ? this_program() : path;
+}
+
+Result<std::filesystem::path> find_worker(const WorkerSearch& search) {
+  if (search.option && !search.option->empty())
+    return exactly(*search.option, "the worker option");
+  if (search.environment && !search.environment->empty())
+    return exactly(*search.environment, "KILN_WORKER");
+
+  const auto library_folder = this_library().parent_path();
+  const std::vector<std::filesystem::path> places{
+      library_folder / kWorkerName,
+      (library_folder / "../libexec/kiln" / kWorkerName).lexically_normal(),
+      this_program().parent_path() / kWorkerName};
+  std::string looked_at;
+  for (const auto& place : places) {
+    if (is_executable(place))
+      return place;
+    looked_at += looked_at.empty() ? "" : ", ";
+    looked_at += place.native();
+  }
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("there is no kiln-worker (looked at {}); reinstall Kiln, or "
+                          "set KILN_WORKER to its path",
+                          looked_at));
+}
+
+}  // namespace kiln::compile

@@ -1,0 +1,29 @@
+// Where the kiln-worker executable is.
+
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "kiln/result.h"
+
+namespace kiln::compile {
+
+/// What the caller knows. `environment` is the value of KILN_WORKER; a caller in a
+/// set-uid program leaves it empty.
+struct WorkerSearch {
+  std::optional<std::filesystem::path> option;
+  std::optional<std::filesystem::path> environment;
+};
+
+/// The executable that is started: the option, else KILN_WORKER, else the first there
+/// is of: beside this library, in ../libexec/kiln from it, beside the running program.
+/// A path that was given must exist; it is never silently replaced. Errors:
+/// kUnavailable, with every place that was looked at.
+[[nodiscard]] Result<std::filesystem::path> find_worker(const WorkerSearch& search);
+
+/// The file that holds this code: the shared library, or the program where it is linked
+/// in. Named in the message when a worker of another build is refused.
+[[nodiscard]] std::filesystem::path this_library();
+
+}  // namespace kiln::compile

@@ -1,0 +1,349 @@
+// A library with NVRTC's entry points and a mind of its own, for tests of what happens
+// when the compiler hangs, dies or lies. KILN_FAKE_NVRTC says which; anything else, or
+// nothing, is honest: a minimal image of the right architecture with the source's
+// kernels as entry points and no code in them.
+//   hang  crash  empty  wrong-arch  no-entry     and, beyond those:
+//   hoard (allocates until it is killed)  exit (leaves the process with status 7)
+
+#include <elf.h>
+
+#pragma GCC visibility push(default)
+#include <nvrtc.h>
+#pragma GCC visibility pop
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "util/bytes.h"
+#include "util/little_endian.h"
+
+namespace {
+
+using kiln::append;
+using kiln::append_le;
+using kiln::as_bytes;
+using kiln::Bytes;
+
+constexpr std::array kArchitectures{75, 80,  86,  87,  88,  89,
+                                    90, 100, 103, 110, 120, 121};
+constexpr std::uint16_t kMachineCuda = 190;
+constexpr unsigned char kCudaEntry = 0x10;  // STO_CUDA_ENTRY
+
+struct Program {
+  std::string source;
+  std::map<std::string, std::string, std::less<>> lowered;  // by name expression
+  std::string log;
+  Bytes cubin;
+  std::string ptx;
+};
+
+Program& of(nvrtcProgram raw) {
+  return *reinterpret_cast<Program*>(raw);
+}
+
+std::string mode() {
+  const char* const value = std::getenv("KILN_FAKE_NVRTC");
+  return value == nullptr ? "" : value;
+}
+
+bool is_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+
+/// "scale<float>" is "_Z5scalev": enough of a mangled name to tell it from a plain one.
+std::string lower(std::string_view expression) {
+  const auto name = expression.substr(0, expression.find('<'));
+  return "_Z" + std::to_string(name.size()) + std::string(name) + "v";
+}
+
+/// The names of the functions declared __global__: the word before the first '(' that
+/// does not belong to __launch_bounds__.
+std::vector<std::string> entry_points(const Program& program) {
+  std::vector<std::string> names;
+  constexpr std::string_view kGlobal = "__global__";
+  constexpr std::string_view kBounds = "__launch_bounds__";
+  const std::string_view source = program.source;
+  for (auto at = source.find(kGlobal); at != source.npos;
+       at = source.find(kGlobal, at)) {
+    const auto line = source.rfind('\n', at);
+    const auto before = source.substr(line == source.npos ? 0 : line + 1,
+                                      at - (line == source.npos ? 0 : line + 1));
+    at += kGlobal.size();
+    auto open = source.find('(', at);
+    const auto bounds = source.find(kBounds, at);
+    if (bounds < open)
+      open = source.find('(', source.find(')', open));
+    if (open == source.npos)
+      break;
+    auto begin = open;
+    while (begin > at && is_word(source[begin - 1])) --begin;
+    const std::string name(source.substr(begin, open - begin));
+    const bool plain = before.find("extern \"C\"") != before.npos;
+    const bool is_template = before.find("template") != before.npos;
+    if (!is_template)
+      names.push_back(plain ? name : lower(name));
+  }
+  for (const auto& [expression, lowered] : program.lowered) {
+    if (std::find(names.begin(), names.end(), lowered) == names.end())
+      names.push_back(lowered);
+  }
+  return names;
+}
+
+void append_section(Bytes& out, std::array<std::uint64_t, 10> fields) {
+  constexpr std::array kSizes{4, 4, 8, 8, 8, 8, 4, 4, 8, 8};  // Elf64_Shdr
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (kSizes[i] == 4)
+      append_le(out, static_cast<std::uint32_t>(fields[i]));
+    else
+      append_le(out, fields[i]);
+  }
+}
+
+void append_symbol(Bytes& out, std::size_t name, unsigned char info) {
+  append_le(out, static_cast<std::uint32_t>(name));
+  append_le(out, info);
+  append_le(out, kCudaEntry);
+  append_le(out, std::uint16_t{4});  // .text
+  append_le(out, std::uint64_t{0});
+  append_le(out, std::uint64_t{16});
+}
+
+/// Sections: none, .shstrtab, .strtab, .symtab, .text.
+Bytes make_cubin(unsigned sm, const std::vector<std::string>& entries) {
+  const std::string section_names("\0.shstrtab\0.strtab\0.symtab\0.text\0", 33);
+  std::string names(1, '\0');
+  Bytes symbols(sizeof(Elf64_Sym));
+  for (const auto& entry : entries) {
+    append_symbol(symbols, names.size(), ELF64_ST_INFO(STB_GLOBAL, STT_FUNC));
+    names += entry + '\0';
+  }
+  const std::uint64_t at_section_names = sizeof(Elf64_Ehdr);
+  const std::uint64_t at_names = at_section_names + section_names.size();
+  const std::uint64_t at_symbols = (at_names + names.size() + 7) / 8 * 8;
+  const std::uint64_t at_text = at_symbols + symbols.size();
+  const std::uint64_t at_sections = at_text + 16;
+
+  Bytes out;
+  append(out, as_bytes(std::string_view("\177ELF\2\1\1\101\10\0\0\0\0\0\0\0", 16)));
+  append_le(out, std::uint16_t{ET_EXEC});
+  append_le(out, kMachineCuda);
+  append_le(out, std::uint32_t{1});
+  append_le(out, std::uint64_t{0});  // entry
+  append_le(out, std::uint64_t{0});  // no program headers
+  append_le(out, at_sections);
+  append_le(out, 0x06000004U | sm << 8U);
+  for (const int field : {64, 56, 0, 64, 5, 1})
+    append_le(out, static_cast<std::uint16_t>(field));
+  append(out, as_bytes(section_names));
+  append(out, as_bytes(names));
+  out.resize(at_symbols);
+  append(out, symbols);
+  out.resize(at_sections);
+  append_section(out, {});
+  append_section(
+      out, {1, SHT_STRTAB, 0, 0, at_section_names, section_names.size(), 0, 0, 1, 0});
+  append_section(out, {11, SHT_STRTAB, 0, 0, at_names, names.size(), 0, 0, 1, 0});
+  append_section(out, {19, SHT_SYMTAB, 0, 0, at_symbols, symbols.size(), 2, 1, 8, 24});
+  append_section(
+      out, {27, SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, 0, at_text, 16, 0, 0, 8, 0});
+  return out;
+}
+
+std::string make_ptx(const std::string& architecture,
+                     const std::vector<std::string>& entries) {
+  std::string text = ".version 9.0\n.target " + architecture + "\n.address_size 64\n";
+  for (const auto& entry : entries)
+    text += ".visible .entry " + entry + "()\n{\n\tret;\n}\n";
+  return text;
+}
+
+struct Wanted {
+  bool cubin = true;
+  unsigned sm = 0;
+  std::string suffix;
+};
+
+/// From --gpu-architecture=sm_90a; all zero without it.
+Wanted wanted_architecture(const std::vector<std::string_view>& options) {
+  for (const auto option : options) {
+    for (const std::string_view name : {"--gpu-architecture=", "-arch="}) {
+      if (!option.starts_with(name))
+        continue;
+      const auto value = option.substr(name.size());
+      const auto digits = value.find_first_of("0123456789");
+      if (digits == value.npos)
+        continue;
+      const std::string number(value.substr(digits));
+      char* rest = nullptr;
+      const auto sm = static_cast<unsigned>(std::strtoul(number.c_str(), &rest, 10));
+      return {.cubin = value.starts_with("sm_"), .sm = sm, .suffix = rest};
+    }
+  }
+  return {};
+}
+
+[[noreturn]] void hang() {
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+[[noreturn]] void crash() {
+  // A sanitizer's handler would turn the signal into an exit status.
+  std::ignore = std::signal(SIGSEGV, SIG_DFL);
+  std::ignore = std::raise(SIGSEGV);
+  std::abort();
+}
+
+[[noreturn]] void hoard() {
+  constexpr std::size_t kStep = 8U << 20U;
+  constexpr std::size_t kMost = 2048;  // 16 GiB, in case nobody watches
+  std::vector<std::vector<char>> hoarded;
+  while (hoarded.size() < kMost) {
+    hoarded.emplace_back(kStep, 'x');
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  hang();
+}
+
+void build(Program& program, const Wanted& wanted) {
+  const auto how = mode();
+  if (how == "hang")
+    hang();
+  if (how == "crash")
+    crash();
+  if (how == "hoard")
+    hoard();
+  if (how == "exit")
+    ::_exit(7);
+  if (how == "empty")
+    return;
+  const unsigned sm = how != "wrong-arch" ? wanted.sm : wanted.sm == 75 ? 80 : 75;
+  const auto entries =
+      how == "no-entry" ? std::vector<std::string>{} : entry_points(program);
+  program.ptx = make_ptx("sm_" + std::to_string(sm) + wanted.suffix, entries);
+  if (wanted.cubin)
+    program.cubin = make_cubin(sm, entries);
+}
+
+template <typename Text>
+nvrtcResult copy_out(const Text& text, char* to) {
+  std::memcpy(to, text.data(), text.size());
+  return NVRTC_SUCCESS;
+}
+
+}  // namespace
+
+nvrtcResult nvrtcVersion(int* major, int* minor) {
+  *major = 13;
+  *minor = 0;
+  return NVRTC_SUCCESS;
+}
+
+const char* nvrtcGetErrorString(nvrtcResult result) {
+  return result == NVRTC_SUCCESS                ? "NVRTC_SUCCESS"
+         : result == NVRTC_ERROR_INVALID_OPTION ? "NVRTC_ERROR_INVALID_OPTION"
+                                                : "NVRTC_ERROR unknown";
+}
+
+nvrtcResult nvrtcGetNumSupportedArchs(int* count) {
+  *count = static_cast<int>(kArchitectures.size());
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetSupportedArchs(int* architectures) {
+  std::copy(kArchitectures.begin(), kArchitectures.end(), architectures);
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source,
+                               const char* /*name*/, int /*headers*/,
+                               const char* const* /*texts*/,
+                               const char* const* /*names*/) {
+  auto* const created = new Program;
+  created->source = source;
+  *program = reinterpret_cast<nvrtcProgram>(created);
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
+  delete &of(*program);
+  *program = nullptr;
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcAddNameExpression(nvrtcProgram program, const char* expression) {
+  of(program).lowered[expression] = lower(expression);
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
+                                const char* const* options) {
+  const std::vector<std::string_view> list(options, options + count);
+  const auto wanted = wanted_architecture(list);
+  if (std::find(kArchitectures.begin(), kArchitectures.end(),
+                static_cast<int>(wanted.sm)) == kArchitectures.end()) {
+    of(program).log = "nvrtc: error: invalid value for --gpu-architecture (-arch)\n";
+    return NVRTC_ERROR_INVALID_OPTION;
+  }
+  build(of(program), wanted);
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetLoweredName(nvrtcProgram program, const char* expression,
+                                const char** lowered) {
+  const auto& names = of(program).lowered;
+  const auto found = names.find(std::string_view(expression));
+  if (found == names.end())
+    return NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID;
+  *lowered = found->second.c_str();
+  return NVRTC_SUCCESS;
+}
+
+// The sizes of texts count their NUL.
+nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, std::size_t* size) {
+  *size = of(program).log.size() + 1;
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) {
+  log[of(program).log.size()] = '\0';
+  return copy_out(of(program).log, log);
+}
+
+nvrtcResult nvrtcGetPTXSize(nvrtcProgram program, std::size_t* size) {
+  *size = of(program).ptx.size() + 1;
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetPTX(nvrtcProgram program, char* ptx) {
+  ptx[of(program).ptx.size()] = '\0';
+  return copy_out(of(program).ptx, ptx);
+}
+
+nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, std::size_t* size) {
+  *size = of(program).cubin.size();
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char* cubin) {
+  return copy_out(of(program).cubin, cubin);
+}
+
+nvrtcResult nvrtcSetFlowCallback(nvrtcProgram /*program*/,
+                                 int (* /*callback*/)(void*, void*),
+                                 void* /*payload*/) {
+  return NVRTC_SUCCESS;  // never asked: such a compiler is what the limits are for
+}
