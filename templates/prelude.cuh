@@ -1,0 +1,317 @@
+// Types, conversions and intrinsics for kernels. Kiln puts this in front of every
+// template's text; it includes nothing, so NVRTC needs no header of any toolkit. The one
+// place with inline assembly. The same text runs on a CPU: see the last section.
+// Every name begins with kiln_ or KILN_.
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KILN_ON_GPU 1
+/// `KILN_KERNEL(128, 4) name(...) { ... }`: an entry point for blocks of at most 128 threads,
+/// 4 of which an SM shall hold: 65536 / (128 * 4) registers a thread.
+#define KILN_KERNEL(max_threads, blocks) \
+  extern "C" __global__ void __launch_bounds__(max_threads, blocks)
+#define KILN_FUNCTION __device__ __forceinline__
+/// `KILN_SHARED(float, scratch, 64);`: an array that the block shares; unset at first.
+#define KILN_SHARED(type, name, count) __shared__ type name[count]
+#define KILN_MAY_ALIAS
+#else
+#define KILN_ON_GPU 0
+#define KILN_KERNEL(max_threads, blocks) extern "C" void
+#define KILN_FUNCTION inline
+#define KILN_SHARED(type, name, count)      \
+  static constinit const char name##_tag{}; \
+  type* const name = static_cast<type*>(    \
+      kiln_cpu::shared_array(&name##_tag, sizeof(type) * (count)))
+#define KILN_MAY_ALIAS __attribute__((may_alias))
+#endif
+
+using kiln_u8 = unsigned char;
+using kiln_u32 = unsigned int;
+using kiln_i64 = long long;  // every size and offset: int overflows at 2^31 elements
+using kiln_u64 = unsigned long long;
+
+// Element types: storage only, arithmetic is in float.
+using kiln_f32 = float;
+struct kiln_f16 {
+  unsigned short bits;
+};
+struct kiln_bf16 {
+  unsigned short bits;
+};
+
+KILN_FUNCTION constexpr kiln_u32 kiln_bits(float value) {
+  return __builtin_bit_cast(kiln_u32, value);
+}
+KILN_FUNCTION constexpr float kiln_from_bits(kiln_u32 bits) {
+  return __builtin_bit_cast(float, bits);
+}
+constexpr float kiln_infinity = __builtin_bit_cast(float, 0x7f800000u);
+
+// ---- What differs between GPU and CPU -------------------------------------------------
+
+#if KILN_ON_GPU
+
+KILN_FUNCTION int kiln_thread() { return static_cast<int>(threadIdx.x); }
+KILN_FUNCTION int kiln_threads() { return static_cast<int>(blockDim.x); }
+KILN_FUNCTION kiln_i64 kiln_block() { return blockIdx.x; }
+KILN_FUNCTION kiln_i64 kiln_blocks() { return gridDim.x; }
+KILN_FUNCTION void kiln_sync_threads() { __syncthreads(); }
+/// The value of the lane whose number differs in the bits of `lanes`. All 32 lanes call it.
+KILN_FUNCTION float kiln_shuffle_xor(float value, int lanes) {
+  return __shfl_xor_sync(0xffffffffu, value, lanes);
+}
+
+KILN_FUNCTION float kiln_f16_to_float(kiln_u32 bits) {
+  float value;
+  asm("{.reg .b16 h; cvt.u16.u32 h, %1; cvt.f32.f16 %0, h;}" : "=f"(value) : "r"(bits));
+  return value;
+}
+KILN_FUNCTION kiln_u32 kiln_float_to_f16(float value) {
+  kiln_u32 bits;
+  asm("{.reg .b16 h; cvt.rn.f16.f32 h, %1; cvt.u32.u16 %0, h;}" : "=r"(bits) : "f"(value));
+  return bits;
+}
+/// 2^x to about 2 ulp; a result below 2^-126 is 0.
+KILN_FUNCTION float kiln_exp2_approx(float x) {
+  float value;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+  return value;
+}
+
+/// 1 / x, the nearest float but for rare ties, for x from 2^-125 to 2^125; NaN stays NaN.
+/// The division operator's slow path is a call, and registers would be spilled around it.
+KILN_FUNCTION float kiln_reciprocal(float x) {
+  float guess;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(guess) : "f"(x));
+  return fmaf(fmaf(-x, guess, 1.0f), guess, guess);
+}
+
+#else
+
+// What the including file must offer before this text, in namespace kiln_cpu:
+//   int thread(), threads();  long long block(), blocks();       where this thread is
+//   void sync_threads();                                         the block's barrier
+//   float shuffle_xor(unsigned mask, float value, int lanes);    the warp's rendezvous
+//   void* shared_array(const void* tag, std::size_t bytes);      one a block and tag
+//   float f16_to_float(unsigned bits); unsigned float_to_f16(float);  to nearest even
+//   float exp2_approx(float);
+// and <cstddef> and <math.h>.
+inline int kiln_thread() { return kiln_cpu::thread(); }
+inline int kiln_threads() { return kiln_cpu::threads(); }
+inline kiln_i64 kiln_block() { return kiln_cpu::block(); }
+inline kiln_i64 kiln_blocks() { return kiln_cpu::blocks(); }
+inline void kiln_sync_threads() { kiln_cpu::sync_threads(); }
+inline float kiln_shuffle_xor(float value, int lanes) {
+  return kiln_cpu::shuffle_xor(0xffffffffu, value, lanes);
+}
+inline float kiln_f16_to_float(kiln_u32 bits) { return kiln_cpu::f16_to_float(bits); }
+inline kiln_u32 kiln_float_to_f16(float value) { return kiln_cpu::float_to_f16(value); }
+inline float kiln_exp2_approx(float x) { return kiln_cpu::exp2_approx(x); }
+inline float kiln_reciprocal(float x) { return 1.0f / x; }
+
+#endif
+
+/// a / b for a >= 0 and b > 0. Fast below 2^32; above, a loop instead of a call.
+KILN_FUNCTION kiln_i64 kiln_divide(kiln_i64 a, kiln_i64 b) {
+  if (((a | b) >> 32) == 0) {
+    return static_cast<kiln_u32>(a) / static_cast<kiln_u32>(b);
+  }
+  kiln_u64 quotient = 0;
+  kiln_u64 rest = 0;
+#pragma unroll 1
+  for (int bit = 63; bit >= 0; --bit) {
+    rest = rest << 1 | (static_cast<kiln_u64>(a) >> bit & 1);
+    quotient <<= 1;
+    if (rest >= static_cast<kiln_u64>(b)) {
+      rest -= static_cast<kiln_u64>(b);
+      quotient |= 1;
+    }
+  }
+  return static_cast<kiln_i64>(quotient);
+}
+
+// ---- Conversions: exact to float, to nearest even from float, NaN stays NaN -----------
+
+KILN_FUNCTION kiln_u32 kiln_float_to_bf16(float value) {
+#if KILN_ON_GPU && __CUDA_ARCH__ >= 800
+  kiln_u32 bits;
+  asm("{.reg .b16 h; cvt.rn.bf16.f32 h, %1; cvt.u32.u16 %0, h;}" : "=r"(bits) : "f"(value));
+  return bits;
+#else
+  const kiln_u32 bits = kiln_bits(value);
+  return value == value ? (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16 : 0x7fffu;
+#endif
+}
+
+/// How an element lies in 32-bit words: `get` reads the `at`-th of those in a word, `put`
+/// makes a word of the `kPerWord` floats at `values`, `bits` the bits of one.
+template <typename T>
+struct kiln_element;
+
+template <>
+struct kiln_element<kiln_f32> {
+  static constexpr int kPerWord = 1;
+  static KILN_FUNCTION kiln_u32 bits(float value) { return kiln_bits(value); }
+  static KILN_FUNCTION float get(kiln_u32 word, int) { return kiln_from_bits(word); }
+  static KILN_FUNCTION kiln_u32 put(const float* values) { return kiln_bits(values[0]); }
+};
+
+template <>
+struct kiln_element<kiln_bf16> {
+  static constexpr int kPerWord = 2;
+  static KILN_FUNCTION kiln_u32 bits(float value) { return kiln_float_to_bf16(value); }
+  static KILN_FUNCTION float get(kiln_u32 word, int at) {
+    return kiln_from_bits(at == 0 ? word << 16 : word & 0xffff0000u);
+  }
+  static KILN_FUNCTION kiln_u32 put(const float* values) {
+#if KILN_ON_GPU && __CUDA_ARCH__ >= 800
+    kiln_u32 word;
+    asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(word) : "f"(values[0]), "f"(values[1]));
+    return word;
+#else
+    return kiln_float_to_bf16(values[0]) | kiln_float_to_bf16(values[1]) << 16;
+#endif
+  }
+};
+
+template <>
+struct kiln_element<kiln_f16> {
+  static constexpr int kPerWord = 2;
+  static KILN_FUNCTION kiln_u32 bits(float value) { return kiln_float_to_f16(value); }
+  static KILN_FUNCTION float get(kiln_u32 word, int at) {
+    return kiln_f16_to_float(at == 0 ? word & 0xffffu : word >> 16);
+  }
+  static KILN_FUNCTION kiln_u32 put(const float* values) {
+#if KILN_ON_GPU && __CUDA_ARCH__ >= 800
+    kiln_u32 word;
+    asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(word) : "f"(values[0]), "f"(values[1]));
+    return word;
+#else
+    return kiln_float_to_f16(values[0]) | kiln_float_to_f16(values[1]) << 16;
+#endif
+  }
+};
+
+KILN_FUNCTION float kiln_to_float(kiln_f32 x) { return x; }
+KILN_FUNCTION float kiln_to_float(kiln_f16 x) { return kiln_f16_to_float(x.bits); }
+KILN_FUNCTION float kiln_to_float(kiln_bf16 x) {
+  return kiln_from_bits(static_cast<kiln_u32>(x.bits) << 16);
+}
+KILN_FUNCTION void kiln_store(kiln_f32* at, float x) { *at = x; }
+KILN_FUNCTION void kiln_store(kiln_f16* at, float x) {
+  at->bits = static_cast<unsigned short>(kiln_float_to_f16(x));
+}
+KILN_FUNCTION void kiln_store(kiln_bf16* at, float x) {
+  at->bits = static_cast<unsigned short>(kiln_float_to_bf16(x));
+}
+
+// ---- Packs: what one instruction loads or stores --------------------------------------
+
+/// 4, 8 or 16 bytes, moved by one instruction at an address that is a multiple of them.
+template <int kBytes>
+struct alignas(kBytes) KILN_MAY_ALIAS kiln_words {
+  kiln_u32 word[kBytes / 4];
+};
+
+template <int kBytes>
+KILN_FUNCTION kiln_words<kBytes> kiln_load(const void* at) {
+  return *static_cast<const kiln_words<kBytes>*>(at);
+}
+template <int kBytes>
+KILN_FUNCTION void kiln_store(void* at, const kiln_words<kBytes>& words) {
+  *static_cast<kiln_words<kBytes>*>(at) = words;
+}
+KILN_FUNCTION bool kiln_is_aligned(const void* at, kiln_u64 bytes) {
+  return reinterpret_cast<kiln_u64>(at) % bytes == 0;
+}
+
+/// The `at`-th element of type T in `words`.
+template <typename T, int kBytes>
+KILN_FUNCTION float kiln_get(const kiln_words<kBytes>& words, int at) {
+  constexpr int kPerWord = kiln_element<T>::kPerWord;
+  return kiln_element<T>::get(words.word[at / kPerWord], at % kPerWord);
+}
+/// Makes `bits` the `at`-th element of type T.
+template <typename T, int kBytes>
+KILN_FUNCTION void kiln_set_bits(kiln_words<kBytes>& words, int at, kiln_u32 bits) {
+  constexpr int kPerWord = kiln_element<T>::kPerWord;
+  kiln_u32& word = words.word[at / kPerWord];
+  if constexpr (kPerWord == 1) {
+    word = bits;
+  } else {
+    word = at % 2 == 0 ? (word & 0xffff0000u) | bits : (word & 0xffffu) | bits << 16;
+  }
+}
+/// The `at`-th byte.
+template <int kBytes>
+KILN_FUNCTION kiln_u32 kiln_byte(const kiln_words<kBytes>& words, int at) {
+  return words.word[at / 4] >> 8 * (at % 4) & 0xffu;
+}
+
+/// `values` rounded to T.
+template <typename T, int kBytes>
+KILN_FUNCTION kiln_words<kBytes> kiln_pack(const float* values) {
+  kiln_words<kBytes> words;
+#pragma unroll
+  for (int i = 0; i < kBytes / 4; ++i) {
+    words.word[i] = kiln_element<T>::put(values + i * kiln_element<T>::kPerWord);
+  }
+  return words;
+}
+
+// ---- Reductions: every lane gets the same bits, in an order that never changes --------
+
+struct kiln_max {
+  static constexpr float kNeutral = -kiln_infinity;
+  static KILN_FUNCTION float of(float a, float b) { return fmaxf(a, b); }  // drops NaN
+};
+struct kiln_sum {
+  static constexpr float kNeutral = 0.0f;
+  static KILN_FUNCTION float of(float a, float b) { return a + b; }
+};
+
+/// Over each `kLanes` (a power of two up to 32) neighbouring lanes. The whole warp calls it.
+template <typename Op, int kLanes>
+KILN_FUNCTION float kiln_reduce_lanes(float value) {
+#pragma unroll
+  for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) {
+    value = Op::of(value, kiln_shuffle_xor(value, lanes));
+  }
+  return value;
+}
+
+/// kLanes lanes that work together: a warp or a part of it.
+template <int kLanes>
+struct kiln_lanes {
+  KILN_FUNCTION int size() const { return kLanes; }
+  KILN_FUNCTION int rank() const { return kiln_thread() % kLanes; }
+  template <typename Op>
+  KILN_FUNCTION float reduce(float value) {
+    return kiln_reduce_lanes<Op, kLanes>(value);
+  }
+};
+
+/// The threads of a block that work together: a multiple of 32, all of them call reduce().
+/// `scratch` is shared, kScratch floats. Two halves taken in turn make one barrier enough: who
+/// writes a half again has passed the barrier that follows everybody's reading of it.
+struct kiln_block_threads {
+  static constexpr int kScratch = 64;
+  float* scratch;
+  int half = 0;
+  KILN_FUNCTION int size() const { return kiln_threads(); }
+  KILN_FUNCTION int rank() const { return kiln_thread(); }
+  template <typename Op>
+  KILN_FUNCTION float reduce(float value) {
+    value = kiln_reduce_lanes<Op, 32>(value);
+    if (size() == 32) {
+      return value;
+    }
+    const int lane = rank() % 32;
+    if (lane == 0) {
+      scratch[half + rank() / 32] = value;
+    }
+    kiln_sync_threads();
+    value = lane < size() / 32 ? scratch[half + lane] : Op::kNeutral;
+    half = 32 - half;
+    return kiln_reduce_lanes<Op, 32>(value);
+  }
+};
