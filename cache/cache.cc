@@ -30,20 +30,20 @@ std::string reason(std::string_view call, const std::string& path, int err) {
   return posix_error(call, path, -err).value().message;
 }
 
-Entry entry_of(const NewObject& object, const Digest& key, std::uint64_t bytes) {
-  return {.key = key,
-          .kind = object.kind,
-          .template_name = object.metadata.template_name,
-          .params = object.metadata.params,
-          .arch = object.metadata.arch,
-          .toolchain = object.metadata.toolchain,
-          .size_bytes = bytes,
-          .created_ns = object.metadata.created_ns,
+Entry entry_of(const StoredObject& object, const Metadata& metadata) {
+  return {.key = object.key(),
+          .kind = object.kind(),
+          .template_name = metadata.template_name,
+          .params = metadata.params,
+          .arch = metadata.arch,
+          .toolchain = metadata.toolchain,
+          .size_bytes = object.file().size(),
+          .created_ns = metadata.created_ns,
           .last_used_ns = unix_now_ns(),
-          .compile_ms = object.metadata.compile_ms,
-          .registers = object.metadata.registers,
-          .shared_bytes = object.metadata.shared_bytes,
-          .spill_bytes = object.metadata.spill_bytes};
+          .compile_ms = metadata.compile_ms,
+          .registers = metadata.registers,
+          .shared_bytes = metadata.shared_bytes,
+          .spill_bytes = metadata.spill_bytes};
 }
 
 }  // namespace
@@ -171,12 +171,19 @@ std::optional<StoredObject> Cache::find(const Digest& key) {
 }
 
 PublishResult Cache::publish(const NewObject& object) {
+  auto made = StoredObject::make(object);
+  if (!made)
+    return {Published::kNotStored, std::move(made).error(), 0};
+  return publish(*made);
+}
+
+PublishResult Cache::publish(const StoredObject& object) {
   if (const auto may_write = writable(); !may_write)
     return {Published::kNotStored, may_write.error(), 0};
   PublishResult result = store_->publish(object);
   if (result.outcome == Published::kStored) {
-    background_->published(
-        entry_of(object, object.preimage.digest(), result.file_bytes));
+    if (const auto metadata = object.metadata())
+      background_->published(entry_of(object, *metadata));
   }
   return result;
 }

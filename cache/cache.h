@@ -105,6 +105,7 @@ class Cache {
   /// As find(), but counts nothing: for looking again while waiting.
   [[nodiscard]] std::optional<StoredObject> look_again(const Digest& key);
   /// Stores it, then, off this thread, tells the index and trims when over the limit.
+  PublishResult publish(const StoredObject& object);
   PublishResult publish(const NewObject& object);
   /// See KeyLock::acquire. `request.build_limit` is filled in. Mode kOff or kReadOnly
   /// bypasses: nobody else could use the result.

@@ -152,6 +152,16 @@ Result<Buffer> encode(const NewObject& object) {
   return file;
 }
 
+Result<StoredObject> StoredObject::make(const NewObject& object) {
+  auto made = parse(KILN_TRY(encode(object)), object.preimage.digest());
+  if (!made) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("a new object fails its own {} check: {}",
+                            to_string(made.error().check), made.error().detail));
+  }
+  return *std::move(made);
+}
+
 tl::expected<StoredObject, Rejection> StoredObject::parse(Buffer bytes,
                                                           const Digest& key) {
   const ByteView file = bytes.view();

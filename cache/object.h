@@ -89,6 +89,10 @@ struct NewObject {
 /// also when it is moved. Thread safety: immutable.
 class StoredObject {
  public:
+  /// A new object as its file will be: encoded, and put through every check that its
+  /// readers will make. Errors: as encode(); kCorrupt, which is a bug here.
+  [[nodiscard]] static Result<StoredObject> make(const NewObject& object);
+
   /// Takes the bytes of a file and makes every check that a hit makes: size, magic,
   /// format, XXH3-128, header, key. Decodes and copies nothing.
   [[nodiscard]] static tl::expected<StoredObject, Rejection> parse(Buffer bytes,

@@ -88,6 +88,7 @@ class ObjectStore {
   /// Makes the object visible under its key, whole or not at all. Never an error for
   /// the caller, who has the bytes: the result says what became of it. The cost does
   /// not depend on how many objects there are.
+  [[nodiscard]] PublishResult publish(const StoredObject& ours) const;
   [[nodiscard]] PublishResult publish(const NewObject& object) const;
 
   /// Deletes the object and returns the bytes freed; 0 if there was none. Readers keep

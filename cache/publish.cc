@@ -51,23 +51,23 @@ PublishResult not_stored(Error error) {
 }  // namespace
 
 PublishResult ObjectStore::publish(const NewObject& object) const {
+  auto ours = StoredObject::make(object);
+  if (!ours)
+    return not_stored(std::move(ours).error());
+  return publish(*ours);
+}
+
+PublishResult ObjectStore::publish(const StoredObject& ours) const {
   if (options_.access == Access::kReadOnly) {
     return not_stored({ErrorCode::kUnavailable,
                        fmt::format("{} is read-only", layout_.root().native())});
   }
-  auto bytes = encode(object);
-  if (!bytes)
-    return not_stored(std::move(bytes).error());
-  // Our own bytes pass the checks that every reader will make, or nobody sees them.
-  const auto ours = StoredObject::parse(*std::move(bytes), object.preimage.digest());
-  if (!ours)
-    return not_stored({ErrorCode::kCorrupt, ours.error().detail});
   if (options_.payload_check) {
-    if (auto checked = options_.payload_check(*ours); !checked)
+    if (auto checked = options_.payload_check(ours); !checked)
       return not_stored(std::move(checked).error());
   }
-  PublishResult result = publish_checked(*ours);
-  result.file_bytes = ours->file().size();
+  PublishResult result = publish_checked(ours);
+  result.file_bytes = ours.file().size();
   if (result.outcome == Published::kStored)
     counters_.add(Counter::kPublished);
   if (result.outcome == Published::kAlreadyThere)

@@ -128,15 +128,7 @@ Result<cache::StoredObject> make_object(const KeyedRequest& request,
                           .log = output.log,
                           .source = source,
                           .ptx = output.ptx};
-  auto stored =
-      cache::StoredObject::parse(KILN_TRY(cache::encode(object)), request.key);
-  if (!stored) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("the new object of {} fails its own {} check: {}",
-                            request.request.label(), to_string(stored.error().check),
-                            stored.error().detail));
-  }
-  return *std::move(stored);
+  return cache::StoredObject::make(object);
 }
 
 }  // namespace kiln

@@ -38,7 +38,10 @@ compile::PoolOptions pool_options(const Config& config, cache::Cache& cache) {
     options.reproduction_root = cache.layout().root();
   options.acquire_slot =
       [&cache](std::stop_token stop) -> Result<std::shared_ptr<void>> {
-    cache::Slots::Acquired acquired = cache.acquire_slot({.stop = std::move(stop)});
+    cache::Slots::Acquired acquired = cache.acquire_slot({.key = {},
+                                                          .build_limit = {},
+                                                          .stop = std::move(stop),
+                                                          .deadline = std::nullopt});
     if (acquired.outcome == cache::Slots::Outcome::kCancelled)
       return fail(ErrorCode::kCancelled, "stopped while waiting for a build slot");
     return std::make_shared<cache::Slots::Acquired>(std::move(acquired));

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "device/compatibility.h"
 #include "tools/exit_code.h"
 #include "tools/progress.h"
 #include "util/try.h"
