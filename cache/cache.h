@@ -129,8 +129,8 @@ class Cache {
 
   struct VerifyOptions {
     Quarantine quarantine = Quarantine::kNo;
-    std::function<void(const Problem&)> on_problem;  // told as found; may be empty
-    std::stop_token stop;
+    std::function<void(const Problem&)> on_problem{};  // told as found; may be empty
+    std::stop_token stop{};
   };
   /// Makes every check on every object. Errors: kIo.
   [[nodiscard]] Result<VerifyResult> verify(const VerifyOptions& options);

@@ -36,11 +36,11 @@ enum class SortBy : std::uint8_t { kCreated, kUsed, kSize, kTemplate, kArch };
 
 /// Filters combine with AND; an empty list filters nothing.
 struct ListQuery {
-  SortBy sort = SortBy::kCreated;      // newest, largest or alphabetically first first
-  std::vector<std::string> archs;      // any of these, as printed: "9.0a"
-  std::vector<std::string> templates;  // any of these names; a family is its kernels
-  std::optional<std::int64_t> unused_since_ns;  // last used before this
-  std::optional<std::size_t> limit;
+  SortBy sort = SortBy::kCreated;    // newest, largest or alphabetically first first
+  std::vector<std::string> archs{};  // any of these, as printed: "9.0a"
+  std::vector<std::string> templates{};  // any of these names; a family is its kernels
+  std::optional<std::int64_t> unused_since_ns{};  // last used before this
+  std::optional<std::size_t> limit{};
 };
 
 /// Filters, sorts and cuts `entries` as `query` says: what a listing without an index

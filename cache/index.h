@@ -34,9 +34,9 @@ class Index {
  public:
   /// A change to write down. Losing one costs nothing but a folder read again.
   struct Batch {
-    std::vector<Entry> published;
-    std::vector<std::pair<Digest, std::int64_t>> used;  // key, unix ns
-    std::map<std::string, std::uint64_t> counters;      // added to what is there
+    std::vector<Entry> published{};
+    std::vector<std::pair<Digest, std::int64_t>> used{};  // key, unix ns
+    std::map<std::string, std::uint64_t> counters{};      // added to what is there
 
     [[nodiscard]] bool empty() const {
       return published.empty() && used.empty() && counters.empty();

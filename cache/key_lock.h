@@ -28,15 +28,15 @@ class KeyLock {
   };
 
   struct Request {
-    Digest key;
+    Digest key{};
     /// Asked at every turn and once more after the lock was got: true ends the wait,
     /// because the object is there now.
-    std::function<bool()> look_again;
+    std::function<bool()> look_again{};
     std::chrono::milliseconds build_limit{300'000};  // of our build, for our waiters
-    std::stop_token stop;
-    std::optional<std::chrono::steady_clock::time_point> deadline;
+    std::stop_token stop{};
+    std::optional<std::chrono::steady_clock::time_point> deadline{};
     /// Told now and then whom we wait for; may be empty.
-    std::function<void(const OwnerRecord&)> on_wait;
+    std::function<void(const OwnerRecord&)> on_wait{};
   };
 
   enum class Outcome : std::uint8_t {

@@ -70,9 +70,9 @@ class ObjectStore {
   struct Options {
     Access access = Access::kReadWrite;
     Sync sync = Sync::kData;
-    PayloadCheck payload_check;  // none: no such check
+    PayloadCheck payload_check{};  // none: no such check
     /// Told when an object was marked as used, and the time (unix ns). May be empty.
-    std::function<void(const Digest&, std::int64_t)> on_used;
+    std::function<void(const Digest&, std::int64_t)> on_used{};
   };
 
   /// All references must outlive the store.

@@ -47,6 +47,10 @@ struct OwnerRecord {
 };
 inline constexpr std::size_t kOwnerRecordBytes = 64;
 
+/// True if two looks at a record saw no sign of life in between.
+[[nodiscard]] bool same_look(const std::optional<OwnerRecord>& a,
+                             const std::optional<OwnerRecord>& b);
+
 /// Time limits of locks; tests shorten them.
 struct LockTimes {
   std::chrono::milliseconds heartbeat{1000};       // the holder's

@@ -16,19 +16,19 @@ std::string text(std::chrono::nanoseconds duration) {
       std::chrono::duration_cast<std::chrono::milliseconds>(duration));
 }
 
-bool same_look(const std::optional<OwnerRecord>& a,
-               const std::optional<OwnerRecord>& b) {
-  if (!a || !b)
-    return !a && !b;
-  return a->same_owner(*b) && a->heartbeat == b->heartbeat && a->phase == b->phase;
-}
-
 std::string silent(const OwnerRecord& owner, std::chrono::nanoseconds age) {
   return fmt::format("process {}, {}, has given no sign of life for {}", owner.pid,
                      to_string(owner.phase), text(age));
 }
 
 }  // namespace
+
+bool same_look(const std::optional<OwnerRecord>& a,
+               const std::optional<OwnerRecord>& b) {
+  if (!a || !b)
+    return !a && !b;
+  return a->same_owner(*b) && a->heartbeat == b->heartbeat && a->phase == b->phase;
+}
 
 std::optional<std::string> OwnerWatch::give_up(const std::optional<OwnerRecord>& seen) {
   const auto now = std::chrono::steady_clock::now();

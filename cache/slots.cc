@@ -72,8 +72,7 @@ bool Slots::gave_up(unsigned slot, Watches& watches) {
     const MutexLock lock(mutex_);
     const auto known = given_up_.find(slot);
     if (known != given_up_.end()) {
-      if (owner && owner->same_owner(known->second) &&
-          owner->heartbeat == known->second.heartbeat)
+      if (same_look(owner, known->second))
         return true;
       given_up_.erase(known);  // alive after all, or somebody else by now
     }
@@ -81,7 +80,7 @@ bool Slots::gave_up(unsigned slot, Watches& watches) {
   if (!watches.try_emplace(slot, times_).first->second.give_up(owner))
     return false;
   const MutexLock lock(mutex_);
-  given_up_.insert_or_assign(slot, owner.value_or(OwnerRecord{}));
+  given_up_.insert_or_assign(slot, owner);
   return true;
 }
 

@@ -29,10 +29,10 @@ class Slots {
     std::string reason;
   };
   struct Request {
-    Digest key;  // of the build, for whoever asks what runs
+    Digest key{};  // of the build, for whoever asks what runs
     std::chrono::milliseconds build_limit{300'000};
-    std::stop_token stop;
-    std::optional<std::chrono::steady_clock::time_point> deadline;
+    std::stop_token stop{};
+    std::optional<std::chrono::steady_clock::time_point> deadline{};
   };
 
   /// `count` slots, at least one. The references must outlive this.
@@ -58,7 +58,7 @@ class Slots {
   const unsigned count_;
 
   Mutex mutex_;
-  std::map<unsigned, OwnerRecord> given_up_ KILN_GUARDED_BY(mutex_);
+  std::map<unsigned, std::optional<OwnerRecord>> given_up_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln::cache

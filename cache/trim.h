@@ -26,7 +26,7 @@ struct TrimOptions {
   std::chrono::hours quarantine_age{7 * 24};
   std::size_t quarantine_count = 100;
   DryRun dry_run = DryRun::kNo;
-  std::stop_token stop;  // ends it early; what was removed stays removed
+  std::stop_token stop{};  // ends it early; what was removed stays removed
 };
 
 struct TrimResult {

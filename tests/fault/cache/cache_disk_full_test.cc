@@ -1,0 +1,95 @@
+// Disks without room: a tmpfs of half a megabyte or of few inodes, in a user namespace.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "cache/cache.h"
+#include "tests/support/child_process.h"
+#include "tests/support/sample_object.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln::cache {
+namespace {
+
+using test::ChildProcess;
+using test::SampleObject;
+
+constexpr int kNoNamespace = 77;
+
+bool write_text(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  return static_cast<bool>(file << text << std::flush);
+}
+
+/// Mounts a tmpfs on `path` for this process alone, as an ordinary user can.
+bool mount_tmpfs(const std::string& path, const char* options) {
+  const std::string uid = std::to_string(::geteuid());
+  const std::string gid = std::to_string(::getegid());
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+    return false;
+  write_text("/proc/self/setgroups", "deny");
+  return write_text("/proc/self/uid_map", uid + " " + uid + " 1") &&
+         write_text("/proc/self/gid_map", gid + " " + gid + " 1") &&
+         ::mount("tmpfs", path.c_str(), "tmpfs", 0, options) == 0;
+}
+
+class DiskFullTest : public testing::Test {
+ protected:
+  /// Publishes until nothing fits, and some more. Returns 0 if all went as it must.
+  int fill(const char* mount_options, std::size_t payload_bytes) {
+    if (!mount_tmpfs(dir_.path(), mount_options))
+      return kNoNamespace;
+    CacheOptions options;
+    options.root = dir_.path() / "root";
+    const auto cache = Cache::open(options);
+    if (cache->mode() != Mode::kReadWrite)
+      return 1;
+    int stored = 0;
+    int refused = 0;
+    for (int i = 0; i < 400; ++i) {
+      SampleObject sample(i, std::string(payload_bytes, static_cast<char>(i)));
+      const PublishResult result = cache->publish(*sample);
+      stored += result.outcome == Published::kStored ? 1 : 0;
+      refused += result.outcome == Published::kNotStored ? 1 : 0;
+      const bool there = cache->find(sample.key()).has_value();
+      if (there != (result.outcome == Published::kStored))
+        return 2;
+    }
+    if (stored == 0 || refused == 0)
+      return 3;
+    if (cache->counters().snapshot().at("publish_refused.ENOSPC") !=
+        static_cast<std::uint64_t>(refused))
+      return 4;
+    const auto listed = cache->list({});
+    if (!listed || listed->size() != static_cast<std::size_t>(stored))
+      return 5;
+    return cache->verify({}).value().problems.empty() ? 0 : 6;
+  }
+
+  void expect_survives(const char* mount_options, std::size_t payload_bytes) {
+    ChildProcess child([&] { return fill(mount_options, payload_bytes); });
+    const int code = child.wait();
+    if (code == kNoNamespace)
+      GTEST_SKIP() << "NO USER NAMESPACES HERE: a full disk was not tested";
+    EXPECT_EQ(code, 0);
+  }
+
+  const test::TempDir dir_;
+};
+
+TEST_F(DiskFullTest, WithoutSpaceNothingHalfIsVisible) {
+  expect_survives("size=512k,mode=0700", 10'000);
+}
+
+TEST_F(DiskFullTest, WithoutInodesNothingHalfIsVisible) {
+  expect_survives("size=64m,nr_inodes=64,mode=0700", 1'000);
+}
+
+}  // namespace
+}  // namespace kiln::cache

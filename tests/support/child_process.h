@@ -1,0 +1,75 @@
+// A forked child that runs a function and exits, for tests with several processes.
+
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace kiln::test {
+
+/// Killed and reaped by its destructor at the latest.
+class ChildProcess {
+ public:
+  /// `body` returns the exit code. The child leaves through _exit: no destructors, no
+  /// test framework.
+  template <typename Body>
+  explicit ChildProcess(Body&& body) : pid_(::fork()) {
+    if (pid_ == 0)
+      ::_exit(std::forward<Body>(body)());
+  }
+  ChildProcess(ChildProcess&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+  ChildProcess& operator=(ChildProcess&&) = delete;
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+  ~ChildProcess() {
+    if (pid_ > 0) {
+      signal(SIGKILL);
+      signal(SIGCONT);
+      wait();
+    }
+  }
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  void signal(int number) const { ::kill(pid_, number); }
+
+  /// The exit code, or minus the signal that ended it.
+  int wait() {
+    int status = 0;
+    if (::waitpid(std::exchange(pid_, -1), &status, 0) < 0)
+      return -1000;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_;
+};
+
+/// A pipe through which processes tell each other that something happened.
+class Signal {
+ public:
+  Signal() {
+    if (::pipe(ends_) != 0)
+      ADD_FAILURE() << "no pipe";
+  }
+  Signal(const Signal&) = delete;
+  Signal& operator=(const Signal&) = delete;
+  ~Signal() {
+    ::close(ends_[0]);
+    ::close(ends_[1]);
+  }
+  void raise() const { EXPECT_EQ(::write(ends_[1], "x", 1), 1); }
+  /// One wait takes one raise.
+  void wait() const {
+    char c = 0;
+    EXPECT_EQ(::read(ends_[0], &c, 1), 1);
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
+}  // namespace kiln::test

@@ -1,0 +1,280 @@
+#include "cache/cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/sample_object.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln::cache {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using test::SampleObject;
+
+class CacheTest : public testing::Test {
+ protected:
+  CacheOptions options() {
+    CacheOptions options;
+    options.root = root_;
+    options.persistent_dir = dir_.path() / "persistent";
+    options.file_system = &files_;
+    return options;
+  }
+  std::unique_ptr<Cache> open() { return Cache::open(options()); }
+  void fail_on(std::string_view call, int err) {
+    files_.before = [=](std::string_view now, int) { return now == call ? err : 0; };
+  }
+
+  const test::TempDir dir_;
+  const fs::path root_ = dir_.path() / "a" / "root";
+  test::FaultyFileSystem files_;
+  SampleObject sample_{1};
+};
+
+TEST_F(CacheTest, CreatesItsRootForTheUserAlone) {
+  const auto cache = open();
+  EXPECT_EQ(cache->mode(), Mode::kReadWrite);
+  EXPECT_EQ(fs::status(root_).permissions(), fs::perms::owner_all);
+}
+
+TEST_F(CacheTest, PublishesFindsListsAndCounts) {
+  const auto cache = open();
+  EXPECT_FALSE(cache->find(sample_.key()));
+  EXPECT_EQ(cache->publish(*sample_).outcome, Published::kStored);
+  EXPECT_TRUE(cache->find(sample_.key()));
+  const auto listed = cache->list({}).value();
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0].key, sample_.key());
+  EXPECT_EQ(listed[0].params.at(0).value, "bf16");
+  const Stats stats = cache->stats().value();
+  EXPECT_EQ(stats.totals.entries, 1U);
+  EXPECT_EQ(stats.counters.at("hits"), 1U);
+  EXPECT_EQ(stats.counters.at("misses"), 1U);
+  EXPECT_EQ(stats.counters.at("published"), 1U);
+}
+
+TEST_F(CacheTest, CountersAddUpOverProcessesThatHaveEnded) {
+  std::ignore = open()->find(sample_.key());
+  std::ignore = open()->find(sample_.key());
+  EXPECT_EQ(open()->stats().value().counters.at("misses"), 2U);
+}
+
+TEST_F(CacheTest, AnUntrustedPlaceIsNotUsedAndTheComponentIsNamed) {
+  fs::create_directories(root_.parent_path());
+  ::chmod(root_.parent_path().c_str(), 0777);
+  const auto cache = open();
+  EXPECT_EQ(cache->mode(), Mode::kOff);
+  EXPECT_THAT(cache->mode_reason(), testing::HasSubstr(root_.parent_path().native()));
+  EXPECT_FALSE(fs::exists(root_));
+}
+
+TEST_F(CacheTest, AbsentAndNotCreatableItIsOffAndBreaksNothing) {
+  fail_on("mkdir", -EROFS);
+  const auto cache = open();
+  EXPECT_EQ(cache->mode(), Mode::kOff);
+  EXPECT_FALSE(cache->find(sample_.key()));
+  const PublishResult result = cache->publish(*sample_);
+  EXPECT_EQ(result.outcome, Published::kNotStored);
+  EXPECT_EQ(result.error->code, ErrorCode::kUnavailable);
+  EXPECT_TRUE(cache->list({}).value().empty());
+  EXPECT_EQ(cache->lock({.key = sample_.key()}).outcome, KeyLock::Outcome::kBypassed);
+  EXPECT_EQ(cache->trim({}).error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(cache->resolve("abcdef").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(cache->verify({}).value().checked, 0U);
+}
+
+TEST_F(CacheTest, ARelativeOrEmptyRootIsOff) {
+  CacheOptions relative;
+  relative.root = "cache";
+  EXPECT_EQ(Cache::open(relative)->mode(), Mode::kOff);
+  EXPECT_EQ(Cache::open({})->mode(), Mode::kOff);
+}
+
+TEST_F(CacheTest, AReadOnlyRootServesHitsAndNothingIsWritten) {
+  std::ignore = open()->publish(*sample_);
+  const auto before = dir_.files();
+  fail_on("writable", -EROFS);
+  {
+    const auto cache = open();
+    EXPECT_EQ(cache->mode(), Mode::kReadOnly);
+    EXPECT_TRUE(cache->find(sample_.key()));
+    SampleObject other(2);
+    EXPECT_EQ(cache->publish(*other).outcome, Published::kNotStored);
+    EXPECT_EQ(cache->list({}).value().size(), 1U);
+    EXPECT_FALSE(cache->remove(sample_.key()));
+    EXPECT_FALSE(cache->write_hint(cache->layout().toolchain("x"), "y"));
+  }
+  EXPECT_EQ(dir_.files(), before);
+}
+
+TEST_F(CacheTest, AFullDiskAtOpenIsNoReasonToGiveUp) {
+  fs::create_directories(root_);
+  ::chmod(root_.parent_path().c_str(), 0755);
+  ::chmod(root_.c_str(), 0700);
+  fail_on("mkdir", -ENOSPC);
+  const auto cache = open();
+  EXPECT_EQ(cache->mode(), Mode::kReadWrite);
+  EXPECT_EQ(cache->publish(*sample_).outcome, Published::kNotStored);
+  files_.before = [](auto, int) { return 0; };
+  EXPECT_EQ(cache->publish(*sample_).outcome, Published::kStored);
+}
+
+TEST_F(CacheTest, ANetworkRootHasNoIndexAndItsLocksAreElsewhere) {
+  files_.on_type = [&](std::string_view path) -> std::int64_t {
+    return path.starts_with(root_.native()) ? 0x6969 : 0;
+  };
+  const auto cache = open();
+  EXPECT_FALSE(cache->has_index());
+  EXPECT_THAT(cache->lock_folder().path.native(),
+              testing::StartsWith((dir_.path() / "persistent").native()));
+  std::ignore = cache->publish(*sample_);
+  EXPECT_EQ(cache->list({}).value().size(), 1U);
+  EXPECT_EQ(cache->stats().value().totals.entries, 1U);
+  EXPECT_FALSE(fs::exists(cache->layout().index()));
+}
+
+TEST_F(CacheTest, OverItsLimitItTrimsByItself) {
+  CacheOptions small = options();
+  small.limit_bytes = 4000;
+  const auto cache = Cache::open(small);
+  const auto old = fs::file_time_type::clock::now() - 2h;
+  for (int i = 0; i < 20; ++i) {
+    SampleObject object(i);
+    std::ignore = cache->publish(*object);
+    fs::last_write_time(cache->layout().object(object.key()), old);
+    cache->flush(10s);
+  }
+  EXPECT_LE(cache->stats().value().totals.bytes, 4000U);
+  EXPECT_GE(cache->counters().get(Counter::kEvicted), 1U);
+}
+
+TEST_F(CacheTest, OneCollectorAtATime) {
+  const auto cache = open();
+  const auto other = OwnedRange::try_own(
+      {&real_file_system(), cache->lock_folder().path / "trim", 0}, {}, 1s);
+  ASSERT_TRUE(other && *other);
+  EXPECT_EQ(cache->trim({}).error().code, ErrorCode::kUnavailable);
+}
+
+TEST_F(CacheTest, APrefixOfSixDigitsNamesAKeyIfItIsTheOnlyOne) {
+  const auto cache = open();
+  std::ignore = cache->publish(*sample_);
+  std::string hex = sample_.key().hex();
+  EXPECT_EQ(cache->resolve(hex.substr(0, 6)).value(), sample_.key());
+  std::ranges::transform(hex, hex.begin(), ::toupper);
+  EXPECT_EQ(cache->resolve(hex).value(), sample_.key());
+  EXPECT_EQ(cache->resolve(hex.substr(0, 5)).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(cache->resolve("no hex!").error().code, ErrorCode::kInvalidArgument);
+  hex[5] = hex[5] == '0' ? '1' : '0';
+  EXPECT_EQ(cache->resolve(hex).error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(CacheTest, AnAmbiguousPrefixListsTheCandidates) {
+  const auto cache = open();
+  std::ignore = cache->publish(*sample_);
+  const std::string first = cache->layout().object(sample_.key());
+  std::string second = first;
+  second.back() = second.back() == '0' ? '1' : '0';
+  fs::copy(first, second);
+  const auto resolved = cache->resolve(sample_.key().hex().substr(0, 8));
+  EXPECT_EQ(resolved.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(resolved.error().message, testing::HasSubstr(sample_.key().hex()));
+}
+
+TEST_F(CacheTest, VerifyReportsEachKindAndQuarantinesOnRequest) {
+  const auto cache = open();
+  SampleObject corrupt(2);
+  SampleObject untrusted(3);
+  for (SampleObject* object : {&sample_, &corrupt, &untrusted})
+    std::ignore = cache->publish(**object);
+  const std::string bad = cache->layout().object(corrupt.key());
+  fs::permissions(bad, fs::perms::owner_all);
+  fs::resize_file(bad, 100);
+  ::chmod(cache->layout().object(untrusted.key()).c_str(), 0666);
+  int told = 0;
+  const auto seen =
+      cache->verify({.on_problem = [&](const Problem&) { ++told; }}).value();
+  EXPECT_EQ(seen.checked, 3U);
+  EXPECT_EQ(seen.corrupt, 1U);
+  EXPECT_EQ(seen.untrusted, 1U);
+  EXPECT_EQ(seen.quarantined, 0U);
+  EXPECT_EQ(told, 2);
+  EXPECT_EQ(cache->verify({.quarantine = Quarantine::kYes}).value().quarantined, 1U);
+  EXPECT_EQ(cache->verify({}).value().corrupt, 0U);
+}
+
+TEST_F(CacheTest, ClearAsksTheObjectsAndNotAnIndexThatLies) {
+  const auto cache = open();
+  SampleObject other(2);
+  other->metadata.arch = "8.0";
+  std::ignore = cache->publish(*sample_);
+  std::ignore = cache->publish(*other);
+  ASSERT_EQ(cache->list({}).value().size(), 2U);
+  EXPECT_EQ(cache->clear({.archs = {"8.0"}}, DryRun::kYes).value().removed, 1U);
+  const TrimResult cleared = cache->clear({.archs = {"8.0"}}, DryRun::kNo).value();
+  EXPECT_THAT(cleared.keys, testing::ElementsAre(other.key()));
+  EXPECT_EQ(cleared.entries_left, 1U);
+  EXPECT_EQ(cache->list({}).value().size(), 1U);
+}
+
+TEST_F(CacheTest, HintsAreReplacedWholeAndThoseOthersCanWriteAreNotRead) {
+  const auto cache = open();
+  const fs::path path = cache->layout().toolchain("abcd");
+  EXPECT_EQ(cache->read_hint(path).value(), std::nullopt);
+  ASSERT_TRUE(cache->write_hint(path, "one"));
+  ASSERT_TRUE(cache->write_hint(path, "two"));
+  EXPECT_EQ(cache->read_hint(path).value(), "two");
+  ::chmod(path.c_str(), 0666);
+  EXPECT_EQ(cache->read_hint(path).value(), std::nullopt);
+}
+
+TEST_F(CacheTest, AnUnreadableObjectIsAMiss) {
+  const auto cache = open();
+  std::ignore = cache->publish(*sample_);
+  fail_on("read", -EIO);
+  EXPECT_FALSE(cache->find(sample_.key()));
+  EXPECT_EQ(cache->counters().get(Counter::kUnreadable), 1U);
+}
+
+TEST_F(CacheTest, AForkedChildFindsPublishesAndLists) {
+  const auto cache = open();
+  std::ignore = cache->publish(*sample_);
+  cache->flush(5s);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    SampleObject other(2);
+    const bool good = cache->find(sample_.key()) &&
+                      cache->publish(*other).outcome == Published::kStored &&
+                      cache->list({}).value().size() == 2;
+    ::_exit(good ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(cache->list({}).value().size(), 2U);
+}
+
+TEST_F(CacheTest, AForkedChildCanDestroyIt) {
+  auto cache = open();
+  std::ignore = cache->publish(*sample_);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    cache.reset();
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace kiln::cache

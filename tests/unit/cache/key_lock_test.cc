@@ -1,0 +1,304 @@
+#include "cache/key_lock.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/temp_dir.h"
+#include "util/bytes.h"
+
+namespace kiln::cache {
+namespace {
+
+using namespace std::chrono_literals;
+using Outcome = KeyLock::Outcome;
+using Clock = std::chrono::steady_clock;
+
+class KeyLockTest : public testing::Test {
+ protected:
+  KeyLock::Context context() { return {folder_, files_, counters_, times_}; }
+  KeyLock::Acquired acquire(const KeyLock::Request& request) {
+    return KeyLock::acquire(context(), request);
+  }
+  KeyLock::Request request(std::string_view name = "k") {
+    KeyLock::Request request;
+    request.key = Digest::of(as_bytes(name));
+    return request;
+  }
+  OwnedRange::Place place_of(const Digest& key) {
+    const auto byte = [&](std::size_t i) {
+      return std::to_integer<std::uint64_t>(key.bytes()[i]);
+    };
+    return {&files_, folder_.path / key.hex().substr(0, 2),
+            (byte(1) << 8U | byte(2)) % 4096};
+  }
+
+  const test::TempDir dir_;
+  const LockFolder folder_{dir_.path() / "locks", {}};
+  test::FaultyFileSystem files_;
+  Counters counters_;
+  LockTimes times_{.heartbeat = 20ms, .no_heartbeat = 300ms, .compile_grace = 100ms};
+};
+
+TEST_F(KeyLockTest, IsHeldByOneUntilItIsReleased) {
+  auto first = acquire(request());
+  ASSERT_EQ(first.outcome, Outcome::kHeld);
+  std::thread release([&] {
+    std::this_thread::sleep_for(200ms);
+    first.lock.release();
+  });
+  const auto second = acquire(request());
+  release.join();
+  EXPECT_EQ(second.outcome, Outcome::kHeld);
+  EXPECT_GE(second.waited, 150ms);
+  EXPECT_EQ(counters_.get(Counter::kLockWaited), 1U);
+}
+
+TEST_F(KeyLockTest, KeysDoNotWaitForEachOther) {
+  const auto first = acquire(request("a"));
+  const auto second = acquire(request("b"));
+  EXPECT_EQ(first.outcome, Outcome::kHeld);
+  EXPECT_EQ(second.outcome, Outcome::kHeld);
+}
+
+TEST_F(KeyLockTest, KeysThatShareAPlaceDoNotWaitForEachOther) {
+  KeyLock::Request a = request();
+  KeyLock::Request b = request();
+  std::array<std::byte, Digest::kSize> bytes{};
+  std::ranges::copy(a.key.bytes(), bytes.begin());
+  bytes[9] ^= std::byte{1};
+  b.key = Digest(bytes);
+  const auto first = acquire(a);
+  const auto second = acquire(b);
+  EXPECT_EQ(first.outcome, Outcome::kHeld);
+  EXPECT_EQ(second.outcome, Outcome::kBypassed);
+  EXPECT_NE(second.reason.find("another key"), std::string::npos) << second.reason;
+}
+
+TEST_F(KeyLockTest, AnObjectThatAppearsEndsTheWait) {
+  const auto holder = acquire(request());
+  std::atomic<bool> there = false;
+  std::thread publisher([&] {
+    std::this_thread::sleep_for(100ms);
+    there = true;
+  });
+  auto waiting = request();
+  waiting.look_again = [&] { return there.load(); };
+  EXPECT_EQ(acquire(waiting).outcome, Outcome::kAppeared);
+  publisher.join();
+}
+
+TEST_F(KeyLockTest, LooksAgainAfterTheLockWasGot) {
+  auto asking = request();
+  asking.look_again = [] { return true; };
+  EXPECT_EQ(acquire(asking).outcome, Outcome::kAppeared);
+  EXPECT_EQ(acquire(request()).outcome, Outcome::kHeld) << "and holds nothing";
+}
+
+TEST_F(KeyLockTest, AStopRequestEndsTheWaitAtOnce) {
+  const auto holder = acquire(request());
+  std::stop_source source;
+  auto waiting = request();
+  waiting.stop = source.get_token();
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(50ms);
+    source.request_stop();
+  });
+  EXPECT_EQ(acquire(waiting).outcome, Outcome::kCancelled);
+  stopper.join();
+}
+
+TEST_F(KeyLockTest, TheDeadlineEndsTheWait) {
+  const auto holder = acquire(request());
+  auto waiting = request();
+  waiting.deadline = Clock::now() + 100ms;
+  const auto waited = acquire(waiting);
+  EXPECT_EQ(waited.outcome, Outcome::kBypassed);
+  EXPECT_NE(waited.reason.find("deadline"), std::string::npos);
+}
+
+TEST_F(KeyLockTest, ALivingHolderIsWaitedForLongerThanTheHeartbeatLimit) {
+  auto holder = acquire(request());
+  auto waiting = request();
+  waiting.deadline = Clock::now() + 900ms;
+  EXPECT_NE(acquire(waiting).reason.find("deadline"), std::string::npos);
+}
+
+TEST_F(KeyLockTest, AHolderWithoutAHeartbeatIsGivenUp) {
+  // A lock that no process of ours takes care of: as a stopped process leaves it.
+  files_.before = [](std::string_view call, int) {
+    return call == "pwrite" ? -EIO : 0;
+  };
+  auto holder = acquire(request());
+  files_.before = [](auto, int) { return 0; };
+  OwnerRecord record;
+  record.pid = 4711;
+  record.key = request().key;
+  record.started = record.phase_started = record.heartbeat = boot_time_now() - 1h;
+  record.phase = Phase::kCompiling;
+  record.build_limit = 24h;
+  const auto place = place_of(request().key);
+  const int fd = files_.open(place.file.c_str(), O_WRONLY, 0);
+  files_.before = [](std::string_view call, int) {
+    return call == "pwrite" ? -EIO : 0;
+  };
+  ASSERT_GT(cache::real_file_system().pwrite(fd, record.encode(),
+                                             place.record * kOwnerRecordBytes),
+            0);
+  files_.close(fd);
+  const auto waited = acquire(request());
+  EXPECT_EQ(waited.outcome, Outcome::kBypassed);
+  EXPECT_NE(waited.reason.find("process 4711, compiling"), std::string::npos)
+      << waited.reason;
+  EXPECT_LT(waited.waited, 250ms) << "silent since long ago: two beats are enough";
+  EXPECT_EQ(counters_.get(Counter::kLockBypassed), 1U);
+}
+
+TEST_F(KeyLockTest, AHolderThatCompilesForTooLongIsGivenUp) {
+  auto slow = request();
+  slow.build_limit = 100ms;
+  auto holder = acquire(slow);
+  holder.lock.enter(Phase::kCompiling);
+  const auto waited = acquire(request());
+  EXPECT_EQ(waited.outcome, Outcome::kBypassed);
+  EXPECT_NE(waited.reason.find("over its limit"), std::string::npos) << waited.reason;
+}
+
+TEST_F(KeyLockTest, QueueingForASlotDoesNotCountAsCompiling) {
+  auto slow = request();
+  slow.build_limit = 50ms;
+  auto holder = acquire(slow);
+  holder.lock.enter(Phase::kQueued);
+  auto waiting = request();
+  waiting.deadline = Clock::now() + 600ms;
+  EXPECT_NE(acquire(waiting).reason.find("deadline"), std::string::npos);
+}
+
+TEST_F(KeyLockTest, AWaiterIsToldWhomItWaitsFor) {
+  auto holder = acquire(request());
+  holder.lock.enter(Phase::kCompiling);
+  auto waiting = request();
+  waiting.deadline = Clock::now() + 100ms;
+  pid_t seen = 0;
+  Phase phase = Phase::kStarting;
+  waiting.on_wait = [&](const OwnerRecord& owner) {
+    seen = owner.pid;
+    phase = owner.phase;
+  };
+  EXPECT_EQ(acquire(waiting).outcome, Outcome::kBypassed);
+  EXPECT_EQ(seen, ::getpid());
+  EXPECT_EQ(phase, Phase::kCompiling);
+}
+
+TEST_F(KeyLockTest, WhereLocksDoNotWorkItGoesOnWithoutAndCounts) {
+  for (const int err : {-ENOLCK, -ENOSYS, -EOPNOTSUPP}) {
+    files_.before = [&](std::string_view call, int) {
+      return call == "set_lock" ? err : 0;
+    };
+    EXPECT_EQ(acquire(request()).outcome, Outcome::kBypassed);
+  }
+  EXPECT_EQ(counters_.get(Counter::kLockBypassed), 3U);
+}
+
+TEST_F(KeyLockTest, WithoutAFolderItGoesOnWithout) {
+  const LockFolder none{{}, "no local folder"};
+  const auto acquired = KeyLock::acquire({none, files_, counters_, times_}, request());
+  EXPECT_EQ(acquired.outcome, Outcome::kBypassed);
+  EXPECT_EQ(acquired.reason, "no local folder");
+}
+
+TEST_F(KeyLockTest, LockFilesAreNeverRemoved) {
+  acquire(request()).lock.release();
+  EXPECT_EQ(dir_.files().size(), 1U);
+}
+
+TEST_F(KeyLockTest, ManyThreadsTakeTurns) {
+  std::atomic<int> inside = 0;
+  std::atomic<int> most = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 16; ++i) {
+    threads.emplace_back([&] {
+      const auto held = acquire(request());
+      EXPECT_EQ(held.outcome, Outcome::kHeld);
+      most = std::max(most.load(), ++inside);
+      std::this_thread::sleep_for(2ms);
+      --inside;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(most, 1);
+}
+
+TEST(OwnerRecord, SurvivesItsEncodingAndIsSixtyFourBytes) {
+  OwnerRecord record;
+  record.pid = 17;
+  record.phase = Phase::kQueued;
+  record.key = Digest::of(as_bytes("k"));
+  record.started = 3s;
+  record.phase_started = 4s;
+  record.heartbeat = 5s;
+  record.build_limit = 6s;
+  const Bytes bytes = record.encode();
+  ASSERT_EQ(bytes.size(), kOwnerRecordBytes);
+  const OwnerRecord read = OwnerRecord::decode(bytes).value();
+  EXPECT_TRUE(read.same_owner(record));
+  EXPECT_TRUE(read.is_about(record.key));
+  EXPECT_EQ(read.phase, Phase::kQueued);
+  EXPECT_EQ(read.heartbeat, 5s);
+  EXPECT_EQ(read.build_limit, 6s);
+  EXPECT_FALSE(OwnerRecord::decode(Bytes(kOwnerRecordBytes)));
+}
+
+class LockFolderTest : public testing::Test {
+ protected:
+  LockFolder find(const std::filesystem::path& runtime) {
+    return find_lock_folder(Layout(dir_.path() / "root"), files_,
+                            TrustPolicy::of_this_process({}), runtime,
+                            dir_.path() / "persistent");
+  }
+  void root_is_on(std::int64_t type) {
+    files_.on_type = [this, type](std::string_view path) {
+      return path.starts_with((dir_.path() / "root").native()) ? type : 0;
+    };
+  }
+  void SetUp() override { std::filesystem::create_directory(dir_.path() / "root"); }
+
+  static constexpr std::int64_t kNfs = 0x6969;
+  const test::TempDir dir_;
+  test::FaultyFileSystem files_;
+};
+
+TEST_F(LockFolderTest, IsInTheRootOnALocalFileSystem) {
+  EXPECT_EQ(find({}).path, dir_.path() / "root" / "locks");
+}
+
+TEST_F(LockFolderTest, IsNeverOnANetworkFileSystem) {
+  root_is_on(kNfs);
+  EXPECT_EQ(find(dir_.path() / "run").path.parent_path(), dir_.path() / "run" / "kiln");
+  EXPECT_EQ(find({}).path.parent_path().parent_path(), dir_.path() / "persistent");
+  EXPECT_EQ(find({}).path, find({}).path) << "the same for every process";
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() / "root" / "locks"));
+}
+
+TEST_F(LockFolderTest, IsNoneWhereAllIsOnTheNetwork) {
+  files_.on_type = [](std::string_view) { return kNfs; };
+  const LockFolder folder = find(dir_.path() / "run");
+  EXPECT_FALSE(folder.usable());
+  EXPECT_NE(folder.why.find("network"), std::string::npos);
+}
+
+TEST_F(LockFolderTest, IsNotOneThatSomebodyElseCanWrite) {
+  root_is_on(kNfs);
+  std::filesystem::create_directory(dir_.path() / "run");
+  ::chmod((dir_.path() / "run").c_str(), 0777);
+  EXPECT_EQ(find(dir_.path() / "run").path.parent_path().parent_path(),
+            dir_.path() / "persistent");
+}
+
+}  // namespace
+}  // namespace kiln::cache

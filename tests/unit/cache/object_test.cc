@@ -1,0 +1,231 @@
+#include "cache/object.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include <filesystem>
+#include <limits>
+
+#include "cache/object_header.h"
+#include "tests/support/sample_object.h"
+#include "util/little_endian.h"
+#include "util/read_file.h"
+
+namespace kiln::cache {
+namespace {
+
+using test::SampleObject;
+
+Buffer to_buffer(ByteView bytes) {
+  Buffer buffer(bytes.size());
+  std::copy(bytes.begin(), bytes.end(), buffer.data());
+  return buffer;
+}
+
+Bytes to_bytes(const Buffer& buffer) {
+  return {buffer.view().begin(), buffer.view().end()};
+}
+
+/// What somebody can do who knows the format.
+void fix_checksum(Bytes& file) {
+  const XXH128_hash_t hash = XXH3_128bits(file.data() + header::kCheckedFrom,
+                                          file.size() - header::kCheckedFrom);
+  Bytes sum;
+  append_le(sum, static_cast<std::uint64_t>(hash.low64));
+  append_le(sum, static_cast<std::uint64_t>(hash.high64));
+  std::copy(sum.begin(), sum.end(), file.begin() + header::kChecksum);
+}
+
+void store_u64(Bytes& file, std::size_t offset, std::uint64_t value) {
+  Bytes bytes;
+  append_le(bytes, value);
+  std::copy(bytes.begin(), bytes.end(),
+            file.begin() + static_cast<std::ptrdiff_t>(offset));
+}
+
+class ObjectTest : public testing::Test {
+ protected:
+  Check check_of(const Bytes& file) {
+    const auto object = StoredObject::parse(to_buffer(file), sample_.key());
+    return object ? static_cast<Check>(0xFF) : object.error().check;
+  }
+
+  SampleObject sample_{1};
+  const Bytes file_ = to_bytes(encode(*sample_).value());
+};
+
+TEST_F(ObjectTest, GivesBackAllThatWasStored) {
+  const auto object = StoredObject::parse(to_buffer(file_), sample_.key()).value();
+  EXPECT_EQ(object.kind(), Kind::kCubin);
+  EXPECT_EQ(object.key(), sample_.key());
+  EXPECT_EQ(object.target(), "sm_90a");
+  EXPECT_EQ(as_text(object.payload()), sample_.payload());
+  EXPECT_EQ(object.metadata().value(), sample_->metadata);
+  EXPECT_EQ(object.preimage().value(), sample_->preimage);
+  EXPECT_EQ(object.log().value(), "a log");
+  EXPECT_EQ(object.source().value(), "__global__ void k() {}");
+  EXPECT_EQ(object.ptx().value(), ".version 9.0");
+  EXPECT_TRUE(object.verify_fully());
+}
+
+TEST_F(ObjectTest, ViewsSurviveAMove) {
+  auto object = StoredObject::parse(to_buffer(file_), sample_.key()).value();
+  const StoredObject moved = std::move(object);
+  EXPECT_EQ(moved.target(), "sm_90a");
+  EXPECT_EQ(as_text(moved.payload()), sample_.payload());
+}
+
+TEST_F(ObjectTest, EmptySectionsAreEmptyTexts) {
+  sample_->log = sample_->source = sample_->ptx = {};
+  const auto object = StoredObject::parse(encode(*sample_).value(), sample_.key());
+  EXPECT_EQ(object->log().value(), "");
+  EXPECT_EQ(object->ptx().value(), "");
+  EXPECT_TRUE(object->verify_fully());
+}
+
+TEST_F(ObjectTest, AnEmptyPayloadIsRefused) {
+  sample_->payload = {};
+  EXPECT_EQ(encode(*sample_).error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(ObjectTest, ATargetThatDoesNotFitIsRefused) {
+  sample_->target = "sm_90a_and_much_more";
+  EXPECT_EQ(encode(*sample_).error().code, ErrorCode::kInvalidArgument);
+  sample_->target = "";
+  EXPECT_EQ(encode(*sample_).error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(ObjectTest, EveryTruncationIsRejected) {
+  for (std::size_t size = 0; size < file_.size(); ++size) {
+    const auto cut = Bytes(file_.begin(), file_.begin() + static_cast<long>(size));
+    EXPECT_FALSE(StoredObject::parse(to_buffer(cut), sample_.key())) << size;
+  }
+}
+
+TEST_F(ObjectTest, TrailingBytesAreRejected) {
+  Bytes longer = file_;
+  longer.push_back(std::byte{0});
+  EXPECT_EQ(check_of(longer), Check::kSize);
+}
+
+TEST_F(ObjectTest, EveryFlippedBitIsRejected) {
+  Bytes file = file_;
+  for (std::size_t i = 0; i < file.size() * 8; ++i) {
+    const auto mask = static_cast<std::byte>(1U << (i % 8));
+    file[i / 8] ^= mask;
+    EXPECT_FALSE(StoredObject::parse(to_buffer(file), sample_.key())) << "bit " << i;
+    file[i / 8] ^= mask;
+  }
+}
+
+TEST_F(ObjectTest, AnotherKeysObjectIsRejected) {
+  const auto object = StoredObject::parse(to_buffer(file_), SampleObject(2).key());
+  EXPECT_EQ(object.error().check, Check::kKey);
+}
+
+TEST_F(ObjectTest, AnotherFormatVersionIsRejected) {
+  Bytes file = file_;
+  file[header::kVersion] = std::byte{2};
+  fix_checksum(file);
+  EXPECT_EQ(check_of(file), Check::kFormat);
+}
+
+TEST_F(ObjectTest, ExtremeLengthsAreRejectedBehindACorrectChecksum) {
+  constexpr std::array<std::uint64_t, 7> kExtremes{
+      1,
+      1ULL << 31U,
+      1ULL << 32U,
+      1ULL << 40U,
+      1ULL << 63U,
+      std::numeric_limits<std::uint64_t>::max(),
+      std::numeric_limits<std::uint64_t>::max() - 271};
+  for (std::size_t field = 0; field < header::kSectionCount * 3; ++field) {
+    for (const std::uint64_t value : kExtremes) {
+      const std::size_t offset = header::kSections + field * 8;
+      const bool is_a_codec = field % 3 == 2;
+      if (load_le<std::uint64_t>(file_, offset) == value || (is_a_codec && value == 1))
+        continue;
+      Bytes file = file_;
+      store_u64(file, offset, value);
+      fix_checksum(file);
+      const auto object = StoredObject::parse(to_buffer(file), sample_.key());
+      // A lie about a raw size shows only when the text is asked for.
+      EXPECT_FALSE(object && object->verify_fully()) << field << " " << value;
+    }
+  }
+}
+
+TEST_F(ObjectTest, RandomHeadersBehindACorrectChecksumNeverCrash) {
+  std::uint64_t random = 42;
+  for (int round = 0; round < 20'000; ++round) {
+    Bytes file = file_;
+    for (int i = 0; i < 3; ++i) {
+      random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+      const std::size_t at =
+          header::kCheckedFrom + (random >> 33U) % (file.size() - header::kCheckedFrom);
+      file[at] = static_cast<std::byte>(random >> 24U);
+    }
+    fix_checksum(file);
+    if (const auto object = StoredObject::parse(to_buffer(file), sample_.key()))
+      std::ignore = object->verify_fully();
+  }
+}
+
+TEST_F(ObjectTest, ASwappedPayloadIsFoundByFullVerification) {
+  Bytes file = file_;
+  file[header::kBytes + 5] ^= std::byte{1};
+  fix_checksum(file);
+  const auto object = StoredObject::parse(to_buffer(file), sample_.key()).value();
+  EXPECT_EQ(object.verify_fully().error().check, Check::kPayloadDigest);
+}
+
+TEST_F(ObjectTest, AKeyThatIsNotOfThePreimageIsFoundByFullVerification) {
+  Bytes file = file_;
+  const Digest other = SampleObject(2).key();
+  std::copy(other.bytes().begin(), other.bytes().end(), file.begin() + header::kKey);
+  fix_checksum(file);
+  const auto object = StoredObject::parse(to_buffer(file), other).value();
+  EXPECT_EQ(object.verify_fully().error().check, Check::kPreimageDigest);
+}
+
+TEST_F(ObjectTest, TwoBuildsAreComparedByPayloadAndLoweredNamesOnly) {
+  const auto object = StoredObject::parse(to_buffer(file_), sample_.key()).value();
+  const auto encoded = [](SampleObject& sample) {
+    return StoredObject::parse(encode(*sample).value(), sample.key()).value();
+  };
+  SampleObject later(1);
+  later->ptx = "other ptx";
+  later->log = "other log";
+  later->metadata.created_ns = 5;
+  EXPECT_TRUE(object.same_build(encoded(later)));
+  SampleObject renamed(1);
+  renamed->metadata.entry_points[0].lowered = "_Z1kIdEvv";
+  EXPECT_FALSE(object.same_build(encoded(renamed)));
+  SampleObject rebuilt(1, "\177ELF other cubin");
+  EXPECT_FALSE(object.same_build(encoded(rebuilt)));
+}
+
+TEST_F(ObjectTest, TheFirstObjectEverWrittenCanStillBeRead) {
+  const std::filesystem::path golden = KILN_GOLDEN_DIR "/object_v1.bin";
+  const Bytes file = read_file(golden, 1 << 20).value().value();
+  const auto object = StoredObject::parse(to_buffer(file), sample_.key());
+  ASSERT_TRUE(object) << object.error().detail;
+  EXPECT_TRUE(object->verify_fully());
+  EXPECT_EQ(as_text(object->payload()), sample_.payload());
+  EXPECT_EQ(object->metadata().value(), sample_->metadata);
+  EXPECT_EQ(object->preimage().value(), sample_->preimage);
+  EXPECT_EQ(object->source().value(), sample_->source);
+}
+
+TEST(Metadata, UnknownLabelsAreSkippedAndBadNumbersAreCorrupt) {
+  Fields fields;
+  fields.add("of a later version", "1");
+  fields.add("registers", "12");
+  EXPECT_EQ(Metadata::decode(fields.encode()).value().registers, 12U);
+  fields.add("compile_ms", "12x");
+  EXPECT_EQ(Metadata::decode(fields.encode()).error().code, ErrorCode::kCorrupt);
+}
+
+}  // namespace
+}  // namespace kiln::cache

@@ -1,0 +1,118 @@
+#include "cache/trim.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <vector>
+
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/sample_object.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln::cache {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using test::SampleObject;
+
+class TrimTest : public testing::Test {
+ protected:
+  TrimTest() : sample_(dir_.path() / "root", files_) {
+    for (int i = 0; i < 10; ++i) {
+      SampleObject object(i);
+      EXPECT_EQ(sample_.store.publish(*object).outcome, Published::kStored);
+      keys_.push_back(object.key());
+      age(i, std::chrono::hours(100 - i));  // 0 is the oldest
+      size_ = fs::file_size(path(i));
+    }
+  }
+  fs::path path(int i) { return sample_.layout.object(keys_[static_cast<size_t>(i)]); }
+  static void set_age(const fs::path& file, std::chrono::seconds age) {
+    fs::last_write_time(file, fs::file_time_type::clock::now() - age);
+  }
+  void age(int i, std::chrono::seconds age) { set_age(path(i), age); }
+  TrimResult trim(TrimOptions options) {
+    return cache::trim(sample_.layout, files_, sample_.store, sample_.counters, options)
+        .value();
+  }
+  std::vector<int> left() {
+    std::vector<int> found;
+    for (int i = 0; i < 10; ++i) {
+      if (fs::exists(path(i)))
+        found.push_back(i);
+    }
+    return found;
+  }
+
+  const test::TempDir dir_;
+  test::FaultyFileSystem files_;
+  test::SampleStore sample_;
+  std::vector<Digest> keys_;
+  std::uint64_t size_ = 0;
+};
+
+TEST_F(TrimTest, UnderTheLimitNothingIsRemoved) {
+  EXPECT_EQ(trim({.limit_bytes = 10 * size_ + 100}).removed, 0U);
+}
+
+TEST_F(TrimTest, OverTheLimitTheLeastRecentlyUsedGoUntilTheRestFits) {
+  const TrimResult result =
+      trim({.limit_bytes = 5 * size_ + 500, .target_percent = 90});
+  EXPECT_LE(result.bytes_left, (5 * size_ + 500) * 9 / 10);
+  EXPECT_EQ(result.removed + left().size(), 10U);
+  EXPECT_THAT(left(), testing::Contains(9));
+  EXPECT_EQ(left().front(), static_cast<int>(result.removed));
+  EXPECT_EQ(result.keys.front(), keys_[0]);
+}
+
+TEST_F(TrimTest, ADryRunRemovesNothing) {
+  EXPECT_EQ(trim({.limit_bytes = 0, .dry_run = DryRun::kYes}).removed, 10U);
+  EXPECT_EQ(left().size(), 10U);
+}
+
+TEST_F(TrimTest, YoungObjectsStayWhateverTheLimit) {
+  age(3, 5s);
+  age(4, -24h);  // a stamp of tomorrow is not old
+  EXPECT_EQ(trim({.limit_bytes = 0}).removed, 8U);
+  EXPECT_THAT(left(), testing::ElementsAre(3, 4));
+}
+
+TEST_F(TrimTest, AnObjectUsedSinceTheWalkSurvives) {
+  files_.before = [this](std::string_view call, int) {
+    if (call == "unlink")
+      age(5, 90s);
+    return 0;
+  };
+  trim({.limit_bytes = 0});
+  EXPECT_THAT(left(), testing::ElementsAre(5));
+}
+
+TEST_F(TrimTest, OldTemporariesAreSweptAndNothingElse) {
+  const std::string folder = path(0).parent_path();
+  const std::string old = Layout::temporary_in(folder);
+  const std::string fresh = Layout::temporary_in(folder);
+  const std::string in_root = Layout::temporary_in(sample_.layout.root().native());
+  const std::string foreign = folder + "/notes.txt";
+  for (const auto& name : {old, fresh, in_root, foreign}) std::ofstream(name) << "x";
+  for (const auto& name : {old, in_root, foreign}) set_age(name, 2h);
+  EXPECT_EQ(trim({}).orphans_swept, 2U);
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_FALSE(fs::exists(in_root));
+  EXPECT_TRUE(fs::exists(fresh));
+  EXPECT_TRUE(fs::exists(foreign));
+}
+
+TEST_F(TrimTest, QuarantineKeepsItsLatestFiles) {
+  const fs::path folder = sample_.layout.quarantine();
+  fs::create_directories(folder);
+  for (int i = 0; i < 5; ++i)
+    std::ofstream(folder / (keys_[0].hex() + "-" + std::to_string(i) + "-size")) << "x";
+  std::ofstream(folder / "kept by hand") << "x";
+  trim({.quarantine_count = 2});
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 3);
+}
+
+}  // namespace
+}  // namespace kiln::cache
