@@ -4,12 +4,9 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <charconv>
-#include <limits>
-#include <optional>
 #include <type_traits>
 
-#include "cache/fields.h"
+#include "compile/protocol_fields.h"
 #include "util/little_endian.h"
 #include "util/try.h"
 
@@ -29,12 +26,6 @@ enum class Kind : std::uint32_t {
   kDescription,
   kError,
 };
-
-tl::unexpected<Error> corrupt(std::string_view what) {
-  return fail(ErrorCode::kCorrupt, fmt::format("worker message: {}", what));
-}
-
-// --- frames ---------------------------------------------------------------------
 
 std::uint64_t checksum(std::uint32_t kind, ByteView payload) {
   // The kind seeds the hash; the length is part of it already.
@@ -62,309 +53,14 @@ struct Frame {
 Result<Frame> open_frame(ByteView bytes) {
   const auto size = KILN_TRY(frame_bytes(bytes));
   if (size != bytes.size()) {
-    return corrupt(fmt::format("{} bytes, its header says {}", bytes.size(), size));
+    return corrupt_message(
+        fmt::format("{} bytes, its header says {}", bytes.size(), size));
   }
   const auto kind = load_le<std::uint32_t>(bytes, 4);
   const auto payload = bytes.subspan(kFrameHeaderBytes);
   if (checksum(kind, payload) != load_le<std::uint64_t>(bytes, 16))
-    return corrupt("its checksum does not fit");
+    return corrupt_message("its checksum does not fit");
   return Frame{static_cast<Kind>(kind), KILN_TRY(Fields::decode(payload))};
-}
-
-// --- values ---------------------------------------------------------------------
-
-void add_number(Fields& fields, std::string_view label, std::uint64_t value) {
-  fields.add(label, std::to_string(value));
-}
-
-void add_nested(Fields& fields, std::string_view label, const Fields& nested) {
-  fields.add(label, as_text(nested.encode()));
-}
-
-/// Reads the fields of one message and remembers the first thing that was wrong, so
-/// that a decoder is a list of assignments. Thread safety: one thread.
-class Reader {
- public:
-  explicit Reader(const Fields& fields) : fields_(fields) {}
-
-  std::string text(std::string_view label) {
-    const auto value = fields_.find(label);
-    if (!value)
-      note(fmt::format("field '{}' is missing", label));
-    return std::string(value.value_or(std::string_view{}));
-  }
-
-  template <typename Integer>
-  Integer number(std::string_view label) {
-    return parse<Integer>(text(label), label);
-  }
-
-  /// An enumerator from 0 to `last`.
-  template <typename Enum>
-  Enum one_of(std::string_view label, Enum last) {
-    const auto value = number<unsigned>(label);
-    if (value > static_cast<unsigned>(last)) {
-      note(fmt::format("field '{}' has no value {}", label, value));
-      return Enum{};
-    }
-    return static_cast<Enum>(value);
-  }
-
-  std::vector<std::string> texts(std::string_view label) const {
-    std::vector<std::string> list;
-    for (const auto& field : fields_.list()) {
-      if (field.label == label)
-        list.push_back(field.value);
-    }
-    return list;
-  }
-
-  /// `read(Reader&)` of each nested list with that label.
-  template <typename Read>
-  auto nested(std::string_view label, const Read& read) {
-    std::vector<std::invoke_result_t<Read, Reader&>> list;
-    for (const auto& field : fields_.list()) {
-      if (field.label != label)
-        continue;
-      const auto inner = Fields::decode(as_bytes(field.value));
-      if (!inner) {
-        note(inner.error().message);
-        break;
-      }
-      Reader reader(*inner);
-      list.push_back(read(reader));
-      if (reader.wrong_)
-        note(*reader.wrong_);
-    }
-    return list;
-  }
-
-  template <typename Integer>
-  Integer parse(const std::string& value, std::string_view label) {
-    Integer number = 0;
-    const auto [end, error] =
-        std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc{} || end != value.data() + value.size())
-      note(fmt::format("field '{}' is no number that fits", label));
-    return number;
-  }
-
-  void note(std::string what) {
-    if (!wrong_)
-      wrong_ = std::move(what);
-  }
-
-  template <typename T>
-  Result<T> finish(T value) {
-    if (wrong_)
-      return corrupt(*wrong_);
-    return value;
-  }
-
- private:
-  const Fields& fields_;
-  std::optional<std::string> wrong_;
-};
-
-// --- parts of messages -------------------------------------------------------------
-
-void add_paths(Fields& fields, const NvrtcPaths& paths) {
-  fields.add("nvrtc", paths.nvrtc.native());
-  fields.add("builtins", paths.builtins.native());
-}
-
-NvrtcPaths read_paths(Reader& reader) {
-  return {.nvrtc = reader.text("nvrtc"), .builtins = reader.text("builtins")};
-}
-
-void add_library(Fields& fields, std::string_view label, const LoadedLibrary& library) {
-  Fields inner;
-  inner.add("path", library.path.native());
-  inner.add("build id", library.build_id);
-  add_nested(fields, label, inner);
-}
-
-LoadedLibrary read_library(Reader& reader, std::string_view label) {
-  auto list = reader.nested(label, [](Reader& inner) {
-    return LoadedLibrary{.path = inner.text("path"),
-                         .build_id = inner.text("build id")};
-  });
-  if (list.size() != 1) {
-    reader.note(fmt::format("field '{}' must be there once", label));
-    return {};
-  }
-  return std::move(list.front());
-}
-
-void add_target(Fields& fields, const device::Target& target) {
-  const auto& architecture = target.architecture;
-  fields.add("major", std::to_string(architecture.capability.major));
-  fields.add("minor", std::to_string(architecture.capability.minor));
-  add_number(fields, "suffix", static_cast<unsigned>(architecture.suffix));
-  add_number(fields, "image kind", static_cast<unsigned>(target.kind));
-}
-
-device::Target read_target(Reader& reader) {
-  device::Target target;
-  target.architecture.capability = {.major = reader.number<int>("major"),
-                                    .minor = reader.number<int>("minor")};
-  target.architecture.suffix = reader.one_of("suffix", device::ArchSuffix::kF);
-  target.kind = reader.one_of("image kind", device::ImageKind::kPtx);
-  return target;
-}
-
-// --- messages -----------------------------------------------------------------------
-
-Fields fields_of(const CompileJob& job) {
-  Fields fields;
-  fields.add("label", job.label);
-  fields.add("source", job.source);
-  for (const auto& option : job.options) fields.add("option", option);
-  for (const auto& expression : job.name_expressions)
-    fields.add("name expression", expression);
-  for (const auto& header : job.headers) {
-    Fields inner;
-    inner.add("name", header.name);
-    inner.add("text", header.text);
-    add_nested(fields, "header", inner);
-  }
-  add_paths(fields, job.nvrtc);
-  add_target(fields, job.target);
-  add_number(fields, "ptx", static_cast<unsigned>(job.ptx));
-  fields.add("time limit", std::to_string(job.time_limit.count()));
-  add_number(fields, "memory limit", job.memory_limit_bytes);
-  return fields;
-}
-
-Result<CompileJob> job_from(const Fields& fields) {
-  Reader reader(fields);
-  CompileJob job;
-  job.label = reader.text("label");
-  job.source = reader.text("source");
-  job.options = reader.texts("option");
-  job.name_expressions = reader.texts("name expression");
-  job.headers = reader.nested("header", [](Reader& inner) {
-    return MemoryHeader{.name = inner.text("name"), .text = inner.text("text")};
-  });
-  job.nvrtc = read_paths(reader);
-  job.target = read_target(reader);
-  job.ptx = reader.one_of("ptx", PtxPolicy::kKeep);
-  job.time_limit = std::chrono::milliseconds(reader.number<std::int64_t>("time limit"));
-  job.memory_limit_bytes = reader.number<std::uint64_t>("memory limit");
-  return reader.finish(std::move(job));
-}
-
-Fields fields_of(const ResourceUse& use) {
-  Fields fields;
-  fields.add("entry", use.entry);
-  add_number(fields, "registers", use.registers);
-  add_number(fields, "static shared", use.static_shared_bytes);
-  add_number(fields, "stack", use.stack_bytes);
-  add_number(fields, "spill stores", use.spill_store_bytes);
-  add_number(fields, "spill loads", use.spill_load_bytes);
-  return fields;
-}
-
-ResourceUse read_resource_use(Reader& reader) {
-  return {.entry = reader.text("entry"),
-          .registers = reader.number<std::uint64_t>("registers"),
-          .static_shared_bytes = reader.number<std::uint64_t>("static shared"),
-          .stack_bytes = reader.number<std::uint64_t>("stack"),
-          .spill_store_bytes = reader.number<std::uint64_t>("spill stores"),
-          .spill_load_bytes = reader.number<std::uint64_t>("spill loads")};
-}
-
-Fields fields_of(const CompileOutput& output) {
-  Fields fields;
-  fields.add("image", as_text(output.image));
-  fields.add("ptx", output.ptx);
-  fields.add("log", output.log);
-  for (const auto& name : output.lowered_names) {
-    Fields inner;
-    inner.add("expression", name.expression);
-    inner.add("lowered", name.lowered);
-    add_nested(fields, "lowered name", inner);
-  }
-  for (const auto& use : output.resources)
-    add_nested(fields, "resource use", fields_of(use));
-  for (const auto& path : output.opened_files) fields.add("opened file", path.native());
-  add_library(fields, "nvrtc", output.nvrtc);
-  add_library(fields, "builtins", output.builtins);
-  fields.add("nvrtc time", std::to_string(output.nvrtc_time.count()));
-  return fields;
-}
-
-Result<CompileOutput> output_from(const Fields& fields) {
-  Reader reader(fields);
-  CompileOutput output;
-  const auto image = reader.text("image");
-  output.image.assign(as_bytes(image).begin(), as_bytes(image).end());
-  output.ptx = reader.text("ptx");
-  output.log = reader.text("log");
-  output.lowered_names = reader.nested("lowered name", [](Reader& inner) {
-    return LoweredName{.expression = inner.text("expression"),
-                       .lowered = inner.text("lowered")};
-  });
-  output.resources = reader.nested("resource use", read_resource_use);
-  for (auto& path : reader.texts("opened file"))
-    output.opened_files.emplace_back(std::move(path));
-  output.nvrtc = read_library(reader, "nvrtc");
-  output.builtins = read_library(reader, "builtins");
-  output.nvrtc_time =
-      std::chrono::milliseconds(reader.number<std::int64_t>("nvrtc time"));
-  return reader.finish(std::move(output));
-}
-
-Fields fields_of(const ToolchainDescription& description) {
-  Fields fields;
-  fields.add("major", std::to_string(description.major));
-  fields.add("minor", std::to_string(description.minor));
-  for (const auto& capability : description.architectures) {
-    Fields inner;
-    inner.add("major", std::to_string(capability.major));
-    inner.add("minor", std::to_string(capability.minor));
-    add_nested(fields, "architecture", inner);
-  }
-  add_library(fields, "nvrtc", description.nvrtc);
-  return fields;
-}
-
-Result<ToolchainDescription> description_from(const Fields& fields) {
-  Reader reader(fields);
-  ToolchainDescription description;
-  description.major = reader.number<int>("major");
-  description.minor = reader.number<int>("minor");
-  description.architectures = reader.nested("architecture", [](Reader& inner) {
-    return device::ComputeCapability{.major = inner.number<int>("major"),
-                                     .minor = inner.number<int>("minor")};
-  });
-  description.nvrtc = read_library(reader, "nvrtc");
-  return reader.finish(std::move(description));
-}
-
-Fields fields_of(const DescribeRequest& request) {
-  Fields fields;
-  add_paths(fields, request.nvrtc);
-  return fields;
-}
-
-Fields fields_of(const Hello& hello) {
-  Fields fields;
-  fields.add("build id", hello.build_id);
-  return fields;
-}
-
-Fields fields_of(const Progress& progress) {
-  Fields fields;
-  add_number(fields, "phase", static_cast<unsigned>(progress.phase));
-  return fields;
-}
-
-Fields fields_of(const Error& error) {
-  Fields fields;
-  add_number(fields, "code", static_cast<unsigned>(error.code));
-  fields.add("message", error.message);
-  return fields;
 }
 
 template <typename Message>
@@ -389,14 +85,14 @@ template <typename... Messages>
 Bytes encode(const std::variant<Messages...>& message) {
   return std::visit(
       [](const auto& held) {
-        return frame(kind_of<std::remove_cvref_t<decltype(held)>>(), fields_of(held));
+        return frame(kind_of<std::remove_cvref_t<decltype(held)>>(), to_fields(held));
       },
       message);
 }
 
-template <typename T>
-Result<Reply> as_reply(Result<T> message) {
-  return std::move(message).map([](T&& value) { return Reply(std::move(value)); });
+template <typename Any, typename T>
+Result<Any> widened(Result<T> message) {
+  return std::move(message).map([](T&& value) { return Any(std::move(value)); });
 }
 
 }  // namespace
@@ -411,48 +107,43 @@ Bytes encode_reply(const Reply& reply) {
 
 Result<std::uint64_t> frame_bytes(ByteView start) {
   if (start.size() < kFrameHeaderBytes)
-    return corrupt(fmt::format("{} bytes are no frame", start.size()));
+    return corrupt_message(fmt::format("{} bytes are no frame", start.size()));
   if (load_le<std::uint32_t>(start, 0) != kMagic)
-    return corrupt("it does not begin as one");
+    return corrupt_message("it does not begin as one");
   const auto payload = load_le<std::uint64_t>(start, 8);
   if (payload > kMaxPayloadBytes)
-    return corrupt(fmt::format("a payload of {} bytes is over the limit", payload));
+    return corrupt_message(
+        fmt::format("a payload of {} bytes is over the limit", payload));
   return kFrameHeaderBytes + payload;
 }
 
 Result<Request> decode_request(ByteView bytes) {
   const auto [kind, fields] = KILN_TRY(open_frame(bytes));
-  if (kind == Kind::kCompileJob)
-    return Request(KILN_TRY(job_from(fields)));
-  if (kind == Kind::kDescribeRequest) {
-    Reader reader(fields);
-    return KILN_TRY(reader.finish(Request(DescribeRequest{read_paths(reader)})));
+  switch (kind) {
+    case Kind::kCompileJob:
+      return widened<Request>(job_from(fields));
+    case Kind::kDescribeRequest:
+      return widened<Request>(describe_request_from(fields));
+    default:
+      return corrupt_message("it is no request");
   }
-  return corrupt("it is no request");
 }
 
 Result<Reply> decode_reply(ByteView bytes) {
   const auto [kind, fields] = KILN_TRY(open_frame(bytes));
-  Reader reader(fields);
   switch (kind) {
-    case Kind::kHello: {
-      Hello hello{reader.text("build id")};
-      return as_reply(reader.finish(std::move(hello)));
-    }
-    case Kind::kProgress: {
-      const Progress progress{reader.one_of("phase", BuildPhase::kReading)};
-      return as_reply(reader.finish(progress));
-    }
+    case Kind::kHello:
+      return widened<Reply>(hello_from(fields));
+    case Kind::kProgress:
+      return widened<Reply>(progress_from(fields));
     case Kind::kCompileOutput:
-      return as_reply(output_from(fields));
+      return widened<Reply>(output_from(fields));
     case Kind::kDescription:
-      return as_reply(description_from(fields));
-    case Kind::kError: {
-      Error error{reader.one_of("code", ErrorCode::kDevice), reader.text("message")};
-      return as_reply(reader.finish(std::move(error)));
-    }
+      return widened<Reply>(description_from(fields));
+    case Kind::kError:
+      return widened<Reply>(error_from(fields));
     default:
-      return corrupt("it is no reply");
+      return corrupt_message("it is no reply");
   }
 }
 

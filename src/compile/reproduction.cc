@@ -165,9 +165,9 @@ bool is_architecture(std::string_view option) {
 
 std::string reproduction_command(const std::filesystem::path& folder,
                                  const CompileJob& job) {
-  std::string command =
-      fmt::format("kiln compile {} --arch {}", shell_word((folder / kProgramName).native()),
-                  device::to_string(job.target.architecture));
+  std::string command = fmt::format("kiln compile {} --arch {}",
+                                    shell_word((folder / kProgramName).native()),
+                                    device::to_string(job.target.architecture));
   if (!job.headers.empty())
     command += fmt::format(" -I {}", shell_word((folder / "headers").native()));
   for (std::size_t i = 0; i < job.options.size(); ++i) {
@@ -195,11 +195,11 @@ Result<std::filesystem::path> save_reproduction(const std::filesystem::path& roo
   KILN_TRY(write_file(folder / kProgramName, job.source));
   if (!job.headers.empty())
     KILN_TRY(write_headers(folder / "headers", job));
-  KILN_TRY(
-      write_file(folder / "command",
-                 fmt::format("# {}, NVRTC {}\nKILN_NVRTC={} {}\n", job.label,
-                             job.nvrtc.nvrtc.native(), shell_word(job.nvrtc.nvrtc.native()),
-                             reproduction_command(folder, job))));
+  KILN_TRY(write_file(
+      folder / "command",
+      fmt::format("# {}, NVRTC {}\nKILN_NVRTC={} {}\n", job.label,
+                  job.nvrtc.nvrtc.native(), shell_word(job.nvrtc.nvrtc.native()),
+                  reproduction_command(folder, job))));
   remove_oldest(repro);
   return folder;
 }

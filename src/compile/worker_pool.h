@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/build_watch.h"
 #include "compile/job.h"
 #include "compile/worker_path.h"
 #include "kiln/result.h"
@@ -23,9 +24,6 @@ namespace kiln::compile {
 /// Holds a machine-wide slot until the returned object is destroyed. Called on the
 /// thread that called compile(); must return soon after a stop is requested.
 using AcquireSlot = std::function<Result<std::shared_ptr<void>>(std::stop_token)>;
-
-/// Told each phase as it begins, on the thread that called compile().
-using ProgressCallback = std::function<void(BuildPhase)>;
 
 struct PoolOptions {
   unsigned max_workers = 0;  // builds at a time; 0: usable_cores()
