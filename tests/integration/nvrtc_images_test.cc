@@ -69,9 +69,12 @@ TEST_F(NvrtcImages, BuildIdsOfTheLibrariesAreWhatReadelfSays) {
     const auto builtins = builtins_beside(library.path, std::nullopt);
     ASSERT_TRUE(builtins) << library.path;
     for (const auto& path : {library.path, *builtins}) {
-      const std::string id = read_build_id(path).value();
-      EXPECT_THAT(output_of("readelf -n '" + path.native() + "' 2>/dev/null"),
-                  HasSubstr("Build ID: " + id + "\n"));
+      const auto id = read_build_id(path);
+      ASSERT_TRUE(id) << id.error().message;
+      const std::string notes = output_of("readelf -n '" + path.native() + "' 2>&1");
+      // It gives up on notes that patchelf has moved, as in NVIDIA's wheel of 12.8.
+      if (notes.find("invalid namesz") == std::string::npos)
+        EXPECT_THAT(notes, HasSubstr("Build ID: " + *id + "\n"));
     }
   }
 }

@@ -36,7 +36,7 @@ struct MadeCubin {
     Bytes info;
     for (const std::uint32_t word : {0x00082f04U, 2U, 24U}) append_le(info, word);
     elf.add_section(".nv.info", SHT_LOPROC, info);
-    elf.add_section(".nv.shared.k", SHT_NOBITS, {}, 512);
+    elf.add_section(".nv.shared.k", SHT_NOBITS, {}, 1024 + 512);
     elf.add_symbol("helper", kGlobalFunction, 0);
     elf.add_symbol("k", kGlobalFunction, 0x10);
     elf.add_symbol("hidden", ELF64_ST_INFO(STB_LOCAL, STT_FUNC), 0x10);
