@@ -49,6 +49,15 @@ Result<void> settle_builtins(Toolchain& toolchain) {
   return {};
 }
 
+// A hint only saves work, and the root may be read-only.
+void keep_hint(const ToolchainSearch& search, const Toolchain& toolchain) {
+  if (search.folder.empty())
+    return;
+  const auto written = write_hint(search.folder, toolchain.id.nvrtc, toolchain.facts);
+  if (!written)
+    logger().debug("no toolchain hint kept: {}", written.error().message);
+}
+
 Result<Toolchain> describe(const LibraryCandidate& candidate, bool is_explicit,
                            const ToolchainSearch& search) {
   Toolchain toolchain;
@@ -61,15 +70,14 @@ Result<Toolchain> describe(const LibraryCandidate& candidate, bool is_explicit,
   toolchain.id.builtins = KILN_TRY(builtins_id(toolchain));
   toolchain.include_roots = include_roots_of(candidate.path);
 
-  const bool keeps_hints = !search.folder.empty();
-  auto hint = keeps_hints ? read_hint(search.folder, toolchain.id.nvrtc) : std::nullopt;
-  toolchain.facts = hint ? *std::move(hint) : KILN_TRY(ask(search, toolchain));
-  KILN_TRY(settle_builtins(toolchain));
-  if (!hint && keeps_hints) {
-    const auto written = write_hint(search.folder, toolchain.id.nvrtc, toolchain.facts);
-    if (!written)  // a hint only saves work; the root may be read-only
-      logger().debug("no toolchain hint kept: {}", written.error().message);
+  if (auto hint = read_hint(search.folder, toolchain.id.nvrtc)) {
+    toolchain.facts = *std::move(hint);
+    KILN_TRY(settle_builtins(toolchain));
+    return toolchain;
   }
+  toolchain.facts = KILN_TRY(ask(search, toolchain));
+  KILN_TRY(settle_builtins(toolchain));
+  keep_hint(search, toolchain);
   return toolchain;
 }
 

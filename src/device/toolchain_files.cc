@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int kFormat = 1;
-constexpr std::uint64_t kLargestFile = 64 * 1024;
+constexpr std::uint64_t kLargestFile = 65536;
 constexpr std::string_view kRecorded = "recorded.json";
 
 /// What both kinds of file hold.
@@ -126,6 +126,8 @@ fs::path hint_path(const fs::path& folder, std::string_view nvrtc_build_id) {
 
 std::optional<NvrtcFacts> read_hint(const fs::path& folder,
                                     std::string_view nvrtc_build_id) {
+  if (folder.empty())
+    return std::nullopt;
   const auto text = read_text_file(hint_path(folder, nvrtc_build_id), kLargestFile);
   if (!text)
     return std::nullopt;  // asked for again

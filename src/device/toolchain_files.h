@@ -15,7 +15,7 @@
 namespace kiln::device {
 
 /// The facts kept for the libnvrtc of that build id; nullopt where there are none that
-/// can be believed.
+/// can be believed, or no `folder`.
 [[nodiscard]] std::optional<NvrtcFacts> read_hint(const std::filesystem::path& folder,
                                                   std::string_view nvrtc_build_id);
 

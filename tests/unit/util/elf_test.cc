@@ -152,6 +152,16 @@ TEST_F(BuildId, IsFoundBehindOtherNotes) {
   EXPECT_EQ(read_build_id(file(elf.build())).value(), kBuildId);
 }
 
+TEST_F(BuildId, IsFoundInTheSectionsWhereAToolHasMovedTheNotes) {
+  // NVIDIA's wheel of NVRTC 12.8 is such a file.
+  for (const Bytes& stale : {Bytes(36, std::byte{'X'}), Bytes(36), Bytes()}) {
+    test::ElfBuilder elf;
+    elf.note_segment = stale;
+    elf.add_section(".note.gnu.build-id", SHT_NOTE, build_id_note());
+    EXPECT_EQ(read_build_id(file(elf.build())).value(), kBuildId);
+  }
+}
+
 TEST_F(BuildId, IsNotFoundWhereThereIsNone) {
   test::ElfBuilder elf;
   const auto id = read_build_id(file(elf.build()));
