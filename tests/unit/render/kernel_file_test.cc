@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadToml{"schema = 1", "schema = 1\nsuorce = \"x\"", "2:",
                 "unknown key 'suorce' in the top of the file, did you mean 'source'?"},
         BadToml{"required = true", "requierd = true", "7:", "did you mean 'required'?"},
-        BadToml{"summary = \"y", "sumary = \"y", "", "'summary' is missing"},
+        BadToml{"summary = \"y", "sumary = \"y", "", "did you mean 'summary'?"},
         BadToml{"quick = [", "qiuck = [", "62:", "did you mean 'quick'?"},
         BadToml{"minimum = \"7.5\"", "minimum = \"7.5\"\nminmum = 1",
                 "40:", "unknown key 'minmum' in [targets]"},
@@ -95,8 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadToml{"label = \"forward\"", "dtype = \"forward\"", "", "two things"},
         BadToml{"weight = 3", "unroll = 3", "", "taken"},
         BadToml{"label = \"forward\"", "label = \"a\\nb\"", "", "one line"},
-        BadToml{"constants = { backward = false",
-                "parameters.unroll = {}\nconstants = { ", "",
+        BadToml{"[kernel.launch]", "[kernel.parameters.unroll]\n[kernel.launch]", "",
                 "at the top of the file already"}));
 
 INSTANTIATE_TEST_SUITE_P(
@@ -104,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadToml{"unroll <= 4", "unrol <= 4", "30:", "did you mean 'unroll'?"},
         BadToml{"!in_place || unroll <= 4", "unroll + 1", "30:", "must be a boolean"},
-        BadToml{"that = \"!in_place", "taht = \"!in_place", "29:", "'that' is missing"},
+        BadToml{"that = \"!in_place", "taht = \"!in_place", "29:", "did you mean 'that'?"},
         BadToml{"shared = \"rows_per_block * 33\"", "shared = \"rows\"",
                 "34:", "unknown name 'rows'"},
         BadToml{"? 1 : 128", "? shared : 128", "", "rows_per_block needs shared"},
@@ -165,8 +164,8 @@ TEST(KernelFile, AnUnknownNameInTheTextIsFoundForEachKernel) {
 
 TEST(KernelFile, TheSetsAreBounded) {
   std::string values;
-  for (int i = 0; i < 60; ++i) values += std::to_string(i) + ", ";
-  EXPECT_THAT(error_of("[32, 64, 128, \"any\"]", "[" + values + "128, 32, \"any\"]"),
+  for (int i = 0; i < 32; ++i) values += std::to_string(i) + ", ";
+  EXPECT_THAT(error_of("[32, 64, 128, \"any\"]", "[" + values + "64, 128, \"any\"]"),
               "");
   EXPECT_THAT(
       error_of(

@@ -98,7 +98,6 @@ extern "C" __global__ void scale_fwd(bf16* out) {
 
 
 
-
 }
 )");
 }
