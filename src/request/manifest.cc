@@ -22,6 +22,8 @@ constexpr std::array<std::string_view, 3> kTemplateKeys{"template", "params", "a
 constexpr std::array<std::string_view, 5> kSourceKeys{"source", "headers", "options",
                                                       "names", "arch"};
 
+constexpr int kMaxDepth = 8;  // a request needs 2
+
 /// One line: where it stands, and what it says.
 class LineReader {
  public:
@@ -56,12 +58,16 @@ class LineReader {
   }
 
   /// The one place where the JSON library may throw. A key that is there twice would
-  /// otherwise count once, silently.
+  /// otherwise count once, silently; a deep document would overflow the stack later.
   Result<void> parse() {
     std::vector<std::set<std::string>> keys;  // of the objects that are open
     std::string twice;
-    const json::parser_callback_t watch = [&](int, json::parse_event_t event,
+    bool too_deep = false;
+    const json::parser_callback_t watch = [&](int depth, json::parse_event_t event,
                                               json& parsed) {
+      too_deep = too_deep || depth > kMaxDepth;
+      if (too_deep)
+        return false;  // not kept; nothing that follows matters any more
       if (event == json::parse_event_t::object_start)
         keys.emplace_back();
       else if (event == json::parse_event_t::object_end)
@@ -76,6 +82,8 @@ class LineReader {
     } catch (const json::exception& thrown) {
       return error(fmt::format("not JSON: {}", thrown.what()));
     }
+    if (too_deep)
+      return error(fmt::format("nested over {} levels", kMaxDepth));
     if (!twice.empty())
       return error(fmt::format("the key '{}' is there twice", twice));
     return {};

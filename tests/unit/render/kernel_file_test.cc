@@ -103,7 +103,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadToml{"unroll <= 4", "unrol <= 4", "30:", "did you mean 'unroll'?"},
         BadToml{"!in_place || unroll <= 4", "unroll + 1", "30:", "must be a boolean"},
-        BadToml{"that = \"!in_place", "taht = \"!in_place", "29:", "did you mean 'that'?"},
+        BadToml{"that = \"!in_place", "taht = \"!in_place",
+                "30:", "did you mean 'that'?"},
         BadToml{"shared = \"rows_per_block * 33\"", "shared = \"rows\"",
                 "34:", "unknown name 'rows'"},
         BadToml{"? 1 : 128", "? shared : 128", "", "rows_per_block needs shared"},
