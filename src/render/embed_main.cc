@@ -36,8 +36,9 @@ std::string literal(std::string_view text) {
       out += "\\n\"\n\"";
     else if (c == '"' || c == '\\')
       out += fmt::format("\\{}", c);
-    else if (c < ' ' || c > '~')
-      // Three octal digits end by themselves; \x would take in what follows.
+    else if (c < ' ' || c > '~' || c == '?')
+      // Three octal digits end by themselves; \x would take in what follows. Two
+      // question marks could begin a trigraph.
       out += fmt::format("\\{:03o}", static_cast<unsigned char>(c));
     else
       out += c;

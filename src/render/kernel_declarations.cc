@@ -25,7 +25,7 @@ bool is_c_identifier(std::string_view name) {
                      [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
 }
 
-Result<void> append_entries(TomlTable& table, std::string_view key,
+Result<void> append_entries(const TomlTable& table, std::string_view key,
                             std::vector<Declared>& out) {
   const toml::table* entries = KILN_TRY(table.table(key));
   if (entries == nullptr)
@@ -54,7 +54,7 @@ Result<void> append_entries(TomlTable& table, std::string_view key,
 }
 
 /// What may stand at the top and in a kernel alike: adds or replaces.
-Result<void> read_common(TomlTable& table, Declarations& out) {
+Result<void> read_common(const TomlTable& table, Declarations& out) {
   KILN_TRY(append_entries(table, "parameters", out.parameters));
   KILN_TRY(append_entries(table, "constants", out.constants));
   KILN_TRY(append_entries(table, "derived", out.derived));
@@ -91,7 +91,10 @@ Result<void> check_complete(const TomlTable& table, const Declarations& out) {
 }
 
 Result<Declarations> read_kernel(Declarations shared, const toml::table& node) {
-  TomlTable table(node, shared.file, "[[kernel]]");
+  const TomlTable table = KILN_TRY(TomlTable::open(
+      node, shared.file, "[[kernel]]",
+      {"name", "summary", "entry_points", "source", "parameters", "constants",
+       "derived", "constraints", "targets", "launch", "default_set", "quick"}));
   Declarations out = std::move(shared);
   out.kernel = &node;
   out.name = KILN_TRY(table.required_string("name"));
@@ -112,7 +115,6 @@ Result<Declarations> read_kernel(Declarations shared, const toml::table& node) {
           fmt::format("entry point '{}' is no C identifier, or there twice", entry));
   }
   KILN_TRY(read_common(table, out));
-  KILN_TRY(table.finish());
   KILN_TRY(check_complete(table, out));
   return out;
 }
@@ -141,7 +143,10 @@ std::vector<Declared> in_order(const toml::table& table) {
 
 Result<std::vector<Declarations>> read_declarations(const toml::table& document,
                                                     std::string_view file) {
-  TomlTable top(document, file, "the top of the file");
+  const TomlTable top = KILN_TRY(TomlTable::open(
+      document, file, "the top of the file",
+      {"schema", "kernel", "source", "parameters", "constants", "derived",
+       "constraints", "targets", "launch", "default_set", "quick"}));
   const std::int64_t schema = KILN_TRY(top.required_integer("schema"));
   if (schema != 1)
     return top.error(fmt::format("schema {} is not known; this is schema 1", schema));
@@ -149,7 +154,6 @@ Result<std::vector<Declarations>> read_declarations(const toml::table& document,
   shared.file = file;
   KILN_TRY(read_common(top, shared));
   const auto kernels = KILN_TRY(top.tables("kernel"));
-  KILN_TRY(top.finish());
   if (kernels.empty() || kernels.size() > kMaxKernels)
     return top.error(fmt::format("a file has 1 to {} [[kernel]]", kMaxKernels));
   std::vector<Declarations> out;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxProducts = 250;
 
-Result<device::ComputeCapability> read_capability(TomlTable& table,
+Result<device::ComputeCapability> read_capability(const TomlTable& table,
                                                   std::string_view key) {
   const std::string text = KILN_TRY(table.required_string(key));
   auto architecture = device::parse_architecture(text);
@@ -29,7 +29,8 @@ Result<device::ComputeCapability> read_capability(TomlTable& table,
 
 Result<TargetLimit> read_limit(std::string_view file, const toml::table& node,
                                const SymbolTable& symbols) {
-  TomlTable table(node, file, "targets.limits");
+  const TomlTable table = KILN_TRY(
+      TomlTable::open(node, file, "targets.limits", {"when", "minimum", "reason"}));
   const toml::node* when = table.find("when");
   if (when == nullptr)
     return table.missing("when");
@@ -37,12 +38,12 @@ Result<TargetLimit> read_limit(std::string_view file, const toml::table& node,
       KILN_TRY(read_expression(file, *when, ValueType::kBoolean, symbols));
   const auto minimum = KILN_TRY(read_capability(table, "minimum"));
   std::string reason = KILN_TRY(table.required_string("reason"));
-  KILN_TRY(table.finish());
   return TargetLimit{std::move(expression), minimum, std::move(reason)};
 }
 
 /// One to three integer expressions.
-Result<std::vector<Expression>> read_extent(TomlTable& table, std::string_view key,
+Result<std::vector<Expression>> read_extent(const TomlTable& table,
+                                            std::string_view key,
                                             const SymbolTable& symbols) {
   std::vector<Expression> out;
   const toml::array* list = KILN_TRY(table.array(key));
@@ -66,17 +67,18 @@ Result<LaunchArgument> read_argument(std::string_view file, const Declared& decl
         file, *declared.node,
         fmt::format("launch argument '{}' must be its meaning, or a table",
                     declared.name));
-  TomlTable table(*node, file, fmt::format("launch argument '{}'", declared.name));
+  const TomlTable table = KILN_TRY(
+      TomlTable::open(*node, file, fmt::format("launch argument '{}'", declared.name),
+                      {"meaning", "default"}));
   LaunchArgument out{declared.name, KILN_TRY(table.required_string("meaning"))};
   out.default_value = KILN_TRY(table.integer("default"));
   if (out.default_value && *out.default_value < 0)
     return table.error("'default' is negative");
-  KILN_TRY(table.finish());
   return out;
 }
 
 /// The kernel's symbols and, behind them, its launch arguments.
-Result<SymbolTable> read_arguments(TomlTable& table, KernelParts& to) {
+Result<SymbolTable> read_arguments(const TomlTable& table, KernelParts& to) {
   SymbolTable symbols = to.symbols;
   const toml::table* arguments = KILN_TRY(table.required_table("arguments"));
   for (const Declared& declared : in_order(*arguments)) {
@@ -97,7 +99,8 @@ struct PartialGeometry {
   std::optional<Expression> shared_bytes{};
 };
 
-Result<PartialGeometry> read_geometry(TomlTable& table, const SymbolTable& symbols) {
+Result<PartialGeometry> read_geometry(const TomlTable& table,
+                                      const SymbolTable& symbols) {
   PartialGeometry out;
   out.grid = KILN_TRY(read_extent(table, "grid", symbols));
   out.block = KILN_TRY(read_extent(table, "block", symbols));
@@ -107,7 +110,7 @@ Result<PartialGeometry> read_geometry(TomlTable& table, const SymbolTable& symbo
   return out;
 }
 
-Result<void> read_entries(TomlTable& launch, const PartialGeometry& common,
+Result<void> read_entries(const TomlTable& launch, const PartialGeometry& common,
                           const SymbolTable& symbols, KernelParts& to) {
   const toml::table* entries = KILN_TRY(launch.table("entry"));
   for (const std::string& entry : to.entry_points) {
@@ -116,9 +119,10 @@ Result<void> read_entries(TomlTable& launch, const PartialGeometry& common,
     if (node != nullptr && node->as_table() == nullptr)
       return toml_error(launch.file(), *node, "must be a table");
     if (node != nullptr) {
-      TomlTable table(*node->as_table(), launch.file(), "launch.entry." + entry);
+      const TomlTable table = KILN_TRY(
+          TomlTable::open(*node->as_table(), launch.file(), "launch.entry." + entry,
+                          {"grid", "block", "shared_bytes"}));
       own = KILN_TRY(read_geometry(table, symbols));
-      KILN_TRY(table.finish());
     }
     if (own.grid.empty())
       own.grid = common.grid;
@@ -188,7 +192,9 @@ Result<std::vector<SetProduct>> read_products(std::string_view file,
 }  // namespace
 
 Result<void> read_targets(const Declarations& from, KernelParts& to) {
-  TomlTable table(*from.targets, from.file, "[targets]");
+  const TomlTable table =
+      KILN_TRY(TomlTable::open(*from.targets, from.file, "[targets]",
+                               {"minimum", "maximum", "suffixed", "limits"}));
   to.targets.minimum = KILN_TRY(read_capability(table, "minimum"));
   if (table.find("maximum") != nullptr)
     to.targets.maximum = KILN_TRY(read_capability(table, "maximum"));
@@ -202,17 +208,19 @@ Result<void> read_targets(const Declarations& from, KernelParts& to) {
   }
   for (const toml::table* limit : KILN_TRY(table.tables("limits")))
     to.targets.limits.push_back(KILN_TRY(read_limit(from.file, *limit, to.symbols)));
-  return table.finish();
+  return {};
 }
 
 Result<void> read_launch(const Declarations& from, KernelParts& to) {
-  TomlTable table(*from.launch, from.file, "[launch]");
+  const TomlTable table = KILN_TRY(TomlTable::open(
+      *from.launch, from.file, "[launch]",
+      {"arguments", "require", "grid", "block", "shared_bytes", "entry"}));
   const SymbolTable symbols = KILN_TRY(read_arguments(table, to));
   const auto require = KILN_TRY(table.tables("require"));
   to.require = KILN_TRY(read_conditions(from.file, "launch.require", require, symbols));
   const PartialGeometry common = KILN_TRY(read_geometry(table, symbols));
   KILN_TRY(read_entries(table, common, symbols, to));
-  return table.finish();
+  return {};
 }
 
 Result<SetDeclarations> read_sets(const Declarations& from) {

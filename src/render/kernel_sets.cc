@@ -41,21 +41,23 @@ Result<std::vector<CanonicalParameters>> KernelSpec::expand(
   std::vector<CanonicalParameters> out;
   for (const SetProduct& product : products) {
     bool any = false;
-    Error last{ErrorCode::kInvalidArgument, "it has no combination"};
+    std::string last = "it has no combination";
     for (const Parameters& params : KILN_TRY(combinations(product))) {
-      auto variant = canonical(params);
-      if (!variant) {
-        last = variant.error();
+      Parameters full = KILN_TRY(fill_in(params));
+      const auto broken = broken_constraint(full);
+      if (!broken)
+        return error_at(product.line, broken.error().message);
+      if (*broken) {
+        last = **broken;
         continue;
       }
       any = true;
-      if (seen.insert(variant->values()).second)
-        out.push_back(*std::move(variant));
+      if (seen.insert(full).second)
+        out.push_back(CanonicalParameters(std::move(full)));
     }
     if (!any)
-      return error_at(
-          product.line,
-          fmt::format("nothing is left of this {} product: {}", set, last.message));
+      return error_at(product.line,
+                      fmt::format("nothing is left of this {} product: {}", set, last));
     if (out.size() > kMaxVariants)
       return error_at(product.line,
                       fmt::format("{} has over {} variants", set, kMaxVariants));

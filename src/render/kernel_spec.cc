@@ -115,7 +115,8 @@ tl::unexpected<Error> KernelSpec::error_at(std::size_t line,
               fmt::format("{}:{}: {}: {}", parts_.toml_file, line, parts_.name, what));
 }
 
-Result<CanonicalParameters> KernelSpec::canonical(const Parameters& params) const {
+/// Every parameter with its canonical text; what holds between them is not looked at.
+Result<Parameters> KernelSpec::fill_in(const Parameters& params) const {
   std::vector<std::string> names;
   for (const Parameter& parameter : parts_.parameters) names.push_back(parameter.name);
   for (const auto& [name, value] : params) {
@@ -136,14 +137,14 @@ Result<CanonicalParameters> KernelSpec::canonical(const Parameters& params) cons
       return error(value.error().message);
     out.emplace(parameter.name, *std::move(value));
   }
-  const std::vector<Value> values = values_of(out);
-  KILN_TRY(check_constraints(values));
-  KILN_TRY(check_derived(values));
-  for (const TargetLimit& limit : parts_.targets.limits) {
-    if (const auto when = limit.when.evaluate(values); !when)
-      return error(fmt::format("target limit {}", when.error().message));
-  }
-  return CanonicalParameters(std::move(out));
+  return out;
+}
+
+Result<CanonicalParameters> KernelSpec::canonical(const Parameters& params) const {
+  Parameters full = KILN_TRY(fill_in(params));
+  if (const auto broken = KILN_TRY(broken_constraint(full)))
+    return error(*broken);
+  return CanonicalParameters(std::move(full));
 }
 
 /// By slot. A derived value that cannot be computed is absent: check_derived says why.
@@ -181,7 +182,11 @@ Result<void> KernelSpec::check_derived(std::span<const Value> values) const {
   return {};
 }
 
-Result<void> KernelSpec::check_constraints(std::span<const Value> values) const {
+/// The first constraint that does not hold, in words. An error is something else: an
+/// expression of the kernel that cannot be computed for these parameters.
+Result<std::optional<std::string>> KernelSpec::broken_constraint(
+    const Parameters& params) const {
+  const std::vector<Value> values = values_of(params);
   for (const Condition& constraint : parts_.constraints) {
     const auto holds = constraint.that.evaluate(values);
     if (!holds) {
@@ -189,10 +194,15 @@ Result<void> KernelSpec::check_constraints(std::span<const Value> values) const 
       return error(fmt::format("constraint {}", holds.error().message));
     }
     if (*holds == 0)
-      return error(fmt::format("{} ('{}' does not hold)", constraint.message,
-                               constraint.that.text()));
+      return fmt::format("{} ('{}' does not hold)", constraint.message,
+                         constraint.that.text());
   }
-  return {};
+  KILN_TRY(check_derived(values));
+  for (const TargetLimit& limit : parts_.targets.limits) {
+    if (const auto when = limit.when.evaluate(values); !when)
+      return error(fmt::format("target limit {}", when.error().message));
+  }
+  return std::nullopt;
 }
 
 device::ComputeCapability KernelSpec::minimum_for(

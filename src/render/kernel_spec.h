@@ -114,9 +114,11 @@ class KernelSpec {
  private:
   explicit KernelSpec(KernelParts parts) : parts_(std::move(parts)) {}
 
+  [[nodiscard]] Result<Parameters> fill_in(const Parameters& params) const;
   [[nodiscard]] std::vector<Value> values_of(const Parameters& params) const;
   [[nodiscard]] Result<void> check_derived(std::span<const Value> values) const;
-  [[nodiscard]] Result<void> check_constraints(std::span<const Value> values) const;
+  [[nodiscard]] Result<std::optional<std::string>> broken_constraint(
+      const Parameters& params) const;
   [[nodiscard]] TextValues text_values(const Parameters& params,
                                        std::span<const Value> values) const;
   [[nodiscard]] Result<void> append_arguments(const LaunchArguments& arguments,

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxValues = 64;  // of an enum
 
-Result<void> read_enum_values(TomlTable& table, Parameter& out) {
+Result<void> read_enum_values(const TomlTable& table, Parameter& out) {
   const toml::array* values = KILN_TRY(table.array("values"));
   if (values == nullptr)
     return table.missing("values");
@@ -38,7 +38,7 @@ Result<void> read_enum_values(TomlTable& table, Parameter& out) {
   return {};
 }
 
-Result<void> read_integer_range(TomlTable& table, Parameter& out) {
+Result<void> read_integer_range(const TomlTable& table, Parameter& out) {
   out.min = KILN_TRY(table.required_integer("min"));
   out.max = KILN_TRY(table.required_integer("max"));
   out.power_of_two = KILN_TRY(table.boolean("power_of_two", false));
@@ -55,7 +55,7 @@ Result<void> read_integer_range(TomlTable& table, Parameter& out) {
   return {};
 }
 
-Result<void> read_default(TomlTable& table, Parameter& out) {
+Result<void> read_default(const TomlTable& table, Parameter& out) {
   const bool required = KILN_TRY(table.boolean("required", false));
   const toml::node* node = table.find("default");
   if (required == (node != nullptr))
@@ -77,10 +77,19 @@ Result<Parameter> read_parameter(std::string_view file, const Declared& declared
   if (node == nullptr)
     return toml_error(file, *declared.node,
                       fmt::format("parameter '{}' must be a table", declared.name));
-  TomlTable table(*node, file, fmt::format("parameter '{}'", declared.name));
+  const std::string what = fmt::format("parameter '{}'", declared.name);
+  const std::string type = (*node)["type"].value_or("");
+  const TomlTable table = KILN_TRY(
+      type == "integer" ? TomlTable::open(*node, file, what,
+                                          {"type", "min", "max", "power_of_two",
+                                           "default", "required", "meaning"})
+      : type == "boolean"
+          ? TomlTable::open(*node, file, what,
+                            {"type", "default", "required", "meaning"})
+          : TomlTable::open(*node, file, what,
+                            {"type", "values", "default", "required", "meaning"}));
   Parameter out;
   out.name = declared.name;
-  const std::string type = KILN_TRY(table.required_string("type"));
   if (type == "enum") {
     KILN_TRY(read_enum_values(table, out));
   } else if (type == "integer") {
@@ -95,7 +104,6 @@ Result<Parameter> read_parameter(std::string_view file, const Declared& declared
   }
   KILN_TRY(read_default(table, out));
   out.meaning = KILN_TRY(table.required_string("meaning"));
-  KILN_TRY(table.finish());
   return out;
 }
 
@@ -226,14 +234,14 @@ Result<std::vector<Condition>> read_conditions(
     const std::vector<const toml::table*>& tables, const SymbolTable& symbols) {
   std::vector<Condition> out;
   for (const toml::table* node : tables) {
-    TomlTable table(*node, file, std::string(what));
+    const TomlTable table =
+        KILN_TRY(TomlTable::open(*node, file, std::string(what), {"that", "message"}));
     const toml::node* that = table.find("that");
     if (that == nullptr)
       return table.missing("that");
     Expression expression =
         KILN_TRY(read_expression(file, *that, ValueType::kBoolean, symbols));
     std::string message = KILN_TRY(table.required_string("message"));
-    KILN_TRY(table.finish());
     out.push_back({std::move(expression), std::move(message)});
   }
   return out;

@@ -15,20 +15,29 @@ tl::unexpected<Error> toml_error(std::string_view file, const toml::node& node,
               fmt::format("{}:{}: {}", file, node.source().begin.line, what));
 }
 
-const toml::node* TomlTable::find(std::string_view key) {
-  known_.emplace_back(key);
-  return table_.get(key);
+Result<TomlTable> TomlTable::open(const toml::table& table, std::string_view file,
+                                  std::string what,
+                                  std::initializer_list<std::string_view> keys) {
+  const std::vector<std::string> known(keys.begin(), keys.end());
+  for (const auto& [key, node] : table) {
+    if (std::find(known.begin(), known.end(), key.str()) == known.end())
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}:{}: unknown key '{}' in {}{}", file, key.source().begin.line,
+                      key.str(), what, did_you_mean(key.str(), known)));
+  }
+  return TomlTable(table, file, std::move(what));
 }
 
 tl::unexpected<Error> TomlTable::error(std::string_view what) const {
-  return toml_error(file_, table_, fmt::format("{}: {}", what_, what));
+  return toml_error(file_, *table_, fmt::format("{}: {}", what_, what));
 }
 
 tl::unexpected<Error> TomlTable::missing(std::string_view key) const {
   return error(fmt::format("'{}' is missing", key));
 }
 
-Result<std::optional<std::string>> TomlTable::string(std::string_view key) {
+Result<std::optional<std::string>> TomlTable::string(std::string_view key) const {
   const toml::node* node = find(key);
   if (node == nullptr)
     return std::nullopt;
@@ -40,7 +49,7 @@ Result<std::optional<std::string>> TomlTable::string(std::string_view key) {
   return text->get();
 }
 
-Result<std::optional<std::int64_t>> TomlTable::integer(std::string_view key) {
+Result<std::optional<std::int64_t>> TomlTable::integer(std::string_view key) const {
   const toml::node* node = find(key);
   if (node == nullptr)
     return std::nullopt;
@@ -50,7 +59,7 @@ Result<std::optional<std::int64_t>> TomlTable::integer(std::string_view key) {
   return number->get();
 }
 
-Result<bool> TomlTable::boolean(std::string_view key, bool otherwise) {
+Result<bool> TomlTable::boolean(std::string_view key, bool otherwise) const {
   const toml::node* node = find(key);
   if (node == nullptr)
     return otherwise;
@@ -60,21 +69,21 @@ Result<bool> TomlTable::boolean(std::string_view key, bool otherwise) {
   return value->get();
 }
 
-Result<const toml::table*> TomlTable::table(std::string_view key) {
+Result<const toml::table*> TomlTable::table(std::string_view key) const {
   const toml::node* node = find(key);
   if (node != nullptr && node->as_table() == nullptr)
     return toml_error(file_, *node, fmt::format("'{}' must be a table", key));
   return node == nullptr ? nullptr : node->as_table();
 }
 
-Result<const toml::array*> TomlTable::array(std::string_view key) {
+Result<const toml::array*> TomlTable::array(std::string_view key) const {
   const toml::node* node = find(key);
   if (node != nullptr && node->as_array() == nullptr)
     return toml_error(file_, *node, fmt::format("'{}' must be a list", key));
   return node == nullptr ? nullptr : node->as_array();
 }
 
-Result<std::vector<const toml::table*>> TomlTable::tables(std::string_view key) {
+Result<std::vector<const toml::table*>> TomlTable::tables(std::string_view key) const {
   std::vector<const toml::table*> out;
   const toml::array* list = KILN_TRY(array(key));
   if (list == nullptr)
@@ -87,7 +96,7 @@ Result<std::vector<const toml::table*>> TomlTable::tables(std::string_view key) 
   return out;
 }
 
-Result<std::vector<std::string>> TomlTable::strings(std::string_view key) {
+Result<std::vector<std::string>> TomlTable::strings(std::string_view key) const {
   std::vector<std::string> out;
   const toml::array* list = KILN_TRY(array(key));
   if (list == nullptr)
@@ -101,7 +110,7 @@ Result<std::vector<std::string>> TomlTable::strings(std::string_view key) {
   return out;
 }
 
-Result<std::string> TomlTable::required_string(std::string_view key) {
+Result<std::string> TomlTable::required_string(std::string_view key) const {
   auto value = KILN_TRY(string(key));
   if (!value)
     return missing(key);
@@ -110,29 +119,18 @@ Result<std::string> TomlTable::required_string(std::string_view key) {
   return *std::move(value);
 }
 
-Result<std::int64_t> TomlTable::required_integer(std::string_view key) {
+Result<std::int64_t> TomlTable::required_integer(std::string_view key) const {
   const auto value = KILN_TRY(integer(key));
   if (!value)
     return missing(key);
   return *value;
 }
 
-Result<const toml::table*> TomlTable::required_table(std::string_view key) {
+Result<const toml::table*> TomlTable::required_table(std::string_view key) const {
   const toml::table* value = KILN_TRY(table(key));
   if (value == nullptr)
     return missing(key);
   return value;
-}
-
-Result<void> TomlTable::finish() const {
-  for (const auto& [key, node] : table_) {
-    if (std::find(known_.begin(), known_.end(), key.str()) == known_.end())
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{}:{}: unknown key '{}' in {}{}", file_, key.source().begin.line,
-                      key.str(), what_, did_you_mean(key.str(), known_)));
-  }
-  return {};
 }
 
 }  // namespace kiln::render

@@ -6,6 +6,7 @@
 #include <toml++/toml.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,43 +25,45 @@ namespace kiln::render {
 /// Thread safety: none.
 class TomlTable {
  public:
-  /// `what` names the table in messages: "[launch]".
-  TomlTable(const toml::table& table, std::string_view file, std::string what)
-      : table_(table), file_(file), what_(std::move(what)) {}
+  /// `what` names the table in messages: "[launch]". Errors: a key that is none of
+  /// `keys`, with the nearest of them.
+  [[nodiscard]] static Result<TomlTable> open(
+      const toml::table& table, std::string_view file, std::string what,
+      std::initializer_list<std::string_view> keys);
 
-  /// The node of that key, or nullptr; the key now counts as known.
-  const toml::node* find(std::string_view key);
+  /// The node of that key, or nullptr.
+  [[nodiscard]] const toml::node* find(std::string_view key) const {
+    return table_->get(key);
+  }
 
   /// As below; a key that is missing is an error.
-  [[nodiscard]] Result<std::string> required_string(std::string_view key);
-  [[nodiscard]] Result<std::int64_t> required_integer(std::string_view key);
-  [[nodiscard]] Result<const toml::table*> required_table(std::string_view key);
+  [[nodiscard]] Result<std::string> required_string(std::string_view key) const;
+  [[nodiscard]] Result<std::int64_t> required_integer(std::string_view key) const;
+  [[nodiscard]] Result<const toml::table*> required_table(std::string_view key) const;
 
   /// Absent or of that type; another type is an error.
-  [[nodiscard]] Result<std::optional<std::string>> string(std::string_view key);
-  [[nodiscard]] Result<std::optional<std::int64_t>> integer(std::string_view key);
-  [[nodiscard]] Result<bool> boolean(std::string_view key, bool otherwise);
-  [[nodiscard]] Result<const toml::table*> table(std::string_view key);
-  [[nodiscard]] Result<const toml::array*> array(std::string_view key);
+  [[nodiscard]] Result<std::optional<std::string>> string(std::string_view key) const;
+  [[nodiscard]] Result<std::optional<std::int64_t>> integer(std::string_view key) const;
+  [[nodiscard]] Result<bool> boolean(std::string_view key, bool otherwise) const;
+  [[nodiscard]] Result<const toml::table*> table(std::string_view key) const;
+  [[nodiscard]] Result<const toml::array*> array(std::string_view key) const;
   /// An array of tables; empty if absent.
-  [[nodiscard]] Result<std::vector<const toml::table*>> tables(std::string_view key);
+  [[nodiscard]] Result<std::vector<const toml::table*>> tables(
+      std::string_view key) const;
   /// An array of strings; empty if absent.
-  [[nodiscard]] Result<std::vector<std::string>> strings(std::string_view key);
+  [[nodiscard]] Result<std::vector<std::string>> strings(std::string_view key) const;
 
-  /// To be called when every key was asked for. Errors: a key that nobody asked for,
-  /// with the nearest of those that were.
-  [[nodiscard]] Result<void> finish() const;
-
-  [[nodiscard]] const toml::table& node() const { return table_; }
   [[nodiscard]] std::string_view file() const { return file_; }
   [[nodiscard]] tl::unexpected<Error> error(std::string_view what) const;
   [[nodiscard]] tl::unexpected<Error> missing(std::string_view key) const;
 
  private:
-  const toml::table& table_;
+  TomlTable(const toml::table& table, std::string_view file, std::string what)
+      : table_(&table), file_(file), what_(std::move(what)) {}
+
+  const toml::table* table_;  // never null
   std::string_view file_;
   std::string what_;
-  std::vector<std::string> known_;
 };
 
 }  // namespace kiln::render

@@ -18,9 +18,11 @@ namespace {
 
 using nlohmann::json;
 
-const std::array<std::string, 3> kTemplateKeys{"template", "params", "arch"};
-const std::array<std::string, 5> kSourceKeys{"source", "headers", "options", "names",
-                                             "arch"};
+constexpr std::array<std::string_view, 3> kTemplateKeys{"template", "params", "arch"};
+constexpr std::array<std::string_view, 5> kSourceKeys{"source", "headers", "options",
+                                                      "names", "arch"};
+
+constexpr int kMaxDepth = 8;  // a request needs 2
 
 /// One line: where it stands, and what it says.
 class LineReader {
@@ -56,12 +58,16 @@ class LineReader {
   }
 
   /// The one place where the JSON library may throw. A key that is there twice would
-  /// otherwise count once, silently.
+  /// otherwise count once, silently; a deep document would overflow the stack later.
   Result<void> parse() {
     std::vector<std::set<std::string>> keys;  // of the objects that are open
     std::string twice;
-    const json::parser_callback_t watch = [&](int, json::parse_event_t event,
+    bool too_deep = false;
+    const json::parser_callback_t watch = [&](int depth, json::parse_event_t event,
                                               json& parsed) {
+      too_deep = too_deep || depth > kMaxDepth;
+      if (too_deep)
+        return false;  // not kept; nothing that follows matters any more
       if (event == json::parse_event_t::object_start)
         keys.emplace_back();
       else if (event == json::parse_event_t::object_end)
@@ -76,31 +82,28 @@ class LineReader {
     } catch (const json::exception& thrown) {
       return error(fmt::format("not JSON: {}", thrown.what()));
     }
+    if (too_deep)
+      return error(fmt::format("nested over {} levels", kMaxDepth));
     if (!twice.empty())
       return error(fmt::format("the key '{}' is there twice", twice));
     return {};
   }
 
   Result<void> check_keys(bool is_template) const {
-    const std::span<const std::string> known =
-        is_template ? std::span<const std::string>(kTemplateKeys) : kSourceKeys;
+    // A line with neither may be a misspelling of either: then all keys are near.
+    const bool either = is_template || document_.contains("source");
+    std::vector<std::string> known;
+    if (is_template || !either)
+      known.insert(known.end(), kTemplateKeys.begin(), kTemplateKeys.end());
+    if (!is_template)
+      known.insert(known.end(), kSourceKeys.begin(), kSourceKeys.end());
     for (const auto& [key, value] : document_.items()) {
       if (std::find(known.begin(), known.end(), key) == known.end())
-        return error(fmt::format("unknown key '{}'{}", key, nearest_key(key, known)));
+        return error(fmt::format("unknown key '{}'{}", key, did_you_mean(key, known)));
     }
-    if (!is_template && !document_.contains("source"))
+    if (!either)
       return error("neither 'template' nor 'source' is there");
     return {};
-  }
-
-  /// A misspelt "template" is read as a source line: look among all keys then.
-  std::string nearest_key(const std::string& key,
-                          std::span<const std::string> known) const {
-    if (document_.contains("template") || document_.contains("source"))
-      return did_you_mean(key, known);
-    std::vector<std::string> all(kTemplateKeys.begin(), kTemplateKeys.end());
-    all.insert(all.end(), kSourceKeys.begin(), kSourceKeys.end());
-    return did_you_mean(key, all);
   }
 
   Result<std::string> text_of(const json& value, std::string_view what) const {

@@ -1,0 +1,185 @@
+#include "render/catalog.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <string>
+#include <thread>
+
+#include "tests/support/temp_dir.h"
+#include "tests/support/template_family.h"
+
+namespace kiln::render {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr std::string_view kUserToml = R"(schema = 1
+source = "mine.cu.mustache"
+[targets]
+minimum = "8.0"
+[launch]
+arguments.n = "elements"
+grid = ["n"]
+block = [1]
+[[kernel]]
+name = "scale_fwd"
+summary = "mine"
+default_set = [{}]
+)";
+
+class CatalogTest : public testing::Test {
+ protected:
+  void write_user_family(std::string_view family, std::string_view toml = kUserToml) {
+    test::write_text(dir_.path() / family / "kernel.toml", toml);
+    test::write_text(dir_.path() / family / "mine.cu.mustache", "// mine\n");
+  }
+
+  test::TempDir dir_;
+  test::BuiltIn built_in_;
+};
+
+TEST_F(CatalogTest, KernelsAreSortedAndFoundByName) {
+  const auto catalog = built_in_.open();
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  std::vector<std::string> names;
+  for (const auto& kernel : catalog->kernels()) names.push_back(kernel->name());
+  EXPECT_THAT(names, ElementsAre("scale_bwd", "scale_fwd"));
+  EXPECT_EQ((*catalog->find("scale_fwd"))->summary(), "y = scale * x");
+  EXPECT_EQ(catalog->family("scale").size(), 2U);
+  EXPECT_TRUE(catalog->family("none").empty());
+  EXPECT_THAT(catalog->family_names(), ElementsAre("scale"));
+}
+
+TEST_F(CatalogTest, AnUnknownNameIsNotFoundWithTheNearest) {
+  const auto found = built_in_.open()->find("scale_fdw");
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(found.error().message,
+            "no template 'scale_fdw', did you mean 'scale_fwd'?; there are: scale_bwd, "
+            "scale_fwd");
+}
+
+TEST_F(CatalogTest, AnEmptyCatalogIsNoError) {
+  const auto catalog = TemplateCatalog::open({"", {}});
+  ASSERT_TRUE(catalog);
+  EXPECT_TRUE(catalog->kernels().empty());
+  EXPECT_FALSE(catalog->find(""));
+}
+
+TEST_F(CatalogTest, AFolderReplacesTheWholeKernelOfAnEqualName) {
+  write_user_family("mine");
+  const auto catalog = built_in_.open({dir_.path()});
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  const auto kernel = *catalog->find("scale_fwd");
+  EXPECT_EQ(kernel->family(), "mine");
+  EXPECT_EQ(kernel->folder(), dir_.path() / "mine");
+  EXPECT_TRUE(kernel->parameters().empty());
+  EXPECT_THAT(kernel->render(kernel->default_set().front())->text,
+              testing::EndsWith("// mine\n"));
+  EXPECT_EQ((*catalog->find("scale_bwd"))->family(), "scale");
+  EXPECT_EQ(catalog->kernels().size(), 2U);
+}
+
+TEST_F(CatalogTest, TheFirstFolderWins) {
+  write_user_family("a/one");
+  write_user_family("b/two");
+  const auto catalog = built_in_.open({dir_.path() / "b", dir_.path() / "a"});
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  EXPECT_EQ((*catalog->find("scale_fwd"))->family(), "two");
+}
+
+TEST_F(CatalogTest, AFolderMayBeAFamilyItself) {
+  write_user_family("mine");
+  const auto catalog = built_in_.open({dir_.path() / "mine/"});
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  EXPECT_EQ((*catalog->find("scale_fwd"))->family(), "mine");
+}
+
+TEST_F(CatalogTest, TwoKernelsOfOneNameInAFolderAreAnError) {
+  write_user_family("one");
+  write_user_family("two");
+  const auto catalog = built_in_.open({dir_.path()});
+  ASSERT_FALSE(catalog);
+  EXPECT_THAT(catalog.error().message,
+              HasSubstr("kernel 'scale_fwd' is declared in family 'one' too"));
+  built_in_.toml =
+      test::replaced(built_in_.toml, "name = \"scale_bwd\"", "name = \"scale_fwd\"");
+  EXPECT_THAT(built_in_.error(), HasSubstr("kernel 'scale_fwd' is declared in family"));
+}
+
+TEST_F(CatalogTest, ThePreludeCannotBeReplaced) {
+  write_user_family("mine");
+  test::write_text(dir_.path() / "prelude.cuh", "// other\n");
+  const auto catalog = built_in_.open({dir_.path()});
+  const auto kernel = *catalog->find("scale_fwd");
+  EXPECT_THAT(kernel->render(kernel->default_set().front())->text,
+              HasSubstr("// prelude\n"));
+}
+
+TEST_F(CatalogTest, ThePreludeIsPlainText) {
+  built_in_.prelude = "a\n<%dtype%>\n";
+  EXPECT_THAT(built_in_.error(), HasSubstr("prelude.cuh:2: the prelude is plain text"));
+  built_in_.prelude = std::string("a\0", 2);
+  EXPECT_THAT(built_in_.error(), HasSubstr("prelude.cuh:1:"));
+}
+
+TEST_F(CatalogTest, WhatIsNotThereIsNamed) {
+  const auto no_folder = built_in_.open({dir_.path() / "gone"});
+  EXPECT_EQ(no_folder.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(no_folder.error().message, HasSubstr("gone"));
+  test::write_text(dir_.path() / "mine/kernel.toml", kUserToml);
+  const auto no_text = built_in_.open({dir_.path()});
+  EXPECT_EQ(no_text.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(no_text.error().message, HasSubstr("mine/mine.cu.mustache"));
+}
+
+TEST_F(CatalogTest, ABadTextOfAUserNamesItsPathAndLine) {
+  write_user_family("mine");
+  test::write_text(dir_.path() / "mine/mine.cu.mustache", "a\nprintf(\"<%d\");\n");
+  EXPECT_THAT(built_in_.open({dir_.path()}).error().message,
+              HasSubstr((dir_.path() / "mine/mine.cu.mustache:2: ").string()));
+}
+
+TEST_F(CatalogTest, AFolderThatIsMadeOfOddThingsIsAnErrorNotAHang) {
+  std::filesystem::create_directories(dir_.path() / "mine/kernel.toml");
+  EXPECT_EQ(built_in_.open({dir_.path()}).error().code, ErrorCode::kIo);
+  std::filesystem::remove_all(dir_.path() / "mine");
+  write_user_family("mine");
+  std::filesystem::remove(dir_.path() / "mine/mine.cu.mustache");
+  ASSERT_EQ(::mkfifo((dir_.path() / "mine/mine.cu.mustache").c_str(), 0600), 0);
+  EXPECT_EQ(built_in_.open({dir_.path()}).error().code, ErrorCode::kIo);
+}
+
+TEST_F(CatalogTest, AKernelOutlivesItsCatalogAndItsFolder) {
+  write_user_family("mine");
+  std::shared_ptr<const KernelSpec> kernel;
+  {
+    const auto catalog = built_in_.open({dir_.path()});
+    kernel = *catalog->find("scale_fwd");
+  }
+  std::filesystem::remove_all(dir_.path() / "mine");
+  EXPECT_THAT(kernel->render(kernel->default_set().front())->text,
+              HasSubstr("// mine"));
+}
+
+TEST_F(CatalogTest, ManyThreadsMayRenderOneKernel) {
+  const auto kernel = built_in_.kernel();
+  const std::string expected = kernel->render(kernel->default_set().front())->text;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&] {
+      for (int k = 0; k < 20; ++k)
+        EXPECT_EQ(kernel->render(kernel->default_set().front())->text, expected);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(FolderList, EmptyPartsAreLeftOut) {
+  EXPECT_THAT(split_folder_list(":/a::b/c:"), ElementsAre("/a", "b/c"));
+  EXPECT_TRUE(split_folder_list("").empty());
+}
+
+}  // namespace
+}  // namespace kiln::render

@@ -1,0 +1,152 @@
+// The templates that the build put in, the program that put them there, and the page
+// that says how to write more.
+
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cstdio>
+#include <sstream>
+#include <string>
+
+#include "render/catalog.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/template_family.h"
+#include "util/read_file.h"
+
+namespace kiln::render {
+namespace {
+
+using testing::HasSubstr;
+
+const std::filesystem::path kTemplates = KILN_TEMPLATES_DIR;
+
+struct EmbedRun {
+  int status = -1;
+  std::string output;
+};
+
+EmbedRun embed(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const std::string command = std::string("'") + KILN_EMBED + "' '" + from.string() +
+                              "' '" + to.string() + "' 2>&1";
+  EmbedRun run;
+  FILE* pipe = ::popen(command.c_str(), "r");  // NOLINT(cert-env33-c): our own program
+  std::array<char, 512> buffer{};
+  while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr)
+    run.output += buffer.data();
+  run.status = ::pclose(pipe);
+  return run;
+}
+
+/// The fenced blocks of a page whose opening fence is "```" + `kind`.
+std::vector<std::string> blocks(const std::string& page, const std::string& kind) {
+  std::vector<std::string> out;
+  std::istringstream lines(page);
+  bool inside = false;
+  bool wanted = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("```")) {
+      inside = !inside;
+      wanted = inside && line == "```" + kind;
+      if (wanted)
+        out.emplace_back();
+    } else if (wanted) {
+      out.back() += line + "\n";
+    }
+  }
+  return out;
+}
+
+TEST(EmbeddedTemplates, AreTheFilesAsTheyAre) {
+  for (const EmbeddedFile& file : templates::embedded().files)
+    EXPECT_EQ(*read_text_file(kTemplates / file.family / file.name, kMaxTextBytes),
+              file.text);
+  EXPECT_EQ(read_text_file(kTemplates / "prelude.cuh", kMaxTextBytes).value_or(""),
+            templates::embedded().prelude);
+}
+
+TEST(EmbeddedTemplates, AllOpenAndAllVariantsRender) {
+  const auto catalog = TemplateCatalog::open(templates::embedded());
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  std::size_t variants = 0;
+  for (const auto& kernel : catalog->kernels()) {
+    variants += kernel->default_set().size();
+    for (const CanonicalParameters& params : kernel->default_set())
+      EXPECT_TRUE(kernel->render(params)) << kernel->name();
+  }
+  EXPECT_LE(variants, 250U) << "what warm --all builds for one architecture";
+}
+
+TEST(TemplatesReadme, ItsExampleIsATemplate) {
+  const std::string page = *read_text_file(kTemplates / "README.md", kMaxTextBytes);
+  const std::vector<std::string> toml = blocks(page, "toml");
+  const std::vector<std::string> plain = blocks(page, "");
+  ASSERT_FALSE(toml.empty());
+  const test::TempDir dir;
+  test::write_text(dir.path() / "scale/kernel.toml", toml.front());
+  for (const std::string& text : plain) {
+    if (text.starts_with("// scale.cu.mustache"))
+      test::write_text(dir.path() / "scale/scale.cu.mustache", text);
+  }
+  const auto catalog = TemplateCatalog::open({"", {}}, std::vector{dir.path()});
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  EXPECT_EQ(catalog->kernels().size(), 2U);
+}
+
+TEST(KilnEmbed, StopsTheBuildWithFileAndLine) {
+  const test::TempDir dir;
+  const auto output = dir.path() / "out.cc";
+  test::write_text(dir.path() / "t/scale/kernel.toml", test::kScaleToml);
+  test::write_text(dir.path() / "t/scale/scale.cu.mustache", "a\n<%dtpye%>");
+  const EmbedRun run = embed(dir.path() / "t", output);
+  EXPECT_NE(run.status, 0);
+  EXPECT_THAT(run.output, HasSubstr("scale/scale.cu.mustache:2: unknown name 'dtpye'"));
+  EXPECT_FALSE(std::filesystem::exists(output));
+}
+
+TEST(KilnEmbed, RefusesAnIncludeInABuiltInTemplate) {
+  const test::TempDir dir;
+  test::write_text(dir.path() / "t/scale/kernel.toml", test::kScaleToml);
+  test::write_text(dir.path() / "t/scale/scale.cu.mustache",
+                   "#include <cuda_fp16.h>\n");
+  EXPECT_THAT(embed(dir.path() / "t", dir.path() / "out.cc").output,
+              HasSubstr("includes nothing"));
+}
+
+TEST(KilnEmbed, EveryByteSurvives) {
+  const test::TempDir dir;
+  std::string text = "\"quotes\" \\ back ?\?= R\"(raw)\" \t\r\n";
+  for (int c = 1; c < 256; ++c) text += static_cast<char>(c) + std::string("7a");
+  test::write_text(dir.path() / "t/prelude.cuh", "// p\n");
+  test::write_text(dir.path() / "t/scale/kernel.toml", test::kScaleToml);
+  test::write_text(dir.path() / "t/scale/scale.cu.mustache", text);
+  const EmbedRun run = embed(dir.path() / "t", dir.path() / "out.cc");
+  ASSERT_EQ(run.status, 0) << run.output;
+  // Read the generated literals back by the rules of C++.
+  const std::string source = *read_text_file(dir.path() / "out.cc", 1U << 24U);
+  std::string plain;
+  bool inside = false;
+  for (std::size_t i = source.find("kFiles{{"); i < source.size(); ++i) {
+    if (!inside || source[i] == '"') {
+      inside = inside != (source[i] == '"');
+    } else if (source[i] != '\\') {
+      plain += source[i];
+    } else if (source[i + 1] >= '0' && source[i + 1] <= '7') {
+      plain += static_cast<char>(std::stoi(source.substr(i + 1, 3), nullptr, 8));
+      i += 3;
+    } else {
+      ++i;
+      plain += source[i] == 'n' ? '\n' : source[i];
+    }
+  }
+  EXPECT_THAT(plain, HasSubstr(text));
+}
+
+TEST(KilnEmbed, NoFamilyAtAllIsNoError) {
+  const test::TempDir dir;
+  std::filesystem::create_directories(dir.path() / "t");
+  const EmbedRun run = embed(dir.path() / "t", dir.path() / "out.cc");
+  EXPECT_EQ(run.status, 0) << run.output;
+}
+
+}  // namespace
+}  // namespace kiln::render

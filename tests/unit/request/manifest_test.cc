@@ -1,0 +1,167 @@
+#include "request/manifest.h"
+
+#include <gmock/gmock.h>
+
+#include <random>
+#include <string>
+
+#include "tests/support/temp_dir.h"
+#include "tests/support/template_family.h"
+
+namespace kiln::request {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string error(std::string_view text) {
+  const auto entries = parse_manifest(text, "m.jsonl");
+  return entries ? "" : entries.error().message;
+}
+
+TEST(Manifest, TemplateLinesAreRead) {
+  const auto entries = parse_manifest(
+      "{\"template\":\"a\",\"params\":{\"dtype\":\"bf16\",\"n\":128,\"on\":true},"
+      "\"arch\":\"9.0a\"}\n\n  \t\r\n{\"template\":\"b\"}\r\n{\"template\":\"c\"}",
+      "m.jsonl");
+  ASSERT_TRUE(entries) << entries.error().message;
+  ASSERT_EQ(entries->size(), 3U);
+  const ManifestEntry& first = entries->front();
+  EXPECT_EQ(first.request.name(), "a");
+  EXPECT_EQ(first.request.parameters(),
+            (Parameters{{"dtype", "bf16"}, {"n", "128"}, {"on", "true"}}));
+  EXPECT_EQ(device::to_string(*first.architecture), "9.0a");
+  EXPECT_EQ((*entries)[1].line, 4U);
+  EXPECT_EQ((*entries)[2].line, 5U);
+  EXPECT_FALSE((*entries)[2].architecture);
+}
+
+TEST(Manifest, SourceLinesAreRead) {
+  const auto entries = parse_manifest(
+      R"({"source":"s\n","headers":{"a.h":"x"},"options":["-G","-DA"],"names":["f<1>"]})",
+      "m.jsonl");
+  ASSERT_TRUE(entries) << entries.error().message;
+  const SourceOptions& source = entries->front().request.source();
+  EXPECT_EQ(source.source, "s\n");
+  EXPECT_EQ(source.file_name, "m.jsonl:1");
+  EXPECT_EQ(source.headers.at("a.h"), "x");
+  EXPECT_THAT(source.options, ElementsAre("-G", "-DA"));
+  EXPECT_THAT(source.name_expressions, ElementsAre("f<1>"));
+}
+
+TEST(Manifest, EveryBadLineIsAnErrorWithItsNumber) {
+  const std::vector<std::pair<const char*, const char*>> bad{
+      {"x", "not JSON"},
+      {"{", "not JSON"},
+      {"{}{}", "not JSON"},
+      {"[]", "one JSON object"},
+      {"null", "one JSON object"},
+      {"\"template\"", "one JSON object"},
+      {"{}", "neither 'template' nor 'source'"},
+      {"{\"arch\":\"9.0\"}", "neither 'template' nor 'source'"},
+      {"{\"tempalte\":\"a\"}", "unknown key 'tempalte', did you mean 'template'?"},
+      {"{\"template\":\"a\",\"parms\":{}}",
+       "unknown key 'parms', did you mean 'params'?"},
+      {"{\"template\":\"a\",\"options\":[]}", "unknown key 'options'"},
+      {"{\"source\":\"a\",\"params\":{}}", "unknown key 'params'"},
+      {"{\"source\":\"a\",\"template\":\"b\"}", "exclude each other"},
+      {"{\"template\":1}", "'template' must be a string"},
+      {"{\"template\":\"\"}", "'template' is empty"},
+      {"{\"template\":\"a\",\"params\":[]}", "'params' must be an object"},
+      {"{\"template\":\"a\",\"params\":null}", "'params' must be an object"},
+      {"{\"template\":\"a\",\"params\":{\"p\":1.5}}", "'params.p' must be a string"},
+      {"{\"template\":\"a\",\"params\":{\"p\":{}}}", "'params.p' must be a string"},
+      {"{\"template\":\"a\",\"template\":\"b\"}", "the key 'template' is there twice"},
+      {"{\"template\":\"a\",\"params\":{\"p\":\"1\",\"p\":\"2\"}}",
+       "'p' is there twice"},
+      {"{\"template\":\"a\",\"arch\":90}", "'arch' must be a string"},
+      {"{\"template\":\"a\",\"arch\":\"nine\"}", "'arch': "},
+      {"{\"template\":\"a\",\"arch\":\"native\"}", "'arch': "},
+      {"{\"source\":1}", "'source' must be a string"},
+      {"{\"source\":\"\",\"headers\":[]}", "'headers' must be an object"},
+      {"{\"source\":\"\",\"headers\":{\"a\":1}}", "'headers.a' must be a string"},
+      {"{\"source\":\"\",\"options\":\"-G\"}", "'options' must be a list"},
+      {"{\"source\":\"\",\"options\":[1]}", "'options' must be a string"},
+      {"{\"source\":\"\",\"names\":{}}", "'names' must be a list"},
+      {"{\"source\":\"\xff\"}", "not JSON"},
+  };
+  for (const auto& [line, reason] : bad) {
+    const std::string message =
+        error(std::string("{\"template\":\"a\"}\n\n") + line + "\n");
+    EXPECT_THAT(message, StartsWith("m.jsonl:3: ")) << line;
+    EXPECT_THAT(message, HasSubstr(reason)) << line;
+  }
+  EXPECT_THAT(error(std::string_view("\0", 1)), StartsWith("m.jsonl:1: not JSON"));
+}
+
+TEST(Manifest, SizesAndDepthAreBounded) {
+  EXPECT_THAT(error("{\"source\":\"" + std::string(kMaxManifestLineBytes, 'x') + "\"}"),
+              HasSubstr("over the limit"));
+  std::string many;
+  for (std::size_t i = 0; i <= kMaxManifestEntries; ++i)
+    many += "{\"template\":\"a\"}\n";
+  EXPECT_THAT(error(many), StartsWith("m.jsonl:100001: over the limit"));
+  const std::string deep(1000000, '[');
+  EXPECT_THAT(error("{\"template\":\"a\",\"params\":" + deep),
+              StartsWith("m.jsonl:1: not JSON"));
+  EXPECT_THAT(error("{\"template\":\"a\",\"params\":" + deep +
+                    std::string(deep.size(), ']') + "}"),
+              HasSubstr("nested over 8 levels"));
+}
+
+TEST(Manifest, EveryTruncationAndManyFlipsAreAnErrorOrARequest) {
+  const std::string whole =
+      R"({"source":"a\u00e9","headers":{"x":"y"},"options":["-G"],"names":["n"],)"
+      R"("arch":"9.0"})";
+  for (std::size_t size = 1; size < whole.size(); ++size)
+    EXPECT_THAT(error(whole.substr(0, size)), StartsWith("m.jsonl:1: ")) << size;
+  std::mt19937 random(7);
+  for (int i = 0; i < 5000; ++i) {
+    std::string text = whole;
+    text[random() % text.size()] = static_cast<char>(random());
+    const std::string message = error(text);
+    EXPECT_THAT(message, testing::AnyOf("", StartsWith("m.jsonl:")));
+  }
+}
+
+TEST(Manifest, ALineThatWasWrittenIsReadBack) {
+  const Request kernel("a", {{"dtype", "bf16"}, {"odd\"\n", "é\\"}});
+  const Request source = Request::from_source({.source = "x\n\"\\\u2028",
+                                               .headers = {{"a.h", "b"}},
+                                               .include_dirs = {"/inc"},
+                                               .defines = {"A=1"},
+                                               .options = {"-G"},
+                                               .name_expressions = {"f<1>"}});
+  const auto nine = *device::parse_architecture("9.0a");
+  const std::string text =
+      *manifest_line(kernel, nine) + *manifest_line(source, std::nullopt);
+  const auto entries = parse_manifest(text, "m.jsonl");
+  ASSERT_TRUE(entries) << entries.error().message;
+  EXPECT_EQ((*entries)[0].request.parameters(), kernel.parameters());
+  EXPECT_EQ((*entries)[0].architecture, nine);
+  const SourceOptions& read = (*entries)[1].request.source();
+  EXPECT_EQ(read.source, source.source().source);
+  EXPECT_EQ(read.headers, source.source().headers);
+  EXPECT_THAT(read.options, ElementsAre("-I/inc", "-DA=1", "-G"));
+  EXPECT_EQ(*manifest_line((*entries)[1].request, std::nullopt),
+            *manifest_line(source, std::nullopt));
+}
+
+TEST(Manifest, TextThatIsNotUtf8CannotBeWritten) {
+  const auto line =
+      manifest_line(Request::from_source({.source = "\xff"}), std::nullopt);
+  ASSERT_FALSE(line);
+  EXPECT_EQ(line.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(Manifest, AFileIsReadByItsPath) {
+  const test::TempDir dir;
+  const auto path = dir.path() / "m.jsonl";
+  EXPECT_EQ(read_manifest(path).error().code, ErrorCode::kNotFound);
+  test::write_text(path, "{\"template\":\"a\"}\nx\n");
+  EXPECT_THAT(read_manifest(path).error().message, StartsWith(path.string() + ":2: "));
+}
+
+}  // namespace
+}  // namespace kiln::request

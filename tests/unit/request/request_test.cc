@@ -1,0 +1,153 @@
+#include "kiln/request.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "request/resolve.h"
+#include "tests/support/template_family.h"
+
+namespace kiln::request {
+namespace {
+
+using testing::HasSubstr;
+
+/// Stands for Service::get.
+std::string described(const Request& request) {
+  std::string out = request.name();
+  for (const auto& [name, value] : request.parameters())
+    out += "|" + name + "=" + value;
+  return out;
+}
+
+TEST(Request, IsWrittenInBracesInACall) {
+  EXPECT_EQ(described({"scaled_softmax_fwd", {{"dtype", "bf16"}}}),
+            "scaled_softmax_fwd|dtype=bf16");
+  EXPECT_EQ(described({"a", {{"dtype", "bf16"}, {"max_cols", "128"}}}),
+            "a|dtype=bf16|max_cols=128");
+  EXPECT_EQ(described({"a"}), "a");
+  EXPECT_EQ(described(std::string("a")), "a");
+}
+
+TEST(Request, ACopySharesItsIdentity) {
+  const Request one("a");
+  const Request copy = one;
+  EXPECT_EQ(one.identity(), copy.identity());
+  EXPECT_NE(one.identity(), Request("a").identity());
+}
+
+TEST(Request, ASourceKeepsWhatItWasGiven) {
+  SourceOptions options{.source = "x", .file_name = "mine.cu", .defines = {"A=1"}};
+  const Request request = Request::from_source(options);
+  EXPECT_FALSE(request.is_template());
+  EXPECT_EQ(request.name(), "mine.cu");
+  EXPECT_EQ(request.source().defines, options.defines);
+}
+
+class ResolveTest : public testing::Test {
+ protected:
+  [[nodiscard]] Result<ResolvedRequest> run(const Request& request) const {
+    return resolve(request, catalog_);
+  }
+
+  /// The message for a source with one option, "" where it is taken.
+  [[nodiscard]] static std::string option_error(const std::string& option) {
+    const auto out =
+        resolve_source({.source = "x", .file_name = "mine.cu", .options = {option}});
+    return out ? "" : out.error().message;
+  }
+
+  render::TemplateCatalog catalog_ = *test::BuiltIn().open();
+};
+
+TEST_F(ResolveTest, ATemplateGetsItsCanonicalParameters) {
+  const auto out = run({"scale_fwd", {{"dtype", "f16"}, {"unroll", "002"}}});
+  ASSERT_TRUE(out) << out.error().message;
+  const auto& resolved = std::get<TemplateRequest>(*out);
+  EXPECT_EQ(resolved.kernel->name(), "scale_fwd");
+  EXPECT_EQ(resolved.params.values().at("unroll"), "2");
+  EXPECT_EQ(resolved.params.values().at("max_cols"), "any");
+}
+
+TEST_F(ResolveTest, AWrongNameOrParameterIsAnErrorBeforeAnythingElse) {
+  EXPECT_EQ(run({"scale_fw", {{"dtype", "f16"}}}).error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(run({"scale_fw"}).error().message,
+              HasSubstr("did you mean 'scale_fwd'?"));
+  EXPECT_THAT(run({"scale_fwd", {{"dtype", "half"}}}).error().message,
+              HasSubstr("allowed: f16, bf16, f32"));
+}
+
+TEST_F(ResolveTest, OptionsThatAreKilnsOwnAreRefusedWithTheReason) {
+  for (const char* option : {"--gpu-architecture=sm_90",
+                             "-arch=sm_90",
+                             "-arch",
+                             "--gpu-architecture sm_90",
+                             "-gencode",
+                             "-code=sm_90",
+                             "--time=x.csv",
+                             "-time",
+                             "--fdevice-time-trace=x",
+                             "--pch",
+                             "-pch",
+                             "--create-pch=x",
+                             "--use-pch=x",
+                             "--pch-dir=x",
+                             "-dlto",
+                             "--dlink-time-opt",
+                             "--optix-ir",
+                             "-rdc=true",
+                             "--relocatable-device-code=true",
+                             "-dc",
+                             "-ptx",
+                             "-o",
+                             "--output-file=x",
+                             "--options-file=x",
+                             "-optf",
+                             "-fdevice-syntax-only"})
+    EXPECT_THAT(option_error(option), HasSubstr("is refused: ")) << option;
+  EXPECT_EQ(option_error("-arch=sm_90"),
+            "mine.cu: option '-arch=sm_90' is refused: the target is Kiln's to choose: "
+            "give --arch");
+}
+
+TEST_F(ResolveTest, OtherOptionsAreTaken) {
+  for (const char* option :
+       {"-I/a", "-I", "--include-path=/a", "-DA=1", "-UA", "--std=c++20",
+        "--use_fast_math", "-lineinfo", "-G", "--maxrregcount=64", "-rdc=false",
+        "-default-device", "--ptxas-options=-v", "-archive", "--timely"})
+    EXPECT_EQ(option_error(option), "") << option;
+}
+
+TEST_F(ResolveTest, WhatCWouldCutShortIsRefused) {
+  const std::string nul("a\0b", 3);
+  const std::vector<SourceOptions> bad{
+      {.source = nul},
+      {.source = "x", .headers = {{nul, "x"}}},
+      {.source = "x", .headers = {{"a.h", nul}}},
+      {.source = "x", .headers = {{"", "x"}}},
+      {.source = "x", .include_dirs = {nul}},
+      {.source = "x", .include_dirs = {""}},
+      {.source = "x", .defines = {nul}},
+      {.source = "x", .defines = {""}},
+      {.source = "x", .defines = {"=1"}},
+      {.source = "x", .options = {nul}},
+      {.source = "x", .options = {""}},
+      {.source = "x", .name_expressions = {""}},
+      {.source = "x", .name_expressions = {nul}},
+  };
+  for (std::size_t i = 0; i < bad.size(); ++i)
+    EXPECT_EQ(resolve_source(bad[i]).error().code, ErrorCode::kInvalidArgument) << i;
+}
+
+TEST_F(ResolveTest, SizesAreBounded) {
+  EXPECT_EQ(resolve_source({.source = std::string(33U << 20U, 'x')}).error().code,
+            ErrorCode::kResourceLimit);
+  EXPECT_EQ(
+      resolve_source({.source = "x", .options = std::vector<std::string>(5000, "-G")})
+          .error()
+          .code,
+      ErrorCode::kResourceLimit);
+}
+
+}  // namespace
+}  // namespace kiln::request
