@@ -15,13 +15,13 @@
 #define KILN_MAY_ALIAS
 #else
 #define KILN_ON_GPU 0
-#define KILN_KERNEL(max_threads, blocks) extern "C" void
+#define KILN_KERNEL(max_threads, blocks) void
 #define KILN_FUNCTION inline
 #define KILN_SHARED(type, name, count)      \
   static constinit const char name##_tag{}; \
   type* const name = static_cast<type*>(    \
       kiln_cpu::shared_array(&name##_tag, sizeof(type) * (count)))
-#define KILN_MAY_ALIAS __attribute__((may_alias))
+#define KILN_MAY_ALIAS [[gnu::may_alias]]
 #endif
 
 using kiln_u8 = unsigned char;
