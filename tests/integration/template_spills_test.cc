@@ -1,0 +1,155 @@
+// Every kernel of every default set, compiled for real: no registers spilled, no local
+// memory, on five architectures; on all that NVRTC knows with KILN_TEST_ALL_ARCHS=1.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "compile/nvrtc.h"
+#include "compile/nvrtc_compile.h"
+#include "device/target.h"
+#include "render/catalog.h"
+#include "request/selection.h"
+#include "util/library_search.h"
+
+namespace kiln {
+namespace {
+
+using std::chrono::duration;
+using std::chrono::steady_clock;
+
+const compile::Nvrtc* find_nvrtc() {
+  const char* const path = std::getenv("KILN_NVRTC");  // NOLINT(concurrency-mt-unsafe)
+  const auto found = find_libraries({.name = "libnvrtc.so",
+                                     .explicit_path = path == nullptr ? "" : path,
+                                     .explicit_origin = "KILN_NVRTC"},
+                                    LibraryPlaces::of_process());
+  if (!found || found->empty()) {
+    return nullptr;
+  }
+  const auto nvrtc = compile::open_nvrtc(found->front().path);
+  return nvrtc ? *nvrtc : nullptr;
+}
+
+std::vector<device::ComputeCapability> architectures(const compile::Nvrtc& nvrtc) {
+  if (std::getenv("KILN_TEST_ALL_ARCHS") != nullptr) {  // NOLINT(concurrency-mt-unsafe)
+    const auto description = compile::describe(nvrtc);
+    return description ? description->architectures
+                       : std::vector<device::ComputeCapability>{};
+  }
+  return {{7, 5}, {8, 0}, {9, 0}, {10, 0}, {12, 0}};
+}
+
+/// What is wrong with this variant, or "".
+std::string complaint(const compile::Nvrtc& nvrtc, const request::TemplateRequest& request,
+                      device::ComputeCapability capability) {
+  const device::Target target{.architecture = {.capability = capability}};
+  const auto source = request.kernel->render(request.params);
+  if (!source) {
+    return source.error().message;
+  }
+  const compile::CompileJob job{
+      .source = source->text,
+      .options = {"--gpu-architecture=" + to_string(target)},
+      .target = target};
+  const auto output = compile::compile_here(
+      nvrtc, job, steady_clock::now() + std::chrono::minutes(5), nullptr);
+  if (!output) {
+    return output.error().message;
+  }
+  if (output->resources.size() != request.kernel->entry_points().size()) {
+    return "the log tells nothing of its resources:\n" + output->log;
+  }
+  for (const auto& use : output->resources) {
+    if (use.spill_store_bytes + use.spill_load_bytes + use.stack_bytes != 0) {
+      return fmt::format("{} registers, {} bytes of stack, {} spilled, {} read back",
+                         use.registers, use.stack_bytes, use.spill_store_bytes,
+                         use.spill_load_bytes);
+    }
+  }
+  return "";
+}
+
+class Grid {
+ public:
+  Grid(const compile::Nvrtc& nvrtc, device::ComputeCapability capability,
+       const std::vector<request::TemplateRequest>& requests)
+      : nvrtc_(nvrtc), capability_(capability), requests_(requests) {}
+
+  std::vector<std::string> run() {
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
+      threads.emplace_back([this] { work(); });
+    }
+    for (auto& thread : threads) {
+      thread.join();
+    }
+    return complaints_;
+  }
+
+ private:
+  void work() {
+    for (std::size_t at = next_++; at < requests_.size(); at = next_++) {
+      const auto& request = requests_[at];
+      const std::string problem = complaint(nvrtc_, request, capability_);
+      if (!problem.empty()) {
+        const std::scoped_lock lock(mutex_);
+        complaints_.push_back(request::format_template(request.kernel->name(),
+                                                       request.params.values()) +
+                              ": " + problem);
+      }
+    }
+  }
+
+  const compile::Nvrtc& nvrtc_;
+  const device::ComputeCapability capability_;
+  const std::vector<request::TemplateRequest>& requests_;
+  std::atomic<std::size_t> next_{0};
+  std::mutex mutex_;
+  std::vector<std::string> complaints_;
+};
+
+TEST(TemplateSpills, NoKernelOfADefaultSetSpillsOrUsesLocalMemory) {
+  const compile::Nvrtc* nvrtc = find_nvrtc();
+  if (nvrtc == nullptr) {
+    GTEST_SKIP() << "no NVRTC on this machine";
+  }
+  const auto catalog = render::TemplateCatalog::open(templates::embedded());
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  request::Selection all(*catalog);
+  all.add_all();
+  std::size_t compiled = 0;
+  const auto start = steady_clock::now();
+  for (const auto capability : architectures(*nvrtc)) {
+    const auto wanted = request::split_by_target(all.requests(), capability).wanted;
+    const auto begin = steady_clock::now();
+    for (const auto& problem : Grid(*nvrtc, capability, wanted).run()) {
+      ADD_FAILURE() << to_string(capability) << " " << problem;
+    }
+    compiled += wanted.size();
+    fmt::print("{}: {} kernels in {:.1f} s\n", to_string(capability), wanted.size(),
+               duration<double>(steady_clock::now() - begin).count());
+  }
+  fmt::print("{} kernels in {:.1f} s\n", compiled,
+             duration<double>(steady_clock::now() - start).count());
+  EXPECT_GT(compiled, 0U);
+}
+
+TEST(TemplateSets, BuildAtMost250KernelsAnArchitecture) {
+  const auto catalog = render::TemplateCatalog::open(templates::embedded());
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  request::Selection all(*catalog);
+  all.add_all();
+  EXPECT_LE(all.requests().size(), 250U);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,72 @@
+// kiln-render-cpu LIST OUTPUT VARIANT...: writes the rendered kernels as one C++ file,
+// each in a namespace of its own, and a list `kiln_cpu::LIST` of them.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <span>
+#include <string>
+
+#include "render/catalog.h"
+#include "request/selection.h"
+
+namespace {
+
+kiln::Result<std::string> rendered(std::span<char*> variants, std::string_view list) {
+  auto catalog = kiln::render::TemplateCatalog::open(kiln::templates::embedded());
+  if (!catalog) {
+    return tl::unexpected(catalog.error());
+  }
+  std::string text =
+      "#include \"tests/support/cpu_kernel/cpu_kernel.h\"\n"
+      "#include \"tests/support/cpu_kernel/kernels.h\"\n";
+  std::string entries;
+  int number = 0;
+  for (const char* variant : variants) {
+    auto pattern = kiln::request::parse_template_pattern(variant);
+    if (!pattern) {
+      return tl::unexpected(pattern.error());
+    }
+    auto kernel = catalog->find(pattern->name);
+    if (!kernel) {
+      return tl::unexpected(kernel.error());
+    }
+    auto params = (*kernel)->canonical(pattern->params);
+    if (!params) {
+      return tl::unexpected(params.error());
+    }
+    auto source = (*kernel)->render(*params);
+    if (!source) {
+      return tl::unexpected(source.error());
+    }
+    const std::string space = fmt::format("{}_{}", list, number++);
+    text += fmt::format("namespace {} {{\n{}\n}}\n", space, source->text);
+    entries += fmt::format("    {{\"{}\", reinterpret_cast<void (*)()>(&{}::{})}},\n",
+                           variant, space, (*kernel)->name());
+  }
+  text += fmt::format(
+      "namespace kiln_cpu {{\nextern const CpuKernels {0};\n"
+      "static const CpuKernel {0}_entries[] = {{\n{1}}};\n"
+      "const CpuKernels {0}({0}_entries);\n}}\n",
+      list, entries);
+  return text;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) {
+    fmt::print(stderr, "usage: kiln-render-cpu LIST OUTPUT VARIANT...\n");
+    return 2;
+  }
+  const auto text = rendered(std::span(argv + 3, static_cast<std::size_t>(argc - 3)),
+                             argv[1]);
+  if (!text) {
+    fmt::print(stderr, "kiln-render-cpu: {}\n", text.error().message);
+    return 1;
+  }
+  std::ofstream out(argv[2], std::ios::trunc);
+  out << *text;
+  return out.good() ? 0 : 1;
+}
