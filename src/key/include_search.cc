@@ -67,6 +67,14 @@ FoundHeader IncludeSearch::find(Lookup lookup, const std::string& operand,
     found.memory = memory->second;
     return found;
   }
+  passed_ = nullptr;
+  FoundHeader found = find_file(lookup, operand, from);
+  found.namesake = passed_;
+  return found;
+}
+
+FoundHeader IncludeSearch::find_file(Lookup lookup, const std::string& operand,
+                                     const Includer& from) {
   if (operand.starts_with('/'))
     return look(Folder{}, operand).value_or(FoundHeader{});
   if (lookup == Lookup::kQuoted && quoted_sees_folder_ && from.folder) {
@@ -92,6 +100,8 @@ std::optional<FoundHeader> IncludeSearch::look(const Folder& folder,
   for (const std::string& name : names) {
     FoundHeader found;
     found.path = folder.path + name;
+    if (passed_ == nullptr)
+      passed_ = namesake(found.path);
     found.file = stat_file(found.path);
     if (!found.file)
       continue;
@@ -121,6 +131,15 @@ std::optional<std::string> IncludeSearch::toolkit_path(const Folder& folder,
   if (inner.starts_with(".."))
     return std::nullopt;
   return inner;
+}
+
+const MemoryHeader* IncludeSearch::namesake(std::string_view path) const {
+  if (memory_.empty())
+    return nullptr;
+  auto found = memory_.find(path);
+  if (found == memory_.end())  // in the working directory, relative to it
+    found = memory_.find(path.substr(std::string_view(kWorkingDirectory).size()));
+  return found == memory_.end() ? nullptr : found->second;
 }
 
 std::optional<FileStamp> IncludeSearch::stat_file(const std::string& path) {
