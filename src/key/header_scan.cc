@@ -305,7 +305,6 @@ Result<void> Scan::follow_shadows() {
       path.remove_prefix(kCccl.size());
     operands.push_back(path);  // a computed include may say any of them
   }
-  std::sort(operands.begin(), operands.end());
   for (const IncludeSearch::Shadow& shadow : search_.find_shadows(operands)) {
     graph_ +=
         fmt::format("toolkit after {}: {} {}\n", shadow.toolkit_folders_before,

@@ -58,7 +58,7 @@ class IncludeSearch {
     FoundHeader header;
   };
   [[nodiscard]] std::vector<Shadow> find_shadows(
-      const std::vector<std::string_view>& sorted_operands);
+      const std::vector<std::string_view>& operands);
 
   /// Which folder a header's own quoted includes start from.
   [[nodiscard]] FileIdentity identity_of(const std::string& folder);
