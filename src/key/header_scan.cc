@@ -254,8 +254,9 @@ Result<std::string> Scan::resolve(const Directive& directive, const Includer& fr
                 fmt::format("{} has more than {} include directives in its headers",
                             kProgramName, limits_.edges));
   add_spelling(directive.operand);
-  return target(directive.operand,
-                search_.find(directive.lookup, directive.operand, from));
+  const FoundHeader found = search_.find(directive.lookup, directive.operand, from);
+  const std::string number = KILN_TRY(target(directive.operand, found));
+  return found.namesake == nullptr ? number : found.namesake->name + " or " + number;
 }
 
 Result<std::string> Scan::target(const std::string& operand, const FoundHeader& found) {
@@ -304,7 +305,6 @@ Result<void> Scan::follow_shadows() {
       path.remove_prefix(kCccl.size());
     operands.push_back(path);  // a computed include may say any of them
   }
-  std::sort(operands.begin(), operands.end());
   for (const IncludeSearch::Shadow& shadow : search_.find_shadows(operands)) {
     graph_ +=
         fmt::format("toolkit after {}: {} {}\n", shadow.toolkit_folders_before,

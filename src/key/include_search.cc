@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <system_error>
+#include <unordered_set>
 
 namespace kiln::key {
 namespace {
@@ -19,6 +21,29 @@ std::string with_slash(std::string path) {
   if (!path.empty() && path.back() != '/')
     path.push_back('/');
   return path;
+}
+
+struct TextHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const noexcept {
+    return std::hash<std::string_view>()(text);
+  }
+};
+using Names = std::unordered_set<std::string, TextHash, std::equal_to<>>;
+
+// What an operand that is found in `folder` can begin with; empty for no such folder.
+Names names_in(const std::string& folder) {
+  Names names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::string name = entry->path().filename();
+    if (name.ends_with(kStdSuffix))
+      names.insert(name.substr(0, name.size() - kStdSuffix.size()));
+    names.insert(std::move(name));
+  }
+  names.insert({".", ".."});
+  return names;
 }
 
 // `path` relative to `root`, both as the file system knows them, or nullopt.
@@ -67,6 +92,14 @@ FoundHeader IncludeSearch::find(Lookup lookup, const std::string& operand,
     found.memory = memory->second;
     return found;
   }
+  passed_ = nullptr;
+  FoundHeader found = find_file(lookup, operand, from);
+  found.namesake = passed_;
+  return found;
+}
+
+FoundHeader IncludeSearch::find_file(Lookup lookup, const std::string& operand,
+                                     const Includer& from) {
   if (operand.starts_with('/'))
     return look(Folder{}, operand).value_or(FoundHeader{});
   if (lookup == Lookup::kQuoted && quoted_sees_folder_ && from.folder) {
@@ -92,6 +125,8 @@ std::optional<FoundHeader> IncludeSearch::look(const Folder& folder,
   for (const std::string& name : names) {
     FoundHeader found;
     found.path = folder.path + name;
+    if (passed_ == nullptr)
+      passed_ = namesake(found.path);
     found.file = stat_file(found.path);
     if (!found.file)
       continue;
@@ -123,6 +158,15 @@ std::optional<std::string> IncludeSearch::toolkit_path(const Folder& folder,
   return inner;
 }
 
+const MemoryHeader* IncludeSearch::namesake(std::string_view path) const {
+  if (memory_.empty())
+    return nullptr;
+  auto found = memory_.find(path);
+  if (found == memory_.end())  // in the working directory, relative to it
+    found = memory_.find(path.substr(std::string_view(kWorkingDirectory).size()));
+  return found == memory_.end() ? nullptr : found->second;
+}
+
 std::optional<FileStamp> IncludeSearch::stat_file(const std::string& path) {
   const auto [entry, is_new] = files_.try_emplace(path);
   if (!is_new)
@@ -149,7 +193,7 @@ FileIdentity IncludeSearch::identity_of(const std::string& folder) {
 }
 
 std::vector<IncludeSearch::Shadow> IncludeSearch::find_shadows(
-    const std::vector<std::string_view>& sorted_operands) {
+    const std::vector<std::string_view>& operands) {
   std::vector<Shadow> shadows;
   std::size_t toolkit_folders = 0;
   for (std::size_t i = 0; i < folders_.size(); ++i) {
@@ -157,27 +201,13 @@ std::vector<IncludeSearch::Shadow> IncludeSearch::find_shadows(
       ++toolkit_folders;
       continue;
     }
-    std::set<std::string_view> present;  // operands whose first component is here
-    const auto add_range = [&](const std::string& from, auto belongs) {
-      for (auto at = std::ranges::lower_bound(sorted_operands, from);
-           at != sorted_operands.end() && belongs(*at); ++at)
-        present.insert(*at);
-    };
-    add_range("./", [](std::string_view operand) { return operand.starts_with("./"); });
-    add_range("../",
-              [](std::string_view operand) { return operand.starts_with("../"); });
-    std::error_code error;  // no such folder: nothing is found in it
-    for (fs::directory_iterator entry(folders_[i].path, error), end;
-         !error && entry != end; entry.increment(error)) {
-      std::string name = entry->path().filename();
-      if (name.ends_with(kStdSuffix))
-        name.resize(name.size() - kStdSuffix.size());
-      add_range(name, [&](std::string_view operand) { return operand == name; });
-      name.push_back('/');
-      add_range(name,
-                [&](std::string_view operand) { return operand.starts_with(name); });
+    const auto names = names_in(folders_[i].path);
+    std::set<std::string_view> candidates;  // in an order that is always the same
+    for (const std::string_view operand : operands) {
+      if (names.contains(operand.substr(0, operand.find('/'))))
+        candidates.insert(operand);
     }
-    for (const std::string_view operand : present) {
+    for (const std::string_view operand : candidates) {
       auto found = look(folders_[i], std::string(operand));
       if (!found || !found->file)
         continue;

@@ -33,6 +33,9 @@ struct FoundHeader {
   std::optional<std::string> toolkit;  // the path inside the toolkit's tree
   std::optional<FileStamp> file;
   std::string path;  // of toolkit or file, as the compiler spells it
+  // A header in memory that is called as a path tried on the way. Once NVRTC has seen a
+  // #pragma once in it, it takes it for the file of that path.
+  const MemoryHeader* namesake = nullptr;
   Includer as_includer;
 };
 
@@ -55,7 +58,7 @@ class IncludeSearch {
     FoundHeader header;
   };
   [[nodiscard]] std::vector<Shadow> find_shadows(
-      const std::vector<std::string_view>& sorted_operands);
+      const std::vector<std::string_view>& operands);
 
   /// Which folder a header's own quoted includes start from.
   [[nodiscard]] FileIdentity identity_of(const std::string& folder);
@@ -66,8 +69,12 @@ class IncludeSearch {
     std::optional<std::string> toolkit;  // its own path inside the toolkit's tree
   };
 
+  /// All but NVRTC's first look, at the headers in memory.
+  [[nodiscard]] FoundHeader find_file(Lookup lookup, const std::string& operand,
+                                      const Includer& from);
   [[nodiscard]] std::optional<FoundHeader> look(const Folder& folder,
                                                 const std::string& operand);
+  [[nodiscard]] const MemoryHeader* namesake(std::string_view path) const;
   [[nodiscard]] std::optional<FileStamp> stat_file(const std::string& path);
   [[nodiscard]] std::optional<std::string> toolkit_path(const Folder& folder,
                                                         const std::string& path,
@@ -75,7 +82,8 @@ class IncludeSearch {
 
   std::vector<Folder> folders_;
   std::map<std::string, const MemoryHeader*, std::less<>> memory_;
-  std::string toolkit_root_;  // "" or with a '/' at its end
+  const MemoryHeader* passed_ = nullptr;  // the last find_file()'s first namesake
+  std::string toolkit_root_;              // "" or with a '/' at its end
   bool quoted_sees_folder_ = true;
   std::unordered_map<std::string, std::optional<FileStamp>> files_;
   std::unordered_map<std::string, FileIdentity> identities_;

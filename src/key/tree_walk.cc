@@ -33,7 +33,7 @@ class Walk {
  public:
   explicit Walk(const fs::path& root) : root_(root) {}
 
-  Result<std::vector<WalkedFile>> run() {
+  Result<WalkedTree> run() {
     UniqueFd folder(
         ::open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK));
     if (!folder && (errno == ENOENT || errno == ENOTDIR))
@@ -42,7 +42,7 @@ class Walk {
     if (!folder)
       return posix_error("open", root_, errno);
     KILN_TRY(enter(std::move(folder)));
-    return std::move(files_);
+    return std::move(tree_);
   }
 
  private:
@@ -58,8 +58,11 @@ class Walk {
     if (::fstat(folder.get(), &info) != 0)
       return posix_error("stat", root_ / prefix_, errno);
     const Identity identity{info.st_dev, info.st_ino};
-    if (std::find(above_.begin(), above_.end(), identity) != above_.end())
+    if (std::find(above_.begin(), above_.end(), identity) != above_.end()) {
+      tree_.told_by_folders = false;
       return {};  // a loop of links
+    }
+    tree_.folders.push_back({prefix_.empty() ? "." : prefix_, stamp_of(info)});
     if (above_.size() >= kMaxDepth)
       return too_large("levels deep", kMaxDepth);
     const int fd = folder.get();
@@ -95,26 +98,26 @@ class Walk {
     if (entry.type == DT_DIR)
       return descend(folder, entry.name);
     if (entry.type != DT_REG && entry.type != DT_LNK && entry.type != DT_UNKNOWN)
-      return {};
+      return {};  // nothing but a change of its folder makes a file of it
     struct stat info {};
     if (::fstatat(folder, entry.name.c_str(), &info, 0) != 0) {
       // A broken link, a loop, or a file that has just gone: the compiler finds
       // nothing there either.
       if (errno == ENOENT || errno == ELOOP || errno == EACCES || errno == ENOTDIR)
-        return {};
+        return skip();
       return posix_error("stat", root_ / (prefix_ + entry.name), errno);
     }
     if (S_ISDIR(info.st_mode))
       return descend(folder, entry.name);
     if (!S_ISREG(info.st_mode))
-      return {};
+      return skip();
     return add({prefix_ + entry.name, stamp_of(info), true});
   }
 
   Result<void> descend(int folder, const std::string& name) {
     UniqueFd inner(::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!inner && (errno == ENOENT || errno == ENOTDIR))
-      return {};  // it has just gone
+      return skip();  // it has just gone
     if (!inner && errno == EACCES)
       return add({prefix_ + name + '/', {}, false});
     if (!inner)
@@ -126,10 +129,16 @@ class Walk {
     return {};
   }
 
+  Result<void> skip() {
+    tree_.told_by_folders = false;
+    return {};
+  }
+
   Result<void> add(WalkedFile file) {
-    if (files_.size() >= kMaxFiles)
+    if (tree_.files.size() >= kMaxFiles)
       return too_large("files", kMaxFiles);
-    files_.push_back(std::move(file));
+    tree_.told_by_folders &= file.readable;
+    tree_.files.push_back(std::move(file));
     return {};
   }
 
@@ -143,13 +152,18 @@ class Walk {
   const fs::path& root_;
   std::string prefix_;
   std::vector<Identity> above_;
-  std::vector<WalkedFile> files_;
+  WalkedTree tree_;
 };
 
 }  // namespace
 
-Result<std::vector<WalkedFile>> walk_tree(const fs::path& root) {
+Result<WalkedTree> walk_tree(const fs::path& root) {
   return Walk(root).run();
+}
+
+FileStamp stamp_below(int root, const std::string& path) {
+  struct stat info {};
+  return ::fstatat(root, path.c_str(), &info, 0) == 0 ? stamp_of(info) : FileStamp{};
 }
 
 bool walks_before(std::string_view a, std::string_view b) {

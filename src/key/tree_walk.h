@@ -17,10 +17,26 @@ struct WalkedFile {
   bool readable = true;  // false for such a folder
 };
 
-/// Sorted by bytes within a folder, a folder's files in its place; follows links, as
-/// read_include_tree() says. Errors: kNotFound, kResourceLimit, kIo.
-[[nodiscard]] Result<std::vector<WalkedFile>> walk_tree(
-    const std::filesystem::path& root);
+struct WalkedFolder {
+  std::string path;  // relative, "." or with a '/' at its end
+  FileStamp stamp;   // as it was before it was listed
+};
+
+struct WalkedTree {
+  /// Sorted by bytes within a folder, a folder's files in its place.
+  std::vector<WalkedFile> files;
+  std::vector<WalkedFolder> folders;
+  /// Whether another walk finds the same names while the folders keep their stamps. Not
+  /// so after a broken link, say: what it points to may come to be elsewhere.
+  bool told_by_folders = true;
+};
+
+/// Follows links, as read_include_tree() says. Errors: kNotFound, kResourceLimit, kIo.
+[[nodiscard]] Result<WalkedTree> walk_tree(const std::filesystem::path& root);
+
+/// The stamp of a file or folder below the open folder `root`, zero where there is
+/// none.
+[[nodiscard]] FileStamp stamp_below(int root, const std::string& path);
 
 /// The order of such a list: by components, each by its bytes.
 [[nodiscard]] bool walks_before(std::string_view a, std::string_view b);

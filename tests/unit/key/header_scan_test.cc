@@ -270,6 +270,16 @@ TEST_F(HeaderScanTest, PutsHeadersInMemoryFirstWhoeverAsks) {
   EXPECT_THAT(names, ElementsAre("d/a.h", "b.h"));
 }
 
+TEST_F(HeaderScanTest, SeesAHeaderInMemoryThatIsCalledAsAFile) {
+  // NVRTC takes it for the file once it has seen #pragma once in it.
+  write(two_ / "a.h", "");
+  input_.source = "#include <a.h>";
+  input_.memory_headers = {{one_ / "a.h", "#pragma once"}};
+  const cache::Fields before = fields();
+  input_.include_dirs = {two_};
+  EXPECT_NE(fields(), before);
+}
+
 TEST_F(HeaderScanTest, TakesHeadersInMemoryInAnyOrderAndEveryByteOfThem) {
   input_.memory_headers = {{"a.h", "1"}, {"b.h", "2"}};
   const cache::Fields before = fields();

@@ -165,6 +165,33 @@ TEST_F(IncludeTreeTest, FollowsLinksButNoLoop) {
   EXPECT_NE(tree->digest(), before);
 }
 
+TEST_F(IncludeTreeTest, SeesWhatALinkPointsToOnceItIsThere) {
+  const auto before = read().tree->digest();
+  fs::create_symlink(dir_.path() / "later.h", root_ / "link.h");
+  fs::create_directory_symlink(dir_.path() / "later", root_ / "links");
+  EXPECT_EQ(read().tree->digest(), before);
+  write(dir_.path() / "later.h", "");
+  const auto with_file = read().tree->digest();
+  EXPECT_NE(with_file, before);
+  write(dir_.path() / "later" / "x.h", "");
+  const auto with_folder = read().tree->digest();
+  EXPECT_NE(with_folder, with_file);
+  EXPECT_EQ(read().files_hashed, 0U);
+  write(dir_.path() / "later" / "y.h", "");
+  EXPECT_NE(read().tree->digest(), with_folder);
+}
+
+TEST_F(IncludeTreeTest, SeesAFolderThatIsReplacedOrRenamed) {
+  const auto before = read().tree->digest();
+  fs::rename(root_ / "b", dir_.path() / "away");
+  const auto without = read().tree->digest();
+  EXPECT_NE(without, before);
+  fs::rename(dir_.path() / "away", root_ / "b");
+  EXPECT_EQ(read().tree->digest(), before);
+  fs::rename(root_ / "b", root_ / "c");
+  EXPECT_NE(read().tree->digest(), before);
+}
+
 TEST_F(IncludeTreeTest, LeavesOutWhatIsNoFile) {
   const auto before = read().tree->digest();
   ASSERT_EQ(::mkfifo((root_ / "fifo").c_str(), 0600), 0);

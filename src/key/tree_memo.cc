@@ -1,0 +1,111 @@
+#include "key/tree_memo.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "cache/digest.h"
+#include "key/memo_codec.h"
+#include "util/unique_fd.h"
+
+namespace kiln::key {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMemoFormat = 2;
+
+// A tree's path names its memo, and nothing else: it is in no key.
+std::string memo_name(const fs::path& root) {
+  return "tree-" + cache::Digest::of(as_bytes(root.native())).hex();
+}
+
+std::optional<TreeMemo> decode(ByteView bytes) {
+  MemoReader in(bytes);
+  if (in.number() != kMemoFormat)
+    return std::nullopt;
+  TreeMemo memo;
+  for (std::uint64_t left = in.number(); left > 0 && in.good(); --left) {
+    TreeFile file;
+    file.path = in.text();
+    file.stamp = in.stamp();
+    file.content = in.digest();
+    file.settled = true;
+    memo.files.push_back(std::move(file));
+  }
+  for (std::uint64_t left = in.number(); left > 0 && in.good(); --left)
+    memo.operands.emplace_back(in.text());
+  for (std::uint64_t left = in.number(); left > 0 && in.good(); --left) {
+    std::string path(in.text());
+    memo.folders.push_back({std::move(path), in.stamp()});
+  }
+  if (!in.at_end())
+    return std::nullopt;
+  return memo;
+}
+
+}  // namespace
+
+TreeMemo read_tree_memo(const fs::path& memo_folder, const fs::path& root) {
+  const auto bytes = read_memo(memo_folder, memo_name(root));
+  if (!bytes)
+    return {};
+  return decode(*bytes).value_or(TreeMemo{});
+}
+
+MemoWrite write_tree_memo(const fs::path& memo_folder, const fs::path& root,
+                          const TreeMemo& memo) {
+  MemoWriter out;
+  out.number(kMemoFormat);
+  out.number(memo.files.size());
+  for (const TreeFile& file : memo.files) {
+    out.text(file.path);
+    out.stamp(file.stamp);
+    out.digest(*file.content);
+  }
+  out.number(memo.operands.size());
+  for (const std::string& operand : memo.operands) {
+    out.text(operand);
+  }
+  out.number(memo.folders.size());
+  for (const WalkedFolder& folder : memo.folders) {
+    out.text(folder.path);
+    out.stamp(folder.stamp);
+  }
+  return write_memo(memo_folder, memo_name(root), out.bytes());
+}
+
+bool is_unchanged(const TreeMemo& memo, const fs::path& root) {
+  const UniqueFd folder(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder || memo.folders.empty())
+    return false;
+  const auto same = [&](const auto& known) {
+    return stamp_below(folder.get(), known.path) == known.stamp;
+  };
+  // Folders first: where something was installed or removed, that tells soonest.
+  return std::all_of(memo.folders.begin(), memo.folders.end(), same) &&
+         std::all_of(memo.files.begin(), memo.files.end(), same);
+}
+
+bool adopt(const TreeMemo& memo, std::vector<TreeFile>& files) {
+  std::vector<TreeFile*> matches;
+  matches.reserve(memo.files.size());
+  auto file = files.begin();
+  for (const TreeFile& known : memo.files) {
+    while (file != files.end() && file->path != known.path) {
+      ++file;
+    }
+    if (file == files.end() || file->stamp != known.stamp)
+      return false;
+    matches.push_back(&*file++);
+  }
+  for (std::size_t i = 0; i < matches.size(); ++i) {
+    matches[i]->content = memo.files[i].content;
+    matches[i]->settled = true;
+  }
+  return true;
+}
+
+}  // namespace kiln::key
