@@ -49,17 +49,17 @@ std::vector<device::ComputeCapability> architectures(const compile::Nvrtc& nvrtc
 }
 
 /// What is wrong with this variant, or "".
-std::string complaint(const compile::Nvrtc& nvrtc, const request::TemplateRequest& request,
+std::string complaint(const compile::Nvrtc& nvrtc,
+                      const request::TemplateRequest& request,
                       device::ComputeCapability capability) {
   const device::Target target{.architecture = {.capability = capability}};
   const auto source = request.kernel->render(request.params);
   if (!source) {
     return source.error().message;
   }
-  const compile::CompileJob job{
-      .source = source->text,
-      .options = {"--gpu-architecture=" + to_string(target)},
-      .target = target};
+  const compile::CompileJob job{.source = source->text,
+                                .options = {"--gpu-architecture=" + to_string(target)},
+                                .target = target};
   const auto output = compile::compile_here(
       nvrtc, job, steady_clock::now() + std::chrono::minutes(5), nullptr);
   if (!output) {
@@ -102,9 +102,9 @@ class Grid {
       const std::string problem = complaint(nvrtc_, request, capability_);
       if (!problem.empty()) {
         const std::scoped_lock lock(mutex_);
-        complaints_.push_back(request::format_template(request.kernel->name(),
-                                                       request.params.values()) +
-                              ": " + problem);
+        complaints_.push_back(
+            request::format_template(request.kernel->name(), request.params.values()) +
+            ": " + problem);
       }
     }
   }
