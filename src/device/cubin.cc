@@ -77,17 +77,17 @@ std::optional<std::uint32_t> registers_of(ByteView info, std::size_t symbol) {
 
 // What the kernel itself declared: from 9.0 on the section starts with the part that
 // the system keeps.
-std::uint64_t static_shared_bytes_of(const ElfFile& file, const std::string& kernel) {
-  constexpr std::uint64_t kReserved = 1024;
+std::uint64_t static_shared_bytes_of(const ElfFile& file, ComputeCapability capability,
+                                     const std::string& kernel) {
+  const std::uint64_t reserved = capability.major >= 9 ? 1024 : 0;
   const ElfSection* section = file.find_section(".nv.shared." + kernel);
   if (section == nullptr)
     return 0;
-  const bool reserves = file.find_section(".nv.shared.reserved.0") != nullptr;
-  return reserves && section->size >= kReserved ? section->size - kReserved
-                                                : section->size;
+  return section->size >= reserved ? section->size - reserved : section->size;
 }
 
 std::vector<EntryPoint> entry_points_of(const ElfFile& file,
+                                        ComputeCapability capability,
                                         const std::vector<ElfSymbol>& symbols) {
   const ElfSection* info = file.find_section(".nv.info");
   std::vector<EntryPoint> entry_points;
@@ -99,7 +99,7 @@ std::vector<EntryPoint> entry_points_of(const ElfFile& file,
     EntryPoint entry{.name = std::string(symbol.name), .registers = {}};
     if (info != nullptr)
       entry.registers = registers_of(info->bytes, i + 1);  // the null symbol is first
-    entry.static_shared_bytes = static_shared_bytes_of(file, entry.name);
+    entry.static_shared_bytes = static_shared_bytes_of(file, capability, entry.name);
     entry_points.push_back(std::move(entry));
   }
   return entry_points;
@@ -179,7 +179,7 @@ Result<CubinInfo> read_cubin(ByteView image) {
     }
     info.suffix = noted->suffix;
   }
-  info.entry_points = entry_points_of(file, KILN_TRY(file.symbols()));
+  info.entry_points = entry_points_of(file, info.capability, KILN_TRY(file.symbols()));
   return info;
 }
 

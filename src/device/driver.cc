@@ -34,6 +34,7 @@ Result<std::unique_ptr<DriverTable>> load_table(const fs::path& path) {
   // Kept open for ever: code of the driver may run until the process ends.
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): its text is the thread's own in glibc
     const char* text = ::dlerror();
     return unusable(path, text == nullptr ? "unknown cause" : text);
   }
@@ -64,7 +65,8 @@ struct Registry {
 };
 
 Registry& registry() {
-  static auto* const instance = new Registry;  // never destroyed
+  // Never destroyed. NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+  static auto* const instance = new Registry;
   return *instance;
 }
 

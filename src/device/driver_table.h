@@ -34,6 +34,7 @@ namespace kiln::device {
 struct DriverTable {
   std::filesystem::path path;
   CudaVersion version;
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a member's name
 #define KILN_DRIVER_MEMBER(function) decltype(&::function) function = nullptr;
   KILN_REQUIRED_DRIVER_FUNCTIONS(KILN_DRIVER_MEMBER)
   KILN_OPTIONAL_DRIVER_FUNCTIONS(KILN_DRIVER_MEMBER)

@@ -1,28 +1,23 @@
 #include "device/nvrtc_files.h"
 
 #include <charconv>
+#include <compare>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace kiln::device {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kBuiltins = "libnvrtc-builtins.so.";
-
-// "13.0.88" gives 13.0; "13" and "" give what they have.
-struct FileVersion {
-  std::optional<int> major;
-  std::optional<int> minor;
-};
-
+// Takes "13" and its dot off "13.0.88".
 std::optional<int> take_number(std::string_view& text) {
   int number = 0;
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc())
+  if (error != std::errc() || number < 0)
     return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   if (text.starts_with('.'))
@@ -30,15 +25,21 @@ std::optional<int> take_number(std::string_view& text) {
   return number;
 }
 
-FileVersion version_in(std::string_view name, std::string_view before) {
-  const std::size_t at = name.find(before);
-  if (at == std::string_view::npos)
+// Of "libnvrtc.so.13.0.88" after "libnvrtc.so.": 13.0; of "libnvrtc.so.13": 13 alone.
+struct FileVersion {
+  std::optional<int> major;
+  std::optional<int> minor;
+  friend auto operator<=>(const FileVersion&, const FileVersion&) = default;
+};
+
+FileVersion version_after(std::string_view stem, std::string_view name) {
+  if (!name.starts_with(stem))
     return {};
-  std::string_view rest = name.substr(at + before.size());
+  name.remove_prefix(stem.size());
   FileVersion version;
-  version.major = take_number(rest);
+  version.major = take_number(name);
   if (version.major)
-    version.minor = take_number(rest);
+    version.minor = take_number(name);
   return version;
 }
 
@@ -51,35 +52,28 @@ bool has_cuda_headers(const fs::path& folder) {
 
 std::optional<fs::path> builtins_beside(const fs::path& nvrtc,
                                         std::optional<CudaVersion> version) {
-  FileVersion own = version_in(nvrtc.filename().native(), "libnvrtc.so.");
+  FileVersion own = version_after("libnvrtc.so.", nvrtc.filename().native());
   if (version)
     own = {version->major, version->minor};
-  std::optional<fs::path> best;
-  FileVersion best_version;
+  // The same minor first: but the name libnvrtc.so.11.2 stands for every 11.x since.
+  using Rank = std::pair<bool, FileVersion>;
+  std::optional<Rank> best_rank;
+  fs::path best;
   std::error_code error;
   fs::directory_iterator at(nvrtc.parent_path(), error);
   for (; !error && at != fs::directory_iterator(); at.increment(error)) {
-    const std::string name = at->path().filename();
-    const FileVersion found = version_in(name, kBuiltins);
-    if (!name.starts_with(kBuiltins) || !found.minor ||
-        (own.major && found.major != own.major) ||
-        (version && found.minor != own.minor))
+    const FileVersion found =
+        version_after("libnvrtc-builtins.so.", at->path().filename().native());
+    const Rank rank{found == own, found};
+    if (!found.minor || (own.major && found.major != own.major) ||
+        (version && found != own) || (best_rank && rank <= *best_rank))
       continue;
-    // A libnvrtc.so.11.2 stands for every 11.x since: its own minor is only a
-    // preference.
-    const bool exact = found.minor == own.minor && best_version.minor != own.minor;
-    const bool newer =
-        best_version.minor != own.minor &&
-        (found.major > best_version.major ||
-         (found.major == best_version.major && found.minor > best_version.minor));
-    if (!best || exact || newer) {
-      best = at->path();
-      best_version = found;
-    }
+    best_rank = rank;
+    best = at->path();
   }
-  if (!best)
+  if (!best_rank)
     return std::nullopt;
-  const fs::path resolved = fs::canonical(*best, error);
+  const fs::path resolved = fs::canonical(best, error);
   return error ? std::nullopt : std::optional(resolved);
 }
 

@@ -75,6 +75,7 @@ bool lists(const NvrtcFacts& nvrtc, ComputeCapability capability) {
 
 tl::unexpected<Error> never_supported(Architecture architecture) {
   std::vector<std::string> names;
+  names.reserve(kKnown.size());
   for (const KnownArchitecture& each : kKnown)
     names.push_back(to_string(each.capability));
   return fail(ErrorCode::kInvalidArgument,

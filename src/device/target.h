@@ -40,11 +40,11 @@ struct NvrtcFacts {
 
 /// What a template declares in its kernel.toml.
 struct TemplateTargets {
-  std::optional<ComputeCapability> min;  // inclusive
-  std::optional<ComputeCapability> max;  // inclusive
+  std::optional<ComputeCapability> min = {};  // inclusive
+  std::optional<ComputeCapability> max = {};  // inclusive
   /// Suffixes wanted: 9.0a means that a device of 9.0 gets sm_90a; 10.0f that one of
   /// 10.3 gets sm_103f. `a` beats `f`. Others get no suffix.
-  std::vector<Architecture> specific;
+  std::vector<Architecture> specific = {};
 };
 
 /// A template's limits exclude this target: no failure, nothing to build.

@@ -74,10 +74,10 @@ struct FoundToolchains {
     const ToolchainSearch& search);
 
 struct ToolchainWish {
-  std::string wanted;                 // KILN_TOOLCHAIN; "" for none
-  std::optional<Toolchain> recorded;  // by the last `warm` in this cache root
-  std::optional<CudaVersion> driver;  // of this machine, if there is one
-  std::optional<BuildFor> build_for;  // none: any
+  std::string wanted = {};                 // KILN_TOOLCHAIN; "" for none
+  std::optional<Toolchain> recorded = {};  // by the last `warm` in this cache root
+  std::optional<CudaVersion> driver = {};  // of this machine, if there is one
+  std::optional<BuildFor> build_for = {};  // none: any
 };
 
 struct ToolchainChoice {

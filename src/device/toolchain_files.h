@@ -7,20 +7,22 @@
 
 #include <filesystem>
 #include <optional>
+#include <string_view>
 
 #include "device/toolchain.h"
 #include "kiln/result.h"
 
 namespace kiln::device {
 
-/// The facts kept for exactly that id; nullopt where there are none that can be
-/// believed.
+/// The facts kept for the libnvrtc of that build id; nullopt where there are none that
+/// can be believed, or no `folder`.
 [[nodiscard]] std::optional<NvrtcFacts> read_hint(const std::filesystem::path& folder,
-                                                  const ToolchainId& id);
+                                                  std::string_view nvrtc_build_id);
 
 /// Creates `folder` (0700) and replaces the file in one step. Errors: kIo.
 [[nodiscard]] Result<void> write_hint(const std::filesystem::path& folder,
-                                      const ToolchainId& id, const NvrtcFacts& facts);
+                                      std::string_view nvrtc_build_id,
+                                      const NvrtcFacts& facts);
 
 /// The toolchain of the last `warm`, not installed() (its paths are not kept); nullopt
 /// where none was recorded. Errors: kCorrupt, kIo.

@@ -217,30 +217,79 @@ Result<void> check_segments(ByteView bytes, const FileHeader& header) {
   return {};
 }
 
-// Exactly `size` bytes at `offset`.
-Result<Bytes> read_at(int file, const std::filesystem::path& path, std::uint64_t offset,
-                      std::uint64_t size) {
-  Bytes bytes(size);
-  std::size_t done = 0;
-  while (done < size) {
-    const ssize_t n = ::pread(file, bytes.data() + done, size - done,
-                              static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n < 0)
-      return posix_error("read", path, errno);
-    if (n == 0)
-      return corrupt(fmt::format("{} is cut off", path.native()));
-    done += static_cast<std::size_t>(n);
-  }
-  return bytes;
-}
+// An open library of which only a few bytes are read.
+struct LibraryFile {
+  int fd;
+  const std::filesystem::path& path;
+  std::uint64_t size;
 
-std::optional<std::string> build_id_in(const std::vector<ElfNote>& notes) {
+  // Exactly `count` bytes at `offset`.
+  [[nodiscard]] Result<Bytes> read(std::uint64_t offset, std::uint64_t count) const {
+    if (offset > size || count > size - offset)
+      return corrupt(fmt::format("{} is cut off", path.native()));
+    Bytes bytes(count);
+    std::size_t done = 0;
+    while (done < count) {
+      const ssize_t n = ::pread(fd, bytes.data() + done, count - done,
+                                static_cast<off_t>(offset + done));
+      if (n < 0 && errno == EINTR)
+        continue;
+      if (n < 0)
+        return posix_error("read", path, errno);
+      if (n == 0)
+        return corrupt(fmt::format("{} is cut off", path.native()));
+      done += static_cast<std::size_t>(n);
+    }
+    return bytes;
+  }
+};
+
+// The build id among the notes at `offset`, if there is one.
+Result<std::optional<std::string>> build_id_at(const LibraryFile& library,
+                                               std::uint64_t offset, std::uint64_t size,
+                                               std::uint64_t alignment) {
+  constexpr std::uint64_t kLongestNotes = 65536;
+  if (size > kLongestNotes)
+    return std::nullopt;
+  const Bytes bytes = KILN_TRY(library.read(offset, size));
+  std::vector<ElfNote> notes;
+  KILN_TRY(append_notes(bytes, alignment, notes));
   for (const ElfNote& note : notes) {
     if (note.name == ELF_NOTE_GNU && note.type == NT_GNU_BUILD_ID &&
         !note.description.empty())
       return to_hex(note.description);
+  }
+  return std::nullopt;
+}
+
+Result<std::optional<std::string>> build_id_in_segments(const LibraryFile& library,
+                                                        const FileHeader& header) {
+  const std::size_t count = header.program_header_count;
+  const Bytes table =
+      KILN_TRY(library.read(header.program_headers, count * sizeof(Elf64_Phdr)));
+  for (std::size_t i = 0; i < count; ++i) {
+    const ProgramHeader segment = program_header(table, i);
+    if (segment.type != PT_NOTE)
+      continue;
+    if (auto id = KILN_TRY(
+            build_id_at(library, segment.offset, segment.file_size, segment.alignment)))
+      return id;
+  }
+  return std::nullopt;
+}
+
+Result<std::optional<std::string>> build_id_in_sections(const LibraryFile& library,
+                                                        const FileHeader& header) {
+  const std::size_t count = header.section_headers == 0 ? 0 : header.section_count;
+  const Bytes table =
+      KILN_TRY(library.read(header.section_headers, count * sizeof(Elf64_Shdr)));
+  for (std::size_t i = 0; i < count; ++i) {
+    const RawSection raw = section_header(table, i);
+    if (raw.section.type != SHT_NOTE)
+      continue;
+    if (auto id = KILN_TRY(
+            build_id_at(library, raw.offset, raw.section.size, raw.section.alignment)))
+      return id;
   }
   return std::nullopt;
 }
@@ -306,7 +355,6 @@ Result<std::vector<ElfSymbol>> ElfFile::symbols() const {
 }
 
 Result<std::string> read_build_id(const std::filesystem::path& path) {
-  constexpr std::uint64_t kLongestNotes = 64 * 1024;
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) {
     if (errno == ENOENT || errno == ENOTDIR)
@@ -319,30 +367,24 @@ Result<std::string> read_build_id(const std::filesystem::path& path) {
     return posix_error("stat", path, errno);
   if (!S_ISREG(info.st_mode))
     return fail(ErrorCode::kIo, fmt::format("{} is not a regular file", path.native()));
+  const LibraryFile library{file.get(), path, static_cast<std::uint64_t>(info.st_size)};
 
-  const auto size = static_cast<std::uint64_t>(info.st_size);
   const Bytes head = KILN_TRY(
-      read_at(file.get(), path, 0, std::min<std::uint64_t>(size, sizeof(Elf64_Ehdr))));
+      library.read(0, std::min<std::uint64_t>(library.size, sizeof(Elf64_Ehdr))));
   const FileHeader header = KILN_TRY(read_file_header(head));
-  const std::uint64_t table_size = header.program_header_count * sizeof(Elf64_Phdr);
-  if (header.program_headers > size || table_size > size - header.program_headers)
-    return corrupt(fmt::format("{}: the program headers are cut off", path.native()));
-  const Bytes table =
-      KILN_TRY(read_at(file.get(), path, header.program_headers, table_size));
-  for (std::size_t i = 0; i < header.program_header_count; ++i) {
-    const ProgramHeader segment = program_header(table, i);
-    if (segment.type != PT_NOTE || segment.file_size > kLongestNotes)
-      continue;
-    if (segment.offset > size || segment.file_size > size - segment.offset)
-      return corrupt(fmt::format("{}: its notes are cut off", path.native()));
-    const Bytes bytes =
-        KILN_TRY(read_at(file.get(), path, segment.offset, segment.file_size));
-    std::vector<ElfNote> notes;
-    KILN_TRY(append_notes(bytes, segment.alignment, notes));
-    if (auto id = build_id_in(notes))
-      return *std::move(id);
+  // Tools that edit libraries (patchelf) move the notes and leave the segment pointing
+  // at other bytes: then the section headers know better.
+  Result<std::optional<std::string>> id = build_id_in_segments(library, header);
+  if (!id || !*id) {
+    const auto second = build_id_in_sections(library, header);
+    if (second && *second)
+      id = second;
   }
-  return fail(ErrorCode::kNotFound, fmt::format("{} has no build id", path.native()));
+  if (!id)
+    return tl::unexpected(std::move(id).error());
+  if (!*id)
+    return fail(ErrorCode::kNotFound, fmt::format("{} has no build id", path.native()));
+  return **std::move(id);
 }
 
 }  // namespace kiln

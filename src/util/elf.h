@@ -70,7 +70,7 @@ class ElfFile {
 };
 
 /// The GNU build id of a shared library or program, as lower-case hex, read from its
-/// program headers' notes without loading it and without reading the whole file.
+/// notes without loading it and without reading the whole file.
 /// Errors: kNotFound (no file, or one without a build id), kIo, kCorrupt.
 [[nodiscard]] Result<std::string> read_build_id(const std::filesystem::path& path);
 

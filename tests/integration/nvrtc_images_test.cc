@@ -1,0 +1,205 @@
+// What the device module says of NVIDIA's real libraries and of what they compile.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+
+#include "device/compatibility.h"
+#include "device/cubin.h"
+#include "device/nvrtc_files.h"
+#include "device/toolchain.h"
+#include "tests/support/nvrtc.h"
+#include "util/elf.h"
+
+namespace kiln::device {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kSource =
+    "extern \"C\" __global__ void plain(float* p) { p[threadIdx.x] *= 2; }\n"
+    "template <typename T> __global__ void shared(T* p) {\n"
+    "  __shared__ T tile[64]; tile[threadIdx.x] = p[threadIdx.x]; __syncthreads();\n"
+    "  p[threadIdx.x] = tile[63 - threadIdx.x];\n"
+    "}\n"
+    "template __global__ void shared<float>(float*);\n";
+constexpr const char* kSharedName = "_Z6sharedIfEvPT_";
+
+constexpr std::array kSuffixes{ArchSuffix::kNone, ArchSuffix::kA, ArchSuffix::kF};
+
+std::string output_of(const std::string& command) {
+  std::string output;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr)
+    return output;
+  std::array<char, 4096> chunk{};
+  while (const std::size_t n = std::fread(chunk.data(), 1, chunk.size(), pipe))
+    output.append(chunk.data(), n);
+  ::pclose(pipe);
+  return output;
+}
+
+class NvrtcImages : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (libraries_.empty())
+      GTEST_SKIP() << "no NVRTC on this machine";
+  }
+
+  // Calls `check(nvrtc)` for each library found.
+  template <typename Check>
+  void for_each_nvrtc(const Check& check) const {
+    for (const LibraryCandidate& library : libraries_) {
+      SCOPED_TRACE(library.path.native());
+      const test::Nvrtc nvrtc(library.path);
+      ASSERT_TRUE(nvrtc.opened());
+      check(nvrtc);
+    }
+  }
+
+  const std::vector<LibraryCandidate> libraries_ = test::nvrtc_libraries();
+};
+
+TEST_F(NvrtcImages, BuildIdsOfTheLibrariesAreWhatReadelfSays) {
+  if (output_of("readelf --version 2>/dev/null").empty())
+    GTEST_SKIP() << "no readelf";
+  for (const LibraryCandidate& library : libraries_) {
+    const auto builtins = builtins_beside(library.path, std::nullopt);
+    ASSERT_TRUE(builtins) << library.path;
+    for (const auto& path : {library.path, *builtins}) {
+      const auto id = read_build_id(path);
+      ASSERT_TRUE(id) << id.error().message;
+      const std::string notes = output_of("readelf -n '" + path.native() + "' 2>&1");
+      // It gives up on notes that patchelf has moved, as in NVIDIA's wheel of 12.8.
+      if (notes.find("invalid namesz") != std::string::npos)
+        continue;
+      EXPECT_THAT(notes, HasSubstr("Build ID: " + *id + "\n"));
+    }
+  }
+}
+
+TEST_F(NvrtcImages, TheTableOfSuffixesAgreesWithNvrtc) {
+  for_each_nvrtc([](const test::Nvrtc& nvrtc) {
+    const NvrtcFacts facts = nvrtc.facts();
+    for (const KnownArchitecture& known : known_architectures()) {
+      for (const ArchSuffix suffix : kSuffixes) {
+        const Architecture architecture{known.capability, suffix};
+        EXPECT_EQ(supports(facts, architecture),
+                  !nvrtc.compile("", to_string(Target{architecture})).empty())
+            << to_string(architecture);
+      }
+    }
+    for (const ComputeCapability each : facts.architectures)
+      EXPECT_TRUE(supports(facts, {each})) << to_string(each);
+  });
+}
+
+TEST_F(NvrtcImages, EveryCubinTellsItsArchitectureSuffixAndEntryPoints) {
+  for_each_nvrtc([](const test::Nvrtc& nvrtc) {
+    const NvrtcFacts facts = nvrtc.facts();
+    for (const ComputeCapability capability : facts.architectures) {
+      for (const ArchSuffix suffix : kSuffixes) {
+        const Target target{{capability, suffix}};
+        if (!supports(facts, target.architecture))
+          continue;
+        SCOPED_TRACE(to_string(target));
+        const Bytes image = nvrtc.compile(kSource, to_string(target));
+        const CubinInfo info = read_cubin(image).value();
+        EXPECT_EQ(info.capability, capability);
+        EXPECT_EQ(info.suffix.value_or(suffix), suffix);
+        ASSERT_EQ(info.entry_points.size(), 2U);
+        const std::vector<std::string> expected{"plain", kSharedName};
+        EXPECT_TRUE(check_image(image, target, expected));
+        for (const EntryPoint& each : info.entry_points) {
+          EXPECT_EQ(each.static_shared_bytes, each.name == kSharedName ? 256U : 0U);
+          EXPECT_GT(each.registers.value_or(0), 0U);
+          EXPECT_LT(each.registers.value_or(0), 64U);
+        }
+      }
+    }
+  });
+}
+
+TEST_F(NvrtcImages, NvrtcWritesTheSuffixIntoItsCubins) {
+  for_each_nvrtc([](const test::Nvrtc& nvrtc) {
+    const NvrtcFacts facts = nvrtc.facts();
+    if (facts.version < CudaVersion{13, 0} || !supports(facts, {{9, 0}}))
+      return;
+    const Bytes specific = nvrtc.compile(kSource, "sm_90a");
+    const Bytes plain = nvrtc.compile(kSource, "sm_90");
+    EXPECT_EQ(read_cubin(specific)->suffix, ArchSuffix::kA);
+    EXPECT_EQ(read_cubin(plain)->suffix, ArchSuffix::kNone);
+    EXPECT_FALSE(check_image(specific, {{{9, 0}, ArchSuffix::kNone}}, {}));
+    EXPECT_FALSE(check_image(plain, {{{9, 0}, ArchSuffix::kA}}, {}));
+  });
+}
+
+TEST_F(NvrtcImages, PtxTellsItsTargetAndEntryPoints) {
+  for_each_nvrtc([](const test::Nvrtc& nvrtc) {
+    const NvrtcFacts facts = nvrtc.facts();
+    for (const ArchSuffix suffix : kSuffixes) {
+      const Architecture architecture{facts.architectures.back(), suffix};
+      if (!supports(facts, architecture))
+        continue;
+      const Target target{architecture, ImageKind::kPtx};
+      SCOPED_TRACE(to_string(target));
+      const Bytes image = nvrtc.compile(kSource, to_string(target));
+      const PtxInfo info = read_ptx(image).value();
+      EXPECT_EQ(info.architecture, architecture);
+      EXPECT_THAT(info.entry_points,
+                  testing::UnorderedElementsAre("plain", kSharedName));
+      EXPECT_FALSE(check_image(image, {{{7, 5}}, ImageKind::kPtx}, {}));
+    }
+  });
+}
+
+TEST_F(NvrtcImages, EveryTruncationOfARealCubinIsCorrupt) {
+  for_each_nvrtc([](const test::Nvrtc& nvrtc) {
+    for (const char* target : {"sm_75", "sm_90"}) {
+      const Bytes whole = nvrtc.compile(kSource, target);
+      ASSERT_TRUE(read_cubin(whole)) << target;
+      for (std::size_t size = 0; size < whole.size(); ++size) {
+        // A copy of its own, so that a sanitizer sees a read past its end.
+        const Bytes cut(whole.begin(),
+                        whole.begin() + static_cast<std::ptrdiff_t>(size));
+        ASSERT_FALSE(read_cubin(cut)) << target << " cut to " << size;
+      }
+    }
+  });
+}
+
+TEST_F(NvrtcImages, NoFlippedBitInARealCubinCrashesTheReader) {
+  const test::Nvrtc nvrtc(libraries_.front().path);
+  Bytes image = nvrtc.compile(kSource, "sm_90");
+  for (std::size_t bit = 0; bit < image.size() * 8; ++bit) {
+    const std::byte mask{static_cast<unsigned char>(1U << bit % 8)};
+    image[bit / 8] ^= mask;
+    std::ignore = read_cubin(image);  // may be fine or corrupt, but returns
+    image[bit / 8] ^= mask;
+  }
+}
+
+TEST_F(NvrtcImages, DiscoveryDescribesThisMachineWithoutOpeningAnything) {
+  ToolchainSearch search;
+  search.places = LibraryPlaces::of_process();
+  std::size_t asked = 0;
+  search.ask = [&](const auto&, const auto&) -> Result<NvrtcFacts> {
+    ++asked;
+    return NvrtcFacts{{13, 0}, {{9, 0}}};
+  };
+  const auto found = discover_toolchains(search).value();
+  EXPECT_EQ(found.usable.size() + found.unusable.size(), libraries_.size());
+  EXPECT_EQ(asked, found.usable.size());
+  for (const Toolchain& each : found.usable) {
+    EXPECT_EQ(each.id.nvrtc.size(), 40U);
+    EXPECT_EQ(each.id.builtins.size(), 40U);
+    EXPECT_TRUE(each.nvrtc.is_absolute());
+    for (const auto& root : each.include_roots)
+      EXPECT_TRUE(std::filesystem::is_directory(root)) << root;
+  }
+}
+
+}  // namespace
+}  // namespace kiln::device

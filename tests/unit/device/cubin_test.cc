@@ -1,0 +1,175 @@
+#include "device/cubin.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/elf_builder.h"
+
+namespace kiln::device {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr unsigned char kGlobalFunction = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
+
+Bytes toolkit_note(std::string_view arguments) {
+  Bytes description(24);
+  append(description, as_bytes(arguments));
+  return test::make_note("NVIDIA Corp", 2000, description);
+}
+
+struct MadeCubin {
+  std::uint8_t abi_version = 8;
+  std::uint32_t flags = 0x06005a04;
+  std::string arguments = "-arch sm_90a -m 64 ";
+
+  [[nodiscard]] Bytes build() const {
+    test::ElfBuilder elf;
+    elf.machine = 190;
+    elf.abi_version = abi_version;
+    elf.flags = flags;
+    elf.add_section(".text.k", SHT_PROGBITS, Bytes(128));
+    if (!arguments.empty())
+      elf.add_section(".note.nv.tkinfo", SHT_NOTE, toolkit_note(arguments));
+    Bytes info;
+    for (const std::uint32_t word : {0x00082f04U, 2U, 24U}) append_le(info, word);
+    elf.add_section(".nv.info", SHT_LOPROC, info);
+    elf.add_section(".nv.shared.k", SHT_NOBITS, {}, 1024 + 512);
+    elf.add_symbol("helper", kGlobalFunction, 0);
+    elf.add_symbol("k", kGlobalFunction, 0x10);
+    elf.add_symbol("hidden", ELF64_ST_INFO(STB_LOCAL, STT_FUNC), 0x10);
+    elf.add_symbol("data", ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), 0x10);
+    elf.add_symbol("elsewhere", kGlobalFunction, 0x10, SHN_UNDEF);
+    return elf.build();
+  }
+};
+
+Target target(std::string_view text, ImageKind kind = ImageKind::kCubin) {
+  return {parse_architecture(text).value(), kind};
+}
+
+TEST(ReadCubin, TellsArchitectureEntryPointsAndResources) {
+  const CubinInfo info = read_cubin(MadeCubin{}.build()).value();
+  EXPECT_EQ(info.capability, (ComputeCapability{9, 0}));
+  EXPECT_EQ(info.suffix, ArchSuffix::kA);
+  EXPECT_THAT(info.entry_points, ElementsAre(EntryPoint{"k", 24, 512}));
+}
+
+TEST(ReadCubin, FindsTheSmNumberInTheFirstByteOfOlderAbis) {
+  const MadeCubin old{.abi_version = 7, .flags = 0x00560556, .arguments = ""};
+  const CubinInfo info = read_cubin(old.build()).value();
+  EXPECT_EQ(info.capability, (ComputeCapability{8, 6}));
+  EXPECT_EQ(info.suffix, std::nullopt);
+  const MadeCubin specific{.abi_version = 7, .flags = 0x00000d5a, .arguments = ""};
+  EXPECT_EQ(read_cubin(specific.build()).value().suffix, ArchSuffix::kA);
+}
+
+TEST(ReadCubin, SaysNothingOfTheSuffixWithoutTheNote) {
+  EXPECT_EQ(read_cubin(MadeCubin{.arguments = ""}.build()).value().suffix,
+            std::nullopt);
+}
+
+TEST(ReadCubin, ANoteThatContradictsTheHeaderIsCorrupt) {
+  for (const char* arguments :
+       {"-arch sm_80 -m 64", "-arch sm_100a", "-arch rubbish"}) {
+    const auto info = read_cubin(MadeCubin{.arguments = arguments}.build());
+    ASSERT_FALSE(info) << arguments;
+    EXPECT_EQ(info.error().code, ErrorCode::kCorrupt);
+  }
+}
+
+TEST(ReadCubin, AHostLibraryIsNoCubin) {
+  test::ElfBuilder elf;
+  EXPECT_THAT(read_cubin(elf.build()).error().message, HasSubstr("machine 62"));
+}
+
+TEST(ReadCubin, EveryTruncationIsCorruptAndNoFlippedBitCrashesIt) {
+  const Bytes whole = MadeCubin{}.build();
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
+    ASSERT_FALSE(read_cubin(cut)) << size;
+  }
+  for (std::size_t bit = 0; bit < whole.size() * 8; ++bit) {
+    Bytes flipped = whole;
+    flipped[bit / 8] ^= std::byte{static_cast<unsigned char>(1U << bit % 8)};
+    std::ignore = read_cubin(flipped);  // may be fine or corrupt, but returns
+  }
+}
+
+TEST(CheckImage, AcceptsWhatWasAskedFor) {
+  const Bytes cubin = MadeCubin{}.build();
+  const std::vector<std::string> expected{"k"};
+  EXPECT_TRUE(check_image(cubin, target("9.0a"), expected));
+  EXPECT_TRUE(check_image(cubin, target("9.0a"), {}));
+}
+
+TEST(CheckImage, NamesTheArchitectureThatDisagrees) {
+  const Bytes cubin = MadeCubin{}.build();
+  for (const char* other : {"8.0", "9.0", "10.0a"}) {
+    const auto checked = check_image(cubin, target(other), {});
+    ASSERT_FALSE(checked) << other;
+    EXPECT_EQ(checked.error().code, ErrorCode::kCorrupt);
+    EXPECT_EQ(checked.error().message, "the image is for sm_90a, and " +
+                                           to_string(target(other)) + " was wanted");
+  }
+}
+
+TEST(CheckImage, WithoutANoteTheSuffixCannotBeTold) {
+  const Bytes cubin = MadeCubin{.arguments = ""}.build();
+  EXPECT_TRUE(check_image(cubin, target("9.0"), {}));
+  EXPECT_TRUE(check_image(cubin, target("9.0a"), {}));
+  EXPECT_FALSE(check_image(cubin, target("8.0"), {}));
+}
+
+TEST(CheckImage, NamesTheEntryPointThatIsMissing) {
+  const std::vector<std::string> expected{"k", "helper"};
+  const auto checked = check_image(MadeCubin{}.build(), target("9.0a"), expected);
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().message, "the image has no entry point helper; it has k");
+}
+
+TEST(CheckImage, ACubinIsNoPtxAndTheOtherWayRound) {
+  const Bytes cubin = MadeCubin{}.build();
+  const Bytes ptx = test::bytes_of(".version 9.0\n.target sm_90a\n");
+  EXPECT_FALSE(check_image(cubin, target("9.0a", ImageKind::kPtx), {}));
+  EXPECT_FALSE(check_image(ptx, target("9.0a"), {}));
+  EXPECT_FALSE(check_image({}, target("9.0a"), {}));
+  EXPECT_FALSE(check_image({}, target("9.0a", ImageKind::kPtx), {}));
+}
+
+constexpr std::string_view kPtx =
+    "//\n// .target sm_70\n//\n\n.version 9.0\n.target sm_100f, texmode_independent\n"
+    ".address_size 64\n\n\t// .globl\tk\n.visible .entry k(\n\t.param .u64 "
+    "k_param_0\n)\n"
+    "{\n\tret;\n}\n.entry bare\n{\n\tret;\n}\n.visible .func helper()\n.weak .entry "
+    "w()\n";
+
+TEST(ReadPtx, TellsTargetAndEntryPointsPastComments) {
+  const PtxInfo info = read_ptx(as_bytes(kPtx)).value();
+  EXPECT_EQ(info.architecture, (Architecture{{10, 0}, ArchSuffix::kF}));
+  EXPECT_THAT(info.entry_points, ElementsAre("k", "bare", "w"));
+}
+
+TEST(ReadPtx, AClosingNulIsNothingAndOneInsideIsCorrupt) {
+  const std::string closed = std::string(kPtx) + '\0';
+  EXPECT_TRUE(read_ptx(as_bytes(closed)));
+  EXPECT_FALSE(read_ptx(as_bytes(closed + "\n.entry late()\n")));
+}
+
+TEST(ReadPtx, WithoutATargetIsCorrupt) {
+  for (const char* text : {"", "\n", ".version 9.0\n", "// .target sm_90\n",
+                           ".target \n", ".target sm_xx\n", ".targetsm_90\n"})
+    EXPECT_FALSE(read_ptx(as_bytes(text))) << text;
+}
+
+TEST(ReadPtx, NoTruncationCrashesIt) {
+  for (std::size_t size = 0; size < kPtx.size(); ++size) {
+    const Bytes cut = test::bytes_of(kPtx.substr(0, size));
+    std::ignore = read_ptx(cut);  // may be whole enough
+  }
+}
+
+}  // namespace
+}  // namespace kiln::device

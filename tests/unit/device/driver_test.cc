@@ -1,0 +1,76 @@
+#include "device/driver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "device/driver_table.h"
+#include "tests/support/elf_builder.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln::device {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Driver, ThatIsNowhereIsAValueAndNoError) {
+  const auto driver = Driver::open({}, {});
+  ASSERT_TRUE(driver) << driver.error().message;
+  EXPECT_FALSE(driver->has_value());
+}
+
+TEST(Driver, ThatWasNamedAndIsNotThereIsAnError) {
+  const auto driver = Driver::open("/nonexistent/libcuda.so.1", {});
+  ASSERT_FALSE(driver);
+  EXPECT_EQ(driver.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(driver.error().message, HasSubstr("KILN_DRIVER"));
+}
+
+// Containers started without their GPUs have an empty libcuda.so.1.
+TEST(Driver, ThatCannotBeOpenedIsAnErrorInTheLoadersWords) {
+  const test::TempDir dir;
+  LibraryPlaces places;
+  places.loader_path = {dir.path()};
+  for (const Bytes& content : {Bytes(), test::bytes_of("no library")}) {
+    test::write_file(dir.path() / "libcuda.so.1", content);
+    const auto driver = Driver::open({}, places);
+    ASSERT_FALSE(driver);
+    EXPECT_EQ(driver.error().code, ErrorCode::kUnavailable);
+    EXPECT_THAT(driver.error().message, HasSubstr("libcuda.so.1 cannot be used"));
+  }
+}
+
+TEST(Driver, ALibraryThatIsNoDriverIsRefusedByTheFunctionItLacks) {
+  LibraryPlaces places = LibraryPlaces::of_process();
+  const auto libc = find_libraries({"libc.so.6", {}, {}}, places).value();
+  ASSERT_FALSE(libc.empty());
+  const auto driver = Driver::open(libc.front().path, {});
+  ASSERT_FALSE(driver);
+  EXPECT_THAT(driver.error().message, HasSubstr("it lacks cuInit"));
+}
+
+CUresult name_of(CUresult result, const char** out) {
+  *out = result == CUDA_ERROR_NO_DEVICE ? "CUDA_ERROR_NO_DEVICE" : nullptr;
+  return *out == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+CUresult text_of(CUresult result, const char** out) {
+  *out =
+      result == CUDA_ERROR_NO_DEVICE ? "no CUDA-capable device is detected" : nullptr;
+  return *out == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+TEST(DriverError, NamesCallObjectNameNumberAndText) {
+  DriverTable table;
+  table.cuGetErrorName = name_of;
+  table.cuGetErrorString = text_of;
+  const Error known =
+      driver_error(table, CUDA_ERROR_NO_DEVICE, "cuDeviceGet", "device 3").value();
+  EXPECT_EQ(known.code, ErrorCode::kDevice);
+  EXPECT_EQ(known.message,
+            "cuDeviceGet, device 3: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device "
+            "is detected");
+  EXPECT_THAT(driver_error(table, CUDA_ERROR_UNKNOWN, "cuInit").value().message,
+              HasSubstr("cuInit: an unknown error (999)"));
+}
+
+}  // namespace
+}  // namespace kiln::device

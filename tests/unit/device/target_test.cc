@@ -1,0 +1,192 @@
+#include "device/target.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "device/compatibility.h"
+
+namespace kiln::device {
+namespace {
+
+using testing::HasSubstr;
+
+NvrtcFacts nvrtc(CudaVersion version, std::initializer_list<int> sms) {
+  NvrtcFacts facts{version, {}};
+  for (const int sm : sms) facts.architectures.push_back({sm / 10, sm % 10});
+  return facts;
+}
+
+NvrtcFacts nvrtc_13() {
+  return nvrtc({13, 0}, {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121});
+}
+NvrtcFacts nvrtc_12_9() {
+  return nvrtc({12, 9}, {50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100,
+                         101, 103, 120, 121});
+}
+NvrtcFacts nvrtc_12_4() {
+  return nvrtc({12, 4}, {50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90});
+}
+
+BuildFor device(int major, int minor) {
+  return ComputeCapability{major, minor};
+}
+BuildFor arch(std::string_view text) {
+  return parse_architecture(text).value();
+}
+
+// "sm_90a", "skipped: reason", or the error's code.
+std::string chosen(const BuildFor& build_for, const NvrtcFacts& facts,
+                   const TemplateTargets& declared = {}) {
+  const auto choice = choose_target(build_for, declared, facts);
+  if (!choice)
+    return std::string(kiln::to_string(choice.error().code));
+  if (const auto* skipped = std::get_if<TargetSkipped>(&*choice))
+    return "skipped: " + skipped->reason;
+  return to_string(std::get<Target>(*choice));
+}
+
+TEST(ChooseTarget, ADeviceThatNvrtcKnowsGetsExactlyItsArchitecture) {
+  for (const ComputeCapability each : nvrtc_13().architectures)
+    EXPECT_EQ(chosen(each, nvrtc_13()), to_string(Target{{each}}));
+}
+
+TEST(ChooseTarget, ADeviceNewerThanNvrtcGetsTheHighestCubinThatRunsOnIt) {
+  EXPECT_EQ(chosen(device(8, 8), nvrtc_12_4()), "sm_86");
+  EXPECT_EQ(chosen(device(12, 1), nvrtc({12, 8}, {75, 90, 100, 120})), "sm_120");
+  EXPECT_EQ(chosen(device(12, 9), nvrtc_13()), "sm_121");
+}
+
+TEST(ChooseTarget, AndPtxWhereNoCubinRunsOnIt) {
+  EXPECT_EQ(chosen(device(10, 0), nvrtc_12_4()), "compute_90");
+  EXPECT_EQ(chosen(device(12, 0), nvrtc_12_4()), "compute_90");
+  EXPECT_EQ(chosen(device(13, 0), nvrtc_13()), "compute_121");
+  // Integrated: no minor fallback, neither to one nor from one.
+  EXPECT_EQ(chosen(device(8, 7), nvrtc({11, 2}, {75, 80, 86})), "compute_86");
+  EXPECT_EQ(chosen(device(11, 0), nvrtc_12_9()), "compute_103");
+  EXPECT_EQ(chosen(device(11, 1), nvrtc_13()), "compute_110");
+}
+
+TEST(ChooseTarget, WhateverItGivesADeviceRunsOnThatDevice) {
+  for (const NvrtcFacts& facts : {nvrtc_12_4(), nvrtc_12_9(), nvrtc_13()}) {
+    for (int major = 5; major <= 14; ++major) {
+      for (int minor = 0; minor <= 9; ++minor) {
+        const ComputeCapability capability{major, minor};
+        const TemplateTargets declared{.specific = {{{9, 0}, ArchSuffix::kA},
+                                                    {{10, 0}, ArchSuffix::kF},
+                                                    {{12, 0}, ArchSuffix::kF}}};
+        for (const TemplateTargets& each : {TemplateTargets{}, declared}) {
+          const auto choice = choose_target(capability, each, facts);
+          if (!choice)
+            continue;
+          EXPECT_TRUE(runs_on(std::get<Target>(*choice), capability))
+              << to_string(capability);
+        }
+      }
+    }
+  }
+}
+
+TEST(ChooseTarget, ADeviceThatNvrtcNoLongerSupportsNamesTheNvrtcThatDoes) {
+  const std::vector<std::pair<ComputeCapability, std::string>> table{
+      {{7, 0}, "NVRTC 9.0 to 12.9"},  {{7, 2}, "NVRTC 9.2 to 12.9"},
+      {{6, 1}, "NVRTC 8.0 to 12.9"},  {{5, 0}, "NVRTC 7.0 to 12.9"},
+      {{3, 5}, "NVRTC 7.0 to 11.8"},  {{3, 7}, "NVRTC 7.0 to 11.8"},
+      {{10, 1}, "NVRTC 12.8 to 12.9"}};
+  for (const auto& [capability, who] : table) {
+    for (const BuildFor& each :
+         {BuildFor(capability), BuildFor(Architecture{capability})}) {
+      const auto choice = choose_target(each, {}, nvrtc_13());
+      ASSERT_FALSE(choice) << to_string(capability);
+      EXPECT_EQ(choice.error().code, ErrorCode::kUnavailable);
+      EXPECT_THAT(choice.error().message, HasSubstr("NVRTC 13.0 no longer builds"));
+      EXPECT_THAT(choice.error().message, HasSubstr(who));
+    }
+  }
+}
+
+TEST(ChooseTarget, AnArchitectureAskedForIsBuiltExactlyOrNotAtAll) {
+  EXPECT_EQ(chosen(arch("9.0a"), nvrtc_13()), "sm_90a");
+  EXPECT_EQ(chosen(arch("10.3f"), nvrtc_13()), "sm_103f");
+  EXPECT_EQ(chosen(arch("12.1"), nvrtc_12_4()), "unavailable");
+  EXPECT_EQ(chosen(arch("9.0a"), nvrtc({11, 8}, {80, 90})), "unavailable");
+  EXPECT_EQ(chosen(arch("10.0f"), nvrtc({12, 8}, {90, 100})), "unavailable");
+  EXPECT_EQ(chosen(arch("10.0a"), nvrtc({12, 8}, {90, 100})), "sm_100a");
+}
+
+TEST(ChooseTarget, AnArchitectureThatNeverWasIsAnInvalidArgument) {
+  for (const char* text : {"1.3", "4.0", "7.1", "8.1", "9.1", "13.0", "9.0f", "8.0a",
+                           "7.5f", "12.2", "12.2a", "10.2f", "99.9"})
+    EXPECT_EQ(chosen(arch(text), nvrtc_13()), "invalid_argument") << text;
+  const auto choice = choose_target(arch("9.1"), {}, nvrtc_13());
+  EXPECT_THAT(choice.error().message,
+              HasSubstr("no NVRTC ever built for 9.1; known are"));
+}
+
+TEST(ChooseTarget, AnArchitectureNewerThanTheTableIsTakenFromNvrtcItself) {
+  const NvrtcFacts future = nvrtc({15, 0}, {90, 100, 140});
+  EXPECT_EQ(chosen(arch("14.0a"), future), "sm_140a");
+  EXPECT_EQ(chosen(arch("14.0f"), future), "sm_140f");
+  EXPECT_EQ(chosen(device(14, 1), future), "sm_140");
+}
+
+TEST(ChooseTarget, TheTemplatesSuffixIsGivenWhereItRuns) {
+  const TemplateTargets declared{
+      .specific = {{{9, 0}, ArchSuffix::kA}, {{10, 0}, ArchSuffix::kF}}};
+  const std::vector<std::pair<ComputeCapability, std::string>> table{
+      {{8, 9}, "sm_89"},    {{9, 0}, "sm_90a"},  {{10, 0}, "sm_100f"},
+      {{10, 3}, "sm_103f"}, {{11, 0}, "sm_110"}, {{12, 0}, "sm_120"}};
+  for (const auto& [capability, target] : table) {
+    EXPECT_EQ(chosen(capability, nvrtc_13(), declared), target);
+    EXPECT_EQ(chosen(Architecture{capability}, nvrtc_13(), declared), target);
+  }
+  EXPECT_EQ(chosen(arch("10.0a"), nvrtc_13(), declared), "sm_100a");
+}
+
+TEST(ChooseTarget, ExactBeatsFamilyInWhateverOrderTheyAreDeclared) {
+  const Architecture exact{{10, 0}, ArchSuffix::kA};
+  const Architecture family{{10, 0}, ArchSuffix::kF};
+  for (const auto& specific :
+       {std::vector{exact, family}, std::vector{family, exact}}) {
+    EXPECT_EQ(chosen(device(10, 0), nvrtc_13(), {.specific = specific}), "sm_100a");
+    EXPECT_EQ(chosen(device(10, 3), nvrtc_13(), {.specific = specific}), "sm_103f");
+  }
+}
+
+TEST(ChooseTarget, ASuffixThatThisNvrtcLacksIsAnErrorNotADifferentKernel) {
+  const TemplateTargets declared{.specific = {{{9, 0}, ArchSuffix::kA}}};
+  const auto choice = choose_target(device(9, 0), declared, nvrtc({11, 8}, {80, 90}));
+  ASSERT_FALSE(choice);
+  EXPECT_EQ(choice.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(choice.error().message, HasSubstr("NVRTC 12.0 or later"));
+}
+
+TEST(ChooseTarget, LimitsSkipAndSayWhy) {
+  const TemplateTargets declared{.min = ComputeCapability{8, 0},
+                                 .max = ComputeCapability{9, 0}};
+  EXPECT_EQ(chosen(device(7, 5), nvrtc_13(), declared),
+            "skipped: needs compute capability 8.0 or later, asked for 7.5");
+  EXPECT_EQ(chosen(arch("10.0"), nvrtc_13(), declared),
+            "skipped: needs compute capability 9.0 or lower, asked for 10.0");
+  EXPECT_EQ(chosen(device(8, 0), nvrtc_13(), declared), "sm_80");
+  EXPECT_EQ(chosen(device(9, 0), nvrtc_13(), declared), "sm_90");
+}
+
+TEST(ChooseTarget, WhatNobodyCanBuildIsAnErrorEvenWhereLimitsWouldSkipIt) {
+  const TemplateTargets declared{.min = ComputeCapability{8, 0}};
+  EXPECT_EQ(chosen(arch("7.0"), nvrtc_13(), declared), "unavailable");
+  EXPECT_EQ(chosen(arch("7.1"), nvrtc_13(), declared), "invalid_argument");
+}
+
+TEST(KnownArchitectures, AscendAndEndAfterTheyBegin) {
+  ComputeCapability last{};
+  for (const KnownArchitecture& each : known_architectures()) {
+    EXPECT_LT(last, each.capability);
+    last = each.capability;
+    EXPECT_LE(each.first, each.last.value_or(each.first));
+    EXPECT_LE(each.first, each.first_a.value_or(each.first));
+    EXPECT_EQ(each.first_f.has_value(), each.capability.major >= 10);
+  }
+}
+
+}  // namespace
+}  // namespace kiln::device
