@@ -36,7 +36,8 @@ int add_library(dl_phdr_info* info, std::size_t /*size*/, void* list) {
     const auto& segment = info->dlpi_phdr[i];
     if (segment.p_type != PT_NOTE)
       continue;
-    const auto* const start =
+    const auto* const start =  // the loader speaks in numbers
+                               // NOLINTNEXTLINE(performance-no-int-to-ptr)
         reinterpret_cast<const std::byte*>(info->dlpi_addr + segment.p_vaddr);
     library.build_id = build_id_of({start, segment.p_memsz});
   }

@@ -55,7 +55,8 @@ Result<void> resolve_all(void* library, Nvrtc& nvrtc) {
 Result<std::unique_ptr<const Nvrtc>> load(const std::filesystem::path& path) {
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    const char* const why = ::dlerror();
+    const char* const why =
+        ::dlerror();  // glibc: one a thread. NOLINT(concurrency-mt-unsafe)
     return fail(ErrorCode::kUnavailable,
                 fmt::format("cannot open NVRTC {}: {}", path.native(),
                             why == nullptr ? "unknown reason" : why));
@@ -72,6 +73,8 @@ struct Tables {
 };
 
 Tables& tables() {
+  // Never destroyed, see Nvrtc.
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static auto* const instance = new Tables;
   return *instance;
 }

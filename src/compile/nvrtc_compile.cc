@@ -31,7 +31,7 @@ class Program {
   [[nodiscard]] nvrtcProgram raw() const { return raw_; }
 
   /// Errors of a call on this program carry its log.
-  Result<void> check(nvrtcResult result, std::string_view call) const {
+  [[nodiscard]] Result<void> check(nvrtcResult result, std::string_view call) const {
     if (result == NVRTC_SUCCESS)
       return {};
     return tl::unexpected(nvrtc_error(nvrtc_, result, call, log()));
@@ -191,7 +191,8 @@ Result<CompileOutput> compile_here(const Nvrtc& nvrtc, const CompileJob& job,
     if (on_phase)
       on_phase(phase);
   };
-  const Program program(nvrtc, KILN_TRY(create(nvrtc, job)));
+  const nvrtcProgram raw = KILN_TRY(create(nvrtc, job));
+  const Program program(nvrtc, raw);
 
   enter(BuildPhase::kCompiling);
   const auto begin = Clock::now();

@@ -23,6 +23,8 @@ struct Recorder {
 };
 
 Recorder& recorder() {
+  // Never destroyed: NVRTC may open files until the process ends.
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static auto* const instance = new Recorder;
   return *instance;
 }

@@ -50,7 +50,7 @@ class Reader {
     return static_cast<Enum>(value);
   }
 
-  std::vector<std::string> texts(std::string_view label) const {
+  [[nodiscard]] std::vector<std::string> texts(std::string_view label) const {
     std::vector<std::string> list;
     for (const auto& field : fields_.list()) {
       if (field.label == label)

@@ -153,7 +153,8 @@ std::string shell_word(std::string_view word) {
     else
       text += c;
   }
-  return text + "'";
+  text += '\'';
+  return text;
 }
 
 /// Is `option` the architecture, which the command line says with --arch?
@@ -173,12 +174,12 @@ std::string reproduction_command(const std::filesystem::path& folder,
   for (std::size_t i = 0; i < job.options.size(); ++i) {
     const auto& option = job.options[i];
     if (!is_architecture(option))
-      command += " " + shell_word("--option=" + option);
+      command += fmt::format(" {}", shell_word("--option=" + option));
     else if (option.find('=') == std::string::npos)
       ++i;  // "-arch" "sm_90": its value is the next one
   }
   for (const auto& expression : job.name_expressions)
-    command += " " + shell_word("--name=" + expression);
+    command += fmt::format(" {}", shell_word("--name=" + expression));
   if (job.time_limit.count() > 0)
     command +=
         fmt::format(" --timeout {}",

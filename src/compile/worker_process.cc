@@ -105,6 +105,7 @@ class SpawnSetup {
     auto environment = command.environment;
     const auto pointers = [](std::vector<std::string>& strings) {
       std::vector<char*> list;
+      list.reserve(strings.size() + 1);
       for (auto& text : strings) list.push_back(text.data());
       list.push_back(nullptr);
       return list;
@@ -136,7 +137,9 @@ std::string describe_end(std::optional<int> status) {
     return "ended, somebody else took its exit status";
   if (WIFSIGNALED(*status)) {
     const int signal = WTERMSIG(*status);
-    return fmt::format("was killed by signal {} ({}){}", signal, ::strsignal(signal),
+    const char* const name = ::sigdescr_np(signal);
+    return fmt::format("was killed by signal {} ({}){}", signal,
+                       name == nullptr ? "unknown" : name,
                        signal == SIGKILL ? ", perhaps for want of memory" : "");
   }
   return fmt::format("exited with status {}", WEXITSTATUS(*status));
