@@ -131,6 +131,7 @@ class RealFileSystem final : public FileSystem {
 }  // namespace
 
 FileSystem& real_file_system() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): has no state
   static auto* const instance = new RealFileSystem;
   return *instance;
 }

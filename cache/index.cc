@@ -141,7 +141,7 @@ Index::Index(const Layout& layout, FileSystem& file_system, const ObjectStore& s
 Index::~Index() {
   // A connection of the parent must not even be closed in a forked child.
   if (state_->pid != ::getpid())
-    std::ignore = state_->connection.release();
+    std::ignore = state_->connection.release();  // NOLINT(clang-analyzer-*): on purpose
 }
 
 Index::FileId Index::file_id() const {

@@ -113,7 +113,8 @@ class ObjectStore {
   [[nodiscard]] std::optional<Problem> verify(const Digest& key) const;
 
   /// Moves the object to quarantine if it is still the inode in `seen`; true if so.
-  bool quarantine(const Digest& key, const struct stat& seen, Check check) const;
+  [[nodiscard]] bool quarantine(const Digest& key, const struct stat& seen,
+                                Check check) const;
 
  private:
   struct Opened;  // what came of opening a file: the object, or why not

@@ -137,39 +137,42 @@ class OwnedRange::Held::Registry {
     return *registry;
   }
 
-  Mutex& mutex() { return mutex_; }
+  Mutex mutex;
 
-  void add(Held* held) KILN_REQUIRES(mutex_) {
+  void add(Held* held) KILN_REQUIRES(mutex) {
     held_.push_back(held);
     start_thread();
     wake_->notify_one();
   }
-  void remove(Held* held) KILN_REQUIRES(mutex_) { held_.remove(held); }
+  void remove(Held* held) KILN_REQUIRES(mutex) { held_.remove(held); }
 
  private:
   Registry() {
     // A child would share our locks through its copies of the descriptors and keep
     // them when we die, so it closes them; it unlocks nothing.
-    ::pthread_atfork([] { instance().mutex_.lock(); },
-                     [] { instance().mutex_.unlock(); }, [] { instance().in_child(); });
+    ::pthread_atfork([] { instance().before_fork(); }, [] { instance().in_parent(); },
+                     [] { instance().in_child(); });
   }
 
-  void in_child() {
+  // The analysis cannot know that the mutex stays locked from one handler to the next.
+  void before_fork() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex.lock(); }
+  void in_parent() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex.unlock(); }
+  void in_child() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
     for (const Held* held : held_) ::close(held->fd);
     held_.clear();
     has_thread_ = false;
     wake_ = new ConditionVariable;  // the old one has a waiter that is not there
-    mutex_.unlock();
+    mutex.unlock();
   }
 
-  void start_thread() KILN_REQUIRES(mutex_) {
+  void start_thread() KILN_REQUIRES(mutex) {
     if (has_thread_)
       return;
     has_thread_ = start_quiet_thread([this] { run(); }, Thread::kDetached).has_value();
   }
 
   void run() {
-    const MutexLock lock(mutex_);
+    const MutexLock lock(mutex);
     auto idle_since = std::chrono::steady_clock::now();
     for (;;) {
       const auto now = std::chrono::steady_clock::now();
@@ -189,14 +192,13 @@ class OwnedRange::Held::Registry {
         }
         next = std::min(next, held->due);
       }
-      wake_->wait_until(mutex_, next);
+      wake_->wait_until(mutex, next);
     }
   }
 
-  Mutex mutex_;
-  ConditionVariable* wake_ KILN_GUARDED_BY(mutex_) = new ConditionVariable;
-  std::list<Held*> held_ KILN_GUARDED_BY(mutex_);
-  bool has_thread_ KILN_GUARDED_BY(mutex_) = false;
+  ConditionVariable* wake_ KILN_GUARDED_BY(mutex) = new ConditionVariable;
+  std::list<Held*> held_ KILN_GUARDED_BY(mutex);
+  bool has_thread_ KILN_GUARDED_BY(mutex) = false;
 };
 
 OwnedRange::OwnedRange() = default;
@@ -221,7 +223,7 @@ Result<std::optional<OwnedRange>> OwnedRange::try_own(
   FileSystem& files = *place.file_system;
   auto& registry = Held::Registry::instance();
   // Held from open to add(), so that no fork falls between them.
-  const MutexLock lock(registry.mutex());
+  const MutexLock lock(registry.mutex);
   // A description of its own for each attempt: two of one process exclude each other.
   int fd = files.open(place.file.c_str(), kFlags, 0600);
   if (fd == -ENOENT && make_folders(files, place.file.parent_path().native()) == 0)
@@ -270,7 +272,7 @@ bool OwnedRange::held() const {
 void OwnedRange::enter(Phase phase) {
   if (!held())
     return;
-  const MutexLock lock(Held::Registry::instance().mutex());
+  const MutexLock lock(Held::Registry::instance().mutex);
   held_->record.phase = phase;
   held_->record.phase_started = held_->record.heartbeat = boot_time_now();
   held_->write_record();
@@ -282,7 +284,7 @@ void OwnedRange::release() noexcept {
     return;
   }
   auto& registry = Held::Registry::instance();
-  const MutexLock lock(registry.mutex());
+  const MutexLock lock(registry.mutex);
   registry.remove(held_.get());
   FileSystem& files = *held_->file_system;
   const Bytes nobody(kOwnerRecordBytes);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "device/compatibility.h"
@@ -14,8 +16,19 @@
 namespace kiln {
 namespace {
 
-/// Name expressions with their lowered names; of a template, its extern "C" functions.
-/// A source that names nothing has whatever entry points the image has.
+Result<std::vector<std::string>> entry_points_in(const KeyedRequest& request,
+                                                 const Bytes& image) {
+  if (request.target.kind == device::ImageKind::kPtx)
+    return KILN_TRY(device::read_ptx(image)).entry_points;
+  std::vector<std::string> names;
+  for (device::EntryPoint& entry : KILN_TRY(device::read_cubin(image)).entry_points)
+    names.push_back(std::move(entry.name));
+  return names;
+}
+
+/// Of a template, its extern "C" functions. Of a source, the name expressions that name
+/// kernels (a variable can be named too, and is no entry point); whatever the image has
+/// where none was given.
 Result<std::vector<cache::EntryPoint>> entry_points(
     const KeyedRequest& request, const compile::CompileOutput& output) {
   std::vector<cache::EntryPoint> entries;
@@ -24,17 +37,13 @@ Result<std::vector<cache::EntryPoint>> entry_points(
       entries.push_back({name, name});
     return entries;
   }
-  for (const compile::LoweredName& name : output.lowered_names)
-    entries.push_back({name.expression, name.lowered});
-  if (!entries.empty())
-    return entries;
-  if (request.target.kind == device::ImageKind::kPtx) {
-    for (const std::string& name :
-         KILN_TRY(device::read_ptx(output.image)).entry_points)
-      entries.push_back({name, name});
-  } else {
-    for (const auto& entry : KILN_TRY(device::read_cubin(output.image)).entry_points)
-      entries.push_back({entry.name, entry.name});
+  const auto present = KILN_TRY(entry_points_in(request, output.image));
+  if (output.lowered_names.empty()) {
+    for (const std::string& name : present) entries.push_back({name, name});
+  }
+  for (const compile::LoweredName& name : output.lowered_names) {
+    if (std::find(present.begin(), present.end(), name.lowered) != present.end())
+      entries.push_back({name.expression, name.lowered});
   }
   return entries;
 }

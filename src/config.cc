@@ -131,6 +131,37 @@ Environment process_environment() {
   };
 }
 
+std::span<const EnvironmentVariable> environment_reference() {
+  static constexpr std::array kVariables{
+      EnvironmentVariable{
+          "KILN_CACHE_DIR",
+          "Root of the cache; else $XDG_CACHE_HOME/kiln, ~/.cache/kiln."},
+      EnvironmentVariable{"KILN_CACHE_SIZE", "Limit of the cache: 10GiB, 500M."},
+      EnvironmentVariable{"KILN_TRUSTED_UIDS",
+                          "User ids whose objects are used too, with commas."},
+      EnvironmentVariable{"KILN_COMPILE_TIMEOUT",
+                          "Time limit of one build: 90, 5m; 300 seconds by default."},
+      EnvironmentVariable{"KILN_WORKER_MEMORY",
+                          "Resident memory limit of one build; 4GiB by default."},
+      EnvironmentVariable{"KILN_JOBS",
+                          "Builds at a time; the usable cores by default."},
+      EnvironmentVariable{"KILN_NO_JIT", "1: a miss is an error instead of a build."},
+      EnvironmentVariable{"KILN_NVRTC", "Path of the libnvrtc to use."},
+      EnvironmentVariable{"KILN_TOOLCHAIN",
+                          "Which of the NVRTCs found: 13.0, or 8 or more digits of a "
+                          "build id."},
+      EnvironmentVariable{"KILN_CUDNN", "Path of the libcudnn to use."},
+      EnvironmentVariable{"KILN_DRIVER", "Path of the libcuda to use."},
+      EnvironmentVariable{"KILN_WORKER", "Path of the kiln-worker program."},
+      EnvironmentVariable{"KILN_TEMPLATE_DIR",
+                          "Folders with kernel templates, with colons, searched before "
+                          "the built-in ones."},
+      EnvironmentVariable{"KILN_LOG",
+                          "trace, debug, info, warning (default), error or off."},
+  };
+  return kVariables;
+}
+
 Result<Config> read_config(const Environment& environment) {
   const Reader reader(environment);
   Config config;

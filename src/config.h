@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,11 +50,16 @@ using Environment =
 /// whoever started it must not choose what is loaded.
 [[nodiscard]] Environment process_environment();
 
-/// Reads KILN_CACHE_DIR, KILN_CACHE_SIZE, KILN_COMPILE_TIMEOUT, KILN_WORKER_MEMORY,
-/// KILN_JOBS, KILN_LOG, KILN_NO_JIT, KILN_NVRTC, KILN_CUDNN, KILN_DRIVER, KILN_WORKER,
-/// KILN_TOOLCHAIN, KILN_TRUSTED_UIDS and KILN_TEMPLATE_DIR; a variable that is set to
-/// nothing counts as not set. Errors: kInvalidArgument, naming the variable and what
-/// it accepts.
+struct EnvironmentVariable {
+  const char* name;
+  const char* meaning;
+};
+
+/// Every variable that read_config() reads, for help and the man page.
+[[nodiscard]] std::span<const EnvironmentVariable> environment_reference();
+
+/// Reads the variables of environment_reference(); one that is set to nothing counts as
+/// not set. Errors: kInvalidArgument, naming the variable and what it accepts.
 [[nodiscard]] Result<Config> read_config(const Environment& environment);
 
 }  // namespace kiln

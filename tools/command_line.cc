@@ -6,10 +6,10 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <memory>
-#include <optional>
 
 #include "kiln/version.h"
 #include "tools/exit_code.h"
+#include "tools/program.h"
 #include "util/log.h"
 #include "util/nearest.h"
 #include "util/try.h"
@@ -17,62 +17,6 @@
 
 namespace kiln::tools {
 namespace {
-
-/// The options that every verb has.
-struct CommonOptions {
-  std::string cache_dir;
-  bool json = false;
-};
-
-struct ParsedVerb {
-  const Verb* verb;
-  CLI::App* app;
-  Run run;
-  std::shared_ptr<CommonOptions> common;
-};
-
-/// The program as CLI11 sees it.
-struct Program {
-  CLI::App app{"Compiles CUDA kernels into a cache, and looks after that cache.",
-               "kiln"};
-  std::vector<ParsedVerb> verbs;
-};
-
-constexpr const char* kFooter =
-    "Examples:\n"
-    "  kiln warm --all --arch 8.0,9.0      build every kernel for A100 and H100\n"
-    "  kiln ls                             what the cache holds\n"
-    "  kiln why --template scaled_softmax_fwd:dtype=bf16 --arch 9.0\n"
-    "                                      why that request would miss\n"
-    "  kiln doctor                         what is found here, and what is wrong\n"
-    "\n"
-    "`kiln VERB --help` explains a verb. Exit status: 0 done; 1 some items failed;\n"
-    "2 wrong usage; 3 something is missing here; 130, 143 after SIGINT, SIGTERM.\n";
-
-void build(Program& program) {
-  program.app.set_version_flag("--version", fmt::format("kiln {}", version()));
-  program.app.footer(kFooter);
-  program.app.set_help_flag("--help,-h", "Print this help and exit");
-  program.app.get_formatter()->column_width(26);
-  for (const Verb& verb : verbs()) {
-    CLI::App* app = program.app.add_subcommand(verb.name, verb.summary);
-    app->group(verb.group);
-    auto common = std::make_shared<CommonOptions>();
-    Run run = verb.add(*app);
-    app->add_option("--cache-dir", common->cache_dir,
-                    "The cache's root (default: $KILN_CACHE_DIR, then "
-                    "$XDG_CACHE_HOME/kiln, then ~/.cache/kiln)")
-        ->type_name("DIR");
-    app->add_flag("--json", common->json, "Print one JSON document on stdout");
-    app->set_help_flag("--help,-h", "Print this help and exit");
-    // One value per use, repeated for more: never "all words up to the next option".
-    for (CLI::Option* option : app->get_options()) {
-      if (!option->get_positional() && option->get_items_expected_max() > 1)
-        option->allow_extra_args(false);
-    }
-    program.verbs.push_back({&verb, app, std::move(run), std::move(common)});
-  }
-}
 
 bool takes_value(const CLI::Option& option) {
   return !option.get_positional() && option.get_type_size_max() > 0 &&
@@ -218,10 +162,9 @@ int run_program(Program& program, std::vector<std::string> arguments,
 }  // namespace
 
 int run_command_line(std::vector<std::string> arguments) {
-  Program program;
-  build(program);
+  const std::unique_ptr<Program> program = make_program();
   Context context;
-  return run_program(program, std::move(arguments), context);
+  return run_program(*program, std::move(arguments), context);
 }
 
 }  // namespace kiln::tools

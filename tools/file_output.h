@@ -10,7 +10,7 @@
 namespace kiln::tools {
 
 /// Replaces `path` in one step, so that a full disk leaves the old file whole; "-" is
-/// standard output. Errors: kIo.
-[[nodiscard]] Result<void> write_file(const std::string& path, ByteView bytes);
+/// standard output. The permissions are rw-r--r--. Errors: kIo.
+[[nodiscard]] Result<void> write_output_file(const std::string& path, ByteView bytes);
 
 }  // namespace kiln::tools

@@ -26,9 +26,10 @@ struct MemoryHeader {
   friend bool operator==(const MemoryHeader&, const MemoryHeader&) = default;
 };
 
-/// One NVRTC: absolute paths of the library and of the builtins expected with it. The
-/// worker opens exactly `nvrtc`. It does not load `builtins`: NVRTC finds its own, and
-/// CompileOutput says which.
+/// One NVRTC: absolute paths of the library and of the builtins that belong to it. The
+/// worker opens exactly these two, the builtins first: a libnvrtc from a wheel does not
+/// find those beside it, and LD_LIBRARY_PATH may hold others. Where `builtins` is empty
+/// or cannot be opened, NVRTC looks for its own. CompileOutput says what was loaded.
 struct NvrtcPaths {
   std::filesystem::path nvrtc;
   std::filesystem::path builtins;

@@ -67,6 +67,15 @@ Result<std::unique_ptr<const Nvrtc>> load(const std::filesystem::path& path) {
   return nvrtc;
 }
 
+/// NVRTC asks the loader for its builtins by name, and the loader gives it those that
+/// are there already.
+void load_builtins(const std::filesystem::path& path) {
+  if (path.is_absolute()) {
+    // Where they cannot be opened NVRTC looks for them itself, and says what it lacks.
+    std::ignore = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+}
+
 struct Tables {
   Mutex mutex;
   std::map<std::filesystem::path, const Nvrtc*> by_path KILN_GUARDED_BY(mutex);
@@ -101,7 +110,8 @@ ErrorCode code_of(nvrtcResult result, std::string_view log) {
 
 }  // namespace
 
-Result<const Nvrtc*> open_nvrtc(const std::filesystem::path& path) {
+Result<const Nvrtc*> open_nvrtc(const NvrtcPaths& paths) {
+  const std::filesystem::path& path = paths.nvrtc;
   if (!path.is_absolute()) {
     return fail(
         ErrorCode::kInvalidArgument,
@@ -112,6 +122,7 @@ Result<const Nvrtc*> open_nvrtc(const std::filesystem::path& path) {
   const auto at = known.by_path.find(path);
   if (at != known.by_path.end())
     return at->second;
+  load_builtins(paths.builtins);
   auto loaded = KILN_TRY(load(path));
   return known.by_path.emplace(path, loaded.release()).first->second;
 }

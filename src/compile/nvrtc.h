@@ -38,10 +38,11 @@ struct Nvrtc {
   decltype(&nvrtcSetFlowCallback) set_flow_callback = nullptr;
 };
 
-/// The table for the library at `path`; the same table for the same path. Thread-safe.
+/// The table for `paths.nvrtc`, opened after `paths.builtins`; the same table for the
+/// same library. Thread-safe.
 /// Errors: kInvalidArgument for a relative path; kUnavailable with the loader's own
 /// words, or the entry point that is missing.
-[[nodiscard]] Result<const Nvrtc*> open_nvrtc(const std::filesystem::path& path);
+[[nodiscard]] Result<const Nvrtc*> open_nvrtc(const NvrtcPaths& paths);
 
 /// The error for `result` of `call`, with NVRTC's name for it and, where there is one,
 /// the whole log. Out-of-memory texts are kResourceLimit, missing builtins and

@@ -17,7 +17,7 @@
 #include "util/log.h"
 #include "util/posix_error.h"
 #include "util/try.h"
-#include "util/unique_fd.h"
+#include "util/write_file.h"
 
 namespace kiln::compile {
 namespace {
@@ -74,22 +74,6 @@ Result<std::filesystem::path> make_new_folder(const std::filesystem::path& wante
   return posix_error("mkdir", wanted, EEXIST);
 }
 
-Result<void> write_file(const std::filesystem::path& path, std::string_view text) {
-  UniqueFd file(::open(
-      path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFileMode));
-  if (!file)
-    return posix_error("create", path, errno);
-  while (!text.empty()) {
-    const ssize_t n = ::write(file.get(), text.data(), text.size());
-    if (n < 0 && errno != EINTR)
-      return posix_error("write", path, errno);
-    text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
-  }
-  if (::close(file.release()) != 0)
-    return posix_error("close", path, errno);
-  return {};
-}
-
 /// Where a header in memory goes below `headers`, or nullopt for a name that would
 /// leave it.
 std::optional<std::filesystem::path> header_place(const MemoryHeader& header) {
@@ -108,8 +92,9 @@ Result<void> write_headers(const std::filesystem::path& folder, const CompileJob
     const auto place = header_place(header);
     if (!place) {
       // Kept all the same; its first line says what an #include has to spell.
-      KILN_TRY(write_file(folder / fmt::format("header-{}", number),
-                          fmt::format("// {}\n{}", header.name, header.text)));
+      const auto text = fmt::format("// {}\n{}", header.name, header.text);
+      KILN_TRY(create_file(folder / fmt::format("header-{}", number), as_bytes(text),
+                           kFileMode));
       continue;
     }
     auto parent = folder;
@@ -117,7 +102,7 @@ Result<void> write_headers(const std::filesystem::path& folder, const CompileJob
       parent /= part;
       KILN_TRY(make_folder(parent));
     }
-    KILN_TRY(write_file(folder / *place, header.text));
+    KILN_TRY(create_file(folder / *place, as_bytes(header.text), kFileMode));
   }
   return {};
 }
@@ -193,14 +178,13 @@ Result<std::filesystem::path> save_reproduction(const std::filesystem::path& roo
   KILN_TRY(make_folder(root));
   KILN_TRY(make_folder(repro));
   const auto folder = KILN_TRY(make_new_folder(repro / folder_name(job)));
-  KILN_TRY(write_file(folder / kProgramName, job.source));
+  KILN_TRY(create_file(folder / kProgramName, as_bytes(job.source), kFileMode));
   if (!job.headers.empty())
     KILN_TRY(write_headers(folder / "headers", job));
-  KILN_TRY(write_file(
-      folder / "command",
-      fmt::format("# {}, NVRTC {}\nKILN_NVRTC={} {}\n", job.label,
-                  job.nvrtc.nvrtc.native(), shell_word(job.nvrtc.nvrtc.native()),
-                  reproduction_command(folder, job))));
+  const auto command = fmt::format(
+      "# {}, NVRTC {}\nKILN_NVRTC={} {}\n", job.label, job.nvrtc.nvrtc.native(),
+      shell_word(job.nvrtc.nvrtc.native()), reproduction_command(folder, job));
+  KILN_TRY(create_file(folder / "command", as_bytes(command), kFileMode));
   remove_oldest(repro);
   return folder;
 }

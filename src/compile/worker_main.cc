@@ -74,7 +74,7 @@ void say(BuildPhase phase) {
 Result<Reply> answer(const CompileJob& job) {
   const auto begin = Clock::now();
   say(BuildPhase::kOpening);
-  const Nvrtc* const nvrtc = KILN_TRY(open_nvrtc(job.nvrtc.nvrtc));
+  const Nvrtc* const nvrtc = KILN_TRY(open_nvrtc(job.nvrtc));
   start_recording_opened_files();
   auto output = compile_here(*nvrtc, job, begin + job.time_limit, say);
   auto files = stop_recording_opened_files();
@@ -86,7 +86,7 @@ Result<Reply> answer(const CompileJob& job) {
 
 Result<Reply> answer(const DescribeRequest& request) {
   say(BuildPhase::kOpening);
-  const Nvrtc* const nvrtc = KILN_TRY(open_nvrtc(request.nvrtc.nvrtc));
+  const Nvrtc* const nvrtc = KILN_TRY(open_nvrtc(request.nvrtc));
   return Reply(KILN_TRY(describe(*nvrtc)));
 }
 

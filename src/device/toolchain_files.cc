@@ -1,22 +1,16 @@
 #include "device/toolchain_files.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
-#include "util/posix_error.h"
 #include "util/read_file.h"
 #include "util/try.h"
-#include "util/unique_fd.h"
+#include "util/write_file.h"
 
 namespace kiln::device {
 namespace {
@@ -26,6 +20,7 @@ using nlohmann::json;
 
 constexpr int kFormat = 1;
 constexpr std::uint64_t kLargestFile = 65536;
+constexpr mode_t kFileMode = S_IRUSR | S_IWUSR;
 constexpr std::string_view kRecorded = "recorded.json";
 
 /// What both kinds of file hold.
@@ -87,37 +82,6 @@ std::optional<Description> from_text(std::string_view text) {
   return Description{std::move(id), {*version, *architectures}};
 }
 
-Result<void> write_all(int file, std::string_view text, const fs::path& path) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(file, text.data(), text.size());
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n < 0)
-      return posix_error("write", path, errno);
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return {};
-}
-
-// Readers see the old file or the new one, whole.
-Result<void> replace_file(const fs::path& path, std::string_view text) {
-  const fs::path folder = path.parent_path();
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    return posix_error("mkdir", folder, errno);
-  std::string temporary = (folder / ".new-XXXXXX").native();
-  UniqueFd file(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!file)
-    return posix_error("create", temporary, errno);
-  Result<void> done = write_all(file.get(), text, temporary);
-  if (done && ::close(file.release()) != 0)
-    done = posix_error("close", temporary, errno);
-  if (done && ::rename(temporary.c_str(), path.c_str()) != 0)
-    done = posix_error("rename", path, errno);
-  if (!done)
-    ::unlink(temporary.c_str());  // the first error is the one to tell
-  return done;
-}
-
 fs::path hint_path(const fs::path& folder, std::string_view nvrtc_build_id) {
   return folder / fmt::format("{}.json", nvrtc_build_id);
 }
@@ -139,8 +103,8 @@ std::optional<NvrtcFacts> read_hint(const fs::path& folder,
 
 Result<void> write_hint(const fs::path& folder, std::string_view nvrtc_build_id,
                         const NvrtcFacts& facts) {
-  return replace_file(hint_path(folder, nvrtc_build_id),
-                      to_text({{std::string(nvrtc_build_id), ""}, facts}));
+  const std::string text = to_text({{std::string(nvrtc_build_id), ""}, facts});
+  return replace_file(hint_path(folder, nvrtc_build_id), as_bytes(text), kFileMode);
 }
 
 Result<std::optional<Toolchain>> read_recorded(const fs::path& folder) {
@@ -162,7 +126,8 @@ Result<std::optional<Toolchain>> read_recorded(const fs::path& folder) {
 }
 
 Result<void> write_recorded(const fs::path& folder, const Toolchain& toolchain) {
-  return replace_file(folder / kRecorded, to_text({toolchain.id, toolchain.facts}));
+  const std::string text = to_text({toolchain.id, toolchain.facts});
+  return replace_file(folder / kRecorded, as_bytes(text), kFileMode);
 }
 
 }  // namespace kiln::device

@@ -1,22 +1,19 @@
 #include "key/memo_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "cache/digest.h"
+#include "util/little_endian.h"
 #include "util/log.h"
-#include "util/posix_error.h"
 #include "util/read_file.h"
-#include "util/unique_fd.h"
+#include "util/write_file.h"
 
 namespace kiln::key {
 namespace {
@@ -36,33 +33,6 @@ bool only_we_can_write(const fs::path& path) {
          (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-bool write_all(int file, ByteView bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(file, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n <= 0)
-      return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-  }
-  return true;
-}
-
-Result<void> write_temporary(const fs::path& path, ByteView payload) {
-  UniqueFd file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  if (!file)
-    return posix_error("create", path, errno);
-  const cache::Digest checksum = cache::Digest::of(payload);
-  // No fsync: after a crash the checksum finds what did not reach the disk.
-  if (!write_all(file.get(), as_bytes(kMagic)) ||
-      !write_all(file.get(), checksum.bytes()) || !write_all(file.get(), payload))
-    return posix_error("write", path, errno);
-  if (::close(file.release()) != 0)
-    return posix_error("close", path, errno);
-  return {};
-}
-
 // Memos of trees and include directories that nobody uses any more, and temporaries of
 // killed processes: all go by age.
 void remove_oldest(const fs::path& folder) {
@@ -78,20 +48,6 @@ void remove_oldest(const fs::path& folder) {
   std::sort(memos.begin(), memos.end());
   memos.resize(memos.size() - kMaxMemos);
   for (const auto& [time, path] : memos) fs::remove(path, error);
-}
-
-Result<void> replace(const fs::path& folder, std::string_view name, ByteView payload) {
-  static std::atomic<std::uint64_t> counter = 0;
-  if (::mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST)
-    return posix_error("create", folder, errno);
-  const fs::path temporary =
-      folder / ("tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++));
-  auto written = write_temporary(temporary, payload);
-  if (written && ::rename(temporary.c_str(), (folder / name).c_str()) != 0)
-    written = posix_error("rename", temporary, errno);
-  if (!written)
-    ::unlink(temporary.c_str());
-  return written;
 }
 
 }  // namespace
@@ -118,7 +74,12 @@ std::optional<Bytes> read_memo(const fs::path& folder, std::string_view name) {
 MemoWrite write_memo(const fs::path& folder, std::string_view name, ByteView payload) {
   if (folder.empty())
     return MemoWrite::kNotNeeded;
-  const auto written = replace(folder, name, payload);
+  Bytes file;
+  file.reserve(kHeadBytes + payload.size());
+  append(file, as_bytes(kMagic));
+  append(file, cache::Digest::of(payload).bytes());
+  append(file, payload);
+  const auto written = replace_file(folder / name, file, S_IRUSR | S_IWUSR);
   if (!written) {
     logger().debug("a memo of digests was not kept: {}", written.error().message);
     return MemoWrite::kFailed;

@@ -10,6 +10,10 @@
 
 namespace kiln {
 
+namespace request {
+class FirstResolve;
+}
+
 /// Parameter name to value, both as text: {{"dtype", "bf16"}, {"max_cols", "128"}}.
 using Parameters = std::map<std::string, std::string>;
 
@@ -32,7 +36,8 @@ struct SourceOptions {
 
 /// Immutable. A copy is cheap and shares everything with the original.
 /// Thread safety: any number of threads may use one.
-/// Nothing is checked here; resolving it is what fails.
+/// Nothing is checked here; resolving it is what fails. Headers on disk are read when
+/// it is first resolved: a new Request sees what has changed since.
 class Request {
  public:
   /// A kernel of the template catalog. Implicit, so that a call can say
@@ -51,11 +56,8 @@ class Request {
   /// As given. Everything in it is empty for a template.
   [[nodiscard]] const SourceOptions& source() const;
 
-  /// Equal for copies of one request, different for requests made apart, also where
-  /// their contents are equal. Valid as long as one copy lives.
-  [[nodiscard]] const void* identity() const { return content_.get(); }
-
  private:
+  friend class request::FirstResolve;
   struct Content;
   explicit Request(std::shared_ptr<const Content> content);
 

@@ -76,7 +76,7 @@ class TextScanner {
   using Piece = TemplateText::Piece;
   using PieceKind = TemplateText::PieceKind;
 
-  tl::unexpected<Error> error(std::string_view what) const {
+  [[nodiscard]] tl::unexpected<Error> error(std::string_view what) const {
     return error_at(out_.file_, line_, what);
   }
 

@@ -52,7 +52,7 @@ class LineReader {
   }
 
  private:
-  tl::unexpected<Error> error(std::string_view what) const {
+  [[nodiscard]] tl::unexpected<Error> error(std::string_view what) const {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}:{}: {}", file_, line_, what));
   }
@@ -89,7 +89,7 @@ class LineReader {
     return {};
   }
 
-  Result<void> check_keys(bool is_template) const {
+  [[nodiscard]] Result<void> check_keys(bool is_template) const {
     // A line with neither may be a misspelling of either: then all keys are near.
     const bool either = is_template || document_.contains("source");
     std::vector<std::string> known;
@@ -106,7 +106,8 @@ class LineReader {
     return {};
   }
 
-  Result<std::string> text_of(const json& value, std::string_view what) const {
+  [[nodiscard]] Result<std::string> text_of(const json& value,
+                                            std::string_view what) const {
     if (!value.is_string())
       return error(fmt::format("'{}' must be a string", what));
     return value.get<std::string>();
@@ -130,7 +131,7 @@ class LineReader {
     return Request(std::move(name), std::move(params));
   }
 
-  Result<std::vector<std::string>> strings_of(const char* key) const {
+  [[nodiscard]] Result<std::vector<std::string>> strings_of(const char* key) const {
     std::vector<std::string> out;
     const json given = document_.value(key, json::array());
     if (!given.is_array())

@@ -98,7 +98,7 @@ TEST_F(CompileWorkerTest, TheImageIsWhatNvrtcGivesInProcess) {
   const auto wanted = job(test::kSmallKernel);
   const auto output = pool.compile(wanted, {});
   ASSERT_TRUE(output) << output.error().message;
-  const auto nvrtc = open_nvrtc(nvrtc_.nvrtc);
+  const auto nvrtc = open_nvrtc(nvrtc_);
   ASSERT_TRUE(nvrtc) << nvrtc.error().message;
   const auto here =
       compile_here(**nvrtc, wanted, std::chrono::steady_clock::now() + 60s, {});
@@ -208,7 +208,7 @@ TEST_F(CompileWorkerTest, AnNvrtcThatIsNotThereIsNamed) {
   EXPECT_EQ(pool.compile(wanted, {}).error().code, ErrorCode::kUnavailable);
 }
 
-TEST_F(CompileWorkerTest, OtherBuiltinsFromTheLoaderPathAreFoundOut) {
+TEST_F(CompileWorkerTest, OtherBuiltinsOnTheLoaderPathDoNotReplaceTheNamedOnes) {
   const auto id = read_build_id(nvrtc_.builtins).value();
   std::string bytes;
   {
@@ -225,7 +225,15 @@ TEST_F(CompileWorkerTest, OtherBuiltinsFromTheLoaderPathAreFoundOut) {
   auto options = one_worker();
   options.environment = {"LD_LIBRARY_PATH=" + folder.path().native()};
   WorkerPool pool(options);
-  const auto output = pool.compile(job(test::kSmallKernel), {});
+  auto wanted = job(test::kSmallKernel);
+  const auto named = pool.compile(wanted, {});
+  ASSERT_TRUE(named) << named.error().message;
+  EXPECT_EQ(named->builtins.build_id, id);
+
+  // Where none are named, the loader's choice is found out.
+  WorkerPool other(options);
+  wanted.nvrtc.builtins.clear();
+  const auto output = other.compile(wanted, {});
   ASSERT_TRUE(output) << output.error().message;
   EXPECT_EQ(output->nvrtc.build_id, read_build_id(nvrtc_.nvrtc).value());
   EXPECT_EQ(output->builtins.path.parent_path(), folder.path());

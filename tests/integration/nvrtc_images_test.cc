@@ -73,8 +73,9 @@ TEST_F(NvrtcImages, BuildIdsOfTheLibrariesAreWhatReadelfSays) {
       ASSERT_TRUE(id) << id.error().message;
       const std::string notes = output_of("readelf -n '" + path.native() + "' 2>&1");
       // It gives up on notes that patchelf has moved, as in NVIDIA's wheel of 12.8.
-      if (notes.find("invalid namesz") == std::string::npos)
-        EXPECT_THAT(notes, HasSubstr("Build ID: " + *id + "\n"));
+      if (notes.find("invalid namesz") != std::string::npos)
+        continue;
+      EXPECT_THAT(notes, HasSubstr("Build ID: " + *id + "\n"));
     }
   }
 }

@@ -18,6 +18,7 @@ struct F16 {
   std::uint16_t bits;
   static constexpr int kDigits = 11;
   static constexpr int kMinExponent = -14;
+  static constexpr float kLowest = -65504.0F;
   static F16 from(float x) {
     return {static_cast<std::uint16_t>(kiln_cpu::float_to_f16(x))};
   }
@@ -28,6 +29,7 @@ struct Bf16 {
   std::uint16_t bits;
   static constexpr int kDigits = 8;
   static constexpr int kMinExponent = -126;
+  static constexpr float kLowest = -3.3895314e38F;
   static Bf16 from(float x) {
     const auto word = std::bit_cast<std::uint32_t>(x);
     if (std::isnan(x)) {
@@ -44,6 +46,7 @@ struct F32 {
   float bits;
   static constexpr int kDigits = 24;
   static constexpr int kMinExponent = -126;
+  static constexpr float kLowest = -3.4028235e38F;
   static F32 from(float x) { return {x}; }
   [[nodiscard]] double value() const { return bits; }
 };
@@ -57,7 +60,8 @@ double ulp(double x) {
 
 /// y of one row. `visible(j)` is false for a masked column.
 template <typename T, typename Visible>
-std::vector<double> forward(const T* x, std::int64_t cols, float scale, Visible visible) {
+std::vector<double> forward(const T* x, std::int64_t cols, float scale,
+                            Visible visible) {
   std::vector<double> y(static_cast<std::size_t>(cols), 0.0);
   double top = -std::numeric_limits<double>::infinity();
   for (std::int64_t j = 0; j < cols; ++j) {

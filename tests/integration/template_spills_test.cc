@@ -15,6 +15,7 @@
 
 #include "compile/nvrtc.h"
 #include "compile/nvrtc_compile.h"
+#include "device/nvrtc_files.h"
 #include "device/target.h"
 #include "render/catalog.h"
 #include "request/selection.h"
@@ -35,7 +36,9 @@ const compile::Nvrtc* find_nvrtc() {
   if (!found || found->empty()) {
     return nullptr;
   }
-  const auto nvrtc = compile::open_nvrtc(found->front().path);
+  const auto& path = found->front().path;
+  const auto nvrtc = compile::open_nvrtc(
+      {path, device::builtins_beside(path, std::nullopt).value_or("")});
   return nvrtc ? *nvrtc : nullptr;
 }
 
@@ -49,17 +52,17 @@ std::vector<device::ComputeCapability> architectures(const compile::Nvrtc& nvrtc
 }
 
 /// What is wrong with this variant, or "".
-std::string complaint(const compile::Nvrtc& nvrtc, const request::TemplateRequest& request,
+std::string complaint(const compile::Nvrtc& nvrtc,
+                      const request::TemplateRequest& request,
                       device::ComputeCapability capability) {
   const device::Target target{.architecture = {.capability = capability}};
   const auto source = request.kernel->render(request.params);
   if (!source) {
     return source.error().message;
   }
-  const compile::CompileJob job{
-      .source = source->text,
-      .options = {"--gpu-architecture=" + to_string(target)},
-      .target = target};
+  const compile::CompileJob job{.source = source->text,
+                                .options = {"--gpu-architecture=" + to_string(target)},
+                                .target = target};
   const auto output = compile::compile_here(
       nvrtc, job, steady_clock::now() + std::chrono::minutes(5), nullptr);
   if (!output) {
@@ -102,9 +105,9 @@ class Grid {
       const std::string problem = complaint(nvrtc_, request, capability_);
       if (!problem.empty()) {
         const std::scoped_lock lock(mutex_);
-        complaints_.push_back(request::format_template(request.kernel->name(),
-                                                       request.params.values()) +
-                              ": " + problem);
+        complaints_.push_back(
+            request::format_template(request.kernel->name(), request.params.values()) +
+            ": " + problem);
       }
     }
   }

@@ -91,7 +91,7 @@ void print_logs(const BuildReport& report) {
 Result<void> write_output(const Options& options, const BuildReport& report) {
   if (options.output.empty() || report.entries[0].object == nullptr)
     return {};
-  return write_file(options.output, report.entries[0].object->payload());
+  return write_output_file(options.output, report.entries[0].object->payload());
 }
 
 void print_entries(const Context& context, const BuildReport& report) {

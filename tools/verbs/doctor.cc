@@ -51,7 +51,7 @@ Result<void> write_profile(Service& service, const Options& options) {
                 "a profile describes a device, and there is no NVIDIA driver here");
   }
   const std::string text = KILN_TRY(device::describe_device(*driver, options.device));
-  return write_file(options.profile, as_bytes(text));
+  return write_output_file(options.profile, as_bytes(text));
 }
 
 Result<int> run(Context& context, const Options& options) {

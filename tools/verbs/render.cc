@@ -37,8 +37,9 @@ Result<int> run(Context& context, const Options& options) {
 
 Run add_render(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("NAME:p=v,...", options->text,
-                 "A kernel and its parameters, e.g. scaled_softmax_fwd:dtype=bf16")
+  app.add_option("TEMPLATE", options->text,
+                 "NAME:p=v,... - a kernel and its parameters, e.g. "
+                 "scaled_softmax_fwd:dtype=bf16")
       ->required();
   add_catalog_options(app, options->catalog);
   return

@@ -114,7 +114,7 @@ Result<int> run(Context& context, const Options& options) {
   const Shown shown = KILN_TRY(find(context.config, options.key));
   const auto text = KILN_TRY(wanted_text(shown.object, options));
   if (!options.extract.empty())
-    KILN_TRY(write_file(options.extract, shown.object.payload()));
+    KILN_TRY(write_output_file(options.extract, shown.object.payload()));
   const cache::Metadata metadata = KILN_TRY(shown.object.metadata());
   if (context.json) {
     ordered_json json = show_json(shown, metadata, KILN_TRY(shown.object.preimage()));

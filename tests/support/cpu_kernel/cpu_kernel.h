@@ -1,6 +1,7 @@
 // What templates/prelude.cuh needs to run kernels on a CPU: where the calling thread of
 // the kernel is, and what threads of a block or a warp do together. Works inside
-// kiln_cpu::launch() only (executor.h). A rendered kernel is compiled after this header.
+// kiln_cpu::launch() only (executor.h). A rendered kernel is compiled after this
+// header.
 
 #pragma once
 
@@ -18,8 +19,8 @@ namespace kiln_cpu {
 /// Returns when every thread of the block is here or has ended.
 void sync_threads();
 
-/// The value that the thread `lane ^ lanes` of this warp gives; returns when all lanes in
-/// `mask` are here. One that never comes ends the launch with an error.
+/// The value that the thread `lane ^ lanes` of this warp gives; returns when all lanes
+/// in `mask` are here. One that never comes ends the launch with an error.
 [[nodiscard]] float shuffle_xor(unsigned mask, float value, int lanes);
 
 /// The block's memory for `tag`, filled with NaN when a block begins.

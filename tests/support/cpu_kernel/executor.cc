@@ -113,18 +113,20 @@ class Block {
   bool made_progress_ = false;
 };
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): kernels find
+// their block without an argument.
 thread_local Block* running_block = nullptr;
 
 bool Block::run(context::pooled_fixedsize_stack& stacks, Order order,
                 std::mt19937& random, const std::function<void()>& kernel) {
   for (Thread& thread : threads_) {
-    thread.fiber = context::fiber(
-        std::allocator_arg, stacks, [&kernel, &thread](context::fiber&& caller) {
-          thread.caller = std::move(caller);
-          kernel();
-          thread.state = State::kEnded;
-          return std::move(thread.caller);
-        });
+    thread.fiber = context::fiber(std::allocator_arg, stacks,
+                                  [&kernel, &thread](context::fiber&& caller) {
+                                    thread.caller = std::move(caller);
+                                    kernel();
+                                    thread.state = State::kEnded;
+                                    return std::move(thread.caller);
+                                  });
   }
   std::vector<std::size_t> turns(threads_.size());
   std::iota(turns.begin(), turns.end(), std::size_t{0});
@@ -164,11 +166,21 @@ bool Block::run(context::pooled_fixedsize_stack& stacks, Order order,
 
 }  // namespace
 
-int thread() { return static_cast<int>(running_block->current()); }
-int threads() { return static_cast<int>(running_block->geometry().block[0]); }
-long long block() { return running_block->number(); }
-long long blocks() { return running_block->geometry().grid[0]; }
-void sync_threads() { running_block->barrier(); }
+int thread() {
+  return static_cast<int>(running_block->current());
+}
+int threads() {
+  return static_cast<int>(running_block->geometry().block[0]);
+}
+long long block() {
+  return running_block->number();
+}
+long long blocks() {
+  return running_block->geometry().grid[0];
+}
+void sync_threads() {
+  running_block->barrier();
+}
 
 float shuffle_xor(unsigned mask, float value, int lanes) {
   return running_block->shuffle(mask, value, lanes);
@@ -188,8 +200,8 @@ float f16_to_float(unsigned bits) {
   } else if (exponent == 0) {
     magnitude = std::ldexp(static_cast<float>(fraction), -24);
   } else {
-    magnitude =
-        std::ldexp(static_cast<float>(fraction + 0x400U), static_cast<int>(exponent) - 25);
+    magnitude = std::ldexp(static_cast<float>(fraction + 0x400U),
+                           static_cast<int>(exponent) - 25);
   }
   return (bits & 0x8000U) != 0 ? -magnitude : magnitude;
 }
@@ -205,8 +217,8 @@ unsigned float_to_f16(float value) {
   }
   // In units of the last place, which is 2^-24 below 2^-14; nearbyint rounds to even.
   const int exponent = magnitude < 0x1p-14F ? -14 : std::ilogb(magnitude);
-  const auto units = static_cast<unsigned>(
-      std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
+  const auto units =
+      static_cast<unsigned>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
   return sign | (units + (static_cast<unsigned>(exponent + 14) << 10));
 }
 
@@ -217,7 +229,8 @@ float exp2_approx(float x) {
 
 kiln::Result<void> launch(const kiln::Geometry& geometry, Order order,
                           const std::function<void()>& kernel) {
-  if (geometry.grid[1] * geometry.grid[2] * geometry.block[1] * geometry.block[2] != 1) {
+  if (geometry.grid[1] * geometry.grid[2] * geometry.block[1] * geometry.block[2] !=
+      1) {
     return kiln::fail(kiln::ErrorCode::kInvalidArgument,
                       "launch on the CPU: only grids and blocks in x");
   }
@@ -230,9 +243,10 @@ kiln::Result<void> launch(const kiln::Geometry& geometry, Order order,
     if (!ended) {
       return kiln::fail(
           kiln::ErrorCode::kCancelled,
-          fmt::format("block {}: its threads wait for each other for ever: a barrier or a "
-                      "shuffle that some of them do not reach",
-                      number));
+          fmt::format(
+              "block {}: its threads wait for each other for ever: a barrier or a "
+              "shuffle that some of them do not reach",
+              number));
     }
   }
   return {};

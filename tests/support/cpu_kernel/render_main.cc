@@ -1,5 +1,5 @@
 // kiln-render-cpu LIST OUTPUT VARIANT...: writes the rendered kernels as one C++ file,
-// each in a namespace of its own, and a list `kiln_cpu::LIST` of them.
+// each in a namespace of its own, and a function `kiln_cpu::LIST()` that lists them.
 
 #include <fmt/format.h>
 
@@ -46,9 +46,8 @@ kiln::Result<std::string> rendered(std::span<char*> variants, std::string_view l
                            variant, space, (*kernel)->name());
   }
   text += fmt::format(
-      "namespace kiln_cpu {{\nextern const CpuKernels {0};\n"
-      "static const CpuKernel {0}_entries[] = {{\n{1}}};\n"
-      "const CpuKernels {0}({0}_entries);\n}}\n",
+      "namespace kiln_cpu {{\nCpuKernels {}() {{\n"
+      "  static const CpuKernel kKernels[] = {{\n{}}};\n  return kKernels;\n}}\n}}\n",
       list, entries);
   return text;
 }
@@ -60,8 +59,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "usage: kiln-render-cpu LIST OUTPUT VARIANT...\n");
     return 2;
   }
-  const auto text = rendered(std::span(argv + 3, static_cast<std::size_t>(argc - 3)),
-                             argv[1]);
+  const auto text =
+      rendered(std::span(argv + 3, static_cast<std::size_t>(argc - 3)), argv[1]);
   if (!text) {
     fmt::print(stderr, "kiln-render-cpu: {}\n", text.error().message);
     return 1;

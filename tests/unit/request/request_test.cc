@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
 
+#include "request/first_resolve.h"
 #include "request/resolve.h"
 #include "tests/support/template_family.h"
 
@@ -29,11 +32,36 @@ TEST(Request, IsWrittenInBracesInACall) {
   EXPECT_EQ(described(std::string("a")), "a");
 }
 
-TEST(Request, ACopySharesItsIdentity) {
+TEST(Request, WhatItWasFirstResolvedWithHoldsForAllCopies) {
   const Request one("a");
   const Request copy = one;
-  EXPECT_EQ(one.identity(), copy.identity());
-  EXPECT_NE(one.identity(), Request("a").identity());
+  const auto give = [](const Request& request, int value) {
+    return FirstResolve::get<int>(request, [&]() -> Result<std::shared_ptr<const int>> {
+      if (value < 0)
+        return fail(ErrorCode::kIo, "no");
+      return std::make_shared<const int>(value);
+    });
+  };
+  EXPECT_FALSE(give(one, -1));  // a failure is not kept
+  EXPECT_EQ(**give(one, 1), 1);
+  EXPECT_EQ(**give(copy, 2), 1);
+  EXPECT_EQ(**give(Request("a"), 3), 3);
+}
+
+TEST(Request, ManyThreadsResolveItOnce) {
+  const Request request("a");
+  std::atomic<int> calls = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&, copy = request] {
+      const auto value =
+          FirstResolve::get<int>(copy, [&]() -> Result<std::shared_ptr<const int>> {
+            return std::make_shared<const int>(++calls);
+          });
+      EXPECT_EQ(**value, 1);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(calls, 1);
 }
 
 TEST(Request, ASourceKeepsWhatItWasGiven) {

@@ -1,0 +1,40 @@
+// What is found out about a request once and holds for all its copies: the headers that
+// its source was first resolved with.
+
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "kiln/request.h"
+#include "kiln/result.h"
+
+namespace kiln::request {
+
+class FirstResolve {
+ public:
+  /// The value that the first successful `make` for this request gave; a failure is
+  /// returned and not kept. Calls for one request wait for each other. Every caller of
+  /// one program must use the same T.
+  template <typename T>
+  [[nodiscard]] static Result<std::shared_ptr<const T>> get(
+      const Request& request,
+      const std::function<Result<std::shared_ptr<const T>>()>& make) {
+    auto value = get_any(request, [&]() -> Result<std::shared_ptr<const void>> {
+      auto made = make();
+      if (!made)
+        return tl::unexpected(std::move(made).error());
+      return std::shared_ptr<const void>(*std::move(made));
+    });
+    if (!value)
+      return tl::unexpected(std::move(value).error());
+    return std::static_pointer_cast<const T>(*std::move(value));
+  }
+
+ private:
+  using MakeAny = std::function<Result<std::shared_ptr<const void>>()>;
+  static Result<std::shared_ptr<const void>> get_any(const Request& request,
+                                                     const MakeAny& make);
+};
+
+}  // namespace kiln::request

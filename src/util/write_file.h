@@ -1,0 +1,31 @@
+// Writing whole files. Objects of the cache are not written here: they have rules of
+// their own, in cache/publish.cc.
+
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+
+#include "kiln/result.h"
+#include "util/bytes.h"
+
+namespace kiln {
+
+/// Writes all of `bytes` to a descriptor; `path` stands in messages. Errors: kIo.
+[[nodiscard]] Result<void> write_all(int fd, ByteView bytes,
+                                     const std::filesystem::path& path);
+
+/// Makes a new file; one that is there already is an error. A write that fails leaves a
+/// part of it. Errors: kIo.
+[[nodiscard]] Result<void> create_file(const std::filesystem::path& path,
+                                       ByteView bytes, mode_t mode);
+
+/// Replaces `path` in one step: readers see the old file or the new one, whole, and a
+/// failure leaves the old one. Not synced: after a power loss the new file may be torn,
+/// so its reader checks it. Makes the folder (0700, one level). Thread-safe, also among
+/// processes: the last one wins. Errors: kIo.
+[[nodiscard]] Result<void> replace_file(const std::filesystem::path& path,
+                                        ByteView bytes, mode_t mode);
+
+}  // namespace kiln

@@ -1,0 +1,54 @@
+#include "tools/program.h"
+
+#include <fmt/format.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "kiln/version.h"
+
+namespace kiln::tools {
+namespace {
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  kiln warm --all --arch 8.0,9.0      build every kernel for A100 and H100\n"
+    "  kiln ls                             what the cache holds\n"
+    "  kiln why --template scaled_softmax_fwd:dtype=bf16 --arch 9.0\n"
+    "                                      why that request would miss\n"
+    "  kiln doctor                         what is found here, and what is wrong\n"
+    "\n"
+    "`kiln VERB --help` explains a verb. Exit status: 0 done; 1 some items failed;\n"
+    "2 wrong usage; 3 something is missing here; 130, 143 after SIGINT, SIGTERM.\n";
+
+}  // namespace
+
+std::unique_ptr<Program> make_program() {
+  auto made = std::make_unique<Program>();
+  Program& program = *made;
+  program.app.set_version_flag("--version", fmt::format("kiln {}", version()));
+  program.app.footer(kFooter);
+  program.app.set_help_flag("--help,-h", "Print this help and exit");
+  program.app.get_formatter()->column_width(26);
+  for (const Verb& verb : verbs()) {
+    CLI::App* app = program.app.add_subcommand(verb.name, verb.summary);
+    app->group(verb.group);
+    auto common = std::make_shared<CommonOptions>();
+    Run run = verb.add(*app);
+    app->add_option("--cache-dir", common->cache_dir,
+                    "The cache's root (default: $KILN_CACHE_DIR, then "
+                    "$XDG_CACHE_HOME/kiln, then ~/.cache/kiln)")
+        ->type_name("DIR");
+    app->add_flag("--json", common->json, "Print one JSON document on stdout");
+    app->set_help_flag("--help,-h", "Print this help and exit");
+    // One value per use, repeated for more: never "all words up to the next option".
+    for (CLI::Option* option : app->get_options()) {
+      if (!option->get_positional() && option->get_items_expected_max() > 1)
+        option->allow_extra_args(false);
+    }
+    program.verbs.push_back({&verb, app, std::move(run), std::move(common)});
+  }
+  return made;
+}
+
+}  // namespace kiln::tools

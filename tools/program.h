@@ -1,0 +1,37 @@
+// The program as CLI11 sees it: every verb with its options. The command line is parsed
+// with it, and the man page and the completion are written from it.
+
+#pragma once
+
+#include <CLI/App.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/command_line.h"
+
+namespace kiln::tools {
+
+/// The options that every verb has.
+struct CommonOptions {
+  std::string cache_dir;
+  bool json = false;
+};
+
+struct ParsedVerb {
+  const Verb* verb;
+  CLI::App* app;
+  Run run;
+  std::shared_ptr<CommonOptions> common;
+};
+
+/// The program as CLI11 sees it.
+struct Program {
+  CLI::App app{"Compiles CUDA kernels into a cache, and looks after that cache.",
+               "kiln"};
+  std::vector<ParsedVerb> verbs;
+};
+
+[[nodiscard]] std::unique_ptr<Program> make_program();
+
+}  // namespace kiln::tools

@@ -1,0 +1,145 @@
+// Writes the man page or the bash completion from the program's own definition of its
+// verbs and options: kiln-reference man|bash. Runs while building; not installed.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+
+#include "kiln/version.h"
+#include "tools/program.h"
+
+namespace kiln::tools {
+namespace {
+
+/// Text as troff wants it: backslashes and leading dots must not be read as requests.
+std::string troff(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\')
+      out += "\\e";
+    else if (c == '-')
+      out += "\\-";
+    else
+      out += c;
+  }
+  if (out.starts_with('.') || out.starts_with('\''))
+    out.insert(0, "\\&");
+  return out;
+}
+
+std::string first_name(const CLI::Option& option) {
+  if (option.get_positional())
+    return option.get_name(true);
+  return option.get_lnames().empty() ? "-" + option.get_snames().front()
+                                     : "--" + option.get_lnames().front();
+}
+
+bool takes_value(const CLI::Option& option) {
+  return option.get_type_size_max() > 0;
+}
+
+std::string man_verb(const Verb& verb, const CLI::App& app) {
+  std::string text =
+      fmt::format(".SS {}\n{}.\n", troff(verb.name), troff(verb.summary));
+  for (const CLI::Option* option : app.get_options()) {
+    text += fmt::format(".TP\n.B {}\n{}\n",
+                        troff(first_name(*option)) +
+                            (takes_value(*option) && !option->get_positional()
+                                 ? " \\fI" + troff(option->get_type_name()) + "\\fR"
+                                 : ""),
+                        troff(option->get_description()));
+  }
+  return text;
+}
+
+std::string man_page(const Program& program) {
+  std::string text = fmt::format(
+      ".TH KILN 1 \"\" \"Kiln {}\" \"User Commands\"\n"
+      ".SH NAME\nkiln \\- compiles CUDA kernels into a cache, and looks after it\n"
+      ".SH SYNOPSIS\n.B kiln\n.I VERB\n.RI [ OPTION \\ ...]\n"
+      ".SH DESCRIPTION\n"
+      "Kiln compiles GPU kernels with NVRTC, for every architecture asked for, into a "
+      "cache that cannot give a stale or wrong binary. No GPU and no driver is needed "
+      "to build.\n"
+      ".SH VERBS\n",
+      version());
+  for (const ParsedVerb& parsed : program.verbs)
+    text += man_verb(*parsed.verb, *parsed.app);
+  text +=
+      ".SH EXIT STATUS\n"
+      ".TP\n.B 0\nAll done.\n"
+      ".TP\n.B 1\nSome items failed or could not be stored, or a key is unknown.\n"
+      ".TP\n.B 2\nWrong usage or input; nothing was done.\n"
+      ".TP\n.B 3\nSomething is missing here, such as an NVRTC for that architecture.\n"
+      ".TP\n.B 130, 143\nStopped by SIGINT or SIGTERM; what was done is printed.\n"
+      ".PP\n.B verify\nsums 1 (corrupt), 8 (untrusted) and 16 (unreadable).\n"
+      ".SH ENVIRONMENT\n";
+  for (const auto& [variable, meaning] : environment_reference())
+    text += fmt::format(".TP\n.B {}\n{}\n", variable, troff(meaning));
+  return text;
+}
+
+std::string bash_completion(const Program& program) {
+  std::string verbs;
+  std::string cases;
+  for (const ParsedVerb& parsed : program.verbs) {
+    verbs += fmt::format("{}{}", verbs.empty() ? "" : " ", parsed.verb->name);
+    std::string options;
+    for (const CLI::Option* option : parsed.app->get_options()) {
+      if (!option->get_positional())
+        options += (options.empty() ? "" : " ") + first_name(*option);
+    }
+    cases += fmt::format("    {}) options=\"{}\" ;;\n", parsed.verb->name, options);
+  }
+  return fmt::format(
+      R"(# bash completion for kiln
+_kiln() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}} options
+  if ((COMP_CWORD == 1)); then
+    mapfile -t COMPREPLY < <(compgen -W "{0} help --help --version" -- "$word")
+    return
+  fi
+  case $previous in
+    --template)
+      mapfile -t COMPREPLY < <(compgen -W "$(kiln templates 2>/dev/null |
+        awk 'NR > 1 {{ print $1 }}')" --"$word") return;
+  ;
+    --sort)
+      mapfile -t COMPREPLY < <(compgen -W "created used size template arch" -- "$word")
+      return ;
+    ;
+    --cache-dir | --template-dir | -I)
+      mapfile -t COMPREPLY < <(compgen -d -- "$word")
+      return ;
+    ;
+    esac case $ {
+      { COMP_WORDS[1] }
+    } in
+{1}    help) options="{0}" ;
+    ;
+    esac if [[$word == -* || ${{COMP_WORDS[1]}} == help]];
+    then mapfile - t COMPREPLY < <
+        (compgen - W "$options" --"$word") else mapfile - t COMPREPLY < <
+        (compgen - f-- "$word") fi
+}
+}
+complete -o filenames -F _kiln kiln
+)",
+      verbs, cases);
+}
+
+}  // namespace
+}  // namespace kiln::tools
+
+int main(int argc, char** argv) {
+  const std::string what = argc == 2 ? argv[1] : "";
+  if (what != "man" && what != "bash") {
+    fmt::print(stderr, "usage: kiln-reference man|bash\n");
+    return 2;
+  }
+  const auto program = kiln::tools::make_program();
+  fmt::print("{}", what == "man" ? kiln::tools::man_page(*program)
+                                 : kiln::tools::bash_completion(*program));
+  return 0;
+}
