@@ -12,6 +12,7 @@ namespace {
 
 // What arrives within this time of the first makes one batch.
 constexpr std::chrono::milliseconds kGather{20};
+constexpr std::chrono::milliseconds kLastWrite{1500};
 // An index that is busy for long must not make the list grow for ever; what is dropped
 // is found again when its folder is read.
 constexpr std::size_t kMostPending = 10'000;
@@ -107,6 +108,21 @@ void Background::run() {
   }
 }
 
+/// At the end there is no next batch to carry the counters, so a busy index gets more
+/// time: many processes may have started together, and one of them is creating it.
+bool Background::write(const Index::Batch& batch) {
+  const auto deadline = std::chrono::steady_clock::now() + kLastWrite;
+  for (;;) {
+    const auto written = index_->write(batch);
+    if (written)
+      return true;
+    if (written.error().code != ErrorCode::kUnavailable || in_child() ||
+        !stop_.stop_requested() || std::chrono::steady_clock::now() >= deadline)
+      return false;
+    std::this_thread::sleep_for(kGather);
+  }
+}
+
 void Background::work(Index::Batch batch) {
   std::uint64_t bytes = 0;
   for (const Entry& entry : batch.published) bytes += entry.size_bytes;
@@ -115,7 +131,7 @@ void Background::work(Index::Batch batch) {
     for (const auto& [name, n] : std::exchange(unwritten_, {}))
       batch.counters[name] += n;
     // A failure is counted by the index; rows come back when their folder is read.
-    if (!batch.empty() && !index_->write(batch))
+    if (!batch.empty() && !write(batch))
       unwritten_ = std::move(batch.counters);
   }
   if (bytes > 0)

@@ -50,6 +50,7 @@ class Background {
   void start() KILN_REQUIRES(mutex_);
   void run();
   void work(Index::Batch batch);
+  [[nodiscard]] bool write(const Index::Batch& batch);
 
   Index* const index_;
   Counters& counters_;

@@ -32,6 +32,7 @@ class Digest {
   [[nodiscard]] std::string hex() const;
   [[nodiscard]] std::span<const std::byte, kSize> bytes() const { return bytes_; }
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads a defaulted <=>
   friend auto operator<=>(const Digest&, const Digest&) = default;
 
  private:

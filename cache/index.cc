@@ -141,7 +141,7 @@ Index::Index(const Layout& layout, FileSystem& file_system, const ObjectStore& s
 Index::~Index() {
   // A connection of the parent must not even be closed in a forked child.
   if (state_->pid != ::getpid())
-    std::ignore = state_->connection.release();  // NOLINT(clang-analyzer-*): on purpose
+    std::ignore = state_->connection.release();
 }
 
 Index::FileId Index::file_id() const {
@@ -168,6 +168,7 @@ std::invoke_result_t<Ask, Index::Connection&> Index::ask(const Ask& question) {
     connection.reset();
     connection = KILN_TRY(open(rejected));
     return question(*connection);
+    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): the caller owns it
   };
   // SQLite's own locks may be held by a thread that the child does not have.
   if (state_->pid != ::getpid())

@@ -133,6 +133,7 @@ struct OwnedRange::Held {
 class OwnedRange::Held::Registry {
  public:
   static Registry& instance() {
+    // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): has a mutex
     static auto* const registry = new Registry;
     return *registry;
   }

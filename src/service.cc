@@ -13,6 +13,7 @@
 #include "image_check.h"
 #include "key/opened_files.h"
 #include "render/embedded_templates.h"
+#include "request/first_resolve.h"
 #include "request/resolve.h"
 #include "util/log.h"
 #include "util/try.h"
@@ -135,7 +136,17 @@ Service::Service(const Config& config, render::TemplateCatalog catalog)
       keys_(hint_folder(*cache_, cache_->layout().memo())) {}
 
 Result<PreparedRequest> Service::prepare(const Request& request) const {
-  return RequestKeys::prepare(KILN_TRY(request::resolve(request, catalog_)));
+  const auto make = [&]() -> Result<PreparedRequest> {
+    return RequestKeys::prepare(KILN_TRY(request::resolve(request, catalog_)));
+  };
+  if (request.is_template())
+    return make();
+  // All copies of one request see the headers that the first of them was resolved with.
+  using Pointer = std::shared_ptr<const PreparedRequest>;
+  return *KILN_TRY(
+      request::FirstResolve::get<PreparedRequest>(request, [&]() -> Result<Pointer> {
+        return std::make_shared<const PreparedRequest>(KILN_TRY(make()));
+      }));
 }
 
 Result<std::variant<KeyedRequest, device::TargetSkipped>> Service::key(

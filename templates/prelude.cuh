@@ -1,12 +1,12 @@
 // Types, conversions and intrinsics for kernels. Kiln puts this in front of every
-// template's text; it includes nothing, so NVRTC needs no header of any toolkit. The one
-// place with inline assembly. The same text runs on a CPU: see the last section.
+// template's text; it includes nothing, so NVRTC needs no header of any toolkit. The
+// one place with inline assembly. The same text runs on a CPU: see `kiln_cpu` below.
 // Every name begins with kiln_ or KILN_.
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define KILN_ON_GPU 1
-/// `KILN_KERNEL(128, 4) name(...) { ... }`: an entry point for blocks of at most 128 threads,
-/// 4 of which an SM shall hold: 65536 / (128 * 4) registers a thread.
+/// `KILN_KERNEL(128, 4) name(...) { ... }`: an entry point for blocks of at most 128
+/// threads, 4 of which an SM shall hold: 65536 / (128 * 4) registers a thread.
 #define KILN_KERNEL(max_threads, blocks) \
   extern "C" __global__ void __launch_bounds__(max_threads, blocks)
 #define KILN_FUNCTION __device__ __forceinline__
@@ -19,8 +19,8 @@
 #define KILN_FUNCTION inline
 #define KILN_SHARED(type, name, count)      \
   static constinit const char name##_tag{}; \
-  type* const name = static_cast<type*>(    \
-      kiln_cpu::shared_array(&name##_tag, sizeof(type) * (count)))
+  type* const name =                        \
+      static_cast<type*>(kiln_cpu::shared_array(&name##_tag, sizeof(type) * (count)))
 #define KILN_MAY_ALIAS [[gnu::may_alias]]
 #endif
 
@@ -46,7 +46,7 @@ KILN_FUNCTION constexpr float kiln_from_bits(kiln_u32 bits) {
 }
 constexpr float kiln_infinity = __builtin_bit_cast(float, 0x7f800000u);
 
-// ---- What differs between GPU and CPU -------------------------------------------------
+// ---- What differs between GPU and CPU
 
 #if KILN_ON_GPU
 
@@ -55,7 +55,8 @@ KILN_FUNCTION int kiln_threads() { return static_cast<int>(blockDim.x); }
 KILN_FUNCTION kiln_i64 kiln_block() { return blockIdx.x; }
 KILN_FUNCTION kiln_i64 kiln_blocks() { return gridDim.x; }
 KILN_FUNCTION void kiln_sync_threads() { __syncthreads(); }
-/// The value of the lane whose number differs in the bits of `lanes`. All 32 lanes call it.
+/// The value of the lane whose number differs in the bits of `lanes`. All 32 lanes call
+/// it.
 KILN_FUNCTION float kiln_shuffle_xor(float value, int lanes) {
   return __shfl_xor_sync(0xffffffffu, value, lanes);
 }
@@ -67,7 +68,9 @@ KILN_FUNCTION float kiln_f16_to_float(kiln_u32 bits) {
 }
 KILN_FUNCTION kiln_u32 kiln_float_to_f16(float value) {
   kiln_u32 bits;
-  asm("{.reg .b16 h; cvt.rn.f16.f32 h, %1; cvt.u32.u16 %0, h;}" : "=r"(bits) : "f"(value));
+  asm("{.reg .b16 h; cvt.rn.f16.f32 h, %1; cvt.u32.u16 %0, h;}"
+      : "=r"(bits)
+      : "f"(value));
   return bits;
 }
 /// 2^x to about 2 ulp; a result below 2^-126 is 0.
@@ -77,8 +80,9 @@ KILN_FUNCTION float kiln_exp2_approx(float x) {
   return value;
 }
 
-/// 1 / x, the nearest float but for rare ties, for x from 2^-125 to 2^125; NaN stays NaN.
-/// The division operator's slow path is a call, and registers would be spilled around it.
+/// 1 / x, the nearest float but for rare ties, for x from 2^-125 to 2^125; NaN stays
+/// NaN. The division operator's slow path is a call, and registers would be spilled
+/// around it.
 KILN_FUNCTION float kiln_reciprocal(float x) {
   float guess;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(guess) : "f"(x));
@@ -129,10 +133,11 @@ KILN_FUNCTION kiln_i64 kiln_divide(kiln_i64 a, kiln_i64 b) {
   return static_cast<kiln_i64>(quotient);
 }
 
-/// e^(x + rest) to 0.8 ulp, for x up to 87 and a small rest; 0 for x below -87. NaN stays
-/// NaN. The same bits on every GPU and CPU.
+/// e^(x + rest) to 0.8 ulp, for x up to 87 and a small rest; 0 for x below -87. NaN
+/// stays NaN. The same bits on every GPU and CPU.
 KILN_FUNCTION float kiln_exp(float x, float rest) {
-  // x + rest = n ln 2 + r + low with |r| <= ln 2 / 2; n is in the last bits of `shifted`.
+  // x + rest = n ln 2 + r + low with |r| <= ln 2 / 2; n is in the last bits of
+  // `shifted`.
   const float shifted = fmaf(x, 1.4426950408889634f, 12582912.0f);
   const float n = shifted - 12582912.0f;
   const float rough = fmaf(n, -0.693145751953125f, x);  // exact: 15 bits of ln 2
@@ -151,12 +156,14 @@ KILN_FUNCTION float kiln_exp(float x, float rest) {
   return x < -87.0f ? 0.0f : mantissa * power;
 }
 
-// ---- Conversions: exact to float, to nearest even from float, NaN stays NaN -----------
+// ---- Conversions: exact to float, to nearest even from float, NaN stays NaN
 
 KILN_FUNCTION kiln_u32 kiln_float_to_bf16(float value) {
 #if KILN_ON_GPU && __CUDA_ARCH__ >= 800
   kiln_u32 bits;
-  asm("{.reg .b16 h; cvt.rn.bf16.f32 h, %1; cvt.u32.u16 %0, h;}" : "=r"(bits) : "f"(value));
+  asm("{.reg .b16 h; cvt.rn.bf16.f32 h, %1; cvt.u32.u16 %0, h;}"
+      : "=r"(bits)
+      : "f"(value));
   return bits;
 #else
   const kiln_u32 bits = kiln_bits(value);
@@ -164,8 +171,8 @@ KILN_FUNCTION kiln_u32 kiln_float_to_bf16(float value) {
 #endif
 }
 
-/// How an element lies in 32-bit words: `get` reads the `at`-th of those in a word, `put`
-/// makes a word of the `kPerWord` floats at `values`, `bits` the bits of one.
+/// How an element lies in 32-bit words: `get` reads the `at`-th of those in a word,
+/// `put` makes a word of the `kPerWord` floats at `values`, `bits` the bits of one.
 template <typename T>
 struct kiln_element;
 
@@ -174,7 +181,9 @@ struct kiln_element<kiln_f32> {
   static constexpr int kPerWord = 1;
   static KILN_FUNCTION kiln_u32 bits(float value) { return kiln_bits(value); }
   static KILN_FUNCTION float get(kiln_u32 word, int) { return kiln_from_bits(word); }
-  static KILN_FUNCTION kiln_u32 put(const float* values) { return kiln_bits(values[0]); }
+  static KILN_FUNCTION kiln_u32 put(const float* values) {
+    return kiln_bits(values[0]);
+  }
 };
 
 template <>
@@ -226,7 +235,7 @@ KILN_FUNCTION void kiln_store(kiln_bf16* at, float x) {
   at->bits = static_cast<unsigned short>(kiln_float_to_bf16(x));
 }
 
-// ---- Packs: what one instruction loads or stores --------------------------------------
+// ---- Packs: what one instruction loads or stores
 
 /// 4, 8 or 16 bytes, moved by one instruction at an address that is a multiple of them.
 template <int kBytes>
@@ -280,7 +289,7 @@ KILN_FUNCTION kiln_words<kBytes> kiln_pack(const float* values) {
   return words;
 }
 
-// ---- Reductions: every lane gets the same bits, in an order that never changes --------
+// ---- Reductions: every lane gets the same bits, in an order that never changes
 
 struct kiln_max {
   static constexpr float kNeutral = -kiln_infinity;
@@ -291,7 +300,8 @@ struct kiln_sum {
   static KILN_FUNCTION float of(float a, float b) { return a + b; }
 };
 
-/// Over each `kLanes` (a power of two up to 32) neighbouring lanes. The whole warp calls it.
+/// Over each `kLanes` (a power of two up to 32) neighbouring lanes. The whole warp
+/// calls it.
 template <typename Op, int kLanes>
 KILN_FUNCTION float kiln_reduce_lanes(float value) {
 #pragma unroll
@@ -312,9 +322,10 @@ struct kiln_lanes {
   }
 };
 
-/// The threads of a block that work together: a multiple of 32, all of them call reduce().
-/// `scratch` is shared, kScratch floats. Two halves taken in turn make one barrier enough: who
-/// writes a half again has passed the barrier that follows everybody's reading of it.
+/// The threads of a block that work together: a multiple of 32, all of them call
+/// reduce(). `scratch` is shared, kScratch floats. Two halves taken in turn make one
+/// barrier enough: who writes a half again has passed the barrier that follows
+/// everybody's reading of it.
 struct kiln_block_threads {
   static constexpr int kScratch = 64;
   float* scratch;

@@ -12,6 +12,40 @@
 namespace kiln::tools {
 namespace {
 
+// clang-format off
+constexpr const char* kCompletion = R"bash(# bash completion for kiln
+_kiln() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}} options=
+  if ((COMP_CWORD == 1)); then
+    mapfile -t COMPREPLY < <(compgen -W "{verbs} help --help --version" -- "$word")
+    return
+  fi
+  case $previous in
+    --template)
+      local names
+      names=$(kiln templates 2>/dev/null | awk 'NR > 1 {{ print $1 }}')
+      mapfile -t COMPREPLY < <(compgen -W "$names" -- "$word")
+      return ;;
+    --sort)
+      mapfile -t COMPREPLY < <(compgen -W "created used size template arch" -- "$word")
+      return ;;
+    --cache-dir | --template-dir | -I)
+      mapfile -t COMPREPLY < <(compgen -d -- "$word")
+      return ;;
+  esac
+  case ${{COMP_WORDS[1]}} in
+{cases}    help) options="{verbs}" ;;
+  esac
+  if [[ $word == -* || ${{COMP_WORDS[1]}} == help ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
+  else
+    mapfile -t COMPREPLY < <(compgen -f -- "$word")
+  fi
+}}
+complete -o filenames -F _kiln kiln
+)bash";
+// clang-format on
+
 /// Text as troff wants it: backslashes and leading dots must not be read as requests.
 std::string troff(const std::string& text) {
   std::string out;
@@ -92,41 +126,7 @@ std::string bash_completion(const Program& program) {
     }
     cases += fmt::format("    {}) options=\"{}\" ;;\n", parsed.verb->name, options);
   }
-  return fmt::format(
-      R"(# bash completion for kiln
-_kiln() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}} options
-  if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W "{0} help --help --version" -- "$word")
-    return
-  fi
-  case $previous in
-    --template)
-      mapfile -t COMPREPLY < <(compgen -W "$(kiln templates 2>/dev/null |
-        awk 'NR > 1 {{ print $1 }}')" --"$word") return;
-  ;
-    --sort)
-      mapfile -t COMPREPLY < <(compgen -W "created used size template arch" -- "$word")
-      return ;
-    ;
-    --cache-dir | --template-dir | -I)
-      mapfile -t COMPREPLY < <(compgen -d -- "$word")
-      return ;
-    ;
-    esac case $ {
-      { COMP_WORDS[1] }
-    } in
-{1}    help) options="{0}" ;
-    ;
-    esac if [[$word == -* || ${{COMP_WORDS[1]}} == help]];
-    then mapfile - t COMPREPLY < <
-        (compgen - W "$options" --"$word") else mapfile - t COMPREPLY < <
-        (compgen - f-- "$word") fi
-}
-}
-complete -o filenames -F _kiln kiln
-)",
-      verbs, cases);
+  return fmt::format(kCompletion, fmt::arg("verbs", verbs), fmt::arg("cases", cases));
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "util/elf.h"
+
 namespace kiln::compile {
 namespace {
 
@@ -28,19 +30,35 @@ std::string build_id_of(ByteView notes) {
   return {};
 }
 
+/// A library that was edited after linking can have a note segment that points
+/// anywhere.
+bool is_mapped(const dl_phdr_info& info, const ElfW(Phdr) & segment) {
+  for (std::size_t i = 0; i < info.dlpi_phnum; ++i) {
+    const auto& load = info.dlpi_phdr[i];
+    if (load.p_type == PT_LOAD && segment.p_vaddr >= load.p_vaddr &&
+        segment.p_memsz <= load.p_memsz &&
+        segment.p_vaddr - load.p_vaddr <= load.p_memsz - segment.p_memsz)
+      return true;
+  }
+  return false;
+}
+
 int add_library(dl_phdr_info* info, std::size_t /*size*/, void* list) {
   if (info->dlpi_name == nullptr || *info->dlpi_name == '\0')
     return 0;  // the program itself
   LoadedLibrary library{.path = info->dlpi_name, .build_id = {}};
   for (std::size_t i = 0; i < info->dlpi_phnum && library.build_id.empty(); ++i) {
     const auto& segment = info->dlpi_phdr[i];
-    if (segment.p_type != PT_NOTE)
+    if (segment.p_type != PT_NOTE || !is_mapped(*info, segment))
       continue;
     const auto* const start =  // the loader speaks in numbers
                                // NOLINTNEXTLINE(performance-no-int-to-ptr)
         reinterpret_cast<const std::byte*>(info->dlpi_addr + segment.p_vaddr);
     library.build_id = build_id_of({start, segment.p_memsz});
   }
+  // The wheels of some NVRTCs have their id in no segment, only in a section.
+  if (library.build_id.empty())
+    library.build_id = read_build_id(library.path).value_or("");
   static_cast<std::vector<LoadedLibrary>*>(list)->push_back(std::move(library));
   return 0;
 }

@@ -11,7 +11,7 @@
 namespace kiln::compile {
 
 /// Every shared object of this process with the build id in its mapped notes (not of
-/// the file, which may have been replaced since). Thread-safe.
+/// the file, which may have been replaced since, unless they hold none). Thread-safe.
 [[nodiscard]] std::vector<LoadedLibrary> loaded_libraries();
 
 /// The library that was opened as `path`, also through a link. Empty if there is none.

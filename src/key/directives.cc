@@ -152,10 +152,10 @@ class Lexer {
   void number() {
     while (at_ < text_.size()) {
       const char c = peek();
+      const char next = peek(1);
       const bool exponent = c == 'e' || c == 'E' || c == 'p' || c == 'P';
-      if (exponent && (peek(1) == '+' || peek(1) == '-'))
-        at_ += 2;
-      else if (c == '\'' && is_identifier(peek(1)))
+      if ((exponent && (next == '+' || next == '-')) ||
+          (c == '\'' && is_identifier(next)))
         at_ += 2;
       else if (is_identifier(c) || c == '.')
         ++at_;

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <chrono>
-#include <compare>
 #include <cstdint>
 
 namespace kiln::key {
@@ -18,7 +17,7 @@ struct FileStamp {
   std::uint64_t size = 0;
   std::int64_t mtime_ns = 0;
   std::int64_t ctime_ns = 0;
-  friend auto operator<=>(const FileStamp&, const FileStamp&) = default;
+  friend bool operator==(const FileStamp&, const FileStamp&) = default;
 };
 
 [[nodiscard]] FileStamp stamp_of(const struct stat& info);

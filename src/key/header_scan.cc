@@ -88,6 +88,7 @@ class Scan {
   Result<void> read_toolkit();
   Result<void> follow_shadows();
   Result<void> try_computed();
+  Result<void> try_all(Guesses& guesses);
   void add_spelling(const std::string& operand);
   [[nodiscard]] cache::Fields fields() const;
   [[nodiscard]] std::string memo_name() const;
@@ -330,13 +331,18 @@ Result<void> Scan::try_computed() {
         add_spelling(value.operand);
     }
     for (auto& [folder, guesses] : guesses_) {
-      while (guesses.tried < spellings_.size()) {
-        more = true;
-        const Directive guess{Lookup::kQuoted, spellings_[guesses.tried++], 0};
-        graph_ += "? " + KILN_TRY(resolve(guess, guesses.from)) + '\n';
-      }
+      more |= guesses.tried < spellings_.size();
+      KILN_TRY(try_all(guesses));
     }
     KILN_TRY(follow_all());
+  }
+  return {};
+}
+
+Result<void> Scan::try_all(Guesses& guesses) {
+  while (guesses.tried < spellings_.size()) {
+    const Directive guess{Lookup::kQuoted, spellings_[guesses.tried++], 0};
+    graph_ += "? " + KILN_TRY(resolve(guess, guesses.from)) + '\n';
   }
   return {};
 }

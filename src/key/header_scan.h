@@ -51,6 +51,8 @@ class HeaderScanner {
   ~HeaderScanner();
   HeaderScanner(const HeaderScanner&) = delete;
   HeaderScanner& operator=(const HeaderScanner&) = delete;
+  HeaderScanner(HeaderScanner&&) = delete;
+  HeaderScanner& operator=(HeaderScanner&&) = delete;
 
   /// Scans a normalized() input. `toolkit_root` is the include folder searched last,
   /// together with its `cccl`; every file inside it is represented by the tree's one

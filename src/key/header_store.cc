@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "key/memo_codec.h"
@@ -113,7 +114,7 @@ Result<SharedContent> HeaderStore::read(const std::filesystem::path& path,
 MemoWrite HeaderStore::save(const std::string& memo,
                             const std::vector<KnownHeader>& used) const {
   std::vector<KnownHeader> headers = used;
-  std::set<FileStamp> present;
+  std::unordered_set<FileStamp, StampHash> present;
   for (const KnownHeader& header : used) present.insert(header.stamp);
   // Read again: another process may have written since load().
   if (const auto bytes = read_memo(memo_folder_, memo)) {

@@ -53,6 +53,7 @@ class HeaderStore {
                                const std::vector<KnownHeader>& used) const;
 
  private:
+  // Inodes are spread by a multiplicative hash; times tell apart those used again.
   struct StampHash {
     std::size_t operator()(const FileStamp& stamp) const noexcept {
       return static_cast<std::size_t>(stamp.inode * 0x9E3779B97F4A7C15U) ^

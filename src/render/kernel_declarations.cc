@@ -157,6 +157,7 @@ Result<std::vector<Declarations>> read_declarations(const toml::table& document,
   if (kernels.empty() || kernels.size() > kMaxKernels)
     return top.error(fmt::format("a file has 1 to {} [[kernel]]", kMaxKernels));
   std::vector<Declarations> out;
+  out.reserve(kernels.size());
   for (const toml::table* kernel : kernels)
     out.push_back(KILN_TRY(read_kernel(shared, *kernel)));
   return out;

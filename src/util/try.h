@@ -9,12 +9,17 @@
 /// `auto bytes = KILN_TRY(read_file(path));` returns the error to this function's
 /// caller when there is one. Usable only in a function that returns a Result.
 /// A GNU statement expression: g++ and clang both have it.
-#define KILN_TRY(expression)                                       \
-  ({                                                               \
-    auto kiln_try_result = (expression);                           \
-    if (!kiln_try_result)                                          \
-      return ::tl::unexpected(std::move(kiln_try_result).error()); \
-    ::kiln::detail::take_value(std::move(kiln_try_result));        \
+#define KILN_TRY(expression) KILN_TRY_NAMED(expression, KILN_TRY_NAME(__COUNTER__))
+
+// A name of its own for each use, so that one may stand inside another.
+#define KILN_TRY_NAME(number) KILN_TRY_JOIN(kiln_try_result_, number)
+#define KILN_TRY_JOIN(a, b) a##b
+#define KILN_TRY_NAMED(expression, name)                \
+  ({                                                    \
+    auto name = (expression);                           \
+    if (!name)                                          \
+      return ::tl::unexpected(std::move(name).error()); \
+    ::kiln::detail::take_value(std::move(name));        \
   })
 
 namespace kiln::detail {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "device/nvrtc_files.h"
 #include "device/target.h"
 #include "util/bytes.h"
 #include "util/library_search.h"
@@ -26,8 +27,13 @@ inline std::vector<LibraryCandidate> nvrtc_libraries() {
 /// Thread safety: none.
 class Nvrtc {
  public:
-  explicit Nvrtc(const std::filesystem::path& path)
-      : library_(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {}
+  explicit Nvrtc(const std::filesystem::path& path) {
+    // Before NVRTC asks for them: under AddressSanitizer, which takes dlopen() over,
+    // the loader does not see NVRTC's own search path.
+    if (const auto builtins = device::builtins_beside(path, std::nullopt))
+      ::dlopen(builtins->c_str(), RTLD_NOW | RTLD_LOCAL);
+    library_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
 
   [[nodiscard]] bool opened() const { return library_ != nullptr; }
 
@@ -80,7 +86,7 @@ class Nvrtc {
     return image;
   }
 
-  void* library_;  // kept open: NVRTC's threads may still run
+  void* library_ = nullptr;  // kept open: NVRTC's threads may still run
 };
 
 }  // namespace kiln::test

@@ -122,6 +122,7 @@ TEST_F(CacheProcessesTest, PublishersWithoutALockAgreeOnOneObject) {
       SampleObject sample(1, i % 2 == 0 ? "one build" : "another build");
       go.wait();
       const Published outcome = cache->publish(*sample).outcome;
+      shared_->builds += outcome == Published::kStored ? 1 : 0;
       return outcome == Published::kNotStored ? 1 : 0;
     });
   }
@@ -129,8 +130,7 @@ TEST_F(CacheProcessesTest, PublishersWithoutALockAgreeOnOneObject) {
   for (ChildProcess& child : children) EXPECT_EQ(child.wait(), 0);
   const auto cache = Cache::open(options());
   EXPECT_TRUE(cache->find(SampleObject(1).key()));
-  const auto counters = cache->stats().value().counters;
-  EXPECT_EQ(counters.at("published"), 1U);
+  EXPECT_EQ(shared_->builds, 1);
 }
 
 TEST_F(CacheProcessesTest, AKilledHolderFreesItsLockAtOnce) {
@@ -286,10 +286,10 @@ TEST_F(CacheProcessesTest, AKillInMidPublishLeavesTheObjectAbsentOrWhole) {
 
 TEST_F(CacheProcessesTest, AnIndexDeletedUnderManyProcessesHurtsNobody) {
   std::vector<ChildProcess> children;
-  for (int i = 0; i < 16; ++i) {
+  for (int i = 0; i < 12; ++i) {
     children.emplace_back([&, i] {
       const auto cache = Cache::open(options());
-      for (int round = 0; round < 20; ++round) {
+      for (int round = 0; round < 10; ++round) {
         SampleObject sample(i * 100 + round);
         if (cache->publish(*sample).outcome != Published::kStored)
           return 1;
@@ -302,7 +302,7 @@ TEST_F(CacheProcessesTest, AnIndexDeletedUnderManyProcessesHurtsNobody) {
     });
   }
   for (ChildProcess& child : children) EXPECT_EQ(child.wait(), 0);
-  EXPECT_EQ(Cache::open(options())->list({}).value().size(), 320U);
+  EXPECT_EQ(Cache::open(options())->list({}).value().size(), 120U);
 }
 
 }  // namespace

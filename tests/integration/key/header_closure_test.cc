@@ -2,6 +2,7 @@
 // that it opens.
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nvrtc.h>
@@ -31,6 +32,7 @@ struct Recorder {
 };
 
 Recorder& recorder() {
+  // NOLINTNEXTLINE(*-avoid-non-const-global-variables): fopen() has no other way to it
   static auto* const instance = new Recorder;
   return *instance;
 }
@@ -132,6 +134,7 @@ Compiled compile(const SourceKeyInput& input, const fs::path& toolkit) {
   options.push_back("-I" + toolkit.native());
   options.push_back("-I" + (toolkit / "cccl").native());
   std::vector<const char*> raw_options;
+  raw_options.reserve(options.size());
   for (const std::string& option : options) raw_options.push_back(option.c_str());
 
   nvrtcProgram program = nullptr;
@@ -319,8 +322,8 @@ TEST_F(HeaderClosureTest, IsTheCompilersOwnForRandomTrees) {
         const std::string quoted = "\"" + name + "\"";
         const std::string spelled = random() % 2 == 0 ? quoted : "<" + name + ">";
         const std::string next = goes_on && random() % 3 == 0 ? "_next" : "";
-        result += "#if __has_include" + next + "(" + spelled + ")\n#include" + next +
-                  " " + spelled + "\n#endif\n";
+        result += fmt::format("#if __has_include{0}({1})\n#include{0} {1}\n#endif\n",
+                              next, spelled);
       }
       return result;
     };

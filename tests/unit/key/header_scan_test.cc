@@ -416,6 +416,7 @@ TEST_F(HeaderScanTest, ServesThreadsAtOnce) {
   const cache::Fields expected = fields();
   const HeaderScanner scanner(memo_);
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int round = 0; round < 10; ++round)
