@@ -316,6 +316,7 @@ template <int kLanes>
 struct kiln_lanes {
   KILN_FUNCTION int size() const { return kLanes; }
   KILN_FUNCTION int rank() const { return kiln_thread() % kLanes; }
+  KILN_FUNCTION int number() const { return kiln_thread() / kLanes; }  // in the block
   template <typename Op>
   KILN_FUNCTION float reduce(float value) {
     return kiln_reduce_lanes<Op, kLanes>(value);
@@ -332,6 +333,7 @@ struct kiln_block_threads {
   int half = 0;
   KILN_FUNCTION int size() const { return kiln_threads(); }
   KILN_FUNCTION int rank() const { return kiln_thread(); }
+  KILN_FUNCTION int number() const { return 0; }
   template <typename Op>
   KILN_FUNCTION float reduce(float value) {
     value = kiln_reduce_lanes<Op, 32>(value);

@@ -113,8 +113,8 @@ class Block {
   bool made_progress_ = false;
 };
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): kernels find
-// their block without an argument.
+// Kernels find their block without an argument.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 thread_local Block* running_block = nullptr;
 
 bool Block::run(context::pooled_fixedsize_stack& stacks, Order order,

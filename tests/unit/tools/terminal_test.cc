@@ -1,0 +1,51 @@
+#include "tools/terminal.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <memory>
+
+namespace kiln::tools {
+namespace {
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+class TerminalTest : public testing::Test {
+ protected:
+  const std::unique_ptr<std::FILE, CloseFile> file_{std::tmpfile()};
+  const Terminal terminal_{file_.get()};
+};
+
+TEST_F(TerminalTest, AFileIsNoTerminalAndGetsNoColour) {
+  EXPECT_FALSE(terminal_.is_terminal());
+  EXPECT_EQ(terminal_.styled("text", Style::kRed), "text");
+  EXPECT_EQ(terminal_.width(), 80);
+}
+
+TEST_F(TerminalTest, ColumnsAreAsWideAsTheirWidestCellAndLinesEndWithoutBlanks) {
+  EXPECT_EQ(format_table({{"NAME"}, {"SIZE", Align::kRight}, {"NOTE"}},
+                         {{"a", "1", ""}, {"longer", "12345", "x"}}, terminal_),
+            "NAME     SIZE  NOTE\n"
+            "a           1\n"
+            "longer  12345  x\n");
+}
+
+TEST_F(TerminalTest, ACellCannotDriveTheTerminal) {
+  const std::string table = format_table({{"A"}}, {{"\033[31mred\n"}}, terminal_);
+  EXPECT_EQ(table, "A\n?[31mred?\n");
+}
+
+TEST_F(TerminalTest, WidthCountsCodePointsNotBytes) {
+  EXPECT_EQ(display_width("über"), 4U);
+  EXPECT_EQ(format_table({{"A"}, {"B"}}, {{"ü", "x"}, {"ab", "y"}}, terminal_),
+            "A   B\nü   x\nab  y\n");
+}
+
+TEST_F(TerminalTest, AShortRowIsFilledUp) {
+  EXPECT_EQ(format_table({{"A"}, {"B"}}, {{"x"}}, terminal_), "A  B\nx\n");
+}
+
+}  // namespace
+}  // namespace kiln::tools

@@ -1,0 +1,58 @@
+#include "util/write_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "tests/support/temp_dir.h"
+#include "util/read_file.h"
+
+namespace kiln {
+namespace {
+
+constexpr mode_t kMode = 0640;
+
+class WriteFileTest : public testing::Test {
+ protected:
+  const test::TempDir dir_;
+  const std::filesystem::path path_ = dir_.path() / "file";
+};
+
+TEST_F(WriteFileTest, ReplaceGivesTheNewBytesAndTheModeAndLeavesNothingElse) {
+  ASSERT_TRUE(replace_file(path_, as_bytes("one"), kMode));
+  ASSERT_TRUE(replace_file(path_, as_bytes("second"), kMode));
+  EXPECT_EQ(read_text_file(path_, 100).value(), "second");
+  EXPECT_EQ(dir_.files().size(), 1U);
+  struct stat info {};
+  ASSERT_EQ(::stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777U, kMode);
+}
+
+TEST_F(WriteFileTest, ReplaceMakesTheLastFolder) {
+  EXPECT_TRUE(replace_file(dir_.path() / "new" / "file", as_bytes("x"), kMode));
+  const auto deep = replace_file(dir_.path() / "a" / "b" / "c", as_bytes("x"), kMode);
+  ASSERT_FALSE(deep);
+  EXPECT_NE(deep.error().message.find("mkdir"), std::string::npos);
+}
+
+TEST_F(WriteFileTest, AFailedReplaceLeavesTheOldFileAndNoTemporary) {
+  ASSERT_TRUE(replace_file(path_, as_bytes("old"), kMode));
+  const auto onto_folder = dir_.path() / "folder";
+  std::filesystem::create_directories(onto_folder / "inside");
+  const auto failed = replace_file(onto_folder, as_bytes("new"), kMode);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, ErrorCode::kIo);
+  EXPECT_EQ(dir_.files(), std::vector{path_});
+}
+
+TEST_F(WriteFileTest, CreateRefusesAFileThatIsThereAndALink) {
+  ASSERT_TRUE(create_file(path_, as_bytes("mine"), kMode));
+  EXPECT_FALSE(create_file(path_, as_bytes("yours"), kMode));
+  std::filesystem::create_symlink("elsewhere", dir_.path() / "link");
+  EXPECT_FALSE(create_file(dir_.path() / "link", as_bytes("yours"), kMode));
+  EXPECT_EQ(read_text_file(path_, 100).value(), "mine");
+}
+
+}  // namespace
+}  // namespace kiln
