@@ -52,6 +52,8 @@ struct Lie {
   const char* words;
 };
 
+void PrintTo(const Lie& lie, std::ostream* out) { *out << lie.mode; }
+
 class LyingCompilerTest : public ServiceFaultTest,
                           public testing::WithParamInterface<Lie> {};
 
@@ -85,9 +87,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Lie{"crash", ErrorCode::kWorkerCrashed, "signal 11"},
                     Lie{"exit", ErrorCode::kWorkerCrashed, "7"},
                     Lie{"hoard", ErrorCode::kResourceLimit, "memory"},
-                    Lie{"empty", ErrorCode::kCorrupt, "nothing was stored"},
-                    Lie{"wrong-arch", ErrorCode::kCorrupt, "nothing was stored"},
-                    Lie{"no-entry", ErrorCode::kCorrupt, "no entry point"}),
+                    Lie{"empty", ErrorCode::kCompileFailed, "no image"},
+                    Lie{"wrong-arch", ErrorCode::kCompileFailed, "sm_75"},
+                    Lie{"no-entry", ErrorCode::kCompileFailed, "no kernel"}),
     [](const auto& test) {
       std::string name = test.param.mode;
       std::erase(name, '-');
