@@ -30,8 +30,8 @@ Result<int> run(Context& context) {
   for (const auto& [name, count] : stats.counters)
     rows.push_back({name, std::to_string(count)});
   if (!rows.empty())
-    print("\n" +
-          format_table({{"COUNTER"}, {"COUNT", Align::kRight}}, rows, context.out));
+    print(fmt::format("\n{}", format_table({{"COUNTER"}, {"COUNT", Align::kRight}},
+                                           rows, context.out)));
   return 0;
 }
 

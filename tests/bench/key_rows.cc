@@ -1,0 +1,100 @@
+// From a request to its key: of a template, and of a source with CUB in a new process.
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <fstream>
+
+#include "tests/bench/child.h"
+#include "tests/bench/kernels.h"
+#include "tests/bench/rows.h"
+#include "tests/bench/scratch.h"
+#include "util/try.h"
+
+namespace kiln::bench {
+namespace {
+
+struct OpenService {
+  std::shared_ptr<const ScratchFolder> scratch;
+  std::unique_ptr<Service> service;
+};
+
+Result<std::shared_ptr<OpenService>> open_service(const Settings& settings) {
+  auto open = std::make_shared<OpenService>();
+  open->scratch = KILN_TRY(ScratchFolder::make(settings.folder));
+  open->service =
+      KILN_TRY(Service::open(KILN_TRY(config_for(open->scratch->path() / "cache"))));
+  return open;
+}
+
+Row template_row(const Settings& settings) {
+  const auto prepare = [=]() -> Result<Sides> {
+    const auto open = KILN_TRY(open_service(settings));
+    const KernelRequest request = softmax_requests(1).front();
+    KILN_TRY(keyed(*open->service, request));
+    return Sides{.measured = [=]() -> Result<Seconds> {
+                   const std::size_t calls = settings.batch_calls;
+                   return KILN_TRY(timed([&]() -> Result<void> {
+                            for (std::size_t i = 0; i < calls; ++i)
+                              KILN_TRY(keyed(*open->service, request));
+                            return {};
+                          })) /
+                          calls;
+                 },
+                 .floor = {}};
+  };
+  return {.name = "key/template",
+          .what = "request -> key, template",
+          .floor = "",
+          .limit = {1, Seconds(5e-6)},
+          .prepare = prepare};
+}
+
+Result<Seconds> printed_seconds(const std::vector<std::string>& command) {
+  return Seconds(std::stod(KILN_TRY(run_process(command)).output));
+}
+
+/// Every file that the key of the CUB source stands for, one a line of a file.
+Result<void> write_closure(Service& service, const std::string& path) {
+  const auto key = KILN_TRY(
+      keyed(service, {Request::from_source({.source = cub_source()}), {{9, 0}, {}}}));
+  const key::HeaderSnapshot& headers = *key.headers;
+  std::ofstream list(path);
+  for (const auto& file : headers.files) list << file.path.native() << '\n';
+  if (headers.toolkit == nullptr)
+    return fail(ErrorCode::kNotFound, "this row needs the toolkit's headers with CUB");
+  for (const auto& file : headers.toolkit->files())
+    list << (headers.toolkit->root() / file.path).native() << '\n';
+  list.close();
+  return {};
+}
+
+Row source_row(const Settings& settings) {
+  const auto prepare = [=]() -> Result<Sides> {
+    const auto open = KILN_TRY(open_service(settings));
+    const std::string closure = open->scratch->path() / "closure";
+    KILN_TRY(write_closure(*open->service, closure));
+    const std::string root = open->scratch->path() / "cache";
+    return Sides{
+        .measured =
+            [=] { return printed_seconds(child_command(kSourceKeyChild, {root})); },
+        // Keeps the folder, too.
+        .floor =
+            [=, kept = open] {
+              return printed_seconds(child_command(kStatChild, {closure}));
+            }};
+  };
+  return {.name = "key/source",
+          .what = "request -> key, source with CUB, new process",
+          .floor = "stat of every file that the key stands for, new process",
+          .limit = {1.3},
+          .prepare = prepare};
+}
+
+}  // namespace
+
+std::vector<Row> key_rows(const Settings& settings) {
+  return {template_row(settings), source_row(settings)};
+}
+
+}  // namespace kiln::bench

@@ -1,0 +1,123 @@
+// kiln-bench-costs: what Kiln costs, beside the least that it could. Prints a table;
+// no figure makes it fail. Google Benchmark runs the rows, so that its options work:
+// --benchmark_filter=hit, --benchmark_list_tests.
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "tests/bench/child.h"
+#include "tests/bench/report.h"
+#include "tests/bench/rows.h"
+
+namespace kiln::bench {
+namespace {
+
+struct Options {
+  Settings settings;
+  bool json = false;
+  bool smoke = false;
+  std::vector<std::string> child;  // its name and arguments
+  std::vector<std::string> rest;   // Google Benchmark's
+};
+
+/// Says nothing: the table is the report.
+class SilentReporter : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context& /*context*/) override { return true; }
+  void ReportRuns(const std::vector<Run>& /*runs*/) override {}
+};
+
+/// Every row, each as small as it can be: do they still work?
+void make_small(Settings& settings) {
+  settings.rounds = 1;
+  settings.long_rows = true;
+  settings.set_kernels = 12;
+  settings.many_entries = 300;
+  settings.warm_kernels = 2;
+  settings.batch_calls = 20;
+  settings.publishes = 3;
+}
+
+std::vector<Row> all_rows(const Settings& settings) {
+  std::vector<Row> rows;
+  for (auto& some : {key_rows(settings), hit_rows(settings), build_rows(settings),
+                     publish_rows(settings), list_rows(settings)})
+    rows.insert(rows.end(), some.begin(), some.end());
+  return rows;
+}
+
+/// One benchmark a row: it does its rounds itself and leaves the finding behind.
+void add(const Row& row, const Options& options, std::vector<Finding>& findings) {
+  const auto run = [row, options, &findings](benchmark::State& state) {
+    for ([[maybe_unused]] const auto once : state)
+      findings.push_back(compare(row, options.settings.rounds));
+    if (!options.json)
+      fmt::print("{}\n", table_line(findings.back()));
+    std::fflush(stdout);
+  };
+  benchmark::RegisterBenchmark(row.name.c_str(), run)->Iterations(1);
+}
+
+int run(const Options& options, const char* program) {
+  std::vector<Finding> findings;
+  for (const Row& row : all_rows(options.settings)) add(row, options, findings);
+
+  std::vector<std::string> arguments{program};
+  arguments.insert(arguments.end(), options.rest.begin(), options.rest.end());
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  int argc = static_cast<int>(argv.size());
+  benchmark::Initialize(&argc, argv.data());
+  if (benchmark::ReportUnrecognizedArguments(argc, argv.data()))
+    return 2;
+
+  if (!options.json)
+    fmt::print("load {:.1f}\n{}\n", load_average(), table_head());
+  std::fflush(stdout);
+  SilentReporter silent;
+  benchmark::RunSpecifiedBenchmarks(&silent);
+  if (options.json)
+    fmt::print("{}\n", to_json(findings).dump(2));
+  else
+    fmt::print("medians of {} interleaved pairs; load {:.1f}\n",
+               options.settings.rounds, load_average());
+  const bool all_work =
+      std::none_of(findings.begin(), findings.end(),
+                   [](const Finding& finding) { return finding.error.has_value(); });
+  return all_work ? 0 : 1;
+}
+
+int run_main(int argc, char** argv) {
+  Options options;
+  CLI::App app("What Kiln costs, beside the least that it could");
+  options.settings.folder = std::filesystem::temp_directory_path();
+  app.add_flag("--long", options.settings.long_rows,
+               "The rows with 100,000 entries and minutes of compiling, too");
+  app.add_flag("--smoke", options.smoke, "Each row once, tiny: do they still work?");
+  app.add_flag("--json", options.json, "One JSON document instead of the table");
+  app.add_option("--rounds", options.settings.rounds, "Pairs of samples a row");
+  app.add_option("--dir", options.settings.folder, "Where scratch caches go");
+  app.add_option("--child", options.child)->group("");
+  app.allow_extras();
+  CLI11_PARSE(app, argc, argv);
+  options.rest = app.remaining();
+  if (!options.child.empty())
+    return run_child(options.child.front(),
+                     {std::next(options.child.begin()), options.child.end()});
+  if (options.smoke)
+    make_small(options.settings);
+  return run(options, *argv);
+}
+
+}  // namespace
+}  // namespace kiln::bench
+
+int main(int argc, char** argv) {
+  return kiln::bench::run_main(argc, argv);
+}

@@ -1,0 +1,50 @@
+// A folder that exists as long as the object does, and other processes run in it.
+
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "kiln/result.h"
+#include "tests/bench/comparison.h"
+
+namespace kiln::bench {
+
+/// Thread safety: immutable.
+class ScratchFolder {
+ public:
+  /// Errors: kIo.
+  [[nodiscard]] static Result<std::shared_ptr<const ScratchFolder>> make(
+      const std::filesystem::path& below);
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  ScratchFolder(ScratchFolder&&) = delete;
+  ScratchFolder& operator=(ScratchFolder&&) = delete;
+  ~ScratchFolder();
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  explicit ScratchFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  const std::filesystem::path path_;
+};
+
+struct ProcessRun {
+  Seconds wall{0};     // from before its start until it was reaped
+  std::string output;  // its stdout
+};
+
+/// Runs `arguments`, the program first; its stderr is ours. Errors: kIo; kUnavailable
+/// for a status other than 0.
+[[nodiscard]] Result<ProcessRun> run_process(const std::vector<std::string>& arguments);
+
+/// Starts all of them, and waits for all. Errors: as run_process().
+[[nodiscard]] Result<Seconds> run_processes(
+    const std::vector<std::vector<std::string>>& processes);
+
+/// This very program, and others beside it.
+[[nodiscard]] std::filesystem::path this_program();
+[[nodiscard]] std::filesystem::path program_beside(const std::string& name);
+
+}  // namespace kiln::bench
