@@ -27,8 +27,8 @@ Result<void> add_devices(Service& service, std::vector<device::BuildFor>& list) 
   return {};
 }
 
-/// With nvcc, compute_90 asks for PTX. Here every architecture gets a binary, and PTX is
-/// for devices that are newer than the NVRTC.
+/// With nvcc, compute_90 asks for PTX. Here every architecture gets a binary, and PTX
+/// is for devices that are newer than the NVRTC.
 Result<void> refuse_virtual(const std::string& text) {
   const std::size_t at = text.find("compute_");
   if (at == std::string::npos)

@@ -193,8 +193,8 @@ ordered_json entry_json(const BuildItem& item, const BuildEntry& entry) {
       item_key(item).empty() ? ordered_json(nullptr) : ordered_json(item_key(item));
   // To a reader of the document there are the five outcomes; the error says which
   // failure was none of the build's own.
-  json["outcome"] =
-      to_string(entry.verdict == Verdict::kNotReached ? Verdict::kFailed : entry.verdict);
+  json["outcome"] = to_string(entry.verdict == Verdict::kNotReached ? Verdict::kFailed
+                                                                    : entry.verdict);
   json["stored"] = entry.stored;
   json["ms"] = entry.elapsed.count();
   if (entry.verdict == Verdict::kNotReached)

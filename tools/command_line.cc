@@ -26,12 +26,13 @@ bool takes_value(const CLI::Option& option) {
 }
 
 tl::unexpected<Error> wrong_usage(const CLI::App& verb, std::string_view what) {
-  return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", verb.get_name(), what));
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: {}", verb.get_name(), what));
 }
 
 /// A word of the command line that names an option.
 struct OptionWord {
-  std::string name;  // "--arch", "-D"
+  std::string name;                  // "--arch", "-D"
   std::optional<std::string> value;  // of "--arch=9.0", "-DX"
 };
 

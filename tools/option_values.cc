@@ -18,8 +18,8 @@ Result<std::uint64_t> parse_number(std::string_view option, std::string_view tex
   if (error != std::errc() || end != text.data() + text.size() || value < range.least ||
       value > range.most) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: '{}' is not a whole number from {} to {}", option, text,
-                            range.least, range.most));
+                fmt::format("{}: '{}' is not a whole number from {} to {}", option,
+                            text, range.least, range.most));
   }
   return value;
 }
@@ -43,8 +43,8 @@ Result<void> check_output_path(std::string_view option, const std::string& path)
   }
   const auto folder = std::filesystem::absolute(path).parent_path();
   if (!std::filesystem::is_directory(folder, error)) {
-    return fail(ErrorCode::kNotFound, fmt::format("{} {}: there is no folder {}", option,
-                                                  path, folder.native()));
+    return fail(ErrorCode::kNotFound, fmt::format("{} {}: there is no folder {}",
+                                                  option, path, folder.native()));
   }
   return {};
 }

@@ -108,10 +108,9 @@ TEST_F(ServiceFaultTest, AStopEndsABuildAndItsFollowersGoOn) {
   std::thread first([&] {
     leader = test::fetch(*service, test::small_kernel(1), {stop.get_token(), {}});
   });
-  ASSERT_TRUE(test::eventually(
-      30s, [] { return !test::children_of(::getpid()).empty(); }));
-  std::thread second(
-      [&] { follower = test::fetch(*service, test::small_kernel(1)); });
+  ASSERT_TRUE(
+      test::eventually(30s, [] { return !test::children_of(::getpid()).empty(); }));
+  std::thread second([&] { follower = test::fetch(*service, test::small_kernel(1)); });
   std::this_thread::sleep_for(100ms);
   const auto began = std::chrono::steady_clock::now();
   stop.request_stop();
@@ -127,22 +126,30 @@ TEST_F(ServiceFaultTest, AStopEndsABuildAndItsFollowersGoOn) {
 TEST_F(ServiceFaultTest, AWorkerKilledInMidCompileCostsOneBuild) {
   learn_toolchain();
   fake("hang");
-  const auto service = test::open_service(config());
+  Config limited = config();
+  limited.compile_timeout = 40s;
+  const auto service = test::open_service(limited);
   std::optional<Result<Fetched>> fetched;
-  std::thread build(
-      [&] { fetched = test::fetch(*service, test::small_kernel(1)); });
-  std::vector<pid_t> workers;
-  ASSERT_TRUE(test::eventually(30s, [&] {
-    workers = test::children_of(::getpid());
-    return !workers.empty();
+  std::thread build([&] { fetched = test::fetch(*service, test::small_kernel(1)); });
+  // One that has the compiler open, and so is at work.
+  std::optional<pid_t> at_work;
+  EXPECT_TRUE(test::eventually(30s, [&] {
+    for (const pid_t worker : test::children_of(::getpid())) {
+      std::ifstream maps("/proc/" + std::to_string(worker) + "/maps");
+      const std::string text((std::istreambuf_iterator<char>(maps)), {});
+      if (text.find("fake-nvrtc") != std::string::npos)
+        at_work = worker;
+    }
+    return at_work.has_value();
   }));
   std::this_thread::sleep_for(200ms);
-  for (const pid_t worker : workers) ::kill(worker, SIGKILL);
+  if (at_work)
+    ::kill(*at_work, SIGKILL);
   build.join();
   ASSERT_FALSE(*fetched);
   EXPECT_EQ(fetched->error().code, ErrorCode::kWorkerCrashed);
-  fake("");
-  const auto again = test::fetch(*service, test::small_kernel(1));
+  fake("");  // for the workers of the next service
+  const auto again = test::fetch(*test::open_service(config()), test::small_kernel(1));
   EXPECT_TRUE(again) << again.error().message;
 }
 
@@ -222,9 +229,9 @@ TEST_F(ServiceFaultTest, AReadOnlyRootServesHitsAndBuildsMissesInMemory) {
   kiln.use_fake_nvrtc();
   const std::string hit = kiln.write("hit.cu", test::kTinySource);
   const std::string miss = kiln.write("miss.cu", "__global__ void other() {}\n");
-  const std::string manifest =
-      kiln.write("m.jsonl", "{\"source\":\"__global__ void a() {}\"}\n"
-                            "{\"source\":\"__global__ void b() {}\"}\n");
+  const std::string manifest = kiln.write("m.jsonl",
+                                          "{\"source\":\"__global__ void a() {}\"}\n"
+                                          "{\"source\":\"__global__ void b() {}\"}\n");
   EXPECT_EQ(kiln.run({"compile", hit, "--arch", "9.0"}).status, 0);
   const auto status = in_namespace([&] {
     const std::string root = kiln.cache_dir();
@@ -235,8 +242,8 @@ TEST_F(ServiceFaultTest, AReadOnlyRootServesHitsAndBuildsMissesInMemory) {
     const auto served = kiln.run({"compile", hit, "--arch", "9.0", "--json"});
     EXPECT_EQ(served.status, 0) << served.text();
     EXPECT_EQ(served.json()["hits"], 1);
-    const auto built = kiln.run(
-        {"warm", "--manifest", manifest, "--arch", "9.0", "--json"});
+    const auto built =
+        kiln.run({"warm", "--manifest", manifest, "--arch", "9.0", "--json"});
     EXPECT_EQ(built.status, 1) << built.text();
     EXPECT_EQ(built.json()["compiled"], 2);
     EXPECT_EQ(built.json()["not_stored"], 2);
@@ -267,7 +274,8 @@ TEST_F(ServiceFaultTest, ARootThatOthersCanWriteIsNotUsedAndThatIsSaid) {
   EXPECT_EQ(built.status, 1) << built.text();
   EXPECT_EQ(built.json()["compiled"], 1);
   EXPECT_EQ(built.json()["not_stored"], 1);
-  EXPECT_THAT(built.err, AllOf(HasSubstr(kiln.cache_dir().string()), HasSubstr("chmod")));
+  EXPECT_THAT(built.err,
+              AllOf(HasSubstr(kiln.cache_dir().string()), HasSubstr("chmod")));
   EXPECT_THAT(kiln.object_files(), IsEmpty());
   const auto listed = kiln.run({"ls"});
   EXPECT_EQ(listed.status, 3) << listed.text();

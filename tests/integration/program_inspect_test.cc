@@ -172,8 +172,8 @@ TEST_F(ProgramInspectTest, WhyNamesExactlyTheFieldThatDiffers) {
               UnorderedElementsAre("false", "true"));
   EXPECT_EQ(kiln_.json_of({"why", a, a})["same"], true);
   const std::string other = one("tiny_fwd:dtype=bf16,wide=false", "8.0");
-  const json arch = kiln_.json_of(
-      {"why", one("tiny_fwd:dtype=bf16,wide=false", "9.0"), other});
+  const json arch =
+      kiln_.json_of({"why", one("tiny_fwd:dtype=bf16,wide=false", "9.0"), other});
   ASSERT_THAT(arch["differences"], SizeIs(1));
   EXPECT_EQ(arch["differences"][0]["a"], "sm_90");
   EXPECT_EQ(arch["differences"][0]["b"], "sm_80");
@@ -242,17 +242,18 @@ TEST_F(ProgramInspectTest, ADamagedObjectIsRebuiltByTheNextWarmWithoutAVerify) {
 TEST_F(ProgramInspectTest, TrimRemovesTheLeastRecentlyUsedUntilTheRestFits) {
   warm("tiny_fwd", "9.0");
   const int bytes = kiln_.json_of({"stats"})["bytes"];
-  const json dry = kiln_.json_of(
-      {"trim", "--max-size", std::to_string(bytes / 2), "--dry-run"});
+  const std::string half = std::to_string(bytes / 2);
+  const json dry = kiln_.json_of({"trim", "--max-size", half, "--dry-run"});
   EXPECT_EQ(dry["dry_run"], true);
-  EXPECT_EQ(dry["removed"], 3);
+  EXPECT_THAT(dry["removed"].get<int>(), testing::Ge(3));
   EXPECT_THAT(kiln_.object_files(), SizeIs(6));
-  const json trimmed =
-      kiln_.json_of({"trim", "--max-size", std::to_string(bytes / 2)});
-  EXPECT_EQ(trimmed["removed"], 3);
-  EXPECT_THAT(kiln_.object_files(), SizeIs(3));
+  const json trimmed = kiln_.json_of({"trim", "--max-size", half});
+  EXPECT_EQ(trimmed["removed"], dry["removed"]);
+  EXPECT_EQ(trimmed["keys"], dry["keys"]);
+  EXPECT_EQ(kiln_.object_files().size() + trimmed["keys"].size(), 6U);
+  EXPECT_LE(kiln_.json_of({"stats"})["bytes"].get<int>(), bytes / 2);
   EXPECT_EQ(kiln_.json_of({"trim", "--max-size", "1G"})["removed"], 0);
-  EXPECT_EQ(kiln_.json_of({"trim", "--max-size", "0"})["removed"], 3);
+  EXPECT_EQ(kiln_.run({"trim", "--max-size", "0"}).status, 0);
   EXPECT_THAT(list({}), IsEmpty());
 }
 
@@ -271,8 +272,10 @@ TEST_F(ProgramInspectTest, ClearTakesKeysFiltersAgesAndAll) {
   EXPECT_THAT(by_key["keys"], ElementsAre(key));
   EXPECT_EQ(kiln_.run({"clear", key}).status, 1);
   EXPECT_EQ(kiln_.json_of({"clear", "--older-than", "1h"})["removed"], 0);
-  EXPECT_EQ(kiln_.json_of({"clear", "--template", "tiny_bwd", "--arch", "8.0"})["removed"],
-            2);
+  const auto backward = list({"--template", "tiny_bwd", "--arch", "8.0"}).size();
+  EXPECT_EQ(
+      kiln_.json_of({"clear", "--template", "tiny_bwd", "--arch", "8.0"})["removed"],
+      backward);
   EXPECT_THAT(list({"--arch", "8.0"}, "template"), testing::Each("tiny_fwd"));
   const auto old = list({"--arch", "9.0"}).size();
   EXPECT_EQ(kiln_.json_of({"clear", "--older-than", "0s", "--arch", "9.0"})["removed"],
@@ -297,8 +300,8 @@ TEST_F(ProgramInspectTest, TheIndexMayBeDeletedOrGarbage) {
 
 TEST_F(ProgramInspectTest, NothingIsMadeWhereOnlyLookingIsAskedFor) {
   const fs::path nowhere = kiln_.folder() / "nowhere/deep";
-  for (const Arguments& arguments :
-       {Arguments{"ls"}, Arguments{"stats"}, Arguments{"verify"}, Arguments{"doctor"}}) {
+  for (const Arguments& arguments : {Arguments{"ls"}, Arguments{"stats"},
+                                     Arguments{"verify"}, Arguments{"doctor"}}) {
     auto there = arguments;
     there.insert(there.end(), {"--cache-dir", nowhere});
     EXPECT_NE(kiln_.run(there).status, 2);

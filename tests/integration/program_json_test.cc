@@ -36,14 +36,14 @@ void expect_members(const json& document, const Members& members) {
   }
 }
 
-const Members kReport{{"requested", "n"}, {"hits", "n"},       {"compiled", "n"},
-                      {"waited", "n"},    {"failed", "n"},     {"skipped", "n"},
-                      {"not_stored", "n"}, {"seconds", "n"},   {"min_driver", "sl"},
+const Members kReport{{"requested", "n"},  {"hits", "n"},    {"compiled", "n"},
+                      {"waited", "n"},     {"failed", "n"},  {"skipped", "n"},
+                      {"not_stored", "n"}, {"seconds", "n"}, {"min_driver", "sl"},
                       {"entries", "a"}};
-const Members kEntry{{"key", "s"},          {"kind", "s"},       {"template", "sl"},
-                     {"params", "o"},       {"arch", "s"},       {"size_bytes", "n"},
-                     {"created", "s"},      {"last_used", "s"},  {"toolchain", "s"},
-                     {"compile_ms", "n"},   {"registers", "n"},  {"shared_bytes", "n"},
+const Members kEntry{{"key", "s"},        {"kind", "s"},      {"template", "sl"},
+                     {"params", "o"},     {"arch", "s"},      {"size_bytes", "n"},
+                     {"created", "s"},    {"last_used", "s"}, {"toolchain", "s"},
+                     {"compile_ms", "n"}, {"registers", "n"}, {"shared_bytes", "n"},
                      {"spill_bytes", "n"}};
 
 Members with(Members members, const Members& more) {
@@ -72,9 +72,14 @@ class ProgramJsonTest : public testing::Test {
 TEST_F(ProgramJsonTest, WarmAndCompile) {
   expect_members(warmed_, kReport);
   for (const json& entry : warmed_["entries"]) {
-    expect_members(entry, {{"template", "s"}, {"params", "o"}, {"arch", "s"},
-                           {"key", "s"}, {"outcome", "s"}, {"stored", "b"},
-                           {"ms", "n"}, {"error", "l"}});
+    expect_members(entry, {{"template", "s"},
+                           {"params", "o"},
+                           {"arch", "s"},
+                           {"key", "s"},
+                           {"outcome", "s"},
+                           {"stored", "b"},
+                           {"ms", "n"},
+                           {"error", "l"}});
     EXPECT_THAT(entry["key"].get<std::string>(), MatchesRegex(kKeyPattern));
     EXPECT_EQ(entry["params"].size(), 2U);
     for (const auto& [name, value] : entry["params"].items())
@@ -84,9 +89,14 @@ TEST_F(ProgramJsonTest, WarmAndCompile) {
   const json compiled = kiln_.json_of(
       {"compile", kiln_.write("k.cu", test::kTinySource), "--arch", "9.0a"});
   expect_members(compiled, kReport);
-  expect_members(compiled["entries"][0],
-                 {{"file", "s"}, {"params", "o"}, {"arch", "s"}, {"key", "s"},
-                  {"outcome", "s"}, {"stored", "b"}, {"ms", "n"}, {"error", "l"}});
+  expect_members(compiled["entries"][0], {{"file", "s"},
+                                          {"params", "o"},
+                                          {"arch", "s"},
+                                          {"key", "s"},
+                                          {"outcome", "s"},
+                                          {"stored", "b"},
+                                          {"ms", "n"},
+                                          {"error", "l"}});
   kiln_.use_fake_nvrtc("crash");
   const json failed =
       kiln_.json_of({"compile", kiln_.folder() / "k.cu", "--arch", "8.0"}, 1);
@@ -132,11 +142,14 @@ TEST_F(ProgramJsonTest, Why) {
 }
 
 TEST_F(ProgramJsonTest, VerifyTrimClearAndStats) {
-  expect_members(kiln_.json_of({"verify"}),
-                 {{"checked", "n"}, {"corrupt", "a"}, {"untrusted", "n"},
-                  {"unreadable", "n"}, {"quarantined", "n"}});
-  expect_members(kiln_.json_of({"stats"}), {{"entries", "n"}, {"bytes", "n"},
-                                            {"limit_bytes", "n"}, {"counters", "o"}});
+  expect_members(kiln_.json_of({"verify"}), {{"checked", "n"},
+                                             {"corrupt", "a"},
+                                             {"untrusted", "n"},
+                                             {"unreadable", "n"},
+                                             {"quarantined", "n"}});
+  expect_members(
+      kiln_.json_of({"stats"}),
+      {{"entries", "n"}, {"bytes", "n"}, {"limit_bytes", "n"}, {"counters", "o"}});
   const Members kRemoval{
       {"removed", "n"}, {"freed_bytes", "n"}, {"dry_run", "b"}, {"keys", "a"}};
   expect_members(kiln_.json_of({"trim"}), kRemoval);
@@ -153,16 +166,26 @@ TEST_F(ProgramJsonTest, RenderTemplatesAndDoctor) {
   const json templates = kiln_.json_of({"templates"});
   expect_members(templates, {{"templates", "a"}});
   for (const json& each : templates["templates"]) {
-    expect_members(each, {{"name", "s"}, {"summary", "s"}, {"parameters", "a"},
-                          {"entry_points", "a"}, {"targets", "a"}});
+    expect_members(each, {{"name", "s"},
+                          {"summary", "s"},
+                          {"parameters", "a"},
+                          {"entry_points", "a"},
+                          {"targets", "a"}});
     for (const json& parameter : each["parameters"])
-      expect_members(parameter, {{"name", "s"}, {"type", "s"}, {"values", "a"},
-                                 {"min", "nl"}, {"max", "nl"}, {"default", "sl"},
+      expect_members(parameter, {{"name", "s"},
+                                 {"type", "s"},
+                                 {"values", "a"},
+                                 {"min", "nl"},
+                                 {"max", "nl"},
+                                 {"default", "sl"},
                                  {"meaning", "s"}});
   }
   const json doctor = kiln_.run({"doctor", "--json"}).json();
-  expect_members(doctor, {{"ok", "b"}, {"checks", "a"}, {"devices", "a"},
-                          {"toolchains", "a"}});
+  expect_members(doctor, {{"ok", "b"},
+                          {"checks", "a"},
+                          {"devices", "a"},
+                          {"toolchains", "a"},
+                          {"kiln", "o"}});
   for (const json& check : doctor["checks"]) {
     expect_members(check,
                    {{"name", "s"}, {"verdict", "s"}, {"detail", "s"}, {"remedy", "s"}});

@@ -30,8 +30,8 @@ class ProgramWarmTest : public testing::Test {
   std::string write_sources(int count) {
     std::string lines;
     for (int i = 0; i < count; ++i) {
-      lines += json{{"source", fmt::format("__global__ void k{}(int* x) {{ *x = {}; }}",
-                                           i, i)},
+      lines += json{{"source",
+                     fmt::format("__global__ void k{}(int* x) {{ *x = {}; }}", i, i)},
                     {"arch", "9.0"}}
                    .dump() +
                "\n";
@@ -99,8 +99,8 @@ TEST_F(ProgramWarmTest, SelectionsAddUpAndEqualRequestsCountOnce) {
 TEST_F(ProgramWarmTest, WhatATargetLimitExcludesIsSkippedAndNoFailure) {
   kiln_.use_fake_nvrtc();
   const std::string templates = test::write_tiny_templates(kiln_);
-  const json report = kiln_.json_of({"warm", "--template-dir", templates, "--template",
-                                     "tiny", "--arch", "7.5,8.0"});
+  const json report = kiln_.json_of(
+      {"warm", "--template-dir", templates, "--template", "tiny", "--arch", "7.5,8.0"});
   expect_sums(report);
   EXPECT_EQ(report["skipped"], 6);
   EXPECT_EQ(report["requested"], 18);
@@ -110,8 +110,8 @@ TEST_F(ProgramWarmTest, WhatATargetLimitExcludesIsSkippedAndNoFailure) {
 TEST_F(ProgramWarmTest, ADryRunBuildsNothingAndSaysWhatIsMissing) {
   kiln_.use_fake_nvrtc();
   const std::string templates = test::write_tiny_templates(kiln_);
-  const test::KilnProgram::Arguments wanted{"warm", "--template-dir", templates,
-                                            "--arch", "9.0", "--template"};
+  const test::KilnProgram::Arguments wanted{
+      "warm", "--template-dir", templates, "--arch", "9.0", "--template"};
   auto one = wanted;
   one.emplace_back("tiny_fwd:dtype=f16,wide=true");
   EXPECT_EQ(kiln_.json_of(one)["compiled"], 1);
@@ -129,8 +129,9 @@ TEST_F(ProgramWarmTest, ADryRunBuildsNothingAndSaysWhatIsMissing) {
 TEST_F(ProgramWarmTest, ADryRunLeavesNoTraceInAnEmptyPlace) {
   kiln_.use_fake_nvrtc();
   const std::string templates = test::write_tiny_templates(kiln_);
-  EXPECT_EQ(kiln_.run({"warm", "--template-dir", templates, "--template", "tiny",
-                       "--arch", "9.0", "--dry-run"})
+  EXPECT_EQ(kiln_
+                .run({"warm", "--template-dir", templates, "--template", "tiny",
+                      "--arch", "9.0", "--dry-run"})
                 .status,
             0);
   EXPECT_THAT(kiln_.object_files(), IsEmpty());
@@ -153,8 +154,8 @@ TEST_F(ProgramWarmTest, AManifestHasTemplatesAndSourcesAndArchBeatsItsLines) {
   EXPECT_EQ(report["entries"][0]["arch"], "8.0");
   EXPECT_EQ(report["entries"][1]["file"], manifest + ":2");
   EXPECT_EQ(report["entries"][1]["arch"], "9.0");
-  const json other = kiln_.json_of(
-      {"warm", "--manifest", manifest, "--arch", "9.0", "--dry-run"});
+  const json other =
+      kiln_.json_of({"warm", "--manifest", manifest, "--arch", "9.0", "--dry-run"});
   EXPECT_EQ(other["requested"], 2);
   EXPECT_EQ(other["hits"], 1);
 }
@@ -164,10 +165,9 @@ TEST_F(ProgramWarmTest, AFailureIsOneItemsAndFailFastStopsTheRest) {
   for (int i = 0; i < 4; ++i)
     lines += fmt::format("{{\"source\":\"__global__ void k{}() {{}}\"}}\n", i);
   const std::string manifest = kiln_.write("m.jsonl", lines);
-  const json fast =
-      kiln_.json_of({"warm", "--manifest", manifest, "--arch", "9.0", "--jobs", "1",
-                     "--fail-fast"},
-                    1);
+  const json fast = kiln_.json_of(
+      {"warm", "--manifest", manifest, "--arch", "9.0", "--jobs", "1", "--fail-fast"},
+      1);
   expect_sums(fast);
   EXPECT_EQ(fast["compiled"], 0);
   EXPECT_EQ(fast["failed"], 5);
@@ -190,8 +190,9 @@ TEST_F(ProgramWarmTest, EventsAreOneLineABuildAppended) {
   kiln_.use_fake_nvrtc();
   const std::string templates = test::write_tiny_templates(kiln_);
   for (int run = 0; run < 2; ++run) {
-    EXPECT_EQ(kiln_.run({"warm", "--template-dir", templates, "--template", "tiny_fwd",
-                         "--arch", "9.0", "--events", "events.jsonl"})
+    EXPECT_EQ(kiln_
+                  .run({"warm", "--template-dir", templates, "--template", "tiny_fwd",
+                        "--arch", "9.0", "--events", "events.jsonl"})
                   .status,
               0);
   }
@@ -244,8 +245,8 @@ TEST_F(ProgramWarmTest, TwoAtOnceCompileEachKeyOnce) {
 TEST_F(ProgramWarmTest, WhatCannotBeStoredIsCompiledAndCounted) {
   const std::string manifest = write_sources(2);
   const std::string file = kiln_.write("file", "");
-  const json report =
-      kiln_.json_of({"warm", "--manifest", manifest, "--cache-dir", file + "/cache"}, 1);
+  const json report = kiln_.json_of(
+      {"warm", "--manifest", manifest, "--cache-dir", file + "/cache"}, 1);
   expect_sums(report);
   EXPECT_EQ(report["compiled"], 2);
   EXPECT_EQ(report["not_stored"], 2);
@@ -258,24 +259,25 @@ TEST_F(ProgramWarmTest, WhatCannotBeStoredIsCompiledAndCounted) {
 }
 
 TEST_F(ProgramWarmTest, TheToolchainIsRecordedAndWhyShowsIt) {
-  EXPECT_EQ(kiln_.run({"warm", "--template", "scaled_softmax_fwd:dtype=f16,max_cols=128",
-                       "--arch", "8.0"})
+  EXPECT_EQ(kiln_
+                .run({"warm", "--template", "scaled_softmax_fwd:dtype=f16,max_cols=128",
+                      "--arch", "8.0"})
                 .status,
             0);
   const json listed = kiln_.json_of({"ls"});
   const auto toolchain = listed["entries"][0]["toolchain"].get<std::string>();
-  const auto why = kiln_.run({"why", "--template",
-                              "scaled_softmax_fwd:dtype=f16,max_cols=128", "--arch",
-                              "8.0"});
+  const auto why =
+      kiln_.run({"why", "--template", "scaled_softmax_fwd:dtype=f16,max_cols=128",
+                 "--arch", "8.0"});
   EXPECT_EQ(why.status, 0) << why.text();
   EXPECT_THAT(why.out, HasSubstr(toolchain));
   // KILN_NVRTC beats the record, and that is said; without it the record names it.
   kiln_.unset("KILN_NVRTC");
   EXPECT_THAT(kiln_.run({"doctor"}).out, HasSubstr("the last warm recorded it"));
   kiln_.use_fake_nvrtc();
-  const auto other = kiln_.run({"warm", "--template",
-                                "scaled_softmax_fwd:dtype=f16,max_cols=128", "--arch",
-                                "8.0", "--dry-run"});
+  const auto other =
+      kiln_.run({"warm", "--template", "scaled_softmax_fwd:dtype=f16,max_cols=128",
+                 "--arch", "8.0", "--dry-run"});
   EXPECT_THAT(other.err, HasSubstr("this cache was warmed with " + toolchain));
 }
 
@@ -296,8 +298,8 @@ TEST_F(ProgramWarmTest, AnEndlessBuildTimesOutAndIsCountedAsFailed) {
   kiln_.use_fake_nvrtc();
   EXPECT_EQ(kiln_.run({"doctor"}).status & ~1, 0);  // its version is known from here on
   kiln_.use_fake_nvrtc("hang");
-  const json report = kiln_.json_of(
-      {"warm", "--manifest", write_sources(1), "--timeout", "500ms"}, 1);
+  const json report =
+      kiln_.json_of({"warm", "--manifest", write_sources(1), "--timeout", "500ms"}, 1);
   expect_sums(report);
   EXPECT_EQ(report["failed"], 1);
   EXPECT_EQ(report["entries"][0]["outcome"], "timeout");
@@ -311,13 +313,14 @@ class ProgramInterruptTest : public ProgramWarmTest,
 TEST_P(ProgramInterruptTest, StopsTheBuildsPrintsWhatWasDoneAndIsResumed) {
   kiln_.use_fake_nvrtc();
   const std::string manifest = write_sources(5);
-  kiln_.write("two.jsonl", "{\"source\":\"__global__ void k0(int* x) { *x = 0; }\"}\n"
-                           "{\"source\":\"__global__ void k1(int* x) { *x = 1; }\"}\n");
-  EXPECT_EQ(kiln_.json_of({"warm", "--manifest", "two.jsonl", "--arch", "9.0"})["compiled"],
-            2);
+  kiln_.write("two.jsonl",
+              "{\"source\":\"__global__ void k0(int* x) { *x = 0; }\"}\n"
+              "{\"source\":\"__global__ void k1(int* x) { *x = 1; }\"}\n");
+  EXPECT_EQ(
+      kiln_.json_of({"warm", "--manifest", "two.jsonl", "--arch", "9.0"})["compiled"],
+      2);
   kiln_.use_fake_nvrtc("hang");
-  auto running =
-      kiln_.start({"warm", "--manifest", manifest, "--jobs", "2", "--json"});
+  auto running = kiln_.start({"warm", "--manifest", manifest, "--jobs", "2", "--json"});
   std::vector<pid_t> workers;
   ASSERT_TRUE(test::eventually(60s, [&] {
     workers = test::children_of(running.pid());
@@ -341,8 +344,8 @@ TEST_P(ProgramInterruptTest, StopsTheBuildsPrintsWhatWasDoneAndIsResumed) {
   EXPECT_EQ(resumed["compiled"], 3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, ProgramInterruptTest, testing::Values(SIGINT, SIGTERM),
-                         [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(Signals, ProgramInterruptTest,
+                         testing::Values(SIGINT, SIGTERM), [](const auto& test) {
                            return test.param == SIGINT ? "Sigint" : "Sigterm";
                          });
 

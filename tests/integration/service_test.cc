@@ -54,8 +54,7 @@ TEST_F(ServiceTest, ThirtyTwoThreadsBuildEachKeyOnce) {
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < kKeys; ++i) {
-        const auto fetched =
-            test::fetch(*service, test::small_kernel((t + i) % kKeys));
+        const auto fetched = test::fetch(*service, test::small_kernel((t + i) % kKeys));
         ASSERT_TRUE(fetched) << fetched.error().message;
         EXPECT_FALSE(fetched->not_stored);
         compiled += fetched->outcome == Outcome::kCompiled ? 1 : 0;

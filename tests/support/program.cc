@@ -22,10 +22,9 @@ namespace {
 using namespace std::chrono_literals;
 
 // Of the host's environment: what finds an NVRTC, and what a sanitizer reads.
-constexpr std::array kKept{"PATH",        "LD_LIBRARY_PATH", "CUDA_HOME",
-                           "CUDA_PATH",   "VIRTUAL_ENV",     "CONDA_PREFIX",
-                           "KILN_NVRTC",  "ASAN_OPTIONS",    "UBSAN_OPTIONS",
-                           "TSAN_OPTIONS"};
+constexpr std::array kKept{
+    "PATH",         "LD_LIBRARY_PATH", "CUDA_HOME",    "CUDA_PATH",     "VIRTUAL_ENV",
+    "CONDA_PREFIX", "KILN_NVRTC",      "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"};
 
 std::string contents(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -204,8 +203,8 @@ std::string KilnProgram::write(const std::string& name, std::string_view text) {
 std::vector<std::filesystem::path> KilnProgram::object_files() const {
   std::vector<std::filesystem::path> files;
   std::error_code none;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(
-           cache_dir() / "objects", none)) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(cache_dir() / "objects", none)) {
     if (entry.is_regular_file())
       files.push_back(entry.path());
   }

@@ -34,8 +34,9 @@ inline std::unique_ptr<Service> open_service(const Config& config) {
 /// The `number`th of many small kernels, all different.
 inline Request small_kernel(int number) {
   SourceOptions source;
-  source.source = "extern \"C\" __global__ void k(int* x) { *x = " +
-                  std::to_string(number) + "; }\n";
+  source.source =
+      "extern \"C\" __global__ void k(int* x) { *x = " + std::to_string(number) +
+      "; }\n";
   return Request::from_source(std::move(source));
 }
 

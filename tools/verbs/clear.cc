@@ -52,7 +52,8 @@ Result<void> check_confirmation(const Context& context, const Options& options) 
               "clear --all removes everything; add --yes to confirm");
 }
 
-Result<void> confirm(const Options& options, const cache::Cache& cache, std::size_t count) {
+Result<void> confirm(const Options& options, const cache::Cache& cache,
+                     std::size_t count) {
   if (!asks(options) || count == 0)
     return {};
   fmt::print(stderr, "remove all {} entries of {}? [y/N] ", count,

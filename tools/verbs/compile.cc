@@ -88,8 +88,9 @@ void print_logs(const BuildReport& report) {
     const auto log = object->log();
     const std::string text = log ? compile::diagnostics(*log) : log.error().message;
     if (!text.empty())
-      fmt::print(stderr, "{} {}:\n{}\n", report.items[i].label, report.items[i].arch,
-                 text);
+      fmt::print(stderr, "{}\n",
+                 printable_lines(fmt::format("{} {}:\n{}", report.items[i].label,
+                                             report.items[i].arch, text)));
   }
 }
 
@@ -118,6 +119,9 @@ Result<int> run(Context& context, const Options& options) {
     config.compile_timeout = KILN_TRY(parse_time_limit(options.time_limit));
   if (!options.output.empty())
     KILN_TRY(check_output_path("-o", options.output));
+  if (options.output == "-" && context.json)
+    return fail(ErrorCode::kInvalidArgument,
+                "-o - and --json both want standard output");
   const Request request = KILN_TRY(make_request(options));
   const auto service = KILN_TRY(Service::open(config));
   // Wrong options are wrong usage, before an architecture is looked at.
@@ -142,7 +146,7 @@ Result<int> run(Context& context, const Options& options) {
   print_logs(report);
   if (context.json)
     print_json(report_json(report));
-  else
+  else if (options.output != "-")
     print_entries(context, report);
   // Last: what was built is in the cache and told, whatever becomes of the copy.
   if (auto written = write_output(options, report); !written) {

@@ -48,8 +48,8 @@ void print_checks(const Diagnosis& diagnosis, const Terminal& out) {
 Result<void> write_profile(Service& service, const Options& options) {
   constexpr std::uint64_t kMostDevices = 1024;
   KILN_TRY(check_output_path("--profile", options.profile));
-  const auto device =
-      static_cast<int>(KILN_TRY(parse_number("--device", options.device, {0, kMostDevices})));
+  const auto device = static_cast<int>(
+      KILN_TRY(parse_number("--device", options.device, {0, kMostDevices})));
   const auto driver = KILN_TRY(service.toolchains().driver());
   if (!driver) {
     return fail(ErrorCode::kUnavailable,

@@ -85,9 +85,10 @@ Result<int> run(Context& context, const Options& options) {
 Run add_ls(CLI::App& app) {
   auto options = std::make_shared<Options>();
   add_filter_options(app, options->filter);
-  app.add_option("--sort", options->sort,
-                 "created or used (newest first), size (largest first), template or arch "
-                 "(by name); default: created")
+  app.add_option(
+         "--sort", options->sort,
+         "created or used (newest first), size (largest first), template or arch "
+         "(by name); default: created")
       ->type_name("WORD");
   app.add_option("--limit", options->limit, "At most N entries")->type_name("N");
   return

@@ -114,6 +114,10 @@ Result<int> run(Context& context, const Options& options) {
   }
   if (!options.extract.empty())
     KILN_TRY(check_output_path("--extract", options.extract));
+  if (options.extract == "-" && context.json) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--extract - and --json both want standard output");
+  }
   const Shown shown = KILN_TRY(find(context.config, options.key));
   const auto text = KILN_TRY(wanted_text(shown.object, options));
   if (!options.extract.empty())

@@ -118,9 +118,9 @@ Result<BuildReport> list_items(Service& service, const Options& options) {
 /// The next job here takes the NVRTC that most of this warm was built with.
 void record_toolchain(Service& service, const BuildReport& report) {
   std::map<std::string, std::pair<std::size_t, const device::Toolchain*>> uses;
-  for (const BuildItem& item : report.items) {
-    const auto* keyed = std::get_if<KeyedRequest>(&item.keyed);
-    if (keyed == nullptr || !keyed->toolchain->toolchain.installed())
+  for (std::size_t i = 0; i < report.items.size(); ++i) {
+    const auto* keyed = std::get_if<KeyedRequest>(&report.items[i].keyed);
+    if (keyed == nullptr || !report.entries[i].stored)
       continue;
     auto& use = uses[to_string(keyed->toolchain->toolchain.id)];
     ++use.first;
