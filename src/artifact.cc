@@ -89,9 +89,9 @@ Result<cache::Metadata> metadata_of(const KeyedRequest& request,
 
 Result<void> check_output(const KeyedRequest& request,
                           const compile::CompileOutput& output) {
-  std::vector<std::string> expected;
-  for (const cache::EntryPoint& entry : KILN_TRY(entry_points(request, output)))
-    expected.push_back(entry.lowered);
+  const auto entries = KILN_TRY(entry_points(request, output));
+  std::vector<std::string_view> expected;
+  for (const cache::EntryPoint& entry : entries) expected.push_back(entry.lowered);
   auto checked = device::check_image(output.image, request.target, expected);
   if (!checked) {
     return fail(
