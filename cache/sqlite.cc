@@ -92,15 +92,18 @@ Statement& Statement::bind(std::int64_t value) {
 }
 
 Statement& Statement::bind(std::string_view text) {
-  const int code = ::sqlite3_bind_text(raw_.get(), ++bound_, text.data(),
+  // To SQLite a null pointer is NULL, whatever its length.
+  const char* const data = text.empty() ? "" : text.data();
+  const int code = ::sqlite3_bind_text(raw_.get(), ++bound_, data,
                                        static_cast<int>(text.size()), SQLITE_TRANSIENT);
   bind_code_ = bind_code_ != SQLITE_OK ? bind_code_ : code;
   return *this;
 }
 
 Statement& Statement::bind(ByteView blob) {
-  const int code = ::sqlite3_bind_blob64(raw_.get(), ++bound_, blob.data(), blob.size(),
-                                         SQLITE_TRANSIENT);
+  const void* const data = blob.empty() ? "" : static_cast<const void*>(blob.data());
+  const int code =
+      ::sqlite3_bind_blob64(raw_.get(), ++bound_, data, blob.size(), SQLITE_TRANSIENT);
   bind_code_ = bind_code_ != SQLITE_OK ? bind_code_ : code;
   return *this;
 }

@@ -108,6 +108,14 @@ Result<std::vector<uid_t>> parse_uids(const std::string& text) {
   return uids;
 }
 
+Result<std::chrono::milliseconds> parse_time_limit(const std::string& text) {
+  const auto limit = KILN_TRY(parse_duration(text));
+  if (limit.count() == 0)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a limit of '{}' leaves no time to build", text));
+  return limit;
+}
+
 Result<unsigned> parse_jobs(const std::string& text) {
   const unsigned jobs = KILN_TRY(parse_number(text));
   if (jobs == 0 || jobs > 1024)
@@ -169,7 +177,8 @@ Result<Config> read_config(const Environment& environment) {
   config.runtime_dir = reader.path("XDG_RUNTIME_DIR").value_or("");
   KILN_TRY(reader.read("KILN_CACHE_SIZE", config.cache_limit_bytes, parse_size));
   KILN_TRY(reader.read("KILN_TRUSTED_UIDS", config.trusted_uids, parse_uids));
-  KILN_TRY(reader.read("KILN_COMPILE_TIMEOUT", config.compile_timeout, parse_duration));
+  KILN_TRY(
+      reader.read("KILN_COMPILE_TIMEOUT", config.compile_timeout, parse_time_limit));
   KILN_TRY(reader.read("KILN_WORKER_MEMORY", config.worker_memory_bytes, parse_size));
   KILN_TRY(reader.read("KILN_JOBS", config.jobs, parse_jobs));
   KILN_TRY(reader.read("KILN_NO_JIT", config.no_jit, parse_switch));

@@ -166,17 +166,17 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> Service::key(
 
 Result<Fetched> Service::fetch(const KeyedRequest& request,
                                const FetchOptions& options) {
-  if (auto object = find_in_memory(request.key))
-    return Fetched{std::move(object), Outcome::kHit, std::nullopt};
+  if (auto fetched = find_in_memory(request.key))
+    return *std::move(fetched);
   if (auto object = find_on_disk(request.key))
     return Fetched{std::move(object), Outcome::kHit, std::nullopt};
   return build_once(request, options);
 }
 
-Service::ObjectPointer Service::find_in_memory(const cache::Digest& key) {
+std::optional<Fetched> Service::find_in_memory(const cache::Digest& key) {
   const MutexLock lock(mutex_);
   const auto found = unstored_.find(key);
-  return found == unstored_.end() ? nullptr : found->second;
+  return found == unstored_.end() ? std::nullopt : std::optional(found->second);
 }
 
 Service::ObjectPointer Service::find_on_disk(const cache::Digest& key) {
@@ -207,6 +207,9 @@ Result<Fetched> Service::build_once(const KeyedRequest& request,
 /// One build a key among the processes of this machine, as far as locks help.
 Result<Fetched> Service::build_locked(const KeyedRequest& request,
                                       const FetchOptions& options) {
+  // Another thread may have finished between our look and our turn.
+  if (auto fetched = find_in_memory(request.key))
+    return *std::move(fetched);
   ObjectPointer appeared;
   const auto look_again = [&] {
     if (std::optional<cache::StoredObject> object = cache_->look_again(request.key))
@@ -258,7 +261,7 @@ Result<Fetched> Service::build(const KeyedRequest& request, const FetchOptions& 
   std::optional<Error> not_stored = publish(request, *output, began, object);
   if (not_stored) {
     const MutexLock guard(mutex_);
-    unstored_.emplace(request.key, object);
+    unstored_.emplace(request.key, Fetched{object, Outcome::kHit, not_stored});
   }
   return Fetched{std::move(object), Outcome::kCompiled, std::move(not_stored)};
 }

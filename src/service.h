@@ -103,7 +103,7 @@ class Service {
   Service(const Config& config, render::TemplateCatalog catalog);
 
   // The steps of fetch(), in order.
-  [[nodiscard]] ObjectPointer find_in_memory(const cache::Digest& key);
+  [[nodiscard]] std::optional<Fetched> find_in_memory(const cache::Digest& key);
   [[nodiscard]] ObjectPointer find_on_disk(const cache::Digest& key);
   [[nodiscard]] Result<Fetched> build_once(const KeyedRequest& request,
                                            const FetchOptions& options);
@@ -127,8 +127,8 @@ class Service {
 
   SingleFlight<cache::Digest, Fetched> builds_;
   Mutex mutex_;
-  // What could not be stored stays usable in this process.
-  std::unordered_map<cache::Digest, ObjectPointer> unstored_ KILN_GUARDED_BY(mutex_);
+  // What could not be stored stays usable in this process, each as a hit that says so.
+  std::unordered_map<cache::Digest, Fetched> unstored_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln

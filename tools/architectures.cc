@@ -1,5 +1,7 @@
 #include "tools/architectures.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -23,6 +25,20 @@ Result<void> add_devices(Service& service, std::vector<device::BuildFor>& list) 
   }
   for (const device::ComputeCapability capability : devices) add_once(list, capability);
   return {};
+}
+
+/// With nvcc, compute_90 asks for PTX. Here every architecture gets a binary, and PTX
+/// is for devices that are newer than the NVRTC.
+Result<void> refuse_virtual(const std::string& text) {
+  const std::size_t at = text.find("compute_");
+  if (at == std::string::npos)
+    return {};
+  const std::string name = text.substr(at, text.find(',', at) - at);
+  const auto architecture = KILN_TRY(device::parse_architecture(name));
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} names PTX, and what is built is a binary for an "
+                          "architecture: write {}",
+                          name, to_string(architecture)));
 }
 
 }  // namespace
@@ -55,6 +71,7 @@ Result<std::vector<device::BuildFor>> select_architectures(
     Service& service, const ArchitectureOptions& options) {
   std::vector<device::BuildFor> list;
   for (const std::string& text : options.lists) {
+    KILN_TRY(refuse_virtual(text));
     const auto parsed = KILN_TRY(device::parse_architecture_list(text));
     for (const device::Architecture architecture : parsed.architectures)
       add_once(list, architecture);

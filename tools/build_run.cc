@@ -191,10 +191,16 @@ ordered_json entry_json(const BuildItem& item, const BuildEntry& entry) {
   json["arch"] = item.arch;
   json["key"] =
       item_key(item).empty() ? ordered_json(nullptr) : ordered_json(item_key(item));
-  json["outcome"] = to_string(entry.verdict);
+  // To a reader of the document there are the five outcomes; the error says which
+  // failure was none of the build's own.
+  json["outcome"] = to_string(entry.verdict == Verdict::kNotReached ? Verdict::kFailed
+                                                                    : entry.verdict);
   json["stored"] = entry.stored;
   json["ms"] = entry.elapsed.count();
-  json["error"] = entry.error ? error_json(*entry.error) : ordered_json(nullptr);
+  if (entry.verdict == Verdict::kNotReached)
+    json["error"] = error_json({ErrorCode::kCancelled, "stopped before it was built"});
+  else
+    json["error"] = entry.error ? error_json(*entry.error) : ordered_json(nullptr);
   return json;
 }
 
@@ -279,7 +285,8 @@ ordered_json report_json(const BuildReport& report) {
       {"hits", count(report, Verdict::kHit)},
       {"compiled", count(report, Verdict::kCompiled)},
       {"waited", count(report, Verdict::kWaited)},
-      {"failed", count(report, Verdict::kFailed) + count(report, Verdict::kTimeout)},
+      {"failed", count(report, Verdict::kFailed) + count(report, Verdict::kTimeout) +
+                     count(report, Verdict::kNotReached)},
       {"skipped", report.skipped},
       {"not_stored", count_not_stored(report)},
       {"seconds", static_cast<double>(report.elapsed.count()) / 1e3},
@@ -317,10 +324,18 @@ void print_report(const Context& context, const BuildReport& report) {
 }
 
 int exit_code_of(const BuildReport& report) {
-  const bool failed =
-      std::any_of(report.entries.begin(), report.entries.end(),
-                  [](const BuildEntry& entry) { return is_failure(entry.verdict); });
-  return failed || count_not_stored(report) > 0 ? kSomeFailed : kAllDone;
+  std::size_t failed = 0;
+  std::size_t unavailable = 0;
+  for (const BuildEntry& entry : report.entries) {
+    if (!is_failure(entry.verdict))
+      continue;
+    ++failed;
+    unavailable += entry.error && entry.error->code == ErrorCode::kUnavailable ? 1 : 0;
+  }
+  // The environment is to blame for all of it: KILN_NO_JIT, no worker, no NVRTC.
+  if (failed > 0 && failed == unavailable)
+    return kUnavailable;
+  return failed > 0 || count_not_stored(report) > 0 ? kSomeFailed : kAllDone;
 }
 
 }  // namespace kiln::tools

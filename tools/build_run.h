@@ -81,7 +81,8 @@ void run_builds(Context& context, Service& service, const BuildRunOptions& optio
 /// The contract's counts as lines for people, and every failure with its message.
 void print_report(const Context& context, const BuildReport& report);
 
-/// 0, or 1 if something failed or could not be stored.
+/// 0; 1 if something failed or could not be stored; 3 if all that failed did so because
+/// the environment lacks something.
 [[nodiscard]] int exit_code_of(const BuildReport& report);
 
 }  // namespace kiln::tools

@@ -6,6 +6,8 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <set>
 
 #include "kiln/version.h"
 #include "tools/exit_code.h"
@@ -23,26 +25,72 @@ bool takes_value(const CLI::Option& option) {
          option.get_items_expected_max() > 0;
 }
 
-/// Joins "--option value" to "--option=value" so that a value may begin with a dash
-/// ("--option --maxrregcount=64") and an empty value stays a value.
-std::vector<std::string> join_values(const CLI::App& verb,
-                                     const std::vector<std::string>& arguments) {
+tl::unexpected<Error> wrong_usage(const CLI::App& verb, std::string_view what) {
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: {}", verb.get_name(), what));
+}
+
+/// A word of the command line that names an option.
+struct OptionWord {
+  std::string name;                  // "--arch", "-D"
+  std::optional<std::string> value;  // of "--arch=9.0", "-DX"
+};
+
+std::optional<OptionWord> option_word(const std::string& word) {
+  if (word.starts_with("--")) {
+    const std::size_t equals = word.find('=');
+    OptionWord found{word.substr(0, equals), std::nullopt};
+    if (equals != std::string::npos)
+      found.value = word.substr(equals + 1);
+    return found;
+  }
+  constexpr std::size_t kShort = 2;  // "-D"
+  if (!word.starts_with("-") || word.size() < kShort)
+    return std::nullopt;
+  OptionWord found{word.substr(0, kShort), std::nullopt};
+  if (word.size() > kShort)
+    found.value = word.substr(kShort);
+  return found;
+}
+
+/// The words with each option and its value made one, "--option=value", so that a value
+/// may begin with a dash ("--option --maxrregcount=64"). Unknown options are left to
+/// CLI11. Errors: a value that is missing, empty, too many, or not wanted.
+Result<std::vector<std::string>> join_values(
+    const CLI::App& verb, const std::vector<std::string>& arguments) {
   std::vector<std::string> joined;
+  std::set<const CLI::Option*> given;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i];
-    if (word == "--") {
+    if (arguments[i] == "--") {
       joined.insert(joined.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i),
                     arguments.end());
       break;
     }
-    const CLI::Option* option =
-        word.starts_with("--") ? verb.get_option_no_throw(word) : nullptr;
-    if (option != nullptr && takes_value(*option) && i + 1 < arguments.size()) {
-      ++i;
-      joined.push_back(word + "=" + arguments[i]);
-    } else {
-      joined.push_back(word);
+    const auto word = option_word(arguments[i]);
+    const auto* option = word ? verb.get_option_no_throw(word->name) : nullptr;
+    if (option == nullptr) {
+      joined.push_back(arguments[i]);
+      continue;
     }
+    if (!takes_value(*option)) {
+      if (word->value)
+        return wrong_usage(verb, fmt::format("{} takes no value", word->name));
+      joined.push_back(arguments[i]);
+      continue;
+    }
+    const bool once = option->get_items_expected_max() == 1;
+    if (!given.insert(option).second && once)
+      return wrong_usage(verb, fmt::format("{} is given twice", word->name));
+    std::string value;
+    if (word->value)
+      value = *word->value;
+    else if (i + 1 < arguments.size())
+      value = arguments[++i];
+    if (value.empty()) {
+      return wrong_usage(verb, fmt::format("{} needs a value: {} {}", word->name,
+                                           word->name, option->get_type_name()));
+    }
+    joined.push_back(word->name + (word->name.starts_with("--") ? "=" : "") + value);
   }
   return joined;
 }
@@ -68,10 +116,12 @@ Error unexpected_word(const CLI::App& verb, const std::string& word) {
 
 /// CLI11's message as one sentence of ours.
 Error parse_failure(const CLI::App& verb, const CLI::ParseError& error) {
-  if (error.get_name() == "ExtrasError") {
-    const std::vector<std::string> words = verb.remaining();
-    if (!words.empty())
-      return unexpected_word(verb, words.front());
+  // Its name is the verb's: only the exit code says which error it is.
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+    for (const std::string& word : verb.remaining()) {
+      if (word != "--")
+        return unexpected_word(verb, word);
+    }
   }
   std::string text = error.what();
   text = text.substr(0, text.find('\n'));
@@ -91,8 +141,10 @@ bool asks_for_json(const std::vector<std::string>& arguments) {
 
 Result<Config> settings(const CommonOptions& common) {
   Config config = KILN_TRY(read_config(process_environment()));
-  if (config.log_level)
-    KILN_TRY(set_log_level(*config.log_level));
+  if (config.log_level) {
+    if (auto set = set_log_level(*config.log_level); !set)
+      return fail(set.error().code, "KILN_LOG: " + set.error().message);
+  }
   if (!common.cache_dir.empty())
     config.cache_dir = common.cache_dir;
   return config;
@@ -113,6 +165,37 @@ int run_verb(const ParsedVerb& parsed, Context& context) {
     return report_failure(context, {ErrorCode::kIo, "cannot write to standard output"});
   }
   return context.stop->exit_code().value_or(status);
+}
+
+/// Lines of help that are too long, broken between words and indented as meanings are.
+std::string wrapped(const std::string& help) {
+  constexpr std::size_t kWidth = 90;
+  std::string text;
+  for (std::size_t begin = 0; begin < help.size();) {
+    const std::size_t end = std::min(help.find('\n', begin), help.size());
+    std::string line = help.substr(begin, end - begin);
+    begin = end + 1;
+    while (line.size() > kWidth) {
+      const std::size_t space = line.rfind(' ', kWidth);
+      if (space == std::string::npos || space <= kHelpColumn)
+        break;
+      text += line.substr(0, space) + '\n';
+      line = std::string(kHelpColumn, ' ') + line.substr(space + 1);
+    }
+    text += line + '\n';
+  }
+  return text;
+}
+
+Error unknown_verb(const std::string& word) {
+  if (word.starts_with("-")) {
+    return {ErrorCode::kInvalidArgument,
+            fmt::format("the verb comes first: kiln VERB {}", word)};
+  }
+  std::vector<std::string> names;
+  for (const Verb& verb : verbs()) names.emplace_back(verb.name);
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("unknown verb '{}'{}", word, did_you_mean(word, names))};
 }
 
 int run_program(Program& program, std::vector<std::string> arguments,
@@ -136,25 +219,20 @@ int run_program(Program& program, std::vector<std::string> arguments,
   const auto parsed =
       std::find_if(program.verbs.begin(), program.verbs.end(),
                    [&](const ParsedVerb& v) { return v.verb->name == arguments[0]; });
-  if (parsed == program.verbs.end()) {
-    std::vector<std::string> names;
-    for (const Verb& verb : verbs()) names.emplace_back(verb.name);
-    return fail_usage(
-        context,
-        {ErrorCode::kInvalidArgument, fmt::format("unknown verb '{}'{}", arguments[0],
-                                                  did_you_mean(arguments[0], names))},
-        "see `kiln --help`");
-  }
-  arguments = join_values(*parsed->app, {arguments.begin() + 1, arguments.end()});
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes words from the back
+  if (parsed == program.verbs.end())
+    return fail_usage(context, unknown_verb(arguments[0]), "see `kiln --help`");
+  const std::string hint = fmt::format("see `kiln {} --help`", parsed->verb->name);
+  auto words = join_values(*parsed->app, {arguments.begin() + 1, arguments.end()});
+  if (!words)
+    return fail_usage(context, words.error(), hint);
+  std::reverse(words->begin(), words->end());  // CLI11 takes words from the back
   try {
-    parsed->app->parse(arguments);
+    parsed->app->parse(*words);
   } catch (const CLI::CallForHelp&) {
-    print(parsed->app->help("kiln"));
+    print(wrapped(parsed->app->help("kiln")));
     return kAllDone;
   } catch (const CLI::ParseError& error) {
-    return fail_usage(context, parse_failure(*parsed->app, error),
-                      fmt::format("see `kiln {} --help`", parsed->verb->name));
+    return fail_usage(context, parse_failure(*parsed->app, error), hint);
   }
   return run_verb(*parsed, context);
 }

@@ -30,7 +30,7 @@ int report_failure(const Context& context, const Error& error) {
   if (context.json)
     print_json({{"error", error_json(error)}});
   fmt::print(stderr, "{} {}\n", context.err.styled("kiln:", Style::kRed),
-             error.message);
+             printable_lines(error.message));
   return exit_code_for(error.code);
 }
 

@@ -32,6 +32,20 @@ void add_age_option(CLI::App& app, EntryFilterOptions& options) {
       ->type_name("DURATION");
 }
 
+Result<void> check_templates(const Config& config, const EntryFilterOptions& options) {
+  if (options.templates.empty())
+    return {};
+  const auto catalog = KILN_TRY(open_catalog(config, {}));
+  for (const std::string& name : options.templates) {
+    if (!catalog.family(name).empty())
+      continue;
+    // Not kNotFound, which of a verb that looks keys up would be an unknown key.
+    if (auto kernel = catalog.find(name); !kernel)
+      return fail(ErrorCode::kInvalidArgument, kernel.error().message);
+  }
+  return {};
+}
+
 Result<cache::ListQuery> make_query(const Config& config,
                                     const EntryFilterOptions& options) {
   cache::ListQuery query;

@@ -34,4 +34,9 @@ void add_age_option(CLI::App& app, EntryFilterOptions& options);
 [[nodiscard]] Result<cache::ListQuery> make_query(const Config& config,
                                                   const EntryFilterOptions& options);
 
+/// For a filter that selected nothing: is each template's name one that there is?
+/// Errors: kInvalidArgument, with the nearest match.
+[[nodiscard]] Result<void> check_templates(const Config& config,
+                                           const EntryFilterOptions& options);
+
 }  // namespace kiln::tools

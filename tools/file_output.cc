@@ -14,9 +14,10 @@
 namespace kiln::tools {
 namespace {
 
-/// A device or a pipe that the user names is written to, never replaced.
+/// A device, a pipe or a link that the user names is written to, never replaced:
+/// /dev/stdout is a link, to a file where the output is redirected to one.
 Result<void> write_in_place(const std::string& path, ByteView bytes) {
-  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  UniqueFd file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
   if (!file)
     return posix_error("open", path, errno);
   KILN_TRY(write_all(file.get(), bytes, path));
@@ -33,7 +34,8 @@ Result<void> write_output_file(const std::string& path, ByteView bytes) {
     return write_all(STDOUT_FILENO, bytes, "standard output");
   std::error_code ignored;
   const auto status = std::filesystem::status(path, ignored);
-  if (std::filesystem::exists(status) && !is_regular_file(status))
+  const bool is_link = std::filesystem::is_symlink(path, ignored);
+  if (std::filesystem::exists(status) && (is_link || !is_regular_file(status)))
     return write_in_place(path, bytes);
   return replace_file(path, bytes, kMode);
 }

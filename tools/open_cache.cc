@@ -21,7 +21,18 @@ Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config) {
 Result<std::vector<cache::Digest>> resolve_keys(const cache::Cache& cache,
                                                 const std::vector<std::string>& texts) {
   std::vector<cache::Digest> keys;
-  for (const std::string& text : texts) keys.push_back(KILN_TRY(cache.resolve(text)));
+  std::optional<Error> unknown;
+  for (const std::string& text : texts) {
+    auto key = cache.resolve(text);
+    if (key)
+      keys.push_back(*key);
+    else if (key.error().code == ErrorCode::kNotFound)
+      unknown = unknown.value_or(std::move(key).error());
+    else
+      return tl::unexpected(std::move(key).error());  // what is wrong goes first
+  }
+  if (unknown)
+    return tl::unexpected(*std::move(unknown));
   return keys;
 }
 

@@ -27,9 +27,9 @@ std::unique_ptr<Program> make_program() {
   auto made = std::make_unique<Program>();
   Program& program = *made;
   program.app.set_version_flag("--version", fmt::format("kiln {}", version()));
-  program.app.footer(kFooter);
   program.app.set_help_flag("--help,-h", "Print this help and exit");
-  program.app.get_formatter()->column_width(26);
+  program.app.get_formatter()->column_width(kHelpColumn);
+  program.app.get_formatter()->label("REQUIRED", "");
   for (const Verb& verb : verbs()) {
     CLI::App* app = program.app.add_subcommand(verb.name, verb.summary);
     app->group(verb.group);
@@ -43,11 +43,14 @@ std::unique_ptr<Program> make_program() {
     app->set_help_flag("--help,-h", "Print this help and exit");
     // One value per use, repeated for more: never "all words up to the next option".
     for (CLI::Option* option : app->get_options()) {
+      if (option->get_positional())
+        option->type_name("");  // its name says it all
       if (!option->get_positional() && option->get_items_expected_max() > 1)
         option->allow_extra_args(false);
     }
     program.verbs.push_back({&verb, app, std::move(run), std::move(common)});
   }
+  program.app.footer(kFooter);  // last: verbs inherit what is there when they are added
   return made;
 }
 

@@ -32,6 +32,8 @@ struct Program {
   std::vector<ParsedVerb> verbs;
 };
 
+inline constexpr std::size_t kHelpColumn = 26;  // where the meanings begin in help
+
 [[nodiscard]] std::unique_ptr<Program> make_program();
 
 }  // namespace kiln::tools

@@ -54,7 +54,7 @@ void Progress::finish(const std::string& item) {
 void Progress::message(std::string_view text) {
   const MutexLock lock(mutex_);
   erase();
-  fmt::print(stderr, "{}\n", text);
+  fmt::print(stderr, "{}\n", printable_lines(text));
 }
 
 void Progress::draw() {
@@ -93,7 +93,7 @@ std::string Progress::line() const {
   }
   if (!running_.empty())
     text += "  " + *running_.begin();
-  return text;
+  return printable_lines(text);
 }
 
 }  // namespace kiln::tools

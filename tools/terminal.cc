@@ -37,12 +37,14 @@ bool wants_colours() {
 }
 // NOLINTEND(concurrency-mt-unsafe)
 
-// A name from a manifest or a cache must not be able to drive the terminal.
+bool is_control(unsigned char c) {
+  return c < 0x20 || c == 0x7F;
+}
+
+/// Of a cell, which is one line.
 std::string printable(std::string_view text) {
   std::string out(text);
-  std::replace_if(
-      out.begin(), out.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; },
-      '?');
+  std::replace_if(out.begin(), out.end(), is_control, '?');
   return out;
 }
 
@@ -72,6 +74,14 @@ std::string Terminal::styled(std::string_view text, Style style) const {
   if (!colours_ || style == Style::kPlain)
     return std::string(text);
   return escape_of(style) + std::string(text) + "\033[0m";
+}
+
+std::string printable_lines(std::string_view text) {
+  std::string out(text);
+  std::replace_if(
+      out.begin(), out.end(),
+      [](unsigned char c) { return is_control(c) && c != '\n' && c != '\t'; }, '?');
+  return out;
 }
 
 std::size_t display_width(std::string_view text) {

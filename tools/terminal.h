@@ -44,6 +44,10 @@ struct Column {
     const std::vector<Column>& columns,
     const std::vector<std::vector<std::string>>& rows, const Terminal& terminal);
 
+/// `text` with each control character but newline and tab made a '?': names and logs
+/// come from outside, and must not be able to drive the terminal.
+[[nodiscard]] std::string printable_lines(std::string_view text);
+
 /// Number of columns that UTF-8 `text` takes: one a code point.
 [[nodiscard]] std::size_t display_width(std::string_view text);
 

@@ -144,8 +144,10 @@ Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
   std::string reason = fmt::format("KILN_TOOLCHAIN is {}", wish.wanted);
   std::vector<std::string> known;
   for (const Toolchain& each : found) {
-    if (answers_to(each, wish.wanted))
+    if (answers_to(each, wish.wanted)) {
+      KILN_TRY(able(each, wish));
       return choice_of(each, std::move(reason), wish);
+    }
     known.push_back(named(each));
   }
   if (wish.recorded) {
@@ -220,8 +222,10 @@ Result<FoundToolchains> discover_toolchains(const ToolchainSearch& search) {
 Result<ToolchainChoice> choose_toolchain(std::span<const Toolchain> found,
                                          const ToolchainWish& wish) {
   for (const Toolchain& each : found) {
-    if (each.is_explicit)
-      return choice_of(each, "KILN_NVRTC names it", wish);
+    if (!each.is_explicit)
+      continue;
+    KILN_TRY(able(each, wish));
+    return choice_of(each, "KILN_NVRTC names it", wish);
   }
   if (!wish.wanted.empty())
     return choose_wanted(found, wish);

@@ -148,10 +148,13 @@ Result<std::shared_ptr<const KernelSpec>> TemplateCatalog::find(
     return *at;
   std::vector<std::string> names;
   for (const auto& kernel : kernels_) names.push_back(kernel->name());
-  return fail(
-      ErrorCode::kNotFound,
-      fmt::format("no template '{}'{}; there are: {}", name, did_you_mean(name, names),
-                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  const std::string known =
+      names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+  // A family may have been meant.
+  for (std::string& family : family_names()) names.push_back(std::move(family));
+  return fail(ErrorCode::kNotFound,
+              fmt::format("no template '{}'{}; there are: {}", name,
+                          did_you_mean(name, names), known));
 }
 
 std::vector<std::shared_ptr<const KernelSpec>> TemplateCatalog::family(

@@ -30,6 +30,11 @@ using testing::SizeIs;
 
 class CompileWorkerTest : public testing::Test {
  protected:
+  void SetUp() override {
+    if (nvrtc_.nvrtc.empty())
+      GTEST_SKIP() << "no NVRTC on this machine";
+  }
+
   [[nodiscard]] CompileJob job(std::string source,
                                device::Target target = {
                                    .architecture = {{8, 0}},

@@ -15,11 +15,10 @@
 
 #include "compile/nvrtc.h"
 #include "compile/nvrtc_compile.h"
-#include "device/nvrtc_files.h"
 #include "device/target.h"
 #include "render/catalog.h"
 #include "request/selection.h"
-#include "util/library_search.h"
+#include "tests/support/compile_jobs.h"
 
 namespace kiln {
 namespace {
@@ -28,17 +27,7 @@ using std::chrono::duration;
 using std::chrono::steady_clock;
 
 const compile::Nvrtc* find_nvrtc() {
-  const char* const path = std::getenv("KILN_NVRTC");  // NOLINT(concurrency-mt-unsafe)
-  const auto found = find_libraries({.name = "libnvrtc.so",
-                                     .explicit_path = path == nullptr ? "" : path,
-                                     .explicit_origin = "KILN_NVRTC"},
-                                    LibraryPlaces::of_process());
-  if (!found || found->empty()) {
-    return nullptr;
-  }
-  const auto& path = found->front().path;
-  const auto nvrtc = compile::open_nvrtc(
-      {path, device::builtins_beside(path, std::nullopt).value_or("")});
+  const auto nvrtc = compile::open_nvrtc(test::real_nvrtc());
   return nvrtc ? *nvrtc : nullptr;
 }
 

@@ -15,17 +15,16 @@
 
 namespace kiln::test {
 
-/// The NVRTC of this machine: KILN_NVRTC, else the first that the search finds.
+/// The NVRTC of this machine: KILN_NVRTC, else the first that the search finds; empty
+/// paths where there is none, and then a test that needs one skips itself.
 inline compile::NvrtcPaths real_nvrtc() {
   const char* const given = std::getenv("KILN_NVRTC");
   const auto found = find_libraries({.name = "libnvrtc.so",
                                      .explicit_path = given == nullptr ? "" : given,
                                      .explicit_origin = "KILN_NVRTC"},
                                     LibraryPlaces::of_process());
-  if (!found || found->empty()) {
-    ADD_FAILURE() << "this test needs an NVRTC and found none";
+  if (!found || found->empty())
     return {};
-  }
   const auto& path = found->front().path;
   return {.nvrtc = path,
           .builtins = device::builtins_beside(path, std::nullopt).value_or("")};

@@ -39,15 +39,23 @@ Result<void> check_selection(const Options& options) {
   return {};
 }
 
-/// Only `--all` asks: everything else names what goes.
-Result<void> confirm(const Context& context, const Options& options,
-                     const cache::Cache& cache, std::size_t count) {
-  if (!options.all || options.yes || options.dry_run || count == 0)
+bool asks(const Options& options) {
+  // Everything but --all names what goes.
+  return options.all && !options.yes && !options.dry_run;
+}
+
+/// Also where there is nothing: a script must not work until there is something.
+Result<void> check_confirmation(const Context& context, const Options& options) {
+  if (!asks(options) || (context.err.is_terminal() && ::isatty(STDIN_FILENO) == 1))
     return {};
-  if (!context.err.is_terminal() || ::isatty(STDIN_FILENO) != 1) {
-    return fail(ErrorCode::kInvalidArgument,
-                "clear --all removes everything; add --yes to confirm");
-  }
+  return fail(ErrorCode::kInvalidArgument,
+              "clear --all removes everything; add --yes to confirm");
+}
+
+Result<void> confirm(const Options& options, const cache::Cache& cache,
+                     std::size_t count) {
+  if (!asks(options) || count == 0)
+    return {};
   fmt::print(stderr, "remove all {} entries of {}? [y/N] ", count,
              cache.layout().root().native());
   std::fflush(stderr);
@@ -73,9 +81,12 @@ Result<std::vector<cache::Entry>> select(cache::Cache& cache, const Config& conf
 
 Result<int> run(Context& context, const Options& options) {
   KILN_TRY(check_selection(options));
+  KILN_TRY(check_confirmation(context, options));
   const auto cache = KILN_TRY(open_cache(context.config));
   const auto entries = KILN_TRY(select(*cache, context.config, options));
-  KILN_TRY(confirm(context, options, *cache, entries.size()));
+  if (entries.empty())
+    KILN_TRY(check_templates(context.config, options.filter));
+  KILN_TRY(confirm(options, *cache, entries.size()));
   Removal removal{.keys = {}, .freed_bytes = 0, .dry_run = options.dry_run};
   std::optional<Error> failure;
   for (const cache::Entry& entry : entries) {

@@ -11,7 +11,9 @@
 #include "compile/cores.h"
 #include "tools/architectures.h"
 #include "tools/build_run.h"
+#include "tools/exit_code.h"
 #include "tools/file_output.h"
+#include "tools/option_values.h"
 #include "tools/verbs.h"
 #include "util/read_file.h"
 #include "util/try.h"
@@ -34,6 +36,9 @@ struct Options {
 };
 
 Result<std::string> read_source(const std::string& file) {
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error))
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{} is a folder", file));
   if (file != "-")
     return read_text_file(file, kMaxSourceBytes);
   std::string text;
@@ -83,8 +88,9 @@ void print_logs(const BuildReport& report) {
     const auto log = object->log();
     const std::string text = log ? compile::diagnostics(*log) : log.error().message;
     if (!text.empty())
-      fmt::print(stderr, "{} {}:\n{}\n", report.items[i].label, report.items[i].arch,
-                 text);
+      fmt::print(stderr, "{}\n",
+                 printable_lines(fmt::format("{} {}:\n{}", report.items[i].label,
+                                             report.items[i].arch, text)));
   }
 }
 
@@ -110,7 +116,12 @@ void print_entries(const Context& context, const BuildReport& report) {
 Result<int> run(Context& context, const Options& options) {
   Config config = context.config;
   if (!options.time_limit.empty())
-    config.compile_timeout = KILN_TRY(parse_duration(options.time_limit));
+    config.compile_timeout = KILN_TRY(parse_time_limit(options.time_limit));
+  if (!options.output.empty())
+    KILN_TRY(check_output_path("-o", options.output));
+  if (options.output == "-" && context.json)
+    return fail(ErrorCode::kInvalidArgument,
+                "-o - and --json both want standard output");
   const Request request = KILN_TRY(make_request(options));
   const auto service = KILN_TRY(Service::open(config));
   // Wrong options are wrong usage, before an architecture is looked at.
@@ -133,11 +144,16 @@ Result<int> run(Context& context, const Options& options) {
               .events = nullptr},
              report);
   print_logs(report);
-  KILN_TRY(write_output(options, report));
   if (context.json)
     print_json(report_json(report));
-  else
+  else if (options.output != "-")
     print_entries(context, report);
+  // Last: what was built is in the cache and told, whatever becomes of the copy.
+  if (auto written = write_output(options, report); !written) {
+    fmt::print(stderr, "{} {}\n", context.err.styled("kiln:", Style::kRed),
+               written.error().message);
+    return kSomeFailed;
+  }
   return exit_code_of(report);
 }
 

@@ -10,6 +10,7 @@
 #include "device/profile.h"
 #include "tools/exit_code.h"
 #include "tools/file_output.h"
+#include "tools/option_values.h"
 #include "tools/verbs.h"
 #include "util/try.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 struct Options {
   std::string profile;
-  int device = 0;
+  std::string device = "0";
   std::vector<std::string> compare;
 };
 
@@ -45,12 +46,16 @@ void print_checks(const Diagnosis& diagnosis, const Terminal& out) {
 }
 
 Result<void> write_profile(Service& service, const Options& options) {
+  constexpr std::uint64_t kMostDevices = 1024;
+  KILN_TRY(check_output_path("--profile", options.profile));
+  const auto device = static_cast<int>(
+      KILN_TRY(parse_number("--device", options.device, {0, kMostDevices})));
   const auto driver = KILN_TRY(service.toolchains().driver());
   if (!driver) {
     return fail(ErrorCode::kUnavailable,
                 "a profile describes a device, and there is no NVIDIA driver here");
   }
-  const std::string text = KILN_TRY(device::describe_device(*driver, options.device));
+  const std::string text = KILN_TRY(device::describe_device(*driver, device));
   return write_output_file(options.profile, as_bytes(text));
 }
 

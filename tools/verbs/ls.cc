@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <array>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tools/entry_filter.h"
 #include "tools/entry_output.h"
 #include "tools/open_cache.h"
+#include "tools/option_values.h"
 #include "tools/verbs.h"
+#include "util/nearest.h"
 #include "util/try.h"
 #include "util/units.h"
 
@@ -18,18 +21,26 @@ namespace {
 
 struct Options {
   EntryFilterOptions filter;
-  cache::SortBy sort = cache::SortBy::kCreated;
-  std::optional<std::size_t> limit;
+  std::string sort = "created";
+  std::string limit;
 };
 
-const std::map<std::string, cache::SortBy>& sort_words() {
-  static const auto* const words =
-      new std::map<std::string, cache::SortBy>{{"created", cache::SortBy::kCreated},
-                                               {"used", cache::SortBy::kUsed},
-                                               {"size", cache::SortBy::kSize},
-                                               {"template", cache::SortBy::kTemplate},
-                                               {"arch", cache::SortBy::kArch}};
-  return *words;
+Result<cache::SortBy> parse_sort(const std::string& text) {
+  constexpr std::array<std::pair<const char*, cache::SortBy>, 5> kWords{
+      {{"created", cache::SortBy::kCreated},
+       {"used", cache::SortBy::kUsed},
+       {"size", cache::SortBy::kSize},
+       {"template", cache::SortBy::kTemplate},
+       {"arch", cache::SortBy::kArch}}};
+  std::vector<std::string> known;
+  for (const auto& [word, sort] : kWords) {
+    if (text == word)
+      return sort;
+    known.emplace_back(word);
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("--sort cannot be '{}'; there are: {}{}", text,
+                          fmt::join(known, ", "), did_you_mean(text, known)));
 }
 
 void print_entries(const Context& context, const std::vector<cache::Entry>& entries,
@@ -50,10 +61,15 @@ void print_entries(const Context& context, const std::vector<cache::Entry>& entr
 
 Result<int> run(Context& context, const Options& options) {
   cache::ListQuery query = KILN_TRY(make_query(context.config, options.filter));
-  query.sort = options.sort;
-  query.limit = options.limit;
+  query.sort = KILN_TRY(parse_sort(options.sort));
+  if (!options.limit.empty()) {
+    query.limit = KILN_TRY(
+        parse_number("--limit", options.limit, {0, std::numeric_limits<int>::max()}));
+  }
   const auto cache = KILN_TRY(open_cache(context.config));
   const auto entries = KILN_TRY(cache->list(query));
+  if (entries.empty())
+    KILN_TRY(check_templates(context.config, options.filter));
   if (context.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const cache::Entry& entry : entries) list.push_back(entry_json(entry));
@@ -69,10 +85,10 @@ Result<int> run(Context& context, const Options& options) {
 Run add_ls(CLI::App& app) {
   auto options = std::make_shared<Options>();
   add_filter_options(app, options->filter);
-  app.add_option("--sort", options->sort,
-                 "created, used, size, template or arch; newest, largest or "
-                 "alphabetically first first (default: created)")
-      ->transform(CLI::CheckedTransformer(sort_words()).description(""))
+  app.add_option(
+         "--sort", options->sort,
+         "created or used (newest first), size (largest first), template or arch "
+         "(by name); default: created")
       ->type_name("WORD");
   app.add_option("--limit", options->limit, "At most N entries")->type_name("N");
   return

@@ -8,6 +8,7 @@
 #include "tools/entry_output.h"
 #include "tools/file_output.h"
 #include "tools/open_cache.h"
+#include "tools/option_values.h"
 #include "tools/preimage_output.h"
 #include "tools/verbs.h"
 #include "util/try.h"
@@ -110,6 +111,12 @@ Result<int> run(Context& context, const Options& options) {
     return fail(
         ErrorCode::kInvalidArgument,
         "--source, --log, --preimage and --ptx print one text each: ask for one");
+  }
+  if (!options.extract.empty())
+    KILN_TRY(check_output_path("--extract", options.extract));
+  if (options.extract == "-" && context.json) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--extract - and --json both want standard output");
   }
   const Shown shown = KILN_TRY(find(context.config, options.key));
   const auto text = KILN_TRY(wanted_text(shown.object, options));

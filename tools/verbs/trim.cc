@@ -22,6 +22,7 @@ Result<int> run(Context& context, const Options& options) {
   if (!options.max_size.empty()) {
     trim.limit_bytes = KILN_TRY(parse_size(options.max_size));
     trim.target_percent = 100;  // a size that was asked for is met, not undercut
+    trim.minimum_age = std::chrono::seconds(0);  // nor missed for what is new
   }
   trim.dry_run = options.dry_run ? cache::DryRun::kYes : cache::DryRun::kNo;
   const auto cache = KILN_TRY(open_cache(context.config));

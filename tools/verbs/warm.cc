@@ -13,13 +13,15 @@
 #include "tools/build_run.h"
 #include "tools/catalog.h"
 #include "tools/event_log.h"
+#include "tools/option_values.h"
 #include "tools/verbs.h"
 #include "util/log.h"
 #include "util/try.h"
-#include "util/units.h"
 
 namespace kiln::tools {
 namespace {
+
+constexpr std::uint64_t kMostJobs = 1024;
 
 struct Options {
   bool all = false;
@@ -28,7 +30,7 @@ struct Options {
   std::vector<std::string> manifests;
   ArchitectureOptions architectures;
   CatalogOptions catalog;
-  unsigned jobs = 0;
+  std::string jobs;
   std::string time_limit;
   bool dry_run = false;
   bool fail_fast = false;
@@ -41,7 +43,23 @@ struct Wanted {
   std::vector<request::ManifestEntry> lines;
 };
 
-Result<Wanted> select(const Service& service, const Options& options) {
+/// All that can be said of a line before anything is built.
+Result<void> check_line(Service& service, const std::string& path,
+                        const request::ManifestEntry& line) {
+  Result<void> checked;
+  if (auto prepared = service.prepare(line.request); !prepared)
+    checked = tl::unexpected(std::move(prepared).error());
+  if (checked && line.architecture) {
+    if (auto chosen = service.toolchains().choose(*line.architecture); !chosen)
+      checked = tl::unexpected(std::move(chosen).error());
+  }
+  if (checked)
+    return {};
+  return fail(checked.error().code,
+              fmt::format("{}:{}: {}", path, line.line, checked.error().message));
+}
+
+Result<Wanted> select(Service& service, const Options& options) {
   Wanted wanted{request::Selection(service.catalog()), {}};
   if (options.all)
     wanted.selection.add_all();
@@ -51,6 +69,12 @@ Result<Wanted> select(const Service& service, const Options& options) {
     KILN_TRY(wanted.selection.add_template(text));
   for (const std::string& path : options.manifests) {
     auto lines = KILN_TRY(request::read_manifest(path));
+    if (lines.empty()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: there is no request in it", path));
+    }
+    for (const request::ManifestEntry& line : lines)
+      KILN_TRY(check_line(service, path, line));
     wanted.lines.insert(wanted.lines.end(), std::make_move_iterator(lines.begin()),
                         std::make_move_iterator(lines.end()));
   }
@@ -83,12 +107,10 @@ Result<BuildReport> list_items(Service& service, const Options& options) {
               architectures, report);
   }
   for (const request::ManifestEntry& line : wanted.lines) {
-    if (!is_given(options.architectures) && line.architecture) {
-      KILN_TRY(service.toolchains().choose(*line.architecture));
+    if (!is_given(options.architectures) && line.architecture)
       add_items(service, line.request, {*line.architecture}, report);
-    } else {
+    else
       add_items(service, line.request, architectures, report);
-    }
   }
   return report;
 }
@@ -96,9 +118,9 @@ Result<BuildReport> list_items(Service& service, const Options& options) {
 /// The next job here takes the NVRTC that most of this warm was built with.
 void record_toolchain(Service& service, const BuildReport& report) {
   std::map<std::string, std::pair<std::size_t, const device::Toolchain*>> uses;
-  for (const BuildItem& item : report.items) {
-    const auto* keyed = std::get_if<KeyedRequest>(&item.keyed);
-    if (keyed == nullptr || !keyed->toolchain->toolchain.installed())
+  for (std::size_t i = 0; i < report.items.size(); ++i) {
+    const auto* keyed = std::get_if<KeyedRequest>(&report.items[i].keyed);
+    if (keyed == nullptr || !report.entries[i].stored)
       continue;
     auto& use = uses[to_string(keyed->toolchain->toolchain.id)];
     ++use.first;
@@ -116,13 +138,17 @@ void record_toolchain(Service& service, const BuildReport& report) {
 Result<int> run(Context& context, const Options& options) {
   Config config = context.config;
   config.template_dirs = template_folders(config, options.catalog);
-  if (options.jobs > 0)
-    config.jobs = options.jobs;
+  if (!options.jobs.empty()) {
+    config.jobs = static_cast<unsigned>(
+        KILN_TRY(parse_number("--jobs", options.jobs, {1, kMostJobs})));
+  }
   if (!options.time_limit.empty())
-    config.compile_timeout = KILN_TRY(parse_duration(options.time_limit));
+    config.compile_timeout = KILN_TRY(parse_time_limit(options.time_limit));
   std::unique_ptr<EventLog> events;
-  if (!options.events.empty())
+  if (!options.events.empty()) {
+    KILN_TRY(check_output_path("--events", options.events));
     events = KILN_TRY(EventLog::open(options.events));
+  }
   const auto service = KILN_TRY(Service::open(config));
   BuildReport report = KILN_TRY(list_items(*service, options));
   run_builds(context, *service,
@@ -160,7 +186,6 @@ Run add_warm(CLI::App& app) {
   add_catalog_options(app, options->catalog);
   app.add_option("--jobs", options->jobs,
                  "Builds at a time (default: the usable cores)")
-      ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
   app.add_option("--timeout", options->time_limit,
                  "Time limit of one build: 90, 5m (default: 300)")

@@ -180,8 +180,7 @@ Result<int> run(Context& context, const Options& options) {
 Run add_why(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("KEY", options->keys,
-                 "Two keys, or unique prefixes of 6 digits or more")
-      ->expected(0, 2);
+                 "Two keys, or unique prefixes of 6 digits or more");
   app.add_option("--template", options->template_text,
                  "Explain this request instead: which entry comes nearest, and what "
                  "differs")
@@ -189,7 +188,10 @@ Run add_why(CLI::App& app) {
   add_arch_option(app, options->architectures);
   add_catalog_options(app, options->catalog);
   return [options](Context& context) {
-    return finish_lookup(context, run(context, *options));
+    const Result<int> result = run(context, *options);
+    // Of a request nothing but the key of its own is looked up.
+    return options->keys.empty() ? finish(context, result)
+                                 : finish_lookup(context, result);
   };
 }
 

@@ -93,6 +93,21 @@ TEST_F(IndexTest, AWrittenBatchIsThereWithoutReadingAFolder) {
   EXPECT_EQ(index_.totals().value().entries, 8U) << "an update is no second entry";
 }
 
+TEST_F(IndexTest, AnObjectWithoutTemplateAndParametersIsNoFault) {
+  SampleObject object(100);
+  object->metadata.template_name.clear();
+  object->metadata.params.clear();
+  object->metadata.toolchain.clear();
+  std::ignore = sample_.store.publish(*object);
+  ASSERT_TRUE(index_.list({}));
+  ASSERT_TRUE(index_.write({.published = {}, .used = {}, .counters = {{"hits", 1}}}));
+  Index another(sample_.layout, real_file_system(), sample_.store, locks_,
+                sample_.counters);
+  EXPECT_EQ(another.list({}).value().size(), 9U);
+  EXPECT_EQ(another.counters().value().at("hits"), 1U) << "it was built anew";
+  EXPECT_EQ(sample_.counters.get(Counter::kIndexFailed), 0U);
+}
+
 TEST_F(IndexTest, TotalsAreThoseOfTheObjects) {
   ASSERT_TRUE(index_.refresh({}));
   std::uint64_t bytes = 0;

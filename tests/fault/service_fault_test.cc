@@ -1,0 +1,316 @@
+// The data path on bad days: compilers that lie, killed workers, full and read-only
+// disks, roots of others. The caller gets a kernel or a clear error, in bounded time.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "tests/support/child_process.h"
+#include "tests/support/processes.h"
+#include "tests/support/program.h"
+#include "tests/support/service_requests.h"
+
+namespace kiln {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+namespace fs = std::filesystem;
+
+class ServiceFaultTest : public testing::Test {
+ protected:
+  ServiceFaultTest() { fake(""); }
+  ~ServiceFaultTest() override { ::unsetenv("KILN_FAKE_NVRTC"); }
+
+  static void fake(const char* mode) { ::setenv("KILN_FAKE_NVRTC", mode, 1); }
+  [[nodiscard]] Config config() const {
+    Config made = test::service_config(temp_.path() / "cache");
+    made.nvrtc = KILN_TEST_FAKE_NVRTC;
+    return made;
+  }
+  /// The fake's version is asked for while it still answers.
+  void learn_toolchain() const {
+    fake("");
+    EXPECT_TRUE(test::keyed(*test::open_service(config()), test::small_kernel(0)));
+  }
+
+  const test::TempDir temp_;
+};
+
+struct Lie {
+  const char* mode;
+  ErrorCode code;
+  const char* words;
+};
+
+void PrintTo(const Lie& lie, std::ostream* out) { *out << lie.mode; }
+
+class LyingCompilerTest : public ServiceFaultTest,
+                          public testing::WithParamInterface<Lie> {};
+
+TEST_P(LyingCompilerTest, IsAClearErrorInBoundedTimeAndNothingIsStored) {
+  learn_toolchain();
+  fake(GetParam().mode);
+  Config limited = config();
+  limited.compile_timeout = 1s;
+  limited.worker_memory_bytes = 512U << 20U;
+  {
+    const auto service = test::open_service(limited);
+    const auto began = std::chrono::steady_clock::now();
+    const auto failed = test::fetch(*service, test::small_kernel(1));
+    EXPECT_LT(std::chrono::steady_clock::now() - began, 30s);
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().code, GetParam().code) << failed.error().message;
+    EXPECT_THAT(failed.error().message, HasSubstr(GetParam().words));
+    EXPECT_THAT(service->cache().list({}).value(), IsEmpty());
+  }
+  fake("");
+  const auto service = test::open_service(limited);
+  const auto served = test::fetch(*service, test::small_kernel(1));
+  ASSERT_TRUE(served) << served.error().message;
+  EXPECT_EQ(served->outcome, Outcome::kCompiled);
+  EXPECT_FALSE(served->not_stored);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Modes, LyingCompilerTest,
+    testing::Values(Lie{"hang", ErrorCode::kTimeout, "while compiling"},
+                    Lie{"crash", ErrorCode::kWorkerCrashed, "signal 11"},
+                    Lie{"exit", ErrorCode::kWorkerCrashed, "7"},
+                    Lie{"hoard", ErrorCode::kResourceLimit, "memory"},
+                    Lie{"empty", ErrorCode::kCompileFailed, "no image"},
+                    Lie{"wrong-arch", ErrorCode::kCompileFailed, "sm_75"},
+                    Lie{"no-entry", ErrorCode::kCompileFailed, "no kernel"}),
+    [](const auto& test) {
+      std::string name = test.param.mode;
+      std::erase(name, '-');
+      return name;
+    });
+
+TEST_F(ServiceFaultTest, AStopEndsABuildAndItsFollowersGoOn) {
+  learn_toolchain();
+  fake("hang");
+  Config limited = config();
+  limited.compile_timeout = 3s;
+  const auto service = test::open_service(limited);
+  std::stop_source stop;
+  std::optional<Result<Fetched>> leader;
+  std::optional<Result<Fetched>> follower;
+  std::thread first([&] {
+    leader = test::fetch(*service, test::small_kernel(1), {stop.get_token(), {}});
+  });
+  ASSERT_TRUE(
+      test::eventually(30s, [] { return !test::children_of(::getpid()).empty(); }));
+  std::thread second([&] { follower = test::fetch(*service, test::small_kernel(1)); });
+  std::this_thread::sleep_for(100ms);
+  const auto began = std::chrono::steady_clock::now();
+  stop.request_stop();
+  first.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 2s + 500ms);
+  ASSERT_FALSE(*leader);
+  EXPECT_EQ(leader->error().code, ErrorCode::kCancelled) << leader->error().message;
+  second.join();
+  ASSERT_FALSE(*follower);
+  EXPECT_EQ(follower->error().code, ErrorCode::kTimeout) << follower->error().message;
+}
+
+TEST_F(ServiceFaultTest, AWorkerKilledInMidCompileCostsOneBuild) {
+  learn_toolchain();
+  fake("hang");
+  Config limited = config();
+  limited.compile_timeout = 40s;
+  const auto service = test::open_service(limited);
+  std::optional<Result<Fetched>> fetched;
+  std::thread build([&] { fetched = test::fetch(*service, test::small_kernel(1)); });
+  // One that has the compiler open, and so is at work.
+  std::optional<pid_t> at_work;
+  EXPECT_TRUE(test::eventually(30s, [&] {
+    for (const pid_t worker : test::children_of(::getpid())) {
+      std::ifstream maps("/proc/" + std::to_string(worker) + "/maps");
+      const std::string text((std::istreambuf_iterator<char>(maps)), {});
+      if (text.find("fake-nvrtc") != std::string::npos)
+        at_work = worker;
+    }
+    return at_work.has_value();
+  }));
+  std::this_thread::sleep_for(200ms);
+  if (at_work)
+    ::kill(*at_work, SIGKILL);
+  build.join();
+  ASSERT_FALSE(*fetched);
+  EXPECT_EQ(fetched->error().code, ErrorCode::kWorkerCrashed);
+  fake("");  // for the workers of the next service
+  const auto again = test::fetch(*test::open_service(config()), test::small_kernel(1));
+  EXPECT_TRUE(again) << again.error().message;
+}
+
+/// Runs `body` in a mount namespace of its own; its exit status, or nullopt where this
+/// machine allows no such thing.
+template <typename Body>
+std::optional<int> in_namespace(const Body& body) {
+  constexpr int kImpossible = 77;
+  test::ChildProcess child([&] {
+    const uid_t uid = ::getuid();
+    if (::unshare(CLONE_NEWNS | (uid == 0 ? 0 : CLONE_NEWUSER)) != 0)
+      return kImpossible;
+    if (uid != 0)
+      std::ofstream("/proc/self/uid_map") << "0 " << uid << " 1\n";
+    if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+      return kImpossible;
+    const int status = body();
+    return testing::Test::HasFailure() ? 1 : status;
+  });
+  const int status = child.wait();
+  return status == kImpossible ? std::nullopt : std::optional(status);
+}
+
+bool mount_small_disk(const fs::path& folder, const char* size) {
+  fs::create_directories(folder);
+  return ::mount("none", folder.c_str(), "tmpfs", 0,
+                 (std::string("mode=0700,size=") + size).c_str()) == 0;
+}
+
+TEST_F(ServiceFaultTest, OnAFullDiskTheCallerStillGetsItsKernel) {
+  const auto status = in_namespace([&] {
+    if (!mount_small_disk(temp_.path() / "cache", "512k"))
+      return 77;
+    const auto service = test::open_service(config());
+    const auto before = test::fetch(*service, test::small_kernel(1));
+    EXPECT_TRUE(before && !before->not_stored);
+    const fs::path junk = temp_.path() / "cache/junk";
+    std::ofstream(junk) << std::string(1U << 20U, 'x');
+    const auto full = test::fetch(*service, test::small_kernel(2));
+    EXPECT_TRUE(full) << full.error().message;
+    if (full) {
+      EXPECT_EQ(full->outcome, Outcome::kCompiled);
+      EXPECT_FALSE(full->object->payload().empty());
+      EXPECT_TRUE(full->not_stored);
+      EXPECT_THAT(full->not_stored->message, HasSubstr("No space left"));
+    }
+    EXPECT_EQ(test::fetch(*service, test::small_kernel(1))->outcome, Outcome::kHit);
+    fs::remove(junk);
+    const auto after = test::fetch(*service, test::small_kernel(3));
+    EXPECT_TRUE(after && !after->not_stored);
+    EXPECT_EQ(service->cache().verify({})->corrupt, 0U);
+    return 0;
+  });
+  if (!status)
+    GTEST_SKIP() << "NOT TESTED: no mount namespace can be made here";
+  EXPECT_EQ(*status, 0);
+}
+
+TEST_F(ServiceFaultTest, OnADiskThatIsFullFromTheStartTheCallerStillGetsItsKernel) {
+  const auto status = in_namespace([&] {
+    if (!mount_small_disk(temp_.path() / "cache", "16k"))
+      return 77;
+    std::ofstream(temp_.path() / "cache/junk") << std::string(1U << 20U, 'x');
+    const auto service = test::open_service(config());
+    const auto fetched = test::fetch(*service, test::small_kernel(1));
+    EXPECT_TRUE(fetched) << fetched.error().message;
+    EXPECT_TRUE(fetched && fetched->not_stored);
+    return 0;
+  });
+  if (!status)
+    GTEST_SKIP() << "NOT TESTED: no mount namespace can be made here";
+  EXPECT_EQ(*status, 0);
+}
+
+TEST_F(ServiceFaultTest, AReadOnlyRootServesHitsAndBuildsMissesInMemory) {
+  test::KilnProgram kiln;
+  kiln.use_fake_nvrtc();
+  const std::string hit = kiln.write("hit.cu", test::kTinySource);
+  const std::string miss = kiln.write("miss.cu", "__global__ void other() {}\n");
+  const std::string manifest = kiln.write("m.jsonl",
+                                          "{\"source\":\"__global__ void a() {}\"}\n"
+                                          "{\"source\":\"__global__ void b() {}\"}\n");
+  EXPECT_EQ(kiln.run({"compile", hit, "--arch", "9.0"}).status, 0);
+  const auto status = in_namespace([&] {
+    const std::string root = kiln.cache_dir();
+    if (::mount(root.c_str(), root.c_str(), nullptr, MS_BIND, nullptr) != 0 ||
+        ::mount(nullptr, root.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY,
+                nullptr) != 0)
+      return 77;
+    const auto served = kiln.run({"compile", hit, "--arch", "9.0", "--json"});
+    EXPECT_EQ(served.status, 0) << served.text();
+    EXPECT_EQ(served.json()["hits"], 1);
+    const auto built =
+        kiln.run({"warm", "--manifest", manifest, "--arch", "9.0", "--json"});
+    EXPECT_EQ(built.status, 1) << built.text();
+    EXPECT_EQ(built.json()["compiled"], 2);
+    EXPECT_EQ(built.json()["not_stored"], 2);
+    // One warning, not one a kernel.
+    const auto first = built.err.find("warning");
+    EXPECT_NE(first, std::string::npos) << built.text();
+    EXPECT_EQ(built.err.find("warning", first + 1), std::string::npos) << built.text();
+    EXPECT_EQ(kiln.run({"ls"}).status, 0);
+    EXPECT_EQ(kiln.json_of({"ls"})["entries"].size(), 1U);
+    EXPECT_EQ(kiln.run({"verify"}).status, 0);
+    const auto clear = kiln.run({"clear", "--all", "--yes"});
+    EXPECT_NE(clear.status, 0);
+    EXPECT_THAT(clear.err, HasSubstr("read-only"));
+    return 0;
+  });
+  if (!status)
+    GTEST_SKIP() << "NOT TESTED: no mount namespace can be made here";
+  EXPECT_EQ(*status, 0);
+}
+
+TEST_F(ServiceFaultTest, ARootThatOthersCanWriteIsNotUsedAndThatIsSaid) {
+  test::KilnProgram kiln;
+  kiln.use_fake_nvrtc();
+  const std::string source = kiln.write("k.cu", test::kTinySource);
+  fs::create_directories(kiln.cache_dir());
+  ASSERT_EQ(::chmod(kiln.cache_dir().c_str(), 0777), 0);
+  const auto built = kiln.run({"compile", source, "--arch", "9.0", "--json"});
+  EXPECT_EQ(built.status, 1) << built.text();
+  EXPECT_EQ(built.json()["compiled"], 1);
+  EXPECT_EQ(built.json()["not_stored"], 1);
+  EXPECT_THAT(built.err,
+              AllOf(HasSubstr(kiln.cache_dir().string()), HasSubstr("chmod")));
+  EXPECT_THAT(kiln.object_files(), IsEmpty());
+  const auto listed = kiln.run({"ls"});
+  EXPECT_EQ(listed.status, 3) << listed.text();
+  ASSERT_EQ(::chmod(kiln.cache_dir().c_str(), 0700), 0);
+  EXPECT_EQ(kiln.json_of({"compile", source, "--arch", "9.0"})["compiled"], 1);
+}
+
+TEST_F(ServiceFaultTest, AnObjectThatOthersCanWriteIsNotUsed) {
+  test::KilnProgram kiln;
+  kiln.use_fake_nvrtc();
+  const std::string source = kiln.write("k.cu", test::kTinySource);
+  EXPECT_EQ(kiln.json_of({"compile", source, "--arch", "9.0"})["compiled"], 1);
+  ASSERT_EQ(::chmod(kiln.object_files().at(0).c_str(), 0666), 0);
+  const auto verified = kiln.run({"verify", "--json"});
+  EXPECT_EQ(verified.status, 8) << verified.text();
+  EXPECT_EQ(verified.json()["untrusted"], 1);
+  const auto again = kiln.run({"compile", source, "--arch", "9.0", "--json"});
+  EXPECT_EQ(again.json()["hits"], 0) << again.text();
+  EXPECT_EQ(again.json()["failed"], 0);
+}
+
+TEST_F(ServiceFaultTest, ARootOfSomebodyElseIsNotUsed) {
+  if (::getuid() != 0)
+    GTEST_SKIP() << "NOT TESTED: only root can give a folder away";
+  test::KilnProgram kiln;
+  kiln.use_fake_nvrtc();
+  fs::create_directories(kiln.cache_dir());
+  ASSERT_EQ(::chown(kiln.cache_dir().c_str(), 12345, 12345), 0);
+  const std::string source = kiln.write("k.cu", test::kTinySource);
+  const auto built = kiln.run({"compile", source, "--arch", "9.0", "--json"});
+  EXPECT_EQ(built.json()["not_stored"], 1) << built.text();
+  EXPECT_THAT(built.err, HasSubstr("12345"));
+  kiln.set("KILN_TRUSTED_UIDS", "12345");
+  EXPECT_EQ(kiln.json_of({"compile", source, "--arch", "9.0"})["not_stored"], 0);
+}
+
+}  // namespace
+}  // namespace kiln

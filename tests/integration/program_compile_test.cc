@@ -1,0 +1,327 @@
+// `kiln compile`: a source of one's own, into the cache. What determines the output is
+// in the key; what does not is not; what the key cannot know is not stored.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "device/cubin.h"
+#include "tests/support/compile_jobs.h"
+#include "tests/support/program.h"
+#include "util/elf.h"
+#include "util/read_file.h"
+
+namespace kiln {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+namespace fs = std::filesystem;
+
+class ProgramCompileTest : public testing::Test {
+ protected:
+  json compile(const std::string& file, test::KilnProgram::Arguments more = {},
+               int status = 0) {
+    more.insert(more.begin(), {"compile", file, "--arch", "9.0"});
+    return kiln_.json_of(more, status);
+  }
+  static std::string key(const json& report) { return report["entries"][0]["key"]; }
+  static std::string outcome(const json& report) {
+    return report["entries"][0]["outcome"];
+  }
+
+  test::KilnProgram kiln_;
+};
+
+TEST_F(ProgramCompileTest, StandardInputAndAFileOfTheSameTextAreOneKey) {
+  const json file = compile(kiln_.write("k.cu", test::kTinySource));
+  EXPECT_EQ(outcome(file), "compiled");
+  EXPECT_EQ(file["entries"][0]["file"], (kiln_.folder() / "k.cu").string());
+  const auto piped =
+      kiln_.run({"compile", "-", "--arch", "sm_90", "--json"}, test::kTinySource);
+  EXPECT_EQ(piped.status, 0) << piped.text();
+  EXPECT_EQ(outcome(piped.json()), "hit");
+  EXPECT_EQ(key(piped.json()), key(file));
+  EXPECT_THAT(piped.err, IsEmpty());
+}
+
+TEST_F(ProgramCompileTest, TheFolderOfASourceIsNotInTheKey) {
+  const std::string text = "#include \"a.h\"\n" + std::string(test::kTinySource);
+  kiln_.write("one/a.h", "#define A 1\n");
+  kiln_.write("two/deep/a.h", "#define A 1\n");
+  const json one = compile(kiln_.write("one/k.cu", text));
+  const json two = compile(kiln_.write("two/deep/other_name.cu", text));
+  EXPECT_EQ(key(one), key(two));
+  EXPECT_EQ(outcome(two), "hit");
+}
+
+TEST_F(ProgramCompileTest, IncludeFoldersAreSearchedInTheirOrder) {
+  const std::string source = kiln_.write(
+      "k.cu",
+      "#include <value.h>\nextern \"C\" __global__ void k(int* x) { *x = V; }\n");
+  kiln_.write("one/value.h", "#define V 1\n");
+  kiln_.write("two/value.h", "#define V 2\n");
+  const json one = compile(source, {"-I", "one", "-I", "two"});
+  const json two = compile(source, {"-I", "two", "-I", "one"});
+  EXPECT_NE(key(one), key(two));
+  // The first decides: what only the second has does not matter.
+  EXPECT_EQ(key(compile(source, {"-I", "one"})), key(one));
+}
+
+TEST_F(ProgramCompileTest, DefinesOfDifferentNamesHaveNoOrder) {
+  const std::string source =
+      kiln_.write("k.cu", "extern \"C\" __global__ void k(int* x) { *x = A + B; }\n");
+  const json one = compile(source, {"-D", "A=1", "-DB=2"});
+  EXPECT_EQ(key(compile(source, {"-D", "B=2", "-D", "A=1"})), key(one));
+  EXPECT_NE(key(compile(source, {"-D", "B=1", "-D", "A=2"})), key(one));
+  EXPECT_EQ(compile(source, {"-D", "A=1"}, 1)["failed"], 1);
+}
+
+TEST_F(ProgramCompileTest, NameExpressionsInstantiateTemplates) {
+  const std::string source = kiln_.write(
+      "k.cu", "template <class T, int N> __global__ void k(T* x) { *x = N; }\n");
+  const json report = compile(source, {"--name", "k<float, 3>", "--name", "k<int,4>"});
+  const json shown = kiln_.json_of({"show", key(report)});
+  ASSERT_THAT(shown["entry_points"], SizeIs(2));
+  EXPECT_EQ(shown["entry_points"][0]["name"], "k<float, 3>");
+  EXPECT_EQ(shown["entry_points"][0]["lowered"], "_Z1kIfLi3EEvPT_");
+  const auto wrong = kiln_.run({"compile", source, "--arch", "9.0", "--name", "k<"});
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("k<"));
+}
+
+TEST_F(ProgramCompileTest, TheImageIsWrittenWhereItIsWanted) {
+  const std::string source = kiln_.write("k.cu", test::kTinySource);
+  EXPECT_EQ(compile(source, {"-o", "k.cubin"})["compiled"], 1);
+  const auto image = read_file(kiln_.folder() / "k.cubin", 1U << 20U).value().value();
+  const auto cubin = device::read_cubin(image);
+  ASSERT_TRUE(cubin) << cubin.error().message;
+  EXPECT_THAT(cubin->entry_points, SizeIs(1));
+  // A hit writes the same bytes. A link is followed and stays a link, as /dev/stdout is
+  // one.
+  kiln_.write("target", "longer than nothing");
+  fs::create_symlink("target", kiln_.folder() / "link");
+  EXPECT_EQ(kiln_.run({"compile", source, "--arch", "9.0", "-o", "link"}).status, 0);
+  EXPECT_TRUE(fs::is_symlink(kiln_.folder() / "link"));
+  EXPECT_EQ(read_file(kiln_.folder() / "target", 1U << 20U).value().value(), image);
+  const auto piped = kiln_.run({"compile", source, "--arch", "9.0", "-o", "-"});
+  EXPECT_EQ(piped.status, 0);
+  EXPECT_EQ(piped.out, as_text(image));
+  EXPECT_EQ(kiln_.run({"compile", source, "--arch", "9.0", "-o", "-", "--json"}).status,
+            2);
+  // Nothing half-written is left beside it.
+  for (const auto& entry : fs::directory_iterator(kiln_.folder()))
+    EXPECT_THAT(entry.path().string(), Not(HasSubstr(".tmp")));
+}
+
+TEST_F(ProgramCompileTest, ASyntaxErrorIsShownAndNothingIsStored) {
+  const std::string source = kiln_.write("bad.cu", "__global__ void k() { oops }\n");
+  for (int i = 0; i < 2; ++i) {
+    const auto failed = kiln_.run({"compile", source, "--arch", "9.0"});
+    EXPECT_EQ(failed.status, 1);
+    EXPECT_THAT(failed.err, AllOf(HasSubstr("bad.cu"), HasSubstr("kernel.cu(1): error"),
+                                  HasSubstr("oops")));
+    EXPECT_THAT(failed.out, AllOf(HasSubstr("failed"), Not(HasSubstr("oops"))));
+  }
+  EXPECT_THAT(kiln_.object_files(), IsEmpty());
+  const json report = compile(source, {}, 1);
+  EXPECT_EQ(report["entries"][0]["error"]["code"], "compile_failed");
+}
+
+TEST_F(ProgramCompileTest, WarningsAreShownOnAHitToo) {
+  const std::string source =
+      kiln_.write("warn.cu", "extern \"C\" __global__ void k() { int unused; }\n");
+  for (const char* outcome : {"compiled", "hit"}) {
+    const auto finished = kiln_.run({"compile", source, "--arch", "9.0"});
+    EXPECT_EQ(finished.status, 0);
+    EXPECT_THAT(finished.out, HasSubstr(outcome));
+    EXPECT_THAT(finished.err, AllOf(HasSubstr("warning"), HasSubstr("unused"),
+                                    Not(HasSubstr("ptxas info"))));
+  }
+}
+
+TEST_F(ProgramCompileTest, AHeaderThreeIncludesDeepIsInTheKey) {
+  const std::string source = kiln_.write(
+      "k.cu", "#include \"a.h\"\nextern \"C\" __global__ void k(int* x) { *x = V; }\n");
+  kiln_.write("a.h", "#include \"sub/b.h\"\n");
+  kiln_.write("sub/b.h", "#include \"c.h\"\n");
+  kiln_.write("sub/c.h", "#define V 1\n");
+  const json before = compile(source);
+  EXPECT_EQ(outcome(compile(source)), "hit");
+  kiln_.write("sub/c.h", "#define V 2\n");
+  const json after = compile(source);
+  EXPECT_EQ(outcome(after), "compiled");
+  EXPECT_NE(key(after), key(before));
+  const json why = kiln_.json_of({"why", key(before), key(after)});
+  EXPECT_EQ(why["same"], false);
+  EXPECT_THAT(why["differences"].dump(), HasSubstr("c.h"));
+  kiln_.write("sub/c.h", "#define V 1\n");
+  EXPECT_EQ(key(compile(source)), key(before));
+}
+
+TEST_F(ProgramCompileTest, AHeaderThatAppearsInFrontOfAnotherIsNotMissed) {
+  const std::string source = kiln_.write(
+      "k.cu",
+      "#include <value.h>\nextern \"C\" __global__ void k(int* x) { *x = V; }\n");
+  kiln_.write("late/value.h", "#define V 1\n");
+  fs::create_directory(kiln_.folder() / "early");
+  const test::KilnProgram::Arguments folders{"-I", "early", "-I", "late"};
+  const json before = compile(source, folders);
+  kiln_.write("early/value.h", "#define V 2\n");
+  EXPECT_NE(key(compile(source, folders)), key(before));
+}
+
+TEST_F(ProgramCompileTest, AComputedIncludeIsUsedAndNotStored) {
+  const std::string source =
+      kiln_.write("k.cu",
+                  "#define NAME \"hidden.h\"\n#include NAME\n"
+                  "extern \"C\" __global__ void k(int* x) { *x = V; }\n");
+  kiln_.write("hidden.h", "#define V 1\n");
+  const auto finished =
+      kiln_.run({"compile", source, "--arch", "9.0", "-o", "k.cubin", "--json"});
+  EXPECT_EQ(finished.status, 1) << finished.text();
+  const json report = finished.json();
+  EXPECT_EQ(report["compiled"], 1);
+  EXPECT_EQ(report["not_stored"], 1);
+  EXPECT_EQ(report["failed"], 0);
+  EXPECT_EQ(report["entries"][0]["stored"], false);
+  EXPECT_THAT(finished.err, HasSubstr("hidden.h"));
+  EXPECT_TRUE(fs::exists(kiln_.folder() / "k.cubin"));
+  EXPECT_THAT(kiln_.object_files(), IsEmpty());
+  EXPECT_EQ(kiln_.json_of({"stats"})["counters"]["inputs_not_as_keyed"], 1);
+}
+
+TEST_F(ProgramCompileTest, TheToolkitsHeadersNeedNoOption) {
+  const json report = compile(kiln_.write(
+      "k.cu",
+      "#include <cuda_fp16.h>\nextern \"C\" __global__ void k(__half* x) { *x = "
+      "__float2half(2.0f); }\n"));
+  EXPECT_EQ(report["compiled"], 1);
+}
+
+TEST_F(ProgramCompileTest, EveryOptionIsInTheKeyAndThoseOfKilnAreRefused) {
+  const std::string source = kiln_.write("k.cu", test::kTinySource);
+  std::set<std::string> keys{key(compile(source))};
+  for (const char* option : {"--use_fast_math", "--maxrregcount=32", "-lineinfo"})
+    EXPECT_TRUE(keys.insert(key(compile(source, {"--option", option}))).second)
+        << option;
+  const auto unknown =
+      kiln_.run({"compile", source, "--arch", "9.0", "--option", "--bogus"});
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("--bogus"));
+}
+
+TEST_F(ProgramCompileTest, SeveralArchitecturesAreSeveralObjects) {
+  const std::string source = kiln_.write("k.cu", test::kTinySource);
+  const json report =
+      kiln_.json_of({"compile", source, "--arch", "8.0,9.0", "--arch", "90a"});
+  EXPECT_EQ(report["compiled"], 3);
+  EXPECT_EQ(report["entries"][2]["arch"], "9.0a");
+  EXPECT_THAT(kiln_.object_files(), SizeIs(3));
+}
+
+/// A copy of this machine's NVRTC in a folder of the test's own.
+class ProgramNvrtcTest : public ProgramCompileTest {
+ protected:
+  void SetUp() override {
+    const auto real = test::real_nvrtc();
+    if (real.builtins.empty())
+      GTEST_SKIP() << "this machine's NVRTC has no builtins beside it";
+    folder_ = kiln_.folder() / "nvrtc";
+    fs::create_directory(folder_);
+    nvrtc_ = folder_ / real.nvrtc.filename();
+    builtins_ = folder_ / real.builtins.filename();
+    fs::copy_file(real.nvrtc, nvrtc_);
+    fs::copy_file(real.builtins, builtins_);
+    kiln_.set("KILN_NVRTC", nvrtc_);
+    source_ = kiln_.write("k.cu", test::kTinySource);
+  }
+
+  /// Changes the ELF build id of a library: another toolchain, that compiles alike.
+  static void change_build_id(const fs::path& library) {
+    const std::string id = read_build_id(library).value();
+    std::string raw;
+    for (std::size_t i = 0; i + 1 < id.size(); i += 2)
+      raw += static_cast<char>(std::stoi(id.substr(i, 2), nullptr, 16));
+    std::ifstream in(library, std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+    const std::size_t at = bytes.find(raw);
+    ASSERT_NE(at, std::string::npos);
+    // By another file, never in place: a running worker may have it mapped.
+    std::string changed = bytes;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    const fs::path other = library.string() + ".new";
+    std::ofstream(other, std::ios::binary) << changed;
+    fs::rename(other, library);
+    ASSERT_NE(read_build_id(library).value(), id);
+  }
+
+  fs::path folder_;
+  fs::path nvrtc_;
+  fs::path builtins_;
+  std::string source_;
+};
+
+TEST_F(ProgramNvrtcTest, WhereAToolchainIsInstalledIsNotInTheKey) {
+  const json here = compile(source_);
+  const fs::path moved = kiln_.folder() / "moved";
+  fs::rename(folder_, moved);
+  kiln_.set("KILN_NVRTC", moved / nvrtc_.filename());
+  const json there = compile(source_);
+  EXPECT_EQ(key(there), key(here));
+  EXPECT_EQ(outcome(there), "hit");
+}
+
+TEST_F(ProgramNvrtcTest, AnotherLibraryUnderTheSameNameIsAnotherKey) {
+  const json before = compile(source_);
+  change_build_id(nvrtc_);
+  const json after = compile(source_);
+  EXPECT_EQ(outcome(after), "compiled");
+  const json why = kiln_.json_of({"why", key(before), key(after)});
+  ASSERT_THAT(why["differences"], SizeIs(1));
+  EXPECT_THAT(why["differences"][0]["field"].get<std::string>(),
+              HasSubstr("toolchain"));
+}
+
+TEST_F(ProgramNvrtcTest, OtherBuiltinsBesideItAreAnotherKey) {
+  const json before = compile(source_);
+  change_build_id(builtins_);
+  const json after = compile(source_);
+  EXPECT_EQ(outcome(after), "compiled");
+  EXPECT_NE(key(after), key(before));
+}
+
+TEST_F(ProgramNvrtcTest, OtherBuiltinsOnTheLoadersPathAreNeverStoredUnderThisKey) {
+  const json clean = compile(source_);
+  fs::create_directory(kiln_.folder() / "other");
+  const fs::path other = kiln_.folder() / "other" / builtins_.filename();
+  fs::copy_file(builtins_, other);
+  change_build_id(other);
+  kiln_.set("LD_LIBRARY_PATH", other.parent_path());
+  const auto finished = kiln_.run({"compile", source_, "--arch", "8.0", "--json"});
+  const json report = finished.json();
+  ASSERT_FALSE(report.is_null());
+  // Either the loader took ours all the same, or the result was not kept.
+  if (report["not_stored"] == 0) {
+    EXPECT_EQ(finished.status, 0);
+  } else {
+    EXPECT_EQ(finished.status, 1);
+    EXPECT_THAT(finished.err, AllOf(HasSubstr(other), HasSubstr("LD_LIBRARY_PATH")));
+    EXPECT_EQ(kiln_.json_of({"stats"})["counters"]["toolchain_not_as_keyed"], 1);
+    EXPECT_THAT(kiln_.object_files(), SizeIs(1));
+  }
+  RecordProperty("not_stored", report["not_stored"].dump());
+  // What is there is served whatever the loader would find.
+  EXPECT_EQ(outcome(compile(source_)), "hit");
+  EXPECT_EQ(key(compile(source_)), key(clean));
+}
+
+}  // namespace
+}  // namespace kiln

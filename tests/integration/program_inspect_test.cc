@@ -1,0 +1,322 @@
+// Looking at a cache and after it: ls, show, why, verify, trim, clear, stats.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "device/cubin.h"
+#include "tests/support/program.h"
+#include "util/read_file.h"
+
+namespace kiln {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+using testing::StartsWith;
+using testing::UnorderedElementsAre;
+namespace fs = std::filesystem;
+using Arguments = test::KilnProgram::Arguments;
+
+class ProgramInspectTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    kiln_.use_fake_nvrtc();
+    templates_ = test::write_tiny_templates(kiln_);
+    kiln_.set("KILN_TEMPLATE_DIR", templates_);
+  }
+  json warm(const std::string& what, const std::string& arch) {
+    return kiln_.json_of({"warm", "--template", what, "--arch", arch});
+  }
+  std::string one(const std::string& what, const std::string& arch = "9.0") {
+    return warm(what, arch)["entries"][0]["key"];
+  }
+  std::vector<std::string> list(Arguments more, const char* member = "key") {
+    more.insert(more.begin(), "ls");
+    std::vector<std::string> values;
+    const json listed = kiln_.json_of(more);
+    for (const json& entry : listed["entries"]) values.push_back(entry[member]);
+    return values;
+  }
+  [[nodiscard]] fs::path object(const std::string& key) const {
+    for (const fs::path& file : kiln_.object_files()) {
+      if (file.parent_path().filename().string() + file.filename().string() == key)
+        return file;
+    }
+    return {};
+  }
+  static void flip_byte(const fs::path& file, std::uintmax_t at) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(static_cast<std::streamoff>(at));
+    const char flipped = static_cast<char>(stream.get() ^ 1);
+    stream.seekp(static_cast<std::streamoff>(at));
+    stream.put(flipped);
+  }
+
+  test::KilnProgram kiln_;
+  std::string templates_;
+};
+
+TEST_F(ProgramInspectTest, LsFiltersCombineWithAnd) {
+  warm("tiny:dtype=bf16,wide=false", "8.0,9.0");
+  EXPECT_THAT(list({}), SizeIs(4));
+  EXPECT_THAT(list({"--arch", "9.0"}, "arch"), ElementsAre("9.0", "9.0"));
+  EXPECT_THAT(list({"--arch", "sm_90,8.0"}), SizeIs(4));
+  EXPECT_THAT(list({"--arch", "90a"}), IsEmpty());
+  EXPECT_THAT(list({"--template", "tiny_fwd"}, "template"),
+              ElementsAre("tiny_fwd", "tiny_fwd"));
+  EXPECT_THAT(list({"--template", "tiny"}), SizeIs(4));  // a family
+  EXPECT_THAT(list({"--template", "tiny_bwd", "--arch", "8.0"}), SizeIs(1));
+  EXPECT_THAT(list({"--template", "tiny_bwd", "--template", "tiny_fwd"}), SizeIs(4));
+  EXPECT_THAT(list({"--template", "scaled_softmax_fwd"}), IsEmpty());
+  // Of a template that is gone.
+  kiln_.unset("KILN_TEMPLATE_DIR");
+  EXPECT_THAT(list({"--template", "tiny_fwd"}), SizeIs(2));
+}
+
+TEST_F(ProgramInspectTest, LsSortsAndLimits) {
+  warm("tiny_fwd:dtype=bf16,wide=false", "8.0");
+  warm("tiny_bwd:dtype=bf16,wide=false", "9.0");
+  const std::string last = one("tiny_bwd:dtype=f16,wide=false", "8.0");
+  EXPECT_EQ(list({})[0], last);
+  EXPECT_EQ(list({"--sort", "created", "--limit", "1"}), std::vector{last});
+  EXPECT_THAT(list({"--sort", "arch"}, "arch"), ElementsAre("8.0", "8.0", "9.0"));
+  EXPECT_THAT(list({"--sort", "template"}, "template"),
+              ElementsAre("tiny_bwd", "tiny_bwd", "tiny_fwd"));
+  EXPECT_THAT(list({"--limit", "0"}), IsEmpty());
+  EXPECT_THAT(list({"--limit", "2"}), SizeIs(2));
+  EXPECT_THAT(list({"--limit", "9999"}), SizeIs(3));
+  const json listed = kiln_.json_of({"ls", "--sort", "size"});
+  std::vector<int> sizes;
+  for (const json& entry : listed["entries"]) sizes.push_back(entry["size_bytes"]);
+  EXPECT_TRUE(std::is_sorted(sizes.rbegin(), sizes.rend()));
+}
+
+TEST_F(ProgramInspectTest, LsIsATableForPeople) {
+  const std::string key = one("tiny_fwd:dtype=bf16,wide=false");
+  const auto listed = kiln_.run({"ls"});
+  EXPECT_THAT(listed.out, AllOf(StartsWith("KEY "), HasSubstr(key.substr(0, 12)),
+                                HasSubstr("tiny_fwd:dtype=bf16,wide=false")));
+  EXPECT_THAT(listed.err, HasSubstr("1 entries"));
+  EXPECT_EQ(kiln_.run({"show", key.substr(0, 12)}).status, 0);
+}
+
+TEST_F(ProgramInspectTest, ShowTellsEverythingOfOneEntry) {
+  const std::string key = one("tiny_fwd:dtype=bf16,wide=true");
+  const auto shown = kiln_.run({"show", key});
+  EXPECT_THAT(shown.out, AllOf(HasSubstr(key), HasSubstr("tiny_fwd:dtype=bf16"),
+                               HasSubstr("nvrtc-13.0-"), HasSubstr("entry point")));
+  EXPECT_THAT(kiln_.run({"show", key, "--source"}).out,
+              HasSubstr("__global__ void tiny_fwd"));
+  EXPECT_EQ(kiln_.run({"show", key, "--log"}).status, 0);
+  EXPECT_THAT(kiln_.run({"show", key, "--ptx"}).out, HasSubstr(".target sm_90"));
+  EXPECT_THAT(kiln_.run({"show", key, "--preimage"}).out, HasSubstr("sm_90"));
+  const json json_source = kiln_.json_of({"show", key, "--source"});
+  EXPECT_THAT(json_source["source"].get<std::string>(), HasSubstr("__global__"));
+}
+
+TEST_F(ProgramInspectTest, ExtractedBytesAreTheCubinOfTheRightArchitecture) {
+  kiln_.unset("KILN_NVRTC");  // the real one
+  const std::string key = kiln_.compiled(test::kTinySource, "9.0a");
+  EXPECT_EQ(kiln_.run({"show", key, "--extract", "k.cubin"}).status, 0);
+  const auto image = read_file(kiln_.folder() / "k.cubin", 1U << 20U).value().value();
+  const auto cubin = device::read_cubin(image);
+  ASSERT_TRUE(cubin) << cubin.error().message;
+  EXPECT_EQ(to_string(cubin->capability), "9.0");
+  EXPECT_THAT(std::string(as_text(image)).substr(0, 4), "\177ELF");
+  const auto piped = kiln_.run({"show", key, "--extract", "-"});
+  EXPECT_EQ(piped.out, as_text(image));
+  EXPECT_THAT(kiln_.run({"show", key, "--ptx"}).out, HasSubstr(".target sm_90a"));
+  EXPECT_THAT(kiln_.run({"show", key, "--source"}).out, test::kTinySource);
+}
+
+TEST_F(ProgramInspectTest, AUniquePrefixIsAKeyAndAnAmbiguousOneIsNot) {
+  const std::string key = one("tiny_fwd:dtype=bf16,wide=true");
+  EXPECT_EQ(kiln_.json_of({"show", key.substr(0, 6)})["key"], key);
+  std::string upper = key.substr(0, 10);
+  std::transform(upper.begin(), upper.end(), upper.begin(), ::toupper);
+  EXPECT_EQ(kiln_.json_of({"show", upper})["key"], key);
+  // A second object whose key begins alike.
+  const fs::path file = object(key);
+  std::string twin = file.filename();
+  twin.back() = twin.back() == '0' ? '1' : '0';
+  fs::copy_file(file, file.parent_path() / twin);
+  for (const Arguments& arguments :
+       {Arguments{"show", key.substr(0, 8)}, Arguments{"clear", key.substr(0, 8)}}) {
+    const auto ambiguous = kiln_.run(arguments);
+    EXPECT_EQ(ambiguous.status, 2) << ambiguous.text();
+    EXPECT_THAT(ambiguous.err, AllOf(HasSubstr(key), HasSubstr(twin)));
+  }
+  EXPECT_EQ(kiln_.json_of({"show", key})["key"], key);
+}
+
+TEST_F(ProgramInspectTest, WhyNamesExactlyTheFieldThatDiffers) {
+  const json report = warm("tiny_fwd:dtype=bf16", "9.0");
+  const std::string a = report["entries"][0]["key"];
+  const std::string b = report["entries"][1]["key"];
+  const json why = kiln_.json_of({"why", a.substr(0, 10), b});
+  EXPECT_EQ(why["same"], false);
+  EXPECT_EQ(why["key"], a);
+  EXPECT_EQ(why["nearest"], b);
+  ASSERT_THAT(why["differences"], SizeIs(1));
+  EXPECT_THAT(why["differences"][0]["field"].get<std::string>(), HasSubstr("wide"));
+  EXPECT_THAT(std::vector({why["differences"][0]["a"].get<std::string>(),
+                           why["differences"][0]["b"].get<std::string>()}),
+              UnorderedElementsAre("false", "true"));
+  EXPECT_EQ(kiln_.json_of({"why", a, a})["same"], true);
+  const std::string other = one("tiny_fwd:dtype=bf16,wide=false", "8.0");
+  const json arch =
+      kiln_.json_of({"why", one("tiny_fwd:dtype=bf16,wide=false", "9.0"), other});
+  ASSERT_THAT(arch["differences"], SizeIs(1));
+  EXPECT_EQ(arch["differences"][0]["a"], "sm_90");
+  EXPECT_EQ(arch["differences"][0]["b"], "sm_80");
+}
+
+TEST_F(ProgramInspectTest, WhySaysWhetherARequestHitsAndWhatIsNearest) {
+  const std::string key = one("tiny_fwd:dtype=bf16,wide=false");
+  const Arguments request{"why", "--arch", "9.0", "--template"};
+  auto hit = request;
+  hit.emplace_back("tiny_fwd:dtype=bf16");
+  EXPECT_EQ(kiln_.json_of(hit)["same"], true);
+  EXPECT_THAT(kiln_.run(hit).out, HasSubstr("a hit"));
+  auto miss = request;
+  miss.emplace_back("tiny_fwd:dtype=f16");
+  const json why = kiln_.json_of(miss);
+  EXPECT_EQ(why["same"], false);
+  EXPECT_EQ(why["nearest"], key);
+  ASSERT_THAT(why["differences"], SizeIs(1));
+  EXPECT_EQ(why["differences"][0]["a"], "f16");
+  EXPECT_EQ(why["differences"][0]["b"], "bf16");
+  EXPECT_THAT(kiln_.run(miss).out, HasSubstr("a miss"));
+  kiln_.run({"clear", "--all", "--yes"});
+  EXPECT_TRUE(kiln_.json_of(miss)["nearest"].is_null());
+}
+
+TEST_F(ProgramInspectTest, VerifyFindsDamageAndQuarantineMakesRoomForANewBuild) {
+  const json report = warm("tiny_fwd", "9.0");
+  const std::string flipped = report["entries"][0]["key"];
+  const std::string cut = report["entries"][1]["key"];
+  const fs::path flipped_file = object(flipped);
+  flip_byte(flipped_file, fs::file_size(flipped_file) / 2);
+  fs::resize_file(object(cut), fs::file_size(object(cut)) - 1);
+
+  const json found = kiln_.json_of({"verify"}, 1);
+  EXPECT_EQ(found["checked"], 6);
+  EXPECT_EQ(found["quarantined"], 0);
+  ASSERT_THAT(found["corrupt"], SizeIs(2));
+  std::vector<std::string> keys;
+  for (const json& each : found["corrupt"]) {
+    keys.push_back(each["key"]);
+    EXPECT_THAT(each["check"].get<std::string>(), Not(IsEmpty()));
+    EXPECT_TRUE(fs::exists(each["path"].get<std::string>()));
+  }
+  EXPECT_THAT(keys, UnorderedElementsAre(flipped, cut));
+
+  const json moved = kiln_.json_of({"verify", "--quarantine"}, 1);
+  EXPECT_EQ(moved["quarantined"], 2);
+  EXPECT_THAT(kiln_.object_files(), SizeIs(4));
+  EXPECT_EQ(kiln_.run({"verify"}).status, 0);
+  const json again = warm("tiny_fwd", "9.0");
+  EXPECT_EQ(again["hits"], 4);
+  EXPECT_EQ(again["compiled"], 2);
+  EXPECT_EQ(kiln_.json_of({"verify"})["checked"], 6);
+}
+
+TEST_F(ProgramInspectTest, ADamagedObjectIsRebuiltByTheNextWarmWithoutAVerify) {
+  const std::string key = one("tiny_fwd:dtype=f16,wide=true");
+  fs::resize_file(object(key), 10);
+  const auto shown = kiln_.run({"show", key});
+  EXPECT_EQ(shown.status, 1) << shown.text();
+  EXPECT_EQ(warm("tiny_fwd:dtype=f16,wide=true", "9.0")["compiled"], 1);
+  EXPECT_EQ(kiln_.run({"verify"}).status, 0);
+  EXPECT_EQ(kiln_.run({"show", key}).status, 0);
+}
+
+TEST_F(ProgramInspectTest, TrimRemovesTheLeastRecentlyUsedUntilTheRestFits) {
+  warm("tiny_fwd", "9.0");
+  const int bytes = kiln_.json_of({"stats"})["bytes"];
+  const std::string half = std::to_string(bytes / 2);
+  const json dry = kiln_.json_of({"trim", "--max-size", half, "--dry-run"});
+  EXPECT_EQ(dry["dry_run"], true);
+  EXPECT_THAT(dry["removed"].get<int>(), testing::Ge(3));
+  EXPECT_THAT(kiln_.object_files(), SizeIs(6));
+  const json trimmed = kiln_.json_of({"trim", "--max-size", half});
+  EXPECT_EQ(trimmed["removed"], dry["removed"]);
+  EXPECT_EQ(trimmed["keys"], dry["keys"]);
+  EXPECT_EQ(kiln_.object_files().size() + trimmed["keys"].size(), 6U);
+  EXPECT_LE(kiln_.json_of({"stats"})["bytes"].get<int>(), bytes / 2);
+  EXPECT_EQ(kiln_.json_of({"trim", "--max-size", "1G"})["removed"], 0);
+  EXPECT_EQ(kiln_.run({"trim", "--max-size", "0"}).status, 0);
+  EXPECT_THAT(list({}), IsEmpty());
+}
+
+TEST_F(ProgramInspectTest, ClearTakesKeysFiltersAgesAndAll) {
+  const json report = warm("tiny:dtype=bf16", "8.0,9.0");
+  ASSERT_EQ(report["compiled"], 8);
+  const std::string key = report["entries"][0]["key"];
+  const json dry = kiln_.json_of({"clear", "--all", "--dry-run"});
+  EXPECT_EQ(dry["removed"], 8);
+  EXPECT_EQ(dry["dry_run"], true);
+  EXPECT_THAT(kiln_.object_files(), SizeIs(8));
+
+  const json by_key = kiln_.json_of({"clear", key.substr(0, 8)});
+  EXPECT_EQ(by_key["removed"], 1);
+  EXPECT_THAT(by_key["freed_bytes"].get<int>(), testing::Gt(0));
+  EXPECT_THAT(by_key["keys"], ElementsAre(key));
+  EXPECT_EQ(kiln_.run({"clear", key}).status, 1);
+  EXPECT_EQ(kiln_.json_of({"clear", "--older-than", "1h"})["removed"], 0);
+  const auto backward = list({"--template", "tiny_bwd", "--arch", "8.0"}).size();
+  EXPECT_EQ(
+      kiln_.json_of({"clear", "--template", "tiny_bwd", "--arch", "8.0"})["removed"],
+      backward);
+  EXPECT_THAT(list({"--arch", "8.0"}, "template"), testing::Each("tiny_fwd"));
+  const auto old = list({"--arch", "9.0"}).size();
+  EXPECT_EQ(kiln_.json_of({"clear", "--older-than", "0s", "--arch", "9.0"})["removed"],
+            old);
+  EXPECT_EQ(kiln_.run({"clear", "--all", "--yes"}).status, 0);
+  EXPECT_THAT(kiln_.object_files(), IsEmpty());
+}
+
+TEST_F(ProgramInspectTest, TheIndexMayBeDeletedOrGarbage) {
+  warm("tiny_fwd", "9.0");
+  const fs::path index = kiln_.cache_dir() / "index.sqlite";
+  ASSERT_TRUE(fs::exists(index));
+  fs::remove(index);
+  EXPECT_THAT(list({}), SizeIs(6));
+  std::ofstream(index) << std::string(20000, 'x');
+  const auto listed = kiln_.run({"ls", "--json"});
+  EXPECT_EQ(listed.status, 0) << listed.text();
+  EXPECT_THAT(listed.json()["entries"], SizeIs(6));
+  EXPECT_EQ(kiln_.json_of({"stats"})["entries"], 6);
+  EXPECT_EQ(warm("tiny_fwd", "9.0")["hits"], 6);
+}
+
+TEST_F(ProgramInspectTest, NothingIsMadeWhereOnlyLookingIsAskedFor) {
+  const fs::path nowhere = kiln_.folder() / "nowhere/deep";
+  for (const Arguments& arguments : {Arguments{"ls"}, Arguments{"stats"},
+                                     Arguments{"verify"}, Arguments{"doctor"}}) {
+    auto there = arguments;
+    there.insert(there.end(), {"--cache-dir", nowhere});
+    EXPECT_NE(kiln_.run(there).status, 2);
+  }
+  EXPECT_THAT(kiln_.run({"show", "abcdef", "--cache-dir", nowhere}).status, 1);
+}
+
+TEST_F(ProgramInspectTest, DoctorsOfTwoNodesAreCompared) {
+  const auto here = kiln_.run({"doctor", "--json"});
+  const std::string file = kiln_.write("other.json", here.out);
+  const auto same = kiln_.run({"doctor", "--compare", file});
+  EXPECT_EQ(same.status, here.status) << same.text();
+  kiln_.write("bad.json", "{]");
+  EXPECT_EQ(kiln_.run({"doctor", "--compare", "bad.json"}).status, 2);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,218 @@
+// The documents of --json: exactly one on stdout, with exactly these members.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "tests/support/program.h"
+
+namespace kiln {
+namespace {
+
+using nlohmann::json;
+using testing::IsEmpty;
+using testing::MatchesRegex;
+
+// A member's name and what it may be: (n)umber, (s)tring, (b)oolean, (o)bject,
+// (a)rray, nu(l)l.
+using Members = std::map<std::string, std::string>;
+
+void expect_members(const json& document, const Members& members) {
+  ASSERT_TRUE(document.is_object()) << document.dump(1);
+  for (const auto& [name, value] : document.items())
+    EXPECT_TRUE(members.contains(name)) << "not in the contract: " << name;
+  for (const auto& [name, kinds] : members) {
+    ASSERT_TRUE(document.contains(name)) << "missing: " << name;
+    const json& value = document[name];
+    const char kind = value.is_number()    ? 'n'
+                      : value.is_string()  ? 's'
+                      : value.is_boolean() ? 'b'
+                      : value.is_object()  ? 'o'
+                      : value.is_array()   ? 'a'
+                                           : 'l';
+    EXPECT_NE(kinds.find(kind), std::string::npos) << name << " is " << value.dump();
+  }
+}
+
+const Members kReport{{"requested", "n"},  {"hits", "n"},    {"compiled", "n"},
+                      {"waited", "n"},     {"failed", "n"},  {"skipped", "n"},
+                      {"not_stored", "n"}, {"seconds", "n"}, {"min_driver", "sl"},
+                      {"entries", "a"}};
+const Members kEntry{{"key", "s"},        {"kind", "s"},      {"template", "sl"},
+                     {"params", "o"},     {"arch", "s"},      {"size_bytes", "n"},
+                     {"created", "s"},    {"last_used", "s"}, {"toolchain", "s"},
+                     {"compile_ms", "n"}, {"registers", "n"}, {"shared_bytes", "n"},
+                     {"spill_bytes", "n"}};
+
+Members with(Members members, const Members& more) {
+  members.insert(more.begin(), more.end());
+  return members;
+}
+
+constexpr const char* kKeyPattern = "[0-9a-f]{64}";
+constexpr const char* kTimePattern = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z";
+
+class ProgramJsonTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    kiln_.use_fake_nvrtc();
+    templates_ = test::write_tiny_templates(kiln_);
+    warmed_ = kiln_.json_of({"warm", "--template-dir", templates_, "--template",
+                             "tiny_fwd", "--arch", "9.0"});
+  }
+  [[nodiscard]] std::string key() const { return warmed_["entries"][0]["key"]; }
+
+  test::KilnProgram kiln_;
+  std::string templates_;
+  json warmed_;
+};
+
+TEST_F(ProgramJsonTest, WarmAndCompile) {
+  expect_members(warmed_, kReport);
+  for (const json& entry : warmed_["entries"]) {
+    expect_members(entry, {{"template", "s"},
+                           {"params", "o"},
+                           {"arch", "s"},
+                           {"key", "s"},
+                           {"outcome", "s"},
+                           {"stored", "b"},
+                           {"ms", "n"},
+                           {"error", "l"}});
+    EXPECT_THAT(entry["key"].get<std::string>(), MatchesRegex(kKeyPattern));
+    EXPECT_EQ(entry["params"].size(), 2U);
+    for (const auto& [name, value] : entry["params"].items())
+      EXPECT_TRUE(value.is_string()) << name;
+  }
+  EXPECT_EQ(warmed_["min_driver"], "13.0");
+  const json compiled = kiln_.json_of(
+      {"compile", kiln_.write("k.cu", test::kTinySource), "--arch", "9.0a"});
+  expect_members(compiled, kReport);
+  expect_members(compiled["entries"][0], {{"file", "s"},
+                                          {"params", "o"},
+                                          {"arch", "s"},
+                                          {"key", "s"},
+                                          {"outcome", "s"},
+                                          {"stored", "b"},
+                                          {"ms", "n"},
+                                          {"error", "l"}});
+  kiln_.use_fake_nvrtc("crash");
+  const json failed =
+      kiln_.json_of({"compile", kiln_.folder() / "k.cu", "--arch", "8.0"}, 1);
+  expect_members(failed["entries"][0]["error"], {{"code", "s"}, {"message", "s"}});
+  EXPECT_EQ(failed["entries"][0]["error"]["code"], "worker_crashed");
+}
+
+TEST_F(ProgramJsonTest, LsAndShow) {
+  const json list = kiln_.json_of({"ls"});
+  expect_members(list, {{"entries", "a"}});
+  ASSERT_EQ(list["entries"].size(), 6U);
+  for (const json& entry : list["entries"]) {
+    expect_members(entry, kEntry);
+    EXPECT_EQ(entry["kind"], "cubin");
+    EXPECT_EQ(entry["arch"], "9.0");
+    EXPECT_THAT(entry["key"].get<std::string>(), MatchesRegex(kKeyPattern));
+    EXPECT_THAT(entry["created"].get<std::string>(), MatchesRegex(kTimePattern));
+    EXPECT_THAT(entry["last_used"].get<std::string>(), MatchesRegex(kTimePattern));
+    EXPECT_THAT(entry["toolchain"].get<std::string>(),
+                MatchesRegex("nvrtc-13.0-[0-9a-f]{8}"));
+  }
+  const json shown = kiln_.json_of({"show", key()});
+  expect_members(shown, with(kEntry, {{"path", "s"},
+                                      {"entry_points", "a"},
+                                      {"min_driver", "s"},
+                                      {"producer", "s"},
+                                      {"preimage", "a"}}));
+  expect_members(shown["entry_points"][0], {{"name", "s"}, {"lowered", "s"}});
+  expect_members(shown["preimage"][0], {{"field", "s"}, {"value", "s"}});
+  EXPECT_TRUE(std::filesystem::exists(shown["path"].get<std::string>()));
+}
+
+TEST_F(ProgramJsonTest, Why) {
+  const Members kWhy{
+      {"same", "b"}, {"key", "s"}, {"nearest", "sl"}, {"differences", "a"}};
+  const std::string other = warmed_["entries"][1]["key"];
+  const json keys = kiln_.json_of({"why", key(), other});
+  expect_members(keys, kWhy);
+  expect_members(keys["differences"][0], {{"field", "s"}, {"a", "s"}, {"b", "s"}});
+  const json request = kiln_.json_of({"why", "--template-dir", templates_, "--template",
+                                      "tiny_bwd:dtype=f16", "--arch", "9.0"});
+  expect_members(request, with(kWhy, {{"toolchain", "s"}}));
+}
+
+TEST_F(ProgramJsonTest, VerifyTrimClearAndStats) {
+  expect_members(kiln_.json_of({"verify"}), {{"checked", "n"},
+                                             {"corrupt", "a"},
+                                             {"untrusted", "n"},
+                                             {"unreadable", "n"},
+                                             {"quarantined", "n"}});
+  expect_members(
+      kiln_.json_of({"stats"}),
+      {{"entries", "n"}, {"bytes", "n"}, {"limit_bytes", "n"}, {"counters", "o"}});
+  const Members kRemoval{
+      {"removed", "n"}, {"freed_bytes", "n"}, {"dry_run", "b"}, {"keys", "a"}};
+  expect_members(kiln_.json_of({"trim"}), kRemoval);
+  const json cleared = kiln_.json_of({"clear", "--all", "--yes"});
+  expect_members(cleared, kRemoval);
+  EXPECT_EQ(cleared["removed"], 6);
+  EXPECT_EQ(cleared["keys"].size(), 6U);
+}
+
+TEST_F(ProgramJsonTest, RenderTemplatesAndDoctor) {
+  const json rendered = kiln_.json_of({"render", "scaled_softmax_fwd:dtype=bf16"});
+  expect_members(rendered, {{"template", "s"}, {"params", "o"}, {"source", "s"}});
+  EXPECT_EQ(rendered["params"]["max_cols"], "any");
+  const json templates = kiln_.json_of({"templates"});
+  expect_members(templates, {{"templates", "a"}});
+  for (const json& each : templates["templates"]) {
+    expect_members(each, {{"name", "s"},
+                          {"summary", "s"},
+                          {"parameters", "a"},
+                          {"entry_points", "a"},
+                          {"targets", "a"}});
+    for (const json& parameter : each["parameters"])
+      expect_members(parameter, {{"name", "s"},
+                                 {"type", "s"},
+                                 {"values", "a"},
+                                 {"min", "nl"},
+                                 {"max", "nl"},
+                                 {"default", "sl"},
+                                 {"meaning", "s"}});
+  }
+  const json doctor = kiln_.run({"doctor", "--json"}).json();
+  expect_members(doctor, {{"ok", "b"},
+                          {"checks", "a"},
+                          {"devices", "a"},
+                          {"toolchains", "a"},
+                          {"kiln", "o"}});
+  for (const json& check : doctor["checks"]) {
+    expect_members(check,
+                   {{"name", "s"}, {"verdict", "s"}, {"detail", "s"}, {"remedy", "s"}});
+    EXPECT_THAT(check["verdict"], testing::AnyOf("ok", "warn", "fail"));
+  }
+}
+
+TEST_F(ProgramJsonTest, AnEmptyCacheIsAnEmptyListAndNoError) {
+  kiln_.set("KILN_CACHE_DIR", kiln_.folder() / "nothing");
+  EXPECT_THAT(kiln_.json_of({"ls"})["entries"], IsEmpty());
+  EXPECT_EQ(kiln_.json_of({"stats"})["entries"], 0);
+  EXPECT_EQ(kiln_.json_of({"verify"})["checked"], 0);
+  EXPECT_EQ(kiln_.json_of({"trim"})["removed"], 0);
+  EXPECT_EQ(kiln_.json_of({"clear", "--all", "--yes"})["removed"], 0);
+}
+
+TEST_F(ProgramJsonTest, BytesThatAreNoUtf8AreReplacedAndNoError) {
+  kiln_.write("\xff.cu", test::kTinySource);
+  const json report = kiln_.json_of({"compile", "\xff.cu", "--arch", "9.0"});
+  EXPECT_EQ(report["compiled"], 1);
+}
+
+TEST_F(ProgramJsonTest, AFullDiskIsSaid) {
+  const auto full = kiln_.run({"show", key(), "--extract", "/dev/full"});
+  EXPECT_EQ(full.status, 1) << full.text();
+  EXPECT_THAT(full.err, testing::HasSubstr("/dev/full"));
+}
+
+}  // namespace
+}  // namespace kiln

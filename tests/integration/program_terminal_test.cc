@@ -1,0 +1,115 @@
+// What the program does on a terminal, and what it must not do elsewhere.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/program.h"
+
+namespace kiln {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+constexpr const char* kEscape = "\033[";
+constexpr const char* kColour = "\033[31m";
+
+class ProgramTerminalTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    kiln_.use_fake_nvrtc();
+    kiln_.set("TERM", "xterm");
+    kiln_.set("KILN_TEMPLATE_DIR", test::write_tiny_templates(kiln_));
+  }
+  test::KilnProgram kiln_;
+  const test::KilnProgram::Arguments warm_{"warm", "--template", "tiny", "--arch",
+                                           "9.0"};
+};
+
+TEST_F(ProgramTerminalTest, TheProgressBarIsRedrawnInPlaceAndGoneAtTheEnd) {
+  EXPECT_EQ(kiln_.run(warm_).status, 0);
+  kiln_.use_fake_nvrtc("hang");  // builds that take as long as they may
+  const std::string manifest = kiln_.write("m.jsonl",
+                                           "{\"source\":\"__global__ void a() {}\"}\n"
+                                           "{\"source\":\"__global__ void b() {}\"}\n");
+  const auto finished =
+      kiln_.run_on_terminal({"warm", "--manifest", manifest, "--arch", "9.0", "--jobs",
+                             "1", "--timeout", "300ms"});
+  EXPECT_EQ(finished.status, 1) << finished.text();
+  EXPECT_THAT(finished.out, HasSubstr("\r\033[K["));
+  EXPECT_THAT(finished.out, HasSubstr("1/2"));
+  // The last thing drawn is wiped before the summary.
+  const auto summary = finished.out.find("2 requested");
+  ASSERT_NE(summary, std::string::npos) << finished.text();
+  const auto bar = finished.out.rfind("\033[K[", summary);
+  EXPECT_NE(finished.out.substr(bar + 4, summary - bar - 4).find("\r\033[K"),
+            std::string::npos);
+  for (std::size_t at = finished.out.find("\033[K["); at != std::string::npos;
+       at = finished.out.find("\033[K[", at + 1)) {
+    const auto line = finished.out.substr(at + 3, finished.out.find('\r', at) - at - 3);
+    EXPECT_LT(line.size(), 100U) << "wider than the terminal: " << line;
+  }
+}
+
+TEST_F(ProgramTerminalTest, ElsewhereThereAreNoEscapesAndNoCarriageReturns) {
+  kiln_.use_fake_nvrtc("empty");
+  for (const test::KilnProgram::Arguments& arguments :
+       {warm_, test::KilnProgram::Arguments{"ls"},
+        test::KilnProgram::Arguments{"doctor"},
+        test::KilnProgram::Arguments{"templates"},
+        test::KilnProgram::Arguments{"wram"}}) {
+    const auto finished = kiln_.run(arguments);
+    for (const std::string& text : {finished.out, finished.err})
+      EXPECT_THAT(text, AllOf(Not(HasSubstr("\033")), Not(HasSubstr("\r"))));
+  }
+}
+
+TEST_F(ProgramTerminalTest, NoColorTakesTheColoursAwayAndADumbTerminalEverything) {
+  EXPECT_THAT(kiln_.run_on_terminal({"wram"}).out, HasSubstr(kColour));
+  kiln_.set("NO_COLOR", "1");
+  EXPECT_THAT(kiln_.run_on_terminal({"wram"}).out, Not(HasSubstr(kEscape)));
+  EXPECT_THAT(kiln_.run_on_terminal({"doctor"}).out, Not(HasSubstr(kEscape)));
+  EXPECT_THAT(kiln_.run_on_terminal(warm_).out, Not(HasSubstr("\033")));
+  kiln_.set("NO_COLOR", "");  // by convention as if it were not set
+  EXPECT_THAT(kiln_.run_on_terminal({"wram"}).out, HasSubstr(kColour));
+  kiln_.set("TERM", "dumb");
+  EXPECT_THAT(kiln_.run_on_terminal({"wram"}).out, Not(HasSubstr("\033")));
+  EXPECT_THAT(kiln_.run_on_terminal(warm_).out, Not(HasSubstr("\033")));
+}
+
+TEST_F(ProgramTerminalTest, ClearAllAsksAndTakesOnlyYesForYes) {
+  EXPECT_EQ(kiln_.run(warm_).status, 0);
+  for (const char* answer : {"n\n", "\n", "\004", "maybe\n"}) {
+    const auto refused = kiln_.run_on_terminal({"clear", "--all"}, answer);
+    EXPECT_THAT(refused.out, AllOf(HasSubstr("remove all 12 entries"),
+                                   HasSubstr("nothing was removed")));
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_THAT(kiln_.object_files(), SizeIs(12));
+  }
+  const auto agreed = kiln_.run_on_terminal({"clear", "--all"}, "y\n");
+  EXPECT_EQ(agreed.status, 0) << agreed.text();
+  EXPECT_THAT(kiln_.object_files(), IsEmpty());
+}
+
+TEST_F(ProgramTerminalTest, FailuresStandAboveTheBarWhole) {
+  kiln_.use_fake_nvrtc("crash");
+  const auto finished = kiln_.run_on_terminal(warm_);
+  EXPECT_EQ(finished.status, 1);
+  EXPECT_THAT(finished.out, HasSubstr("Segmentation fault"));
+  EXPECT_THAT(finished.out, HasSubstr("12 failed"));
+}
+
+TEST_F(ProgramTerminalTest, NamesFromOutsideCannotDriveTheTerminal) {
+  kiln_.write("\033[31mred.cu", test::kTinySource);
+  kiln_.use_fake_nvrtc("crash");
+  const auto finished = kiln_.run({"compile", "\033[31mred.cu", "--arch", "9.0"});
+  EXPECT_EQ(finished.status, 1);
+  EXPECT_THAT(finished.out, Not(HasSubstr("\033")));
+  EXPECT_THAT(finished.err, Not(HasSubstr("\033")));
+}
+
+}  // namespace
+}  // namespace kiln

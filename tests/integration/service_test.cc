@@ -1,0 +1,225 @@
+// The data path with real NVRTC: one build a key, whoever asks; what could not be
+// stored stays in memory; nothing is stored that its key does not name.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "tests/support/child_process.h"
+#include "tests/support/compile_jobs.h"
+#include "tests/support/processes.h"
+#include "tests/support/service_requests.h"
+#include "util/elf.h"
+
+namespace kiln {
+namespace {
+
+using namespace std::chrono_literals;
+using cache::Counter;
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+namespace fs = std::filesystem;
+
+class ServiceTest : public testing::Test {
+ protected:
+  [[nodiscard]] Config config() const {
+    return test::service_config(temp_.path() / "cache");
+  }
+  [[nodiscard]] std::vector<fs::path> objects() const {
+    std::vector<fs::path> files = temp_.files();
+    std::erase_if(files, [](const fs::path& file) {
+      return file.string().find("/objects/") == std::string::npos;
+    });
+    return files;
+  }
+
+  const test::TempDir temp_;
+};
+
+TEST_F(ServiceTest, ThirtyTwoThreadsBuildEachKeyOnce) {
+  constexpr int kThreads = 32;
+  constexpr int kKeys = 3;
+  const auto service = test::open_service(config());
+  std::atomic<int> compiled{0};
+  std::atomic<int> served{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kKeys; ++i) {
+        const auto fetched = test::fetch(*service, test::small_kernel((t + i) % kKeys));
+        ASSERT_TRUE(fetched) << fetched.error().message;
+        EXPECT_FALSE(fetched->not_stored);
+        compiled += fetched->outcome == Outcome::kCompiled ? 1 : 0;
+        served += fetched->object->payload().empty() ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(compiled, kKeys);
+  EXPECT_EQ(served, kThreads * kKeys);
+  EXPECT_EQ(test::counted(*service, Counter::kCompiled), kKeys);
+  EXPECT_THAT(objects(), SizeIs(kKeys));
+}
+
+TEST_F(ServiceTest, SixtyFourProcessesBuildEachOf32KeysOnce) {
+  constexpr int kProcesses = 64;
+  constexpr int kKeys = 32;
+  constexpr int kFailed = 200;
+  const auto rank = [&](unsigned seed) {
+    const auto service = test::open_service(config());
+    std::vector<int> order(kKeys);
+    for (int i = 0; i < kKeys; ++i) order[static_cast<std::size_t>(i)] = i;
+    std::shuffle(order.begin(), order.end(), std::mt19937(seed));
+    int compiled = 0;
+    for (const int i : order) {
+      const auto fetched = test::fetch(*service, test::small_kernel(i));
+      if (!fetched || fetched->not_stored) {
+        fmt::print(stderr, "rank {}: {}\n", seed,
+                   fetched ? fetched->not_stored->message : fetched.error().message);
+        return kFailed;
+      }
+      compiled += fetched->outcome == Outcome::kCompiled ? 1 : 0;
+    }
+    return compiled;
+  };
+  const auto began = std::chrono::steady_clock::now();
+  std::vector<test::ChildProcess> ranks;
+  ranks.reserve(kProcesses);
+  for (unsigned i = 0; i < kProcesses; ++i) ranks.emplace_back([&] { return rank(i); });
+  int compiled = 0;
+  for (test::ChildProcess& each : ranks) {
+    const int code = each.wait();
+    ASSERT_GE(code, 0);
+    ASSERT_LT(code, kFailed);
+    compiled += code;
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  fmt::print("{} processes, {} keys: {} compiles in {:.1f} s\n", kProcesses, kKeys,
+             compiled, took.count());
+  EXPECT_EQ(compiled, kKeys);
+  EXPECT_THAT(objects(), SizeIs(kKeys));
+
+  const auto service = test::open_service(config());
+  for (int i = 0; i < kKeys; ++i)
+    EXPECT_EQ(test::fetch(*service, test::small_kernel(i))->outcome, Outcome::kHit);
+  const auto counters = service->cache().stats()->counters;
+  EXPECT_EQ(counters.at("compiled"), kKeys);
+}
+
+TEST_F(ServiceTest, WhatCannotBeStoredIsBuiltOnceAndSaysSoEachTime) {
+  Config memory_only = config();
+  memory_only.cache_dir.clear();
+  const auto service = test::open_service(memory_only);
+  const auto first = test::fetch(*service, test::small_kernel(1));
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(first->outcome, Outcome::kCompiled);
+  EXPECT_TRUE(first->not_stored);
+  const auto second = test::fetch(*service, test::small_kernel(1));
+  EXPECT_EQ(second->outcome, Outcome::kHit);
+  EXPECT_EQ(second->object, first->object);
+  EXPECT_TRUE(second->not_stored) << "it is in memory, not in the cache";
+  EXPECT_EQ(test::counted(*service, Counter::kCompiled), 1U);
+}
+
+TEST_F(ServiceTest, WithoutJitAHitIsServedAndAMissNamesWhatToDo) {
+  {
+    const auto service = test::open_service(config());
+    ASSERT_TRUE(test::fetch(*service, test::small_kernel(1)));
+  }
+  Config no_jit = config();
+  no_jit.no_jit = true;
+  const auto service = test::open_service(no_jit);
+  EXPECT_EQ(test::fetch(*service, test::small_kernel(1))->outcome, Outcome::kHit);
+  const auto miss = test::fetch(*service, test::small_kernel(2));
+  ASSERT_FALSE(miss);
+  EXPECT_EQ(miss.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(miss.error().message, HasSubstr("KILN_NO_JIT"));
+}
+
+TEST_F(ServiceTest, AFailedBuildIsAValueAndIsTriedAgain) {
+  const auto service = test::open_service(config());
+  SourceOptions source;
+  source.source = "oops";
+  for (std::uint64_t i = 1; i <= 2; ++i) {
+    const auto failed = test::fetch(*service, Request::from_source(source));
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().code, ErrorCode::kCompileFailed);
+    EXPECT_THAT(failed.error().message, HasSubstr("oops"));
+    EXPECT_EQ(test::counted(*service, Counter::kCompileFailed), i);
+  }
+  EXPECT_THAT(objects(), IsEmpty());
+}
+
+TEST_F(ServiceTest, ADamagedObjectIsQuarantinedAndRebuiltTheSame) {
+  const auto service = test::open_service(config());
+  const auto first = test::fetch(*service, test::small_kernel(1));
+  ASSERT_TRUE(first);
+  const auto file = objects().at(0);
+  fs::resize_file(file, fs::file_size(file) - 1);
+  const auto second = test::fetch(*service, test::small_kernel(1));
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->outcome, Outcome::kCompiled);
+  EXPECT_TRUE(std::ranges::equal(second->object->payload(), first->object->payload()));
+  EXPECT_EQ(test::counted(*service, Counter::kQuarantined), 1U);
+  EXPECT_EQ(test::fetch(*service, test::small_kernel(1))->outcome, Outcome::kHit);
+}
+
+TEST_F(ServiceTest, AHostThatForksHasTwoServicesThatWork) {
+  const auto service = test::open_service(config());
+  ASSERT_TRUE(test::fetch(*service, test::small_kernel(1)));
+  test::ChildProcess child([&] {
+    const auto hit = test::fetch(*service, test::small_kernel(1));
+    const auto built = test::fetch(*service, test::small_kernel(2));
+    return hit && hit->outcome == Outcome::kHit && built &&
+                   built->outcome == Outcome::kCompiled
+               ? 0
+               : 1;
+  });
+  const auto meanwhile = test::fetch(*service, test::small_kernel(3));
+  EXPECT_TRUE(meanwhile) << meanwhile.error().message;
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(test::fetch(*service, test::small_kernel(2))->outcome, Outcome::kHit);
+}
+
+TEST_F(ServiceTest, ALibraryReplacedBetweenKeyAndCompileIsNotStoredUnderTheOldKey) {
+  const auto real = test::real_nvrtc();
+  if (real.builtins.empty())
+    GTEST_SKIP() << "this machine's NVRTC has no builtins beside it";
+  const fs::path copy = temp_.path() / real.nvrtc.filename();
+  fs::copy_file(real.nvrtc, copy);
+  fs::copy_file(real.builtins, temp_.path() / real.builtins.filename());
+  Config with_copy = config();
+  with_copy.nvrtc = copy;
+  const auto service = test::open_service(with_copy);
+  const auto keyed = test::keyed(*service, test::small_kernel(1));
+  ASSERT_TRUE(keyed) << keyed.error().message;
+
+  const std::string id = read_build_id(copy).value();
+  std::string raw;
+  for (std::size_t i = 0; i + 1 < id.size(); i += 2)
+    raw += static_cast<char>(std::stoi(id.substr(i, 2), nullptr, 16));
+  std::ifstream in(copy, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const std::size_t at = bytes.find(raw);
+  ASSERT_NE(at, std::string::npos);
+  bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  std::ofstream(temp_.path() / "new", std::ios::binary) << bytes;
+  fs::rename(temp_.path() / "new", copy);
+
+  // A worker that is idle may have the old library open still: then all is as keyed.
+  const auto fetched = test::open_service(with_copy)->fetch(*keyed);
+  ASSERT_TRUE(fetched) << fetched.error().message;
+  EXPECT_TRUE(fetched->not_stored);
+  EXPECT_THAT(objects(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace kiln
