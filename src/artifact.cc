@@ -96,9 +96,9 @@ Result<void> check_output(const KeyedRequest& request,
                             request.toolchain->toolchain.name(),
                             request.request.label(), to_string(request.target), why));
   };
-  std::vector<std::string> expected;
-  for (const cache::EntryPoint& entry : KILN_TRY(entry_points(request, output)))
-    expected.push_back(entry.lowered);
+  const auto entries = KILN_TRY(entry_points(request, output));
+  std::vector<std::string_view> expected;
+  for (const cache::EntryPoint& entry : entries) expected.push_back(entry.lowered);
   if (expected.empty() && output.lowered_names.empty()) {
     return unusable(
         "it has no kernel; a kernel is a __global__ function, and a template of one "
