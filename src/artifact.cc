@@ -101,6 +101,13 @@ Result<void> check_output(const KeyedRequest& request,
                     request.toolchain->toolchain.name(), request.request.label(),
                     to_string(request.target), checked.error().message));
   }
+  if (expected.empty() && output.lowered_names.empty()) {
+    return fail(
+        ErrorCode::kCompileFailed,
+        fmt::format("the build of {} for {} has no entry point: declare a kernel "
+                    "__global__, and name instantiations of templates",
+                    request.request.label(), to_string(request.target)));
+  }
   return {};
 }
 

@@ -15,7 +15,8 @@
 namespace kiln {
 
 /// Is this what was asked for: a whole image of the target's kind and architecture with
-/// every entry point in it? Errors: kCorrupt, naming what disagrees.
+/// every entry point in it? Errors: kCorrupt, naming what disagrees; kCompileFailed (a
+/// source that names nothing and has no kernel).
 [[nodiscard]] Result<void> check_output(const KeyedRequest& request,
                                         const compile::CompileOutput& output);
 

@@ -39,6 +39,7 @@ int status_of(int raw) {
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> list;
+  list.reserve(texts.size() + 1);
   for (std::string& text : texts) list.push_back(text.data());
   list.push_back(nullptr);
   return list;
@@ -104,6 +105,7 @@ Finished Running::finish(std::chrono::seconds limit) {
 
 KilnProgram::KilnProgram() {
   for (const char* name : kKept) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing sets it meanwhile
     if (const char* value = std::getenv(name))
       environment_[name] = value;
   }
@@ -131,7 +133,8 @@ void KilnProgram::use_fake_nvrtc(const std::string& mode) {
 
 std::vector<std::string> KilnProgram::environment() const {
   std::vector<std::string> list;
-  for (const auto& [name, value] : environment_) list.push_back(name + "=" + value);
+  for (const auto& [name, value] : environment_)
+    list.push_back(fmt::format("{}={}", name, value));
   return list;
 }
 
