@@ -208,7 +208,8 @@ std::vector<std::filesystem::path> KilnProgram::object_files() const {
   std::error_code none;
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(cache_dir() / "objects", none)) {
-    if (entry.is_regular_file())
+    const bool is_temporary = entry.path().filename().string().starts_with(".");
+    if (entry.is_regular_file() && !is_temporary)
       files.push_back(entry.path());
   }
   return files;
