@@ -126,9 +126,30 @@ class RealFileSystem final : public FileSystem {
     range.l_len = static_cast<off_t>(size);
     return restarted([&] { return ::fcntl(fd, F_OFD_SETLK, &range); });
   }
+  int hold_folder(const char* path) override {
+    return or_errno(::open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
+  }
+  int open_in(int folder, const char* name, int flags) override {
+    return restarted([&] { return ::openat(folder, name, flags | O_CLOEXEC); });
+  }
+  int stat_in(int folder, const char* name, struct stat& info) override {
+    return or_errno(::fstatat(folder, name, &info, 0));
+  }
 };
 
 }  // namespace
+
+int FileSystem::hold_folder(const char* /*path*/) {
+  return -ENOSYS;
+}
+
+int FileSystem::open_in(int /*folder*/, const char* /*name*/, int /*flags*/) {
+  return -ENOSYS;
+}
+
+int FileSystem::stat_in(int /*folder*/, const char* /*name*/, struct stat& /*info*/) {
+  return -ENOSYS;
+}
 
 FileSystem& real_file_system() {
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): has no state

@@ -61,6 +61,14 @@ class FileSystem {
   /// F_OFD_SETLK: never waits; -EAGAIN when somebody else holds a part of the range.
   [[nodiscard]] virtual int set_lock(int fd, RangeLock how, std::uint64_t offset,
                                      std::uint64_t size) = 0;
+
+  // A shorter way to what lies below one folder: `name` is looked up from there, not
+  // from the root. A file system without it says -ENOSYS to all three.
+
+  /// A descriptor that is good for nothing else (O_PATH).
+  [[nodiscard]] virtual int hold_folder(const char* path);
+  [[nodiscard]] virtual int open_in(int folder, const char* name, int flags);
+  [[nodiscard]] virtual int stat_in(int folder, const char* name, struct stat& info);
 };
 
 /// The real one; never destroyed.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <tuple>
@@ -76,7 +77,8 @@ ObjectStore::ObjectStore(const Layout& layout, FileSystem& file_system,
       file_system_(file_system),
       trust_(trust),
       counters_(counters),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      objects_(std::max(-1, file_system.hold_folder(layout.objects().c_str()))) {}
 
 Result<std::optional<StoredObject>> ObjectStore::find(const Digest& key) const {
   Opened opened = open_checked(key, Use::kMark);
@@ -93,21 +95,49 @@ Result<std::optional<StoredObject>> ObjectStore::find(const Digest& key) const {
 }
 
 ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Use use) const {
-  Opened opened{Opened::Outcome::kAgain, {}, {}, {}, {}};
-  for (int i = 0; i < kMaxTries && opened.outcome == Opened::Outcome::kAgain; ++i)
-    opened = open_once(key, use);
-  if (opened.outcome == Opened::Outcome::kAgain)
-    opened.outcome = Opened::Outcome::kUnreadable;
+  Opened opened = open_with_patience(key, use);
   count(opened);
   if (opened.outcome == Opened::Outcome::kCorrupt)
     std::ignore = quarantine(key, opened.info, opened.check);  // a miss either way
   return opened;
 }
 
-ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use) const {
+ObjectStore::Opened ObjectStore::open_with_patience(const Digest& key, Use use) const {
+  if (objects_) {
+    Opened opened = open_once(key, use, Way::kShort);
+    if (opened.outcome == Opened::Outcome::kObject)
+      return opened;
+    // The folder may be another one by now, or the descriptor not ours any more.
+  }
+  Opened opened{Opened::Outcome::kAgain, {}, {}, {}, {}};
+  for (int i = 0; i < kMaxTries && opened.outcome == Opened::Outcome::kAgain; ++i)
+    opened = open_once(key, use, Way::kWhole);
+  if (opened.outcome == Opened::Outcome::kAgain)
+    opened.outcome = Opened::Outcome::kUnreadable;
+  return opened;
+}
+
+int ObjectStore::open_object(const std::string& path, Way way) const {
+  if (way == Way::kWhole)
+    return file_system_.open(path.c_str(), kOpenFlags, 0);
+  const char* const name = path.c_str() + layout_.objects().size() + 1;
+  return file_system_.open_in(objects_.get(), name, kOpenFlags);
+}
+
+int ObjectStore::stat_folder(const std::string& path, Way way,
+                             struct stat& info) const {
+  const std::size_t end = path.find_last_of('/');
+  if (way == Way::kWhole)
+    return file_system_.stat(path.substr(0, end).c_str(), info);
+  const std::size_t begin = layout_.objects().size() + 1;
+  return file_system_.stat_in(objects_.get(), path.substr(begin, end - begin).c_str(),
+                              info);
+}
+
+ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use, Way way) const {
   using Outcome = Opened::Outcome;
   const std::string path = layout_.object(key);
-  const int fd = file_system_.open(path.c_str(), kOpenFlags, 0);
+  const int fd = open_object(path, way);
   if (is_missing(fd))
     return {Outcome::kMissing, {}, {}, {}, {}};
   if (fd == -ELOOP || fd == -ENXIO)
@@ -123,7 +153,7 @@ ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use) const {
   struct stat folder {};
   int err = file_system_.fstat(fd, info);
   if (err == 0)
-    err = file_system_.stat(path.substr(0, path.find_last_of('/')).c_str(), folder);
+    err = stat_folder(path, way, folder);
   if (err != 0)
     return {is_passing(err) || is_missing(err) ? Outcome::kAgain : Outcome::kUnreadable,
             {},
@@ -280,9 +310,7 @@ Result<std::vector<ObjectFile>> ObjectStore::list(unsigned folder) const {
 }
 
 std::optional<Problem> ObjectStore::verify(const Digest& key) const {
-  Opened opened{Opened::Outcome::kAgain, {}, {}, {}, {}};
-  for (int i = 0; i < kMaxTries && opened.outcome == Opened::Outcome::kAgain; ++i)
-    opened = open_once(key, Use::kLook);
+  Opened opened = open_with_patience(key, Use::kLook);
   Problem problem{Problem::What::kCorrupt, key,        layout_.object(key), {},
                   opened.detail,           opened.info};
   switch (opened.outcome) {

@@ -20,6 +20,7 @@
 #include "cache/object.h"
 #include "cache/trust.h"
 #include "kiln/result.h"
+#include "util/unique_fd.h"
 
 namespace kiln::cache {
 
@@ -119,9 +120,14 @@ class ObjectStore {
  private:
   struct Opened;  // what came of opening a file: the object, or why not
   enum class Use : std::uint8_t { kMark, kLook };
+  enum class Way : std::uint8_t { kShort, kWhole };  // from objects_; from the root
 
   [[nodiscard]] Opened open_checked(const Digest& key, Use use) const;
-  [[nodiscard]] Opened open_once(const Digest& key, Use use) const;
+  [[nodiscard]] Opened open_with_patience(const Digest& key, Use use) const;
+  [[nodiscard]] Opened open_once(const Digest& key, Use use, Way way) const;
+  [[nodiscard]] int open_object(const std::string& path, Way way) const;
+  [[nodiscard]] int stat_folder(const std::string& path, Way way,
+                                struct stat& info) const;
   [[nodiscard]] Opened read_object(int fd, const Digest& key,
                                    const struct stat& info) const;
   void mark_used(int fd, const Digest& key, const struct stat& info) const;
@@ -143,6 +149,10 @@ class ObjectStore {
   const TrustPolicy& trust_;
   Counters& counters_;
   const Options options_;
+  // The folder of all objects, held open: a hit then looks up two names instead of the
+  // whole path, twice. Null where that cannot be. Whatever is not a sound object this
+  // way is looked for by its whole path.
+  const UniqueFd objects_;
 };
 
 }  // namespace kiln::cache
