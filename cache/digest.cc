@@ -16,9 +16,12 @@ Digest::Digest(std::span<const std::byte, kSize> bytes) {
 }
 
 Digest Digest::of(ByteView bytes) {
+  // Not SHA256(): in OpenSSL 3 that one looks its provider up at each call.
   Digest digest;
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
-         reinterpret_cast<unsigned char*>(digest.bytes_.data()));
+  SHA256_CTX context;
+  SHA256_Init(&context);
+  SHA256_Update(&context, bytes.data(), bytes.size());
+  SHA256_Final(reinterpret_cast<unsigned char*>(digest.bytes_.data()), &context);
   return digest;
 }
 

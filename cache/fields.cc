@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "util/little_endian.h"
+#include "util/try.h"
 
 namespace kiln::cache {
 namespace {
@@ -11,6 +12,23 @@ namespace {
 constexpr std::size_t kHeadBytes = sizeof(std::uint32_t) + sizeof(std::uint64_t);
 
 }  // namespace
+
+Result<std::optional<FieldReader::View>> FieldReader::next() {
+  if (rest_.empty())
+    return std::nullopt;
+  if (rest_.size() < kHeadBytes)
+    return fail(ErrorCode::kCorrupt, "a field list ends inside a field's lengths");
+  const std::uint64_t label_size = load_le<std::uint32_t>(rest_, 0);
+  const std::uint64_t value_size = load_le<std::uint64_t>(rest_, sizeof(std::uint32_t));
+  rest_ = rest_.subspan(kHeadBytes);
+  // Compared one by one: the sum of two lengths from a file may overflow.
+  if (label_size > rest_.size() || value_size > rest_.size() - label_size)
+    return fail(ErrorCode::kCorrupt, "a field is longer than the list that holds it");
+  const View field{as_text(rest_.first(label_size)),
+                   as_text(rest_.subspan(label_size, value_size))};
+  rest_ = rest_.subspan(label_size + value_size);
+  return field;
+}
 
 void Fields::add(std::string_view label, std::string_view value) {
   list_.push_back({std::string(label), std::string(value)});
@@ -41,20 +59,9 @@ Bytes Fields::encode() const {
 
 Result<Fields> Fields::decode(ByteView bytes) {
   Fields fields;
-  while (!bytes.empty()) {
-    if (bytes.size() < kHeadBytes)
-      return fail(ErrorCode::kCorrupt, "a field list ends inside a field's lengths");
-    const std::uint64_t label_size = load_le<std::uint32_t>(bytes, 0);
-    const std::uint64_t value_size =
-        load_le<std::uint64_t>(bytes, sizeof(std::uint32_t));
-    bytes = bytes.subspan(kHeadBytes);
-    // Compared one by one: the sum of two lengths from a file may overflow.
-    if (label_size > bytes.size() || value_size > bytes.size() - label_size)
-      return fail(ErrorCode::kCorrupt, "a field is longer than the list that holds it");
-    fields.add(as_text(bytes.first(label_size)),
-               as_text(bytes.subspan(label_size, value_size)));
-    bytes = bytes.subspan(label_size + value_size);
-  }
+  FieldReader reader(bytes);
+  while (const auto field = KILN_TRY(reader.next()))
+    fields.add(field->label, field->value);
   return fields;
 }
 

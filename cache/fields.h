@@ -20,6 +20,24 @@ struct Field {
   friend bool operator==(const Field&, const Field&) = default;
 };
 
+/// Reads an encoded list field by field; copies nothing. Thread safety: none.
+class FieldReader {
+ public:
+  struct View {
+    std::string_view label;
+    std::string_view value;
+  };
+
+  /// `encoded` must outlive the views.
+  explicit FieldReader(ByteView encoded) : rest_(encoded) {}
+  /// nullopt at the end. Errors: kCorrupt, for anything that encode() cannot have
+  /// written; the reader is then of no more use.
+  [[nodiscard]] Result<std::optional<View>> next();
+
+ private:
+  ByteView rest_;
+};
+
 /// An ordered list; a label may occur more than once.
 /// Encoding, little-endian, per field: u32 label length, u64 value length, label,
 /// value. No two different lists have the same encoding, so that "-DA", "-DB" and

@@ -32,16 +32,18 @@ std::string Layout::object_folder(unsigned number) const {
 
 std::string Layout::object(const Digest& key) const {
   constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string path;
-  path.reserve(objects_.size() + 2 + 2 * Digest::kSize);
-  path.append(objects_).push_back('/');
+  std::array<char, 2 + 2 * Digest::kSize> name{'/'};
+  char* at = name.data() + 1;
   for (std::size_t i = 0; i < Digest::kSize; ++i) {
     const auto byte = std::to_integer<unsigned>(key.bytes()[i]);
-    path.push_back(kDigits[byte >> 4U]);
-    path.push_back(kDigits[byte & 0xFU]);
+    *at++ = kDigits[byte >> 4U];
+    *at++ = kDigits[byte & 0xFU];
     if (i == 0)
-      path.push_back('/');
+      *at++ = '/';
   }
+  std::string path;
+  path.reserve(objects_.size() + name.size());
+  path.append(objects_).append(name.data(), name.size());
   return path;
 }
 

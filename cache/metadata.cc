@@ -86,4 +86,14 @@ Result<Metadata> Metadata::decode(ByteView bytes) {
   return metadata;
 }
 
+Result<std::vector<std::string_view>> lowered_names(ByteView encoded) {
+  std::vector<std::string_view> names;
+  FieldReader reader(encoded);
+  while (const auto field = KILN_TRY(reader.next())) {
+    if (field->label.starts_with(kEntryPrefix))
+      names.push_back(field->value);
+  }
+  return names;
+}
+
 }  // namespace kiln::cache

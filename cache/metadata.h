@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/fields.h"
@@ -41,5 +42,9 @@ struct Metadata {
 
   friend bool operator==(const Metadata&, const Metadata&) = default;
 };
+
+/// The lowered names alone of an encoded Metadata, as views into it: what every hit
+/// asks for. Nothing else is decoded. Errors: kCorrupt.
+[[nodiscard]] Result<std::vector<std::string_view>> lowered_names(ByteView encoded);
 
 }  // namespace kiln::cache

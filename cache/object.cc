@@ -217,6 +217,10 @@ Result<std::string> StoredObject::text(Section which) const {
   return decompress(section(which), extent.raw_bytes);
 }
 
+Result<std::vector<std::string_view>> StoredObject::lowered_names() const {
+  return cache::lowered_names(section(Section::kMetadata));
+}
+
 Result<Metadata> StoredObject::metadata() const {
   return Metadata::decode(section(Section::kMetadata));
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cache/digest.h"
 #include "cache/fields.h"
@@ -104,6 +105,10 @@ class StoredObject {
   [[nodiscard]] ByteView payload() const { return section(Section::kPayload); }
   /// The whole file, as it lies on disk.
   [[nodiscard]] ByteView file() const { return bytes_.view(); }
+
+  /// Of the entry points, as views into this object. Cheap enough for every hit.
+  /// Errors: kCorrupt.
+  [[nodiscard]] Result<std::vector<std::string_view>> lowered_names() const;
 
   /// These decode at each call. Errors: kCorrupt.
   [[nodiscard]] Result<Metadata> metadata() const;

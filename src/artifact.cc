@@ -89,26 +89,23 @@ Result<cache::Metadata> metadata_of(const KeyedRequest& request,
 
 Result<void> check_output(const KeyedRequest& request,
                           const compile::CompileOutput& output) {
-  std::vector<std::string> expected;
-  for (const cache::EntryPoint& entry : KILN_TRY(entry_points(request, output)))
-    expected.push_back(entry.lowered);
-  auto checked = device::check_image(output.image, request.target, expected);
-  if (!checked) {
-    return fail(
-        ErrorCode::kCorrupt,
-        fmt::format("{} said success for {} ({}), but its output cannot be "
-                    "used: {}; nothing was stored",
-                    request.toolchain->toolchain.name(), request.request.label(),
-                    to_string(request.target), checked.error().message));
-  }
+  const auto unusable = [&](std::string_view why) {
+    return fail(ErrorCode::kCompileFailed,
+                fmt::format("{} said success for {} ({}), but its output cannot be "
+                            "used: {}; nothing was stored",
+                            request.toolchain->toolchain.name(),
+                            request.request.label(), to_string(request.target), why));
+  };
+  const auto entries = KILN_TRY(entry_points(request, output));
+  std::vector<std::string_view> expected;
+  for (const cache::EntryPoint& entry : entries) expected.push_back(entry.lowered);
   if (expected.empty() && output.lowered_names.empty()) {
-    return fail(
-        ErrorCode::kCompileFailed,
-        fmt::format("the build of {} for {} has no entry point: declare a kernel "
-                    "__global__, and name instantiations of templates",
-                    request.request.label(), to_string(request.target)));
+    return unusable(
+        "it has no kernel; a kernel is a __global__ function, and a template of one "
+        "needs a name expression");
   }
-  return {};
+  const auto checked = device::check_image(output.image, request.target, expected);
+  return checked ? Result<void>() : unusable(checked.error().message);
 }
 
 std::optional<Error> other_toolchain(const KeyedRequest& request,

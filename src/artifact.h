@@ -15,8 +15,9 @@
 namespace kiln {
 
 /// Is this what was asked for: a whole image of the target's kind and architecture with
-/// every entry point in it? Errors: kCorrupt, naming what disagrees; kCompileFailed (a
-/// source that names nothing and has no kernel).
+/// every entry point in it, and at least one? The pool has checked the architecture and
+/// the lowered names; what a request means by entry points is known here alone.
+/// Errors: kCompileFailed, naming what disagrees.
 [[nodiscard]] Result<void> check_output(const KeyedRequest& request,
                                         const compile::CompileOutput& output);
 

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <string>
-#include <vector>
-
 #include "device/cubin.h"
 #include "util/try.h"
 
@@ -29,12 +26,8 @@ Result<device::Target> target_of(const cache::StoredObject& object) {
 
 Result<void> check_stored_image(const cache::StoredObject& object) {
   const device::Target target = KILN_TRY(target_of(object));
-  const cache::Metadata metadata = KILN_TRY(object.metadata());
-  std::vector<std::string> entries;
-  entries.reserve(metadata.entry_points.size());
-  for (const cache::EntryPoint& entry : metadata.entry_points)
-    entries.push_back(entry.lowered);
-  return device::check_image(object.payload(), target, entries);
+  return device::check_image(object.payload(), target,
+                             KILN_TRY(object.lowered_names()));
 }
 
 }  // namespace kiln

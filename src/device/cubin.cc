@@ -86,17 +86,20 @@ std::uint64_t static_shared_bytes_of(const ElfFile& file, ComputeCapability capa
   return section->size >= reserved ? section->size - reserved : section->size;
 }
 
+bool is_entry_point(const ElfSymbol& symbol) {
+  return symbol.type == STT_FUNC && symbol.binding != STB_LOCAL &&
+         (symbol.other & kCudaEntry) != 0 && symbol.section != SHN_UNDEF;
+}
+
 std::vector<EntryPoint> entry_points_of(const ElfFile& file,
                                         ComputeCapability capability,
                                         const std::vector<ElfSymbol>& symbols) {
   const ElfSection* info = file.find_section(".nv.info");
   std::vector<EntryPoint> entry_points;
   for (std::size_t i = 0; i < symbols.size(); ++i) {
-    const ElfSymbol& symbol = symbols[i];
-    if (symbol.type != STT_FUNC || symbol.binding == STB_LOCAL ||
-        (symbol.other & kCudaEntry) == 0 || symbol.section == SHN_UNDEF)
+    if (!is_entry_point(symbols[i]))
       continue;
-    EntryPoint entry{.name = std::string(symbol.name), .registers = {}};
+    EntryPoint entry{.name = std::string(symbols[i].name), .registers = {}};
     if (info != nullptr)
       entry.registers = registers_of(info->bytes, i + 1);  // the null symbol is first
     entry.static_shared_bytes = static_shared_bytes_of(file, capability, entry.name);
@@ -105,10 +108,39 @@ std::vector<EntryPoint> entry_points_of(const ElfFile& file,
   return entry_points;
 }
 
+struct CubinArchitecture {
+  ComputeCapability capability;
+  std::optional<ArchSuffix> suffix;  // as in CubinInfo
+};
+
+Result<CubinArchitecture> architecture_of(const ElfFile& file) {
+  if (file.machine() != EM_CUDA)
+    return corrupt(
+        fmt::format("an ELF file for machine {}, not for CUDA", file.machine()));
+  const std::uint32_t flags = file.flags();
+  CubinArchitecture found;
+  if (file.abi_version() >= kFirstAbiWithSmInSecondByte) {
+    found.capability = capability_of(flags >> 8U & 0xFFU);
+  } else {
+    found.capability = capability_of(flags & 0xFFU);
+    if ((flags & kOldFlagOfSuffixA) != 0)
+      found.suffix = ArchSuffix::kA;
+  }
+  if (const auto noted = KILN_TRY(architecture_in_notes(file))) {
+    if (noted->capability != found.capability) {
+      return corrupt(fmt::format("its header says {}, its toolkit note {}",
+                                 to_string(found.capability),
+                                 to_string(noted->capability)));
+    }
+    found.suffix = noted->suffix;
+  }
+  return found;
+}
+
 template <typename Names>
-Result<void> check_entry_points(std::span<const std::string> expected,
+Result<void> check_entry_points(std::span<const std::string_view> expected,
                                 const Names& present) {
-  for (const std::string& name : expected) {
+  for (const std::string_view name : expected) {
     if (std::find(present.begin(), present.end(), name) == present.end()) {
       return fail(
           ErrorCode::kCorrupt,
@@ -125,20 +157,26 @@ tl::unexpected<Error> other_architecture(Target wanted, std::string_view found) 
                                                found, to_string(wanted)));
 }
 
+// Runs on every hit: reads no more than it compares.
 Result<void> check_cubin(ByteView image, Target target,
-                         std::span<const std::string> expected) {
-  const CubinInfo info = KILN_TRY(read_cubin(image));
-  const Architecture found{info.capability,
-                           info.suffix.value_or(target.architecture.suffix)};
+                         std::span<const std::string_view> expected) {
+  const ElfFile file = KILN_TRY(ElfFile::parse(image));
+  const CubinArchitecture says = KILN_TRY(architecture_of(file));
+  const Architecture found{says.capability,
+                           says.suffix.value_or(target.architecture.suffix)};
   if (found != target.architecture)
     return other_architecture(target, to_string(Target{found, ImageKind::kCubin}));
+  const std::vector<ElfSymbol> symbols = KILN_TRY(file.symbols());
   std::vector<std::string_view> present;
-  for (const EntryPoint& each : info.entry_points) present.push_back(each.name);
+  for (const ElfSymbol& symbol : symbols) {
+    if (is_entry_point(symbol))
+      present.push_back(symbol.name);
+  }
   return check_entry_points(expected, present);
 }
 
 Result<void> check_ptx(ByteView image, Target target,
-                       std::span<const std::string> expected) {
+                       std::span<const std::string_view> expected) {
   const PtxInfo info = KILN_TRY(read_ptx(image));
   if (info.architecture != target.architecture)
     return other_architecture(target,
@@ -159,28 +197,9 @@ std::string_view take_line(std::string_view& text) {
 
 Result<CubinInfo> read_cubin(ByteView image) {
   const ElfFile file = KILN_TRY(ElfFile::parse(image));
-  if (file.machine() != EM_CUDA)
-    return corrupt(
-        fmt::format("an ELF file for machine {}, not for CUDA", file.machine()));
-  const std::uint32_t flags = file.flags();
-  CubinInfo info;
-  if (file.abi_version() >= kFirstAbiWithSmInSecondByte) {
-    info.capability = capability_of(flags >> 8U & 0xFFU);
-  } else {
-    info.capability = capability_of(flags & 0xFFU);
-    if ((flags & kOldFlagOfSuffixA) != 0)
-      info.suffix = ArchSuffix::kA;
-  }
-  if (const auto noted = KILN_TRY(architecture_in_notes(file))) {
-    if (noted->capability != info.capability) {
-      return corrupt(fmt::format("its header says {}, its toolkit note {}",
-                                 to_string(info.capability),
-                                 to_string(noted->capability)));
-    }
-    info.suffix = noted->suffix;
-  }
-  info.entry_points = entry_points_of(file, info.capability, KILN_TRY(file.symbols()));
-  return info;
+  const CubinArchitecture says = KILN_TRY(architecture_of(file));
+  return CubinInfo{says.capability, says.suffix,
+                   entry_points_of(file, says.capability, KILN_TRY(file.symbols()))};
 }
 
 Result<PtxInfo> read_ptx(ByteView image) {
@@ -217,7 +236,7 @@ Result<PtxInfo> read_ptx(ByteView image) {
 }
 
 Result<void> check_image(ByteView image, Target target,
-                         std::span<const std::string> entry_points) {
+                         std::span<const std::string_view> entry_points) {
   return target.kind == ImageKind::kCubin ? check_cubin(image, target, entry_points)
                                           : check_ptx(image, target, entry_points);
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/architecture.h"
@@ -43,6 +44,6 @@ struct PtxInfo {
 /// Is `image` what was asked for: its kind, architecture, suffix (where it tells), and
 /// every one of `entry_points` in it? Errors: kCorrupt, naming what disagrees.
 [[nodiscard]] Result<void> check_image(ByteView image, Target target,
-                                       std::span<const std::string> entry_points);
+                                       std::span<const std::string_view> entry_points);
 
 }  // namespace kiln::device

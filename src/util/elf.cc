@@ -173,28 +173,32 @@ Result<std::vector<ElfSection>> read_sections(ByteView bytes,
   if (!table)
     return corrupt("the section headers are cut off");
 
-  std::vector<RawSection> raw;
-  raw.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    raw.push_back(section_header(*table, i));
-    if (!has_bytes(raw.back().section))
-      continue;
-    const auto content = part(bytes, raw.back().offset, raw.back().section.size);
-    if (!content)
-      return corrupt(fmt::format("section {} is cut off", i));
-    raw.back().section.bytes = *content;
-  }
   if (names != SHN_UNDEF && names >= count)
     return corrupt("no section of section names");
+  const auto content = [&](const RawSection& raw) {
+    return has_bytes(raw.section) ? part(bytes, raw.offset, raw.section.size)
+                                  : ByteView();
+  };
+  std::optional<ByteView> all_names = ByteView();
+  if (names != SHN_UNDEF)
+    all_names = content(section_header(*table, names));
+  if (!all_names)
+    return corrupt("the section names are cut off");
+
   std::vector<ElfSection> sections;
   sections.reserve(count);
-  for (const RawSection& each : raw) {
-    sections.push_back(each.section);
+  for (std::size_t i = 0; i < count; ++i) {
+    const RawSection raw = section_header(*table, i);
+    const auto inside = content(raw);
+    if (!inside)
+      return corrupt(fmt::format("section {} is cut off", i));
+    sections.push_back(raw.section);
+    sections.back().bytes = *inside;
     if (names == SHN_UNDEF)
       continue;
-    const auto name = string_at(raw[names].section.bytes, each.name_offset);
+    const auto name = string_at(*all_names, raw.name_offset);
     if (!name)
-      return corrupt(fmt::format("section {} has no name", sections.size() - 1));
+      return corrupt(fmt::format("section {} has no name", i));
     sections.back().name = *name;
   }
   return sections;
@@ -336,6 +340,7 @@ Result<std::vector<ElfSymbol>> ElfFile::symbols() const {
     return corrupt("the symbol table is cut off");
   const ByteView names = sections_[table->link].bytes;
   std::vector<ElfSymbol> symbols;
+  symbols.reserve(table->bytes.size() / sizeof(Elf64_Sym));
   for (std::size_t at = sizeof(Elf64_Sym); at < table->bytes.size();
        at += sizeof(Elf64_Sym)) {
     const ByteView entry = table->bytes.subspan(at, sizeof(Elf64_Sym));

@@ -2,32 +2,50 @@
 
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 
 #include "util/bytes.h"
 
 namespace kiln {
 
+/// `value` with its bytes the other way round where the machine is big-endian. No loop
+/// for the machines there are: compilers do not see through one that assembles an
+/// integer from bytes, and every hit reads hundreds.
+template <std::unsigned_integral T>
+[[nodiscard]] T little_endian(T value) {
+  if constexpr (std::endian::native == std::endian::little)
+    return value;
+  auto bytes = std::bit_cast<std::array<std::byte, sizeof(T)>>(value);
+  std::reverse(bytes.begin(), bytes.end());
+  return std::bit_cast<T>(bytes);
+}
+
 /// The integer at `offset`; the caller has checked that it lies inside `bytes`.
 template <std::unsigned_integral T>
 [[nodiscard]] T load_le(ByteView bytes, std::size_t offset) {
-  std::uint64_t value = 0;
-  for (std::size_t i = sizeof(T); i-- > 0;)
-    value = value << 8U | std::to_integer<std::uint64_t>(bytes[offset + i]);
-  return static_cast<T>(value);
+  T value = 0;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return little_endian(value);
+}
+
+inline void append(Bytes& out, ByteView bytes) {
+  // Not insert(): g++ 12 warns of an overflow in it that is none.
+  const auto end = static_cast<std::ptrdiff_t>(out.size());
+  out.resize(out.size() + bytes.size());
+  std::copy(bytes.begin(), bytes.end(), out.begin() + end);
 }
 
 template <std::unsigned_integral T>
 void append_le(Bytes& out, T value) {
-  auto rest = static_cast<std::uint64_t>(value);
-  for (std::size_t i = 0; i < sizeof(T); ++i, rest >>= 8U)
-    out.push_back(static_cast<std::byte>(rest & 0xFFU));
-}
-
-inline void append(Bytes& out, ByteView bytes) {
-  out.insert(out.end(), bytes.begin(), bytes.end());
+  const T stored = little_endian(value);
+  append(out, std::as_bytes(std::span(&stored, 1)));
 }
 
 }  // namespace kiln

@@ -76,8 +76,7 @@ Result<KeyedRequest> keyed(Service& service, const KernelRequest& request) {
 
 Result<const compile::Nvrtc*> open_nvrtc(Service& service) {
   const auto choice = KILN_TRY(service.toolchains().choose(std::nullopt));
-  return compile::open_nvrtc(
-      {choice->toolchain.nvrtc, choice->toolchain.builtins});
+  return compile::open_nvrtc({choice->toolchain.nvrtc, choice->toolchain.builtins});
 }
 
 Result<Bytes> make_cubin(const compile::Nvrtc& nvrtc, const CubinWish& wish) {

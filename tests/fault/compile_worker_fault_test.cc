@@ -64,7 +64,7 @@ TEST(FakeNvrtc, LeftAloneItIsHonest) {
   wanted.name_expressions = {"k<float>"};
   const auto output = pool.compile(wanted, {});
   ASSERT_TRUE(output) << output.error().message;
-  const std::vector<std::string> entries{"scale", "_Z1kv"};
+  const std::vector<std::string_view> entries{"scale", "_Z1kv"};
   const auto checked = device::check_image(output->image, wanted.target, entries);
   EXPECT_TRUE(checked) << checked.error().message;
   EXPECT_THAT(output->nvrtc.build_id, Not(IsEmpty()));

@@ -92,9 +92,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Lie{"crash", ErrorCode::kWorkerCrashed, "signal 11"},
                     Lie{"exit", ErrorCode::kWorkerCrashed, "7"},
                     Lie{"hoard", ErrorCode::kResourceLimit, "memory"},
-                    Lie{"empty", ErrorCode::kCompileFailed, "gave no image"},
+                    Lie{"empty", ErrorCode::kCompileFailed, "no image"},
                     Lie{"wrong-arch", ErrorCode::kCompileFailed, "sm_75"},
-                    Lie{"no-entry", ErrorCode::kCompileFailed, "no entry point"}),
+                    Lie{"no-entry", ErrorCode::kCompileFailed, "no kernel"}),
     [](const auto& test) {
       std::string name = test.param.mode;
       std::erase(name, '-');

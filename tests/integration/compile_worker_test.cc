@@ -72,7 +72,7 @@ TEST_F(CompileWorkerTest, ABuildGivesImagePtxResourcesAndWhatWasLoaded) {
   WorkerPool pool(one_worker());
   const auto output = pool.compile(job(test::kSmallKernel), {});
   ASSERT_TRUE(output) << output.error().message;
-  const std::vector<std::string> entries{"scale"};
+  const std::vector<std::string_view> entries{"scale"};
   EXPECT_TRUE(device::check_image(output->image, job("").target, entries));
   EXPECT_THAT(output->ptx, HasSubstr(".visible .entry scale("));
   ASSERT_THAT(output->resources, SizeIs(1));

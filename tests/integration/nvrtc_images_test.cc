@@ -110,7 +110,7 @@ TEST_F(NvrtcImages, EveryCubinTellsItsArchitectureSuffixAndEntryPoints) {
         EXPECT_EQ(info.capability, capability);
         EXPECT_EQ(info.suffix.value_or(suffix), suffix);
         ASSERT_EQ(info.entry_points.size(), 2U);
-        const std::vector<std::string> expected{"plain", kSharedName};
+        const std::vector<std::string_view> expected{"plain", kSharedName};
         EXPECT_TRUE(check_image(image, target, expected));
         for (const EntryPoint& each : info.entry_points) {
           EXPECT_EQ(each.static_shared_bytes, each.name == kSharedName ? 256U : 0U);

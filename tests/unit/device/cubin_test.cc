@@ -100,7 +100,7 @@ TEST(ReadCubin, EveryTruncationIsCorruptAndNoFlippedBitCrashesIt) {
 
 TEST(CheckImage, AcceptsWhatWasAskedFor) {
   const Bytes cubin = MadeCubin{}.build();
-  const std::vector<std::string> expected{"k"};
+  const std::vector<std::string_view> expected{"k"};
   EXPECT_TRUE(check_image(cubin, target("9.0a"), expected));
   EXPECT_TRUE(check_image(cubin, target("9.0a"), {}));
 }
@@ -124,7 +124,7 @@ TEST(CheckImage, WithoutANoteTheSuffixCannotBeTold) {
 }
 
 TEST(CheckImage, NamesTheEntryPointThatIsMissing) {
-  const std::vector<std::string> expected{"k", "helper"};
+  const std::vector<std::string_view> expected{"k", "helper"};
   const auto checked = check_image(MadeCubin{}.build(), target("9.0a"), expected);
   ASSERT_FALSE(checked);
   EXPECT_EQ(checked.error().message, "the image has no entry point helper; it has k");
