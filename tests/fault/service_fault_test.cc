@@ -28,10 +28,12 @@ namespace fs = std::filesystem;
 
 class ServiceFaultTest : public testing::Test {
  protected:
-  ServiceFaultTest() { fake(""); }
-  ~ServiceFaultTest() override { ::unsetenv("KILN_FAKE_NVRTC"); }
+  void SetUp() override { fake(""); }
 
-  static void fake(const char* mode) { ::setenv("KILN_FAKE_NVRTC", mode, 1); }
+  /// Of the workers that the next service starts.
+  static void fake(const char* mode) {
+    ::setenv("KILN_FAKE_NVRTC", mode, 1);  // NOLINT(concurrency-mt-unsafe)
+  }
   [[nodiscard]] Config config() const {
     Config made = test::service_config(temp_.path() / "cache");
     made.nvrtc = KILN_TEST_FAKE_NVRTC;
@@ -52,8 +54,10 @@ struct Lie {
   const char* words;
 };
 
-// NOLINTNEXTLINE(readability-identifier-naming): the name is GoogleTest's
-void PrintTo(const Lie& lie, std::ostream* out) { *out << lie.mode; }
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
+void PrintTo(const Lie& lie, std::ostream* out) {
+  *out << lie.mode;  // part of the test's name: the same at every start
+}
 
 class LyingCompilerTest : public ServiceFaultTest,
                           public testing::WithParamInterface<Lie> {};
