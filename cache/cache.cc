@@ -51,7 +51,7 @@ Entry entry_of(const StoredObject& object, const Metadata& metadata) {
 std::unique_ptr<Cache> Cache::open(CacheOptions options) {
   std::unique_ptr<Cache> cache(new Cache(std::move(options)));
   cache->mode_ = cache->settle_mode();
-  if (cache->mode_ != Mode::kReadWrite) {
+  if (cache->mode_ != Mode::kReadWrite && !cache->is_absent()) {
     logger().warn("the cache {}: {}",
                   cache->mode_ == Mode::kOff
                       ? "is off, and kernels are kept in memory alone"
@@ -79,14 +79,24 @@ Mode Cache::off(std::string why) {
   return Mode::kOff;
 }
 
+bool Cache::is_absent() const {
+  struct stat info {};
+  return !options_.make_root &&
+         file_system_.stat(layout_.root().c_str(), info) == -ENOENT;
+}
+
 Mode Cache::settle_mode() {
   const std::string& root = layout_.root().native();
+  if (root.empty())
+    return off("none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names a place for it");
   if (!layout_.root().is_absolute())
     return off(fmt::format("'{}' is no absolute path; set KILN_CACHE_DIR", root));
   if (auto trusted = trust_.check_path(file_system_, root); !trusted)
     return off(std::move(trusted).error().message);
   struct stat info {};
   int err = file_system_.stat(root.c_str(), info);
+  if (is_absent())
+    return off(root + " does not exist");
   if (err == -ENOENT) {
     if (err = make_folders(file_system_, root); err != 0)
       return off(reason("mkdir", root, err));

@@ -45,6 +45,9 @@ struct CacheOptions {
   std::filesystem::path persistent_dir = "/var/tmp";  // for locks of network roots
   Sync sync = Sync::kData;
   LockTimes lock_times;
+  /// False for a cache that is only looked at: where there is no root it stays so, and
+  /// the cache is off without a warning.
+  bool make_root = true;
   FileSystem* file_system = nullptr;  // null: the real one; else it outlives the cache
 };
 
@@ -154,6 +157,8 @@ class Cache {
 
  private:
   explicit Cache(CacheOptions options);
+  /// Nothing is there, and nothing shall be made.
+  [[nodiscard]] bool is_absent() const;
   [[nodiscard]] Mode settle_mode();
   [[nodiscard]] Mode settle_objects();
   void open_parts();

@@ -1,5 +1,7 @@
 #include "toolchains.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "device/toolchain_files.h"
@@ -23,14 +25,17 @@ Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found() {
 }
 
 Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found_locked() {
-  if (found_ == nullptr) {
-    found_ = std::make_shared<const device::FoundToolchains>(
-        KILN_TRY(device::discover_toolchains({.places = places_,
-                                              .explicit_nvrtc = explicit_nvrtc_,
-                                              .folder = folder_,
-                                              .ask = ask_})));
-  }
-  return found_;
+  if (found_ != nullptr)
+    return found_;
+  auto found = std::make_shared<const device::FoundToolchains>(
+      KILN_TRY(device::discover_toolchains({.places = places_,
+                                            .explicit_nvrtc = explicit_nvrtc_,
+                                            .folder = folder_,
+                                            .ask = ask_})));
+  // One that could not be asked now may answer the next time.
+  if (found->unusable.empty())
+    found_ = found;
+  return found;
 }
 
 Result<std::optional<device::Driver>> Toolchains::driver() {
@@ -52,6 +57,12 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
   if (known != choices_.end())
     return known->second;
   const auto found = KILN_TRY(found_locked());
+  if (found->usable.empty() && !found->unusable.empty()) {
+    const device::UnusableNvrtc& first = found->unusable.front();
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} ({}) cannot be used: {}", first.path.native(),
+                            first.found_in, first.error.message));
+  }
   device::ToolchainWish wish{.wanted = wanted_,
                              .recorded = recorded(),
                              .driver = std::nullopt,

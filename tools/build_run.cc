@@ -316,8 +316,9 @@ void print_report(const Context& context, const BuildReport& report) {
     print(fmt::format("needs a driver for CUDA {} or later\n", to_string(*driver)));
   for (const BuildEntry& entry : report.entries) {
     if (is_success(entry.verdict) && entry.error) {
-      fmt::print(stderr, "{} first reason for not storing: {}\n",
-                 context.err.styled("kiln:", Style::kYellow), entry.error->message);
+      print_error(fmt::format("{} first reason for not storing: {}\n",
+                              context.err.styled("kiln:", Style::kYellow),
+                              entry.error->message));
       break;
     }
   }

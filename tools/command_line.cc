@@ -130,7 +130,7 @@ Error parse_failure(const CLI::App& verb, const CLI::ParseError& error) {
 
 int fail_usage(const Context& context, const Error& error, std::string_view hint) {
   const int status = report_failure(context, error);
-  fmt::print(stderr, "{}\n", context.err.styled(hint, Style::kDim));
+  print_error(fmt::format("{}\n", context.err.styled(hint, Style::kDim)));
   return status;
 }
 
@@ -161,9 +161,6 @@ int run_verb(const ParsedVerb& parsed, Context& context) {
     return report_failure(context, stop.error());
   context.stop = stop->get();
   const int status = parsed.run(context);
-  if (std::fflush(stdout) != 0 && errno != EPIPE) {
-    return report_failure(context, {ErrorCode::kIo, "cannot write to standard output"});
-  }
   return context.stop->exit_code().value_or(status);
 }
 
@@ -242,7 +239,12 @@ int run_program(Program& program, std::vector<std::string> arguments,
 int run_command_line(std::vector<std::string> arguments) {
   const std::unique_ptr<Program> program = make_program();
   Context context;
-  return run_program(*program, std::move(arguments), context);
+  const int status = run_program(*program, std::move(arguments), context);
+  if (const auto flushed = flush_output(); !flushed) {
+    print_error("kiln: " + flushed.error().message + "\n");
+    return status == kAllDone ? kSomeFailed : status;
+  }
+  return status;
 }
 
 }  // namespace kiln::tools

@@ -2,18 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
-#include <tuple>
 
 #include "tools/exit_code.h"
 
 namespace kiln::tools {
-
-void print(std::string_view text) {
-  // A full disk or closed pipe shows in the final flush, which main checks.
-  std::ignore = std::fwrite(text.data(), 1, text.size(), stdout);
-}
 
 void print_json(const nlohmann::ordered_json& document) {
   constexpr int kIndent = 2;
@@ -29,8 +22,8 @@ nlohmann::ordered_json error_json(const Error& error) {
 int report_failure(const Context& context, const Error& error) {
   if (context.json)
     print_json({{"error", error_json(error)}});
-  fmt::print(stderr, "{} {}\n", context.err.styled("kiln:", Style::kRed),
-             printable_lines(error.message));
+  print_error(fmt::format("{} {}\n", context.err.styled("kiln:", Style::kRed),
+                          printable_lines(error.message)));
   return exit_code_for(error.code);
 }
 

@@ -8,6 +8,7 @@
 
 #include "config.h"
 #include "kiln/result.h"
+#include "tools/standard_streams.h"
 #include "tools/stop_signal.h"
 #include "tools/terminal.h"
 
@@ -39,8 +40,5 @@ void print_json(const nlohmann::ordered_json& document);
 /// As finish(), of a verb that looks up keys: an unknown one is exit 1, for the command
 /// line was right.
 [[nodiscard]] int finish_lookup(const Context& context, const Result<int>& result);
-
-/// Writes `text` to stdout. A reader that went away (a closed pipe) is no error.
-void print(std::string_view text);
 
 }  // namespace kiln::tools

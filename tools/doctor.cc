@@ -41,6 +41,35 @@ Check compare_sets(const std::string& name, const std::set<std::string>& here,
   return check;
 }
 
+/// Throws nlohmann's type errors for a report whose members are not what they should
+/// be.
+std::vector<Check> differences(const ordered_json& here, const ordered_json& there,
+                               const std::string& with) {
+  const auto driver = [](const ordered_json& report) {
+    std::set<std::string> found;
+    for (const ordered_json& check : report["checks"]) {
+      if (check.is_object() && check.value("name", "") == "driver")
+        found.insert(check.value("detail", ""));
+    }
+    return found;
+  };
+  const auto build = [](const ordered_json& report) {
+    const auto kiln = report.value("kiln", ordered_json::object());
+    return std::set<std::string>{kiln.value("version", "") + " " +
+                                 kiln.value("build_id", "").substr(0, 12)};
+  };
+  return std::vector<Check>{
+      compare_sets("kiln" + with, build(here), build(there),
+                   "install the same Kiln on all nodes"),
+      compare_sets("toolchains" + with, values(here, "toolchains", "name"),
+                   values(there, "toolchains", "name"),
+                   "set KILN_TOOLCHAIN to one that both have, or keys will differ"),
+      compare_sets("driver" + with, driver(here), driver(there),
+                   "install the same driver on all nodes"),
+      compare_sets("architectures" + with, values(here, "devices", "arch"),
+                   values(there, "devices", "arch"), "warm for all of them: --arch")};
+}
+
 }  // namespace
 
 std::string_view to_string(CheckVerdict verdict) {
@@ -115,36 +144,17 @@ Result<std::vector<Check>> compare_with(const ordered_json& here,
                                         const std::string& path) {
   const std::string text = KILN_TRY(read_text_file(path, kMaxReportBytes));
   const auto there = ordered_json::parse(text, nullptr, false);
-  if (!there.is_object() || !there.contains("checks")) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is no report of a node; `kiln doctor --json > FILE` "
-                            "writes one",
-                            path));
+  const auto foreign = fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("{} is no report of a node; `kiln doctor --json > FILE` writes one",
+                  path));
+  if (!there.is_object() || !there.contains("checks"))
+    return foreign;
+  try {
+    return differences(here, there, " against " + path);
+  } catch (const nlohmann::json::exception&) {
+    return foreign;  // a member of another type
   }
-  const auto driver = [](const ordered_json& report) {
-    std::set<std::string> found;
-    for (const ordered_json& check : report["checks"]) {
-      if (check.is_object() && check.value("name", "") == "driver")
-        found.insert(check.value("detail", ""));
-    }
-    return found;
-  };
-  const auto build = [](const ordered_json& report) {
-    const auto kiln = report.value("kiln", ordered_json::object());
-    return std::set<std::string>{kiln.value("version", "") + " " +
-                                 kiln.value("build_id", "").substr(0, 12)};
-  };
-  const std::string with = " against " + path;
-  return std::vector<Check>{
-      compare_sets("kiln" + with, build(here), build(there),
-                   "install the same Kiln on all nodes"),
-      compare_sets("toolchains" + with, values(here, "toolchains", "name"),
-                   values(there, "toolchains", "name"),
-                   "set KILN_TOOLCHAIN to one that both have, or keys will differ"),
-      compare_sets("driver" + with, driver(here), driver(there),
-                   "install the same driver on all nodes"),
-      compare_sets("architectures" + with, values(here, "devices", "arch"),
-                   values(there, "devices", "arch"), "warm for all of them: --arch")};
 }
 
 }  // namespace kiln::tools

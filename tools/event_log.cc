@@ -15,7 +15,8 @@ namespace kiln::tools {
 
 Result<std::unique_ptr<EventLog>> EventLog::open(const std::string& path) {
   constexpr mode_t kMode = 0644;
-  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kMode));
+  UniqueFd file(::open(path.c_str(),
+                       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, kMode));
   if (!file)
     return posix_error("open", path, errno);
   return std::unique_ptr<EventLog>(new EventLog(std::move(file), path));

@@ -8,7 +8,9 @@
 namespace kiln::tools {
 
 Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config) {
-  auto cache = cache::Cache::open(cache_options(config));
+  cache::CacheOptions options = cache_options(config);
+  options.make_root = false;
+  auto cache = cache::Cache::open(std::move(options));
   std::error_code error;
   if (cache->mode() == cache::Mode::kOff &&
       (config.cache_dir.empty() || std::filesystem::exists(config.cache_dir, error))) {

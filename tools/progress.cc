@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tools/standard_streams.h"
 #include "util/units.h"
 
 namespace kiln::tools {
@@ -54,7 +55,7 @@ void Progress::finish(const std::string& item) {
 void Progress::message(std::string_view text) {
   const MutexLock lock(mutex_);
   erase();
-  fmt::print(stderr, "{}\n", printable_lines(text));
+  print_error(fmt::format("{}\n", printable_lines(text)));
 }
 
 void Progress::draw() {
@@ -63,20 +64,18 @@ void Progress::draw() {
     return;
   last_draw_ = now;
   if (!terminal_.is_terminal()) {
-    fmt::print(stderr, "{}\n", line());
+    print_error(fmt::format("{}\n", line()));
     return;
   }
   const auto width = static_cast<std::size_t>(std::max(20, terminal_.width() - 1));
-  fmt::print(stderr, "\r\033[K{}", shortened(line(), width));
-  std::fflush(stderr);
+  print_error(fmt::format("\r\033[K{}", shortened(line(), width)));
   drawn_ = true;
 }
 
 void Progress::erase() {
   if (!drawn_)
     return;
-  fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  print_error("\r\033[K");
   drawn_ = false;
 }
 

@@ -217,7 +217,10 @@ Result<Ended> WorkerPool::State::run(const Errand& errand, const std::stop_token
   }
   watch.enter(BuildPhase::kQueued);
   const auto place = KILN_TRY(crew_.take_place(stop));
-  const auto slot = KILN_TRY(take_slot(stop));
+  // Only builds are bounded machine-wide: a question takes milliseconds, and must not
+  // wait for somebody's build.
+  const bool is_build = std::holds_alternative<CompileJob>(errand.request);
+  const auto slot = is_build ? KILN_TRY(take_slot(stop)) : nullptr;
   auto worker = KILN_TRY(crew_.hire(errand.nvrtc, stop, watch));
 
   watch.start_clock();

@@ -85,7 +85,7 @@ class WorkerPool {
                                               std::stop_token stop,
                                               const ProgressCallback& on_phase = {});
 
-  /// Asks a worker what the NVRTC at these paths is; takes a slot like a build.
+  /// Asks a worker what the NVRTC at these paths is; takes no slot.
   /// Errors: as compile().
   [[nodiscard]] Result<ToolchainDescription> describe(const NvrtcPaths& nvrtc,
                                                       std::stop_token stop = {});

@@ -24,7 +24,8 @@ Result<std::optional<Bytes>> read_file(const std::filesystem::path& path,
   if (::fstat(file.get(), &info) != 0)
     return posix_error("stat", path, errno);
   if (!S_ISREG(info.st_mode))
-    return fail(ErrorCode::kIo, fmt::format("{} is not a regular file", path.native()));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is not a regular file", path.native()));
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size > max_bytes) {
     return fail(ErrorCode::kResourceLimit,

@@ -12,8 +12,8 @@
 namespace kiln {
 
 /// The bytes of a regular file, or nullopt if there is none. Thread-safe.
-/// Errors: kIo; kResourceLimit above `max_bytes`; kIo for anything but a regular file
-/// (a FIFO is never waited for).
+/// Errors: kIo; kResourceLimit above `max_bytes`; kInvalidArgument for anything but a
+/// regular file (a FIFO is never waited for).
 [[nodiscard]] Result<std::optional<Bytes>> read_file(const std::filesystem::path& path,
                                                      std::uint64_t max_bytes);
 

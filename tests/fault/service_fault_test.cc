@@ -52,6 +52,7 @@ struct Lie {
   const char* words;
 };
 
+// NOLINTNEXTLINE(readability-identifier-naming): the name is GoogleTest's
 void PrintTo(const Lie& lie, std::ostream* out) { *out << lie.mode; }
 
 class LyingCompilerTest : public ServiceFaultTest,

@@ -92,6 +92,9 @@ TEST_F(ProgramCompileTest, NameExpressionsInstantiateTemplates) {
   ASSERT_THAT(shown["entry_points"], SizeIs(2));
   EXPECT_EQ(shown["entry_points"][0]["name"], "k<float, 3>");
   EXPECT_EQ(shown["entry_points"][0]["lowered"], "_Z1kIfLi3EEvPT_");
+  const auto none = kiln_.run({"compile", source, "--arch", "9.0"});
+  EXPECT_EQ(none.status, 1) << "an image without a kernel helps nobody";
+  EXPECT_THAT(none.err, HasSubstr("no entry point"));
   const auto wrong = kiln_.run({"compile", source, "--arch", "9.0", "--name", "k<"});
   EXPECT_EQ(wrong.status, 1);
   EXPECT_THAT(wrong.err, HasSubstr("k<"));

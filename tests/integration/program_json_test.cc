@@ -130,15 +130,15 @@ TEST_F(ProgramJsonTest, LsAndShow) {
 }
 
 TEST_F(ProgramJsonTest, Why) {
-  const Members kWhy{
+  const Members why_members{
       {"same", "b"}, {"key", "s"}, {"nearest", "sl"}, {"differences", "a"}};
   const std::string other = warmed_["entries"][1]["key"];
   const json keys = kiln_.json_of({"why", key(), other});
-  expect_members(keys, kWhy);
+  expect_members(keys, why_members);
   expect_members(keys["differences"][0], {{"field", "s"}, {"a", "s"}, {"b", "s"}});
   const json request = kiln_.json_of({"why", "--template-dir", templates_, "--template",
                                       "tiny_bwd:dtype=f16", "--arch", "9.0"});
-  expect_members(request, with(kWhy, {{"toolchain", "s"}}));
+  expect_members(request, with(why_members, {{"toolchain", "s"}}));
 }
 
 TEST_F(ProgramJsonTest, VerifyTrimClearAndStats) {
@@ -150,11 +150,11 @@ TEST_F(ProgramJsonTest, VerifyTrimClearAndStats) {
   expect_members(
       kiln_.json_of({"stats"}),
       {{"entries", "n"}, {"bytes", "n"}, {"limit_bytes", "n"}, {"counters", "o"}});
-  const Members kRemoval{
+  const Members removal_members{
       {"removed", "n"}, {"freed_bytes", "n"}, {"dry_run", "b"}, {"keys", "a"}};
-  expect_members(kiln_.json_of({"trim"}), kRemoval);
+  expect_members(kiln_.json_of({"trim"}), removal_members);
   const json cleared = kiln_.json_of({"clear", "--all", "--yes"});
-  expect_members(cleared, kRemoval);
+  expect_members(cleared, removal_members);
   EXPECT_EQ(cleared["removed"], 6);
   EXPECT_EQ(cleared["keys"].size(), 6U);
 }

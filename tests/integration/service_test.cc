@@ -51,6 +51,7 @@ TEST_F(ServiceTest, ThirtyTwoThreadsBuildEachKeyOnce) {
   std::atomic<int> compiled{0};
   std::atomic<int> served{0};
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < kKeys; ++i) {
@@ -127,6 +128,21 @@ TEST_F(ServiceTest, WhatCannotBeStoredIsBuiltOnceAndSaysSoEachTime) {
   EXPECT_EQ(second->object, first->object);
   EXPECT_TRUE(second->not_stored) << "it is in memory, not in the cache";
   EXPECT_EQ(test::counted(*service, Counter::kCompiled), 1U);
+}
+
+TEST_F(ServiceTest, ADeviceNewerThanTheNvrtcGetsPtxForIt) {
+  const auto service = test::open_service(config());
+  const auto prepared = service->prepare(test::small_kernel(1));
+  ASSERT_TRUE(prepared);
+  const auto keyed = service->key(*prepared, device::ComputeCapability{99, 0});
+  ASSERT_TRUE(keyed) << keyed.error().message;
+  const auto fetched = service->fetch(std::get<KeyedRequest>(*keyed));
+  ASSERT_TRUE(fetched) << fetched.error().message;
+  EXPECT_EQ(fetched->object->kind(), cache::Kind::kPtx);
+  EXPECT_THAT(fetched->object->target(), testing::StartsWith("compute_"));
+  EXPECT_THAT(std::string(as_text(fetched->object->payload())),
+              HasSubstr(".target sm_"));
+  EXPECT_EQ(service->fetch(std::get<KeyedRequest>(*keyed))->outcome, Outcome::kHit);
 }
 
 TEST_F(ServiceTest, WithoutJitAHitIsServedAndAMissNamesWhatToDo) {

@@ -202,11 +202,14 @@ std::string KilnProgram::write(const std::string& name, std::string_view text) {
 
 std::vector<std::filesystem::path> KilnProgram::object_files() const {
   std::vector<std::filesystem::path> files;
-  std::error_code none;
-  for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(cache_dir() / "objects", none)) {
-    if (entry.is_regular_file())
-      files.push_back(entry.path());
+  std::error_code gone;  // while a program under test publishes
+  std::filesystem::recursive_directory_iterator at(cache_dir() / "objects", gone);
+  for (; !gone && at != std::filesystem::recursive_directory_iterator();
+       at.increment(gone)) {
+    std::error_code ignored;
+    if (at->is_regular_file(ignored) &&
+        !at->path().filename().native().starts_with('.'))
+      files.push_back(at->path());
   }
   return files;
 }

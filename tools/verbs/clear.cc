@@ -52,15 +52,14 @@ Result<void> check_confirmation(const Context& context, const Options& options) 
               "clear --all removes everything; add --yes to confirm");
 }
 
-Result<void> confirm(const Options& options, const cache::Cache& cache,
-                     std::size_t count) {
+Result<void> confirm(const Context& context, const Options& options,
+                     const cache::Cache& cache, std::size_t count) {
   if (!asks(options) || count == 0)
     return {};
-  fmt::print(stderr, "remove all {} entries of {}? [y/N] ", count,
-             cache.layout().root().native());
-  std::fflush(stderr);
-  const int answer = std::getchar();
-  if (answer != 'y' && answer != 'Y')
+  print_error(fmt::format("remove all {} entries of {}? [y/N] ", count,
+                          cache.layout().root().native()));
+  const std::string answer = KILN_TRY(read_input(context.stop->token()));
+  if (!answer.starts_with('y') && !answer.starts_with('Y'))
     return fail(ErrorCode::kCancelled, "nothing was removed");
   return {};
 }
@@ -86,7 +85,7 @@ Result<int> run(Context& context, const Options& options) {
   const auto entries = KILN_TRY(select(*cache, context.config, options));
   if (entries.empty())
     KILN_TRY(check_templates(context.config, options.filter));
-  KILN_TRY(confirm(options, *cache, entries.size()));
+  KILN_TRY(confirm(context, options, *cache, entries.size()));
   Removal removal{.keys = {}, .freed_bytes = 0, .dry_run = options.dry_run};
   std::optional<Error> failure;
   for (const cache::Entry& entry : entries) {
@@ -106,8 +105,8 @@ Result<int> run(Context& context, const Options& options) {
   }
   print_removal(context, removal);
   if (failure) {
-    fmt::print(stderr, "kiln: {} entries remain: {}\n",
-               entries.size() - removal.keys.size(), failure->message);
+    print_error(fmt::format("kiln: {} entries remain: {}\n",
+                            entries.size() - removal.keys.size(), failure->message));
     return kSomeFailed;
   }
   return kAllDone;

@@ -35,29 +35,25 @@ struct Options {
   std::string time_limit;
 };
 
-Result<std::string> read_source(const std::string& file) {
-  std::error_code error;
-  if (std::filesystem::is_directory(file, error))
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{} is a folder", file));
+Result<std::string> read_source(const Context& context, const std::string& file) {
   if (file != "-")
     return read_text_file(file, kMaxSourceBytes);
   std::string text;
-  std::array<char, 1U << 16U> chunk{};
-  while (const std::size_t n = std::fread(chunk.data(), 1, chunk.size(), stdin)) {
-    text.append(chunk.data(), n);
+  while (true) {
+    const std::string piece = KILN_TRY(read_input(context.stop->token()));
+    if (piece.empty())
+      return text;
+    text += piece;
     if (text.size() > kMaxSourceBytes) {
       return fail(ErrorCode::kResourceLimit,
                   fmt::format("standard input has over {} bytes", kMaxSourceBytes));
     }
   }
-  if (std::ferror(stdin) != 0)
-    return fail(ErrorCode::kIo, "cannot read standard input");
-  return text;
 }
 
-Result<Request> make_request(const Options& options) {
+Result<Request> make_request(const Context& context, const Options& options) {
   SourceOptions source;
-  source.source = KILN_TRY(read_source(options.file));
+  source.source = KILN_TRY(read_source(context, options.file));
   source.file_name = options.file == "-" ? "standard input" : options.file;
   // NVRTC looks for "x.h" beside the file that includes it; the source itself reaches
   // it as text, so its own folder is the first that is searched.
@@ -88,9 +84,9 @@ void print_logs(const BuildReport& report) {
     const auto log = object->log();
     const std::string text = log ? compile::diagnostics(*log) : log.error().message;
     if (!text.empty())
-      fmt::print(stderr, "{}\n",
-                 printable_lines(fmt::format("{} {}:\n{}", report.items[i].label,
-                                             report.items[i].arch, text)));
+      print_error(fmt::format(
+          "{}\n", printable_lines(fmt::format("{} {}:\n{}", report.items[i].label,
+                                              report.items[i].arch, text))));
   }
 }
 
@@ -122,7 +118,7 @@ Result<int> run(Context& context, const Options& options) {
   if (options.output == "-" && context.json)
     return fail(ErrorCode::kInvalidArgument,
                 "-o - and --json both want standard output");
-  const Request request = KILN_TRY(make_request(options));
+  const Request request = KILN_TRY(make_request(context, options));
   const auto service = KILN_TRY(Service::open(config));
   // Wrong options are wrong usage, before an architecture is looked at.
   KILN_TRY(service->prepare(request));
@@ -150,8 +146,8 @@ Result<int> run(Context& context, const Options& options) {
     print_entries(context, report);
   // Last: what was built is in the cache and told, whatever becomes of the copy.
   if (auto written = write_output(options, report); !written) {
-    fmt::print(stderr, "{} {}\n", context.err.styled("kiln:", Style::kRed),
-               written.error().message);
+    print_error(fmt::format("{} {}\n", context.err.styled("kiln:", Style::kRed),
+                            written.error().message));
     return kSomeFailed;
   }
   return exit_code_of(report);

@@ -46,7 +46,7 @@ Result<cache::SortBy> parse_sort(const std::string& text) {
 void print_entries(const Context& context, const std::vector<cache::Entry>& entries,
                    const cache::Cache& cache) {
   if (entries.empty()) {
-    fmt::print(stderr, "nothing in {} matches\n", cache.layout().root().native());
+    print_error(fmt::format("nothing in {} matches\n", cache.layout().root().native()));
     return;
   }
   std::vector<std::vector<std::string>> rows;
@@ -56,7 +56,7 @@ void print_entries(const Context& context, const std::vector<cache::Entry>& entr
     bytes += entry.size_bytes;
   }
   print(format_table(entry_columns(), rows, context.out));
-  fmt::print(stderr, "{} entries, {}\n", entries.size(), format_size(bytes));
+  print_error(fmt::format("{} entries, {}\n", entries.size(), format_size(bytes)));
 }
 
 Result<int> run(Context& context, const Options& options) {

@@ -37,10 +37,11 @@ std::string_view word_for(What what) {
 }
 
 void print_problem(const Context& context, const cache::Problem& problem) {
-  fmt::print(stderr, "{} {}: {}{}{}\n",
-             context.err.styled(word_for(problem.what), Style::kRed), problem.path,
-             problem.check ? fmt::format("{} check: ", to_string(*problem.check)) : "",
-             problem.detail, problem.quarantined ? " (moved to quarantine)" : "");
+  print_error(fmt::format(
+      "{} {}: {}{}{}\n", context.err.styled(word_for(problem.what), Style::kRed),
+      problem.path,
+      problem.check ? fmt::format("{} check: ", to_string(*problem.check)) : "",
+      problem.detail, problem.quarantined ? " (moved to quarantine)" : ""));
 }
 
 ordered_json result_json(const cache::VerifyResult& result) {

@@ -47,9 +47,9 @@ TEST_F(ReadFile, OneByteOverTheLimitIsRefused) {
 }
 
 TEST_F(ReadFile, AFolderOrAPipeIsAnErrorAndNoWait) {
-  EXPECT_EQ(read_file(dir_.path(), 1).error().code, ErrorCode::kIo);
+  EXPECT_EQ(read_file(dir_.path(), 1).error().code, ErrorCode::kInvalidArgument);
   ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
-  EXPECT_EQ(read_file(file_, 1).error().code, ErrorCode::kIo);
+  EXPECT_EQ(read_file(file_, 1).error().code, ErrorCode::kInvalidArgument);
 }
 
 TEST_F(ReadFile, AnErrorNamesCallPathAndCause) {

@@ -1,0 +1,68 @@
+#include "tools/standard_streams.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <tuple>
+
+#include "util/posix_error.h"
+
+namespace kiln::tools {
+namespace {
+
+/// The first errno of a failed write to stdout, 0 while there was none.
+std::atomic<int>& first_failure() {
+  static std::atomic<int> err = 0;  // trivially destroyed
+  return err;
+}
+
+void note_failure(int err) {
+  int none = 0;
+  std::ignore = first_failure().compare_exchange_strong(none, err == 0 ? EIO : err);
+}
+
+}  // namespace
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+    note_failure(errno);
+}
+
+void print_error(std::string_view text) {
+  // There is nobody left to tell.
+  std::ignore = std::fwrite(text.data(), 1, text.size(), stderr);
+  std::ignore = std::fflush(stderr);
+}
+
+Result<std::string> read_input(const std::stop_token& stop) {
+  constexpr int kTurnMs = 100;
+  while (!stop.stop_requested()) {
+    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&input, 1, kTurnMs);
+    if (ready < 0 && errno != EINTR)
+      return posix_error("poll", "standard input", errno);
+    if (ready <= 0)
+      continue;
+    std::string text(1U << 16U, '\0');
+    const ssize_t n = ::read(STDIN_FILENO, text.data(), text.size());
+    if (n < 0)
+      return posix_error("read", "standard input", errno);
+    text.resize(static_cast<std::size_t>(n));
+    return text;
+  }
+  return fail(ErrorCode::kCancelled, "stopped while reading standard input");
+}
+
+Result<void> flush_output() {
+  if (std::fflush(stdout) != 0)
+    note_failure(errno);
+  const int err = first_failure().load();
+  if (err == 0 || err == EPIPE)
+    return {};
+  return posix_error("write", "standard output", err);
+}
+
+}  // namespace kiln::tools
