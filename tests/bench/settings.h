@@ -17,7 +17,7 @@ struct Settings {
   std::size_t many_entries = 100'000;
   std::size_t warm_kernels = 162;
   std::size_t batch_calls = 2000;  // of what takes microseconds
-  std::size_t publishes = 20;      // a sample
+  std::size_t publishes = 10;      // a sample
 };
 
 }  // namespace kiln::bench

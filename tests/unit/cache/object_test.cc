@@ -227,5 +227,19 @@ TEST(Metadata, UnknownLabelsAreSkippedAndBadNumbersAreCorrupt) {
   EXPECT_EQ(Metadata::decode(fields.encode()).error().code, ErrorCode::kCorrupt);
 }
 
+TEST(Metadata, LoweredNamesAloneAreThoseOfTheWhole) {
+  Metadata metadata;
+  metadata.template_name = "entry:not one";
+  metadata.params = {{"entry:nor this", "x"}};
+  metadata.entry_points = {{"k<float>", "_Z1kIfEvv"}, {"", "plain"}};
+  const Bytes encoded = metadata.encode();
+  EXPECT_THAT(lowered_names(encoded).value(),
+              testing::ElementsAre("_Z1kIfEvv", "plain"));
+  for (std::size_t size = 1; size < encoded.size(); ++size) {
+    const ByteView part = ByteView(encoded).first(size);
+    EXPECT_EQ(lowered_names(part).has_value(), Metadata::decode(part).has_value());
+  }
+}
+
 }  // namespace
 }  // namespace kiln::cache
