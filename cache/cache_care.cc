@@ -82,6 +82,8 @@ Result<OwnedRange> Cache::become_collector() {
 }
 
 Result<TrimResult> Cache::trim(const TrimOptions& options) {
+  if (is_absent())
+    return TrimResult{};
   KILN_TRY(writable());
   const OwnedRange turn = KILN_TRY(become_collector());
   return cache::trim(layout_, file_system_, *store_, counters_, options);

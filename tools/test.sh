@@ -5,18 +5,19 @@ set -uo pipefail
 
 usage() {
   cat <<'HELP'
-usage: tools/test.sh [--quick | --tidy-all | --preset NAME...] [-- ctest arguments]
+usage: tools/test.sh [--full | --tidy-all | --preset NAME...] [-- ctest arguments]
 
 Installs what is missing, builds, and runs every test that needs no GPU. Closes with ctest's
-summary. Without options:
-  1. clang-format on the project's files
-  2. the clang preset's build (-Wthread-safety, the fuzzers)
-  3. clang-tidy on the files changed since the upstream branch, or since the previous commit
-  4. presets asan and tsan, with the labels unit, integration and fault
-  5. preset dev, with every label but gpu
+summary. Without options: clang-format on the project's files, and preset dev, with every label
+but gpu.
 
-  --quick         clang-format and preset dev alone
-  --tidy-all      as without options, with clang-tidy on every file
+  --full          1. clang-format on the project's files
+                  2. the clang preset's build (-Wthread-safety, the fuzzers)
+                  3. clang-tidy on the files changed since the upstream branch, or since the
+                     previous commit
+                  4. presets asan and tsan, with the labels unit, integration and fault
+                  5. preset dev, beside a second NVRTC
+  --tidy-all      as --full, with clang-tidy on every file
   --preset NAME   build and test just this preset (dev, release, asan, tsan, clang); repeat for
                   more. dev comes last.
   -- ARGUMENTS    for each ctest, for example: -- -R object_store
@@ -24,7 +25,7 @@ summary. Without options:
 Debian packages come from apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN and
 the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_HOME, CUDA_PATH, the
 folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .deps, as is a second
-NVRTC. Where a part is missing, only the tests that need it are skipped.
+NVRTC with --full. Where a part is missing, only the tests that need it are skipped.
 
 Environment:
   KILN_NO_TOOLKIT=1   ignore installed toolkits here and in the build. What runs still finds one
@@ -50,7 +51,7 @@ set_mode() {
 while (($#)); do
   case $1 in
     --help | -h) usage && exit 0 ;;
-    --quick | --tidy-all) set_mode "$1" ;;
+    --full | --tidy-all) set_mode "$1" ;;
     --preset)
       set_mode --preset
       case ${2:-} in
@@ -206,11 +207,12 @@ run_closing_ctest() { run_ctest "$1" | tee "$closing_log"; }
 # ---- The run ---------------------------------------------------------------------------------
 
 install_packages build test optional
-provide_parts nvrtc headers cudnn frontend nvrtc-12
+provide_parts nvrtc headers cudnn frontend
+[[ $mode == --full || $mode == --tidy-all ]] && provide_parts nvrtc-12
 
 case $mode in
   --preset) ;;
-  --quick)
+  "")
     presets=(dev)
     step "clang-format" check_format
     ;;

@@ -214,7 +214,7 @@ TEST_F(ProgramUsageTest, AnUnknownKeyIsExitOneForTheCommandLineWasRight) {
 TEST_F(ProgramUsageTest, AFileThatIsNotThereIsNamed) {
   const std::string source = kiln_.write("k.cu", test::kTinySource);
   expect_wrong({"compile", "none.cu", "--arch", "9.0"}, {"none.cu"});
-  expect_wrong({"compile", kiln_.folder(), "--arch", "9.0"}, {"is a folder"});
+  expect_wrong({"compile", kiln_.folder(), "--arch", "9.0"}, {"is not a regular file"});
   expect_wrong({"warm", "--manifest", "none.jsonl", "--arch", "9.0"}, {"none.jsonl"});
   expect_wrong({"warm", "--quick", "--profile", "none.json"}, {"none.json"});
   expect_wrong({"doctor", "--compare", "none.json"}, {"none.json"});
@@ -364,6 +364,32 @@ TEST_F(ProgramUsageTest, HelpOfEveryVerbNamesEveryOptionAndNothingElse) {
   const auto wrong = kiln_.run({"help", "wram"});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, HasSubstr("did you mean 'warm'?"));
+}
+
+TEST_F(ProgramUsageTest, AStderrThatTakesNothingStopsNothing) {
+  const std::string manifest =
+      kiln_.write("bad.jsonl", "{\"source\":\"no kernel at all\",\"arch\":\"9.0\"}\n");
+  for (const char* closed : {"2>/dev/full", "2>&-"}) {
+    const std::string program = std::string(KILN_TEST_PROGRAM) + " ";
+    const std::string root = " --cache-dir " + kiln_.cache_dir().native();
+    const auto status = [&](const std::string& words) {
+      return WEXITSTATUS(
+          std::system((program + words + root + " >/dev/null " + closed).c_str()));
+    };
+    EXPECT_EQ(status("warm --manifest " + manifest), 1) << closed;
+    EXPECT_EQ(status("ls --foo"), 2) << closed;
+    EXPECT_EQ(status("ls"), 0) << closed;
+  }
+}
+
+TEST_F(ProgramUsageTest, OutputThatIsLostIsNoSuccess) {
+  const std::string program = KILN_TEST_PROGRAM;
+  EXPECT_EQ(WEXITSTATUS(std::system(
+                (program + " templates --json >/dev/full 2>/dev/null").c_str())),
+            1);
+  EXPECT_EQ(
+      WEXITSTATUS(std::system((program + " --help >/dev/full 2>/dev/null").c_str())),
+      1);
 }
 
 }  // namespace
