@@ -43,8 +43,9 @@ Result<void> check_output_path(std::string_view option, const std::string& path)
   }
   const auto folder = std::filesystem::absolute(path).parent_path();
   if (!std::filesystem::is_directory(folder, error)) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{} {}: there is no folder {}",
-                                                  option, path, folder.native()));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} {}: there is no folder {}", option, path, folder.native()));
   }
   return {};
 }
