@@ -221,21 +221,28 @@ Result<Ended> WorkerPool::State::run(const Errand& errand, const std::stop_token
   // wait for somebody's build.
   const bool is_build = std::holds_alternative<CompileJob>(errand.request);
   const auto slot = is_build ? KILN_TRY(take_slot(stop)) : nullptr;
-  auto worker = KILN_TRY(crew_.hire(errand.nvrtc, stop, watch));
-
-  watch.start_clock();
-  auto answer = exchange(worker, frame,
-                         {.deadline = watch.begin() + errand.time_limit + kPoliteness,
-                          .memory_bytes = errand.memory_limit_bytes,
-                          .stop = stop},
-                         watch);
-  const bool is_fit =
-      answer && worker.resident_bytes() <= errand.memory_limit_bytes / kRetireAtPart;
-  if (is_fit)
-    crew_.keep(errand.nvrtc, std::move(worker));
-  else
-    worker.kill();  // before the slot is given back
-  return Ended{std::move(answer)};
+  while (true) {
+    auto worker = KILN_TRY(crew_.hire(errand.nvrtc, stop, watch));
+    watch.start_clock();
+    auto answer = exchange(worker, frame,
+                           {.deadline = watch.begin() + errand.time_limit + kPoliteness,
+                            .memory_bytes = errand.memory_limit_bytes,
+                            .stop = stop},
+                           watch);
+    const bool is_fit =
+        answer && worker.resident_bytes() <= errand.memory_limit_bytes / kRetireAtPart;
+    if (is_fit)
+      crew_.keep(errand.nvrtc, std::move(worker));
+    else
+      worker.kill();  // before the slot is given back
+    // One that was idle may end, killed for want of memory say, before it hears of this
+    // errand; the next one is another, at last a new one, whose phase is kStarting.
+    const bool never_began = !answer &&
+                             answer.error().code == ErrorCode::kWorkerCrashed &&
+                             watch.phase() == BuildPhase::kQueued;
+    if (!never_began)
+      return Ended{std::move(answer)};
+  }
 }
 
 Result<CompileOutput> WorkerPool::State::compile(const CompileJob& wanted,
