@@ -189,6 +189,9 @@ TEST_F(ServiceTest, ADamagedObjectIsQuarantinedAndRebuiltTheSame) {
 }
 
 TEST_F(ServiceTest, AHostThatForksHasTwoServicesThatWork) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer cannot follow threads into a forked child";
+#endif
   const auto service = test::open_service(config());
   ASSERT_TRUE(test::fetch(*service, test::small_kernel(1)));
   test::ChildProcess child([&] {

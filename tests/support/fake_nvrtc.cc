@@ -70,32 +70,57 @@ std::string lower(std::string_view expression) {
   return "_Z" + std::to_string(name.size()) + std::string(name) + "v";
 }
 
-/// The names of the functions declared __global__: the word before the first '(' that
-/// does not belong to __launch_bounds__.
+/// The source without directives and comment lines, which may speak of kernels.
+std::string without_directives(std::string_view source) {
+  std::string code;
+  bool goes_on = false;  // a directive
+  while (!source.empty()) {
+    const auto end = std::min(source.find('\n'), source.size());
+    const auto line = source.substr(0, end);
+    source.remove_prefix(std::min(end + 1, source.size()));
+    const auto first = line.find_first_not_of(" \t");
+    const auto text = first == line.npos ? std::string_view() : line.substr(first);
+    const bool is_directive = goes_on || text.starts_with('#');
+    goes_on = is_directive && line.ends_with('\\');
+    if (!is_directive && !text.starts_with("//"))
+      code.append(line).push_back('\n');
+  }
+  return code;
+}
+
+/// The word before the first '(' from `at` on that does not belong to
+/// __launch_bounds__.
+std::string_view declared_name(std::string_view code, std::size_t at) {
+  auto open = code.find('(', at);
+  const auto bounds = code.find("__launch_bounds__", at);
+  if (bounds < open)
+    open = code.find('(', code.find(')', open));
+  if (open == code.npos)
+    return {};
+  auto begin = open;
+  while (begin > at && is_word(code[begin - 1])) --begin;
+  return code.substr(begin, open - begin);
+}
+
+/// The names of the functions declared __global__, or as templates of Kiln declare
+/// them.
 std::vector<std::string> entry_points(const Program& program) {
   std::vector<std::string> names;
   constexpr std::string_view kGlobal = "__global__";
-  constexpr std::string_view kBounds = "__launch_bounds__";
-  const std::string_view source = program.source;
-  for (auto at = source.find(kGlobal); at != source.npos;
-       at = source.find(kGlobal, at)) {
-    const auto line = source.rfind('\n', at);
-    const auto before = source.substr(line == source.npos ? 0 : line + 1,
-                                      at - (line == source.npos ? 0 : line + 1));
+  constexpr std::string_view kKernel = "KILN_KERNEL(";
+  const std::string text = without_directives(program.source);
+  const std::string_view code = text;
+  for (auto at = code.find(kGlobal); at != code.npos; at = code.find(kGlobal, at)) {
+    const auto line = code.rfind('\n', at) + 1;
+    const auto before = code.substr(line, at - line);
     at += kGlobal.size();
-    auto open = source.find('(', at);
-    const auto bounds = source.find(kBounds, at);
-    if (bounds < open)
-      open = source.find('(', source.find(')', open));
-    if (open == source.npos)
-      break;
-    auto begin = open;
-    while (begin > at && is_word(source[begin - 1])) --begin;
-    const std::string name(source.substr(begin, open - begin));
-    const bool plain = before.find("extern \"C\"") != before.npos;
-    const bool is_template = before.find("template") != before.npos;
-    if (!is_template)
-      names.push_back(plain ? name : lower(name));
+    const std::string name(declared_name(code, at));
+    if (before.find("template") == before.npos)
+      names.push_back(before.find("extern \"C\"") != before.npos ? name : lower(name));
+  }
+  for (auto at = code.find(kKernel); at != code.npos; at = code.find(kKernel, at)) {
+    at = std::min(code.find(')', at), code.size());
+    names.emplace_back(declared_name(code, at));
   }
   for (const auto& [expression, lowered] : program.lowered) {
     if (std::find(names.begin(), names.end(), lowered) == names.end())

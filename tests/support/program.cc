@@ -136,12 +136,23 @@ std::vector<std::string> KilnProgram::environment() const {
 }
 
 Running KilnProgram::start(const Arguments& arguments, std::string_view input) {
+  std::vector<std::string> words{KILN_TEST_PROGRAM};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return start_words(std::move(words), input);
+}
+
+Finished KilnProgram::run_in_shell(const std::string& command) {
+  set("PATH", std::filesystem::path(KILN_TEST_PROGRAM).parent_path().native() +
+                  ":/usr/local/bin:/usr/bin:/bin");
+  return start_words({"/bin/sh", "-c", command}, "").finish();
+}
+
+Running KilnProgram::start_words(std::vector<std::string> words,
+                                 std::string_view input) {
   const std::string name = fmt::format("run-{}", ++runs_);
   const std::string in = write(name + ".in", input);
   const std::string out = temp_.path() / (name + ".out");
   const std::string err = temp_.path() / (name + ".err");
-  std::vector<std::string> words{KILN_TEST_PROGRAM};
-  words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables = environment();
   const auto argv = pointers(words);
   const auto envp = pointers(variables);

@@ -61,6 +61,8 @@ class KilnProgram {
   using Arguments = std::vector<std::string>;
   Finished run(const Arguments& arguments, std::string_view input = "");
   [[nodiscard]] Running start(const Arguments& arguments, std::string_view input = "");
+  /// As run(), of a command line for sh, in which `kiln` is the program.
+  Finished run_in_shell(const std::string& command);
   /// As run(), on a terminal of 100 columns: `out` has both streams. `typed` is what
   /// the user answers.
   Finished run_on_terminal(const Arguments& arguments, std::string_view typed = "");
@@ -86,6 +88,8 @@ class KilnProgram {
 
  private:
   [[nodiscard]] std::vector<std::string> environment() const;
+  [[nodiscard]] Running start_words(std::vector<std::string> words,
+                                    std::string_view input);
 
   TempDir temp_;
   std::map<std::string, std::string> environment_;
