@@ -41,6 +41,7 @@ key::SourceKeyInput scan_input(const render::KernelSpec& kernel) {
 
 std::vector<key::Parameter> key_parameters(const render::CanonicalParameters& params) {
   std::vector<key::Parameter> parameters;
+  parameters.reserve(params.values().size());
   for (const auto& [name, value] : params.values()) parameters.push_back({name, value});
   return parameters;
 }
@@ -132,22 +133,22 @@ Result<std::shared_ptr<const key::HeaderSnapshot>> RequestKeys::headers(
 }
 
 std::shared_ptr<const key::TemplateKeys> RequestKeys::template_keys(
-    const request::TemplateRequest& request, device::Target target,
-    const device::Toolchain& toolchain, const key::HeaderSnapshot& headers) {
+    const request::TemplateRequest& wanted, const KeyedRequest& request) {
   const auto make = [&] {
-    const render::KernelDigests& digests = request.kernel->digests();
-    const key::TemplateKeyInput input{.kernel = request.kernel->name(),
+    const render::KernelDigests& digests = wanted.kernel->digests();
+    const key::TemplateKeyInput input{.kernel = wanted.kernel->name(),
                                       .digests = {digests.text, digests.kernel_toml,
                                                   digests.prelude, digests.renderer},
                                       .options = base_options(),
                                       .name_expressions = {}};
-    return std::make_shared<const key::TemplateKeys>(build_context(target, toolchain),
-                                                     input, headers);
+    return std::make_shared<const key::TemplateKeys>(
+        build_context(request.target, request.toolchain->toolchain), input,
+        *request.headers);
   };
-  if (request.kernel->has_include())
+  if (wanted.kernel->has_include())
     return make();  // its headers may be others next time
   const MutexLock lock(mutex_);
-  auto& keys = template_keys_[{request.kernel.get(), target, to_string(toolchain.id)}];
+  auto& keys = template_keys_[{wanted.kernel.get(), request.target, request.toolchain}];
   if (keys == nullptr)
     keys = make();
   return keys;
@@ -161,27 +162,22 @@ Result<KeyedRequest> RequestKeys::key(
                      .toolchain = std::move(toolchain),
                      .headers = nullptr,
                      .key = {}};
-  const device::Toolchain& compiler = keyed.toolchain->toolchain;
-  keyed.headers = KILN_TRY(headers(request, compiler));
-  if (const request::TemplateRequest* wanted = request.as_template()) {
-    keyed.key = template_keys(*wanted, target, compiler, *keyed.headers)
-                    ->key(key_parameters(wanted->params));
-  } else {
+  keyed.headers = KILN_TRY(headers(request, keyed.toolchain->toolchain));
+  if (const request::TemplateRequest* wanted = request.as_template())
+    keyed.key = template_keys(*wanted, keyed)->key(key_parameters(wanted->params));
+  else
     keyed.key = preimage(keyed).digest();
-  }
   return keyed;
 }
 
 cache::Fields RequestKeys::preimage(const KeyedRequest& request) {
-  const device::Toolchain& toolchain = request.toolchain->toolchain;
-  if (const request::TemplateRequest* wanted = request.request.as_template()) {
-    return template_keys(*wanted, request.target, toolchain, *request.headers)
-        ->preimage(key_parameters(wanted->params));
-  }
+  if (const request::TemplateRequest* wanted = request.request.as_template())
+    return template_keys(*wanted, request)->preimage(key_parameters(wanted->params));
   key::SourceKeyInput input = *request.request.content_->source;
   input.options = with_base_options(input.options);
-  return key::source_preimage(build_context(request.target, toolchain), input,
-                              *request.headers);
+  return key::source_preimage(
+      build_context(request.target, request.toolchain->toolchain), input,
+      *request.headers);
 }
 
 Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {

@@ -74,13 +74,12 @@ class RequestKeys {
 
  private:
   using TemplateKeyName = std::tuple<const render::KernelSpec*, device::Target,
-                                     std::string>;  // and the toolchain
+                                     std::shared_ptr<const device::ToolchainChoice>>;
 
   [[nodiscard]] Result<std::shared_ptr<const key::HeaderSnapshot>> headers(
       const PreparedRequest& request, const device::Toolchain& toolchain);
   [[nodiscard]] std::shared_ptr<const key::TemplateKeys> template_keys(
-      const request::TemplateRequest& request, device::Target target,
-      const device::Toolchain& toolchain, const key::HeaderSnapshot& headers);
+      const request::TemplateRequest& wanted, const KeyedRequest& request);
 
   const key::HeaderScanner scanner_;
   const std::shared_ptr<const key::HeaderSnapshot> no_headers_;

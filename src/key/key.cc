@@ -107,7 +107,7 @@ cache::Digest TemplateKeys::key(std::span<const Parameter> parameters) const {
 cache::Fields TemplateKeys::preimage(std::span<const Parameter> parameters) const {
   cache::Fields fields = before_;
   for (const Parameter* parameter : sorted(parameters))
-    fields.add(std::string(kParameterLabel) + parameter->name, parameter->value);
+    fields.add(std::string(kParameterLabel).append(parameter->name), parameter->value);
   add_all(fields, after_);
   return fields;
 }

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/digest.h"
@@ -43,9 +44,10 @@ struct BuildContext {
   ToolchainIdentity toolchain;
 };
 
+/// Views: the text belongs to the caller.
 struct Parameter {
-  std::string name;
-  std::string value;  // canonical: equal meaning, equal text
+  std::string_view name;
+  std::string_view value;  // canonical: equal meaning, equal text
 };
 
 /// Digests of everything that turns a template's parameters into source.
@@ -93,9 +95,8 @@ struct SourceKeyInput {
 /// the lists that the key treats them by, and every include directory made absolute.
 /// To be called once, before the scan, the key and the compile, which must all see the
 /// same request.
-/// Errors: kInvalidArgument, naming the option, for one whose value is missing, that
-/// belongs to Kiln (--gpu-architecture), or whose effect lies outside the result
-/// (precompiled headers, time traces).
+/// Options that no request may have (request/resolve.h) must not be among them.
+/// Errors: kInvalidArgument, naming the option whose value is missing.
 [[nodiscard]] Result<SourceKeyInput> normalized(SourceKeyInput input);
 
 /// The preimage of a raw source's key. `headers` is the scan of the same input. Its

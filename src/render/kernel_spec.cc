@@ -115,14 +115,21 @@ tl::unexpected<Error> KernelSpec::error_at(std::size_t line,
               fmt::format("{}:{}: {}: {}", parts_.toml_file, line, parts_.name, what));
 }
 
-/// Every parameter with its canonical text; what holds between them is not looked at.
-Result<Parameters> KernelSpec::fill_in(const Parameters& params) const {
+tl::unexpected<Error> KernelSpec::unknown_parameter(std::string_view name) const {
   std::vector<std::string> names;
   for (const Parameter& parameter : parts_.parameters) names.push_back(parameter.name);
+  return error(fmt::format("no parameter '{}'{}; {}", name, did_you_mean(name, names),
+                           known_names(names)));
+}
+
+/// Every parameter with its canonical text; what holds between them is not looked at.
+Result<Parameters> KernelSpec::fill_in(const Parameters& params) const {
   for (const auto& [name, value] : params) {
-    if (std::find(names.begin(), names.end(), name) == names.end())
-      return error(fmt::format("no parameter '{}'{}; {}", name,
-                               did_you_mean(name, names), known_names(names)));
+    const bool known =
+        std::any_of(parts_.parameters.begin(), parts_.parameters.end(),
+                    [&name](const Parameter& each) { return each.name == name; });
+    if (!known)
+      return unknown_parameter(name);
   }
   Parameters out;
   for (const Parameter& parameter : parts_.parameters) {
@@ -174,6 +181,8 @@ std::vector<Value> KernelSpec::values_of(const Parameters& params) const {
 
 Result<void> KernelSpec::check_derived(std::span<const Value> values) const {
   for (const Derived& derived : parts_.derived) {
+    if (values[derived.slot])
+      continue;
     const auto value = derived.expression.evaluate(values);
     if (!value)
       return error(
@@ -207,8 +216,10 @@ Result<std::optional<std::string>> KernelSpec::broken_constraint(
 
 device::ComputeCapability KernelSpec::minimum_for(
     const CanonicalParameters& params) const {
-  const std::vector<Value> values = values_of(params.values());
   device::ComputeCapability minimum = parts_.targets.minimum;
+  if (parts_.targets.limits.empty())
+    return minimum;
+  const std::vector<Value> values = values_of(params.values());
   for (const TargetLimit& limit : parts_.targets.limits) {
     // Canonical parameters are only given out where this can be evaluated.
     if (limit.when.evaluate(values).value_or(0) != 0)

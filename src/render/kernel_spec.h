@@ -114,6 +114,7 @@ class KernelSpec {
  private:
   explicit KernelSpec(KernelParts parts) : parts_(std::move(parts)) {}
 
+  [[nodiscard]] tl::unexpected<Error> unknown_parameter(std::string_view name) const;
   [[nodiscard]] Result<Parameters> fill_in(const Parameters& params) const;
   [[nodiscard]] std::vector<Value> values_of(const Parameters& params) const;
   [[nodiscard]] Result<void> check_derived(std::span<const Value> values) const;
