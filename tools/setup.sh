@@ -178,8 +178,8 @@ fetch_parts() { # fetch_parts PART...: under the lock, once more looking what is
   fi
   exec {lock}>"$deps/.lock"
   if ! flock -n "$lock"; then
-    say "another set-up is at work in .deps: waiting for it"
-    flock "$lock"
+    say "another set-up is at work in .deps: waiting for it, 20 minutes at most"
+    flock -w 1200 "$lock" || die 3 "another set-up still holds $deps/.lock: end it, or wait for it"
   fi
   find_parts
   todo=$(parts_to_fetch "$@")
@@ -226,10 +226,16 @@ it, or run this again where the package registry for wheels can be reached."
 
 # ---- Building --------------------------------------------------------------------------------
 
-# build_preset PRESET TESTS [PREFIX...]: configures and builds; TESTS is ON or OFF. The build runs under
-# the command PREFIX.
+# build_preset PRESET TESTS [PREFIX...] [-- TARGET...]: configures and builds; TESTS is ON or OFF. The
+# build runs under the command PREFIX, of the targets alone where there are some.
 build_preset() {
-  local launcher=""
+  local preset=$1 tests=$2 launcher="" prefix=()
+  shift 2
+  while (($#)) && [[ $1 != -- ]]; do
+    prefix+=("$1")
+    shift
+  done
+  (($#)) && set -- --target "${@:2}"
   if command -v ccache >/dev/null; then
     launcher=ccache
     local cache_dir
@@ -238,7 +244,7 @@ build_preset() {
       export CCACHE_DIR=$root/.cache/ccache
     fi
   fi
-  cmake --preset "$1" -DKILN_TESTS="$2" -DKILN_NO_TOOLKIT="$KILN_NO_TOOLKIT" \
+  cmake --preset "$preset" -DKILN_TESTS="$tests" -DKILN_NO_TOOLKIT="$KILN_NO_TOOLKIT" \
     -DCMAKE_C_COMPILER_LAUNCHER="$launcher" -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" &&
-    "${@:3}" cmake --build --preset "$1"
+    "${prefix[@]}" cmake --build --preset "$preset" "$@"
 }

@@ -5,19 +5,20 @@ set -uo pipefail
 
 usage() {
   cat <<'HELP'
-usage: tools/test.sh [--full | --tidy-all | --preset NAME...] [-- ctest arguments]
+usage: tools/test.sh [--quick | --tidy-all | --preset NAME...] [-- ctest arguments]
 
 Installs what is missing, builds, and runs every test that needs no GPU. Closes with ctest's
-summary. Without options: clang-format on the project's files, and preset dev, with every label
-but gpu.
+summary. Without options, half an hour on two cores, less with ccache:
 
-  --full          1. clang-format on the project's files
-                  2. the clang preset's build (-Wthread-safety, the fuzzers)
-                  3. clang-tidy on the files changed since the upstream branch, or since the
-                     previous commit
-                  4. presets asan and tsan, with the labels unit, integration and fault
-                  5. preset dev, beside a second NVRTC
-  --tidy-all      as --full, with clang-tidy on every file
+  1. clang-format on the project's files
+  2. the clang preset's build of all but the tests (-Wthread-safety), and each fuzzer for some
+     seconds
+  3. clang-tidy on the files changed since the upstream branch, or since the previous commit
+  4. presets asan and tsan, with the labels unit, integration and fault
+  5. preset dev, with every label but gpu, beside a second NVRTC
+
+  --quick         steps 1 and 5 alone, without fetching the second NVRTC
+  --tidy-all      with clang-tidy on every file
   --preset NAME   build and test just this preset (dev, release, asan, tsan, clang); repeat for
                   more. dev comes last.
   -- ARGUMENTS    for each ctest, for example: -- -R object_store
@@ -25,7 +26,7 @@ but gpu.
 Debian packages come from apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN and
 the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_HOME, CUDA_PATH, the
 folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .deps, as is a second
-NVRTC with --full. Where a part is missing, only the tests that need it are skipped.
+NVRTC. Where a part is missing, only the tests that need it are skipped.
 
 Environment:
   KILN_NO_TOOLKIT=1   ignore installed toolkits here and in the build. What runs still finds one
@@ -51,7 +52,7 @@ set_mode() {
 while (($#)); do
   case $1 in
     --help | -h) usage && exit 0 ;;
-    --full | --tidy-all) set_mode "$1" ;;
+    --quick | --tidy-all) set_mode "$1" ;;
     --preset)
       set_mode --preset
       case ${2:-} in
@@ -186,6 +187,9 @@ build_for_tests() { # build_for_tests PRESET; the build lists each program's tes
   esac
 }
 
+build_for_clang() { build_preset clang ON -- kiln kiln-worker kiln_fuzzers; }
+run_fuzzers() { ctest --preset clang -j "$(nproc)" -L '^fuzz$'; }
+
 run_ctest() { # run_ctest PRESET
   local ctest=(ctest --preset "$1" -j "$(nproc)")
   case $1 in
@@ -208,11 +212,11 @@ run_closing_ctest() { run_ctest "$1" | tee "$closing_log"; }
 
 install_packages build test optional
 provide_parts nvrtc headers cudnn frontend
-[[ $mode == --full || $mode == --tidy-all ]] && provide_parts nvrtc-12
+[[ -n $mode && $mode != --tidy-all ]] || provide_parts nvrtc-12
 
 case $mode in
   --preset) ;;
-  "")
+  --quick)
     presets=(dev)
     step "clang-format" check_format
     ;;
@@ -220,7 +224,7 @@ case $mode in
     presets=(asan tsan dev)
     step "clang-format" check_format
     if command -v clang++ >/dev/null; then
-      step "clang: build" build_for_tests clang
+      step "clang: build" build_for_clang && step "clang: fuzzers" run_fuzzers
     else
       step "clang: build" skip "clang is not installed"
     fi
