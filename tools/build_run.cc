@@ -193,8 +193,7 @@ ordered_json entry_json(const BuildItem& item, const BuildEntry& entry) {
       item_key(item).empty() ? ordered_json(nullptr) : ordered_json(item_key(item));
   // To a reader of the document there are the five outcomes; the error says which
   // failure was none of the build's own.
-  json["outcome"] = to_string(entry.verdict == Verdict::kNotReached ? Verdict::kFailed
-                                                                    : entry.verdict);
+  json["outcome"] = to_string(entry.verdict);
   json["stored"] = entry.stored;
   json["ms"] = entry.elapsed.count();
   if (entry.verdict == Verdict::kNotReached)
@@ -215,13 +214,12 @@ std::string_view to_string(Verdict verdict) {
     case Verdict::kWaited:
       return "waited";
     case Verdict::kFailed:
+    case Verdict::kNotReached:
       return "failed";
     case Verdict::kTimeout:
       return "timeout";
     case Verdict::kMissing:
       return "missing";
-    case Verdict::kNotReached:
-      return "not_reached";
   }
   return "unknown";
 }
@@ -270,6 +268,7 @@ void run_builds(Context& context, Service& service, const BuildRunOptions& optio
       unique.push_back(std::move(item));
   }
   report.items = std::move(unique);
+  report.dry_run = options.dry_run;
   report.entries.assign(report.items.size(), BuildEntry{});
   Runner(context, service, options, report).run();
   report.elapsed = duration_cast<milliseconds>(Clock::now() - began);
@@ -280,7 +279,7 @@ ordered_json report_json(const BuildReport& report) {
   for (std::size_t i = 0; i < report.items.size(); ++i)
     entries.push_back(entry_json(report.items[i], report.entries[i]));
   const auto driver = min_driver(report);
-  return {
+  ordered_json json{
       {"requested", report.items.size()},
       {"hits", count(report, Verdict::kHit)},
       {"compiled", count(report, Verdict::kCompiled)},
@@ -292,6 +291,9 @@ ordered_json report_json(const BuildReport& report) {
       {"seconds", static_cast<double>(report.elapsed.count()) / 1e3},
       {"min_driver", driver ? ordered_json(to_string(*driver)) : ordered_json(nullptr)},
       {"entries", entries}};
+  if (report.dry_run)
+    json["missing"] = count(report, Verdict::kMissing);
+  return json;
 }
 
 void print_report(const Context& context, const BuildReport& report) {

@@ -37,7 +37,8 @@ enum class Verdict : std::uint8_t {
   kNotReached,  // stopped before its turn
 };
 
-/// "hit", "compiled", "waited", "failed", "timeout", "missing", "not_reached".
+/// "hit", "compiled", "waited", "failed", "timeout", "missing" (of a dry run).
+/// What was not reached counts as failed.
 [[nodiscard]] std::string_view to_string(Verdict verdict);
 
 struct BuildEntry {
@@ -60,6 +61,7 @@ struct BuildRunOptions {
 struct BuildReport {
   std::vector<BuildItem> items;
   std::vector<BuildEntry> entries;  // one an item, in the same order
+  bool dry_run = false;             // nothing was built, what would be is missing
   std::uint64_t skipped = 0;        // left out by a template's target limits
   std::chrono::milliseconds elapsed{0};
 };

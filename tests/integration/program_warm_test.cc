@@ -122,6 +122,7 @@ TEST_F(ProgramWarmTest, ADryRunBuildsNothingAndSaysWhatIsMissing) {
   EXPECT_EQ(report["hits"], 1);
   EXPECT_EQ(report["compiled"], 0);
   EXPECT_EQ(report["failed"], 0);
+  EXPECT_EQ(report["missing"], 11);
   EXPECT_THAT(kiln_.run(all).out, HasSubstr("11 missing"));
   EXPECT_THAT(kiln_.object_files(), SizeIs(1));
 }
