@@ -20,11 +20,6 @@
 namespace kiln::tools {
 namespace {
 
-bool takes_value(const CLI::Option& option) {
-  return !option.get_positional() && option.get_type_size_max() > 0 &&
-         option.get_items_expected_max() > 0;
-}
-
 tl::unexpected<Error> wrong_usage(const CLI::App& verb, std::string_view what) {
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("{}: {}", verb.get_name(), what));
@@ -200,7 +195,12 @@ int run_program(Program& program, std::vector<std::string> arguments,
   context.json = asks_for_json(arguments);
   if (arguments.empty() || arguments[0] == "help") {
     // `kiln help VERB` is `kiln VERB --help`.
-    if (arguments.size() > 1)
+    if (arguments.size() > 2)
+      return fail_usage(context,
+                        {ErrorCode::kInvalidArgument,
+                         fmt::format("help: unexpected argument '{}'", arguments[2])},
+                        "see `kiln --help`");
+    if (arguments.size() == 2 && arguments[1] != "help")
       arguments = {arguments[1], "--help"};
     else
       arguments = {"--help"};

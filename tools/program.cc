@@ -54,4 +54,9 @@ std::unique_ptr<Program> make_program() {
   return made;
 }
 
+bool takes_value(const CLI::Option& option) {
+  return !option.get_positional() && option.get_type_size_max() > 0 &&
+         option.get_items_expected_max() > 0;
+}
+
 }  // namespace kiln::tools

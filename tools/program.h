@@ -36,4 +36,7 @@ inline constexpr std::size_t kHelpColumn = 26;  // where the meanings begin in h
 
 [[nodiscard]] std::unique_ptr<Program> make_program();
 
+/// False for a flag and for an argument that stands by itself.
+[[nodiscard]] bool takes_value(const CLI::Option& option);
+
 }  // namespace kiln::tools

@@ -69,20 +69,16 @@ std::string first_name(const CLI::Option& option) {
                                      : "--" + option.get_lnames().front();
 }
 
-bool takes_value(const CLI::Option& option) {
-  return option.get_type_size_max() > 0;
-}
-
 std::string man_verb(const Verb& verb, const CLI::App& app) {
   std::string text =
       fmt::format(".SS {}\n{}.\n", troff(verb.name), troff(verb.summary));
   for (const CLI::Option* option : app.get_options()) {
-    text += fmt::format(".TP\n.B {}\n{}\n",
-                        troff(first_name(*option)) +
-                            (takes_value(*option) && !option->get_positional()
-                                 ? " \\fI" + troff(option->get_type_name()) + "\\fR"
-                                 : ""),
-                        troff(option->get_description()));
+    text += fmt::format(
+        ".TP\n.B {}\n{}\n",
+        troff(first_name(*option)) +
+            (takes_value(*option) ? " \\fI" + troff(option->get_type_name()) + "\\fR"
+                                  : ""),
+        troff(option->get_description()));
   }
   return text;
 }

@@ -361,6 +361,10 @@ TEST_F(ProgramUsageTest, HelpOfEveryVerbNamesEveryOptionAndNothingElse) {
     EXPECT_EQ(kiln_.run({verb, "-h"}).out, help.out);
   }
   EXPECT_THAT(kiln_.run({"--version"}).out, StartsWith("kiln "));
+  EXPECT_EQ(kiln_.run({"help", "help"}).out, overview.out);
+  const auto extra = kiln_.run({"help", "warm", "ls"});
+  EXPECT_EQ(extra.status, 2);
+  EXPECT_THAT(extra.err, HasSubstr("unexpected argument 'ls'"));
   const auto wrong = kiln_.run({"help", "wram"});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, HasSubstr("did you mean 'warm'?"));
