@@ -79,6 +79,13 @@ class LineReader {
     };
     try {
       document_ = json::parse(text_, watch);
+    } catch (const json::parse_error& thrown) {
+      // Its text opens with an error number and a place, of which only the column means
+      // something in a line by itself.
+      const std::string_view what = thrown.what();
+      const std::size_t reason = what.find(": ");
+      return error(fmt::format("not JSON at column {}: {}", thrown.byte,
+                               what.substr(reason + 2)));
     } catch (const json::exception& thrown) {
       return error(fmt::format("not JSON: {}", thrown.what()));
     }
