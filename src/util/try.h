@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "kiln/result.h"
@@ -14,6 +15,7 @@
 // A name of its own for each use, so that one may stand inside another.
 #define KILN_TRY_NAME(number) KILN_TRY_JOIN(kiln_try_result_, number)
 #define KILN_TRY_JOIN(a, b) a##b
+// NOLINTBEGIN(bugprone-macro-parentheses): a name that is declared takes none
 #define KILN_TRY_NAMED(expression, name)                \
   ({                                                    \
     auto name = (expression);                           \
@@ -21,6 +23,7 @@
       return ::tl::unexpected(std::move(name).error()); \
     ::kiln::detail::take_value(std::move(name));        \
   })
+// NOLINTEND(bugprone-macro-parentheses)
 
 namespace kiln::detail {
 
