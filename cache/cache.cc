@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "cache/background.h"
-#include "cache/hint_file.h"
 #include "cache/unix_time.h"
 #include "util/log.h"
 #include "util/posix_error.h"
@@ -118,6 +117,10 @@ Mode Cache::settle_objects() {
     err = file_system_.writable(objects.c_str());
   }
   if (is_refusal(err)) {
+    // What cannot be entered cannot be read either.
+    struct stat info {};
+    if (file_system_.stat(objects.c_str(), info) == -EACCES)
+      return off(reason("open", objects, -EACCES));
     mode_reason_ = reason(call, objects, err);
     return Mode::kReadOnly;
   }
@@ -218,19 +221,6 @@ Result<void> Cache::writable() const {
   return fail(ErrorCode::kUnavailable,
               fmt::format("the cache is {}: {}",
                           mode_ == Mode::kOff ? "off" : "read-only", mode_reason_));
-}
-
-Result<void> Cache::write_hint(const std::filesystem::path& path,
-                               std::string_view text) {
-  KILN_TRY(writable());
-  return cache::write_hint(file_system_, path, text);
-}
-
-Result<std::optional<std::string>> Cache::read_hint(
-    const std::filesystem::path& path) const {
-  if (mode_ == Mode::kOff)
-    return std::nullopt;
-  return cache::read_hint(file_system_, trust_, path);
 }
 
 void Cache::flush(std::chrono::milliseconds limit) {

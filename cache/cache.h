@@ -147,14 +147,6 @@ class Cache {
   /// Waits until the index knows what was published so far, at most `limit`.
   void flush(std::chrono::milliseconds limit);
 
-  // Hints: small text files under the root.
-
-  /// Errors: kUnavailable (read-only or off), kIo.
-  [[nodiscard]] Result<void> write_hint(const std::filesystem::path& path,
-                                        std::string_view text);
-  [[nodiscard]] Result<std::optional<std::string>> read_hint(
-      const std::filesystem::path& path) const;
-
  private:
   explicit Cache(CacheOptions options);
   /// Nothing is there, and nothing shall be made.

@@ -1,5 +1,7 @@
 // The part of Cache that looks after the root: stats, verify, trim, clear.
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <chrono>
 #include <tuple>
@@ -7,7 +9,6 @@
 
 #include "cache/background.h"
 #include "cache/cache.h"
-#include "cache/hint_file.h"
 #include "cache/unix_time.h"
 #include "util/log.h"
 #include "util/try.h"
@@ -119,7 +120,13 @@ bool Cache::trim_is_due(std::uint64_t bytes) {
     return false;
   bytes_since_trim_ = 0;
   // First the stamp, so that others do not walk at the same time.
-  return cache::write_hint(file_system_, stamp, "").has_value();
+  const int fd =
+      file_system_.open(stamp.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW, 0600);
+  if (fd < 0)
+    return false;
+  const bool touched = file_system_.touch(fd) == 0;
+  std::ignore = file_system_.close(fd);  // nothing was written
+  return touched;
 }
 
 Result<std::uint64_t> Cache::remove(const Digest& key) {

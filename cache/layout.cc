@@ -59,10 +59,6 @@ std::string Layout::temporary_in(std::string_view folder) {
   return fmt::format("{}/{}{}", folder, kTemporaryPrefix, to_hex(random));
 }
 
-std::filesystem::path Layout::toolchain(std::string_view build_id) const {
-  return toolchains() / fmt::format("{}.json", build_id);
-}
-
 std::optional<Digest> Layout::key_of(unsigned folder, std::string_view name) {
   if (name.size() != 2 * (Digest::kSize - 1) || !is_lower_hex(name))
     return std::nullopt;

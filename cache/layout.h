@@ -42,8 +42,6 @@ class Layout {
   [[nodiscard]] std::filesystem::path toolchains() const {
     return root_ / "toolchains";
   }
-  /// <root>/toolchains/<build id>.json
-  [[nodiscard]] std::filesystem::path toolchain(std::string_view build_id) const;
   [[nodiscard]] std::filesystem::path memo() const { return root_ / "memo"; }
   [[nodiscard]] std::filesystem::path index() const { return root_ / "index.sqlite"; }
   /// Its mtime says when a process last looked whether this root needs a trim.

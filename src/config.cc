@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 
 #include "util/try.h"
@@ -25,15 +25,6 @@ std::vector<std::string> split(const std::string& text, char separator) {
     begin = end + 1;
   }
   return parts;
-}
-
-Result<std::uint32_t> parse_number(const std::string& text) {
-  std::uint32_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is not a number", text));
-  return value;
 }
 
 Result<bool> parse_switch(const std::string& text) {
@@ -104,24 +95,13 @@ std::filesystem::path find_cache_dir(const Reader& reader) {
 Result<std::vector<uid_t>> parse_uids(const std::string& text) {
   std::vector<uid_t> uids;
   for (const std::string& part : split(text, ','))
-    uids.push_back(KILN_TRY(parse_number(part)));
+    uids.push_back(static_cast<uid_t>(
+        KILN_TRY(parse_number(part, {0, std::numeric_limits<uid_t>::max()}))));
   return uids;
 }
 
-Result<std::chrono::milliseconds> parse_time_limit(const std::string& text) {
-  const auto limit = KILN_TRY(parse_duration(text));
-  if (limit.count() == 0)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a limit of '{}' leaves no time to build", text));
-  return limit;
-}
-
 Result<unsigned> parse_jobs(const std::string& text) {
-  const unsigned jobs = KILN_TRY(parse_number(text));
-  if (jobs == 0 || jobs > 1024)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' is not between 1 and 1024", text));
-  return jobs;
+  return static_cast<unsigned>(KILN_TRY(parse_number(text, {1, kMostJobs})));
 }
 
 }  // namespace

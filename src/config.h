@@ -18,6 +18,9 @@
 
 namespace kiln {
 
+/// Of KILN_JOBS and --jobs.
+inline constexpr unsigned kMostJobs = 1024;
+
 /// Thread safety: a value.
 struct Config {
   // Where objects are kept. Empty: neither KILN_CACHE_DIR nor XDG_CACHE_HOME nor HOME

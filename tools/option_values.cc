@@ -2,35 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <filesystem>
-
-#include "util/try.h"
-#include "util/units.h"
 
 namespace kiln::tools {
 
 Result<std::uint64_t> parse_number(std::string_view option, std::string_view text,
-                                   Range range) {
-  std::uint64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < range.least ||
-      value > range.most) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: '{}' is not a whole number from {} to {}", option,
-                            text, range.least, range.most));
-  }
-  return value;
-}
-
-Result<std::chrono::milliseconds> parse_time_limit(std::string_view text) {
-  const auto limit = KILN_TRY(parse_duration(text));
-  if (limit.count() == 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a time limit of '{}' leaves no time to build", text));
-  }
-  return limit;
+                                   NumberRange range) {
+  auto number = kiln::parse_number(text, range);
+  if (!number)
+    return fail(number.error().code,
+                fmt::format("{}: {}", option, number.error().message));
+  return number;
 }
 
 Result<void> check_output_path(std::string_view option, const std::string& path) {

@@ -121,13 +121,6 @@ std::vector<ResourceUse> parse_resource_use(std::string_view log) {
   return found;
 }
 
-std::uint64_t total_spill_bytes(const std::vector<ResourceUse>& resources) {
-  std::uint64_t total = 0;
-  for (const auto& use : resources)
-    total += use.spill_store_bytes + use.spill_load_bytes;
-  return total;
-}
-
 std::string diagnostics(std::string_view log) {
   std::string kept;
   while (!log.empty()) {

@@ -16,10 +16,6 @@ namespace kiln::compile {
 /// inlined are left out. Unknown lines are skipped: a log is never an error.
 [[nodiscard]] std::vector<ResourceUse> parse_resource_use(std::string_view log);
 
-/// Spill stores and loads of all entry points together, in bytes.
-[[nodiscard]] std::uint64_t total_spill_bytes(
-    const std::vector<ResourceUse>& resources);
-
 /// The log without the resource report: what a person should read. Empty when the
 /// compiler had nothing to say.
 [[nodiscard]] std::string diagnostics(std::string_view log);

@@ -33,26 +33,6 @@ constexpr std::array kSpellings = {
     Spelling{"-U", true, Meaning::kUndefine},
 };
 
-struct Refusal {
-  std::string_view start;
-  std::string_view reason;
-};
-
-constexpr std::array kRefusals = {
-    Refusal{"--gpu-architecture", "the target is chosen by Kiln"},
-    Refusal{"-arch", "the target is chosen by Kiln"},
-    Refusal{"--pch", "Kiln decides about precompiled headers"},
-    Refusal{"-pch", "Kiln decides about precompiled headers"},
-    Refusal{"--create-pch", "a compile may write no other file"},
-    Refusal{"-create-pch", "a compile may write no other file"},
-    Refusal{"--use-pch", "a precompiled header hides which headers it was made from"},
-    Refusal{"-use-pch", "a precompiled header hides which headers it was made from"},
-    Refusal{"--time", "a compile may write no other file"},
-    Refusal{"-time", "a compile may write no other file"},
-    Refusal{"--fdevice-time-trace", "a compile may write no other file"},
-    Refusal{"-fdevice-time-trace", "a compile may write no other file"},
-};
-
 // One option with its value, taken from the front of the list's rest.
 struct Taken {
   Meaning meaning;
@@ -82,16 +62,6 @@ std::optional<Taken> take(const std::vector<std::string>& options, std::size_t a
   return std::nullopt;
 }
 
-Result<void> check_allowed(const std::string& option) {
-  for (const Refusal& refusal : kRefusals) {
-    if (option.starts_with(refusal.start))
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("the option {} cannot be used: {}", option, refusal.reason));
-  }
-  return {};
-}
-
 Result<void> make_absolute(std::filesystem::path& dir) {
   std::error_code error;
   std::filesystem::path absolute = std::filesystem::absolute(dir, error);
@@ -110,7 +80,6 @@ Result<SourceKeyInput> normalized(SourceKeyInput input) {
   for (std::size_t at = 0; at < options.size();) {
     auto taken = take(options, at);
     if (!taken) {
-      KILN_TRY(check_allowed(options[at]));
       input.options.push_back(options[at++]);
       continue;
     }
@@ -151,7 +120,6 @@ std::vector<std::string> pre_includes(const std::vector<std::string>& options) {
 
 Result<void> check_normalized(const SourceKeyInput& input) {
   for (std::size_t at = 0; at < input.options.size(); ++at) {
-    KILN_TRY(check_allowed(input.options[at]));
     const auto taken = take(input.options, at);
     if (taken && taken->meaning != Meaning::kPreInclude)
       return fail(ErrorCode::kInvalidArgument,

@@ -173,15 +173,4 @@ std::vector<std::string> TemplateCatalog::family_names() const {
   return {names.begin(), names.end()};
 }
 
-std::vector<std::filesystem::path> split_folder_list(std::string_view list) {
-  std::vector<std::filesystem::path> out;
-  while (!list.empty()) {
-    const std::size_t end = std::min(list.find(':'), list.size());
-    if (end > 0)
-      out.emplace_back(list.substr(0, end));
-    list.remove_prefix(std::min(end + 1, list.size()));
-  }
-  return out;
-}
-
 }  // namespace kiln::render

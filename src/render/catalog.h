@@ -50,8 +50,4 @@ class TemplateCatalog {
   std::vector<std::shared_ptr<const KernelSpec>> kernels_;
 };
 
-/// The folders in a colon list (KILN_TEMPLATE_DIR); empty parts are left out.
-[[nodiscard]] std::vector<std::filesystem::path> split_folder_list(
-    std::string_view list);
-
 }  // namespace kiln::render

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <utility>
+
+#include "util/try.h"
 
 namespace kiln {
 namespace {
@@ -38,6 +41,18 @@ std::optional<Quantity> split(std::string_view text) {
 }
 
 }  // namespace
+
+Result<std::uint64_t> parse_number(std::string_view text, NumberRange range) {
+  std::uint64_t value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < range.least ||
+      value > range.most)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' is not a whole number from {} to {}", text,
+                            range.least, range.most));
+  return value;
+}
 
 Result<std::uint64_t> parse_size(std::string_view text) {
   constexpr std::array<std::string_view, 5> kPrefixes{"", "k", "m", "g", "t"};
@@ -70,6 +85,14 @@ Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   return fail(
       ErrorCode::kInvalidArgument,
       fmt::format("'{}' is not a duration; write 250ms, 30s, 5m, 12h or 7d", text));
+}
+
+Result<std::chrono::milliseconds> parse_time_limit(std::string_view text) {
+  const auto limit = KILN_TRY(parse_duration(text));
+  if (limit.count() == 0)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a time limit of '{}' leaves no time to build", text));
+  return limit;
 }
 
 std::string format_size(std::uint64_t bytes) {

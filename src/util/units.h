@@ -1,4 +1,4 @@
-// Sizes and durations as people write and read them.
+// Numbers, sizes and durations as people write and read them.
 
 #pragma once
 
@@ -15,9 +15,21 @@ namespace kiln {
 /// optional. Errors: kInvalidArgument, also for what does not fit 63 bits.
 [[nodiscard]] Result<std::uint64_t> parse_size(std::string_view text);
 
+struct NumberRange {
+  std::uint64_t least;
+  std::uint64_t most;
+};
+
+/// A whole number in decimal digits. Errors: kInvalidArgument, naming the range.
+[[nodiscard]] Result<std::uint64_t> parse_number(std::string_view text,
+                                                 NumberRange range);
+
 /// "30m", "12h", "7d", "1.5s", "250ms"; a bare number is seconds.
 /// Errors: kInvalidArgument (also a negative one, or over 100 years).
 [[nodiscard]] Result<std::chrono::milliseconds> parse_duration(std::string_view text);
+
+/// As parse_duration(), and more than nothing. Errors: kInvalidArgument.
+[[nodiscard]] Result<std::chrono::milliseconds> parse_time_limit(std::string_view text);
 
 /// "1.5 GiB", "12 KiB", "873 B".
 [[nodiscard]] std::string format_size(std::uint64_t bytes);

@@ -21,8 +21,6 @@
 namespace kiln::tools {
 namespace {
 
-constexpr std::uint64_t kMostJobs = 1024;
-
 struct Options {
   bool all = false;
   bool quick = false;

@@ -92,6 +92,19 @@ TEST_F(CacheTest, AbsentAndNotCreatableItIsOffAndBreaksNothing) {
   EXPECT_EQ(cache->verify({}).value().checked, 0U);
 }
 
+TEST_F(CacheTest, ARootThatMayNotBeEnteredIsOff) {
+  fs::create_directories(root_);
+  // The root of a trusted user with mode 0700: it can be looked at, what is in it not.
+  bool inside = false;
+  files_.before = [&inside](std::string_view call, int) {
+    inside = inside || call == "mkdir";
+    return call == "mkdir" || (call == "stat" && inside) ? -EACCES : 0;
+  };
+  const auto cache = open();
+  EXPECT_EQ(cache->mode(), Mode::kOff);
+  EXPECT_THAT(cache->mode_reason(), testing::HasSubstr("Permission denied"));
+}
+
 TEST_F(CacheTest, ARelativeOrEmptyRootIsOff) {
   CacheOptions relative;
   relative.root = "cache";
@@ -111,7 +124,6 @@ TEST_F(CacheTest, AReadOnlyRootServesHitsAndNothingIsWritten) {
     EXPECT_EQ(cache->publish(*other).outcome, Published::kNotStored);
     EXPECT_EQ(cache->list({}).value().size(), 1U);
     EXPECT_FALSE(cache->remove(sample_.key()));
-    EXPECT_FALSE(cache->write_hint(cache->layout().toolchain("x"), "y"));
   }
   EXPECT_EQ(dir_.files(), before);
 }
@@ -224,17 +236,6 @@ TEST_F(CacheTest, ClearAsksTheObjectsAndNotAnIndexThatLies) {
   EXPECT_THAT(cleared.keys, testing::ElementsAre(other.key()));
   EXPECT_EQ(cleared.entries_left, 1U);
   EXPECT_EQ(cache->list({}).value().size(), 1U);
-}
-
-TEST_F(CacheTest, HintsAreReplacedWholeAndThoseOthersCanWriteAreNotRead) {
-  const auto cache = open();
-  const fs::path path = cache->layout().toolchain("abcd");
-  EXPECT_EQ(cache->read_hint(path).value(), std::nullopt);
-  ASSERT_TRUE(cache->write_hint(path, "one"));
-  ASSERT_TRUE(cache->write_hint(path, "two"));
-  EXPECT_EQ(cache->read_hint(path).value(), "two");
-  ::chmod(path.c_str(), 0666);
-  EXPECT_EQ(cache->read_hint(path).value(), std::nullopt);
 }
 
 TEST_F(CacheTest, AnUnreadableObjectIsAMiss) {

@@ -69,10 +69,8 @@ TEST(Options, MakeIncludeDirectoriesAbsolute) {
   EXPECT_EQ(input->include_dirs[0], std::filesystem::current_path() / "include");
 }
 
-TEST(Options, ThatACacheCannotServeAreRefusedByName) {
-  for (const char* option : {"--gpu-architecture=sm_90", "-arch=sm_90", "--pch",
-                             "--pch-dir=x", "--create-pch=x", "-use-pch=x", "--time=x",
-                             "-fdevice-time-trace=x", "-I", "-D", "-I="}) {
+TEST(Options, WithoutTheirValueAreRefusedByName) {
+  for (const char* option : {"-I", "-D", "-I=", "--define-macro", "-include"}) {
     const auto input = normalized(with_options({option}));
     ASSERT_FALSE(input) << option;
     EXPECT_EQ(input.error().code, ErrorCode::kInvalidArgument);

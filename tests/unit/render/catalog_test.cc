@@ -176,10 +176,5 @@ TEST_F(CatalogTest, ManyThreadsMayRenderOneKernel) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(FolderList, EmptyPartsAreLeftOut) {
-  EXPECT_THAT(split_folder_list(":/a::b/c:"), ElementsAre("/a", "b/c"));
-  EXPECT_TRUE(split_folder_list("").empty());
-}
-
 }  // namespace
 }  // namespace kiln::render
