@@ -3,12 +3,15 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <link.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <optional>
+#include <set>
 #include <system_error>
+#include <utility>
 
 #include "util/bytes.h"
 #include "util/loader_cache.h"
@@ -90,6 +93,11 @@ class Candidates {
   }
 
   void add_folder(const fs::path& folder, std::string_view found_in) {
+    // Of a toolkit's folders most are links to one: it is read once.
+    struct stat info {};
+    if (::stat(folder.c_str(), &info) != 0 ||
+        !folders_.emplace(info.st_dev, info.st_ino).second)
+      return;
     const auto wanted = [&](std::string_view file) {
       return is_version_of(file, name_);
     };
@@ -117,6 +125,7 @@ class Candidates {
  private:
   std::string name_;
   std::vector<LibraryCandidate> list_;
+  std::set<std::pair<dev_t, ino_t>> folders_;  // those that were read
 };
 
 void add_loaded(const LibraryPlaces& places, Candidates& found) {
