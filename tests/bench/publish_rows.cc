@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <thread>
 
 #include "cache/file_system.h"
 #include "tests/bench/floors.h"
@@ -47,7 +48,10 @@ Result<std::shared_ptr<FilledCache>> fill(const Settings& settings,
         return tl::unexpected(*published.error);
     }
     cache->flush(std::chrono::minutes(5));
-    KILN_TRY(cache->list({.limit = 1}));  // reads what the index still lacks
+    // Reads what the index still lacks; of a folder that has just changed it notes
+    // nothing, as it might change once more in the same tick of the clock.
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+    KILN_TRY(cache->list({.limit = 1}));
   }
   filled->cache = KILN_TRY(open_cache(root));
   return filled;
@@ -146,28 +150,6 @@ Row publish_row(const Settings& settings, std::size_t entries) {
           .prepare = prepare};
 }
 
-/// The floor of this one is the same publish into a nearly empty cache.
-Row growth_row(const Settings& settings) {
-  constexpr std::size_t kFew = 10;
-  const std::size_t many = settings.many_entries;
-  const std::size_t count = settings.publishes;
-  const auto prepare = [=]() -> Result<Sides> {
-    const auto full = KILN_TRY(fill(settings, many));
-    const auto empty = KILN_TRY(fill(settings, kFew));
-    const auto source = KILN_TRY(ObjectSource::make(settings));
-    KILN_TRY(make_folders(full->cache->layout()));
-    KILN_TRY(make_folders(empty->cache->layout()));
-    return Sides{.measured = [=] { return publish_some(*full->cache, *source, count); },
-                 .floor = [=] { return publish_some(*empty->cache, *source, count); }};
-  };
-  return {
-      .name = "publish/growth",
-      .what = fmt::format("publish of 64 KiB at {} entries, against at {}", many, kFew),
-      .floor = fmt::format("the same at {} entries", kFew),
-      .limit = {1.1},
-      .prepare = prepare};
-}
-
 Row ls_row(const Settings& settings) {
   const auto prepare = [=]() -> Result<Sides> {
     const auto filled = KILN_TRY(fill(settings, settings.many_entries));
@@ -191,10 +173,8 @@ Row ls_row(const Settings& settings) {
 
 std::vector<Row> publish_rows(const Settings& settings) {
   std::vector<Row> rows{publish_row(settings, 10)};
-  if (settings.long_rows) {
+  if (settings.long_rows)
     rows.push_back(publish_row(settings, settings.many_entries));
-    rows.push_back(growth_row(settings));
-  }
   return rows;
 }
 

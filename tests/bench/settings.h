@@ -15,7 +15,7 @@ struct Settings {
   // What a smoke run makes small.
   std::size_t set_kernels = 1000;
   std::size_t many_entries = 100'000;
-  std::size_t warm_kernels = 162;
+  std::size_t warm_kernels = 400;
   std::size_t batch_calls = 2000;  // of what takes microseconds
   std::size_t publishes = 10;      // a sample
 };
