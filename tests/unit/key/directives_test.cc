@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ struct Case {
   std::string text;
   std::vector<std::string> found;  // "q:", "a:", "n:", "c:" or "i:" and the operand
 };
+
+void PrintTo(const Case& test, std::ostream* out) {
+  *out << test.name;
+}
 
 std::vector<std::string> find(const std::string& text) {
   std::vector<std::string> found;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <ostream>
 #include <thread>
 
 #include "files.h"
@@ -64,6 +65,10 @@ struct Change {
   std::function<void(const fs::path&)> change;
   bool new_key = true;
 };
+
+void PrintTo(const Change& test, std::ostream* out) {
+  *out << test.name;
+}
 
 class HeaderChangeTest : public HeaderScanTest,
                          public testing::WithParamInterface<Change> {};

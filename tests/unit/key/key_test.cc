@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,10 @@ struct SourceCase {
   const char* name;
   std::function<void(Source&)> change;
 };
+
+void PrintTo(const SourceCase& test, std::ostream* out) {
+  *out << test.name;
+}
 
 class SourceKeyTest : public testing::TestWithParam<SourceCase> {};
 
@@ -135,6 +140,10 @@ struct TemplateCase {
   const char* name;
   std::function<void(Template&)> change;
 };
+
+void PrintTo(const TemplateCase& test, std::ostream* out) {
+  *out << test.name;
+}
 
 class TemplateKeyTest : public testing::TestWithParam<TemplateCase> {};
 

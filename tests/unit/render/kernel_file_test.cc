@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <ostream>
 #include <string>
 
 #include "tests/support/temp_dir.h"
@@ -34,6 +35,10 @@ struct BadToml {
   const char* line;
   const char* reason;
 };
+
+void PrintTo(const BadToml& test, std::ostream* out) {
+  *out << test.reason;
+}
 
 class KernelFileRefuses : public testing::TestWithParam<BadToml> {};
 
