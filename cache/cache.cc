@@ -234,19 +234,23 @@ Result<std::vector<Entry>> Cache::list(const ListQuery& query) {
       return listed;
     // Counted by the index; the objects know as well, only more slowly.
   }
-  return apply(query, KILN_TRY(walk()));
+  return walk(query, Damaged::kLeaveOut);
 }
 
-Result<std::vector<Entry>> Cache::walk() const {
+Result<std::vector<Entry>> Cache::walk(const ListQuery& query, Damaged damaged) const {
   std::vector<Entry> entries;
   for (unsigned folder = 0; store_ != nullptr && folder < kFolderCount; ++folder) {
-    for (const Digest& key : KILN_TRY(store_->list_keys(folder))) {
-      auto entry = store_->describe(key);
-      if (entry && *entry)  // what cannot be read is for a hit or verify to deal with
-        entries.push_back(**std::move(entry));
+    for (const ObjectFile& file : KILN_TRY(store_->list(folder))) {
+      auto described = store_->describe(file.key);
+      if (described && *described) {
+        entries.push_back(**std::move(described));
+      } else if (damaged == Damaged::kInclude) {
+        entries.emplace_back().key = file.key;
+        entries.back().size_bytes = static_cast<std::uint64_t>(file.info.st_size);
+      }
     }
   }
-  return entries;
+  return apply(query, std::move(entries));
 }
 
 Result<Digest> Cache::resolve(std::string_view prefix) const {
@@ -277,6 +281,12 @@ Result<Digest> Cache::resolve(std::string_view prefix) const {
               fmt::format("'{}' is the beginning of {} keys; write more digits:{}{}",
                           prefix, candidates.size(), list,
                           candidates.size() > kMostCandidates ? "\n  ..." : ""));
+}
+
+Result<std::optional<StoredObject>> Cache::inspect(const Digest& key) const {
+  if (store_ == nullptr)
+    return std::nullopt;
+  return store_->inspect(key);
 }
 
 Result<std::optional<Entry>> Cache::describe(const Digest& key) const {

@@ -67,6 +67,9 @@ struct VerifyResult {
 };
 enum class Quarantine : std::uint8_t { kNo, kYes };
 
+/// Whether a walk lists, by key and size alone, what cannot be described.
+enum class Damaged : std::uint8_t { kLeaveOut, kInclude };
+
 class Background;
 
 struct Stats {
@@ -120,11 +123,17 @@ class Cache {
 
   /// Errors: kIo, when the objects cannot be read either.
   [[nodiscard]] Result<std::vector<Entry>> list(const ListQuery& query);
+  /// As list(), but the objects themselves are asked: for what decides about deleting,
+  /// so that an index that lies deletes nothing. Errors: kIo.
+  [[nodiscard]] Result<std::vector<Entry>> walk(const ListQuery& query,
+                                                Damaged damaged) const;
   /// The key that `prefix` (6 to 64 hex digits, case ignored) means. Asks the folders.
   /// Errors: kInvalidArgument (too short, not hex, or ambiguous: lists the candidates);
   /// kNotFound; kIo.
   [[nodiscard]] Result<Digest> resolve(std::string_view prefix) const;
   [[nodiscard]] Result<std::optional<Entry>> describe(const Digest& key) const;
+  /// See ObjectStore::inspect.
+  [[nodiscard]] Result<std::optional<StoredObject>> inspect(const Digest& key) const;
   /// The counts of this process are included.
   [[nodiscard]] Result<Stats> stats();
 
@@ -141,9 +150,6 @@ class Cache {
   [[nodiscard]] Result<TrimResult> trim(const TrimOptions& options);
   /// Bytes freed; 0 if there was none. Errors: kUnavailable, kIo.
   [[nodiscard]] Result<std::uint64_t> remove(const Digest& key);
-  /// Removes all that `query` selects, which the objects themselves are asked for: an
-  /// index that lies deletes nothing. Errors: kUnavailable, kIo.
-  [[nodiscard]] Result<TrimResult> clear(const ListQuery& query, DryRun dry_run);
   /// Waits until the index knows what was published so far, at most `limit`.
   void flush(std::chrono::milliseconds limit);
 
@@ -157,7 +163,6 @@ class Cache {
   [[nodiscard]] Mode off(std::string reason);
   void warn_once(const Error& error);
   [[nodiscard]] Result<void> writable() const;
-  [[nodiscard]] Result<std::vector<Entry>> walk() const;
   void trim_if_full(std::uint64_t bytes, const std::stop_token& stop);
   [[nodiscard]] bool trim_is_due(std::uint64_t bytes);
   [[nodiscard]] Result<OwnedRange> become_collector();

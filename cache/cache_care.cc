@@ -134,25 +134,4 @@ Result<std::uint64_t> Cache::remove(const Digest& key) {
   return store_->remove(key);
 }
 
-Result<TrimResult> Cache::clear(const ListQuery& query, DryRun dry_run) {
-  KILN_TRY(writable());
-  TrimResult result;
-  const std::vector<Entry> all = KILN_TRY(walk());
-  result.entries_left = all.size();
-  for (const Entry& entry : all) result.bytes_left += entry.size_bytes;
-  for (const Entry& entry : apply(query, all)) {
-    const std::uint64_t freed = dry_run == DryRun::kYes
-                                    ? entry.size_bytes
-                                    : KILN_TRY(store_->remove(entry.key));
-    if (freed == 0)
-      continue;  // somebody else was faster
-    result.keys.push_back(entry.key);
-    ++result.removed;
-    --result.entries_left;
-    result.freed_bytes += freed;
-    result.bytes_left -= std::min(freed, result.bytes_left);
-  }
-  return result;
-}
-
 }  // namespace kiln::cache

@@ -94,6 +94,26 @@ Result<std::optional<StoredObject>> ObjectStore::find(const Digest& key) const {
   }
 }
 
+Result<std::optional<StoredObject>> ObjectStore::inspect(const Digest& key) const {
+  Opened opened = open_with_patience(key, Use::kLook);
+  switch (opened.outcome) {
+    case Opened::Outcome::kMissing:
+      return std::nullopt;
+    case Opened::Outcome::kObject:
+      return std::move(opened.object);
+    case Opened::Outcome::kCorrupt:
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("{} is corrupt ({}): {}", layout_.object(key),
+                              to_string(opened.check), opened.detail));
+    case Opened::Outcome::kUntrusted:
+      return fail(ErrorCode::kUntrusted, std::move(opened.detail));
+    case Opened::Outcome::kAgain:
+    case Opened::Outcome::kUnreadable:
+      break;
+  }
+  return fail(ErrorCode::kIo, std::move(opened.detail));
+}
+
 ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Use use) const {
   Opened opened = open_with_patience(key, use);
   count(opened);

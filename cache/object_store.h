@@ -86,6 +86,10 @@ class ObjectStore {
   /// Errors, none of which is sticky: kUntrusted; kIo (no permission, no descriptors).
   [[nodiscard]] Result<std::optional<StoredObject>> find(const Digest& key) const;
 
+  /// As find(), for a person who looks: nothing is marked, counted or moved aside.
+  /// Errors: kCorrupt, naming the check that failed; kUntrusted; kIo.
+  [[nodiscard]] Result<std::optional<StoredObject>> inspect(const Digest& key) const;
+
   /// Makes the object visible under its key, whole or not at all. Never an error for
   /// the caller, who has the bytes: the result says what became of it. The cost does
   /// not depend on how many objects there are.

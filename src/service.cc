@@ -17,6 +17,7 @@
 #include "request/resolve.h"
 #include "util/log.h"
 #include "util/try.h"
+#include "util/units.h"
 
 // The data path, one named step a line:
 //
@@ -50,6 +51,13 @@ compile::PoolOptions pool_options(const Config& config, cache::Cache& cache) {
   return options;
 }
 
+std::unique_ptr<cache::Cache> open_cache(const Config& config,
+                                         const ServiceOptions& options) {
+  cache::CacheOptions opened = cache_options(config);
+  opened.make_root = options.make_root;
+  return cache::Cache::open(std::move(opened));
+}
+
 /// Where hints may be kept: nowhere, if the cache is off.
 std::filesystem::path hint_folder(const cache::Cache& cache,
                                   const std::filesystem::path& folder) {
@@ -72,6 +80,31 @@ device::ComputeCapability capability_of(const device::BuildFor& build_for) {
   return std::get<device::Architecture>(build_for).capability;
 }
 
+constexpr std::chrono::seconds kPatience{3};  // before a wait is worth a word
+
+/// Says whom a build waits for, at longer and longer intervals.
+class WaitNotice {
+ public:
+  explicit WaitNotice(std::string label) : label_(std::move(label)) {}
+
+  void operator()(const cache::OwnerRecord& owner) {
+    const auto waited = std::chrono::steady_clock::now() - began_;
+    if (waited < next_)
+      return;
+    next_ *= 2;
+    const auto in_phase = owner.heartbeat - owner.phase_started;
+    logger().warn("waiting for process {} to build {}: {} for {}", owner.pid, label_,
+                  to_string(owner.phase),
+                  format_duration(
+                      std::chrono::duration_cast<std::chrono::milliseconds>(in_phase)));
+  }
+
+ private:
+  std::string label_;
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::duration next_ = kPatience;
+};
+
 cache::Phase lock_phase(compile::BuildPhase phase) {
   switch (phase) {
     case compile::BuildPhase::kQueued:
@@ -90,9 +123,13 @@ cache::Phase lock_phase(compile::BuildPhase phase) {
 
 cache::CacheOptions cache_options(const Config& config) {
   cache::CacheOptions options;
-  options.root = config.cache_dir.empty()
-                     ? config.cache_dir
-                     : std::filesystem::absolute(config.cache_dir).lexically_normal();
+  // Not normalized: where a is a link, a/.. is another folder than this one. Without a
+  // working directory it stays relative, and the cache is off with that reason.
+  std::error_code error;
+  options.root = config.cache_dir;
+  if (auto root = std::filesystem::absolute(config.cache_dir, error);
+      !config.cache_dir.empty() && !error)
+    options.root = std::move(root);
   options.limit_bytes = config.cache_limit_bytes;
   options.trusted_uids = config.trusted_uids;
   options.payload_check = check_stored_image;
@@ -114,22 +151,25 @@ std::string_view to_string(Outcome outcome) {
   return "unknown";
 }
 
-Result<std::unique_ptr<Service>> Service::open(const Config& config) {
+Result<std::unique_ptr<Service>> Service::open(const Config& config,
+                                               const ServiceOptions& options) {
   auto catalog = KILN_TRY(
       render::TemplateCatalog::open(templates::embedded(), config.template_dirs));
-  return std::unique_ptr<Service>(new Service(config, std::move(catalog)));
+  return std::unique_ptr<Service>(new Service(config, options, std::move(catalog)));
 }
 
-Service::Service(const Config& config, render::TemplateCatalog catalog)
+Service::Service(const Config& config, const ServiceOptions& options,
+                 render::TemplateCatalog catalog)
     : config_(config),
       catalog_(std::move(catalog)),
-      cache_(cache::Cache::open(cache_options(config_))),
+      cache_(open_cache(config_, options)),
       workers_(pool_options(config_, *cache_)),
       toolchains_(
           config_, hint_folder(*cache_, cache_->layout().toolchains()),
-          [this](const std::filesystem::path& nvrtc,
-                 const std::filesystem::path& builtins) -> Result<device::NvrtcFacts> {
-            const auto described = KILN_TRY(workers_.describe({nvrtc, builtins}));
+          [this, stop = options.stop](
+              const std::filesystem::path& nvrtc,
+              const std::filesystem::path& builtins) -> Result<device::NvrtcFacts> {
+            const auto described = KILN_TRY(workers_.describe({nvrtc, builtins}, stop));
             return device::NvrtcFacts{{described.major, described.minor},
                                       described.architectures};
           }),
@@ -199,7 +239,11 @@ Result<Fetched> Service::build_once(const KeyedRequest& request,
     return tl::unexpected(device::missing_nvrtc(request.toolchain->toolchain));
   auto outcome = builds_.run(request.key, options.stop,
                              [&] { return build_locked(request, options); });
-  if (outcome.result && !outcome.led && outcome.result->outcome == Outcome::kCompiled)
+  if (outcome.led || !outcome.result)
+    return std::move(outcome.result);
+  if (!outcome.result->is_as_keyed)
+    return build_locked(request, options);  // that one was another request's
+  if (outcome.result->outcome == Outcome::kCompiled)
     outcome.result->outcome = Outcome::kWaited;
   return std::move(outcome.result);
 }
@@ -221,7 +265,7 @@ Result<Fetched> Service::build_locked(const KeyedRequest& request,
                                 .build_limit = config_.compile_timeout,
                                 .stop = options.stop,
                                 .deadline = std::nullopt,
-                                .on_wait = {}});
+                                .on_wait = WaitNotice(request.request.label())});
   switch (acquired.outcome) {
     case cache::KeyLock::Outcome::kAppeared:
       return Fetched{std::move(appeared), Outcome::kWaited, std::nullopt};
@@ -229,8 +273,10 @@ Result<Fetched> Service::build_locked(const KeyedRequest& request,
       return fail(ErrorCode::kCancelled, "stopped while another process was building " +
                                              request.request.label());
     case cache::KeyLock::Outcome::kBypassed:
-      logger().debug("building {} without a lock: {}", request.request.label(),
-                     acquired.reason);
+      logger().log(
+          acquired.waited < kPatience ? spdlog::level::debug : spdlog::level::warn,
+          "building {} without waiting any longer: {}", request.request.label(),
+          acquired.reason);
       break;
     case cache::KeyLock::Outcome::kHeld:
       break;
@@ -256,20 +302,25 @@ Result<Fetched> Service::build(const KeyedRequest& request, const FetchOptions& 
   auto object = std::make_shared<const cache::StoredObject>(
       KILN_TRY(make_object(request, keys_.preimage(request), job.source, *output)));
   cache_->counters().add(cache::Counter::kCompiled);
+  if (auto mismatch = find_mismatch(request, *output, began))
+    return Fetched{std::move(object), Outcome::kCompiled, std::move(mismatch), false};
   if (lock.held())
     lock.enter(cache::Phase::kPublishing);
-  std::optional<Error> not_stored = publish(request, *output, began, object);
-  if (not_stored) {
-    const MutexLock guard(mutex_);
-    unstored_.emplace(request.key, Fetched{object, Outcome::kHit, not_stored});
-  }
-  return Fetched{std::move(object), Outcome::kCompiled, std::move(not_stored)};
+  return publish(request, object);
 }
 
-std::optional<Error> Service::publish(const KeyedRequest& request,
-                                      const compile::CompileOutput& output,
-                                      std::chrono::system_clock::time_point began,
-                                      const ObjectPointer& object) {
+Fetched Service::publish(const KeyedRequest& request, const ObjectPointer& object) {
+  Fetched fetched{object, Outcome::kCompiled, cache_->publish(*object).error};
+  if (fetched.not_stored) {
+    const MutexLock guard(mutex_);
+    unstored_.emplace(request.key, Fetched{object, Outcome::kHit, fetched.not_stored});
+  }
+  return fetched;
+}
+
+std::optional<Error> Service::find_mismatch(
+    const KeyedRequest& request, const compile::CompileOutput& output,
+    std::chrono::system_clock::time_point began) {
   if (auto other = other_toolchain(request, output)) {
     cache_->counters().add(cache::Counter::kToolchainNotAsKeyed);
     logger().warn("{}", other->message);
@@ -286,7 +337,7 @@ std::optional<Error> Service::publish(const KeyedRequest& request,
     logger().warn("{}", error.message);
     return error;
   }
-  return cache_->publish(*object).error;
+  return std::nullopt;
 }
 
 void Service::count_failure(const Error& error) {

@@ -42,12 +42,22 @@ struct Fetched {
   Outcome outcome = Outcome::kHit;
   /// Why it is not in the cache now, although it was built; nullopt: it is there.
   std::optional<Error> not_stored;
+  /// False: built from other inputs than its key says (a header that only a macro
+  /// names, another compiler), so it is the answer to this request and to no other.
+  bool is_as_keyed = true;
 };
 
 struct FetchOptions {
   std::stop_token stop;
   /// Per build; none: the configured limit.
   std::optional<std::chrono::milliseconds> time_limit;
+};
+
+struct ServiceOptions {
+  /// Ends the question to an NVRTC what it is, which may take long where it is broken.
+  std::stop_token stop{};
+  /// False to look at what is there: a cache that is not there stays so.
+  bool make_root = true;
 };
 
 /// How the cache is opened for `config`: by a service, and by tools that need no more.
@@ -59,7 +69,8 @@ class Service {
  public:
   /// Opens the cache (never an error: see Cache::open) and the templates; looks for no
   /// NVRTC and starts no worker yet. Errors: as TemplateCatalog::open.
-  [[nodiscard]] static Result<std::unique_ptr<Service>> open(const Config& config);
+  [[nodiscard]] static Result<std::unique_ptr<Service>> open(
+      const Config& config, const ServiceOptions& options = {});
 
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -100,7 +111,8 @@ class Service {
  private:
   using ObjectPointer = std::shared_ptr<const cache::StoredObject>;
 
-  Service(const Config& config, render::TemplateCatalog catalog);
+  Service(const Config& config, const ServiceOptions& options,
+          render::TemplateCatalog catalog);
 
   // The steps of fetch(), in order.
   [[nodiscard]] std::optional<Fetched> find_in_memory(const cache::Digest& key);
@@ -112,9 +124,12 @@ class Service {
   [[nodiscard]] Result<Fetched> build(const KeyedRequest& request,
                                       const FetchOptions& options,
                                       cache::KeyLock& lock);
-  [[nodiscard]] std::optional<Error> publish(
+  /// Why `output` is not what the key stands for; nullopt: it is. Counted and logged.
+  [[nodiscard]] std::optional<Error> find_mismatch(
       const KeyedRequest& request, const compile::CompileOutput& output,
-      std::chrono::system_clock::time_point began, const ObjectPointer& object);
+      std::chrono::system_clock::time_point began);
+  [[nodiscard]] Fetched publish(const KeyedRequest& request,
+                                const ObjectPointer& object);
   void count_failure(const Error& error);
 
   // Constant after construction.

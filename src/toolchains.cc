@@ -9,6 +9,11 @@
 #include "util/try.h"
 
 namespace kiln {
+namespace {
+
+constexpr std::chrono::minutes kLookAgainAfter{5};
+
+}  // namespace
 
 Toolchains::Toolchains(const Config& config, std::filesystem::path folder,
                        device::AskNvrtc ask)
@@ -25,16 +30,17 @@ Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found() {
 }
 
 Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found_locked() {
-  if (found_ != nullptr)
+  const auto now = std::chrono::steady_clock::now();
+  if (found_ != nullptr && (found_->unusable.empty() || now < look_again_at_))
     return found_;
   auto found = std::make_shared<const device::FoundToolchains>(
       KILN_TRY(device::discover_toolchains({.places = places_,
                                             .explicit_nvrtc = explicit_nvrtc_,
                                             .folder = folder_,
                                             .ask = ask_})));
-  // One that could not be asked now may answer the next time.
-  if (found->unusable.empty())
-    found_ = found;
+  // One that could not be asked may answer later, and asking may have taken a minute.
+  look_again_at_ = std::chrono::steady_clock::now() + kLookAgainAfter;
+  found_ = found;
   return found;
 }
 

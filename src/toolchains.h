@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -61,6 +62,8 @@ class Toolchains {
 
   Mutex mutex_;
   std::shared_ptr<const device::FoundToolchains> found_ KILN_GUARDED_BY(mutex_);
+  // Of a list with one that could not be used.
+  std::chrono::steady_clock::time_point look_again_at_ KILN_GUARDED_BY(mutex_);
   std::optional<std::optional<device::Driver>> driver_ KILN_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const device::ToolchainChoice>> choices_
       KILN_GUARDED_BY(mutex_);

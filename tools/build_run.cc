@@ -120,10 +120,10 @@ class Runner {
   }
 
   std::shared_ptr<const cache::StoredObject> look(const KeyedRequest& keyed) {
-    auto object = service_.cache().look_again(keyed.key);
-    if (!object)
+    auto object = service_.cache().inspect(keyed.key);
+    if (!object || !*object)  // damaged: it would be built
       return nullptr;
-    return std::make_shared<const cache::StoredObject>(*std::move(object));
+    return std::make_shared<const cache::StoredObject>(**std::move(object));
   }
 
   void tell(const BuildItem& item, const BuildEntry& entry) {
@@ -170,7 +170,8 @@ std::optional<device::CudaVersion> min_driver(const BuildReport& report) {
   std::optional<device::CudaVersion> version;
   for (std::size_t i = 0; i < report.items.size(); ++i) {
     const auto* keyed = std::get_if<KeyedRequest>(&report.items[i].keyed);
-    if (keyed == nullptr || is_failure(report.entries[i].verdict))
+    const Verdict verdict = report.entries[i].verdict;
+    if (keyed == nullptr || is_failure(verdict) || verdict == Verdict::kNotReached)
       continue;
     const auto needed = device::min_driver(keyed->target.kind,
                                            keyed->toolchain->toolchain.facts.version);

@@ -234,6 +234,8 @@ TEST_F(ProgramInspectTest, ADamagedObjectIsRebuiltByTheNextWarmWithoutAVerify) {
   fs::resize_file(object(key), 10);
   const auto shown = kiln_.run({"show", key});
   EXPECT_EQ(shown.status, 1) << shown.text();
+  EXPECT_THAT(shown.err, HasSubstr("is corrupt (size)"));
+  EXPECT_EQ(kiln_.run({"verify"}).status, 1) << "looking has moved it away";
   EXPECT_EQ(warm("tiny_fwd:dtype=f16,wide=true", "9.0")["compiled"], 1);
   EXPECT_EQ(kiln_.run({"verify"}).status, 0);
   EXPECT_EQ(kiln_.run({"show", key}).status, 0);
@@ -298,6 +300,14 @@ TEST_F(ProgramInspectTest, TheIndexMayBeDeletedOrGarbage) {
   EXPECT_EQ(warm("tiny_fwd", "9.0")["hits"], 6);
 }
 
+TEST_F(ProgramInspectTest, ClearAllRemovesWhatIsDamagedToo) {
+  const std::string key = one("tiny_fwd:dtype=f16,wide=true");
+  fs::resize_file(object(key), 100);
+  fs::remove(kiln_.cache_dir() / "index.sqlite");
+  EXPECT_EQ(kiln_.json_of({"clear", "--all", "--yes"})["keys"], json::array({key}));
+  EXPECT_THAT(kiln_.object_files(), IsEmpty());
+}
+
 TEST_F(ProgramInspectTest, NothingIsMadeWhereOnlyLookingIsAskedFor) {
   const fs::path nowhere = kiln_.folder() / "nowhere/deep";
   for (const Arguments& arguments :
@@ -309,6 +319,9 @@ TEST_F(ProgramInspectTest, NothingIsMadeWhereOnlyLookingIsAskedFor) {
     EXPECT_EQ(finished.status, 0) << finished.text();
   }
   EXPECT_EQ(kiln_.run({"show", "abcdef", "--cache-dir", nowhere}).status, 1);
+  const auto why = kiln_.run({"why", "--template", "scaled_softmax_fwd:dtype=bf16",
+                              "--arch", "9.0", "--cache-dir", nowhere});
+  EXPECT_EQ(why.status, 0) << why.text();
   EXPECT_FALSE(fs::exists(nowhere.parent_path()));
 }
 

@@ -135,8 +135,7 @@ TEST_F(ProgramWarmTest, ADryRunLeavesNoTraceInAnEmptyPlace) {
                       "--arch", "9.0", "--dry-run"})
                 .status,
             0);
-  EXPECT_THAT(kiln_.object_files(), IsEmpty());
-  EXPECT_FALSE(std::filesystem::exists(kiln_.cache_dir() / "toolchains/recorded.json"));
+  EXPECT_FALSE(std::filesystem::exists(kiln_.cache_dir()));
 }
 
 TEST_F(ProgramWarmTest, AManifestHasTemplatesAndSourcesAndArchBeatsItsLines) {
@@ -159,6 +158,35 @@ TEST_F(ProgramWarmTest, AManifestHasTemplatesAndSourcesAndArchBeatsItsLines) {
       kiln_.json_of({"warm", "--manifest", manifest, "--arch", "9.0", "--dry-run"});
   EXPECT_EQ(other["requested"], 2);
   EXPECT_EQ(other["hits"], 1);
+  // Also where nothing here could build for the line's own.
+  kiln_.use_fake_nvrtc();
+  kiln_.write(
+      "old.jsonl",
+      "{\"source\":\"__global__ void k(int* x) { *x = 1; }\",\"arch\":\"5.0\"}\n");
+  EXPECT_EQ(kiln_.run({"warm", "--manifest", "old.jsonl"}).status, 3);
+  EXPECT_EQ(
+      kiln_.json_of({"warm", "--manifest", "old.jsonl", "--arch", "9.0"})["compiled"],
+      1);
+}
+
+TEST_F(ProgramWarmTest, AWaiterSaysWhomItWaitsForAndThatItWaitsNoLonger) {
+  kiln_.use_fake_nvrtc("hang");
+  const std::string manifest = write_sources(1);
+  const auto builder = kiln_.start({"warm", "--manifest", manifest});
+  ASSERT_TRUE(
+      test::eventually(60s, [&] { return !test::children_of(builder.pid()).empty(); }));
+  kiln_.use_fake_nvrtc();
+  auto waiter = kiln_.start({"warm", "--manifest", manifest});
+  const std::string who = fmt::format("waiting for process {} ", builder.pid());
+  EXPECT_TRUE(test::eventually(30s, [&] {
+    return waiter.err_so_far().find(who) != std::string::npos;
+  })) << waiter.err_so_far();
+  builder.signal(SIGSTOP);  // no heartbeat from now on
+  const auto finished = waiter.finish(60s);
+  builder.signal(SIGKILL);
+  EXPECT_EQ(finished.status, 0) << finished.text();
+  EXPECT_THAT(finished.out, HasSubstr("1 compiled"));
+  EXPECT_THAT(finished.err, HasSubstr("without waiting any longer"));
 }
 
 TEST_F(ProgramWarmTest, AFailureIsOneItemsAndFailFastStopsTheRest) {
@@ -342,6 +370,17 @@ TEST_P(ProgramInterruptTest, StopsTheBuildsPrintsWhatWasDoneAndIsResumed) {
   const json resumed = kiln_.json_of({"warm", "--manifest", manifest});
   EXPECT_EQ(resumed["hits"], 2);
   EXPECT_EQ(resumed["compiled"], 3);
+}
+
+TEST_P(ProgramInterruptTest, EndsTheQuestionToACompilerThatDoesNotAnswer) {
+  kiln_.use_fake_nvrtc("hang-version");
+  auto running =
+      kiln_.start({"warm", "--manifest", write_sources(1), "--arch", "8.0,9.0"});
+  ASSERT_TRUE(
+      test::eventually(60s, [&] { return !test::children_of(running.pid()).empty(); }));
+  running.signal(GetParam());
+  const auto stopped = running.finish(10s);
+  EXPECT_EQ(stopped.status, 128 + GetParam()) << stopped.text();
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, ProgramInterruptTest,

@@ -130,6 +130,30 @@ TEST_F(ServiceTest, WhatCannotBeStoredIsBuiltOnceAndSaysSoEachTime) {
   EXPECT_EQ(test::counted(*service, Counter::kCompiled), 1U);
 }
 
+TEST_F(ServiceTest, WhatIsNotAsItsKeySaysAnswersNoOtherRequest) {
+  const auto service = test::open_service(config());
+  const fs::path header = temp_.path() / "include" / "hidden.h";
+  fs::create_directories(header.parent_path());
+  const auto value = [&](int number) {
+    std::ofstream(header) << "#define VALUE " << number << "\n";
+    SourceOptions source;
+    source.source =
+        "#define NAME(x) #x\n#include NAME(hidden.h)\n"
+        "extern \"C\" __global__ void k(int* x) { *x = VALUE; }\n";
+    source.include_dirs = {header.parent_path()};
+    const auto fetched = test::fetch(*service, Request::from_source(source));
+    EXPECT_TRUE(fetched) << fetched.error().message;
+    EXPECT_EQ(fetched->outcome, Outcome::kCompiled);
+    EXPECT_FALSE(fetched->is_as_keyed);
+    EXPECT_TRUE(fetched->not_stored);
+    return fetched->object->ptx().value();
+  };
+  const std::string one = value(4711);
+  EXPECT_THAT(one, testing::HasSubstr("4711"));
+  EXPECT_THAT(value(1234), testing::HasSubstr("1234"));
+  EXPECT_THAT(objects(), testing::IsEmpty());
+}
+
 TEST_F(ServiceTest, ADeviceNewerThanTheNvrtcGetsPtxForIt) {
   const auto service = test::open_service(config());
   const auto prepared = service->prepare(test::small_kernel(1));

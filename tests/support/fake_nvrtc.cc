@@ -4,6 +4,7 @@
 // kernels as entry points and no code in them.
 //   hang  crash  empty  wrong-arch  no-entry     and, beyond those:
 //   hoard (allocates until it is killed)  exit (leaves the process with status 7)
+//   hang-version (never says which version it is)
 
 #include <elf.h>
 
@@ -274,6 +275,8 @@ nvrtcResult copy_out(const Text& text, char* to) {
 }  // namespace
 
 nvrtcResult nvrtcVersion(int* major, int* minor) {
+  if (mode() == "hang-version")
+    hang();
   *major = 13;
   *minor = 0;
   return NVRTC_SUCCESS;

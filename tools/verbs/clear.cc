@@ -66,8 +66,11 @@ Result<void> confirm(const Context& context, const Options& options,
 
 Result<std::vector<cache::Entry>> select(cache::Cache& cache, const Config& config,
                                          const Options& options) {
-  if (options.keys.empty())
-    return cache.list(KILN_TRY(make_query(config, options.filter)));
+  if (options.keys.empty()) {
+    return cache.walk(
+        KILN_TRY(make_query(config, options.filter)),
+        options.all ? cache::Damaged::kInclude : cache::Damaged::kLeaveOut);
+  }
   std::vector<cache::Entry> entries;
   for (const cache::Digest& key : KILN_TRY(resolve_keys(cache, options.keys))) {
     // One that cannot be described is damaged, and goes all the same.
@@ -82,6 +85,10 @@ Result<int> run(Context& context, const Options& options) {
   KILN_TRY(check_selection(options));
   KILN_TRY(check_confirmation(context, options));
   const auto cache = KILN_TRY(open_cache(context.config));
+  if (cache->mode() == cache::Mode::kReadOnly && !options.dry_run) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("the cache is read-only: {}", cache->mode_reason()));
+  }
   const auto entries = KILN_TRY(select(*cache, context.config, options));
   if (entries.empty())
     KILN_TRY(check_templates(context.config, options.filter));

@@ -15,6 +15,7 @@
 #include "tools/file_output.h"
 #include "tools/option_values.h"
 #include "tools/verbs.h"
+#include "util/posix_error.h"
 #include "util/read_file.h"
 #include "util/try.h"
 #include "util/units.h"
@@ -55,19 +56,27 @@ Result<Request> make_request(const Context& context, const Options& options) {
   SourceOptions source;
   source.source = KILN_TRY(read_source(context, options.file));
   source.file_name = options.file == "-" ? "standard input" : options.file;
-  // NVRTC looks for "x.h" beside the file that includes it; the source itself reaches
-  // it as text, so its own folder is the first that is searched.
-  if (options.file != "-") {
-    source.include_dirs.push_back(
-        std::filesystem::absolute(options.file).lexically_normal().parent_path());
-  }
+  // "a/.." stays as it is: where a is a link, that is another folder than this one.
+  const auto add = [&](const std::filesystem::path& folder) -> Result<void> {
+    std::error_code error;
+    source.include_dirs.push_back(std::filesystem::absolute(folder, error));
+    if (error)
+      return posix_error("getcwd", folder, error.value());
+    return {};
+  };
   for (const std::string& folder : options.include_dirs) {
     std::error_code error;
     if (!std::filesystem::is_directory(folder, error)) {
       return fail(ErrorCode::kNotFound,
                   fmt::format("-I {}: there is no such folder", folder));
     }
-    source.include_dirs.push_back(std::filesystem::absolute(folder).lexically_normal());
+    KILN_TRY(add(folder));
+  }
+  // NVRTC looks for "x.h" beside the file that includes it; the source itself reaches
+  // it as text, so its own folder is searched too, after those that were asked for.
+  if (options.file != "-") {
+    const auto folder = std::filesystem::path(options.file).parent_path();
+    KILN_TRY(add(folder.empty() ? "." : folder));
   }
   source.defines = options.defines;
   source.options = options.options;
@@ -119,7 +128,7 @@ Result<int> run(Context& context, const Options& options) {
     return fail(ErrorCode::kInvalidArgument,
                 "-o - and --json both want standard output");
   const Request request = KILN_TRY(make_request(context, options));
-  const auto service = KILN_TRY(Service::open(config));
+  const auto service = KILN_TRY(Service::open(config, {.stop = context.stop->token()}));
   // Wrong options are wrong usage, before an architecture is looked at.
   KILN_TRY(service->prepare(request));
   const auto architectures =

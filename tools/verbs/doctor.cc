@@ -60,7 +60,8 @@ Result<void> write_profile(Service& service, const Options& options) {
 }
 
 Result<int> run(Context& context, const Options& options) {
-  const auto service = KILN_TRY(Service::open(context.config));
+  const auto service =
+      KILN_TRY(Service::open(context.config, {.stop = context.stop->token()}));
   if (!options.profile.empty())
     KILN_TRY(write_profile(*service, options));
   Diagnosis diagnosis = diagnose(context, *service);

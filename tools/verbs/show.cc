@@ -37,13 +37,10 @@ struct Shown {
 Result<Shown> find(const Config& config, const std::string& text) {
   const auto cache = KILN_TRY(open_cache(config));
   const cache::Digest key = KILN_TRY(cache->resolve(text));
+  auto object = KILN_TRY(cache->inspect(key));
   auto entry = KILN_TRY(cache->describe(key));
-  auto object = cache->look_again(key);
-  if (!entry || !object) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("{} cannot be used; `kiln verify` says what is wrong",
-                            cache->layout().object(key)));
-  }
+  if (!entry || !object)
+    return fail(ErrorCode::kNotFound, key.hex() + " has just been removed");
   return Shown{*std::move(entry), *std::move(object), cache->layout().object(key)};
 }
 

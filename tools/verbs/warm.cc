@@ -43,12 +43,18 @@ struct Wanted {
 
 /// All that can be said of a line before anything is built.
 Result<void> check_line(Service& service, const std::string& path,
-                        const request::ManifestEntry& line) {
+                        const request::ManifestEntry& line,
+                        const ArchitectureOptions& architectures) {
   Result<void> checked;
   if (auto prepared = service.prepare(line.request); !prepared)
     checked = tl::unexpected(std::move(prepared).error());
   if (checked && line.architecture) {
-    if (auto chosen = service.toolchains().choose(*line.architecture); !chosen)
+    // --arch beats the line: then it need only be one that there ever was.
+    auto chosen = service.toolchains().choose(*line.architecture);
+    const bool matters =
+        !is_given(architectures) ||
+        (!chosen && chosen.error().code == ErrorCode::kInvalidArgument);
+    if (!chosen && matters)
       checked = tl::unexpected(std::move(chosen).error());
   }
   if (checked)
@@ -72,7 +78,7 @@ Result<Wanted> select(Service& service, const Options& options) {
                   fmt::format("{}: there is no request in it", path));
     }
     for (const request::ManifestEntry& line : lines)
-      KILN_TRY(check_line(service, path, line));
+      KILN_TRY(check_line(service, path, line, options.architectures));
     wanted.lines.insert(wanted.lines.end(), std::make_move_iterator(lines.begin()),
                         std::make_move_iterator(lines.end()));
   }
@@ -147,7 +153,8 @@ Result<int> run(Context& context, const Options& options) {
     KILN_TRY(check_output_path("--events", options.events));
     events = KILN_TRY(EventLog::open(options.events));
   }
-  const auto service = KILN_TRY(Service::open(config));
+  const auto service = KILN_TRY(Service::open(
+      config, {.stop = context.stop->token(), .make_root = !options.dry_run}));
   BuildReport report = KILN_TRY(list_items(*service, options));
   run_builds(context, *service,
              {.jobs = config.jobs.value_or(compile::usable_cores()),

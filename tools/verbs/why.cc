@@ -36,12 +36,9 @@ struct Answer {
 };
 
 Result<cache::Fields> preimage_of(cache::Cache& cache, const cache::Digest& key) {
-  auto object = cache.look_again(key);
-  if (!object) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("{} cannot be used; `kiln verify` says what is wrong",
-                            cache.layout().object(key)));
-  }
+  const auto object = KILN_TRY(cache.inspect(key));
+  if (!object)
+    return fail(ErrorCode::kNotFound, key.hex() + " has just been removed");
   return object->preimage();
 }
 
@@ -92,17 +89,19 @@ Result<KeyedRequest> key_request(Service& service, const Options& options) {
   return std::get<KeyedRequest>(std::move(keyed));
 }
 
-Result<Answer> explain_request(const Config& base, const Options& options) {
-  Config config = base;
+Result<Answer> explain_request(const Context& context, const Options& options) {
+  Config config = context.config;
   config.template_dirs = template_folders(config, options.catalog);
-  const auto service = KILN_TRY(Service::open(config));
+  const auto service = KILN_TRY(
+      Service::open(config, {.stop = context.stop->token(), .make_root = false}));
   const KeyedRequest keyed = KILN_TRY(key_request(*service, options));
   const device::ToolchainChoice& choice = *keyed.toolchain;
   Answer answer;
   answer.key = keyed.key;
   answer.toolchain_note =
-      fmt::format("{} ({})", choice.toolchain.name(), choice.reason);
-  if (service->cache().look_again(keyed.key)) {
+      fmt::format("{} ({}){}{}", choice.toolchain.name(), choice.reason,
+                  choice.warning.empty() ? "" : "; ", choice.warning);
+  if (const auto there = service->cache().inspect(keyed.key); there && *there) {
     answer.same = true;
     answer.nearest = keyed.key;
     return answer;
@@ -157,7 +156,7 @@ Result<int> run(Context& context, const Options& options) {
                 "give two keys, or --template NAME:p=v,... and --arch A");
   }
   const Answer answer =
-      KILN_TRY(is_request ? explain_request(context.config, options)
+      KILN_TRY(is_request ? explain_request(context, options)
                           : compare_keys(context.config, options.keys));
   if (context.json) {
     ordered_json json = {

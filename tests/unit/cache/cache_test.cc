@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "cache/sqlite.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
@@ -224,18 +225,53 @@ TEST_F(CacheTest, VerifyReportsEachKindAndQuarantinesOnRequest) {
   EXPECT_EQ(cache->verify({}).value().corrupt, 0U);
 }
 
-TEST_F(CacheTest, ClearAsksTheObjectsAndNotAnIndexThatLies) {
+TEST_F(CacheTest, AWalkAsksTheObjectsAndNotAnIndexThatLies) {
   const auto cache = open();
   SampleObject other(2);
   other->metadata.arch = "8.0";
   std::ignore = cache->publish(*sample_);
   std::ignore = cache->publish(*other);
+  cache->flush(5s);  // nothing is to be written after what follows
   ASSERT_EQ(cache->list({}).value().size(), 2U);
-  EXPECT_EQ(cache->clear({.archs = {"8.0"}}, DryRun::kYes).value().removed, 1U);
-  const TrimResult cleared = cache->clear({.archs = {"8.0"}}, DryRun::kNo).value();
-  EXPECT_THAT(cleared.keys, testing::ElementsAre(other.key()));
-  EXPECT_EQ(cleared.entries_left, 1U);
-  EXPECT_EQ(cache->list({}).value().size(), 1U);
+  {
+    auto index = Database::open(cache->layout().index(), Database::Open::kExisting, 1s);
+    ASSERT_TRUE(index);
+    ASSERT_TRUE(index->execute("UPDATE entries SET arch='8.0', used=0"));
+  }
+  const ListQuery of_arch{.archs = {"8.0"}};
+  EXPECT_EQ(cache->list(of_arch).value().size(), 2U) << "the index does not lie";
+  const auto walked = cache->walk(of_arch, Damaged::kLeaveOut).value();
+  ASSERT_EQ(walked.size(), 1U);
+  EXPECT_EQ(walked.front().key, other.key());
+  const ListQuery unused{.unused_since_ns = other->metadata.created_ns};
+  EXPECT_TRUE(cache->walk(unused, Damaged::kLeaveOut).value().empty());
+}
+
+TEST_F(CacheTest, AWalkFindsWhatCannotBeDescribedIfAsked) {
+  const auto cache = open();
+  std::ignore = cache->publish(*sample_);
+  const std::string path = cache->layout().object(sample_.key());
+  ::chmod(path.c_str(), 0644);
+  std::ofstream(path, std::ios::in | std::ios::out) << "no magic";
+  EXPECT_TRUE(cache->walk({}, Damaged::kLeaveOut).value().empty());
+  const auto walked = cache->walk({}, Damaged::kInclude).value();
+  ASSERT_EQ(walked.size(), 1U);
+  EXPECT_EQ(walked.front().key, sample_.key());
+  EXPECT_EQ(walked.front().size_bytes, fs::file_size(path));
+}
+
+TEST_F(CacheTest, LookingAtADamagedObjectSaysWhatIsWrongAndLeavesIt) {
+  const auto cache = open();
+  std::ignore = cache->publish(*sample_);
+  const std::string path = cache->layout().object(sample_.key());
+  ::chmod(path.c_str(), 0644);
+  std::ofstream(path, std::ios::app) << "more";
+  const auto looked = cache->inspect(sample_.key());
+  ASSERT_FALSE(looked);
+  EXPECT_EQ(looked.error().code, ErrorCode::kCorrupt);
+  EXPECT_THAT(looked.error().message, testing::HasSubstr("size"));
+  EXPECT_TRUE(fs::exists(path));
+  EXPECT_EQ(cache->verify({}).value().corrupt, 1U);
 }
 
 TEST_F(CacheTest, AnUnreadableObjectIsAMiss) {
