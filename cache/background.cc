@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "cache/quiet_thread.h"
+#include "util/quiet_thread.h"
 
 namespace kiln::cache {
 namespace {

@@ -259,11 +259,6 @@ Result<std::uint64_t> ObjectStore::remove(const Digest& key) const {
   return static_cast<std::uint64_t>(info.st_size);
 }
 
-bool ObjectStore::contains(const Digest& key) const {
-  struct stat info {};
-  return file_system_.lstat(layout_.object(key).c_str(), info) == 0;
-}
-
 Result<std::optional<Entry>> ObjectStore::describe(const Digest& key) const {
   const std::string path = layout_.object(key);
   const int fd = file_system_.open(path.c_str(), kOpenFlags, 0);

@@ -100,9 +100,6 @@ class ObjectStore {
   /// what they have. Errors: kIo; kUnavailable (a read-only cache).
   [[nodiscard]] Result<std::uint64_t> remove(const Digest& key) const;
 
-  /// True if there is a file of that key; nothing is checked.
-  [[nodiscard]] bool contains(const Digest& key) const;
-
   /// What `ls` shows, from the file's header and metadata alone; nullopt if there is no
   /// such file. The checksum is not computed: a hint. Errors: kCorrupt, kIo.
   [[nodiscard]] Result<std::optional<Entry>> describe(const Digest& key) const;

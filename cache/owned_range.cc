@@ -13,10 +13,10 @@
 #include <tuple>
 #include <utility>
 
-#include "cache/quiet_thread.h"
 #include "util/little_endian.h"
 #include "util/mutex.h"
 #include "util/posix_error.h"
+#include "util/quiet_thread.h"
 #include "util/unique_fd.h"
 
 namespace kiln::cache {

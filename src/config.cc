@@ -100,6 +100,16 @@ Result<std::vector<uid_t>> parse_uids(const std::string& text) {
   return uids;
 }
 
+Result<std::uint64_t> parse_memory(const std::string& text) {
+  constexpr std::uint64_t kLeast = 64ULL << 20U;  // NVRTC by itself needs more
+  const std::uint64_t bytes = KILN_TRY(parse_size(text));
+  if (bytes < kLeast)
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("'{}' is too little for a compiler; give 64M or more", text));
+  return bytes;
+}
+
 Result<unsigned> parse_jobs(const std::string& text) {
   return static_cast<unsigned>(KILN_TRY(parse_number(text, {1, kMostJobs})));
 }
@@ -159,7 +169,7 @@ Result<Config> read_config(const Environment& environment) {
   KILN_TRY(reader.read("KILN_TRUSTED_UIDS", config.trusted_uids, parse_uids));
   KILN_TRY(
       reader.read("KILN_COMPILE_TIMEOUT", config.compile_timeout, parse_time_limit));
-  KILN_TRY(reader.read("KILN_WORKER_MEMORY", config.worker_memory_bytes, parse_size));
+  KILN_TRY(reader.read("KILN_WORKER_MEMORY", config.worker_memory_bytes, parse_memory));
   KILN_TRY(reader.read("KILN_JOBS", config.jobs, parse_jobs));
   KILN_TRY(reader.read("KILN_NO_JIT", config.no_jit, parse_switch));
   config.nvrtc = reader.path("KILN_NVRTC");

@@ -40,10 +40,8 @@ compile::PoolOptions pool_options(const Config& config, cache::Cache& cache) {
     options.reproduction_root = cache.layout().root();
   options.acquire_slot =
       [&cache](std::stop_token stop) -> Result<std::shared_ptr<void>> {
-    cache::Slots::Acquired acquired = cache.acquire_slot({.key = {},
-                                                          .build_limit = {},
-                                                          .stop = std::move(stop),
-                                                          .deadline = std::nullopt});
+    cache::Slots::Acquired acquired = cache.acquire_slot(
+        {.key = {}, .stop = std::move(stop), .deadline = std::nullopt});
     if (acquired.outcome == cache::Slots::Outcome::kCancelled)
       return fail(ErrorCode::kCancelled, "stopped while waiting for a build slot");
     return std::make_shared<cache::Slots::Acquired>(std::move(acquired));
@@ -205,12 +203,12 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> Service::key(
 }
 
 Result<Fetched> Service::fetch(const KeyedRequest& request,
-                               const FetchOptions& options) {
+                               const std::stop_token& stop) {
   if (auto fetched = find_in_memory(request.key))
     return *std::move(fetched);
   if (auto object = find_on_disk(request.key))
     return Fetched{std::move(object), Outcome::kHit, std::nullopt};
-  return build_once(request, options);
+  return build_once(request, stop);
 }
 
 std::optional<Fetched> Service::find_in_memory(const cache::Digest& key) {
@@ -227,7 +225,7 @@ Service::ObjectPointer Service::find_on_disk(const cache::Digest& key) {
 }
 
 Result<Fetched> Service::build_once(const KeyedRequest& request,
-                                    const FetchOptions& options) {
+                                    const std::stop_token& stop) {
   if (config_.no_jit) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("{} for {} is not in the cache {}, and KILN_NO_JIT forbids "
@@ -237,12 +235,12 @@ Result<Fetched> Service::build_once(const KeyedRequest& request,
   }
   if (!request.toolchain->toolchain.installed())
     return tl::unexpected(device::missing_nvrtc(request.toolchain->toolchain));
-  auto outcome = builds_.run(request.key, options.stop,
-                             [&] { return build_locked(request, options); });
+  auto outcome =
+      builds_.run(request.key, stop, [&] { return build_locked(request, stop); });
   if (outcome.led || !outcome.result)
     return std::move(outcome.result);
   if (!outcome.result->is_as_keyed)
-    return build_locked(request, options);  // that one was another request's
+    return build_locked(request, stop);  // that one was another request's
   if (outcome.result->outcome == Outcome::kCompiled)
     outcome.result->outcome = Outcome::kWaited;
   return std::move(outcome.result);
@@ -250,7 +248,7 @@ Result<Fetched> Service::build_once(const KeyedRequest& request,
 
 /// One build a key among the processes of this machine, as far as locks help.
 Result<Fetched> Service::build_locked(const KeyedRequest& request,
-                                      const FetchOptions& options) {
+                                      const std::stop_token& stop) {
   // Another thread may have finished between our look and our turn.
   if (auto fetched = find_in_memory(request.key))
     return *std::move(fetched);
@@ -262,8 +260,7 @@ Result<Fetched> Service::build_locked(const KeyedRequest& request,
   };
   auto acquired = cache_->lock({.key = request.key,
                                 .look_again = look_again,
-                                .build_limit = config_.compile_timeout,
-                                .stop = options.stop,
+                                .stop = stop,
                                 .deadline = std::nullopt,
                                 .on_wait = WaitNotice(request.request.label())});
   switch (acquired.outcome) {
@@ -281,19 +278,19 @@ Result<Fetched> Service::build_locked(const KeyedRequest& request,
     case cache::KeyLock::Outcome::kHeld:
       break;
   }
-  return build(request, options, acquired.lock);
+  return build(request, stop, acquired.lock);
 }
 
-Result<Fetched> Service::build(const KeyedRequest& request, const FetchOptions& options,
+Result<Fetched> Service::build(const KeyedRequest& request, const std::stop_token& stop,
                                cache::KeyLock& lock) {
   const auto began = std::chrono::system_clock::now();
   compile::CompileJob job = KILN_TRY(RequestKeys::job(request));
-  job.time_limit = options.time_limit.value_or(config_.compile_timeout);
+  job.time_limit = config_.compile_timeout;
   const auto on_phase = [&lock](compile::BuildPhase phase) {
     if (lock.held())
       lock.enter(lock_phase(phase));
   };
-  const auto output = workers_.compile(job, options.stop, on_phase);
+  const auto output = workers_.compile(job, stop, on_phase);
   if (!output) {
     count_failure(output.error());
     return tl::unexpected(output.error());

@@ -47,12 +47,6 @@ struct Fetched {
   bool is_as_keyed = true;
 };
 
-struct FetchOptions {
-  std::stop_token stop;
-  /// Per build; none: the configured limit.
-  std::optional<std::chrono::milliseconds> time_limit;
-};
-
 struct ServiceOptions {
   /// Ends the question to an NVRTC what it is, which may take long where it is broken.
   std::stop_token stop{};
@@ -90,12 +84,13 @@ class Service {
   [[nodiscard]] Result<std::variant<KeyedRequest, device::TargetSkipped>> key(
       const PreparedRequest& request, const device::BuildFor& build_for);
 
-  /// The artifact: from memory, from disk, or built. A fault of the cache is a miss and
-  /// never an error. Blocks; every wait in it has a deadline.
-  /// Errors: as WorkerPool::compile; kCorrupt when the compiler's output is not what
-  /// was asked for; kUnavailable on a miss with KILN_NO_JIT or without an NVRTC.
+  /// The artifact: from memory, from disk, or built; `stop` ends a wait and a build. A
+  /// fault of the cache is a miss and never an error. Blocks; every wait in it has a
+  /// deadline. Errors: as WorkerPool::compile; kCorrupt when the compiler's output is
+  /// not what was asked for; kUnavailable on a miss with KILN_NO_JIT or without an
+  /// NVRTC.
   [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request,
-                                      const FetchOptions& options = {});
+                                      const std::stop_token& stop = {});
 
   /// What `request.key` is the digest of.
   [[nodiscard]] cache::Fields preimage(const KeyedRequest& request) {
@@ -118,11 +113,11 @@ class Service {
   [[nodiscard]] std::optional<Fetched> find_in_memory(const cache::Digest& key);
   [[nodiscard]] ObjectPointer find_on_disk(const cache::Digest& key);
   [[nodiscard]] Result<Fetched> build_once(const KeyedRequest& request,
-                                           const FetchOptions& options);
+                                           const std::stop_token& stop);
   [[nodiscard]] Result<Fetched> build_locked(const KeyedRequest& request,
-                                             const FetchOptions& options);
+                                             const std::stop_token& stop);
   [[nodiscard]] Result<Fetched> build(const KeyedRequest& request,
-                                      const FetchOptions& options,
+                                      const std::stop_token& stop,
                                       cache::KeyLock& lock);
   /// Why `output` is not what the key stands for; nullopt: it is. Counted and logged.
   [[nodiscard]] std::optional<Error> find_mismatch(

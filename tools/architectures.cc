@@ -17,7 +17,7 @@ void add_once(std::vector<device::BuildFor>& list, device::BuildFor what) {
 }
 
 Result<void> add_devices(Service& service, std::vector<device::BuildFor>& list) {
-  const auto devices = KILN_TRY(devices_present(service));
+  const auto devices = KILN_TRY(devices_present(service.config()));
   if (devices.empty()) {
     return fail(ErrorCode::kInvalidArgument,
                 "no NVIDIA device is present here, so say what to build for: --arch "
@@ -57,8 +57,9 @@ void add_profile_option(CLI::App& app, ArchitectureOptions& options) {
       ->type_name("FILE");
 }
 
-Result<std::vector<device::ComputeCapability>> devices_present(Service& service) {
-  const auto driver = KILN_TRY(service.toolchains().driver());
+Result<std::vector<device::ComputeCapability>> devices_present(const Config& config) {
+  const auto driver = KILN_TRY(
+      device::Driver::open(config.driver.value_or(""), LibraryPlaces::of_process()));
   std::set<device::ComputeCapability> capabilities;
   if (driver) {
     for (const device::DeviceInfo& info : KILN_TRY(driver->devices()))

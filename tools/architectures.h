@@ -37,6 +37,6 @@ void add_profile_option(CLI::App& app, ArchitectureOptions& options);
 /// The compute capabilities of the devices present, each once, ascending; none without
 /// a driver. Errors: kDevice, kUnavailable (a driver that cannot be used).
 [[nodiscard]] Result<std::vector<device::ComputeCapability>> devices_present(
-    Service& service);
+    const Config& config);
 
 }  // namespace kiln::tools

@@ -11,6 +11,7 @@
 #include "device/compatibility.h"
 #include "tools/exit_code.h"
 #include "tools/progress.h"
+#include "util/quiet_thread.h"
 #include "util/try.h"
 #include "util/units.h"
 
@@ -66,11 +67,16 @@ class Runner {
         forward_(context.stop->token(), [this] { stop_.request_stop(); }) {}
 
   void run() {
-    const std::size_t count =
-        std::min<std::size_t>(std::max(1U, options_.jobs), report_.items.size());
+    // One more than can build at a time: while it waits for the disk, all the others
+    // build. This thread is one of them, should the system have no other.
+    const std::size_t others =
+        std::min<std::size_t>(options_.jobs, report_.items.size());
     std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < count; ++i)
-      threads.emplace_back([this] { take_items(); });
+    for (std::size_t i = 0; i < others; ++i) {
+      if (auto thread = start_quiet_thread([this] { take_items(); }, Thread::kJoinable))
+        threads.push_back(*std::move(thread));
+    }
+    take_items();
     for (std::thread& thread : threads) thread.join();
   }
 
@@ -103,7 +109,7 @@ class Runner {
       entry.verdict = entry.object != nullptr ? Verdict::kHit : Verdict::kMissing;
       entry.stored = entry.object != nullptr;
     } else {
-      auto fetched = service_.fetch(keyed, {stop_.get_token(), options_.time_limit});
+      auto fetched = service_.fetch(keyed, stop_.get_token());
       entry.verdict = verdict_of(fetched);
       if (fetched) {
         entry.object = fetched->object;

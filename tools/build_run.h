@@ -51,7 +51,6 @@ struct BuildEntry {
 
 struct BuildRunOptions {
   unsigned jobs = 1;
-  std::optional<std::chrono::milliseconds> time_limit;  // per build
   bool dry_run = false;
   bool fail_fast = false;
   bool keep_objects = false;  // else entries' objects are let go at once

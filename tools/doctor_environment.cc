@@ -65,6 +65,27 @@ Check device_check(Service& service, const device::DeviceInfo& info) {
 
 }  // namespace
 
+namespace {
+
+void add_other_drivers(const device::Driver& used, Diagnosis& diagnosis) {
+  const auto found = find_libraries({.name = std::string(device::kDriverName),
+                                     .explicit_path = {},
+                                     .explicit_origin = {}},
+                                    LibraryPlaces::of_process());
+  if (!found)
+    return;  // only what is explicit can be missing
+  for (const LibraryCandidate& candidate : *found) {
+    if (candidate.path != used.path())
+      diagnosis.checks.push_back(
+          {"driver", CheckVerdict::kOk,
+           fmt::format("{} ({}) is there too, and not used", candidate.path.native(),
+                       candidate.found_in),
+           ""});
+  }
+}
+
+}  // namespace
+
 void check_driver(Service& service, Diagnosis& diagnosis) {
   const auto driver = service.toolchains().driver();
   Check check{"driver", CheckVerdict::kOk, "", ""};
@@ -85,6 +106,7 @@ void check_driver(Service& service, Diagnosis& diagnosis) {
   check.detail = fmt::format("{} supports CUDA {} ({})", (*driver)->path().native(),
                              to_string((*driver)->version()), (*driver)->found_in());
   diagnosis.checks.push_back(std::move(check));
+  add_other_drivers(**driver, diagnosis);
   auto devices = (*driver)->devices();
   if (!devices) {
     diagnosis.checks.push_back({"devices", CheckVerdict::kFail, devices.error().message,

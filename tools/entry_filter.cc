@@ -1,6 +1,7 @@
 #include "tools/entry_filter.h"
 
 #include "device/architecture.h"
+#include "tools/architectures.h"
 #include "tools/entry_output.h"
 #include "util/try.h"
 #include "util/units.h"
@@ -15,11 +16,28 @@ void add_kernels(const render::TemplateCatalog& catalog, const std::string& name
   for (const auto& kernel : catalog.family(name)) names.push_back(kernel->name());
 }
 
+/// What was built for a device present has its very architecture, or, where a template
+/// wants it so, the same with a suffix.
+Result<void> add_devices(const Config& config, std::vector<std::string>& archs) {
+  const auto devices = KILN_TRY(devices_present(config));
+  if (devices.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "no NVIDIA device is present here, so name the architectures: --arch "
+                "9.0");
+  }
+  for (const device::ComputeCapability capability : devices) {
+    for (const device::ArchSuffix suffix :
+         {device::ArchSuffix::kNone, device::ArchSuffix::kA, device::ArchSuffix::kF})
+      archs.push_back(to_string(device::Architecture{capability, suffix}));
+  }
+  return {};
+}
+
 }  // namespace
 
 void add_filter_options(CLI::App& app, EntryFilterOptions& options) {
   app.add_option("--arch", options.architectures,
-                 "Entries built for these: 9.0, 9.0a, sm_90, with commas")
+                 "Entries built for these: 9.0, 9.0a, sm_90 or native, with commas")
       ->type_name("LIST");
   app.add_option("--template", options.templates,
                  "Entries of this kernel or family; may be repeated")
@@ -51,10 +69,8 @@ Result<cache::ListQuery> make_query(const Config& config,
   cache::ListQuery query;
   for (const std::string& text : options.architectures) {
     const auto list = KILN_TRY(device::parse_architecture_list(text));
-    if (list.native) {
-      return fail(ErrorCode::kInvalidArgument,
-                  "a filter needs architectures by name, such as 9.0, not 'native'");
-    }
+    if (list.native)
+      KILN_TRY(add_devices(config, query.archs));
     for (const device::Architecture architecture : list.architectures)
       query.archs.push_back(to_string(architecture));
   }

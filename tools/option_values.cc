@@ -23,7 +23,9 @@ Result<void> check_output_path(std::string_view option, const std::string& path)
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} {}: that is a folder", option, path));
   }
-  const auto folder = std::filesystem::absolute(path).parent_path();
+  auto folder = std::filesystem::path(path).parent_path();
+  if (folder.empty())
+    folder = ".";
   if (!std::filesystem::is_directory(folder, error)) {
     return fail(
         ErrorCode::kInvalidArgument,

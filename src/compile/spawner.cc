@@ -11,6 +11,7 @@
 
 #include "util/log.h"
 #include "util/mutex.h"
+#include "util/quiet_thread.h"
 
 namespace kiln::compile {
 namespace {
@@ -92,13 +93,13 @@ Result<WorkerProcess> Spawner::start(WorkerCommand command,
   {
     const MutexLock lock(queue_->mutex);
     if (!queue_->thread.joinable()) {
-      // The host's signal handlers must not run on our thread.
-      sigset_t all;
-      sigset_t before;
-      ::sigfillset(&all);
-      ::pthread_sigmask(SIG_SETMASK, &all, &before);
-      queue_->thread = std::thread(run, queue_);
-      ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      auto thread =
+          start_quiet_thread([queue = queue_] { run(queue); }, Thread::kJoinable);
+      if (!thread)
+        return fail(
+            ErrorCode::kUnavailable,
+            fmt::format("no thread can be started that would start {}", path.native()));
+      queue_->thread = *std::move(thread);
     }
     queue_->orders.push_back(std::move(order));
     queue_->changed.notify_all();

@@ -45,8 +45,6 @@ class WorkerCrew {
   /// Takes a worker back that has answered. The caller still has its place.
   void keep(const NvrtcPaths& nvrtc, WorkerProcess worker);
 
-  [[nodiscard]] unsigned max_workers() const { return max_workers_; }
-
  private:
   struct Idle {
     NvrtcPaths nvrtc;

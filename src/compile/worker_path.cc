@@ -21,8 +21,10 @@ bool is_executable(const std::filesystem::path& path) {
 
 Result<std::filesystem::path> exactly(const std::filesystem::path& path,
                                       std::string_view given_by) {
-  if (is_executable(path))
-    return std::filesystem::absolute(path);
+  std::error_code error;
+  auto absolute = std::filesystem::absolute(path, error);
+  if (is_executable(path) && !error)
+    return absolute;
   return fail(ErrorCode::kUnavailable,
               fmt::format("{} names {}, which is not an executable file", given_by,
                           path.native()));

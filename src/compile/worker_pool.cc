@@ -133,7 +133,6 @@ class WorkerPool::State {
   Result<ToolchainDescription> describe(const NvrtcPaths& nvrtc, std::stop_token stop);
 
   [[nodiscard]] pid_t owner() const { return owner_; }
-  [[nodiscard]] unsigned max_workers() const { return crew_.max_workers(); }
 
  private:
   /// One caller inside the pool; the destructor waits for it.
@@ -325,10 +324,6 @@ Result<CompileOutput> WorkerPool::compile(const CompileJob& job, std::stop_token
 Result<ToolchainDescription> WorkerPool::describe(const NvrtcPaths& nvrtc,
                                                   std::stop_token stop) {
   return state().describe(nvrtc, std::move(stop));
-}
-
-unsigned WorkerPool::max_workers() const {
-  return state_.load()->max_workers();
 }
 
 }  // namespace kiln::compile

@@ -90,9 +90,6 @@ class WorkerPool {
   [[nodiscard]] Result<ToolchainDescription> describe(const NvrtcPaths& nvrtc,
                                                       std::stop_token stop = {});
 
-  /// How many builds run at a time.
-  [[nodiscard]] unsigned max_workers() const;
-
  private:
   class State;
   [[nodiscard]] State& state();

@@ -173,8 +173,8 @@ tl::unexpected<Error> driver_error(const DriverTable& table, CUresult result,
 
 Result<std::optional<Driver>> Driver::open(const fs::path& explicit_path,
                                            const LibraryPlaces& places) {
-  const auto candidates =
-      KILN_TRY(find_libraries({"libcuda.so.1", explicit_path, "KILN_DRIVER"}, places));
+  const auto candidates = KILN_TRY(
+      find_libraries({std::string(kDriverName), explicit_path, "KILN_DRIVER"}, places));
   const bool is_explicit = !explicit_path.empty();
   const std::size_t count = is_explicit ? 1 : candidates.size();
   Opened opened = KILN_TRY(

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,8 @@
 namespace kiln::device {
 
 struct DriverTable;
+
+inline constexpr std::string_view kDriverName = "libcuda.so.1";
 
 struct DeviceInfo {
   int ordinal = 0;  // CUDA's, after CUDA_VISIBLE_DEVICES

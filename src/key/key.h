@@ -1,7 +1,9 @@
 // The key of a build: what determines its output, written down field by field (the
 // preimage) and hashed. Two requests share a key exactly if they may share a result.
 // Knows nothing of requests, templates or compilers: its inputs are plain structs.
-// Never in a key: a time, an install path, the order of things without an order.
+// Never in a key: a time, an install path, the order of things without an order. So a
+// header's path that `__FILE__` or -lineinfo puts into the output is that of whoever
+// built it first.
 
 #pragma once
 

@@ -127,17 +127,4 @@ Result<void> Selection::add_template(std::string_view text) {
   return {};
 }
 
-SplitRequests split_by_target(std::span<const TemplateRequest> requests,
-                              device::ComputeCapability capability) {
-  SplitRequests out;
-  for (const TemplateRequest& request : requests) {
-    auto reason = request.kernel->excluded(request.params, capability);
-    if (reason)
-      out.skipped.push_back({request, *std::move(reason)});
-    else
-      out.wanted.push_back(request);
-  }
-  return out;
-}
-
 }  // namespace kiln::request

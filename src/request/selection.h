@@ -58,18 +58,4 @@ class Selection {
   std::set<std::string> seen_;  // format_template() of each
 };
 
-struct SkippedRequest {
-  TemplateRequest request;
-  std::string reason;
-};
-
-struct SplitRequests {
-  std::vector<TemplateRequest> wanted;
-  std::vector<SkippedRequest> skipped;  // a target limit excludes them
-};
-
-/// Which of `requests` a device of `capability` can run.
-[[nodiscard]] SplitRequests split_by_target(std::span<const TemplateRequest> requests,
-                                            device::ComputeCapability capability);
-
 }  // namespace kiln::request

@@ -110,9 +110,8 @@ TEST_F(ServiceFaultTest, AStopEndsABuildAndItsFollowersGoOn) {
   std::stop_source stop;
   std::optional<Result<Fetched>> leader;
   std::optional<Result<Fetched>> follower;
-  std::thread first([&] {
-    leader = test::fetch(*service, test::small_kernel(1), {stop.get_token(), {}});
-  });
+  std::thread first(
+      [&] { leader = test::fetch(*service, test::small_kernel(1), stop.get_token()); });
   ASSERT_TRUE(
       test::eventually(30s, [] { return !test::children_of(::getpid()).empty(); }));
   std::thread second([&] { follower = test::fetch(*service, test::small_kernel(1)); });

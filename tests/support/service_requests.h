@@ -47,8 +47,8 @@ inline Result<KeyedRequest> keyed(Service& service, const Request& request,
 }
 
 inline Result<Fetched> fetch(Service& service, const Request& request,
-                             const FetchOptions& options = {}) {
-  return service.fetch(KILN_TRY(keyed(service, request)), options);
+                             const std::stop_token& stop = {}) {
+  return service.fetch(KILN_TRY(keyed(service, request)), stop);
 }
 
 inline std::uint64_t counted(Service& service, cache::Counter counter) {

@@ -142,7 +142,6 @@ Result<int> run(Context& context, const Options& options) {
   add_items(*service, request, architectures, report);
   run_builds(context, *service,
              {.jobs = config.jobs.value_or(compile::usable_cores()),
-              .time_limit = std::nullopt,
               .dry_run = false,
               .fail_fast = false,
               .keep_objects = true,

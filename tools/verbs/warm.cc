@@ -158,7 +158,6 @@ Result<int> run(Context& context, const Options& options) {
   BuildReport report = KILN_TRY(list_items(*service, options));
   run_builds(context, *service,
              {.jobs = config.jobs.value_or(compile::usable_cores()),
-              .time_limit = std::nullopt,
               .dry_run = options.dry_run,
               .fail_fast = options.fail_fast,
               .keep_objects = false,

@@ -94,15 +94,5 @@ TEST_F(SelectionTest, AnErrorAddsNothing) {
   EXPECT_THAT(texts(), IsEmpty());
 }
 
-TEST_F(SelectionTest, WhatATargetExcludesIsSkippedWithItsReason) {
-  selection_.add_all();
-  const SplitRequests turing = split_by_target(selection_.requests(), {7, 5});
-  EXPECT_EQ(turing.wanted.size(), 6U);
-  ASSERT_EQ(turing.skipped.size(), 4U);
-  EXPECT_THAT(turing.skipped.front().reason,
-              HasSubstr("8.0 or higher (bf16 arithmetic)"));
-  EXPECT_THAT(split_by_target(selection_.requests(), {9, 0}).skipped, IsEmpty());
-}
-
 }  // namespace
 }  // namespace kiln::request

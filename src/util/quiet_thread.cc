@@ -1,4 +1,4 @@
-#include "cache/quiet_thread.h"
+#include "util/quiet_thread.h"
 
 #include <pthread.h>
 
@@ -8,7 +8,7 @@
 
 #include "util/log.h"
 
-namespace kiln::cache {
+namespace kiln {
 
 std::optional<std::thread> start_quiet_thread(std::function<void()> body, Thread how) {
   sigset_t all{};
@@ -21,10 +21,10 @@ std::optional<std::thread> start_quiet_thread(std::function<void()> body, Thread
     if (how == Thread::kDetached)
       thread->detach();
   } catch (const std::system_error& error) {
-    logger().warn("cannot start a thread of the cache: {}", error.what());
+    logger().warn("cannot start a thread: {}", error.what());
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread;
 }
 
-}  // namespace kiln::cache
+}  // namespace kiln

@@ -6,7 +6,7 @@
 #include <optional>
 #include <thread>
 
-namespace kiln::cache {
+namespace kiln {
 
 enum class Thread : bool { kJoinable, kDetached };
 
@@ -15,4 +15,4 @@ enum class Thread : bool { kJoinable, kDetached };
 [[nodiscard]] std::optional<std::thread> start_quiet_thread(std::function<void()> body,
                                                             Thread how);
 
-}  // namespace kiln::cache
+}  // namespace kiln
