@@ -118,7 +118,7 @@ std::string bash_completion(const Program& program) {
     std::string options;
     for (const CLI::Option* option : parsed.app->get_options()) {
       if (!option->get_positional())
-        options += (options.empty() ? "" : " ") + first_name(*option);
+        options.append(options.empty() ? "" : " ").append(first_name(*option));
     }
     cases += fmt::format("    {}) options=\"{}\" ;;\n", parsed.verb->name, options);
   }
