@@ -32,6 +32,9 @@ void print(std::string_view text) {
 }
 
 void print_error(std::string_view text) {
+  // Where both go to one place, what was printed first stands first.
+  if (std::fflush(stdout) != 0)
+    note_failure(errno);
   // There is nobody left to tell.
   std::ignore = std::fwrite(text.data(), 1, text.size(), stderr);
   std::ignore = std::fflush(stderr);
