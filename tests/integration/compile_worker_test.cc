@@ -80,7 +80,7 @@ TEST_F(CompileWorkerTest, ABuildGivesImagePtxResourcesAndWhatWasLoaded) {
   EXPECT_GT(output->resources[0].registers, 0U);
   EXPECT_EQ(output->nvrtc.build_id, read_build_id(nvrtc_.nvrtc).value());
   EXPECT_EQ(output->builtins.build_id, read_build_id(nvrtc_.builtins).value());
-  EXPECT_THAT(output->opened_files, IsEmpty());
+  EXPECT_EQ(output->files, FileReport());
 }
 
 TEST_F(CompileWorkerTest, NameExpressionsComeBackLowered) {
@@ -148,7 +148,7 @@ TEST_F(CompileWorkerTest, EveryHeaderThatNvrtcOpenedIsReported) {
     wanted.options.push_back("--include-path=" + root.native());
   const auto output = pool.compile(wanted, {});
   ASSERT_TRUE(output) << output.error().message;
-  const auto& files = output->opened_files;
+  const auto& files = output->files.opened;
   EXPECT_THAT(files, Contains(roots.front() / "cuda_bf16.h"));
   EXPECT_THAT(files, Contains(folder.path() / "computed.h"));
   for (const auto& file : files) {
@@ -160,7 +160,42 @@ TEST_F(CompileWorkerTest, EveryHeaderThatNvrtcOpenedIsReported) {
 
   const auto next = pool.compile(job(test::kSmallKernel), {});
   ASSERT_TRUE(next);
-  EXPECT_THAT(next->opened_files, IsEmpty()) << "the last build's files";
+  EXPECT_EQ(next->files, FileReport()) << "the last build's files";
+}
+
+TEST_F(CompileWorkerTest, EveryPlaceWhereNvrtcFoundNoHeaderIsReportedOnce) {
+  const test::TempDir folder;
+  const auto own = folder.path() / "own";
+  std::filesystem::create_directories(own / "dir.h");
+  WorkerPool pool(one_worker());
+  auto wanted = job(
+      "#define CAT(a) <a.h>\n#if __has_include(CAT(none)) || __has_include(<none.h>)\n"
+      "#endif\n#if __has_include(\"sub/none.h\") || __has_include(<dir.h>)\n#endif\n"
+      "extern \"C\" __global__ void k() {}\n");
+  wanted.options.push_back("--include-path=" + own.native());
+  const auto output = pool.compile(wanted, {});
+  ASSERT_TRUE(output) << output.error().message;
+  EXPECT_THAT(output->files.missed,
+              testing::ElementsAre(own / "none.h", "/sub/none.h", own / "sub/none.h",
+                                   own / "dir.h"));
+  EXPECT_THAT(output->files.opened, IsEmpty());
+  EXPECT_TRUE(output->files.is_whole);
+}
+
+TEST_F(CompileWorkerTest, WhatTheDriverReadsIsNotReported) {
+  const test::TempDir folder;
+  std::ofstream(folder.path() / "settings") << "x\n";
+  std::filesystem::copy_file(KILN_TEST_READING_DRIVER, folder.path() / "libcuda.so.1");
+  ::setenv("LD_LIBRARY_PATH", folder.path().c_str(), 1);
+  ::setenv("TMPDIR", folder.path().c_str(), 1);
+  WorkerPool pool(one_worker());
+  const auto output = pool.compile(job(test::kSmallKernel), {});
+  ::unsetenv("LD_LIBRARY_PATH");
+  ::unsetenv("TMPDIR");
+  ASSERT_TRUE(output) << output.error().message;
+  if (!std::filesystem::exists(folder.path() / "read"))
+    GTEST_SKIP() << "this NVRTC started no driver";
+  EXPECT_EQ(output->files, FileReport());
 }
 
 TEST_F(CompileWorkerTest, ASourceErrorIsAValueWithTheWholeLogAndCostsNoWorker) {

@@ -31,12 +31,12 @@ class HeaderScanTest : public testing::Test {
     input_.include_dirs = {one_, two_};
     fs::create_directories(one_);
     fs::create_directories(two_);
-    fs::create_directories(toolkit_);
+    fs::create_directories(toolkit_ / "cccl");
   }
 
   HeaderScan scan() { return scan_with(HeaderScanner(memo_)); }
   HeaderScan scan_with(const HeaderScanner& scanner) {
-    auto result = scanner.scan(input_, toolkit_, later());
+    auto result = scanner.scan(input_, toolkit_folders_, later());
     EXPECT_TRUE(result) << result.error().message;
     return result ? *std::move(result) : HeaderScan{};
   }
@@ -49,6 +49,7 @@ class HeaderScanTest : public testing::Test {
   fs::path one_ = dir_.path() / "one";
   fs::path two_ = dir_.path() / "two";
   fs::path toolkit_ = dir_.path() / "toolkit";
+  std::vector<fs::path> toolkit_folders_ = {toolkit_, toolkit_ / "cccl"};
   fs::path memo_ = dir_.path() / "memo";
   SourceKeyInput input_;
 };
@@ -226,8 +227,9 @@ TEST_F(HeaderScanTest, GivesTheSameFieldsForTheSameTreeInAnotherFolder) {
   for (const char* name : {"one", "two", "toolkit"})
     fs::copy(dir_.path() / name, other.path() / name, fs::copy_options::recursive);
   input_.include_dirs = {other.path() / "one", other.path() / "two"};
-  const auto there =
-      HeaderScanner(other.path() / "memo").scan(input_, other.path() / "toolkit");
+  const std::vector<fs::path> toolkit{other.path() / "toolkit",
+                                      other.path() / "toolkit/cccl"};
+  const auto there = HeaderScanner(other.path() / "memo").scan(input_, toolkit);
   ASSERT_TRUE(there);
   EXPECT_EQ(there->headers.fields, here);
 }
@@ -261,7 +263,44 @@ TEST_F(HeaderScanTest, KnowsTheToolkitByAnotherName) {
   input_.source = "#include <cuda.h>";
   const HeaderSnapshot headers = scan().headers;
   EXPECT_THAT(headers.files, IsEmpty());
-  EXPECT_NE(headers.toolkit, nullptr);
+  EXPECT_THAT(headers.toolkit, testing::SizeIs(1));
+}
+
+TEST_F(HeaderScanTest, CallsTheFieldsOfOneTreeAsEver) {
+  write(toolkit_ / "cccl/cub.h", "");
+  input_.source = "#include <cub.h>";
+  const cache::Fields one = fields();
+  EXPECT_EQ(one.find("include_graph"), "0: toolkit/cccl/cub.h\n");
+  EXPECT_TRUE(one.find("toolkit_headers"));
+}
+
+TEST_F(HeaderScanTest, FollowsEveryByteOfEachOfTheToolkitsTrees) {
+  const fs::path beside = dir_.path() / "beside";
+  write(toolkit_ / "cuda.h", "#include <cub.h>");
+  write(beside / "cub.h", "#include <shadowed.h>");
+  toolkit_folders_ = {toolkit_, beside};
+  for (const char* source : {"#include <cuda.h>", "#include <cub.h>"}) {
+    input_.source = source;
+    const cache::Fields before = fields();
+    write(beside / "cub.h", std::string("#include <shadowed.h>\n//") + source);
+    const cache::Fields after = fields();
+    EXPECT_NE(after, before);
+    EXPECT_EQ(after.find("toolkit_headers"), before.find("toolkit_headers"));
+    EXPECT_NE(after.find("toolkit2_headers"), before.find("toolkit2_headers"));
+    write(one_ / "shadowed.h", source);
+    EXPECT_NE(fields(), after);
+  }
+}
+
+TEST_F(HeaderScanTest, SeesTheOrderOfTheToolkitsTrees) {
+  const fs::path beside = dir_.path() / "beside";
+  write(toolkit_ / "version.h", "1");
+  write(beside / "version.h", "2");
+  input_.source = "#include <version.h>";
+  toolkit_folders_ = {toolkit_, beside};
+  const cache::Fields before = fields();
+  toolkit_folders_ = {beside, toolkit_};
+  EXPECT_NE(fields(), before);
 }
 
 TEST_F(HeaderScanTest, PutsHeadersInMemoryFirstWhoeverAsks) {
@@ -327,13 +366,14 @@ TEST_F(HeaderScanTest, HasALimitThatItNames) {
     write(one_ / (std::to_string(i) + ".h"),
           "#include \"" + std::to_string(i + 1) + ".h\"");
   input_.source = "#include \"0.h\"";
-  const auto few = HeaderScanner({}, {.files = 10}).scan(input_, toolkit_);
+  const auto few = HeaderScanner({}, {.files = 10}).scan(input_, toolkit_folders_);
   ASSERT_FALSE(few);
   EXPECT_EQ(few.error().code, ErrorCode::kResourceLimit);
   EXPECT_THAT(few.error().message, testing::HasSubstr("10"));
-  const auto edges = HeaderScanner({}, {.edges = 5}).scan(input_, toolkit_);
+  const auto edges = HeaderScanner({}, {.edges = 5}).scan(input_, toolkit_folders_);
   EXPECT_EQ(edges.error().code, ErrorCode::kResourceLimit);
-  const auto bytes = HeaderScanner({}, {.file_bytes = 3}).scan(input_, toolkit_);
+  const auto bytes =
+      HeaderScanner({}, {.file_bytes = 3}).scan(input_, toolkit_folders_);
   ASSERT_FALSE(bytes);
   EXPECT_EQ(bytes.error().code, ErrorCode::kResourceLimit);
   EXPECT_THAT(bytes.error().message, testing::HasSubstr("0.h"));
@@ -378,8 +418,8 @@ TEST_F(HeaderScanTest, ReadsAgainWhatWasJustWritten) {
   write(one_ / "a.h", "1");
   input_.source = "#include <a.h>";
   const HeaderScanner scanner(memo_);
-  EXPECT_EQ(scanner.scan(input_, toolkit_)->stats.files_read, 1U);
-  const auto again = scanner.scan(input_, toolkit_);
+  EXPECT_EQ(scanner.scan(input_, toolkit_folders_)->stats.files_read, 1U);
+  const auto again = scanner.scan(input_, toolkit_folders_);
   EXPECT_EQ(again->stats.files_read, 1U);
   EXPECT_EQ(again->stats.memo, MemoWrite::kNotNeeded);
 }
@@ -425,7 +465,7 @@ TEST_F(HeaderScanTest, ServesThreadsAtOnce) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int round = 0; round < 10; ++round)
-        EXPECT_EQ(scanner.scan(input_, toolkit_)->headers.fields, expected);
+        EXPECT_EQ(scanner.scan(input_, toolkit_folders_)->headers.fields, expected);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -433,14 +473,16 @@ TEST_F(HeaderScanTest, ServesThreadsAtOnce) {
 
 TEST_F(HeaderScanTest, WantsANormalizedInputAndAnAbsoluteToolkit) {
   input_.options = {"-I/x"};
-  EXPECT_EQ(HeaderScanner({}).scan(input_, toolkit_).error().code,
+  EXPECT_EQ(HeaderScanner({}).scan(input_, toolkit_folders_).error().code,
             ErrorCode::kInvalidArgument);
   input_.options = {};
-  EXPECT_EQ(HeaderScanner({}).scan(input_, "toolkit").error().code,
+  toolkit_folders_ = {"toolkit"};
+  EXPECT_EQ(HeaderScanner({}).scan(input_, toolkit_folders_).error().code,
             ErrorCode::kInvalidArgument);
-  EXPECT_TRUE(HeaderScanner({}).scan(input_, std::nullopt));
+  EXPECT_TRUE(HeaderScanner({}).scan(input_, {}));
   input_.source = "#include <cuda.h>";
-  EXPECT_TRUE(HeaderScanner({}).scan(input_, dir_.path() / "no toolkit"));
+  toolkit_folders_ = {dir_.path() / "no toolkit"};
+  EXPECT_TRUE(HeaderScanner({}).scan(input_, toolkit_folders_));
 }
 
 }  // namespace
