@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string>
 
+// NOLINTNEXTLINE(readability-identifier-naming): the driver's own
 extern "C" __attribute__((visibility("default"))) int cuInit(unsigned /*flags*/) {
   constexpr int kNoDevice = 100;
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes a worker's environment
