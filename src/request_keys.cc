@@ -2,6 +2,7 @@
 
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "request/selection.h"
 #include "util/try.h"
@@ -76,9 +77,10 @@ struct PreparedRequest::Content {
   const std::optional<key::SourceKeyInput> source;  // of a source, normalized
 
   Mutex mutex;
-  // By the toolkit's include root; a source on a machine with two NVRTCs has two.
-  std::map<std::filesystem::path, std::shared_ptr<const key::HeaderSnapshot>> headers
-      KILN_GUARDED_BY(mutex);
+  // By the toolkit's include folders; a source on a machine with two NVRTCs has two.
+  std::map<std::vector<std::filesystem::path>,
+           std::shared_ptr<const key::HeaderSnapshot>>
+      headers KILN_GUARDED_BY(mutex);
 };
 
 PreparedRequest::PreparedRequest(request::ResolvedRequest resolved,
@@ -117,16 +119,13 @@ Result<std::shared_ptr<const key::HeaderSnapshot>> RequestKeys::headers(
   if (wanted != nullptr && !wanted->kernel->has_include())
     return no_headers_;
   PreparedRequest::Content& content = *request.content_;
-  const bool has_toolkit = !toolchain.include_roots.empty();
-  const std::filesystem::path root =
-      has_toolkit ? toolchain.include_roots.front() : std::filesystem::path();
   // The scan of one request by two threads is done once: the second one waits here.
   const MutexLock lock(content.mutex);
-  auto& snapshot = content.headers[root];
+  auto& snapshot = content.headers[toolchain.include_roots];
   if (snapshot == nullptr) {
     auto scan = KILN_TRY(
         scanner_.scan(wanted != nullptr ? scan_input(*wanted->kernel) : *content.source,
-                      has_toolkit ? std::optional(root) : std::nullopt));
+                      toolchain.include_roots));
     snapshot = std::make_shared<const key::HeaderSnapshot>(std::move(scan.headers));
   }
   return snapshot;

@@ -323,14 +323,14 @@ std::optional<Error> Service::find_mismatch(
     logger().warn("{}", other->message);
     return other;
   }
-  const auto unkeyed =
-      key::find_unkeyed(*request.headers, {output.opened_files, began});
+  const compile::FileReport& files = output.files;
+  const auto unkeyed = key::find_unkeyed(
+      *request.headers, {files.opened, began, files.missed, files.is_whole});
   if (unkeyed) {
     cache_->counters().add(cache::Counter::kInputsNotAsKeyed);
-    Error error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("{} is not stored: the compiler read {}, {}",
-                    request.request.label(), unkeyed->path.native(), unkeyed->reason)};
+    Error error{ErrorCode::kInvalidArgument,
+                fmt::format("{} is not stored: {}", request.request.label(),
+                            to_string(*unkeyed))};
     logger().warn("{}", error.message);
     return error;
   }

@@ -86,15 +86,26 @@ struct LoadedLibrary {
   friend bool operator==(const LoadedLibrary&, const LoadedLibrary&) = default;
 };
 
+/// Over these a report is cut.
+inline constexpr std::size_t kMaxReportedFiles = 200'000;
+inline constexpr std::size_t kMaxReportedBytes = std::size_t{32} << 20U;
+
+/// The files that NVRTC asked the system for: absolute, as NVRTC spells them, each
+/// once, in the order of the first time. Headers in memory are not among them.
+struct FileReport {
+  std::vector<std::filesystem::path> opened;  // and can be read: no folder, no device
+  std::vector<std::filesystem::path> missed;  // where it looked and found no file
+  bool is_whole = true;                       // false: it was cut
+  friend bool operator==(const FileReport&, const FileReport&) = default;
+};
+
 struct CompileOutput {
   Bytes image;      // cubin, or PTX text without its NUL for a PTX target
   std::string ptx;  // of a cubin target under PtxPolicy::kKeep, else empty
   std::string log;  // whole, with the lines of log_options()
   std::vector<LoweredName> lowered_names;  // in the order of the expressions
   std::vector<ResourceUse> resources;      // in the order of the log; none for PTX
-  /// Absolute, each once, in the order of first opening: every header NVRTC read from
-  /// disk. Headers in memory are not among them.
-  std::vector<std::filesystem::path> opened_files;
+  FileReport files;
   /// Looked up after the compile. Compare the build ids with the key's.
   LoadedLibrary nvrtc;
   LoadedLibrary builtins;

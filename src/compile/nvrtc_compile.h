@@ -17,7 +17,7 @@ using PhaseCallback = std::function<void(BuildPhase)>;
 
 /// Compiles `job` with its options and log_options(). Blocks until NVRTC returns;
 /// `deadline` is passed to NVRTC's flow callback where it has one, and is no guarantee.
-/// `opened_files` stays empty: only a process that exports open() can see them.
+/// `files` stays empty: only a process that exports open() can see them.
 /// Errors: as nvrtc_error; kTimeout when NVRTC heeded the deadline; kCompileFailed when
 /// NVRTC reported success and gave no image or no lowered name.
 [[nodiscard]] Result<CompileOutput> compile_here(

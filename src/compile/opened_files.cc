@@ -3,12 +3,15 @@
 #include "compile/opened_files.h"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 
-#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "util/mutex.h"
@@ -19,7 +22,18 @@ namespace {
 struct Recorder {
   Mutex mutex;
   bool recording KILN_GUARDED_BY(mutex) = false;
-  std::vector<std::filesystem::path> files KILN_GUARDED_BY(mutex);
+  FileReport report KILN_GUARDED_BY(mutex);
+  // What is in the report; a path that was missed and then opened is in it twice.
+  std::unordered_set<std::string> opened KILN_GUARDED_BY(mutex);
+  std::unordered_set<std::string> missed KILN_GUARDED_BY(mutex);
+  std::size_t bytes KILN_GUARDED_BY(mutex) = 0;
+
+  void clear() KILN_REQUIRES(mutex) {
+    report = {};
+    opened.clear();
+    missed.clear();
+    bytes = 0;
+  }
 };
 
 Recorder& recorder() {
@@ -29,23 +43,56 @@ Recorder& recorder() {
   return *instance;
 }
 
-bool is_of_the_system(std::string_view path) {
-  return path.starts_with("/dev/") || path.starts_with("/proc/") ||
-         path.starts_with("/sys/");
+// NVRTC loads and starts the driver in every compile, which looks at devices, profiles
+// and settings. None of it reaches the image: that depends on the options alone.
+bool is_of_the_driver(const void* caller) {
+  constexpr std::array<std::string_view, 4> kDriver = {"libcuda.so", "libcudadebugger.",
+                                                       "libnvidia-", "libdxcore."};
+  Dl_info info{};
+  if (::dladdr(caller, &info) == 0 || info.dli_fname == nullptr)
+    return false;
+  std::string_view name = info.dli_fname;
+  name.remove_prefix(name.rfind('/') + 1);  // npos + 1 is the whole
+  for (const std::string_view start : kDriver) {
+    if (name.starts_with(start))
+      return true;
+  }
+  return false;
 }
 
-void record(const char* name) {
-  const int saved_errno = errno;  // belongs to the call that is recorded
+// LLVM, which NVRTC holds, may ask which processor it runs on. No image depends on it.
+constexpr std::string_view kProcessor = "/proc/cpuinfo";
+
+enum class Found : std::uint8_t { kFile, kDevice, kNothing };
+
+Found found(int fd) {
+  struct stat info {};
+  if (fd < 0 || ::fstat(fd, &info) != 0 || S_ISDIR(info.st_mode))
+    return Found::kNothing;  // a folder is passed over
+  return S_ISCHR(info.st_mode) ? Found::kDevice : Found::kFile;
+}
+
+void record(const char* name, Found what, const void* caller) {
+  if (what == Found::kDevice || name == kProcessor || is_of_the_driver(caller))
+    return;
   Recorder& all = recorder();
   const MutexLock lock(all.mutex);
-  if (all.recording) {
-    std::error_code no_directory;  // then the name is kept as it is
-    auto path = std::filesystem::absolute(name, no_directory).lexically_normal();
-    if (!is_of_the_system(path.native()) &&
-        std::find(all.files.begin(), all.files.end(), path) == all.files.end())
-      all.files.push_back(std::move(path));
+  if (!all.recording)
+    return;
+  std::error_code no_directory;  // then the name is kept as it is
+  std::filesystem::path path = std::filesystem::absolute(name, no_directory);
+  auto& known = what == Found::kFile ? all.opened : all.missed;
+  if (known.contains(path.native()))
+    return;
+  if (known.size() >= kMaxReportedFiles ||
+      all.bytes + path.native().size() > kMaxReportedBytes) {
+    all.report.is_whole = false;
+    return;
   }
-  errno = saved_errno;
+  all.bytes += path.native().size();
+  known.insert(path.native());
+  auto& list = what == Found::kFile ? all.report.opened : all.report.missed;
+  list.push_back(std::move(path));
 }
 
 /// The next definition of a function that this program exports too.
@@ -56,35 +103,46 @@ Function* real(const char* name) {
 
 constexpr int kAccessMode = 3;  // O_ACCMODE; O_RDONLY is 0
 
-int open_and_record(const char* function, const char* path, int flags, unsigned mode) {
-  const int fd = real<int(const char*, int, ...)>(function)(path, flags, mode);
-  if (fd >= 0 && (flags & kAccessMode) == 0)
-    record(path);
+struct Call {
+  const char* function;
+  const void* caller;
+};
+
+int open_and_record(Call call, const char* path, int flags, unsigned mode) {
+  const int fd = real<int(const char*, int, ...)>(call.function)(path, flags, mode);
+  const int saved_errno = errno;  // belongs to the call that is recorded
+  if ((flags & kAccessMode) == 0)
+    record(path, found(fd), call.caller);
+  errno = saved_errno;
   return fd;
 }
 
-std::FILE* fopen_and_record(const char* function, const char* path, const char* mode) {
+std::FILE* fopen_and_record(Call call, const char* path, const char* mode) {
   std::FILE* const file =
-      real<std::FILE*(const char*, const char*)>(function)(path, mode);
-  if (file != nullptr && mode[0] == 'r')
-    record(path);
+      real<std::FILE*(const char*, const char*)>(call.function)(path, mode);
+  const int saved_errno = errno;
+  if (mode[0] == 'r')
+    record(path, found(file == nullptr ? -1 : ::fileno(file)), call.caller);
+  errno = saved_errno;
   return file;
 }
 
 }  // namespace
 
-void start_recording_opened_files() {
+void start_recording_files() {
   Recorder& all = recorder();
   const MutexLock lock(all.mutex);
-  all.files.clear();
+  all.clear();
   all.recording = true;
 }
 
-std::vector<std::filesystem::path> stop_recording_opened_files() {
+FileReport stop_recording_files() {
   Recorder& all = recorder();
   const MutexLock lock(all.mutex);
   all.recording = false;
-  return std::exchange(all.files, {});
+  FileReport report = std::move(all.report);
+  all.clear();
+  return report;
 }
 
 }  // namespace kiln::compile
@@ -97,7 +155,8 @@ __attribute__((visibility("default"))) int open(const char* path, int flags, ...
   va_start(rest, flags);
   const auto mode = va_arg(rest, unsigned);  // garbage where there is none, and unused
   va_end(rest);
-  return kiln::compile::open_and_record("open", path, flags, mode);
+  return kiln::compile::open_and_record({"open", __builtin_return_address(0)}, path,
+                                        flags, mode);
 }
 
 __attribute__((visibility("default"))) int open64(const char* path, int flags, ...) {
@@ -105,17 +164,20 @@ __attribute__((visibility("default"))) int open64(const char* path, int flags, .
   va_start(rest, flags);
   const auto mode = va_arg(rest, unsigned);
   va_end(rest);
-  return kiln::compile::open_and_record("open64", path, flags, mode);
+  return kiln::compile::open_and_record({"open64", __builtin_return_address(0)}, path,
+                                        flags, mode);
 }
 
 __attribute__((visibility("default"))) std::FILE* fopen(const char* path,
                                                         const char* mode) {
-  return kiln::compile::fopen_and_record("fopen", path, mode);
+  return kiln::compile::fopen_and_record({"fopen", __builtin_return_address(0)}, path,
+                                         mode);
 }
 
 __attribute__((visibility("default"))) std::FILE* fopen64(const char* path,
                                                           const char* mode) {
-  return kiln::compile::fopen_and_record("fopen64", path, mode);
+  return kiln::compile::fopen_and_record({"fopen64", __builtin_return_address(0)}, path,
+                                         mode);
 }
 
 }  // extern "C"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <iterator>
 #include <optional>
 #include <type_traits>
 
@@ -173,6 +174,30 @@ ResourceUse read_resource_use(Reader& reader) {
           .spill_load_bytes = reader.number<std::uint64_t>("spill loads")};
 }
 
+// Last in a message: there may be many.
+void add_files(Fields& fields, const FileReport& files) {
+  add_number(fields, "files are whole", files.is_whole ? 1 : 0);
+  for (const auto& path : files.opened) fields.add("opened file", path.native());
+  for (const auto& path : files.missed) fields.add("missed file", path.native());
+}
+
+FileReport read_files(Reader& reader) {
+  FileReport files;
+  files.is_whole = reader.number<unsigned>("files are whole") == 1;
+  const auto read = [&](std::string_view label) {
+    auto texts = reader.texts(label);
+    std::size_t bytes = 0;
+    for (const std::string& text : texts) bytes += text.size();
+    if (texts.size() > kMaxReportedFiles || bytes > kMaxReportedBytes)
+      reader.note(fmt::format("too many fields '{}'", label));
+    return std::vector<std::filesystem::path>(std::make_move_iterator(texts.begin()),
+                                              std::make_move_iterator(texts.end()));
+  };
+  files.opened = read("opened file");
+  files.missed = read("missed file");
+  return files;
+}
+
 }  // namespace
 
 tl::unexpected<Error> corrupt_message(std::string_view what) {
@@ -231,10 +256,10 @@ Fields to_fields(const CompileOutput& output) {
   }
   for (const auto& use : output.resources)
     add_nested(fields, "resource use", resource_fields(use));
-  for (const auto& path : output.opened_files) fields.add("opened file", path.native());
   add_library(fields, "nvrtc", output.nvrtc);
   add_library(fields, "builtins", output.builtins);
   fields.add("nvrtc time", std::to_string(output.nvrtc_time.count()));
+  add_files(fields, output.files);
   return fields;
 }
 
@@ -250,8 +275,7 @@ Result<CompileOutput> output_from(const Fields& fields) {
                        .lowered = inner.text("lowered")};
   });
   output.resources = reader.nested("resource use", read_resource_use);
-  for (auto& path : reader.texts("opened file"))
-    output.opened_files.emplace_back(std::move(path));
+  output.files = read_files(reader);
   output.nvrtc = read_library(reader, "nvrtc");
   output.builtins = read_library(reader, "builtins");
   output.nvrtc_time =

@@ -75,12 +75,12 @@ Result<Reply> answer(const CompileJob& job) {
   const auto begin = Clock::now();
   say(BuildPhase::kOpening);
   const Nvrtc* const nvrtc = KILN_TRY(open_nvrtc(job.nvrtc));
-  start_recording_opened_files();
+  start_recording_files();
   auto output = compile_here(*nvrtc, job, begin + job.time_limit, say);
-  auto files = stop_recording_opened_files();
+  FileReport files = stop_recording_files();
   if (!output)
     return tl::unexpected(std::move(output).error());
-  output->opened_files = std::move(files);
+  output->files = std::move(files);
   return Reply(*std::move(output));
 }
 

@@ -33,8 +33,8 @@ struct Toolchain {
   NvrtcFacts facts;
   std::filesystem::path nvrtc;     // absolute, resolved; empty: not installed here
   std::filesystem::path builtins;  // beside it
-  /// Of the toolkit it came from, in search order (include, include/cccl); empty where
-  /// the toolkit has no headers.
+  /// Of the toolkit it came from, in search order: include and include/cccl, or one
+  /// beside the other. Empty where the toolkit has no headers.
   std::vector<std::filesystem::path> include_roots;
   std::string found_in;
   bool is_explicit = false;  // KILN_NVRTC names it

@@ -108,7 +108,7 @@ constexpr std::array kWeights = {
     Weight{"template/", 100},      Weight{"parameter/", 30},
     Weight{"macro", 20},           Weight{"option", 20},
     Weight{"name_expression", 20}, Weight{"header/", 10},
-    Weight{"memory_header/", 10},  Weight{"toolkit_headers", 5},
+    Weight{"memory_header/", 10},  Weight{"toolkit", 5},
     Weight{"toolchain/", 5},       Weight{kGraph, 1}};
 
 int weight_of(std::string_view label) {

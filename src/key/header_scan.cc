@@ -12,10 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include "key/directives.h"
+#include "key/computed_guesses.h"
 #include "key/header_store.h"
 #include "key/include_search.h"
 #include "key/options.h"
+#include "key/toolkit_folders.h"
+#include "key/toolkit_operands.h"
+#include "util/include_directives.h"
 #include "util/try.h"
 
 namespace kiln::key {
@@ -33,7 +36,7 @@ struct Environment {
 // A text without a file still has a folder, by its name.
 Includer memory_includer(const std::string& name) {
   const std::string folder = name.substr(0, name.rfind('/') + 1);
-  return {folder.starts_with('/') ? folder : kWorkingDirectory + folder, 0};
+  return {folder.starts_with('/') ? folder : kWorkingDirectory + folder, 0, false};
 }
 
 // Includes that found the same file may still differ in what they go on to find, so
@@ -43,14 +46,14 @@ Includer memory_includer(const std::string& name) {
 // contents mean equal results, in whatever folders they lie.
 class Scan {
  public:
-  Scan(const SourceKeyInput& input, const std::optional<fs::path>& toolkit_root,
+  Scan(const SourceKeyInput& input, std::span<const fs::path> toolkit_folders,
        const Environment& environment, std::chrono::system_clock::time_point now)
       : input_(input),
-        toolkit_root_(toolkit_root),
+        toolkit_(toolkit_folders),
         memo_folder_(environment.memo_folder),
         store_(environment.store),
         limits_(environment.limits),
-        search_(input, toolkit_root),
+        search_(input, toolkit_),
         now_(now) {}
 
   Result<HeaderScan> run();
@@ -64,12 +67,6 @@ class Scan {
   struct ReadFile {
     SharedContent content;
     bool goes_on = false;  // says #include_next
-  };
-  // A folder that computed directives start from, and how many of spellings_ were
-  // looked up from there.
-  struct Guesses {
-    Includer from;
-    std::size_t tried = 0;
   };
   // Two paths to one file in one folder are one text, unless it says #include_next.
   using TextIdentity = std::tuple<FileIdentity, FileIdentity, std::size_t>;
@@ -88,13 +85,11 @@ class Scan {
   Result<void> read_toolkit();
   Result<void> follow_shadows();
   Result<void> try_computed();
-  Result<void> try_all(Guesses& guesses);
-  void add_spelling(const std::string& operand);
   [[nodiscard]] cache::Fields fields() const;
   [[nodiscard]] std::string memo_name() const;
 
   const SourceKeyInput& input_;
-  const std::optional<fs::path>& toolkit_root_;
+  const ToolkitFolders toolkit_;
   const fs::path& memo_folder_;
   HeaderStore& store_;
   const HeaderScanLimits& limits_;
@@ -111,10 +106,7 @@ class Scan {
   std::vector<KnownHeader> used_;  // the settled ones
   bool learned_ = false;           // one of them is new
   bool reaches_toolkit_ = false;
-  bool computes_condition_ = false;
-  std::map<std::string, Guesses> guesses_;  // by folder
-  std::vector<std::string> spellings_;
-  std::set<std::string> known_spellings_;
+  ComputedGuesses guesses_;
 
   cache::Fields header_fields_;
   std::set<std::string> absent_;
@@ -127,12 +119,13 @@ Result<HeaderScan> Scan::run() {
   store_.load(memo);
   add_source();
   KILN_TRY(follow_all());
-  if (toolkit_root_ && (reaches_toolkit_ || !guesses_.empty()))
+  if (reaches_toolkit_ || guesses_.needed())
     KILN_TRY(read_toolkit());
   KILN_TRY(try_computed());
   if (learned_)
     result_.stats.memo = store_.save(memo, used_);
   result_.headers.fields = fields();
+  result_.headers.lookups = search_.take_lookups();
   return std::move(result_);
 }
 
@@ -140,7 +133,7 @@ Result<HeaderScan> Scan::run() {
 void Scan::add_source() {
   auto content = std::make_shared<HeaderContent>();
   for (std::string& name : pre_includes(input_.options))
-    content->directives.list.push_back({Lookup::kQuoted, std::move(name), 0});
+    content->directives.list.push_back({Lookup::kPreInclude, std::move(name), 0});
   Directives own = find_directives(input_.source);
   std::move(own.list.begin(), own.list.end(),
             std::back_inserter(content->directives.list));
@@ -178,9 +171,11 @@ Result<const Scan::ReadFile*> Scan::read(const FoundHeader& found, bool settled)
   if (settled)
     used_.push_back({stamp, content});
   const auto& list = content->directives.list;
-  entry->second.goes_on = std::any_of(
-      list.begin(), list.end(),
-      [](const Directive& directive) { return directive.lookup == Lookup::kNext; });
+  entry->second.goes_on =
+      std::any_of(list.begin(), list.end(), [](const Directive& directive) {
+        return directive.lookup == Lookup::kNext ||
+               directive.lookup == Lookup::kNextQuoted;
+      });
   entry->second.content = std::move(content);
   return &entry->second;
 }
@@ -221,15 +216,16 @@ std::size_t Scan::add_text(Text text) {
 }
 
 void Scan::add_computed(const Text& text, const Directive& directive) {
+  HeaderSnapshot& headers = result_.headers;
   if (directive.lookup == Lookup::kComputed)
-    result_.headers.computed.push_back(
+    headers.computed.push_back(
         {text.name, directive.line, "#include " + directive.operand});
   else if (directive.lookup == Lookup::kComputedIf)
-    computes_condition_ = true;
+    headers.conditions.push_back(
+        {text.name, directive.line, "__has_include(" + directive.operand});
   else
     return;
-  guesses_.try_emplace("", Guesses{});  // as from <x>
-  guesses_.try_emplace(*text.includer.folder, Guesses{text.includer});
+  guesses_.add_place(text.includer);
 }
 
 Result<void> Scan::follow_all() {
@@ -254,7 +250,7 @@ Result<std::string> Scan::resolve(const Directive& directive, const Includer& fr
     return fail(ErrorCode::kResourceLimit,
                 fmt::format("{} has more than {} include directives in its headers",
                             kProgramName, limits_.edges));
-  add_spelling(directive.operand);
+  guesses_.add_spelling(directive.operand);
   const FoundHeader found = search_.find(directive.lookup, directive.operand, from);
   const std::string number = KILN_TRY(target(directive.operand, found));
   return found.namesake == nullptr ? number : found.namesake->name + " or " + number;
@@ -265,7 +261,7 @@ Result<std::string> Scan::target(const std::string& operand, const FoundHeader& 
     return fmt::format("{}", add_memory_header(*found.memory));
   if (found.toolkit) {
     reaches_toolkit_ = true;
-    return "toolkit/" + *found.toolkit;
+    return *found.toolkit;
   }
   if (found.file)
     return fmt::format("{}", KILN_TRY(add_file(operand, found)));
@@ -275,22 +271,24 @@ Result<std::string> Scan::target(const std::string& operand, const FoundHeader& 
 }
 
 Result<void> Scan::read_toolkit() {
-  auto read = read_include_tree(*toolkit_root_, memo_folder_, now_);
-  // A toolkit without headers is none: what they would have given counts as not found.
-  if (!read && read.error().code == ErrorCode::kNotFound)
-    return {};
-  if (!read)
-    return tl::unexpected(std::move(read).error());
-  result_.headers.toolkit = std::move(read->tree);
-  result_.stats.toolkit_read = read->files_hashed;
-  result_.stats.toolkit_memo = read->memo;
+  for (const ToolkitFolders::Tree& tree : toolkit_.trees()) {
+    auto read = read_include_tree(tree.root, memo_folder_, now_);
+    // A toolkit without headers is none: what they would have given counts as not
+    // found.
+    if (!read && read.error().code == ErrorCode::kNotFound)
+      continue;
+    if (!read)
+      return tl::unexpected(std::move(read).error());
+    result_.headers.toolkit.push_back({tree.name, std::move(read->tree), tree.inner});
+    result_.stats.toolkit_read += read->files_hashed;
+    if (result_.stats.toolkit_memo == MemoWrite::kNotNeeded)
+      result_.stats.toolkit_memo = read->memo;
+  }
   return follow_shadows();
 }
 
 // Files in the request's own folders that the toolkit's headers would find first.
 Result<void> Scan::follow_shadows() {
-  constexpr std::string_view kCccl = "cccl/";
-  const IncludeTree& tree = *result_.headers.toolkit;
   const bool has_own_folders = std::any_of(
       input_.include_dirs.begin(), input_.include_dirs.end(), [](const fs::path& dir) {
         std::error_code error;  // cannot be looked at: holds nothing
@@ -298,14 +296,9 @@ Result<void> Scan::follow_shadows() {
       });
   if (!has_own_folders)
     return {};
-  std::vector<std::string_view> operands(tree.operands().begin(),
-                                         tree.operands().end());
-  for (const TreeFile& file : tree.files()) {
-    std::string_view path = file.path;
-    if (path.starts_with(kCccl))
-      path.remove_prefix(kCccl.size());
-    operands.push_back(path);  // a computed include may say any of them
-  }
+  std::vector<std::string_view> operands;
+  for (const ToolkitTree& tree : result_.headers.toolkit)
+    append_operands(tree, operands);
   for (const IncludeSearch::Shadow& shadow : search_.find_shadows(operands)) {
     graph_ +=
         fmt::format("toolkit after {}: {} {}\n", shadow.toolkit_folders_before,
@@ -314,35 +307,24 @@ Result<void> Scan::follow_shadows() {
   return follow_all();
 }
 
-void Scan::add_spelling(const std::string& operand) {
-  if (known_spellings_.insert(operand).second)
-    spellings_.push_back(operand);
-}
-
-// What a macro names is not known here; the compiler's report says it. But a file that
-// it then finds in the key already may be hidden later by one that only this directive
-// would find: so every spelling there is gets looked up from each such folder.
 Result<void> Scan::try_computed() {
   std::size_t macros_of = 0;
-  for (bool more = !guesses_.empty(); more;) {
-    more = false;
-    for (; computes_condition_ && macros_of < texts_.size(); ++macros_of) {
+  while (guesses_.needed()) {
+    for (; !result_.headers.conditions.empty() && macros_of < texts_.size();
+         ++macros_of) {
       for (const Directive& value : texts_[macros_of].content->directives.macro_values)
-        add_spelling(value.operand);
+        guesses_.add_spelling(value.operand);
     }
-    for (auto& [folder, guesses] : guesses_) {
-      more |= guesses.tried < spellings_.size();
-      KILN_TRY(try_all(guesses));
+    bool tried = false;
+    while (const auto guess = guesses_.next()) {
+      graph_ += "? " +
+                KILN_TRY(resolve({Lookup::kQuoted, guess->operand, 0}, guess->from)) +
+                '\n';
+      tried = true;
     }
+    if (!tried)
+      break;
     KILN_TRY(follow_all());
-  }
-  return {};
-}
-
-Result<void> Scan::try_all(Guesses& guesses) {
-  while (guesses.tried < spellings_.size()) {
-    const Directive guess{Lookup::kQuoted, spellings_[guesses.tried++], 0};
-    graph_ += "? " + KILN_TRY(resolve(guess, guesses.from)) + '\n';
   }
   return {};
 }
@@ -359,8 +341,8 @@ cache::Fields Scan::fields() const {
                cache::Digest::of(as_bytes(header->text)).hex());
   if (texts_.size() > 1 || edges_ > 0)
     fields.add("include_graph", graph_);
-  if (result_.headers.toolkit)
-    fields.add("toolkit_headers", result_.headers.toolkit->digest().hex());
+  for (const ToolkitTree& tree : result_.headers.toolkit)
+    fields.add(tree.name + "_headers", tree.headers->digest().hex());
   return fields;
 }
 
@@ -388,15 +370,17 @@ HeaderScanner::HeaderScanner(fs::path memo_folder, HeaderScanLimits limits)
 HeaderScanner::~HeaderScanner() = default;
 
 Result<HeaderScan> HeaderScanner::scan(
-    const SourceKeyInput& input, const std::optional<fs::path>& toolkit_root,
+    const SourceKeyInput& input, std::span<const fs::path> toolkit_folders,
     std::chrono::system_clock::time_point now) const {
   KILN_TRY(check_normalized(input));
-  if (toolkit_root && !toolkit_root->is_absolute())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the toolkit's include folder {} is not an absolute path",
-                            toolkit_root->native()));
+  for (const fs::path& folder : toolkit_folders) {
+    if (!folder.is_absolute())
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("the toolkit's include folder {} is not an absolute path",
+                              folder.native()));
+  }
   const Environment environment{state_->memo_folder, state_->store, state_->limits};
-  return Scan(input, toolkit_root, environment, now).run();
+  return Scan(input, toolkit_folders, environment, now).run();
 }
 
 }  // namespace kiln::key

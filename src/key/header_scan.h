@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
+#include <span>
 
 #include "key/header_snapshot.h"
 #include "key/key.h"
@@ -54,10 +54,10 @@ class HeaderScanner {
   HeaderScanner(HeaderScanner&&) = delete;
   HeaderScanner& operator=(HeaderScanner&&) = delete;
 
-  /// Scans a normalized() input. `toolkit_root` is the include folder searched last,
-  /// together with its `cccl`; every file inside it is represented by the tree's one
-  /// digest, and the tree is looked at only if the source can reach it.
-  /// The compiler must get the same include directories, then the toolkit's two, must
+  /// Scans a normalized() input. `toolkit_folders` are searched last, in this order;
+  /// every file inside them is represented by its tree's one digest (see
+  /// ToolkitFolders), and the trees are looked at only if the source can reach them.
+  /// The compiler must get the same include directories, then the toolkit's, must
   /// run in kWorkingDirectory and without NVRTC_APPEND_FLAGS in its environment.
   /// An operand found nowhere is no error but part of the key, so that a header that
   /// appears later changes it.
@@ -67,7 +67,7 @@ class HeaderScanner {
   /// is_settled().
   [[nodiscard]] Result<HeaderScan> scan(
       const SourceKeyInput& input,
-      const std::optional<std::filesystem::path>& toolkit_root,
+      std::span<const std::filesystem::path> toolkit_folders,
       std::chrono::system_clock::time_point now =
           std::chrono::system_clock::now()) const;
 

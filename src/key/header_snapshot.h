@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "cache/digest.h"
@@ -31,17 +33,38 @@ struct ComputedInclude {
   std::string directive;  // "#include CONFIG_HEADER"
 };
 
+/// One tree of the toolkit's headers.
+struct ToolkitTree {
+  std::string name;                            // "toolkit", "toolkit2", ...
+  std::shared_ptr<const IncludeTree> headers;  // never null
+  /// Of each folder in it that is searched, its path inside: "" and "cccl/", say.
+  std::vector<std::string> folders;
+};
+
+/// Where the scan looked: whatever appears there, or goes, changes the key.
+struct HeaderLookups {
+  /// By the path as the compiler spells it; nullopt: there was no file to be read.
+  std::unordered_map<std::string, std::optional<FileStamp>> files;
+  /// The request's own folders, with a '/' at the end. Where the toolkit is in the key,
+  /// everything that its headers may ask for was looked for there, too.
+  std::vector<std::string> folders;
+};
+
 /// A value: taken once when a request is first resolved, kept with it, and compared
 /// with what the compiler opened. Thread safety: immutable once returned by the scan.
 struct HeaderSnapshot {
   /// The key's part, in the order of discovery: "header/<name>" with the content's
   /// digest or "not found", "memory_header/<name>", "include_graph" (which #include
-  /// found which of them), "toolkit_headers". No path occurs in them.
+  /// found which of them), "toolkit_headers", and of a second tree "toolkit2_headers".
+  /// No path occurs in them.
   cache::Fields fields;
   std::vector<HeaderFile> files;
-  std::vector<ComputedInclude> computed;
-  /// Set exactly if the source can reach it; its digest is then among the fields.
-  std::shared_ptr<const IncludeTree> toolkit;
+  std::vector<ComputedInclude> computed;    // of #include
+  std::vector<ComputedInclude> conditions;  // of __has_include
+  /// Some exactly if the source can reach them; their digests are then among the
+  /// fields.
+  std::vector<ToolkitTree> toolkit;
+  HeaderLookups lookups;
 };
 
 }  // namespace kiln::key

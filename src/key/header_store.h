@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "cache/digest.h"
-#include "key/directives.h"
 #include "key/file_stamp.h"
 #include "key/memo_file.h"
 #include "kiln/result.h"
+#include "util/include_directives.h"
 #include "util/mutex.h"
 
 namespace kiln::key {

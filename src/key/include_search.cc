@@ -9,13 +9,12 @@
 #include <set>
 #include <system_error>
 #include <unordered_set>
+#include <utility>
 
 namespace kiln::key {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kStdSuffix = ".stdh";
 
 std::string with_slash(std::string path) {
   if (!path.empty() && path.back() != '/')
@@ -46,36 +45,14 @@ Names names_in(const std::string& folder) {
   return names;
 }
 
-// `path` relative to `root`, both as the file system knows them, or nullopt.
-std::optional<std::string> inside(const fs::path& root, const fs::path& path) {
-  std::error_code error;
-  const fs::path real_root = fs::canonical(root, error);
-  if (error)
-    return std::nullopt;
-  const fs::path real = fs::canonical(path, error);
-  if (error)
-    return std::nullopt;
-  if (real == real_root)
-    return "";
-  const std::string prefix = with_slash(real_root.native());
-  if (!real.native().starts_with(prefix))
-    return std::nullopt;
-  return with_slash(real.native().substr(prefix.size()));
-}
-
 }  // namespace
 
-IncludeSearch::IncludeSearch(const SourceKeyInput& input,
-                             const std::optional<fs::path>& toolkit_root) {
-  for (const fs::path& dir : input.include_dirs) {
-    folders_.push_back({with_slash(dir.native()),
-                        toolkit_root ? inside(*toolkit_root, dir) : std::nullopt});
-  }
-  if (toolkit_root) {
-    toolkit_root_ = with_slash(toolkit_root->native());
-    folders_.push_back({toolkit_root_, ""});
-    folders_.push_back({toolkit_root_ + "cccl/", "cccl/"});
-  }
+IncludeSearch::IncludeSearch(const SourceKeyInput& input, const ToolkitFolders& toolkit)
+    : toolkit_(toolkit) {
+  for (const fs::path& dir : input.include_dirs)
+    folders_.push_back({with_slash(dir.native()), toolkit.place_of(dir)});
+  for (const ToolkitFolders::Folder& folder : toolkit.folders())
+    folders_.push_back({folder.path, folder.place});
   for (const MemoryHeader& header : input.memory_headers)
     memory_.emplace(header.name, &header);  // the first of a name wins, as in NVRTC
   for (const std::string& option : input.options) {
@@ -102,12 +79,15 @@ FoundHeader IncludeSearch::find_file(Lookup lookup, const std::string& operand,
                                      const Includer& from) {
   if (operand.starts_with('/'))
     return look(Folder{}, operand).value_or(FoundHeader{});
-  if (lookup == Lookup::kQuoted && quoted_sees_folder_ && from.folder) {
+  const bool goes_on =
+      lookup == Lookup::kNext || (lookup == Lookup::kNextQuoted && from.has_file);
+  const bool quoted = lookup == Lookup::kQuoted || lookup == Lookup::kNextQuoted;
+  if (((quoted && !goes_on && quoted_sees_folder_) || lookup == Lookup::kPreInclude) &&
+      from.folder) {
     if (auto found = look(Folder{*from.folder, std::nullopt}, operand))
       return *found;
   }
-  for (std::size_t i = lookup == Lookup::kNext ? from.next_dir : 0; i < folders_.size();
-       ++i) {
+  for (std::size_t i = goes_on ? from.next_dir : 0; i < folders_.size(); ++i) {
     if (auto found = look(folders_[i], operand)) {
       found->as_includer.next_dir = i + 1;
       return *found;
@@ -142,20 +122,11 @@ std::optional<FoundHeader> IncludeSearch::look(const Folder& folder,
 std::optional<std::string> IncludeSearch::toolkit_path(const Folder& folder,
                                                        const std::string& path,
                                                        std::string_view tail) const {
-  if (toolkit_root_.empty())
-    return std::nullopt;
   if (folder.toolkit) {
-    std::string inner =
-        fs::path(*folder.toolkit + std::string(tail)).lexically_normal();
-    if (!inner.starts_with(".."))
+    if (auto inner = toolkit_.label(*folder.toolkit, tail))
       return inner;
   }
-  if (!path.starts_with(toolkit_root_))
-    return std::nullopt;
-  std::string inner = fs::path(path.substr(toolkit_root_.size())).lexically_normal();
-  if (inner.starts_with(".."))
-    return std::nullopt;
-  return inner;
+  return toolkit_.label(path);
 }
 
 const MemoryHeader* IncludeSearch::namesake(std::string_view path) const {
@@ -190,6 +161,16 @@ FileIdentity IncludeSearch::identity_of(const std::string& folder) {
       entry->second = {info.st_dev, info.st_ino};
   }
   return entry->second;
+}
+
+HeaderLookups IncludeSearch::take_lookups() {
+  HeaderLookups lookups;
+  lookups.files = std::exchange(files_, {});
+  for (const Folder& folder : folders_) {
+    if (!folder.toolkit)
+      lookups.folders.push_back(folder.path);
+  }
+  return lookups;
 }
 
 std::vector<IncludeSearch::Shadow> IncludeSearch::find_shadows(

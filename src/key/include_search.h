@@ -13,11 +13,16 @@
 #include <utility>
 #include <vector>
 
-#include "key/directives.h"
 #include "key/file_stamp.h"
+#include "key/header_snapshot.h"
 #include "key/key.h"
+#include "key/toolkit_folders.h"
+#include "util/include_directives.h"
 
 namespace kiln::key {
+
+/// A header without a suffix is tried with this one, too.
+inline constexpr std::string_view kStdSuffix = ".stdh";
 
 using FileIdentity = std::pair<std::uint64_t, std::uint64_t>;  // device and inode
 
@@ -25,12 +30,13 @@ using FileIdentity = std::pair<std::uint64_t, std::uint64_t>;  // device and ino
 struct Includer {
   std::optional<std::string> folder;  // with a '/' at its end; none: as from <x>
   std::size_t next_dir = 0;           // where #include_next goes on
+  bool has_file = true;               // no source and no header in memory
 };
 
 /// What a look-up found; exactly one of the three, or nothing.
 struct FoundHeader {
   const MemoryHeader* memory = nullptr;
-  std::optional<std::string> toolkit;  // the path inside the toolkit's tree
+  std::optional<std::string> toolkit;  // ToolkitFolders::label()
   std::optional<FileStamp> file;
   std::string path;  // of toolkit or file, as the compiler spells it
   // A header in memory that is called as a path tried on the way. Once NVRTC has seen a
@@ -42,8 +48,8 @@ struct FoundHeader {
 /// Thread safety: none. Knows the file system as it was at each path's first look.
 class IncludeSearch {
  public:
-  IncludeSearch(const SourceKeyInput& input,
-                const std::optional<std::filesystem::path>& toolkit_root);
+  /// `toolkit` must outlive it.
+  IncludeSearch(const SourceKeyInput& input, const ToolkitFolders& toolkit);
 
   [[nodiscard]] FoundHeader find(Lookup lookup, const std::string& operand,
                                  const Includer& from);
@@ -63,10 +69,13 @@ class IncludeSearch {
   /// Which folder a header's own quoted includes start from.
   [[nodiscard]] FileIdentity identity_of(const std::string& folder);
 
+  /// Everything that was looked at. Leaves the search without what it knew.
+  [[nodiscard]] HeaderLookups take_lookups();
+
  private:
   struct Folder {
-    std::string path;                    // "" or with a '/' at its end
-    std::optional<std::string> toolkit;  // its own path inside the toolkit's tree
+    std::string path;  // "" or with a '/' at its end
+    std::optional<ToolkitPlace> toolkit;
   };
 
   /// All but NVRTC's first look, at the headers in memory.
@@ -80,10 +89,10 @@ class IncludeSearch {
                                                         const std::string& path,
                                                         std::string_view tail) const;
 
+  const ToolkitFolders& toolkit_;
   std::vector<Folder> folders_;
   std::map<std::string, const MemoryHeader*, std::less<>> memory_;
   const MemoryHeader* passed_ = nullptr;  // the last find_file()'s first namesake
-  std::string toolkit_root_;              // "" or with a '/' at its end
   bool quoted_sees_folder_ = true;
   std::unordered_map<std::string, std::optional<FileStamp>> files_;
   std::unordered_map<std::string, FileIdentity> identities_;

@@ -8,9 +8,9 @@
 #include <set>
 #include <utility>
 
-#include "key/directives.h"
 #include "key/tree_memo.h"
 #include "key/tree_walk.h"
+#include "util/include_directives.h"
 #include "util/little_endian.h"
 #include "util/read_file.h"
 #include "util/try.h"

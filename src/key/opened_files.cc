@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <map>
 #include <system_error>
 #include <unordered_map>
 #include <utility>
 
+#include "key/toolkit_operands.h"
 #include "util/read_file.h"
 
 namespace kiln::key {
@@ -40,28 +42,68 @@ std::optional<std::string> difference(const fs::path& path, const FileStamp& now
   return std::nullopt;
 }
 
-// `path` below the tree's root, in the tree's spelling; nullopt: elsewhere.
+// Whether the path goes up again: behind a link that leads anywhere.
+bool climbs(const fs::path& path) {
+  return std::find(path.begin(), path.end(), "..") != path.end();
+}
+
+// `path` below the tree's root, in the tree's spelling; nullopt: elsewhere. There need
+// not be such a file.
 std::optional<std::string> inside(const IncludeTree& tree, const fs::path& path) {
   const auto below = [](const fs::path& root,
                         const fs::path& file) -> std::optional<std::string> {
-    const fs::path relative =
-        file.lexically_normal().lexically_relative(root.lexically_normal());
+    const fs::path relative = file.lexically_relative(root);
     if (relative.empty() || relative.native().starts_with(".."))
       return std::nullopt;
     return relative.native();
   };
-  if (auto found = below(tree.root(), path))
-    return found;
+  if (!climbs(path)) {
+    if (auto found = below(tree.root().lexically_normal(), path.lexically_normal()))
+      return found;
+  }
   // Another name of the same folder: /usr/local/cuda and /usr/local/cuda-13.0.
   std::error_code error;
   const fs::path real_root = fs::canonical(tree.root(), error);
   if (error)
     return std::nullopt;
-  const fs::path real = fs::canonical(path, error);
+  const fs::path real = fs::weakly_canonical(path, error);
   if (error)
     return std::nullopt;
   return below(real_root, real);
 }
+
+// The scan's look-ups by where they really were: a header that is reached by two paths,
+// d/a.h and d/e/../a.h, is one text, and either may be the one that looks further.
+class RealLookups {
+ public:
+  explicit RealLookups(const HeaderLookups& lookups) {
+    for (const auto& [path, file] : lookups.files) {
+      bool& is_file = files_[real(path)];
+      is_file = is_file || file.has_value();
+    }
+  }
+
+  /// Whether there was a file for the key; nullopt: nobody looked.
+  [[nodiscard]] std::optional<bool> find(const fs::path& path) {
+    const auto found = files_.find(real(path));
+    return found == files_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+ private:
+  std::string real(const fs::path& path) {
+    const auto [folder, is_new] = folders_.try_emplace(path.parent_path().native());
+    if (is_new) {
+      std::error_code error;  // then as it is spelled
+      folder->second = fs::weakly_canonical(path.parent_path(), error);
+      if (error)
+        folder->second = path.parent_path();
+    }
+    return folder->second / path.filename();
+  }
+
+  std::unordered_map<std::string, fs::path> folders_;
+  std::unordered_map<std::string, bool> files_;
+};
 
 class Check {
  public:
@@ -73,19 +115,18 @@ class Check {
     }
   }
 
-  [[nodiscard]] std::optional<std::string> reason(const fs::path& path) const {
+  [[nodiscard]] std::optional<std::string> reason_of_opened(
+      const fs::path& path) const {
     struct stat info {};
     if (::stat(path.c_str(), &info) != 0)
       return "gone since it was compiled";
-    if (S_ISDIR(info.st_mode))
-      return std::nullopt;  // opened in search of a header, and passed over
     const FileStamp now = stamp_of(info);
     if (const auto named = by_path_.find(path.lexically_normal().native());
         named != by_path_.end())
       return compare(path, now, *named->second);
-    if (headers_.toolkit) {
-      if (const auto inner = inside(*headers_.toolkit, path)) {
-        const TreeFile* file = headers_.toolkit->find(*inner);
+    for (const ToolkitTree& tree : headers_.toolkit) {
+      if (const auto inner = inside(*tree.headers, path)) {
+        const TreeFile* file = tree.headers->find(*inner);
         if (file == nullptr)
           return "new in the toolkit's headers since the key was made";
         return difference(path, now, {file->stamp, file->settled, file->content},
@@ -100,7 +141,51 @@ class Check {
     return unknown();
   }
 
+  [[nodiscard]] std::optional<std::string> reason_of_missed(const fs::path& path) {
+    constexpr const char* kGone = "which was there when the key was made";
+    if (const auto asked = headers_.lookups.files.find(path.native());
+        asked != headers_.lookups.files.end())
+      return asked->second ? std::optional(kGone) : std::nullopt;
+    if (is_operand_of_toolkit(path.native()))
+      return std::nullopt;
+    for (const ToolkitTree& tree : headers_.toolkit) {
+      if (const auto inner = inside(*tree.headers, path)) {
+        const TreeFile* file = tree.headers->find(*inner);
+        return file != nullptr && file->content ? std::optional(kGone) : std::nullopt;
+      }
+    }
+    if (!real_lookups_)
+      real_lookups_.emplace(headers_.lookups);
+    if (const auto was_there = real_lookups_->find(path))
+      return *was_there ? std::optional(kGone) : std::nullopt;
+    return not_looked_for();
+  }
+
  private:
+  // Whether it is where a header of the toolkit looks first: the scan did, too.
+  [[nodiscard]] bool is_operand_of_toolkit(std::string_view path) const {
+    const auto& folders = headers_.lookups.folders;
+    return std::any_of(folders.begin(), folders.end(), [&](const std::string& folder) {
+      return path.starts_with(folder) &&
+             std::any_of(headers_.toolkit.begin(), headers_.toolkit.end(),
+                         [&](const ToolkitTree& tree) {
+                           return has_operand(tree, path.substr(folder.size()));
+                         });
+    });
+  }
+
+  [[nodiscard]] std::string not_looked_for() const {
+    if (!headers_.conditions.empty()) {
+      const ComputedInclude& first = headers_.conditions.front();
+      return fmt::format(
+          "for a computed condition, '{}' in {} line {} say, which names no file",
+          first.directive, first.file, first.line);
+    }
+    if (!headers_.computed.empty())
+      return unknown();
+    return "for a computed condition in one of its headers";
+  }
+
   [[nodiscard]] std::optional<std::string> compare(const fs::path& path,
                                                    const FileStamp& now,
                                                    const HeaderFile& file) const {
@@ -120,17 +205,31 @@ class Check {
   const OpenedFiles& opened_;
   std::unordered_map<std::string, const HeaderFile*> by_path_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, const HeaderFile*> by_identity_;
+  std::optional<RealLookups> real_lookups_;  // made when it is needed: rarely
 };
 
 }  // namespace
 
+std::string to_string(const Unkeyed& unkeyed) {
+  return fmt::format("the compiler {} {}, {}",
+                     unkeyed.use == FileUse::kRead ? "read" : "looked in vain for",
+                     unkeyed.path.native(), unkeyed.reason);
+}
+
 std::optional<Unkeyed> find_unkeyed(const HeaderSnapshot& headers,
                                     const OpenedFiles& opened) {
-  const Check check(headers, opened);
+  Check check(headers, opened);
   for (const fs::path& path : opened.paths) {
-    if (auto reason = check.reason(path))
-      return Unkeyed{path, *std::move(reason)};
+    if (auto reason = check.reason_of_opened(path))
+      return Unkeyed{FileUse::kRead, path, *std::move(reason)};
   }
+  for (const fs::path& path : opened.missed) {
+    if (auto reason = check.reason_of_missed(path))
+      return Unkeyed{FileUse::kMissed, path, *std::move(reason)};
+  }
+  if (!opened.is_whole)
+    return Unkeyed{FileUse::kMissed, opened.missed.empty() ? "" : opened.missed.back(),
+                   "and for more files than are checked"};
   return std::nullopt;
 }
 

@@ -1,8 +1,10 @@
-// After a compile: did the compiler read what the key says, and nothing else?
+// After a compile: did the compiler read what the key says, and nothing else, and look
+// nowhere else?
 
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -12,23 +14,36 @@
 
 namespace kiln::key {
 
-/// A file that the compiler read and the key does not stand for.
+/// What the compiler did with a file.
+enum class FileUse : std::uint8_t { kRead, kMissed };
+
+/// A file that the compiler read, or looked for in vain, and the key does not stand
+/// for.
 struct Unkeyed {
+  FileUse use = FileUse::kRead;
   std::filesystem::path path;
-  std::string reason;  // "changed since the key was made", "reached by #include CONFIG
-                       // in kernel.cu line 3, which names no file", ...
+  std::string reason;  // "changed since the key was made", "reached by '#include
+                       // CONFIG' in kernel.cu line 3, which names no file", ...
 };
 
-/// What a worker reports: the headers that NVRTC opened, as it spelled them.
+/// "the compiler read /x/a.h, changed since the key was made".
+[[nodiscard]] std::string to_string(const Unkeyed& unkeyed);
+
+/// What a worker reports, as NVRTC spelled it.
 struct OpenedFiles {
-  std::span<const std::filesystem::path> paths;
+  std::span<const std::filesystem::path> paths;  // the headers that it opened
   /// When the compile began, or earlier.
   std::chrono::system_clock::time_point started;
+  std::span<const std::filesystem::path> missed = {};  // where it found no file
+  bool is_whole = true;                                // false: there were more
 };
 
 /// The first file that makes the result unfit to be published, or nullopt. The caller
-/// then uses the result, does not publish it, and warns once, naming the file.
-/// Cost: one stat a file. Errors: none; what cannot be checked is unkeyed.
+/// then uses the result, does not publish it, and warns once, naming the file. A place
+/// where nothing was found counts as much as a file: a header that appears there must
+/// change the key.
+/// Cost: one stat a file that was opened; a look-up in memory for most of the others.
+/// Errors: none; what cannot be checked is unkeyed.
 [[nodiscard]] std::optional<Unkeyed> find_unkeyed(const HeaderSnapshot& headers,
                                                   const OpenedFiles& opened);
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "util/include_directives.h"
 #include "util/nearest.h"
 #include "util/try.h"
 
@@ -91,14 +92,12 @@ class TextScanner {
       const std::string_view line = text_.substr(begin, end - begin);
       if (line.find('\0') != std::string_view::npos)
         return error_at(out_.file_, number, "a NUL byte");
-      if (is_include_line(line)) {
-        out_.has_include_ = true;
-        if (line.find(kOpen) != std::string_view::npos)
-          return error_at(out_.file_, number,
-                          "a tag in an #include line: put the whole line in a section");
-      }
+      if (is_include_line(line) && line.find(kOpen) != std::string_view::npos)
+        return error_at(out_.file_, number,
+                        "a tag in an #include line: put the whole line in a section");
       begin = end + 1;
     }
+    out_.has_include_ = !find_directives(text_).list.empty();
     return {};
   }
 

@@ -43,7 +43,7 @@ class TemplateText {
   /// values give equal bytes. Errors: kInvalidArgument if a name has no value.
   [[nodiscard]] Result<std::string> render(const TextValues& values) const;
 
-  /// Whether it has an #include line, kept or not.
+  /// Whether it can ask for a header: has an #include or __has_include, kept or not.
   [[nodiscard]] bool has_include() const { return has_include_; }
 
  private:

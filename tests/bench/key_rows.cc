@@ -61,10 +61,12 @@ Result<void> write_closure(Service& service, const std::string& path) {
   const key::HeaderSnapshot& headers = *key.headers;
   std::ofstream list(path);
   for (const auto& file : headers.files) list << file.path.native() << '\n';
-  if (headers.toolkit == nullptr)
+  if (headers.toolkit.empty())
     return fail(ErrorCode::kNotFound, "this row needs the toolkit's headers with CUB");
-  for (const auto& file : headers.toolkit->files())
-    list << (headers.toolkit->root() / file.path).native() << '\n';
+  for (const key::ToolkitTree& tree : headers.toolkit) {
+    for (const auto& file : tree.headers->files())
+      list << (tree.headers->root() / file.path).native() << '\n';
+  }
   list.close();
   return {};
 }

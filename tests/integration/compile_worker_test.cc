@@ -80,7 +80,7 @@ TEST_F(CompileWorkerTest, ABuildGivesImagePtxResourcesAndWhatWasLoaded) {
   EXPECT_GT(output->resources[0].registers, 0U);
   EXPECT_EQ(output->nvrtc.build_id, read_build_id(nvrtc_.nvrtc).value());
   EXPECT_EQ(output->builtins.build_id, read_build_id(nvrtc_.builtins).value());
-  EXPECT_THAT(output->opened_files, IsEmpty());
+  EXPECT_EQ(output->files, FileReport());
 }
 
 TEST_F(CompileWorkerTest, NameExpressionsComeBackLowered) {
@@ -129,38 +129,6 @@ TEST_F(CompileWorkerTest, PtxIsLeftOutWhereNobodyWantsIt) {
   auto wanted = job(test::kSmallKernel);
   wanted.ptx = PtxPolicy::kDrop;
   EXPECT_EQ(pool.compile(wanted, {}).value().ptx, "");
-}
-
-TEST_F(CompileWorkerTest, EveryHeaderThatNvrtcOpenedIsReported) {
-  const auto roots = device::include_roots_of(nvrtc_.nvrtc);
-  if (roots.empty())
-    GTEST_SKIP() << "this NVRTC came without headers";
-  const test::TempDir folder;
-  std::ofstream(folder.path() / "computed.h") << "#define ZERO 0.0f\n";
-  WorkerPool pool(one_worker());
-  auto wanted =
-      job("#include <cuda_bf16.h>\n#define H <computed.h>\n#include H\n#include "
-          "\"mine.h\"\n"
-          "extern \"C\" __global__ void k(__nv_bfloat16* x) { *x = ZERO; }\n");
-  wanted.headers = {{"mine.h", "// in memory\n"}};
-  wanted.options.push_back("--include-path=" + folder.path().native());
-  for (const auto& root : roots)
-    wanted.options.push_back("--include-path=" + root.native());
-  const auto output = pool.compile(wanted, {});
-  ASSERT_TRUE(output) << output.error().message;
-  const auto& files = output->opened_files;
-  EXPECT_THAT(files, Contains(roots.front() / "cuda_bf16.h"));
-  EXPECT_THAT(files, Contains(folder.path() / "computed.h"));
-  for (const auto& file : files) {
-    EXPECT_TRUE(file.is_absolute()) << file;
-    EXPECT_TRUE(std::filesystem::is_regular_file(file)) << file;
-    EXPECT_EQ(std::count(files.begin(), files.end(), file), 1) << file;
-    EXPECT_NE(file.filename(), "mine.h");
-  }
-
-  const auto next = pool.compile(job(test::kSmallKernel), {});
-  ASSERT_TRUE(next);
-  EXPECT_THAT(next->opened_files, IsEmpty()) << "the last build's files";
 }
 
 TEST_F(CompileWorkerTest, ASourceErrorIsAValueWithTheWholeLogAndCostsNoWorker) {

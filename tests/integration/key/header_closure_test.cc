@@ -28,7 +28,8 @@ namespace {
 struct Recorder {
   std::mutex mutex;
   bool recording = false;
-  std::vector<std::filesystem::path> paths;
+  std::vector<std::filesystem::path> opened;
+  std::vector<std::filesystem::path> missed;
 };
 
 Recorder& recorder() {
@@ -43,8 +44,11 @@ std::FILE* record(const char* function, const char* path, const char* mode) {
       reinterpret_cast<Open*>(::dlsym(RTLD_NEXT, function))(path, mode);
   Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
-  if (all.recording && file != nullptr)
-    all.paths.push_back(std::filesystem::absolute(path));
+  if (all.recording) {
+    auto& paths = file != nullptr && !std::filesystem::is_directory(path) ? all.opened
+                                                                          : all.missed;
+    paths.push_back(std::filesystem::absolute(path));
+  }
   return file;
 }
 
@@ -119,6 +123,7 @@ struct Compiled {
   nvrtcResult result;
   std::string log;
   std::vector<fs::path> opened;
+  std::vector<fs::path> missed;
 };
 
 Compiled compile(const SourceKeyInput& input, const fs::path& toolkit) {
@@ -141,7 +146,8 @@ Compiled compile(const SourceKeyInput& input, const fs::path& toolkit) {
   nvrtc.create(&program, input.source.c_str(), kProgramName,
                static_cast<int>(texts.size()), texts.data(), names.data());
   fs::current_path(kWorkingDirectory);
-  recorder().paths.clear();
+  recorder().opened.clear();
+  recorder().missed.clear();
   recorder().recording = true;
   const nvrtcResult result =
       nvrtc.compile(program, static_cast<int>(raw_options.size()), raw_options.data());
@@ -151,7 +157,7 @@ Compiled compile(const SourceKeyInput& input, const fs::path& toolkit) {
   std::string log(size, '\0');
   nvrtc.log(program, log.data());
   nvrtc.destroy(&program);
-  return {result, log, recorder().paths};
+  return {result, log, recorder().opened, recorder().missed};
 }
 
 class HeaderClosureTest : public testing::Test {
@@ -165,7 +171,8 @@ class HeaderClosureTest : public testing::Test {
   }
 
   HeaderSnapshot scan() {
-    auto result = HeaderScanner(dir_.path() / "memo").scan(input_, toolkit_);
+    auto result = HeaderScanner(dir_.path() / "memo")
+                      .scan(input_, {{toolkit_, toolkit_ / "cccl"}});
     EXPECT_TRUE(result) << result.error().message;
     return result ? std::move(result->headers) : HeaderSnapshot{};
   }
@@ -196,8 +203,8 @@ class HeaderClosureTest : public testing::Test {
     } else {
       EXPECT_THAT(own(compiled.opened), IsSubsetOf(own(headers)));
     }
-    const auto unkeyed =
-        find_unkeyed(headers, {compiled.opened, std::chrono::system_clock::now()});
+    const auto unkeyed = find_unkeyed(
+        headers, {compiled.opened, std::chrono::system_clock::now(), compiled.missed});
     EXPECT_FALSE(unkeyed) << unkeyed->path << " " << unkeyed->reason;
   }
 
@@ -221,8 +228,8 @@ TEST_F(HeaderClosureTest, HoldsEveryFileThatNvrtcOpensForNestedHeadersAndCub) {
   EXPECT_GT(compiled.opened.size(), 300U);
   EXPECT_THAT(own(compiled.opened), IsSubsetOf(own(headers)));
   EXPECT_EQ(own(headers).size(), 5U);
-  const auto unkeyed =
-      find_unkeyed(headers, {compiled.opened, std::chrono::system_clock::now()});
+  const auto unkeyed = find_unkeyed(
+      headers, {compiled.opened, std::chrono::system_clock::now(), compiled.missed});
   EXPECT_FALSE(unkeyed) << unkeyed->path << " " << unkeyed->reason;
 }
 
@@ -232,8 +239,8 @@ TEST_F(HeaderClosureTest, LeavesAComputedIncludeToTheReport) {
   const HeaderSnapshot headers = scan();
   const Compiled compiled = compile(input_, toolkit_);
   ASSERT_EQ(compiled.result, NVRTC_SUCCESS) << compiled.log;
-  const auto unkeyed =
-      find_unkeyed(headers, {compiled.opened, std::chrono::system_clock::now()});
+  const auto unkeyed = find_unkeyed(
+      headers, {compiled.opened, std::chrono::system_clock::now(), compiled.missed});
   ASSERT_TRUE(unkeyed);
   EXPECT_EQ(unkeyed->path, one_ / "conf.h");
   EXPECT_THAT(unkeyed->reason, HasSubstr("STR(conf.h)"));
@@ -248,8 +255,8 @@ TEST_F(HeaderClosureTest, SeesAHeaderThatHidesOneOfTheToolkits) {
   const Compiled compiled = compile(input_, toolkit_);
   EXPECT_THAT(own(compiled.opened), testing::Not(testing::IsEmpty()));
   EXPECT_THAT(own(compiled.opened), IsSubsetOf(own(headers)));
-  const auto unkeyed =
-      find_unkeyed(headers, {compiled.opened, std::chrono::system_clock::now()});
+  const auto unkeyed = find_unkeyed(
+      headers, {compiled.opened, std::chrono::system_clock::now(), compiled.missed});
   EXPECT_FALSE(unkeyed) << unkeyed->path << " " << unkeyed->reason;
 }
 

@@ -32,7 +32,7 @@ CompileOutput full_output() {
                        .stack_bytes = 3,
                        .spill_store_bytes = 4,
                        .spill_load_bytes = 5}};
-  output.opened_files = {"/usr/include/a.h", "/usr/include/b.h"};
+  output.files = {{"/usr/include/a.h", "/usr/include/b.h"}, {"/x/a.h"}, false};
   output.nvrtc = {"/x/libnvrtc.so", "0a0b"};
   output.builtins = {"/x/libnvrtc-builtins.so", "0c0d"};
   output.nvrtc_time = std::chrono::milliseconds(17);
@@ -102,6 +102,16 @@ TEST(Protocol, EveryFlippedBitIsRejected) {
   };
   check(encode_request(full_job()), decode_request);
   for (const auto& reply : every_reply()) check(encode_reply(reply), decode_reply);
+}
+
+TEST(Protocol, AReportOfMoreFilesThanAWorkerSendsIsRejected) {
+  CompileOutput output = full_output();
+  output.files.missed.assign(kMaxReportedFiles, "/x");
+  EXPECT_TRUE(decode_reply(encode_reply(output)));
+  output.files.missed.emplace_back("/x");
+  EXPECT_FALSE(decode_reply(encode_reply(output)));
+  output.files.missed.assign(1, std::string(kMaxReportedBytes + 1, 'x'));
+  EXPECT_FALSE(decode_reply(encode_reply(output)));
 }
 
 TEST(Protocol, TrailingBytesAreRejected) {

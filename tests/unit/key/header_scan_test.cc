@@ -1,5 +1,4 @@
-// Which headers belong to a source's key. Each case is a tree, a change, and whether
-// the key must follow it.
+// Which headers belong to a source's key, and what the scan costs and remembers.
 
 #include "key/header_scan.h"
 
@@ -8,12 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <functional>
-#include <ostream>
 #include <thread>
 
-#include "files.h"
-#include "tests/support/temp_dir.h"
+#include "header_trees.h"
 
 namespace kiln::key {
 namespace {
@@ -25,195 +21,10 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
-class HeaderScanTest : public testing::Test {
- protected:
-  HeaderScanTest() {
-    input_.include_dirs = {one_, two_};
-    fs::create_directories(one_);
-    fs::create_directories(two_);
-    fs::create_directories(toolkit_);
-  }
-
-  HeaderScan scan() { return scan_with(HeaderScanner(memo_)); }
-  HeaderScan scan_with(const HeaderScanner& scanner) {
-    auto result = scanner.scan(input_, toolkit_, later());
-    EXPECT_TRUE(result) << result.error().message;
-    return result ? *std::move(result) : HeaderScan{};
-  }
-  cache::Fields fields() { return scan().headers.fields; }
-  std::string value(std::string_view label) {
-    return std::string(fields().find(label).value_or("none"));
-  }
-
-  test::TempDir dir_;
-  fs::path one_ = dir_.path() / "one";
-  fs::path two_ = dir_.path() / "two";
-  fs::path toolkit_ = dir_.path() / "toolkit";
-  fs::path memo_ = dir_.path() / "memo";
-  SourceKeyInput input_;
-};
-
 TEST_F(HeaderScanTest, ASourceWithoutIncludesHasNoFields) {
   input_.source = "__global__ void f() {}";
   EXPECT_THAT(fields().list(), IsEmpty());
 }
-
-struct Change {
-  const char* name;
-  std::string source;
-  std::function<void(const fs::path&)> prepare;  // gets the folder of the trees
-  std::function<void(const fs::path&)> change;
-  bool new_key = true;
-};
-
-void PrintTo(const Change& test, std::ostream* out) {
-  *out << test.name;
-}
-
-class HeaderChangeTest : public HeaderScanTest,
-                         public testing::WithParamInterface<Change> {};
-
-TEST_P(HeaderChangeTest, ChangesTheKeyExactlyIfItCanChangeTheResult) {
-  input_.source = GetParam().source;
-  GetParam().prepare(dir_.path());
-  const cache::Fields before = fields();
-  EXPECT_EQ(fields(), before);
-  GetParam().change(dir_.path());
-  EXPECT_EQ(fields() != before, GetParam().new_key);
-}
-
-void nothing(const fs::path&) {}
-
-const std::vector<Change> kChanges = {
-    {"AByteThreeIncludesDeep", "#include <a.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/a.h", "#include \"b.h\"");
-       write(dir / "one/b.h", "#include <c.h>");
-       write(dir / "two/c.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "two/c.h", "2"); }},
-    {"AHeaderInADeadBranch", "#if 0\n#include <a.h>\n#endif",
-     [](const fs::path& dir) { write(dir / "one/a.h", "1"); },
-     [](const fs::path& dir) { write(dir / "one/a.h", "2"); }},
-    {"AHeaderInAHasInclude", "#if __has_include(<a.h>)\n#endif",
-     [](const fs::path& dir) { write(dir / "one/a.h", "1"); },
-     [](const fs::path& dir) { write(dir / "one/a.h", "2"); }},
-    {"AHeaderThatAppears", "#if __has_include(\"a.h\")\n#endif", nothing,
-     [](const fs::path& dir) { write(dir / "two/a.h", ""); }},
-    {"AHeaderThatAppearsForAComputedCondition",
-     "#define H <a.h>\n#if __has_include(H)\n#endif", nothing,
-     [](const fs::path& dir) { write(dir / "two/a.h", ""); }},
-    {"AHeaderThatGoes", "#include <a.h>",
-     [](const fs::path& dir) { write(dir / "one/a.h", ""); },
-     [](const fs::path& dir) { fs::remove(dir / "one/a.h"); }},
-    {"AShadowInAnEarlierFolder", "#include <a.h>",
-     [](const fs::path& dir) { write(dir / "two/a.h", "2"); },
-     [](const fs::path& dir) { write(dir / "one/a.h", "1"); }},
-    {"AShadowOfTheSameContent", "#include <a.h>",
-     [](const fs::path& dir) { write(dir / "two/a.h", ""); },
-     [](const fs::path& dir) { write(dir / "one/a.h", ""); }, false},
-    {"AShadowInTheIncludersFolder", "#include <d/a.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/d/a.h", "#include \"b.h\"");
-       write(dir / "one/b.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "one/d/b.h", "2"); }},
-    {"AFileThatAngledIncludesDoNotSee", "#include <d/a.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/d/a.h", "#include <b.h>");
-       write(dir / "one/b.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "one/d/b.h", "2"); }, false},
-    {"TwoHeadersOfOneNameSwapped", "#include <d/a.h>\n#include <e/a.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/d/a.h", "#include \"b.h\"\n");
-       write(dir / "one/e/a.h", "#include \"b.h\" \n");
-       write(dir / "one/d/b.h", "1");
-       write(dir / "one/e/b.h", "2");
-     },
-     [](const fs::path& dir) {
-       write(dir / "one/d/b.h", "2");
-       write(dir / "one/e/b.h", "1");
-     }},
-    {"TheNextHeaderOfAName", "#include <a.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/a.h", "#include_next <a.h>");
-       write(dir / "two/a.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "two/a.h", "2"); }},
-    {"AnUnrelatedHeader", "#include <a.h>",
-     [](const fs::path& dir) { write(dir / "one/a.h", ""); },
-     [](const fs::path& dir) { write(dir / "one/b.h", ""); }, false},
-    {"AFolderOfTheName", "#include <a.h>",
-     [](const fs::path& dir) { write(dir / "two/a.h", ""); },
-     [](const fs::path& dir) { fs::create_directory(dir / "one/a.h"); }, false},
-    {"ATouchedHeader", "#include <a.h>",
-     [](const fs::path& dir) { write(dir / "one/a.h", "x"); },
-     [](const fs::path& dir) { write(dir / "one/a.h", "x"); }, false},
-    {"TheStdhSuffixOfAName", "#include <limits>", nothing,
-     [](const fs::path& dir) { write(dir / "one/limits.stdh", ""); }},
-    {"ACopyInsteadOfALink", "#include <a.h>\n#include <b.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/a.h", "#pragma once");
-       fs::create_symlink("a.h", dir / "one/b.h");
-     },
-     [](const fs::path& dir) {
-       fs::remove(dir / "one/b.h");
-       write(dir / "one/b.h", "#pragma once");
-     }},
-    {"AHeaderOfTheToolkit", "#include <cuda.h>",
-     [](const fs::path& dir) {
-       write(dir / "toolkit/cuda.h", "");
-       write(dir / "toolkit/other.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "toolkit/other.h", "2"); }},
-    {"AHeaderOfCccl", "#include <cub/cub.cuh>",
-     [](const fs::path& dir) { write(dir / "toolkit/cccl/cub/cub.cuh", "1"); },
-     [](const fs::path& dir) { write(dir / "toolkit/cccl/cub/cub.cuh", "2"); }},
-    {"TheToolkitThatCannotBeReached", "#include <a.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/a.h", "");
-       write(dir / "toolkit/cuda.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "toolkit/cuda.h", "2"); }, false},
-    {"AShadowOfWhatTheToolkitIncludes", "#include <cuda.h>",
-     [](const fs::path& dir) {
-       write(dir / "toolkit/cuda.h", "#include <crt/host.h>");
-       write(dir / "toolkit/crt/host.h", "");
-     },
-     [](const fs::path& dir) { write(dir / "one/crt/host.h", ""); }},
-    {"AShadowOfWhatTheToolkitDoesNotHave", "#include <cuda.h>",
-     [](const fs::path& dir) {
-       write(dir / "toolkit/cuda.h", "#if __has_include(<stdint.h>)\n#endif");
-     },
-     [](const fs::path& dir) { write(dir / "one/stdint.h", ""); }},
-    {"AShadowOfAFileThatAMacroMayName", "#include <cuda.h>",
-     [](const fs::path& dir) {
-       write(dir / "toolkit/cuda.h", "#include SYSTEM_HEADER");
-       write(dir / "toolkit/cccl/thrust/tag.h", "");
-     },
-     [](const fs::path& dir) { write(dir / "one/thrust/tag.h", ""); }},
-    {"ADeepByteInAShadow", "#include <cuda.h>",
-     [](const fs::path& dir) {
-       write(dir / "toolkit/cuda.h", "#include <stdint.h>");
-       write(dir / "one/stdint.h", "#include \"inner.h\"");
-       write(dir / "one/inner.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "one/inner.h", "2"); }},
-    {"ANeighbourOfAToolkitHeader", "#include <cuda.h>",
-     [](const fs::path& dir) { write(dir / "toolkit/cuda.h", ""); },
-     [](const fs::path& dir) { write(dir / "one/mine.h", ""); }, false},
-    {"AShadowThatOnlyAComputedIncludeSees", "#include <d/a.h>\n#include <e/b.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/d/a.h", "#include \"conf.h\"");
-       write(dir / "one/e/b.h", "#define H \"conf.h\"\n#include H");
-       write(dir / "one/conf.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "one/e/conf.h", "2"); }},
-};
-
-INSTANTIATE_TEST_SUITE_P(Table, HeaderChangeTest, testing::ValuesIn(kChanges),
-                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST_F(HeaderScanTest, GivesTheSameFieldsForTheSameTreeInAnotherFolder) {
   input_.source = "#include <d/a.h>\n#include <cuda.h>\n#include <none.h>";
@@ -226,8 +37,9 @@ TEST_F(HeaderScanTest, GivesTheSameFieldsForTheSameTreeInAnotherFolder) {
   for (const char* name : {"one", "two", "toolkit"})
     fs::copy(dir_.path() / name, other.path() / name, fs::copy_options::recursive);
   input_.include_dirs = {other.path() / "one", other.path() / "two"};
-  const auto there =
-      HeaderScanner(other.path() / "memo").scan(input_, other.path() / "toolkit");
+  const std::vector<fs::path> toolkit{other.path() / "toolkit",
+                                      other.path() / "toolkit/cccl"};
+  const auto there = HeaderScanner(other.path() / "memo").scan(input_, toolkit);
   ASSERT_TRUE(there);
   EXPECT_EQ(there->headers.fields, here);
 }
@@ -261,7 +73,44 @@ TEST_F(HeaderScanTest, KnowsTheToolkitByAnotherName) {
   input_.source = "#include <cuda.h>";
   const HeaderSnapshot headers = scan().headers;
   EXPECT_THAT(headers.files, IsEmpty());
-  EXPECT_NE(headers.toolkit, nullptr);
+  EXPECT_THAT(headers.toolkit, testing::SizeIs(1));
+}
+
+TEST_F(HeaderScanTest, CallsTheFieldsOfOneTreeAsEver) {
+  write(toolkit_ / "cccl/cub.h", "");
+  input_.source = "#include <cub.h>";
+  const cache::Fields one = fields();
+  EXPECT_EQ(one.find("include_graph"), "0: toolkit/cccl/cub.h\n");
+  EXPECT_TRUE(one.find("toolkit_headers"));
+}
+
+TEST_F(HeaderScanTest, FollowsEveryByteOfEachOfTheToolkitsTrees) {
+  const fs::path beside = dir_.path() / "beside";
+  write(toolkit_ / "cuda.h", "#include <cub.h>");
+  write(beside / "cub.h", "#include <shadowed.h>");
+  toolkit_folders_ = {toolkit_, beside};
+  for (const char* source : {"#include <cuda.h>", "#include <cub.h>"}) {
+    input_.source = source;
+    const cache::Fields before = fields();
+    write(beside / "cub.h", std::string("#include <shadowed.h>\n//") + source);
+    const cache::Fields after = fields();
+    EXPECT_NE(after, before);
+    EXPECT_EQ(after.find("toolkit_headers"), before.find("toolkit_headers"));
+    EXPECT_NE(after.find("toolkit2_headers"), before.find("toolkit2_headers"));
+    write(one_ / "shadowed.h", source);
+    EXPECT_NE(fields(), after);
+  }
+}
+
+TEST_F(HeaderScanTest, SeesTheOrderOfTheToolkitsTrees) {
+  const fs::path beside = dir_.path() / "beside";
+  write(toolkit_ / "version.h", "1");
+  write(beside / "version.h", "2");
+  input_.source = "#include <version.h>";
+  toolkit_folders_ = {toolkit_, beside};
+  const cache::Fields before = fields();
+  toolkit_folders_ = {beside, toolkit_};
+  EXPECT_NE(fields(), before);
 }
 
 TEST_F(HeaderScanTest, PutsHeadersInMemoryFirstWhoeverAsks) {
@@ -327,13 +176,14 @@ TEST_F(HeaderScanTest, HasALimitThatItNames) {
     write(one_ / (std::to_string(i) + ".h"),
           "#include \"" + std::to_string(i + 1) + ".h\"");
   input_.source = "#include \"0.h\"";
-  const auto few = HeaderScanner({}, {.files = 10}).scan(input_, toolkit_);
+  const auto few = HeaderScanner({}, {.files = 10}).scan(input_, toolkit_folders_);
   ASSERT_FALSE(few);
   EXPECT_EQ(few.error().code, ErrorCode::kResourceLimit);
   EXPECT_THAT(few.error().message, testing::HasSubstr("10"));
-  const auto edges = HeaderScanner({}, {.edges = 5}).scan(input_, toolkit_);
+  const auto edges = HeaderScanner({}, {.edges = 5}).scan(input_, toolkit_folders_);
   EXPECT_EQ(edges.error().code, ErrorCode::kResourceLimit);
-  const auto bytes = HeaderScanner({}, {.file_bytes = 3}).scan(input_, toolkit_);
+  const auto bytes =
+      HeaderScanner({}, {.file_bytes = 3}).scan(input_, toolkit_folders_);
   ASSERT_FALSE(bytes);
   EXPECT_EQ(bytes.error().code, ErrorCode::kResourceLimit);
   EXPECT_THAT(bytes.error().message, testing::HasSubstr("0.h"));
@@ -378,8 +228,8 @@ TEST_F(HeaderScanTest, ReadsAgainWhatWasJustWritten) {
   write(one_ / "a.h", "1");
   input_.source = "#include <a.h>";
   const HeaderScanner scanner(memo_);
-  EXPECT_EQ(scanner.scan(input_, toolkit_)->stats.files_read, 1U);
-  const auto again = scanner.scan(input_, toolkit_);
+  EXPECT_EQ(scanner.scan(input_, toolkit_folders_)->stats.files_read, 1U);
+  const auto again = scanner.scan(input_, toolkit_folders_);
   EXPECT_EQ(again->stats.files_read, 1U);
   EXPECT_EQ(again->stats.memo, MemoWrite::kNotNeeded);
 }
@@ -425,7 +275,7 @@ TEST_F(HeaderScanTest, ServesThreadsAtOnce) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int round = 0; round < 10; ++round)
-        EXPECT_EQ(scanner.scan(input_, toolkit_)->headers.fields, expected);
+        EXPECT_EQ(scanner.scan(input_, toolkit_folders_)->headers.fields, expected);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -433,14 +283,16 @@ TEST_F(HeaderScanTest, ServesThreadsAtOnce) {
 
 TEST_F(HeaderScanTest, WantsANormalizedInputAndAnAbsoluteToolkit) {
   input_.options = {"-I/x"};
-  EXPECT_EQ(HeaderScanner({}).scan(input_, toolkit_).error().code,
+  EXPECT_EQ(HeaderScanner({}).scan(input_, toolkit_folders_).error().code,
             ErrorCode::kInvalidArgument);
   input_.options = {};
-  EXPECT_EQ(HeaderScanner({}).scan(input_, "toolkit").error().code,
+  toolkit_folders_ = {"toolkit"};
+  EXPECT_EQ(HeaderScanner({}).scan(input_, toolkit_folders_).error().code,
             ErrorCode::kInvalidArgument);
-  EXPECT_TRUE(HeaderScanner({}).scan(input_, std::nullopt));
+  EXPECT_TRUE(HeaderScanner({}).scan(input_, {}));
   input_.source = "#include <cuda.h>";
-  EXPECT_TRUE(HeaderScanner({}).scan(input_, dir_.path() / "no toolkit"));
+  toolkit_folders_ = {dir_.path() / "no toolkit"};
+  EXPECT_TRUE(HeaderScanner({}).scan(input_, toolkit_folders_));
 }
 
 }  // namespace

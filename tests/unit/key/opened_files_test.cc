@@ -31,7 +31,7 @@ class OpenedFilesTest : public testing::Test {
   }
 
   void take_snapshot(std::chrono::system_clock::time_point now = later()) {
-    auto scan = HeaderScanner({}).scan(input_, toolkit_, now);
+    auto scan = HeaderScanner({}).scan(input_, {{toolkit_}}, now);
     ASSERT_TRUE(scan) << scan.error().message;
     headers_ = std::move(scan->headers);
   }
@@ -42,6 +42,15 @@ class OpenedFilesTest : public testing::Test {
     if (!unkeyed)
       return "";
     EXPECT_EQ(unkeyed->path, paths.back());
+    return unkeyed->reason;
+  }
+  std::string reason_of_missed(const std::vector<fs::path>& paths) {
+    const auto unkeyed =
+        find_unkeyed(headers_, {{}, std::chrono::system_clock::now(), paths});
+    if (!unkeyed)
+      return "";
+    EXPECT_EQ(unkeyed->path, paths.back());
+    EXPECT_EQ(unkeyed->use, FileUse::kMissed);
     return unkeyed->reason;
   }
 
@@ -55,10 +64,10 @@ class OpenedFilesTest : public testing::Test {
 TEST_F(OpenedFilesTest, AreAllKeyedWhereTheScanSawThem) {
   fs::create_directory_symlink(own_, dir_.path() / "alias");
   fs::create_directory_symlink(toolkit_, dir_.path() / "cuda");
-  EXPECT_EQ(reason({own_ / "a.h", own_ / "d/b.h", own_ / "d/../a.h", own_ / "d",
-                    toolkit_ / "cuda.h", dir_.path() / "alias/a.h",
-                    dir_.path() / "cuda/cuda.h"}),
-            "");
+  EXPECT_EQ(
+      reason({own_ / "a.h", own_ / "d/b.h", own_ / "d/../a.h", toolkit_ / "cuda.h",
+              dir_.path() / "alias/a.h", dir_.path() / "cuda/cuda.h"}),
+      "");
 }
 
 TEST_F(OpenedFilesTest, OutsideBothSetsAreUnkeyed) {
@@ -110,6 +119,67 @@ TEST_F(OpenedFilesTest, OfAToolkitThatTheScanDidNotReachAreUnkeyed) {
   input_.source = "#include <a.h>\n";
   take_snapshot();
   EXPECT_NE(reason({toolkit_ / "cuda.h"}), "");
+}
+
+// --- where the compiler found nothing ----------------------------------------------
+
+TEST_F(OpenedFilesTest, MissedWhereTheScanLookedAreKeyed) {
+  input_.source += "#include \"none.h\"\n#if __has_include(<plain>)\n#endif\n";
+  take_snapshot();
+  EXPECT_EQ(reason_of_missed({"/none.h", own_ / "none.h", toolkit_ / "none.h",
+                              own_ / "plain", own_ / "plain.stdh", own_ / "cuda.h"}),
+            "");
+}
+
+TEST_F(OpenedFilesTest, MissedWhereTheScanDidNotLookAreUnkeyed) {
+  EXPECT_THAT(reason_of_missed({own_ / "none.h"}), HasSubstr("computed condition"));
+  EXPECT_NE(reason_of_missed({"/none.h"}), "");
+  EXPECT_NE(reason_of_missed({own_ / "d" / "a.h"}), "");
+  EXPECT_NE(reason_of_missed({own_}), "");
+  EXPECT_NE(reason_of_missed({""}), "");
+}
+
+TEST_F(OpenedFilesTest, MissedByAComputedConditionNameIt) {
+  input_.source += "#define CAT(a) <a.h>\n#if __has_include(CAT(opt))\n#endif\n";
+  take_snapshot();
+  EXPECT_EQ(reason_of_missed({own_ / "cuda.h", own_ / "opt.h"}),
+            "for a computed condition, '__has_include(CAT(opt))' in kernel.cu line 4 "
+            "say, which names no file");
+}
+
+TEST_F(OpenedFilesTest, MissedThatWereThereForTheKeyAreUnkeyed) {
+  EXPECT_THAT(reason_of_missed({own_ / "a.h"}), HasSubstr("was there"));
+  EXPECT_THAT(reason_of_missed({toolkit_ / "cuda.h"}), HasSubstr("was there"));
+}
+
+TEST_F(OpenedFilesTest, MissedInsideTheToolkitAreKeyedByAnyNameOfIt) {
+  fs::create_directory_symlink(toolkit_, dir_.path() / "cuda");
+  EXPECT_EQ(reason_of_missed({toolkit_ / "none.h", toolkit_ / "d/none.h",
+                              dir_.path() / "cuda/none.h"}),
+            "");
+  EXPECT_NE(reason_of_missed({toolkit_ / "../none.h"}), "");
+  fs::create_directory_symlink(own_, toolkit_ / "out");
+  EXPECT_NE(reason_of_missed({toolkit_ / "out/../none.h"}), "") << "it leads elsewhere";
+}
+
+TEST_F(OpenedFilesTest, MissedWhereTheToolkitsHeadersLookFirstAreKeyed) {
+  write(toolkit_ / "cuda.h",
+        "#include <d/asked.h>\n#if __has_include(<plain>)\n#endif");
+  write(toolkit_ / "cccl/thrust/tag.h", "");
+  const std::vector<fs::path> folders{toolkit_, toolkit_ / "cccl"};
+  headers_ = HeaderScanner({}).scan(input_, folders, later())->headers;
+  EXPECT_EQ(reason_of_missed({own_ / "d/asked.h", own_ / "plain", own_ / "plain.stdh",
+                              own_ / "thrust/tag.h", own_ / "cccl/thrust/tag.h"}),
+            "");
+  EXPECT_NE(reason_of_missed({own_ / "d/asked"}), "");
+  EXPECT_NE(reason_of_missed({own_ / "d/d/asked.h"}), "");
+}
+
+TEST_F(OpenedFilesTest, AReportThatWasCutIsUnkeyed) {
+  const auto unkeyed =
+      find_unkeyed(headers_, {{}, std::chrono::system_clock::now(), {}, false});
+  ASSERT_TRUE(unkeyed);
+  EXPECT_THAT(to_string(*unkeyed), HasSubstr("more files"));
 }
 
 }  // namespace

@@ -160,8 +160,17 @@ TEST(TemplateText, ATagInAnIncludeLineIsAnError) {
   EXPECT_THAT(error("\n # include \"<%dtype%>.h\"\n"),
               StartsWith("k.cu.mustache:2: a tag in an #include line"));
   EXPECT_EQ(error("<%#on%>\n#include <a.h>\n<%/on%>"), "");
-  EXPECT_TRUE(TemplateText::parse("\t#\tinclude <a>", "k")->has_include());
-  EXPECT_FALSE(TemplateText::parse("// #include <a>", "k")->has_include());
+}
+
+TEST(TemplateText, EveryDirectiveThatAsksForAHeaderIsSeen) {
+  for (const char* text :
+       {"\t#\tinclude <a>", "%:include <a>", "#inc\\\nlude <a>", "/* */ #include <a>",
+        "#if __has_include(<a>)\n#endif", "#if X\n#elif __has_include(A)\n#endif",
+        "#define HAS(x) __has_include(x)", "<%#on%>\n#include_next <a>\n<%/on%>"})
+    EXPECT_TRUE(TemplateText::parse(text, "k")->has_include()) << text;
+  for (const char* text : {"", "// #include <a>", "/*\n#include <a>\n*/",
+                           "auto s = \"__has_include(<a>)\";", "int include;"})
+    EXPECT_FALSE(TemplateText::parse(text, "k")->has_include()) << text;
 }
 
 TEST(TemplateText, EqualValuesGiveEqualBytes) {

@@ -1,11 +1,11 @@
-#include "key/directives.h"
+#include "util/include_directives.h"
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <optional>
 
-namespace kiln::key {
+namespace kiln {
 namespace {
 
 constexpr std::size_t kMaxRawDelimiter = 16;  // [lex.string]
@@ -145,7 +145,7 @@ class Lexer {
     else if (name == "__has_include")
       has_include(Lookup::kQuoted, Lookup::kAngled);
     else if (name == "__has_include_next")
-      has_include(Lookup::kNext, Lookup::kNext);
+      has_include(Lookup::kNextQuoted, Lookup::kNext);
   }
 
   // A preprocessing number: 1'000, 0x1p-3, 1.5e+3f.
@@ -194,7 +194,7 @@ class Lexer {
     if (name == "include") {
       operand(Lookup::kQuoted, Lookup::kAngled, Lookup::kComputed);
     } else if (name == "include_next") {
-      operand(Lookup::kNext, Lookup::kNext, Lookup::kComputed);
+      operand(Lookup::kNextQuoted, Lookup::kNext, Lookup::kComputed);
     } else if (name == "if" || name == "elif") {
       line_ = Line::kCondition;
     } else if (name == "define") {
@@ -278,4 +278,4 @@ Directives find_directives(std::string_view text) {
   return Lexer(spliced.text, spliced.removed).run();
 }
 
-}  // namespace kiln::key
+}  // namespace kiln

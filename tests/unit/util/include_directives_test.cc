@@ -1,6 +1,6 @@
 // What counts as an include directive, and what only looks like one.
 
-#include "key/directives.h"
+#include "util/include_directives.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace kiln::key {
+namespace kiln {
 namespace {
 
 using testing::ElementsAre;
@@ -18,7 +18,7 @@ using testing::IsEmpty;
 struct Case {
   const char* name;
   std::string text;
-  std::vector<std::string> found;  // "q:", "a:", "n:", "c:" or "i:" and the operand
+  std::vector<std::string> found;  // "q:", "a:", "n:", "c:", "i:" or "N:" and the operand
 };
 
 void PrintTo(const Case& test, std::ostream* out) {
@@ -28,7 +28,7 @@ void PrintTo(const Case& test, std::ostream* out) {
 std::vector<std::string> find(const std::string& text) {
   std::vector<std::string> found;
   for (const Directive& directive : find_directives(text).list) {
-    const char kind = "qanci"[static_cast<int>(directive.lookup)];
+    const char kind = "qanciN"[static_cast<int>(directive.lookup)];
     found.push_back(std::string(1, kind) + ":" + directive.operand);
   }
   return found;
@@ -45,7 +45,7 @@ const std::vector<Case> kCases = {
     {"Quoted", "#include \"a.h\"\n", {"q:a.h"}},
     {"Angled", "#include <a/b.h>", {"a:a/b.h"}},
     {"NoNewlineNoEnd", "#include \"a.h", {"c:\"a.h"}},
-    {"Next", "#include_next <a.h>\n#include_next \"b.h\"", {"n:a.h", "n:b.h"}},
+    {"Next", "#include_next <a.h>\n#include_next \"b.h\"", {"n:a.h", "N:b.h"}},
     {"Spaced", " \t# \t include\t\"a.h\" // why", {"q:a.h"}},
     {"Tight", "#include\"a.h\"\n#include<b.h>", {"q:a.h", "a:b.h"}},
     {"CommentsBetween", "/* x */ # /* y */ include /* z */ \"a.h\"", {"q:a.h"}},
@@ -127,4 +127,4 @@ TEST(Directives, SurviveEveryTruncationAndEveryByte) {
 }
 
 }  // namespace
-}  // namespace kiln::key
+}  // namespace kiln

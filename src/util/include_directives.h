@@ -1,5 +1,5 @@
 // Finds the include directives of one text without preprocessing it: those of every
-// branch, none in comments or literals.
+// branch, none in comments or literals. What they find is src/key's to know.
 
 #pragma once
 
@@ -8,14 +8,16 @@
 #include <string_view>
 #include <vector>
 
-namespace kiln::key {
+namespace kiln {
 
 enum class Lookup : std::uint8_t {
   kQuoted,      // "x": the including file's folder, then the include directories
   kAngled,      // <x>: the include directories
-  kNext,        // #include_next: the directories behind the including file's own
+  kNext,        // #include_next <x>: the directories behind the including file's own
   kComputed,    // #include MACRO
   kComputedIf,  // __has_include(MACRO)
+  kNextQuoted,  // #include_next "x": the same; of a text without a file, as "x"
+  kPreInclude,  // --pre-include=x: as "x", whatever -no-source-include says
 };
 
 /// One #include, #include_next, __has_include or __has_include_next.
@@ -42,4 +44,4 @@ struct Directives {
 /// The directive that a macro value spells, "x" or <x>, into `out`; else nothing.
 void add_macro_value(std::string_view value, std::vector<Directive>& out);
 
-}  // namespace kiln::key
+}  // namespace kiln

@@ -1,0 +1,63 @@
+// What #include MACRO and __has_include(MACRO) may mean. What a macro names is not
+// known without a preprocessor; the compiler's report says it. But a file that it then
+// finds in the key already may be hidden later by one that only this directive would
+// find: so every spelling there is gets looked up from each folder with such a
+// directive.
+
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "key/include_search.h"
+
+namespace kiln::key {
+
+/// Thread safety: none.
+class ComputedGuesses {
+ public:
+  /// A text with that place has a computed directive.
+  void add_place(const Includer& from) {
+    places_.try_emplace("", Place{});  // as from <x>
+    places_.try_emplace(*from.folder, Place{from});
+  }
+  /// An operand that a text or a macro spells.
+  void add_spelling(const std::string& operand) {
+    if (known_.insert(operand).second)
+      spellings_.push_back(operand);
+  }
+
+  /// Whether any text has a computed directive.
+  [[nodiscard]] bool needed() const { return !places_.empty(); }
+
+  struct Guess {
+    std::string operand;
+    Includer from;
+  };
+  /// One that was not returned before, or nullopt. Others may follow once more was
+  /// added.
+  [[nodiscard]] std::optional<Guess> next() {
+    for (auto& [folder, place] : places_) {
+      if (place.tried < spellings_.size())
+        return Guess{spellings_[place.tried++], place.from};
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Place {
+    Includer from;
+    std::size_t tried = 0;  // how many of spellings_ were returned for it
+  };
+
+  std::map<std::string, Place> places_;  // by folder
+  std::vector<std::string> spellings_;
+  std::set<std::string> known_;
+};
+
+}  // namespace kiln::key

@@ -1,0 +1,109 @@
+// Which files a real NVRTC in a real worker asked the system for.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "compile/worker_pool.h"
+#include "tests/support/compile_jobs.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln::compile {
+namespace {
+
+using testing::Contains;
+using testing::IsEmpty;
+
+class CompileFilesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (nvrtc_.nvrtc.empty())
+      GTEST_SKIP() << "no NVRTC on this machine";
+  }
+
+  [[nodiscard]] CompileJob job(std::string source) const {
+    return test::job_for(nvrtc_, std::move(source));
+  }
+
+  static PoolOptions one_worker() {
+    PoolOptions options;
+    options.max_workers = 1;
+    return options;
+  }
+
+  const NvrtcPaths nvrtc_ = test::real_nvrtc();
+};
+
+TEST_F(CompileFilesTest, EveryHeaderThatNvrtcOpenedIsReported) {
+  const auto roots = device::include_roots_of(nvrtc_.nvrtc);
+  if (roots.empty())
+    GTEST_SKIP() << "this NVRTC came without headers";
+  const test::TempDir folder;
+  std::ofstream(folder.path() / "computed.h") << "#define ZERO 0.0f\n";
+  WorkerPool pool(one_worker());
+  auto wanted =
+      job("#include <cuda_bf16.h>\n#define H <computed.h>\n#include H\n#include "
+          "\"mine.h\"\n"
+          "extern \"C\" __global__ void k(__nv_bfloat16* x) { *x = ZERO; }\n");
+  wanted.headers = {{"mine.h", "// in memory\n"}};
+  wanted.options.push_back("--include-path=" + folder.path().native());
+  for (const auto& root : roots)
+    wanted.options.push_back("--include-path=" + root.native());
+  const auto output = pool.compile(wanted, {});
+  ASSERT_TRUE(output) << output.error().message;
+  const auto& files = output->files.opened;
+  EXPECT_THAT(files, Contains(roots.front() / "cuda_bf16.h"));
+  EXPECT_THAT(files, Contains(folder.path() / "computed.h"));
+  for (const auto& file : files) {
+    EXPECT_TRUE(file.is_absolute()) << file;
+    EXPECT_TRUE(std::filesystem::is_regular_file(file)) << file;
+    EXPECT_EQ(std::count(files.begin(), files.end(), file), 1) << file;
+    EXPECT_NE(file.filename(), "mine.h");
+  }
+
+  const auto next = pool.compile(job(test::kSmallKernel), {});
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->files, FileReport()) << "the last build's files";
+}
+
+TEST_F(CompileFilesTest, EveryPlaceWhereNvrtcFoundNoHeaderIsReportedOnce) {
+  const test::TempDir folder;
+  const auto own = folder.path() / "own";
+  std::filesystem::create_directories(own / "dir.h");
+  WorkerPool pool(one_worker());
+  auto wanted = job(
+      "#define CAT(a) <a.h>\n#if __has_include(CAT(none)) || __has_include(<none.h>)\n"
+      "#endif\n#if __has_include(\"sub/none.h\") || __has_include(<dir.h>)\n#endif\n"
+      "extern \"C\" __global__ void k() {}\n");
+  wanted.options.push_back("--include-path=" + own.native());
+  const auto output = pool.compile(wanted, {});
+  ASSERT_TRUE(output) << output.error().message;
+  EXPECT_THAT(output->files.missed,
+              testing::ElementsAre(own / "none.h", "/sub/none.h", own / "sub/none.h",
+                                   own / "dir.h"));
+  EXPECT_THAT(output->files.opened, IsEmpty());
+  EXPECT_TRUE(output->files.is_whole);
+}
+
+TEST_F(CompileFilesTest, WhatTheDriverReadsIsNotReported) {
+  const test::TempDir folder;
+  std::ofstream(folder.path() / "settings") << "x\n";
+  std::filesystem::copy_file(KILN_TEST_READING_DRIVER, folder.path() / "libcuda.so.1");
+  ::setenv("LD_LIBRARY_PATH", folder.path().c_str(), 1);
+  ::setenv("TMPDIR", folder.path().c_str(), 1);
+  WorkerPool pool(one_worker());
+  const auto output = pool.compile(job(test::kSmallKernel), {});
+  ::unsetenv("LD_LIBRARY_PATH");
+  ::unsetenv("TMPDIR");
+  ASSERT_TRUE(output) << output.error().message;
+  if (!std::filesystem::exists(folder.path() / "read"))
+    GTEST_SKIP() << "this NVRTC started no driver";
+  EXPECT_EQ(output->files, FileReport());
+}
+
+}  // namespace
+}  // namespace kiln::compile
