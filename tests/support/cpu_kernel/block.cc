@@ -149,13 +149,14 @@ unsigned Block::collective(const Visit& visit) {
   return warp.result(lane);
 }
 
-void Block::fail(std::string what) {
-  leave(fmt::format("block {}, thread {}: {}", number_, current_, what));
+void Block::fail(const std::string& what) {
+  problem_ = fmt::format("block {}, thread {}: {}", number_, current_, what);
 }
 
-void Block::leave(std::string problem) {
-  problem_ = std::move(problem);
-  threads_[current_].fiber.yield();
+void Block::leave_if_failed() {
+  if (problem_) {
+    threads_[current_].fiber.yield();
+  }
 }
 
 /// Makes no text here: it may have interrupted an allocation.

@@ -34,10 +34,12 @@ class Block {
   [[nodiscard]] std::optional<std::string> run(Order order, std::mt19937& random,
                                                const std::function<void()>& kernel);
 
-  // By the running thread. Those that find a problem do not return.
+  // By the running thread. Where one of them has failed, leave_if_failed()
+  // does not return; nothing on the stack may own memory by then.
   void barrier(const Site& site);
   [[nodiscard]] unsigned collective(const Visit& visit);
-  void fail(std::string what);
+  void fail(const std::string& what);
+  void leave_if_failed();
 
   /// Does not return if a thread of the kernel was running and `fault` ends it.
   [[nodiscard]] bool take_fault(const Fault& fault);
@@ -58,7 +60,6 @@ class Block {
   void run_warp(std::size_t warp, Order order, std::mt19937& random);
   void run_lanes(std::size_t warp, const std::vector<std::size_t>& lanes);
   void step(std::size_t thread);
-  void leave(std::string problem);
   [[nodiscard]] bool stopped() const { return problem_ || fault_; }
   [[nodiscard]] std::string problem() const;
   [[nodiscard]] std::size_t count(State state) const;

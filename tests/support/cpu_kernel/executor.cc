@@ -79,7 +79,9 @@ void sync_threads(const char* file, int line) {
 }
 
 unsigned collective(Collective what, unsigned mask, unsigned value, int argument) {
-  return running_block->collective({what, mask, value, argument});
+  const unsigned result = running_block->collective({what, mask, value, argument});
+  running_block->leave_if_failed();
+  return result;
 }
 
 void* shared_array(const SharedTag* tag, std::size_t bytes) {
@@ -87,6 +89,7 @@ void* shared_array(const SharedTag* tag, std::size_t bytes) {
   if (array == nullptr) {
     running_block->fail(
         fmt::format("the shared array '{}' has two different sizes", tag->name));
+    running_block->leave_if_failed();
   }
   return array;
 }
@@ -99,6 +102,7 @@ void report_misaligned(const void* at, std::size_t bytes) {
   running_block->fail(
       fmt::format("misaligned access of {} bytes, {}", bytes,
                   GuardedMemory::describe_any(reinterpret_cast<std::uintptr_t>(at))));
+  running_block->leave_if_failed();
 }
 
 kiln::Result<void> launch(const kiln::Geometry& geometry, const LaunchOptions& options,
