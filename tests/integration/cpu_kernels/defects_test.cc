@@ -70,6 +70,7 @@ struct Defect {
   std::string report;
 };
 
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
 void PrintTo(const Defect& defect, std::ostream* out) {
   *out << defect.kernel;
 }
@@ -143,6 +144,7 @@ struct Misplaced {
   const char* report;
 };
 
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
 void PrintTo(const Misplaced& misplaced, std::ostream* out) {
   *out << misplaced.kernel;
 }

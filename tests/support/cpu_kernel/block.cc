@@ -182,8 +182,7 @@ std::string Block::problem() const {
   if (fault_->kind == Fault::Kind::kClock) {
     return who + ": runs without end";
   }
-  if (Stacks::instance().overflows(current_,
-                                   reinterpret_cast<const void*>(fault_->address))) {
+  if (Stacks::instance().overflows(current_, fault_->address)) {
     return who + ": needs more stack than a fiber has";
   }
   const char* const does = fault_->kind == Fault::Kind::kRead    ? "reads"
@@ -219,7 +218,7 @@ std::string Block::deadlock() const {
 }
 
 std::string Block::whereabouts(std::size_t thread) const {
-  const std::string who = fmt::format("thread {} ", thread);
+  std::string who = fmt::format("thread {} ", thread);
   if (thread >= threads_.size()) {
     return who + "is not in the block";
   }

@@ -58,6 +58,7 @@ void forget_frames([[maybe_unused]] Stack stack) {
 /// Fibers that will not go on. To destroy one would unwind it, and one that a signal
 /// handler left cannot be.
 std::vector<context::fiber>& abandoned() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static auto* const fibers = new std::vector<context::fiber>();
   return *fibers;
 }
@@ -77,6 +78,7 @@ struct GivenStack {
 }  // namespace
 
 Stacks& Stacks::instance() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static auto* const stacks = new Stacks();
   return *stacks;
 }
@@ -94,10 +96,9 @@ void Stacks::reserve(std::size_t count) {
   }
 }
 
-bool Stacks::overflows(std::size_t index, const void* address) const {
-  const std::byte* const bottom = stacks_[index].data();
-  const auto* const at = static_cast<const std::byte*>(address);
-  return std::less_equal<>()(bottom - guard_bytes(), at) && std::less<>()(at, bottom);
+bool Stacks::overflows(std::size_t index, std::uintptr_t address) const {
+  const auto bottom = reinterpret_cast<std::uintptr_t>(stacks_[index].data());
+  return bottom - guard_bytes() <= address && address < bottom;
 }
 
 Fiber::~Fiber() {

@@ -5,6 +5,7 @@
 
 #include <boost/context/fiber.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
@@ -26,7 +27,7 @@ class Stacks {
   void reserve(std::size_t count);
   [[nodiscard]] Stack at(std::size_t index) const { return stacks_[index]; }
   /// Whether `address` is in the page below the stack of this number.
-  [[nodiscard]] bool overflows(std::size_t index, const void* address) const;
+  [[nodiscard]] bool overflows(std::size_t index, std::uintptr_t address) const;
 
  private:
   Stacks() = default;

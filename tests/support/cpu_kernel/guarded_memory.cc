@@ -19,6 +19,7 @@ constexpr std::size_t kAlignment = 16;  // of what one instruction moves
 constexpr std::byte kSlack{0xfe};
 
 std::vector<const GuardedMemory*>& all_memory() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static auto* const all = new std::vector<const GuardedMemory*>();
   return *all;
 }
