@@ -3,166 +3,61 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <boost/context/fiber.hpp>
-#include <boost/context/pooled_fixedsize_stack.hpp>
-#include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <limits>
-#include <map>
-#include <memory>
 #include <numeric>
 #include <random>
-#include <utility>
 #include <vector>
 
+#include "tests/support/cpu_kernel/block.h"
 #include "tests/support/cpu_kernel/cpu_kernel.h"
 
 namespace kiln_cpu {
 namespace {
 
-namespace context = boost::context;
-
-constexpr int kWarp = 32;
-constexpr std::size_t kStackBytes = std::size_t{64} << 10;
-
-/// One of a warp's collectives in progress. Two in turn suffice: nobody enters the next
-/// but one before all have left this one.
-struct Rendezvous {
-  unsigned arrived = 0;
-  std::array<float, kWarp> values{};
-};
-
-struct Warp {
-  std::array<Rendezvous, 2> rendezvous;
-  std::array<unsigned, kWarp> entered{};  // collectives that each lane has entered
-};
-
-enum class State : std::uint8_t { kReady, kAtBarrier, kEnded };
-
-struct Thread {
-  context::fiber fiber;  // where it goes on
-  context::fiber caller;
-  State state = State::kReady;
-};
-
-class Block {
- public:
-  Block(const kiln::Geometry& geometry, long long number)
-      : geometry_(geometry),
-        number_(number),
-        threads_(geometry.block[0]),
-        warps_((geometry.block[0] + kWarp - 1) / kWarp) {}
-
-  /// False: the threads that are left wait for each other.
-  bool run(context::pooled_fixedsize_stack& stacks, Order order, std::mt19937& random,
-           const std::function<void()>& kernel);
-
-  void yield() {
-    made_progress_ = made_progress_ || progressed_;
-    progressed_ = false;
-    Thread& self = threads_[current_];
-    self.caller = std::move(self.caller).resume();
-  }
-
-  void barrier() {
-    threads_[current_].state = State::kAtBarrier;
-    progressed_ = true;
-    yield();
-  }
-
-  float shuffle(unsigned mask, float value, int lanes) {
-    const std::size_t lane = current_ % kWarp;
-    Warp& warp = warps_[current_ / kWarp];
-    Rendezvous& meeting = warp.rendezvous[warp.entered[lane]++ % 2];
-    if ((meeting.arrived & mask) == mask) {
-      meeting.arrived = 0;  // of the last but one collective
-    }
-    meeting.values[lane] = value;
-    meeting.arrived |= 1U << lane;
-    progressed_ = true;
-    while ((meeting.arrived & mask) != mask) {
-      yield();
-    }
-    progressed_ = true;
-    return meeting.values[lane ^ static_cast<std::size_t>(lanes)];
-  }
-
-  void* shared(const void* tag, std::size_t bytes) {
-    auto& memory = shared_[tag];
-    if (memory.empty()) {
-      memory.assign((bytes + 7) / 8, ~std::uint64_t{0});
-    }
-    return memory.data();
-  }
-
-  [[nodiscard]] std::size_t current() const { return current_; }
-  [[nodiscard]] const kiln::Geometry& geometry() const { return geometry_; }
-  [[nodiscard]] long long number() const { return number_; }
-
- private:
-  const kiln::Geometry& geometry_;
-  long long number_;
-  std::vector<Thread> threads_;
-  std::vector<Warp> warps_;
-  std::map<const void*, std::vector<std::uint64_t>> shared_;
-  std::size_t current_ = 0;
-  bool progressed_ = false;
-  bool made_progress_ = false;
-};
-
 // Kernels find their block without an argument.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-thread_local Block* running_block = nullptr;
+Block* running_block = nullptr;
 
-bool Block::run(context::pooled_fixedsize_stack& stacks, Order order,
-                std::mt19937& random, const std::function<void()>& kernel) {
-  for (Thread& thread : threads_) {
-    thread.fiber = context::fiber(std::allocator_arg, stacks,
-                                  [&kernel, &thread](context::fiber&& caller) {
-                                    thread.caller = std::move(caller);
-                                    kernel();
-                                    thread.state = State::kEnded;
-                                    return std::move(thread.caller);
-                                  });
-  }
-  std::vector<std::size_t> turns(threads_.size());
-  std::iota(turns.begin(), turns.end(), std::size_t{0});
-  if (order == Order::kDescending) {
-    std::reverse(turns.begin(), turns.end());
-  }
-  running_block = this;
-  for (;;) {
-    if (order == Order::kShuffled) {
-      std::shuffle(turns.begin(), turns.end(), random);
-    }
-    made_progress_ = false;
-    std::size_t ended = 0;
-    std::size_t waiting = 0;
-    for (const std::size_t turn : turns) {
-      Thread& thread = threads_[turn];
-      if (thread.state == State::kReady) {
-        current_ = turn;
-        thread.fiber = std::move(thread.fiber).resume();
-        made_progress_ = made_progress_ || thread.state == State::kEnded;
-      }
-      ended += thread.state == State::kEnded ? 1U : 0U;
-      waiting += thread.state == State::kAtBarrier ? 1U : 0U;
-    }
-    if (ended == threads_.size()) {
-      return true;
-    }
-    if (ended + waiting == threads_.size()) {
-      for (Thread& thread : threads_) {
-        thread.state = thread.state == State::kAtBarrier ? State::kReady : thread.state;
-      }
-    } else if (!made_progress_) {
-      return false;  // destroying the threads unwinds their stacks
-    }
-  }
+bool take_fault(const Fault& fault) {
+  return running_block != nullptr && running_block->take_fault(fault);
 }
+
+/// NaN, the largest numbers and small negative ones, as floats: what no kernel wrote
+/// shows in a sum, in a maximum and in an integer.
+std::byte poison_of(Order order) {
+  return order == Order::kAscending    ? std::byte{0xff}
+         : order == Order::kDescending ? std::byte{0x7f}
+                                       : std::byte{0xa5};
+}
+
+class BlockOrder {
+ public:
+  BlockOrder(long long first, long long end, Order order, std::mt19937& random)
+      : first_(first), end_(end), order_(order) {
+    if (order == Order::kShuffled) {
+      shuffled_.resize(static_cast<std::size_t>(end - first));
+      std::iota(shuffled_.begin(), shuffled_.end(), first);
+      std::shuffle(shuffled_.begin(), shuffled_.end(), random);
+    }
+  }
+  [[nodiscard]] long long at(long long turn) const {
+    switch (order_) {
+      case Order::kAscending:
+        return first_ + turn;
+      case Order::kDescending:
+        return end_ - 1 - turn;
+      case Order::kShuffled:
+        return shuffled_[static_cast<std::size_t>(turn)];
+    }
+    return first_;
+  }
+
+ private:
+  long long first_;
+  long long end_;
+  Order order_;
+  std::vector<long long> shuffled_;
+};
 
 }  // namespace
 
@@ -178,76 +73,65 @@ long long block() {
 long long blocks() {
   return running_block->geometry().grid[0];
 }
-void sync_threads() {
-  running_block->barrier();
+
+void sync_threads(const char* file, int line) {
+  running_block->barrier({file, line});
 }
 
-float shuffle_xor(unsigned mask, float value, int lanes) {
-  return running_block->shuffle(mask, value, lanes);
+unsigned collective(Collective what, unsigned mask, unsigned value, int argument) {
+  const unsigned result = running_block->collective({what, mask, value, argument});
+  running_block->leave_if_failed();
+  return result;
 }
 
-void* shared_array(const void* tag, std::size_t bytes) {
-  return running_block->shared(tag, bytes);
-}
-
-float f16_to_float(unsigned bits) {
-  const unsigned exponent = bits >> 10 & 0x1fU;
-  const unsigned fraction = bits & 0x3ffU;
-  float magnitude = 0;
-  if (exponent == 0x1f) {
-    magnitude = fraction == 0 ? std::numeric_limits<float>::infinity()
-                              : std::numeric_limits<float>::quiet_NaN();
-  } else if (exponent == 0) {
-    magnitude = std::ldexp(static_cast<float>(fraction), -24);
-  } else {
-    magnitude = std::ldexp(static_cast<float>(fraction + 0x400U),
-                           static_cast<int>(exponent) - 25);
+void* shared_array(const SharedTag* tag, std::size_t bytes) {
+  void* const array = running_block->shared().array(tag, tag->name, bytes);
+  if (array == nullptr) {
+    running_block->fail(
+        fmt::format("the shared array '{}' has two different sizes", tag->name));
+    running_block->leave_if_failed();
   }
-  return (bits & 0x8000U) != 0 ? -magnitude : magnitude;
+  return array;
 }
 
-unsigned float_to_f16(float value) {
-  const unsigned sign = std::bit_cast<unsigned>(value) >> 16 & 0x8000U;
-  const float magnitude = std::fabs(value);
-  if (std::isnan(value)) {
-    return 0x7fff;  // what cvt gives
-  }
-  if (magnitude >= 65520.0F) {
-    return sign | 0x7c00U;  // half way from the largest to the next power of two
-  }
-  // In units of the last place, which is 2^-24 below 2^-14; nearbyint rounds to even.
-  const int exponent = magnitude < 0x1p-14F ? -14 : std::ilogb(magnitude);
-  const auto units =
-      static_cast<unsigned>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
-  return sign | (units + (static_cast<unsigned>(exponent + 14) << 10));
+void* dynamic_shared() {
+  return running_block->shared().dynamic();
 }
 
-float exp2_approx(float x) {
-  const float value = std::exp2(x);
-  return value < 0x1p-126F ? 0.0F : value;
+void report_misaligned(const void* at, std::size_t bytes) {
+  running_block->fail(
+      fmt::format("misaligned access of {} bytes, {}", bytes,
+                  GuardedMemory::describe_any(reinterpret_cast<std::uintptr_t>(at))));
+  running_block->leave_if_failed();
 }
 
-kiln::Result<void> launch(const kiln::Geometry& geometry, Order order,
+kiln::Result<void> launch(const kiln::Geometry& geometry, const LaunchOptions& options,
                           const std::function<void()>& kernel) {
+  using kiln::ErrorCode;
   if (geometry.grid[1] * geometry.grid[2] * geometry.block[1] * geometry.block[2] !=
       1) {
-    return kiln::fail(kiln::ErrorCode::kInvalidArgument,
+    return kiln::fail(ErrorCode::kInvalidArgument,
                       "launch on the CPU: only grids and blocks in x");
   }
-  context::pooled_fixedsize_stack stacks(kStackBytes, geometry.block[0]);
+  SharedMemory shared(options.order == Order::kDescending ? Side::kBegin : Side::kEnd,
+                      poison_of(options.order), geometry.shared_bytes);
+  const FaultSignals signals(take_fault, options.longest_step / 2);
   std::mt19937 random(1);  // NOLINT(cert-msc51-cpp): the same schedules every time
-  for (long long number = 0; number < geometry.grid[0]; ++number) {
-    Block block(geometry, number);
-    const bool ended = block.run(stacks, order, random, kernel);
+  const long long grid = geometry.grid[0];
+  const long long first = std::min(options.first_block, grid);
+  const long long end = first + std::min(options.most_blocks, grid - first);
+  const BlockOrder order(first, end, options.order, random);
+  for (long long turn = 0; turn < end - first; ++turn) {
+    Block block(geometry, order.at(turn), shared);
+    running_block = &block;
+    const auto problem = block.run(options.order, random, kernel);
     running_block = nullptr;
-    if (!ended) {
-      return kiln::fail(
-          kiln::ErrorCode::kCancelled,
-          fmt::format(
-              "block {}: its threads wait for each other for ever: a barrier or a "
-              "shuffle that some of them do not reach",
-              number));
+    if (problem) {
+      return kiln::fail(ErrorCode::kInvalidArgument, *problem);
     }
+  }
+  if (const auto damage = GuardedMemory::first_damage()) {
+    return kiln::fail(ErrorCode::kInvalidArgument, *damage);
   }
   return {};
 }

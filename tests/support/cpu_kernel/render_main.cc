@@ -1,20 +1,29 @@
-// kiln-render-cpu LIST OUTPUT VARIANT...: writes the rendered kernels as one C++ file,
-// each in a namespace of its own, and a function `kiln_cpu::LIST()` that lists them.
+// kiln-render-cpu LIST OUTPUT FOLDER VARIANT...: writes the rendered kernels as one C++
+// file, each in a namespace of its own, and a function `kiln_cpu::LIST()` that lists
+// them. FOLDER is a folder of templates beside those built in, or empty.
 
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "render/catalog.h"
 #include "request/selection.h"
 
 namespace {
 
-kiln::Result<std::string> rendered(std::span<char*> variants, std::string_view list) {
-  auto catalog = kiln::render::TemplateCatalog::open(kiln::templates::embedded());
+kiln::Result<std::string> rendered(std::span<char*> variants, std::string_view list,
+                                   std::string_view folder) {
+  std::vector<std::filesystem::path> folders;
+  if (!folder.empty()) {
+    folders.emplace_back(folder);
+  }
+  auto catalog =
+      kiln::render::TemplateCatalog::open(kiln::templates::embedded(), folders);
   if (!catalog) {
     return tl::unexpected(catalog.error());
   }
@@ -55,12 +64,12 @@ kiln::Result<std::string> rendered(std::span<char*> variants, std::string_view l
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 4) {
-    fmt::print(stderr, "usage: kiln-render-cpu LIST OUTPUT VARIANT...\n");
+  if (argc < 5) {
+    fmt::print(stderr, "usage: kiln-render-cpu LIST OUTPUT FOLDER VARIANT...\n");
     return 2;
   }
-  const auto text =
-      rendered(std::span(argv + 3, static_cast<std::size_t>(argc - 3)), argv[1]);
+  const auto text = rendered(std::span(argv + 4, static_cast<std::size_t>(argc - 4)),
+                             argv[1], argv[3]);
   if (!text) {
     fmt::print(stderr, "kiln-render-cpu: {}\n", text.error().message);
     return 1;

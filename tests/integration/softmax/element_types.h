@@ -1,0 +1,69 @@
+// The kernels' element types on the host: storage, rounding, and the size of an ulp.
+
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "tests/support/cpu_kernel/cpu_kernel.h"
+
+namespace kiln::softmax_test {
+
+// kDigits counts the significand's bits.
+struct F16 {
+  std::uint16_t bits;
+  static constexpr int kDigits = 11;
+  static constexpr int kMinExponent = -14;
+  static constexpr float kLowest = -65504.0F;
+  static F16 from(float x) {
+    return {static_cast<std::uint16_t>(kiln_cpu::float_to_f16(x))};
+  }
+  [[nodiscard]] double value() const { return kiln_cpu::f16_to_float(bits); }
+};
+
+struct Bf16 {
+  std::uint16_t bits;
+  static constexpr int kDigits = 8;
+  static constexpr int kMinExponent = -126;
+  static constexpr float kLowest = -3.3895314e38F;
+  static Bf16 from(float x) {
+    const auto word = std::bit_cast<std::uint32_t>(x);
+    if (std::isnan(x)) {
+      return {0x7fff};
+    }
+    return {static_cast<std::uint16_t>((word + 0x7fffU + (word >> 16 & 1U)) >> 16)};
+  }
+  [[nodiscard]] double value() const {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
+};
+
+struct F32 {
+  float bits;
+  static constexpr int kDigits = 24;
+  static constexpr int kMinExponent = -126;
+  static constexpr float kLowest = -3.4028235e38F;
+  static F32 from(float x) { return {x}; }
+  [[nodiscard]] double value() const { return bits; }
+};
+
+/// The distance of two neighbours of T around `x`.
+template <typename T>
+double ulp(double x) {
+  const int exponent = x == 0 ? T::kMinExponent : std::ilogb(x);
+  return std::ldexp(1.0, std::max(exponent, T::kMinExponent) - (T::kDigits - 1));
+}
+
+/// Calls `function(std::type_identity<T>())` with the type that `dtype` names.
+template <typename Function>
+auto with_type(std::string_view dtype, Function function) {
+  return dtype == "f16"    ? function(std::type_identity<F16>())
+         : dtype == "bf16" ? function(std::type_identity<Bf16>())
+                           : function(std::type_identity<F32>());
+}
+
+}  // namespace kiln::softmax_test

@@ -1,0 +1,102 @@
+#include "tests/integration/softmax/kernels.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+namespace kiln_cpu {
+// Generated: see CMakeLists.txt.
+CpuKernels softmax_plain_kernels();
+CpuKernels softmax_masked_kernels();
+CpuKernels softmax_causal_kernels();
+}  // namespace kiln_cpu
+
+namespace kiln::softmax_test {
+namespace {
+
+using kiln_cpu::Variant;
+
+template <typename Predicate>
+std::vector<Variant> variants_where(Predicate predicate) {
+  std::vector<Variant> some;
+  std::copy_if(all_variants().begin(), all_variants().end(), std::back_inserter(some),
+               predicate);
+  return some;
+}
+
+}  // namespace
+
+Kind kind_of(const Variant& variant) {
+  return variant.kernel().find("upper_triang") != std::string::npos ? Kind::kCausal
+         : variant.kernel().find("masked") != std::string::npos     ? Kind::kMasked
+                                                                    : Kind::kPlain;
+}
+
+bool is_forward(const Variant& variant) {
+  return variant.kernel().ends_with("_fwd");
+}
+
+I64 max_cols(const Variant& variant) {
+  const std::string& text = variant.param("max_cols");
+  return text == "any" ? std::numeric_limits<I64>::max() : std::stoll(text);
+}
+
+const std::vector<Variant>& all_variants() {
+  static const auto* const all = [] {
+    const auto catalog = kiln_cpu::catalog_with({});
+    auto* const list = new std::vector<Variant>();
+    for (const auto& kernels :
+         {kiln_cpu::softmax_plain_kernels(), kiln_cpu::softmax_masked_kernels(),
+          kiln_cpu::softmax_causal_kernels()}) {
+      for (const auto& kernel : kernels) {
+        list->emplace_back(kernel, catalog);
+      }
+    }
+    return list;
+  }();
+  return *all;
+}
+
+std::vector<Variant> forward_variants() {
+  return variants_where(is_forward);
+}
+std::vector<Variant> backward_variants() {
+  return variants_where([](const Variant& v) { return !is_forward(v); });
+}
+std::vector<Variant> variants(Kind kind) {
+  return variants_where([=](const Variant& v) { return kind_of(v) == kind; });
+}
+std::vector<Variant> forward_variants(Kind kind) {
+  return variants_where(
+      [=](const Variant& v) { return is_forward(v) && kind_of(v) == kind; });
+}
+
+const Variant& variant_like(const Variant& like, std::string_view kernel) {
+  return *std::find_if(
+      all_variants().begin(), all_variants().end(), [&](const Variant& v) {
+        return v.kernel() == kernel && v.param("dtype") == like.param("dtype") &&
+               v.param("max_cols") == like.param("max_cols");
+      });
+}
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  return out << shape.batch << "x" << shape.heads << "x" << shape.sq << "x"
+             << shape.cols;
+}
+
+bool is_visible(Kind kind, const Shape& shape, const MaskView& mask, I64 row, I64 j) {
+  const I64 i = row % shape.sq;
+  switch (kind) {
+    case Kind::kPlain:
+      return true;
+    case Kind::kMasked: {
+      const I64 at = row / (shape.heads * shape.sq) * mask.batch_stride;
+      return mask.bytes[at + i * shape.cols + j] == 0;
+    }
+    case Kind::kCausal:
+      return j <= i + shape.cols - shape.sq;
+  }
+  return false;
+}
+
+}  // namespace kiln::softmax_test

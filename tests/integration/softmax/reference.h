@@ -1,0 +1,100 @@
+// The softmax kernels' definitions in double. A test gives both sides the same rounded
+// inputs.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace kiln::softmax_test {
+
+/// softmax(scale * x) of one row; 0 where `visible(j)` is false, and everywhere if it
+/// never is.
+template <typename Visible>
+std::vector<double> softmax(const std::vector<double>& x, double scale,
+                            Visible visible) {
+  std::vector<double> y(x.size(), 0.0);
+  double top = -std::numeric_limits<double>::infinity();
+  for (std::size_t j = 0; j < x.size(); ++j) {
+    if (visible(static_cast<std::int64_t>(j))) {
+      top = std::max(top, scale * x[j]);
+    }
+  }
+  double sum = 0;
+  for (std::size_t j = 0; j < x.size(); ++j) {
+    if (visible(static_cast<std::int64_t>(j))) {
+      y[j] = std::exp(scale * x[j] - top);
+      sum += y[j];
+    }
+  }
+  for (double& value : y) {
+    value = sum == 0 ? 0 : value / sum;
+  }
+  return y;
+}
+
+struct Gradient {
+  std::vector<double> dx;
+  std::vector<double> magnitude;  // of the terms that were added and subtracted
+};
+
+/// The gradient of sum(dy * y) by x for one row y = softmax(scale * x).
+inline Gradient gradient(const std::vector<double>& y, const std::vector<double>& dy,
+                         double scale) {
+  double sum = 0;
+  double sum_magnitude = 0;
+  for (std::size_t j = 0; j < y.size(); ++j) {
+    sum += y[j] * dy[j];
+    sum_magnitude += std::fabs(y[j] * dy[j]);
+  }
+  Gradient result;
+  for (std::size_t j = 0; j < y.size(); ++j) {
+    const double weight = scale * y[j];
+    result.dx.push_back(weight * (dy[j] - sum));
+    result.magnitude.push_back(std::fabs(weight) * (std::fabs(dy[j]) + sum_magnitude));
+  }
+  return result;
+}
+
+/// The same out of the definition alone: how sum(dy * y) changes with each x, by
+/// central differences. Good to about 1e-9 of the largest |scale * dy|.
+template <typename Visible>
+std::vector<double> finite_differences(std::vector<double> x,
+                                       const std::vector<double>& dy, double scale,
+                                       Visible visible) {
+  constexpr double kStep = 1e-5;
+  const auto loss = [&] {
+    const auto y = softmax(x, scale, visible);
+    double sum = 0;
+    for (std::size_t j = 0; j < y.size(); ++j) {
+      sum += dy[j] * y[j];
+    }
+    return sum;
+  };
+  std::vector<double> dx;
+  for (double& value : x) {
+    const double kept = value;
+    value = kept + kStep;
+    const double above = loss();
+    value = kept - kStep;
+    dx.push_back((above - loss()) / (2 * kStep));
+    value = kept;
+  }
+  return dx;
+}
+
+/// Elements of type T as doubles.
+template <typename T>
+std::vector<double> values(const T* row, std::int64_t cols) {
+  std::vector<double> all;
+  all.reserve(static_cast<std::size_t>(cols));
+  for (std::int64_t j = 0; j < cols; ++j) {
+    all.push_back(row[j].value());
+  }
+  return all;
+}
+
+}  // namespace kiln::softmax_test

@@ -1,0 +1,36 @@
+#include "tests/support/cpu_kernel/shared_memory.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace kiln_cpu {
+
+SharedMemory::SharedMemory(Side exact, std::byte poison, std::size_t dynamic_bytes)
+    : exact_(exact),
+      poison_(poison),
+      dynamic_("the dynamic shared memory", dynamic_bytes,
+               {.exact = exact, .past_boundary = 0}) {}
+
+void SharedMemory::begin_block() {
+  poison(dynamic_);
+  for (const auto& [tag, memory] : arrays_) {
+    poison(*memory);
+  }
+}
+
+void* SharedMemory::array(const void* tag, const char* name, std::size_t bytes) {
+  auto& memory = arrays_[tag];
+  if (memory == nullptr) {
+    memory = std::make_unique<GuardedMemory>(fmt::format("the shared array '{}'", name),
+                                             bytes, Placement{.exact = exact_});
+    poison(*memory);
+  }
+  return memory->size() == bytes ? memory->data() : nullptr;
+}
+
+void SharedMemory::poison(GuardedMemory& memory) const {
+  std::memset(memory.data(), static_cast<int>(poison_), memory.size());
+}
+
+}  // namespace kiln_cpu
