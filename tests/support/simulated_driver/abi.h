@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include <cstddef>
+
 #pragma GCC visibility push(default)
 #include <cuda.h>
 #pragma GCC visibility pop
@@ -15,5 +17,19 @@
 #undef cuGetProcAddress
 #undef cuStreamGetCaptureInfo
 
-/// For functions that not every cuda.h declares.
-#define KILN_SIMULATED_EXPORT extern "C" [[gnu::visibility("default")]]
+// Not every cuda.h declares these.
+#pragma GCC visibility push(default)
+extern "C" {
+CUresult cuGetProcAddress(const char*, void**, int, cuuint64_t);
+CUresult cuDeviceGetUuid(CUuuid*, CUdevice);
+CUresult cuDeviceGetUuid_v2(CUuuid*, CUdevice);
+CUresult cuCtxCreate_v2(CUcontext*, unsigned, CUdevice);
+CUresult cuEventElapsedTime(float*, CUevent, CUevent);
+CUresult cuEventElapsedTime_v2(float*, CUevent, CUevent);
+CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus*, cuuint64_t*,
+                                   CUgraph*, const CUgraphNode**, std::size_t*);
+CUresult cuStreamGetCaptureInfo_v3(CUstream, CUstreamCaptureStatus*, cuuint64_t*,
+                                   CUgraph*, const CUgraphNode**,
+                                   const CUgraphEdgeData**, std::size_t*);
+}
+#pragma GCC visibility pop

@@ -29,11 +29,13 @@ struct Removed {
 struct State {
   Mutex mutex;
   std::vector<Removed> removed KILN_GUARDED_BY(mutex);
+  bool is_list_good KILN_GUARDED_BY(mutex) = true;
 };
 
 State& state() {
-  static State& instance = *new State;  // as long as the library
-  return instance;
+  // Never destroyed. NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+  static auto* const instance = new State;
+  return *instance;
 }
 
 // The library is linked with its symbol table in a segment that holds no code.
@@ -65,11 +67,17 @@ ElfW(Sym) * symbol_of(const DriverFunction& function) {
 void remove_from_environment() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): tests set it before they open the library
   const char* const list = std::getenv("KILN_SIMULATED_ABSENT");
+  bool is_good = true;
   for (const std::string_view name : split(list == nullptr ? "" : list)) {
-    if (!remove_function(name))
-      fmt::print(stderr, "simulated driver: KILN_SIMULATED_ABSENT: no function {}\n",
-                 name);
+    if (remove_function(name))
+      continue;
+    fmt::print(stderr, "simulated driver: cannot read KILN_SIMULATED_ABSENT={}\n",
+               list);
+    is_good = false;
   }
+  State& all = state();
+  const MutexLock lock(all.mutex);
+  all.is_list_good = is_good;
 }
 
 // Before anybody can look for a symbol.
@@ -84,6 +92,12 @@ bool is_removed(std::string_view name) {
   const MutexLock lock(all.mutex);
   return std::any_of(all.removed.begin(), all.removed.end(),
                      [&](const Removed& each) { return each.name == name; });
+}
+
+bool absent_list_is_good() {
+  State& all = state();
+  const MutexLock lock(all.mutex);
+  return all.is_list_good;
 }
 
 bool remove_function(std::string_view name) {

@@ -21,4 +21,7 @@ bool remove_function(std::string_view name);
 /// All of them, then KILN_SIMULATED_ABSENT once more.
 void restore_functions();
 
+/// False if KILN_SIMULATED_ABSENT names a function that there is not.
+[[nodiscard]] bool absent_list_is_good();
+
 }  // namespace kiln::simulated

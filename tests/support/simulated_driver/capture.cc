@@ -121,17 +121,15 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
 }
 
 // The driver has its parameters. NOLINTBEGIN(readability-function-size)
-KILN_SIMULATED_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream stream,
-                                                         CUstreamCaptureStatus* status,
-                                                         cuuint64_t* id, CUgraph*,
-                                                         const CUgraphNode**,
-                                                         std::size_t*) {
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status,
+                                   cuuint64_t* id, CUgraph*, const CUgraphNode**,
+                                   std::size_t*) {
   return get_info(__func__, stream, status, id);
 }
 
-KILN_SIMULATED_EXPORT CUresult cuStreamGetCaptureInfo_v3(
-    CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph*,
-    const CUgraphNode**, const CUgraphEdgeData**, std::size_t*) {
+CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status,
+                                   cuuint64_t* id, CUgraph*, const CUgraphNode**,
+                                   const CUgraphEdgeData**, std::size_t*) {
   return get_info(__func__, stream, status, id);
 }
 // NOLINTEND(readability-function-size)
@@ -196,6 +194,8 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
       return refused;
     for (kiln_simulated_launch each : found->launches) {
       each.stream = stream;
+      each.is_captured = 0;
+      each.is_repeated = 1;
       simulator.launches.push_back(each);
     }
     return CUDA_SUCCESS;

@@ -88,8 +88,7 @@ CUresult create(const char* symbol, CUcontext* context, unsigned flags,
 
 }  // namespace
 
-KILN_SIMULATED_EXPORT CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags,
-                                              CUdevice ordinal) {
+CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice ordinal) {
   return create(__func__, context, flags, ordinal);
 }
 

@@ -27,6 +27,33 @@ int done(bool is_done) {
   return is_done ? 0 : -1;
 }
 
+size_t active_contexts(const Simulator& simulator) {
+  size_t active = 0;
+  simulator.contexts.for_each(
+      [&](CUcontext, const auto& each) { active += each.is_active ? 1 : 0; });
+  return active;
+}
+
+size_t alive(const Simulator& simulator, kiln_simulated_objects what) {
+  switch (what) {
+    case KILN_SIMULATED_CONTEXTS:
+      return active_contexts(simulator);
+    case KILN_SIMULATED_MODULES:
+      return simulator.modules.size();
+    case KILN_SIMULATED_LIBRARIES:
+      return simulator.libraries.size();
+    case KILN_SIMULATED_STREAMS:
+      return simulator.streams.size();
+    case KILN_SIMULATED_EVENTS:
+      return simulator.events.size();
+    case KILN_SIMULATED_GRAPHS:
+      return simulator.graphs.size() + simulator.graph_execs.size();
+    case KILN_SIMULATED_ALLOCATIONS:
+      return simulator.allocations.size();
+  }
+  return 0;
+}
+
 }  // namespace
 
 void kiln_simulated_reset() {
@@ -128,29 +155,7 @@ unsigned long kiln_simulated_loads_on(int device) {
 }
 
 size_t kiln_simulated_alive(kiln_simulated_objects what) {
-  return under_lock([&](Simulator& simulator) -> size_t {
-    switch (what) {
-      case KILN_SIMULATED_CONTEXTS: {
-        size_t active = 0;
-        simulator.contexts.for_each(
-            [&](CUcontext, const auto& each) { active += each.is_active ? 1 : 0; });
-        return active;
-      }
-      case KILN_SIMULATED_MODULES:
-        return simulator.modules.size();
-      case KILN_SIMULATED_LIBRARIES:
-        return simulator.libraries.size();
-      case KILN_SIMULATED_STREAMS:
-        return simulator.streams.size();
-      case KILN_SIMULATED_EVENTS:
-        return simulator.events.size();
-      case KILN_SIMULATED_GRAPHS:
-        return simulator.graphs.size() + simulator.graph_execs.size();
-      case KILN_SIMULATED_ALLOCATIONS:
-        return simulator.allocations.size();
-    }
-    return 0;
-  });
+  return under_lock([&](Simulator& simulator) { return alive(simulator, what); });
 }
 
 size_t kiln_simulated_launches(kiln_simulated_launch* out, size_t room) {

@@ -97,11 +97,11 @@ CUresult cuDeviceGetName(char* name, int room, CUdevice ordinal) {
   });
 }
 
-KILN_SIMULATED_EXPORT CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice ordinal) {
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice ordinal) {
   return get_uuid(__func__, uuid, ordinal);
 }
 
-KILN_SIMULATED_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice ordinal) {
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice ordinal) {
   return get_uuid(__func__, uuid, ordinal);
 }
 

@@ -74,12 +74,10 @@ CUresult cuEventQuery(CUevent event) {
   return check(__func__, event);
 }
 
-KILN_SIMULATED_EXPORT CUresult cuEventElapsedTime(float* milliseconds, CUevent start,
-                                                  CUevent end) {
+CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
   return elapsed(__func__, milliseconds, start, end);
 }
 
-KILN_SIMULATED_EXPORT CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start,
-                                                     CUevent end) {
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
   return elapsed(__func__, milliseconds, start, end);
 }

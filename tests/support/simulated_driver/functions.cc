@@ -5,22 +5,6 @@
 
 #include "tests/support/simulated_driver/abi.h"
 
-// Not every cuda.h declares these.
-KILN_SIMULATED_EXPORT CUresult cuGetProcAddress(const char*, void**, int, cuuint64_t);
-KILN_SIMULATED_EXPORT CUresult cuDeviceGetUuid(CUuuid*, CUdevice);
-KILN_SIMULATED_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid*, CUdevice);
-KILN_SIMULATED_EXPORT CUresult cuCtxCreate_v2(CUcontext*, unsigned, CUdevice);
-KILN_SIMULATED_EXPORT CUresult cuEventElapsedTime(float*, CUevent, CUevent);
-KILN_SIMULATED_EXPORT CUresult cuEventElapsedTime_v2(float*, CUevent, CUevent);
-KILN_SIMULATED_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream,
-                                                         CUstreamCaptureStatus*,
-                                                         cuuint64_t*, CUgraph*,
-                                                         const CUgraphNode**,
-                                                         std::size_t*);
-KILN_SIMULATED_EXPORT CUresult
-cuStreamGetCaptureInfo_v3(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
-                          const CUgraphNode**, const CUgraphEdgeData**, std::size_t*);
-
 #define KILN_SIMULATED_FUNCTIONS(X)                                                \
   X("cuInit", cuInit, 2000)                                                        \
   X("cuDriverGetVersion", cuDriverGetVersion, 2020)                                \

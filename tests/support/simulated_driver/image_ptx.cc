@@ -55,8 +55,9 @@ int parse_version(std::string_view word) {
 }  // namespace
 
 tl::expected<Image, Refusal> read_ptx(std::string_view text) {
-  const auto bad = [](std::string why) {
-    return tl::unexpected(Refusal{CUDA_ERROR_INVALID_PTX, "bad PTX: " + why});
+  const auto bad = [](std::string_view why) {
+    return tl::unexpected(
+        Refusal{CUDA_ERROR_INVALID_PTX, "bad PTX: " + std::string(why)});
   };
   const std::string code = without_comments(text);
   Image image;

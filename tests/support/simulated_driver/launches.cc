@@ -89,9 +89,20 @@ CUresult check_cooperative(const Request& request, const Function& function,
   const int blocks = kiln::simulated::occupancy(model, *function.entry,
                                                 static_cast<int>(volume(request.block)),
                                                 request.dynamic_shared_bytes);
-  const auto together = static_cast<std::uint64_t>(blocks * model.multiprocessors);
+  const auto together = static_cast<std::uint64_t>(blocks) *
+                        static_cast<std::uint64_t>(model.multiprocessors);
   return volume(request.grid) > together ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
                                          : CUDA_SUCCESS;
+}
+
+CUresult check(const Request& request, const Function& function,
+               const DeviceModel& model) {
+  CUresult result = check_shape(request, function);
+  if (result == CUDA_SUCCESS)
+    result = check_cluster(request, function, model);
+  if (result == CUDA_SUCCESS)
+    result = check_cooperative(request, function, model);
+  return result;
 }
 
 // The function to launch: one of the current context, on a stream of the same one. A
@@ -129,13 +140,12 @@ CUresult accept(Simulator& simulator, const Request& request, Accepted& accepted
   if (!function)
     return function.error();
   const Device& device = simulator.device_of((*function)->context);
-  for (const CUresult result : {check_shape(request, **function),
-                                check_cluster(request, **function, device.model),
-                                check_cooperative(request, **function, device.model),
-                                kiln::simulated::admit_work(simulator, *stream)}) {
-    if (result != CUDA_SUCCESS)
-      return result;
-  }
+  if (const CUresult refused = check(request, **function, device.model);
+      refused != CUDA_SUCCESS)
+    return refused;
+  if (const CUresult refused = kiln::simulated::admit_work(simulator, *stream);
+      refused != CUDA_SUCCESS)
+    return refused;
   (*function)->is_loaded = true;
   const std::string& name = (*function)->entry->name;
   kiln_simulated_launch& record = accepted.record;

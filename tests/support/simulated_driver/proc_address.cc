@@ -38,8 +38,8 @@ CUresult find(const Simulator& simulator, std::string_view name, int version,
 
 }  // namespace
 
-KILN_SIMULATED_EXPORT CUresult cuGetProcAddress(const char* name, void** address,
-                                                int version, cuuint64_t /*flags*/) {
+CUresult cuGetProcAddress(const char* name, void** address, int version,
+                          cuuint64_t /*flags*/) {
   return enter(__func__, Needs::kNothing, [&](Simulator& simulator) {
     if (name == nullptr || address == nullptr)
       return CUDA_ERROR_INVALID_VALUE;

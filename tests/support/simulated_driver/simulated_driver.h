@@ -37,6 +37,7 @@ typedef struct kiln_simulated_launch {
   unsigned cluster[3];        /* zeros where none was asked for */
   int is_cooperative;
   int is_captured; /* into a graph: it was not run */
+  int is_repeated; /* by the launch of a graph */
 } kiln_simulated_launch;
 
 /// Runs instead of a kernel, once a launch, on the launching thread before the launch

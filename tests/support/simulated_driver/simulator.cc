@@ -1,11 +1,13 @@
 #include "tests/support/simulated_driver/simulator.h"
 
+#include "tests/support/simulated_driver/absent.h"
 #include "tests/support/simulated_driver/functions.h"
 
 namespace kiln::simulated {
 
 std::uintptr_t new_token(HandleKind kind) {
   // Copies of the library are mapped at different pages.
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static std::uint64_t last = 0;
   constexpr std::uint64_t kMagic = 0x4b;
   const std::uint64_t instance =
@@ -15,8 +17,9 @@ std::uintptr_t new_token(HandleKind kind) {
 }
 
 Process& process() {
-  static Process& instance = *new Process;
-  return instance;
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+  static auto* const instance = new Process;
+  return *instance;
 }
 
 Simulator::Simulator() : settings(read_settings(faults)) {}
@@ -78,7 +81,7 @@ CUresult Simulator::start() {
   if (is_initialized)
     return CUDA_SUCCESS;
   const auto asked = settings.devices ? settings.devices : read_devices();
-  if (!asked || settings.is_broken)
+  if (!asked || settings.is_broken || !absent_list_is_good())
     return CUDA_ERROR_INVALID_VALUE;
   if (asked->empty())
     return CUDA_ERROR_NO_DEVICE;

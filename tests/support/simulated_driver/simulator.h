@@ -193,8 +193,8 @@ class Simulator {
   [[nodiscard]] const char* intern(std::string_view text);
   [[nodiscard]] std::uint64_t next_id() { return ++last_id_; }
 
-  Settings settings;
   Faults faults;
+  Settings settings;  // read after faults was made: its own go there
   std::vector<Device> devices;
   HandleTable<CUcontext, Context, HandleKind::kContext> contexts;
   HandleTable<CUmodule, Module, HandleKind::kModule> modules;

@@ -56,7 +56,9 @@ TEST_F(SimulatedCapture, MakesAGraphOfLaunchesThatCanBeRepeated) {
   const auto launches = driver_.launches();
   ASSERT_EQ(launches.size(), 2U);
   EXPECT_EQ(launches[1].grid[0], 7U);
-  EXPECT_EQ(launches[1].is_captured, 1);
+  EXPECT_EQ(launches[0].is_captured, 1);
+  EXPECT_EQ(launches[1].is_captured, 0);
+  EXPECT_EQ(launches[1].is_repeated, 1);
   EXPECT_EQ(launches[1].stream, nullptr);
   EXPECT_EQ(driver_.cuGraphExecDestroy(executable), CUDA_SUCCESS);
   EXPECT_EQ(driver_.cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);

@@ -55,13 +55,14 @@ TEST(SimulatedDevices, NoneIsAnErrorOfInitialisation) {
 }
 
 TEST(SimulatedDevices, AnEnvironmentThatCannotBeReadIsAnErrorOfInitialisation) {
-  const std::array<std::array<const char*, 2>, 6> bad{
+  const std::array<std::array<const char*, 2>, 7> bad{
       {{"KILN_SIMULATED_DEVICES", "9"},
        {"KILN_SIMULATED_DEVICES", "9.0;8.0"},
        {"KILN_SIMULATED_DRIVER_VERSION", "13.0"},
        {"KILN_SIMULATED_LOADING", "sometimes"},
        {"KILN_SIMULATED_FAULTS", "cuNothing=2"},
-       {"KILN_SIMULATED_FAULTS", "cuInit:0=2"}}};
+       {"KILN_SIMULATED_FAULTS", "cuInit:0=2"},
+       {"KILN_SIMULATED_ABSENT", "cuNothing"}}};
   const DriverUnderTest driver;
   for (const auto& [name, value] : bad) {
     ::setenv(name, value, 1);  // NOLINT(concurrency-mt-unsafe)

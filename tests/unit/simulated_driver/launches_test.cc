@@ -158,6 +158,10 @@ TEST(SimulatedLaunches, ACooperativeOneHasToFitTheDeviceAtOnce) {
   };
   EXPECT_EQ(launch(4 * 132), CUDA_SUCCESS);
   EXPECT_EQ(launch(4 * 132 + 1), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  EXPECT_EQ(launch(0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(
+      driver.cuLaunchCooperativeKernel(function, 1, 1, 1, 0, 1, 1, 0, nullptr, nullptr),
+      CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(driver.launches().at(0).is_cooperative, 1);
 }
 
