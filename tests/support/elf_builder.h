@@ -56,14 +56,15 @@ class ElfBuilder {
   }
 
   void add_symbol(std::string_view name, unsigned char info, unsigned char other,
-                  std::uint16_t section = 1) {
+                  std::uint16_t section = 1, std::uint64_t size = 0) {
     if (symbols_.empty())
       symbols_.resize(sizeof(Elf64_Sym));  // the null symbol
     append_le(symbols_, static_cast<std::uint32_t>(symbol_names_.size()));
     symbols_.push_back(std::byte{info});
     symbols_.push_back(std::byte{other});
     append_le(symbols_, section);
-    symbols_.resize(symbols_.size() + 16);
+    append_le(symbols_, std::uint64_t{0});
+    append_le(symbols_, size);
     symbol_names_.append(name).push_back('\0');
   }
 

@@ -1,0 +1,95 @@
+// A simulated driver of a test's own: a copy of libkiln-simulated-driver.so that nobody
+// else has opened, and its remote control. Link kiln_simulated_driver_control.
+
+#pragma once
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/support/simulated_driver/simulated_driver.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln::test {
+
+/// The library stays loaded until the process ends, as a driver does; its file goes
+/// with this object. Thread safety: every method may run concurrently.
+class SimulatedDriver {
+ public:
+  /// With devices of these capabilities, "7.5,9.0", "" for none. What else the
+  /// environment says holds; it is read now.
+  explicit SimulatedDriver(const std::string& devices = "9.0") {
+    std::filesystem::copy_file(KILN_TEST_SIMULATED_DRIVER, path());
+    library_ = ::dlopen(path().c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library_ == nullptr) {
+      // NOLINTNEXTLINE(concurrency-mt-unsafe): its text is the thread's own in glibc
+      ADD_FAILURE() << ::dlerror();
+      return;
+    }
+    EXPECT_EQ(control<decltype(kiln_simulated_set_devices)>(
+                  "kiln_simulated_set_devices")(devices.c_str()),
+              0);
+  }
+
+  /// For KILN_DRIVER and device::Driver::open(): it leads to this very copy.
+  [[nodiscard]] std::filesystem::path path() const {
+    return dir_.path() / "libkiln-simulated-driver.so";
+  }
+
+  /// A function of the driver by its symbol; null where there is none.
+  template <typename Function>
+  [[nodiscard]] Function* find(const char* symbol) const {
+    return reinterpret_cast<Function*>(::dlsym(library_, symbol));
+  }
+
+// NOLINTBEGIN(bugprone-macro-parentheses): names
+#define KILN_CONTROL(name)                                                    \
+  template <typename... Arguments>                                            \
+  auto name(Arguments... arguments) const {                                   \
+    return control<decltype(kiln_simulated_##name)>("kiln_simulated_" #name)( \
+        arguments...);                                                        \
+  }
+  // As in simulated_driver/simulated_driver.h, without the prefix.
+  KILN_CONTROL(reset)
+  KILN_CONTROL(set_devices)
+  KILN_CONTROL(set_driver_version)
+  KILN_CONTROL(set_toolkit_version)
+  KILN_CONTROL(set_loading)
+  KILN_CONTROL(inject)
+  KILN_CONTROL(clear_faults)
+  KILN_CONTROL(remove)
+  KILN_CONTROL(lose_context)
+  KILN_CONTROL(deinitialize)
+  KILN_CONTROL(calls)
+  KILN_CONTROL(loads)
+  KILN_CONTROL(loads_on)
+  KILN_CONTROL(alive)
+  KILN_CONTROL(register_kernel)
+#undef KILN_CONTROL
+  // NOLINTEND(bugprone-macro-parentheses)
+
+  /// Every launch so far, in order.
+  [[nodiscard]] std::vector<kiln_simulated_launch> launches() const {
+    const auto ask =
+        control<decltype(kiln_simulated_launches)>("kiln_simulated_launches");
+    std::vector<kiln_simulated_launch> all(ask(nullptr, 0));
+    ask(all.data(), all.size());  // those that came meanwhile are not asked for
+    return all;
+  }
+
+ private:
+  template <typename Function>
+  Function* control(const char* name) const {
+    auto* const function = find<Function>(name);
+    EXPECT_NE(function, nullptr) << name;
+    return function;
+  }
+
+  TempDir dir_;
+  void* library_ = nullptr;
+};
+
+}  // namespace kiln::test

@@ -1,0 +1,219 @@
+// Contexts: made and unmade here, and each thread's stack of them.
+
+#include "tests/support/simulated_driver/simulator.h"
+
+using kiln::simulated::Context;
+using kiln::simulated::enter;
+using kiln::simulated::Needs;
+using kiln::simulated::Simulator;
+
+namespace kiln::simulated {
+
+tl::expected<CUcontext, CUresult> Simulator::open_context(int device, unsigned flags,
+                                                          bool is_primary) {
+  Device& owner = devices[static_cast<std::size_t>(device)];
+  const Context made{.device = device,
+                     .flags = flags,
+                     .is_primary = is_primary,
+                     .is_active = true,
+                     .lost = CUDA_SUCCESS,
+                     .id = next_id()};
+  CUcontext handle = is_primary ? owner.primary : nullptr;
+  if (handle == nullptr)
+    handle = contexts.add(made);
+  else
+    *contexts.find(handle) = made;
+  if (is_primary)
+    owner.primary = handle;
+  if (!settings.is_eager)
+    return handle;
+  // An eager library is in every context that there will be, too.
+  std::vector<CUlibrary> present;
+  libraries.for_each(
+      [&](CUlibrary library, const Library&) { present.push_back(library); });
+  for (const CUlibrary library : present) {
+    const auto module = module_in(library, handle);
+    if (!module) {
+      close_context(handle);
+      return tl::unexpected(module.error().result);
+    }
+  }
+  return handle;
+}
+
+void Simulator::close_context(CUcontext context) {
+  std::vector<CUmodule> inside;
+  modules.for_each([&](CUmodule handle, const Module& module) {
+    if (module.context == context)
+      inside.push_back(handle);
+  });
+  for (const CUmodule module : inside) unload(module);
+  const auto is_inside = [&](const auto& each) { return each.context == context; };
+  streams.erase_if(is_inside);
+  events.erase_if(is_inside);
+  legacy_streams.erase(context);
+  std::erase_if(thread_streams,
+                [&](const auto& each) { return each.first.first == context; });
+  std::vector<CUdeviceptr> memory;
+  for (const auto& [pointer, allocation] : allocations) {
+    if (allocation.context == context)
+      memory.push_back(pointer);
+  }
+  for (const CUdeviceptr pointer : memory) free(pointer);
+  if (contexts.find(context)->is_primary)
+    contexts.find(context)->is_active = false;
+  else
+    contexts.erase(context);
+}
+
+}  // namespace kiln::simulated
+
+namespace {
+
+CUresult create(const char* symbol, CUcontext* context, unsigned flags,
+                CUdevice ordinal) {
+  return enter(symbol, Needs::kDriver, [&](Simulator& simulator) {
+    if (context == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (simulator.device(ordinal) == nullptr)
+      return CUDA_ERROR_INVALID_DEVICE;
+    const auto made = simulator.open_context(ordinal, flags, false);
+    if (!made)
+      return made.error();
+    simulator.thread().stack.push_back(*made);
+    *context = *made;
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // namespace
+
+CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice ordinal) {
+  return create(__func__, context, flags, ordinal);
+}
+
+CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters,
+                        unsigned flags, CUdevice ordinal) {
+  if (parameters != nullptr)
+    return enter(__func__, Needs::kDriver,
+                 [](Simulator&) { return CUDA_ERROR_NOT_SUPPORTED; });
+  return create(__func__, context, flags, ordinal);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    const Context* const found = simulator.contexts.find(context);
+    if (found == nullptr || found->is_primary)
+      return CUDA_ERROR_INVALID_CONTEXT;
+    simulator.close_context(context);
+    // Only where it is on top of this thread's stack; elsewhere it stays, destroyed.
+    if (simulator.current_handle() == context)
+      simulator.thread().stack.pop_back();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (!simulator.is_active(context))
+      return CUDA_ERROR_INVALID_CONTEXT;
+    simulator.thread().stack.push_back(context);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext* context) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    auto& stack = simulator.thread().stack;
+    if (stack.empty())
+      return CUDA_ERROR_INVALID_CONTEXT;
+    if (context != nullptr)
+      *context = stack.back();
+    stack.pop_back();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (context != nullptr && !simulator.is_active(context))
+      return CUDA_ERROR_INVALID_CONTEXT;
+    auto& stack = simulator.thread().stack;
+    if (!stack.empty())
+      stack.pop_back();
+    if (context != nullptr)
+      stack.push_back(context);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (context == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    *context = simulator.current_handle();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (device == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (simulator.current_handle() == nullptr)
+      return CUDA_ERROR_INVALID_CONTEXT;
+    const Context* const context = simulator.current();
+    if (context == nullptr)
+      return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *device = context->device;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetFlags(unsigned* flags) {
+  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
+    if (flags == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    *flags = simulator.current()->flags;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (id == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    const CUcontext asked = context == nullptr ? simulator.current_handle() : context;
+    if (!simulator.is_active(asked))
+      return asked == nullptr ? CUDA_ERROR_INVALID_CONTEXT
+                              : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *id = simulator.contexts.find(asked)->id;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetApiVersion(CUcontext context, unsigned* version) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (version == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (!simulator.is_active(context))
+      return CUDA_ERROR_INVALID_CONTEXT;
+    *version = 3020;  // what drivers say of every context
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  return enter(__func__, Needs::kContext, [&](Simulator&) {
+    if (least != nullptr)
+      *least = 0;
+    if (greatest != nullptr)
+      *greatest = -5;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxSynchronize() {
+  return enter(__func__, Needs::kContext,
+               [](Simulator& simulator) { return simulator.check_not_capturing(); });
+}

@@ -1,0 +1,178 @@
+// The remote control: tests/support/simulated_driver/simulated_driver.h.
+
+#pragma GCC visibility push(default)
+#include "tests/support/simulated_driver/simulated_driver.h"
+#pragma GCC visibility pop
+
+#include <algorithm>
+
+#include "tests/support/simulated_driver/absent.h"
+#include "tests/support/simulated_driver/functions.h"
+#include "tests/support/simulated_driver/simulator.h"
+
+using kiln::MutexLock;
+using kiln::simulated::Process;
+using kiln::simulated::Simulator;
+
+namespace {
+
+template <typename Body>
+auto under_lock(const Body& body) {
+  Process& all = kiln::simulated::process();
+  const MutexLock lock(all.mutex);
+  return body(all.simulator);
+}
+
+int done(bool is_done) {
+  return is_done ? 0 : -1;
+}
+
+size_t active_contexts(const Simulator& simulator) {
+  size_t active = 0;
+  simulator.contexts.for_each(
+      [&](CUcontext, const auto& each) { active += each.is_active ? 1 : 0; });
+  return active;
+}
+
+size_t alive(const Simulator& simulator, kiln_simulated_objects what) {
+  switch (what) {
+    case KILN_SIMULATED_CONTEXTS:
+      return active_contexts(simulator);
+    case KILN_SIMULATED_MODULES:
+      return simulator.modules.size();
+    case KILN_SIMULATED_LIBRARIES:
+      return simulator.libraries.size();
+    case KILN_SIMULATED_STREAMS:
+      return simulator.streams.size();
+    case KILN_SIMULATED_EVENTS:
+      return simulator.events.size();
+    case KILN_SIMULATED_GRAPHS:
+      return simulator.graphs.size() + simulator.graph_execs.size();
+    case KILN_SIMULATED_ALLOCATIONS:
+      return simulator.allocations.size();
+  }
+  return 0;
+}
+
+}  // namespace
+
+void kiln_simulated_reset() {
+  kiln::simulated::restore_functions();
+  under_lock([](Simulator& simulator) {
+    simulator.reset();
+    return 0;
+  });
+}
+
+int kiln_simulated_set_devices(const char* capabilities) {
+  return under_lock([&](Simulator& simulator) {
+    auto devices = kiln::simulated::parse_devices(capabilities);
+    const bool is_good = devices && !simulator.is_initialized;
+    if (is_good)
+      simulator.settings.devices = std::move(devices);
+    return done(is_good);
+  });
+}
+
+int kiln_simulated_set_driver_version(int version) {
+  return under_lock([&](Simulator& simulator) {
+    if (!kiln::simulated::is_version(version))
+      return -1;
+    simulator.settings.driver_version = version;
+    return 0;
+  });
+}
+
+int kiln_simulated_set_toolkit_version(int version) {
+  return under_lock([&](Simulator& simulator) {
+    if (!kiln::simulated::is_version(version))
+      return -1;
+    simulator.settings.toolkit_version = version;
+    return 0;
+  });
+}
+
+int kiln_simulated_set_loading(const char* mode) {
+  return under_lock([&](Simulator& simulator) {
+    const auto is_eager = kiln::simulated::parse_loading(mode);
+    if (!is_eager || simulator.is_initialized)
+      return -1;
+    simulator.settings.is_eager = *is_eager;
+    return 0;
+  });
+}
+
+int kiln_simulated_inject(const char* function, unsigned long nth, int result) {
+  return under_lock([&](Simulator& simulator) {
+    if (!kiln::simulated::is_function(function) || !kiln::simulated::is_result(result))
+      return -1;
+    simulator.faults.inject(function, nth, static_cast<CUresult>(result));
+    return 0;
+  });
+}
+
+void kiln_simulated_clear_faults() {
+  under_lock([](Simulator& simulator) {
+    simulator.faults.clear();
+    return 0;
+  });
+}
+
+int kiln_simulated_remove(const char* function) {
+  return done(kiln::simulated::remove_function(function));
+}
+
+int kiln_simulated_lose_context(CUctx_st* context, int result) {
+  return under_lock([&](Simulator& simulator) {
+    if (!simulator.is_active(context) || !kiln::simulated::is_result(result))
+      return -1;
+    simulator.contexts.find(context)->lost = static_cast<CUresult>(result);
+    return 0;
+  });
+}
+
+void kiln_simulated_deinitialize() {
+  under_lock([](Simulator& simulator) {
+    simulator.is_deinitialized = true;
+    return 0;
+  });
+}
+
+unsigned long kiln_simulated_calls(const char* function) {
+  return under_lock(
+      [&](Simulator& simulator) { return simulator.faults.calls(function); });
+}
+
+unsigned long kiln_simulated_loads() {
+  return under_lock([](Simulator& simulator) { return simulator.loads; });
+}
+
+unsigned long kiln_simulated_loads_on(int device) {
+  return under_lock([&](Simulator& simulator) {
+    const auto* const found = simulator.device(device);
+    return found == nullptr ? 0 : found->loads;
+  });
+}
+
+size_t kiln_simulated_alive(kiln_simulated_objects what) {
+  return under_lock([&](Simulator& simulator) { return alive(simulator, what); });
+}
+
+size_t kiln_simulated_launches(kiln_simulated_launch* out, size_t room) {
+  return under_lock([&](Simulator& simulator) {
+    const auto& launches = simulator.launches;
+    std::copy_n(launches.begin(), std::min(room, launches.size()), out);
+    return launches.size();
+  });
+}
+
+void kiln_simulated_register_kernel(const char* entry_point, kiln_simulated_kernel run,
+                                    void* user) {
+  under_lock([&](Simulator& simulator) {
+    if (run == nullptr)
+      simulator.host_kernels.erase(entry_point);
+    else
+      simulator.host_kernels[entry_point] = {run, user};
+    return 0;
+  });
+}

@@ -1,0 +1,171 @@
+#include "tests/support/simulated_driver/device_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+
+#include "tests/support/simulated_driver/fits.h"
+
+namespace kiln::simulated {
+namespace {
+
+constexpr std::size_t kGib = std::size_t{1} << 30U;
+
+// Of each capability the best known part; unknown ones are like the last row that is
+// not newer.
+constexpr std::array<DeviceModel, 14> kModels{{
+    {{5, 0}, 5, 2048, 32, 64, 48, 2, 1'124'000, 2 * kGib},
+    {{6, 0}, 56, 2048, 32, 64, 48, 4, 1'328'500, 16 * kGib},
+    {{7, 0}, 80, 2048, 32, 96, 96, 6, 1'380'000, 16 * kGib},
+    {{7, 5}, 40, 1024, 16, 64, 64, 4, 1'590'000, 15 * kGib},
+    {{8, 0}, 108, 2048, 32, 164, 163, 40, 1'410'000, 80 * kGib},
+    {{8, 6}, 84, 1536, 16, 100, 99, 6, 1'695'000, 24 * kGib},
+    {{8, 7}, 16, 1536, 16, 164, 163, 4, 1'300'000, 30 * kGib},
+    {{8, 9}, 142, 1536, 24, 100, 99, 96, 2'520'000, 44 * kGib},
+    {{9, 0}, 132, 2048, 32, 228, 227, 60, 1'980'000, 150'754'820'096},
+    {{10, 0}, 148, 2048, 32, 228, 227, 126, 1'965'000, 178 * kGib},
+    {{10, 3}, 148, 2048, 32, 228, 227, 126, 2'032'000, 268 * kGib},
+    {{11, 0}, 20, 1536, 24, 228, 227, 32, 1'575'000, 122 * kGib},
+    {{12, 0}, 170, 1536, 24, 100, 99, 96, 2'407'000, 31 * kGib},
+    {{12, 1}, 48, 1536, 24, 100, 99, 24, 2'418'000, 119 * kGib},
+}};
+
+int round_up(int value, int unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+DeviceModel model_of(Capability capability) {
+  DeviceModel model = kModels.front();
+  for (const DeviceModel& row : kModels) {
+    if (row.capability <= capability)
+      model = row;
+  }
+  model.capability = capability;
+  return model;
+}
+
+int reserved_shared_bytes(const DeviceModel& model) {
+  return model.capability.major >= 8 ? 1024 : 0;
+}
+
+std::string pci_bus_id(int ordinal) {
+  return fmt::format("0000:{:02x}:00.0", ordinal + 1);
+}
+
+// One row an attribute. NOLINTNEXTLINE(readability-function-size)
+std::optional<int> attribute(const DeviceModel& model, int ordinal,
+                             CUdevice_attribute which) {
+  constexpr int kLastKnown = 160;  // of a newer cuda.h than this was written with
+  const bool is_hopper_or_later = model.capability.major >= 9;
+  switch (which) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      return model.capability.major;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      return model.capability.minor;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      return model.multiprocessors;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+      return kWarpSize;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
+      return kMaxThreadsPerBlock;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
+      return 64;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
+      return INT_MAX;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
+      return 65535;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+      return kDefaultSharedBytes;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      return model.shared_kib_per_block_optin * 1024;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+      return model.shared_kib_per_multiprocessor * 1024;
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+      return reserved_shared_bytes(model);
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
+      return kRegistersPerBlock;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+      return model.blocks_per_multiprocessor;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+      return model.threads_per_multiprocessor;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+      return model.clock_khz;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+      return 3'201'000;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+      return 5120;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      return model.l2_mib << 20;
+    case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
+      return 65536;
+    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
+      return INT_MAX;
+    case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
+      return 512;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      return 3;
+    case CU_DEVICE_ATTRIBUTE_INTEGRATED:
+      return is_tegra(model.capability) ? 1 : 0;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      return ordinal + 1;
+    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
+    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
+      return 0;
+    case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
+      return model.capability.minor == 0 ? 2 : 64;
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
+    case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
+      return 1;
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS:
+      return is_hopper_or_later ? 1 : 0;
+    case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
+      return is_hopper_or_later ? 4 : 1;
+    default:
+      return which >= 1 && which <= kLastKnown ? std::optional<int>(0) : std::nullopt;
+  }
+}
+
+int occupancy(const DeviceModel& model, const EntryPoint& entry, int threads,
+              std::size_t dynamic_shared_bytes) {
+  constexpr int kRegisterUnit = 256;  // a warp
+  constexpr std::size_t kSharedUnit = 128;
+  const int warps = round_up(threads, kWarpSize) / kWarpSize;
+  const int registers =
+      warps * round_up(static_cast<int>(entry.registers) * kWarpSize, kRegisterUnit);
+  const std::size_t shared =
+      (entry.static_shared_bytes + dynamic_shared_bytes +
+       static_cast<std::size_t>(reserved_shared_bytes(model)) + kSharedUnit - 1) /
+      kSharedUnit * kSharedUnit;
+  const auto all_shared =
+      static_cast<std::size_t>(model.shared_kib_per_multiprocessor) * 1024;
+  int blocks = std::min(model.blocks_per_multiprocessor,
+                        model.threads_per_multiprocessor / (warps * kWarpSize));
+  if (registers > 0)
+    blocks = std::min(blocks, kRegistersPerBlock / registers);
+  if (shared > 0)
+    blocks = std::min(blocks, static_cast<int>(all_shared / shared));
+  return blocks;
+}
+
+}  // namespace kiln::simulated

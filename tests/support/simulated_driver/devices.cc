@@ -1,0 +1,168 @@
+// cuInit and cuDevice*, but for the primary contexts.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tests/support/simulated_driver/simulator.h"
+
+using kiln::simulated::Capability;
+using kiln::simulated::Device;
+using kiln::simulated::enter;
+using kiln::simulated::Needs;
+using kiln::simulated::Simulator;
+
+namespace {
+
+// "Kilnsim", the capability and the ordinal: different for every device, the same in
+// every run.
+CUuuid uuid_of(const Device& device) {
+  CUuuid uuid{};
+  constexpr std::string_view kName = "Kilnsim";
+  std::copy(kName.begin(), kName.end(), uuid.bytes);
+  uuid.bytes[13] = static_cast<char>(device.model.capability.major);
+  uuid.bytes[14] = static_cast<char>(device.model.capability.minor);
+  uuid.bytes[15] = static_cast<char>(device.ordinal);
+  return uuid;
+}
+
+CUresult get_uuid(const char* symbol, CUuuid* uuid, CUdevice ordinal) {
+  return enter(symbol, Needs::kDriver, [&](Simulator& simulator) {
+    const Device* const device = simulator.device(ordinal);
+    if (uuid == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (device == nullptr)
+      return CUDA_ERROR_INVALID_DEVICE;
+    *uuid = uuid_of(*device);
+    return CUDA_SUCCESS;
+  });
+}
+
+// `text` into a caller's buffer of `room` bytes, cut off where it does not fit.
+CUresult copy_text(const std::string& text, char* out, int room) {
+  if (out == nullptr || room <= 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  const std::size_t length = std::min(text.size(), static_cast<std::size_t>(room) - 1);
+  std::memcpy(out, text.data(), length);
+  out[length] = '\0';
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuInit(unsigned flags) {
+  return enter(__func__, Needs::kNothing, [&](Simulator& simulator) {
+    return flags == 0 ? simulator.start() : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+CUresult cuDriverGetVersion(int* version) {
+  return enter(__func__, Needs::kNothing, [&](Simulator& simulator) {
+    if (version == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    *version = simulator.settings.driver_version;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDeviceGetCount(int* count) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (count == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    *count = static_cast<int>(simulator.devices.size());
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (device == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (simulator.device(ordinal) == nullptr)
+      return CUDA_ERROR_INVALID_DEVICE;
+    *device = ordinal;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDeviceGetName(char* name, int room, CUdevice ordinal) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    const Device* const device = simulator.device(ordinal);
+    if (device == nullptr)
+      return CUDA_ERROR_INVALID_DEVICE;
+    const Capability capability = device->model.capability;
+    return copy_text(fmt::format("Simulated {}.{}", capability.major, capability.minor),
+                     name, room);
+  });
+}
+
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice ordinal) {
+  return get_uuid(__func__, uuid, ordinal);
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice ordinal) {
+  return get_uuid(__func__, uuid, ordinal);
+}
+
+CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice ordinal) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    const Device* const device = simulator.device(ordinal);
+    if (bytes == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (device == nullptr)
+      return CUDA_ERROR_INVALID_DEVICE;
+    *bytes = device->model.memory_bytes;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice ordinal) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    const Device* const device = simulator.device(ordinal);
+    if (value == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (device == nullptr)
+      return CUDA_ERROR_INVALID_DEVICE;
+    const auto found = kiln::simulated::attribute(device->model, ordinal, which);
+    if (!found)
+      return CUDA_ERROR_INVALID_VALUE;
+    *value = *found;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice from, CUdevice to) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    const Device* const first = simulator.device(from);
+    const Device* const second = simulator.device(to);
+    if (can == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (first == nullptr || second == nullptr)
+      return CUDA_ERROR_INVALID_DEVICE;
+    *can = from != to && first->model.capability == second->model.capability ? 1 : 0;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDeviceGetPCIBusId(char* id, int room, CUdevice ordinal) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (simulator.device(ordinal) == nullptr)
+      return CUDA_ERROR_INVALID_DEVICE;
+    return copy_text(kiln::simulated::pci_bus_id(ordinal), id, room);
+  });
+}
+
+CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (device == nullptr || id == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    for (const Device& each : simulator.devices) {
+      if (kiln::simulated::pci_bus_id(each.ordinal) == id) {
+        *device = each.ordinal;
+        return CUDA_SUCCESS;
+      }
+    }
+    return CUDA_ERROR_INVALID_DEVICE;
+  });
+}

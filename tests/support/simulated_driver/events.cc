@@ -1,0 +1,83 @@
+// Events: the time at which they were recorded.
+
+#include <chrono>
+
+#include "tests/support/simulated_driver/simulator.h"
+
+using kiln::simulated::enter;
+using kiln::simulated::Event;
+using kiln::simulated::Needs;
+using kiln::simulated::Simulator;
+using kiln::simulated::Stream;
+
+namespace {
+
+CUresult elapsed(const char* symbol, float* milliseconds, CUevent start, CUevent end) {
+  return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
+    const Event* const first = simulator.events.find(start);
+    const Event* const second = simulator.events.find(end);
+    if (milliseconds == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (first == nullptr || second == nullptr || first->recorded_ns < 0 ||
+        second->recorded_ns < 0 ||
+        ((first->flags | second->flags) & CU_EVENT_DISABLE_TIMING) != 0)
+      return CUDA_ERROR_INVALID_HANDLE;
+    const std::int64_t nanoseconds = second->recorded_ns - first->recorded_ns;
+    *milliseconds = static_cast<float>(nanoseconds) / 1e6F;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult check(const char* symbol, CUevent event) {
+  return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
+    return simulator.events.find(event) == nullptr ? CUDA_ERROR_INVALID_HANDLE
+                                                   : CUDA_SUCCESS;
+  });
+}
+
+}  // namespace
+
+CUresult cuEventCreate(CUevent* event, unsigned flags) {
+  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
+    if (event == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    *event =
+        simulator.events.add({.context = simulator.current_handle(), .flags = flags});
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuEventDestroy_v2(CUevent event) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    return simulator.events.erase(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  });
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
+    Event* const found = simulator.events.find(event);
+    const Stream* const on = simulator.stream(stream);
+    if (found == nullptr || on == nullptr || on->context != found->context)
+      return CUDA_ERROR_INVALID_HANDLE;
+    if (on->capture)
+      return CUDA_ERROR_NOT_SUPPORTED;
+    found->recorded_ns = std::chrono::steady_clock::now().time_since_epoch().count();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+  return check(__func__, event);
+}
+
+CUresult cuEventQuery(CUevent event) {
+  return check(__func__, event);
+}
+
+CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
+  return elapsed(__func__, milliseconds, start, end);
+}
+
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
+  return elapsed(__func__, milliseconds, start, end);
+}

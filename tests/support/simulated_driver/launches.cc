@@ -1,0 +1,285 @@
+// Launches: checked as the driver checks them, recorded, and run where a test has said
+// how. Occupancy.
+
+#include <algorithm>
+#include <array>
+#include <climits>
+
+#include "tests/support/simulated_driver/capture.h"
+#include "tests/support/simulated_driver/function_attributes.h"
+#include "tests/support/simulated_driver/simulator.h"
+
+using kiln::simulated::Device;
+using kiln::simulated::DeviceModel;
+using kiln::simulated::enter;
+using kiln::simulated::Function;
+using kiln::simulated::HostKernel;
+using kiln::simulated::Needs;
+using kiln::simulated::Simulator;
+using kiln::simulated::Stream;
+
+namespace {
+
+using Extent = std::array<unsigned, 3>;
+
+struct Request {
+  CUfunction function = nullptr;
+  Extent grid{};
+  Extent block{};
+  unsigned dynamic_shared_bytes = 0;
+  CUstream stream = nullptr;
+  Extent cluster{};  // zeros for none
+  bool is_cooperative = false;
+  void** parameters = nullptr;
+  void** extra = nullptr;
+};
+
+std::uint64_t volume(const Extent& extent) {
+  return std::uint64_t{extent[0]} * extent[1] * extent[2];
+}
+
+bool is_within(const Extent& extent, const Extent& limit) {
+  for (std::size_t i = 0; i < extent.size(); ++i) {
+    if (extent[i] == 0 || extent[i] > limit[i])
+      return false;
+  }
+  return true;
+}
+
+CUresult check_shape(const Request& request, const Function& function) {
+  constexpr Extent kLargestGrid{INT_MAX, 65535, 65535};
+  constexpr Extent kLargestBlock{1024, 1024, 64};
+  const bool has_both = request.parameters != nullptr && request.extra != nullptr;
+  if (has_both || !is_within(request.grid, kLargestGrid) ||
+      !is_within(request.block, kLargestBlock) ||
+      volume(request.block) > kiln::simulated::kMaxThreadsPerBlock)
+    return CUDA_ERROR_INVALID_VALUE;
+  const int most =
+      kiln::simulated::max_dynamic_shared_bytes(*function.entry, function.settings);
+  if (request.dynamic_shared_bytes > static_cast<unsigned>(most))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (static_cast<int>(volume(request.block)) >
+      kiln::simulated::max_threads(*function.entry))
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  return CUDA_SUCCESS;
+}
+
+CUresult check_cluster(const Request& request, const Function& function,
+                       const DeviceModel& model) {
+  constexpr std::uint64_t kPortable = 8;
+  constexpr std::uint64_t kLargest = 16;
+  if (request.cluster == Extent{})
+    return CUDA_SUCCESS;
+  if (model.capability.major < 9)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  for (std::size_t i = 0; i < request.cluster.size(); ++i) {
+    if (request.cluster[i] == 0 || request.grid[i] % request.cluster[i] != 0)
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  const std::uint64_t most =
+      function.settings.allows_large_clusters != 0 ? kLargest : kPortable;
+  return volume(request.cluster) > most ? CUDA_ERROR_INVALID_CLUSTER_SIZE
+                                        : CUDA_SUCCESS;
+}
+
+CUresult check_cooperative(const Request& request, const Function& function,
+                           const DeviceModel& model) {
+  if (!request.is_cooperative)
+    return CUDA_SUCCESS;
+  const int blocks = kiln::simulated::occupancy(model, *function.entry,
+                                                static_cast<int>(volume(request.block)),
+                                                request.dynamic_shared_bytes);
+  const auto together = static_cast<std::uint64_t>(blocks) *
+                        static_cast<std::uint64_t>(model.multiprocessors);
+  return volume(request.grid) > together ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+                                         : CUDA_SUCCESS;
+}
+
+CUresult check(const Request& request, const Function& function,
+               const DeviceModel& model) {
+  CUresult result = check_shape(request, function);
+  if (result == CUDA_SUCCESS)
+    result = check_cluster(request, function, model);
+  if (result == CUDA_SUCCESS)
+    result = check_cooperative(request, function, model);
+  return result;
+}
+
+// The function to launch: one of the current context, on a stream of the same one. A
+// kernel of a library goes to the stream's.
+tl::expected<Function*, CUresult> function_for(Simulator& simulator,
+                                               const Request& request,
+                                               const Stream& stream) {
+  const bool is_kernel =
+      simulator.kernels.find(reinterpret_cast<CUkernel>(request.function)) != nullptr;
+  const auto handle = simulator.function_of(request.function, stream.context);
+  if (!handle)
+    return tl::unexpected(handle.error());
+  Function* const function = simulator.functions.find(*handle);
+  const bool is_elsewhere =
+      stream.context != function->context ||
+      (!is_kernel && function->context != simulator.current_handle());
+  if (is_elsewhere)
+    return tl::unexpected(CUDA_ERROR_INVALID_HANDLE);
+  if (const CUresult lost = simulator.contexts.find(function->context)->lost;
+      lost != CUDA_SUCCESS)
+    return tl::unexpected(lost);
+  return function;
+}
+
+struct Accepted {
+  kiln_simulated_launch record{};
+  HostKernel host;
+};
+
+CUresult accept(Simulator& simulator, const Request& request, Accepted& accepted) {
+  Stream* const stream = simulator.stream(request.stream);
+  if (stream == nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;
+  const auto function = function_for(simulator, request, *stream);
+  if (!function)
+    return function.error();
+  const Device& device = simulator.device_of((*function)->context);
+  if (const CUresult refused = check(request, **function, device.model);
+      refused != CUDA_SUCCESS)
+    return refused;
+  if (const CUresult refused = kiln::simulated::admit_work(simulator, *stream);
+      refused != CUDA_SUCCESS)
+    return refused;
+  (*function)->is_loaded = true;
+  const std::string& name = (*function)->entry->name;
+  kiln_simulated_launch& record = accepted.record;
+  record.function = simulator.intern(name);
+  record.device = device.ordinal;
+  std::copy(request.grid.begin(), request.grid.end(), record.grid);
+  std::copy(request.block.begin(), request.block.end(), record.block);
+  std::copy(request.cluster.begin(), request.cluster.end(), record.cluster);
+  record.dynamic_shared_bytes = request.dynamic_shared_bytes;
+  record.stream = request.stream;
+  record.is_cooperative = request.is_cooperative ? 1 : 0;
+  record.is_captured = stream->capture ? 1 : 0;
+  if (stream->capture)
+    stream->capture->launches.push_back(record);
+  simulator.launches.push_back(record);
+  const auto host = simulator.host_kernels.find(name);
+  if (host != simulator.host_kernels.end() && !stream->capture)
+    accepted.host = host->second;
+  return CUDA_SUCCESS;
+}
+
+CUresult launch(const char* symbol, const Request& request) {
+  Accepted accepted;
+  const CUresult result = enter(symbol, Needs::kContext, [&](Simulator& simulator) {
+    return accept(simulator, request, accepted);
+  });
+  // Outside the lock: it may take long, and may call the driver.
+  if (result == CUDA_SUCCESS && accepted.host.run != nullptr)
+    accepted.host.run(&accepted.record, request.parameters, accepted.host.user);
+  return result;
+}
+
+// False where an attribute is none that a launch may have.
+bool read_attributes(const CUlaunchConfig& config, Request& request) {
+  if (config.numAttrs != 0 && config.attrs == nullptr)
+    return false;
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const CUlaunchAttribute& each = config.attrs[i];
+    if (each.id < 0 || each.id > CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
+      return false;
+    if (each.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+      request.is_cooperative = each.value.cooperative != 0;
+    if (each.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+      request.cluster = {each.value.clusterDim.x, each.value.clusterDim.y,
+                         each.value.clusterDim.z};
+  }
+  return true;
+}
+
+CUresult occupancy(const char* symbol, int* blocks, CUfunction function, int threads,
+                   std::size_t dynamic_shared_bytes) {
+  return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
+    if (blocks == nullptr || threads < 1 ||
+        threads > kiln::simulated::kMaxThreadsPerBlock)
+      return CUDA_ERROR_INVALID_VALUE;
+    const auto handle = simulator.function_of(function, simulator.current_handle());
+    if (!handle)
+      return handle.error();
+    const Function& found = *simulator.functions.find(*handle);
+    *blocks = kiln::simulated::occupancy(simulator.device_of(found.context).model,
+                                         *found.entry, threads, dynamic_shared_bytes);
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // namespace
+
+// The driver has its parameters. NOLINTBEGIN(readability-function-size)
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                        unsigned grid_z, unsigned block_x, unsigned block_y,
+                        unsigned block_z, unsigned dynamic_shared_bytes,
+                        CUstream stream, void** parameters, void** extra) {
+  return launch(__func__, {.function = function,
+                           .grid = {grid_x, grid_y, grid_z},
+                           .block = {block_x, block_y, block_z},
+                           .dynamic_shared_bytes = dynamic_shared_bytes,
+                           .stream = stream,
+                           .parameters = parameters,
+                           .extra = extra});
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x,
+                                   unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                   unsigned block_y, unsigned block_z,
+                                   unsigned dynamic_shared_bytes, CUstream stream,
+                                   void** parameters) {
+  return launch(__func__, {.function = function,
+                           .grid = {grid_x, grid_y, grid_z},
+                           .block = {block_x, block_y, block_z},
+                           .dynamic_shared_bytes = dynamic_shared_bytes,
+                           .stream = stream,
+                           .is_cooperative = true,
+                           .parameters = parameters});
+}
+// NOLINTEND(readability-function-size)
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function,
+                          void** parameters, void** extra) {
+  Request request{.function = function, .parameters = parameters, .extra = extra};
+  if (config == nullptr || !read_attributes(*config, request))
+    return enter(__func__, Needs::kContext,
+                 [](Simulator&) { return CUDA_ERROR_INVALID_VALUE; });
+  request.grid = {config->gridDimX, config->gridDimY, config->gridDimZ};
+  request.block = {config->blockDimX, config->blockDimY, config->blockDimZ};
+  request.dynamic_shared_bytes = config->sharedMemBytes;
+  request.stream = config->hStream;
+  return launch(__func__, request);
+}
+
+// Like a kernel's stand-in it runs before the call returns.
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* user) {
+  const CUresult result = enter(__func__, Needs::kContext, [&](Simulator& simulator) {
+    Stream* const found = simulator.stream(stream);
+    if (function == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    if (found->capture)
+      return CUDA_ERROR_NOT_SUPPORTED;
+    return kiln::simulated::admit_work(simulator, *found);
+  });
+  if (result == CUDA_SUCCESS)
+    function(user);
+  return result;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function,
+                                                     int threads,
+                                                     std::size_t dynamic_shared_bytes) {
+  return occupancy(__func__, blocks, function, threads, dynamic_shared_bytes);
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* blocks, CUfunction function, int threads, std::size_t dynamic_shared_bytes,
+    unsigned /*flags*/) {
+  return occupancy(__func__, blocks, function, threads, dynamic_shared_bytes);
+}

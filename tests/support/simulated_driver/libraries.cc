@@ -1,0 +1,251 @@
+// cuLibrary* and cuKernel*: an image in every context that needs it.
+
+#include <algorithm>
+
+#include "tests/support/simulated_driver/fits.h"
+#include "tests/support/simulated_driver/function_attributes.h"
+#include "tests/support/simulated_driver/jit_options.h"
+#include "tests/support/simulated_driver/simulator.h"
+
+using kiln::simulated::Device;
+using kiln::simulated::enter;
+using kiln::simulated::FunctionSettings;
+using kiln::simulated::Image;
+using kiln::simulated::JitOptions;
+using kiln::simulated::Kernel;
+using kiln::simulated::Library;
+using kiln::simulated::Needs;
+using kiln::simulated::Simulator;
+
+namespace {
+
+// Into every context that there is; on the first refusal the library is gone again.
+CUresult push_everywhere(Simulator& simulator, CUlibrary library,
+                         const JitOptions& options) {
+  std::vector<CUcontext> present;
+  simulator.contexts.for_each(
+      [&](CUcontext handle, const kiln::simulated::Context& context) {
+        if (context.is_active)
+          present.push_back(handle);
+      });
+  for (const CUcontext context : present) {
+    const auto module = simulator.module_in(library, context);
+    if (module)
+      continue;
+    options.report(module.error().why);
+    const CUresult result = module.error().result;
+    simulator.unload_library(library);
+    return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult load(Simulator& simulator, CUlibrary* library, const void* code,
+              const JitOptions& options) {
+  if (library == nullptr || code == nullptr || !options.is_valid())
+    return CUDA_ERROR_INVALID_VALUE;
+  auto read = kiln::simulated::read_image(code);
+  if (!read) {
+    options.report(read.error().why);
+    return read.error().result;
+  }
+  const auto image = std::make_shared<const Image>(*std::move(read));
+  const CUlibrary made =
+      simulator.libraries.add({.image = image, .kernels = {}, .modules = {}});
+  Library& inside = *simulator.libraries.find(made);
+  for (std::size_t i = 0; i < image->entry_points.size(); ++i)
+    inside.kernels.push_back(
+        simulator.kernels.add({.library = made, .index = i, .settings = {}}));
+  if (simulator.settings.is_eager) {
+    const CUresult pushed = push_everywhere(simulator, made, options);
+    if (pushed != CUDA_SUCCESS)
+      return pushed;
+  }
+  *library = made;
+  return CUDA_SUCCESS;
+}
+
+// The kernel's library in the current context.
+tl::expected<CUmodule, CUresult> module_here(Simulator& simulator, CUlibrary library) {
+  const CUcontext context = simulator.current_handle();
+  const bool is_new = !simulator.libraries.find(library)->modules.contains(context);
+  if (is_new) {
+    const CUresult refused = simulator.check_not_capturing();
+    if (refused != CUDA_SUCCESS)
+      return tl::unexpected(refused);
+  }
+  const auto module = simulator.module_in(library, context);
+  if (!module)
+    return tl::unexpected(module.error().result);
+  return *module;
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE(readability-function-size): the driver has eight parameters here
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* options,
+                           void** values, unsigned count, CUlibraryOption*, void**,
+                           unsigned) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    return load(simulator, library, code,
+                {.names = options, .values = values, .count = count});
+  });
+}
+
+CUresult cuLibraryUnload(CUlibrary library) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (simulator.libraries.find(library) == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    simulator.unload_library(library);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (kernel == nullptr || name == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    const Library* const found = simulator.libraries.find(library);
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    const auto& entries = found->image->entry_points;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      if (entries[i].name == name) {
+        *kernel = found->kernels[i];
+        return CUDA_SUCCESS;
+      }
+    }
+    return CUDA_ERROR_NOT_FOUND;
+  });
+}
+
+CUresult cuLibraryGetKernelCount(unsigned* count, CUlibrary library) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (count == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    const Library* const found = simulator.libraries.find(library);
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    *count = static_cast<unsigned>(found->kernels.size());
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned room,
+                                   CUlibrary library) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (kernels == nullptr && room != 0)
+      return CUDA_ERROR_INVALID_VALUE;
+    const Library* const found = simulator.libraries.find(library);
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    std::copy_n(found->kernels.begin(),
+                std::min<std::size_t>(room, found->kernels.size()), kernels);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuLibraryGetModule(CUmodule* module, CUlibrary library) {
+  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
+    if (module == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (simulator.libraries.find(library) == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    const auto found = module_here(simulator, library);
+    if (!found)
+      return found.error();
+    *module = *found;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
+  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
+    if (function == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    const Kernel* const found = simulator.kernels.find(kernel);
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    const auto module = module_here(simulator, found->library);
+    if (!module)
+      return module.error();
+    *function = simulator.modules.find(*module)->functions[found->index];
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuKernelGetLibrary(CUlibrary* library, CUkernel kernel) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (library == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    const Kernel* const found = simulator.kernels.find(kernel);
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    *library = found->library;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuKernelGetName(const char** name, CUkernel kernel) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (name == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    const Kernel* const found = simulator.kernels.find(kernel);
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    const Image& image = *simulator.libraries.find(found->library)->image;
+    *name = simulator.intern(image.entry_points[found->index].name);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuKernelGetAttribute(int* value, CUfunction_attribute which, CUkernel kernel,
+                              CUdevice ordinal) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (value == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    Kernel* const found = simulator.kernels.find(kernel);
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    const Device* const device = simulator.device(ordinal);
+    if (device == nullptr)
+      return CUDA_ERROR_INVALID_DEVICE;
+    const Image& image = *simulator.libraries.find(found->library)->image;
+    const auto& settings = simulator.settings;
+    if (const auto refused =
+            refusal(image, device->model.capability, settings.driver_version,
+                    settings.default_toolkit()))
+      return refused->result;
+    const auto got = kiln::simulated::function_attribute(
+        image, image.entry_points[found->index], found->settings[ordinal],
+        device->model, which);
+    if (!got)
+      return CUDA_ERROR_INVALID_VALUE;
+    *value = *got;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute which, int value, CUkernel kernel,
+                              CUdevice ordinal) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    Kernel* const found = simulator.kernels.find(kernel);
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    const Device* const device = simulator.device(ordinal);
+    if (device == nullptr)
+      return CUDA_ERROR_INVALID_DEVICE;
+    const Library& library = *simulator.libraries.find(found->library);
+    FunctionSettings& settings = found->settings[ordinal];
+    const CUresult result = kiln::simulated::set_function_attribute(
+        library.image->entry_points[found->index], device->model, which, value,
+        settings);
+    for (const auto& [context, module] : library.modules) {
+      if (simulator.contexts.find(context)->device == ordinal)
+        simulator.functions
+            .find(simulator.modules.find(module)->functions[found->index])
+            ->settings = settings;
+    }
+    return result;
+  });
+}

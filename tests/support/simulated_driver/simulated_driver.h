@@ -1,0 +1,108 @@
+// The simulated driver's remote control, for tests: plain C functions beside the
+// driver's own in libkiln-simulated-driver.so, found with dlsym in the very copy of the
+// library that the code under test opened. tests/support/simulated_driver.h wraps them.
+//
+// Every function may run concurrently with every other and with the driver's.
+//
+// The environment sets the same things for programs that no test can reach into:
+//   KILN_SIMULATED_DEVICES=7.5,8.6,9.0     compute capabilities; "" for none; 9.0
+//   KILN_SIMULATED_DRIVER_VERSION=13000    in CUDA's encoding
+//   KILN_SIMULATED_TOOLKIT_VERSION=13000   of cubins that name none; the driver's
+//   KILN_SIMULATED_LOADING=lazy|eager      lazy
+//   KILN_SIMULATED_FAULTS=cuInit=100,cuModuleLoadData:3=2   every call, or the nth
+//   KILN_SIMULATED_ABSENT=cuModuleEnumerateFunctions,...    not there for dlsym
+// It is read when the library is first called, the devices at cuInit; a value that
+// cannot be read makes cuInit fail with 1 after a line on stderr that says why.
+// Functions go by the names in programs, without "_v2".
+
+#pragma once
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUctx_st;
+struct CUstream_st;
+
+/// A launch that the driver accepted. Dimensions are x, y, z.
+typedef struct kiln_simulated_launch {
+  const char* function; /* the entry point; valid for ever */
+  int device;
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned dynamic_shared_bytes;
+  struct CUstream_st* stream; /* as it was given */
+  unsigned cluster[3];        /* zeros where none was asked for */
+  int is_cooperative;
+  int is_captured; /* into a graph: it was not run */
+  int is_repeated; /* by the launch of a graph */
+} kiln_simulated_launch;
+
+/// Runs instead of a kernel, once a launch, on the launching thread before the launch
+/// returns. Device pointers are pointers. It may call the driver.
+typedef void (*kiln_simulated_kernel)(const kiln_simulated_launch* launch,
+                                      void** kernel_params, void* user);
+
+enum kiln_simulated_objects {
+  KILN_SIMULATED_CONTEXTS, /* active ones */
+  KILN_SIMULATED_MODULES,  /* in contexts, those of libraries included */
+  KILN_SIMULATED_LIBRARIES,
+  KILN_SIMULATED_STREAMS,
+  KILN_SIMULATED_EVENTS,
+  KILN_SIMULATED_GRAPHS,
+  KILN_SIMULATED_ALLOCATIONS
+};
+
+/// Everything as if the library had just been opened, the environment read anew: no
+/// context on any thread, every handle stale, nothing counted, injected or registered.
+void kiln_simulated_reset(void);
+
+/* These four return 0, or -1 for a value that cannot be read or, devices and loading,
+   after cuInit. They stand until the next reset. */
+int kiln_simulated_set_devices(const char* capabilities); /* "7.5,9.0" */
+int kiln_simulated_set_driver_version(int version);       /* 13000 */
+int kiln_simulated_set_toolkit_version(int version);
+int kiln_simulated_set_loading(const char* mode); /* "eager" or "lazy" */
+
+/// The nth call of `function` from now on, counting from 1, or with 0 every one, does
+/// nothing and returns `result`. A result that is the end of a context on real devices
+/// (700, 719, ...) is the end of the one current to the caller. Returns 0, or -1 for a
+/// function that the library does not have or a number that is no CUresult.
+int kiln_simulated_inject(const char* function, unsigned long nth, int result);
+void kiln_simulated_clear_faults(void);
+
+/// From now on dlsym and cuGetProcAddress do not find `function` in any version. Those
+/// who found it before may go on. Returns 0, or -1 for one that is not there.
+int kiln_simulated_remove(const char* function);
+
+/// Every later call in that context fails with `result`, as after a kernel's crash.
+/// Returns 0, or -1 for no context.
+int kiln_simulated_lose_context(struct CUctx_st* context, int result);
+
+/// From now on every call fails with CUDA_ERROR_DEINITIALIZED, as when the process
+/// ends.
+void kiln_simulated_deinitialize(void);
+
+/// Calls of all versions of `function`, refused ones included.
+unsigned long kiln_simulated_calls(const char* function);
+
+/// Images put into a context so far, and those on one device.
+unsigned long kiln_simulated_loads(void);
+unsigned long kiln_simulated_loads_on(int device);
+
+/// How many of them there are now.
+size_t kiln_simulated_alive(enum kiln_simulated_objects what);
+
+/// How many launches there were; copies the first `room` of them.
+size_t kiln_simulated_launches(kiln_simulated_launch* out, size_t room);
+
+/// `run` for every later launch of that entry point, null for none. A launch that is
+/// captured, or that a graph repeats, is only recorded: nobody keeps its parameters.
+void kiln_simulated_register_kernel(const char* entry_point, kiln_simulated_kernel run,
+                                    void* user);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,118 @@
+// Kiln's own eyes on the simulated driver: what it sees of devices, and whether the two
+// tables of what runs where, each written apart, say the same.
+
+#include "tests/support/simulated_driver.h"
+
+#include <cuda.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "device/compatibility.h"
+#include "device/driver.h"
+#include "tests/unit/simulated_driver/images.h"
+
+namespace kiln::device {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(DriverOpened, SeesTheDevicesInTheDriversOrder) {
+  const test::SimulatedDriver simulated("7.5,8.6,9.0,12.1");
+  ASSERT_EQ(simulated.set_driver_version(12090), 0);
+  const auto driver = Driver::open(simulated.path(), {});
+  ASSERT_TRUE(driver) << driver.error().message;
+  ASSERT_TRUE(driver->has_value());
+  EXPECT_EQ((*driver)->version(), (CudaVersion{12, 9}));
+  const auto devices = (*driver)->devices();
+  ASSERT_TRUE(devices) << devices.error().message;
+  ASSERT_EQ(devices->size(), 4U);
+  constexpr std::array<ComputeCapability, 4> kExpected{
+      {{7, 5}, {8, 6}, {9, 0}, {12, 1}}};
+  for (std::size_t i = 0; i < devices->size(); ++i) {
+    const DeviceInfo& device = devices->at(i);
+    EXPECT_EQ(device.ordinal, static_cast<int>(i));
+    EXPECT_EQ(device.capability, kExpected[i]);
+    EXPECT_GT(device.multiprocessors, 0);
+    EXPECT_GT(device.memory_bytes, 0U);
+    EXPECT_THAT(device.uuid, testing::StartsWith("GPU-4b696c6e-"));
+  }
+  EXPECT_EQ(devices->at(2).name, "Simulated 9.0");
+  EXPECT_EQ(devices->at(2).pci_id, "0000:03:00.0");
+  EXPECT_EQ((*driver)->can_access_peer(0, 1).value(), false);
+}
+
+TEST(DriverOpened, WithoutDevicesHasNoneAndThatIsNoError) {
+  const test::SimulatedDriver simulated("");
+  const auto driver = Driver::open(simulated.path(), {}).value().value();
+  const auto devices = driver.devices();
+  ASSERT_TRUE(devices) << devices.error().message;
+  EXPECT_TRUE(devices->empty());
+}
+
+TEST(DriverOpened, TooOldToTellAUuidDoesWithoutOne) {
+  const test::SimulatedDriver simulated("9.0");
+  ASSERT_EQ(simulated.remove("cuDeviceGetUuid"), 0);
+  const auto driver = Driver::open(simulated.path(), {}).value().value();
+  EXPECT_EQ(driver.devices().value().at(0).uuid, "");
+}
+
+TEST(DriverOpened, ThatLacksWhatIsNeededIsRefusedByName) {
+  const test::SimulatedDriver simulated("9.0");
+  ASSERT_EQ(simulated.remove("cuDeviceTotalMem"), 0);
+  const auto driver = Driver::open(simulated.path(), {});
+  ASSERT_FALSE(driver);
+  EXPECT_THAT(driver.error().message, HasSubstr("it lacks cuDeviceTotalMem_v2"));
+}
+
+TEST(DriverOpened, ThatFailsSaysTheCallTheErrorAndItsText) {
+  const test::SimulatedDriver simulated("9.0,8.0");
+  ASSERT_EQ(simulated.inject("cuDeviceGetName", 2, CUDA_ERROR_DEVICE_UNAVAILABLE), 0);
+  const auto driver = Driver::open(simulated.path(), {}).value().value();
+  const auto devices = driver.devices();
+  ASSERT_FALSE(devices);
+  EXPECT_EQ(devices.error().code, ErrorCode::kDevice);
+  EXPECT_THAT(
+      devices.error().message,
+      HasSubstr("cuDeviceGetName, device 1: CUDA_ERROR_DEVICE_UNAVAILABLE (46)"));
+}
+
+// Two tables, two authors' hands: where they differ, one is wrong.
+TEST(Compatibility, IsTheSameInKilnAndInTheSimulatedDriver) {
+  const std::string capabilities =
+      "7.0,7.2,7.5,8.0,8.6,8.7,8.9,9.0,10.0,10.1,10.3,11.0,12.0,12.1";
+  const test::SimulatedDriver simulated(capabilities);
+  const auto init = simulated.find<decltype(::cuInit)>("cuInit");
+  const auto retain =
+      simulated.find<decltype(::cuDevicePrimaryCtxRetain)>("cuDevicePrimaryCtxRetain");
+  const auto use = simulated.find<decltype(::cuCtxSetCurrent)>("cuCtxSetCurrent");
+  const auto load = simulated.find<decltype(::cuModuleLoadData)>("cuModuleLoadData");
+  ASSERT_EQ(init(0), CUDA_SUCCESS);
+  const auto driver = Driver::open(simulated.path(), {}).value().value();
+  const std::vector<DeviceInfo> devices = driver.devices().value();
+  for (const DeviceInfo& device : devices) {
+    CUcontext context = nullptr;
+    ASSERT_EQ(retain(&context, device.ordinal), CUDA_SUCCESS);
+    ASSERT_EQ(use(context), CUDA_SUCCESS);
+    for (const DeviceInfo& base : devices) {
+      for (const char* suffix : {"", "a", "f"}) {
+        const std::string name =
+            std::to_string(base.capability.major * 10 + base.capability.minor) + suffix;
+        const Architecture architecture = parse_architecture("sm_" + name).value();
+        for (const ImageKind kind : {ImageKind::kCubin, ImageKind::kPtx}) {
+          const Bytes image = kind == ImageKind::kPtx ? test::ptx_for("sm_" + name)
+                                                      : test::cubin_for("sm_" + name);
+          CUmodule module = nullptr;
+          const bool is_taken = load(&module, image.data()) == CUDA_SUCCESS;
+          EXPECT_EQ(runs_on({architecture, kind}, device.capability), is_taken)
+              << "sm_" << name << (kind == ImageKind::kPtx ? " PTX" : " cubin")
+              << " on " << to_string(device.capability);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kiln::device

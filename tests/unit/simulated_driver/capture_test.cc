@@ -1,0 +1,148 @@
+#include <thread>
+
+#include "tests/unit/simulated_driver/api.h"
+#include "tests/unit/simulated_driver/images.h"
+
+namespace kiln::test {
+namespace {
+
+class SimulatedCapture : public testing::Test {
+ protected:
+  SimulatedCapture() {
+    driver_.use();
+    function_ = driver_.load(cubin_for("sm_90"), "k");
+    EXPECT_EQ(driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  }
+
+  void begin(CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL) const {
+    ASSERT_EQ(driver_.cuStreamBeginCapture(stream_, mode), CUDA_SUCCESS);
+  }
+
+  [[nodiscard]] CUstreamCaptureStatus status() const {
+    CUstreamCaptureStatus status{};
+    EXPECT_EQ(driver_.cuStreamIsCapturing(stream_, &status), CUDA_SUCCESS);
+    return status;
+  }
+
+  DriverUnderTest driver_;
+  CUfunction function_ = nullptr;
+  CUstream stream_ = nullptr;
+};
+
+TEST_F(SimulatedCapture, MakesAGraphOfLaunchesThatCanBeRepeated) {
+  bool has_run = false;
+  driver_.register_kernel(
+      "k",
+      +[](const kiln_simulated_launch*, void**, void* user) {
+        *static_cast<bool*>(user) = true;
+      },
+      &has_run);
+  begin();
+  EXPECT_EQ(status(), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  CUcontext context = nullptr;
+  EXPECT_EQ(driver_.cuStreamGetCtx(stream_, &context), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.launch(function_, 7, 32, 0, stream_), CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(driver_.cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+  EXPECT_FALSE(has_run);
+  EXPECT_EQ(status(), CU_STREAM_CAPTURE_STATUS_NONE);
+  std::size_t nodes = 0;
+  EXPECT_EQ(driver_.cuGraphGetNodes(graph, nullptr, &nodes), CUDA_SUCCESS);
+  EXPECT_EQ(nodes, 1U);
+  CUgraphExec executable = nullptr;
+  ASSERT_EQ(driver_.cuGraphInstantiate(&executable, graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuGraphDestroy(graph), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuGraphLaunch(executable, nullptr), CUDA_SUCCESS);
+  const auto launches = driver_.launches();
+  ASSERT_EQ(launches.size(), 2U);
+  EXPECT_EQ(launches[1].grid[0], 7U);
+  EXPECT_EQ(launches[0].is_captured, 1);
+  EXPECT_EQ(launches[1].is_captured, 0);
+  EXPECT_EQ(launches[1].is_repeated, 1);
+  EXPECT_EQ(launches[1].stream, nullptr);
+  EXPECT_EQ(driver_.cuGraphExecDestroy(executable), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver_.alive(KILN_SIMULATED_GRAPHS), 0U);
+}
+
+TEST_F(SimulatedCapture, IsEndedByCallsThatWaitOrAllocate) {
+  const Bytes image = cubin_for("sm_90");
+  for (const int which : {0, 1, 2, 3}) {
+    begin();
+    CUmodule module = nullptr;
+    CUdeviceptr memory = 0;
+    const CUresult result = which == 0   ? driver_.cuStreamSynchronize(stream_)
+                            : which == 1 ? driver_.cuMemAlloc(&memory, 4)
+                            : which == 2
+                                ? driver_.cuModuleLoadData(&module, image.data())
+                                : driver_.cuCtxSynchronize();
+    EXPECT_EQ(result, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) << which;
+    EXPECT_EQ(status(), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+    EXPECT_EQ(driver_.launch(function_, 1, 32, 0, stream_),
+              CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    CUgraph graph = nullptr;
+    EXPECT_EQ(driver_.cuStreamEndCapture(stream_, &graph),
+              CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    EXPECT_EQ(graph, nullptr);
+  }
+}
+
+TEST_F(SimulatedCapture, LeavesRelaxedThreadsAlone) {
+  const Bytes image = cubin_for("sm_90");
+  CUmodule module = nullptr;
+  begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+  EXPECT_EQ(driver_.cuModuleLoadData(&module, image.data()), CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(driver_.cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+  begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  ASSERT_EQ(driver_.cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+  EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  EXPECT_EQ(driver_.cuModuleLoadData(&module, image.data()), CUDA_SUCCESS);
+  EXPECT_EQ(status(), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+}
+
+TEST_F(SimulatedCapture, OfOneThreadIsDisturbedByAnotherOnlyIfItIsGlobal) {
+  for (const auto mode :
+       {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}) {
+    const bool is_global = mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    begin(mode);
+    std::thread([&] {
+      driver_.use();
+      CUdeviceptr memory = 0;
+      EXPECT_EQ(driver_.cuMemAlloc(&memory, 4),
+                is_global ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
+      CUgraph graph = nullptr;
+      EXPECT_EQ(driver_.cuStreamEndCapture(stream_, &graph),
+                CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    }).join();
+    CUgraph graph = nullptr;
+    EXPECT_EQ(driver_.cuStreamEndCapture(stream_, &graph),
+              is_global ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+  }
+}
+
+TEST_F(SimulatedCapture, OfABlockingStreamForbidsTheLegacyStream) {
+  EXPECT_EQ(driver_.cuStreamBeginCapture(nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL),
+            CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  begin();
+  EXPECT_EQ(driver_.launch(function_), CUDA_SUCCESS) << "non-blocking";
+  CUgraph graph = nullptr;
+  ASSERT_EQ(driver_.cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuStreamDestroy(stream_), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuStreamCreate(&stream_, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+  begin();
+  EXPECT_EQ(driver_.launch(function_), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  EXPECT_EQ(status(), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+}
+
+TEST_F(SimulatedCapture, BeginsAndEndsOnce) {
+  CUgraph graph = nullptr;
+  EXPECT_EQ(driver_.cuStreamEndCapture(stream_, &graph), CUDA_ERROR_ILLEGAL_STATE);
+  begin();
+  EXPECT_EQ(driver_.cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL),
+            CUDA_ERROR_ILLEGAL_STATE);
+}
+
+}  // namespace
+}  // namespace kiln::test

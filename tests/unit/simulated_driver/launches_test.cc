@@ -1,0 +1,244 @@
+#include <array>
+#include <vector>
+
+#include "tests/unit/simulated_driver/api.h"
+#include "tests/unit/simulated_driver/images.h"
+
+namespace kiln::test {
+namespace {
+
+constexpr auto kDynamic = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+
+TEST(SimulatedLaunches, AreRecorded) {
+  const DriverUnderTest driver("8.0,9.0");
+  driver.use(1);
+  const CUfunction function = driver.load(cubin_for("sm_90"), "k");
+  CUstream stream = nullptr;
+  ASSERT_EQ(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(
+      driver.cuLaunchKernel(function, 4, 3, 2, 32, 2, 1, 128, stream, nullptr, nullptr),
+      CUDA_SUCCESS);
+  const auto launches = driver.launches();
+  ASSERT_EQ(launches.size(), 1U);
+  const kiln_simulated_launch& launch = launches[0];
+  EXPECT_STREQ(launch.function, "k");
+  EXPECT_EQ(launch.device, 1);
+  EXPECT_THAT(launch.grid, testing::ElementsAre(4, 3, 2));
+  EXPECT_THAT(launch.block, testing::ElementsAre(32, 2, 1));
+  EXPECT_EQ(launch.dynamic_shared_bytes, 128U);
+  EXPECT_EQ(launch.stream, stream);
+  EXPECT_THAT(launch.cluster, testing::ElementsAre(0, 0, 0));
+  EXPECT_EQ(launch.is_cooperative, 0);
+}
+
+TEST(SimulatedLaunches, OfImpossibleShapesAreRefused) {
+  const DriverUnderTest driver;
+  driver.use();
+  const CUfunction function = driver.load(cubin_for("sm_90"), "plain");
+  EXPECT_EQ(driver.launch(function, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.launch(function, 1, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.launch(function, 1, 1025), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.launch(function, 0x80000000U), CUDA_ERROR_INVALID_VALUE);
+  const auto launch = [&](unsigned grid_y, unsigned block_y, unsigned block_z) {
+    return driver.cuLaunchKernel(function, 1, grid_y, 1, 1, block_y, block_z, 0,
+                                 nullptr, nullptr, nullptr);
+  };
+  EXPECT_EQ(launch(65536, 1, 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch(1, 1, 65), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch(1, 32, 64), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch(65535, 16, 64), CUDA_SUCCESS);
+  void* parameters = nullptr;
+  EXPECT_EQ(driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, &parameters,
+                                  &parameters),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.launches().size(), 1U);
+}
+
+TEST(SimulatedLaunches, BeyondTheKernelsOwnBoundsAreTooManyResources) {
+  const DriverUnderTest driver;
+  driver.use();
+  const CUfunction function = driver.load(cubin_for("sm_90"), "k");
+  EXPECT_EQ(driver.launch(function, 1, 256), CUDA_SUCCESS);
+  EXPECT_EQ(driver.launch(function, 1, 257), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+}
+
+TEST(SimulatedLaunches, MoreThan48KiBOfSharedMemoryHaveToBeAskedForFirst) {
+  const DriverUnderTest driver("9.0,8.6");
+  for (const int device : {0, 1}) {
+    driver.use(device);
+    const int optin = (device == 0 ? 227 : 99) * 1024;
+    const CUfunction function =
+        driver.load(cubin_for(device == 0 ? "sm_90" : "sm_86"), "plain");
+    EXPECT_EQ(driver.launch(function, 1, 32, 48 * 1024), CUDA_SUCCESS);
+    EXPECT_EQ(driver.launch(function, 1, 32, 48 * 1024 + 1), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(driver.cuFuncSetAttribute(function, kDynamic, optin + 1),
+              CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(driver.cuFuncSetAttribute(function, kDynamic, -1),
+              CUDA_ERROR_INVALID_VALUE);
+    ASSERT_EQ(driver.cuFuncSetAttribute(function, kDynamic, optin), CUDA_SUCCESS);
+    const auto bytes = static_cast<unsigned>(optin);
+    EXPECT_EQ(driver.launch(function, 1, 32, bytes), CUDA_SUCCESS);
+    EXPECT_EQ(driver.launch(function, 1, 32, bytes + 1), CUDA_ERROR_INVALID_VALUE);
+  }
+}
+
+TEST(SimulatedLaunches, StaticSharedMemoryCountsToo) {
+  const DriverUnderTest driver;
+  driver.use();
+  const CUfunction function = driver.load(cubin_for("sm_90"), "k");
+  EXPECT_EQ(driver.launch(function, 1, 32, 48 * 1024 - 512), CUDA_SUCCESS);
+  EXPECT_EQ(driver.launch(function, 1, 32, 48 * 1024 - 511), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.cuFuncSetAttribute(function, kDynamic, 227 * 1024 - 511),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST(SimulatedLaunches, AFunctionOrStreamOfAnotherContextIsAnInvalidHandle) {
+  const DriverUnderTest driver("9.0,9.0");
+  driver.use(0);
+  const CUfunction function = driver.load(cubin_for("sm_90"), "k");
+  CUstream stream = nullptr;
+  ASSERT_EQ(driver.cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  const CUcontext second = driver.use(1);
+  EXPECT_EQ(driver.launch(function), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(driver.launch(function, 1, 32, 0, stream), CUDA_ERROR_INVALID_HANDLE);
+  const CUfunction own = driver.load(cubin_for("sm_90"), "k");
+  EXPECT_EQ(driver.launch(own, 1, 32, 0, stream), CUDA_ERROR_INVALID_HANDLE);
+  CUcontext owner = nullptr;
+  ASSERT_EQ(driver.cuStreamGetCtx(stream, &owner), CUDA_SUCCESS);
+  EXPECT_NE(owner, second) << "a stream tells its own context";
+  for (const CUstream special :
+       {CUstream{nullptr}, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
+    ASSERT_EQ(driver.cuStreamGetCtx(special, &owner), CUDA_SUCCESS);
+    EXPECT_EQ(owner, second);
+    EXPECT_EQ(driver.launch(own, 1, 32, 0, special), CUDA_SUCCESS);
+  }
+  ASSERT_EQ(driver.cuStreamDestroy(stream), CUDA_SUCCESS);
+  EXPECT_EQ(driver.cuStreamGetCtx(stream, &owner), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST(SimulatedLaunches, ALibrarysKernelGoesToTheStreamsContext) {
+  const DriverUnderTest driver("9.0,9.0");
+  driver.use(0);
+  CUstream stream = nullptr;
+  ASSERT_EQ(driver.cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  const Bytes image = cubin_for("sm_90");
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  ASSERT_EQ(driver.cuLibraryLoadData(&library, image.data(), nullptr, nullptr, 0,
+                                     nullptr, nullptr, 0),
+            CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuLibraryGetKernel(&kernel, library, "k"), CUDA_SUCCESS);
+  driver.use(1);
+  const auto function = reinterpret_cast<CUfunction>(kernel);
+  EXPECT_EQ(driver.launch(function, 1, 32, 0, stream), CUDA_SUCCESS);
+  EXPECT_EQ(driver.launch(function), CUDA_SUCCESS);
+  ASSERT_EQ(driver.launches().size(), 2U);
+  EXPECT_EQ(driver.launches()[0].device, 0);
+  EXPECT_EQ(driver.launches()[1].device, 1);
+}
+
+TEST(SimulatedLaunches, ACooperativeOneHasToFitTheDeviceAtOnce) {
+  const DriverUnderTest driver;
+  driver.use();
+  const CUfunction function = driver.load(cubin_for("sm_90"), "plain");
+  int blocks = 0;
+  ASSERT_EQ(
+      driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 512, 0),
+      CUDA_SUCCESS);
+  EXPECT_EQ(blocks, 4);
+  ASSERT_EQ(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 512,
+                                                               100 * 1024),
+            CUDA_SUCCESS);
+  EXPECT_EQ(blocks, 2);
+  EXPECT_EQ(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 0, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  const auto launch = [&](unsigned grid) {
+    return driver.cuLaunchCooperativeKernel(function, grid, 1, 1, 512, 1, 1, 0, nullptr,
+                                            nullptr);
+  };
+  EXPECT_EQ(launch(4 * 132), CUDA_SUCCESS);
+  EXPECT_EQ(launch(4 * 132 + 1), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  EXPECT_EQ(launch(0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(
+      driver.cuLaunchCooperativeKernel(function, 1, 1, 1, 0, 1, 1, 0, nullptr, nullptr),
+      CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.launches().at(0).is_cooperative, 1);
+}
+
+struct ClusterCase {
+  unsigned grid;
+  std::array<unsigned, 3> cluster;
+  CUresult result;
+};
+
+CUresult launch_cluster(const DriverUnderTest& driver, CUfunction function,
+                        const ClusterCase& each) {
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attribute.value.clusterDim.x = each.cluster[0];
+  attribute.value.clusterDim.y = each.cluster[1];
+  attribute.value.clusterDim.z = each.cluster[2];
+  CUlaunchConfig config{};
+  config.gridDimX = each.grid;
+  config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = 64;
+  config.blockDimY = config.blockDimZ = 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return driver.cuLaunchKernelEx(&config, function, nullptr, nullptr);
+}
+
+TEST(SimulatedLaunches, AClusterHasToDivideTheGridAndBeSmall) {
+  const DriverUnderTest driver("9.0,8.0");
+  driver.use();
+  const CUfunction function = driver.load(cubin_for("sm_90"), "k");
+  for (const ClusterCase& each :
+       {ClusterCase{8, {4, 1, 1}, CUDA_SUCCESS},
+        ClusterCase{8, {3, 1, 1}, CUDA_ERROR_INVALID_VALUE},
+        ClusterCase{8, {4, 2, 1}, CUDA_ERROR_INVALID_VALUE},
+        ClusterCase{8, {4, 0, 1}, CUDA_ERROR_INVALID_VALUE},
+        ClusterCase{16, {16, 1, 1}, CUDA_ERROR_INVALID_CLUSTER_SIZE}})
+    EXPECT_EQ(launch_cluster(driver, function, each), each.result) << each.cluster[0];
+  EXPECT_THAT(driver.launches().at(0).cluster, testing::ElementsAre(4, 1, 1));
+  ASSERT_EQ(driver.cuFuncSetAttribute(
+                function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+            CUDA_SUCCESS);
+  EXPECT_EQ(launch_cluster(driver, function, {16, {16, 1, 1}, {}}), CUDA_SUCCESS);
+  driver.use(1);
+  EXPECT_EQ(
+      launch_cluster(driver, driver.load(cubin_for("sm_80"), "k"), {8, {2, 1, 1}, {}}),
+      CUDA_ERROR_NOT_SUPPORTED);
+}
+
+void add_up(const kiln_simulated_launch* launch, void** parameters, void* user) {
+  int* const data = *static_cast<int**>(parameters[0]);
+  const int count = *static_cast<int*>(parameters[1]);
+  for (int i = 0; i < count; ++i) data[i] += static_cast<int>(launch->grid[0]);
+  *static_cast<bool*>(user) = true;
+}
+
+TEST(SimulatedLaunches, RunWhatATestHasRegisteredForTheEntryPoint) {
+  const DriverUnderTest driver;
+  driver.use();
+  const CUfunction function = driver.load(cubin_for("sm_90"), "k");
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(driver.cuMemAlloc(&memory, 4 * sizeof(int)), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuMemsetD32(memory, 40, 4), CUDA_SUCCESS);
+  bool has_run = false;
+  driver.register_kernel("k", &add_up, &has_run);
+  int count = 4;
+  std::array<void*, 2> parameters{&memory, &count};
+  ASSERT_EQ(driver.cuLaunchKernel(function, 2, 1, 1, 32, 1, 1, 0, nullptr,
+                                  parameters.data(), nullptr),
+            CUDA_SUCCESS);
+  EXPECT_TRUE(has_run);
+  std::vector<int> result(4);
+  ASSERT_EQ(driver.cuMemcpyDtoH(result.data(), memory, 4 * sizeof(int)), CUDA_SUCCESS);
+  EXPECT_THAT(result, testing::Each(42));
+  has_run = false;
+  EXPECT_EQ(driver.launch(function, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_FALSE(has_run) << "a refused launch runs nothing";
+}
+
+}  // namespace
+}  // namespace kiln::test

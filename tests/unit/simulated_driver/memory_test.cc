@@ -1,0 +1,94 @@
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/unit/simulated_driver/api.h"
+
+namespace kiln::test {
+namespace {
+
+TEST(SimulatedMemory, HoldsWhatIsCopiedIntoIt) {
+  const DriverUnderTest driver;
+  driver.use();
+  const std::string text = "a row of bytes";
+  CUdeviceptr first = 0;
+  CUdeviceptr second = 0;
+  ASSERT_EQ(driver.cuMemAlloc(&first, text.size()), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuMemAllocAsync(&second, text.size(), nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(first % 256, 0U);
+  ASSERT_EQ(driver.cuMemcpyHtoD(first, text.data(), text.size()), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuMemcpyDtoDAsync(second, first, text.size(), CU_STREAM_PER_THREAD),
+            CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuMemsetD8(second, 'A', 1), CUDA_SUCCESS);
+  std::string back(text.size(), '\0');
+  ASSERT_EQ(driver.cuMemcpyDtoHAsync(back.data(), second, text.size(), nullptr),
+            CUDA_SUCCESS);
+  EXPECT_EQ(back, "A row of bytes");
+  EXPECT_EQ(driver.cuMemFree(first), CUDA_SUCCESS);
+  EXPECT_EQ(driver.cuMemFreeAsync(second, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(driver.alive(KILN_SIMULATED_ALLOCATIONS), 0U);
+}
+
+TEST(SimulatedMemory, WhatLeavesAnAllocationIsRefused) {
+  const DriverUnderTest driver;
+  driver.use();
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(driver.cuMemAlloc(&memory, 64), CUDA_SUCCESS);
+  std::vector<char> buffer(128);
+  EXPECT_EQ(driver.cuMemcpyHtoD(memory, buffer.data(), 65), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.cuMemcpyHtoD(memory + 63, buffer.data(), 1), CUDA_SUCCESS);
+  EXPECT_EQ(driver.cuMemcpyHtoD(memory + 64, buffer.data(), 1),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.cuMemcpyDtoH(buffer.data(), memory - 1, 1),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.cuMemcpyDtoH(nullptr, memory, 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.cuMemsetD32(memory, 1, 17), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.cuMemsetD32(memory + 1, 1, 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.cuMemsetD16(memory, 1, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.cuMemFree(memory + 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.cuMemFreeHost(reinterpret_cast<void*>(memory)),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.cuMemFree(memory), CUDA_SUCCESS);
+  EXPECT_EQ(driver.cuMemFree(memory), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.cuMemFree(0), CUDA_SUCCESS);
+}
+
+TEST(SimulatedMemory, EndsWhereTheDevicesDoes) {
+  const DriverUnderTest driver;
+  driver.use();
+  std::size_t left = 0;
+  std::size_t total = 0;
+  ASSERT_EQ(driver.cuMemGetInfo(&left, &total), CUDA_SUCCESS);
+  EXPECT_EQ(left, total);
+  CUdeviceptr memory = 0;
+  EXPECT_EQ(driver.cuMemAlloc(&memory, total + 1), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(driver.cuMemAlloc(&memory, SIZE_MAX), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(driver.cuMemAlloc(&memory, 0), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(driver.cuMemAlloc(&memory, 1000), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuMemGetInfo(&left, &total), CUDA_SUCCESS);
+  EXPECT_EQ(left, total - 1000);
+}
+
+TEST(SimulatedMemory, EventsAndStreamsOfAnotherContextDoNotMix) {
+  const DriverUnderTest driver("9.0,9.0");
+  driver.use(0);
+  CUevent start = nullptr;
+  CUevent end = nullptr;
+  ASSERT_EQ(driver.cuEventCreate(&start, 0), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuEventCreate(&end, 0), CUDA_SUCCESS);
+  float milliseconds = -1;
+  EXPECT_EQ(driver.cuEventElapsedTime(&milliseconds, start, end),
+            CUDA_ERROR_INVALID_HANDLE);
+  ASSERT_EQ(driver.cuEventRecord(start, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuEventRecord(end, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuEventSynchronize(end), CUDA_SUCCESS);
+  EXPECT_EQ(driver.cuEventElapsedTime(&milliseconds, start, end), CUDA_SUCCESS);
+  EXPECT_GE(milliseconds, 0);
+  driver.use(1);
+  EXPECT_EQ(driver.cuEventRecord(start, nullptr), CUDA_ERROR_INVALID_HANDLE);
+  ASSERT_EQ(driver.cuEventDestroy(start), CUDA_SUCCESS);
+  EXPECT_EQ(driver.cuEventQuery(start), CUDA_ERROR_INVALID_HANDLE);
+}
+
+}  // namespace
+}  // namespace kiln::test
