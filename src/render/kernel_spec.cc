@@ -124,12 +124,12 @@ tl::unexpected<Error> KernelSpec::unknown_parameter(std::string_view name) const
 
 /// Every parameter with its canonical text; what holds between them is not looked at.
 Result<Parameters> KernelSpec::fill_in(const Parameters& params) const {
-  for (const auto& [name, value] : params) {
-    const bool known =
-        std::any_of(parts_.parameters.begin(), parts_.parameters.end(),
-                    [&name](const Parameter& each) { return each.name == name; });
+  for (const auto& given : params) {
+    const bool known = std::any_of(
+        parts_.parameters.begin(), parts_.parameters.end(),
+        [&given](const Parameter& each) { return each.name == given.first; });
     if (!known)
-      return unknown_parameter(name);
+      return unknown_parameter(given.first);
   }
   Parameters out;
   for (const Parameter& parameter : parts_.parameters) {

@@ -78,6 +78,23 @@ TEST(DriverOpened, ThatFailsSaysTheCallTheErrorAndItsText) {
       HasSubstr("cuDeviceGetName, device 1: CUDA_ERROR_DEVICE_UNAVAILABLE (46)"));
 }
 
+/// Every target there is for `base`, as NVRTC's options spell it.
+std::vector<Target> targets_for(ComputeCapability base) {
+  std::vector<Target> targets;
+  for (const ArchSuffix suffix : {ArchSuffix::kNone, ArchSuffix::kA, ArchSuffix::kF}) {
+    for (const ImageKind kind : {ImageKind::kCubin, ImageKind::kPtx})
+      targets.push_back({{base, suffix}, kind});
+  }
+  return targets;
+}
+
+/// The simulated driver's image for `target`: an architecture is "sm_90a" in both
+/// kinds.
+Bytes image_for(const Target& target) {
+  const std::string name = to_string(Target{target.architecture, ImageKind::kCubin});
+  return target.kind == ImageKind::kPtx ? test::ptx_for(name) : test::cubin_for(name);
+}
+
 // Two tables, two authors' hands: where they differ, one is wrong.
 TEST(Compatibility, IsTheSameInKilnAndInTheSimulatedDriver) {
   const std::string capabilities =
@@ -96,19 +113,12 @@ TEST(Compatibility, IsTheSameInKilnAndInTheSimulatedDriver) {
     ASSERT_EQ(retain(&context, device.ordinal), CUDA_SUCCESS);
     ASSERT_EQ(use(context), CUDA_SUCCESS);
     for (const DeviceInfo& base : devices) {
-      for (const char* suffix : {"", "a", "f"}) {
-        const std::string name =
-            std::to_string(base.capability.major * 10 + base.capability.minor) + suffix;
-        const Architecture architecture = parse_architecture("sm_" + name).value();
-        for (const ImageKind kind : {ImageKind::kCubin, ImageKind::kPtx}) {
-          const Bytes image = kind == ImageKind::kPtx ? test::ptx_for("sm_" + name)
-                                                      : test::cubin_for("sm_" + name);
-          CUmodule module = nullptr;
-          const bool is_taken = load(&module, image.data()) == CUDA_SUCCESS;
-          EXPECT_EQ(runs_on({architecture, kind}, device.capability), is_taken)
-              << "sm_" << name << (kind == ImageKind::kPtx ? " PTX" : " cubin")
-              << " on " << to_string(device.capability);
-        }
+      for (const Target& target : targets_for(base.capability)) {
+        const Bytes image = image_for(target);
+        CUmodule module = nullptr;
+        const bool is_taken = load(&module, image.data()) == CUDA_SUCCESS;
+        EXPECT_EQ(runs_on(target, device.capability), is_taken)
+            << to_string(target) << " on " << to_string(device.capability);
       }
     }
   }

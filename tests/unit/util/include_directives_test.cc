@@ -18,7 +18,8 @@ using testing::IsEmpty;
 struct Case {
   const char* name;
   std::string text;
-  std::vector<std::string> found;  // "q:", "a:", "n:", "c:", "i:" or "N:" and the operand
+  std::vector<std::string>
+      found;  // "q:", "a:", "n:", "c:", "i:" or "N:" and the operand
 };
 
 void PrintTo(const Case& test, std::ostream* out) {
