@@ -91,7 +91,7 @@ TEST(SimulatedLibraries, NeedNoContextUntilAKernelIsUsed) {
             CUDA_ERROR_INVALID_CONTEXT);
   CUkernel none = nullptr;
   EXPECT_EQ(driver.cuLibraryGetKernel(&none, library, "none"), CUDA_ERROR_NOT_FOUND);
-  EXPECT_EQ(load(driver, library, bytes_of(std::string_view("nothing", 8))),
+  EXPECT_EQ(load(driver, library, bytes_of(std::string_view("nothing\0", 8))),
             CUDA_ERROR_INVALID_IMAGE);
 }
 

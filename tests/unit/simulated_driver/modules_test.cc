@@ -75,6 +75,7 @@ TEST(SimulatedModules, TheErrorLogSaysWhyAndHowLongItIs) {
   const Bytes image = cubin_for("sm_80");
   std::array<char, 256> log{};
   std::array options{CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  // NOLINTBEGIN(performance-no-int-to-ptr): how the driver takes option values
   std::array<void*, 2> values{log.data(),
                               reinterpret_cast<void*>(std::uintptr_t{log.size()})};
   CUmodule module = nullptr;
@@ -86,6 +87,7 @@ TEST(SimulatedModules, TheErrorLogSaysWhyAndHowLongItIs) {
             std::string(log.data()).size());
   std::array<char, 4> small{};
   values = {small.data(), reinterpret_cast<void*>(std::uintptr_t{small.size()})};
+  // NOLINTEND(performance-no-int-to-ptr)
   EXPECT_EQ(driver.cuModuleLoadDataEx(&module, image.data(), 2, options.data(),
                                       values.data()),
             CUDA_ERROR_NO_BINARY_FOR_GPU);
