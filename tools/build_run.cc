@@ -68,11 +68,12 @@ class Runner {
 
   void run() {
     // One more than can build at a time: while it waits for the disk, all the others
-    // build. This thread is one of them, should the system have no other.
-    const std::size_t others =
-        std::min<std::size_t>(options_.jobs, report_.items.size());
+    // build. But where the first failure shall be the last, nobody is to be about to
+    // begin. This thread is one of them, should the system have no other.
+    const std::size_t wanted = options_.jobs + (options_.fail_fast ? 0 : 1);
+    const std::size_t count = std::min(wanted, report_.items.size());
     std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < others; ++i) {
+    for (std::size_t i = 1; i < count; ++i) {
       if (auto thread = start_quiet_thread([this] { take_items(); }, Thread::kJoinable))
         threads.push_back(*std::move(thread));
     }
