@@ -170,6 +170,10 @@ TEST_F(ProgramWarmTest, AManifestHasTemplatesAndSourcesAndArchBeatsItsLines) {
 }
 
 TEST_F(ProgramWarmTest, AWaiterSaysWhomItWaitsForAndThatItWaitsNoLonger) {
+  // What this compiler is, is known from now on: a worker is one that builds, under the
+  // lock.
+  kiln_.use_fake_nvrtc();
+  kiln_.compiled(test::kTinySource);
   kiln_.use_fake_nvrtc("hang");
   const std::string manifest = write_sources(1);
   const auto builder = kiln_.start({"warm", "--manifest", manifest});
