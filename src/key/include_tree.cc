@@ -23,19 +23,6 @@ using cache::Digest;
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20U;
 
-Digest digest_of(const std::vector<TreeFile>& files) {
-  Bytes bytes;
-  bytes.reserve(files.size() * 128);
-  for (const TreeFile& file : files) {
-    append_le(bytes, std::uint64_t{file.path.size()});
-    append(bytes, as_bytes(file.path));
-    bytes.push_back(std::byte{file.content.has_value()});
-    if (file.content)
-      append(bytes, file.content->bytes());
-  }
-  return Digest::of(bytes);
-}
-
 std::vector<std::string> merged(std::vector<std::string> known,
                                 std::set<std::string> more) {
   if (more.empty())
@@ -65,17 +52,19 @@ class Reading {
     }
 
     const bool whole = is_whole(walked, files);
+    const Digest digest = digest_of_tree(files);
     memo.operands = merged(std::move(memo.operands), std::move(settled_operands_));
     if (learned_ || whole) {
       memo.files.clear();
       std::copy_if(files.begin(), files.end(), std::back_inserter(memo.files),
                    [](const TreeFile& file) { return file.settled; });
       memo.folders = whole ? std::move(walked.folders) : std::vector<WalkedFolder>{};
+      memo.digest = whole ? digest : Digest();
       read_.memo = write_tree_memo(memo_folder, root_, memo);
     }
     read_.tree = std::make_shared<const IncludeTree>(
         root_, std::move(files),
-        merged(std::move(memo.operands), std::move(other_operands_)));
+        merged(std::move(memo.operands), std::move(other_operands_)), digest);
     return std::move(read_);
   }
 
@@ -125,12 +114,25 @@ class Reading {
 
 }  // namespace
 
+Digest digest_of_tree(const std::vector<TreeFile>& files) {
+  Bytes bytes;
+  bytes.reserve(files.size() * 128);
+  for (const TreeFile& file : files) {
+    append_le(bytes, std::uint64_t{file.path.size()});
+    append(bytes, as_bytes(file.path));
+    bytes.push_back(std::byte{file.content.has_value()});
+    if (file.content)
+      append(bytes, file.content->bytes());
+  }
+  return Digest::of(bytes);
+}
+
 IncludeTree::IncludeTree(fs::path root, std::vector<TreeFile> files,
-                         std::vector<std::string> operands)
+                         std::vector<std::string> operands, const Digest& digest)
     : root_(std::move(root)),
       files_(std::move(files)),
       operands_(std::move(operands)),
-      digest_(digest_of(files_)) {}
+      digest_(digest) {}
 
 const TreeFile* IncludeTree::find(std::string_view path) const {
   const auto found =
@@ -147,7 +149,7 @@ Result<IncludeTreeRead> read_include_tree(const fs::path& root,
   TreeMemo memo = read_tree_memo(memo_folder, root);
   if (is_unchanged(memo, root)) {
     return IncludeTreeRead{std::make_shared<const IncludeTree>(
-        root, std::move(memo.files), std::move(memo.operands))};
+        root, std::move(memo.files), std::move(memo.operands), memo.digest)};
   }
   return Reading(root, now).run(std::move(memo), memo_folder);
 }

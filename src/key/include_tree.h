@@ -30,9 +30,10 @@ struct TreeFile {
 /// Thread safety: immutable.
 class IncludeTree {
  public:
-  /// `files` in the order of files(), `operands` in that of operands().
+  /// `files` in the order of files(), `operands` in that of operands(); `digest` is
+  /// digest_of_tree(files).
   IncludeTree(std::filesystem::path root, std::vector<TreeFile> files,
-              std::vector<std::string> operands);
+              std::vector<std::string> operands, const cache::Digest& digest);
 
   [[nodiscard]] const std::filesystem::path& root() const { return root_; }
   [[nodiscard]] const cache::Digest& digest() const { return digest_; }
@@ -51,6 +52,9 @@ class IncludeTree {
   std::vector<std::string> operands_;
   cache::Digest digest_;
 };
+
+/// SHA-256 of the files' relative paths and contents, in the order of the walk.
+[[nodiscard]] cache::Digest digest_of_tree(const std::vector<TreeFile>& files);
 
 struct IncludeTreeRead {
   std::shared_ptr<const IncludeTree> tree;

@@ -1,7 +1,9 @@
 #include "key/memo_file.h"
 
+#define XXH_INLINE_ALL
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <string>
@@ -9,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "cache/digest.h"
 #include "util/little_endian.h"
 #include "util/log.h"
 #include "util/read_file.h"
@@ -20,11 +21,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// File: magic, SHA-256 of the payload, payload. The number is the payload's format.
-constexpr std::string_view kMagic = "kiln memo 1\n";
-constexpr std::size_t kHeadBytes = kMagic.size() + cache::Digest::kSize;
+// File: magic, XXH3-64 of the payload, payload. The number is the format of both.
+constexpr std::string_view kMagic = "kiln memo 2\n";
+constexpr std::size_t kHeadBytes = kMagic.size() + sizeof(std::uint64_t);
 constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20U;
 constexpr std::size_t kMaxMemos = 256;
+
+// It finds accidents. What is changed on purpose is changed by this user or by root.
+std::uint64_t checksum(ByteView payload) {
+  return XXH3_64bits(payload.data(), payload.size());
+}
 
 bool only_we_can_write(const fs::path& path) {
   struct stat info {};
@@ -63,9 +69,8 @@ std::optional<Bytes> read_memo(const fs::path& folder, std::string_view name) {
     return std::nullopt;
   const ByteView all = **bytes;
   const ByteView payload = all.subspan(kHeadBytes);
-  const ByteView checksum = all.subspan(kMagic.size(), cache::Digest::kSize);
   if (as_text(all.first(kMagic.size())) != kMagic ||
-      !std::ranges::equal(checksum, cache::Digest::of(payload).bytes()))
+      load_le<std::uint64_t>(all, kMagic.size()) != checksum(payload))
     return std::nullopt;
   (*bytes)->erase((*bytes)->begin(), (*bytes)->begin() + kHeadBytes);
   return std::move(**bytes);
@@ -77,7 +82,7 @@ MemoWrite write_memo(const fs::path& folder, std::string_view name, ByteView pay
   Bytes file;
   file.reserve(kHeadBytes + payload.size());
   append(file, as_bytes(kMagic));
-  append(file, cache::Digest::of(payload).bytes());
+  append_le(file, checksum(payload));
   append(file, payload);
   const auto written = replace_file(folder / name, file, S_IRUSR | S_IWUSR);
   if (!written) {

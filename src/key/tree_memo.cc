@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMemoFormat = 2;
+constexpr std::uint64_t kMemoFormat = 3;
 
 // A tree's path names its memo, and nothing else: it is in no key.
 std::string memo_name(const fs::path& root) {
@@ -41,6 +41,7 @@ std::optional<TreeMemo> decode(ByteView bytes) {
     std::string path(in.text());
     memo.folders.push_back({std::move(path), in.stamp()});
   }
+  memo.digest = in.digest();
   if (!in.at_end())
     return std::nullopt;
   return memo;
@@ -74,6 +75,7 @@ MemoWrite write_tree_memo(const fs::path& memo_folder, const fs::path& root,
     out.text(folder.path);
     out.stamp(folder.stamp);
   }
+  out.digest(memo.digest);
   return write_memo(memo_folder, memo_name(root), out.bytes());
 }
 
