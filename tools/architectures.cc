@@ -16,7 +16,7 @@ void add_once(std::vector<device::BuildFor>& list, device::BuildFor what) {
     list.push_back(what);
 }
 
-Result<void> add_devices(Service& service, std::vector<device::BuildFor>& list) {
+Result<void> add_devices(BuildService& service, std::vector<device::BuildFor>& list) {
   const auto devices = KILN_TRY(devices_present(service.config()));
   if (devices.empty()) {
     return fail(ErrorCode::kInvalidArgument,
@@ -62,14 +62,14 @@ Result<std::vector<device::ComputeCapability>> devices_present(const Config& con
       device::Driver::open(config.driver.value_or(""), LibraryPlaces::of_process()));
   std::set<device::ComputeCapability> capabilities;
   if (driver) {
-    for (const device::DeviceInfo& info : KILN_TRY(driver->devices()))
+    for (const Device& info : KILN_TRY(driver->devices()))
       capabilities.insert(info.capability);
   }
   return std::vector(capabilities.begin(), capabilities.end());
 }
 
 Result<std::vector<device::BuildFor>> select_architectures(
-    Service& service, const ArchitectureOptions& options) {
+    BuildService& service, const ArchitectureOptions& options) {
   std::vector<device::BuildFor> list;
   for (const std::string& text : options.lists) {
     KILN_TRY(refuse_virtual(text));

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "build_service.h"
 #include "device/target.h"
 #include "kiln/result.h"
-#include "service.h"
 
 namespace kiln::tools {
 
@@ -32,7 +32,7 @@ void add_profile_option(CLI::App& app, ArchitectureOptions& options);
 /// ever had, no device where one is needed); kUnavailable (no NVRTC here builds for
 /// it); kDevice; those of reading a profile.
 [[nodiscard]] Result<std::vector<device::BuildFor>> select_architectures(
-    Service& service, const ArchitectureOptions& options);
+    BuildService& service, const ArchitectureOptions& options);
 
 /// The compute capabilities of the devices present, each once, ascending; none without
 /// a driver. Errors: kDevice, kUnavailable (a driver that cannot be used).

@@ -56,7 +56,7 @@ Verdict verdict_of(const Result<Fetched>& fetched) {
 /// One run: the threads take the items in turn.
 class Runner {
  public:
-  Runner(Context& context, Service& service, const BuildRunOptions& options,
+  Runner(Context& context, BuildService& service, const BuildRunOptions& options,
          BuildReport& report)
       : service_(service),
         options_(options),
@@ -150,7 +150,7 @@ class Runner {
     options_.events->write(std::move(event));
   }
 
-  Service& service_;
+  BuildService& service_;
   const BuildRunOptions& options_;
   BuildReport& report_;
   Progress progress_;
@@ -232,7 +232,7 @@ std::string_view to_string(Verdict verdict) {
   return "unknown";
 }
 
-void add_items(Service& service, const Request& request,
+void add_items(BuildService& service, const Request& request,
                const std::vector<device::BuildFor>& architectures,
                BuildReport& report) {
   for (const device::BuildFor& build_for : architectures) {
@@ -265,7 +265,7 @@ void add_items(Service& service, const Request& request,
   }
 }
 
-void run_builds(Context& context, Service& service, const BuildRunOptions& options,
+void run_builds(Context& context, BuildService& service, const BuildRunOptions& options,
                 BuildReport& report) {
   const auto began = Clock::now();
   std::vector<BuildItem> unique;

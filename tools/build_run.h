@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "service.h"
+#include "build_service.h"
 #include "tools/context.h"
 #include "tools/event_log.h"
 
@@ -68,12 +68,12 @@ struct BuildReport {
 /// Adds `request` for each of `architectures` to `items`; a key already there counts
 /// once. Requests excluded by target limits are counted in `skipped`. An error of one
 /// (unknown parameter, unreadable header) becomes that item's.
-void add_items(Service& service, const Request& request,
+void add_items(BuildService& service, const Request& request,
                const std::vector<device::BuildFor>& architectures, BuildReport& report);
 
 /// Fetches every item on `options.jobs` threads, with progress on stderr, until all are
 /// done, `context.stop` is asked for, or one failed under fail_fast.
-void run_builds(Context& context, Service& service, const BuildRunOptions& options,
+void run_builds(Context& context, BuildService& service, const BuildRunOptions& options,
                 BuildReport& report);
 
 /// The contract's document.

@@ -84,7 +84,7 @@ std::string_view to_string(CheckVerdict verdict) {
   return "unknown";
 }
 
-Diagnosis diagnose(Context& context, Service& service) {
+Diagnosis diagnose(Context& context, BuildService& service) {
   Diagnosis diagnosis;
   diagnosis.checks.push_back(
       {"kiln", CheckVerdict::kOk,
@@ -111,7 +111,7 @@ ordered_json diagnosis_json(const Diagnosis& diagnosis) {
                       {"remedy", check.remedy}});
   }
   ordered_json devices = ordered_json::array();
-  for (const device::DeviceInfo& info : diagnosis.devices) {
+  for (const Device& info : diagnosis.devices) {
     devices.push_back({{"ordinal", info.ordinal},
                        {"name", info.name},
                        {"arch", to_string(info.capability)},

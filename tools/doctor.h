@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "service.h"
+#include "build_service.h"
 #include "tools/context.h"
 
 namespace kiln::tools {
@@ -26,20 +26,20 @@ struct Check {
 
 struct Diagnosis {
   std::vector<Check> checks;
-  std::vector<device::DeviceInfo> devices;
+  std::vector<Device> devices;
   std::vector<device::Toolchain> toolchains;
 };
 
 /// Looks at everything; nothing here fails, it becomes a check. The lock probe and the
 /// trial compile have time limits.
-[[nodiscard]] Diagnosis diagnose(Context& context, Service& service);
+[[nodiscard]] Diagnosis diagnose(Context& context, BuildService& service);
 
 // Its parts, in the order of the report.
-void check_driver(Service& service, Diagnosis& diagnosis);
-void check_toolchains(Service& service, Diagnosis& diagnosis);
-void check_compile(Context& context, Service& service, Diagnosis& diagnosis);
-void check_cudnn(Service& service, Diagnosis& diagnosis);
-void check_cache(Service& service, Diagnosis& diagnosis);
+void check_driver(BuildService& service, Diagnosis& diagnosis);
+void check_toolchains(BuildService& service, Diagnosis& diagnosis);
+void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis);
+void check_cudnn(BuildService& service, Diagnosis& diagnosis);
+void check_cache(BuildService& service, Diagnosis& diagnosis);
 
 /// `{"ok","checks","devices","toolchains"}`.
 [[nodiscard]] nlohmann::ordered_json diagnosis_json(const Diagnosis& diagnosis);

@@ -105,7 +105,7 @@ Check index_check(cache::Cache& cache) {
 
 }  // namespace
 
-void check_cache(Service& service, Diagnosis& diagnosis) {
+void check_cache(BuildService& service, Diagnosis& diagnosis) {
   cache::Cache& cache = service.cache();
   diagnosis.checks.push_back(root_check(cache));
   if (cache.mode() == cache::Mode::kOff)

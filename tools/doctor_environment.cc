@@ -15,15 +15,15 @@ constexpr const char* kTrialSource =
     "extern \"C\" __global__ void kiln_doctor(int* out) { *out = 1; }\n";
 constexpr std::chrono::seconds kTrialLimit{60};
 
-std::string device_text(const device::DeviceInfo& info) {
+std::string device_text(const Device& info) {
   return fmt::format("{}: {}, compute capability {}, {}, {} multiprocessors",
                      info.ordinal, info.name, to_string(info.capability),
                      format_size(info.memory_bytes), info.multiprocessors);
 }
 
 void check_peers(const device::Driver& driver, Diagnosis& diagnosis) {
-  for (const device::DeviceInfo& from : diagnosis.devices) {
-    for (const device::DeviceInfo& to : diagnosis.devices) {
+  for (const Device& from : diagnosis.devices) {
+    for (const Device& to : diagnosis.devices) {
       if (from.ordinal == to.ordinal)
         continue;
       const auto reaches = driver.can_access_peer(from.ordinal, to.ordinal);
@@ -49,7 +49,7 @@ std::string architectures_text(const device::NvrtcFacts& facts) {
 }
 
 /// Can the chosen NVRTC build for this device?
-Check device_check(Service& service, const device::DeviceInfo& info) {
+Check device_check(BuildService& service, const Device& info) {
   Check check{fmt::format("device {}", info.ordinal), CheckVerdict::kOk,
               device_text(info), ""};
   const auto choice = service.toolchains().choose(info.capability);
@@ -86,7 +86,7 @@ void add_other_drivers(const device::Driver& used, Diagnosis& diagnosis) {
 
 }  // namespace
 
-void check_driver(Service& service, Diagnosis& diagnosis) {
+void check_driver(BuildService& service, Diagnosis& diagnosis) {
   const auto driver = service.toolchains().driver();
   Check check{"driver", CheckVerdict::kOk, "", ""};
   if (!driver) {
@@ -119,12 +119,12 @@ void check_driver(Service& service, Diagnosis& diagnosis) {
                                 "look at CUDA_VISIBLE_DEVICES"});
   }
   diagnosis.devices = *std::move(devices);
-  for (const device::DeviceInfo& info : diagnosis.devices)
+  for (const Device& info : diagnosis.devices)
     diagnosis.checks.push_back(device_check(service, info));
   check_peers(**driver, diagnosis);
 }
 
-void check_toolchains(Service& service, Diagnosis& diagnosis) {
+void check_toolchains(BuildService& service, Diagnosis& diagnosis) {
   const auto found = service.toolchains().found();
   if (!found) {
     diagnosis.checks.push_back({"nvrtc", CheckVerdict::kFail, found.error().message,
@@ -171,7 +171,7 @@ void check_toolchains(Service& service, Diagnosis& diagnosis) {
   diagnosis.checks.push_back(std::move(check));
 }
 
-void check_compile(Context& context, Service& service, Diagnosis& diagnosis) {
+void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis) {
   Check check{"compile", CheckVerdict::kOk, "", ""};
   const auto began = std::chrono::steady_clock::now();
   const auto trial = [&]() -> Result<compile::CompileOutput> {
@@ -204,7 +204,7 @@ void check_compile(Context& context, Service& service, Diagnosis& diagnosis) {
   diagnosis.checks.push_back(std::move(check));
 }
 
-void check_cudnn(Service& service, Diagnosis& diagnosis) {
+void check_cudnn(BuildService& service, Diagnosis& diagnosis) {
   const auto found =
       find_libraries({.name = "libcudnn.so.9",
                       .explicit_path = service.config().cudnn.value_or(""),

@@ -77,10 +77,6 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
-std::string to_string(ComputeCapability capability) {
-  return fmt::format("{}.{}", capability.major, capability.minor);
-}
-
 std::string to_string(Architecture architecture) {
   return to_string(architecture.capability).append(suffix_text(architecture.suffix));
 }

@@ -10,19 +10,12 @@
 #include <string_view>
 #include <vector>
 
+#include "kiln/device.h"
 #include "kiln/result.h"
 
 namespace kiln::device {
 
-/// Of a device: 9.0 for an H100. Major and minor, never the digits run together.
-struct ComputeCapability {
-  int major = 0;
-  int minor = 0;
-  friend auto operator<=>(const ComputeCapability&, const ComputeCapability&) = default;
-};
-
-/// "9.0".
-[[nodiscard]] std::string to_string(ComputeCapability capability);
+using kiln::ComputeCapability;
 
 enum class ArchSuffix : std::uint8_t {
   kNone,  // runs on the same major and a minor not lower

@@ -121,7 +121,7 @@ std::string uuid_of(const DriverTable& table, CUdevice device) {
                      view.substr(12, 4), view.substr(16, 4), view.substr(20));
 }
 
-Result<DeviceInfo> describe(const DriverTable& table, int ordinal) {
+Result<Device> describe(const DriverTable& table, int ordinal) {
   const std::string on = fmt::format("device {}", ordinal);
   CUdevice device = 0;
   if (const CUresult result = table.cuDeviceGet(&device, ordinal);
@@ -140,7 +140,7 @@ Result<DeviceInfo> describe(const DriverTable& table, int ordinal) {
   const auto ask = [&](CUdevice_attribute which) {
     return attribute(table, device, which);
   };
-  DeviceInfo info;
+  Device info;
   info.ordinal = ordinal;
   info.name = name.data();
   info.memory_bytes = memory_bytes;
@@ -192,8 +192,8 @@ CudaVersion Driver::version() const {
   return table_->version;
 }
 
-Result<std::vector<DeviceInfo>> Driver::devices() const {
-  std::vector<DeviceInfo> devices;
+Result<std::vector<Device>> Driver::devices() const {
+  std::vector<Device> devices;
   const CUresult started = table_->cuInit(0);
   if (started == CUDA_ERROR_NO_DEVICE)
     return devices;

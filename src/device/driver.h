@@ -14,6 +14,7 @@
 
 #include "device/architecture.h"
 #include "device/cuda_version.h"
+#include "kiln/device.h"
 #include "kiln/result.h"
 #include "util/library_search.h"
 
@@ -22,16 +23,6 @@ namespace kiln::device {
 struct DriverTable;
 
 inline constexpr std::string_view kDriverName = "libcuda.so.1";
-
-struct DeviceInfo {
-  int ordinal = 0;  // CUDA's, after CUDA_VISIBLE_DEVICES
-  std::string name;
-  ComputeCapability capability;
-  std::string uuid;    // "GPU-8-4-4-4-12 hex digits"; "" from a driver before 11.4
-  std::string pci_id;  // "0000:17:00.0"
-  std::uint64_t memory_bytes = 0;
-  int multiprocessors = 0;
-};
 
 /// A handle to a driver library, which stays open until the process ends: copies are
 /// cheap and all of them stay valid. Thread safety: every method may run concurrently.
@@ -53,7 +44,7 @@ class Driver {
 
   /// Devices in CUDA's order; empty where the driver has none (also when
   /// CUDA_VISIBLE_DEVICES hides them all). Calls cuInit. Errors: kDevice.
-  [[nodiscard]] Result<std::vector<DeviceInfo>> devices() const;
+  [[nodiscard]] Result<std::vector<Device>> devices() const;
 
   /// Whether `from` can map the memory of `to`. Errors: kDevice.
   [[nodiscard]] Result<bool> can_access_peer(int from, int to) const;

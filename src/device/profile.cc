@@ -93,7 +93,7 @@ Result<std::string> describe_device(const Driver& driver, int ordinal) {
   const auto devices = KILN_TRY(driver.devices());
   const auto info =
       std::find_if(devices.begin(), devices.end(),
-                   [&](const DeviceInfo& d) { return d.ordinal == ordinal; });
+                   [&](const Device& d) { return d.ordinal == ordinal; });
   if (info == devices.end()) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("there is no device {}; the driver shows {}", ordinal,

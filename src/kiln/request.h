@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "kiln/export.h"
+
 namespace kiln {
 
 namespace request {
@@ -38,7 +40,7 @@ struct SourceOptions {
 /// Thread safety: any number of threads may use one.
 /// Nothing is checked here; resolving it is what fails. Headers on disk are read when
 /// it is first resolved: a new Request sees what has changed since.
-class Request {
+class KILN_EXPORT Request {
  public:
   /// A kernel of the template catalog. Implicit, so that a call can say
   /// `service.get({"scaled_softmax_fwd", {{"dtype", "bf16"}}}, device)`.

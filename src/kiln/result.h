@@ -8,6 +8,8 @@
 #include <tl/expected.hpp>
 #include <utility>
 
+#include "kiln/export.h"
+
 namespace kiln {
 
 /// What the caller can do about a failure. The names are part of every `--json`.
@@ -27,7 +29,7 @@ enum class ErrorCode : std::uint8_t {
 };
 
 /// The JSON name of `code`: "invalid_argument", "not_found" and so on. Thread-safe.
-[[nodiscard]] std::string_view to_string(ErrorCode code);
+[[nodiscard]] KILN_EXPORT std::string_view to_string(ErrorCode code);
 
 struct Error {
   ErrorCode code;

@@ -233,8 +233,7 @@ std::optional<std::string> KernelSpec::excluded(
   const Targets& targets = parts_.targets;
   if (targets.maximum && capability > *targets.maximum)
     return fmt::format("{} is for compute capability {} or lower, not {}", parts_.name,
-                       device::to_string(*targets.maximum),
-                       device::to_string(capability));
+                       to_string(*targets.maximum), to_string(capability));
   const device::ComputeCapability minimum = minimum_for(params);
   if (capability >= minimum)
     return std::nullopt;
@@ -245,7 +244,7 @@ std::optional<std::string> KernelSpec::excluded(
       reason = fmt::format(" ({})", limit.reason);
   }
   return fmt::format("{} needs compute capability {} or higher{}, not {}", parts_.name,
-                     device::to_string(minimum), reason, device::to_string(capability));
+                     to_string(minimum), reason, to_string(capability));
 }
 
 TextValues KernelSpec::text_values(const Parameters& params,

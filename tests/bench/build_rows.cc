@@ -20,12 +20,12 @@ namespace {
 /// A service, and NVRTC in this process, warm, with one kernel for both to build.
 struct Builder {
   std::shared_ptr<const ScratchFolder> scratch;
-  std::unique_ptr<Service> service;
+  std::unique_ptr<BuildService> service;
   const compile::Nvrtc* nvrtc = nullptr;
 };
 
 /// From a key to the object that would be published.
-Result<void> build(Service& service, const KeyedRequest& request) {
+Result<void> build(BuildService& service, const KeyedRequest& request) {
   const compile::CompileJob job = KILN_TRY(RequestKeys::job(request));
   const auto output = KILN_TRY(service.workers().compile(job, {}));
   KILN_TRY(check_output(request, output));
@@ -33,8 +33,8 @@ Result<void> build(Service& service, const KeyedRequest& request) {
   return {};
 }
 
-Result<std::unique_ptr<Service>> open_service(const ScratchFolder& scratch) {
-  return Service::open(KILN_TRY(config_for(scratch.path() / "cache")));
+Result<std::unique_ptr<BuildService>> open_service(const ScratchFolder& scratch) {
+  return BuildService::open(KILN_TRY(config_for(scratch.path() / "cache")));
 }
 
 Result<std::shared_ptr<Builder>> make_builder(const Settings& settings) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 
+#include "build_options.h"
 #include "tests/bench/child.h"
 #include "tests/bench/floors.h"
 #include "tests/bench/kernels.h"
@@ -44,7 +45,8 @@ Result<Bytes> payload(const ScratchFolder& scratch, const CubinWish& wish,
                       Image image) {
   if (image == Image::kAnyBytes)
     return Bytes(wish.bytes, std::byte{0x5a});
-  const auto service = KILN_TRY(Service::open(KILN_TRY(config_for(scratch.path()))));
+  const auto service =
+      KILN_TRY(BuildService::open(KILN_TRY(config_for(scratch.path()))));
   return make_cubin(*KILN_TRY(open_nvrtc(*service)), wish);
 }
 
@@ -119,8 +121,8 @@ Result<std::shared_ptr<WarmSet>> store_set(const Settings& settings) {
   constexpr std::size_t kCubinBytes = 20'000;
   auto set = std::make_shared<WarmSet>();
   set->scratch = KILN_TRY(ScratchFolder::make(settings.folder));
-  const auto service =
-      KILN_TRY(Service::open(KILN_TRY(config_for(set->scratch->path() / "cache"))));
+  const auto service = KILN_TRY(
+      BuildService::open(KILN_TRY(config_for(set->scratch->path() / "cache"))));
   const compile::Nvrtc& nvrtc = *KILN_TRY(open_nvrtc(*service));
   std::map<std::pair<std::string, std::string>, Bytes> cubins;
   for (const KernelRequest& request : softmax_requests(settings.set_kernels)) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "build_options.h"
 #include "compile/nvrtc_compile.h"
 #include "util/try.h"
 
@@ -66,7 +67,7 @@ std::vector<KernelRequest> softmax_requests(std::size_t count) {
   return requests;
 }
 
-Result<KeyedRequest> keyed(Service& service, const KernelRequest& request) {
+Result<KeyedRequest> keyed(BuildService& service, const KernelRequest& request) {
   auto key = KILN_TRY(
       service.key(KILN_TRY(service.prepare(request.request)), request.architecture));
   if (const auto* skipped = std::get_if<device::TargetSkipped>(&key))
@@ -74,7 +75,7 @@ Result<KeyedRequest> keyed(Service& service, const KernelRequest& request) {
   return std::get<KeyedRequest>(std::move(key));
 }
 
-Result<const compile::Nvrtc*> open_nvrtc(Service& service) {
+Result<const compile::Nvrtc*> open_nvrtc(BuildService& service) {
   const auto choice = KILN_TRY(service.toolchains().choose(std::nullopt));
   return compile::open_nvrtc({choice->toolchain.nvrtc, choice->toolchain.builtins});
 }

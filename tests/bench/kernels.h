@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "build_service.h"
 #include "cache/object.h"
 #include "compile/nvrtc.h"
-#include "service.h"
 
 namespace kiln::bench {
 
@@ -27,11 +27,11 @@ struct KernelRequest {
 [[nodiscard]] std::vector<KernelRequest> softmax_requests(std::size_t count);
 
 /// prepare() and key(). Errors: as they; kUnavailable where the target is left out.
-[[nodiscard]] Result<KeyedRequest> keyed(Service& service,
+[[nodiscard]] Result<KeyedRequest> keyed(BuildService& service,
                                          const KernelRequest& request);
 
 /// The NVRTC that `service` takes, in this process. Errors: as open_nvrtc.
-[[nodiscard]] Result<const compile::Nvrtc*> open_nvrtc(Service& service);
+[[nodiscard]] Result<const compile::Nvrtc*> open_nvrtc(BuildService& service);
 
 struct CubinWish {
   device::Architecture architecture;

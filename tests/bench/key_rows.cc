@@ -16,14 +16,14 @@ namespace {
 
 struct OpenService {
   std::shared_ptr<const ScratchFolder> scratch;
-  std::unique_ptr<Service> service;
+  std::unique_ptr<BuildService> service;
 };
 
 Result<std::shared_ptr<OpenService>> open_service(const Settings& settings) {
   auto open = std::make_shared<OpenService>();
   open->scratch = KILN_TRY(ScratchFolder::make(settings.folder));
-  open->service =
-      KILN_TRY(Service::open(KILN_TRY(config_for(open->scratch->path() / "cache"))));
+  open->service = KILN_TRY(
+      BuildService::open(KILN_TRY(config_for(open->scratch->path() / "cache"))));
   return open;
 }
 
@@ -55,7 +55,7 @@ Result<Seconds> printed_seconds(const std::vector<std::string>& command) {
 }
 
 /// Every file that the key of the CUB source stands for, one a line of a file.
-Result<void> write_closure(Service& service, const std::string& path) {
+Result<void> write_closure(BuildService& service, const std::string& path) {
   const auto key = KILN_TRY(
       keyed(service, {Request::from_source({.source = cub_source()}), {{9, 0}, {}}}));
   const key::HeaderSnapshot& headers = *key.headers;

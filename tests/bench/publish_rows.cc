@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "build_options.h"
 #include "cache/file_system.h"
 #include "tests/bench/floors.h"
 #include "tests/bench/kernels.h"
@@ -66,7 +67,7 @@ class ObjectSource {
     constexpr std::size_t kCubinBytes = 64 * 1024 - 600;
     const auto scratch = KILN_TRY(ScratchFolder::make(settings.folder));
     const auto service =
-        KILN_TRY(Service::open(KILN_TRY(config_for(scratch->path() / "cache"))));
+        KILN_TRY(BuildService::open(KILN_TRY(config_for(scratch->path() / "cache"))));
     auto source = std::make_shared<ObjectSource>();
     source->wish_ = {.architecture = {{9, 0}, device::ArchSuffix::kNone},
                      .entry_points = {"scaled_softmax_fwd"},

@@ -52,7 +52,7 @@ class StoredHeadersTest : public testing::Test {
 
   const test::TempDir temp_;
   const fs::path own_ = fs::canonical(temp_.path()) / "own";
-  std::unique_ptr<Service> service_;
+  std::unique_ptr<BuildService> service_;
   SourceOptions source_;
 };
 

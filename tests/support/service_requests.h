@@ -9,7 +9,7 @@
 #include <utility>
 #include <variant>
 
-#include "service.h"
+#include "build_service.h"
 #include "tests/support/temp_dir.h"
 #include "util/try.h"
 
@@ -25,8 +25,8 @@ inline Config service_config(const std::filesystem::path& cache_dir) {
   return config;
 }
 
-inline std::unique_ptr<Service> open_service(const Config& config) {
-  auto service = Service::open(config);
+inline std::unique_ptr<BuildService> open_service(const Config& config) {
+  auto service = BuildService::open(config);
   EXPECT_TRUE(service) << service.error().message;
   return service ? *std::move(service) : nullptr;
 }
@@ -40,18 +40,18 @@ inline Request small_kernel(int number) {
   return Request::from_source(std::move(source));
 }
 
-inline Result<KeyedRequest> keyed(Service& service, const Request& request,
+inline Result<KeyedRequest> keyed(BuildService& service, const Request& request,
                                   device::Architecture architecture = {{8, 0}, {}}) {
   const PreparedRequest prepared = KILN_TRY(service.prepare(request));
   return std::get<KeyedRequest>(KILN_TRY(service.key(prepared, architecture)));
 }
 
-inline Result<Fetched> fetch(Service& service, const Request& request,
+inline Result<Fetched> fetch(BuildService& service, const Request& request,
                              const std::stop_token& stop = {}) {
   return service.fetch(KILN_TRY(keyed(service, request)), stop);
 }
 
-inline std::uint64_t counted(Service& service, cache::Counter counter) {
+inline std::uint64_t counted(BuildService& service, cache::Counter counter) {
   return service.cache().counters().get(counter);
 }
 

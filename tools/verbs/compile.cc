@@ -128,7 +128,8 @@ Result<int> run(Context& context, const Options& options) {
     return fail(ErrorCode::kInvalidArgument,
                 "-o - and --json both want standard output");
   const Request request = KILN_TRY(make_request(context, options));
-  const auto service = KILN_TRY(Service::open(config, {.stop = context.stop->token()}));
+  const auto service =
+      KILN_TRY(BuildService::open(config, {.stop = context.stop->token()}));
   // Wrong options are wrong usage, before an architecture is looked at.
   KILN_TRY(service->prepare(request));
   const auto architectures =

@@ -45,7 +45,7 @@ void print_checks(const Diagnosis& diagnosis, const Terminal& out) {
   }
 }
 
-Result<void> write_profile(Service& service, const Options& options) {
+Result<void> write_profile(BuildService& service, const Options& options) {
   constexpr std::uint64_t kMostDevices = 1024;
   KILN_TRY(check_output_path("--profile", options.profile));
   const auto device = static_cast<int>(
@@ -61,7 +61,7 @@ Result<void> write_profile(Service& service, const Options& options) {
 
 Result<int> run(Context& context, const Options& options) {
   const auto service =
-      KILN_TRY(Service::open(context.config, {.stop = context.stop->token()}));
+      KILN_TRY(BuildService::open(context.config, {.stop = context.stop->token()}));
   if (!options.profile.empty())
     KILN_TRY(write_profile(*service, options));
   Diagnosis diagnosis = diagnose(context, *service);

@@ -42,7 +42,7 @@ struct Wanted {
 };
 
 /// All that can be said of a line before anything is built.
-Result<void> check_line(Service& service, const std::string& path,
+Result<void> check_line(BuildService& service, const std::string& path,
                         const request::ManifestEntry& line,
                         const ArchitectureOptions& architectures) {
   Result<void> checked;
@@ -63,7 +63,7 @@ Result<void> check_line(Service& service, const std::string& path,
               fmt::format("{}:{}: {}", path, line.line, checked.error().message));
 }
 
-Result<Wanted> select(Service& service, const Options& options) {
+Result<Wanted> select(BuildService& service, const Options& options) {
   Wanted wanted{request::Selection(service.catalog()), {}};
   if (options.all)
     wanted.selection.add_all();
@@ -100,7 +100,7 @@ bool needs_architectures(const Wanted& wanted) {
       [](const request::ManifestEntry& line) { return !line.architecture; });
 }
 
-Result<BuildReport> list_items(Service& service, const Options& options) {
+Result<BuildReport> list_items(BuildService& service, const Options& options) {
   const Wanted wanted = KILN_TRY(select(service, options));
   std::vector<device::BuildFor> architectures;
   if (is_given(options.architectures) || needs_architectures(wanted))
@@ -120,7 +120,7 @@ Result<BuildReport> list_items(Service& service, const Options& options) {
 }
 
 /// The next job here takes the NVRTC that most of this warm was built with.
-void record_toolchain(Service& service, const BuildReport& report) {
+void record_toolchain(BuildService& service, const BuildReport& report) {
   std::map<std::string, std::pair<std::size_t, const device::Toolchain*>> uses;
   for (std::size_t i = 0; i < report.items.size(); ++i) {
     const auto* keyed = std::get_if<KeyedRequest>(&report.items[i].keyed);
@@ -153,7 +153,7 @@ Result<int> run(Context& context, const Options& options) {
     KILN_TRY(check_output_path("--events", options.events));
     events = KILN_TRY(EventLog::open(options.events));
   }
-  const auto service = KILN_TRY(Service::open(
+  const auto service = KILN_TRY(BuildService::open(
       config, {.stop = context.stop->token(), .make_root = !options.dry_run}));
   BuildReport report = KILN_TRY(list_items(*service, options));
   run_builds(context, *service,

@@ -5,8 +5,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "build_service.h"
 #include "request/selection.h"
-#include "service.h"
 #include "tools/architectures.h"
 #include "tools/catalog.h"
 #include "tools/open_cache.h"
@@ -71,7 +71,7 @@ Result<std::vector<cache::Entry>> candidates(cache::Cache& cache,
   return entries;
 }
 
-Result<KeyedRequest> key_request(Service& service, const Options& options) {
+Result<KeyedRequest> key_request(BuildService& service, const Options& options) {
   const auto text = KILN_TRY(request::parse_template_pattern(options.template_text));
   const auto prepared = KILN_TRY(service.prepare(Request(text.name, text.params)));
   const auto architectures =
@@ -93,7 +93,7 @@ Result<Answer> explain_request(const Context& context, const Options& options) {
   Config config = context.config;
   config.template_dirs = template_folders(config, options.catalog);
   const auto service = KILN_TRY(
-      Service::open(config, {.stop = context.stop->token(), .make_root = false}));
+      BuildService::open(config, {.stop = context.stop->token(), .make_root = false}));
   const KeyedRequest keyed = KILN_TRY(key_request(*service, options));
   const device::ToolchainChoice& choice = *keyed.toolchain;
   Answer answer;

@@ -31,7 +31,7 @@ TEST(DriverOpened, SeesTheDevicesInTheDriversOrder) {
   constexpr std::array<ComputeCapability, 4> kExpected{
       {{7, 5}, {8, 6}, {9, 0}, {12, 1}}};
   for (std::size_t i = 0; i < devices->size(); ++i) {
-    const DeviceInfo& device = devices->at(i);
+    const Device& device = devices->at(i);
     EXPECT_EQ(device.ordinal, static_cast<int>(i));
     EXPECT_EQ(device.capability, kExpected[i]);
     EXPECT_GT(device.multiprocessors, 0);
@@ -107,12 +107,12 @@ TEST(Compatibility, IsTheSameInKilnAndInTheSimulatedDriver) {
   const auto load = simulated.find<decltype(::cuModuleLoadData)>("cuModuleLoadData");
   ASSERT_EQ(init(0), CUDA_SUCCESS);
   const auto driver = Driver::open(simulated.path(), {}).value().value();
-  const std::vector<DeviceInfo> devices = driver.devices().value();
-  for (const DeviceInfo& device : devices) {
+  const std::vector<Device> devices = driver.devices().value();
+  for (const Device& device : devices) {
     CUcontext context = nullptr;
     ASSERT_EQ(retain(&context, device.ordinal), CUDA_SUCCESS);
     ASSERT_EQ(use(context), CUDA_SUCCESS);
-    for (const DeviceInfo& base : devices) {
+    for (const Device& base : devices) {
       for (const Target& target : targets_for(base.capability)) {
         const Bytes image = image_for(target);
         CUmodule module = nullptr;

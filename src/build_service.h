@@ -47,30 +47,27 @@ struct Fetched {
   bool is_as_keyed = true;
 };
 
-struct ServiceOptions {
+struct BuildServiceOptions {
   /// Ends the question to an NVRTC what it is, which may take long where it is broken.
   std::stop_token stop{};
   /// False to look at what is there: a cache that is not there stays so.
   bool make_root = true;
 };
 
-/// How the cache is opened for `config`: by a service, and by tools that need no more.
-[[nodiscard]] cache::CacheOptions cache_options(const Config& config);
-
 /// Compiles on demand, through the cache.
 /// Thread safety: every method may run concurrently.
-class Service {
+class BuildService {
  public:
   /// Opens the cache (never an error: see Cache::open) and the templates; looks for no
   /// NVRTC and starts no worker yet. Errors: as TemplateCatalog::open.
-  [[nodiscard]] static Result<std::unique_ptr<Service>> open(
-      const Config& config, const ServiceOptions& options = {});
+  [[nodiscard]] static Result<std::unique_ptr<BuildService>> open(
+      const Config& config, const BuildServiceOptions& options = {});
 
-  Service(const Service&) = delete;
-  Service& operator=(const Service&) = delete;
-  Service(Service&&) = delete;
-  Service& operator=(Service&&) = delete;
-  ~Service() = default;
+  BuildService(const BuildService&) = delete;
+  BuildService& operator=(const BuildService&) = delete;
+  BuildService(BuildService&&) = delete;
+  BuildService& operator=(BuildService&&) = delete;
+  ~BuildService() = default;
 
   /// Checks a request; of a source, all that can be said without its headers.
   /// Errors: kInvalidArgument, kNotFound; see request::resolve.
@@ -106,8 +103,8 @@ class Service {
  private:
   using ObjectPointer = std::shared_ptr<const cache::StoredObject>;
 
-  Service(const Config& config, const ServiceOptions& options,
-          render::TemplateCatalog catalog);
+  BuildService(const Config& config, const BuildServiceOptions& options,
+               render::TemplateCatalog catalog);
 
   // The steps of fetch(), in order.
   [[nodiscard]] std::optional<Fetched> find_in_memory(const cache::Digest& key);

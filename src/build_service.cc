@@ -1,16 +1,11 @@
-#include "service.h"
+#include "build_service.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cstdlib>
 #include <utility>
 
 #include "artifact.h"
-#include "compile/cores.h"
-#include "image_check.h"
+#include "build_options.h"
 #include "key/opened_files.h"
 #include "render/embedded_templates.h"
 #include "request/first_resolve.h"
@@ -30,27 +25,8 @@
 namespace kiln {
 namespace {
 
-compile::PoolOptions pool_options(const Config& config, cache::Cache& cache) {
-  compile::PoolOptions options;
-  options.max_workers = config.jobs.value_or(0);
-  options.worker.environment = config.worker;
-  options.time_limit = config.compile_timeout;
-  options.memory_limit_bytes = config.worker_memory_bytes;
-  if (cache.mode() == cache::Mode::kReadWrite)
-    options.reproduction_root = cache.layout().root();
-  options.acquire_slot =
-      [&cache](std::stop_token stop) -> Result<std::shared_ptr<void>> {
-    cache::Slots::Acquired acquired = cache.acquire_slot(
-        {.key = {}, .stop = std::move(stop), .deadline = std::nullopt});
-    if (acquired.outcome == cache::Slots::Outcome::kCancelled)
-      return fail(ErrorCode::kCancelled, "stopped while waiting for a build slot");
-    return std::make_shared<cache::Slots::Acquired>(std::move(acquired));
-  };
-  return options;
-}
-
 std::unique_ptr<cache::Cache> open_cache(const Config& config,
-                                         const ServiceOptions& options) {
+                                         const BuildServiceOptions& options) {
   cache::CacheOptions opened = cache_options(config);
   opened.make_root = options.make_root;
   return cache::Cache::open(std::move(opened));
@@ -119,24 +95,6 @@ cache::Phase lock_phase(compile::BuildPhase phase) {
 
 }  // namespace
 
-cache::CacheOptions cache_options(const Config& config) {
-  cache::CacheOptions options;
-  // Not normalized: where a is a link, a/.. is another folder than this one. Without a
-  // working directory it stays relative, and the cache is off with that reason.
-  std::error_code error;
-  options.root = config.cache_dir;
-  if (auto root = std::filesystem::absolute(config.cache_dir, error);
-      !config.cache_dir.empty() && !error)
-    options.root = std::move(root);
-  options.limit_bytes = config.cache_limit_bytes;
-  options.trusted_uids = config.trusted_uids;
-  options.payload_check = check_stored_image;
-  options.slots = config.jobs.value_or(compile::usable_cores());
-  options.build_limit = config.compile_timeout;
-  options.runtime_dir = config.runtime_dir;
-  return options;
-}
-
 std::string_view to_string(Outcome outcome) {
   switch (outcome) {
     case Outcome::kHit:
@@ -149,15 +107,16 @@ std::string_view to_string(Outcome outcome) {
   return "unknown";
 }
 
-Result<std::unique_ptr<Service>> Service::open(const Config& config,
-                                               const ServiceOptions& options) {
+Result<std::unique_ptr<BuildService>> BuildService::open(
+    const Config& config, const BuildServiceOptions& options) {
   auto catalog = KILN_TRY(
       render::TemplateCatalog::open(templates::embedded(), config.template_dirs));
-  return std::unique_ptr<Service>(new Service(config, options, std::move(catalog)));
+  return std::unique_ptr<BuildService>(
+      new BuildService(config, options, std::move(catalog)));
 }
 
-Service::Service(const Config& config, const ServiceOptions& options,
-                 render::TemplateCatalog catalog)
+BuildService::BuildService(const Config& config, const BuildServiceOptions& options,
+                           render::TemplateCatalog catalog)
     : config_(config),
       catalog_(std::move(catalog)),
       cache_(open_cache(config_, options)),
@@ -173,7 +132,7 @@ Service::Service(const Config& config, const ServiceOptions& options,
           }),
       keys_(hint_folder(*cache_, cache_->layout().memo())) {}
 
-Result<PreparedRequest> Service::prepare(const Request& request) const {
+Result<PreparedRequest> BuildService::prepare(const Request& request) const {
   const auto make = [&]() -> Result<PreparedRequest> {
     return RequestKeys::prepare(KILN_TRY(request::resolve(request, catalog_)));
   };
@@ -187,7 +146,7 @@ Result<PreparedRequest> Service::prepare(const Request& request) const {
       }));
 }
 
-Result<std::variant<KeyedRequest, device::TargetSkipped>> Service::key(
+Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
     const PreparedRequest& request, const device::BuildFor& build_for) {
   const auto toolchain = KILN_TRY(toolchains_.choose(build_for));
   const auto choice = KILN_TRY(device::choose_target(
@@ -202,8 +161,8 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> Service::key(
   return KILN_TRY(keys_.key(request, std::get<device::Target>(choice), toolchain));
 }
 
-Result<Fetched> Service::fetch(const KeyedRequest& request,
-                               const std::stop_token& stop) {
+Result<Fetched> BuildService::fetch(const KeyedRequest& request,
+                                    const std::stop_token& stop) {
   if (auto fetched = find_in_memory(request.key))
     return *std::move(fetched);
   if (auto object = find_on_disk(request.key))
@@ -211,21 +170,21 @@ Result<Fetched> Service::fetch(const KeyedRequest& request,
   return build_once(request, stop);
 }
 
-std::optional<Fetched> Service::find_in_memory(const cache::Digest& key) {
+std::optional<Fetched> BuildService::find_in_memory(const cache::Digest& key) {
   const MutexLock lock(mutex_);
   const auto found = unstored_.find(key);
   return found == unstored_.end() ? std::nullopt : std::optional(found->second);
 }
 
-Service::ObjectPointer Service::find_on_disk(const cache::Digest& key) {
+BuildService::ObjectPointer BuildService::find_on_disk(const cache::Digest& key) {
   std::optional<cache::StoredObject> object = cache_->find(key);
   if (!object)
     return nullptr;
   return std::make_shared<const cache::StoredObject>(*std::move(object));
 }
 
-Result<Fetched> Service::build_once(const KeyedRequest& request,
-                                    const std::stop_token& stop) {
+Result<Fetched> BuildService::build_once(const KeyedRequest& request,
+                                         const std::stop_token& stop) {
   if (config_.no_jit) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("{} for {} is not in the cache {}, and KILN_NO_JIT forbids "
@@ -247,8 +206,8 @@ Result<Fetched> Service::build_once(const KeyedRequest& request,
 }
 
 /// One build a key among the processes of this machine, as far as locks help.
-Result<Fetched> Service::build_locked(const KeyedRequest& request,
-                                      const std::stop_token& stop) {
+Result<Fetched> BuildService::build_locked(const KeyedRequest& request,
+                                           const std::stop_token& stop) {
   // Another thread may have finished between our look and our turn.
   if (auto fetched = find_in_memory(request.key))
     return *std::move(fetched);
@@ -281,8 +240,8 @@ Result<Fetched> Service::build_locked(const KeyedRequest& request,
   return build(request, stop, acquired.lock);
 }
 
-Result<Fetched> Service::build(const KeyedRequest& request, const std::stop_token& stop,
-                               cache::KeyLock& lock) {
+Result<Fetched> BuildService::build(const KeyedRequest& request,
+                                    const std::stop_token& stop, cache::KeyLock& lock) {
   const auto began = std::chrono::system_clock::now();
   compile::CompileJob job = KILN_TRY(RequestKeys::job(request));
   job.time_limit = config_.compile_timeout;
@@ -306,7 +265,8 @@ Result<Fetched> Service::build(const KeyedRequest& request, const std::stop_toke
   return publish(request, object);
 }
 
-Fetched Service::publish(const KeyedRequest& request, const ObjectPointer& object) {
+Fetched BuildService::publish(const KeyedRequest& request,
+                              const ObjectPointer& object) {
   Fetched fetched{object, Outcome::kCompiled, cache_->publish(*object).error};
   if (fetched.not_stored) {
     const MutexLock guard(mutex_);
@@ -315,7 +275,7 @@ Fetched Service::publish(const KeyedRequest& request, const ObjectPointer& objec
   return fetched;
 }
 
-std::optional<Error> Service::find_mismatch(
+std::optional<Error> BuildService::find_mismatch(
     const KeyedRequest& request, const compile::CompileOutput& output,
     std::chrono::system_clock::time_point began) {
   if (auto other = other_toolchain(request, output)) {
@@ -337,7 +297,7 @@ std::optional<Error> Service::find_mismatch(
   return std::nullopt;
 }
 
-void Service::count_failure(const Error& error) {
+void BuildService::count_failure(const Error& error) {
   cache::Counters& counters = cache_->counters();
   switch (error.code) {
     case ErrorCode::kCompileFailed:

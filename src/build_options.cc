@@ -1,0 +1,50 @@
+#include "build_options.h"
+
+#include <memory>
+#include <stop_token>
+#include <system_error>
+#include <utility>
+
+#include "compile/cores.h"
+#include "image_check.h"
+
+namespace kiln {
+
+cache::CacheOptions cache_options(const Config& config) {
+  cache::CacheOptions options;
+  // Not normalized: where a is a link, a/.. is another folder than this one. Without a
+  // working directory it stays relative, and the cache is off with that reason.
+  std::error_code error;
+  options.root = config.cache_dir;
+  if (auto root = std::filesystem::absolute(config.cache_dir, error);
+      !config.cache_dir.empty() && !error)
+    options.root = std::move(root);
+  options.limit_bytes = config.cache_limit_bytes;
+  options.trusted_uids = config.trusted_uids;
+  options.payload_check = check_stored_image;
+  options.slots = config.jobs.value_or(compile::usable_cores());
+  options.build_limit = config.compile_timeout;
+  options.runtime_dir = config.runtime_dir;
+  return options;
+}
+
+compile::PoolOptions pool_options(const Config& config, cache::Cache& cache) {
+  compile::PoolOptions options;
+  options.max_workers = config.jobs.value_or(0);
+  options.worker.environment = config.worker;
+  options.time_limit = config.compile_timeout;
+  options.memory_limit_bytes = config.worker_memory_bytes;
+  if (cache.mode() == cache::Mode::kReadWrite)
+    options.reproduction_root = cache.layout().root();
+  options.acquire_slot =
+      [&cache](std::stop_token stop) -> Result<std::shared_ptr<void>> {
+    cache::Slots::Acquired acquired = cache.acquire_slot(
+        {.key = {}, .stop = std::move(stop), .deadline = std::nullopt});
+    if (acquired.outcome == cache::Slots::Outcome::kCancelled)
+      return fail(ErrorCode::kCancelled, "stopped while waiting for a build slot");
+    return std::make_shared<cache::Slots::Acquired>(std::move(acquired));
+  };
+  return options;
+}
+
+}  // namespace kiln

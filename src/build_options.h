@@ -1,0 +1,19 @@
+// What the cache and the compile workers are opened with: the settings, translated.
+
+#pragma once
+
+#include "cache/cache.h"
+#include "compile/worker_pool.h"
+#include "config.h"
+
+namespace kiln {
+
+/// For a service, and for tools that need no more than the cache.
+[[nodiscard]] cache::CacheOptions cache_options(const Config& config);
+
+/// `cache` bounds how many workers of this machine build at once, and must outlive the
+/// pool.
+[[nodiscard]] compile::PoolOptions pool_options(const Config& config,
+                                                cache::Cache& cache);
+
+}  // namespace kiln
