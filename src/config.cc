@@ -101,9 +101,8 @@ Result<std::vector<uid_t>> parse_uids(const std::string& text) {
 }
 
 Result<std::uint64_t> parse_memory(const std::string& text) {
-  constexpr std::uint64_t kLeast = 64ULL << 20U;  // NVRTC by itself needs more
   const std::uint64_t bytes = KILN_TRY(parse_size(text));
-  if (bytes < kLeast)
+  if (bytes < kLeastWorkerMemory)
     return fail(
         ErrorCode::kInvalidArgument,
         fmt::format("'{}' is too little for a compiler; give 64M or more", text));
@@ -154,6 +153,12 @@ std::span<const EnvironmentVariable> environment_reference() {
       EnvironmentVariable{"KILN_TEMPLATE_DIR",
                           "Folders with kernel templates, with colons, searched before "
                           "the built-in ones."},
+      EnvironmentVariable{"KILN_DISABLE",
+                          "Kernels that the library refuses, with commas: "
+                          "rope_fwd,scaled_*."},
+      EnvironmentVariable{"KILN_RECORD",
+                          "A file that gets a line for each kernel the library is "
+                          "asked for; warm --manifest reads it."},
       EnvironmentVariable{"KILN_LOG",
                           "trace, debug, info, warning (default), error or off."},
   };
@@ -181,6 +186,9 @@ Result<Config> read_config(const Environment& environment) {
     for (std::string& dir : split(*dirs, ':'))
       config.template_dirs.emplace_back(std::move(dir));
   }
+  if (const auto names = reader.text("KILN_DISABLE"))
+    config.disabled = split(*names, ',');
+  config.record = reader.path("KILN_RECORD");
   config.log_level = reader.text("KILN_LOG");
   return config;
 }

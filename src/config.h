@@ -20,6 +20,8 @@ namespace kiln {
 
 /// Of KILN_JOBS and --jobs.
 inline constexpr unsigned kMostJobs = 1024;
+/// Of KILN_WORKER_MEMORY: NVRTC by itself needs more.
+inline constexpr std::uint64_t kLeastWorkerMemory = 64ULL << 20U;
 
 /// Thread safety: a value.
 struct Config {
@@ -42,6 +44,8 @@ struct Config {
   std::optional<std::string> toolchain;         // "13.0", or digits of a build id
 
   std::vector<std::filesystem::path> template_dirs;  // searched before the built-ins
+  std::vector<std::string> disabled;                 // names of kernels, or "rope_*"
+  std::optional<std::filesystem::path> record;  // a manifest that requests are added to
   std::optional<std::string> log_level;
 };
 

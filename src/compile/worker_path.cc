@@ -59,6 +59,8 @@ Result<std::filesystem::path> find_worker(const WorkerSearch& search) {
   const std::vector<std::filesystem::path> places{
       library_folder / kWorkerName,
       (library_folder / "../libexec/kiln" / kWorkerName).lexically_normal(),
+      // Of a library in lib/x86_64-linux-gnu.
+      (library_folder / "../../libexec/kiln" / kWorkerName).lexically_normal(),
       this_program().parent_path() / kWorkerName};
   std::string looked_at;
   for (const auto& place : places) {

@@ -1,12 +1,73 @@
 #include "kiln/request.h"
 
+#include <atomic>
+#include <memory>
+#include <tuple>
 #include <utility>
 
+#include "request/answers.h"
 #include "request/first_resolve.h"
 #include "util/mutex.h"
 #include "util/try.h"
 
 namespace kiln {
+
+namespace {
+
+/// A list that only grows, so that it can be read while it does: one element for each
+/// service and device that the request was answered for.
+class AnswerList {
+ public:
+  AnswerList() = default;
+  AnswerList(const AnswerList&) = delete;
+  AnswerList& operator=(const AnswerList&) = delete;
+  AnswerList(AnswerList&&) = delete;
+  AnswerList& operator=(AnswerList&&) = delete;
+  ~AnswerList() {
+    for (const Answer* answer = first_.load(std::memory_order_acquire);
+         answer != nullptr;) {
+      const std::unique_ptr<const Answer> owned(answer);
+      answer = owned->next;
+    }
+  }
+
+  [[nodiscard]] std::shared_ptr<const void> find(const request::Asker& asker) const {
+    for (const Answer* answer = first_.load(std::memory_order_acquire);
+         answer != nullptr; answer = answer->next) {
+      if (answer->asker != asker)
+        continue;
+      if (auto found = answer->answer.lock())
+        return found;
+    }
+    return nullptr;
+  }
+
+  void add(const request::Asker& asker, const std::shared_ptr<const void>& answer,
+           request::Holding holding) {
+    auto added = std::make_unique<Answer>();
+    added->asker = asker;
+    added->answer = answer;
+    if (holding == request::Holding::kStrongly)
+      added->held = answer;
+    added->next = first_.load(std::memory_order_relaxed);
+    while (!first_.compare_exchange_weak(
+        added->next, added.get(), std::memory_order_release, std::memory_order_relaxed))
+      continue;
+    std::ignore = added.release();  // the list's now
+  }
+
+ private:
+  struct Answer {
+    request::Asker asker;
+    std::weak_ptr<const void> answer;
+    std::shared_ptr<const void> held;
+    Answer* next = nullptr;
+  };
+
+  std::atomic<Answer*> first_ = nullptr;
+};
+
+}  // namespace
 
 struct Request::Content {
   Content(std::string request_name, Parameters parameters)
@@ -24,6 +85,7 @@ struct Request::Content {
 
   mutable Mutex mutex;
   mutable std::shared_ptr<const void> first_resolve KILN_GUARDED_BY(mutex);
+  mutable AnswerList answers;
 };
 
 Request::Request(std::shared_ptr<const Content> content)
@@ -58,6 +120,16 @@ Result<std::shared_ptr<const void>> FirstResolve::get_any(const Request& request
   if (content.first_resolve == nullptr)
     content.first_resolve = KILN_TRY(make());
   return content.first_resolve;
+}
+
+std::shared_ptr<const void> Answers::find_any(const Request& request,
+                                              const Asker& asker) {
+  return request.content_->answers.find(asker);
+}
+
+void Answers::keep(const Request& request, const Asker& asker,
+                   const std::shared_ptr<const void>& answer, Holding holding) {
+  request.content_->answers.add(asker, answer, holding);
 }
 
 }  // namespace request

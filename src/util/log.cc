@@ -10,6 +10,7 @@
 namespace kiln {
 
 spdlog::logger& logger() {
+  // Never destroyed. NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static auto* const instance = [] {
     auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
     auto* created = new spdlog::logger("kiln", std::move(sink));

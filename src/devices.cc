@@ -1,0 +1,68 @@
+#include "devices.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "device/profile.h"
+#include "util/fork_count.h"
+#include "util/try.h"
+
+namespace kiln {
+
+Result<std::unique_ptr<Devices>> Devices::open(
+    const std::optional<device::Driver>& driver) {
+  std::vector<Device> list;
+  if (driver)
+    list = KILN_TRY(driver->devices());
+  return std::unique_ptr<Devices>(new Devices(driver, std::move(list)));
+}
+
+Devices::Devices(const std::optional<device::Driver>& driver, std::vector<Device> list)
+    : driver_(driver),
+      list_(std::move(list)),
+      forks_(fork_count()),
+      slots_(list_.size()) {}
+
+Result<void> Devices::check(const Device& device) const {
+  if (fork_count() != forks_) {
+    return fail(
+        ErrorCode::kUnavailable,
+        "this process was forked from one that had started CUDA, which does not "
+        "survive a fork: open the service in the child, and fork before CUDA "
+        "is used, or start the child with exec");
+  }
+  if (!driver_) {
+    return fail(
+        ErrorCode::kUnavailable,
+        "there is no CUDA driver (libcuda.so.1) on this machine: install one, or "
+        "set KILN_DRIVER");
+  }
+  const auto ordinal = static_cast<std::size_t>(device.ordinal);
+  if (device.ordinal < 0 || ordinal >= list_.size() || list_[ordinal] != device) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "device {} ({}, compute capability {}) is none of this service's {}; "
+            "take one of Service::devices()",
+            device.ordinal, device.name, to_string(device.capability), list_.size()));
+  }
+  return {};
+}
+
+Result<std::shared_ptr<const device::PrimaryContext>> Devices::context(
+    const Device& device) {
+  KILN_TRY(check(device));
+  Slot& slot = slots_[static_cast<std::size_t>(device.ordinal)];
+  const MutexLock lock(slot.mutex);
+  if (slot.context == nullptr)
+    slot.context = KILN_TRY(device::PrimaryContext::retain(*driver_, device));
+  return slot.context;
+}
+
+Result<std::string> Devices::profile(const Device& device) const {
+  KILN_TRY(check(device));
+  return device::describe_device(*driver_, device.ordinal);
+}
+
+}  // namespace kiln

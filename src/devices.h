@@ -1,0 +1,57 @@
+// The devices of one service: listed once, each with its primary context from its first
+// use on.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/driver.h"
+#include "device/primary_context.h"
+#include "kiln/device.h"
+#include "kiln/result.h"
+#include "util/mutex.h"
+
+namespace kiln {
+
+/// Thread safety: every method may run concurrently; a slow device makes only those
+/// wait who ask for it.
+class Devices {
+ public:
+  /// nullopt: a machine without a driver, which has no devices. Errors: kDevice.
+  [[nodiscard]] static Result<std::unique_ptr<Devices>> open(
+      const std::optional<device::Driver>& driver);
+
+  [[nodiscard]] const std::vector<Device>& list() const { return list_; }
+
+  /// Whether `device` can be used by this process. Errors: kInvalidArgument (none of
+  /// list()), kUnavailable (no driver; a child forked since the driver was started).
+  [[nodiscard]] Result<void> check(const Device& device) const;
+
+  /// Retained at the first call for a device, until its last user has gone.
+  /// Errors: as check(); kDevice.
+  [[nodiscard]] Result<std::shared_ptr<const device::PrimaryContext>> context(
+      const Device& device);
+
+  /// Errors: as check(); kDevice.
+  [[nodiscard]] Result<std::string> profile(const Device& device) const;
+
+ private:
+  struct Slot {
+    Mutex mutex;
+    std::shared_ptr<const device::PrimaryContext> context KILN_GUARDED_BY(mutex);
+  };
+
+  Devices(const std::optional<device::Driver>& driver, std::vector<Device> list);
+
+  // Constant after construction.
+  const std::optional<device::Driver> driver_;
+  const std::vector<Device> list_;
+  const std::uint64_t forks_;  // before it was opened
+  std::vector<Slot> slots_;    // one a device
+};
+
+}  // namespace kiln

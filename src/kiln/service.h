@@ -1,0 +1,133 @@
+// The service: a kernel for a device, from memory, from disk, or built.
+//
+//   auto service = kiln::Service::open();
+//   auto device  = service->devices().at(0);
+//   auto kernel  = service->get({"scaled_softmax_fwd", {{"dtype", "bf16"}}}, device);
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kiln/device.h"
+#include "kiln/export.h"
+#include "kiln/kernel.h"
+#include "kiln/request.h"
+#include "kiln/result.h"
+
+namespace kiln {
+
+/// What happened to one request on one device.
+struct Event {
+  enum class Kind : std::uint8_t {
+    kHit,        // found on disk
+    kCompiled,   // built by this call
+    kWaited,     // built by another process or thread meanwhile
+    kNotStored,  // built, and usable, but not kept on disk; `error` says why
+    kLoaded,     // on the device
+    kFailed,     // `error` says why
+  };
+  Kind kind;
+  std::string kernel;  // as Kernel::name()
+  std::string key;     // 64 hex digits; "" where it failed before it had one
+  int device = 0;      // its ordinal
+  std::chrono::nanoseconds took{};  // since get() was called
+  std::optional<Error> error{};
+};
+
+/// "hit", "compiled", "waited", "not_stored", "loaded", "failed". Thread-safe.
+[[nodiscard]] KILN_EXPORT std::string_view to_string(Event::Kind kind);
+
+/// What beats the environment and the defaults; what is not set here leaves them alone.
+struct Options {
+  std::optional<std::filesystem::path> cache_dir{};            // KILN_CACHE_DIR
+  std::optional<std::uint64_t> cache_limit_bytes{};            // KILN_CACHE_SIZE
+  std::optional<std::chrono::milliseconds> compile_timeout{};  // KILN_COMPILE_TIMEOUT
+  std::optional<std::uint64_t> worker_memory_bytes{};          // KILN_WORKER_MEMORY
+  std::optional<unsigned> jobs{};                              // KILN_JOBS
+  std::optional<bool> no_jit{};                                // KILN_NO_JIT
+  std::optional<std::filesystem::path> nvrtc{};                // KILN_NVRTC
+  std::optional<std::filesystem::path> driver{};               // KILN_DRIVER
+  std::optional<std::filesystem::path> worker{};               // KILN_WORKER
+  std::optional<std::string> toolchain{};                      // KILN_TOOLCHAIN
+  std::optional<std::vector<std::filesystem::path>>
+      template_dirs{};                            // KILN_TEMPLATE_DIR
+  std::optional<std::filesystem::path> record{};  // KILN_RECORD
+  /// Called for each event but hits in memory, by the thread that caused it, and by
+  /// several at once. It must not call the service. What it throws is logged.
+  std::function<void(const Event&)> on_event{};
+};
+
+/// Counts since the service was opened.
+struct Statistics {
+  std::uint64_t memory_hits = 0;  // loaded before
+  std::uint64_t disk_hits = 0;
+  std::uint64_t compiled = 0;
+  std::uint64_t waited = 0;
+  std::uint64_t not_stored = 0;  // of those compiled
+  std::uint64_t loaded = 0;      // modules, over all devices
+  std::uint64_t failed = 0;
+  friend bool operator==(const Statistics&, const Statistics&) = default;
+};
+
+/// Kernels on demand. Kernels stay loaded until the service and every copy of them are
+/// gone; they may outlive it. No exception leaves any of its functions.
+/// Thread safety: every method may run concurrently, but for moving and destruction.
+/// A forked child must not use one whose parent had devices: it gets an error.
+class KILN_EXPORT Service {
+ public:
+  /// Reads the environment, opens the cache (where that cannot be, kernels are kept in
+  /// memory alone, with a warning) and asks the driver for its devices. Looks for no
+  /// NVRTC and starts no process. Errors: kInvalidArgument (a setting or a template
+  /// folder), kUnavailable, kDevice (a driver that is there and does not work).
+  [[nodiscard]] static Result<Service> open(const Options& options = {});
+
+  Service(Service&& other) noexcept;
+  Service& operator=(Service&& other) noexcept;
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+  /// Ends prefetches and the builds they run, within a second or so.
+  ~Service();
+
+  /// In CUDA's order; empty on a machine without a driver or without devices.
+  [[nodiscard]] const std::vector<Device>& devices() const;
+
+  /// The kernel, loaded on `device`, one of devices(). From memory without waiting for
+  /// any build or load; else from disk or built, and loaded, once for all who ask
+  /// meanwhile. Blocks; every wait in it has a deadline, and `stop` ends it. A fault of
+  /// the cache is never an error.
+  ///
+  /// Errors: kInvalidArgument, kNotFound (the request; a device that is not this
+  /// service's); kCompileFailed with NVRTC's log; kTimeout, kResourceLimit,
+  /// kWorkerCrashed; kUnavailable (no NVRTC for this device, a driver that is too old,
+  /// a miss with KILN_NO_JIT, a kernel that KILN_DISABLE names); kCancelled; kDevice. A
+  /// failure is not remembered.
+  [[nodiscard]] Result<Kernel> get(const Request& request, const Device& device,
+                                   const std::stop_token& stop = {});
+
+  /// Starts get() in the background and returns: a later get() finds the kernel or
+  /// waits for the same build. What it fails with is an event and is told by get().
+  /// Errors: kInvalidArgument, kNotFound: the request; kUnavailable: no thread left.
+  [[nodiscard]] Result<void> prefetch(const Request& request, const Device& device);
+
+  [[nodiscard]] Statistics statistics() const;
+
+  /// The device as JSON with cuDNN's 23 device-property keys: what `--profile FILE`
+  /// reads where the device is not present. Errors: kInvalidArgument, kDevice.
+  [[nodiscard]] Result<std::string> profile(const Device& device) const;
+
+ private:
+  class Impl;
+  explicit Service(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;  // null after a move
+};
+
+}  // namespace kiln

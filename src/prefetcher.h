@@ -1,0 +1,48 @@
+// Work that nobody waits for, on a few threads that are started when it comes.
+
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "kiln/result.h"
+#include "util/mutex.h"
+
+namespace kiln {
+
+/// Thread safety: start() may run concurrently. Destruction drops what has not begun,
+/// asks what runs to stop, and waits for it.
+class Prefetcher {
+ public:
+  using Task = std::function<void(const std::stop_token& stop)>;
+
+  /// At most `threads` tasks run at a time.
+  explicit Prefetcher(unsigned threads);
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+  Prefetcher(Prefetcher&&) = delete;
+  Prefetcher& operator=(Prefetcher&&) = delete;
+  ~Prefetcher();
+
+  /// Runs `task` soon and returns. It throws nothing. Errors: kUnavailable (the system
+  /// has no thread left).
+  [[nodiscard]] Result<void> start(Task task);
+
+ private:
+  void work();
+
+  const unsigned most_;
+  std::stop_source stop_;
+
+  Mutex mutex_;
+  ConditionVariable arrived_;
+  std::deque<Task> tasks_ KILN_GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_ KILN_GUARDED_BY(mutex_);
+  unsigned idle_ KILN_GUARDED_BY(mutex_) = 0;
+  bool ends_ KILN_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace kiln

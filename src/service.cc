@@ -1,0 +1,351 @@
+#include "kiln/service.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <atomic>
+#include <utility>
+#include <variant>
+
+#include "build_service.h"
+#include "compile/cores.h"
+#include "devices.h"
+#include "kernel_memory.h"
+#include "loaded_kernel.h"
+#include "prefetcher.h"
+#include "public_border.h"
+#include "request_record.h"
+#include "service_options.h"
+#include "util/fork_count.h"
+#include "util/log.h"
+#include "util/striped_counter.h"
+#include "util/try.h"
+
+// The data path, one named step a line:
+//
+//   request ─┬─ memory
+//            └─ validate ─ target ─ key ─┬─ memory
+//                                        └─ disk, or build ─ load on the device
+//
+// provide() reads like it. BuildService does what lies between key and load.
+
+namespace kiln {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// One get(): what its events have in common.
+struct Call {
+  int device = 0;
+  Clock::time_point began = Clock::now();
+  std::string kernel{};
+  std::string key{};
+};
+
+struct Loaded {
+  std::shared_ptr<const LoadedKernel> kernel;
+  bool is_as_keyed = true;
+};
+
+/// Whether name and parameters say all about `request`: not where it has headers, which
+/// may be others for the next request of the same text.
+bool is_told_by_spelling(const PreparedRequest& request) {
+  const request::TemplateRequest* wanted = request.as_template();
+  return wanted != nullptr && !wanted->kernel->has_include();
+}
+
+Answering answering(const Loaded& loaded, const PreparedRequest& request) {
+  if (!loaded.is_as_keyed)
+    return Answering::kThisRequest;
+  return is_told_by_spelling(request) ? Answering::kItsSpelling : Answering::kItsKey;
+}
+
+Event::Kind kind_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kHit:
+      return Event::Kind::kHit;
+    case Outcome::kCompiled:
+      return Event::Kind::kCompiled;
+    case Outcome::kWaited:
+      return Event::Kind::kWaited;
+  }
+  return Event::Kind::kHit;
+}
+
+constexpr std::size_t kKinds = 6;
+
+}  // namespace
+
+std::string_view to_string(Event::Kind kind) {
+  switch (kind) {
+    case Event::Kind::kHit:
+      return "hit";
+    case Event::Kind::kCompiled:
+      return "compiled";
+    case Event::Kind::kWaited:
+      return "waited";
+    case Event::Kind::kNotStored:
+      return "not_stored";
+    case Event::Kind::kLoaded:
+      return "loaded";
+    case Event::Kind::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+class Service::Impl {
+ public:
+  static Result<std::unique_ptr<Impl>> open(const Options& options);
+
+  [[nodiscard]] const std::vector<Device>& devices() const { return devices_->list(); }
+  [[nodiscard]] Result<std::string> profile(const Device& device) const {
+    return devices_->profile(device);
+  }
+  Result<Kernel> get(const Request& request, const Device& device,
+                     const std::stop_token& stop);
+  Result<void> prefetch(const Request& request, const Device& device);
+  [[nodiscard]] Statistics statistics() const;
+
+  [[nodiscard]] bool is_of_this_process() const { return fork_count() == forks_; }
+
+ private:
+  Impl(std::unique_ptr<BuildService> builds, std::unique_ptr<Devices> devices,
+       std::unique_ptr<RequestRecord> record,
+       std::function<void(const Event&)> on_event);
+
+  // The steps of get(), in order.
+  Result<KernelMemory::Pointer> provide(const Request& request, const Device& device,
+                                        const std::stop_token& stop, Call& call);
+  [[nodiscard]] Result<void> check_enabled(const Request& request) const;
+  Result<KeyedRequest> key(const PreparedRequest& request, const Device& device);
+  Result<Loaded> load_once(const KeyedRequest& request, const Device& device,
+                           const std::stop_token& stop, const Call& call);
+  Result<Loaded> load(const KeyedRequest& request, const Device& device,
+                      const std::stop_token& stop, const Call& call);
+
+  void tell(Event::Kind kind, const Call& call,
+            const std::optional<Error>& error = std::nullopt);
+
+  // Constant after construction.
+  const std::unique_ptr<BuildService> builds_;
+  const std::unique_ptr<Devices> devices_;
+  const std::unique_ptr<RequestRecord> record_;  // null: nothing is recorded
+  const std::function<void(const Event&)> on_event_;
+  const std::uint64_t forks_ = fork_count();
+
+  KernelMemory memory_;
+  SingleFlight<LoadPlace, Loaded> loads_;
+  StripedCounter memory_hits_;
+  std::array<std::atomic<std::uint64_t>, kKinds> told_{};
+  Prefetcher prefetcher_;  // last: its tasks use all of the above
+};
+
+Result<std::unique_ptr<Service::Impl>> Service::Impl::open(const Options& options) {
+  const Config config = KILN_TRY(settings(options, process_environment()));
+  if (config.log_level)
+    KILN_TRY(set_log_level(*config.log_level));
+  auto builds = KILN_TRY(BuildService::open(config));
+  auto devices = KILN_TRY(Devices::open(KILN_TRY(builds->toolchains().driver())));
+  std::unique_ptr<RequestRecord> record;
+  if (config.record)
+    record = KILN_TRY(RequestRecord::open(*config.record));
+  return std::unique_ptr<Impl>(new Impl(std::move(builds), std::move(devices),
+                                        std::move(record), options.on_event));
+}
+
+Service::Impl::Impl(std::unique_ptr<BuildService> builds,
+                    std::unique_ptr<Devices> devices,
+                    std::unique_ptr<RequestRecord> record,
+                    std::function<void(const Event&)> on_event)
+    : builds_(std::move(builds)),
+      devices_(std::move(devices)),
+      record_(std::move(record)),
+      on_event_(std::move(on_event)),
+      prefetcher_(builds_->config().jobs.value_or(compile::usable_cores())) {}
+
+Result<Kernel> Service::Impl::get(const Request& request, const Device& device,
+                                  const std::stop_token& stop) {
+  if (is_of_this_process()) {  // else another thread may have left the memory locked
+    if (auto kernel = memory_.find(request, device.ordinal)) {
+      memory_hits_.add();
+      return LoadedKernel::handle(std::move(kernel));
+    }
+  }
+  Call call{.device = device.ordinal, .kernel = request.name()};
+  auto kernel = provide(request, device, stop, call);
+  if (!kernel) {
+    tell(Event::Kind::kFailed, call, kernel.error());
+    return tl::unexpected(std::move(kernel).error());
+  }
+  return LoadedKernel::handle(*std::move(kernel));
+}
+
+Result<KernelMemory::Pointer> Service::Impl::provide(const Request& request,
+                                                     const Device& device,
+                                                     const std::stop_token& stop,
+                                                     Call& call) {
+  KILN_TRY(devices_->check(device));
+  KILN_TRY(check_enabled(request));
+  const PreparedRequest prepared = KILN_TRY(builds_->prepare(request));
+  call.kernel = prepared.label();
+  const KeyedRequest keyed = KILN_TRY(key(prepared, device));
+  call.key = keyed.key.hex();
+  if (record_ != nullptr)
+    record_->add(keyed.key, request, keyed.target.architecture);
+  const Loaded loaded = KILN_TRY(load_once(keyed, device, stop, call));
+  memory_.keep(request, device.ordinal, loaded.kernel, answering(loaded, prepared));
+  return loaded.kernel;
+}
+
+Result<void> Service::Impl::check_enabled(const Request& request) const {
+  for (const std::string& pattern : builds_->config().disabled) {
+    if (request.is_template() &&
+        ::fnmatch(pattern.c_str(), request.name().c_str(), 0) == 0) {
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("{} is switched off by KILN_DISABLE ({})", request.name(),
+                              pattern));
+    }
+  }
+  return {};
+}
+
+Result<KeyedRequest> Service::Impl::key(const PreparedRequest& request,
+                                        const Device& device) {
+  auto key = builds_->key(request, device.capability);
+  if (!key) {
+    return fail(key.error().code,
+                fmt::format("{} for {}: {}", request.label(), device::label_of(device),
+                            key.error().message));
+  }
+  if (const auto* skipped = std::get_if<device::TargetSkipped>(&*key)) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} is not for {}: it {}", request.label(),
+                            device::label_of(device), skipped->reason));
+  }
+  return std::get<KeyedRequest>(*std::move(key));
+}
+
+/// One load among the threads of this process.
+Result<Loaded> Service::Impl::load_once(const KeyedRequest& request,
+                                        const Device& device,
+                                        const std::stop_token& stop, const Call& call) {
+  const LoadPlace place{request.key, device.ordinal};
+  if (auto kernel = memory_.find(place)) {
+    memory_hits_.add();
+    return Loaded{std::move(kernel)};
+  }
+  auto outcome =
+      loads_.run(place, stop, [&] { return load(request, device, stop, call); });
+  if (!outcome.led && outcome.result && !outcome.result->is_as_keyed)
+    return load(request, device, stop, call);  // that one was another request's
+  if (!outcome.led && outcome.result)
+    tell(Event::Kind::kWaited, call);
+  return std::move(outcome.result);
+}
+
+Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Device& device,
+                                   const std::stop_token& stop, const Call& call) {
+  const LoadPlace place{request.key, device.ordinal};
+  // Another thread may have finished between our look and our turn.
+  if (auto kernel = memory_.find(place))
+    return Loaded{std::move(kernel)};
+  const Fetched fetched = KILN_TRY(builds_->fetch(request, stop));
+  tell(kind_of(fetched.outcome), call);
+  if (fetched.not_stored)
+    tell(Event::Kind::kNotStored, call, fetched.not_stored);
+  auto context = KILN_TRY(devices_->context(device));
+  Loaded loaded{KILN_TRY(LoadedKernel::load(request, *fetched.object, context)),
+                fetched.is_as_keyed};
+  tell(Event::Kind::kLoaded, call);
+  if (loaded.is_as_keyed)
+    memory_.keep(place, loaded.kernel);
+  return loaded;
+}
+
+Result<void> Service::Impl::prefetch(const Request& request, const Device& device) {
+  KILN_TRY(devices_->check(device));
+  KILN_TRY(check_enabled(request));
+  if (memory_.find(request, device.ordinal))
+    return {};
+  KILN_TRY(builds_->prepare(request));
+  return prefetcher_.start([this, request, device](const std::stop_token& stop) {
+    // An event has told it; who gets the kernel is told again.
+    std::ignore = at_border([&] { return get(request, device, stop); });
+  });
+}
+
+void Service::Impl::tell(Event::Kind kind, const Call& call,
+                         const std::optional<Error>& error) {
+  ++told_[static_cast<std::size_t>(kind)];
+  if (!on_event_)
+    return;
+  try {
+    on_event_({.kind = kind,
+               .kernel = call.kernel,
+               .key = call.key,
+               .device = call.device,
+               .took = Clock::now() - call.began,
+               .error = error});
+  } catch (const std::exception& thrown) {
+    logger().warn("Options::on_event threw: {}", thrown.what());
+  } catch (...) {
+    logger().warn("Options::on_event threw");
+  }
+}
+
+Statistics Service::Impl::statistics() const {
+  const auto told = [this](Event::Kind kind) {
+    return told_[static_cast<std::size_t>(kind)].load();
+  };
+  return {.memory_hits = memory_hits_.total(),
+          .disk_hits = told(Event::Kind::kHit),
+          .compiled = told(Event::Kind::kCompiled),
+          .waited = told(Event::Kind::kWaited),
+          .not_stored = told(Event::Kind::kNotStored),
+          .loaded = told(Event::Kind::kLoaded),
+          .failed = told(Event::Kind::kFailed)};
+}
+
+Result<Service> Service::open(const Options& options) {
+  return at_border(
+      [&]() -> Result<Service> { return Service(KILN_TRY(Impl::open(options))); });
+}
+
+Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Service::Service(Service&& other) noexcept = default;
+
+Service& Service::operator=(Service&& other) noexcept {
+  Service closed(std::move(other));
+  impl_.swap(closed.impl_);
+  return *this;
+}
+
+Service::~Service() {
+  // In a forked child its threads are not there and its locks may be held for ever.
+  if (impl_ != nullptr && !impl_->is_of_this_process())
+    std::ignore = impl_.release();
+}
+
+const std::vector<Device>& Service::devices() const {
+  return impl_->devices();
+}
+
+Result<Kernel> Service::get(const Request& request, const Device& device,
+                            const std::stop_token& stop) {
+  return at_border([&] { return impl_->get(request, device, stop); });
+}
+
+Result<void> Service::prefetch(const Request& request, const Device& device) {
+  return at_border([&] { return impl_->prefetch(request, device); });
+}
+
+Statistics Service::statistics() const {
+  return impl_->statistics();
+}
+
+Result<std::string> Service::profile(const Device& device) const {
+  return at_border([&] { return impl_->profile(device); });
+}
+
+}  // namespace kiln

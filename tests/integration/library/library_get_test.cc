@@ -1,0 +1,313 @@
+// get(): from memory, from disk, built; each device what was built for it; and what it
+// says when it cannot.
+
+#include <fmt/format.h>
+
+#include <set>
+#include <thread>
+
+#include "library_service.h"
+
+namespace kiln {
+namespace {
+
+using test::kSoftmax;
+using test::LibraryTest;
+using test::SimulatedDriver;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Kind = Event::Kind;
+
+class LibraryGetTest : public LibraryTest {};
+
+TEST_F(LibraryGetTest, CompilesOnceThenFindsItInMemoryAndInANewServiceOnDisk) {
+  const SimulatedDriver driver("8.6");
+  auto service = open(driver);
+  const Device device = service->devices().at(0);
+  const auto first = service->get(kSoftmax, device);
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_THAT(take_kinds(), ElementsAre(Kind::kCompiled, Kind::kLoaded));
+  EXPECT_EQ(first->name(), "scaled_softmax_fwd:dtype=bf16,max_cols=128");
+  EXPECT_EQ(first->key().size(), 64U);
+  EXPECT_EQ(first->device(), device);
+  EXPECT_EQ(first->entry_point(), "scaled_softmax_fwd");
+
+  const auto second = service->get(kSoftmax, device);
+  EXPECT_EQ(second->key(), first->key());
+  EXPECT_EQ(second->function(), first->function());
+  EXPECT_THAT(take_kinds(), IsEmpty());
+  EXPECT_EQ(driver.loads(), 1U);
+  EXPECT_EQ(service->statistics(),
+            (Statistics{.memory_hits = 1, .compiled = 1, .loaded = 1}));
+
+  auto other = open(driver);
+  EXPECT_EQ(other->get(kSoftmax, device)->key(), first->key());
+  EXPECT_THAT(take_kinds(), ElementsAre(Kind::kHit, Kind::kLoaded));
+  EXPECT_EQ(other->statistics(), (Statistics{.disk_hits = 1, .loaded = 1}));
+}
+
+// Case: a 2080 and a 3090 in one process.
+TEST_F(LibraryGetTest, TwoKindsOfDeviceEachGetTheBinaryBuiltForThem) {
+  const SimulatedDriver driver("7.5,8.6");
+  auto service = open(driver);
+  const Device turing = service->devices().at(0);
+  const Device ampere = service->devices().at(1);
+  const auto on_turing = service->get(kSoftmax, turing);
+  const auto on_ampere = service->get(kSoftmax, ampere);
+  ASSERT_TRUE(on_turing && on_ampere);
+  EXPECT_NE(on_turing->key(), on_ampere->key());
+  EXPECT_EQ(driver.loads_on(0), 1U);
+  EXPECT_EQ(driver.loads_on(1), 1U);
+  for (const Kernel& kernel : {*on_turing, *on_ampere}) {
+    const auto geometry = kernel.geometry({{"rows", 4}, {"cols", 128}});
+    const auto launched = kernel.launch(geometry, nullptr, nullptr, nullptr, 1.0F,
+                                        std::int64_t{4}, std::int64_t{128});
+    EXPECT_TRUE(launched) << launched.error().message;
+  }
+  const auto launches = driver.launches();
+  ASSERT_EQ(launches.size(), 2U);
+  EXPECT_EQ(launches[0].device, 0);
+  EXPECT_EQ(launches[1].device, 1);
+}
+
+TEST_F(LibraryGetTest, DevicesOfOneKindShareTheBinaryAndNotTheModule) {
+  const SimulatedDriver driver("9.0,9.0");
+  auto service = open(driver);
+  const auto first = service->get(kSoftmax, service->devices().at(0));
+  const auto second = service->get(kSoftmax, service->devices().at(1));
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->key(), second->key());
+  EXPECT_NE(first->function(), second->function());
+  EXPECT_EQ(service->statistics().compiled, 1U);
+  EXPECT_EQ(service->statistics().loaded, 2U);
+}
+
+TEST_F(LibraryGetTest, ARequestBuiltAnewIsFoundByItsSpelling) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  const Device device = service->devices().at(0);
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(service->get({"scaled_softmax_fwd", {{"dtype", "f16"}}}, device));
+  // Another spelling of the same kernel is found by its key.
+  ASSERT_TRUE(service->get(
+      {"scaled_softmax_fwd", {{"dtype", "f16"}, {"max_cols", "any"}}}, device));
+  EXPECT_EQ(driver.loads(), 1U);
+  EXPECT_EQ(service->statistics().memory_hits, 3U);
+}
+
+TEST_F(LibraryGetTest, ASourceAskedForAnewReadsItsHeadersAnew) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  const Device device = service->devices().at(0);
+  const auto header = temp_.path() / "value.h";
+  const SourceOptions source{
+      .source =
+          "#include \"value.h\"\n"
+          "extern \"C\" __global__ void k(int* out) { *out = VALUE; }\n",
+      .include_dirs = {temp_.path()}};
+  std::ofstream(header) << "#define VALUE 1\n";
+  const Request request = Request::from_source(source);
+  const auto before = service->get(request, device);
+  ASSERT_TRUE(before) << before.error().message;
+  std::ofstream(header) << "#define VALUE 22\n";
+  EXPECT_EQ(service->get(request, device)->key(), before->key())
+      << "what a request is, is fixed when it is first resolved";
+  EXPECT_NE(service->get(Request::from_source(source), device)->key(), before->key());
+  EXPECT_EQ(driver.loads(), 2U);
+}
+
+TEST_F(LibraryGetTest, WhatDoesNotMatchItsKeyAnswersItsOwnRequestOnly) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  const Device device = service->devices().at(0);
+  // Joined by the preprocessor: no reading of the text finds which header it is.
+  std::ofstream(temp_.path() / "hidden_1.h") << "#define VALUE 1\n";
+  const SourceOptions source{
+      .source =
+          "#define JOIN(a, b) a##b\n#define TEXT(a) #a\n#define NAME(a) TEXT(a)\n"
+          "#include NAME(JOIN(hid, den_1.h))\n"
+          "extern \"C\" __global__ void k(int* out) { *out = VALUE; }\n",
+      .include_dirs = {temp_.path()}};
+  const Request request = Request::from_source(source);
+  ASSERT_TRUE(service->get(request, device));
+  EXPECT_THAT(take_kinds(),
+              ElementsAre(Kind::kCompiled, Kind::kNotStored, Kind::kLoaded));
+  ASSERT_TRUE(service->get(request, device));
+  EXPECT_THAT(take_kinds(), IsEmpty());
+  ASSERT_TRUE(service->get(Request::from_source(source), device));
+  EXPECT_EQ(service->statistics().compiled, 2U);
+}
+
+TEST_F(LibraryGetTest, ThreadsThatAskAtOnceShareOneBuildAndOneLoad) {
+  const SimulatedDriver driver("8.0,8.6");
+  auto service = open(driver);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 16; ++i) {
+    threads.emplace_back([&, device = service->devices().at(i % 2)] {
+      for (int kernel = 0; kernel < 3; ++kernel) {
+        const auto got = service->get(small_source(kernel), device);
+        ASSERT_TRUE(got) << got.error().message;
+        EXPECT_EQ(got->device(), device);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(service->statistics().compiled, 6U);
+  EXPECT_EQ(driver.loads_on(0), 3U);
+  EXPECT_EQ(driver.loads_on(1), 3U);
+  EXPECT_EQ(driver.alive(KILN_SIMULATED_CONTEXTS), 2U);
+}
+
+TEST_F(LibraryGetTest, ADeviceNewerThanItsCompilerGetsAnImageThatRunsThere) {
+  const SimulatedDriver driver("15.0");
+  auto service = open(driver);
+  const auto kernel = service->get(small_source(), service->devices().at(0));
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(driver.loads(), 1U);
+}
+
+TEST_F(LibraryGetTest, ADeviceTooOldForItsCompilerIsToldWhichOneBuildsForIt) {
+  const SimulatedDriver driver("6.1");
+  auto service = open(driver);
+  const auto kernel = service->get(small_source(), service->devices().at(0));
+  ASSERT_FALSE(kernel);
+  EXPECT_EQ(kernel.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(kernel.error().message, AllOf(HasSubstr("device 0"), HasSubstr("12.")));
+  EXPECT_EQ(driver.loads(), 0U);
+}
+
+TEST_F(LibraryGetTest, ADriverOlderThanTheToolkitIsRefusedBeforeItSeesTheImage) {
+  const SimulatedDriver driver("9.0");
+  ASSERT_EQ(driver.set_driver_version(11080), 0);
+  auto service = open(driver);
+  const auto kernel = service->get(small_source(), service->devices().at(0));
+  ASSERT_FALSE(kernel);
+  EXPECT_EQ(kernel.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(kernel.error().message,
+              AllOf(HasSubstr("driver"), HasSubstr("11.8"), HasSubstr("device 0")));
+  EXPECT_EQ(driver.loads(), 0U);
+}
+
+TEST_F(LibraryGetTest, AFailureIsNotRemembered) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  const Device device = service->devices().at(0);
+  ASSERT_EQ(driver.inject("cuModuleLoadDataEx", 1, 2), 0);  // out of memory, once
+  const auto failed = service->get(small_source(), device);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, ErrorCode::kDevice);
+  EXPECT_THAT(failed.error().message,
+              AllOf(HasSubstr("cuModuleLoadDataEx"), HasSubstr("device 0"),
+                    HasSubstr("CUDA_ERROR_OUT_OF_MEMORY")));
+  EXPECT_TRUE(service->get(small_source(), device));
+  EXPECT_EQ(service->statistics().failed, 1U);
+}
+
+TEST_F(LibraryGetTest, ALostContextOfOneDeviceLeavesTheOtherAlone) {
+  const SimulatedDriver driver("8.6,8.6");
+  auto service = open(driver);
+  const auto lost = service->get(small_source(), service->devices().at(0));
+  const auto well = service->get(small_source(), service->devices().at(1));
+  ASSERT_TRUE(lost && well);
+  ASSERT_EQ(driver.inject("cuLaunchKernel", 1, 700), 0);
+  const Geometry geometry;
+  EXPECT_FALSE(lost->launch(geometry, nullptr, nullptr, 1, 1.0F));
+  const auto again = lost->launch(geometry, nullptr, nullptr, 1, 1.0F);
+  ASSERT_FALSE(again);
+  EXPECT_THAT(again.error().message, HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
+  EXPECT_FALSE(service->get(small_source(7), service->devices().at(0)));
+  EXPECT_TRUE(well->launch(geometry, nullptr, nullptr, 1, 1.0F));
+  EXPECT_TRUE(service->get(small_source(7), service->devices().at(1)));
+}
+
+TEST_F(LibraryGetTest, WrongRequestsAndForeignDevicesAreNamed) {
+  const SimulatedDriver driver("8.6");
+  auto service = open(driver);
+  const Device device = service->devices().at(0);
+  const auto misspelled = service->get({"scaled_softmax_fwt", {}}, device);
+  EXPECT_EQ(misspelled.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(misspelled.error().message, HasSubstr("scaled_softmax_fwd"));
+  EXPECT_THAT(
+      service->get({"scaled_softmax_fwd", {{"dtype", "bf61"}}}, device).error().message,
+      HasSubstr("bf16"));
+  const auto broken =
+      service->get(Request::from_source({.source = "this is no CUDA"}), device);
+  EXPECT_EQ(broken.error().code, ErrorCode::kCompileFailed);
+  EXPECT_THAT(broken.error().message, HasSubstr("kernel.cu"));
+  Device other = device;
+  other.ordinal = 7;
+  EXPECT_EQ(service->get(kSoftmax, other).error().code, ErrorCode::kInvalidArgument);
+  other = device;
+  other.capability = {9, 0};
+  EXPECT_EQ(service->get(kSoftmax, other).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(driver.loads(), 0U);
+  EXPECT_EQ(service->statistics().failed, 5U);
+}
+
+TEST_F(LibraryGetTest, EntryPointsAreChosenByExpressionOrLoweredName) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  const auto kernel = service->get(
+      Request::from_source(
+          {.source = "template <typename T> __global__ void scale(T* x, T f) {\n"
+                     "  x[threadIdx.x] *= f;\n}\n"
+                     "extern \"C\" __global__ void plain() {}\n",
+           .name_expressions = {"scale<float>", "scale<double>"}}),
+      service->devices().at(0));
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->entry_point(), "");
+  EXPECT_EQ(kernel->function(), nullptr);
+  const auto unchosen = kernel->launch(Geometry{}, nullptr);
+  ASSERT_FALSE(unchosen);
+  EXPECT_THAT(unchosen.error().message, HasSubstr("entry()"));
+
+  const auto as_float = kernel->entry("scale<float>");
+  ASSERT_TRUE(as_float) << as_float.error().message;
+  EXPECT_TRUE(as_float->launch(Geometry{}, nullptr, nullptr, 2.0F));
+  EXPECT_FALSE(as_float->launch(Geometry{}, nullptr, nullptr, 2.0));
+  EXPECT_TRUE(
+      kernel->entry("scale<double>")->launch(Geometry{}, nullptr, nullptr, 2.0));
+  EXPECT_TRUE(kernel->entry("plain")->launch(Geometry{}, nullptr));
+  EXPECT_TRUE(kernel->entry(as_float->entry_point()));
+  EXPECT_EQ(kernel->entry("scale<int>").error().code, ErrorCode::kNotFound);
+  EXPECT_FALSE(as_float->geometry({})) << "a source declares none";
+}
+
+TEST_F(LibraryGetTest, StopEndsAWaitForABuild) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  std::stop_source stop;
+  stop.request_stop();
+  const auto stopped =
+      service->get(small_source(), service->devices().at(0), stop.get_token());
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+}
+
+TEST_F(LibraryGetTest, OnAMachineWithoutDevicesThereAreNoneAndOpenSucceeds) {
+  const SimulatedDriver driver("");
+  auto service = open(driver);
+  EXPECT_THAT(service->devices(), IsEmpty());
+  EXPECT_EQ(service->get(kSoftmax, Device{}).error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(LibraryGetTest, ADriverThatFailsIsSaidAtOpen) {
+  const SimulatedDriver driver;
+  ASSERT_EQ(driver.inject("cuInit", 0, 999), 0);
+  const auto service = Service::open(options(driver));
+  ASSERT_FALSE(service);
+  EXPECT_THAT(service.error().message, HasSubstr("cuInit"));
+}
+
+TEST_F(LibraryGetTest, TheProfileHasWhatCudnnAsksFor) {
+  const SimulatedDriver driver("8.6");
+  auto service = open(driver);
+  const auto profile = service->profile(service->devices().at(0));
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_THAT(*profile, HasSubstr("\"deviceVer\""));
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,234 @@
+// Who may go before whom; forked hosts; prefetches; what the environment switches.
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+
+#include "library_service.h"
+#include "tests/support/child_process.h"
+#include "tests/support/processes.h"
+
+namespace kiln {
+namespace {
+
+using namespace std::chrono_literals;
+using test::kSoftmax;
+using test::LibraryTest;
+using test::SimulatedDriver;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Kind = Event::Kind;
+
+class LibraryLifetimeTest : public LibraryTest {
+ protected:
+  [[nodiscard]] static std::string text_of(const std::filesystem::path& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+};
+
+TEST_F(LibraryLifetimeTest, AKernelOutlivesItsServiceAndTheLastOneUnloadsIt) {
+  const SimulatedDriver driver;
+  std::optional<Kernel> kernel;
+  {
+    auto service = open(driver);
+    kernel = *service->get(small_source(), service->devices().at(0));
+  }
+  EXPECT_TRUE(kernel->launch(Geometry{}, nullptr, nullptr, 1, 1.0F));
+  EXPECT_EQ(driver.alive(KILN_SIMULATED_MODULES), 1U);
+  kernel.reset();
+  EXPECT_EQ(driver.alive(KILN_SIMULATED_MODULES), 0U);
+  EXPECT_EQ(driver.alive(KILN_SIMULATED_CONTEXTS), 0U);
+}
+
+TEST_F(LibraryLifetimeTest, AServiceOutlivesItsKernelsAndKeepsThemLoaded) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  const Request request = small_source();
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(service->get(request, service->devices().at(0)));
+  EXPECT_EQ(driver.loads(), 1U);
+  service.reset();
+  EXPECT_EQ(driver.alive(KILN_SIMULATED_MODULES), 0U)
+      << "a request that is still there keeps no module";
+}
+
+TEST_F(LibraryLifetimeTest, ARequestUsedWithTwoServicesBelongsToNeither) {
+  const SimulatedDriver driver;
+  const Request request = small_source();
+  for (int i = 0; i < 3; ++i) {
+    auto service = open(driver);
+    ASSERT_TRUE(service->get(request, service->devices().at(0)));
+    ASSERT_TRUE(service->get(request, service->devices().at(0)));
+    EXPECT_EQ(service->statistics().loaded, 1U);
+    EXPECT_EQ(service->statistics().memory_hits, 1U);
+  }
+}
+
+TEST_F(LibraryLifetimeTest, AMovedServiceGoesOn) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  ASSERT_TRUE(service->get(small_source(), service->devices().at(0)));
+  Service moved = *std::move(service);
+  EXPECT_TRUE(moved.get(small_source(), moved.devices().at(0)));
+  auto other = open(driver);
+  moved = *std::move(other);
+  EXPECT_TRUE(moved.get(small_source(), moved.devices().at(0)));
+}
+
+TEST_F(LibraryLifetimeTest, AForkedChildIsToldAndItsParentGoesOn) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  const Device device = service->devices().at(0);
+  const Request request = small_source();
+  ASSERT_TRUE(service->get(request, device));
+  ASSERT_TRUE(service->prefetch(small_source(1), device));
+  {
+    test::ChildProcess child([&] {
+      const auto known = service->get(request, device);
+      const auto unknown = service->get(small_source(2), device);
+      const bool told = !known && !unknown &&
+                        unknown.error().code == ErrorCode::kUnavailable &&
+                        unknown.error().message.find("forked") != std::string::npos &&
+                        !service->prefetch(small_source(3), device);
+      service.reset();  // hangs on no thread or lock of the parent's
+      return told ? 0 : 1;
+    });
+    EXPECT_EQ(child.wait(), 0);
+  }
+  EXPECT_TRUE(service->get(small_source(4), device));
+}
+
+TEST_F(LibraryLifetimeTest, APrefetchedKernelIsThereWithoutABuildOfItsOwn) {
+  const SimulatedDriver driver("8.6,9.0");
+  auto service = open(driver);
+  for (const Device& device : service->devices())
+    ASSERT_TRUE(service->prefetch(small_source(), device));
+  ASSERT_TRUE(test::eventually(30s, [&] { return service->statistics().loaded == 2; }));
+  for (const Device& device : service->devices())
+    ASSERT_TRUE(service->get(small_source(), device));
+  EXPECT_EQ(service->statistics().compiled, 2U);
+  EXPECT_EQ(service->statistics().memory_hits, 2U);
+}
+
+TEST_F(LibraryLifetimeTest, APrefetchTellsAtOnceWhatIsWrongWithTheRequest) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  const Device device = service->devices().at(0);
+  EXPECT_EQ(service->prefetch({"no_such_kernel", {}}, device).error().code,
+            ErrorCode::kNotFound);
+  // What only a build finds out is an event, and told again by get().
+  const Request broken = Request::from_source({.source = "no CUDA"});
+  ASSERT_TRUE(service->prefetch(broken, device));
+  ASSERT_TRUE(test::eventually(30s, [&] { return service->statistics().failed == 1; }));
+  EXPECT_EQ(service->get(broken, device).error().code, ErrorCode::kCompileFailed);
+}
+
+TEST_F(LibraryLifetimeTest, AServiceThatEndsDropsItsPrefetches) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  for (int i = 0; i < 200; ++i)
+    ASSERT_TRUE(service->prefetch(small_source(i), service->devices().at(0)));
+  const auto began = std::chrono::steady_clock::now();
+  service.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 20s);
+}
+
+TEST_F(LibraryLifetimeTest, WhatACallbackThrowsReachesNobody) {
+  const SimulatedDriver driver;
+  Options options = this->options(driver);
+  std::atomic<int> calls = 0;
+  options.on_event = [&](const Event&) {
+    ++calls;
+    throw std::runtime_error("of the callback's");
+  };
+  auto service = open(options);
+  EXPECT_TRUE(service->get(small_source(), service->devices().at(0)));
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(LibraryLifetimeTest, NoJitServesHitsAndRefusesMisses) {
+  const SimulatedDriver driver;
+  {
+    auto service = open(driver);
+    ASSERT_TRUE(service->get(small_source(), service->devices().at(0)));
+  }
+  Options options = this->options(driver);
+  options.no_jit = true;
+  auto service = open(options);
+  const Device device = service->devices().at(0);
+  EXPECT_TRUE(service->get(small_source(), device));
+  const auto miss = service->get(small_source(1), device);
+  EXPECT_EQ(miss.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(miss.error().message, HasSubstr("KILN_NO_JIT"));
+}
+
+TEST_F(LibraryLifetimeTest, KilnDisableSwitchesKernelsOff) {
+  const SimulatedDriver driver;
+  ::setenv("KILN_DISABLE", "scaled_masked_*,scaled_softmax_bwd", 1);
+  auto service = open(driver);
+  ::unsetenv("KILN_DISABLE");
+  const Device device = service->devices().at(0);
+  for (const char* name : {"scaled_masked_softmax_fwd", "scaled_softmax_bwd"}) {
+    const auto refused = service->get({name, {{"dtype", "f16"}}}, device);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
+    EXPECT_THAT(refused.error().message,
+                AllOf(HasSubstr("KILN_DISABLE"), HasSubstr(name)));
+    EXPECT_FALSE(service->prefetch({name, {{"dtype", "f16"}}}, device));
+  }
+  EXPECT_TRUE(service->get(kSoftmax, device));
+  EXPECT_TRUE(service->get(small_source(), device));
+}
+
+TEST_F(LibraryLifetimeTest, KilnRecordWritesAManifestOfWhatWasAskedFor) {
+  const SimulatedDriver driver("8.6,9.0");
+  Options options = this->options(driver);
+  options.record = temp_.path() / "asked.jsonl";
+  auto service = open(options);
+  for (const Device& device : service->devices()) {
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_TRUE(service->get(kSoftmax, device));
+      ASSERT_TRUE(service->get(small_source(), device));
+    }
+  }
+  const std::string text = text_of(*options.record);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
+  EXPECT_THAT(text, AllOf(HasSubstr("scaled_softmax_fwd"), HasSubstr("\"8.6\""),
+                          HasSubstr("\"9.0\""), HasSubstr("__global__")));
+  Options unwritable = options;
+  unwritable.record = temp_.path() / "no" / "such" / "folder";
+  EXPECT_THAT(Service::open(unwritable).error().message, HasSubstr("no/such/folder"));
+}
+
+TEST_F(LibraryLifetimeTest, SettingsThatCannotBeAreNamed) {
+  const SimulatedDriver driver;
+  Options options = this->options(driver);
+  options.jobs = 0;
+  EXPECT_THAT(Service::open(options).error().message, HasSubstr("Options::jobs"));
+  options = this->options(driver);
+  options.template_dirs = {"/no/such/folder"};
+  EXPECT_THAT(Service::open(options).error().message, HasSubstr("/no/such/folder"));
+  options = this->options(driver);
+  options.driver = temp_.path() / "libcuda.so.1";
+  EXPECT_THAT(Service::open(options).error().message, HasSubstr("libcuda.so.1"));
+}
+
+TEST_F(LibraryLifetimeTest, WithoutACacheKernelsAreKeptInMemory) {
+  const SimulatedDriver driver;
+  Options options = this->options(driver);
+  options.cache_dir = "/proc/kiln";  // nobody can make that
+  auto service = open(options);
+  ASSERT_TRUE(service->get(small_source(), service->devices().at(0)));
+  ASSERT_TRUE(service->get(small_source(), service->devices().at(0)));
+  EXPECT_EQ(service->statistics().compiled, 1U);
+  EXPECT_EQ(service->statistics().not_stored, 1U);
+}
+
+}  // namespace
+}  // namespace kiln
