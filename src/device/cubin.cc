@@ -56,25 +56,6 @@ Result<std::optional<Architecture>> architecture_in_notes(const ElfFile& file) {
   return std::nullopt;
 }
 
-// Registers a thread of the kernel with symbol index `symbol`, from .nv.info's records:
-// format, attribute, then a 16-bit value or, in format 4, a size and that many bytes.
-std::optional<std::uint32_t> registers_of(ByteView info, std::size_t symbol) {
-  constexpr std::uint8_t kSizedFormat = 4;
-  constexpr std::uint8_t kRegisterCount = 0x2f;
-  std::size_t at = 0;
-  while (at + 4 <= info.size()) {
-    const auto format = load_le<std::uint8_t>(info, at);
-    const auto attribute = load_le<std::uint8_t>(info, at + 1);
-    const std::size_t size =
-        format == kSizedFormat ? load_le<std::uint16_t>(info, at + 2) : 0;
-    if (attribute == kRegisterCount && size == 8 && at + 12 <= info.size() &&
-        load_le<std::uint32_t>(info, at + 4) == symbol)
-      return load_le<std::uint32_t>(info, at + 8);
-    at += 4 + size;
-  }
-  return std::nullopt;
-}
-
 // What the kernel itself declared: from 9.0 on the section starts with the part that
 // the system keeps.
 std::uint64_t static_shared_bytes_of(const ElfFile& file, ComputeCapability capability,
@@ -91,9 +72,16 @@ bool is_entry_point(const ElfSymbol& symbol) {
          (symbol.other & kCudaEntry) != 0 && symbol.section != SHN_UNDEF;
 }
 
-std::vector<EntryPoint> entry_points_of(const ElfFile& file,
-                                        ComputeCapability capability,
-                                        const std::vector<ElfSymbol>& symbols) {
+Result<ParameterSizes> parameters_in(const ElfFile& file, const std::string& kernel) {
+  const ElfSection* section = file.find_section(".nv.info." + kernel);
+  if (section == nullptr)
+    return std::nullopt;
+  return parameters_of(section->bytes, kernel);
+}
+
+Result<std::vector<EntryPoint>> entry_points_of(const ElfFile& file,
+                                                ComputeCapability capability,
+                                                const std::vector<ElfSymbol>& symbols) {
   const ElfSection* info = file.find_section(".nv.info");
   std::vector<EntryPoint> entry_points;
   for (std::size_t i = 0; i < symbols.size(); ++i) {
@@ -103,6 +91,7 @@ std::vector<EntryPoint> entry_points_of(const ElfFile& file,
     if (info != nullptr)
       entry.registers = registers_of(info->bytes, i + 1);  // the null symbol is first
     entry.static_shared_bytes = static_shared_bytes_of(file, capability, entry.name);
+    entry.parameters = KILN_TRY(parameters_in(file, entry.name));
     entry_points.push_back(std::move(entry));
   }
   return entry_points;
@@ -198,8 +187,9 @@ std::string_view take_line(std::string_view& text) {
 Result<CubinInfo> read_cubin(ByteView image) {
   const ElfFile file = KILN_TRY(ElfFile::parse(image));
   const CubinArchitecture says = KILN_TRY(architecture_of(file));
+  const std::vector<ElfSymbol> symbols = KILN_TRY(file.symbols());
   return CubinInfo{says.capability, says.suffix,
-                   entry_points_of(file, says.capability, KILN_TRY(file.symbols()))};
+                   KILN_TRY(entry_points_of(file, says.capability, symbols))};
 }
 
 Result<PtxInfo> read_ptx(ByteView image) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "device/architecture.h"
+#include "device/kernel_info.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
 
@@ -21,6 +22,7 @@ struct EntryPoint {
   std::string name;                        // lowered: "_Z1kPf"
   std::optional<std::uint32_t> registers;  // a thread; from .nv.info
   std::uint64_t static_shared_bytes = 0;   // a block; from .nv.shared.<name>
+  ParameterSizes parameters{};             // from .nv.info.<name>
   friend bool operator==(const EntryPoint&, const EntryPoint&) = default;
 };
 

@@ -99,17 +99,6 @@ Result<Opened> open_first(const std::vector<LibraryCandidate>& candidates) {
   return Opened{};
 }
 
-Result<int> attribute(const DriverTable& table, CUdevice device,
-                      CUdevice_attribute which) {
-  int value = 0;
-  if (const CUresult result = table.cuDeviceGetAttribute(&value, which, device);
-      result != CUDA_SUCCESS)
-    return driver_error(
-        table, result, "cuDeviceGetAttribute",
-        fmt::format("attribute {} of device {}", static_cast<int>(which), device));
-  return value;
-}
-
 std::string uuid_of(const DriverTable& table, CUdevice device) {
   CUuuid uuid{};
   if (table.cuDeviceGetUuid == nullptr ||
@@ -138,7 +127,7 @@ Result<Device> describe(const DriverTable& table, int ordinal) {
     return driver_error(table, result, "cuDeviceTotalMem", on);
 
   const auto ask = [&](CUdevice_attribute which) {
-    return attribute(table, device, which);
+    return device_attribute(table, device, which);
   };
   Device info;
   info.ordinal = ordinal;
@@ -157,18 +146,15 @@ Result<Device> describe(const DriverTable& table, int ordinal) {
 
 }  // namespace
 
-tl::unexpected<Error> driver_error(const DriverTable& table, CUresult result,
-                                   std::string_view call, std::string_view on) {
-  const char* name = nullptr;
-  const char* text = nullptr;
-  // Where the driver does not know its own result, the number has to do.
-  if (table.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr)
-    name = "an unknown error";
-  if (table.cuGetErrorString(result, &text) != CUDA_SUCCESS || text == nullptr)
-    text = "the driver has no text for it";
-  return fail(ErrorCode::kDevice,
-              fmt::format("{}{}{}: {} ({}): {}", call, on.empty() ? "" : ", ", on, name,
-                          static_cast<int>(result), text));
+Result<int> device_attribute(const DriverTable& table, CUdevice device,
+                             CUdevice_attribute which) {
+  int value = 0;
+  if (const CUresult result = table.cuDeviceGetAttribute(&value, which, device);
+      result != CUDA_SUCCESS)
+    return driver_error(
+        table, result, "cuDeviceGetAttribute",
+        fmt::format("attribute {} of device {}", static_cast<int>(which), device));
+  return value;
 }
 
 Result<std::optional<Driver>> Driver::open(const fs::path& explicit_path,

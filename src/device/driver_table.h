@@ -23,10 +23,30 @@
   X(cuDeviceGetName)                      \
   X(cuDeviceGetAttribute)                 \
   X(cuDeviceTotalMem)                     \
-  X(cuDeviceCanAccessPeer)
+  X(cuDeviceCanAccessPeer)                \
+  X(cuDevicePrimaryCtxRetain)             \
+  X(cuDevicePrimaryCtxRelease)            \
+  X(cuCtxGetCurrent)                      \
+  X(cuCtxGetDevice)                       \
+  X(cuCtxPushCurrent)                     \
+  X(cuCtxPopCurrent)                      \
+  X(cuModuleLoadDataEx)                   \
+  X(cuModuleUnload)                       \
+  X(cuModuleGetFunction)                  \
+  X(cuFuncGetAttribute)                   \
+  X(cuFuncSetAttribute)                   \
+  X(cuStreamGetCtx)                       \
+  X(cuLaunchKernel)
 
-// Null where the driver is too old for it.
-#define KILN_OPTIONAL_DRIVER_FUNCTIONS(X) X(cuDeviceGetUuid)
+// Null where the driver is too old for it: cuDeviceGetUuid_v2 came with CUDA 11.4,
+// cuLaunchKernelEx with 11.8, cuFuncGetName with 12.3, the others with 12.4.
+#define KILN_OPTIONAL_DRIVER_FUNCTIONS(X) \
+  X(cuDeviceGetUuid)                      \
+  X(cuModuleGetFunctionCount)             \
+  X(cuModuleEnumerateFunctions)           \
+  X(cuFuncGetName)                        \
+  X(cuFuncGetParamInfo)                   \
+  X(cuLaunchKernelEx)
 
 namespace kiln::device {
 
@@ -42,9 +62,19 @@ struct DriverTable {
 };
 
 /// The one conversion from CUresult: kDevice, "cuInit: CUDA_ERROR_NO_DEVICE (100): no
-/// CUDA-capable device is detected". `on` says what the call was for, "" for nothing.
+/// CUDA-capable device is detected", and "; " and the remedy where there is one. `on`
+/// says what the call was for, "" for nothing.
 [[nodiscard]] tl::unexpected<Error> driver_error(const DriverTable& table,
                                                  CUresult result, std::string_view call,
                                                  std::string_view on = "");
+
+/// For destructors, which can hand nothing up: logs a failure at debug. Nothing is said
+/// of success and of a driver that has ended with the process.
+void log_failure(const DriverTable& table, CUresult result, std::string_view call,
+                 std::string_view on = "") noexcept;
+
+/// Errors: kDevice.
+[[nodiscard]] Result<int> device_attribute(const DriverTable& table, CUdevice device,
+                                           CUdevice_attribute which);
 
 }  // namespace kiln::device

@@ -1,4 +1,5 @@
-// How a kernel is launched: the shape of its grid and its dynamic shared memory.
+// How a kernel is launched: the shape of its grid, its dynamic shared memory, and which
+// of its blocks run together.
 
 #pragma once
 
@@ -16,6 +17,9 @@ struct Geometry {
   std::array<std::uint32_t, 3> grid{1, 1, 1};   // blocks in x, y, z
   std::array<std::uint32_t, 3> block{1, 1, 1};  // threads in x, y, z
   std::uint32_t shared_bytes = 0;               // dynamic, a block
+  // Blocks of a cluster, which divide the grid; more than one from 9.0 on.
+  std::array<std::uint32_t, 3> cluster{1, 1, 1};
+  bool cooperative = false;  // all blocks at once, so that they can wait for each other
   friend bool operator==(const Geometry&, const Geometry&) = default;
 };
 

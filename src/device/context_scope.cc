@@ -1,0 +1,27 @@
+#include "device/context_scope.h"
+
+namespace kiln::device {
+
+ContextScope::ContextScope(const PrimaryContext& context) : context_(context) {
+  const DriverTable& driver = context.driver().table();
+  result_ = driver.cuCtxGetCurrent(&before_);
+  if (result_ != CUDA_SUCCESS || before_ == context.handle())
+    return;
+  result_ = driver.cuCtxPushCurrent(context.handle());
+  is_pushed_ = result_ == CUDA_SUCCESS;
+}
+
+ContextScope::~ContextScope() {
+  if (!is_pushed_)
+    return;
+  const DriverTable& driver = context_.driver().table();
+  CUcontext popped = nullptr;
+  CUresult result = driver.cuCtxPopCurrent(&popped);
+  // Whoever changed the thread's contexts meanwhile and did not change them back: what
+  // they pushed is not ours to take.
+  if (result == CUDA_SUCCESS && popped != context_.handle())
+    result = driver.cuCtxPushCurrent(popped);
+  log_failure(driver, result, "cuCtxPopCurrent");
+}
+
+}  // namespace kiln::device

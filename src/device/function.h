@@ -1,0 +1,76 @@
+// One kernel of a loaded module: its handle, what it takes and what it needs.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "device/kernel_info.h"
+#include "kiln/result.h"
+
+struct CUfunc_st;
+
+namespace kiln::device {
+
+class LoadedModule;
+
+/// As the driver tells them of the code that runs on this device.
+struct FunctionAttributes {
+  std::uint32_t registers = 0;            // a thread
+  std::uint32_t local_bytes = 0;          // a thread
+  std::uint32_t constant_bytes = 0;       // of the kernel's own
+  std::uint32_t static_shared_bytes = 0;  // a block
+  std::uint32_t max_dynamic_shared_bytes =
+      0;                                    // a block; the device's limit less static
+  std::uint32_t max_threads_per_block = 0;  // its registers and launch bounds allow
+};
+
+/// Lives in its module and as long as that. Thread safety: every method may run
+/// concurrently.
+class Function {
+ public:
+  /// Asks the driver for everything, which also resolves a kernel that is loaded
+  /// lazily. The module's context is current. `parameters` as the image tells them;
+  /// where it does not the driver is asked. Errors: kDevice; kCorrupt (no such kernel).
+  [[nodiscard]] static Result<Function> resolve(const LoadedModule& module,
+                                                std::string name,
+                                                ParameterSizes parameters);
+  Function(Function&& other) noexcept;  // for the module's vector, before it is shared
+  Function& operator=(Function&&) = delete;
+  Function(const Function&) = delete;
+  Function& operator=(const Function&) = delete;
+  ~Function() = default;
+
+  [[nodiscard]] const std::string& name() const { return name_; }  // lowered
+  [[nodiscard]] const LoadedModule& module() const { return module_; }
+  [[nodiscard]] CUfunc_st* handle() const { return handle_; }
+  [[nodiscard]] const FunctionAttributes& attributes() const { return attributes_; }
+  [[nodiscard]] const ParameterSizes& parameters() const { return parameters_; }
+
+  /// Lets launches use attributes().max_dynamic_shared_bytes; the driver is asked once,
+  /// for all of it, so that threads that race for different sizes ask for the same. The
+  /// module's context is current. Errors: kDevice.
+  [[nodiscard]] Result<void> allow_large_shared_memory() const;
+
+  /// Lets launches use clusters of more than 8 blocks; otherwise as above.
+  [[nodiscard]] Result<void> allow_large_clusters() const;
+
+ private:
+  Function(const LoadedModule& module, std::string name, CUfunc_st* handle,
+           ParameterSizes parameters);
+  Result<void> allow(std::atomic<bool>& is_allowed, int attribute,
+                     std::uint32_t value) const;
+
+  // Constant once resolve() has returned.
+  const LoadedModule& module_;
+  std::string name_;
+  CUfunc_st* handle_;
+  ParameterSizes parameters_;
+  FunctionAttributes attributes_;
+  // Only ever raised.
+  mutable std::atomic<bool> has_large_shared_memory_ = false;
+  mutable std::atomic<bool> has_large_clusters_ = false;
+};
+
+}  // namespace kiln::device

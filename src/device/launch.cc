@@ -1,0 +1,278 @@
+#include "device/launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "device/context_scope.h"
+#include "device/module.h"
+#include "util/try.h"
+
+namespace kiln::device {
+namespace {
+
+using Extent = std::array<std::uint32_t, 3>;
+
+constexpr std::string_view kAxes = "xyz";
+
+std::string describe(const Function& function) {
+  return fmt::format("kernel {} of {}", function.name(), function.module().label());
+}
+
+tl::unexpected<Error> refuse(const Function& function, std::string_view why) {
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: {}", describe(function), why));
+}
+
+tl::unexpected<Error> failed(const Function& function, CUresult result,
+                             std::string_view call) {
+  return driver_error(function.module().context().driver().table(), result, call,
+                      describe(function));
+}
+
+std::uint64_t volume(const Extent& extent) {
+  return std::uint64_t{extent[0]} * extent[1] * extent[2];
+}
+
+Result<void> check_arguments(const Function& function, std::span<void* const> arguments,
+                             std::span<const std::size_t> sizes) {
+  if (arguments.size() != sizes.size())
+    return refuse(function, fmt::format("{} arguments with {} sizes", arguments.size(),
+                                        sizes.size()));
+  if (!function.parameters())
+    return {};
+  const std::vector<std::size_t>& expected = *function.parameters();
+  if (expected.size() != sizes.size())
+    return refuse(
+        function,
+        fmt::format("it takes {} arguments, of {} bytes, and {} were given",
+                    expected.size(), fmt::join(expected, ", "), sizes.size()));
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] != expected[i])
+      return refuse(function,
+                    fmt::format("argument {} (counted from 0) takes {} bytes, and one "
+                                "of {} was given",
+                                i, expected[i], sizes[i]));
+  }
+  return {};
+}
+
+// One axis after the other; 0 is a grid's own affair.
+Result<void> check_extent(const Function& function, std::string_view what,
+                          const Extent& extent, const Extent& limit) {
+  for (std::size_t i = 0; i < extent.size(); ++i) {
+    if (extent[i] > limit[i])
+      return refuse(function, fmt::format("{}.{} is {}, and the device's limit is {}",
+                                          what, kAxes[i], extent[i], limit[i]));
+  }
+  return {};
+}
+
+Result<void> check_block(const Function& function, const Extent& block) {
+  const std::uint64_t threads = volume(block);
+  if (threads == 0)
+    return refuse(function, fmt::format("a block of {} x {} x {} threads has none",
+                                        block[0], block[1], block[2]));
+  const std::uint32_t most = function.attributes().max_threads_per_block;
+  if (threads > most)
+    return refuse(function,
+                  fmt::format("a block of {} x {} x {} threads has {}, and the limit "
+                              "of the kernel's registers and launch bounds is {}",
+                              block[0], block[1], block[2], threads, most));
+  return {};
+}
+
+Result<void> check_shared(const Function& function, std::uint32_t bytes) {
+  const FunctionAttributes& attributes = function.attributes();
+  if (bytes > attributes.max_dynamic_shared_bytes)
+    return refuse(
+        function,
+        fmt::format("{} bytes of dynamic shared memory, and the limit is {}: the "
+                    "device's {} a block, less {} of static shared memory",
+                    bytes, attributes.max_dynamic_shared_bytes,
+                    function.module().context().limits().shared_optin_bytes,
+                    attributes.static_shared_bytes));
+  return {};
+}
+
+bool has_clusters(const Geometry& geometry) {
+  return geometry.cluster != Extent{1, 1, 1};
+}
+
+Result<void> check_cluster(const Function& function, const Geometry& geometry) {
+  constexpr ComputeCapability kFirst{9, 0};
+  const ComputeCapability capability = function.module().context().device().capability;
+  if (capability < kFirst)
+    return refuse(function,
+                  fmt::format("clusters need compute capability {} or later, and this "
+                              "device is {}",
+                              to_string(kFirst), to_string(capability)));
+  for (std::size_t i = 0; i < geometry.cluster.size(); ++i) {
+    if (geometry.cluster[i] == 0 || geometry.grid[i] % geometry.cluster[i] != 0)
+      return refuse(function,
+                    fmt::format("grid.{0} is {1}, no multiple of cluster.{0}, {2}",
+                                kAxes[i], geometry.grid[i], geometry.cluster[i]));
+  }
+  return {};
+}
+
+// That the driver has a launch with attributes, and the device what they ask for.
+Result<void> check_together(const Function& function, const Geometry& geometry) {
+  const PrimaryContext& context = function.module().context();
+  if (has_clusters(geometry))
+    KILN_TRY(check_cluster(function, geometry));
+  if (geometry.cooperative && !context.limits().has_cooperative_launch)
+    return refuse(function, "the device has no cooperative launch");
+  if (context.driver().table().cuLaunchKernelEx == nullptr)
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{}: clusters and cooperative launches need a driver for "
+                            "CUDA 11.8 or later, and this one is for {}; install a "
+                            "newer driver",
+                            describe(function), to_string(context.driver().version())));
+  return {};
+}
+
+bool needs_attributes(const Geometry& geometry) {
+  return geometry.cooperative || has_clusters(geometry);
+}
+
+Result<void> check_geometry(const Function& function, const Geometry& geometry) {
+  const LaunchLimits& limits = function.module().context().limits();
+  KILN_TRY(check_extent(function, "grid", geometry.grid, limits.grid));
+  KILN_TRY(check_extent(function, "block", geometry.block, limits.block));
+  KILN_TRY(check_block(function, geometry.block));
+  KILN_TRY(check_shared(function, geometry.shared_bytes));
+  if (needs_attributes(geometry))
+    KILN_TRY(check_together(function, geometry));
+  return {};
+}
+
+// The device of a context that is not ours, for an error. Whatever cannot be told is
+// left out.
+std::string owner_of(const PrimaryContext& ours, CUcontext other) {
+  const DriverTable& driver = ours.driver().table();
+  if (driver.cuCtxPushCurrent(other) != CUDA_SUCCESS)
+    return "another context";
+  CUdevice device = 0;
+  const bool is_known = driver.cuCtxGetDevice(&device) == CUDA_SUCCESS;
+  CUcontext popped = nullptr;
+  log_failure(driver, driver.cuCtxPopCurrent(&popped), "cuCtxPopCurrent");
+  std::array<char, 256> name{};
+  if (!is_known ||
+      driver.cuDeviceGetName(name.data(), static_cast<int>(name.size() - 1), device) !=
+          CUDA_SUCCESS)
+    return "another context";
+  const bool is_ours = device == ours.device().ordinal;
+  return fmt::format("{}device {} ({})", is_ours ? "another context of " : "", device,
+                     name.data());
+}
+
+bool is_of_the_current_context(CUstream stream) {
+  return stream == nullptr || stream == CU_STREAM_LEGACY ||
+         stream == CU_STREAM_PER_THREAD;
+}
+
+// The kernel's context is current now; `before` was before.
+Result<void> check_stream(const Function& function, CUstream stream, CUcontext before) {
+  const PrimaryContext& context = function.module().context();
+  if (is_of_the_current_context(stream)) {
+    if (before == nullptr || before == context.handle())
+      return {};
+    return refuse(function,
+                  fmt::format("the default stream is the current context's, of {}; "
+                              "make that of {} current, or pass a stream of it",
+                              owner_of(context, before), label_of(context.device())));
+  }
+  CUcontext owner = nullptr;
+  if (const CUresult result = context.driver().table().cuStreamGetCtx(stream, &owner);
+      result != CUDA_SUCCESS)
+    return failed(function, result, "cuStreamGetCtx");
+  if (owner != context.handle())
+    return refuse(function,
+                  fmt::format("the stream is of {}; pass one of {}",
+                              owner_of(context, owner), label_of(context.device())));
+  return {};
+}
+
+// What has to be asked for once before such a launch.
+Result<void> prepare(const Function& function, const Geometry& geometry) {
+  constexpr std::uint64_t kPortableCluster = 8;
+  const std::uint64_t shared_bytes =
+      std::uint64_t{function.attributes().static_shared_bytes} + geometry.shared_bytes;
+  if (shared_bytes > function.module().context().limits().shared_bytes)
+    KILN_TRY(function.allow_large_shared_memory());
+  if (volume(geometry.cluster) > kPortableCluster)
+    KILN_TRY(function.allow_large_clusters());
+  return {};
+}
+
+CUresult launch_with_attributes(const Function& function, const Geometry& geometry,
+                                CUstream stream, void** arguments) {
+  std::array<CUlaunchAttribute, 2> attributes{};
+  CUlaunchConfig config{};
+  config.gridDimX = geometry.grid[0];
+  config.gridDimY = geometry.grid[1];
+  config.gridDimZ = geometry.grid[2];
+  config.blockDimX = geometry.block[0];
+  config.blockDimY = geometry.block[1];
+  config.blockDimZ = geometry.block[2];
+  config.sharedMemBytes = geometry.shared_bytes;
+  config.hStream = stream;
+  config.attrs = attributes.data();
+  if (has_clusters(geometry)) {
+    CUlaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    cluster.value.clusterDim = {geometry.cluster[0], geometry.cluster[1],
+                                geometry.cluster[2]};
+  }
+  if (geometry.cooperative) {
+    CUlaunchAttribute& cooperative = attributes[config.numAttrs++];
+    cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    cooperative.value.cooperative = 1;
+  }
+  return function.module().context().driver().table().cuLaunchKernelEx(
+      &config, function.handle(), arguments, nullptr);
+}
+
+Result<void> submit(const Function& function, const Geometry& geometry, CUstream stream,
+                    std::span<void* const> arguments) {
+  // The driver only reads them.
+  auto* const values = const_cast<void**>(arguments.data());
+  if (needs_attributes(geometry)) {
+    const CUresult result = launch_with_attributes(function, geometry, stream, values);
+    if (result != CUDA_SUCCESS)
+      return failed(function, result, "cuLaunchKernelEx");
+    return {};
+  }
+  const auto& [grid, block] = std::tie(geometry.grid, geometry.block);
+  const DriverTable& driver = function.module().context().driver().table();
+  if (const CUresult result = driver.cuLaunchKernel(
+          function.handle(), grid[0], grid[1], grid[2], block[0], block[1], block[2],
+          geometry.shared_bytes, stream, values, nullptr);
+      result != CUDA_SUCCESS)
+    return failed(function, result, "cuLaunchKernel");
+  return {};
+}
+
+}  // namespace
+
+Result<void> launch(const Function& function, const Geometry& geometry,
+                    CUstream_st* stream, std::span<void* const> arguments,
+                    std::span<const std::size_t> sizes) {
+  KILN_TRY(check_arguments(function, arguments, sizes));
+  KILN_TRY(check_geometry(function, geometry));
+  if (volume(geometry.grid) == 0)
+    return {};
+  const ContextScope scope(function.module().context());
+  if (scope.result() != CUDA_SUCCESS)
+    return failed(function, scope.result(), "cuCtxPushCurrent");
+  KILN_TRY(check_stream(function, stream, scope.before()));
+  KILN_TRY(prepare(function, geometry));
+  return submit(function, geometry, stream, arguments);
+}
+
+}  // namespace kiln::device

@@ -1,0 +1,234 @@
+#include "device/module.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "device/compatibility.h"
+#include "device/context_scope.h"
+#include "device/cubin.h"
+#include "util/log.h"
+#include "util/try.h"
+
+namespace kiln::device {
+namespace {
+
+std::string describe(const Image& image, const Device& device) {
+  constexpr std::size_t kShownDigits = 12;
+  return fmt::format("{} (key {}) on {}", image.label,
+                     std::string_view(image.key).substr(0, kShownDigits),
+                     label_of(device));
+}
+
+Result<void> check_fit(const Image& image, const PrimaryContext& context,
+                       std::string_view on) {
+  const ComputeCapability capability = context.device().capability;
+  if (const std::string why = why_not(image.target, capability); !why.empty())
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: {}; build it for {}", on, why, to_string(capability)));
+  const CudaVersion driver = context.driver().version();
+  if (const std::string why = why_not(driver, image.target.kind, image.toolkit);
+      !why.empty())
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{}: {}; install a newer driver, or build it with an older "
+                            "NVRTC (KILN_TOOLCHAIN)",
+                            on, why));
+  return {};
+}
+
+// The image as it says itself: the driver takes no size, and reads wherever a damaged
+// image sends it.
+Result<std::vector<EntryPoint>> read_image(const Image& image, std::string_view on) {
+  const auto checked = [&]() -> Result<std::vector<EntryPoint>> {
+    const std::vector<std::string_view> expected(image.entry_points.begin(),
+                                                 image.entry_points.end());
+    KILN_TRY(check_image(image.bytes, image.target, expected));
+    if (image.target.kind == ImageKind::kCubin)
+      return KILN_TRY(read_cubin(image.bytes)).entry_points;
+    std::vector<EntryPoint> entry_points;
+    for (std::string& name : KILN_TRY(read_ptx(image.bytes)).entry_points)
+      entry_points.push_back({.name = std::move(name), .registers = {}});
+    return entry_points;
+  }();
+  if (!checked)
+    return fail(checked.error().code,
+                fmt::format("{}: {}", on, checked.error().message));
+  return checked;
+}
+
+Result<CUmodule> load_cubin(const DriverTable& driver, ByteView bytes,
+                            std::string_view on) {
+  CUmodule module = nullptr;
+  if (const CUresult result =
+          driver.cuModuleLoadDataEx(&module, bytes.data(), 0, nullptr, nullptr);
+      result != CUDA_SUCCESS)
+    return driver_error(driver, result, "cuModuleLoadDataEx", on);
+  return module;
+}
+
+// What the driver's compiler writes while it makes code of PTX.
+class JitLog {
+ public:
+  static constexpr std::size_t kOptions = 4;
+
+  [[nodiscard]] std::array<CUjit_option, kOptions> names() const {
+    return {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+            CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  }
+  // The driver takes a number in a pointer's clothes.
+  [[nodiscard]] std::array<void*, kOptions> values() {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    void* const size = reinterpret_cast<void*>(static_cast<std::uintptr_t>(kBytes - 1));
+    return {info_.data(), size, errors_.data(), size};
+  }
+  [[nodiscard]] std::string_view info() const { return text_of(info_); }
+  [[nodiscard]] std::string_view errors() const { return text_of(errors_); }
+
+ private:
+  static constexpr std::size_t kBytes = 16384;
+
+  static std::string_view text_of(const std::vector<char>& buffer) {
+    std::string_view text(buffer.data(), ::strnlen(buffer.data(), buffer.size()));
+    text.remove_suffix(text.size() - (text.find_last_not_of(" \n") + 1));
+    return text;
+  }
+
+  std::vector<char> info_ = std::vector<char>(kBytes);
+  std::vector<char> errors_ = std::vector<char>(kBytes);
+};
+
+Result<CUmodule> load_ptx(const DriverTable& driver, ByteView bytes,
+                          std::string_view on) {
+  std::string text(as_text(bytes));
+  text.resize(text.find_last_not_of('\0') + 1);  // c_str() closes it
+  JitLog log;
+  auto names = log.names();
+  auto values = log.values();
+  CUmodule module = nullptr;
+  const CUresult result = driver.cuModuleLoadDataEx(
+      &module, text.c_str(), JitLog::kOptions, names.data(), values.data());
+  if (result == CUDA_SUCCESS) {
+    if (!log.info().empty())
+      logger().debug("{}: the driver's compiler says: {}", on, log.info());
+    return module;
+  }
+  Error error = driver_error(driver, result, "cuModuleLoadDataEx", on).value();
+  for (const std::string_view said : {log.errors(), log.info()}) {
+    if (!said.empty())
+      error.message += fmt::format("; the driver's compiler says: {}", said);
+  }
+  return tl::unexpected(std::move(error));
+}
+
+bool can_enumerate(const DriverTable& driver) {
+  return driver.cuModuleGetFunctionCount != nullptr &&
+         driver.cuModuleEnumerateFunctions != nullptr &&
+         driver.cuFuncGetName != nullptr;
+}
+
+// Every kernel of the module, as the driver sees it.
+Result<std::vector<std::string>> enumerate(const DriverTable& driver, CUmodule module,
+                                           std::string_view on) {
+  unsigned count = 0;
+  if (const CUresult result = driver.cuModuleGetFunctionCount(&count, module);
+      result != CUDA_SUCCESS)
+    return driver_error(driver, result, "cuModuleGetFunctionCount", on);
+  std::vector<CUfunction> functions(count);
+  if (const CUresult result =
+          driver.cuModuleEnumerateFunctions(functions.data(), count, module);
+      result != CUDA_SUCCESS)
+    return driver_error(driver, result, "cuModuleEnumerateFunctions", on);
+  std::vector<std::string> names;
+  for (const CUfunction function : functions) {
+    const char* name = nullptr;
+    if (const CUresult result = driver.cuFuncGetName(&name, function);
+        result != CUDA_SUCCESS)
+      return driver_error(driver, result, "cuFuncGetName", on);
+    names.emplace_back(name);
+  }
+  return names;
+}
+
+Result<void> check_found(const std::vector<std::string>& expected,
+                         const std::vector<std::string>& found, std::string_view on) {
+  for (const std::string& name : expected) {
+    if (std::find(found.begin(), found.end(), name) == found.end())
+      return fail(
+          ErrorCode::kCorrupt,
+          fmt::format(
+              "{}: the driver finds no kernel {} in it; it has {}", on, name,
+              found.empty() ? "none" : fmt::format("{}", fmt::join(found, ", "))));
+  }
+  return {};
+}
+
+}  // namespace
+
+LoadedModule::LoadedModule(std::shared_ptr<const PrimaryContext> context,
+                           std::string label)
+    : context_(std::move(context)), label_(std::move(label)) {}
+
+Result<std::shared_ptr<const LoadedModule>> LoadedModule::load(
+    const std::shared_ptr<const PrimaryContext>& context, const Image& image) {
+  const DriverTable& driver = context->driver().table();
+  const std::string on = describe(image, context->device());
+  KILN_TRY(check_fit(image, *context, on));
+  std::vector<EntryPoint> told = KILN_TRY(read_image(image, on));
+
+  const ContextScope scope(*context);
+  if (scope.result() != CUDA_SUCCESS)
+    return driver_error(driver, scope.result(), "cuCtxPushCurrent", on);
+  const std::shared_ptr<LoadedModule> made(new LoadedModule(context, on));
+  made->handle_ = KILN_TRY(image.target.kind == ImageKind::kCubin
+                               ? load_cubin(driver, image.bytes, on)
+                               : load_ptx(driver, image.bytes, on));
+  if (can_enumerate(driver)) {
+    const auto found = KILN_TRY(enumerate(driver, made->handle_, on));
+    KILN_TRY(check_found(image.entry_points, found, on));
+  }
+  KILN_TRY(made->resolve(image.entry_points, std::move(told)));
+  return made;
+}
+
+// Those asked for, in that order; without any all that the image has.
+Result<void> LoadedModule::resolve(const std::vector<std::string>& wanted,
+                                   std::vector<EntryPoint> told) {
+  if (wanted.empty()) {
+    for (EntryPoint& each : told)
+      functions_.push_back(KILN_TRY(
+          Function::resolve(*this, std::move(each.name), std::move(each.parameters))));
+    return {};
+  }
+  for (const std::string& name : wanted) {
+    const auto found =
+        std::find_if(told.begin(), told.end(),
+                     [&](const EntryPoint& each) { return each.name == name; });
+    functions_.push_back(KILN_TRY(Function::resolve(
+        *this, name, found == told.end() ? ParameterSizes() : found->parameters)));
+  }
+  return {};
+}
+
+LoadedModule::~LoadedModule() {
+  if (handle_ == nullptr || !context_->is_of_this_process())
+    return;
+  const DriverTable& driver = context_->driver().table();
+  const ContextScope scope(*context_);
+  if (scope.result() != CUDA_SUCCESS)
+    log_failure(driver, scope.result(), "cuCtxPushCurrent", label_);
+  else
+    log_failure(driver, driver.cuModuleUnload(handle_), "cuModuleUnload", label_);
+}
+
+const Function* LoadedModule::find(std::string_view name) const {
+  const auto found =
+      std::find_if(functions_.begin(), functions_.end(),
+                   [&](const Function& each) { return each.name() == name; });
+  return found == functions_.end() ? nullptr : &*found;
+}
+
+}  // namespace kiln::device
