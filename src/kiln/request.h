@@ -62,7 +62,7 @@ class KILN_EXPORT Request {
  private:
   friend class request::Answers;
   friend class request::FirstResolve;
-  struct Content;
+  struct KILN_HIDDEN Content;
   explicit Request(std::shared_ptr<const Content> content);
 
   std::shared_ptr<const Content> content_;  // never null

@@ -125,7 +125,7 @@ class KILN_EXPORT Service {
   [[nodiscard]] Result<std::string> profile(const Device& device) const;
 
  private:
-  class Impl;
+  class KILN_HIDDEN Impl;
   explicit Service(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;  // null after a move
 };
