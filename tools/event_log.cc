@@ -25,7 +25,7 @@ Result<std::unique_ptr<EventLog>> EventLog::open(const std::string& path) {
 EventLog::EventLog(UniqueFd file, std::string path)
     : file_(std::move(file)), path_(std::move(path)) {}
 
-void EventLog::write(nlohmann::ordered_json event) {
+void EventLog::write(const nlohmann::ordered_json& event) {
   nlohmann::ordered_json line = {
       {"time", format_time(std::chrono::system_clock::now())}};
   line.update(event);

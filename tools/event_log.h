@@ -20,7 +20,7 @@ class EventLog {
 
   /// Adds "time" and writes one line. A failed write is told once, on stderr, and the
   /// work goes on.
-  void write(nlohmann::ordered_json event);
+  void write(const nlohmann::ordered_json& event);
 
  private:
   EventLog(UniqueFd file, std::string path);

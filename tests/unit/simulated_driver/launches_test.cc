@@ -147,7 +147,7 @@ TEST(SimulatedLaunches, ACooperativeOneHasToFitTheDeviceAtOnce) {
       CUDA_SUCCESS);
   EXPECT_EQ(blocks, 4);
   ASSERT_EQ(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 512,
-                                                               100U * 1024U),
+                                                               std::size_t{100} * 1024),
             CUDA_SUCCESS);
   EXPECT_EQ(blocks, 2);
   EXPECT_EQ(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 0, 0),

@@ -8,9 +8,8 @@ namespace kiln {
 namespace {
 
 const std::vector<std::string>& words() {
-  static const std::vector<std::string> kWords{"dtype", "max_cols", "rows", "warm",
-                                               "why"};
-  return kWords;
+  static const std::vector<std::string> all{"dtype", "max_cols", "rows", "warm", "why"};
+  return all;
 }
 
 TEST(Nearest, OneEditOfAnyKindFindsTheWord) {
