@@ -24,4 +24,14 @@ ContextScope::~ContextScope() {
   log_failure(driver, result, "cuCtxPopCurrent");
 }
 
+RelaxedCapture::RelaxedCapture(const DriverTable& driver)
+    : driver_(driver),
+      is_changed_(driver.cuThreadExchangeStreamCaptureMode(&before_) == CUDA_SUCCESS) {}
+
+RelaxedCapture::~RelaxedCapture() {
+  if (is_changed_)
+    log_failure(driver_, driver_.cuThreadExchangeStreamCaptureMode(&before_),
+                "cuThreadExchangeStreamCaptureMode");
+}
+
 }  // namespace kiln::device

@@ -1,4 +1,5 @@
-// Makes a primary context current for the calling thread, for as long as a scope lasts.
+// What a scope changes for the calling thread and gives back: its current context, and
+// what it may do while streams are captured.
 
 #pragma once
 
@@ -31,6 +32,25 @@ class ContextScope {
   CUcontext before_ = nullptr;
   CUresult result_ = CUDA_SUCCESS;
   bool is_pushed_ = false;
+};
+
+/// Allocating and loading are refused while any thread captures a stream, and end that
+/// capture, unless the thread says that it knows. Who gets a kernel lazily does so in
+/// the middle of everything; what is loaded is no part of anybody's graph.
+/// Thread safety: none; it belongs to the thread that made it.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const DriverTable& driver);
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+  RelaxedCapture(RelaxedCapture&&) = delete;
+  RelaxedCapture& operator=(RelaxedCapture&&) = delete;
+  ~RelaxedCapture();
+
+ private:
+  const DriverTable& driver_;
+  CUstreamCaptureMode before_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  bool is_changed_ = false;
 };
 
 }  // namespace kiln::device

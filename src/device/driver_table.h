@@ -30,6 +30,7 @@
   X(cuCtxGetDevice)                       \
   X(cuCtxPushCurrent)                     \
   X(cuCtxPopCurrent)                      \
+  X(cuThreadExchangeStreamCaptureMode)    \
   X(cuModuleLoadDataEx)                   \
   X(cuModuleUnload)                       \
   X(cuModuleGetFunction)                  \

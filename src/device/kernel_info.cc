@@ -112,6 +112,7 @@ Result<ParameterSizes> parameters_of(ByteView info, std::string_view kernel) {
   if (!is_whole(parameters, total_bytes))
     return corrupt("the parameters do not add up");
   std::vector<std::size_t> sizes;
+  sizes.reserve(parameters.size());
   for (const Parameter& each : parameters) sizes.push_back(each.bytes);
   return sizes;
 }

@@ -42,22 +42,16 @@ Result<void> check_fit(const Image& image, const PrimaryContext& context,
 
 // The image as it says itself: the driver takes no size, and reads wherever a damaged
 // image sends it.
-Result<std::vector<EntryPoint>> read_image(const Image& image, std::string_view on) {
-  const auto checked = [&]() -> Result<std::vector<EntryPoint>> {
-    const std::vector<std::string_view> expected(image.entry_points.begin(),
-                                                 image.entry_points.end());
-    KILN_TRY(check_image(image.bytes, image.target, expected));
-    if (image.target.kind == ImageKind::kCubin)
-      return KILN_TRY(read_cubin(image.bytes)).entry_points;
-    std::vector<EntryPoint> entry_points;
-    for (std::string& name : KILN_TRY(read_ptx(image.bytes)).entry_points)
-      entry_points.push_back({.name = std::move(name), .registers = {}});
-    return entry_points;
-  }();
-  if (!checked)
-    return fail(checked.error().code,
-                fmt::format("{}: {}", on, checked.error().message));
-  return checked;
+Result<std::vector<EntryPoint>> read_image(const Image& image) {
+  const std::vector<std::string_view> expected(image.entry_points.begin(),
+                                               image.entry_points.end());
+  KILN_TRY(check_image(image.bytes, image.target, expected));
+  if (image.target.kind == ImageKind::kCubin)
+    return KILN_TRY(read_cubin(image.bytes)).entry_points;
+  std::vector<EntryPoint> entry_points;
+  for (std::string& name : KILN_TRY(read_ptx(image.bytes)).entry_points)
+    entry_points.push_back({.name = std::move(name), .registers = {}});
+  return entry_points;
 }
 
 Result<CUmodule> load_cubin(const DriverTable& driver, ByteView bytes,
@@ -177,8 +171,11 @@ Result<std::shared_ptr<const LoadedModule>> LoadedModule::load(
   const DriverTable& driver = context->driver().table();
   const std::string on = describe(image, context->device());
   KILN_TRY(check_fit(image, *context, on));
-  std::vector<EntryPoint> told = KILN_TRY(read_image(image, on));
+  auto told = read_image(image);
+  if (!told)
+    return fail(told.error().code, fmt::format("{}: {}", on, told.error().message));
 
+  const RelaxedCapture relaxed(driver);
   const ContextScope scope(*context);
   if (scope.result() != CUDA_SUCCESS)
     return driver_error(driver, scope.result(), "cuCtxPushCurrent", on);
@@ -190,7 +187,7 @@ Result<std::shared_ptr<const LoadedModule>> LoadedModule::load(
     const auto found = KILN_TRY(enumerate(driver, made->handle_, on));
     KILN_TRY(check_found(image.entry_points, found, on));
   }
-  KILN_TRY(made->resolve(image.entry_points, std::move(told)));
+  KILN_TRY(made->resolve(image.entry_points, *std::move(told)));
   return made;
 }
 
@@ -217,6 +214,7 @@ LoadedModule::~LoadedModule() {
   if (handle_ == nullptr || !context_->is_of_this_process())
     return;
   const DriverTable& driver = context_->driver().table();
+  const RelaxedCapture relaxed(driver);
   const ContextScope scope(*context_);
   if (scope.result() != CUDA_SUCCESS)
     log_failure(driver, scope.result(), "cuCtxPushCurrent", label_);

@@ -37,12 +37,12 @@ struct Image {
 class LoadedModule {
  public:
   /// The image in that context, and every entry point resolved, lazy loading or not.
-  /// What is current to the thread stays so. `image` is not needed any longer
-  /// afterwards. Errors name device, kernel and key, and before the driver sees the
-  /// image: kInvalidArgument (it does not run on that device), kUnavailable (the driver
-  /// is too old), kCorrupt (it is not what it is said to be). Then kCorrupt (an entry
-  /// point that the driver does not find), kDevice (with the driver's compiler's words
-  /// for PTX).
+  /// What is current to the thread stays so, and a capture that is under way stays
+  /// whole. `image` is not needed any longer afterwards. Errors name device, kernel and
+  /// key, and before the driver sees the image: kInvalidArgument (it does not run on
+  /// that device), kUnavailable (the driver is too old), kCorrupt (it is not what it is
+  /// said to be). Then kCorrupt (an entry point that the driver does not find), kDevice
+  /// (with the driver's compiler's words for PTX).
   [[nodiscard]] static Result<std::shared_ptr<const LoadedModule>> load(
       const std::shared_ptr<const PrimaryContext>& context, const Image& image);
 

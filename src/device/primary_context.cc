@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "device/context_scope.h"
 #include "device/driver_table.h"
 #include "util/try.h"
 
@@ -51,6 +52,7 @@ Result<std::shared_ptr<const PrimaryContext>> PrimaryContext::retain(
       result != CUDA_SUCCESS)
     return driver_error(table, result, "cuDeviceGet", on);
   made->limits_ = KILN_TRY(limits_of(table, made->cu_device_));
+  const RelaxedCapture relaxed(table);
   if (const CUresult result =
           table.cuDevicePrimaryCtxRetain(&made->handle_, made->cu_device_);
       result != CUDA_SUCCESS) {

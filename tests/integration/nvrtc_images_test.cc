@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdio>
+#include <map>
 
 #include "device/compatibility.h"
 #include "device/cubin.h"
@@ -117,6 +118,43 @@ TEST_F(NvrtcImages, EveryCubinTellsItsArchitectureSuffixAndEntryPoints) {
           EXPECT_GT(each.registers.value_or(0), 0U);
           EXPECT_LT(each.registers.value_or(0), 64U);
         }
+      }
+    }
+  });
+}
+
+// Every size that a parameter may have, on every architecture; the large one has a
+// record of another kind and did not exist before 7.0.
+TEST_F(NvrtcImages, EveryCubinTellsTheSizesOfItsParameters) {
+  const std::string source =
+      "struct Three { long long a; double b; int c; };\n"
+      "struct alignas(16) Large { char bytes[5000]; };\n"
+      "extern \"C\" __global__ void none() {}\n"
+      "extern \"C\" __global__ void mixed(const float* p, signed char c, long long n,\n"
+      "                                 float f, Three three, float* out) {\n"
+      "  out[threadIdx.x] = p[n] * f + c + three.c;\n"
+      "}\n"
+      "extern \"C\" __global__ void unused(void* p, bool b, short s, float4 f) {}\n"
+      "#if __CUDA_ARCH__ >= 700\n"
+      "extern \"C\" __global__ void large(Large l, int* out) {\n"
+      "  out[threadIdx.x] = l.bytes[threadIdx.x];\n"
+      "}\n"
+      "#endif\n";
+  const std::map<std::string, std::vector<std::size_t>> expected{
+      {"none", {}},
+      {"mixed", {8, 1, 8, 4, 24, 8}},
+      {"unused", {8, 1, 2, 16}},
+      {"large", {5008, 8}}};
+  for_each_nvrtc([&](const test::Nvrtc& nvrtc) {
+    for (const ComputeCapability capability : nvrtc.facts().architectures) {
+      const Target target{{capability}};
+      SCOPED_TRACE(to_string(target));
+      const Bytes image = nvrtc.compile(source, to_string(target));
+      const CubinInfo info = read_cubin(image).value();
+      EXPECT_EQ(info.entry_points.size(), capability.major < 7 ? 3U : 4U);
+      for (const EntryPoint& each : info.entry_points) {
+        ASSERT_TRUE(each.parameters) << each.name;
+        EXPECT_EQ(*each.parameters, expected.at(each.name)) << each.name;
       }
     }
   });

@@ -150,6 +150,22 @@ CUresult cuFuncGetName(const char** name, CUfunction function) {
   });
 }
 
+CUresult cuFuncGetParamInfo(CUfunction function, std::size_t index, std::size_t* offset,
+                            std::size_t* size) {
+  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
+    const Function* const found = simulator.functions.find(function);
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    const auto& parameters = found->entry->parameters;
+    if (offset == nullptr || index >= parameters.size())
+      return CUDA_ERROR_INVALID_VALUE;
+    *offset = parameters[index].offset;
+    if (size != nullptr)
+      *size = parameters[index].size;
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
     if (state == nullptr)

@@ -64,6 +64,7 @@
   X("cuFuncSetCacheConfig", cuFuncSetCacheConfig, 3000)                            \
   X("cuFuncGetModule", cuFuncGetModule, 11000)                                     \
   X("cuFuncGetName", cuFuncGetName, 12030)                                         \
+  X("cuFuncGetParamInfo", cuFuncGetParamInfo, 12040)                               \
   X("cuFuncIsLoaded", cuFuncIsLoaded, 12040)                                       \
   X("cuFuncLoad", cuFuncLoad, 12040)                                               \
   X("cuOccupancyMaxActiveBlocksPerMultiprocessor",                                 \

@@ -30,11 +30,17 @@ struct Arch {
 /// "sm_90a", "compute_103f" or "90a"; nullopt for anything else.
 [[nodiscard]] std::optional<Arch> parse_arch(std::string_view text);
 
+struct Parameter {
+  std::size_t offset = 0;  // among the parameters
+  std::size_t size = 0;
+};
+
 struct EntryPoint {
   std::string name;
   unsigned registers = 16;  // a thread
   unsigned static_shared_bytes = 0;
   unsigned max_threads = 1024;  // a block, from __launch_bounds__
+  std::vector<Parameter> parameters{};
 };
 
 struct Global {

@@ -221,10 +221,25 @@ void for_each_record(const File& file, const std::string& section,
   }
 }
 
+// Records come in any order; each says which parameter it is.
+void put_parameter(EntryPoint& entry, const Reader& record, std::size_t size) {
+  constexpr std::size_t kMost = 4096;
+  const auto index = record.get<std::uint16_t>(4);
+  if (index >= kMost) {
+    record.fail("too many parameters");
+    return;
+  }
+  if (entry.parameters.size() <= index)
+    entry.parameters.resize(index + 1U);
+  entry.parameters[index] = {.offset = record.get<std::uint16_t>(6), .size = size};
+}
+
 EntryPoint entry_point(const File& file, const Symbol& symbol, std::size_t index,
                        Capability capability) {
   constexpr std::uint8_t kMaxThreads = 0x05;
   constexpr std::uint8_t kRegisterCount = 0x2f;
+  constexpr std::uint8_t kParameter = 0x17;
+  constexpr std::uint8_t kLargeParameter = 0x45;  // where there are more than 4 KiB
   constexpr std::uint64_t kReservedBytes = 1024;  // in the section from 9.0 on
   EntryPoint entry{.name = symbol.name};
   for_each_record(file, ".nv.info", [&](std::uint8_t attribute, const Reader& record) {
@@ -237,6 +252,10 @@ EntryPoint entry_point(const File& file, const Symbol& symbol, std::size_t index
                       entry.max_threads = record.get<std::uint16_t>(0) *
                                           record.get<std::uint16_t>(4) *
                                           record.get<std::uint16_t>(8);
+                    if (attribute == kParameter)
+                      put_parameter(entry, record, record.get<std::uint16_t>(10) >> 2U);
+                    if (attribute == kLargeParameter)
+                      put_parameter(entry, record, record.get<std::uint16_t>(8));
                   });
   if (const Section* const shared = file.find(".nv.shared." + entry.name)) {
     const std::uint64_t reserved =

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstddef>
+#include <tuple>
 
 #include "tests/support/simulated_driver/image.h"
 
@@ -52,6 +54,61 @@ int parse_version(std::string_view word) {
   return major * 10 + minor;
 }
 
+// ".u64" is 8; 0 for what is no type.
+std::size_t size_of_type(std::string_view word) {
+  const std::size_t digits = word.find_first_of("0123456789");
+  std::size_t bits = 0;
+  if (!word.starts_with('.') || digits != 2)
+    return 0;
+  const std::string_view number = word.substr(digits);
+  std::ignore = std::from_chars(number.data(), number.data() + number.size(), bits);
+  return bits / 8;
+}
+
+// "k_param_1[24]" is 24, "k_param_0" 1.
+std::size_t elements_of(std::string_view word) {
+  std::size_t count = 1;
+  const std::size_t bracket = word.find('[');
+  if (bracket == std::string_view::npos)
+    return count;
+  const std::string_view number = word.substr(bracket + 1);
+  std::ignore = std::from_chars(number.data(), number.data() + number.size(), count);
+  return count;
+}
+
+// What stands between the brackets after an entry's name, if there are any:
+// ".param .u64 k_param_0, .param .align 8 .b8 k_param_1[24]".
+std::vector<Parameter> read_parameters(std::string_view code, std::size_t at) {
+  std::vector<Parameter> parameters;
+  const std::size_t open = code.find_first_not_of(" \t\r\n\f", at);
+  if (open == std::string_view::npos || code[open] != '(')
+    return parameters;
+  const std::string_view list = code.substr(open, code.find(')', open) - open);
+  std::size_t inside = 0;
+  std::size_t type_size = 0;
+  std::size_t alignment = 1;  // of an array; a pointer's own follows its type
+  std::size_t end = 0;
+  for (auto word = next_word(list, inside); !word.empty();
+       word = next_word(list, inside)) {
+    if (word == ".align" && type_size == 0)
+      std::ignore = std::from_chars(next_word(list, inside).data(),
+                                    list.data() + list.size(), alignment);
+    if (const std::size_t size = size_of_type(word); size != 0)
+      type_size = size;
+    const bool is_name = !word.starts_with('.') &&
+                         std::isdigit(static_cast<unsigned char>(word.front())) == 0;
+    if (!is_name || type_size == 0)
+      continue;
+    const std::size_t unit = std::max({type_size, alignment, std::size_t{1}});
+    const std::size_t offset = (end + unit - 1) / unit * unit;
+    parameters.push_back({.offset = offset, .size = type_size * elements_of(word)});
+    end = offset + parameters.back().size;
+    type_size = 0;
+    alignment = 1;
+  }
+  return parameters;
+}
+
 }  // namespace
 
 tl::expected<Image, Refusal> read_ptx(std::string_view text) {
@@ -81,7 +138,8 @@ tl::expected<Image, Refusal> read_ptx(std::string_view text) {
     const std::string_view name = next_word(code, at);
     if (name.empty())
       return bad("no name after .entry");
-    image.entry_points.push_back({.name = std::string(name)});
+    image.entry_points.push_back(
+        {.name = std::string(name), .parameters = read_parameters(code, at)});
   }
   return image;
 }

@@ -11,6 +11,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Optional;
 
 constexpr unsigned char kGlobalFunction = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
 
@@ -24,6 +25,7 @@ struct MadeCubin {
   std::uint8_t abi_version = 8;
   std::uint32_t flags = 0x06005a04;
   std::string arguments = "-arch sm_90a -m 64 ";
+  std::vector<std::uint32_t> info_of_k{};  // words of .nv.info.k
 
   [[nodiscard]] Bytes build() const {
     test::ElfBuilder elf;
@@ -33,9 +35,9 @@ struct MadeCubin {
     elf.add_section(".text.k", SHT_PROGBITS, Bytes(128));
     if (!arguments.empty())
       elf.add_section(".note.nv.tkinfo", SHT_NOTE, toolkit_note(arguments));
-    Bytes info;
-    for (const std::uint32_t word : {0x00082f04U, 2U, 24U}) append_le(info, word);
-    elf.add_section(".nv.info", SHT_LOPROC, info);
+    elf.add_section(".nv.info", SHT_LOPROC, words({0x00082f04U, 2U, 24U}));
+    if (!info_of_k.empty())
+      elf.add_section(".nv.info.k", SHT_LOPROC, words(info_of_k));
     elf.add_section(".nv.shared.k", SHT_NOBITS, {}, 1024 + 512);
     elf.add_symbol("helper", kGlobalFunction, 0);
     elf.add_symbol("k", kGlobalFunction, 0x10);
@@ -44,7 +46,19 @@ struct MadeCubin {
     elf.add_symbol("elsewhere", kGlobalFunction, 0x10, SHN_UNDEF);
     return elf.build();
   }
+
+ private:
+  static Bytes words(const std::vector<std::uint32_t>& values) {
+    Bytes bytes;
+    for (const std::uint32_t value : values) append_le(bytes, value);
+    return bytes;
+  }
 };
+
+// As ptxas 13.0 wrote it for (const float*, signed char, a struct of 24 bytes).
+const std::vector<std::uint32_t> kThreeParameters{
+    0x000c1704, 0,          0x00100002, 0x0061f000, 0x000c1704, 0,          0x00080001,
+    0x0005f000, 0x000c1704, 0,          0x00000000, 0x0021f500, 0x00005003, 0x00281903};
 
 Target target(std::string_view text, ImageKind kind = ImageKind::kCubin) {
   return {parse_architecture(text).value(), kind};
@@ -55,6 +69,54 @@ TEST(ReadCubin, TellsArchitectureEntryPointsAndResources) {
   EXPECT_EQ(info.capability, (ComputeCapability{9, 0}));
   EXPECT_EQ(info.suffix, ArchSuffix::kA);
   EXPECT_THAT(info.entry_points, ElementsAre(EntryPoint{"k", 24, 512}));
+}
+
+ParameterSizes parameters(const std::vector<std::uint32_t>& info_of_k) {
+  return read_cubin(MadeCubin{.info_of_k = info_of_k}.build())
+      .value()
+      .entry_points.at(0)
+      .parameters;
+}
+
+TEST(ReadCubin, TellsTheSizesOfParametersInTheirOrder) {
+  EXPECT_THAT(parameters(kThreeParameters), Optional(ElementsAre(8, 1, 24)));
+}
+
+// More than 4 KiB of them have records of their own.
+TEST(ReadCubin, TellsTheSizesOfLargeParameters) {
+  EXPECT_THAT(parameters({0x000c4504, 0, 0x13900001, 0x05000008, 0x000c4504, 0, 0,
+                          0x00001390, 0x13981903}),
+              Optional(ElementsAre(5008, 8)));
+}
+
+TEST(ReadCubin, AKernelWithoutParametersHasNone) {
+  EXPECT_THAT(parameters({0x00005003, 0x00ff1b03}), Optional(IsEmpty()));
+}
+
+TEST(ReadCubin, SaysNothingOfParametersThatItCannotRead) {
+  EXPECT_EQ(parameters({}), std::nullopt) << "no section";
+  EXPECT_EQ(parameters({0x00081903}), std::nullopt) << "8 bytes, and nobody says whose";
+  EXPECT_EQ(parameters({0x00101704, 0, 0, 0x0021f000, 0, 0x00081903}), std::nullopt)
+      << "a record of another size";
+}
+
+TEST(ReadCubin, ParametersThatContradictThemselvesAreCorrupt) {
+  const auto with = [](std::size_t word, std::uint32_t value) {
+    std::vector<std::uint32_t> info = kThreeParameters;
+    info[word] = value;
+    return info;
+  };
+  for (const auto& info : {with(2, 0x00100003),      // ordinals 0, 1, 3
+                           with(2, 0x00100001),      // 0, 1, 1
+                           with(2, 0x00110002),      // beyond the last byte
+                           with(3, 0x0065f000),      // too large
+                           with(13, 0x00201903),     // fewer bytes than they take
+                           with(12, 0x00ff1b04)}) {  // a record that is cut off
+    const auto cubin = read_cubin(MadeCubin{.info_of_k = info}.build());
+    ASSERT_FALSE(cubin);
+    EXPECT_EQ(cubin.error().code, ErrorCode::kCorrupt);
+    EXPECT_THAT(cubin.error().message, HasSubstr("of kernel k"));
+  }
 }
 
 TEST(ReadCubin, FindsTheSmNumberInTheFirstByteOfOlderAbis) {
@@ -86,7 +148,7 @@ TEST(ReadCubin, AHostLibraryIsNoCubin) {
 }
 
 TEST(ReadCubin, EveryTruncationIsCorruptAndNoFlippedBitCrashesIt) {
-  const Bytes whole = MadeCubin{}.build();
+  const Bytes whole = MadeCubin{.info_of_k = kThreeParameters}.build();
   for (std::size_t size = 0; size < whole.size(); ++size) {
     const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
     ASSERT_FALSE(read_cubin(cut)) << size;

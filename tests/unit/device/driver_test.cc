@@ -10,6 +10,7 @@
 namespace kiln::device {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 
 TEST(Driver, ThatIsNowhereIsAValueAndNoError) {
@@ -70,6 +71,34 @@ TEST(DriverError, NamesCallObjectNameNumberAndText) {
             "is detected");
   EXPECT_THAT(driver_error(table, CUDA_ERROR_UNKNOWN, "cuInit").value().message,
               HasSubstr("cuInit: an unknown error (999)"));
+}
+
+TEST(DriverError, EndsWithWhatCanBeDone) {
+  DriverTable table;
+  table.cuGetErrorName = name_of;
+  table.cuGetErrorString = text_of;
+  const auto message = [&](CUresult result) {
+    return driver_error(table, result, "call").value().message;
+  };
+  EXPECT_THAT(message(CUDA_ERROR_OUT_OF_MEMORY),
+              EndsWith("; free memory of the device, or load fewer kernels"));
+  EXPECT_THAT(message(CUDA_ERROR_NOT_INITIALIZED),
+              EndsWith("; if this process was forked after CUDA was started, start it "
+                       "with exec instead"));
+  EXPECT_THAT(message(CUDA_ERROR_UNSUPPORTED_PTX_VERSION),
+              EndsWith("or build with an older NVRTC (KILN_TOOLCHAIN)"));
+  EXPECT_THAT(message(CUDA_ERROR_NO_BINARY_FOR_GPU),
+              EndsWith("; the image is for another architecture: build it for this "
+                       "device"));
+  EXPECT_THAT(message(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH),
+              EndsWith("are of different versions: restart the machine"));
+  EXPECT_THAT(message(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+              EndsWith("; a stream is being captured: do this before the capture "
+                       "begins"));
+  for (const CUresult lost : {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED,
+                              CUDA_ERROR_ASSERT, CUDA_ERROR_ECC_UNCORRECTABLE})
+    EXPECT_THAT(message(lost),
+                HasSubstr("only a new process can use the device again"));
 }
 
 }  // namespace

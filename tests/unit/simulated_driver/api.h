@@ -33,7 +33,8 @@
   X(cuKernelGetFunction) X(cuKernelGetLibrary) X(cuKernelGetName)                      \
   X(cuKernelGetAttribute) X(cuKernelSetAttribute) X(cuFuncGetAttribute)                \
   X(cuFuncSetAttribute) X(cuFuncSetCacheConfig) X(cuFuncGetModule) X(cuFuncGetName)    \
-  X(cuFuncIsLoaded) X(cuFuncLoad) X(cuOccupancyMaxActiveBlocksPerMultiprocessor)       \
+  X(cuFuncGetParamInfo) X(cuFuncIsLoaded) X(cuFuncLoad)                                \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor)                                       \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags) X(cuLaunchKernel)            \
   X(cuLaunchKernelEx) X(cuLaunchCooperativeKernel) X(cuLaunchHostFunc)                 \
   X(cuStreamCreate) X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamGetCtx) \

@@ -5,18 +5,21 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tests/support/elf_builder.h"
 
 namespace kiln::test {
 
 /// A cubin with kernel "k" (24 registers, 512 bytes of shared memory, bounds of 256
-/// threads), kernel "plain", a device function and a variable "table" of 8 bytes.
+/// threads), kernel "plain", of which it says nothing, a device function and a variable
+/// "table" of 8 bytes.
 struct MadeCubin {
   unsigned sm = 90;
   std::string arch = "sm_90";    // "": no toolkit note
   std::string release = "13.0";  // "": a note that does not say it
   std::uint8_t abi_version = 8;
+  std::vector<std::uint32_t> parameters{8};  // of "k", in bytes
 
   [[nodiscard]] Bytes build() const {
     constexpr unsigned char kFunction = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
@@ -30,8 +33,7 @@ struct MadeCubin {
     if (!arch.empty())
       elf.add_section(".note.nv.tkinfo", SHT_NOTE, toolkit_note());
     elf.add_section(".nv.info", SHT_LOPROC, words({0x00082f04, 2, 24}));
-    elf.add_section(".nv.info.k", SHT_LOPROC,
-                    words({0x00080a04, 11, 0, 0x000c0504, 256, 1, 1, 0x00000103}));
+    elf.add_section(".nv.info.k", SHT_LOPROC, info_of_k());
     elf.add_section(".nv.shared.k", SHT_NOBITS, {}, (sm >= 90 ? 1024 : 0) + 512);
     elf.add_symbol("helper", kFunction, 0);
     elf.add_symbol("k", kFunction, 0x10);
@@ -43,10 +45,24 @@ struct MadeCubin {
   }
 
  private:
-  static Bytes words(std::initializer_list<std::uint32_t> values) {
+  static Bytes words(const std::vector<std::uint32_t>& values) {
     Bytes bytes;
     for (const std::uint32_t value : values) append_le(bytes, value);
     return bytes;
+  }
+
+  // The parameters one behind the other, the last one's record first, as ptxas has it.
+  [[nodiscard]] Bytes info_of_k() const {
+    std::vector<std::uint32_t> info{0x00080a04, 11, 0, 0x000c0504,
+                                    256,        1,  1, 0x00000103};
+    std::uint32_t offset = 0;
+    for (std::uint32_t i = 0; i < parameters.size(); ++i) {
+      info.insert(info.begin(),
+                  {0x000c1704, 0, offset << 16U | i, parameters[i] << 18U | 0x1f000U});
+      offset += parameters[i];
+    }
+    info.push_back(offset << 16U | 0x1903U);
+    return words(info);
   }
 
   [[nodiscard]] Bytes toolkit_note() const {

@@ -33,6 +33,32 @@ TEST(SimulatedModules, GiveTheirFunctionsByNameAndByCount) {
     EXPECT_EQ(driver.cuModuleGetFunction(&found, module, other), CUDA_ERROR_NOT_FOUND);
 }
 
+TEST(SimulatedModules, AFunctionTellsItsParametersOneByOne) {
+  const DriverUnderTest driver;
+  driver.use();
+  Bytes ptx = bytes_of(
+      ".version 9.0\n.target sm_90\n.visible .entry k(\n"
+      ".param .u64 .ptr .align 1 k_param_0,\n.param .u8 k_param_1,\n"
+      ".param .align 8 .b8 k_param_2[24],\n.param .f32 k_param_3\n)\n"
+      "{\n.param .b64 none;\nret;\n}\n");
+  ptx.push_back(std::byte{0});
+  for (const Bytes& image : {MadeCubin{.parameters = {8, 8, 24, 4}}.build(), ptx}) {
+    const bool is_ptx = image == ptx;
+    const CUfunction function = driver.load(image, "k");
+    std::vector<std::size_t> told;
+    std::size_t offset = 0;
+    std::size_t size = 0;
+    while (driver.cuFuncGetParamInfo(function, told.size() / 2, &offset, &size) ==
+           CUDA_SUCCESS)
+      told.insert(told.end(), {offset, size});
+    EXPECT_THAT(told, testing::ElementsAre(0, 8, 8, is_ptx ? 1 : 8, 16, 24, 40, 4));
+    EXPECT_EQ(driver.cuFuncGetParamInfo(function, 4, &offset, nullptr),
+              CUDA_ERROR_INVALID_VALUE);
+  }
+  EXPECT_EQ(driver.cuFuncGetParamInfo(nullptr, 0, nullptr, nullptr),
+            CUDA_ERROR_INVALID_HANDLE);
+}
+
 TEST(SimulatedModules, AFunctionTellsWhatTheImageSaysOfIt) {
   const DriverUnderTest driver;
   driver.use();

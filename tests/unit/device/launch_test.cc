@@ -1,0 +1,403 @@
+#include "device/launch.h"
+
+#include <gmock/gmock.h>
+
+#include <array>
+#include <thread>
+#include <vector>
+
+#include "tests/unit/device/loading.h"
+
+namespace kiln::device {
+namespace {
+
+using test::SimulatedDriver;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// A kernel "k" on each of two devices. It takes one pointer.
+class Launches : public testing::Test {
+ protected:
+  /// On the first device, with the right argument.
+  Result<void> run(const Geometry& geometry = {}, CUstream stream = nullptr) const {
+    return run(first(), geometry, stream);
+  }
+
+  Result<void> run(const Function& function, const Geometry& geometry,
+                   CUstream stream = nullptr) const {
+    std::array<void*, 1> arguments{&pointer_};
+    constexpr std::array<std::size_t, 1> kSizes{sizeof(pointer_)};
+    return launch(function, geometry, stream, arguments, kSizes);
+  }
+
+  /// The message of a launch that was refused before the driver saw it.
+  std::string refusal(const Geometry& geometry, CUstream stream = nullptr) const {
+    return refusal(run(geometry, stream));
+  }
+
+  std::string refusal(const Result<void>& launched) const {
+    EXPECT_FALSE(launched);
+    if (launched)
+      return "";
+    EXPECT_EQ(launched.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(calls(), 0U) << "the driver saw it";
+    EXPECT_THAT(launched.error().message, HasSubstr("kernel k of softmax (key 0123"));
+    EXPECT_THAT(launched.error().message, HasSubstr("on device 0 (Simulated 9.0)"));
+    return launched.error().message;
+  }
+
+  [[nodiscard]] unsigned long calls() const {
+    return simulated_.calls("cuLaunchKernel") + simulated_.calls("cuLaunchKernelEx");
+  }
+
+  [[nodiscard]] const Function& first() const { return *modules_[0]->find("k"); }
+  [[nodiscard]] const Function& second() const { return *modules_[1]->find("k"); }
+  [[nodiscard]] CUcontext context(std::size_t device) const {
+    return modules_[device]->context().handle();
+  }
+
+  const SimulatedDriver simulated_{"9.0,8.6"};
+  std::vector<std::shared_ptr<const LoadedModule>> modules_{
+      test::load_cubin(test::context_of(simulated_, 0)).value(),
+      test::load_cubin(test::context_of(simulated_, 1), {.sm = 86, .arch = "sm_86"})
+          .value()};
+  mutable std::uint64_t pointer_ = 0;
+};
+
+TEST_F(Launches, ReachTheDriverAsTheyWereAskedFor) {
+  const CUstream stream = test::stream_of(simulated_, context(0));
+  const auto launched =
+      run({.grid = {4, 3, 2}, .block = {32, 2, 1}, .shared_bytes = 128}, stream);
+  ASSERT_TRUE(launched) << launched.error().message;
+  const auto launches = simulated_.launches();
+  ASSERT_EQ(launches.size(), 1U);
+  EXPECT_STREQ(launches[0].function, "k");
+  EXPECT_EQ(launches[0].device, 0);
+  EXPECT_THAT(launches[0].grid, ElementsAre(4, 3, 2));
+  EXPECT_THAT(launches[0].block, ElementsAre(32, 2, 1));
+  EXPECT_EQ(launches[0].dynamic_shared_bytes, 128U);
+  EXPECT_EQ(launches[0].stream, stream);
+  EXPECT_THAT(launches[0].cluster, ElementsAre(0, 0, 0));
+  EXPECT_EQ(simulated_.calls("cuFuncSetAttribute"), 0U);
+}
+
+void store_argument(const kiln_simulated_launch* /*launch*/, void** parameters,
+                    void* user) {
+  *static_cast<std::uint64_t*>(user) = *static_cast<std::uint64_t*>(parameters[0]);
+}
+
+TEST_F(Launches, HandTheArgumentsOver) {
+  std::uint64_t seen = 0;
+  simulated_.register_kernel("k", &store_argument, static_cast<void*>(&seen));
+  pointer_ = 0xabcdef0123456789;
+  ASSERT_TRUE(run());
+  EXPECT_EQ(seen, pointer_);
+}
+
+// --- arguments
+
+TEST_F(Launches, WithTooFewOrTooManyArgumentsAreRefused) {
+  std::array<void*, 2> arguments{&pointer_, &pointer_};
+  constexpr std::array<std::size_t, 2> kSizes{8, 8};
+  EXPECT_THAT(refusal(launch(first(), {}, nullptr, {}, {})),
+              HasSubstr("it takes 1 arguments, of 8 bytes, and 0 were given"));
+  EXPECT_THAT(refusal(launch(first(), {}, nullptr, arguments, kSizes)),
+              HasSubstr("and 2 were given"));
+  EXPECT_THAT(
+      refusal(launch(first(), {}, nullptr, arguments, std::span(kSizes).first(1))),
+      HasSubstr("2 arguments with 1 sizes"));
+}
+
+TEST_F(Launches, WithAnArgumentOfAnotherSizeNameItsIndex) {
+  const auto module =
+      test::load_cubin(test::context_of(simulated_, 0), {.parameters = {8, 1, 24, 4}})
+          .value();
+  std::array<void*, 4> arguments{&pointer_, &pointer_, &pointer_, &pointer_};
+  const Function& function = *module->find("k");
+  constexpr std::array<std::size_t, 4> kRight{8, 1, 24, 4};
+  constexpr std::array<std::size_t, 4> kWrong{8, 1, 16, 4};
+  EXPECT_THAT(refusal(launch(function, {}, nullptr, arguments, kWrong)),
+              HasSubstr("argument 2 (counted from 0) takes 24 bytes, and one of 16 was "
+                        "given"));
+  EXPECT_TRUE(launch(function, {}, nullptr, arguments, kRight));
+}
+
+TEST_F(Launches, OfAKernelOfUnknownParametersAreNotChecked) {
+  const SimulatedDriver old("9.0");
+  ASSERT_EQ(old.remove("cuFuncGetParamInfo"), 0);
+  const auto module = test::load_ptx(test::context_of(old)).value();
+  EXPECT_TRUE(launch(*module->find("k"), {}, nullptr, {}, {}));
+  EXPECT_EQ(old.launches().size(), 1U);
+}
+
+// --- geometry
+
+TEST_F(Launches, OfAnEmptyGridLaunchNothingAndSucceed) {
+  for (const std::array<std::uint32_t, 3>& grid :
+       {std::array<std::uint32_t, 3>{0, 1, 1}, {1, 0, 1}, {1, 1, 0}})
+    EXPECT_TRUE(run({.grid = grid}));
+  EXPECT_EQ(calls(), 0U);
+  EXPECT_FALSE(run({.grid = {0, 1, 1}, .block = {0, 1, 1}}))
+      << "what is wrong is wrong for no rows, too";
+}
+
+TEST_F(Launches, BeyondADevicesLimitsNameAxisValueAndLimit) {
+  EXPECT_THAT(refusal({.grid = {1, 65536, 1}}),
+              HasSubstr("grid.y is 65536, and the device's limit is 65535"));
+  EXPECT_THAT(refusal({.grid = {0x80000000U, 1, 1}}),
+              HasSubstr("grid.x is 2147483648, and the device's limit is 2147483647"));
+  EXPECT_THAT(refusal({.block = {1, 1, 65}}),
+              HasSubstr("block.z is 65, and the device's limit is 64"));
+  EXPECT_THAT(refusal({.block = {32, 0, 1}}),
+              HasSubstr("a block of 32 x 0 x 1 threads has none"));
+}
+
+TEST_F(Launches, OfMoreThreadsThanTheKernelAllowsNameTheLimit) {
+  EXPECT_THAT(refusal({.block = {32, 9, 1}}),
+              AllOf(HasSubstr("32 x 9 x 1 threads has 288"), HasSubstr("is 256")));
+  EXPECT_TRUE(run({.block = {256, 1, 1}}));
+}
+
+TEST_F(Launches, OfMoreSharedMemoryThanTheDeviceHasNameEveryFigure) {
+  constexpr std::uint32_t kMost = 227 * 1024 - 512;
+  EXPECT_THAT(refusal({.shared_bytes = kMost + 1}),
+              HasSubstr("231937 bytes of dynamic shared memory, and the limit is "
+                        "231936: the device's 232448 a block, less 512"));
+  EXPECT_TRUE(run({.shared_bytes = kMost}));
+}
+
+TEST_F(Launches, OfMoreThan48KiBOfSharedMemoryAskForItOnce) {
+  EXPECT_TRUE(run({.shared_bytes = 48 * 1024 - 512}));
+  EXPECT_EQ(simulated_.calls("cuFuncSetAttribute"), 0U);
+  for (const std::uint32_t kib : {49U, 200U, 100U, 48U})
+    EXPECT_TRUE(run({.shared_bytes = kib * 1024}));
+  EXPECT_EQ(simulated_.calls("cuFuncSetAttribute"), 1U);
+  EXPECT_EQ(simulated_.launches().size(), 5U);
+}
+
+TEST_F(Launches, OfDifferentSharedMemoryAtOnceAllFindRoom) {
+  std::vector<std::thread> threads;
+  for (std::uint32_t kib = 49; kib < 57; ++kib)
+    threads.emplace_back([this, kib] {
+      for (std::uint32_t i = 0; i < 25; ++i)
+        EXPECT_TRUE(run({.shared_bytes = (kib + i) * 1024}));
+    });
+  for (std::thread& each : threads) each.join();
+  EXPECT_EQ(simulated_.launches().size(), 200U);
+}
+
+TEST_F(Launches, ThatCannotAskForSharedMemoryAreErrorsAndAskAgain) {
+  ASSERT_EQ(simulated_.inject("cuFuncSetAttribute", 1, CUDA_ERROR_INVALID_VALUE), 0);
+  const auto refused = run({.shared_bytes = 65536});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("cuFuncSetAttribute, attribute 8"));
+  EXPECT_EQ(calls(), 0U);
+  EXPECT_TRUE(run({.shared_bytes = 65536}));
+}
+
+// --- clusters and cooperative launches
+
+TEST_F(Launches, InClustersTellTheDriverTheirShape) {
+  ASSERT_TRUE(run({.grid = {8, 4, 1}, .cluster = {4, 2, 1}}));
+  EXPECT_EQ(simulated_.calls("cuFuncSetAttribute"), 0U) << "8 blocks are portable";
+  ASSERT_TRUE(run({.grid = {16, 1, 1}, .cluster = {16, 1, 1}}));
+  ASSERT_TRUE(run({.grid = {32, 1, 1}, .cluster = {16, 1, 1}}));
+  EXPECT_EQ(simulated_.calls("cuFuncSetAttribute"), 1U);
+  EXPECT_EQ(simulated_.calls("cuLaunchKernel"), 0U);
+  EXPECT_THAT(simulated_.launches().front().cluster, ElementsAre(4, 2, 1));
+}
+
+TEST_F(Launches, InClustersThatDoNotFitTheGridAreRefused) {
+  EXPECT_THAT(refusal({.grid = {8, 3, 1}, .cluster = {4, 2, 1}}),
+              HasSubstr("grid.y is 3, no multiple of cluster.y, 2"));
+  EXPECT_THAT(refusal({.cluster = {0, 1, 1}}), HasSubstr("cluster.x, 0"));
+}
+
+TEST_F(Launches, InClustersNeedADeviceThatHasThem) {
+  const auto refused = run(second(), {.grid = {2, 1, 1}, .cluster = {2, 1, 1}});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(refused.error().message,
+              AllOf(HasSubstr("clusters need compute capability 9.0 or later, and this "
+                              "device is 8.6"),
+                    HasSubstr("on device 1")));
+  EXPECT_EQ(calls(), 0U);
+}
+
+TEST_F(Launches, ThatAreCooperativeSaySo) {
+  ASSERT_TRUE(run({.grid = {8, 1, 1}, .cooperative = true}));
+  ASSERT_TRUE(run({.grid = {8, 1, 1}, .cluster = {2, 1, 1}, .cooperative = true}));
+  for (const kiln_simulated_launch& each : simulated_.launches())
+    EXPECT_EQ(each.is_cooperative, 1);
+  const auto refused = run({.grid = {1U << 20U, 1, 1}, .cooperative = true});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("; launch fewer blocks"));
+}
+
+TEST(LaunchesOnAnOldDriver, AreRefusedWhereItLacksTheirFunction) {
+  const SimulatedDriver old("9.0");
+  ASSERT_EQ(old.set_driver_version(11040), 0);
+  ASSERT_EQ(old.remove("cuLaunchKernelEx"), 0);
+  const Bytes bytes = test::cubin_for("sm_90", "11.4");
+  const auto module =
+      LoadedModule::load(test::context_of(old), test::image_of(bytes, "sm_90", {11, 4}))
+          .value();
+  const Function& plain = *module->find("plain");
+  for (const Geometry& geometry : {Geometry{.grid = {2, 1, 1}, .cluster = {2, 1, 1}},
+                                   Geometry{.cooperative = true}}) {
+    const auto refused = launch(plain, geometry, nullptr, {}, {});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
+    EXPECT_THAT(refused.error().message,
+                HasSubstr("need a driver for CUDA 11.8 or later, and this one is for "
+                          "11.4; install a newer driver"));
+  }
+  EXPECT_TRUE(launch(plain, {}, nullptr, {}, {}));
+}
+
+// --- streams and contexts
+
+constexpr std::array kDefaultStreams{0, 1, 2};  // null, legacy, per thread
+
+CUstream default_stream(int which) {
+  return which == 0 ? nullptr : which == 1 ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD;
+}
+
+TEST_F(Launches, OnADefaultStreamNeedTheKernelsContextOrNone) {
+  for (const int which : kDefaultStreams) {
+    for (const CUcontext before : {CUcontext{nullptr}, context(0)}) {
+      test::make_current(simulated_, before);
+      const auto launched = run({}, default_stream(which));
+      EXPECT_TRUE(launched) << launched.error().message;
+      EXPECT_EQ(test::current_context(simulated_), before);
+    }
+  }
+  EXPECT_EQ(simulated_.launches().size(), 6U);
+  for (const kiln_simulated_launch& each : simulated_.launches())
+    EXPECT_EQ(each.device, 0);
+}
+
+TEST_F(Launches, OnTheDefaultStreamOfAnotherContextNameBothDevices) {
+  test::make_current(simulated_, context(1));
+  for (const int which : kDefaultStreams)
+    EXPECT_THAT(refusal({}, default_stream(which)),
+                HasSubstr("the default stream is the current context's, of device 1 "
+                          "(Simulated 8.6); make that of device 0 (Simulated 9.0) "
+                          "current"));
+  EXPECT_EQ(test::current_context(simulated_), context(1));
+  EXPECT_TRUE(simulated_.launches().empty());
+}
+
+TEST_F(Launches, OnAStreamOfAnotherContextAreRefusedBeforeTheDriverSeesThem) {
+  const CUstream foreign = test::stream_of(simulated_, context(1));
+  for (const CUcontext before : {CUcontext{nullptr}, context(0), context(1)}) {
+    test::make_current(simulated_, before);
+    EXPECT_THAT(
+        refusal({}, foreign),
+        HasSubstr("the stream is of device 1 (Simulated 8.6); pass one of device "
+                  "0 (Simulated 9.0)"));
+    EXPECT_EQ(test::current_context(simulated_), before);
+  }
+  EXPECT_TRUE(simulated_.launches().empty());
+}
+
+TEST_F(Launches, OnAStreamOfAnotherContextOfTheSameDeviceSayThat) {
+  CUcontext made = nullptr;
+  ASSERT_EQ(simulated_.find<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2")(
+                &made, 0, 0),
+            CUDA_SUCCESS);
+  EXPECT_THAT(refusal({}, test::stream_of(simulated_, made)),
+              HasSubstr("the stream is of another context of device 0"));
+}
+
+TEST_F(Launches, OnAStreamOfTheKernelsGoThereWhateverIsCurrent) {
+  const CUstream stream = test::stream_of(simulated_, context(0));
+  for (const CUcontext before : {CUcontext{nullptr}, context(0), context(1)}) {
+    test::make_current(simulated_, before);
+    const auto launched = run({}, stream);
+    EXPECT_TRUE(launched) << launched.error().message;
+    EXPECT_EQ(test::current_context(simulated_), before);
+  }
+  EXPECT_EQ(simulated_.launches().size(), 3U);
+}
+
+TEST_F(Launches, OnAStreamThatIsGoneAreErrorsBeforeTheLaunch) {
+  const CUstream stream = test::stream_of(simulated_, context(0));
+  ASSERT_EQ(simulated_.find<decltype(::cuStreamDestroy)>("cuStreamDestroy_v2")(stream),
+            CUDA_SUCCESS);
+  const auto refused = run({}, stream);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              AllOf(HasSubstr("cuStreamGetCtx, kernel k of softmax"),
+                    HasSubstr("; a handle is of another context or was destroyed")));
+  EXPECT_EQ(calls(), 0U);
+}
+
+TEST_F(Launches, OfTwoDevicesByTwoThreadsGoEachToItsOwn) {
+  const auto work = [this](const Function& function) {
+    for (int i = 0; i < 100; ++i) EXPECT_TRUE(run(function, {}));
+  };
+  std::thread one(work, std::cref(first()));
+  std::thread two(work, std::cref(second()));
+  one.join();
+  two.join();
+  std::array<int, 2> count{};
+  for (const kiln_simulated_launch& each : simulated_.launches())
+    ++count.at(static_cast<std::size_t>(each.device));
+  EXPECT_THAT(count, ElementsAre(100, 100));
+}
+
+// --- capture
+
+TEST_F(Launches, AreCaptured) {
+  const CUstream stream = test::stream_of(simulated_, context(0));
+  const CUstream foreign = test::stream_of(simulated_, context(1));
+  test::make_current(simulated_, context(0));
+  ASSERT_EQ(simulated_.find<decltype(::cuStreamBeginCapture)>(
+                "cuStreamBeginCapture_v2")(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+            CUDA_SUCCESS);
+  EXPECT_TRUE(run({}, stream));
+  EXPECT_TRUE(run({.shared_bytes = 65536}, stream)) << "asking for more is no work";
+  EXPECT_FALSE(run({}, foreign));
+  EXPECT_TRUE(run({.grid = {2, 1, 1}, .cluster = {2, 1, 1}}, stream));
+  CUgraph graph = nullptr;
+  ASSERT_EQ(simulated_.find<decltype(::cuStreamEndCapture)>("cuStreamEndCapture")(
+                stream, &graph),
+            CUDA_SUCCESS)
+      << "nothing of it disturbed the capture";
+  const auto launches = simulated_.launches();
+  ASSERT_EQ(launches.size(), 3U);
+  for (const kiln_simulated_launch& each : launches) EXPECT_EQ(each.is_captured, 1);
+}
+
+// --- failures of the driver
+
+TEST_F(Launches, ThatEndTheContextSaySoThenAndAfterwards) {
+  ASSERT_EQ(simulated_.inject("cuLaunchKernel", 1, CUDA_ERROR_ILLEGAL_ADDRESS), 0);
+  for (int i = 0; i < 2; ++i) {
+    const auto refused = run();
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::kDevice);
+    EXPECT_THAT(
+        refused.error().message,
+        AllOf(HasSubstr("cuLaunchKernel, kernel k of softmax (key 0123456789ab) "
+                        "on device 0 (Simulated 9.0): CUDA_ERROR_ILLEGAL_ADDRESS "
+                        "(700)"),
+              HasSubstr("only a new process can use the device again")));
+  }
+  EXPECT_TRUE(run(second(), {})) << "the other device goes on";
+  EXPECT_EQ(test::current_context(simulated_), nullptr);
+}
+
+TEST_F(Launches, InAForkedChildNameTheRemedy) {
+  ASSERT_EQ(simulated_.inject("cuCtxGetCurrent", 1, CUDA_ERROR_NOT_INITIALIZED), 0);
+  const auto refused = run();
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("; if this process was forked after CUDA was started, start it "
+                        "with exec instead"));
+}
+
+}  // namespace
+}  // namespace kiln::device
