@@ -8,25 +8,13 @@
 
 namespace kiln::bench {
 
-/// ROOT COUNT: opens a service and gets the first COUNT kernels, all of them hits.
-inline constexpr std::string_view kHitsChild = "hits";
-/// ROOT: prints the seconds from a source with CUB to its key.
-inline constexpr std::string_view kSourceKeyChild = "source-key";
-/// FILE: prints the seconds for a stat of each path that stands in FILE.
-inline constexpr std::string_view kStatChild = "stat";
-/// ROOT COUNT COUNTER: compiles those of the first COUNT kernels that COUNTER, a file
-/// shared with others, leaves to this process.
-inline constexpr std::string_view kCompileChild = "compile";
-
 /// The command line of such a process.
 [[nodiscard]] std::vector<std::string> child_command(
     std::string_view name, const std::vector<std::string>& arguments);
 
-/// The exit status. `arguments` are what stands after the name.
+/// The exit status. `arguments` are what stands after the name. Each program of this
+/// folder has its own.
 [[nodiscard]] int run_child(std::string_view name,
                             const std::vector<std::string>& arguments);
-
-/// A kernel that includes CUB, as a user would hand it over.
-[[nodiscard]] std::string cub_source();
 
 }  // namespace kiln::bench

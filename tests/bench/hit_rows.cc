@@ -8,6 +8,7 @@
 
 #include "build_options.h"
 #include "tests/bench/child.h"
+#include "tests/bench/costs_children.h"
 #include "tests/bench/floors.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/rows.h"

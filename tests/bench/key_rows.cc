@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "tests/bench/child.h"
+#include "tests/bench/costs_children.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/rows.h"
 #include "tests/bench/scratch.h"

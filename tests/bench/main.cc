@@ -1,5 +1,6 @@
-// kiln-bench-costs: what Kiln costs, beside the least that it could. Prints a table;
-// no figure makes it fail. Google Benchmark runs the rows, so that its options work:
+// The programs of this folder: what Kiln costs, beside the least that it could. Prints
+// a table; no figure makes it fail. Google Benchmark runs the rows, so that its options
+// work:
 // --benchmark_filter=hit, --benchmark_list_tests.
 
 #include <benchmark/benchmark.h>
@@ -42,14 +43,6 @@ void make_small(Settings& settings) {
   settings.warm_kernels = 2;
   settings.batch_calls = 20;
   settings.publishes = 3;
-}
-
-std::vector<Row> all_rows(const Settings& settings) {
-  std::vector<Row> rows;
-  for (auto& some : {key_rows(settings), hit_rows(settings), build_rows(settings),
-                     publish_rows(settings), list_rows(settings)})
-    rows.insert(rows.end(), some.begin(), some.end());
-  return rows;
 }
 
 /// One benchmark a row: it does its rounds itself and leaves the finding behind.

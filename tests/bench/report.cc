@@ -12,6 +12,8 @@ namespace {
 
 std::string duration_text(Seconds duration) {
   const double seconds = duration.count();
+  if (seconds < 1e-6)
+    return fmt::format("{:.1f} ns", seconds * 1e9);
   if (seconds < 1e-3)
     return fmt::format("{:.2f} µs", seconds * 1e6);
   if (seconds < 1)

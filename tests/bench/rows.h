@@ -9,6 +9,9 @@
 
 namespace kiln::bench {
 
+/// All of this program; each has its own.
+[[nodiscard]] std::vector<Row> all_rows(const Settings& settings);
+
 [[nodiscard]] std::vector<Row> key_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> hit_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> build_rows(const Settings& settings);

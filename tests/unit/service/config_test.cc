@@ -48,6 +48,8 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
                                                  {"KILN_WORKER", "/w"},
                                                  {"KILN_TOOLCHAIN", "13.0"},
                                                  {"KILN_TEMPLATE_DIR", "/a::/b"},
+                                                 {"KILN_DISABLE", "rope_*,,x_fwd"},
+                                                 {"KILN_RECORD", "/r"},
                                                  {"KILN_LOG", "debug"}}))
                             .value();
   EXPECT_EQ(config.cache_limit_bytes, 3ULL << 29U);
@@ -62,6 +64,8 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
   EXPECT_EQ(config.worker, "/w");
   EXPECT_EQ(config.toolchain, "13.0");
   EXPECT_THAT(config.template_dirs, ElementsAre("/a", "/b"));
+  EXPECT_THAT(config.disabled, ElementsAre("rope_*", "x_fwd"));
+  EXPECT_EQ(config.record, "/r");
   EXPECT_EQ(config.log_level, "debug");
 }
 

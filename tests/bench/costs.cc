@@ -1,0 +1,15 @@
+// kiln-bench-costs: keys, objects, builds, publishes and lists.
+
+#include "tests/bench/rows.h"
+
+namespace kiln::bench {
+
+std::vector<Row> all_rows(const Settings& settings) {
+  std::vector<Row> rows;
+  for (auto& some : {key_rows(settings), hit_rows(settings), build_rows(settings),
+                     publish_rows(settings), list_rows(settings)})
+    rows.insert(rows.end(), some.begin(), some.end());
+  return rows;
+}
+
+}  // namespace kiln::bench

@@ -1,0 +1,23 @@
+// The processes that rows of kiln-bench-costs start.
+
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace kiln::bench {
+
+/// ROOT COUNT: opens a service and gets the first COUNT kernels, all of them hits.
+inline constexpr std::string_view kHitsChild = "hits";
+/// ROOT: prints the seconds from a source with CUB to its key.
+inline constexpr std::string_view kSourceKeyChild = "source-key";
+/// FILE: prints the seconds for a stat of each path that stands in FILE.
+inline constexpr std::string_view kStatChild = "stat";
+/// ROOT COUNT COUNTER: compiles those of the first COUNT kernels that COUNTER, a file
+/// shared with others, leaves to this process.
+inline constexpr std::string_view kCompileChild = "compile";
+
+/// A kernel that includes CUB, as a user would hand it over.
+[[nodiscard]] std::string cub_source();
+
+}  // namespace kiln::bench

@@ -1,0 +1,226 @@
+// kiln-bench-library: what a program waits for that links the library: hits in memory,
+// launches, its first kernel. On the simulated driver, which says nothing about a GPU.
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <time.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "tests/bench/child.h"
+#include "tests/bench/library_children.h"
+#include "tests/bench/rows.h"
+#include "tests/bench/scratch.h"
+#include "util/try.h"
+
+namespace kiln::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBatches =
+    50;  // of settings.batch_calls: a call takes nanoseconds
+
+/// A service that has loaded the kernel that is asked for.
+struct Library {
+  std::shared_ptr<const ScratchFolder> scratch;
+  std::optional<Service> service;
+  Device device;
+  Request request = library_request();
+  std::optional<Kernel> kernel;
+};
+
+Result<std::shared_ptr<Library>> open(const Settings& settings) {
+  auto library = std::make_shared<Library>();
+  library->scratch = KILN_TRY(ScratchFolder::make(settings.folder));
+  library->service = KILN_TRY(open_library(library->scratch->path() / "cache"));
+  library->device = library->service->devices().at(0);
+  library->kernel = KILN_TRY(library->service->get(library->request, library->device));
+  return library;
+}
+
+/// Seconds a call, of `calls` of them.
+template <typename Call>
+Result<Seconds> each(std::size_t calls, const Call& call) {
+  return KILN_TRY(timed([&]() -> Result<void> {
+           for (std::size_t i = 0; i < calls; ++i) KILN_TRY(call());
+           return {};
+         })) /
+         calls;
+}
+
+Seconds processor_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+/// Processor time a call of `threads` threads that all make `calls` of them at once:
+/// what they cost each other counts, waiting for a core does not.
+template <typename Call>
+Result<Seconds> each_of_many(unsigned threads, std::size_t calls, const Call& call) {
+  std::atomic<unsigned> ready = 0;
+  std::atomic<bool> failed = false;
+  std::vector<Seconds> taken(threads);
+  std::vector<std::thread> running;
+  for (unsigned i = 0; i < threads; ++i) {
+    running.emplace_back([&, i] {
+      ++ready;
+      while (ready < threads) std::this_thread::yield();
+      const Seconds began = processor_time();
+      for (std::size_t done = 0; done < calls; ++done) {
+        if (!call())
+          failed = true;
+      }
+      taken[i] = processor_time() - began;
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+  if (failed)
+    return fail(ErrorCode::kUnavailable, "a call failed");
+  Seconds sum{0};
+  for (const Seconds& one : taken) sum += one;
+  return sum / (static_cast<double>(threads) * static_cast<double>(calls));
+}
+
+Row memory_row(const Settings& settings, unsigned threads) {
+  const auto prepare = [=]() -> Result<Sides> {
+    const auto library = KILN_TRY(open(settings));
+    const auto get = [=] {
+      return library->service->get(library->request, library->device);
+    };
+    const std::size_t calls = settings.batch_calls * kBatches;
+    if (threads == 1)
+      return Sides{.measured = [=] { return each(calls, get); }, .floor = {}};
+    return Sides{
+        .measured = [=] { return each_of_many(threads, calls / threads, get); },
+        .floor = {}};
+  };
+  return {.name = fmt::format("memory/{}", threads),
+          .what = fmt::format("hit in memory, the same request, {} thread{}", threads,
+                              threads == 1 ? "" : "s"),
+          .floor = "",
+          .limit = {1, Seconds(100e-9)},
+          .prepare = prepare};
+}
+
+Row spelled_row(const Settings& settings) {
+  const auto prepare = [=]() -> Result<Sides> {
+    const auto library = KILN_TRY(open(settings));
+    return Sides{.measured =
+                     [=] {
+                       return each(settings.batch_calls, [&] {
+                         return library->service->get(library_request(),
+                                                      library->device);
+                       });
+                     },
+                 .floor = {}};
+  };
+  return {.name = "memory/built",
+          .what = "hit in memory, a request built each time",
+          .floor = "",
+          .limit = {1, Seconds(1e-6)},
+          .prepare = prepare};
+}
+
+/// What cuLaunchKernel gets for the softmax kernel.
+struct Launch {
+  void* out = nullptr;
+  void* in = nullptr;
+  float scale = 1;
+  std::int64_t rows = 64;
+  std::int64_t cols = 1024;
+};
+
+Row launch_row(const Settings& settings) {
+  const auto prepare = [=]() -> Result<Sides> {
+    const auto library = KILN_TRY(open(settings));
+    const Launch with;
+    const Geometry geometry =
+        KILN_TRY(library->kernel->geometry({{"rows", with.rows}, {"cols", with.cols}}));
+    void* const driver = ::dlopen(KILN_BENCH_DRIVER, RTLD_NOW | RTLD_NOLOAD);
+    const auto bare =
+        reinterpret_cast<decltype(&cuLaunchKernel)>(::dlsym(driver, "cuLaunchKernel"));
+    const auto push = reinterpret_cast<decltype(&cuCtxSetCurrent)>(
+        ::dlsym(driver, "cuCtxSetCurrent"));
+    const auto retain = reinterpret_cast<decltype(&cuDevicePrimaryCtxRetain)>(
+        ::dlsym(driver, "cuDevicePrimaryCtxRetain"));
+    CUcontext context = nullptr;
+    if (retain(&context, 0) != CUDA_SUCCESS || push(context) != CUDA_SUCCESS)
+      return fail(ErrorCode::kDevice, "no context");
+    const std::size_t calls = settings.batch_calls;
+    return Sides{
+        .measured =
+            [=] {
+              return each(calls, [&] {
+                return library->kernel->launch(geometry, nullptr, with.out, with.in,
+                                               with.scale, with.rows, with.cols);
+              });
+            },
+        .floor =
+            [=] {
+              return each(calls, [&]() -> Result<void> {
+                Launch values = with;
+                void* arguments[] = {&values.out, &values.in, &values.scale,
+                                     &values.rows, &values.cols};
+                if (bare(library->kernel->function(), geometry.grid[0],
+                         geometry.grid[1], geometry.grid[2], geometry.block[0],
+                         geometry.block[1], geometry.block[2], geometry.shared_bytes,
+                         nullptr, arguments, nullptr) != CUDA_SUCCESS)
+                  return fail(ErrorCode::kDevice, "cuLaunchKernel failed");
+                return {};
+              });
+            }};
+  };
+  return {.name = "launch",
+          .what = "launch of a kernel",
+          .floor = "cuLaunchKernel of the simulated driver",
+          .limit = {1, Seconds(100e-9)},
+          .prepare = prepare};
+}
+
+Result<Seconds> wall(const std::vector<std::string>& command) {
+  return KILN_TRY(run_process(command)).wall;
+}
+
+Result<fs::path> only_object(const fs::path& cache) {
+  for (const auto& entry : fs::recursive_directory_iterator(cache / "objects")) {
+    if (entry.is_regular_file())
+      return entry.path();
+  }
+  return fail(ErrorCode::kNotFound, "nothing was stored");
+}
+
+Row first_row(const Settings& settings) {
+  const auto prepare = [=]() -> Result<Sides> {
+    const auto library = KILN_TRY(open(settings));
+    const std::string root = library->scratch->path() / "cache";
+    const std::string object = KILN_TRY(only_object(root));
+    return Sides{
+        .measured =
+            [=, kept = library] { return wall(child_command(kFirstGetChild, {root})); },
+        .floor = [=]() -> Result<Seconds> {
+          const Seconds start = KILN_TRY(wall(child_command(kNothingChild, {})));
+          const std::string printed =
+              KILN_TRY(run_process(child_command(kReadAndLoadChild, {object}))).output;
+          return start + 2 * Seconds(std::stod(printed));
+        }};
+  };
+  return {.name = "first",
+          .what = "process that gets its first kernel, a hit on disk",
+          .floor = "a process that does nothing, and twice: read, hash, simulated load",
+          .limit = {1},
+          .prepare = prepare};
+}
+
+}  // namespace
+
+std::vector<Row> all_rows(const Settings& settings) {
+  return {memory_row(settings, 1), memory_row(settings, 8), spelled_row(settings),
+          launch_row(settings), first_row(settings)};
+}
+
+}  // namespace kiln::bench
