@@ -40,7 +40,6 @@ PrimaryContext::PrimaryContext(Driver driver, Device device)
 
 Result<std::shared_ptr<const PrimaryContext>> PrimaryContext::retain(
     const Driver& driver, Device device) {
-  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): the constructor is private
   const std::shared_ptr<PrimaryContext> made(
       new PrimaryContext(driver, std::move(device)));
   const DriverTable& table = driver.table();

@@ -58,7 +58,6 @@ class SimulatedDriver {
   KILN_CONTROL(set_driver_version)
   KILN_CONTROL(set_toolkit_version)
   KILN_CONTROL(set_loading)
-  KILN_CONTROL(inject)
   KILN_CONTROL(clear_faults)
   KILN_CONTROL(remove)
   KILN_CONTROL(lose_context)
@@ -70,6 +69,12 @@ class SimulatedDriver {
   KILN_CONTROL(register_kernel)
 #undef KILN_CONTROL
   // NOLINTEND(bugprone-macro-parentheses)
+
+  // By its own types: a literal `nth` would be an int of the wrong sign.
+  int inject(const char* function, unsigned long nth, int result) const {
+    return control<decltype(kiln_simulated_inject)>("kiln_simulated_inject")(
+        function, nth, result);
+  }
 
   /// Every launch so far, in order.
   [[nodiscard]] std::vector<kiln_simulated_launch> launches() const {
