@@ -159,12 +159,11 @@ Result<int> device_attribute(const DriverTable& table, CUdevice device,
 
 Result<std::optional<Driver>> Driver::open(const fs::path& explicit_path,
                                            const LibraryPlaces& places) {
-  const auto candidates = KILN_TRY(
-      find_libraries({std::string(kDriverName), explicit_path, "KILN_DRIVER"}, places));
-  const bool is_explicit = !explicit_path.empty();
-  const std::size_t count = is_explicit ? 1 : candidates.size();
-  Opened opened = KILN_TRY(
-      open_first({candidates.begin(), candidates.begin() + static_cast<long>(count)}));
+  // An explicit one is the one, so that nothing is looked for beside it.
+  const auto candidates =
+      KILN_TRY(find_libraries({std::string(kDriverName), explicit_path, "KILN_DRIVER"},
+                              explicit_path.empty() ? places : LibraryPlaces{}));
+  Opened opened = KILN_TRY(open_first(candidates));
   if (opened.table == nullptr)
     return std::nullopt;
   return Driver(opened.table, std::move(opened.found_in));
