@@ -19,7 +19,7 @@ std::optional<request::TemplateRequest> template_of(const KeyedRequest& request)
 
 Result<std::shared_ptr<const LoadedKernel>> LoadedKernel::load(
     const KeyedRequest& request, const cache::StoredObject& object,
-    std::shared_ptr<const device::PrimaryContext> context) {
+    const std::shared_ptr<const device::PrimaryContext>& context) {
   std::vector<cache::EntryPoint> names = KILN_TRY(object.metadata()).entry_points;
   // Of a source, also the kernels that nobody named: extern "C" needs no name.
   device::Image image{.bytes = object.payload(),
@@ -32,7 +32,7 @@ Result<std::shared_ptr<const LoadedKernel>> LoadedKernel::load(
     for (const cache::EntryPoint& name : names)
       image.entry_points.push_back(name.lowered);
   }
-  auto module = KILN_TRY(device::LoadedModule::load(std::move(context), image));
+  auto module = KILN_TRY(device::LoadedModule::load(context, image));
   return std::shared_ptr<const LoadedKernel>(
       new LoadedKernel(request, std::move(names), std::move(module)));
 }

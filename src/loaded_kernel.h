@@ -27,7 +27,7 @@ class LoadedKernel {
   /// Errors: as LoadedModule::load.
   [[nodiscard]] static Result<std::shared_ptr<const LoadedKernel>> load(
       const KeyedRequest& request, const cache::StoredObject& object,
-      std::shared_ptr<const device::PrimaryContext> context);
+      const std::shared_ptr<const device::PrimaryContext>& context);
 
   /// The handle, to the first entry point of a template, or to the only one of a
   /// source.

@@ -254,7 +254,7 @@ Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Device& de
   tell(kind_of(fetched.outcome), call);
   if (fetched.not_stored)
     tell(Event::Kind::kNotStored, call, fetched.not_stored);
-  auto context = KILN_TRY(devices_->context(device));
+  const auto context = KILN_TRY(devices_->context(device));
   Loaded loaded{KILN_TRY(LoadedKernel::load(request, *fetched.object, context)),
                 fetched.is_as_keyed};
   tell(Event::Kind::kLoaded, call);

@@ -29,7 +29,7 @@ Result<void> get_first(const Arguments& arguments) {
 
 template <typename Function>
 Function* driver_function(const char* name) {
-  static void* const library = ::dlopen(KILN_BENCH_DRIVER, RTLD_NOW | RTLD_LOCAL);
+  void* const library = ::dlopen(KILN_BENCH_DRIVER, RTLD_NOW | RTLD_LOCAL);
   return library == nullptr ? nullptr
                             : reinterpret_cast<Function*>(::dlsym(library, name));
 }

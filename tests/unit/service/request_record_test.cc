@@ -24,7 +24,7 @@ cache::Digest digest(int number) {
 
 class RequestRecordTest : public testing::Test {
  protected:
-  std::unique_ptr<RequestRecord> open() const {
+  [[nodiscard]] std::unique_ptr<RequestRecord> open() const {
     auto record = RequestRecord::open(path_);
     EXPECT_TRUE(record) << record.error().message;
     return record ? *std::move(record) : nullptr;
