@@ -22,6 +22,8 @@ template <typename Call>
   } catch (const std::exception& error) {
     return fail(ErrorCode::kUnavailable,
                 std::string("an unexpected failure: ") + error.what());
+  } catch (...) {
+    return fail(ErrorCode::kUnavailable, "an unexpected failure");
   }
 }
 

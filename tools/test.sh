@@ -187,7 +187,7 @@ build_for_tests() { # build_for_tests PRESET; the build lists each program's tes
   esac
 }
 
-build_for_clang() { build_preset clang ON -- kiln kiln-worker kiln_fuzzers; }
+build_for_clang() { build_preset clang ON -- kiln kiln-worker kiln_library kiln_fuzzers; }
 run_fuzzers() { ctest --preset clang -j "$(nproc)" -L '^fuzz$'; }
 
 run_ctest() { # run_ctest PRESET
