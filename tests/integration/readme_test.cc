@@ -104,5 +104,9 @@ TEST(ReadmeTest, ItsFirstUseIsThatOfTheExample) {
   expect_in_order(code_lines("cpp"), "tests/examples/first_use.cc");
 }
 
+TEST(ReadmeTest, ItsCMakeIsThatOfTheProjectThatUsesWhatIsInstalled) {
+  expect_in_order(code_lines("cmake"), "tests/install/consumer/CMakeLists.txt");
+}
+
 }  // namespace
 }  // namespace kiln
