@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -55,13 +56,15 @@ Result<std::filesystem::path> find_worker(const WorkerSearch& search) {
   if (search.environment && !search.environment->empty())
     return exactly(*search.environment, "KILN_WORKER");
 
-  const auto library_folder = this_library().parent_path();
-  const std::vector<std::filesystem::path> places{
-      library_folder / kWorkerName,
-      (library_folder / "../libexec/kiln" / kWorkerName).lexically_normal(),
-      // Of a library in lib/x86_64-linux-gnu.
-      (library_folder / "../../libexec/kiln" / kWorkerName).lexically_normal(),
-      this_program().parent_path() / kWorkerName};
+  const auto here = this_library().parent_path();
+  std::vector<std::filesystem::path> places{here / kWorkerName};
+  for (const auto& folder :  // here is a library's or a program's folder
+       {here / KILN_WORKER_FROM_LIBRARY, here / KILN_WORKER_FROM_PROGRAM,
+        this_program().parent_path()}) {
+    const auto place = (folder / kWorkerName).lexically_normal();
+    if (std::find(places.begin(), places.end(), place) == places.end())
+      places.push_back(place);
+  }
   std::string looked_at;
   for (const auto& place : places) {
     if (is_executable(place))

@@ -17,7 +17,8 @@ struct WorkerSearch {
 };
 
 /// The executable that is started: the option, else KILN_WORKER, else the first there
-/// is of: beside this library, in ../libexec/kiln from it, beside the running program.
+/// is of: beside this library; where it is installed, seen from here (../libexec/kiln,
+/// if it was not configured otherwise); beside the running program.
 /// A path that was given must exist; it is never silently replaced. Errors:
 /// kUnavailable, with every place that was looked at.
 [[nodiscard]] Result<std::filesystem::path> find_worker(const WorkerSearch& search);

@@ -1,8 +1,11 @@
-// Every command in the README, run as it stands there.
+// Every command in the README, run as it stands there, and its code, which is that of
+// programs that other tests run.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,21 +18,38 @@ namespace {
 
 using testing::AnyOf;
 
-/// The lines of its code blocks.
-std::vector<std::string> code_lines() {
-  const std::string readme = read_text_file(KILN_TEST_README, 1U << 20U).value();
+std::vector<std::string> lines_of(const std::string& file) {
+  std::istringstream text(
+      read_text_file(std::string(KILN_TEST_SOURCE_DIR) + "/" + file, 1U << 20U)
+          .value());
   std::vector<std::string> lines;
-  bool in_code = false;
-  for (std::size_t at = 0; at < readme.size();) {
-    const std::size_t end = std::min(readme.find('\n', at), readme.size());
-    const std::string line = readme.substr(at, end - at);
-    at = end + 1;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+/// The lines of its code blocks in `language`, or of those that name none.
+std::vector<std::string> code_lines(const std::string& language = "") {
+  std::vector<std::string> lines;
+  std::string fence;  // that opened the block; "" outside
+  for (const std::string& line : lines_of("README.md")) {
     if (line.starts_with("```"))
-      in_code = !in_code;
-    else if (in_code)
+      fence = fence.empty() ? line : "";
+    else if (fence == "```" + language)
       lines.push_back(line);
   }
   return lines;
+}
+
+/// Each of `lines` is in `file`, in this order. Indentation does not count.
+void expect_in_order(const std::vector<std::string>& lines, const std::string& file) {
+  ASSERT_FALSE(lines.empty());
+  auto wanted = lines.begin();
+  for (const std::string& line : lines_of(file)) {
+    const std::size_t indentation = std::min(line.find_first_not_of(' '), line.size());
+    if (wanted != lines.end() && line.substr(indentation) == *wanted)
+      ++wanted;
+  }
+  EXPECT_TRUE(wanted == lines.end()) << file << " has not, or not there: " << *wanted;
 }
 
 /// With real keys in the places of those that the README made up.
@@ -78,6 +98,14 @@ TEST(ReadmeTest, EveryCommandDoesWhatItSays) {
       ASSERT_EQ(keys.size(), 2U) << command;
     }
   }
+}
+
+TEST(ReadmeTest, ItsFirstUseIsThatOfTheExample) {
+  expect_in_order(code_lines("cpp"), "tests/examples/first_use.cc");
+}
+
+TEST(ReadmeTest, ItsCMakeIsThatOfTheProjectThatUsesWhatIsInstalled) {
+  expect_in_order(code_lines("cmake"), "tests/install/consumer/CMakeLists.txt");
 }
 
 }  // namespace

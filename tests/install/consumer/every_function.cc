@@ -1,0 +1,42 @@
+// Every function that the headers declare: one that the library does not show is an
+// error of this program's linker.
+
+#include <kiln/kiln.h>
+
+#include <string_view>
+#include <tuple>
+
+std::string_view (*const code_to_string)(kiln::ErrorCode) = kiln::to_string;
+std::string_view (*const kind_to_string)(kiln::Event::Kind) = kiln::to_string;
+std::string (*const capability_to_string)(kiln::ComputeCapability) = kiln::to_string;
+
+// Not static, so that the compiler keeps them.
+auto every_function = std::make_tuple(
+    code_to_string, kind_to_string, capability_to_string, &kiln::version,
+    &kiln::build_id, &kiln::Request::from_source, &kiln::Request::is_template,
+    &kiln::Request::name, &kiln::Request::parameters, &kiln::Request::source,
+    &kiln::Kernel::name, &kiln::Kernel::key, &kiln::Kernel::device,
+    &kiln::Kernel::entry_points, &kiln::Kernel::entry_point, &kiln::Kernel::entry,
+    &kiln::Kernel::attributes, &kiln::Kernel::geometry, &kiln::Kernel::launch_with,
+    &kiln::Kernel::function, &kiln::Service::open, &kiln::Service::devices,
+    &kiln::Service::get, &kiln::Service::prefetch, &kiln::Service::statistics,
+    &kiln::Service::profile);
+
+kiln::Kernel copy(const kiln::Kernel& kernel) {
+  return kernel;
+}
+kiln::Request copy(const kiln::Request& request) {
+  return request;
+}
+void assign(kiln::Kernel& to, const kiln::Kernel& kernel) {
+  to = kernel;
+}
+void assign(kiln::Request& to, const kiln::Request& request) {
+  to = request;
+}
+void assign(kiln::Service& to, kiln::Service& service) {
+  to = std::move(service);
+}
+kiln::Service move(kiln::Service& service) {
+  return std::move(service);
+}

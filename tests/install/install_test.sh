@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# Installs a build, moves it elsewhere, and looks at what is there as those do who use it:
+# the files, the names that the library shows, every header alone, and one program built
+# with CMake and with pkg-config, which compiles kernels and finds them again, on the
+# simulated driver. Arguments: see CMakeLists.txt. Exit code 77: no NVRTC, so nothing ran.
+set -euo pipefail
+
+if (($# != 4)); then
+  echo "usage: install_test.sh BUILD INSTALLED_FILES SIMULATED_DRIVER CXX" >&2
+  exit 2
+fi
+build=$1 installed_files=$2 driver=$3 cxx=$4
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/kiln-install.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+log=$work/log
+prefix=$work/moved/here
+folder_of() { sed -n "s|/$1\$||p" "$installed_files"; } # folder_of FILE: in the prefix
+includedir=$prefix/$(folder_of kiln/kiln.h)
+libdir=$prefix/$(folder_of libkiln.so)
+worker=$prefix/$(folder_of kiln-worker)/kiln-worker
+
+say() { printf '== %s\n' "$*"; }
+fail() {
+  printf 'FAILED: %s\n' "$*" >&2
+  exit 1
+}
+# must SECONDS COMMAND...: runs it; says what it printed where it fails or is too slow.
+must() {
+  local limit=$1 status=0
+  shift
+  timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null || status=$?
+  ((status != 0)) || return 0
+  cat "$log" >&2
+  fail "exit status $status (124: it took more than $limit s) of: $*"
+}
+
+say "install into one place, move to another"
+must 60 cmake --install "$build" --prefix "$work/first"
+mkdir "$work/moved"
+mv "$work/first" "$prefix"
+diff <(sort "$installed_files") <(cd "$prefix" && find . ! -type d -printf '%P\n' | sort) >&2 ||
+  fail "'<' should have been installed and was not, '>' should not"
+if grep -rIl -e "$work" -e "$build" "$prefix" >"$log"; then
+  fail "these know where they were built or installed: $(xargs <"$log")"
+fi
+
+say "the names that the library shows"
+kinds='ComputeCapability|ErrorCode|Event::Kind'
+public="kiln::((Kernel|Request|Service)::.*|(version|build_id)\(\)"
+public+="|to_string(\[abi:cxx11\])?\(kiln::($kinds)\))"
+library=$libdir/libkiln.so
+nm -DC --defined-only "$library" | sed 's/^[0-9a-f]* [A-Za-z] //' >"$work/names"
+grep -q '^kiln::Service::get(' "$work/names" || fail "nm finds no kiln::Service::get()"
+if grep -vxE "$public" "$work/names" >"$log"; then
+  fail "it shows more than its public names: $(<"$log")"
+fi
+if nm -DC --undefined-only "$library" | grep -E '(kiln::| (cu[A-Z]|cudnn|nvrtc))' >"$log"; then
+  fail "it leaves undefined what nothing else has: $(<"$log")"
+fi
+if readelf -d "$library" | grep -E 'R(UN)?PATH|NEEDED.*(kiln|cuda|nvrtc|cudnn)' >"$log"; then
+  fail "it is bound to what is not the system's: $(<"$log")"
+fi
+
+say "every header alone"
+flags=(-std=c++20 -Wall -Wextra -Wpedantic -Werror -I "$includedir")
+for header in "$includedir"/kiln/*.h; do
+  header=kiln/${header##*/}
+  printf '#include <%s>\n#include <%s>\n' "$header" "$header" >"$work/alone.cc"
+  must 60 "$cxx" "${flags[@]}" -fsyntax-only "$work/alone.cc"
+done
+echo '#include <kiln/kiln.h>' >"$work/all.cc"
+must 60 "$cxx" "${flags[@]}" -M "$work/all.cc"
+if grep -oEi '[^ ]*/(cuda|nvrtc|cudnn|fmt|spdlog|sqlite)[^ ]*' "$log" >"$work/foreign"; then
+  fail "the public headers include $(xargs <"$work/foreign")"
+fi
+
+say "a program built with CMake, and as README says with pkg-config"
+cp -r "$here/consumer" "$work/consumer"
+must 60 cmake -S "$work/consumer" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror"
+must 120 cmake --build "$work/cmake"
+line=$(grep '^g++ app.cc ' "$root/README.md") || fail "README has no line 'g++ app.cc …'"
+(cd "$work/consumer" && PKG_CONFIG_PATH=$libdir/pkgconfig must 120 bash -ec "$line")
+
+say "each compiles, then finds what it compiled"
+nvrtc=${KILN_NVRTC:-$(cmake -P "$root/tools/cmake/NvidiaParts.cmake" 2>&1 |
+  sed -n 's/^-- nvrtc=//p')}
+if [[ -z $nvrtc ]]; then
+  echo "SKIPPED: no NVRTC here, so the programs were built and not run" >&2
+  exit 77
+fi
+# clean CACHE COMMAND...: runs it with an environment of its own.
+clean() {
+  local cache=$1
+  shift
+  must 60 env -i PATH="$PATH" HOME="$work/home" KILN_CACHE_DIR="$work/$cache" \
+    KILN_DRIVER="$driver" KILN_SIMULATED_DEVICES=7.5,8.6 KILN_NVRTC="$nvrtc" \
+    LD_LIBRARY_PATH="$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@"
+}
+# prints OUTCOME CACHE PROGRAM: it says that of both devices, and nothing else.
+prints() {
+  local outcome=$1
+  clean "$2" "$3"
+  for device in 0 1; do
+    printf "device $device: %s\n" "$outcome" loaded launched
+  done | diff - "$log" >&2 || fail "'<' is what $3 should have printed"
+}
+for program in cmake/app consumer/app; do
+  prints compiled "${program%/app}" "$work/$program"
+  prints hit "${program%/app}" "$work/$program"
+done
+
+say "the installed program shares the cache, and finds the worker"
+clean cmake "$prefix/bin/kiln" warm --template 'scaled_softmax_fwd:dtype=bf16,max_cols=128' \
+  --arch 7.5,8.6,9.0
+grep -q '2 hits, 1 compiled' "$log" || fail "two should be hits and one be compiled: $(<"$log")"
+
+say "without the worker: hits as ever; else it is said what is missing, and where"
+mv "$worker" "$work/"
+prints hit cmake "$work/cmake/app"
+if (clean empty "$work/cmake/app") 2>"$work/said"; then
+  fail "nothing compiles without a worker"
+fi
+grep -q "no kiln-worker (looked at .*$worker" "$work/said" ||
+  fail "the message does not say where the worker should be: $(<"$work/said")"
+say "passed in $SECONDS s"

@@ -1,0 +1,37 @@
+# Everything that is installed: the program with its pages, the worker, and the library
+# with its public headers, for find_package(kiln) and for pkg-config. Paths are relative to
+# each other throughout, so that the prefix can be moved afterwards.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(TARGETS kiln RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS kiln-worker RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
+install(FILES ${PROJECT_BINARY_DIR}/share/man/man1/kiln.1
+        DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${PROJECT_BINARY_DIR}/share/bash-completion/completions/kiln
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+
+install(TARGETS kiln_library EXPORT kilnTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})  # CMake before 3.23 reads no file set
+
+set(kiln_package ${CMAKE_INSTALL_LIBDIR}/cmake/kiln)
+set(kiln_generated ${PROJECT_BINARY_DIR}/install)
+install(EXPORT kilnTargets NAMESPACE kiln:: DESTINATION ${kiln_package})
+# Before 1.0 a minor version may change what programs see.
+write_basic_package_version_file(${kiln_generated}/kilnConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/kilnConfig.cmake
+              ${kiln_generated}/kilnConfigVersion.cmake
+        DESTINATION ${kiln_package})
+
+# From kiln.pc to the prefix, and from there to what it names.
+file(RELATIVE_PATH kiln_pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig
+     ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" kiln_pc_prefix "${kiln_pc_prefix}")
+file(RELATIVE_PATH kiln_pc_libdir ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
+file(RELATIVE_PATH kiln_pc_includedir ${CMAKE_INSTALL_PREFIX}
+     ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+configure_file(${CMAKE_CURRENT_LIST_DIR}/kiln.pc.in ${kiln_generated}/kiln.pc @ONLY)
+install(FILES ${kiln_generated}/kiln.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
