@@ -149,7 +149,7 @@ unpacked=$(mib "$(du -sb "$bundle" | cut -f1)")
 if ((is_archive)); then
   say "compressing $unpacked MiB"
   tar -C "$work" --owner=0 --group=0 -cf - kiln-gpu-bundle |
-    zstd -q -T0 -19 --long=27 -f -o "$work/packed" || die 1 "packing failed"
+    zstd -q -T0 -12 --long=27 -f -o "$work/packed" || die 1 "packing failed"
   mv -f -- "$work/packed" "$output" || die 1 "cannot write $output"
   say "$output: $(mib "$(stat -c %s "$output")") MiB, unpacked $unpacked MiB"
   say "there: tar --zstd -xf $(basename "$output") && kiln-gpu-bundle/run.sh"

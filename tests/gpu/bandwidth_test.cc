@@ -68,12 +68,14 @@ TEST_F(GpuBandwidth, OfScaledSoftmaxFwdInBf16BesideACopy) {
     const OnDevice scope(device.ordinal);
     const Stream stream;
     for (const Size& size : kSizes) {
-      const auto [rows, cols, max_cols] = size;
+      const std::int64_t rows = size.rows;
+      const std::int64_t cols = size.cols;
       const auto elements = static_cast<std::size_t>(rows * cols);
       const DeviceArray<std::uint16_t> in(elements);
       const DeviceArray<std::uint16_t> out(elements);
-      const Kernel kernel = get(
-          {"scaled_softmax_fwd", {{"dtype", "bf16"}, {"max_cols", max_cols}}}, device);
+      const Kernel kernel =
+          get({"scaled_softmax_fwd", {{"dtype", "bf16"}, {"max_cols", size.max_cols}}},
+              device);
       const auto geometry = kernel.geometry({{"rows", rows}, {"cols", cols}});
       const float of_kernel = median_ms(stream, [&] {
         expect_done(kernel.launch(geometry, stream.handle(), out.data(), in.data(),
@@ -87,7 +89,7 @@ TEST_F(GpuBandwidth, OfScaledSoftmaxFwdInBf16BesideACopy) {
       const double moved_gb = 2e-9 * static_cast<double>(in.size_bytes());
       const auto per_second = [&](float ms) { return moved_gb / (1e-3 * ms); };
       fmt::print("  {}x{} max_cols={}: {:.0f} GB/s, a copy {:.0f} GB/s, {:.2f} of it\n",
-                 rows, cols, max_cols, per_second(of_kernel), per_second(of_copy),
+                 rows, cols, size.max_cols, per_second(of_kernel), per_second(of_copy),
                  of_copy / of_kernel);
     }
   }

@@ -50,11 +50,11 @@ Found find() {
     // NOLINTNEXTLINE(concurrency-mt-unsafe): its text is the thread's own in glibc
     return {nullptr, fmt::format("no CUDA driver: {}", ::dlerror())};
   }
-  const auto* const driver = new Driver(table_of(library));
-  if (const CUresult result = driver->cuInit(0); result != CUDA_SUCCESS)
+  const Driver driver = table_of(library);
+  if (const CUresult result = driver.cuInit(0); result != CUDA_SUCCESS)
     return {nullptr, fmt::format("the CUDA driver does not start: cuInit: {}",
                                  static_cast<int>(result))};
-  return {driver, {}};
+  return {new Driver(driver), {}};
 }
 
 const Found& found() {

@@ -21,9 +21,12 @@
 // For the end of a test: what comes before has launched, what follows looks at results.
 #define KILN_SKIP_NUMBERS_IF_SIMULATED() \
   if (driver().is_simulated)             \
-  GTEST_SKIP() << "launched, and not compared: the simulated driver computes nothing"
+  GTEST_SKIP() << kNotCompared
 
 namespace kiln::gpu_test {
+
+inline constexpr const char* kNotCompared =
+    "launched, and not compared: the simulated driver computes nothing";
 
 class GpuTest : public testing::Test {
  protected:
