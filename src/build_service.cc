@@ -20,7 +20,8 @@
 //                                      ├─ disk
 //                                      └─ render ─ compile worker ─ check ─ publish
 //
-// prepare() validates, key() finds target and key, fetch() does the rest.
+// prepare() validates, key() finds target and key, fetch() does the rest. service.cc
+// has what comes before and after: kernels in memory, and their load.
 
 namespace kiln {
 namespace {
@@ -133,16 +134,17 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
       keys_(hint_folder(*cache_, cache_->layout().memo())) {}
 
 Result<PreparedRequest> BuildService::prepare(const Request& request) const {
-  const auto make = [&]() -> Result<PreparedRequest> {
-    return RequestKeys::prepare(KILN_TRY(request::resolve(request, catalog_)));
-  };
-  if (request.is_template())
-    return make();
+  auto resolved = KILN_TRY(request::resolve(request, catalog_));
+  const auto* wanted = std::get_if<request::TemplateRequest>(&resolved);
+  if (wanted != nullptr && !wanted->kernel->has_include())
+    return RequestKeys::prepare(std::move(resolved));
   // All copies of one request see the headers that the first of them was resolved with.
   using Pointer = std::shared_ptr<const PreparedRequest>;
-  return *KILN_TRY(
-      request::FirstResolve::get<PreparedRequest>(request, [&]() -> Result<Pointer> {
-        return std::make_shared<const PreparedRequest>(KILN_TRY(make()));
+  const void* const meaning = wanted == nullptr ? nullptr : wanted->kernel.get();
+  return *KILN_TRY(request::FirstResolve::get<PreparedRequest>(
+      request, meaning, [&]() -> Result<Pointer> {
+        return std::make_shared<const PreparedRequest>(
+            KILN_TRY(RequestKeys::prepare(std::move(resolved))));
       }));
 }
 

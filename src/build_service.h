@@ -1,5 +1,5 @@
-// From a request to the artifact for one device: the data path of Kiln. service.cc
-// reads top to bottom like the picture in src/DESIGN.md.
+// From a request to the artifact for one device: the data path of Kiln.
+// build_service.cc reads top to bottom like the picture in src/DESIGN.md.
 
 #pragma once
 

@@ -20,8 +20,7 @@ template <typename Call>
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kResourceLimit, "out of memory");
   } catch (const std::exception& error) {
-    return fail(ErrorCode::kUnavailable,
-                std::string("an unexpected failure: ") + error.what());
+    return fail(ErrorCode::kUnavailable, error.what());
   } catch (...) {
     return fail(ErrorCode::kUnavailable, "an unexpected failure");
   }

@@ -7,6 +7,7 @@ ContextScope::ContextScope(const PrimaryContext& context) : context_(context) {
   result_ = driver.cuCtxGetCurrent(&before_);
   if (result_ != CUDA_SUCCESS || before_ == context.handle())
     return;
+  call_ = "cuCtxPushCurrent";
   result_ = driver.cuCtxPushCurrent(context.handle());
   is_pushed_ = result_ == CUDA_SUCCESS;
 }

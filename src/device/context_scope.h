@@ -23,6 +23,8 @@ class ContextScope {
 
   /// CUDA_SUCCESS: the context is current now. Otherwise nothing was changed.
   [[nodiscard]] CUresult result() const { return result_; }
+  /// Which call gave it.
+  [[nodiscard]] const char* call() const { return call_; }
 
   /// What was current to the thread before; null for none.
   [[nodiscard]] CUcontext before() const { return before_; }
@@ -31,6 +33,7 @@ class ContextScope {
   const PrimaryContext& context_;
   CUcontext before_ = nullptr;
   CUresult result_ = CUDA_SUCCESS;
+  const char* call_ = "cuCtxGetCurrent";
   bool is_pushed_ = false;
 };
 

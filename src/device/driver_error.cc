@@ -57,8 +57,8 @@ constexpr std::array<Remedy, 39> kRemedies{{
     {CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "launch fewer threads a block"},
     {CUDA_ERROR_LAUNCH_TIMEOUT, kLost},
     {CUDA_ERROR_CONTEXT_IS_DESTROYED,
-     "somebody reset the device or destroyed its primary context: load the kernel "
-     "again"},
+     "somebody reset the device or destroyed its primary context: open a new "
+     "kiln::Service, and get the kernel from that"},
     {CUDA_ERROR_ASSERT, kLost},
     {CUDA_ERROR_HARDWARE_STACK_ERROR, kLost},
     {CUDA_ERROR_ILLEGAL_INSTRUCTION, kLost},

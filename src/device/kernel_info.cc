@@ -109,8 +109,10 @@ Result<ParameterSizes> parameters_of(ByteView info, std::string_view kernel) {
   std::sort(
       parameters.begin(), parameters.end(),
       [](const Parameter& a, const Parameter& b) { return a.ordinal < b.ordinal; });
+  // Sizes help a launch; what tells them in another way is no reason to refuse an
+  // image.
   if (!is_whole(parameters, total_bytes))
-    return corrupt("the parameters do not add up");
+    return std::nullopt;
   std::vector<std::size_t> sizes;
   sizes.reserve(parameters.size());
   for (const Parameter& each : parameters) sizes.push_back(each.bytes);

@@ -269,7 +269,7 @@ Result<void> launch(const Function& function, const Geometry& geometry,
     return {};
   const ContextScope scope(function.module().context());
   if (scope.result() != CUDA_SUCCESS)
-    return failed(function, scope.result(), "cuCtxPushCurrent");
+    return failed(function, scope.result(), scope.call());
   KILN_TRY(check_stream(function, stream, scope.before()));
   KILN_TRY(prepare(function, geometry));
   return submit(function, geometry, stream, arguments);

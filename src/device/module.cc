@@ -178,7 +178,7 @@ Result<std::shared_ptr<const LoadedModule>> LoadedModule::load(
   const RelaxedCapture relaxed(driver);
   const ContextScope scope(*context);
   if (scope.result() != CUDA_SUCCESS)
-    return driver_error(driver, scope.result(), "cuCtxPushCurrent", on);
+    return driver_error(driver, scope.result(), scope.call(), on);
   const std::shared_ptr<LoadedModule> made(new LoadedModule(context, on));
   made->handle_ = KILN_TRY(image.target.kind == ImageKind::kCubin
                                ? load_cubin(driver, image.bytes, on)
@@ -217,7 +217,7 @@ LoadedModule::~LoadedModule() {
   const RelaxedCapture relaxed(driver);
   const ContextScope scope(*context_);
   if (scope.result() != CUDA_SUCCESS)
-    log_failure(driver, scope.result(), "cuCtxPushCurrent", label_);
+    log_failure(driver, scope.result(), scope.call(), label_);
   else
     log_failure(driver, driver.cuModuleUnload(handle_), "cuModuleUnload", label_);
 }

@@ -91,9 +91,8 @@ Result<DeviceProfile> read_profile(const std::filesystem::path& path) {
 
 Result<std::string> describe_device(const Driver& driver, int ordinal) {
   const auto devices = KILN_TRY(driver.devices());
-  const auto info =
-      std::find_if(devices.begin(), devices.end(),
-                   [&](const Device& d) { return d.ordinal == ordinal; });
+  const auto info = std::find_if(devices.begin(), devices.end(),
+                                 [&](const Device& d) { return d.ordinal == ordinal; });
   if (info == devices.end()) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("there is no device {}; the driver shows {}", ordinal,

@@ -13,19 +13,22 @@ namespace kiln::request {
 
 class FirstResolve {
  public:
-  /// The value that the first successful `make` for this request gave; a failure is
-  /// returned and not kept. Calls for one request wait for each other. Every caller of
-  /// one program must use the same T.
+  /// The value that the first successful `make` for this request and `meaning` gave; a
+  /// failure is returned and not kept. `meaning` is what the request stands for where
+  /// that is not in itself, the template that a catalog has under its name; the value
+  /// keeps it alive. Null: it means itself. Calls for one request wait for each other.
+  /// Every caller of one program must use the same T.
   template <typename T>
   [[nodiscard]] static Result<std::shared_ptr<const T>> get(
-      const Request& request,
+      const Request& request, const void* meaning,
       const std::function<Result<std::shared_ptr<const T>>()>& make) {
-    auto value = get_any(request, [&]() -> Result<std::shared_ptr<const void>> {
-      auto made = make();
-      if (!made)
-        return tl::unexpected(std::move(made).error());
-      return std::shared_ptr<const void>(*std::move(made));
-    });
+    auto value =
+        get_any(request, meaning, [&]() -> Result<std::shared_ptr<const void>> {
+          auto made = make();
+          if (!made)
+            return tl::unexpected(std::move(made).error());
+          return std::shared_ptr<const void>(*std::move(made));
+        });
     if (!value)
       return tl::unexpected(std::move(value).error());
     return std::static_pointer_cast<const T>(*std::move(value));
@@ -34,6 +37,7 @@ class FirstResolve {
  private:
   using MakeAny = std::function<Result<std::shared_ptr<const void>>()>;
   static Result<std::shared_ptr<const void>> get_any(const Request& request,
+                                                     const void* meaning,
                                                      const MakeAny& make);
 };
 

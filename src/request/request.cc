@@ -1,6 +1,7 @@
 #include "kiln/request.h"
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -84,7 +85,8 @@ struct Request::Content {
   SourceOptions source;
 
   mutable Mutex mutex;
-  mutable std::shared_ptr<const void> first_resolve KILN_GUARDED_BY(mutex);
+  mutable std::map<const void*, std::shared_ptr<const void>> first_resolves
+      KILN_GUARDED_BY(mutex);  // by what it means
   mutable AnswerList answers;
 };
 
@@ -114,12 +116,14 @@ const SourceOptions& Request::source() const {
 namespace request {
 
 Result<std::shared_ptr<const void>> FirstResolve::get_any(const Request& request,
+                                                          const void* meaning,
                                                           const MakeAny& make) {
   const Request::Content& content = *request.content_;
   const MutexLock lock(content.mutex);
-  if (content.first_resolve == nullptr)
-    content.first_resolve = KILN_TRY(make());
-  return content.first_resolve;
+  const auto known = content.first_resolves.find(meaning);
+  if (known != content.first_resolves.end())
+    return known->second;
+  return content.first_resolves.emplace(meaning, KILN_TRY(make())).first->second;
 }
 
 std::shared_ptr<const void> Answers::find_any(const Request& request,

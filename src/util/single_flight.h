@@ -28,7 +28,8 @@ class SingleFlight {
 
   /// The result of `compute`, or of somebody else's that was under way for `key`. A
   /// follower leaves with kCancelled when its own `stop` is requested; when a leader
-  /// was cancelled, one of its followers computes instead.
+  /// was cancelled, or `compute` threw (which goes on to the leader's own caller), one
+  /// of its followers computes instead.
   [[nodiscard]] Outcome run(const Key& key, const std::stop_token& stop,
                             const std::function<Result<Value>()>& compute) {
     while (true) {
@@ -58,15 +59,26 @@ class SingleFlight {
 
   Result<Value> lead(const Key& key, Flight& flight,
                      const std::function<Result<Value>()>& compute) {
-    Result<Value> result = compute();
+    try {
+      Result<Value> result = compute();
+      land(key, flight, Result<Value>(result));
+      return result;
+    } catch (...) {
+      // Nobody may wait for a flight that will never land: its followers try
+      // themselves.
+      land(key, flight, fail(ErrorCode::kCancelled, {}));
+      throw;
+    }
+  }
+
+  void land(const Key& key, Flight& flight, Result<Value> result) {
     {
       const MutexLock lock(mutex_);
       flights_.erase(key);
     }
     const MutexLock lock(flight.mutex);
-    flight.result = result;
+    flight.result = std::move(result);
     flight.landed.notify_all();
-    return result;
   }
 
   /// nullopt: the leader was cancelled, and somebody has to try again.

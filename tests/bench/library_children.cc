@@ -29,7 +29,7 @@ Result<void> get_first(const Arguments& arguments) {
 
 template <typename Function>
 Function* driver_function(const char* name) {
-  void* const library = ::dlopen(KILN_BENCH_DRIVER, RTLD_NOW | RTLD_LOCAL);
+  void* const library = ::dlopen(simulated_driver().c_str(), RTLD_NOW | RTLD_LOCAL);
   return library == nullptr ? nullptr
                             : reinterpret_cast<Function*>(::dlsym(library, name));
 }
@@ -88,8 +88,13 @@ int run_child(std::string_view name, const std::vector<std::string>& arguments) 
 Result<Service> open_library(const std::string& root) {
   Options options;
   options.cache_dir = root;
-  options.driver = KILN_BENCH_DRIVER;
+  options.driver = simulated_driver();
   return Service::open(options);
+}
+
+std::filesystem::path simulated_driver() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() /
+         "lib/libkiln-simulated-driver.so";
 }
 
 Request library_request() {

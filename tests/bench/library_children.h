@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,9 @@ inline constexpr std::string_view kNothingChild = "nothing";
 
 /// On the simulated driver, with its cache in `root`. Errors: as Service::open.
 [[nodiscard]] Result<Service> open_library(const std::string& root);
+
+/// In lib beside this program's folder, in a build and wherever both were copied to.
+[[nodiscard]] std::filesystem::path simulated_driver();
 
 /// The kernel that all rows get.
 [[nodiscard]] Request library_request();

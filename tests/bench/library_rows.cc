@@ -141,7 +141,7 @@ Row launch_row(const Settings& settings) {
     const Launch with;
     const Geometry geometry =
         KILN_TRY(library->kernel->geometry({{"rows", with.rows}, {"cols", with.cols}}));
-    void* const driver = ::dlopen(KILN_BENCH_DRIVER, RTLD_NOW | RTLD_NOLOAD);
+    void* const driver = ::dlopen(simulated_driver().c_str(), RTLD_NOW | RTLD_NOLOAD);
     const auto bare =
         reinterpret_cast<decltype(&cuLaunchKernel)>(::dlsym(driver, "cuLaunchKernel"));
     const auto push = reinterpret_cast<decltype(&cuCtxSetCurrent)>(

@@ -79,24 +79,4 @@ const Variant& variant_like(const Variant& like, std::string_view kernel) {
       });
 }
 
-std::ostream& operator<<(std::ostream& out, const Shape& shape) {
-  return out << shape.batch << "x" << shape.heads << "x" << shape.sq << "x"
-             << shape.cols;
-}
-
-bool is_visible(Kind kind, const Shape& shape, const MaskView& mask, I64 row, I64 j) {
-  const I64 i = row % shape.sq;
-  switch (kind) {
-    case Kind::kPlain:
-      return true;
-    case Kind::kMasked: {
-      const I64 at = row / (shape.heads * shape.sq) * mask.batch_stride;
-      return mask.bytes[at + i * shape.cols + j] == 0;
-    }
-    case Kind::kCausal:
-      return j <= i + shape.cols - shape.sq;
-  }
-  return false;
-}
-
 }  // namespace kiln::softmax_test

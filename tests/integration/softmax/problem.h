@@ -11,13 +11,14 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "tests/integration/softmax/element_types.h"
+#include "tests/integration/softmax/errors.h"
+#include "tests/integration/softmax/inputs.h"
 #include "tests/integration/softmax/kernels.h"
-#include "tests/integration/softmax/reference.h"
 #include "tests/support/cpu_kernel/guarded_memory.h"
 
 namespace kiln::softmax_test {
@@ -83,43 +84,18 @@ struct Byte {
   static Byte from(float /*poison*/) { return {1}; }
 };
 
-/// A quarter of the columns masked; every fifth row of a mask wholly.
 inline Tensor<Byte> make_mask(const Shape& shape, I64 batches, const Setting& setting) {
-  std::mt19937 random(7);  // NOLINT(cert-msc51-cpp): the same every time
   Tensor<Byte> mask("mask", static_cast<std::size_t>(batches * shape.sq * shape.cols),
                     {.offset = setting.mask_offset, .exact = setting.exact});
-  for (std::size_t i = 0; i < mask.size(); ++i) {
-    const bool whole = static_cast<I64>(i) / shape.cols % 5 == 4;
-    mask[i].bits = whole || random() % 4 == 0 ? 1 : 0;
-  }
+  fill_mask({reinterpret_cast<std::uint8_t*>(mask.data()), mask.size()}, shape.cols);
   return mask;
 }
 
-/// Normally distributed, the same for the same size.
 template <typename T>
 Tensor<T> random_tensor(const char* name, std::size_t size, const Setting& setting) {
-  std::mt19937 random(static_cast<unsigned>(size));
-  std::normal_distribution<float> normal(0.0F, 3.0F);
   Tensor<T> tensor(name, size, setting);
-  for (std::size_t i = 0; i < size; ++i) {
-    tensor[i] = T::from(normal(random));
-  }
+  fill_normally(std::span(tensor.data(), size));
   return tensor;
-}
-
-/// How far `got` is from `want`, beyond what is `excused`, in ulp of T.
-template <typename T>
-double in_ulp(double got, double want, double excused) {
-  const double error = std::fabs(got - want) - excused;
-  return std::isnan(error) ? kInfinity : std::max(0.0, error) / ulp<T>(want);
-}
-
-/// What errors, in ulp, a result may have: half an ulp of the store, and for a forward
-/// kernel exponent and approximation of a 16-bit type, or exponential, sum and quotient
-/// of a float. A backward kernel's sum is excused by its terms.
-template <typename T>
-constexpr double error_bound(bool is_forward) {
-  return 0.5 + (!is_forward ? 0x1p-6 : sizeof(T) == 2 ? 0.1 : 3.0);
 }
 
 /// `in` is x of a forward kernel and dy of a backward one, whose y a forward kernel
@@ -137,7 +113,8 @@ class Problem {
         in_(random_tensor<T>("in", shape.size(), setting)),
         y_("y", shape.size(), setting) {
     if (!is_forward(variant)) {
-      fill_y();
+      fill_y(y_.data(), in_.data(), shape,
+             [this](I64 row, I64 j) { return visible(row, j); });
     }
   }
 
@@ -174,9 +151,13 @@ class Problem {
 
   /// The largest error of a row of `out` in ulp, if `scale` is what was asked for.
   [[nodiscard]] double row_error(const Tensor<T>& out, I64 row, float scale) const {
-    const T* const got = out.data() + row * shape_.cols;
-    return is_forward(variant_) ? forward_error(row, got, scale)
-                                : backward_error(row, got, scale);
+    SCOPED_TRACE(testing::Message() << "row " << row);
+    const I64 at = row * shape_.cols;
+    const T* const got = out.data() + at;
+    if (!is_forward(variant_))
+      return backward_error(y_.data() + at, in_.data() + at, got, shape_.cols, scale);
+    return forward_error(in_.data() + at, got, shape_.cols, scale,
+                         [&](I64 j) { return visible(row, j); });
   }
   [[nodiscard]] double error(const Tensor<T>& out, float scale) const {
     double worst = 0;
@@ -223,50 +204,6 @@ class Problem {
                              shape_.heads, shape_.sq, cols, mask().batch_stride);
     }
     return variant_.launch(geometry, options, out, from, scale, rows, cols);
-  }
-
-  [[nodiscard]] double forward_error(I64 row, const T* got, float scale) const {
-    const auto expected = softmax(values(in_.data() + row * shape_.cols, shape_.cols),
-                                  scale, [&](I64 j) { return visible(row, j); });
-    double worst = 0;
-    for (I64 j = 0; j < shape_.cols; ++j) {
-      if (!visible(row, j)) {
-        EXPECT_EQ(got[j].value(), 0) << "masked: row " << row << " column " << j;
-      }
-      // Exponentials below 2^-125 may be 0.
-      const double want = expected[static_cast<std::size_t>(j)];
-      worst = std::max(worst, in_ulp<T>(got[j].value(), want, 0x1p-125));
-    }
-    return worst;
-  }
-
-  [[nodiscard]] double backward_error(I64 row, const T* got, float scale) const {
-    const T* const y = y_.data() + row * shape_.cols;
-    const auto expected =
-        gradient(values(y, shape_.cols),
-                 values(in_.data() + row * shape_.cols, shape_.cols), scale);
-    double worst = 0;
-    for (I64 j = 0; j < shape_.cols; ++j) {
-      if (y[j].value() == 0) {
-        EXPECT_EQ(got[j].value(), 0) << "y is 0: row " << row << " column " << j;
-      }
-      const auto at = static_cast<std::size_t>(j);
-      const double rounding = 16 * 0x1p-24 * expected.magnitude[at] + 0x1p-149;
-      worst = std::max(worst, in_ulp<T>(got[j].value(), expected.dx[at], rounding));
-    }
-    return worst;
-  }
-
-  void fill_y() {
-    for (I64 row = 0; row < shape_.rows(); ++row) {
-      const I64 at = row * shape_.cols;
-      const auto row_of_y = softmax(values(in_.data() + at, shape_.cols), 0.5F,
-                                    [&](I64 j) { return visible(row, j); });
-      for (I64 j = 0; j < shape_.cols; ++j) {
-        y_.data()[at + j] =
-            T::from(static_cast<float>(row_of_y[static_cast<std::size_t>(j)]));
-      }
-    }
   }
 
   const Variant& variant_;

@@ -36,7 +36,7 @@ TEST(Request, WhatItWasFirstResolvedWithHoldsForAllCopies) {
   const Request one("a");
   const Request copy = one;
   const auto give = [](const Request& request, int value) {
-    return FirstResolve::get<int>(request, [&]() -> Result<std::shared_ptr<const int>> {
+    return FirstResolve::get<int>(request, nullptr, [&]() -> Result<std::shared_ptr<const int>> {
       if (value < 0)
         return fail(ErrorCode::kIo, "no");
       return std::make_shared<const int>(value);
@@ -55,7 +55,7 @@ TEST(Request, ManyThreadsResolveItOnce) {
   for (int i = 0; i < 8; ++i)
     threads.emplace_back([&, copy = request] {
       const auto value =
-          FirstResolve::get<int>(copy, [&]() -> Result<std::shared_ptr<const int>> {
+          FirstResolve::get<int>(copy, nullptr, [&]() -> Result<std::shared_ptr<const int>> {
             return std::make_shared<const int>(++calls);
           });
       EXPECT_EQ(**value, 1);

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# bundle_test.sh SOURCE BUILD: what tools/gpu-bundle.sh packs of BUILD runs elsewhere, with
+# an empty environment, and loads nothing but its own libraries and glibc's.
+set -euo pipefail
+
+source=$1 build=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  echo "bundle_test.sh: $*" >&2
+  exit 1
+}
+
+status=0
+"$source/tools/gpu-bundle.sh" --build "$build" "$work/packed" || status=$?
+[[ $status != 3 ]] || exit 77 # no NVRTC here; the script says so
+[[ $status == 0 ]] || fail "packing ended with $status"
+mv "$work/packed" "$work/elsewhere"
+bundle=$work/elsewhere
+
+alone=(env -i PATH=/usr/bin:/bin)
+foreign=$("${alone[@]}" LD_LIBRARY_PATH="$bundle/lib" ldd "$bundle"/bin/* | awk '$2 == "=>" {print $1, $3}' |
+  grep -vE "$bundle/lib/|^(libc|libm|libdl|libpthread|librt|libresolv)\.so" || true)
+[[ -z $foreign ]] || fail "from outside: $foreign"
+
+driver=$bundle/lib/libkiln-simulated-driver.so
+"${alone[@]}" KILN_DRIVER="$driver" KILN_SIMULATED_DEVICES=7.5,9.0 "$bundle/run.sh" --no-bench \
+  -- --gtest_filter='GpuDevices.*' || fail "run.sh ended with $?"
+grep -q '^\[  PASSED  \] 2 tests' "$bundle/results/gpu_test.log" || fail "not all of it ran"
+
+# Without devices nothing is tested, which is said.
+status=0
+"${alone[@]}" KILN_DRIVER="$driver" KILN_SIMULATED_DEVICES= "$bundle/run.sh" --no-bench \
+  >"$work/without" 2>&1 || status=$?
+[[ $status == 3 ]] || fail "without devices run.sh ended with $status"

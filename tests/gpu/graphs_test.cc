@@ -1,0 +1,108 @@
+// Kernels in CUDA graphs: captured, nothing runs; launched, the result is the same.
+
+#include "tests/gpu/gpu_test.h"
+
+namespace kiln::gpu_test {
+namespace {
+
+using testing::Each;
+
+/// What `body` starts in the stream, as a graph that can be launched.
+class Graph {
+ public:
+  template <typename Body>
+  Graph(const Stream& stream, const Body& body) {
+    // The strictest mode: whatever might disturb a capture ends this one.
+    must(driver().cuStreamBeginCapture(stream.handle(), CU_STREAM_CAPTURE_MODE_GLOBAL),
+         "cuStreamBeginCapture");
+    body();
+    CUgraph graph = nullptr;
+    must(driver().cuStreamEndCapture(stream.handle(), &graph), "cuStreamEndCapture");
+    must(driver().cuGraphInstantiateWithFlags(&handle_, graph, 0),
+         "cuGraphInstantiateWithFlags");
+    must(driver().cuGraphDestroy(graph), "cuGraphDestroy");
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  ~Graph() { std::ignore = driver().cuGraphExecDestroy(handle_); }
+
+  void launch(const Stream& stream) const {
+    must(driver().cuGraphLaunch(handle_, stream.handle()), "cuGraphLaunch");
+  }
+
+ private:
+  CUgraphExec handle_ = nullptr;
+};
+
+class GpuGraphs : public GpuTest {};
+
+TEST_F(GpuGraphs, ACapturedLaunchRunsOnceForEachLaunchOfTheGraph) {
+  const Device& device = devices().at(0);
+  const OnDevice scope(device.ordinal);
+  const Kernel kernel = get(source(kAddSource), device);
+  const DeviceArray<float> x(1000);
+  const Stream stream;
+  const Graph graph(stream, [&] {
+    expect_done(kernel.launch(Geometry{.grid = {4, 1, 1}, .block = {256, 1, 1}},
+                              stream.handle(), x.data(), 1000, 1.5F));
+  });
+  const std::vector<float> captured = x.download();
+  graph.launch(stream);
+  graph.launch(stream);
+  stream.synchronize();
+  const std::vector<float> launched = x.download();
+  KILN_SKIP_NUMBERS_IF_SIMULATED();
+  EXPECT_THAT(captured, Each(0.0F));
+  EXPECT_THAT(launched, Each(3.0F));
+}
+
+TEST_F(GpuGraphs, AKernelThatIsBuiltAndLoadedInTheMiddleOfACaptureDoesNotEndIt) {
+  const Device& device = devices().at(0);
+  const OnDevice scope(device.ordinal);
+  const DeviceArray<float> x(64);
+  const Stream stream;
+  const Graph graph(stream, [&] {
+    const Kernel late = get(source(std::string(kAddSource) + "// late\n"), device);
+    expect_done(late.launch(Geometry{.block = {64, 1, 1}}, stream.handle(), x.data(),
+                            64, 1.0F));
+  });
+  graph.launch(stream);
+  graph.launch(stream);
+  stream.synchronize();
+  const std::vector<float> launched = x.download();
+  KILN_SKIP_NUMBERS_IF_SIMULATED();
+  EXPECT_THAT(launched, Each(2.0F));
+}
+
+TEST_F(GpuGraphs, ATemplatesKernelGivesTheSameBitsInAGraph) {
+  constexpr std::int64_t kRows = 37;
+  constexpr std::int64_t kCols = 1000;
+  const Device& device = devices().at(0);
+  const OnDevice scope(device.ordinal);
+  const Kernel kernel = get({"scaled_softmax_fwd", {{"dtype", "f32"}}}, device);
+  const auto geometry = kernel.geometry({{"rows", kRows}, {"cols", kCols}});
+  std::vector<float> numbers(kRows * kCols);
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = static_cast<float>(i * 7919 % 1009) / 100.0F;
+  const DeviceArray<float> in{std::span<const float>(numbers)};
+  const DeviceArray<float> direct(numbers.size());
+  const DeviceArray<float> repeated(numbers.size());
+  const Stream stream;
+  const auto launch_into = [&](float* out) {
+    expect_done(
+        kernel.launch(geometry, stream.handle(), out, in.data(), 0.5F, kRows, kCols));
+  };
+  launch_into(direct.data());
+  const Graph graph(stream, [&] { launch_into(repeated.data()); });
+  graph.launch(stream);
+  graph.launch(stream);
+  stream.synchronize();
+  const std::vector<float> want = direct.download();
+  const std::vector<float> got = repeated.download();
+  KILN_SKIP_NUMBERS_IF_SIMULATED();
+  EXPECT_EQ(got, want);
+  EXPECT_NE(got.at(0), 0.0F);
+}
+
+}  // namespace
+}  // namespace kiln::gpu_test

@@ -1,0 +1,45 @@
+// What the softmax kernels are given: the same numbers for the same sizes.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+
+#include "tests/integration/softmax/reference.h"
+#include "tests/integration/softmax/shape.h"
+
+namespace kiln::softmax_test {
+
+/// Normally distributed.
+template <typename T>
+void fill_normally(std::span<T> tensor) {
+  std::mt19937 random(static_cast<unsigned>(tensor.size()));
+  std::normal_distribution<float> normal(0.0F, 3.0F);
+  for (T& element : tensor) element = T::from(normal(random));
+}
+
+/// A quarter of the columns masked; every fifth row of a mask wholly.
+inline void fill_mask(std::span<std::uint8_t> mask, I64 cols) {
+  std::mt19937 random(7);  // NOLINT(cert-msc51-cpp): the same every time
+  for (std::size_t i = 0; i < mask.size(); ++i) {
+    const bool whole = static_cast<I64>(i) / cols % 5 == 4;
+    mask[i] = whole || random() % 4 == 0 ? 1 : 0;
+  }
+}
+
+/// y as a forward kernel might have written it, out of `x`; both have the size of
+/// `shape`. `visible(row, j)` says what is not masked.
+template <typename T, typename Visible>
+void fill_y(T* y, const T* x, const Shape& shape, Visible visible) {
+  for (I64 row = 0; row < shape.rows(); ++row) {
+    const I64 at = row * shape.cols;
+    const auto row_of_y = softmax(values(x + at, shape.cols), 0.5F,
+                                  [&](I64 j) { return visible(row, j); });
+    for (I64 j = 0; j < shape.cols; ++j)
+      y[at + j] = T::from(static_cast<float>(row_of_y[static_cast<std::size_t>(j)]));
+  }
+}
+
+}  // namespace kiln::softmax_test

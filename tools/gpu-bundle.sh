@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# The tests for real devices, packed so that they run elsewhere: see --help.
+set -uo pipefail
+
+usage() {
+  cat <<'HELP'
+usage: tools/gpu-bundle.sh [--build DIR] [--no-nvrtc] [FOLDER | FILE.tar.zst]
+
+Builds the tests for real devices in the release preset and packs them with all that they need, so
+that they run on a machine with a GPU and no network, packages or toolkit: there, unpack it and
+start its run.sh. Without an argument it is build/kiln-gpu-bundle.tar.zst. A folder must not
+exist yet, or be empty; a file is replaced.
+
+In it are gpu_test, gpu_images_test, kiln, kiln-worker, kiln-bench-library, libkiln.so, the
+simulated driver, every shared library that they load but glibc's, and NVRTC. The other machine
+needs Linux on this architecture, bash, a glibc no older than here, and the driver.
+
+  --build DIR   pack what is built in DIR, and build nothing
+  --no-nvrtc    leave NVRTC out, for machines that have one; it is most of the size
+
+Environment:
+  KILN_NVRTC    the NVRTC library to pack, instead of the one that the build found
+
+Exit codes: 0 done, 1 a step failed, 2 wrong usage, 3 something is missing; the message names it.
+HELP
+}
+
+wrong() {
+  echo "gpu-bundle.sh: $*" >&2
+  exit 2
+}
+
+build=""
+with_nvrtc=1
+output=""
+while (($#)); do
+  case $1 in
+    --help | -h) usage && exit 0 ;;
+    --build)
+      [[ -n ${2:-} ]] || wrong "--build takes a folder."
+      [[ -d $2 ]] || wrong "there is no folder $2."
+      build=$(realpath -- "$2")
+      shift
+      ;;
+    --no-nvrtc) with_nvrtc=0 ;;
+    -*) wrong "unknown option '$1'; see --help." ;;
+    *)
+      [[ -z $output ]] || wrong "one folder or file, not both '$output' and '$1'."
+      output=$(realpath -m -- "$1")
+      ;;
+  esac
+  shift
+done
+
+. "$(dirname "$0")/setup.sh"
+
+output=${output:-$root/build/kiln-gpu-bundle.tar.zst}
+is_archive=0
+case $output in
+  *.tar.zst)
+    is_archive=1
+    [[ ! -d $output ]] || wrong "$output is a folder."
+    command -v zstd >/dev/null || die 3 "zstd is not installed: apt-get install zstd, or name a folder"
+    ;;
+  *.tar | *.gz | *.tgz | *.xz | *.zip | *.zst) wrong "an archive is a .tar.zst, not '$output'." ;;
+  *)
+    [[ ! -e $output || -d $output ]] || wrong "$output is a file and no .tar.zst."
+    [[ -z $(ls -A -- "$output" 2>/dev/null) ]] || wrong "the folder $output is not empty."
+    ;;
+esac
+
+programs=(gpu_test gpu_images_test kiln kiln-worker kiln-bench-library)
+if [[ -z $build ]]; then
+  install_packages build test
+  provide_parts nvrtc headers
+  build_preset release ON -- "${programs[@]}" kiln-simulated-driver || die 1 "the build failed"
+  build=$root/build/release
+fi
+for program in "${programs[@]}"; do
+  [[ $program == kiln-bench-library || -x $build/bin/$program ]] ||
+    die 3 "$build/bin/$program is not built: build the target $program there"
+done
+
+mkdir -p "$(dirname "$output")" || die 1 "cannot create $(dirname "$output")"
+work=$(mktemp -d "$(dirname "$output")/.kiln-gpu-bundle.XXXXXX") ||
+  die 1 "cannot write to $(dirname "$output")"
+trap 'rm -rf "$work"' EXIT
+bundle=$work/kiln-gpu-bundle
+mkdir -p "$bundle/bin" "$bundle/lib" || die 1 "cannot write to $work"
+
+# ---- Programs and libraries ------------------------------------------------------------------
+
+for program in "${programs[@]}"; do
+  if [[ -x $build/bin/$program ]]; then
+    cp -- "$build/bin/$program" "$bundle/bin/" || die 1 "copying $program failed"
+  else
+    say "$program is not built there: left out"
+  fi
+done
+cp -P -- "$build"/lib/libkiln.so* "$build/lib/libkiln-simulated-driver.so" "$bundle/lib/" ||
+  die 1 "copying libkiln.so and the simulated driver failed"
+install -m 755 tools/gpu-run.sh "$bundle/run.sh" || die 1 "copying run.sh failed"
+
+# What glibc brings belongs to the other machine.
+is_of_glibc() {
+  case $1 in
+    ld-linux* | linux-vdso* | libc.so.* | libm.so.* | libmvec.so.* | libdl.so.* | libpthread.so.* | \
+      librt.so.* | libutil.so.* | libresolv.so.* | libanl.so.* | libnss_*) return 0 ;;
+  esac
+  return 1
+}
+
+needed=$(LD_LIBRARY_PATH=$bundle/lib ldd "$bundle"/bin/* "$bundle"/lib/*.so) || die 1 "ldd failed"
+lost=$(awk '/=> not found/ {print $1}' <<<"$needed" | sort -u | xargs)
+[[ -z $lost ]] || die 3 "not on this machine: $lost"
+while read -r name path; do
+  is_of_glibc "$name" || [[ $path == "$bundle"/* ]] ||
+    cp -L -- "$path" "$bundle/lib/$name" || die 1 "copying $path failed"
+done < <(awk '$2 == "=>" && $3 ~ /^\// {print $1, $3}' <<<"$needed" | sort -u)
+
+# ---- NVRTC -----------------------------------------------------------------------------------
+
+find_nvrtc() { # prints the library, of several the newest
+  if [[ -n ${KILN_NVRTC:-} ]]; then
+    realpath -e -- "$KILN_NVRTC"
+    return
+  fi
+  find_parts
+  local place=${place_of_part[nvrtc]}
+  [[ -n $place ]] &&
+    find -L "$place" -maxdepth 4 -name 'libnvrtc.so.[0-9]*' -type f 2>/dev/null | sort -V | tail -n 1 |
+    grep .
+}
+
+if ((with_nvrtc)); then
+  nvrtc=$(find_nvrtc) || die 3 "no NVRTC found: set KILN_NVRTC or CUDA_HOME, or give --no-nvrtc"
+  folder=$(dirname "$nvrtc")
+  say "nvrtc: $nvrtc"
+  # Links as they are: NVRTC looks for its builtins by name, beside itself.
+  cp -P -- "$folder"/libnvrtc.so.[0-9]* "$folder"/libnvrtc-builtins.so.[0-9]* "$bundle/lib/" ||
+    die 1 "copying NVRTC from $folder failed"
+  ln -sf "$(basename "$nvrtc")" "$bundle/lib/nvrtc" || die 1 "cannot write to $bundle"
+fi
+
+# ---- The result ------------------------------------------------------------------------------
+
+mib() { echo $((($1 + 1048575) / 1048576)); }
+unpacked=$(mib "$(du -sb "$bundle" | cut -f1)")
+if ((is_archive)); then
+  say "compressing $unpacked MiB"
+  tar -C "$work" --owner=0 --group=0 -cf - kiln-gpu-bundle |
+    zstd -q -T0 -12 --long=27 -f -o "$work/packed" || die 1 "packing failed"
+  mv -f -- "$work/packed" "$output" || die 1 "cannot write $output"
+  say "$output: $(mib "$(stat -c %s "$output")") MiB, unpacked $unpacked MiB"
+  say "there: tar --zstd -xf $(basename "$output") && kiln-gpu-bundle/run.sh"
+else
+  mv -T -- "$bundle" "$output" || die 1 "cannot write $output" # an empty folder gives way
+  say "$output: $unpacked MiB; $output/run.sh runs it"
+fi

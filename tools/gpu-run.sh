@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Runs the tests of a bundle that tools/gpu-bundle.sh packed, where they were unpacked.
+set -uo pipefail
+
+usage() {
+  cat <<'HELP'
+usage: run.sh [--no-sanitizer] [--no-bench] [-- GoogleTest arguments]
+
+Runs Kiln's tests on the GPUs of this machine: once as they are, then under compute-sanitizer
+(memcheck, racecheck) where that program is, then the benchmark of the library, and closes with a
+summary. Needs a CUDA driver and nothing else; logs are written to the folder results beside it.
+
+  --no-sanitizer   leave compute-sanitizer out
+  --no-bench       leave the benchmark out
+  -- ARGUMENTS     for gpu_test, for example: -- --gtest_filter='GpuGraphs.*'
+
+Environment:
+  KILN_CACHE_DIR   where compiled kernels are kept (default: the folder cache beside this script)
+  KILN_NVRTC       another NVRTC than the one in the bundle
+  KILN_DRIVER      another driver than libcuda.so.1; lib/libkiln-simulated-driver.so needs no GPU
+
+Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 there is no driver or no device.
+HELP
+}
+
+sanitize=1
+bench=1
+arguments=()
+while (($#)); do
+  case $1 in
+    --help | -h) usage && exit 0 ;;
+    --no-sanitizer) sanitize=0 ;;
+    --no-bench) bench=0 ;;
+    --)
+      shift
+      arguments=("$@")
+      break
+      ;;
+    *)
+      echo "run.sh: unknown argument '$1'; see --help (arguments for gpu_test go after --)." >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 3
+results=$here/results
+mkdir -p "$results" || exit 3
+export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export KILN_CACHE_DIR=${KILN_CACHE_DIR:-$here/cache}
+export KILN_WORKER=$here/bin/kiln-worker
+if [[ -z ${KILN_NVRTC:-} && -e $here/lib/nvrtc ]]; then
+  KILN_NVRTC=$(realpath "$here/lib/nvrtc") && export KILN_NVRTC
+fi
+
+report=""
+failed=0
+note() { report+=$(printf '  %-28s %s' "$1" "$2")$'\n'; }
+
+# step NAME COMMAND...: runs it into a log of that name, says and notes how it went.
+step() {
+  local name=$1 began=$SECONDS status=0 log outcome=ok
+  shift
+  log=$results/${name// /-}.log
+  printf '== %s\n' "$name"
+  "$@" 2>&1 | tee "$log" || status=$?
+  ((status == 0)) || { outcome="FAILED ($status), see results/${log##*/}" && failed=1; }
+  note "$name" "$outcome, $((SECONDS - began)) s$(counts "$log")"
+}
+
+# What GoogleTest's closing lines count, for a log that has some.
+counts() {
+  awk '/^\[  PASSED  \]/ {p = $4} /^\[  SKIPPED \] [0-9]+ test/ {s = $4} /^\[  FAILED  \] [0-9]+ test/ {f = $4}
+       END {if (p != "") printf ": %d passed, %d failed, %d skipped", p, f, s}' "$1"
+}
+
+find_sanitizer() {
+  local place
+  for place in "$(command -v compute-sanitizer)" "${CUDA_HOME:-}/bin/compute-sanitizer" \
+    /usr/local/cuda/bin/compute-sanitizer; do
+    [[ -x $place ]] && echo "$place" && return
+  done
+  return 1
+}
+
+"$here/bin/kiln" doctor >"$results/doctor.log" 2>&1 # what is here; the tests say if it will do
+cat "$results/doctor.log"
+
+step gpu_test "$here/bin/gpu_test" "${arguments[@]}"
+step gpu_images_test "$here/bin/gpu_images_test"
+
+if ! ((sanitize)); then
+  note compute-sanitizer "left out"
+elif [[ ${KILN_DRIVER:-} == *simulated* ]]; then
+  note compute-sanitizer "left out: the driver is the simulated one"
+elif sanitizer=$(find_sanitizer); then
+  # Some tests ask for what the driver refuses: only what kernels do is looked at. No timings.
+  filter='--gtest_filter=-GpuBandwidth.*'
+  for tool in memcheck racecheck; do
+    step "$tool" "$sanitizer" --tool "$tool" --error-exitcode 9 --report-api-errors no \
+      --target-processes application-only "$here/bin/gpu_test" "$filter" "${arguments[@]}"
+  done
+else
+  note compute-sanitizer "left out: not on this machine"
+fi
+
+if ((bench)) && [[ -x $here/bin/kiln-bench-library ]]; then
+  step benchmark "$here/bin/kiln-bench-library"
+fi
+
+printf '\nSummary (logs in %s)\n%s' "$results" "$report"
+if ((failed)); then
+  echo "FAILED"
+  exit 1
+fi
+if grep -q '^\[  PASSED  \] 0 tests' "$results/gpu_test.log"; then
+  grep -m 1 -E 'no CUDA driver|does not start|has no device' "$results/gpu_test.log"
+  echo "Nothing was tested: every test was skipped."
+  exit 3
+fi
