@@ -27,6 +27,13 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
+/// Names with commas or blanks between them.
+std::vector<std::string> split_names(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == ' ' || c == '\t'; }, ',');
+  return split(text, ',');
+}
+
 Result<bool> parse_switch(const std::string& text) {
   constexpr std::array<std::string_view, 4> kOn{"1", "true", "on", "yes"};
   constexpr std::array<std::string_view, 4> kOff{"0", "false", "off", "no"};
@@ -187,7 +194,7 @@ Result<Config> read_config(const Environment& environment) {
       config.template_dirs.emplace_back(std::move(dir));
   }
   if (const auto names = reader.text("KILN_DISABLE"))
-    config.disabled = split(*names, ',');
+    config.disabled = split_names(*names);
   config.record = reader.path("KILN_RECORD");
   config.log_level = reader.text("KILN_LOG");
   return config;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "device/compatibility.h"
 #include "device/profile.h"
 #include "util/fork_count.h"
 #include "util/try.h"
@@ -24,30 +25,48 @@ Devices::Devices(const std::optional<device::Driver>& driver, std::vector<Device
       forks_(fork_count()),
       slots_(list_.size()) {}
 
+bool Devices::has(const Device& device) const {
+  const auto ordinal = static_cast<std::size_t>(device.ordinal);
+  return device.ordinal >= 0 && ordinal < list_.size() && list_[ordinal] == device;
+}
+
+Result<void> Devices::check_process() const {
+  if (fork_count() == forks_)
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              "this process was forked from one that had started CUDA, which does not "
+              "survive a fork: open the service in the child, and fork before CUDA is "
+              "used, or start the child with exec");
+}
+
 Result<void> Devices::check(const Device& device) const {
-  if (fork_count() != forks_) {
-    return fail(
-        ErrorCode::kUnavailable,
-        "this process was forked from one that had started CUDA, which does not "
-        "survive a fork: open the service in the child, and fork before CUDA "
-        "is used, or start the child with exec");
-  }
+  KILN_TRY(check_process());
   if (!driver_) {
     return fail(
         ErrorCode::kUnavailable,
         "there is no CUDA driver (libcuda.so.1) on this machine: install one, or "
         "set KILN_DRIVER");
   }
-  const auto ordinal = static_cast<std::size_t>(device.ordinal);
-  if (device.ordinal < 0 || ordinal >= list_.size() || list_[ordinal] != device) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format(
-            "device {} ({}, compute capability {}) is none of this service's {}; "
-            "take one of Service::devices()",
-            device.ordinal, device.name, to_string(device.capability), list_.size()));
-  }
-  return {};
+  if (has(device))
+    return {};
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("device {} ({}, compute capability {}) is none of this service's {}; "
+                  "take one of Service::devices()",
+                  device.ordinal, device.name, to_string(device.capability),
+                  list_.size()));
+}
+
+Result<void> Devices::check_driver(device::ImageKind kind,
+                                   device::CudaVersion toolkit) const {
+  const std::string why =
+      driver_ ? device::why_not(driver_->version(), kind, toolkit) : "";
+  if (why.empty())
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{}; install a newer driver, or build with an older NVRTC "
+                          "(KILN_TOOLCHAIN)",
+                          why));
 }
 
 Result<std::shared_ptr<const device::PrimaryContext>> Devices::context(

@@ -27,9 +27,21 @@ class Devices {
 
   [[nodiscard]] const std::vector<Device>& list() const { return list_; }
 
+  /// Whether `device` is one of list(), and not one of another driver's.
+  [[nodiscard]] bool has(const Device& device) const;
+
+  /// Whether this process may use devices. Errors: kUnavailable (it was forked since
+  /// the driver was started).
+  [[nodiscard]] Result<void> check_process() const;
+
   /// Whether `device` can be used by this process. Errors: kInvalidArgument (none of
-  /// list()), kUnavailable (no driver; a child forked since the driver was started).
+  /// list()), kUnavailable (no driver; as check_process()).
   [[nodiscard]] Result<void> check(const Device& device) const;
+
+  /// Whether the driver takes images of that kind from that toolkit.
+  /// Errors: kUnavailable, with what it would take.
+  [[nodiscard]] Result<void> check_driver(device::ImageKind kind,
+                                          device::CudaVersion toolkit) const;
 
   /// Retained at the first call for a device, until its last user has gone.
   /// Errors: as check(); kDevice.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "device/launch.h"
+#include "device/primary_context.h"
 #include "loaded_kernel.h"
 #include "public_border.h"
 #include "util/try.h"
@@ -20,8 +21,10 @@ const std::string& no_name() {
 
 tl::unexpected<Error> none_chosen(const Kernel& kernel) {
   return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} has several kernels ({}): choose one with entry()",
-                          kernel.name(), fmt::join(kernel.entry_points(), ", ")));
+              fmt::format("{} on {} has {} kernels ({}): choose one with entry()",
+                          kernel.name(), device::label_of(kernel.device()),
+                          kernel.entry_points().size(),
+                          fmt::join(kernel.entry_points(), ", ")));
 }
 
 }  // namespace
@@ -67,7 +70,7 @@ Result<Kernel> Kernel::entry(std::string_view name) const {
 
 Result<KernelAttributes> Kernel::attributes() const {
   if (entry_ == kNoEntry)
-    return none_chosen(*this);
+    return at_border([&]() -> Result<KernelAttributes> { return none_chosen(*this); });
   const device::FunctionAttributes& known = loaded_->function(entry_).attributes();
   return KernelAttributes{.registers = known.registers,
                           .local_bytes = known.local_bytes,
@@ -84,9 +87,9 @@ Result<Geometry> Kernel::geometry(const LaunchArguments& arguments) const {
 Result<void> Kernel::launch_with(const Geometry& geometry, CUstream_st* stream,
                                  std::span<void* const> arguments,
                                  std::span<const std::size_t> sizes_bytes) const {
-  if (entry_ == kNoEntry)
-    return none_chosen(*this);
-  return at_border([&] {
+  return at_border([&]() -> Result<void> {
+    if (entry_ == kNoEntry)
+      return none_chosen(*this);
     return device::launch(loaded_->function(entry_), geometry, stream, arguments,
                           sizes_bytes);
   });

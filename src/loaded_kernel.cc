@@ -50,11 +50,9 @@ LoadedKernel::LoadedKernel(const KeyedRequest& request,
 std::size_t LoadedKernel::choose_entry() const {
   // A template declares which is first; of what a source names, and of what is in it,
   // only one by itself is meant without being named.
-  const bool is_plain =
-      template_ || names_.size() == 1 || module_->functions().size() == 1;
-  return is_plain && !names_.empty()
-             ? find(names_.front().lowered).value_or(Kernel::kNoEntry)
-             : Kernel::kNoEntry;
+  if (!names_.empty() && (template_ || names_.size() == 1))
+    return find(names_.front().lowered).value_or(Kernel::kNoEntry);
+  return module_->functions().size() == 1 ? 0 : Kernel::kNoEntry;
 }
 
 std::optional<std::size_t> LoadedKernel::find(std::string_view name) const {

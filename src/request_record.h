@@ -25,15 +25,15 @@ class RequestRecord {
   [[nodiscard]] static Result<std::unique_ptr<RequestRecord>> open(
       const std::filesystem::path& path);
 
-  /// Adds a line unless `key` has one from this process. What cannot be written, or not
-  /// as JSON, is told once in the log.
-  void add(const cache::Digest& key, const Request& request,
-           device::Architecture architecture);
+  /// Adds a line unless `key` has one from this process; folders become absolute. What
+  /// cannot be written, or not as JSON, or is PTX, which no line can ask for, is told
+  /// once in the log.
+  void add(const cache::Digest& key, const Request& request, device::Target target);
 
  private:
   RequestRecord(UniqueFd file, std::filesystem::path path);
-  [[nodiscard]] Result<void> write(const Request& request,
-                                   device::Architecture architecture);
+  [[nodiscard]] Result<void> write(const Request& request, device::Target target)
+      KILN_REQUIRES(mutex_);
 
   // Constant after construction.
   const UniqueFd file_;
@@ -42,6 +42,7 @@ class RequestRecord {
   Mutex mutex_;
   std::unordered_set<cache::Digest> known_ KILN_GUARDED_BY(mutex_);
   bool warned_ KILN_GUARDED_BY(mutex_) = false;
+  bool is_cut_off_ KILN_GUARDED_BY(mutex_) = false;  // the last line
 };
 
 }  // namespace kiln

@@ -1,8 +1,8 @@
 #include "kiln/service.h"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
+#include <array>
 #include <atomic>
 #include <utility>
 #include <variant>
@@ -10,6 +10,7 @@
 #include "build_service.h"
 #include "compile/cores.h"
 #include "devices.h"
+#include "disabled_kernels.h"
 #include "kernel_memory.h"
 #include "loaded_kernel.h"
 #include "prefetcher.h"
@@ -72,6 +73,15 @@ Event::Kind kind_of(Outcome outcome) {
   return Event::Kind::kHit;
 }
 
+/// "scaled_softmax_fwd:dtype=bf16 (key 3f9c21d0a4b2) for device 0 (...): <message>".
+tl::unexpected<Error> named(const Error& error, const KeyedRequest& request,
+                            const Device& device) {
+  constexpr std::size_t kDigits = 12;
+  return fail(error.code, fmt::format("{} (key {}) for {}: {}", request.request.label(),
+                                      request.key.hex().substr(0, kDigits),
+                                      device::label_of(device), error.message));
+}
+
 constexpr std::size_t kKinds = 6;
 
 }  // namespace
@@ -97,6 +107,11 @@ std::string_view to_string(Event::Kind kind) {
 class Service::Impl {
  public:
   static Result<std::unique_ptr<Impl>> open(const Options& options);
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  Impl(Impl&&) = delete;
+  Impl& operator=(Impl&&) = delete;
+  ~Impl() { stop_.request_stop(); }
 
   [[nodiscard]] const std::vector<Device>& devices() const { return devices_->list(); }
   [[nodiscard]] Result<std::string> profile(const Device& device) const {
@@ -110,15 +125,16 @@ class Service::Impl {
   [[nodiscard]] bool is_of_this_process() const { return fork_count() == forks_; }
 
  private:
-  Impl(std::unique_ptr<BuildService> builds, std::unique_ptr<Devices> devices,
-       std::unique_ptr<RequestRecord> record,
+  Impl(std::stop_source stop, std::unique_ptr<BuildService> builds,
+       std::unique_ptr<Devices> devices, std::unique_ptr<RequestRecord> record,
        std::function<void(const Event&)> on_event);
 
   // The steps of get(), in order.
   Result<KernelMemory::Pointer> provide(const Request& request, const Device& device,
                                         const std::stop_token& stop, Call& call);
-  [[nodiscard]] Result<void> check_enabled(const Request& request) const;
   Result<KeyedRequest> key(const PreparedRequest& request, const Device& device);
+  [[nodiscard]] Result<void> check_driver(const KeyedRequest& request,
+                                          const Device& device) const;
   Result<Loaded> load_once(const KeyedRequest& request, const Device& device,
                            const std::stop_token& stop, const Call& call);
   Result<Loaded> load(const KeyedRequest& request, const Device& device,
@@ -128,7 +144,9 @@ class Service::Impl {
             const std::optional<Error>& error = std::nullopt);
 
   // Constant after construction.
+  std::stop_source stop_;  // ends the question to an NVRTC what it is
   const std::unique_ptr<BuildService> builds_;
+  const DisabledKernels disabled_;
   const std::unique_ptr<Devices> devices_;
   const std::unique_ptr<RequestRecord> record_;  // null: nothing is recorded
   const std::function<void(const Event&)> on_event_;
@@ -145,20 +163,24 @@ Result<std::unique_ptr<Service::Impl>> Service::Impl::open(const Options& option
   const Config config = KILN_TRY(settings(options, process_environment()));
   if (config.log_level)
     KILN_TRY(set_log_level(*config.log_level));
-  auto builds = KILN_TRY(BuildService::open(config));
+  std::stop_source stop;
+  auto builds = KILN_TRY(BuildService::open(config, {.stop = stop.get_token()}));
   auto devices = KILN_TRY(Devices::open(KILN_TRY(builds->toolchains().driver())));
   std::unique_ptr<RequestRecord> record;
   if (config.record)
     record = KILN_TRY(RequestRecord::open(*config.record));
-  return std::unique_ptr<Impl>(new Impl(std::move(builds), std::move(devices),
-                                        std::move(record), options.on_event));
+  return std::unique_ptr<Impl>(new Impl(std::move(stop), std::move(builds),
+                                        std::move(devices), std::move(record),
+                                        options.on_event));
 }
 
-Service::Impl::Impl(std::unique_ptr<BuildService> builds,
+Service::Impl::Impl(std::stop_source stop, std::unique_ptr<BuildService> builds,
                     std::unique_ptr<Devices> devices,
                     std::unique_ptr<RequestRecord> record,
                     std::function<void(const Event&)> on_event)
-    : builds_(std::move(builds)),
+    : stop_(std::move(stop)),
+      builds_(std::move(builds)),
+      disabled_(builds_->config().disabled, builds_->catalog()),
       devices_(std::move(devices)),
       record_(std::move(record)),
       on_event_(std::move(on_event)),
@@ -166,7 +188,9 @@ Service::Impl::Impl(std::unique_ptr<BuildService> builds,
 
 Result<Kernel> Service::Impl::get(const Request& request, const Device& device,
                                   const std::stop_token& stop) {
-  if (is_of_this_process()) {  // else another thread may have left the memory locked
+  // In a forked child the memory may be locked for ever, and so may the callback's own.
+  KILN_TRY(devices_->check_process());
+  if (devices_->has(device)) {
     if (auto kernel = memory_.find(request, device.ordinal)) {
       memory_hits_.add();
       return LoadedKernel::handle(std::move(kernel));
@@ -186,28 +210,17 @@ Result<KernelMemory::Pointer> Service::Impl::provide(const Request& request,
                                                      const std::stop_token& stop,
                                                      Call& call) {
   KILN_TRY(devices_->check(device));
-  KILN_TRY(check_enabled(request));
+  KILN_TRY(disabled_.check(request));
   const PreparedRequest prepared = KILN_TRY(builds_->prepare(request));
   call.kernel = prepared.label();
   const KeyedRequest keyed = KILN_TRY(key(prepared, device));
   call.key = keyed.key.hex();
+  KILN_TRY(check_driver(keyed, device));
   if (record_ != nullptr)
-    record_->add(keyed.key, request, keyed.target.architecture);
+    record_->add(keyed.key, request, keyed.target);
   const Loaded loaded = KILN_TRY(load_once(keyed, device, stop, call));
   memory_.keep(request, device.ordinal, loaded.kernel, answering(loaded, prepared));
   return loaded.kernel;
-}
-
-Result<void> Service::Impl::check_enabled(const Request& request) const {
-  for (const std::string& pattern : builds_->config().disabled) {
-    if (request.is_template() &&
-        ::fnmatch(pattern.c_str(), request.name().c_str(), 0) == 0) {
-      return fail(ErrorCode::kUnavailable,
-                  fmt::format("{} is switched off by KILN_DISABLE ({})", request.name(),
-                              pattern));
-    }
-  }
-  return {};
 }
 
 Result<KeyedRequest> Service::Impl::key(const PreparedRequest& request,
@@ -226,6 +239,14 @@ Result<KeyedRequest> Service::Impl::key(const PreparedRequest& request,
   return std::get<KeyedRequest>(*std::move(key));
 }
 
+/// What the driver would refuse is not built first.
+Result<void> Service::Impl::check_driver(const KeyedRequest& request,
+                                         const Device& device) const {
+  const auto accepted = devices_->check_driver(
+      request.target.kind, request.toolchain->toolchain.facts.version);
+  return accepted ? accepted : named(accepted.error(), request, device);
+}
+
 /// One load among the threads of this process.
 Result<Loaded> Service::Impl::load_once(const KeyedRequest& request,
                                         const Device& device,
@@ -241,6 +262,8 @@ Result<Loaded> Service::Impl::load_once(const KeyedRequest& request,
     return load(request, device, stop, call);  // that one was another request's
   if (!outcome.led && outcome.result)
     tell(Event::Kind::kWaited, call);
+  if (!outcome.led && !outcome.result && stop.stop_requested())
+    return named(outcome.result.error(), request, device);  // it is this caller's alone
   return std::move(outcome.result);
 }
 
@@ -250,9 +273,12 @@ Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Device& de
   // Another thread may have finished between our look and our turn.
   if (auto kernel = memory_.find(place))
     return Loaded{std::move(kernel)};
-  const Fetched fetched = KILN_TRY(builds_->fetch(request, stop));
+  const auto done = builds_->fetch(request, stop);
+  if (!done)
+    return named(done.error(), request, device);
+  const Fetched& fetched = *done;
   tell(kind_of(fetched.outcome), call);
-  if (fetched.not_stored)
+  if (fetched.not_stored && fetched.outcome == Outcome::kCompiled)
     tell(Event::Kind::kNotStored, call, fetched.not_stored);
   const auto context = KILN_TRY(devices_->context(device));
   Loaded loaded{KILN_TRY(LoadedKernel::load(request, *fetched.object, context)),
@@ -265,7 +291,7 @@ Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Device& de
 
 Result<void> Service::Impl::prefetch(const Request& request, const Device& device) {
   KILN_TRY(devices_->check(device));
-  KILN_TRY(check_enabled(request));
+  KILN_TRY(disabled_.check(request));
   if (memory_.find(request, device.ordinal))
     return {};
   KILN_TRY(builds_->prepare(request));

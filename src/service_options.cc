@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <string_view>
 
 #include "util/try.h"
@@ -31,10 +32,14 @@ Result<Config> settings(const Options& options, const Environment& environment) 
   KILN_TRY(check("jobs", options.jobs, 1U, kMostJobs));
   KILN_TRY(check("worker_memory_bytes", options.worker_memory_bytes, kLeastWorkerMemory,
                  std::uint64_t{1} << 62U));
-  if (options.compile_timeout && options.compile_timeout->count() <= 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                "Options::compile_timeout is no time at all; leave it unset for the "
-                "default");
+  constexpr std::chrono::milliseconds kCentury = std::chrono::hours(24 * 365 * 100);
+  if (options.compile_timeout && (*options.compile_timeout <= kCentury * 0 ||
+                                  *options.compile_timeout > kCentury)) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("Options::compile_timeout is {} ms; more than none and up to "
+                    "a century is possible",
+                    options.compile_timeout->count()));
   }
   Config config = KILN_TRY(read_config(environment));
   set(config.cache_dir, options.cache_dir);

@@ -38,10 +38,14 @@ struct KernelAttributes {
 
 /// A kernel on its device. A copy is cheap and shares the module, which owns its
 /// context: a kernel may outlive the service that it came from. The last copy unloads
-/// it. Thread safety: any number of threads may use one, and copies of one.
+/// it, and does not wait for the device: a copy has to live until its last launch has
+/// run, and until no graph that captured one will be launched again. One that was moved
+/// from can be assigned to and destroyed, nothing else.
+/// Thread safety: any number of threads may use one, and copies of one.
 class KILN_EXPORT Kernel {
  public:
-  /// "scaled_softmax_fwd:dtype=bf16,max_cols=any", or the file name of a source.
+  /// "scaled_softmax_fwd:dtype=bf16,max_cols=any", or the file name of a source: of the
+  /// one that it was first loaded for.
   [[nodiscard]] const std::string& name() const;
   /// 64 hex digits: what `kiln show` takes.
   [[nodiscard]] const std::string& key() const;
@@ -70,7 +74,9 @@ class KILN_EXPORT Kernel {
   /// A stream belongs to the context it was made in, which has to be the primary one of
   /// this kernel's device; the null stream and the per-thread one mean the context
   /// current to this thread, or this kernel's where none is. An empty grid starts
-  /// nothing. Cost over cuLaunchKernel: less than 100 ns.
+  /// nothing. Cost over cuLaunchKernel: some tens of nanoseconds and the driver's answer
+  /// to whose stream it is. Of PTX, drivers before CUDA 12.4 do not tell the parameters:
+  /// then arguments are not checked.
   ///
   /// Errors, before the driver sees a launch: kInvalidArgument for a wrong number or
   /// size of arguments, a geometry beyond the kernel's or the device's limits, a stream

@@ -37,7 +37,8 @@ struct SourceOptions {
   std::vector<std::string> name_expressions{};
 };
 
-/// Immutable. A copy is cheap and shares everything with the original.
+/// Immutable. A copy is cheap and shares everything with the original. One that was
+/// moved from can be assigned to and destroyed, nothing else.
 /// Thread safety: any number of threads may use one.
 /// Nothing is checked here; resolving it is what fails. Headers on disk are read when
 /// it is first resolved: a new Request sees what has changed since.

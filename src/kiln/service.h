@@ -28,9 +28,9 @@ namespace kiln {
 /// What happened to one request on one device.
 struct Event {
   enum class Kind : std::uint8_t {
-    kHit,        // found on disk
+    kHit,        // found on disk; or kept in memory, where it could not be stored
     kCompiled,   // built by this call
-    kWaited,     // built by another process or thread meanwhile
+    kWaited,     // built or loaded by another process or thread meanwhile
     kNotStored,  // built, and usable, but not kept on disk; `error` says why
     kLoaded,     // on the device
     kFailed,     // `error` says why
@@ -79,22 +79,26 @@ struct Statistics {
 };
 
 /// Kernels on demand. Kernels stay loaded until the service and every copy of them are
-/// gone; they may outlive it. No exception leaves any of its functions.
-/// Thread safety: every method may run concurrently, but for moving and destruction.
-/// A forked child must not use one whose parent had devices: it gets an error.
+/// gone; they may outlive it. (One that was built from a header which no key could name
+/// stays as long as its Request, and answers no other.) No exception leaves any of its
+/// functions. Thread safety: every method may run concurrently, but for moving and
+/// destruction. A forked child must not use one whose parent had devices: it gets an
+/// error.
 class KILN_EXPORT Service {
  public:
   /// Reads the environment, opens the cache (where that cannot be, kernels are kept in
   /// memory alone, with a warning) and asks the driver for its devices. Looks for no
   /// NVRTC and starts no process. Errors: kInvalidArgument (a setting or a template
-  /// folder), kUnavailable, kDevice (a driver that is there and does not work).
+  /// folder), kIo (KILN_RECORD), kUnavailable, kDevice (a driver that is there and does
+  /// not work).
   [[nodiscard]] static Result<Service> open(const Options& options = {});
 
   Service(Service&& other) noexcept;
   Service& operator=(Service&& other) noexcept;
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
-  /// Ends prefetches and the builds they run, within a second or so.
+  /// Ends prefetches and the builds they run, within a second or so; a driver that is
+  /// busy loading one is waited for. No other thread may be in a call any more.
   ~Service();
 
   /// In CUDA's order; empty on a machine without a driver or without devices.
@@ -102,20 +106,22 @@ class KILN_EXPORT Service {
 
   /// The kernel, loaded on `device`, one of devices(). From memory without waiting for
   /// any build or load; else from disk or built, and loaded, once for all who ask
-  /// meanwhile. Blocks; every wait in it has a deadline, and `stop` ends it. A fault of
-  /// the cache is never an error.
+  /// meanwhile. Blocks; every wait in it has a deadline, and `stop` ends a wait for a
+  /// build and the build itself. A fault of the cache is never an error.
   ///
   /// Errors: kInvalidArgument, kNotFound (the request; a device that is not this
   /// service's); kCompileFailed with NVRTC's log; kTimeout, kResourceLimit,
   /// kWorkerCrashed; kUnavailable (no NVRTC for this device, a driver that is too old,
-  /// a miss with KILN_NO_JIT, a kernel that KILN_DISABLE names); kCancelled; kDevice. A
-  /// failure is not remembered.
+  /// a miss with KILN_NO_JIT, a kernel that KILN_DISABLE names, a forked child); kIo (a
+  /// header); kCorrupt (the compiler's output); kCancelled; kDevice. A failure is not
+  /// remembered.
   [[nodiscard]] Result<Kernel> get(const Request& request, const Device& device,
                                    const std::stop_token& stop = {});
 
   /// Starts get() in the background and returns: a later get() finds the kernel or
   /// waits for the same build. What it fails with is an event and is told by get().
-  /// Errors: kInvalidArgument, kNotFound: the request; kUnavailable: no thread left.
+  /// Errors: kInvalidArgument, kNotFound (the request, the device); kUnavailable (no
+  /// thread left, no driver, a forked child, a kernel that KILN_DISABLE names).
   [[nodiscard]] Result<void> prefetch(const Request& request, const Device& device);
 
   [[nodiscard]] Statistics statistics() const;

@@ -20,7 +20,19 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using Kind = Event::Kind;
 
-class LibraryGetTest : public LibraryTest {};
+class LibraryGetTest : public LibraryTest {
+ protected:
+  /// A family of one kernel, filled_fwd, that takes a pointer.
+  static void write_template(const std::filesystem::path& folder,
+                             const std::string& text) {
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "kernel.toml")
+        << "schema = 1\n[[kernel]]\nname = \"filled_fwd\"\nsummary = \"fills\"\n"
+           "source = \"filled.cu.mustache\"\nentry_points = [\"filled_fwd\"]\n"
+           "default_set = [{}]\n[launch]\ngrid = [\"1\"]\nblock = [\"32\"]\n";
+    std::ofstream(folder / "filled.cu.mustache") << text;
+  }
+};
 
 TEST_F(LibraryGetTest, CompilesOnceThenFindsItInMemoryAndInANewServiceOnDisk) {
   const SimulatedDriver driver("8.6");
@@ -188,6 +200,7 @@ TEST_F(LibraryGetTest, ADriverOlderThanTheToolkitIsRefusedBeforeItSeesTheImage) 
   EXPECT_THAT(kernel.error().message,
               AllOf(HasSubstr("driver"), HasSubstr("11.8"), HasSubstr("device 0")));
   EXPECT_EQ(driver.loads(), 0U);
+  EXPECT_EQ(service->statistics().compiled, 0U) << "nothing is built for nobody";
 }
 
 TEST_F(LibraryGetTest, AFailureIsNotRemembered) {
@@ -244,6 +257,9 @@ TEST_F(LibraryGetTest, WrongRequestsAndForeignDevicesAreNamed) {
   EXPECT_EQ(service->get(kSoftmax, other).error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(driver.loads(), 0U);
   EXPECT_EQ(service->statistics().failed, 5U);
+  ASSERT_TRUE(service->get(kSoftmax, device));
+  EXPECT_EQ(service->get(kSoftmax, other).error().code, ErrorCode::kInvalidArgument)
+      << "also once it is in memory";
 }
 
 TEST_F(LibraryGetTest, EntryPointsAreChosenByExpressionOrLoweredName) {
@@ -273,6 +289,65 @@ TEST_F(LibraryGetTest, EntryPointsAreChosenByExpressionOrLoweredName) {
   EXPECT_TRUE(kernel->entry(as_float->entry_point()));
   EXPECT_EQ(kernel->entry("scale<int>").error().code, ErrorCode::kNotFound);
   EXPECT_FALSE(as_float->geometry({})) << "a source declares none";
+}
+
+TEST_F(LibraryGetTest, ASourceWithOneKernelNeedsNoChoice) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  const auto kernel = service->get(
+      Request::from_source({.source = "__constant__ float factor;\n"
+                                      "extern \"C\" __global__ void k(float* x) {\n"
+                                      "  *x *= factor;\n}\n",
+                            .name_expressions = {"&factor"}}),
+      service->devices().at(0));
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_TRUE(kernel->launch(Geometry{}, nullptr, nullptr));
+}
+
+TEST_F(LibraryGetTest, ATemplatesHeadersAreThoseOfItsFirstResolveOnEveryDevice) {
+  const SimulatedDriver driver("9.0,9.0");
+  const auto folder = temp_.path() / "templates" / "filled";
+  write_template(folder,
+                 "#include \"value.h\"\n"
+                 "extern \"C\" __global__ void filled_fwd(int* x) { *x = VALUE; }\n");
+  std::ofstream(folder / "value.h") << "#define VALUE 1\n";
+  Options options = this->options(driver);
+  options.template_dirs = {temp_.path() / "templates"};
+  auto service = open(options);
+  ASSERT_TRUE(service);
+  const Request request("filled_fwd", {});
+  const auto first = service->get(request, service->devices().at(0));
+  ASSERT_TRUE(first) << first.error().message;
+  std::ofstream(folder / "value.h") << "#define VALUE 22\n";
+  const auto second = service->get(request, service->devices().at(1));
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_EQ(first->key(), second->key());
+  EXPECT_NE(service->get({"filled_fwd", {}}, service->devices().at(1))->key(),
+            first->key());
+}
+
+TEST_F(LibraryGetTest, ServicesWithOtherTemplatesAnswerOneRequestEachWithItsOwn) {
+  const SimulatedDriver driver;
+  const Request request("filled_fwd", {});
+  std::vector<std::string> keys;
+  for (const char* value : {"1", "22"}) {
+    const auto folder = temp_.path() / value / "filled";
+    write_template(folder,
+                   fmt::format("extern \"C\" __global__ void filled_fwd(int* x) "
+                               "{{ *x = {}; }}\n",
+                               value));
+    Options options = this->options(driver);
+    options.template_dirs = {temp_.path() / value};
+    auto service = open(options);
+    ASSERT_TRUE(service);
+    for (int i = 0; i < 2; ++i) {
+      const auto kernel = service->get(request, service->devices().at(0));
+      ASSERT_TRUE(kernel) << kernel.error().message;
+      keys.push_back(kernel->key());
+    }
+  }
+  EXPECT_THAT(keys, ElementsAre(keys[0], keys[0], keys[2], keys[2]));
+  EXPECT_NE(keys[0], keys[2]);
 }
 
 TEST_F(LibraryGetTest, StopEndsAWaitForABuild) {

@@ -212,6 +212,9 @@ TEST_F(LibraryLifetimeTest, SettingsThatCannotBeAreNamed) {
   options.jobs = 0;
   EXPECT_THAT(Service::open(options).error().message, HasSubstr("Options::jobs"));
   options = this->options(driver);
+  options.compile_timeout = std::chrono::milliseconds::max();
+  EXPECT_THAT(Service::open(options).error().message, HasSubstr("compile_timeout"));
+  options = this->options(driver);
   options.template_dirs = {"/no/such/folder"};
   EXPECT_THAT(Service::open(options).error().message, HasSubstr("/no/such/folder"));
   options = this->options(driver);

@@ -48,7 +48,7 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
                                                  {"KILN_WORKER", "/w"},
                                                  {"KILN_TOOLCHAIN", "13.0"},
                                                  {"KILN_TEMPLATE_DIR", "/a::/b"},
-                                                 {"KILN_DISABLE", "rope_*,,x_fwd"},
+                                                 {"KILN_DISABLE", "rope_*, ,x_fwd"},
                                                  {"KILN_RECORD", "/r"},
                                                  {"KILN_LOG", "debug"}}))
                             .value();

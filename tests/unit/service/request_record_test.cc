@@ -18,6 +18,8 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr device::Target k90{{{9, 0}, device::ArchSuffix::kNone}};
+
 cache::Digest digest(int number) {
   return cache::Digest::of(as_bytes(std::to_string(number)));
 }
@@ -37,10 +39,10 @@ class RequestRecordTest : public testing::Test {
 TEST_F(RequestRecordTest, WritesEachKeyOnceAsALineThatWarmReads) {
   const auto record = open();
   for (int i = 0; i < 3; ++i) {
-    record->add(digest(1), {"scaled_softmax_fwd", {{"dtype", "f16"}}}, {{9, 0}, {}});
+    record->add(digest(1), {"scaled_softmax_fwd", {{"dtype", "f16"}}}, k90);
     record->add(digest(2),
                 Request::from_source({.source = "a\n\"b\"", .defines = {"N=1"}}),
-                {{9, 0}, device::ArchSuffix::kA});
+                {{{9, 0}, device::ArchSuffix::kA}});
   }
   const auto entries = request::read_manifest(path_);
   ASSERT_TRUE(entries) << entries.error().message;
@@ -51,8 +53,8 @@ TEST_F(RequestRecordTest, WritesEachKeyOnceAsALineThatWarmReads) {
 }
 
 TEST_F(RequestRecordTest, AddsToWhatIsThere) {
-  open()->add(digest(1), {"a", {}}, {{9, 0}, {}});
-  open()->add(digest(1), {"a", {}}, {{9, 0}, {}});
+  open()->add(digest(1), {"a", {}}, k90);
+  open()->add(digest(1), {"a", {}}, k90);
   EXPECT_EQ(request::read_manifest(path_)->size(), 2U)
       << "another process may have asked for other parts";
 }
@@ -64,8 +66,7 @@ TEST_F(RequestRecordTest, ManyThreadsMixNoLines) {
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 20; ++i)
-        record->add(digest(t * 100 + i), Request::from_source({.source = text}),
-                    {{9, 0}, {}});
+        record->add(digest(t * 100 + i), Request::from_source({.source = text}), k90);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -76,16 +77,30 @@ TEST_F(RequestRecordTest, ManyThreadsMixNoLines) {
 
 TEST_F(RequestRecordTest, WhatIsNoJsonIsLeftOutAndTheRestGoesOn) {
   const auto record = open();
-  record->add(digest(1), Request::from_source({.source = "\xff\xfe"}), {{9, 0}, {}});
-  record->add(digest(2), {"a", {}}, {{9, 0}, {}});
+  record->add(digest(1), Request::from_source({.source = "\xff\xfe"}), k90);
+  record->add(digest(2), {"a", {}}, k90);
   EXPECT_EQ(request::read_manifest(path_)->size(), 1U);
+}
+
+TEST_F(RequestRecordTest, PtxIsLeftOutSinceALineAsksForACubin) {
+  const auto record = open();
+  record->add(digest(1), {"a", {}}, {{{12, 0}, {}}, device::ImageKind::kPtx});
+  EXPECT_EQ(request::read_manifest(path_)->size(), 0U);
+}
+
+TEST_F(RequestRecordTest, FoldersAreAbsoluteForWhoeverWarmsElsewhere) {
+  open()->add(digest(1), Request::from_source({.source = "a", .include_dirs = {"inc"}}),
+              k90);
+  EXPECT_THAT(
+      request::read_manifest(path_)->at(0).request.source().options,
+      testing::Contains("-I" + (std::filesystem::current_path() / "inc").string()));
 }
 
 TEST_F(RequestRecordTest, AFullDiskStopsNobody) {
   const auto record = RequestRecord::open("/dev/full");
   ASSERT_TRUE(record);
-  (*record)->add(digest(1), {"a", {}}, {{9, 0}, {}});
-  (*record)->add(digest(2), {"a", {}}, {{9, 0}, {}});
+  (*record)->add(digest(1), {"a", {}}, k90);
+  (*record)->add(digest(2), {"a", {}}, k90);
 }
 
 TEST_F(RequestRecordTest, APipeThatNobodyReadsIsAnErrorAndNoWait) {

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <latch>
+#include <new>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 namespace kiln {
@@ -68,6 +70,29 @@ TEST(SingleFlightTest, AFollowerOfACancelledLeaderComputesItself) {
   follower_waits.count_down();
   EXPECT_EQ(flights.run(1, {}, [] { return Result<int>(9); }).result.value(), 9);
   leader.join();
+}
+
+TEST(SingleFlightTest, ALeaderThatThrowsLeavesNobodyWaiting) {
+  Flights flights;
+  std::latch leading(1);
+  std::latch joined(1);
+  std::thread leader([&] {
+    EXPECT_THROW(std::ignore = flights.run(1, {},
+                                           [&]() -> Result<int> {
+                                             leading.count_down();
+                                             joined.wait();
+                                             std::this_thread::sleep_for(
+                                                 std::chrono::milliseconds(50));
+                                             throw std::bad_alloc();
+                                           }),
+                 std::bad_alloc);
+  });
+  leading.wait();
+  joined.count_down();
+  const auto follower = flights.run(1, {}, []() -> Result<int> { return 7; });
+  leader.join();
+  EXPECT_EQ(follower.result.value(), 7);
+  EXPECT_EQ(flights.run(1, {}, []() -> Result<int> { return 8; }).result.value(), 8);
 }
 
 TEST(SingleFlightTest, AFollowerLeavesWhenItsOwnStopIsRequested) {
