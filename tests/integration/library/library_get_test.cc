@@ -26,10 +26,20 @@ class LibraryGetTest : public LibraryTest {
   static void write_template(const std::filesystem::path& folder,
                              const std::string& text) {
     std::filesystem::create_directories(folder);
-    std::ofstream(folder / "kernel.toml")
-        << "schema = 1\n[[kernel]]\nname = \"filled_fwd\"\nsummary = \"fills\"\n"
-           "source = \"filled.cu.mustache\"\nentry_points = [\"filled_fwd\"]\n"
-           "default_set = [{}]\n[launch]\ngrid = [\"1\"]\nblock = [\"32\"]\n";
+    std::ofstream(folder / "kernel.toml") << R"(schema = 1
+default_set = [{}]
+[targets]
+minimum = "7.0"
+[launch]
+arguments.n = "elements"
+grid = ["1"]
+block = ["n"]
+[[kernel]]
+name = "filled_fwd"
+summary = "fills"
+source = "filled.cu.mustache"
+entry_points = ["filled_fwd"]
+)";
     std::ofstream(folder / "filled.cu.mustache") << text;
   }
 };
