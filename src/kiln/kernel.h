@@ -74,9 +74,9 @@ class KILN_EXPORT Kernel {
   /// A stream belongs to the context it was made in, which has to be the primary one of
   /// this kernel's device; the null stream and the per-thread one mean the context
   /// current to this thread, or this kernel's where none is. An empty grid starts
-  /// nothing. Cost over cuLaunchKernel: some tens of nanoseconds and the driver's answer
-  /// to whose stream it is. Of PTX, drivers before CUDA 12.4 do not tell the parameters:
-  /// then arguments are not checked.
+  /// nothing. Cost over cuLaunchKernel: some tens of nanoseconds and the driver's
+  /// answer to whose stream it is. Of PTX, drivers before CUDA 12.4 do not tell the
+  /// parameters: then arguments are not checked.
   ///
   /// Errors, before the driver sees a launch: kInvalidArgument for a wrong number or
   /// size of arguments, a geometry beyond the kernel's or the device's limits, a stream
