@@ -143,6 +143,8 @@ class Service::Impl {
   void tell(Event::Kind kind, const Call& call,
             const std::optional<Error>& error = std::nullopt);
 
+  StripedCounter memory_hits_;  // first, since it fills whole cache lines
+
   // Constant after construction.
   std::stop_source stop_;  // ends the question to an NVRTC what it is
   const std::unique_ptr<BuildService> builds_;
@@ -154,7 +156,6 @@ class Service::Impl {
 
   KernelMemory memory_;
   SingleFlight<LoadPlace, Loaded> loads_;
-  StripedCounter memory_hits_;
   std::array<std::atomic<std::uint64_t>, kKinds> told_{};
   Prefetcher prefetcher_;  // last: its tasks use all of the above
 };

@@ -23,7 +23,8 @@ using ParameterSizes = std::optional<std::vector<std::size_t>>;
                                                         std::size_t symbol);
 
 /// `info` is .nv.info.<kernel>. nullopt where it describes parameters in a way that is
-/// not known here. Errors: kCorrupt, naming `kernel`.
+/// not known here, or that contradicts itself. Errors: kCorrupt, naming `kernel`, where
+/// it is cut off.
 [[nodiscard]] Result<ParameterSizes> parameters_of(ByteView info,
                                                    std::string_view kernel);
 
