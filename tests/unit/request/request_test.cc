@@ -36,11 +36,12 @@ TEST(Request, WhatItWasFirstResolvedWithHoldsForAllCopies) {
   const Request one("a");
   const Request copy = one;
   const auto give = [](const Request& request, int value) {
-    return FirstResolve::get<int>(request, nullptr, [&]() -> Result<std::shared_ptr<const int>> {
-      if (value < 0)
-        return fail(ErrorCode::kIo, "no");
-      return std::make_shared<const int>(value);
-    });
+    return FirstResolve::get<int>(request, nullptr,
+                                  [&]() -> Result<std::shared_ptr<const int>> {
+                                    if (value < 0)
+                                      return fail(ErrorCode::kIo, "no");
+                                    return std::make_shared<const int>(value);
+                                  });
   };
   EXPECT_FALSE(give(one, -1));  // a failure is not kept
   EXPECT_EQ(**give(one, 1), 1);
@@ -54,8 +55,8 @@ TEST(Request, ManyThreadsResolveItOnce) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i)
     threads.emplace_back([&, copy = request] {
-      const auto value =
-          FirstResolve::get<int>(copy, nullptr, [&]() -> Result<std::shared_ptr<const int>> {
+      const auto value = FirstResolve::get<int>(
+          copy, nullptr, [&]() -> Result<std::shared_ptr<const int>> {
             return std::make_shared<const int>(++calls);
           });
       EXPECT_EQ(**value, 1);
