@@ -30,8 +30,12 @@ bool Devices::has(const Device& device) const {
   return device.ordinal >= 0 && ordinal < list_.size() && list_[ordinal] == device;
 }
 
+bool Devices::is_of_this_process() const {
+  return fork_count() == forks_;
+}
+
 Result<void> Devices::check_process() const {
-  if (fork_count() == forks_)
+  if (is_of_this_process())
     return {};
   return fail(ErrorCode::kUnavailable,
               "this process was forked from one that had started CUDA, which does not "
@@ -59,14 +63,8 @@ Result<void> Devices::check(const Device& device) const {
 
 Result<void> Devices::check_driver(device::ImageKind kind,
                                    device::CudaVersion toolkit) const {
-  const std::string why =
-      driver_ ? device::why_not(driver_->version(), kind, toolkit) : "";
-  if (why.empty())
-    return {};
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("{}; install a newer driver, or build with an older NVRTC "
-                          "(KILN_TOOLCHAIN)",
-                          why));
+  return driver_ ? device::check_accepted(driver_->version(), kind, toolkit)
+                 : Result<void>();
 }
 
 Result<std::shared_ptr<const device::PrimaryContext>> Devices::context(

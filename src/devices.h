@@ -30,6 +30,9 @@ class Devices {
   /// Whether `device` is one of list(), and not one of another driver's.
   [[nodiscard]] bool has(const Device& device) const;
 
+  /// False in a process forked since.
+  [[nodiscard]] bool is_of_this_process() const;
+
   /// Whether this process may use devices. Errors: kUnavailable (it was forked since
   /// the driver was started).
   [[nodiscard]] Result<void> check_process() const;

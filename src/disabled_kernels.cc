@@ -21,6 +21,8 @@ bool matches(const std::string& pattern, const std::string& name) {
 DisabledKernels::DisabledKernels(std::vector<std::string> patterns,
                                  const render::TemplateCatalog& catalog)
     : patterns_(std::move(patterns)) {
+  if (patterns_.empty())
+    return;
   std::vector<std::string> names;
   for (const auto& kernel : catalog.kernels()) names.push_back(kernel->name());
   for (const std::string& pattern : patterns_) {

@@ -17,7 +17,6 @@
 #include "public_border.h"
 #include "request_record.h"
 #include "service_options.h"
-#include "util/fork_count.h"
 #include "util/log.h"
 #include "util/striped_counter.h"
 #include "util/try.h"
@@ -122,7 +121,9 @@ class Service::Impl {
   Result<void> prefetch(const Request& request, const Device& device);
   [[nodiscard]] Statistics statistics() const;
 
-  [[nodiscard]] bool is_of_this_process() const { return fork_count() == forks_; }
+  [[nodiscard]] bool is_of_this_process() const {
+    return devices_->is_of_this_process();
+  }
 
  private:
   Impl(std::stop_source stop, std::unique_ptr<BuildService> builds,
@@ -152,7 +153,6 @@ class Service::Impl {
   const std::unique_ptr<Devices> devices_;
   const std::unique_ptr<RequestRecord> record_;  // null: nothing is recorded
   const std::function<void(const Event&)> on_event_;
-  const std::uint64_t forks_ = fork_count();
 
   KernelMemory memory_;
   SingleFlight<LoadPlace, Loaded> loads_;

@@ -109,4 +109,14 @@ std::string why_not(CudaVersion driver, ImageKind kind, CudaVersion toolkit) {
       to_string(min_driver(kind, toolkit)), to_string(driver));
 }
 
+Result<void> check_accepted(CudaVersion driver, ImageKind kind, CudaVersion toolkit) {
+  const std::string why = why_not(driver, kind, toolkit);
+  if (why.empty())
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{}; install a newer driver, or build it with an older NVRTC "
+                          "(KILN_TOOLCHAIN)",
+                          why));
+}
+
 }  // namespace kiln::device

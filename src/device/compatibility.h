@@ -9,6 +9,7 @@
 
 #include "device/architecture.h"
 #include "device/cuda_version.h"
+#include "kiln/result.h"
 
 namespace kiln::device {
 
@@ -39,5 +40,9 @@ namespace kiln::device {
 /// As above for the driver: "... needs a driver for CUDA 13.0 or later, found 12.4".
 [[nodiscard]] std::string why_not(CudaVersion driver, ImageKind kind,
                                   CudaVersion toolkit);
+
+/// accepted_by() as a Result. Errors: kUnavailable, why_not() and what to do about it.
+[[nodiscard]] Result<void> check_accepted(CudaVersion driver, ImageKind kind,
+                                          CudaVersion toolkit);
 
 }  // namespace kiln::device

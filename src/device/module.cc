@@ -30,13 +30,11 @@ Result<void> check_fit(const Image& image, const PrimaryContext& context,
   if (const std::string why = why_not(image.target, capability); !why.empty())
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: {}; build it for {}", on, why, to_string(capability)));
-  const CudaVersion driver = context.driver().version();
-  if (const std::string why = why_not(driver, image.target.kind, image.toolkit);
-      !why.empty())
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{}: {}; install a newer driver, or build it with an older "
-                            "NVRTC (KILN_TOOLCHAIN)",
-                            on, why));
+  const auto accepted =
+      check_accepted(context.driver().version(), image.target.kind, image.toolkit);
+  if (!accepted)
+    return fail(accepted.error().code,
+                fmt::format("{}: {}", on, accepted.error().message));
   return {};
 }
 

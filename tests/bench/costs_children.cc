@@ -93,7 +93,9 @@ Result<void> compile_share(const Arguments& arguments) {
   return {};
 }
 
-Result<void> dispatch(std::string_view name, const Arguments& arguments) {
+}  // namespace
+
+Result<void> do_child(std::string_view name, const Arguments& arguments) {
   if (name == kHitsChild)
     return get_hits(arguments);
   if (name == kSourceKeyChild)
@@ -103,16 +105,6 @@ Result<void> dispatch(std::string_view name, const Arguments& arguments) {
   if (name == kCompileChild)
     return compile_share(arguments);
   return fail(ErrorCode::kInvalidArgument, fmt::format("no child is called {}", name));
-}
-
-}  // namespace
-
-int run_child(std::string_view name, const std::vector<std::string>& arguments) {
-  const auto done = dispatch(name, arguments);
-  if (done)
-    return 0;
-  fmt::print(stderr, "{}: {}\n", name, done.error().message);
-  return 1;
 }
 
 std::string cub_source() {

@@ -65,7 +65,9 @@ Result<void> read_and_load(const Arguments& arguments) {
   return {};
 }
 
-Result<void> dispatch(std::string_view name, const Arguments& arguments) {
+}  // namespace
+
+Result<void> do_child(std::string_view name, const Arguments& arguments) {
   if (name == kFirstGetChild)
     return get_first(arguments);
   if (name == kReadAndLoadChild)
@@ -73,16 +75,6 @@ Result<void> dispatch(std::string_view name, const Arguments& arguments) {
   if (name == kNothingChild)
     return {};
   return fail(ErrorCode::kInvalidArgument, fmt::format("no child is called {}", name));
-}
-
-}  // namespace
-
-int run_child(std::string_view name, const std::vector<std::string>& arguments) {
-  const auto done = dispatch(name, arguments);
-  if (done)
-    return 0;
-  fmt::print(stderr, "{}: {}\n", name, done.error().message);
-  return 1;
 }
 
 Result<Service> open_library(const std::string& root) {
