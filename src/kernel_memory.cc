@@ -43,44 +43,50 @@ bool KernelMemory::SpellingEqual::operator()(const Spelling& a,
 KernelMemory::KernelMemory() : service_(next_service()) {}
 
 KernelMemory::Pointer KernelMemory::find(const Request& request, int device) {
-  if (auto kernel = request::Answers::find<LoadedKernel>(request, {service_, device}))
-    return kernel;
+  const request::Asker asker{service_, device};
+  if (const auto* entry = request::Answers::find<Entry>(request, asker))
+    return entry->get();
   if (!request.is_template())
     return nullptr;
-  Pointer kernel;
+  const Entry* entry = nullptr;
   {
     const MutexLock lock(mutex_);
     const auto found = by_spelling_.find({request, device});
     if (found == by_spelling_.end())
       return nullptr;
-    kernel = found->second;
+    entry = found->second;
   }
-  request::Answers::keep(request, {service_, device}, kernel,
-                         request::Holding::kWeakly);
-  return kernel;
+  request::Answers::keep(request, asker, entry);
+  return entry->get();
 }
 
 KernelMemory::Pointer KernelMemory::find(const LoadPlace& place) {
   const MutexLock lock(mutex_);
   const auto found = by_key_.find(place);
-  return found == by_key_.end() ? nullptr : found->second;
+  return found == by_key_.end() ? nullptr : found->second.get();
 }
 
 void KernelMemory::keep(const LoadPlace& place, const Pointer& kernel) {
   const MutexLock lock(mutex_);
-  by_key_.emplace(place, kernel);
+  by_key_.try_emplace(place, kernel);
 }
 
-void KernelMemory::keep(const Request& request, int device, const Pointer& kernel,
-                        Answering answering) {
-  request::Answers::keep(request, {service_, device}, kernel,
-                         answering == Answering::kThisRequest
-                             ? request::Holding::kStrongly
-                             : request::Holding::kWeakly);
-  if (answering != Answering::kItsSpelling)
-    return;
-  const MutexLock lock(mutex_);
-  by_spelling_.emplace(Spelling{request, device}, kernel);
+void KernelMemory::answer(const Request& request, const LoadPlace& place,
+                          const Pointer& kernel, Answering answering) {
+  const Entry* entry = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    entry = &by_key_.try_emplace(place, kernel).first->second;
+    if (answering == Answering::kItsSpelling)
+      by_spelling_.emplace(Spelling{request, place.device}, entry);
+  }
+  request::Answers::keep(request, {service_, place.device}, entry);
+}
+
+void KernelMemory::answer_alone(const Request& request, int device,
+                                const Pointer& kernel) {
+  request::Answers::own(request, {service_, device},
+                        std::make_shared<const Entry>(kernel));
 }
 
 }  // namespace kiln

@@ -13,6 +13,7 @@
 #include "kiln/request.h"
 #include "loaded_kernel.h"
 #include "util/mutex.h"
+#include "util/striped_pointer.h"
 
 namespace kiln {
 
@@ -36,9 +37,8 @@ struct std::hash<kiln::LoadPlace> {
 
 namespace kiln {
 
-/// What an answer may be found by later.
-enum class Answering : std::uint8_t {
-  kThisRequest,  // it was built from other inputs than its key says
+/// Which requests an answer is right for, beside the one that was answered.
+enum class Answering : bool {
   kItsKey,       // another request of the same text may have read other headers
   kItsSpelling,  // name and parameters say all
 };
@@ -55,13 +55,19 @@ class KernelMemory {
   [[nodiscard]] Pointer find(const Request& request, int device);
   [[nodiscard]] Pointer find(const LoadPlace& place);
 
-  /// Remembers a kernel under its key, before anybody else has to load it.
+  /// Remembers a kernel under its key, before anybody else has to load it; the first of
+  /// two stays.
   void keep(const LoadPlace& place, const Pointer& kernel);
-  /// Remembers what `request` was answered with.
-  void keep(const Request& request, int device, const Pointer& kernel,
-            Answering answering);
+  /// Remembers that `request` was answered with `kernel`, which is kept under `place`.
+  void answer(const Request& request, const LoadPlace& place, const Pointer& kernel,
+              Answering answering);
+  /// Remembers an answer that is for no other request.
+  void answer_alone(const Request& request, int device, const Pointer& kernel);
 
  private:
+  // Many threads may ask for one kernel at once, thousands of times a second.
+  using Entry = StripedPointer<const LoadedKernel>;
+
   struct Spelling {
     Request request;
     int device = 0;
@@ -75,9 +81,10 @@ class KernelMemory {
   const std::uint64_t service_;  // a number of its own in this process
 
   Mutex mutex_;
-  std::unordered_map<Spelling, Pointer, SpellingHash, SpellingEqual> by_spelling_
+  // Nothing is ever taken out: answers kept with requests point at what is in here.
+  std::unordered_map<LoadPlace, const Entry> by_key_ KILN_GUARDED_BY(mutex_);
+  std::unordered_map<Spelling, const Entry*, SpellingHash, SpellingEqual> by_spelling_
       KILN_GUARDED_BY(mutex_);
-  std::unordered_map<LoadPlace, Pointer> by_key_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln

@@ -35,6 +35,10 @@ class PreparedRequest {
   [[nodiscard]] const request::TemplateRequest* as_template() const;
   /// "scaled_softmax_fwd:dtype=bf16,max_cols=any", or the file name of a source.
   [[nodiscard]] std::string label() const;
+  /// Of two that are, one cannot have seen other headers than the other.
+  [[nodiscard]] bool is_copy_of(const PreparedRequest& other) const {
+    return content_ == other.content_;
+  }
 
  private:
   friend class RequestKeys;

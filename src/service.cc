@@ -34,9 +34,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// One get(): what its events have in common.
+/// One get(): what was asked, and what its events have in common.
 struct Call {
-  int device = 0;
+  const Request& request;
+  const Device& device;
+  const std::stop_token& stop;
   Clock::time_point began = Clock::now();
   std::string kernel{};
   std::string key{};
@@ -44,20 +46,16 @@ struct Call {
 
 struct Loaded {
   std::shared_ptr<const LoadedKernel> kernel;
-  bool is_as_keyed = true;
+  /// Whose it is alone: it was built from other inputs than its key says.
+  std::optional<PreparedRequest> only_for{};
 };
 
 /// Whether name and parameters say all about `request`: not where it has headers, which
 /// may be others for the next request of the same text.
-bool is_told_by_spelling(const PreparedRequest& request) {
+Answering answering(const PreparedRequest& request) {
   const request::TemplateRequest* wanted = request.as_template();
-  return wanted != nullptr && !wanted->kernel->has_include();
-}
-
-Answering answering(const Loaded& loaded, const PreparedRequest& request) {
-  if (!loaded.is_as_keyed)
-    return Answering::kThisRequest;
-  return is_told_by_spelling(request) ? Answering::kItsSpelling : Answering::kItsKey;
+  return wanted != nullptr && !wanted->kernel->has_include() ? Answering::kItsSpelling
+                                                             : Answering::kItsKey;
 }
 
 Event::Kind kind_of(Outcome outcome) {
@@ -131,15 +129,12 @@ class Service::Impl {
        std::function<void(const Event&)> on_event);
 
   // The steps of get(), in order.
-  Result<KernelMemory::Pointer> provide(const Request& request, const Device& device,
-                                        const std::stop_token& stop, Call& call);
+  Result<KernelMemory::Pointer> provide(Call& call);
   Result<KeyedRequest> key(const PreparedRequest& request, const Device& device);
   [[nodiscard]] Result<void> check_driver(const KeyedRequest& request,
                                           const Device& device) const;
-  Result<Loaded> load_once(const KeyedRequest& request, const Device& device,
-                           const std::stop_token& stop, const Call& call);
-  Result<Loaded> load(const KeyedRequest& request, const Device& device,
-                      const std::stop_token& stop, const Call& call);
+  Result<Loaded> load_once(const KeyedRequest& request, const Call& call);
+  Result<Loaded> load(const KeyedRequest& request, const Call& call);
 
   void tell(Event::Kind kind, const Call& call,
             const std::optional<Error>& error = std::nullopt);
@@ -197,8 +192,9 @@ Result<Kernel> Service::Impl::get(const Request& request, const Device& device,
       return LoadedKernel::handle(std::move(kernel));
     }
   }
-  Call call{.device = device.ordinal, .kernel = request.name()};
-  auto kernel = provide(request, device, stop, call);
+  Call call{
+      .request = request, .device = device, .stop = stop, .kernel = request.name()};
+  auto kernel = provide(call);
   if (!kernel) {
     tell(Event::Kind::kFailed, call, kernel.error());
     return tl::unexpected(std::move(kernel).error());
@@ -206,22 +202,21 @@ Result<Kernel> Service::Impl::get(const Request& request, const Device& device,
   return LoadedKernel::handle(*std::move(kernel));
 }
 
-Result<KernelMemory::Pointer> Service::Impl::provide(const Request& request,
-                                                     const Device& device,
-                                                     const std::stop_token& stop,
-                                                     Call& call) {
-  KILN_TRY(devices_->check(device));
-  KILN_TRY(disabled_.check(request));
-  const PreparedRequest prepared = KILN_TRY(builds_->prepare(request));
+Result<KernelMemory::Pointer> Service::Impl::provide(Call& call) {
+  KILN_TRY(devices_->check(call.device));
+  KILN_TRY(disabled_.check(call.request));
+  const PreparedRequest prepared = KILN_TRY(builds_->prepare(call.request));
   call.kernel = prepared.label();
-  const KeyedRequest keyed = KILN_TRY(key(prepared, device));
+  const KeyedRequest keyed = KILN_TRY(key(prepared, call.device));
   call.key = keyed.key.hex();
-  KILN_TRY(check_driver(keyed, device));
+  KILN_TRY(check_driver(keyed, call.device));
   if (record_ != nullptr)
-    record_->add(keyed.key, request, keyed.target);
-  const Loaded loaded = KILN_TRY(load_once(keyed, device, stop, call));
-  memory_.keep(request, device.ordinal, loaded.kernel, answering(loaded, prepared));
-  return loaded.kernel;
+    record_->add(keyed.key, call.request, keyed.target);
+  Loaded loaded = KILN_TRY(load_once(keyed, call));
+  if (!loaded.only_for)
+    memory_.answer(call.request, {keyed.key, call.device.ordinal}, loaded.kernel,
+                   answering(prepared));
+  return std::move(loaded.kernel);
 }
 
 Result<KeyedRequest> Service::Impl::key(const PreparedRequest& request,
@@ -249,44 +244,51 @@ Result<void> Service::Impl::check_driver(const KeyedRequest& request,
 }
 
 /// One load among the threads of this process.
-Result<Loaded> Service::Impl::load_once(const KeyedRequest& request,
-                                        const Device& device,
-                                        const std::stop_token& stop, const Call& call) {
-  const LoadPlace place{request.key, device.ordinal};
+Result<Loaded> Service::Impl::load_once(const KeyedRequest& request, const Call& call) {
+  const LoadPlace place{request.key, call.device.ordinal};
   if (auto kernel = memory_.find(place)) {
     memory_hits_.add();
     return Loaded{std::move(kernel)};
   }
-  auto outcome =
-      loads_.run(place, stop, [&] { return load(request, device, stop, call); });
-  if (!outcome.led && outcome.result && !outcome.result->is_as_keyed)
-    return load(request, device, stop, call);  // that one was another request's
-  if (!outcome.led && outcome.result)
-    tell(Event::Kind::kWaited, call);
-  if (!outcome.led && !outcome.result && stop.stop_requested())
-    return named(outcome.result.error(), request, device);  // it is this caller's alone
+  auto outcome = loads_.run(place, call.stop, [&] { return load(request, call); });
+  if (outcome.led)
+    return std::move(outcome.result);
+  if (!outcome.result) {
+    if (call.stop.stop_requested())
+      return named(outcome.result.error(), request,
+                   call.device);  // this caller's alone
+    return std::move(outcome.result);
+  }
+  if (outcome.result->only_for &&
+      !outcome.result->only_for->is_copy_of(request.request))
+    return load(request, call);
+  tell(Event::Kind::kWaited, call);
   return std::move(outcome.result);
 }
 
-Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Device& device,
-                                   const std::stop_token& stop, const Call& call) {
-  const LoadPlace place{request.key, device.ordinal};
+Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call) {
+  const LoadPlace place{request.key, call.device.ordinal};
   // Another thread may have finished between our look and our turn.
   if (auto kernel = memory_.find(place))
     return Loaded{std::move(kernel)};
-  const auto done = builds_->fetch(request, stop);
+  if (auto kernel = memory_.find(call.request, place.device))
+    return Loaded{std::move(kernel), request.request};
+  const auto done = builds_->fetch(request, call.stop);
   if (!done)
-    return named(done.error(), request, device);
+    return named(done.error(), request, call.device);
   const Fetched& fetched = *done;
   tell(kind_of(fetched.outcome), call);
   if (fetched.not_stored && fetched.outcome == Outcome::kCompiled)
     tell(Event::Kind::kNotStored, call, fetched.not_stored);
-  const auto context = KILN_TRY(devices_->context(device));
-  Loaded loaded{KILN_TRY(LoadedKernel::load(request, *fetched.object, context)),
-                fetched.is_as_keyed};
+  const auto context = KILN_TRY(devices_->context(call.device));
+  Loaded loaded{KILN_TRY(LoadedKernel::load(request, *fetched.object, context))};
   tell(Event::Kind::kLoaded, call);
-  if (loaded.is_as_keyed)
+  if (fetched.is_as_keyed) {
     memory_.keep(place, loaded.kernel);
+  } else {
+    memory_.answer_alone(call.request, place.device, loaded.kernel);
+    loaded.only_for = request.request;
+  }
   return loaded;
 }
 
@@ -311,7 +313,7 @@ void Service::Impl::tell(Event::Kind kind, const Call& call,
     on_event_({.kind = kind,
                .kernel = call.kernel,
                .key = call.key,
-               .device = call.device,
+               .device = call.device.ordinal,
                .took = Clock::now() - call.began,
                .error = error});
   } catch (const std::exception& thrown) {

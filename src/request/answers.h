@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "kiln/request.h"
 
@@ -17,29 +18,34 @@ struct Asker {
   friend bool operator==(const Asker&, const Asker&) = default;
 };
 
-enum class Holding : bool {
-  kWeakly,    // it goes when nobody else keeps it
-  kStrongly,  // it stays as long as any copy of the request
-};
-
-/// Thread safety: both functions may run concurrently for one request; find() never
+/// Thread safety: every function may run concurrently for one request; find() never
 /// waits. Every caller for one service uses the same T.
 class Answers {
  public:
-  /// Null where there is none, or none any more. Cost: a few comparisons.
+  /// Null where there is none. Cost: a few comparisons.
   template <typename T>
-  [[nodiscard]] static std::shared_ptr<const T> find(const Request& request,
-                                                     const Asker& asker) {
-    return std::static_pointer_cast<const T>(find_any(request, asker));
+  [[nodiscard]] static const T* find(const Request& request, const Asker& asker) {
+    return static_cast<const T*>(find_any(request, asker));
   }
 
-  /// A later answer for the same asker counts where an earlier one has gone.
-  static void keep(const Request& request, const Asker& asker,
-                   const std::shared_ptr<const void>& answer, Holding holding);
+  /// `answer` is the service's own and lives as long: nobody asks for a service that is
+  /// gone. Of two answers for one asker either may be found.
+  template <typename T>
+  static void keep(const Request& request, const Asker& asker, const T* answer) {
+    keep_any(request, asker,
+             std::shared_ptr<const void>(std::shared_ptr<void>(), answer));
+  }
+  /// `answer` is the request's: it goes with its last copy.
+  template <typename T>
+  static void own(const Request& request, const Asker& asker,
+                  std::shared_ptr<const T> answer) {
+    keep_any(request, asker, std::move(answer));
+  }
 
  private:
-  [[nodiscard]] static std::shared_ptr<const void> find_any(const Request& request,
-                                                            const Asker& asker);
+  [[nodiscard]] static const void* find_any(const Request& request, const Asker& asker);
+  static void keep_any(const Request& request, const Asker& asker,
+                       std::shared_ptr<const void> answer);
 };
 
 }  // namespace kiln::request

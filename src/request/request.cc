@@ -32,24 +32,19 @@ class AnswerList {
     }
   }
 
-  [[nodiscard]] std::shared_ptr<const void> find(const request::Asker& asker) const {
+  [[nodiscard]] const void* find(const request::Asker& asker) const {
     for (const Answer* answer = first_.load(std::memory_order_acquire);
          answer != nullptr; answer = answer->next) {
-      if (answer->asker != asker)
-        continue;
-      if (auto found = answer->answer.lock())
-        return found;
+      if (answer->asker == asker)
+        return answer->answer.get();
     }
     return nullptr;
   }
 
-  void add(const request::Asker& asker, const std::shared_ptr<const void>& answer,
-           request::Holding holding) {
+  void add(const request::Asker& asker, std::shared_ptr<const void> answer) {
     auto added = std::make_unique<Answer>();
     added->asker = asker;
-    added->answer = answer;
-    if (holding == request::Holding::kStrongly)
-      added->held = answer;
+    added->answer = std::move(answer);
     added->next = first_.load(std::memory_order_relaxed);
     while (!first_.compare_exchange_weak(
         added->next, added.get(), std::memory_order_release, std::memory_order_relaxed))
@@ -60,8 +55,7 @@ class AnswerList {
  private:
   struct Answer {
     request::Asker asker;
-    std::weak_ptr<const void> answer;
-    std::shared_ptr<const void> held;
+    std::shared_ptr<const void> answer;
     Answer* next = nullptr;
   };
 
@@ -126,14 +120,13 @@ Result<std::shared_ptr<const void>> FirstResolve::get_any(const Request& request
   return content.first_resolves.emplace(meaning, KILN_TRY(make())).first->second;
 }
 
-std::shared_ptr<const void> Answers::find_any(const Request& request,
-                                              const Asker& asker) {
+const void* Answers::find_any(const Request& request, const Asker& asker) {
   return request.content_->answers.find(asker);
 }
 
-void Answers::keep(const Request& request, const Asker& asker,
-                   const std::shared_ptr<const void>& answer, Holding holding) {
-  request.content_->answers.add(asker, answer, holding);
+void Answers::keep_any(const Request& request, const Asker& asker,
+                       std::shared_ptr<const void> answer) {
+  request.content_->answers.add(asker, std::move(answer));
 }
 
 }  // namespace request

@@ -4,15 +4,18 @@
 
 #include <array>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
+
+#include "util/stripes.h"
 
 namespace kiln {
 
 /// Thread safety: every method may run concurrently.
 class StripedCounter {
  public:
-  void add() { stripes_[stripe()].count.fetch_add(1, std::memory_order_relaxed); }
+  void add() {
+    stripes_[stripe_of_thread()].count.fetch_add(1, std::memory_order_relaxed);
+  }
 
   /// What was added before the call, and perhaps some of what comes meanwhile.
   [[nodiscard]] std::uint64_t total() const {
@@ -23,18 +26,9 @@ class StripedCounter {
   }
 
  private:
-  static constexpr std::size_t kStripes = 16;
-  static constexpr std::size_t kCacheLineBytes = 64;
   struct alignas(kCacheLineBytes) Stripe {
     std::atomic<std::uint64_t> count = 0;
   };
-
-  /// Threads take them in turn.
-  static std::size_t stripe() {
-    static std::atomic<std::size_t> threads = 0;
-    thread_local const std::size_t mine = threads++ % kStripes;
-    return mine;
-  }
 
   std::array<Stripe, kStripes> stripes_;
 };

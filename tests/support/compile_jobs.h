@@ -11,6 +11,7 @@
 
 #include "compile/job.h"
 #include "device/nvrtc_files.h"
+#include "tests/support/kernel_sources.h"
 #include "util/library_search.h"
 
 namespace kiln::test {
@@ -41,20 +42,6 @@ inline compile::CompileJob job_for(const compile::NvrtcPaths& nvrtc, std::string
   job.nvrtc = nvrtc;
   job.target = target;
   return job;
-}
-
-inline constexpr const char* kSmallKernel =
-    "extern \"C\" __global__ void scale(float* x, float by) {\n"
-    "  x[threadIdx.x] *= by;\n"
-    "}\n";
-
-/// Takes NVRTC many minutes: thousands of range reductions in one function.
-inline std::string endless_kernel() {
-  std::string source =
-      "extern \"C\" __global__ void f(double* x) {\n  double a = *x;\n";
-  for (int i = 0; i < 30000; ++i)
-    source += "  a += sin(a * " + std::to_string(i) + ".5);\n";
-  return source + "  *x = a;\n}\n";
 }
 
 #ifdef KILN_TEST_FAKE_NVRTC

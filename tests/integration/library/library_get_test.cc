@@ -3,14 +3,19 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+#include <chrono>
 #include <set>
 #include <thread>
 
 #include "library_service.h"
+#include "tests/support/kernel_sources.h"
+#include "tests/support/processes.h"
 
 namespace kiln {
 namespace {
 
+using namespace std::chrono_literals;
 using test::kSoftmax;
 using test::LibraryTest;
 using test::SimulatedDriver;
@@ -19,6 +24,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using Kind = Event::Kind;
+
+constexpr auto kPatience = 30s;  // for what takes far less
 
 class LibraryGetTest : public LibraryTest {
  protected:
@@ -153,9 +160,15 @@ TEST_F(LibraryGetTest, WhatDoesNotMatchItsKeyAnswersItsOwnRequestOnly) {
           "extern \"C\" __global__ void k(int* out) { *out = VALUE; }\n",
       .include_dirs = {temp_.path()}};
   const Request request = Request::from_source(source);
-  ASSERT_TRUE(service->get(request, device));
-  EXPECT_THAT(take_kinds(),
-              ElementsAre(Kind::kCompiled, Kind::kNotStored, Kind::kLoaded));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 16; ++i)
+    threads.emplace_back([&] { EXPECT_TRUE(service->get(request, device)); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(service->statistics().compiled, 1U) << "once for this one";
+  EXPECT_EQ(driver.loads(), 1U);
+  std::vector<Kind> kinds = take_kinds();
+  std::erase(kinds, Kind::kWaited);
+  EXPECT_THAT(kinds, ElementsAre(Kind::kCompiled, Kind::kNotStored, Kind::kLoaded));
   ASSERT_TRUE(service->get(request, device));
   EXPECT_THAT(take_kinds(), IsEmpty());
   ASSERT_TRUE(service->get(Request::from_source(source), device));
@@ -363,12 +376,27 @@ TEST_F(LibraryGetTest, ServicesWithOtherTemplatesAnswerOneRequestEachWithItsOwn)
 TEST_F(LibraryGetTest, StopEndsAWaitForABuild) {
   const SimulatedDriver driver;
   auto service = open(driver);
+  const Device device = service->devices().at(0);
+  const Request endless = Request::from_source({.source = test::endless_kernel()});
   std::stop_source stop;
+  std::vector<std::thread> threads;
+  std::atomic<int> stopped = 0;
+  for (int i = 0; i < 2; ++i) {  // one builds, the other waits for it
+    threads.emplace_back([&] {
+      const auto kernel = service->get(endless, device, stop.get_token());
+      ASSERT_FALSE(kernel);
+      EXPECT_EQ(kernel.error().code, ErrorCode::kCancelled) << kernel.error().message;
+      ++stopped;
+    });
+  }
+  EXPECT_TRUE(test::eventually(kPatience,
+                               [] { return !test::children_of(::getpid()).empty(); }));
+  std::this_thread::sleep_for(200ms);
+  EXPECT_EQ(stopped, 0);
   stop.request_stop();
-  const auto stopped =
-      service->get(small_source(), service->devices().at(0), stop.get_token());
-  ASSERT_FALSE(stopped);
-  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+  EXPECT_TRUE(test::eventually(kPatience, [&] { return stopped == 2; }));
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(service->get(small_source(), device));
 }
 
 TEST_F(LibraryGetTest, OnAMachineWithoutDevicesThereAreNoneAndOpenSucceeds) {
