@@ -95,6 +95,10 @@ class BuildService {
   }
 
   [[nodiscard]] const Config& config() const { return config_; }
+  /// Builds at a time: Config::jobs, else the usable cores.
+  [[nodiscard]] unsigned jobs() const {
+    return config_.jobs.value_or(1);
+  }  // always set
   [[nodiscard]] const render::TemplateCatalog& catalog() const { return catalog_; }
   [[nodiscard]] cache::Cache& cache() { return *cache_; }
   [[nodiscard]] Toolchains& toolchains() { return toolchains_; }

@@ -23,8 +23,7 @@ DisabledKernels::DisabledKernels(std::vector<std::string> patterns,
     : patterns_(std::move(patterns)) {
   if (patterns_.empty())
     return;
-  std::vector<std::string> names;
-  for (const auto& kernel : catalog.kernels()) names.push_back(kernel->name());
+  const std::vector<std::string> names = catalog.names();
   for (const std::string& pattern : patterns_) {
     if (std::none_of(names.begin(), names.end(),
                      [&](const std::string& name) { return matches(pattern, name); }))

@@ -8,7 +8,6 @@
 #include <variant>
 
 #include "build_service.h"
-#include "compile/cores.h"
 #include "devices.h"
 #include "disabled_kernels.h"
 #include "kernel_memory.h"
@@ -180,7 +179,7 @@ Service::Impl::Impl(std::stop_source stop, std::unique_ptr<BuildService> builds,
       devices_(std::move(devices)),
       record_(std::move(record)),
       on_event_(std::move(on_event)),
-      prefetcher_(builds_->config().jobs.value_or(compile::usable_cores())) {}
+      prefetcher_(builds_->jobs()) {}
 
 Result<Kernel> Service::Impl::get(const Request& request, const Device& device,
                                   const std::stop_token& stop) {

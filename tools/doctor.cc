@@ -90,7 +90,7 @@ Diagnosis diagnose(Context& context, BuildService& service) {
       {"kiln", CheckVerdict::kOk,
        fmt::format("{} (build {}), {} kernel templates", version(),
                    std::string_view(build_id()).substr(0, 12),
-                   service.catalog().kernels().size()),
+                   service.catalog().names().size()),
        ""});
   check_driver(service, diagnosis);
   check_toolchains(service, diagnosis);

@@ -1,5 +1,7 @@
 #include "tools/entry_filter.h"
 
+#include <utility>
+
 #include "device/architecture.h"
 #include "tools/architectures.h"
 #include "tools/entry_output.h"
@@ -13,7 +15,7 @@ namespace {
 void add_kernels(const render::TemplateCatalog& catalog, const std::string& name,
                  std::vector<std::string>& names) {
   names.push_back(name);
-  for (const auto& kernel : catalog.family(name)) names.push_back(kernel->name());
+  for (std::string& kernel : catalog.names_in(name)) names.push_back(std::move(kernel));
 }
 
 /// What was built for a device present has its very architecture, or, where a template
@@ -55,7 +57,7 @@ Result<void> check_templates(const Config& config, const EntryFilterOptions& opt
     return {};
   const auto catalog = KILN_TRY(open_catalog(config, {}));
   for (const std::string& name : options.templates) {
-    if (!catalog.family(name).empty())
+    if (!catalog.names_in(name).empty())
       continue;
     // Not kNotFound, which of a verb that looks keys up would be an unknown key.
     if (auto kernel = catalog.find(name); !kernel)

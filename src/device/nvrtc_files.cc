@@ -7,10 +7,14 @@
 #include <system_error>
 #include <utility>
 
+#include "util/folder_names.h"
+
 namespace kiln::device {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view kBuiltins = "libnvrtc-builtins.so.";
 
 // Takes "13" and its dot off "13.0.88".
 std::optional<int> take_number(std::string_view& text) {
@@ -59,20 +63,19 @@ std::optional<fs::path> builtins_beside(const fs::path& nvrtc,
   using Rank = std::pair<bool, FileVersion>;
   std::optional<Rank> best_rank;
   fs::path best;
-  std::error_code error;
-  fs::directory_iterator at(nvrtc.parent_path(), error);
-  for (; !error && at != fs::directory_iterator(); at.increment(error)) {
-    const FileVersion found =
-        version_after("libnvrtc-builtins.so.", at->path().filename().native());
+  const auto is_one = [](std::string_view name) { return name.starts_with(kBuiltins); };
+  for (const std::string& name : folder_names(nvrtc.parent_path(), is_one)) {
+    const FileVersion found = version_after(kBuiltins, name);
     const Rank rank{found == own, found};
     if (!found.minor || (own.major && found.major != own.major) ||
         (version && found != own) || (best_rank && rank <= *best_rank))
       continue;
     best_rank = rank;
-    best = at->path();
+    best = nvrtc.parent_path() / name;
   }
   if (!best_rank)
     return std::nullopt;
+  std::error_code error;
   const fs::path resolved = fs::canonical(best, error);
   return error ? std::nullopt : std::optional(resolved);
 }

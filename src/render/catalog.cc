@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
+#include <utility>
 
-#include "render/kernel_file.h"
 #include "util/log.h"
+#include "util/mutex.h"
 #include "util/nearest.h"
 #include "util/read_file.h"
 #include "util/try.h"
@@ -17,60 +17,16 @@ namespace kiln::render {
 
 namespace {
 
-using Kernels = std::map<std::string, std::shared_ptr<const KernelSpec>, std::less<>>;
-
 constexpr std::size_t kMaxFamilies = 1000;
 
-/// Adds the family's kernels. In one folder (or among those built in) a name may occur
-/// once; `file` of the other one is in the message.
-Result<void> add_family(const FamilySource& source, const Prelude& prelude,
-                        VariantChecks checks, Kernels& to) {
-  for (auto& kernel : KILN_TRY(read_family(source, prelude, checks))) {
-    const auto [at, added] = to.emplace(kernel->name(), kernel);
-    if (!added)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}/kernel.toml: kernel '{}' is declared in family '{}' "
-                              "too",
-                              source.label, kernel->name(), at->second->family()));
-  }
-  return {};
-}
-
-Result<void> read_built_in(const EmbeddedTemplates& built_in, const Prelude& prelude,
-                           Kernels& to) {
+Result<std::string_view> embedded_text(const EmbeddedTemplates& built_in,
+                                       std::string_view family, std::string_view name) {
   for (const EmbeddedFile& file : built_in.files) {
-    if (file.name != "kernel.toml")
-      continue;
-    FamilySource source;
-    source.family = std::string(file.family);
-    source.label = source.family;
-    source.toml = file.text;
-    source.read_text = [&](const std::string& name) -> Result<std::string> {
-      for (const EmbeddedFile& other : built_in.files) {
-        if (other.family == file.family && other.name == name)
-          return std::string(other.text);
-      }
-      return fail(ErrorCode::kNotFound,
-                  fmt::format("{}/kernel.toml: no file '{}' there", file.family, name));
-    };
-    KILN_TRY(add_family(source, prelude, VariantChecks::kSkip, to));
+    if (file.family == family && file.name == name)
+      return file.text;
   }
-  return {};
-}
-
-Result<void> read_family_folder(const std::filesystem::path& folder,
-                                const Prelude& prelude, Kernels& to) {
-  const std::string toml =
-      KILN_TRY(read_text_file(folder / "kernel.toml", kMaxTomlBytes));
-  FamilySource source;
-  source.family = folder.filename().string();
-  source.label = folder.string();
-  source.folder = folder;
-  source.toml = toml;
-  source.read_text = [&](const std::string& name) {
-    return read_text_file(folder / name, kMaxTextBytes);
-  };
-  return add_family(source, prelude, VariantChecks::kTryAll, to);
+  return fail(ErrorCode::kNotFound,
+              fmt::format("{}/kernel.toml: no file '{}' there", family, name));
 }
 
 /// The folder itself if it holds a kernel.toml, and every folder in it that does.
@@ -119,57 +75,155 @@ void warn_of_prelude(const std::filesystem::path& folder, const Prelude& prelude
 
 }  // namespace
 
+/// A family that is read when one of its kernels is asked for, each kernel once.
+/// Thread safety: read() may run concurrently.
+class TemplateCatalog::BuiltInFamily {
+ public:
+  BuiltInFamily(const EmbeddedTemplates& built_in, std::string_view name,
+                Prelude prelude)
+      : built_in_(built_in), name_(name), prelude_(std::move(prelude)) {}
+
+  Result<Kernel> read(const std::string& kernel) {
+    const MutexLock lock(mutex_);
+    if (reader_ == nullptr)
+      reader_ = KILN_TRY(open());
+    Kernel& known = kernels_[kernel];
+    if (known == nullptr)
+      known = KILN_TRY(reader_->read(kernel));
+    return known;
+  }
+
+ private:
+  [[nodiscard]] Result<std::unique_ptr<FamilyReader>> open() const {
+    FamilySource source;
+    source.family = name_;
+    source.label = name_;
+    source.toml = KILN_TRY(embedded_text(built_in_, name_, "kernel.toml"));
+    source.read_text = [this](const std::string& name) -> Result<std::string> {
+      return std::string(KILN_TRY(embedded_text(built_in_, name_, name)));
+    };
+    return FamilyReader::open(std::move(source), prelude_, VariantChecks::kSkip);
+  }
+
+  const EmbeddedTemplates built_in_;
+  const std::string name_;
+  const Prelude prelude_;
+
+  Mutex mutex_;
+  std::unique_ptr<FamilyReader> reader_ KILN_GUARDED_BY(mutex_);
+  std::map<std::string, Kernel> kernels_ KILN_GUARDED_BY(mutex_);
+};
+
 Result<TemplateCatalog> TemplateCatalog::open(
     const EmbeddedTemplates& built_in, std::span<const std::filesystem::path> folders) {
   const Prelude prelude = KILN_TRY(make_prelude(built_in.prelude));
-  Kernels all;
-  for (const std::filesystem::path& folder : folders) {
-    Kernels found;
-    for (const auto& family : KILN_TRY(family_folders(folder)))
-      KILN_TRY(read_family_folder(family, prelude, found));
-    warn_of_prelude(folder, prelude);
-    all.merge(found);  // what is there already stays
-  }
-  Kernels found;
-  KILN_TRY(read_built_in(built_in, prelude, found));
-  all.merge(found);
   TemplateCatalog catalog;
-  for (auto& [name, kernel] : all) catalog.kernels_.push_back(std::move(kernel));
+  for (const std::filesystem::path& folder : folders) {
+    Entries found = KILN_TRY(read_folder(folder, prelude));
+    catalog.entries_.merge(found);  // what is there already stays
+  }
+  Entries found = built_in_entries(built_in, prelude);
+  catalog.entries_.merge(found);
   return catalog;
 }
 
-Result<std::shared_ptr<const KernelSpec>> TemplateCatalog::find(
-    std::string_view name) const {
-  const auto at = std::lower_bound(kernels_.begin(), kernels_.end(), name,
-                                   [](const auto& kernel, std::string_view wanted) {
-                                     return kernel->name() < wanted;
-                                   });
-  if (at != kernels_.end() && (*at)->name() == name)
-    return *at;
-  std::vector<std::string> names;
-  for (const auto& kernel : kernels_) names.push_back(kernel->name());
-  const std::string known =
-      names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
-  // A family may have been meant.
-  for (std::string& family : family_names()) names.push_back(std::move(family));
-  return fail(ErrorCode::kNotFound,
-              fmt::format("no template '{}'{}; there are: {}", name,
-                          did_you_mean(name, names), known));
+Result<TemplateCatalog::Entries> TemplateCatalog::read_folder(
+    const std::filesystem::path& folder, const Prelude& prelude) {
+  Entries found;
+  for (const std::filesystem::path& family : KILN_TRY(family_folders(folder))) {
+    const std::string toml =
+        KILN_TRY(read_text_file(family / "kernel.toml", kMaxTomlBytes));
+    const auto reader = KILN_TRY(
+        FamilyReader::open({.family = family.filename().string(),
+                            .label = family.string(),
+                            .folder = family,
+                            .toml = toml,
+                            .read_text =
+                                [&family](const std::string& name) {
+                                  return read_text_file(family / name, kMaxTextBytes);
+                                }},
+                           prelude, VariantChecks::kTryAll));
+    for (const std::string& name : reader->names()) {
+      Kernel kernel = KILN_TRY(reader->read(name));
+      const std::string of_family = kernel->family();
+      const auto [at, added] =
+          found.emplace(name, Entry{of_family, std::move(kernel), nullptr});
+      if (!added)
+        return fail(ErrorCode::kInvalidArgument,
+                    fmt::format("{}/kernel.toml: kernel '{}' is declared in family "
+                                "'{}' too",
+                                family.string(), name, at->second.family));
+    }
+  }
+  warn_of_prelude(folder, prelude);
+  return found;
 }
 
-std::vector<std::shared_ptr<const KernelSpec>> TemplateCatalog::family(
-    std::string_view name) const {
-  std::vector<std::shared_ptr<const KernelSpec>> out;
-  for (const auto& kernel : kernels_) {
-    if (kernel->family() == name)
-      out.push_back(kernel);
+TemplateCatalog::Entries TemplateCatalog::built_in_entries(
+    const EmbeddedTemplates& built_in, const Prelude& prelude) {
+  Entries entries;
+  std::map<std::string_view, std::shared_ptr<BuiltInFamily>> families;
+  for (const EmbeddedKernel& kernel : built_in.kernels) {
+    auto& family = families[kernel.family];
+    if (family == nullptr)
+      family = std::make_shared<BuiltInFamily>(built_in, kernel.family, prelude);
+    entries.emplace(kernel.name, Entry{std::string(kernel.family), nullptr, family});
   }
-  return out;
+  return entries;
+}
+
+Result<TemplateCatalog::Kernel> TemplateCatalog::read(const std::string& name,
+                                                      const Entry& entry) {
+  return entry.kernel != nullptr ? entry.kernel : entry.read_by->read(name);
+}
+
+Result<std::vector<TemplateCatalog::Kernel>> TemplateCatalog::read(
+    const std::vector<std::string>& names) const {
+  std::vector<Kernel> kernels;
+  for (const std::string& name : names) kernels.push_back(KILN_TRY(find(name)));
+  return kernels;
+}
+
+Result<TemplateCatalog::Kernel> TemplateCatalog::find(std::string_view name) const {
+  const auto at = entries_.find(name);
+  if (at != entries_.end())
+    return read(at->first, at->second);
+  std::vector<std::string> near = names();
+  const std::string known =
+      near.empty() ? "none" : fmt::format("{}", fmt::join(near, ", "));
+  // A family may have been meant.
+  for (std::string& family : family_names()) near.push_back(std::move(family));
+  return fail(ErrorCode::kNotFound, fmt::format("no template '{}'{}; there are: {}",
+                                                name, did_you_mean(name, near), known));
+}
+
+Result<std::vector<TemplateCatalog::Kernel>> TemplateCatalog::kernels() const {
+  return read(names());
+}
+
+Result<std::vector<TemplateCatalog::Kernel>> TemplateCatalog::family(
+    std::string_view name) const {
+  return read(names_in(name));
+}
+
+std::vector<std::string> TemplateCatalog::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : entries_) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> TemplateCatalog::names_in(std::string_view family) const {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.family == family)
+      names.push_back(name);
+  }
+  return names;
 }
 
 std::vector<std::string> TemplateCatalog::family_names() const {
   std::set<std::string> names;
-  for (const auto& kernel : kernels_) names.insert(kernel->family());
+  for (const auto& [name, entry] : entries_) names.insert(entry.family);
   return {names.begin(), names.end()};
 }
 

@@ -22,6 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using Kernels = std::vector<std::shared_ptr<const KernelSpec>>;
+
 struct FileText {
   std::string family;
   std::string name;
@@ -67,7 +69,8 @@ Result<std::vector<FileText>> read_files(const fs::path& root) {
   return out;
 }
 
-std::string generated(std::string_view prelude, const std::vector<FileText>& files) {
+std::string generated(std::string_view prelude, const std::vector<FileText>& files,
+                      const Kernels& kernels) {
   std::string out =
       "// Written by kiln-embed; the sources are in templates/.\n\n"
       "#include \"render/embedded_templates.h\"\n\n#include <array>\n\n"
@@ -82,7 +85,13 @@ std::string generated(std::string_view prelude, const std::vector<FileText>& fil
     out += fmt::format("{{{}, {}, {}}},\n", view(file.family), view(file.name),
                        view(file.text));
   out += fmt::format(
-      "}}}};\n\nconstexpr render::EmbeddedTemplates kTemplates{{{}, kFiles}};\n",
+      "}}}};\n\nconstexpr std::array<render::EmbeddedKernel, {}> kKernels{{{{\n",
+      kernels.size());
+  for (const auto& kernel : kernels)
+    out += fmt::format("{{{}, {}}},\n", view(kernel->name()), view(kernel->family()));
+  out += fmt::format(
+      "}}}};\n\n"
+      "constexpr render::EmbeddedTemplates kTemplates{{{}, kFiles, kKernels}};\n",
       view(prelude));
   out +=
       "\n}  // namespace\n\n"
@@ -92,8 +101,8 @@ std::string generated(std::string_view prelude, const std::vector<FileText>& fil
 }
 
 /// Built-in kernels need no header at run time; a user's may include some.
-Result<void> check_includes(const TemplateCatalog& catalog, const fs::path& root) {
-  for (const auto& kernel : catalog.kernels()) {
+Result<void> check_includes(const Kernels& kernels, const fs::path& root) {
+  for (const auto& kernel : kernels) {
     if (kernel->has_include())
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: {}: a built-in template includes nothing; what it "
@@ -108,12 +117,13 @@ Result<void> embed(const fs::path& root, const fs::path& output) {
   std::error_code status;
   if (fs::exists(root / "prelude.cuh", status))
     prelude = KILN_TRY(read_text_file(root / "prelude.cuh", kMaxTextBytes));
-  const EmbeddedTemplates only_prelude{prelude, {}};
+  const EmbeddedTemplates only_prelude{.prelude = prelude};
   const std::vector<fs::path> folders{root};
   const TemplateCatalog catalog =
       KILN_TRY(TemplateCatalog::open(only_prelude, folders));
-  KILN_TRY(check_includes(catalog, root));
-  const std::string text = generated(prelude, KILN_TRY(read_files(root)));
+  const Kernels kernels = KILN_TRY(catalog.kernels());
+  KILN_TRY(check_includes(kernels, root));
+  const std::string text = generated(prelude, KILN_TRY(read_files(root)), kernels);
   std::ofstream file(output, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();

@@ -15,9 +15,17 @@ struct EmbeddedFile {
   std::string_view text;
 };
 
+/// One kernel that a family declares, so that its family is read only when it is asked
+/// for.
+struct EmbeddedKernel {
+  std::string_view name;
+  std::string_view family;
+};
+
 struct EmbeddedTemplates {
   std::string_view prelude;
-  std::span<const EmbeddedFile> files;  // sorted by family, then name
+  std::span<const EmbeddedFile> files{};      // sorted by family, then name
+  std::span<const EmbeddedKernel> kernels{};  // all of them, sorted by name
 };
 
 }  // namespace kiln::render

@@ -29,13 +29,6 @@ Result<toml::table> parse_toml(std::string_view text, std::string_view file) {
   }
 }
 
-/// A text and what was read from it; several kernels of a file may share one.
-struct ReadText {
-  std::string raw;
-  TemplateText body;
-  cache::Digest digest;
-};
-
 /// What the text may use: the same names that KernelSpec gives values to.
 TextNames text_names(const KernelParts& parts) {
   TextNames names;
@@ -80,77 +73,21 @@ Result<void> check_unique_names(const Declarations& from, const KernelParts& par
       fmt::format("{}: the name '{}' stands for two things", from.name, *twice));
 }
 
-class FamilyReader {
- public:
-  FamilyReader(const FamilySource& source, const Prelude& prelude, VariantChecks checks)
-      : source_(source),
-        prelude_(prelude),
-        checks_(checks),
-        toml_file_(source.label + "/kernel.toml"),
-        toml_digest_(cache::Digest::of(as_bytes(source.toml))) {}
+}  // namespace
 
-  Result<std::vector<std::shared_ptr<const KernelSpec>>> run() {
-    const toml::table document = KILN_TRY(parse_toml(source_.toml, toml_file_));
-    std::vector<std::shared_ptr<const KernelSpec>> out;
-    for (const Declarations& kernel : KILN_TRY(read_declarations(document, toml_file_)))
-      out.push_back(KILN_TRY(read_kernel(kernel)));
-    return out;
-  }
-
- private:
-  Result<std::shared_ptr<const KernelSpec>> read_kernel(const Declarations& from) {
-    KernelParts parts;
-    parts.name = from.name;
-    parts.summary = from.summary;
-    parts.family = source_.family;
-    parts.toml_file = toml_file_;
-    parts.line = from.kernel->source().begin.line;
-    parts.folder = source_.folder;
-    parts.entry_points = from.entry_points;
-    KILN_TRY(read_parameters(from, parts));
-    KILN_TRY(read_constants(from, parts));
-    KILN_TRY(read_derived(from, parts));
-    KILN_TRY(read_constraints(from, parts));
-    KILN_TRY(read_targets(from, parts));
-    KILN_TRY(read_launch(from, parts));
-    KILN_TRY(check_unique_names(from, parts));
-    KILN_TRY(add_text(from, parts));
-    const SetDeclarations sets = KILN_TRY(read_sets(from));
-    return KernelSpec::make(std::move(parts), sets, checks_);
-  }
-
-  Result<void> add_text(const Declarations& from, KernelParts& to) {
-    const ReadText* text = KILN_TRY(read_text(from.source));
-    KILN_TRY(text->body.check(text_names(to)));
-    to.source_name = from.source;
-    to.raw_text = text->raw;
-    to.body = text->body;
-    to.prelude = prelude_.text;
-    to.digests = {text->digest, toml_digest_, prelude_.digest, renderer_digest()};
-    return {};
-  }
-
-  Result<const ReadText*> read_text(const std::string& name) {
-    const auto at = texts_.find(name);
-    if (at != texts_.end())
-      return &at->second;
-    ReadText text;
-    text.raw = KILN_TRY(source_.read_text(name));
-    text.body = KILN_TRY(
-        TemplateText::parse(text.raw, fmt::format("{}/{}", source_.label, name)));
-    text.digest = cache::Digest::of(as_bytes(text.raw));
-    return &texts_.emplace(name, std::move(text)).first->second;
-  }
-
-  const FamilySource& source_;
-  const Prelude& prelude_;
-  const VariantChecks checks_;
-  const std::string toml_file_;
-  const cache::Digest toml_digest_;
-  std::map<std::string, ReadText> texts_;
+/// A text and what was read from it; several kernels of a file may share one.
+struct FamilyReader::ReadText {
+  std::string raw;
+  TemplateText body;
+  bool has_include = false;
+  cache::Digest digest;
 };
 
-}  // namespace
+/// The declarations point into the table.
+struct FamilyReader::Document {
+  toml::table table;
+  std::vector<Declarations> kernels;
+};
 
 Result<Prelude> make_prelude(std::string_view text) {
   if (text.size() > kMaxTextBytes)
@@ -177,9 +114,84 @@ cache::Digest renderer_digest() {
   return cache::Digest::from_hex(KILN_RENDERER_DIGEST).value_or(cache::Digest());
 }
 
-Result<std::vector<std::shared_ptr<const KernelSpec>>> read_family(
-    const FamilySource& source, const Prelude& prelude, VariantChecks checks) {
-  return FamilyReader(source, prelude, checks).run();
+FamilyReader::FamilyReader(FamilySource source, Prelude prelude, VariantChecks checks)
+    : source_(std::move(source)),
+      prelude_(std::move(prelude)),
+      checks_(checks),
+      toml_file_(source_.label + "/kernel.toml"),
+      toml_digest_(cache::Digest::of(as_bytes(source_.toml))) {}
+
+FamilyReader::~FamilyReader() = default;
+
+Result<std::unique_ptr<FamilyReader>> FamilyReader::open(FamilySource source,
+                                                         Prelude prelude,
+                                                         VariantChecks checks) {
+  std::unique_ptr<FamilyReader> reader(
+      new FamilyReader(std::move(source), std::move(prelude), checks));
+  auto document = std::make_unique<Document>();
+  document->table = KILN_TRY(parse_toml(reader->source_.toml, reader->toml_file_));
+  document->kernels = KILN_TRY(read_declarations(document->table, reader->toml_file_));
+  reader->document_ = std::move(document);
+  return reader;
+}
+
+std::vector<std::string> FamilyReader::names() const {
+  std::vector<std::string> names;
+  for (const Declarations& kernel : document_->kernels) names.push_back(kernel.name);
+  return names;
+}
+
+Result<std::shared_ptr<const KernelSpec>> FamilyReader::read(std::string_view name) {
+  const auto& kernels = document_->kernels;
+  const auto from =
+      std::find_if(kernels.begin(), kernels.end(),
+                   [name](const Declarations& each) { return each.name == name; });
+  if (from == kernels.end())
+    return fail(ErrorCode::kNotFound,
+                fmt::format("{}: no kernel '{}' there", toml_file_, name));
+  KernelParts parts;
+  parts.name = from->name;
+  parts.summary = from->summary;
+  parts.family = source_.family;
+  parts.toml_file = toml_file_;
+  parts.line = from->kernel->source().begin.line;
+  parts.folder = source_.folder;
+  parts.entry_points = from->entry_points;
+  KILN_TRY(read_parameters(*from, parts));
+  KILN_TRY(read_constants(*from, parts));
+  KILN_TRY(read_derived(*from, parts));
+  KILN_TRY(read_constraints(*from, parts));
+  KILN_TRY(read_targets(*from, parts));
+  KILN_TRY(read_launch(*from, parts));
+  KILN_TRY(check_unique_names(*from, parts));
+  KILN_TRY(add_text(from->source, parts));
+  const SetDeclarations sets = KILN_TRY(read_sets(*from));
+  return KernelSpec::make(std::move(parts), sets, checks_);
+}
+
+Result<void> FamilyReader::add_text(const std::string& name, KernelParts& to) {
+  const ReadText* text = KILN_TRY(read_text(name));
+  KILN_TRY(text->body.check(text_names(to)));
+  to.source_name = name;
+  to.raw_text = text->raw;
+  to.body = text->body;
+  to.has_include = text->has_include;
+  to.prelude = prelude_.text;
+  to.digests = {text->digest, toml_digest_, prelude_.digest, renderer_digest()};
+  return {};
+}
+
+Result<const FamilyReader::ReadText*> FamilyReader::read_text(const std::string& name) {
+  const auto at = texts_.find(name);
+  if (at != texts_.end())
+    return &at->second;
+  ReadText text;
+  text.raw = KILN_TRY(source_.read_text(name));
+  text.body = KILN_TRY(
+      TemplateText::parse(text.raw, fmt::format("{}/{}", source_.label, name)));
+  text.has_include = checks_ == VariantChecks::kTryAll && has_include(text.raw);
+  text.digest = cache::Digest::of(as_bytes(text.raw));
+  return &texts_.emplace(name, std::move(text)).first->second;
 }
 
 }  // namespace kiln::render

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -38,9 +39,43 @@ struct FamilySource {
   std::function<Result<std::string>(const std::string& name)> read_text;
 };
 
-/// Every kernel that the file declares, in its order.
-/// Errors: kInvalidArgument "<file>:<line>: <reason>", and those of read_text.
-[[nodiscard]] Result<std::vector<std::shared_ptr<const KernelSpec>>> read_family(
-    const FamilySource& source, const Prelude& prelude, VariantChecks checks);
+/// A kernel.toml that was parsed; its kernels and the texts beside it are read one by
+/// one. Thread safety: none.
+class FamilyReader {
+ public:
+  /// Errors: kInvalidArgument "<file>:<line>: <reason>".
+  [[nodiscard]] static Result<std::unique_ptr<FamilyReader>> open(FamilySource source,
+                                                                  Prelude prelude,
+                                                                  VariantChecks checks);
+  FamilyReader(const FamilyReader&) = delete;
+  FamilyReader& operator=(const FamilyReader&) = delete;
+  FamilyReader(FamilyReader&&) = delete;
+  FamilyReader& operator=(FamilyReader&&) = delete;
+  ~FamilyReader();
+
+  /// Of the kernels that the file declares, in its order.
+  [[nodiscard]] std::vector<std::string> names() const;
+
+  /// Errors: as open(); kNotFound for a name that is none of them; those of read_text.
+  [[nodiscard]] Result<std::shared_ptr<const KernelSpec>> read(std::string_view name);
+
+ private:
+  struct ReadText;
+  struct Document;
+
+  FamilyReader(FamilySource source, Prelude prelude, VariantChecks checks);
+  [[nodiscard]] Result<void> add_text(const std::string& name, KernelParts& to);
+  [[nodiscard]] Result<const ReadText*> read_text(const std::string& name);
+
+  // Constant after open().
+  const FamilySource source_;
+  const Prelude prelude_;
+  const VariantChecks checks_;
+  const std::string toml_file_;
+  const cache::Digest toml_digest_;
+  std::unique_ptr<const Document> document_;
+
+  std::map<std::string, ReadText> texts_;
+};
 
 }  // namespace kiln::render

@@ -125,6 +125,7 @@ struct KernelParts {
   std::string source_name;  // "softmax.cu.mustache"
   std::string raw_text;
   TemplateText body;
+  bool has_include = false;  // in any branch of it
   std::shared_ptr<const std::string> prelude;
   KernelDigests digests;
 };

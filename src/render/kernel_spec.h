@@ -42,8 +42,9 @@ struct RenderedSource {
   std::string text;
 };
 
-/// Whether reading a kernel renders every variant of its default set once. What is
-/// built in went through that when it was built.
+/// Whether reading a kernel renders every variant of its default set once, and looks
+/// for headers that it asks for. What is built in went through that when it was built,
+/// and asks for none.
 enum class VariantChecks : std::uint8_t { kTryAll, kSkip };
 
 /// Immutable; lives as long as somebody holds it, also past its catalog.
@@ -74,7 +75,7 @@ class KernelSpec {
   [[nodiscard]] const KernelDigests& digests() const { return parts_.digests; }
   /// The text as written: what to scan for #include, in every branch.
   [[nodiscard]] const std::string& text() const { return parts_.raw_text; }
-  [[nodiscard]] bool has_include() const { return parts_.body.has_include(); }
+  [[nodiscard]] bool has_include() const { return parts_.has_include; }
   /// What `kiln templates` shows; excluded() is what decides.
   [[nodiscard]] const Targets& targets() const { return parts_.targets; }
 

@@ -97,7 +97,6 @@ class TextScanner {
                         "a tag in an #include line: put the whole line in a section");
       begin = end + 1;
     }
-    out_.has_include_ = !find_directives(text_).list.empty();
     return {};
   }
 
@@ -287,6 +286,10 @@ Result<std::string> TemplateText::render(const TextValues& values) const {
     }
   }
   return skeleton.render();
+}
+
+bool has_include(std::string_view text) {
+  return !find_directives(text).list.empty();
 }
 
 }  // namespace kiln::render

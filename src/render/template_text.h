@@ -43,9 +43,6 @@ class TemplateText {
   /// values give equal bytes. Errors: kInvalidArgument if a name has no value.
   [[nodiscard]] Result<std::string> render(const TextValues& values) const;
 
-  /// Whether it can ask for a header: has an #include or __has_include, kept or not.
-  [[nodiscard]] bool has_include() const { return has_include_; }
-
  private:
   enum class PieceKind : std::uint8_t {
     kText,
@@ -64,7 +61,10 @@ class TemplateText {
 
   std::string file_;
   std::vector<Piece> pieces_;
-  bool has_include_ = false;
 };
+
+/// Whether `text` can ask for a header: has an #include or __has_include, in whichever
+/// branch.
+[[nodiscard]] bool has_include(std::string_view text);
 
 }  // namespace kiln::render

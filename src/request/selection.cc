@@ -28,7 +28,7 @@ Result<std::vector<KernelPointer>> kernels_named(const render::TemplateCatalog& 
   auto kernel = catalog.find(name);
   if (kernel)
     return std::vector<KernelPointer>{*std::move(kernel)};
-  std::vector<KernelPointer> family = catalog.family(name);
+  std::vector<KernelPointer> family = KILN_TRY(catalog.family(name));
   if (!family.empty())
     return family;
   return tl::unexpected(std::move(kernel).error());
@@ -103,16 +103,18 @@ void Selection::add(TemplateRequest request) {
     requests_.push_back(std::move(request));
 }
 
-void Selection::add_all() {
-  for (const auto& kernel : catalog_.kernels()) {
+Result<void> Selection::add_all() {
+  for (const auto& kernel : KILN_TRY(catalog_.kernels())) {
     for (const auto& params : kernel->default_set()) add({kernel, params});
   }
+  return {};
 }
 
-void Selection::add_quick() {
-  for (const auto& kernel : catalog_.kernels()) {
+Result<void> Selection::add_quick() {
+  for (const auto& kernel : KILN_TRY(catalog_.kernels())) {
     for (const auto& params : kernel->quick_set()) add({kernel, params});
   }
+  return {};
 }
 
 Result<void> Selection::add_template(std::string_view text) {

@@ -36,10 +36,10 @@ class Selection {
  public:
   explicit Selection(const render::TemplateCatalog& catalog) : catalog_(catalog) {}
 
-  /// The default set of every kernel.
-  void add_all();
-  /// The quick set of every kernel.
-  void add_quick();
+  /// The default set of every kernel. Errors: as TemplateCatalog::kernels.
+  [[nodiscard]] Result<void> add_all();
+  /// The quick set of every kernel. Errors: as TemplateCatalog::kernels.
+  [[nodiscard]] Result<void> add_quick();
   /// `text` as for parse_template_pattern; the name of a kernel or of a family, which
   /// stands for all its kernels. A parameter that is left out takes every value of the
   /// default set. A parameter that a family's kernel does not have is an error for it.

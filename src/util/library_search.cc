@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "util/bytes.h"
+#include "util/folder_names.h"
 #include "util/loader_cache.h"
 #include "util/read_file.h"
 
@@ -56,18 +57,12 @@ void newest_first(std::vector<fs::path>& paths) {
   });
 }
 
-// What `folder` holds whose name `wanted` accepts; nothing where it cannot be read,
-// for a place that is not there is the normal case.
+// What `folder` holds whose name `wanted` accepts.
 template <typename Wanted>
 std::vector<fs::path> entries(const fs::path& folder, const Wanted& wanted) {
   std::vector<fs::path> found;
-  std::error_code error;
-  fs::directory_iterator at(folder, fs::directory_options::skip_permission_denied,
-                            error);
-  for (; !error && at != fs::directory_iterator(); at.increment(error)) {
-    if (wanted(at->path().filename().native()))
-      found.push_back(at->path());
-  }
+  for (const std::string& name : folder_names(folder, wanted))
+    found.push_back(folder / name);
   newest_first(found);
   return found;
 }
@@ -145,7 +140,7 @@ void add_loader(const LibraryPlaces& places, Candidates& found) {
                                .value_or(std::nullopt);  // as good as none
   if (cache) {
     // It lists the default folders' libraries, too.
-    for (const LoaderCacheEntry& entry : read_loader_cache(*cache)) {
+    for (const LoaderCacheEntry& entry : read_loader_cache(*cache, found.name())) {
       if (is_version_of(entry.name, found.name()))
         found.add_file(entry.path, "the loader's cache");
     }
@@ -168,9 +163,12 @@ void add_python(const LibraryPlaces& places, Candidates& found) {
 
 void add_own(const LibraryPlaces& places, Candidates& found) {
   constexpr std::string_view kFoundIn = "the project's .deps";
+  std::set<fs::path> looked_at;
   for (const fs::path& folder : places.own_folders) {
     // build/<preset>/bin, three below the folder that holds .deps.
     const fs::path deps = folder.parent_path().parent_path().parent_path() / ".deps";
+    if (!looked_at.insert(deps).second)
+      continue;
     found.add_wheels(deps, kFoundIn);
     for (const fs::path& part : subfolders(deps, "")) found.add_wheels(part, kFoundIn);
   }

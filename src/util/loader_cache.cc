@@ -1,7 +1,6 @@
 #include "util/loader_cache.h"
 
 #include <cstdint>
-#include <string_view>
 
 #include "util/little_endian.h"
 
@@ -32,7 +31,8 @@ std::string_view string_at(std::string_view cache, std::uint32_t offset) {
 
 }  // namespace
 
-std::vector<LoaderCacheEntry> read_loader_cache(ByteView bytes) {
+std::vector<LoaderCacheEntry> read_loader_cache(ByteView bytes,
+                                                std::string_view prefix) {
   // Older systems put this list behind one in an older layout.
   const std::size_t start = as_text(bytes).find(kMagic);
   if (start == std::string_view::npos || bytes.size() - start < kHeaderSize)
@@ -48,7 +48,7 @@ std::vector<LoaderCacheEntry> read_loader_cache(ByteView bytes) {
       continue;
     const auto name = string_at(as_text(cache), load_le<std::uint32_t>(cache, at + 4));
     const auto path = string_at(as_text(cache), load_le<std::uint32_t>(cache, at + 8));
-    if (!name.empty() && path.starts_with('/'))
+    if (!name.empty() && name.starts_with(prefix) && path.starts_with('/'))
       entries.push_back({std::string(name), std::string(path)});
   }
   return entries;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "util/bytes.h"
@@ -17,8 +18,9 @@ struct LoaderCacheEntry {
   friend bool operator==(const LoaderCacheEntry&, const LoaderCacheEntry&) = default;
 };
 
-/// The entries for this machine's architecture, in file order; empty for anything that
-/// is no loader cache.
-[[nodiscard]] std::vector<LoaderCacheEntry> read_loader_cache(ByteView bytes);
+/// The entries for this machine's architecture whose name starts with `prefix`, in file
+/// order; empty for anything that is no loader cache.
+[[nodiscard]] std::vector<LoaderCacheEntry> read_loader_cache(
+    ByteView bytes, std::string_view prefix = {});
 
 }  // namespace kiln

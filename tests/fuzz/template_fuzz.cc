@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto parsed = kiln::render::TemplateText::parse(text, "fuzz"))
     std::ignore = parsed->render({});
   static const auto prelude = kiln::render::make_prelude("// nothing\n");
-  std::ignore = kiln::render::read_family(
+  const auto reader = kiln::render::FamilyReader::open(
       {.family = "fuzz",
        .label = "fuzz",
        .folder = {},
@@ -27,5 +27,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
          return text;
        }},
       *prelude, kiln::render::VariantChecks::kTryAll);
+  if (!reader)
+    return 0;
+  for (const std::string& name : (*reader)->names())
+    std::ignore = (*reader)->read(name);
   return 0;
 }

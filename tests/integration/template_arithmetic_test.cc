@@ -62,7 +62,7 @@ TEST(TemplateArithmetic, IsNotMadeFastBehindATextsBack) {
   }
   const auto catalog = render::TemplateCatalog::open(templates::embedded());
   ASSERT_TRUE(catalog) << catalog.error().message;
-  for (const auto& kernel : catalog->kernels()) {
+  for (const auto& kernel : catalog->kernels().value()) {
     for (const auto& params : kernel->quick_set()) {
       const compile::CompileJob job = job_of({kernel, params}, paths);
       for (const std::string& option : job.options) {

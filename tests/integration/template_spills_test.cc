@@ -142,7 +142,7 @@ TEST(TemplateSpills, NoKernelOfADefaultSetSpillsOrUsesLocalMemory) {
   const auto catalog = render::TemplateCatalog::open(templates::embedded());
   ASSERT_TRUE(catalog) << catalog.error().message;
   request::Selection all(*catalog);
-  all.add_all();
+  ASSERT_TRUE(all.add_all());
   expect_no_spills(*nvrtc, all.requests());
 }
 
@@ -156,7 +156,7 @@ TEST(TemplateSpills, NeitherDoTheLongestFloatRowsThatAWarpKeeps) {
   const auto catalog = render::TemplateCatalog::open(templates::embedded());
   ASSERT_TRUE(catalog) << catalog.error().message;
   request::Selection longest(*catalog);
-  for (const auto& kernel : catalog->family("softmax")) {
+  for (const auto& kernel : catalog->family("softmax").value()) {
     const auto added =
         longest.add_template(kernel->name() + ":dtype=f32,max_cols=4096");
     ASSERT_TRUE(added) << added.error().message;
@@ -168,7 +168,7 @@ TEST(TemplateSets, BuildAtMost250KernelsAnArchitecture) {
   const auto catalog = render::TemplateCatalog::open(templates::embedded());
   ASSERT_TRUE(catalog) << catalog.error().message;
   request::Selection all(*catalog);
-  all.add_all();
+  ASSERT_TRUE(all.add_all());
   EXPECT_LE(all.requests().size(), 250U);
 }
 

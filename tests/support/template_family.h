@@ -131,7 +131,14 @@ struct BuiltIn {
       const std::vector<std::filesystem::path>& folders = {}) const {
     const std::vector<render::EmbeddedFile> files{{"scale", "kernel.toml", toml},
                                                   {"scale", "scale.cu.mustache", text}};
-    return render::TemplateCatalog::open({prelude, files}, folders);
+    const std::vector<render::EmbeddedKernel> kernels{{"scale_bwd", "scale"},
+                                                      {"scale_fwd", "scale"}};
+    auto catalog = render::TemplateCatalog::open({prelude, files, kernels}, folders);
+    if (!catalog)
+      return catalog;
+    if (const auto all = catalog->kernels(); !all)
+      return tl::unexpected(all.error());
+    return catalog;
   }
 
   /// Fails the test where there is none.

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "compile/compile_log.h"
-#include "compile/cores.h"
 #include "tools/architectures.h"
 #include "tools/build_run.h"
 #include "tools/exit_code.h"
@@ -142,7 +141,7 @@ Result<int> run(Context& context, const Options& options) {
   BuildReport report;
   add_items(*service, request, architectures, report);
   run_builds(context, *service,
-             {.jobs = config.jobs.value_or(compile::usable_cores()),
+             {.jobs = service->jobs(),
               .dry_run = false,
               .fail_fast = false,
               .keep_objects = true,

@@ -100,7 +100,7 @@ Result<Kernels> select(const render::TemplateCatalog& catalog,
                        const std::string& name) {
   if (name.empty())
     return catalog.kernels();
-  Kernels family = catalog.family(name);
+  Kernels family = KILN_TRY(catalog.family(name));
   if (!family.empty())
     return family;
   return Kernels{KILN_TRY(catalog.find(name))};

@@ -6,7 +6,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "compile/cores.h"
 #include "request/manifest.h"
 #include "request/selection.h"
 #include "tools/architectures.h"
@@ -66,9 +65,9 @@ Result<void> check_line(BuildService& service, const std::string& path,
 Result<Wanted> select(BuildService& service, const Options& options) {
   Wanted wanted{request::Selection(service.catalog()), {}};
   if (options.all)
-    wanted.selection.add_all();
+    KILN_TRY(wanted.selection.add_all());
   if (options.quick)
-    wanted.selection.add_quick();
+    KILN_TRY(wanted.selection.add_quick());
   for (const std::string& text : options.templates)
     KILN_TRY(wanted.selection.add_template(text));
   for (const std::string& path : options.manifests) {
@@ -157,7 +156,7 @@ Result<int> run(Context& context, const Options& options) {
       config, {.stop = context.stop->token(), .make_root = !options.dry_run}));
   BuildReport report = KILN_TRY(list_items(*service, options));
   run_builds(context, *service,
-             {.jobs = config.jobs.value_or(compile::usable_cores()),
+             {.jobs = service->jobs(),
               .dry_run = options.dry_run,
               .fail_fast = options.fail_fast,
               .keep_objects = false,

@@ -23,7 +23,7 @@ TEST(Prelude, CompilesForDevicesToo) {
   const std::vector<std::filesystem::path> folders{KILN_TEST_DEFECTS};
   const auto catalog = render::TemplateCatalog::open(templates::embedded(), folders);
   ASSERT_TRUE(catalog) << catalog.error().message;
-  const auto kernels = catalog->family("defects");
+  const auto kernels = catalog->family("defects").value();
   ASSERT_FALSE(kernels.empty());
   for (const auto& kernel : kernels) {
     const auto params = kernel->canonical({{"broken", "false"}});

@@ -5,7 +5,9 @@
 
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "render/embedded_templates.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_family.h"
 
@@ -43,12 +45,11 @@ class CatalogTest : public testing::Test {
 TEST_F(CatalogTest, KernelsAreSortedAndFoundByName) {
   const auto catalog = built_in_.open();
   ASSERT_TRUE(catalog) << catalog.error().message;
-  std::vector<std::string> names;
-  for (const auto& kernel : catalog->kernels()) names.push_back(kernel->name());
-  EXPECT_THAT(names, ElementsAre("scale_bwd", "scale_fwd"));
+  EXPECT_THAT(catalog->names(), ElementsAre("scale_bwd", "scale_fwd"));
+  EXPECT_EQ((*catalog->kernels())[1]->name(), "scale_fwd");
   EXPECT_EQ((*catalog->find("scale_fwd"))->summary(), "y = scale * x");
-  EXPECT_EQ(catalog->family("scale").size(), 2U);
-  EXPECT_TRUE(catalog->family("none").empty());
+  EXPECT_EQ(catalog->family("scale")->size(), 2U);
+  EXPECT_TRUE(catalog->family("none")->empty());
   EXPECT_THAT(catalog->family_names(), ElementsAre("scale"));
 }
 
@@ -62,10 +63,44 @@ TEST_F(CatalogTest, AnUnknownNameIsNotFoundWithTheNearest) {
 }
 
 TEST_F(CatalogTest, AnEmptyCatalogIsNoError) {
-  const auto catalog = TemplateCatalog::open({"", {}});
+  const auto catalog = TemplateCatalog::open({.prelude = ""});
   ASSERT_TRUE(catalog);
-  EXPECT_TRUE(catalog->kernels().empty());
+  EXPECT_TRUE(catalog->kernels()->empty());
   EXPECT_FALSE(catalog->find(""));
+}
+
+TEST_F(CatalogTest, WhatIsBuiltInIsReadWhenItIsAskedFor) {
+  const std::vector<EmbeddedFile> files{
+      {"broken", "kernel.toml", "no TOML"},
+      {"scale", "kernel.toml", built_in_.toml},
+      {"scale", "scale.cu.mustache", built_in_.text},
+  };
+  const std::vector<EmbeddedKernel> kernels{
+      {"broken_fwd", "broken"}, {"scale_fwd", "scale"}, {"scale_gone", "scale"}};
+  const auto catalog = TemplateCatalog::open({"", files, kernels});
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  EXPECT_THAT(catalog->names_in("scale"), ElementsAre("scale_fwd", "scale_gone"));
+  const auto kernel = catalog->find("scale_fwd");
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(*kernel, *catalog->find("scale_fwd")) << "the same object each time";
+  EXPECT_EQ(catalog->find("scale_gone").error().message,
+            "scale/kernel.toml: no kernel 'scale_gone' there");
+  EXPECT_THAT(catalog->find("broken_fwd").error().message,
+              testing::StartsWith("broken/kernel.toml:1: "));
+  EXPECT_FALSE(catalog->kernels());
+}
+
+TEST_F(CatalogTest, ThreadsThatAskForOneKernelGetTheSameObject) {
+  const auto catalog = TemplateCatalog::open(templates::embedded());
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  const std::string name = catalog->names().front();
+  std::vector<std::shared_ptr<const KernelSpec>> found(8);
+  std::vector<std::thread> threads;
+  for (auto& kernel : found)
+    threads.emplace_back([&] { kernel = catalog->find(name).value_or(nullptr); });
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_NE(found.front(), nullptr);
+  EXPECT_THAT(found, testing::Each(found.front()));
 }
 
 TEST_F(CatalogTest, AFolderReplacesTheWholeKernelOfAnEqualName) {
@@ -79,7 +114,7 @@ TEST_F(CatalogTest, AFolderReplacesTheWholeKernelOfAnEqualName) {
   EXPECT_THAT(kernel->render(kernel->default_set().front())->text,
               testing::EndsWith("// mine\n"));
   EXPECT_EQ((*catalog->find("scale_bwd"))->family(), "scale");
-  EXPECT_EQ(catalog->kernels().size(), 2U);
+  EXPECT_EQ(catalog->names().size(), 2U);
 }
 
 TEST_F(CatalogTest, TheFirstFolderWins) {
@@ -104,9 +139,12 @@ TEST_F(CatalogTest, TwoKernelsOfOneNameInAFolderAreAnError) {
   ASSERT_FALSE(catalog);
   EXPECT_THAT(catalog.error().message,
               HasSubstr("kernel 'scale_fwd' is declared in family 'one' too"));
-  built_in_.toml =
-      test::replaced(built_in_.toml, "name = \"scale_bwd\"", "name = \"scale_fwd\"");
-  EXPECT_THAT(built_in_.error(), HasSubstr("kernel 'scale_fwd' is declared in family"));
+  test::write_text(
+      dir_.path() / "alone/three/kernel.toml",
+      test::replaced(built_in_.toml, "name = \"scale_bwd\"", "name = \"scale_fwd\""));
+  test::write_text(dir_.path() / "alone/three/scale.cu.mustache", built_in_.text);
+  EXPECT_THAT(built_in_.open({dir_.path() / "alone"}).error().message,
+              HasSubstr("kernel 'scale_fwd' is declared in family 'three' too"));
 }
 
 TEST_F(CatalogTest, ThePreludeCannotBeReplaced) {

@@ -53,13 +53,13 @@ TEST(TemplatePatternTest, MalformedTextIsAnError) {
 }
 
 TEST_F(SelectionTest, AllAndQuickAreTheDeclaredSets) {
-  selection_.add_quick();
+  ASSERT_TRUE(selection_.add_quick());
   EXPECT_THAT(texts(),
               ElementsAre("scale_bwd:dtype=f16,in_place=false,max_cols=any,unroll=1",
                           "scale_fwd:dtype=bf16,in_place=false,max_cols=any,unroll=1"));
-  selection_.add_all();
+  ASSERT_TRUE(selection_.add_all());
   EXPECT_EQ(texts().size(), 10U);  // 3 + 7, the quick ones among them
-  selection_.add_all();
+  ASSERT_TRUE(selection_.add_all());
   EXPECT_EQ(texts().size(), 10U);
 }
 
