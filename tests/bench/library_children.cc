@@ -72,8 +72,6 @@ Result<void> do_child(std::string_view name, const Arguments& arguments) {
     return get_first(arguments);
   if (name == kReadAndLoadChild)
     return read_and_load(arguments);
-  if (name == kNothingChild)
-    return {};
   return fail(ErrorCode::kInvalidArgument, fmt::format("no child is called {}", name));
 }
 

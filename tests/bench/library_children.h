@@ -15,8 +15,6 @@ inline constexpr std::string_view kFirstGetChild = "first-get";
 /// OBJECT: prints the seconds for a read and a hash of that file, and for the load of
 /// the cubin in it on a device of the simulated driver that was started before.
 inline constexpr std::string_view kReadAndLoadChild = "read-and-load";
-/// Does nothing.
-inline constexpr std::string_view kNothingChild = "nothing";
 
 /// On the simulated driver, with its cache in `root`. Errors: as Service::open.
 [[nodiscard]] Result<Service> open_library(const std::string& root);

@@ -135,46 +135,71 @@ struct Launch {
   std::int64_t cols = 1024;
 };
 
-Row launch_row(const Settings& settings) {
+/// What a launch calls of the simulated driver.
+struct DriverCalls {
+  decltype(&cuLaunchKernel) launch = nullptr;
+  decltype(&cuStreamGetCtx) context_of = nullptr;
+  CUstream stream = nullptr;
+};
+
+/// With the context of device 0 current, and in it a stream where one is asked for.
+Result<DriverCalls> driver_calls(bool with_stream) {
+  void* const driver = ::dlopen(simulated_driver().c_str(), RTLD_NOW | RTLD_NOLOAD);
+  const auto find = [driver]<typename Call>(const char* name, Call* call) {
+    *call = reinterpret_cast<Call>(::dlsym(driver, name));
+    return *call != nullptr;
+  };
+  DriverCalls calls;
+  decltype(&cuCtxSetCurrent) make_current = nullptr;
+  decltype(&cuDevicePrimaryCtxRetain) retain = nullptr;
+  decltype(&cuStreamCreate) make_stream = nullptr;
+  CUcontext context = nullptr;
+  if (!find("cuLaunchKernel", &calls.launch) ||
+      !find("cuStreamGetCtx", &calls.context_of) ||
+      !find("cuCtxSetCurrent", &make_current) ||
+      !find("cuDevicePrimaryCtxRetain", &retain) ||
+      !find("cuStreamCreate", &make_stream) || retain(&context, 0) != CUDA_SUCCESS ||
+      make_current(context) != CUDA_SUCCESS ||
+      (with_stream && make_stream(&calls.stream, 0) != CUDA_SUCCESS))
+    return fail(ErrorCode::kDevice, "the simulated driver has no context or stream");
+  return calls;
+}
+
+Row launch_row(const Settings& settings, bool with_stream) {
   const auto prepare = [=]() -> Result<Sides> {
     const auto library = KILN_TRY(open(settings));
     const Launch with;
     const Geometry geometry =
         KILN_TRY(library->kernel->geometry({{"rows", with.rows}, {"cols", with.cols}}));
-    void* const driver = ::dlopen(simulated_driver().c_str(), RTLD_NOW | RTLD_NOLOAD);
-    const auto bare =
-        reinterpret_cast<decltype(&cuLaunchKernel)>(::dlsym(driver, "cuLaunchKernel"));
-    const auto push = reinterpret_cast<decltype(&cuCtxSetCurrent)>(
-        ::dlsym(driver, "cuCtxSetCurrent"));
-    const auto retain = reinterpret_cast<decltype(&cuDevicePrimaryCtxRetain)>(
-        ::dlsym(driver, "cuDevicePrimaryCtxRetain"));
-    CUcontext context = nullptr;
-    if (retain(&context, 0) != CUDA_SUCCESS || push(context) != CUDA_SUCCESS)
-      return fail(ErrorCode::kDevice, "no context");
+    const DriverCalls driver = KILN_TRY(driver_calls(with_stream));
+    const auto measured = [=] {
+      return library->kernel->launch(geometry, driver.stream, with.out, with.in,
+                                     with.scale, with.rows, with.cols);
+    };
+    const auto floor = [=]() -> Result<void> {
+      Launch values = with;
+      void* arguments[] = {&values.out, &values.in, &values.scale, &values.rows,
+                           &values.cols};
+      CUcontext owner = nullptr;
+      if ((with_stream && driver.context_of(driver.stream, &owner) != CUDA_SUCCESS) ||
+          driver.launch(library->kernel->function(), geometry.grid[0], geometry.grid[1],
+                        geometry.grid[2], geometry.block[0], geometry.block[1],
+                        geometry.block[2], geometry.shared_bytes, driver.stream,
+                        arguments, nullptr) != CUDA_SUCCESS)
+        return fail(ErrorCode::kDevice, "the simulated driver launched nothing");
+      return {};
+    };
     const std::size_t calls = settings.batch_calls;
-    return Sides{
-        .measured =
-            [=] {
-              return each(calls, [&] {
-                return library->kernel->launch(geometry, nullptr, with.out, with.in,
-                                               with.scale, with.rows, with.cols);
-              });
-            },
-        .floor =
-            [=] {
-              return each(calls, [&]() -> Result<void> {
-                Launch values = with;
-                void* arguments[] = {&values.out, &values.in, &values.scale,
-                                     &values.rows, &values.cols};
-                if (bare(library->kernel->function(), geometry.grid[0],
-                         geometry.grid[1], geometry.grid[2], geometry.block[0],
-                         geometry.block[1], geometry.block[2], geometry.shared_bytes,
-                         nullptr, arguments, nullptr) != CUDA_SUCCESS)
-                  return fail(ErrorCode::kDevice, "cuLaunchKernel failed");
-                return {};
-              });
-            }};
+    return Sides{.measured = [=] { return each(calls, measured); },
+                 .floor = [=] { return each(calls, floor); }};
   };
+  if (with_stream) {
+    return {.name = "launch/stream",
+            .what = "launch of a kernel in a stream of its own",
+            .floor = "cuStreamGetCtx and cuLaunchKernel of the simulated driver",
+            .limit = {1, Seconds(100e-9)},
+            .prepare = prepare};
+  }
   return {.name = "launch",
           .what = "launch of a kernel",
           .floor = "cuLaunchKernel of the simulated driver",
@@ -203,15 +228,16 @@ Row first_row(const Settings& settings) {
         .measured =
             [=, kept = library] { return wall(child_command(kFirstGetChild, {root})); },
         .floor = [=]() -> Result<Seconds> {
-          const Seconds start = KILN_TRY(wall(child_command(kNothingChild, {})));
-          const std::string printed =
-              KILN_TRY(run_process(child_command(kReadAndLoadChild, {object}))).output;
-          return start + 2 * Seconds(std::stod(printed));
+          const auto by_hand =
+              KILN_TRY(run_process(child_command(kReadAndLoadChild, {object})));
+          return by_hand.wall + Seconds(std::stod(by_hand.output));
         }};
   };
   return {.name = "first",
           .what = "process that gets its first kernel, a hit on disk",
-          .floor = "a process that does nothing, and twice: read, hash, simulated load",
+          .floor =
+              "process that starts the driver, reads, hashes and loads by hand, and "
+              "reading, hashing and loading once more",
           .limit = {1},
           .prepare = prepare};
 }
@@ -219,8 +245,9 @@ Row first_row(const Settings& settings) {
 }  // namespace
 
 std::vector<Row> all_rows(const Settings& settings) {
-  return {memory_row(settings, 1), memory_row(settings, 8), spelled_row(settings),
-          launch_row(settings), first_row(settings)};
+  return {memory_row(settings, 1),    memory_row(settings, 8),
+          spelled_row(settings),      launch_row(settings, false),
+          launch_row(settings, true), first_row(settings)};
 }
 
 }  // namespace kiln::bench
