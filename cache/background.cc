@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <tuple>
 #include <utility>
 
 #include "util/quiet_thread.h"
@@ -13,14 +12,20 @@ namespace {
 // What arrives within this time of the first makes one batch.
 constexpr std::chrono::milliseconds kGather{20};
 constexpr std::chrono::milliseconds kLastWrite{1500};
+// For the lock of the counters, which is held for microseconds unless its holder stands
+// still. At the end there is no next batch to carry them, so they get more time.
+constexpr std::chrono::milliseconds kCountLimit{20};
+constexpr std::chrono::milliseconds kLastCountLimit{200};
 // An index that is busy for long must not make the list grow for ever; what is dropped
 // is found again when its folder is read.
 constexpr std::size_t kMostPending = 10'000;
 
 }  // namespace
 
-Background::Background(Index* index, Counters& counters, MaybeTrim maybe_trim)
+Background::Background(Index* index, CounterFile* counter_file, Counters& counters,
+                       MaybeTrim maybe_trim)
     : index_(index),
+      counter_file_(counter_file),
       counters_(counters),
       maybe_trim_(std::move(maybe_trim)),
       pid_(::getpid()) {}
@@ -39,7 +44,7 @@ Background::~Background() {
   if (thread)
     thread->join();
   else
-    work({});  // a process that only had hits has counters to leave
+    work({}, kLastCountLimit);  // a process that only had hits has counters to leave
 }
 
 bool Background::in_child() const {
@@ -99,7 +104,7 @@ void Background::run() {
       asked = asked_;
       last = stopping_;
     }
-    work(std::move(batch));
+    work(batch, last ? kLastCountLimit : kCountLimit);
     const MutexLock lock(mutex_);
     answered_ = asked;
     done_.notify_all();
@@ -108,34 +113,40 @@ void Background::run() {
   }
 }
 
-/// At the end there is no next batch to carry the counters, so a busy index gets more
-/// time: many processes may have started together, and one of them is creating it.
-bool Background::write(const Index::Batch& batch) {
+/// At the end a busy index gets more time: many processes may have started together,
+/// and one of them is creating it. Rows that are lost come back when their folder is
+/// read, but until then the totals, and so the size limit, do not have them.
+void Background::write_rows(const Index::Batch& batch) {
   const auto deadline = std::chrono::steady_clock::now() + kLastWrite;
   for (;;) {
-    const auto written = index_->write(batch);
-    if (written)
-      return true;
-    if (written.error().code != ErrorCode::kUnavailable || in_child() ||
+    const auto written = index_->write(batch);  // which counts a failure
+    if (written || written.error().code != ErrorCode::kUnavailable || in_child() ||
         !stop_.stop_requested() || std::chrono::steady_clock::now() >= deadline)
-      return false;
+      return;
     std::this_thread::sleep_for(kGather);
   }
 }
 
-void Background::work(Index::Batch batch) {
+void Background::work(const Index::Batch& batch,
+                      std::chrono::milliseconds count_limit) {
+  // With nothing to say to it the index stays closed.
+  if (index_ != nullptr && !batch.empty())
+    write_rows(batch);
   std::uint64_t bytes = 0;
   for (const Entry& entry : batch.published) bytes += entry.size_bytes;
-  if (index_ != nullptr) {
-    batch.counters = counters_.take_unwritten();
-    for (const auto& [name, n] : std::exchange(unwritten_, {}))
-      batch.counters[name] += n;
-    // A failure is counted by the index; rows come back when their folder is read.
-    if (!batch.empty() && !write(batch))
-      unwritten_ = std::move(batch.counters);
-  }
   if (bytes > 0)
     maybe_trim_(bytes, stop_.get_token());
+  write_counts(count_limit);  // last, with what index and trim have counted
+}
+
+void Background::write_counts(std::chrono::milliseconds limit) {
+  if (counter_file_ == nullptr)
+    return;
+  for (const auto& [name, n] : counters_.take_unwritten()) unwritten_[name] += n;
+  // Else the next batch carries them. What the last one cannot write is lost: a count
+  // is not worth a failure.
+  if (counter_file_->add(unwritten_, limit))
+    unwritten_.clear();
 }
 
 }  // namespace kiln::cache

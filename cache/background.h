@@ -1,5 +1,5 @@
-// What happens after a publish, off the caller's path: the index learns of it, and the
-// root is trimmed when it is over its limit.
+// What happens after a publish, off the caller's path: the index learns of it, the root
+// is trimmed when it is over its limit, and the counts are written down.
 
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <stop_token>
 #include <thread>
 
+#include "cache/counter_file.h"
 #include "cache/counters.h"
 #include "cache/entry.h"
 #include "cache/index.h"
@@ -30,8 +31,9 @@ class Background {
   /// the thread.
   using MaybeTrim = std::function<void(std::uint64_t bytes, const std::stop_token&)>;
 
-  /// `index` may be null. The references must outlive this.
-  Background(Index* index, Counters& counters, MaybeTrim maybe_trim);
+  /// `index` and `counter_file` may be null. All must outlive this.
+  Background(Index* index, CounterFile* counter_file, Counters& counters,
+             MaybeTrim maybe_trim);
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
   Background(Background&&) = delete;
@@ -49,10 +51,12 @@ class Background {
  private:
   void start() KILN_REQUIRES(mutex_);
   void run();
-  void work(Index::Batch batch);
-  [[nodiscard]] bool write(const Index::Batch& batch);
+  void work(const Index::Batch& batch, std::chrono::milliseconds count_limit);
+  void write_rows(const Index::Batch& batch);
+  void write_counts(std::chrono::milliseconds limit);
 
   Index* const index_;
+  CounterFile* const counter_file_;
   Counters& counters_;
   const MaybeTrim maybe_trim_;
   const pid_t pid_;
@@ -68,7 +72,7 @@ class Background {
   std::optional<std::thread> thread_ KILN_GUARDED_BY(mutex_);
 
   // Only the thread's:
-  std::map<std::string, std::uint64_t> unwritten_;  // counters of a failed write
+  CounterFile::Counts unwritten_;  // counts of a failed write
 };
 
 }  // namespace kiln::cache

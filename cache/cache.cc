@@ -148,14 +148,16 @@ void Cache::open_parts() {
                            }});
   if (!writes)
     return;
-  // SQLite needs locks and shared memory that a network file system does not have.
+  // The counters need locks, and SQLite shared memory as well, that a network file
+  // system does not have.
   const std::int64_t type = file_system_.type(layout_.root().c_str());
   if (type >= 0 && !is_network_type(type)) {
     index_ = std::make_unique<Index>(layout_, file_system_, *store_, lock_folder_,
                                      counters_);
+    counter_file_ = std::make_unique<CounterFile>(layout_, file_system_, trust_);
   }
   background_ = std::make_unique<Background>(
-      index_.get(), counters_,
+      index_.get(), counter_file_.get(), counters_,
       [this](std::uint64_t bytes, const std::stop_token& stop) {
         trim_if_full(bytes, stop);
       });

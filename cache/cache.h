@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/counter_file.h"
 #include "cache/counters.h"
 #include "cache/digest.h"
 #include "cache/entry.h"
@@ -81,7 +82,8 @@ struct Stats {
 /// Thread safety: every method may run concurrently.
 /// Fork safety: a forked child may find, publish and list; it holds none of the
 /// parent's locks, and what it publishes enters the index at the next listing.
-/// Destruction writes down what the index still lacks, for at most about two seconds.
+/// Destruction writes down what index and counters still lack, for at most about two
+/// seconds.
 class Cache {
  public:
   /// Never fails: what cannot be used is Mode::kReadOnly or kOff, with one warning in
@@ -100,7 +102,8 @@ class Cache {
   [[nodiscard]] const std::string& mode_reason() const { return mode_reason_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
   [[nodiscard]] const LockFolder& lock_folder() const { return lock_folder_; }
-  /// False where there is no index, for example on a network file system.
+  /// False where there are no index and no counters of other processes, for example on
+  /// a network file system.
   [[nodiscard]] bool has_index() const { return index_ != nullptr; }
   [[nodiscard]] Counters& counters() { return counters_; }
 
@@ -150,7 +153,8 @@ class Cache {
   [[nodiscard]] Result<TrimResult> trim(const TrimOptions& options);
   /// Bytes freed; 0 if there was none. Errors: kUnavailable, kIo.
   [[nodiscard]] Result<std::uint64_t> remove(const Digest& key);
-  /// Waits until the index knows what was published so far, at most `limit`.
+  /// Waits until the index knows what was published so far, and the counts are written
+  /// down, at most `limit`.
   void flush(std::chrono::milliseconds limit);
 
  private:
@@ -163,6 +167,7 @@ class Cache {
   [[nodiscard]] Mode off(std::string reason);
   void warn_once(const Error& error);
   [[nodiscard]] Result<void> writable() const;
+  [[nodiscard]] Result<Totals> totals();
   void trim_if_full(std::uint64_t bytes, const std::stop_token& stop);
   [[nodiscard]] bool trim_is_due(std::uint64_t bytes);
   [[nodiscard]] Result<OwnedRange> become_collector();
@@ -180,8 +185,9 @@ class Cache {
   std::uint64_t bytes_since_trim_ = 0;  // the background thread's
 
   // Each uses those before it, so that they go in the opposite order.
-  std::unique_ptr<ObjectStore> store_;  // null: off
-  std::unique_ptr<Index> index_;        // null: there is none
+  std::unique_ptr<ObjectStore> store_;         // null: off
+  std::unique_ptr<Index> index_;               // null: there is none
+  std::unique_ptr<CounterFile> counter_file_;  // null: as the index
   std::unique_ptr<Slots> slots_;
   std::unique_ptr<Background> background_;  // null: nothing is written
 };

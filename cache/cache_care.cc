@@ -17,32 +17,44 @@ namespace kiln::cache {
 namespace {
 
 constexpr std::chrono::seconds kStatsFlush{2};
+constexpr std::chrono::milliseconds kStatsCountLimit{200};
 constexpr std::int64_t kTrimCheckNs = 3600LL * 1'000'000'000;
 
 }  // namespace
 
 Result<Stats> Cache::stats() {
+  if (counter_file_ != nullptr)
+    flush(kStatsFlush);
   Stats stats;
   stats.limit_bytes = options_.limit_bytes;
+  stats.totals = KILN_TRY(totals());
   stats.counters = counters_.snapshot();
-  if (index_ != nullptr) {
-    flush(kStatsFlush);
-    auto counters = index_->counters();
-    auto refreshed = index_->refresh({});
-    auto totals = index_->totals();
-    if (counters && refreshed && totals) {
-      stats.counters = *std::move(counters);
-      stats.totals = *totals;
-      return stats;
-    }
-  }
-  for (unsigned folder = 0; store_ != nullptr && folder < kFolderCount; ++folder) {
-    for (const ObjectFile& file : KILN_TRY(store_->list(folder))) {
-      ++stats.totals.entries;
-      stats.totals.bytes += static_cast<std::uint64_t>(file.info.st_size);
-    }
+  if (counter_file_ == nullptr)
+    return stats;
+  // Our own counts are in the file, unless it could not be written or read: then they
+  // are the least that is known.
+  const auto all = counter_file_->read(kStatsCountLimit);
+  for (const auto& [name, n] : all.value_or(CounterFile::Counts{})) {
+    std::uint64_t& count = stats.counters[name];
+    count = std::max(count, n);
   }
   return stats;
+}
+
+/// As the index has them, else as the objects themselves say.
+Result<Totals> Cache::totals() {
+  if (index_ != nullptr && index_->refresh({})) {
+    if (auto totals = index_->totals())
+      return totals;
+  }
+  Totals totals;
+  for (unsigned folder = 0; store_ != nullptr && folder < kFolderCount; ++folder) {
+    for (const ObjectFile& file : KILN_TRY(store_->list(folder))) {
+      ++totals.entries;
+      totals.bytes += static_cast<std::uint64_t>(file.info.st_size);
+    }
+  }
+  return totals;
 }
 
 Result<VerifyResult> Cache::verify(const VerifyOptions& options) {

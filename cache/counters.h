@@ -1,5 +1,5 @@
-// Named counts of what the cache did: in this process as atomics, over all processes in
-// the index, where they are merged when it is written.
+// Named counts of what the cache did in this process, as atomics. Those of all
+// processes: counter_file.h.
 
 #pragma once
 

@@ -67,9 +67,6 @@ Result<void> Index::Connection::write(const Batch& batch) const {
   Statement use = KILN_TRY(database.prepare(schema::kMarkUsed));
   for (const auto& [key, used_ns] : batch.used)
     KILN_TRY(use.bind(used_ns).bind(key.bytes()).run());
-  Statement count = KILN_TRY(database.prepare(schema::kAddCounter));
-  for (const auto& [name, n] : batch.counters)
-    KILN_TRY(count.bind(std::string_view(name)).bind(n).run());
   return transaction.commit();
 }
 
@@ -269,11 +266,6 @@ Result<Totals> Index::totals() {
   return ask([&](Connection& connection) -> Result<Totals> {
     return schema::totals(connection.database);
   });
-}
-
-Result<std::map<std::string, std::uint64_t>> Index::counters() {
-  return ask(
-      [&](Connection& connection) { return schema::counters(connection.database); });
 }
 
 }  // namespace kiln::cache

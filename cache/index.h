@@ -1,12 +1,11 @@
-// index.sqlite: what `ls`, `stats` and the size limit are answered from. A hint, never
-// asked on a hit, deletable at any time, rebuilt from the objects, and never used on a
-// network file system. FORMAT.md, "Index".
+// index.sqlite: what `ls`, the totals of `stats` and the size limit are answered from.
+// A hint, never asked on a hit, deletable at any time, rebuilt from the objects, and
+// never used on a network file system. FORMAT.md, "Index".
 
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -36,11 +35,8 @@ class Index {
   struct Batch {
     std::vector<Entry> published{};
     std::vector<std::pair<Digest, std::int64_t>> used{};  // key, unix ns
-    std::map<std::string, std::uint64_t> counters{};      // added to what is there
 
-    [[nodiscard]] bool empty() const {
-      return published.empty() && used.empty() && counters.empty();
-    }
+    [[nodiscard]] bool empty() const { return published.empty() && used.empty(); }
   };
 
   /// Opens nothing yet. The references must outlive the index.
@@ -64,7 +60,6 @@ class Index {
   [[nodiscard]] Result<std::vector<Entry>> list(const ListQuery& query);
   /// Without refreshing; constant time.
   [[nodiscard]] Result<Totals> totals();
-  [[nodiscard]] Result<std::map<std::string, std::uint64_t>> counters();
 
   /// From now on a refresh stops at the next folder: the process wants to end. What is
   /// missing is read by whoever comes next.

@@ -13,12 +13,12 @@ namespace kiln::cache::schema {
 namespace {
 
 constexpr std::int64_t kApplication = 0x4B494C4E;  // "KILN"
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 
 // Triggers keep the totals, so that the size limit is checked in constant time.
 constexpr const char* kCreate = R"sql(
 PRAGMA application_id = 1263094862;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 CREATE TABLE entries(
   key BLOB PRIMARY KEY, folder INTEGER NOT NULL, kind INTEGER NOT NULL,
   template TEXT NOT NULL, params BLOB NOT NULL, arch TEXT NOT NULL,
@@ -32,7 +32,6 @@ CREATE INDEX by_size ON entries(size DESC, key);
 CREATE INDEX by_template ON entries(template, key);
 CREATE INDEX by_arch ON entries(arch, key);
 CREATE TABLE folders(number INTEGER PRIMARY KEY, mtime INTEGER NOT NULL);
-CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 CREATE TABLE totals(one INTEGER PRIMARY KEY CHECK(one = 1),
                     entries INTEGER NOT NULL, bytes INTEGER NOT NULL);
 INSERT INTO totals VALUES(1, 0, 0);
@@ -179,14 +178,6 @@ Result<Totals> totals(const Database& database) {
     return fail(ErrorCode::kCorrupt, "index: its totals are gone");
   return Totals{static_cast<std::uint64_t>(select.number(0)),
                 static_cast<std::uint64_t>(select.number(1))};
-}
-
-Result<std::map<std::string, std::uint64_t>> counters(const Database& database) {
-  std::map<std::string, std::uint64_t> counts;
-  Statement select = KILN_TRY(database.prepare("SELECT name, value FROM counters"));
-  while (KILN_TRY(select.step()))
-    counts[std::string(select.text(0))] = static_cast<std::uint64_t>(select.number(1));
-  return counts;
 }
 
 }  // namespace kiln::cache::schema

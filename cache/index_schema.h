@@ -3,8 +3,6 @@
 
 #pragma once
 
-#include <map>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,9 +27,6 @@ inline constexpr std::string_view kMarkUsed = "UPDATE entries SET used=? WHERE k
 inline constexpr std::string_view kDeleteEntry = "DELETE FROM entries WHERE key=?";
 inline constexpr std::string_view kSelectKeys =
     "SELECT key FROM entries WHERE folder=?";
-inline constexpr std::string_view kAddCounter =
-    "INSERT INTO counters(name, value) VALUES(?,?)"
-    " ON CONFLICT(name) DO UPDATE SET value=value+excluded.value";
 inline constexpr std::string_view kSelectFolders = "SELECT number, mtime FROM folders";
 inline constexpr std::string_view kNoteFolder =
     "INSERT INTO folders(number, mtime) VALUES(?,?)"
@@ -47,7 +42,5 @@ inline constexpr std::string_view kNoteFolder =
 [[nodiscard]] Result<std::vector<Entry>> list(const Database& database,
                                               const ListQuery& query);
 [[nodiscard]] Result<Totals> totals(const Database& database);
-[[nodiscard]] Result<std::map<std::string, std::uint64_t>> counters(
-    const Database& database);
 
 }  // namespace kiln::cache::schema

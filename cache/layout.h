@@ -44,6 +44,7 @@ class Layout {
   }
   [[nodiscard]] std::filesystem::path memo() const { return root_ / "memo"; }
   [[nodiscard]] std::filesystem::path index() const { return root_ / "index.sqlite"; }
+  [[nodiscard]] std::filesystem::path counters() const { return root_ / "counters"; }
   /// Its mtime says when a process last looked whether this root needs a trim.
   [[nodiscard]] std::filesystem::path trim_stamp() const {
     return root_ / "trim.stamp";

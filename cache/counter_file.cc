@@ -1,0 +1,201 @@
+#include "cache/counter_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <tuple>
+
+#include "cache/owned_range.h"
+#include "util/bytes.h"
+#include "util/posix_error.h"
+#include "util/try.h"
+#include "util/unique_fd.h"
+
+namespace kiln::cache {
+namespace {
+
+using Counts = CounterFile::Counts;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::string_view kFirstLine = "kiln counters 1\n";
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kMaxBytes = 16 * kPageBytes;
+constexpr std::uint64_t kLockBytes = 1;
+constexpr LockTimes kPauses{.longest_pause = std::chrono::milliseconds(4)};
+// Not followed: a link in its place is somebody's doing. Not waited for: so is a FIFO.
+constexpr int kOpenFlags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+
+bool is_name(std::string_view text) {
+  return !text.empty() && text.find_first_not_of(
+                              "abcdefghijklmnopqrstuvwxyz0123456789_."
+                              "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string_view::npos;
+}
+
+/// What one line says; a line that says nothing is passed over.
+void decode_line(std::string_view line, Counts& counts) {
+  const std::size_t space = line.find(' ');
+  if (space == std::string_view::npos || !is_name(line.substr(0, space)))
+    return;
+  const char* const end = line.data() + line.size();
+  std::uint64_t value = 0;
+  const auto parsed = std::from_chars(line.data() + space + 1, end, value);
+  if (parsed.ec != std::errc() || parsed.ptr != end)
+    return;
+  // A name is there twice only in a damaged file.
+  std::uint64_t& count = counts[std::string(line.substr(0, space))];
+  count = std::max(count, value);
+}
+
+Counts decode(std::string_view text) {
+  Counts counts;
+  if (!text.starts_with(kFirstLine))
+    return counts;
+  text.remove_prefix(kFirstLine.size());
+  // What has no line end was cut off, and its number with it.
+  for (std::size_t end = 0; (end = text.find('\n')) != std::string_view::npos;
+       text.remove_prefix(end + 1))
+    decode_line(text.substr(0, end), counts);
+  return counts;
+}
+
+std::string encode(const Counts& counts) {
+  std::string text(kFirstLine);
+  for (const auto& [name, count] : counts)
+    fmt::format_to(std::back_inserter(text), "{} {}\n", name, count);
+  return text;
+}
+
+Counts sum(Counts counts, const Counts& more) {
+  constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
+  for (const auto& [name, n] : more) {
+    std::uint64_t& count = counts[name];
+    count += std::min(n, kMost - count);
+  }
+  return counts;
+}
+
+/// Whole pages, so that counts that grow need no room of a full disk, and no fewer than
+/// there were, so that nothing old stays behind.
+void pad(std::string& text, std::size_t old_size) {
+  const std::size_t pages = (text.size() + kPageBytes - 1) / kPageBytes;
+  const std::size_t size = std::max(pages * kPageBytes, old_size);
+  if (text.size() == size)
+    return;
+  text.resize(size - 1, ' ');
+  text += '\n';
+}
+
+}  // namespace
+
+CounterFile::CounterFile(const Layout& layout, FileSystem& file_system,
+                         const TrustPolicy& trust)
+    : path_(layout.counters().native()), file_system_(file_system), trust_(trust) {}
+
+Result<void> CounterFile::add(const Counts& counts, std::chrono::milliseconds limit) {
+  if (counts.empty())
+    return {};
+  const int fd = file_system_.open(path_.c_str(), kOpenFlags | O_CREAT, 0600);
+  if (fd < 0)
+    return posix_error("open", path_, -fd);
+  const UniqueFd closer(fd);
+  KILN_TRY(check(fd));
+  KILN_TRY(lock(fd, limit));
+  auto added = add_locked(fd, counts);
+  unlock(fd);
+  return added;
+}
+
+Result<Counts> CounterFile::read(std::chrono::milliseconds limit) {
+  const int fd = file_system_.open(path_.c_str(), kOpenFlags, 0);
+  if (fd == -ENOENT)
+    return Counts{};
+  if (fd < 0)
+    return posix_error("open", path_, -fd);
+  const UniqueFd closer(fd);
+  KILN_TRY(check(fd));
+  // Without the lock a line may be read while it changes; better than no line at all.
+  const bool locked = lock(fd, limit).has_value();
+  const auto there = text(fd);
+  if (locked)
+    unlock(fd);
+  return there.map([](const std::string& lines) { return decode(lines); });
+}
+
+Result<void> CounterFile::check(int fd) const {
+  struct stat info {};
+  if (const int err = file_system_.fstat(fd, info); err != 0)
+    return posix_error("stat", path_, -err);
+  if (!S_ISREG(info.st_mode) || !trust_.accepts(info))
+    return fail(ErrorCode::kUntrusted,
+                fmt::format("{} is not a file of this user alone: delete it", path_));
+  return {};
+}
+
+Result<void> CounterFile::lock(int fd, std::chrono::milliseconds limit) const {
+  const auto deadline = Clock::now() + limit;
+  std::optional<BackOff> pause;
+  for (;;) {
+    const int err = file_system_.set_lock(fd, RangeLock::kExclusive, 0, kLockBytes);
+    if (err >= 0)
+      return {};
+    if (err != -EAGAIN && err != -EACCES)
+      return posix_error("lock", path_, -err);
+    const std::chrono::nanoseconds left = deadline - Clock::now();
+    if (left.count() <= 0)
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("{} is held by another process", path_));
+    if (!pause)
+      pause.emplace(kPauses);
+    std::this_thread::sleep_for(std::min(pause->next(), left));
+  }
+}
+
+/// Explicit, because close() alone leaves it locked while a forked child has a copy.
+/// Should it fail, the others go on without counting.
+void CounterFile::unlock(int fd) const {
+  std::ignore = file_system_.set_lock(fd, RangeLock::kUnlock, 0, kLockBytes);
+}
+
+/// What lies beyond the size limit is not ours, and not read.
+Result<std::string> CounterFile::text(int fd) const {
+  std::string all;
+  std::array<std::byte, kPageBytes> page{};
+  while (all.size() < kMaxBytes) {
+    const std::size_t size = std::min(page.size(), kMaxBytes - all.size());
+    const ssize_t n = file_system_.pread(fd, page.data(), size, all.size());
+    if (n < 0)
+      return posix_error("read", path_, static_cast<int>(-n));
+    if (n == 0)
+      break;
+    all += as_text(ByteView(page).first(static_cast<std::size_t>(n)));
+  }
+  return all;
+}
+
+Result<void> CounterFile::add_locked(int fd, const Counts& counts) const {
+  std::string before = KILN_TRY(text(fd));
+  std::string after = encode(sum(decode(before), counts));
+  if (after.size() > kMaxBytes)
+    after = encode(counts);  // it was full of names that nobody counts
+  pad(after, before.size());
+  const ssize_t n = file_system_.pwrite(fd, as_bytes(after), 0);
+  if (n == static_cast<ssize_t>(after.size()))
+    return {};
+  if (n < 0)
+    return posix_error("write", path_, static_cast<int>(-n));
+  // No room for all of it. What was there comes back, so that nothing is added twice;
+  // should that fail too, the lines that are whole still count.
+  before.resize(std::max(before.size(), static_cast<std::size_t>(n)), ' ');
+  std::ignore = file_system_.pwrite(fd, as_bytes(before), 0);
+  return posix_error("write", path_, ENOSPC);
+}
+
+}  // namespace kiln::cache

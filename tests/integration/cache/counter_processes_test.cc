@@ -1,0 +1,163 @@
+// Processes that count in one root: at once, killed, stopped, forked.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "cache/cache.h"
+#include "cache/counter_file.h"
+#include "tests/support/child_process.h"
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/sample_object.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln::cache {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using Counts = CounterFile::Counts;
+using test::ChildProcess;
+
+constexpr std::chrono::milliseconds kPatience{60'000};
+
+class CounterProcessesTest : public testing::Test {
+ protected:
+  Counts read() { return file_.read(kPatience).value(); }
+
+  const test::TempDir dir_;
+  const Layout layout_{dir_.path()};
+  const TrustPolicy trust_ = TrustPolicy::of_this_process({});
+  CounterFile file_{layout_, real_file_system(), trust_};
+};
+
+TEST_F(CounterProcessesTest, WhatManyProcessesAddAtOnceIsAllThere) {
+  constexpr int kProcesses = 24;
+  constexpr int kRounds = 100;
+  test::Signal go;
+  std::vector<ChildProcess> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    children.emplace_back([&, i] {
+      const std::string own = "process_" + std::to_string(i);
+      go.wait();
+      for (int round = 0; round < kRounds; ++round) {
+        if (!file_.add({{"hits", 1}, {"misses", 2}, {own, 1}}, kPatience))
+          return 1;
+      }
+      return 0;
+    });
+  }
+  for (int i = 0; i < kProcesses; ++i) go.raise();
+  for (ChildProcess& child : children) EXPECT_EQ(child.wait(), 0);
+  const Counts counts = read();
+  EXPECT_EQ(counts.size(), kProcesses + 2U);
+  EXPECT_EQ(counts.at("hits"), std::uint64_t{kProcesses} * kRounds);
+  EXPECT_EQ(counts.at("misses"), 2U * kProcesses * kRounds);
+  for (int i = 0; i < kProcesses; ++i)
+    EXPECT_EQ(counts.at("process_" + std::to_string(i)), std::uint64_t{kRounds});
+}
+
+TEST_F(CounterProcessesTest, AKillAtAnyTimeLeavesWholeCountsAndNoLock) {
+  std::uint64_t before = 0;
+  for (int round = 0; round < 100; ++round) {
+    test::Signal counting;
+    ChildProcess child([&] {
+      for (bool told = false;;) {
+        const bool added = file_.add({{"one", 1}, {"other", 1}}, kPatience).has_value();
+        if (added && !told)
+          counting.raise();
+        told = told || added;
+      }
+      return 0;
+    });
+    counting.wait();
+    std::this_thread::sleep_for(std::chrono::microseconds(37 * (round % 17)));
+    child.signal(SIGKILL);
+    ASSERT_EQ(child.wait(), -SIGKILL);
+    const auto started = Clock::now();
+    const Counts counts = read();
+    EXPECT_LT(Clock::now() - started, 10s) << "the lock of the dead is still there";
+    ASSERT_EQ(counts.size(), 2U);
+    EXPECT_EQ(counts.at("one"), counts.at("other"));
+    EXPECT_GT(counts.at("one"), before);
+    before = counts.at("one");
+  }
+}
+
+TEST_F(CounterProcessesTest, AStoppedHolderHoldsNobodyUp) {
+  ASSERT_TRUE(file_.add({{"hits", 5}}, kPatience));
+  test::Signal holds;
+  ChildProcess holder([&] {
+    FileSystem& files = real_file_system();
+    const int fd = files.open(layout_.counters().c_str(), O_RDWR, 0);
+    if (fd < 0 || files.set_lock(fd, RangeLock::kExclusive, 0, 1) != 0)
+      return 1;
+    holds.raise();
+    std::this_thread::sleep_for(60s);
+    return 1;
+  });
+  holds.wait();
+  holder.signal(SIGSTOP);
+  {
+    CacheOptions options;
+    options.root = dir_.path();
+    auto cache = Cache::open(options);
+    EXPECT_FALSE(cache->find(test::SampleObject(1).key()));
+    const auto counters = cache->stats().value().counters;
+    EXPECT_EQ(counters.at("hits"), 5U) << "read as they stand";
+    EXPECT_EQ(counters.at("misses"), 1U);
+    const auto started = Clock::now();
+    cache.reset();
+    EXPECT_LT(Clock::now() - started, 2s);
+  }
+  holder.signal(SIGKILL);
+  EXPECT_EQ(holder.wait(), -SIGKILL);
+  EXPECT_TRUE(file_.add({{"hits", 1}}, kPatience));
+  EXPECT_EQ(read().at("hits"), 6U);
+}
+
+TEST_F(CounterProcessesTest, AChildForkedInMidCountKeepsNoLock) {
+  std::vector<ChildProcess> children;
+  test::FaultyFileSystem files;
+  files.before = [&](std::string_view call, int) {
+    if (call == "pread" || call == "pwrite") {
+      children.emplace_back([] {
+        ::pause();
+        return 0;
+      });
+    }
+    return 0;
+  };
+  CounterFile forking(layout_, files, trust_);
+  ASSERT_TRUE(forking.add({{"hits", 1}}, kPatience));
+  ASSERT_TRUE(forking.read(1s));
+  EXPECT_GE(children.size(), 3U);
+  EXPECT_TRUE(file_.add({{"hits", 1}}, 1s)) << "while the children live";
+  EXPECT_EQ(read().at("hits"), 2U);
+}
+
+TEST_F(CounterProcessesTest, AFileThatIsDeletedAllTheTimeHurtsNobody) {
+  std::vector<ChildProcess> children;
+  for (int i = 0; i < 6; ++i) {
+    children.emplace_back([&, i] {
+      for (int round = 0; round < 300; ++round) {
+        if (!file_.add({{"hits", 1}}, kPatience) || !file_.read(kPatience))
+          return 1;
+        if (round % 7 == i)
+          std::filesystem::remove(layout_.counters());
+      }
+      return 0;
+    });
+  }
+  for (ChildProcess& child : children) EXPECT_EQ(child.wait(), 0);
+  EXPECT_TRUE(file_.add({{"hits", 1}}, kPatience));
+  EXPECT_LE(read().at("hits"), 1801U);
+}
+
+}  // namespace
+}  // namespace kiln::cache

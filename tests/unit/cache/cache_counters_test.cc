@@ -1,0 +1,237 @@
+// The counts of all processes that used a root, as Cache::stats() tells them.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "cache/cache.h"
+#include "cache/counter_file.h"
+#include "tests/support/child_process.h"
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/sample_object.h"
+#include "tests/support/temp_dir.h"
+#include "util/unique_fd.h"
+
+namespace kiln::cache {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using test::SampleObject;
+
+class CacheCountersTest : public testing::Test {
+ protected:
+  CacheCountersTest() {
+    const auto cache = open();
+    EXPECT_EQ(cache->publish(*sample_).outcome, Published::kStored);
+  }
+  std::unique_ptr<Cache> open() {
+    CacheOptions options;
+    options.root = root_;
+    options.persistent_dir = dir_.path() / "persistent";
+    options.file_system = &files_;
+    return Cache::open(options);
+  }
+  /// A process that finds the object, and ends.
+  void hit() { EXPECT_TRUE(open()->find(sample_.key())); }
+  /// As written down.
+  CounterFile::Counts counts() {
+    const Layout layout(root_);
+    const TrustPolicy trust = TrustPolicy::of_this_process({});
+    return CounterFile(layout, real_file_system(), trust).read(5s).value();
+  }
+  std::uint64_t stat(const std::string& name) {
+    return open()->stats().value().counters[name];
+  }
+  void remove_index() {
+    for (const char* suffix : {"", "-journal", "-wal", "-shm"})
+      fs::remove_all(index_.native() + suffix);
+  }
+
+  const test::TempDir dir_;
+  const fs::path root_ = dir_.path() / "root";
+  const fs::path index_ = Layout(root_).index();
+  const fs::path counters_ = Layout(root_).counters();
+  test::FaultyFileSystem files_;
+  SampleObject sample_{1};
+};
+
+TEST_F(CacheCountersTest, AProcessWithHitsAloneCountsThemAndOpensNoIndex) {
+  remove_index();
+  hit();
+  hit();
+  EXPECT_FALSE(fs::exists(index_));
+  EXPECT_EQ(counts().at("hits"), 2U);
+}
+
+TEST_F(CacheCountersTest, AFlushOfCountsAloneOpensNoIndex) {
+  remove_index();
+  const auto cache = open();
+  std::ignore = cache->find(SampleObject(2).key());
+  cache->flush(5s);
+  EXPECT_EQ(counts().at("misses"), 1U);
+  EXPECT_FALSE(fs::exists(index_));
+}
+
+TEST_F(CacheCountersTest, CountsSurviveTheLossOfTheIndex) {
+  hit();
+  remove_index();
+  EXPECT_EQ(stat("hits"), 1U);
+  EXPECT_EQ(stat("published"), 1U);
+  std::ofstream(index_) << std::string(10'000, 'x');
+  EXPECT_EQ(stat("hits"), 1U);
+  EXPECT_EQ(stat("index_rebuilt"), 1U);
+}
+
+TEST_F(CacheCountersTest, CountsSurviveATrimAndTheRemovalOfEveryObject) {
+  hit();
+  ASSERT_TRUE(open()->trim({.limit_bytes = 0, .minimum_age = 0s}));
+  ASSERT_TRUE(open()->remove(sample_.key()));
+  const Stats stats = open()->stats().value();
+  EXPECT_EQ(stats.totals.entries, 0U);
+  EXPECT_EQ(stats.counters.at("hits"), 1U);
+  EXPECT_EQ(stats.counters.at("published"), 1U);
+}
+
+TEST_F(CacheCountersTest, WithoutAnIndexStatsHaveTheCountsOfAllProcesses) {
+  hit();
+  remove_index();
+  fs::create_directories(index_ / "in the way");
+  hit();
+  const Stats stats = open()->stats().value();
+  EXPECT_EQ(stats.totals.entries, 1U) << "by asking the objects";
+  EXPECT_EQ(stats.counters.at("hits"), 2U);
+}
+
+TEST_F(CacheCountersTest, AnIndexThatFailsAtTheEndIsCounted) {
+  remove_index();
+  fs::create_directories(index_ / "in the way");
+  SampleObject other(2);
+  std::ignore = open()->publish(*other);
+  EXPECT_GE(counts()["index_failed"], 1U);
+  EXPECT_EQ(counts()["published"], 2U);
+}
+
+TEST_F(CacheCountersTest, WhatATrimAtTheEndEvictedIsCounted) {
+  const auto old = fs::file_time_type::clock::now() - 2h;
+  fs::last_write_time(Layout(root_).object(sample_.key()), old);
+  {
+    CacheOptions small;
+    small.root = root_;
+    small.limit_bytes = 1500;
+    const auto cache = Cache::open(small);
+    SampleObject other(2);
+    std::ignore = cache->publish(*other);
+    cache->flush(10s);
+  }
+  EXPECT_EQ(counts()["evicted"], 1U);
+}
+
+TEST_F(CacheCountersTest, WhatCannotBeWrittenIsAddedByTheNextBatch) {
+  fs::remove(counters_);
+  fs::create_directories(counters_ / "in the way");
+  {
+    const auto cache = open();
+    std::ignore = cache->find(sample_.key());
+    cache->flush(5s);
+    std::ignore = cache->find(sample_.key());
+    EXPECT_EQ(cache->stats().value().counters.at("hits"), 2U) << "our own at least";
+    fs::remove_all(counters_);
+    std::ignore = cache->find(sample_.key());
+  }
+  EXPECT_EQ(counts().at("hits"), 3U);
+}
+
+TEST_F(CacheCountersTest, WhateverLiesInPlaceOfTheFileFailsNoCaller) {
+  const std::vector<std::function<void()>> places{
+      [&] { fs::create_directories(counters_ / "in the way"); },
+      [&] { EXPECT_EQ(::mkfifo(counters_.c_str(), 0600), 0); },
+      [&] { fs::create_symlink("/dev/full", counters_); },
+      [&] { fs::create_symlink(counters_, counters_); },
+      [&] { std::ofstream(counters_) << std::string(100'000, '\0'); },
+      [&] {
+        std::ofstream(counters_) << "kiln counters 1\nhits 7\n";
+        ::chmod(counters_.c_str(), 0666);
+      },
+  };
+  for (const auto& put : places) {
+    fs::remove_all(counters_);
+    put();
+    const auto started = std::chrono::steady_clock::now();
+    {
+      const auto cache = open();
+      EXPECT_TRUE(cache->find(sample_.key()));
+      const auto stats = cache->stats();
+      ASSERT_TRUE(stats) << stats.error().message;
+      EXPECT_EQ(stats->counters.at("hits"), 1U);
+      EXPECT_EQ(stats->totals.entries, 1U);
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - started, 5s);
+  }
+}
+
+TEST_F(CacheCountersTest, AFullDiskCostsTheCountsAlone) {
+  hit();
+  const auto before = counts();
+  files_.before = [](std::string_view call, int) {
+    return call == "pwrite" ? -ENOSPC : 0;
+  };
+  {
+    const auto cache = open();
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(cache->find(sample_.key()));
+    const Stats stats = cache->stats().value();
+    EXPECT_EQ(stats.totals.entries, 1U);
+    EXPECT_EQ(stats.counters.at("hits"), 3U) << "its own at least";
+    EXPECT_EQ(stats.counters.at("published"), 1U);
+  }
+  EXPECT_EQ(counts(), before);
+}
+
+TEST_F(CacheCountersTest, AHolderThatStandsStillDelaysTheEndOnlyShortly) {
+  const UniqueFd holder(::open(counters_.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(real_file_system().set_lock(holder.get(), RangeLock::kExclusive, 0, 1), 0);
+  const auto started = std::chrono::steady_clock::now();
+  hit();
+  EXPECT_LT(std::chrono::steady_clock::now() - started, 2s);
+}
+
+TEST_F(CacheCountersTest, ARootThatIsReadOnlyOrElsewhereHasNone) {
+  fs::remove(counters_);
+  files_.before = [](std::string_view call, int) {
+    return call == "writable" ? -EROFS : 0;
+  };
+  hit();
+  files_.before = [](auto, int) { return 0; };
+  files_.on_type = [&](std::string_view path) -> std::int64_t {
+    return path.starts_with(root_.native()) ? 0x6969 : 0;
+  };
+  {
+    const auto cache = open();
+    EXPECT_TRUE(cache->find(sample_.key()));
+    EXPECT_EQ(cache->stats().value().counters.at("hits"), 1U) << "its own";
+  }
+  EXPECT_FALSE(fs::exists(counters_));
+}
+
+TEST_F(CacheCountersTest, AForkedChildWritesNoneAndReadsAll) {
+  hit();
+  auto cache = open();
+  std::ignore = cache->find(sample_.key());
+  test::ChildProcess child([&] {
+    std::ignore = cache->find(sample_.key());
+    const bool reads = cache->stats().value().counters.at("published") == 1;
+    cache.reset();
+    return reads ? 0 : 1;
+  });
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(counts().at("hits"), 1U);
+  cache.reset();
+  EXPECT_EQ(counts().at("hits"), 2U);
+}
+
+}  // namespace
+}  // namespace kiln::cache
