@@ -1,0 +1,94 @@
+// What the fault tests share: what a right hit is, how long a campaign is, and the line
+// that each of them prints.
+
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "cache/cache.h"
+#include "tests/support/sample_object.h"
+
+namespace kiln::test {
+
+/// KILN_FAULT_LENGTH: how many times as long as by default the campaigns are, for a
+/// night. What can be tried exhaustively is from 2 on.
+inline int fault_length() {
+  const char* const text = std::getenv("KILN_FAULT_LENGTH");
+  return std::max(1, text == nullptr ? 1 : std::atoi(text));
+}
+
+/// The payload of object `number`, told by the number alone: what every hit must be,
+/// known without asking any cache. Some kilobytes; no two are alike.
+inline std::string reference_payload(int number) {
+  std::string payload = "\177ELF of " + std::to_string(number) + ": ";
+  const auto size = static_cast<std::size_t>(2000 + 700 * (number % 5));
+  auto state = static_cast<std::uint64_t>(number) * 2 + 1;
+  while (payload.size() < size) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;  // Knuth's MMIX
+    payload.push_back(static_cast<char>(state >> 56U));
+  }
+  return payload;
+}
+
+/// Object `number` of the reference table.
+class ReferenceObject : public SampleObject {
+ public:
+  explicit ReferenceObject(int number)
+      : SampleObject(number, reference_payload(number)) {}
+};
+
+/// Counts the faults of one test and what was wrong after them; says so at its end.
+class Campaign {
+ public:
+  Campaign() : name_(testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    name_.erase(0, name_.find_last_of('/') + 1);  // of a parameter, its own name
+  }
+  Campaign(const Campaign&) = delete;
+  Campaign& operator=(const Campaign&) = delete;
+  Campaign(Campaign&&) = delete;
+  Campaign& operator=(Campaign&&) = delete;
+  ~Campaign() {
+    std::printf("%s: injected=%d wrong=%d", name_.c_str(), injected_, wrong_);
+    if (hits_ + misses_ > 0)
+      std::printf(" hits=%d misses=%d", hits_, misses_);
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+
+  void injected(int faults = 1) { injected_ += faults; }
+  [[nodiscard]] int injected_so_far() const { return injected_; }
+
+  /// A test failure.
+  void wrong(const std::string& what) {
+    ++wrong_;
+    ADD_FAILURE() << what;
+  }
+
+  /// Every object below `count` is a miss or has the reference's bytes.
+  void check_hits(cache::Cache& cache, int count, const std::string& after) {
+    for (int number = 0; number < count; ++number) {
+      const auto found = cache.find(ReferenceObject(number).key());
+      if (!found) {
+        ++misses_;
+        continue;
+      }
+      ++hits_;
+      if (as_text(found->payload()) != reference_payload(number))
+        wrong("object " + std::to_string(number) + " has other bytes " + after);
+    }
+  }
+
+ private:
+  std::string name_;
+  int injected_ = 0;
+  int wrong_ = 0;
+  int hits_ = 0;
+  int misses_ = 0;
+};
+
+}  // namespace kiln::test
