@@ -29,9 +29,11 @@
 #include "cache/key_lock.h"
 #include "cache/layout.h"
 #include "cache/object_store.h"
+#include "cache/owned_range.h"
 #include "cache/slots.h"
 #include "cache/trim.h"
 #include "kiln/result.h"
+#include "util/mutex.h"
 
 namespace kiln::cache {
 
@@ -149,7 +151,9 @@ class Cache {
   };
   /// Makes every check on every object. Errors: kIo.
   [[nodiscard]] Result<VerifyResult> verify(const VerifyOptions& options);
-  /// Errors: kUnavailable (read-only or off; another collector is at work), kIo.
+  /// One collector at a time; one that shows no sign of life between two calls, for as
+  /// long as LockTimes says, is not waited for. Errors: kUnavailable (read-only or off;
+  /// another collector is at work), kIo.
   [[nodiscard]] Result<TrimResult> trim(const TrimOptions& options);
   /// Bytes freed; 0 if there was none. Errors: kUnavailable, kIo.
   [[nodiscard]] Result<std::uint64_t> remove(const Digest& key);
@@ -183,6 +187,12 @@ class Cache {
   std::array<std::atomic<bool>, 2> warned_{};  // of untrusted, of unreadable objects
 
   std::uint64_t bytes_since_trim_ = 0;  // the background thread's
+
+  Mutex collectors_mutex_;
+  // Of the first collector, and of the one that goes on where that shows no sign of
+  // life.
+  std::array<std::optional<OwnerWatch>, 2> collectors_
+      KILN_GUARDED_BY(collectors_mutex_);
 
   // Each uses those before it, so that they go in the opposite order.
   std::unique_ptr<ObjectStore> store_;         // null: off

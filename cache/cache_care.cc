@@ -1,9 +1,11 @@
 // The part of Cache that looks after the root: stats, verify, trim, clear.
 
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -85,13 +87,27 @@ Result<VerifyResult> Cache::verify(const VerifyOptions& options) {
 Result<OwnedRange> Cache::become_collector() {
   if (!lock_folder_.usable())
     return OwnedRange();
-  auto owned = OwnedRange::try_own({&file_system_, lock_folder_.path / "trim", 0}, {},
-                                   options_.lock_times.heartbeat);
-  if (!owned)
-    return OwnedRange();
-  if (!*owned)
-    return fail(ErrorCode::kUnavailable, "another process is trimming the cache");
-  return **std::move(owned);
+  std::optional<OwnerRecord> other;
+  for (std::uint64_t record = 0; record < collectors_.size(); ++record) {
+    const OwnedRange::Place place{&file_system_, lock_folder_.path / "trim", record};
+    auto owned = OwnedRange::try_own(place, {}, options_.lock_times.heartbeat);
+    if (!owned)
+      return OwnedRange();
+    if (*owned)
+      return **std::move(owned);
+    other = OwnedRange::owner(place);
+    // One that was stopped would let the cache grow for ever. A second one is safe:
+    // each looks at a file again before it deletes it.
+    const MutexLock lock(collectors_mutex_);
+    auto& watch = collectors_[record];
+    if (!watch)
+      watch.emplace(options_.lock_times);
+    if (!watch->give_up(other))
+      break;
+  }
+  return fail(ErrorCode::kUnavailable,
+              other ? fmt::format("process {} is trimming the cache", other->pid)
+                    : "another process is trimming the cache");
 }
 
 Result<TrimResult> Cache::trim(const TrimOptions& options) {

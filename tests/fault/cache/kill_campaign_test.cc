@@ -1,0 +1,193 @@
+// Rows 2, 3 and 36: many processes on one root, killed at random again and again.
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <iterator>
+#include <list>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "cache/cache.h"
+#include "tests/support/child_process.h"
+#include "tests/support/fault/campaign.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln::cache {
+namespace {
+
+using namespace std::chrono_literals;
+using test::Campaign;
+using test::ChildProcess;
+using test::ReferenceObject;
+
+constexpr int kKeys = 48;
+
+/// What all processes see, and none can take back when it is killed.
+struct Shared {
+  std::array<std::atomic<bool>, kKeys> published;
+  std::array<std::atomic<int>, kKeys> builds;
+  std::atomic<int> wrong;
+  std::atomic<int> gets;
+};
+
+class KillCampaignTest : public testing::Test {
+ protected:
+  KillCampaignTest()
+      : shared_(
+            static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  ~KillCampaignTest() override { ::munmap(shared_, sizeof(Shared)); }
+
+  CacheOptions options() const {
+    CacheOptions options;
+    options.root = dir_.path() / "root";
+    options.slots = 4;
+    return options;
+  }
+
+  /// What a service does, with a build of a millisecond.
+  void get(Cache& cache, int number) {
+    ReferenceObject object(number);
+    ++shared_->gets;
+    auto found = cache.find(object.key());
+    if (!found) {
+      const auto locked = cache.lock({.key = object.key(), .look_again = [&] {
+                                        found = cache.look_again(object.key());
+                                        return found.has_value();
+                                      }});
+      if (!found) {
+        std::this_thread::sleep_for(1ms);
+        ++shared_->builds[static_cast<std::size_t>(number)];
+        if (cache.publish(*object).outcome != Published::kNotStored)
+          shared_->published[static_cast<std::size_t>(number)] = true;
+        return;
+      }
+    }
+    if (as_text(found->payload()) != object.payload())
+      ++shared_->wrong;
+  }
+
+  /// A process that gets kernels, lists, counts and checks until it is killed.
+  ChildProcess user(unsigned seed) {
+    return ChildProcess([this, seed] {
+      std::mt19937 random(seed);
+      for (;;) {
+        const auto cache = Cache::open(options());
+        for (int i = 0; i < 40; ++i) get(*cache, static_cast<int>(random() % kKeys));
+        std::ignore = cache->list({.limit = 10});
+        std::ignore = cache->stats();
+        if (random() % 4 == 0)
+          std::ignore = cache->verify({.quarantine = Quarantine::kYes});
+      }
+      return 0;
+    });
+  }
+
+  void expect_whole(Campaign& campaign) {
+    if (shared_->wrong > 0)
+      campaign.wrong(std::to_string(shared_->wrong) + " hits had other bytes");
+    const auto cache = Cache::open(options());
+    campaign.check_hits(*cache, kKeys, "after the campaign");
+    for (int number = 0; number < kKeys; ++number) {
+      if (shared_->published[static_cast<std::size_t>(number)] &&
+          !cache->find(ReferenceObject(number).key()))
+        campaign.wrong("object " + std::to_string(number) + " was published and lost");
+    }
+    const auto verified = cache->verify({});
+    if (!verified || !verified->problems.empty())
+      campaign.wrong("verify finds damage");
+  }
+
+  const test::TempDir dir_;
+  Shared* const shared_;
+};
+
+TEST_F(KillCampaignTest, fault_02_RandomKillsAmongManyProcessesHurtNobody) {
+  Campaign campaign;
+  const int kills = 500 * test::fault_length();
+  std::mt19937 random(20'260);  // the kills differ all the same: so does time
+  std::list<ChildProcess> users;
+  for (unsigned i = 0; i < 16; ++i) users.push_back(user(i));
+  for (int kill = 0; kill < kills; ++kill) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+    const auto victim =
+        std::next(users.begin(), static_cast<std::ptrdiff_t>(random() % users.size()));
+    victim->signal(SIGKILL);
+    if (victim->wait() != -SIGKILL)
+      campaign.wrong("a process ended by itself");
+    campaign.injected();
+    users.erase(victim);
+    users.push_back(user(static_cast<unsigned>(kill) + 1000));
+  }
+  users.clear();
+  expect_whole(campaign);
+  EXPECT_GT(shared_->gets, kills) << "they were killed before they did anything";
+}
+
+TEST_F(KillCampaignTest, fault_03_WaitersGoOnAtOnceWhenTheHolderIsKilled) {
+  Campaign campaign;
+  constexpr int kWaiters = 63;
+  test::Signal holds;
+  ChildProcess holder([&] {
+    const auto cache = Cache::open(options());
+    auto held = cache->lock({.key = ReferenceObject(0).key()});
+    held.lock.enter(Phase::kCompiling);
+    holds.raise();
+    std::this_thread::sleep_for(60s);
+    return 1;
+  });
+  holds.wait();
+  test::Signal waits;
+  std::vector<ChildProcess> waiters;
+  for (int i = 0; i < kWaiters; ++i) {
+    waiters.emplace_back([&] {
+      const auto cache = Cache::open(options());
+      waits.raise();
+      get(*cache, 0);
+      return 0;
+    });
+  }
+  for (int i = 0; i < kWaiters; ++i) waits.wait();
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(shared_->builds[0], 0) << "somebody built beside a living holder";
+  holder.signal(SIGKILL);
+  const auto killed = std::chrono::steady_clock::now();
+  campaign.injected();
+  for (ChildProcess& waiter : waiters) EXPECT_EQ(waiter.wait(), 0);
+  const auto took = std::chrono::steady_clock::now() - killed;
+  std::printf("63 waiters were done %lld ms after the kill\n",
+              static_cast<long long>(
+                  std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
+  EXPECT_LT(took, 5s) << "before heartbeats are missed";
+  EXPECT_EQ(shared_->builds[0], 1);
+  expect_whole(campaign);
+}
+
+TEST_F(KillCampaignTest, fault_36_AStampedeBuildsEachKeyOnce) {
+  Campaign campaign;
+  constexpr int kProcesses = 64;
+  test::Signal go;
+  std::vector<ChildProcess> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    children.emplace_back([&, i] {
+      const auto cache = Cache::open(options());
+      go.wait();
+      for (int key = 0; key < kKeys; ++key) get(*cache, (key + i) % kKeys);
+      return 0;
+    });
+  }
+  for (int i = 0; i < kProcesses; ++i) go.raise();
+  for (ChildProcess& child : children) EXPECT_EQ(child.wait(), 0);
+  campaign.injected(kProcesses * kKeys);
+  for (const auto& builds : shared_->builds) EXPECT_EQ(builds, 1);
+  expect_whole(campaign);
+}
+
+}  // namespace
+}  // namespace kiln::cache
