@@ -19,6 +19,7 @@
 #include <string_view>
 #include <thread>
 
+#include "compile/confinement.h"
 #include "compile/nvrtc.h"
 #include "compile/nvrtc_compile.h"
 #include "compile/opened_files.h"
@@ -135,6 +136,8 @@ std::optional<pid_t> parse_pid(std::string_view text) {
   std::ignore = ::setrlimit(RLIMIT_CORE, &no_core);
   // A relative path must not mean what it meant when the worker happened to start.
   if (::chdir("/") != 0)
+    leave(EXIT_FAILURE);
+  if (!confine_process())
     leave(EXIT_FAILURE);
   std::thread(watch_parent, parent).detach();
 

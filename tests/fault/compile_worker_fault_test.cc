@@ -339,6 +339,20 @@ TEST(CompileFault, TheWorkerInheritsNoDescriptor) {
   EXPECT_THAT(open, testing::UnorderedElementsAre("0", "1", "2", "3"));
 }
 
+TEST(CompileFault, TheWorkerCanGainNothingAndReachNobody) {
+  WorkerPool pool(options_with("break-out"));
+  const auto compiled = pool.compile(small_job(), {});
+  const auto workers = test::children_of(::getpid());
+  ASSERT_THAT(workers, SizeIs(1)) << (compiled ? "" : compiled.error().message);
+  std::ifstream file("/proc/" + std::to_string(workers.front()) + "/status");
+  const std::string status(std::istreambuf_iterator<char>(file), {});
+  EXPECT_THAT(status, HasSubstr("NoNewPrivs:\t1"));
+  if (status.find("Seccomp:\t2") == std::string::npos)
+    GTEST_SKIP()
+        << "NO SYSTEM CALL FILTERS HERE: what the worker can do was not tested";
+  EXPECT_TRUE(compiled) << compiled.error().message;
+}
+
 TEST(CompileFault, TheWorkerGetsNoSecretOfTheEnvironment) {
   ::setenv("KILN_TEST_TOKEN", "secret", 1);
   WorkerPool pool(options_with(""));
