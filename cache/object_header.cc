@@ -17,6 +17,17 @@ bool all_zero(ByteView bytes) {
   return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
+/// Only the texts are compressed: the first sections are used as they lie there. Of an
+/// empty text nothing is kept, so that no bytes hide behind it.
+bool is_possible(std::size_t section, std::uint64_t stored, std::uint64_t raw,
+                 std::uint64_t codec) {
+  constexpr std::size_t kFirstText = 3;
+  if (codec == 0)
+    return raw == stored;
+  return codec == 1 && section >= kFirstText && raw <= kMaxRawBytes &&
+         (raw == 0) == (stored == 0);
+}
+
 Digest digest_at(ByteView bytes, std::size_t offset) {
   return Digest(bytes.subspan(offset).first<Digest::kSize>());
 }
@@ -69,8 +80,7 @@ Result<Parsed> decode(ByteView bytes, std::uint64_t file_bytes) {
     const auto stored = load_le<std::uint64_t>(bytes, at);
     const auto raw = load_le<std::uint64_t>(bytes, at + 8);
     const auto codec = load_le<std::uint64_t>(bytes, at + 16);
-    if (stored > end - offset || raw > kMaxRawBytes || codec > 1 ||
-        (codec == 0 && raw != stored))
+    if (stored > end - offset || !is_possible(i, stored, raw, codec))
       return fail(ErrorCode::kCorrupt, fmt::format("section {} is impossible", i));
     parsed.sections[i] = {offset, stored, raw, static_cast<Codec>(codec)};
     offset += stored;
