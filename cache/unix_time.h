@@ -3,9 +3,11 @@
 
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <limits>
 
 namespace kiln::cache {
 
@@ -15,8 +17,12 @@ namespace kiln::cache {
       .count();
 }
 
+/// From 1970 to 2262, the nearest there is: a stamp of a file may be any number of
+/// seconds. Never negative, so that the difference of two always fits.
 [[nodiscard]] inline std::int64_t to_ns(const timespec& time) {
-  return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max() / kSecond - 1;
+  return std::clamp<std::int64_t>(time.tv_sec, 0, kLast) * kSecond + time.tv_nsec;
 }
 
 }  // namespace kiln::cache

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <fstream>
+#include <limits>
 
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/sample_object.h"
@@ -225,6 +227,21 @@ TEST_F(ObjectStoreTest, AnObjectIsMarkedAsUsedAtMostOnceAnHour) {
   EXPECT_EQ(touches(), 0);
   fs::last_write_time(path(sample_), now + std::chrono::hours(24));
   EXPECT_EQ(touches(), 1) << "a stamp in the future is put right";
+}
+
+TEST_F(ObjectStoreTest, AStampThatNoClockOfOursReachesCostsNoHit) {
+  publish(sample_);
+  for (const std::time_t seconds :
+       {std::numeric_limits<std::time_t>::max(),
+        std::numeric_limits<std::time_t>::min(), std::time_t{-1}}) {
+    faulty_.on_stat = [=](std::string_view, struct stat& info) {
+      info.st_mtim = {seconds, 999'999'999};
+    };
+    EXPECT_TRUE(store().find(sample_.key()).value());
+    const Entry entry = store().describe(sample_.key()).value().value();
+    EXPECT_EQ(entry.last_used_ns > 1'000'000'000, seconds > 0);
+    EXPECT_GE(entry.last_used_ns, 0);
+  }
 }
 
 TEST_F(ObjectStoreTest, AReadOnlyStoreServesHitsAndWritesNothing) {
