@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -28,9 +29,11 @@ std::string time_text(std::int64_t ns) {
       duration_cast<system_clock::duration>(std::chrono::nanoseconds(ns))));
 }
 
+/// What is said to be older than 1970 is a row that lies.
 std::string age_text(std::int64_t then_ns, std::int64_t now) {
+  const std::int64_t then = std::max<std::int64_t>(0, then_ns);
   const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::nanoseconds(std::max<std::int64_t>(0, now - then_ns)));
+      std::chrono::nanoseconds(std::max<std::int64_t>(0, now - then)));
   return age < std::chrono::seconds(1) ? "now" : format_duration(age) + " ago";
 }
 
