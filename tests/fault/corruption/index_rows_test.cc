@@ -1,0 +1,149 @@
+// Row 18: index rows that lie decide no hit, and nothing is deleted that the objects
+// themselves do not justify.
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "tests/fault/corruption/corruption.h"
+#include "tests/fault/corruption/index_lies.h"
+#include "tests/support/program.h"
+
+namespace kiln::test {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+class CorruptRows : public Corruption {
+ protected:
+  /// A new index in which every row is right, and then the lie.
+  void tell(const char* lie) {
+    cache_.reset();
+    fs::remove(root_ / "index.sqlite");
+    reopen();
+    ASSERT_EQ(cache_->list({}).value().size(), objects().all().size());
+    cache_.reset();
+    ASSERT_EQ(change_rows(root_ / "index.sqlite", lie), "") << lie;
+    reopen();
+  }
+  /// Every object last used a day ago, so that a trim that wants to may take it.
+  void grow_old() const {
+    std::error_code gone;
+    for (const RealObject* object : objects().all())
+      fs::last_write_time(layout().object(object->key),
+                          fs::file_time_type::clock::now() - 24h, gone);
+  }
+  [[nodiscard]] bool all_there() const {
+    for (const RealObject* object : objects().all()) {
+      if (!fs::exists(layout().object(object->key)))
+        return false;
+    }
+    return true;
+  }
+  [[nodiscard]] std::uint64_t bytes() const {
+    std::uint64_t sum = 0;
+    for (const RealObject* object : objects().all()) sum += object->file.size();
+    return sum;
+  }
+};
+
+TEST_F(CorruptRows, fault_18_LiesDecideNoHitAndNoListing) {
+  for (std::size_t i = 0; i < kLies.size(); ++i) {
+    SCOPED_TRACE(kLies[i]);
+    tell(kLies[i]);
+    expect_all_right("hit under a lie", i);
+    for (const cache::SortBy sort :
+         {cache::SortBy::kCreated, cache::SortBy::kUsed, cache::SortBy::kSize})
+      EXPECT_TRUE(cache_->list({.sort = sort}));
+    EXPECT_TRUE(cache_->stats());
+    EXPECT_EQ(cache_->walk({}, cache::Damaged::kInclude).value().size(),
+              objects().all().size());
+    expect_all_right("hit after a listing", i);
+  }
+}
+
+TEST_F(CorruptRows, fault_18_ATrimGoesByTheObjects) {
+  for (std::size_t i = 0; i < kLies.size(); ++i) {
+    SCOPED_TRACE(kLies[i]);
+    tell(kLies[i]);
+    grow_old();
+    const auto none = cache_->trim({.limit_bytes = bytes(), .minimum_age = 0s});
+    ASSERT_TRUE(none);
+    count(1, none->removed == 0 && all_there() ? 0 : 1);
+    // One byte too many: the least recently used go, until nine tenths are left.
+    const RealObject& oldest = *objects().all()[i % objects().all().size()];
+    fs::last_write_time(layout().object(oldest.key),
+                        fs::file_time_type::clock::now() - 48h);
+    const auto trimmed = cache_->trim({.limit_bytes = bytes() - 1, .minimum_age = 0s});
+    ASSERT_TRUE(trimmed);
+    count(1, trimmed->keys.empty() || trimmed->keys[0] != oldest.key ||
+                     trimmed->bytes_left > bytes() ||
+                     trimmed->removed + trimmed->entries_left != objects().all().size()
+                 ? 1
+                 : 0);
+    for (const RealObject* object : objects().all()) install(layout(), *object);
+  }
+}
+
+TEST_F(CorruptRows, fault_18_APublishUnderFalseTotalsTrimsNothing) {
+  const RealObject& last = objects().sm_80;
+  for (std::size_t i = 0; i < kLies.size(); ++i) {
+    SCOPED_TRACE(kLies[i]);
+    tell(kLies[i]);
+    const auto built = cache_->inspect(last.key);
+    ASSERT_TRUE(built && *built);
+    ASSERT_GT(cache_->remove(last.key).value(), 0U);
+    grow_old();
+    EXPECT_EQ(cache_->publish(**built).outcome, cache::Published::kStored);
+    cache_->flush(10s);
+    count(1, all_there() ? 0 : 1);
+    EXPECT_TRUE(all_there());
+  }
+}
+
+class CorruptRowsProgram : public CorruptRows {
+ protected:
+  CorruptRowsProgram() {
+    kiln_.set("KILN_CACHE_DIR", root_);
+    kiln_.set("COLUMNS", "100");
+  }
+
+  /// Nothing of what these arguments ask for is there to be deleted.
+  void run(const KilnProgram::Arguments& arguments) {
+    const Finished finished = kiln_.run(arguments);
+    count(1, finished.status == 0 && all_there() ? 0 : 1);
+    EXPECT_EQ(finished.status, 0)
+        << fmt::format("{}", fmt::join(arguments, " ")) << finished.text();
+    EXPECT_TRUE(all_there()) << fmt::format("{}", fmt::join(arguments, " "));
+  }
+
+  KilnProgram kiln_;
+};
+
+TEST_F(CorruptRowsProgram, fault_18_NoVerbDeletesOrFallsOverALie) {
+  // Used just now, by their own stamps, and built for 8.0 and later.
+  for (std::size_t i = 0; i < kLies.size(); ++i) {
+    SCOPED_TRACE(kLies[i]);
+    tell(kLies[i]);
+    cache_.reset();
+    run({"ls"});
+    run({"ls", "--json", "--sort", "used"});
+    // Each of the verbs that delete meets every second lie, or every one.
+    if (i % 2 == 0 || fault_length() > 1)
+      run({"clear", "--older-than", "12h"});
+    if (i % 2 == 1 || fault_length() > 1)
+      run({"trim", "--max-size", "1G"});
+    if (fault_length() > 1)
+      run({"stats", "--json"});
+    reopen();
+    expect_all_right("hit after the program", i);
+  }
+}
+
+}  // namespace
+}  // namespace kiln::test
