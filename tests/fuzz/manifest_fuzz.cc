@@ -13,7 +13,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   for (const auto& entry : *entries) {
     const auto line = kiln::request::manifest_line(entry.request, entry.architecture);
-    if (line && !kiln::request::parse_manifest(*line, "again"))
+    if (!line)
+      continue;
+    const auto again = kiln::request::parse_manifest(*line, "again");
+    if (!again || again->size() != 1)
+      std::abort();
+    const auto& [request, architecture, number] = again->front();
+    if (kiln::request::manifest_line(request, architecture).value_or("") != *line)
       std::abort();
   }
   return 0;
