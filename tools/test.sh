@@ -12,7 +12,7 @@ summary. Without options, half an hour on two cores, less with ccache:
 
   1. clang-format on the project's files
   2. the clang preset's build of all but the tests (-Wthread-safety), and each fuzzer for some
-     seconds
+     seconds (KILN_FUZZ_SECONDS) from what tests/fuzz/corpus keeps
   3. clang-tidy on the files changed since the upstream branch, or since the previous commit
   4. presets asan and tsan, with the labels unit, integration and fault
   5. preset dev, with every label but gpu, beside a second NVRTC
@@ -29,6 +29,8 @@ folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .dep
 NVRTC. Where a part is missing, only the tests that need it are skipped.
 
 Environment:
+  KILN_FUZZ_SECONDS=N how long each fuzzer runs in step 2 (default: 20,000 inputs, 10 s at most)
+  KILN_FAULT_LENGTH=N how much the fault tests inject, as a multiple of the default
   KILN_NO_TOOLKIT=1   ignore installed toolkits here and in the build. What runs still finds one
                       on the loader path.
 
