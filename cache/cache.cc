@@ -169,18 +169,19 @@ void Cache::warn_once(const Error& error) {
     logger().warn("cache: {}", error.message);
 }
 
-std::optional<StoredObject> Cache::look_again(const Digest& key) {
+std::optional<StoredObject> Cache::look_again(const Digest& key,
+                                              std::string_view target) {
   if (store_ == nullptr)
     return std::nullopt;
-  auto found = store_->find(key);
+  auto found = store_->find(key, target);
   if (found)
     return *std::move(found);
   warn_once(found.error());
   return std::nullopt;
 }
 
-std::optional<StoredObject> Cache::find(const Digest& key) {
-  auto found = look_again(key);
+std::optional<StoredObject> Cache::find(const Digest& key, std::string_view target) {
+  auto found = look_again(key, target);
   counters_.add(found ? Counter::kHits : Counter::kMisses);
   return found;
 }

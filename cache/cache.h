@@ -111,10 +111,12 @@ class Cache {
 
   // The data path.
 
-  /// A checked object, or a miss. Counts hits and misses.
-  [[nodiscard]] std::optional<StoredObject> find(const Digest& key);
+  /// A checked object, or a miss: see ObjectStore::find. Counts hits and misses.
+  [[nodiscard]] std::optional<StoredObject> find(const Digest& key,
+                                                 std::string_view target = {});
   /// As find(), but counts nothing: for looking again while waiting.
-  [[nodiscard]] std::optional<StoredObject> look_again(const Digest& key);
+  [[nodiscard]] std::optional<StoredObject> look_again(const Digest& key,
+                                                       std::string_view target = {});
   /// Stores it, then, off this thread, tells the index and trims when over the limit.
   PublishResult publish(const StoredObject& object);
   PublishResult publish(const NewObject& object);

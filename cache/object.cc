@@ -108,6 +108,8 @@ std::string_view to_string(Check check) {
       return "preimage_digest";
     case Check::kSections:
       return "sections";
+    case Check::kTarget:
+      return "target";
   }
   return "unknown";
 }

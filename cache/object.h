@@ -54,8 +54,9 @@ enum class Check : std::uint8_t {
   kPayloadDigest,   // SHA-256 of the payload; found by verify alone
   kPreimageDigest,  // SHA-256 of the preimage is not the key; found by verify alone
   kSections,        // log, source or PTX cannot be decompressed; found by verify alone
+  kTarget,          // a whole object, for another target than was asked for
 };
-inline constexpr std::size_t kCheckCount = 11;
+inline constexpr std::size_t kCheckCount = 12;
 
 /// "size", "magic", ... as in `verify --json`.
 [[nodiscard]] std::string_view to_string(Check check);

@@ -80,8 +80,9 @@ ObjectStore::ObjectStore(const Layout& layout, FileSystem& file_system,
       options_(std::move(options)),
       objects_(std::max(-1, file_system.hold_folder(layout.objects().c_str()))) {}
 
-Result<std::optional<StoredObject>> ObjectStore::find(const Digest& key) const {
-  Opened opened = open_checked(key, Use::kMark);
+Result<std::optional<StoredObject>> ObjectStore::find(const Digest& key,
+                                                      std::string_view target) const {
+  Opened opened = open_checked(key, Use::kMark, target);
   switch (opened.outcome) {
     case Opened::Outcome::kObject:
       return std::move(opened.object);
@@ -114,8 +115,15 @@ Result<std::optional<StoredObject>> ObjectStore::inspect(const Digest& key) cons
   return fail(ErrorCode::kIo, std::move(opened.detail));
 }
 
-ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Use use) const {
+ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Use use,
+                                              std::string_view target) const {
   Opened opened = open_with_patience(key, use);
+  if (opened.object && !target.empty() && opened.object->target() != target) {
+    opened.outcome = Opened::Outcome::kCorrupt;
+    opened.check = Check::kTarget;
+    opened.detail =
+        fmt::format("it is for {}, not for {}", opened.object->target(), target);
+  }
   count(opened);
   if (opened.outcome == Opened::Outcome::kCorrupt)
     std::ignore = quarantine(key, opened.info, opened.check);  // a miss either way

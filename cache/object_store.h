@@ -82,9 +82,11 @@ class ObjectStore {
 
   /// The object, or nullopt if there is none that can be used. Checks everything on
   /// every call; what fails a check is moved to quarantine, counted, and a miss. Marks
-  /// the object as used, at most once an hour.
+  /// the object as used, at most once an hour. An object for another target than
+  /// `target` ("sm_90a") is corrupt; empty: whichever it is for.
   /// Errors, none of which is sticky: kUntrusted; kIo (no permission, no descriptors).
-  [[nodiscard]] Result<std::optional<StoredObject>> find(const Digest& key) const;
+  [[nodiscard]] Result<std::optional<StoredObject>> find(
+      const Digest& key, std::string_view target = {}) const;
 
   /// As find(), for a person who looks: nothing is marked, counted or moved aside.
   /// Errors: kCorrupt, naming the check that failed; kUntrusted; kIo.
@@ -123,7 +125,8 @@ class ObjectStore {
   enum class Use : std::uint8_t { kMark, kLook };
   enum class Way : std::uint8_t { kShort, kWhole };  // from objects_; from the root
 
-  [[nodiscard]] Opened open_checked(const Digest& key, Use use) const;
+  [[nodiscard]] Opened open_checked(const Digest& key, Use use,
+                                    std::string_view target = {}) const;
   [[nodiscard]] Opened open_with_patience(const Digest& key, Use use) const;
   [[nodiscard]] Opened open_once(const Digest& key, Use use, Way way) const;
   [[nodiscard]] int open_object(const std::string& path, Way way) const;

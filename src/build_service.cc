@@ -174,7 +174,7 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
                                     const std::stop_token& stop) {
   if (auto fetched = find_in_memory(request.key))
     return *std::move(fetched);
-  if (auto object = find_on_disk(request.key))
+  if (auto object = find_on_disk(request))
     return Fetched{std::move(object), Outcome::kHit, std::nullopt};
   return build_once(request, stop);
 }
@@ -185,8 +185,9 @@ std::optional<Fetched> BuildService::find_in_memory(const cache::Digest& key) {
   return found == unstored_.end() ? std::nullopt : std::optional(found->second);
 }
 
-BuildService::ObjectPointer BuildService::find_on_disk(const cache::Digest& key) {
-  std::optional<cache::StoredObject> object = cache_->find(key);
+BuildService::ObjectPointer BuildService::find_on_disk(const KeyedRequest& request) {
+  std::optional<cache::StoredObject> object =
+      cache_->find(request.key, to_string(request.target));
   if (!object)
     return nullptr;
   return std::make_shared<const cache::StoredObject>(*std::move(object));
@@ -222,7 +223,8 @@ Result<Fetched> BuildService::build_locked(const KeyedRequest& request,
     return *std::move(fetched);
   ObjectPointer appeared;
   const auto look_again = [&] {
-    if (std::optional<cache::StoredObject> object = cache_->look_again(request.key))
+    if (std::optional<cache::StoredObject> object =
+            cache_->look_again(request.key, to_string(request.target)))
       appeared = std::make_shared<const cache::StoredObject>(*std::move(object));
     return appeared != nullptr;
   };

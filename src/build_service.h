@@ -112,7 +112,7 @@ class BuildService {
 
   // The steps of fetch(), in order.
   [[nodiscard]] std::optional<Fetched> find_in_memory(const cache::Digest& key);
-  [[nodiscard]] ObjectPointer find_on_disk(const cache::Digest& key);
+  [[nodiscard]] ObjectPointer find_on_disk(const KeyedRequest& request);
   [[nodiscard]] Result<Fetched> build_once(const KeyedRequest& request,
                                            const std::stop_token& stop);
   [[nodiscard]] Result<Fetched> build_locked(const KeyedRequest& request,

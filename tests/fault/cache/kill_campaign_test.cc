@@ -110,7 +110,7 @@ class KillCampaignTest : public testing::Test {
 
 TEST_F(KillCampaignTest, fault_02_RandomKillsAmongManyProcessesHurtNobody) {
   Campaign campaign;
-  const int kills = 500 * test::fault_length();
+  const int kills = 500 * static_cast<int>(test::fault_length());
   std::mt19937 random(20'260);  // the kills differ all the same: so does time
   std::list<ChildProcess> users;
   for (unsigned i = 0; i < 16; ++i) users.push_back(user(i));

@@ -2,6 +2,8 @@
 // checksum. What a hit cannot tell is written down here, too: a checksum beside the
 // data finds accidents, and the SHA-256 that `verify` asks finds the rest.
 
+#include <gmock/gmock.h>
+
 #include <array>
 #include <filesystem>
 #include <ostream>
@@ -164,6 +166,18 @@ TEST_F(CorruptPayload, fault_15_AnObjectWhoseKeyWasRewrittenIsFoundByVerifyAlone
   store_bytes(file, header::kKey, objects().sm_90.key.bytes());
   repair_checksum(file);
   expect_checks(objects().sm_90, file, "", "preimage_digest");
+}
+
+TEST_F(CorruptPayload, fault_15_AnObjectWithTheKeyOfAnotherArchitectureIsNotServed) {
+  Bytes file = objects().sm_80.file;
+  store_bytes(file, header::kKey, objects().sm_90.key.bytes());
+  repair_checksum(file);
+  install(layout(), objects().sm_90, file);
+  const bool served = cache_->find(objects().sm_90.key, "sm_90").has_value();
+  count(1, served ? 1 : 0);
+  EXPECT_FALSE(served);
+  EXPECT_THAT(quarantined(layout()), testing::ElementsAre("target"));
+  EXPECT_EQ(cache_->counters().snapshot().at("corrupt.target"), 1U);
 }
 
 }  // namespace

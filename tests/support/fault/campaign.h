@@ -5,22 +5,14 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "cache/cache.h"
+#include "tests/support/fault_length.h"
 #include "tests/support/sample_object.h"
 
 namespace kiln::test {
-
-/// KILN_FAULT_LENGTH: how many times as long as by default the campaigns are, for a
-/// night. What can be tried exhaustively is from 2 on.
-inline int fault_length() {
-  const char* const text = std::getenv("KILN_FAULT_LENGTH");
-  return std::max(1, text == nullptr ? 1 : std::atoi(text));
-}
 
 /// The payload of object `number`, told by the number alone: what every hit must be,
 /// known without asking any cache. Some kilobytes; no two are alike.
