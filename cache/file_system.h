@@ -78,6 +78,10 @@ class FileSystem {
 /// names no error counts as -EIO.
 [[nodiscard]] int write_all(FileSystem& file_system, int fd, ByteView bytes);
 
+/// What a file of /proc says, at most 4096 bytes of it; empty if it cannot be read.
+/// Such files say that they have no bytes, so that read_file would read none.
+[[nodiscard]] std::string proc_text(FileSystem& file_system, const char* path);
+
 /// mkdir -p, each new folder 0700; 0 or the negative errno.
 [[nodiscard]] int make_folders(FileSystem& file_system, const std::string& path);
 

@@ -26,6 +26,11 @@ constexpr std::chrono::milliseconds kHeartbeat{1000};
 constexpr std::int64_t kSettledNs = 2'000'000'000;
 constexpr std::int64_t kUnsettled = -1;
 
+/// Of this run of the kernel; empty where it does not say, as in some sandboxes.
+std::string boot_id(FileSystem& file_system) {
+  return proc_text(file_system, "/proc/sys/kernel/random/boot_id");
+}
+
 }  // namespace
 
 struct Index::FileId {
@@ -186,7 +191,7 @@ Result<std::unique_ptr<Index::Connection>> Index::open(const FileId& rejected) {
     if (id.inode != 0 && id != rejected) {
       auto database =
           Database::open(layout_.index(), Database::Open::kExisting, kBusyLimit);
-      const auto ours = database ? schema::settle(*database)
+      const auto ours = database ? schema::settle(*database, boot_id(file_system_))
                                  : Result<void>(tl::unexpected(database.error()));
       if (ours && file_id() == id)
         return std::make_unique<Connection>(*std::move(database), id);
@@ -229,7 +234,7 @@ Result<void> Index::build_new(const std::string& path) {
   {
     const Connection fresh(
         KILN_TRY(Database::open(path, Database::Open::kNew, kBusyLimit)), FileId{});
-    KILN_TRY(schema::create(fresh.database));
+    KILN_TRY(schema::create(fresh.database, boot_id(file_system_)));
     KILN_TRY(fresh.refresh(layout_, file_system_, store_, state_->hurry.get_token()));
   }
   // What the old one left beside it would be taken for the new one's.

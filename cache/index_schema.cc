@@ -13,12 +13,12 @@ namespace kiln::cache::schema {
 namespace {
 
 constexpr std::int64_t kApplication = 0x4B494C4E;  // "KILN"
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersion = 3;
 
 // Triggers keep the totals, so that the size limit is checked in constant time.
 constexpr const char* kCreate = R"sql(
 PRAGMA application_id = 1263094862;
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;
 CREATE TABLE entries(
   key BLOB PRIMARY KEY, folder INTEGER NOT NULL, kind INTEGER NOT NULL,
   template TEXT NOT NULL, params BLOB NOT NULL, arch TEXT NOT NULL,
@@ -35,6 +35,7 @@ CREATE TABLE folders(number INTEGER PRIMARY KEY, mtime INTEGER NOT NULL);
 CREATE TABLE totals(one INTEGER PRIMARY KEY CHECK(one = 1),
                     entries INTEGER NOT NULL, bytes INTEGER NOT NULL);
 INSERT INTO totals VALUES(1, 0, 0);
+CREATE TABLE boot(id TEXT NOT NULL);
 CREATE TRIGGER entry_in AFTER INSERT ON entries BEGIN
   UPDATE totals SET entries = entries + 1, bytes = bytes + NEW.size; END;
 CREATE TRIGGER entry_out AFTER DELETE ON entries BEGIN
@@ -73,6 +74,12 @@ Result<Entry> entry_of(const Statement& row) {
   return entry;
 }
 
+Result<bool> is_of_boot(const Database& database, std::string_view boot) {
+  return KILN_TRY(database.prepare("SELECT 1 FROM boot WHERE id = ?"))
+      .bind(boot)
+      .step();
+}
+
 std::string_view order(SortBy sort) {
   switch (sort) {
     case SortBy::kCreated:
@@ -100,15 +107,16 @@ std::string among(std::string_view column, const std::vector<std::string>& value
 
 }  // namespace
 
-Result<void> create(const Database& database) {
+Result<void> create(const Database& database, std::string_view boot) {
   // 64 MiB of cache: the keys are random, and so is every page that a row touches.
   KILN_TRY(
       database.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;"
                        "PRAGMA cache_size = -65536"));
-  return database.execute(kCreate);
+  KILN_TRY(database.execute(kCreate));
+  return KILN_TRY(database.prepare("INSERT INTO boot VALUES(?)")).bind(boot).run();
 }
 
-Result<void> settle(const Database& database) {
+Result<void> settle(const Database& database, std::string_view boot) {
   const std::int64_t application = KILN_TRY(database.number("PRAGMA application_id"));
   const std::int64_t version = KILN_TRY(database.number("PRAGMA user_version"));
   if (application != kApplication || version != kVersion) {
@@ -116,6 +124,8 @@ Result<void> settle(const Database& database) {
         ErrorCode::kCorrupt,
         fmt::format("index: version {} of application {:x}", version, application));
   }
+  if (!KILN_TRY(is_of_boot(database, boot)))
+    return fail(ErrorCode::kCorrupt, "index: the machine was started again since");
   KILN_TRY(database.execute("PRAGMA synchronous = OFF"));
   return database.execute(wal_is_safe() ? "PRAGMA journal_mode = WAL"
                                         : "PRAGMA journal_mode = TRUNCATE");

@@ -32,11 +32,12 @@ inline constexpr std::string_view kNoteFolder =
     "INSERT INTO folders(number, mtime) VALUES(?,?)"
     " ON CONFLICT(number) DO UPDATE SET mtime=excluded.mtime";
 
-/// Errors of all: as Database's.
-[[nodiscard]] Result<void> create(const Database& database);
-/// Sets the connection up. Errors: kCorrupt also for another application's database or
-/// another version of ours.
-[[nodiscard]] Result<void> settle(const Database& database);
+/// Errors of all: as Database's. `boot` names this run of the machine's kernel.
+[[nodiscard]] Result<void> create(const Database& database, std::string_view boot);
+/// Sets the connection up. Errors: kCorrupt also for another application's database,
+/// another version of ours, or one of another boot: nothing is synced, so that a power
+/// loss may have kept some of its pages and not others, which SQLite does not see.
+[[nodiscard]] Result<void> settle(const Database& database, std::string_view boot);
 [[nodiscard]] Result<void> insert(Statement& statement, const Entry& entry);
 [[nodiscard]] Result<Digest> key(const Statement& row, int column);
 [[nodiscard]] Result<std::vector<Entry>> list(const Database& database,

@@ -1,6 +1,5 @@
 #include "cache/trust.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,7 +8,6 @@
 #include <charconv>
 #include <deque>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "util/posix_error.h"
@@ -18,30 +16,17 @@ namespace kiln::cache {
 namespace {
 
 constexpr int kMaxSymbolicLinks = 40;  // as the kernel's own limit
-constexpr std::uint64_t kMaxProcBytes = 4096;
-
-std::string proc_text(const char* path) {
-  // Files of /proc say they have no bytes, so that read_file would read none.
-  const int fd = real_file_system().open(path, O_RDONLY, 0);
-  if (fd < 0)
-    return {};
-  std::string text(kMaxProcBytes, '\0');
-  const ssize_t n = real_file_system().read(
-      fd, reinterpret_cast<std::byte*>(text.data()), text.size());
-  std::ignore = real_file_system().close(fd);  // only read from
-  text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
-  return text;
-}
 
 std::optional<uid_t> overflow_uid() {
   // The initial namespace maps every uid onto itself in one line.
-  std::string map = proc_text("/proc/self/uid_map");
+  std::string map = proc_text(real_file_system(), "/proc/self/uid_map");
   map.erase(std::unique(map.begin(), map.end(),
                         [](char a, char b) { return a == ' ' && b == ' '; }),
             map.end());
   if (map.empty() || map == " 0 0 4294967295\n")
     return std::nullopt;
-  const std::string text = proc_text("/proc/sys/kernel/overflowuid");
+  const std::string text =
+      proc_text(real_file_system(), "/proc/sys/kernel/overflowuid");
   uid_t uid = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), uid);
   return parsed.ec == std::errc() ? uid : 65534;

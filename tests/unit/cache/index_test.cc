@@ -153,6 +153,19 @@ TEST_F(IndexTest, AnotherVersionAndAnotherApplicationAreReplaced) {
   EXPECT_EQ(sample_.counters.get(Counter::kIndexRebuilt), 3U);
 }
 
+// Nothing is synced: a power loss may have kept the note that a folder was read, and
+// not what was read there.
+TEST_F(IndexTest, OneOfAnotherBootIsReplacedOnce) {
+  ASSERT_TRUE(index_.list({}));
+  sql("UPDATE boot SET id = 'another'; DELETE FROM entries");
+  for (int i = 0; i < 2; ++i) {
+    Index other(sample_.layout, real_file_system(), sample_.store, locks_,
+                sample_.counters);
+    EXPECT_EQ(other.list({}).value().size(), 8U);
+  }
+  EXPECT_EQ(sample_.counters.get(Counter::kIndexRebuilt), 1U);
+}
+
 TEST_F(IndexTest, MissingTablesAndImpossibleRowsAreRebuilt) {
   for (const char* change :
        {"DROP TABLE entries", "DROP TABLE totals", "UPDATE entries SET kind = 77",
