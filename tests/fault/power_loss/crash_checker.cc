@@ -173,6 +173,8 @@ void CrashChecker::verify(Cache& cache) {
   const auto first = cache.verify({.quarantine = cache::Quarantine::kYes});
   expect(first && first->quarantined == first->problems.size(),
          "verify leaves a problem where it is");
+  if (first && first->problems.empty())
+    return;
   const auto second = cache.verify({});
   expect(second && second->problems.empty(), "verify is not clean after quarantine");
 }

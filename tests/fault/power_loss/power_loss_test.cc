@@ -153,7 +153,7 @@ TEST_F(PowerLoss, fault_13_NoCrashStateOfAnEvictionGivesAWrongHit) {
   EXPECT_GT(trimmed->removed, 1U);
   EXPECT_EQ(trimmed->orphans_swept, 1U);
   publish(sample.store, 0);
-  expect_absent_or_whole(crash(kCombinations / 2));
+  expect_absent_or_whole(crash(kCombinations / 4));
 }
 
 TEST_F(PowerLoss, fault_13_NoCrashStateOfAQuarantineGivesAWrongHit) {
@@ -207,7 +207,7 @@ TEST_F(PowerLoss, fault_13_NoCrashStateOfAFirstUseGivesAWrongHit) {
     cache->flush(kPatience);
     ASSERT_TRUE(cache->list({}));
   }
-  expect_absent_or_whole(crash(kCombinations / 16));
+  expect_absent_or_whole(crash(kCombinations / 32));
 }
 
 // That the checker sees what a missing sync does. Sync::kNone is for where a power loss
