@@ -1,14 +1,13 @@
 #include "tests/fault/power_loss/crash_states.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "tests/support/fault_length.h"
 
 namespace kiln::test {
 namespace {
@@ -307,17 +306,6 @@ std::size_t for_each_crash_state(const Disk& before, const Log& log,
     });
   }
   return seen.size();
-}
-
-std::size_t fault_length() {
-  const char* const text =
-      std::getenv("KILN_FAULT_LENGTH");  // NOLINT(concurrency-mt-unsafe)
-  std::size_t length = 1;
-  if (text != nullptr) {
-    const std::string_view digits = text;
-    std::from_chars(digits.data(), digits.data() + digits.size(), length);
-  }
-  return std::max<std::size_t>(length, 1);
 }
 
 }  // namespace kiln::test

@@ -49,8 +49,4 @@ std::size_t for_each_crash_state(const Disk& before, const Log& log,
 [[nodiscard]] std::vector<Bytes> torn_contents(const Bytes& before, const Bytes& after,
                                                const Bytes& stale);
 
-/// KILN_FAULT_LENGTH, by which the tests of this folder multiply what they sample; 1
-/// where it is not set.
-[[nodiscard]] std::size_t fault_length();
-
 }  // namespace kiln::test

@@ -21,6 +21,7 @@
 #include "tests/fault/power_loss/crash_checker.h"
 #include "tests/fault/power_loss/crash_states.h"
 #include "tests/fault/power_loss/disk.h"
+#include "tests/support/fault_length.h"
 #include "util/read_file.h"
 
 namespace kiln::cache {

@@ -17,6 +17,7 @@
 #include "tests/fault/power_loss/crash_checker.h"
 #include "tests/fault/power_loss/crash_states.h"
 #include "tests/fault/power_loss/recording_file_system.h"
+#include "tests/support/fault_length.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/sample_object.h"
 
