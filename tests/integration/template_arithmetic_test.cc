@@ -62,7 +62,9 @@ TEST(TemplateArithmetic, IsNotMadeFastBehindATextsBack) {
   }
   const auto catalog = render::TemplateCatalog::open(templates::embedded());
   ASSERT_TRUE(catalog) << catalog.error().message;
-  for (const auto& kernel : catalog->kernels().value()) {
+  const auto kernels = catalog->kernels();
+  ASSERT_TRUE(kernels) << kernels.error().message;
+  for (const auto& kernel : *kernels) {
     for (const auto& params : kernel->quick_set()) {
       const compile::CompileJob job = job_of({kernel, params}, paths);
       for (const std::string& option : job.options) {

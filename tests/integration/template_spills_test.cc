@@ -156,7 +156,9 @@ TEST(TemplateSpills, NeitherDoTheLongestFloatRowsThatAWarpKeeps) {
   const auto catalog = render::TemplateCatalog::open(templates::embedded());
   ASSERT_TRUE(catalog) << catalog.error().message;
   request::Selection longest(*catalog);
-  for (const auto& kernel : catalog->family("softmax").value()) {
+  const auto kernels = catalog->family("softmax");
+  ASSERT_TRUE(kernels) << kernels.error().message;
+  for (const auto& kernel : *kernels) {
     const auto added =
         longest.add_template(kernel->name() + ":dtype=f32,max_cols=4096");
     ASSERT_TRUE(added) << added.error().message;
