@@ -190,10 +190,11 @@ class Cache {
 
   std::uint64_t bytes_since_trim_ = 0;  // the background thread's
 
+  static constexpr std::size_t kMostCollectors = 2;
   Mutex collectors_mutex_;
   // Of the first collector, and of the one that goes on where that shows no sign of
   // life.
-  std::array<std::optional<OwnerWatch>, 2> collectors_
+  std::array<std::optional<OwnerWatch>, kMostCollectors> collectors_
       KILN_GUARDED_BY(collectors_mutex_);
 
   // Each uses those before it, so that they go in the opposite order.

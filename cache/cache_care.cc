@@ -88,7 +88,7 @@ Result<OwnedRange> Cache::become_collector() {
   if (!lock_folder_.usable())
     return OwnedRange();
   std::optional<OwnerRecord> other;
-  for (std::uint64_t record = 0; record < collectors_.size(); ++record) {
+  for (std::uint64_t record = 0; record < kMostCollectors; ++record) {
     const OwnedRange::Place place{&file_system_, lock_folder_.path / "trim", record};
     auto owned = OwnedRange::try_own(place, {}, options_.lock_times.heartbeat);
     if (!owned)
