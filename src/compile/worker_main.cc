@@ -137,8 +137,10 @@ std::optional<pid_t> parse_pid(std::string_view text) {
   // A relative path must not mean what it meant when the worker happened to start.
   if (::chdir("/") != 0)
     leave(EXIT_FAILURE);
-  if (!confine_process())
+  if (const auto confined = confine_process(); !confined) {
+    fmt::print(stderr, "{}\n", confined.error().message);  // the pool quotes it
     leave(EXIT_FAILURE);
+  }
   std::thread(watch_parent, parent).detach();
 
   send_all(Hello{build_id()});
