@@ -33,6 +33,7 @@
 #include "cache/slots.h"
 #include "cache/trim.h"
 #include "kiln/result.h"
+#include "util/lazy_count.h"
 #include "util/mutex.h"
 
 namespace kiln::cache {
@@ -42,7 +43,7 @@ struct CacheOptions {
   std::uint64_t limit_bytes = 10ULL << 30U;
   std::vector<uid_t> trusted_uids;
   PayloadCheck payload_check;
-  unsigned slots = 1;                                 // builds at once, per machine
+  LazyCount slots = 1;                                // builds at once, per machine
   std::chrono::milliseconds build_limit{300'000};     // told to waiters
   std::filesystem::path runtime_dir;                  // XDG_RUNTIME_DIR, or empty
   std::filesystem::path persistent_dir = "/var/tmp";  // for locks of network roots

@@ -15,12 +15,12 @@ constexpr unsigned kMaxSlots = 4096;
 }  // namespace
 
 Slots::Slots(const LockFolder& folder, FileSystem& file_system, Counters& counters,
-             LockTimes times, unsigned count)
+             LockTimes times, LazyCount count)
     : folder_(folder),
       file_system_(file_system),
       counters_(counters),
       times_(times),
-      count_(std::clamp(count, 1U, kMaxSlots)) {}
+      count_(std::move(count)) {}
 
 OwnedRange::Place Slots::place(unsigned slot) const {
   return {&file_system_, folder_.path / "slots", slot};
@@ -55,7 +55,7 @@ Result<OwnedRange> Slots::try_any(const Request& request, Watches& watches) {
   record.build_limit = request.build_limit;
   record.phase = Phase::kCompiling;
   // Each holder that is given up makes room for one slot behind the others.
-  unsigned room = count_;
+  unsigned room = count_.get();
   for (unsigned slot = 0; slot < std::min(room, kMaxSlots); ++slot) {
     auto owned = KILN_TRY(OwnedRange::try_own(place(slot), record, times_.heartbeat));
     if (owned)

@@ -11,6 +11,7 @@
 #include "cache/counters.h"
 #include "cache/lock_folder.h"
 #include "cache/owned_range.h"
+#include "util/lazy_count.h"
 #include "util/mutex.h"
 
 namespace kiln::cache {
@@ -35,9 +36,9 @@ class Slots {
     std::optional<std::chrono::steady_clock::time_point> deadline{};
   };
 
-  /// `count` slots, at least one. The references must outlive this.
+  /// `count` slots. The references must outlive this.
   Slots(const LockFolder& folder, FileSystem& file_system, Counters& counters,
-        LockTimes times, unsigned count);
+        LockTimes times, LazyCount count);
 
   /// Waits for one of the slots. A holder without a heartbeat for
   /// LockTimes::no_heartbeat stops counting, as if there were a slot more; that is
@@ -55,7 +56,7 @@ class Slots {
   FileSystem& file_system_;
   Counters& counters_;
   const LockTimes times_;
-  const unsigned count_;
+  const LazyCount count_;
 
   Mutex mutex_;
   std::map<unsigned, std::optional<OwnerRecord>> given_up_ KILN_GUARDED_BY(mutex_);

@@ -10,6 +10,10 @@
 
 namespace kiln {
 
+LazyCount build_jobs(const Config& config) {
+  return config.jobs ? LazyCount(*config.jobs) : LazyCount(compile::usable_cores);
+}
+
 cache::CacheOptions cache_options(const Config& config) {
   cache::CacheOptions options;
   // Not normalized: where a is a link, a/.. is another folder than this one. Without a
@@ -22,7 +26,7 @@ cache::CacheOptions cache_options(const Config& config) {
   options.limit_bytes = config.cache_limit_bytes;
   options.trusted_uids = config.trusted_uids;
   options.payload_check = check_stored_image;
-  options.slots = config.jobs.value_or(compile::usable_cores());
+  options.slots = build_jobs(config);
   options.build_limit = config.compile_timeout;
   options.runtime_dir = config.runtime_dir;
   return options;
@@ -30,7 +34,7 @@ cache::CacheOptions cache_options(const Config& config) {
 
 compile::PoolOptions pool_options(const Config& config, cache::Cache& cache) {
   compile::PoolOptions options;
-  options.max_workers = config.jobs.value_or(0);
+  options.max_workers = build_jobs(config);
   options.worker.environment = config.worker;
   options.time_limit = config.compile_timeout;
   options.memory_limit_bytes = config.worker_memory_bytes;

@@ -5,8 +5,12 @@
 #include "cache/cache.h"
 #include "compile/worker_pool.h"
 #include "config.h"
+#include "util/lazy_count.h"
 
 namespace kiln {
+
+/// Builds at a time: Config::jobs, else the usable cores.
+[[nodiscard]] LazyCount build_jobs(const Config& config);
 
 /// For a service, and for tools that need no more than the cache.
 [[nodiscard]] cache::CacheOptions cache_options(const Config& config);

@@ -6,7 +6,6 @@
 
 #include "artifact.h"
 #include "build_options.h"
-#include "compile/cores.h"
 #include "key/opened_files.h"
 #include "render/embedded_templates.h"
 #include "request/first_resolve.h"
@@ -32,12 +31,6 @@ std::unique_ptr<cache::Cache> open_cache(const Config& config,
   cache::CacheOptions opened = cache_options(config);
   opened.make_root = options.make_root;
   return cache::Cache::open(std::move(opened));
-}
-
-/// How many cores there are is asked once.
-Config with_jobs(Config config) {
-  config.jobs = config.jobs.value_or(compile::usable_cores());
-  return config;
 }
 
 /// Where hints may be kept: nowhere, if the cache is off.
@@ -125,7 +118,8 @@ Result<std::unique_ptr<BuildService>> BuildService::open(
 
 BuildService::BuildService(const Config& config, const BuildServiceOptions& options,
                            render::TemplateCatalog catalog)
-    : config_(with_jobs(config)),
+    : config_(config),
+      jobs_(build_jobs(config)),
       catalog_(std::move(catalog)),
       cache_(open_cache(config_, options)),
       workers_(pool_options(config_, *cache_)),

@@ -22,6 +22,7 @@
 #include "render/catalog.h"
 #include "request_keys.h"
 #include "toolchains.h"
+#include "util/lazy_count.h"
 #include "util/mutex.h"
 #include "util/single_flight.h"
 
@@ -96,9 +97,7 @@ class BuildService {
 
   [[nodiscard]] const Config& config() const { return config_; }
   /// Builds at a time: Config::jobs, else the usable cores.
-  [[nodiscard]] unsigned jobs() const {
-    return config_.jobs.value_or(1);
-  }  // always set
+  [[nodiscard]] const LazyCount& jobs() const { return jobs_; }
   [[nodiscard]] const render::TemplateCatalog& catalog() const { return catalog_; }
   [[nodiscard]] cache::Cache& cache() { return *cache_; }
   [[nodiscard]] Toolchains& toolchains() { return toolchains_; }
@@ -130,6 +129,7 @@ class BuildService {
 
   // Constant after construction.
   const Config config_;
+  const LazyCount jobs_;
   const render::TemplateCatalog catalog_;
   const std::unique_ptr<cache::Cache> cache_;
   compile::WorkerPool workers_;

@@ -1,13 +1,12 @@
 #include "prefetcher.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "util/quiet_thread.h"
 
 namespace kiln {
 
-Prefetcher::Prefetcher(unsigned threads) : most_(std::max(1U, threads)) {}
+Prefetcher::Prefetcher(LazyCount threads) : most_(std::move(threads)) {}
 
 Prefetcher::~Prefetcher() {
   std::vector<std::thread> threads;
@@ -25,7 +24,7 @@ Prefetcher::~Prefetcher() {
 Result<void> Prefetcher::start(Task task) {
   const MutexLock lock(mutex_);
   tasks_.push_back(std::move(task));
-  if (idle_ < tasks_.size() && threads_.size() < most_) {
+  if (idle_ < tasks_.size() && threads_.size() < most_.get()) {
     if (auto thread = start_quiet_thread([this] { work(); }, Thread::kJoinable))
       threads_.push_back(*std::move(thread));
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kiln/result.h"
+#include "util/lazy_count.h"
 #include "util/mutex.h"
 
 namespace kiln {
@@ -20,7 +21,7 @@ class Prefetcher {
   using Task = std::function<void(const std::stop_token& stop)>;
 
   /// At most `threads` tasks run at a time.
-  explicit Prefetcher(unsigned threads);
+  explicit Prefetcher(LazyCount threads);
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
   Prefetcher(Prefetcher&&) = delete;
@@ -34,7 +35,7 @@ class Prefetcher {
  private:
   void work();
 
-  const unsigned most_;
+  const LazyCount most_;
   std::stop_source stop_;
 
   Mutex mutex_;

@@ -20,9 +20,9 @@ WorkerCrew::Place::~Place() {
   crew_.changed_.notify_one();
 }
 
-WorkerCrew::WorkerCrew(unsigned max_workers, WorkerSearch search,
+WorkerCrew::WorkerCrew(LazyCount max_workers, WorkerSearch search,
                        std::vector<std::string> environment)
-    : max_workers_(max_workers),
+    : max_workers_(std::move(max_workers)),
       search_(std::move(search)),
       environment_(std::move(environment)) {}
 
@@ -35,8 +35,9 @@ Result<std::unique_ptr<WorkerCrew::Place>> WorkerCrew::take_place(
     const MutexLock lock(mutex_);
     changed_.notify_all();
   });
+  const unsigned most = max_workers_.get();
   const MutexLock lock(mutex_);
-  while (busy_ >= max_workers_ && !stop.stop_requested()) changed_.wait(mutex_);
+  while (busy_ >= most && !stop.stop_requested()) changed_.wait(mutex_);
   if (stop.stop_requested()) {
     changed_.notify_one();  // the wake-up may have been meant for another
     return fail(ErrorCode::kCancelled, "cancelled while queued for a compile worker");
@@ -73,7 +74,7 @@ std::optional<WorkerProcess> WorkerCrew::take_idle(const NvrtcPaths& nvrtc) {
     }
   }
   // Workers of other NVRTCs make room: no more than max_workers_ live at a time.
-  if (!found && !idle_.empty() && busy_ + idle_.size() > max_workers_) {
+  if (!found && !idle_.empty() && busy_ + idle_.size() > max_workers_.get()) {
     ended.push_back(std::move(idle_.front()));
     idle_.erase(idle_.begin());
   }

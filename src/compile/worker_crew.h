@@ -13,6 +13,7 @@
 #include "compile/spawner.h"
 #include "compile/worker_path.h"
 #include "compile/worker_process.h"
+#include "util/lazy_count.h"
 #include "util/mutex.h"
 
 namespace kiln::compile {
@@ -24,7 +25,7 @@ class WorkerCrew {
   /// The right to have one worker at work; given back by the destructor.
   class Place;
 
-  WorkerCrew(unsigned max_workers, WorkerSearch search,
+  WorkerCrew(LazyCount max_workers, WorkerSearch search,
              std::vector<std::string> environment);
   WorkerCrew(const WorkerCrew&) = delete;
   WorkerCrew& operator=(const WorkerCrew&) = delete;
@@ -55,7 +56,7 @@ class WorkerCrew {
   Result<WorkerProcess> start(const std::stop_token& stop);
 
   // Constant after construction.
-  const unsigned max_workers_;
+  const LazyCount max_workers_;
   const WorkerSearch search_;
   const std::vector<std::string> environment_;
 

@@ -181,8 +181,8 @@ class WorkerPool::State::Visit {
 WorkerPool::State::State(const PoolOptions& options)
     : options_(options),
       killers_(options.clock ? options.clock : RepeatKillers::Clock(Clock::now)),
-      crew_(options.max_workers == 0 ? usable_cores() : options.max_workers,
-            options.worker, merged(worker_environment(), options.environment)) {}
+      crew_(options.max_workers, options.worker,
+            merged(worker_environment(), options.environment)) {}
 
 WorkerPool::State::~State() {
   closing_.request_stop();

@@ -15,9 +15,11 @@
 #include <vector>
 
 #include "compile/build_watch.h"
+#include "compile/cores.h"
 #include "compile/job.h"
 #include "compile/worker_path.h"
 #include "kiln/result.h"
+#include "util/lazy_count.h"
 
 namespace kiln::compile {
 
@@ -26,7 +28,7 @@ namespace kiln::compile {
 using AcquireSlot = std::function<Result<std::shared_ptr<void>>(std::stop_token)>;
 
 struct PoolOptions {
-  unsigned max_workers = 0;  // builds at a time; 0: usable_cores()
+  LazyCount max_workers = LazyCount(usable_cores);  // builds at a time
   WorkerSearch worker;
   std::chrono::milliseconds time_limit = std::chrono::seconds(300);
   std::uint64_t memory_limit_bytes = 4ULL << 30U;

@@ -19,11 +19,17 @@ namespace {
 
 constexpr std::size_t kMaxFamilies = 1000;
 
-Result<std::string_view> embedded_text(const EmbeddedTemplates& built_in,
-                                       std::string_view family, std::string_view name) {
+DigestedText digested(std::string_view text, std::string_view sha256) {
+  if (const auto known = cache::Digest::from_hex(sha256))
+    return {std::string(text), *known};
+  return DigestedText::of(std::string(text));
+}
+
+Result<DigestedText> embedded_text(const EmbeddedTemplates& built_in,
+                                   std::string_view family, std::string_view name) {
   for (const EmbeddedFile& file : built_in.files) {
     if (file.family == family && file.name == name)
-      return file.text;
+      return digested(file.text, file.sha256);
   }
   return fail(ErrorCode::kNotFound,
               fmt::format("{}/kernel.toml: no file '{}' there", family, name));
@@ -99,8 +105,8 @@ class TemplateCatalog::BuiltInFamily {
     source.family = name_;
     source.label = name_;
     source.toml = KILN_TRY(embedded_text(built_in_, name_, "kernel.toml"));
-    source.read_text = [this](const std::string& name) -> Result<std::string> {
-      return std::string(KILN_TRY(embedded_text(built_in_, name_, name)));
+    source.read_text = [this](const std::string& name) {
+      return embedded_text(built_in_, name_, name);
     };
     return FamilyReader::open(std::move(source), prelude_, VariantChecks::kSkip);
   }
@@ -116,7 +122,8 @@ class TemplateCatalog::BuiltInFamily {
 
 Result<TemplateCatalog> TemplateCatalog::open(
     const EmbeddedTemplates& built_in, std::span<const std::filesystem::path> folders) {
-  const Prelude prelude = KILN_TRY(make_prelude(built_in.prelude));
+  const Prelude prelude =
+      KILN_TRY(make_prelude(digested(built_in.prelude, built_in.prelude_sha256)));
   TemplateCatalog catalog;
   for (const std::filesystem::path& folder : folders) {
     Entries found = KILN_TRY(read_folder(folder, prelude));
@@ -131,18 +138,17 @@ Result<TemplateCatalog::Entries> TemplateCatalog::read_folder(
     const std::filesystem::path& folder, const Prelude& prelude) {
   Entries found;
   for (const std::filesystem::path& family : KILN_TRY(family_folders(folder))) {
-    const std::string toml =
-        KILN_TRY(read_text_file(family / "kernel.toml", kMaxTomlBytes));
-    const auto reader = KILN_TRY(
-        FamilyReader::open({.family = family.filename().string(),
-                            .label = family.string(),
-                            .folder = family,
-                            .toml = toml,
-                            .read_text =
-                                [&family](const std::string& name) {
-                                  return read_text_file(family / name, kMaxTextBytes);
-                                }},
-                           prelude, VariantChecks::kTryAll));
+    std::string toml = KILN_TRY(read_text_file(family / "kernel.toml", kMaxTomlBytes));
+    const auto reader = KILN_TRY(FamilyReader::open(
+        {.family = family.filename().string(),
+         .label = family.string(),
+         .folder = family,
+         .toml = DigestedText::of(std::move(toml)),
+         .read_text = [&family](const std::string& name) -> Result<DigestedText> {
+           return DigestedText::of(
+               KILN_TRY(read_text_file(family / name, kMaxTextBytes)));
+         }},
+        prelude, VariantChecks::kTryAll));
     for (const std::string& name : reader->names()) {
       Kernel kernel = KILN_TRY(reader->read(name));
       const std::string of_family = kernel->family();

@@ -79,11 +79,14 @@ std::string generated(std::string_view prelude, const std::vector<FileText>& fil
   const auto view = [](std::string_view text) {
     return fmt::format("std::string_view({},\n{})", literal(text), text.size());
   };
+  const auto sha256 = [](std::string_view text) {
+    return fmt::format("\"{}\"", cache::Digest::of(as_bytes(text)).hex());
+  };
   out += fmt::format("constexpr std::array<render::EmbeddedFile, {}> kFiles{{{{\n",
                      files.size());
   for (const FileText& file : files)
-    out += fmt::format("{{{}, {}, {}}},\n", view(file.family), view(file.name),
-                       view(file.text));
+    out += fmt::format("{{{}, {}, {}, {}}},\n", view(file.family), view(file.name),
+                       view(file.text), sha256(file.text));
   out += fmt::format(
       "}}}};\n\nconstexpr std::array<render::EmbeddedKernel, {}> kKernels{{{{\n",
       kernels.size());
@@ -91,8 +94,8 @@ std::string generated(std::string_view prelude, const std::vector<FileText>& fil
     out += fmt::format("{{{}, {}}},\n", view(kernel->name()), view(kernel->family()));
   out += fmt::format(
       "}}}};\n\n"
-      "constexpr render::EmbeddedTemplates kTemplates{{{}, kFiles, kKernels}};\n",
-      view(prelude));
+      "constexpr render::EmbeddedTemplates kTemplates{{{}, kFiles, kKernels, {}}};\n",
+      view(prelude), sha256(prelude));
   out +=
       "\n}  // namespace\n\n"
       "const render::EmbeddedTemplates& embedded() { return kTemplates; }\n\n"

@@ -8,11 +8,13 @@
 
 namespace kiln::render {
 
-/// One file of a family; "softmax", "kernel.toml", its text.
+/// One file of a family; "softmax", "kernel.toml", its text. The digest is there
+/// because hashing all texts costs a process as much as reading its first kernel.
 struct EmbeddedFile {
   std::string_view family;
   std::string_view name;
   std::string_view text;
+  std::string_view sha256{};  // of the text, 64 hex digits; empty: not known yet
 };
 
 /// One kernel that a family declares, so that its family is read only when it is asked
@@ -26,6 +28,7 @@ struct EmbeddedTemplates {
   std::string_view prelude;
   std::span<const EmbeddedFile> files{};      // sorted by family, then name
   std::span<const EmbeddedKernel> kernels{};  // all of them, sorted by name
+  std::string_view prelude_sha256{};          // as EmbeddedFile::sha256
 };
 
 }  // namespace kiln::render

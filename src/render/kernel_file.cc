@@ -77,10 +77,9 @@ Result<void> check_unique_names(const Declarations& from, const KernelParts& par
 
 /// A text and what was read from it; several kernels of a file may share one.
 struct FamilyReader::ReadText {
-  std::string raw;
+  DigestedText raw;
   TemplateText body;
   bool has_include = false;
-  cache::Digest digest;
 };
 
 /// The declarations point into the table.
@@ -89,7 +88,13 @@ struct FamilyReader::Document {
   std::vector<Declarations> kernels;
 };
 
-Result<Prelude> make_prelude(std::string_view text) {
+DigestedText DigestedText::of(std::string text) {
+  const auto digest = cache::Digest::of(as_bytes(text));
+  return {std::move(text), digest};
+}
+
+Result<Prelude> make_prelude(DigestedText prelude) {
+  const std::string_view text = prelude.text;
   if (text.size() > kMaxTextBytes)
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("prelude.cuh: over the limit of {} bytes", kMaxTextBytes));
@@ -105,8 +110,8 @@ Result<Prelude> make_prelude(std::string_view text) {
                             "stand in it",
                             line, bad[0] == '\0' ? "NUL" : bad));
   }
-  return Prelude{std::make_shared<const std::string>(text),
-                 cache::Digest::of(as_bytes(text))};
+  return Prelude{std::make_shared<const std::string>(std::move(prelude.text)),
+                 prelude.digest};
 }
 
 cache::Digest renderer_digest() {
@@ -118,8 +123,7 @@ FamilyReader::FamilyReader(FamilySource source, Prelude prelude, VariantChecks c
     : source_(std::move(source)),
       prelude_(std::move(prelude)),
       checks_(checks),
-      toml_file_(source_.label + "/kernel.toml"),
-      toml_digest_(cache::Digest::of(as_bytes(source_.toml))) {}
+      toml_file_(source_.label + "/kernel.toml") {}
 
 FamilyReader::~FamilyReader() = default;
 
@@ -129,7 +133,7 @@ Result<std::unique_ptr<FamilyReader>> FamilyReader::open(FamilySource source,
   std::unique_ptr<FamilyReader> reader(
       new FamilyReader(std::move(source), std::move(prelude), checks));
   auto document = std::make_unique<Document>();
-  document->table = KILN_TRY(parse_toml(reader->source_.toml, reader->toml_file_));
+  document->table = KILN_TRY(parse_toml(reader->source_.toml.text, reader->toml_file_));
   document->kernels = KILN_TRY(read_declarations(document->table, reader->toml_file_));
   reader->document_ = std::move(document);
   return reader;
@@ -173,11 +177,12 @@ Result<void> FamilyReader::add_text(const std::string& name, KernelParts& to) {
   const ReadText* text = KILN_TRY(read_text(name));
   KILN_TRY(text->body.check(text_names(to)));
   to.source_name = name;
-  to.raw_text = text->raw;
+  to.raw_text = text->raw.text;
   to.body = text->body;
   to.has_include = text->has_include;
   to.prelude = prelude_.text;
-  to.digests = {text->digest, toml_digest_, prelude_.digest, renderer_digest()};
+  to.digests = {text->raw.digest, source_.toml.digest, prelude_.digest,
+                renderer_digest()};
   return {};
 }
 
@@ -188,9 +193,8 @@ Result<const FamilyReader::ReadText*> FamilyReader::read_text(const std::string&
   ReadText text;
   text.raw = KILN_TRY(source_.read_text(name));
   text.body = KILN_TRY(
-      TemplateText::parse(text.raw, fmt::format("{}/{}", source_.label, name)));
-  text.has_include = checks_ == VariantChecks::kTryAll && has_include(text.raw);
-  text.digest = cache::Digest::of(as_bytes(text.raw));
+      TemplateText::parse(text.raw.text, fmt::format("{}/{}", source_.label, name)));
+  text.has_include = checks_ == VariantChecks::kTryAll && has_include(text.raw.text);
   return &texts_.emplace(name, std::move(text)).first->second;
 }
 

@@ -18,6 +18,14 @@ namespace kiln::render {
 
 inline constexpr std::size_t kMaxTomlBytes = 512U << 10U;
 
+/// A text with its SHA-256.
+struct DigestedText {
+  std::string text;
+  cache::Digest digest;
+
+  [[nodiscard]] static DigestedText of(std::string text);
+};
+
 /// The text that stands before every template's own.
 struct Prelude {
   std::shared_ptr<const std::string> text;
@@ -25,7 +33,7 @@ struct Prelude {
 };
 
 /// Errors: kInvalidArgument for a prelude with a tag or a NUL in it.
-[[nodiscard]] Result<Prelude> make_prelude(std::string_view text);
+[[nodiscard]] Result<Prelude> make_prelude(DigestedText text);
 
 /// Stands for the code that renders: its own sources and the Mustache header.
 [[nodiscard]] cache::Digest renderer_digest();
@@ -34,9 +42,9 @@ struct FamilySource {
   std::string family;  // the folder's name
   std::string label;   // before file names in messages: "softmax", "/t/softmax"
   std::filesystem::path folder;  // empty: built in
-  std::string_view toml;
-  /// The text of a file beside kernel.toml.
-  std::function<Result<std::string>(const std::string& name)> read_text;
+  DigestedText toml;
+  /// A file beside kernel.toml.
+  std::function<Result<DigestedText>(const std::string& name)> read_text;
 };
 
 /// A kernel.toml that was parsed; its kernels and the texts beside it are read one by
@@ -72,7 +80,6 @@ class FamilyReader {
   const Prelude prelude_;
   const VariantChecks checks_;
   const std::string toml_file_;
-  const cache::Digest toml_digest_;
   std::unique_ptr<const Document> document_;
 
   std::map<std::string, ReadText> texts_;

@@ -17,14 +17,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(all.substr(std::min(cut + 1, all.size())));
   if (const auto parsed = kiln::render::TemplateText::parse(text, "fuzz"))
     std::ignore = parsed->render({});
-  static const auto prelude = kiln::render::make_prelude("// nothing\n");
+  static const auto prelude =
+      kiln::render::make_prelude(kiln::render::DigestedText::of("// nothing\n"));
   const auto reader = kiln::render::FamilyReader::open(
       {.family = "fuzz",
        .label = "fuzz",
        .folder = {},
-       .toml = toml,
-       .read_text = [&](const std::string&) -> kiln::Result<std::string> {
-         return text;
+       .toml = kiln::render::DigestedText::of(std::string(toml)),
+       .read_text =
+           [&](const std::string&) -> kiln::Result<kiln::render::DigestedText> {
+         return kiln::render::DigestedText::of(text);
        }},
       *prelude, kiln::render::VariantChecks::kTryAll);
   if (!reader)

@@ -141,7 +141,7 @@ Result<int> run(Context& context, const Options& options) {
   BuildReport report;
   add_items(*service, request, architectures, report);
   run_builds(context, *service,
-             {.jobs = service->jobs(),
+             {.jobs = service->jobs().get(),
               .dry_run = false,
               .fail_fast = false,
               .keep_objects = true,

@@ -156,7 +156,7 @@ Result<int> run(Context& context, const Options& options) {
       config, {.stop = context.stop->token(), .make_root = !options.dry_run}));
   BuildReport report = KILN_TRY(list_items(*service, options));
   run_builds(context, *service,
-             {.jobs = service->jobs(),
+             {.jobs = service->jobs().get(),
               .dry_run = options.dry_run,
               .fail_fast = options.fail_fast,
               .keep_objects = false,

@@ -64,6 +64,13 @@ TEST(EmbeddedTemplates, AreTheFilesAsTheyAre) {
             templates::embedded().prelude);
 }
 
+TEST(EmbeddedTemplates, HaveTheDigestsOfTheirTexts) {
+  const EmbeddedTemplates& all = templates::embedded();
+  EXPECT_EQ(cache::Digest::of(as_bytes(all.prelude)).hex(), all.prelude_sha256);
+  for (const EmbeddedFile& file : all.files)
+    EXPECT_EQ(cache::Digest::of(as_bytes(file.text)).hex(), file.sha256) << file.name;
+}
+
 TEST(EmbeddedTemplates, AllOpenAndAllVariantsRender) {
   const auto catalog = TemplateCatalog::open(templates::embedded());
   ASSERT_TRUE(catalog) << catalog.error().message;
