@@ -160,6 +160,7 @@ Result<std::unique_ptr<Service::Impl>> Service::Impl::open(const Options& option
     KILN_TRY(set_log_level(*config.log_level));
   std::stop_source stop;
   auto builds = KILN_TRY(BuildService::open(config, {.stop = stop.get_token()}));
+  builds->toolchains().look_ahead();
   auto devices = KILN_TRY(Devices::open(KILN_TRY(builds->toolchains().driver())));
   std::unique_ptr<RequestRecord> record;
   if (config.record)

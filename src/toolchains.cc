@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <exception>
+#include <tuple>
 #include <utility>
 
 #include "device/toolchain_files.h"
 #include "util/log.h"
+#include "util/quiet_thread.h"
 #include "util/try.h"
 
 namespace kiln {
@@ -23,6 +26,24 @@ Toolchains::Toolchains(const Config& config, std::filesystem::path folder,
       folder_(std::move(folder)),
       ask_(std::move(ask)),
       places_(LibraryPlaces::of_process()) {}
+
+Toolchains::~Toolchains() {
+  if (ahead_)
+    ahead_->join();
+}
+
+void Toolchains::look_ahead() {
+  // Nobody waits for a thread that could not be started, and what this one throws or
+  // cannot find, whoever needs the list is told.
+  const auto look = [this] {
+    try {
+      std::ignore = found();
+    } catch (const std::exception& thrown) {
+      logger().debug("looking for NVRTC: {}", thrown.what());
+    }
+  };
+  ahead_ = start_quiet_thread(look, Thread::kJoinable);
+}
 
 Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found() {
   const MutexLock lock(mutex_);
@@ -45,11 +66,7 @@ Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found_locked(
 }
 
 Result<std::optional<device::Driver>> Toolchains::driver() {
-  const MutexLock lock(mutex_);
-  return driver_locked();
-}
-
-Result<std::optional<device::Driver>> Toolchains::driver_locked() {
+  const MutexLock lock(driver_mutex_);
   if (!driver_)
     driver_ = KILN_TRY(device::Driver::open(explicit_driver_, places_));
   return *driver_;
@@ -75,7 +92,7 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
                              .build_for = build_for};
   // A driver that cannot be opened must not stop a warm on a login node; doctor and
   // whatever loads a kernel say what is wrong with it.
-  if (const auto opened = driver_locked(); opened && *opened)
+  if (const auto opened = driver(); opened && *opened)
     wish.driver = (*opened)->version();
   auto choice = std::make_shared<const device::ToolchainChoice>(
       KILN_TRY(device::choose_toolchain(found->usable, wish)));

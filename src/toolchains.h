@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "cache/layout.h"
 #include "config.h"
@@ -26,6 +27,17 @@ class Toolchains {
   /// `folder` is `<cache root>/toolchains`, empty where nothing may be kept. `ask` is
   /// called for an NVRTC that `folder` knows nothing of.
   Toolchains(const Config& config, std::filesystem::path folder, device::AskNvrtc ask);
+
+  Toolchains(const Toolchains&) = delete;
+  Toolchains& operator=(const Toolchains&) = delete;
+  Toolchains(Toolchains&&) = delete;
+  Toolchains& operator=(Toolchains&&) = delete;
+  /// Waits for what look_ahead() began.
+  ~Toolchains();
+
+  /// Begins to look for NVRTCs in a thread of its own, beside the start of the driver;
+  /// who needs the list waits for it. At most once, before any other thread calls.
+  void look_ahead();
 
   /// Every NVRTC on this machine. Errors: as discover_toolchains, each time anew.
   [[nodiscard]] Result<std::shared_ptr<const device::FoundToolchains>> found();
@@ -48,8 +60,6 @@ class Toolchains {
  private:
   [[nodiscard]] Result<std::shared_ptr<const device::FoundToolchains>> found_locked()
       KILN_REQUIRES(mutex_);
-  [[nodiscard]] Result<std::optional<device::Driver>> driver_locked()
-      KILN_REQUIRES(mutex_);
   void warn_once(const std::string& warning) KILN_REQUIRES(mutex_);
 
   // Constant after construction.
@@ -64,10 +74,14 @@ class Toolchains {
   std::shared_ptr<const device::FoundToolchains> found_ KILN_GUARDED_BY(mutex_);
   // Of a list with one that could not be used.
   std::chrono::steady_clock::time_point look_again_at_ KILN_GUARDED_BY(mutex_);
-  std::optional<std::optional<device::Driver>> driver_ KILN_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const device::ToolchainChoice>> choices_
       KILN_GUARDED_BY(mutex_);
   std::set<std::string> warned_ KILN_GUARDED_BY(mutex_);
+
+  Mutex driver_mutex_;  // taken last: the driver starts while NVRTCs are looked for
+  std::optional<std::optional<device::Driver>> driver_ KILN_GUARDED_BY(driver_mutex_);
+
+  std::optional<std::thread> ahead_;  // of look_ahead()
 };
 
 }  // namespace kiln
