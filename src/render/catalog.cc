@@ -81,43 +81,41 @@ void warn_of_prelude(const std::filesystem::path& folder, const Prelude& prelude
 
 }  // namespace
 
-/// A family that is read when one of its kernels is asked for, each kernel once.
+/// A kernel that is read when it is first asked for.
 /// Thread safety: read() may run concurrently.
-class TemplateCatalog::BuiltInFamily {
+class TemplateCatalog::BuiltInKernel {
  public:
-  BuiltInFamily(const EmbeddedTemplates& built_in, std::string_view name,
+  BuiltInKernel(const EmbeddedTemplates& built_in, const EmbeddedKernel& kernel,
                 Prelude prelude)
-      : built_in_(built_in), name_(name), prelude_(std::move(prelude)) {}
+      : built_in_(built_in), embedded_(kernel), prelude_(std::move(prelude)) {}
 
-  Result<Kernel> read(const std::string& kernel) {
+  Result<Kernel> read() {
     const MutexLock lock(mutex_);
-    if (reader_ == nullptr)
-      reader_ = KILN_TRY(open());
-    Kernel& known = kernels_[kernel];
-    if (known == nullptr)
-      known = KILN_TRY(reader_->read(kernel));
-    return known;
+    if (kernel_ == nullptr)
+      kernel_ = KILN_TRY(KILN_TRY(open())->read(embedded_.name));
+    return kernel_;
   }
 
  private:
   [[nodiscard]] Result<std::unique_ptr<FamilyReader>> open() const {
     FamilySource source;
-    source.family = name_;
-    source.label = name_;
-    source.toml = KILN_TRY(embedded_text(built_in_, name_, "kernel.toml"));
+    source.family = embedded_.family;
+    source.label = embedded_.family;
+    source.toml = KILN_TRY(embedded_text(built_in_, embedded_.family, "kernel.toml"));
+    if (!embedded_.declaration.empty())
+      source.toml.text = embedded_.declaration;
     source.read_text = [this](const std::string& name) {
-      return embedded_text(built_in_, name_, name);
+      return embedded_text(built_in_, embedded_.family, name);
     };
     return FamilyReader::open(std::move(source), prelude_, VariantChecks::kSkip);
   }
 
   const EmbeddedTemplates built_in_;
-  const std::string name_;
+  const EmbeddedKernel embedded_;
   const Prelude prelude_;
 
   Mutex mutex_;
-  std::unique_ptr<FamilyReader> reader_ KILN_GUARDED_BY(mutex_);
-  std::map<std::string, Kernel> kernels_ KILN_GUARDED_BY(mutex_);
+  Kernel kernel_ KILN_GUARDED_BY(mutex_);
 };
 
 Result<TemplateCatalog> TemplateCatalog::open(
@@ -168,19 +166,15 @@ Result<TemplateCatalog::Entries> TemplateCatalog::read_folder(
 TemplateCatalog::Entries TemplateCatalog::built_in_entries(
     const EmbeddedTemplates& built_in, const Prelude& prelude) {
   Entries entries;
-  std::map<std::string_view, std::shared_ptr<BuiltInFamily>> families;
-  for (const EmbeddedKernel& kernel : built_in.kernels) {
-    auto& family = families[kernel.family];
-    if (family == nullptr)
-      family = std::make_shared<BuiltInFamily>(built_in, kernel.family, prelude);
-    entries.emplace(kernel.name, Entry{std::string(kernel.family), nullptr, family});
-  }
+  for (const EmbeddedKernel& kernel : built_in.kernels)
+    entries.emplace(kernel.name,
+                    Entry{std::string(kernel.family), nullptr,
+                          std::make_shared<BuiltInKernel>(built_in, kernel, prelude)});
   return entries;
 }
 
-Result<TemplateCatalog::Kernel> TemplateCatalog::read(const std::string& name,
-                                                      const Entry& entry) {
-  return entry.kernel != nullptr ? entry.kernel : entry.read_by->read(name);
+Result<TemplateCatalog::Kernel> TemplateCatalog::read(const Entry& entry) {
+  return entry.kernel != nullptr ? entry.kernel : entry.read_by->read();
 }
 
 Result<std::vector<TemplateCatalog::Kernel>> TemplateCatalog::read(
@@ -193,7 +187,7 @@ Result<std::vector<TemplateCatalog::Kernel>> TemplateCatalog::read(
 Result<TemplateCatalog::Kernel> TemplateCatalog::find(std::string_view name) const {
   const auto at = entries_.find(name);
   if (at != entries_.end())
-    return read(at->first, at->second);
+    return read(at->second);
   std::vector<std::string> near = names();
   const std::string known =
       near.empty() ? "none" : fmt::format("{}", fmt::join(near, ", "));

@@ -52,11 +52,11 @@ class TemplateCatalog {
   [[nodiscard]] std::vector<std::string> family_names() const;
 
  private:
-  class BuiltInFamily;
+  class BuiltInKernel;
   struct Entry {
     std::string family;
     Kernel kernel;                           // null: to be read
-    std::shared_ptr<BuiltInFamily> read_by;  // null: it was read
+    std::shared_ptr<BuiltInKernel> read_by;  // null: it was read
   };
   using Entries = std::map<std::string, Entry, std::less<>>;
 
@@ -65,7 +65,7 @@ class TemplateCatalog {
                                                    const Prelude& prelude);
   [[nodiscard]] static Entries built_in_entries(const EmbeddedTemplates& built_in,
                                                 const Prelude& prelude);
-  [[nodiscard]] static Result<Kernel> read(const std::string& name, const Entry& entry);
+  [[nodiscard]] static Result<Kernel> read(const Entry& entry);
   [[nodiscard]] Result<std::vector<Kernel>> read(
       const std::vector<std::string>& names) const;
 

@@ -4,10 +4,13 @@
 // Exit code 1 with "<file>:<line>: <reason>" on stderr where a rule is broken.
 
 #include <fmt/format.h>
+#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -69,6 +72,45 @@ Result<std::vector<FileText>> read_files(const fs::path& root) {
   return out;
 }
 
+/// `toml`, which the catalog has read, without comments and without other kernels than
+/// `name`, in the order that it was written; all of it, where lines alone cannot tell.
+std::string declaration(const std::string& toml, std::string_view name) {
+  toml::table wanted = toml::parse(toml);
+  toml::array& kernels = *wanted["kernel"].as_array();
+  std::map<std::size_t, bool> blocks;  // by first line: whether it is this kernel's
+  for (std::size_t i = kernels.size(); i-- > 0;) {
+    const bool is_it = kernels[i].as_table()->get("name")->value<std::string>() == name;
+    blocks.emplace(kernels[i].source().begin.line, is_it);
+    if (!is_it)
+      kernels.erase(kernels.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  std::string out;
+  std::istringstream lines(toml);
+  bool is_kept = true;
+  std::size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto block = blocks.find(++number);
+    is_kept = block == blocks.end() ? is_kept : block->second;
+    const std::size_t first = line.find_first_not_of(" \t");
+    if (is_kept && first != std::string::npos && line[first] != '#')
+      out += line + '\n';
+  }
+  // In a text of several lines a '#' is none of a comment.
+  try {
+    return toml::parse(out) == wanted ? out : toml;
+  } catch (const toml::parse_error&) {
+    return toml;
+  }
+}
+
+/// That of a kernel that the catalog has read from one of `files`.
+std::string declaration(const std::vector<FileText>& files, const KernelSpec& kernel) {
+  const auto file = std::find_if(files.begin(), files.end(), [&](const FileText& each) {
+    return each.family == kernel.family() && each.name == "kernel.toml";
+  });
+  return declaration(file->text, kernel.name());
+}
+
 std::string generated(std::string_view prelude, const std::vector<FileText>& files,
                       const Kernels& kernels) {
   std::string out =
@@ -91,7 +133,8 @@ std::string generated(std::string_view prelude, const std::vector<FileText>& fil
       "}}}};\n\nconstexpr std::array<render::EmbeddedKernel, {}> kKernels{{{{\n",
       kernels.size());
   for (const auto& kernel : kernels)
-    out += fmt::format("{{{}, {}}},\n", view(kernel->name()), view(kernel->family()));
+    out += fmt::format("{{{}, {}, {}}},\n", view(kernel->name()),
+                       view(kernel->family()), view(declaration(files, *kernel)));
   out += fmt::format(
       "}}}};\n\n"
       "constexpr render::EmbeddedTemplates kTemplates{{{}, kFiles, kKernels, {}}};\n",

@@ -17,11 +17,13 @@ struct EmbeddedFile {
   std::string_view sha256{};  // of the text, 64 hex digits; empty: not known yet
 };
 
-/// One kernel that a family declares, so that its family is read only when it is asked
-/// for.
+/// One kernel that a family declares, so that it is read only when it is asked for.
 struct EmbeddedKernel {
   std::string_view name;
   std::string_view family;
+  /// The family's kernel.toml without comments and without other kernels, which take
+  /// most of the time to read it; empty: the file itself. Its lines are not the file's.
+  std::string_view declaration{};
 };
 
 struct EmbeddedTemplates {

@@ -78,7 +78,7 @@ Result<void> check_unique_names(const Declarations& from, const KernelParts& par
 /// A text and what was read from it; several kernels of a file may share one.
 struct FamilyReader::ReadText {
   DigestedText raw;
-  TemplateText body;
+  std::optional<TemplateText> body;
   bool has_include = false;
 };
 
@@ -175,7 +175,8 @@ Result<std::shared_ptr<const KernelSpec>> FamilyReader::read(std::string_view na
 
 Result<void> FamilyReader::add_text(const std::string& name, KernelParts& to) {
   const ReadText* text = KILN_TRY(read_text(name));
-  KILN_TRY(text->body.check(text_names(to)));
+  if (text->body)
+    KILN_TRY(text->body->check(text_names(to)));
   to.source_name = name;
   to.raw_text = text->raw.text;
   to.body = text->body;
@@ -192,9 +193,11 @@ Result<const FamilyReader::ReadText*> FamilyReader::read_text(const std::string&
     return &at->second;
   ReadText text;
   text.raw = KILN_TRY(source_.read_text(name));
-  text.body = KILN_TRY(
-      TemplateText::parse(text.raw.text, fmt::format("{}/{}", source_.label, name)));
-  text.has_include = checks_ == VariantChecks::kTryAll && has_include(text.raw.text);
+  if (checks_ == VariantChecks::kTryAll) {
+    text.body = KILN_TRY(
+        TemplateText::parse(text.raw.text, fmt::format("{}/{}", source_.label, name)));
+    text.has_include = has_include(text.raw.text);
+  }
   return &texts_.emplace(name, std::move(text)).first->second;
 }
 

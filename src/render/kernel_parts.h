@@ -124,8 +124,8 @@ struct KernelParts {
 
   std::string source_name;  // "softmax.cu.mustache"
   std::string raw_text;
-  TemplateText body;
-  bool has_include = false;  // in any branch of it
+  std::optional<TemplateText> body;  // none: parsed when it is rendered
+  bool has_include = false;          // in any branch of it
   std::shared_ptr<const std::string> prelude;
   KernelDigests digests;
 };

@@ -20,19 +20,34 @@ constexpr std::size_t kMaxCombinations = 10000;
 }  // namespace
 
 Result<std::shared_ptr<const KernelSpec>> KernelSpec::make(KernelParts parts,
-                                                           const SetDeclarations& sets,
+                                                           SetDeclarations sets,
                                                            VariantChecks checks) {
   // make_shared cannot reach the private constructor.
-  const std::shared_ptr<KernelSpec> spec(new KernelSpec(std::move(parts)));
-  spec->default_set_ = KILN_TRY(spec->expand(sets.default_set, "default_set"));
-  if (sets.quick.empty())
-    spec->quick_set_ = {spec->default_set_.front()};
-  else
-    spec->quick_set_ = KILN_TRY(spec->expand(sets.quick, "quick"));
-  KILN_TRY(spec->check_quick(sets));
-  if (checks == VariantChecks::kTryAll)
+  std::shared_ptr<const KernelSpec> spec(
+      new KernelSpec(std::move(parts), std::move(sets)));
+  if (checks == VariantChecks::kTryAll) {
+    Variants variants = KILN_TRY(spec->spell_out());
+    std::call_once(spec->spelled_out_, [&] { spec->variants_ = std::move(variants); });
     KILN_TRY(spec->try_variants());
-  return std::shared_ptr<const KernelSpec>(spec);
+  }
+  return spec;
+}
+
+const KernelSpec::Variants& KernelSpec::variants() const {
+  // They were spelled out once before, when Kiln was built: value() has one.
+  std::call_once(spelled_out_, [this] { variants_ = spell_out().value(); });
+  return variants_;
+}
+
+Result<KernelSpec::Variants> KernelSpec::spell_out() const {
+  Variants variants;
+  variants.default_set = KILN_TRY(expand(sets_.default_set, "default_set"));
+  if (sets_.quick.empty())
+    variants.quick = {variants.default_set.front()};
+  else
+    variants.quick = KILN_TRY(expand(sets_.quick, "quick"));
+  KILN_TRY(check_quick(variants));
+  return variants;
 }
 
 Result<std::vector<CanonicalParameters>> KernelSpec::expand(
@@ -113,11 +128,11 @@ Result<std::vector<Parameters>> KernelSpec::combinations(
   return out;
 }
 
-Result<void> KernelSpec::check_quick(const SetDeclarations& sets) const {
-  for (const CanonicalParameters& variant : quick_set_) {
-    if (std::find(default_set_.begin(), default_set_.end(), variant) ==
-        default_set_.end())
-      return error_at(sets.quick.front().line,
+Result<void> KernelSpec::check_quick(const Variants& variants) const {
+  const auto& all = variants.default_set;
+  for (const CanonicalParameters& variant : variants.quick) {
+    if (std::find(all.begin(), all.end(), variant) == all.end())
+      return error_at(sets_.quick.front().line,
                       "quick names a variant that the default set has not");
   }
   return {};
@@ -129,7 +144,7 @@ Result<void> KernelSpec::try_variants() const {
   LaunchArguments ones;
   for (const LaunchArgument& argument : parts_.arguments)
     ones.emplace(argument.name, 1);
-  for (const CanonicalParameters& variant : default_set_) {
+  for (const CanonicalParameters& variant : default_set()) {
     std::vector<Value> values = values_of(variant.values());
     if (const auto source = render(variant); !source)
       return error_at(parts_.line, source.error().message);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -42,19 +43,19 @@ struct RenderedSource {
   std::string text;
 };
 
-/// Whether reading a kernel renders every variant of its default set once, and looks
-/// for headers that it asks for. What is built in went through that when it was built,
-/// and asks for none.
+/// Whether reading a kernel parses its text, spells out its sets, renders every variant
+/// of the default set once, and looks for headers that it asks for. What is built in
+/// went through that when it was built, and asks for none: a process that only gets a
+/// kernel from the cache needs none of it.
 enum class VariantChecks : std::uint8_t { kTryAll, kSkip };
 
 /// Immutable; lives as long as somebody holds it, also past its catalog.
 /// Thread safety: any number of threads may use one.
 class KernelSpec {
  public:
-  /// Spells out and checks the sets.
   /// Errors: kInvalidArgument "<file>:<line>: <reason>".
   [[nodiscard]] static Result<std::shared_ptr<const KernelSpec>> make(
-      KernelParts parts, const SetDeclarations& sets, VariantChecks checks);
+      KernelParts parts, SetDeclarations sets, VariantChecks checks);
 
   [[nodiscard]] const std::string& name() const { return parts_.name; }
   [[nodiscard]] const std::string& summary() const { return parts_.summary; }
@@ -81,11 +82,11 @@ class KernelSpec {
 
   /// 1 to 250 variants in the order declared.
   [[nodiscard]] const std::vector<CanonicalParameters>& default_set() const {
-    return default_set_;
+    return variants().default_set;
   }
   /// Some of the default set, at least one.
   [[nodiscard]] const std::vector<CanonicalParameters>& quick_set() const {
-    return quick_set_;
+    return variants().quick;
   }
 
   /// Defaults filled in, every value in its canonical text, constraints checked.
@@ -113,7 +114,13 @@ class KernelSpec {
                                           std::string_view entry = {}) const;
 
  private:
-  explicit KernelSpec(KernelParts parts) : parts_(std::move(parts)) {}
+  struct Variants {
+    std::vector<CanonicalParameters> default_set;
+    std::vector<CanonicalParameters> quick;
+  };
+
+  KernelSpec(KernelParts parts, SetDeclarations sets)
+      : parts_(std::move(parts)), sets_(std::move(sets)) {}
 
   [[nodiscard]] tl::unexpected<Error> unknown_parameter(std::string_view name) const;
   [[nodiscard]] Result<Parameters> fill_in(const Parameters& params) const;
@@ -125,19 +132,24 @@ class KernelSpec {
                                        std::span<const Value> values) const;
   [[nodiscard]] Result<void> append_arguments(const LaunchArguments& arguments,
                                               std::vector<Value>& values) const;
+  [[nodiscard]] Result<Variants> spell_out() const;
+  /// Spelled out at the first call, unless they have been tried.
+  [[nodiscard]] const Variants& variants() const;
   [[nodiscard]] Result<std::vector<CanonicalParameters>> expand(
       const std::vector<SetProduct>& products, std::string_view set) const;
   [[nodiscard]] Result<std::vector<Parameters>> combinations(
       const SetProduct& product) const;
-  [[nodiscard]] Result<void> check_quick(const SetDeclarations& sets) const;
+  [[nodiscard]] Result<void> check_quick(const Variants& variants) const;
   [[nodiscard]] Result<void> try_variants() const;
   [[nodiscard]] tl::unexpected<Error> error(std::string_view what) const;
   [[nodiscard]] tl::unexpected<Error> error_at(std::size_t line,
                                                std::string_view what) const;
 
-  KernelParts parts_;
-  std::vector<CanonicalParameters> default_set_;
-  std::vector<CanonicalParameters> quick_set_;
+  const KernelParts parts_;
+  const SetDeclarations sets_;
+
+  mutable std::once_flag spelled_out_;
+  mutable Variants variants_;  // written under spelled_out_ alone
 };
 
 }  // namespace kiln::render

@@ -85,6 +85,41 @@ TEST(EmbeddedTemplates, AllOpenAndAllVariantsRender) {
   EXPECT_LE(variants, 250U) << "what warm --all builds for one architecture";
 }
 
+TEST(EmbeddedTemplates, AreReadAsTheFilesAre) {
+  const auto built_in = TemplateCatalog::open(templates::embedded());
+  const auto files = TemplateCatalog::open({.prelude = templates::embedded().prelude},
+                                           std::vector{kTemplates});
+  ASSERT_TRUE(built_in && files);
+  ASSERT_EQ(built_in->names(), files->names());
+  const auto names_of = [](const auto& all) {
+    std::vector<std::string> names;
+    for (const auto& one : all) names.push_back(one.name);
+    return names;
+  };
+  for (const std::string& name : files->names()) {
+    SCOPED_TRACE(name);
+    const auto ours = built_in->find(name).value();
+    const auto theirs = files->find(name).value();
+    EXPECT_EQ(ours->summary(), theirs->summary());
+    EXPECT_EQ(ours->entry_points(), theirs->entry_points());
+    EXPECT_EQ(names_of(ours->parameters()), names_of(theirs->parameters()));
+    EXPECT_EQ(names_of(ours->launch_arguments()), names_of(theirs->launch_arguments()));
+    EXPECT_EQ(ours->digests(), theirs->digests());
+    EXPECT_EQ(ours->quick_set(), theirs->quick_set());
+    ASSERT_EQ(ours->default_set(), theirs->default_set());
+    LaunchArguments arguments;
+    for (const auto& argument : ours->launch_arguments()) arguments[argument.name] = 32;
+    for (const CanonicalParameters& params : ours->default_set()) {
+      EXPECT_EQ(ours->render(params)->text, theirs->render(params)->text);
+      const auto geometry = ours->geometry(params, arguments).value();
+      const auto expected = theirs->geometry(params, arguments).value();
+      EXPECT_EQ(geometry.grid, expected.grid);
+      EXPECT_EQ(geometry.block, expected.block);
+      EXPECT_EQ(geometry.shared_bytes, expected.shared_bytes);
+    }
+  }
+}
+
 TEST(TemplatesReadme, ItsExampleIsATemplate) {
   const std::string page = *read_text_file(kTemplates / "README.md", kMaxTextBytes);
   const std::vector<std::string> toml = blocks(page, "toml");
