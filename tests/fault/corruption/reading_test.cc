@@ -1,7 +1,9 @@
 // Row 28: objects that change while threads and processes read them.
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -93,8 +95,10 @@ class CorruptWhileRead : public Corruption {
     while (std::chrono::steady_clock::now() < deadline) {
       for (const RealObject* object : objects().all()) change(*object, random());
       changes += objects().all().size();
-      if (changes % 3000 == 0)
-        fs::remove_all(layout().quarantine());
+      if (changes % 3000 == 0) {
+        std::error_code refilled;  // by a reader meanwhile: the next time, then
+        fs::remove_all(layout().quarantine(), refilled);
+      }
       std::this_thread::sleep_for(200us);
     }
     return changes;
@@ -107,6 +111,7 @@ TEST_F(CorruptWhileRead, fault_28_FilesThatChangeGiveTheRightBytesOrAMiss) {
   std::vector<ChildProcess> processes;
   for (int i = 0; i < kProcesses; ++i) {
     processes.emplace_back([&] {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // who asks for no end must not outlive us
       const auto cache = cache::Cache::open(options_of(root_));
       read(*cache);
       return 0;
