@@ -74,7 +74,10 @@ Result<VerifyResult> Cache::verify(const VerifyOptions& options) {
       result.unreadable += problem->what == Problem::What::kUnreadable ? 1 : 0;
       if (options.quarantine == Quarantine::kYes && problem->check)
         problem->quarantined = store_->quarantine(key, problem->seen, *problem->check);
-      result.quarantined += problem->quarantined ? 1 : 0;
+      if (problem->quarantined) {  // else the next verify would count it again
+        ++result.quarantined;
+        counters_.add_corrupt(*problem->check);
+      }
       if (options.on_problem)
         options.on_problem(*problem);
       result.problems.push_back(*std::move(problem));

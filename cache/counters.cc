@@ -33,6 +33,10 @@ std::string_view to_string(Counter counter) {
       "worker_crashed",
       "compiled",
       "compile_failed",
+      "build_refused",
+      "slot_holder_ignored",
+      "temporaries_swept",
+      "quarantine_swept",
   };
   return kNames[static_cast<std::size_t>(counter)];
 }

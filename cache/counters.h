@@ -34,8 +34,12 @@ enum class Counter : std::uint8_t {
   kWorkerCrashed,
   kCompiled,
   kCompileFailed,
+  kBuildRefused,       // of a source that killed two workers
+  kSlotHolderIgnored,  // it shows no sign of life
+  kTemporariesSwept,   // left by publishers that died
+  kQuarantineSwept,
 };
-inline constexpr std::size_t kCounterCount = 19;
+inline constexpr std::size_t kCounterCount = 23;
 
 /// "hits", "lock_bypassed", ... as in `stats --json`.
 [[nodiscard]] std::string_view to_string(Counter counter);

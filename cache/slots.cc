@@ -79,6 +79,7 @@ bool Slots::gave_up(unsigned slot, Watches& watches) {
   }
   if (!watches.try_emplace(slot, times_).first->second.give_up(owner))
     return false;
+  counters_.add(Counter::kSlotHolderIgnored);
   const MutexLock lock(mutex_);
   given_up_.insert_or_assign(slot, owner);
   return true;

@@ -126,7 +126,7 @@ class Collector {
       struct stat info {};
       if (Layout::is_temporary(name) && file_system_.lstat(path.c_str(), info) == 0 &&
           now_ns_ - to_ns(info.st_mtim) > ns(options_.orphan_age))
-        unlink(path);
+        sweep(path, Counter::kTemporariesSwept);
     }
   }
 
@@ -147,13 +147,15 @@ class Collector {
     for (std::size_t i = 0; i < files.size(); ++i) {
       if (i >= options_.quarantine_count ||
           now_ns_ - files[i].first > ns(options_.quarantine_age))
-        unlink(files[i].second);
+        sweep(files[i].second, Counter::kQuarantineSwept);
     }
   }
 
-  void unlink(const std::string& path) {
-    if (file_system_.unlink(path.c_str()) == 0)
-      ++result_.orphans_swept;
+  void sweep(const std::string& path, Counter counter) {
+    if (file_system_.unlink(path.c_str()) != 0)
+      return;
+    ++result_.orphans_swept;
+    counters_.add(counter);
   }
 
   const Layout& layout_;

@@ -128,9 +128,13 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
           [this, stop = options.stop](
               const std::filesystem::path& nvrtc,
               const std::filesystem::path& builtins) -> Result<device::NvrtcFacts> {
-            const auto described = KILN_TRY(workers_.describe({nvrtc, builtins}, stop));
-            return device::NvrtcFacts{{described.major, described.minor},
-                                      described.architectures};
+            const auto described = workers_.describe({nvrtc, builtins}, stop);
+            if (!described) {
+              count_failure(described.error());
+              return tl::unexpected(described.error());
+            }
+            return device::NvrtcFacts{{described->major, described->minor},
+                                      described->architectures};
           }),
       keys_(hint_folder(*cache_, cache_->layout().memo())) {}
 
@@ -250,13 +254,18 @@ Result<Fetched> BuildService::build(const KeyedRequest& request,
   const auto began = std::chrono::system_clock::now();
   compile::CompileJob job = KILN_TRY(RequestKeys::job(request));
   job.time_limit = config_.compile_timeout;
-  const auto on_phase = [&lock](compile::BuildPhase phase) {
+  bool begun = false;
+  const auto on_phase = [&](compile::BuildPhase phase) {
+    begun = true;
     if (lock.held())
       lock.enter(lock_phase(phase));
   };
   const auto output = workers_.compile(job, stop, on_phase);
   if (!output) {
-    count_failure(output.error());
+    if (begun)
+      count_failure(output.error());
+    else  // with the error of the last one: this time no worker was lost
+      cache_->counters().add(cache::Counter::kBuildRefused);
     return tl::unexpected(output.error());
   }
   KILN_TRY(check_output(request, *output));

@@ -125,6 +125,7 @@ class BuildService {
       std::chrono::system_clock::time_point began);
   [[nodiscard]] Fetched publish(const KeyedRequest& request,
                                 const ObjectPointer& object);
+  /// Counts what became of the worker that ended with `error`.
   void count_failure(const Error& error);
 
   // Constant after construction.

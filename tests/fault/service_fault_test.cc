@@ -200,6 +200,7 @@ TEST_F(ServiceFaultTest, OnAFullDiskTheCallerStillGetsItsKernel) {
       EXPECT_FALSE(full->object->payload().empty());
       EXPECT_TRUE(full->not_stored);
       EXPECT_THAT(full->not_stored->message, HasSubstr("No space left"));
+      EXPECT_EQ(service->cache().counters().snapshot()["publish_refused.ENOSPC"], 1U);
     }
     EXPECT_EQ(test::fetch(*service, test::small_kernel(1))->outcome, Outcome::kHit);
     fs::remove(junk);

@@ -4,7 +4,7 @@
 // kernels as entry points and no code in them.
 //   hang  crash  empty  wrong-arch  no-entry     and, beyond those:
 //   hoard (allocates until it is killed)  exit (leaves the process with status 7)
-//   hang-version (never says which version it is)
+//   hang-version (never says which version it is), crash-version
 //   break-out (status 9 if it can reach the network, another program or process)
 
 #include <elf.h>
@@ -296,6 +296,8 @@ nvrtcResult copy_out(const Text& text, char* to) {
 nvrtcResult nvrtcVersion(int* major, int* minor) {
   if (mode() == "hang-version")
     hang();
+  if (mode() == "crash-version")
+    crash();
   *major = 13;
   *minor = 0;
   return NVRTC_SUCCESS;
