@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,6 +28,60 @@ auto restarted(Call call) {
   auto value = or_errno(call());
   while (value == -EINTR) value = or_errno(call());
   return value;
+}
+
+enum class Where : std::uint8_t { kLocal, kNetwork };
+struct Known {
+  std::int64_t type;
+  std::string_view name;
+  Where where;
+};
+
+// Values of statfs(2), linux/magic.h, and the file systems' own sources.
+constexpr std::array kKnown{
+    Known{0x6969, "nfs", Where::kNetwork},
+    Known{0x517B, "smb", Where::kNetwork},
+    Known{0xFF534D42, "cifs", Where::kNetwork},
+    Known{0xFE534D42, "smb2", Where::kNetwork},
+    Known{0x564C, "ncp", Where::kNetwork},
+    Known{0x0BD00BD0, "lustre", Where::kNetwork},
+    Known{0x0BD00BD1, "lustre", Where::kNetwork},  // older
+    Known{0x47504653, "gpfs", Where::kNetwork},
+    Known{0x00C36400, "ceph", Where::kNetwork},
+    Known{0x65735546, "fuse", Where::kNetwork},  // what is behind it cannot be told
+    Known{0x01021997, "9p", Where::kNetwork},    // virtio file sharing, too
+    Known{0x5346414F, "afs", Where::kNetwork},   // OpenAFS
+    Known{0x6B414653, "afs", Where::kNetwork},   // kAFS
+    Known{0x73757245, "coda", Where::kNetwork},
+    Known{0x19830326, "beegfs", Where::kNetwork},
+    Known{0x7461636F, "ocfs2", Where::kNetwork},
+    Known{0x01161970, "gfs2", Where::kNetwork},
+    Known{0xAAD7AAEA, "panfs", Where::kNetwork},
+    Known{0x786F4256, "vboxsf", Where::kNetwork},
+    Known{0xBACBACBC, "vmhgfs", Where::kNetwork},
+    Known{0xEF53, "ext4", Where::kLocal},  // ext2 and ext3 as well
+    Known{0x58465342, "xfs", Where::kLocal},
+    Known{0x9123683E, "btrfs", Where::kLocal},
+    Known{0x2FC12FC1, "zfs", Where::kLocal},
+    Known{0xCA451A4E, "bcachefs", Where::kLocal},
+    Known{0xF2F52010, "f2fs", Where::kLocal},
+    Known{0x3153464A, "jfs", Where::kLocal},
+    Known{0x52654973, "reiserfs", Where::kLocal},
+    Known{0x01021994, "tmpfs", Where::kLocal},
+    Known{0x858458F6, "ramfs", Where::kLocal},
+    Known{0x794C7630, "overlayfs", Where::kLocal},
+    Known{0xF15F, "ecryptfs", Where::kLocal},
+    Known{0x73717368, "squashfs", Where::kLocal},
+    Known{0xE0F5E1E2, "erofs", Where::kLocal},
+    Known{0x9660, "iso9660", Where::kLocal},
+    Known{0x4D44, "vfat", Where::kLocal},
+    Known{0x2011BAB0, "exfat", Where::kLocal},
+    Known{0x7366746E, "ntfs", Where::kLocal},
+};
+
+const Known* find_known(std::int64_t type) {
+  const auto* const found = std::ranges::find(kKnown, type, &Known::type);
+  return found == kKnown.end() ? nullptr : found;
 }
 
 class RealFileSystem final : public FileSystem {
@@ -196,31 +251,15 @@ int make_folders(FileSystem& file_system, const std::string& path) {
   return again == -EEXIST ? 0 : again;
 }
 
+std::string file_system_name(std::int64_t type) {
+  const Known* const known = find_known(type);
+  return known != nullptr ? std::string(known->name)
+                          : fmt::format("unknown, type {:#x}", type);
+}
+
 bool is_network_type(std::int64_t type) {
-  // Values of statfs(2), linux/magic.h, and the file systems' own sources.
-  constexpr std::array<std::int64_t, 20> kNetwork{
-      0x6969,      // NFS
-      0x517B,      // SMB
-      0xFF534D42,  // CIFS
-      0xFE534D42,  // SMB2
-      0x564C,      // NCP
-      0x0BD00BD0,  // Lustre
-      0x0BD00BD1,  // Lustre, older
-      0x47504653,  // GPFS
-      0x00C36400,  // CephFS
-      0x65735546,  // FUSE
-      0x01021997,  // 9p, virtio file sharing of some hypervisors
-      0x5346414F,  // OpenAFS
-      0x6B414653,  // kAFS
-      0x73757245,  // Coda
-      0x19830326,  // BeeGFS
-      0x7461636F,  // OCFS2
-      0x01161970,  // GFS2
-      0xAAD7AAEA,  // PanFS
-      0x786F4256,  // VirtualBox shared folders
-      0xBACBACBC,  // VMware host file system
-  };
-  return std::find(kNetwork.begin(), kNetwork.end(), type) != kNetwork.end();
+  const Known* const known = find_known(type);
+  return known != nullptr && known->where == Where::kNetwork;
 }
 
 }  // namespace kiln::cache

@@ -85,6 +85,10 @@ class FileSystem {
 /// mkdir -p, each new folder 0700; 0 or the negative errno.
 [[nodiscard]] int make_folders(FileSystem& file_system, const std::string& path);
 
+/// "ext4", "tmpfs", "nfs"; "unknown, type 0x1234" for others. `type` is
+/// FileSystem::type().
+[[nodiscard]] std::string file_system_name(std::int64_t type);
+
 /// True for file systems whose locks and shared memory cannot be relied on: NFS, SMB,
 /// Lustre, GPFS, CephFS, AFS, 9p, FUSE and the like. `type` is FileSystem::type().
 [[nodiscard]] bool is_network_type(std::int64_t type);

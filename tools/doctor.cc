@@ -41,6 +41,17 @@ Check compare_sets(const std::string& name, const std::set<std::string>& here,
   return check;
 }
 
+/// "/home/a/.cache/kiln on nfs, read-write, locks work"
+std::string cache_text(const ordered_json& cache) {
+  const auto text = [&](const char* field, const char* otherwise) {
+    const ordered_json found = cache.value(field, ordered_json());
+    return found.is_null() ? std::string(otherwise) : found.get<std::string>();
+  };
+  return fmt::format("{} on {}, {}, locks: {}", text("root", "none"),
+                     text("file_system", "an unknown file system"),
+                     text("mode", "of unknown mode"), text("locks", "none"));
+}
+
 /// Throws nlohmann's type errors for a report whose members are not what they should
 /// be.
 std::vector<Check> differences(const ordered_json& here, const ordered_json& there,
@@ -58,7 +69,7 @@ std::vector<Check> differences(const ordered_json& here, const ordered_json& the
     return std::set<std::string>{kiln.value("version", "") + " " +
                                  kiln.value("build_id", "").substr(0, 12)};
   };
-  return std::vector<Check>{
+  std::vector<Check> checks{
       compare_sets("kiln" + with, build(here), build(there),
                    "install the same Kiln on all nodes"),
       compare_sets("toolchains" + with, values(here, "toolchains", "name"),
@@ -68,6 +79,42 @@ std::vector<Check> differences(const ordered_json& here, const ordered_json& the
                    "install the same driver on all nodes"),
       compare_sets("architectures" + with, values(here, "devices", "arch"),
                    values(there, "devices", "arch"), "warm for all of them: --arch")};
+  if (there.contains("cache")) {  // not in a report of an older Kiln
+    checks.push_back(compare_sets(
+        "cache" + with, {cache_text(here["cache"])}, {cache_text(there["cache"])},
+        "set KILN_CACHE_DIR alike on all nodes; a node finds what another one warmed "
+        "only in a folder that both see"));
+  }
+  return checks;
+}
+
+/// Null for what is not known.
+template <typename T>
+ordered_json json_of(const std::optional<T>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+ordered_json json_of(const std::string& text) {
+  return text.empty() ? ordered_json(nullptr) : ordered_json(text);
+}
+
+ordered_json cache_json(const CacheFacts& facts) {
+  ordered_json locks = nullptr;
+  if (facts.locks)
+    locks = to_string(*facts.locks);
+  return {{"root", facts.root},
+          {"mode", facts.mode},
+          {"owner", json_of(facts.owner)},
+          {"permissions", json_of(facts.permissions)},
+          {"file_system", json_of(facts.file_system)},
+          {"network", json_of(facts.is_network)},
+          {"free_bytes", json_of(facts.free_bytes)},
+          {"free_inodes", json_of(facts.free_inodes)},
+          {"lock_folder", json_of(facts.lock_folder)},
+          {"locks", locks},
+          {"index", facts.has_index},
+          {"entries", facts.totals ? ordered_json(facts.totals->entries) : nullptr},
+          {"bytes", facts.totals ? ordered_json(facts.totals->bytes) : nullptr},
+          {"limit_bytes", facts.limit_bytes}};
 }
 
 }  // namespace
@@ -86,6 +133,7 @@ std::string_view to_string(CheckVerdict verdict) {
 
 Diagnosis diagnose(Context& context, BuildService& service) {
   Diagnosis diagnosis;
+  look_at_locks(service, diagnosis);
   diagnosis.checks.push_back(
       {"kiln", CheckVerdict::kOk,
        fmt::format("{} (build {}), {} kernel templates", version(),
@@ -137,7 +185,8 @@ ordered_json diagnosis_json(const Diagnosis& diagnosis) {
           {"kiln", {{"version", version()}, {"build_id", build_id()}}},
           {"checks", checks},
           {"devices", devices},
-          {"toolchains", toolchains}};
+          {"toolchains", toolchains},
+          {"cache", cache_json(diagnosis.cache)}};
 }
 
 Result<std::vector<Check>> compare_with(const ordered_json& here,

@@ -3,12 +3,17 @@
 
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "build_service.h"
 #include "tools/context.h"
+#include "tools/lock_probe.h"
 
 namespace kiln::tools {
 
@@ -24,10 +29,29 @@ struct Check {
   std::string remedy;  // empty where there is nothing to do
 };
 
+/// The cache root and its place, as far as they can be told.
+struct CacheFacts {
+  std::string root;
+  std::string mode;  // "read-write", "read-only", "off"
+  std::optional<uid_t> owner;
+  std::string permissions;  // "0700", or empty
+  std::string file_system;  // "ext4", or empty
+  std::optional<bool> is_network;
+  std::optional<std::uint64_t> free_bytes;
+  std::optional<std::uint64_t> free_inodes;  // none where they are not counted
+  std::string lock_folder;                   // empty: there is none
+  std::optional<LockAnswer> locks;           // none where none is taken
+  bool has_index = false;
+  std::optional<cache::Totals> totals;
+  std::uint64_t limit_bytes = 0;
+};
+
 struct Diagnosis {
   std::vector<Check> checks;
   std::vector<Device> devices;
   std::vector<device::Toolchain> toolchains;
+  CacheFacts cache;
+  LockProbe lock_probe;  // where cache.locks has a value
 };
 
 /// Looks at everything; nothing here fails, it becomes a check. The lock probe and the
@@ -39,13 +63,22 @@ void check_driver(BuildService& service, Diagnosis& diagnosis);
 void check_toolchains(BuildService& service, Diagnosis& diagnosis);
 void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis);
 void check_cudnn(BuildService& service, Diagnosis& diagnosis);
+/// Goes by what was found by look_at_locks().
 void check_cache(BuildService& service, Diagnosis& diagnosis);
 
-/// `{"ok","checks","devices","toolchains"}`.
+/// To be called before anything that takes a lock: a build takes a slot, the index and
+/// the counters have locks of their own. Where locks give no answer, none is taken.
+void look_at_locks(BuildService& service, Diagnosis& diagnosis);
+/// A check in the place of one that would take a lock, where locks give no answer.
+[[nodiscard]] std::optional<Check> kept_from(const std::string& name,
+                                             const Diagnosis& diagnosis);
+
+/// `{"ok","kiln","checks","devices","toolchains","cache"}`.
 [[nodiscard]] nlohmann::ordered_json diagnosis_json(const Diagnosis& diagnosis);
 
 /// One check for each thing in which another node's `doctor --json` differs from this
-/// one: driver, toolchains, devices, Kiln itself. Errors: kNotFound, kInvalidArgument.
+/// one: driver, toolchains, devices, the cache root, Kiln itself. Errors: kNotFound,
+/// kInvalidArgument.
 [[nodiscard]] Result<std::vector<Check>> compare_with(
     const nlohmann::ordered_json& here, const std::string& path);
 

@@ -1,11 +1,13 @@
 // What Kiln keeps on disk: root, file system, space, locks, index.
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <random>
+#include <system_error>
+#include <tuple>
 
 #include "tools/doctor.h"
 #include "util/units.h"
@@ -17,8 +19,51 @@ constexpr std::chrono::seconds kLockProbeLimit{3};
 constexpr std::uint64_t kLittleSpace = 1ULL << 30U;
 constexpr std::uint64_t kFewInodes = 10'000;
 
-Check root_check(const cache::Cache& cache) {
-  Check check{"cache root", CheckVerdict::kOk, cache.layout().root().native(), ""};
+const char* mode_name(cache::Mode mode) {
+  switch (mode) {
+    case cache::Mode::kReadWrite:
+      return "read-write";
+    case cache::Mode::kReadOnly:
+      return "read-only";
+    case cache::Mode::kOff:
+      return "off";
+  }
+  return "unknown";
+}
+
+/// What the root's folder and file system say. Of a root that is not there, nothing.
+void look_at_root(const cache::Cache& cache, CacheFacts& facts) {
+  facts.root = cache.layout().root().native();
+  facts.mode = mode_name(cache.mode());
+  facts.has_index = cache.has_index();
+  struct stat info {};
+  if (::stat(facts.root.c_str(), &info) != 0)
+    return;
+  facts.owner = info.st_uid;
+  facts.permissions = fmt::format("{:04o}", info.st_mode & 07777U);
+  const std::int64_t type = cache::real_file_system().type(facts.root.c_str());
+  if (type >= 0) {
+    facts.file_system = cache::file_system_name(type);
+    facts.is_network = cache::is_network_type(type);
+  }
+  struct statvfs room {};
+  if (::statvfs(facts.root.c_str(), &room) != 0)
+    return;
+  facts.free_bytes = std::uint64_t{room.f_bavail} * room.f_frsize;
+  // Some file systems have no fixed number of inodes and say 0 of 0.
+  if (room.f_files > 0)
+    facts.free_inodes = room.f_favail;
+}
+
+std::string owner_text(const CacheFacts& facts) {
+  if (!facts.owner)
+    return "";
+  return fmt::format("; owner {}{}, mode {}", *facts.owner,
+                     *facts.owner == ::geteuid() ? " (you)" : "", facts.permissions);
+}
+
+Check root_check(const cache::Cache& cache, const CacheFacts& facts) {
+  Check check{"cache root", CheckVerdict::kOk, facts.root, ""};
   switch (cache.mode()) {
     case cache::Mode::kReadWrite:
       check.detail += ": read and written";
@@ -34,23 +79,53 @@ Check root_check(const cache::Cache& cache) {
       check.remedy = "set KILN_CACHE_DIR to a folder that only this user can write";
       break;
   }
+  check.detail += owner_text(facts);
   return check;
 }
 
-Check space_check(const cache::Cache& cache) {
-  Check check{"disk space", CheckVerdict::kOk, "", ""};
-  struct statvfs info {};
-  const std::string root = cache.layout().root().native();
-  if (::statvfs(root.c_str(), &info) != 0) {
+Check file_system_check(const CacheFacts& facts) {
+  Check check{"file system", CheckVerdict::kOk, facts.file_system, ""};
+  if (!facts.is_network) {
     check.verdict = CheckVerdict::kWarn;
-    check.detail = "cannot be asked for " + root;
+    check.detail = "cannot be told";
+    check.remedy = "see the other checks of the cache";
     return check;
   }
-  const std::uint64_t bytes = std::uint64_t{info.f_bavail} * info.f_frsize;
-  const std::uint64_t inodes = info.f_favail;
-  check.detail = fmt::format("{} and {} inodes free", format_size(bytes), inodes);
-  // Some file systems have no fixed number of inodes and say 0 of 0.
-  if (bytes < kLittleSpace || (info.f_files > 0 && inodes < kFewInodes)) {
+  if (*facts.is_network) {
+    check.verdict = CheckVerdict::kWarn;
+    check.detail +=
+        ", on the network: no lock is taken there, and there are no index and "
+        "no counters; two machines may build one kernel at once, and ls and "
+        "stats read every object";
+    check.remedy =
+        "fine for a root that is warmed and then read; to write, set KILN_CACHE_DIR to "
+        "a "
+        "folder on a local disk";
+    return check;
+  }
+  check.detail += ", local";
+  if (facts.has_index)
+    check.detail += ": index and counters are in the root";
+  if (facts.file_system == "tmpfs" || facts.file_system == "ramfs")
+    check.detail += "; in memory: what is built is lost with the next boot";
+  if (facts.file_system == "overlayfs")
+    check.detail += "; of a container: what is built may be lost with it";
+  return check;
+}
+
+Check space_check(const CacheFacts& facts) {
+  Check check{"disk space", CheckVerdict::kOk, "", ""};
+  if (!facts.free_bytes) {
+    check.verdict = CheckVerdict::kWarn;
+    check.detail = "cannot be asked for " + facts.root;
+    check.remedy = "see the other checks of the cache";
+    return check;
+  }
+  check.detail = fmt::format("{} free", format_size(*facts.free_bytes));
+  if (facts.free_inodes)
+    check.detail += fmt::format(", {} inodes", *facts.free_inodes);
+  if (*facts.free_bytes < kLittleSpace ||
+      (facts.free_inodes && *facts.free_inodes < kFewInodes)) {
     check.verdict = CheckVerdict::kWarn;
     check.remedy =
         "free some, or lower KILN_CACHE_SIZE; what does not fit is built "
@@ -59,35 +134,41 @@ Check space_check(const cache::Cache& cache) {
   return check;
 }
 
-cache::Digest random_key() {
-  std::random_device random;
-  return cache::Digest::of(as_bytes(fmt::format("{} {}", random(), ::getpid())));
-}
-
-Check lock_check(cache::Cache& cache) {
-  Check check{"locks", CheckVerdict::kOk, "", ""};
-  const auto began = std::chrono::steady_clock::now();
-  const auto acquired = cache.lock({.key = random_key(),
-                                    .look_again = [] { return false; },
-                                    .stop = {},
-                                    .deadline = began + kLockProbeLimit,
-                                    .on_wait = {}});
-  const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::steady_clock::now() - began);
-  if (acquired.outcome == cache::KeyLock::Outcome::kHeld) {
-    check.detail = fmt::format("work in {} ({})", cache.lock_folder().path.native(),
-                               format_duration(elapsed));
-  } else {
-    check.verdict = CheckVerdict::kWarn;
-    check.detail = "do not work: " + acquired.reason;
-    check.remedy =
-        "processes may build one kernel twice; results are right all the "
-        "same. Set XDG_RUNTIME_DIR to a local folder";
+Check lock_check(const cache::Cache& cache, const CacheFacts& facts,
+                 const LockProbe& probe) {
+  constexpr const char* kRemedy =
+      "processes may build one kernel twice; results are right all the same. Set "
+      "KILN_CACHE_DIR or XDG_RUNTIME_DIR to a local folder";
+  Check check{"locks", CheckVerdict::kWarn, "", kRemedy};
+  if (!facts.locks) {
+    check.detail = "there is no place for them: " + cache.lock_folder().why;
+    return check;
+  }
+  switch (probe.answer) {
+    case LockAnswer::kWork:
+      return {"locks", CheckVerdict::kOk,
+              fmt::format("work in {} ({})", facts.lock_folder,
+                          format_duration(probe.took)),
+              ""};
+    case LockAnswer::kRefused:
+      check.detail = fmt::format("do not work in {}: {}", facts.lock_folder,
+                                 std::generic_category().message(probe.error));
+      break;
+    case LockAnswer::kNoAnswer:
+      check.verdict = CheckVerdict::kFail;
+      check.detail = fmt::format("a lock call in {} did not return for {}",
+                                 facts.lock_folder, format_duration(probe.took));
+      check.remedy =
+          "every process that builds here would hang with it: set KILN_CACHE_DIR to a "
+          "folder on a local disk";
+      break;
   }
   return check;
 }
 
-Check index_check(cache::Cache& cache) {
+Check index_check(cache::Cache& cache, Diagnosis& diagnosis) {
+  if (auto kept = kept_from("index", diagnosis))
+    return *std::move(kept);
   Check check{"index", CheckVerdict::kOk, "", ""};
   const auto stats = cache.stats();
   if (!stats) {
@@ -96,6 +177,7 @@ Check index_check(cache::Cache& cache) {
     check.remedy = "delete index.sqlite in the cache root; it is rebuilt";
     return check;
   }
+  diagnosis.cache.totals = stats->totals;
   check.detail = fmt::format(
       "{} entries, {} of {}{}", stats->totals.entries, format_size(stats->totals.bytes),
       format_size(stats->limit_bytes),
@@ -105,15 +187,39 @@ Check index_check(cache::Cache& cache) {
 
 }  // namespace
 
+void look_at_locks(BuildService& service, Diagnosis& diagnosis) {
+  const cache::LockFolder& folder = service.cache().lock_folder();
+  if (!folder.usable())
+    return;
+  diagnosis.cache.lock_folder = folder.path.native();
+  diagnosis.lock_probe = probe_locks(folder.path, kLockProbeLimit);
+  diagnosis.cache.locks = diagnosis.lock_probe.answer;
+}
+
+std::optional<Check> kept_from(const std::string& name, const Diagnosis& diagnosis) {
+  if (diagnosis.cache.locks != LockAnswer::kNoAnswer)
+    return std::nullopt;
+  return Check{name, CheckVerdict::kWarn,
+               "not looked at: it takes a lock, and locks give no answer here",
+               "see the check of the locks"};
+}
+
 void check_cache(BuildService& service, Diagnosis& diagnosis) {
   cache::Cache& cache = service.cache();
-  diagnosis.checks.push_back(root_check(cache));
+  CacheFacts& facts = diagnosis.cache;
+  look_at_root(cache, facts);
+  facts.limit_bytes = service.config().cache_limit_bytes;
+  diagnosis.checks.push_back(root_check(cache, facts));
   if (cache.mode() == cache::Mode::kOff)
     return;
-  diagnosis.checks.push_back(space_check(cache));
+  diagnosis.checks.push_back(file_system_check(facts));
+  diagnosis.checks.push_back(space_check(facts));
   if (cache.mode() == cache::Mode::kReadWrite)
-    diagnosis.checks.push_back(lock_check(cache));
-  diagnosis.checks.push_back(index_check(cache));
+    diagnosis.checks.push_back(lock_check(cache, facts, diagnosis.lock_probe));
+  diagnosis.checks.push_back(index_check(cache, diagnosis));
+  // What was counted is written at the end under a lock, too, unless somebody took it.
+  if (facts.locks == LockAnswer::kNoAnswer)
+    std::ignore = cache.counters().take_unwritten();
 }
 
 }  // namespace kiln::tools

@@ -172,6 +172,10 @@ void check_toolchains(BuildService& service, Diagnosis& diagnosis) {
 }
 
 void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis) {
+  if (auto kept = kept_from("compile", diagnosis)) {
+    diagnosis.checks.push_back(*std::move(kept));
+    return;
+  }
   Check check{"compile", CheckVerdict::kOk, "", ""};
   const auto began = std::chrono::steady_clock::now();
   const auto trial = [&]() -> Result<compile::CompileOutput> {

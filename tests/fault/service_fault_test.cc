@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -11,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "tests/support/child_process.h"
+#include "tests/support/mount_namespace.h"
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
 #include "tests/support/service_requests.h"
@@ -158,35 +157,9 @@ TEST_F(ServiceFaultTest, AWorkerKilledInMidCompileCostsOneBuild) {
   EXPECT_TRUE(again) << again.error().message;
 }
 
-/// Runs `body` in a mount namespace of its own; its exit status, or nullopt where this
-/// machine allows no such thing.
-template <typename Body>
-std::optional<int> in_namespace(const Body& body) {
-  constexpr int kImpossible = 77;
-  test::ChildProcess child([&] {
-    const uid_t uid = ::getuid();
-    if (::unshare(CLONE_NEWNS | (uid == 0 ? 0 : CLONE_NEWUSER)) != 0)
-      return kImpossible;
-    if (uid != 0)
-      std::ofstream("/proc/self/uid_map") << "0 " << uid << " 1\n";
-    if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
-      return kImpossible;
-    const int status = body();
-    return testing::Test::HasFailure() ? 1 : status;
-  });
-  const int status = child.wait();
-  return status == kImpossible ? std::nullopt : std::optional(status);
-}
-
-bool mount_small_disk(const fs::path& folder, const char* size) {
-  fs::create_directories(folder);
-  return ::mount("none", folder.c_str(), "tmpfs", 0,
-                 (std::string("mode=0700,size=") + size).c_str()) == 0;
-}
-
 TEST_F(ServiceFaultTest, OnAFullDiskTheCallerStillGetsItsKernel) {
-  const auto status = in_namespace([&] {
-    if (!mount_small_disk(temp_.path() / "cache", "512k"))
+  const auto status = test::in_mount_namespace([&] {
+    if (!test::mount_small_disk(temp_.path() / "cache", "512k"))
       return 77;
     const auto service = test::open_service(config());
     const auto before = test::fetch(*service, test::small_kernel(1));
@@ -215,8 +188,8 @@ TEST_F(ServiceFaultTest, OnAFullDiskTheCallerStillGetsItsKernel) {
 }
 
 TEST_F(ServiceFaultTest, OnADiskThatIsFullFromTheStartTheCallerStillGetsItsKernel) {
-  const auto status = in_namespace([&] {
-    if (!mount_small_disk(temp_.path() / "cache", "16k"))
+  const auto status = test::in_mount_namespace([&] {
+    if (!test::mount_small_disk(temp_.path() / "cache", "16k"))
       return 77;
     std::ofstream(temp_.path() / "cache/junk") << std::string(1U << 20U, 'x');
     const auto service = test::open_service(config());
@@ -239,7 +212,7 @@ TEST_F(ServiceFaultTest, AReadOnlyRootServesHitsAndBuildsMissesInMemory) {
                                           "{\"source\":\"__global__ void a() {}\"}\n"
                                           "{\"source\":\"__global__ void b() {}\"}\n");
   EXPECT_EQ(kiln.run({"compile", hit, "--arch", "9.0"}).status, 0);
-  const auto status = in_namespace([&] {
+  const auto status = test::in_mount_namespace([&] {
     const std::string root = kiln.cache_dir();
     if (::mount(root.c_str(), root.c_str(), nullptr, MS_BIND, nullptr) != 0 ||
         ::mount(nullptr, root.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY,

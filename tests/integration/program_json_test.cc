@@ -185,7 +185,22 @@ TEST_F(ProgramJsonTest, RenderTemplatesAndDoctor) {
                           {"checks", "a"},
                           {"devices", "a"},
                           {"toolchains", "a"},
-                          {"kiln", "o"}});
+                          {"kiln", "o"},
+                          {"cache", "o"}});
+  expect_members(doctor["cache"], {{"root", "s"},
+                                   {"mode", "s"},
+                                   {"owner", "nl"},
+                                   {"permissions", "sl"},
+                                   {"file_system", "sl"},
+                                   {"network", "bl"},
+                                   {"free_bytes", "nl"},
+                                   {"free_inodes", "nl"},
+                                   {"lock_folder", "sl"},
+                                   {"locks", "sl"},
+                                   {"index", "b"},
+                                   {"entries", "nl"},
+                                   {"bytes", "nl"},
+                                   {"limit_bytes", "n"}});
   for (const json& check : doctor["checks"]) {
     expect_members(check,
                    {{"name", "s"}, {"verdict", "s"}, {"detail", "s"}, {"remedy", "s"}});

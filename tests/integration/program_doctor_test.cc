@@ -1,0 +1,215 @@
+// kiln doctor tells of the cache root: whose it is, on what file system, with how much
+// room, whether locks work there; each with what to do. And it always comes to an end.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "cache/file_system.h"
+#include "tests/support/child_process.h"
+#include "tests/support/fault/lock_filter.h"
+#include "tests/support/mount_namespace.h"
+#include "tests/support/program.h"
+
+namespace kiln {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+namespace fs = std::filesystem;
+
+class ProgramDoctorTest : public testing::Test {
+ protected:
+  ProgramDoctorTest() { kiln_.use_fake_nvrtc(); }
+
+  /// What it reports here; `status` where a check fails.
+  json report(int status = 0) { return kiln_.json_of({"doctor"}, status); }
+  static json check(const json& report, const std::string& name) {
+    for (const json& each : report["checks"]) {
+      if (each["name"] == name)
+        return each;
+    }
+    ADD_FAILURE() << "no check " << name << " in " << report.dump(1);
+    return {{"verdict", ""}, {"detail", ""}, {"remedy", ""}};
+  }
+  static std::string text(const json& check, const char* member) {
+    return check[member].get<std::string>();
+  }
+  /// That whatever is not well comes with what to do.
+  static void expect_remedies(const json& report) {
+    for (const json& each : report["checks"]) {
+      if (each["verdict"] != "ok") {
+        EXPECT_NE(each["remedy"], "") << each.dump(1);
+      }
+    }
+  }
+
+  /// Runs `body` in a process of its own; false where that says 77.
+  template <typename Body>
+  static bool in_child(const Body& body) {
+    test::ChildProcess child([&] {
+      const int status = body();
+      return testing::Test::HasFailure() ? 1 : status;
+    });
+    const int status = child.wait();
+    EXPECT_TRUE(status == 0 || status == 77) << status;
+    return status != 77;
+  }
+
+  test::KilnProgram kiln_;
+};
+
+TEST_F(ProgramDoctorTest, SaysWhoseTheRootIsAndOnWhatFileSystem) {
+  fs::create_directories(kiln_.cache_dir());
+  ASSERT_EQ(::chmod(kiln_.cache_dir().c_str(), 0750), 0);
+  const json found = report();
+  const json& cache = found["cache"];
+  EXPECT_EQ(cache["root"], kiln_.cache_dir().native());
+  EXPECT_EQ(cache["mode"], "read-write");
+  EXPECT_EQ(cache["owner"], ::geteuid());
+  EXPECT_EQ(cache["permissions"], "0750");
+  const std::string name = cache::file_system_name(
+      cache::real_file_system().type(kiln_.cache_dir().c_str()));
+  EXPECT_EQ(cache["file_system"], name);
+  EXPECT_EQ(cache["entries"], 0);
+  struct statvfs room {};
+  ASSERT_EQ(::statvfs(kiln_.cache_dir().c_str(), &room), 0);
+  EXPECT_LE(cache["free_bytes"].get<double>(),
+            static_cast<double>(room.f_blocks) * static_cast<double>(room.f_frsize));
+  EXPECT_THAT(text(check(found, "cache root"), "detail"),
+              AllOf(HasSubstr(kiln_.cache_dir().native()), HasSubstr("mode 0750"),
+                    HasSubstr("(you)")));
+  EXPECT_THAT(text(check(found, "file system"), "detail"), HasSubstr(name));
+  expect_remedies(found);
+}
+
+TEST_F(ProgramDoctorTest, ARootThatOthersCanWriteFailsAndIsTold) {
+  fs::create_directories(kiln_.cache_dir());
+  ASSERT_EQ(::chmod(kiln_.cache_dir().c_str(), 0777), 0);
+  const json found = report(1);
+  EXPECT_EQ(found["cache"]["mode"], "off");
+  EXPECT_EQ(found["cache"]["permissions"], "0777");
+  const json root = check(found, "cache root");
+  EXPECT_EQ(root["verdict"], "fail");
+  EXPECT_THAT(text(root, "detail"), AllOf(HasSubstr("chmod"), HasSubstr("mode 0777")));
+  expect_remedies(found);
+}
+
+TEST_F(ProgramDoctorTest, ASmallDiskInMemoryIsToldAsBoth) {
+  const auto status = test::in_mount_namespace([&] {
+    if (!test::mount_small_disk(kiln_.cache_dir(), "512k"))
+      return 77;
+    const json found = report();
+    EXPECT_EQ(found["cache"]["file_system"], "tmpfs");
+    EXPECT_LE(found["cache"]["free_bytes"], 512U << 10U);
+    EXPECT_THAT(text(check(found, "file system"), "detail"), HasSubstr("next boot"));
+    EXPECT_EQ(check(found, "disk space")["verdict"], "warn");
+    expect_remedies(found);
+    return 0;
+  });
+  if (!status)
+    GTEST_SKIP() << "NOT TESTED: no mount namespace can be made here";
+  EXPECT_EQ(*status, 0);
+}
+
+TEST_F(ProgramDoctorTest, ARootOnTheNetworkIsToldWithWhatFollows) {
+#ifdef __SANITIZE_ADDRESS__
+  kiln_.set("ASAN_OPTIONS", "verify_asan_link_order=0");
+#endif
+  kiln_.set("LD_PRELOAD", KILN_TEST_NETWORK_ROOT);
+  kiln_.set("KILN_TEST_NETWORK_ROOT", kiln_.cache_dir());
+  fs::create_directories(kiln_.folder() / "run");
+  fs::permissions(kiln_.folder() / "run", fs::perms::owner_all);
+  kiln_.set("XDG_RUNTIME_DIR", kiln_.folder() / "run");
+  const json found = report();
+  EXPECT_EQ(found["cache"]["file_system"], "nfs");
+  EXPECT_EQ(found["cache"]["network"], true);
+  EXPECT_EQ(found["cache"]["index"], false);
+  EXPECT_THAT(text(found["cache"], "lock_folder"),
+              HasSubstr(kiln_.folder() / "run" / "kiln"));
+  const json on = check(found, "file system");
+  EXPECT_EQ(on["verdict"], "warn");
+  EXPECT_THAT(text(on, "detail"), AllOf(HasSubstr("no lock"), HasSubstr("no index")));
+  EXPECT_EQ(check(found, "locks")["verdict"], "ok");
+  EXPECT_FALSE(fs::exists(kiln_.cache_dir() / "locks"));
+  expect_remedies(found);
+}
+
+TEST_F(ProgramDoctorTest, LocksThatAreRefusedAreToldWithTheReason) {
+  const bool tried = in_child([&] {
+    if (!test::refuse_locks(ENOLCK))
+      return 77;
+    const json found = report();
+    EXPECT_EQ(found["cache"]["locks"], "refused");
+    const json locks = check(found, "locks");
+    EXPECT_EQ(locks["verdict"], "warn");
+    EXPECT_THAT(text(locks, "detail"), HasSubstr("No locks available"));
+    EXPECT_EQ(check(found, "compile")["verdict"], "ok") << "without a slot";
+    expect_remedies(found);
+    return 0;
+  });
+  if (!tried)
+    GTEST_SKIP() << "NOT TESTED: no system call filters here";
+}
+
+// As on a file system whose lock server is gone: the call that must not wait waits.
+TEST_F(ProgramDoctorTest, LocksThatNeverReturnAreToldAndHoldNothingUp) {
+  const bool tried = in_child([&] {
+    if (!test::hang_in_locks())
+      return 77;
+    const auto began = std::chrono::steady_clock::now();
+    const json found = report(1);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, 40s);
+    EXPECT_EQ(found["ok"], false);
+    EXPECT_EQ(found["cache"]["locks"], "no answer");
+    const json locks = check(found, "locks");
+    EXPECT_EQ(locks["verdict"], "fail");
+    EXPECT_THAT(text(locks, "detail"), AllOf(HasSubstr("did not return"),
+                                             HasSubstr(kiln_.cache_dir() / "locks")));
+    // What would take a lock is not tried, and says so; all else is looked at.
+    for (const char* name : {"compile", "index"}) {
+      EXPECT_EQ(check(found, name)["verdict"], "warn") << name;
+      EXPECT_THAT(text(check(found, name), "detail"), HasSubstr("not looked at"));
+    }
+    EXPECT_EQ(check(found, "cache root")["verdict"], "ok");
+    expect_remedies(found);
+    return 0;
+  });
+  if (!tried)
+    GTEST_SKIP() << "NOT TESTED: no system call filters here";
+}
+
+TEST_F(ProgramDoctorTest, AnotherCacheOnAnotherNodeIsNamed) {
+  const json here = report();
+  const std::string same = kiln_.write("same.json", here.dump());
+  EXPECT_EQ(check(kiln_.json_of({"doctor", "--compare", same}),
+                  "cache against " + same)["verdict"],
+            "ok");
+  json other = here;
+  other["cache"]["file_system"] = "lustre";
+  const std::string file = kiln_.write("other.json", other.dump());
+  const json compared =
+      check(kiln_.json_of({"doctor", "--compare", file}), "cache against " + file);
+  EXPECT_EQ(compared["verdict"], "warn");
+  EXPECT_THAT(text(compared, "detail"),
+              HasSubstr("there " + kiln_.cache_dir().native() + " on lustre"));
+  EXPECT_THAT(text(compared, "remedy"), HasSubstr("KILN_CACHE_DIR"));
+  other.erase("cache");  // as an older Kiln reports
+  const std::string older = kiln_.write("older.json", other.dump());
+  const auto without = kiln_.run({"doctor", "--compare", older});
+  EXPECT_EQ(without.status, 0) << without.text();
+  EXPECT_THAT(without.out, Not(HasSubstr("cache against")));
+  other["cache"] = "a text";
+  const std::string foreign = kiln_.write("foreign.json", other.dump());
+  EXPECT_EQ(kiln_.run({"doctor", "--compare", foreign}).status, 2);
+}
+
+}  // namespace
+}  // namespace kiln
