@@ -5,7 +5,7 @@ set -uo pipefail
 
 usage() {
   cat <<'HELP'
-usage: tools/test.sh [--quick | --tidy-all | --preset NAME...] [-- ctest arguments]
+usage: tools/test.sh [--quick | --tidy-all | --mutants | --preset NAME...] [-- ctest arguments]
 
 Installs what is missing, builds, and runs every test that needs no GPU. Closes with ctest's
 summary. Without options, half an hour on two cores, less with ccache:
@@ -19,6 +19,8 @@ summary. Without options, half an hour on two cores, less with ccache:
 
   --quick         steps 1 and 5 alone, without fetching the second NVRTC
   --tidy-all      with clang-tidy on every file
+  --mutants       nothing of the above: puts known bugs back in, one at a time, and shows that
+                  the tests catch each (tests/mutants; minutes)
   --preset NAME   build and test just this preset (dev, release, asan, tsan, clang); repeat for
                   more. dev comes last.
   -- ARGUMENTS    for each ctest, for example: -- -R object_store
@@ -54,7 +56,7 @@ set_mode() {
 while (($#)); do
   case $1 in
     --help | -h) usage && exit 0 ;;
-    --quick | --tidy-all) set_mode "$1" ;;
+    --quick | --tidy-all | --mutants) set_mode "$1" ;;
     --preset)
       set_mode --preset
       case ${2:-} in
@@ -218,6 +220,12 @@ provide_parts nvrtc headers cudnn frontend
 
 case $mode in
   --preset) ;;
+  --mutants)
+    step "mutants" build_preset dev ON -- mutants
+    printf '\n%s' "$report"
+    [[ -z $failed ]]
+    exit
+    ;;
   --quick)
     presets=(dev)
     step "clang-format" check_format

@@ -1,0 +1,322 @@
+#!/usr/bin/env bash
+# Puts known bugs back in, one at a time, and shows that the tests catch each: see --help.
+set -uo pipefail
+
+usage() {
+  cat <<'HELP'
+usage: tests/mutants/run.sh [--work FOLDER] [MUTANT...] [-- cmake arguments]
+       tests/mutants/run.sh --check BUILD
+       tests/mutants/run.sh --list
+
+Copies the project's files into FOLDER, builds there the test programs that are needed, and lets
+the tests that the mutants name pass once without any. Then, for each mutant: puts it in, builds,
+runs the tests that it names, and takes it out again. Each of them has to fail, crash or hang.
+Closes with a table. Without names, all mutants; a name may be shortened to its beginning, or to
+its number.
+
+  --work FOLDER   default: build/mutants. A second run goes on with what is built there, also one
+                  after an interruption.
+  --check BUILD   builds nothing: does each patch apply, and does the build in BUILD have each
+                  test that is named?
+  --list          names and meanings
+
+A mutant is a file NN-name.patch beside this script: a line that says what it breaks, then
+  Caught-by: PROGRAM TEST     a test that has to fail, as ctest calls it; one line for each
+  Limit: SECONDS s            for its tests, where a hang is what they show (default 120)
+then the patch, of paths from the root, that applies with no fuzz.
+
+Exit codes: 0 each mutant was caught, or its tests cannot run on this machine, which the table
+says; 1 one survived, or does not apply or build, or a test fails without any; 2 wrong usage;
+3 something is missing (patch, cmake, ninja); 77 from --check: what it looks at is not built.
+HELP
+}
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+
+say() { printf '== %s\n' "$*"; }
+die() { # die CODE MESSAGE...
+  local code=$1
+  shift
+  printf 'mutants: %s\n' "$*" >&2
+  exit "$code"
+}
+
+# ---- The mutants -----------------------------------------------------------------------------
+
+meaning_of() { head -n 1 "$here/$1.patch"; }
+tests_of() { sed -n 's/^Caught-by: \([^ ]*\) \([^ ]*\)$/\2/p' "$here/$1.patch"; }
+programs_of() { sed -n 's/^Caught-by: \([^ ]*\) .*/\1/p' "$here/$1.patch" | sort -u; }
+limit_of() {
+  local limit
+  limit=$(sed -n 's/^Limit: \([0-9]*\) s$/\1/p' "$here/$1.patch")
+  echo "${limit:-120}"
+}
+
+known=()
+for file in "$here"/*.patch; do
+  file=${file##*/}
+  known+=("${file%.patch}")
+done
+
+# in_tree FOLDER MUTANT ARGUMENT...: patch, quietly, with nothing left beside what it changes.
+in_tree() {
+  local folder=$1 mutant=$2
+  shift 2
+  patch -d "$folder" -p1 --fuzz=0 --no-backup-if-mismatch -r - -s "$@" <"$here/$mutant.patch"
+}
+
+# ---- Arguments -------------------------------------------------------------------------------
+
+work=$root/build/mutants
+checked_build=""
+selected=()
+cmake_arguments=()
+while (($#)); do
+  case $1 in
+    --help | -h) usage && exit 0 ;;
+    --list)
+      for mutant in "${known[@]}"; do printf '%-34s %s\n' "$mutant" "$(meaning_of "$mutant")"; done
+      exit 0
+      ;;
+    --work | --check)
+      [[ -n ${2:-} ]] || die 2 "$1 needs a folder."
+      if [[ $1 == --work ]]; then work=$2; else checked_build=$2; fi
+      shift
+      ;;
+    --)
+      shift
+      cmake_arguments=("$@")
+      break
+      ;;
+    -*) die 2 "unknown option '$1'; see --help." ;;
+    *)
+      matches=()
+      for mutant in "${known[@]}"; do
+        [[ $mutant == "$1" || $mutant == "$1"* || ${mutant#*-} == "$1"* ]] && matches+=("$mutant")
+      done
+      ((${#matches[@]} == 1)) ||
+        die 2 "'$1' names ${#matches[@]} mutants; --list shows all."
+      selected+=("${matches[0]}")
+      ;;
+  esac
+  shift
+done
+((${#selected[@]})) || selected=("${known[@]}")
+
+command -v patch >/dev/null || die 3 "there is no patch; as root: apt-get install patch"
+command -v cmake >/dev/null || die 3 "there is no cmake; ./tools/run.sh installs what is missing"
+
+# ---- --check ---------------------------------------------------------------------------------
+
+check() { # check BUILD
+  local mutant program test listed wrong=0 not_built="" said
+  listed=$(ctest --test-dir "$1" -N | sed -n 's/^ *Test *#[0-9]*: \([^ ]*\).*/\1/p')
+  [[ -n $listed ]] || die 3 "$1 lists no tests"
+  for mutant in "${known[@]}"; do
+    said=$(in_tree "$root" "$mutant" --dry-run 2>&1) || {
+      printf '%s does not apply any more:\n%s\n' "$mutant" "$said"
+      wrong=1
+    }
+    [[ $(meaning_of "$mutant") == *. && -n $(tests_of "$mutant") ]] || {
+      echo "$mutant has not the lines that --help asks for"
+      wrong=1
+    }
+    while read -r _ program test; do
+      grep -qxF "${program}_NOT_BUILT" <<<"$listed" && not_built+=" $program" && continue
+      grep -qxF "$test" <<<"$listed" || {
+        echo "$mutant is to be caught by $test, which is no test"
+        wrong=1
+      }
+    done < <(grep '^Caught-by: ' "$here/$mutant.patch")
+  done
+  ((wrong == 0)) || return 1
+  [[ -z $not_built ]] || {
+    echo "NOT CHECKED: not built:$(xargs -n 1 <<<"$not_built" | sort -u | xargs printf ' %s')"
+    return 77
+  }
+  echo "${#known[@]} mutants apply, and the tests that are to catch them are there"
+}
+
+if [[ -n $checked_build ]]; then
+  check "$checked_build"
+  exit
+fi
+
+# ---- The copy --------------------------------------------------------------------------------
+
+mkdir -p "$work" || die 3 "cannot make $work"
+work=$(cd "$work" && pwd)
+tree=$work/tree
+build=$tree/build/dev
+log=$work/log
+mkdir -p "$tree" "$log"
+exec {lock}>"$work/.lock"
+flock -n "$lock" || die 3 "another run is at work in $work"
+
+# The project's own files, also those not yet committed; where git cannot say, all but what is built.
+project_files() {
+  cd "$root" || return
+  if git -c safe.directory="$root" rev-parse --git-dir >/dev/null 2>&1; then
+    git -c safe.directory="$root" ls-files --cached --others --exclude-standard
+  else
+    find . \( -path ./build -o -path ./.deps -o -path ./.cache -o -path ./.git \) -prune \
+      -o -type f -print | sed 's|^\./||'
+  fi | while read -r file; do
+    [[ -f $file ]] && echo "$file"
+  done | sort
+}
+
+# Makes the copy what the project is, whatever an interrupted run left there. What differs gets the
+# time of now, so that ninja builds it anew; what is the same keeps its own.
+sync_tree() {
+  local file copied=0
+  project_files >"$work/files" || return
+  [[ ! -f $work/files.before ]] || comm -13 "$work/files" "$work/files.before" |
+    while read -r file; do rm -f "$tree/$file"; done
+  while read -r file; do
+    cmp -s "$root/$file" "$tree/$file" && continue
+    mkdir -p "$tree/$(dirname "$file")"
+    cp --remove-destination "$root/$file" "$tree/$file" || return
+    ((++copied))
+  done <"$work/files"
+  cp "$work/files" "$work/files.before"
+  [[ ! -e $root/.deps || -e $tree/.deps ]] || ln -s "$root/.deps" "$tree/.deps"
+  say "copied what changed: $copied files of $(wc -l <"$work/files")"
+}
+
+# A hang leaves processes behind, all of them programs of the copy.
+end_leftovers() {
+  local process
+  for process in /proc/[0-9]*; do
+    [[ $(readlink "$process/exe" 2>/dev/null) == "$build"/* ]] && kill -9 "${process#/proc/}"
+  done
+  return 0
+}
+trap end_leftovers EXIT
+trap 'echo "mutants: interrupted; the next run puts everything back" >&2; exit 130' INT
+trap 'exit 143' TERM
+
+# ---- Building and running --------------------------------------------------------------------
+
+configure() {
+  local launcher=""
+  command -v ccache >/dev/null && launcher=ccache
+  (cd "$tree" && cmake --preset dev -DKILN_TESTS=ON -DCMAKE_C_COMPILER_LAUNCHER="$launcher" \
+    -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" "${cmake_arguments[@]}") \
+    >"$log/configure.log" 2>&1
+}
+
+build_programs() { # build_programs LOG PROGRAM...
+  local to=$1
+  shift
+  cmake --build "$build" -j "$(nproc)" --target "$@" >"$log/$to" 2>&1
+}
+
+# run_tests LOG LIMIT TEST...: one line a test on stdout: passed, skipped, failed, hung or missing,
+# and its name.
+run_tests() {
+  local to=$log/$1 limit=$2 names=() name
+  shift 2
+  for name; do names+=("${name//./\\.}"); done
+  # The tests' own limits are for machines under load; what hangs here hangs for ever.
+  ctest --test-dir "$build" -j "$(nproc)" --output-on-failure \
+    --stop-time "$(date -d "+$limit seconds" +%H:%M:%S)" \
+    -R "^($(IFS='|' && echo "${names[*]}"))(  #.*)?\$" >"$to" 2>&1
+  for name; do
+    awk -v name="$name" '
+      $0 ~ /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / {
+        line = $0
+        sub(/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: /, "", line)
+        if (substr(line, 1, length(name)) != name || substr(line, length(name) + 1, 1) != " ")
+          next
+        outcome = "failed"
+        if (line ~ /\*\*\*Skipped/) outcome = "skipped"
+        else if (line ~ /\*\*\*Timeout/) outcome = "hung"
+        else if (line ~ /\*\*\*Not Run/) outcome = "missing"
+        else if (line !~ /\*\*\*/) outcome = "passed"
+      }
+      END { print (outcome == "" ? "missing" : outcome), name }' "$to"
+  done
+}
+
+table=""
+row() { # row MUTANT CAUGHT_BY SECONDS
+  table+="| $1 | $(meaning_of "$1") | $2 | $3 s |"$'\n'
+}
+
+survived=() # and what could not be tried for a fault of its own
+untried=0
+try() { # try MUTANT: 0 if it was caught
+  local mutant=$1 began=$SECONDS outcomes said
+  local programs tests
+  mapfile -t programs < <(programs_of "$mutant")
+  mapfile -t tests < <(tests_of "$mutant")
+  if grep -qxFf <(printf 'skipped %s\n' "${tests[@]}") <<<"$control"; then
+    say "   not tried: a test that is to catch it is skipped on this machine"
+    row "$mutant" "NOT TRIED: $(tr '\n' ' ' <<<"${tests[*]}")cannot run here" 0
+    ((++untried))
+    return
+  fi
+  said=$(in_tree "$tree" "$mutant" 2>&1) || {
+    printf '%s\n' "$said"
+    row "$mutant" "DOES NOT APPLY" 0
+    return 1
+  }
+  if build_programs "$mutant.build" "${programs[@]}"; then
+    outcomes=$(run_tests "$mutant.ctest" "$(limit_of "$mutant")" "${tests[@]}")
+  else
+    tail -n 20 "$log/$mutant.build"
+    outcomes=unbuilt
+  fi
+  end_leftovers
+  in_tree "$tree" "$mutant" --reverse || die 1 "$mutant cannot be taken out again"
+  case $outcomes in
+    unbuilt) row "$mutant" "DOES NOT BUILD" $((SECONDS - began)) && return 1 ;;
+    *passed\ * | *missing\ * | *skipped\ *)
+      printf '   %s\n' "${outcomes//$'\n'/$'\n   '}"
+      row "$mutant" "SURVIVED: $(paste -sd ',' <<<"$outcomes" | sed 's/,/, /g')" $((SECONDS - began))
+      return 1
+      ;;
+  esac
+  outcomes=$(sed 's/^failed //; s/^hung \(.*\)/\1 (hangs)/' <<<"$outcomes" | paste -sd ',' |
+    sed 's/,/, /g')
+  row "$mutant" "$outcomes" $((SECONDS - began))
+  say "   caught in $((SECONDS - began)) s by $outcomes"
+}
+
+# ---- The run ---------------------------------------------------------------------------------
+
+began=$SECONDS
+sync_tree || die 3 "the project's files cannot be copied to $tree"
+say "configure"
+configure || {
+  tail -n 20 "$log/configure.log" >&2
+  die 1 "cmake failed; see $log/configure.log"
+}
+mapfile -t programs < <(for mutant in "${selected[@]}"; do programs_of "$mutant"; done | sort -u)
+mapfile -t tests < <(for mutant in "${selected[@]}"; do tests_of "$mutant"; done | sort -u)
+say "build without a mutant: ${programs[*]}"
+build_programs control.build "${programs[@]}" || {
+  tail -n 20 "$log/control.build" >&2
+  die 1 "the build failed; see $log/control.build"
+}
+say "run without a mutant: ${#tests[@]} tests"
+control=$(run_tests control.ctest 600 "${tests[@]}")
+if grep -v '^passed \|^skipped ' <<<"$control"; then
+  die 1 "these tests do not pass without a mutant, so they show nothing; see $log/control.ctest"
+fi
+prepared=$((SECONDS - began))
+
+for mutant in "${selected[@]}"; do
+  say "$mutant: $(meaning_of "$mutant")"
+  try "$mutant" || survived+=("$mutant")
+done
+
+printf '\n| mutant | what it breaks | caught by | time |\n|---|---|---|---|\n%s\n' "$table"
+echo "${#selected[@]} mutants, $((${#selected[@]} - ${#survived[@]} - untried)) caught," \
+  "${#survived[@]} not, $untried not tried; $((SECONDS - began)) s, $prepared s of them before the first"
+((${#survived[@]} == 0)) || {
+  echo "NOT CAUGHT: ${survived[*]}"
+  exit 1
+}
