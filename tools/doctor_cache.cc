@@ -103,7 +103,8 @@ Check file_system_check(const CacheFacts& facts) {
         "folder on a local disk";
     return check;
   }
-  check.detail += ", local";
+  check.detail +=
+      facts.file_system.starts_with("unknown") ? ", taken for local" : ", local";
   if (facts.has_index)
     check.detail += ": index and counters are in the root";
   if (facts.file_system == "tmpfs" || facts.file_system == "ramfs")

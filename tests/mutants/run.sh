@@ -157,8 +157,9 @@ flock -n "$lock" || die 3 "another run is at work in $work"
 # The project's own files, also those not yet committed; where git cannot say, all but what is built.
 project_files() {
   cd "$root" || return
-  if git -c safe.directory="$root" rev-parse --git-dir >/dev/null 2>&1; then
-    git -c safe.directory="$root" ls-files --cached --others --exclude-standard
+  local git=(git -c safe.directory="$root" ls-files)
+  if "${git[@]}" --error-unmatch CMakeLists.txt >/dev/null 2>&1; then
+    "${git[@]}" --cached --others --exclude-standard
   else
     find . \( -path ./build -o -path ./.deps -o -path ./.cache -o -path ./.git \) -prune \
       -o -type f -print | sed 's|^\./||'
