@@ -27,7 +27,7 @@ then the patch, of paths from the root, that applies with no fuzz.
 
 Exit codes: 0 each mutant was caught, or its tests cannot run on this machine, which the table
 says; 1 one survived, or does not apply or build, or a test fails without any; 2 wrong usage;
-3 something is missing (patch, cmake, ninja); 77 from --check: what it looks at is not built.
+3 something is missing (patch, cmake, ninja); 77 from --check: what it takes is not here.
 HELP
 }
 
@@ -104,7 +104,10 @@ while (($#)); do
 done
 ((${#selected[@]})) || selected=("${known[@]}")
 
-command -v patch >/dev/null || die 3 "there is no patch; as root: apt-get install patch"
+if ! command -v patch >/dev/null; then
+  [[ -z $checked_build ]] || die 77 "NOT CHECKED: there is no patch here"
+  die 3 "there is no patch; as root: apt-get install patch"
+fi
 command -v cmake >/dev/null || die 3 "there is no cmake; ./tools/run.sh installs what is missing"
 
 # ---- --check ---------------------------------------------------------------------------------
