@@ -110,6 +110,9 @@ Mode Cache::settle_mode() {
 
 Mode Cache::settle_objects() {
   const std::string& objects = layout_.objects();
+  // Before anything is made, as far as there is something.
+  if (auto trusted = trust_.check_path(file_system_, objects); !trusted)
+    return off(std::move(trusted).error().message);
   int err = make_folders(file_system_, objects);
   std::string_view call = "mkdir";
   if (err == 0) {

@@ -21,6 +21,8 @@ namespace {
 constexpr std::chrono::seconds kStatsFlush{2};
 constexpr std::chrono::milliseconds kStatsCountLimit{200};
 constexpr std::int64_t kTrimCheckNs = 3600LL * 1'000'000'000;
+// Not followed: a link in its place is somebody's doing. Not waited for: so is a FIFO.
+constexpr int kStampFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 }  // namespace
 
@@ -122,13 +124,11 @@ Result<TrimResult> Cache::trim(const TrimOptions& options) {
 }
 
 void Cache::trim_if_full(std::uint64_t bytes, const std::stop_token& stop) {
-  if (index_ != nullptr) {
-    const auto totals = index_->totals();
-    if (!totals || totals->bytes <= options_.limit_bytes)
-      return;
-  } else if (!trim_is_due(bytes)) {
+  const auto totals =
+      index_ != nullptr ? index_->totals() : fail(ErrorCode::kUnavailable, "no index");
+  // An index that cannot be had must not let the cache grow for ever.
+  if (totals ? totals->bytes <= options_.limit_bytes : !trim_is_due(bytes))
     return;
-  }
   TrimOptions options;
   options.limit_bytes = options_.limit_bytes;
   options.stop = stop;
@@ -151,11 +151,13 @@ bool Cache::trim_is_due(std::uint64_t bytes) {
     return false;
   bytes_since_trim_ = 0;
   // First the stamp, so that others do not walk at the same time.
-  const int fd =
-      file_system_.open(stamp.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW, 0600);
+  const int fd = file_system_.open(stamp.c_str(), kStampFlags, 0600);
   if (fd < 0)
     return false;
-  const bool touched = file_system_.touch(fd) == 0;
+  // With a second name it may be a file that has nothing to do with us.
+  const bool ours = file_system_.fstat(fd, info) == 0 && S_ISREG(info.st_mode) &&
+                    info.st_nlink == 1 && trust_.accepts(info);
+  const bool touched = ours && file_system_.touch(fd) == 0;
   std::ignore = file_system_.close(fd);  // nothing was written
   return touched;
 }

@@ -137,9 +137,17 @@ class RealFileSystem final : public FileSystem {
     return or_errno(::faccessat(AT_FDCWD, path, W_OK, AT_EACCESS));
   }
   int list(const char* path, std::vector<std::string>& names) override {
-    DIR* const folder = ::opendir(path);
-    if (folder == nullptr)
-      return -errno;
+    // Not followed: a link in place of a folder is somebody's doing.
+    const int fd =
+        or_errno(::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (fd < 0)
+      return fd;
+    DIR* const folder = ::fdopendir(fd);
+    if (folder == nullptr) {
+      const int err = errno;
+      ::close(fd);
+      return -err;
+    }
     names.clear();
     int err = 0;
     for (;;) {
@@ -189,7 +197,7 @@ class RealFileSystem final : public FileSystem {
     return restarted([&] { return ::openat(folder, name, flags | O_CLOEXEC); });
   }
   int stat_in(int folder, const char* name, struct stat& info) override {
-    return or_errno(::fstatat(folder, name, &info, 0));
+    return or_errno(::fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW));
   }
 };
 

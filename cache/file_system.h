@@ -53,7 +53,8 @@ class FileSystem {
   [[nodiscard]] virtual int mkdir(const char* path, mode_t mode) = 0;
   /// faccessat with AT_EACCESS and W_OK.
   [[nodiscard]] virtual int writable(const char* path) = 0;
-  /// Names in a directory without "." and "..", in no order; 0 or the negative errno.
+  /// Names in a directory without "." and "..", in no order; 0 or the negative errno:
+  /// -ENOTDIR also for a link to one.
   [[nodiscard]] virtual int list(const char* path, std::vector<std::string>& names) = 0;
   [[nodiscard]] virtual int readlink(const char* path, std::string& target) = 0;
   /// f_type of statfs, or the negative errno.
@@ -68,6 +69,7 @@ class FileSystem {
   /// A descriptor that is good for nothing else (O_PATH).
   [[nodiscard]] virtual int hold_folder(const char* path);
   [[nodiscard]] virtual int open_in(int folder, const char* name, int flags);
+  /// Of a link, the link itself.
   [[nodiscard]] virtual int stat_in(int folder, const char* name, struct stat& info);
 };
 

@@ -25,6 +25,7 @@ constexpr std::chrono::milliseconds kHeartbeat{1000};
 // A folder that changed within this time may change again without its time changing.
 constexpr std::int64_t kSettledNs = 2'000'000'000;
 constexpr std::int64_t kUnsettled = -1;
+constexpr std::array kBeside{"-journal", "-wal", "-shm"};
 
 /// Of this run of the kernel; empty where it does not say, as in some sandboxes.
 std::string boot_id(FileSystem& file_system) {
@@ -153,6 +154,23 @@ Index::FileId Index::file_id() const {
   return {info.st_dev, info.st_ino};
 }
 
+/// Whether SQLite may open it: it follows links, waits for FIFOs, and cuts off what it
+/// takes for a journal.
+bool Index::is_ours(const std::string& path) const {
+  struct stat info {};
+  return file_system_.lstat(path.c_str(), info) == 0 && S_ISREG(info.st_mode) &&
+         info.st_nlink == 1 && store_.trust().accepts(info);
+}
+
+/// What SQLite would open beside the index and we did not put there.
+void Index::clear_away_foreign() const {
+  for (const char* suffix : kBeside) {
+    const std::string path = layout_.index().native() + suffix;
+    if (!is_ours(path))
+      std::ignore = file_system_.unlink(path.c_str());  // mostly not there
+  }
+}
+
 /// Asks an open database; a corrupt one is rebuilt and asked once more.
 template <typename Ask>
 std::invoke_result_t<Ask, Index::Connection&> Index::ask(const Ask& question) {
@@ -185,10 +203,11 @@ std::invoke_result_t<Ask, Index::Connection&> Index::ask(const Ask& question) {
 /// Opens the file, or makes a new one if there is none, it is `rejected`, or it is not
 /// ours.
 Result<std::unique_ptr<Index::Connection>> Index::open(const FileId& rejected) {
+  clear_away_foreign();
   for (int attempt = 0; attempt < 2; ++attempt) {
     const FileId id = file_id();
     FileId bad = id;
-    if (id.inode != 0 && id != rejected) {
+    if (id.inode != 0 && id != rejected && is_ours(layout_.index().native())) {
       auto database =
           Database::open(layout_.index(), Database::Open::kExisting, kBusyLimit);
       const auto ours = database ? schema::settle(*database, boot_id(file_system_))
@@ -239,7 +258,7 @@ Result<void> Index::build_new(const std::string& path) {
   }
   // What the old one left beside it would be taken for the new one's.
   const std::string index = layout_.index().native();
-  for (const char* suffix : {"-journal", "-wal", "-shm"})
+  for (const char* suffix : kBeside)
     std::ignore = file_system_.unlink((index + suffix).c_str());  // mostly not there
   if (const int err = file_system_.rename(path.c_str(), index.c_str()); err != 0)
     return posix_error("rename", index, -err);

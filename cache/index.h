@@ -76,6 +76,8 @@ class Index {
   [[nodiscard]] Result<void> rebuild(const FileId& rejected);
   [[nodiscard]] Result<void> build_new(const std::string& path);
   [[nodiscard]] FileId file_id() const;
+  [[nodiscard]] bool is_ours(const std::string& path) const;
+  void clear_away_foreign() const;
 
   const Layout& layout_;
   FileSystem& file_system_;

@@ -156,7 +156,7 @@ int ObjectStore::stat_folder(const std::string& path, Way way,
                              struct stat& info) const {
   const std::size_t end = path.find_last_of('/');
   if (way == Way::kWhole)
-    return file_system_.stat(path.substr(0, end).c_str(), info);
+    return file_system_.lstat(path.substr(0, end).c_str(), info);
   const std::size_t begin = layout_.objects().size() + 1;
   return file_system_.stat_in(objects_.get(), path.substr(begin, end - begin).c_str(),
                               info);
@@ -188,7 +188,7 @@ ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use, Way way) 
             {},
             text_of(err, "stat", path),
             {}};
-  if (!S_ISREG(info.st_mode) || !trust_.accepts(info) || !trust_.accepts(folder)) {
+  if (!S_ISREG(info.st_mode) || !trust_.accepts(info) || !accepts_folder(folder)) {
     return {Outcome::kUntrusted,
             {},
             {},
@@ -374,6 +374,10 @@ bool ObjectStore::quarantine(const Digest& key, const struct stat& seen,
            info.st_ino == seen.st_ino;
   };
   if (!is_seen(path))
+    return false;
+  // Through a link it would go to wherever somebody else wants it.
+  if (struct stat info{};
+      file_system_.lstat(folder.c_str(), info) == 0 && !accepts_folder(info))
     return false;
   int err = file_system_.rename(path.c_str(), aside.c_str());
   if (err == -ENOENT && make_folders(file_system_, folder) == 0)

@@ -120,6 +120,8 @@ class ObjectStore {
   [[nodiscard]] bool quarantine(const Digest& key, const struct stat& seen,
                                 Check check) const;
 
+  [[nodiscard]] const TrustPolicy& trust() const { return trust_; }
+
  private:
   struct Opened;  // what came of opening a file: the object, or why not
   enum class Use : std::uint8_t { kMark, kLook };
@@ -137,9 +139,16 @@ class ObjectStore {
   void mark_used(int fd, const Digest& key, const struct stat& info) const;
   void count(const Opened& opened) const;
 
+  /// A folder, not a link to one, that nobody else can write.
+  [[nodiscard]] bool accepts_folder(const struct stat& info) const {
+    return S_ISDIR(info.st_mode) && trust_.accepts(info);
+  }
+
   [[nodiscard]] PublishResult refuse(std::string_view call, const std::string& path,
                                      int err) const;
-  [[nodiscard]] int open_temporary(const Digest& key, std::string& path) const;
+  [[nodiscard]] std::optional<PublishResult> refuse_folder(
+      const std::string& folder) const;
+  [[nodiscard]] int open_temporary(const std::string& folder, std::string& path) const;
   [[nodiscard]] PublishResult publish_checked(const StoredObject& ours) const;
   [[nodiscard]] PublishResult name_file(const StoredObject& ours,
                                         const std::string& temporary) const;

@@ -26,9 +26,24 @@ constexpr std::uint32_t kRecordMagic = 0x314B4C4B;  // "KLK1"
 constexpr std::size_t kKeyBytes = 16;
 constexpr std::size_t kHeartbeatOffset = 48;
 constexpr std::chrono::seconds kIdleThreadLife{5};
+// Not followed: a link in its place is somebody's doing. Not waited for: so is a FIFO.
+constexpr int kOpenFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 bool has_no_locks(int err) {
   return err == -ENOLCK || err == -ENOSYS || err == -EOPNOTSUPP || err == -EINVAL;
+}
+
+/// Whether a record may be written into it: a file of this user, of root or of whom the
+/// folder belongs to, and not one that has another name elsewhere.
+bool is_lock_file(FileSystem& files, int fd, const std::filesystem::path& path) {
+  struct stat info {};
+  struct stat folder {};
+  if (files.fstat(fd, info) != 0 || !S_ISREG(info.st_mode) || info.st_nlink > 1 ||
+      (info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return false;
+  return info.st_uid == ::geteuid() || info.st_uid == 0 ||
+         (files.stat(path.parent_path().c_str(), folder) == 0 &&
+          info.st_uid == folder.st_uid);
 }
 
 Bytes encode_time(BootTime time) {
@@ -220,7 +235,7 @@ OwnedRange::~OwnedRange() {
 
 Result<std::optional<OwnedRange>> OwnedRange::try_own(
     const Place& place, OwnerRecord record, std::chrono::milliseconds heartbeat) {
-  constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW;
+  constexpr int kFlags = O_RDWR | O_CREAT | kOpenFlags;
   FileSystem& files = *place.file_system;
   auto& registry = Held::Registry::instance();
   // Held from open to add(), so that no fork falls between them.
@@ -232,6 +247,11 @@ Result<std::optional<OwnedRange>> OwnedRange::try_own(
   if (fd < 0)
     return posix_error("open", place.file, -fd);
   UniqueFd owner(fd);
+  if (!is_lock_file(files, fd, place.file)) {
+    return fail(ErrorCode::kUntrusted,
+                fmt::format("{} is not a file of this user alone: delete it",
+                            place.file.native()));
+  }
   const std::uint64_t offset = place.record * kOwnerRecordBytes;
   const int locked =
       files.set_lock(fd, RangeLock::kExclusive, offset, kOwnerRecordBytes);
@@ -255,7 +275,7 @@ Result<std::optional<OwnedRange>> OwnedRange::try_own(
 
 std::optional<OwnerRecord> OwnedRange::owner(const Place& place) {
   FileSystem& files = *place.file_system;
-  const int fd = files.open(place.file.c_str(), O_RDONLY | O_NOFOLLOW, 0);
+  const int fd = files.open(place.file.c_str(), O_RDONLY | kOpenFlags, 0);
   if (fd < 0)
     return std::nullopt;
   const UniqueFd closer(fd);

@@ -83,10 +83,23 @@ PublishResult ObjectStore::refuse(std::string_view call, const std::string& path
   return not_stored(posix_error(call, path, -err).value());
 }
 
-int ObjectStore::open_temporary(const Digest& key, std::string& path) const {
+/// Nothing is written through a link, nor where others could take it away again.
+std::optional<PublishResult> ObjectStore::refuse_folder(
+    const std::string& folder) const {
+  struct stat info {};
+  const int err = file_system_.lstat(folder.c_str(), info);
+  if (err != 0 || accepts_folder(info))
+    return std::nullopt;  // where there is none yet, the first temporary makes it
+  counters_.add(Counter::kUntrusted);
+  return not_stored(
+      {ErrorCode::kUntrusted,
+       fmt::format("{} is not a folder that only you, root or a trusted user can write "
+                   "(owner {}, mode {:04o})",
+                   folder, info.st_uid, info.st_mode & 07777U)});
+}
+
+int ObjectStore::open_temporary(const std::string& folder, std::string& path) const {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
-  const std::string folder =
-      layout_.object_folder(std::to_integer<unsigned>(key.bytes()[0]));
   path = Layout::temporary_in(folder);
   const int fd = file_system_.open(path.c_str(), kFlags, kWritingMode);
   if (fd != -ENOENT)
@@ -97,8 +110,12 @@ int ObjectStore::open_temporary(const Digest& key, std::string& path) const {
 }
 
 PublishResult ObjectStore::publish_checked(const StoredObject& ours) const {
+  const std::string folder =
+      layout_.object_folder(std::to_integer<unsigned>(ours.key().bytes()[0]));
+  if (auto refused = refuse_folder(folder))
+    return *std::move(refused);
   std::string temporary;
-  const int fd = open_temporary(ours.key(), temporary);
+  const int fd = open_temporary(folder, temporary);
   if (fd < 0)
     return refuse("create", temporary, fd);
   const Rollback rollback(file_system_, temporary);

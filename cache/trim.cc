@@ -111,8 +111,9 @@ class Collector {
   void sweep() {
     for (unsigned folder = 0; folder < kFolderCount; ++folder)
       sweep_temporaries(layout_.object_folder(folder));
+    // The root alone may be a link, which the last slash follows.
     for (const auto& folder :
-         {layout_.root(), layout_.toolchains(), layout_.memo(), layout_.repro()})
+         {layout_.root() / "", layout_.toolchains(), layout_.memo(), layout_.repro()})
       sweep_temporaries(folder.native());
     sweep_quarantine();
   }

@@ -111,8 +111,8 @@ std::vector<std::string> worker_environment() {
   std::vector<std::string> environment;
   for (const char* const name : kPassed) {
     // Read when a pool opens; a host that changes its environment meanwhile is beyond
-    // help. NOLINTNEXTLINE(concurrency-mt-unsafe)
-    if (const char* const value = std::getenv(name))
+    // help. In a set-uid program there is none.
+    if (const char* const value = ::secure_getenv(name))
       environment.push_back(fmt::format("{}={}", name, value));
   }
   return environment;
