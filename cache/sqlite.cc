@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -49,8 +50,12 @@ Result<Database> Database::open(const std::filesystem::path& path, Open how,
   // The owner takes turns with a mutex of its own.
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
                     (how == Open::kNew ? SQLITE_OPEN_CREATE : 0);
+  // Its NOFOLLOW is about every component; ours, about the last one.
+  std::error_code error;  // what is wrong with the folder, SQLite says as well
+  const auto folder = std::filesystem::canonical(path.parent_path(), error);
+  const auto real = error ? path : folder / path.filename();
   sqlite3* raw = nullptr;
-  const int code = ::sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
+  const int code = ::sqlite3_open_v2(real.c_str(), &raw, flags, nullptr);
   Database database(raw);  // also a failed open gives one to close
   if (code != SQLITE_OK)
     return sqlite_error(code, raw);

@@ -15,6 +15,7 @@
 #include "cache/digest.h"
 #include "compile/protocol.h"
 #include "util/log.h"
+#include "util/own_path.h"
 #include "util/posix_error.h"
 #include "util/try.h"
 #include "util/write_file.h"
@@ -176,6 +177,7 @@ Result<std::filesystem::path> save_reproduction(const std::filesystem::path& roo
                                                 const CompileJob& job) {
   const auto repro = root / "repro";
   KILN_TRY(make_folder(root));
+  KILN_TRY(check_own_folder(repro));
   KILN_TRY(make_folder(repro));
   const auto folder = KILN_TRY(make_new_folder(repro / folder_name(job)));
   KILN_TRY(create_file(folder / kProgramName, as_bytes(job.source), kFileMode));

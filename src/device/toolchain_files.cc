@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "util/own_path.h"
 #include "util/read_file.h"
 #include "util/try.h"
 #include "util/write_file.h"
@@ -90,9 +91,10 @@ fs::path hint_path(const fs::path& folder, std::string_view nvrtc_build_id) {
 
 std::optional<NvrtcFacts> read_hint(const fs::path& folder,
                                     std::string_view nvrtc_build_id) {
-  if (folder.empty())
+  const fs::path path = hint_path(folder, nvrtc_build_id);
+  if (folder.empty() || !is_own_path(folder) || !is_own_path(path))
     return std::nullopt;
-  const auto text = read_text_file(hint_path(folder, nvrtc_build_id), kLargestFile);
+  const auto text = read_text_file(path, kLargestFile);
   if (!text)
     return std::nullopt;  // asked for again
   auto description = from_text(*text);
@@ -103,6 +105,7 @@ std::optional<NvrtcFacts> read_hint(const fs::path& folder,
 
 Result<void> write_hint(const fs::path& folder, std::string_view nvrtc_build_id,
                         const NvrtcFacts& facts) {
+  KILN_TRY(check_own_folder(folder));
   const std::string text = to_text({{std::string(nvrtc_build_id), ""}, facts});
   return replace_file(hint_path(folder, nvrtc_build_id), as_bytes(text), kFileMode);
 }
@@ -112,6 +115,11 @@ Result<std::optional<Toolchain>> read_recorded(const fs::path& folder) {
   const auto bytes = KILN_TRY(read_file(path, kLargestFile));
   if (!bytes)
     return std::nullopt;
+  if (!is_own_path(folder) || !is_own_path(path)) {
+    return fail(ErrorCode::kUntrusted,
+                fmt::format("{}, or its folder, is not of this user alone: delete it",
+                            path.native()));
+  }
   auto description = from_text(as_text(*bytes));
   if (!description) {
     return fail(ErrorCode::kCorrupt,
@@ -126,6 +134,7 @@ Result<std::optional<Toolchain>> read_recorded(const fs::path& folder) {
 }
 
 Result<void> write_recorded(const fs::path& folder, const Toolchain& toolchain) {
+  KILN_TRY(check_own_folder(folder));
   const std::string text = to_text({toolchain.id, toolchain.facts});
   return replace_file(folder / kRecorded, as_bytes(text), kFileMode);
 }

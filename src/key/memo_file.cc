@@ -2,7 +2,6 @@
 
 #define XXH_INLINE_ALL
 #include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "util/little_endian.h"
 #include "util/log.h"
+#include "util/own_path.h"
 #include "util/read_file.h"
 #include "util/write_file.h"
 
@@ -30,13 +30,6 @@ constexpr std::size_t kMaxMemos = 256;
 // It finds accidents. What is changed on purpose is changed by this user or by root.
 std::uint64_t checksum(ByteView payload) {
   return XXH3_64bits(payload.data(), payload.size());
-}
-
-bool only_we_can_write(const fs::path& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 &&
-         (info.st_uid == ::geteuid() || info.st_uid == 0) &&
-         (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 // Memos of trees and include directories that nobody uses any more, and temporaries of
@@ -62,7 +55,7 @@ std::optional<Bytes> read_memo(const fs::path& folder, std::string_view name) {
   if (folder.empty())
     return std::nullopt;
   const fs::path path = folder / name;
-  if (!only_we_can_write(folder) || !only_we_can_write(path))
+  if (!is_own_path(folder) || !is_own_path(path))
     return std::nullopt;
   auto bytes = read_file(path, kMaxBytes);
   if (!bytes || !*bytes || (*bytes)->size() < kHeadBytes)
@@ -84,7 +77,8 @@ MemoWrite write_memo(const fs::path& folder, std::string_view name, ByteView pay
   append(file, as_bytes(kMagic));
   append_le(file, checksum(payload));
   append(file, payload);
-  const auto written = replace_file(folder / name, file, S_IRUSR | S_IWUSR);
+  const auto written = check_own_folder(folder).and_then(
+      [&] { return replace_file(folder / name, file, S_IRUSR | S_IWUSR); });
   if (!written) {
     logger().debug("a memo of digests was not kept: {}", written.error().message);
     return MemoWrite::kFailed;

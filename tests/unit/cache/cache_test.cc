@@ -155,6 +155,36 @@ TEST_F(CacheTest, ANetworkRootHasNoIndexAndItsLocksAreElsewhere) {
   EXPECT_FALSE(fs::exists(cache->layout().index()));
 }
 
+TEST_F(CacheTest, ARootBehindALinkHasAnIndex) {
+  fs::create_directories(root_);
+  fs::permissions(root_, fs::perms::owner_all);
+  CacheOptions behind = options();
+  behind.root = dir_.path() / "link";
+  fs::create_directory_symlink(root_, behind.root);
+  const auto cache = Cache::open(behind);
+  EXPECT_EQ(cache->publish(*sample_).outcome, Published::kStored);
+  EXPECT_EQ(cache->list({}).value().size(), 1U);
+  EXPECT_TRUE(fs::exists(root_ / "index.sqlite"));
+  EXPECT_EQ(cache->counters().get(Counter::kIndexFailed), 0U);
+}
+
+TEST_F(CacheTest, WithAnIndexThatCannotBeHadItTrimsAllTheSame) {
+  CacheOptions small = options();
+  small.limit_bytes = 4000;
+  fs::create_directories(root_ / "index.sqlite" / "somebody's");
+  fs::permissions(root_, fs::perms::owner_all);
+  const auto cache = Cache::open(small);
+  const auto old = fs::file_time_type::clock::now() - 2h;
+  for (int i = 0; i < 20; ++i) {
+    SampleObject object(i);
+    std::ignore = cache->publish(*object);
+    fs::last_write_time(cache->layout().object(object.key()), old);
+    cache->flush(10s);
+  }
+  EXPECT_GE(cache->counters().get(Counter::kIndexFailed), 1U);
+  EXPECT_LE(cache->stats().value().totals.bytes, 4000U);
+}
+
 TEST_F(CacheTest, OverItsLimitItTrimsByItself) {
   CacheOptions small = options();
   small.limit_bytes = 4000;

@@ -1,0 +1,153 @@
+// Row 33: what another user left in place of the files that a service keeps beside the
+// objects: what it knows of toolchains, memos of headers, reproductions.
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "tests/fault/security/plants.h"
+#include "tests/support/fault/campaign.h"
+#include "tests/support/service_requests.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Campaign;
+using test::kPlants;
+using test::kVictim;
+using test::Outside;
+using test::Plant;
+
+class ServiceFilesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!test::User::can_become_another())
+      GTEST_SKIP()
+          << "ONLY ROOT CAN BECOME A SECOND USER: planted files were not tried";
+    const bool reachable =
+        kVictim
+            .run([] {
+              return ::access(KILN_TEST_FAKE_NVRTC, R_OK) == 0 ? "" : "no access";
+            })
+            .empty();
+    if (!reachable)
+      GTEST_SKIP() << "ANOTHER USER CANNOT READ THE BUILD HERE: planted files were not "
+                      "tried";
+    ::chmod(dir_.path().c_str(), 0755);
+    ASSERT_EQ(::chown(dir_.path().c_str(), kVictim.uid(), kVictim.uid()), 0);
+    ASSERT_EQ(kVictim.run([this] {
+      fs::create_directory(headers_);
+      std::ofstream(headers_ / "number.h") << "#define NUMBER 7\n";
+      return fetch(payload_file_, dir_.path() / "reference");
+    }),
+              "");
+  }
+
+  /// With a header, whose digest is remembered.
+  [[nodiscard]] Request kernel() const {
+    return Request::from_source(
+        {.source = "#include \"number.h\"\n"
+                   "extern \"C\" __global__ void k(int* x) { *x = NUMBER; }\n",
+         .include_dirs = {headers_}});
+  }
+
+  /// Builds or finds the kernel; its bytes must be those in `payload`, which the first
+  /// call writes. "" if they are.
+  [[nodiscard]] std::string fetch(const fs::path& payload, const fs::path& root) const {
+    ::setenv("KILN_FAKE_NVRTC", "", 1);
+    const auto service = BuildService::open(config(root));
+    if (!service)
+      return service.error().message;
+    const auto fetched = test::fetch(**service, kernel());
+    if (!fetched)
+      return fetched.error().message;
+    const std::string bytes(as_text(fetched->object->payload()));
+    if (!fs::exists(payload))
+      std::ofstream(payload, std::ios::binary) << bytes;
+    std::ifstream file(payload, std::ios::binary);
+    const std::string right{std::istreambuf_iterator<char>(file), {}};
+    return bytes == right ? "" : "other bytes";
+  }
+
+  /// One that crashes the compiler, so that a reproduction is kept.
+  [[nodiscard]] std::string crash() const {
+    ::setenv("KILN_FAKE_NVRTC", "crash", 1);
+    const auto service = BuildService::open(config(root_));
+    const auto failed = test::fetch(**service, test::small_kernel(1));
+    return failed ? "it was built" : "";
+  }
+
+  [[nodiscard]] static Config config(const fs::path& root) {
+    Config config = test::service_config(root);
+    config.nvrtc = KILN_TEST_FAKE_NVRTC;
+    return config;
+  }
+
+  /// A file of the folder, or the folder itself where it is empty.
+  static fs::path first_of(const fs::path& folder) {
+    for (const auto& entry : fs::directory_iterator(folder)) return entry.path();
+    return folder;
+  }
+
+  void attack(Campaign& campaign, const std::function<fs::path()>& place) {
+    for (const Plant plant : kPlants) {
+      SCOPED_TRACE(test::to_string(plant));
+      fs::remove_all(root_);
+      fs::remove_all(dir_.path() / "outside");
+      const Outside outside(dir_.path() / "outside");
+      ASSERT_EQ(kVictim.run([&] { return fetch(payload_file_, root_) + crash(); }), "");
+      const fs::path path = place();
+      if (!put(plant, path, outside)) {
+        std::printf("not tried here: %s\n", test::to_string(plant));
+        continue;
+      }
+      // So that all of it is asked again.
+      fs::remove_all(root_ / "objects");
+      campaign.injected();
+      if (const auto wrong =
+              kVictim.run([&] { return fetch(payload_file_, root_) + crash(); });
+          !wrong.empty())
+        campaign.wrong(path.native() + ": " + wrong);
+      if (const auto change = outside.change(); !change.empty())
+        campaign.wrong(path.native() + ": " + change);
+    }
+  }
+
+  const test::TempDir dir_;
+  const fs::path root_ = dir_.path() / "root";
+  const fs::path headers_ = dir_.path() / "headers";
+  const fs::path payload_file_ = dir_.path() / "payload";
+};
+
+TEST_F(ServiceFilesTest, fault_33_InPlaceOfWhatIsKnownOfToolchainsItIsNotBelieved) {
+  Campaign campaign;
+  attack(campaign, [&] { return root_ / "toolchains"; });
+  attack(campaign, [&] { return first_of(root_ / "toolchains"); });
+  attack(campaign, [&] { return root_ / "toolchains" / "recorded.json"; });
+}
+
+TEST_F(ServiceFilesTest, fault_33_InPlaceOfAMemoItIsNotBelieved) {
+  Campaign campaign;
+  // Of headers that were just written there is no memo.
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  attack(campaign, [&] { return root_ / "memo"; });
+  attack(campaign, [&] { return first_of(root_ / "memo"); });
+}
+
+TEST_F(ServiceFilesTest, fault_33_InPlaceOfTheReproductionsItIsNotWrittenTo) {
+  Campaign campaign;
+  attack(campaign, [&] { return root_ / "repro"; });
+}
+
+}  // namespace
+}  // namespace kiln
