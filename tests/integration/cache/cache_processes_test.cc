@@ -237,34 +237,6 @@ TEST_F(CacheProcessesTest, SlotsBoundTheBuildsOfAllProcesses) {
   EXPECT_EQ(shared_->most_inside, 2);
 }
 
-TEST_F(CacheProcessesTest, ReadersSurviveACollectorAndRandomRemovals) {
-  CacheOptions small = options();
-  small.limit_bytes = 6000;
-  std::vector<ChildProcess> children;
-  for (int i = 0; i < 8; ++i) {
-    children.emplace_back([&, i] {
-      const auto cache = Cache::open(small);
-      for (int round = 0; round < 200; ++round) {
-        SampleObject sample((round * 7 + i) % 20);
-        const auto found = cache->find(sample.key());
-        if (found && as_text(found->payload()) != sample.payload())
-          return 1;
-        if (!found && cache->publish(*sample).outcome == Published::kNotStored)
-          return 2;
-        if (round % 5 == 0)
-          std::ignore = cache->remove(sample.key());
-        if (round % 50 == 0)
-          std::ignore = cache->trim({.limit_bytes = 6000, .minimum_age = 0s});
-      }
-      return 0;
-    });
-  }
-  for (ChildProcess& child : children) EXPECT_EQ(child.wait(), 0);
-  const auto cache = Cache::open(options());
-  EXPECT_TRUE(cache->verify({}).value().problems.empty());
-  EXPECT_EQ(cache->counters().get(Counter::kUnreadable), 0U);
-}
-
 TEST_F(CacheProcessesTest, AKillInMidPublishLeavesTheObjectAbsentOrWhole) {
   for (int round = 0; round < 40; ++round) {
     ChildProcess child([&, round] {

@@ -121,5 +121,21 @@ TEST_F(TrimTest, QuarantineKeepsItsLatestFiles) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 3);
 }
 
+TEST_F(TrimTest, QuarantineGoesAWeekAfterItWasSetAside) {
+  const fs::path folder = sample_.layout.quarantine();
+  fs::create_directories(folder);
+  const std::string old = folder / (keys_[0].hex() + "-1-size");
+  const std::string fresh = folder / (keys_[1].hex() + "-2-size");
+  for (const auto& path : {old, fresh}) std::ofstream(path) << "x";
+  set_age(fresh, 24h * 30);  // when it was written does not matter
+  files_.on_stat = [&](std::string_view path, struct stat& info) {
+    if (path == old)
+      info.st_ctim.tv_sec -= std::chrono::seconds(24h * 8).count();
+  };
+  EXPECT_EQ(trim({}).orphans_swept, 1U);
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_TRUE(fs::exists(fresh));
+}
+
 }  // namespace
 }  // namespace kiln::cache

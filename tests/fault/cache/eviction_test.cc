@@ -1,0 +1,162 @@
+// Row 20: readers on a root that loses its files all the time, to a collector with room
+// for one object and to somebody who removes whatever he finds.
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "cache/cache.h"
+#include "tests/support/child_process.h"
+#include "tests/support/fault/campaign.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln::cache {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using test::Campaign;
+using test::ChildProcess;
+using test::ReferenceObject;
+
+constexpr int kKeys = 24;
+constexpr int kReaders = 32;
+constexpr std::uint64_t kRoomForOne = 6000;
+
+/// What all processes see.
+struct Shared {
+  std::atomic<bool> over;
+  std::atomic<int> hits;
+  std::atomic<int> removed;
+  std::atomic<int> evicted;
+};
+
+class EvictionTest : public testing::Test {
+ protected:
+  EvictionTest()
+      : shared_(
+            static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  ~EvictionTest() override { ::munmap(shared_, sizeof(Shared)); }
+
+  [[nodiscard]] CacheOptions options() const {
+    CacheOptions options;
+    options.root = dir_.path() / "root";
+    options.limit_bytes = kRoomForOne;
+    return options;
+  }
+
+  /// As a service does; 0 if the caller has the right bytes in the end.
+  int get(Cache& cache, int number) {
+    ReferenceObject object(number);
+    auto found = cache.find(object.key());
+    if (!found) {
+      const auto held = cache.lock({.key = object.key(), .look_again = [&] {
+                                      found = cache.look_again(object.key());
+                                      return found.has_value();
+                                    }});
+      if (!found) {
+        // Not stored where its temporary was removed: it has its bytes all the same.
+        std::ignore = cache.publish(*object);
+        return 0;
+      }
+    }
+    ++shared_->hits;
+    return as_text(found->payload()) == object.payload() ? 0 : 1;
+  }
+
+  ChildProcess reader(unsigned seed, int rounds) {
+    return ChildProcess([this, seed, rounds] {
+      std::mt19937 random(seed);
+      const auto cache = Cache::open(options());
+      for (int round = 0; round < rounds; ++round) {
+        if (const int wrong = get(*cache, static_cast<int>(random() % kKeys));
+            wrong != 0)
+          return wrong;
+      }
+      return cache->counters().get(Counter::kUnreadable) == 0 ? 0 : 2;
+    });
+  }
+
+  ChildProcess collector() {
+    return ChildProcess([this] {
+      const auto cache = Cache::open(options());
+      while (!shared_->over) {
+        const auto trimmed =
+            cache->trim({.limit_bytes = kRoomForOne, .minimum_age = 0s});
+        if (trimmed)
+          shared_->evicted += static_cast<int>(trimmed->removed);
+        std::this_thread::sleep_for(1ms);
+      }
+      return 0;
+    });
+  }
+
+  /// Removes any file: objects, temporaries, locks, index, counters.
+  ChildProcess remover() {
+    return ChildProcess([this] {
+      std::mt19937 random(4);
+      while (!shared_->over) {
+        std::error_code gone;
+        for (fs::recursive_directory_iterator at(options().root, gone), end;
+             !gone && at != end; at.increment(gone)) {
+          std::error_code ignored;
+          if (random() % 4 == 0 && at->is_regular_file(ignored) &&
+              fs::remove(at->path(), ignored))
+            ++shared_->removed;
+        }
+        std::this_thread::sleep_for(1ms);
+      }
+      return 0;
+    });
+  }
+
+  const test::TempDir dir_;
+  Shared* const shared_;
+};
+
+TEST_F(EvictionTest,
+       fault_20_ReadersHaveTheRightBytesOrAMissUnderACollectorAndRemovals) {
+  Campaign campaign;
+  const int rounds = 150 * static_cast<int>(test::fault_length());
+  {
+    ChildProcess collects = collector();
+    ChildProcess removes = remover();
+    std::vector<ChildProcess> readers;
+    for (unsigned i = 0; i < kReaders; ++i) readers.push_back(reader(i, rounds));
+    for (ChildProcess& each : readers) {
+      if (const int code = each.wait(); code != 0)
+        campaign.wrong("a reader ended with " + std::to_string(code));
+    }
+    shared_->over = true;
+    EXPECT_EQ(collects.wait(), 0);
+    EXPECT_EQ(removes.wait(), 0);
+  }
+  campaign.injected(shared_->evicted + shared_->removed);
+  EXPECT_GT(shared_->evicted, 0);
+  EXPECT_GT(shared_->removed, 0);
+  EXPECT_GT(shared_->hits, 0) << "nothing lived long enough to be read";
+  CacheOptions roomy = options();
+  roomy.limit_bytes = 1U << 30U;
+  const auto cache = Cache::open(roomy);
+  for (int number = 0; number < kKeys; ++number)
+    std::ignore = cache->publish(*ReferenceObject(number));
+  for (int number = 0; number < kKeys; ++number) {
+    if (!cache->find(ReferenceObject(number).key()))
+      campaign.wrong("object " + std::to_string(number) + " cannot be had");
+  }
+  campaign.check_hits(*cache, kKeys, "after it");
+  if (const auto verified = cache->verify({}); !verified || !verified->problems.empty())
+    campaign.wrong("verify finds damage");
+  EXPECT_EQ(cache->list({}).value().size(), std::size_t{kKeys});
+}
+
+}  // namespace
+}  // namespace kiln::cache
