@@ -1,7 +1,5 @@
 #include "cache/background.h"
 
-#include <unistd.h>
-
 #include <utility>
 
 #include "util/quiet_thread.h"
@@ -27,8 +25,7 @@ Background::Background(Index* index, CounterFile* counter_file, Counters& counte
     : index_(index),
       counter_file_(counter_file),
       counters_(counters),
-      maybe_trim_(std::move(maybe_trim)),
-      pid_(::getpid()) {}
+      maybe_trim_(std::move(maybe_trim)) {}
 
 Background::~Background() {
   std::optional<std::thread> thread;
@@ -48,7 +45,7 @@ Background::~Background() {
 }
 
 bool Background::in_child() const {
-  return ::getpid() != pid_;
+  return !owner_.is_this();
 }
 
 void Background::published(Entry entry) {

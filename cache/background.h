@@ -3,8 +3,6 @@
 
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -16,6 +14,7 @@
 #include "cache/counters.h"
 #include "cache/entry.h"
 #include "cache/index.h"
+#include "util/fork_count.h"
 #include "util/mutex.h"
 
 namespace kiln::cache {
@@ -59,7 +58,7 @@ class Background {
   CounterFile* const counter_file_;
   Counters& counters_;
   const MaybeTrim maybe_trim_;
-  const pid_t pid_;
+  const OwnerProcess owner_;
   std::stop_source stop_;
 
   Mutex mutex_;

@@ -1,7 +1,6 @@
 #include "cache/index.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,7 @@
 #include "cache/owned_range.h"
 #include "cache/sqlite.h"
 #include "cache/unix_time.h"
+#include "util/fork_count.h"
 #include "util/mutex.h"
 #include "util/posix_error.h"
 #include "util/try.h"
@@ -60,7 +60,7 @@ class Index::Connection {
 };
 
 struct Index::State {
-  const pid_t pid = ::getpid();
+  const OwnerProcess owner;
   std::stop_source hurry;
   Mutex mutex;
   std::unique_ptr<Connection> connection KILN_GUARDED_BY(mutex);
@@ -143,7 +143,7 @@ Index::Index(const Layout& layout, FileSystem& file_system, const ObjectStore& s
 
 Index::~Index() {
   // A connection of the parent must not even be closed in a forked child.
-  if (state_->pid != ::getpid())
+  if (!state_->owner.is_this())
     std::ignore = state_->connection.release();
 }
 
@@ -191,7 +191,7 @@ std::invoke_result_t<Ask, Index::Connection&> Index::ask(const Ask& question) {
     // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): the caller owns it
   };
   // SQLite's own locks may be held by a thread that the child does not have.
-  if (state_->pid != ::getpid())
+  if (!state_->owner.is_this())
     return fail(ErrorCode::kUnavailable, "index: not used in a forked child");
   const MutexLock lock(state_->mutex);
   auto answer = once(state_->connection);

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <utility>
 
+#include "util/fork_count.h"
 #include "util/little_endian.h"
 #include "util/mutex.h"
 #include "util/posix_error.h"
@@ -129,7 +130,7 @@ struct OwnedRange::Held {
   OwnerRecord record;
   std::chrono::milliseconds interval;
   std::chrono::steady_clock::time_point due;
-  pid_t pid;
+  OwnerProcess owner;
 
   /// Best effort: a record is a hint.
   void write_record() const {
@@ -265,9 +266,13 @@ Result<std::optional<OwnedRange>> OwnedRange::try_own(
     return posix_error("lock", place.file, -locked);
   record.pid = ::getpid();
   record.started = record.phase_started = record.heartbeat = boot_time_now();
-  auto held = std::make_unique<Held>(
-      Held{place.file_system, owner.release(), offset, record, heartbeat,
-           std::chrono::steady_clock::now() + heartbeat, record.pid});
+  auto held = std::make_unique<Held>(Held{place.file_system,
+                                          owner.release(),
+                                          offset,
+                                          record,
+                                          heartbeat,
+                                          std::chrono::steady_clock::now() + heartbeat,
+                                          {}});
   held->write_record();
   registry.add(held.get());
   return OwnedRange(std::move(held));
@@ -287,7 +292,7 @@ std::optional<OwnerRecord> OwnedRange::owner(const Place& place) {
 }
 
 bool OwnedRange::held() const {
-  return held_ != nullptr && held_->pid == ::getpid();
+  return held_ != nullptr && held_->owner.is_this();
 }
 
 void OwnedRange::enter(Phase phase) {

@@ -11,6 +11,7 @@
 #include "compile/output_check.h"
 #include "compile/repeat_killers.h"
 #include "compile/worker_crew.h"
+#include "util/fork_count.h"
 #include "util/mutex.h"
 #include "util/try.h"
 
@@ -132,7 +133,7 @@ class WorkerPool::State {
                                 const ProgressCallback& on_phase);
   Result<ToolchainDescription> describe(const NvrtcPaths& nvrtc, std::stop_token stop);
 
-  [[nodiscard]] pid_t owner() const { return owner_; }
+  [[nodiscard]] const OwnerProcess& owner() const { return owner_; }
 
  private:
   /// One caller inside the pool; the destructor waits for it.
@@ -146,7 +147,7 @@ class WorkerPool::State {
 
   // Constant after construction.
   const PoolOptions& options_;
-  const pid_t owner_ = ::getpid();
+  const OwnerProcess owner_;
 
   // Thread-safe by themselves.
   std::stop_source closing_;
@@ -301,13 +302,13 @@ WorkerPool::WorkerPool(PoolOptions options)
 WorkerPool::~WorkerPool() {
   State* const state = state_.load();
   // In a forked child that never compiled, the threads and workers are the parent's.
-  if (state->owner() == ::getpid())
+  if (state->owner().is_this())
     delete state;
 }
 
 WorkerPool::State& WorkerPool::state() {
   State* current = state_.load();
-  if (current->owner() == ::getpid())
+  if (current->owner().is_this())
     return *current;
   // The old state may be locked by a thread that does not exist here: it is left alone.
   auto fresh = std::make_unique<State>(options_);

@@ -1,7 +1,6 @@
 #include "device/primary_context.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -36,7 +35,7 @@ Result<LaunchLimits> limits_of(const DriverTable& driver, CUdevice device) {
 }  // namespace
 
 PrimaryContext::PrimaryContext(Driver driver, Device device)
-    : driver_(std::move(driver)), device_(std::move(device)), owner_(::getpid()) {}
+    : driver_(std::move(driver)), device_(std::move(device)) {}
 
 Result<std::shared_ptr<const PrimaryContext>> PrimaryContext::retain(
     const Driver& driver, Device device) {
@@ -70,7 +69,7 @@ PrimaryContext::~PrimaryContext() {
 }
 
 bool PrimaryContext::is_of_this_process() const {
-  return ::getpid() == owner_;
+  return owner_.is_this();
 }
 
 std::string label_of(const Device& device) {

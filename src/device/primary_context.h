@@ -4,8 +4,6 @@
 
 #pragma once
 
-#include <sys/types.h>
-
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -15,6 +13,7 @@
 #include "device/driver.h"
 #include "kiln/device.h"
 #include "kiln/result.h"
+#include "util/fork_count.h"
 
 struct CUctx_st;
 
@@ -60,7 +59,7 @@ class PrimaryContext {
   // Constant once retain() has returned.
   const Driver driver_;
   const Device device_;
-  const pid_t owner_;
+  const OwnerProcess owner_;
   int cu_device_ = 0;
   CUctx_st* handle_ = nullptr;  // null: not retained
   LaunchLimits limits_;

@@ -3,6 +3,9 @@
 
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <cstdint>
 
 namespace kiln {
@@ -10,5 +13,19 @@ namespace kiln {
 /// One more in each forked child than in its parent. The first call of a process begins
 /// to count. Thread-safe; costs one load afterwards.
 [[nodiscard]] std::uint64_t fork_count();
+
+/// The process that made this: whose threads, locks and connections these are. The pid
+/// alone does not tell: a child in a pid namespace of its own is number 1 there, as its
+/// parent is in a container. Nor does the count: a bare system call is not counted.
+class OwnerProcess {
+ public:
+  [[nodiscard]] bool is_this() const {
+    return forks_ == fork_count() && pid_ == ::getpid();
+  }
+
+ private:
+  std::uint64_t forks_ = fork_count();
+  pid_t pid_ = ::getpid();
+};
 
 }  // namespace kiln

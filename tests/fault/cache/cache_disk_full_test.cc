@@ -1,16 +1,13 @@
 // Disks without room: a tmpfs of half a megabyte or of few inodes, in a user namespace.
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/mount.h>
-#include <unistd.h>
 
-#include <fstream>
 #include <string>
 
 #include "cache/cache.h"
 #include "tests/support/child_process.h"
+#include "tests/support/namespaces.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
 
@@ -22,20 +19,9 @@ using test::SampleObject;
 
 constexpr int kNoNamespace = 77;
 
-bool write_text(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  return static_cast<bool>(file << text << std::flush);
-}
-
 /// Mounts a tmpfs on `path` for this process alone, as an ordinary user can.
 bool mount_tmpfs(const std::string& path, const char* options) {
-  const std::string uid = std::to_string(::geteuid());
-  const std::string gid = std::to_string(::getegid());
-  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
-    return false;
-  write_text("/proc/self/setgroups", "deny");
-  return write_text("/proc/self/uid_map", uid + " " + uid + " 1") &&
-         write_text("/proc/self/gid_map", gid + " " + gid + " 1") &&
+  return test::enter_namespaces(CLONE_NEWNS) &&
          ::mount("tmpfs", path.c_str(), "tmpfs", 0, options) == 0;
 }
 
