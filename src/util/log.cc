@@ -1,18 +1,66 @@
 #include "util/log.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <tuple>
+#include <utility>
+
+#include "util/mutex.h"
 
 namespace kiln {
+namespace {
+
+/// stderr, with a mutex that no forked child finds locked by a thread it does not have,
+/// as it would spdlog's own.
+class ForkSafeSink final : public spdlog::sinks::sink {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    const MutexLock lock(mutex());
+    stderr_.log(message);
+  }
+  void flush() override {
+    const MutexLock lock(mutex());
+    stderr_.flush();
+  }
+  void set_pattern(const std::string& pattern) override {
+    const MutexLock lock(mutex());
+    stderr_.set_pattern(pattern);
+  }
+  void set_formatter(std::unique_ptr<spdlog::formatter> formatter) override {
+    const MutexLock lock(mutex());
+    stderr_.set_formatter(std::move(formatter));
+  }
+
+ private:
+  /// Never destroyed. The analysis cannot know that it stays locked from one handler to
+  /// the next.
+  static Mutex& mutex() {
+    // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): is a mutex
+    static auto* const instance = [] {
+      // It fails for want of memory alone; then a child may wait, as it did before.
+      std::ignore = ::pthread_atfork(
+          []() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex().lock(); },
+          []() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex().unlock(); },
+          []() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex().unlock(); });
+      return new Mutex;
+    }();
+    return *instance;
+  }
+
+  spdlog::sinks::stderr_color_sink_st stderr_;
+};
+
+}  // namespace
 
 spdlog::logger& logger() {
   // Never destroyed. NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static auto* const instance = [] {
-    auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+    auto sink = std::make_shared<ForkSafeSink>();
     auto* created = new spdlog::logger("kiln", std::move(sink));
     created->set_pattern("%n: %^%l%$: %v");
     created->set_level(spdlog::level::warn);

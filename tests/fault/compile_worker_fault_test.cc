@@ -433,7 +433,7 @@ TEST(CompileFault, AHungWorkerDiesWithItsKilledHost) {
   ::waitpid(host, nullptr, 0);
 }
 
-TEST(CompileFault, AForkDuringABuildDoesNotDeadlockTheChild) {
+TEST(CompileFault, fault_31_AForkDuringABuildDoesNotDeadlockTheChild) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer cannot follow threads into a forked child";
 #endif

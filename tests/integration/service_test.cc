@@ -212,26 +212,6 @@ TEST_F(ServiceTest, ADamagedObjectIsQuarantinedAndRebuiltTheSame) {
   EXPECT_EQ(test::fetch(*service, test::small_kernel(1))->outcome, Outcome::kHit);
 }
 
-TEST_F(ServiceTest, AHostThatForksHasTwoServicesThatWork) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer cannot follow threads into a forked child";
-#endif
-  const auto service = test::open_service(config());
-  ASSERT_TRUE(test::fetch(*service, test::small_kernel(1)));
-  test::ChildProcess child([&] {
-    const auto hit = test::fetch(*service, test::small_kernel(1));
-    const auto built = test::fetch(*service, test::small_kernel(2));
-    return hit && hit->outcome == Outcome::kHit && built &&
-                   built->outcome == Outcome::kCompiled
-               ? 0
-               : 1;
-  });
-  const auto meanwhile = test::fetch(*service, test::small_kernel(3));
-  EXPECT_TRUE(meanwhile) << meanwhile.error().message;
-  EXPECT_EQ(child.wait(), 0);
-  EXPECT_EQ(test::fetch(*service, test::small_kernel(2))->outcome, Outcome::kHit);
-}
-
 TEST_F(ServiceTest, ALibraryReplacedBetweenKeyAndCompileIsNotStoredUnderTheOldKey) {
   const auto real = test::real_nvrtc();
   if (real.builtins.empty())

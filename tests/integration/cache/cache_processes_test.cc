@@ -1,4 +1,4 @@
-// Processes that share a cache root: races, killed and stopped lock holders, forks.
+// Processes that share a cache root: races, killed and stopped lock holders.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,6 @@ namespace kiln::cache {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 using test::ChildProcess;
 using test::SampleObject;
 
@@ -162,56 +161,6 @@ TEST_F(CacheProcessesTest, AStoppedHolderIsGivenUpAndNamed) {
   // And what was built meanwhile can be published.
   SampleObject sample(1);
   EXPECT_EQ(cache->publish(*sample).outcome, Published::kStored);
-}
-
-TEST_F(CacheProcessesTest, AForkedChildNeitherKeepsNorFreesALock) {
-  const auto cache = Cache::open(options());
-  auto mine = lock(*cache);
-  ASSERT_EQ(mine.outcome, KeyLock::Outcome::kHeld);
-  test::Signal forked;
-  test::Signal end;
-  ChildProcess child([&] {
-    const bool held = mine.lock.held();
-    mine.lock.release();  // must not free the parent's
-    forked.raise();
-    end.wait();
-    return held ? 1 : 0;
-  });
-  forked.wait();
-  KeyLock::Request hurried{.key = SampleObject(1).key()};
-  hurried.deadline = Clock::now() + 300ms;
-  EXPECT_EQ(cache->lock(hurried).outcome, KeyLock::Outcome::kBypassed)
-      << "the child freed it";
-  mine.lock.release();
-  hurried.deadline = Clock::now() + 10s;
-  EXPECT_EQ(cache->lock(hurried).outcome, KeyLock::Outcome::kHeld)
-      << "the child kept it";
-  end.raise();
-  EXPECT_EQ(child.wait(), 0);
-}
-
-TEST_F(CacheProcessesTest, ALockIsFreeWhenItsOwnerDiesAlthoughAForkedChildLivesOn) {
-  test::Signal holds;
-  test::Signal end;
-  ChildProcess owner([&] {
-    const auto cache = Cache::open(options());
-    auto held = lock(*cache);
-    if (::fork() == 0) {
-      holds.raise();
-      end.wait();
-      ::_exit(0);
-    }
-    std::this_thread::sleep_for(60s);
-    return 1;
-  });
-  holds.wait();
-  owner.signal(SIGKILL);
-  owner.wait();
-  const auto cache = Cache::open(options());
-  const auto acquired = lock(*cache);
-  EXPECT_EQ(acquired.outcome, KeyLock::Outcome::kHeld);
-  EXPECT_LT(acquired.waited, 5s);
-  end.raise();
 }
 
 TEST_F(CacheProcessesTest, SlotsBoundTheBuildsOfAllProcesses) {

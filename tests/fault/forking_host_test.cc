@@ -1,0 +1,236 @@
+// Row 31: host programs that fork while their threads are in the service, and that end
+// while they are. Nobody deadlocks, no lock is lost, and both sides get their kernels.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "tests/support/child_process.h"
+#include "tests/support/fault/campaign.h"
+#include "tests/support/service_requests.h"
+#include "util/log.h"
+
+namespace kiln {
+namespace {
+
+using namespace std::chrono_literals;
+using test::Campaign;
+using test::ChildProcess;
+
+constexpr unsigned kDeadlock = 30;  // seconds; then SIGALRM says so
+
+/// What is logged goes nowhere until this goes out of scope.
+class Quiet {
+ public:
+  Quiet() : before_(::dup(STDERR_FILENO)) {
+    const int nothing = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    ::dup2(nothing, STDERR_FILENO);
+    ::close(nothing);
+  }
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+  ~Quiet() {
+    ::dup2(before_, STDERR_FILENO);
+    ::close(before_);
+  }
+
+ private:
+  const int before_;
+};
+
+class ForkingHostTest : public testing::Test {
+ protected:
+  ForkingHostTest() { ::setenv("KILN_FAKE_NVRTC", "", 1); }
+
+  [[nodiscard]] Config config() const {
+    Config made = test::service_config(temp_.path() / "cache");
+    made.nvrtc = KILN_TEST_FAKE_NVRTC;
+    return made;
+  }
+  [[nodiscard]] std::unique_ptr<cache::Cache> open_cache() const {
+    cache::CacheOptions options;
+    options.root = temp_.path() / "cache";
+    return cache::Cache::open(options);
+  }
+  static cache::KeyLock::Acquired lock(cache::Cache& cache) {
+    return cache.lock({.key = test::ReferenceObject(1).key()});
+  }
+
+  /// Whether the service gives the kernel of that number.
+  static bool gets(BuildService& service, int number) {
+    return test::fetch(service, test::small_kernel(number)).has_value();
+  }
+
+  const test::TempDir temp_;
+};
+
+TEST_F(ForkingHostTest, fault_31_AHostThatForksHasTwoServicesThatWork) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer cannot follow threads into a forked child";
+#endif
+  Campaign campaign;
+  const auto service = test::open_service(config());
+  ASSERT_TRUE(gets(*service, 1));
+  ChildProcess child([&] {
+    ::alarm(kDeadlock);
+    const auto hit = test::fetch(*service, test::small_kernel(1));
+    const auto built = test::fetch(*service, test::small_kernel(2));
+    return hit && hit->outcome == Outcome::kHit && built &&
+                   built->outcome == Outcome::kCompiled
+               ? 0
+               : 1;
+  });
+  campaign.injected();
+  if (!gets(*service, 3))
+    campaign.wrong("the parent gets nothing meanwhile");
+  if (const int code = child.wait(); code != 0)
+    campaign.wrong("the child ended with " + std::to_string(code));
+  EXPECT_EQ(test::fetch(*service, test::small_kernel(2))->outcome, Outcome::kHit);
+}
+
+/// In the child the parent's cache can be used, and a service of its own opened; the
+/// parent's service is for a host without threads in it.
+TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsBuildFindAndLogDeadlockNobody) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer cannot follow threads into a forked child";
+#endif
+  Campaign campaign;
+  const int forks = 40 * static_cast<int>(test::fault_length());
+  const Quiet quiet;
+  const auto service = test::open_service(config());
+  ASSERT_TRUE(gets(*service, 0));
+  const auto cache = open_cache();
+  std::ignore = cache->publish(*test::ReferenceObject(0));
+  std::atomic<bool> over = false;
+  std::atomic<int> failed = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; !over; ++round) {
+        // One builds, one finds, one lists, one logs.
+        if (i < 2 && !gets(*service, i == 0 ? 1000 + round : 0))
+          ++failed;
+        if (i == 2)
+          std::ignore = cache->list({.limit = 3});
+        if (i == 3)
+          logger().warn("a line that nobody sees");
+        else
+          std::this_thread::sleep_for(1ms);
+      }
+    });
+  }
+  std::vector<ChildProcess> children;
+  for (int i = 0; i < forks; ++i) {
+    children.emplace_back([&, i] {
+      ::alarm(kDeadlock);
+      logger().warn("a line of the child");
+      if (!cache->find(test::ReferenceObject(0).key()) || !cache->list({}) ||
+          cache->publish(*test::ReferenceObject(1 + i)).outcome ==
+              cache::Published::kNotStored)
+        return 1;
+      const auto own = test::open_service(config());
+      if (!gets(*own, 0) || (i % 8 == 0 && !gets(*own, 1)))
+        return 2;
+      return 0;
+    });
+    campaign.injected();
+    std::this_thread::sleep_for(2ms);
+  }
+  for (ChildProcess& child : children) {
+    if (const int code = child.wait(); code != 0)
+      campaign.wrong("a child ended with " + std::to_string(code));
+  }
+  over = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed, 0);
+  EXPECT_TRUE(gets(*service, 5000)) << "the parent goes on";
+  campaign.check_hits(*cache, forks + 1, "after the forks");
+}
+
+TEST_F(ForkingHostTest, fault_31_AHostMayEndWhileItsThreadsAreInTheService) {
+  Campaign campaign;
+  const int hosts = 6 * static_cast<int>(test::fault_length());
+  for (int i = 0; i < hosts; ++i) {
+    ChildProcess host([&]() -> int {
+      ::alarm(kDeadlock);
+      // As a program has it that leaves everything to the end of the process.
+      auto* const service = test::open_service(config()).release();
+      static std::atomic<int> next = 0;
+      for (int t = 0; t < 4; ++t) {
+        std::thread([service, t] {
+          for (;;) std::ignore = gets(*service, t < 2 ? 0 : next++ % 64);
+        }).detach();
+      }
+      std::this_thread::sleep_for(20ms * (1 + i));
+      std::exit(7);  // NOLINT(concurrency-mt-unsafe): that is what is tried
+    });
+    campaign.injected();
+    if (const int code = host.wait(); code != 7)
+      campaign.wrong("the host ended with " + std::to_string(code));
+  }
+  const auto service = test::open_service(config());
+  EXPECT_TRUE(gets(*service, 0));
+  EXPECT_TRUE(service->cache().verify({}).value().problems.empty());
+}
+
+TEST_F(ForkingHostTest, fault_31_AForkedChildNeitherKeepsNorFreesALock) {
+  Campaign campaign;
+  const auto cache = open_cache();
+  auto mine = lock(*cache);
+  ASSERT_EQ(mine.outcome, cache::KeyLock::Outcome::kHeld);
+  test::Signal forked;
+  test::Signal end;
+  ChildProcess child([&] {
+    const bool held = mine.lock.held();
+    mine.lock.release();  // must not free the parent's
+    forked.raise();
+    end.wait();
+    return held ? 1 : 0;
+  });
+  forked.wait();
+  campaign.injected();
+  cache::KeyLock::Request hurried{.key = test::ReferenceObject(1).key()};
+  hurried.deadline = std::chrono::steady_clock::now() + 300ms;
+  if (cache->lock(hurried).outcome != cache::KeyLock::Outcome::kBypassed)
+    campaign.wrong("the child freed it");
+  mine.lock.release();
+  hurried.deadline = std::chrono::steady_clock::now() + 10s;
+  if (cache->lock(hurried).outcome != cache::KeyLock::Outcome::kHeld)
+    campaign.wrong("the child kept it");
+  end.raise();
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST_F(ForkingHostTest, fault_31_ALockIsFreeWhenItsOwnerDiesAlthoughAForkedChildLives) {
+  Campaign campaign;
+  test::Signal holds;
+  test::Signal end;
+  ChildProcess owner([&] {
+    const auto cache = open_cache();
+    auto held = lock(*cache);
+    if (::fork() == 0) {
+      holds.raise();
+      end.wait();
+      ::_exit(0);
+    }
+    std::this_thread::sleep_for(60s);
+    return 1;
+  });
+  holds.wait();
+  owner.signal(SIGKILL);
+  owner.wait();
+  campaign.injected();
+  const auto acquired = lock(*open_cache());
+  if (acquired.outcome != cache::KeyLock::Outcome::kHeld || acquired.waited > 5s)
+    campaign.wrong("the child keeps it");
+  end.raise();
+}
+
+}  // namespace
+}  // namespace kiln
