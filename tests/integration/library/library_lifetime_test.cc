@@ -1,4 +1,4 @@
-// Who may go before whom; forked hosts; prefetches; what the environment switches.
+// Who may go before whom; prefetches; what the environment switches.
 
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "library_service.h"
-#include "tests/support/child_process.h"
 #include "tests/support/kernel_sources.h"
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
@@ -81,29 +80,6 @@ TEST_F(LibraryLifetimeTest, AMovedServiceGoesOn) {
   auto other = open(driver);
   moved = *std::move(other);
   EXPECT_TRUE(moved.get(small_source(), moved.devices().at(0)));
-}
-
-TEST_F(LibraryLifetimeTest, AForkedChildIsToldAndItsParentGoesOn) {
-  const SimulatedDriver driver;
-  auto service = open(driver);
-  const Device device = service->devices().at(0);
-  const Request request = small_source();
-  ASSERT_TRUE(service->get(request, device));
-  ASSERT_TRUE(service->prefetch(small_source(1), device));
-  {
-    test::ChildProcess child([&] {
-      const auto known = service->get(request, device);
-      const auto unknown = service->get(small_source(2), device);
-      const bool told = !known && !unknown &&
-                        unknown.error().code == ErrorCode::kUnavailable &&
-                        unknown.error().message.find("forked") != std::string::npos &&
-                        !service->prefetch(small_source(3), device);
-      service.reset();  // hangs on no thread or lock of the parent's
-      return told ? 0 : 1;
-    });
-    EXPECT_EQ(child.wait(), 0);
-  }
-  EXPECT_TRUE(service->get(small_source(4), device));
 }
 
 TEST_F(LibraryLifetimeTest, APrefetchedKernelIsThereWithoutABuildOfItsOwn) {
