@@ -1,0 +1,160 @@
+// Row 37: a warm that is killed, interrupted or runs out of room says so, keeps what it
+// published, and the next one builds the rest and nothing twice.
+
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "tests/support/child_process.h"
+#include "tests/support/fault/campaign.h"
+#include "tests/support/namespaces.h"
+#include "tests/support/program.h"
+
+namespace kiln {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using test::Campaign;
+
+constexpr int kKernels = 32;
+constexpr int kNoNamespace = 77;
+
+class WarmTest : public testing::Test {
+ protected:
+  WarmTest() {
+    kiln_.use_fake_nvrtc();
+    std::string lines;
+    for (int i = 0; i < kKernels; ++i) {
+      const std::string n = std::to_string(i);
+      lines += json{{"source", "__global__ void k" + n + "(int* x) { *x = " + n + "; }"},
+                    {"arch", "9.0"}}
+                   .dump() +
+               "\n";
+    }
+    warming_ = {"warm",   "--manifest", kiln_.write("kernels.jsonl", lines),
+                "--jobs", "2",          "--json"};
+  }
+
+  [[nodiscard]] int stored() const {
+    return static_cast<int>(kiln_.object_files().size());
+  }
+
+  /// From nothing, `signal` after a random time; what became of it.
+  test::Finished warm_until(int signal, std::chrono::microseconds most) {
+    EXPECT_EQ(kiln_.run({"clear", "--all", "--yes"}).status, 0);
+    test::Running running = kiln_.start(warming_);
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(random_() % static_cast<unsigned>(most.count())));
+    running.signal(signal);
+    return running.finish();
+  }
+
+  /// The rest is built, and nothing that is there already; "" if so.
+  std::string resumed() {
+    const int done = stored();
+    const test::Finished finished = kiln_.run(warming_);
+    const json report = finished.json();
+    if (finished.status != 0 || report["hits"] != done ||
+        report["compiled"] != kKernels - done || report["not_stored"] != 0 ||
+        stored() != kKernels)
+      return std::to_string(done) + " were stored: " + finished.text();
+    return "";
+  }
+
+  /// How long one takes here.
+  std::chrono::microseconds whole_run() {
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT_EQ(kiln_.run(warming_).status, 0);
+    return std::chrono::duration_cast<std::chrono::microseconds>(
+        std::chrono::steady_clock::now() - began);
+  }
+
+  test::KilnProgram kiln_;
+  test::KilnProgram::Arguments warming_;
+  std::mt19937 random_{37};
+};
+
+TEST_F(WarmTest, fault_37_KilledAnywhereItIsResumedAndNothingIsBuiltTwice) {
+  Campaign campaign;
+  const int rounds = 12 * static_cast<int>(test::fault_length());
+  const auto most = whole_run();
+  int partial = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const test::Finished killed = warm_until(SIGKILL, most);
+    campaign.injected();
+    partial += stored() > 0 && stored() < kKernels ? 1 : 0;
+    if (killed.status != 128 + SIGKILL && killed.status != 0)
+      campaign.wrong(killed.text());
+    if (const auto wrong = resumed(); !wrong.empty())
+      campaign.wrong(wrong);
+  }
+  EXPECT_GT(partial, 0) << "none was killed in the middle";
+}
+
+TEST_F(WarmTest, fault_37_InterruptedAnywhereItSaysWhatWasDoneAndIsResumed) {
+  Campaign campaign;
+  const int rounds = 12 * static_cast<int>(test::fault_length());
+  const auto most = whole_run();
+  int partial = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const int signal = round % 2 == 0 ? SIGINT : SIGTERM;
+    const test::Finished ended = warm_until(signal, most);
+    campaign.injected();
+    if (ended.status != 128 + signal && ended.status != 0)
+      campaign.wrong(ended.text());
+    // Before it has looked at its arguments it has nothing to say.
+    if (!ended.out.empty()) {
+      const json report = ended.json();
+      const int done = report["compiled"].get<int>() - report["not_stored"].get<int>();
+      if (done != stored() || report["requested"] != kKernels ||
+          report["failed"] != kKernels - report["compiled"].get<int>())
+        campaign.wrong(std::to_string(stored()) + " are stored: " + report.dump());
+      partial += done > 0 && done < kKernels ? 1 : 0;
+    }
+    if (const auto wrong = resumed(); !wrong.empty())
+      campaign.wrong(wrong);
+  }
+  EXPECT_GT(partial, 0) << "none was interrupted in the middle";
+}
+
+TEST_F(WarmTest, fault_37_OnAFullDiskItSaysWhatIsNotStoredAndIsResumedOnceThereIsRoom) {
+  Campaign campaign;
+  std::filesystem::create_directory(kiln_.cache_dir());
+  test::ChildProcess child([&] {
+    const auto mount = [&](unsigned long flags, const char* size) {
+      return ::mount("tmpfs", kiln_.cache_dir().c_str(), "tmpfs", flags, size) == 0;
+    };
+    if (!test::enter_namespaces(CLONE_NEWNS) || !mount(0, "size=192k,mode=0700"))
+      return kNoNamespace;
+    const test::Finished full = kiln_.run(warming_);
+    const json report = full.json();
+    const int done = stored();
+    const bool said = full.status == 1 && report["compiled"] == kKernels &&
+                      report["failed"] == 0 && done > 0 && done < kKernels &&
+                      report["not_stored"] == kKernels - done;
+    if (!said) {
+      std::fprintf(stderr, "%d are stored: %s\n", done, full.text().c_str());
+      return 1;
+    }
+    if (!mount(MS_REMOUNT, "size=16m"))
+      return 2;
+    const std::string wrong = resumed();
+    std::fprintf(stderr, "%s", wrong.c_str());
+    return wrong.empty() ? 0 : 3;
+  });
+  const int code = child.wait();
+  if (code == kNoNamespace)
+    GTEST_SKIP() << "NO MOUNT NAMESPACES HERE: a full disk was not tried";
+  campaign.injected();
+  if (code != 0)
+    campaign.wrong("the child ended with " + std::to_string(code));
+}
+
+}  // namespace
+}  // namespace kiln
