@@ -32,10 +32,11 @@ class WarmTest : public testing::Test {
     std::string lines;
     for (int i = 0; i < kKernels; ++i) {
       const std::string n = std::to_string(i);
-      lines += json{{"source", "__global__ void k" + n + "(int* x) { *x = " + n + "; }"},
-                    {"arch", "9.0"}}
-                   .dump() +
-               "\n";
+      lines +=
+          json{{"source", "__global__ void k" + n + "(int* x) { *x = " + n + "; }"},
+               {"arch", "9.0"}}
+              .dump() +
+          "\n";
     }
     warming_ = {"warm",   "--manifest", kiln_.write("kernels.jsonl", lines),
                 "--jobs", "2",          "--json"};

@@ -245,22 +245,6 @@ TEST_F(ProgramWarmTest, EventsAreOneLineABuildAppended) {
   EXPECT_THAT(std::vector(outcomes.begin() + 6, outcomes.end()), Each("hit"));
 }
 
-TEST_F(ProgramWarmTest, AKilledWarmIsResumedWhereItStopped) {
-  const std::string manifest = write_sources(12);
-  auto killed = kiln_.start({"warm", "--manifest", manifest, "--jobs", "1"});
-  ASSERT_TRUE(test::eventually(60s, [&] { return kiln_.object_files().size() >= 3; }));
-  killed.signal(SIGKILL);
-  EXPECT_EQ(killed.finish().status, 128 + SIGKILL);
-  const auto done = static_cast<int>(kiln_.object_files().size());
-
-  const json report = kiln_.json_of({"warm", "--manifest", manifest});
-  expect_sums(report);
-  EXPECT_EQ(report["hits"], done);
-  EXPECT_EQ(report["requested"], 12);
-  EXPECT_EQ(report["failed"], 0);
-  EXPECT_EQ(kiln_.json_of({"verify"})["checked"], 12);
-}
-
 TEST_F(ProgramWarmTest, TwoAtOnceCompileEachKeyOnce) {
   const std::string manifest = write_sources(10);
   auto a = kiln_.start({"warm", "--manifest", manifest, "--json"});
