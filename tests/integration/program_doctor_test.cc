@@ -13,6 +13,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/fault/lock_filter.h"
 #include "tests/support/mount_namespace.h"
+#include "tests/support/preload.h"
 #include "tests/support/program.h"
 
 namespace kiln {
@@ -120,11 +121,7 @@ TEST_F(ProgramDoctorTest, ASmallDiskInMemoryIsToldAsBoth) {
 }
 
 TEST_F(ProgramDoctorTest, ARootOnTheNetworkIsToldWithWhatFollows) {
-#ifdef __SANITIZE_ADDRESS__
-  kiln_.set("ASAN_OPTIONS", "verify_asan_link_order=0");
-#endif
-  kiln_.set("LD_PRELOAD", KILN_TEST_NETWORK_ROOT);
-  kiln_.set("KILN_TEST_NETWORK_ROOT", kiln_.cache_dir());
+  test::Preload{.network = kiln_.cache_dir(), .locks = {}, .clock = {}}.into(kiln_);
   fs::create_directories(kiln_.folder() / "run");
   fs::permissions(kiln_.folder() / "run", fs::perms::owner_all);
   kiln_.set("XDG_RUNTIME_DIR", kiln_.folder() / "run");

@@ -1,7 +1,5 @@
 // Loaded in front of a program with LD_PRELOAD, for what no test can have otherwise:
-//   KILN_PRELOAD_NETWORK=DIR   statfs says that DIR is on NFS, where a lock call takes
-//   an
-//                              hour
+//   KILN_PRELOAD_NETWORK=DIR   statfs says that DIR is on NFS; lock calls take an hour
 //   KILN_PRELOAD_LOCKS=DIR     every lock call on a file below DIR is written down ...
 //   KILN_PRELOAD_RECORD=FILE   ... here, a line each, before it is made
 //   KILN_PRELOAD_CLOCK=SECONDS the time of day is that much later; other clocks are not
