@@ -72,8 +72,8 @@ int probe() {
 
 #if defined(__SANITIZE_ADDRESS__)
 // A set-uid process may not be traced, which the search for leaks would do.
-extern "C" const char* __asan_default_options();   // NOLINT
-extern "C" const char* __asan_default_options() {  // NOLINT
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): its name
+extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() {
   return "detect_leaks=0";
 }
 #endif
