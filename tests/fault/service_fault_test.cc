@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "tests/support/mount_namespace.h"
+#include "tests/support/namespaces.h"
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
 #include "tests/support/service_requests.h"
@@ -159,7 +159,7 @@ TEST_F(ServiceFaultTest, AWorkerKilledInMidCompileCostsOneBuild) {
 
 TEST_F(ServiceFaultTest, OnAFullDiskTheCallerStillGetsItsKernel) {
   const auto status = test::in_mount_namespace([&] {
-    if (!test::mount_small_disk(temp_.path() / "cache", "512k"))
+    if (!test::mount_small_disk(temp_.path() / "cache", "size=512k"))
       return 77;
     const auto service = test::open_service(config());
     const auto before = test::fetch(*service, test::small_kernel(1));
@@ -189,7 +189,7 @@ TEST_F(ServiceFaultTest, OnAFullDiskTheCallerStillGetsItsKernel) {
 
 TEST_F(ServiceFaultTest, OnADiskThatIsFullFromTheStartTheCallerStillGetsItsKernel) {
   const auto status = test::in_mount_namespace([&] {
-    if (!test::mount_small_disk(temp_.path() / "cache", "16k"))
+    if (!test::mount_small_disk(temp_.path() / "cache", "size=16k"))
       return 77;
     std::ofstream(temp_.path() / "cache/junk") << std::string(1U << 20U, 'x');
     const auto service = test::open_service(config());

@@ -128,10 +128,9 @@ TEST_F(WarmTest, fault_37_OnAFullDiskItSaysWhatIsNotStoredAndIsResumedOnceThereI
   Campaign campaign;
   std::filesystem::create_directory(kiln_.cache_dir());
   test::ChildProcess child([&] {
-    const auto mount = [&](unsigned long flags, const char* size) {
-      return ::mount("tmpfs", kiln_.cache_dir().c_str(), "tmpfs", flags, size) == 0;
-    };
-    if (!test::enter_namespaces(CLONE_NEWNS) || !mount(0, "size=192k,mode=0700"))
+    const auto& disk = kiln_.cache_dir();
+    if (!test::enter_namespaces(CLONE_NEWNS) ||
+        !test::mount_small_disk(disk, "size=192k"))
       return kNoNamespace;
     const test::Finished full = kiln_.run(warming_);
     const json report = full.json();
@@ -143,7 +142,7 @@ TEST_F(WarmTest, fault_37_OnAFullDiskItSaysWhatIsNotStoredAndIsResumedOnceThereI
       std::fprintf(stderr, "%d are stored: %s\n", done, full.text().c_str());
       return 1;
     }
-    if (!mount(MS_REMOUNT, "size=16m"))
+    if (::mount("none", disk.c_str(), "tmpfs", MS_REMOUNT, "size=16m") != 0)
       return 2;
     const std::string wrong = resumed();
     std::fprintf(stderr, "%s", wrong.c_str());

@@ -12,7 +12,7 @@
 #include "cache/file_system.h"
 #include "tests/support/child_process.h"
 #include "tests/support/fault/lock_filter.h"
-#include "tests/support/mount_namespace.h"
+#include "tests/support/namespaces.h"
 #include "tests/support/preload.h"
 #include "tests/support/program.h"
 
@@ -105,7 +105,7 @@ TEST_F(ProgramDoctorTest, ARootThatOthersCanWriteFailsAndIsTold) {
 
 TEST_F(ProgramDoctorTest, ASmallDiskInMemoryIsToldAsBoth) {
   const auto status = test::in_mount_namespace([&] {
-    if (!test::mount_small_disk(kiln_.cache_dir(), "512k"))
+    if (!test::mount_small_disk(kiln_.cache_dir(), "size=512k"))
       return 77;
     const json found = report();
     EXPECT_EQ(found["cache"]["file_system"], "tmpfs");

@@ -2,11 +2,17 @@
 
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
+
+#include "tests/support/child_process.h"
 
 namespace kiln::test {
 
@@ -25,6 +31,31 @@ inline bool enter_namespaces(int flags) {
   write("/proc/self/setgroups", "deny");
   return write("/proc/self/uid_map", uid + " " + uid + " 1") &&
          write("/proc/self/gid_map", gid + " " + gid + " 1");
+}
+
+/// Runs `body` in a mount namespace of its own; its exit status, or nullopt where this
+/// machine allows no such thing.
+template <typename Body>
+std::optional<int> in_mount_namespace(const Body& body) {
+  constexpr int kImpossible = 77;
+  ChildProcess child([&] {
+    if (!enter_namespaces(CLONE_NEWNS) ||
+        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+      return kImpossible;
+    const int status = body();
+    return testing::Test::HasFailure() ? 1 : status;
+  });
+  const int status = child.wait();
+  return status == kImpossible ? std::nullopt : std::optional(status);
+}
+
+/// An empty tmpfs, mounted there with those options: "size=192k". False where that is
+/// not allowed.
+inline bool mount_small_disk(const std::filesystem::path& folder,
+                             const std::string& options) {
+  std::filesystem::create_directories(folder);
+  return ::mount("none", folder.c_str(), "tmpfs", 0,
+                 ("mode=0700," + options).c_str()) == 0;
 }
 
 }  // namespace kiln::test

@@ -1,7 +1,6 @@
 // Disks without room: a tmpfs of half a megabyte or of few inodes, in a user namespace.
 
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 
 #include <string>
 
@@ -19,17 +18,12 @@ using test::SampleObject;
 
 constexpr int kNoNamespace = 77;
 
-/// Mounts a tmpfs on `path` for this process alone, as an ordinary user can.
-bool mount_tmpfs(const std::string& path, const char* options) {
-  return test::enter_namespaces(CLONE_NEWNS) &&
-         ::mount("tmpfs", path.c_str(), "tmpfs", 0, options) == 0;
-}
-
 class DiskFullTest : public testing::Test {
  protected:
   /// Publishes until nothing fits, and some more. Returns 0 if all went as it must.
   int fill(const char* mount_options, std::size_t payload_bytes) {
-    if (!mount_tmpfs(dir_.path(), mount_options))
+    if (!test::enter_namespaces(CLONE_NEWNS) ||
+        !test::mount_small_disk(dir_.path(), mount_options))
       return kNoNamespace;
     CacheOptions options;
     options.root = dir_.path() / "root";
