@@ -58,7 +58,7 @@ class Background {
   CounterFile* const counter_file_;
   Counters& counters_;
   const MaybeTrim maybe_trim_;
-  const OwnerProcess owner_;
+  const OwnerProcess owner_{};
   std::stop_source stop_;
 
   Mutex mutex_;

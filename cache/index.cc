@@ -60,7 +60,7 @@ class Index::Connection {
 };
 
 struct Index::State {
-  const OwnerProcess owner;
+  const OwnerProcess owner{};
   std::stop_source hurry;
   Mutex mutex;
   std::unique_ptr<Connection> connection KILN_GUARDED_BY(mutex);

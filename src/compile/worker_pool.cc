@@ -147,7 +147,7 @@ class WorkerPool::State {
 
   // Constant after construction.
   const PoolOptions& options_;
-  const OwnerProcess owner_;
+  const OwnerProcess owner_{};
 
   // Thread-safe by themselves.
   std::stop_source closing_;

@@ -59,7 +59,7 @@ class PrimaryContext {
   // Constant once retain() has returned.
   const Driver driver_;
   const Device device_;
-  const OwnerProcess owner_;
+  const OwnerProcess owner_{};
   int cu_device_ = 0;
   CUctx_st* handle_ = nullptr;  // null: not retained
   LaunchLimits limits_;

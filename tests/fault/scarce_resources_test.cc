@@ -17,6 +17,7 @@
 
 #include "tests/integration/library/library_service.h"
 #include "tests/support/fault/campaign.h"
+#include "tests/support/processes.h"
 #include "tests/support/run_and_read.h"
 
 namespace kiln {
@@ -53,99 +54,8 @@ class ScarceResourcesTest : public test::LibraryTest {
   }
 };
 
-TEST_F(ScarceResourcesTest, fault_32_ARootThatIsNotThereIsMadeWithAllAboveIt) {
-  Campaign campaign;
-  const SimulatedDriver driver;
-  Options deep = fast(driver);
-  deep.cache_dir = root() / "a" / "b" / "c";
-  auto service = open(deep);
-  campaign.injected();
-  ASSERT_TRUE(gets(*service, 1));
-  EXPECT_EQ(objects(), 0U);
-  EXPECT_TRUE(fs::exists(root() / "a" / "b" / "c" / "objects"));
-}
-
-TEST_F(ScarceResourcesTest, fault_32_ARootThatIsRemovedWhileOpenCostsNobodyItsKernel) {
-  Campaign campaign;
-  const int removals = 30 * static_cast<int>(test::fault_length());
-  const SimulatedDriver driver;
-  auto service = open(fast(driver));
-  std::atomic<bool> over = false;
-  std::atomic<int> failed = 0;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; !over; ++i) failed += gets(*service, 1000 * t + i) ? 0 : 1;
-    });
-  }
-  for (int i = 0; i < removals; ++i) {
-    std::this_thread::sleep_for(10ms);
-    std::error_code busy;  // somebody makes a file in it meanwhile: next time
-    fs::remove_all(root(), busy);
-    campaign.injected();
-  }
-  over = true;
-  for (std::thread& thread : threads) thread.join();
-  if (failed > 0)
-    campaign.wrong(std::to_string(failed) + " kernels were not had");
-  fs::remove_all(root());
-  EXPECT_TRUE(gets(*service, 100'000));
-  EXPECT_EQ(objects(), 1U) << "what is built now is stored again";
-  auto another = open(fast(driver));
-  EXPECT_TRUE(gets(*another, 100'000));
-}
-
-TEST_F(ScarceResourcesTest, fault_32_AtEveryLimitOfDescriptorsThereIsAKernelOrAReason) {
-  Campaign campaign;
-  const SimulatedDriver driver;
-  {
-    auto service = open(fast(driver));
-    ASSERT_TRUE(gets(*service, 1));
-  }
-  std::map<std::string, int> outcomes;
-  for (unsigned more = 0; more < 40; ++more) {
-    for (const bool opened_before : {true, false}) {
-      const auto said = test::run_and_read([&]() -> std::string {
-        std::optional<Service> service;
-        if (opened_before)
-          service = open(fast(driver));
-        const int next = ::dup(0);
-        ::close(next);
-        const auto limit = static_cast<rlim_t>(next) + more;
-        const rlimit few{limit, limit};
-        if (::setrlimit(RLIMIT_NOFILE, &few) != 0)
-          return "no limit";
-        if (!opened_before) {
-          auto late = Service::open(fast(driver));
-          if (!late)
-            return late.error().message.empty() ? "no reason" : "refused";
-          service = *std::move(late);
-        }
-        if (service->devices().empty())
-          return "no device";
-        std::string outcome;
-        for (const int number : {1, 2}) {
-          const auto got = service->get(small_source(number), service->devices().at(0));
-          if (!got && got.error().message.find("open files") == std::string::npos &&
-              got.error().code != ErrorCode::kUnavailable)
-            return "no reason: " + got.error().message;
-          outcome += got ? "had " : "refused ";
-        }
-        return outcome;
-      });
-      campaign.injected();
-      ++outcomes[said];
-      if (said != "refused" && said.find("had") == std::string::npos &&
-          said != "refused refused ")
-        campaign.wrong("with " + std::to_string(more) + " descriptors: " + said);
-    }
-  }
-  for (const auto& [outcome, count] : outcomes)
-    std::printf("%d times: %s\n", count, outcome.c_str());
-  EXPECT_GT(outcomes["had had "], 20) << "a few dozens are enough";
-}
-
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// The first here: each thread that this process had would leave memory in reserve.
 TEST_F(ScarceResourcesTest, fault_32_AtLimitsOfMemoryThereIsAKernelOrAReason) {
   Campaign campaign;
   const SimulatedDriver driver;
@@ -202,6 +112,107 @@ TEST_F(ScarceResourcesTest, fault_32_AtLimitsOfMemoryThereIsAKernelOrAReason) {
   EXPECT_GT(outcomes["had had "], 0);
   EXPECT_LT(outcomes["had had "], campaign.injected_so_far()) << "nothing was scarce";
 }
+#endif
+
+TEST_F(ScarceResourcesTest, fault_32_ARootThatIsNotThereIsMadeWithAllAboveIt) {
+  Campaign campaign;
+  const SimulatedDriver driver;
+  Options deep = fast(driver);
+  deep.cache_dir = root() / "a" / "b" / "c";
+  auto service = open(deep);
+  campaign.injected();
+  ASSERT_TRUE(gets(*service, 1));
+  EXPECT_EQ(objects(), 0U);
+  EXPECT_TRUE(fs::exists(root() / "a" / "b" / "c" / "objects"));
+}
+
+TEST_F(ScarceResourcesTest, fault_32_ARootThatIsRemovedWhileOpenCostsNobodyItsKernel) {
+  Campaign campaign;
+  const int removals = 30 * static_cast<int>(test::fault_length());
+  const SimulatedDriver driver;
+  auto service = open(fast(driver));
+  std::atomic<bool> over = false;
+  std::atomic<int> failed = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; !over; ++i) failed += gets(*service, 1000 * t + i) ? 0 : 1;
+    });
+  }
+  for (int i = 0; i < removals; ++i) {
+    std::this_thread::sleep_for(10ms);
+    std::error_code busy;  // somebody makes a file in it meanwhile: next time
+    fs::remove_all(root(), busy);
+    campaign.injected();
+  }
+  over = true;
+  for (std::thread& thread : threads) thread.join();
+  if (failed > 0)
+    campaign.wrong(std::to_string(failed) + " kernels were not had");
+  // What is still being written down makes new files for a moment.
+  EXPECT_TRUE(test::eventually(10s, [&] {
+    std::error_code busy;
+    fs::remove_all(root(), busy);
+    return !busy && !fs::exists(root());
+  }));
+  EXPECT_TRUE(gets(*service, 100'000));
+  EXPECT_EQ(objects(), 1U) << "what is built now is stored again";
+  auto another = open(fast(driver));
+  EXPECT_TRUE(gets(*another, 100'000));
+}
+
+// Sanitizers need descriptors and memory of their own.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_F(ScarceResourcesTest, fault_32_AtEveryLimitOfDescriptorsThereIsAKernelOrAReason) {
+  Campaign campaign;
+  const SimulatedDriver driver;
+  {
+    auto service = open(fast(driver));
+    ASSERT_TRUE(gets(*service, 1));
+  }
+  std::map<std::string, int> outcomes;
+  for (unsigned more = 0; more < 40; ++more) {
+    for (const bool opened_before : {true, false}) {
+      const auto said = test::run_and_read([&]() -> std::string {
+        std::optional<Service> service;
+        if (opened_before)
+          service = open(fast(driver));
+        const int next = ::dup(0);
+        ::close(next);
+        const auto limit = static_cast<rlim_t>(next) + more;
+        const rlimit few{limit, limit};
+        if (::setrlimit(RLIMIT_NOFILE, &few) != 0)
+          return "no limit";
+        if (!opened_before) {
+          auto late = Service::open(fast(driver));
+          if (!late)
+            return late.error().message.empty() ? "no reason" : "refused";
+          service = *std::move(late);
+        }
+        if (service->devices().empty())
+          return "no device";
+        std::string outcome;
+        for (const int number : {1, 2}) {
+          const auto got = service->get(small_source(number), service->devices().at(0));
+          if (!got && got.error().message.find("open files") == std::string::npos &&
+              got.error().code != ErrorCode::kUnavailable)
+            return "no reason: " + got.error().message;
+          outcome += got ? "had " : "refused ";
+        }
+        return outcome;
+      });
+      campaign.injected();
+      ++outcomes[said];
+      if (said != "refused" && said.find("had") == std::string::npos &&
+          said != "refused refused ")
+        campaign.wrong("with " + std::to_string(more) + " descriptors: " + said);
+    }
+  }
+  for (const auto& [outcome, count] : outcomes)
+    std::printf("%d times: %s\n", count, outcome.c_str());
+  EXPECT_GT(outcomes["had had "], 20) << "a few dozens are enough";
+}
+
 #endif
 
 }  // namespace
