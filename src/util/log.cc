@@ -69,6 +69,14 @@ spdlog::logger& logger() {
   return *instance;
 }
 
+namespace {
+
+// Made when Kiln is loaded, so that no fork falls in the making. It throws for want of
+// memory alone. NOLINTNEXTLINE(cert-err58-cpp)
+[[maybe_unused]] const spdlog::logger& kMadeEarly = logger();
+
+}  // namespace
+
 Result<void> set_log_level(std::string_view level) {
   constexpr std::array kLevels{"trace", "debug", "info", "warning", "error", "off"};
   if (std::find(kLevels.begin(), kLevels.end(), level) == kLevels.end()) {

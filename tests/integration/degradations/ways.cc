@@ -1,8 +1,11 @@
 #include "tests/integration/degradations/ways.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+
+#include <csignal>
 
 #include "tests/support/compile_jobs.h"
 #include "tests/support/fault/syscall_tracer.h"
@@ -40,12 +43,25 @@ void hold_slot(Place& place) {
   place.build();
 }
 
-void refuse_a_folder(Place& place) {
+void plant_a_file(Place& place) {
   const std::string key = place.build();
   const fs::path folder = place.object(key).parent_path();
   fs::remove_all(folder);
   std::ofstream(folder) << "a file in its place";
   place.try_to_build();
+}
+
+void limit_file_sizes(Place& place) {
+  constexpr rlim_t kLess = 512;  // than an object has; the counts have less
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = kLess, .rlim_max = before.rlim_max};
+  // What is ignored stays so in a program that is started.
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  place.try_to_build();
+  EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
 }
 
 void serve_another_key(Place& place) {

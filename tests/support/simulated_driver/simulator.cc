@@ -23,7 +23,20 @@ std::uintptr_t new_token(HandleKind kind) {
 
 Process& process() {
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-  static auto* const instance = new Process;
+  static auto* const instance = [] {
+    // No forked child finds it locked by a thread that it does not have. It fails for
+    // want of memory alone.
+    std::ignore =
+        ::pthread_atfork([]() KILN_THREAD_ANNOTATION(
+                             no_thread_safety_analysis) { process().mutex.lock(); },
+                         []() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
+                           process().mutex.unlock();
+                         },
+                         []() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
+                           process().mutex.unlock();
+                         });
+    return new Process;
+  }();
   return *instance;
 }
 
