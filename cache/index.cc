@@ -240,12 +240,12 @@ Result<void> Index::rebuild(const FileId& rejected) {
   }
   if (const FileId now = file_id(); now.inode != 0 && now != rejected)
     return {};  // somebody else has just done it
-  if (rejected.inode != 0)
-    counters_.add(Counter::kIndexRebuilt);
   const std::string path = Layout::temporary_in(layout_.root().native());
   auto built = build_new(path);
   if (!built)
     std::ignore = file_system_.unlink(path.c_str());  // else trim sweeps it
+  else if (rejected.inode != 0)
+    counters_.add(Counter::kIndexRebuilt);
   return built;
 }
 

@@ -40,7 +40,7 @@ const std::vector<Row>& rows() {
   static const std::vector<Row> all{
       {"HolderWithoutAHeartbeat", {{"lock_bypassed", 1}}, test::hold_lock},
       {"SlotHolderWithoutAHeartbeat", {{"slot_holder_ignored", 1}}, test::hold_slot},
-      {"NotStored", {{"publish_refused.EFBIG", 1}}, test::limit_file_sizes},
+      {"NotStored", {{"publish_refused.EDQUOT", 1}}, test::fail_a_sync},
       {"NoFolderForAnObject", {{"untrusted", 1}}, test::plant_a_file},
       {"Shorter",
        {{"corrupt.size", 1}, {"quarantined", 1}},

@@ -1,11 +1,8 @@
 #include "tests/integration/degradations/ways.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-
-#include <csignal>
 
 #include "tests/support/compile_jobs.h"
 #include "tests/support/fault/syscall_tracer.h"
@@ -51,17 +48,23 @@ void plant_a_file(Place& place) {
   place.try_to_build();
 }
 
-void limit_file_sizes(Place& place) {
-  constexpr rlim_t kLess = 512;  // than an object has; the counts have less
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit small{.rlim_cur = kLess, .rlim_max = before.rlim_max};
-  // What is ignored stays so in a program that is started.
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  place.try_to_build();
-  EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  std::signal(SIGXFSZ, handler);
+void fail_a_sync(Place& place) {
+  if (!can_trace())
+    GTEST_SKIP() << "NOT TESTED: no process can be traced here";
+  const auto body = [&] {
+    begin_faults();
+    cache::CacheOptions options;
+    options.root = place.root();
+    const auto cache = cache::Cache::open(options);
+    SampleObject one(1);
+    const bool stored = cache->publish(*one).outcome == cache::Published::kStored;
+    cache->flush(std::chrono::seconds(10));
+    return stored ? 1 : 0;
+  };
+  const auto decide = [](const SystemCall& call) {
+    return call.number == SYS_fdatasync ? Fate::failed(EDQUOT) : Fate{};
+  };
+  EXPECT_EQ(trace(body, decide).status, 0);
 }
 
 void serve_another_key(Place& place) {

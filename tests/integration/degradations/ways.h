@@ -15,7 +15,7 @@ namespace kiln::test {
 void hold_lock(Place& place);
 void hold_slot(Place& place);
 void plant_a_file(Place& place);
-void limit_file_sizes(Place& place);
+void fail_a_sync(Place& place);
 void serve_another_key(Place& place);
 void serve_another_target(Place& place);
 void find_a_foreign_preimage(Place& place);
