@@ -24,6 +24,7 @@ template <typename Wanted>
   const std::unique_ptr<DIR, Close> open(::opendir(folder.c_str()));
   if (open == nullptr)
     return names;
+  // One thread has this folder open. NOLINTNEXTLINE(concurrency-mt-unsafe)
   while (const dirent* entry = ::readdir(open.get())) {
     const std::string_view name = entry->d_name;
     if (name != "." && name != ".." && wanted(name))

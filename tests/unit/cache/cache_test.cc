@@ -34,6 +34,17 @@ class CacheTest : public testing::Test {
   void fail_on(std::string_view call, int err) {
     files_.before = [=](std::string_view now, int) { return now == call ? err : 0; };
   }
+  /// One after the other, each last used two hours ago.
+  static void publish_old_objects(Cache& cache) {
+    constexpr int kObjects = 20;
+    const auto old = fs::file_time_type::clock::now() - 2h;
+    for (int i = 0; i < kObjects; ++i) {
+      SampleObject object(i);
+      std::ignore = cache.publish(*object);
+      fs::last_write_time(cache.layout().object(object.key()), old);
+      cache.flush(10s);
+    }
+  }
 
   const test::TempDir dir_;
   const fs::path root_ = dir_.path() / "a" / "root";
@@ -174,13 +185,7 @@ TEST_F(CacheTest, WithAnIndexThatCannotBeHadItTrimsAllTheSame) {
   fs::create_directories(root_ / "index.sqlite" / "somebody's");
   fs::permissions(root_, fs::perms::owner_all);
   const auto cache = Cache::open(small);
-  const auto old = fs::file_time_type::clock::now() - 2h;
-  for (int i = 0; i < 20; ++i) {
-    SampleObject object(i);
-    std::ignore = cache->publish(*object);
-    fs::last_write_time(cache->layout().object(object.key()), old);
-    cache->flush(10s);
-  }
+  publish_old_objects(*cache);
   EXPECT_GE(cache->counters().get(Counter::kIndexFailed), 1U);
   EXPECT_LE(cache->stats().value().totals.bytes, 4000U);
 }
@@ -189,13 +194,7 @@ TEST_F(CacheTest, OverItsLimitItTrimsByItself) {
   CacheOptions small = options();
   small.limit_bytes = 4000;
   const auto cache = Cache::open(small);
-  const auto old = fs::file_time_type::clock::now() - 2h;
-  for (int i = 0; i < 20; ++i) {
-    SampleObject object(i);
-    std::ignore = cache->publish(*object);
-    fs::last_write_time(cache->layout().object(object.key()), old);
-    cache->flush(10s);
-  }
+  publish_old_objects(*cache);
   EXPECT_LE(cache->stats().value().totals.bytes, 4000U);
   EXPECT_GE(cache->counters().get(Counter::kEvicted), 1U);
 }
