@@ -147,19 +147,24 @@ bool Cache::trim_is_due(std::uint64_t bytes) {
   const std::string stamp = layout_.trim_stamp().native();
   const bool fresh = file_system_.lstat(stamp.c_str(), info) == 0 &&
                      std::abs(unix_now_ns() - to_ns(info.st_mtim)) < kTrimCheckNs;
-  if (fresh && bytes_since_trim_ < options_.limit_bytes / 20)
+  const bool much = bytes_since_trim_ >= options_.limit_bytes / 20;
+  if (fresh && !much)
     return false;
-  bytes_since_trim_ = 0;
   // First the stamp, so that others do not walk at the same time.
   const int fd = file_system_.open(stamp.c_str(), kStampFlags, 0600);
-  if (fd < 0)
-    return false;
-  // With a second name it may be a file that has nothing to do with us.
-  const bool ours = file_system_.fstat(fd, info) == 0 && S_ISREG(info.st_mode) &&
-                    info.st_nlink == 1 && trust_.accepts(info);
-  const bool touched = ours && file_system_.touch(fd) == 0;
-  std::ignore = file_system_.close(fd);  // nothing was written
-  return touched;
+  bool touched = false;
+  if (fd >= 0) {
+    // With a second name it may be a file that has nothing to do with us.
+    const bool ours = file_system_.fstat(fd, info) == 0 && S_ISREG(info.st_mode) &&
+                      info.st_nlink == 1 && trust_.accepts(info);
+    touched = ours && file_system_.touch(fd) == 0;
+    std::ignore = file_system_.close(fd);  // nothing was written
+  }
+  // Where the stamp cannot be had, what was published here decides.
+  const bool due = touched || much;
+  if (due)
+    bytes_since_trim_ = 0;
+  return due;
 }
 
 Result<std::uint64_t> Cache::remove(const Digest& key) {

@@ -154,20 +154,23 @@ Index::FileId Index::file_id() const {
   return {info.st_dev, info.st_ino};
 }
 
-/// Whether SQLite may open it: it follows links, waits for FIFOs, and cuts off what it
-/// takes for a journal.
-bool Index::is_ours(const std::string& path) const {
+/// Whether something lies there that SQLite must not open: it follows links, waits for
+/// FIFOs, and cuts off what it takes for a journal.
+bool Index::is_foreign(const std::string& path) const {
   struct stat info {};
-  return file_system_.lstat(path.c_str(), info) == 0 && S_ISREG(info.st_mode) &&
-         info.st_nlink == 1 && store_.trust().accepts(info);
+  return file_system_.lstat(path.c_str(), info) == 0 &&
+         (!S_ISREG(info.st_mode) || info.st_nlink != 1 ||
+          !store_.trust().accepts(info));
 }
 
-/// What SQLite would open beside the index and we did not put there.
+/// What SQLite would open beside the index and we did not put there. Where nothing
+/// lies, nothing is removed: by now it may be another process's journal.
 void Index::clear_away_foreign() const {
   for (const char* suffix : kBeside) {
     const std::string path = layout_.index().native() + suffix;
-    if (!is_ours(path))
-      std::ignore = file_system_.unlink(path.c_str());  // mostly not there
+    if (is_foreign(path))
+      std::ignore =
+          file_system_.unlink(path.c_str());  // else SQLite says what is wrong
   }
 }
 
@@ -207,7 +210,7 @@ Result<std::unique_ptr<Index::Connection>> Index::open(const FileId& rejected) {
   for (int attempt = 0; attempt < 2; ++attempt) {
     const FileId id = file_id();
     FileId bad = id;
-    if (id.inode != 0 && id != rejected && is_ours(layout_.index().native())) {
+    if (id.inode != 0 && id != rejected && !is_foreign(layout_.index().native())) {
       auto database =
           Database::open(layout_.index(), Database::Open::kExisting, kBusyLimit);
       const auto ours = database ? schema::settle(*database, boot_id(file_system_))

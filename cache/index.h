@@ -76,7 +76,7 @@ class Index {
   [[nodiscard]] Result<void> rebuild(const FileId& rejected);
   [[nodiscard]] Result<void> build_new(const std::string& path);
   [[nodiscard]] FileId file_id() const;
-  [[nodiscard]] bool is_ours(const std::string& path) const;
+  [[nodiscard]] bool is_foreign(const std::string& path) const;
   void clear_away_foreign() const;
 
   const Layout& layout_;

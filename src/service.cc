@@ -78,6 +78,26 @@ tl::unexpected<Error> named(const Error& error, const KeyedRequest& request,
                                       device::label_of(device), error.message));
 }
 
+/// Ends what a service has begun that could not be opened.
+class StopUnlessOpened {
+ public:
+  explicit StopUnlessOpened(std::stop_source stop) : stop_(std::move(stop)) {}
+  StopUnlessOpened(const StopUnlessOpened&) = delete;
+  StopUnlessOpened& operator=(const StopUnlessOpened&) = delete;
+  StopUnlessOpened(StopUnlessOpened&&) = delete;
+  StopUnlessOpened& operator=(StopUnlessOpened&&) = delete;
+  ~StopUnlessOpened() {
+    if (!opened_)
+      stop_.request_stop();
+  }
+
+  void opened() { opened_ = true; }
+
+ private:
+  std::stop_source stop_;
+  bool opened_ = false;
+};
+
 constexpr std::size_t kKinds = 6;
 
 }  // namespace
@@ -160,11 +180,14 @@ Result<std::unique_ptr<Service::Impl>> Service::Impl::open(const Options& option
     KILN_TRY(set_log_level(*config.log_level));
   std::stop_source stop;
   auto builds = KILN_TRY(BuildService::open(config, {.stop = stop.get_token()}));
+  // Destroyed before `builds`, which waits for the question to an NVRTC what it is.
+  StopUnlessOpened question(stop);
   builds->toolchains().look_ahead();
   auto devices = KILN_TRY(Devices::open(KILN_TRY(builds->toolchains().driver())));
   std::unique_ptr<RequestRecord> record;
   if (config.record)
     record = KILN_TRY(RequestRecord::open(*config.record));
+  question.opened();
   return std::unique_ptr<Impl>(new Impl(std::move(stop), std::move(builds),
                                         std::move(devices), std::move(record),
                                         options.on_event));

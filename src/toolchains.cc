@@ -40,6 +40,8 @@ void Toolchains::look_ahead() {
       std::ignore = found();
     } catch (const std::exception& thrown) {
       logger().debug("looking for NVRTC: {}", thrown.what());
+    } catch (...) {
+      logger().debug("looking for NVRTC: something was thrown");
     }
   };
   ahead_ = start_quiet_thread(look, Thread::kJoinable);

@@ -99,8 +99,7 @@ Check file_system_check(const CacheFacts& facts) {
         "stats read every object";
     check.remedy =
         "fine for a root that is warmed and then read; to write, set KILN_CACHE_DIR to "
-        "a "
-        "folder on a local disk";
+        "a folder on a local disk";
     return check;
   }
   check.detail +=
@@ -215,7 +214,7 @@ void check_cache(BuildService& service, Diagnosis& diagnosis) {
     return;
   diagnosis.checks.push_back(file_system_check(facts));
   diagnosis.checks.push_back(space_check(facts));
-  if (cache.mode() == cache::Mode::kReadWrite)
+  if (cache.mode() == cache::Mode::kReadWrite || facts.locks)
     diagnosis.checks.push_back(lock_check(cache, facts, diagnosis.lock_probe));
   diagnosis.checks.push_back(index_check(cache, diagnosis));
   // What was counted is written at the end under a lock, too, unless somebody took it.

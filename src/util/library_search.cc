@@ -78,15 +78,19 @@ class Candidates {
   explicit Candidates(std::string name) : name_(std::move(name)) {}
 
   void add_file(const fs::path& file, std::string_view found_in) {
-    // Most are names of one file, and to resolve a path takes a call a component.
+    // Most are links to one file, and to resolve a path takes a call a component.
     struct stat info {};
     if (::stat(file.c_str(), &info) != 0 || !S_ISREG(info.st_mode) ||
-        !files_.emplace(info.st_dev, info.st_ino).second)
+        files_.contains({info.st_dev, info.st_ino}))
       return;
     std::error_code error;
     fs::path real = fs::canonical(file, error);
-    if (!error)
-      list_.push_back({std::move(real), std::string(found_in)});
+    const auto known = [&](const LibraryCandidate& each) { return each.path == real; };
+    if (error || std::any_of(list_.begin(), list_.end(), known))
+      return;
+    list_.push_back({std::move(real), std::string(found_in)});
+    if (info.st_nlink == 1)  // another name may have other files beside it
+      files_.emplace(info.st_dev, info.st_ino);
   }
 
   void add_folder(const fs::path& folder, std::string_view found_in) {
@@ -122,7 +126,7 @@ class Candidates {
  private:
   std::string name_;
   std::vector<LibraryCandidate> list_;
-  std::set<std::pair<dev_t, ino_t>> files_;    // those that are in the list
+  std::set<std::pair<dev_t, ino_t>> files_;    // those of one name that are listed
   std::set<std::pair<dev_t, ino_t>> folders_;  // those that were read
 };
 

@@ -16,6 +16,7 @@
 #include "compile/worker_pool.h"
 #include "device/cubin.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/fault/campaign.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
 
@@ -76,7 +77,15 @@ TEST(FakeNvrtc, LeftAloneItIsHonest) {
   EXPECT_TRUE(ptx) << ptx.error().message;
 }
 
-TEST(CompileFault, AHangEndsAtTheTimeLimit) {
+/// Builds that meet one fault.
+class CompileFault : public testing::Test {
+ protected:
+  CompileFault() { campaign_.injected(); }
+
+  test::Campaign campaign_;
+};
+
+TEST_F(CompileFault, fault_06_AHangEndsAtTheTimeLimit) {
   const test::TempDir root;
   auto options = options_with("hang");
   options.reproduction_root = root.path();
@@ -92,7 +101,7 @@ TEST(CompileFault, AHangEndsAtTheTimeLimit) {
   expect_still_serving(pool);
 }
 
-TEST(CompileFault, ACrashIsContainedAndNamed) {
+TEST_F(CompileFault, fault_07_ACrashIsContainedAndNamed) {
   WorkerPool pool(options_with("crash"));
   const auto error = error_of(pool.compile(small_job(), {}));
   EXPECT_EQ(error.code, ErrorCode::kWorkerCrashed);
@@ -100,7 +109,7 @@ TEST(CompileFault, ACrashIsContainedAndNamed) {
   expect_still_serving(pool);
 }
 
-TEST(CompileFault, ACompilerThatExitsIsACrashWithItsStatus) {
+TEST_F(CompileFault, fault_07_ACompilerThatExitsIsACrashWithItsStatus) {
   WorkerPool pool(options_with("exit"));
   const auto error = error_of(pool.compile(small_job(), {}));
   EXPECT_EQ(error.code, ErrorCode::kWorkerCrashed);
@@ -108,7 +117,7 @@ TEST(CompileFault, ACompilerThatExitsIsACrashWithItsStatus) {
   expect_still_serving(pool);
 }
 
-TEST(CompileFault, SuccessWithoutAnImageIsAFailure) {
+TEST_F(CompileFault, fault_07_SuccessWithoutAnImageIsAFailure) {
   WorkerPool pool(options_with("empty"));
   const auto error = error_of(pool.compile(small_job(), {}));
   EXPECT_EQ(error.code, ErrorCode::kCompileFailed);
@@ -116,7 +125,7 @@ TEST(CompileFault, SuccessWithoutAnImageIsAFailure) {
   expect_still_serving(pool);
 }
 
-TEST(CompileFault, AnImageOfAnotherArchitectureIsAFailure) {
+TEST_F(CompileFault, fault_07_AnImageOfAnotherArchitectureIsAFailure) {
   WorkerPool pool(options_with("wrong-arch"));
   const auto error = error_of(pool.compile(small_job(), {}));
   EXPECT_EQ(error.code, ErrorCode::kCompileFailed);
@@ -124,7 +133,7 @@ TEST(CompileFault, AnImageOfAnotherArchitectureIsAFailure) {
   expect_still_serving(pool);
 }
 
-TEST(CompileFault, ALoweredNameThatIsNotInTheImageIsAFailure) {
+TEST_F(CompileFault, fault_07_ALoweredNameThatIsNotInTheImageIsAFailure) {
   WorkerPool pool(options_with("no-entry"));
   auto wanted = small_job();
   wanted.name_expressions = {"k<float>"};
@@ -134,7 +143,7 @@ TEST(CompileFault, ALoweredNameThatIsNotInTheImageIsAFailure) {
   expect_still_serving(pool);
 }
 
-TEST(CompileFault, AMemoryHogIsKilledAtItsLimit) {
+TEST_F(CompileFault, fault_06_AMemoryHogIsKilledAtItsLimit) {
   WorkerPool pool(options_with("hoard"));
   auto wanted = small_job();
   wanted.memory_limit_bytes = 256U << 20U;
@@ -146,7 +155,7 @@ TEST(CompileFault, AMemoryHogIsKilledAtItsLimit) {
   expect_still_serving(pool);
 }
 
-TEST(CompileFault, ARepeatKillerIsRefusedForTenMinutesOthersAreNot) {
+TEST_F(CompileFault, fault_06_ARepeatKillerIsRefusedForTenMinutesOthersAreNot) {
   auto now = std::make_shared<std::atomic<Clock::rep>>(0);
   auto options = options_with("crash");
   options.clock = [now] { return Clock::time_point(Clock::duration(now->load())); };
@@ -171,7 +180,7 @@ TEST(CompileFault, ARepeatKillerIsRefusedForTenMinutesOthersAreNot) {
   EXPECT_EQ(starts, 2);
 }
 
-TEST(CompileFault, AReproductionThatCannotBeSavedIsSaidAndDoesNotHideTheError) {
+TEST(CompileWorker, AReproductionThatCannotBeSavedIsSaidAndDoesNotHideTheError) {
   const test::TempDir root;
   std::ofstream(root.path() / "repro") << "a file in the way";
   auto options = options_with("crash");
@@ -182,7 +191,7 @@ TEST(CompileFault, AReproductionThatCannotBeSavedIsSaidAndDoesNotHideTheError) {
   EXPECT_THAT(error.message, AllOf(HasSubstr("signal 11"), HasSubstr("not be saved")));
 }
 
-TEST(CompileFault, AWorkerKilledWhileIdleIsReplaced) {
+TEST_F(CompileFault, fault_02_AWorkerKilledWhileIdleIsReplaced) {
   WorkerPool pool(options_with(""));
   ASSERT_TRUE(pool.compile(small_job(), {}));
   const auto workers = test::children_of(::getpid());
@@ -193,7 +202,7 @@ TEST(CompileFault, AWorkerKilledWhileIdleIsReplaced) {
   EXPECT_TRUE(output) << output.error().message;
 }
 
-TEST(CompileFault, AStoppedWorkerIsATimeout) {
+TEST_F(CompileFault, fault_05_AStoppedWorkerIsATimeout) {
   WorkerPool pool(options_with(""));
   ASSERT_TRUE(pool.compile(small_job(), {}));
   const auto workers = test::children_of(::getpid());
@@ -205,7 +214,7 @@ TEST(CompileFault, AStoppedWorkerIsATimeout) {
   EXPECT_TRUE(pool.compile(small_job(), {}));
 }
 
-TEST(CompileFault, DestroyingThePoolEndsBuildsAndWorkers) {
+TEST(CompileWorker, DestroyingThePoolEndsBuildsAndWorkers) {
   auto pool = std::make_unique<WorkerPool>(options_with("hang", 2));
   std::vector<std::future<Result<CompileOutput>>> builds;
   WorkerPool& used = *pool;
@@ -223,7 +232,7 @@ TEST(CompileFault, DestroyingThePoolEndsBuildsAndWorkers) {
   EXPECT_THAT(test::children_of(::getpid()), IsEmpty());
 }
 
-TEST(CompileFault, AStopEndsAQueuedBuild) {
+TEST(CompileWorker, AStopEndsAQueuedBuild) {
   WorkerPool pool(options_with("hang"));
   std::stop_source stop;
   auto running = std::async(
@@ -241,7 +250,7 @@ TEST(CompileFault, AStopEndsAQueuedBuild) {
   EXPECT_EQ(error_of(running.get()).code, ErrorCode::kCancelled);
 }
 
-TEST(CompileFault, AStopThatCameFirstBuildsNothing) {
+TEST(CompileWorker, AStopThatCameFirstBuildsNothing) {
   WorkerPool pool(options_with(""));
   std::stop_source stop;
   stop.request_stop();
@@ -250,7 +259,7 @@ TEST(CompileFault, AStopThatCameFirstBuildsNothing) {
   EXPECT_THAT(test::children_of(::getpid()), IsEmpty());
 }
 
-TEST(CompileFault, WithoutASlotNoWorkerStarts) {
+TEST(CompileWorker, WithoutASlotNoWorkerStarts) {
   auto options = options_with("");
   options.acquire_slot = [](const std::stop_token&) -> Result<std::shared_ptr<void>> {
     return fail(ErrorCode::kIo, "no slot today");
@@ -260,7 +269,7 @@ TEST(CompileFault, WithoutASlotNoWorkerStarts) {
   EXPECT_THAT(test::children_of(::getpid()), IsEmpty());
 }
 
-TEST(CompileFault, TheSlotIsHeldUntilTheKilledWorkerIsGone) {
+TEST(CompileWorker, TheSlotIsHeldUntilTheKilledWorkerIsGone) {
   auto options = options_with("hang");
   std::atomic<std::size_t> alive_at_release = 99;
   options.acquire_slot = [&](const std::stop_token&) -> Result<std::shared_ptr<void>> {
@@ -282,7 +291,7 @@ std::filesystem::path make_script(const std::filesystem::path& path,
   return path;
 }
 
-TEST(CompileFault, AProgramThatIsNoWorkerIsRefused) {
+TEST(CompileWorker, AProgramThatIsNoWorkerIsRefused) {
   const test::TempDir folder;
   const std::vector<std::string> scripts{"exit 0\n", "echo broken >&2; exit 3\n",
                                          "printf 'what is a frame, after all?' >&3\n"};
@@ -296,7 +305,7 @@ TEST(CompileFault, AProgramThatIsNoWorkerIsRefused) {
   }
 }
 
-TEST(CompileFault, AWorkerOfAnotherBuildIsRefusedNamingBothPaths) {
+TEST(CompileWorker, AWorkerOfAnotherBuildIsRefusedNamingBothPaths) {
   const test::TempDir folder;
   const auto hello = folder.path() / "hello";
   {
@@ -313,7 +322,7 @@ TEST(CompileFault, AWorkerOfAnotherBuildIsRefusedNamingBothPaths) {
               AllOf(HasSubstr("old-worker"), HasSubstr(this_library().native())));
 }
 
-TEST(CompileFault, WhatADyingWorkerWroteIsQuoted) {
+TEST_F(CompileFault, fault_07_WhatADyingWorkerWroteIsQuoted) {
   const test::TempDir folder;
   auto options = options_with("");
   options.worker.option =
@@ -323,7 +332,7 @@ TEST(CompileFault, WhatADyingWorkerWroteIsQuoted) {
               AllOf(HasSubstr("no such symbol"), HasSubstr("127")));
 }
 
-TEST(CompileFault, TheWorkerInheritsNoDescriptor) {
+TEST(CompileWorker, TheWorkerInheritsNoDescriptor) {
   // Without O_CLOEXEC, as careless hosts open theirs.
   const int leaked = ::dup(STDERR_FILENO);
   ASSERT_GE(leaked, 0);
@@ -339,7 +348,7 @@ TEST(CompileFault, TheWorkerInheritsNoDescriptor) {
   EXPECT_THAT(open, testing::UnorderedElementsAre("0", "1", "2", "3"));
 }
 
-TEST(CompileFault, TheWorkerCanGainNothingAndReachNobody) {
+TEST(CompileWorker, TheWorkerCanGainNothingAndReachNobody) {
   WorkerPool pool(options_with("break-out"));
   const auto compiled = pool.compile(small_job(), {});
   const auto workers = test::children_of(::getpid());
@@ -353,7 +362,7 @@ TEST(CompileFault, TheWorkerCanGainNothingAndReachNobody) {
   EXPECT_TRUE(compiled) << compiled.error().message;
 }
 
-TEST(CompileFault, TheWorkerGetsNoSecretOfTheEnvironment) {
+TEST(CompileWorker, TheWorkerGetsNoSecretOfTheEnvironment) {
   ::setenv("KILN_TEST_TOKEN", "secret", 1);
   WorkerPool pool(options_with(""));
   ASSERT_TRUE(pool.compile(small_job(), {}));
@@ -375,7 +384,7 @@ int status_of_child(const std::function<bool()>& body) {
   return ::waitpid(child, &status, 0) == child ? status : -1;
 }
 
-TEST(CompileFault, AHostWithoutStandardDescriptorsCanBuild) {
+TEST(CompileWorker, AHostWithoutStandardDescriptorsCanBuild) {
   EXPECT_EQ(status_of_child([] {
               for (const int fd : {0, 1, 2}) ::close(fd);
               WorkerPool pool(options_with(""));
@@ -384,7 +393,7 @@ TEST(CompileFault, AHostWithoutStandardDescriptorsCanBuild) {
             0);
 }
 
-TEST(CompileFault, AHostThatIgnoresItsChildrenCanBuild) {
+TEST(CompileWorker, AHostThatIgnoresItsChildrenCanBuild) {
   EXPECT_EQ(status_of_child([] {
               ::signal(SIGCHLD, SIG_IGN);
               ::signal(SIGPIPE, SIG_IGN);
@@ -400,7 +409,7 @@ TEST(CompileFault, AHostThatIgnoresItsChildrenCanBuild) {
             0);
 }
 
-TEST(CompileFault, AHostThatReapsEveryChildCanBuild) {
+TEST(CompileWorker, AHostThatReapsEveryChildCanBuild) {
   EXPECT_EQ(status_of_child([] {
               ::signal(SIGCHLD, [](int) {
                 const int saved = errno;
@@ -416,7 +425,7 @@ TEST(CompileFault, AHostThatReapsEveryChildCanBuild) {
             0);
 }
 
-TEST(CompileFault, AHungWorkerDiesWithItsKilledHost) {
+TEST_F(CompileFault, fault_04_AHungWorkerDiesWithItsKilledHost) {
   const pid_t host = ::fork();
   if (host == 0) {
     WorkerPool pool(options_with("hang"));
@@ -433,7 +442,7 @@ TEST(CompileFault, AHungWorkerDiesWithItsKilledHost) {
   ::waitpid(host, nullptr, 0);
 }
 
-TEST(CompileFault, fault_31_AForkDuringABuildDoesNotDeadlockTheChild) {
+TEST_F(CompileFault, fault_31_AForkDuringABuildDoesNotDeadlockTheChild) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer cannot follow threads into a forked child";
 #endif
@@ -464,7 +473,7 @@ TEST(CompileFault, fault_31_AForkDuringABuildDoesNotDeadlockTheChild) {
     EXPECT_EQ(error_of(build.get()).code, ErrorCode::kCancelled);
 }
 
-TEST(CompileFault, ManyCrashesAndHangsLeaveNoProcessAndNoDescriptor) {
+TEST_F(CompileFault, fault_07_ManyCrashesAndHangsLeaveNoProcessAndNoDescriptor) {
   const auto count_descriptors = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
                          std::filesystem::directory_iterator());

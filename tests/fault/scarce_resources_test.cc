@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -41,6 +43,14 @@ class ScarceResourcesTest : public test::LibraryTest {
 
   static bool gets(Service& service, int number) {
     return service.get(small_source(number), service.devices().at(0)).has_value();
+  }
+
+  /// What a child may say of two gets: of each, that it had a kernel or a reason, or
+  /// that no service could be opened, with the reason.
+  static bool is_answer(const std::string& said) {
+    constexpr std::array kAnswers{"had had ", "had refused ", "refused had ",
+                                  "refused refused ", "refused"};
+    return std::find(kAnswers.begin(), kAnswers.end(), said) != kAnswers.end();
   }
 
   [[nodiscard]] fs::path root() const { return temp_.path() / "cache"; }
@@ -103,7 +113,7 @@ TEST_F(ScarceResourcesTest, fault_32_AtLimitsOfMemoryThereIsAKernelOrAReason) {
       });
       campaign.injected();
       ++outcomes[said];
-      if (!said.starts_with("had ") && !said.starts_with("refused"))
+      if (!is_answer(said))
         campaign.wrong("with " + std::to_string(more_mib) + " MiB: " + said);
     }
   }
@@ -113,6 +123,20 @@ TEST_F(ScarceResourcesTest, fault_32_AtLimitsOfMemoryThereIsAKernelOrAReason) {
   EXPECT_LT(outcomes["had had "], campaign.injected_so_far()) << "nothing was scarce";
 }
 #endif
+
+TEST_F(ScarceResourcesTest, fault_06_AServiceThatCannotBeOpenedWaitsForNoCompiler) {
+  Campaign campaign;
+  const SimulatedDriver driver;
+  Options wrong = fast(driver);
+  wrong.driver = root() / "libcuda.so.1";
+  ::setenv("KILN_FAKE_NVRTC", "hang-version", 1);
+  const auto began = std::chrono::steady_clock::now();
+  const auto service = Service::open(wrong);
+  ::setenv("KILN_FAKE_NVRTC", "", 1);
+  campaign.injected();
+  EXPECT_FALSE(service);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 30s) << "its limit is a minute";
+}
 
 TEST_F(ScarceResourcesTest, fault_32_ARootThatIsNotThereIsMadeWithAllAboveIt) {
   Campaign campaign;
@@ -203,8 +227,7 @@ TEST_F(ScarceResourcesTest, fault_32_AtEveryLimitOfDescriptorsThereIsAKernelOrAR
       });
       campaign.injected();
       ++outcomes[said];
-      if (said != "refused" && said.find("had") == std::string::npos &&
-          said != "refused refused ")
+      if (!is_answer(said))
         campaign.wrong("with " + std::to_string(more) + " descriptors: " + said);
     }
   }

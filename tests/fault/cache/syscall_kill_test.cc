@@ -1,9 +1,12 @@
 // Rows 1, 19 and 21: a process that dies at every system call of what changes a cache.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "cache/cache.h"
 #include "tests/support/fault/campaign.h"
@@ -19,6 +22,7 @@ using test::Fate;
 using test::ReferenceObject;
 using test::SystemCall;
 using test::Traced;
+using testing::Contains;
 
 constexpr int kObjects = 6;
 
@@ -46,8 +50,28 @@ class SyscallKillTest : public testing::Test {
       for (int i = 0; i < count; ++i)
         ASSERT_EQ(cache->publish(*ReferenceObject(i)).outcome, Published::kStored);
     }
-    fs::remove_all(dir_.path() / "root");
-    fs::copy(made, dir_.path() / "root", fs::copy_options::recursive);
+    const CacheOptions options = this->options();
+    fs::remove_all(options.root);
+    fs::copy(made, options.root, fs::copy_options::recursive);
+    // The first one was used last, each by a minute.
+    const auto now = fs::file_time_type::clock::now();
+    for (int i = 0; i < count; ++i)
+      fs::last_write_time(Layout(options.root).object(ReferenceObject(i).key()),
+                          now - std::chrono::minutes(i + 1));
+  }
+
+  /// Which of `count` objects a trim removes that nobody kills.
+  std::vector<bool> removed_by_a_trim(int count, std::uint64_t limit_bytes) const {
+    start_with(count);
+    const auto cache = Cache::open(options());
+    TrimOptions trim;
+    trim.limit_bytes = limit_bytes;
+    trim.minimum_age = std::chrono::seconds(0);
+    EXPECT_TRUE(cache->trim(trim));
+    std::vector<bool> removed;
+    for (int i = 0; i < count; ++i)
+      removed.push_back(!fs::exists(cache->layout().object(ReferenceObject(i).key())));
+    return removed;
   }
 
   /// Kills `body` at each of its system calls, by default at those that can change a
@@ -140,19 +164,23 @@ TEST_F(SyscallKillTest, fault_01_AKillAtAnySystemCallOfTheFirstUseLeavesAUsableR
 }
 
 TEST_F(SyscallKillTest, fault_21_AKillAtAnySystemCallOfATrimHurtsNoObjectThatStays) {
+  constexpr std::uint64_t kLimit = 9000;
+  const std::vector<bool> removed = removed_by_a_trim(4, kLimit);
+  ASSERT_THAT(removed, Contains(true));
+  ASSERT_THAT(removed, Contains(false));
   kill_everywhere(
       4,
       [this] {
         const auto cache = Cache::open(options());
         TrimOptions trim;
-        trim.limit_bytes = 9000;
+        trim.limit_bytes = kLimit;
         trim.minimum_age = std::chrono::seconds(0);
         test::begin_faults();
         const auto trimmed = cache->trim(trim);
         test::end_faults();
         return trimmed && trimmed->removed > 0 ? 0 : 1;
       },
-      [](int) { return true; });
+      [&](int object) { return removed[static_cast<std::size_t>(object)]; });
 }
 
 TEST_F(SyscallKillTest, fault_19_AKillAtAnySystemCallOfAnIndexRebuildLosesNothing) {

@@ -57,7 +57,7 @@ class CorruptRows : public Corruption {
   }
 };
 
-TEST_F(CorruptRows, fault_18_LiesDecideNoHitAndNoListing) {
+TEST_F(CorruptRows, fault_18_LiesDecideNoHitAndNoWalk) {
   for (std::size_t i = 0; i < kLies.size(); ++i) {
     SCOPED_TRACE(kLies[i]);
     tell(kLies[i]);

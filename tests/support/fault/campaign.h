@@ -34,18 +34,26 @@ class ReferenceObject : public SampleObject {
       : SampleObject(number, reference_payload(number)) {}
 };
 
-/// Counts the faults of one test and what was wrong after them; says so at its end.
+/// Counts the faults of one test, at least one, and what was wrong after them; says so
+/// at its end.
 class Campaign {
  public:
   Campaign() : name_(testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    name_.erase(0, name_.find_last_of('/') + 1);  // of a parameter, its own name
+    // A parameter that has a row's name is the row.
+    if (const auto at = name_.find("/fault_"); at != std::string::npos)
+      name_.erase(0, at + 1);
   }
   Campaign(const Campaign&) = delete;
   Campaign& operator=(const Campaign&) = delete;
   Campaign(Campaign&&) = delete;
   Campaign& operator=(Campaign&&) = delete;
   ~Campaign() {
-    std::printf("%s: injected=%d wrong=%d", name_.c_str(), injected_, wrong_);
+    const bool is_over =
+        !testing::Test::IsSkipped() && !testing::Test::HasFatalFailure();
+    EXPECT_TRUE(injected_ > 0 || !is_over) << "no fault was injected";
+    // What was expected otherwise and failed is wrong, too.
+    const int wrong = wrong_ == 0 && testing::Test::HasFailure() ? 1 : wrong_;
+    std::printf("%s: injected=%d wrong=%d", name_.c_str(), injected_, wrong);
     if (hits_ + misses_ > 0)
       std::printf(" hits=%d misses=%d", hits_, misses_);
     std::printf("\n");

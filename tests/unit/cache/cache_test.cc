@@ -190,6 +190,17 @@ TEST_F(CacheTest, WithAnIndexThatCannotBeHadItTrimsAllTheSame) {
   EXPECT_LE(cache->stats().value().totals.bytes, 4000U);
 }
 
+TEST_F(CacheTest, WithoutIndexAndStampItTrimsByItselfAllTheSame) {
+  CacheOptions small = options();
+  small.limit_bytes = 4000;
+  fs::create_directories(root_ / "index.sqlite" / "somebody's");
+  fs::create_directories(root_ / "trim.stamp");
+  fs::permissions(root_, fs::perms::owner_all);
+  const auto cache = Cache::open(small);
+  publish_old_objects(*cache);
+  EXPECT_LE(cache->stats().value().totals.bytes, 4000U);
+}
+
 TEST_F(CacheTest, OverItsLimitItTrimsByItself) {
   CacheOptions small = options();
   small.limit_bytes = 4000;

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "cache/owned_range.h"
+#include "tests/support/faulty_file_system.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
 
@@ -119,6 +120,19 @@ TEST_F(IndexTest, DeletedWhileOpenItIsBuiltAgain) {
   fs::remove(sample_.layout.index());
   expect_same({});
   EXPECT_TRUE(fs::exists(sample_.layout.index()));
+}
+
+TEST_F(IndexTest, BesideItNothingIsRemovedWhereNothingLies) {
+  ASSERT_TRUE(index_.totals());
+  test::FaultyFileSystem files;
+  int removals = 0;
+  files.before = [&](std::string_view call, int) {
+    removals += call == "unlink" ? 1 : 0;  // by then it may be another's journal
+    return 0;
+  };
+  Index other{sample_.layout, files, sample_.store, locks_, sample_.counters};
+  EXPECT_TRUE(other.totals());
+  EXPECT_EQ(removals, 0);
 }
 
 TEST_F(IndexTest, GarbageIsReplaced) {
