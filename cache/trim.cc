@@ -79,7 +79,7 @@ class Collector {
   }
 
   void remove_least_recently_used(const std::vector<Candidate>& candidates) {
-    const std::uint64_t target = options_.limit_bytes / 100 * options_.target_percent;
+    const std::uint64_t target = percent_of(options_.limit_bytes);
     for (const Candidate& candidate : candidates) {
       if (result_.bytes_left <= target || options_.stop.stop_requested())
         return;
@@ -93,6 +93,12 @@ class Collector {
       result_.freed_bytes += candidate.bytes;
       result_.bytes_left -= candidate.bytes;
     }
+  }
+
+  /// The target of a limit, exactly: all of it is 100 percent.
+  [[nodiscard]] std::uint64_t percent_of(std::uint64_t limit) const {
+    return limit / 100 * options_.target_percent +
+           limit % 100 * options_.target_percent / 100;
   }
 
   /// False if it was used or replaced since the walk, or cannot be removed.

@@ -70,6 +70,13 @@ TEST_F(TrimTest, OverTheLimitTheLeastRecentlyUsedGoUntilTheRestFits) {
   EXPECT_EQ(result.keys.front(), keys_[0]);
 }
 
+TEST_F(TrimTest, ALimitThatIsTheTargetIsMetToTheByte) {
+  for (const std::uint64_t room : {7 * size_, 5 * size_ + 99, 4 * size_ + size_ / 2}) {
+    const TrimResult result = trim({.limit_bytes = room, .target_percent = 100});
+    EXPECT_EQ(result.bytes_left, room / size_ * size_) << room;
+  }
+}
+
 TEST_F(TrimTest, ADryRunRemovesNothing) {
   EXPECT_EQ(trim({.limit_bytes = 0, .dry_run = DryRun::kYes}).removed, 10U);
   EXPECT_EQ(left().size(), 10U);
