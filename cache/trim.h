@@ -36,9 +36,16 @@ struct TrimResult {
   std::uint64_t entries_left = 0;
   std::uint64_t bytes_left = 0;
   std::uint64_t orphans_swept = 0;  // temporaries and old quarantine
+  /// The part of the above that is of older versions of the format.
+  struct Older {
+    std::uint64_t removed = 0;
+    std::uint64_t freed_bytes = 0;
+    std::uint64_t bytes_left = 0;
+  } older;
 };
 
-/// Removes least recently used objects first, by our own stamp, until the rest fits.
+/// Removes objects of older versions of the format first, then ours, the least recently
+/// used first by our own stamp, until the rest fits.
 /// Walks the objects themselves: an index that lies deletes nothing. Looks at each file
 /// again before it is deleted, and lets it live if it was used or replaced meanwhile.
 /// Touches only names of our own pattern. The caller sees to it that there is one

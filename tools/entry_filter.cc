@@ -48,7 +48,8 @@ void add_filter_options(CLI::App& app, EntryFilterOptions& options) {
 
 void add_age_option(CLI::App& app, EntryFilterOptions& options) {
   app.add_option("--older-than", options.older_than,
-                 "Entries not used for this long: 30m, 12h, 7d")
+                 "Entries not used for this long: 30m, 12h, 7d; those of older format "
+                 "versions too, where no other filter is given")
       ->type_name("DURATION");
 }
 

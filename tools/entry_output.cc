@@ -22,13 +22,6 @@ Parameters params_of(const cache::Entry& entry) {
   return params;
 }
 
-std::string time_text(std::int64_t ns) {
-  using std::chrono::duration_cast;
-  using std::chrono::system_clock;
-  return format_time(system_clock::time_point(
-      duration_cast<system_clock::duration>(std::chrono::nanoseconds(ns))));
-}
-
 /// What is said to be older than 1970 is a row that lies.
 std::string age_text(std::int64_t then_ns, std::int64_t now) {
   const std::int64_t then = std::max<std::int64_t>(0, then_ns);
@@ -43,6 +36,13 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+std::string time_text(std::int64_t ns) {
+  using std::chrono::duration_cast;
+  using std::chrono::system_clock;
+  return format_time(system_clock::time_point(
+      duration_cast<system_clock::duration>(std::chrono::nanoseconds(ns))));
 }
 
 std::string entry_label(const cache::Entry& entry) {

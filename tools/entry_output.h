@@ -22,6 +22,9 @@ namespace kiln::tools {
 [[nodiscard]] std::vector<std::string> entry_row(const cache::Entry& entry,
                                                  std::int64_t now_ns);
 
+/// Of nanoseconds since 1970: "2026-01-31T12:00:00Z".
+[[nodiscard]] std::string time_text(std::int64_t ns);
+
 /// Nanoseconds since 1970.
 [[nodiscard]] std::int64_t now_ns();
 

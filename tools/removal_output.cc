@@ -8,18 +8,26 @@
 
 namespace kiln::tools {
 
+std::string older_part(std::uint64_t count) {
+  return count > 0 ? fmt::format(", {} of them of an older format", count) : "";
+}
+
 void print_removal(const Context& context, const Removal& removal) {
   if (context.json) {
     nlohmann::ordered_json keys = nlohmann::ordered_json::array();
     for (const cache::Digest& key : removal.keys) keys.push_back(key.hex());
-    print_json({{"removed", removal.keys.size()},
-                {"freed_bytes", removal.freed_bytes},
-                {"dry_run", removal.dry_run},
-                {"keys", keys}});
+    nlohmann::ordered_json document{{"removed", removal.keys.size()},
+                                    {"freed_bytes", removal.freed_bytes},
+                                    {"dry_run", removal.dry_run},
+                                    {"keys", keys}};
+    if (removal.older > 0)
+      document["older_formats"] = removal.older;
+    print_json(document);
     return;
   }
-  print(fmt::format("{} {} entries, {}\n", removal.dry_run ? "would remove" : "removed",
-                    removal.keys.size(), format_size(removal.freed_bytes)));
+  print(fmt::format("{} {} entries, {}{}\n",
+                    removal.dry_run ? "would remove" : "removed", removal.keys.size(),
+                    format_size(removal.freed_bytes), older_part(removal.older)));
 }
 
 }  // namespace kiln::tools

@@ -5,7 +5,9 @@
 
 #include <cstdio>
 #include <memory>
+#include <tuple>
 
+#include "cache/unix_time.h"
 #include "tools/entry_filter.h"
 #include "tools/exit_code.h"
 #include "tools/open_cache.h"
@@ -52,24 +54,55 @@ Result<void> check_confirmation(const Context& context, const Options& options) 
               "clear --all removes everything; add --yes to confirm");
 }
 
+/// What clear is about to remove.
+struct Selection {
+  std::vector<cache::Entry> entries;
+  std::vector<cache::OlderFormat> older;
+
+  [[nodiscard]] std::size_t older_count() const {
+    std::size_t count = 0;
+    for (const cache::OlderFormat& each : older) count += each.objects.size();
+    return count;
+  }
+  [[nodiscard]] std::size_t count() const { return entries.size() + older_count(); }
+};
+
 Result<void> confirm(const Context& context, const Options& options,
-                     const cache::Cache& cache, std::size_t count) {
-  if (!asks(options) || count == 0)
+                     const cache::Cache& cache, const Selection& selection) {
+  if (!asks(options) || selection.count() == 0)
     return {};
-  print_error(fmt::format("remove all {} entries of {}? [y/N] ", count,
-                          cache.layout().root().native()));
+  print_error(fmt::format("remove all {} entries of {}{}? [y/N] ", selection.count(),
+                          cache.layout().root().native(),
+                          older_part(selection.older_count())));
   const std::string answer = KILN_TRY(read_input(context.stop->token()));
   if (!answer.starts_with('y') && !answer.starts_with('Y'))
     return fail(ErrorCode::kCancelled, "nothing was removed");
   return {};
 }
 
-Result<std::vector<cache::Entry>> select(cache::Cache& cache, const Config& config,
-                                         const Options& options) {
+/// Of older versions of the format only names and stamps can be told: they fall under
+/// --all, and under --older-than alone.
+std::vector<cache::OlderFormat> select_older(const cache::Cache& cache,
+                                             const cache::ListQuery& query) {
+  if (!query.archs.empty() || !query.templates.empty())
+    return {};
+  auto older = cache.older_formats();
+  for (cache::OlderFormat& each : older) {
+    std::erase_if(each.objects, [&](const cache::ObjectFile& file) {
+      return query.unused_since_ns &&
+             cache::to_ns(file.info.st_mtim) >= *query.unused_since_ns;
+    });
+  }
+  return older;
+}
+
+Result<Selection> select(cache::Cache& cache, const Config& config,
+                         const Options& options) {
   if (options.keys.empty()) {
-    return cache.walk(
-        KILN_TRY(make_query(config, options.filter)),
-        options.all ? cache::Damaged::kInclude : cache::Damaged::kLeaveOut);
+    const auto query = KILN_TRY(make_query(config, options.filter));
+    auto entries = KILN_TRY(cache.walk(
+        query, options.all ? cache::Damaged::kInclude : cache::Damaged::kLeaveOut));
+    return Selection{std::move(entries), select_older(cache, query)};
   }
   std::vector<cache::Entry> entries;
   for (const cache::Digest& key : KILN_TRY(resolve_keys(cache, options.keys))) {
@@ -78,8 +111,64 @@ Result<std::vector<cache::Entry>> select(cache::Cache& cache, const Config& conf
     entries.push_back(entry && *entry ? **entry : cache::Entry());
     entries.back().key = key;
   }
-  return entries;
+  return Selection{std::move(entries), {}};
 }
+
+/// Removes one after the other, and keeps account.
+class Remover {
+ public:
+  Remover(const Context& context, cache::Cache& cache, cache::DryRun dry_run)
+      : context_(context), cache_(cache), dry_run_(dry_run) {
+    removal_.dry_run = dry_run == cache::DryRun::kYes;
+  }
+
+  void remove(const Selection& selection) {
+    for (const cache::OlderFormat& older : selection.older) {
+      for (const cache::ObjectFile& file : older.objects) {
+        const auto bytes = static_cast<std::uint64_t>(file.info.st_size);
+        if (remove_one(file.key, bytes,
+                       [&] { return cache_.remove_older(older, file.key); }))
+          ++removal_.older;
+      }
+      // What is left of empty folders does no harm.
+      if (dry_run_ == cache::DryRun::kNo)
+        std::ignore = cache_.tidy(older);
+    }
+    for (const cache::Entry& entry : selection.entries) {
+      std::ignore = remove_one(entry.key, entry.size_bytes,
+                               [&] { return cache_.remove(entry.key); });
+    }
+  }
+
+  [[nodiscard]] const Removal& removal() const { return removal_; }
+  [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
+
+ private:
+  /// True if it is gone, or would go, through us.
+  template <typename Remove>
+  bool remove_one(const cache::Digest& key, std::uint64_t bytes, const Remove& remove) {
+    if (context_.stop->token().stop_requested())
+      return false;
+    const auto freed =
+        dry_run_ == cache::DryRun::kYes ? Result<std::uint64_t>(bytes) : remove();
+    if (!freed) {
+      failure_ = freed.error();
+      return false;
+    }
+    // Somebody else may have removed it first.
+    if (*freed == 0)
+      return false;
+    removal_.keys.push_back(key);
+    removal_.freed_bytes += *freed;
+    return true;
+  }
+
+  const Context& context_;
+  cache::Cache& cache_;
+  const cache::DryRun dry_run_;
+  Removal removal_;
+  std::optional<Error> failure_;
+};
 
 Result<int> run(Context& context, const Options& options) {
   KILN_TRY(check_selection(options));
@@ -89,31 +178,18 @@ Result<int> run(Context& context, const Options& options) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("the cache is read-only: {}", cache->mode_reason()));
   }
-  const auto entries = KILN_TRY(select(*cache, context.config, options));
-  if (entries.empty())
+  const Selection selection = KILN_TRY(select(*cache, context.config, options));
+  if (selection.entries.empty())
     KILN_TRY(check_templates(context.config, options.filter));
-  KILN_TRY(confirm(context, options, *cache, entries.size()));
-  Removal removal{.keys = {}, .freed_bytes = 0, .dry_run = options.dry_run};
-  std::optional<Error> failure;
-  for (const cache::Entry& entry : entries) {
-    if (context.stop->token().stop_requested())
-      break;
-    const auto freed = options.dry_run ? Result<std::uint64_t>(entry.size_bytes)
-                                       : cache->remove(entry.key);
-    if (!freed) {
-      failure = freed.error();
-      continue;
-    }
-    // Somebody else may have removed it first.
-    if (*freed > 0) {
-      removal.keys.push_back(entry.key);
-      removal.freed_bytes += *freed;
-    }
-  }
-  print_removal(context, removal);
-  if (failure) {
+  KILN_TRY(confirm(context, options, *cache, selection));
+  Remover remover(context, *cache,
+                  options.dry_run ? cache::DryRun::kYes : cache::DryRun::kNo);
+  remover.remove(selection);
+  print_removal(context, remover.removal());
+  if (remover.failure()) {
     print_error(fmt::format("kiln: {} entries remain: {}\n",
-                            entries.size() - removal.keys.size(), failure->message));
+                            selection.count() - remover.removal().keys.size(),
+                            remover.failure()->message));
     return kSomeFailed;
   }
   return kAllDone;
@@ -124,7 +200,8 @@ Result<int> run(Context& context, const Options& options) {
 Run add_clear(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("KEY", options->keys, "Keys, or unique prefixes of 6 digits or more");
-  app.add_flag("--all", options->all, "Every entry; asks on a terminal");
+  app.add_flag("--all", options->all,
+               "Every entry, those of older format versions too; asks on a terminal");
   add_filter_options(app, options->filter);
   add_age_option(app, options->filter);
   app.add_flag("--dry-run", options->dry_run, "Say what would go; remove nothing");

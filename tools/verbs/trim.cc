@@ -1,4 +1,5 @@
-// kiln trim: remove what was used least recently, until the rest fits.
+// kiln trim: remove what was used least recently, until the rest fits; what older
+// versions of the format have left goes first.
 
 #include <memory>
 
@@ -27,7 +28,10 @@ Result<int> run(Context& context, const Options& options) {
   trim.dry_run = options.dry_run ? cache::DryRun::kYes : cache::DryRun::kNo;
   const auto cache = KILN_TRY(open_cache(context.config));
   const cache::TrimResult result = KILN_TRY(cache->trim(trim));
-  print_removal(context, {result.keys, result.freed_bytes, options.dry_run});
+  print_removal(context, {.keys = result.keys,
+                          .freed_bytes = result.freed_bytes,
+                          .older = result.older.removed,
+                          .dry_run = options.dry_run});
   return 0;
 }
 
@@ -37,7 +41,8 @@ Run add_trim(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("--max-size", options->max_size,
                  "Trim to this size: 10GiB, 500M (default: $KILN_CACHE_SIZE or 10GiB, "
-                 "and then to 90 % of it)")
+                 "and then to 90 % of it). Objects of older format versions count, and "
+                 "go first")
       ->type_name("SIZE");
   app.add_flag("--dry-run", options->dry_run, "Say what would go; remove nothing");
   return

@@ -1,11 +1,16 @@
-// Row 35: programs of other format versions use the same root. Neither sees, moves or
-// deletes what is the other's.
+// Row 35: programs of other format versions use the same root. Neither sees or moves
+// what is the other's. Newer objects are never deleted; older ones by trim and clear
+// alone, and never opened.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -17,6 +22,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/program.h"
+#include "util/unique_fd.h"
 
 namespace kiln::cache {
 namespace {
@@ -28,7 +34,10 @@ using test::ChildProcess;
 using test::ReferenceObject;
 
 constexpr int kObjects = 8;
-constexpr std::array kOthers{"v0", "v2", "v999"};
+constexpr const char* kOlder = "v0";
+// Newer ones, and what is no version's name though it looks like one.
+constexpr std::array kUntouchable{"v2", "v999", "v00", "v-0", "V0"};
+constexpr int kOthers = 1 + static_cast<int>(kUntouchable.size());
 
 class FormatVersionsTest : public testing::Test {
  protected:
@@ -36,7 +45,8 @@ class FormatVersionsTest : public testing::Test {
     const auto cache = Cache::open(options());
     for (int i = 0; i < kObjects; ++i)
       EXPECT_EQ(cache->publish(*ReferenceObject(i)).outcome, Published::kStored);
-    for (const char* version : kOthers) {
+    for (int i = 0; i < kObjects; ++i) write_other(kOlder, i);
+    for (const char* version : kUntouchable) {
       for (int i = 0; i < kObjects; ++i) write_other(version, i);
     }
   }
@@ -53,31 +63,60 @@ class FormatVersionsTest : public testing::Test {
   }
 
   /// An object under the same key, and a temporary, both a month old: what a trim of
-  /// their own version would take first.
+  /// their own version would take first. Never read since they were written.
   void write_other(const char* version, int number) const {
     const fs::path object = other(version, number);
     const fs::path temporary = object.parent_path() / (".tmp-" + std::string(32, 'a'));
     fs::create_directories(object.parent_path());
     for (const fs::path& path : {object, temporary}) {
       std::ofstream(path) << "KILNOBJ\n of another format, " << number;
-      fs::last_write_time(path, fs::file_time_type::clock::now() - 24h * 30);
+      const std::time_t month_ago = std::time(nullptr) - 30 * 24 * 3600;
+      const std::array<timespec, 2> times{{{month_ago - 60, 0}, {month_ago, 0}}};
+      ::utimensat(AT_FDCWD, path.c_str(), times.data(), 0);
     }
   }
 
-  /// What lies in the others' folders, with times and bytes.
-  [[nodiscard]] std::map<std::string, std::string> others() const {
-    std::map<std::string, std::string> found;
-    for (const char* version : kOthers) {
-      const fs::path folder = kiln_.cache_dir() / "objects" / version;
-      for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-        std::ostringstream text;
-        text << entry.last_write_time().time_since_epoch().count() << ' ';
-        if (entry.is_regular_file())
-          text << std::ifstream(entry.path()).rdbuf();
-        found[entry.path()] = text.str();
+  using Look = std::map<std::string, std::string>;
+
+  /// What lies in a version's folder, with bytes, times of the last change and, of
+  /// files, times of the last reading.
+  [[nodiscard]] Look look(const char* version) const {
+    Look found;
+    const fs::path folder = kiln_.cache_dir() / "objects" / version;
+    if (!fs::exists(folder))
+      return found;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      std::ostringstream text;
+      text << entry.last_write_time().time_since_epoch().count() << ' ';
+      if (entry.is_regular_file()) {
+        struct stat info {};
+        EXPECT_EQ(::lstat(entry.path().c_str(), &info), 0);
+        text << info.st_atim.tv_sec << '.' << info.st_atim.tv_nsec << ' '
+             << text_of(entry.path());
       }
+      found[entry.path()] = text.str();
     }
     return found;
+  }
+  [[nodiscard]] std::map<std::string, Look> untouchable() const {
+    std::map<std::string, Look> found;
+    for (const char* version : kUntouchable) found[version] = look(version);
+    return found;
+  }
+
+  /// Of a file, without a mark that it was read.
+  static std::string text_of(const fs::path& path) {
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOATIME));
+    std::string text(1024, '\0');
+    const ssize_t n = ::read(fd.get(), text.data(), text.size());
+    text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+    return text;
+  }
+
+  [[nodiscard]] std::uint64_t older_bytes() const {
+    std::uint64_t bytes = 0;
+    for (int i = 0; i < kObjects; ++i) bytes += fs::file_size(other(kOlder, i));
+    return bytes;
   }
 
   test::KilnProgram kiln_;
@@ -85,11 +124,18 @@ class FormatVersionsTest : public testing::Test {
 
 TEST_F(FormatVersionsTest, fault_35_ObjectsOfOtherVersionsAreNeitherSeenNorTouched) {
   Campaign campaign;
-  const auto before = others();
-  const auto expect_untouched = [&](const std::string& after) {
-    campaign.injected(static_cast<int>(kOthers.size()) * kObjects);
-    if (others() != before)
+  const auto before = untouchable();
+  const Look older = look(kOlder);
+  const auto expect_newer_untouched = [&](const std::string& after) {
+    campaign.injected(static_cast<int>(kUntouchable.size()) * kObjects);
+    if (untouchable() != before)
       campaign.wrong("the others' objects are not as they were after " + after);
+  };
+  const auto expect_untouched = [&](const std::string& after) {
+    expect_newer_untouched(after);
+    campaign.injected(kObjects);
+    if (look(kOlder) != older)
+      campaign.wrong("older objects are not as they were after " + after);
   };
   {
     const auto cache = Cache::open(options());
@@ -98,22 +144,83 @@ TEST_F(FormatVersionsTest, fault_35_ObjectsOfOtherVersionsAreNeitherSeenNorTouch
     EXPECT_FALSE(cache->find(ReferenceObject(0).key())) << "the other's was found";
     EXPECT_EQ(cache->publish(*ReferenceObject(0)).outcome, Published::kStored);
     EXPECT_EQ(cache->list({}).value().size(), std::size_t{kObjects});
+    EXPECT_EQ(cache->walk({}, Damaged::kInclude).value().size(), std::size_t{kObjects});
     EXPECT_EQ(cache->stats().value().totals.entries, std::uint64_t{kObjects});
     EXPECT_EQ(cache->verify({.quarantine = Quarantine::kYes}).value().checked,
               std::uint64_t{kObjects});
   }
   expect_untouched("finding, publishing, listing and verifying");
-  EXPECT_EQ(kiln_.json_of({"ls"})["entries"].size(), std::size_t{kObjects});
+  const auto listed = kiln_.json_of({"ls"});
+  EXPECT_EQ(listed["entries"].size(), std::size_t{kObjects});
+  ASSERT_EQ(listed["older_formats"].size(), 1U) << listed;
+  EXPECT_EQ(listed["older_formats"][0]["version"], 0);
+  EXPECT_EQ(listed["older_formats"][0]["objects"], kObjects);
+  EXPECT_EQ(listed["older_formats"][0]["bytes"], older_bytes());
   // To the program these are no cubins; it looks at ours alone all the same.
   EXPECT_EQ(kiln_.json_of({"verify"}, 1)["checked"], kObjects);
-  expect_untouched("ls and verify");
-  EXPECT_EQ(kiln_.json_of({"trim", "--max-size", "1"})["removed"], kObjects);
-  expect_untouched("trim");
+  EXPECT_EQ(kiln_.json_of({"stats"})["entries"], kObjects);
+  kiln_.run({"doctor"});
+  const std::string key = ReferenceObject(0).key().hex();
+  kiln_.run({"show", key});
+  EXPECT_EQ(kiln_.run({"clear", "--template", "softmax", "--arch", "7.5"}).status, 0);
+  EXPECT_EQ(kiln_.json_of({"clear", "--older-than", "60d"})["removed"], 0);
+  EXPECT_EQ(kiln_.json_of({"clear", "--all", "--dry-run"})["removed"], 2 * kObjects);
+  EXPECT_EQ(kiln_.json_of({"trim", "--max-size", "1", "--dry-run"})["removed"],
+            2 * kObjects);
+  EXPECT_EQ(kiln_.json_of({"clear", key})["removed"], 1);
+  expect_untouched("all that looks, and a clear of others");
+
+  const auto trimmed = kiln_.json_of({"trim", "--max-size", "1"});
+  EXPECT_EQ(trimmed["removed"], 2 * kObjects - 1);
+  EXPECT_EQ(trimmed["older_formats"], kObjects);
+  EXPECT_TRUE(look(kOlder).empty()) << "objects, temporaries or folders are left";
+  expect_newer_untouched("trim");
+  for (int i = 0; i < kObjects; ++i) write_other(kOlder, i);
   EXPECT_EQ(Cache::open(options())->publish(*ReferenceObject(1)).outcome,
             Published::kStored);
-  EXPECT_EQ(kiln_.json_of({"clear", "--all", "--yes"})["removed"], 1);
-  expect_untouched("clear");
-  EXPECT_TRUE(kiln_.json_of({"ls"})["entries"].empty());
+  const auto aged = kiln_.json_of({"clear", "--older-than", "7d"});
+  EXPECT_EQ(aged["removed"], kObjects);
+  EXPECT_EQ(aged["older_formats"], kObjects);
+  expect_newer_untouched("clear by age");
+  for (int i = 0; i < kObjects; ++i) write_other(kOlder, i);
+  const auto cleared = kiln_.json_of({"clear", "--all", "--yes"});
+  EXPECT_EQ(cleared["removed"], 1 + kObjects);
+  EXPECT_EQ(cleared["older_formats"], kObjects);
+  expect_newer_untouched("clear");
+  const auto empty = kiln_.json_of({"ls"});
+  EXPECT_TRUE(empty["entries"].empty());
+  EXPECT_FALSE(empty.contains("older_formats"));
+}
+
+TEST_F(FormatVersionsTest, fault_35_TheTrimAfterAPublishTakesOlderObjectsFirst) {
+  Campaign campaign;
+  const auto newer = untouchable();
+  CacheOptions small = options();
+  {
+    const auto cache = Cache::open(options());
+    // Room for ours alone, also at nine tenths.
+    small.limit_bytes = cache->stats().value().totals.bytes * 5 / 4;
+  }
+  const auto cache = Cache::open(small);
+  for (int i = 0; i < kObjects; ++i) {
+    std::ofstream(other(kOlder, i)) << std::string(4000, 'x');
+    fs::last_write_time(other(kOlder, i), fs::file_time_type::clock::now() - 24h);
+    const fs::path ours = cache->layout().object(ReferenceObject(i).key());
+    fs::last_write_time(ours, fs::file_time_type::clock::now() - 24h * 60);
+  }
+  campaign.injected(kObjects);
+  EXPECT_TRUE(cache->remove(ReferenceObject(0).key()));
+  EXPECT_EQ(cache->publish(*ReferenceObject(0)).outcome, Published::kStored);
+  cache->flush(10s);
+  EXPECT_EQ(cache->counters().get(Counter::kEvicted), std::uint64_t{kObjects});
+  EXPECT_TRUE(look(kOlder).empty()) << "objects, temporaries or folders are left";
+  campaign.check_hits(*cache, kObjects, "after the older ones went");
+  for (int i = 0; i < kObjects; ++i) {
+    if (!cache->find(ReferenceObject(i).key()))
+      campaign.wrong("object " + std::to_string(i) + " went before an older one");
+  }
+  if (untouchable() != newer)
+    campaign.wrong("the others' objects are not as they were");
 }
 
 TEST_F(FormatVersionsTest, fault_35_AnObjectOfAnotherVersionInOurFolderIsQuarantined) {
@@ -167,7 +274,9 @@ TEST_F(FormatVersionsTest, fault_35_AWriterOfAnotherVersionTakesOnlyTheIndexInTu
       campaign.wrong("the list is not that of our objects");
   }
   EXPECT_EQ(newer.wait(), 0);
-  EXPECT_EQ(others().size(), kOthers.size() * 3 * kObjects) << "with the folders";
+  std::size_t others = look(kOlder).size();
+  for (const auto& [version, found] : untouchable()) others += found.size();
+  EXPECT_EQ(others, std::size_t{kOthers * 3 * kObjects}) << "with the folders";
   EXPECT_EQ(Cache::open(options())->list({}).value().size(), std::size_t{kObjects});
 }
 

@@ -106,15 +106,21 @@ Outside::Outside(fs::path folder) : folder_(std::move(folder)) {
   fs::create_directories(this->folder());
   write_text(file(), "precious\n", 0600);
   // A temporary and an object by their names, old enough to be swept and evicted.
+  // Once more in a folder that has the name of one of objects.
   const std::array baits{std::string(".tmp-") + std::string(32, 'a'),
                          std::string(62, 'b'), std::string("notes.txt")};
-  for (const std::string& name : baits) {
-    write_text(this->folder() / name, "a bait\n", 0600);
-    fs::last_write_time(this->folder() / name,
-                        fs::file_time_type::clock::now() - std::chrono::hours(24 * 30));
-    give_to_victim(this->folder() / name);
+  const fs::path objects = this->folder() / "bb";
+  fs::create_directories(objects);
+  for (const fs::path& place : {this->folder(), objects}) {
+    for (const std::string& name : baits) {
+      write_text(place / name, "a bait\n", 0600);
+      fs::last_write_time(
+          place / name, fs::file_time_type::clock::now() - std::chrono::hours(24 * 30));
+      give_to_victim(place / name);
+    }
   }
-  for (const auto& path : {folder_, this->folder(), file()}) give_to_victim(path);
+  for (const auto& path : {folder_, this->folder(), objects, file()})
+    give_to_victim(path);
   before_ = look();
 }
 
