@@ -83,8 +83,9 @@ Result<void> confirm(const Context& context, const Options& options,
 /// Of older versions of the format only names and stamps can be told: they fall under
 /// --all, and under --older-than alone.
 std::vector<cache::OlderFormat> select_older(const cache::Cache& cache,
+                                             const EntryFilterOptions& filter,
                                              const cache::ListQuery& query) {
-  if (!query.archs.empty() || !query.templates.empty())
+  if (!filter.architectures.empty() || !filter.templates.empty())
     return {};
   auto older = cache.older_formats();
   for (cache::OlderFormat& each : older) {
@@ -102,7 +103,7 @@ Result<Selection> select(cache::Cache& cache, const Config& config,
     const auto query = KILN_TRY(make_query(config, options.filter));
     auto entries = KILN_TRY(cache.walk(
         query, options.all ? cache::Damaged::kInclude : cache::Damaged::kLeaveOut));
-    return Selection{std::move(entries), select_older(cache, query)};
+    return Selection{std::move(entries), select_older(cache, options.filter, query)};
   }
   std::vector<cache::Entry> entries;
   for (const cache::Digest& key : KILN_TRY(resolve_keys(cache, options.keys))) {
