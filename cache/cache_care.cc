@@ -134,11 +134,12 @@ void Cache::trim_if_full(std::uint64_t bytes, const std::stop_token& stop) {
   options.limit_bytes = options_.limit_bytes;
   options.stop = stop;
   const auto trimmed = trim(options);
-  if (trimmed)
-    older_bytes_ = trimmed->older.bytes_left;
-  if (!trimmed)
+  if (!trimmed) {
     logger().debug("not trimmed: {}", trimmed.error().message);
-  else if (index_ != nullptr && trimmed->removed > 0)
+    return;
+  }
+  older_bytes_ = trimmed->older.bytes_left;
+  if (index_ != nullptr && trimmed->removed > 0)
     std::ignore = index_->refresh(stop);  // counted; the next listing does it else
 }
 
@@ -169,9 +170,8 @@ bool Cache::trim_is_due(std::uint64_t bytes) {
   const int fd = file_system_.open(stamp.c_str(), kStampFlags, 0600);
   bool touched = false;
   if (fd >= 0) {
-    // With a second name it may be a file that has nothing to do with us.
-    const bool ours = file_system_.fstat(fd, info) == 0 && S_ISREG(info.st_mode) &&
-                      info.st_nlink == 1 && trust_.accepts(info);
+    const bool ours = file_system_.fstat(fd, info) == 0 && info.st_nlink > 0 &&
+                      trust_.accepts_file(info);
     touched = ours && file_system_.touch(fd) == 0;
     std::ignore = file_system_.close(fd);  // nothing was written
   }

@@ -133,8 +133,7 @@ Result<void> CounterFile::check(int fd) const {
   struct stat info {};
   if (const int err = file_system_.fstat(fd, info); err != 0)
     return posix_error("stat", path_, -err);
-  // With a second name it may be a file that has nothing to do with us.
-  if (!S_ISREG(info.st_mode) || info.st_nlink > 1 || !trust_.accepts(info))
+  if (!trust_.accepts_file(info))
     return fail(ErrorCode::kUntrusted,
                 fmt::format("{} is not a file of this user alone: delete it", path_));
   return {};

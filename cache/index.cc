@@ -159,8 +159,7 @@ Index::FileId Index::file_id() const {
 bool Index::is_foreign(const std::string& path) const {
   struct stat info {};
   return file_system_.lstat(path.c_str(), info) == 0 &&
-         (!S_ISREG(info.st_mode) || info.st_nlink != 1 ||
-          !store_.trust().accepts(info));
+         !store_.trust().accepts_file(info);
 }
 
 /// What SQLite would open beside the index and we did not put there. Where nothing

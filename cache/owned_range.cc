@@ -130,7 +130,7 @@ struct OwnedRange::Held {
   OwnerRecord record;
   std::chrono::milliseconds interval;
   std::chrono::steady_clock::time_point due;
-  OwnerProcess owner;
+  OwnerProcess owner{};
 
   /// Best effort: a record is a hint.
   void write_record() const {
@@ -266,13 +266,9 @@ Result<std::optional<OwnedRange>> OwnedRange::try_own(
     return posix_error("lock", place.file, -locked);
   record.pid = ::getpid();
   record.started = record.phase_started = record.heartbeat = boot_time_now();
-  auto held = std::make_unique<Held>(Held{place.file_system,
-                                          owner.release(),
-                                          offset,
-                                          record,
-                                          heartbeat,
-                                          std::chrono::steady_clock::now() + heartbeat,
-                                          {}});
+  auto held = std::make_unique<Held>(
+      Held{place.file_system, owner.release(), offset, record, heartbeat,
+           std::chrono::steady_clock::now() + heartbeat});
   held->write_record();
   registry.add(held.get());
   return OwnedRange(std::move(held));

@@ -31,6 +31,12 @@ class TrustPolicy {
     return owner(info.st_uid) && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
   }
 
+  /// True if what is written into it can land nowhere else: a regular file that
+  /// accepts() takes and that has no second name.
+  [[nodiscard]] bool accepts_file(const struct stat& info) const {
+    return S_ISREG(info.st_mode) && info.st_nlink <= 1 && accepts(info);
+  }
+
   /// Walks `path` from "/" as the kernel would, symbolic links included, up to the
   /// first component that does not exist. Each must be accepted, except a sticky
   /// directory of root whose next component is accepted. Errors: kUntrusted, naming the

@@ -32,9 +32,10 @@ cache::CacheOptions cache_options(const Config& config) {
   return options;
 }
 
-compile::PoolOptions pool_options(const Config& config, cache::Cache& cache) {
+compile::PoolOptions pool_options(const Config& config, const LazyCount& jobs,
+                                  cache::Cache& cache) {
   compile::PoolOptions options;
-  options.max_workers = build_jobs(config);
+  options.max_workers = jobs;
   options.worker.environment = config.worker;
   options.time_limit = config.compile_timeout;
   options.memory_limit_bytes = config.worker_memory_bytes;

@@ -18,6 +18,7 @@ namespace kiln {
 /// `cache` bounds how many workers of this machine build at once, and must outlive the
 /// pool.
 [[nodiscard]] compile::PoolOptions pool_options(const Config& config,
+                                                const LazyCount& jobs,
                                                 cache::Cache& cache);
 
 }  // namespace kiln

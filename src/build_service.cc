@@ -26,9 +26,10 @@
 namespace kiln {
 namespace {
 
-std::unique_ptr<cache::Cache> open_cache(const Config& config,
+std::unique_ptr<cache::Cache> open_cache(const Config& config, const LazyCount& jobs,
                                          const BuildServiceOptions& options) {
   cache::CacheOptions opened = cache_options(config);
+  opened.slots = jobs;  // so that cores are asked for once
   opened.make_root = options.make_root;
   return cache::Cache::open(std::move(opened));
 }
@@ -121,8 +122,8 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
     : config_(config),
       jobs_(build_jobs(config)),
       catalog_(std::move(catalog)),
-      cache_(open_cache(config_, options)),
-      workers_(pool_options(config_, *cache_)),
+      cache_(open_cache(config_, jobs_, options)),
+      workers_(pool_options(config_, jobs_, *cache_)),
       toolchains_(
           config_, hint_folder(*cache_, cache_->layout().toolchains()),
           [this, stop = options.stop](

@@ -1,7 +1,6 @@
 #include "util/log.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "util/fork_mutex.h"
 #include "util/mutex.h"
 
 namespace kiln {
@@ -38,16 +38,11 @@ class ForkSafeSink final : public spdlog::sinks::sink {
   }
 
  private:
-  /// Never destroyed. The analysis cannot know that it stays locked from one handler to
-  /// the next.
+  /// Never destroyed.
   static Mutex& mutex() {
     // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): is a mutex
     static auto* const instance = [] {
-      // It fails for want of memory alone; then a child may wait, as it did before.
-      std::ignore = ::pthread_atfork(
-          []() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex().lock(); },
-          []() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex().unlock(); },
-          []() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex().unlock(); });
+      hold_over_forks<mutex>();
       return new Mutex;
     }();
     return *instance;

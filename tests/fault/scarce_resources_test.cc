@@ -45,6 +45,17 @@ class ScarceResourcesTest : public test::LibraryTest {
     return service.get(small_source(number), service.devices().at(0)).has_value();
   }
 
+  /// Opens a service where there is none yet. Empty, or what the child has to say.
+  static std::string open_late(std::optional<Service>& service,
+                               const Options& options) {
+    if (!service) {
+      auto late = Service::open(options);
+      if (!late)
+        return late.error().message.empty() ? "no reason" : "refused";
+      service = *std::move(late);
+    }
+    return service->devices().empty() ? "no device" : "";
+  }
   /// What a child may say of two gets: of each, that it had a kernel or a reason, or
   /// that no service could be opened, with the reason.
   static bool is_answer(const std::string& said) {
@@ -94,14 +105,8 @@ TEST_F(ScarceResourcesTest, fault_32_AtLimitsOfMemoryThereIsAKernelOrAReason) {
         const rlimit little{limit, limit};
         if (::setrlimit(RLIMIT_AS, &little) != 0)
           return "no limit";
-        if (!opened_before) {
-          auto late = Service::open(fast(driver));
-          if (!late)
-            return late.error().message.empty() ? "no reason" : "refused";
-          service = *std::move(late);
-        }
-        if (service->devices().empty())
-          return "no device";
+        if (auto missing = open_late(service, fast(driver)); !missing.empty())
+          return missing;
         std::string outcome;
         for (const Request& request : {large, small_source(2)}) {
           const auto got = service->get(request, service->devices().at(0));
@@ -207,14 +212,8 @@ TEST_F(ScarceResourcesTest, fault_32_AtEveryLimitOfDescriptorsThereIsAKernelOrAR
         const rlimit few{limit, limit};
         if (::setrlimit(RLIMIT_NOFILE, &few) != 0)
           return "no limit";
-        if (!opened_before) {
-          auto late = Service::open(fast(driver));
-          if (!late)
-            return late.error().message.empty() ? "no reason" : "refused";
-          service = *std::move(late);
-        }
-        if (service->devices().empty())
-          return "no device";
+        if (auto missing = open_late(service, fast(driver)); !missing.empty())
+          return missing;
         std::string outcome;
         for (const int number : {1, 2}) {
           const auto got = service->get(small_source(number), service->devices().at(0));

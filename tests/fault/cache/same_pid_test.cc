@@ -75,13 +75,25 @@ class SamePidTest : public testing::Test {
     return worst;
   }
 
-  /// Waits for containers that each did their part for every key; skips the test where
-  /// there are none.
-  static void judge(std::vector<ChildProcess>& containers, Campaign& campaign) {
+  /// Several containers that do the same for every key at once, `body(cache)` each;
+  /// skips the test where there are none.
+  template <typename Body>
+  void run_in_containers(Campaign& campaign, const Body& body) {
+    constexpr int kContainers = 6;
+    test::Signal go;
+    std::vector<ChildProcess> containers;
+    for (int i = 0; i < kContainers; ++i) {
+      containers.push_back(container([&] {
+        const auto cache = Cache::open(options());
+        go.wait();
+        return body(*cache);
+      }));
+    }
+    for (int i = 0; i < kContainers; ++i) go.raise();
     const int worst = wait_for_all(containers);
     if (worst == kNoNamespace)
       GTEST_SKIP() << "NO PID NAMESPACES HERE: equal process numbers were not tried";
-    campaign.injected(static_cast<int>(containers.size()) * kKeys);
+    campaign.injected(kContainers * kKeys);
     if (worst != 0)
       campaign.wrong("a container ended with " + std::to_string(worst));
   }
@@ -92,37 +104,28 @@ class SamePidTest : public testing::Test {
 
 TEST_F(SamePidTest, fault_30_ProcessesOfOneNumberBuildEachKeyOnce) {
   Campaign campaign;
-  test::Signal go;
-  std::vector<ChildProcess> containers;
-  constexpr int kContainers = 6;
-  for (int i = 0; i < kContainers; ++i) {
-    containers.push_back(container([&] {
-      const auto cache = Cache::open(options());
-      go.wait();
-      for (int number = 0; number < kKeys; ++number) {
-        ReferenceObject object(number);
-        std::optional<StoredObject> found = cache->find(object.key());
-        const auto held = cache->lock({.key = object.key(), .look_again = [&] {
-                                         found = cache->look_again(object.key());
-                                         return found.has_value();
-                                       }});
-        if (found) {
-          if (as_text(found->payload()) != object.payload())
-            return 1;
-          continue;
-        }
-        if (held.outcome != KeyLock::Outcome::kHeld)
-          return 2;
-        std::this_thread::sleep_for(2ms);
-        ++shared_->builds[static_cast<std::size_t>(number)];
-        if (cache->publish(*object).outcome != Published::kStored)
-          return 3;
+  run_in_containers(campaign, [this](Cache& cache) {
+    for (int number = 0; number < kKeys; ++number) {
+      ReferenceObject object(number);
+      std::optional<StoredObject> found = cache.find(object.key());
+      const auto held = cache.lock({.key = object.key(), .look_again = [&] {
+                                      found = cache.look_again(object.key());
+                                      return found.has_value();
+                                    }});
+      if (found) {
+        if (as_text(found->payload()) != object.payload())
+          return 1;
+        continue;
       }
-      return 0;
-    }));
-  }
-  for (int i = 0; i < kContainers; ++i) go.raise();
-  judge(containers, campaign);
+      if (held.outcome != KeyLock::Outcome::kHeld)
+        return 2;
+      std::this_thread::sleep_for(2ms);
+      ++shared_->builds[static_cast<std::size_t>(number)];
+      if (cache.publish(*object).outcome != Published::kStored)
+        return 3;
+    }
+    return 0;
+  });
   if (IsSkipped())
     return;
   for (const auto& builds : shared_->builds) EXPECT_EQ(builds, 1);
@@ -131,25 +134,16 @@ TEST_F(SamePidTest, fault_30_ProcessesOfOneNumberBuildEachKeyOnce) {
 
 TEST_F(SamePidTest, fault_30_PublishersOfOneNumberWithoutALockDoNotClash) {
   Campaign campaign;
-  test::Signal go;
-  std::vector<ChildProcess> containers;
-  constexpr int kContainers = 6;
-  for (int i = 0; i < kContainers; ++i) {
-    containers.push_back(container([&] {
-      const auto cache = Cache::open(options());
-      go.wait();
-      for (int number = 0; number < kKeys; ++number) {
-        const auto outcome = cache->publish(*ReferenceObject(number)).outcome;
-        shared_->builds[static_cast<std::size_t>(number)] +=
-            outcome == Published::kStored ? 1 : 0;
-        if (outcome == Published::kNotStored || outcome == Published::kNondeterministic)
-          return 1;
-      }
-      return 0;
-    }));
-  }
-  for (int i = 0; i < kContainers; ++i) go.raise();
-  judge(containers, campaign);
+  run_in_containers(campaign, [this](Cache& cache) {
+    for (int number = 0; number < kKeys; ++number) {
+      const auto outcome = cache.publish(*ReferenceObject(number)).outcome;
+      shared_->builds[static_cast<std::size_t>(number)] +=
+          outcome == Published::kStored ? 1 : 0;
+      if (outcome == Published::kNotStored || outcome == Published::kNondeterministic)
+        return 1;
+    }
+    return 0;
+  });
   if (IsSkipped())
     return;
   for (const auto& stored : shared_->builds) EXPECT_EQ(stored, 1);

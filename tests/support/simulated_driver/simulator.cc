@@ -7,6 +7,7 @@
 
 #include "tests/support/simulated_driver/absent.h"
 #include "tests/support/simulated_driver/functions.h"
+#include "util/fork_mutex.h"
 
 namespace kiln::simulated {
 
@@ -21,20 +22,18 @@ std::uintptr_t new_token(HandleKind kind) {
          (++last & 0xFFFFFFFFU);
 }
 
+namespace {
+
+Mutex& mutex_of_process() {
+  return process().mutex;
+}
+
+}  // namespace
+
 Process& process() {
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static auto* const instance = [] {
-    // No forked child finds it locked by a thread that it does not have. It fails for
-    // want of memory alone.
-    std::ignore =
-        ::pthread_atfork([]() KILN_THREAD_ANNOTATION(
-                             no_thread_safety_analysis) { process().mutex.lock(); },
-                         []() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
-                           process().mutex.unlock();
-                         },
-                         []() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
-                           process().mutex.unlock();
-                         });
+    hold_over_forks<mutex_of_process>();
     return new Process;
   }();
   return *instance;
