@@ -6,6 +6,7 @@
 
 #include "device/compatibility.h"
 #include "device/profile.h"
+#include "device/stream_device.h"
 #include "util/fork_count.h"
 #include "util/try.h"
 
@@ -43,14 +44,17 @@ Result<void> Devices::check_process() const {
               "used, or start the child with exec");
 }
 
-Result<void> Devices::check(const Device& device) const {
+Result<void> Devices::check_driver_there() const {
   KILN_TRY(check_process());
-  if (!driver_) {
-    return fail(
-        ErrorCode::kUnavailable,
-        "there is no CUDA driver (libcuda.so.1) on this machine: install one, or "
-        "set KILN_DRIVER");
-  }
+  if (driver_)
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              "there is no CUDA driver (libcuda.so.1) on this machine: install one, or "
+              "set KILN_DRIVER");
+}
+
+Result<void> Devices::check(const Device& device) const {
+  KILN_TRY(check_driver_there());
   if (has(device))
     return {};
   return fail(
@@ -59,6 +63,26 @@ Result<void> Devices::check(const Device& device) const {
                   "take one of Service::devices()",
                   device.ordinal, device.name, to_string(device.capability),
                   list_.size()));
+}
+
+Result<Device> Devices::device_of(CUstream_st* stream) const {
+  KILN_TRY(check_driver_there());
+  const std::optional<int> ordinal = KILN_TRY(device::device_of(*driver_, stream));
+  if (!ordinal) {
+    if (list_.size() == 1)
+      return list_.front();
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the default stream is of the current context, and this "
+                            "thread has none: make one of the {} devices current, or "
+                            "pass a stream",
+                            list_.size()));
+  }
+  const auto at = static_cast<std::size_t>(*ordinal);
+  if (*ordinal >= 0 && at < list_.size())
+    return list_[at];
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("the stream is of device {}, and this service has {}",
+                          *ordinal, list_.size()));
 }
 
 Result<void> Devices::check_driver(device::ImageKind kind,

@@ -15,6 +15,8 @@
 #include "kiln/result.h"
 #include "util/mutex.h"
 
+struct CUstream_st;
+
 namespace kiln {
 
 /// Thread safety: every method may run concurrently; a slow device makes only those
@@ -41,6 +43,11 @@ class Devices {
   /// list()), kUnavailable (no driver; as check_process()).
   [[nodiscard]] Result<void> check(const Device& device) const;
 
+  /// The device that `stream` is of. A default stream is one of the context current to
+  /// the thread; where none is, of the only device. Errors: kUnavailable (no driver; as
+  /// check_process()), kInvalidArgument (several devices and no context), kDevice.
+  [[nodiscard]] Result<Device> device_of(CUstream_st* stream) const;
+
   /// Whether the driver takes images of that kind from that toolkit.
   /// Errors: kUnavailable, with what it would take.
   [[nodiscard]] Result<void> check_driver(device::ImageKind kind,
@@ -61,6 +68,7 @@ class Devices {
   };
 
   Devices(const std::optional<device::Driver>& driver, std::vector<Device> list);
+  [[nodiscard]] Result<void> check_driver_there() const;
 
   // Constant after construction.
   const std::optional<device::Driver> driver_;

@@ -133,6 +133,9 @@ class Service::Impl {
   [[nodiscard]] Result<std::string> profile(const Device& device) const {
     return devices_->profile(device);
   }
+  [[nodiscard]] Result<Device> device_of(CUstream_st* stream) const {
+    return devices_->device_of(stream);
+  }
   Result<Kernel> get(const Request& request, const Device& device,
                      const std::stop_token& stop);
   Result<void> prefetch(const Request& request, const Device& device);
@@ -381,6 +384,10 @@ Service::~Service() {
 
 const std::vector<Device>& Service::devices() const {
   return impl_->devices();
+}
+
+Result<Device> Service::device_of(CUstream_st* stream) const {
+  return at_border([&] { return impl_->device_of(stream); });
 }
 
 Result<Kernel> Service::get(const Request& request, const Device& device,

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
 
 #include "device/context_scope.h"
 #include "device/module.h"
+#include "device/stream_device.h"
 #include "util/try.h"
 
 namespace kiln::device {
@@ -155,31 +157,20 @@ Result<void> check_geometry(const Function& function, const Geometry& geometry) 
 // left out.
 std::string owner_of(const PrimaryContext& ours, CUcontext other) {
   const DriverTable& driver = ours.driver().table();
-  if (driver.cuCtxPushCurrent(other) != CUDA_SUCCESS)
-    return "another context";
-  CUdevice device = 0;
-  const bool is_known = driver.cuCtxGetDevice(&device) == CUDA_SUCCESS;
-  CUcontext popped = nullptr;
-  log_failure(driver, driver.cuCtxPopCurrent(&popped), "cuCtxPopCurrent");
+  const std::optional<CUdevice> device = device_of(driver, other);
   std::array<char, 256> name{};
-  if (!is_known ||
-      driver.cuDeviceGetName(name.data(), static_cast<int>(name.size() - 1), device) !=
-          CUDA_SUCCESS)
+  if (!device || driver.cuDeviceGetName(name.data(), static_cast<int>(name.size() - 1),
+                                        *device) != CUDA_SUCCESS)
     return "another context";
-  const bool is_ours = device == ours.device().ordinal;
-  return fmt::format("{}device {} ({})", is_ours ? "another context of " : "", device,
+  const bool is_ours = *device == ours.device().ordinal;
+  return fmt::format("{}device {} ({})", is_ours ? "another context of " : "", *device,
                      name.data());
-}
-
-bool is_of_the_current_context(CUstream stream) {
-  return stream == nullptr || stream == CU_STREAM_LEGACY ||
-         stream == CU_STREAM_PER_THREAD;
 }
 
 // The kernel's context is current now; `before` was before.
 Result<void> check_stream(const Function& function, CUstream stream, CUcontext before) {
   const PrimaryContext& context = function.module().context();
-  if (is_of_the_current_context(stream)) {
+  if (is_default_stream(stream)) {
     if (before == nullptr || before == context.handle())
       return {};
     return refuse(function,

@@ -23,10 +23,10 @@ struct ComputeCapability {
 /// What a device is. Thread safety: a value.
 struct Device {
   int ordinal = 0;  // CUDA's, after CUDA_VISIBLE_DEVICES
-  std::string name;
+  std::string name{};
   ComputeCapability capability;
-  std::string uuid;    // "GPU-8-4-4-4-12 hex digits"; "" from a driver before 11.4
-  std::string pci_id;  // "0000:17:00.0"
+  std::string uuid{};    // "GPU-8-4-4-4-12 hex digits"; "" from a driver before 11.4
+  std::string pci_id{};  // "0000:17:00.0"
   std::uint64_t memory_bytes = 0;
   int multiprocessors = 0;
   friend bool operator==(const Device&, const Device&) = default;

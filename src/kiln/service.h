@@ -104,6 +104,13 @@ class KILN_EXPORT Service {
   /// In CUDA's order; empty on a machine without a driver or without devices.
   [[nodiscard]] const std::vector<Device>& devices() const;
 
+  /// The device that `stream` is of, one of devices(). A null stream, or CUDA's legacy
+  /// and per-thread ones, are of the context that is current to the thread; where none
+  /// is, of the only device. Works while `stream` is captured. Errors: kInvalidArgument
+  /// (no context is current, and there are several devices), kUnavailable (no driver, a
+  /// forked child), kDevice.
+  [[nodiscard]] Result<Device> device_of(CUstream_st* stream) const;
+
   /// The kernel, loaded on `device`, one of devices(). From memory without waiting for
   /// any build or load; else from disk or built, and loaded, once for all who ask
   /// meanwhile. Blocks; every wait in it has a deadline, and `stop` ends a wait for a

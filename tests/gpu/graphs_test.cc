@@ -1,38 +1,12 @@
 // Kernels in CUDA graphs: captured, nothing runs; launched, the result is the same.
 
 #include "tests/gpu/gpu_test.h"
+#include "tests/gpu/graph.h"
 
 namespace kiln::gpu_test {
 namespace {
 
 using testing::Each;
-
-/// What `body` starts in the stream, as a graph that can be launched.
-class Graph {
- public:
-  template <typename Body>
-  Graph(const Stream& stream, const Body& body) {
-    // The strictest mode: whatever might disturb a capture ends this one.
-    must(driver().cuStreamBeginCapture(stream.handle(), CU_STREAM_CAPTURE_MODE_GLOBAL),
-         "cuStreamBeginCapture");
-    body();
-    CUgraph graph = nullptr;
-    must(driver().cuStreamEndCapture(stream.handle(), &graph), "cuStreamEndCapture");
-    must(driver().cuGraphInstantiateWithFlags(&handle_, graph, 0),
-         "cuGraphInstantiateWithFlags");
-    must(driver().cuGraphDestroy(graph), "cuGraphDestroy");
-  }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  ~Graph() { std::ignore = driver().cuGraphExecDestroy(handle_); }
-
-  void launch(const Stream& stream) const {
-    must(driver().cuGraphLaunch(handle_, stream.handle()), "cuGraphLaunch");
-  }
-
- private:
-  CUgraphExec handle_ = nullptr;
-};
 
 class GpuGraphs : public GpuTest {};
 

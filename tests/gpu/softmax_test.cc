@@ -96,7 +96,7 @@ class Problem {
     mask_.resize(static_cast<std::size_t>(masks * shape.sq * shape.cols));
     softmax_test::fill_mask(mask_, shape.cols);
     x_.resize(shape.size());
-    softmax_test::fill_normally(std::span(x_));
+    test::fill_normally(std::span(x_));
     y_.resize(shape.size());
     if (!is_forward_) {
       softmax_test::fill_y(y_.data(), x_.data(), shape,
@@ -224,10 +224,9 @@ class GpuSoftmax : public GpuTest, public testing::WithParamInterface<KernelAndT
   void check(const Kernel& kernel, const Shape& shape, const Setting& setting = {}) {
     SCOPED_TRACE(testing::Message() << shape << " scale " << setting.scale << " offset "
                                     << setting.offset);
-    softmax_test::with_type(
-        std::get<1>(GetParam()), [&]<typename T>(std::type_identity<T>) {
-          compared_ &= Problem<T>(kernel, shape, setting).run_and_check();
-        });
+    test::with_type(std::get<1>(GetParam()), [&]<typename T>(std::type_identity<T>) {
+      compared_ &= Problem<T>(kernel, shape, setting).run_and_check();
+    });
   }
 
   bool compared_ = true;  // every result so far

@@ -9,7 +9,6 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
 
 #include "tests/gpu/stand_in.h"
 #include "tests/support/cpu_kernel/executor.h"
@@ -26,8 +25,6 @@ CpuKernels softmax_causal_kernels();
 namespace kiln::gpu_test {
 namespace {
 
-using I64 = long long;
-
 const kiln_cpu::CpuKernel* find(std::string_view variant) {
   for (const kiln_cpu::CpuKernels& kernels :
        {kiln_cpu::softmax_plain_kernels(), kiln_cpu::softmax_masked_kernels(),
@@ -41,41 +38,12 @@ const kiln_cpu::CpuKernel* find(std::string_view variant) {
   return nullptr;
 }
 
-template <typename... Types, std::size_t... kAt>
-void call(void (*entry)(), void** parameters, std::index_sequence<kAt...> /*at*/) {
-  reinterpret_cast<void (*)(Types...)>(entry)(*static_cast<Types*>(parameters[kAt])...);
-}
-
-template <typename... Types>
-void call(const kiln_cpu::CpuKernel& kernel, void** parameters) {
-  call<Types...>(kernel.entry, parameters, std::index_sequence_for<Types...>());
-}
-
-void call_entry(const kiln_cpu::CpuKernel& kernel, void** parameters) {
-  const std::string_view name = kernel.variant.substr(0, kernel.variant.find(':'));
-  const bool is_forward = name.ends_with("_fwd");
-  if (name.find("upper_triang") != std::string_view::npos) {
-    if (is_forward)
-      call<void*, const void*, float, I64, I64, I64>(kernel, parameters);
-    else
-      call<void*, const void*, const void*, float, I64, I64, I64>(kernel, parameters);
-  } else if (!is_forward) {
-    call<void*, const void*, const void*, float, I64, I64>(kernel, parameters);
-  } else if (name.find("masked") != std::string_view::npos) {
-    call<void*, const void*, const void*, float, I64, I64, I64, I64, I64>(kernel,
-                                                                          parameters);
-  } else {
-    call<void*, const void*, float, I64, I64>(kernel, parameters);
-  }
-}
-
 void run(const kiln_simulated_launch* launch, void** parameters, void* user) {
   const auto& kernel = *static_cast<const kiln_cpu::CpuKernel*>(user);
   Geometry geometry{.shared_bytes = launch->dynamic_shared_bytes};
   std::copy_n(launch->grid, 3, geometry.grid.begin());
   std::copy_n(launch->block, 3, geometry.block.begin());
-  const auto done =
-      kiln_cpu::launch(geometry, {}, [&] { call_entry(kernel, parameters); });
+  const auto done = kiln_cpu::launch(geometry, {}, [&] { kernel.call(parameters); });
   EXPECT_TRUE(done) << done.error().message;
 }
 

@@ -50,7 +50,9 @@ fi
 say "the names that the library shows"
 kinds='ComputeCapability|ErrorCode|Event::Kind'
 public="kiln::((Kernel|Request|Service)::.*|(version|build_id)\(\)"
-public+="|to_string(\[abi:cxx11\])?\(kiln::($kinds)\))"
+public+="|to_string(\[abi:cxx11\])?\(kiln::($kinds)\)"
+public+="|ops::((prepare|[a-z]+_(forward|backward))\(kiln::Service&, .*\)"
+public+="|(to_string|size_bytes)\(kiln::ops::DType\)))"
 library=$libdir/libkiln.so
 nm -DC --defined-only "$library" | sed 's/^[0-9a-f]* [A-Za-z] //' >"$work/names"
 grep -q '^kiln::Service::get(' "$work/names" || fail "nm finds no kiln::Service::get()"

@@ -10,6 +10,13 @@ std::string_view (*const code_to_string)(kiln::ErrorCode) = kiln::to_string;
 std::string_view (*const kind_to_string)(kiln::Event::Kind) = kiln::to_string;
 std::string (*const capability_to_string)(kiln::ComputeCapability) = kiln::to_string;
 
+std::string_view (*const dtype_to_string)(kiln::ops::DType) = kiln::ops::to_string;
+
+template <typename Args>
+using Prepare = kiln::Result<void> (*)(kiln::Service&, const kiln::Device&, const Args&);
+Prepare<kiln::ops::SoftmaxForward> prepare_softmax_forward = kiln::ops::prepare;
+Prepare<kiln::ops::SoftmaxBackward> prepare_softmax_backward = kiln::ops::prepare;
+
 // Not static, so that the compiler keeps them.
 auto every_function = std::make_tuple(
     code_to_string, kind_to_string, capability_to_string, &kiln::version,
@@ -20,7 +27,9 @@ auto every_function = std::make_tuple(
     &kiln::Kernel::attributes, &kiln::Kernel::geometry, &kiln::Kernel::launch_with,
     &kiln::Kernel::function, &kiln::Service::open, &kiln::Service::devices,
     &kiln::Service::get, &kiln::Service::prefetch, &kiln::Service::statistics,
-    &kiln::Service::profile);
+    &kiln::Service::profile, &kiln::Service::device_of, dtype_to_string,
+    &kiln::ops::size_bytes, prepare_softmax_forward, prepare_softmax_backward,
+    &kiln::ops::softmax_forward, &kiln::ops::softmax_backward);
 
 kiln::Kernel copy(const kiln::Kernel& kernel) {
   return kernel;

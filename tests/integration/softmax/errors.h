@@ -5,22 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
-#include "tests/integration/softmax/element_types.h"
 #include "tests/integration/softmax/reference.h"
 #include "tests/integration/softmax/shape.h"
+#include "tests/support/tensors/numbers.h"
 
 namespace kiln::softmax_test {
 
-/// How far `got` is from `want`, beyond what is `excused`, in ulp of T.
-template <typename T>
-double in_ulp(double got, double want, double excused) {
-  const double error = std::fabs(got - want) - excused;
-  return std::isnan(error) ? std::numeric_limits<double>::infinity()
-                           : std::max(0.0, error) / ulp<T>(want);
-}
+using test::in_ulp;
+using test::ulp;
+using test::values;
 
 /// What errors, in ulp, a result may have: half an ulp of the store, and for a forward
 /// kernel exponent and approximation of a 16-bit type, or exponential, sum and quotient

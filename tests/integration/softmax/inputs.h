@@ -9,16 +9,12 @@
 
 #include "tests/integration/softmax/reference.h"
 #include "tests/integration/softmax/shape.h"
+#include "tests/support/tensors/numbers.h"
 
 namespace kiln::softmax_test {
 
-/// Normally distributed.
-template <typename T>
-void fill_normally(std::span<T> tensor) {
-  std::mt19937 random(static_cast<unsigned>(tensor.size()));
-  std::normal_distribution<float> normal(0.0F, 3.0F);
-  for (T& element : tensor) element = T::from(normal(random));
-}
+using test::fill_normally;
+using test::values;
 
 /// A quarter of the columns masked; every fifth row of a mask wholly.
 inline void fill_mask(std::span<std::uint8_t> mask, I64 cols) {

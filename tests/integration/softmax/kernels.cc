@@ -4,6 +4,8 @@
 #include <iterator>
 #include <limits>
 
+#include "tests/support/cpu_kernel/run_plan.h"
+
 namespace kiln_cpu {
 // Generated: see CMakeLists.txt.
 CpuKernels softmax_plain_kernels();
@@ -42,18 +44,9 @@ I64 max_cols(const Variant& variant) {
 }
 
 const std::vector<Variant>& all_variants() {
-  static const auto* const all = [] {
-    const auto catalog = kiln_cpu::catalog_with({});
-    auto* const list = new std::vector<Variant>();
-    for (const auto& kernels :
-         {kiln_cpu::softmax_plain_kernels(), kiln_cpu::softmax_masked_kernels(),
-          kiln_cpu::softmax_causal_kernels()}) {
-      for (const auto& kernel : kernels) {
-        list->emplace_back(kernel, catalog);
-      }
-    }
-    return list;
-  }();
+  static const auto* const all = new std::vector<Variant>(kiln_cpu::variants_of(
+      {kiln_cpu::softmax_plain_kernels(), kiln_cpu::softmax_masked_kernels(),
+       kiln_cpu::softmax_causal_kernels()}));
   return *all;
 }
 

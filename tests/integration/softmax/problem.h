@@ -7,28 +7,28 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "tests/integration/softmax/element_types.h"
 #include "tests/integration/softmax/errors.h"
 #include "tests/integration/softmax/inputs.h"
 #include "tests/integration/softmax/kernels.h"
 #include "tests/support/cpu_kernel/guarded_memory.h"
+#include "tests/support/tensors/element_types.h"
+#include "tests/support/tensors/guarded_tensor.h"
 
 namespace kiln::softmax_test {
 
 using kiln_cpu::Order;
 using kiln_cpu::Side;
 using kiln_cpu::Variant;
-
-inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
-inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+using test::kInfinity;
+using test::kNaN;
+using test::with_type;
+template <typename T>
+using Tensor = test::GuardedTensor<T>;
 
 /// What a launch is given beside its tensors.
 struct Setting {
@@ -40,42 +40,7 @@ struct Setting {
   Order order = Order::kAscending;
   std::uint32_t most_blocks = ~0U;  // of the grid: the kernel computes all rows with it
   I64 mask_batches = 0;             // 0: as many as the batch
-};
-
-/// Elements of T behind guards, NaN at first.
-template <typename T>
-class Tensor {
- public:
-  Tensor(const char* name, std::size_t size, const Setting& setting)
-      : memory_(std::make_unique<kiln_cpu::GuardedMemory>(name, size * sizeof(T),
-                                                          placement(setting))),
-        size_(size) {
-    std::fill(data(), data() + size, T::from(kNaN));
-  }
-  [[nodiscard]] T* data() { return reinterpret_cast<T*>(memory_->data()); }
-  [[nodiscard]] const T* data() const {
-    return reinterpret_cast<const T*>(memory_->data());
-  }
-  [[nodiscard]] std::size_t size() const { return size_; }
-  [[nodiscard]] kiln_cpu::GuardedMemory& memory() const { return *memory_; }
-  T& operator[](std::size_t at) { return data()[at]; }
-  const T& operator[](std::size_t at) const { return data()[at]; }
-
-  friend bool same_bits(const Tensor& a, const Tensor& b) {
-    return a.size() == b.size() &&
-           std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-  }
-
- private:
-  static kiln_cpu::Placement placement(const Setting& setting) {
-    kiln_cpu::Placement placement{.exact = setting.exact};
-    if (setting.offset) {
-      placement.past_boundary = *setting.offset * sizeof(T);
-    }
-    return placement;
-  }
-  std::unique_ptr<kiln_cpu::GuardedMemory> memory_;
-  std::size_t size_;
+  [[nodiscard]] test::Place place() const { return {.offset = offset, .exact = exact}; }
 };
 
 /// The elements are a byte each here: a mask.
@@ -93,7 +58,7 @@ inline Tensor<Byte> make_mask(const Shape& shape, I64 batches, const Setting& se
 
 template <typename T>
 Tensor<T> random_tensor(const char* name, std::size_t size, const Setting& setting) {
-  Tensor<T> tensor(name, size, setting);
+  Tensor<T> tensor(name, size, setting.place());
   fill_normally(std::span(tensor.data(), size));
   return tensor;
 }
@@ -111,7 +76,7 @@ class Problem {
                         setting.mask_batches == 0 ? shape.batch : setting.mask_batches,
                         setting)),
         in_(random_tensor<T>("in", shape.size(), setting)),
-        y_("y", shape.size(), setting) {
+        y_("y", shape.size(), setting.place()) {
     if (!is_forward(variant)) {
       fill_y(y_.data(), in_.data(), shape,
              [this](I64 row, I64 j) { return visible(row, j); });
@@ -144,7 +109,7 @@ class Problem {
   }
 
   [[nodiscard]] Tensor<T> run() const {
-    Tensor<T> out("out", shape_.size(), setting_);
+    Tensor<T> out("out", shape_.size(), setting_.place());
     run_into(out, {.order = setting_.order});
     return out;
   }

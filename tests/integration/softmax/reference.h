@@ -86,15 +86,4 @@ std::vector<double> finite_differences(std::vector<double> x,
   return dx;
 }
 
-/// Elements of type T as doubles.
-template <typename T>
-std::vector<double> values(const T* row, std::int64_t cols) {
-  std::vector<double> all;
-  all.reserve(static_cast<std::size_t>(cols));
-  for (std::int64_t j = 0; j < cols; ++j) {
-    all.push_back(row[j].value());
-  }
-  return all;
-}
-
 }  // namespace kiln::softmax_test

@@ -51,8 +51,10 @@ kiln::Result<std::string> rendered(std::span<char*> variants, std::string_view l
     }
     const std::string space = fmt::format("{}_{}", list, number++);
     text += fmt::format("namespace {} {{\n{}\n}}\n", space, source->text);
-    entries += fmt::format("    {{\"{}\", reinterpret_cast<void (*)()>(&{}::{})}},\n",
-                           variant, space, (*kernel)->name());
+    for (const std::string& entry : (*kernel)->entry_points()) {
+      entries += fmt::format("    cpu_kernel<&{}::{}>(\"{}\", \"{}\"),\n", space, entry,
+                             variant, entry);
+    }
   }
   text += fmt::format(
       "namespace kiln_cpu {{\nCpuKernels {}() {{\n"

@@ -3,10 +3,14 @@
 
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <ostream>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kiln/geometry.h"
@@ -26,24 +30,34 @@ class Variant {
   /// "scaled_softmax_fwd:dtype=bf16,max_cols=any", as it was listed.
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const std::string& kernel() const { return spec_->name(); }
+  [[nodiscard]] std::string_view entry() const { return kernel_.entry; }
+  /// Every parameter, the defaults too.
+  [[nodiscard]] const kiln::Parameters& params() const { return params_; }
   [[nodiscard]] const std::string& param(const std::string& name) const {
     return params_.at(name);
   }
   [[nodiscard]] kiln::Result<kiln::Geometry> geometry(
       const kiln::LaunchArguments& arguments) const;
 
-  /// `arguments` have exactly the types of the kernel's parameters.
+  /// `arguments` have exactly the sizes of the kernel's parameters.
   template <typename... Types>
   [[nodiscard]] kiln::Result<void> launch(const kiln::Geometry& geometry,
                                           const LaunchOptions& options,
                                           Types... arguments) const {
-    const auto entry = reinterpret_cast<void (*)(Types...)>(entry_);
-    return kiln_cpu::launch(geometry, options, [&] { entry(arguments...); });
+    const std::array<void*, sizeof...(Types)> values{&arguments...};
+    constexpr std::array<std::size_t, sizeof...(Types)> kSizes{sizeof(Types)...};
+    return launch_with(geometry, options, values, kSizes);
   }
+
+  /// The same with arguments by address. Errors: also kInvalidArgument, for a wrong
+  /// number or size of arguments, as Kernel::launch_with() refuses them.
+  [[nodiscard]] kiln::Result<void> launch_with(
+      const kiln::Geometry& geometry, const LaunchOptions& options,
+      std::span<void* const> arguments, std::span<const std::size_t> sizes_bytes) const;
 
  private:
   std::string name_;
-  void (*entry_)();
+  CpuKernel kernel_;
   std::shared_ptr<const kiln::render::KernelSpec> spec_;
   kiln::Parameters params_;
 };

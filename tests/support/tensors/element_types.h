@@ -11,7 +11,7 @@
 
 #include "tests/support/cpu_kernel/cpu_kernel.h"
 
-namespace kiln::softmax_test {
+namespace kiln::test {
 
 // kDigits counts the significand's bits.
 struct F16 {
@@ -66,4 +66,4 @@ auto with_type(std::string_view dtype, Function function) {
                            : function(std::type_identity<F32>());
 }
 
-}  // namespace kiln::softmax_test
+}  // namespace kiln::test

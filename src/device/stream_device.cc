@@ -1,0 +1,40 @@
+#include "device/stream_device.h"
+
+namespace kiln::device {
+
+bool is_default_stream(CUstream stream) {
+  return stream == nullptr || stream == CU_STREAM_LEGACY ||
+         stream == CU_STREAM_PER_THREAD;
+}
+
+std::optional<CUdevice> device_of(const DriverTable& driver, CUcontext context) {
+  CUdevice device = 0;
+  CUcontext current = nullptr;
+  if (driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context)
+    return driver.cuCtxGetDevice(&device) == CUDA_SUCCESS ? std::optional(device)
+                                                          : std::nullopt;
+  if (driver.cuCtxPushCurrent(context) != CUDA_SUCCESS)
+    return std::nullopt;
+  const bool is_known = driver.cuCtxGetDevice(&device) == CUDA_SUCCESS;
+  CUcontext popped = nullptr;
+  log_failure(driver, driver.cuCtxPopCurrent(&popped), "cuCtxPopCurrent");
+  return is_known ? std::optional(device) : std::nullopt;
+}
+
+Result<std::optional<int>> device_of(const Driver& driver, CUstream_st* stream) {
+  const DriverTable& table = driver.table();
+  CUcontext context = nullptr;
+  const bool is_default = is_default_stream(stream);
+  const CUresult result = is_default ? table.cuCtxGetCurrent(&context)
+                                     : table.cuStreamGetCtx(stream, &context);
+  if (result != CUDA_SUCCESS)
+    return driver_error(table, result,
+                        is_default ? "cuCtxGetCurrent" : "cuStreamGetCtx");
+  if (context == nullptr)
+    return std::nullopt;
+  if (const std::optional<CUdevice> device = device_of(table, context))
+    return *device;  // handles of devices are their ordinals
+  return fail(ErrorCode::kDevice, "the driver does not tell the stream's device");
+}
+
+}  // namespace kiln::device

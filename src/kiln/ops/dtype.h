@@ -1,0 +1,22 @@
+// The element types of tensors.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "kiln/export.h"
+
+namespace kiln::ops {
+
+/// Of a tensor's elements; an operation computes in float. What was not set is none.
+enum class DType : std::uint8_t { kUnset, kF16, kBf16, kF32 };
+
+/// "f16", "bf16", "f32", as templates spell it; "unset". Thread-safe.
+[[nodiscard]] KILN_EXPORT std::string_view to_string(DType dtype);
+
+/// Of one element; 0 for kUnset. Thread-safe.
+[[nodiscard]] KILN_EXPORT std::size_t size_bytes(DType dtype);
+
+}  // namespace kiln::ops

@@ -1,0 +1,87 @@
+#include "ops/check.h"
+
+#include <fmt/format.h>
+
+#include "util/try.h"
+
+namespace kiln::ops {
+namespace {
+
+bool overlap(const Memory& a, const Memory& b) {
+  const auto begin_of = [](const Memory& memory) {
+    return reinterpret_cast<std::uintptr_t>(memory.begin);
+  };
+  return a.size_bytes > 0 && b.size_bytes > 0 &&
+         begin_of(a) < begin_of(b) + b.size_bytes &&
+         begin_of(b) < begin_of(a) + a.size_bytes;
+}
+
+Result<void> check_address(std::string_view operation, std::size_t alignment,
+                           const Memory& memory) {
+  if (memory.size_bytes == 0)
+    return {};
+  if (memory.begin == nullptr)
+    return refuse(operation, fmt::format("{} is null", memory.name));
+  if (reinterpret_cast<std::uintptr_t>(memory.begin) % alignment != 0)
+    return refuse(operation, fmt::format("{} is at {}, no multiple of an element's {} "
+                                         "bytes",
+                                         memory.name, memory.begin, alignment));
+  return {};
+}
+
+}  // namespace
+
+tl::unexpected<Error> refuse(std::string_view operation, std::string_view why) {
+  return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", operation, why));
+}
+
+Result<void> check_dtype(std::string_view operation, DType dtype) {
+  if (dtype == DType::kF16 || dtype == DType::kBf16 || dtype == DType::kF32)
+    return {};
+  return refuse(operation, "dtype is not set: f16, bf16 or f32");
+}
+
+Result<std::int64_t> element_count(std::string_view operation,
+                                   std::span<const Extent> extents) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 60;
+  for (const Extent& extent : extents) {
+    if (extent.size < 0)
+      return refuse(operation, fmt::format("{} is {}", extent.name, extent.size));
+  }
+  for (const Extent& extent : extents) {
+    if (extent.size == 0)
+      return 0;
+  }
+  std::int64_t count = 1;
+  for (const Extent& extent : extents) {
+    if (extent.size >= kMost / count)
+      return refuse(operation, fmt::format("2^60 elements or more, up to {} = {}",
+                                           extent.name, extent.size));
+    count *= extent.size;
+  }
+  return count;
+}
+
+Result<void> check_memory(std::string_view operation, std::size_t alignment,
+                          std::initializer_list<Memory> outputs,
+                          std::initializer_list<Memory> inputs) {
+  for (const auto& memories : {outputs, inputs}) {
+    for (const Memory& memory : memories)
+      KILN_TRY(check_address(operation, alignment, memory));
+  }
+  for (const auto* output = outputs.begin(); output != outputs.end(); ++output) {
+    for (const Memory& input : inputs) {
+      if (overlap(*output, input))
+        return refuse(operation, fmt::format("{} overlaps {}: it works out of place",
+                                             output->name, input.name));
+    }
+    for (const auto* other = outputs.begin(); other != output; ++other) {
+      if (overlap(*output, *other))
+        return refuse(operation,
+                      fmt::format("{} overlaps {}", output->name, other->name));
+    }
+  }
+  return {};
+}
+
+}  // namespace kiln::ops

@@ -1,0 +1,50 @@
+// What is checked of an operation's arguments before anything is fetched. Every error
+// names operation and argument.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+
+#include "kiln/ops/dtype.h"
+#include "kiln/result.h"
+
+namespace kiln::ops {
+
+/// "softmax_forward: <why>".
+[[nodiscard]] tl::unexpected<Error> refuse(std::string_view operation,
+                                           std::string_view why);
+
+[[nodiscard]] Result<void> check_dtype(std::string_view operation, DType dtype);
+
+struct Extent {
+  std::string_view name;
+  std::int64_t size;
+};
+
+/// How many elements that is. Errors: an extent below 0; 2^60 elements or more.
+[[nodiscard]] Result<std::int64_t> element_count(std::string_view operation,
+                                                 std::span<const Extent> extents);
+[[nodiscard]] inline Result<std::int64_t> element_count(
+    std::string_view operation, std::initializer_list<Extent> extents) {
+  return element_count(operation, std::span(extents.begin(), extents.size()));
+}
+
+/// Memory of the device that an operation touches: `size_bytes` from `begin` on.
+struct Memory {
+  std::string_view name;
+  const void* begin;
+  std::uint64_t size_bytes;
+};
+
+/// That each has an address, a multiple of `alignment` of its own, unless it is empty,
+/// and that no output overlaps an input or another output.
+[[nodiscard]] Result<void> check_memory(std::string_view operation,
+                                        std::size_t alignment,
+                                        std::initializer_list<Memory> outputs,
+                                        std::initializer_list<Memory> inputs);
+
+}  // namespace kiln::ops

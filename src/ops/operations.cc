@@ -1,0 +1,22 @@
+// The operations as programs call them. Each is its family's plan, run on a service.
+
+#include "kiln/ops/softmax.h"
+#include "ops/run.h"
+#include "ops/softmax.h"
+
+// To add one: declare it in its family's header under kiln/ops/, its plan() and
+// check_pointers() in ops/<family>.h, and add a line.
+#define KILN_OPERATION(function, Args)                                             \
+  Result<void> function(Service& service, CUstream_st* stream, const Args& args) { \
+    return run_operation(service, stream, args);                                   \
+  }                                                                                \
+  Result<void> prepare(Service& service, const Device& device, const Args& args) { \
+    return prepare_operation(service, device, args);                               \
+  }
+
+namespace kiln::ops {
+
+KILN_OPERATION(softmax_forward, SoftmaxForward)
+KILN_OPERATION(softmax_backward, SoftmaxBackward)
+
+}  // namespace kiln::ops

@@ -1,0 +1,32 @@
+#include "ops/run.h"
+
+#include <utility>
+
+namespace kiln::ops {
+namespace {
+
+Result<Kernel> kernel_of(Service& service, const Device& device, const Launch& launch) {
+  Kernel kernel = KILN_TRY(service.get({launch.kernel, launch.parameters}, device));
+  return launch.entry.empty() ? std::move(kernel) : kernel.entry(launch.entry);
+}
+
+}  // namespace
+
+Result<void> run(Service& service, const Device& device, CUstream_st* stream,
+                 Plan plan) {
+  for (Launch& launch : plan) {
+    const Kernel kernel = KILN_TRY(kernel_of(service, device, launch));
+    const Geometry geometry = KILN_TRY(kernel.geometry(launch.extents));
+    const std::vector<void*> addresses = launch.arguments.addresses();
+    KILN_TRY(kernel.launch_with(geometry, stream, addresses,
+                                launch.arguments.sizes_bytes()));
+  }
+  return {};
+}
+
+Result<void> fetch(Service& service, const Device& device, const Plan& plan) {
+  for (const Launch& launch : plan) KILN_TRY(kernel_of(service, device, launch));
+  return {};
+}
+
+}  // namespace kiln::ops

@@ -1,0 +1,45 @@
+// Operations on a service: a plan's kernels fetched and launched. Kernels come through
+// the same door as everybody's, Service::get().
+
+#pragma once
+
+#include "kiln/device.h"
+#include "kiln/kernel.h"
+#include "kiln/result.h"
+#include "kiln/service.h"
+#include "ops/plan.h"
+#include "public_border.h"
+#include "util/try.h"
+
+namespace kiln::ops {
+
+/// Starts the plan's launches in `stream`, which is of `device`.
+[[nodiscard]] Result<void> run(Service& service, const Device& device,
+                               CUstream_st* stream, Plan plan);
+
+/// Fetches its kernels.
+[[nodiscard]] Result<void> fetch(Service& service, const Device& device,
+                                 const Plan& plan);
+
+/// The body of every operation: arguments are checked before a kernel is looked for.
+template <typename Args>
+[[nodiscard]] Result<void> run_operation(Service& service, CUstream_st* stream,
+                                         const Args& args) {
+  return at_border([&]() -> Result<void> {
+    const Device device = KILN_TRY(service.device_of(stream));
+    Plan launches = KILN_TRY(plan(args, device));
+    KILN_TRY(check_pointers(args));
+    return run(service, device, stream, std::move(launches));
+  });
+}
+
+/// The body of every prepare().
+template <typename Args>
+[[nodiscard]] Result<void> prepare_operation(Service& service, const Device& device,
+                                             const Args& args) {
+  return at_border([&]() -> Result<void> {
+    return fetch(service, device, KILN_TRY(plan(args, device)));
+  });
+}
+
+}  // namespace kiln::ops

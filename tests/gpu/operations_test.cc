@@ -1,0 +1,121 @@
+// Operations as a program calls them: on the device of the stream, with errors before
+// anything is built, and in graphs.
+
+#include "tests/gpu/gpu_test.h"
+#include "tests/gpu/graph.h"
+
+namespace kiln::gpu_test {
+namespace {
+
+using ops::DType;
+using testing::HasSubstr;
+
+constexpr std::int64_t kRows = 6;
+constexpr std::int64_t kCols = 24;
+
+ops::SoftmaxForward softmax(float* y, const float* x) {
+  return {.dtype = DType::kF32, .y = y, .x = x, .sq = kRows, .skv = kCols};
+}
+
+class GpuOperations : public GpuTest {
+ protected:
+  static std::vector<float> ramp() {
+    std::vector<float> numbers(kRows * kCols);
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      numbers[i] = static_cast<float>(i % 7);
+    return numbers;
+  }
+  static void expect_rows_that_sum_to_one(const std::vector<float>& y) {
+    for (std::size_t row = 0; row < kRows; ++row) {
+      float sum = 0;
+      for (std::size_t j = 0; j < kCols; ++j) sum += y[row * kCols + j];
+      EXPECT_NEAR(sum, 1.0F, 1e-5F) << "row " << row;
+    }
+  }
+};
+
+TEST_F(GpuOperations, GoToTheDeviceOfTheirStreamWhateverIsCurrent) {
+  std::vector<std::vector<float>> results;
+  for (const Device& device : devices()) {
+    const OnDevice scope(device.ordinal);
+    const DeviceArray<float> x{std::span<const float>(ramp())};
+    const DeviceArray<float> y(kRows * kCols);
+    const Stream stream;
+    {
+      const OnDevice other(devices().back().ordinal);
+      const auto found = service().device_of(stream.handle());
+      ASSERT_TRUE(found) << found.error().message;
+      EXPECT_EQ(*found, device);
+      expect_done(ops::softmax_forward(service(), stream.handle(),
+                                       softmax(y.data(), x.data())));
+    }
+    stream.synchronize();
+    results.push_back(y.download());
+  }
+  KILN_SKIP_NUMBERS_IF_SIMULATED();
+  for (const auto& y : results) expect_rows_that_sum_to_one(y);
+}
+
+TEST_F(GpuOperations, GoToTheCurrentDeviceInTheDefaultStream) {
+  for (const Device& device : devices()) {
+    const OnDevice scope(device.ordinal);
+    const DeviceArray<float> x{std::span<const float>(ramp())};
+    const DeviceArray<float> y(kRows * kCols);
+    EXPECT_EQ(service().device_of(nullptr).value(), device);
+    expect_done(ops::softmax_forward(service(), nullptr, softmax(y.data(), x.data())));
+    OnDevice::synchronize();
+  }
+}
+
+TEST_F(GpuOperations, AskForAStreamWhereNoContextIsCurrentAndDevicesAreMany) {
+  const auto found = service().device_of(nullptr);
+  if (devices().size() == 1) {
+    EXPECT_EQ(found.value(), devices().front());
+    return;
+  }
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(found.error().message, HasSubstr("pass a stream"));
+}
+
+TEST_F(GpuOperations, RefuseWrongArgumentsBeforeAKernelIsLookedFor) {
+  const OnDevice scope(devices().front().ordinal);
+  const Statistics before = service().statistics();
+  const auto refused = ops::softmax_forward(
+      service(), nullptr, {.dtype = DType::kF16, .sq = 3, .skv = 5000});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "softmax_forward: y is null");
+  EXPECT_EQ(service().statistics(), before);
+}
+
+TEST_F(GpuOperations, OfNothingLaunchNothing) {
+  const OnDevice scope(devices().front().ordinal);
+  const Statistics before = service().statistics();
+  expect_done(ops::softmax_forward(service(), nullptr,
+                                   {.dtype = DType::kF16, .sq = 0, .skv = 5000}));
+  EXPECT_EQ(service().statistics(), before);
+}
+
+TEST_F(GpuOperations, AreCapturedAfterTheyWerePrepared) {
+  const Device& device = devices().front();
+  const OnDevice scope(device.ordinal);
+  const DeviceArray<float> x{std::span<const float>(ramp())};
+  const DeviceArray<float> y(kRows * kCols);
+  const Stream stream;
+  expect_done(ops::prepare(service(), device, softmax(nullptr, nullptr)));
+  const Statistics prepared = service().statistics();
+  const Graph graph(stream, [&] {
+    expect_done(
+        ops::softmax_forward(service(), stream.handle(), softmax(y.data(), x.data())));
+  });
+  EXPECT_EQ(service().statistics().loaded, prepared.loaded);
+  EXPECT_EQ(service().statistics().memory_hits, prepared.memory_hits + 1);
+  graph.launch(stream);
+  stream.synchronize();
+  const std::vector<float> result = y.download();
+  KILN_SKIP_NUMBERS_IF_SIMULATED();
+  expect_rows_that_sum_to_one(result);
+}
+
+}  // namespace
+}  // namespace kiln::gpu_test

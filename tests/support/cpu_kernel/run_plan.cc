@@ -1,0 +1,59 @@
+#include "tests/support/cpu_kernel/run_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "util/try.h"
+
+namespace kiln_cpu {
+namespace {
+
+bool is_for(const Variant& variant, const kiln::ops::Launch& launch) {
+  const bool has_entry = launch.entry.empty() ? variant.entry() == variant.kernel()
+                                              : variant.entry() == launch.entry;
+  return has_entry && variant.kernel() == launch.kernel &&
+         std::ranges::all_of(launch.parameters, [&](const auto& parameter) {
+           return variant.param(parameter.first) == parameter.second;
+         });
+}
+
+std::string spelled(const kiln::ops::Launch& launch) {
+  std::string text = launch.kernel;
+  for (const auto& [name, value] : launch.parameters)
+    text += fmt::format(" {}={}", name, value);
+  return launch.entry.empty() ? text : fmt::format("{}, entry {}", text, launch.entry);
+}
+
+}  // namespace
+
+std::vector<Variant> variants_of(std::initializer_list<CpuKernels> lists) {
+  const auto catalog = catalog_with({});
+  std::vector<Variant> all;
+  for (const CpuKernels& kernels : lists) {
+    for (const CpuKernel& kernel : kernels) all.emplace_back(kernel, catalog);
+  }
+  return all;
+}
+
+kiln::Result<void> run_plan(kiln::ops::Plan plan, std::span<const Variant> variants,
+                            const LaunchOptions& options) {
+  for (kiln::ops::Launch& launch : plan) {
+    const auto found = std::ranges::find_if(
+        variants, [&](const Variant& variant) { return is_for(variant, launch); });
+    if (found == variants.end())
+      return kiln::fail(kiln::ErrorCode::kNotFound,
+                        fmt::format("not compiled for the CPU: {}", spelled(launch)));
+    const auto geometry = KILN_TRY(found->geometry(launch.extents));
+    KILN_TRY(found->launch_with(geometry, options, launch.arguments.addresses(),
+                                launch.arguments.sizes_bytes()));
+  }
+  return {};
+}
+
+kiln::Device planned_device(kiln::ComputeCapability capability, int multiprocessors) {
+  return {
+      .name = "planned", .capability = capability, .multiprocessors = multiprocessors};
+}
+
+}  // namespace kiln_cpu

@@ -1,0 +1,30 @@
+// What an operation would launch on a device, run on the CPU.
+
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kiln/device.h"
+#include "kiln/result.h"
+#include "ops/plan.h"
+#include "tests/support/cpu_kernel/variant.h"
+
+namespace kiln_cpu {
+
+/// Each kernel of `lists` with its parameters and its geometry, of the built-in
+/// templates.
+[[nodiscard]] std::vector<Variant> variants_of(std::initializer_list<CpuKernels> lists);
+
+/// Runs the plan's launches one after the other, with the kernels of `variants`.
+/// Errors: kNotFound, a kernel that is not among them; those of Variant.
+[[nodiscard]] kiln::Result<void> run_plan(kiln::ops::Plan plan,
+                                          std::span<const Variant> variants,
+                                          const LaunchOptions& options = {});
+
+/// A device to plan for.
+[[nodiscard]] kiln::Device planned_device(kiln::ComputeCapability capability = {9, 0},
+                                          int multiprocessors = 4);
+
+}  // namespace kiln_cpu

@@ -1,0 +1,62 @@
+// Tensors for kernels that run on the CPU: behind guards, placed where a test wants
+// them.
+
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "tests/support/cpu_kernel/guarded_memory.h"
+
+namespace kiln::test {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+/// Where a tensor lies.
+struct Place {
+  /// From a 16-byte boundary, in elements. Unset: what Side gives.
+  std::optional<std::size_t> offset{};
+  kiln_cpu::Side exact = kiln_cpu::Side::kEnd;
+};
+
+/// Elements of T behind guards, NaN at first.
+template <typename T>
+class GuardedTensor {
+ public:
+  GuardedTensor(const char* name, std::size_t size, const Place& place = {})
+      : memory_(std::make_unique<kiln_cpu::GuardedMemory>(name, size * sizeof(T),
+                                                          placement(place))),
+        size_(size) {
+    std::fill(data(), data() + size, T::from(kNaN));
+  }
+  [[nodiscard]] T* data() { return reinterpret_cast<T*>(memory_->data()); }
+  [[nodiscard]] const T* data() const {
+    return reinterpret_cast<const T*>(memory_->data());
+  }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] kiln_cpu::GuardedMemory& memory() const { return *memory_; }
+  T& operator[](std::size_t at) { return data()[at]; }
+  const T& operator[](std::size_t at) const { return data()[at]; }
+
+  friend bool same_bits(const GuardedTensor& a, const GuardedTensor& b) {
+    return a.size() == b.size() &&
+           std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+  }
+
+ private:
+  static kiln_cpu::Placement placement(const Place& place) {
+    kiln_cpu::Placement placement{.exact = place.exact};
+    if (place.offset) {
+      placement.past_boundary = *place.offset * sizeof(T);
+    }
+    return placement;
+  }
+  std::unique_ptr<kiln_cpu::GuardedMemory> memory_;
+  std::size_t size_;
+};
+
+}  // namespace kiln::test

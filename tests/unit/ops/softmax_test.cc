@@ -1,0 +1,100 @@
+// What the softmax operations refuse, and what they choose.
+
+#include "ops/softmax.h"
+
+#include <array>
+
+#include "tests/unit/ops/refusals.h"
+
+namespace kiln::ops {
+namespace {
+
+using testing::HasSubstr;
+
+const Device kDevice{.name = "planned", .capability = {9, 0}};
+
+SoftmaxForward forward() {
+  return {.dtype = DType::kBf16, .batch = 2, .heads = 3, .sq = 5, .skv = 7};
+}
+SoftmaxBackward backward() {
+  return {.dtype = DType::kBf16, .batch = 2, .heads = 3, .sq = 5, .skv = 7};
+}
+
+TEST(SoftmaxPlan, RefusesADtypeThatWasNotSet) {
+  EXPECT_THAT(refusal(plan(SoftmaxForward{}, kDevice)),
+              HasSubstr("softmax_forward: dtype"));
+  EXPECT_THAT(refusal(plan(SoftmaxBackward{}, kDevice)),
+              HasSubstr("softmax_backward: dtype"));
+}
+
+TEST(SoftmaxPlan, RefusesANegativeSizeByName) {
+  SoftmaxForward args = forward();
+  args.sq = -5;
+  EXPECT_EQ(refusal(plan(args, kDevice)), "softmax_forward: sq is -5");
+}
+
+TEST(SoftmaxPlan, RefusesAMaskForAnotherBatch) {
+  SoftmaxForward args = forward();
+  args.mask = SoftmaxMask::kBytes;
+  args.mask_batch = 3;
+  EXPECT_EQ(refusal(plan(args, kDevice)),
+            "softmax_forward: mask_batch is 3: 1 or batch, 2");
+  for (const std::int64_t right : {0, 1, 2}) {
+    args.mask_batch = right;
+    EXPECT_TRUE(plan(args, kDevice)) << right;
+  }
+}
+
+TEST(SoftmaxPlan, RefusesAMaskThatIsNone) {
+  SoftmaxForward args = forward();
+  args.mask = static_cast<SoftmaxMask>(9);
+  EXPECT_THAT(refusal(plan(args, kDevice)), HasSubstr("mask is none of SoftmaxMask"));
+}
+
+TEST(SoftmaxPlan, TakesTheSmallestClassThatHoldsTheRows) {
+  SoftmaxForward args = forward();
+  for (const auto& [cols, expected] : {std::pair{1, "32"},
+                                       {32, "32"},
+                                       {33, "64"},
+                                       {1000, "1024"},
+                                       {4096, "4096"},
+                                       {4097, "any"}}) {
+    args.skv = cols;
+    const Plan launches = plan(args, kDevice).value();
+    ASSERT_EQ(launches.size(), 1U);
+    EXPECT_EQ(launches[0].kernel, "scaled_softmax_fwd");
+    EXPECT_EQ(launches[0].parameters.at("max_cols"), expected) << cols;
+  }
+}
+
+TEST(SoftmaxPlan, NamesTheKernelByMaskAndPass) {
+  SoftmaxForward args = forward();
+  args.mask = SoftmaxMask::kCausal;
+  EXPECT_EQ(plan(args, kDevice).value().at(0).kernel,
+            "scaled_upper_triang_masked_softmax_fwd");
+  SoftmaxBackward gradient = backward();
+  gradient.mask = SoftmaxMask::kBytes;
+  EXPECT_EQ(plan(gradient, kDevice).value().at(0).kernel, "scaled_masked_softmax_bwd");
+}
+
+TEST(SoftmaxPointers, AreRefusedWhereTheyAreNullOrOverlap) {
+  std::array<std::uint16_t, 500> memory{};
+  SoftmaxForward args = forward();
+  EXPECT_EQ(refusal(check_pointers(args)), "softmax_forward: y is null");
+  args.y = memory.data();
+  EXPECT_EQ(refusal(check_pointers(args)), "softmax_forward: x is null");
+  args.x = memory.data() + 209;
+  EXPECT_THAT(refusal(check_pointers(args)), HasSubstr("y overlaps x"));
+  args.x = memory.data() + 210;
+  EXPECT_TRUE(check_pointers(args));
+  args.mask = SoftmaxMask::kBytes;
+  EXPECT_EQ(refusal(check_pointers(args)), "softmax_forward: mask_bytes is null");
+  SoftmaxBackward gradient = backward();
+  gradient.dx = memory.data();
+  gradient.y = memory.data();
+  gradient.dy = memory.data() + 210;
+  EXPECT_THAT(refusal(check_pointers(gradient)), HasSubstr("dx overlaps y"));
+}
+
+}  // namespace
+}  // namespace kiln::ops
