@@ -1,0 +1,42 @@
+// What `kiln bench` measures: operations at the sizes of LLM training, and how many
+// bytes each has to move at least.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kiln/ops/dtype.h"
+#include "kiln/result.h"
+#include "kiln/service.h"
+
+namespace kiln::tools {
+
+/// Memory that a case wants.
+struct BenchTensor {
+  std::uint64_t bytes = 0;
+  /// What is in it: finite numbers of every type; or zeros; or just these bytes.
+  enum class Fill : std::uint8_t { kNumbers, kZeros, kBytes } fill = Fill::kNumbers;
+  std::vector<std::byte> content{};
+};
+
+struct BenchCase {
+  std::string operation;  // "softmax_forward"
+  std::string what;       // "causal, 128 x 2048 x 2048"
+  ops::DType dtype = ops::DType::kUnset;
+  /// Inputs read once and outputs written once: what no kernel does with less.
+  std::uint64_t least_bytes = 0;
+  /// Of the bandwidth of a copy, what the design is made to reach on an H100.
+  double goal = 0;
+  std::vector<BenchTensor> tensors;
+  /// Starts the operation on tensors at these addresses.
+  std::function<Result<void>(Service&, CUstream_st*, std::span<void* const>)> start;
+};
+
+/// Every operation, each dtype of its.
+[[nodiscard]] std::vector<BenchCase> bench_cases();
+
+}  // namespace kiln::tools

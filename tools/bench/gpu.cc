@@ -1,0 +1,137 @@
+#include "tools/bench/gpu.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "device/driver_table.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+namespace {
+
+template <typename Function>
+bool find(void* library, const char* symbol, Function** call) {
+  *call = reinterpret_cast<Function*>(::dlsym(library, symbol));
+  return *call != nullptr;
+}
+
+Result<GpuCalls> find_calls(const device::Driver& driver) {
+  // Open already: this adds a name to it, and libraries of drivers are never closed.
+  void* const library = ::dlopen(driver.path().c_str(), RTLD_NOW);
+  GpuCalls calls;
+  const char* missing = "the library itself";
+  const auto has = [&](const char* symbol, auto** call) {
+    missing = symbol;
+    return find(library, symbol, call);
+  };
+  if (library != nullptr && has("cuMemAlloc_v2", &calls.allocate) &&
+      has("cuMemFree_v2", &calls.free) && has("cuMemcpyHtoD_v2", &calls.upload) &&
+      has("cuMemGetInfo_v2", &calls.free_memory) &&
+      has("cuStreamCreate", &calls.make_stream) &&
+      has("cuStreamDestroy_v2", &calls.end_stream) &&
+      has("cuStreamSynchronize", &calls.wait_for_stream) &&
+      has("cuEventCreate", &calls.make_event) &&
+      has("cuEventDestroy_v2", &calls.end_event) &&
+      has("cuEventRecord", &calls.record) &&
+      has("cuEventSynchronize", &calls.wait_for_event) &&
+      has("cuEventElapsedTime", &calls.elapsed_ms)) {
+    calls.is_simulated = ::dlsym(library, "kiln_simulated_reset") != nullptr;
+    return calls;
+  }
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{} lacks {}", driver.path().native(), missing));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Gpu>> Gpu::open(const device::Driver& driver,
+                                       const Device& device) {
+  GpuCalls calls = KILN_TRY(find_calls(driver));
+  auto context = KILN_TRY(device::PrimaryContext::retain(driver, device));
+  std::unique_ptr<Gpu> gpu(new Gpu(driver, calls, std::move(context)));
+  KILN_TRY(gpu->begin());
+  return gpu;
+}
+
+Gpu::Gpu(const device::Driver& driver, GpuCalls calls,
+         std::shared_ptr<const device::PrimaryContext> context)
+    : driver_(driver), calls_(calls), context_(std::move(context)) {}
+
+Result<void> Gpu::begin() {
+  KILN_TRY(
+      must(driver_.table().cuCtxPushCurrent(context_->handle()), "cuCtxPushCurrent"));
+  is_pushed_ = true;
+  KILN_TRY(
+      must(calls_.make_stream(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
+  KILN_TRY(must(calls_.make_event(&begin_, CU_EVENT_DEFAULT), "cuEventCreate"));
+  return must(calls_.make_event(&end_, CU_EVENT_DEFAULT), "cuEventCreate");
+}
+
+Gpu::~Gpu() {
+  const device::DriverTable& table = driver_.table();
+  if (end_ != nullptr)
+    log_failure(table, calls_.end_event(end_), "cuEventDestroy");
+  if (begin_ != nullptr)
+    log_failure(table, calls_.end_event(begin_), "cuEventDestroy");
+  if (stream_ != nullptr)
+    log_failure(table, calls_.end_stream(stream_), "cuStreamDestroy");
+  CUcontext popped = nullptr;
+  if (is_pushed_)
+    log_failure(table, table.cuCtxPopCurrent(&popped), "cuCtxPopCurrent");
+}
+
+Result<void> Gpu::must(CUresult result, std::string_view call) const {
+  if (result == CUDA_SUCCESS)
+    return {};
+  return driver_error(driver_.table(), result, call,
+                      device::label_of(context_->device()));
+}
+
+Result<std::uint64_t> Gpu::free_memory_bytes() const {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  KILN_TRY(must(calls_.free_memory(&free, &total), "cuMemGetInfo"));
+  return free;
+}
+
+Result<void> Gpu::finish() const {
+  return must(calls_.wait_for_stream(stream_), "cuStreamSynchronize");
+}
+
+Result<void> Gpu::mark(CUevent event) const {
+  return must(calls_.record(event, stream_), "cuEventRecord");
+}
+
+Result<float> Gpu::elapsed_ms() const {
+  float ms = 0;
+  KILN_TRY(must(calls_.wait_for_event(end_), "cuEventSynchronize"));
+  KILN_TRY(must(calls_.elapsed_ms(&ms, begin_, end_), "cuEventElapsedTime"));
+  return calls_.is_simulated ? 0 : ms;
+}
+
+Result<GpuMemory> GpuMemory::allocate(const Gpu& gpu, std::uint64_t bytes) {
+  CUdeviceptr address = 0;
+  KILN_TRY(gpu.must(gpu.calls_.allocate(&address, std::max<std::uint64_t>(bytes, 1)),
+                    "cuMemAlloc"));
+  return GpuMemory(gpu, address, bytes);
+}
+
+GpuMemory::GpuMemory(GpuMemory&& other) noexcept
+    : gpu_(other.gpu_),
+      address_(std::exchange(other.address_, 0)),
+      bytes_(other.bytes_) {}
+
+GpuMemory::~GpuMemory() {
+  if (address_ != 0)
+    log_failure(gpu_->driver_.table(), gpu_->calls_.free(address_), "cuMemFree");
+}
+
+Result<void> GpuMemory::upload(std::span<const std::byte> bytes) const {
+  return gpu_->must(gpu_->calls_.upload(address_, bytes.data(), bytes.size()),
+                    "cuMemcpyHtoD");
+}
+
+}  // namespace kiln::tools

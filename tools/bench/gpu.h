@@ -1,0 +1,109 @@
+// One device as a benchmark uses it beside Kiln: memory, a stream, and events that take
+// the time.
+
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "device/driver.h"
+#include "device/primary_context.h"
+#include "kiln/device.h"
+#include "kiln/result.h"
+
+namespace kiln::tools {
+
+/// The driver's functions that Kiln itself has no use for, by their first names: every
+/// driver has them.
+struct GpuCalls {
+  CUresult (*allocate)(CUdeviceptr*, std::size_t) = nullptr;
+  CUresult (*free)(CUdeviceptr) = nullptr;
+  CUresult (*upload)(CUdeviceptr, const void*, std::size_t) = nullptr;
+  CUresult (*free_memory)(std::size_t*, std::size_t*) = nullptr;
+  CUresult (*make_stream)(CUstream*, unsigned) = nullptr;
+  CUresult (*end_stream)(CUstream) = nullptr;
+  CUresult (*wait_for_stream)(CUstream) = nullptr;
+  CUresult (*make_event)(CUevent*, unsigned) = nullptr;
+  CUresult (*end_event)(CUevent) = nullptr;
+  CUresult (*record)(CUevent, CUstream) = nullptr;
+  CUresult (*wait_for_event)(CUevent) = nullptr;
+  CUresult (*elapsed_ms)(float*, CUevent, CUevent) = nullptr;
+  /// The tests' own driver, which computes nothing: its time is not told.
+  bool is_simulated = false;
+};
+
+/// A device with its primary context current to the thread that opened it, and one
+/// stream. Thread safety: none; it belongs to that thread.
+class Gpu {
+ public:
+  /// Errors: kDevice; kUnavailable (a driver that lacks a function).
+  [[nodiscard]] static Result<std::unique_ptr<Gpu>> open(const device::Driver& driver,
+                                                         const Device& device);
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+  Gpu(Gpu&&) = delete;
+  Gpu& operator=(Gpu&&) = delete;
+  ~Gpu();
+
+  [[nodiscard]] CUstream stream() const { return stream_; }
+  [[nodiscard]] Result<std::uint64_t> free_memory_bytes() const;
+
+  /// Everything in the stream has ended, and well. Errors: kDevice.
+  [[nodiscard]] Result<void> finish() const;
+
+  /// Puts a mark into the stream. Errors: kDevice.
+  [[nodiscard]] Result<void> mark_begin() const { return mark(begin_); }
+  [[nodiscard]] Result<void> mark_end() const { return mark(end_); }
+  /// Between the two last marks, once the second was reached; 0 on a simulated device.
+  /// Errors: kDevice.
+  [[nodiscard]] Result<float> elapsed_ms() const;
+
+ private:
+  friend class GpuMemory;
+  Gpu(const device::Driver& driver, GpuCalls calls,
+      std::shared_ptr<const device::PrimaryContext> context);
+  [[nodiscard]] Result<void> begin();
+  [[nodiscard]] Result<void> mark(CUevent event) const;
+  [[nodiscard]] Result<void> must(CUresult result, std::string_view call) const;
+
+  const device::Driver driver_;
+  const GpuCalls calls_;
+  const std::shared_ptr<const device::PrimaryContext> context_;
+  bool is_pushed_ = false;
+  CUstream stream_ = nullptr;
+  CUevent begin_ = nullptr;
+  CUevent end_ = nullptr;
+};
+
+/// Memory of a device; must not outlive its Gpu.
+class GpuMemory {
+ public:
+  /// Errors: kDevice.
+  [[nodiscard]] static Result<GpuMemory> allocate(const Gpu& gpu, std::uint64_t bytes);
+  GpuMemory(GpuMemory&& other) noexcept;
+  GpuMemory& operator=(GpuMemory&&) = delete;
+  GpuMemory(const GpuMemory&) = delete;
+  GpuMemory& operator=(const GpuMemory&) = delete;
+  ~GpuMemory();
+
+  [[nodiscard]] void* address() const { return reinterpret_cast<void*>(address_); }
+  [[nodiscard]] std::uint64_t size_bytes() const { return bytes_; }
+
+  /// Done when it returns. Errors: kDevice.
+  [[nodiscard]] Result<void> upload(std::span<const std::byte> bytes) const;
+
+ private:
+  GpuMemory(const Gpu& gpu, CUdeviceptr address, std::uint64_t bytes)
+      : gpu_(&gpu), address_(address), bytes_(bytes) {}
+
+  const Gpu* gpu_;
+  CUdeviceptr address_;  // 0: moved from
+  std::uint64_t bytes_;
+};
+
+}  // namespace kiln::tools

@@ -1,0 +1,146 @@
+#include "tools/bench/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln::tools {
+namespace {
+
+// 16 bytes a load, four of them in flight, as many blocks as the memory system can use.
+// The numbers are below 2 whichever type reads them, and none of them is NaN.
+constexpr const char* kSource = R"(
+extern "C" __global__ void __launch_bounds__(512, 4)
+bench_copy(uint4* __restrict__ to, const uint4* __restrict__ from,
+           unsigned long long size) {
+  const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * 512;
+  unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * 512 + threadIdx.x;
+  for (; i + 3 * step < size; i += 4 * step) {
+    const uint4 a = from[i], b = from[i + step], c = from[i + 2 * step],
+                d = from[i + 3 * step];
+    to[i] = a, to[i + step] = b, to[i + 2 * step] = c, to[i + 3 * step] = d;
+  }
+  for (; i < size; i += step) to[i] = from[i];
+}
+extern "C" __global__ void bench_fill(unsigned* to, unsigned long long size) {
+  const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
+  for (unsigned long long i =
+           static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+       i < size; i += step) {
+    unsigned x = static_cast<unsigned>(i) * 2654435761u;
+    x ^= x >> 15, x *= 2246822519u, x ^= x >> 13;
+    to[i] = x & 0xbfffbfffu;
+  }
+}
+)";
+
+Geometry grid_of(const Device& device, std::uint32_t threads) {
+  constexpr std::uint32_t kBlocksPerMultiprocessor = 4;
+  const auto multiprocessors =
+      static_cast<std::uint32_t>(std::max(device.multiprocessors, 1));
+  return {.grid = {multiprocessors * kBlocksPerMultiprocessor, 1, 1},
+          .block = {threads, 1, 1}};
+}
+
+float median(std::vector<float> times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+/// Between the marks around `start`, which ends before it returns.
+template <typename Start>
+Result<float> time(const Gpu& gpu, const Start& start) {
+  KILN_TRY(gpu.mark_begin());
+  KILN_TRY(start());
+  KILN_TRY(gpu.mark_end());
+  return gpu.elapsed_ms();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Bench>> Bench::open(Service& service,
+                                           const device::Driver& driver,
+                                           const Device& device) {
+  auto gpu = KILN_TRY(Gpu::open(driver, device));
+  const Kernel both = KILN_TRY(service.get(
+      Request::from_source({.source = kSource, .file_name = "bench.cu"}), device));
+  Kernel copy = KILN_TRY(both.entry("bench_copy"));
+  Kernel fill = KILN_TRY(both.entry("bench_fill"));
+  return std::unique_ptr<Bench>(
+      new Bench(service, std::move(gpu), std::move(copy), std::move(fill)));
+}
+
+Bench::Bench(Service& service, std::unique_ptr<Gpu> gpu, Kernel copy, Kernel fill)
+    : service_(service),
+      gpu_(std::move(gpu)),
+      copy_(std::move(copy)),
+      fill_(std::move(fill)) {}
+
+Result<void> Bench::check_memory(const BenchCase& which) const {
+  std::uint64_t needed = which.least_bytes;  // of the copy
+  for (const BenchTensor& tensor : which.tensors) needed += tensor.bytes;
+  const std::uint64_t free = KILN_TRY(gpu_->free_memory_bytes());
+  if (needed <= free)
+    return {};
+  return fail(ErrorCode::kResourceLimit,
+              fmt::format("it takes {} of memory, and {} are free on the device",
+                          format_size(needed), format_size(free)));
+}
+
+Result<GpuMemory> Bench::make(const BenchTensor& tensor) const {
+  GpuMemory memory = KILN_TRY(GpuMemory::allocate(*gpu_, tensor.bytes));
+  switch (tensor.fill) {
+    case BenchTensor::Fill::kNumbers: {
+      const unsigned long long words = tensor.bytes / sizeof(std::uint32_t);
+      KILN_TRY(fill_.launch(grid_of(fill_.device(), 256), gpu_->stream(),
+                            memory.address(), words));
+      break;
+    }
+    case BenchTensor::Fill::kZeros:
+      KILN_TRY(memory.upload(std::vector<std::byte>(tensor.bytes)));
+      break;
+    case BenchTensor::Fill::kBytes:
+      KILN_TRY(memory.upload(tensor.content));
+      break;
+  }
+  return memory;
+}
+
+Result<BenchTime> Bench::measure(const BenchCase& which, int rounds) {
+  constexpr int kUncounted = 3;
+  KILN_TRY(check_memory(which));
+  std::vector<GpuMemory> tensors;
+  std::vector<void*> addresses;
+  for (const BenchTensor& tensor : which.tensors) {
+    tensors.push_back(KILN_TRY(make(tensor)));
+    addresses.push_back(tensors.back().address());
+  }
+  const std::uint64_t half = which.least_bytes / 2;
+  const GpuMemory from = KILN_TRY(make({.bytes = half}));
+  const GpuMemory to = KILN_TRY(make({.bytes = half}));
+  const unsigned long long packs = half / 16;
+  std::vector<float> operation;
+  std::vector<float> copy;
+  for (int round = -kUncounted; round < rounds; ++round) {
+    const float operation_ms = KILN_TRY(
+        time(*gpu_, [&] { return which.start(service_, gpu_->stream(), addresses); }));
+    const float copy_ms = KILN_TRY(time(*gpu_, [&] {
+      return copy_.launch(grid_of(copy_.device(), 512), gpu_->stream(), to.address(),
+                          static_cast<const void*>(from.address()), packs);
+    }));
+    if (round >= 0) {
+      operation.push_back(operation_ms);
+      copy.push_back(copy_ms);
+    }
+  }
+  KILN_TRY(gpu_->finish());
+  return BenchTime{median(std::move(operation)), median(std::move(copy))};
+}
+
+}  // namespace kiln::tools

@@ -1,0 +1,47 @@
+// The time of an operation beside that of a copy of as many bytes, on one device.
+
+#pragma once
+
+#include <memory>
+
+#include "device/driver.h"
+#include "kiln/device.h"
+#include "kiln/kernel.h"
+#include "kiln/result.h"
+#include "kiln/service.h"
+#include "tools/bench/cases.h"
+#include "tools/bench/gpu.h"
+
+namespace kiln::tools {
+
+/// Medians, in milliseconds; 0 on a simulated device.
+struct BenchTime {
+  float operation_ms = 0;
+  float copy_ms = 0;
+};
+
+/// Thread safety: none; it belongs to the thread that opened it.
+class Bench {
+ public:
+  /// Builds the kernels that copy and fill. Errors: those of Gpu::open() and
+  /// Service::get().
+  [[nodiscard]] static Result<std::unique_ptr<Bench>> open(Service& service,
+                                                           const device::Driver& driver,
+                                                           const Device& device);
+
+  /// Runs operation and copy in turn, `rounds` times each after three that do not
+  /// count. Errors: kResourceLimit (more memory than is free); those of the operation.
+  [[nodiscard]] Result<BenchTime> measure(const BenchCase& which, int rounds);
+
+ private:
+  Bench(Service& service, std::unique_ptr<Gpu> gpu, Kernel copy, Kernel fill);
+  [[nodiscard]] Result<void> check_memory(const BenchCase& which) const;
+  [[nodiscard]] Result<GpuMemory> make(const BenchTensor& tensor) const;
+
+  Service& service_;
+  const std::unique_ptr<Gpu> gpu_;
+  const Kernel copy_;
+  const Kernel fill_;
+};
+
+}  // namespace kiln::tools

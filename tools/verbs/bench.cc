@@ -1,0 +1,215 @@
+// kiln bench: how fast the kernels move memory on this machine's device, beside a copy.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "kiln/service.h"
+#include "request/selection.h"
+#include "tools/bench/measure.h"
+#include "tools/exit_code.h"
+#include "tools/option_values.h"
+#include "tools/progress.h"
+#include "tools/verbs.h"
+#include "util/nearest.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Options {
+  std::vector<std::string> names;
+  std::string device = "0";
+  std::string rounds = "20";
+};
+
+struct BenchRow {
+  BenchCase of;
+  BenchTime time;
+  std::optional<Error> error;
+};
+
+/// 0 where no time was told.
+double gb_per_s(const BenchCase& of, float ms) {
+  return ms > 0 ? 1e-6 * static_cast<double>(of.least_bytes) / ms : 0;
+}
+double of_copy(const BenchTime& time) {
+  return time.operation_ms > 0 ? time.copy_ms / time.operation_ms : 0;
+}
+
+/// The operations of "NAME" and "NAME:dtype=D"; all where no name was given.
+Result<std::vector<BenchCase>> select(const std::vector<std::string>& names) {
+  const std::vector<BenchCase> all = bench_cases();
+  std::vector<std::string> known;
+  for (const BenchCase& each : all) {
+    if (std::find(known.begin(), known.end(), each.operation) == known.end())
+      known.push_back(each.operation);
+  }
+  std::vector<BenchCase> selected = names.empty() ? all : std::vector<BenchCase>{};
+  for (const std::string& name : names) {
+    const request::TemplatePattern wanted =
+        KILN_TRY(request::parse_template_pattern(name));
+    if (std::find(known.begin(), known.end(), wanted.name) == known.end())
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("no operation '{}'{}; there are {}", wanted.name,
+                      did_you_mean(wanted.name, known), fmt::join(known, ", ")));
+    std::string dtype;
+    for (const auto& [parameter, value] : wanted.params) {
+      if (parameter != "dtype" || (value != "f16" && value != "bf16" && value != "f32"))
+        return fail(ErrorCode::kInvalidArgument,
+                    fmt::format("{}: '{}={}' is not dtype=f16, bf16 or f32", name,
+                                parameter, value));
+      dtype = value;
+    }
+    std::copy_if(all.begin(), all.end(), std::back_inserter(selected),
+                 [&](const BenchCase& each) {
+                   return each.operation == wanted.name &&
+                          (dtype.empty() || to_string(each.dtype) == dtype);
+                 });
+  }
+  return selected;
+}
+
+Result<Device> choose_device(const Service& service, const std::string& text) {
+  constexpr std::uint64_t kMostDevices = 1024;
+  const std::uint64_t ordinal =
+      KILN_TRY(parse_number("--device", text, {0, kMostDevices}));
+  const auto& devices = service.devices();
+  if (devices.empty())
+    return fail(ErrorCode::kUnavailable,
+                "there is no NVIDIA driver with a device here: nothing to measure");
+  if (ordinal >= devices.size())
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--device {}: there are {}, counted from 0", ordinal,
+                            devices.size()));
+  return devices[ordinal];
+}
+
+ordered_json number(double value) {
+  return value > 0 ? ordered_json(value) : ordered_json(nullptr);
+}
+
+ordered_json row_json(const BenchRow& row) {
+  return {{"operation", row.of.operation},
+          {"dtype", to_string(row.of.dtype)},
+          {"what", row.of.what},
+          {"bytes", row.of.least_bytes},
+          {"microseconds", number(1e3 * static_cast<double>(row.time.operation_ms))},
+          {"gb_per_s", number(gb_per_s(row.of, row.time.operation_ms))},
+          {"copy_gb_per_s", number(gb_per_s(row.of, row.time.copy_ms))},
+          {"of_copy", number(of_copy(row.time))},
+          {"goal", row.of.goal},
+          {"error", row.error ? error_json(*row.error) : ordered_json(nullptr)}};
+}
+
+ordered_json report_json(const Device& device, const std::vector<BenchRow>& rows) {
+  ordered_json entries = ordered_json::array();
+  for (const BenchRow& row : rows) entries.push_back(row_json(row));
+  return {{"device",
+           {{"ordinal", device.ordinal},
+            {"name", device.name},
+            {"capability", to_string(device.capability)},
+            {"multiprocessors", device.multiprocessors}}},
+          {"entries", entries}};
+}
+
+void print_report(const Context& context, const Device& device,
+                  const std::vector<BenchRow>& rows) {
+  std::vector<std::vector<std::string>> cells;
+  const auto shown = [](double value, int digits) {
+    return value > 0 ? fmt::format("{:.{}f}", value, digits) : std::string("-");
+  };
+  for (const BenchRow& row : rows) {
+    cells.push_back(
+        {row.of.operation, std::string(to_string(row.of.dtype)), row.of.what,
+         shown(1e3 * static_cast<double>(row.time.operation_ms), 1),
+         shown(gb_per_s(row.of, row.time.operation_ms), 0),
+         shown(gb_per_s(row.of, row.time.copy_ms), 0), shown(of_copy(row.time), 2),
+         fmt::format("{:.2f}", row.of.goal), row.error ? row.error->message : ""});
+  }
+  print(fmt::format("device {} ({}, {})\n", device.ordinal, device.name,
+                    to_string(device.capability)));
+  print(format_table({{"OPERATION"},
+                      {"DTYPE"},
+                      {"ON"},
+                      {"µs", Align::kRight},
+                      {"GB/s", Align::kRight},
+                      {"COPY", Align::kRight},
+                      {"OF IT", Align::kRight},
+                      {"GOAL", Align::kRight},
+                      {"ERROR"}},
+                     cells, context.out));
+}
+
+/// Until all are measured or somebody says stop.
+std::vector<BenchRow> measure_all(const Context& context, Bench& bench,
+                                  const std::vector<BenchCase>& cases, int rounds) {
+  Progress progress(context.err, cases.size());
+  std::vector<BenchRow> rows;
+  for (const BenchCase& each : cases) {
+    if (context.stop->exit_code())
+      break;
+    const std::string label =
+        fmt::format("{}:dtype={}", each.operation, to_string(each.dtype));
+    progress.start(label);
+    BenchRow row{.of = each, .time = {}, .error = {}};
+    if (const auto time = bench.measure(each, rounds))
+      row.time = *time;
+    else
+      row.error = time.error();
+    rows.push_back(std::move(row));
+    progress.finish(label);
+  }
+  return rows;
+}
+
+Result<int> run(Context& context, const Options& options) {
+  constexpr std::uint64_t kMostRounds = 100000;
+  const std::vector<BenchCase> cases = KILN_TRY(select(options.names));
+  const auto rounds = static_cast<int>(
+      KILN_TRY(parse_number("--rounds", options.rounds, {1, kMostRounds})));
+  kiln::Options settings;
+  settings.cache_dir = context.config.cache_dir;
+  Service service = KILN_TRY(Service::open(settings));
+  const Device device = KILN_TRY(choose_device(service, options.device));
+  const auto driver = KILN_TRY(device::Driver::open(context.config.driver.value_or(""),
+                                                    LibraryPlaces::of_process()));
+  if (!driver)
+    return fail(ErrorCode::kUnavailable, "the driver that was here is gone");
+  const auto bench = KILN_TRY(Bench::open(service, *driver, device));
+  const std::vector<BenchRow> rows = measure_all(context, *bench, cases, rounds);
+  if (context.json)
+    print_json(report_json(device, rows));
+  else
+    print_report(context, device, rows);
+  if (const auto stopped = context.stop->exit_code())
+    return *stopped;
+  const bool failed = std::any_of(rows.begin(), rows.end(), [](const BenchRow& row) {
+    return row.error.has_value();
+  });
+  return failed ? kSomeFailed : kAllDone;
+}
+
+}  // namespace
+
+Run add_bench(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("name", options->names,
+                 "An operation, NAME or NAME:dtype=D (default: all of them)")
+      ->type_name("NAME[:dtype=D]");
+  app.add_option("--device", options->device,
+                 "Which device, counted from 0 (default: 0)")
+      ->type_name("N");
+  app.add_option("--rounds", options->rounds,
+                 "Runs of each, of which the median counts (default: 20)")
+      ->type_name("N");
+  return
+      [options](Context& context) { return finish(context, run(context, *options)); };
+}
+
+}  // namespace kiln::tools
