@@ -36,7 +36,7 @@ struct BenchCase {
   std::function<Result<void>(Service&, CUstream_st*, std::span<void* const>)> start;
 };
 
-/// Every operation, each dtype of its.
-[[nodiscard]] std::vector<BenchCase> bench_cases();
+/// Every operation, each dtype of its, with the workspaces that it needs on `device`.
+[[nodiscard]] std::vector<BenchCase> bench_cases(const Device& device);
 
 }  // namespace kiln::tools

@@ -42,8 +42,9 @@ double of_copy(const BenchTime& time) {
 }
 
 /// The operations of "NAME" and "NAME:dtype=D"; all where no name was given.
-Result<std::vector<BenchCase>> select(const std::vector<std::string>& names) {
-  const std::vector<BenchCase> all = bench_cases();
+Result<std::vector<BenchCase>> select(const std::vector<std::string>& names,
+                                      const Device& device) {
+  const std::vector<BenchCase> all = bench_cases(device);
   std::vector<std::string> known;
   for (const BenchCase& each : all) {
     if (std::find(known.begin(), known.end(), each.operation) == known.end())
@@ -170,13 +171,14 @@ std::vector<BenchRow> measure_all(const Context& context, Bench& bench,
 
 Result<int> run(Context& context, const Options& options) {
   constexpr std::uint64_t kMostRounds = 100000;
-  const std::vector<BenchCase> cases = KILN_TRY(select(options.names));
+  KILN_TRY(select(options.names, Device{}));  // a wrong name needs no device
   const auto rounds = static_cast<int>(
       KILN_TRY(parse_number("--rounds", options.rounds, {1, kMostRounds})));
   kiln::Options settings;
   settings.cache_dir = context.config.cache_dir;
   Service service = KILN_TRY(Service::open(settings));
   const Device device = KILN_TRY(choose_device(service, options.device));
+  const auto cases = KILN_TRY(select(options.names, device));
   const auto driver = KILN_TRY(device::Driver::open(context.config.driver.value_or(""),
                                                     LibraryPlaces::of_process()));
   if (!driver)
