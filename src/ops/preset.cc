@@ -7,6 +7,7 @@
 #include <array>
 #include <filesystem>
 #include <utility>
+#include <variant>
 
 #include "render/toml_table.h"
 #include "util/nearest.h"
@@ -74,13 +75,78 @@ Result<std::optional<Preset::Attention>> read_attention(const TomlTable& file) {
   return attention;
 }
 
+Result<std::optional<Preset::Rope>> read_rope(const TomlTable& file) {
+  const auto table = KILN_TRY(part(file, "rope", {"style", "dim"}));
+  if (!table)
+    return std::nullopt;
+  Preset::Rope rope{.dim = KILN_TRY(size_of(*table, "dim"))};
+  rope.style = KILN_TRY(value_of<RopeStyle>(
+      *table, "style", KILN_TRY(table->required_string("style")),
+      {{"half", RopeStyle::kHalf}, {"interleaved", RopeStyle::kInterleaved}}));
+  return rope;
+}
+
+Result<std::optional<Preset::Norm>> read_norm(const TomlTable& file) {
+  const auto table =
+      KILN_TRY(part(file, "norm", {"kind", "casting", "residual", "lengths"}));
+  if (!table)
+    return std::nullopt;
+  Preset::Norm norm{.residual = KILN_TRY(table->boolean("residual", false)),
+                    .lengths = KILN_TRY(sizes_of(*table, "lengths"))};
+  const bool is_rmsnorm =
+      KILN_TRY(value_of<bool>(*table, "kind", KILN_TRY(table->required_string("kind")),
+                              {{"layernorm", false}, {"rmsnorm", true}}));
+  const auto casting = KILN_TRY(table->string("casting"));
+  if (!is_rmsnorm && casting)
+    return table->error("'casting' is rmsnorm's alone");
+  if (is_rmsnorm)
+    norm.rmsnorm =
+        KILN_TRY(value_of<RmsNormCasting>(*table, "casting", casting.value_or("none"),
+                                          {{"none", RmsNormCasting::kNone},
+                                           {"llama", RmsNormCasting::kLlama},
+                                           {"gemma", RmsNormCasting::kGemma}}));
+  return norm;
+}
+
+Result<std::optional<Preset::Activation>> read_activation(const TomlTable& file) {
+  using Kind = std::variant<ActivationKind, GluKind>;
+  const auto table = KILN_TRY(part(file, "activation", {"kind", "bias", "widths"}));
+  if (!table)
+    return std::nullopt;
+  Preset::Activation activation{.bias = KILN_TRY(table->boolean("bias", false)),
+                                .widths = KILN_TRY(sizes_of(*table, "widths"))};
+  const Kind kind =
+      KILN_TRY(value_of<Kind>(*table, "kind", KILN_TRY(table->required_string("kind")),
+                              {{"gelu_tanh", ActivationKind::kGeluTanh},
+                               {"gelu_erf", ActivationKind::kGeluErf},
+                               {"squared_relu", ActivationKind::kSquaredRelu},
+                               {"swiglu", GluKind::kSwiGlu},
+                               {"geglu_tanh", GluKind::kGeGluTanh},
+                               {"geglu_erf", GluKind::kGeGluErf},
+                               {"reglu", GluKind::kReGlu}}));
+  if (const auto* const gated = std::get_if<GluKind>(&kind))
+    activation.gated = *gated;
+  else
+    activation.plain = std::get<ActivationKind>(kind);
+  return activation;
+}
+
+Result<std::optional<std::int64_t>> read_loss(const TomlTable& file) {
+  const auto table = KILN_TRY(part(file, "loss", {"vocabulary"}));
+  if (!table)
+    return std::nullopt;
+  return KILN_TRY(size_of(*table, "vocabulary"));
+}
+
 }  // namespace
 
 Result<Preset> parse_preset(std::string_view text, std::string name,
                             std::string_view file) {
   const toml::table document = KILN_TRY(render::parse_toml(text, file, kMostBytes));
-  const TomlTable top = KILN_TRY(TomlTable::open(
-      document, file, "the file", {"schema", "source", "dtype", "attention"}));
+  const TomlTable top =
+      KILN_TRY(TomlTable::open(document, file, "the file",
+                               {"schema", "source", "dtype", "attention", "rope",
+                                "norm", "activation", "loss"}));
   if (KILN_TRY(top.required_integer("schema")) != 1)
     return top.error("'schema' must be 1");
   Preset preset{.name = std::move(name),
@@ -89,8 +155,15 @@ Result<Preset> parse_preset(std::string_view text, std::string name,
       top, "dtype", KILN_TRY(top.required_string("dtype")),
       {{"f16", DType::kF16}, {"bf16", DType::kBf16}, {"f32", DType::kF32}}));
   preset.attention = KILN_TRY(read_attention(top));
-  if (!preset.attention)
-    return top.error("it asks for no kernel: give it [attention]");
+  preset.rope = KILN_TRY(read_rope(top));
+  preset.norm = KILN_TRY(read_norm(top));
+  preset.activation = KILN_TRY(read_activation(top));
+  preset.vocabulary = KILN_TRY(read_loss(top));
+  if (preset.rope && !preset.attention)
+    return top.error("[rope] needs the heads of [attention]");
+  if (!preset.attention && !preset.norm && !preset.activation && !preset.vocabulary)
+    return top.error(
+        "it asks for no kernel: give it [attention], [norm], [activation] or [loss]");
   return preset;
 }
 

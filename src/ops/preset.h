@@ -11,7 +11,10 @@
 #include <vector>
 
 #include "kiln/device.h"
+#include "kiln/ops/activation.h"
 #include "kiln/ops/dtype.h"
+#include "kiln/ops/norm.h"
+#include "kiln/ops/rope.h"
 #include "kiln/ops/softmax.h"
 #include "kiln/result.h"
 #include "ops/plan.h"
@@ -27,10 +30,31 @@ struct Preset {
     std::int64_t sequence = 0;
     SoftmaxMask mask = SoftmaxMask::kNone;
   };
+  struct Rope {
+    RopeStyle style = RopeStyle::kUnset;
+    std::int64_t dim = 0;  // of a head, how much is rotated
+  };
+  struct Norm {
+    /// Nothing: LayerNorm.
+    std::optional<RmsNormCasting> rmsnorm{};
+    bool residual = false;  // also with the residual added by the same kernel
+    std::vector<std::int64_t> lengths;
+  };
+  struct Activation {
+    /// One of the two.
+    std::optional<ActivationKind> plain{};
+    std::optional<GluKind> gated{};
+    bool bias = false;
+    std::vector<std::int64_t> widths;
+  };
   std::string name;
   std::string source;  // where the sizes were published
   DType dtype = DType::kUnset;
   std::optional<Attention> attention{};
+  std::optional<Rope> rope{};  // with an attention
+  std::optional<Norm> norm{};
+  std::optional<Activation> activation{};
+  std::optional<std::int64_t> vocabulary{};  // of the cross-entropy
 };
 
 /// `file` stands in messages: "<file>:<line>: <what>". Errors: kInvalidArgument, for
