@@ -50,12 +50,6 @@ device::TemplateTargets declared_targets(const PreparedRequest& request) {
           .specific = wanted->kernel->targets().suffixed};
 }
 
-device::ComputeCapability capability_of(const device::BuildFor& build_for) {
-  if (const auto* device = std::get_if<device::ComputeCapability>(&build_for))
-    return *device;
-  return std::get<device::Architecture>(build_for).capability;
-}
-
 constexpr std::chrono::seconds kPatience{3};  // before a wait is worth a word
 
 /// Says whom a build waits for, at longer and longer intervals.

@@ -221,6 +221,12 @@ Result<TargetChoice> choose_target(const BuildFor& build_for,
   return target_for_architecture(std::get<Architecture>(build_for), declared, nvrtc);
 }
 
+ComputeCapability capability_of(const BuildFor& build_for) {
+  const auto* const architecture = std::get_if<Architecture>(&build_for);
+  return architecture != nullptr ? architecture->capability
+                                 : std::get<ComputeCapability>(build_for);
+}
+
 std::string to_string(const BuildFor& build_for) {
   return std::visit([](const auto& each) { return to_string(each); }, build_for);
 }

@@ -68,6 +68,9 @@ using TargetChoice = std::variant<Target, TargetSkipped>;
                                                  const TemplateTargets& declared,
                                                  const NvrtcFacts& nvrtc);
 
+/// Of the devices that it is for.
+[[nodiscard]] ComputeCapability capability_of(const BuildFor& build_for);
+
 /// "9.0" or "9.0a": how a message names `build_for`.
 [[nodiscard]] std::string to_string(const BuildFor& build_for);
 

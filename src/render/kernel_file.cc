@@ -15,20 +15,6 @@ namespace kiln::render {
 
 namespace {
 
-/// The one place where toml++ may throw.
-Result<toml::table> parse_toml(std::string_view text, std::string_view file) {
-  if (text.size() > kMaxTomlBytes)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: over the limit of {} bytes", file, kMaxTomlBytes));
-  try {
-    return toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
-  }
-}
-
 /// What the text may use: the same names that KernelSpec gives values to.
 TextNames text_names(const KernelParts& parts) {
   TextNames names;
@@ -133,7 +119,7 @@ Result<std::unique_ptr<FamilyReader>> FamilyReader::open(FamilySource source,
   std::unique_ptr<FamilyReader> reader(
       new FamilyReader(std::move(source), std::move(prelude), checks));
   auto document = std::make_unique<Document>();
-  document->table = KILN_TRY(parse_toml(reader->source_.toml.text, reader->toml_file_));
+  document->table = KILN_TRY(parse_toml(reader->source_.toml.text, reader->toml_file_, kMaxTomlBytes));
   document->kernels = KILN_TRY(read_declarations(document->table, reader->toml_file_));
   reader->document_ = std::move(document);
   return reader;

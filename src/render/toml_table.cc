@@ -15,6 +15,20 @@ tl::unexpected<Error> toml_error(std::string_view file, const toml::node& node,
               fmt::format("{}:{}: {}", file, node.source().begin.line, what));
 }
 
+Result<toml::table> parse_toml(std::string_view text, std::string_view file,
+                               std::size_t most_bytes) {
+  if (text.size() > most_bytes)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: over the limit of {} bytes", file, most_bytes));
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
+  }
+}
+
 Result<TomlTable> TomlTable::open(const toml::table& table, std::string_view file,
                                   std::string what,
                                   std::initializer_list<std::string_view> keys) {
@@ -106,6 +120,20 @@ Result<std::vector<std::string>> TomlTable::strings(std::string_view key) const 
       return toml_error(file_, node,
                         fmt::format("'{}' must be a list of strings", key));
     out.push_back(node.as_string()->get());
+  }
+  return out;
+}
+
+Result<std::vector<std::int64_t>> TomlTable::integers(std::string_view key) const {
+  std::vector<std::int64_t> out;
+  const toml::array* list = KILN_TRY(array(key));
+  if (list == nullptr)
+    return out;
+  for (const toml::node& node : *list) {
+    if (node.as_integer() == nullptr)
+      return toml_error(file_, node,
+                        fmt::format("'{}' must be a list of integers", key));
+    out.push_back(node.as_integer()->get());
   }
   return out;
 }

@@ -5,6 +5,7 @@
 
 #include <toml++/toml.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -20,6 +21,12 @@ namespace kiln::render {
 [[nodiscard]] tl::unexpected<Error> toml_error(std::string_view file,
                                                const toml::node& node,
                                                std::string_view what);
+
+/// The whole of `text`; the one place where toml++ may throw. Errors: kInvalidArgument
+/// "<file>:<line>: <what>"; a text of more than `most_bytes`.
+[[nodiscard]] Result<toml::table> parse_toml(std::string_view text,
+                                             std::string_view file,
+                                             std::size_t most_bytes);
 
 /// The views are of a document that outlives this.
 /// Thread safety: none.
@@ -52,6 +59,9 @@ class TomlTable {
       std::string_view key) const;
   /// An array of strings; empty if absent.
   [[nodiscard]] Result<std::vector<std::string>> strings(std::string_view key) const;
+
+  /// An array of integers; empty if absent.
+  [[nodiscard]] Result<std::vector<std::int64_t>> integers(std::string_view key) const;
 
   [[nodiscard]] std::string_view file() const { return file_; }
   [[nodiscard]] tl::unexpected<Error> error(std::string_view what) const;

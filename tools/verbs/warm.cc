@@ -1,11 +1,13 @@
 // kiln warm: build what is missing before a job starts.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "ops/preset.h"
 #include "request/manifest.h"
 #include "request/selection.h"
 #include "tools/architectures.h"
@@ -25,6 +27,7 @@ struct Options {
   bool quick = false;
   std::vector<std::string> templates;
   std::vector<std::string> manifests;
+  std::vector<std::string> presets;
   ArchitectureOptions architectures;
   CatalogOptions catalog;
   std::string jobs;
@@ -38,6 +41,7 @@ struct Options {
 struct Wanted {
   request::Selection selection;
   std::vector<request::ManifestEntry> lines;
+  std::vector<ops::Preset> presets;
 };
 
 /// All that can be said of a line before anything is built.
@@ -63,7 +67,7 @@ Result<void> check_line(BuildService& service, const std::string& path,
 }
 
 Result<Wanted> select(BuildService& service, const Options& options) {
-  Wanted wanted{request::Selection(service.catalog()), {}};
+  Wanted wanted{request::Selection(service.catalog()), {}, {}};
   if (options.all)
     KILN_TRY(wanted.selection.add_all());
   if (options.quick)
@@ -81,22 +85,44 @@ Result<Wanted> select(BuildService& service, const Options& options) {
     wanted.lines.insert(wanted.lines.end(), std::make_move_iterator(lines.begin()),
                         std::make_move_iterator(lines.end()));
   }
+  for (const std::string& name : options.presets)
+    wanted.presets.push_back(KILN_TRY(ops::find_preset(name)));
   if (!options.all && !options.quick && options.templates.empty() &&
-      options.manifests.empty()) {
+      options.manifests.empty() && options.presets.empty()) {
     return fail(ErrorCode::kInvalidArgument,
-                "say what to build: --all, --quick, --template NAME[:p=v,...] or "
-                "--manifest FILE");
+                "say what to build: --all, --quick, --template NAME[:p=v,...], "
+                "--preset NAME or --manifest FILE");
   }
   return wanted;
 }
 
 /// A line's own architecture counts where the command line names none.
 bool needs_architectures(const Wanted& wanted) {
-  if (!wanted.selection.requests().empty())
+  if (!wanted.selection.requests().empty() || !wanted.presets.empty())
     return true;
   return std::any_of(
       wanted.lines.begin(), wanted.lines.end(),
       [](const request::ManifestEntry& line) { return !line.architecture; });
+}
+
+/// Adds what the presets launch on such a device, and the selection does not have.
+Result<void> add_presets(BuildService& service, const Wanted& wanted,
+                         const device::BuildFor& build_for, BuildReport& report) {
+  const Device device{.capability = device::capability_of(build_for)};
+  request::Selection selection = wanted.selection;
+  for (const ops::Preset& preset : wanted.presets) {
+    for (const ops::Launch& launch : KILN_TRY(launches_of(preset, device))) {
+      auto kernel = KILN_TRY(service.catalog().find(launch.kernel));
+      auto params = KILN_TRY(kernel->canonical(launch.parameters));
+      selection.add({std::move(kernel), std::move(params)});
+    }
+  }
+  const auto& all = selection.requests();
+  for (std::size_t i = wanted.selection.requests().size(); i < all.size(); ++i) {
+    add_items(service, Request(all[i].kernel->name(), all[i].params.values()),
+              {build_for}, report);
+  }
+  return {};
 }
 
 Result<BuildReport> list_items(BuildService& service, const Options& options) {
@@ -109,6 +135,8 @@ Result<BuildReport> list_items(BuildService& service, const Options& options) {
     add_items(service, Request(request.kernel->name(), request.params.values()),
               architectures, report);
   }
+  for (const device::BuildFor& build_for : architectures)
+    KILN_TRY(add_presets(service, wanted, build_for, report));
   for (const request::ManifestEntry& line : wanted.lines) {
     if (!is_given(options.architectures) && line.architecture)
       add_items(service, line.request, {*line.architecture}, report);
@@ -171,6 +199,13 @@ Result<int> run(Context& context, const Options& options) {
   return exit_code_of(report);
 }
 
+std::string preset_names() {
+  std::vector<std::string_view> names;
+  for (const ops::BuiltInPreset& preset : ops::built_in_presets())
+    names.push_back(preset.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 }  // namespace
 
 Run add_warm(CLI::App& app) {
@@ -184,6 +219,11 @@ Run add_warm(CLI::App& app) {
   app.add_option("--manifest", options->manifests,
                  "Requests as JSON Lines, contents inline; may be repeated")
       ->type_name("FILE");
+  app.add_option("--preset", options->presets,
+                 fmt::format("The kernels that training a model asks for: {}; or a "
+                             "file of your own, NAME.toml; may be repeated",
+                             preset_names()))
+      ->type_name("NAME|FILE");
   add_arch_option(app, options->architectures);
   add_profile_option(app, options->architectures);
   add_catalog_options(app, options->catalog);

@@ -1,0 +1,193 @@
+// Which operations a model's training calls, and with which arguments: a preset's sizes
+// on one side, the operations' structs on the other. Rows are those of one sequence: no
+// kernel is another for more of them.
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <utility>
+
+#include "ops/activation.h"
+#include "ops/cross_entropy.h"
+#include "ops/norm.h"
+#include "ops/preset.h"
+#include "ops/rope.h"
+#include "ops/softmax.h"
+#include "util/try.h"
+
+namespace kiln::ops {
+namespace {
+
+/// A plan that grows by what operations launch.
+class Step {
+ public:
+  Step(const Preset& preset, const Device& device) : preset_(preset), device_(device) {}
+
+  template <typename Args>
+  Result<void> add(const Args& args) {
+    auto launches = plan(args, device_);
+    if (!launches)
+      return fail(launches.error().code,
+                  fmt::format("preset {}: {}", preset_.name, launches.error().message));
+    std::move(launches->begin(), launches->end(), std::back_inserter(all_));
+    return {};
+  }
+
+  Plan take() { return std::move(all_); }
+
+ private:
+  const Preset& preset_;
+  const Device& device_;
+  Plan all_;
+};
+
+/// The softmax of attention that is not fused.
+Result<void> add_softmax(const Preset& preset, Step& step) {
+  const Preset::Attention& attention = *preset.attention;
+  KILN_TRY(step.add(SoftmaxForward{.dtype = preset.dtype,
+                                   .heads = attention.heads,
+                                   .sq = attention.sequence,
+                                   .skv = attention.sequence,
+                                   .mask = attention.mask}));
+  return step.add(SoftmaxBackward{.dtype = preset.dtype,
+                                  .heads = attention.heads,
+                                  .sq = attention.sequence,
+                                  .skv = attention.sequence,
+                                  .mask = attention.mask});
+}
+
+/// Angles in a table, and cosines and sines in float: what frameworks keep.
+RopeTable rope_table(const Preset& preset, bool angles) {
+  // Which pointers there are is the table's kind; nobody looks where they lead.
+  static constexpr float kSomewhere = 0;
+  RopeTable table{.positions = preset.attention->sequence, .columns = preset.rope->dim};
+  if (angles) {
+    table.angles = &kSomewhere;
+  } else {
+    table.cos = &kSomewhere;
+    table.sin = &kSomewhere;
+    table.dtype = DType::kF32;
+  }
+  return table;
+}
+
+RopeTensor rope_tensor(std::int64_t heads, std::int64_t head_dim) {
+  const RopeStrides strides{.sequence = heads * head_dim, .head = head_dim};
+  return {.heads = heads, .out_strides = strides, .in_strides = strides};
+}
+
+Result<void> add_rope(const Preset& preset, Step& step) {
+  const Preset::Attention& attention = *preset.attention;
+  for (const bool angles : {true, false}) {
+    const RopeArguments args{.dtype = preset.dtype,
+                             .style = preset.rope->style,
+                             .sequence = attention.sequence,
+                             .head_dim = attention.head_dim,
+                             .rotary_dim = preset.rope->dim,
+                             .q = rope_tensor(attention.heads, attention.head_dim),
+                             .k = rope_tensor(attention.kv_heads, attention.head_dim),
+                             .table = rope_table(preset, angles)};
+    KILN_TRY(step.add(RopeForward{args}));
+    KILN_TRY(step.add(RopeBackward{args}));
+  }
+  return {};
+}
+
+/// Rows of `preset`: the tokens of one sequence, as many as some model has.
+std::int64_t tokens_of(const Preset& preset) {
+  constexpr std::int64_t kSome = 4096;
+  return preset.attention ? preset.attention->sequence : kSome;
+}
+
+Result<void> add_layernorm(const Preset& preset, std::int64_t cols, bool residual,
+                           Step& step) {
+  KILN_TRY(step.add(LayerNormForward{.dtype = preset.dtype,
+                                     .rows = tokens_of(preset),
+                                     .cols = cols,
+                                     .adds_residual = residual}));
+  return step.add(LayerNormBackward{.dtype = preset.dtype,
+                                    .rows = tokens_of(preset),
+                                    .cols = cols,
+                                    .adds_residual = residual});
+}
+
+Result<void> add_rmsnorm(const Preset& preset, std::int64_t cols, bool residual,
+                         Step& step) {
+  const RmsNormCasting casting = *preset.norm->rmsnorm;
+  KILN_TRY(step.add(RmsNormForward{.dtype = preset.dtype,
+                                   .rows = tokens_of(preset),
+                                   .cols = cols,
+                                   .casting = casting,
+                                   .adds_residual = residual}));
+  return step.add(
+      RmsNormBackward{.dtype = preset.dtype,
+                      .rows = tokens_of(preset),
+                      .cols = cols,
+                      .zero_centered_weight = casting == RmsNormCasting::kGemma,
+                      .adds_residual = residual});
+}
+
+/// A model's first norm has no residual before it, so both forms are asked for.
+Result<void> add_norms(const Preset& preset, Step& step) {
+  for (const std::int64_t cols : preset.norm->lengths) {
+    for (const bool residual : {false, true}) {
+      if (residual && !preset.norm->residual)
+        continue;
+      KILN_TRY(preset.norm->rmsnorm ? add_rmsnorm(preset, cols, residual, step)
+                                    : add_layernorm(preset, cols, residual, step));
+    }
+  }
+  return {};
+}
+
+Result<void> add_activations(const Preset& preset, Step& step) {
+  const Preset::Activation& activation = *preset.activation;
+  for (const std::int64_t cols : activation.widths) {
+    const std::int64_t rows = tokens_of(preset);
+    if (activation.plain) {
+      KILN_TRY(step.add(ActivationForward{.dtype = preset.dtype,
+                                          .kind = *activation.plain,
+                                          .has_bias = activation.bias,
+                                          .rows = rows,
+                                          .cols = cols}));
+      KILN_TRY(step.add(ActivationBackward{.dtype = preset.dtype,
+                                           .kind = *activation.plain,
+                                           .has_bias = activation.bias,
+                                           .rows = rows,
+                                           .cols = cols}));
+    } else {
+      KILN_TRY(step.add(GluForward{.dtype = preset.dtype,
+                                   .kind = *activation.gated,
+                                   .has_bias = activation.bias,
+                                   .rows = rows,
+                                   .cols = cols}));
+      KILN_TRY(step.add(GluBackward{.dtype = preset.dtype,
+                                    .kind = *activation.gated,
+                                    .has_bias = activation.bias,
+                                    .rows = rows,
+                                    .cols = cols}));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Plan> launches_of(const Preset& preset, const Device& device) {
+  Step step(preset, device);
+  if (preset.attention)
+    KILN_TRY(add_softmax(preset, step));
+  if (preset.rope)
+    KILN_TRY(add_rope(preset, step));
+  if (preset.norm)
+    KILN_TRY(add_norms(preset, step));
+  if (preset.activation)
+    KILN_TRY(add_activations(preset, step));
+  if (preset.vocabulary)
+    KILN_TRY(step.add(CrossEntropy{.dtype = preset.dtype,
+                                   .rows = tokens_of(preset),
+                                   .vocabulary = *preset.vocabulary}));
+  return step.take();
+}
+
+}  // namespace kiln::ops

@@ -1,0 +1,144 @@
+// Presets: what a file may say, and which kernels it asks for.
+
+#include "ops/preset.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <set>
+
+#include "render/catalog.h"
+#include "tests/support/temp_dir.h"
+#include "tests/unit/ops/refusals.h"
+
+namespace kiln::ops {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Key;
+using testing::Not;
+
+constexpr std::string_view kSmall = R"(schema = 1
+source = "here"
+dtype = "bf16"
+[attention]
+heads = 8
+kv_heads = 2
+head_dim = 64
+sequence = 100
+mask = "causal"
+)";
+
+std::string with(std::string_view from, std::string_view to) {
+  std::string text(kSmall);
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+std::string refused(const std::string& text) {
+  return refusal(parse_preset(text, "small", "small.toml"));
+}
+
+Device device(ComputeCapability capability, int multiprocessors = 0) {
+  return {.capability = capability, .multiprocessors = multiprocessors};
+}
+
+/// "kernel p=v q=w" of each launch.
+std::set<std::string> kernels_of(const Preset& preset, const Device& on) {
+  std::set<std::string> names;
+  for (const Launch& launch : launches_of(preset, on).value()) {
+    std::string name = launch.kernel;
+    for (const auto& [parameter, value] : launch.parameters)
+      name += fmt::format(" {}={}", parameter, value);
+    names.insert(std::move(name));
+  }
+  return names;
+}
+
+TEST(Preset, ReadsWhatAFileSays) {
+  const Preset preset =
+      parse_preset(std::string(kSmall), "small", "small.toml").value();
+  EXPECT_EQ(preset.name, "small");
+  EXPECT_EQ(preset.source, "here");
+  EXPECT_EQ(preset.dtype, DType::kBf16);
+  EXPECT_EQ(preset.attention->heads, 8);
+  EXPECT_EQ(preset.attention->mask, SoftmaxMask::kCausal);
+}
+
+TEST(Preset, NamesFileLineAndNearestWordOfAMistake) {
+  EXPECT_EQ(refused(with("heads = 8", "haeds = 8")),
+            "small.toml:5: unknown key 'haeds' in [attention], did you mean 'heads'?");
+  EXPECT_THAT(refused(with("\"causal\"", "\"casual\"")),
+              AllOf(HasSubstr("small.toml:4: [attention]: 'mask' is 'casual'"),
+                    HasSubstr("did you mean 'causal'?")));
+  EXPECT_THAT(refused(with("\"bf16\"", "\"fp16\"")), HasSubstr("'dtype' is 'fp16'"));
+  EXPECT_THAT(refused(with("schema = 1", "schema = 2")), HasSubstr("'schema'"));
+  EXPECT_THAT(refused("schema = "), HasSubstr("small.toml:1: "));
+}
+
+TEST(Preset, RefusesWhatIsNoSizeAndWhatIsMissing) {
+  for (const char* const wrong : {"0", "-1", "4294967296", "1.5", "\"8\""})
+    EXPECT_THAT(refused(with("heads = 8", fmt::format("heads = {}", wrong))),
+                HasSubstr("'heads'"))
+        << wrong;
+  EXPECT_THAT(refused(with("sequence = 100\n", "")),
+              HasSubstr("[attention]: 'sequence' is missing"));
+  EXPECT_THAT(refused("schema = 1\nsource = \"x\"\ndtype = \"f16\"\n"),
+              HasSubstr("it asks for no kernel"));
+}
+
+TEST(Preset, IsFoundByItsNameOrReadFromAFileOfOnesOwn) {
+  EXPECT_EQ(find_preset("llama-3-8b").value().attention->kv_heads, 8);
+  const test::TempDir temp;
+  const std::filesystem::path file = temp.path() / "mine.toml";
+  std::ofstream(file) << kSmall;
+  EXPECT_EQ(find_preset(file).value().name, "mine");
+  const auto unknown = find_preset("llama-3-8");
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(unknown.error().message, AllOf(HasSubstr("did you mean 'llama-3-8b'?"),
+                                             HasSubstr("gpt-neox-20b")));
+  EXPECT_EQ(find_preset(temp.path() / "none.toml").error().code, ErrorCode::kNotFound);
+}
+
+class BuiltIn : public testing::TestWithParam<BuiltInPreset> {
+ protected:
+  static Preset preset() { return find_preset(std::string(GetParam().name)).value(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Presets, BuiltIn,
+                         testing::ValuesIn(built_in_presets().begin(),
+                                           built_in_presets().end()),
+                         [](const auto& each) {
+                           std::string name(each.param.name);
+                           std::ranges::replace_if(
+                               name, [](char c) { return c == '-' || c == '.'; }, '_');
+                           return name;
+                         });
+
+TEST_P(BuiltIn, AsksForKernelsThatThereAreWithParametersThatTheyTake) {
+  const auto catalog = render::TemplateCatalog::open(templates::embedded(), {}).value();
+  const Plan launches = launches_of(preset(), device({9, 0})).value();
+  EXPECT_FALSE(launches.empty());
+  for (const Launch& launch : launches) {
+    const auto kernel = catalog.find(launch.kernel);
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    const auto params = (*kernel)->canonical(launch.parameters);
+    ASSERT_TRUE(params) << params.error().message;
+    const auto geometry = (*kernel)->geometry(*params, launch.extents, launch.entry);
+    EXPECT_TRUE(geometry) << geometry.error().message;
+  }
+}
+
+// What is warmed with no device at hand is what a job asks for.
+TEST_P(BuiltIn, AsksForTheSameKernelsWhateverTheNumberOfMultiprocessors) {
+  const auto without = kernels_of(preset(), device({9, 0}));
+  for (const int multiprocessors : {1, 24, 132, 300})
+    EXPECT_EQ(kernels_of(preset(), device({9, 0}, multiprocessors)), without);
+}
+
+}  // namespace
+}  // namespace kiln::ops
