@@ -68,10 +68,11 @@ inline double loss_of(const std::vector<double>& x, I64 target, double smoothing
 
 // Errors of what was added up: an addition's is 2^-24 of its terms.
 
-/// A thread adds up the 8 of a vector and up to 4 vectors at a time, a block in log2
-/// steps. 8 are for exponentials, the logarithm and what is added to it.
+/// 4 are for exponentials, the logarithm and what is added to it. All additions of a
+/// sum off the same way would be log2 of their number and more; an eighth of it is too
+/// much already.
 inline double sum_error(std::size_t cols) {
-  return (std::log2(static_cast<double>(cols)) + 8 + 4 + 8) * 0x1p-24;
+  return (4 + std::log2(static_cast<double>(cols)) / 8) * 0x1p-24;
 }
 
 /// Of a gradient's terms. The exponent of a 16-bit type is rounded: up to 2^-18 of a
