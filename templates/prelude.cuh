@@ -362,11 +362,12 @@ KILN_FUNCTION void kiln_store(void* at, const kiln_words<kBytes>& words) {
   kiln_require_aligned(at, kBytes);
   *static_cast<kiln_words<kBytes>*>(at) = words;
 }
-/// The same for what nobody reads soon: it is the first to leave the caches again.
+/// The same, of 16 bytes, for what nobody reads soon: it is the first to leave the
+/// caches again.
 template <int kBytes>
 KILN_FUNCTION void kiln_store_streaming(void* at, const kiln_words<kBytes>& words) {
-#if KILN_ON_GPU
   static_assert(kBytes == 16);
+#if KILN_ON_GPU
   asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
                :
                : "l"(at), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),

@@ -114,22 +114,22 @@ Result<Plan> plan_of(const Args& args, Arguments arguments) {
 }
 
 /// From the first element to the last, what lies between rows included.
-Memory matrix(std::string_view name, const void* begin, std::int64_t rows,
-              std::int64_t stride, std::int64_t cols, DType dtype) {
-  const std::int64_t elements = rows == 0 ? 0 : (rows - 1) * stride + cols;
-  return {name, begin, static_cast<std::uint64_t>(elements) * size_bytes(dtype)};
+template <typename Args>
+std::uint64_t matrix_bytes(const Args& args, std::int64_t stride, std::int64_t cols) {
+  const std::int64_t elements = args.rows == 0 ? 0 : (args.rows - 1) * stride + cols;
+  return static_cast<std::uint64_t>(elements) * size_bytes(args.dtype);
 }
 
 template <typename Args>
 Memory logits_of(const Args& args) {
-  return matrix("logits", args.logits, args.rows, logits_stride(args), args.vocabulary,
-                args.dtype);
+  return {"logits", args.logits,
+          matrix_bytes(args, logits_stride(args), args.vocabulary)};
 }
 
 template <typename Args>
 Memory dlogits_of(const Args& args) {
-  return matrix("dlogits", args.dlogits, args.rows, dlogits_stride(args),
-                padded_vocabulary(args), args.dtype);
+  return {"dlogits", args.dlogits,
+          matrix_bytes(args, dlogits_stride(args), padded_vocabulary(args))};
 }
 
 std::size_t size_bytes(TargetType type) {
