@@ -1,6 +1,8 @@
 // The operations as programs call them. Each is its family's plan, run on a service.
 
+#include "kiln/ops/cross_entropy.h"
 #include "kiln/ops/softmax.h"
+#include "ops/cross_entropy.h"
 #include "ops/run.h"
 #include "ops/softmax.h"
 
@@ -16,6 +18,9 @@
 
 namespace kiln::ops {
 
+KILN_OPERATION(cross_entropy, CrossEntropy)
+KILN_OPERATION(cross_entropy_forward, CrossEntropyForward)
+KILN_OPERATION(cross_entropy_backward, CrossEntropyBackward)
 KILN_OPERATION(softmax_forward, SoftmaxForward)
 KILN_OPERATION(softmax_backward, SoftmaxBackward)
 

@@ -13,7 +13,13 @@ std::string (*const capability_to_string)(kiln::ComputeCapability) = kiln::to_st
 std::string_view (*const dtype_to_string)(kiln::ops::DType) = kiln::ops::to_string;
 
 template <typename Args>
-using Prepare = kiln::Result<void> (*)(kiln::Service&, const kiln::Device&, const Args&);
+using Prepare = kiln::Result<void> (*)(kiln::Service&, const kiln::Device&,
+                                       const Args&);
+Prepare<kiln::ops::CrossEntropy> prepare_cross_entropy = kiln::ops::prepare;
+Prepare<kiln::ops::CrossEntropyForward> prepare_cross_entropy_forward =
+    kiln::ops::prepare;
+Prepare<kiln::ops::CrossEntropyBackward> prepare_cross_entropy_backward =
+    kiln::ops::prepare;
 Prepare<kiln::ops::SoftmaxForward> prepare_softmax_forward = kiln::ops::prepare;
 Prepare<kiln::ops::SoftmaxBackward> prepare_softmax_backward = kiln::ops::prepare;
 
@@ -29,6 +35,9 @@ auto every_function = std::make_tuple(
     &kiln::Service::get, &kiln::Service::prefetch, &kiln::Service::statistics,
     &kiln::Service::profile, &kiln::Service::device_of, dtype_to_string,
     &kiln::ops::size_bytes, prepare_softmax_forward, prepare_softmax_backward,
+    prepare_cross_entropy, prepare_cross_entropy_forward,
+    prepare_cross_entropy_backward, &kiln::ops::cross_entropy,
+    &kiln::ops::cross_entropy_forward, &kiln::ops::cross_entropy_backward,
     &kiln::ops::softmax_forward, &kiln::ops::softmax_backward);
 
 kiln::Kernel copy(const kiln::Kernel& kernel) {

@@ -1,0 +1,85 @@
+// Tensors of more than 2^31 elements, of which a few are touched. Guards against
+// offsets in 32 bits: rows * columns overflows from there on.
+
+#include "tests/integration/cross_entropy/problem.h"
+
+namespace kiln::cross_entropy_test {
+namespace {
+
+using kiln_cpu::GuardedMemory;
+
+constexpr I64 kRows = 4;
+constexpr I64 kVocabulary = 1003;
+constexpr I64 kStride = (I64{1} << 30) + 8;  // row 2 begins beyond 2^31 elements
+
+/// Takes no room but for the first columns of each row.
+template <typename T>
+class SparseMatrix {
+ public:
+  explicit SparseMatrix(const char* name)
+      : memory_(name, ((kRows - 1) * kStride + kVocabulary) * sizeof(T), {}) {
+    for (I64 row = 0; row < kRows; ++row)
+      std::fill_n(this->row(row), kVocabulary, T::from(kNaN));
+  }
+  [[nodiscard]] T* row(I64 number) {
+    return reinterpret_cast<T*>(memory_.data()) + number * kStride;
+  }
+
+ private:
+  GuardedMemory memory_;
+};
+
+template <typename T>
+class LargeCrossEntropy : public testing::Test {};
+TYPED_TEST_SUITE(LargeCrossEntropy, ElementTypes, TypeNames);
+
+template <typename Args>
+void run(const Args& args) {
+  ASSERT_TRUE(check_pointers(args));
+  const auto done = kiln_cpu::run_plan(
+      ops::plan(args, kiln_cpu::planned_device()).value(), all_variants());
+  ASSERT_TRUE(done) << done.error().message;
+}
+
+TYPED_TEST(LargeCrossEntropy, IsTheSameBeyondTwoToThe31Elements) {
+  const Setting setting{.rows = kRows, .vocabulary = kVocabulary, .smoothing = 0.1F};
+  Problem<TypeParam> problem(setting);
+  problem.set_target(3, 77);
+  const auto want = problem.fused();
+  std::ignore = problem.check(want);
+
+  SparseMatrix<TypeParam> logits("logits");
+  for (I64 row = 0; row < kRows; ++row)
+    std::copy_n(&problem.logit(row, 0), kVocabulary, logits.row(row));
+  SparseMatrix<TypeParam> fused("dlogits");
+  SparseMatrix<TypeParam> separate("dlogits");
+  Output<TypeParam> out(setting);
+  auto args = problem.fused_args(out);
+  args.logits = logits.row(0);
+  args.dlogits = fused.row(0);
+  args.logits_stride = args.dlogits_stride = kStride;
+  run(args);
+  auto forward = problem.forward_args(out);
+  forward.logits = logits.row(0);
+  forward.logits_stride = kStride;
+  run(forward);
+  auto backward = problem.backward_args(out);
+  backward.logits = logits.row(0);
+  backward.dlogits = separate.row(0);
+  backward.logits_stride = backward.dlogits_stride = kStride;
+  run(backward);
+  for (I64 row = 0; row < kRows; ++row) {
+    for (I64 j = 0; j < kVocabulary; ++j) {
+      // Rows at other distances from a vector's boundary are added up in another order.
+      const double expected = problem.gradient_row(want, row)[j].value();
+      const double near = 0x1p-20 + test::ulp<TypeParam>(expected);
+      ASSERT_NEAR(fused.row(row)[j].value(), expected, near) << row << ", " << j;
+      ASSERT_EQ(fused.row(row)[j].value(), separate.row(row)[j].value());
+    }
+    EXPECT_NEAR(out.loss[static_cast<std::size_t>(row)].value(),
+                want.loss[static_cast<std::size_t>(row)].value(), 1e-5);
+  }
+}
+
+}  // namespace
+}  // namespace kiln::cross_entropy_test
