@@ -1,6 +1,8 @@
 // The operations as programs call them. Each is its family's plan, run on a service.
 
+#include "kiln/ops/rope.h"
 #include "kiln/ops/softmax.h"
+#include "ops/rope.h"
 #include "ops/run.h"
 #include "ops/softmax.h"
 
@@ -16,6 +18,8 @@
 
 namespace kiln::ops {
 
+KILN_OPERATION(rope_forward, RopeForward)
+KILN_OPERATION(rope_backward, RopeBackward)
 KILN_OPERATION(softmax_forward, SoftmaxForward)
 KILN_OPERATION(softmax_backward, SoftmaxBackward)
 

@@ -13,7 +13,10 @@ std::string (*const capability_to_string)(kiln::ComputeCapability) = kiln::to_st
 std::string_view (*const dtype_to_string)(kiln::ops::DType) = kiln::ops::to_string;
 
 template <typename Args>
-using Prepare = kiln::Result<void> (*)(kiln::Service&, const kiln::Device&, const Args&);
+using Prepare = kiln::Result<void> (*)(kiln::Service&, const kiln::Device&,
+                                       const Args&);
+Prepare<kiln::ops::RopeForward> prepare_rope_forward = kiln::ops::prepare;
+Prepare<kiln::ops::RopeBackward> prepare_rope_backward = kiln::ops::prepare;
 Prepare<kiln::ops::SoftmaxForward> prepare_softmax_forward = kiln::ops::prepare;
 Prepare<kiln::ops::SoftmaxBackward> prepare_softmax_backward = kiln::ops::prepare;
 
@@ -28,8 +31,10 @@ auto every_function = std::make_tuple(
     &kiln::Kernel::function, &kiln::Service::open, &kiln::Service::devices,
     &kiln::Service::get, &kiln::Service::prefetch, &kiln::Service::statistics,
     &kiln::Service::profile, &kiln::Service::device_of, dtype_to_string,
-    &kiln::ops::size_bytes, prepare_softmax_forward, prepare_softmax_backward,
-    &kiln::ops::softmax_forward, &kiln::ops::softmax_backward);
+    &kiln::ops::size_bytes, prepare_rope_forward, prepare_rope_backward,
+    &kiln::ops::rope_forward, &kiln::ops::rope_backward, prepare_softmax_forward,
+    prepare_softmax_backward, &kiln::ops::softmax_forward,
+    &kiln::ops::softmax_backward);
 
 kiln::Kernel copy(const kiln::Kernel& kernel) {
   return kernel;
