@@ -322,7 +322,7 @@ KILN_FUNCTION void kiln_sincos_of_large(float x, float* sine, float* cosine) {
   *sine = bits >> 31 != 0 ? -*sine : *sine;
 }
 
-/// Sines and cosines of kCount angles in radians, to 0.8 ulp for every float; NaN for
+/// Sines and cosines of kCount angles in radians, to 0.83 ulp for every float; NaN for
 /// infinities. The same bits on every GPU and CPU. It takes several at once because
 /// what the rare large ones need is code enough to be there once.
 template <int kCount>

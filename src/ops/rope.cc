@@ -236,22 +236,58 @@ Result<Plan> plan(std::string_view operation, std::string_view kernel,
 
 // ---- Pointers
 
+/// The elements that dimensions `from` to the last reach over. plan() took the strides:
+/// there is a span.
+std::int64_t inner_span(Dimensions dimensions, std::size_t from) {
+  for (std::size_t i = 0; i < from; ++i) dimensions[i].size = 1;
+  return span_of({}, {}, dimensions).value_or(0);
+}
+
+/// Whether the outputs lie side by side in each token, or in each sequence: as parts of
+/// one tensor they reach into each other, and have no element in common.
+bool are_side_by_side(const RopeArguments& args) {
+  const Dimensions q = dimensions_of(args, args.q, args.q.out_strides);
+  const Dimensions k = dimensions_of(args, args.k, args.k.out_strides);
+  const auto bytes = reinterpret_cast<std::intptr_t>(args.k.out) -
+                     reinterpret_cast<std::intptr_t>(args.q.out);
+  const auto apart = bytes / static_cast<std::intptr_t>(size_bytes(args.dtype));
+  for (const std::size_t outer : {std::size_t{1}, std::size_t{2}}) {
+    const std::int64_t q_span = inner_span(q, outer);
+    const std::int64_t k_span = inner_span(k, outer);
+    const std::int64_t both =
+        std::max(q_span, apart + k_span) - std::min<std::int64_t>(0, apart);
+    if (both < q_span + k_span)
+      continue;  // one reaches into the other
+    Dimensions joined{{q[0], q[1], {"both", both, 1}, {"", 1, 0}}};
+    bool same = true;
+    for (std::size_t i = 0; i < 2; ++i) {
+      same = same && (i >= outer || q[i].size == 1 || q[i].stride == k[i].stride);
+      joined[i].size = i < outer ? q[i].size : 1;
+    }
+    if (same && check_apart({}, {}, joined))
+      return true;
+  }
+  return false;
+}
+
 Result<void> check_pointers(std::string_view operation, const RopeArguments& args) {
   const auto memory = [&](std::string_view name, const void* begin,
                           const RopeTensor& tensor, const RopeStrides& strides) {
-    // plan() took these strides: there is a span.
-    const auto span = span_of(operation, name, dimensions_of(args, tensor, strides));
-    return Memory{
-        name, begin,
-        static_cast<std::uint64_t>(span.value_or(0)) * size_bytes(args.dtype)};
+    const std::int64_t span = inner_span(dimensions_of(args, tensor, strides), 0);
+    return Memory{name, begin,
+                  static_cast<std::uint64_t>(span) * size_bytes(args.dtype)};
   };
   const Memory q_out = memory("q.out", args.q.out, args.q, args.q.out_strides);
   const Memory k_out = memory("k.out", args.k.out, args.k, args.k.out_strides);
   if (q_out.size_bytes + k_out.size_bytes == 0)
     return {};
-  KILN_TRY(check_memory(operation, size_bytes(args.dtype), {q_out, k_out},
-                        {memory("q.in", args.q.in, args.q, args.q.in_strides),
-                         memory("k.in", args.k.in, args.k, args.k.in_strides)}));
+  const Memory q_in = memory("q.in", args.q.in, args.q, args.q.in_strides);
+  const Memory k_in = memory("k.in", args.k.in, args.k, args.k.in_strides);
+  const std::size_t element = size_bytes(args.dtype);
+  KILN_TRY(check_memory(operation, element, {q_out}, {q_in, k_in}));
+  KILN_TRY(check_memory(operation, element, {k_out}, {q_in, k_in}));
+  if (!are_side_by_side(args))
+    KILN_TRY(check_memory(operation, element, {q_out, k_out}, {}));
   const std::size_t entry = size_bytes(dtype_of(args.table));
   const std::uint64_t table = static_cast<std::uint64_t>(span_of(args.table)) * entry;
   const auto in_table = [&](std::string_view name, const void* begin) {
@@ -270,10 +306,13 @@ Result<void> check_pointers(std::string_view operation, const RopeArguments& arg
   const Memory starts = ints("starts", args.starts, args.batch);
   const Memory cu_seqlens = ints("cu_seqlens", args.cu_seqlens, args.batch + 1);
   KILN_TRY(check_memory(operation, sizeof(std::int32_t), {}, {starts, cu_seqlens}));
-  return check_memory(operation, 1, {q_out, k_out},
-                      {in_table("table.angles", args.table.angles),
-                       in_table("table.cos", args.table.cos),
-                       in_table("table.sin", args.table.sin), starts, cu_seqlens});
+  for (const Memory& output : {q_out, k_out}) {
+    KILN_TRY(check_memory(operation, 1, {output},
+                          {in_table("table.angles", args.table.angles),
+                           in_table("table.cos", args.table.cos),
+                           in_table("table.sin", args.table.sin), starts, cu_seqlens}));
+  }
+  return {};
 }
 
 }  // namespace

@@ -27,6 +27,16 @@ std::vector<Variant> forward_variants() {
   return some;
 }
 
+const Variant* variant_like(const Variant& like, std::string_view kernel,
+                            std::string_view style) {
+  const auto found = std::ranges::find_if(all_variants(), [&](const Variant& each) {
+    return each.kernel() == kernel && each.param("style") == style &&
+           each.param("dtype") == like.param("dtype") &&
+           each.param("table") == like.param("table");
+  });
+  return found == all_variants().end() ? nullptr : &*found;
+}
+
 bool is_forward(const Variant& variant) {
   return variant.kernel() == "rope_fwd";
 }

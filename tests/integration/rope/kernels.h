@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "kiln/ops/rope.h"
@@ -13,6 +14,12 @@ namespace kiln::rope_test {
 [[nodiscard]] const std::vector<kiln_cpu::Variant>& all_variants();
 /// Of rope_fwd; rope_bwd has the same ones.
 [[nodiscard]] std::vector<kiln_cpu::Variant> forward_variants();
+
+/// The kernel with the parameters of `like`, but for those given; null where that is
+/// not compiled.
+[[nodiscard]] const kiln_cpu::Variant* variant_like(const kiln_cpu::Variant& like,
+                                                    std::string_view kernel,
+                                                    std::string_view style);
 
 [[nodiscard]] bool is_forward(const kiln_cpu::Variant& variant);
 [[nodiscard]] ops::RopeStyle style_of(const kiln_cpu::Variant& variant);
