@@ -1,8 +1,10 @@
 // The operations as programs call them. Each is its family's plan, run on a service.
 
 #include "kiln/ops/cross_entropy.h"
+#include "kiln/ops/rope.h"
 #include "kiln/ops/softmax.h"
 #include "ops/cross_entropy.h"
+#include "ops/rope.h"
 #include "ops/run.h"
 #include "ops/softmax.h"
 
@@ -21,6 +23,8 @@ namespace kiln::ops {
 KILN_OPERATION(cross_entropy, CrossEntropy)
 KILN_OPERATION(cross_entropy_forward, CrossEntropyForward)
 KILN_OPERATION(cross_entropy_backward, CrossEntropyBackward)
+KILN_OPERATION(rope_forward, RopeForward)
+KILN_OPERATION(rope_backward, RopeBackward)
 KILN_OPERATION(softmax_forward, SoftmaxForward)
 KILN_OPERATION(softmax_backward, SoftmaxBackward)
 

@@ -20,6 +20,8 @@ Prepare<kiln::ops::CrossEntropyForward> prepare_cross_entropy_forward =
     kiln::ops::prepare;
 Prepare<kiln::ops::CrossEntropyBackward> prepare_cross_entropy_backward =
     kiln::ops::prepare;
+Prepare<kiln::ops::RopeForward> prepare_rope_forward = kiln::ops::prepare;
+Prepare<kiln::ops::RopeBackward> prepare_rope_backward = kiln::ops::prepare;
 Prepare<kiln::ops::SoftmaxForward> prepare_softmax_forward = kiln::ops::prepare;
 Prepare<kiln::ops::SoftmaxBackward> prepare_softmax_backward = kiln::ops::prepare;
 
@@ -34,11 +36,12 @@ auto every_function = std::make_tuple(
     &kiln::Kernel::function, &kiln::Service::open, &kiln::Service::devices,
     &kiln::Service::get, &kiln::Service::prefetch, &kiln::Service::statistics,
     &kiln::Service::profile, &kiln::Service::device_of, dtype_to_string,
-    &kiln::ops::size_bytes, prepare_softmax_forward, prepare_softmax_backward,
-    prepare_cross_entropy, prepare_cross_entropy_forward,
-    prepare_cross_entropy_backward, &kiln::ops::cross_entropy,
+    &kiln::ops::size_bytes, prepare_cross_entropy, prepare_cross_entropy_forward,
+    prepare_cross_entropy_backward, prepare_rope_forward, prepare_rope_backward,
+    prepare_softmax_forward, prepare_softmax_backward, &kiln::ops::cross_entropy,
     &kiln::ops::cross_entropy_forward, &kiln::ops::cross_entropy_backward,
-    &kiln::ops::softmax_forward, &kiln::ops::softmax_backward);
+    &kiln::ops::rope_forward, &kiln::ops::rope_backward, &kiln::ops::softmax_forward,
+    &kiln::ops::softmax_backward);
 
 kiln::Kernel copy(const kiln::Kernel& kernel) {
   return kernel;

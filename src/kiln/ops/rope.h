@@ -1,0 +1,130 @@
+// Rotary position embedding of queries and keys, and its gradient.
+//
+//   kiln::ops::RopeForward args;                  // [sequence, batch, heads, dim]
+//   args.dtype = kiln::ops::DType::kBf16;
+//   args.style = kiln::ops::RopeStyle::kHalf;
+//   args.batch = 4;
+//   args.sequence = 2048;
+//   args.head_dim = args.rotary_dim = 128;
+//   args.q = {.out = q_out, .in = q, .heads = 32,
+//             .out_strides = {.batch = 32 * 128, .sequence = 4 * 32 * 128, .head =
+//             128}, .in_strides = {.batch = 32 * 128, .sequence = 4 * 32 * 128, .head =
+//             128}};
+//   args.table = {.angles = freqs, .positions = 2048, .columns = 128};
+//   kiln::ops::rope_forward(service, stream, args);
+//
+// Of each head the first rotary_dim elements, r of them, are rotated in pairs (a, b) by
+// the angles of the token's position:
+//   out[a] = in[a] * cos[a] - in[b] * sin[a]
+//   out[b] = in[b] * cos[b] + in[a] * sin[b]
+// The rest of the head is copied. Products and sums are in float, with one rounding at
+// the store. The gradient is the transposed map, which turns back where cos and sin are
+// those of one angle for a and b:
+//   out[a] = in[a] * cos[a] + in[b] * sin[b]
+//   out[b] = in[b] * cos[b] - in[a] * sin[a]
+//
+// 16-byte aligned tensors and tables, strides of whole 16 bytes, and as much in r (half
+// style: in r / 2) and in the rest of a head are the fast ones. The operation is out of
+// place: what is written overlaps nothing that is read, from a tensor's first element
+// to its last, what lies between its heads included. The two outputs may be parts of one
+// tensor, side by side in each token or in each sequence.
+
+#pragma once
+
+#include <cstdint>
+
+#include "kiln/device.h"
+#include "kiln/export.h"
+#include "kiln/ops/dtype.h"
+#include "kiln/result.h"
+#include "kiln/service.h"
+
+namespace kiln::ops {
+
+/// Which elements of a head are a pair.
+enum class RopeStyle : std::uint8_t {
+  kUnset,
+  kHalf,         // d and d + r / 2: GPT-NeoX, Llama
+  kInterleaved,  // 2k and 2k + 1: GPT-J
+};
+
+/// Distances in elements, 0 or more. That of a dimension of size 1 is not looked at. An
+/// output's elements all lie at different places.
+struct RopeStrides {
+  std::int64_t batch = 0;  // without meaning for packed sequences
+  std::int64_t sequence = 0;
+  std::int64_t head = 0;
+  std::int64_t dim = 1;
+};
+
+/// Query or key: [batch, sequence, heads, head_dim], or [sequence, heads, head_dim] for
+/// packed sequences, through the strides, which alone say how they lie.
+struct RopeTensor {
+  void* out = nullptr;
+  const void* in = nullptr;
+  std::int64_t heads = 0;  // 0: there is none
+  RopeStrides out_strides;
+  RopeStrides in_strides;
+};
+
+/// What each position is rotated by: [positions, columns], either angles or cosines and
+/// sines, for both styles. With r columns, element d has column d, and two elements of
+/// a pair may differ. With r / 2, pair i has column i.
+struct RopeTable {
+  const float* angles = nullptr;  // in radians; of any size, sin and cos to an ulp
+  const void* cos = nullptr;
+  const void* sin = nullptr;
+  DType dtype = DType::kUnset;  // of cos and sin: f32, or that of the tensors
+  std::int64_t positions = 0;
+  std::int64_t columns = 0;
+  std::int64_t row_stride = 0;  // from position to position, in elements; 0: columns
+};
+
+/// The token at place s of sequence i has position start + starts[i] + s. Where the
+/// arguments say that a position lies outside the table, that is an error; where memory
+/// of the device says it (starts, cu_seqlens), nothing outside is read, and the token's
+/// rotated elements become NaN.
+struct RopeArguments {
+  DType dtype = DType::kUnset;
+  RopeStyle style = RopeStyle::kUnset;
+  std::int64_t batch = 1;     // sequences
+  std::int64_t sequence = 1;  // tokens of each, or of all that are packed
+  std::int64_t head_dim = 0;
+  std::int64_t rotary_dim = 0;  // r: even, 2 to head_dim
+  RopeTensor q;
+  RopeTensor k;  // may have other heads than q, or none
+  RopeTable table;
+  std::int64_t start = 0;
+  const std::int32_t* starts = nullptr;  // [batch], or null: 0 each
+  /// For packed sequences, [batch + 1] and not decreasing: sequence i has the tokens
+  /// from cu_seqlens[i] to before cu_seqlens[i + 1]. A token of none becomes 0.
+  const std::int32_t* cu_seqlens = nullptr;
+};
+
+/// Rotates `in` to `out`.
+struct RopeForward : RopeArguments {};
+
+/// `in` is the gradient of what rope_forward() wrote, `out` that of what it read; all
+/// else is as it was there.
+struct RopeBackward : RopeArguments {};
+
+/// Starts the operation in `stream`, on the device that it is of (Service::device_of),
+/// and returns: one launch for query and key. The first call for a kernel fetches it as
+/// Service::get() does; after prepare() of arguments with the same dtype, style and
+/// kind of table it works under capture. Errors: kInvalidArgument, before anything is
+/// fetched, which names the argument; those of Service::device_of(), Service::get() and
+/// Kernel::launch(). Thread safety: any number of threads.
+KILN_EXPORT Result<void> rope_forward(Service& service, CUstream_st* stream,
+                                      const RopeForward& args);
+KILN_EXPORT Result<void> rope_backward(Service& service, CUstream_st* stream,
+                                       const RopeBackward& args);
+
+/// Fetches and loads on `device` what the operation would launch there. Which of the
+/// table's pointers are null tells its kind; no other pointer is looked at. Errors and
+/// thread safety as above.
+[[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,
+                                               const RopeForward& args);
+[[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,
+                                               const RopeBackward& args);
+
+}  // namespace kiln::ops

@@ -1,0 +1,333 @@
+#include "ops/rope.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "ops/check.h"
+#include "ops/strides.h"
+#include "util/try.h"
+
+namespace kiln::ops {
+namespace {
+
+constexpr std::string_view kForward = "rope_forward";
+constexpr std::string_view kBackward = "rope_backward";
+
+constexpr std::int64_t kVectorBytes = 16;
+
+bool is_packed(const RopeArguments& args) {
+  return args.cu_seqlens != nullptr;
+}
+std::int64_t tokens_of(const RopeArguments& args) {
+  return is_packed(args) ? args.sequence : args.batch * args.sequence;
+}
+std::int64_t row_stride_of(const RopeTable& table) {
+  return table.row_stride == 0 ? table.columns : table.row_stride;
+}
+bool has_angles(const RopeTable& table) {
+  return table.angles != nullptr;
+}
+DType dtype_of(const RopeTable& table) {
+  return has_angles(table) ? DType::kF32 : table.dtype;
+}
+std::int64_t span_of(const RopeTable& table) {
+  return (table.positions - 1) * row_stride_of(table) + table.columns;
+}
+
+using Dimensions = std::array<Dimension, 4>;
+
+Dimensions dimensions_of(const RopeArguments& args, const RopeTensor& tensor,
+                         const RopeStrides& strides) {
+  return {{{"batch", is_packed(args) ? 1 : args.batch, strides.batch},
+           {"sequence", args.sequence, strides.sequence},
+           {"head", tensor.heads, strides.head},
+           {"dim", args.head_dim, strides.dim}}};
+}
+
+/// The strides that the kernel is given: where nobody walks, anything may stand in the
+/// arguments, and 0 disturbs no vector.
+RopeStrides used_strides(const Dimensions& dimensions) {
+  const auto used = [](const Dimension& each) {
+    return each.size > 1 ? each.stride : 0;
+  };
+  return {.batch = used(dimensions[0]),
+          .sequence = used(dimensions[1]),
+          .head = used(dimensions[2]),
+          .dim = dimensions[3].size > 1 ? dimensions[3].stride : 1};
+}
+
+// ---- Checks
+
+Result<void> check_table(std::string_view operation, const RopeArguments& args) {
+  const RopeTable& table = args.table;
+  if (has_angles(table) == (table.cos != nullptr || table.sin != nullptr))
+    return refuse(operation, "the table has either angles, or cos and sin");
+  if (!has_angles(table)) {
+    if (table.cos == nullptr || table.sin == nullptr)
+      return refuse(operation, fmt::format("table.{} is null",
+                                           table.cos == nullptr ? "cos" : "sin"));
+    if (table.dtype != DType::kF32 && table.dtype != args.dtype)
+      return refuse(operation,
+                    fmt::format("table.dtype is {}: f32, or the tensors' {}",
+                                to_string(table.dtype), to_string(args.dtype)));
+  }
+  if (table.columns != args.rotary_dim && table.columns != args.rotary_dim / 2)
+    return refuse(operation, fmt::format("table.columns is {}: rotary_dim, {}, or half "
+                                         "of it",
+                                         table.columns, args.rotary_dim));
+  if (table.row_stride != 0 && table.row_stride < table.columns)
+    return refuse(operation, fmt::format("table.row_stride is {}, and a row has {} "
+                                         "columns",
+                                         table.row_stride, table.columns));
+  if (table.positions < 1)
+    return refuse(operation, fmt::format("table.positions is {}", table.positions));
+  return element_count(operation, {{"table.positions", table.positions},
+                                   {"a row of the table", row_stride_of(table)}})
+      .map([](std::int64_t /*count*/) {});
+}
+
+/// Against the table, as far as it is known here.
+Result<void> check_positions(std::string_view operation, const RopeArguments& args) {
+  if (args.start < 0)
+    return refuse(operation, fmt::format("start is {}", args.start));
+  if (args.starts != nullptr)
+    return {};
+  // Of packed sequences the longest is not known; it has a token.
+  const std::int64_t most = is_packed(args) ? 1 : args.sequence;
+  if (most > args.table.positions || args.start > args.table.positions - most)
+    return refuse(operation,
+                  fmt::format("position {} is outside the table, which has {}",
+                              args.start + most - 1, args.table.positions));
+  return {};
+}
+
+Result<void> check_tensor(std::string_view operation, const RopeArguments& args,
+                          std::string_view name, const RopeTensor& tensor) {
+  if (tensor.heads == 0)
+    return {};
+  const std::string out = fmt::format("{}.out", name);
+  const Dimensions written = dimensions_of(args, tensor, tensor.out_strides);
+  KILN_TRY(span_of(operation, out, written));
+  KILN_TRY(check_apart(operation, out, written));
+  KILN_TRY(span_of(operation, fmt::format("{}.in", name),
+                   dimensions_of(args, tensor, tensor.in_strides)));
+  return {};
+}
+
+/// How many elements there are.
+Result<std::int64_t> check(std::string_view operation, const RopeArguments& args) {
+  KILN_TRY(check_dtype(operation, args.dtype));
+  if (args.style != RopeStyle::kHalf && args.style != RopeStyle::kInterleaved)
+    return refuse(operation, "style is not set: kHalf or kInterleaved");
+  KILN_TRY(element_count(operation, {{"q.heads", args.q.heads}}));
+  KILN_TRY(element_count(operation, {{"k.heads", args.k.heads}}));
+  const std::int64_t heads = args.q.heads + args.k.heads;
+  const std::int64_t elements =
+      KILN_TRY(element_count(operation, {{"batch", is_packed(args) ? 1 : args.batch},
+                                         {"sequence", args.sequence},
+                                         {"heads", heads},
+                                         {"head_dim", args.head_dim}}));
+  if (args.batch < 0)
+    return refuse(operation, fmt::format("batch is {}", args.batch));
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // an int in the kernel
+  if (heads > kMost || args.head_dim > kMost)
+    return refuse(operation, "heads or head_dim is above 2^30");
+  if (args.rotary_dim < 2 || args.rotary_dim % 2 != 0 ||
+      args.rotary_dim > args.head_dim)
+    return refuse(operation,
+                  fmt::format("rotary_dim is {}: even, and 2 to head_dim, {}",
+                              args.rotary_dim, args.head_dim));
+  KILN_TRY(check_table(operation, args));
+  if (elements == 0)
+    return 0;
+  KILN_TRY(check_positions(operation, args));
+  KILN_TRY(check_tensor(operation, args, "q", args.q));
+  KILN_TRY(check_tensor(operation, args, "k", args.k));
+  return elements;
+}
+
+// ---- The choice
+
+std::string_view table_of(const RopeArguments& args) {
+  if (has_angles(args.table))
+    return "angles";
+  return args.table.dtype == args.dtype ? "cos_sin" : "cos_sin_f32";
+}
+
+/// Among how many threads the heads of a token are divided, so that each reads the
+/// table for as many of them as it can, as long as there are threads enough to fill the
+/// device twice; the same for every architecture.
+struct Division {
+  std::int64_t lanes;
+  std::int64_t slots;  // threads a token
+};
+
+Division divide(const RopeArguments& args, const Device& device) {
+  constexpr std::int64_t kThreadsOfMultiprocessor = 512;  // that its registers hold
+  const std::int64_t vector =
+      kVectorBytes / static_cast<std::int64_t>(size_bytes(args.dtype));
+  const bool by_halves = args.style == RopeStyle::kHalf;
+  const std::int64_t piece = by_halves ? 2 * vector : vector;
+  const std::int64_t pieces = (args.head_dim + piece - 1) / piece;
+  const std::int64_t heads = args.q.heads + args.k.heads;
+  const std::int64_t enough =
+      2 * kThreadsOfMultiprocessor * std::max(device.multiprocessors, 1);
+  // Two rounds of the loads that a thread has in flight at once.
+  std::int64_t each = by_halves ? 8 : 16;
+  while (each > 1 && tokens_of(args) * pieces * ((heads + each - 1) / each) < enough)
+    each /= 2;
+  const std::int64_t lanes = (heads + each - 1) / each;
+  return {lanes, pieces * lanes};
+}
+
+void add_strides(Arguments& to, const Dimensions& dimensions) {
+  const RopeStrides strides = used_strides(dimensions);
+  for (const std::int64_t stride :
+       {strides.batch, strides.sequence, strides.head, strides.dim})
+    to.add(static_cast<long long>(stride));
+}
+
+void add_tensor(Arguments& to, const RopeArguments& args, const RopeTensor& tensor) {
+  to.add(tensor.out);
+  to.add(tensor.in);
+  add_strides(to, dimensions_of(args, tensor, tensor.out_strides));
+  add_strides(to, dimensions_of(args, tensor, tensor.in_strides));
+  to.add(static_cast<int>(tensor.heads));
+}
+
+Result<Plan> plan(std::string_view operation, std::string_view kernel,
+                  const RopeArguments& args, const Device& device) {
+  if (KILN_TRY(check(operation, args)) == 0)
+    return Plan{};
+  const Division division = divide(args, device);
+  const bool by_halves = args.style == RopeStyle::kHalf;
+  Launch launch{.kernel = std::string(kernel),
+                .parameters = {{"dtype", std::string(to_string(args.dtype))},
+                               {"style", by_halves ? "half" : "interleaved"},
+                               {"table", std::string(table_of(args))}},
+                .extents = {{"tokens", tokens_of(args)}, {"slots", division.slots}},
+                .arguments = {}};
+  Arguments& arguments = launch.arguments;
+  add_tensor(arguments, args, args.q);
+  add_tensor(arguments, args, args.k);
+  if (has_angles(args.table)) {
+    arguments.add(args.table.angles);
+  } else {
+    arguments.add(args.table.cos);
+    arguments.add(args.table.sin);
+  }
+  arguments.add(static_cast<long long>(args.table.positions));
+  arguments.add(static_cast<long long>(row_stride_of(args.table)));
+  arguments.add(args.table.columns == args.rotary_dim ? 0 : 1);
+  arguments.add(static_cast<long long>(args.batch));
+  arguments.add(static_cast<long long>(args.sequence));
+  arguments.add(static_cast<int>(args.head_dim));
+  arguments.add(static_cast<int>(args.rotary_dim));
+  arguments.add(static_cast<long long>(args.start));
+  arguments.add(args.starts);
+  arguments.add(args.cu_seqlens);
+  arguments.add(static_cast<int>(division.lanes));
+  return Plan{std::move(launch)};
+}
+
+// ---- Pointers
+
+/// The elements that dimensions `from` to the last reach over. plan() took the strides:
+/// there is a span.
+std::int64_t inner_span(Dimensions dimensions, std::size_t from) {
+  for (std::size_t i = 0; i < from; ++i) dimensions[i].size = 1;
+  return span_of({}, {}, dimensions).value_or(0);
+}
+
+/// Whether the outputs lie side by side in each token, or in each sequence: as parts of
+/// one tensor they reach into each other, and have no element in common.
+bool are_side_by_side(const RopeArguments& args) {
+  const Dimensions q = dimensions_of(args, args.q, args.q.out_strides);
+  const Dimensions k = dimensions_of(args, args.k, args.k.out_strides);
+  const auto bytes = reinterpret_cast<std::intptr_t>(args.k.out) -
+                     reinterpret_cast<std::intptr_t>(args.q.out);
+  const auto apart = bytes / static_cast<std::intptr_t>(size_bytes(args.dtype));
+  for (const std::size_t outer : {std::size_t{1}, std::size_t{2}}) {
+    const std::int64_t q_span = inner_span(q, outer);
+    const std::int64_t k_span = inner_span(k, outer);
+    const std::int64_t both =
+        std::max(q_span, apart + k_span) - std::min<std::int64_t>(0, apart);
+    if (both < q_span + k_span)
+      continue;  // one reaches into the other
+    Dimensions joined{{q[0], q[1], {"both", both, 1}, {"", 1, 0}}};
+    bool same = true;
+    for (std::size_t i = 0; i < 2; ++i) {
+      same = same && (i >= outer || q[i].size == 1 || q[i].stride == k[i].stride);
+      joined[i].size = i < outer ? q[i].size : 1;
+    }
+    if (same && check_apart({}, {}, joined))
+      return true;
+  }
+  return false;
+}
+
+Result<void> check_pointers(std::string_view operation, const RopeArguments& args) {
+  const auto memory = [&](std::string_view name, const void* begin,
+                          const RopeTensor& tensor, const RopeStrides& strides) {
+    const std::int64_t span = inner_span(dimensions_of(args, tensor, strides), 0);
+    return Memory{name, begin,
+                  static_cast<std::uint64_t>(span) * size_bytes(args.dtype)};
+  };
+  const Memory q_out = memory("q.out", args.q.out, args.q, args.q.out_strides);
+  const Memory k_out = memory("k.out", args.k.out, args.k, args.k.out_strides);
+  if (q_out.size_bytes + k_out.size_bytes == 0)
+    return {};
+  const Memory q_in = memory("q.in", args.q.in, args.q, args.q.in_strides);
+  const Memory k_in = memory("k.in", args.k.in, args.k, args.k.in_strides);
+  const std::size_t element = size_bytes(args.dtype);
+  KILN_TRY(check_memory(operation, element, {q_out}, {q_in, k_in}));
+  KILN_TRY(check_memory(operation, element, {k_out}, {q_in, k_in}));
+  if (!are_side_by_side(args))
+    KILN_TRY(check_memory(operation, element, {q_out, k_out}, {}));
+  const std::size_t entry = size_bytes(dtype_of(args.table));
+  const std::uint64_t table = static_cast<std::uint64_t>(span_of(args.table)) * entry;
+  const auto in_table = [&](std::string_view name, const void* begin) {
+    return Memory{name, begin, begin == nullptr ? 0 : table};
+  };
+  KILN_TRY(check_memory(
+      operation, entry, {},
+      {in_table("table.angles", args.table.angles),
+       in_table("table.cos", args.table.cos), in_table("table.sin", args.table.sin)}));
+  const auto ints = [](std::string_view name, const std::int32_t* begin,
+                       std::int64_t count) {
+    return Memory{
+        name, begin,
+        begin == nullptr ? 0 : static_cast<std::uint64_t>(count) * sizeof *begin};
+  };
+  const Memory starts = ints("starts", args.starts, args.batch);
+  const Memory cu_seqlens = ints("cu_seqlens", args.cu_seqlens, args.batch + 1);
+  KILN_TRY(check_memory(operation, sizeof(std::int32_t), {}, {starts, cu_seqlens}));
+  for (const Memory& output : {q_out, k_out}) {
+    KILN_TRY(check_memory(operation, 1, {output},
+                          {in_table("table.angles", args.table.angles),
+                           in_table("table.cos", args.table.cos),
+                           in_table("table.sin", args.table.sin), starts, cu_seqlens}));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Plan> plan(const RopeForward& args, const Device& device) {
+  return plan(kForward, "rope_fwd", args, device);
+}
+Result<Plan> plan(const RopeBackward& args, const Device& device) {
+  return plan(kBackward, "rope_bwd", args, device);
+}
+Result<void> check_pointers(const RopeForward& args) {
+  return check_pointers(kForward, args);
+}
+Result<void> check_pointers(const RopeBackward& args) {
+  return check_pointers(kBackward, args);
+}
+
+}  // namespace kiln::ops

@@ -1,0 +1,222 @@
+// What existing fused rotary embeddings got wrong, each as a test of what holds here.
+// The defect is told above its test. Those of sizes beyond 32 bits are in
+// large_tensors_test.cc, the gradient of unequal halves in properties_test.cc.
+
+#include <gtest/gtest.h>
+
+#include "tests/integration/rope/problem.h"
+
+namespace kiln::rope_test {
+namespace {
+
+class RopeGuarantees : public testing::TestWithParam<Variant> {
+ protected:
+  template <typename Function>
+  static void with_parameter_types(Function function) {
+    with_types(GetParam(), function);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Variants, RopeGuarantees, testing::ValuesIn(all_variants()),
+                         [](const auto& variant) { return test_name(variant.param); });
+
+// Guards against a fused path that drops the length of a key/value cache and turns
+// every new token by position 0.
+TEST_P(RopeGuarantees, ATokenAfterACacheTurnsByItsPosition) {
+  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
+                                                  std::type_identity<U>) {
+    const Shape shape{
+        .sequence = 20, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32};
+    Problem<T, U> whole(GetParam(), shape, {});
+    whole.run();
+    for (const bool by_array : {false, true}) {
+      const Shape one{.q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32};
+      Problem<T, U> token(GetParam(), one,
+                          by_array ? Setting{.starts = {13}} : Setting{.start = 13});
+      std::copy_n(&whole.q.in_at(0, 13, 0, 0), 64, token.q.in.data());
+      std::copy_n(&whole.k.in_at(0, 13, 0, 0), 32, token.k.in.data());
+      token.run();
+      EXPECT_EQ(
+          std::memcmp(token.q.out.data(), &whole.q.out_at(0, 13, 0, 0), 64 * sizeof(T)),
+          0);
+      EXPECT_EQ(
+          std::memcmp(token.k.out.data(), &whole.k.out_at(0, 13, 0, 0), 32 * sizeof(T)),
+          0);
+    }
+  });
+}
+
+// Guards against cosines, sines and products that are rounded to the elements' type.
+TEST_P(RopeGuarantees, ProductsAreRoundedOnce) {
+  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
+                                                  std::type_identity<U>) {
+    if (sizeof(T) == 4) {
+      return;
+    }
+    const Shape shape{.sequence = 16, .q_heads = 2, .dim = 64, .rotary = 64};
+    Problem<T, U> problem(GetParam(), shape, {.start = 1});
+    EXPECT_LE(problem.run_and_check(), 0.5 + 0x1p-6);
+    // The same in T throughout is off by more than that: the test can tell.
+    const auto rounded = [](double x) {
+      return T::from(static_cast<float>(x)).value();
+    };
+    double worst = 0;
+    for (I64 s = 0; s < shape.sequence; ++s) {
+      const Turns turns = problem.table.turns(1 + s, 64, problem.interleaved());
+      const auto x = problem.q.in_head(0, s, 0, 64);
+      const auto want =
+          rotate(x, turns, problem.interleaved(), !is_forward(GetParam())).head;
+      for (std::size_t d = 0; d < 64; ++d) {
+        const auto [other, first] = partner_of(d, 64, problem.interleaved());
+        const double own = rounded(x[d] * rounded(turns.cos[d]));
+        const double others = rounded(x[other] * rounded(turns.sin[d]));
+        const bool minus = first == is_forward(GetParam());
+        worst = std::max(
+            worst,
+            test::in_ulp<T>(rounded(minus ? own - others : own + others), want[d], 0));
+      }
+    }
+    EXPECT_GT(worst, 1.0);
+  });
+}
+
+// Guards against a grid of the longest sequence times the batch, most of which has
+// nothing to do where lengths differ, and which leaves tokens out where it is too
+// small.
+TEST_P(RopeGuarantees, AGridOfPackedSequencesCountsTheirTokensAlone) {
+  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
+                                                  std::type_identity<U>) {
+    std::vector<I64> slots;
+    for (const std::vector<std::int32_t>& begins :
+         {std::vector<std::int32_t>{0, 50, 100, 150, 200},
+          std::vector<std::int32_t>{0, 1, 2, 3, 200}}) {
+      const Shape shape{.batch = 4,
+                        .sequence = 200,
+                        .q_heads = 2,
+                        .dim = 16,
+                        .rotary = 16,
+                        .cu_seqlens = begins};
+      Problem<T, U> problem(GetParam(), shape, {});
+      const auto plan =
+          ops::plan(ops::RopeForward{problem.arguments()}, kiln_cpu::planned_device());
+      ASSERT_TRUE(plan) << plan.error().message;
+      EXPECT_EQ(plan->front().extents.at("tokens"), 200);
+      slots.push_back(plan->front().extents.at("slots"));
+      problem.run_and_check();
+    }
+    EXPECT_EQ(slots[0], slots[1]);
+  });
+}
+
+// Guards against a layout that is guessed of strides: those of a dimension of size 1
+// may be anything.
+TEST_P(RopeGuarantees, StridesOfDimensionsOfSizeOneDoNotMatter) {
+  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
+                                                  std::type_identity<U>) {
+    for (const Shape& shape :
+         {Shape{.sequence = 6, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32},
+          Shape{.batch = 6, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32},
+          Shape{.q_heads = 1, .k_heads = 1, .dim = 32, .rotary = 32}}) {
+      Problem<T, U> tidy(GetParam(), shape, {});
+      tidy.run();
+      for (const I64 any : {I64{0}, I64{1}, I64{-7}, I64{3}, I64{1} << 62}) {
+        Problem<T, U> wild(GetParam(), shape, {});
+        ops::RopeArguments args = wild.arguments();
+        const auto disturb = [&](RopeStrides& strides, I64 heads) {
+          strides.batch = shape.batch == 1 ? any : strides.batch;
+          strides.sequence = shape.sequence == 1 ? any : strides.sequence;
+          strides.head = heads == 1 ? any : strides.head;
+        };
+        for (auto* const tensor : {&args.q, &args.k}) {
+          disturb(tensor->in_strides, tensor->heads);
+          disturb(tensor->out_strides, tensor->heads);
+        }
+        wild.run(args);
+        EXPECT_TRUE(same_bits(tidy.q.out, wild.q.out)) << shape << " stride " << any;
+        EXPECT_TRUE(same_bits(tidy.k.out, wild.k.out)) << shape << " stride " << any;
+      }
+    }
+  });
+}
+
+// Guards against an output over its own input, of which a half is read after it was
+// written.
+TEST_P(RopeGuarantees, AnOutputOverAnInputIsRefused) {
+  with_parameter_types(
+      []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
+        const Shape shape{
+            .sequence = 3, .q_heads = 2, .k_heads = 2, .dim = 16, .rotary = 16};
+        Problem<T, U> problem(GetParam(), shape, {});
+        const auto refused = [&](void* q_out, void* k_out) {
+          ops::RopeArguments args = problem.arguments();
+          args.q.out = q_out;
+          args.k.out = k_out;
+          const auto checked = check_pointers(ops::RopeForward{args});
+          return !checked && checked.error().code == ErrorCode::kInvalidArgument &&
+                 checked.error().message.find("overlaps") != std::string::npos;
+        };
+        Problem<T, U> other(GetParam(), shape, {});
+        EXPECT_FALSE(refused(other.q.out.data(), other.k.out.data()));
+        EXPECT_TRUE(refused(problem.q.in.data(), other.k.out.data()));
+        EXPECT_TRUE(refused(problem.q.in.data() + 95, other.k.out.data()));
+        EXPECT_TRUE(refused(problem.k.in.data(), other.k.out.data()));
+        EXPECT_TRUE(refused(other.q.out.data(), problem.q.in.data()));
+        EXPECT_TRUE(refused(other.q.out.data(), other.q.out.data()));
+      });
+}
+
+// Guards against a kernel that leaves what lies behind the rotated part to others: it
+// is copied, bit for bit, whatever stands there.
+TEST_P(RopeGuarantees, TheRestOfAHeadIsCopiedBitForBit) {
+  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
+                                                  std::type_identity<U>) {
+    for (const I64 dim : {64, 61, 40}) {
+      const Shape shape{
+          .sequence = 3, .q_heads = 2, .k_heads = 1, .dim = dim, .rotary = 16};
+      Problem<T, U> problem(GetParam(), shape, {});
+      const std::array<float, 5> values{test::kNaN, -0.0F, test::kInfinity, T::kLowest,
+                                        1e-40F};
+      for (I64 s = 0; s < 3; ++s) {
+        for (I64 d = 16; d < dim; ++d) {
+          problem.q.in_at(0, s, 1, d) =
+              T::from(values[static_cast<std::size_t>(d % 5)]);
+        }
+      }
+      problem.run();
+      for (I64 s = 0; s < 3; ++s) {
+        EXPECT_EQ(
+            std::memcmp(&problem.q.in_at(0, s, 1, 16), &problem.q.out_at(0, s, 1, 16),
+                        static_cast<std::size_t>(dim - 16) * sizeof(T)),
+            0);
+        for (I64 d = 0; d < 16; ++d)
+          EXPECT_TRUE(std::isfinite(problem.q.out_at(0, s, 1, d).value()));
+      }
+    }
+  });
+}
+
+// Guards against reads beyond the table for positions that only the device knows: they
+// are NaN, which shows, and never those of another position.
+TEST_P(RopeGuarantees, APositionOutsideTheTableIsNaNAndNothingIsReadThere) {
+  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
+                                                  std::type_identity<U>) {
+    for (const I64 dim : {32, 21}) {
+      const Shape shape{
+          .batch = 4, .sequence = 3, .q_heads = 2, .dim = dim, .rotary = 16};
+      Problem<T, U> problem(GetParam(), shape,
+                            {.positions = 10, .starts = {8, -2, 1 << 30, -(1 << 30)}});
+      problem.run();
+      for (I64 b = 0; b < 4; ++b) {
+        for (I64 s = 0; s < 3; ++s) {
+          const bool inside = (b == 0 && s < 2) || (b == 1 && s == 2);
+          EXPECT_EQ(std::isnan(problem.q.out_at(b, s, 1, 5).value()), !inside);
+          EXPECT_EQ(problem.q.out_at(b, s, 1, 20).value(),
+                    problem.q.in_at(b, s, 1, 20).value());
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace kiln::rope_test

@@ -1,0 +1,170 @@
+// Tensors and tables of more than 2^31 elements. Guards against offsets in 32 bits,
+// which existing fused rotary embeddings take throughout.
+
+#include <gtest/gtest.h>
+
+#include "tests/integration/rope/problem.h"
+
+namespace kiln::rope_test {
+namespace {
+
+using kiln_cpu::GuardedMemory;
+
+constexpr I64 kLarge = I64{1} << 31;
+
+class LargeRope : public testing::TestWithParam<Variant> {};
+
+INSTANTIATE_TEST_SUITE_P(Variants, LargeRope, testing::ValuesIn(all_variants()),
+                         [](const auto& variant) { return test_name(variant.param); });
+
+/// Memory that takes no room but where it is touched; 0 there at first.
+template <typename T>
+class Sparse {
+ public:
+  Sparse(const char* name, I64 size)
+      : memory_(name, static_cast<std::size_t>(size) * sizeof(T), {}) {}
+  T& operator[](I64 at) { return data()[at]; }
+  T* data() { return reinterpret_cast<T*>(memory_.data()); }
+
+ private:
+  GuardedMemory memory_;
+};
+
+/// One head of 16 elements a token; what is not set here is a problem's own.
+template <typename T, typename U>
+class LargeProblem {
+ public:
+  /// Heads lie where `strides` say, up to `span` elements; the table has `positions`.
+  LargeProblem(const Variant& variant, const RopeStrides& strides, I64 span,
+               I64 positions)
+      : variant_(variant),
+        angles_(variant.param("table") == "angles"),
+        in_("in", span),
+        out_("out", span),
+        cos_("cos", positions * kDim),
+        sin_("sin", positions * kDim) {
+    args_.dtype = dtype_of(variant);
+    args_.style = style_of(variant);
+    args_.head_dim = args_.rotary_dim = kDim;
+    args_.q = {.out = out_.data(),
+               .in = in_.data(),
+               .heads = 1,
+               .out_strides = strides,
+               .in_strides = strides};
+    args_.table = {.positions = positions, .columns = kDim};
+    if (angles_) {
+      args_.table.angles = reinterpret_cast<const float*>(cos_.data());
+    } else {
+      args_.table.cos = cos_.data();
+      args_.table.sin = sin_.data();
+      args_.table.dtype = std::is_same_v<U, F32> ? ops::DType::kF32 : args_.dtype;
+    }
+  }
+  [[nodiscard]] ops::RopeArguments& args() { return args_; }
+
+  /// Numbers for the head at `offset`, and for position `row` of the table.
+  void fill(I64 offset, I64 row) {
+    for (I64 d = 0; d < kDim; ++d) {
+      at(in_, offset, d) = T::from(static_cast<float>(d + 1) / 4);
+      const auto angle = static_cast<float>(d) / 8;
+      cos_[row * kDim + d] = U::from(angles_ ? angle : std::cos(angle));
+      sin_[row * kDim + d] = U::from(std::sin(angle));
+    }
+  }
+
+  /// Runs the last blocks.
+  void run(long long most_blocks = 1LL << 40) {
+    auto plan = is_forward(variant_)
+                    ? ops::plan(ops::RopeForward{args_}, kiln_cpu::planned_device())
+                    : ops::plan(ops::RopeBackward{args_}, kiln_cpu::planned_device());
+    ASSERT_TRUE(plan) << plan.error().message;
+    const auto geometry = variant_.geometry(plan->front().extents);
+    ASSERT_TRUE(geometry) << geometry.error().message;
+    const long long blocks = geometry->grid[0];
+    const auto done =
+        kiln_cpu::run_plan(*std::move(plan), all_variants(),
+                           {.first_block = std::max(0LL, blocks - most_blocks),
+                            .most_blocks = most_blocks});
+    ASSERT_TRUE(done) << done.error().message;
+  }
+
+  /// The head at `offset` is that of `fill`, rotated by `row`.
+  void expect(I64 offset, I64 row) {
+    Turns turns;
+    std::vector<double> x;
+    for (I64 d = 0; d < kDim; ++d) {
+      const double entry = cos_[row * kDim + d].value();
+      turns.cos.push_back(angles_ ? std::cos(entry) : entry);
+      turns.sin.push_back(angles_ ? std::sin(entry) : sin_[row * kDim + d].value());
+      x.push_back(at(in_, offset, d).value());
+    }
+    const bool interleaved = style_of(variant_) == ops::RopeStyle::kInterleaved;
+    const Rotated want = rotate(x, turns, interleaved, !is_forward(variant_));
+    for (I64 d = 0; d < kDim; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      EXPECT_LE(test::in_ulp<T>(at(out_, offset, d).value(), want.head[i],
+                                2.7 * 0x1p-24 * want.magnitude[i]),
+                0.5 + 0x1p-6)
+          << "element " << d;
+    }
+  }
+
+  static constexpr I64 kDim = 16;
+
+ private:
+  T& at(Sparse<T>& tensor, I64 offset, I64 d) {
+    return tensor[offset + d * args_.q.in_strides.dim];
+  }
+
+  const Variant& variant_;
+  const bool angles_;
+  Sparse<T> in_;
+  Sparse<T> out_;
+  Sparse<U> cos_;
+  Sparse<U> sin_;
+  ops::RopeArguments args_;
+};
+
+TEST_P(LargeRope, IsRightForMoreThanTwoToThe31ElementsOfTokensAndTable) {
+  with_types(GetParam(),
+             []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
+               const I64 tokens = kLarge / 16 + 1000;
+               LargeProblem<T, U> problem(GetParam(), {.sequence = 16, .head = 16},
+                                          tokens * 16, tokens);
+               problem.args().sequence = tokens;
+               problem.fill((tokens - 1) * 16, tokens - 1);
+               problem.run(2);
+               problem.expect((tokens - 1) * 16, tokens - 1);
+             });
+}
+
+TEST_P(LargeRope, IsRightForStridesBeyondTwoToThe31) {
+  with_types(GetParam(),
+             []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
+               for (const I64 odd : {0, 1}) {
+                 const I64 far = kLarge + 64 + odd;
+                 {
+                   LargeProblem<T, U> problem(GetParam(), {.batch = far}, far + 16, 1);
+                   problem.args().batch = 2;
+                   problem.fill(far, 0);
+                   problem.run();
+                   problem.expect(far, 0);
+                 }
+                 {
+                   LargeProblem<T, U> problem(GetParam(), {.head = far}, far + 16, 1);
+                   problem.args().q.heads = 2;
+                   problem.fill(far, 0);
+                   problem.run();
+                   problem.expect(far, 0);
+                 }
+               }
+               const I64 far = kLarge / 15 + 1;
+               LargeProblem<T, U> problem(GetParam(), {.dim = far}, 15 * far + 1, 1);
+               problem.fill(0, 0);
+               problem.run();
+               problem.expect(0, 0);
+             });
+}
+
+}  // namespace
+}  // namespace kiln::rope_test

@@ -1,0 +1,244 @@
+// What holds for a rotation whatever the numbers are. Most of it needs no bound: the
+// same arithmetic in another arrangement gives the same bits.
+
+#include <gtest/gtest.h>
+
+#include "tests/integration/rope/problem.h"
+
+namespace kiln::rope_test {
+namespace {
+
+class RopeProperties : public testing::TestWithParam<Variant> {
+ protected:
+  template <typename Function>
+  static void with_parameter_types(Function function) {
+    with_types(GetParam(), function);
+  }
+};
+class RopeGradients : public RopeProperties {};
+class RopeStyles : public RopeProperties {};
+
+const auto kNameOf = [](const auto& variant) { return test_name(variant.param); };
+INSTANTIATE_TEST_SUITE_P(Variants, RopeProperties, testing::ValuesIn(all_variants()),
+                         kNameOf);
+INSTANTIATE_TEST_SUITE_P(Variants, RopeGradients, testing::ValuesIn(forward_variants()),
+                         kNameOf);
+
+/// Those half ones that are compiled interleaved too.
+std::vector<Variant> variants_of_both_styles() {
+  std::vector<Variant> some;
+  std::ranges::copy_if(
+      all_variants(), std::back_inserter(some), [](const Variant& each) {
+        return each.param("style") == "half" &&
+               variant_like(each, each.kernel(), "interleaved") != nullptr;
+      });
+  return some;
+}
+INSTANTIATE_TEST_SUITE_P(Variants, RopeStyles,
+                         testing::ValuesIn(variants_of_both_styles()), kNameOf);
+
+const Variant& backward_of(const Variant& forward) {
+  return *variant_like(forward, "rope_bwd", forward.param("style"));
+}
+
+template <typename T>
+void copy(const Tensor<T>& from, Tensor<T>& to) {
+  ASSERT_EQ(from.size(), to.size());
+  std::copy_n(from.data(), from.size(), to.data());
+}
+
+TEST_P(RopeGradients, BackwardUndoesForwardWhereAPairHasOneAngle) {
+  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
+                                                  std::type_identity<U>) {
+    const Shape shape{
+        .batch = 2, .sequence = 9, .q_heads = 3, .k_heads = 1, .dim = 40, .rotary = 32};
+    Problem<T, U> forward(GetParam(), shape, {.paired = true});
+    Problem<T, U> backward(backward_of(GetParam()), shape, {.paired = true});
+    forward.run();
+    copy(forward.q.out, backward.q.in);
+    backward.run();
+    // Two roundings to T; of a table of U cos^2 + sin^2 is not 1.
+    const double relative =
+        std::ldexp(2.0, -T::kDigits) + (GetParam().param("table") == "angles"
+                                            ? 0x1p-22
+                                            : std::ldexp(4.0, -U::kDigits));
+    for (I64 i = 0; i < 2 * 9 * 3; ++i) {
+      const auto head = static_cast<std::size_t>(i * shape.dim);
+      for (std::size_t d = 0; d < 40; ++d) {
+        const double x = forward.q.in[head + d].value();
+        double both = std::fabs(x);
+        if (d < 32) {
+          const auto pair = partner_of(d, 32, forward.interleaved());
+          both += std::fabs(forward.q.in[head + pair.at].value());
+        }
+        EXPECT_NEAR(backward.q.out[head + d].value(), x, relative * both) << head + d;
+      }
+    }
+  });
+}
+
+TEST_P(RopeProperties, PairsKeepTheirNormWhereTheyHaveOneAngle) {
+  with_parameter_types(
+      []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
+        const Shape shape{.sequence = 12, .q_heads = 2, .dim = 32, .rotary = 32};
+        Problem<T, U> problem(GetParam(), shape, {.paired = true});
+        problem.run();
+        const double relative =
+            std::ldexp(1.0, -T::kDigits) + (GetParam().param("table") == "angles"
+                                                ? 0x1p-22
+                                                : std::ldexp(2.0, -U::kDigits));
+        for (std::size_t i = 0; i < problem.q.in.size(); ++i) {
+          const auto pair = partner_of(i % 32, 32, problem.interleaved());
+          const std::size_t other = i / 32 * 32 + pair.at;
+          const auto norm = [&](const Tensor<T>& of) {
+            return std::hypot(of[i].value(), of[other].value());
+          };
+          EXPECT_NEAR(norm(problem.q.out), norm(problem.q.in),
+                      relative * norm(problem.q.in));
+        }
+      });
+}
+
+TEST_P(RopeProperties, QueryAndKeyInOneLaunchAreWhatEachAloneIs) {
+  with_parameter_types(
+      []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
+        for (const I64 dim : {64, 27}) {
+          Shape shape{.batch = 2,
+                      .sequence = 5,
+                      .q_heads = 6,
+                      .k_heads = 2,
+                      .dim = dim,
+                      .rotary = 16};
+          Problem<T, U> both(GetParam(), shape, {});
+          both.run();
+          shape.k_heads = 0;
+          Problem<T, U> query(GetParam(), shape, {});
+          copy(both.q.in, query.q.in);
+          query.run();
+          EXPECT_TRUE(same_bits(both.q.out, query.q.out));
+          shape.q_heads = 2;
+          Problem<T, U> key(GetParam(), shape, {});
+          copy(both.k.in, key.q.in);
+          key.run();
+          EXPECT_TRUE(same_bits(both.k.out, key.q.out));
+        }
+      });
+}
+
+TEST_P(RopeStyles, InterleavedIsHalfAfterAPermutation) {
+  const Variant& half = GetParam();
+  const Variant& interleaved = *variant_like(half, half.kernel(), "interleaved");
+  with_parameter_types([&]<typename T, typename U>(std::type_identity<T>,
+                                                   std::type_identity<U>) {
+    for (const I64 rotary : {32, 14}) {
+      const Shape shape{.sequence = 7, .q_heads = 2, .dim = 40, .rotary = rotary};
+      Problem<T, U> by_halves(half, shape, {.paired = true});
+      Problem<T, U> by_neighbours(interleaved, shape, {.paired = true});
+      const auto at = [&](std::size_t i) {  // the element of the same pair, same side
+        const auto d = static_cast<I64>(i % 40);
+        const I64 moved = d >= rotary ? d : d % 2 * (rotary / 2) + d / 2;
+        return i / 40 * 40 + static_cast<std::size_t>(moved);
+      };
+      for (std::size_t i = 0; i < by_halves.q.in.size(); ++i)
+        by_neighbours.q.in[i] = by_halves.q.in[at(i)];
+      by_halves.run();
+      by_neighbours.run();
+      for (std::size_t i = 0; i < by_halves.q.in.size(); ++i)
+        ASSERT_EQ(by_neighbours.q.out[i].value(), by_halves.q.out[at(i)].value()) << i;
+    }
+  });
+}
+
+TEST_P(RopeProperties, AStartIsAShiftOfTheTable) {
+  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
+                                                  std::type_identity<U>) {
+    const Shape shape{
+        .batch = 2, .sequence = 6, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32};
+    Problem<T, U> started(GetParam(), shape, {.start = 24});
+    started.run();
+    Problem<T, U> shifted(GetParam(), shape, {.positions = 30});
+    ops::RopeArguments args = shifted.arguments();
+    const I64 by = 24 * shifted.table.stride;
+    if (shifted.table.has_angles) {
+      args.table.angles += by;
+    } else {
+      args.table.cos = shifted.table.cos.data() + by;
+      args.table.sin = shifted.table.sin.data() + by;
+    }
+    args.table.positions = 6;
+    shifted.run(args);
+    EXPECT_TRUE(same_bits(started.q.out, shifted.q.out));
+    EXPECT_TRUE(same_bits(started.k.out, shifted.k.out));
+  });
+}
+
+TEST_P(RopeProperties, APackedSequenceIsWhatItIsAlone) {
+  with_parameter_types(
+      []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
+        const Shape shape{.batch = 4,
+                          .sequence = 21,
+                          .q_heads = 3,
+                          .k_heads = 1,
+                          .dim = 32,
+                          .rotary = 16,
+                          .cu_seqlens = {0, 1, 1, 17, 21}};
+        Problem<T, U> packed(GetParam(), shape, {});
+        packed.run();
+        for (std::size_t i = 0; i < 4; ++i) {
+          const I64 first = shape.cu_seqlens[i];
+          const I64 length = shape.cu_seqlens[i + 1] - first;
+          Problem<T, U> alone(
+              GetParam(),
+              {.sequence = length, .q_heads = 3, .k_heads = 1, .dim = 32, .rotary = 16},
+              {});
+          std::copy_n(packed.q.in.data() + first * 3 * 32, alone.q.in.size(),
+                      alone.q.in.data());
+          alone.run();
+          EXPECT_EQ(std::memcmp(packed.q.out.data() + first * 3 * 32,
+                                alone.q.out.data(), alone.q.out.size() * sizeof(T)),
+                    0)
+              << "sequence " << i;
+        }
+      });
+}
+
+TEST(RopeReference, ItsGradientIsTheOneOfFiniteDifferences) {
+  const Turns turns{.cos = {0.5, -0.3, 0.9, 0.1, 0.7, -0.8},
+                    .sin = {0.1, 0.4, -0.2, 0.8, -0.6, 0.3}};
+  const std::vector<double> x{1.5, -2, 0.25, 3, -0.5, 1, 7, 8};
+  const std::vector<double> g{-1, 0.5, 2, 0.75, -3, 0.1, 4, -5};
+  for (const bool interleaved : {false, true}) {
+    const auto exact = rotate(g, turns, interleaved, true).head;
+    const auto measured = finite_differences(x, g, turns, interleaved);
+    for (std::size_t d = 0; d < x.size(); ++d) EXPECT_NEAR(exact[d], measured[d], 1e-9);
+  }
+}
+
+// With other angles for the two elements of a pair: a gradient that turned back by the
+// element's own angle would be another one.
+TEST_P(RopeGradients, FollowTheChangeOfTheLoss) {
+  with_parameter_types(
+      []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
+        const Shape shape{.sequence = 6, .q_heads = 2, .dim = 24, .rotary = 16};
+        Problem<T, U> backward(backward_of(GetParam()), shape, {.start = 3});
+        backward.run();
+        const double relative = std::ldexp(1.0, -T::kDigits) + 0x1p-22;
+        for (I64 s = 0; s < shape.sequence; ++s) {
+          const Turns turns =
+              backward.table.turns(3 + s, shape.rotary, backward.interleaved());
+          const auto g = backward.q.in_head(0, s, 1, shape.dim);
+          const auto change = finite_differences(std::vector<double>(g.size(), 0.5), g,
+                                                 turns, backward.interleaved());
+          const auto terms = rotate(g, turns, backward.interleaved(), true).magnitude;
+          for (I64 d = 0; d < shape.dim; ++d) {
+            const auto i = static_cast<std::size_t>(d);
+            EXPECT_NEAR(backward.q.out_at(0, s, 1, d).value(), change[i],
+                        relative * terms[i] + 1e-8)
+                << "token " << s << " element " << d;
+          }
+        }
+      });
+}
+
+}  // namespace
+}  // namespace kiln::rope_test

@@ -1,0 +1,245 @@
+// What the rotary embedding's operations refuse, and what they choose.
+
+#include "ops/rope.h"
+
+#include <array>
+
+#include "tests/unit/ops/refusals.h"
+
+namespace kiln::ops {
+namespace {
+
+using testing::HasSubstr;
+
+const Device kDevice{.name = "planned", .capability = {9, 0}, .multiprocessors = 132};
+
+alignas(16) std::array<std::uint16_t, 4096> memory{};
+alignas(16) const std::array<float, 4096> kTable{};
+
+/// [sequence, batch, heads, dim] of 2 x 3 tokens, 4 and 2 heads of 16.
+template <typename Args = RopeForward>
+Args arguments() {
+  Args args;
+  args.dtype = DType::kBf16;
+  args.style = RopeStyle::kHalf;
+  args.batch = 2;
+  args.sequence = 3;
+  args.head_dim = 16;
+  args.rotary_dim = 8;
+  args.q = {.out = memory.data(),
+            .in = memory.data() + 1024,
+            .heads = 4,
+            .out_strides = {.batch = 64, .sequence = 128, .head = 16},
+            .in_strides = {.batch = 64, .sequence = 128, .head = 16}};
+  args.k = {.out = memory.data() + 2048,
+            .in = memory.data() + 3072,
+            .heads = 2,
+            .out_strides = {.batch = 32, .sequence = 64, .head = 16},
+            .in_strides = {.batch = 32, .sequence = 64, .head = 16}};
+  args.table = {.angles = kTable.data(), .positions = 10, .columns = 8};
+  return args;
+}
+
+/// The refusal of what `change` makes of right arguments.
+template <typename Change>
+std::string refused(Change change) {
+  RopeForward args = arguments();
+  EXPECT_TRUE(plan(args, kDevice));
+  change(args);
+  return refusal(plan(args, kDevice));
+}
+template <typename Change>
+std::string refused_pointers(Change change) {
+  RopeForward args = arguments();
+  EXPECT_TRUE(check_pointers(args));
+  change(args);
+  EXPECT_TRUE(plan(args, kDevice));
+  return refusal(check_pointers(args));
+}
+
+TEST(RopePlan, RefusesWhatWasNotSet) {
+  EXPECT_THAT(refusal(plan(RopeForward{}, kDevice)), HasSubstr("rope_forward: dtype"));
+  EXPECT_THAT(refusal(plan(RopeBackward{}, kDevice)),
+              HasSubstr("rope_backward: dtype"));
+  EXPECT_THAT(refused([](auto& args) { args.style = RopeStyle::kUnset; }),
+              HasSubstr("style is not set"));
+  EXPECT_THAT(refused([](auto& args) { args.table = {}; }),
+              HasSubstr("the table has either angles, or cos and sin"));
+}
+
+TEST(RopePlan, RefusesNegativeSizesByName) {
+  EXPECT_EQ(refused([](auto& args) { args.batch = -1; }), "rope_forward: batch is -1");
+  EXPECT_EQ(refused([](auto& args) { args.sequence = -2; }),
+            "rope_forward: sequence is -2");
+  EXPECT_EQ(refused([](auto& args) { args.q.heads = -3; }),
+            "rope_forward: q.heads is -3");
+  EXPECT_EQ(refused([](auto& args) { args.k.heads = -3; }),
+            "rope_forward: k.heads is -3");
+  EXPECT_EQ(refused([](auto& args) { args.head_dim = -4; }),
+            "rope_forward: head_dim is -4");
+}
+
+TEST(RopePlan, RefusesARotaryDimThatIsOddOrTooLarge) {
+  for (const std::int64_t wrong : {-2, 0, 7, 18}) {
+    EXPECT_THAT(refused([&](auto& args) { args.rotary_dim = wrong; }),
+                HasSubstr("even, and 2 to head_dim, 16"))
+        << wrong;
+  }
+}
+
+TEST(RopePlan, RefusesATableThatFitsNot) {
+  EXPECT_THAT(refused([](auto& args) { args.table.columns = 6; }),
+              HasSubstr("table.columns is 6: rotary_dim, 8, or half of it"));
+  EXPECT_THAT(refused([](auto& args) { args.table.row_stride = 7; }),
+              HasSubstr("table.row_stride is 7, and a row has 8 columns"));
+  EXPECT_THAT(refused([](auto& args) { args.table.positions = 0; }),
+              HasSubstr("table.positions is 0"));
+  EXPECT_THAT(refused([](auto& args) { args.table.cos = kTable.data(); }),
+              HasSubstr("either angles, or cos and sin"));
+  EXPECT_THAT(refused([](auto& args) {
+                args.table.angles = nullptr;
+                args.table.cos = kTable.data();
+              }),
+              HasSubstr("table.sin is null"));
+  EXPECT_THAT(refused([](auto& args) {
+                args.table.angles = nullptr;
+                args.table.cos = args.table.sin = kTable.data();
+                args.table.dtype = DType::kF16;
+              }),
+              HasSubstr("table.dtype is f16: f32, or the tensors' bf16"));
+}
+
+TEST(RopePlan, RefusesAPositionOutsideTheTableWhereItIsKnown) {
+  EXPECT_EQ(refused([](auto& args) { args.start = 8; }),
+            "rope_forward: position 10 is outside the table, which has 10");
+  EXPECT_EQ(refused([](auto& args) { args.start = -1; }), "rope_forward: start is -1");
+  RopeForward args = arguments();
+  args.start = 7;
+  EXPECT_TRUE(plan(args, kDevice));
+  const std::array<std::int32_t, 3> numbers{};
+  args.starts = numbers.data();
+  args.start = 100;
+  EXPECT_TRUE(plan(args, kDevice)) << "starts may be below 0";
+  args.starts = nullptr;
+  args.cu_seqlens = numbers.data();
+  EXPECT_THAT(refusal(plan(args, kDevice)), HasSubstr("position 100 is outside"));
+  args.start = 9;
+  EXPECT_TRUE(plan(args, kDevice)) << "sequences may have a token each";
+}
+
+TEST(RopePlan, RefusesStridesThatAreNegativeOrFoldAnOutput) {
+  EXPECT_THAT(refused([](auto& args) { args.q.in_strides.head = -16; }),
+              HasSubstr("q.in: the stride of head is -16"));
+  EXPECT_THAT(
+      refused([](auto& args) { args.k.out_strides.batch = 0; }),
+      HasSubstr("elements of k.out would lie at one place: the stride of batch"));
+  RopeForward args = arguments();
+  args.q.in_strides.batch = 0;  // one input for the whole batch
+  EXPECT_TRUE(plan(args, kDevice));
+  EXPECT_TRUE(check_pointers(args));
+}
+
+TEST(RopePlan, NamesTheKernelByPassStyleAndTable) {
+  RopeForward args = arguments();
+  const Launch launch = plan(args, kDevice).value().at(0);
+  EXPECT_EQ(launch.kernel, "rope_fwd");
+  EXPECT_EQ(launch.parameters,
+            (Parameters{{"dtype", "bf16"}, {"style", "half"}, {"table", "angles"}}));
+  args.style = RopeStyle::kInterleaved;
+  args.table.angles = nullptr;
+  args.table.cos = args.table.sin = kTable.data();
+  args.table.dtype = DType::kF32;
+  EXPECT_EQ(plan(args, kDevice).value().at(0).parameters.at("table"), "cos_sin_f32");
+  EXPECT_EQ(plan(args, kDevice).value().at(0).parameters.at("style"), "interleaved");
+  args.dtype = DType::kF32;
+  EXPECT_EQ(plan(args, kDevice).value().at(0).parameters.at("table"), "cos_sin");
+  EXPECT_EQ(plan(arguments<RopeBackward>(), kDevice).value().at(0).kernel, "rope_bwd");
+}
+
+TEST(RopePlan, DividesHeadsAmongMoreThreadsWhereTokensAreFew) {
+  RopeForward args = arguments();
+  args.head_dim = args.rotary_dim = args.table.columns = 128;
+  args.table.positions = 1 << 20;
+  args.batch = 1;
+  args.q.heads = 32;
+  args.k.heads = 8;
+  for (auto* const tensor : {&args.q, &args.k}) {
+    tensor->in_strides = tensor->out_strides = {.sequence = 32 * 128, .head = 128};
+  }
+  for (const auto& [sequence, lanes] :
+       {std::pair{8192, 5}, {2048, 10}, {256, 40}, {1, 40}}) {
+    args.sequence = sequence;
+    const Launch launch = plan(args, kDevice).value().at(0);
+    EXPECT_EQ(launch.extents.at("tokens"), sequence);
+    EXPECT_EQ(launch.extents.at("slots"), 8 * lanes) << sequence;
+  }
+}
+
+TEST(RopePlan, LaunchesNothingWhereThereIsNothing) {
+  RopeForward args = arguments();
+  args.batch = 0;
+  EXPECT_TRUE(plan(args, kDevice).value().empty());
+  EXPECT_TRUE(check_pointers(args));
+  args = arguments();
+  args.sequence = 0;
+  EXPECT_TRUE(plan(args, kDevice).value().empty());
+  args = arguments();
+  args.q.heads = args.k.heads = 0;
+  EXPECT_TRUE(plan(args, kDevice).value().empty());
+}
+
+TEST(RopePointers, AreRefusedWhereTheyAreNullOrOverlap) {
+  EXPECT_EQ(refused_pointers([](auto& args) { args.q.out = nullptr; }),
+            "rope_forward: q.out is null");
+  EXPECT_EQ(refused_pointers([](auto& args) { args.k.in = nullptr; }),
+            "rope_forward: k.in is null");
+  EXPECT_THAT(refused_pointers([](auto& args) { args.q.in = memory.data() + 383; }),
+              HasSubstr("q.out overlaps q.in"));
+  EXPECT_THAT(refused_pointers([](auto& args) { args.k.out = memory.data() + 1024; }),
+              HasSubstr("k.out overlaps q.in"));
+  EXPECT_THAT(refused_pointers([](auto& args) { args.k.out = memory.data() + 64; }),
+              HasSubstr("k.out overlaps q.out"));
+  EXPECT_THAT(refused_pointers([](auto& args) {
+                args.table.angles = reinterpret_cast<const float*>(memory.data() + 2);
+              }),
+              HasSubstr("q.out overlaps table.angles"));
+  EXPECT_THAT(refused_pointers([](auto& args) {
+                args.starts =
+                    reinterpret_cast<const std::int32_t*>(memory.data() + 2050);
+              }),
+              HasSubstr("k.out overlaps starts"));
+  RopeForward args = arguments();
+  args.k = {};
+  EXPECT_TRUE(check_pointers(args)) << "no key";
+}
+
+// As parts of one [tokens, query and key heads, dim].
+TEST(RopePointers, LetOutputsLieSideBySideInEachToken) {
+  RopeForward args = arguments();
+  args.q.out_strides = args.k.out_strides = {.batch = 96, .sequence = 192, .head = 16};
+  args.k.out = memory.data() + 64;
+  EXPECT_TRUE(check_pointers(args));
+  std::swap(args.q.out, args.k.out);  // the key first: 2 heads are no place for it
+  args.q.out = memory.data() + 32;
+  EXPECT_TRUE(check_pointers(args));
+  args.q.out = memory.data() + 31;
+  EXPECT_THAT(refusal(check_pointers(args)), HasSubstr("k.out overlaps q.out"));
+  args.q.out = memory.data() + 33;  // its last element is the next token's first key
+  EXPECT_THAT(refusal(check_pointers(args)), HasSubstr("k.out overlaps q.out"));
+}
+
+// As parts of one [batch, query and key heads, sequence, dim].
+TEST(RopePointers, LetOutputsLieSideBySideInEachSequence) {
+  RopeForward args = arguments();
+  args.q.out_strides = args.k.out_strides = {.batch = 288, .sequence = 16, .head = 48};
+  args.k.out = memory.data() + 192;
+  EXPECT_TRUE(check_pointers(args));
+  args.k.out = memory.data() + 191;
+  EXPECT_THAT(refusal(check_pointers(args)), HasSubstr("k.out overlaps q.out"));
+  args.k.out_strides.batch = 300;
+  args.k.out = memory.data() + 192;
+  EXPECT_THAT(refusal(check_pointers(args)), HasSubstr("k.out overlaps q.out"));
+}
+
+}  // namespace
+}  // namespace kiln::ops
