@@ -5,6 +5,7 @@
 #include "kiln/device.h"       // IWYU pragma: export
 #include "kiln/geometry.h"     // IWYU pragma: export
 #include "kiln/kernel.h"       // IWYU pragma: export
+#include "kiln/ops/norm.h"     // IWYU pragma: export
 #include "kiln/ops/softmax.h"  // IWYU pragma: export
 #include "kiln/request.h"      // IWYU pragma: export
 #include "kiln/result.h"       // IWYU pragma: export

@@ -1,6 +1,8 @@
 // The operations as programs call them. Each is its family's plan, run on a service.
 
+#include "kiln/ops/norm.h"
 #include "kiln/ops/softmax.h"
+#include "ops/norm.h"
 #include "ops/run.h"
 #include "ops/softmax.h"
 
@@ -16,6 +18,10 @@
 
 namespace kiln::ops {
 
+KILN_OPERATION(layernorm_forward, LayerNormForward)
+KILN_OPERATION(layernorm_backward, LayerNormBackward)
+KILN_OPERATION(rmsnorm_forward, RmsNormForward)
+KILN_OPERATION(rmsnorm_backward, RmsNormBackward)
 KILN_OPERATION(softmax_forward, SoftmaxForward)
 KILN_OPERATION(softmax_backward, SoftmaxBackward)
 

@@ -13,7 +13,12 @@ std::string (*const capability_to_string)(kiln::ComputeCapability) = kiln::to_st
 std::string_view (*const dtype_to_string)(kiln::ops::DType) = kiln::ops::to_string;
 
 template <typename Args>
-using Prepare = kiln::Result<void> (*)(kiln::Service&, const kiln::Device&, const Args&);
+using Prepare = kiln::Result<void> (*)(kiln::Service&, const kiln::Device&,
+                                       const Args&);
+Prepare<kiln::ops::LayerNormForward> prepare_layernorm_forward = kiln::ops::prepare;
+Prepare<kiln::ops::LayerNormBackward> prepare_layernorm_backward = kiln::ops::prepare;
+Prepare<kiln::ops::RmsNormForward> prepare_rmsnorm_forward = kiln::ops::prepare;
+Prepare<kiln::ops::RmsNormBackward> prepare_rmsnorm_backward = kiln::ops::prepare;
 Prepare<kiln::ops::SoftmaxForward> prepare_softmax_forward = kiln::ops::prepare;
 Prepare<kiln::ops::SoftmaxBackward> prepare_softmax_backward = kiln::ops::prepare;
 
@@ -29,7 +34,12 @@ auto every_function = std::make_tuple(
     &kiln::Service::get, &kiln::Service::prefetch, &kiln::Service::statistics,
     &kiln::Service::profile, &kiln::Service::device_of, dtype_to_string,
     &kiln::ops::size_bytes, prepare_softmax_forward, prepare_softmax_backward,
-    &kiln::ops::softmax_forward, &kiln::ops::softmax_backward);
+    &kiln::ops::softmax_forward, &kiln::ops::softmax_backward,
+    prepare_layernorm_forward, prepare_layernorm_backward, prepare_rmsnorm_forward,
+    prepare_rmsnorm_backward, &kiln::ops::layernorm_forward,
+    &kiln::ops::layernorm_backward, &kiln::ops::layernorm_backward_workspace_bytes,
+    &kiln::ops::rmsnorm_forward, &kiln::ops::rmsnorm_backward,
+    &kiln::ops::rmsnorm_backward_workspace_bytes);
 
 kiln::Kernel copy(const kiln::Kernel& kernel) {
   return kernel;
