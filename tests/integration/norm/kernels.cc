@@ -59,10 +59,24 @@ std::vector<I64> row_lengths(const Configuration& configuration) {
     case 512:
       return {129, 192, 255, 256, 257, 384, 500, 511, 512};
     case 8192:
-      return {513, 768, 1000, 1024, 1025, 4096, 4104, 8191, 8192};
+      return {513, 768, 1024, 4100, 8192};
     default:
-      return {8193, 8200, 12288, 16390, 49160, 65536};
+      return {8193, 8200,
+              configuration.dtype == DType::kF32 ? 12292
+              : configuration.residual           ? 24584
+                                                 : 49160};
   }
+}
+
+I64 aligned_length(const Configuration& configuration) {
+  return configuration.max_cols == 128    ? 72
+         : configuration.max_cols == 512  ? 384
+         : configuration.max_cols == 8192 ? 1032
+                                          : 8200;
+}
+
+I64 odd_length(const Configuration& configuration) {
+  return aligned_length(configuration) - 7;
 }
 
 const std::vector<kiln_cpu::Variant>& all_variants() {

@@ -28,9 +28,12 @@ std::ostream& operator<<(std::ostream& out, const Configuration& configuration);
 [[nodiscard]] std::string name_of(const Configuration& configuration);
 
 [[nodiscard]] const std::vector<Configuration>& configurations();
-/// The row lengths of its class that tests try: edges, and what is no multiple of a
-/// vector.
+/// The row lengths of its class that tests try: edges, what is no multiple of a vector,
+/// and of `any` one more than a block keeps in registers.
 [[nodiscard]] std::vector<I64> row_lengths(const Configuration& configuration);
+/// A row of its class in vectors, and one that is read by elements.
+[[nodiscard]] I64 aligned_length(const Configuration& configuration);
+[[nodiscard]] I64 odd_length(const Configuration& configuration);
 
 [[nodiscard]] const std::vector<kiln_cpu::Variant>& all_variants();
 

@@ -206,7 +206,8 @@ class Problem {
 
   [[nodiscard]] Errors errors(const Output& out) const {
     Errors worst;
-    for (I64 row = 0; row < setting_.rows; ++row) row_errors(out, row, worst);
+    for (I64 row = 0; row < setting_.rows && setting_.cols > 0; ++row)
+      row_errors(out, row, worst);
     return worst;
   }
   void row_errors(const Output& out, I64 row, Errors& worst) const {
