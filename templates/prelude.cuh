@@ -121,6 +121,10 @@ KILN_FUNCTION float kiln_atomic_max(float* at, float value) {
 
 KILN_FUNCTION void kiln_require_aligned(const void*, kiln_u64) {}
 
+/// The compiler takes `word` for a new value: what was computed from it is computed
+/// again later, and not kept in registers beside it.
+KILN_FUNCTION void kiln_forget(kiln_u32& word) { asm("" : "+r"(word)); }
+
 KILN_FUNCTION float kiln_f16_to_float(kiln_u32 bits) {
   float value;
   asm("{.reg .b16 h; cvt.u16.u32 h, %1; cvt.f32.f16 %0, h;}" : "=f"(value) : "r"(bits));
@@ -147,6 +151,13 @@ KILN_FUNCTION float kiln_reciprocal(float x) {
   float guess;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(guess) : "f"(x));
   return fmaf(fmaf(-x, guess, 1.0f), guess, guess);
+}
+
+/// 1 / sqrt(x) to 2 ulp.
+KILN_FUNCTION float kiln_rsqrt_approx(float x) {
+  float value;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+  return value;
 }
 
 #else
@@ -216,10 +227,14 @@ inline void kiln_require_aligned(const void* at, kiln_u64 bytes) {
   kiln_cpu::require_aligned(at, bytes);
 }
 
+inline void kiln_forget(kiln_u32&) {}
 inline float kiln_f16_to_float(kiln_u32 bits) { return kiln_cpu::f16_to_float(bits); }
 inline kiln_u32 kiln_float_to_f16(float value) { return kiln_cpu::float_to_f16(value); }
 inline float kiln_exp2_approx(float x) { return kiln_cpu::exp2_approx(x); }
 inline float kiln_reciprocal(float x) { return 1.0f / x; }
+inline float kiln_rsqrt_approx(float x) {
+  return static_cast<float>(1.0 / sqrt(static_cast<double>(x)));
+}
 
 #endif
 
@@ -366,6 +381,16 @@ KILN_FUNCTION void kiln_sincos(const float* x, float* sine, float* cosine) {
       }
     }
   }
+}
+
+/// 1 / sqrt(x), the nearest float but for rare ties, for x from 2^-126; NaN for 0,
+/// infinity and NaN.
+KILN_FUNCTION float kiln_rsqrt(float x) {
+  const float guess = kiln_rsqrt_approx(x);
+  const float root = x * guess;
+  const float lost = fmaf(x, guess, -root);
+  const float error = fmaf(-lost, guess, fmaf(-root, guess, 1.0f));
+  return fmaf(0.5f * guess, error, guess);
 }
 
 // ---- Conversions: exact to float, to nearest even from float, NaN stays NaN
@@ -518,6 +543,52 @@ KILN_FUNCTION kiln_words<kBytes> kiln_pack(const float* values) {
   return words;
 }
 
+/// kCount elements of type E, a multiple of 16 bytes, in registers.
+template <typename E, int kCount>
+struct kiln_vector {
+  static constexpr int kPerWords = 16 / sizeof(E);
+  kiln_words<16> words[kCount / kPerWords];
+
+  KILN_FUNCTION float get(int at) const {
+    return kiln_get<E>(words[at / kPerWords], at % kPerWords);
+  }
+  /// `values` rounded to E.
+  KILN_FUNCTION void set(const float* values) {
+#pragma unroll
+    for (int i = 0; i < kCount / kPerWords; ++i) {
+      words[i] = kiln_pack<E, 16>(values + i * kPerWords);
+    }
+  }
+
+  /// It stays as it is in registers, and not as the floats that were made of it.
+  KILN_FUNCTION void keep_packed() {
+#pragma unroll
+    for (int i = 0; i < kCount / kPerWords; ++i) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        kiln_forget(words[i].word[k]);
+      }
+    }
+  }
+
+  /// Those at `at`, 16-byte aligned; zeros where they are not there.
+  KILN_FUNCTION void load(const E* at, bool are_there) {
+#pragma unroll
+    for (int i = 0; i < kCount / kPerWords; ++i) {
+      words[i] = {};
+      if (are_there) {
+        words[i] = kiln_load<16>(at + i * kPerWords);
+      }
+    }
+  }
+  KILN_FUNCTION void store(E* at) const {
+#pragma unroll
+    for (int i = 0; i < kCount / kPerWords; ++i) {
+      kiln_store(at + i * kPerWords, words[i]);
+    }
+  }
+};
+
 // ---- Reductions: every lane gets the same bits, in an order that never changes
 
 struct kiln_max {
@@ -550,6 +621,14 @@ struct kiln_lanes {
   KILN_FUNCTION float reduce(float value) {
     return kiln_reduce_lanes<Op, kLanes>(value);
   }
+  /// Each of the values.
+  template <typename Op, int kCount>
+  KILN_FUNCTION void reduce_each(float (&values)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      values[i] = reduce<Op>(values[i]);
+    }
+  }
 };
 
 /// The threads of a block that work together: a multiple of 32, all of them call
@@ -577,5 +656,28 @@ struct kiln_block_threads {
     value = lane < size() / 32 ? scratch[half + lane] : Op::kNeutral;
     half = 32 - half;
     return kiln_reduce_lanes<Op, 32>(value);
+  }
+  /// Each of the values, with one barrier for all; scratch is kCount * kScratch floats.
+  template <typename Op, int kCount>
+  KILN_FUNCTION void reduce_each(float (&values)[kCount]) {
+    const int lane = rank() % 32;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      values[i] = kiln_reduce_lanes<Op, 32>(values[i]);
+      if (lane == 0 && size() > 32) {
+        scratch[i * kScratch + half + rank() / 32] = values[i];
+      }
+    }
+    if (size() == 32) {
+      return;
+    }
+    kiln_sync_threads();
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const bool is_there = lane < size() / 32;
+      values[i] = is_there ? scratch[i * kScratch + half + lane] : Op::kNeutral;
+      values[i] = kiln_reduce_lanes<Op, 32>(values[i]);
+    }
+    half = 32 - half;
   }
 };

@@ -6,6 +6,7 @@
 #include "kiln/geometry.h"           // IWYU pragma: export
 #include "kiln/kernel.h"             // IWYU pragma: export
 #include "kiln/ops/cross_entropy.h"  // IWYU pragma: export
+#include "kiln/ops/norm.h"           // IWYU pragma: export
 #include "kiln/ops/rope.h"           // IWYU pragma: export
 #include "kiln/ops/softmax.h"        // IWYU pragma: export
 #include "kiln/request.h"            // IWYU pragma: export

@@ -1,9 +1,11 @@
 // The operations as programs call them. Each is its family's plan, run on a service.
 
 #include "kiln/ops/cross_entropy.h"
+#include "kiln/ops/norm.h"
 #include "kiln/ops/rope.h"
 #include "kiln/ops/softmax.h"
 #include "ops/cross_entropy.h"
+#include "ops/norm.h"
 #include "ops/rope.h"
 #include "ops/run.h"
 #include "ops/softmax.h"
@@ -25,6 +27,10 @@ KILN_OPERATION(cross_entropy_forward, CrossEntropyForward)
 KILN_OPERATION(cross_entropy_backward, CrossEntropyBackward)
 KILN_OPERATION(rope_forward, RopeForward)
 KILN_OPERATION(rope_backward, RopeBackward)
+KILN_OPERATION(layernorm_forward, LayerNormForward)
+KILN_OPERATION(layernorm_backward, LayerNormBackward)
+KILN_OPERATION(rmsnorm_forward, RmsNormForward)
+KILN_OPERATION(rmsnorm_backward, RmsNormBackward)
 KILN_OPERATION(softmax_forward, SoftmaxForward)
 KILN_OPERATION(softmax_backward, SoftmaxBackward)
 

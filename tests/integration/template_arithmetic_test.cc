@@ -34,7 +34,7 @@ compile::CompileJob job_of(const request::TemplateRequest& request,
   return RequestKeys::job(keyed).value();
 }
 
-/// The instructions that flush small numbers to zero or approximate, but for the two
+/// The instructions that flush small numbers to zero or approximate, but for the three
 /// that the prelude asks for by name.
 std::vector<std::string> fast_instructions(const std::string& ptx) {
   std::vector<std::string> found;
@@ -44,7 +44,8 @@ std::vector<std::string> fast_instructions(const std::string& ptx) {
                       line.find(".approx") != std::string::npos ||
                       line.find(".full.") != std::string::npos;
     const bool named = line.find("ex2.approx.ftz.f32") != std::string::npos ||
-                       line.find("rcp.approx.ftz.f32") != std::string::npos;
+                       line.find("rcp.approx.ftz.f32") != std::string::npos ||
+                       line.find("rsqrt.approx.ftz.f32") != std::string::npos;
     if (fast && !named) {
       found.push_back(line);
     }

@@ -1,0 +1,372 @@
+#include "ops/norm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "ops/check.h"
+#include "util/try.h"
+
+namespace kiln::ops {
+namespace {
+
+std::string_view operation_of(const LayerNormForward& /*args*/) {
+  return "layernorm_forward";
+}
+std::string_view operation_of(const LayerNormBackward& /*args*/) {
+  return "layernorm_backward";
+}
+std::string_view operation_of(const RmsNormForward& /*args*/) {
+  return "rmsnorm_forward";
+}
+std::string_view operation_of(const RmsNormBackward& /*args*/) {
+  return "rmsnorm_backward";
+}
+
+template <typename Args>
+constexpr bool kIsLayerNorm = requires(Args args) {
+  args.has_bias;
+};
+
+template <typename Args>
+bool has_bias(const Args& args) {
+  if constexpr (kIsLayerNorm<Args>)
+    return args.has_bias;
+  return false;
+}
+
+template <typename Args>
+DType weight_dtype_of(const Args& args) {
+  return args.weight_dtype == DType::kUnset ? args.dtype : args.weight_dtype;
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// ---- The choices, by shape and device. templates/norm/kernel.toml says what a kernel
+// ---- with these parameters looks like.
+
+/// The shortest rows that a part of a warp, a warp or a block keeps in its registers;
+/// beyond, a block keeps what it can.
+std::string_view max_cols_for(std::int64_t cols) {
+  return cols <= 128 ? "128" : cols <= 512 ? "512" : cols <= 8192 ? "8192" : "any";
+}
+
+/// Of the forward kernels' grid, at most. A thread loads its weights once: so there are
+/// few blocks, but several times as many as run at a time, so that those which end
+/// early make room for others.
+std::int64_t forward_blocks(const Device& device) {
+  return std::int64_t{16} * std::max(1, device.multiprocessors);
+}
+
+/// Of the backward kernels' grid. Each writes a row of sums, so there are as many as
+/// run at a time, 512 threads a multiprocessor (1024 for the longest rows); fewer where
+/// they would not have four turns each and no multiprocessor is without one for that.
+std::int64_t backward_blocks(const Device& device, std::int64_t rows,
+                             std::int64_t cols) {
+  const bool shares_blocks = cols <= 512;  // some rows a block
+  const std::int64_t rows_a_turn = cols <= 128 ? 16 : shares_blocks ? 4 : 1;
+  const std::int64_t threads = shares_blocks  ? 128
+                               : cols <= 8192 ? ceil_div(cols, 512) * 32
+                                              : 1024;
+  const std::int64_t multiprocessors = std::max(1, device.multiprocessors);
+  const std::int64_t at_a_time =
+      multiprocessors * std::max<std::int64_t>(1, 512 / threads);
+  const std::int64_t turns = ceil_div(rows, rows_a_turn);
+  return std::min({at_a_time, turns, std::max(multiprocessors, ceil_div(turns, 4))});
+}
+
+/// What a block may have of shared memory, less a little that the kernels need anyway.
+std::int64_t shared_bytes(ComputeCapability capability) {
+  if (capability >= ComputeCapability{12, 0} || capability < ComputeCapability{9, 0}) {
+    const bool is_large =
+        capability == ComputeCapability{8, 0} || capability == ComputeCapability{8, 7};
+    return is_large ? 160 << 10 : capability.major >= 8 ? 96 << 10 : 48 << 10;
+  }
+  return 224 << 10;
+}
+
+/// Of how many columns a block that does not keep its rows adds up the gradients at a
+/// time.
+std::int64_t chunk_of(const Device& device, std::int64_t cols, bool with_bias) {
+  const std::int64_t column_bytes = with_bias ? 8 : 4;
+  const std::int64_t most = shared_bytes(device.capability) / column_bytes;
+  return std::min(cols, most / 1024 * 1024);
+}
+
+// ---- Arguments
+
+/// The number of elements.
+template <typename Args>
+Result<std::int64_t> check(const Args& args) {
+  const std::string_view operation = operation_of(args);
+  KILN_TRY(check_dtype(operation, args.dtype));
+  const DType weight = weight_dtype_of(args);
+  if (weight != args.dtype && weight != DType::kF32)
+    return refuse(operation, fmt::format("weight_dtype is {}: {} or f32",
+                                         to_string(weight), to_string(args.dtype)));
+  if constexpr (requires { args.eps; }) {
+    if (!(args.eps >= 0))
+      return refuse(operation, fmt::format("eps is {}", args.eps));
+  }
+  return element_count(operation, {{"rows", args.rows}, {"cols", args.cols}});
+}
+
+template <typename Args>
+Launch launch_of(const Args& args, std::string_view kernel, std::int64_t blocks) {
+  Launch launch{
+      .kernel = std::string(kernel),
+      .parameters = {{"dtype", std::string(to_string(args.dtype))},
+                     {"max_cols", std::string(max_cols_for(args.cols))},
+                     {"residual", args.adds_residual ? "true" : "false"}},
+      .extents = {{"rows", args.rows}, {"cols", args.cols}, {"blocks", blocks}},
+      .arguments = {}};
+  launch.parameters["weight_dtype"] =
+      weight_dtype_of(args) == args.dtype ? "same" : "f32";
+  if constexpr (kIsLayerNorm<Args>)
+    launch.parameters["bias"] = args.has_bias ? "true" : "false";
+  return launch;
+}
+
+template <typename Args>
+std::int64_t partial_rows(const Args& args, const Device& device) {
+  return args.rows == 0 ? 0 : backward_blocks(device, args.rows, args.cols);
+}
+
+template <typename Args>
+Result<std::uint64_t> workspace_bytes(const Args& args, const Device& device) {
+  if (KILN_TRY(check(args)) == 0 || !args.has_dweight)
+    return 0U;
+  const std::int64_t floats =
+      partial_rows(args, device) * args.cols * (has_bias(args) ? 2 : 1);
+  return static_cast<std::uint64_t>(floats) * sizeof(float);
+}
+
+template <typename Args>
+Result<Plan> backward_plan(const Args& args, const Device& device,
+                           const std::string& kernel) {
+  const std::uint64_t needed = KILN_TRY(workspace_bytes(args, device));
+  if (args.workspace_bytes != 0 && args.workspace_bytes < needed)
+    return refuse(operation_of(args),
+                  fmt::format("workspace_bytes is {}: {} are needed",
+                              args.workspace_bytes, needed));
+  Plan plan;
+  if (args.cols == 0)
+    return plan;
+  const long long rows = args.rows;
+  const long long cols = args.cols;
+  const long long blocks = partial_rows(args, device);
+  const long long chunk = chunk_of(device, cols, has_bias(args));
+  const float weight_offset = args.zero_centered_weight ? 1.0F : 0.0F;
+  const void* const partials = args.has_dweight ? args.workspace : nullptr;
+  Launch launch = launch_of(args, kernel, blocks);
+  launch.extents["chunk"] = chunk;
+  if (rows > 0) {
+    Launch& main = plan.emplace_back(launch);
+    main.arguments = Arguments(args.dx, partials, args.dy, args.x);
+    if (args.adds_residual)
+      main.arguments.add(args.dsum);
+    main.arguments.add(args.weight);
+    if constexpr (kIsLayerNorm<Args>)
+      main.arguments.add(args.mean);
+    main.arguments.add(args.rstd);
+    main.arguments.add(weight_offset);
+    for (const long long value : {rows, cols, chunk}) main.arguments.add(value);
+  }
+  if (args.has_dweight) {
+    launch.entry = kernel + "_finalize";
+    launch.arguments = Arguments(args.dweight);
+    if constexpr (kIsLayerNorm<Args>) {
+      if (args.has_bias)
+        launch.arguments.add(args.dbias);
+    }
+    launch.arguments.add(partials);
+    for (const long long value : {blocks, cols}) launch.arguments.add(value);
+    plan.push_back(std::move(launch));
+  }
+  return plan;
+}
+
+/// How many bytes what the operation is given has.
+struct Sizes {
+  std::uint64_t rows;
+  std::uint64_t residual;
+  std::uint64_t weight;
+  std::uint64_t bias;
+  std::uint64_t statistics;
+};
+
+template <typename Args>
+Sizes sizes_of(const Args& args) {
+  const auto rows = static_cast<std::uint64_t>(args.rows);
+  const auto cols = static_cast<std::uint64_t>(args.cols);
+  const std::uint64_t row_bytes = cols * size_bytes(args.dtype);
+  const std::uint64_t weight_bytes = cols * size_bytes(weight_dtype_of(args));
+  return {.rows = rows * row_bytes,
+          .residual = args.adds_residual ? rows * row_bytes : 0,
+          .weight = weight_bytes,
+          .bias = has_bias(args) ? weight_bytes : 0,
+          .statistics = cols == 0 ? 0 : rows * sizeof(float)};
+}
+
+/// One that may be left out by null.
+Memory optional(std::string_view name, const void* begin, std::uint64_t bytes) {
+  return {name, begin, begin == nullptr ? 0 : bytes};
+}
+
+/// What a norm is given, each kind with the alignment of its elements; absent ones are
+/// empty.
+struct Memories {
+  Memory y;
+  Memory sum;
+  std::array<Memory, 2> saved;
+  Memory x;
+  Memory residual;
+  Memory weight;
+  Memory bias;
+};
+
+template <typename Args>
+Result<void> check_forward(const Args& args, const Memories& of) {
+  const std::string_view operation = operation_of(args);
+  KILN_TRY(check_memory(operation, size_bytes(args.dtype), {of.y, of.sum},
+                        {of.x, of.residual}));
+  KILN_TRY(check_memory(operation, size_bytes(weight_dtype_of(args)), {},
+                        {of.weight, of.bias}));
+  KILN_TRY(check_memory(operation, sizeof(float), {of.saved[0], of.saved[1]}, {}));
+  return check_memory(operation, 1, {of.y, of.sum, of.saved[0], of.saved[1]},
+                      {of.x, of.residual, of.weight, of.bias});
+}
+
+/// `dbias` and `mean` are empty where there is none.
+template <typename Args>
+Result<void> check_backward(const Args& args, const void* dbias, const Memory& mean) {
+  const std::string_view operation = operation_of(args);
+  const Sizes sizes = sizes_of(args);
+  const bool needs_workspace = args.has_dweight && sizes.rows > 0;
+  if (needs_workspace && args.workspace_bytes == 0)
+    return refuse(operation, "workspace_bytes is 0");
+  const Memory dx{"dx", args.dx, sizes.rows};
+  const Memory dy{"dy", args.dy, sizes.rows};
+  const Memory x{"x", args.x, sizes.rows};
+  const Memory dsum{"dsum", args.dsum, sizes.residual};
+  const Memory weight{"weight", args.weight, sizes.weight};
+  const Memory dweight{"dweight", args.dweight, args.has_dweight ? sizes.weight : 0};
+  const Memory bias{"dbias", dbias, args.has_dweight ? sizes.bias : 0};
+  const Memory rstd{"rstd", args.rstd, sizes.statistics};
+  const Memory workspace{"workspace", args.workspace,
+                         needs_workspace ? args.workspace_bytes : 0};
+  KILN_TRY(check_memory(operation, size_bytes(args.dtype), {dx}, {dy, x, dsum}));
+  KILN_TRY(check_memory(operation, size_bytes(weight_dtype_of(args)), {dweight, bias},
+                        {weight}));
+  KILN_TRY(check_memory(operation, sizeof(float), {workspace}, {mean, rstd}));
+  return check_memory(operation, 1, {dx, dweight, bias, workspace},
+                      {dy, x, dsum, weight, mean, rstd});
+}
+
+}  // namespace
+
+Result<Plan> plan(const LayerNormForward& args, const Device& device) {
+  if (KILN_TRY(check(args)) == 0)
+    return Plan{};
+  Launch launch = launch_of(args, "layernorm_fwd", forward_blocks(device));
+  Arguments& arguments = launch.arguments;
+  arguments.add(args.y);
+  if (args.adds_residual)
+    arguments.add(args.sum);
+  arguments.add(args.mean);
+  arguments.add(args.rstd);
+  arguments.add(args.x);
+  if (args.adds_residual)
+    arguments.add(args.residual);
+  arguments.add(args.weight);
+  if (args.has_bias)
+    arguments.add(args.bias);
+  arguments.add(args.zero_centered_weight ? 1.0F : 0.0F);
+  arguments.add(args.eps);
+  for (const long long value : {args.rows, args.cols}) arguments.add(value);
+  return Plan{std::move(launch)};
+}
+
+Result<Plan> plan(const RmsNormForward& args, const Device& device) {
+  if (args.casting > RmsNormCasting::kGemma)
+    return refuse(operation_of(args), "casting is none of RmsNormCasting");
+  if (KILN_TRY(check(args)) == 0)
+    return Plan{};
+  Launch launch = launch_of(args, "rmsnorm_fwd", forward_blocks(device));
+  // A float is as it is: no rounding to speak of.
+  const bool rounds =
+      args.casting == RmsNormCasting::kLlama && args.dtype != DType::kF32;
+  launch.parameters["llama"] = rounds ? "true" : "false";
+  Arguments& arguments = launch.arguments;
+  arguments.add(args.y);
+  if (args.adds_residual)
+    arguments.add(args.sum);
+  arguments.add(args.rstd);
+  arguments.add(args.x);
+  if (args.adds_residual)
+    arguments.add(args.residual);
+  arguments.add(args.weight);
+  const bool is_zero_centered =
+      args.zero_centered_weight || args.casting == RmsNormCasting::kGemma;
+  arguments.add(is_zero_centered ? 1.0F : 0.0F);
+  arguments.add(args.eps);
+  for (const long long value : {args.rows, args.cols}) arguments.add(value);
+  return Plan{std::move(launch)};
+}
+
+Result<Plan> plan(const LayerNormBackward& args, const Device& device) {
+  return backward_plan(args, device, "layernorm_bwd");
+}
+Result<Plan> plan(const RmsNormBackward& args, const Device& device) {
+  return backward_plan(args, device, "rmsnorm_bwd");
+}
+
+Result<std::uint64_t> layernorm_backward_workspace_bytes(const LayerNormBackward& args,
+                                                         const Device& device) {
+  return workspace_bytes(args, device);
+}
+Result<std::uint64_t> rmsnorm_backward_workspace_bytes(const RmsNormBackward& args,
+                                                       const Device& device) {
+  return workspace_bytes(args, device);
+}
+
+Result<void> check_pointers(const LayerNormForward& args) {
+  const Sizes sizes = sizes_of(args);
+  return check_forward(args, {.y = {"y", args.y, sizes.rows},
+                              .sum = {"sum", args.sum, sizes.residual},
+                              .saved = {optional("mean", args.mean, sizes.statistics),
+                                        optional("rstd", args.rstd, sizes.statistics)},
+                              .x = {"x", args.x, sizes.rows},
+                              .residual = {"residual", args.residual, sizes.residual},
+                              .weight = {"weight", args.weight, sizes.weight},
+                              .bias = {"bias", args.bias, sizes.bias}});
+}
+
+Result<void> check_pointers(const RmsNormForward& args) {
+  const Sizes sizes = sizes_of(args);
+  return check_forward(args, {.y = {"y", args.y, sizes.rows},
+                              .sum = {"sum", args.sum, sizes.residual},
+                              .saved = {optional("rstd", args.rstd, sizes.statistics),
+                                        optional("", nullptr, 0)},
+                              .x = {"x", args.x, sizes.rows},
+                              .residual = {"residual", args.residual, sizes.residual},
+                              .weight = {"weight", args.weight, sizes.weight},
+                              .bias = {"bias", nullptr, 0}});
+}
+
+Result<void> check_pointers(const LayerNormBackward& args) {
+  return check_backward(args, args.dbias,
+                        {"mean", args.mean, sizes_of(args).statistics});
+}
+
+Result<void> check_pointers(const RmsNormBackward& args) {
+  return check_backward(args, nullptr, {"mean", nullptr, 0});
+}
+
+}  // namespace kiln::ops

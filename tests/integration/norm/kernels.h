@@ -1,0 +1,40 @@
+// The norm kernels that are compiled for the CPU.
+
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kiln/ops/dtype.h"
+#include "tests/support/cpu_kernel/variant.h"
+
+namespace kiln::norm_test {
+
+using I64 = long long;  // a kernel's kiln_i64
+
+/// One of those that CMakeLists.txt lists.
+struct Configuration {
+  bool layer;  // LayerNorm, else RMSNorm
+  ops::DType dtype;
+  ops::DType weight_dtype;
+  I64 max_cols;  // 0: any
+  bool residual;
+  bool option;  // a bias, or the rounding of llama
+};
+std::ostream& operator<<(std::ostream& out, const Configuration& configuration);
+[[nodiscard]] std::string name_of(const Configuration& configuration);
+
+[[nodiscard]] const std::vector<Configuration>& configurations();
+/// The row lengths of its class that tests try: edges, what is no multiple of a vector,
+/// and of `any` one more than a block keeps in registers.
+[[nodiscard]] std::vector<I64> row_lengths(const Configuration& configuration);
+/// A row of its class in vectors, and one that is read by elements.
+[[nodiscard]] I64 aligned_length(const Configuration& configuration);
+[[nodiscard]] I64 odd_length(const Configuration& configuration);
+
+[[nodiscard]] const std::vector<kiln_cpu::Variant>& all_variants();
+
+}  // namespace kiln::norm_test

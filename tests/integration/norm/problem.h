@@ -1,0 +1,380 @@
+// A norm and its gradients through their operations' plans: tensors behind guards, the
+// launches on the CPU, the error against the reference.
+
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <span>
+
+#include "ops/norm.h"
+#include "tests/integration/norm/kernels.h"
+#include "tests/integration/norm/reference.h"
+#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/tensors/element_types.h"
+#include "tests/support/tensors/guarded_tensor.h"
+#include "tests/support/tensors/numbers.h"
+
+namespace kiln::norm_test {
+
+using kiln_cpu::Order;
+using kiln_cpu::Side;
+using test::F32;
+using test::in_ulp;
+using test::kNaN;
+using test::ulp;
+using test::values;
+template <typename T>
+using Tensor = test::GuardedTensor<T>;
+
+/// What is asked of a kernel beside its configuration.
+struct Setting {
+  I64 rows = 3;
+  I64 cols = 32;
+  bool zero_centered = false;
+  float eps = 1e-5F;
+  /// Of all tensors but float ones from a 16-byte boundary, in elements. Unset: what
+  /// Side gives.
+  std::optional<std::size_t> offset{};
+  Side exact = Side::kEnd;
+  Order order = Order::kAscending;
+  int multiprocessors = 2;
+  ComputeCapability capability{9, 0};
+  [[nodiscard]] test::Place place() const { return {.offset = offset, .exact = exact}; }
+  [[nodiscard]] std::size_t size() const {
+    return static_cast<std::size_t>(rows * cols);
+  }
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Setting& setting) {
+  return out << setting.rows << "x" << setting.cols;
+}
+
+template <typename T>
+Tensor<T> random_tensor(const char* name, std::size_t size, const test::Place& place,
+                        float scale = 1.0F) {
+  Tensor<T> tensor(name, size, place);
+  test::fill_normally(std::span(tensor.data(), size));
+  for (T& element : std::span(tensor.data(), size))
+    element = T::from(static_cast<float>(element.value()) * scale);
+  return tensor;
+}
+
+/// Runs what `args` plan for; what a kernel does wrong is a failure of the test.
+template <typename Args>
+void run_operation(const Args& args, const Setting& setting) {
+  const auto checked = check_pointers(args);
+  ASSERT_TRUE(checked) << checked.error().message;
+  auto plan = ops::plan(
+      args, kiln_cpu::planned_device(setting.capability, setting.multiprocessors));
+  ASSERT_TRUE(plan) << plan.error().message;
+  const auto done =
+      kiln_cpu::run_plan(*std::move(plan), all_variants(), {.order = setting.order});
+  ASSERT_TRUE(done) << done.error().message;
+}
+
+/// Read-only while it lives.
+template <typename... Tensors>
+class ReadOnly {
+ public:
+  explicit ReadOnly(Tensors&... tensors) : memories_{&tensors.memory()...} {
+    for (auto* const memory : memories_) memory->make_read_only();
+  }
+  ReadOnly(const ReadOnly&) = delete;
+  ReadOnly& operator=(const ReadOnly&) = delete;
+  ~ReadOnly() {
+    for (auto* const memory : memories_) memory->make_writable();
+  }
+
+ private:
+  std::array<kiln_cpu::GuardedMemory*, sizeof...(Tensors)> memories_;
+};
+
+/// How far results are off, in ulp of their type: beyond what float arithmetic may do,
+/// and all in all.
+struct Errors {
+  double excess = 0;
+  double all = 0;
+  template <typename T>
+  void take(double got, double want, double excused) {
+    excess = std::max(excess, in_ulp<T>(got, want, excused));
+    all = std::max(all, in_ulp<T>(got, want, 0));
+  }
+};
+
+/// Half an ulp of the store, and what a reference that is no tie may be off from one.
+inline constexpr double kStoreUlp = 0.5 + 0x1p-6;
+
+/// rows x cols of type T, weights of type W.
+template <typename T, typename W>
+class Problem {
+ public:
+  Problem(const Configuration& configuration, const Setting& setting)
+      : of_(configuration),
+        setting_(setting),
+        x(random_tensor<T>("x", setting.size(), setting.place())),
+        residual(random_tensor<T>("residual", of_.residual ? setting.size() : 0,
+                                  setting.place(), 0.5F)),
+        weight(random_tensor<W>("weight", static_cast<std::size_t>(setting.cols),
+                                setting.place(), 0.25F)),
+        bias(random_tensor<W>("bias", has_bias() ? weight.size() : 0, setting.place(),
+                              0.3F)),
+        dy(random_tensor<T>("dy", setting.size(), setting.place(), 0.4F)) {
+    if (setting.size() > 1)
+      std::rotate(dy.data(), dy.data() + 1, dy.data() + setting.size());
+  }
+
+  [[nodiscard]] bool has_bias() const { return of_.layer && of_.option; }
+  [[nodiscard]] bool llama() const { return !of_.layer && of_.option; }
+  [[nodiscard]] double offset() const { return setting_.zero_centered ? 1 : 0; }
+  [[nodiscard]] std::size_t rows() const {
+    return static_cast<std::size_t>(setting_.rows);
+  }
+  [[nodiscard]] Setting& setting() { return setting_; }
+
+  struct Output {
+    Tensor<T> y;
+    Tensor<T> sum;
+    Tensor<F32> mean;
+    Tensor<F32> rstd;
+  };
+
+  [[nodiscard]] Output forward() const {
+    Output out{{"y", setting_.size(), setting_.place()},
+               {"sum", residual.size(), setting_.place()},
+               {"mean", rows(), {.exact = setting_.exact}},
+               {"rstd", rows(), {.exact = setting_.exact}}};
+    const ReadOnly inputs(x, residual, weight, bias);
+    const auto floats = [](Tensor<F32>& tensor) {
+      return reinterpret_cast<float*>(tensor.data());
+    };
+    if (of_.layer) {
+      run_operation(
+          ops::LayerNormForward{.dtype = of_.dtype,
+                                .weight_dtype = of_.weight_dtype,
+                                .y = out.y.data(),
+                                .x = x.data(),
+                                .weight = weight.data(),
+                                .bias = bias.data(),
+                                .mean = floats(out.mean),
+                                .rstd = floats(out.rstd),
+                                .rows = setting_.rows,
+                                .cols = setting_.cols,
+                                .eps = setting_.eps,
+                                .has_bias = has_bias(),
+                                .zero_centered_weight = setting_.zero_centered,
+                                .adds_residual = of_.residual,
+                                .residual = residual.data(),
+                                .sum = out.sum.data()},
+          setting_);
+    } else {
+      run_operation(ops::RmsNormForward{.dtype = of_.dtype,
+                                        .weight_dtype = of_.weight_dtype,
+                                        .y = out.y.data(),
+                                        .x = x.data(),
+                                        .weight = weight.data(),
+                                        .rstd = floats(out.rstd),
+                                        .rows = setting_.rows,
+                                        .cols = setting_.cols,
+                                        .eps = setting_.eps,
+                                        .casting = llama() ? ops::RmsNormCasting::kLlama
+                                                           : ops::RmsNormCasting::kNone,
+                                        .zero_centered_weight = setting_.zero_centered,
+                                        .adds_residual = of_.residual,
+                                        .residual = residual.data(),
+                                        .sum = out.sum.data()},
+                    setting_);
+    }
+    return out;
+  }
+
+  /// What row `row` is the norm of, as it is stored.
+  [[nodiscard]] Row input(I64 row) const {
+    Row all = values(x.data() + row * setting_.cols, setting_.cols);
+    if (of_.residual) {
+      const Row more = values(residual.data() + row * setting_.cols, setting_.cols);
+      for (std::size_t j = 0; j < all.size(); ++j)
+        all[j] =
+            T::from(static_cast<float>(all[j]) + static_cast<float>(more[j])).value();
+    }
+    return all;
+  }
+
+  [[nodiscard]] Errors errors(const Output& out) const {
+    Errors worst;
+    for (I64 row = 0; row < setting_.rows && setting_.cols > 0; ++row)
+      row_errors(out, row, worst);
+    return worst;
+  }
+  void row_errors(const Output& out, I64 row, Errors& worst) const {
+    const Row h = input(row);
+    const Normal normal = normalize(h, of_.layer, setting_.eps);
+    for (std::size_t j = 0; j < h.size(); ++j) {
+      const std::size_t at = static_cast<std::size_t>(row * setting_.cols) + j;
+      if (of_.residual) {
+        EXPECT_EQ(out.sum[at].value(), h[j]) << "row " << row << " column " << j;
+      }
+      const double w = weight[j].value() + offset();
+      const double b = has_bias() ? bias[j].value() : 0;
+      const double error = error_of_xh(normal, j, of_.layer);
+      const double got = out.y[at].value();
+      if (llama()) {  // at a tie either neighbour is right
+        const auto rounded = [&](double xh) {
+          return T::from(static_cast<float>(xh)).value() * w;
+        };
+        const double low = rounded(normal.xh[j] - error);
+        const double high = rounded(normal.xh[j] + error);
+        const double want = std::fabs(got - low) < std::fabs(got - high) ? low : high;
+        worst.take<T>(got, want, kRounding * std::fabs(want));
+      } else {
+        const double terms = std::fabs(normal.xh[j] * w) + std::fabs(b);
+        worst.take<T>(got, normal.xh[j] * w + b,
+                      std::fabs(w) * error + 3 * kRounding * terms);
+      }
+    }
+    const double sum = roundings_of_sum(h.size());
+    const auto at = static_cast<std::size_t>(row);
+    Errors of_statistics;
+    of_statistics.take<F32>(out.rstd[at].value(), normal.rstd,
+                            kRounding * normal.rstd * (sum / 2 + 4));
+    if (of_.layer) {
+      of_statistics.take<F32>(out.mean[at].value(), normal.mean,
+                              kRounding * sum * normal.deviation);
+    }
+    EXPECT_LE(of_statistics.excess, 1.0) << "row " << row;
+  }
+
+  struct GradientOutput {
+    Tensor<T> dx;
+    Tensor<W> dweight;
+    Tensor<W> dbias;
+  };
+
+  /// In double, rounded to float; the backward pass is given these.
+  struct Statistics {
+    Tensor<F32> mean;
+    Tensor<F32> rstd;
+  };
+  [[nodiscard]] Statistics statistics() const {
+    Statistics both{{"mean", of_.layer ? rows() : 0, {.exact = setting_.exact}},
+                    {"rstd", rows(), {.exact = setting_.exact}}};
+    for (std::size_t row = 0; row < rows(); ++row) {
+      const Normal normal = normalize(
+          values(x.data() + static_cast<I64>(row) * setting_.cols, setting_.cols),
+          of_.layer, setting_.eps);
+      both.rstd[row] = F32::from(static_cast<float>(normal.rstd));
+      if (of_.layer)
+        both.mean[row] = F32::from(static_cast<float>(normal.mean));
+    }
+    return both;
+  }
+
+  /// x is what the norm was taken of, `residual` the other gradient of it.
+  [[nodiscard]] GradientOutput backward() const {
+    GradientOutput out{{"dx", setting_.size(), setting_.place()},
+                       {"dweight", weight.size(), setting_.place()},
+                       {"dbias", bias.size(), setting_.place()}};
+    const auto [mean, rstd] = statistics();
+    const auto device =
+        kiln_cpu::planned_device(setting_.capability, setting_.multiprocessors);
+    const auto floats = [](const Tensor<F32>& tensor) {
+      return reinterpret_cast<const float*>(tensor.data());
+    };
+    const auto run = [&](auto args, const auto& workspace_bytes) {
+      args.dtype = of_.dtype;
+      args.weight_dtype = of_.weight_dtype;
+      args.dx = out.dx.data();
+      args.dweight = out.dweight.data();
+      args.dy = dy.data();
+      args.x = x.data();
+      args.weight = weight.data();
+      args.rstd = floats(rstd);
+      args.rows = setting_.rows;
+      args.cols = setting_.cols;
+      args.zero_centered_weight = setting_.zero_centered;
+      args.adds_residual = of_.residual;
+      args.dsum = residual.data();
+      args.workspace_bytes = workspace_bytes(args, device).value();
+      Tensor<F32> workspace("workspace", args.workspace_bytes / 4, {});
+      args.workspace = workspace.data();
+      const ReadOnly inputs(x, residual, weight, dy, mean, rstd);
+      run_operation(args, setting_);
+    };
+    if (of_.layer) {
+      run(
+          ops::LayerNormBackward{
+              .dbias = out.dbias.data(), .mean = floats(mean), .has_bias = has_bias()},
+          ops::layernorm_backward_workspace_bytes);
+    } else {
+      run(ops::RmsNormBackward{}, ops::rmsnorm_backward_workspace_bytes);
+    }
+    return out;
+  }
+
+  [[nodiscard]] Errors errors(const GradientOutput& out) const {
+    const auto [mean, rstd] = statistics();
+    const std::size_t cols = weight.size();
+    Row dweight(cols), dbias(cols), all_dweight(cols), all_dbias(cols);
+    Errors worst;
+    for (std::size_t row = 0; row < rows(); ++row) {
+      Row g(cols);
+      Row xh(cols);
+      for (std::size_t j = 0; j < cols; ++j) {
+        const double m = of_.layer ? mean[row].value() : 0;
+        xh[j] = (x[row * cols + j].value() - m) * rstd[row].value();
+        const double d = dy[row * cols + j].value();
+        g[j] = d * (weight[j].value() + offset());
+        dweight[j] += d * xh[j];
+        all_dweight[j] += std::fabs(d * xh[j]);
+        dbias[j] += d;
+        all_dbias[j] += std::fabs(d);
+      }
+      const Gradients want = gradients(g, xh, rstd[row].value(), of_.layer);
+      for (std::size_t j = 0; j < cols; ++j) {
+        const std::size_t at = row * cols + j;
+        const double more = of_.residual ? residual[at].value() : 0;
+        worst.take<T>(out.dx[at].value(), want.dx[j] + more,
+                      want.dx_error[j] + kRounding * (std::fabs(want.dx[j] + more)));
+      }
+    }
+    // One rounding for each row of a thread, and a tree of blocks.
+    const double sum = static_cast<double>(rows()) + 40;
+    for (std::size_t j = 0; j < cols; ++j) {
+      worst.take<W>(out.dweight[j].value(), dweight[j],
+                    kRounding * (sum + 2) * all_dweight[j]);
+      if (has_bias())
+        worst.take<W>(out.dbias[j].value(), dbias[j], kRounding * sum * all_dbias[j]);
+    }
+    return worst;
+  }
+
+ private:
+  Configuration of_;
+  Setting setting_;
+
+ public:
+  // Mutable by tests before a run; declared after what they are made with.
+  Tensor<T> x;
+  Tensor<T> residual;
+  Tensor<W> weight;
+  Tensor<W> bias;
+  Tensor<T> dy;
+};
+
+/// Calls `function(std::type_identity<T>(), std::type_identity<W>())`.
+template <typename Function>
+void with_types(const Configuration& configuration, Function function) {
+  test::with_type(to_string(configuration.dtype),
+                  [&]<typename T>(std::type_identity<T> rows) {
+                    if (configuration.weight_dtype == configuration.dtype)
+                      function(rows, rows);
+                    else
+                      function(rows, std::type_identity<F32>());
+                  });
+}
+
+}  // namespace kiln::norm_test

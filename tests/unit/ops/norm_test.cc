@@ -1,0 +1,208 @@
+// What the norm operations refuse, and what they choose.
+
+#include "ops/norm.h"
+
+#include <array>
+#include <limits>
+
+#include "tests/unit/ops/refusals.h"
+
+namespace kiln::ops {
+namespace {
+
+using testing::HasSubstr;
+
+const Device kDevice{.name = "planned", .capability = {9, 0}, .multiprocessors = 132};
+
+LayerNormForward layer_forward() {
+  return {.dtype = DType::kBf16, .rows = 6, .cols = 40};
+}
+LayerNormBackward layer_backward() {
+  return {.dtype = DType::kBf16, .rows = 6, .cols = 40};
+}
+RmsNormForward rms_forward() {
+  return {.dtype = DType::kBf16, .rows = 6, .cols = 40};
+}
+RmsNormBackward rms_backward() {
+  return {.dtype = DType::kBf16, .rows = 6, .cols = 40};
+}
+
+TEST(NormPlan, RefusesADtypeThatWasNotSet) {
+  EXPECT_THAT(refusal(plan(LayerNormForward{}, kDevice)),
+              HasSubstr("layernorm_forward: dtype"));
+  EXPECT_THAT(refusal(plan(LayerNormBackward{}, kDevice)),
+              HasSubstr("layernorm_backward: dtype"));
+  EXPECT_THAT(refusal(plan(RmsNormForward{}, kDevice)),
+              HasSubstr("rmsnorm_forward: dtype"));
+  EXPECT_THAT(refusal(plan(RmsNormBackward{}, kDevice)),
+              HasSubstr("rmsnorm_backward: dtype"));
+}
+
+TEST(NormPlan, RefusesWeightsOfAnotherSixteenBitType) {
+  LayerNormForward args = layer_forward();
+  args.weight_dtype = DType::kF16;
+  EXPECT_EQ(refusal(plan(args, kDevice)),
+            "layernorm_forward: weight_dtype is f16: bf16 or f32");
+  args.weight_dtype = DType::kF32;
+  EXPECT_EQ(plan(args, kDevice).value().at(0).parameters.at("weight_dtype"), "f32");
+  args.dtype = DType::kF32;
+  EXPECT_EQ(plan(args, kDevice).value().at(0).parameters.at("weight_dtype"), "same");
+}
+
+TEST(NormPlan, RefusesNegativeSizesAndAnEpsBelowZero) {
+  RmsNormForward args = rms_forward();
+  args.rows = -1;
+  EXPECT_EQ(refusal(plan(args, kDevice)), "rmsnorm_forward: rows is -1");
+  args.rows = 1;
+  args.eps = -1;
+  EXPECT_EQ(refusal(plan(args, kDevice)), "rmsnorm_forward: eps is -1");
+  args.eps = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(refusal(plan(args, kDevice)), HasSubstr("eps is nan"));
+}
+
+TEST(NormPlan, RefusesACastingThatIsNone) {
+  RmsNormForward args = rms_forward();
+  args.casting = static_cast<RmsNormCasting>(7);
+  EXPECT_THAT(refusal(plan(args, kDevice)), HasSubstr("casting is none"));
+}
+
+TEST(NormPlan, TakesTheSmallestClassThatHoldsTheRows) {
+  RmsNormForward args = rms_forward();
+  for (const auto& [cols, expected] : {std::pair{1, "128"},
+                                       {128, "128"},
+                                       {129, "512"},
+                                       {513, "8192"},
+                                       {8192, "8192"},
+                                       {8193, "any"}}) {
+    args.cols = cols;
+    EXPECT_EQ(plan(args, kDevice).value().at(0).parameters.at("max_cols"), expected)
+        << cols;
+  }
+}
+
+TEST(NormPlan, RoundsInBetweenForLlamaWhereThereIsARounding) {
+  RmsNormForward args = rms_forward();
+  args.casting = RmsNormCasting::kLlama;
+  EXPECT_EQ(plan(args, kDevice).value().at(0).parameters.at("llama"), "true");
+  args.dtype = DType::kF32;
+  EXPECT_EQ(plan(args, kDevice).value().at(0).parameters.at("llama"), "false");
+  args.dtype = DType::kBf16;
+  args.casting = RmsNormCasting::kGemma;
+  EXPECT_EQ(plan(args, kDevice).value().at(0).parameters.at("llama"), "false");
+}
+
+TEST(NormPlan, EndsABackwardPassWithTheSumOfAllBlocks) {
+  const Plan launches = plan(layer_backward(), kDevice).value();
+  ASSERT_EQ(launches.size(), 2U);
+  EXPECT_EQ(launches[0].entry, "");
+  EXPECT_EQ(launches[1].kernel, "layernorm_bwd");
+  EXPECT_EQ(launches[1].entry, "layernorm_bwd_finalize");
+}
+
+TEST(NormPlan, LeavesOutTheSumWhereNobodyWantsIt) {
+  RmsNormBackward args = rms_backward();
+  args.has_dweight = false;
+  EXPECT_EQ(plan(args, kDevice).value().size(), 1U);
+  EXPECT_EQ(rmsnorm_backward_workspace_bytes(args, kDevice).value(), 0U);
+}
+
+TEST(NormPlan, WithoutRowsWritesZerosAndWithoutColumnsNothing) {
+  LayerNormBackward args = layer_backward();
+  args.rows = 0;
+  const Plan launches = plan(args, kDevice).value();
+  ASSERT_EQ(launches.size(), 1U);
+  EXPECT_EQ(launches[0].entry, "layernorm_bwd_finalize");
+  EXPECT_EQ(layernorm_backward_workspace_bytes(args, kDevice).value(), 0U);
+  args.rows = 6;
+  args.cols = 0;
+  EXPECT_TRUE(plan(args, kDevice).value().empty());
+  LayerNormForward forward = layer_forward();
+  forward.rows = 0;
+  EXPECT_TRUE(plan(forward, kDevice).value().empty());
+}
+
+TEST(NormWorkspace, IsARowOfSumsABlockAndBoundedByTheDevice) {
+  RmsNormBackward args = rms_backward();
+  args.cols = 4096;  // 256 threads: 2 blocks a multiprocessor
+  args.rows = 3;
+  EXPECT_EQ(rmsnorm_backward_workspace_bytes(args, kDevice).value(), 3U * 4096 * 4);
+  args.rows = 600;  // four turns each leave no multiprocessor without a block
+  EXPECT_EQ(rmsnorm_backward_workspace_bytes(args, kDevice).value(), 150U * 4096 * 4);
+  args.rows = 100000;
+  EXPECT_EQ(rmsnorm_backward_workspace_bytes(args, kDevice).value(),
+            2U * 132 * 4096 * 4);
+  LayerNormBackward with_bias = layer_backward();
+  with_bias.cols = 4096;
+  with_bias.rows = 100000;
+  EXPECT_EQ(layernorm_backward_workspace_bytes(with_bias, kDevice).value(),
+            2U * 2 * 132 * 4096 * 4);
+}
+
+TEST(NormWorkspace, IsRefusedWhereItIsTooSmallOrNone) {
+  RmsNormBackward args = rms_backward();
+  args.workspace_bytes = 4;
+  EXPECT_EQ(refusal(plan(args, kDevice)),
+            "rmsnorm_backward: workspace_bytes is 4: 160 are needed");
+  args.workspace_bytes = 0;
+  EXPECT_TRUE(plan(args, kDevice));
+  EXPECT_EQ(refusal(check_pointers(args)), "rmsnorm_backward: workspace_bytes is 0");
+}
+
+TEST(NormPlan, SharesTheSumsOfAsManyColumnsAsTheDeviceHasRoomFor) {
+  LayerNormBackward args = layer_backward();
+  args.cols = 65536;
+  const auto chunk = [&](ComputeCapability capability) {
+    const Device device{.name = "planned", .capability = capability};
+    return plan(args, device).value().at(0).extents.at("chunk");
+  };
+  EXPECT_EQ(chunk({9, 0}), 28672);
+  EXPECT_EQ(chunk({8, 0}), 20480);
+  EXPECT_EQ(chunk({8, 6}), 12288);
+  EXPECT_EQ(chunk({12, 0}), 12288);
+  EXPECT_EQ(chunk({7, 5}), 6144);
+  args.has_bias = false;
+  EXPECT_EQ(chunk({9, 0}), 57344);
+}
+
+TEST(NormPointers, AreRefusedWhereTheyAreNullOrOverlap) {
+  std::array<std::uint16_t, 2048> memory{};
+  LayerNormForward args = layer_forward();
+  EXPECT_EQ(refusal(check_pointers(args)), "layernorm_forward: y is null");
+  args.y = memory.data();
+  args.x = memory.data() + 240;
+  EXPECT_EQ(refusal(check_pointers(args)), "layernorm_forward: weight is null");
+  args.weight = memory.data() + 480;
+  EXPECT_EQ(refusal(check_pointers(args)), "layernorm_forward: bias is null");
+  args.bias = memory.data() + 520;
+  EXPECT_TRUE(check_pointers(args));
+  args.adds_residual = true;
+  EXPECT_EQ(refusal(check_pointers(args)), "layernorm_forward: sum is null");
+}
+
+// Guards against norms that write over what they are given, which others may need: the
+// residual, the gradient.
+TEST(NormPointers, AreRefusedInPlace) {
+  std::array<std::uint16_t, 2048> memory{};
+  RmsNormForward args = rms_forward();
+  args.y = memory.data();
+  args.x = memory.data();
+  args.weight = memory.data() + 600;
+  EXPECT_EQ(refusal(check_pointers(args)),
+            "rmsnorm_forward: y overlaps x: it works out of place");
+  args.x = memory.data() + 240;
+  args.adds_residual = true;
+  args.residual = memory.data() + 700;
+  args.sum = memory.data() + 700;
+  EXPECT_EQ(refusal(check_pointers(args)),
+            "rmsnorm_forward: sum overlaps residual: it works out of place");
+  RmsNormBackward gradient = rms_backward();
+  gradient.dx = memory.data();
+  gradient.dy = memory.data();
+  gradient.x = memory.data() + 240;
+  gradient.workspace_bytes = 160;
+  gradient.workspace = memory.data() + 1000;
+  EXPECT_THAT(refusal(check_pointers(gradient)), HasSubstr("dx overlaps dy"));
+}
+
+}  // namespace
+}  // namespace kiln::ops
