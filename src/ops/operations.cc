@@ -1,6 +1,8 @@
 // The operations as programs call them. Each is its family's plan, run on a service.
 
+#include "kiln/ops/activation.h"
 #include "kiln/ops/softmax.h"
+#include "ops/activation.h"
 #include "ops/run.h"
 #include "ops/softmax.h"
 
@@ -16,6 +18,10 @@
 
 namespace kiln::ops {
 
+KILN_OPERATION(activation_forward, ActivationForward)
+KILN_OPERATION(activation_backward, ActivationBackward)
+KILN_OPERATION(glu_forward, GluForward)
+KILN_OPERATION(glu_backward, GluBackward)
 KILN_OPERATION(softmax_forward, SoftmaxForward)
 KILN_OPERATION(softmax_backward, SoftmaxBackward)
 

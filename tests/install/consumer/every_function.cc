@@ -14,6 +14,10 @@ std::string_view (*const dtype_to_string)(kiln::ops::DType) = kiln::ops::to_stri
 
 template <typename Args>
 using Prepare = kiln::Result<void> (*)(kiln::Service&, const kiln::Device&, const Args&);
+Prepare<kiln::ops::ActivationForward> prepare_activation_forward = kiln::ops::prepare;
+Prepare<kiln::ops::ActivationBackward> prepare_activation_backward = kiln::ops::prepare;
+Prepare<kiln::ops::GluForward> prepare_glu_forward = kiln::ops::prepare;
+Prepare<kiln::ops::GluBackward> prepare_glu_backward = kiln::ops::prepare;
 Prepare<kiln::ops::SoftmaxForward> prepare_softmax_forward = kiln::ops::prepare;
 Prepare<kiln::ops::SoftmaxBackward> prepare_softmax_backward = kiln::ops::prepare;
 
@@ -29,7 +33,12 @@ auto every_function = std::make_tuple(
     &kiln::Service::get, &kiln::Service::prefetch, &kiln::Service::statistics,
     &kiln::Service::profile, &kiln::Service::device_of, dtype_to_string,
     &kiln::ops::size_bytes, prepare_softmax_forward, prepare_softmax_backward,
-    &kiln::ops::softmax_forward, &kiln::ops::softmax_backward);
+    &kiln::ops::softmax_forward, &kiln::ops::softmax_backward,
+    prepare_activation_forward, prepare_activation_backward, prepare_glu_forward,
+    prepare_glu_backward, &kiln::ops::activation_forward,
+    &kiln::ops::activation_backward, &kiln::ops::activation_backward_workspace_bytes,
+    &kiln::ops::glu_forward, &kiln::ops::glu_backward,
+    &kiln::ops::glu_backward_workspace_bytes);
 
 kiln::Kernel copy(const kiln::Kernel& kernel) {
   return kernel;
