@@ -67,8 +67,9 @@ double arithmetic_bound(const Unit& unit) {
   return (act + (unit.gated ? 2 : 0) + (unit.has_weight ? 1 : 0)) * 0x1p-24;
 }
 
-/// The errors of results, in ulp of T: the worst, and the worst beyond what arithmetic
-/// is excused of, which may be half an ulp and a bit.
+/// The errors of results, in ulp of T: the worst of those that are no sum, and the
+/// worst of all beyond what arithmetic is excused of, which may be half an ulp and a
+/// bit.
 struct Errors {
   double worst = 0;
   double beyond = 0;
@@ -77,7 +78,8 @@ struct Errors {
   template <typename T>
   void add(double got, double want, double bound, double magnitude, double tiny) {
     const double excused = 0x1p-125 * tiny + 0x1p-149;
-    worst = std::max(worst, test::in_ulp<T>(got, want, excused));
+    if (magnitude == std::fabs(want))
+      worst = std::max(worst, test::in_ulp<T>(got, want, excused));
     beyond = std::max(beyond, test::in_ulp<T>(got, want, excused + bound * magnitude));
   }
   [[nodiscard]] bool are_small() const { return beyond <= 0.5 + 0x1p-6; }
