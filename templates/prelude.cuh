@@ -463,19 +463,21 @@ struct kiln_block_threads {
 };
 
 /// out[col] = the sum of `parts` rows of cols floats, rounded once; 0 where there are
-/// none. Every thread of a block of 32 * kGroups calls it; `scratch` is shared, as many
-/// floats. 32 columns a block and turn: kGroups threads share the rows of each.
-template <int kGroups, typename T>
+/// none. Every thread of a block of kThreads calls it; `scratch` is shared, as many
+/// floats. kColumns columns a block and turn; the threads of each share its rows.
+template <int kThreads, int kColumns, typename T>
 KILN_FUNCTION void kiln_sum_columns(T* out, const float* rows, kiln_i64 parts,
                                     kiln_i64 cols, float* scratch) {
-  const int lane = kiln_thread() % 32;
-  const int group = kiln_thread() / 32;
+  constexpr int kGroups = kThreads / kColumns;
+  const int lane = kiln_thread() % kColumns;
+  const int group = kiln_thread() / kColumns;
+  const kiln_i64 stride = kiln_blocks() * kColumns;
 #pragma unroll 1
-  for (kiln_i64 base = kiln_block() * 32; base < cols; base += kiln_blocks() * 32) {
+  for (kiln_i64 base = kiln_block() * kColumns; base < cols; base += stride) {
     const kiln_i64 col = base + lane;
     float sum = 0.0f;
     if (col < cols) {
-#pragma unroll 4
+#pragma unroll 8
       for (kiln_i64 part = group; part < parts; part += kGroups) {
         sum += rows[part * cols + col];
       }
@@ -485,7 +487,7 @@ KILN_FUNCTION void kiln_sum_columns(T* out, const float* rows, kiln_i64 parts,
     if (group == 0 && col < cols) {
 #pragma unroll
       for (int i = 1; i < kGroups; ++i) {
-        sum += scratch[i * 32 + lane];
+        sum += scratch[i * kColumns + lane];
       }
       kiln_store(out + col, sum);
     }

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kForward = "activation_forward";
 constexpr std::string_view kBackward = "activation_backward";
 
-constexpr TileWork kForwardWork{.rows_in_flight = 4, .blocks_per_sm = 7};
+constexpr std::int64_t kForwardRows = 4;  // in flight
 constexpr TileWork kBackwardWork{.rows_in_flight = 2, .blocks_per_sm = 7};
 
 std::string_view kernel_of(ActivationKind kind) {
@@ -60,8 +60,9 @@ std::int64_t parts_of(const ActivationBackward& args, const Device& device) {
   if (args.rows == 0 || args.cols == 0)
     return 0;
   const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
-  return args.has_bias ? tiles.parts_with_sums(args.rows, kBackwardWork, device)
-                       : tiles.parts_alone(args.rows, kBackwardWork, false);
+  return args.has_bias
+             ? tiles.parts_with_sums(args.rows, kBackwardWork, device)
+             : tiles.parts_alone(args.rows, kBackwardWork.rows_in_flight, false);
 }
 
 template <typename Args>
@@ -82,7 +83,7 @@ Result<Plan> plan(const ActivationForward& args, const Device& /*device*/) {
   const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
   const long long rows = args.rows;
   const long long cols = args.cols;
-  const long long parts = tiles.parts_alone(rows, kForwardWork, args.has_bias);
+  const long long parts = tiles.parts_alone(rows, kForwardRows, args.has_bias);
   Launch launch = launch_of(args, "fwd", tiles.across * parts);
   launch.arguments = Arguments(args.y, args.x, bias_of(args), cols, rows, cols, parts);
   return Plan{std::move(launch)};

@@ -16,7 +16,7 @@
 
 namespace kiln::ops {
 
-/// What one kernel of templates/activation/kernel.toml does at a time.
+/// What a backward kernel with a bias does at a time, as kernel.toml has it.
 struct TileWork {
   std::int64_t rows_in_flight;  // of a thread
   std::int64_t blocks_per_sm;
@@ -38,9 +38,9 @@ struct Tiles {
 
   /// Into how many parts the rows go where each computes by itself: one turn of the
   /// threads, or two where a bias is loaded for them.
-  [[nodiscard]] std::int64_t parts_alone(std::int64_t rows, const TileWork& work,
+  [[nodiscard]] std::int64_t parts_alone(std::int64_t rows, std::int64_t rows_in_flight,
                                          bool has_bias) const {
-    return ceil_div(rows, height * work.rows_in_flight * (has_bias ? 2 : 1));
+    return ceil_div(rows, height * rows_in_flight * (has_bias ? 2 : 1));
   }
 
   /// Into how many where each part writes sums: as many as make all blocks run at once,
@@ -59,9 +59,9 @@ struct Tiles {
   }
 };
 
-/// Blocks that finalize the sums: 32 columns each.
+/// Blocks that finalize the sums: 8 columns each.
 inline std::int64_t finalize_blocks(std::int64_t columns) {
-  return Tiles::ceil_div(columns, 32);
+  return Tiles::ceil_div(columns, 8);
 }
 
 /// That a workspace, where one is given, has what is needed: prepare() gives none, and

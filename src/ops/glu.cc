@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kForward = "glu_forward";
 constexpr std::string_view kBackward = "glu_backward";
 
-constexpr TileWork kForwardWork{.rows_in_flight = 2, .blocks_per_sm = 8};
+constexpr std::int64_t kForwardRows = 2;  // in flight
 
 TileWork backward_work(const GluBackward& args) {
   return {.rows_in_flight = 2,
@@ -119,7 +119,7 @@ std::int64_t parts_of(const GluBackward& args, const Device& device) {
   const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
   const TileWork work = backward_work(args);
   return args.has_bias ? tiles.parts_with_sums(args.rows, work, device)
-                       : tiles.parts_alone(args.rows, work, false);
+                       : tiles.parts_alone(args.rows, work.rows_in_flight, false);
 }
 
 /// The sizes of what an operation touches.
@@ -150,7 +150,7 @@ Result<Plan> plan(const GluForward& args, const Device& /*device*/) {
   if (KILN_TRY(check(kForward, args)) == 0)
     return Plan{};
   const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
-  const std::int64_t parts = tiles.parts_alone(args.rows, kForwardWork, args.has_bias);
+  const std::int64_t parts = tiles.parts_alone(args.rows, kForwardRows, args.has_bias);
   Launch launch = launch_of(args, "fwd", tiles.across * parts);
   launch.arguments = Arguments(args.y, args.x, linear_of(args, args.x, args.linear),
                                bias_of(args), weight_of(args));
