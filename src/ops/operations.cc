@@ -1,9 +1,11 @@
 // The operations as programs call them. Each is its family's plan, run on a service.
 
+#include "kiln/ops/activation.h"
 #include "kiln/ops/cross_entropy.h"
 #include "kiln/ops/norm.h"
 #include "kiln/ops/rope.h"
 #include "kiln/ops/softmax.h"
+#include "ops/activation.h"
 #include "ops/cross_entropy.h"
 #include "ops/norm.h"
 #include "ops/rope.h"
@@ -31,6 +33,10 @@ KILN_OPERATION(layernorm_forward, LayerNormForward)
 KILN_OPERATION(layernorm_backward, LayerNormBackward)
 KILN_OPERATION(rmsnorm_forward, RmsNormForward)
 KILN_OPERATION(rmsnorm_backward, RmsNormBackward)
+KILN_OPERATION(activation_forward, ActivationForward)
+KILN_OPERATION(activation_backward, ActivationBackward)
+KILN_OPERATION(glu_forward, GluForward)
+KILN_OPERATION(glu_backward, GluBackward)
 KILN_OPERATION(softmax_forward, SoftmaxForward)
 KILN_OPERATION(softmax_backward, SoftmaxBackward)
 

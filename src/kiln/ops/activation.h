@@ -1,0 +1,166 @@
+// Activations of a feed-forward layer, and their gradients: of one input, and gated,
+// where the activation of a gate is multiplied by a second, linear, input.
+//
+//   kiln::ops::activation_forward(service, stream,
+//                                 {.dtype = kiln::ops::DType::kBf16,
+//                                  .kind = kiln::ops::ActivationKind::kGeluTanh,
+//                                  .y = y, .x = x, .has_bias = true, .bias = bias,
+//                                  .rows = tokens, .cols = 32768});
+//   kiln::ops::glu_forward(service, stream, {.dtype = kiln::ops::DType::kBf16,
+//                                            .kind = kiln::ops::GluKind::kSwiGlu,
+//                                            .y = y, .x = gate_and_linear,
+//                                            .rows = tokens, .cols = 14336});
+//
+// Tensors are contiguous, of any size, 0 too; 16-byte aligned ones whose cols is a
+// multiple of 16 bytes are the fast ones. x plus bias is rounded to a float, and the
+// result once more, to the dtype. The operations are out of place: what is written
+// overlaps nothing that is read. A sum over rows, or along one, is taken in an order
+// that shape and device determine: the same bits every time.
+
+#pragma once
+
+#include <cstdint>
+
+#include "kiln/device.h"
+#include "kiln/export.h"
+#include "kiln/ops/dtype.h"
+#include "kiln/result.h"
+#include "kiln/service.h"
+
+namespace kiln::ops {
+
+/// The two forms of GELU are two functions, and neither stands for the other.
+enum class ActivationKind : std::uint8_t {
+  kUnset,
+  kGeluTanh,     // 0.5 u (1 + tanh(sqrt(2/pi) (u + 0.044715 u^3)))
+  kGeluErf,      // 0.5 u (1 + erf(u / sqrt(2)))
+  kSquaredRelu,  // max(u, 0)^2
+};
+
+/// y = act(x + bias).
+struct ActivationForward {
+  DType dtype = DType::kUnset;
+  ActivationKind kind = ActivationKind::kUnset;
+  void* y = nullptr;        // [rows, cols]
+  const void* x = nullptr;  // [rows, cols]
+  bool has_bias = false;
+  const void* bias = nullptr;  // [cols]
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+};
+
+/// dx = dy * act'(x + bias); dbias = the sum of dx over the rows, before its rounding.
+struct ActivationBackward {
+  DType dtype = DType::kUnset;
+  ActivationKind kind = ActivationKind::kUnset;
+  void* dx = nullptr;        // [rows, cols]
+  const void* dy = nullptr;  // [rows, cols]
+  const void* x = nullptr;   // [rows, cols]
+  bool has_bias = false;
+  const void* bias = nullptr;  // [cols]
+  void* dbias = nullptr;       // [cols]
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  /// With a bias: what workspace_bytes() says, or more, 4-byte aligned. Its contents
+  /// mean nothing before and after.
+  void* workspace = nullptr;
+  std::uint64_t workspace_bytes = 0;
+};
+
+enum class GluKind : std::uint8_t {
+  kUnset,
+  kSwiGlu,     // y = g sigmoid(g) l
+  kGeGluTanh,  // y = gelu(g) l, in the form of ActivationKind::kGeluTanh
+  kGeGluErf,   // y = gelu(g) l, in the form of ActivationKind::kGeluErf
+  kReGlu,      // y = max(g, 0) l
+  /// y = g' sigmoid(alpha g') (l' + offset) with g' = min(g, limit) and l' = l between
+  /// -limit and limit. What is beyond has no gradient.
+  kClampedSwiGlu,
+};
+
+enum class GluLayout : std::uint8_t {
+  kPacked,  // x is [rows, 2, cols]: of each row the gate, then the linear half
+  kSplit,   // x, the gate, and `linear` are [rows, cols]
+};
+
+/// y = glu(g, l) * weight with g = gate + bias[0] and l = linear + bias[1].
+struct GluForward {
+  DType dtype = DType::kUnset;
+  GluKind kind = GluKind::kUnset;
+  GluLayout layout = GluLayout::kPacked;
+  void* y = nullptr;  // [rows, cols]
+  const void* x = nullptr;
+  const void* linear = nullptr;  // for kSplit
+  bool has_bias = false;
+  const void* bias = nullptr;     // [2, cols], in either layout
+  bool has_weight = false;        // not together with a bias
+  const float* weight = nullptr;  // [rows]
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  // For kClampedSwiGlu.
+  float alpha = 1;
+  float limit = 0;  // above 0; infinity: no limit
+  float offset = 0;
+};
+
+/// The gradients of glu_forward() by its inputs, in their layout; dbias = the sum of dx
+/// over the rows, before its rounding; dweight = the sum of dy * glu(g, l) along a row.
+struct GluBackward {
+  DType dtype = DType::kUnset;
+  GluKind kind = GluKind::kUnset;
+  GluLayout layout = GluLayout::kPacked;
+  void* dx = nullptr;
+  void* dlinear = nullptr;   // for kSplit
+  const void* dy = nullptr;  // [rows, cols]
+  const void* x = nullptr;
+  const void* linear = nullptr;  // for kSplit
+  bool has_bias = false;
+  const void* bias = nullptr;  // [2, cols]
+  void* dbias = nullptr;       // [2, cols]
+  bool has_weight = false;
+  const float* weight = nullptr;  // [rows]
+  float* dweight = nullptr;       // [rows]
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  float alpha = 1;
+  float limit = 0;
+  float offset = 0;
+  /// As in ActivationBackward.
+  void* workspace = nullptr;
+  std::uint64_t workspace_bytes = 0;
+};
+
+/// Starts the operation in `stream`, on the device that it is of (Service::device_of),
+/// and returns. The first call for a kernel fetches it as Service::get() does; after
+/// prepare() of arguments with the same dtype, kind, bias and weight it works under
+/// capture. Errors: kInvalidArgument, before anything is fetched, which names the
+/// argument; those of Service::device_of(), Service::get() and Kernel::launch(). Thread
+/// safety: any number of threads.
+KILN_EXPORT Result<void> activation_forward(Service& service, CUstream_st* stream,
+                                            const ActivationForward& args);
+KILN_EXPORT Result<void> activation_backward(Service& service, CUstream_st* stream,
+                                             const ActivationBackward& args);
+KILN_EXPORT Result<void> glu_forward(Service& service, CUstream_st* stream,
+                                     const GluForward& args);
+KILN_EXPORT Result<void> glu_backward(Service& service, CUstream_st* stream,
+                                      const GluBackward& args);
+
+/// The workspace that the operation needs on `device`; 0 without a bias. Pointers are
+/// not looked at. Errors and thread safety as above.
+[[nodiscard]] KILN_EXPORT Result<std::uint64_t> activation_backward_workspace_bytes(
+    const ActivationBackward& args, const Device& device);
+[[nodiscard]] KILN_EXPORT Result<std::uint64_t> glu_backward_workspace_bytes(
+    const GluBackward& args, const Device& device);
+
+/// Fetches and loads on `device` what the operation would launch there; pointers are
+/// not looked at. Errors and thread safety as above.
+[[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,
+                                               const ActivationForward& args);
+[[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,
+                                               const ActivationBackward& args);
+[[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,
+                                               const GluForward& args);
+[[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,
+                                               const GluBackward& args);
+
+}  // namespace kiln::ops

@@ -1,0 +1,85 @@
+// How the blocks of the activation kernels share a tensor: the choice of every plan of
+// that family. The kernels' text says the rest (templates/activation).
+
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "kiln/device.h"
+#include "kiln/result.h"
+#include "ops/check.h"
+
+namespace kiln::ops {
+
+/// What a backward kernel with a bias does at a time, as kernel.toml has it.
+struct TileWork {
+  std::int64_t rows_in_flight;  // of a thread
+  std::int64_t blocks_per_sm;
+};
+
+struct Tiles {
+  std::int64_t across;  // tiles side by side: 128 vectors of 16 bytes each
+  std::int64_t height;  // rows of a tile: more than one where they are short
+
+  /// Neither rows nor cols is 0.
+  static Tiles of(std::int64_t cols, std::size_t element_bytes) {
+    constexpr std::int64_t kThreads = 128;
+    const std::int64_t groups =
+        ceil_div(cols, static_cast<std::int64_t>(16 / element_bytes));
+    const std::int64_t across = ceil_div(groups, kThreads);
+    const std::int64_t width = ceil_div(ceil_div(groups, across), 8) * 8;
+    return {across, kThreads / width};
+  }
+
+  /// Into how many parts the rows go where each computes by itself: one turn of the
+  /// threads, or two where a bias is loaded for them.
+  [[nodiscard]] std::int64_t parts_alone(std::int64_t rows, std::int64_t rows_in_flight,
+                                         bool has_bias) const {
+    return ceil_div(rows, height * rows_in_flight * (has_bias ? 2 : 1));
+  }
+
+  /// Into how many where each part writes sums: as many as make all blocks run at once,
+  /// so that none waits for a second turn and little is summed, but at least two turns
+  /// of the threads each.
+  [[nodiscard]] std::int64_t parts_with_sums(std::int64_t rows, const TileWork& work,
+                                             const Device& device) const {
+    const std::int64_t resident =
+        work.blocks_per_sm * std::max(1, device.multiprocessors);
+    return std::clamp(resident / across, std::int64_t{1},
+                      ceil_div(rows, height * work.rows_in_flight * 2));
+  }
+
+  static std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+    return (a + b - 1) / b;
+  }
+};
+
+/// Blocks that finalize the sums: 8 columns each.
+inline std::int64_t finalize_blocks(std::int64_t columns) {
+  return Tiles::ceil_div(columns, 8);
+}
+
+/// That a workspace, where one is given, has what is needed: prepare() gives none, and
+/// check_pointers() refuses none.
+template <typename Args>
+Result<void> check_workspace(std::string_view operation, const Args& args,
+                             std::uint64_t needed) {
+  if (args.workspace == nullptr || args.workspace_bytes >= needed)
+    return {};
+  return refuse(operation, fmt::format("workspace_bytes is {}: {} are needed",
+                                       args.workspace_bytes, needed));
+}
+
+/// What check_pointers() looks at, where tensors have `bytes`.
+template <typename Args>
+Memory workspace_of(const Args& args, std::uint64_t bytes) {
+  const std::uint64_t size = std::max<std::uint64_t>(args.workspace_bytes, 1);
+  return {"workspace", args.workspace, args.has_bias && bytes > 0 ? size : 0};
+}
+
+}  // namespace kiln::ops

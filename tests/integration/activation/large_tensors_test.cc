@@ -1,0 +1,155 @@
+// Tensors of more than 2^31 elements, of which the last rows alone are computed. Guards
+// against offsets in 32 bits, which make a kernel write somewhere else from there on.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "tests/integration/activation/problem.h"
+
+namespace kiln::activation_test {
+namespace {
+
+using kiln_cpu::GuardedMemory;
+
+constexpr I64 kCols = 1024;
+constexpr I64 kRows = (I64{1} << 21) + 64;  // of y; a few more than 2^31 elements
+constexpr I64 kTail = 8;                    // rows that are looked at
+
+/// A tensor that takes no room but where it is touched.
+template <typename T>
+class SparseTensor {
+ public:
+  SparseTensor(const char* name, I64 rows, I64 cols)
+      : memory_(name, static_cast<std::size_t>(rows * cols) * sizeof(T), {}),
+        cols_(cols) {}
+  [[nodiscard]] T* row(I64 number) {
+    return reinterpret_cast<T*>(memory_.data()) + number * cols_;
+  }
+  [[nodiscard]] void* data() { return memory_.data(); }
+
+ private:
+  GuardedMemory memory_;
+  I64 cols_;
+};
+
+class LargeActivation : public testing::TestWithParam<Unit> {
+ protected:
+  /// The last blocks of the plan's first launch.
+  template <typename Args>
+  static void run(const Args& args) {
+    // So many multiprocessors that the sums of a bias have as many parts as possible.
+    auto plan = ops::plan(args, kiln_cpu::planned_device({9, 0}, 1 << 30));
+    ASSERT_TRUE(plan) << plan.error().message;
+    plan->resize(1);
+    kiln_cpu::LaunchOptions options;
+    options.first_block = plan->front().extents.at("blocks") - kTail;
+    const auto done = kiln_cpu::run_plan(*std::move(plan), all_kernels(), options);
+    ASSERT_TRUE(done) << done.error().message;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Units, LargeActivation, testing::ValuesIn(all_units()),
+                         [](const auto& unit) { return name_of(unit.param); });
+
+TEST_P(LargeActivation, IsRightBeyondTwoToThe31Elements) {
+  const Unit& unit = GetParam();
+  with_type(unit.dtype, [&]<typename T>(std::type_identity<T>) {
+    SparseTensor<T> x("x", kRows, unit.halves() * kCols);
+    SparseTensor<T> dx("dx", kRows, unit.halves() * kCols);
+    SparseTensor<T> y("y", kRows, kCols);
+    SparseTensor<T> dy("dy", kRows, kCols);
+    SparseTensor<float> weight("weight", kRows, 1);
+    SparseTensor<float> sums("sums", kRows / 4, unit.halves() * kCols);
+    Tensor<T> bias("bias", static_cast<std::size_t>(unit.halves() * kCols));
+    std::fill_n(bias.data(), bias.size(), T::from(0.5F));
+    for (I64 row = kRows - kTail; row < kRows; ++row) {
+      for (I64 i = 0; i < unit.halves() * kCols; ++i)
+        x.row(row)[i] = T::from(static_cast<float>((row * 31 + i * 7) % 64) / 8 - 4);
+      std::fill_n(y.row(row), kCols, T::from(kNaN));
+      std::fill_n(dx.row(row), unit.halves() * kCols, T::from(kNaN));
+      std::fill_n(dy.row(row), kCols, T::from(2));
+      *weight.row(row) = 1.5F;
+    }
+    const Limits limits{.alpha = 1.702F, .limit = 3.0F, .offset = 1.0F};
+    const auto* const w = weight.row(0);
+    if (unit.gated) {
+      run(ops::GluForward{.dtype = unit.type(),
+                          .kind = unit.glu_kind(),
+                          .y = y.data(),
+                          .x = x.data(),
+                          .has_bias = unit.has_bias,
+                          .bias = bias.data(),
+                          .has_weight = unit.has_weight,
+                          .weight = w,
+                          .rows = kRows,
+                          .cols = kCols,
+                          .alpha = limits.alpha,
+                          .limit = limits.limit,
+                          .offset = limits.offset});
+      run(ops::GluBackward{.dtype = unit.type(),
+                           .kind = unit.glu_kind(),
+                           .dx = dx.data(),
+                           .dy = dy.data(),
+                           .x = x.data(),
+                           .has_bias = unit.has_bias,
+                           .bias = bias.data(),
+                           .has_weight = unit.has_weight,
+                           .weight = w,
+                           .dweight = sums.row(0),
+                           .rows = kRows,
+                           .cols = kCols,
+                           .alpha = limits.alpha,
+                           .limit = limits.limit,
+                           .offset = limits.offset,
+                           .workspace = sums.data(),
+                           .workspace_bytes = ~std::uint64_t{0}});
+    } else {
+      run(ops::ActivationForward{.dtype = unit.type(),
+                                 .kind = unit.kind(),
+                                 .y = y.data(),
+                                 .x = x.data(),
+                                 .has_bias = unit.has_bias,
+                                 .bias = bias.data(),
+                                 .rows = kRows,
+                                 .cols = kCols});
+      run(ops::ActivationBackward{.dtype = unit.type(),
+                                  .kind = unit.kind(),
+                                  .dx = dx.data(),
+                                  .dy = dy.data(),
+                                  .x = x.data(),
+                                  .has_bias = unit.has_bias,
+                                  .bias = bias.data(),
+                                  .rows = kRows,
+                                  .cols = kCols,
+                                  .workspace = sums.data(),
+                                  .workspace_bytes = ~std::uint64_t{0}});
+    }
+    const double bound = arithmetic_bound<T>(unit);
+    const double shift = unit.has_bias ? 0.5 : 0;
+    Errors errors;
+    const I64 tiles = sizeof(T) == 4 ? 2 : 1;  // beside each other
+    I64 computed = 0;
+    for (I64 row = kRows - kTail / tiles; row < kRows; ++row) {
+      for (I64 col = 0; col < kCols; ++col) {
+        const double g = x.row(row)[col].value() + shift;
+        const double l = unit.gated ? x.row(row)[kCols + col].value() + shift : 0;
+        const Element element =
+            element_of(unit, limits, g, l, unit.has_weight ? 1.5 : 1);
+        errors.add<T>(y.row(row)[col].value(), element.y, bound, std::fabs(element.y),
+                      1);
+        errors.add<T>(dx.row(row)[col].value(), 2 * element.by_input.value, bound,
+                      2 * element.by_input.terms, 1);
+        if (unit.gated)
+          errors.add<T>(dx.row(row)[kCols + col].value(), 2 * element.by_linear, bound,
+                        2 * std::fabs(element.by_linear), 1);
+        ++computed;
+      }
+    }
+    EXPECT_EQ(computed, kTail / tiles * kCols);
+    EXPECT_TRUE(errors.are_small()) << errors.beyond;
+  });
+}
+
+}  // namespace
+}  // namespace kiln::activation_test
