@@ -381,8 +381,10 @@ bool ObjectStore::quarantine(const Digest& key, const struct stat& seen,
     return false;
   // Through a link it would go to wherever somebody else wants it.
   if (struct stat info{};
-      file_system_.lstat(folder.c_str(), info) == 0 && !accepts_folder(info))
+      file_system_.lstat(folder.c_str(), info) == 0 && !accepts_folder(info)) {
+    counters_.add(Counter::kUntrusted);
     return false;
+  }
   int err = file_system_.rename(path.c_str(), aside.c_str());
   if (err == -ENOENT && make_folders(file_system_, folder) == 0)
     err = file_system_.rename(path.c_str(), aside.c_str());

@@ -35,9 +35,8 @@ std::unique_ptr<cache::Cache> open_cache(const Config& config, const LazyCount& 
 }
 
 /// Where hints may be kept: nowhere, if the cache is off.
-std::filesystem::path hint_folder(const cache::Cache& cache,
-                                  const std::filesystem::path& folder) {
-  return cache.mode() == cache::Mode::kOff ? std::filesystem::path() : folder;
+OwnFolder hint_folder(cache::Cache& cache, const std::filesystem::path& folder) {
+  return cache.mode() == cache::Mode::kOff ? OwnFolder() : counted(cache, folder);
 }
 
 device::TemplateTargets declared_targets(const PreparedRequest& request) {

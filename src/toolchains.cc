@@ -18,8 +18,7 @@ constexpr std::chrono::minutes kLookAgainAfter{5};
 
 }  // namespace
 
-Toolchains::Toolchains(const Config& config, std::filesystem::path folder,
-                       device::AskNvrtc ask)
+Toolchains::Toolchains(const Config& config, OwnFolder folder, device::AskNvrtc ask)
     : explicit_nvrtc_(config.nvrtc.value_or("")),
       explicit_driver_(config.driver.value_or("")),
       wanted_(config.toolchain.value_or("")),

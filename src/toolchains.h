@@ -17,6 +17,7 @@
 #include "device/toolchain.h"
 #include "kiln/result.h"
 #include "util/mutex.h"
+#include "util/own_path.h"
 
 namespace kiln {
 
@@ -26,7 +27,7 @@ class Toolchains {
  public:
   /// `folder` is `<cache root>/toolchains`, empty where nothing may be kept. `ask` is
   /// called for an NVRTC that `folder` knows nothing of.
-  Toolchains(const Config& config, std::filesystem::path folder, device::AskNvrtc ask);
+  Toolchains(const Config& config, OwnFolder folder, device::AskNvrtc ask);
 
   Toolchains(const Toolchains&) = delete;
   Toolchains& operator=(const Toolchains&) = delete;
@@ -66,7 +67,7 @@ class Toolchains {
   const std::filesystem::path explicit_nvrtc_;
   const std::filesystem::path explicit_driver_;
   const std::string wanted_;
-  const std::filesystem::path folder_;
+  const OwnFolder folder_;
   const device::AskNvrtc ask_;
   const LibraryPlaces places_;
 

@@ -10,7 +10,7 @@
 
 namespace kiln::tools {
 
-void print_older_formats(const cache::Cache& cache) {
+void print_older_formats(cache::Cache& cache) {
   for (const cache::OlderFormat& older : cache.older_formats()) {
     if (older.objects.empty())
       continue;
@@ -21,7 +21,7 @@ void print_older_formats(const cache::Cache& cache) {
   }
 }
 
-void add_older_formats(const cache::Cache& cache, nlohmann::ordered_json& document) {
+void add_older_formats(cache::Cache& cache, nlohmann::ordered_json& document) {
   for (const cache::OlderFormat& older : cache.older_formats()) {
     if (older.objects.empty())
       continue;

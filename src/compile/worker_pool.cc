@@ -265,7 +265,7 @@ Result<CompileOutput> WorkerPool::State::compile(const CompileJob& wanted,
     return judge(*std::move(answer), job);
 
   const auto& cause = stopped_itself ? std::get<Error>(*answer) : answer.error();
-  auto error = ended_build(cause, job, watch, options_.reproduction_root);
+  auto error = ended_build(cause, job, watch, options_.reproductions);
   if (error.code != ErrorCode::kCancelled)
     killers_.record(job, error);
   return tl::unexpected(std::move(error));

@@ -20,6 +20,7 @@
 #include "compile/worker_path.h"
 #include "kiln/result.h"
 #include "util/lazy_count.h"
+#include "util/own_path.h"
 
 namespace kiln::compile {
 
@@ -33,8 +34,7 @@ struct PoolOptions {
   std::chrono::milliseconds time_limit = std::chrono::seconds(300);
   std::uint64_t memory_limit_bytes = 4ULL << 30U;
   AcquireSlot acquire_slot;  // empty: no machine-wide bound
-  /// The cache root; reproductions go to its `repro` folder. Empty: none are saved.
-  std::filesystem::path reproduction_root;
+  OwnFolder reproductions;   // `<cache root>/repro`; empty: none are saved
   /// "NAME=value" that a worker gets besides worker_environment(); these win.
   std::vector<std::string> environment;
   /// For tests of the ten-minute refusal. Empty: steady_clock::now.

@@ -88,7 +88,7 @@ class CompileFault : public testing::Test {
 TEST_F(CompileFault, fault_06_AHangEndsAtTheTimeLimit) {
   const test::TempDir root;
   auto options = options_with("hang");
-  options.reproduction_root = root.path();
+  options.reproductions = root.path() / "repro";
   WorkerPool pool(options);
   auto wanted = small_job();
   wanted.time_limit = 500ms;
@@ -184,7 +184,7 @@ TEST(CompileWorker, AReproductionThatCannotBeSavedIsSaidAndDoesNotHideTheError) 
   const test::TempDir root;
   std::ofstream(root.path() / "repro") << "a file in the way";
   auto options = options_with("crash");
-  options.reproduction_root = root.path();
+  options.reproductions = root.path() / "repro";
   WorkerPool pool(options);
   const auto error = error_of(pool.compile(small_job(), {}));
   EXPECT_EQ(error.code, ErrorCode::kWorkerCrashed);
