@@ -46,6 +46,9 @@ compile::PoolOptions pool_options(const Config& config, const LazyCount& jobs,
   options.memory_limit_bytes = config.worker_memory_bytes;
   if (cache.mode() == cache::Mode::kReadWrite)
     options.reproductions = counted(cache, cache.layout().repro());
+  options.on_refused = [&counters = cache.counters()] {
+    counters.add(cache::Counter::kBuildRefused);
+  };
   options.acquire_slot =
       [&cache](std::stop_token stop) -> Result<std::shared_ptr<void>> {
     cache::Slots::Acquired acquired = cache.acquire_slot(

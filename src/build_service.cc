@@ -262,10 +262,8 @@ Result<Fetched> BuildService::build(const KeyedRequest& request,
   };
   const auto output = workers_.compile(job, stop, on_phase);
   if (!output) {
-    if (begun)
+    if (begun)  // else no worker was lost, whatever the error is
       count_failure(output.error());
-    else  // with the error of the last one: this time no worker was lost
-      cache_->counters().add(cache::Counter::kBuildRefused);
     return tl::unexpected(output.error());
   }
   KILN_TRY(check_output(request, *output));

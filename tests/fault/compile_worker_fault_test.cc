@@ -159,6 +159,8 @@ TEST_F(CompileFault, fault_06_ARepeatKillerIsRefusedForTenMinutesOthersAreNot) {
   auto now = std::make_shared<std::atomic<Clock::rep>>(0);
   auto options = options_with("crash");
   options.clock = [now] { return Clock::time_point(Clock::duration(now->load())); };
+  int refused = 0;
+  options.on_refused = [&refused] { ++refused; };
   WorkerPool pool(options);
   std::vector<Error> errors;
   for (int i = 0; i < 3; ++i) errors.push_back(error_of(pool.compile(small_job(), {})));
@@ -171,6 +173,7 @@ TEST_F(CompileFault, fault_06_ARepeatKillerIsRefusedForTenMinutesOthersAreNot) {
   };
   std::ignore = error_of(pool.compile(small_job(), {}, count_starts));
   EXPECT_EQ(starts, 0) << "a refused job must cost no worker";
+  EXPECT_EQ(refused, 2) << "the third and the fourth";
   auto other = small_job();
   other.source += "\n";
   std::ignore = error_of(pool.compile(other, {}, count_starts));
@@ -178,6 +181,27 @@ TEST_F(CompileFault, fault_06_ARepeatKillerIsRefusedForTenMinutesOthersAreNot) {
   *now += Clock::duration(10min).count();
   std::ignore = error_of(pool.compile(small_job(), {}, count_starts));
   EXPECT_EQ(starts, 2);
+}
+
+TEST(CompileWorker, AJobThatIsTooLargeIsAnErrorAndNotARefusalOfItsSource) {
+  auto options = options_with("");
+  options.max_job_bytes = 10'000;
+  int refused = 0;
+  options.on_refused = [&refused] { ++refused; };
+  WorkerPool pool(options);
+  auto large = small_job();
+  large.source += std::string(10'000, ' ');
+  bool begun = false;
+  for (int i = 0; i < 3; ++i) {
+    const auto error =
+        error_of(pool.compile(large, {}, [&begun](BuildPhase) { begun = true; }));
+    EXPECT_EQ(error.code, ErrorCode::kResourceLimit);
+    EXPECT_THAT(error.message, HasSubstr("over the limit of 10000"));
+  }
+  EXPECT_EQ(refused, 0);
+  EXPECT_FALSE(begun) << "it would count as one that lost its worker";
+  EXPECT_THAT(test::children_of(::getpid()), IsEmpty());
+  EXPECT_TRUE(pool.compile(small_job(), {}));
 }
 
 TEST(CompileWorker, AReproductionThatCannotBeSavedIsSaidAndDoesNotHideTheError) {
