@@ -138,7 +138,16 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
           }),
       keys_(hint_folder(*cache_, cache_->layout().memo())) {}
 
+Result<void> BuildService::check_process() const {
+  if (fork_count() == forks_)
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              "this process was forked from the one that opened the service: open one "
+              "in the child, or start the child with exec");
+}
+
 Result<PreparedRequest> BuildService::prepare(const Request& request) const {
+  KILN_TRY(check_process());
   auto resolved = KILN_TRY(request::resolve(request, catalog_));
   const auto* wanted = std::get_if<request::TemplateRequest>(&resolved);
   if (wanted != nullptr && !wanted->kernel->has_include())
@@ -155,6 +164,7 @@ Result<PreparedRequest> BuildService::prepare(const Request& request) const {
 
 Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
     const PreparedRequest& request, const device::BuildFor& build_for) {
+  KILN_TRY(check_process());
   const auto toolchain = KILN_TRY(toolchains_.choose(build_for));
   const auto choice = KILN_TRY(device::choose_target(
       build_for, declared_targets(request), toolchain->toolchain.facts));
@@ -170,6 +180,7 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
 
 Result<Fetched> BuildService::fetch(const KeyedRequest& request,
                                     const std::stop_token& stop) {
+  KILN_TRY(check_process());
   if (auto fetched = find_in_memory(request.key))
     return *std::move(fetched);
   if (auto object = find_on_disk(request))

@@ -16,6 +16,7 @@
 #include "device/driver.h"
 #include "device/toolchain.h"
 #include "kiln/result.h"
+#include "util/fork_count.h"
 #include "util/mutex.h"
 #include "util/own_path.h"
 
@@ -33,7 +34,8 @@ class Toolchains {
   Toolchains& operator=(const Toolchains&) = delete;
   Toolchains(Toolchains&&) = delete;
   Toolchains& operator=(Toolchains&&) = delete;
-  /// Waits for what look_ahead() began.
+  /// Waits for what look_ahead() began; not in a forked child, which has no such
+  /// thread.
   ~Toolchains();
 
   /// Begins to look for NVRTCs in a thread of its own, beside the start of the driver;
@@ -82,7 +84,8 @@ class Toolchains {
   Mutex driver_mutex_;  // taken last: the driver starts while NVRTCs are looked for
   std::optional<std::optional<device::Driver>> driver_ KILN_GUARDED_BY(driver_mutex_);
 
-  std::optional<std::thread> ahead_;  // of look_ahead()
+  std::unique_ptr<std::thread> ahead_;  // of look_ahead(), or null
+  const OwnerProcess owner_{};          // that it runs in
 };
 
 }  // namespace kiln
