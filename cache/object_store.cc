@@ -283,7 +283,7 @@ Result<std::optional<Entry>> ObjectStore::describe(const Digest& key) const {
   if (const int err = file_system_.fstat(fd, info); err != 0)
     return posix_error("stat", path, -err);
   const auto size = static_cast<std::uint64_t>(info.st_size);
-  if (!S_ISREG(info.st_mode) || size < header::kBytes)
+  if (!S_ISREG(info.st_mode) || size < header::kBytes || size > kMaxObjectBytes)
     return fail(ErrorCode::kCorrupt, fmt::format("{} is no object", path));
   const Bytes head = KILN_TRY(read_at(file_system_, fd, header::kBytes, 0));
   if (as_text(ByteView(head).first(header::kMagic.size())) != header::kMagic ||
