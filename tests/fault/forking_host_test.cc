@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/support/child_process.h"
+#include "tests/support/exit_amid_threads.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/processes.h"
 #include "tests/support/service_requests.h"
@@ -228,7 +229,7 @@ TEST_F(ForkingHostTest, fault_31_AHostMayEndWhileItsThreadsAreInTheService) {
         }).detach();
       }
       std::this_thread::sleep_for(20ms * (1 + i));
-      std::exit(7);  // NOLINT(concurrency-mt-unsafe): that is what is tried
+      test::exit_amid_threads(7);
     });
     campaign.injected();
     if (const int code = host.wait(); code != 7)

@@ -15,6 +15,7 @@
 
 #include "tests/integration/library/library_service.h"
 #include "tests/support/child_process.h"
+#include "tests/support/exit_amid_threads.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/processes.h"
 
@@ -65,16 +66,16 @@ class ForkingLibraryTest : public test::LibraryTest {
 /// What a program may do with its service as it ends.
 [[noreturn]] void leave_it(std::optional<Service> service) {
   std::ignore = new std::optional<Service>(std::move(service));
-  std::exit(7);  // NOLINT(concurrency-mt-unsafe): that is what is tried
+  test::exit_amid_threads(7);
 }
 [[noreturn]] void destroy_it(std::optional<Service> service) {
   service.reset();
-  std::exit(7);  // NOLINT(concurrency-mt-unsafe)
+  test::exit_amid_threads(7);
 }
 [[noreturn]] void destroy_it_after_main(std::optional<Service> service) {
   static std::optional<Service> global;
   global = std::move(service);
-  std::exit(7);  // NOLINT(concurrency-mt-unsafe)
+  test::exit_amid_threads(7);
 }
 constexpr std::array kEnds{leave_it, destroy_it, destroy_it_after_main};
 
