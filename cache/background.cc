@@ -142,8 +142,11 @@ void Background::write_counts(std::chrono::milliseconds limit) {
   for (const auto& [name, n] : counters_.take_unwritten()) unwritten_[name] += n;
   // Else the next batch carries them. What the last one cannot write is lost: a count
   // is not worth a failure.
-  if (counter_file_->add(unwritten_, limit))
+  const auto added = counter_file_->add(unwritten_, limit);
+  if (added)
     unwritten_.clear();
+  else
+    counters_.add_if_untrusted(added.error());
 }
 
 }  // namespace kiln::cache

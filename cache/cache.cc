@@ -78,6 +78,13 @@ Mode Cache::off(std::string why) {
   return Mode::kOff;
 }
 
+/// What is refused is counted in this process alone: nothing is written where the
+/// cache is off.
+Mode Cache::off(const Error& error) {
+  counters_.add_if_untrusted(error);
+  return off(error.message);
+}
+
 bool Cache::is_absent() const {
   struct stat info {};
   return !options_.make_root &&
@@ -90,8 +97,8 @@ Mode Cache::settle_mode() {
     return off("none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names a place for it");
   if (!layout_.root().is_absolute())
     return off(fmt::format("'{}' is no absolute path; set KILN_CACHE_DIR", root));
-  if (auto trusted = trust_.check_path(file_system_, root); !trusted)
-    return off(std::move(trusted).error().message);
+  if (const auto trusted = trust_.check_path(file_system_, root); !trusted)
+    return off(trusted.error());
   struct stat info {};
   int err = file_system_.stat(root.c_str(), info);
   if (is_absent())
@@ -100,8 +107,8 @@ Mode Cache::settle_mode() {
     if (err = make_folders(file_system_, root); err != 0)
       return off(reason("mkdir", root, err));
     // Once more, now that every component exists.
-    if (auto trusted = trust_.check_path(file_system_, root); !trusted)
-      return off(std::move(trusted).error().message);
+    if (const auto trusted = trust_.check_path(file_system_, root); !trusted)
+      return off(trusted.error());
   } else if (err != 0 || !S_ISDIR(info.st_mode)) {
     return off(reason("open", root, err != 0 ? err : -ENOTDIR));
   }
@@ -111,8 +118,8 @@ Mode Cache::settle_mode() {
 Mode Cache::settle_objects() {
   const std::string& objects = layout_.objects();
   // Before anything is made, as far as there is something.
-  if (auto trusted = trust_.check_path(file_system_, objects); !trusted)
-    return off(std::move(trusted).error().message);
+  if (const auto trusted = trust_.check_path(file_system_, objects); !trusted)
+    return off(trusted.error());
   int err = make_folders(file_system_, objects);
   std::string_view call = "mkdir";
   if (err == 0) {
@@ -128,15 +135,16 @@ Mode Cache::settle_objects() {
     return Mode::kReadOnly;
   }
   // A disk that is full today may have room tomorrow: each publish sees for itself.
-  auto trusted = trust_.check_path(file_system_, objects);
+  const auto trusted = trust_.check_path(file_system_, objects);
   if (!trusted)
-    return off(std::move(trusted).error().message);
+    return off(trusted.error());
   return Mode::kReadWrite;
 }
 
 void Cache::open_parts() {
   lock_folder_ = find_lock_folder(layout_, file_system_, trust_, options_.runtime_dir,
                                   options_.persistent_dir);
+  counters_.add(Counter::kUntrusted, lock_folder_.refused);
   slots_ = std::make_unique<Slots>(lock_folder_, file_system_, counters_,
                                    options_.lock_times, options_.slots);
   if (mode_ == Mode::kOff)

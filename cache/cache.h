@@ -147,7 +147,7 @@ class Cache {
   [[nodiscard]] Result<Stats> stats();
   /// See find_older_formats(). Nothing but this, trim() and remove_older() ever looks
   /// at them.
-  [[nodiscard]] std::vector<OlderFormat> older_formats() const;
+  [[nodiscard]] std::vector<OlderFormat> older_formats();
 
   // Care.
 
@@ -181,6 +181,7 @@ class Cache {
   [[nodiscard]] Mode settle_objects();
   void open_parts();
   [[nodiscard]] Mode off(std::string reason);
+  [[nodiscard]] Mode off(const Error& error);
   void warn_once(const Error& error);
   [[nodiscard]] Result<void> writable() const;
   [[nodiscard]] Result<Totals> totals();

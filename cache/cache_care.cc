@@ -32,12 +32,14 @@ Result<Stats> Cache::stats() {
   Stats stats;
   stats.limit_bytes = options_.limit_bytes;
   stats.totals = KILN_TRY(totals());
-  stats.counters = counters_.snapshot();
-  if (counter_file_ == nullptr)
-    return stats;
+  Result<CounterFile::Counts> all;
+  if (counter_file_ != nullptr)
+    all = counter_file_->read(kStatsCountLimit);
+  if (!all)
+    counters_.add_if_untrusted(all.error());
   // Our own counts are in the file, unless it could not be written or read: then they
   // are the least that is known.
-  const auto all = counter_file_->read(kStatsCountLimit);
+  stats.counters = counters_.snapshot();
   for (const auto& [name, n] : all.value_or(CounterFile::Counts{})) {
     std::uint64_t& count = stats.counters[name];
     count = std::max(count, n);
@@ -96,8 +98,10 @@ Result<OwnedRange> Cache::become_collector() {
   for (std::uint64_t record = 0; record < kMostCollectors; ++record) {
     const OwnedRange::Place place{&file_system_, lock_folder_.path / "trim", record};
     auto owned = OwnedRange::try_own(place, {}, options_.lock_times.heartbeat);
-    if (!owned)
+    if (!owned) {
+      counters_.add_if_untrusted(owned.error());
       return OwnedRange();
+    }
     if (*owned)
       return **std::move(owned);
     other = OwnedRange::owner(place);
@@ -149,7 +153,7 @@ std::uint64_t Cache::older_bytes(const std::stop_token& stop) {
   if (!older_bytes_) {
     older_bytes_ = 0;
     for (const OlderFormat& older :
-         find_older_formats(layout_, file_system_, trust_, stop))
+         find_older_formats(layout_, file_system_, trust_, counters_, stop))
       *older_bytes_ += older.bytes();
   }
   return *older_bytes_;
@@ -175,6 +179,8 @@ bool Cache::trim_is_due(std::uint64_t bytes) {
     touched = ours && file_system_.touch(fd) == 0;
     std::ignore = file_system_.close(fd);  // nothing was written
   }
+  if (!touched && trust_.refuses(file_system_, stamp))
+    counters_.add(Counter::kUntrusted);
   // Where the stamp cannot be had, what was published here decides.
   const bool due = touched || much;
   if (due)
@@ -187,11 +193,11 @@ Result<std::uint64_t> Cache::remove(const Digest& key) {
   return store_->remove(key);
 }
 
-std::vector<OlderFormat> Cache::older_formats() const {
+std::vector<OlderFormat> Cache::older_formats() {
   // A root that is off may be somebody else's.
   if (mode_ == Mode::kOff)
     return {};
-  return find_older_formats(layout_, file_system_, trust_);
+  return find_older_formats(layout_, file_system_, trust_, counters_);
 }
 
 Result<std::uint64_t> Cache::remove_older(const OlderFormat& older, const Digest& key) {

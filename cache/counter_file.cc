@@ -104,7 +104,7 @@ Result<void> CounterFile::add(const Counts& counts, std::chrono::milliseconds li
     return {};
   const int fd = file_system_.open(path_.c_str(), kOpenFlags | O_CREAT, 0600);
   if (fd < 0)
-    return posix_error("open", path_, -fd);
+    return open_error(fd);
   const UniqueFd closer(fd);
   KILN_TRY(check(fd));
   KILN_TRY(lock(fd, limit));
@@ -118,7 +118,7 @@ Result<Counts> CounterFile::read(std::chrono::milliseconds limit) {
   if (fd == -ENOENT)
     return Counts{};
   if (fd < 0)
-    return posix_error("open", path_, -fd);
+    return open_error(fd);
   const UniqueFd closer(fd);
   KILN_TRY(check(fd));
   // Without the lock a line may be read while it changes; better than no line at all.
@@ -129,13 +129,23 @@ Result<Counts> CounterFile::read(std::chrono::milliseconds limit) {
   return there.map([](const std::string& lines) { return decode(lines); });
 }
 
+tl::unexpected<Error> CounterFile::refused() const {
+  return fail(ErrorCode::kUntrusted,
+              fmt::format("{} is not a file of this user alone: delete it", path_));
+}
+
+tl::unexpected<Error> CounterFile::open_error(int err) const {
+  if (trust_.refuses(file_system_, path_))
+    return refused();
+  return posix_error("open", path_, -err);
+}
+
 Result<void> CounterFile::check(int fd) const {
   struct stat info {};
   if (const int err = file_system_.fstat(fd, info); err != 0)
     return posix_error("stat", path_, -err);
   if (!trust_.accepts_file(info))
-    return fail(ErrorCode::kUntrusted,
-                fmt::format("{} is not a file of this user alone: delete it", path_));
+    return refused();
   return {};
 }
 

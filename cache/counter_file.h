@@ -1,6 +1,9 @@
 // <root>/counters: what all processes that used this root counted, in one small text
 // file. A hint: deletable at any time, and then counting begins anew. Never used on a
 // network file system. FORMAT.md, "Counters".
+//
+// That another's file lies in its place nobody can write down there: whoever is refused
+// counts it for himself, so that `stats` says it, and writes it once the file has gone.
 
 #pragma once
 
@@ -36,6 +39,8 @@ class CounterFile {
   [[nodiscard]] Result<Counts> read(std::chrono::milliseconds limit);
 
  private:
+  [[nodiscard]] tl::unexpected<Error> refused() const;
+  [[nodiscard]] tl::unexpected<Error> open_error(int err) const;
   [[nodiscard]] Result<void> check(int fd) const;
   [[nodiscard]] Result<void> lock(int fd, std::chrono::milliseconds limit) const;
   void unlock(int fd) const;

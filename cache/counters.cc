@@ -50,6 +50,11 @@ void Counters::add(Counter counter, std::uint64_t n) {
   counts_[static_cast<std::size_t>(counter)].fetch_add(n, std::memory_order_relaxed);
 }
 
+void Counters::add_if_untrusted(const Error& error) {
+  if (error.code == ErrorCode::kUntrusted)
+    add(Counter::kUntrusted);
+}
+
 void Counters::add_corrupt(Check check) {
   counts_[kFirstCheck + static_cast<std::size_t>(check)].fetch_add(
       1, std::memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "cache/object.h"
+#include "kiln/result.h"
 
 namespace kiln::cache {
 
@@ -51,6 +52,8 @@ inline constexpr std::size_t kCounterCount = 23;
 class Counters {
  public:
   void add(Counter counter, std::uint64_t n = 1);
+  /// Counts as "untrusted" if that is what `error` says.
+  void add_if_untrusted(const Error& error);
   /// Counts as "corrupt.<check>".
   void add_corrupt(Check check);
   /// Counts as "publish_refused.<errno name>"; `err` is a positive errno.

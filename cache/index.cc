@@ -155,11 +155,12 @@ Index::FileId Index::file_id() const {
 }
 
 /// Whether something lies there that SQLite must not open: it follows links, waits for
-/// FIFOs, and cuts off what it takes for a journal.
+/// FIFOs, and cuts off what it takes for a journal. Counted.
 bool Index::is_foreign(const std::string& path) const {
-  struct stat info {};
-  return file_system_.lstat(path.c_str(), info) == 0 &&
-         !store_.trust().accepts_file(info);
+  const bool refused = store_.trust().refuses(file_system_, path);
+  if (refused)
+    counters_.add(Counter::kUntrusted);
+  return refused;
 }
 
 /// What SQLite would open beside the index and we did not put there. Where nothing
@@ -238,6 +239,8 @@ Result<void> Index::rebuild(const FileId& rejected) {
       return fail(ErrorCode::kUnavailable, "index: another process is rebuilding it");
     if (owned)
       turn = *std::move(owned);
+    else
+      counters_.add_if_untrusted(owned.error());
     // Without locks two may rebuild at once; the last rename wins, and both are right.
   }
   if (const FileId now = file_id(); now.inode != 0 && now != rejected)

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cache/fields.h"
+#include "cache/object_header.h"
 #include "util/try.h"
 
 namespace kiln::cache::schema {
@@ -54,6 +55,11 @@ Result<Entry> entry_of(const Statement& row) {
   const std::int64_t kind = row.number(1);
   if (kind < 1 || kind > 3)
     return fail(ErrorCode::kCorrupt, fmt::format("index: there is no kind {}", kind));
+  // What no file has that could be described.
+  const std::int64_t size = row.number(6);
+  if (size < static_cast<std::int64_t>(header::kBytes) ||
+      size > static_cast<std::int64_t>(kMaxObjectBytes))
+    return fail(ErrorCode::kCorrupt, fmt::format("index: an object of {} bytes", size));
   const auto count = [&](int column) {
     return static_cast<std::uint64_t>(row.number(column));
   };
@@ -64,7 +70,7 @@ Result<Entry> entry_of(const Statement& row) {
   entry.params = KILN_TRY(Fields::decode(row.blob(3))).list();
   entry.arch = row.text(4);
   entry.toolchain = row.text(5);
-  entry.size_bytes = count(6);
+  entry.size_bytes = static_cast<std::uint64_t>(size);
   entry.created_ns = row.number(7);
   entry.last_used_ns = row.number(8);
   entry.compile_ms = count(9);

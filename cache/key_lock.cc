@@ -86,8 +86,10 @@ KeyLock::Acquired KeyLock::acquire(const Context& context, const Request& reques
       return ended(Outcome::kCancelled, {}, {});
     auto owned =
         OwnedRange::try_own(place, record_of(request), context.times.heartbeat);
-    if (!owned)
+    if (!owned) {
+      context.counters.add_if_untrusted(owned.error());
       return ended(Outcome::kBypassed, {}, std::move(owned).error().message);
+    }
     // Also when the lock is ours: its last holder may have just published.
     if (request.look_again && request.look_again())
       return ended(Outcome::kAppeared, {}, {});

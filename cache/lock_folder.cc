@@ -9,6 +9,8 @@
 
 #include "cache/digest.h"
 #include "util/bytes.h"
+#include "util/posix_error.h"
+#include "util/try.h"
 
 namespace kiln::cache {
 namespace {
@@ -33,26 +35,23 @@ std::int64_t type_of(FileSystem& file_system, std::filesystem::path path) {
   return type;
 }
 
-/// "" if `path` is now a local folder of ours, else why not.
-std::string settle(FileSystem& file_system, const TrustPolicy& trust,
-                   const std::filesystem::path& path) {
+/// `path` is now a local folder of ours, or why not.
+Result<void> settle(FileSystem& file_system, const TrustPolicy& trust,
+                    const std::filesystem::path& path) {
   const std::int64_t type = type_of(file_system, path);
   if (type < 0)
-    return fmt::format("statfs {}: {}", path.native(),
-                       std::generic_category().message(static_cast<int>(-type)));
+    return posix_error("statfs", path, static_cast<int>(-type));
   if (is_network_type(type))
-    return fmt::format("{} is on a network file system", path.native());
-  if (const auto trusted = trust.check_path(file_system, path); !trusted)
-    return trusted.error().message;
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} is on a network file system", path.native()));
+  KILN_TRY(trust.check_path(file_system, path));
   int err = make_folders(file_system, path.native());
   if (err == 0)
     err = file_system.writable(path.c_str());
   if (err != 0)
-    return fmt::format("mkdir {}: {}", path.native(),
-                       std::generic_category().message(-err));
+    return posix_error("mkdir", path, -err);
   // Once more, now that every component exists.
-  const auto trusted = trust.check_path(file_system, path);
-  return trusted ? std::string() : trusted.error().message;
+  return trust.check_path(file_system, path);
 }
 
 }  // namespace
@@ -73,10 +72,12 @@ LockFolder find_lock_folder(const Layout& layout, FileSystem& file_system,
     candidates.push_back(persistent_dir / fmt::format("kiln-{}", ::geteuid()) / id);
   LockFolder folder;
   for (const std::filesystem::path& path : candidates) {
-    const std::string why = settle(file_system, trust, path);
-    if (why.empty())
-      return {path, {}};
-    folder.why += (folder.why.empty() ? "" : "; ") + why;
+    const auto settled = settle(file_system, trust, path);
+    if (settled)
+      return {path, {}, folder.refused};
+    const Error& error = settled.error();
+    folder.why += (folder.why.empty() ? "" : "; ") + error.message;
+    folder.refused += error.code == ErrorCode::kUntrusted ? 1 : 0;
   }
   return folder;
 }

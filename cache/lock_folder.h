@@ -16,6 +16,7 @@ namespace kiln::cache {
 struct LockFolder {
   std::filesystem::path path;  // empty: there is none, and why says so
   std::string why;
+  unsigned refused = 0;  // places that somebody else can change
 
   [[nodiscard]] bool usable() const { return !path.empty(); }
 };

@@ -283,7 +283,7 @@ Result<std::optional<Entry>> ObjectStore::describe(const Digest& key) const {
   if (const int err = file_system_.fstat(fd, info); err != 0)
     return posix_error("stat", path, -err);
   const auto size = static_cast<std::uint64_t>(info.st_size);
-  if (!S_ISREG(info.st_mode) || size < header::kBytes)
+  if (!S_ISREG(info.st_mode) || size < header::kBytes || size > kMaxObjectBytes)
     return fail(ErrorCode::kCorrupt, fmt::format("{} is no object", path));
   const Bytes head = KILN_TRY(read_at(file_system_, fd, header::kBytes, 0));
   if (as_text(ByteView(head).first(header::kMagic.size())) != header::kMagic ||
@@ -381,8 +381,10 @@ bool ObjectStore::quarantine(const Digest& key, const struct stat& seen,
     return false;
   // Through a link it would go to wherever somebody else wants it.
   if (struct stat info{};
-      file_system_.lstat(folder.c_str(), info) == 0 && !accepts_folder(info))
+      file_system_.lstat(folder.c_str(), info) == 0 && !accepts_folder(info)) {
+    counters_.add(Counter::kUntrusted);
     return false;
+  }
   int err = file_system_.rename(path.c_str(), aside.c_str());
   if (err == -ENOENT && make_folders(file_system_, folder) == 0)
     err = file_system_.rename(path.c_str(), aside.c_str());

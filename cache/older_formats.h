@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "cache/counters.h"
 #include "cache/file_system.h"
 #include "cache/layout.h"
 #include "cache/object_store.h"
@@ -30,10 +31,10 @@ struct OlderFormat {
 /// one of ours, is no link, and this user can delete in it: what nobody can remove must
 /// not push out what can be used. `layout` is of the version that is ours; the path to
 /// its objects has been checked. One listing where there is none; `stop` ends a walk
-/// early, with what it has.
+/// early, with what it has. What somebody else can write, or is a link, is counted.
 [[nodiscard]] std::vector<OlderFormat> find_older_formats(
     const Layout& layout, FileSystem& file_system, const TrustPolicy& trust,
-    const std::stop_token& stop = {});
+    Counters& counters, const std::stop_token& stop = {});
 
 /// Those of its folders that are empty, then its own if that is. An older program that
 /// still runs makes them again.

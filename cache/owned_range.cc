@@ -16,6 +16,7 @@
 #include "util/fork_count.h"
 #include "util/little_endian.h"
 #include "util/mutex.h"
+#include "util/own_path.h"
 #include "util/posix_error.h"
 #include "util/quiet_thread.h"
 #include "util/unique_fd.h"
@@ -34,17 +35,32 @@ bool has_no_locks(int err) {
   return err == -ENOLCK || err == -ENOSYS || err == -EOPNOTSUPP || err == -EINVAL;
 }
 
-/// Whether a record may be written into it: a file of this user, of root or of whom the
-/// folder belongs to, and not one that has another name elsewhere.
-bool is_lock_file(FileSystem& files, int fd, const std::filesystem::path& path) {
+/// Whether a record may be written into it: our own, and not one that has another name
+/// elsewhere.
+bool is_lock_file(FileSystem& files, const struct stat& info,
+                  const std::filesystem::path& path) {
+  return S_ISREG(info.st_mode) && info.st_nlink <= 1 &&
+         is_own(info, [&]() -> std::optional<uid_t> {
+           struct stat folder {};
+           if (files.stat(path.parent_path().c_str(), folder) != 0)
+             return std::nullopt;
+           return folder.st_uid;
+         });
+}
+
+tl::unexpected<Error> refused(const std::filesystem::path& path) {
+  return fail(
+      ErrorCode::kUntrusted,
+      fmt::format("{} is not a file of this user alone: delete it", path.native()));
+}
+
+/// What could not be opened may be a link, a FIFO or what this user may not write.
+tl::unexpected<Error> open_error(FileSystem& files, const std::filesystem::path& path,
+                                 int err) {
   struct stat info {};
-  struct stat folder {};
-  if (files.fstat(fd, info) != 0 || !S_ISREG(info.st_mode) || info.st_nlink > 1 ||
-      (info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return false;
-  return info.st_uid == ::geteuid() || info.st_uid == 0 ||
-         (files.stat(path.parent_path().c_str(), folder) == 0 &&
-          info.st_uid == folder.st_uid);
+  if (files.lstat(path.c_str(), info) == 0 && !is_lock_file(files, info, path))
+    return refused(path);
+  return posix_error("open", path, -err);
 }
 
 Bytes encode_time(BootTime time) {
@@ -246,13 +262,11 @@ Result<std::optional<OwnedRange>> OwnedRange::try_own(
   if (fd == -ENOENT && make_folders(files, place.file.parent_path().native()) == 0)
     fd = files.open(place.file.c_str(), kFlags, 0600);
   if (fd < 0)
-    return posix_error("open", place.file, -fd);
+    return open_error(files, place.file, fd);
   UniqueFd owner(fd);
-  if (!is_lock_file(files, fd, place.file)) {
-    return fail(ErrorCode::kUntrusted,
-                fmt::format("{} is not a file of this user alone: delete it",
-                            place.file.native()));
-  }
+  struct stat info {};
+  if (files.fstat(fd, info) != 0 || !is_lock_file(files, info, place.file))
+    return refused(place.file);
   const std::uint64_t offset = place.record * kOwnerRecordBytes;
   const int locked =
       files.set_lock(fd, RangeLock::kExclusive, offset, kOwnerRecordBytes);

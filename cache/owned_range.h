@@ -82,7 +82,8 @@ class OwnedRange {
 
   /// One attempt; never waits. nullopt if somebody else holds it (also another thread
   /// of this process). `record` is written with pid and times filled in.
-  /// Errors: kUnavailable where the file system has no locks; kIo.
+  /// Errors: kUnavailable where the file system has no locks; kUntrusted, for a file
+  /// that is not ours alone; kIo.
   [[nodiscard]] static Result<std::optional<OwnedRange>> try_own(
       const Place& place, OwnerRecord record, std::chrono::milliseconds heartbeat);
 

@@ -40,8 +40,10 @@ Slots::Acquired Slots::acquire(const Request& request) {
         (request.deadline && std::chrono::steady_clock::now() >= *request.deadline))
       return {Outcome::kCancelled, {}, {}};
     auto owned = try_any(request, watches);
-    if (!owned)
+    if (!owned) {
+      counters_.add_if_untrusted(owned.error());
       return bypassed(std::move(owned).error().message);
+    }
     if (owned->held())
       return {Outcome::kHeld, *std::move(owned), {}};
     stoppable_sleep(pause.next(), request.stop);

@@ -42,7 +42,8 @@ class Collector {
         store_(store),
         counters_(counters),
         options_(options),
-        older_(find_older_formats(layout, file_system, store.trust(), options.stop)) {}
+        older_(find_older_formats(layout, file_system, store.trust(), counters,
+                                  options.stop)) {}
 
   Result<TrimResult> run() {
     const std::vector<Candidate> candidates = KILN_TRY(walk());

@@ -63,6 +63,11 @@ bool TrustPolicy::owner(uid_t uid) const {
          std::find(trusted_.begin(), trusted_.end(), uid) != trusted_.end();
 }
 
+bool TrustPolicy::refuses(FileSystem& file_system, const std::string& path) const {
+  struct stat info {};
+  return file_system.lstat(path.c_str(), info) == 0 && !accepts_file(info);
+}
+
 bool TrustPolicy::accepts_component(const struct stat& info, bool last) const {
   const bool root_like =
       info.st_uid == 0 || (!last && overflow_ && info.st_uid == *overflow_);

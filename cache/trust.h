@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cache/file_system.h"
@@ -36,6 +37,10 @@ class TrustPolicy {
   [[nodiscard]] bool accepts_file(const struct stat& info) const {
     return S_ISREG(info.st_mode) && info.st_nlink <= 1 && accepts(info);
   }
+
+  /// True if something lies at `path` that accepts_file() does not take: a link and a
+  /// FIFO, too, whatever they lead to.
+  [[nodiscard]] bool refuses(FileSystem& file_system, const std::string& path) const;
 
   /// Walks `path` from "/" as the kernel would, symbolic links included, up to the
   /// first component that does not exist. Each must be accepted, except a sticky

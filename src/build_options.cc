@@ -32,6 +32,11 @@ cache::CacheOptions cache_options(const Config& config) {
   return options;
 }
 
+OwnFolder counted(cache::Cache& cache, std::filesystem::path folder) {
+  return {std::move(folder),
+          [&counters = cache.counters()] { counters.add(cache::Counter::kUntrusted); }};
+}
+
 compile::PoolOptions pool_options(const Config& config, const LazyCount& jobs,
                                   cache::Cache& cache) {
   compile::PoolOptions options;
@@ -40,7 +45,10 @@ compile::PoolOptions pool_options(const Config& config, const LazyCount& jobs,
   options.time_limit = config.compile_timeout;
   options.memory_limit_bytes = config.worker_memory_bytes;
   if (cache.mode() == cache::Mode::kReadWrite)
-    options.reproduction_root = cache.layout().root();
+    options.reproductions = counted(cache, cache.layout().repro());
+  options.on_refused = [&counters = cache.counters()] {
+    counters.add(cache::Counter::kBuildRefused);
+  };
   options.acquire_slot =
       [&cache](std::stop_token stop) -> Result<std::shared_ptr<void>> {
     cache::Slots::Acquired acquired = cache.acquire_slot(

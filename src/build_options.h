@@ -2,10 +2,13 @@
 
 #pragma once
 
+#include <filesystem>
+
 #include "cache/cache.h"
 #include "compile/worker_pool.h"
 #include "config.h"
 #include "util/lazy_count.h"
+#include "util/own_path.h"
 
 namespace kiln {
 
@@ -14,6 +17,10 @@ namespace kiln {
 
 /// For a service, and for tools that need no more than the cache.
 [[nodiscard]] cache::CacheOptions cache_options(const Config& config);
+
+/// A folder of the root that counts in `cache`, which must outlive it, what is refused
+/// there.
+[[nodiscard]] OwnFolder counted(cache::Cache& cache, std::filesystem::path folder);
 
 /// `cache` bounds how many workers of this machine build at once, and must outlive the
 /// pool.

@@ -35,9 +35,8 @@ std::unique_ptr<cache::Cache> open_cache(const Config& config, const LazyCount& 
 }
 
 /// Where hints may be kept: nowhere, if the cache is off.
-std::filesystem::path hint_folder(const cache::Cache& cache,
-                                  const std::filesystem::path& folder) {
-  return cache.mode() == cache::Mode::kOff ? std::filesystem::path() : folder;
+OwnFolder hint_folder(cache::Cache& cache, const std::filesystem::path& folder) {
+  return cache.mode() == cache::Mode::kOff ? OwnFolder() : counted(cache, folder);
 }
 
 device::TemplateTargets declared_targets(const PreparedRequest& request) {
@@ -133,7 +132,16 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
           }),
       keys_(hint_folder(*cache_, cache_->layout().memo())) {}
 
+Result<void> BuildService::check_process() const {
+  if (fork_count() == forks_)
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              "this process was forked from the one that opened the service: open one "
+              "in the child, or start the child with exec");
+}
+
 Result<PreparedRequest> BuildService::prepare(const Request& request) const {
+  KILN_TRY(check_process());
   auto resolved = KILN_TRY(request::resolve(request, catalog_));
   const auto* wanted = std::get_if<request::TemplateRequest>(&resolved);
   if (wanted != nullptr && !wanted->kernel->has_include())
@@ -150,6 +158,7 @@ Result<PreparedRequest> BuildService::prepare(const Request& request) const {
 
 Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
     const PreparedRequest& request, const device::BuildFor& build_for) {
+  KILN_TRY(check_process());
   const auto toolchain = KILN_TRY(toolchains_.choose(build_for));
   const auto choice = KILN_TRY(device::choose_target(
       build_for, declared_targets(request), toolchain->toolchain.facts));
@@ -165,6 +174,7 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
 
 Result<Fetched> BuildService::fetch(const KeyedRequest& request,
                                     const std::stop_token& stop) {
+  KILN_TRY(check_process());
   if (auto fetched = find_in_memory(request.key))
     return *std::move(fetched);
   if (auto object = find_on_disk(request))
@@ -257,10 +267,8 @@ Result<Fetched> BuildService::build(const KeyedRequest& request,
   };
   const auto output = workers_.compile(job, stop, on_phase);
   if (!output) {
-    if (begun)
+    if (begun)  // else no worker was lost, whatever the error is
       count_failure(output.error());
-    else  // with the error of the last one: this time no worker was lost
-      cache_->counters().add(cache::Counter::kBuildRefused);
     return tl::unexpected(output.error());
   }
   KILN_TRY(check_output(request, *output));

@@ -22,6 +22,7 @@
 #include "render/catalog.h"
 #include "request_keys.h"
 #include "toolchains.h"
+#include "util/fork_count.h"
 #include "util/lazy_count.h"
 #include "util/mutex.h"
 #include "util/single_flight.h"
@@ -57,6 +58,9 @@ struct BuildServiceOptions {
 
 /// Compiles on demand, through the cache.
 /// Thread safety: every method may run concurrently.
+/// Fork safety: in a forked child prepare(), key() and fetch() are kUnavailable, since
+/// what they take may be locked for ever by threads that are not there; it can be
+/// destroyed, and another one opened.
 class BuildService {
  public:
   /// Opens the cache (never an error: see Cache::open) and the templates; looks for no
@@ -71,7 +75,8 @@ class BuildService {
   ~BuildService() = default;
 
   /// Checks a request; of a source, all that can be said without its headers.
-  /// Errors: kInvalidArgument, kNotFound; see request::resolve.
+  /// Errors: kInvalidArgument, kNotFound, see request::resolve; kUnavailable in a
+  /// forked child.
   [[nodiscard]] Result<PreparedRequest> prepare(const Request& request) const;
 
   /// What `request` means for one device, or for one architecture by name: the target,
@@ -125,10 +130,12 @@ class BuildService {
       std::chrono::system_clock::time_point began);
   [[nodiscard]] Fetched publish(const KeyedRequest& request,
                                 const ObjectPointer& object);
+  [[nodiscard]] Result<void> check_process() const;
   /// Counts what became of the worker that ended with `error`.
   void count_failure(const Error& error);
 
   // Constant after construction.
+  const std::uint64_t forks_ = fork_count();
   const Config config_;
   const LazyCount jobs_;
   const render::TemplateCatalog catalog_;

@@ -101,7 +101,7 @@ std::string PreparedRequest::label() const {
   return std::get<request::SourceRequest>(content_->resolved).source.file_name;
 }
 
-RequestKeys::RequestKeys(std::filesystem::path memo_folder)
+RequestKeys::RequestKeys(OwnFolder memo_folder)
     : scanner_(std::move(memo_folder)),
       no_headers_(std::make_shared<const key::HeaderSnapshot>()) {}
 

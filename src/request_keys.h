@@ -59,7 +59,7 @@ struct KeyedRequest {
 class RequestKeys {
  public:
   /// `memo_folder` is `<cache root>/memo`, empty where nothing may be kept.
-  explicit RequestKeys(std::filesystem::path memo_folder);
+  explicit RequestKeys(OwnFolder memo_folder);
 
   /// Sorts a source's options out. Errors: kInvalidArgument.
   [[nodiscard]] static Result<PreparedRequest> prepare(

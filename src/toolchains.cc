@@ -18,8 +18,7 @@ constexpr std::chrono::minutes kLookAgainAfter{5};
 
 }  // namespace
 
-Toolchains::Toolchains(const Config& config, std::filesystem::path folder,
-                       device::AskNvrtc ask)
+Toolchains::Toolchains(const Config& config, OwnFolder folder, device::AskNvrtc ask)
     : explicit_nvrtc_(config.nvrtc.value_or("")),
       explicit_driver_(config.driver.value_or("")),
       wanted_(config.toolchain.value_or("")),
@@ -28,7 +27,9 @@ Toolchains::Toolchains(const Config& config, std::filesystem::path folder,
       places_(LibraryPlaces::of_process()) {}
 
 Toolchains::~Toolchains() {
-  if (ahead_)
+  if (!owner_.is_this())
+    std::ignore = ahead_.release();
+  else if (ahead_ != nullptr)
     ahead_->join();
 }
 
@@ -44,7 +45,8 @@ void Toolchains::look_ahead() {
       logger().debug("looking for NVRTC: something was thrown");
     }
   };
-  ahead_ = start_quiet_thread(look, Thread::kJoinable);
+  if (auto thread = start_quiet_thread(look, Thread::kJoinable))
+    ahead_ = std::make_unique<std::thread>(*std::move(thread));
 }
 
 Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found() {

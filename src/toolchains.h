@@ -16,7 +16,9 @@
 #include "device/driver.h"
 #include "device/toolchain.h"
 #include "kiln/result.h"
+#include "util/fork_count.h"
 #include "util/mutex.h"
+#include "util/own_path.h"
 
 namespace kiln {
 
@@ -26,13 +28,14 @@ class Toolchains {
  public:
   /// `folder` is `<cache root>/toolchains`, empty where nothing may be kept. `ask` is
   /// called for an NVRTC that `folder` knows nothing of.
-  Toolchains(const Config& config, std::filesystem::path folder, device::AskNvrtc ask);
+  Toolchains(const Config& config, OwnFolder folder, device::AskNvrtc ask);
 
   Toolchains(const Toolchains&) = delete;
   Toolchains& operator=(const Toolchains&) = delete;
   Toolchains(Toolchains&&) = delete;
   Toolchains& operator=(Toolchains&&) = delete;
-  /// Waits for what look_ahead() began.
+  /// Waits for what look_ahead() began; not in a forked child, which has no such
+  /// thread.
   ~Toolchains();
 
   /// Begins to look for NVRTCs in a thread of its own, beside the start of the driver;
@@ -66,7 +69,7 @@ class Toolchains {
   const std::filesystem::path explicit_nvrtc_;
   const std::filesystem::path explicit_driver_;
   const std::string wanted_;
-  const std::filesystem::path folder_;
+  const OwnFolder folder_;
   const device::AskNvrtc ask_;
   const LibraryPlaces places_;
 
@@ -81,7 +84,8 @@ class Toolchains {
   Mutex driver_mutex_;  // taken last: the driver starts while NVRTCs are looked for
   std::optional<std::optional<device::Driver>> driver_ KILN_GUARDED_BY(driver_mutex_);
 
-  std::optional<std::thread> ahead_;  // of look_ahead()
+  std::unique_ptr<std::thread> ahead_;  // of look_ahead(), or null
+  const OwnerProcess owner_{};          // that it runs in
 };
 
 }  // namespace kiln

@@ -3,17 +3,26 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "tools/context.h"
 #include "tools/entry_output.h"
 #include "util/units.h"
 
 namespace kiln::tools {
+namespace {
 
-void print_older_formats(const cache::Cache& cache) {
-  for (const cache::OlderFormat& older : cache.older_formats()) {
-    if (older.objects.empty())
-      continue;
+/// One that is empty is not worth a word.
+std::vector<cache::OlderFormat> with_objects(cache::Cache& cache) {
+  auto found = cache.older_formats();
+  std::erase_if(found, [](const auto& older) { return older.objects.empty(); });
+  return found;
+}
+
+}  // namespace
+
+void print_older_formats(cache::Cache& cache) {
+  for (const cache::OlderFormat& older : with_objects(cache)) {
     print_error(fmt::format(
         "objects/v{}: {} objects, {} of an older format, used by no program of this "
         "version; `kiln trim` and `kiln clear --all` remove them\n",
@@ -21,10 +30,8 @@ void print_older_formats(const cache::Cache& cache) {
   }
 }
 
-void add_older_formats(const cache::Cache& cache, nlohmann::ordered_json& document) {
-  for (const cache::OlderFormat& older : cache.older_formats()) {
-    if (older.objects.empty())
-      continue;
+void add_older_formats(cache::Cache& cache, nlohmann::ordered_json& document) {
+  for (const cache::OlderFormat& older : with_objects(cache)) {
     const nlohmann::ordered_json row{{"version", older.version()},
                                      {"objects", older.objects.size()},
                                      {"bytes", older.bytes()},

@@ -44,16 +44,16 @@ std::string build_name(const CompileJob& job) {
 }
 
 Error ended_build(const Error& cause, const CompileJob& job, const BuildWatch& watch,
-                  const std::filesystem::path& reproduction_root) {
+                  const OwnFolder& reproductions) {
   const auto build = build_name(job);
   if (cause.code == ErrorCode::kCancelled) {
     return {cause.code,
             fmt::format("{} was cancelled while {}", build, to_string(watch.phase()))};
   }
   const auto [code, text] = verdict_on(cause, job, watch);
-  if (reproduction_root.empty())
+  if (reproductions.empty())
     return {code, fmt::format("{} {}", build, text)};
-  const auto saved = save_reproduction(reproduction_root, job);
+  const auto saved = save_reproduction(reproductions, job);
   return {code, fmt::format("{} {}; {}", build, text,
                             saved ? "saved in " + saved->native()
                                   : "it could not be saved: " + saved.error().message)};

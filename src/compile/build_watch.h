@@ -3,12 +3,12 @@
 #pragma once
 
 #include <chrono>
-#include <filesystem>
 #include <functional>
 #include <string>
 
 #include "compile/job.h"
 #include "kiln/result.h"
+#include "util/own_path.h"
 
 namespace kiln::compile {
 
@@ -46,10 +46,10 @@ class BuildWatch {
 [[nodiscard]] std::string build_name(const CompileJob& job);
 
 /// The error of a build that was stopped or whose worker is gone: which build, how
-/// long, in which phase, which limit, and where it was saved (under
-/// `reproduction_root`, nowhere if that is empty). `job` has its limits filled in.
+/// long, in which phase, which limit, and where it was saved (in `reproductions`,
+/// nowhere if that is empty). `job` has its limits filled in.
 [[nodiscard]] Error ended_build(const Error& cause, const CompileJob& job,
                                 const BuildWatch& watch,
-                                const std::filesystem::path& reproduction_root);
+                                const OwnFolder& reproductions);
 
 }  // namespace kiln::compile

@@ -15,7 +15,6 @@
 #include "cache/digest.h"
 #include "compile/protocol.h"
 #include "util/log.h"
-#include "util/own_path.h"
 #include "util/posix_error.h"
 #include "util/try.h"
 #include "util/write_file.h"
@@ -173,13 +172,12 @@ std::string reproduction_command(const std::filesystem::path& folder,
   return command;
 }
 
-Result<std::filesystem::path> save_reproduction(const std::filesystem::path& root,
+Result<std::filesystem::path> save_reproduction(const OwnFolder& repro,
                                                 const CompileJob& job) {
-  const auto repro = root / "repro";
-  KILN_TRY(make_folder(root));
-  KILN_TRY(check_own_folder(repro));
-  KILN_TRY(make_folder(repro));
-  const auto folder = KILN_TRY(make_new_folder(repro / folder_name(job)));
+  KILN_TRY(make_folder(repro.path().parent_path()));
+  KILN_TRY(repro.check());
+  KILN_TRY(make_folder(repro.path()));
+  const auto folder = KILN_TRY(make_new_folder(repro.path() / folder_name(job)));
   KILN_TRY(create_file(folder / kProgramName, as_bytes(job.source), kFileMode));
   if (!job.headers.empty())
     KILN_TRY(write_headers(folder / "headers", job));
@@ -187,7 +185,7 @@ Result<std::filesystem::path> save_reproduction(const std::filesystem::path& roo
       "# {}, NVRTC {}\nKILN_NVRTC={} {}\n", job.label, job.nvrtc.nvrtc.native(),
       shell_word(job.nvrtc.nvrtc.native()), reproduction_command(folder, job));
   KILN_TRY(create_file(folder / "command", as_bytes(command), kFileMode));
-  remove_oldest(repro);
+  remove_oldest(repro.path());
   return folder;
 }
 

@@ -1,5 +1,5 @@
 // Saves a job that killed or outlasted its worker, so that a person can run it again:
-// <root>/repro/<time>-<hash>/ with the source, its headers and the command line.
+// <cache root>/repro/<time>-<hash>/ with the source, its headers and the command line.
 
 #pragma once
 
@@ -9,17 +9,18 @@
 
 #include "compile/job.h"
 #include "kiln/result.h"
+#include "util/own_path.h"
 
 namespace kiln::compile {
 
 inline constexpr std::size_t kReproductionsKept = 20;
 
-/// Writes the reproduction and returns its folder. Files are 0600, folders 0700; older
-/// reproductions beyond kReproductionsKept are removed (only names of our own form).
-/// Errors: kIo. The caller puts them into its message: a build's own failure matters
-/// more. Safe among processes.
-[[nodiscard]] Result<std::filesystem::path> save_reproduction(
-    const std::filesystem::path& root, const CompileJob& job);
+/// Writes the reproduction into `repro` and returns its folder. Files are 0600, folders
+/// 0700; older reproductions beyond kReproductionsKept are removed (only names of our
+/// own form). Errors: kIo, kUntrusted. The caller puts them into its message: a build's
+/// own failure matters more. Safe among processes.
+[[nodiscard]] Result<std::filesystem::path> save_reproduction(const OwnFolder& repro,
+                                                              const CompileJob& job);
 
 /// The `kiln compile` line that runs `job` again from the reproduction in `folder`,
 /// quoted for a POSIX shell.

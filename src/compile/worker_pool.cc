@@ -210,10 +210,10 @@ CompileJob WorkerPool::State::with_limits(CompileJob job) const {
 Result<Ended> WorkerPool::State::run(const Errand& errand, const std::stop_token& stop,
                                      BuildWatch& watch) {
   const Bytes frame = encode_request(errand.request);
-  if (frame.size() > kMaxPayloadBytes) {
+  if (frame.size() > options_.max_job_bytes) {
     return fail(ErrorCode::kResourceLimit,
                 fmt::format("a compile job of {} bytes is over the limit of {}",
-                            frame.size(), kMaxPayloadBytes));
+                            frame.size(), options_.max_job_bytes));
   }
   watch.enter(BuildPhase::kQueued);
   const auto place = KILN_TRY(crew_.take_place(stop));
@@ -251,8 +251,11 @@ Result<CompileOutput> WorkerPool::State::compile(const CompileJob& wanted,
   const Visit visit(*this);
   const EitherStop either(std::move(stop), closing_.get_token());
   const CompileJob job = with_limits(wanted);
-  if (auto refusal = killers_.refusal(job))
+  if (auto refusal = killers_.refusal(job)) {
+    if (options_.on_refused)
+      options_.on_refused();
     return tl::unexpected(*std::move(refusal));
+  }
 
   BuildWatch watch(on_phase);
   auto [answer] = KILN_TRY(run({.request = job,
@@ -265,7 +268,7 @@ Result<CompileOutput> WorkerPool::State::compile(const CompileJob& wanted,
     return judge(*std::move(answer), job);
 
   const auto& cause = stopped_itself ? std::get<Error>(*answer) : answer.error();
-  auto error = ended_build(cause, job, watch, options_.reproduction_root);
+  auto error = ended_build(cause, job, watch, options_.reproductions);
   if (error.code != ErrorCode::kCancelled)
     killers_.record(job, error);
   return tl::unexpected(std::move(error));

@@ -17,9 +17,11 @@
 #include "compile/build_watch.h"
 #include "compile/cores.h"
 #include "compile/job.h"
+#include "compile/protocol.h"
 #include "compile/worker_path.h"
 #include "kiln/result.h"
 #include "util/lazy_count.h"
+#include "util/own_path.h"
 
 namespace kiln::compile {
 
@@ -33,10 +35,14 @@ struct PoolOptions {
   std::chrono::milliseconds time_limit = std::chrono::seconds(300);
   std::uint64_t memory_limit_bytes = 4ULL << 30U;
   AcquireSlot acquire_slot;  // empty: no machine-wide bound
-  /// The cache root; reproductions go to its `repro` folder. Empty: none are saved.
-  std::filesystem::path reproduction_root;
+  OwnFolder reproductions;   // `<cache root>/repro`; empty: none are saved
+  /// Told, in the caller's thread, of each job that is not begun because it killed its
+  /// workers before.
+  std::function<void()> on_refused;
   /// "NAME=value" that a worker gets besides worker_environment(); these win.
   std::vector<std::string> environment;
+  /// A job whose message is longer is an error. For tests: the protocol has its limit.
+  std::uint64_t max_job_bytes = kMaxPayloadBytes;
   /// For tests of the ten-minute refusal. Empty: steady_clock::now.
   std::function<std::chrono::steady_clock::time_point()> clock;
 };

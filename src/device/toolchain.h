@@ -15,6 +15,7 @@
 #include "device/target.h"
 #include "kiln/result.h"
 #include "util/library_search.h"
+#include "util/own_path.h"
 
 namespace kiln::device {
 
@@ -52,7 +53,7 @@ using AskNvrtc = std::function<Result<NvrtcFacts>(
 struct ToolchainSearch {
   LibraryPlaces places;
   std::filesystem::path explicit_nvrtc;  // KILN_NVRTC; "" for none
-  std::filesystem::path folder;          // `<cache root>/toolchains`; "": keep no hints
+  OwnFolder folder;                      // `<cache root>/toolchains`; empty: no hints
   AskNvrtc ask;  // called only for an NVRTC of which `folder` holds no hint
 };
 

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "util/own_path.h"
 #include "util/read_file.h"
 #include "util/try.h"
 #include "util/write_file.h"
@@ -16,7 +15,6 @@
 namespace kiln::device {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int kFormat = 1;
@@ -83,18 +81,18 @@ std::optional<Description> from_text(std::string_view text) {
   return Description{std::move(id), {*version, *architectures}};
 }
 
-fs::path hint_path(const fs::path& folder, std::string_view nvrtc_build_id) {
-  return folder / fmt::format("{}.json", nvrtc_build_id);
+std::string hint_name(std::string_view nvrtc_build_id) {
+  return fmt::format("{}.json", nvrtc_build_id);
 }
 
 }  // namespace
 
-std::optional<NvrtcFacts> read_hint(const fs::path& folder,
+std::optional<NvrtcFacts> read_hint(const OwnFolder& folder,
                                     std::string_view nvrtc_build_id) {
-  const fs::path path = hint_path(folder, nvrtc_build_id);
-  if (folder.empty() || !is_own_path(folder) || !is_own_path(path))
+  const std::string name = hint_name(nvrtc_build_id);
+  if (folder.empty() || !folder.has(name).value_or(false))
     return std::nullopt;
-  const auto text = read_text_file(path, kLargestFile);
+  const auto text = read_text_file(folder.path() / name, kLargestFile);
   if (!text)
     return std::nullopt;  // asked for again
   auto description = from_text(*text);
@@ -103,23 +101,21 @@ std::optional<NvrtcFacts> read_hint(const fs::path& folder,
   return std::move(description->facts);
 }
 
-Result<void> write_hint(const fs::path& folder, std::string_view nvrtc_build_id,
+Result<void> write_hint(const OwnFolder& folder, std::string_view nvrtc_build_id,
                         const NvrtcFacts& facts) {
-  KILN_TRY(check_own_folder(folder));
+  KILN_TRY(folder.check());
   const std::string text = to_text({{std::string(nvrtc_build_id), ""}, facts});
-  return replace_file(hint_path(folder, nvrtc_build_id), as_bytes(text), kFileMode);
+  return replace_file(folder.path() / hint_name(nvrtc_build_id), as_bytes(text),
+                      kFileMode);
 }
 
-Result<std::optional<Toolchain>> read_recorded(const fs::path& folder) {
-  const fs::path path = folder / kRecorded;
+Result<std::optional<Toolchain>> read_recorded(const OwnFolder& folder) {
+  if (!KILN_TRY(folder.has(kRecorded)))
+    return std::nullopt;
+  const std::filesystem::path path = folder.path() / kRecorded;
   const auto bytes = KILN_TRY(read_file(path, kLargestFile));
   if (!bytes)
     return std::nullopt;
-  if (!is_own_path(folder) || !is_own_path(path)) {
-    return fail(ErrorCode::kUntrusted,
-                fmt::format("{}, or its folder, is not of this user alone: delete it",
-                            path.native()));
-  }
   auto description = from_text(as_text(*bytes));
   if (!description) {
     return fail(ErrorCode::kCorrupt,
@@ -133,10 +129,10 @@ Result<std::optional<Toolchain>> read_recorded(const fs::path& folder) {
   return recorded;
 }
 
-Result<void> write_recorded(const fs::path& folder, const Toolchain& toolchain) {
-  KILN_TRY(check_own_folder(folder));
+Result<void> write_recorded(const OwnFolder& folder, const Toolchain& toolchain) {
+  KILN_TRY(folder.check());
   const std::string text = to_text({toolchain.id, toolchain.facts});
-  return replace_file(folder / kRecorded, as_bytes(text), kFileMode);
+  return replace_file(folder.path() / kRecorded, as_bytes(text), kFileMode);
 }
 
 }  // namespace kiln::device

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 // What a scan works with and does not own.
 struct Environment {
-  const fs::path& memo_folder;
+  const OwnFolder& memo_folder;
   HeaderStore& store;
   const HeaderScanLimits& limits;
 };
@@ -90,7 +90,7 @@ class Scan {
 
   const SourceKeyInput& input_;
   const ToolkitFolders toolkit_;
-  const fs::path& memo_folder_;
+  const OwnFolder& memo_folder_;
   HeaderStore& store_;
   const HeaderScanLimits& limits_;
   IncludeSearch search_;
@@ -357,15 +357,15 @@ std::string Scan::memo_name() const {
 }  // namespace
 
 struct HeaderScanner::State {
-  State(fs::path folder, HeaderScanLimits scan_limits)
+  State(OwnFolder folder, HeaderScanLimits scan_limits)
       : memo_folder(std::move(folder)), store(memo_folder), limits(scan_limits) {}
 
-  const fs::path memo_folder;
+  const OwnFolder memo_folder;
   HeaderStore store;
   const HeaderScanLimits limits;
 };
 
-HeaderScanner::HeaderScanner(fs::path memo_folder, HeaderScanLimits limits)
+HeaderScanner::HeaderScanner(OwnFolder memo_folder, HeaderScanLimits limits)
     : state_(std::make_unique<State>(std::move(memo_folder), limits)) {}
 HeaderScanner::~HeaderScanner() = default;
 

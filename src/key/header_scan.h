@@ -46,8 +46,7 @@ struct HeaderScan {
 class HeaderScanner {
  public:
   /// `memo_folder` is `<cache root>/memo`; empty: in the process only.
-  explicit HeaderScanner(std::filesystem::path memo_folder,
-                         HeaderScanLimits limits = {});
+  explicit HeaderScanner(OwnFolder memo_folder, HeaderScanLimits limits = {});
   ~HeaderScanner();
   HeaderScanner(const HeaderScanner&) = delete;
   HeaderScanner& operator=(const HeaderScanner&) = delete;

@@ -36,8 +36,7 @@ struct KnownHeader {
 /// read or written.
 class HeaderStore {
  public:
-  explicit HeaderStore(std::filesystem::path memo_folder)
-      : memo_folder_(std::move(memo_folder)) {}
+  explicit HeaderStore(OwnFolder memo_folder) : memo_folder_(std::move(memo_folder)) {}
 
   /// Makes the memo of that name known, once in a process.
   void load(const std::string& memo);
@@ -63,7 +62,7 @@ class HeaderStore {
 
   void keep(const FileStamp& stamp, SharedContent content);
 
-  const std::filesystem::path memo_folder_;
+  const OwnFolder memo_folder_;
   mutable Mutex mutex_;
   std::unordered_map<FileStamp, SharedContent, StampHash> known_
       KILN_GUARDED_BY(mutex_);

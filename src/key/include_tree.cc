@@ -38,7 +38,7 @@ class Reading {
   Reading(const fs::path& root, std::chrono::system_clock::time_point now)
       : root_(root), now_(now) {}
 
-  Result<IncludeTreeRead> run(TreeMemo memo, const fs::path& memo_folder) {
+  Result<IncludeTreeRead> run(TreeMemo memo, const OwnFolder& memo_folder) {
     WalkedTree walked = KILN_TRY(walk_tree(root_));
     std::vector<TreeFile> files;
     files.reserve(walked.files.size());
@@ -144,7 +144,7 @@ const TreeFile* IncludeTree::find(std::string_view path) const {
 }
 
 Result<IncludeTreeRead> read_include_tree(const fs::path& root,
-                                          const fs::path& memo_folder,
+                                          const OwnFolder& memo_folder,
                                           std::chrono::system_clock::time_point now) {
   TreeMemo memo = read_tree_memo(memo_folder, root);
   if (is_unchanged(memo, root)) {

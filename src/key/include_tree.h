@@ -72,7 +72,7 @@ struct IncludeTreeRead {
 /// not an include tree), kIo. `now` is for tests of what is_settled(). A memo that
 /// cannot be read or written is no error.
 [[nodiscard]] Result<IncludeTreeRead> read_include_tree(
-    const std::filesystem::path& root, const std::filesystem::path& memo_folder,
+    const std::filesystem::path& root, const OwnFolder& memo_folder,
     std::chrono::system_clock::time_point now = std::chrono::system_clock::now());
 
 }  // namespace kiln::key

@@ -12,7 +12,6 @@
 
 #include "util/little_endian.h"
 #include "util/log.h"
-#include "util/own_path.h"
 #include "util/read_file.h"
 #include "util/write_file.h"
 
@@ -51,13 +50,12 @@ void remove_oldest(const fs::path& folder) {
 
 }  // namespace
 
-std::optional<Bytes> read_memo(const fs::path& folder, std::string_view name) {
+std::optional<Bytes> read_memo(const OwnFolder& folder, std::string_view name) {
   if (folder.empty())
     return std::nullopt;
-  const fs::path path = folder / name;
-  if (!is_own_path(folder) || !is_own_path(path))
+  if (!folder.has(name).value_or(false))
     return std::nullopt;
-  auto bytes = read_file(path, kMaxBytes);
+  auto bytes = read_file(folder.path() / name, kMaxBytes);
   if (!bytes || !*bytes || (*bytes)->size() < kHeadBytes)
     return std::nullopt;
   const ByteView all = **bytes;
@@ -69,7 +67,7 @@ std::optional<Bytes> read_memo(const fs::path& folder, std::string_view name) {
   return std::move(**bytes);
 }
 
-MemoWrite write_memo(const fs::path& folder, std::string_view name, ByteView payload) {
+MemoWrite write_memo(const OwnFolder& folder, std::string_view name, ByteView payload) {
   if (folder.empty())
     return MemoWrite::kNotNeeded;
   Bytes file;
@@ -77,13 +75,13 @@ MemoWrite write_memo(const fs::path& folder, std::string_view name, ByteView pay
   append(file, as_bytes(kMagic));
   append_le(file, checksum(payload));
   append(file, payload);
-  const auto written = check_own_folder(folder).and_then(
-      [&] { return replace_file(folder / name, file, S_IRUSR | S_IWUSR); });
+  const auto written = folder.check().and_then(
+      [&] { return replace_file(folder.path() / name, file, S_IRUSR | S_IWUSR); });
   if (!written) {
     logger().debug("a memo of digests was not kept: {}", written.error().message);
     return MemoWrite::kFailed;
   }
-  remove_oldest(folder);
+  remove_oldest(folder.path());
   return MemoWrite::kWritten;
 }
 

@@ -5,11 +5,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string_view>
 
 #include "util/bytes.h"
+#include "util/own_path.h"
 
 namespace kiln::key {
 
@@ -22,12 +22,12 @@ enum class MemoWrite : std::uint8_t {
 /// The payload that write_memo() gave `name`, or nullopt: no such file, another
 /// format, a checksum that does not fit, or a file that somebody other than this user
 /// or root owns or can write. Thread-safe.
-[[nodiscard]] std::optional<Bytes> read_memo(const std::filesystem::path& folder,
+[[nodiscard]] std::optional<Bytes> read_memo(const OwnFolder& folder,
                                              std::string_view name);
 
 /// Replaces the memo atomically; the last writer wins. Makes the folder (0700), and
 /// keeps it from growing: the oldest memos go beyond 256. Thread-safe.
-[[nodiscard]] MemoWrite write_memo(const std::filesystem::path& folder,
-                                   std::string_view name, ByteView payload);
+[[nodiscard]] MemoWrite write_memo(const OwnFolder& folder, std::string_view name,
+                                   ByteView payload);
 
 }  // namespace kiln::key

@@ -49,14 +49,14 @@ std::optional<TreeMemo> decode(ByteView bytes) {
 
 }  // namespace
 
-TreeMemo read_tree_memo(const fs::path& memo_folder, const fs::path& root) {
+TreeMemo read_tree_memo(const OwnFolder& memo_folder, const fs::path& root) {
   const auto bytes = read_memo(memo_folder, memo_name(root));
   if (!bytes)
     return {};
   return decode(*bytes).value_or(TreeMemo{});
 }
 
-MemoWrite write_tree_memo(const fs::path& memo_folder, const fs::path& root,
+MemoWrite write_tree_memo(const OwnFolder& memo_folder, const fs::path& root,
                           const TreeMemo& memo) {
   MemoWriter out;
   out.number(kMemoFormat);

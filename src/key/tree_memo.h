@@ -23,9 +23,9 @@ struct TreeMemo {
 };
 
 /// Empty where there is none, or none that holds.
-[[nodiscard]] TreeMemo read_tree_memo(const std::filesystem::path& memo_folder,
+[[nodiscard]] TreeMemo read_tree_memo(const OwnFolder& memo_folder,
                                       const std::filesystem::path& root);
-[[nodiscard]] MemoWrite write_tree_memo(const std::filesystem::path& memo_folder,
+[[nodiscard]] MemoWrite write_tree_memo(const OwnFolder& memo_folder,
                                         const std::filesystem::path& root,
                                         const TreeMemo& memo);
 

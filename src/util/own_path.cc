@@ -1,36 +1,53 @@
 #include "util/own_path.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <utility>
+
+#include "util/try.h"
+
 namespace kiln {
-namespace {
 
-bool is_own(const struct stat& info, const std::filesystem::path& path) {
-  if (S_ISLNK(info.st_mode) || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+bool is_own(const struct stat& info,
+            const std::function<std::optional<uid_t>()>& folder_owner) {
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return false;
-  struct stat around {};
   return info.st_uid == ::geteuid() || info.st_uid == 0 ||
-         (::stat(path.parent_path().c_str(), &around) == 0 &&
-          info.st_uid == around.st_uid);
+         folder_owner() == info.st_uid;
 }
 
-}  // namespace
+OwnFolder::OwnFolder(std::filesystem::path path, std::function<void()> on_refused)
+    : path_(std::move(path)), on_refused_(std::move(on_refused)) {}
 
-bool is_own_path(const std::filesystem::path& path) {
-  struct stat info {};
-  return ::lstat(path.c_str(), &info) == 0 && is_own(info, path);
+Result<bool> OwnFolder::has(std::string_view name) const {
+  if (!KILN_TRY(look(path_)))
+    return false;
+  return look(path_ / name);
 }
 
-Result<void> check_own_folder(const std::filesystem::path& folder) {
+Result<void> OwnFolder::check() const {
+  // Whoever makes it, or writes into it, sees what is wrong else.
+  KILN_TRY(look(path_));
+  return {};
+}
+
+Result<bool> OwnFolder::look(const std::filesystem::path& path) const {
   struct stat info {};
-  if (::lstat(folder.c_str(), &info) != 0 ||
-      (!S_ISDIR(info.st_mode) && !S_ISLNK(info.st_mode)) || is_own(info, folder))
-    return {};  // whoever makes it, or writes into it, sees what is wrong else
-  return fail(
-      ErrorCode::kUntrusted,
-      fmt::format("{} is not a folder of this user alone: delete it", folder.native()));
+  if (::lstat(path.c_str(), &info) != 0)
+    return false;
+  const auto folder_owner = [&]() -> std::optional<uid_t> {
+    struct stat around {};
+    if (::stat(path.parent_path().c_str(), &around) != 0)
+      return std::nullopt;
+    return around.st_uid;
+  };
+  if (!S_ISLNK(info.st_mode) && is_own(info, folder_owner))
+    return true;
+  if (on_refused_)
+    on_refused_();
+  return fail(ErrorCode::kUntrusted,
+              fmt::format("{} is not of this user alone: delete it", path.native()));
 }
 
 }  // namespace kiln

@@ -8,11 +8,16 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
 #include "tests/support/child_process.h"
+#include "tests/support/exit_amid_threads.h"
 #include "tests/support/fault/campaign.h"
+#include "tests/support/processes.h"
 #include "tests/support/service_requests.h"
 #include "util/log.h"
 
@@ -20,6 +25,7 @@ namespace kiln {
 namespace {
 
 using namespace std::chrono_literals;
+namespace fs = std::filesystem;
 using test::Campaign;
 using test::ChildProcess;
 
@@ -62,6 +68,22 @@ class ForkingHostTest : public testing::Test {
     return cache.lock({.key = test::ReferenceObject(1).key()});
   }
 
+  [[nodiscard]] fs::path headers() const { return temp_.path() / "headers"; }
+  /// The first look for its key takes what is known of headers.
+  [[nodiscard]] Request with_headers(int number) const {
+    return Request::from_source({.source = "#include \"number.h\"\n// " +
+                                           std::to_string(number) +
+                                           "\nextern \"C\" __global__ void k() {}\n",
+                                 .include_dirs = {headers()}});
+  }
+
+  /// Whether a service of the parent's says in its child that it is one.
+  static bool is_told(BuildService& service, int number) {
+    const auto fetched = test::fetch(service, test::small_kernel(number));
+    return !fetched && fetched.error().code == ErrorCode::kUnavailable &&
+           fetched.error().message.find("forked") != std::string::npos;
+  }
+
   /// Whether the service gives the kernel of that number.
   static bool gets(BuildService& service, int number) {
     return test::fetch(service, test::small_kernel(number)).has_value();
@@ -70,17 +92,22 @@ class ForkingHostTest : public testing::Test {
   const test::TempDir temp_;
 };
 
-TEST_F(ForkingHostTest, fault_31_AHostThatForksHasTwoServicesThatWork) {
+TEST_F(ForkingHostTest, fault_31_AForkedChildIsToldAndAServiceOfItsOwnWorks) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer cannot follow threads into a forked child";
 #endif
   Campaign campaign;
-  const auto service = test::open_service(config());
+  auto service = test::open_service(config());
   ASSERT_TRUE(gets(*service, 1));
+  const auto before = test::keyed(*service, test::small_kernel(1));
   ChildProcess child([&] {
     ::alarm(kDeadlock);
-    const auto hit = test::fetch(*service, test::small_kernel(1));
-    const auto built = test::fetch(*service, test::small_kernel(2));
+    if (!is_told(*service, 1) || !is_told(*service, 2) || service->fetch(*before))
+      return 2;
+    service.reset();
+    const auto own = test::open_service(config());
+    const auto hit = test::fetch(*own, test::small_kernel(1));
+    const auto built = test::fetch(*own, test::small_kernel(2));
     return hit && hit->outcome == Outcome::kHit && built &&
                    built->outcome == Outcome::kCompiled
                ? 0
@@ -94,8 +121,8 @@ TEST_F(ForkingHostTest, fault_31_AHostThatForksHasTwoServicesThatWork) {
   EXPECT_EQ(test::fetch(*service, test::small_kernel(2))->outcome, Outcome::kHit);
 }
 
-/// In the child the parent's cache can be used, and a service of its own opened; the
-/// parent's service is for a host without threads in it.
+/// In the child the parent's cache can be used, the parent's service says that it is
+/// the parent's, and one of its own can be opened.
 TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsBuildFindAndLogDeadlockNobody) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "A sanitizer's own locks do not survive a fork beside busy threads";
@@ -103,24 +130,28 @@ TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsBuildFindAndLogDeadlockNobody)
   Campaign campaign;
   const int forks = 40 * static_cast<int>(test::fault_length());
   const Quiet quiet;
-  const auto service = test::open_service(config());
+  fs::create_directory(headers());
+  std::ofstream(headers() / "number.h") << "#define NUMBER 7\n";
+  auto service = test::open_service(config());
   ASSERT_TRUE(gets(*service, 0));
   const auto cache = open_cache();
   std::ignore = cache->publish(*test::ReferenceObject(0));
   std::atomic<bool> over = false;
   std::atomic<int> failed = 0;
   std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 6; ++i) {
     threads.emplace_back([&, i] {
       for (int round = 0; !over; ++round) {
-        // One builds, one finds, one lists, one logs.
+        // One builds, one finds, one lists, one logs; two are mostly at their headers.
+        if (i > 3 && !test::keyed(*service, with_headers(round)))
+          ++failed;
         if (i < 2 && !gets(*service, i == 0 ? 1000 + round : 0))
           ++failed;
         if (i == 2)
           std::ignore = cache->list({.limit = 3});
         if (i == 3)
           logger().warn("a line that nobody sees");
-        else
+        else if (i < 3)
           std::this_thread::sleep_for(1ms);
       }
     });
@@ -134,6 +165,9 @@ TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsBuildFindAndLogDeadlockNobody)
           cache->publish(*test::ReferenceObject(1 + i)).outcome ==
               cache::Published::kNotStored)
         return 1;
+      if (!is_told(*service, i) || test::keyed(*service, with_headers(i)))
+        return 3;
+      service.reset();  // hangs on no lock or thread of the parent's
       const auto own = test::open_service(config());
       if (!gets(*own, 0) || (i % 8 == 0 && !gets(*own, 1)))
         return 2;
@@ -153,6 +187,33 @@ TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsBuildFindAndLogDeadlockNobody)
   campaign.check_hits(*cache, forks + 1, "after the forks");
 }
 
+TEST_F(ForkingHostTest, fault_31_AChildMayDestroyAServiceThatLooksForNvrtc) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer cannot follow threads into a forked child";
+#endif
+  Campaign campaign;
+  ::setenv("KILN_FAKE_NVRTC", "hang-version", 1);
+  std::stop_source stop;
+  auto service = BuildService::open(config(), {.stop = stop.get_token()}).value();
+  service->toolchains().look_ahead();
+  ASSERT_TRUE(
+      test::eventually(30s, [] { return !test::children_of(::getpid()).empty(); }));
+  ChildProcess child([&] {
+    ::alarm(kDeadlock);
+    if (!is_told(*service, 1))
+      return 1;
+    service.reset();  // the thread is not there to be waited for
+    ::setenv("KILN_FAKE_NVRTC", "", 1);
+    return gets(*test::open_service(config()), 1) ? 0 : 2;
+  });
+  campaign.injected();
+  if (const int code = child.wait(); code != 0)
+    campaign.wrong("the child ended with " + std::to_string(code));
+  stop.request_stop();
+  service.reset();
+  ::setenv("KILN_FAKE_NVRTC", "", 1);
+}
+
 TEST_F(ForkingHostTest, fault_31_AHostMayEndWhileItsThreadsAreInTheService) {
   Campaign campaign;
   const int hosts = 6 * static_cast<int>(test::fault_length());
@@ -168,7 +229,7 @@ TEST_F(ForkingHostTest, fault_31_AHostMayEndWhileItsThreadsAreInTheService) {
         }).detach();
       }
       std::this_thread::sleep_for(20ms * (1 + i));
-      std::exit(7);  // NOLINT(concurrency-mt-unsafe): that is what is tried
+      test::exit_amid_threads(7);
     });
     campaign.injected();
     if (const int code = host.wait(); code != 7)

@@ -228,7 +228,7 @@ TEST_F(CompileWorkerTest, DescribeSaysVersionAndArchitectures) {
 TEST_F(CompileWorkerTest, ALongBuildEndsAtItsTimeLimit) {
   const test::TempDir root;
   auto options = one_worker();
-  options.reproduction_root = root.path();
+  options.reproductions = root.path() / "repro";
   WorkerPool pool(options);
   auto wanted = job(test::endless_kernel());
   wanted.time_limit = 2s;

@@ -14,7 +14,7 @@
 namespace kiln::test {
 
 /// Thread safety: set the hooks before other threads call.
-class FaultyFileSystem final : public cache::FileSystem {
+class FaultyFileSystem : public cache::FileSystem {
  public:
   /// Asked before each call with its name and its number, from 0, among all calls.
   /// 0: go on; a negative errno: fail with it, the real call not made.

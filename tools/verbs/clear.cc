@@ -82,7 +82,7 @@ Result<void> confirm(const Context& context, const Options& options,
 
 /// Of older versions of the format only names and stamps can be told: they fall under
 /// --all, and under --older-than alone.
-std::vector<cache::OlderFormat> select_older(const cache::Cache& cache,
+std::vector<cache::OlderFormat> select_older(cache::Cache& cache,
                                              const EntryFilterOptions& filter,
                                              const cache::ListQuery& query) {
   if (!filter.architectures.empty() || !filter.templates.empty())

@@ -15,6 +15,7 @@
 #include "cache/cache.h"
 #include "tests/support/child_process.h"
 #include "tests/support/fault/campaign.h"
+#include "tests/support/faulty_file_system.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln::cache {
@@ -29,6 +30,7 @@ using test::ReferenceObject;
 constexpr int kKeys = 24;
 constexpr int kReaders = 32;
 constexpr std::uint64_t kRoomForOne = 6000;
+constexpr int kCollectors = 4;
 
 /// What all processes see.
 struct Shared {
@@ -36,6 +38,38 @@ struct Shared {
   std::atomic<int> hits;
   std::atomic<int> removed;
   std::atomic<int> evicted;
+  std::atomic<int> trims;
+  std::atomic<int> turned_away;  // by another collector at work
+  std::atomic<int> removing;     // collectors that remove an object now
+  std::atomic<int> most_removing;
+};
+
+/// What the remover spares.
+enum class Spare : std::uint8_t { kNothing, kCollectorLock };
+
+/// Counts who removes objects at once, and makes a removal last long enough to be seen.
+/// In a cache that nobody clears only collectors remove any.
+class WatchedFileSystem final : public test::FaultyFileSystem {
+ public:
+  explicit WatchedFileSystem(Shared& shared) : shared_(shared) {}
+
+  int unlink(const char* path) override {
+    const fs::path file(path);
+    if (Layout::is_temporary(file.filename().native()) ||
+        file.parent_path().parent_path().filename() != "v1")
+      return test::FaultyFileSystem::unlink(path);
+    const int now = ++shared_.removing;
+    for (int most = shared_.most_removing;
+         now > most && !shared_.most_removing.compare_exchange_weak(most, now);) {
+    }
+    std::this_thread::sleep_for(500us);
+    const int result = test::FaultyFileSystem::unlink(path);
+    --shared_.removing;
+    return result;
+  }
+
+ private:
+  Shared& shared_;
 };
 
 class EvictionTest : public testing::Test {
@@ -50,6 +84,7 @@ class EvictionTest : public testing::Test {
     CacheOptions options;
     options.root = dir_.path() / "root";
     options.limit_bytes = kRoomForOne;
+    options.file_system = &files_;
     return options;
   }
 
@@ -91,8 +126,11 @@ class EvictionTest : public testing::Test {
       while (!shared_->over) {
         const auto trimmed =
             cache->trim({.limit_bytes = kRoomForOne, .minimum_age = 0s});
+        shared_->trims += trimmed ? 1 : 0;
         if (trimmed)
           shared_->evicted += static_cast<int>(trimmed->removed);
+        else if (trimmed.error().code == ErrorCode::kUnavailable)
+          ++shared_->turned_away;
         std::this_thread::sleep_for(1ms);
       }
       return 0;
@@ -100,14 +138,17 @@ class EvictionTest : public testing::Test {
   }
 
   /// Removes any file: objects, temporaries, locks, index, counters.
-  ChildProcess remover() {
-    return ChildProcess([this] {
+  ChildProcess remover(Spare spare) {
+    return ChildProcess([this, spare] {
       std::mt19937 random(4);
+      const fs::path lock = Layout(options().root).locks() / "trim";
       while (!shared_->over) {
         std::error_code gone;
         for (fs::recursive_directory_iterator at(options().root, gone), end;
              !gone && at != end; at.increment(gone)) {
           std::error_code ignored;
+          if (spare == Spare::kCollectorLock && at->path() == lock)
+            continue;
           if (random() % 4 == 0 && at->is_regular_file(ignored) &&
               fs::remove(at->path(), ignored))
             ++shared_->removed;
@@ -118,17 +159,12 @@ class EvictionTest : public testing::Test {
     });
   }
 
-  const test::TempDir dir_;
-  Shared* const shared_;
-};
-
-TEST_F(EvictionTest,
-       fault_20_ReadersHaveTheRightBytesOrAMissUnderACollectorAndRemovals) {
-  Campaign campaign;
-  const int rounds = 150 * static_cast<int>(test::fault_length());
-  {
-    ChildProcess collects = collector();
-    ChildProcess removes = remover();
+  /// All of them at once, until the readers are done.
+  void run(Campaign& campaign, int collectors, Spare spare) {
+    const int rounds = 150 * static_cast<int>(test::fault_length());
+    std::vector<ChildProcess> others;
+    for (int i = 0; i < collectors; ++i) others.push_back(collector());
+    others.push_back(remover(spare));
     std::vector<ChildProcess> readers;
     for (unsigned i = 0; i < kReaders; ++i) readers.push_back(reader(i, rounds));
     for (ChildProcess& each : readers) {
@@ -136,13 +172,22 @@ TEST_F(EvictionTest,
         campaign.wrong("a reader ended with " + std::to_string(code));
     }
     shared_->over = true;
-    EXPECT_EQ(collects.wait(), 0);
-    EXPECT_EQ(removes.wait(), 0);
+    for (ChildProcess& each : others) EXPECT_EQ(each.wait(), 0);
+    campaign.injected(shared_->evicted + shared_->removed);
+    EXPECT_GT(shared_->evicted, 0);
+    EXPECT_GT(shared_->removed, 0);
+    EXPECT_GT(shared_->hits, 0) << "nothing lived long enough to be read";
   }
-  campaign.injected(shared_->evicted + shared_->removed);
-  EXPECT_GT(shared_->evicted, 0);
-  EXPECT_GT(shared_->removed, 0);
-  EXPECT_GT(shared_->hits, 0) << "nothing lived long enough to be read";
+
+  const test::TempDir dir_;
+  Shared* const shared_;
+  mutable WatchedFileSystem files_{*shared_};
+};
+
+TEST_F(EvictionTest,
+       fault_20_ReadersHaveTheRightBytesOrAMissUnderACollectorAndRemovals) {
+  Campaign campaign;
+  run(campaign, 1, Spare::kNothing);
   CacheOptions roomy = options();
   roomy.limit_bytes = 1U << 30U;
   const auto cache = Cache::open(roomy);
@@ -156,6 +201,20 @@ TEST_F(EvictionTest,
   if (const auto verified = cache->verify({}); !verified || !verified->problems.empty())
     campaign.wrong("verify finds damage");
   EXPECT_EQ(cache->list({}).value().size(), std::size_t{kKeys});
+}
+
+/// Those that readers begin after a publish among them. Who removes the very file whose
+/// lock says that a collector is at work lets a second one begin, so that one is
+/// spared.
+TEST_F(EvictionTest, fault_20_ThereIsNeverMoreThanOneCollectorAtATime) {
+  Campaign campaign;
+  run(campaign, kCollectors, Spare::kCollectorLock);
+  std::printf("%d trims of %d collectors, %d turned away, at most %d at a time\n",
+              shared_->trims.load(), kCollectors, shared_->turned_away.load(),
+              shared_->most_removing.load());
+  if (shared_->most_removing != 1)
+    campaign.wrong(std::to_string(shared_->most_removing) + " removed at once");
+  EXPECT_GT(shared_->turned_away, 0) << "no two wanted to collect at once";
 }
 
 }  // namespace

@@ -32,9 +32,15 @@ using test::ReferenceObject;
 constexpr int kObjects = 6;
 constexpr int kDamaged = 1;
 
-/// Says that nothing is wrong.
-bool any(const Cache& /*cache*/, Plant /*plant*/) {
-  return true;
+/// As `kiln stats` tells it.
+bool refused(Cache& cache, Plant /*plant*/) {
+  const auto stats = cache.stats();
+  return stats && stats->counters.contains("untrusted");
+}
+
+/// In place of a folder: there a file of the victim's own is no plant but in the way.
+bool folder_refused(Cache& cache, Plant plant) {
+  return plant == Plant::kHardLink || refused(cache, plant);
 }
 
 class PlantedFilesTest : public testing::Test {
@@ -207,15 +213,15 @@ TEST_F(PlantedFilesTest, fault_33_InPlaceOfAFolderOfObjectsItIsRefusedAndCounted
       });
 }
 
-TEST_F(PlantedFilesTest, fault_33_InPlaceOfAllObjectsItIsRefused) {
+TEST_F(PlantedFilesTest, fault_33_InPlaceOfAllObjectsItIsRefusedAndCounted) {
   Campaign campaign;
   attack(
-      campaign, [&] { return fs::path(Layout(root_).objects()); }, any);
+      campaign, [&] { return fs::path(Layout(root_).objects()); }, folder_refused);
   attack(
-      campaign, [&] { return root_ / "objects"; }, any);
+      campaign, [&] { return root_ / "objects"; }, folder_refused);
 }
 
-TEST_F(PlantedFilesTest, fault_33_InPlaceOfAnOlderFormatItIsNotFollowed) {
+TEST_F(PlantedFilesTest, fault_33_InPlaceOfAnOlderFormatItIsNotFollowedButCounted) {
   Campaign campaign;
   // Names that the baits outside have as well.
   const fs::path older = root_ / "objects" / "v0";
@@ -233,58 +239,75 @@ TEST_F(PlantedFilesTest, fault_33_InPlaceOfAnOlderFormatItIsNotFollowed) {
           EXPECT_EQ(wrong, "");
           return place;
         },
-        any);
+        [&](Cache& cache, Plant plant) {
+          // A file in the victim's folder is his to delete, whoever wrote it.
+          const bool is_deleted = plant == Plant::kFile || plant == Plant::kHardLink;
+          return (place == file && is_deleted) || refused(cache, plant);
+        });
   }
 }
 
 TEST_F(PlantedFilesTest, fault_33_InPlaceOfALockItIsRefusedAndCounted) {
   Campaign campaign;
-  const auto bypassed = [](Cache& cache, Plant /*plant*/) {
-    return cache.counters().get(Counter::kLockBypassed) > 0;
+  const auto bypassed = [](Cache& cache, Plant plant) {
+    return cache.counters().get(Counter::kLockBypassed) > 0 && refused(cache, plant);
   };
   attack(
-      campaign, [&] { return root_ / "locks"; }, bypassed);
+      campaign, [&] { return root_ / "locks"; },
+      [](Cache& cache, Plant plant) {
+        return cache.counters().get(Counter::kLockBypassed) > 0 &&
+               folder_refused(cache, plant);
+      });
   attack(
       campaign, [&] { return root_ / "locks" / "slots"; }, bypassed);
   attack(
       campaign, [&] { return root_ / "locks" / object().parent_path().filename(); },
       bypassed);
   attack(
-      campaign, [&] { return root_ / "locks" / "index"; }, any);
+      campaign,
+      [&] {
+        fs::remove(root_ / "index.sqlite");  // so that it is built
+        return root_ / "locks" / "index";
+      },
+      refused);
   attack(
-      campaign, [&] { return root_ / "locks" / "trim"; }, any);
+      campaign, [&] { return root_ / "locks" / "trim"; }, refused);
 }
 
-TEST_F(PlantedFilesTest, fault_33_InPlaceOfTheIndexItIsReplacedOrDoneWithout) {
+TEST_F(PlantedFilesTest,
+       fault_33_InPlaceOfTheIndexItIsReplacedOrDoneWithoutAndCounted) {
   Campaign campaign;
   attack(
       campaign, [&] { return root_ / "index.sqlite"; },
-      [](Cache& cache, Plant /*plant*/) {
-        return cache.counters().get(Counter::kIndexRebuilt) > 0 ||
-               cache.counters().get(Counter::kIndexFailed) > 0;
+      [](Cache& cache, Plant plant) {
+        return (cache.counters().get(Counter::kIndexRebuilt) > 0 ||
+                cache.counters().get(Counter::kIndexFailed) > 0) &&
+               refused(cache, plant);
       });
   for (const char* beside : {"-journal", "-wal", "-shm"}) {
     attack(
-        campaign, [&] { return root_ / (std::string("index.sqlite") + beside); }, any);
+        campaign, [&] { return root_ / (std::string("index.sqlite") + beside); },
+        refused);
   }
 }
 
-TEST_F(PlantedFilesTest, fault_33_InPlaceOfTheCountersItIsLeftAlone) {
+/// It cannot be counted there; but whoever is refused says so himself.
+TEST_F(PlantedFilesTest, fault_33_InPlaceOfTheCountersItIsLeftAloneAndTold) {
   Campaign campaign;
   attack(
-      campaign, [&] { return root_ / "counters"; }, any);
+      campaign, [&] { return root_ / "counters"; }, refused);
 }
 
-TEST_F(PlantedFilesTest, fault_33_InPlaceOfWhatOnlyCareUsesItIsLeftAlone) {
+TEST_F(PlantedFilesTest, fault_33_InPlaceOfWhatOnlyCareUsesItIsLeftAloneAndCounted) {
   Campaign campaign;
   attack(
-      campaign, [&] { return root_ / "quarantine"; }, any);
+      campaign, [&] { return root_ / "quarantine"; }, refused);
   // Where there is no index, the stamp says when to look whether to trim.
   files_.on_type = [&](std::string_view path) {
     return path.starts_with(root_.native()) ? std::int64_t{0x6969} : 0;
   };
   attack(
-      campaign, [&] { return root_ / "trim.stamp"; }, any);
+      campaign, [&] { return root_ / "trim.stamp"; }, refused);
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ const std::vector<Row>& rows() {
        test::include_what_a_macro_names},
       {"AnIndexThatIsNone", {{"index_rebuilt", 1}}, test::write_over_the_index},
       {"NoPlaceForTheIndex",
-       {{"index_failed", kAnyNumber}},
+       {{"index_failed", kAnyNumber}, {"untrusted", kAnyNumber}},
        test::put_a_folder_for_the_index},
       {"OverTheLimit", {{"evicted", 1}}, test::trim_to_nothing},
       {"LeftByCrashes", {{"temporaries_swept", 2}}, test::leave_temporaries},

@@ -296,8 +296,9 @@ TEST_F(LockFolderTest, IsNotOneThatSomebodyElseCanWrite) {
   root_is_on(kNfs);
   std::filesystem::create_directory(dir_.path() / "run");
   ::chmod((dir_.path() / "run").c_str(), 0777);
-  EXPECT_EQ(find(dir_.path() / "run").path.parent_path().parent_path(),
-            dir_.path() / "persistent");
+  const LockFolder folder = find(dir_.path() / "run");
+  EXPECT_EQ(folder.path.parent_path().parent_path(), dir_.path() / "persistent");
+  EXPECT_EQ(folder.refused, 1U);
 }
 
 }  // namespace

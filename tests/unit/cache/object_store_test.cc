@@ -193,6 +193,7 @@ TEST_F(ObjectStoreTest, AStaleHandleIsTriedAgainThreeTimesAndThenAMissWithAReaso
 
 TEST_F(ObjectStoreTest, AFileThatIsTruncatedWhileItIsReadIsAMiss) {
   publish(sample_);
+  fs::permissions(path(sample_), fs::perms::owner_write, fs::perm_options::add);
   faulty_.before = [&](std::string_view call, int) {
     if (call == "read")
       fs::resize_file(path(sample_), fs::file_size(path(sample_)) / 2);

@@ -42,12 +42,15 @@ class OlderFormatsTest : public testing::Test {
     constexpr std::string_view kDigits = "0123456789abcdef";
     return {kDigits[number >> 4U], kDigits[number & 0xFU]};
   }
-  std::vector<OlderFormat> find() { return find_older_formats(ours_, files_, trust_); }
+  std::vector<OlderFormat> find() {
+    return find_older_formats(ours_, files_, trust_, counters_);
+  }
 
   const test::TempDir dir_;
   const Layout ours_{dir_.path() / "root", kOurs};
   test::FaultyFileSystem files_;
   const TrustPolicy trust_ = TrustPolicy::of_this_process({});
+  Counters counters_;
 };
 
 TEST_F(OlderFormatsTest, AreThoseBelowOursAndNoOthers) {
@@ -57,6 +60,7 @@ TEST_F(OlderFormatsTest, AreThoseBelowOursAndNoOthers) {
   std::vector<std::uint32_t> versions;
   for (const OlderFormat& older : find()) versions.push_back(older.version());
   EXPECT_THAT(versions, ElementsAre(0U, 3U, 10U));
+  EXPECT_EQ(counters_.get(Counter::kUntrusted), 0U);
 }
 
 TEST_F(OlderFormatsTest, AreToldByNamesAndStatAlone) {
@@ -111,6 +115,7 @@ TEST_F(OlderFormatsTest, WhatIsLinkedElsewhereIsNotFollowed) {
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_THAT(found[0].folders, IsEmpty());
   EXPECT_THAT(found[0].objects, IsEmpty());
+  EXPECT_EQ(counters_.get(Counter::kUntrusted), 3U) << "v1 twice, then ab";
   remove_empty_folders(files_, found[0]);
   EXPECT_TRUE(fs::exists(elsewhere / "ab" / std::string(62, 'c')));
 }
@@ -165,7 +170,9 @@ TEST_F(OlderFormatsTest, AStopEndsTheWalk) {
   add("v1");
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_THAT(find_older_formats(ours_, files_, trust_, stop.get_token()).at(0).objects,
+  EXPECT_THAT(find_older_formats(ours_, files_, trust_, counters_, stop.get_token())
+                  .at(0)
+                  .objects,
               IsEmpty());
 }
 

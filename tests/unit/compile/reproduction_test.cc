@@ -40,7 +40,7 @@ mode_t mode_of(const std::filesystem::path& path) {
 
 TEST(Reproduction, HoldsAllThatTheBuildTook) {
   const test::TempDir root;
-  const auto folder = save_reproduction(root.path(), job());
+  const auto folder = save_reproduction(root.path() / "repro", job());
   ASSERT_TRUE(folder) << folder.error().message;
   EXPECT_EQ(folder->parent_path(), root.path() / "repro");
   EXPECT_EQ(text_of(*folder / "kernel.cu"), job().source);
@@ -52,7 +52,7 @@ TEST(Reproduction, HoldsAllThatTheBuildTook) {
 
 TEST(Reproduction, IsForItsOwnerOnly) {
   const test::TempDir root;
-  const auto folder = save_reproduction(root.path(), job());
+  const auto folder = save_reproduction(root.path() / "repro", job());
   ASSERT_TRUE(folder);
   EXPECT_EQ(mode_of(*folder), 0700U);
   for (const auto& file : root.files()) EXPECT_EQ(mode_of(file), 0600U) << file;
@@ -60,7 +60,7 @@ TEST(Reproduction, IsForItsOwnerOnly) {
 
 TEST(Reproduction, AHeadersNameNeverLeavesTheFolder) {
   const test::TempDir root;
-  const auto folder = save_reproduction(root.path(), job());
+  const auto folder = save_reproduction(root.path() / "repro", job());
   ASSERT_TRUE(folder);
   EXPECT_FALSE(std::filesystem::exists(*folder / "evil.h"));
   EXPECT_EQ(text_of(*folder / "headers/header-3"), "// ../evil.h\nE");
@@ -81,7 +81,7 @@ TEST(Reproduction, OnlyTheLastTwentyAreKept) {
   for (int i = 0; i < 25; ++i) {
     CompileJob one = job();
     one.source += std::to_string(i);
-    last = save_reproduction(root.path(), one).value();
+    last = save_reproduction(root.path() / "repro", one).value();
     saved.insert(last);
   }
   EXPECT_EQ(saved.size(), 25U);
@@ -93,8 +93,8 @@ TEST(Reproduction, OnlyTheLastTwentyAreKept) {
 
 TEST(Reproduction, TheSameJobTwiceIsSavedTwice) {
   const test::TempDir root;
-  const auto first = save_reproduction(root.path(), job());
-  const auto second = save_reproduction(root.path(), job());
+  const auto first = save_reproduction(root.path() / "repro", job());
+  const auto second = save_reproduction(root.path() / "repro", job());
   ASSERT_TRUE(first);
   ASSERT_TRUE(second);
   EXPECT_NE(*first, *second);
@@ -103,7 +103,7 @@ TEST(Reproduction, TheSameJobTwiceIsSavedTwice) {
 TEST(Reproduction, AFolderThatCannotBeMadeIsAnErrorWithItsName) {
   const test::TempDir root;
   std::ofstream(root.path() / "repro") << "a file";
-  const auto folder = save_reproduction(root.path(), job());
+  const auto folder = save_reproduction(root.path() / "repro", job());
   ASSERT_FALSE(folder);
   EXPECT_EQ(folder.error().code, ErrorCode::kIo);
   EXPECT_NE(folder.error().message.find("repro"), std::string::npos);

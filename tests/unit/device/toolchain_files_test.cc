@@ -92,7 +92,8 @@ TEST_F(ToolchainFiles, TheRecordIsReadBackAsNotInstalled) {
 }
 
 TEST_F(ToolchainFiles, ARootThatCannotBeWrittenIsAnErrorThatNamesIt) {
-  const auto written = write_hint("/proc/kiln/toolchains", kId, facts_);
+  const auto written =
+      write_hint(std::filesystem::path("/proc/kiln/toolchains"), kId, facts_);
   ASSERT_FALSE(written);
   EXPECT_EQ(written.error().code, ErrorCode::kIo);
   EXPECT_THAT(written.error().message, HasSubstr("mkdir /proc/kiln/toolchains"));

@@ -249,7 +249,8 @@ TEST_F(DiscoverToolchains, AsksOnceAndThenReadsTheHint) {
 
 TEST_F(DiscoverToolchains, ADamagedHintIsAskedForAgain) {
   install("cuda/lib64/libnvrtc.so.13", "cuda/lib64/libnvrtc-builtins.so.13.0");
-  test::write_file(search_.folder / (std::string(kNvrtcId) + ".json"), as_bytes("{"));
+  test::write_file(search_.folder.path() / (std::string(kNvrtcId) + ".json"),
+                   as_bytes("{"));
   EXPECT_THAT(discover_toolchains(search_)->usable, SizeIs(1));
   EXPECT_THAT(asked_, SizeIs(1));
   EXPECT_EQ(read_hint(search_.folder, kNvrtcId), k13);
@@ -257,7 +258,7 @@ TEST_F(DiscoverToolchains, ADamagedHintIsAskedForAgain) {
 
 TEST_F(DiscoverToolchains, AFolderThatCannotBeWrittenOnlyCostsTheHint) {
   install("cuda/lib64/libnvrtc.so.13", "cuda/lib64/libnvrtc-builtins.so.13.0");
-  search_.folder = "/proc/kiln/toolchains";
+  search_.folder = fs::path("/proc/kiln/toolchains");
   EXPECT_THAT(discover_toolchains(search_)->usable, SizeIs(1));
 }
 
