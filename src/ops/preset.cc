@@ -41,13 +41,28 @@ Result<Value> value_of(const TomlTable& table, std::string_view key,
                                  fmt::join(words, ", "), did_you_mean(word, words)));
 }
 
-Result<std::int64_t> size_of(const TomlTable& table, std::string_view key) {
+Result<void> check_size(const TomlTable& table, std::string_view key,
+                        std::int64_t size) {
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
-  const std::int64_t size = KILN_TRY(table.required_integer(key));
   if (size < 1 || size > kMost)
     return table.error(
         fmt::format("'{}' is {}, no size from 1 to {}", key, size, kMost));
+  return {};
+}
+
+Result<std::int64_t> size_of(const TomlTable& table, std::string_view key) {
+  const std::int64_t size = KILN_TRY(table.required_integer(key));
+  KILN_TRY(check_size(table, key, size));
   return size;
+}
+
+Result<std::vector<std::int64_t>> sizes_of(const TomlTable& table,
+                                           std::string_view key) {
+  auto sizes = KILN_TRY(table.integers(key));
+  if (sizes.empty())
+    return table.missing(key);
+  for (const std::int64_t size : sizes) KILN_TRY(check_size(table, key, size));
+  return sizes;
 }
 
 Result<std::optional<TomlTable>> part(const TomlTable& file, std::string_view key,
