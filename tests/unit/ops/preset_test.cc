@@ -15,10 +15,7 @@ namespace kiln::ops {
 namespace {
 
 using testing::AllOf;
-using testing::Contains;
 using testing::HasSubstr;
-using testing::Key;
-using testing::Not;
 
 constexpr std::string_view kSmall = R"(schema = 1
 source = "here"
@@ -49,7 +46,8 @@ Device device(ComputeCapability capability, int multiprocessors = 0) {
 /// "kernel p=v q=w" of each launch.
 std::set<std::string> kernels_of(const Preset& preset, const Device& on) {
   std::set<std::string> names;
-  for (const Launch& launch : launches_of(preset, on).value()) {
+  const Plan launches = launches_of(preset, on).value();
+  for (const Launch& launch : launches) {
     std::string name = launch.kernel;
     for (const auto& [parameter, value] : launch.parameters)
       name += fmt::format(" {}={}", parameter, value);
