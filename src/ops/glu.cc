@@ -75,16 +75,15 @@ Launch launch_of(const Args& args, std::string_view pass, std::int64_t blocks) {
           .arguments = {}};
 }
 
-/// `x`, or the linear half of a packed one.
+/// `linear`, or the second half of a packed `x`; null where that is.
 template <typename Args, typename Pointer>
 Pointer linear_of(const Args& args, Pointer x, Pointer linear) {
   using Byte = std::conditional_t<std::is_same_v<Pointer, const void*>, const std::byte,
                                   std::byte>;
-  if (args.layout == GluLayout::kSplit)
+  if (args.layout == GluLayout::kSplit || x == nullptr)
     return linear;
-  // In numbers: plan() is asked without pointers, too.
-  const auto offset = static_cast<std::uintptr_t>(args.cols) * size_bytes(args.dtype);
-  return reinterpret_cast<Byte*>(reinterpret_cast<std::uintptr_t>(x) + offset);
+  return static_cast<Byte*>(x) +
+         static_cast<std::size_t>(args.cols) * size_bytes(args.dtype);
 }
 
 /// What follows the tensors in every kernel's arguments.

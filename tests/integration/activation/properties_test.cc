@@ -36,7 +36,8 @@ TEST_P(ActivationProperties, GradientsAreFiniteDifferencesOfTheDefinition) {
   constexpr double kStep = 1e-6;
   const Unit& unit = GetParam();
   const Limits limits{.alpha = 1.702F, .limit = 3.0F, .offset = 1.0F};
-  for (double g = -9.03; g < 9; g += 0.37) {
+  for (int i = -24; i <= 24; ++i) {
+    const double g = 0.37 * i - 0.03;
     for (const double l : {-4.1, -0.7, 0.3, 2.9, 5.5}) {
       const double weight = unit.has_weight ? 1.7 : 1;
       const Element at = element_of(unit, limits, g, l, weight);

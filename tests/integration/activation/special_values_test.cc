@@ -67,7 +67,7 @@ TEST_P(ActivationTails, KeepTheirDigitsForVeryNegativeInputs) {
   if (GetParam().dtype != "f32" || GetParam().has_bias)
     return;
   std::vector<float> values;
-  for (float u = -3; u > -13; u -= 0.173F) values.push_back(u);
+  for (int i = 17; i < 75; ++i) values.push_back(-0.173F * static_cast<float>(i));
   EXPECT_LE(problem_of<F32>(values).run_and_check(), 4.5);
 }
 
