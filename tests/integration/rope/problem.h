@@ -11,6 +11,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "ops/rope.h"
@@ -39,6 +40,7 @@ struct Setting {
   I64 gap = 0;
   std::optional<std::size_t> offset{};  // of tensors from a 16-byte boundary
   std::optional<std::size_t> table_offset{};
+  std::string_view odd{};  // the tensor that lies an element past a boundary
   Side exact = Side::kEnd;
   bool paired = false;  // a column of the table for each pair
   I64 table_gap = 0;    // between its rows
@@ -48,6 +50,13 @@ struct Setting {
   bool few_blocks = false;  // one, whatever the plan asks for
   Order order = Order::kAscending;
   int multiprocessors = 4;
+
+  [[nodiscard]] test::Place place(std::string_view name) const {
+    return {.offset = name == odd ? 1 : offset, .exact = exact};
+  }
+  [[nodiscard]] test::Place place_of_table(std::string_view name) const {
+    return {.offset = name == odd ? 1 : table_offset, .exact = exact};
+  }
 };
 
 /// The elements are numbers of the device's here.
@@ -71,9 +80,9 @@ struct Heads {
         in_strides(strides_of(setting.in, shape, count, setting.gap)),
         out_strides(strides_of(setting.out, shape, count, setting.gap)),
         in(in_name, static_cast<std::size_t>(span_of(shape, count, in_strides)),
-           {.offset = setting.offset, .exact = setting.exact}),
+           setting.place(in_name)),
         out(out_name, static_cast<std::size_t>(span_of(shape, count, out_strides)),
-            {.offset = setting.offset, .exact = setting.exact}) {
+            setting.place(out_name)) {
     test::fill_normally(std::span(in.data(), in.size()));
   }
   [[nodiscard]] static I64 at(const RopeStrides& strides, I64 b, I64 s, I64 h, I64 d) {
@@ -115,9 +124,9 @@ struct Table {
         columns(setting.paired ? shape.rotary / 2 : shape.rotary),
         stride(columns + setting.table_gap),
         has_angles(of_angles),
-        angles("angles", of_angles ? size() : 0, place(setting)),
-        cos("cos", of_angles ? 0 : size(), place(setting)),
-        sin("sin", of_angles ? 0 : size(), place(setting)) {
+        angles("angles", of_angles ? size() : 0, setting.place_of_table("angles")),
+        cos("cos", of_angles ? 0 : size(), setting.place_of_table("cos")),
+        sin("sin", of_angles ? 0 : size(), setting.place_of_table("sin")) {
     for (I64 p = 0; p < positions; ++p) {
       for (I64 c = 0; c < columns; ++c) set(p, c, angle(p, c));
     }
@@ -139,9 +148,6 @@ struct Table {
   }
   [[nodiscard]] std::size_t size() const {
     return static_cast<std::size_t>((positions - 1) * stride + columns);
-  }
-  static test::Place place(const Setting& setting) {
-    return {.offset = setting.table_offset, .exact = setting.exact};
   }
   /// What the kernel is told about position p, a column an element.
   [[nodiscard]] Turns turns(I64 p, I64 rotary, bool interleaved) const {
@@ -313,7 +319,8 @@ class Problem {
                     bool exists) {
     const std::vector<double> x = heads.in_head(b, s, h, shape.dim);
     const Rotated want = rotate(x, turns, interleaved(), !is_forward(variant_));
-    // In halves of an ulp: a rounded product, and of angles sine and cosine to 0.83 ulp.
+    // In halves of an ulp: a rounded product, and of angles sine and cosine to 0.83
+    // ulp.
     const double roundings = table.has_angles ? 2.7 : 1.0;
     double worst = 0;
     for (I64 d = 0; d < shape.dim; ++d) {

@@ -124,6 +124,15 @@ TEST_P(RopeShapes, AreRightOffAlignment) {
   }
 }
 
+TEST_P(RopeShapes, AreRightWhereOneTensorAloneIsOffAlignment) {
+  const Shape shape{.sequence = 3, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 16};
+  for (const std::string_view odd :
+       {"q_in", "q_out", "k_in", "k_out", "angles", "cos", "sin"}) {
+    SCOPED_TRACE(odd);
+    check(shape, {.offset = 0, .table_offset = 0, .odd = odd});
+  }
+}
+
 TEST_P(RopeShapes, TouchNothingBeforeATensorEither) {
   for (const I64 dim : {8, 15, 32, 64, 72}) {
     check({.batch = 2,
