@@ -194,8 +194,8 @@ Result<Preset> find_preset(const std::string& name) {
     names.emplace_back(each.name);
   }
   return fail(ErrorCode::kNotFound,
-              fmt::format("no preset '{}'{}; there are {}, and any file NAME.toml",
-                          name, did_you_mean(name, names), fmt::join(names, ", ")));
+              fmt::format("no preset '{}'{}: one of {}, or a file NAME.toml", name,
+                          did_you_mean(name, names), fmt::join(names, ", ")));
 }
 
 }  // namespace kiln::ops

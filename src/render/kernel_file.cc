@@ -119,7 +119,8 @@ Result<std::unique_ptr<FamilyReader>> FamilyReader::open(FamilySource source,
   std::unique_ptr<FamilyReader> reader(
       new FamilyReader(std::move(source), std::move(prelude), checks));
   auto document = std::make_unique<Document>();
-  document->table = KILN_TRY(parse_toml(reader->source_.toml.text, reader->toml_file_, kMaxTomlBytes));
+  document->table = KILN_TRY(
+      parse_toml(reader->source_.toml.text, reader->toml_file_, kMaxTomlBytes));
   document->kernels = KILN_TRY(read_declarations(document->table, reader->toml_file_));
   reader->document_ = std::move(document);
   return reader;

@@ -96,6 +96,40 @@ TEST_F(ProgramWarmTest, SelectionsAddUpAndEqualRequestsCountOnce) {
   EXPECT_EQ(report["compiled"], 12);
 }
 
+TEST_F(ProgramWarmTest, APresetBuildsWhatAModelsTrainingAsksForAndThenNothing) {
+  kiln_.use_fake_nvrtc();
+  const std::vector<std::string> command{"warm", "--preset", "llama-3-8b", "--arch",
+                                         "9.0"};
+  const json first = kiln_.json_of(command);
+  expect_sums(first);
+  EXPECT_EQ(first["compiled"], first["requested"]);
+  std::set<std::string> templates;
+  for (const json& entry : first["entries"]) {
+    templates.insert(entry["template"]);
+    EXPECT_EQ(entry["params"]["dtype"], "bf16");
+  }
+  for (const char* const kernel :
+       {"rope_fwd", "rope_bwd", "rmsnorm_fwd", "rmsnorm_bwd", "swiglu_fwd",
+        "swiglu_bwd", "cross_entropy_fwd", "scaled_upper_triang_masked_softmax_fwd"})
+    EXPECT_EQ(templates.count(kernel), 1U) << kernel;
+  EXPECT_EQ(kiln_.json_of(command)["hits"], first["requested"]);
+}
+
+TEST_F(ProgramWarmTest, APresetOfOnesOwnIsAFileAndAWrongOneIsWrongUsage) {
+  kiln_.use_fake_nvrtc();
+  const std::string mine = kiln_.write(
+      "mine.toml",
+      "schema = 1\nsource = \"us\"\ndtype = \"f32\"\n[loss]\nvocabulary = 1000\n");
+  const json report = kiln_.json_of({"warm", "--preset", mine, "--arch", "9.0"});
+  ASSERT_THAT(report["entries"], SizeIs(1));
+  EXPECT_EQ(report["entries"][0]["template"], "cross_entropy_fwd");
+  const auto unknown = kiln_.run({"warm", "--preset", "llama-3-9b", "--arch", "9.0"});
+  EXPECT_EQ(unknown.status, 2) << unknown.text();
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean 'llama-3-8b'?"));
+  const std::string wrong = kiln_.write("wrong.toml", "schema = 1\n");
+  EXPECT_EQ(kiln_.run({"warm", "--preset", wrong, "--arch", "9.0"}).status, 2);
+}
+
 TEST_F(ProgramWarmTest, WhatATargetLimitExcludesIsSkippedAndNoFailure) {
   kiln_.use_fake_nvrtc();
   const std::string templates = test::write_tiny_templates(kiln_);

@@ -57,7 +57,7 @@ Result<std::vector<BenchCase>> select(const std::vector<std::string>& names,
     if (std::find(known.begin(), known.end(), wanted.name) == known.end())
       return fail(
           ErrorCode::kInvalidArgument,
-          fmt::format("no operation '{}'{}; there are {}", wanted.name,
+          fmt::format("no operation '{}'{}: one of {}", wanted.name,
                       did_you_mean(wanted.name, known), fmt::join(known, ", ")));
     std::string dtype;
     for (const auto& [parameter, value] : wanted.params) {

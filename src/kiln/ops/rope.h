@@ -26,8 +26,8 @@
 // 16-byte aligned tensors and tables, strides of whole 16 bytes, and as much in r (half
 // style: in r / 2) and in the rest of a head are the fast ones. The operation is out of
 // place: what is written overlaps nothing that is read, from a tensor's first element
-// to its last, what lies between its heads included. The two outputs may be parts of one
-// tensor, side by side in each token or in each sequence.
+// to its last, what lies between its heads included. The two outputs may be parts of
+// one tensor, side by side in each token or in each sequence.
 
 #pragma once
 

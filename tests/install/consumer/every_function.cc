@@ -20,8 +20,10 @@ Prepare<kiln::ops::ActivationBackward> prepare_activation_backward = kiln::ops::
 Prepare<kiln::ops::GluForward> prepare_glu_forward = kiln::ops::prepare;
 Prepare<kiln::ops::GluBackward> prepare_glu_backward = kiln::ops::prepare;
 Prepare<kiln::ops::CrossEntropy> prepare_cross_entropy = kiln::ops::prepare;
-Prepare<kiln::ops::CrossEntropyForward> prepare_cross_entropy_forward = kiln::ops::prepare;
-Prepare<kiln::ops::CrossEntropyBackward> prepare_cross_entropy_backward = kiln::ops::prepare;
+Prepare<kiln::ops::CrossEntropyForward> prepare_cross_entropy_forward =
+    kiln::ops::prepare;
+Prepare<kiln::ops::CrossEntropyBackward> prepare_cross_entropy_backward =
+    kiln::ops::prepare;
 Prepare<kiln::ops::LayerNormForward> prepare_layer_norm_forward = kiln::ops::prepare;
 Prepare<kiln::ops::LayerNormBackward> prepare_layer_norm_backward = kiln::ops::prepare;
 Prepare<kiln::ops::RmsNormForward> prepare_rms_norm_forward = kiln::ops::prepare;
@@ -41,7 +43,23 @@ auto every_function = std::make_tuple(
     &kiln::Kernel::attributes, &kiln::Kernel::geometry, &kiln::Kernel::launch_with,
     &kiln::Kernel::function, &kiln::Service::open, &kiln::Service::devices,
     &kiln::Service::get, &kiln::Service::prefetch, &kiln::Service::statistics,
-    &kiln::Service::profile, &kiln::Service::device_of, dtype_to_string, &kiln::ops::size_bytes, prepare_activation_forward, prepare_activation_backward, prepare_glu_forward, prepare_glu_backward, prepare_cross_entropy, prepare_cross_entropy_forward, prepare_cross_entropy_backward, prepare_layer_norm_forward, prepare_layer_norm_backward, prepare_rms_norm_forward, prepare_rms_norm_backward, prepare_rope_forward, prepare_rope_backward, prepare_softmax_forward, prepare_softmax_backward, &kiln::ops::activation_forward, &kiln::ops::activation_backward, &kiln::ops::glu_forward, &kiln::ops::glu_backward, &kiln::ops::activation_backward_workspace_bytes, &kiln::ops::glu_backward_workspace_bytes, &kiln::ops::cross_entropy, &kiln::ops::cross_entropy_forward, &kiln::ops::cross_entropy_backward, &kiln::ops::layernorm_forward, &kiln::ops::layernorm_backward, &kiln::ops::rmsnorm_forward, &kiln::ops::rmsnorm_backward, &kiln::ops::layernorm_backward_workspace_bytes, &kiln::ops::rmsnorm_backward_workspace_bytes, &kiln::ops::rope_forward, &kiln::ops::rope_backward, &kiln::ops::softmax_forward, &kiln::ops::softmax_backward);
+    &kiln::Service::profile, &kiln::Service::device_of, dtype_to_string,
+    &kiln::ops::size_bytes, prepare_activation_forward, prepare_activation_backward,
+    prepare_glu_forward, prepare_glu_backward, prepare_cross_entropy,
+    prepare_cross_entropy_forward, prepare_cross_entropy_backward,
+    prepare_layer_norm_forward, prepare_layer_norm_backward, prepare_rms_norm_forward,
+    prepare_rms_norm_backward, prepare_rope_forward, prepare_rope_backward,
+    prepare_softmax_forward, prepare_softmax_backward, &kiln::ops::activation_forward,
+    &kiln::ops::activation_backward, &kiln::ops::glu_forward, &kiln::ops::glu_backward,
+    &kiln::ops::activation_backward_workspace_bytes,
+    &kiln::ops::glu_backward_workspace_bytes, &kiln::ops::cross_entropy,
+    &kiln::ops::cross_entropy_forward, &kiln::ops::cross_entropy_backward,
+    &kiln::ops::layernorm_forward, &kiln::ops::layernorm_backward,
+    &kiln::ops::rmsnorm_forward, &kiln::ops::rmsnorm_backward,
+    &kiln::ops::layernorm_backward_workspace_bytes,
+    &kiln::ops::rmsnorm_backward_workspace_bytes, &kiln::ops::rope_forward,
+    &kiln::ops::rope_backward, &kiln::ops::softmax_forward,
+    &kiln::ops::softmax_backward);
 
 kiln::Kernel copy(const kiln::Kernel& kernel) {
   return kernel;
