@@ -71,6 +71,12 @@ inline Tensor<Int> ints(const char* name, const std::vector<std::int32_t>& from)
   return tensor;
 }
 
+/// Of `count` elements.
+template <typename T>
+bool same_bits(const T* a, const T* b, std::size_t count) {
+  return std::memcmp(static_cast<const void*>(a), b, count * sizeof(T)) == 0;
+}
+
 /// Query or key: heads in memory, and where they are.
 template <typename T>
 struct Heads {

@@ -62,7 +62,7 @@ TEST_P(RopeGradients, BackwardUndoesForwardWhereAPairHasOneAngle) {
         std::ldexp(2.0, -T::kDigits) + (GetParam().param("table") == "angles"
                                             ? 0x1p-22
                                             : std::ldexp(4.0, -U::kDigits));
-    for (I64 i = 0; i < 2 * 9 * 3; ++i) {
+    for (I64 i = 0; i < I64{2} * 9 * 3; ++i) {
       const auto head = static_cast<std::size_t>(i * shape.dim);
       for (std::size_t d = 0; d < 40; ++d) {
         const double x = forward.q.in[head + d].value();
@@ -194,9 +194,8 @@ TEST_P(RopeProperties, APackedSequenceIsWhatItIsAlone) {
           std::copy_n(packed.q.in.data() + first * 3 * 32, alone.q.in.size(),
                       alone.q.in.data());
           alone.run();
-          EXPECT_EQ(std::memcmp(packed.q.out.data() + first * 3 * 32,
-                                alone.q.out.data(), alone.q.out.size() * sizeof(T)),
-                    0)
+          EXPECT_TRUE(same_bits<T>(packed.q.out.data() + first * 3 * 32,
+                                   alone.q.out.data(), alone.q.out.size()))
               << "sequence " << i;
         }
       });

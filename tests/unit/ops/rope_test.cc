@@ -13,8 +13,15 @@ using testing::HasSubstr;
 
 const Device kDevice{.name = "planned", .capability = {9, 0}, .multiprocessors = 132};
 
-alignas(16) std::array<std::uint16_t, 4096> memory{};
+// Nothing is read or written there.
+alignas(16) const std::array<std::uint16_t, 4096> kMemory{};
+
 alignas(16) const std::array<float, 4096> kTable{};
+
+void* at(std::size_t element) {
+  return const_cast<std::uint16_t*>(
+      kMemory.data() + element);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+}
 
 /// [sequence, batch, heads, dim] of 2 x 3 tokens, 4 and 2 heads of 16.
 template <typename Args = RopeForward>
@@ -26,13 +33,13 @@ Args arguments() {
   args.sequence = 3;
   args.head_dim = 16;
   args.rotary_dim = 8;
-  args.q = {.out = memory.data(),
-            .in = memory.data() + 1024,
+  args.q = {.out = at(0),
+            .in = at(1024),
             .heads = 4,
             .out_strides = {.batch = 64, .sequence = 128, .head = 16},
             .in_strides = {.batch = 64, .sequence = 128, .head = 16}};
-  args.k = {.out = memory.data() + 2048,
-            .in = memory.data() + 3072,
+  args.k = {.out = at(2048),
+            .in = at(3072),
             .heads = 2,
             .out_strides = {.batch = 32, .sequence = 64, .head = 16},
             .in_strides = {.batch = 32, .sequence = 64, .head = 16}};
@@ -164,14 +171,14 @@ TEST(RopePlan, DividesHeadsAmongMoreThreadsWhereTokensAreFew) {
   args.q.heads = 32;
   args.k.heads = 8;
   for (auto* const tensor : {&args.q, &args.k}) {
-    tensor->in_strides = tensor->out_strides = {.sequence = 32 * 128, .head = 128};
+    tensor->in_strides = tensor->out_strides = {.sequence = 4096, .head = 128};
   }
   for (const auto& [sequence, lanes] :
        {std::pair{8192, 5}, {2048, 10}, {256, 40}, {1, 40}}) {
     args.sequence = sequence;
     const Launch launch = plan(args, kDevice).value().at(0);
     EXPECT_EQ(launch.extents.at("tokens"), sequence);
-    EXPECT_EQ(launch.extents.at("slots"), 8 * lanes) << sequence;
+    EXPECT_EQ(launch.extents.at("slots"), std::int64_t{8} * lanes) << sequence;
   }
 }
 
@@ -193,19 +200,18 @@ TEST(RopePointers, AreRefusedWhereTheyAreNullOrOverlap) {
             "rope_forward: q.out is null");
   EXPECT_EQ(refused_pointers([](auto& args) { args.k.in = nullptr; }),
             "rope_forward: k.in is null");
-  EXPECT_THAT(refused_pointers([](auto& args) { args.q.in = memory.data() + 383; }),
+  EXPECT_THAT(refused_pointers([](auto& args) { args.q.in = at(383); }),
               HasSubstr("q.out overlaps q.in"));
-  EXPECT_THAT(refused_pointers([](auto& args) { args.k.out = memory.data() + 1024; }),
+  EXPECT_THAT(refused_pointers([](auto& args) { args.k.out = at(1024); }),
               HasSubstr("k.out overlaps q.in"));
-  EXPECT_THAT(refused_pointers([](auto& args) { args.k.out = memory.data() + 64; }),
+  EXPECT_THAT(refused_pointers([](auto& args) { args.k.out = at(64); }),
               HasSubstr("k.out overlaps q.out"));
   EXPECT_THAT(refused_pointers([](auto& args) {
-                args.table.angles = reinterpret_cast<const float*>(memory.data() + 2);
+                args.table.angles = static_cast<const float*>(at(2));
               }),
               HasSubstr("q.out overlaps table.angles"));
   EXPECT_THAT(refused_pointers([](auto& args) {
-                args.starts =
-                    reinterpret_cast<const std::int32_t*>(memory.data() + 2050);
+                args.starts = static_cast<const std::int32_t*>(at(2050));
               }),
               HasSubstr("k.out overlaps starts"));
   RopeForward args = arguments();
@@ -217,14 +223,14 @@ TEST(RopePointers, AreRefusedWhereTheyAreNullOrOverlap) {
 TEST(RopePointers, LetOutputsLieSideBySideInEachToken) {
   RopeForward args = arguments();
   args.q.out_strides = args.k.out_strides = {.batch = 96, .sequence = 192, .head = 16};
-  args.k.out = memory.data() + 64;
+  args.k.out = at(64);
   EXPECT_TRUE(check_pointers(args));
   std::swap(args.q.out, args.k.out);  // the key first: 2 heads are no place for it
-  args.q.out = memory.data() + 32;
+  args.q.out = at(32);
   EXPECT_TRUE(check_pointers(args));
-  args.q.out = memory.data() + 31;
+  args.q.out = at(31);
   EXPECT_THAT(refusal(check_pointers(args)), HasSubstr("k.out overlaps q.out"));
-  args.q.out = memory.data() + 33;  // its last element is the next token's first key
+  args.q.out = at(33);  // its last element is the next token's first key
   EXPECT_THAT(refusal(check_pointers(args)), HasSubstr("k.out overlaps q.out"));
 }
 
@@ -232,12 +238,12 @@ TEST(RopePointers, LetOutputsLieSideBySideInEachToken) {
 TEST(RopePointers, LetOutputsLieSideBySideInEachSequence) {
   RopeForward args = arguments();
   args.q.out_strides = args.k.out_strides = {.batch = 288, .sequence = 16, .head = 48};
-  args.k.out = memory.data() + 192;
+  args.k.out = at(192);
   EXPECT_TRUE(check_pointers(args));
-  args.k.out = memory.data() + 191;
+  args.k.out = at(191);
   EXPECT_THAT(refusal(check_pointers(args)), HasSubstr("k.out overlaps q.out"));
   args.k.out_strides.batch = 300;
-  args.k.out = memory.data() + 192;
+  args.k.out = at(192);
   EXPECT_THAT(refusal(check_pointers(args)), HasSubstr("k.out overlaps q.out"));
 }
 
