@@ -48,15 +48,22 @@ TEST_F(ExamplesTest, FirstUse) {
   EXPECT_THAT(output_of("first-use"), HasSubstr(kernel + "found in the cache, and"));
 }
 
+TEST_F(ExamplesTest, Operations) {
+  EXPECT_EQ(output_of("operations"), "softmax_forward is compiled, for device 0\n");
+  EXPECT_EQ(output_of("operations"),
+            "softmax_forward is found in the cache, for device 0\n");
+}
+
 TEST_F(ExamplesTest, WhatIsMissingIsSaidOnStderr) {
-  for (const char* example : {"first-use", "raw-source", "prefetch"}) {
+  for (const char* example : {"first-use", "operations", "raw-source", "prefetch"}) {
     kiln_.set("KILN_SIMULATED_DEVICES", "");
     expect_failure(example, "there is no CUDA device here\n");
     kiln_.set("KILN_SIMULATED_DEVICES", "5.0");
     expect_failure(example, "device 0");
   }
   kiln_.set("KILN_DRIVER", "/no/such/libcuda.so.1");
-  for (const char* example : {"first-use", "raw-source", "prefetch", "two-devices"})
+  for (const char* example :
+       {"first-use", "operations", "raw-source", "prefetch", "two-devices"})
     expect_failure(example, "/no/such/libcuda.so.1");
 }
 

@@ -27,11 +27,12 @@ std::vector<std::string> lines_of(const std::string& file) {
   return lines;
 }
 
-/// The lines of its code blocks in `language`, or of those that name none.
-std::vector<std::string> code_lines(const std::string& language = "") {
+/// The lines of the code blocks in `language`, or of those that name none.
+std::vector<std::string> code_lines(const std::vector<std::string>& text,
+                                    const std::string& language) {
   std::vector<std::string> lines;
   std::string fence;  // that opened the block; "" outside
-  for (const std::string& line : lines_of("README.md")) {
+  for (const std::string& line : text) {
     if (line.starts_with("```"))
       fence = fence.empty() ? line : "";
     else if (fence == "```" + language)
@@ -40,13 +41,31 @@ std::vector<std::string> code_lines(const std::string& language = "") {
   return lines;
 }
 
+/// The lines of its section `heading` alone.
+std::vector<std::string> code_lines_of(const std::string& heading,
+                                       const std::string& language) {
+  std::vector<std::string> section;
+  bool is_in = false;
+  for (const std::string& line : lines_of("README.md")) {
+    if (line.starts_with("## "))
+      is_in = line == "## " + heading;
+    if (is_in)
+      section.push_back(line);
+  }
+  return code_lines(section, language);
+}
+
+std::string without_indentation(const std::string& line) {
+  return line.substr(std::min(line.find_first_not_of(' '), line.size()));
+}
+
 /// Each of `lines` is in `file`, in this order. Indentation does not count.
 void expect_in_order(const std::vector<std::string>& lines, const std::string& file) {
   ASSERT_FALSE(lines.empty());
   auto wanted = lines.begin();
   for (const std::string& line : lines_of(file)) {
-    const std::size_t indentation = std::min(line.find_first_not_of(' '), line.size());
-    if (wanted != lines.end() && line.substr(indentation) == *wanted)
+    if (wanted != lines.end() &&
+        without_indentation(line) == without_indentation(*wanted))
       ++wanted;
   }
   EXPECT_TRUE(wanted == lines.end()) << file << " has not, or not there: " << *wanted;
@@ -74,7 +93,7 @@ TEST(ReadmeTest, EveryCommandDoesWhatItSays) {
 
   std::string manifest;
   std::vector<std::string> commands;
-  for (const std::string& line : code_lines()) {
+  for (const std::string& line : code_lines(lines_of("README.md"), "")) {
     if (line.starts_with("{"))
       manifest += line + "\n";
     else if (line.starts_with("kiln "))
@@ -101,11 +120,17 @@ TEST(ReadmeTest, EveryCommandDoesWhatItSays) {
 }
 
 TEST(ReadmeTest, ItsFirstUseIsThatOfTheExample) {
-  expect_in_order(code_lines("cpp"), "tests/examples/first_use.cc");
+  expect_in_order(code_lines_of("Use it from C++", "cpp"),
+                  "tests/examples/first_use.cc");
+}
+
+TEST(ReadmeTest, ItsOperationIsThatOfTheExample) {
+  expect_in_order(code_lines_of("Operations", "cpp"), "tests/examples/operations.cc");
 }
 
 TEST(ReadmeTest, ItsCMakeIsThatOfTheProjectThatUsesWhatIsInstalled) {
-  expect_in_order(code_lines("cmake"), "tests/install/consumer/CMakeLists.txt");
+  expect_in_order(code_lines_of("Use it from C++", "cmake"),
+                  "tests/install/consumer/CMakeLists.txt");
 }
 
 }  // namespace
