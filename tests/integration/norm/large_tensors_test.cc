@@ -2,6 +2,8 @@
 // against offsets in 32 bits: indices of int, and products of two ints that are widened
 // too late; of the blocks' sums too.
 
+#include <cstring>
+
 #include "tests/integration/norm/problem.h"
 #include "tests/support/cpu_kernel/guarded_memory.h"
 
@@ -28,11 +30,15 @@ class SparseTensor {
   I64 cols_;
 };
 
+/// So many multiprocessors that each block has one turn.
+kiln::Device large_device() {
+  return kiln_cpu::planned_device({9, 0}, 1 << 30);
+}
+
 /// The first launch of `args`, its last 4 blocks.
 template <typename Args>
 void run_last_blocks(const Args& args) {
-  // So many that each block has one turn.
-  auto plan = ops::plan(args, kiln_cpu::planned_device({9, 0}, 1 << 30));
+  auto plan = ops::plan(args, large_device());
   ASSERT_TRUE(plan) << plan.error().message;
   plan->resize(1);
   const auto& launch = plan->front();
@@ -60,97 +66,112 @@ class LargeNorm : public testing::TestWithParam<Configuration> {};
 INSTANTIATE_TEST_SUITE_P(All, LargeNorm, testing::ValuesIn(configurations()),
                          [](const auto& each) { return name_of(each.param); });
 
+/// The last rows of a problem that is small are those of a large one.
 template <typename T, typename W>
-void expect_last_row_right(const Configuration& of) {
-  const I64 cols = aligned_length(of);
-  const I64 tail = tail_of(of);
-  const I64 rows = (I64{1} << 31) / cols + tail;
-  // The last rows of a problem that is small are those of the large one.
-  const Problem<T, W> small(of, {.rows = tail, .cols = cols});
-  SparseTensor<T> x("x", rows, cols);
-  SparseTensor<T> residual("residual", rows, cols);
-  SparseTensor<T> dy("dy", rows, cols);
-  SparseTensor<T> out("out", rows, cols);
-  SparseTensor<T> sum("sum", rows, cols);
-  SparseTensor<F32> mean("mean", rows, 1);
-  SparseTensor<F32> rstd("rstd", rows, 1);
-  const auto size = small.x.size();
-  std::copy_n(small.x.data(), size, x.row(rows - tail));
-  std::copy_n(small.dy.data(), size, dy.row(rows - tail));
-  if (of.residual)
-    std::copy_n(small.residual.data(), size, residual.row(rows - tail));
+class LargeProblem {
+ public:
+  explicit LargeProblem(const Configuration& of)
+      : of_(of), small_(of, {.rows = tail_of(of), .cols = aligned_length(of)}) {
+    const auto size = small_.x.size();
+    std::copy_n(small_.x.data(), size, x_.row(rows_ - tail_));
+    std::copy_n(small_.dy.data(), size, dy_.row(rows_ - tail_));
+    if (of.residual)
+      std::copy_n(small_.residual.data(), size, residual_.row(rows_ - tail_));
+  }
 
-  const auto statistics = small.statistics();
-  const auto floats = [](SparseTensor<F32>& tensor) {
+  void expect_forward_right() {
+    if (of_.layer)
+      forward(ops::LayerNormForward{.bias = small_.bias.data(),
+                                    .mean = floats(mean_),
+                                    .has_bias = small_.has_bias()});
+    else
+      forward(ops::RmsNormForward{.casting = small_.llama()
+                                                 ? ops::RmsNormCasting::kLlama
+                                                 : ops::RmsNormCasting::kNone});
+    expect_last_row(small_.forward().y);
+  }
+
+  void expect_backward_right() {
+    const auto statistics = small_.statistics();
+    std::copy_n(statistics.rstd.data(), tail_, rstd_.row(rows_ - tail_));
+    if (of_.layer)
+      std::copy_n(statistics.mean.data(), tail_, mean_.row(rows_ - tail_));
+    if (of_.layer)
+      backward(
+          ops::LayerNormBackward{.mean = floats(mean_), .has_bias = small_.has_bias()},
+          ops::layernorm_backward_workspace_bytes);
+    else
+      backward(ops::RmsNormBackward{}, ops::rmsnorm_backward_workspace_bytes);
+    expect_last_row(small_.backward().dx);
+  }
+
+ private:
+  static float* floats(SparseTensor<F32>& tensor) {
     return reinterpret_cast<float*>(tensor.data());
-  };
-  const auto fill = [&](auto& args) {
-    args.dtype = of.dtype;
-    args.weight_dtype = of.weight_dtype;
-    args.rows = rows;
-    args.cols = cols;
-    args.x = x.data();
-    args.weight = small.weight.data();
-    args.adds_residual = of.residual;
-  };
-  const auto forward = [&](auto args) {
+  }
+
+  template <typename Args>
+  void fill(Args& args) {
+    args.dtype = of_.dtype;
+    args.weight_dtype = of_.weight_dtype;
+    args.rows = rows_;
+    args.cols = cols_;
+    args.x = x_.data();
+    args.weight = small_.weight.data();
+    args.rstd = floats(rstd_);
+    args.adds_residual = of_.residual;
+  }
+
+  template <typename Args>
+  void forward(Args args) {
     fill(args);
-    args.y = out.data();
-    args.residual = residual.data();
-    args.sum = sum.data();
+    args.y = out_.data();
+    args.residual = residual_.data();
+    args.sum = sum_.data();
     args.eps = 1e-5F;
     run_last_blocks(args);
-  };
-  const auto expect_row = [&](const Tensor<T>& want) {
-    EXPECT_EQ(std::memcmp(out.row(rows - 1), want.data() + (tail - 1) * cols,
-                          static_cast<std::size_t>(cols) * sizeof(T)),
-              0);
-    for (I64 j = 0; j < cols; ++j) EXPECT_EQ(out.row(0)[j].value(), 0) << j;
-  };
-  if (of.layer)
-    forward(ops::LayerNormForward{.bias = small.bias.data(),
-                                  .mean = floats(mean),
-                                  .rstd = floats(rstd),
-                                  .has_bias = small.has_bias()});
-  else
-    forward(ops::RmsNormForward{.rstd = floats(rstd),
-                                .casting = small.llama() ? ops::RmsNormCasting::kLlama
-                                                         : ops::RmsNormCasting::kNone});
-  expect_row(small.forward().y);
+  }
 
-  const auto backward = [&](auto args) {
+  template <typename Args, typename WorkspaceBytes>
+  void backward(Args args, WorkspaceBytes workspace_bytes) {
     fill(args);
-    args.dx = out.data();
-    args.dy = dy.data();
-    args.rstd = floats(rstd);
-    args.dsum = residual.data();
-    std::copy_n(statistics.rstd.data(), tail, rstd.row(rows - tail));
-    if (of.layer)
-      std::copy_n(statistics.mean.data(), tail, mean.row(rows - tail));
-    const auto device = kiln_cpu::planned_device({9, 0}, 1 << 30);
-    if constexpr (requires { args.has_bias; })
-      args.workspace_bytes =
-          ops::layernorm_backward_workspace_bytes(args, device).value();
-    else
-      args.workspace_bytes =
-          ops::rmsnorm_backward_workspace_bytes(args, device).value();
+    args.dx = out_.data();
+    args.dy = dy_.data();
+    args.dsum = residual_.data();
+    args.workspace_bytes = workspace_bytes(args, large_device()).value();
     SparseTensor<F32> workspace("workspace", static_cast<I64>(args.workspace_bytes / 4),
                                 1);
     args.workspace = workspace.data();
     run_last_blocks(args);
-  };
-  if (of.layer)
-    backward(
-        ops::LayerNormBackward{.mean = floats(mean), .has_bias = small.has_bias()});
-  else
-    backward(ops::RmsNormBackward{});
-  expect_row(small.backward().dx);
-}
+  }
+
+  void expect_last_row(const Tensor<T>& want) {
+    EXPECT_EQ(std::memcmp(out_.row(rows_ - 1), want.data() + (tail_ - 1) * cols_,
+                          static_cast<std::size_t>(cols_) * sizeof(T)),
+              0);
+    for (I64 j = 0; j < cols_; ++j) EXPECT_EQ(out_.row(0)[j].value(), 0) << j;
+  }
+
+  const Configuration of_;
+  const Problem<T, W> small_;
+  const I64 tail_ = tail_of(of_);
+  const I64 cols_ = aligned_length(of_);
+  const I64 rows_ = (I64{1} << 31) / cols_ + tail_;
+  SparseTensor<T> x_{"x", rows_, cols_};
+  SparseTensor<T> residual_{"residual", rows_, cols_};
+  SparseTensor<T> dy_{"dy", rows_, cols_};
+  SparseTensor<T> out_{"out", rows_, cols_};
+  SparseTensor<T> sum_{"sum", rows_, cols_};
+  SparseTensor<F32> mean_{"mean", rows_, 1};
+  SparseTensor<F32> rstd_{"rstd", rows_, 1};
+};
 
 TEST_P(LargeNorm, IsRightBeyondTwoToThe31Elements) {
   with_types(GetParam(),
              []<typename T, typename W>(std::type_identity<T>, std::type_identity<W>) {
-               expect_last_row_right<T, W>(GetParam());
+               LargeProblem<T, W> problem(GetParam());
+               problem.expect_forward_right();
+               problem.expect_backward_right();
              });
 }
 

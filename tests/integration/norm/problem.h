@@ -278,7 +278,7 @@ class Problem {
     GradientOutput out{{"dx", setting_.size(), setting_.place()},
                        {"dweight", weight.size(), setting_.place()},
                        {"dbias", bias.size(), setting_.place()}};
-    const auto [mean, rstd] = statistics();
+    const Statistics saved = statistics();
     const auto device =
         kiln_cpu::planned_device(setting_.capability, setting_.multiprocessors);
     const auto floats = [](const Tensor<F32>& tensor) {
@@ -292,7 +292,7 @@ class Problem {
       args.dy = dy.data();
       args.x = x.data();
       args.weight = weight.data();
-      args.rstd = floats(rstd);
+      args.rstd = floats(saved.rstd);
       args.rows = setting_.rows;
       args.cols = setting_.cols;
       args.zero_centered_weight = setting_.zero_centered;
@@ -301,13 +301,13 @@ class Problem {
       args.workspace_bytes = workspace_bytes(args, device).value();
       Tensor<F32> workspace("workspace", args.workspace_bytes / 4, {});
       args.workspace = workspace.data();
-      const ReadOnly inputs(x, residual, weight, dy, mean, rstd);
+      const ReadOnly inputs(x, residual, weight, dy, saved.mean, saved.rstd);
       run_operation(args, setting_);
     };
     if (of_.layer) {
-      run(
-          ops::LayerNormBackward{
-              .dbias = out.dbias.data(), .mean = floats(mean), .has_bias = has_bias()},
+      run(ops::LayerNormBackward{.dbias = out.dbias.data(),
+                                 .mean = floats(saved.mean),
+                                 .has_bias = has_bias()},
           ops::layernorm_backward_workspace_bytes);
     } else {
       run(ops::RmsNormBackward{}, ops::rmsnorm_backward_workspace_bytes);
