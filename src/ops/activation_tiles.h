@@ -12,6 +12,7 @@
 
 #include "kiln/device.h"
 #include "kiln/result.h"
+#include "ops/ceil_div.h"
 #include "ops/check.h"
 
 namespace kiln::ops {
@@ -52,10 +53,6 @@ struct Tiles {
         work.blocks_per_sm * std::max(1, device.multiprocessors);
     return std::clamp(resident / across, std::int64_t{1},
                       ceil_div(rows, height * work.rows_in_flight * 2));
-  }
-
-  static std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-    return (a + b - 1) / b;
   }
 };
 

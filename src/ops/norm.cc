@@ -8,6 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "ops/ceil_div.h"
 #include "ops/check.h"
 #include "util/try.h"
 
@@ -42,10 +43,6 @@ bool has_bias(const Args& args) {
 template <typename Args>
 DType weight_dtype_of(const Args& args) {
   return args.weight_dtype == DType::kUnset ? args.dtype : args.weight_dtype;
-}
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
 }
 
 // ---- The choices, by shape and device. templates/norm/kernel.toml says what a kernel
