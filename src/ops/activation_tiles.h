@@ -58,7 +58,7 @@ struct Tiles {
 
 /// Blocks that finalize the sums: 8 columns each.
 inline std::int64_t finalize_blocks(std::int64_t columns) {
-  return Tiles::ceil_div(columns, 8);
+  return ceil_div(columns, 8);
 }
 
 /// That a workspace, where one is given, has what is needed: prepare() gives none, and

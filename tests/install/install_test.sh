@@ -51,7 +51,8 @@ say "the names that the library shows"
 kinds='ComputeCapability|ErrorCode|Event::Kind'
 public="kiln::((Kernel|Request|Service)::.*|(version|build_id)\(\)"
 public+="|to_string(\[abi:cxx11\])?\(kiln::($kinds)\)"
-public+="|ops::((prepare|[a-z]+_(forward|backward))\(kiln::Service&, .*\)"
+public+="|ops::([a-z_]+\(kiln::Service&, .*\)"
+public+="|[a-z]+_backward_workspace_bytes\(kiln::ops::[A-Za-z]+ const&, kiln::Device const&\)"
 public+="|(to_string|size_bytes)\(kiln::ops::DType\)))"
 library=$libdir/libkiln.so
 nm -DC --defined-only "$library" | sed 's/^[0-9a-f]* [A-Za-z] //' >"$work/names"
