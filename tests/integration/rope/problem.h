@@ -67,7 +67,8 @@ struct Int {
 
 inline Tensor<Int> ints(const char* name, const std::vector<std::int32_t>& from) {
   Tensor<Int> tensor(name, from.size());
-  std::memcpy(tensor.data(), from.data(), from.size() * sizeof(Int));
+  std::transform(from.begin(), from.end(), tensor.data(),
+                 [](std::int32_t number) { return Int{number}; });
   return tensor;
 }
 
