@@ -166,6 +166,29 @@ TEST(TemplateSpills, NeitherDoTheLongestFloatRowsThatAWarpKeeps) {
   expect_no_spills(*nvrtc, longest.requests());
 }
 
+// The same of norms that hold a row, its weights and the sums of its columns, and of
+// those that have the fewest registers for a float weight.
+TEST(TemplateSpills, NeitherDoTheNormsThatHoldTheMost) {
+  const compile::Nvrtc* nvrtc = find_nvrtc();
+  if (nvrtc == nullptr) {
+    GTEST_SKIP() << "no NVRTC on this machine";
+  }
+  const auto catalog = render::TemplateCatalog::open(templates::embedded());
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  request::Selection fullest(*catalog);
+  for (const char* const variant :
+       {"layernorm_bwd:dtype=bf16,weight_dtype=f32,max_cols=8192,residual=true",
+        "layernorm_bwd:dtype=f32,max_cols=8192,residual=true",
+        "layernorm_bwd:dtype=f16,weight_dtype=f32,max_cols=any,residual=true",
+        "layernorm_fwd:dtype=bf16,weight_dtype=f32,max_cols=8192,residual=true",
+        "layernorm_fwd:dtype=bf16,weight_dtype=f32,max_cols=any",
+        "rmsnorm_bwd:dtype=bf16,weight_dtype=f32,max_cols=any,residual=true"}) {
+    const auto added = fullest.add_template(variant);
+    ASSERT_TRUE(added) << added.error().message;
+  }
+  expect_no_spills(*nvrtc, fullest.requests());
+}
+
 TEST(TemplateSets, BuildAtMost250KernelsAnArchitecture) {
   const auto catalog = render::TemplateCatalog::open(templates::embedded());
   ASSERT_TRUE(catalog) << catalog.error().message;
