@@ -91,7 +91,10 @@ class GpuMemory {
   GpuMemory& operator=(const GpuMemory&) = delete;
   ~GpuMemory();
 
-  [[nodiscard]] void* address() const { return reinterpret_cast<void*>(address_); }
+  [[nodiscard]] void* address() const {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver gives addresses as numbers
+    return reinterpret_cast<void*>(address_);
+  }
   [[nodiscard]] std::uint64_t size_bytes() const { return bytes_; }
 
   /// Done when it returns. Errors: kDevice.
