@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cache/background.h"
+#include "cache/sqlite.h"
 #include "cache/unix_time.h"
 #include "util/log.h"
 #include "util/posix_error.h"
@@ -163,8 +164,9 @@ void Cache::open_parts() {
   // system does not have.
   const std::int64_t type = file_system_.type(layout_.root().c_str());
   if (type >= 0 && !is_network_type(type)) {
-    index_ = std::make_unique<Index>(layout_, file_system_, *store_, lock_folder_,
-                                     counters_);
+    if (sqlite_is_usable())
+      index_ = std::make_unique<Index>(layout_, file_system_, *store_, lock_folder_,
+                                       counters_);
     counter_file_ = std::make_unique<CounterFile>(layout_, file_system_, trust_);
   }
   background_ = std::make_unique<Background>(

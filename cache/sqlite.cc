@@ -3,16 +3,32 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <atomic>
+#include <memory>
 #include <system_error>
 #include <tuple>
 #include <utility>
 
+#include "util/fork_count.h"
 #include "util/try.h"
 
 namespace kiln::cache {
 namespace {
 
 constexpr int kFirstSafeWal = 3'051'003;
+
+/// Whoever opened a database first, this process or the one that it was forked from.
+/// Null before. NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+std::atomic<const OwnerProcess*> first_user = nullptr;
+
+void note_use() {
+  if (first_user.load() != nullptr)
+    return;
+  auto mine = std::make_unique<const OwnerProcess>();
+  const OwnerProcess* nobody = nullptr;
+  if (first_user.compare_exchange_strong(nobody, mine.get()))
+    std::ignore = mine.release();  // there until the end
+}
 
 tl::unexpected<Error> sqlite_error(int code, sqlite3* database) {
   const char* const text =
@@ -41,12 +57,20 @@ bool wal_is_safe() {
   return ::sqlite3_libversion_number() >= kFirstSafeWal;
 }
 
+bool sqlite_is_usable() {
+  const OwnerProcess* const user = first_user.load();
+  return user == nullptr || user->is_this();
+}
+
 void Database::Closer::operator()(sqlite3* database) const noexcept {
   ::sqlite3_close_v2(database);
 }
 
 Result<Database> Database::open(const std::filesystem::path& path, Open how,
                                 std::chrono::milliseconds busy_limit) {
+  note_use();
+  if (!sqlite_is_usable())
+    return fail(ErrorCode::kUnavailable, "index: SQLite is the parent process's");
   // The owner takes turns with a mutex of its own.
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
                     (how == Open::kNew ? SQLITE_OPEN_CREATE : 0);

@@ -20,7 +20,13 @@ namespace kiln::cache {
 
 class Statement;
 
-/// Errors of every method here: kUnavailable (busy for too long), kIo (disk full,
+/// False in a process that was forked from one with a database, open or closed: some
+/// thread that this one does not have may hold SQLite's locks for ever, and what
+/// SQLite knows of the files' locks is the parent's.
+[[nodiscard]] bool sqlite_is_usable();
+
+/// Errors of every method here: kUnavailable (busy for too long; for open() also where
+/// SQLite is not usable), kIo (disk full,
 /// permissions, I/O), kCorrupt (everything that a new database would not have).
 /// Thread safety: one thread at a time.
 class Database {

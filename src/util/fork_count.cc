@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <tuple>
 
 namespace kiln {
 namespace {
@@ -11,17 +10,14 @@ namespace {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process
 std::atomic<std::uint64_t> forks = 0;
 
-bool begin_to_count() {
-  // It fails for want of memory alone; then a child is told by what the driver says.
-  std::ignore = ::pthread_atfork(nullptr, nullptr, [] { ++forks; });
-  return true;
-}
+// From the moment Kiln is loaded, so that no fork falls in the beginning. It fails for
+// want of memory alone; then a child is told by its pid, and by what the driver says.
+[[maybe_unused]] const bool kCounts =
+    ::pthread_atfork(nullptr, nullptr, [] { ++forks; }) == 0;
 
 }  // namespace
 
 std::uint64_t fork_count() {
-  static const bool counts = begin_to_count();
-  std::ignore = counts;
   return forks.load(std::memory_order_relaxed);
 }
 

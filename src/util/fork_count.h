@@ -10,8 +10,7 @@
 
 namespace kiln {
 
-/// One more in each forked child than in its parent. The first call of a process begins
-/// to count. Thread-safe; costs one load afterwards.
+/// One more in each forked child than in its parent. Thread-safe; costs one load.
 [[nodiscard]] std::uint64_t fork_count();
 
 /// The process that made this: whose threads, locks and connections these are. The pid

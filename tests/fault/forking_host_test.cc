@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "cache/sqlite.h"
 #include "tests/support/child_process.h"
 #include "tests/support/exit_amid_threads.h"
 #include "tests/support/fault/campaign.h"
@@ -185,6 +186,54 @@ TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsBuildFindAndLogDeadlockNobody)
   EXPECT_EQ(failed, 0);
   EXPECT_TRUE(gets(*service, 5000)) << "the parent goes on";
   campaign.check_hits(*cache, forks + 1, "after the forks");
+}
+
+/// SQLite's own locks, of its memory and of its files, stay as its threads left them.
+TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsAreInSqliteDeadlockNobody) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "A sanitizer's own locks do not survive a fork beside busy threads";
+#endif
+  Campaign campaign;
+  std::atomic<bool> over = false;
+  std::atomic<int> failed = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&, i] {
+      const fs::path path = temp_.path() / (std::to_string(i) + ".sqlite");
+      while (!over) {
+        const auto database =
+            cache::Database::open(path, cache::Database::Open::kNew, 1s);
+        if (!database || !database->execute("CREATE TABLE IF NOT EXISTS t (n); "
+                                            "INSERT INTO t VALUES (1); DELETE FROM t"))
+          ++failed;
+      }
+    });
+  }
+  const int forks = 20 * static_cast<int>(test::fault_length());
+  std::vector<ChildProcess> children;
+  for (int i = 0; i < forks; ++i) {
+    children.emplace_back([&, i] {
+      ::alarm(kDeadlock);
+      const auto cache = open_cache();
+      test::ReferenceObject object(i);
+      const bool is_stored =
+          cache->publish(*object).outcome != cache::Published::kNotStored;
+      cache->flush(20s);
+      return is_stored && cache->find(object.key()) && cache->list({}) ? 0 : 1;
+    });
+    campaign.injected();
+    std::this_thread::sleep_for(2ms);
+  }
+  for (ChildProcess& child : children) {
+    if (const int code = child.wait(); code != 0)
+      campaign.wrong("a child ended with " + std::to_string(code));
+  }
+  over = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed, 0);
+  const auto cache = open_cache();
+  EXPECT_EQ(cache->list({}).value().size(), static_cast<std::size_t>(forks));
+  campaign.check_hits(*cache, forks, "after the forks");
 }
 
 TEST_F(ForkingHostTest, fault_31_AChildMayDestroyAServiceThatLooksForNvrtc) {
