@@ -94,8 +94,9 @@ Result<Plan> plan(const ActivationBackward& args, const Device& device) {
   const long long rows = args.rows;
   const long long cols = args.cols;
   const long long parts = parts_of(args, device);
-  KILN_TRY(check_workspace(
-      kBackward, args, KILN_TRY(activation_backward_workspace_bytes(args, device))));
+  KILN_TRY(
+      check_workspace(kBackward, args.workspace, args.workspace_bytes,
+                      KILN_TRY(activation_backward_workspace_bytes(args, device))));
   Plan launches;
   if (elements > 0) {
     const Tiles tiles = Tiles::of(cols, size_bytes(args.dtype));
@@ -124,23 +125,23 @@ Result<std::uint64_t> activation_backward_workspace_bytes(
 
 Result<void> check_pointers(const ActivationForward& args) {
   const std::uint64_t bytes = tensor_bytes(args);
-  return check_memory(
-      kForward, size_bytes(args.dtype), {{"y", args.y, bytes}},
-      {{"x", args.x, bytes}, {"bias", args.bias, bytes > 0 ? bias_bytes(args) : 0}});
+  const std::size_t element = size_bytes(args.dtype);
+  return check_memory(kForward, {{"y", args.y, bytes, element}},
+                      {{"x", args.x, bytes, element},
+                       {"bias", args.bias, bytes > 0 ? bias_bytes(args) : 0, element}});
 }
 
 Result<void> check_pointers(const ActivationBackward& args) {
   const std::uint64_t bytes = tensor_bytes(args);
   const std::uint64_t of_bias = bias_bytes(args);
-  const Memory dx{"dx", args.dx, bytes};
-  const Memory dbias{"dbias", args.dbias, of_bias};
-  const Memory dy{"dy", args.dy, bytes};
-  const Memory x{"x", args.x, bytes};
-  const Memory bias{"bias", args.bias, bytes > 0 ? of_bias : 0};
-  const Memory workspace = workspace_of(args, bytes);
-  KILN_TRY(check_memory(kBackward, size_bytes(args.dtype), {dx, dbias}, {dy, x, bias}));
-  KILN_TRY(check_memory(kBackward, sizeof(float), {workspace}, {}));
-  return check_memory(kBackward, 1, {dx, dbias, workspace}, {dy, x, bias});
+  const std::size_t element = size_bytes(args.dtype);
+  return check_memory(kBackward,
+                      {{"dx", args.dx, bytes, element},
+                       {"dbias", args.dbias, of_bias, element},
+                       workspace_of(args, bytes)},
+                      {{"dy", args.dy, bytes, element},
+                       {"x", args.x, bytes, element},
+                       {"bias", args.bias, bytes > 0 ? of_bias : 0, element}});
 }
 
 }  // namespace kiln::ops

@@ -3,15 +3,11 @@
 
 #pragma once
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "kiln/device.h"
-#include "kiln/result.h"
 #include "ops/ceil_div.h"
 #include "ops/check.h"
 
@@ -61,22 +57,12 @@ inline std::int64_t finalize_blocks(std::int64_t columns) {
   return ceil_div(columns, 8);
 }
 
-/// That a workspace, where one is given, has what is needed: prepare() gives none, and
-/// check_pointers() refuses none.
-template <typename Args>
-Result<void> check_workspace(std::string_view operation, const Args& args,
-                             std::uint64_t needed) {
-  if (args.workspace == nullptr || args.workspace_bytes >= needed)
-    return {};
-  return refuse(operation, fmt::format("workspace_bytes is {}: {} are needed",
-                                       args.workspace_bytes, needed));
-}
-
 /// What check_pointers() looks at, where tensors have `bytes`.
 template <typename Args>
 Memory workspace_of(const Args& args, std::uint64_t bytes) {
   const std::uint64_t size = std::max<std::uint64_t>(args.workspace_bytes, 1);
-  return {"workspace", args.workspace, args.has_bias && bytes > 0 ? size : 0};
+  return {"workspace", args.workspace, args.has_bias && bytes > 0 ? size : 0,
+          sizeof(float)};
 }
 
 }  // namespace kiln::ops

@@ -16,16 +16,16 @@ bool overlap(const Memory& a, const Memory& b) {
          begin_of(b) < begin_of(a) + a.size_bytes;
 }
 
-Result<void> check_address(std::string_view operation, std::size_t alignment,
-                           const Memory& memory) {
+Result<void> check_address(std::string_view operation, const Memory& memory) {
   if (memory.size_bytes == 0)
     return {};
   if (memory.begin == nullptr)
     return refuse(operation, fmt::format("{} is null", memory.name));
-  if (reinterpret_cast<std::uintptr_t>(memory.begin) % alignment != 0)
-    return refuse(operation, fmt::format("{} is at {}, no multiple of an element's {} "
-                                         "bytes",
-                                         memory.name, memory.begin, alignment));
+  if (reinterpret_cast<std::uintptr_t>(memory.begin) % memory.element_bytes != 0)
+    return refuse(operation,
+                  fmt::format("{} is at {}, no multiple of an element's {} "
+                              "bytes",
+                              memory.name, memory.begin, memory.element_bytes));
   return {};
 }
 
@@ -62,12 +62,11 @@ Result<std::int64_t> element_count(std::string_view operation,
   return count;
 }
 
-Result<void> check_memory(std::string_view operation, std::size_t alignment,
+Result<void> check_memory(std::string_view operation,
                           std::initializer_list<Memory> outputs,
                           std::initializer_list<Memory> inputs) {
   for (const auto& memories : {outputs, inputs}) {
-    for (const Memory& memory : memories)
-      KILN_TRY(check_address(operation, alignment, memory));
+    for (const Memory& memory : memories) KILN_TRY(check_address(operation, memory));
   }
   for (const auto* output = outputs.begin(); output != outputs.end(); ++output) {
     for (const Memory& input : inputs) {
@@ -82,6 +81,15 @@ Result<void> check_memory(std::string_view operation, std::size_t alignment,
     }
   }
   return {};
+}
+
+Result<void> check_workspace(std::string_view operation, const void* workspace,
+                             std::uint64_t workspace_bytes, std::uint64_t needed) {
+  const bool is_given = workspace != nullptr || workspace_bytes != 0;
+  if (!is_given || workspace_bytes >= needed)
+    return {};
+  return refuse(operation, fmt::format("workspace_bytes is {}: {} are needed",
+                                       workspace_bytes, needed));
 }
 
 }  // namespace kiln::ops

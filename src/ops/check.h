@@ -33,18 +33,26 @@ struct Extent {
   return element_count(operation, std::span(extents.begin(), extents.size()));
 }
 
-/// Memory of the device that an operation touches: `size_bytes` from `begin` on.
+/// Memory of the device that an operation touches: `size_bytes` from `begin` on, in
+/// elements of `element_bytes`.
 struct Memory {
   std::string_view name;
   const void* begin;
   std::uint64_t size_bytes;
+  std::size_t element_bytes;
 };
 
-/// That each has an address, a multiple of `alignment` of its own, unless it is empty,
-/// and that no output overlaps an input or another output.
+/// That each has an address, a multiple of its element's size, unless it is empty, and
+/// that no output overlaps an input or another output.
 [[nodiscard]] Result<void> check_memory(std::string_view operation,
-                                        std::size_t alignment,
                                         std::initializer_list<Memory> outputs,
                                         std::initializer_list<Memory> inputs);
+
+/// That a workspace has the bytes that are needed, if there is one: prepare() is given
+/// none, and where one is missing check_memory() says so.
+[[nodiscard]] Result<void> check_workspace(std::string_view operation,
+                                           const void* workspace,
+                                           std::uint64_t workspace_bytes,
+                                           std::uint64_t needed);
 
 }  // namespace kiln::ops

@@ -123,13 +123,15 @@ std::uint64_t matrix_bytes(const Args& args, std::int64_t stride, std::int64_t c
 template <typename Args>
 Memory logits_of(const Args& args) {
   return {"logits", args.logits,
-          matrix_bytes(args, logits_stride(args), args.vocabulary)};
+          matrix_bytes(args, logits_stride(args), args.vocabulary),
+          size_bytes(args.dtype)};
 }
 
 template <typename Args>
 Memory dlogits_of(const Args& args) {
   return {"dlogits", args.dlogits,
-          matrix_bytes(args, dlogits_stride(args), padded_vocabulary(args))};
+          matrix_bytes(args, dlogits_stride(args), padded_vocabulary(args)),
+          size_bytes(args.dtype)};
 }
 
 std::size_t size_bytes(TargetType type) {
@@ -138,26 +140,22 @@ std::size_t size_bytes(TargetType type) {
 
 template <typename Args>
 Memory targets_of(const Args& args) {
-  return {"targets", args.targets,
-          static_cast<std::uint64_t>(args.rows) * size_bytes(args.target_type)};
+  const std::size_t element = size_bytes(args.target_type);
+  return {"targets", args.targets, static_cast<std::uint64_t>(args.rows) * element,
+          element};
 }
 
 /// `each` floats a row.
 Memory floats(std::string_view name, const float* begin, std::int64_t rows,
               std::uint64_t each = 1) {
-  return {name, begin, static_cast<std::uint64_t>(rows) * each * sizeof(float)};
+  return {name, begin, static_cast<std::uint64_t>(rows) * each * sizeof(float),
+          sizeof(float)};
 }
 
 /// The same, or nothing where it is null.
 Memory optional_floats(std::string_view name, const float* begin, std::int64_t rows,
                        std::uint64_t each = 1) {
   return floats(name, begin, begin == nullptr ? 0 : rows, each);
-}
-
-template <typename Args>
-Result<void> check_targets(const Args& args) {
-  return check_memory(kName<Args>, size_bytes(args.target_type), {},
-                      {targets_of(args)});
 }
 
 }  // namespace
@@ -177,44 +175,27 @@ Result<Plan> plan(const CrossEntropyBackward& args, const Device& /*device*/) {
                                  args.row_scale, args.scale));
 }
 
-// Each first with all of its memory, then with what has an alignment of its own.
 Result<void> check_pointers(const CrossEntropy& args) {
-  constexpr std::string_view kOperation = kName<CrossEntropy>;
-  const Memory loss = floats("loss", args.loss, args.rows);
-  const Memory lse = optional_floats("lse", args.lse, args.rows);
-  const Memory row_scale = optional_floats("row_scale", args.row_scale, args.rows);
-  const Memory dlogits = dlogits_of(args);
-  const Memory logits = logits_of(args);
-  KILN_TRY(check_memory(kOperation, 1, {loss, lse, dlogits},
-                        {logits, targets_of(args), row_scale}));
-  KILN_TRY(check_memory(kOperation, sizeof(float), {}, {loss, lse, row_scale}));
-  KILN_TRY(check_memory(kOperation, size_bytes(args.dtype), {}, {logits, dlogits}));
-  return check_targets(args);
+  return check_memory(kName<CrossEntropy>,
+                      {floats("loss", args.loss, args.rows),
+                       optional_floats("lse", args.lse, args.rows), dlogits_of(args)},
+                      {logits_of(args), targets_of(args),
+                       optional_floats("row_scale", args.row_scale, args.rows)});
 }
 
 Result<void> check_pointers(const CrossEntropyForward& args) {
-  constexpr std::string_view kOperation = kName<CrossEntropyForward>;
-  const Memory loss = floats("loss", args.loss, args.rows);
-  const Memory lse = optional_floats("lse", args.lse, args.rows);
-  const Memory saved = optional_floats("saved", args.saved, args.rows, 2);
-  const Memory logits = logits_of(args);
-  KILN_TRY(check_memory(kOperation, 1, {loss, lse, saved}, {logits, targets_of(args)}));
-  KILN_TRY(check_memory(kOperation, sizeof(float), {}, {loss, lse, saved}));
-  KILN_TRY(check_memory(kOperation, size_bytes(args.dtype), {}, {logits}));
-  return check_targets(args);
+  return check_memory(kName<CrossEntropyForward>,
+                      {floats("loss", args.loss, args.rows),
+                       optional_floats("lse", args.lse, args.rows),
+                       optional_floats("saved", args.saved, args.rows, 2)},
+                      {logits_of(args), targets_of(args)});
 }
 
 Result<void> check_pointers(const CrossEntropyBackward& args) {
-  constexpr std::string_view kOperation = kName<CrossEntropyBackward>;
-  const Memory saved = floats("saved", args.saved, args.rows, 2);
-  const Memory row_scale = optional_floats("row_scale", args.row_scale, args.rows);
-  const Memory dlogits = dlogits_of(args);
-  const Memory logits = logits_of(args);
-  KILN_TRY(check_memory(kOperation, 1, {dlogits},
-                        {logits, targets_of(args), saved, row_scale}));
-  KILN_TRY(check_memory(kOperation, sizeof(float), {}, {saved, row_scale}));
-  KILN_TRY(check_memory(kOperation, size_bytes(args.dtype), {}, {logits, dlogits}));
-  return check_targets(args);
+  return check_memory(
+      kName<CrossEntropyBackward>, {dlogits_of(args)},
+      {logits_of(args), targets_of(args), floats("saved", args.saved, args.rows, 2),
+       optional_floats("row_scale", args.row_scale, args.rows)});
 }
 
 }  // namespace kiln::ops

@@ -159,7 +159,7 @@ Result<Plan> plan(const GluForward& args, const Device& /*device*/) {
 
 Result<Plan> plan(const GluBackward& args, const Device& device) {
   const std::uint64_t needed = KILN_TRY(glu_backward_workspace_bytes(args, device));
-  KILN_TRY(check_workspace(kBackward, args, needed));
+  KILN_TRY(check_workspace(kBackward, args.workspace, args.workspace_bytes, needed));
   const long long parts = parts_of(args, device);
   Plan launches;
   // Without columns a row's dweight is 0 all the same.
@@ -197,33 +197,29 @@ Result<std::uint64_t> glu_backward_workspace_bytes(const GluBackward& args,
 
 Result<void> check_pointers(const GluForward& args) {
   const Sizes sizes(args);
-  const Memory y{"y", args.y, sizes.y};
-  const Memory x{"x", args.x, sizes.x};
-  const Memory linear{"linear", args.linear, sizes.linear};
-  const Memory bias{"bias", args.bias, sizes.y > 0 ? sizes.bias : 0};
-  const Memory weight{"weight", args.weight, sizes.y > 0 ? sizes.weight : 0};
-  KILN_TRY(check_memory(kForward, size_bytes(args.dtype), {y}, {x, linear, bias}));
-  KILN_TRY(check_memory(kForward, sizeof(float), {}, {weight}));
-  return check_memory(kForward, 1, {y}, {weight});
+  const std::size_t element = size_bytes(args.dtype);
+  return check_memory(
+      kForward, {{"y", args.y, sizes.y, element}},
+      {{"x", args.x, sizes.x, element},
+       {"linear", args.linear, sizes.linear, element},
+       {"bias", args.bias, sizes.y > 0 ? sizes.bias : 0, element},
+       {"weight", args.weight, sizes.y > 0 ? sizes.weight : 0, sizeof(float)}});
 }
 
 Result<void> check_pointers(const GluBackward& args) {
   const Sizes sizes(args);
-  const Memory dx{"dx", args.dx, sizes.x};
-  const Memory dlinear{"dlinear", args.dlinear, sizes.linear};
-  const Memory dbias{"dbias", args.dbias, sizes.bias};
-  const Memory dweight{"dweight", args.dweight, sizes.weight};
-  const Memory dy{"dy", args.dy, sizes.y};
-  const Memory x{"x", args.x, sizes.x};
-  const Memory linear{"linear", args.linear, sizes.linear};
-  const Memory bias{"bias", args.bias, sizes.y > 0 ? sizes.bias : 0};
-  const Memory weight{"weight", args.weight, sizes.weight};
-  const Memory workspace = workspace_of(args, sizes.y);
-  KILN_TRY(check_memory(kBackward, size_bytes(args.dtype), {dx, dlinear, dbias},
-                        {dy, x, linear, bias}));
-  KILN_TRY(check_memory(kBackward, sizeof(float), {dweight, workspace}, {weight}));
-  return check_memory(kBackward, 1, {dx, dlinear, dbias, dweight, workspace},
-                      {dy, x, linear, bias, weight});
+  const std::size_t element = size_bytes(args.dtype);
+  return check_memory(kBackward,
+                      {{"dx", args.dx, sizes.x, element},
+                       {"dlinear", args.dlinear, sizes.linear, element},
+                       {"dbias", args.dbias, sizes.bias, element},
+                       {"dweight", args.dweight, sizes.weight, sizeof(float)},
+                       workspace_of(args, sizes.y)},
+                      {{"dy", args.dy, sizes.y, element},
+                       {"x", args.x, sizes.x, element},
+                       {"linear", args.linear, sizes.linear, element},
+                       {"bias", args.bias, sizes.y > 0 ? sizes.bias : 0, element},
+                       {"weight", args.weight, sizes.weight, sizeof(float)}});
 }
 
 }  // namespace kiln::ops

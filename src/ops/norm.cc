@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -148,10 +147,8 @@ template <typename Args>
 Result<Plan> backward_plan(const Args& args, const Device& device,
                            const std::string& kernel) {
   const std::uint64_t needed = KILN_TRY(workspace_bytes(args, device));
-  if (args.workspace_bytes != 0 && args.workspace_bytes < needed)
-    return refuse(operation_of(args),
-                  fmt::format("workspace_bytes is {}: {} are needed",
-                              args.workspace_bytes, needed));
+  KILN_TRY(check_workspace(operation_of(args), args.workspace, args.workspace_bytes,
+                           needed));
   Plan plan;
   if (args.cols == 0)
     return plan;
@@ -211,59 +208,49 @@ Sizes sizes_of(const Args& args) {
           .statistics = cols == 0 ? 0 : rows * sizeof(float)};
 }
 
-/// One that may be left out by null.
-Memory optional(std::string_view name, const void* begin, std::uint64_t bytes) {
-  return {name, begin, begin == nullptr ? 0 : bytes};
-}
-
-/// What a norm is given, each kind with the alignment of its elements; absent ones are
-/// empty.
-struct Memories {
-  Memory y;
-  Memory sum;
-  std::array<Memory, 2> saved;
-  Memory x;
-  Memory residual;
-  Memory weight;
-  Memory bias;
-};
-
+/// The memory of all forward norms; `mean` is empty where there is none, `bias` null.
 template <typename Args>
-Result<void> check_forward(const Args& args, const Memories& of) {
-  const std::string_view operation = operation_of(args);
-  KILN_TRY(check_memory(operation, size_bytes(args.dtype), {of.y, of.sum},
-                        {of.x, of.residual}));
-  KILN_TRY(check_memory(operation, size_bytes(weight_dtype_of(args)), {},
-                        {of.weight, of.bias}));
-  KILN_TRY(check_memory(operation, sizeof(float), {of.saved[0], of.saved[1]}, {}));
-  return check_memory(operation, 1, {of.y, of.sum, of.saved[0], of.saved[1]},
-                      {of.x, of.residual, of.weight, of.bias});
+Result<void> check_forward(const Args& args, const void* mean, const void* bias) {
+  const Sizes sizes = sizes_of(args);
+  const std::size_t element = size_bytes(args.dtype);
+  const std::size_t weight_element = size_bytes(weight_dtype_of(args));
+  const auto statistics = [&](std::string_view name, const void* begin) {
+    return Memory{name, begin, begin == nullptr ? 0 : sizes.statistics, sizeof(float)};
+  };
+  return check_memory(operation_of(args),
+                      {{"y", args.y, sizes.rows, element},
+                       {"sum", args.sum, sizes.residual, element},
+                       statistics("mean", mean),
+                       statistics("rstd", args.rstd)},
+                      {{"x", args.x, sizes.rows, element},
+                       {"residual", args.residual, sizes.residual, element},
+                       {"weight", args.weight, sizes.weight, weight_element},
+                       {"bias", bias, sizes.bias, weight_element}});
 }
 
-/// `dbias` and `mean` are empty where there is none.
+/// The same of all backward norms.
 template <typename Args>
 Result<void> check_backward(const Args& args, const void* dbias, const Memory& mean) {
   const std::string_view operation = operation_of(args);
   const Sizes sizes = sizes_of(args);
+  const std::size_t element = size_bytes(args.dtype);
+  const std::size_t weight_element = size_bytes(weight_dtype_of(args));
   const bool needs_workspace = args.has_dweight && sizes.rows > 0;
   if (needs_workspace && args.workspace_bytes == 0)
     return refuse(operation, "workspace_bytes is 0");
-  const Memory dx{"dx", args.dx, sizes.rows};
-  const Memory dy{"dy", args.dy, sizes.rows};
-  const Memory x{"x", args.x, sizes.rows};
-  const Memory dsum{"dsum", args.dsum, sizes.residual};
-  const Memory weight{"weight", args.weight, sizes.weight};
-  const Memory dweight{"dweight", args.dweight, args.has_dweight ? sizes.weight : 0};
-  const Memory bias{"dbias", dbias, args.has_dweight ? sizes.bias : 0};
-  const Memory rstd{"rstd", args.rstd, sizes.statistics};
-  const Memory workspace{"workspace", args.workspace,
-                         needs_workspace ? args.workspace_bytes : 0};
-  KILN_TRY(check_memory(operation, size_bytes(args.dtype), {dx}, {dy, x, dsum}));
-  KILN_TRY(check_memory(operation, size_bytes(weight_dtype_of(args)), {dweight, bias},
-                        {weight}));
-  KILN_TRY(check_memory(operation, sizeof(float), {workspace}, {mean, rstd}));
-  return check_memory(operation, 1, {dx, dweight, bias, workspace},
-                      {dy, x, dsum, weight, mean, rstd});
+  return check_memory(
+      operation,
+      {{"dx", args.dx, sizes.rows, element},
+       {"dweight", args.dweight, args.has_dweight ? sizes.weight : 0, weight_element},
+       {"dbias", dbias, args.has_dweight ? sizes.bias : 0, weight_element},
+       {"workspace", args.workspace, needs_workspace ? args.workspace_bytes : 0,
+        sizeof(float)}},
+      {{"dy", args.dy, sizes.rows, element},
+       {"x", args.x, sizes.rows, element},
+       {"dsum", args.dsum, sizes.residual, element},
+       {"weight", args.weight, sizes.weight, weight_element},
+       mean,
+       {"rstd", args.rstd, sizes.statistics, sizeof(float)}});
 }
 
 }  // namespace
@@ -334,36 +321,20 @@ Result<std::uint64_t> rmsnorm_backward_workspace_bytes(const RmsNormBackward& ar
 }
 
 Result<void> check_pointers(const LayerNormForward& args) {
-  const Sizes sizes = sizes_of(args);
-  return check_forward(args, {.y = {"y", args.y, sizes.rows},
-                              .sum = {"sum", args.sum, sizes.residual},
-                              .saved = {optional("mean", args.mean, sizes.statistics),
-                                        optional("rstd", args.rstd, sizes.statistics)},
-                              .x = {"x", args.x, sizes.rows},
-                              .residual = {"residual", args.residual, sizes.residual},
-                              .weight = {"weight", args.weight, sizes.weight},
-                              .bias = {"bias", args.bias, sizes.bias}});
+  return check_forward(args, args.mean, args.bias);
 }
 
 Result<void> check_pointers(const RmsNormForward& args) {
-  const Sizes sizes = sizes_of(args);
-  return check_forward(args, {.y = {"y", args.y, sizes.rows},
-                              .sum = {"sum", args.sum, sizes.residual},
-                              .saved = {optional("rstd", args.rstd, sizes.statistics),
-                                        optional("", nullptr, 0)},
-                              .x = {"x", args.x, sizes.rows},
-                              .residual = {"residual", args.residual, sizes.residual},
-                              .weight = {"weight", args.weight, sizes.weight},
-                              .bias = {"bias", nullptr, 0}});
+  return check_forward(args, nullptr, nullptr);
 }
 
 Result<void> check_pointers(const LayerNormBackward& args) {
   return check_backward(args, args.dbias,
-                        {"mean", args.mean, sizes_of(args).statistics});
+                        {"mean", args.mean, sizes_of(args).statistics, sizeof(float)});
 }
 
 Result<void> check_pointers(const RmsNormBackward& args) {
-  return check_backward(args, nullptr, {"mean", nullptr, 0});
+  return check_backward(args, nullptr, {"mean", nullptr, 0, sizeof(float)});
 }
 
 }  // namespace kiln::ops

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "ops/ceil_div.h"
 #include "ops/check.h"
 #include "ops/strides.h"
 #include "util/try.h"
@@ -172,15 +173,15 @@ Division divide(const RopeArguments& args, const Device& device) {
       kVectorBytes / static_cast<std::int64_t>(size_bytes(args.dtype));
   const bool by_halves = args.style == RopeStyle::kHalf;
   const std::int64_t piece = by_halves ? 2 * vector : vector;
-  const std::int64_t pieces = (args.head_dim + piece - 1) / piece;
+  const std::int64_t pieces = ceil_div(args.head_dim, piece);
   const std::int64_t heads = args.q.heads + args.k.heads;
   const std::int64_t enough =
       2 * kThreadsOfMultiprocessor * std::max(device.multiprocessors, 1);
   // Two rounds of the loads that a thread has in flight at once.
   std::int64_t each = by_halves ? 8 : 16;
-  while (each > 1 && tokens_of(args) * pieces * ((heads + each - 1) / each) < enough)
+  while (each > 1 && tokens_of(args) * pieces * ceil_div(heads, each) < enough)
     each /= 2;
-  const std::int64_t lanes = (heads + each - 1) / each;
+  const std::int64_t lanes = ceil_div(heads, each);
   return {lanes, pieces * lanes};
 }
 
@@ -271,48 +272,39 @@ bool are_side_by_side(const RopeArguments& args) {
 }
 
 Result<void> check_pointers(std::string_view operation, const RopeArguments& args) {
-  const auto memory = [&](std::string_view name, const void* begin,
-                          const RopeTensor& tensor, const RopeStrides& strides) {
+  const std::size_t element = size_bytes(args.dtype);
+  const auto heads = [&](std::string_view name, const void* begin,
+                         const RopeTensor& tensor, const RopeStrides& strides) {
     const std::int64_t span = inner_span(dimensions_of(args, tensor, strides), 0);
-    return Memory{name, begin,
-                  static_cast<std::uint64_t>(span) * size_bytes(args.dtype)};
+    return Memory{name, begin, static_cast<std::uint64_t>(span) * element, element};
   };
-  const Memory q_out = memory("q.out", args.q.out, args.q, args.q.out_strides);
-  const Memory k_out = memory("k.out", args.k.out, args.k, args.k.out_strides);
+  const Memory q_out = heads("q.out", args.q.out, args.q, args.q.out_strides);
+  const Memory k_out = heads("k.out", args.k.out, args.k, args.k.out_strides);
   if (q_out.size_bytes + k_out.size_bytes == 0)
     return {};
-  const Memory q_in = memory("q.in", args.q.in, args.q, args.q.in_strides);
-  const Memory k_in = memory("k.in", args.k.in, args.k, args.k.in_strides);
-  const std::size_t element = size_bytes(args.dtype);
-  KILN_TRY(check_memory(operation, element, {q_out}, {q_in, k_in}));
-  KILN_TRY(check_memory(operation, element, {k_out}, {q_in, k_in}));
-  if (!are_side_by_side(args))
-    KILN_TRY(check_memory(operation, element, {q_out, k_out}, {}));
   const std::size_t entry = size_bytes(dtype_of(args.table));
-  const std::uint64_t table = static_cast<std::uint64_t>(span_of(args.table)) * entry;
   const auto in_table = [&](std::string_view name, const void* begin) {
-    return Memory{name, begin, begin == nullptr ? 0 : table};
+    const auto size = static_cast<std::uint64_t>(span_of(args.table)) * entry;
+    return Memory{name, begin, begin == nullptr ? 0 : size, entry};
   };
-  KILN_TRY(check_memory(
-      operation, entry, {},
-      {in_table("table.angles", args.table.angles),
-       in_table("table.cos", args.table.cos), in_table("table.sin", args.table.sin)}));
   const auto ints = [](std::string_view name, const std::int32_t* begin,
                        std::int64_t count) {
-    return Memory{
-        name, begin,
-        begin == nullptr ? 0 : static_cast<std::uint64_t>(count) * sizeof *begin};
+    const auto size = static_cast<std::uint64_t>(count) * sizeof *begin;
+    return Memory{name, begin, begin == nullptr ? 0 : size, sizeof *begin};
   };
-  const Memory starts = ints("starts", args.starts, args.batch);
-  const Memory cu_seqlens = ints("cu_seqlens", args.cu_seqlens, args.batch + 1);
-  KILN_TRY(check_memory(operation, sizeof(std::int32_t), {}, {starts, cu_seqlens}));
-  for (const Memory& output : {q_out, k_out}) {
-    KILN_TRY(check_memory(operation, 1, {output},
-                          {in_table("table.angles", args.table.angles),
-                           in_table("table.cos", args.table.cos),
-                           in_table("table.sin", args.table.sin), starts, cu_seqlens}));
-  }
-  return {};
+  const std::initializer_list<Memory> inputs{
+      heads("q.in", args.q.in, args.q, args.q.in_strides),
+      heads("k.in", args.k.in, args.k, args.k.in_strides),
+      in_table("table.angles", args.table.angles),
+      in_table("table.cos", args.table.cos),
+      in_table("table.sin", args.table.sin),
+      ints("starts", args.starts, args.batch),
+      ints("cu_seqlens", args.cu_seqlens, args.batch + 1)};
+  KILN_TRY(check_memory(operation, {q_out}, inputs));
+  KILN_TRY(check_memory(operation, {k_out}, inputs));
+  // As parts of one tensor they may reach into each other.
+  return are_side_by_side(args) ? Result<void>()
+                                : check_memory(operation, {q_out, k_out}, {});
 }
 
 }  // namespace

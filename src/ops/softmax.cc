@@ -117,21 +117,22 @@ Result<Plan> plan(const SoftmaxBackward& args, const Device& /*device*/) {
 
 Result<void> check_pointers(const SoftmaxForward& args) {
   const std::uint64_t bytes = tensor_bytes(args);
+  const std::size_t element = size_bytes(args.dtype);
   const bool has_mask = args.mask == SoftmaxMask::kBytes && bytes > 0;
   const Memory mask{
       "mask_bytes", args.mask_bytes,
       has_mask ? static_cast<std::uint64_t>(mask_batch_of(args) * args.sq * args.skv)
-               : 0};
-  const std::size_t alignment = size_bytes(args.dtype);
-  KILN_TRY(check_memory(kForward, alignment, {{"y", args.y, bytes}},
-                        {{"x", args.x, bytes}}));
-  return check_memory(kForward, 1, {{"y", args.y, bytes}}, {mask});
+               : 0,
+      1};
+  return check_memory(kForward, {{"y", args.y, bytes, element}},
+                      {{"x", args.x, bytes, element}, mask});
 }
 
 Result<void> check_pointers(const SoftmaxBackward& args) {
   const std::uint64_t bytes = tensor_bytes(args);
-  return check_memory(kBackward, size_bytes(args.dtype), {{"dx", args.dx, bytes}},
-                      {{"dy", args.dy, bytes}, {"y", args.y, bytes}});
+  const std::size_t element = size_bytes(args.dtype);
+  return check_memory(kBackward, {{"dx", args.dx, bytes, element}},
+                      {{"dy", args.dy, bytes, element}, {"y", args.y, bytes, element}});
 }
 
 }  // namespace kiln::ops

@@ -18,9 +18,8 @@ namespace kiln::tools {
 /// Memory that a case wants.
 struct BenchTensor {
   std::uint64_t bytes = 0;
-  /// What is in it: finite numbers of every type; or zeros; or just these bytes.
-  enum class Fill : std::uint8_t { kNumbers, kZeros, kBytes } fill = Fill::kNumbers;
-  std::vector<std::byte> content{};
+  /// What is in it: finite numbers of every type, or zeros.
+  enum class Fill : std::uint8_t { kNumbers, kZeros } fill = Fill::kNumbers;
 };
 
 struct BenchCase {

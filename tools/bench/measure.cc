@@ -105,9 +105,6 @@ Result<GpuMemory> Bench::make(const BenchTensor& tensor) const {
     case BenchTensor::Fill::kZeros:
       KILN_TRY(memory.upload(std::vector<std::byte>(tensor.bytes)));
       break;
-    case BenchTensor::Fill::kBytes:
-      KILN_TRY(memory.upload(tensor.content));
-      break;
   }
   return memory;
 }

@@ -3,35 +3,17 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
-
 #include "tests/integration/activation/problem.h"
+#include "tests/support/tensors/sparse_tensor.h"
 
 namespace kiln::activation_test {
 namespace {
 
-using kiln_cpu::GuardedMemory;
+using test::SparseTensor;
 
 constexpr I64 kCols = 1024;
 constexpr I64 kRows = (I64{1} << 21) + 64;  // of y; a few more than 2^31 elements
 constexpr I64 kTail = 8;                    // rows that are looked at
-
-/// A tensor that takes no room but where it is touched.
-template <typename T>
-class SparseTensor {
- public:
-  SparseTensor(const char* name, I64 rows, I64 cols)
-      : memory_(name, static_cast<std::size_t>(rows * cols) * sizeof(T), {}),
-        cols_(cols) {}
-  [[nodiscard]] T* row(I64 number) {
-    return reinterpret_cast<T*>(memory_.data()) + number * cols_;
-  }
-  [[nodiscard]] void* data() { return memory_.data(); }
-
- private:
-  GuardedMemory memory_;
-  I64 cols_;
-};
 
 class LargeActivation : public testing::TestWithParam<Unit> {
  protected:
@@ -55,12 +37,12 @@ INSTANTIATE_TEST_SUITE_P(Units, LargeActivation, testing::ValuesIn(all_units()),
 TEST_P(LargeActivation, IsRightBeyondTwoToThe31Elements) {
   const Unit& unit = GetParam();
   with_type(unit.dtype, [&]<typename T>(std::type_identity<T>) {
-    SparseTensor<T> x("x", kRows, unit.halves() * kCols);
-    SparseTensor<T> dx("dx", kRows, unit.halves() * kCols);
-    SparseTensor<T> y("y", kRows, kCols);
-    SparseTensor<T> dy("dy", kRows, kCols);
-    SparseTensor<float> weight("weight", kRows, 1);
-    SparseTensor<float> sums("sums", kRows / 4, unit.halves() * kCols);
+    SparseTensor<T> x("x", kRows * unit.halves() * kCols, unit.halves() * kCols);
+    SparseTensor<T> dx("dx", kRows * unit.halves() * kCols, unit.halves() * kCols);
+    SparseTensor<T> y("y", kRows * kCols, kCols);
+    SparseTensor<T> dy("dy", kRows * kCols, kCols);
+    SparseTensor<float> weight("weight", kRows);
+    SparseTensor<float> sums("sums", kRows / 4 * unit.halves() * kCols);
     Tensor<T> bias("bias", static_cast<std::size_t>(unit.halves() * kCols));
     std::fill_n(bias.data(), bias.size(), T::from(0.5F));
     for (I64 row = kRows - kTail; row < kRows; ++row) {

@@ -2,31 +2,24 @@
 // offsets in 32 bits: rows * columns overflows from there on.
 
 #include "tests/integration/cross_entropy/problem.h"
+#include "tests/support/tensors/sparse_tensor.h"
 
 namespace kiln::cross_entropy_test {
 namespace {
-
-using kiln_cpu::GuardedMemory;
 
 constexpr I64 kRows = 4;
 constexpr I64 kVocabulary = 1003;
 constexpr I64 kStride = (I64{1} << 30) + 8;  // row 2 begins beyond 2^31 elements
 
-/// Takes no room but for the first columns of each row.
+/// Rows that are far apart, NaN at first.
 template <typename T>
-class SparseMatrix {
+class Matrix : public test::SparseTensor<T> {
  public:
-  explicit SparseMatrix(const char* name)
-      : memory_(name, ((kRows - 1) * kStride + kVocabulary) * sizeof(T), {}) {
+  explicit Matrix(const char* name)
+      : test::SparseTensor<T>(name, (kRows - 1) * kStride + kVocabulary, kStride) {
     for (I64 row = 0; row < kRows; ++row)
       std::fill_n(this->row(row), kVocabulary, T::from(kNaN));
   }
-  [[nodiscard]] T* row(I64 number) {
-    return reinterpret_cast<T*>(memory_.data()) + number * kStride;
-  }
-
- private:
-  GuardedMemory memory_;
 };
 
 template <typename T>
@@ -48,11 +41,11 @@ TYPED_TEST(LargeCrossEntropy, IsTheSameBeyondTwoToThe31Elements) {
   const auto want = problem.fused();
   std::ignore = problem.check(want);
 
-  SparseMatrix<TypeParam> logits("logits");
+  Matrix<TypeParam> logits("logits");
   for (I64 row = 0; row < kRows; ++row)
     std::copy_n(&problem.logit(row, 0), kVocabulary, logits.row(row));
-  SparseMatrix<TypeParam> fused("dlogits");
-  SparseMatrix<TypeParam> separate("dlogits");
+  Matrix<TypeParam> fused("dlogits");
+  Matrix<TypeParam> separate("dlogits");
   Output<TypeParam> out(setting);
   auto args = problem.fused_args(out);
   args.logits = logits.row(0);

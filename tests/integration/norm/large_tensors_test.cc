@@ -5,30 +5,17 @@
 #include <cstring>
 
 #include "tests/integration/norm/problem.h"
-#include "tests/support/cpu_kernel/guarded_memory.h"
+#include "tests/support/tensors/sparse_tensor.h"
 
 namespace kiln::norm_test {
 namespace {
+
+using test::SparseTensor;
 
 /// Rows that have numbers, the last ones.
 I64 tail_of(const Configuration& of) {
   return of.max_cols == 128 || of.max_cols == 512 ? 64 : 8;
 }
-
-/// Takes no room but for its last rows; the others are zeros.
-template <typename T>
-class SparseTensor {
- public:
-  SparseTensor(const char* name, I64 rows, I64 cols)
-      : memory_(name, static_cast<std::size_t>(rows * cols) * sizeof(T), {}),
-        cols_(cols) {}
-  [[nodiscard]] T* row(I64 number) { return data() + number * cols_; }
-  [[nodiscard]] T* data() { return reinterpret_cast<T*>(memory_.data()); }
-
- private:
-  kiln_cpu::GuardedMemory memory_;
-  I64 cols_;
-};
 
 /// So many multiprocessors that each block has one turn.
 kiln::Device large_device() {
@@ -42,23 +29,14 @@ void run_last_blocks(const Args& args) {
   ASSERT_TRUE(plan) << plan.error().message;
   plan->resize(1);
   const auto& launch = plan->front();
-  for (const auto& variant : all_variants()) {
-    const bool is_it =
-        variant.entry() == launch.kernel &&
-        std::ranges::all_of(launch.parameters, [&](const auto& parameter) {
-          return variant.param(parameter.first) == parameter.second;
-        });
-    if (is_it) {
-      const auto geometry = variant.geometry(launch.extents);
-      ASSERT_TRUE(geometry) << geometry.error().message;
-      const long long last = geometry->grid[0];
-      const auto done =
-          kiln_cpu::run_plan(*plan, all_variants(), {.first_block = last - 4});
-      ASSERT_TRUE(done) << done.error().message;
-      return;
-    }
-  }
-  FAIL() << "not compiled for the CPU";
+  const auto* const variant = kiln_cpu::find_variant(launch, all_variants());
+  ASSERT_NE(variant, nullptr) << "not compiled for the CPU";
+  const auto geometry = variant->geometry(launch.extents);
+  ASSERT_TRUE(geometry) << geometry.error().message;
+  const long long last = geometry->grid[0];
+  const auto done =
+      kiln_cpu::run_plan(*plan, all_variants(), {.first_block = last - 4});
+  ASSERT_TRUE(done) << done.error().message;
 }
 
 class LargeNorm : public testing::TestWithParam<Configuration> {};
@@ -139,8 +117,8 @@ class LargeProblem {
     args.dy = dy_.data();
     args.dsum = residual_.data();
     args.workspace_bytes = workspace_bytes(args, large_device()).value();
-    SparseTensor<F32> workspace("workspace", static_cast<I64>(args.workspace_bytes / 4),
-                                1);
+    SparseTensor<F32> workspace("workspace",
+                                static_cast<I64>(args.workspace_bytes / 4));
     args.workspace = workspace.data();
     run_last_blocks(args);
   }
@@ -157,13 +135,13 @@ class LargeProblem {
   const I64 tail_ = tail_of(of_);
   const I64 cols_ = aligned_length(of_);
   const I64 rows_ = (I64{1} << 31) / cols_ + tail_;
-  SparseTensor<T> x_{"x", rows_, cols_};
-  SparseTensor<T> residual_{"residual", rows_, cols_};
-  SparseTensor<T> dy_{"dy", rows_, cols_};
-  SparseTensor<T> out_{"out", rows_, cols_};
-  SparseTensor<T> sum_{"sum", rows_, cols_};
-  SparseTensor<F32> mean_{"mean", rows_, 1};
-  SparseTensor<F32> rstd_{"rstd", rows_, 1};
+  SparseTensor<T> x_{"x", rows_* cols_, cols_};
+  SparseTensor<T> residual_{"residual", rows_* cols_, cols_};
+  SparseTensor<T> dy_{"dy", rows_* cols_, cols_};
+  SparseTensor<T> out_{"out", rows_* cols_, cols_};
+  SparseTensor<T> sum_{"sum", rows_* cols_, cols_};
+  SparseTensor<F32> mean_{"mean", rows_};
+  SparseTensor<F32> rstd_{"rstd", rows_};
 };
 
 TEST_P(LargeNorm, IsRightBeyondTwoToThe31Elements) {

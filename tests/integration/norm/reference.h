@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 #include <vector>
+
+#include "tests/support/tensors/finite_differences.h"
 
 namespace kiln::norm_test {
 
@@ -85,23 +88,12 @@ inline Gradients gradients(const Row& g, const Row& xh, double rstd, bool layer)
 /// The same out of the definition alone: how sum(dy * y) changes with each x. Good to
 /// about 1e-8 of the largest term.
 inline Row finite_differences(Row x, const Row& g, bool layer, double eps) {
-  constexpr double kStep = 1e-5;
-  const auto loss = [&] {
-    const Normal normal = normalize(x, layer, eps);
+  return test::finite_differences(std::move(x), 1e-5, [&](const Row& at) {
+    const Normal normal = normalize(at, layer, eps);
     double sum = 0;
-    for (std::size_t j = 0; j < x.size(); ++j) sum += g[j] * normal.xh[j];
+    for (std::size_t j = 0; j < at.size(); ++j) sum += g[j] * normal.xh[j];
     return sum;
-  };
-  Row dx;
-  for (double& value : x) {
-    const double kept = value;
-    value = kept + kStep;
-    const double above = loss();
-    value = kept - kStep;
-    dx.push_back((above - loss()) / (2 * kStep));
-    value = kept;
-  }
-  return dx;
+  });
 }
 
 }  // namespace kiln::norm_test

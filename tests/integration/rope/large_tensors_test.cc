@@ -4,11 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "tests/integration/rope/problem.h"
+#include "tests/support/tensors/sparse_tensor.h"
 
 namespace kiln::rope_test {
 namespace {
 
-using kiln_cpu::GuardedMemory;
+using test::SparseTensor;
 
 constexpr I64 kLarge = I64{1} << 31;
 
@@ -16,19 +17,6 @@ class LargeRope : public testing::TestWithParam<Variant> {};
 
 INSTANTIATE_TEST_SUITE_P(Variants, LargeRope, testing::ValuesIn(all_variants()),
                          [](const auto& variant) { return test_name(variant.param); });
-
-/// Memory that takes no room but where it is touched; 0 there at first.
-template <typename T>
-class Sparse {
- public:
-  Sparse(const char* name, I64 size)
-      : memory_(name, static_cast<std::size_t>(size) * sizeof(T), {}) {}
-  T& operator[](I64 at) { return data()[at]; }
-  T* data() { return reinterpret_cast<T*>(memory_.data()); }
-
- private:
-  GuardedMemory memory_;
-};
 
 /// One head of 16 elements a token; what is not set here is a problem's own.
 template <typename T, typename U>
@@ -112,16 +100,16 @@ class LargeProblem {
   static constexpr I64 kDim = 16;
 
  private:
-  T& at(Sparse<T>& tensor, I64 offset, I64 d) {
+  T& at(SparseTensor<T>& tensor, I64 offset, I64 d) {
     return tensor[offset + d * args_.q.in_strides.dim];
   }
 
   const Variant& variant_;
   const bool angles_;
-  Sparse<T> in_;
-  Sparse<T> out_;
-  Sparse<U> cos_;
-  Sparse<U> sin_;
+  SparseTensor<T> in_;
+  SparseTensor<T> out_;
+  SparseTensor<U> cos_;
+  SparseTensor<U> sin_;
   ops::RopeArguments args_;
 };
 

@@ -4,7 +4,10 @@
 
 #include <cmath>
 #include <cstddef>
+#include <utility>
 #include <vector>
+
+#include "tests/support/tensors/finite_differences.h"
 
 namespace kiln::rope_test {
 
@@ -52,23 +55,12 @@ inline Rotated rotate(const std::vector<double>& x, const Turns& turns,
 inline std::vector<double> finite_differences(std::vector<double> x,
                                               const std::vector<double>& g,
                                               const Turns& turns, bool interleaved) {
-  constexpr double kStep = 1e-4;
-  const auto loss = [&] {
-    const std::vector<double> y = rotate(x, turns, interleaved, false).head;
+  return test::finite_differences(std::move(x), 1e-4, [&](const auto& at) {
+    const std::vector<double> y = rotate(at, turns, interleaved, false).head;
     double sum = 0;
     for (std::size_t d = 0; d < y.size(); ++d) sum += g[d] * y[d];
     return sum;
-  };
-  std::vector<double> dx;
-  for (double& value : x) {
-    const double kept = value;
-    value = kept + kStep;
-    const double above = loss();
-    value = kept - kStep;
-    dx.push_back((above - loss()) / (2 * kStep));
-    value = kept;
-  }
-  return dx;
+  });
 }
 
 }  // namespace kiln::rope_test

@@ -7,32 +7,26 @@
 #include <cstring>
 
 #include "tests/integration/softmax/problem.h"
+#include "tests/support/tensors/sparse_tensor.h"
 
 namespace kiln::softmax_test {
 namespace {
 
-using kiln_cpu::GuardedMemory;
-
 constexpr I64 kSq = 4;
 constexpr I64 kTail = 64;  // rows that are looked at, the last ones and the first
 
-/// One tensor that takes no room but for its first and last rows.
+/// One tensor of which the first and last rows are touched alone.
 template <typename T>
-class SparseTensor {
+class Tails : public test::SparseTensor<T> {
  public:
-  SparseTensor(const char* name, const Shape& shape)
-      : memory_(name, shape.size() * sizeof(T), {}),
+  Tails(const char* name, const Shape& shape)
+      : test::SparseTensor<T>(name, static_cast<I64>(shape.size()), shape.cols),
         cols_(shape.cols),
         first_of_tail_(shape.rows() - kTail) {}
-  [[nodiscard]] T* row(I64 number) {
-    return reinterpret_cast<T*>(memory_.data()) + number * cols_;
-  }
-  [[nodiscard]] T* tail() { return row(first_of_tail_); }
-  [[nodiscard]] void* data() { return memory_.data(); }
+  [[nodiscard]] T* tail() { return this->row(first_of_tail_); }
   void fill(T* at, T value) { std::fill_n(at, kTail * cols_, value); }
 
  private:
-  GuardedMemory memory_;
   I64 cols_;
   I64 first_of_tail_;
 };
@@ -145,10 +139,10 @@ class LargeProblem {
 
   const Variant& variant_;
   const Shape shape_;
-  SparseTensor<T> out_{"out", shape_};
-  SparseTensor<T> in_{"in", shape_};
-  SparseTensor<T> y_{"y", shape_};
-  mutable SparseTensor<Byte> mask_{"mask", shape_};
+  Tails<T> out_{"out", shape_};
+  Tails<T> in_{"in", shape_};
+  Tails<T> y_{"y", shape_};
+  mutable Tails<Byte> mask_{"mask", shape_};
 };
 
 class LargeSoftmax : public testing::TestWithParam<Variant> {};

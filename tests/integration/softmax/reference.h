@@ -7,7 +7,10 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
+
+#include "tests/support/tensors/finite_differences.h"
 
 namespace kiln::softmax_test {
 
@@ -65,25 +68,14 @@ template <typename Visible>
 std::vector<double> finite_differences(std::vector<double> x,
                                        const std::vector<double>& dy, double scale,
                                        Visible visible) {
-  constexpr double kStep = 1e-5;
-  const auto loss = [&] {
-    const auto y = softmax(x, scale, visible);
+  return test::finite_differences(std::move(x), 1e-5, [&](const auto& at) {
+    const auto y = softmax(at, scale, visible);
     double sum = 0;
     for (std::size_t j = 0; j < y.size(); ++j) {
       sum += dy[j] * y[j];
     }
     return sum;
-  };
-  std::vector<double> dx;
-  for (double& value : x) {
-    const double kept = value;
-    value = kept + kStep;
-    const double above = loss();
-    value = kept - kStep;
-    dx.push_back((above - loss()) / (2 * kStep));
-    value = kept;
-  }
-  return dx;
+  });
 }
 
 }  // namespace kiln::softmax_test

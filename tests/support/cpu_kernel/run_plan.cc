@@ -36,12 +36,18 @@ std::vector<Variant> variants_of(std::initializer_list<CpuKernels> lists) {
   return all;
 }
 
+const Variant* find_variant(const kiln::ops::Launch& launch,
+                            std::span<const Variant> variants) {
+  const auto found = std::ranges::find_if(
+      variants, [&](const Variant& variant) { return is_for(variant, launch); });
+  return found == variants.end() ? nullptr : &*found;
+}
+
 kiln::Result<void> run_plan(kiln::ops::Plan plan, std::span<const Variant> variants,
                             const LaunchOptions& options) {
   for (kiln::ops::Launch& launch : plan) {
-    const auto found = std::ranges::find_if(
-        variants, [&](const Variant& variant) { return is_for(variant, launch); });
-    if (found == variants.end())
+    const Variant* const found = find_variant(launch, variants);
+    if (found == nullptr)
       return kiln::fail(kiln::ErrorCode::kNotFound,
                         fmt::format("not compiled for the CPU: {}", spelled(launch)));
     const auto geometry = KILN_TRY(found->geometry(launch.extents));

@@ -17,6 +17,10 @@ namespace kiln_cpu {
 /// templates.
 [[nodiscard]] std::vector<Variant> variants_of(std::initializer_list<CpuKernels> lists);
 
+/// The kernel of `launch` among `variants`; null where it is none of them.
+[[nodiscard]] const Variant* find_variant(const kiln::ops::Launch& launch,
+                                          std::span<const Variant> variants);
+
 /// Runs the plan's launches one after the other, with the kernels of `variants`.
 /// Errors: kNotFound, a kernel that is not among them; those of Variant.
 [[nodiscard]] kiln::Result<void> run_plan(kiln::ops::Plan plan,

@@ -28,34 +28,34 @@ TEST(ElementCount, RefusesWhatIsNegativeAndWhatOverflows) {
 }
 
 TEST(CheckMemory, TakesNeighboursAndWhatIsEmpty) {
-  EXPECT_TRUE(check_memory("op", 4, {{"y", at(0), 16}}, {{"x", at(4), 16}}));
-  EXPECT_TRUE(check_memory("op", 4, {{"y", nullptr, 0}}, {{"x", nullptr, 0}}));
-  EXPECT_TRUE(check_memory("op", 4, {{"y", at(1), 0}}, {{"x", at(0), 16}}));
+  EXPECT_TRUE(check_memory("op", {{"y", at(0), 16, 4}}, {{"x", at(4), 16, 4}}));
+  EXPECT_TRUE(check_memory("op", {{"y", nullptr, 0, 4}}, {{"x", nullptr, 0, 4}}));
+  EXPECT_TRUE(check_memory("op", {{"y", at(1), 0, 4}}, {{"x", at(0), 16, 4}}));
 }
 
 TEST(CheckMemory, LetsInputsOverlap) {
-  EXPECT_TRUE(
-      check_memory("op", 4, {{"y", at(8), 16}}, {{"a", at(0), 16}, {"b", at(2), 16}}));
+  EXPECT_TRUE(check_memory("op", {{"y", at(8), 16, 4}},
+                           {{"a", at(0), 16, 4}, {"b", at(2), 16, 4}}));
 }
 
 TEST(CheckMemory, RefusesAnOutputThatOverlapsAnInputByAByte) {
   const auto* const bytes = reinterpret_cast<const char*>(at(0));
-  EXPECT_EQ(refusal(check_memory("op", 1, {{"y", bytes, 9}}, {{"x", bytes + 8, 4}})),
+  EXPECT_EQ(refusal(check_memory("op", {{"y", bytes, 9, 1}}, {{"x", bytes + 8, 4, 1}})),
             "op: y overlaps x: it works out of place");
   EXPECT_EQ(
-      refusal(check_memory("op", 1, {{"y", bytes + 11, 9}}, {{"x", bytes + 8, 4}})),
+      refusal(check_memory("op", {{"y", bytes + 11, 9, 1}}, {{"x", bytes + 8, 4, 1}})),
       "op: y overlaps x: it works out of place");
 }
 
 TEST(CheckMemory, RefusesTwoOutputsThatOverlap) {
-  EXPECT_EQ(refusal(check_memory("op", 4, {{"y", at(0), 8}, {"z", at(1), 8}}, {})),
+  EXPECT_EQ(refusal(check_memory("op", {{"y", at(0), 8, 4}, {"z", at(1), 8, 4}}, {})),
             "op: z overlaps y");
 }
 
 TEST(CheckMemory, RefusesNullAndAnAddressBetweenElements) {
-  EXPECT_EQ(refusal(check_memory("op", 4, {}, {{"x", nullptr, 1}})), "op: x is null");
+  EXPECT_EQ(refusal(check_memory("op", {}, {{"x", nullptr, 1, 4}})), "op: x is null");
   const auto* const odd = reinterpret_cast<const char*>(at(0)) + 2;
-  EXPECT_THAT(refusal(check_memory("op", 4, {{"y", odd, 4}}, {})),
+  EXPECT_THAT(refusal(check_memory("op", {{"y", odd, 4, 4}}, {})),
               AllOf(HasSubstr("op: y is at 0x"),
                     HasSubstr("no multiple of an element's 4 bytes")));
 }
