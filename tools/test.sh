@@ -194,6 +194,7 @@ build_for_tests() { # build_for_tests PRESET; the build lists each program's tes
 build_for_clang() { build_preset clang ON -- kiln kiln-worker kiln_library kiln_fuzzers; }
 run_fuzzers() { ctest --preset clang -j "$(nproc)" -L '^fuzz$'; }
 
+ctest_log() { echo "build/ctest_$1.log"; } # what ctest printed of PRESET
 run_ctest() { # run_ctest PRESET
   local ctest=(ctest --preset "$1" -j "$(nproc)")
   case $1 in
@@ -201,16 +202,21 @@ run_ctest() { # run_ctest PRESET
       "${fixed_layout[@]}" "${ctest[@]}" -L '^(unit|integration|fault)$' "${ctest_arguments[@]}"
       ;;
     *) "${ctest[@]}" "${ctest_arguments[@]}" ;;
-  esac
+  esac | tee "$(ctest_log "$1")"
 }
 
 test_preset() { # test_preset PRESET
   step "$1: build" build_for_tests "$1" && step "$1: ctest" run_ctest "$1"
 }
 
-# The last one keeps what ctest printed, so that its summary can close the whole run.
-closing_log=build/closing_ctest.log
-run_closing_ctest() { run_ctest "$1" | tee "$closing_log"; }
+say_failed_tests() { # say_failed_tests PRESET: once more what each of them printed
+  [[ -f $(ctest_log "$1") ]] || return 0
+  awk -v preset="$1" '
+    /^ *[0-9]+\/[0-9]+ Test +#/ { shown = /\*\*\*/ && !/\*\*\*Skipped/ }
+    /^ +Start +[0-9]+:/ || /tests passed,/ { shown = 0 }
+    shown && !said++ { print "\n== failed in " preset }
+    shown { print }' "$(ctest_log "$1")"
+}
 
 # ---- The run ---------------------------------------------------------------------------------
 
@@ -246,17 +252,18 @@ last=${presets[-1]}
 for preset in "${presets[@]}"; do
   [[ $preset == dev ]] && last=dev
 done
+rm -f build/ctest_*.log
 for preset in "${presets[@]}"; do
   [[ $preset == "$last" ]] || test_preset "$preset"
 done
-rm -f "$closing_log"
-step "$last: build" build_for_tests "$last" && step "$last: ctest" run_closing_ctest "$last"
+test_preset "$last" # last, so that its summary closes the whole run
 
+for preset in "${presets[@]}"; do say_failed_tests "$preset"; done
 printf '\n%s' "$report"
 say_missing_parts
 [[ -z $failed ]] || echo "FAILED: $failed (see above)"
-if [[ -f $closing_log ]]; then
+if [[ -f $(ctest_log "$last") ]]; then
   echo
-  sed -n '/^[0-9]*% tests passed/,$p' "$closing_log"
+  sed -n '/^[0-9]*% tests passed/,$p' "$(ctest_log "$last")"
 fi
 [[ -z $failed ]]

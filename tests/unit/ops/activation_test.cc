@@ -172,7 +172,7 @@ TEST(GluPointers, OfAWeightAreThoseOfFloats) {
   args.x = memory.data() + 180;
   args.has_weight = true;
   args.weight = memory.data() + 300;
-  args.dweight = memory.data() + 298;
+  args.dweight = memory.data() + 301;
   EXPECT_THAT(refusal(check_pointers(args)), HasSubstr("dweight overlaps weight"));
   args.dweight = memory.data() + 119;
   EXPECT_THAT(refusal(check_pointers(args)), HasSubstr("dweight overlaps"));

@@ -199,6 +199,10 @@ TEST(NormPointers, AreRefusedInPlace) {
   gradient.dx = memory.data();
   gradient.dy = memory.data();
   gradient.x = memory.data() + 240;
+  gradient.weight = memory.data() + 600;
+  gradient.dweight = memory.data() + 700;
+  const std::array<float, 6> rstd{};
+  gradient.rstd = rstd.data();
   gradient.workspace_bytes = 160;
   gradient.workspace = memory.data() + 1000;
   EXPECT_THAT(refusal(check_pointers(gradient)), HasSubstr("dx overlaps dy"));
