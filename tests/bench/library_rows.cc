@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "tests/bench/child.h"
 #include "tests/bench/library_children.h"
@@ -165,29 +166,39 @@ Result<DriverCalls> driver_calls(bool with_stream) {
   return calls;
 }
 
+/// A launch of that kernel with the driver alone.
+Result<void> launch_by_hand(const DriverCalls& driver, const Kernel& kernel,
+                            const Geometry& geometry) {
+  Launch values;
+  void* arguments[] = {&values.out, &values.in, &values.scale, &values.rows,
+                       &values.cols};
+  CUcontext owner = nullptr;
+  if ((driver.stream != nullptr &&
+       driver.context_of(driver.stream, &owner) != CUDA_SUCCESS) ||
+      driver.launch(kernel.function(), geometry.grid[0], geometry.grid[1],
+                    geometry.grid[2], geometry.block[0], geometry.block[1],
+                    geometry.block[2], geometry.shared_bytes, driver.stream, arguments,
+                    nullptr) != CUDA_SUCCESS)
+    return fail(ErrorCode::kDevice, "the simulated driver launched nothing");
+  return {};
+}
+
+Result<Geometry> geometry_of(const Kernel& kernel) {
+  return kernel.geometry({{"rows", Launch{}.rows}, {"cols", Launch{}.cols}});
+}
+
 Row launch_row(const Settings& settings, bool with_stream) {
   const auto prepare = [=]() -> Result<Sides> {
     const auto library = KILN_TRY(open(settings));
-    const Launch with;
-    const Geometry geometry =
-        KILN_TRY(library->kernel->geometry({{"rows", with.rows}, {"cols", with.cols}}));
+    const Geometry geometry = KILN_TRY(geometry_of(*library->kernel));
     const DriverCalls driver = KILN_TRY(driver_calls(with_stream));
     const auto measured = [=] {
+      const Launch with;
       return library->kernel->launch(geometry, driver.stream, with.out, with.in,
                                      with.scale, with.rows, with.cols);
     };
-    const auto floor = [=]() -> Result<void> {
-      Launch values = with;
-      void* arguments[] = {&values.out, &values.in, &values.scale, &values.rows,
-                           &values.cols};
-      CUcontext owner = nullptr;
-      if ((with_stream && driver.context_of(driver.stream, &owner) != CUDA_SUCCESS) ||
-          driver.launch(library->kernel->function(), geometry.grid[0], geometry.grid[1],
-                        geometry.grid[2], geometry.block[0], geometry.block[1],
-                        geometry.block[2], geometry.shared_bytes, driver.stream,
-                        arguments, nullptr) != CUDA_SUCCESS)
-        return fail(ErrorCode::kDevice, "the simulated driver launched nothing");
-      return {};
+    const auto floor = [=] {
+      return launch_by_hand(driver, *library->kernel, geometry);
     };
     const std::size_t calls = settings.batch_calls;
     return Sides{.measured = [=] { return each(calls, measured); },
@@ -204,6 +215,39 @@ Row launch_row(const Settings& settings, bool with_stream) {
           .what = "launch of a kernel",
           .floor = "cuLaunchKernel of the simulated driver",
           .limit = {1, Seconds(100e-9)},
+          .prepare = prepare};
+}
+
+/// What an operation adds to the launch of its kernel: its checks, its plan, the device
+/// of the stream, the hit in memory and the geometry.
+Row operation_row(const Settings& settings) {
+  const auto prepare = [=]() -> Result<Sides> {
+    const auto library = KILN_TRY(open(settings));
+    const Geometry geometry = KILN_TRY(geometry_of(*library->kernel));
+    const DriverCalls driver = KILN_TRY(driver_calls(true));
+    // Nothing is read or written at these: the simulated driver runs no kernel.
+    const auto memory =
+        std::make_shared<std::vector<float>>(2 * std::size_t{64} * 1024);
+    const auto operation = [=] {
+      return ops::softmax_forward(*library->service, driver.stream,
+                                  {.dtype = ops::DType::kBf16,
+                                   .y = memory->data(),
+                                   .x = memory->data() + memory->size() / 2,
+                                   .sq = Launch{}.rows,
+                                   .skv = Launch{}.cols});
+    };
+    KILN_TRY(operation());
+    const auto floor = [=] {
+      return launch_by_hand(driver, *library->kernel, geometry);
+    };
+    const std::size_t calls = settings.batch_calls;
+    return Sides{.measured = [=] { return each(calls, operation); },
+                 .floor = [=] { return each(calls, floor); }};
+  };
+  return {.name = "operation",
+          .what = "operation whose kernel is in memory",
+          .floor = "cuStreamGetCtx and cuLaunchKernel of the simulated driver",
+          .limit = {1, Seconds(3e-6)},
           .prepare = prepare};
 }
 
@@ -247,7 +291,8 @@ Row first_row(const Settings& settings) {
 std::vector<Row> all_rows(const Settings& settings) {
   return {memory_row(settings, 1),    memory_row(settings, 8),
           spelled_row(settings),      launch_row(settings, false),
-          launch_row(settings, true), first_row(settings)};
+          launch_row(settings, true), operation_row(settings),
+          first_row(settings)};
 }
 
 }  // namespace kiln::bench
