@@ -45,6 +45,8 @@ Result<std::int64_t> element_count(std::string_view operation,
                                    std::span<const Extent> extents) {
   constexpr std::int64_t kMost = std::int64_t{1} << 60;
   for (const Extent& extent : extents) {
+    if (extent.size == kUnsetSize)
+      return refuse(operation, fmt::format("{} is not set", extent.name));
     if (extent.size < 0)
       return refuse(operation, fmt::format("{} is {}", extent.name, extent.size));
   }

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "kiln/ops/dtype.h"
+#include "kiln/ops/size.h"
 #include "kiln/result.h"
 
 namespace kiln::ops {

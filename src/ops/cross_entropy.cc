@@ -24,11 +24,7 @@ constexpr bool kHasGradient = !std::is_same_v<Args, CrossEntropyForward>;
 
 template <typename Args>
 std::int64_t padded_vocabulary(const Args& args) {
-  if constexpr (kHasGradient<Args>) {
-    if (args.padded_vocabulary != 0)
-      return args.padded_vocabulary;
-  }
-  return args.vocabulary;
+  return args.padded_vocabulary == 0 ? args.vocabulary : args.padded_vocabulary;
 }
 
 template <typename Args>
@@ -64,12 +60,10 @@ Result<void> check(const Args& args) {
     return refuse(kName<Args>, "vocabulary is 0: 1 at least");
   if (!(args.smoothing >= 0 && args.smoothing <= 1))  // nor NaN
     return refuse(kName<Args>, fmt::format("smoothing is {}: 0 to 1", args.smoothing));
-  if constexpr (kHasGradient<Args>) {
-    if (padded_vocabulary(args) < args.vocabulary)
-      return refuse(kName<Args>,
-                    fmt::format("padded_vocabulary is {}, less than the vocabulary, {}",
-                                args.padded_vocabulary, args.vocabulary));
-  }
+  if (padded_vocabulary(args) < args.vocabulary)
+    return refuse(kName<Args>,
+                  fmt::format("padded_vocabulary is {}, less than the vocabulary, {}",
+                              args.padded_vocabulary, args.vocabulary));
   KILN_TRY(check_rows(args, "logits_stride", logits_stride(args), args.vocabulary));
   if constexpr (kHasGradient<Args>) {
     KILN_TRY(check_rows(args, "dlogits_stride", dlogits_stride(args),

@@ -44,6 +44,15 @@ DType weight_dtype_of(const Args& args) {
   return args.weight_dtype == DType::kUnset ? args.dtype : args.weight_dtype;
 }
 
+/// What is added to the weight.
+template <typename Args>
+float weight_offset_of(const Args& args) {
+  bool is_zero_centered = args.zero_centered_weight;
+  if constexpr (!kIsLayerNorm<Args>)
+    is_zero_centered = is_zero_centered || args.casting == RmsNormCasting::kGemma;
+  return is_zero_centered ? 1.0F : 0.0F;
+}
+
 // ---- The choices, by shape and device. templates/norm/kernel.toml says what a kernel
 // ---- with these parameters looks like.
 
@@ -106,6 +115,10 @@ Result<std::int64_t> check(const Args& args) {
   if (weight != args.dtype && weight != DType::kF32)
     return refuse(operation, fmt::format("weight_dtype is {}: {} or f32",
                                          to_string(weight), to_string(args.dtype)));
+  if constexpr (!kIsLayerNorm<Args>) {
+    if (args.casting > RmsNormCasting::kGemma)
+      return refuse(operation, "casting is none of RmsNormCasting");
+  }
   if constexpr (requires { args.eps; }) {
     if (!(args.eps >= 0))
       return refuse(operation, fmt::format("eps is {}", args.eps));
@@ -156,7 +169,7 @@ Result<Plan> backward_plan(const Args& args, const Device& device,
   const long long cols = args.cols;
   const long long blocks = partial_rows(args, device);
   const long long chunk = chunk_of(device, cols, has_bias(args));
-  const float weight_offset = args.zero_centered_weight ? 1.0F : 0.0F;
+  const float weight_offset = weight_offset_of(args);
   const void* const partials = args.has_dweight ? args.workspace : nullptr;
   Launch launch = launch_of(args, kernel, blocks);
   launch.extents["chunk"] = chunk;
@@ -271,15 +284,13 @@ Result<Plan> plan(const LayerNormForward& args, const Device& device) {
   arguments.add(args.weight);
   if (args.has_bias)
     arguments.add(args.bias);
-  arguments.add(args.zero_centered_weight ? 1.0F : 0.0F);
+  arguments.add(weight_offset_of(args));
   arguments.add(args.eps);
   for (const long long value : {args.rows, args.cols}) arguments.add(value);
   return Plan{std::move(launch)};
 }
 
 Result<Plan> plan(const RmsNormForward& args, const Device& device) {
-  if (args.casting > RmsNormCasting::kGemma)
-    return refuse(operation_of(args), "casting is none of RmsNormCasting");
   if (KILN_TRY(check(args)) == 0)
     return Plan{};
   Launch launch = launch_of(args, "rmsnorm_fwd", forward_blocks(device));
@@ -296,9 +307,7 @@ Result<Plan> plan(const RmsNormForward& args, const Device& device) {
   if (args.adds_residual)
     arguments.add(args.residual);
   arguments.add(args.weight);
-  const bool is_zero_centered =
-      args.zero_centered_weight || args.casting == RmsNormCasting::kGemma;
-  arguments.add(is_zero_centered ? 1.0F : 0.0F);
+  arguments.add(weight_offset_of(args));
   arguments.add(args.eps);
   for (const long long value : {args.rows, args.cols}) arguments.add(value);
   return Plan{std::move(launch)};

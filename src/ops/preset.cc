@@ -65,6 +65,13 @@ Result<std::vector<std::int64_t>> sizes_of(const TomlTable& table,
   return sizes;
 }
 
+Result<DType> dtype_of(const TomlTable& table, std::string_view key,
+                       const std::string& word) {
+  return value_of<DType>(
+      table, key, word,
+      {{"f16", DType::kF16}, {"bf16", DType::kBf16}, {"f32", DType::kF32}});
+}
+
 Result<std::optional<TomlTable>> part(const TomlTable& file, std::string_view key,
                                       std::initializer_list<std::string_view> keys) {
   const toml::table* found = KILN_TRY(file.table(key));
@@ -102,8 +109,8 @@ Result<std::optional<Preset::Rope>> read_rope(const TomlTable& file) {
 }
 
 Result<std::optional<Preset::Norm>> read_norm(const TomlTable& file) {
-  const auto table =
-      KILN_TRY(part(file, "norm", {"kind", "casting", "residual", "lengths"}));
+  const auto table = KILN_TRY(
+      part(file, "norm", {"kind", "casting", "weight_dtype", "residual", "lengths"}));
   if (!table)
     return std::nullopt;
   Preset::Norm norm{.residual = KILN_TRY(table->boolean("residual", false)),
@@ -111,6 +118,8 @@ Result<std::optional<Preset::Norm>> read_norm(const TomlTable& file) {
   const bool is_rmsnorm =
       KILN_TRY(value_of<bool>(*table, "kind", KILN_TRY(table->required_string("kind")),
                               {{"layernorm", false}, {"rmsnorm", true}}));
+  if (const auto type = KILN_TRY(table->string("weight_dtype")))
+    norm.weight_dtype = KILN_TRY(dtype_of(*table, "weight_dtype", *type));
   const auto casting = KILN_TRY(table->string("casting"));
   if (!is_rmsnorm && casting)
     return table->error("'casting' is rmsnorm's alone");
@@ -125,10 +134,12 @@ Result<std::optional<Preset::Norm>> read_norm(const TomlTable& file) {
 
 Result<std::optional<Preset::Activation>> read_activation(const TomlTable& file) {
   using Kind = std::variant<ActivationKind, GluKind>;
-  const auto table = KILN_TRY(part(file, "activation", {"kind", "bias", "widths"}));
+  const auto table =
+      KILN_TRY(part(file, "activation", {"kind", "bias", "weighted", "widths"}));
   if (!table)
     return std::nullopt;
   Preset::Activation activation{.bias = KILN_TRY(table->boolean("bias", false)),
+                                .weighted = KILN_TRY(table->boolean("weighted", false)),
                                 .widths = KILN_TRY(sizes_of(*table, "widths"))};
   const Kind kind =
       KILN_TRY(value_of<Kind>(*table, "kind", KILN_TRY(table->required_string("kind")),
@@ -138,11 +149,14 @@ Result<std::optional<Preset::Activation>> read_activation(const TomlTable& file)
                                {"swiglu", GluKind::kSwiGlu},
                                {"geglu_tanh", GluKind::kGeGluTanh},
                                {"geglu_erf", GluKind::kGeGluErf},
-                               {"reglu", GluKind::kReGlu}}));
+                               {"reglu", GluKind::kReGlu},
+                               {"clamped_swiglu", GluKind::kClampedSwiGlu}}));
   if (const auto* const gated = std::get_if<GluKind>(&kind))
     activation.gated = *gated;
   else
     activation.plain = std::get<ActivationKind>(kind);
+  if (activation.weighted && (activation.plain || activation.bias))
+    return table->error("'weighted' is for gated kinds without a bias");
   return activation;
 }
 
@@ -165,10 +179,9 @@ Result<Preset> parse_preset(std::string_view text, std::string name,
   if (KILN_TRY(top.required_integer("schema")) != 1)
     return top.error("'schema' must be 1");
   Preset preset{.name = std::move(name),
-                .source = KILN_TRY(top.required_string("source"))};
-  preset.dtype = KILN_TRY(value_of<DType>(
-      top, "dtype", KILN_TRY(top.required_string("dtype")),
-      {{"f16", DType::kF16}, {"bf16", DType::kBf16}, {"f32", DType::kF32}}));
+                .source = KILN_TRY(top.string("source")).value_or("")};
+  preset.dtype =
+      KILN_TRY(dtype_of(top, "dtype", KILN_TRY(top.required_string("dtype"))));
   preset.attention = KILN_TRY(read_attention(top));
   preset.rope = KILN_TRY(read_rope(top));
   preset.norm = KILN_TRY(read_norm(top));

@@ -37,6 +37,7 @@ struct Preset {
   struct Norm {
     /// Nothing: LayerNorm.
     std::optional<RmsNormCasting> rmsnorm{};
+    DType weight_dtype = DType::kUnset;  // unset: the preset's
     bool residual = false;  // also with the residual added by the same kernel
     std::vector<std::int64_t> lengths;
   };
@@ -45,10 +46,11 @@ struct Preset {
     std::optional<ActivationKind> plain{};
     std::optional<GluKind> gated{};
     bool bias = false;
+    bool weighted = false;  // also with a weight for each row, as of an expert's output
     std::vector<std::int64_t> widths;
   };
   std::string name;
-  std::string source;  // where the sizes were published
+  std::string source;  // where the sizes were published, if they were
   DType dtype = DType::kUnset;
   std::optional<Attention> attention{};
   std::optional<Rope> rope{};  // with an attention

@@ -56,17 +56,20 @@ Result<void> add_softmax(const Preset& preset, Step& step) {
                                   .mask = attention.mask});
 }
 
-/// Angles in a table, and cosines and sines in float: what frameworks keep.
-RopeTable rope_table(const Preset& preset, bool angles) {
+/// What frameworks keep in a table: angles, or cosines and sines, in float or in the
+/// type of the tensors.
+enum class TableKind : std::uint8_t { kAngles, kFloats, kTensorType };
+
+RopeTable rope_table(const Preset& preset, TableKind kind) {
   // Which pointers there are is the table's kind; nobody looks where they lead.
   static constexpr float kSomewhere = 0;
   RopeTable table{.positions = preset.attention->sequence, .columns = preset.rope->dim};
-  if (angles) {
+  if (kind == TableKind::kAngles) {
     table.angles = &kSomewhere;
   } else {
     table.cos = &kSomewhere;
     table.sin = &kSomewhere;
-    table.dtype = DType::kF32;
+    table.dtype = kind == TableKind::kFloats ? DType::kF32 : preset.dtype;
   }
   return table;
 }
@@ -78,15 +81,17 @@ RopeTensor rope_tensor(std::int64_t heads, std::int64_t head_dim) {
 
 Result<void> add_rope(const Preset& preset, Step& step) {
   const Preset::Attention& attention = *preset.attention;
-  for (const bool angles : {true, false}) {
+  for (const TableKind kind :
+       {TableKind::kAngles, TableKind::kFloats, TableKind::kTensorType}) {
     const RopeArguments args{.dtype = preset.dtype,
                              .style = preset.rope->style,
+                             .batch = 1,
                              .sequence = attention.sequence,
                              .head_dim = attention.head_dim,
                              .rotary_dim = preset.rope->dim,
                              .q = rope_tensor(attention.heads, attention.head_dim),
                              .k = rope_tensor(attention.kv_heads, attention.head_dim),
-                             .table = rope_table(preset, angles)};
+                             .table = rope_table(preset, kind)};
     KILN_TRY(step.add(RopeForward{args}));
     KILN_TRY(step.add(RopeBackward{args}));
   }
@@ -102,10 +107,12 @@ std::int64_t tokens_of(const Preset& preset) {
 Result<void> add_layernorm(const Preset& preset, std::int64_t cols, bool residual,
                            Step& step) {
   KILN_TRY(step.add(LayerNormForward{.dtype = preset.dtype,
+                                     .weight_dtype = preset.norm->weight_dtype,
                                      .rows = tokens_of(preset),
                                      .cols = cols,
                                      .adds_residual = residual}));
   return step.add(LayerNormBackward{.dtype = preset.dtype,
+                                    .weight_dtype = preset.norm->weight_dtype,
                                     .rows = tokens_of(preset),
                                     .cols = cols,
                                     .adds_residual = residual});
@@ -115,16 +122,17 @@ Result<void> add_rmsnorm(const Preset& preset, std::int64_t cols, bool residual,
                          Step& step) {
   const RmsNormCasting casting = *preset.norm->rmsnorm;
   KILN_TRY(step.add(RmsNormForward{.dtype = preset.dtype,
+                                   .weight_dtype = preset.norm->weight_dtype,
                                    .rows = tokens_of(preset),
                                    .cols = cols,
                                    .casting = casting,
                                    .adds_residual = residual}));
-  return step.add(
-      RmsNormBackward{.dtype = preset.dtype,
-                      .rows = tokens_of(preset),
-                      .cols = cols,
-                      .zero_centered_weight = casting == RmsNormCasting::kGemma,
-                      .adds_residual = residual});
+  return step.add(RmsNormBackward{.dtype = preset.dtype,
+                                  .weight_dtype = preset.norm->weight_dtype,
+                                  .rows = tokens_of(preset),
+                                  .cols = cols,
+                                  .casting = casting,
+                                  .adds_residual = residual});
 }
 
 /// A model's first norm has no residual before it, so both forms are asked for.
@@ -140,35 +148,64 @@ Result<void> add_norms(const Preset& preset, Step& step) {
   return {};
 }
 
+Result<void> add_plain(const Preset& preset, std::int64_t cols, Step& step) {
+  const Preset::Activation& activation = *preset.activation;
+  KILN_TRY(step.add(ActivationForward{.dtype = preset.dtype,
+                                      .kind = *activation.plain,
+                                      .has_bias = activation.bias,
+                                      .rows = tokens_of(preset),
+                                      .cols = cols}));
+  return step.add(ActivationBackward{.dtype = preset.dtype,
+                                     .kind = *activation.plain,
+                                     .has_bias = activation.bias,
+                                     .rows = tokens_of(preset),
+                                     .cols = cols});
+}
+
+Result<void> add_gated(const Preset& preset, std::int64_t cols, bool weighted,
+                       Step& step) {
+  // The numbers of the clamped form are arguments of its kernel.
+  const auto with_all = [&]<typename Args>(Args args) {
+    args.dtype = preset.dtype;
+    args.kind = *preset.activation->gated;
+    args.has_bias = preset.activation->bias;
+    args.has_weight = weighted;
+    args.rows = tokens_of(preset);
+    args.cols = cols;
+    args.alpha = 1;
+    args.limit = 1;
+    args.offset = 0;
+    return args;
+  };
+  KILN_TRY(step.add(with_all(GluForward{})));
+  return step.add(with_all(GluBackward{}));
+}
+
+/// Experts weight what they give; layers that all tokens pass do not.
 Result<void> add_activations(const Preset& preset, Step& step) {
   const Preset::Activation& activation = *preset.activation;
   for (const std::int64_t cols : activation.widths) {
-    const std::int64_t rows = tokens_of(preset);
     if (activation.plain) {
-      KILN_TRY(step.add(ActivationForward{.dtype = preset.dtype,
-                                          .kind = *activation.plain,
-                                          .has_bias = activation.bias,
-                                          .rows = rows,
-                                          .cols = cols}));
-      KILN_TRY(step.add(ActivationBackward{.dtype = preset.dtype,
-                                           .kind = *activation.plain,
-                                           .has_bias = activation.bias,
-                                           .rows = rows,
-                                           .cols = cols}));
-    } else {
-      KILN_TRY(step.add(GluForward{.dtype = preset.dtype,
-                                   .kind = *activation.gated,
-                                   .has_bias = activation.bias,
-                                   .rows = rows,
-                                   .cols = cols}));
-      KILN_TRY(step.add(GluBackward{.dtype = preset.dtype,
-                                    .kind = *activation.gated,
-                                    .has_bias = activation.bias,
-                                    .rows = rows,
-                                    .cols = cols}));
+      KILN_TRY(add_plain(preset, cols, step));
+      continue;
     }
+    KILN_TRY(add_gated(preset, cols, false, step));
+    if (activation.weighted)
+      KILN_TRY(add_gated(preset, cols, true, step));
   }
   return {};
+}
+
+/// In one pass, and as forward and backward pass apart.
+Result<void> add_loss(const Preset& preset, Step& step) {
+  const std::int64_t rows = tokens_of(preset);
+  const std::int64_t vocabulary = *preset.vocabulary;
+  KILN_TRY(step.add(
+      CrossEntropy{.dtype = preset.dtype, .rows = rows, .vocabulary = vocabulary}));
+  KILN_TRY(step.add(CrossEntropyForward{
+      .dtype = preset.dtype, .rows = rows, .vocabulary = vocabulary}));
+  return step.add(CrossEntropyBackward{
+      .dtype = preset.dtype, .rows = rows, .vocabulary = vocabulary});
 }
 
 }  // namespace
@@ -184,9 +221,7 @@ Result<Plan> launches_of(const Preset& preset, const Device& device) {
   if (preset.activation)
     KILN_TRY(add_activations(preset, step));
   if (preset.vocabulary)
-    KILN_TRY(step.add(CrossEntropy{.dtype = preset.dtype,
-                                   .rows = tokens_of(preset),
-                                   .vocabulary = *preset.vocabulary}));
+    KILN_TRY(add_loss(preset, step));
   return step.take();
 }
 

@@ -76,6 +76,8 @@ Result<void> check_table(std::string_view operation, const RopeArguments& args) 
                     fmt::format("table.dtype is {}: f32, or the tensors' {}",
                                 to_string(table.dtype), to_string(args.dtype)));
   }
+  KILN_TRY(element_count(operation, {{"table.positions", table.positions},
+                                     {"table.columns", table.columns}}));
   if (table.columns != args.rotary_dim && table.columns != args.rotary_dim / 2)
     return refuse(operation, fmt::format("table.columns is {}: rotary_dim, {}, or half "
                                          "of it",
@@ -114,8 +116,18 @@ Result<void> check_tensor(std::string_view operation, const RopeArguments& args,
   const Dimensions written = dimensions_of(args, tensor, tensor.out_strides);
   KILN_TRY(span_of(operation, out, written));
   KILN_TRY(check_apart(operation, out, written));
-  KILN_TRY(span_of(operation, fmt::format("{}.in", name),
-                   dimensions_of(args, tensor, tensor.in_strides)));
+  const Dimensions read = dimensions_of(args, tensor, tensor.in_strides);
+  KILN_TRY(span_of(operation, fmt::format("{}.in", name), read));
+  // Dimensions may be broadcast, but not all of them.
+  const bool is_walked =
+      std::any_of(read.begin(), read.end() - 1,
+                  [](const auto& each) { return each.size > 1 && each.stride != 0; });
+  const bool is_one_head = std::all_of(read.begin(), read.end() - 1,
+                                       [](const auto& each) { return each.size == 1; });
+  if (!is_walked && !is_one_head)
+    return refuse(operation, fmt::format("{}.in_strides are 0: every token would have "
+                                         "the same head",
+                                         name));
   return {};
 }
 
@@ -124,6 +136,8 @@ Result<std::int64_t> check(std::string_view operation, const RopeArguments& args
   KILN_TRY(check_dtype(operation, args.dtype));
   if (args.style != RopeStyle::kHalf && args.style != RopeStyle::kInterleaved)
     return refuse(operation, "style is not set: kHalf or kInterleaved");
+  KILN_TRY(element_count(operation, {{"batch", args.batch}}));
+  KILN_TRY(element_count(operation, {{"rotary_dim", args.rotary_dim}}));
   KILN_TRY(element_count(operation, {{"q.heads", args.q.heads}}));
   KILN_TRY(element_count(operation, {{"k.heads", args.k.heads}}));
   const std::int64_t heads = args.q.heads + args.k.heads;
@@ -132,8 +146,6 @@ Result<std::int64_t> check(std::string_view operation, const RopeArguments& args
                                          {"sequence", args.sequence},
                                          {"heads", heads},
                                          {"head_dim", args.head_dim}}));
-  if (args.batch < 0)
-    return refuse(operation, fmt::format("batch is {}", args.batch));
   constexpr std::int64_t kMost = std::int64_t{1} << 30;  // an int in the kernel
   if (heads > kMost || args.head_dim > kMost)
     return refuse(operation, "heads or head_dim is above 2^30");
@@ -244,7 +256,7 @@ std::int64_t inner_span(Dimensions dimensions, std::size_t from) {
   return span_of({}, {}, dimensions).value_or(0);
 }
 
-/// Whether the outputs lie side by side in each token, or in each sequence: as parts of
+/// Whether the outputs lie side by side in each head, token or sequence: as parts of
 /// one tensor they reach into each other, and have no element in common.
 bool are_side_by_side(const RopeArguments& args) {
   const Dimensions q = dimensions_of(args, args.q, args.q.out_strides);
@@ -252,17 +264,19 @@ bool are_side_by_side(const RopeArguments& args) {
   const auto bytes = reinterpret_cast<std::intptr_t>(args.k.out) -
                      reinterpret_cast<std::intptr_t>(args.q.out);
   const auto apart = bytes / static_cast<std::intptr_t>(size_bytes(args.dtype));
-  for (const std::size_t outer : {std::size_t{1}, std::size_t{2}}) {
+  for (const std::size_t outer : {std::size_t{1}, std::size_t{2}, std::size_t{3}}) {
     const std::int64_t q_span = inner_span(q, outer);
     const std::int64_t k_span = inner_span(k, outer);
     const std::int64_t both =
         std::max(q_span, apart + k_span) - std::min<std::int64_t>(0, apart);
     if (both < q_span + k_span)
       continue;  // one reaches into the other
-    Dimensions joined{{q[0], q[1], {"both", both, 1}, {"", 1, 0}}};
+    Dimensions joined = q;
+    joined[3] = {"both", both, 1};
     bool same = true;
-    for (std::size_t i = 0; i < 2; ++i) {
-      same = same && (i >= outer || q[i].size == 1 || q[i].stride == k[i].stride);
+    for (std::size_t i = 0; i < 3; ++i) {
+      same = same && (i >= outer || (q[i].size == k[i].size &&
+                                     (q[i].size == 1 || q[i].stride == k[i].stride)));
       joined[i].size = i < outer ? q[i].size : 1;
     }
     if (same && check_apart({}, {}, joined))

@@ -20,10 +20,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "kiln/device.h"
 #include "kiln/export.h"
 #include "kiln/ops/dtype.h"
+#include "kiln/ops/size.h"
 #include "kiln/result.h"
 #include "kiln/service.h"
 
@@ -45,8 +47,8 @@ struct ActivationForward {
   const void* x = nullptr;  // [rows, cols]
   bool has_bias = false;
   const void* bias = nullptr;  // [cols]
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
+  std::int64_t rows = kUnsetSize;
+  std::int64_t cols = kUnsetSize;
 };
 
 /// dx = dy * act'(x + bias); dbias = the sum of dx over the rows, before its rounding.
@@ -59,8 +61,8 @@ struct ActivationBackward {
   bool has_bias = false;
   const void* bias = nullptr;  // [cols]
   void* dbias = nullptr;       // [cols]
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
+  std::int64_t rows = kUnsetSize;
+  std::int64_t cols = kUnsetSize;
   /// With a bias: what workspace_bytes() says, or more, 4-byte aligned. Its contents
   /// mean nothing before and after.
   void* workspace = nullptr;
@@ -95,12 +97,13 @@ struct GluForward {
   const void* bias = nullptr;     // [2, cols], in either layout
   bool has_weight = false;        // not together with a bias
   const float* weight = nullptr;  // [rows]
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  // For kClampedSwiGlu.
-  float alpha = 1;
+  std::int64_t rows = kUnsetSize;
+  std::int64_t cols = kUnsetSize;
+  // For kClampedSwiGlu, which has no defaults: alpha 1.702, limit 7 and offset 1 in one
+  // published form, 1, some limit and 0 in another.
+  float alpha = std::numeric_limits<float>::quiet_NaN();
   float limit = 0;  // above 0; infinity: no limit
-  float offset = 0;
+  float offset = std::numeric_limits<float>::quiet_NaN();
 };
 
 /// The gradients of glu_forward() by its inputs, in their layout; dbias = the sum of dx
@@ -120,11 +123,11 @@ struct GluBackward {
   bool has_weight = false;
   const float* weight = nullptr;  // [rows]
   float* dweight = nullptr;       // [rows]
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  float alpha = 1;
+  std::int64_t rows = kUnsetSize;
+  std::int64_t cols = kUnsetSize;
+  float alpha = std::numeric_limits<float>::quiet_NaN();
   float limit = 0;
-  float offset = 0;
+  float offset = std::numeric_limits<float>::quiet_NaN();
   /// As in ActivationBackward.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;

@@ -34,6 +34,7 @@
 #include "kiln/device.h"
 #include "kiln/export.h"
 #include "kiln/ops/dtype.h"
+#include "kiln/ops/size.h"
 #include "kiln/result.h"
 #include "kiln/service.h"
 
@@ -52,10 +53,10 @@ struct CrossEntropy {
   const void* targets = nullptr;  // [rows]
   TargetType target_type = TargetType::kInt64;
   std::int64_t ignored_index = -100;
-  std::int64_t rows = 0;
-  std::int64_t vocabulary = 0;         // at least 1
-  std::int64_t padded_vocabulary = 0;  // 0: vocabulary
-  std::int64_t logits_stride = 0;      // in elements; 0: padded_vocabulary
+  std::int64_t rows = kUnsetSize;
+  std::int64_t vocabulary = kUnsetSize;  // at least 1
+  std::int64_t padded_vocabulary = 0;    // 0: vocabulary
+  std::int64_t logits_stride = 0;        // in elements; 0: padded_vocabulary
   std::int64_t dlogits_stride = 0;
   float smoothing = 0;  // 0 to 1
   float scale = 1;      // of the gradient: 1 / counted tokens, say
@@ -76,9 +77,10 @@ struct CrossEntropyForward {
   const void* targets = nullptr;
   TargetType target_type = TargetType::kInt64;
   std::int64_t ignored_index = -100;
-  std::int64_t rows = 0;
-  std::int64_t vocabulary = 0;
-  std::int64_t logits_stride = 0;  // 0: vocabulary
+  std::int64_t rows = kUnsetSize;
+  std::int64_t vocabulary = kUnsetSize;
+  std::int64_t padded_vocabulary = 0;  // as in CrossEntropy: for the stride alone
+  std::int64_t logits_stride = 0;      // 0: padded_vocabulary
   float smoothing = 0;
 };
 
@@ -91,8 +93,8 @@ struct CrossEntropyBackward {
   const void* targets = nullptr;
   TargetType target_type = TargetType::kInt64;
   std::int64_t ignored_index = -100;
-  std::int64_t rows = 0;
-  std::int64_t vocabulary = 0;
+  std::int64_t rows = kUnsetSize;
+  std::int64_t vocabulary = kUnsetSize;
   std::int64_t padded_vocabulary = 0;
   std::int64_t logits_stride = 0;  // 0: padded_vocabulary
   std::int64_t dlogits_stride = 0;

@@ -20,6 +20,7 @@
 #include "kiln/device.h"
 #include "kiln/export.h"
 #include "kiln/ops/dtype.h"
+#include "kiln/ops/size.h"
 #include "kiln/result.h"
 #include "kiln/service.h"
 
@@ -38,8 +39,8 @@ struct LayerNormForward {
   /// What the backward pass needs; null: not written.
   float* mean = nullptr;
   float* rstd = nullptr;
-  std::int64_t rows = 1;
-  std::int64_t cols = 1;
+  std::int64_t rows = kUnsetSize;
+  std::int64_t cols = kUnsetSize;
   float eps = 1e-5F;
   bool has_bias = true;
   bool zero_centered_weight = false;  // it is the weight minus 1
@@ -63,8 +64,8 @@ struct LayerNormBackward {
   const void* weight = nullptr;
   const float* mean = nullptr;
   const float* rstd = nullptr;
-  std::int64_t rows = 1;
-  std::int64_t cols = 1;
+  std::int64_t rows = kUnsetSize;
+  std::int64_t cols = kUnsetSize;
   bool has_bias = true;
   bool zero_centered_weight = false;
   /// Without, there is dx alone, and no need of dweight, dbias and workspace.
@@ -93,8 +94,8 @@ struct RmsNormForward {
   const void* x = nullptr;
   const void* weight = nullptr;
   float* rstd = nullptr;  // null: not written
-  std::int64_t rows = 1;
-  std::int64_t cols = 1;
+  std::int64_t rows = kUnsetSize;
+  std::int64_t cols = kUnsetSize;
   float eps = 1e-6F;
   RmsNormCasting casting = RmsNormCasting::kNone;
   bool zero_centered_weight = false;  // it is the weight minus 1; with kGemma always
@@ -115,11 +116,12 @@ struct RmsNormBackward {
   const void* x = nullptr;  // where there was a residual, the sum
   const void* weight = nullptr;
   const float* rstd = nullptr;
-  std::int64_t rows = 1;
-  std::int64_t cols = 1;
-  bool zero_centered_weight = false;  // true for kGemma
-  bool has_dweight = true;            // as in LayerNormBackward
-  bool adds_residual = false;         // as in LayerNormBackward
+  std::int64_t rows = kUnsetSize;
+  std::int64_t cols = kUnsetSize;
+  RmsNormCasting casting = RmsNormCasting::kNone;  // that of the forward pass
+  bool zero_centered_weight = false;               // as there
+  bool has_dweight = true;                         // as in LayerNormBackward
+  bool adds_residual = false;                      // as in LayerNormBackward
   const void* dsum = nullptr;
   /// rmsnorm_backward_workspace_bytes() of scratch memory, a multiple of 4.
   void* workspace = nullptr;

@@ -27,7 +27,8 @@
 // style: in r / 2) and in the rest of a head are the fast ones. The operation is out of
 // place: what is written overlaps nothing that is read, from a tensor's first element
 // to its last, what lies between its heads included. The two outputs may be parts of
-// one tensor, side by side in each token or in each sequence.
+// one tensor, side by side in each head, token or sequence. Query heads that lie in
+// groups, keys and values between them, are a tensor a group: a call each.
 
 #pragma once
 
@@ -36,6 +37,7 @@
 #include "kiln/device.h"
 #include "kiln/export.h"
 #include "kiln/ops/dtype.h"
+#include "kiln/ops/size.h"
 #include "kiln/result.h"
 #include "kiln/service.h"
 
@@ -75,8 +77,8 @@ struct RopeTable {
   const void* cos = nullptr;
   const void* sin = nullptr;
   DType dtype = DType::kUnset;  // of cos and sin: f32, or that of the tensors
-  std::int64_t positions = 0;
-  std::int64_t columns = 0;
+  std::int64_t positions = kUnsetSize;
+  std::int64_t columns = kUnsetSize;
   std::int64_t row_stride = 0;  // from position to position, in elements; 0: columns
 };
 
@@ -87,10 +89,10 @@ struct RopeTable {
 struct RopeArguments {
   DType dtype = DType::kUnset;
   RopeStyle style = RopeStyle::kUnset;
-  std::int64_t batch = 1;     // sequences
-  std::int64_t sequence = 1;  // tokens of each, or of all that are packed
-  std::int64_t head_dim = 0;
-  std::int64_t rotary_dim = 0;  // r: even, 2 to head_dim
+  std::int64_t batch = kUnsetSize;     // sequences
+  std::int64_t sequence = kUnsetSize;  // tokens of each, or of all that are packed
+  std::int64_t head_dim = kUnsetSize;
+  std::int64_t rotary_dim = kUnsetSize;  // r: even, 2 to head_dim
   RopeTensor q;
   RopeTensor k;  // may have other heads than q, or none
   RopeTable table;

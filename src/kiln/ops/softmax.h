@@ -19,6 +19,7 @@
 #include "kiln/device.h"
 #include "kiln/export.h"
 #include "kiln/ops/dtype.h"
+#include "kiln/ops/size.h"
 #include "kiln/result.h"
 #include "kiln/service.h"
 
@@ -39,8 +40,8 @@ struct SoftmaxForward {
   const void* x = nullptr;
   std::int64_t batch = 1;
   std::int64_t heads = 1;
-  std::int64_t sq = 1;   // rows of one head
-  std::int64_t skv = 1;  // length of a row
+  std::int64_t sq = kUnsetSize;   // rows of one head
+  std::int64_t skv = kUnsetSize;  // length of a row
   float scale = 1;
   SoftmaxMask mask = SoftmaxMask::kNone;
   /// For kBytes: [mask_batch, 1, sq, skv], a byte each.
@@ -56,8 +57,8 @@ struct SoftmaxBackward {
   const void* y = nullptr;
   std::int64_t batch = 1;
   std::int64_t heads = 1;
-  std::int64_t sq = 1;
-  std::int64_t skv = 1;
+  std::int64_t sq = kUnsetSize;
+  std::int64_t skv = kUnsetSize;
   float scale = 1;
   /// That of the forward pass. Its bytes are not needed: y is 0 there.
   SoftmaxMask mask = SoftmaxMask::kNone;

@@ -66,6 +66,8 @@ TEST(GluPlan, RefusesABiasWithAWeightAndALayoutThatIsNone) {
 TEST(GluPlan, RefusesLimitsThatCutOffEverything) {
   GluForward args = glu_forward();
   args.kind = GluKind::kClampedSwiGlu;
+  args.alpha = 1;
+  args.offset = 0;
   for (const float wrong : {0.0F, -1.0F, std::numeric_limits<float>::quiet_NaN()}) {
     args.limit = wrong;
     EXPECT_THAT(refusal(plan(args, kDevice)), HasSubstr("limit is")) << wrong;
@@ -74,6 +76,18 @@ TEST(GluPlan, RefusesLimitsThatCutOffEverything) {
   EXPECT_TRUE(plan(args, kDevice));
   args.alpha = std::numeric_limits<float>::infinity();
   EXPECT_THAT(refusal(plan(args, kDevice)), HasSubstr("alpha is inf"));
+}
+
+// Both forms that were published have an alpha and an offset of their own.
+TEST(GluPlan, RefusesAClampedFormWithoutItsNumbers) {
+  GluForward args = glu_forward();
+  args.kind = GluKind::kClampedSwiGlu;
+  args.limit = 7;
+  EXPECT_THAT(refusal(plan(args, kDevice)), HasSubstr("alpha is nan and offset nan"));
+  args.alpha = 1.702F;
+  EXPECT_THAT(refusal(plan(args, kDevice)), HasSubstr("offset nan"));
+  args.offset = 1;
+  EXPECT_TRUE(plan(args, kDevice));
 }
 
 TEST(ActivationPlan, NamesTheKernelByKindAndPass) {
@@ -87,6 +101,8 @@ TEST(ActivationPlan, NamesTheKernelByKindAndPass) {
     GluBackward args = glu_backward();
     args.kind = kind;
     args.limit = 7;
+    args.alpha = 1;
+    args.offset = 0;
     EXPECT_EQ(plan(args, kDevice).value().at(0).kernel, kernel);
   }
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "tests/unit/ops/refusals.h"
@@ -46,6 +47,22 @@ TYPED_TEST(CrossEntropyPlan, RefusesNegativeSizesByName) {
   args = valid<TypeParam>();
   args.logits_stride = -10;
   EXPECT_THAT(refusal(plan(args, kDevice)), HasSubstr("logits_stride is -10"));
+}
+
+TYPED_TEST(CrossEntropyPlan, HasRowsAsLongAsThePaddedVocabulary) {
+  auto args = valid<TypeParam>();
+  args.padded_vocabulary = 16;
+  Plan padded = plan(args, kDevice).value();
+  args.logits_stride = 16;
+  Plan strided = plan(args, kDevice).value();
+  const auto values = padded.at(0).arguments.addresses();
+  const auto same = strided.at(0).arguments.addresses();
+  ASSERT_EQ(values.size(), same.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(std::memcmp(values[i], same[i], padded[0].arguments.sizes_bytes()[i]), 0);
+  args.padded_vocabulary = 9;
+  EXPECT_THAT(refusal(plan(args, kDevice)),
+              HasSubstr("padded_vocabulary is 9, less than the vocabulary, 10"));
 }
 
 TYPED_TEST(CrossEntropyPlan, RefusesRowsThatRunIntoEachOtherOrCannotBeCounted) {

@@ -4,6 +4,9 @@
 
 #include <array>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/ops/refusals.h"
 
@@ -181,6 +184,32 @@ TEST(NormPointers, AreRefusedWhereTheyAreNullOrOverlap) {
 
 // Guards against norms that write over what they are given, which others may need: the
 // residual, the gradient.
+/// The values that the first launch gives its kernel.
+template <typename Args>
+std::vector<std::string> arguments_of(const Args& args) {
+  Plan launches = plan(args, kDevice).value();
+  std::vector<std::string> values;
+  const auto addresses = launches.at(0).arguments.addresses();
+  for (std::size_t i = 0; i < addresses.size(); ++i)
+    values.emplace_back(static_cast<const char*>(addresses[i]),
+                        launches[0].arguments.sizes_bytes()[i]);
+  return values;
+}
+
+TEST(NormPlan, AddsOneToTheWeightOfGemmaInBothPasses) {
+  RmsNormForward forward = rms_forward();
+  RmsNormBackward backward = rms_backward();
+  const auto plain = std::pair{arguments_of(forward), arguments_of(backward)};
+  forward.zero_centered_weight = backward.zero_centered_weight = true;
+  const auto centered = std::pair{arguments_of(forward), arguments_of(backward)};
+  forward.zero_centered_weight = backward.zero_centered_weight = false;
+  forward.casting = backward.casting = RmsNormCasting::kGemma;
+  EXPECT_EQ(arguments_of(forward), centered.first);
+  EXPECT_EQ(arguments_of(backward), centered.second);
+  EXPECT_NE(plain.first, centered.first);
+  EXPECT_NE(plain.second, centered.second);
+}
+
 TEST(NormPointers, AreRefusedInPlace) {
   std::array<std::uint16_t, 2048> memory{};
   RmsNormForward args = rms_forward();

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 
@@ -136,6 +137,86 @@ TEST_P(BuiltIn, AsksForTheSameKernelsWhateverTheNumberOfMultiprocessors) {
   const auto without = kernels_of(preset(), device({9, 0}));
   for (const int multiprocessors : {1, 24, 132, 300})
     EXPECT_EQ(kernels_of(preset(), device({9, 0}, multiprocessors)), without);
+}
+
+TEST_P(BuiltIn, SaysWhereItsSizesWerePublished) {
+  EXPECT_THAT(preset().source, HasSubstr("arXiv:"));
+}
+
+// The sizes as the models' own configurations have them, written down once more.
+TEST(BuiltIns, HaveThePublishedSizes) {
+  struct Published {
+    const char* name;
+    std::int64_t heads, kv_heads, head_dim, hidden, width, vocabulary;
+  };
+  std::size_t seen = 0;
+  for (const Published& of :
+       {Published{"deepseek-v3", 128, 128, 192, 7168, 18432, 129280},
+        {"gemma-2-9b", 16, 8, 256, 3584, 14336, 256000},
+        {"gpt-neox-20b", 64, 64, 96, 6144, 24576, 50432},
+        {"llama-3-405b", 128, 8, 128, 16384, 53248, 128256},
+        {"llama-3-70b", 64, 8, 128, 8192, 28672, 128256},
+        {"llama-3-8b", 32, 8, 128, 4096, 14336, 128256},
+        {"mixtral-8x7b", 32, 8, 128, 4096, 14336, 32000},
+        {"qwen-2.5-7b", 28, 4, 128, 3584, 18944, 152064}}) {
+    const Preset preset = find_preset(of.name).value();
+    EXPECT_EQ(preset.attention->heads, of.heads) << of.name;
+    EXPECT_EQ(preset.attention->kv_heads, of.kv_heads) << of.name;
+    EXPECT_EQ(preset.attention->head_dim, of.head_dim) << of.name;
+    EXPECT_EQ(preset.norm->lengths.at(0), of.hidden) << of.name;
+    EXPECT_EQ(preset.activation->widths.at(0), of.width) << of.name;
+    EXPECT_EQ(preset.vocabulary, of.vocabulary) << of.name;
+    ++seen;
+  }
+  EXPECT_EQ(seen, built_in_presets().size());
+}
+
+/// Of a file that asks for one norm and one activation as well.
+std::set<std::string> kernels_with(const std::string& norm,
+                                   const std::string& activation) {
+  const auto preset = parse_preset(
+      std::string(kSmall) + "[rope]\nstyle = \"half\"\ndim = 64\n[norm]\n" + norm +
+          "\nlengths = [512]\n[activation]\n" + activation +
+          "\nwidths = [512]\n[loss]\nvocabulary = 100\n",
+      "small", "small.toml");
+  EXPECT_TRUE(preset) << preset.error().message;
+  return kernels_of(*preset, device({9, 0}));
+}
+
+TEST(Preset, AsksForEachTableThatFrameworksKeepAndForTheLossInOneAndInTwoPasses) {
+  const auto kernels = kernels_with("kind = \"layernorm\"", "kind = \"swiglu\"");
+  for (const char* const name :
+       {"rope_fwd dtype=bf16 style=half table=angles",
+        "rope_bwd dtype=bf16 style=half table=cos_sin",
+        "rope_fwd dtype=bf16 style=half table=cos_sin_f32",
+        "cross_entropy_fwd dtype=bf16 gradient=true",
+        "cross_entropy_fwd dtype=bf16 gradient=false", "cross_entropy_bwd dtype=bf16"})
+    EXPECT_TRUE(kernels.contains(name)) << name;
+}
+
+TEST(Preset, AsksForWeightsOfFloatAndOfExperts) {
+  const auto plain = kernels_with("kind = \"rmsnorm\"", "kind = \"clamped_swiglu\"");
+  const auto weighted = kernels_with("kind = \"rmsnorm\"\nweight_dtype = \"f32\"",
+                                     "kind = \"clamped_swiglu\"\nweighted = true");
+  const auto count = [](const std::set<std::string>& kernels, std::string_view word) {
+    return std::ranges::count_if(kernels, [&](const std::string& kernel) {
+      return kernel.find(word) != kernel.npos;
+    });
+  };
+  EXPECT_EQ(count(plain, "clamped_swiglu"), 2);
+  EXPECT_EQ(count(weighted, "clamped_swiglu"), 4);
+  EXPECT_EQ(count(plain, "weight_dtype=f32"), 0);
+  EXPECT_EQ(count(weighted, "weight_dtype=f32"), 2);
+}
+
+TEST(Preset, RefusesWeightsOfWhatHasNone) {
+  const auto refused_activation = [](const std::string& activation) {
+    return refused(std::string(kSmall) + "[activation]\nwidths = [8]\n" + activation);
+  };
+  EXPECT_THAT(refused_activation("kind = \"gelu_erf\"\nweighted = true\n"),
+              HasSubstr("'weighted' is for gated kinds without a bias"));
+  EXPECT_THAT(refused_activation("kind = \"swiglu\"\nbias = true\nweighted = true\n"),
+              HasSubstr("'weighted' is for gated kinds without a bias"));
 }
 
 }  // namespace

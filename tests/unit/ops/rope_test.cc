@@ -84,10 +84,12 @@ TEST(RopePlan, RefusesNegativeSizesByName) {
             "rope_forward: k.heads is -3");
   EXPECT_EQ(refused([](auto& args) { args.head_dim = -4; }),
             "rope_forward: head_dim is -4");
+  EXPECT_EQ(refused([](auto& args) { args.rotary_dim = -2; }),
+            "rope_forward: rotary_dim is -2");
 }
 
 TEST(RopePlan, RefusesARotaryDimThatIsOddOrTooLarge) {
-  for (const std::int64_t wrong : {-2, 0, 7, 18}) {
+  for (const std::int64_t wrong : {0, 7, 18}) {
     EXPECT_THAT(refused([&](auto& args) { args.rotary_dim = wrong; }),
                 HasSubstr("even, and 2 to head_dim, 16"))
         << wrong;
@@ -144,6 +146,21 @@ TEST(RopePlan, RefusesStridesThatAreNegativeOrFoldAnOutput) {
   args.q.in_strides.batch = 0;  // one input for the whole batch
   EXPECT_TRUE(plan(args, kDevice));
   EXPECT_TRUE(check_pointers(args));
+}
+
+// Strides that were forgotten would give every token the same head.
+TEST(RopePlan, RefusesAnInputThatIsOneHeadForAll) {
+  EXPECT_EQ(refused([](auto& args) { args.q.in_strides = {}; }),
+            "rope_forward: q.in_strides are 0: every token would have the same head");
+  EXPECT_EQ(refused([](auto& args) { args.k.in_strides = {}; }),
+            "rope_forward: k.in_strides are 0: every token would have the same head");
+  RopeForward args = arguments();
+  args.k.in_strides.head = 0;  // one key for all heads
+  EXPECT_TRUE(plan(args, kDevice));
+  args.q.heads = args.batch = args.sequence = 1;
+  args.q.in_strides = args.q.out_strides = {};
+  args.k.heads = 0;
+  EXPECT_TRUE(plan(args, kDevice)) << "there is one head";
 }
 
 TEST(RopePlan, NamesTheKernelByPassStyleAndTable) {
@@ -245,6 +262,23 @@ TEST(RopePointers, LetOutputsLieSideBySideInEachSequence) {
   args.k.out_strides.batch = 300;
   args.k.out = at(192);
   EXPECT_THAT(refusal(check_pointers(args)), HasSubstr("k.out overlaps q.out"));
+}
+
+// As parts of one [sequence, batch, heads, 3 x dim] of query, key and value.
+TEST(RopePointers, LetOutputsLieSideBySideInEachHead) {
+  RopeForward args = arguments();
+  args.k.heads = args.q.heads;
+  args.q.out_strides = args.k.out_strides = {.batch = 192, .sequence = 384, .head = 48};
+  args.k.in_strides = args.q.in_strides;
+  args.q.in = at(2048);
+  args.k.out = at(16);
+  EXPECT_TRUE(check_pointers(args));
+  args.k.out = at(33);  // its last element is the next head's first of the query
+  EXPECT_THAT(refusal(check_pointers(args)), HasSubstr("k.out overlaps q.out"));
+  args.k.out = at(16);
+  args.k.heads = 2;
+  EXPECT_THAT(refusal(check_pointers(args)), HasSubstr("k.out overlaps q.out"))
+      << "not the same heads";
 }
 
 }  // namespace
