@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,6 +18,26 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::SizeIs;
+
+/// Out of the one file that defines them.
+std::set<std::string> names_of_operations() {
+  const std::string prefix = "KILN_OPERATION(";
+  std::set<std::string> names;
+  std::ifstream text(KILN_TEST_SOURCE_DIR "/src/ops/operations.cc");
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with(prefix))
+      names.insert(line.substr(prefix.size(), line.find(',') - prefix.size()));
+  }
+  return names;
+}
+
+/// Each once, on the second device, in the type that all forms are measured in.
+std::vector<std::string> bench_of(const std::set<std::string>& operations) {
+  std::vector<std::string> command{"bench", "--device", "1", "--rounds", "1"};
+  for (const std::string& operation : operations)
+    command.push_back(operation + ":dtype=bf16");
+  return command;
+}
 
 class ProgramBenchTest : public testing::Test {
  protected:
@@ -54,22 +75,41 @@ TEST_F(ProgramBenchTest, PrintsATableWithAGoalInEachRow) {
 // Each goes all the way: built by the real NVRTC, loaded, launched with arguments whose
 // sizes the driver compares with the kernel's.
 TEST_F(ProgramBenchTest, EveryOperationRuns) {
-  const std::vector<std::string> operations{
-      "activation_backward", "activation_forward", "cross_entropy",
-      "glu_backward",        "glu_forward",        "layernorm_backward",
-      "layernorm_forward",   "rmsnorm_backward",   "rmsnorm_forward",
-      "rope_backward",       "rope_forward",       "softmax_backward",
-      "softmax_forward"};
-  std::vector<std::string> command{"bench", "--device", "1", "--rounds", "1"};
-  for (const std::string& operation : operations)
-    command.push_back(operation + ":dtype=bf16");
-  const json report = kiln_.json_of(command);
+  const std::set<std::string> operations = names_of_operations();
+  ASSERT_THAT(operations, SizeIs(testing::Ge(15)));
+  const json report = kiln_.json_of(bench_of(operations));
   std::set<std::string> run;
   for (const json& entry : report["entries"]) {
     EXPECT_TRUE(entry["error"].is_null()) << entry.dump(1);
     run.insert(entry["operation"]);
   }
-  EXPECT_THAT(run, testing::UnorderedElementsAreArray(operations));
+  EXPECT_EQ(run, operations);
+}
+
+// Where all kernels are switched off, each case says which one it was about to launch.
+TEST_F(ProgramBenchTest, EveryKernelHasACase) {
+  kiln_.set("KILN_DISABLE", "*");
+  const json report = kiln_.json_of(bench_of(names_of_operations()), 1);
+  std::set<std::string> wanted;
+  for (const json& entry : report["entries"]) {
+    const std::string message = entry["error"]["message"];
+    EXPECT_THAT(message, HasSubstr("is switched off"));
+    wanted.insert(message.substr(0, message.find(' ')));
+  }
+  const json templates = kiln_.json_of({"templates"});
+  std::set<std::string> kernels;
+  for (const json& kernel : templates["templates"]) kernels.insert(kernel["name"]);
+  EXPECT_EQ(wanted, kernels);
+}
+
+TEST_F(ProgramBenchTest, MeasuresWhatIsNamedTwiceOnce) {
+  const auto entries_of = [&](std::vector<std::string> names) {
+    names.insert(names.begin(), {"bench", "--rounds", "1"});
+    return kiln_.json_of(names)["entries"];
+  };
+  const json once = entries_of({"rope_forward:dtype=f16"});
+  ASSERT_THAT(once, SizeIs(1));
+  EXPECT_EQ(entries_of({"rope_forward:dtype=f16", "rope_forward:dtype=f16"}), once);
 }
 
 TEST_F(ProgramBenchTest, GoesOnAfterAnOperationThatFailsAndExitsWithOne) {
@@ -86,7 +126,8 @@ TEST_F(ProgramBenchTest, GoesOnAfterAnOperationThatFailsAndExitsWithOne) {
 TEST_F(ProgramBenchTest, NamesTheNearestOperationForAnUnknownOne) {
   const auto done = kiln_.run({"bench", "softmax_foward"});
   EXPECT_EQ(done.status, 2) << done.text();
-  EXPECT_THAT(done.err, HasSubstr("did you mean 'softmax_forward'?"));
+  EXPECT_THAT(done.err, HasSubstr("'softmax_foward' is not one of the operations "));
+  EXPECT_THAT(done.err, HasSubstr(", did you mean 'softmax_forward'?\n"));
   EXPECT_EQ(kiln_.run({"bench", "softmax_forward:dtype=f8"}).status, 2);
   EXPECT_EQ(kiln_.run({"bench", "softmax_forward:cols=8"}).status, 2);
   EXPECT_EQ(kiln_.run({"bench", "--rounds", "0"}).status, 2);

@@ -28,14 +28,16 @@ struct BenchCase {
   ops::DType dtype = ops::DType::kUnset;
   /// Inputs read once and outputs written once: what no kernel does with less.
   std::uint64_t least_bytes = 0;
-  /// Of the bandwidth of a copy, what the design is made to reach on an H100.
+  /// Of the bandwidth of a copy, what the design is made to reach on an H100: less
+  /// where it moves more than the least.
   double goal = 0;
   std::vector<BenchTensor> tensors;
   /// Starts the operation on tensors at these addresses.
   std::function<Result<void>(Service&, CUstream_st*, std::span<void* const>)> start;
 };
 
-/// Every operation, each dtype of its, with the workspaces that it needs on `device`.
+/// Every operation in each of its dtypes, and every kernel; with the workspaces that
+/// are needed on `device`.
 [[nodiscard]] std::vector<BenchCase> bench_cases(const Device& device);
 
 }  // namespace kiln::tools

@@ -37,6 +37,7 @@ Result<GpuCalls> find_calls(const device::Driver& driver) {
       has("cuEventDestroy_v2", &calls.end_event) &&
       has("cuEventRecord", &calls.record) &&
       has("cuEventSynchronize", &calls.wait_for_event) &&
+      has("cuEventQuery", &calls.query_event) &&
       has("cuEventElapsedTime", &calls.elapsed_ms)) {
     calls.is_simulated = ::dlsym(library, "kiln_simulated_reset") != nullptr;
     return calls;
@@ -103,6 +104,14 @@ Result<void> Gpu::finish() const {
 
 Result<void> Gpu::mark(CUevent event) const {
   return must(calls_.record(event, stream_), "cuEventRecord");
+}
+
+Result<bool> Gpu::has_begun() const {
+  const CUresult result = calls_.query_event(begin_);
+  if (result == CUDA_ERROR_NOT_READY)
+    return false;
+  KILN_TRY(must(result, "cuEventQuery"));
+  return !calls_.is_simulated;
 }
 
 Result<float> Gpu::elapsed_ms() const {

@@ -32,6 +32,7 @@ struct GpuCalls {
   CUresult (*end_event)(CUevent) = nullptr;
   CUresult (*record)(CUevent, CUstream) = nullptr;
   CUresult (*wait_for_event)(CUevent) = nullptr;
+  CUresult (*query_event)(CUevent) = nullptr;
   CUresult (*elapsed_ms)(float*, CUevent, CUevent) = nullptr;
   /// The tests' own driver, which computes nothing: its time is not told.
   bool is_simulated = false;
@@ -59,6 +60,9 @@ class Gpu {
   /// Puts a mark into the stream. Errors: kDevice.
   [[nodiscard]] Result<void> mark_begin() const { return mark(begin_); }
   [[nodiscard]] Result<void> mark_end() const { return mark(end_); }
+  /// The device has come as far as the last begin; false on a simulated device, which
+  /// takes no time for anything. Errors: kDevice.
+  [[nodiscard]] Result<bool> has_begun() const;
   /// Between the two last marks, once the second was reached; 0 on a simulated device.
   /// Errors: kDevice.
   [[nodiscard]] Result<float> elapsed_ms() const;

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "device/driver.h"
@@ -30,13 +31,21 @@ class Bench {
                                                            const Device& device);
 
   /// Runs operation and copy in turn, `rounds` times each after three that do not
-  /// count. Errors: kResourceLimit (more memory than is free); those of the operation.
+  /// count. Each is queued behind copies that keep the device busy meanwhile, so that
+  /// none of the host's time is in it. Errors: kResourceLimit (more memory than is
+  /// free); kUnavailable (the host is too slow, or waits for each launch); those of the
+  /// operation.
   [[nodiscard]] Result<BenchTime> measure(const BenchCase& which, int rounds);
 
  private:
   Bench(Service& service, std::unique_ptr<Gpu> gpu, Kernel copy, Kernel fill);
   [[nodiscard]] Result<void> check_memory(const BenchCase& which) const;
   [[nodiscard]] Result<GpuMemory> make(const BenchTensor& tensor) const;
+  /// Of what `start` puts into the stream. `copies_ahead` grows until the device is
+  /// still at them when all of it is queued.
+  using Start = std::function<Result<void>()>;
+  [[nodiscard]] Result<float> time(const Start& start, const Start& copy,
+                                   int& copies_ahead);
 
   Service& service_;
   const std::unique_ptr<Gpu> gpu_;

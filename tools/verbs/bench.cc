@@ -41,39 +41,54 @@ double of_copy(const BenchTime& time) {
   return time.operation_ms > 0 ? time.copy_ms / time.operation_ms : 0;
 }
 
-/// The operations of "NAME" and "NAME:dtype=D"; all where no name was given.
-Result<std::vector<BenchCase>> select(const std::vector<std::string>& names,
+/// One argument: "NAME" or "NAME:dtype=D".
+struct Wanted {
+  std::string operation;
+  std::string dtype;  // empty: each
+
+  [[nodiscard]] bool has(const BenchCase& of) const {
+    return of.operation == operation && (dtype.empty() || to_string(of.dtype) == dtype);
+  }
+};
+
+Result<Wanted> parse_wanted(const std::string& argument,
+                            const std::vector<std::string>& known) {
+  const request::TemplatePattern pattern =
+      KILN_TRY(request::parse_template_pattern(argument));
+  if (std::find(known.begin(), known.end(), pattern.name) == known.end())
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' is not one of the operations {}{}", pattern.name,
+                            fmt::join(known, ", "), did_you_mean(pattern.name, known)));
+  Wanted wanted{.operation = pattern.name, .dtype = {}};
+  for (const auto& [parameter, value] : pattern.params) {
+    if (parameter != "dtype" || (value != "f16" && value != "bf16" && value != "f32"))
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: '{}={}' is not dtype=f16, bf16 or f32", argument,
+                              parameter, value));
+    wanted.dtype = value;
+  }
+  return wanted;
+}
+
+/// The cases that the arguments name, each once; all where there is no argument.
+Result<std::vector<BenchCase>> select(const std::vector<std::string>& arguments,
                                       const Device& device) {
-  const std::vector<BenchCase> all = bench_cases(device);
+  std::vector<BenchCase> cases = bench_cases(device);
+  if (arguments.empty())
+    return cases;
   std::vector<std::string> known;
-  for (const BenchCase& each : all) {
+  for (const BenchCase& each : cases) {
     if (std::find(known.begin(), known.end(), each.operation) == known.end())
       known.push_back(each.operation);
   }
-  std::vector<BenchCase> selected = names.empty() ? all : std::vector<BenchCase>{};
-  for (const std::string& name : names) {
-    const request::TemplatePattern wanted =
-        KILN_TRY(request::parse_template_pattern(name));
-    if (std::find(known.begin(), known.end(), wanted.name) == known.end())
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("no operation '{}'{}: one of {}", wanted.name,
-                      did_you_mean(wanted.name, known), fmt::join(known, ", ")));
-    std::string dtype;
-    for (const auto& [parameter, value] : wanted.params) {
-      if (parameter != "dtype" || (value != "f16" && value != "bf16" && value != "f32"))
-        return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("{}: '{}={}' is not dtype=f16, bf16 or f32", name,
-                                parameter, value));
-      dtype = value;
-    }
-    std::copy_if(all.begin(), all.end(), std::back_inserter(selected),
-                 [&](const BenchCase& each) {
-                   return each.operation == wanted.name &&
-                          (dtype.empty() || to_string(each.dtype) == dtype);
-                 });
-  }
-  return selected;
+  std::vector<Wanted> wanted;
+  for (const std::string& argument : arguments)
+    wanted.push_back(KILN_TRY(parse_wanted(argument, known)));
+  std::erase_if(cases, [&](const BenchCase& each) {
+    return std::none_of(wanted.begin(), wanted.end(),
+                        [&](const Wanted& one) { return one.has(each); });
+  });
+  return cases;
 }
 
 Result<Device> choose_device(const Service& service, const std::string& text) {

@@ -1,0 +1,182 @@
+#include <fmt/format.h>
+
+#include "kiln/ops/activation.h"
+#include "tools/bench/families.h"
+
+namespace kiln::tools {
+namespace {
+
+constexpr std::int64_t kRows = 8192;
+constexpr std::int64_t kCols = 32768;
+
+struct ActivationForm {
+  ops::ActivationKind kind;
+  bool has_bias;
+  const char* name;
+};
+
+void add_activation(std::vector<BenchCase>& cases, ops::DType dtype,
+                    const Device& device, const ActivationForm& form) {
+  const std::uint64_t tensor = bytes_of(dtype, kRows * kCols);
+  const std::uint64_t bias = form.has_bias ? bytes_of(dtype, kCols) : 0;
+  const std::string what = fmt::format("{}, {} x {}", form.name, kRows, kCols);
+  cases.push_back(
+      {.operation = "activation_forward",
+       .what = what,
+       .dtype = dtype,
+       .least_bytes = 2 * tensor + bias,
+       .goal = kForwardGoal,
+       .tensors = {{.bytes = tensor}, {.bytes = tensor}, {.bytes = bias}},
+       .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
+         return ops::activation_forward(service, stream,
+                                        {.dtype = dtype,
+                                         .kind = form.kind,
+                                         .y = at[0],
+                                         .x = at[1],
+                                         .has_bias = form.has_bias,
+                                         .bias = at[2],
+                                         .rows = kRows,
+                                         .cols = kCols});
+       }});
+  ops::ActivationBackward args{.dtype = dtype,
+                               .kind = form.kind,
+                               .has_bias = form.has_bias,
+                               .rows = kRows,
+                               .cols = kCols};
+  args.workspace_bytes =
+      ops::activation_backward_workspace_bytes(args, device).value_or(0);
+  cases.push_back(
+      {.operation = "activation_backward",
+       .what = what,
+       .dtype = dtype,
+       .least_bytes = 3 * tensor + 2 * bias,
+       .goal = kBackwardGoal,
+       .tensors = {{.bytes = tensor},
+                   {.bytes = tensor},
+                   {.bytes = tensor},
+                   {.bytes = bias},
+                   {.bytes = bias},
+                   {.bytes = args.workspace_bytes}},
+       .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
+         ops::ActivationBackward now = args;
+         now.dx = at[0];
+         now.dy = at[1];
+         now.x = at[2];
+         now.bias = at[3];
+         now.dbias = at[4];
+         now.workspace = at[5];
+         return ops::activation_backward(service, stream, now);
+       }});
+}
+
+struct GluForm {
+  ops::GluKind kind;
+  const char* name;
+  bool has_bias = false;
+  bool has_weight = false;
+};
+
+/// What both directions have alike; `alpha` and the rest as gpt-oss has them.
+template <typename Args>
+Args glu_arguments(ops::DType dtype, const GluForm& form) {
+  Args args{.dtype = dtype, .kind = form.kind};
+  args.has_bias = form.has_bias;
+  args.has_weight = form.has_weight;
+  args.rows = kRows;
+  args.cols = kCols;
+  if (form.kind == ops::GluKind::kClampedSwiGlu) {
+    args.alpha = 1.702F;
+    args.limit = 7;
+    args.offset = 1;
+  }
+  return args;
+}
+
+void add_glu(std::vector<BenchCase>& cases, ops::DType dtype, const Device& device,
+             const GluForm& form) {
+  const std::uint64_t tensor = bytes_of(dtype, kRows * kCols);
+  const std::uint64_t bias = form.has_bias ? bytes_of(dtype, 2 * kCols) : 0;
+  const std::uint64_t weight = form.has_weight ? kRows * sizeof(float) : 0;
+  const std::string what =
+      fmt::format("{}, packed, {} x 2 x {}", form.name, kRows, kCols);
+  const auto forward = glu_arguments<ops::GluForward>(dtype, form);
+  cases.push_back(
+      {.operation = "glu_forward",
+       .what = what,
+       .dtype = dtype,
+       .least_bytes = 3 * tensor + bias + weight,
+       .goal = kForwardGoal,
+       .tensors = {{.bytes = tensor},
+                   {.bytes = 2 * tensor},
+                   {.bytes = bias},
+                   {.bytes = weight}},
+       .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
+         ops::GluForward now = forward;
+         now.y = at[0];
+         now.x = at[1];
+         now.bias = at[2];
+         now.weight = static_cast<const float*>(at[3]);
+         return ops::glu_forward(service, stream, now);
+       }});
+  auto backward = glu_arguments<ops::GluBackward>(dtype, form);
+  backward.workspace_bytes =
+      ops::glu_backward_workspace_bytes(backward, device).value_or(0);
+  cases.push_back(
+      {.operation = "glu_backward",
+       .what = what,
+       .dtype = dtype,
+       .least_bytes = 5 * tensor + 2 * bias + 2 * weight,
+       .goal = kForwardGoal,
+       .tensors = {{.bytes = 2 * tensor},
+                   {.bytes = tensor},
+                   {.bytes = 2 * tensor},
+                   {.bytes = bias},
+                   {.bytes = bias},
+                   {.bytes = weight},
+                   {.bytes = weight},
+                   {.bytes = backward.workspace_bytes}},
+       .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
+         ops::GluBackward now = backward;
+         now.dx = at[0];
+         now.dy = at[1];
+         now.x = at[2];
+         now.bias = at[3];
+         now.dbias = at[4];
+         now.weight = static_cast<const float*>(at[5]);
+         now.dweight = static_cast<float*>(at[6]);
+         now.workspace = at[7];
+         return ops::glu_backward(service, stream, now);
+       }});
+}
+
+}  // namespace
+
+void add_activation_cases(std::vector<BenchCase>& cases, ops::DType dtype,
+                          const Device& device) {
+  using ops::ActivationKind;
+  using ops::GluKind;
+  const bool has_rare_forms = dtype == kTypeOfRareForms;
+  add_activation(cases, dtype, device,
+                 {ActivationKind::kGeluTanh, true, "gelu_tanh, bias"});
+  add_activation(cases, dtype, device,
+                 {ActivationKind::kGeluErf, true, "gelu_erf, bias"});
+  if (has_rare_forms)
+    add_activation(cases, dtype, device,
+                   {ActivationKind::kSquaredRelu, false, "squared_relu"});
+  add_glu(cases, dtype, device, {GluKind::kSwiGlu, "swiglu"});
+  add_glu(cases, dtype, device, {GluKind::kGeGluTanh, "geglu_tanh"});
+  if (!has_rare_forms)
+    return;
+  add_glu(cases, dtype, device, {GluKind::kGeGluErf, "geglu_erf"});
+  add_glu(cases, dtype, device, {GluKind::kReGlu, "reglu"});
+  add_glu(cases, dtype, device,
+          {.kind = GluKind::kSwiGlu, .name = "swiglu, bias", .has_bias = true});
+  add_glu(cases, dtype, device,
+          {.kind = GluKind::kSwiGlu, .name = "swiglu, weight", .has_weight = true});
+  add_glu(cases, dtype, device,
+          {.kind = GluKind::kClampedSwiGlu,
+           .name = "clamped_swiglu, bias",
+           .has_bias = true});
+}
+
+}  // namespace kiln::tools

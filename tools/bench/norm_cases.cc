@@ -1,0 +1,209 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kiln/ops/norm.h"
+#include "tools/bench/families.h"
+
+namespace kiln::tools {
+namespace {
+
+struct Shape {
+  ops::DType dtype;
+  std::int64_t rows;
+  std::int64_t cols;
+  bool residual = false;
+
+  [[nodiscard]] std::string what() const {
+    return fmt::format("{}{} x {}", residual ? "residual, " : "", rows, cols);
+  }
+  [[nodiscard]] std::uint64_t tensor() const { return bytes_of(dtype, rows * cols); }
+  [[nodiscard]] std::uint64_t weight() const { return bytes_of(dtype, cols); }
+  [[nodiscard]] std::uint64_t statistics() const {
+    return static_cast<std::uint64_t>(rows) * sizeof(float);
+  }
+};
+
+// ---- What the kernels of the longest rows move beyond the least on an H100. They go
+// ---- over a row several times (templates/norm); shorter rows stay in registers.
+
+constexpr std::int64_t kLongestKept = 8192;
+
+/// Of what is read a second time, the part that comes from memory again: `bytes` passed
+/// in between, of which a block's share of the cache keeps no more than its size.
+double lost(double bytes) {
+  return std::max(0.0, 1 - kBlockCacheBytes / bytes);
+}
+
+double forward_again(const Shape& shape) {
+  const auto row = static_cast<double>(shape.weight());
+  const double kept = 1024.0 * 16 * (shape.residual ? 3 : 6);
+  if (shape.cols <= kLongestKept || row <= kept)
+    return 0;
+  const int passed = shape.residual ? 3 : 2;
+  return static_cast<double>(shape.tensor()) * lost(passed * row);
+}
+
+/// `sums`: 2 with a bias, else 1.
+double backward_again(const Shape& shape, int sums) {
+  if (shape.cols <= kLongestKept)
+    return 0;
+  constexpr double kShared = 224 << 10;
+  const auto cols = static_cast<double>(shape.cols);
+  const auto row = static_cast<double>(shape.weight());
+  const double inputs = 2 * static_cast<double>(shape.tensor());
+  const double first = std::min(1.0, kShared / sizeof(float) / sums / cols);
+  const int passed = shape.residual ? 4 : 3;
+  const double for_dx = inputs * lost(passed * row);
+  const double for_first_columns = inputs * first * lost(passed * row * first);
+  const double for_other_columns = inputs * (1 - first);
+  // Written by each block, and read to be added up.
+  const double partials = 132 * cols * sizeof(float) * sums;
+  return for_dx + for_first_columns + for_other_columns +
+         (partials > kCacheBytes ? 2 * partials : 0);
+}
+
+// ---- The cases
+
+template <typename Args>
+BenchCase norm_forward(const char* operation, const Shape& shape,
+                       Result<void> (*run)(Service&, CUstream_st*, const Args&)) {
+  constexpr bool kIsLayerNorm = requires(Args args) {
+    args.bias;
+  };
+  const std::uint64_t tensor = shape.tensor();
+  const std::uint64_t weight = shape.weight();
+  const std::uint64_t statistics = shape.statistics();
+  const std::uint64_t bias = kIsLayerNorm ? weight : 0;
+  const std::uint64_t mean = kIsLayerNorm ? statistics : 0;
+  const std::uint64_t residual = shape.residual ? tensor : 0;
+  const std::uint64_t least =
+      2 * tensor + 2 * residual + weight + bias + mean + statistics;
+  return {.operation = operation,
+          .what = shape.what(),
+          .dtype = shape.dtype,
+          .least_bytes = least,
+          .goal = goal_of(kForwardGoal, least, forward_again(shape)),
+          .tensors = {{.bytes = tensor},
+                      {.bytes = tensor},
+                      {.bytes = weight},
+                      {.bytes = statistics},
+                      {.bytes = residual},
+                      {.bytes = residual},
+                      {.bytes = bias},
+                      {.bytes = mean}},
+          .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
+            Args args{.dtype = shape.dtype};
+            args.y = at[0];
+            args.x = at[1];
+            args.weight = at[2];
+            args.rstd = static_cast<float*>(at[3]);
+            args.rows = shape.rows;
+            args.cols = shape.cols;
+            args.adds_residual = shape.residual;
+            args.residual = at[4];
+            args.sum = at[5];
+            if constexpr (kIsLayerNorm) {
+              args.bias = at[6];
+              args.mean = static_cast<float*>(at[7]);
+            }
+            return run(service, stream, args);
+          }};
+}
+
+template <typename Args>
+BenchCase norm_backward(const char* operation, const Shape& shape, const Device& device,
+                        Result<std::uint64_t> (*workspace_bytes)(const Args&,
+                                                                 const Device&),
+                        Result<void> (*run)(Service&, CUstream_st*, const Args&)) {
+  constexpr bool kIsLayerNorm = requires(Args args) {
+    args.dbias;
+  };
+  Args args{.dtype = shape.dtype};
+  args.rows = shape.rows;
+  args.cols = shape.cols;
+  args.adds_residual = shape.residual;
+  args.workspace_bytes = workspace_bytes(args, device).value_or(0);
+  const std::uint64_t tensor = shape.tensor();
+  const std::uint64_t weight = shape.weight();
+  const std::uint64_t statistics = shape.statistics();
+  const std::uint64_t bias = kIsLayerNorm ? weight : 0;
+  const std::uint64_t mean = kIsLayerNorm ? statistics : 0;
+  const std::uint64_t residual = shape.residual ? tensor : 0;
+  const std::uint64_t least =
+      3 * tensor + residual + 2 * weight + bias + mean + statistics;
+  return {.operation = operation,
+          .what = shape.what(),
+          .dtype = shape.dtype,
+          .least_bytes = least,
+          .goal = goal_of(kBackwardGoal, least,
+                          backward_again(shape, kIsLayerNorm ? 2 : 1)),
+          .tensors = {{.bytes = tensor},
+                      {.bytes = tensor},
+                      {.bytes = tensor},
+                      {.bytes = weight},
+                      {.bytes = weight},
+                      {.bytes = statistics},
+                      {.bytes = residual},
+                      {.bytes = args.workspace_bytes},
+                      {.bytes = bias},
+                      {.bytes = mean}},
+          .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
+            Args now = args;
+            now.dx = at[0];
+            now.dy = at[1];
+            now.x = at[2];
+            now.weight = at[3];
+            now.dweight = at[4];
+            now.rstd = static_cast<const float*>(at[5]);
+            now.dsum = at[6];
+            now.workspace = at[7];
+            if constexpr (kIsLayerNorm) {
+              now.dbias = at[8];
+              now.mean = static_cast<const float*>(at[9]);
+            }
+            return run(service, stream, now);
+          }};
+}
+
+BenchCase layernorm_forward(const Shape& shape) {
+  return norm_forward("layernorm_forward", shape, ops::layernorm_forward);
+}
+BenchCase rmsnorm_forward(const Shape& shape) {
+  return norm_forward("rmsnorm_forward", shape, ops::rmsnorm_forward);
+}
+BenchCase layernorm_backward(const Shape& shape, const Device& device) {
+  return norm_backward("layernorm_backward", shape, device,
+                       ops::layernorm_backward_workspace_bytes,
+                       ops::layernorm_backward);
+}
+BenchCase rmsnorm_backward(const Shape& shape, const Device& device) {
+  return norm_backward("rmsnorm_backward", shape, device,
+                       ops::rmsnorm_backward_workspace_bytes, ops::rmsnorm_backward);
+}
+
+}  // namespace
+
+void add_norm_cases(std::vector<BenchCase>& cases, ops::DType dtype,
+                    const Device& device) {
+  constexpr std::int64_t kElements = 8192LL * 8192;
+  for (const std::int64_t cols : {1024, 4096, 8192, 65536}) {
+    const Shape plain{.dtype = dtype, .rows = kElements / cols, .cols = cols};
+    Shape residual = plain;
+    residual.residual = true;
+    const bool is_rare = dtype == kTypeOfRareForms && cols == 4096;
+    cases.push_back(layernorm_forward(plain));
+    if (is_rare)
+      cases.push_back(layernorm_forward(residual));
+    cases.push_back(layernorm_backward(plain, device));
+    if (is_rare)
+      cases.push_back(layernorm_backward(residual, device));
+    cases.push_back(rmsnorm_forward(plain));
+    cases.push_back(rmsnorm_forward(residual));
+    cases.push_back(rmsnorm_backward(plain, device));
+    if (is_rare)
+      cases.push_back(rmsnorm_backward(residual, device));
+  }
+}
+
+}  // namespace kiln::tools
