@@ -228,7 +228,11 @@ class Problem {
         };
         const double low = rounded(normal.xh[j] - error);
         const double high = rounded(normal.xh[j] + error);
-        const double want = std::fabs(got - low) < std::fabs(got - high) ? low : high;
+        const auto off = [&](double want) {
+          return in_ulp<T>(got, want, kRounding * std::fabs(want));
+        };
+        // In ulp, which are smaller below a power of two than above.
+        const double want = off(low) < off(high) ? low : high;
         worst.take<T>(got, want, kRounding * std::fabs(want));
       } else {
         const double terms = std::fabs(normal.xh[j] * w) + std::fabs(b);
