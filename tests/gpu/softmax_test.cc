@@ -10,18 +10,21 @@
 #include <string>
 #include <tuple>
 
+#include "tests/gpu/device_copies.h"
 #include "tests/gpu/gpu_test.h"
 #include "tests/gpu/stand_in.h"
 #include "tests/integration/softmax/errors.h"
 #include "tests/integration/softmax/inputs.h"
+#include "tests/support/tensors/guarded_tensor.h"
 
 namespace kiln::gpu_test {
 namespace {
 
 using softmax_test::I64;
 using softmax_test::Kind;
-using softmax_test::MaskView;
 using softmax_test::Shape;
+template <typename T>
+using Tensor = test::GuardedTensor<T>;
 
 struct Setting {
   float scale = 0.125F;
@@ -29,75 +32,21 @@ struct Setting {
   bool one_mask = false;   // for the whole batch
 };
 
-/// An array between bounds that nobody may write to.
-template <typename T>
-class GuardedArray {
- public:
-  /// All of it is NaN at first, bounds and elements.
-  GuardedArray(std::size_t size, std::size_t offset)
-      : begin_(kBound + offset), size_(size), array_(poison(size, offset)) {}
-
-  [[nodiscard]] T* data() const { return array_.data() + begin_; }
-  /// With a failure for each bound that was written to.
-  [[nodiscard]] std::vector<T> download() const {
-    const std::vector<T> all = array_.download();
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(begin_);
-    const auto end = begin + static_cast<std::ptrdiff_t>(size_);
-    const auto is_nan = [](T each) { return std::isnan(each.value()); };
-    EXPECT_TRUE(std::all_of(all.begin(), begin, is_nan)) << "written before the tensor";
-    EXPECT_TRUE(std::all_of(end, all.end(), is_nan)) << "written behind the tensor";
-    return {begin, end};
-  }
-
- private:
-  static constexpr std::size_t kBound = 256;  // elements
-
-  static DeviceArray<T> poison(std::size_t size, std::size_t offset) {
-    const std::vector<T> values(size + offset + 2 * kBound,
-                                T::from(std::numeric_limits<float>::quiet_NaN()));
-    return DeviceArray<T>(std::span<const T>(values));
-  }
-
-  std::size_t begin_;
-  std::size_t size_;
-  DeviceArray<T> array_;
-};
-
-/// Values at `offset` elements from where memory is aligned.
-template <typename T>
-class OffsetArray {
- public:
-  OffsetArray(std::vector<T> values, std::size_t offset)
-      : offset_(offset), array_(shifted(std::move(values), offset)) {}
-  [[nodiscard]] const T* data() const { return array_.data() + offset_; }
-
- private:
-  static DeviceArray<T> shifted(std::vector<T> values, std::size_t offset) {
-    values.insert(values.begin(), offset + 1, T{});  // never of size 0
-    std::rotate(values.begin(), values.begin() + 1, values.end());
-    return DeviceArray<T>(std::span<const T>(values));
-  }
-  std::size_t offset_;
-  DeviceArray<T> array_;
-};
-
 /// `x` is dy for a backward kernel, whose y a forward kernel might have written.
 template <typename T>
 class Problem {
  public:
   Problem(const Kernel& kernel, const Shape& shape, const Setting& setting)
-      : kernel_(kernel), shape_(shape), setting_(setting) {
-    kind_ = kernel.entry_point().find("upper_triang") != std::string::npos
-                ? Kind::kCausal
-            : kernel.entry_point().find("masked") != std::string::npos ? Kind::kMasked
-                                                                       : Kind::kPlain;
-    is_forward_ = kernel.entry_point().ends_with("_fwd");
-    const I64 masks = setting.one_mask ? 1 : shape.batch;
-    mask_.resize(static_cast<std::size_t>(masks * shape.sq * shape.cols));
-    softmax_test::fill_mask(mask_, shape.cols);
-    x_.resize(shape.size());
-    test::fill_normally(std::span(x_));
-    y_.resize(shape.size());
+      : kernel_(kernel),
+        shape_(shape),
+        setting_(setting),
+        kind_(kind_of(kernel.entry_point())),
+        is_forward_(kernel.entry_point().ends_with("_fwd")),
+        x_("x", shape.size(), place()),
+        y_("y", shape.size(), place()),
+        mask_("mask", mask_size(), place()) {
+    softmax_test::fill_mask({&mask_.data()->bits, mask_.size()}, shape.cols);
+    test::fill_normally(std::span(x_.data(), x_.size()));
     if (!is_forward_) {
       softmax_test::fill_y(y_.data(), x_.data(), shape,
                            [this](I64 row, I64 j) { return visible(row, j); });
@@ -107,31 +56,41 @@ class Problem {
   /// Runs it and compares; false where nothing computed that could be compared.
   [[nodiscard]] bool run_and_check() const {
     const bool computes = !driver().is_simulated || stands_in_for(kernel_);
-    const OffsetArray<T> x(x_, setting_.offset);
-    const OffsetArray<T> y(y_, setting_.offset);
-    const OffsetArray<std::uint8_t> mask(mask_, setting_.offset);
-    const GuardedArray<T> out(shape_.size(), setting_.offset);
+    Tensor<T> out("out", shape_.size(), place());
+    const test::ReadOnly inputs(x_, y_, mask_);
+    const DeviceCopies copies;
     const auto geometry =
         kernel_.geometry({{"rows", shape_.rows()}, {"cols", shape_.cols}});
     const Stream stream;
     const auto done = launch(geometry, stream.handle(),
-                             {out.data(), x.data(), y.data(), mask.data()});
+                             {copies.moved(out.data()), copies.moved(x_.data()),
+                              copies.moved(y_.data()), copies.moved(mask_.data())});
     EXPECT_TRUE(done) << done.error().message;
     stream.synchronize();
-    const std::vector<T> got = out.download();
+    copies.take_back();
     if (computes && done) {
-      EXPECT_LE(error(got), softmax_test::error_bound<T>(is_forward_));
+      EXPECT_LE(error(out), softmax_test::error_bound<T>(is_forward_));
     }
     return computes;
   }
 
  private:
+  static Kind kind_of(const std::string& entry_point) {
+    return entry_point.find("upper_triang") != std::string::npos ? Kind::kCausal
+           : entry_point.find("masked") != std::string::npos     ? Kind::kMasked
+                                                                 : Kind::kPlain;
+  }
+  [[nodiscard]] test::Place place() const { return {.offset = setting_.offset}; }
+  [[nodiscard]] std::size_t mask_size() const {
+    const I64 masks = setting_.one_mask ? 1 : shape_.batch;
+    return static_cast<std::size_t>(masks * shape_.sq * shape_.cols);
+  }
   [[nodiscard]] I64 mask_stride() const {
     return setting_.one_mask ? 0 : shape_.sq * shape_.cols;
   }
   [[nodiscard]] bool visible(I64 row, I64 j) const {
-    return softmax_test::is_visible(kind_, shape_, {mask_.data(), mask_stride()}, row,
-                                    j);
+    return softmax_test::is_visible(kind_, shape_, {&mask_.data()->bits, mask_stride()},
+                                    row, j);
   }
 
   struct Tensors {
@@ -161,7 +120,7 @@ class Problem {
     return kernel_.launch(geometry, stream, out, x, scale, rows, cols);
   }
 
-  [[nodiscard]] double error(const std::vector<T>& got) const {
+  [[nodiscard]] double error(const Tensor<T>& got) const {
     double worst = 0;
     for (I64 row = 0; row < shape_.rows() && !testing::Test::HasFailure(); ++row) {
       SCOPED_TRACE(testing::Message() << "row " << row);
@@ -181,11 +140,11 @@ class Problem {
   const Kernel& kernel_;
   const Shape shape_;
   const Setting setting_;
-  Kind kind_;
-  bool is_forward_;
-  std::vector<T> x_;
-  std::vector<T> y_;
-  std::vector<std::uint8_t> mask_;
+  const Kind kind_;
+  const bool is_forward_;
+  Tensor<T> x_;
+  Tensor<T> y_;
+  Tensor<softmax_test::Byte> mask_;
 };
 
 using KernelAndType = std::tuple<std::string, std::string>;

@@ -1,65 +1,105 @@
-// The softmax kernels' text compiled for the CPU runs where the simulated driver is
-// asked to run them. So the tests for real devices are tested themselves: their
-// arguments, copies and comparisons. Nothing is said of what NVRTC made of the text.
+// The kernels' text compiled for the CPU runs where the simulated driver is asked to
+// run them. So the tests for real devices are tested themselves: their arguments,
+// copies and comparisons. Nothing is said of what NVRTC made of the text.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
-#include <cstring>
+#include <string>
+#include <vector>
 
+#include "ops/activation.h"
+#include "ops/cross_entropy.h"
+#include "ops/norm.h"
+#include "ops/rope.h"
 #include "tests/gpu/stand_in.h"
 #include "tests/support/cpu_kernel/executor.h"
-#include "tests/support/cpu_kernel/kernels.h"
+#include "tests/support/cpu_kernel/run_plan.h"
 #include "tests/support/simulated_driver/simulated_driver.h"
 
 namespace kiln_cpu {
-// Generated: see tests/integration/softmax/CMakeLists.txt.
+
+// Generated: see tests/integration/<family>/CMakeLists.txt.
 CpuKernels softmax_plain_kernels();
 CpuKernels softmax_masked_kernels();
 CpuKernels softmax_causal_kernels();
+CpuKernels rope_fwd_kernels();
+CpuKernels rope_bwd_kernels();
+CpuKernels layernorm_fwd_kernels();
+CpuKernels layernorm_bwd_kernels();
+CpuKernels rmsnorm_fwd_kernels();
+CpuKernels rmsnorm_bwd_kernels();
+CpuKernels activation_unary_kernels();
+CpuKernels activation_swiglu_kernels();
+CpuKernels activation_gated_kernels();
+CpuKernels cross_entropy_kernels();
+
+const std::vector<Variant>& kernels_of_program() {
+  static const auto* const all = new std::vector<Variant>(variants_of(
+      {softmax_plain_kernels(), softmax_masked_kernels(), softmax_causal_kernels(),
+       rope_fwd_kernels(), rope_bwd_kernels(), layernorm_fwd_kernels(),
+       layernorm_bwd_kernels(), rmsnorm_fwd_kernels(), rmsnorm_bwd_kernels(),
+       activation_unary_kernels(), activation_swiglu_kernels(),
+       activation_gated_kernels(), cross_entropy_kernels()}));
+  return *all;
+}
+
 }  // namespace kiln_cpu
 
 namespace kiln::gpu_test {
 namespace {
 
-const kiln_cpu::CpuKernel* find(std::string_view variant) {
-  for (const kiln_cpu::CpuKernels& kernels :
-       {kiln_cpu::softmax_plain_kernels(), kiln_cpu::softmax_masked_kernels(),
-        kiln_cpu::softmax_causal_kernels()}) {
-    const auto found = std::find_if(
-        kernels.begin(), kernels.end(),
-        [&](const kiln_cpu::CpuKernel& each) { return each.variant == variant; });
-    if (found != kernels.end())
-      return &*found;
-  }
-  return nullptr;
-}
+using kiln_cpu::Variant;
 
 void run(const kiln_simulated_launch* launch, void** parameters, void* user) {
-  const auto& kernel = *static_cast<const kiln_cpu::CpuKernel*>(user);
+  const auto& variant = *static_cast<const Variant*>(user);
   Geometry geometry{.shared_bytes = launch->dynamic_shared_bytes};
   std::copy_n(launch->grid, 3, geometry.grid.begin());
   std::copy_n(launch->block, 3, geometry.block.begin());
-  const auto done = kiln_cpu::launch(geometry, {}, [&] { kernel.call(parameters); });
+  const auto done =
+      kiln_cpu::launch(geometry, {}, [&] { variant.compiled().call(parameters); });
   EXPECT_TRUE(done) << done.error().message;
+}
+
+/// The CPU computes `variant` from now on wherever its entry point is launched. False
+/// where there is none.
+bool enlist(const Variant* variant) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no test sets it
+  void* const driver = ::dlopen(std::getenv("KILN_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
+  if (variant == nullptr || driver == nullptr)
+    return false;
+  const auto enlist_kernel =
+      reinterpret_cast<decltype(&kiln_simulated_register_kernel)>(
+          ::dlsym(driver, "kiln_simulated_register_kernel"));
+  if (enlist_kernel == nullptr)
+    return false;
+  enlist_kernel(std::string(variant->entry()).c_str(), &run,
+                const_cast<Variant*>(variant));
+  return true;
 }
 
 }  // namespace
 
 bool stands_in_for(const Kernel& kernel) {
-  const kiln_cpu::CpuKernel* const on_cpu = find(kernel.name());
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): no test sets it
-  void* const driver = ::dlopen(std::getenv("KILN_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
-  if (on_cpu == nullptr || driver == nullptr)
-    return false;
-  const auto enlist = reinterpret_cast<decltype(&kiln_simulated_register_kernel)>(
-      ::dlsym(driver, "kiln_simulated_register_kernel"));
-  if (enlist == nullptr)
-    return false;
-  enlist(kernel.entry_point().c_str(), &run, const_cast<kiln_cpu::CpuKernel*>(on_cpu));
+  const auto& all = kiln_cpu::kernels_of_program();
+  const auto found = std::ranges::find_if(all, [&](const Variant& each) {
+    return each.name() == kernel.name() && each.entry() == kernel.entry_point();
+  });
+  return enlist(found == all.end() ? nullptr : &*found);
+}
+
+bool stands_in_for(const test::Operation& operation, const Device& device) {
+  const auto plan =
+      std::visit([&](const auto& args) { return ops::plan(args, device); }, operation);
+  // What is refused launches nothing.
+  return !plan || std::ranges::all_of(*plan, [](const ops::Launch& launch) {
+    return enlist(kiln_cpu::find_variant(launch, kiln_cpu::kernels_of_program()));
+  });
+}
+
+bool stands_in_for_operations() {
   return true;
 }
 

@@ -6,4 +6,12 @@ bool stands_in_for(const Kernel& /*kernel*/) {
   return false;
 }
 
+bool stands_in_for(const test::Operation& /*operation*/, const Device& /*device*/) {
+  return false;
+}
+
+bool stands_in_for_operations() {
+  return false;
+}
+
 }  // namespace kiln::gpu_test

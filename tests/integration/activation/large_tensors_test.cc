@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "ops/activation.h"
+#include "tests/integration/activation/kernels.h"
 #include "tests/integration/activation/problem.h"
+#include "tests/support/cpu_kernel/run_plan.h"
 #include "tests/support/tensors/sparse_tensor.h"
 
 namespace kiln::activation_test {
@@ -26,7 +29,8 @@ class LargeActivation : public testing::TestWithParam<Unit> {
     plan->resize(1);
     kiln_cpu::LaunchOptions options;
     options.first_block = plan->front().extents.at("blocks") - kTail;
-    const auto done = kiln_cpu::run_plan(*std::move(plan), all_kernels(), options);
+    const auto done =
+        kiln_cpu::run_plan(*std::move(plan), kiln_cpu::kernels_of_program(), options);
     ASSERT_TRUE(done) << done.error().message;
   }
 };

@@ -1,5 +1,5 @@
-// One problem for one unit: tensors behind guards, the operations' plans run on the
-// CPU, the errors against the reference.
+// One problem for one unit: tensors behind guards, the operations, the errors against
+// the reference.
 
 #pragma once
 
@@ -15,10 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "ops/activation.h"
 #include "tests/integration/activation/reference.h"
 #include "tests/integration/activation/unit.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/operations/run_operation.h"
 #include "tests/support/tensors/element_types.h"
 #include "tests/support/tensors/guarded_tensor.h"
 #include "tests/support/tensors/numbers.h"
@@ -52,6 +51,12 @@ struct Setting {
   I64 most_blocks = 1 << 30;  // of every grid: the kernels compute all with it
   int multiprocessors = 4;
   Limits limits{.alpha = 1.702F, .limit = 4.0F, .offset = 1.0F};
+
+  [[nodiscard]] test::Schedule schedule() const {
+    return {.order = order,
+            .multiprocessors = multiprocessors,
+            .most = {{"blocks", most_blocks}}};
+  }
 };
 
 /// In units of 2^-24 of the terms: what a kernel's arithmetic may lose beside the
@@ -362,7 +367,7 @@ class Problem {
   template <typename Args>
   void run_with_workspace(Args args, Result<std::uint64_t> (*bytes_of)(const Args&,
                                                                        const Device&)) {
-    const auto bytes = bytes_of(args, device());
+    const auto bytes = bytes_of(args, test::operations_device(setting_.schedule()));
     ASSERT_TRUE(bytes) << bytes.error().message;
     parts_ =
         unit_.has_bias && shape_.cols > 0 ? *bytes / sizeof(float) / bias_size() : 0;
@@ -373,28 +378,14 @@ class Problem {
     run(args);
   }
 
-  template <typename Args>
-  void run(const Args& args) {
-    const auto checked = check_pointers(args);
-    ASSERT_TRUE(checked) << checked.error().message;
-    auto plan = ops::plan(args, device());
-    ASSERT_TRUE(plan) << plan.error().message;
-    for (ops::Launch& launch : *plan) {
-      auto& blocks = launch.extents["blocks"];
-      blocks = std::min<std::int64_t>(blocks, setting_.most_blocks);
-    }
+  void run(const test::Operation& operation) {
     const std::vector<kiln_cpu::GuardedMemory*> inputs{
         &x_.memory(), &linear_.memory(), &bias_.memory(), &weight_.memory(),
         &dy_.memory()};
     for (auto* const memory : inputs) memory->make_read_only();
-    const auto done =
-        kiln_cpu::run_plan(*std::move(plan), all_kernels(), {.order = setting_.order});
+    const auto done = test::run_operation(operation, setting_.schedule());
     for (auto* const memory : inputs) memory->make_writable();
     ASSERT_TRUE(done) << done.error().message;
-  }
-
-  [[nodiscard]] Device device() const {
-    return kiln_cpu::planned_device({9, 0}, setting_.multiprocessors);
   }
 
   const Unit& unit_;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tests/integration/activation/kernels.h"
 #include "tests/integration/activation/problem.h"
 
 namespace kiln::activation_test {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "tests/integration/activation/kernels.h"
 #include "tests/integration/activation/problem.h"
 
 namespace kiln::activation_test {

@@ -1,14 +1,11 @@
-// What is tested: an activation with its options, in one type, and the kernels of it
-// that are compiled for the CPU.
+// What is tested: an activation with its options, in one type.
 
 #pragma once
 
 #include <ostream>
 #include <string>
-#include <vector>
 
 #include "kiln/ops/activation.h"
-#include "tests/support/cpu_kernel/variant.h"
 
 namespace kiln::activation_test {
 
@@ -34,19 +31,8 @@ void PrintTo(const Unit& unit, std::ostream* out);
 /// "swiglu_bf16_bias"
 [[nodiscard]] std::string name_of(const Unit& unit);
 
-[[nodiscard]] const std::vector<kiln_cpu::Variant>& all_kernels();
-/// One for each forward kernel of all_kernels(); its backward kernel is there too.
-[[nodiscard]] const std::vector<Unit>& all_units();
-template <typename Predicate>
-std::vector<Unit> units_where(Predicate predicate) {
-  std::vector<Unit> some;
-  for (const Unit& unit : all_units()) {
-    if (predicate(unit))
-      some.push_back(unit);
-  }
-  return some;
-}
-/// The one of that name, type and options. It is there.
-[[nodiscard]] const Unit& unit(std::string_view name);
+/// Of the kernels `name`_fwd and `name`_bwd.
+[[nodiscard]] Unit unit_of(std::string name, std::string dtype, bool has_bias,
+                           bool has_weight);
 
 }  // namespace kiln::activation_test

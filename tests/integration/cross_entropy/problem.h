@@ -1,5 +1,5 @@
-// One problem for the cross-entropy operations: tensors behind guards, the operations
-// as plans on the CPU, errors against the reference.
+// One problem for the cross-entropy operations: tensors behind guards, errors against
+// the reference.
 
 #pragma once
 
@@ -15,16 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "ops/cross_entropy.h"
 #include "tests/integration/cross_entropy/reference.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/operations/run_operation.h"
 #include "tests/support/tensors/element_types.h"
 #include "tests/support/tensors/guarded_tensor.h"
 #include "tests/support/tensors/numbers.h"
-
-namespace kiln_cpu {
-CpuKernels cross_entropy_kernels();
-}
 
 namespace kiln::cross_entropy_test {
 
@@ -37,12 +32,6 @@ using test::kInfinity;
 using test::kNaN;
 template <typename T>
 using Tensor = test::GuardedTensor<T>;
-
-inline const std::vector<kiln_cpu::Variant>& all_variants() {
-  static const auto variants =
-      kiln_cpu::variants_of({kiln_cpu::cross_entropy_kernels()});
-  return variants;
-}
 
 template <typename T>
 constexpr DType kDtype = DType::kF32;
@@ -191,24 +180,12 @@ class Problem {
   }
 
   /// What an operation does wrong is a failure of the test.
-  template <typename Args>
-  void run(const Args& args) {
-    const auto checked = check_pointers(args);
-    ASSERT_TRUE(checked) << checked.error().message;
-    run_unchecked(args);
+  void run(const test::Operation& operation) {
+    run(operation, {.order = setting_.order});
   }
   /// Wherever the pointers lead.
-  template <typename Args>
-  void run_unchecked(const Args& args) {
-    auto plan = ops::plan(args, kiln_cpu::planned_device());
-    ASSERT_TRUE(plan) << plan.error().message;
-    const auto inputs = {&logits_.memory(), &wide_.memory(), &narrow_.memory(),
-                         &row_scale_.memory()};
-    for (auto* const memory : inputs) memory->make_read_only();
-    const auto done =
-        kiln_cpu::run_plan(*std::move(plan), all_variants(), {.order = setting_.order});
-    for (auto* const memory : inputs) memory->make_writable();
-    ASSERT_TRUE(done) << done.error().message;
+  void run_unchecked(const test::Operation& operation) {
+    run(operation, {.order = setting_.order, .checks_pointers = false});
   }
 
   [[nodiscard]] Output<T> fused() {
@@ -254,6 +231,15 @@ class Problem {
   Errors run_and_check() { return check(fused()); }
 
  private:
+  void run(const test::Operation& operation, const test::Schedule& schedule) {
+    const auto inputs = {&logits_.memory(), &wide_.memory(), &narrow_.memory(),
+                         &row_scale_.memory()};
+    for (auto* const memory : inputs) memory->make_read_only();
+    const auto done = test::run_operation(operation, schedule);
+    for (auto* const memory : inputs) memory->make_writable();
+    ASSERT_TRUE(done) << done.error().message;
+  }
+
   template <typename Args>
   Args rows_of() {
     const bool wide = setting_.target_type == TargetType::kInt64;

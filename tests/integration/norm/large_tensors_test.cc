@@ -4,7 +4,9 @@
 
 #include <cstring>
 
+#include "ops/norm.h"
 #include "tests/integration/norm/problem.h"
+#include "tests/support/cpu_kernel/run_plan.h"
 #include "tests/support/tensors/sparse_tensor.h"
 
 namespace kiln::norm_test {
@@ -29,13 +31,14 @@ void run_last_blocks(const Args& args) {
   ASSERT_TRUE(plan) << plan.error().message;
   plan->resize(1);
   const auto& launch = plan->front();
-  const auto* const variant = kiln_cpu::find_variant(launch, all_variants());
+  const auto* const variant =
+      kiln_cpu::find_variant(launch, kiln_cpu::kernels_of_program());
   ASSERT_NE(variant, nullptr) << "not compiled for the CPU";
   const auto geometry = variant->geometry(launch.extents);
   ASSERT_TRUE(geometry) << geometry.error().message;
   const long long last = geometry->grid[0];
-  const auto done =
-      kiln_cpu::run_plan(*plan, all_variants(), {.first_block = last - 4});
+  const auto done = kiln_cpu::run_plan(*plan, kiln_cpu::kernels_of_program(),
+                                       {.first_block = last - 4});
   ASSERT_TRUE(done) << done.error().message;
 }
 

@@ -1,5 +1,5 @@
-// A norm and its gradients through their operations' plans: tensors behind guards, the
-// launches on the CPU, the error against the reference.
+// A norm and its gradients through their operations: tensors behind guards, the error
+// against the reference.
 
 #pragma once
 
@@ -11,10 +11,9 @@
 #include <optional>
 #include <span>
 
-#include "ops/norm.h"
-#include "tests/integration/norm/kernels.h"
+#include "tests/integration/norm/configuration.h"
 #include "tests/integration/norm/reference.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/operations/run_operation.h"
 #include "tests/support/tensors/element_types.h"
 #include "tests/support/tensors/guarded_tensor.h"
 #include "tests/support/tensors/numbers.h"
@@ -26,6 +25,7 @@ using kiln_cpu::Side;
 using test::F32;
 using test::in_ulp;
 using test::kNaN;
+using test::ReadOnly;
 using test::ulp;
 using test::values;
 template <typename T>
@@ -45,6 +45,10 @@ struct Setting {
   int multiprocessors = 2;
   ComputeCapability capability{9, 0};
   [[nodiscard]] test::Place place() const { return {.offset = offset, .exact = exact}; }
+  [[nodiscard]] test::Schedule schedule() const {
+    return {
+        .order = order, .multiprocessors = multiprocessors, .capability = capability};
+  }
   [[nodiscard]] std::size_t size() const {
     return static_cast<std::size_t>(rows * cols);
   }
@@ -64,35 +68,11 @@ Tensor<T> random_tensor(const char* name, std::size_t size, const test::Place& p
   return tensor;
 }
 
-/// Runs what `args` plan for; what a kernel does wrong is a failure of the test.
-template <typename Args>
-void run_operation(const Args& args, const Setting& setting) {
-  const auto checked = check_pointers(args);
-  ASSERT_TRUE(checked) << checked.error().message;
-  auto plan = ops::plan(
-      args, kiln_cpu::planned_device(setting.capability, setting.multiprocessors));
-  ASSERT_TRUE(plan) << plan.error().message;
-  const auto done =
-      kiln_cpu::run_plan(*std::move(plan), all_variants(), {.order = setting.order});
+/// What it does wrong is a failure of the test.
+inline void run_operation(const test::Operation& operation, const Setting& setting) {
+  const auto done = test::run_operation(operation, setting.schedule());
   ASSERT_TRUE(done) << done.error().message;
 }
-
-/// Read-only while it lives.
-template <typename... Tensors>
-class ReadOnly {
- public:
-  explicit ReadOnly(Tensors&... tensors) : memories_{&tensors.memory()...} {
-    for (auto* const memory : memories_) memory->make_read_only();
-  }
-  ReadOnly(const ReadOnly&) = delete;
-  ReadOnly& operator=(const ReadOnly&) = delete;
-  ~ReadOnly() {
-    for (auto* const memory : memories_) memory->make_writable();
-  }
-
- private:
-  std::array<kiln_cpu::GuardedMemory*, sizeof...(Tensors)> memories_;
-};
 
 /// How far results are off, in ulp of their type: beyond what float arithmetic may do,
 /// and all in all.
@@ -228,7 +208,11 @@ class Problem {
         };
         const double low = rounded(normal.xh[j] - error);
         const double high = rounded(normal.xh[j] + error);
-        const double want = std::fabs(got - low) < std::fabs(got - high) ? low : high;
+        const auto off = [&](double want) {
+          return in_ulp<T>(got, want, kRounding * std::fabs(want));
+        };
+        // In ulp, which are smaller below a power of two than above.
+        const double want = off(low) < off(high) ? low : high;
         worst.take<T>(got, want, kRounding * std::fabs(want));
       } else {
         const double terms = std::fabs(normal.xh[j] * w) + std::fabs(b);
@@ -279,8 +263,7 @@ class Problem {
                        {"dweight", weight.size(), setting_.place()},
                        {"dbias", bias.size(), setting_.place()}};
     const Statistics saved = statistics();
-    const auto device =
-        kiln_cpu::planned_device(setting_.capability, setting_.multiprocessors);
+    const Device device = test::operations_device(setting_.schedule());
     const auto floats = [](const Tensor<F32>& tensor) {
       return reinterpret_cast<const float*>(tensor.data());
     };

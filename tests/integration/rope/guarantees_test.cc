@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "ops/rope.h"
+#include "tests/integration/rope/kernels.h"
 #include "tests/integration/rope/problem.h"
+#include "tests/support/cpu_kernel/run_plan.h"
 
 namespace kiln::rope_test {
 namespace {
@@ -13,7 +16,7 @@ class RopeGuarantees : public testing::TestWithParam<Variant> {
  protected:
   template <typename Function>
   static void with_parameter_types(Function function) {
-    with_types(GetParam(), function);
+    with_types(form_of(GetParam()), function);
   }
 };
 
@@ -27,11 +30,11 @@ TEST_P(RopeGuarantees, ATokenAfterACacheTurnsByItsPosition) {
                                                   std::type_identity<U>) {
     const Shape shape{
         .sequence = 20, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32};
-    Problem<T, U> whole(GetParam(), shape, {});
+    Problem<T, U> whole(form_of(GetParam()), shape, {});
     whole.run();
     for (const bool by_array : {false, true}) {
       const Shape one{.q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32};
-      Problem<T, U> token(GetParam(), one,
+      Problem<T, U> token(form_of(GetParam()), one,
                           by_array ? Setting{.starts = {13}} : Setting{.start = 13});
       std::copy_n(&whole.q.in_at(0, 13, 0, 0), 64, token.q.in.data());
       std::copy_n(&whole.k.in_at(0, 13, 0, 0), 32, token.k.in.data());
@@ -50,7 +53,7 @@ TEST_P(RopeGuarantees, ProductsAreRoundedOnce) {
       return;
     }
     const Shape shape{.sequence = 16, .q_heads = 2, .dim = 64, .rotary = 64};
-    Problem<T, U> problem(GetParam(), shape, {.start = 1});
+    Problem<T, U> problem(form_of(GetParam()), shape, {.start = 1});
     EXPECT_LE(problem.run_and_check(), 0.5 + 0x1p-6);
     // The same in T throughout is off by more than that: the test can tell.
     const auto rounded = [](double x) {
@@ -92,7 +95,7 @@ TEST_P(RopeGuarantees, AGridOfPackedSequencesCountsTheirTokensAlone) {
                         .dim = 16,
                         .rotary = 16,
                         .cu_seqlens = begins};
-      Problem<T, U> problem(GetParam(), shape, {});
+      Problem<T, U> problem(form_of(GetParam()), shape, {});
       const auto plan =
           ops::plan(ops::RopeForward{problem.arguments()}, kiln_cpu::planned_device());
       ASSERT_TRUE(plan) << plan.error().message;
@@ -113,10 +116,10 @@ TEST_P(RopeGuarantees, StridesOfDimensionsOfSizeOneDoNotMatter) {
          {Shape{.sequence = 6, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32},
           Shape{.batch = 6, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32},
           Shape{.q_heads = 1, .k_heads = 1, .dim = 32, .rotary = 32}}) {
-      Problem<T, U> tidy(GetParam(), shape, {});
+      Problem<T, U> tidy(form_of(GetParam()), shape, {});
       tidy.run();
       for (const I64 any : {I64{0}, I64{1}, I64{-7}, I64{3}, I64{1} << 62}) {
-        Problem<T, U> wild(GetParam(), shape, {});
+        Problem<T, U> wild(form_of(GetParam()), shape, {});
         ops::RopeArguments args = wild.arguments();
         const auto disturb = [&](RopeStrides& strides, I64 heads) {
           strides.batch = shape.batch == 1 ? any : strides.batch;
@@ -142,7 +145,7 @@ TEST_P(RopeGuarantees, AnOutputOverAnInputIsRefused) {
       []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
         const Shape shape{
             .sequence = 3, .q_heads = 2, .k_heads = 2, .dim = 16, .rotary = 16};
-        Problem<T, U> problem(GetParam(), shape, {});
+        Problem<T, U> problem(form_of(GetParam()), shape, {});
         const auto refused = [&](void* q_out, void* k_out) {
           ops::RopeArguments args = problem.arguments();
           args.q.out = q_out;
@@ -151,7 +154,7 @@ TEST_P(RopeGuarantees, AnOutputOverAnInputIsRefused) {
           return !checked && checked.error().code == ErrorCode::kInvalidArgument &&
                  checked.error().message.find("overlaps") != std::string::npos;
         };
-        Problem<T, U> other(GetParam(), shape, {});
+        Problem<T, U> other(form_of(GetParam()), shape, {});
         EXPECT_FALSE(refused(other.q.out.data(), other.k.out.data()));
         EXPECT_TRUE(refused(problem.q.in.data(), other.k.out.data()));
         EXPECT_TRUE(refused(problem.q.in.data() + 95, other.k.out.data()));
@@ -169,7 +172,7 @@ TEST_P(RopeGuarantees, TheRestOfAHeadIsCopiedBitForBit) {
         for (const I64 dim : {64, 61, 40}) {
           const Shape shape{
               .sequence = 3, .q_heads = 2, .k_heads = 1, .dim = dim, .rotary = 16};
-          Problem<T, U> problem(GetParam(), shape, {});
+          Problem<T, U> problem(form_of(GetParam()), shape, {});
           const std::array<float, 5> values{test::kNaN, -0.0F, test::kInfinity,
                                             T::kLowest, 1e-40F};
           for (I64 s = 0; s < 3; ++s) {
@@ -198,7 +201,7 @@ TEST_P(RopeGuarantees, APositionOutsideTheTableIsNaNAndNothingIsReadThere) {
     for (const I64 dim : {32, 21}) {
       const Shape shape{
           .batch = 4, .sequence = 3, .q_heads = 2, .dim = dim, .rotary = 16};
-      Problem<T, U> problem(GetParam(), shape,
+      Problem<T, U> problem(form_of(GetParam()), shape,
                             {.positions = 10, .starts = {8, -2, 1 << 30, -(1 << 30)}});
       problem.run();
       for (I64 b = 0; b < 4; ++b) {

@@ -9,16 +9,18 @@ namespace kiln_cpu {
 // Generated: see CMakeLists.txt.
 CpuKernels rope_fwd_kernels();
 CpuKernels rope_bwd_kernels();
+
+const std::vector<Variant>& kernels_of_program() {
+  static const auto* const all =
+      new std::vector<Variant>(variants_of({rope_fwd_kernels(), rope_bwd_kernels()}));
+  return *all;
+}
 }  // namespace kiln_cpu
 
 namespace kiln::rope_test {
 
-using kiln_cpu::Variant;
-
 const std::vector<Variant>& all_variants() {
-  static const auto* const all = new std::vector<Variant>(kiln_cpu::variants_of(
-      {kiln_cpu::rope_fwd_kernels(), kiln_cpu::rope_bwd_kernels()}));
-  return *all;
+  return kiln_cpu::kernels_of_program();
 }
 
 std::vector<Variant> forward_variants() {
@@ -41,15 +43,18 @@ bool is_forward(const Variant& variant) {
   return variant.kernel() == "rope_fwd";
 }
 
-ops::RopeStyle style_of(const Variant& variant) {
-  return variant.param("style") == "half" ? ops::RopeStyle::kHalf
-                                          : ops::RopeStyle::kInterleaved;
-}
-
-ops::DType dtype_of(const Variant& variant) {
-  return variant.param("dtype") == "f16"    ? ops::DType::kF16
-         : variant.param("dtype") == "bf16" ? ops::DType::kBf16
-                                            : ops::DType::kF32;
+Form form_of(const Variant& variant) {
+  const std::string& dtype = variant.param("dtype");
+  const std::string& table = variant.param("table");
+  return {.forward = is_forward(variant),
+          .dtype = dtype == "f16"    ? ops::DType::kF16
+                   : dtype == "bf16" ? ops::DType::kBf16
+                                     : ops::DType::kF32,
+          .style = variant.param("style") == "half" ? ops::RopeStyle::kHalf
+                                                    : ops::RopeStyle::kInterleaved,
+          .table = table == "angles"    ? TableKind::kAngles
+                   : table == "cos_sin" ? TableKind::kCosSin
+                                        : TableKind::kCosSinF32};
 }
 
 }  // namespace kiln::rope_test

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "ops/rope.h"
+#include "tests/integration/rope/kernels.h"
 #include "tests/integration/rope/problem.h"
+#include "tests/support/cpu_kernel/run_plan.h"
 #include "tests/support/tensors/sparse_tensor.h"
 
 namespace kiln::rope_test {
@@ -31,8 +34,8 @@ class LargeProblem {
         out_("out", span),
         cos_("cos", positions * kDim),
         sin_("sin", positions * kDim) {
-    args_.dtype = dtype_of(variant);
-    args_.style = style_of(variant);
+    args_.dtype = form_of(variant).dtype;
+    args_.style = form_of(variant).style;
     args_.head_dim = args_.rotary_dim = kDim;
     args_.q = {.out = out_.data(),
                .in = in_.data(),
@@ -86,7 +89,7 @@ class LargeProblem {
       turns.sin.push_back(angles_ ? std::sin(entry) : sin_[row * kDim + d].value());
       x.push_back(at(in_, offset, d).value());
     }
-    const bool interleaved = style_of(variant_) == ops::RopeStyle::kInterleaved;
+    const bool interleaved = form_of(variant_).style == ops::RopeStyle::kInterleaved;
     const Rotated want = rotate(x, turns, interleaved, !is_forward(variant_));
     for (I64 d = 0; d < kDim; ++d) {
       const auto i = static_cast<std::size_t>(d);
@@ -114,7 +117,7 @@ class LargeProblem {
 };
 
 TEST_P(LargeRope, IsRightForMoreThanTwoToThe31ElementsOfTokensAndTable) {
-  with_types(GetParam(),
+  with_types(form_of(GetParam()),
              []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
                const I64 tokens = kLarge / 16 + 1000;
                LargeProblem<T, U> problem(GetParam(), {.sequence = 16, .head = 16},
@@ -127,7 +130,7 @@ TEST_P(LargeRope, IsRightForMoreThanTwoToThe31ElementsOfTokensAndTable) {
 }
 
 TEST_P(LargeRope, IsRightForStridesBeyondTwoToThe31) {
-  with_types(GetParam(),
+  with_types(form_of(GetParam()),
              []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
                for (const I64 odd : {0, 1}) {
                  const I64 far = kLarge + 64 + odd;

@@ -1,5 +1,5 @@
-// One problem for one kernel: tensors behind guards, the launch of its plan, the error
-// against the reference.
+// One problem for one kernel: tensors behind guards, the operation, the error against
+// the reference.
 
 #pragma once
 
@@ -14,11 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/rope.h"
-#include "tests/integration/rope/kernels.h"
 #include "tests/integration/rope/reference.h"
 #include "tests/integration/rope/shape.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/operations/run_operation.h"
 #include "tests/support/tensors/element_types.h"
 #include "tests/support/tensors/guarded_tensor.h"
 #include "tests/support/tensors/numbers.h"
@@ -27,7 +25,6 @@ namespace kiln::rope_test {
 
 using kiln_cpu::Order;
 using kiln_cpu::Side;
-using kiln_cpu::Variant;
 using test::F32;
 using test::with_type;
 template <typename T>
@@ -182,24 +179,24 @@ struct Table {
 template <typename T, typename U>
 class Problem {
  public:
-  Problem(const Variant& variant, const Shape& of, const Setting& with)
+  Problem(const Form& form, const Shape& of, const Setting& with)
       : shape(of),
         setting(with),
         q("q_in", "q_out", of, of.q_heads, with),
         k("k_in", "k_out", of, of.k_heads, with),
-        table(of, with, positions(of, with), variant.param("table") == "angles"),
-        variant_(variant),
+        table(of, with, positions(of, with), form.table == TableKind::kAngles),
+        form_(form),
         starts_(ints("starts", with.starts)),
         cu_seqlens_(ints("cu_seqlens", of.cu_seqlens)) {}
 
   [[nodiscard]] bool interleaved() const {
-    return style_of(variant_) == ops::RopeStyle::kInterleaved;
+    return form_.style == ops::RopeStyle::kInterleaved;
   }
 
   [[nodiscard]] ops::RopeArguments arguments() {
     ops::RopeArguments args;
-    args.dtype = dtype_of(variant_);
-    args.style = style_of(variant_);
+    args.dtype = form_.dtype;
+    args.style = form_.style;
     args.batch = shape.batch;
     args.sequence = shape.sequence;
     args.head_dim = shape.dim;
@@ -211,7 +208,7 @@ class Problem {
     } else {
       args.table.cos = table.cos.data();
       args.table.sin = table.sin.data();
-      args.table.dtype = std::is_same_v<U, F32> ? ops::DType::kF32 : dtype_of(variant_);
+      args.table.dtype = std::is_same_v<U, F32> ? ops::DType::kF32 : form_.dtype;
     }
     args.table.positions = table.positions;
     args.table.columns = table.columns;
@@ -228,7 +225,7 @@ class Problem {
   /// of the test.
   void run() { run(arguments()); }
   void run(const ops::RopeArguments& args) {
-    if (is_forward(variant_)) {
+    if (form_.forward) {
       run_pass(ops::RopeForward{args});
     } else {
       run_pass(ops::RopeBackward{args});
@@ -279,22 +276,17 @@ class Problem {
     return std::max<I64>(1, with.start + most + of.sequence);
   }
 
-  template <typename Args>
-  void run_pass(const Args& args) {
-    auto plan =
-        ops::plan(args, kiln_cpu::planned_device({9, 0}, setting.multiprocessors));
-    ASSERT_TRUE(plan) << plan.error().message;
-    const auto checked = check_pointers(args);
-    ASSERT_TRUE(checked) << checked.error().message;
-    if (setting.few_blocks && !plan->empty())
-      plan->front().extents["tokens"] = 1;
+  void run_pass(const test::Operation& operation) {
     const std::array<kiln_cpu::GuardedMemory*, 7> inputs{
         &q.in.memory(),       &k.in.memory(),      &table.angles.memory(),
         &table.cos.memory(),  &table.sin.memory(), &starts_.memory(),
         &cu_seqlens_.memory()};
     for (auto* const memory : inputs) memory->make_read_only();
-    const auto done =
-        kiln_cpu::run_plan(*std::move(plan), all_variants(), {.order = setting.order});
+    const auto done = test::run_operation(
+        operation, {.order = setting.order,
+                    .multiprocessors = setting.multiprocessors,
+                    .most = setting.few_blocks ? LaunchArguments{{"tokens", 1}}
+                                               : LaunchArguments{}});
     for (auto* const memory : inputs) memory->make_writable();
     ASSERT_TRUE(done) << done.error().message;
   }
@@ -325,7 +317,7 @@ class Problem {
   double head_error(const Heads<T>& heads, I64 b, I64 s, I64 h, const Turns& turns,
                     bool exists) {
     const std::vector<double> x = heads.in_head(b, s, h, shape.dim);
-    const Rotated want = rotate(x, turns, interleaved(), !is_forward(variant_));
+    const Rotated want = rotate(x, turns, interleaved(), !form_.forward);
     // In halves of an ulp: a rounded product, and of angles sine and cosine to 0.83
     // ulp.
     const double roundings = table.has_angles ? 2.7 : 1.0;
@@ -343,18 +335,17 @@ class Problem {
     return worst;
   }
 
-  const Variant& variant_;
+  const Form form_;
   Tensor<Int> starts_;
   Tensor<Int> cu_seqlens_;
 };
 
 /// Calls `function` with T of the tensors and U of cosines and sines.
 template <typename Function>
-auto with_types(const Variant& variant, Function function) {
-  return with_type(variant.param("dtype"), [&]<typename T>(std::type_identity<T> type) {
-    return variant.param("table") == "cos_sin"
-               ? function(type, type)
-               : function(type, std::type_identity<F32>());
+auto with_types(const Form& form, Function function) {
+  return with_type(to_string(form.dtype), [&]<typename T>(std::type_identity<T> type) {
+    return form.table == TableKind::kCosSin ? function(type, type)
+                                            : function(type, std::type_identity<F32>());
   });
 }
 

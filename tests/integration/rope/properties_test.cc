@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/integration/rope/kernels.h"
 #include "tests/integration/rope/problem.h"
 
 namespace kiln::rope_test {
@@ -12,7 +13,7 @@ class RopeProperties : public testing::TestWithParam<Variant> {
  protected:
   template <typename Function>
   static void with_parameter_types(Function function) {
-    with_types(GetParam(), function);
+    with_types(form_of(GetParam()), function);
   }
 };
 class RopeGradients : public RopeProperties {};
@@ -52,8 +53,8 @@ TEST_P(RopeGradients, BackwardUndoesForwardWhereAPairHasOneAngle) {
                                                   std::type_identity<U>) {
     const Shape shape{
         .batch = 2, .sequence = 9, .q_heads = 3, .k_heads = 1, .dim = 40, .rotary = 32};
-    Problem<T, U> forward(GetParam(), shape, {.paired = true});
-    Problem<T, U> backward(backward_of(GetParam()), shape, {.paired = true});
+    Problem<T, U> forward(form_of(GetParam()), shape, {.paired = true});
+    Problem<T, U> backward(form_of(backward_of(GetParam())), shape, {.paired = true});
     forward.run();
     copy(forward.q.out, backward.q.in);
     backward.run();
@@ -81,7 +82,7 @@ TEST_P(RopeProperties, PairsKeepTheirNormWhereTheyHaveOneAngle) {
   with_parameter_types(
       []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
         const Shape shape{.sequence = 12, .q_heads = 2, .dim = 32, .rotary = 32};
-        Problem<T, U> problem(GetParam(), shape, {.paired = true});
+        Problem<T, U> problem(form_of(GetParam()), shape, {.paired = true});
         problem.run();
         const double relative =
             std::ldexp(1.0, -T::kDigits) + (GetParam().param("table") == "angles"
@@ -109,15 +110,15 @@ TEST_P(RopeProperties, QueryAndKeyInOneLaunchAreWhatEachAloneIs) {
                       .k_heads = 2,
                       .dim = dim,
                       .rotary = 16};
-          Problem<T, U> both(GetParam(), shape, {});
+          Problem<T, U> both(form_of(GetParam()), shape, {});
           both.run();
           shape.k_heads = 0;
-          Problem<T, U> query(GetParam(), shape, {});
+          Problem<T, U> query(form_of(GetParam()), shape, {});
           copy(both.q.in, query.q.in);
           query.run();
           EXPECT_TRUE(same_bits(both.q.out, query.q.out));
           shape.q_heads = 2;
-          Problem<T, U> key(GetParam(), shape, {});
+          Problem<T, U> key(form_of(GetParam()), shape, {});
           copy(both.k.in, key.q.in);
           key.run();
           EXPECT_TRUE(same_bits(both.k.out, key.q.out));
@@ -132,8 +133,8 @@ TEST_P(RopeStyles, InterleavedIsHalfAfterAPermutation) {
                                                    std::type_identity<U>) {
     for (const I64 rotary : {32, 14}) {
       const Shape shape{.sequence = 7, .q_heads = 2, .dim = 40, .rotary = rotary};
-      Problem<T, U> by_halves(half, shape, {.paired = true});
-      Problem<T, U> by_neighbours(interleaved, shape, {.paired = true});
+      Problem<T, U> by_halves(form_of(half), shape, {.paired = true});
+      Problem<T, U> by_neighbours(form_of(interleaved), shape, {.paired = true});
       const auto at = [&](std::size_t i) {  // the element of the same pair, same side
         const auto d = static_cast<I64>(i % 40);
         const I64 moved = d >= rotary ? d : d % 2 * (rotary / 2) + d / 2;
@@ -154,9 +155,9 @@ TEST_P(RopeProperties, AStartIsAShiftOfTheTable) {
                                                   std::type_identity<U>) {
     const Shape shape{
         .batch = 2, .sequence = 6, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32};
-    Problem<T, U> started(GetParam(), shape, {.start = 24});
+    Problem<T, U> started(form_of(GetParam()), shape, {.start = 24});
     started.run();
-    Problem<T, U> shifted(GetParam(), shape, {.positions = 30});
+    Problem<T, U> shifted(form_of(GetParam()), shape, {.positions = 30});
     ops::RopeArguments args = shifted.arguments();
     const I64 by = 24 * shifted.table.stride;
     if (shifted.table.has_angles) {
@@ -182,13 +183,13 @@ TEST_P(RopeProperties, APackedSequenceIsWhatItIsAlone) {
                           .dim = 32,
                           .rotary = 16,
                           .cu_seqlens = {0, 1, 1, 17, 21}};
-        Problem<T, U> packed(GetParam(), shape, {});
+        Problem<T, U> packed(form_of(GetParam()), shape, {});
         packed.run();
         for (std::size_t i = 0; i < 4; ++i) {
           const I64 first = shape.cu_seqlens[i];
           const I64 length = shape.cu_seqlens[i + 1] - first;
           Problem<T, U> alone(
-              GetParam(),
+              form_of(GetParam()),
               {.sequence = length, .q_heads = 3, .k_heads = 1, .dim = 32, .rotary = 16},
               {});
           std::copy_n(packed.q.in.data() + first * 3 * 32, alone.q.in.size(),
@@ -219,7 +220,7 @@ TEST_P(RopeGradients, FollowTheChangeOfTheLoss) {
   with_parameter_types(
       []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
         const Shape shape{.sequence = 6, .q_heads = 2, .dim = 24, .rotary = 16};
-        Problem<T, U> backward(backward_of(GetParam()), shape, {.start = 3});
+        Problem<T, U> backward(form_of(backward_of(GetParam())), shape, {.start = 3});
         backward.run();
         const double relative = std::ldexp(1.0, -T::kDigits) + 0x1p-22;
         for (I64 s = 0; s < shape.sequence; ++s) {

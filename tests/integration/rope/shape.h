@@ -1,4 +1,5 @@
-// What the rotary embedding's tensors look like and how they lie in memory.
+// Which rotary embedding there is, what its tensors look like, and how they lie in
+// memory.
 
 #pragma once
 
@@ -12,6 +13,24 @@ namespace kiln::rope_test {
 
 using I64 = std::int64_t;
 using ops::RopeStrides;
+
+enum class TableKind : std::uint8_t { kAngles, kCosSin, kCosSinF32 };
+
+/// What chooses a kernel.
+struct Form {
+  bool forward = true;
+  ops::DType dtype = ops::DType::kF32;
+  ops::RopeStyle style = ops::RopeStyle::kHalf;
+  TableKind table = TableKind::kAngles;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Form& form) {
+  return out << (form.forward ? "forward_" : "backward_") << to_string(form.dtype)
+             << (form.style == ops::RopeStyle::kHalf ? "_half_" : "_interleaved_")
+             << (form.table == TableKind::kAngles   ? "angles"
+                 : form.table == TableKind::kCosSin ? "cos_sin"
+                                                    : "cos_sin_f32");
+}
 
 struct Shape {
   I64 batch = 1;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "tests/integration/rope/kernels.h"
 #include "tests/integration/rope/problem.h"
 
 namespace kiln::rope_test {
@@ -15,10 +16,11 @@ class RopeShapes : public testing::TestWithParam<Variant> {
     SCOPED_TRACE(testing::Message()
                  << shape << " gap " << setting.gap << (setting.paired ? " paired" : "")
                  << " start " << setting.start);
-    return with_types(GetParam(), [&]<typename T, typename U>(std::type_identity<T>,
-                                                              std::type_identity<U>) {
-      return Problem<T, U>(GetParam(), shape, setting).run_and_check();
-    });
+    return with_types(
+        form_of(GetParam()),
+        [&]<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
+          return Problem<T, U>(form_of(GetParam()), shape, setting).run_and_check();
+        });
   }
   static void report(double worst) {
     RecordProperty("worst_ulp", std::to_string(worst));
@@ -181,7 +183,7 @@ TEST_P(RopeShapes, AreRightFromAnyStart) {
 }
 
 TEST_P(RopeShapes, GiveTheSameBitsInEveryOrderOfThreads) {
-  with_types(GetParam(),
+  with_types(form_of(GetParam()),
              [&]<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
                for (const I64 dim : {30, 64}) {
                  const Shape shape{.batch = 2,
@@ -190,10 +192,10 @@ TEST_P(RopeShapes, GiveTheSameBitsInEveryOrderOfThreads) {
                                    .k_heads = 2,
                                    .dim = dim,
                                    .rotary = 16};
-                 Problem<T, U> ascending(GetParam(), shape, {});
+                 Problem<T, U> ascending(form_of(GetParam()), shape, {});
                  ascending.run();
                  for (const Order order : {Order::kDescending, Order::kShuffled}) {
-                   Problem<T, U> other(GetParam(), shape, {.order = order});
+                   Problem<T, U> other(form_of(GetParam()), shape, {.order = order});
                    other.run();
                    EXPECT_TRUE(same_bits(ascending.q.out, other.q.out));
                    EXPECT_TRUE(same_bits(ascending.k.out, other.k.out));

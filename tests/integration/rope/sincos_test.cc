@@ -9,6 +9,7 @@
 #include <numbers>
 #include <random>
 
+#include "tests/integration/rope/kernels.h"
 #include "tests/integration/rope/problem.h"
 
 namespace kiln::rope_test {
@@ -24,7 +25,7 @@ std::vector<double> computed(const std::vector<float>& angles) {
   const Shape shape{.sequence = static_cast<I64>(angles.size()) / kPairs,
                     .dim = 2 * kPairs,
                     .rotary = 2 * kPairs};
-  Problem<F32, F32> problem(variant, shape, {.paired = true});
+  Problem<F32, F32> problem(form_of(variant), shape, {.paired = true});
   for (std::size_t i = 0; i < angles.size(); ++i) {
     problem.table.angles[i] = F32::from(angles[i]);
     problem.q.in[2 * i] = F32::from(1);

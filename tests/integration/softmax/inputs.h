@@ -16,6 +16,12 @@ namespace kiln::softmax_test {
 using test::fill_normally;
 using test::values;
 
+/// The elements are a byte each: a mask.
+struct Byte {
+  std::uint8_t bits;
+  static Byte from(float /*poison*/) { return {1}; }
+};
+
 /// A quarter of the columns masked; every fifth row of a mask wholly.
 inline void fill_mask(std::span<std::uint8_t> mask, I64 cols) {
   std::mt19937 random(7);  // NOLINT(cert-msc51-cpp): the same every time

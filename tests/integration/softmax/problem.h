@@ -43,12 +43,6 @@ struct Setting {
   [[nodiscard]] test::Place place() const { return {.offset = offset, .exact = exact}; }
 };
 
-/// The elements are a byte each here: a mask.
-struct Byte {
-  std::uint8_t bits;
-  static Byte from(float /*poison*/) { return {1}; }
-};
-
 inline Tensor<Byte> make_mask(const Shape& shape, I64 batches, const Setting& setting) {
   Tensor<Byte> mask("mask", static_cast<std::size_t>(batches * shape.sq * shape.cols),
                     {.offset = setting.mask_offset, .exact = setting.exact});

@@ -18,9 +18,9 @@ constexpr std::size_t kAlignment = 16;  // of what one instruction moves
 // A large negative number as float and bf16, NaN as f16: it does not go unnoticed.
 constexpr std::byte kSlack{0xfe};
 
-std::vector<const GuardedMemory*>& all_memory() {
+std::vector<GuardedMemory*>& all_memory() {
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-  static auto* const all = new std::vector<const GuardedMemory*>();
+  static auto* const all = new std::vector<GuardedMemory*>();
   return *all;
 }
 
@@ -83,6 +83,7 @@ void GuardedMemory::protect(int access) {
   if (page_bytes_ != 0 && ::mprotect(map_ + kGuardBytes, page_bytes_, access) != 0) {
     give_up("mprotect", page_bytes_);
   }
+  is_writable_ = (access & PROT_WRITE) != 0;
 }
 
 std::optional<std::string> GuardedMemory::describe(std::uintptr_t address) const {
@@ -117,6 +118,10 @@ std::string GuardedMemory::describe_any(std::uintptr_t address) {
     }
   }
   return fmt::format("address {:#x}, where no memory of the launch is", address);
+}
+
+std::vector<GuardedMemory*> GuardedMemory::all() {
+  return all_memory();
 }
 
 std::optional<std::string> GuardedMemory::first_damage() {

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace kiln_cpu {
 
@@ -56,6 +57,7 @@ class GuardedMemory {
   /// After make_read_only(), of an input, a write is reported.
   void make_read_only() { protect(PROT_READ); }
   void make_writable() { protect(PROT_READ | PROT_WRITE); }
+  [[nodiscard]] bool is_writable() const { return is_writable_; }
 
   /// "byte 64 of x, which has 64 bytes" for an address in or around this memory,
   /// nothing for any other.
@@ -68,6 +70,8 @@ class GuardedMemory {
   [[nodiscard]] static std::string describe_any(std::uintptr_t address);
   /// damage() of the first memory that has any.
   [[nodiscard]] static std::optional<std::string> first_damage();
+  /// Every one that there is now.
+  [[nodiscard]] static std::vector<GuardedMemory*> all();
 
  private:
   void protect(int access);
@@ -77,6 +81,7 @@ class GuardedMemory {
   std::byte* map_ = nullptr;  // guard, pages, guard
   std::size_t page_bytes_;    // of the pages between the guards
   std::byte* begin_ = nullptr;
+  bool is_writable_ = true;
 };
 
 }  // namespace kiln_cpu

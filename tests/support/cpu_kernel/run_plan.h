@@ -17,6 +17,9 @@ namespace kiln_cpu {
 /// templates.
 [[nodiscard]] std::vector<Variant> variants_of(std::initializer_list<CpuKernels> lists);
 
+/// The kernels that operations of this program find. The program defines it.
+[[nodiscard]] const std::vector<Variant>& kernels_of_program();
+
 /// The kernel of `launch` among `variants`; null where it is none of them.
 [[nodiscard]] const Variant* find_variant(const kiln::ops::Launch& launch,
                                           std::span<const Variant> variants);

@@ -31,6 +31,7 @@ class Variant {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const std::string& kernel() const { return spec_->name(); }
   [[nodiscard]] std::string_view entry() const { return kernel_.entry; }
+  [[nodiscard]] const CpuKernel& compiled() const { return kernel_; }
   /// Every parameter, the defaults too.
   [[nodiscard]] const kiln::Parameters& params() const { return params_; }
   [[nodiscard]] const std::string& param(const std::string& name) const {

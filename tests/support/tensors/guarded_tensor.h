@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -57,6 +58,23 @@ class GuardedTensor {
   }
   std::unique_ptr<kiln_cpu::GuardedMemory> memory_;
   std::size_t size_;
+};
+
+/// Tensors that are read-only while it lives.
+template <typename... Tensors>
+class ReadOnly {
+ public:
+  explicit ReadOnly(const Tensors&... tensors) : memories_{&tensors.memory()...} {
+    for (auto* const memory : memories_) memory->make_read_only();
+  }
+  ReadOnly(const ReadOnly&) = delete;
+  ReadOnly& operator=(const ReadOnly&) = delete;
+  ~ReadOnly() {
+    for (auto* const memory : memories_) memory->make_writable();
+  }
+
+ private:
+  std::array<kiln_cpu::GuardedMemory*, sizeof...(Tensors)> memories_;
 };
 
 }  // namespace kiln::test

@@ -1,4 +1,4 @@
-// The norm kernels that are compiled for the CPU.
+// The norm kernels that tests look at.
 
 #pragma once
 
@@ -9,13 +9,12 @@
 #include <vector>
 
 #include "kiln/ops/dtype.h"
-#include "tests/support/cpu_kernel/variant.h"
 
 namespace kiln::norm_test {
 
 using I64 = long long;  // a kernel's kiln_i64
 
-/// One of those that CMakeLists.txt lists.
+/// One of those that CMakeLists.txt compiles for the CPU.
 struct Configuration {
   bool layer;  // LayerNorm, else RMSNorm
   ops::DType dtype;
@@ -34,7 +33,5 @@ std::ostream& operator<<(std::ostream& out, const Configuration& configuration);
 /// A row of its class in vectors, and one that is read by elements.
 [[nodiscard]] I64 aligned_length(const Configuration& configuration);
 [[nodiscard]] I64 odd_length(const Configuration& configuration);
-
-[[nodiscard]] const std::vector<kiln_cpu::Variant>& all_variants();
 
 }  // namespace kiln::norm_test

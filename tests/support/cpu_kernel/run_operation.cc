@@ -1,0 +1,37 @@
+#include "tests/support/operations/run_operation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/activation.h"
+#include "ops/cross_entropy.h"
+#include "ops/norm.h"
+#include "ops/rope.h"
+#include "tests/support/cpu_kernel/run_plan.h"
+#include "util/try.h"
+
+namespace kiln::test {
+
+Device operations_device(const Schedule& schedule) {
+  return kiln_cpu::planned_device(schedule.capability, schedule.multiprocessors);
+}
+
+Result<void> run_operation(const Operation& operation, const Schedule& schedule) {
+  return std::visit(
+      [&](const auto& args) -> Result<void> {
+        ops::Plan plan = KILN_TRY(ops::plan(args, operations_device(schedule)));
+        if (schedule.checks_pointers)
+          KILN_TRY(check_pointers(args));
+        for (ops::Launch& launch : plan) {
+          for (auto& [name, extent] : launch.extents) {
+            if (const auto most = schedule.most.find(name); most != schedule.most.end())
+              extent = std::min(extent, most->second);
+          }
+        }
+        return kiln_cpu::run_plan(std::move(plan), kiln_cpu::kernels_of_program(),
+                                  {.order = schedule.order});
+      },
+      operation);
+}
+
+}  // namespace kiln::test
