@@ -110,11 +110,15 @@ TYPED_TEST(CrossEntropyShapes, WithoutRowsLaunchNothing) {
   const auto device = kiln_cpu::planned_device();
   const DType dtype = kDtype<TypeParam>;
   EXPECT_TRUE(
-      plan(ops::CrossEntropy{.dtype = dtype, .vocabulary = 9}, device)->empty());
+      plan(ops::CrossEntropy{.dtype = dtype, .rows = 0, .vocabulary = 9}, device)
+          ->empty());
   EXPECT_TRUE(
-      plan(ops::CrossEntropyForward{.dtype = dtype, .vocabulary = 9}, device)->empty());
-  EXPECT_TRUE(plan(ops::CrossEntropyBackward{.dtype = dtype, .vocabulary = 9}, device)
-                  ->empty());
+      plan(ops::CrossEntropyForward{.dtype = dtype, .rows = 0, .vocabulary = 9}, device)
+          ->empty());
+  EXPECT_TRUE(
+      plan(ops::CrossEntropyBackward{.dtype = dtype, .rows = 0, .vocabulary = 9},
+           device)
+          ->empty());
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ class LargeProblem {
         sin_("sin", positions * kDim) {
     args_.dtype = form_of(variant).dtype;
     args_.style = form_of(variant).style;
+    args_.batch = args_.sequence = 1;
     args_.head_dim = args_.rotary_dim = kDim;
     args_.q = {.out = out_.data(),
                .in = in_.data(),
@@ -51,6 +52,7 @@ class LargeProblem {
       args_.table.dtype = std::is_same_v<U, F32> ? ops::DType::kF32 : args_.dtype;
     }
   }
+  /// Of one token, until something else is said.
   [[nodiscard]] ops::RopeArguments& args() { return args_; }
 
   /// Numbers for the head at `offset`, and for position `row` of the table.
