@@ -14,7 +14,31 @@ CpuKernels rmsnorm_bwd_kernels();
 
 namespace kiln::norm_test {
 
+using kiln_cpu::Variant;
 using ops::DType;
+
+namespace {
+
+Configuration configuration_of(const Variant& forward) {
+  const bool layer = forward.kernel() == "layernorm_fwd";
+  const std::string& dtype = forward.param("dtype");
+  const std::string& cols = forward.param("max_cols");
+  Configuration of{
+      .layer = layer,
+      .dtype = dtype == "f16"    ? DType::kF16
+               : dtype == "bf16" ? DType::kBf16
+                                 : DType::kF32,
+      .weight_dtype = DType::kF32,
+      .max_cols = cols == "any" ? 0 : std::stoll(cols),
+      .residual = forward.param("residual") == "true",
+      .option = forward.param(layer ? "bias" : "llama") == "true",
+  };
+  if (forward.param("weight_dtype") == "same")
+    of.weight_dtype = of.dtype;
+  return of;
+}
+
+}  // namespace
 
 std::string name_of(const Configuration& of) {
   const std::string cols = of.max_cols == 0 ? "any" : std::to_string(of.max_cols);
@@ -25,6 +49,18 @@ std::string name_of(const Configuration& of) {
 
 std::ostream& operator<<(std::ostream& out, const Configuration& configuration) {
   return out << name_of(configuration);
+}
+
+const std::vector<Configuration>& all_configurations() {
+  static const auto* const all = [] {
+    auto* const list = new std::vector<Configuration>;
+    for (const Variant& variant : all_variants()) {
+      if (variant.kernel().ends_with("_fwd"))
+        list->push_back(configuration_of(variant));
+    }
+    return list;
+  }();
+  return *all;
 }
 
 const std::vector<Configuration>& configurations() {
@@ -79,11 +115,10 @@ I64 odd_length(const Configuration& configuration) {
   return aligned_length(configuration) - 7;
 }
 
-const std::vector<kiln_cpu::Variant>& all_variants() {
-  static const auto* const all =
-      new std::vector<kiln_cpu::Variant>(kiln_cpu::variants_of(
-          {kiln_cpu::layernorm_fwd_kernels(), kiln_cpu::layernorm_bwd_kernels(),
-           kiln_cpu::rmsnorm_fwd_kernels(), kiln_cpu::rmsnorm_bwd_kernels()}));
+const std::vector<Variant>& all_variants() {
+  static const auto* const all = new std::vector<Variant>(kiln_cpu::variants_of(
+      {kiln_cpu::layernorm_fwd_kernels(), kiln_cpu::layernorm_bwd_kernels(),
+       kiln_cpu::rmsnorm_fwd_kernels(), kiln_cpu::rmsnorm_bwd_kernels()}));
   return *all;
 }
 

@@ -40,10 +40,15 @@ class NormShapes : public testing::TestWithParam<Configuration> {
   double worst_excess_ = 0;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, NormShapes, testing::ValuesIn(configurations()),
-                         [](const auto& each) { return name_of(each.param); });
+/// Of every kernel.
+class NormRows : public NormShapes {};
 
-TEST_P(NormShapes, AreRightForEveryKindOfRowLength) {
+const auto kNameOf = [](const auto& each) { return name_of(each.param); };
+INSTANTIATE_TEST_SUITE_P(All, NormShapes, testing::ValuesIn(configurations()), kNameOf);
+INSTANTIATE_TEST_SUITE_P(All, NormRows, testing::ValuesIn(all_configurations()),
+                         kNameOf);
+
+TEST_P(NormRows, AreRightForEveryKindOfRowLength) {
   for (const I64 cols : row_lengths(GetParam()))
     check({.rows = cols > 5000 ? 1 : cols > 1000 ? 2 : 5, .cols = cols});
   report();
@@ -54,7 +59,7 @@ TEST_P(NormShapes, TouchNothingBeforeATensorEither) {
     check({.rows = 1, .cols = cols, .exact = Side::kBegin});
 }
 
-TEST_P(NormShapes, AreRightOffAlignment) {
+TEST_P(NormRows, AreRightOffAlignment) {
   for (const I64 cols : two_lengths()) {
     check({.rows = 1, .cols = cols, .offset = 1});
     check({.rows = 1, .cols = cols, .offset = 0});
