@@ -59,7 +59,7 @@ TEST_P(NormShapes, TouchNothingBeforeATensorEither) {
     check({.rows = 1, .cols = cols, .exact = Side::kBegin});
 }
 
-TEST_P(NormRows, AreRightOffAlignment) {
+TEST_P(NormShapes, AreRightOffAlignment) {
   for (const I64 cols : two_lengths()) {
     check({.rows = 1, .cols = cols, .offset = 1});
     check({.rows = 1, .cols = cols, .offset = 0});
