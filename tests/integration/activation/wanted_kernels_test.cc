@@ -10,7 +10,7 @@
 namespace kiln::activation_test {
 namespace {
 
-TEST(ActivationKernels, AreAllThatADefaultSetOrAPresetAsksFor) {
+TEST(ActivationKernels, IncludeEachThatADefaultSetOrAPresetAsksFor) {
   EXPECT_THAT(kiln_cpu::wanted_but_missing("activation", all_kernels()),
               testing::IsEmpty());
 }

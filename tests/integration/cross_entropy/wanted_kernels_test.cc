@@ -10,7 +10,7 @@
 namespace kiln::cross_entropy_test {
 namespace {
 
-TEST(CrossEntropyKernels, AreAllThatADefaultSetOrAPresetAsksFor) {
+TEST(CrossEntropyKernels, IncludeEachThatADefaultSetOrAPresetAsksFor) {
   EXPECT_THAT(kiln_cpu::wanted_but_missing("cross_entropy", all_variants()),
               testing::IsEmpty());
 }

@@ -10,7 +10,7 @@
 namespace kiln::norm_test {
 namespace {
 
-TEST(NormKernels, AreAllThatADefaultSetOrAPresetAsksFor) {
+TEST(NormKernels, IncludeEachThatADefaultSetOrAPresetAsksFor) {
   EXPECT_THAT(kiln_cpu::wanted_but_missing("norm", all_variants()), testing::IsEmpty());
 }
 

@@ -10,7 +10,7 @@
 namespace kiln::rope_test {
 namespace {
 
-TEST(RopeKernels, AreAllThatADefaultSetOrAPresetAsksFor) {
+TEST(RopeKernels, IncludeEachThatADefaultSetOrAPresetAsksFor) {
   EXPECT_THAT(kiln_cpu::wanted_but_missing("rope", all_variants()), testing::IsEmpty());
 }
 

@@ -17,7 +17,7 @@ std::set<std::string> wanted(std::string_view family, const TemplateCatalog& cat
     for (const auto& parameters : kernel->default_set())
       names.insert(kiln::request::format_template(kernel->name(), parameters.values()));
   }
-  // No kernel's name or parameters hang on the device.
+  // How many multiprocessors it has decides on no kernel (preset_test.cc).
   const kiln::Device device{.capability = {9, 0}};
   for (const kiln::ops::BuiltInPreset& built_in : kiln::ops::built_in_presets()) {
     const auto preset = kiln::ops::find_preset(std::string(built_in.name)).value();
