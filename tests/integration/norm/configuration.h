@@ -14,7 +14,7 @@ namespace kiln::norm_test {
 
 using I64 = long long;  // a kernel's kiln_i64
 
-/// One of those that CMakeLists.txt compiles for the CPU.
+/// A forward kernel that CMakeLists.txt lists, and its backward kernel.
 struct Configuration {
   bool layer;  // LayerNorm, else RMSNorm
   ops::DType dtype;
@@ -26,6 +26,9 @@ struct Configuration {
 std::ostream& operator<<(std::ostream& out, const Configuration& configuration);
 [[nodiscard]] std::string name_of(const Configuration& configuration);
 
+/// Each of them.
+[[nodiscard]] const std::vector<Configuration>& all_configurations();
+/// Every type, class of row length and option among them, but not each with each.
 [[nodiscard]] const std::vector<Configuration>& configurations();
 /// The row lengths of its class that tests try: edges, what is no multiple of a vector,
 /// and of `any` one more than a block keeps in registers.

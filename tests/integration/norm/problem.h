@@ -36,6 +36,8 @@ struct Setting {
   I64 rows = 3;
   I64 cols = 32;
   bool zero_centered = false;
+  bool saves_statistics = true;
+  bool has_dweight = true;
   float eps = 1e-5F;
   /// Of all tensors but float ones from a 16-byte boundary, in elements. Unset: what
   /// Side gives.
@@ -129,8 +131,9 @@ class Problem {
                {"mean", rows(), {.exact = setting_.exact}},
                {"rstd", rows(), {.exact = setting_.exact}}};
     const ReadOnly inputs(x, residual, weight, bias);
-    const auto floats = [](Tensor<F32>& tensor) {
-      return reinterpret_cast<float*>(tensor.data());
+    const auto saved = [&](Tensor<F32>& tensor) {
+      return setting_.saves_statistics ? reinterpret_cast<float*>(tensor.data())
+                                       : nullptr;
     };
     if (of_.layer) {
       run_operation(
@@ -140,8 +143,8 @@ class Problem {
                                 .x = x.data(),
                                 .weight = weight.data(),
                                 .bias = bias.data(),
-                                .mean = floats(out.mean),
-                                .rstd = floats(out.rstd),
+                                .mean = saved(out.mean),
+                                .rstd = saved(out.rstd),
                                 .rows = setting_.rows,
                                 .cols = setting_.cols,
                                 .eps = setting_.eps,
@@ -157,7 +160,7 @@ class Problem {
                                         .y = out.y.data(),
                                         .x = x.data(),
                                         .weight = weight.data(),
-                                        .rstd = floats(out.rstd),
+                                        .rstd = saved(out.rstd),
                                         .rows = setting_.rows,
                                         .cols = setting_.cols,
                                         .eps = setting_.eps,
@@ -220,6 +223,8 @@ class Problem {
                       std::fabs(w) * error + 3 * kRounding * terms);
       }
     }
+    if (!setting_.saves_statistics)
+      return;
     const double sum = roundings_of_sum(h.size());
     const auto at = static_cast<std::size_t>(row);
     Errors of_statistics;
@@ -271,7 +276,7 @@ class Problem {
       args.dtype = of_.dtype;
       args.weight_dtype = of_.weight_dtype;
       args.dx = out.dx.data();
-      args.dweight = out.dweight.data();
+      args.has_dweight = setting_.has_dweight;
       args.dy = dy.data();
       args.x = x.data();
       args.weight = weight.data();
@@ -283,14 +288,17 @@ class Problem {
       args.dsum = residual.data();
       args.workspace_bytes = workspace_bytes(args, device).value();
       Tensor<F32> workspace("workspace", args.workspace_bytes / 4, {});
-      args.workspace = workspace.data();
+      if (setting_.has_dweight) {  // else they stay null
+        args.workspace = workspace.data();
+        args.dweight = out.dweight.data();
+        if constexpr (requires { args.dbias; })
+          args.dbias = out.dbias.data();
+      }
       const ReadOnly inputs(x, residual, weight, dy, saved.mean, saved.rstd);
       run_operation(args, setting_);
     };
     if (of_.layer) {
-      run(ops::LayerNormBackward{.dbias = out.dbias.data(),
-                                 .mean = floats(saved.mean),
-                                 .has_bias = has_bias()},
+      run(ops::LayerNormBackward{.mean = floats(saved.mean), .has_bias = has_bias()},
           ops::layernorm_backward_workspace_bytes);
     } else {
       run(ops::RmsNormBackward{}, ops::rmsnorm_backward_workspace_bytes);
@@ -326,7 +334,7 @@ class Problem {
     }
     // One rounding for each row of a thread, and a tree of blocks.
     const double sum = static_cast<double>(rows()) + 40;
-    for (std::size_t j = 0; j < cols; ++j) {
+    for (std::size_t j = 0; j < cols && setting_.has_dweight; ++j) {
       worst.take<W>(out.dweight[j].value(), dweight[j],
                     kRounding * (sum + 2) * all_dweight[j]);
       if (has_bias())

@@ -40,10 +40,15 @@ class NormShapes : public testing::TestWithParam<Configuration> {
   double worst_excess_ = 0;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, NormShapes, testing::ValuesIn(configurations()),
-                         [](const auto& each) { return name_of(each.param); });
+/// Of every kernel.
+class NormRows : public NormShapes {};
 
-TEST_P(NormShapes, AreRightForEveryKindOfRowLength) {
+const auto kNameOf = [](const auto& each) { return name_of(each.param); };
+INSTANTIATE_TEST_SUITE_P(All, NormShapes, testing::ValuesIn(configurations()), kNameOf);
+INSTANTIATE_TEST_SUITE_P(All, NormRows, testing::ValuesIn(all_configurations()),
+                         kNameOf);
+
+TEST_P(NormRows, AreRightForEveryKindOfRowLength) {
   for (const I64 cols : row_lengths(GetParam()))
     check({.rows = cols > 5000 ? 1 : cols > 1000 ? 2 : 5, .cols = cols});
   report();
@@ -70,6 +75,51 @@ TEST_P(NormShapes, MayHaveNoRowsOrNoColumns) {
 TEST_P(NormShapes, AreRightForWeightsThatAreZeroCentred) {
   for (const I64 cols : two_lengths())
     check({.rows = 1, .cols = cols, .zero_centered = true});
+}
+
+// With so little shared memory that sums of columns are made in chunks, where there are
+// any.
+TEST_P(NormShapes, GiveTheSameDxWithoutTheGradientsOfTheWeight) {
+  for (const I64 cols : two_lengths()) {
+    with_types(GetParam(), [&]<typename T, typename W>(std::type_identity<T>,
+                                                       std::type_identity<W>) {
+      Problem<T, W> problem(GetParam(), {.rows = cols > 5000 ? 2 : 19,
+                                         .cols = cols,
+                                         .multiprocessors = 1,
+                                         .capability = {7, 5}});
+      const auto all = problem.backward();
+      problem.setting().has_dweight = false;
+      const auto dx = problem.backward();
+      EXPECT_LE(problem.errors(dx).excess, kStoreUlp) << cols;
+      EXPECT_TRUE(same_bits(all.dx, dx.dx)) << cols;
+    });
+  }
+}
+
+TEST_P(NormShapes, GiveTheSameRowsWithoutMeanAndRstd) {
+  for (const I64 cols : two_lengths()) {
+    with_types(GetParam(), [&]<typename T, typename W>(std::type_identity<T>,
+                                                       std::type_identity<W>) {
+      Problem<T, W> problem(GetParam(), {.rows = 2, .cols = cols});
+      const auto all = problem.forward();
+      problem.setting().saves_statistics = false;
+      const auto rows = problem.forward();
+      EXPECT_LE(problem.errors(rows).excess, kStoreUlp) << cols;
+      EXPECT_TRUE(same_bits(all.y, rows.y)) << cols;
+      EXPECT_TRUE(same_bits(all.sum, rows.sum)) << cols;
+    });
+  }
+}
+
+TEST(NormLongRows, Of65536ElementsAreRight) {
+  using test::Bf16;
+  using enum ops::DType;
+  for (const bool layer : {true, false}) {
+    const Problem<Bf16, Bf16> problem({layer, kBf16, kBf16, 0, false, layer},
+                                      {.rows = 2, .cols = 65536, .multiprocessors = 1});
+    EXPECT_LE(problem.errors(problem.forward()).excess, kStoreUlp) << layer;
+    EXPECT_LE(problem.errors(problem.backward()).excess, kStoreUlp) << layer;
+  }
 }
 
 TEST_P(NormShapes, GiveTheSameBitsInEveryOrderOfThreads) {

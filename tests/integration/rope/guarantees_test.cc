@@ -45,6 +45,55 @@ TEST_P(RopeGuarantees, ATokenAfterACacheTurnsByItsPosition) {
   });
 }
 
+// Guards against one start for all of a rank's tokens where context parallelism gives
+// it two pieces of the sequence, the r-th from the front and the r-th from the back, so
+// that causal attention is the same work for each rank. That is two calls, each with
+// its piece's start.
+TEST_P(RopeGuarantees, ARanksTwoPiecesOfASequenceAreItsRows) {
+  with_parameter_types(
+      []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
+        constexpr I64 kRanks = 3;
+        constexpr I64 kPiece = 5;
+        const Shape shape{.batch = 2,
+                          .sequence = 2 * kRanks * kPiece,
+                          .q_heads = 2,
+                          .k_heads = 1,
+                          .dim = 40,
+                          .rotary = 32};
+        Problem<T, U> whole(GetParam(), shape, {});
+        whole.run();
+        Shape local_shape = shape;
+        local_shape.sequence = 2 * kPiece;
+        for (I64 rank = 0; rank < kRanks; ++rank) {
+          Problem<T, U> local(GetParam(), local_shape, {.positions = shape.sequence});
+          for (const auto& [start, at] :
+               {std::pair{rank * kPiece, I64{0}},
+                std::pair{(2 * kRanks - 1 - rank) * kPiece, kPiece}}) {
+            ops::RopeArguments args = local.arguments();
+            args.sequence = kPiece;
+            args.start = start;
+            for (const auto& [from, to, tensor] :
+                 {std::tuple{&whole.q, &local.q, &args.q},
+                  std::tuple{&whole.k, &local.k, &args.k}}) {
+              std::copy_n(&from->in_at(0, start, 0, 0),
+                          kPiece * from->in_strides.sequence, &to->in_at(0, at, 0, 0));
+              tensor->in = &to->in_at(0, at, 0, 0);
+              tensor->out = to->out.data() + at * to->out_strides.sequence;
+            }
+            local.run(args);
+            for (const auto& [want, got] :
+                 {std::pair{&whole.q, &local.q}, std::pair{&whole.k, &local.k}}) {
+              const auto size =
+                  static_cast<std::size_t>(kPiece * got->out_strides.sequence);
+              EXPECT_TRUE(same_bits<T>(&got->out_at(0, at, 0, 0),
+                                       &want->out_at(0, start, 0, 0), size))
+                  << "rank " << rank << " start " << start;
+            }
+          }
+        }
+      });
+}
+
 // Guards against cosines, sines and products that are rounded to the elements' type.
 TEST_P(RopeGuarantees, ProductsAreRoundedOnce) {
   with_parameter_types([]<typename T, typename U>(std::type_identity<T>,

@@ -1,0 +1,19 @@
+// That no kernel is left out of the proofs: CMakeLists.txt lists those that are
+// compiled for the CPU, and the other tests run each of them.
+
+#include "tests/support/cpu_kernel/wanted_kernels.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/integration/activation/unit.h"
+
+namespace kiln::activation_test {
+namespace {
+
+TEST(ActivationKernels, IncludeEachThatADefaultSetOrAPresetAsksFor) {
+  EXPECT_THAT(kiln_cpu::wanted_but_missing("activation", all_kernels()),
+              testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace kiln::activation_test

@@ -1,0 +1,20 @@
+// That no kernel is left out of the proofs: CMakeLists.txt lists those that are
+// compiled for the CPU, and the other tests run each of them.
+
+#include "tests/support/cpu_kernel/wanted_kernels.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/integration/cross_entropy/problem.h"
+
+namespace kiln::cross_entropy_test {
+namespace {
+
+TEST(CrossEntropyKernels, IncludeEachThatADefaultSetOrAPresetAsksFor) {
+  EXPECT_THAT(
+      kiln_cpu::wanted_but_missing("cross_entropy", kiln_cpu::kernels_of_program()),
+      testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace kiln::cross_entropy_test

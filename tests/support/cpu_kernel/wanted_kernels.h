@@ -1,0 +1,20 @@
+// Which kernels of a family are asked for: by its default sets, and by the presets.
+// What is compiled for the CPU is a list of its own, and this tells what it lacks.
+
+#pragma once
+
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tests/support/cpu_kernel/variant.h"
+
+namespace kiln_cpu {
+
+/// "NAME:p=v,q=w" with every parameter, of those that are asked for and that are none
+/// of `variants`. A family that nobody asks for kernels of is a failure of the test.
+[[nodiscard]] std::set<std::string> wanted_but_missing(
+    std::string_view family, std::span<const Variant> variants);
+
+}  // namespace kiln_cpu
