@@ -5,14 +5,15 @@
 
 #include <gmock/gmock.h>
 
-#include "tests/integration/activation/unit.h"
+#include "tests/support/cpu_kernel/run_plan.h"
 
 namespace kiln::activation_test {
 namespace {
 
 TEST(ActivationKernels, IncludeEachThatADefaultSetOrAPresetAsksFor) {
-  EXPECT_THAT(kiln_cpu::wanted_but_missing("activation", all_kernels()),
-              testing::IsEmpty());
+  EXPECT_THAT(
+      kiln_cpu::wanted_but_missing("activation", kiln_cpu::kernels_of_program()),
+      testing::IsEmpty());
 }
 
 }  // namespace

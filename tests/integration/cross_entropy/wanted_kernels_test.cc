@@ -5,7 +5,7 @@
 
 #include <gmock/gmock.h>
 
-#include "tests/integration/cross_entropy/problem.h"
+#include "tests/support/cpu_kernel/run_plan.h"
 
 namespace kiln::cross_entropy_test {
 namespace {

@@ -1,5 +1,6 @@
 // The norm kernels that are compiled for the CPU.
 
+#include "tests/integration/norm/configuration.h"
 #include "tests/support/cpu_kernel/run_plan.h"
 
 namespace kiln_cpu {

@@ -5,7 +5,7 @@
 
 #include <gmock/gmock.h>
 
-#include "tests/integration/norm/kernels.h"
+#include "tests/support/cpu_kernel/run_plan.h"
 
 namespace kiln::norm_test {
 namespace {

@@ -60,12 +60,13 @@ TEST_P(RopeGuarantees, ARanksTwoPiecesOfASequenceAreItsRows) {
                           .k_heads = 1,
                           .dim = 40,
                           .rotary = 32};
-        Problem<T, U> whole(GetParam(), shape, {});
+        Problem<T, U> whole(form_of(GetParam()), shape, {});
         whole.run();
         Shape local_shape = shape;
         local_shape.sequence = 2 * kPiece;
         for (I64 rank = 0; rank < kRanks; ++rank) {
-          Problem<T, U> local(GetParam(), local_shape, {.positions = shape.sequence});
+          Problem<T, U> local(form_of(GetParam()), local_shape,
+                              {.positions = shape.sequence});
           for (const auto& [start, at] :
                {std::pair{rank * kPiece, I64{0}},
                 std::pair{(2 * kRanks - 1 - rank) * kPiece, kPiece}}) {
