@@ -207,8 +207,8 @@ Result<Preset> find_preset(const std::string& name) {
     names.emplace_back(each.name);
   }
   return fail(ErrorCode::kNotFound,
-              fmt::format("no preset '{}'{}: one of {}, or a file NAME.toml", name,
-                          did_you_mean(name, names), fmt::join(names, ", ")));
+              fmt::format("no preset '{}' among {}, and no file NAME.toml{}", name,
+                          fmt::join(names, ", "), did_you_mean(name, names)));
 }
 
 }  // namespace kiln::ops

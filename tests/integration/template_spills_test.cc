@@ -1,6 +1,8 @@
 // Every kernel of every default set, and those that keep the most in registers,
 // compiled for real: no registers spilled, no local memory, on five architectures; on
-// all that NVRTC knows with KILN_TEST_ALL_ARCHS=1.
+// all that NVRTC knows with KILN_TEST_ALL_ARCHS=1, and every combination of parameters
+// with KILN_TEST_ALL_VARIANTS=1. Prints what the kernels take, as templates/README.md
+// has it.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -41,36 +44,64 @@ std::vector<device::ComputeCapability> architectures(const compile::Nvrtc& nvrtc
   return {{7, 5}, {8, 0}, {9, 0}, {10, 0}, {12, 0}};
 }
 
-/// What is wrong with this variant, or "".
-std::string complaint(const compile::Nvrtc& nvrtc,
-                      const request::TemplateRequest& request,
-                      device::ComputeCapability capability) {
+struct Compiled {
+  std::vector<compile::ResourceUse> uses;  // an entry point each
+  std::string complaint;                   // what is wrong with it, or ""
+};
+
+Compiled compile_variant(const compile::Nvrtc& nvrtc,
+                         const request::TemplateRequest& request,
+                         device::ComputeCapability capability) {
   const device::Target target{.architecture = {.capability = capability}};
   const auto source = request.kernel->render(request.params);
-  if (!source) {
-    return source.error().message;
-  }
+  if (!source)
+    return {.uses = {}, .complaint = source.error().message};
   const compile::CompileJob job{
       .source = source->text,
       .options = {"--std=c++17", "--gpu-architecture=" + to_string(target)},
       .target = target};
   const auto output = compile::compile_here(
       nvrtc, job, steady_clock::now() + std::chrono::minutes(5), nullptr);
-  if (!output) {
-    return output.error().message;
-  }
-  if (output->resources.size() != request.kernel->entry_points().size()) {
-    return "the log tells nothing of its resources:\n" + output->log;
-  }
+  if (!output)
+    return {.uses = {}, .complaint = output.error().message};
+  Compiled compiled{.uses = output->resources, .complaint = ""};
+  if (output->resources.size() != request.kernel->entry_points().size())
+    compiled.complaint = "the log tells nothing of its resources:\n" + output->log;
   for (const auto& use : output->resources) {
-    if (use.spill_store_bytes + use.spill_load_bytes + use.stack_bytes != 0) {
-      return fmt::format("{} registers, {} bytes of stack, {} spilled, {} read back",
-                         use.registers, use.stack_bytes, use.spill_store_bytes,
-                         use.spill_load_bytes);
+    if (use.spill_store_bytes + use.spill_load_bytes + use.stack_bytes != 0)
+      compiled.complaint = fmt::format(
+          "{} registers, {} bytes of stack, {} spilled, {} read back", use.registers,
+          use.stack_bytes, use.spill_store_bytes, use.spill_load_bytes);
+  }
+  return compiled;
+}
+
+/// What the variants of a kernel take on one architecture.
+struct Range {
+  std::size_t variants = 0;
+  std::uint64_t fewest_registers = ~0ULL;
+  std::uint64_t most_registers = 0;
+  std::uint64_t most_shared_bytes = 0;  // static
+
+  void add(const Compiled& compiled) {
+    ++variants;
+    for (const auto& use : compiled.uses) {
+      fewest_registers = std::min(fewest_registers, use.registers);
+      most_registers = std::max(most_registers, use.registers);
+      most_shared_bytes = std::max(most_shared_bytes, use.static_shared_bytes);
     }
   }
-  return "";
+};
+std::string to_string(const Range& range) {
+  const std::string registers =
+      range.fewest_registers == range.most_registers
+          ? std::to_string(range.most_registers)
+          : fmt::format("{}–{}", range.fewest_registers, range.most_registers);
+  return range.most_shared_bytes == 0
+             ? registers
+             : fmt::format("{}, {} B", registers, range.most_shared_bytes);
 }
+using Ranges = std::map<std::string, Range>;  // by kernel
 
 class Grid {
  public:
@@ -78,6 +109,7 @@ class Grid {
        const std::vector<request::TemplateRequest>& requests)
       : nvrtc_(nvrtc), capability_(capability), requests_(requests) {}
 
+  /// The complaints.
   std::vector<std::string> run() {
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
@@ -88,18 +120,19 @@ class Grid {
     }
     return complaints_;
   }
+  [[nodiscard]] const Ranges& ranges() const { return ranges_; }
 
  private:
   void work() {
     for (std::size_t at = next_++; at < requests_.size(); at = next_++) {
       const auto& request = requests_[at];
-      const std::string problem = complaint(nvrtc_, request, capability_);
-      if (!problem.empty()) {
-        const std::scoped_lock lock(mutex_);
+      const Compiled compiled = compile_variant(nvrtc_, request, capability_);
+      const std::scoped_lock lock(mutex_);
+      ranges_[request.kernel->name()].add(compiled);
+      if (!compiled.complaint.empty())
         complaints_.push_back(
             request::format_template(request.kernel->name(), request.params.values()) +
-            ": " + problem);
-      }
+            ": " + compiled.complaint);
     }
   }
 
@@ -109,12 +142,36 @@ class Grid {
   std::atomic<std::size_t> next_{0};
   std::mutex mutex_;
   std::vector<std::string> complaints_;
+  Ranges ranges_;
 };
+
+/// A row a kernel, a column an architecture: registers a thread, and static shared
+/// memory where there is some.
+void print_table(const std::map<device::ComputeCapability, Ranges>& by_architecture) {
+  std::map<std::string, std::size_t> kernels;
+  std::string head = "| kernel | variants |";
+  for (const auto& [capability, ranges] : by_architecture) {
+    head += fmt::format(" {} |", to_string(capability));
+    for (const auto& [kernel, range] : ranges)
+      kernels[kernel] = std::max(kernels[kernel], range.variants);
+  }
+  fmt::print("{}\n", head);
+  for (const auto& [kernel, variants] : kernels) {
+    std::string row = fmt::format("| `{}` | {} |", kernel, variants);
+    for (const auto& [capability, ranges] : by_architecture) {
+      const auto range = ranges.find(kernel);
+      row +=
+          fmt::format(" {} |", range == ranges.end() ? "" : to_string(range->second));
+    }
+    fmt::print("{}\n", row);
+  }
+}
 
 /// A failure for each of `requests` that spills.
 void expect_no_spills(const compile::Nvrtc& nvrtc,
                       const std::vector<request::TemplateRequest>& requests) {
   std::size_t compiled = 0;
+  std::map<device::ComputeCapability, Ranges> ranges;
   const auto start = steady_clock::now();
   for (const auto capability : architectures(nvrtc)) {
     auto wanted = requests;
@@ -122,9 +179,11 @@ void expect_no_spills(const compile::Nvrtc& nvrtc,
       return request.kernel->excluded(request.params, capability).has_value();
     });
     const auto begin = steady_clock::now();
-    for (const auto& problem : Grid(nvrtc, capability, wanted).run()) {
+    Grid grid(nvrtc, capability, wanted);
+    for (const auto& problem : grid.run()) {
       ADD_FAILURE() << to_string(capability) << " " << problem;
     }
+    ranges[capability] = grid.ranges();
     compiled += wanted.size();
     fmt::print("{}: {} kernels in {:.1f} s\n", to_string(capability), wanted.size(),
                duration<double>(steady_clock::now() - begin).count());
@@ -132,6 +191,28 @@ void expect_no_spills(const compile::Nvrtc& nvrtc,
   fmt::print("{} kernels in {:.1f} s\n", compiled,
              duration<double>(steady_clock::now() - start).count());
   EXPECT_GT(compiled, 0U);
+  print_table(ranges);
+}
+
+/// Every combination of the parameters' values that no constraint forbids.
+std::vector<request::TemplateRequest> all_variants(
+    const render::TemplateCatalog::Kernel& kernel) {
+  std::vector<Parameters> combinations{{}};
+  for (const render::Parameter& parameter : kernel->parameters()) {
+    std::vector<Parameters> longer;
+    for (const std::string& value : parameter.values) {
+      for (const Parameters& shorter : combinations)
+        longer.emplace_back(shorter).emplace(parameter.name, value);
+    }
+    if (!longer.empty())  // else it is an integer, and stays at its default
+      combinations = std::move(longer);
+  }
+  std::vector<request::TemplateRequest> requests;
+  for (const Parameters& parameters : combinations) {
+    if (auto canonical = kernel->canonical(parameters))
+      requests.push_back({kernel, *std::move(canonical)});
+  }
+  return requests;
 }
 
 TEST(TemplateSpills, NoKernelOfADefaultSetSpillsOrUsesLocalMemory) {
@@ -144,6 +225,26 @@ TEST(TemplateSpills, NoKernelOfADefaultSetSpillsOrUsesLocalMemory) {
   request::Selection all(*catalog);
   ASSERT_TRUE(all.add_all());
   expect_no_spills(*nvrtc, all.requests());
+}
+
+// Takes minutes an architecture.
+TEST(TemplateSpills, NeitherDoesAnyOtherVariant) {
+  if (std::getenv("KILN_TEST_ALL_VARIANTS") ==
+      nullptr)  // NOLINT(concurrency-mt-unsafe)
+    GTEST_SKIP() << "set KILN_TEST_ALL_VARIANTS=1 for every combination of parameters";
+  const compile::Nvrtc* nvrtc = find_nvrtc();
+  if (nvrtc == nullptr) {
+    GTEST_SKIP() << "no NVRTC on this machine";
+  }
+  const auto catalog = render::TemplateCatalog::open(templates::embedded());
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  const auto kernels = catalog->kernels();
+  ASSERT_TRUE(kernels) << kernels.error().message;
+  std::vector<request::TemplateRequest> requests;
+  for (const auto& kernel : *kernels) {
+    for (auto& request : all_variants(kernel)) requests.push_back(std::move(request));
+  }
+  expect_no_spills(*nvrtc, requests);
 }
 
 // Guards against a warp that keeps a row which does not fit its registers: existing

@@ -81,7 +81,7 @@ class SoftmaxOperation : public testing::TestWithParam<Case> {
     for (I64 row = 0; row < shape.rows(); ++row) {
       const I64 at = row * shape.cols;
       EXPECT_LE(forward_error(x.data() + at, y.data() + at, shape.cols, scale,
-                              [&](I64 j) {
+                              [&, mask = mask](I64 j) {
                                 return is_visible(kind_of(mask), shape, view, row, j);
                               }),
                 error_bound<T>(true))
