@@ -177,10 +177,7 @@ TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsBuildFindAndLogDeadlockNobody)
     campaign.injected();
     std::this_thread::sleep_for(2ms);
   }
-  for (ChildProcess& child : children) {
-    if (const int code = child.wait(); code != 0)
-      campaign.wrong("a child ended with " + std::to_string(code));
-  }
+  for (ChildProcess& child : children) campaign.expect_end(child);
   over = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 0);
@@ -224,10 +221,7 @@ TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsAreInSqliteDeadlockNobody) {
     campaign.injected();
     std::this_thread::sleep_for(2ms);
   }
-  for (ChildProcess& child : children) {
-    if (const int code = child.wait(); code != 0)
-      campaign.wrong("a child ended with " + std::to_string(code));
-  }
+  for (ChildProcess& child : children) campaign.expect_end(child);
   over = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 0);

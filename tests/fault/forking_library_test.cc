@@ -241,10 +241,7 @@ TEST_F(ForkingLibraryTest, fault_31_ForksWhileThreadsGetAndLoadDeadlockNobody) {
     campaign.injected();
     std::this_thread::sleep_for(3ms);
   }
-  for (ChildProcess& child : children) {
-    if (const int code = child.wait(); code != 0)
-      campaign.wrong("a child ended with " + std::to_string(code));
-  }
+  for (ChildProcess& child : children) campaign.expect_end(child);
   over = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 0);

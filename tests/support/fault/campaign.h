@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cache/cache.h"
+#include "tests/support/child_process.h"
 #include "tests/support/fault_length.h"
 #include "tests/support/sample_object.h"
 
@@ -67,6 +68,12 @@ class Campaign {
   void wrong(const std::string& what) {
     ++wrong_;
     ADD_FAILURE() << what;
+  }
+
+  /// Waits for it; a test failure unless it ends with 0.
+  void expect_end(ChildProcess& child) {
+    if (const int code = child.wait(); code != 0)
+      wrong("a child ended with " + std::to_string(code));
   }
 
   /// Every object below `count` is a miss or has the reference's bytes.
