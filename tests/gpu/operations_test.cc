@@ -117,5 +117,46 @@ TEST_F(GpuOperations, AreCapturedAfterTheyWerePrepared) {
   expect_rows_that_sum_to_one(result);
 }
 
+// Two launches, the second with another entry point of the same kernel.
+TEST_F(GpuOperations, OfTwoLaunchesAreCapturedWhole) {
+  const Device& device = devices().front();
+  const OnDevice scope(device.ordinal);
+  ops::RmsNormBackward args{.dtype = DType::kF32, .rows = kRows, .cols = kCols};
+  args.workspace_bytes = ops::rmsnorm_backward_workspace_bytes(args, device).value();
+  expect_done(ops::prepare(service(), device, args));
+  const DeviceArray<float> dy{std::span<const float>(ramp())};
+  const DeviceArray<float> x{std::span<const float>(ramp())};
+  const DeviceArray<float> weight{std::vector<float>(kCols, 0.5F)};
+  const DeviceArray<float> rstd{std::vector<float>(kRows, 2.0F)};
+  const DeviceArray<std::byte> workspace(args.workspace_bytes);
+  args.dy = dy.data();
+  args.x = x.data();
+  args.weight = weight.data();
+  args.rstd = rstd.data();
+  args.workspace = workspace.data();
+  const Stream stream;
+  std::vector<std::vector<float>> results;
+  for (const bool captured : {false, true}) {
+    const DeviceArray<float> dx(kRows * kCols);
+    const DeviceArray<float> dweight(kCols);
+    args.dx = dx.data();
+    args.dweight = dweight.data();
+    const auto start = [&] {
+      expect_done(ops::rmsnorm_backward(service(), stream.handle(), args));
+    };
+    if (captured)
+      Graph(stream, start).launch(stream);
+    else
+      start();
+    stream.synchronize();
+    results.push_back(dx.download());
+    results.push_back(dweight.download());
+  }
+  KILN_SKIP_NUMBERS_IF_SIMULATED();
+  EXPECT_EQ(results[0], results[2]);
+  EXPECT_EQ(results[1], results[3]);
+  EXPECT_NE(results[1], std::vector<float>(kCols, 0.0F));
+}
+
 }  // namespace
 }  // namespace kiln::gpu_test
