@@ -17,17 +17,26 @@ namespace {
 
 constexpr int kFirstSafeWal = 3'051'003;
 
-/// Whoever opened a database first, this process or the one that it was forked from.
-/// Null before. NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-std::atomic<const OwnerProcess*> first_user = nullptr;
+/// From one fork to the next.
+struct Epoch {
+  OwnerProcess process{};
+  int inherited = 0;  // databases that the parent had open when it forked
+};
 
-void note_use() {
-  if (first_user.load() != nullptr)
-    return;
-  auto mine = std::make_unique<const OwnerProcess>();
-  const OwnerProcess* nobody = nullptr;
-  if (first_user.compare_exchange_strong(nobody, mine.get()))
-    std::ignore = mine.release();  // there until the end
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): of the process
+std::atomic<int> open_databases = 0;  // from before it opens until it is closed
+std::atomic<const Epoch*> epoch = nullptr;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
+
+/// Asked before a process opens its first database: what is open then was inherited.
+const Epoch& this_epoch() {
+  const Epoch* current = epoch.load();
+  while (current == nullptr || !current->process.is_this()) {
+    auto mine = std::make_unique<const Epoch>(Epoch{.inherited = open_databases});
+    if (epoch.compare_exchange_strong(current, mine.get()))
+      return *mine.release();  // there until the end
+  }
+  return *current;
 }
 
 tl::unexpected<Error> sqlite_error(int code, sqlite3* database) {
@@ -58,17 +67,16 @@ bool wal_is_safe() {
 }
 
 bool sqlite_is_usable() {
-  const OwnerProcess* const user = first_user.load();
-  return user == nullptr || user->is_this();
+  return this_epoch().inherited == 0;
 }
 
 void Database::Closer::operator()(sqlite3* database) const noexcept {
   ::sqlite3_close_v2(database);
+  --open_databases;
 }
 
 Result<Database> Database::open(const std::filesystem::path& path, Open how,
                                 std::chrono::milliseconds busy_limit) {
-  note_use();
   if (!sqlite_is_usable())
     return fail(ErrorCode::kUnavailable, "index: SQLite is the parent process's");
   // The owner takes turns with a mutex of its own.
@@ -79,8 +87,11 @@ Result<Database> Database::open(const std::filesystem::path& path, Open how,
   const auto folder = std::filesystem::canonical(path.parent_path(), error);
   const auto real = error ? path : folder / path.filename();
   sqlite3* raw = nullptr;
+  ++open_databases;
   const int code = ::sqlite3_open_v2(real.c_str(), &raw, flags, nullptr);
-  Database database(raw);  // also a failed open gives one to close
+  Database database(raw);  // also a failed open gives one to close, if there is memory
+  if (raw == nullptr)
+    --open_databases;
   if (code != SQLITE_OK)
     return sqlite_error(code, raw);
   ::sqlite3_busy_timeout(raw, static_cast<int>(busy_limit.count()));

@@ -20,9 +20,9 @@ namespace kiln::cache {
 
 class Statement;
 
-/// False in a process that was forked from one with a database, open or closed: some
-/// thread that this one does not have may hold SQLite's locks for ever, and what
-/// SQLite knows of the files' locks is the parent's.
+/// False in a process that was forked from one with an open database: some thread that
+/// this one does not have may hold SQLite's locks for ever, and what SQLite knows of
+/// the files' locks is the parent's. Thread-safe.
 [[nodiscard]] bool sqlite_is_usable();
 
 /// Errors of every method here: kUnavailable (busy for too long; for open() also where
