@@ -230,6 +230,23 @@ TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsAreInSqliteDeadlockNobody) {
   campaign.check_hits(*cache, forks, "after the forks");
 }
 
+TEST_F(ForkingHostTest, fault_31_AChildHasAnIndexUnlessItsParentHasOneOpen) {
+  Campaign campaign;
+  for (const bool is_open : {true, false}) {
+    auto cache = open_cache();
+    ASSERT_TRUE(cache->list({}));
+    if (!is_open)
+      cache.reset();
+    ChildProcess child([&] {
+      ::alarm(kDeadlock);
+      const auto own = open_cache();
+      return own->list({}) && own->has_index() != is_open ? 0 : 1;
+    });
+    campaign.injected();
+    campaign.expect_end(child);
+  }
+}
+
 TEST_F(ForkingHostTest, fault_31_AChildMayDestroyAServiceThatLooksForNvrtc) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer cannot follow threads into a forked child";
