@@ -49,8 +49,7 @@ RuleSet::RuleSet(std::vector<Rule> rules) : rules_(std::move(rules)) {
     }
   }
   std::ranges::sort(versions_);
-  const auto repeated = std::ranges::unique(versions_);
-  versions_.erase(repeated.begin(), repeated.end());
+  versions_.erase(std::unique(versions_.begin(), versions_.end()), versions_.end());
 }
 
 bool RuleSet::is_supported(const Question& question) const {
@@ -141,7 +140,7 @@ Verdict RuleSet::evaluate(const Question& question) const {
 }
 
 const RuleSet& built_in_rules() {
-  static const RuleSet kRules = [] {
+  static const RuleSet instance = [] {
     std::vector<Rule> all;
     for (const RuleFile& file : embedded_rule_files()) {
       auto rules = parse_rules(file.text, file.name);
@@ -151,7 +150,7 @@ const RuleSet& built_in_rules() {
     }
     return RuleSet(std::move(all));
   }();
-  return kRules;
+  return instance;
 }
 
 Verdict evaluate(const Problem& problem, ComputeCapability arch, CudnnVersion cudnn) {

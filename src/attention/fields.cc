@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
@@ -69,34 +68,30 @@ double flag(bool value) {
   return value ? 1 : 0;
 }
 
-}  // namespace
+using P = Problem;
+using Q = const Question&;
 
-std::span<const Field> fields() {
-  using P = Problem;
-  using Q = const Question&;
-  static const std::array kFields{
-      Field{"cudnn",
-            FieldKind::kVersion,
-            {},
-            [](Q q) -> FieldValue { return number(encoded(q.cudnn)); }},
-      Field{"arch",
-            FieldKind::kArch,
-            {},
-            [](Q q) -> FieldValue { return q.arch.major * 100.0 + q.arch.minor; }},
-      Field{"pass", FieldKind::kWord, pass_words(),
-            [](Q q) -> FieldValue { return to_string(q.problem.pass); }},
-      Field{"dtype", FieldKind::kWord, dtype_words(),
-            [](Q q) -> FieldValue { return dtype_word(q.problem.dtype); },
-            write_word<&P::dtype, parse_dtype>},
-      Field{"mask", FieldKind::kWord, mask_words(),
-            [](Q q) -> FieldValue { return to_string(q.problem.mask); },
-            write_word<&P::mask, parse_mask>},
-      Field{"bias", FieldKind::kWord, bias_words(),
-            [](Q q) -> FieldValue { return to_string(q.problem.bias); },
-            write_word<&P::bias, parse_bias>},
-      Field{"layout", FieldKind::kWord, layout_words(),
-            [](Q q) -> FieldValue { return to_string(q.problem.layout); },
-            write_word<&P::layout, parse_layout>},
+std::vector<Field> word_fields() {
+  return {
+      {"pass", FieldKind::kWord, pass_words(),
+       [](Q q) -> FieldValue { return to_string(q.problem.pass); }},
+      {"dtype", FieldKind::kWord, dtype_words(),
+       [](Q q) -> FieldValue { return dtype_word(q.problem.dtype); },
+       write_word<&P::dtype, parse_dtype>},
+      {"mask", FieldKind::kWord, mask_words(),
+       [](Q q) -> FieldValue { return to_string(q.problem.mask); },
+       write_word<&P::mask, parse_mask>},
+      {"bias", FieldKind::kWord, bias_words(),
+       [](Q q) -> FieldValue { return to_string(q.problem.bias); },
+       write_word<&P::bias, parse_bias>},
+      {"layout", FieldKind::kWord, layout_words(),
+       [](Q q) -> FieldValue { return to_string(q.problem.layout); },
+       write_word<&P::layout, parse_layout>},
+  };
+}
+
+std::vector<Field> plain_fields() {
+  return {
       size_field<&P::batch>("batch"),
       size_field<&P::heads>("heads"),
       size_field<&P::kv_heads>("kv_heads"),
@@ -104,43 +99,67 @@ std::span<const Field> fields() {
       size_field<&P::skv>("skv"),
       size_field<&P::dqk>("dqk"),
       size_field<&P::dv>("dv"),
-      Field{"max_d",
-            FieldKind::kNumber,
-            {},
-            [](Q q) -> FieldValue {
-              return number(std::max(q.problem.dqk, q.problem.dv));
-            }},
-      Field{"dropout",
-            FieldKind::kNumber,
-            {},
-            [](Q q) -> FieldValue { return q.problem.dropout; },
-            [](P& problem, const FieldValue& value) -> Result<void> {
-              problem.dropout = std::get<double>(value);
-              return {};
-            }},
       size_field<&P::window_left>("window_left"),
-      Field{"window_right",
-            FieldKind::kNumber,
-            {},
-            [](Q q) -> FieldValue { return number(right_bound(q.problem)); }},
-      Field{"window",
-            FieldKind::kFlag,
-            {},
-            [](Q q) -> FieldValue { return flag(has_window(q.problem)); }},
-      Field{"elements",
-            FieldKind::kNumber,
-            {},
-            [](Q q) -> FieldValue { return largest_tensor(q.problem); }},
-      Field{"unit_strides",
-            FieldKind::kFlag,
-            {},
-            [](Q q) -> FieldValue { return flag(has_unit_strides(q.problem)); }},
       flag_field<&P::training>("training"),
       flag_field<&P::deterministic>("deterministic"),
       flag_field<&P::stats>("stats"),
       flag_field<&P::capture>("capture"),
+      {"dropout",
+       FieldKind::kNumber,
+       {},
+       [](Q q) -> FieldValue { return q.problem.dropout; },
+       [](P& problem, const FieldValue& value) -> Result<void> {
+         problem.dropout = std::get<double>(value);
+         return {};
+       }},
   };
-  return kFields;
+}
+
+/// What follows from others, and where it is asked.
+std::vector<Field> other_fields() {
+  return {
+      {"cudnn",
+       FieldKind::kVersion,
+       {},
+       [](Q q) -> FieldValue { return number(encoded(q.cudnn)); }},
+      {"arch",
+       FieldKind::kArch,
+       {},
+       [](Q q) -> FieldValue { return q.arch.major * 100.0 + q.arch.minor; }},
+      {"max_d",
+       FieldKind::kNumber,
+       {},
+       [](Q q) -> FieldValue { return number(std::max(q.problem.dqk, q.problem.dv)); }},
+      {"window_right",
+       FieldKind::kNumber,
+       {},
+       [](Q q) -> FieldValue { return number(right_bound(q.problem)); }},
+      {"window",
+       FieldKind::kFlag,
+       {},
+       [](Q q) -> FieldValue { return flag(has_window(q.problem)); }},
+      {"elements",
+       FieldKind::kNumber,
+       {},
+       [](Q q) -> FieldValue { return largest_tensor(q.problem); }},
+      {"unit_strides",
+       FieldKind::kFlag,
+       {},
+       [](Q q) -> FieldValue { return flag(has_unit_strides(q.problem)); }},
+  };
+}
+
+}  // namespace
+
+std::span<const Field> fields() {
+  // Never destroyed: conditions point into it.
+  static const auto& all = *new const std::vector<Field>([] {
+    std::vector<Field> joined = other_fields();
+    for (const auto& more : {word_fields(), plain_fields()})
+      joined.insert(joined.end(), more.begin(), more.end());
+    return joined;
+  }());
+  return all;
 }
 
 Result<const Field*> find_field(std::string_view name) {
