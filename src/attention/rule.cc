@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
+#include <map>
 
 #include "render/toml_table.h"
 #include "util/nearest.h"
@@ -163,6 +163,7 @@ Result<Rule> read_rule(const toml::table& found, std::string_view file) {
       found, file, "[[rule]]",
       {"id", "kind", "applies", "needs", "reason", "remedy", "source"}));
   Rule rule{.id = KILN_TRY(table.required_string("id")),
+            .place = fmt::format("{}:{}", file, found.source().begin.line),
             .kind = KILN_TRY(read_kind(table)),
             .applies = KILN_TRY(read_all(table, "applies")),
             .needs = KILN_TRY(read_all(table, "needs")),
@@ -196,24 +197,22 @@ Result<std::vector<Rule>> parse_rules(std::string_view text, std::string_view fi
   if (KILN_TRY(top.required_integer("schema")) != 1)
     return top.error("'schema' must be 1");
   std::vector<Rule> rules;
-  std::set<std::string> ids;
-  for (const toml::table* const each : KILN_TRY(top.tables("rule"))) {
+  for (const toml::table* const each : KILN_TRY(top.tables("rule")))
     rules.push_back(KILN_TRY(read_rule(*each, file)));
-    if (!ids.insert(rules.back().id).second)
-      return render::toml_error(
-          file, *each, fmt::format("there is a rule '{}' already", rules.back().id));
-  }
   if (rules.empty())
     return top.error("there is no [[rule]]");
+  KILN_TRY(check_ids(rules));
   return rules;
 }
 
 Result<void> check_ids(std::span<const Rule> rules) {
-  std::set<std::string_view> ids;
+  std::map<std::string_view, std::string_view> places;
   for (const Rule& rule : rules) {
-    if (!ids.insert(rule.id).second)
+    const auto [first, is_new] = places.emplace(rule.id, rule.place);
+    if (!is_new)
       return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("two files have a rule '{}'", rule.id));
+                  fmt::format("{}: there is a rule '{}' already: {}", rule.place,
+                              rule.id, first->second));
   }
   return {};
 }

@@ -41,6 +41,7 @@ struct Remedy {
 /// Refuses where `applies` holds and `needs` does not.
 struct Rule {
   std::string id;
+  std::string place;  // "<file>:<line>"
   RuleKind kind = RuleKind::kSupport;
   Condition applies{};
   Condition needs{};
@@ -57,7 +58,7 @@ struct Rule {
 [[nodiscard]] Result<std::vector<Rule>> parse_rules(std::string_view text,
                                                     std::string_view file);
 
-/// Errors: kInvalidArgument, where two rules have the same id.
+/// Errors: kInvalidArgument "<file>:<line>: <what>", where two rules have the same id.
 [[nodiscard]] Result<void> check_ids(std::span<const Rule> rules);
 
 struct RuleFile {

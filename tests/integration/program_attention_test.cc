@@ -136,6 +136,21 @@ TEST_F(ProgramAttentionTest, ExplainsABackwardPassByItsVersion) {
 }
 
 TEST_F(ProgramAttentionTest, TakesADeviceFromAProfile) {
+  // cuDNN's 23 keys, of which the version alone says something here.
+  json keys = {{"deviceVer", 900}, {"deviceName", "a Hopper"}};
+  for (const char* const key :
+       {"regsPerBlock", "multiProcessorCount", "warpSize", "maxSharedMemoryPerBlock",
+        "maxSharedMemoryPerBlockOptin", "reservedSharedMemoryPerBlock",
+        "maxRegistersPerSM", "maxCtasPerSM", "maxThreadsPerBlock", "maxThreadsPerSM",
+        "pciDeviceId", "isTccDriver", "supportCoopLaunch", "totalGlobalMem",
+        "smClockRateKHz", "memClockRateKHz", "l2CacheSize", "cudaDeviceId",
+        "driverVer"})
+    keys[key] = 1;
+  for (const char* const key : {"maxGridSize", "maxBlockSize"}) keys[key] = {1, 1, 1};
+  const std::string hopper = kiln_.write("hopper.json", keys.dump());
+  const json answer = kiln_.json_of(latent({"--profile", hopper, "--cudnn", "9.1"}));
+  EXPECT_THAT(ids(answer["cudnn"]["rules"]),
+              testing::ElementsAre("head_dim.backward.hopper"));
   const std::string profile = kiln_.write("wrong.json", "{}");
   expect_wrong(latent({"--profile", profile, "--cudnn", "9.5"}), "wrong.json");
   expect_wrong(latent({"--profile", "none.json", "--cudnn", "9.5"}), "none.json");

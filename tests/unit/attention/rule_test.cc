@@ -89,10 +89,11 @@ TEST(Rules, MissNothing) {
 TEST(Rules, HaveIdsOfTheirOwn) {
   const std::string once(kGood);
   EXPECT_THAT(refused(once + once.substr(once.find("[[rule]]"))),
-              StartsWith("r.toml:10: there is a rule 'a.rule' already"));
+              StartsWith("r.toml:10: there is a rule 'a.rule' already: r.toml:2"));
   auto rules = parse_rules(kGood, "r.toml").value();
-  rules.push_back(rules[0]);
-  EXPECT_FALSE(check_ids(rules));
+  rules.push_back(parse_rules(kGood, "other.toml").value().at(0));
+  EXPECT_EQ(check_ids(rules).error().message,
+            "other.toml:2: there is a rule 'a.rule' already: r.toml:2");
 }
 
 TEST(Rules, OfferNoRemedyThatCannotBe) {
