@@ -47,7 +47,8 @@ Result<Condition> read_condition(std::string_view file, const toml::node& node) 
   if (table == nullptr || table->size() != 1)
     return render::toml_error(
         file, node, "a condition is a string or one of { all, any, not = [...] }");
-  const auto& [key, parts] = *table->begin();
+  const auto only = table->cbegin();  // what it points to is within it
+  const auto& [key, parts] = *only;
   using Kind = Condition::Kind;
   Condition condition;
   if (key.str() == "all")
