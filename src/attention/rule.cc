@@ -163,14 +163,16 @@ Result<Rule> read_rule(const toml::table& found, std::string_view file) {
   const auto table = KILN_TRY(TomlTable::open(
       found, file, "[[rule]]",
       {"id", "kind", "applies", "needs", "reason", "remedy", "source"}));
-  Rule rule{.id = KILN_TRY(table.required_string("id")),
-            .place = fmt::format("{}:{}", file, found.source().begin.line),
-            .kind = KILN_TRY(read_kind(table)),
-            .applies = KILN_TRY(read_all(table, "applies")),
-            .needs = KILN_TRY(read_all(table, "needs")),
-            .reason = KILN_TRY(table.required_string("reason")),
-            .remedies = KILN_TRY(read_remedies(table)),
-            .sources = KILN_TRY(table.strings("source"))};
+  // One by one: a return from amid an initializer would leak what it has so far.
+  Rule rule;
+  rule.id = KILN_TRY(table.required_string("id"));
+  rule.place = fmt::format("{}:{}", file, found.source().begin.line);
+  rule.kind = KILN_TRY(read_kind(table));
+  rule.applies = KILN_TRY(read_all(table, "applies"));
+  rule.needs = KILN_TRY(read_all(table, "needs"));
+  rule.reason = KILN_TRY(table.required_string("reason"));
+  rule.remedies = KILN_TRY(read_remedies(table));
+  rule.sources = KILN_TRY(table.strings("source"));
   if (rule.id.empty() ||
       rule.id.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") !=
           std::string::npos)
