@@ -20,6 +20,8 @@ std::span<const Verb> verbs() {
       Verb{"stats", "Size of the cache, and what happened in it", kInspect, add_stats},
       Verb{"doctor", "What is found on this machine, and what is wrong", kInspect,
            add_doctor},
+      Verb{"attention", "Whether cuDNN runs an attention problem, and why not",
+           kInspect, add_attention},
       Verb{"bench", "How fast the operations run here, beside a copy", kInspect,
            add_bench},
       Verb{"verify", "Check every object, byte by byte", kLookAfter, add_verify},

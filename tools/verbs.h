@@ -19,6 +19,7 @@ namespace kiln::tools {
 [[nodiscard]] Run add_trim(CLI::App& app);
 [[nodiscard]] Run add_clear(CLI::App& app);
 [[nodiscard]] Run add_doctor(CLI::App& app);
+[[nodiscard]] Run add_attention(CLI::App& app);
 [[nodiscard]] Run add_bench(CLI::App& app);
 
 }  // namespace kiln::tools

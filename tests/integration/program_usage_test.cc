@@ -340,6 +340,9 @@ TEST_F(ProgramUsageTest, HelpOfEveryVerbNamesEveryOptionAndNothingElse) {
        {"FILE", "--arch", "-I", "-D", "--option", "--name", "-o", "--timeout"}},
       {"render", {"NAME"}},
       {"templates", {"NAME"}},
+      {"attention",
+       {"ACTION", "--arch", "--profile", "--cudnn", "--pass", "--mask", "--cp",
+        "--matrix"}},
       {"doctor", {"--profile", "--compare"}}};
   const auto overview = kiln_.run({"--help"});
   EXPECT_EQ(overview.status, 0);

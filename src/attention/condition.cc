@@ -1,0 +1,215 @@
+#include "attention/condition.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "device/architecture.h"
+#include "util/nearest.h"
+#include "util/try.h"
+
+namespace kiln::attention {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, Comparison>, 7> kOperators{
+    {{"==", Comparison::kEqual},
+     {"!=", Comparison::kNotEqual},
+     {"<", Comparison::kLess},
+     {"<=", Comparison::kLessEqual},
+     {">", Comparison::kGreater},
+     {">=", Comparison::kGreaterEqual},
+     {"in", Comparison::kIn}}};
+
+tl::unexpected<Error> wrong(std::string message) {
+  return fail(ErrorCode::kInvalidArgument, std::move(message));
+}
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (true) {
+    const std::size_t begin = text.find_first_not_of(' ');
+    if (begin == std::string_view::npos)
+      return words;
+    text.remove_prefix(begin);
+    words.push_back(text.substr(0, text.find(' ')));
+    text.remove_prefix(words.back().size());
+  }
+}
+
+Result<double> parse_real(std::string_view text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [after, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || after != end || !std::isfinite(value))
+    return wrong(fmt::format("'{}' is no number", text));
+  return value;
+}
+
+Result<FieldValue> parse_word(const Field& field, std::string_view text) {
+  for (const std::string_view word : field.words) {
+    if (word == text)
+      return word;
+  }
+  const std::vector<std::string> known(field.words.begin(), field.words.end());
+  return wrong(fmt::format("{} is never '{}', but one of {}{}", field.name, text,
+                           fmt::join(known, ", "), did_you_mean(text, known)));
+}
+
+Result<Comparison> parse_operator(std::span<const std::string_view>& words) {
+  if (words.size() >= 2 && words[0] == "not" && words[1] == "in") {
+    words = words.subspan(2);
+    return Comparison::kNotIn;
+  }
+  for (const auto& [word, comparison] : kOperators) {
+    if (!words.empty() && words[0] == word) {
+      words = words.subspan(1);
+      return comparison;
+    }
+  }
+  return wrong(fmt::format("after the field comes ==, !=, <, <=, >, >=, in or not in{}",
+                           words.empty() ? "" : fmt::format(", not '{}'", words[0])));
+}
+
+bool compare(const FieldValue& left, Comparison comparison, const FieldValue& right) {
+  switch (comparison) {
+    case Comparison::kEqual:
+    case Comparison::kIn:
+      return left == right;
+    case Comparison::kNotEqual:
+    case Comparison::kNotIn:
+      return left != right;
+    case Comparison::kLess:
+      return left < right;
+    case Comparison::kLessEqual:
+      return left <= right;
+    case Comparison::kGreater:
+      return left > right;
+    case Comparison::kGreaterEqual:
+      return left >= right;
+  }
+  return false;
+}
+
+bool compares_true(const Condition& condition, const Question& question) {
+  FieldValue left = condition.field->read(question);
+  if (condition.modulo != 0)
+    left = std::fmod(std::get<double>(left), condition.modulo);
+  const auto matches = [&](const Operand& operand) {
+    return compare(left, condition.comparison, value_of(operand, question));
+  };
+  // "not in" is of none; every other comparison but "in" has one operand.
+  return condition.comparison == Comparison::kNotIn
+             ? std::ranges::all_of(condition.operands, matches)
+             : std::ranges::any_of(condition.operands, matches);
+}
+
+}  // namespace
+
+Result<Operand> parse_operand(const Field& field, std::string_view text) {
+  for (const Field& other : fields()) {
+    if (other.name == text && other.kind == field.kind)
+      return &other;
+  }
+  switch (field.kind) {
+    case FieldKind::kNumber:
+      return FieldValue(KILN_TRY(parse_real(text)));
+    case FieldKind::kFlag:
+      if (text != "true" && text != "false")
+        return wrong(fmt::format("{} is true or false, not '{}'", field.name, text));
+      return FieldValue(text == "true" ? 1.0 : 0.0);
+    case FieldKind::kWord:
+      return KILN_TRY(parse_word(field, text));
+    case FieldKind::kVersion:
+      return FieldValue(
+          static_cast<double>(encoded(KILN_TRY(parse_cudnn_version(text)))));
+    case FieldKind::kArch: {
+      const auto arch = KILN_TRY(device::parse_architecture(text)).capability;
+      return FieldValue(arch.major * 100.0 + arch.minor);
+    }
+  }
+  return wrong("no such kind of field");
+}
+
+FieldValue value_of(const Operand& operand, const Question& question) {
+  if (const auto* const field = std::get_if<const Field*>(&operand))
+    return (*field)->read(question);
+  return std::get<FieldValue>(operand);
+}
+
+Result<Condition> parse_comparison(std::string_view text) {
+  const auto all = words_of(text);
+  std::span<const std::string_view> words(all);
+  if (words.size() == 1 && words[0] == "never")
+    return Condition{.kind = Condition::Kind::kNever};
+  if (words.empty())
+    return wrong("an empty condition");
+  Condition condition{.kind = Condition::Kind::kCompare,
+                      .field = KILN_TRY(find_field(words[0]))};
+  words = words.subspan(1);
+  if (words.empty() && condition.field->kind == FieldKind::kFlag) {
+    condition.operands.emplace_back(FieldValue(1.0));
+    return condition;
+  }
+  if (words.size() >= 2 && words[0] == "%") {
+    if (condition.field->kind != FieldKind::kNumber)
+      return wrong(fmt::format("{} has no remainder", condition.field->name));
+    condition.modulo = KILN_TRY(parse_real(words[1]));
+    if (!(condition.modulo > 0))
+      return wrong(fmt::format("no remainder of a division by '{}'", words[1]));
+    words = words.subspan(2);
+  }
+  condition.comparison = KILN_TRY(parse_operator(words));
+  const bool is_list = condition.comparison == Comparison::kIn ||
+                       condition.comparison == Comparison::kNotIn;
+  if (words.empty() || (!is_list && words.size() > 1))
+    return wrong(fmt::format("'{}': {} after the operator", text,
+                             words.empty() ? "nothing" : "more than one value"));
+  const bool has_order = condition.comparison != Comparison::kEqual &&
+                         condition.comparison != Comparison::kNotEqual && !is_list;
+  if (has_order && (condition.field->kind == FieldKind::kWord ||
+                    condition.field->kind == FieldKind::kFlag))
+    return wrong(fmt::format("'{}': {} has no order", text, condition.field->name));
+  for (const std::string_view word : words)
+    condition.operands.push_back(KILN_TRY(parse_operand(*condition.field, word)));
+  return condition;
+}
+
+bool holds(const Condition& condition, const Question& question) {
+  const auto part_holds = [&](const Condition& part) { return holds(part, question); };
+  switch (condition.kind) {
+    case Condition::Kind::kAll:
+      return std::ranges::all_of(condition.parts, part_holds);
+    case Condition::Kind::kAny:
+      return std::ranges::any_of(condition.parts, part_holds);
+    case Condition::Kind::kNot:
+      return !std::ranges::all_of(condition.parts, part_holds);
+    case Condition::Kind::kCompare:
+      return compares_true(condition, question);
+    case Condition::Kind::kNever:
+      break;
+  }
+  return false;
+}
+
+bool compares_cudnn(const Condition& condition) {
+  return (condition.field != nullptr && condition.field->kind == FieldKind::kVersion) ||
+         std::ranges::any_of(condition.parts, compares_cudnn);
+}
+
+void collect_versions(const Condition& condition, std::vector<CudnnVersion>& versions) {
+  if (condition.field != nullptr && condition.field->kind == FieldKind::kVersion) {
+    for (const Operand& operand : condition.operands) {
+      const auto* const value = std::get_if<FieldValue>(&operand);
+      if (value != nullptr)
+        versions.push_back(decoded(static_cast<long>(std::get<double>(*value))));
+    }
+  }
+  for (const Condition& part : condition.parts) collect_versions(part, versions);
+}
+
+}  // namespace kiln::attention

@@ -1,0 +1,72 @@
+// kiln-embed-rules: runs while Kiln is built. Checks the rules by the code that reads
+// them at run time, and writes them down as a C++ file.
+//   kiln-embed-rules RULES_DIR OUTPUT.cc
+// Exit code 1 with "<file>:<line>: <reason>" on stderr where a rule is wrong.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "attention/rule.h"
+#include "util/read_file.h"
+#include "util/try.h"
+
+namespace kiln::attention {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostBytes = 256U << 10U;
+
+Result<void> embed(const fs::path& folder, const fs::path& output) {
+  std::vector<fs::path> files;
+  std::error_code status;
+  for (const auto& entry : fs::directory_iterator(folder, status)) {
+    if (entry.path().extension() == ".toml")
+      files.push_back(entry.path());
+  }
+  if (files.empty())
+    return fail(ErrorCode::kNotFound, fmt::format("{}: no *.toml", folder.string()));
+  std::ranges::sort(files);
+  std::vector<Rule> rules;
+  std::string list;
+  for (const fs::path& file : files) {
+    const std::string text = KILN_TRY(read_text_file(file, kMostBytes));
+    std::ranges::move(KILN_TRY(parse_rules(text, file.native())),
+                      std::back_inserter(rules));
+    list += fmt::format("      {{\"{}\", R\"kiln({})kiln\"}},\n",
+                        file.filename().string(), text);
+  }
+  KILN_TRY(check_ids(rules));
+  std::ofstream out(output, std::ios::binary | std::ios::trunc);
+  out << "// Written by kiln-embed-rules.\n\n#include \"attention/rule.h\"\n\n"
+         "namespace kiln::attention {\n\n"
+         "std::span<const RuleFile> embedded_rule_files() {\n"
+         "  static constexpr RuleFile kFiles[] = {\n"
+      << list << "  };\n  return kFiles;\n}\n\n}  // namespace kiln::attention\n";
+  out.close();
+  if (!out)
+    return fail(ErrorCode::kIo, fmt::format("{}: cannot be written", output.string()));
+  return {};
+}
+
+}  // namespace
+}  // namespace kiln::attention
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    fmt::print(stderr, "usage: kiln-embed-rules RULES_DIR OUTPUT.cc\n");
+    return 2;
+  }
+  const auto done = kiln::attention::embed(argv[1], argv[2]);
+  if (!done) {
+    fmt::print(stderr, "{}\n", done.error().message);
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,160 @@
+#include "attention/evaluate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
+#include <utility>
+
+namespace kiln::attention {
+namespace {
+
+bool refuses(const Rule& rule, const Question& question) {
+  return holds(rule.applies, question) && !holds(rule.needs, question);
+}
+
+FieldValue new_value(const Change& change, const Question& question) {
+  FieldValue value = value_of(change.value, question);
+  if (change.multiple != 0)
+    value = std::ceil(std::get<double>(value) / change.multiple) * change.multiple;
+  return value;
+}
+
+/// The question with all changes made at once; nothing where it is no problem then.
+std::optional<Question> changed(const Question& question,
+                                const std::vector<Change>& changes) {
+  Question now = question;
+  for (const Change& change : changes) {
+    if (!change.field->write(now.problem, new_value(change, question)))
+      return std::nullopt;
+  }
+  set_strides(now.problem);
+  if (!validate(now.problem))
+    return std::nullopt;
+  return now;
+}
+
+}  // namespace
+
+RuleSet::RuleSet(std::vector<Rule> rules) : rules_(std::move(rules)) {
+  for (const Rule& rule : rules_) {
+    collect_versions(rule.applies, versions_);
+    collect_versions(rule.needs, versions_);
+    for (const Remedy& remedy : rule.remedies) {
+      if (remedy.upgrade)
+        versions_.push_back(*remedy.upgrade);
+    }
+  }
+  std::ranges::sort(versions_);
+  versions_.erase(std::unique(versions_.begin(), versions_.end()), versions_.end());
+}
+
+bool RuleSet::is_supported(const Question& question) const {
+  return std::ranges::none_of(rules_, [&](const Rule& rule) {
+    return rule.kind != RuleKind::kFrameworkPolicy && refuses(rule, question);
+  });
+}
+
+std::vector<const Rule*> RuleSet::refusing(const Question& question) const {
+  std::vector<const Rule*> found;
+  for (const Rule& rule : rules_) {
+    if (rule.kind != RuleKind::kFrameworkPolicy && refuses(rule, question))
+      found.push_back(&rule);
+  }
+  return found;
+}
+
+bool RuleSet::helps(const Rule& rule, const std::vector<const Rule*>& before,
+                    const Question& changed) const {
+  return !refuses(rule, changed) &&
+         std::ranges::all_of(refusing(changed), [&](const Rule* each) {
+           return std::ranges::find(before, each) != before.end();
+         });
+}
+
+std::optional<std::string> RuleSet::text_of(const Remedy& remedy, const Rule& rule,
+                                            const std::vector<const Rule*>& before,
+                                            const Question& question) const {
+  if (!holds(remedy.when, question))
+    return std::nullopt;
+  if (remedy.upgrade) {
+    // The version that the rule names may have a bug of its own for this problem.
+    for (const CudnnVersion version : versions_) {
+      if (version < *remedy.upgrade || version <= question.cudnn)
+        continue;
+      Question later = question;
+      later.cudnn = version;
+      if (helps(rule, before, later))
+        return fmt::format("upgrade cuDNN to {} or later", to_string(version));
+    }
+    return std::nullopt;
+  }
+  if (!remedy.changes.empty()) {
+    const auto now = changed(question, remedy.changes);
+    if (!now || !helps(rule, before, *now))
+      return std::nullopt;
+  }
+  return remedy.text;
+}
+
+Finding RuleSet::finding(const Rule& rule, const std::vector<const Rule*>& before,
+                         const Question& question) const {
+  Finding found{.id = rule.id, .kind = rule.kind, .reason = rule.reason, .remedy = ""};
+  if (compares_cudnn(rule.needs))
+    found.reason += fmt::format("; found {}", to_string(question.cudnn));
+  std::vector<std::string> texts;
+  for (const Remedy& remedy : rule.remedies) {
+    if (auto text = text_of(remedy, rule, before, question))
+      texts.push_back(*std::move(text));
+  }
+  if (texts.empty())
+    texts.emplace_back("use another attention kernel");
+  found.remedy = fmt::format("{}", fmt::join(texts, "; or "));
+  return found;
+}
+
+Verdict RuleSet::evaluate(const Question& question) const {
+  Verdict verdict;
+  const std::vector<const Rule*> refused = refusing(question);
+  for (const Rule* const rule : refused)
+    verdict.refusals.push_back(finding(*rule, refused, question));
+  for (const Rule& rule : rules_) {
+    if (rule.kind == RuleKind::kFrameworkPolicy && refuses(rule, question))
+      verdict.policies.push_back(finding(rule, refused, question));
+  }
+  verdict.supported = refused.empty();
+  if (verdict.supported)
+    return verdict;
+  for (const CudnnVersion version : versions_) {
+    Question later = question;
+    later.cudnn = version;
+    if (version > question.cudnn && is_supported(later)) {
+      verdict.first_supported = version;
+      break;
+    }
+  }
+  return verdict;
+}
+
+const RuleSet& built_in_rules() {
+  static const RuleSet instance = [] {
+    std::vector<Rule> all;
+    for (const RuleFile& file : embedded_rule_files()) {
+      auto rules = parse_rules(file.text, file.name);
+      if (!rules)
+        std::abort();  // they were read when Kiln was built
+      std::ranges::move(*rules, std::back_inserter(all));
+    }
+    return RuleSet(std::move(all));
+  }();
+  return instance;
+}
+
+Verdict evaluate(const Problem& problem, ComputeCapability arch, CudnnVersion cudnn) {
+  return built_in_rules().evaluate({problem, arch, cudnn});
+}
+
+}  // namespace kiln::attention

@@ -1,0 +1,65 @@
+// Can cuDNN's fused attention run this problem on that device, by the rules? Every rule
+// that refuses is told, each with what helps there: remedies are tried before they are
+// offered.
+
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attention/condition.h"
+#include "attention/rule.h"
+
+namespace kiln::attention {
+
+/// What one rule says of a question.
+struct Finding {
+  std::string id;
+  RuleKind kind = RuleKind::kSupport;
+  std::string reason;  // with the version found, where the rule is about versions
+  std::string remedy;  // never empty
+};
+
+struct Verdict {
+  bool supported = false;         // no refusal; by the rules alone
+  std::vector<Finding> refusals;  // of kinds support and known_bug
+  std::vector<Finding> policies;  // of kind framework_policy: they decide nothing
+  /// The lowest later version that nothing refuses; none where it is supported.
+  std::optional<CudnnVersion> first_supported;
+};
+
+/// Rules and the versions that they speak of. Thread safety: immutable.
+class RuleSet {
+ public:
+  explicit RuleSet(std::vector<Rule> rules);
+
+  [[nodiscard]] std::span<const Rule> rules() const { return rules_; }
+  [[nodiscard]] bool is_supported(const Question& question) const;
+  [[nodiscard]] Verdict evaluate(const Question& question) const;
+
+ private:
+  [[nodiscard]] std::vector<const Rule*> refusing(const Question& question) const;
+  /// Would `changed` be refused by neither `rule` nor anything new?
+  [[nodiscard]] bool helps(const Rule& rule, const std::vector<const Rule*>& before,
+                           const Question& changed) const;
+  [[nodiscard]] std::optional<std::string> text_of(
+      const Remedy& remedy, const Rule& rule, const std::vector<const Rule*>& before,
+      const Question& question) const;
+  [[nodiscard]] Finding finding(const Rule& rule,
+                                const std::vector<const Rule*>& before,
+                                const Question& question) const;
+
+  std::vector<Rule> rules_;
+  std::vector<CudnnVersion> versions_;  // ascending, each once
+};
+
+/// Those that Kiln was built with.
+[[nodiscard]] const RuleSet& built_in_rules();
+
+/// By the built-in rules.
+[[nodiscard]] Verdict evaluate(const Problem& problem, ComputeCapability arch,
+                               CudnnVersion cudnn);
+
+}  // namespace kiln::attention

@@ -1,0 +1,129 @@
+#include "attention/explain.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+namespace kiln::attention {
+namespace {
+
+void add_new(std::vector<Finding>& all, const std::vector<Finding>& more) {
+  for (const Finding& each : more) {
+    if (std::ranges::find(all, each.id, &Finding::id) == all.end())
+      all.push_back(each);
+  }
+}
+
+/// Who trains asks for the backward pass next: its refusals are shown beforehand.
+void show_backward(const Question& question, Verdict& verdict) {
+  Question backward = question;
+  backward.problem.pass = Pass::kBackward;
+  for (Finding each : built_in_rules().evaluate(backward).refusals) {
+    const auto same = std::ranges::find(verdict.refusals, each.id, &Finding::id);
+    if (same != verdict.refusals.end())
+      continue;
+    each.kind = RuleKind::kFrameworkPolicy;
+    each.reason = "the backward pass of this training is refused: " + each.reason;
+    verdict.policies.push_back(std::move(each));
+  }
+}
+
+Step decide(const Question& question) {
+  Step step{.problem = question.problem, .cudnn = built_in_rules().evaluate(question)};
+  if (question.problem.training && question.problem.pass == Pass::kForward)
+    show_backward(question, step.cudnn);
+  step.chosen = step.cudnn.supported ? Choice::kCudnn : Choice::kNone;
+  return step;
+}
+
+std::optional<CudnnVersion> first_supported(const std::vector<Step>& steps,
+                                            const Question& question) {
+  std::optional<CudnnVersion> first;
+  for (const Step& step : steps) {
+    if (step.cudnn.supported)
+      continue;
+    if (!step.cudnn.first_supported)
+      return std::nullopt;
+    first = std::max(first.value_or(question.cudnn), *step.cudnn.first_supported);
+  }
+  const auto runs_there = [&](const Step& step) {
+    return built_in_rules().is_supported({step.problem, question.arch, *first});
+  };
+  // What one step waits for may be a version that another is refused by.
+  if (first && !std::ranges::all_of(steps, runs_there))
+    return std::nullopt;
+  return first;
+}
+
+bool runs_with(const Question& question, const ContextParallelism& parallelism) {
+  const Expansion expansion = expand(question.problem, parallelism);
+  return expansion.refusals.empty() &&
+         std::ranges::all_of(expansion.steps, [&](const Problem& problem) {
+           return built_in_rules().is_supported(
+               {problem, question.arch, question.cudnn});
+         });
+}
+
+/// Another way to split the problem, where that runs.
+void offer_other_modes(const Question& question, const ContextParallelism& parallelism,
+                       std::vector<Finding>& refusals) {
+  const std::int64_t ranks = parallelism.p2p_ranks * parallelism.a2a_ranks;
+  std::vector<std::string> others;
+  for (const auto& other : {ContextParallelism{ContextMode::kP2p, ranks, 1},
+                            ContextParallelism{ContextMode::kA2a, 1, ranks},
+                            ContextParallelism{ContextMode::kAllGather, ranks, 1}}) {
+    if (other.mode != parallelism.mode && runs_with(question, other))
+      others.push_back(to_string(other));
+  }
+  if (others.empty())
+    return;
+  for (Finding& each : refusals)
+    each.remedy += fmt::format("; or split by {}, which cuDNN {} runs",
+                               fmt::join(others, " or "), to_string(question.cudnn));
+}
+
+Probe no_probe(CudnnSource source) {
+  return {.ran = false,
+          .built = false,
+          .status = "not_run",
+          .message = source == CudnnSource::kNamed
+                         ? "a version by its number is answered by the rules alone"
+                         : "Kiln does not build plans yet: the rules alone answer"};
+}
+
+}  // namespace
+
+std::string_view to_string(Choice choice) {
+  constexpr std::array<std::string_view, 3> kWords{"cudnn", "kiln", "none"};
+  return kWords[static_cast<std::size_t>(choice)];
+}
+
+Explanation explain(const Question& question, const ExplainOptions& options) {
+  Explanation explanation{.cudnn = {},
+                          .probe = no_probe(options.source),
+                          .kiln = {false, "Kiln has no attention kernel yet"},
+                          .steps = {}};
+  Expansion expansion{.steps = {question.problem}, .refusals = {}};
+  if (options.parallelism)
+    expansion = expand(question.problem, *options.parallelism);
+  explanation.cudnn.refusals = expansion.refusals;
+  for (const Problem& problem : expansion.steps) {
+    Step step = decide({problem, question.arch, question.cudnn});
+    add_new(explanation.cudnn.refusals, step.cudnn.refusals);
+    add_new(explanation.cudnn.policies, step.cudnn.policies);
+    explanation.steps.push_back(std::move(step));
+  }
+  explanation.cudnn.supported = explanation.cudnn.refusals.empty();
+  if (explanation.cudnn.supported) {
+    explanation.chosen = Choice::kCudnn;
+    return explanation;
+  }
+  explanation.cudnn.first_supported = first_supported(explanation.steps, question);
+  if (options.parallelism)
+    offer_other_modes(question, *options.parallelism, explanation.cudnn.refusals);
+  return explanation;
+}
+
+}  // namespace kiln::attention

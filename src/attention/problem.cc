@@ -1,0 +1,142 @@
+#include "attention/problem.h"
+
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <utility>
+
+#include "util/try.h"
+
+namespace kiln::attention {
+namespace {
+
+constexpr std::int64_t kMostSize = std::int64_t{1} << 31;
+
+Strides strides_of(Layout layout, std::int64_t batch, std::int64_t heads,
+                   std::int64_t sequence, std::int64_t dim) {
+  switch (layout) {
+    case Layout::kSbhd:
+      return {heads * dim, dim, batch * heads * dim, 1};
+    case Layout::kBhsd:
+      return {heads * sequence * dim, sequence * dim, dim, 1};
+    case Layout::kThd:
+      return {0, dim, heads * dim, 1};
+    case Layout::kBshd:
+      break;
+  }
+  return {sequence * heads * dim, dim, heads * dim, 1};
+}
+
+tl::unexpected<Error> wrong(std::string_view flag, const std::string& what) {
+  return fail(ErrorCode::kInvalidArgument, fmt::format("--{}: {}", flag, what));
+}
+
+Result<void> check_sizes(const Problem& problem) {
+  const std::initializer_list<std::pair<std::string_view, std::int64_t>> sizes{
+      {"batch", problem.batch},
+      {"heads", problem.heads},
+      {"kv-heads", problem.kv_heads},
+      {"sq", problem.sq},
+      {"skv", problem.skv},
+      {"dqk", problem.dqk},
+      {"dv", problem.dv}};
+  for (const auto& [flag, size] : sizes) {
+    if (size < 1 || size > kMostSize)
+      return wrong(flag, fmt::format("{} is no size from 1 to {}", size, kMostSize));
+  }
+  // So that no stride overflows; 2^53 elements are more than any memory holds.
+  constexpr double kMostElements = 9007199254740992.0;
+  const auto elements = [&](std::int64_t heads, std::int64_t length, std::int64_t dim) {
+    return static_cast<double>(problem.batch) * static_cast<double>(heads) *
+           static_cast<double>(length) * static_cast<double>(dim);
+  };
+  if (elements(problem.heads, problem.sq, std::max(problem.dqk, problem.dv)) >
+          kMostElements ||
+      elements(problem.kv_heads, problem.skv, std::max(problem.dqk, problem.dv)) >
+          kMostElements)
+    return wrong("batch", "the tensors have more than 2^53 elements");
+  if (problem.heads % problem.kv_heads != 0)
+    return wrong("kv-heads", fmt::format("{} heads of the query are no multiple of {}",
+                                         problem.heads, problem.kv_heads));
+  return {};
+}
+
+Result<void> check_window(const Problem& problem) {
+  for (const std::int64_t side : {problem.window_left, problem.window_right}) {
+    if (side < -1 || side > kMostSize)
+      return wrong("window",
+                   fmt::format("{} is neither a number of keys nor -1, which is "
+                               "unlimited",
+                               side));
+  }
+  if (is_causal(problem.mask) && problem.window_right > 0)
+    return wrong("window", fmt::format("a {} mask lets nothing be seen to the right; "
+                                       "write {},0",
+                                       to_string(problem.mask), problem.window_left));
+  return {};
+}
+
+}  // namespace
+
+void set_strides(Problem& problem) {
+  const auto of = [&](std::int64_t heads, std::int64_t sequence, std::int64_t dim) {
+    return strides_of(problem.layout, problem.batch, heads, sequence, dim);
+  };
+  problem.q = of(problem.heads, problem.sq, problem.dqk);
+  problem.k = of(problem.kv_heads, problem.skv, problem.dqk);
+  problem.v = of(problem.kv_heads, problem.skv, problem.dv);
+  problem.o = of(problem.heads, problem.sq, problem.dv);
+}
+
+Result<void> validate(const Problem& problem) {
+  if (problem.dtype == DType::kUnset)
+    return wrong("dtype", "it is not set");
+  KILN_TRY(check_sizes(problem));
+  KILN_TRY(check_window(problem));
+  if (!(problem.dropout >= 0 && problem.dropout <= 1))
+    return wrong("dropout",
+                 fmt::format("{} is no probability from 0 to 1", problem.dropout));
+  if (problem.pass == Pass::kBackward && !problem.training)
+    return wrong("training", "a backward pass is of training");
+  return {};
+}
+
+bool is_padded(Mask mask) {
+  return mask == Mask::kPadding || mask == Mask::kPaddingCausal ||
+         mask == Mask::kPaddingCausalBottomRight;
+}
+
+bool is_causal(Mask mask) {
+  return mask != Mask::kNone && mask != Mask::kPadding;
+}
+
+bool is_bottom_right(Mask mask) {
+  return mask == Mask::kCausalBottomRight || mask == Mask::kPaddingCausalBottomRight;
+}
+
+std::int64_t right_bound(const Problem& problem) {
+  return is_causal(problem.mask) ? 0 : problem.window_right;
+}
+
+bool has_window(const Problem& problem) {
+  return problem.window_left >= 0 ||
+         (problem.window_right >= 0 && !is_causal(problem.mask));
+}
+
+Result<Heads> flattened(const GroupedHeads& grouped) {
+  if (grouped.groups < 1 || grouped.heads < 1)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} groups of {} heads are no heads", grouped.groups,
+                            grouped.heads));
+  if (grouped.heads == 1 || grouped.head_stride == 0)
+    return Heads{grouped.groups, grouped.group_stride};
+  if (grouped.groups != 1 &&
+      grouped.group_stride != grouped.heads * grouped.head_stride)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("groups {} apart, each of {} heads {} apart, cannot be "
+                            "reached with one stride",
+                            grouped.group_stride, grouped.heads, grouped.head_stride));
+  return Heads{grouped.groups * grouped.heads, grouped.head_stride};
+}
+
+}  // namespace kiln::attention

@@ -1,0 +1,86 @@
+// The whole answer: decisions on the steps of context parallelism, and what training
+// will ask for next.
+
+#include "attention/explain.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/attention/problems.h"
+
+namespace kiln::attention {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+/// NVIDIA/TransformerEngine #1276: Llama 7B, bf16, 4096 long.
+Problem llama(Pass pass) {
+  Problem problem = with_lengths(with_mask(base(pass), Mask::kCausal), 4096, 4096);
+  problem.batch = 1;
+  problem.heads = problem.kv_heads = 32;
+  problem.layout = Layout::kSbhd;
+  set_strides(problem);
+  return problem;
+}
+
+Explanation ask(const Problem& problem, ComputeCapability arch, std::string_view cudnn,
+                std::string_view mode = "") {
+  ExplainOptions options;
+  if (!mode.empty())
+    options.parallelism = parse_context_parallelism(mode).value();
+  return explain({problem, arch, version(cudnn)}, options);
+}
+
+TEST(Explain, DecidesOnTheStepsOfContextParallelism) {
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    const Explanation refused = ask(llama(pass), {9, 0}, "9.1", "all_gather:2");
+    EXPECT_EQ(refused.chosen, Choice::kNone);
+    EXPECT_EQ(refused.steps.size(), 4U);
+    ASSERT_THAT(ids(refused.cudnn.refusals), ElementsAre("mask.causal_bottom_right"));
+    EXPECT_THAT(refused.cudnn.refusals[0].remedy,
+                AllOf(HasSubstr("upgrade cuDNN to 9.3.0"),
+                      HasSubstr("split by p2p:2 or a2a:2, which cuDNN 9.1.0 runs")));
+    EXPECT_EQ(refused.cudnn.first_supported, version("9.3"));
+    for (const char* const mode : {"p2p:2", "a2a:2", "a2a+p2p:2x2"})
+      EXPECT_EQ(ask(llama(pass), {9, 0}, "9.1", mode).chosen, Choice::kCudnn) << mode;
+    EXPECT_EQ(ask(llama(pass), {9, 0}, "9.3", "all_gather:2").chosen, Choice::kCudnn);
+    EXPECT_EQ(ask(llama(pass), {9, 0}, "9.1").chosen, Choice::kCudnn);
+  }
+}
+
+TEST(Explain, HasNoStepsWhereTheProblemIsNotSplitThatWay) {
+  const Explanation refused = ask(llama(Pass::kForward), {9, 0}, "9.19", "a2a:64");
+  EXPECT_EQ(refused.chosen, Choice::kNone);
+  EXPECT_THAT(refused.steps, IsEmpty());
+  EXPECT_THAT(ids(refused.cudnn.refusals), ElementsAre("cp.heads"));
+  EXPECT_THAT(refused.cudnn.refusals[0].remedy, HasSubstr("split by p2p:64"));
+  EXPECT_EQ(refused.cudnn.first_supported, std::nullopt);
+}
+
+TEST(Explain, TellsTrainingFromInference) {
+  Problem forward = with_dims(base(), 192, 128);
+  EXPECT_THAT(ask(forward, {9, 0}, "9.1").cudnn.policies,
+              Not(Contains(testing::Field(&Finding::id, "head_dim.backward.hopper"))));
+  forward.training = true;
+  const Explanation training = ask(forward, {9, 0}, "9.1");
+  EXPECT_EQ(training.chosen, Choice::kCudnn);
+  EXPECT_THAT(training.cudnn.policies,
+              Contains(AllOf(testing::Field(&Finding::id, "head_dim.backward.hopper"),
+                             testing::Field(&Finding::reason,
+                                            HasSubstr("backward pass of this")))));
+}
+
+TEST(Explain, SaysThatNothingWasProbed) {
+  const Explanation explanation = ask(base(), {9, 0}, "9.19");
+  EXPECT_FALSE(explanation.probe.ran);
+  EXPECT_THAT(explanation.probe.message, Not(IsEmpty()));
+  EXPECT_FALSE(explanation.kiln.supported);
+  EXPECT_THAT(explanation.kiln.reason, Not(IsEmpty()));
+  EXPECT_EQ(explanation.steps.size(), 1U);
+}
+
+}  // namespace
+}  // namespace kiln::attention

@@ -1,0 +1,105 @@
+// The attention problem as a value: what is one, and with which strides.
+
+#include "attention/problem.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/attention/problems.h"
+
+namespace kiln::attention {
+namespace {
+
+using testing::HasSubstr;
+
+template <typename Edit>
+std::string refused(Edit edit) {
+  Problem problem = base();
+  edit(problem);
+  const auto valid = validate(problem);
+  EXPECT_FALSE(valid) << to_string(problem);
+  return valid ? "" : valid.error().message;
+}
+
+TEST(Problem, NamesTheFlagOfWhatIsWrong) {
+  EXPECT_THAT(refused([](Problem& p) { p.batch = 0; }), HasSubstr("--batch: 0"));
+  EXPECT_THAT(refused([](Problem& p) { p.dv = -8; }), HasSubstr("--dv: -8"));
+  EXPECT_THAT(refused([](Problem& p) { p.skv = std::int64_t{1} << 40; }),
+              HasSubstr("--skv"));
+  EXPECT_THAT(refused([](Problem& p) { p.kv_heads = 5; }), HasSubstr("--kv-heads: 16"));
+  EXPECT_THAT(refused([](Problem& p) { p.kv_heads = 32; }), HasSubstr("--kv-heads"));
+  EXPECT_THAT(refused([](Problem& p) { p.window_left = -2; }), HasSubstr("--window"));
+  EXPECT_THAT(refused([](Problem& p) {
+                p.mask = Mask::kCausal;
+                p.window_right = 3;
+              }),
+              HasSubstr("--window: a causal mask"));
+  EXPECT_THAT(refused([](Problem& p) { p.dropout = 1.5; }), HasSubstr("--dropout"));
+  EXPECT_THAT(refused([](Problem& p) { p.dropout = std::stod("nan"); }),
+              HasSubstr("--dropout"));
+  EXPECT_THAT(refused([](Problem& p) { p.dtype = DType::kUnset; }),
+              HasSubstr("--dtype"));
+  EXPECT_THAT(refused([](Problem& p) { p.pass = Pass::kBackward; }),
+              HasSubstr("--training"));
+  EXPECT_THAT(refused([](Problem& p) { p.batch = p.sq = std::int64_t{1} << 31; }),
+              HasSubstr("2^53"));
+}
+
+TEST(Problem, HasTheStridesOfItsLayout) {
+  Problem problem = base();  // 2 sequences, 16 heads, 1024 long, 128 wide
+  problem.dv = 64;
+  problem.kv_heads = 4;
+  set_strides(problem);
+  EXPECT_EQ(problem.q, (Strides{1024 * 16 * 128, 128, 16 * 128, 1}));
+  EXPECT_EQ(problem.k, (Strides{1024 * 4 * 128, 128, 4 * 128, 1}));
+  EXPECT_EQ(problem.v, (Strides{1024 * 4 * 64, 64, 4 * 64, 1}));
+  EXPECT_EQ(problem.o, (Strides{1024 * 16 * 64, 64, 16 * 64, 1}));
+  problem.layout = Layout::kSbhd;
+  set_strides(problem);
+  EXPECT_EQ(problem.q, (Strides{16 * 128, 128, 2 * 16 * 128, 1}));
+  problem.layout = Layout::kBhsd;
+  set_strides(problem);
+  EXPECT_EQ(problem.q, (Strides{16 * 1024 * 128, 1024 * 128, 128, 1}));
+  problem.layout = Layout::kThd;
+  set_strides(problem);
+  EXPECT_EQ(problem.q, (Strides{0, 128, 16 * 128, 1}));
+}
+
+TEST(Problem, IsTheSameWithGroupedHeadsInFiveDimensionsAndInFour) {
+  // Query [batch, length, 4 groups, 4 heads, 128]: the 16 heads of [batch, length, 16,
+  // 128]. The key, expanded over the heads of a group with stride 0, has 4.
+  EXPECT_EQ(flattened({4, 4, 4 * 128, 128}).value(), (Heads{16, 128}));
+  EXPECT_EQ(flattened({4, 4, 128, 0}).value(), (Heads{4, 128}));
+  EXPECT_EQ(flattened({1, 8, 999, 128}).value(), (Heads{8, 128}));
+  EXPECT_EQ(flattened({8, 1, 128, 999}).value(), (Heads{8, 128}));
+  const auto apart = flattened({4, 4, 8 * 128, 128});
+  ASSERT_FALSE(apart);
+  EXPECT_THAT(apart.error().message, HasSubstr("one stride"));
+  EXPECT_FALSE(flattened({0, 4, 1, 1}));
+}
+
+TEST(Problem, TellsAWindowFromWhatTheMaskSaysAnyhow) {
+  Problem problem = with_mask(base(), Mask::kCausal);
+  EXPECT_FALSE(has_window(problem));
+  EXPECT_EQ(right_bound(problem), 0);
+  problem.window_right = 0;
+  EXPECT_FALSE(has_window(problem));
+  problem.window_left = 128;
+  EXPECT_TRUE(has_window(problem));
+  problem = base();
+  EXPECT_EQ(right_bound(problem), -1);
+  problem.window_right = 0;
+  EXPECT_TRUE(has_window(problem));
+}
+
+TEST(Problem, ReadsItsWordsAndAnswersOthersWithTheNearest) {
+  for (const std::string_view word : mask_words())
+    EXPECT_EQ(to_string(parse_mask(word).value()), word);
+  for (const std::string_view word : dtype_words())
+    EXPECT_EQ(dtype_word(parse_dtype(word).value()), word);
+  EXPECT_THAT(parse_mask("casual").error().message, HasSubstr("'causal'?"));
+  EXPECT_THAT(parse_layout("bsdh").error().message, HasSubstr("bshd, sbhd, bhsd, thd"));
+  EXPECT_FALSE(parse_pass("forward"));
+}
+
+}  // namespace
+}  // namespace kiln::attention

@@ -1,0 +1,184 @@
+#include "tools/attention_output.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace kiln::tools {
+namespace {
+
+using attention::Explanation;
+using attention::Finding;
+using nlohmann::ordered_json;
+
+ordered_json findings_json(const std::vector<Finding>& findings) {
+  ordered_json list = ordered_json::array();
+  for (const Finding& each : findings)
+    list.push_back({{"id", each.id}, {"reason", each.reason}, {"remedy", each.remedy}});
+  return list;
+}
+
+ordered_json cudnn_json(const attention::Verdict& verdict,
+                        const attention::Probe& probe) {
+  return {{"supported", verdict.supported},
+          {"rules", findings_json(verdict.refusals)},
+          {"policies", findings_json(verdict.policies)},
+          {"probe",
+           {{"ran", probe.ran},
+            {"built", probe.built},
+            {"status", probe.status},
+            {"message", probe.message}}}};
+}
+
+ordered_json kiln_json(const attention::OwnKernel& kernel) {
+  return {{"supported", kernel.supported}, {"reason", kernel.reason}};
+}
+
+std::string finding_text(const Finding& finding, std::string_view word, Style style,
+                         const Terminal& terminal) {
+  return fmt::format("{}  {}\n         {}\n         {}\n",
+                     terminal.styled(fmt::format("{:<7}", word), style), finding.id,
+                     finding.reason,
+                     terminal.styled("-> " + finding.remedy, Style::kDim));
+}
+
+std::string verdict_text(const attention::Verdict& verdict, const Terminal& terminal) {
+  std::string text;
+  for (const Finding& each : verdict.refusals) {
+    const bool is_bug = each.kind == attention::RuleKind::kKnownBug;
+    text += finding_text(each, is_bug ? "bug" : "refused", Style::kRed, terminal);
+  }
+  if (verdict.first_supported)
+    text += fmt::format("         all of it runs from cuDNN {} on\n",
+                        to_string(*verdict.first_supported));
+  for (const Finding& each : verdict.policies)
+    text += finding_text(each, "note", Style::kYellow, terminal);
+  return text;
+}
+
+std::string steps_text(const Explanation& explanation, const Terminal& terminal) {
+  std::vector<std::vector<std::string>> rows;
+  for (const attention::Step& step : explanation.steps) {
+    std::vector<std::string> ids;
+    for (const Finding& each : step.cudnn.refusals) ids.push_back(each.id);
+    rows.push_back({std::to_string(step.problem.sq), std::to_string(step.problem.skv),
+                    std::string(to_string(step.problem.mask)),
+                    fmt::format("{}/{}", step.problem.heads, step.problem.kv_heads),
+                    std::string(to_string(step.chosen)),
+                    fmt::format("{}", fmt::join(ids, ", "))});
+  }
+  return format_table({{"SQ", Align::kRight},
+                       {"SKV", Align::kRight},
+                       {"MASK"},
+                       {"HEADS"},
+                       {"CHOSEN"},
+                       {"REFUSED BY"}},
+                      rows, terminal);
+}
+
+/// The rules that refuse somewhere, each once, in the order of the table.
+std::vector<Finding> rules_of(const std::vector<MatrixCell>& cells) {
+  std::vector<Finding> all;
+  for (const MatrixCell& cell : cells) {
+    for (const Finding& each : cell.explanation.cudnn.refusals) {
+      if (std::ranges::find(all, each.id, &Finding::id) == all.end())
+        all.push_back(each);
+    }
+  }
+  // Without the version that one cell was about.
+  for (Finding& each : all)
+    each.reason = each.reason.substr(0, each.reason.find("; found "));
+  return all;
+}
+
+std::string cell_text(const MatrixCell& cell, const std::vector<Finding>& rules) {
+  if (cell.explanation.cudnn.supported)
+    return "yes";
+  std::vector<std::ptrdiff_t> numbers;
+  for (const Finding& each : cell.explanation.cudnn.refusals)
+    numbers.push_back(std::ranges::find(rules, each.id, &Finding::id) - rules.begin() +
+                      1);
+  std::ranges::sort(numbers);
+  return fmt::format("{}", fmt::join(numbers, ","));
+}
+
+}  // namespace
+
+ordered_json explanation_json(const Explanation& explanation) {
+  ordered_json steps = ordered_json::array();
+  for (const attention::Step& step : explanation.steps) {
+    steps.push_back({{"sq", step.problem.sq},
+                     {"skv", step.problem.skv},
+                     {"mask", to_string(step.problem.mask)},
+                     {"heads", step.problem.heads},
+                     {"chosen", to_string(step.chosen)},
+                     {"cudnn", cudnn_json(step.cudnn, explanation.probe)},
+                     {"kiln", kiln_json(explanation.kiln)}});
+  }
+  return {{"chosen", to_string(explanation.chosen)},
+          {"cudnn", cudnn_json(explanation.cudnn, explanation.probe)},
+          {"kiln", kiln_json(explanation.kiln)},
+          {"steps", steps}};
+}
+
+std::string explanation_text(const attention::Question& question,
+                             const attention::ExplainOptions& options,
+                             const Explanation& explanation, const Terminal& terminal) {
+  const bool runs = explanation.cudnn.supported;
+  std::string text = fmt::format(
+      "{}: cuDNN {} on {} {} {}{}\n",
+      terminal.styled(runs ? "yes" : "no", runs ? Style::kGreen : Style::kRed),
+      to_string(question.cudnn), to_string(question.arch),
+      runs ? "runs" : "does not run", to_string(question.problem),
+      options.parallelism ? ", split by " + to_string(*options.parallelism) : "");
+  text += verdict_text(explanation.cudnn, terminal);
+  text += fmt::format("chosen: {}\nprobe: not run: {}\nkiln: no: {}\n",
+                      to_string(explanation.chosen), explanation.probe.message,
+                      explanation.kiln.reason);
+  if (options.parallelism && !explanation.steps.empty())
+    text += "\n" + steps_text(explanation, terminal);
+  return text;
+}
+
+ordered_json matrix_json(const std::vector<MatrixCell>& cells) {
+  ordered_json list = ordered_json::array();
+  for (const MatrixCell& cell : cells) {
+    ordered_json ids = ordered_json::array();
+    for (const Finding& each : cell.explanation.cudnn.refusals) ids.push_back(each.id);
+    list.push_back({{"arch", to_string(cell.arch)},
+                    {"cudnn", to_string(cell.cudnn)},
+                    {"chosen", to_string(cell.explanation.chosen)},
+                    {"supported", cell.explanation.cudnn.supported},
+                    {"rules", ids}});
+  }
+  ordered_json rules = ordered_json::array();
+  for (const Finding& each : rules_of(cells))
+    rules.push_back({{"id", each.id}, {"reason", each.reason}});
+  return {{"matrix", list}, {"rules", rules}};
+}
+
+std::string matrix_text(const attention::Problem& problem,
+                        const std::vector<MatrixCell>& cells,
+                        const Terminal& terminal) {
+  const std::vector<Finding> rules = rules_of(cells);
+  std::vector<Column> columns{{"ARCH"}};
+  std::vector<std::vector<std::string>> rows;
+  for (const MatrixCell& cell : cells) {
+    if (cell.arch == cells.front().arch)
+      columns.push_back({to_string(cell.cudnn)});
+    if (rows.empty() || rows.back().front() != to_string(cell.arch))
+      rows.push_back({to_string(cell.arch)});
+    rows.back().push_back(cell_text(cell, rules));
+  }
+  std::string text = fmt::format("{} on cuDNN:\n{}", to_string(problem),
+                                 format_table(columns, rows, terminal));
+  if (!rules.empty())
+    text += "\n";
+  for (std::size_t i = 0; i < rules.size(); ++i)
+    text += fmt::format("{:>3}  {}: {}\n", i + 1, rules[i].id, rules[i].reason);
+  return text;
+}
+
+}  // namespace kiln::tools

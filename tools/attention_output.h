@@ -1,0 +1,39 @@
+// The answers of `kiln attention`, for programs and for people.
+
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attention/explain.h"
+#include "tools/terminal.h"
+
+namespace kiln::tools {
+
+/// `{"chosen","cudnn","kiln","steps"}`.
+[[nodiscard]] nlohmann::ordered_json explanation_json(
+    const attention::Explanation& explanation);
+
+[[nodiscard]] std::string explanation_text(const attention::Question& question,
+                                           const attention::ExplainOptions& options,
+                                           const attention::Explanation& explanation,
+                                           const Terminal& terminal);
+
+/// One answer of many: of an architecture and a version.
+struct MatrixCell {
+  ComputeCapability arch;
+  attention::CudnnVersion cudnn;
+  attention::Explanation explanation;
+};
+
+/// `{"matrix":[{"arch","cudnn","chosen","supported","rules"}],"rules":[{"id","reason"}]}`.
+[[nodiscard]] nlohmann::ordered_json matrix_json(const std::vector<MatrixCell>& cells);
+
+/// A row an architecture, a column a version, and below what the numbers mean.
+[[nodiscard]] std::string matrix_text(const attention::Problem& problem,
+                                      const std::vector<MatrixCell>& cells,
+                                      const Terminal& terminal);
+
+}  // namespace kiln::tools
