@@ -131,11 +131,12 @@ Result<cache::StoredObject> make_object(const KeyedRequest& request,
                                         std::string_view source,
                                         const compile::CompileOutput& output) {
   const std::string target = to_string(request.target);
+  auto metadata = KILN_TRY(metadata_of(request, output));
   cache::NewObject object{.kind = request.target.kind == device::ImageKind::kPtx
                                       ? cache::Kind::kPtx
                                       : cache::Kind::kCubin,
                           .target = target,
-                          .metadata = KILN_TRY(metadata_of(request, output)),
+                          .metadata = std::move(metadata),
                           .preimage = preimage,
                           .payload = output.image,
                           .log = output.log,

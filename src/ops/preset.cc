@@ -178,8 +178,9 @@ Result<Preset> parse_preset(std::string_view text, std::string name,
                                 "norm", "activation", "loss"}));
   if (KILN_TRY(top.required_integer("schema")) != 1)
     return top.error("'schema' must be 1");
-  Preset preset{.name = std::move(name),
-                .source = KILN_TRY(top.string("source")).value_or("")};
+  Preset preset;
+  preset.name = std::move(name);
+  preset.source = KILN_TRY(top.string("source")).value_or("");
   preset.dtype =
       KILN_TRY(dtype_of(top, "dtype", KILN_TRY(top.required_string("dtype"))));
   preset.attention = KILN_TRY(read_attention(top));
