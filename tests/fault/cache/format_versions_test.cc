@@ -37,7 +37,6 @@ constexpr int kObjects = 8;
 constexpr const char* kOlder = "v0";
 // Newer ones, and what is no version's name though it looks like one.
 constexpr std::array kUntouchable{"v2", "v999", "v00", "v-0", "V0"};
-constexpr int kOthers = 1 + static_cast<int>(kUntouchable.size());
 
 class FormatVersionsTest : public testing::Test {
  protected:
@@ -274,9 +273,10 @@ TEST_F(FormatVersionsTest, fault_35_AWriterOfAnotherVersionTakesOnlyTheIndexInTu
       campaign.wrong("the list is not that of our objects");
   }
   EXPECT_EQ(newer.wait(), 0);
-  std::size_t others = look(kOlder).size();
-  for (const auto& [version, found] : untouchable()) others += found.size();
-  EXPECT_EQ(others, std::size_t{kOthers * 3 * kObjects}) << "with the folders";
+  for (const auto& [version, found] : untouchable())
+    EXPECT_EQ(found.size(), std::size_t{3 * kObjects}) << version << ", with folders";
+  // Where no index could be had, a trim may have swept its temporaries.
+  for (int i = 0; i < kObjects; ++i) EXPECT_TRUE(fs::exists(other(kOlder, i)));
   EXPECT_EQ(Cache::open(options())->list({}).value().size(), std::size_t{kObjects});
 }
 
