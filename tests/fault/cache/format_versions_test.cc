@@ -69,7 +69,7 @@ class FormatVersionsTest : public testing::Test {
     fs::create_directories(object.parent_path());
     for (const fs::path& path : {object, temporary}) {
       std::ofstream(path) << "KILNOBJ\n of another format, " << number;
-      const std::time_t month_ago = std::time(nullptr) - 30 * 24 * 3600;
+      const std::time_t month_ago = std::time(nullptr) - std::time_t{30} * 24 * 3600;
       const std::array<timespec, 2> times{{{month_ago - 60, 0}, {month_ago, 0}}};
       ::utimensat(AT_FDCWD, path.c_str(), times.data(), 0);
     }
@@ -274,7 +274,7 @@ TEST_F(FormatVersionsTest, fault_35_AWriterOfAnotherVersionTakesOnlyTheIndexInTu
   }
   EXPECT_EQ(newer.wait(), 0);
   for (const auto& [version, found] : untouchable())
-    EXPECT_EQ(found.size(), std::size_t{3 * kObjects}) << version << ", with folders";
+    EXPECT_EQ(found.size(), std::size_t{3} * kObjects) << version << ", with folders";
   // Where no index could be had, a trim may have swept its temporaries.
   for (int i = 0; i < kObjects; ++i) EXPECT_TRUE(fs::exists(other(kOlder, i)));
   EXPECT_EQ(Cache::open(options())->list({}).value().size(), std::size_t{kObjects});
