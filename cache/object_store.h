@@ -43,6 +43,7 @@ struct PublishResult {
   Published outcome = Published::kNotStored;
   std::optional<Error> error;    // set if and only if kNotStored
   std::uint64_t file_bytes = 0;  // of the object as encoded
+  bool is_swept = false;         // its temporary had gone before it was named
 };
 
 /// One object file as a directory walk sees it.

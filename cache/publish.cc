@@ -67,6 +67,9 @@ PublishResult ObjectStore::publish(const StoredObject& ours) const {
       return not_stored(std::move(checked).error());
   }
   PublishResult result = publish_checked(ours);
+  // To a collector whose clock is ahead it was an orphan: once more.
+  if (result.is_swept)
+    result = publish_checked(ours);
   result.file_bytes = ours.file().size();
   if (result.outcome == Published::kStored)
     counters_.add(Counter::kPublished);
@@ -146,8 +149,11 @@ PublishResult ObjectStore::name_file(const StoredObject& ours,
     const int err = link_or_rename(temporary, path);
     if (err == 0)
       return {Published::kStored, {}, 0};
-    if (err != -EEXIST)
-      return refuse("link", path, err);
+    if (err != -EEXIST) {
+      PublishResult refused = refuse("link", path, err);
+      refused.is_swept = err == -ENOENT;
+      return refused;
+    }
     if (auto settled = settle_with_other(ours))
       return *std::move(settled);
   }

@@ -191,6 +191,28 @@ TEST_F(ObjectStoreTest, AStaleHandleIsTriedAgainThreeTimesAndThenAMissWithAReaso
   EXPECT_TRUE(fs::exists(path(sample_)));
 }
 
+// To a collector whose clock is ahead it is an orphan.
+TEST_F(ObjectStoreTest, ATemporaryThatIsSweptBeforeItIsNamedIsWrittenOnceMore) {
+  int sweeps = 0;
+  int most = 1;
+  faulty_.before = [&](std::string_view call, int) {
+    if (call != "link" || sweeps == most)
+      return 0;
+    ++sweeps;
+    for (const auto& entry : fs::directory_iterator(path(sample_).parent_path()))
+      fs::remove(entry.path());
+    return 0;
+  };
+  EXPECT_EQ(publish(sample_), Published::kStored);
+  EXPECT_EQ(sweeps, 1);
+  EXPECT_TRUE(store().find(sample_.key()).value());
+  fs::remove(path(sample_));
+  most = 100;
+  sweeps = 0;
+  EXPECT_EQ(publish(sample_), Published::kNotStored);
+  EXPECT_EQ(sweeps, 2);
+}
+
 TEST_F(ObjectStoreTest, AFileThatIsTruncatedWhileItIsReadIsAMiss) {
   publish(sample_);
   fs::permissions(path(sample_), fs::perms::owner_write, fs::perm_options::add);
