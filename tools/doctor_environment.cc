@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "attention/installed_cudnn.h"
 #include "tools/doctor.h"
 #include "util/library_search.h"
 #include "util/units.h"
@@ -209,11 +210,8 @@ void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis
 }
 
 void check_cudnn(BuildService& service, Diagnosis& diagnosis) {
-  const auto found =
-      find_libraries({.name = "libcudnn.so.9",
-                      .explicit_path = service.config().cudnn.value_or(""),
-                      .explicit_origin = "KILN_CUDNN"},
-                     LibraryPlaces::of_process());
+  const auto found = attention::find_cudnn(service.config().cudnn.value_or(""),
+                                           LibraryPlaces::of_process());
   if (!found) {
     diagnosis.checks.push_back(
         {"cudnn", CheckVerdict::kFail, found.error().message, "correct KILN_CUDNN"});

@@ -7,8 +7,9 @@ usage() {
   cat <<'HELP'
 usage: tools/test.sh [--quick | --tidy-all | --mutants | --preset NAME...] [-- ctest arguments]
 
-Installs what is missing, builds, and runs every test that needs no GPU. Closes with ctest's
-summary. Without options, half an hour on two cores, less with ccache:
+Installs what is missing, builds, and runs every test that needs no GPU. Closes with
+what the failed tests printed, and ctest's summary. Without options, half an hour on two
+cores, less with ccache:
 
   1. clang-format on the project's files
   2. the clang preset's build of all but the tests (-Wthread-safety), and each fuzzer for some

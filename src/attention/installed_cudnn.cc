@@ -9,12 +9,17 @@
 
 namespace kiln::attention {
 
+Result<std::vector<LibraryCandidate>> find_cudnn(
+    const std::filesystem::path& explicit_path, const LibraryPlaces& places) {
+  return find_libraries({.name = "libcudnn.so.9",
+                         .explicit_path = explicit_path,
+                         .explicit_origin = "KILN_CUDNN"},
+                        places);
+}
+
 Result<CudnnVersion> installed_cudnn_version(const std::filesystem::path& explicit_path,
                                              const LibraryPlaces& places) {
-  const auto found = KILN_TRY(find_libraries({.name = "libcudnn.so.9",
-                                              .explicit_path = explicit_path,
-                                              .explicit_origin = "KILN_CUDNN"},
-                                             places));
+  const auto found = KILN_TRY(find_cudnn(explicit_path, places));
   if (found.empty())
     return fail(ErrorCode::kUnavailable,
                 "no libcudnn.so.9 found: install cuDNN 9, set KILN_CUDNN, or name a "

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "attention/cudnn_version.h"
 #include "kiln/result.h"
@@ -10,9 +11,13 @@
 
 namespace kiln::attention {
 
-/// Of the first that is found; `explicit_path` (KILN_CUDNN) beats all, empty is none.
-/// Opens the library and leaves it open. Errors: kUnavailable, where there is none or
-/// it cannot be opened.
+/// Every cuDNN of this machine, the one that is used first; `explicit_path`
+/// (KILN_CUDNN) beats all, empty is none. Errors: as find_libraries().
+[[nodiscard]] Result<std::vector<LibraryCandidate>> find_cudnn(
+    const std::filesystem::path& explicit_path, const LibraryPlaces& places);
+
+/// Of the first of find_cudnn(). Opens the library and leaves it open. Errors:
+/// kUnavailable, where there is none or it cannot be opened; those of find_cudnn().
 [[nodiscard]] Result<CudnnVersion> installed_cudnn_version(
     const std::filesystem::path& explicit_path, const LibraryPlaces& places);
 

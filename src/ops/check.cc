@@ -23,8 +23,7 @@ Result<void> check_address(std::string_view operation, const Memory& memory) {
     return refuse(operation, fmt::format("{} is null", memory.name));
   if (reinterpret_cast<std::uintptr_t>(memory.begin) % memory.element_bytes != 0)
     return refuse(operation,
-                  fmt::format("{} is at {}, no multiple of an element's {} "
-                              "bytes",
+                  fmt::format("{} is at {}, no multiple of an element's {} bytes",
                               memory.name, memory.begin, memory.element_bytes));
   return {};
 }

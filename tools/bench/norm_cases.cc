@@ -65,18 +65,28 @@ double backward_again(const Shape& shape, int sums) {
 
 // ---- The cases
 
+/// In bytes, 0 of what an operation does not have.
+struct Sizes {
+  std::uint64_t tensor, weight, statistics, bias, mean, residual;
+};
+
+Sizes sizes_of(const Shape& shape, bool is_layer_norm) {
+  return {.tensor = shape.tensor(),
+          .weight = shape.weight(),
+          .statistics = shape.statistics(),
+          .bias = is_layer_norm ? shape.weight() : 0,
+          .mean = is_layer_norm ? shape.statistics() : 0,
+          .residual = shape.residual ? shape.tensor() : 0};
+}
+
 template <typename Args>
 BenchCase norm_forward(const char* operation, const Shape& shape,
                        Result<void> (*run)(Service&, CUstream_st*, const Args&)) {
   constexpr bool kIsLayerNorm = requires(Args args) {
     args.bias;
   };
-  const std::uint64_t tensor = shape.tensor();
-  const std::uint64_t weight = shape.weight();
-  const std::uint64_t statistics = shape.statistics();
-  const std::uint64_t bias = kIsLayerNorm ? weight : 0;
-  const std::uint64_t mean = kIsLayerNorm ? statistics : 0;
-  const std::uint64_t residual = shape.residual ? tensor : 0;
+  const auto [tensor, weight, statistics, bias, mean, residual] =
+      sizes_of(shape, kIsLayerNorm);
   const std::uint64_t least =
       2 * tensor + 2 * residual + weight + bias + mean + statistics;
   return {.operation = operation,
@@ -124,12 +134,8 @@ BenchCase norm_backward(const char* operation, const Shape& shape, const Device&
   args.cols = shape.cols;
   args.adds_residual = shape.residual;
   args.workspace_bytes = workspace_bytes(args, device).value_or(0);
-  const std::uint64_t tensor = shape.tensor();
-  const std::uint64_t weight = shape.weight();
-  const std::uint64_t statistics = shape.statistics();
-  const std::uint64_t bias = kIsLayerNorm ? weight : 0;
-  const std::uint64_t mean = kIsLayerNorm ? statistics : 0;
-  const std::uint64_t residual = shape.residual ? tensor : 0;
+  const auto [tensor, weight, statistics, bias, mean, residual] =
+      sizes_of(shape, kIsLayerNorm);
   const std::uint64_t least =
       3 * tensor + residual + 2 * weight + bias + mean + statistics;
   return {.operation = operation,
