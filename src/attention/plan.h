@@ -1,0 +1,112 @@
+// A cuDNN execution plan as it is kept: cuDNN's own JSON with the compiled kernels in
+// it, and all that is needed to run it without the graph that it was built from.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attention/cudnn_version.h"
+#include "kiln/result.h"
+#include "util/bytes.h"
+
+namespace kiln::attention {
+
+/// What a caller hands over. Each is the tensor of that number in every graph that Kiln
+/// makes (its unique id). Shapes: q [batch, heads, sq, dqk], k, v and o alike.
+enum class TensorRole : std::uint8_t {
+  kQ = 1,
+  kK,
+  kV,
+  kO,
+  kStats,      // log-sum-exp, [batch, heads, sq, 1] in float, contiguous
+  kBias,       // [1, heads, sq, skv], contiguous, of the problem's type
+  kLengthsQ,   // [batch] int32: true lengths, where the mask is one with padding
+  kLengthsKv,  // [batch] int32
+  kOffsetsQ,   // [batch + 1] int32, in elements of q: thd only; likewise the next
+  kOffsetsK,
+  kOffsetsV,
+  kOffsetsO,
+  kDropoutSeed,    // one int64
+  kDropoutOffset,  // one int64
+  kScale,          // one float in *host* memory: what Q K^T is multiplied by
+  kGradO,
+  kGradQ,
+  kGradK,
+  kGradV,
+  kGradBias,
+};
+inline constexpr TensorRole kLastTensorRole = TensorRole::kGradBias;
+
+/// "q", "stats", "grad_q", as messages have them.
+[[nodiscard]] std::string_view to_string(TensorRole role);
+
+/// A constant of the graph, handed to cuDNN by address at every run.
+struct PlanScalar {
+  std::int64_t uid = 0;
+  std::string value;  // its bytes, in the type that the graph gives it
+  friend bool operator==(const PlanScalar&, const PlanScalar&) = default;
+};
+
+/// A tensor in the workspace, and how it must be before the run.
+struct WorkspaceTensor {
+  std::int64_t uid = 0;
+  std::uint64_t offset = 0;      // in bytes, from the beginning of the workspace
+  std::uint64_t zero_bytes = 0;  // set to zero
+  std::vector<float> values{};   // copied there
+  friend bool operator==(const WorkspaceTensor&, const WorkspaceTensor&) = default;
+};
+
+/// A kernel in the JSON. cuDNN notices no damage in it: whoever loads the plan checks.
+struct PlanKernel {
+  std::string name;
+  std::uint64_t cubin_offset = 0;  // of the first character of the base64 text
+  std::uint64_t cubin_chars = 0;
+  friend bool operator==(const PlanKernel&, const PlanKernel&) = default;
+};
+
+/// A property of the device that cuDNN compares when it loads a plan; see
+/// plan_binding.h. Arrays have one value for each place.
+struct BoundProperty {
+  std::string name;
+  std::vector<std::int64_t> values;
+  friend bool operator==(const BoundProperty&, const BoundProperty&) = default;
+};
+
+/// Thread safety: a value.
+struct Plan {
+  CudnnVersion cudnn;
+  std::string engine;                // "engine 2, KERNEL_CFG=7"
+  std::vector<BoundProperty> bound;  // in the order of bound_property_names()
+  std::vector<TensorRole> tensors;   // that a run must be given, ascending
+  std::vector<PlanScalar> scalars;
+  std::vector<WorkspaceTensor> workspace;
+  /// Workspace: `graph_workspace_bytes` of the tensors above, then the engine's own.
+  std::uint64_t graph_workspace_bytes = 0;
+  std::uint64_t engine_workspace_bytes = 0;
+  std::vector<PlanKernel> kernels;
+  std::string json;  // as cuDNN wrote it
+  friend bool operator==(const Plan&, const Plan&) = default;
+
+  [[nodiscard]] std::uint64_t workspace_bytes() const {
+    return graph_workspace_bytes + engine_workspace_bytes;
+  }
+};
+
+/// An object's payload: a list of fields, the JSON last.
+[[nodiscard]] Bytes encode(const Plan& plan);
+/// Errors: kCorrupt, naming the field. Memory is bounded by the bytes' own size.
+[[nodiscard]] Result<Plan> decode_plan(ByteView bytes);
+
+/// What cuDNN would not notice: every kernel is a whole ELF file for the bound
+/// deviceVer. Cheap enough for every load: no JSON is read. Errors: kCorrupt.
+[[nodiscard]] Result<void> check_kernels(const Plan& plan);
+
+/// Besides, reads the JSON: version, properties and kernels are those that the plan
+/// states. For new plans and `kiln verify`. Errors: kCorrupt.
+[[nodiscard]] Result<void> check_fully(const Plan& plan);
+
+}  // namespace kiln::attention

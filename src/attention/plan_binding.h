@@ -1,0 +1,29 @@
+// Which properties of a device a plan is bound to: exactly those that cuDNN compares
+// when it loads one. Found by changing each of the 23 in turn (plan_portability_test).
+
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attention/plan.h"
+#include "kiln/result.h"
+
+namespace kiln::attention {
+
+/// "deviceVer", "driverVer", "multiProcessorCount", …, as cuDNN spells them.
+[[nodiscard]] std::span<const std::string_view> bound_property_names();
+
+/// Those of a device, out of its 23 properties as JSON. Errors: kInvalidArgument,
+/// naming the property that is missing or no integer.
+[[nodiscard]] Result<std::vector<BoundProperty>> binding_of(
+    std::string_view device_json);
+
+/// What differs, in words: "driverVer is 13010 there, 13000 here"; empty: nothing, the
+/// plan can be loaded.
+[[nodiscard]] std::string describe_difference(std::span<const BoundProperty> plan,
+                                              std::span<const BoundProperty> device);
+
+}  // namespace kiln::attention
