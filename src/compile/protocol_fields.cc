@@ -2,110 +2,20 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <iterator>
-#include <optional>
-#include <type_traits>
+
+#include "cache/field_decoder.h"
 
 namespace kiln::compile {
 namespace {
 
+using cache::add_nested;
+using cache::add_number;
 using cache::Fields;
 
-// --- values ---------------------------------------------------------------------
+using Reader = cache::FieldDecoder;
 
-void add_number(Fields& fields, std::string_view label, std::uint64_t value) {
-  fields.add(label, std::to_string(value));
-}
-
-void add_nested(Fields& fields, std::string_view label, const Fields& nested) {
-  fields.add(label, as_text(nested.encode()));
-}
-
-/// Reads the fields of one message and remembers the first thing that was wrong, so
-/// that a decoder is a list of assignments. Thread safety: one thread.
-class Reader {
- public:
-  explicit Reader(const Fields& fields) : fields_(fields) {}
-
-  std::string text(std::string_view label) {
-    const auto value = fields_.find(label);
-    if (!value)
-      note(fmt::format("field '{}' is missing", label));
-    return std::string(value.value_or(std::string_view{}));
-  }
-
-  template <typename Integer>
-  Integer number(std::string_view label) {
-    return parse<Integer>(text(label), label);
-  }
-
-  /// An enumerator from 0 to `last`.
-  template <typename Enum>
-  Enum one_of(std::string_view label, Enum last) {
-    const auto value = number<unsigned>(label);
-    if (value > static_cast<unsigned>(last)) {
-      note(fmt::format("field '{}' has no value {}", label, value));
-      return Enum{};
-    }
-    return static_cast<Enum>(value);
-  }
-
-  [[nodiscard]] std::vector<std::string> texts(std::string_view label) const {
-    std::vector<std::string> list;
-    for (const auto& field : fields_.list()) {
-      if (field.label == label)
-        list.push_back(field.value);
-    }
-    return list;
-  }
-
-  /// `read(Reader&)` of each nested list with that label.
-  template <typename Read>
-  auto nested(std::string_view label, const Read& read) {
-    std::vector<std::invoke_result_t<Read, Reader&>> list;
-    for (const auto& field : fields_.list()) {
-      if (field.label != label)
-        continue;
-      const auto inner = Fields::decode(as_bytes(field.value));
-      if (!inner) {
-        note(inner.error().message);
-        break;
-      }
-      Reader reader(*inner);
-      list.push_back(read(reader));
-      if (reader.wrong_)
-        note(*reader.wrong_);
-    }
-    return list;
-  }
-
-  template <typename Integer>
-  Integer parse(const std::string& value, std::string_view label) {
-    Integer number = 0;
-    const auto [end, error] =
-        std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc{} || end != value.data() + value.size())
-      note(fmt::format("field '{}' is no number that fits", label));
-    return number;
-  }
-
-  void note(std::string what) {
-    if (!wrong_)
-      wrong_ = std::move(what);
-  }
-
-  template <typename T>
-  Result<T> finish(T value) {
-    if (wrong_)
-      return corrupt_message(*wrong_);
-    return value;
-  }
-
- private:
-  const Fields& fields_;
-  std::optional<std::string> wrong_;
-};
+constexpr std::string_view kSubject = "worker message";
 
 // --- parts of messages -------------------------------------------------------------
 
@@ -201,7 +111,7 @@ FileReport read_files(Reader& reader) {
 }  // namespace
 
 tl::unexpected<Error> corrupt_message(std::string_view what) {
-  return fail(ErrorCode::kCorrupt, fmt::format("worker message: {}", what));
+  return fail(ErrorCode::kCorrupt, fmt::format("{}: {}", kSubject, what));
 }
 
 Fields to_fields(const CompileJob& job) {
@@ -226,7 +136,7 @@ Fields to_fields(const CompileJob& job) {
 }
 
 Result<CompileJob> job_from(const Fields& fields) {
-  Reader reader(fields);
+  Reader reader(fields, kSubject);
   CompileJob job;
   job.label = reader.text("label");
   job.source = reader.text("source");
@@ -264,7 +174,7 @@ Fields to_fields(const CompileOutput& output) {
 }
 
 Result<CompileOutput> output_from(const Fields& fields) {
-  Reader reader(fields);
+  Reader reader(fields, kSubject);
   CompileOutput output;
   const auto image = reader.text("image");
   output.image.assign(as_bytes(image).begin(), as_bytes(image).end());
@@ -298,7 +208,7 @@ Fields to_fields(const ToolchainDescription& description) {
 }
 
 Result<ToolchainDescription> description_from(const Fields& fields) {
-  Reader reader(fields);
+  Reader reader(fields, kSubject);
   ToolchainDescription description;
   description.major = reader.number<int>("major");
   description.minor = reader.number<int>("minor");
@@ -336,22 +246,22 @@ Fields to_fields(const Error& error) {
 }
 
 Result<DescribeRequest> describe_request_from(const Fields& fields) {
-  Reader reader(fields);
+  Reader reader(fields, kSubject);
   return reader.finish(DescribeRequest{read_paths(reader)});
 }
 
 Result<Hello> hello_from(const Fields& fields) {
-  Reader reader(fields);
+  Reader reader(fields, kSubject);
   return reader.finish(Hello{reader.text("build id")});
 }
 
 Result<Progress> progress_from(const Fields& fields) {
-  Reader reader(fields);
+  Reader reader(fields, kSubject);
   return reader.finish(Progress{reader.one_of("phase", BuildPhase::kReading)});
 }
 
 Result<Error> error_from(const Fields& fields) {
-  Reader reader(fields);
+  Reader reader(fields, kSubject);
   const auto code = reader.one_of("code", ErrorCode::kDevice);
   return reader.finish(Error{code, reader.text("message")});
 }
