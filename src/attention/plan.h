@@ -101,6 +101,9 @@ struct Plan {
 /// Errors: kCorrupt, naming the field. Memory is bounded by the bytes' own size.
 [[nodiscard]] Result<Plan> decode_plan(ByteView bytes);
 
+/// The kernels in a plan's JSON, in their order. Errors: kCorrupt.
+[[nodiscard]] Result<std::vector<PlanKernel>> find_kernels(std::string_view json);
+
 /// What cuDNN would not notice: every kernel is a whole ELF file for the bound
 /// deviceVer. Cheap enough for every load: no JSON is read. Errors: kCorrupt.
 [[nodiscard]] Result<void> check_kernels(const Plan& plan);

@@ -1,0 +1,258 @@
+#include "attention/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "attention/plan_binding.h"
+#include "cache/field_decoder.h"
+#include "device/cubin.h"
+#include "util/base64.h"
+#include "util/try.h"
+
+namespace kiln::attention {
+namespace {
+
+using cache::add_nested;
+using cache::add_number;
+using cache::FieldDecoder;
+using cache::Fields;
+
+constexpr std::string_view kSubject = "execution plan";
+
+// ---- Encoding
+
+Fields to_fields(const BoundProperty& property) {
+  Fields fields;
+  fields.add("name", property.name);
+  for (const std::int64_t value : property.values) add_number(fields, "value", value);
+  return fields;
+}
+
+BoundProperty read_property(FieldDecoder& decoder) {
+  return {.name = decoder.text("name"),
+          .values = decoder.numbers<std::int64_t>("value")};
+}
+
+Fields to_fields(const PlanScalar& scalar) {
+  Fields fields;
+  add_number(fields, "uid", scalar.uid);
+  fields.add("value", scalar.value);
+  return fields;
+}
+
+PlanScalar read_scalar(FieldDecoder& decoder) {
+  return {.uid = decoder.number<std::int64_t>("uid"), .value = decoder.text("value")};
+}
+
+Fields to_fields(const WorkspaceTensor& tensor) {
+  Fields fields;
+  add_number(fields, "uid", tensor.uid);
+  add_number(fields, "offset", tensor.offset);
+  add_number(fields, "zero bytes", tensor.zero_bytes);
+  fields.add("values", as_text(std::as_bytes(std::span(tensor.values))));
+  return fields;
+}
+
+WorkspaceTensor read_workspace_tensor(FieldDecoder& decoder) {
+  WorkspaceTensor tensor{.uid = decoder.number<std::int64_t>("uid"),
+                         .offset = decoder.number<std::uint64_t>("offset"),
+                         .zero_bytes = decoder.number<std::uint64_t>("zero bytes")};
+  const std::string values = decoder.text("values");
+  if (values.size() % sizeof(float) != 0)
+    decoder.note("field 'values' is no list of floats");
+  tensor.values.resize(values.size() / sizeof(float));
+  std::memcpy(tensor.values.data(), values.data(),
+              tensor.values.size() * sizeof(float));
+  return tensor;
+}
+
+Fields to_fields(const PlanKernel& kernel) {
+  Fields fields;
+  fields.add("name", kernel.name);
+  add_number(fields, "cubin offset", kernel.cubin_offset);
+  add_number(fields, "cubin chars", kernel.cubin_chars);
+  return fields;
+}
+
+PlanKernel read_kernel(FieldDecoder& decoder) {
+  return {.name = decoder.text("name"),
+          .cubin_offset = decoder.number<std::uint64_t>("cubin offset"),
+          .cubin_chars = decoder.number<std::uint64_t>("cubin chars")};
+}
+
+/// What the fields say must hang together before anything is computed from them.
+void check_extents(const Plan& plan, FieldDecoder& decoder) {
+  for (const PlanKernel& kernel : plan.kernels) {
+    if (kernel.cubin_offset > plan.json.size() ||
+        kernel.cubin_chars > plan.json.size() - kernel.cubin_offset)
+      decoder.note(fmt::format("kernel {} is outside the JSON", kernel.name));
+  }
+  for (const WorkspaceTensor& tensor : plan.workspace) {
+    const std::uint64_t bytes = std::max<std::uint64_t>(
+        tensor.zero_bytes, tensor.values.size() * sizeof(float));
+    if (tensor.offset > plan.graph_workspace_bytes ||
+        bytes > plan.graph_workspace_bytes - tensor.offset)
+      decoder.note(fmt::format("tensor {} is outside the workspace", tensor.uid));
+  }
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 48U;  // of a GPU's addresses
+  if (plan.graph_workspace_bytes > kMost || plan.engine_workspace_bytes > kMost)
+    decoder.note("a workspace that no device has");
+}
+
+// ---- Checks
+
+tl::unexpected<Error> damaged(std::string_view what) {
+  return fail(ErrorCode::kCorrupt, fmt::format("{}: {}", kSubject, what));
+}
+
+/// The compute capability that a plan is bound to, as cuDNN writes it: 900 for 9.0.
+Result<device::ComputeCapability> bound_capability(const Plan& plan) {
+  const auto found = std::ranges::find(plan.bound, std::string_view("deviceVer"),
+                                       &BoundProperty::name);
+  if (found == plan.bound.end() || found->values.size() != 1)
+    return damaged("it is bound to no deviceVer");
+  const std::int64_t value = found->values.front();
+  if (value < 100 || value > 99'990)
+    return damaged(fmt::format("deviceVer is {}", value));
+  return device::ComputeCapability{static_cast<int>(value / 100),
+                                   static_cast<int>(value % 100 / 10)};
+}
+
+Result<void> check_kernel(const PlanKernel& kernel, std::string_view json,
+                          device::ComputeCapability capability) {
+  const auto cubin =
+      decode_base64(json.substr(kernel.cubin_offset, kernel.cubin_chars));
+  if (!cubin)
+    return damaged(fmt::format("the binary of kernel {} is no base64", kernel.name));
+  const auto info = device::read_cubin(*cubin);
+  if (!info)
+    return damaged(fmt::format("kernel {}: {}", kernel.name, info.error().message));
+  if (info->capability != capability) {
+    return damaged(fmt::format("kernel {} is for {}, the plan for {}", kernel.name,
+                               to_string(info->capability), to_string(capability)));
+  }
+  return {};
+}
+
+/// Where the value of a string of `json` lies, which nlohmann's parser does not say. It
+/// is base64, so nothing in it is escaped.
+std::optional<std::size_t> find_text(std::string_view json, std::string_view text,
+                                     std::size_t from) {
+  const std::size_t at = json.find(text, from);
+  return at == std::string_view::npos ? std::nullopt : std::optional(at);
+}
+
+}  // namespace
+
+std::string_view to_string(TensorRole role) {
+  constexpr std::array<std::string_view, 20> kWords{
+      "q",         "k",         "v",          "o",         "stats",
+      "bias",      "lengths_q", "lengths_kv", "offsets_q", "offsets_k",
+      "offsets_v", "offsets_o", "seed",       "offset",    "scale",
+      "grad_o",    "grad_q",    "grad_k",     "grad_v",    "grad_bias"};
+  return kWords.at(static_cast<std::size_t>(role) - 1);
+}
+
+Bytes encode(const Plan& plan) {
+  Fields fields;
+  fields.add("cudnn", to_string(plan.cudnn));
+  fields.add("engine", plan.engine);
+  for (const BoundProperty& property : plan.bound)
+    add_nested(fields, "bound", to_fields(property));
+  for (const TensorRole role : plan.tensors)
+    add_number(fields, "tensor", static_cast<unsigned>(role));
+  for (const PlanScalar& scalar : plan.scalars)
+    add_nested(fields, "scalar", to_fields(scalar));
+  for (const WorkspaceTensor& tensor : plan.workspace)
+    add_nested(fields, "workspace tensor", to_fields(tensor));
+  add_number(fields, "graph workspace", plan.graph_workspace_bytes);
+  add_number(fields, "engine workspace", plan.engine_workspace_bytes);
+  for (const PlanKernel& kernel : plan.kernels)
+    add_nested(fields, "kernel", to_fields(kernel));
+  fields.add("json", plan.json);
+  return fields.encode();
+}
+
+Result<Plan> decode_plan(ByteView bytes) {
+  const Fields fields = KILN_TRY(Fields::decode(bytes));
+  FieldDecoder decoder(fields, kSubject);
+  Plan plan;
+  if (const auto version = parse_cudnn_version(decoder.text("cudnn")))
+    plan.cudnn = *version;
+  else
+    decoder.note(version.error().message);
+  plan.engine = decoder.text("engine");
+  plan.bound = decoder.nested("bound", read_property);
+  for (const unsigned role : decoder.numbers<unsigned>("tensor"))
+    plan.tensors.push_back(
+        decoder.as_enum(role, "tensor", kLastTensorRole, TensorRole::kQ));
+  plan.scalars = decoder.nested("scalar", read_scalar);
+  plan.workspace = decoder.nested("workspace tensor", read_workspace_tensor);
+  plan.graph_workspace_bytes = decoder.number<std::uint64_t>("graph workspace");
+  plan.engine_workspace_bytes = decoder.number<std::uint64_t>("engine workspace");
+  plan.kernels = decoder.nested("kernel", read_kernel);
+  plan.json = decoder.text("json");
+  check_extents(plan, decoder);
+  return decoder.finish(std::move(plan));
+}
+
+Result<void> check_kernels(const Plan& plan) {
+  const auto capability = KILN_TRY(bound_capability(plan));
+  if (plan.kernels.empty())
+    return damaged("it has no kernel");
+  for (const PlanKernel& kernel : plan.kernels)
+    KILN_TRY(check_kernel(kernel, plan.json, capability));
+  return {};
+}
+
+Result<std::vector<PlanKernel>> find_kernels(std::string_view json) {
+  const auto parsed = nlohmann::json::parse(json, nullptr, false);
+  const nlohmann::json::json_pointer place("/engine/payload/kernels");
+  if (parsed.is_discarded() || !parsed.contains(place) || !parsed[place].is_array())
+    return damaged("its JSON has no kernels");
+  std::vector<PlanKernel> kernels;
+  std::size_t from = 0;
+  for (const auto& kernel : parsed[place]) {
+    const auto name = kernel.find("kernelName");
+    const auto cubin = kernel.find("cubin");
+    if (name == kernel.end() || !name->is_string() || cubin == kernel.end() ||
+        !cubin->is_string())
+      return damaged("a kernel in its JSON has no name or no binary");
+    const auto& text = cubin->get_ref<const std::string&>();
+    const auto at = find_text(json, text, from);
+    if (!at)
+      return damaged("a kernel's binary in its JSON is escaped");
+    kernels.push_back({name->get<std::string>(), *at, text.size()});
+    from = *at + text.size();
+  }
+  return kernels;
+}
+
+Result<void> check_fully(const Plan& plan) {
+  KILN_TRY(check_kernels(plan));
+  if (plan.kernels != KILN_TRY(find_kernels(plan.json)))
+    return damaged("its kernels are not those of its JSON");
+  const auto json = nlohmann::json::parse(plan.json, nullptr, false);
+  const auto version = json.find("cudnnVersion");
+  if (version == json.end() || !version->is_number_integer() ||
+      version->get<std::int64_t>() != encoded(plan.cudnn))
+    return damaged("its JSON is another cuDNN's");
+  const auto device = json.find("GPUProfile");
+  if (device == json.end() || !device->is_object())
+    return damaged("its JSON names no device");
+  const auto bound = binding_of(device->dump());
+  if (!bound)
+    return damaged(bound.error().message);
+  if (const auto difference = describe_difference(plan.bound, *bound);
+      !difference.empty())
+    return damaged("its JSON is for another device: " + difference);
+  return {};
+}
+
+}  // namespace kiln::attention

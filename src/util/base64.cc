@@ -1,0 +1,34 @@
+#include "util/base64.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace kiln {
+
+std::optional<Bytes> decode_base64(std::string_view text) {
+  constexpr std::size_t kGroup = 4;  // characters that are three bytes
+  const auto is_space = [](char c) {
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+  };
+  // OpenSSL reads past blanks, and counts the padding as bytes.
+  if (text.size() % kGroup != 0 || text.size() > std::numeric_limits<int>::max() ||
+      std::ranges::any_of(text, is_space))
+    return std::nullopt;
+  Bytes bytes(text.size() / kGroup * 3);
+  const int decoded =
+      ::EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
+                        reinterpret_cast<const unsigned char*>(text.data()),
+                        static_cast<int>(text.size()));
+  if (decoded < 0 || static_cast<std::size_t>(decoded) != bytes.size())
+    return std::nullopt;
+  const std::size_t padding =
+      text.size() - std::min(text.size(), text.find_last_not_of('=') + 1);
+  if (padding > 2)
+    return std::nullopt;
+  bytes.resize(bytes.size() - padding);
+  return bytes;
+}
+
+}  // namespace kiln

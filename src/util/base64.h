@@ -1,0 +1,15 @@
+// Base64 as RFC 4648, section 4, has it: with padding, without line breaks.
+
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "util/bytes.h"
+
+namespace kiln {
+
+/// nullopt for anything that is not base64.
+[[nodiscard]] std::optional<Bytes> decode_base64(std::string_view text);
+
+}  // namespace kiln
