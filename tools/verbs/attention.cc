@@ -108,7 +108,7 @@ Result<void> check_given(const Options& options) {
   if (options.matrix)
     return {};
   if (options.arch.empty() && options.profile.empty())
-    return wrong("say for which device: --arch A or --profile FILE, or --matrix");
+    return wrong("say for which device: --arch A or --profile FILE|NAME, or --matrix");
   if (options.cudnn.empty())
     return wrong("say for which cuDNN: --cudnn VERSION or --cudnn installed");
   return {};
@@ -276,8 +276,9 @@ Run add_attention(CLI::App& app) {
                  "Architecture: 9.0, sm_90 or native; with --matrix a list")
       ->type_name("A");
   app.add_option("--profile", options->profile,
-                 "The device that this profile describes")
-      ->type_name("FILE");
+                 "The device that this profile describes: a file or a published one, "
+                 "such as h100-sxm")
+      ->type_name("FILE|NAME");
   app.add_option("--cudnn", options->cudnn,
                  "Version of cuDNN, such as 9.5.0, or installed")
       ->type_name("VERSION");
