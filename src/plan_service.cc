@@ -54,8 +54,8 @@ attention::Problem as_built(attention::Problem problem) {
   return problem;
 }
 
-std::string target_of(const PlanDevice& device) {
-  return to_string(device::Target{{device.capability}, device::ImageKind::kCubin});
+std::string target_of(const device::DeviceProperties& device) {
+  return to_string(device::Target{{device.capability()}, device::ImageKind::kCubin});
 }
 
 std::string_view template_name(const attention::Problem& problem) {
@@ -69,7 +69,7 @@ cache::Metadata metadata_of(const KeyedPlan& keyed, const attention::Plan& plan,
   cache::Metadata metadata;
   metadata.template_name = template_name(keyed.problem);
   metadata.params = attention::to_fields(keyed.problem).list();
-  metadata.arch = to_string(keyed.device.capability);
+  metadata.arch = to_string(keyed.device.capability());
   metadata.toolchain = "cudnn-" + to_string(keyed.version);
   metadata.toolchain_build_ids = {output.cudnn.build_id};
   metadata.producer = version();
@@ -109,7 +109,7 @@ PlanService::PlanService(BuildService& service)
     : service_(service), workers_(plan_pool(service)) {}
 
 Result<KeyedPlan> PlanService::key(const attention::Problem& problem,
-                                   const PlanDevice& device) {
+                                   const device::DeviceProperties& device) {
   const auto explicit_path = service_.config().cudnn.value_or("");
   const auto places = LibraryPlaces::of_process();
   const auto found = KILN_TRY(attention::find_cudnn(explicit_path, places));
@@ -123,7 +123,7 @@ Result<KeyedPlan> PlanService::key(const attention::Problem& problem,
   plan.cudnn = found.front().path;
   plan.problem = as_built(problem);
   plan.device = device;
-  plan.bound = KILN_TRY(attention::binding_of(device.properties));
+  plan.bound = KILN_TRY(attention::binding_of(device.cudnn_json()));
   plan.label = "attention " + to_string(plan.problem);
   plan.key = preimage(plan).digest();
   return plan;
@@ -184,8 +184,8 @@ Result<compile::PlanJob> PlanService::job(const KeyedPlan& plan) {
   job.label = plan.label;
   job.flags = attention::flags_of(plan.problem);
   job.problem = as_text(attention::to_fields(plan.problem).encode());
-  job.device = plan.device.properties;
-  job.capability = plan.device.capability;
+  job.device = plan.device.cudnn_json();
+  job.capability = plan.device.capability();
   job.cudnn = plan.cudnn;
   job.time_limit = service_.config().compile_timeout;
   // Without one here cuDNN looks for itself.

@@ -16,23 +16,16 @@
 #include "build_service.h"
 #include "cached_builds.h"
 #include "compile/worker_pool.h"
-#include "device/architecture.h"
+#include "device/device_properties.h"
 #include "kiln/result.h"
 #include "util/mutex.h"
 
 namespace kiln {
 
-/// A device as cuDNN is told of it.
-struct PlanDevice {
-  std::string name;  // for messages
-  device::ComputeCapability capability;
-  std::string properties;  // cuDNN's 23, JSON
-};
-
 /// A problem for one device and one cuDNN: what a plan is looked for by.
 struct KeyedPlan {
   attention::Problem problem;  // as it is built: without what no plan depends on
-  PlanDevice device;
+  device::DeviceProperties device;
   std::vector<attention::BoundProperty> bound;
   std::filesystem::path cudnn;  // the library
   attention::CudnnVersion version;
@@ -62,10 +55,9 @@ class PlanService {
 
   /// The key: the problem with its strides, cuDNN's version, and what a plan is bound
   /// to of the device. Errors: kUnavailable (no cuDNN here; one before 9.8, which
-  /// builds for no device that is elsewhere); kInvalidArgument (properties that are
-  /// none).
+  /// builds for no device that is elsewhere).
   [[nodiscard]] Result<KeyedPlan> key(const attention::Problem& problem,
-                                      const PlanDevice& device);
+                                      const device::DeviceProperties& device);
 
   /// The plan: from memory, from disk, or built. A refusal by cuDNN is an answer, and
   /// remembered by this process alone. Errors: as WorkerPool::build_plan; kCorrupt
