@@ -1,7 +1,5 @@
 // What would run an attention problem, and why: by the table alone.
 
-#include <memory>
-
 #include "attention/explain.h"
 #include "tests/bench/rows.h"
 
@@ -11,19 +9,18 @@ namespace {
 /// Refused for four reasons, each with remedies to try: about the longest answer that
 /// one problem has.
 attention::Question refused() {
-  using namespace attention;
-  Problem problem{.pass = Pass::kBackward,
-                  .training = true,
-                  .dtype = DType::kBf16,
-                  .batch = 2,
-                  .heads = 16,
-                  .kv_heads = 4,
-                  .sq = 1024,
-                  .skv = 4096,
-                  .dqk = 192,
-                  .dv = 128,
-                  .mask = Mask::kCausalBottomRight,
-                  .stats = true};
+  attention::Problem problem;
+  problem.pass = attention::Pass::kBackward;
+  problem.training = problem.stats = true;
+  problem.dtype = attention::DType::kBf16;
+  problem.batch = 2;
+  problem.heads = 16;
+  problem.kv_heads = 4;
+  problem.sq = 1024;
+  problem.skv = 4096;
+  problem.dqk = 192;
+  problem.dv = 128;
+  problem.mask = attention::Mask::kCausalBottomRight;
   set_strides(problem);
   return {problem, {9, 0}, {8, 9, 0}};
 }
@@ -46,12 +43,16 @@ std::vector<Row> attention_rows(const Settings& settings) {
   const std::size_t calls = settings.batch_calls;
   const auto prepare = [=]() -> Result<Sides> {
     const attention::Question question = refused();
-    return Sides{
-        .measured = each_of(
-            calls,
-            [=] { return explain(question, {}).chosen == attention::Choice::kCudnn; }),
-        .floor = each_of(
-            calls, [=] { return attention::built_in_rules().is_supported(question); })};
+    const auto explained = [=] {
+      return explain(question, {}).chosen == attention::Choice::kCudnn;
+    };
+    const auto asked = [=] {
+      return attention::built_in_rules().is_supported(question);
+    };
+    Sides sides;
+    sides.measured = each_of(calls, explained);
+    sides.floor = each_of(calls, asked);
+    return sides;
   };
   return {{.name = "attention/explain",
            .what = "attention problem -> refusals with remedies",
