@@ -120,7 +120,7 @@ BuildItem item_for(PlanService& plans, const Problem& problem,
                  .arch = to_string(device.capability()),
                  .device = device.name,
                  .keyed = keyed_plan(plans, problem, device)};
-  for (const cache::Field& field : attention::to_fields(problem).list())
+  for (const cache::Field& field : attention::shown_fields(problem).list())
     item.params.emplace(field.label, field.value);
   return item;
 }
