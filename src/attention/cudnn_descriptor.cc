@@ -95,8 +95,7 @@ CudnnDescriptor::CudnnDescriptor(CudnnDescriptor&& other) noexcept
 
 CudnnDescriptor::~CudnnDescriptor() {
   if (raw_ != nullptr)
-    log_failure(library_.table(),
-                library_.table().cudnnBackendDestroyDescriptor(raw_),
+    log_failure(library_.table(), library_.table().cudnnBackendDestroyDescriptor(raw_),
                 "cudnnBackendDestroyDescriptor", "");
 }
 

@@ -1,5 +1,5 @@
-// cuDNN's descriptors, as far as running a stored plan takes them. There is none that is
-// not finalised.
+// cuDNN's descriptors, as far as running a stored plan takes them. There is none that
+// is not finalised.
 
 #pragma once
 
@@ -15,9 +15,9 @@ namespace kiln::attention {
 /// Thread safety: as for a raw pointer.
 class CudnnDescriptor {
  public:
-  /// An execution plan out of cuDNN's own JSON, for the device of `handle`, whose context
-  /// is current. The only way to one: cuDNN 9.19.0 crashes where a stored plan is
-  /// finalised without a handle. Errors: kUnavailable, kDevice, naming `on`.
+  /// An execution plan out of cuDNN's own JSON, for the device of `handle`, whose
+  /// context is current. The only way to one: cuDNN 9.19.0 crashes where a stored plan
+  /// is finalised without a handle. Errors: kUnavailable, kDevice, naming `on`.
   [[nodiscard]] static Result<CudnnDescriptor> stored_plan(const CudnnHandle& handle,
                                                            std::string_view json,
                                                            std::string_view on);

@@ -46,7 +46,8 @@ class ThreadLeases {
   }
 
   void add(HandleLease lease) {
-    std::erase_if(leases_, [](const HandleLease& each) { return each.owner.expired(); });
+    std::erase_if(leases_,
+                  [](const HandleLease& each) { return each.owner.expired(); });
     leases_.push_back(std::move(lease));
   }
 
@@ -70,7 +71,8 @@ CudnnHandles::CudnnHandles(const CudnnLibrary& library,
     : library_(library), context_(std::move(context)), id_(next_id()) {}
 
 std::shared_ptr<CudnnHandles> CudnnHandles::of(
-    const CudnnLibrary& library, std::shared_ptr<const device::PrimaryContext> context) {
+    const CudnnLibrary& library,
+    std::shared_ptr<const device::PrimaryContext> context) {
   return std::shared_ptr<CudnnHandles>(new CudnnHandles(library, std::move(context)));
 }
 
@@ -128,7 +130,7 @@ Result<std::unique_ptr<CudnnHandle>> CudnnHandles::make() const {
     return device::driver_error(driver, scope.result(), scope.call(), on);
   cudnn::Handle raw = nullptr;
   const cudnn::Status status = library_.table().cudnnCreate(&raw);
-  if (status != cudnn::Status::kSuccess || raw == nullptr)
+  if (status != cudnn::Status::kSuccess)
     return cudnn_error(library_.table(), status, "cudnnCreate", on);
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static std::once_flag first;

@@ -38,7 +38,8 @@ class CudnnHandles : public std::enable_shared_from_this<CudnnHandles> {
  public:
   /// Makes no handle yet.
   [[nodiscard]] static std::shared_ptr<CudnnHandles> of(
-      const CudnnLibrary& library, std::shared_ptr<const device::PrimaryContext> context);
+      const CudnnLibrary& library,
+      std::shared_ptr<const device::PrimaryContext> context);
 
   CudnnHandles(const CudnnHandles&) = delete;
   CudnnHandles& operator=(const CudnnHandles&) = delete;
@@ -56,9 +57,9 @@ class CudnnHandles : public std::enable_shared_from_this<CudnnHandles> {
   /// The calling thread's; null where it has none. Takes no lock.
   [[nodiscard]] const CudnnHandle* find() const noexcept;
 
-  /// The calling thread's, made at its first call: that takes cuDNN a while, allocates on
-  /// the device, and disturbs no capture. What is current to the thread stays so. Errors:
-  /// kDevice; as check_process().
+  /// The calling thread's, made at its first call: that takes cuDNN a while, allocates
+  /// on the device, and disturbs no capture. What is current to the thread stays so.
+  /// Errors: kDevice; as check_process().
   [[nodiscard]] Result<const CudnnHandle*> get();
 
  private:

@@ -102,10 +102,10 @@ tl::unexpected<Error> cudnn_error(const CudnnTable& table, cudnn::Status status,
   const bool is_anothers = status == cudnn::Status::kSublibraryVersionMismatch ||
                            status == cudnn::Status::kSerializationVersionMismatch ||
                            status == cudnn::Status::kArchMismatch;
-  return fail(
-      is_anothers ? ErrorCode::kUnavailable : ErrorCode::kDevice,
-      fmt::format("{}, {}: {} ({}){}{}", call, on, table.cudnnGetErrorString(status),
-                  static_cast<int>(status), said.empty() ? "" : ": ", said));
+  return fail(is_anothers ? ErrorCode::kUnavailable : ErrorCode::kDevice,
+              fmt::format("{}{}{}: {} ({}){}{}", call, on.empty() ? "" : ", ", on,
+                          table.cudnnGetErrorString(status), static_cast<int>(status),
+                          said.empty() ? "" : ": ", said));
 }
 
 void log_failure(const CudnnTable& table, cudnn::Status status, std::string_view call,

@@ -15,12 +15,13 @@
 #include "kiln/result.h"
 
 struct CUstream_st;
+struct cudnnContext;
 
 namespace kiln::attention {
 
 namespace cudnn {
 
-using Handle = struct cudnnContext*;
+using Handle = cudnnContext*;
 using Descriptor = void*;
 
 enum class Status : int {
@@ -92,8 +93,8 @@ struct CudnnTable {
 
 /// The one conversion from cuDNN's status: "cudnnCreate, device 0 (NVIDIA H100):
 /// CUDNN_STATUS_NOT_INITIALIZED (1001): " and what cuDNN last said on this thread. `on`
-/// says what the call was for. kUnavailable where a plan is another version's or
-/// another device's, else kDevice.
+/// says what the call was for, "" for nothing. kUnavailable where a plan is another
+/// version's or another device's, else kDevice.
 [[nodiscard]] tl::unexpected<Error> cudnn_error(const CudnnTable& table,
                                                 cudnn::Status status,
                                                 std::string_view call,
