@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <type_traits>
+
 #include "compile/reproduction.h"
 #include "util/units.h"
 
@@ -17,10 +19,13 @@ struct Verdict {
   std::string text;
 };
 
-Verdict verdict_on(const Error& cause, const CompileJob& job, const BuildWatch& watch) {
+template <typename Job>
+Verdict verdict_on(const Error& cause, const Job& job, const BuildWatch& watch) {
   const auto when = fmt::format("after {} while {}", seconds_text(watch.elapsed()),
                                 to_string(watch.phase()));
-  constexpr std::string_view kRemedy = "raise the limit or simplify the source";
+  constexpr std::string_view kRemedy = std::is_same_v<Job, CompileJob>
+                                           ? "raise the limit or simplify the source"
+                                           : "raise the limit";
   switch (cause.code) {
     case ErrorCode::kTimeout:
       return {cause.code, fmt::format("was stopped {}: over its limit of {}; {}", when,
@@ -35,16 +40,9 @@ Verdict verdict_on(const Error& cause, const CompileJob& job, const BuildWatch& 
   }
 }
 
-}  // namespace
-
-std::string build_name(const CompileJob& job) {
-  return fmt::format("the build of {} for {}",
-                     job.label.empty() ? kProgramName : job.label,
-                     device::to_string(job.target));
-}
-
-Error ended_build(const Error& cause, const CompileJob& job, const BuildWatch& watch,
-                  const OwnFolder& reproductions) {
+template <typename Job>
+Error ended(const Error& cause, const Job& job, const BuildWatch& watch,
+            const OwnFolder& reproductions) {
   const auto build = build_name(job);
   if (cause.code == ErrorCode::kCancelled) {
     return {cause.code,
@@ -57,6 +55,30 @@ Error ended_build(const Error& cause, const CompileJob& job, const BuildWatch& w
   return {code, fmt::format("{} {}; {}", build, text,
                             saved ? "saved in " + saved->native()
                                   : "it could not be saved: " + saved.error().message)};
+}
+
+}  // namespace
+
+std::string build_name(const CompileJob& job) {
+  return fmt::format("the build of {} for {}",
+                     job.label.empty() ? kProgramName : job.label,
+                     device::to_string(job.target));
+}
+
+std::string build_name(const PlanJob& job) {
+  return fmt::format(
+      "the plan of {} for {}", job.label,
+      device::to_string(device::Architecture{.capability = job.capability}));
+}
+
+Error ended_build(const Error& cause, const CompileJob& job, const BuildWatch& watch,
+                  const OwnFolder& reproductions) {
+  return ended(cause, job, watch, reproductions);
+}
+
+Error ended_build(const Error& cause, const PlanJob& job, const BuildWatch& watch,
+                  const OwnFolder& reproductions) {
+  return ended(cause, job, watch, reproductions);
 }
 
 }  // namespace kiln::compile

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "compile/job.h"
+#include "compile/plan_job.h"
 #include "kiln/result.h"
 #include "util/own_path.h"
 
@@ -44,11 +45,15 @@ class BuildWatch {
 
 /// "the build of scaled_softmax_fwd for sm_90": how messages begin.
 [[nodiscard]] std::string build_name(const CompileJob& job);
+[[nodiscard]] std::string build_name(const PlanJob& job);
 
 /// The error of a build that was stopped or whose worker is gone: which build, how
 /// long, in which phase, which limit, and where it was saved (in `reproductions`,
 /// nowhere if that is empty). `job` has its limits filled in.
 [[nodiscard]] Error ended_build(const Error& cause, const CompileJob& job,
+                                const BuildWatch& watch,
+                                const OwnFolder& reproductions);
+[[nodiscard]] Error ended_build(const Error& cause, const PlanJob& job,
                                 const BuildWatch& watch,
                                 const OwnFolder& reproductions);
 

@@ -57,4 +57,12 @@ Result<void> check_output(const CompileJob& job, const CompileOutput& output) {
                           output.nvrtc.path.native(), sound.error().message));
 }
 
+Result<void> check_output(const PlanJob& job, const PlanOutput& output) {
+  if (!output.attempts.empty())
+    return {};
+  return fail(
+      ErrorCode::kCompileFailed,
+      fmt::format("cuDNN {} gave neither a plan nor a reason", job.cudnn.native()));
+}
+
 }  // namespace kiln::compile

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compile/job.h"
+#include "compile/plan_job.h"
 #include "kiln/result.h"
 
 namespace kiln::compile {
@@ -13,5 +14,9 @@ namespace kiln::compile {
 /// are the caller's to check. Errors: kCompileFailed, naming what disagrees.
 [[nodiscard]] Result<void> check_output(const CompileJob& job,
                                         const CompileOutput& output);
+
+/// There is a plan, or a reason why there is none. What is in the plan is the caller's
+/// to check. Errors: kCompileFailed.
+[[nodiscard]] Result<void> check_output(const PlanJob& job, const PlanOutput& output);
 
 }  // namespace kiln::compile

@@ -6,7 +6,9 @@
 
 #include <type_traits>
 
+#include "compile/plan_fields.h"
 #include "compile/protocol_fields.h"
+#include "compile/protocol_parts.h"
 #include "util/little_endian.h"
 #include "util/try.h"
 
@@ -25,6 +27,8 @@ enum class Kind : std::uint32_t {
   kCompileOutput,
   kDescription,
   kError,
+  kPlanJob,
+  kPlanOutput,
 };
 
 std::uint64_t checksum(std::uint32_t kind, ByteView payload) {
@@ -77,6 +81,10 @@ constexpr Kind kind_of() {
     return Kind::kCompileOutput;
   else if constexpr (std::is_same_v<Message, ToolchainDescription>)
     return Kind::kDescription;
+  else if constexpr (std::is_same_v<Message, PlanJob>)
+    return Kind::kPlanJob;
+  else if constexpr (std::is_same_v<Message, PlanOutput>)
+    return Kind::kPlanOutput;
   else
     return Kind::kError;
 }
@@ -124,6 +132,8 @@ Result<Request> decode_request(ByteView bytes) {
       return widened<Request>(job_from(fields));
     case Kind::kDescribeRequest:
       return widened<Request>(describe_request_from(fields));
+    case Kind::kPlanJob:
+      return widened<Request>(plan_job_from(fields));
     default:
       return corrupt_message("it is no request");
   }
@@ -142,6 +152,8 @@ Result<Reply> decode_reply(ByteView bytes) {
       return widened<Reply>(description_from(fields));
     case Kind::kError:
       return widened<Reply>(error_from(fields));
+    case Kind::kPlanOutput:
+      return widened<Reply>(plan_output_from(fields));
     default:
       return corrupt_message("it is no reply");
   }

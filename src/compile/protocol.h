@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "compile/job.h"
+#include "compile/plan_job.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
 
@@ -29,7 +30,7 @@ struct DescribeRequest {
   friend bool operator==(const DescribeRequest&, const DescribeRequest&) = default;
 };
 
-using Request = std::variant<CompileJob, DescribeRequest>;
+using Request = std::variant<CompileJob, DescribeRequest, PlanJob>;
 
 /// A worker's first words.
 struct Hello {
@@ -43,9 +44,10 @@ struct Progress {
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 
-/// A request is answered by any number of Progress and one CompileOutput,
+/// A request is answered by any number of Progress and one CompileOutput, PlanOutput,
 /// ToolchainDescription or Error.
-using Reply = std::variant<Hello, Progress, CompileOutput, ToolchainDescription, Error>;
+using Reply = std::variant<Hello, Progress, CompileOutput, ToolchainDescription, Error,
+                           PlanOutput>;
 
 [[nodiscard]] Bytes encode_request(const Request& request);
 [[nodiscard]] Bytes encode_reply(const Reply& reply);

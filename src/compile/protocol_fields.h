@@ -28,7 +28,4 @@ namespace kiln::compile {
     const cache::Fields& fields);
 [[nodiscard]] Result<Error> error_from(const cache::Fields& fields);
 
-/// kCorrupt: "worker message: <what>".
-[[nodiscard]] tl::unexpected<Error> corrupt_message(std::string_view what);
-
 }  // namespace kiln::compile

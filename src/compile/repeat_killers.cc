@@ -1,18 +1,16 @@
 #include "compile/repeat_killers.h"
 
-#include "compile/protocol.h"
-
 namespace kiln::compile {
 namespace {
 
 /// Everything in the job counts, its limits too: who raises them gets a new try.
-cache::Digest identity(const CompileJob& job) {
+cache::Digest identity(const Request& job) {
   return cache::Digest::of(encode_request(job));
 }
 
 }  // namespace
 
-std::optional<Error> RepeatKillers::refusal(const CompileJob& job) {
+std::optional<Error> RepeatKillers::refusal(const Request& job) {
   {
     const MutexLock lock(mutex_);
     forget_old();
@@ -27,7 +25,7 @@ std::optional<Error> RepeatKillers::refusal(const CompileJob& job) {
   return found->second.error;
 }
 
-void RepeatKillers::record(const CompileJob& job, const Error& error) {
+void RepeatKillers::record(const Request& job, const Error& error) {
   const auto digest = identity(job);
   const MutexLock lock(mutex_);
   forget_old();

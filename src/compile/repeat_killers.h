@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "cache/digest.h"
-#include "compile/job.h"
+#include "compile/protocol.h"
 #include "kiln/result.h"
 #include "util/mutex.h"
 
@@ -27,11 +27,11 @@ class RepeatKillers {
 
   /// The last error of a job that is refused now. One map look-up and, only when some
   /// job killed a worker lately, one SHA-256 of `job`.
-  [[nodiscard]] std::optional<Error> refusal(const CompileJob& job);
+  [[nodiscard]] std::optional<Error> refusal(const Request& job);
 
   /// `job` ended its worker, and `error` is what its caller is told. Kills that are
   /// more than kRefusedFor apart do not add up.
-  void record(const CompileJob& job, const Error& error);
+  void record(const Request& job, const Error& error);
 
  private:
   struct Kills {

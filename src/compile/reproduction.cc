@@ -27,7 +27,7 @@ constexpr mode_t kFileMode = 0600;
 constexpr std::size_t kTimeChars = 16;  // "20260131T120000Z"
 constexpr std::size_t kHashChars = 16;
 
-std::string folder_name(const CompileJob& job) {
+std::string folder_name(const Request& job) {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
   ::gmtime_r(&now, &utc);
@@ -147,6 +147,33 @@ bool is_architecture(std::string_view option) {
   return option.starts_with("--gpu-architecture") || option.starts_with("-arch");
 }
 
+Result<void> write_files(const std::filesystem::path& folder, const CompileJob& job) {
+  KILN_TRY(create_file(folder / kProgramName, as_bytes(job.source), kFileMode));
+  if (!job.headers.empty())
+    KILN_TRY(write_headers(folder / "headers", job));
+  const auto command = fmt::format(
+      "# {}, NVRTC {}\nKILN_NVRTC={} {}\n", job.label, job.nvrtc.nvrtc.native(),
+      shell_word(job.nvrtc.nvrtc.native()), reproduction_command(folder, job));
+  KILN_TRY(create_file(folder / "command", as_bytes(command), kFileMode));
+  return {};
+}
+
+Result<void> write_files(const std::filesystem::path& folder, const PlanJob& job) {
+  constexpr const char* kDevice = "device.json";
+  KILN_TRY(create_file(folder / kDevice, as_bytes(job.device), kFileMode));
+  const auto command =
+      fmt::format("# {}\nKILN_CUDNN={} kiln attention warm --profile {} {}\n",
+                  job.label, shell_word(job.cudnn.native()),
+                  shell_word((folder / kDevice).native()), job.flags);
+  return create_file(folder / "command", as_bytes(command), kFileMode);
+}
+
+/// Nothing to run again: a question is no job.
+Result<void> write_files(const std::filesystem::path& /*folder*/,
+                         const DescribeRequest& /*request*/) {
+  return {};
+}
+
 }  // namespace
 
 std::string reproduction_command(const std::filesystem::path& folder,
@@ -173,18 +200,13 @@ std::string reproduction_command(const std::filesystem::path& folder,
 }
 
 Result<std::filesystem::path> save_reproduction(const OwnFolder& repro,
-                                                const CompileJob& job) {
+                                                const Request& job) {
   KILN_TRY(make_folder(repro.path().parent_path()));
   KILN_TRY(repro.check());
   KILN_TRY(make_folder(repro.path()));
   const auto folder = KILN_TRY(make_new_folder(repro.path() / folder_name(job)));
-  KILN_TRY(create_file(folder / kProgramName, as_bytes(job.source), kFileMode));
-  if (!job.headers.empty())
-    KILN_TRY(write_headers(folder / "headers", job));
-  const auto command = fmt::format(
-      "# {}, NVRTC {}\nKILN_NVRTC={} {}\n", job.label, job.nvrtc.nvrtc.native(),
-      shell_word(job.nvrtc.nvrtc.native()), reproduction_command(folder, job));
-  KILN_TRY(create_file(folder / "command", as_bytes(command), kFileMode));
+  KILN_TRY(
+      std::visit([&](const auto& each) { return write_files(folder, each); }, job));
   remove_oldest(repro.path());
   return folder;
 }

@@ -1,5 +1,6 @@
 // Saves a job that killed or outlasted its worker, so that a person can run it again:
-// <cache root>/repro/<time>-<hash>/ with the source, its headers and the command line.
+// <cache root>/repro/<time>-<hash>/ with the source and its headers, or the device's
+// properties, and the command line.
 
 #pragma once
 
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "compile/job.h"
+#include "compile/protocol.h"
 #include "kiln/result.h"
 #include "util/own_path.h"
 
@@ -20,7 +22,7 @@ inline constexpr std::size_t kReproductionsKept = 20;
 /// own form). Errors: kIo, kUntrusted. The caller puts them into its message: a build's
 /// own failure matters more. Safe among processes.
 [[nodiscard]] Result<std::filesystem::path> save_reproduction(const OwnFolder& repro,
-                                                              const CompileJob& job);
+                                                              const Request& job);
 
 /// The `kiln compile` line that runs `job` again from the reproduction in `folder`,
 /// quoted for a POSIX shell.

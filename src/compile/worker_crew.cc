@@ -46,20 +46,20 @@ Result<std::unique_ptr<WorkerCrew::Place>> WorkerCrew::take_place(
   return std::make_unique<Place>(*this);
 }
 
-Result<WorkerProcess> WorkerCrew::hire(const NvrtcPaths& nvrtc,
+Result<WorkerProcess> WorkerCrew::hire(const Libraries& libraries,
                                        const std::stop_token& stop, BuildWatch& watch) {
-  if (auto idle = take_idle(nvrtc))
+  if (auto idle = take_idle(libraries))
     return *std::move(idle);
   watch.enter(BuildPhase::kStarting);
   return start(stop);
 }
 
-void WorkerCrew::keep(const NvrtcPaths& nvrtc, WorkerProcess worker) {
+void WorkerCrew::keep(const Libraries& libraries, WorkerProcess worker) {
   const MutexLock lock(mutex_);
-  idle_.push_back({nvrtc, std::move(worker)});
+  idle_.push_back({libraries, std::move(worker)});
 }
 
-std::optional<WorkerProcess> WorkerCrew::take_idle(const NvrtcPaths& nvrtc) {
+std::optional<WorkerProcess> WorkerCrew::take_idle(const Libraries& libraries) {
   std::vector<Idle> ended;  // destroyed after the lock: reaping takes time
   const MutexLock lock(mutex_);
   std::optional<WorkerProcess> found;
@@ -68,12 +68,12 @@ std::optional<WorkerProcess> WorkerCrew::take_idle(const NvrtcPaths& nvrtc) {
     if (!at->process.alive()) {
       ended.push_back(std::move(*at));
       idle_.erase(at);
-    } else if (at->nvrtc == nvrtc) {
+    } else if (at->libraries == libraries) {
       found = std::move(at->process);
       idle_.erase(at);
     }
   }
-  // Workers of other NVRTCs make room: no more than max_workers_ live at a time.
+  // Workers with other libraries make room: no more than max_workers_ live at a time.
   if (!found && !idle_.empty() && busy_ + idle_.size() > max_workers_.get()) {
     ended.push_back(std::move(idle_.front()));
     idle_.erase(idle_.begin());

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -22,6 +23,9 @@ namespace kiln::compile {
 /// is taken any more.
 class WorkerCrew {
  public:
+  /// What a worker has opened, or is about to: it keeps that until its end.
+  using Libraries = std::vector<std::filesystem::path>;
+
   /// The right to have one worker at work; given back by the destructor.
   class Place;
 
@@ -37,22 +41,23 @@ class WorkerCrew {
   /// Errors: kCancelled.
   [[nodiscard]] Result<std::unique_ptr<Place>> take_place(const std::stop_token& stop);
 
-  /// An idle worker that has opened no NVRTC but this one, else a new one; `watch`
-  /// hears of a start. The caller has a place. Errors: kUnavailable, kCancelled.
-  [[nodiscard]] Result<WorkerProcess> hire(const NvrtcPaths& nvrtc,
+  /// An idle worker that has opened these libraries and no others, else a new one;
+  /// `watch` hears of a start. The caller has a place. Errors: kUnavailable,
+  /// kCancelled.
+  [[nodiscard]] Result<WorkerProcess> hire(const Libraries& libraries,
                                            const std::stop_token& stop,
                                            BuildWatch& watch);
 
   /// Takes a worker back that has answered. The caller still has its place.
-  void keep(const NvrtcPaths& nvrtc, WorkerProcess worker);
+  void keep(const Libraries& libraries, WorkerProcess worker);
 
  private:
   struct Idle {
-    NvrtcPaths nvrtc;
+    Libraries libraries;
     WorkerProcess process;
   };
 
-  std::optional<WorkerProcess> take_idle(const NvrtcPaths& nvrtc);
+  std::optional<WorkerProcess> take_idle(const Libraries& libraries);
   Result<WorkerProcess> start(const std::stop_token& stop);
 
   // Constant after construction.

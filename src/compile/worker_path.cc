@@ -12,8 +12,6 @@
 namespace kiln::compile {
 namespace {
 
-constexpr const char* kWorkerName = "kiln-worker";
-
 bool is_executable(const std::filesystem::path& path) {
   std::error_code not_there;  // then it is no regular file
   return std::filesystem::is_regular_file(path, not_there) &&
@@ -57,11 +55,11 @@ Result<std::filesystem::path> find_worker(const WorkerSearch& search) {
     return exactly(*search.environment, "KILN_WORKER");
 
   const auto here = this_library().parent_path();
-  std::vector<std::filesystem::path> places{here / kWorkerName};
+  std::vector<std::filesystem::path> places{here / search.name};
   for (const auto& folder :  // here is a library's or a program's folder
        {here / KILN_WORKER_FROM_LIBRARY, here / KILN_WORKER_FROM_PROGRAM,
         this_program().parent_path()}) {
-    const auto place = (folder / kWorkerName).lexically_normal();
+    const auto place = (folder / search.name).lexically_normal();
     if (std::find(places.begin(), places.end(), place) == places.end())
       places.push_back(place);
   }
@@ -73,9 +71,9 @@ Result<std::filesystem::path> find_worker(const WorkerSearch& search) {
     looked_at += place.native();
   }
   return fail(ErrorCode::kUnavailable,
-              fmt::format("there is no kiln-worker (looked at {}); reinstall Kiln, or "
-                          "set KILN_WORKER to its path",
-                          looked_at));
+              fmt::format("there is no {} (looked at {}); reinstall Kiln, or set "
+                          "KILN_WORKER to the path of its kiln-worker",
+                          search.name, looked_at));
 }
 
 }  // namespace kiln::compile

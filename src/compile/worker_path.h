@@ -1,17 +1,19 @@
-// Where the kiln-worker executable is.
+// Where the executables are that build: kiln-worker and kiln-plan-worker.
 
 #pragma once
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "kiln/result.h"
 
 namespace kiln::compile {
 
-/// What the caller knows. `environment` is the value of KILN_WORKER; a caller in a
+/// What the caller knows. `environment` is what KILN_WORKER names; a caller in a
 /// set-uid program leaves it empty.
 struct WorkerSearch {
+  std::string name = "kiln-worker";  // of the file
   std::optional<std::filesystem::path> option;
   std::optional<std::filesystem::path> environment;
 };

@@ -56,7 +56,7 @@ std::vector<std::string> merged(std::vector<std::string> base,
 /// A request with the limits it runs under.
 struct Errand {
   Request request;
-  NvrtcPaths nvrtc;
+  WorkerCrew::Libraries libraries;
   milliseconds time_limit;
   std::uint64_t memory_limit_bytes;
 };
@@ -67,7 +67,18 @@ struct Ended {
   Result<Reply> answer;
 };
 
-Error about(const CompileJob& job, const Error& error) {
+WorkerCrew::Libraries libraries_of(const NvrtcPaths& nvrtc) {
+  return {nvrtc.nvrtc, nvrtc.builtins};
+}
+WorkerCrew::Libraries libraries_of(const CompileJob& job) {
+  return libraries_of(job.nvrtc);
+}
+WorkerCrew::Libraries libraries_of(const PlanJob& job) {
+  return {job.cudnn, job.nvrtc.nvrtc, job.nvrtc.builtins};
+}
+
+template <typename Job>
+Error about(const Job& job, const Error& error) {
   return {error.code, fmt::format("{}: {}", build_name(job), error.message)};
 }
 
@@ -78,8 +89,9 @@ bool is_timeout(const Reply& reply) {
 }
 
 /// What a worker that lives on made of the job.
-Result<CompileOutput> judge(Reply reply, const CompileJob& job) {
-  if (auto* const output = std::get_if<CompileOutput>(&reply)) {
+template <typename Output, typename Job>
+Result<Output> judge(Reply reply, const Job& job) {
+  if (auto* const output = std::get_if<Output>(&reply)) {
     const auto sound = check_output(job, *output);
     if (!sound)
       return tl::unexpected(about(job, sound.error()));
@@ -129,8 +141,9 @@ class WorkerPool::State {
   State& operator=(State&&) = delete;
   ~State();
 
-  Result<CompileOutput> compile(const CompileJob& wanted, std::stop_token stop,
-                                const ProgressCallback& on_phase);
+  template <typename Output, typename Job>
+  Result<Output> build(const Job& wanted, std::stop_token stop,
+                       const ProgressCallback& on_phase);
   Result<ToolchainDescription> describe(const NvrtcPaths& nvrtc, std::stop_token stop);
 
   [[nodiscard]] const OwnerProcess& owner() const { return owner_; }
@@ -143,7 +156,8 @@ class WorkerPool::State {
                     BuildWatch& watch);
   [[nodiscard]] Result<std::shared_ptr<void>> take_slot(
       const std::stop_token& stop) const;
-  [[nodiscard]] CompileJob with_limits(CompileJob job) const;
+  template <typename Job>
+  [[nodiscard]] Job with_limits(Job job) const;
 
   // Constant after construction.
   const PoolOptions& options_;
@@ -198,7 +212,8 @@ Result<std::shared_ptr<void>> WorkerPool::State::take_slot(
   return options_.acquire_slot(stop);
 }
 
-CompileJob WorkerPool::State::with_limits(CompileJob job) const {
+template <typename Job>
+Job WorkerPool::State::with_limits(Job job) const {
   if (job.time_limit.count() == 0)
     job.time_limit = options_.time_limit;
   if (job.memory_limit_bytes == 0)
@@ -219,10 +234,10 @@ Result<Ended> WorkerPool::State::run(const Errand& errand, const std::stop_token
   const auto place = KILN_TRY(crew_.take_place(stop));
   // Only builds are bounded machine-wide: a question takes milliseconds, and must not
   // wait for somebody's build.
-  const bool is_build = std::holds_alternative<CompileJob>(errand.request);
+  const bool is_build = !std::holds_alternative<DescribeRequest>(errand.request);
   const auto slot = is_build ? KILN_TRY(take_slot(stop)) : nullptr;
   while (true) {
-    auto worker = KILN_TRY(crew_.hire(errand.nvrtc, stop, watch));
+    auto worker = KILN_TRY(crew_.hire(errand.libraries, stop, watch));
     watch.start_clock();
     auto answer = exchange(worker, frame,
                            {.deadline = watch.begin() + errand.time_limit + kPoliteness,
@@ -232,7 +247,7 @@ Result<Ended> WorkerPool::State::run(const Errand& errand, const std::stop_token
     const bool is_fit =
         answer && worker.resident_bytes() <= errand.memory_limit_bytes / kRetireAtPart;
     if (is_fit)
-      crew_.keep(errand.nvrtc, std::move(worker));
+      crew_.keep(errand.libraries, std::move(worker));
     else
       worker.kill();  // before the slot is given back
     // One that was idle may end, killed for want of memory say, before it hears of this
@@ -245,12 +260,12 @@ Result<Ended> WorkerPool::State::run(const Errand& errand, const std::stop_token
   }
 }
 
-Result<CompileOutput> WorkerPool::State::compile(const CompileJob& wanted,
-                                                 std::stop_token stop,
-                                                 const ProgressCallback& on_phase) {
+template <typename Output, typename Job>
+Result<Output> WorkerPool::State::build(const Job& wanted, std::stop_token stop,
+                                        const ProgressCallback& on_phase) {
   const Visit visit(*this);
   const EitherStop either(std::move(stop), closing_.get_token());
-  const CompileJob job = with_limits(wanted);
+  const Job job = with_limits(wanted);
   if (auto refusal = killers_.refusal(job)) {
     if (options_.on_refused)
       options_.on_refused();
@@ -259,13 +274,13 @@ Result<CompileOutput> WorkerPool::State::compile(const CompileJob& wanted,
 
   BuildWatch watch(on_phase);
   auto [answer] = KILN_TRY(run({.request = job,
-                                .nvrtc = job.nvrtc,
+                                .libraries = libraries_of(job),
                                 .time_limit = job.time_limit,
                                 .memory_limit_bytes = job.memory_limit_bytes},
                                either.token(), watch));
   const bool stopped_itself = answer && is_timeout(*answer);
   if (answer && !stopped_itself)
-    return judge(*std::move(answer), job);
+    return judge<Output>(*std::move(answer), job);
 
   const auto& cause = stopped_itself ? std::get<Error>(*answer) : answer.error();
   auto error = ended_build(cause, job, watch, options_.reproductions);
@@ -281,7 +296,7 @@ Result<ToolchainDescription> WorkerPool::State::describe(const NvrtcPaths& nvrtc
   BuildWatch watch({});
   const auto [answer] =
       KILN_TRY(run({.request = DescribeRequest{nvrtc},
-                    .nvrtc = nvrtc,
+                    .libraries = libraries_of(nvrtc),
                     .time_limit = kDescribeLimit,
                     .memory_limit_bytes = options_.memory_limit_bytes},
                    either.token(), watch));
@@ -322,7 +337,12 @@ WorkerPool::State& WorkerPool::state() {
 
 Result<CompileOutput> WorkerPool::compile(const CompileJob& job, std::stop_token stop,
                                           const ProgressCallback& on_phase) {
-  return state().compile(job, std::move(stop), on_phase);
+  return state().build<CompileOutput>(job, std::move(stop), on_phase);
+}
+
+Result<PlanOutput> WorkerPool::build_plan(const PlanJob& job, std::stop_token stop,
+                                          const ProgressCallback& on_phase) {
+  return state().build<PlanOutput>(job, std::move(stop), on_phase);
 }
 
 Result<ToolchainDescription> WorkerPool::describe(const NvrtcPaths& nvrtc,

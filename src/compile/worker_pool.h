@@ -17,6 +17,7 @@
 #include "compile/build_watch.h"
 #include "compile/cores.h"
 #include "compile/job.h"
+#include "compile/plan_job.h"
 #include "compile/protocol.h"
 #include "compile/worker_path.h"
 #include "kiln/result.h"
@@ -91,6 +92,11 @@ class WorkerPool {
   /// build, for ten minutes from then; a job with other limits is another job.
   [[nodiscard]] Result<CompileOutput> compile(const CompileJob& job,
                                               std::stop_token stop,
+                                              const ProgressCallback& on_phase = {});
+
+  /// Builds an execution plan, or finds out why there is none: a refusal is no error.
+  /// For a pool whose workers are plan workers. Blocks, and errors, as compile().
+  [[nodiscard]] Result<PlanOutput> build_plan(const PlanJob& job, std::stop_token stop,
                                               const ProgressCallback& on_phase = {});
 
   /// Asks a worker what the NVRTC at these paths is; takes no slot.

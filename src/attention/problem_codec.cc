@@ -1,0 +1,155 @@
+#include "attention/problem_codec.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <iterator>
+#include <string_view>
+
+#include "cache/field_decoder.h"
+#include "util/try.h"
+
+namespace kiln::attention {
+namespace {
+
+using cache::add_number;
+using cache::FieldDecoder;
+using cache::Fields;
+
+constexpr std::string_view kSubject = "attention problem";
+
+struct Size {
+  std::string_view label;
+  std::int64_t Problem::*member;
+};
+constexpr Size kSizes[] = {
+    {"batch", &Problem::batch},
+    {"heads", &Problem::heads},
+    {"kv_heads", &Problem::kv_heads},
+    {"sq", &Problem::sq},
+    {"skv", &Problem::skv},
+    {"dqk", &Problem::dqk},
+    {"dv", &Problem::dv},
+    {"window_left", &Problem::window_left},
+    {"window_right", &Problem::window_right},
+};
+
+struct Flag {
+  std::string_view label;
+  bool Problem::*member;
+};
+constexpr Flag kFlags[] = {
+    {"training", &Problem::training},
+    {"deterministic", &Problem::deterministic},
+    {"stats", &Problem::stats},
+    {"capture", &Problem::capture},
+};
+
+struct Tensor {
+  std::string_view label;
+  Strides Problem::*member;
+};
+constexpr Tensor kTensors[] = {
+    {"q_strides", &Problem::q},
+    {"k_strides", &Problem::k},
+    {"v_strides", &Problem::v},
+    {"o_strides", &Problem::o},
+};
+
+Strides read_strides(FieldDecoder& decoder, std::string_view label) {
+  const std::string text = decoder.text(label);
+  Strides strides;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (std::int64_t* const value :
+       {&strides.batch, &strides.head, &strides.sequence, &strides.dim}) {
+    const auto [next, error] = std::from_chars(at, end, *value);
+    if (error != std::errc{})
+      decoder.note(fmt::format("field '{}' has no four strides", label));
+    at = next == end ? end : next + 1;  // past a comma
+  }
+  return strides;
+}
+
+/// The word that parse() takes for one of the enumerators.
+template <typename Enum, typename Parse>
+Enum read_word(FieldDecoder& decoder, std::string_view label, Parse parse) {
+  const Result<Enum> value = parse(decoder.text(label));
+  if (!value)
+    decoder.note(value.error().message);
+  return value.value_or(Enum{});
+}
+
+double read_fraction(FieldDecoder& decoder, std::string_view label) {
+  const std::string text = decoder.text(label);
+  double value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size())
+    decoder.note(fmt::format("field '{}' is no number", label));
+  return value;
+}
+
+}  // namespace
+
+Fields to_fields(const Problem& problem) {
+  Fields fields;
+  fields.add("pass", to_string(problem.pass));
+  fields.add("dtype", dtype_word(problem.dtype));
+  fields.add("layout", to_string(problem.layout));
+  fields.add("mask", to_string(problem.mask));
+  fields.add("bias", to_string(problem.bias));
+  for (const auto& [label, member] : kSizes) add_number(fields, label, problem.*member);
+  for (const auto& [label, member] : kFlags)
+    add_number(fields, label, problem.*member ? 1 : 0);
+  fields.add("dropout", fmt::format("{}", problem.dropout));  // reads back to the bit
+  for (const auto& [label, member] : kTensors) {
+    const Strides& strides = problem.*member;
+    fields.add(label, fmt::format("{},{},{},{}", strides.batch, strides.head,
+                                  strides.sequence, strides.dim));
+  }
+  return fields;
+}
+
+Result<Problem> problem_from(const Fields& fields) {
+  FieldDecoder decoder(fields, kSubject);
+  Problem problem;
+  problem.pass = read_word<Pass>(decoder, "pass", parse_pass);
+  problem.dtype = read_word<DType>(decoder, "dtype", parse_dtype);
+  problem.layout = read_word<Layout>(decoder, "layout", parse_layout);
+  problem.mask = read_word<Mask>(decoder, "mask", parse_mask);
+  problem.bias = read_word<Bias>(decoder, "bias", parse_bias);
+  for (const auto& [label, member] : kSizes)
+    problem.*member = decoder.number<std::int64_t>(label);
+  for (const auto& [label, member] : kFlags)
+    problem.*member = decoder.number<unsigned>(label) != 0;
+  problem.dropout = read_fraction(decoder, "dropout");
+  for (const auto& [label, member] : kTensors)
+    problem.*member = read_strides(decoder, label);
+  Problem read = KILN_TRY(decoder.finish(std::move(problem)));
+  KILN_TRY(validate(read));
+  return read;
+}
+
+std::string flags_of(const Problem& problem) {
+  std::string flags = fmt::format(
+      "--pass {} --dtype {} --batch {} --heads {} --kv-heads {} --sq {} --skv {} --dqk "
+      "{} --dv {} --mask {} --layout {}",
+      to_string(problem.pass), dtype_word(problem.dtype), problem.batch, problem.heads,
+      problem.kv_heads, problem.sq, problem.skv, problem.dqk, problem.dv,
+      to_string(problem.mask), to_string(problem.layout));
+  const auto out = std::back_inserter(flags);
+  if (problem.window_left != -1 || problem.window_right != -1)
+    fmt::format_to(out, " --window {},{}", problem.window_left, problem.window_right);
+  if (problem.bias != Bias::kNone)
+    fmt::format_to(out, " --bias {}", to_string(problem.bias));
+  if (problem.dropout != 0)
+    fmt::format_to(out, " --dropout {}", problem.dropout);
+  for (const auto& [label, member] : kFlags) {
+    if (problem.*member)
+      fmt::format_to(out, " --{}", label);
+  }
+  return flags;
+}
+
+}  // namespace kiln::attention
