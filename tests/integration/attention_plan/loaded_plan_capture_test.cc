@@ -1,7 +1,6 @@
 // Plans in CUDA graphs.
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 
 #include "tests/integration/attention_plan/loaded_plans.h"
@@ -14,16 +13,11 @@ using testing::HasSubstr;
 
 class CapturedPlans : public LoadedPlans {
  protected:
-  CapturedPlans() {
-    problem_ = with_mask(base(Pass::kBackward), Mask::kCausal);
-    problem_.bias = Bias::kAlibi;  // values and zeros in the workspace
-  }
-
   void SetUp() override {
     LoadedPlans::SetUp();
     if (IsSkipped())
       return;
-    plan_ = load(0);
+    plan_ = load(0, plan_with_a_workspace(simulated_, 0));
     ASSERT_TRUE(plan_);
     with_ = arguments(plan_->plan(), context(0));
     stream_ = test::stream_of(simulated_, context(0));
@@ -101,15 +95,7 @@ TEST_F(CapturedPlans, AfterPrepareAreRecordedAndRepeatWhatTheyDo) {
       ASSERT_EQ(simulated_.find<decltype(::cuGraphLaunch)>("cuGraphLaunch")(executable,
                                                                             stream_),
                 CUDA_SUCCESS);
-      for (const WorkspaceTensor& tensor : plan_->plan().workspace) {
-        if (tensor.values.empty()) {
-          EXPECT_EQ(bytes[tensor.offset], tensor.zero_bytes == 0 ? 0xFF : 0);
-          continue;
-        }
-        float value = 0;
-        std::memcpy(&value, bytes + tensor.offset, sizeof(value));
-        EXPECT_EQ(value, tensor.values[0]);
-      }
+      expect_filled(plan_->plan(), bytes);
     }
     EXPECT_EQ(simulated_.launches().size(), 3 * launches.size());
   });

@@ -87,7 +87,7 @@ TEST_F(DamagedPlans, OfTheSameArchitectureWithOtherMultiprocessorsAreAMiss) {
   const auto driver = handles_[0]->context().driver();
   auto properties = nlohmann::json::parse(device::describe_device(driver, 0).value());
   properties["multiProcessorCount"] = 114;
-  const auto plan = test::sample_plan(problem_, properties.dump(), {9, 0});
+  const auto plan = test::sample_plan(base(), properties.dump(), {9, 0});
   ASSERT_TRUE(plan) << plan.error().message;
   const Error error = refused(*plan);
   EXPECT_EQ(error.code, ErrorCode::kUnavailable);
@@ -221,13 +221,8 @@ TEST_F(LoadedPlans, AreNotLoadedWhereCudnnHasNoHandle) {
   EXPECT_TRUE(load(0)) << "the next one has one";
 }
 
-class PlansWithAWorkspace : public LoadedPlans {
- protected:
-  PlansWithAWorkspace() { problem_ = base(Pass::kBackward); }
-};
-
-TEST_F(PlansWithAWorkspace, RefuseOneThatIsTooSmallMisalignedOrElsewhere) {
-  const auto plan = load(0);
+TEST_F(LoadedPlans, RefuseWorkspacesThatAreTooSmallMisalignedOrElsewhere) {
+  const auto plan = load(0, plan_with_a_workspace(simulated_, 0));
   ASSERT_TRUE(plan);
   const std::size_t needed = plan->plan().workspace_bytes();
   ASSERT_GT(needed, 0U);

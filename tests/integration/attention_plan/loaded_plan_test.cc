@@ -3,7 +3,7 @@
 #include "attention/loaded_plan.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstdlib>
 
 #include "attention/cudnn_table.h"
 #include "tests/integration/attention_plan/loaded_plans.h"
@@ -135,6 +135,23 @@ TEST_F(LoadedPlans, OfADriverThatHasEndedGoInSilence) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
+/// A program with a plan in static storage: older than cuDNN, or than its handles only.
+[[noreturn]] void end_with_a_plan() {
+  static std::shared_ptr<const LoadedPlan> oldest;
+  const auto& simulated = *new test::SimulatedDriver("9.0");
+  const auto& simulated_cudnn = *new test::SimulatedCudnn(simulated);
+  const auto library = CudnnLibrary::open(simulated_cudnn.path()).value();
+  static std::shared_ptr<const LoadedPlan> plan;
+  const auto handles = CudnnHandles::of(library, test::context_of(simulated));
+  plan = LoadedPlan::load(handles, plan_for(simulated, 0)).value();
+  oldest = LoadedPlan::load(handles, plan_for(simulated, 0)).value();
+  std::exit(0);  // NOLINT(concurrency-mt-unsafe)
+}
+
+TEST_F(LoadedPlans, InStaticStorageCallNothingThatHasEnded) {
+  EXPECT_EXIT(end_with_a_plan(), testing::ExitedWithCode(0), "^$");
+}
+
 TEST_F(LoadedPlans, InAForkedChildCallNeitherCudnnNorTheDriver) {
   auto plan = load(0);
   ASSERT_TRUE(plan);
@@ -162,38 +179,17 @@ TEST_F(LoadedPlans, InAForkedChildCallNeitherCudnnNorTheDriver) {
   EXPECT_TRUE(run(*plan, with)) << "the parent goes on";
 }
 
-class PlansWithTensorsInTheWorkspace : public LoadedPlans {
- protected:
-  PlansWithTensorsInTheWorkspace() {
-    problem_ = with_mask(base(Pass::kBackward), Mask::kCausal);
-    problem_.bias = Bias::kAlibi;
-  }
-};
-
-TEST_F(PlansWithTensorsInTheWorkspace, FindThemAsTheyShallBeAtEveryRun) {
-  const auto plan = load(0);
+TEST_F(LoadedPlans, FindTheirWorkspaceAsTheyWantItAtEveryRun) {
+  const auto plan = load(0, plan_with_a_workspace(simulated_, 0));
   ASSERT_TRUE(plan);
   const Plan& what = plan->plan();
-  ASSERT_TRUE(std::ranges::any_of(
-      what.workspace, [](const auto& each) { return !each.values.empty(); }));
-  ASSERT_TRUE(std::ranges::any_of(
-      what.workspace, [](const auto& each) { return each.zero_bytes != 0; }));
   const auto with = arguments(what, context(0));
   auto* const bytes = static_cast<unsigned char*>(with.workspace.pointer);
   for (int i = 0; i < 2; ++i) {
     std::fill_n(bytes, with.workspace.bytes, 0xFF);
     const auto ran = run(*plan, with);
     ASSERT_TRUE(ran) << ran.error().message;
-    for (const WorkspaceTensor& tensor : what.workspace) {
-      EXPECT_TRUE(std::all_of(bytes + tensor.offset,
-                              bytes + tensor.offset + tensor.zero_bytes,
-                              [](unsigned char each) { return each == 0; }));
-      for (std::size_t at = 0; at < tensor.values.size(); ++at) {
-        float value = 0;
-        std::memcpy(&value, bytes + tensor.offset + at * sizeof(value), sizeof(value));
-        EXPECT_EQ(value, tensor.values[at]);
-      }
-    }
+    expect_filled(what, bytes);
     EXPECT_EQ(cudnn_->runs().back().workspace, bytes + what.graph_workspace_bytes);
   }
 }

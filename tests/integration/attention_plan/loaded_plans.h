@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,6 +39,34 @@ inline const Plan& plan_for(const test::SimulatedDriver& simulated, int device,
   return known[key];
 }
 
+/// As plan_for(), with values in its workspace, which alibi has, and zeros.
+inline Plan plan_with_a_workspace(const test::SimulatedDriver& simulated, int device) {
+  Problem problem = with_mask(base(Pass::kBackward), Mask::kCausal);
+  problem.bias = Bias::kAlibi;
+  Plan plan = plan_for(simulated, device, problem);
+  EXPECT_TRUE(std::ranges::any_of(
+      plan.workspace, [](const auto& each) { return !each.values.empty(); }));
+  constexpr std::uint64_t kBytes = 512;
+  plan.workspace.push_back({.uid = 9001,
+                            .offset = plan.graph_workspace_bytes,
+                            .zero_bytes = kBytes,
+                            .values = {}});
+  plan.graph_workspace_bytes += kBytes;
+  return plan;
+}
+
+/// What a run of `plan` must have made of a workspace full of ones.
+inline void expect_filled(const Plan& plan, const unsigned char* workspace) {
+  for (const WorkspaceTensor& tensor : plan.workspace) {
+    const unsigned char* const bytes = workspace + tensor.offset;
+    EXPECT_TRUE(std::all_of(bytes, bytes + tensor.zero_bytes,
+                            [](unsigned char each) { return each == 0; }));
+    std::vector<float> values(tensor.values.size());
+    std::memcpy(values.data(), bytes, values.size() * sizeof(float));
+    EXPECT_EQ(values, tensor.values);
+  }
+}
+
 /// Device 0 is a 9.0, device 1 an 8.0.
 class LoadedPlans : public testing::Test {
  protected:
@@ -53,8 +82,12 @@ class LoadedPlans : public testing::Test {
   }
 
   [[nodiscard]] std::shared_ptr<const LoadedPlan> load(std::size_t device) const {
-    auto loaded = LoadedPlan::load(
-        handles_[device], plan_for(simulated_, static_cast<int>(device), problem_));
+    return load(device, plan_for(simulated_, static_cast<int>(device)));
+  }
+
+  [[nodiscard]] std::shared_ptr<const LoadedPlan> load(std::size_t device,
+                                                       Plan plan) const {
+    auto loaded = LoadedPlan::load(handles_[device], std::move(plan));
     EXPECT_TRUE(loaded) << loaded.error().message;
     return loaded ? *loaded : nullptr;
   }
@@ -121,7 +154,6 @@ class LoadedPlans : public testing::Test {
     return result.error().message;
   }
 
-  Problem problem_ = base();
   const test::SimulatedDriver simulated_{"9.0,8.0"};
   std::unique_ptr<test::SimulatedCudnn> cudnn_;
   std::array<std::shared_ptr<CudnnHandles>, 2> handles_;

@@ -68,6 +68,7 @@ Status cudnnCreate(Handle* handle) {
       result != CUDA_SUCCESS)
     return refuse(kDeviceAllocationFailed, fmt::format("cudaMalloc returned error ({})",
                                                        static_cast<int>(result)));
+  kiln::simulated::end_with_the_process();
   CudnnSimulator& all = simulator();
   const MutexLock lock(all.mutex);
   // Never followed, never used again. NOLINTNEXTLINE(performance-no-int-to-ptr)

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -16,7 +17,23 @@ CudnnSimulator& simulator() {
   return *instance;
 }
 
+namespace {
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+std::atomic<bool> has_ended = false;
+
+}  // namespace
+
+void end_with_the_process() {
+  static const bool is_told = std::atexit([] { has_ended = true; }) == 0;
+  static_cast<void>(is_told);
+}
+
 const Libraries& libraries() {
+  if (has_ended) {
+    std::fputs("simulated cuDNN: called after its end\n", stderr);
+    std::abort();
+  }
   CudnnSimulator& all = simulator();
   {
     const MutexLock lock(all.mutex);

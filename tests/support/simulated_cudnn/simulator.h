@@ -68,6 +68,11 @@ struct CudnnSimulator {
 /// Never destroyed.
 [[nodiscard]] CudnnSimulator& simulator();
 
+/// From now on the process may end: whoever calls cuDNN after that ends it with a
+/// message. As with cuDNN, whose own libraries are loaded when they are needed first,
+/// and end before those that were there.
+void end_with_the_process();
+
 /// Opened by now; ends the process where that fails.
 [[nodiscard]] const Libraries& libraries();
 
