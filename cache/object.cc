@@ -261,7 +261,8 @@ tl::expected<void, Rejection> StoredObject::verify_fully() const {
 }
 
 bool StoredObject::same_build(const StoredObject& other) const {
-  if (!std::ranges::equal(payload(), other.payload()))
+  if (kind_ != other.kind_ ||
+      (kind_ != Kind::kPlan && !std::ranges::equal(payload(), other.payload())))
     return false;
   const auto mine = metadata();
   const auto theirs = other.metadata();

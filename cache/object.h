@@ -123,7 +123,8 @@ class StoredObject {
   [[nodiscard]] tl::expected<void, Rejection> verify_fully() const;
 
   /// True if payload and lowered names are equal: all that two builds of one key must
-  /// agree on. Log, PTX and times always differ.
+  /// agree on. Log, PTX and times always differ; of a plan the payload, too, for cuDNN
+  /// writes bytes into it that it never set.
   [[nodiscard]] bool same_build(const StoredObject& other) const;
 
  private:

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "compile/cores.h"
-#include "image_check.h"
+#include "payload_check.h"
 
 namespace kiln {
 
@@ -25,7 +25,7 @@ cache::CacheOptions cache_options(const Config& config) {
     options.root = std::move(root);
   options.limit_bytes = config.cache_limit_bytes;
   options.trusted_uids = config.trusted_uids;
-  options.payload_check = check_stored_image;
+  options.payload_check = check_stored_payload;
   options.slots = build_jobs(config);
   options.build_limit = config.compile_timeout;
   options.runtime_dir = config.runtime_dir;

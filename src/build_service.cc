@@ -49,58 +49,7 @@ device::TemplateTargets declared_targets(const PreparedRequest& request) {
           .specific = wanted->kernel->targets().suffixed};
 }
 
-constexpr std::chrono::seconds kPatience{3};  // before a wait is worth a word
-
-/// Says whom a build waits for, at longer and longer intervals.
-class WaitNotice {
- public:
-  explicit WaitNotice(std::string label) : label_(std::move(label)) {}
-
-  void operator()(const cache::OwnerRecord& owner) {
-    const auto waited = std::chrono::steady_clock::now() - began_;
-    if (waited < next_)
-      return;
-    next_ *= 2;
-    const auto in_phase = owner.heartbeat - owner.phase_started;
-    logger().warn("waiting for process {} to build {}: {} for {}", owner.pid, label_,
-                  to_string(owner.phase),
-                  format_duration(
-                      std::chrono::duration_cast<std::chrono::milliseconds>(in_phase)));
-  }
-
- private:
-  std::string label_;
-  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::duration next_ = kPatience;
-};
-
-cache::Phase lock_phase(compile::BuildPhase phase) {
-  switch (phase) {
-    case compile::BuildPhase::kQueued:
-      return cache::Phase::kQueued;
-    case compile::BuildPhase::kStarting:
-    case compile::BuildPhase::kOpening:
-      return cache::Phase::kStarting;
-    case compile::BuildPhase::kCompiling:
-    case compile::BuildPhase::kReading:
-      return cache::Phase::kCompiling;
-  }
-  return cache::Phase::kStarting;
-}
-
 }  // namespace
-
-std::string_view to_string(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kHit:
-      return "hit";
-    case Outcome::kCompiled:
-      return "compiled";
-    case Outcome::kWaited:
-      return "waited";
-  }
-  return "unknown";
-}
 
 Result<std::unique_ptr<BuildService>> BuildService::open(
     const Config& config, const BuildServiceOptions& options) {
@@ -116,6 +65,7 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
       jobs_(build_jobs(config)),
       catalog_(std::move(catalog)),
       cache_(open_cache(config_, jobs_, options)),
+      builds_(*cache_),
       workers_(pool_options(config_, jobs_, *cache_)),
       toolchains_(
           config_, hint_folder(*cache_, cache_->layout().toolchains()),
@@ -124,7 +74,7 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
               const std::filesystem::path& builtins) -> Result<device::NvrtcFacts> {
             const auto described = workers_.describe({nvrtc, builtins}, stop);
             if (!described) {
-              count_failure(described.error());
+              builds_.count_failure(described.error());
               return tl::unexpected(described.error());
             }
             return device::NvrtcFacts{{described->major, described->minor},
@@ -175,121 +125,48 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
 Result<Fetched> BuildService::fetch(const KeyedRequest& request,
                                     const std::stop_token& stop) {
   KILN_TRY(check_process());
-  if (auto fetched = find_in_memory(request.key))
+  const std::string target = to_string(request.target);
+  if (auto fetched = builds_.find(request.key, target))
     return *std::move(fetched);
-  if (auto object = find_on_disk(request))
-    return Fetched{std::move(object), Outcome::kHit, std::nullopt};
-  return build_once(request, stop);
-}
-
-std::optional<Fetched> BuildService::find_in_memory(const cache::Digest& key) {
-  const MutexLock lock(mutex_);
-  const auto found = unstored_.find(key);
-  return found == unstored_.end() ? std::nullopt : std::optional(found->second);
-}
-
-BuildService::ObjectPointer BuildService::find_on_disk(const KeyedRequest& request) {
-  std::optional<cache::StoredObject> object =
-      cache_->find(request.key, to_string(request.target));
-  if (!object)
-    return nullptr;
-  return std::make_shared<const cache::StoredObject>(*std::move(object));
-}
-
-Result<Fetched> BuildService::build_once(const KeyedRequest& request,
-                                         const std::stop_token& stop) {
-  if (config_.no_jit) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} for {} is not in the cache {}, and KILN_NO_JIT forbids "
-                            "building it; warm the cache first",
-                            request.request.label(), to_string(request.target),
-                            cache_->layout().root().native()));
-  }
+  const std::string& label = request.request.label();
+  KILN_TRY(check_may_build(label, target));
   if (!request.toolchain->toolchain.installed())
     return tl::unexpected(device::missing_nvrtc(request.toolchain->toolchain));
-  auto outcome =
-      builds_.run(request.key, stop, [&] { return build_locked(request, stop); });
-  if (outcome.led || !outcome.result)
-    return std::move(outcome.result);
-  if (!outcome.result->is_as_keyed)
-    return build_locked(request, stop);  // that one was another request's
-  if (outcome.result->outcome == Outcome::kCompiled)
-    outcome.result->outcome = Outcome::kWaited;
-  return std::move(outcome.result);
+  return builds_.build({.key = request.key,
+                        .target = target,
+                        .label = label,
+                        .build =
+                            [&](const std::stop_token& stopped,
+                                const compile::ProgressCallback& on_phase) {
+                              return build(request, stopped, on_phase);
+                            }},
+                       stop);
 }
 
-/// One build a key among the processes of this machine, as far as locks help.
-Result<Fetched> BuildService::build_locked(const KeyedRequest& request,
-                                           const std::stop_token& stop) {
-  // Another thread may have finished between our look and our turn.
-  if (auto fetched = find_in_memory(request.key))
-    return *std::move(fetched);
-  ObjectPointer appeared;
-  const auto look_again = [&] {
-    if (std::optional<cache::StoredObject> object =
-            cache_->look_again(request.key, to_string(request.target)))
-      appeared = std::make_shared<const cache::StoredObject>(*std::move(object));
-    return appeared != nullptr;
-  };
-  auto acquired = cache_->lock({.key = request.key,
-                                .look_again = look_again,
-                                .stop = stop,
-                                .deadline = std::nullopt,
-                                .on_wait = WaitNotice(request.request.label())});
-  switch (acquired.outcome) {
-    case cache::KeyLock::Outcome::kAppeared:
-      return Fetched{std::move(appeared), Outcome::kWaited, std::nullopt};
-    case cache::KeyLock::Outcome::kCancelled:
-      return fail(ErrorCode::kCancelled, "stopped while another process was building " +
-                                             request.request.label());
-    case cache::KeyLock::Outcome::kBypassed:
-      logger().log(
-          acquired.waited < kPatience ? spdlog::level::debug : spdlog::level::warn,
-          "building {} without waiting any longer: {}", request.request.label(),
-          acquired.reason);
-      break;
-    case cache::KeyLock::Outcome::kHeld:
-      break;
-  }
-  return build(request, stop, acquired.lock);
+Result<void> BuildService::check_may_build(std::string_view label,
+                                           std::string_view target) const {
+  if (!config_.no_jit)
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{} for {} is not in the cache {}, and KILN_NO_JIT forbids "
+                          "building it; warm the cache first",
+                          label, target, cache_->layout().root().native()));
 }
 
-Result<Fetched> BuildService::build(const KeyedRequest& request,
-                                    const std::stop_token& stop, cache::KeyLock& lock) {
+Result<NewArtifact> BuildService::build(const KeyedRequest& request,
+                                        const std::stop_token& stop,
+                                        const compile::ProgressCallback& on_phase) {
   const auto began = std::chrono::system_clock::now();
   compile::CompileJob job = KILN_TRY(RequestKeys::job(request));
   job.time_limit = config_.compile_timeout;
-  bool begun = false;
-  const auto on_phase = [&](compile::BuildPhase phase) {
-    begun = true;
-    if (lock.held())
-      lock.enter(lock_phase(phase));
-  };
-  const auto output = workers_.compile(job, stop, on_phase);
-  if (!output) {
-    if (begun)  // else no worker was lost, whatever the error is
-      count_failure(output.error());
-    return tl::unexpected(output.error());
-  }
-  KILN_TRY(check_output(request, *output));
+  const auto output = KILN_TRY(
+      builds_.ask_worker(on_phase, [&](const compile::ProgressCallback& watched) {
+        return workers_.compile(job, stop, watched);
+      }));
+  KILN_TRY(check_output(request, output));
   auto object = std::make_shared<const cache::StoredObject>(
-      KILN_TRY(make_object(request, keys_.preimage(request), job.source, *output)));
-  cache_->counters().add(cache::Counter::kCompiled);
-  if (auto mismatch = find_mismatch(request, *output, began))
-    return Fetched{std::move(object), Outcome::kCompiled, std::move(mismatch), false};
-  if (lock.held())
-    lock.enter(cache::Phase::kPublishing);
-  return publish(request, object);
-}
-
-Fetched BuildService::publish(const KeyedRequest& request,
-                              const ObjectPointer& object) {
-  Fetched fetched{object, Outcome::kCompiled, cache_->publish(*object).error};
-  if (fetched.not_stored) {
-    const MutexLock guard(mutex_);
-    unstored_.emplace(request.key, Fetched{object, Outcome::kHit, fetched.not_stored});
-  }
-  return fetched;
+      KILN_TRY(make_object(request, keys_.preimage(request), job.source, output)));
+  return NewArtifact{std::move(object), find_mismatch(request, output, began)};
 }
 
 std::optional<Error> BuildService::find_mismatch(
@@ -312,24 +189,6 @@ std::optional<Error> BuildService::find_mismatch(
     return error;
   }
   return std::nullopt;
-}
-
-void BuildService::count_failure(const Error& error) {
-  cache::Counters& counters = cache_->counters();
-  switch (error.code) {
-    case ErrorCode::kCompileFailed:
-      counters.add(cache::Counter::kCompileFailed);
-      break;
-    case ErrorCode::kWorkerCrashed:
-      counters.add(cache::Counter::kWorkerCrashed);
-      break;
-    case ErrorCode::kTimeout:
-    case ErrorCode::kResourceLimit:
-      counters.add(cache::Counter::kWorkerKilled);
-      break;
-    default:
-      break;
-  }
 }
 
 }  // namespace kiln

@@ -5,15 +5,14 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <unordered_map>
 #include <variant>
 
 #include "cache/cache.h"
+#include "cached_builds.h"
 #include "compile/worker_pool.h"
 #include "config.h"
 #include "device/target.h"
@@ -24,30 +23,8 @@
 #include "toolchains.h"
 #include "util/fork_count.h"
 #include "util/lazy_count.h"
-#include "util/mutex.h"
-#include "util/single_flight.h"
 
 namespace kiln {
-
-/// How an artifact came about.
-enum class Outcome : std::uint8_t {
-  kHit,       // it was there
-  kCompiled,  // this process built it
-  kWaited,    // another process, or another thread of this one, built it meanwhile
-};
-
-/// "hit", "compiled", "waited".
-[[nodiscard]] std::string_view to_string(Outcome outcome);
-
-struct Fetched {
-  std::shared_ptr<const cache::StoredObject> object;  // never null
-  Outcome outcome = Outcome::kHit;
-  /// Why it is not in the cache now, although it was built; nullopt: it is there.
-  std::optional<Error> not_stored;
-  /// False: built from other inputs than its key says (a header that only a macro
-  /// names, another compiler), so it is the answer to this request and to no other.
-  bool is_as_keyed = true;
-};
 
 struct BuildServiceOptions {
   /// Ends the question to an NVRTC what it is, which may take long where it is broken.
@@ -95,6 +72,10 @@ class BuildService {
   [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request,
                                       const std::stop_token& stop = {});
 
+  /// Errors: kUnavailable with KILN_NO_JIT, naming what is not in the cache.
+  [[nodiscard]] Result<void> check_may_build(std::string_view label,
+                                             std::string_view target) const;
+
   /// What `request.key` is the digest of.
   [[nodiscard]] cache::Fields preimage(const KeyedRequest& request) {
     return keys_.preimage(request);
@@ -107,32 +88,20 @@ class BuildService {
   [[nodiscard]] cache::Cache& cache() { return *cache_; }
   [[nodiscard]] Toolchains& toolchains() { return toolchains_; }
   [[nodiscard]] compile::WorkerPool& workers() { return workers_; }
+  [[nodiscard]] CachedBuilds& builds() { return builds_; }
 
  private:
-  using ObjectPointer = std::shared_ptr<const cache::StoredObject>;
-
   BuildService(const Config& config, const BuildServiceOptions& options,
                render::TemplateCatalog catalog);
 
-  // The steps of fetch(), in order.
-  [[nodiscard]] std::optional<Fetched> find_in_memory(const cache::Digest& key);
-  [[nodiscard]] ObjectPointer find_on_disk(const KeyedRequest& request);
-  [[nodiscard]] Result<Fetched> build_once(const KeyedRequest& request,
-                                           const std::stop_token& stop);
-  [[nodiscard]] Result<Fetched> build_locked(const KeyedRequest& request,
-                                             const std::stop_token& stop);
-  [[nodiscard]] Result<Fetched> build(const KeyedRequest& request,
-                                      const std::stop_token& stop,
-                                      cache::KeyLock& lock);
+  [[nodiscard]] Result<NewArtifact> build(const KeyedRequest& request,
+                                          const std::stop_token& stop,
+                                          const compile::ProgressCallback& on_phase);
   /// Why `output` is not what the key stands for; nullopt: it is. Counted and logged.
   [[nodiscard]] std::optional<Error> find_mismatch(
       const KeyedRequest& request, const compile::CompileOutput& output,
       std::chrono::system_clock::time_point began);
-  [[nodiscard]] Fetched publish(const KeyedRequest& request,
-                                const ObjectPointer& object);
   [[nodiscard]] Result<void> check_process() const;
-  /// Counts what became of the worker that ended with `error`.
-  void count_failure(const Error& error);
 
   // Constant after construction.
   const std::uint64_t forks_ = fork_count();
@@ -140,14 +109,10 @@ class BuildService {
   const LazyCount jobs_;
   const render::TemplateCatalog catalog_;
   const std::unique_ptr<cache::Cache> cache_;
+  CachedBuilds builds_;
   compile::WorkerPool workers_;
   Toolchains toolchains_;
   RequestKeys keys_;
-
-  SingleFlight<cache::Digest, Fetched> builds_;
-  Mutex mutex_;
-  // What could not be stored stays usable in this process, each as a hit that says so.
-  std::unordered_map<cache::Digest, Fetched> unstored_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln

@@ -21,7 +21,7 @@ Result<void> add_devices(BuildService& service, std::vector<device::BuildFor>& l
   if (devices.empty()) {
     return fail(ErrorCode::kInvalidArgument,
                 "no NVIDIA device is present here, so say what to build for: --arch "
-                "8.0,9.0 or --profile FILE");
+                "8.0,9.0 or --profile FILE|NAME");
   }
   for (const device::ComputeCapability capability : devices) add_once(list, capability);
   return {};
@@ -52,9 +52,10 @@ void add_arch_option(CLI::App& app, ArchitectureOptions& options) {
 
 void add_profile_option(CLI::App& app, ArchitectureOptions& options) {
   app.add_option("--profile", options.profiles,
-                 "Build for the device that this profile describes, as written by "
-                 "`kiln doctor --profile`; may be repeated")
-      ->type_name("FILE");
+                 "Build for the device that this profile describes: a file, as written "
+                 "by `kiln doctor --profile`, or a published one, such as h100-sxm; "
+                 "may be repeated")
+      ->type_name("FILE|NAME");
 }
 
 Result<std::vector<device::ComputeCapability>> devices_present(const Config& config) {

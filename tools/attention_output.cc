@@ -114,7 +114,7 @@ ordered_json explanation_json(const Explanation& explanation) {
                      {"mask", to_string(step.problem.mask)},
                      {"heads", step.problem.heads},
                      {"chosen", to_string(step.chosen)},
-                     {"cudnn", cudnn_json(step.cudnn, explanation.probe)},
+                     {"cudnn", cudnn_json(step.cudnn, step.probe)},
                      {"kiln", kiln_json(explanation.kiln)}});
   }
   return {{"chosen", to_string(explanation.chosen)},

@@ -36,6 +36,9 @@ class RuleSet {
   explicit RuleSet(std::vector<Rule> rules);
 
   [[nodiscard]] std::span<const Rule> rules() const { return rules_; }
+  /// Those that rules compare with or upgrade to, ascending: between two of them little
+  /// changes but what holds of one version alone.
+  [[nodiscard]] std::span<const CudnnVersion> versions() const { return versions_; }
   [[nodiscard]] bool is_supported(const Question& question) const;
   [[nodiscard]] Verdict evaluate(const Question& question) const;
 

@@ -30,12 +30,53 @@ void show_backward(const Question& question, Verdict& verdict) {
   }
 }
 
-Step decide(const Question& question) {
-  Step step{.problem = question.problem, .cudnn = built_in_rules().evaluate(question)};
+Probe not_probed() {
+  return {.message = "a version by its number is answered by the rules alone"};
+}
+
+/// What the table and cuDNN do not agree on is told, whoever of them refuses.
+void compare(const Question& question, Step& step) {
+  Probe& probe = step.probe;
+  if (!probe.ran || probe.built == step.cudnn.supported)
+    return;
+  if (probe.built) {
+    probe.message = fmt::format(
+        "cuDNN {} builds a plan that the rules refuse; the rules decide, since a plan "
+        "that was built need not be right",
+        to_string(question.cudnn));
+    return;
+  }
+  step.cudnn.supported = false;
+  step.cudnn.refusals.push_back(
+      {.id = "probe.refused",
+       .kind = RuleKind::kSupport,
+       .reason = fmt::format("cuDNN {} itself refuses what the rules allow: {}",
+                             to_string(question.cudnn), probe.message),
+       .remedy = "use another kernel, or another version of cuDNN; see SUPPORT.md for "
+                 "what is known of each"});
+}
+
+Step decide(const Question& question, const AskCudnn& ask) {
+  Step step{.problem = question.problem,
+            .cudnn = built_in_rules().evaluate(question),
+            .probe = not_probed()};
+  if (ask) {
+    step.probe = ask(question.problem);
+    compare(question, step);
+  }
   if (question.problem.training && question.problem.pass == Pass::kForward)
     show_backward(question, step.cudnn);
   step.chosen = step.cudnn.supported ? Choice::kCudnn : Choice::kNone;
   return step;
+}
+
+/// One probe for all steps: the first that did not build says why.
+Probe probe_of(const std::vector<Step>& steps) {
+  if (steps.empty())
+    return {.message = "there is no step to ask cuDNN about"};
+  const auto worst = std::ranges::find_if(
+      steps, [](const Step& step) { return !step.probe.ran || !step.probe.built; });
+  return worst == steps.end() ? steps.front().probe : worst->probe;
 }
 
 std::optional<CudnnVersion> first_supported(const std::vector<Step>& steps,
@@ -84,15 +125,6 @@ void offer_other_modes(const Question& question, const ContextParallelism& paral
                                fmt::join(others, " or "), to_string(question.cudnn));
 }
 
-Probe no_probe(CudnnSource source) {
-  return {.ran = false,
-          .built = false,
-          .status = "not_run",
-          .message = source == CudnnSource::kNamed
-                         ? "a version by its number is answered by the rules alone"
-                         : "Kiln does not build plans yet: the rules alone answer"};
-}
-
 }  // namespace
 
 std::string_view to_string(Choice choice) {
@@ -102,7 +134,7 @@ std::string_view to_string(Choice choice) {
 
 Explanation explain(const Question& question, const ExplainOptions& options) {
   Explanation explanation{.cudnn = {},
-                          .probe = no_probe(options.source),
+                          .probe = {},
                           .kiln = {false, "Kiln has no attention kernel yet"},
                           .steps = {}};
   Expansion expansion{.steps = {question.problem}, .refusals = {}};
@@ -110,11 +142,12 @@ Explanation explain(const Question& question, const ExplainOptions& options) {
     expansion = expand(question.problem, *options.parallelism);
   explanation.cudnn.refusals = expansion.refusals;
   for (const Problem& problem : expansion.steps) {
-    Step step = decide({problem, question.arch, question.cudnn});
+    Step step = decide({problem, question.arch, question.cudnn}, options.probe);
     add_new(explanation.cudnn.refusals, step.cudnn.refusals);
     add_new(explanation.cudnn.policies, step.cudnn.policies);
     explanation.steps.push_back(std::move(step));
   }
+  explanation.probe = probe_of(explanation.steps);
   explanation.cudnn.supported = explanation.cudnn.refusals.empty();
   if (explanation.cudnn.supported) {
     explanation.chosen = Choice::kCudnn;

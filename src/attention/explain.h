@@ -1,8 +1,10 @@
 // The whole answer to "what would run this attention problem there, and why": by the
-// rules, on the problems that context parallelism makes of it.
+// rules and by cuDNN itself, each of which may refuse, on the problems that context
+// parallelism makes of it.
 
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,13 +20,16 @@ enum class Choice : std::uint8_t { kCudnn, kKiln, kNone };
 /// "cudnn", "kiln", "none".
 [[nodiscard]] std::string_view to_string(Choice choice);
 
-/// Whether cuDNN itself was asked, which may refuse as the rules may.
+/// What cuDNN itself said, which may refuse as the rules may.
 struct Probe {
   bool ran = false;
   bool built = false;
-  std::string status;   // "not_run"
-  std::string message;  // why not
+  std::string status = "not_run";  // "built", "refused", "failed"; of a refusal cuDNN's
+  std::string message;             // why not; where it and the rules differ, that
 };
+
+/// Asks cuDNN for a plan of the problem.
+using AskCudnn = std::function<Probe(const Problem&)>;
 
 /// Kiln's own kernel for the problem.
 struct OwnKernel {
@@ -36,22 +41,23 @@ struct Step {
   Problem problem;
   Choice chosen = Choice::kNone;
   Verdict cudnn;
+  Probe probe;
 };
 
 struct Explanation {
   Choice chosen = Choice::kNone;  // kCudnn: for every step
   Verdict cudnn;                  // of all steps; each rule once
-  Probe probe;                    // of every step
+  Probe probe;                    // of all steps: the first that did not build
   OwnKernel kiln;                 // of every step
   /// The problem itself without context parallelism. None where that refuses it.
   std::vector<Step> steps;
 };
 
-enum class CudnnSource : std::uint8_t { kNamed, kInstalled };
-
 struct ExplainOptions {
   std::optional<ContextParallelism> parallelism{};
-  CudnnSource source = CudnnSource::kNamed;
+  /// Called for each step; empty: the rules alone answer, as for a version that is not
+  /// here.
+  AskCudnn probe{};
 };
 
 /// `question.problem` has passed validate().

@@ -100,6 +100,7 @@ std::vector<Field> plain_fields() {
       size_field<&P::dqk>("dqk"),
       size_field<&P::dv>("dv"),
       size_field<&P::window_left>("window_left"),
+      flag_field<&P::bias_gradient>("bias_gradient"),
       flag_field<&P::training>("training"),
       flag_field<&P::deterministic>("deterministic"),
       flag_field<&P::stats>("stats"),
@@ -146,6 +147,14 @@ std::vector<Field> other_fields() {
        FieldKind::kFlag,
        {},
        [](Q q) -> FieldValue { return flag(has_unit_strides(q.problem)); }},
+      {"mixed_layouts",
+       FieldKind::kFlag,
+       {},
+       [](Q q) -> FieldValue { return flag(has_mixed_layouts(q.problem)); }},
+      {"interleaved",
+       FieldKind::kFlag,
+       {},
+       [](Q q) -> FieldValue { return flag(is_interleaved(q.problem)); }},
   };
 }
 

@@ -111,19 +111,6 @@ tl::unexpected<Error> damaged(std::string_view what) {
   return fail(ErrorCode::kCorrupt, fmt::format("{}: {}", kSubject, what));
 }
 
-/// The compute capability that a plan is bound to, as cuDNN writes it: 900 for 9.0.
-Result<device::ComputeCapability> bound_capability(const Plan& plan) {
-  const auto found = std::ranges::find(plan.bound, std::string_view("deviceVer"),
-                                       &BoundProperty::name);
-  if (found == plan.bound.end() || found->values.size() != 1)
-    return damaged("it is bound to no deviceVer");
-  const std::int64_t value = found->values.front();
-  if (value < 100 || value > 99'990)
-    return damaged(fmt::format("deviceVer is {}", value));
-  return device::ComputeCapability{static_cast<int>(value / 100),
-                                   static_cast<int>(value % 100 / 10)};
-}
-
 Result<void> check_kernel(const PlanKernel& kernel, std::string_view json,
                           device::ComputeCapability capability) {
   const auto cubin =
@@ -200,6 +187,18 @@ Result<Plan> decode_plan(ByteView bytes) {
   plan.json = decoder.text("json");
   check_extents(plan, decoder);
   return decoder.finish(std::move(plan));
+}
+
+Result<device::ComputeCapability> bound_capability(const Plan& plan) {
+  const auto found = std::ranges::find(plan.bound, std::string_view("deviceVer"),
+                                       &BoundProperty::name);
+  if (found == plan.bound.end() || found->values.size() != 1)
+    return damaged("it is bound to no deviceVer");
+  const std::int64_t value = found->values.front();
+  if (value < 100 || value > 99'990)
+    return damaged(fmt::format("deviceVer is {}", value));
+  return device::ComputeCapability{static_cast<int>(value / 100),
+                                   static_cast<int>(value % 100 / 10)};
 }
 
 Result<void> check_kernels(const Plan& plan) {

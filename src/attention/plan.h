@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attention/cudnn_version.h"
+#include "device/architecture.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
 
@@ -103,6 +104,9 @@ struct Plan {
 
 /// The kernels in a plan's JSON, in their order. Errors: kCorrupt.
 [[nodiscard]] Result<std::vector<PlanKernel>> find_kernels(std::string_view json);
+
+/// The compute capability that it is bound to. Errors: kCorrupt, where there is none.
+[[nodiscard]] Result<device::ComputeCapability> bound_capability(const Plan& plan);
 
 /// What cuDNN would not notice: every kernel is a whole ELF file for the bound
 /// deviceVer. Cheap enough for every load: no JSON is read. Errors: kCorrupt.

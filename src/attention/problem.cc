@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <utility>
 
@@ -29,6 +31,37 @@ Strides strides_of(Layout layout, std::int64_t batch, std::int64_t heads,
 
 tl::unexpected<Error> wrong(std::string_view flag, const std::string& what) {
   return fail(ErrorCode::kInvalidArgument, fmt::format("--{}: {}", flag, what));
+}
+
+/// Which of two axes is the outer one: by the stride, where both have a length.
+enum class Outer : std::uint8_t { kEither, kFirst, kSecond };
+Outer outer(std::int64_t first, std::int64_t second) {
+  if (first == second)
+    return Outer::kEither;
+  return first > second ? Outer::kFirst : Outer::kSecond;
+}
+
+/// Of batch and sequence, batch and head, sequence and head.
+using Order = std::array<Outer, 3>;
+
+Order order_of(const Strides& strides, std::int64_t batch, std::int64_t heads,
+               std::int64_t length) {
+  const auto either = [](bool any, Outer order) {
+    return any ? Outer::kEither : order;
+  };
+  return {
+      either(batch == 1 || length == 1, outer(strides.batch, strides.sequence)),
+      either(batch == 1 || heads == 1, outer(strides.batch, strides.head)),
+      either(length == 1 || heads == 1, outer(strides.sequence, strides.head)),
+  };
+}
+
+bool differ(const Order& a, const Order& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != b[i] && a[i] != Outer::kEither && b[i] != Outer::kEither)
+      return true;
+  }
+  return false;
 }
 
 Result<void> check_sizes(const Problem& problem) {
@@ -98,7 +131,28 @@ Result<void> validate(const Problem& problem) {
                  fmt::format("{} is no probability from 0 to 1", problem.dropout));
   if (problem.pass == Pass::kBackward && !problem.training)
     return wrong("training", "a backward pass is of training");
+  if (problem.bias_gradient && problem.pass != Pass::kBackward)
+    return wrong("bias-gradient", "a forward pass has no gradients");
+  if (problem.bias_gradient && problem.bias != Bias::kPostScale)
+    return wrong("bias-gradient", fmt::format("it is of a post_scale bias, not of {}",
+                                              to_string(problem.bias)));
   return {};
+}
+
+bool has_mixed_layouts(const Problem& problem) {
+  const auto of = [&](const Strides& strides, std::int64_t heads, std::int64_t length) {
+    return order_of(strides, problem.batch, heads, length);
+  };
+  const Order q = of(problem.q, problem.heads, problem.sq);
+  return differ(q, of(problem.k, problem.kv_heads, problem.skv)) ||
+         differ(q, of(problem.v, problem.kv_heads, problem.skv));
+}
+
+bool is_interleaved(const Problem& problem) {
+  return problem.layout == Layout::kThd && problem.q.sequence == problem.k.sequence &&
+         problem.q.sequence == problem.v.sequence &&
+         problem.q.sequence >= problem.heads * problem.dqk +
+                                   problem.kv_heads * (problem.dqk + problem.dv);
 }
 
 bool is_padded(Mask mask) {

@@ -66,6 +66,7 @@ struct Problem {
   std::int64_t window_left = -1;  // keys before the diagonal; -1: all
   std::int64_t window_right = -1;
   Bias bias = Bias::kNone;
+  bool bias_gradient = false;  // wanted, in a backward pass with a post-scale bias
   double dropout = 0;
   bool deterministic = false;
   bool stats = false;    // the softmax statistics (LSE) are wanted
@@ -77,9 +78,15 @@ struct Problem {
 void set_strides(Problem& problem);
 
 /// Is this a problem at all, whoever is to run it? A backward pass is of training, and
-/// has read statistics. Errors: kInvalidArgument, naming the field as the command line
-/// does: "--heads: …".
+/// has read statistics; the gradient of a bias is one of a post-scale bias. Errors:
+/// kInvalidArgument, naming the field as the command line does: "--heads: …".
 [[nodiscard]] Result<void> validate(const Problem& problem);
+
+/// Do query, key and value differ in the order of batch, sequence and head in memory?
+[[nodiscard]] bool has_mixed_layouts(const Problem& problem);
+/// With thd: do query, key and value lie beside each other in each token's row of one
+/// tensor, as far as strides tell?
+[[nodiscard]] bool is_interleaved(const Problem& problem);
 
 [[nodiscard]] bool is_padded(Mask mask);
 [[nodiscard]] bool is_causal(Mask mask);        // either corner

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <iterator>
 #include <string_view>
@@ -43,6 +44,7 @@ constexpr Flag kFlags[] = {
     {"deterministic", &Problem::deterministic},
     {"stats", &Problem::stats},
     {"capture", &Problem::capture},
+    {"bias_gradient", &Problem::bias_gradient},
 };
 
 struct Tensor {
@@ -69,6 +71,13 @@ Strides read_strides(FieldDecoder& decoder, std::string_view label) {
     at = next == end ? end : next + 1;  // past a comma
   }
   return strides;
+}
+
+/// "bias_gradient" is --bias-gradient.
+std::string flag_of(std::string_view label) {
+  std::string flag(label);
+  std::ranges::replace(flag, '_', '-');
+  return flag;
 }
 
 /// The word that parse() takes for one of the enumerators.
@@ -147,7 +156,7 @@ std::string flags_of(const Problem& problem) {
     fmt::format_to(out, " --dropout {}", problem.dropout);
   for (const auto& [label, member] : kFlags) {
     if (problem.*member)
-      fmt::format_to(out, " --{}", label);
+      fmt::format_to(out, " --{}", flag_of(label));
   }
   return flags;
 }

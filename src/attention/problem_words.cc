@@ -111,6 +111,8 @@ std::string to_string(const Problem& problem) {
     text += fmt::format(" window {},{}", problem.window_left, problem.window_right);
   if (problem.bias != Bias::kNone)
     text += fmt::format(" {}", to_string(problem.bias));
+  if (problem.bias_gradient)
+    text += " with its gradient";
   if (problem.dropout > 0)
     text += fmt::format(" dropout {}", problem.dropout);
   if (problem.pass == Pass::kForward && problem.training)

@@ -96,6 +96,9 @@ class Tensors {
   Tensor bias() {
     return plain(TensorRole::kBias, shape_bias(), data_type(problem_.dtype));
   }
+  Tensor bias_gradient() {
+    return plain(TensorRole::kGradBias, shape_bias(), data_type(problem_.dtype));
+  }
   Tensor lengths(TensorRole role) {
     return plain(role, {{problem_.batch, 1, 1, 1}, {1, 1, 1, 1}, {}},
                  fe::DataType_t::INT32);
@@ -278,6 +281,8 @@ void ProblemGraph::add_backward(const Problem& problem) {
   auto attributes =
       common_attributes<fe::graph::SDPA_backward_attributes>(problem, tensors);
   attributes.set_deterministic_algorithm(problem.deterministic);
+  if (problem.bias_gradient)
+    attributes.set_dbias(tensors.bias_gradient());
   const auto [grad_q, grad_k, grad_v] =
       sdpa_backward(tensors.q(), tensors.k(), tensors.v(), tensors.o(),
                     tensors.grad_o(), tensors.stats(), attributes);

@@ -12,7 +12,7 @@
 #include "cache/layout.h"
 #include "cache/metadata.h"
 #include "cache/object.h"
-#include "image_check.h"
+#include "payload_check.h"
 #include "tests/support/damaged_object.h"
 
 namespace {
@@ -36,7 +36,7 @@ void read(ByteView file, const Digest& key) {
   if (!object)
     return;
   require(object->key() == key && !object->payload().empty());
-  std::ignore = kiln::check_stored_image(*object);
+  std::ignore = kiln::check_stored_payload(*object);
   const bool sound = object->verify_fully().has_value();
   const auto names = object->lowered_names();
   const auto metadata = object->metadata();

@@ -25,6 +25,13 @@ target_include_directories(kiln_cuda_headers SYSTEM INTERFACE ${KILN_CUDA_INCLUD
 
 kiln_find_nvidia_part(KILN_CUDNN cudnn)
 kiln_find_nvidia_part(KILN_CUDNN_FRONTEND frontend)
+set(KILN_CUDNN_FRONTEND_VERSION none)  # "1.23.0": part of every plan's key
+if(KILN_CUDNN_FRONTEND_INCLUDE_DIR)
+  file(STRINGS "${KILN_CUDNN_FRONTEND_INCLUDE_DIR}/cudnn_frontend_version.h" kiln_lines
+       REGEX "^#define CUDNN_FRONTEND_(MAJOR|MINOR|PATCH)_VERSION [0-9]+")
+  list(TRANSFORM kiln_lines REPLACE ".* ([0-9]+)$" "\\1")
+  list(JOIN kiln_lines "." KILN_CUDNN_FRONTEND_VERSION)
+endif()
 foreach(kiln_part CUDA CUDNN CUDNN_FRONTEND)
   if(KILN_${kiln_part}_INCLUDE_DIR)
     message(STATUS "Headers of ${kiln_part}: ${KILN_${kiln_part}_INCLUDE_DIR}")

@@ -35,6 +35,7 @@ struct Options {
   std::string pass, dtype, batch, heads, kv_heads, sq, skv, dqk, dv, mask;
   std::string window, bias, dropout, layout, parallelism;
   bool training = false, stats = false, capture = false, deterministic = false;
+  bool bias_gradient = false;
   bool matrix = false;
 };
 
@@ -107,7 +108,7 @@ Result<void> check_given(const Options& options) {
   if (options.matrix)
     return {};
   if (options.arch.empty() && options.profile.empty())
-    return wrong("say for which device: --arch A or --profile FILE, or --matrix");
+    return wrong("say for which device: --arch A or --profile FILE|NAME, or --matrix");
   if (options.cudnn.empty())
     return wrong("say for which cuDNN: --cudnn VERSION or --cudnn installed");
   return {};
@@ -137,6 +138,7 @@ Result<Problem> read_problem(const Options& options) {
   problem.stats = options.stats || problem.training;
   problem.capture = options.capture;
   problem.deterministic = options.deterministic;
+  problem.bias_gradient = options.bias_gradient;
   set_strides(problem);
   if (const auto valid = validate(problem); !valid)
     return wrong(valid.error().message);
@@ -251,6 +253,8 @@ void add_problem_options(CLI::App& app, Options& options) {
   add("--dropout", options.dropout, "P", "Probability of dropout");
   add("--layout", options.layout, "LAYOUT",
       words(attention::layout_words()) + "; thd has sequences of their own lengths");
+  app.add_flag("--bias-gradient", options.bias_gradient,
+               "The gradient of the bias is wanted: with --pass bwd --bias post_scale");
   app.add_flag("--training", options.training,
                "A forward pass whose backward pass follows");
   app.add_flag("--stats", options.stats, "The softmax statistics (LSE) are wanted");
@@ -272,8 +276,9 @@ Run add_attention(CLI::App& app) {
                  "Architecture: 9.0, sm_90 or native; with --matrix a list")
       ->type_name("A");
   app.add_option("--profile", options->profile,
-                 "The device that this profile describes")
-      ->type_name("FILE");
+                 "The device that this profile describes: a file or a published one, "
+                 "such as h100-sxm")
+      ->type_name("FILE|NAME");
   app.add_option("--cudnn", options->cudnn,
                  "Version of cuDNN, such as 9.5.0, or installed")
       ->type_name("VERSION");

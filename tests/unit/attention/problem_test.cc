@@ -91,6 +91,20 @@ TEST(Problem, TellsAWindowFromWhatTheMaskSaysAnyhow) {
   EXPECT_TRUE(has_window(problem));
 }
 
+TEST(Problem, HasAGradientOfABiasOnlyBackwardAndOfAPostScaleBias) {
+  Problem problem = base(Pass::kBackward);
+  problem.bias_gradient = true;
+  EXPECT_THAT(validate(problem).error().message,
+              AllOf(HasSubstr("--bias-gradient"), HasSubstr("not of none")));
+  problem.bias = Bias::kAlibi;
+  EXPECT_FALSE(validate(problem));
+  problem.bias = Bias::kPostScale;
+  EXPECT_TRUE(validate(problem));
+  EXPECT_THAT(to_string(problem), HasSubstr("post_scale with its gradient"));
+  problem.pass = Pass::kForward;
+  EXPECT_THAT(validate(problem).error().message, HasSubstr("no gradients"));
+}
+
 TEST(Problem, ReadsItsWordsAndAnswersOthersWithTheNearest) {
   for (const std::string_view word : mask_words())
     EXPECT_EQ(to_string(parse_mask(word).value()), word);

@@ -1,5 +1,5 @@
-// What the cache cannot know of its payloads: that an image is built for the target its
-// object states, and has the entry points it states.
+// What the cache cannot know of its payloads: that an image, or every kernel in a plan,
+// is built for the target its object states, and has the entry points it states.
 
 #pragma once
 
@@ -14,6 +14,6 @@ namespace kiln {
 
 /// The cache's PayloadCheck: made on every hit, before anybody sees the payload.
 /// Errors: kCorrupt, naming what disagrees. Thread-safe.
-[[nodiscard]] Result<void> check_stored_image(const cache::StoredObject& object);
+[[nodiscard]] Result<void> check_stored_payload(const cache::StoredObject& object);
 
 }  // namespace kiln

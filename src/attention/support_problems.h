@@ -1,0 +1,23 @@
+// The problems that SUPPORT.md is about, in tables.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attention/problem.h"
+
+namespace kiln::attention {
+
+struct SupportRow {
+  std::string name;
+  Problem problem;
+};
+struct SupportTable {
+  std::string title;
+  std::vector<SupportRow> rows;
+};
+
+[[nodiscard]] std::vector<SupportTable> support_tables();
+
+}  // namespace kiln::attention
