@@ -45,7 +45,7 @@ class Draft {
   }
 
  private:
-  Result<void> check(Status status, std::string_view call) const {
+  [[nodiscard]] Result<void> check(Status status, std::string_view call) const {
     if (status == Status::kSuccess)
       return {};
     return cudnn_error(table_, status, call, on_);
@@ -68,9 +68,7 @@ Result<CudnnDescriptor> CudnnDescriptor::stored_plan(const CudnnHandle& handle,
   KILN_TRY(
       draft.set(Attribute::kPlanJson, AttributeType::kChar, json.size(), json.data()));
   CudnnDescriptor made(handle.library(), KILN_TRY(draft.finalize()));
-  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-  static std::once_flag first;
-  std::call_once(first, CudnnLibrary::watch_the_end);
+  std::call_once(handle.library().table().first_plan, CudnnLibrary::watch_the_end);
   return made;
 }
 

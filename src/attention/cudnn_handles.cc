@@ -132,9 +132,7 @@ Result<std::unique_ptr<CudnnHandle>> CudnnHandles::make() const {
   const cudnn::Status status = library_.table().cudnnCreate(&raw);
   if (status != cudnn::Status::kSuccess)
     return cudnn_error(library_.table(), status, "cudnnCreate", on);
-  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-  static std::once_flag first;
-  std::call_once(first, CudnnLibrary::watch_the_end);
+  std::call_once(library_.table().first_handle, CudnnLibrary::watch_the_end);
   return std::unique_ptr<CudnnHandle>(new CudnnHandle(library_, raw));
 }
 

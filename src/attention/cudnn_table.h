@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <string_view>
 #include <type_traits>
 
@@ -89,6 +90,9 @@ struct CudnnTable {
 #define KILN_CUDNN_MEMBER(name, ...) std::add_pointer_t<__VA_ARGS__> name = nullptr;
   KILN_CUDNN_FUNCTIONS(KILN_CUDNN_MEMBER)
 #undef KILN_CUDNN_MEMBER
+  // What cuDNN loads libraries of its own for; see CudnnLibrary::watch_the_end().
+  mutable std::once_flag first_handle{};
+  mutable std::once_flag first_plan{};
 };
 
 /// The one conversion from cuDNN's status: "cudnnCreate, device 0 (NVIDIA H100):
