@@ -29,9 +29,7 @@ enum class Status : int {
   kSuccess = 0,
   kSublibraryVersionMismatch = 1002,
   kSerializationVersionMismatch = 1003,
-  kBadParam = 2000,
   kArchMismatch = 3007,
-  kInternalError = 4000,
   kExecutionFailed = 5000,
 };
 

@@ -74,6 +74,19 @@ TEST_F(DamagedPlans, OfAnotherCudnnAreAMissWithTheReason) {
                     HasSubstr(cudnn_->path().native())));
 }
 
+TEST_F(DamagedPlans, OfTheCudnnBeforeAnUpgradeAreAMiss) {
+  const Plan& plan = plan_for(simulated_, 0);
+  const test::SimulatedCudnn upgraded(simulated_);
+  upgraded.set_version({.major = 9, .minor = 20, .patch = 0});
+  const auto library = CudnnLibrary::open(upgraded.path());
+  ASSERT_TRUE(library) << library.error().message;
+  handles_[0] = CudnnHandles::of(*library, test::context_of(simulated_));
+  const Error error = refused(plan);
+  EXPECT_EQ(error.code, ErrorCode::kUnavailable);
+  EXPECT_THAT(error.message, HasSubstr(upgraded.path().native() + " is 9.20.0"));
+  EXPECT_EQ(upgraded.count(KILN_SIMULATED_CUDNN_PLANS_LOADED), 0U);
+}
+
 TEST_F(DamagedPlans, OfAnotherDeviceAreAMissWithTheReason) {
   const Error error = refused(plan_for(simulated_, 0), 1);
   EXPECT_EQ(error.code, ErrorCode::kUnavailable);
@@ -183,6 +196,11 @@ TEST_F(LoadedPlans, RefuseTensorsThatAreMissingUnknownOrGivenTwice) {
   with = good;
   with.tensors[2].pointer = nullptr;
   EXPECT_THAT(refusal(run(*plan, with)), HasSubstr("tensor v is null"));
+  with = good;
+  ASSERT_EQ(with.tensors.back().role, TensorRole::kScale);
+  with.tensors.back().pointer = good.tensors[0].pointer;
+  EXPECT_THAT(refusal(run(*plan, with)),
+              HasSubstr("scale is read by the host, and is device memory"));
   with = good;
   with.tensors[0].pointer = static_cast<char*>(good.tensors[0].pointer) + 8;
   EXPECT_THAT(refusal(run(*plan, with)), HasSubstr("tensor q is not aligned to 16"));
