@@ -149,6 +149,7 @@ TEST_F(LoadedPlans, OfADriverThatHasEndedGoInSilence) {
 }
 
 TEST_F(LoadedPlans, InStaticStorageCallNothingThatHasEnded) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // there are threads by now
   EXPECT_EXIT(end_with_a_plan(), testing::ExitedWithCode(0), "^$");
 }
 
