@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cache/digest.h"
@@ -46,7 +47,9 @@ class Fields {
  public:
   void add(std::string_view label, std::string_view value);
 
-  [[nodiscard]] const std::vector<Field>& list() const { return list_; }
+  [[nodiscard]] const std::vector<Field>& list() const& { return list_; }
+  /// Of a temporary its own, so that a loop over it has something to run over.
+  [[nodiscard]] std::vector<Field> list() && { return std::move(list_); }
   /// The first value of that label.
   [[nodiscard]] std::optional<std::string_view> find(std::string_view label) const;
 

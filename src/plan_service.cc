@@ -68,7 +68,7 @@ cache::Metadata metadata_of(const KeyedPlan& keyed, const attention::Plan& plan,
   using std::chrono::nanoseconds;
   cache::Metadata metadata;
   metadata.template_name = template_name(keyed.problem);
-  metadata.params = attention::to_fields(keyed.problem).list();
+  metadata.params = attention::shown_fields(keyed.problem).list();
   metadata.arch = to_string(keyed.device.capability());
   metadata.toolchain = "cudnn-" + to_string(keyed.version);
   metadata.toolchain_build_ids = {output.cudnn.build_id};

@@ -78,6 +78,14 @@ std::string steps_text(const Explanation& explanation, const Terminal& terminal)
                       rows, terminal);
 }
 
+std::string probe_text(const attention::Probe& probe) {
+  const std::string_view word = !probe.ran    ? "not run"
+                                : probe.built ? "a plan was built"
+                                              : "refused";
+  return probe.message.empty() ? std::string(word)
+                               : fmt::format("{}: {}", word, probe.message);
+}
+
 /// The rules that refuse somewhere, each once, in the order of the table.
 std::vector<Finding> rules_of(const std::vector<MatrixCell>& cells) {
   std::vector<Finding> all;
@@ -134,8 +142,8 @@ std::string explanation_text(const attention::Question& question,
       runs ? "runs" : "does not run", to_string(question.problem),
       options.parallelism ? ", split by " + to_string(*options.parallelism) : "");
   text += verdict_text(explanation.cudnn, terminal);
-  text += fmt::format("chosen: {}\nprobe: not run: {}\nkiln: no: {}\n",
-                      to_string(explanation.chosen), explanation.probe.message,
+  text += fmt::format("chosen: {}\nprobe: {}\nkiln: no: {}\n",
+                      to_string(explanation.chosen), probe_text(explanation.probe),
                       explanation.kiln.reason);
   if (options.parallelism && !explanation.steps.empty())
     text += "\n" + steps_text(explanation, terminal);

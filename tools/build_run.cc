@@ -53,6 +53,15 @@ Verdict verdict_of(const Result<Fetched>& fetched) {
   }
 }
 
+/// Null of an item that got no key.
+const cache::Digest* key_of(const BuildItem& item) {
+  if (const auto* keyed = std::get_if<KeyedRequest>(&item.keyed))
+    return &keyed->key;
+  if (const auto* plan = std::get_if<KeyedPlan>(&item.keyed))
+    return &plan->key;
+  return nullptr;
+}
+
 /// One run: the threads take the items in turn.
 class Runner {
  public:
@@ -103,14 +112,13 @@ class Runner {
       entry.error = *error;
       return entry;
     }
-    const auto& keyed = std::get<KeyedRequest>(item.keyed);
     const auto began = Clock::now();
     if (options_.dry_run) {
-      entry.object = look(keyed);
+      entry.object = look(*key_of(item));
       entry.verdict = entry.object != nullptr ? Verdict::kHit : Verdict::kMissing;
       entry.stored = entry.object != nullptr;
     } else {
-      auto fetched = service_.fetch(keyed, stop_.get_token());
+      auto fetched = fetch(item);
       entry.verdict = verdict_of(fetched);
       if (fetched) {
         entry.object = fetched->object;
@@ -126,8 +134,21 @@ class Runner {
     return entry;
   }
 
-  std::shared_ptr<const cache::StoredObject> look(const KeyedRequest& keyed) {
-    auto object = service_.cache().inspect(keyed.key);
+  Result<Fetched> fetch(const BuildItem& item) {
+    if (const auto* keyed = std::get_if<KeyedRequest>(&item.keyed))
+      return service_.fetch(*keyed, stop_.get_token());
+    const auto& keyed = std::get<KeyedPlan>(item.keyed);
+    auto fetched = KILN_TRY(options_.plans->fetch(keyed, stop_.get_token()));
+    if (fetched.object == nullptr)
+      return fail(ErrorCode::kCompileFailed,
+                  fmt::format("cuDNN {} refuses it: {}", to_string(keyed.version),
+                              kiln::to_string(fetched.attempts)));
+    return Fetched{std::move(fetched.object), fetched.outcome,
+                   std::move(fetched.not_stored)};
+  }
+
+  std::shared_ptr<const cache::StoredObject> look(const cache::Digest& key) {
+    auto object = service_.cache().inspect(key);
     if (!object || !*object)  // damaged: it would be built
       return nullptr;
     return std::make_shared<const cache::StoredObject>(**std::move(object));
@@ -188,15 +209,17 @@ std::optional<device::CudaVersion> min_driver(const BuildReport& report) {
 }
 
 std::string item_key(const BuildItem& item) {
-  const auto* keyed = std::get_if<KeyedRequest>(&item.keyed);
-  return keyed == nullptr ? "" : keyed->key.hex();
+  const cache::Digest* const key = key_of(item);
+  return key == nullptr ? "" : key->hex();
 }
 
 ordered_json entry_json(const BuildItem& item, const BuildEntry& entry) {
   ordered_json json;
-  json[item.request.is_template() ? "template" : "file"] = item.request.name();
+  json[item.named_as] = item.name;
   json["params"] = item.params;
   json["arch"] = item.arch;
+  if (!item.device.empty())
+    json["device"] = item.device;
   json["key"] =
       item_key(item).empty() ? ordered_json(nullptr) : ordered_json(item_key(item));
   // To a reader of the document there are the five outcomes; the error says which
@@ -236,7 +259,8 @@ void add_items(BuildService& service, const Request& request,
                const std::vector<device::BuildFor>& architectures,
                BuildReport& report) {
   for (const device::BuildFor& build_for : architectures) {
-    BuildItem item{.request = request,
+    BuildItem item{.named_as = request.is_template() ? "template" : "file",
+                   .name = request.name(),
                    .label = request.name(),
                    .params = request.parameters(),
                    .arch = to_string(build_for),

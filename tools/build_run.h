@@ -1,5 +1,5 @@
-// Builds a list of requests, several at a time, and accounts for each: what `warm` and
-// `compile` share.
+// Builds a list of kernels and plans, several at a time, and accounts for each: what
+// `warm` and `compile` share.
 
 #pragma once
 
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "build_service.h"
+#include "plan_service.h"
 #include "tools/context.h"
 #include "tools/event_log.h"
 
@@ -20,11 +21,13 @@ namespace kiln::tools {
 
 /// One request for one architecture; or why it got no further than that.
 struct BuildItem {
-  Request request;
-  std::string label;  // "scaled_softmax_fwd:dtype=bf16", or a file's name
-  Parameters params;  // canonical, of a template
-  std::string arch;   // as printed: what is really built for, "9.0a"
-  std::variant<KeyedRequest, Error> keyed;
+  std::string_view named_as;  // "template" or "file", as the JSON has it
+  std::string name;
+  std::string label;        // "scaled_softmax_fwd:dtype=bf16", or a file's name
+  Parameters params;        // canonical, of a template
+  std::string arch;         // as printed: what is really built for, "9.0a"
+  std::string device = {};  // of a plan, which is for one
+  std::variant<KeyedRequest, KeyedPlan, Error> keyed;
 };
 
 enum class Verdict : std::uint8_t {
@@ -55,6 +58,7 @@ struct BuildRunOptions {
   bool fail_fast = false;
   bool keep_objects = false;  // else entries' objects are let go at once
   EventLog* events = nullptr;
+  PlanService* plans = nullptr;  // where an item is a plan
 };
 
 struct BuildReport {

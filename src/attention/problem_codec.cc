@@ -140,6 +140,33 @@ Result<Problem> problem_from(const Fields& fields) {
   return read;
 }
 
+Fields shown_fields(const Problem& problem) {
+  Problem usual;
+  usual.layout = problem.layout;
+  for (const auto& [label, member] : kSizes) usual.*member = problem.*member;
+  usual.window_left = usual.window_right = -1;
+  set_strides(usual);
+  const Fields all = to_fields(problem);
+  const Fields expected = to_fields(usual);
+  Fields shown;
+  for (std::size_t i = 0; i < all.list().size(); ++i) {
+    const auto& [label, value] = all.list()[i];
+    const bool is_size =
+        std::ranges::find(kSizes, label, &Size::label) != std::end(kSizes);
+    const bool is_window = label.starts_with("window");
+    const bool is_always = label == "dtype" || label == "mask" || label == "layout" ||
+                           (is_size && !is_window);
+    const bool is_usual = is_window ? value == "-1" : value == expected.list()[i].value;
+    // The pass is in the name, and a backward pass is of training with statistics.
+    const bool is_implied =
+        label == "pass" ||
+        (problem.pass == Pass::kBackward && (label == "training" || label == "stats"));
+    if (!is_implied && (is_always || !is_usual))
+      shown.add(label, value);
+  }
+  return shown;
+}
+
 std::string flags_of(const Problem& problem) {
   std::string flags = fmt::format(
       "--pass {} --dtype {} --batch {} --heads {} --kv-heads {} --sq {} --skv {} --dqk "

@@ -16,6 +16,9 @@ namespace kiln::attention {
 /// Errors: kCorrupt, kInvalidArgument (no problem at all; see validate()).
 [[nodiscard]] Result<Problem> problem_from(const cache::Fields& fields);
 
+/// For people: without what is as it usually is, and strides that are the layout's.
+[[nodiscard]] cache::Fields shown_fields(const Problem& problem);
+
 /// "--pass bwd --dtype bf16 --batch 2 …". Strides that are not the layout's are left
 /// out: no flag says them.
 [[nodiscard]] std::string flags_of(const Problem& problem);

@@ -82,13 +82,18 @@ Result<std::optional<TomlTable>> part(const TomlTable& file, std::string_view ke
 
 Result<std::optional<Preset::Attention>> read_attention(const TomlTable& file) {
   const auto table = KILN_TRY(
-      part(file, "attention", {"heads", "kv_heads", "head_dim", "sequence", "mask"}));
+      part(file, "attention",
+           {"heads", "kv_heads", "head_dim", "value_dim", "sequence", "mask"}));
   if (!table)
     return std::nullopt;
-  Preset::Attention attention{.heads = KILN_TRY(size_of(*table, "heads")),
-                              .kv_heads = KILN_TRY(size_of(*table, "kv_heads")),
-                              .head_dim = KILN_TRY(size_of(*table, "head_dim")),
-                              .sequence = KILN_TRY(size_of(*table, "sequence"))};
+  Preset::Attention attention{
+      .heads = KILN_TRY(size_of(*table, "heads")),
+      .kv_heads = KILN_TRY(size_of(*table, "kv_heads")),
+      .head_dim = KILN_TRY(size_of(*table, "head_dim")),
+      .value_dim = KILN_TRY(size_of(
+          *table, table->integer("value_dim").value_or(std::nullopt) ? "value_dim"
+                                                                     : "head_dim")),
+      .sequence = KILN_TRY(size_of(*table, "sequence"))};
   attention.mask = KILN_TRY(
       value_of<SoftmaxMask>(*table, "mask", KILN_TRY(table->required_string("mask")),
                             {{"none", SoftmaxMask::kNone},

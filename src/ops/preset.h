@@ -27,6 +27,7 @@ struct Preset {
     std::int64_t heads = 0;
     std::int64_t kv_heads = 0;
     std::int64_t head_dim = 0;
+    std::int64_t value_dim = 0;  // of value and output; that of the head, if not said
     std::int64_t sequence = 0;
     SoftmaxMask mask = SoftmaxMask::kNone;
   };

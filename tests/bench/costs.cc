@@ -1,4 +1,4 @@
-// kiln-bench-costs: keys, objects, builds, publishes and lists.
+// kiln-bench-costs: keys, objects, builds, publishes, lists and answers on attention.
 
 #include "tests/bench/rows.h"
 
@@ -6,8 +6,9 @@ namespace kiln::bench {
 
 std::vector<Row> all_rows(const Settings& settings) {
   std::vector<Row> rows;
-  for (auto& some : {key_rows(settings), hit_rows(settings), build_rows(settings),
-                     publish_rows(settings), list_rows(settings)})
+  for (auto& some :
+       {key_rows(settings), hit_rows(settings), build_rows(settings),
+        publish_rows(settings), list_rows(settings), attention_rows(settings)})
     rows.insert(rows.end(), some.begin(), some.end());
   return rows;
 }

@@ -17,5 +17,6 @@ namespace kiln::bench {
 [[nodiscard]] std::vector<Row> build_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> publish_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> list_rows(const Settings& settings);
+[[nodiscard]] std::vector<Row> attention_rows(const Settings& settings);
 
 }  // namespace kiln::bench

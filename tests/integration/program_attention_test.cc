@@ -158,6 +158,30 @@ TEST_F(ProgramAttentionTest, TakesADeviceFromAProfile) {
                "exclude each other");
 }
 
+TEST_F(ProgramAttentionTest, TakesAPublishedProfileByItsName) {
+  const json answer =
+      kiln_.json_of(latent({"--profile", "h100-sxm", "--cudnn", "9.1"}));
+  EXPECT_THAT(ids(answer["cudnn"]["rules"]),
+              testing::ElementsAre("head_dim.backward.hopper"));
+  expect_wrong(latent({"--profile", "h100-smx", "--cudnn", "9.1"}),
+               "did you mean 'h100-sxm'?");
+}
+
+TEST_F(ProgramAttentionTest, TakesTheGradientOfABiasWhereThereIsOne) {
+  const Arguments odd{"attention", "explain", "--arch",  "9.0",       "--cudnn",
+                      "9.4",       "--pass",  "bwd",     "--dtype",   "bf16",
+                      "--batch",   "2",       "--heads", "16",        "--sq",
+                      "1000",      "--skv",   "1000",    "--dqk",     "128",
+                      "--mask",    "none",    "--bias",  "post_scale"};
+  EXPECT_EQ(kiln_.json_of(odd)["chosen"], "cudnn");
+  Arguments gradient = odd;
+  gradient.emplace_back("--bias-gradient");
+  EXPECT_THAT(ids(kiln_.json_of(gradient)["cudnn"]["rules"]),
+              testing::ElementsAre("bias.gradient"));
+  expect_wrong(latent({"--arch", "9.0", "--cudnn", "9.5", "--bias-gradient"}),
+               "--bias-gradient: it is of a post_scale bias");
+}
+
 TEST_F(ProgramAttentionTest, AsksTheInstalledCudnnForItsVersionAlone) {
   const auto finished =
       kiln_.run(latent({"--arch", "9.0", "--cudnn", "installed", "--json"}));

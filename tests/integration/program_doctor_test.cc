@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "cache/file_system.h"
+#include "device/profile.h"
 #include "tests/support/child_process.h"
 #include "tests/support/fault/lock_filter.h"
 #include "tests/support/namespaces.h"
@@ -66,6 +67,19 @@ class ProgramDoctorTest : public testing::Test {
 
   test::KilnProgram kiln_;
 };
+
+TEST_F(ProgramDoctorTest, WritesAProfileThatPlansCanBeBuiltFor) {
+  kiln_.set("KILN_DRIVER", KILN_TEST_SIMULATED_DRIVER);
+  kiln_.set("KILN_SIMULATED_DEVICES", "8.6,9.0");
+  const fs::path file = kiln_.folder() / "profile.json";
+  const auto finished = kiln_.run({"doctor", "--profile", file, "--device", "1"});
+  const auto properties = device::read_device_properties(file);
+  ASSERT_TRUE(properties) << properties.error().message << finished.text();
+  EXPECT_EQ(properties->capability(), (ComputeCapability{9, 0}));
+  EXPECT_EQ(properties->ordinal, 1);
+  std::ifstream text(file);
+  EXPECT_EQ(json::parse(text).size(), 23U);  // cuDNN's keys, and no other
+}
 
 TEST_F(ProgramDoctorTest, SaysWhoseTheRootIsAndOnWhatFileSystem) {
   fs::create_directories(kiln_.cache_dir());

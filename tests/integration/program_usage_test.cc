@@ -217,6 +217,7 @@ TEST_F(ProgramUsageTest, AFileThatIsNotThereIsNamed) {
   expect_wrong({"compile", kiln_.folder(), "--arch", "9.0"}, {"is not a regular file"});
   expect_wrong({"warm", "--manifest", "none.jsonl", "--arch", "9.0"}, {"none.jsonl"});
   expect_wrong({"warm", "--quick", "--profile", "none.json"}, {"none.json"});
+  expect_wrong({"warm", "--quick", "--profile", "h100-smx"}, {"'h100-sxm'?"});
   expect_wrong({"doctor", "--compare", "none.json"}, {"none.json"});
   expect_wrong({"templates", "--template-dir", "none"}, {"none"});
   expect_wrong({"compile", source, "--arch", "9.0", "-I", "none"}, {"-I none"});

@@ -1,0 +1,64 @@
+// What would run an attention problem, and why: by the table alone.
+
+#include "attention/explain.h"
+#include "tests/bench/rows.h"
+
+namespace kiln::bench {
+namespace {
+
+/// Refused for four reasons, each with remedies to try: about the longest answer that
+/// one problem has.
+attention::Question refused() {
+  attention::Problem problem;
+  problem.pass = attention::Pass::kBackward;
+  problem.training = problem.stats = true;
+  problem.dtype = attention::DType::kBf16;
+  problem.batch = 2;
+  problem.heads = 16;
+  problem.kv_heads = 4;
+  problem.sq = 1024;
+  problem.skv = 4096;
+  problem.dqk = 192;
+  problem.dv = 128;
+  problem.mask = attention::Mask::kCausalBottomRight;
+  set_strides(problem);
+  return {problem, {9, 0}, {8, 9, 0}};
+}
+
+template <typename Work>
+Sample each_of(std::size_t calls, Work work) {
+  return [=]() -> Result<Seconds> {
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < calls; ++i) {
+      if (work())
+        return fail(ErrorCode::kInvalidArgument, "this problem is to be refused");
+    }
+    return Seconds(std::chrono::steady_clock::now() - begin) / calls;
+  };
+}
+
+}  // namespace
+
+std::vector<Row> attention_rows(const Settings& settings) {
+  const std::size_t calls = settings.batch_calls;
+  const auto prepare = [=]() -> Result<Sides> {
+    const attention::Question question = refused();
+    const auto explained = [=] {
+      return explain(question, {}).chosen == attention::Choice::kCudnn;
+    };
+    const auto asked = [=] {
+      return attention::built_in_rules().is_supported(question);
+    };
+    Sides sides;
+    sides.measured = each_of(calls, explained);
+    sides.floor = each_of(calls, asked);
+    return sides;
+  };
+  return {{.name = "attention/explain",
+           .what = "attention problem -> refusals with remedies",
+           .floor = "the rules asked up to the first that refuses",
+           .limit = {1, Seconds(1e-3)},
+           .prepare = prepare}};
+}
+
+}  // namespace kiln::bench

@@ -1,0 +1,57 @@
+// `kiln attention`: its options, and its two actions.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attention/explain.h"
+#include "device/device_properties.h"
+#include "kiln/result.h"
+#include "plan_service.h"
+#include "tools/architectures.h"
+#include "tools/attention_problem.h"
+#include "tools/context.h"
+
+namespace kiln::tools {
+
+struct AttentionOptions {
+  std::string action;
+  ArchitectureOptions devices;
+  ProblemOptions problem;
+  std::string parallelism;
+  // Of explain.
+  std::string cudnn;
+  bool matrix = false;
+  // Of warm.
+  std::string preset, driver, jobs, time_limit;
+  bool dry_run = false, fail_fast = false;
+};
+
+// Errors of both: kInvalidArgument, of a flag; what keeps all of it from being done.
+[[nodiscard]] Result<int> explain_attention(Context& context,
+                                            const AttentionOptions& options);
+[[nodiscard]] Result<int> warm_attention(Context& context,
+                                         const AttentionOptions& options);
+
+/// kInvalidArgument: "attention: <message>".
+[[nodiscard]] tl::unexpected<Error> wrong_attention(std::string message);
+
+/// The architectures that --arch names, `native` being those present; none where it is
+/// not given. Errors: kInvalidArgument.
+[[nodiscard]] Result<std::vector<ComputeCapability>> named_architectures(
+    const Config& config, const ArchitectureOptions& options);
+
+/// The devices that plans are for: profiles; of an architecture every published device
+/// that has it; else those present. Each once, as far as a plan can tell them apart.
+/// Errors: kInvalidArgument (an architecture of no published device), those of reading
+/// a profile, kDevice.
+[[nodiscard]] Result<std::vector<device::DeviceProperties>> plan_devices(
+    const Config& config, const ArchitectureOptions& options);
+
+/// Asks cuDNN by building a plan, or finding one that was built.
+[[nodiscard]] attention::AskCudnn ask_cudnn(PlanService& plans,
+                                            const device::DeviceProperties& device,
+                                            const std::stop_token& stop);
+
+}  // namespace kiln::tools

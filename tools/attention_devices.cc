@@ -1,0 +1,136 @@
+// Which devices `kiln attention` is about, and what cuDNN says for one.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "attention/plan_binding.h"
+#include "device/profile.h"
+#include "device/target.h"
+#include "tools/attention_command.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+namespace {
+
+using device::DeviceProperties;
+
+Result<ComputeCapability> known(device::Architecture architecture) {
+  for (const auto& each : device::known_architectures()) {
+    if (each.capability == architecture.capability)
+      return architecture.capability;
+  }
+  return wrong_attention(
+      fmt::format("--arch: no NVRTC ever built for {}", to_string(architecture)));
+}
+
+/// Two devices that a plan cannot tell apart are one.
+Result<void> add_once(std::vector<DeviceProperties>& devices, DeviceProperties device) {
+  const auto bound = KILN_TRY(attention::binding_of(device.cudnn_json()));
+  for (const DeviceProperties& each : devices) {
+    const auto other = KILN_TRY(attention::binding_of(each.cudnn_json()));
+    if (attention::describe_difference(other, bound).empty())
+      return {};
+  }
+  devices.push_back(std::move(device));
+  return {};
+}
+
+Result<void> add_present(const Config& config, std::vector<DeviceProperties>& devices) {
+  const auto driver = KILN_TRY(
+      device::Driver::open(config.driver.value_or(""), LibraryPlaces::of_process()));
+  if (driver) {
+    for (const Device& each : KILN_TRY(driver->devices()))
+      KILN_TRY(add_once(devices,
+                        KILN_TRY(device::device_properties(*driver, each.ordinal))));
+  }
+  if (devices.empty())
+    return wrong_attention(
+        "no NVIDIA device is present here, so say for which: --arch 9.0 or --profile "
+        "FILE|NAME");
+  return {};
+}
+
+Result<void> add_published(ComputeCapability capability,
+                           std::vector<DeviceProperties>& devices) {
+  const std::size_t before = devices.size();
+  std::vector<std::string> known;
+  for (const device::PublishedProfile& each : device::published_profiles()) {
+    auto properties = KILN_TRY(device::parse_device_properties(each.text));
+    if (auto arch = to_string(properties.capability());
+        std::ranges::find(known, arch) == known.end())
+      known.push_back(std::move(arch));
+    if (properties.capability() == capability)
+      KILN_TRY(add_once(devices, std::move(properties)));
+  }
+  if (devices.size() > before)
+    return {};
+  return wrong_attention(
+      fmt::format("--arch {}: a plan is bound to a device, and there is no published "
+                  "one of that architecture ({} have some); give --profile FILE, as "
+                  "`kiln doctor --profile` writes it there",
+                  to_string(capability), fmt::join(known, ", ")));
+}
+
+}  // namespace
+
+tl::unexpected<Error> wrong_attention(std::string message) {
+  return fail(ErrorCode::kInvalidArgument, "attention: " + std::move(message));
+}
+
+Result<std::vector<ComputeCapability>> named_architectures(
+    const Config& config, const ArchitectureOptions& options) {
+  std::vector<ComputeCapability> found;
+  for (const std::string& text : options.lists) {
+    const auto list = KILN_TRY(device::parse_architecture_list(text));
+    for (const device::Architecture each : list.architectures)
+      found.push_back(KILN_TRY(known(each)));
+    if (!list.native)
+      continue;
+    const auto present = KILN_TRY(devices_present(config));
+    if (present.empty())
+      return wrong_attention(
+          "no NVIDIA device is present here, so say for which: --arch 9.0");
+    found.insert(found.end(), present.begin(), present.end());
+  }
+  return found;
+}
+
+Result<std::vector<DeviceProperties>> plan_devices(const Config& config,
+                                                   const ArchitectureOptions& options) {
+  std::vector<DeviceProperties> devices;
+  for (const std::string& text : options.lists) {
+    const auto list = KILN_TRY(device::parse_architecture_list(text));
+    for (const device::Architecture each : list.architectures)
+      KILN_TRY(add_published(KILN_TRY(known(each)), devices));
+    if (list.native)
+      KILN_TRY(add_present(config, devices));
+  }
+  for (const std::string& profile : options.profiles)
+    KILN_TRY(add_once(devices, KILN_TRY(device::read_device_properties(profile))));
+  if (!is_given(options))
+    KILN_TRY(add_present(config, devices));
+  return devices;
+}
+
+attention::AskCudnn ask_cudnn(PlanService& plans, const DeviceProperties& device,
+                              const std::stop_token& stop) {
+  return [&plans, device, stop](const attention::Problem& problem) -> attention::Probe {
+    const auto keyed = plans.key(problem, device);
+    if (!keyed)
+      return {.message = keyed.error().message};
+    const auto fetched = plans.fetch(*keyed, stop);
+    if (!fetched)
+      return {.ran = false, .status = "failed", .message = fetched.error().message};
+    if (fetched->object != nullptr)
+      return {.ran = true, .built = true, .status = "built", .message = ""};
+    // Of several engines the last one's word: it came closest.
+    return {.ran = true,
+            .built = false,
+            .status = fetched->attempts.back().status,
+            .message = kiln::to_string(fetched->attempts)};
+  };
+}
+
+}  // namespace kiln::tools

@@ -1,0 +1,120 @@
+// kiln attention explain: would cuDNN run this attention problem there, and if not, why
+// and what to do.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "attention/explain.h"
+#include "attention/installed_cudnn.h"
+#include "device/profile.h"
+#include "tools/attention_command.h"
+#include "tools/attention_output.h"
+#include "tools/exit_code.h"
+#include "tools/verbs.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+namespace {
+
+using attention::CudnnVersion;
+
+constexpr const char* kInstalled = "installed";
+
+Result<void> check_given(const AttentionOptions& options) {
+  if (options.matrix)
+    return {};
+  if (!is_given(options.devices))
+    return wrong_attention(
+        "say for which device: --arch A or --profile FILE|NAME, or --matrix");
+  if (options.cudnn.empty())
+    return wrong_attention("say for which cuDNN: --cudnn VERSION or --cudnn installed");
+  return {};
+}
+
+Result<std::vector<ComputeCapability>> read_architectures(
+    const Config& config, const AttentionOptions& options) {
+  const ArchitectureOptions& devices = options.devices;
+  if (!devices.lists.empty() && !devices.profiles.empty())
+    return wrong_attention("--arch and --profile exclude each other");
+  if (devices.lists.empty() && devices.profiles.empty())
+    return std::vector<ComputeCapability>{{7, 5}, {8, 0},  {8, 6},  {8, 9},
+                                          {9, 0}, {10, 0}, {10, 3}, {12, 0}};
+  auto found = KILN_TRY(named_architectures(config, devices));
+  for (const std::string& profile : devices.profiles)
+    found.push_back(KILN_TRY(device::read_profile(profile)).capability);
+  if (found.size() > 1 && !options.matrix)
+    return wrong_attention("one architecture at a time; --matrix takes several");
+  return found;
+}
+
+Result<std::vector<CudnnVersion>> read_versions(const Config& config,
+                                                const AttentionOptions& options) {
+  if (options.cudnn == kInstalled)
+    return std::vector{KILN_TRY(attention::installed_cudnn_version(
+        config.cudnn.value_or(""), LibraryPlaces::of_process()))};
+  if (!options.cudnn.empty())
+    return std::vector{
+        KILN_TRY(named("--cudnn", attention::parse_cudnn_version(options.cudnn)))};
+  return std::vector<CudnnVersion>{{8, 9, 7},  {9, 0, 0},  {9, 1, 0},  {9, 3, 0},
+                                   {9, 5, 0},  {9, 7, 0},  {9, 10, 2}, {9, 11, 0},
+                                   {9, 13, 1}, {9, 18, 1}, {9, 19, 0}, {9, 21, 0}};
+}
+
+/// Why cuDNN itself is not asked, as an answer to being asked.
+attention::AskCudnn unable(std::string why) {
+  return [why = std::move(why)](const attention::Problem&) -> attention::Probe {
+    return {.message = why};
+  };
+}
+
+/// The first device of that kind that can be described: a probe is about an
+/// architecture.
+attention::AskCudnn probe_for(PlanService& plans, const Config& config,
+                              const ArchitectureOptions& wanted,
+                              const std::stop_token& stop) {
+  const auto devices = plan_devices(config, wanted);
+  return devices ? ask_cudnn(plans, devices->front(), stop)
+                 : unable(devices.error().message);
+}
+
+}  // namespace
+
+Result<int> explain_attention(Context& context, const AttentionOptions& options) {
+  const auto problem = KILN_TRY(read_problem(options.problem));
+  KILN_TRY(check_given(options));
+  attention::ExplainOptions how;
+  if (!options.parallelism.empty())
+    how.parallelism = KILN_TRY(
+        named("--cp", attention::parse_context_parallelism(options.parallelism)));
+  const auto architectures = KILN_TRY(read_architectures(context.config, options));
+  const auto versions = KILN_TRY(read_versions(context.config, options));
+  std::unique_ptr<BuildService> service;
+  std::unique_ptr<PlanService> plans;
+  // A matrix is of rules: a plan a cell would take minutes.
+  if (options.cudnn == kInstalled && !options.matrix) {
+    service =
+        KILN_TRY(BuildService::open(context.config, {.stop = context.stop->token()}));
+    plans = std::make_unique<PlanService>(*service);
+    how.probe =
+        probe_for(*plans, context.config, options.devices, context.stop->token());
+  }
+  std::vector<MatrixCell> cells;
+  for (const ComputeCapability arch : architectures) {
+    for (const CudnnVersion cudnn : versions)
+      cells.push_back({arch, cudnn, explain({problem, arch, cudnn}, how)});
+  }
+  if (options.matrix && context.json)
+    print_json(matrix_json(cells));
+  else if (options.matrix)
+    print(matrix_text(problem, cells, context.out));
+  else if (context.json)
+    print_json(explanation_json(cells.at(0).explanation));
+  else
+    print(explanation_text({problem, cells.at(0).arch, cells.at(0).cudnn}, how,
+                           cells.at(0).explanation, context.out));
+  return kAllDone;
+}
+
+}  // namespace kiln::tools

@@ -1,0 +1,169 @@
+#include "tools/attention_problem.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tools/option_values.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+namespace {
+
+using attention::Problem;
+
+constexpr std::uint64_t kMostSize = std::uint64_t{1} << 31;
+
+tl::unexpected<Error> wrong(std::string message) {
+  return fail(ErrorCode::kInvalidArgument, "attention: " + std::move(message));
+}
+
+Result<std::int64_t> parse_size(std::string_view flag, const std::string& text) {
+  return static_cast<std::int64_t>(KILN_TRY(parse_number(flag, text, {1, kMostSize})));
+}
+
+Result<std::int64_t> parse_side(std::string_view text) {
+  std::int64_t side = 0;
+  const char* const end = text.data() + text.size();
+  const auto [after, error] = std::from_chars(text.data(), end, side);
+  if (error != std::errc() || after != end)
+    return wrong(
+        fmt::format("--window: '{}' is no number; write LEFT,RIGHT, and -1 for "
+                    "unlimited",
+                    text));
+  return side;
+}
+
+Result<void> read_window(const std::string& text, Problem& problem) {
+  if (text.empty())
+    return {};
+  const std::size_t comma = text.find(',');
+  if (comma == std::string::npos)
+    return wrong(fmt::format(
+        "--window: '{}' is not LEFT,RIGHT, such as 128,0; -1 is unlimited", text));
+  problem.window_left = KILN_TRY(parse_side(std::string_view(text).substr(0, comma)));
+  problem.window_right = KILN_TRY(parse_side(std::string_view(text).substr(comma + 1)));
+  return {};
+}
+
+Result<double> read_dropout(const std::string& text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [after, error] = std::from_chars(text.data(), end, value);
+  if (!text.empty() && (error != std::errc() || after != end))
+    return wrong(fmt::format("--dropout: '{}' is no probability from 0 to 1", text));
+  return value;
+}
+
+/// `value` stays as it is where nothing was given.
+Result<void> read_size(std::string_view flag, const std::string& text,
+                       std::int64_t& value) {
+  if (!text.empty())
+    value = KILN_TRY(parse_size(flag, text));
+  return {};
+}
+
+template <typename Enum>
+Result<void> read_word(std::string_view flag, const std::string& text,
+                       Result<Enum> (*parse)(std::string_view), Enum& value) {
+  if (!text.empty())
+    value = KILN_TRY(named(flag, parse(text)));
+  return {};
+}
+
+std::string words(std::span<const std::string_view> all) {
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+}  // namespace
+
+Result<Problem> read_problem(const ProblemOptions& options) {
+  std::vector<std::string_view> missing;
+  for (const auto& [flag, value] :
+       {std::pair<std::string_view, const std::string&>{"--pass", options.pass},
+        {"--dtype", options.dtype},
+        {"--batch", options.batch},
+        {"--heads", options.heads},
+        {"--sq", options.sq},
+        {"--skv", options.skv},
+        {"--dqk", options.dqk},
+        {"--mask", options.mask}}) {
+    if (value.empty())
+      missing.push_back(flag);
+  }
+  if (!missing.empty())
+    return wrong(fmt::format("the problem needs {}", fmt::join(missing, ", ")));
+  Problem problem;
+  problem.heads = KILN_TRY(parse_size("--heads", options.heads));
+  problem.kv_heads = problem.heads;
+  problem.dqk = KILN_TRY(parse_size("--dqk", options.dqk));
+  problem.dv = problem.dqk;
+  return read_problem_over(options, problem);
+}
+
+Result<Problem> read_problem_over(const ProblemOptions& options, Problem problem) {
+  KILN_TRY(read_word("--pass", options.pass, attention::parse_pass, problem.pass));
+  KILN_TRY(read_word("--dtype", options.dtype, attention::parse_dtype, problem.dtype));
+  KILN_TRY(read_word("--mask", options.mask, attention::parse_mask, problem.mask));
+  KILN_TRY(read_word("--bias", options.bias, attention::parse_bias, problem.bias));
+  KILN_TRY(
+      read_word("--layout", options.layout, attention::parse_layout, problem.layout));
+  KILN_TRY(read_size("--batch", options.batch, problem.batch));
+  KILN_TRY(read_size("--heads", options.heads, problem.heads));
+  KILN_TRY(read_size("--kv-heads", options.kv_heads, problem.kv_heads));
+  KILN_TRY(read_size("--sq", options.sq, problem.sq));
+  KILN_TRY(read_size("--skv", options.skv, problem.skv));
+  KILN_TRY(read_size("--dqk", options.dqk, problem.dqk));
+  KILN_TRY(read_size("--dv", options.dv, problem.dv));
+  KILN_TRY(read_window(options.window, problem));
+  if (!options.dropout.empty())
+    problem.dropout = KILN_TRY(read_dropout(options.dropout));
+  const bool is_backward = problem.pass == attention::Pass::kBackward;
+  problem.training = problem.training || options.training || is_backward;
+  problem.stats = options.stats || problem.training;
+  problem.capture = options.capture;
+  problem.deterministic = options.deterministic;
+  problem.bias_gradient = options.bias_gradient;
+  set_strides(problem);
+  if (const auto valid = validate(problem); !valid)
+    return wrong(valid.error().message);
+  return problem;
+}
+
+void add_problem_options(CLI::App& app, ProblemOptions& options) {
+  const auto add = [&](const char* flag, std::string& value, const char* type,
+                       const std::string& meaning) {
+    app.add_option(flag, value, meaning)->type_name(type);
+  };
+  add("--pass", options.pass, "PASS", words(attention::pass_words()));
+  add("--dtype", options.dtype, "TYPE", words(attention::dtype_words()));
+  add("--batch", options.batch, "N", "Sequences");
+  add("--heads", options.heads, "N", "Heads of the query");
+  add("--kv-heads", options.kv_heads, "N",
+      "Heads of key and value (default: those of the query)");
+  add("--sq", options.sq, "N", "Length of the query; of the longest one with thd");
+  add("--skv", options.skv, "N", "Length of key and value");
+  add("--dqk", options.dqk, "N", "Head dimension of query and key");
+  add("--dv", options.dv, "N", "Head dimension of value (default: that of the query)");
+  add("--mask", options.mask, "MASK", words(attention::mask_words()));
+  add("--window", options.window, "L,R",
+      "Sliding window: keys before and after the diagonal; -1 is unlimited");
+  add("--bias", options.bias, "BIAS", words(attention::bias_words()));
+  add("--dropout", options.dropout, "P", "Probability of dropout");
+  add("--layout", options.layout, "LAYOUT",
+      words(attention::layout_words()) + "; thd has sequences of their own lengths");
+  app.add_flag("--bias-gradient", options.bias_gradient,
+               "The gradient of the bias is wanted: with --pass bwd --bias post_scale");
+  app.add_flag("--training", options.training,
+               "A forward pass whose backward pass follows");
+  app.add_flag("--stats", options.stats, "The softmax statistics (LSE) are wanted");
+  app.add_flag("--capture", options.capture, "It runs inside a CUDA graph");
+  app.add_flag("--deterministic", options.deterministic,
+               "The same bits at every run are wanted");
+}
+
+}  // namespace kiln::tools

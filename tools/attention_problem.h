@@ -1,0 +1,40 @@
+// The flags of `kiln attention` that say a problem.
+
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+
+#include "attention/problem.h"
+#include "kiln/result.h"
+
+namespace kiln::tools {
+
+/// As the command line has them; empty: not given.
+struct ProblemOptions {
+  std::string pass, dtype, batch, heads, kv_heads, sq, skv, dqk, dv, mask;
+  std::string window, bias, dropout, layout;
+  bool training = false, stats = false, capture = false, deterministic = false;
+  bool bias_gradient = false;
+};
+
+void add_problem_options(CLI::App& app, ProblemOptions& options);
+
+/// A problem that passes validate(). Errors: kInvalidArgument, naming the flag.
+[[nodiscard]] Result<attention::Problem> read_problem(const ProblemOptions& options);
+
+/// Over what `problem` has already: the flags that are given, and the strides that come
+/// of it. Errors: as read_problem().
+[[nodiscard]] Result<attention::Problem> read_problem_over(
+    const ProblemOptions& options, attention::Problem problem);
+
+/// `parsed`, its error naming `flag`.
+template <typename T>
+Result<T> named(std::string_view flag, Result<T> parsed) {
+  if (!parsed)
+    return fail(parsed.error().code,
+                "attention: " + std::string(flag) + " " + parsed.error().message);
+  return parsed;
+}
+
+}  // namespace kiln::tools
