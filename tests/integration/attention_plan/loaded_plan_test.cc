@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <thread>
 
 #include "attention/cudnn_table.h"
 #include "tests/integration/attention_plan/loaded_plans.h"
@@ -81,6 +82,45 @@ TEST_F(LoadedPlans, Case1_APlanOfOneDeviceNeverRunsWithAnothersHandle) {
   }
   EXPECT_EQ(count(KILN_SIMULATED_CUDNN_EXECUTIONS), before + 3);
   for (const auto& each : cudnn_->runs()) EXPECT_NE(each.handle, foreign.raw());
+}
+
+/// Two cards of one kind, as in case 1: what is kept for one is good for the other.
+class PlansOfTwins : public LoadedPlans {
+ protected:
+  PlansOfTwins() : LoadedPlans("8.6,8.6") {}
+};
+
+TEST_F(PlansOfTwins, Case1_AreOneInTheCacheAndLoadedForEachDevice) {
+  const Plan& kept = plan_for(simulated_, 0);
+  const std::array plans{load(0, kept), load(1, kept)};
+  ASSERT_TRUE(plans[0] && plans[1]);
+  const auto work = [&](std::size_t device) {
+    const auto with = arguments(kept, context(device));
+    const CUstream stream = test::stream_of(simulated_, context(device));
+    for (int i = 0; i < 20; ++i) {
+      const auto ran = run(*plans[device], with, stream);
+      EXPECT_TRUE(ran) << ran.error().message;
+    }
+    EXPECT_FALSE(run(*plans[1 - device], with, stream)) << "the other's";
+    EXPECT_FALSE(run(*plans[1 - device], with)) << "the other's memory";
+  };
+  std::thread one(work, 0);
+  std::thread two(work, 1);
+  one.join();
+  two.join();
+  const auto runs = cudnn_->runs();
+  EXPECT_EQ(runs.size(), 40U);
+  EXPECT_EQ(count(KILN_SIMULATED_CUDNN_EXECUTIONS), 40U) << "none came that far";
+  for (const auto& each : runs)
+    EXPECT_EQ(each.context, context(static_cast<std::size_t>(each.device)));
+  for (const auto& each : simulated_.launches()) {
+    CUcontext owner = nullptr;
+    test::make_current(simulated_, context(0));
+    EXPECT_EQ(simulated_.find<decltype(::cuStreamGetCtx)>("cuStreamGetCtx")(each.stream,
+                                                                            &owner),
+              CUDA_SUCCESS);
+    EXPECT_EQ(owner, context(static_cast<std::size_t>(each.device)));
+  }
 }
 
 TEST_F(LoadedPlans, GiveCudnnTheTensorsTheScalarsAndTheWorkspace) {

@@ -70,6 +70,8 @@ inline void expect_filled(const Plan& plan, const unsigned char* workspace) {
 /// Device 0 is a 9.0, device 1 an 8.0.
 class LoadedPlans : public testing::Test {
  protected:
+  explicit LoadedPlans(const std::string& devices = "9.0,8.0") : simulated_(devices) {}
+
   void SetUp() override {
     if (test::real_cudnn().empty())
       GTEST_SKIP() << "no libcudnn.so.9";
@@ -154,7 +156,7 @@ class LoadedPlans : public testing::Test {
     return result.error().message;
   }
 
-  const test::SimulatedDriver simulated_{"9.0,8.0"};
+  const test::SimulatedDriver simulated_;
   std::unique_ptr<test::SimulatedCudnn> cudnn_;
   std::array<std::shared_ptr<CudnnHandles>, 2> handles_;
   mutable float scale_ = 0.125F;
