@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "attention/cudnn_table.h"
 #include "tests/support/simulated_cudnn.h"
 
 namespace kiln::attention {
@@ -48,6 +49,22 @@ TEST(CudnnLibrary, OfThisMachineIsTheOneThatTheSearchFindsFirst) {
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(none.error().message, HasSubstr("no libcudnn.so.9 found: install cuDNN"));
+}
+
+using SimulatedCudnn = testing::Test;
+
+TEST_F(SimulatedCudnn, CrashesAsCudnnDoesOnAPlanWithoutAHandle) {
+  if (test::real_cudnn().empty())
+    GTEST_SKIP() << "no libcudnn.so.9";
+  const test::SimulatedDriver driver;
+  const test::SimulatedCudnn library(driver);
+  const CudnnTable& table = CudnnLibrary::open(library.path())->table();
+  cudnn::Descriptor plan = nullptr;
+  ASSERT_EQ(
+      table.cudnnBackendCreateDescriptor(cudnn::DescriptorKind::kExecutionPlan, &plan),
+      cudnn::Status::kSuccess);
+  EXPECT_DEATH(static_cast<void>(table.cudnnBackendFinalize(plan)),
+               "a plan is finalised without a handle");
 }
 
 }  // namespace

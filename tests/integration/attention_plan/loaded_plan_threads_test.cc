@@ -45,6 +45,21 @@ TEST_F(LoadedPlans, AreRunBySeveralThreadsEachWithItsOwnHandleAndDescriptor) {
       << "and the loader's";
 }
 
+TEST_F(LoadedPlans, ThatCannotBeMadeReadyOnOneThreadServeTheOthers) {
+  const auto plan = load(0);
+  ASSERT_TRUE(plan);
+  const auto with = arguments(plan->plan(), context(0));
+  std::thread([&] {
+    cudnn_->inject("cudnnBackendFinalize", 4000);
+    const auto ran = run(*plan, with);
+    ASSERT_FALSE(ran);
+    EXPECT_EQ(ran.error().code, ErrorCode::kDevice);
+    EXPECT_TRUE(run(*plan, with)) << "once more";
+  }).join();
+  EXPECT_TRUE(run(*plan, with));
+  EXPECT_EQ(count(KILN_SIMULATED_CUDNN_PLANS), 2U) << "none is left over";
+}
+
 TEST_F(LoadedPlans, OfAThreadThatEndedServeTheNextOne) {
   const auto plan = load(0);
   ASSERT_TRUE(plan);
