@@ -61,9 +61,11 @@ inline void expect_filled(const Plan& plan, const unsigned char* workspace) {
     const unsigned char* const bytes = workspace + tensor.offset;
     EXPECT_TRUE(std::all_of(bytes, bytes + tensor.zero_bytes,
                             [](unsigned char each) { return each == 0; }));
-    std::vector<float> values(tensor.values.size());
-    std::memcpy(values.data(), bytes, values.size() * sizeof(float));
-    EXPECT_EQ(values, tensor.values);
+    for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+      float value = 0;
+      std::memcpy(&value, bytes + i * sizeof(value), sizeof(value));
+      EXPECT_EQ(value, tensor.values[i]);
+    }
   }
 }
 
