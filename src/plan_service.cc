@@ -58,16 +58,11 @@ std::string target_of(const device::DeviceProperties& device) {
   return to_string(device::Target{{device.capability()}, device::ImageKind::kCubin});
 }
 
-std::string_view template_name(const attention::Problem& problem) {
-  return problem.pass == attention::Pass::kForward ? "cudnn_attention_fwd"
-                                                   : "cudnn_attention_bwd";
-}
-
 cache::Metadata metadata_of(const KeyedPlan& keyed, const attention::Plan& plan,
                             const compile::PlanOutput& output) {
   using std::chrono::nanoseconds;
   cache::Metadata metadata;
-  metadata.template_name = template_name(keyed.problem);
+  metadata.template_name = PlanService::name_of(keyed.problem);
   metadata.params = attention::shown_fields(keyed.problem).list();
   metadata.arch = to_string(keyed.device.capability());
   metadata.toolchain = "cudnn-" + to_string(keyed.version);
@@ -127,6 +122,11 @@ Result<KeyedPlan> PlanService::key(const attention::Problem& problem,
   plan.label = "attention " + to_string(plan.problem);
   plan.key = preimage(plan).digest();
   return plan;
+}
+
+std::string_view PlanService::name_of(const attention::Problem& problem) {
+  return problem.pass == attention::Pass::kForward ? "cudnn_attention_fwd"
+                                                   : "cudnn_attention_bwd";
 }
 
 cache::Fields PlanService::preimage(const KeyedPlan& plan) {

@@ -66,6 +66,9 @@ class PlanService {
   [[nodiscard]] Result<FetchedPlan> fetch(const KeyedPlan& plan,
                                           const std::stop_token& stop = {});
 
+  /// What listings call it: "cudnn_attention_fwd".
+  [[nodiscard]] static std::string_view name_of(const attention::Problem& problem);
+
   /// What `plan.key` is the digest of.
   [[nodiscard]] static cache::Fields preimage(const KeyedPlan& plan);
 

@@ -1,4 +1,4 @@
-// `kiln attention`: its options, and its two actions.
+// `kiln attention`: its options, and its actions.
 
 #pragma once
 
@@ -28,11 +28,13 @@ struct AttentionOptions {
   bool dry_run = false, fail_fast = false;
 };
 
-// Errors of both: kInvalidArgument, of a flag; what keeps all of it from being done.
+// Errors of each: kInvalidArgument, of a flag; what keeps all of it from being done.
 [[nodiscard]] Result<int> explain_attention(Context& context,
                                             const AttentionOptions& options);
 [[nodiscard]] Result<int> warm_attention(Context& context,
                                          const AttentionOptions& options);
+[[nodiscard]] Result<int> explain_missing_plan(Context& context,
+                                               const AttentionOptions& options);
 
 /// kInvalidArgument: "attention: <message>".
 [[nodiscard]] tl::unexpected<Error> wrong_attention(std::string message);

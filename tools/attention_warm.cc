@@ -114,7 +114,7 @@ std::variant<KeyedRequest, KeyedPlan, Error> keyed_plan(
 BuildItem item_for(PlanService& plans, const Problem& problem,
                    const DeviceProperties& device) {
   BuildItem item{.named_as = "template",
-                 .name = "cudnn_attention_" + std::string(to_string(problem.pass)),
+                 .name = std::string(PlanService::name_of(problem)),
                  .label = to_string(problem),
                  .params = {},
                  .arch = to_string(device.capability()),

@@ -144,7 +144,8 @@ std::string_view to_string(TensorRole role) {
       "bias",      "lengths_q", "lengths_kv", "offsets_q", "offsets_k",
       "offsets_v", "offsets_o", "seed",       "offset",    "scale",
       "grad_o",    "grad_q",    "grad_k",     "grad_v",    "grad_bias"};
-  return kWords.at(static_cast<std::size_t>(role) - 1);
+  return kWords.at(static_cast<std::size_t>(role) -
+                   static_cast<std::size_t>(TensorRole::kQ));
 }
 
 Bytes encode(const Plan& plan) {

@@ -17,9 +17,10 @@
 namespace kiln::attention {
 
 /// What a caller hands over. Each is the tensor of that number in every graph that Kiln
-/// makes (its unique id). Shapes: q [batch, heads, sq, dqk], k, v and o alike.
-enum class TensorRole : std::uint8_t {
-  kQ = 1,
+/// makes (its unique id); the frontend numbers its own from 1. Shapes: q [batch, heads,
+/// sq, dqk], k, v and o alike.
+enum class TensorRole : std::uint16_t {
+  kQ = 1001,
   kK,
   kV,
   kO,

@@ -44,10 +44,13 @@ fe::DataType_t data_type(ops::DType dtype) {
   }
 }
 
+std::int64_t number_of(TensorRole role) {
+  return static_cast<std::int64_t>(role);
+}
+
 fe::graph::Tensor_attributes named(TensorRole role) {
   fe::graph::Tensor_attributes tensor;
-  tensor.set_name(std::string(to_string(role)))
-      .set_uid(static_cast<std::int64_t>(role));
+  tensor.set_name(std::string(to_string(role))).set_uid(number_of(role));
   return tensor;
 }
 
@@ -72,7 +75,7 @@ class Tensors {
     const Shape shape = shape_of(role);
     tensor->set_output(true)
         .set_name(std::string(to_string(role)))
-        .set_uid(static_cast<std::int64_t>(role))
+        .set_uid(number_of(role))
         .set_data_type(data_type(problem_.dtype))
         .set_dim(shape.dims)
         .set_stride(shape.strides);
@@ -84,7 +87,7 @@ class Tensors {
     const Shape shape = shape_stats();
     tensor->set_output(true)
         .set_name(std::string(to_string(TensorRole::kStats)))
-        .set_uid(static_cast<std::int64_t>(TensorRole::kStats))
+        .set_uid(number_of(TensorRole::kStats))
         .set_data_type(fe::DataType_t::FLOAT)
         .set_dim(shape.dims)
         .set_stride(shape.strides);
@@ -343,7 +346,8 @@ Result<attention::Plan> ProblemGraph::describe() const {
   if (!replaced.empty())
     return fail(ErrorCode::kCompileFailed, "the graph has tensors within tensors");
   for (const std::int64_t uid : variant_pack_uids) {
-    if (uid >= 1 && uid <= static_cast<std::int64_t>(attention::kLastTensorRole))
+    if (uid >= number_of(TensorRole::kQ) &&
+        uid <= number_of(attention::kLastTensorRole))
       plan.tensors.push_back(static_cast<TensorRole>(uid));
     else if (!known.contains(uid))
       return fail(ErrorCode::kCompileFailed,

@@ -23,9 +23,10 @@ std::optional<Bytes> decode_base64(std::string_view text) {
                         static_cast<int>(text.size()));
   if (decoded < 0 || static_cast<std::size_t>(decoded) != bytes.size())
     return std::nullopt;
-  const std::size_t padding =
-      text.size() - std::min(text.size(), text.find_last_not_of('=') + 1);
-  if (padding > 2)
+  // To OpenSSL it is a digit like others, wherever it stands.
+  const std::size_t padding = text.size() - std::min(text.size(), text.find('='));
+  if (padding > 2 || text.substr(text.size() - padding).find_first_not_of('=') !=
+                         std::string_view::npos)
     return std::nullopt;
   bytes.resize(bytes.size() - padding);
   return bytes;

@@ -6,6 +6,11 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS kiln RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS kiln-worker RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
+if(TARGET kiln-plan-worker)  # which finds its driver beside itself
+  install(TARGETS kiln-plan-worker kiln-no-device-driver
+          RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
+endif()
 install(FILES ${PROJECT_BINARY_DIR}/share/man/man1/kiln.1
         DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${PROJECT_BINARY_DIR}/share/bash-completion/completions/kiln

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "tools/attention_command.h"
 #include "tools/verbs.h"
@@ -17,21 +19,28 @@ struct Action {
   std::string_view name;
   Result<int> (*run)(Context& context, const AttentionOptions& options);
 };
-constexpr std::array<Action, 2> kActions{
-    {{"explain", explain_attention}, {"warm", warm_attention}}};
+constexpr std::array<Action, 3> kActions{{{"explain", explain_attention},
+                                          {"warm", warm_attention},
+                                          {"why", explain_missing_plan}}};
 
 /// A flag that only the other action has is wrong usage, not ignored.
 Result<void> check_flags(const CLI::App& app, const AttentionOptions& options) {
-  const bool is_warm = options.action == "warm";
-  for (const char* const flag :
-       is_warm ? std::initializer_list<const char*>{"--cudnn", "--matrix"}
-               : std::initializer_list<const char*>{"--preset", "--driver", "--jobs",
-                                                    "--timeout", "--dry-run",
-                                                    "--fail-fast"}) {
-    if (app.count(flag) > 0)
-      return wrong_attention(
-          fmt::format("{} is for `attention {}`", flag, is_warm ? "explain" : "warm"));
+  struct Owned {
+    std::string_view action;
+    std::vector<std::string> flags;
+  };
+  const std::vector<Owned> owned{
+      {"explain", {"--cudnn", "--matrix"}},
+      {"warm",
+       {"--preset", "--driver", "--jobs", "--timeout", "--dry-run", "--fail-fast"}}};
+  for (const auto& [action, flags] : owned) {
+    for (const std::string& flag : flags) {
+      if (action != options.action && app.count(flag) > 0)
+        return wrong_attention(fmt::format("{} is for `attention {}`", flag, action));
+    }
   }
+  if (options.action == "why" && app.count("--cp") > 0)
+    return wrong_attention("why explains one plan: name a step of --cp as the problem");
   return {};
 }
 
@@ -45,20 +54,22 @@ Result<int> run(Context& context, const CLI::App& app,
     }
     names.emplace_back(action.name);
   }
-  return wrong_attention(
-      options.action.empty()
-          ? "say what: kiln attention explain, or kiln attention warm"
-          : fmt::format("there is no `attention {}`{}", options.action,
-                        did_you_mean(options.action, names)));
+  return wrong_attention(options.action.empty()
+                             ? "say what: kiln attention explain, warm or why"
+                             : fmt::format("there is no `attention {}`{}",
+                                           options.action,
+                                           did_you_mean(options.action, names)));
 }
 
 }  // namespace
 
 Run add_attention(CLI::App& app) {
   auto options = std::make_shared<AttentionOptions>();
-  app.add_option("ACTION", options->action,
-                 "explain: would cuDNN run this problem there; if not, why, and what "
-                 "to do. warm: build the plans that a job will ask for");
+  app.add_option(
+      "ACTION", options->action,
+      "explain: would cuDNN run this problem there; if not, why, and what "
+      "to do. warm: build the plans that a job will ask for. why: a plan is not "
+      "in the cache, which one comes nearest, and what differs");
   app.add_option("--arch", options->devices.lists,
                  "Architecture: 9.0, sm_90 or native; with --matrix or warm a list. A "
                  "plan is for a device: warm takes the published ones that have it")

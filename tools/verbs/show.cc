@@ -4,7 +4,9 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "attention/plan.h"
 #include "tools/entry_output.h"
 #include "tools/file_output.h"
 #include "tools/open_cache.h"
@@ -32,6 +34,12 @@ struct Shown {
   cache::Entry entry;
   cache::StoredObject object;
   std::string path;
+  std::optional<attention::Plan> plan = {};  // of a plan
+
+  /// What --extract writes: the payload as other programs know it.
+  [[nodiscard]] ByteView raw() const {
+    return plan ? as_bytes(plan->json) : object.payload();
+  }
 };
 
 Result<Shown> find(const Config& config, const std::string& text) {
@@ -41,7 +49,10 @@ Result<Shown> find(const Config& config, const std::string& text) {
   auto entry = KILN_TRY(cache->describe(key));
   if (!entry || !object)
     return fail(ErrorCode::kNotFound, key.hex() + " has just been removed");
-  return Shown{*std::move(entry), *std::move(object), cache->layout().object(key)};
+  Shown shown{*std::move(entry), *std::move(object), cache->layout().object(key)};
+  if (shown.object.kind() == cache::Kind::kPlan)
+    shown.plan = KILN_TRY(attention::decode_plan(shown.raw()));
+  return shown;
 }
 
 /// The text that one of --source, --log, --preimage or --ptx asks for.
@@ -60,6 +71,22 @@ Result<std::optional<std::string>> wanted_text(const cache::StoredObject& object
   return std::nullopt;
 }
 
+/// Of a plan, which is not loaded as an image is.
+ordered_json plan_json(const attention::Plan& plan) {
+  ordered_json bound;
+  for (const attention::BoundProperty& property : plan.bound)
+    bound[property.name] = property.values.size() == 1
+                               ? ordered_json(property.values.front())
+                               : ordered_json(property.values);
+  ordered_json tensors = ordered_json::array();
+  for (const attention::TensorRole role : plan.tensors)
+    tensors.push_back(to_string(role));
+  return {{"engine", plan.engine},
+          {"workspace_bytes", plan.workspace_bytes()},
+          {"tensors", tensors},
+          {"bound_to", bound}};
+}
+
 ordered_json show_json(const Shown& shown, const cache::Metadata& metadata,
                        const cache::Fields& preimage) {
   ordered_json json = entry_json(shown.entry);
@@ -68,6 +95,8 @@ ordered_json show_json(const Shown& shown, const cache::Metadata& metadata,
   for (const cache::EntryPoint& entry : metadata.entry_points)
     entries.push_back({{"name", entry.name}, {"lowered", entry.lowered}});
   json["entry_points"] = entries;
+  if (shown.plan)
+    json["plan"] = plan_json(*shown.plan);
   json["min_driver"] = metadata.min_driver;
   json["producer"] = metadata.producer;
   json["preimage"] = preimage_json(preimage);
@@ -85,17 +114,24 @@ void print_details(const Shown& shown, const cache::Metadata& metadata,
   line("key", entry.key.hex());
   line("path", shown.path);
   line("kind", fmt::format("{} for {}", to_string(entry.kind), entry.arch));
-  line("size",
-       fmt::format("{} ({} bytes), image {}", format_size(entry.size_bytes),
-                   entry.size_bytes, format_size(shown.object.payload().size())));
+  line("size", fmt::format("{} ({} bytes), image {}", format_size(entry.size_bytes),
+                           entry.size_bytes, format_size(shown.raw().size())));
   line("created", json["created"].get<std::string>());
   line("last used", json["last_used"].get<std::string>());
   line("toolchain", entry.toolchain);
-  line("driver", "CUDA " + metadata.min_driver + " or later");
   line("built in", format_duration(std::chrono::milliseconds(entry.compile_ms)));
-  line("resources",
-       fmt::format("{} registers, {} bytes shared, {} bytes spilled", entry.registers,
-                   entry.shared_bytes, entry.spill_bytes));
+  if (shown.plan) {
+    const ordered_json plan = plan_json(*shown.plan);
+    line("engine", shown.plan->engine);
+    line("workspace", format_size(shown.plan->workspace_bytes()));
+    line("tensors", plan["tensors"].dump());
+    line("bound to", plan["bound_to"].dump());
+  } else {
+    line("driver", "CUDA " + metadata.min_driver + " or later");
+    line("resources",
+         fmt::format("{} registers, {} bytes shared, {} bytes spilled", entry.registers,
+                     entry.shared_bytes, entry.spill_bytes));
+  }
   for (const cache::EntryPoint& point : metadata.entry_points) {
     line("entry point", point.name == point.lowered
                             ? point.name
@@ -118,7 +154,7 @@ Result<int> run(Context& context, const Options& options) {
   const Shown shown = KILN_TRY(find(context.config, options.key));
   const auto text = KILN_TRY(wanted_text(shown.object, options));
   if (!options.extract.empty())
-    KILN_TRY(write_output_file(options.extract, shown.object.payload()));
+    KILN_TRY(write_output_file(options.extract, shown.raw()));
   const cache::Metadata metadata = KILN_TRY(shown.object.metadata());
   if (context.json) {
     ordered_json json = show_json(shown, metadata, KILN_TRY(shown.object.preimage()));
@@ -142,7 +178,8 @@ Run add_show(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("KEY", options->key, "64 hex digits, or a unique prefix of 6 or more")
       ->required();
-  app.add_flag("--source", options->source, "Print the source it was compiled from");
+  app.add_flag("--source", options->source,
+               "Print the source it was compiled from; of a plan its problem");
   app.add_flag("--log", options->log, "Print the compiler's log");
   app.add_flag("--preimage", options->preimage, "Print what the key is made of");
   app.add_flag("--ptx", options->ptx, "Print the PTX");

@@ -39,8 +39,33 @@ CompileOutput full_output() {
   return output;
 }
 
+PlanJob full_plan_job() {
+  return {.label = "attention fwd",
+          .flags = "--pass fwd",
+          .problem = std::string("\0fields", 7),
+          .device = "{}",
+          .capability = {9, 0},
+          .cudnn = "/x/libcudnn.so.9",
+          .nvrtc = {"/x/libnvrtc.so", "/x/libnvrtc-builtins.so"},
+          .time_limit = std::chrono::milliseconds(1234),
+          .memory_limit_bytes = 5ULL << 32U};
+}
+
+PlanOutput full_plan_output() {
+  PlanOutput output;
+  output.plan = Bytes(300, std::byte{0xAB});
+  output.attempts = {{"engine 2", "CUDNN_STATUS_NOT_SUPPORTED", "why"},
+                     {"engine 3", "", ""}};
+  output.cudnn_version = "9.19.0";
+  output.cudnn = {"/x/libcudnn.so.9", "0e0f"};
+  output.build_time = std::chrono::milliseconds(17);
+  return output;
+}
+
 std::vector<Reply> every_reply() {
   return {Hello{"abc"},
+          full_plan_output(),
+          PlanOutput{},
           Progress{BuildPhase::kCompiling},
           full_output(),
           CompileOutput{},
@@ -58,8 +83,9 @@ bool same(const Reply& a, const Reply& b) {
 }
 
 TEST(Protocol, RequestsArriveAsTheyWereSent) {
-  for (const Request& request : {Request(full_job()), Request(CompileJob{}),
-                                 Request(DescribeRequest{{"/a", "/b"}})}) {
+  for (const Request& request :
+       {Request(full_job()), Request(CompileJob{}), Request(full_plan_job()),
+        Request(PlanJob{}), Request(DescribeRequest{{"/a", "/b"}})}) {
     const auto decoded = decode_request(encode_request(request));
     ASSERT_TRUE(decoded) << decoded.error().message;
     EXPECT_EQ(*decoded, request);

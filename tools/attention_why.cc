@@ -1,0 +1,32 @@
+// kiln attention why: why a plan is not in the cache, by the entry that comes nearest.
+
+#include <fmt/format.h>
+
+#include "tools/attention_command.h"
+#include "tools/exit_code.h"
+#include "tools/why_answer.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+
+Result<int> explain_missing_plan(Context& context, const AttentionOptions& options) {
+  const auto problem = KILN_TRY(read_problem(options.problem));
+  const auto devices = KILN_TRY(plan_devices(context.config, options.devices));
+  if (devices.size() != 1)
+    return wrong_attention(
+        "why explains one device at a time, and there are several: --profile "
+        "FILE|NAME");
+  const auto service = KILN_TRY(BuildService::open(
+      context.config, {.stop = context.stop->token(), .make_root = false}));
+  PlanService plans(*service);
+  const KeyedPlan keyed = KILN_TRY(plans.key(problem, devices.front()));
+  const auto note = fmt::format("cudnn-{} ({}), for {}", to_string(keyed.version),
+                                keyed.cudnn.native(), keyed.device.name);
+  print_answer(
+      KILN_TRY(explain_miss(service->cache(), keyed.key, PlanService::preimage(keyed),
+                            std::string(PlanService::name_of(keyed.problem)), note)),
+      context.json, context.out);
+  return kAllDone;
+}
+
+}  // namespace kiln::tools
