@@ -1,10 +1,11 @@
-// The cuDNN of this machine, as far as the rules ask: its version.
+// The cuDNN of this machine: where it is, and which.
 
 #pragma once
 
 #include <filesystem>
 #include <vector>
 
+#include "attention/cudnn_library.h"
 #include "attention/cudnn_version.h"
 #include "kiln/result.h"
 #include "util/library_search.h"
@@ -16,8 +17,12 @@ namespace kiln::attention {
 [[nodiscard]] Result<std::vector<LibraryCandidate>> find_cudnn(
     const std::filesystem::path& explicit_path, const LibraryPlaces& places);
 
-/// Of the first of find_cudnn(). Opens the library and leaves it open. Errors:
-/// kUnavailable, where there is none or it cannot be opened; those of find_cudnn().
+/// The first of find_cudnn(). Errors: kUnavailable, where there is none or it cannot be
+/// opened; those of find_cudnn().
+[[nodiscard]] Result<CudnnLibrary> open_installed_cudnn(
+    const std::filesystem::path& explicit_path, const LibraryPlaces& places);
+
+/// Of the same. Opens the library and leaves it open. Errors: as there.
 [[nodiscard]] Result<CudnnVersion> installed_cudnn_version(
     const std::filesystem::path& explicit_path, const LibraryPlaces& places);
 

@@ -67,8 +67,9 @@ WorkspaceTensor read_workspace_tensor(FieldDecoder& decoder) {
   if (values.size() % sizeof(float) != 0)
     decoder.note("field 'values' is no list of floats");
   tensor.values.resize(values.size() / sizeof(float));
-  std::memcpy(tensor.values.data(), values.data(),
-              tensor.values.size() * sizeof(float));
+  if (!tensor.values.empty())  // memcpy takes no null pointer, not even for nothing
+    std::memcpy(tensor.values.data(), values.data(),
+                tensor.values.size() * sizeof(float));
   return tensor;
 }
 

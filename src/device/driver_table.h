@@ -37,6 +37,10 @@
   X(cuFuncGetAttribute)                   \
   X(cuFuncSetAttribute)                   \
   X(cuStreamGetCtx)                       \
+  X(cuStreamIsCapturing)                  \
+  X(cuPointerGetAttributes)               \
+  X(cuMemsetD8Async)                      \
+  X(cuMemcpyHtoDAsync)                    \
   X(cuLaunchKernel)
 
 // Null where the driver is too old for it: cuDeviceGetUuid_v2 came with CUDA 11.4,

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -153,39 +152,13 @@ Result<void> check_geometry(const Function& function, const Geometry& geometry) 
   return {};
 }
 
-// The device of a context that is not ours, for an error. Whatever cannot be told is
-// left out.
-std::string owner_of(const PrimaryContext& ours, CUcontext other) {
-  const DriverTable& driver = ours.driver().table();
-  const std::optional<CUdevice> device = device_of(driver, other);
-  std::array<char, 256> name{};
-  if (!device || driver.cuDeviceGetName(name.data(), static_cast<int>(name.size() - 1),
-                                        *device) != CUDA_SUCCESS)
-    return "another context";
-  const bool is_ours = *device == ours.device().ordinal;
-  return fmt::format("{}device {} ({})", is_ours ? "another context of " : "", *device,
-                     name.data());
-}
-
 // The kernel's context is current now; `before` was before.
 Result<void> check_stream(const Function& function, CUstream stream, CUcontext before) {
-  const PrimaryContext& context = function.module().context();
-  if (is_default_stream(stream)) {
-    if (before == nullptr || before == context.handle())
-      return {};
-    return refuse(function,
-                  fmt::format("the default stream is the current context's, of {}; "
-                              "make that of {} current, or pass a stream of it",
-                              owner_of(context, before), label_of(context.device())));
-  }
-  CUcontext owner = nullptr;
-  if (const CUresult result = context.driver().table().cuStreamGetCtx(stream, &owner);
-      result != CUDA_SUCCESS)
-    return failed(function, result, "cuStreamGetCtx");
-  if (owner != context.handle())
-    return refuse(function,
-                  fmt::format("the stream is of {}; pass one of {}",
-                              owner_of(context, owner), label_of(context.device())));
+  const StreamFit fit = fit_of(function.module().context(), stream, before);
+  if (fit.asked != CUDA_SUCCESS)
+    return failed(function, fit.asked, "cuStreamGetCtx");
+  if (!fit.why_not.empty())
+    return refuse(function, fit.why_not);
   return {};
 }
 

@@ -1,5 +1,9 @@
 #include "device/stream_device.h"
 
+#include <fmt/format.h>
+
+#include <array>
+
 namespace kiln::device {
 
 bool is_default_stream(CUstream stream) {
@@ -35,6 +39,36 @@ Result<std::optional<int>> device_of(const Driver& driver, CUstream_st* stream) 
   if (const std::optional<CUdevice> device = device_of(table, context))
     return *device;  // handles of devices are their ordinals
   return fail(ErrorCode::kDevice, "the driver does not tell the stream's device");
+}
+
+std::string describe_owner(const PrimaryContext& ours, CUcontext other) {
+  const DriverTable& driver = ours.driver().table();
+  const std::optional<CUdevice> device = device_of(driver, other);
+  std::array<char, 256> name{};
+  if (!device || driver.cuDeviceGetName(name.data(), static_cast<int>(name.size() - 1),
+                                        *device) != CUDA_SUCCESS)
+    return "another context";
+  const bool is_ours = *device == ours.device().ordinal;
+  return fmt::format("{}device {} ({})", is_ours ? "another context of " : "", *device,
+                     name.data());
+}
+
+StreamFit fit_of(const PrimaryContext& context, CUstream stream, CUcontext before) {
+  if (is_default_stream(stream)) {
+    if (before == nullptr || before == context.handle())
+      return {};
+    return {.why_not = fmt::format(
+                "the default stream is the current context's, of {}; make that of {} "
+                "current, or pass a stream of it",
+                describe_owner(context, before), label_of(context.device()))};
+  }
+  CUcontext owner = nullptr;
+  const CUresult asked = context.driver().table().cuStreamGetCtx(stream, &owner);
+  if (asked != CUDA_SUCCESS || owner == context.handle())
+    return {.asked = asked, .why_not = {}};
+  return {.why_not =
+              fmt::format("the stream is of {}; pass one of {}",
+                          describe_owner(context, owner), label_of(context.device()))};
 }
 
 }  // namespace kiln::device

@@ -1,11 +1,13 @@
-// Which device a stream is of, or a context.
+// Which device a stream is of, or a context, and whether work may go there.
 
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "device/driver.h"
 #include "device/driver_table.h"
+#include "device/primary_context.h"
 #include "kiln/result.h"
 
 namespace kiln::device {
@@ -24,5 +26,20 @@ namespace kiln::device {
 /// Errors: kDevice. Thread-safe.
 [[nodiscard]] Result<std::optional<int>> device_of(const Driver& driver,
                                                    CUstream_st* stream);
+
+/// "device 1 (NVIDIA H100)", or "another context of device 0 (…)", for a context that
+/// is not `ours`. Whatever cannot be told is left out.
+[[nodiscard]] std::string describe_owner(const PrimaryContext& ours, CUcontext other);
+
+struct StreamFit {
+  CUresult asked = CUDA_SUCCESS;  // of cuStreamGetCtx
+  std::string why_not;            // empty: the stream takes work of that context
+};
+
+/// Whether `stream` takes work of `context`, which is current now; `before` was before
+/// (ContextScope::before()): that is whose the default streams are, if any. Calls
+/// nothing that a stream capture forbids.
+[[nodiscard]] StreamFit fit_of(const PrimaryContext& context, CUstream stream,
+                               CUcontext before);
 
 }  // namespace kiln::device

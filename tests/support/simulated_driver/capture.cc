@@ -1,4 +1,5 @@
-// Stream capture and the graphs that come of it. A graph here is its launches.
+// Stream capture and the graphs that come of it. A graph here is a list of launches,
+// copies and fills.
 
 #include "tests/support/simulated_driver/capture.h"
 
@@ -7,6 +8,8 @@
 using kiln::simulated::Capture;
 using kiln::simulated::enter;
 using kiln::simulated::Graph;
+using kiln::simulated::GraphNode;
+using kiln::simulated::MemoryWork;
 using kiln::simulated::Needs;
 using kiln::simulated::Simulator;
 using kiln::simulated::Stream;
@@ -90,7 +93,7 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
                              .origin = std::this_thread::get_id(),
                              .id = simulator.next_id(),
                              .is_invalid = false,
-                             .launches = {}};
+                             .nodes = {}};
     return CUDA_SUCCESS;
   });
 }
@@ -111,7 +114,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
     const Capture ended = *std::exchange(found->capture, std::nullopt);
     if (ended.is_invalid)
       return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    *graph = simulator.graphs.add({.launches = ended.launches});
+    *graph = simulator.graphs.add({.nodes = ended.nodes});
     return CUDA_SUCCESS;
   });
 }
@@ -157,7 +160,7 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, std::size_t* count) 
       return CUDA_ERROR_INVALID_VALUE;
     if (nodes != nullptr)
       return CUDA_ERROR_NOT_SUPPORTED;
-    *count = found->launches.size();
+    *count = found->nodes.size();
     return CUDA_SUCCESS;
   });
 }
@@ -180,7 +183,8 @@ CUresult cuGraphExecDestroy(CUgraphExec executable) {
   });
 }
 
-// Records its launches once more, on the stream that it goes to.
+// Records its launches once more, on the stream that it goes to, and does its copies
+// and fills again.
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
     const Graph* const found = simulator.graph_execs.find(executable);
@@ -192,7 +196,12 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     if (const CUresult refused = kiln::simulated::admit_work(simulator, *on);
         refused != CUDA_SUCCESS)
       return refused;
-    for (kiln_simulated_launch each : found->launches) {
+    for (const GraphNode& node : found->nodes) {
+      if (const auto* const work = std::get_if<MemoryWork>(&node)) {
+        kiln::simulated::perform(*work);
+        continue;
+      }
+      auto each = std::get<kiln_simulated_launch>(node);
       each.stream = stream;
       each.is_captured = 0;
       each.is_repeated = 1;

@@ -10,6 +10,9 @@ namespace kiln::simulated {
 /// stream while a blocking stream of its context is captured, which ends that capture.
 CUresult admit_work(Simulator& simulator, const Stream& stream);
 
+/// Does a copy or a fill, of memory that was checked.
+void perform(const MemoryWork& work);
+
 /// Calls visit(Stream&) for every stream that there is.
 template <typename Visitor>
 void for_each_stream(Simulator& simulator, const Visitor& visit) {

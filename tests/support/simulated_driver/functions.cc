@@ -110,6 +110,7 @@
   X("cuMemFreeHost", cuMemFreeHost, 2000)                                          \
   X("cuMemAllocAsync", cuMemAllocAsync, 11020)                                     \
   X("cuMemFreeAsync", cuMemFreeAsync, 11020)                                       \
+  X("cuPointerGetAttributes", cuPointerGetAttributes, 7000)                        \
   X("cuMemcpy", cuMemcpy, 4000)                                                    \
   X("cuMemcpyAsync", cuMemcpyAsync, 4000)                                          \
   X("cuMemcpyHtoD", cuMemcpyHtoD_v2, 3020)                                         \

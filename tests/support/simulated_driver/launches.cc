@@ -159,7 +159,7 @@ CUresult accept(Simulator& simulator, const Request& request, Accepted& accepted
   record.is_cooperative = request.is_cooperative ? 1 : 0;
   record.is_captured = stream->capture ? 1 : 0;
   if (stream->capture)
-    stream->capture->launches.push_back(record);
+    stream->capture->nodes.push_back(record);
   simulator.launches.push_back(record);
   const auto host = simulator.host_kernels.find(name);
   if (host != simulator.host_kernels.end() && !stream->capture)

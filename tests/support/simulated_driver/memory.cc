@@ -1,14 +1,18 @@
 // Device memory is host memory, each block known by its address, its size and its
-// context. Copies are done before they return, on a stream or not.
+// context. Copies and fills are done before they return, on a stream or not, unless
+// they are captured.
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "tests/support/simulated_driver/capture.h"
 #include "tests/support/simulated_driver/simulator.h"
 
+using kiln::simulated::Allocation;
 using kiln::simulated::enter;
+using kiln::simulated::MemoryWork;
 using kiln::simulated::Needs;
 using kiln::simulated::Simulator;
 using kiln::simulated::Stream;
@@ -61,6 +65,21 @@ bool Simulator::is_allocated(CUdeviceptr pointer, std::size_t size) const {
   return offset <= allocation.size && size <= allocation.size - offset;
 }
 
+const Allocation* Simulator::allocation_at(CUdeviceptr pointer) const {
+  return is_allocated(pointer, 1) ? &std::prev(allocations.upper_bound(pointer))->second
+                                  : nullptr;
+}
+
+void perform(const MemoryWork& work) {
+  if (work.from != 0) {
+    std::memmove(address(work.to), address(work.from), work.size);
+    return;
+  }
+  auto* const bytes = static_cast<unsigned char*>(address(work.to));
+  for (std::size_t at = 0; at < work.size; at += work.value_bytes)
+    std::memcpy(bytes + at, &work.value, work.value_bytes);  // little-endian
+}
+
 }  // namespace kiln::simulated
 
 namespace {
@@ -77,9 +96,26 @@ CUresult admit(Simulator& simulator, const Order& order) {
   const Stream* const stream = simulator.stream(order.stream);
   if (stream == nullptr)
     return CUDA_ERROR_INVALID_HANDLE;
-  if (stream->capture)
-    return CUDA_ERROR_NOT_SUPPORTED;  // a graph here is its launches
   return kiln::simulated::admit_work(simulator, *stream);
+}
+
+// No graph here has a node that allocates.
+CUresult admit_allocation(Simulator& simulator, const Order& order) {
+  const CUresult result = admit(simulator, order);
+  if (result == CUDA_SUCCESS && order.is_on_stream &&
+      simulator.stream(order.stream)->capture)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  return result;
+}
+
+// Now, or whenever the graph is launched.
+void perform_or_capture(Simulator& simulator, const MemoryWork& work,
+                        const Order& order) {
+  Stream* const stream = order.is_on_stream ? simulator.stream(order.stream) : nullptr;
+  if (stream != nullptr && stream->capture)
+    stream->capture->nodes.emplace_back(work);
+  else
+    kiln::simulated::perform(work);
 }
 
 enum class Side { kDevice, kHost, kEither };
@@ -109,7 +145,8 @@ CUresult copy(const char* symbol, const Copy& what, const Order& order) {
     if (!is_good(simulator, what.to, what.to_side, what.size) ||
         !is_good(simulator, what.from, what.from_side, what.size))
       return CUDA_ERROR_INVALID_VALUE;
-    std::memmove(address(what.to), address(what.from), what.size);
+    perform_or_capture(simulator, {.to = what.to, .from = what.from, .size = what.size},
+                       order);
     return CUDA_SUCCESS;
   });
 }
@@ -129,7 +166,13 @@ CUresult set(const char* symbol, CUdeviceptr to, Value value, std::size_t count,
     if (to % sizeof(Value) != 0 || count > SIZE_MAX / sizeof(Value) ||
         !simulator.is_allocated(to, count * sizeof(Value)))
       return CUDA_ERROR_INVALID_VALUE;
-    std::fill_n(static_cast<Value*>(address(to)), count, value);
+    perform_or_capture(simulator,
+                       {.to = to,
+                        .from = 0,
+                        .size = count * sizeof(Value),
+                        .value = value,
+                        .value_bytes = sizeof(Value)},
+                       order);
     return CUDA_SUCCESS;
   });
 }
@@ -139,7 +182,8 @@ CUresult allocate(const char* symbol, CUdeviceptr* pointer, std::size_t size,
   return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
     if (pointer == nullptr || size == 0)
       return CUDA_ERROR_INVALID_VALUE;
-    if (const CUresult refused = admit(simulator, order); refused != CUDA_SUCCESS)
+    if (const CUresult refused = admit_allocation(simulator, order);
+        refused != CUDA_SUCCESS)
       return refused;
     const CUdeviceptr made =
         simulator.allocate(simulator.current_handle(), size, false);
@@ -153,7 +197,8 @@ CUresult allocate(const char* symbol, CUdeviceptr* pointer, std::size_t size,
 CUresult release(const char* symbol, CUdeviceptr pointer, bool is_host,
                  const Order& order) {
   return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
-    if (const CUresult refused = admit(simulator, order); refused != CUDA_SUCCESS)
+    if (const CUresult refused = admit_allocation(simulator, order);
+        refused != CUDA_SUCCESS)
       return refused;
     if (pointer == 0)
       return CUDA_SUCCESS;

@@ -13,6 +13,7 @@
 #include <thread>
 #include <tl/expected.hpp>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "tests/support/simulated_driver/abi.h"
@@ -80,12 +81,23 @@ struct Kernel {
   std::map<int, FunctionSettings> settings;  // by device
 };
 
+/// A copy, or a fill.
+struct MemoryWork {
+  CUdeviceptr to = 0;
+  CUdeviceptr from = 0;  // 0: a fill
+  std::size_t size = 0;  // in bytes
+  unsigned value = 0;    // of a fill, repeated
+  unsigned value_bytes = 1;
+};
+
+using GraphNode = std::variant<kiln_simulated_launch, MemoryWork>;
+
 struct Capture {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   std::thread::id origin;
   std::uint64_t id = 0;
   bool is_invalid = false;
-  std::vector<kiln_simulated_launch> launches;
+  std::vector<GraphNode> nodes;
 };
 
 struct Stream {
@@ -104,7 +116,7 @@ struct Event {
 };
 
 struct Graph {
-  std::vector<kiln_simulated_launch> launches;
+  std::vector<GraphNode> nodes;
 };
 
 struct Allocation {
@@ -188,6 +200,8 @@ class Simulator {
   CUdeviceptr allocate(CUcontext context, std::size_t size, bool is_host);
   bool free(CUdeviceptr pointer);
   [[nodiscard]] bool is_allocated(CUdeviceptr pointer, std::size_t size) const;
+  /// Null for memory that was not allocated here.
+  [[nodiscard]] const Allocation* allocation_at(CUdeviceptr pointer) const;
 
   /// Kept until the process ends.
   [[nodiscard]] const char* intern(std::string_view text);

@@ -1,3 +1,4 @@
+#include <array>
 #include <thread>
 
 #include "tests/unit/simulated_driver/api.h"
@@ -63,6 +64,29 @@ TEST_F(SimulatedCapture, MakesAGraphOfLaunchesThatCanBeRepeated) {
   EXPECT_EQ(driver_.cuGraphExecDestroy(executable), CUDA_SUCCESS);
   EXPECT_EQ(driver_.cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(driver_.alive(KILN_SIMULATED_GRAPHS), 0U);
+}
+
+TEST_F(SimulatedCapture, RepeatsCopiesAndFillsWheneverTheGraphIsLaunched) {
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(driver_.cuMemAlloc(&memory, 8), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuMemsetD8(memory, 1, 8), CUDA_SUCCESS);
+  std::array<unsigned, 2> host{7, 7};
+  begin();
+  EXPECT_EQ(driver_.cuMemsetD32Async(memory, 0x02030405, 2, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuMemcpyHtoDAsync(memory, host.data(), 4, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuMemsetD8Async(memory, 0, 9, stream_), CUDA_ERROR_INVALID_VALUE);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(driver_.cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+  std::array<unsigned, 2> read{};
+  EXPECT_EQ(driver_.cuMemcpyDtoH(read.data(), memory, 8), CUDA_SUCCESS);
+  EXPECT_EQ(read[0], 0x01010101U) << "captured, not done";
+  CUgraphExec executable = nullptr;
+  ASSERT_EQ(driver_.cuGraphInstantiate(&executable, graph, 0), CUDA_SUCCESS);
+  host[0] = 9;  // a graph reads the host's memory when it runs
+  ASSERT_EQ(driver_.cuGraphLaunch(executable, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuMemcpyDtoH(read.data(), memory, 8), CUDA_SUCCESS);
+  EXPECT_EQ(read[0], 9U);
+  EXPECT_EQ(read[1], 0x02030405U);
 }
 
 TEST_F(SimulatedCapture, IsEndedByCallsThatWaitOrAllocate) {

@@ -54,6 +54,38 @@ TEST(SimulatedMemory, WhatLeavesAnAllocationIsRefused) {
   EXPECT_EQ(driver.cuMemFree(0), CUDA_SUCCESS);
 }
 
+TEST(SimulatedMemory, KnowsWhoseItIs) {
+  const DriverUnderTest driver("9.0,8.0");
+  driver.use(1);
+  CUcontext context = nullptr;
+  EXPECT_EQ(driver.cuCtxGetCurrent(&context), CUDA_SUCCESS);
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(driver.cuMemAlloc(&memory, 8), CUDA_SUCCESS);
+  void* pinned = nullptr;
+  ASSERT_EQ(driver.cuMemAllocHost(&pinned, 8), CUDA_SUCCESS);
+  const auto ask = [&](CUdeviceptr pointer, CUcontext& owner, unsigned& type,
+                       int& device) {
+    std::array names{CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    std::array<void*, 3> out{&owner, &type, &device};
+    EXPECT_EQ(driver.cuPointerGetAttributes(3, names.data(), out.data(), pointer),
+              CUDA_SUCCESS);
+  };
+  CUcontext owner = nullptr;
+  unsigned type = 0;
+  int device = 0;
+  ask(memory + 7, owner, type, device);
+  EXPECT_EQ(owner, context);
+  EXPECT_EQ(type, CU_MEMORYTYPE_DEVICE);
+  EXPECT_EQ(device, 1);
+  ask(reinterpret_cast<CUdeviceptr>(pinned), owner, type, device);
+  EXPECT_EQ(type, CU_MEMORYTYPE_HOST);
+  ask(reinterpret_cast<CUdeviceptr>(&driver), owner, type, device);
+  EXPECT_EQ(owner, nullptr);
+  EXPECT_EQ(type, 0U);
+  EXPECT_EQ(device, CU_DEVICE_INVALID);
+}
+
 TEST(SimulatedMemory, EndsWhereTheDevicesDoes) {
   const DriverUnderTest driver;
   driver.use();

@@ -1,0 +1,40 @@
+// cuDNN, opened at run time. cudnn_table.h has the functions themselves.
+
+#pragma once
+
+#include <filesystem>
+
+#include "attention/cudnn_version.h"
+#include "kiln/result.h"
+
+namespace kiln::attention {
+
+struct CudnnTable;
+
+/// A handle to a cuDNN library, which stays open until the process ends: copies are
+/// cheap and all of them stay valid. Thread safety: every method may run concurrently.
+class CudnnLibrary {
+ public:
+  /// Opening one library twice gives the same table. No device is needed. Errors:
+  /// kUnavailable (it cannot be opened, with the loader's words; it lacks a function).
+  [[nodiscard]] static Result<CudnnLibrary> open(const std::filesystem::path& path);
+
+  [[nodiscard]] const std::filesystem::path& path() const;
+  [[nodiscard]] CudnnVersion version() const;
+  [[nodiscard]] const CudnnTable& table() const { return *table_; }
+
+  /// From now on process_is_ending() tells in time. To be called after cuDNN has loaded
+  /// libraries of its own, which end before those that were loaded earlier.
+  static void watch_the_end();
+
+  /// cuDNN's libraries have ended with the process, or are about to: nothing of them
+  /// may be called, not even to destroy.
+  [[nodiscard]] static bool process_is_ending();
+
+ private:
+  explicit CudnnLibrary(const CudnnTable* table) : table_(table) {}
+
+  const CudnnTable* table_;  // never destroyed
+};
+
+}  // namespace kiln::attention

@@ -1,0 +1,71 @@
+#include "attention/cudnn_library.h"
+
+#include <gmock/gmock.h>
+
+#include "attention/cudnn_table.h"
+#include "tests/support/simulated_cudnn.h"
+
+namespace kiln::attention {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(CudnnLibrary, ThatCannotBeOpenedSaysWhy) {
+  const auto none = CudnnLibrary::open("/nowhere/libcudnn.so.9");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(none.error().message,
+              HasSubstr("cannot open cuDNN /nowhere/libcudnn.so.9: "));
+  const test::SimulatedDriver other;
+  const auto wrong = CudnnLibrary::open(other.path());
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(wrong.error().message, other.path().native() + " has no cudnnGetVersion");
+}
+
+TEST(CudnnLibrary, IsOpenedOnceAndNeedsNoDevice) {
+  if (test::real_cudnn().empty())
+    GTEST_SKIP() << "no libcudnn.so.9";
+  const test::SimulatedDriver driver("");
+  const test::SimulatedCudnn cudnn(driver);
+  cudnn.set_version({.major = 9, .minor = 7, .patch = 1});
+  const auto library = CudnnLibrary::open(cudnn.path());
+  ASSERT_TRUE(library) << library.error().message;
+  EXPECT_EQ(to_string(library->version()), "9.7.1");
+  EXPECT_EQ(library->path(), cudnn.path());
+  EXPECT_EQ(&CudnnLibrary::open(cudnn.path())->table(), &library->table());
+}
+
+TEST(CudnnLibrary, OfThisMachineIsTheOneThatTheSearchFindsFirst) {
+  if (test::real_cudnn().empty())
+    GTEST_SKIP() << "no libcudnn.so.9";
+  const auto library = open_installed_cudnn(test::real_cudnn(), {});
+  ASSERT_TRUE(library) << library.error().message;
+  EXPECT_EQ(library->path(), test::real_cudnn());
+  EXPECT_EQ(library->version().major, 9);
+  EXPECT_EQ(installed_cudnn_version(test::real_cudnn(), {}).value(),
+            library->version());
+  const auto none = open_installed_cudnn("", {});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(none.error().message, HasSubstr("no libcudnn.so.9 found: install cuDNN"));
+}
+
+using SimulatedCudnn = testing::Test;
+
+TEST_F(SimulatedCudnn, CrashesAsCudnnDoesOnAPlanWithoutAHandle) {
+  if (test::real_cudnn().empty())
+    GTEST_SKIP() << "no libcudnn.so.9";
+  const test::SimulatedDriver driver;
+  const test::SimulatedCudnn library(driver);
+  const CudnnTable& table = CudnnLibrary::open(library.path())->table();
+  cudnn::Descriptor plan = nullptr;
+  ASSERT_EQ(
+      table.cudnnBackendCreateDescriptor(cudnn::DescriptorKind::kExecutionPlan, &plan),
+      cudnn::Status::kSuccess);
+  EXPECT_DEATH(static_cast<void>(table.cudnnBackendFinalize(plan)),
+               "a plan is finalised without a handle");
+}
+
+}  // namespace
+}  // namespace kiln::attention
