@@ -103,19 +103,22 @@ std::string to_string(const std::vector<compile::PlanAttempt>& attempts) {
 PlanService::PlanService(BuildService& service)
     : service_(service), workers_(plan_pool(service)) {}
 
+Result<attention::CudnnLibrary> PlanService::library() const {
+  return attention::open_installed_cudnn(service_.config().cudnn.value_or(""),
+                                         LibraryPlaces::of_process());
+}
+
 Result<KeyedPlan> PlanService::key(const attention::Problem& problem,
                                    const device::DeviceProperties& device) {
-  const auto explicit_path = service_.config().cudnn.value_or("");
-  const auto places = LibraryPlaces::of_process();
-  const auto found = KILN_TRY(attention::find_cudnn(explicit_path, places));
+  const attention::CudnnLibrary cudnn = KILN_TRY(library());
   KeyedPlan plan;
-  plan.version = KILN_TRY(attention::installed_cudnn_version(explicit_path, places));
+  plan.version = cudnn.version();
   if (plan.version < kFirstCudnn)
     return fail(ErrorCode::kUnavailable,
                 fmt::format("cuDNN {} builds no plan for a device that it is told of; "
                             "{} is the first that does",
                             to_string(plan.version), to_string(kFirstCudnn)));
-  plan.cudnn = found.front().path;
+  plan.cudnn = cudnn.path();
   plan.problem = as_built(problem);
   plan.device = device;
   plan.bound = KILN_TRY(attention::binding_of(device.cudnn_json()));

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/cudnn_library.h"
 #include "attention/cudnn_version.h"
 #include "attention/plan.h"
 #include "attention/problem.h"
@@ -52,6 +53,10 @@ class PlanService {
  public:
   /// `service` must outlive it. Looks for no cuDNN and starts no worker yet.
   explicit PlanService(BuildService& service);
+
+  /// The cuDNN that plans are built with and for. Errors: kUnavailable, where there is
+  /// none, or it cannot be opened.
+  [[nodiscard]] Result<attention::CudnnLibrary> library() const;
 
   /// The key: the problem with its strides, cuDNN's version, and what a plan is bound
   /// to of the device. Errors: kUnavailable (no cuDNN here; one before 9.8, which
