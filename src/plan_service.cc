@@ -103,9 +103,17 @@ std::string to_string(const std::vector<compile::PlanAttempt>& attempts) {
 PlanService::PlanService(BuildService& service)
     : service_(service), workers_(plan_pool(service)) {}
 
-Result<attention::CudnnLibrary> PlanService::library() const {
-  return attention::open_installed_cudnn(service_.config().cudnn.value_or(""),
-                                         LibraryPlaces::of_process());
+Result<attention::CudnnLibrary> PlanService::library() {
+  {
+    const MutexLock lock(mutex_);
+    if (library_)
+      return *library_;
+  }
+  // Two threads may look at once, and find the same.
+  const auto found = KILN_TRY(attention::open_installed_cudnn(
+      service_.config().cudnn.value_or(""), LibraryPlaces::of_process()));
+  const MutexLock lock(mutex_);
+  return library_.emplace(found);
 }
 
 Result<KeyedPlan> PlanService::key(const attention::Problem& problem,

@@ -54,9 +54,9 @@ class PlanService {
   /// `service` must outlive it. Looks for no cuDNN and starts no worker yet.
   explicit PlanService(BuildService& service);
 
-  /// The cuDNN that plans are built with and for. Errors: kUnavailable, where there is
-  /// none, or it cannot be opened.
-  [[nodiscard]] Result<attention::CudnnLibrary> library() const;
+  /// The cuDNN that plans are built with and for: looked for once. Errors:
+  /// kUnavailable, where there is none, or it cannot be opened.
+  [[nodiscard]] Result<attention::CudnnLibrary> library();
 
   /// The key: the problem with its strides, cuDNN's version, and what a plan is bound
   /// to of the device. Errors: kUnavailable (no cuDNN here; one before 9.8, which
@@ -91,6 +91,7 @@ class PlanService {
   compile::WorkerPool workers_;  // plan workers, and of this service's own
 
   Mutex mutex_;
+  std::optional<attention::CudnnLibrary> library_ KILN_GUARDED_BY(mutex_);
   std::map<cache::Digest, Attempts> refusals_ KILN_GUARDED_BY(mutex_);
 };
 
