@@ -30,13 +30,19 @@ constexpr const char* kPlanWorker = "kiln-plan-worker";
 // The first with a device described by its properties alone.
 constexpr attention::CudnnVersion kFirstCudnn{9, 8, 0};
 
+compile::WorkerSearch worker_search(const Config& config) {
+  compile::WorkerSearch search;
+  search.name = kPlanWorker;
+  // KILN_WORKER names the compile worker; the plan worker of that build is beside it.
+  if (config.worker)
+    search.environment = config.worker->parent_path() / kPlanWorker;
+  return search;
+}
+
 compile::PoolOptions plan_pool(BuildService& service) {
   compile::PoolOptions options =
       pool_options(service.config(), service.jobs(), service.cache());
-  options.worker.name = kPlanWorker;
-  // KILN_WORKER names the compile worker; the plan worker of that build is beside it.
-  if (service.config().worker)
-    options.worker.environment = service.config().worker->parent_path() / kPlanWorker;
+  options.worker = worker_search(service.config());
   return options;
 }
 
@@ -133,6 +139,10 @@ Result<KeyedPlan> PlanService::key(const attention::Problem& problem,
   plan.label = "attention " + to_string(plan.problem);
   plan.key = preimage(plan).digest();
   return plan;
+}
+
+Result<std::filesystem::path> PlanService::find_worker(const Config& config) {
+  return compile::find_worker(worker_search(config));
 }
 
 std::string_view PlanService::name_of(const attention::Problem& problem) {

@@ -71,6 +71,10 @@ class PlanService {
   [[nodiscard]] Result<FetchedPlan> fetch(const KeyedPlan& plan,
                                           const std::stop_token& stop = {});
 
+  /// The program that builds plans. Errors: kUnavailable, with every place that was
+  /// looked at; Kiln may have been built without it.
+  [[nodiscard]] static Result<std::filesystem::path> find_worker(const Config& config);
+
   /// What listings call it: "cudnn_attention_fwd".
   [[nodiscard]] static std::string_view name_of(const attention::Problem& problem);
 
