@@ -135,7 +135,7 @@ Result<Problem> problem_from(const Fields& fields) {
   problem.dropout = read_fraction(decoder, "dropout");
   for (const auto& [label, member] : kTensors)
     problem.*member = read_strides(decoder, label);
-  Problem read = KILN_TRY(decoder.finish(std::move(problem)));
+  Problem read = KILN_TRY(decoder.finish(problem));
   KILN_TRY(validate(read));
   return read;
 }
