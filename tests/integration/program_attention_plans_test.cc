@@ -234,6 +234,16 @@ TEST_F(ProgramAttentionPlansTest, ExplainAsksTheInstalledCudnnForEachStep) {
   EXPECT_THAT(probe["message"].get<std::string>(), HasSubstr("hidden_dim"));
 }
 
+TEST_F(ProgramAttentionPlansTest, AnInterruptedExplainAnswersNothing) {
+  auto running = kiln_.start(kExplain + kH200 +
+                             Arguments{"--cp", "all_gather:16", "--json"} + small());
+  ASSERT_TRUE(test::eventually(60s, [&] { return !kiln_.object_files().empty(); }));
+  running.signal(SIGINT);
+  const auto finished = running.finish(30s);
+  EXPECT_EQ(finished.status, 130) << finished.text();
+  EXPECT_EQ(finished.json()["error"]["code"], "cancelled");
+}
+
 TEST_F(ProgramAttentionPlansTest, ExplainTellsWhereCudnnBuildsWhatTheRulesRefuse) {
   const Arguments unequal{"--pass",  "bwd", "--dtype", "bf16", "--batch", "1",
                           "--heads", "4",   "--sq",    "256",  "--skv",   "256",
