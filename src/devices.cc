@@ -85,6 +85,11 @@ Result<Device> Devices::device_of(CUstream_st* stream) const {
                           *ordinal, list_.size()));
 }
 
+Result<bool> Devices::is_capturing(CUstream_st* stream) const {
+  KILN_TRY(check_driver_there());
+  return device::is_capturing(driver_->table(), stream, "a stream");
+}
+
 Result<void> Devices::check_driver(device::ImageKind kind,
                                    device::CudaVersion toolkit) const {
   return driver_ ? device::check_accepted(driver_->version(), kind, toolkit)

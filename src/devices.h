@@ -48,6 +48,9 @@ class Devices {
   /// check_process()), kInvalidArgument (several devices and no context), kDevice.
   [[nodiscard]] Result<Device> device_of(CUstream_st* stream) const;
 
+  /// Whether `stream` is being captured. Errors: kUnavailable (no driver); kDevice.
+  [[nodiscard]] Result<bool> is_capturing(CUstream_st* stream) const;
+
   /// Whether the driver takes images of that kind from that toolkit.
   /// Errors: kUnavailable, with what it would take.
   [[nodiscard]] Result<void> check_driver(device::ImageKind kind,

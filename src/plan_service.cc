@@ -30,13 +30,19 @@ constexpr const char* kPlanWorker = "kiln-plan-worker";
 // The first with a device described by its properties alone.
 constexpr attention::CudnnVersion kFirstCudnn{9, 8, 0};
 
+compile::WorkerSearch worker_search(const Config& config) {
+  compile::WorkerSearch search;
+  search.name = kPlanWorker;
+  // KILN_WORKER names the compile worker; the plan worker of that build is beside it.
+  if (config.worker)
+    search.environment = config.worker->parent_path() / kPlanWorker;
+  return search;
+}
+
 compile::PoolOptions plan_pool(BuildService& service) {
   compile::PoolOptions options =
       pool_options(service.config(), service.jobs(), service.cache());
-  options.worker.name = kPlanWorker;
-  // KILN_WORKER names the compile worker; the plan worker of that build is beside it.
-  if (service.config().worker)
-    options.worker.environment = service.config().worker->parent_path() / kPlanWorker;
+  options.worker = worker_search(service.config());
   return options;
 }
 
@@ -103,25 +109,40 @@ std::string to_string(const std::vector<compile::PlanAttempt>& attempts) {
 PlanService::PlanService(BuildService& service)
     : service_(service), workers_(plan_pool(service)) {}
 
+Result<attention::CudnnLibrary> PlanService::library() {
+  {
+    const MutexLock lock(mutex_);
+    if (library_)
+      return *library_;
+  }
+  // Two threads may look at once, and find the same.
+  const auto found = KILN_TRY(attention::open_installed_cudnn(
+      service_.config().cudnn.value_or(""), LibraryPlaces::of_process()));
+  const MutexLock lock(mutex_);
+  return library_.emplace(found);
+}
+
 Result<KeyedPlan> PlanService::key(const attention::Problem& problem,
                                    const device::DeviceProperties& device) {
-  const auto explicit_path = service_.config().cudnn.value_or("");
-  const auto places = LibraryPlaces::of_process();
-  const auto found = KILN_TRY(attention::find_cudnn(explicit_path, places));
+  const attention::CudnnLibrary cudnn = KILN_TRY(library());
   KeyedPlan plan;
-  plan.version = KILN_TRY(attention::installed_cudnn_version(explicit_path, places));
+  plan.version = cudnn.version();
   if (plan.version < kFirstCudnn)
     return fail(ErrorCode::kUnavailable,
                 fmt::format("cuDNN {} builds no plan for a device that it is told of; "
                             "{} is the first that does",
                             to_string(plan.version), to_string(kFirstCudnn)));
-  plan.cudnn = found.front().path;
+  plan.cudnn = cudnn.path();
   plan.problem = as_built(problem);
   plan.device = device;
   plan.bound = KILN_TRY(attention::binding_of(device.cudnn_json()));
   plan.label = "attention " + to_string(plan.problem);
   plan.key = preimage(plan).digest();
   return plan;
+}
+
+Result<std::filesystem::path> PlanService::find_worker(const Config& config) {
+  return compile::find_worker(worker_search(config));
 }
 
 std::string_view PlanService::name_of(const attention::Problem& problem) {

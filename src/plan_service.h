@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/cudnn_library.h"
 #include "attention/cudnn_version.h"
 #include "attention/plan.h"
 #include "attention/problem.h"
@@ -53,6 +54,10 @@ class PlanService {
   /// `service` must outlive it. Looks for no cuDNN and starts no worker yet.
   explicit PlanService(BuildService& service);
 
+  /// The cuDNN that plans are built with and for: looked for once. Errors:
+  /// kUnavailable, where there is none, or it cannot be opened.
+  [[nodiscard]] Result<attention::CudnnLibrary> library();
+
   /// The key: the problem with its strides, cuDNN's version, and what a plan is bound
   /// to of the device. Errors: kUnavailable (no cuDNN here; one before 9.8, which
   /// builds for no device that is elsewhere).
@@ -65,6 +70,10 @@ class PlanService {
   /// KILN_NO_JIT.
   [[nodiscard]] Result<FetchedPlan> fetch(const KeyedPlan& plan,
                                           const std::stop_token& stop = {});
+
+  /// The program that builds plans. Errors: kUnavailable, with every place that was
+  /// looked at; Kiln may have been built without it.
+  [[nodiscard]] static Result<std::filesystem::path> find_worker(const Config& config);
 
   /// What listings call it: "cudnn_attention_fwd".
   [[nodiscard]] static std::string_view name_of(const attention::Problem& problem);
@@ -86,6 +95,7 @@ class PlanService {
   compile::WorkerPool workers_;  // plan workers, and of this service's own
 
   Mutex mutex_;
+  std::optional<attention::CudnnLibrary> library_ KILN_GUARDED_BY(mutex_);
   std::map<cache::Digest, Attempts> refusals_ KILN_GUARDED_BY(mutex_);
 };
 

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "attention/installed_cudnn.h"
+#include "plan_service.h"
 #include "tools/doctor.h"
 #include "util/library_search.h"
 #include "util/units.h"
@@ -209,6 +210,15 @@ void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis
   diagnosis.checks.push_back(std::move(check));
 }
 
+/// What builds plans of that cuDNN.
+void check_plan_worker(BuildService& service, Diagnosis& diagnosis) {
+  const auto worker = PlanService::find_worker(service.config());
+  diagnosis.checks.push_back(
+      {"plans", worker ? CheckVerdict::kOk : CheckVerdict::kWarn,
+       worker ? worker->native() : worker.error().message,
+       worker ? "" : "build Kiln where the headers of cuDNN and its frontend are"});
+}
+
 void check_cudnn(BuildService& service, Diagnosis& diagnosis) {
   const auto found = attention::find_cudnn(service.config().cudnn.value_or(""),
                                            LibraryPlaces::of_process());
@@ -231,6 +241,7 @@ void check_cudnn(BuildService& service, Diagnosis& diagnosis) {
          ""});
     first = false;
   }
+  check_plan_worker(service, diagnosis);
 }
 
 }  // namespace kiln::tools

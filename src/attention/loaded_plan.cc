@@ -137,17 +137,11 @@ Result<LoadedPlan::Ready> LoadedPlan::ready_for(CUstream_st* stream) const {
     if (void* const plan = find(handle); plan != nullptr)
       return Ready{handle, plan};
   }
-  const DriverTable& driver = context().driver().table();
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult asked = driver.cuStreamIsCapturing(stream, &status);
-  if (asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
-      (asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE))
+  if (KILN_TRY(device::is_capturing(context().driver().table(), stream, label_)))
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: a stream is being captured, and this thread has not "
                             "loaded the plan: call prepare() on it before the capture",
                             label_));
-  if (asked != CUDA_SUCCESS)
-    return driver_error(driver, asked, "cuStreamIsCapturing", label_);
   return make_ready();
 }
 

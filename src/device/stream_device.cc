@@ -71,4 +71,15 @@ StreamFit fit_of(const PrimaryContext& context, CUstream stream, CUcontext befor
                           describe_owner(context, owner), label_of(context.device()))};
 }
 
+Result<bool> is_capturing(const DriverTable& driver, CUstream_st* stream,
+                          std::string_view on) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = driver.cuStreamIsCapturing(stream, &status);
+  if (asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    return true;
+  if (asked != CUDA_SUCCESS)
+    return driver_error(driver, asked, "cuStreamIsCapturing", on);
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 }  // namespace kiln::device

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "device/driver.h"
 #include "device/driver_table.h"
@@ -30,6 +31,11 @@ namespace kiln::device {
 /// "device 1 (NVIDIA H100)", or "another context of device 0 (…)", for a context that
 /// is not `ours`. Whatever cannot be told is left out.
 [[nodiscard]] std::string describe_owner(const PrimaryContext& ours, CUcontext other);
+
+/// Whether `stream` is being captured, or work on it would end another's capture. Of a
+/// default stream of the current context. Errors: kDevice, naming `on`.
+[[nodiscard]] Result<bool> is_capturing(const DriverTable& driver, CUstream_st* stream,
+                                        std::string_view on);
 
 struct StreamFit {
   CUresult asked = CUDA_SUCCESS;  // of cuStreamGetCtx

@@ -60,16 +60,11 @@ class Tensors {
   Tensors(fe::graph::Graph& graph, const Problem& problem)
       : graph_(graph), problem_(problem) {}
 
-  Tensor q() { return like_q(TensorRole::kQ); }
-  Tensor k() { return packed(TensorRole::kK, shape_k(), TensorRole::kOffsetsK); }
-  Tensor v() { return packed(TensorRole::kV, shape_v(), TensorRole::kOffsetsV); }
-  Tensor o() { return packed(TensorRole::kO, shape_o(), TensorRole::kOffsetsO); }
-  Tensor grad_o() {
-    return packed(TensorRole::kGradO, shape_o(), TensorRole::kOffsetsO);
-  }
-  Tensor like_q(TensorRole role) {
-    return packed(role, shape_q(), TensorRole::kOffsetsQ);
-  }
+  Tensor q() { return packed(TensorRole::kQ, shape_q()); }
+  Tensor k() { return packed(TensorRole::kK, shape_k()); }
+  Tensor v() { return packed(TensorRole::kV, shape_v()); }
+  Tensor o() { return packed(TensorRole::kO, shape_o()); }
+  Tensor grad_o() { return packed(TensorRole::kGradO, shape_o()); }
 
   void set_output(const Tensor& tensor, TensorRole role) {
     const Shape shape = shape_of(role);
@@ -181,10 +176,11 @@ class Tensors {
     return graph_.tensor(
         named(role).set_dim(shape.dims).set_stride(shape.strides).set_data_type(type));
   }
-  Tensor packed(TensorRole role, const Shape& shape, TensorRole offsets_role) {
+  /// With thd one of sequences that begin where its offsets say.
+  Tensor packed(TensorRole role, const Shape& shape) {
     Tensor tensor = plain(role, shape, data_type(problem_.dtype));
-    if (problem_.layout == Layout::kThd)
-      tensor->set_ragged_offset(offsets(offsets_role));
+    if (problem_.layout == Layout::kThd && shape.offsets)
+      tensor->set_ragged_offset(offsets(*shape.offsets));
     return tensor;
   }
   /// One tensor for every role, whoever asks.

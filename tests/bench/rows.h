@@ -18,5 +18,6 @@ namespace kiln::bench {
 [[nodiscard]] std::vector<Row> publish_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> list_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> attention_rows(const Settings& settings);
+[[nodiscard]] std::vector<Row> plan_rows(const Settings& settings);
 
 }  // namespace kiln::bench

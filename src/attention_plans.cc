@@ -1,0 +1,137 @@
+#include "attention_plans.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <utility>
+
+#include "attention/evaluate.h"
+#include "attention/problem_codec.h"
+#include "device/stream_device.h"
+#include "util/try.h"
+
+// One run, one named step a line:
+//
+//   stream ─ device ─ memory ─┬─ run
+//                             └─ rules ─ fetch ─ load on the device ─ run
+
+namespace kiln {
+namespace {
+
+/// "attention fwd bf16 … on device 0 (…)": how messages begin.
+std::string label(const attention::Problem& problem, const Device& device) {
+  return fmt::format("attention {} on {}", to_string(problem),
+                     device::label_of(device));
+}
+
+/// The rules may refuse what cuDNN would build: a plan that was built need not be
+/// right.
+Result<void> check_rules(const KeyedPlan& keyed, const Device& device) {
+  const auto verdict =
+      attention::evaluate(keyed.problem, device.capability, keyed.version);
+  if (verdict.supported)
+    return {};
+  const attention::Finding& first = verdict.refusals.front();
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{}: cuDNN {} does not run it: {}: {}; {}",
+                          label(keyed.problem, device), to_string(keyed.version),
+                          first.id, first.reason, first.remedy));
+}
+
+}  // namespace
+
+AttentionPlans::AttentionPlans(PlanService& plans, Devices& devices,
+                               std::optional<std::filesystem::path> cudnn)
+    : plans_(plans), devices_(devices), cudnn_(std::move(cudnn)) {}
+
+std::size_t AttentionPlans::PlaceHash::operator()(const Place& place) const noexcept {
+  const attention::Problem& p = place.problem;
+  std::size_t hash = static_cast<std::size_t>(place.ordinal);
+  // Those that tell a program's problems apart; the rest is compared.
+  for (const std::int64_t each :
+       {p.batch, p.heads, p.kv_heads, p.sq, p.skv, p.dqk, p.dv, p.q.sequence,
+        p.k.sequence, static_cast<std::int64_t>(p.pass),
+        static_cast<std::int64_t>(p.mask)}) {
+    constexpr std::size_t kGolden = 0x9e3779b97f4a7c15ULL;  // 2^64 / the golden ratio
+    hash ^= std::hash<std::int64_t>()(each) + kGolden + (hash << 6U) + (hash >> 2U);
+  }
+  return hash;
+}
+
+AttentionPlans::Pointer AttentionPlans::find(const Place& place) {
+  const MutexLock lock(mutex_);
+  const auto found = loaded_.find(place);
+  return found == loaded_.end() ? nullptr : found->second;
+}
+
+Result<AttentionPlans::PerDevice> AttentionPlans::per_device(const Device& device) {
+  {
+    const MutexLock lock(mutex_);
+    if (const auto found = per_device_.find(device.ordinal); found != per_device_.end())
+      return found->second;
+  }
+  // Two threads may ask at once; the handles of the first that is done are used.
+  auto context = KILN_TRY(devices_.context(device));
+  PerDevice made{
+      .properties =
+          KILN_TRY(device::parse_device_properties(KILN_TRY(devices_.profile(device)))),
+      .handles = attention::CudnnHandles::of(
+          KILN_TRY(cudnn_ ? attention::CudnnLibrary::open(*cudnn_) : plans_.library()),
+          std::move(context))};
+  const MutexLock lock(mutex_);
+  return per_device_.emplace(device.ordinal, std::move(made)).first->second;
+}
+
+Result<AttentionPlans::Pointer> AttentionPlans::fetch_and_load(
+    const Place& place, const Device& device, const std::stop_token& stop) {
+  const auto [properties, handles] = KILN_TRY(per_device(device));
+  const KeyedPlan keyed = KILN_TRY(plans_.key(place.problem, properties));
+  KILN_TRY(check_rules(keyed, device));
+  const auto fetched = KILN_TRY(plans_.fetch(keyed, stop));
+  if (fetched.object == nullptr)
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{}: cuDNN {} itself refuses it: {}", label(place.problem, device),
+                    to_string(keyed.version), to_string(fetched.attempts)));
+  auto plan = KILN_TRY(attention::decode_plan(fetched.object->payload()));
+  auto loaded = KILN_TRY(attention::LoadedPlan::load(handles, std::move(plan)));
+  const MutexLock lock(mutex_);
+  return loaded_.emplace(place, std::move(loaded)).first->second;
+}
+
+Result<AttentionPlans::Pointer> AttentionPlans::prepare(
+    const attention::Problem& problem, const Device& device,
+    const std::stop_token& stop) {
+  KILN_TRY(devices_.check(device));
+  const Place place{problem, device.ordinal};
+  Pointer loaded = find(place);
+  if (loaded == nullptr) {
+    cache::Fields identity = attention::to_fields(problem);
+    identity.add("device", std::to_string(device.ordinal));
+    loaded = KILN_TRY(loads_
+                          .run(identity.digest(), stop,
+                               [&] { return fetch_and_load(place, device, stop); })
+                          .result);
+  }
+  KILN_TRY(loaded->prepare());
+  return loaded;
+}
+
+Result<void> AttentionPlans::run(const attention::Problem& problem, CUstream_st* stream,
+                                 std::span<const attention::TensorPointer> tensors,
+                                 attention::WorkspaceMemory workspace) {
+  const Device device = KILN_TRY(devices_.device_of(stream));
+  Pointer loaded = find({problem, device.ordinal});
+  if (loaded == nullptr) {
+    if (KILN_TRY(devices_.is_capturing(stream)))
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}: the stream is being captured, and this problem was not "
+                      "prepared: call prepare() before the capture begins",
+                      label(problem, device)));
+    loaded = KILN_TRY(prepare(problem, device));
+  }
+  return loaded->run(stream, tensors, workspace);
+}
+
+}  // namespace kiln

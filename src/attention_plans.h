@@ -1,0 +1,89 @@
+// cuDNN's attention on the devices of one service: plans fetched, loaded, and run where
+// the stream is. attention_plans.cc reads like the picture in src/DESIGN.md.
+
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <unordered_map>
+#include <vector>
+
+#include "attention/cudnn_handles.h"
+#include "attention/loaded_plan.h"
+#include "attention/problem.h"
+#include "device/device_properties.h"
+#include "devices.h"
+#include "kiln/device.h"
+#include "kiln/result.h"
+#include "plan_service.h"
+#include "util/mutex.h"
+#include "util/single_flight.h"
+
+struct CUstream_st;
+
+namespace kiln {
+
+/// Thread safety: every method may run concurrently; no lock is held while a plan is
+/// built or loaded, and a run of a loaded plan waits for nobody.
+/// Fork safety: as BuildService.
+class AttentionPlans {
+ public:
+  using Pointer = std::shared_ptr<const attention::LoadedPlan>;
+
+  /// All must outlive it. `cudnn` loads plans, where it is not the one that builds
+  /// them: for tests.
+  AttentionPlans(PlanService& plans, Devices& devices,
+                 std::optional<std::filesystem::path> cudnn = std::nullopt);
+
+  /// The plan for `device`, loaded, and ready for the calling thread: from memory, from
+  /// disk, or built. To be called before `problem` is run while a stream is captured.
+  /// Errors: kUnavailable (the rules or cuDNN refuse the problem: which, why, what
+  /// helps; a plan that is not for this driver or cuDNN); those of PlanService::fetch()
+  /// and LoadedPlan::load().
+  [[nodiscard]] Result<Pointer> prepare(const attention::Problem& problem,
+                                        const Device& device,
+                                        const std::stop_token& stop = {});
+
+  /// Puts one run on `stream`, on its device; the first one prepares. Errors: as
+  /// prepare() and LoadedPlan::run(); kInvalidArgument, while the stream is captured,
+  /// for a problem that was not prepared.
+  [[nodiscard]] Result<void> run(const attention::Problem& problem, CUstream_st* stream,
+                                 std::span<const attention::TensorPointer> tensors,
+                                 attention::WorkspaceMemory workspace);
+
+ private:
+  struct Place {
+    attention::Problem problem;
+    int ordinal = 0;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+  struct PlaceHash {
+    std::size_t operator()(const Place& place) const noexcept;
+  };
+  /// What is asked of a device once.
+  struct PerDevice {
+    device::DeviceProperties properties;
+    std::shared_ptr<attention::CudnnHandles> handles;
+  };
+
+  [[nodiscard]] Pointer find(const Place& place);
+  [[nodiscard]] Result<Pointer> fetch_and_load(const Place& place, const Device& device,
+                                               const std::stop_token& stop);
+  [[nodiscard]] Result<PerDevice> per_device(const Device& device);
+
+  // Constant after construction.
+  PlanService& plans_;
+  Devices& devices_;
+  const std::optional<std::filesystem::path> cudnn_;
+
+  SingleFlight<cache::Digest, Pointer> loads_;
+  Mutex mutex_;
+  std::unordered_map<int, PerDevice> per_device_ KILN_GUARDED_BY(mutex_);
+  std::unordered_map<Place, Pointer, PlaceHash> loaded_ KILN_GUARDED_BY(mutex_);
+};
+
+}  // namespace kiln
