@@ -241,8 +241,8 @@ Result<NewArtifact> PlanService::build(const KeyedPlan& keyed,
                                           .metadata = metadata_of(keyed, plan, output),
                                           .preimage = preimage(keyed),
                                           .payload = output.plan,
-                                          .log = to_string(output.attempts),
-                                          .source = job.flags,
+                                          .log = to_string(output.attempts) + "\n",
+                                          .source = job.flags + "\n",
                                           .ptx = {}}));
   std::optional<Error> mismatch;
   if (plan.cudnn != keyed.version || output.cudnn_version != to_string(keyed.version)) {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
+#include <set>
 
 #include "attention/plan_binding.h"
 #include "device/profile.h"
@@ -55,17 +55,17 @@ Result<void> add_present(const Config& config, std::vector<DeviceProperties>& de
 Result<void> add_published(ComputeCapability capability,
                            std::vector<DeviceProperties>& devices) {
   const std::size_t before = devices.size();
-  std::vector<std::string> known;
+  std::set<ComputeCapability> described;
   for (const device::PublishedProfile& each : device::published_profiles()) {
     auto properties = KILN_TRY(device::parse_device_properties(each.text));
-    if (auto arch = to_string(properties.capability());
-        std::ranges::find(known, arch) == known.end())
-      known.push_back(std::move(arch));
+    described.insert(properties.capability());
     if (properties.capability() == capability)
       KILN_TRY(add_once(devices, std::move(properties)));
   }
   if (devices.size() > before)
     return {};
+  std::vector<std::string> known;
+  for (const ComputeCapability each : described) known.push_back(to_string(each));
   return wrong_attention(
       fmt::format("--arch {}: a plan is bound to a device, and there is no published "
                   "one of that architecture ({} have some); give --profile FILE, as "

@@ -105,6 +105,8 @@ Result<int> explain_attention(Context& context, const AttentionOptions& options)
     for (const CudnnVersion cudnn : versions)
       cells.push_back({arch, cudnn, explain({problem, arch, cudnn}, how)});
   }
+  if (context.stop->token().stop_requested())
+    return fail(ErrorCode::kCancelled, "stopped before cuDNN had answered");
   if (options.matrix && context.json)
     print_json(matrix_json(cells));
   else if (options.matrix)

@@ -12,7 +12,8 @@ start its run.sh. Without an argument it is build/kiln-gpu-bundle.tar.zst. A fol
 exist yet, or be empty; a file is replaced.
 
 In it are gpu_test, gpu_images_test, kiln, kiln-worker, kiln-bench-library, libkiln.so, the
-simulated driver, every shared library that they load but glibc's, and NVRTC. The other machine
+simulated driver, every shared library that they load but glibc's, and NVRTC; where it is built,
+kiln-plan-worker with its driver, but no cuDNN, which KILN_CUDNN can name there. The other machine
 needs Linux on this architecture, bash, a glibc no older than here, and the driver.
 
   --build DIR   pack what is built in DIR, and build nothing
@@ -75,6 +76,9 @@ if [[ -z $build ]]; then
   provide_parts nvrtc headers
   build_preset release ON -- "${programs[@]}" kiln-simulated-driver || die 1 "the build failed"
   build=$root/build/release
+  if grep -qs kiln-plan-worker "$build/build.ninja"; then
+    build_preset release ON -- kiln-plan-worker || die 1 "the build of kiln-plan-worker failed"
+  fi
 fi
 for program in "${programs[@]}"; do
   [[ $program == kiln-bench-library || -x $build/bin/$program ]] ||
@@ -97,6 +101,13 @@ for program in "${programs[@]}"; do
     say "$program is not built there: left out"
   fi
 done
+# It finds its driver beside itself, as kiln finds it.
+if [[ -x $build/bin/kiln-plan-worker ]]; then
+  cp -- "$build"/bin/{kiln-plan-worker,kiln-no-device-driver.so} "$bundle/bin/" ||
+    die 1 "copying kiln-plan-worker failed"
+else
+  say "kiln-plan-worker is not built there: left out"
+fi
 cp -P -- "$build"/lib/libkiln.so* "$build/lib/libkiln-simulated-driver.so" "$bundle/lib/" ||
   die 1 "copying libkiln.so and the simulated driver failed"
 install -m 755 tools/gpu-run.sh "$bundle/run.sh" || die 1 "copying run.sh failed"

@@ -141,11 +141,8 @@ std::vector<Candidate> ask_heuristics(const ProblemGraph& graph,
   std::ignore =
       detail::get_attribute(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
                             CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &filled, raw.data());
-  if (filled <= 0) {
-    auto none = attempt(std::move(name), CUDNN_STATUS_SUCCESS);
-    none.message = "names no engine";
-    attempts.push_back(std::move(none));
-  }
+  if (filled <= 0)  // a success to cuDNN, and a refusal to whoever asked
+    attempts.push_back({std::move(name), "refused", "it names no engine"});
   std::vector<Candidate> candidates;
   for (std::int64_t i = 0; i < std::min(filled, count); ++i)
     candidates.push_back(describe(std::move(configs[static_cast<std::size_t>(i)])));

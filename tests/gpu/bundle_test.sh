@@ -24,6 +24,12 @@ foreign=$("${alone[@]}" LD_LIBRARY_PATH="$bundle/lib" ldd "$bundle"/bin/* | awk 
   grep -vE "$bundle/lib/|^(libc|libm|libdl|libpthread|librt|libresolv)\.so" || true)
 [[ -z $foreign ]] || fail "from outside: $foreign"
 
+if [[ -x $build/bin/kiln-plan-worker ]]; then
+  for file in kiln-plan-worker kiln-no-device-driver.so; do
+    [[ -e $bundle/bin/$file ]] || fail "$file is not in it"
+  done
+fi
+
 driver=$bundle/lib/libkiln-simulated-driver.so
 "${alone[@]}" KILN_DRIVER="$driver" KILN_SIMULATED_DEVICES=7.5,9.0 "$bundle/run.sh" --no-bench \
   -- --gtest_filter='GpuDevices.*' || fail "run.sh ended with $?"

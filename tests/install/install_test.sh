@@ -100,7 +100,7 @@ clean() {
   local cache=$1
   shift
   must 60 env -i PATH="$PATH" HOME="$work/home" KILN_CACHE_DIR="$work/$cache" \
-    KILN_DRIVER="$driver" KILN_SIMULATED_DEVICES=7.5,8.6 KILN_NVRTC="$nvrtc" \
+    KILN_DRIVER="$driver" KILN_SIMULATED_DEVICES=7.5,8.6 KILN_NVRTC="$nvrtc" KILN_CUDNN="${KILN_CUDNN:-}" \
     LD_LIBRARY_PATH="$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@"
 }
 # prints OUTCOME CACHE PROGRAM: it says that of both devices, and nothing else.
@@ -120,6 +120,18 @@ say "the installed program shares the cache, and finds the worker"
 clean cmake "$prefix/bin/kiln" warm --template 'scaled_softmax_fwd:dtype=bf16,max_cols=128' \
   --arch 7.5,8.6,9.0
 grep -q '2 hits, 1 compiled' "$log" || fail "two should be hits and one be compiled: $(<"$log")"
+
+if grep -q /kiln-plan-worker "$installed_files"; then
+  say "it finds the plan worker, and that the driver beside it"
+  if (clean plans "$prefix/bin/kiln" attention warm --profile h200 \
+    --pass fwd --dtype bf16 --batch 1 --heads 2 --sq 128 --skv 128 --dqk 64 --mask none) \
+    2>"$work/said"; then
+    grep -q '1 compiled' "$log" || fail "a plan should have been built: $(<"$log")"
+  else
+    grep -q 'no libcudnn' "$work/said" || fail "no plan was built: $(<"$work/said")"
+    echo "no cuDNN here, so no plan was built"
+  fi
+fi
 
 say "without the worker: hits as ever; else it is said what is missing, and where"
 mv "$worker" "$work/"

@@ -64,6 +64,12 @@ std::vector<std::string> ids(const json& rules) {
   return found;
 }
 
+void expect_probe_shape(const json& probe) {
+  EXPECT_EQ(names(probe), (std::set<std::string>{"ran", "built", "status", "message"}));
+  EXPECT_TRUE(probe["ran"].is_boolean() && probe["built"].is_boolean());
+  EXPECT_THAT(probe["status"].get<std::string>(), Not(IsEmpty()));
+}
+
 void expect_cudnn_shape(const json& cudnn) {
   EXPECT_EQ(names(cudnn),
             (std::set<std::string>{"supported", "rules", "policies", "probe"}));
@@ -75,8 +81,7 @@ void expect_cudnn_shape(const json& cudnn) {
         EXPECT_THAT(value.get<std::string>(), Not(IsEmpty())) << name;
     }
   }
-  EXPECT_EQ(names(cudnn["probe"]),
-            (std::set<std::string>{"ran", "built", "status", "message"}));
+  expect_probe_shape(cudnn["probe"]);
   EXPECT_EQ(cudnn["probe"]["ran"], false);
   EXPECT_THAT(cudnn["probe"]["message"].get<std::string>(), Not(IsEmpty()));
 }
@@ -182,13 +187,17 @@ TEST_F(ProgramAttentionTest, TakesTheGradientOfABiasWhereThereIsOne) {
                "--bias-gradient: it is of a post_scale bias");
 }
 
-TEST_F(ProgramAttentionTest, AsksTheInstalledCudnnForItsVersionAlone) {
+// program_attention_plans_test has what is asked of a cuDNN that is here.
+TEST_F(ProgramAttentionTest, OnlyTheInstalledCudnnIsAskedForAPlan) {
+  const json by_number = kiln_.json_of(latent({"--arch", "9.0", "--cudnn", "9.19.0"}));
+  expect_cudnn_shape(by_number["cudnn"]);
+  EXPECT_EQ(by_number["cudnn"]["probe"]["status"], "not_run");
   const auto finished =
       kiln_.run(latent({"--arch", "9.0", "--cudnn", "installed", "--json"}));
   if (finished.status == 3)
     GTEST_SKIP() << "there is no cuDNN here: " << finished.err;
   ASSERT_EQ(finished.status, 0) << finished.text();
-  expect_cudnn_shape(finished.json()["cudnn"]);
+  expect_probe_shape(finished.json()["cudnn"]["probe"]);
   kiln_.set("KILN_CUDNN", "/nowhere/libcudnn.so.9");
   const auto none = kiln_.run(latent({"--arch", "9.0", "--cudnn", "installed"}));
   EXPECT_EQ(none.status, 3) << none.text();

@@ -21,10 +21,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of the host's environment: what finds an NVRTC, and what a sanitizer reads.
-constexpr std::array kKept{
-    "PATH",         "LD_LIBRARY_PATH", "CUDA_HOME",    "CUDA_PATH",     "VIRTUAL_ENV",
-    "CONDA_PREFIX", "KILN_NVRTC",      "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"};
+// Of the host's environment: what finds an NVRTC and a cuDNN, and what a sanitizer reads.
+constexpr std::array kKept{"PATH",          "LD_LIBRARY_PATH", "CUDA_HOME",
+                           "CUDA_PATH",     "VIRTUAL_ENV",     "CONDA_PREFIX",
+                           "KILN_NVRTC",    "KILN_CUDNN",      "ASAN_OPTIONS",
+                           "UBSAN_OPTIONS", "TSAN_OPTIONS"};
 
 std::string contents(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

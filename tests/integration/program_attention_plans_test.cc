@@ -1,0 +1,357 @@
+// kiln attention warm and why, explain with the installed cuDNN, and what the other
+// verbs make of plans: through the program, with the real cuDNN.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <set>
+
+#include "tests/support/processes.h"
+#include "tests/support/program.h"
+
+namespace kiln {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+using testing::UnorderedElementsAre;
+using Arguments = test::KilnProgram::Arguments;
+
+Arguments operator+(Arguments all, const Arguments& more) {
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+const Arguments kWarm{"attention", "warm"};
+const Arguments kExplain{"attention", "explain", "--cudnn", "installed"};
+const Arguments kWhy{"attention", "why"};
+const Arguments kH200{"--profile", "h200"};
+
+/// The flags of a problem that cuDNN builds a plan of in a second.
+Arguments small(const std::string& pass = "fwd", const std::string& dqk = "64") {
+  return {"--pass", pass,  "--dtype", "bf16", "--batch", "1", "--heads", "4",
+          "--sq",   "256", "--skv",   "256",  "--dqk",   dqk, "--mask",  "causal"};
+}
+
+void expect_sums(const json& report) {
+  EXPECT_EQ(report["requested"].get<int>(),
+            report["hits"].get<int>() + report["compiled"].get<int>() +
+                report["waited"].get<int>() + report["failed"].get<int>())
+      << report.dump(1);
+  EXPECT_EQ(report["requested"], report["entries"].size());
+}
+
+std::set<std::string> values_of(const json& entries, const std::string& field) {
+  std::set<std::string> values;
+  for (const json& each : entries) values.insert(each.at(field).get<std::string>());
+  return values;
+}
+
+class ProgramAttentionPlansTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto asked =
+        kiln_.run(kExplain + Arguments{"--arch", "9.0", "--matrix"} + small());
+    if (asked.status == 3)
+      GTEST_SKIP() << "there is no cuDNN here: " << asked.err;
+    ASSERT_EQ(asked.status, 0) << asked.text();
+  }
+
+  /// One sentence, exit status 2, nothing done.
+  void expect_wrong(const Arguments& arguments, const std::string& words) {
+    const auto finished = kiln_.run(arguments + Arguments{"--json"});
+    SCOPED_TRACE(finished.text());
+    EXPECT_EQ(finished.status, 2);
+    EXPECT_THAT(finished.err, HasSubstr(words));
+    EXPECT_LE(std::count(finished.err.begin(), finished.err.end(), '\n'), 2);
+    EXPECT_TRUE(finished.json().contains("error"));
+    EXPECT_THAT(kiln_.object_files(), IsEmpty());
+  }
+
+  /// The key of the one plan that `warm` with these flags builds.
+  std::string warmed(const Arguments& flags) {
+    const json report = kiln_.json_of(kWarm + flags);
+    EXPECT_EQ(report["compiled"], 1) << report.dump(1);
+    return report["entries"].at(0)["key"];
+  }
+
+  test::KilnProgram kiln_;
+};
+
+TEST_F(ProgramAttentionPlansTest, WarmBuildsBothPassesOfATrainingOnceADevice) {
+  const Arguments command =
+      kWarm +
+      Arguments{"--profile",     "h200",       "--profile", "h100-sxm", "--profile",
+                "a100-sxm-80gb", "--training", "--jobs",    "2"} +
+      small();
+  const json first = kiln_.json_of(command);
+  expect_sums(first);
+  // The first two devices are one to a plan.
+  EXPECT_EQ(first["requested"], 4);
+  EXPECT_EQ(first["compiled"], 4);
+  EXPECT_TRUE(first["min_driver"].is_null());
+  EXPECT_THAT(values_of(first["entries"], "template"),
+              UnorderedElementsAre("cudnn_attention_fwd", "cudnn_attention_bwd"));
+  EXPECT_THAT(values_of(first["entries"], "device"),
+              UnorderedElementsAre("NVIDIA H200", "NVIDIA A100-SXM4-80GB"));
+  EXPECT_THAT(values_of(first["entries"], "arch"), UnorderedElementsAre("8.0", "9.0"));
+  for (const json& entry : first["entries"]) {
+    EXPECT_EQ(entry["outcome"], "compiled");
+    EXPECT_EQ(entry["stored"], true);
+    EXPECT_TRUE(entry["error"].is_null());
+    EXPECT_EQ(entry["params"]["mask"], "causal");
+  }
+  const json second = kiln_.json_of(command);
+  expect_sums(second);
+  EXPECT_EQ(second["hits"], 4);
+  EXPECT_EQ(values_of(second["entries"], "key"), values_of(first["entries"], "key"));
+}
+
+TEST_F(ProgramAttentionPlansTest, ADryRunSaysWhatIsMissingAndLeavesNoTrace) {
+  const Arguments dry{"--dry-run"};
+  const json two =
+      kiln_.json_of(kWarm + kH200 + dry + Arguments{"--preset", "llama-3-8b"});
+  EXPECT_EQ(two["missing"], 2);
+  for (const json& entry : two["entries"]) {
+    EXPECT_EQ(entry["outcome"], "missing");
+    EXPECT_EQ(entry["params"]["kv_heads"], "8");
+  }
+  const json one = kiln_.json_of(
+      kWarm + kH200 + dry +
+      Arguments{"--preset", "llama-3-8b", "--pass", "fwd", "--batch", "4"});
+  ASSERT_EQ(one["missing"], 1);
+  EXPECT_EQ(one["entries"][0]["params"]["batch"], "4");
+  // Whichever of the published devices a plan can tell apart.
+  const json devices =
+      kiln_.json_of(kWarm + dry + Arguments{"--arch", "9.0,8.0"} + small());
+  EXPECT_EQ(values_of(devices["entries"], "arch"),
+            (std::set<std::string>{"8.0", "9.0"}));
+  EXPECT_EQ(devices["missing"], devices["requested"]);
+  EXPECT_GE(devices["requested"], 3);
+  // Both passes of every step, each once.
+  const json steps = kiln_.json_of(
+      kWarm + kH200 + dry + Arguments{"--cp", "all_gather:2", "--training"} + small());
+  EXPECT_EQ(steps["missing"], 8);
+  EXPECT_THAT(values_of(steps["entries"], "key"), SizeIs(8));
+  EXPECT_EQ(steps["entries"][0]["params"]["mask"], "causal_bottom_right");
+  EXPECT_FALSE(std::filesystem::exists(kiln_.cache_dir()));
+}
+
+TEST_F(ProgramAttentionPlansTest, APlanIsForADriver) {
+  const auto key = [&](const Arguments& more) -> std::string {
+    return kiln_
+        .json_of(kWarm + kH200 + Arguments{"--dry-run"} + small() + more)["entries"]
+        .at(0)["key"];
+  };
+  EXPECT_EQ(key({"--driver", "13.0"}), key({}));  // the profile's
+  EXPECT_NE(key({"--driver", "13.1"}), key({}));
+}
+
+TEST_F(ProgramAttentionPlansTest, WhatCudnnDoesNotRunFailsWithRuleReasonAndRemedy) {
+  const Arguments command = kWarm + Arguments{"--profile", "a100-sxm-80gb"};
+  const json report = kiln_.json_of(command + small("bwd", "192"), 1);
+  expect_sums(report);
+  EXPECT_EQ(report["failed"], 1);
+  const json& entry = report["entries"][0];
+  EXPECT_EQ(entry["outcome"], "failed");
+  EXPECT_TRUE(entry["key"].is_null());
+  EXPECT_EQ(entry["error"]["code"], "compile_failed");
+  EXPECT_THAT(entry["error"]["message"].get<std::string>(),
+              AllOf(HasSubstr("head_dim.backward.ampere: "),
+                    HasSubstr("end at 128 on compute capability 8.x"),
+                    HasSubstr("; use another attention kernel")));
+  // What runs is built all the same.
+  const json both =
+      kiln_.json_of(command + Arguments{"--training"} + small("fwd", "192"), 1);
+  expect_sums(both);
+  EXPECT_EQ(both["compiled"], 1);
+  EXPECT_EQ(both["failed"], 1);
+  EXPECT_THAT(kiln_.object_files(), SizeIs(1));
+}
+
+TEST_F(ProgramAttentionPlansTest, WhatTheMachineLacksIsExitStatus3) {
+  kiln_.set("KILN_NO_JIT", "1");
+  const json forbidden = kiln_.json_of(kWarm + kH200 + small(), 3);
+  EXPECT_EQ(forbidden["entries"][0]["error"]["code"], "unavailable");
+  kiln_.unset("KILN_NO_JIT");
+  kiln_.set("KILN_CUDNN", "/nowhere/libcudnn.so.9");
+  const json missing = kiln_.json_of(kWarm + kH200 + small(), 3);
+  expect_sums(missing);
+  EXPECT_THAT(missing["entries"][0]["error"]["message"].get<std::string>(),
+              HasSubstr("/nowhere/libcudnn.so.9"));
+  for (const Arguments& action : {kExplain, kWhy}) {
+    const auto finished = kiln_.run(action + kH200 + small());
+    EXPECT_EQ(finished.status, 3) << finished.text();
+    EXPECT_THAT(finished.err, HasSubstr("/nowhere/libcudnn.so.9"));
+  }
+}
+
+TEST_F(ProgramAttentionPlansTest, AnInterruptedWarmSaysWhatWasDoneAndLeavesNoWorker) {
+  auto running = kiln_.start(kWarm +
+                             Arguments{"--arch", "8.0,8.6,8.9,9.0,10.0,12.0",
+                                       "--training", "--jobs", "1", "--json"} +
+                             small());
+  ASSERT_TRUE(test::eventually(60s, [&] { return !kiln_.object_files().empty(); }));
+  const auto workers = test::children_of(running.pid());
+  running.signal(SIGINT);
+  const auto finished = running.finish(30s);
+  EXPECT_EQ(finished.status, 130) << finished.text();
+  const json report = finished.json();
+  expect_sums(report);
+  EXPECT_GE(report["compiled"], 1);
+  EXPECT_GE(report["failed"], 1);
+  EXPECT_EQ(report["entries"].back()["error"]["code"], "cancelled");
+  for (const pid_t worker : workers) EXPECT_FALSE(test::is_running(worker));
+}
+
+TEST_F(ProgramAttentionPlansTest, ExplainAsksTheInstalledCudnnForEachStep) {
+  const json answer =
+      kiln_.json_of(kExplain + kH200 + Arguments{"--cp", "all_gather:2"} + small());
+  EXPECT_EQ(answer["chosen"], "cudnn");
+  ASSERT_THAT(answer["steps"], SizeIs(4));
+  for (const json& step : answer["steps"])
+    EXPECT_EQ(
+        step["cudnn"]["probe"],
+        (json{{"ran", true}, {"built", true}, {"status", "built"}, {"message", ""}}));
+  EXPECT_EQ(answer["cudnn"]["probe"], answer["steps"][0]["cudnn"]["probe"]);
+  EXPECT_THAT(kiln_.object_files(), SizeIs(4)) << "an answer is a plan that is kept";
+
+  const json refused = kiln_.json_of(
+      kExplain + Arguments{"--profile", "a100-sxm-80gb"} + small("bwd", "192"));
+  EXPECT_EQ(refused["chosen"], "none");
+  const json& probe = refused["cudnn"]["probe"];
+  EXPECT_EQ(probe["ran"], true);
+  EXPECT_EQ(probe["built"], false);
+  EXPECT_EQ(probe["status"], "refused");
+  EXPECT_THAT(probe["message"].get<std::string>(), HasSubstr("hidden_dim"));
+}
+
+TEST_F(ProgramAttentionPlansTest, AnInterruptedExplainAnswersNothing) {
+  auto running = kiln_.start(kExplain + kH200 +
+                             Arguments{"--cp", "all_gather:16", "--json"} + small());
+  ASSERT_TRUE(test::eventually(60s, [&] { return !kiln_.object_files().empty(); }));
+  running.signal(SIGINT);
+  const auto finished = running.finish(30s);
+  EXPECT_EQ(finished.status, 130) << finished.text();
+  EXPECT_EQ(finished.json()["error"]["code"], "cancelled");
+}
+
+TEST_F(ProgramAttentionPlansTest, ExplainTellsWhereCudnnBuildsWhatTheRulesRefuse) {
+  const Arguments unequal{"--pass",  "bwd", "--dtype", "bf16", "--batch", "1",
+                          "--heads", "4",   "--sq",    "256",  "--skv",   "256",
+                          "--dqk",   "256", "--dv",    "128",  "--mask",  "none"};
+  const json answer = kiln_.json_of(kExplain + kH200 + unequal);
+  EXPECT_EQ(answer["chosen"], "none");
+  EXPECT_EQ(answer["cudnn"]["rules"][0]["id"], "head_dim.backward.hopper.unequal");
+  EXPECT_EQ(answer["cudnn"]["probe"]["built"], true);
+  EXPECT_THAT(answer["cudnn"]["probe"]["message"].get<std::string>(),
+              HasSubstr("builds a plan that the rules refuse"));
+}
+
+TEST_F(ProgramAttentionPlansTest, WhyNamesTheNearestPlanAndWhatDiffers) {
+  const json none = kiln_.json_of(kWhy + kH200 + small());
+  EXPECT_EQ(none["same"], false);
+  EXPECT_TRUE(none["nearest"].is_null());
+  const std::string key = warmed(kH200 + small());
+  const json hit = kiln_.json_of(kWhy + kH200 + small());
+  EXPECT_EQ(hit["same"], true);
+  EXPECT_EQ(hit["key"], key);
+
+  const json other =
+      kiln_.json_of(kWhy + Arguments{"--profile", "h100-pcie"} + small());
+  EXPECT_EQ(other["same"], false);
+  EXPECT_EQ(other["nearest"], key);
+  EXPECT_THAT(values_of(other["differences"], "field"),
+              ElementsAre("device.multiProcessorCount"));
+  // The device as `doctor --profile` would write it under a newer driver.
+  json profile = json::parse(std::ifstream(std::string(KILN_TEST_SOURCE_DIR) +
+                                           "/src/device/profiles/h200.json"));
+  profile["driverVer"] = 13010;
+  const json newer = kiln_.json_of(
+      kWhy + Arguments{"--profile", kiln_.write("newer.json", profile.dump())} +
+      small());
+  EXPECT_EQ(newer["nearest"], key);
+  EXPECT_EQ(
+      newer["differences"],
+      (json::array({{{"field", "device.driverVer"}, {"a", "13010"}, {"b", "13000"}}})));
+  const auto said = kiln_.run(kWhy + Arguments{"--profile", "h100-pcie"} + small());
+  EXPECT_THAT(said.out, AllOf(HasSubstr("a miss; the nearest entry is " + key),
+                              HasSubstr("device.multiProcessorCount"),
+                              HasSubstr("for NVIDIA H100 PCIe")));
+}
+
+TEST_F(ProgramAttentionPlansTest, OtherVerbsKnowWhatAPlanIs) {
+  const std::string key = warmed(kH200 + small());
+  EXPECT_NE(warmed(kH200 + small("bwd")), key);
+
+  const json shown = kiln_.json_of({"show", key});
+  EXPECT_EQ(shown["kind"], "plan");
+  EXPECT_THAT(shown["toolchain"].get<std::string>(), HasSubstr("cudnn-"));
+  const json& plan = shown["plan"];
+  EXPECT_THAT(plan["engine"].get<std::string>(), HasSubstr("engine "));
+  EXPECT_TRUE(plan["workspace_bytes"].is_number_unsigned());
+  EXPECT_EQ(plan["tensors"], (json{"q", "k", "v", "o", "scale"}));
+  EXPECT_EQ(plan["bound_to"]["deviceVer"], 900);
+  EXPECT_EQ(plan["bound_to"]["driverVer"], 13000);
+  const auto text = kiln_.run({"show", key});
+  EXPECT_THAT(text.out, AllOf(HasSubstr("engine "), HasSubstr("workspace "),
+                              HasSubstr("bound to "), Not(HasSubstr("registers"))));
+  EXPECT_THAT(
+      kiln_.run({"show", key, "--source"}).out,
+      AllOf(HasSubstr("--pass fwd --dtype bf16 --batch 1"), testing::EndsWith("\n")));
+  EXPECT_THAT(kiln_.run({"show", key, "--log"}).out, HasSubstr("CUDNN_STATUS_SUCCESS"));
+  const std::string file = kiln_.folder() / "plan.json";
+  EXPECT_EQ(kiln_.run({"show", key, "--extract", file}).status, 0);
+  const json raw = json::parse(std::ifstream(file));
+  EXPECT_TRUE(raw.contains("cudnnVersion"));
+  EXPECT_EQ(raw["GPUProfile"]["deviceVer"], 900);
+
+  const json listed = kiln_.json_of({"ls", "--template", "cudnn_attention_fwd"});
+  ASSERT_THAT(listed["entries"], SizeIs(1));
+  EXPECT_EQ(listed["entries"][0]["key"], key);
+  EXPECT_EQ(kiln_.json_of({"verify"})["checked"], 2);
+  EXPECT_EQ(kiln_.json_of({"clear", "--template", "cudnn_attention_fwd"})["keys"],
+            json{key});
+  EXPECT_THAT(kiln_.object_files(), SizeIs(1));
+}
+
+TEST_F(ProgramAttentionPlansTest, WrongUsageIsOneSentence) {
+  expect_wrong(kWarm, "the problem needs --pass, --dtype");
+  expect_wrong(kWarm + Arguments{"--profile", "h100-smx"} + small(),
+               "did you mean 'h100-sxm'?");
+  expect_wrong(kWarm + kH200 + Arguments{"--preset", "llama-3-9b"},
+               "did you mean 'llama-3-8b'?");
+  expect_wrong(
+      kWarm + kH200 + Arguments{"--preset", "llama-3-8b", "--pass", "sideways"},
+      "--pass 'sideways'");
+  expect_wrong(kWarm + Arguments{"--profile", "/nowhere.json"} + small(),
+               "/nowhere.json");
+  expect_wrong(kWarm + Arguments{"--arch", "9.9"} + small(), "9.9");
+  expect_wrong(kWarm + Arguments{"--arch", "10.3"} + small(),
+               "no published one of that architecture (8.0, 8.6, 8.9, 9.0, 10.0, 12.0");
+  expect_wrong(kWarm + kH200 + Arguments{"--driver", "13"} + small(), "--driver: '13'");
+  expect_wrong(kWarm + kH200 + Arguments{"--jobs", "0"} + small(), "--jobs: '0'");
+  expect_wrong(kWarm + kH200 + Arguments{"--timeout", "soon"} + small(), "'soon'");
+  expect_wrong(kWarm + kH200 + Arguments{"--cp", "p2p:3"} + small(), "multiples of 6");
+  expect_wrong(kWarm + kH200 + Arguments{"--matrix"} + small(),
+               "--matrix is for `attention explain`");
+  expect_wrong(kWarm + kH200 + Arguments{"--cudnn", "9.5"} + small(),
+               "--cudnn is for `attention explain`");
+  expect_wrong(kExplain + kH200 + Arguments{"--dry-run"} + small(),
+               "--dry-run is for `attention warm`");
+  expect_wrong(kWhy + Arguments{"--arch", "9.0"} + small(), "one device at a time");
+  expect_wrong(kWhy + kH200 + Arguments{"--cp", "p2p:2"} + small(), "one plan");
+  expect_wrong(kWhy + kH200, "the problem needs");
+  expect_wrong({"attention", "wram"}, "did you mean 'warm'?");
+}
+
+}  // namespace
+}  // namespace kiln
