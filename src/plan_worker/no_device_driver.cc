@@ -1,7 +1,8 @@
 // A CUDA driver with no device: what cuDNN wants to find as libcuda.so.1 before it
 // builds a plan. It has every function that cuDNN 9 asks for by name, says that there
-// is no device, and refuses all else, so that cuDNN loads nothing. Loaded by the plan
-// worker alone, and never installed where a loader would find it.
+// is no device, and refuses all else but to load what was compiled: cuDNN 9.8 does that
+// with a device or without, and has no plan where it fails. Loaded by the plan worker
+// alone, and never installed where a loader would find it.
 
 namespace {
 
@@ -9,6 +10,9 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr int kErrorNoDevice = 100;
 constexpr int kVersion = 13000;  // as cuDriverGetVersion has it: of CUDA 13.0
+
+// What every library and kernel is, and nobody looks into.
+char loaded;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 }  // namespace
 
@@ -31,16 +35,29 @@ KILN_REFUSE(cuKernelSetAttribute)
 KILN_REFUSE(cuLaunchCooperativeKernel)
 KILN_REFUSE(cuLaunchKernel)
 KILN_REFUSE(cuLaunchKernelEx)
-KILN_REFUSE(cuLibraryGetKernel)
-KILN_REFUSE(cuLibraryLoadData)
 KILN_REFUSE(cuLibraryLoadFromFile)
-KILN_REFUSE(cuLibraryUnload)
 KILN_REFUSE(cuLinkAddData)
 KILN_REFUSE(cuLinkComplete)
 KILN_REFUSE(cuLinkCreate)
 KILN_REFUSE(cuLinkDestroy)
 KILN_REFUSE(cuOccupancyMaxPotentialClusterSize)
 KILN_REFUSE(cuStreamGetCtx)
+
+extern "C" __attribute__((visibility("default"))) int cuLibraryLoadData(
+    void** library) {
+  *library = &loaded;
+  return kSuccess;
+}
+
+extern "C" __attribute__((visibility("default"))) int cuLibraryGetKernel(
+    void** kernel) {
+  *kernel = &loaded;
+  return kSuccess;
+}
+
+extern "C" __attribute__((visibility("default"))) int cuLibraryUnload() {
+  return kSuccess;
+}
 
 extern "C" __attribute__((visibility("default"))) int cuDeviceGetCount(int* count) {
   *count = 0;

@@ -1,5 +1,6 @@
 #include "plan_worker/plan_builder.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +19,8 @@ namespace {
 
 namespace detail = cudnn_frontend::detail;
 using compile::PlanAttempt;
+
+constexpr const char* kNoEngine = "no engine";
 
 /// Owns one of cuDNN's descriptors. Thread safety: one thread.
 class Descriptor {
@@ -142,7 +145,7 @@ std::vector<Candidate> ask_heuristics(const ProblemGraph& graph,
       detail::get_attribute(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
                             CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &filled, raw.data());
   if (filled <= 0)  // a success to cuDNN, and a refusal to whoever asked
-    attempts.push_back({std::move(name), "refused", "it names no engine"});
+    attempts.push_back({std::move(name), kNoEngine, ""});
   std::vector<Candidate> candidates;
   for (std::int64_t i = 0; i < std::min(filled, count); ++i)
     candidates.push_back(describe(std::move(configs[static_cast<std::size_t>(i)])));
@@ -241,6 +244,24 @@ Result<std::optional<attention::Plan>> first_that_builds(
   return std::nullopt;
 }
 
+/// Why cuDNN may know of no engine at all where the fallback has always some: seen with
+/// one of CUDA 12 beside an NVRTC of CUDA 13. Empty: that is not it.
+std::string missing_nvrtc() {
+  using GetVersion = decltype(cudnnGetCudartVersion);
+  auto* const get_version = reinterpret_cast<GetVersion*>(
+      ::dlsym(cudnn_frontend::cudnn_dlhandle, "cudnnGetCudartVersion"));
+  if (get_version == nullptr)
+    return "";
+  const std::size_t major = get_version() / 1000;
+  const std::string name = fmt::format("libnvrtc.so.{}", major);
+  if (void* const open = ::dlopen(name.c_str(), RTLD_LAZY)) {
+    ::dlclose(open);
+    return "";
+  }
+  return fmt::format("this cuDNN is of CUDA {} and finds no {}: set KILN_NVRTC to it",
+                     major, name);
+}
+
 }  // namespace
 
 Result<Built> build_plan(const attention::Problem& problem, const ProblemGraph& graph,
@@ -260,8 +281,11 @@ Result<Built> build_plan(const attention::Problem& problem, const ProblemGraph& 
   if (KILN_TRY(try_all(ask_heuristics(graph, device, CUDNN_HEUR_MODE_A, "heuristics A",
                                       built.attempts))))
     return built;
-  KILN_TRY(try_all(ask_heuristics(graph, device, CUDNN_HEUR_MODE_FALLBACK,
-                                  "heuristics fallback", built.attempts)));
+  const auto fallback = ask_heuristics(graph, device, CUDNN_HEUR_MODE_FALLBACK,
+                                       "heuristics fallback", built.attempts);
+  if (fallback.empty() && built.attempts.back().status == kNoEngine)
+    built.attempts.back().message = missing_nvrtc();
+  KILN_TRY(try_all(fallback));
   return built;
 }
 

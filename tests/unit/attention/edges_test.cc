@@ -3,10 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include <charconv>
-#include <cstdlib>
-#include <sstream>
-
+#include "tests/support/attention_words.h"
 #include "tests/unit/attention/problems.h"
 
 namespace kiln::attention {
@@ -16,75 +13,13 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// "9.0 9.4.0 bwd d=192/128 causal": architecture, cuDNN, and what differs from base().
-Question question(const std::string& text) {
-  std::istringstream words(text);
-  std::string arch, cudnn, word;
-  words >> arch >> cudnn;
-  const std::size_t dot = arch.find('.');
-  Question read{
-      .problem = base(),
-      .arch = {std::stoi(arch.substr(0, dot)), std::stoi(arch.substr(dot + 1))},
-      .cudnn = version(cudnn)};
-  Problem& problem = read.problem;
-  while (words >> word) {
-    const std::size_t equals = word.find('=');
-    const std::string name = word.substr(0, equals);
-    const std::string value =
-        equals == std::string::npos ? "" : word.substr(equals + 1);
-    // "a/b" or "a,b"; one number is both.
-    const std::size_t middle = value.find_first_of("/,");
-    const auto number = [](const std::string& digits) {
-      return std::strtoll(digits.c_str(), nullptr, 10);
-    };
-    const std::int64_t first = number(value);
-    const std::int64_t second =
-        middle == std::string::npos ? first : number(value.substr(middle + 1));
-    if (const auto pass = parse_pass(word))
-      problem.pass = *pass;
-    else if (const auto dtype = parse_dtype(word))
-      problem.dtype = *dtype;
-    else if (const auto mask = parse_mask(word))
-      problem.mask = *mask;
-    else if (const auto layout = parse_layout(word))
-      problem.layout = *layout;
-    else if (const auto bias = parse_bias(word))
-      problem.bias = *bias;
-    else if (name == "d")
-      std::tie(problem.dqk, problem.dv) = std::pair(first, second);
-    else if (name == "s")
-      std::tie(problem.sq, problem.skv) = std::pair(first, second);
-    else if (name == "heads")
-      std::tie(problem.heads, problem.kv_heads) = std::pair(first, second);
-    else if (name == "window")
-      std::tie(problem.window_left, problem.window_right) = std::pair(first, second);
-    else if (name == "batch")
-      problem.batch = first;
-    else if (name == "dropout")
-      problem.dropout = std::strtod(value.c_str(), nullptr);
-    else if (name == "gradient")
-      problem.bias_gradient = true;
-    else if (name == "deterministic")
-      problem.deterministic = true;
-    else if (name == "capture")
-      problem.capture = true;
-    else
-      ADD_FAILURE() << "what is " << word << '?';
-  }
-  problem.training = problem.pass == Pass::kBackward;
-  set_strides(problem);
-  const auto valid = validate(problem);
-  EXPECT_TRUE(valid) << text << ": " << (valid ? "" : valid.error().message);
-  return read;
-}
-
 void expect_refused(const std::string& text, const char* rule) {
-  const Question asked = question(text);
+  const Question asked = test::question(text);
   EXPECT_THAT(ids(built_in_rules().evaluate(asked).refusals), Contains(rule)) << text;
 }
 
 void expect_supported(const std::string& text) {
-  EXPECT_THAT(ids(built_in_rules().evaluate(question(text)).refusals), IsEmpty())
+  EXPECT_THAT(ids(built_in_rules().evaluate(test::question(text)).refusals), IsEmpty())
       << text;
 }
 
@@ -112,7 +47,7 @@ TEST_P(VersionEdges, AreWhereTheRuleSaysAndAnUpgradeIsOffered) {
   };
   expect_refused(text(below), rule);
   expect_supported(text(at));
-  const Question asked = question(text(below));
+  const Question asked = test::question(text(below));
   EXPECT_THAT(finding(asked.problem, asked.arch, below, rule).remedy,
               HasSubstr("upgrade cuDNN"));
 }

@@ -1,0 +1,135 @@
+// Attention problems in few words, for tables in tests: "9.0 9.4.0 bwd d=192/128
+// causal".
+
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "attention/condition.h"
+
+namespace kiln::test {
+
+/// "a/b" or "a,b"; one number is both.
+inline std::pair<std::int64_t, std::int64_t> pair_of(const std::string& value) {
+  const std::size_t middle = value.find_first_of("/,");
+  const auto number = [](const std::string& digits) {
+    return std::strtoll(digits.c_str(), nullptr, 10);
+  };
+  const std::int64_t first = number(value);
+  return {first,
+          middle == std::string::npos ? first : number(value.substr(middle + 1))};
+}
+
+/// One word of a feature: "dropout=0.5", "deterministic". False: it is none.
+inline bool read_feature(attention::Problem& problem, const std::string& name,
+                         const std::string& value) {
+  if (name == "d")
+    std::tie(problem.dqk, problem.dv) = pair_of(value);
+  else if (name == "s")
+    std::tie(problem.sq, problem.skv) = pair_of(value);
+  else if (name == "heads")
+    std::tie(problem.heads, problem.kv_heads) = pair_of(value);
+  else if (name == "window")
+    std::tie(problem.window_left, problem.window_right) = pair_of(value);
+  else if (name == "batch")
+    problem.batch = pair_of(value).first;
+  else if (name == "dropout")
+    problem.dropout = std::strtod(value.c_str(), nullptr);
+  else if (name == "gradient")
+    problem.bias_gradient = true;
+  else if (name == "deterministic")
+    problem.deterministic = true;
+  else if (name == "capture")
+    problem.capture = true;
+  else if (name == "training")
+    problem.training = true;
+  else
+    return false;
+  return true;
+}
+
+/// What cannot be said by a layout: "mixed" has key and value in another order than the
+/// query, "interleaved" query, key and value in one tensor.
+inline void edit_strides(attention::Problem& problem, const std::string& how) {
+  using attention::Layout;
+  if (how == "mixed") {
+    attention::Problem other = problem;
+    other.layout = problem.layout == Layout::kSbhd ? Layout::kBshd : Layout::kSbhd;
+    set_strides(other);
+    problem.k = other.k;
+    problem.v = other.v;
+  } else if (how == "interleaved") {
+    for (attention::Strides* const each : {&problem.q, &problem.k, &problem.v}) {
+      each->batch *= 3;
+      each->sequence *= 3;
+    }
+  }
+}
+
+/// `text` says what differs from bf16, batch 2, 16 heads, 1024 by 1024, 128, forward.
+inline attention::Problem problem_in_words(const std::string& text) {
+  using attention::DType;
+  attention::Problem problem{.dtype = DType::kBf16,
+                             .batch = 2,
+                             .heads = 16,
+                             .kv_heads = 16,
+                             .sq = 1024,
+                             .skv = 1024,
+                             .dqk = 128,
+                             .dv = 128};
+  std::istringstream words(text);
+  std::string word, strides;
+  while (words >> word) {
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const std::string value =
+        equals == std::string::npos ? "" : word.substr(equals + 1);
+    if (const auto pass = attention::parse_pass(word))
+      problem.pass = *pass;
+    else if (const auto dtype = attention::parse_dtype(word))
+      problem.dtype = *dtype;
+    else if (const auto mask = attention::parse_mask(word))
+      problem.mask = *mask;
+    else if (const auto layout = attention::parse_layout(word))
+      problem.layout = *layout;
+    else if (const auto bias = attention::parse_bias(word))
+      problem.bias = *bias;
+    else if (word == "mixed" || word == "interleaved")
+      strides = word;
+    else if (!read_feature(problem, name, value))
+      ADD_FAILURE() << "what is " << word << '?';
+  }
+  problem.training = problem.training || problem.pass == attention::Pass::kBackward;
+  set_strides(problem);
+  edit_strides(problem, strides);
+  const auto valid = validate(problem);
+  EXPECT_TRUE(valid) << text << ": " << (valid ? "" : valid.error().message);
+  return problem;
+}
+
+/// "9.0" as a compute capability.
+inline ComputeCapability capability_in_words(const std::string& text) {
+  const std::size_t dot = text.find('.');
+  return {std::stoi(text.substr(0, dot)), std::stoi(text.substr(dot + 1))};
+}
+
+/// "9.0 9.4.0 bwd d=192/128 causal": architecture, cuDNN, problem.
+inline attention::Question question(const std::string& text) {
+  std::istringstream words(text);
+  std::string arch, cudnn, problem;
+  words >> arch >> cudnn;
+  std::getline(words, problem);
+  const auto version = attention::parse_cudnn_version(cudnn);
+  EXPECT_TRUE(version) << cudnn;
+  return {.problem = problem_in_words(problem),
+          .arch = capability_in_words(arch),
+          .cudnn = version.value_or(attention::CudnnVersion{})};
+}
+
+}  // namespace kiln::test
