@@ -25,17 +25,18 @@ std::string label(const attention::Problem& problem, const Device& device) {
 }
 
 /// The rules may refuse what cuDNN would build: a plan that was built need not be
-/// right.
-Result<void> check_rules(const KeyedPlan& keyed, const Device& device) {
-  const auto verdict =
-      attention::evaluate(keyed.problem, device.capability, keyed.version);
+/// right. `problem` is the caller's own: what is captured is refused by more rules than
+/// the plan that it shares with what is not.
+Result<void> check_rules(const KeyedPlan& keyed, const attention::Problem& problem,
+                         const Device& device) {
+  const auto verdict = attention::evaluate(problem, device.capability, keyed.version);
   if (verdict.supported)
     return {};
   const attention::Finding& first = verdict.refusals.front();
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("{}: cuDNN {} does not run it: {}: {}; {}",
-                          label(keyed.problem, device), to_string(keyed.version),
-                          first.id, first.reason, first.remedy));
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("{}: cuDNN {} does not run it: {}: {}; {}", label(problem, device),
+                  to_string(keyed.version), first.id, first.reason, first.remedy));
 }
 
 }  // namespace
@@ -86,7 +87,7 @@ Result<AttentionPlans::Pointer> AttentionPlans::fetch_and_load(
     const Place& place, const Device& device, const std::stop_token& stop) {
   const auto [properties, handles] = KILN_TRY(per_device(device));
   const KeyedPlan keyed = KILN_TRY(plans_.key(place.problem, properties));
-  KILN_TRY(check_rules(keyed, device));
+  KILN_TRY(check_rules(keyed, place.problem, device));
   const auto fetched = KILN_TRY(plans_.fetch(keyed, stop));
   if (fetched.object == nullptr)
     return fail(
