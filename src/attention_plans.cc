@@ -7,7 +7,7 @@
 
 #include "attention/evaluate.h"
 #include "attention/problem_codec.h"
-#include "device/stream_device.h"
+#include "util/log.h"
 #include "util/try.h"
 
 // One run, one named step a line:
@@ -59,10 +59,19 @@ std::size_t AttentionPlans::PlaceHash::operator()(const Place& place) const noex
   return hash;
 }
 
-AttentionPlans::Pointer AttentionPlans::find(const Place& place) {
+std::optional<AttentionPlans::Loaded> AttentionPlans::find(const Place& place) {
   const MutexLock lock(mutex_);
   const auto found = loaded_.find(place);
-  return found == loaded_.end() ? nullptr : found->second;
+  return found == loaded_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void AttentionPlans::clear() {
+  // Destroyed after the lock: that calls cuDNN.
+  std::unordered_map<Place, Loaded, PlaceHash> loaded;
+  std::map<std::pair<cache::Digest, int>, Pointer> by_key;
+  const MutexLock lock(mutex_);
+  loaded.swap(loaded_);
+  by_key.swap(by_key_);
 }
 
 Result<AttentionPlans::PerDevice> AttentionPlans::per_device(const Device& device) {
@@ -83,19 +92,52 @@ Result<AttentionPlans::PerDevice> AttentionPlans::per_device(const Device& devic
   return per_device_.emplace(device.ordinal, std::move(made)).first->second;
 }
 
-Result<AttentionPlans::Pointer> AttentionPlans::fetch_and_load(
+/// What this process, this machine or cuDNN has of the plan, on the device.
+Result<AttentionPlans::Pointer> AttentionPlans::load(
+    const KeyedPlan& keyed, const Device& device,
+    const std::shared_ptr<attention::CudnnHandles>& handles,
+    const std::stop_token& stop) {
+  const std::pair place{keyed.key, device.ordinal};
+  {
+    const MutexLock lock(mutex_);
+    if (const auto found = by_key_.find(place); found != by_key_.end())
+      return found->second;
+  }
+  constexpr int kTries = 2;
+  for (int left = kTries - 1;; --left) {
+    const auto fetched = KILN_TRY(plans_.fetch(keyed, stop));
+    if (fetched.object == nullptr)
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("{}: cuDNN {} itself refuses it: {}",
+                              label(keyed.problem, device), to_string(keyed.version),
+                              to_string(fetched.attempts)));
+    auto plan = KILN_TRY(attention::decode_plan(fetched.object->payload()));
+    auto loaded = attention::LoadedPlan::load(handles, std::move(plan));
+    if (loaded) {
+      const MutexLock lock(mutex_);
+      return by_key_.emplace(place, *std::move(loaded)).first->second;
+    }
+    // One that was stored may be refused for what its key does not say: then it is a
+    // miss. One that was just built is this cuDNN's own doing.
+    if (fetched.outcome != Outcome::kHit || left == 0)
+      return tl::unexpected(std::move(loaded).error());
+    logger().warn("a stored plan is built again, for it cannot be loaded: {}",
+                  loaded.error().message);
+    KILN_TRY(plans_.remove(keyed));
+  }
+}
+
+Result<AttentionPlans::Loaded> AttentionPlans::fetch_and_load(
     const Place& place, const Device& device, const std::stop_token& stop) {
   const auto [properties, handles] = KILN_TRY(per_device(device));
   const KeyedPlan keyed = KILN_TRY(plans_.key(place.problem, properties));
   KILN_TRY(check_rules(keyed, place.problem, device));
-  const auto fetched = KILN_TRY(plans_.fetch(keyed, stop));
-  if (fetched.object == nullptr)
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("{}: cuDNN {} itself refuses it: {}", label(place.problem, device),
-                    to_string(keyed.version), to_string(fetched.attempts)));
-  auto plan = KILN_TRY(attention::decode_plan(fetched.object->payload()));
-  auto loaded = KILN_TRY(attention::LoadedPlan::load(handles, std::move(plan)));
+  Loaded loaded{.plan = KILN_TRY(load(keyed, device, handles, stop)),
+                .not_captured = {}};
+  attention::Problem captured = place.problem;
+  captured.capture = true;
+  if (auto allowed = check_rules(keyed, captured, device); !allowed)
+    loaded.not_captured = std::move(allowed).error();
   const MutexLock lock(mutex_);
   return loaded_.emplace(place, std::move(loaded)).first->second;
 }
@@ -105,8 +147,8 @@ Result<AttentionPlans::Pointer> AttentionPlans::prepare(
     const std::stop_token& stop) {
   KILN_TRY(devices_.check(device));
   const Place place{problem, device.ordinal};
-  Pointer loaded = find(place);
-  if (loaded == nullptr) {
+  std::optional<Loaded> loaded = find(place);
+  if (!loaded) {
     cache::Fields identity = attention::to_fields(problem);
     identity.add("device", std::to_string(device.ordinal));
     loaded = KILN_TRY(loads_
@@ -114,25 +156,28 @@ Result<AttentionPlans::Pointer> AttentionPlans::prepare(
                                [&] { return fetch_and_load(place, device, stop); })
                           .result);
   }
-  KILN_TRY(loaded->prepare());
-  return loaded;
+  KILN_TRY(loaded->plan->prepare());
+  return loaded->plan;
 }
 
 Result<void> AttentionPlans::run(const attention::Problem& problem, CUstream_st* stream,
                                  std::span<const attention::TensorPointer> tensors,
                                  attention::WorkspaceMemory workspace) {
   const Device device = KILN_TRY(devices_.device_of(stream));
-  Pointer loaded = find({problem, device.ordinal});
-  if (loaded == nullptr) {
-    if (KILN_TRY(devices_.is_capturing(stream)))
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{}: the stream is being captured, and this problem was not "
-                      "prepared: call prepare() before the capture begins",
-                      label(problem, device)));
-    loaded = KILN_TRY(prepare(problem, device));
+  const auto loaded = find({problem, device.ordinal});
+  if (loaded && !loaded->not_captured)
+    return loaded->plan->run(stream, tensors, workspace);
+  if (KILN_TRY(devices_.is_capturing(stream))) {
+    if (loaded)
+      return tl::unexpected(*loaded->not_captured);
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: the stream is being captured, and this problem was not "
+                    "prepared: call prepare() before the capture begins",
+                    label(problem, device)));
   }
-  return loaded->run(stream, tensors, workspace);
+  const Pointer plan = loaded ? loaded->plan : KILN_TRY(prepare(problem, device));
+  return plan->run(stream, tensors, workspace);
 }
 
 }  // namespace kiln

@@ -5,11 +5,13 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "attention/cudnn_handles.h"
@@ -50,10 +52,15 @@ class AttentionPlans {
 
   /// Puts one run on `stream`, on its device; the first one prepares. Errors: as
   /// prepare() and LoadedPlan::run(); kInvalidArgument, while the stream is captured,
-  /// for a problem that was not prepared.
+  /// for a problem that was not prepared; kUnavailable there, for one that cuDNN must
+  /// not run in a graph.
   [[nodiscard]] Result<void> run(const attention::Problem& problem, CUstream_st* stream,
                                  std::span<const attention::TensorPointer> tensors,
                                  attention::WorkspaceMemory workspace);
+
+  /// Lets go of every plan: of lengths that will not come again, say. Runs under way
+  /// keep theirs.
+  void clear();
 
  private:
   struct Place {
@@ -70,9 +77,21 @@ class AttentionPlans {
     std::shared_ptr<attention::CudnnHandles> handles;
   };
 
-  [[nodiscard]] Pointer find(const Place& place);
-  [[nodiscard]] Result<Pointer> fetch_and_load(const Place& place, const Device& device,
-                                               const std::stop_token& stop);
+  /// A plan as it is asked for. Several problems may share one: what no plan depends on
+  /// the rules may depend on.
+  struct Loaded {
+    Pointer plan;
+    /// Why it must not run in a CUDA graph; nullopt: it may.
+    std::optional<Error> not_captured;
+  };
+
+  [[nodiscard]] std::optional<Loaded> find(const Place& place);
+  [[nodiscard]] Result<Loaded> fetch_and_load(const Place& place, const Device& device,
+                                              const std::stop_token& stop);
+  [[nodiscard]] Result<Pointer> load(
+      const KeyedPlan& keyed, const Device& device,
+      const std::shared_ptr<attention::CudnnHandles>& handles,
+      const std::stop_token& stop);
   [[nodiscard]] Result<PerDevice> per_device(const Device& device);
 
   // Constant after construction.
@@ -80,10 +99,12 @@ class AttentionPlans {
   Devices& devices_;
   const std::optional<std::filesystem::path> cudnn_;
 
-  SingleFlight<cache::Digest, Pointer> loads_;
+  SingleFlight<cache::Digest, Loaded> loads_;
   Mutex mutex_;
   std::unordered_map<int, PerDevice> per_device_ KILN_GUARDED_BY(mutex_);
-  std::unordered_map<Place, Pointer, PlaceHash> loaded_ KILN_GUARDED_BY(mutex_);
+  std::unordered_map<Place, Loaded, PlaceHash> loaded_ KILN_GUARDED_BY(mutex_);
+  // By key and ordinal.
+  std::map<std::pair<cache::Digest, int>, Pointer> by_key_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln

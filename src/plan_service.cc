@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -57,6 +58,12 @@ attention::Problem as_built(attention::Problem problem) {
     problem.stats = true;
   }
   problem.capture = false;
+  // A window that reaches over everything is none.
+  const std::int64_t longest = std::max(problem.sq, problem.skv);
+  if (problem.window_left >= longest)
+    problem.window_left = -1;
+  if (problem.window_right >= longest)
+    problem.window_right = -1;
   return problem;
 }
 
@@ -73,6 +80,8 @@ cache::Metadata metadata_of(const KeyedPlan& keyed, const attention::Plan& plan,
   metadata.arch = to_string(keyed.device.capability());
   metadata.toolchain = "cudnn-" + to_string(keyed.version);
   metadata.toolchain_build_ids = {output.cudnn.build_id};
+  if (!output.nvrtc.build_id.empty())
+    metadata.toolchain_build_ids.push_back(output.nvrtc.build_id);
   metadata.producer = version();
   metadata.created_ns = std::chrono::duration_cast<nanoseconds>(
                             std::chrono::system_clock::now().time_since_epoch())
@@ -81,6 +90,15 @@ cache::Metadata metadata_of(const KeyedPlan& keyed, const attention::Plan& plan,
   for (const attention::PlanKernel& kernel : plan.kernels)
     metadata.entry_points.push_back({kernel.name, kernel.name});
   return metadata;
+}
+
+/// A refusal of the problem, and none of a moment in which cuDNN had no memory, say.
+bool is_lasting(const std::vector<compile::PlanAttempt>& attempts) {
+  return std::ranges::none_of(attempts, [](const compile::PlanAttempt& each) {
+    return each.status.find("ALLOC") != std::string::npos ||
+           each.status.find("INTERNAL") != std::string::npos ||
+           each.status.find("EXECUTION_FAILED") != std::string::npos;
+  });
 }
 
 /// Is this plan the one that was asked for? The worker may have run wild.
@@ -139,6 +157,11 @@ Result<KeyedPlan> PlanService::key(const attention::Problem& problem,
   plan.label = "attention " + to_string(plan.problem);
   plan.key = preimage(plan).digest();
   return plan;
+}
+
+Result<void> PlanService::remove(const KeyedPlan& plan) {
+  KILN_TRY(service_.cache().remove(plan.key));
+  return {};
 }
 
 Result<std::filesystem::path> PlanService::find_worker(const Config& config) {
@@ -227,8 +250,11 @@ Result<NewArtifact> PlanService::build(const KeyedPlan& keyed,
       }));
   attempts = output.attempts;
   if (output.plan.empty()) {
-    const MutexLock lock(mutex_);
-    refusals_[keyed.key] = output.attempts;
+    if (is_lasting(output.attempts) &&
+        output.cudnn_version == to_string(keyed.version)) {
+      const MutexLock lock(mutex_);
+      refusals_[keyed.key] = output.attempts;
+    }
     return fail(
         ErrorCode::kCompileFailed,
         fmt::format("cuDNN {} has no plan of {} for {}: {}", to_string(keyed.version),

@@ -71,6 +71,10 @@ class PlanService {
   [[nodiscard]] Result<FetchedPlan> fetch(const KeyedPlan& plan,
                                           const std::stop_token& stop = {});
 
+  /// Takes a stored plan out of the cache, so that the next fetch() builds it.
+  /// Errors: kIo; kUnavailable (a read-only cache).
+  [[nodiscard]] Result<void> remove(const KeyedPlan& plan);
+
   /// The program that builds plans. Errors: kUnavailable, with every place that was
   /// looked at; Kiln may have been built without it.
   [[nodiscard]] static Result<std::filesystem::path> find_worker(const Config& config);

@@ -23,8 +23,9 @@ struct AttentionOptions {
   // Of explain.
   std::string cudnn;
   bool matrix = false;
+  std::string driver;
   // Of warm.
-  std::string preset, driver, jobs, time_limit;
+  std::string preset, jobs, time_limit;
   bool dry_run = false, fail_fast = false;
 };
 
@@ -49,7 +50,7 @@ struct AttentionOptions {
 /// Errors: kInvalidArgument (an architecture of no published device), those of reading
 /// a profile, kDevice.
 [[nodiscard]] Result<std::vector<device::DeviceProperties>> plan_devices(
-    const Config& config, const ArchitectureOptions& options);
+    const Config& config, const AttentionOptions& options);
 
 /// Asks cuDNN by building a plan, or finding one that was built.
 [[nodiscard]] attention::AskCudnn ask_cudnn(PlanService& plans,

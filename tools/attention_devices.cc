@@ -6,6 +6,7 @@
 #include <set>
 
 #include "attention/plan_binding.h"
+#include "device/cuda_version.h"
 #include "device/profile.h"
 #include "device/target.h"
 #include "tools/attention_command.h"
@@ -73,6 +74,35 @@ Result<void> add_published(ComputeCapability capability,
                   to_string(capability), fmt::join(known, ", ")));
 }
 
+Result<std::vector<DeviceProperties>> listed_devices(
+    const Config& config, const ArchitectureOptions& options) {
+  std::vector<DeviceProperties> devices;
+  for (const std::string& text : options.lists) {
+    const auto list = KILN_TRY(device::parse_architecture_list(text));
+    for (const device::Architecture each : list.architectures)
+      KILN_TRY(add_published(KILN_TRY(known(each)), devices));
+    if (list.native)
+      KILN_TRY(add_present(config, devices));
+  }
+  for (const std::string& profile : options.profiles)
+    KILN_TRY(add_once(devices, KILN_TRY(device::read_device_properties(profile))));
+  if (!is_given(options))
+    KILN_TRY(add_present(config, devices));
+  return devices;
+}
+
+/// What became of a question that cuDNN did not answer: was that cuDNN's doing?
+std::string_view status_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kWorkerCrashed:
+    case ErrorCode::kTimeout:
+    case ErrorCode::kResourceLimit:
+      return attention::kProbeFailed;
+    default:
+      return "not_run";
+  }
+}
+
 }  // namespace
 
 tl::unexpected<Error> wrong_attention(std::string message) {
@@ -98,19 +128,18 @@ Result<std::vector<ComputeCapability>> named_architectures(
 }
 
 Result<std::vector<DeviceProperties>> plan_devices(const Config& config,
-                                                   const ArchitectureOptions& options) {
-  std::vector<DeviceProperties> devices;
-  for (const std::string& text : options.lists) {
-    const auto list = KILN_TRY(device::parse_architecture_list(text));
-    for (const device::Architecture each : list.architectures)
-      KILN_TRY(add_published(KILN_TRY(known(each)), devices));
-    if (list.native)
-      KILN_TRY(add_present(config, devices));
-  }
-  for (const std::string& profile : options.profiles)
-    KILN_TRY(add_once(devices, KILN_TRY(device::read_device_properties(profile))));
-  if (!is_given(options))
-    KILN_TRY(add_present(config, devices));
+                                                   const AttentionOptions& options) {
+  auto devices = KILN_TRY(listed_devices(config, options.devices));
+  if (options.driver.empty())
+    return devices;
+  const auto version = device::parse_cuda_version(options.driver);
+  if (!version)
+    return wrong_attention(
+        fmt::format("--driver: '{}' is no version of CUDA, such as 13.0: the one that "
+                    "`kiln doctor` shows for the driver there",
+                    options.driver));
+  for (DeviceProperties& each : devices)
+    each.driver_version = 1000 * version->major + 10 * version->minor;
   return devices;
 }
 
@@ -122,7 +151,8 @@ attention::AskCudnn ask_cudnn(PlanService& plans, const DeviceProperties& device
       return {.message = keyed.error().message};
     const auto fetched = plans.fetch(*keyed, stop);
     if (!fetched)
-      return {.ran = false, .status = "failed", .message = fetched.error().message};
+      return {.status = std::string(status_of(fetched.error().code)),
+              .message = fetched.error().message};
     if (fetched->object != nullptr)
       return {.ran = true, .built = true, .status = "built", .message = ""};
     // Of several engines the last one's word: it came closest.

@@ -72,7 +72,7 @@ attention::AskCudnn unable(std::string why) {
 /// The first device of that kind that can be described: a probe is about an
 /// architecture.
 attention::AskCudnn probe_for(PlanService& plans, const Config& config,
-                              const ArchitectureOptions& wanted,
+                              const AttentionOptions& wanted,
                               const std::stop_token& stop) {
   const auto devices = plan_devices(config, wanted);
   return devices ? ask_cudnn(plans, devices->front(), stop)
@@ -97,8 +97,7 @@ Result<int> explain_attention(Context& context, const AttentionOptions& options)
     service =
         KILN_TRY(BuildService::open(context.config, {.stop = context.stop->token()}));
     plans = std::make_unique<PlanService>(*service);
-    how.probe =
-        probe_for(*plans, context.config, options.devices, context.stop->token());
+    how.probe = probe_for(*plans, context.config, options, context.stop->token());
   }
   std::vector<MatrixCell> cells;
   for (const ComputeCapability arch : architectures) {

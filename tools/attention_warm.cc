@@ -9,7 +9,6 @@
 #include "attention/context_parallel.h"
 #include "attention/evaluate.h"
 #include "attention/problem_codec.h"
-#include "device/cuda_version.h"
 #include "ops/preset.h"
 #include "tools/attention_command.h"
 #include "tools/build_run.h"
@@ -79,22 +78,6 @@ Result<std::vector<Problem>> wanted_problems(const AttentionOptions& options) {
   return steps;
 }
 
-Result<std::vector<DeviceProperties>> wanted_devices(const Config& config,
-                                                     const AttentionOptions& options) {
-  auto devices = KILN_TRY(plan_devices(config, options.devices));
-  if (options.driver.empty())
-    return devices;
-  const auto version = device::parse_cuda_version(options.driver);
-  if (!version)
-    return wrong_attention(
-        fmt::format("--driver: '{}' is no version of CUDA, such as 13.0: the one that "
-                    "`kiln doctor` shows for the driver there",
-                    options.driver));
-  for (DeviceProperties& each : devices)
-    each.driver_version = 1000 * version->major + 10 * version->minor;
-  return devices;
-}
-
 std::variant<KeyedRequest, KeyedPlan, Error> keyed_plan(
     PlanService& plans, const Problem& problem, const DeviceProperties& device) {
   auto keyed = plans.key(problem, device);
@@ -135,7 +118,7 @@ Result<int> warm_attention(Context& context, const AttentionOptions& options) {
   if (!options.time_limit.empty())
     config.compile_timeout = KILN_TRY(parse_time_limit(options.time_limit));
   const auto problems = KILN_TRY(wanted_problems(options));
-  const auto devices = KILN_TRY(wanted_devices(config, options));
+  const auto devices = KILN_TRY(plan_devices(config, options));
   const auto service = KILN_TRY(BuildService::open(
       config, {.stop = context.stop->token(), .make_root = !options.dry_run}));
   PlanService plans(*service);

@@ -11,7 +11,7 @@ namespace kiln::tools {
 
 Result<int> explain_missing_plan(Context& context, const AttentionOptions& options) {
   const auto problem = KILN_TRY(read_problem(options.problem));
-  const auto devices = KILN_TRY(plan_devices(context.config, options.devices));
+  const auto devices = KILN_TRY(plan_devices(context.config, options));
   if (devices.size() != 1)
     return wrong_attention(
         "why explains one device at a time, and there are several: --profile "

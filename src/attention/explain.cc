@@ -37,6 +37,17 @@ Probe not_probed() {
 /// What the table and cuDNN do not agree on is told, whoever of them refuses.
 void compare(const Question& question, Step& step) {
   Probe& probe = step.probe;
+  if (probe.status == kProbeFailed) {
+    step.cudnn.supported = false;
+    step.cudnn.refusals.push_back(
+        {.id = "probe.failed",
+         .kind = RuleKind::kKnownBug,
+         .reason = fmt::format("cuDNN {} did not come to an end with it: {}",
+                               to_string(question.cudnn), probe.message),
+         .remedy = "use another kernel or another version of cuDNN; or raise the limit "
+                   "that struck"});
+    return;
+  }
   if (!probe.ran || probe.built == step.cudnn.supported)
     return;
   if (probe.built) {
@@ -52,8 +63,7 @@ void compare(const Question& question, Step& step) {
        .kind = RuleKind::kSupport,
        .reason = fmt::format("cuDNN {} itself refuses what the rules allow: {}",
                              to_string(question.cudnn), probe.message),
-       .remedy = "use another kernel, or another version of cuDNN; see SUPPORT.md for "
-                 "what is known of each"});
+       .remedy = "use another kernel, or another version of cuDNN"});
 }
 
 Step decide(const Question& question, const AskCudnn& ask) {

@@ -20,6 +20,10 @@ enum class Choice : std::uint8_t { kCudnn, kKiln, kNone };
 /// "cudnn", "kiln", "none".
 [[nodiscard]] std::string_view to_string(Choice choice);
 
+/// The status of a probe that crashed, hung, or ate its memory: cuDNN is not to be
+/// trusted with that problem.
+inline constexpr std::string_view kProbeFailed = "failed";
+
 /// What cuDNN itself said, which may refuse as the rules may.
 struct Probe {
   bool ran = false;

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "attention/plan_binding.h"
@@ -100,6 +102,24 @@ void check_extents(const Plan& plan, FieldDecoder& decoder) {
     if (tensor.offset > plan.graph_workspace_bytes ||
         bytes > plan.graph_workspace_bytes - tensor.offset)
       decoder.note(fmt::format("tensor {} is outside the workspace", tensor.uid));
+  }
+  std::set<std::int64_t> uids;
+  const auto add = [&](std::int64_t uid) {
+    if (!uids.insert(uid).second)
+      decoder.note(fmt::format("tensor {} is there twice", uid));
+  };
+  for (const TensorRole role : plan.tensors) add(static_cast<std::int64_t>(role));
+  for (const PlanScalar& scalar : plan.scalars) {
+    add(scalar.uid);
+    if (scalar.value.size() > sizeof(double) ||
+        !std::has_single_bit(scalar.value.size()))
+      decoder.note(
+          fmt::format("scalar {} has {} bytes", scalar.uid, scalar.value.size()));
+  }
+  for (const WorkspaceTensor& tensor : plan.workspace) {
+    add(tensor.uid);
+    if (tensor.offset % sizeof(float) != 0)
+      decoder.note(fmt::format("tensor {} is not aligned", tensor.uid));
   }
   constexpr std::uint64_t kMost = std::uint64_t{1} << 48U;  // of a GPU's addresses
   if (plan.graph_workspace_bytes > kMost || plan.engine_workspace_bytes > kMost)

@@ -13,6 +13,7 @@ namespace kiln::attention {
 namespace {
 
 constexpr std::int64_t kMostSize = std::int64_t{1} << 31;
+constexpr double kMostElements = 9007199254740992.0;  // 2^53: no memory holds more
 
 Strides strides_of(Layout layout, std::int64_t batch, std::int64_t heads,
                    std::int64_t sequence, std::int64_t dim) {
@@ -77,8 +78,7 @@ Result<void> check_sizes(const Problem& problem) {
     if (size < 1 || size > kMostSize)
       return wrong(flag, fmt::format("{} is no size from 1 to {}", size, kMostSize));
   }
-  // So that no stride overflows; 2^53 elements are more than any memory holds.
-  constexpr double kMostElements = 9007199254740992.0;
+  // So that no stride overflows.
   const auto elements = [&](std::int64_t heads, std::int64_t length, std::int64_t dim) {
     return static_cast<double>(problem.batch) * static_cast<double>(heads) *
            static_cast<double>(length) * static_cast<double>(dim);
@@ -88,15 +88,49 @@ Result<void> check_sizes(const Problem& problem) {
       elements(problem.kv_heads, problem.skv, std::max(problem.dqk, problem.dv)) >
           kMostElements)
     return wrong("batch", "the tensors have more than 2^53 elements");
+  if (problem.bias == Bias::kPostScale &&
+      elements(problem.heads, problem.sq, problem.skv) > kMostElements)
+    return wrong("bias", "it has more than 2^53 elements");
   if (problem.heads % problem.kv_heads != 0)
     return wrong("kv-heads", fmt::format("{} heads of the query are no multiple of {}",
                                          problem.heads, problem.kv_heads));
   return {};
 }
 
+/// What an address is computed from must not overflow.
+Result<void> check_strides(const Problem& problem) {
+  const auto check = [](std::string_view tensor, const Strides& strides,
+                        std::initializer_list<std::pair<std::int64_t, std::int64_t>> of)
+      -> Result<void> {
+    for (const auto& [stride, size] : of) {
+      if (stride < 0 ||
+          static_cast<double>(stride) * static_cast<double>(size) > kMostElements)
+        return fail(
+            ErrorCode::kInvalidArgument,
+            fmt::format("{} has the strides {}, {}, {}, {}: none is negative or "
+                        "reaches over 2^53 elements",
+                        tensor, strides.batch, strides.head, strides.sequence,
+                        strides.dim));
+    }
+    return {};
+  };
+  const auto of = [&](std::string_view tensor, const Strides& strides,
+                      std::int64_t heads, std::int64_t length, std::int64_t dim) {
+    return check(tensor, strides,
+                 {{strides.batch, problem.batch},
+                  {strides.head, heads},
+                  {strides.sequence, length},
+                  {strides.dim, dim}});
+  };
+  KILN_TRY(of("q", problem.q, problem.heads, problem.sq, problem.dqk));
+  KILN_TRY(of("k", problem.k, problem.kv_heads, problem.skv, problem.dqk));
+  KILN_TRY(of("v", problem.v, problem.kv_heads, problem.skv, problem.dv));
+  return of("o", problem.o, problem.heads, problem.sq, problem.dv);
+}
+
 Result<void> check_window(const Problem& problem) {
   for (const std::int64_t side : {problem.window_left, problem.window_right}) {
-    if (side < -1 || side > kMostSize)
+    if (side < -1 || side >= kMostSize - 1)
       return wrong("window",
                    fmt::format("{} is neither a number of keys nor -1, which is "
                                "unlimited",
@@ -126,6 +160,7 @@ Result<void> validate(const Problem& problem) {
     return wrong("dtype", "it is not set");
   KILN_TRY(check_sizes(problem));
   KILN_TRY(check_window(problem));
+  KILN_TRY(check_strides(problem));
   if (!(problem.dropout >= 0 && problem.dropout <= 1))
     return wrong("dropout",
                  fmt::format("{} is no probability from 0 to 1", problem.dropout));

@@ -63,13 +63,17 @@ Strides read_strides(FieldDecoder& decoder, std::string_view label) {
   Strides strides;
   const char* at = text.data();
   const char* const end = at + text.size();
+  bool is_right = true;
   for (std::int64_t* const value :
        {&strides.batch, &strides.head, &strides.sequence, &strides.dim}) {
     const auto [next, error] = std::from_chars(at, end, *value);
-    if (error != std::errc{})
-      decoder.note(fmt::format("field '{}' has no four strides", label));
-    at = next == end ? end : next + 1;  // past a comma
+    const bool is_last = value == &strides.dim;
+    is_right = is_right && error == std::errc{} &&
+               (is_last ? next == end : next != end && *next == ',');
+    at = is_last || next == end ? end : next + 1;
   }
+  if (!is_right)
+    decoder.note(fmt::format("field '{}' has no four strides", label));
   return strides;
 }
 

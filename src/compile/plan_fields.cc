@@ -54,6 +54,7 @@ Fields to_fields(const PlanOutput& output) {
   }
   fields.add("cudnn version", output.cudnn_version);
   add_library(fields, "cudnn", output.cudnn);
+  add_library(fields, "nvrtc", output.nvrtc);
   add_number(fields, "build time", output.build_time.count());
   fields.add("plan", as_text(output.plan));
   return fields;
@@ -69,6 +70,7 @@ Result<PlanOutput> plan_output_from(const Fields& fields) {
   });
   output.cudnn_version = decoder.text("cudnn version");
   output.cudnn = read_library(decoder, "cudnn");
+  output.nvrtc = read_library(decoder, "nvrtc");
   output.build_time =
       std::chrono::milliseconds(decoder.number<std::int64_t>("build time"));
   const std::string plan = decoder.text("plan");

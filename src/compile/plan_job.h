@@ -46,6 +46,7 @@ struct PlanOutput {
   std::vector<PlanAttempt> attempts;  // in order; the last of a plan is its own
   std::string cudnn_version;          // "9.19.0", as the library said
   LoadedLibrary cudnn;
+  LoadedLibrary nvrtc;                      // that cuDNN found, if it was the job's
   std::chrono::milliseconds build_time{0};  // inside cuDNN
   friend bool operator==(const PlanOutput&, const PlanOutput&) = default;
 };

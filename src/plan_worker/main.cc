@@ -38,8 +38,9 @@ Result<void*> open_library(const std::filesystem::path& path, int flags) {
 Result<void> open_cudnn(const compile::PlanJob& job) {
   const auto driver = compile::this_library().parent_path() / KILN_NO_DEVICE_DRIVER;
   KILN_TRY(open_library(driver, RTLD_NOW | RTLD_GLOBAL));
+  // Where it cannot be opened cuDNN looks for one itself.
   if (!job.nvrtc.nvrtc.empty())
-    KILN_TRY(compile::open_nvrtc(job.nvrtc));
+    std::ignore = compile::open_nvrtc(job.nvrtc);
   cudnn_frontend::cudnn_dlhandle =
       KILN_TRY(open_library(job.cudnn, RTLD_NOW | RTLD_LOCAL));
   return {};
@@ -78,6 +79,7 @@ Result<compile::Reply> answer(const compile::PlanJob& job) {
   output.cudnn_version = to_string(attention::decoded(
       static_cast<long>(cudnn_frontend::detail::get_backend_version())));
   output.cudnn = compile::loaded_as(job.cudnn);
+  output.nvrtc = compile::loaded_as(job.nvrtc.nvrtc);
   say(compile::BuildPhase::kReading);
   return compile::Reply(std::move(output));
 }

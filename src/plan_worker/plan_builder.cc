@@ -192,10 +192,13 @@ std::vector<Candidate> forced_candidate(const ProblemGraph& graph,
 /// "engine 2, KERNEL_CFG=7", of a plan's own JSON.
 std::string engine_text(const nlohmann::json& json) {
   constexpr std::string_view kPrefix = "CUDNN_KNOB_TYPE_";
-  const auto engine = json.value("engine", nlohmann::json::object());
-  std::string text = fmt::format("engine {}", engine.value("engineId", -1));
-  const auto knobs = engine.value("knobChoices", nlohmann::json::object());
-  for (const auto& [knob, value] : knobs.items()) {
+  const nlohmann::json::json_pointer id("/engine/engineId");
+  const nlohmann::json::json_pointer choices("/engine/knobChoices");
+  std::string text =
+      fmt::format("engine {}", json.contains(id) ? json.at(id).dump() : "unknown");
+  if (!json.contains(choices) || !json.at(choices).is_object())
+    return text;
+  for (const auto& [knob, value] : json.at(choices).items()) {
     const std::string_view name = knob;
     text += fmt::format(", {}={}",
                         name.substr(name.starts_with(kPrefix) ? kPrefix.size() : 0),
@@ -224,7 +227,7 @@ Result<attention::Plan> finished_plan(const Descriptor& built,
 }
 
 /// Tries them in order until one builds.
-Result<std::optional<attention::Plan>> first_that_builds(
+std::optional<attention::Plan> first_that_builds(
     const std::vector<Candidate>& candidates, const attention::Problem& problem,
     const ProblemGraph& graph, const DeviceProperties& device,
     std::string_view device_json, std::vector<PlanAttempt>& attempts) {
@@ -238,8 +241,13 @@ Result<std::optional<attention::Plan>> first_that_builds(
         .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device->get_ptr())
         .finalize();
     attempts.push_back(attempt(candidate.name, plan.status()));
-    if (plan.status() == CUDNN_STATUS_SUCCESS)
-      return KILN_TRY(finished_plan(plan, graph, device_json));
+    if (plan.status() != CUDNN_STATUS_SUCCESS)
+      continue;
+    auto finished = finished_plan(plan, graph, device_json);
+    if (finished)
+      return *std::move(finished);
+    // The next engine's plan may be one that can be kept.
+    attempts.back() = {candidate.name, "not usable", finished.error().message};
   }
   return std::nullopt;
 }
@@ -267,25 +275,28 @@ std::string missing_nvrtc() {
 Result<Built> build_plan(const attention::Problem& problem, const ProblemGraph& graph,
                          const DeviceProperties& device, std::string_view device_json) {
   Built built;
-  const auto try_all = [&](const std::vector<Candidate>& candidates) -> Result<bool> {
-    built.plan = KILN_TRY(first_that_builds(candidates, problem, graph, device,
-                                            device_json, built.attempts));
+  const auto try_all = [&](const std::vector<Candidate>& candidates) {
+    built.plan = first_that_builds(candidates, problem, graph, device, device_json,
+                                   built.attempts);
     return built.plan.has_value();
   };
   if (const ForcedEngine forced = graph.forced_engine(); forced.id != -1) {
-    KILN_TRY(try_all(forced_candidate(graph, device, forced, built.attempts)));
+    try_all(forced_candidate(graph, device, forced, built.attempts));
     return built;
   }
   // Mode A names nothing at all where it knows of no engine; only the fallback's
   // engines then say why they do not run.
-  if (KILN_TRY(try_all(ask_heuristics(graph, device, CUDNN_HEUR_MODE_A, "heuristics A",
-                                      built.attempts))))
+  if (try_all(ask_heuristics(graph, device, CUDNN_HEUR_MODE_A, "heuristics A",
+                             built.attempts)))
     return built;
   const auto fallback = ask_heuristics(graph, device, CUDNN_HEUR_MODE_FALLBACK,
                                        "heuristics fallback", built.attempts);
-  if (fallback.empty() && built.attempts.back().status == kNoEngine)
-    built.attempts.back().message = missing_nvrtc();
-  KILN_TRY(try_all(fallback));
+  // No refusal of the problem: this machine lacks something.
+  if (fallback.empty() && built.attempts.back().status == kNoEngine) {
+    if (std::string why = missing_nvrtc(); !why.empty())
+      return fail(ErrorCode::kUnavailable, std::move(why));
+  }
+  try_all(fallback);
   return built;
 }
 

@@ -19,8 +19,8 @@ struct Built {
   std::vector<compile::PlanAttempt> attempts;  // the last of a plan is its own
 };
 
-/// `device_json` is what `device` was made of. Errors: kCompileFailed, for a plan that
-/// cuDNN built and that cannot be kept.
+/// `device_json` is what `device` was made of. Errors: kUnavailable, where cuDNN lacks
+/// what it builds with.
 [[nodiscard]] Result<Built> build_plan(const attention::Problem& problem,
                                        const ProblemGraph& graph,
                                        const DeviceProperties& device,

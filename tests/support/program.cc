@@ -21,7 +21,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of the host's environment: what finds an NVRTC and a cuDNN, and what a sanitizer reads.
+// Of the host's environment: what finds an NVRTC and a cuDNN, and what a sanitizer
+// reads.
 constexpr std::array kKept{"PATH",          "LD_LIBRARY_PATH", "CUDA_HOME",
                            "CUDA_PATH",     "VIRTUAL_ENV",     "CONDA_PREFIX",
                            "KILN_NVRTC",    "KILN_CUDNN",      "ASAN_OPTIONS",

@@ -31,8 +31,7 @@ Result<void> check_flags(const CLI::App& app, const AttentionOptions& options) {
   };
   const std::vector<Owned> owned{
       {"explain", {"--cudnn", "--matrix"}},
-      {"warm",
-       {"--preset", "--driver", "--jobs", "--timeout", "--dry-run", "--fail-fast"}}};
+      {"warm", {"--preset", "--jobs", "--timeout", "--dry-run", "--fail-fast"}}};
   for (const auto& [action, flags] : owned) {
     for (const std::string& flag : flags) {
       if (action != options.action && app.count(flag) > 0)
@@ -91,7 +90,7 @@ Run add_attention(CLI::App& app) {
                  "change what they name")
       ->type_name("NAME|FILE");
   app.add_option("--driver", options->driver,
-                 "warm: CUDA version of the driver there, such as 13.0, to which a "
+                 "CUDA version of the driver there, such as 13.0, to which a "
                  "plan is bound (default: the profile's)")
       ->type_name("VERSION");
   app.add_option("--jobs", options->jobs,

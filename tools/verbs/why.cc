@@ -38,6 +38,12 @@ Result<WhyAnswer> compare_keys(const Config& config,
 
 Result<KeyedRequest> key_request(BuildService& service, const Options& options) {
   const auto text = KILN_TRY(request::parse_template_pattern(options.template_text));
+  if (text.name.starts_with("cudnn_attention_"))
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} is an execution plan of cuDNN: ask `kiln attention why`, "
+                    "with its problem as flags",
+                    text.name));
   const auto prepared = KILN_TRY(service.prepare(Request(text.name, text.params)));
   const auto architectures =
       KILN_TRY(select_architectures(service, options.architectures));

@@ -147,6 +147,48 @@ TEST_F(AttentionPlansTest, UnderCaptureWhatWasNotPreparedIsAClearError) {
   EXPECT_EQ(end(), CUDA_SUCCESS);
 }
 
+TEST_F(AttentionPlansTest, AStoredPlanThatIsRefusedIsAMissAndBuiltAgain) {
+  const auto properties =
+      device::parse_device_properties(host_->devices->profile(device(0)).value())
+          .value();
+  const KeyedPlan wanted = host_->plans.key(base(), properties).value();
+  device::DeviceProperties newer = properties;
+  newer.driver_version += 10;
+  const KeyedPlan other = host_->plans.key(base(), newer).value();
+  const auto built = host_->plans.fetch(other).value();
+  // Under the key of this driver lies a plan of the next.
+  const auto object =
+      cache::StoredObject::make({.kind = cache::Kind::kPlan,
+                                 .target = built.object->target(),
+                                 .metadata = built.object->metadata().value(),
+                                 .preimage = PlanService::preimage(wanted),
+                                 .payload = built.object->payload(),
+                                 .log = "",
+                                 .source = "",
+                                 .ptx = ""});
+  ASSERT_TRUE(object) << object.error().message;
+  ASSERT_FALSE(host_->builds->cache().publish(*object).error);
+
+  ASSERT_EQ(why(run(*host_, 0)), "done");
+  EXPECT_EQ(builds(), 2U);
+  const auto second = make_host();
+  EXPECT_EQ(why(run(*second, 0)), "done");
+  EXPECT_EQ(test::counted(*second->builds, cache::Counter::kCompiled), 0U);
+}
+
+TEST_F(AttentionPlansTest, ProblemsThatOnePlanServesLoadItOnce) {
+  Problem captured = base();
+  captured.capture = true;
+  ASSERT_EQ(why(run(*host_, 0)), "done");
+  const auto loads = cudnn_->count(KILN_SIMULATED_CUDNN_PLANS_LOADED);
+  EXPECT_EQ(why(run(*host_, 0, captured)), "done");
+  EXPECT_EQ(cudnn_->count(KILN_SIMULATED_CUDNN_PLANS_LOADED), loads);
+  const auto before = host_->attention.prepare(base(), device(0)).value();
+  host_->attention.clear();
+  EXPECT_NE(host_->attention.prepare(base(), device(0)).value(), before);
+  EXPECT_EQ(builds(), 1U);
+}
+
 TEST_F(AttentionPlansTest, ARefusalNamesTheRuleAndWhatHelps) {
   Problem problem = with_dims(base(Pass::kBackward), 192, 128);
   problem.stats = true;

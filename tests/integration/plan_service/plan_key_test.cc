@@ -39,6 +39,9 @@ TEST_F(PlanKeyTest, WhatNoPlanDependsOnIsNotInTheKey) {
   const cache::Digest plain = with({});
   EXPECT_EQ(with([](Problem& each) { each.capture = true; }), plain);
   EXPECT_EQ(with([](Problem& each) { each.deterministic = true; }), plain);
+  // A window that reaches over everything is none.
+  EXPECT_EQ(with([](Problem& each) { each.window_left = each.skv; }), plain);
+  EXPECT_NE(with([](Problem& each) { each.window_left = each.skv - 1; }), plain);
   const cache::Digest with_stats = with([](Problem& each) { each.stats = true; });
   EXPECT_NE(with_stats, plain);
   EXPECT_EQ(with([](Problem& each) { each.training = true; }), with_stats);

@@ -54,6 +54,12 @@ TEST(Plan, WhatReachesOutOfItsBoundsIsCorrupt) {
   EXPECT_FALSE(decodes([](Plan& p) { p.workspace[0].zero_bytes = 1025; }));
   EXPECT_FALSE(decodes([](Plan& p) { p.workspace[1].offset = ~std::uint64_t{0}; }));
   EXPECT_FALSE(decodes([](Plan& p) { p.engine_workspace_bytes = ~std::uint64_t{0}; }));
+  EXPECT_FALSE(decodes([](Plan& p) { p.workspace[1].offset = 513; }));
+  // cuDNN reads a scalar by its address.
+  EXPECT_FALSE(decodes([](Plan& p) { p.scalars[0].value.clear(); }));
+  EXPECT_FALSE(decodes([](Plan& p) { p.scalars[0].value.resize(3); }));
+  EXPECT_FALSE(decodes([](Plan& p) { p.scalars[0].uid = p.workspace[0].uid; }));
+  EXPECT_FALSE(decodes([](Plan& p) { p.tensors.push_back(TensorRole::kQ); }));
 }
 
 TEST(Plan, AnUnknownTensorIsCorrupt) {

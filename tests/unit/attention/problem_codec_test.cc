@@ -75,6 +75,13 @@ TEST(ProblemCodec, FieldsThatAreNoProblemAreRefused) {
   EXPECT_THAT(problem_from(fields).error().message, HasSubstr("field 'batch'"));
   EXPECT_THAT(problem_from(cache::Fields()).error().message,
               HasSubstr("field 'pass' is missing"));
+  for (const char* const strides : {"1,2,3", "1,2,3,4,5", "1;2;3;4", "1,2,3,4 ",
+                                    "-1,1,1,1", "9007199254740993,1,1,1"}) {
+    cache::Fields changed;
+    for (const auto& [label, value] : to_fields(base()).list())
+      changed.add(label, label == "q_strides" ? strides : value);
+    EXPECT_FALSE(problem_from(changed)) << strides;
+  }
   Problem none = base();
   none.batch = 0;
   EXPECT_EQ(problem_from(to_fields(none)).error().code, ErrorCode::kInvalidArgument);

@@ -58,6 +58,7 @@ PlanOutput full_plan_output() {
                      {"engine 3", "", ""}};
   output.cudnn_version = "9.19.0";
   output.cudnn = {"/x/libcudnn.so.9", "0e0f"};
+  output.nvrtc = {"/x/libnvrtc.so", "0a0b"};
   output.build_time = std::chrono::milliseconds(17);
   return output;
 }
