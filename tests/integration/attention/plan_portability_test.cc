@@ -17,6 +17,7 @@
 #include "device/profile.h"
 #include "tests/integration/attention/plan_builds.h"
 #include "tests/support/attention_words.h"
+#include "tests/support/nvrtc.h"
 
 namespace kiln {
 namespace {
@@ -30,6 +31,10 @@ class Loader {
  public:
   /// Errors: kUnavailable, in the loader's words.
   static Result<Loader> open(const std::filesystem::path& cudnn) {
+    // Open for good: cuDNN opens one for each plan and closes it again, and each time
+    // it leaves memory behind.
+    if (const auto nvrtc = test::nvrtc_libraries(); !nvrtc.empty())
+      std::ignore = ::dlopen(nvrtc.front().path.c_str(), RTLD_NOW | RTLD_LOCAL);
     for (const std::filesystem::path& path :
          {std::filesystem::path(KILN_TEST_NO_DEVICE_DRIVER), cudnn}) {
       if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr)
@@ -105,6 +110,11 @@ struct BuiltFor {
   const char* device;
   const char* problem;
 };
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
+void PrintTo(const BuiltFor& plan, std::ostream* out) {
+  *out << plan.name;  // part of the test's name: the same at every start
+}
 
 /// The other values that are tried of a property.
 std::vector<json> changes_of(const json& value) {

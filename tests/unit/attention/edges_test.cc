@@ -38,6 +38,11 @@ struct VersionEdge {
   const char* at;
 };
 
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
+void PrintTo(const VersionEdge& edge, std::ostream* out) {
+  *out << edge.name;  // part of the test's name: the same at every start
+}
+
 class VersionEdges : public testing::TestWithParam<VersionEdge> {};
 
 TEST_P(VersionEdges, AreWhereTheRuleSaysAndAnUpgradeIsOffered) {
@@ -136,6 +141,11 @@ struct Edge {
   const char* refused;
   const char* supported;
 };
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
+void PrintTo(const Edge& edge, std::ostream* out) {
+  *out << edge.name;  // part of the test's name: the same at every start
+}
 
 class Edges : public testing::TestWithParam<Edge> {};
 
