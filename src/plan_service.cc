@@ -95,9 +95,8 @@ cache::Metadata metadata_of(const KeyedPlan& keyed, const attention::Plan& plan,
 /// A refusal of the problem, and none of a moment in which cuDNN had no memory, say.
 bool is_lasting(const std::vector<compile::PlanAttempt>& attempts) {
   return std::ranges::none_of(attempts, [](const compile::PlanAttempt& each) {
-    return each.status.find("ALLOC") != std::string::npos ||
-           each.status.find("INTERNAL") != std::string::npos ||
-           each.status.find("EXECUTION_FAILED") != std::string::npos;
+    return each.status.find("ALLOCATION_FAILED") != std::string::npos ||
+           each.status.find("ALLOC_FAILED") != std::string::npos;
   });
 }
 
