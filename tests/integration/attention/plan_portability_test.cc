@@ -156,7 +156,8 @@ class PlanPortability : public testing::TestWithParam<BuiltFor> {
   }
 
   /// cuDNN's answer, after which Kiln's is looked at: both say yes, or both no.
-  std::string load(const std::string& device, const std::string& what) const {
+  [[nodiscard]] std::string load(const std::string& device,
+                                 const std::string& what) const {
     const std::string refusal = loader_->load(plan_.json, device);
     const auto bound = attention::binding_of(device);
     EXPECT_TRUE(bound) << what;
