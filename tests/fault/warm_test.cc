@@ -13,6 +13,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/namespaces.h"
+#include "tests/support/processes.h"
 #include "tests/support/program.h"
 
 namespace kiln {
@@ -46,12 +47,18 @@ class WarmTest : public testing::Test {
     return static_cast<int>(kiln_.object_files().size());
   }
 
-  /// From nothing, `signal` after a random time; what became of it.
-  test::Finished warm_until(int signal, std::chrono::microseconds most) {
+  /// From nothing, `signal` at a random time, or in every second round as soon as some
+  /// kernels are stored, however slow the machine is; what became of it.
+  test::Finished warm_until(int signal, int round, std::chrono::microseconds most) {
     EXPECT_EQ(kiln_.run({"clear", "--all", "--yes"}).status, 0);
     test::Running running = kiln_.start(warming_);
-    std::this_thread::sleep_for(
-        std::chrono::microseconds(random_() % static_cast<unsigned>(most.count())));
+    if (round % 2 == 0) {
+      std::this_thread::sleep_for(
+          std::chrono::microseconds(random_() % static_cast<unsigned>(most.count())));
+    } else {
+      const int some = 1 + round / 2 % (kKernels - 2);
+      EXPECT_TRUE(test::eventually(60s, [&] { return stored() >= some; }));
+    }
     running.signal(signal);
     return running.finish();
   }
@@ -87,7 +94,7 @@ TEST_F(WarmTest, fault_37_KilledAnywhereItIsResumedAndNothingIsBuiltTwice) {
   const auto most = whole_run();
   int partial = 0;
   for (int round = 0; round < rounds; ++round) {
-    const test::Finished killed = warm_until(SIGKILL, most);
+    const test::Finished killed = warm_until(SIGKILL, round, most);
     campaign.injected();
     partial += stored() > 0 && stored() < kKernels ? 1 : 0;
     if (killed.status != 128 + SIGKILL && killed.status != 0)
@@ -104,8 +111,8 @@ TEST_F(WarmTest, fault_37_InterruptedAnywhereItSaysWhatWasDoneAndIsResumed) {
   const auto most = whole_run();
   int partial = 0;
   for (int round = 0; round < rounds; ++round) {
-    const int signal = round % 2 == 0 ? SIGINT : SIGTERM;
-    const test::Finished ended = warm_until(signal, most);
+    const int signal = round / 2 % 2 == 0 ? SIGINT : SIGTERM;
+    const test::Finished ended = warm_until(signal, round, most);
     campaign.injected();
     if (ended.status != 128 + signal && ended.status != 0)
       campaign.wrong(ended.text());
