@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "render/prelude_file.h"
 #include "util/log.h"
 #include "util/mutex.h"
 #include "util/nearest.h"
@@ -73,8 +74,8 @@ Result<std::vector<std::filesystem::path>> family_folders(
 }
 
 void warn_of_prelude(const std::filesystem::path& folder, const Prelude& prelude) {
-  const auto found = read_text_file(folder / "prelude.cuh", kMaxTextBytes);
-  if (found && *found != *prelude.text)
+  const auto found = read_prelude(folder);
+  if (!found || (!found->empty() && *found != *prelude.text))
     logger().warn("{}: the prelude cannot be replaced; this one is not used",
                   (folder / "prelude.cuh").string());
 }

@@ -16,6 +16,7 @@
 
 #include "render/catalog.h"
 #include "render/kernel_file.h"
+#include "render/prelude_file.h"
 #include "util/read_file.h"
 #include "util/try.h"
 
@@ -152,17 +153,14 @@ Result<void> check_includes(const Kernels& kernels, const fs::path& root) {
     if (kernel->has_include())
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: {}: a built-in template includes nothing; what it "
-                              "needs belongs into prelude.cuh",
+                              "needs belongs into the prelude",
                               (root / kernel->family()).string(), kernel->name()));
   }
   return {};
 }
 
 Result<void> embed(const fs::path& root, const fs::path& output) {
-  std::string prelude;
-  std::error_code status;
-  if (fs::exists(root / "prelude.cuh", status))
-    prelude = KILN_TRY(read_text_file(root / "prelude.cuh", kMaxTextBytes));
+  const std::string prelude = KILN_TRY(read_prelude(root));
   const EmbeddedTemplates only_prelude{.prelude = prelude};
   const std::vector<fs::path> folders{root};
   const TemplateCatalog catalog =

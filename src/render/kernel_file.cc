@@ -79,11 +79,10 @@ DigestedText DigestedText::of(std::string text) {
   return {std::move(text), digest};
 }
 
-Result<Prelude> make_prelude(DigestedText prelude) {
-  const std::string_view text = prelude.text;
+Result<void> check_prelude_text(std::string_view text, std::string_view file) {
   if (text.size() > kMaxTextBytes)
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("prelude.cuh: over the limit of {} bytes", kMaxTextBytes));
+                fmt::format("{}: over the limit of {} bytes", file, kMaxTextBytes));
   for (const std::string_view bad :
        {std::string_view("<%"), std::string_view("%>"), std::string_view("\0", 1)}) {
     const std::size_t at = text.find(bad);
@@ -92,10 +91,14 @@ Result<Prelude> make_prelude(DigestedText prelude) {
     const auto line =
         1 + std::count(text.begin(), text.begin() + static_cast<long>(at), '\n');
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("prelude.cuh:{}: the prelude is plain text; '{}' cannot "
-                            "stand in it",
-                            line, bad[0] == '\0' ? "NUL" : bad));
+                fmt::format("{}:{}: the prelude is plain text; '{}' cannot stand in it",
+                            file, line, bad[0] == '\0' ? "NUL" : bad));
   }
+  return {};
+}
+
+Result<Prelude> make_prelude(DigestedText prelude) {
+  KILN_TRY(check_prelude_text(prelude.text, "prelude.cuh"));
   return Prelude{std::make_shared<const std::string>(std::move(prelude.text)),
                  prelude.digest};
 }

@@ -35,6 +35,10 @@ struct Prelude {
 /// Errors: kInvalidArgument for a prelude with a tag or a NUL in it.
 [[nodiscard]] Result<Prelude> make_prelude(DigestedText text);
 
+/// The same of one of its files, which messages call `file`.
+[[nodiscard]] Result<void> check_prelude_text(std::string_view text,
+                                              std::string_view file);
+
 /// Stands for the code that renders: its own sources and the Mustache header.
 [[nodiscard]] cache::Digest renderer_digest();
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "render/catalog.h"
+#include "render/prelude_file.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_family.h"
 #include "util/read_file.h"
@@ -60,8 +61,20 @@ TEST(EmbeddedTemplates, AreTheFilesAsTheyAre) {
   for (const EmbeddedFile& file : templates::embedded().files)
     EXPECT_EQ(*read_text_file(kTemplates / file.family / file.name, kMaxTextBytes),
               file.text);
-  EXPECT_EQ(read_text_file(kTemplates / "prelude.cuh", kMaxTextBytes).value_or(""),
-            templates::embedded().prelude);
+}
+
+TEST(EmbeddedTemplates, HaveAllPartsOfThePreludeWithTheirLines) {
+  const std::string prelude(templates::embedded().prelude);
+  std::size_t parts = 0;
+  for (const auto& part : std::filesystem::directory_iterator(kTemplates / "prelude")) {
+    const std::string name = "prelude/" + part.path().filename().string();
+    EXPECT_THAT(prelude,
+                HasSubstr("#line 1 \"" + name + "\"\n" +
+                          *read_text_file(part.path(), kMaxTextBytes) + "#line "));
+    ++parts;
+  }
+  EXPECT_GT(parts, 1U);
+  EXPECT_THAT(prelude, testing::Not(HasSubstr("#include")));
 }
 
 TEST(EmbeddedTemplates, HaveTheDigestsOfTheirTexts) {
@@ -183,6 +196,56 @@ TEST(KilnEmbed, EveryByteSurvives) {
     }
   }
   EXPECT_THAT(plain, HasSubstr(text));
+}
+
+class KilnEmbedPrelude : public testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& text) const {
+    test::write_text(dir_.path() / "t" / name, text);
+  }
+  [[nodiscard]] EmbedRun run() const {
+    return embed(dir_.path() / "t", dir_.path() / "out.cc");
+  }
+
+  const test::TempDir dir_;
+};
+
+TEST_F(KilnEmbedPrelude, HasItsPartsInPlaceOfTheirIncludes) {
+  write("prelude.cuh",
+        "// entry\n#include \"prelude/a.cuh\"\n// between\n#include \"prelude/b.cuh\"");
+  write("prelude/a.cuh", "int a;\n");
+  write("prelude/b.cuh", "int b;");
+  ASSERT_EQ(run().status, 0) << run().output;
+  EXPECT_EQ(read_prelude(dir_.path() / "t").value(),
+            "// entry\n#line 1 \"prelude/a.cuh\"\nint a;\n#line 3 \"prelude.cuh\"\n"
+            "// between\n#line 1 \"prelude/b.cuh\"\nint b;\n#line 5 "
+            "\"prelude.cuh\"\n");
+}
+
+TEST_F(KilnEmbedPrelude, RefusesWhatItsIncludesCannotMean) {
+  write("prelude/a.cuh", "int a;\n");
+  const auto refusal = [&](const std::string& entry) {
+    write("prelude.cuh", entry);
+    const EmbedRun done = run();
+    EXPECT_NE(done.status, 0) << entry;
+    return done.output;
+  };
+  EXPECT_THAT(refusal("\n#include \"prelude/b.cuh\"\n"),
+              HasSubstr("/t/prelude.cuh:2: there is no 'prelude/b.cuh'"));
+  EXPECT_THAT(refusal("#include \"prelude/a.cuh\"\n\n#include \"prelude/a.cuh\"\n"),
+              HasSubstr("/t/prelude.cuh:3: 'prelude/a.cuh' is included twice"));
+  for (const char* const other :
+       {"#include <a.h>\n", "#include \"prelude/../a.cuh\"\n", " # include \"a.cuh\"\n",
+        "#include \"prelude/.cuh\"\n", "#include \"prelude/a.cuh\" // a\n"})
+    EXPECT_THAT(
+        refusal(other),
+        HasSubstr("/t/prelude.cuh:1: the prelude includes its own parts alone"));
+  write("prelude/a.cuh", "\n#include \"prelude/b.cuh\"\n");
+  EXPECT_THAT(refusal("#include \"prelude/a.cuh\"\n"),
+              HasSubstr("/t/prelude/a.cuh:2: a part of the prelude includes nothing"));
+  write("prelude/a.cuh", "\n\n<%dtype%>\n");
+  EXPECT_THAT(refusal("#include \"prelude/a.cuh\"\n"),
+              HasSubstr("/t/prelude/a.cuh:3: the prelude is plain text"));
 }
 
 TEST(KilnEmbed, NoFamilyAtAllIsNoError) {
