@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kMaxNameBytes = 64;
 constexpr std::size_t kMaxDeclared = 64;  // of each kind
 constexpr std::size_t kMaxKernels = 64;   // in a file
+constexpr std::size_t kMaxSources = 8;    // of a kernel
 
 bool is_c_identifier(std::string_view name) {
   const auto is_letter = [](char c) {
@@ -53,6 +54,40 @@ Result<void> append_entries(const TomlTable& table, std::string_view key,
   return {};
 }
 
+bool is_source_name(std::string_view name) {
+  constexpr std::string_view kNever("/\"\\\n\r\0", 6);
+  return name.ends_with(".cu.mustache") &&
+         name.find_first_of(kNever) == std::string_view::npos;
+}
+
+/// `source`, a name or a list of names; empty where it is left out.
+Result<std::vector<std::string>> read_sources(const TomlTable& table) {
+  const toml::node* node = table.find("source");
+  if (node == nullptr)
+    return std::vector<std::string>();
+  std::vector<std::string> sources;
+  if (node->is_array())
+    sources = KILN_TRY(table.strings("source"));
+  else if (auto source = KILN_TRY(table.string("source")))
+    sources = {*std::move(source)};
+  if (sources.empty() || sources.size() > kMaxSources)
+    return toml_error(table.file(), *node,
+                      fmt::format("'source' has 1 to {} files", kMaxSources));
+  std::set<std::string> seen;
+  for (const std::string& name : sources) {
+    if (!is_source_name(name))
+      return toml_error(
+          table.file(), *node,
+          fmt::format(
+              "source '{}' must be the name of a *.cu.mustache beside kernel.toml",
+              name));
+    if (!seen.insert(name).second)
+      return toml_error(table.file(), *node,
+                        fmt::format("source '{}' is there twice", name));
+  }
+  return sources;
+}
+
 /// What may stand at the top and in a kernel alike: adds or replaces.
 Result<void> read_common(const TomlTable& table, Declarations& out) {
   KILN_TRY(append_entries(table, "parameters", out.parameters));
@@ -60,8 +95,8 @@ Result<void> read_common(const TomlTable& table, Declarations& out) {
   KILN_TRY(append_entries(table, "derived", out.derived));
   for (const toml::table* constraint : KILN_TRY(table.tables("constraints")))
     out.constraints.push_back(constraint);
-  if (auto source = KILN_TRY(table.string("source")))
-    out.source = *std::move(source);
+  if (auto sources = KILN_TRY(read_sources(table)); !sources.empty())
+    out.sources = std::move(sources);
   if (const toml::table* targets = KILN_TRY(table.table("targets")))
     out.targets = targets;
   if (const toml::table* launch = KILN_TRY(table.table("launch")))
@@ -74,13 +109,8 @@ Result<void> read_common(const TomlTable& table, Declarations& out) {
 }
 
 Result<void> check_complete(const TomlTable& table, const Declarations& out) {
-  const auto& name = out.source;
-  if (name.empty())
+  if (out.sources.empty())
     return table.missing("source");
-  if (name.find('/') != std::string::npos || !name.ends_with(".cu.mustache") ||
-      name.find_first_of("\"\\\n\r") != std::string::npos)
-    return table.error(fmt::format(
-        "source '{}' must be the name of a *.cu.mustache beside kernel.toml", name));
   if (out.targets == nullptr)
     return table.missing("targets");
   if (out.launch == nullptr)

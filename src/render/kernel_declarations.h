@@ -25,7 +25,7 @@ struct Declarations {
   std::string name;
   std::string summary;
   std::vector<std::string> entry_points;
-  std::string source;
+  std::vector<std::string> sources;  // files, in the order of their texts
   std::vector<Declared> parameters;  // each list in the order written
   std::vector<Declared> constants;
   std::vector<Declared> derived;

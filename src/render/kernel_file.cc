@@ -39,6 +39,19 @@ TextNames text_names(const KernelParts& parts) {
   return names;
 }
 
+/// One text's own digest; of several, that of a list of names and digests. No text is
+/// such a list, since a text holds no NUL; no list is another, since a name holds
+/// neither a NUL nor a line end.
+cache::Digest digest_of(const std::vector<std::string>& names,
+                        const std::vector<cache::Digest>& texts) {
+  if (texts.size() == 1)
+    return texts.front();
+  std::string list;
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    list += names[i] + '\0' + texts[i].hex() + '\n';
+  return cache::Digest::of(as_bytes(list));
+}
+
 /// Enums of words and string constants have no symbol; their names are taken as well.
 Result<void> check_unique_names(const Declarations& from, const KernelParts& parts) {
   std::vector<std::string> names;
@@ -158,21 +171,25 @@ Result<std::shared_ptr<const KernelSpec>> FamilyReader::read(std::string_view na
   KILN_TRY(read_targets(*from, parts));
   KILN_TRY(read_launch(*from, parts));
   KILN_TRY(check_unique_names(*from, parts));
-  KILN_TRY(add_text(from->source, parts));
+  KILN_TRY(add_texts(from->sources, parts));
   const SetDeclarations sets = KILN_TRY(read_sets(*from));
   return KernelSpec::make(std::move(parts), sets, checks_);
 }
 
-Result<void> FamilyReader::add_text(const std::string& name, KernelParts& to) {
-  const ReadText* text = KILN_TRY(read_text(name));
-  if (text->body)
-    KILN_TRY(text->body->check(text_names(to)));
-  to.source_name = name;
-  to.raw_text = text->raw.text;
-  to.body = text->body;
-  to.has_include = text->has_include;
+Result<void> FamilyReader::add_texts(const std::vector<std::string>& names,
+                                     KernelParts& to) {
+  const TextNames known = text_names(to);
+  std::vector<cache::Digest> digests;
+  for (const std::string& name : names) {
+    const ReadText* text = KILN_TRY(read_text(name));
+    if (text->body)
+      KILN_TRY(text->body->check(known));
+    to.sources.push_back({name, text->raw.text, text->body});
+    to.has_include = to.has_include || text->has_include;
+    digests.push_back(text->raw.digest);
+  }
   to.prelude = prelude_.text;
-  to.digests = {text->raw.digest, source_.toml.digest, prelude_.digest,
+  to.digests = {digest_of(names, digests), source_.toml.digest, prelude_.digest,
                 renderer_digest()};
   return {};
 }

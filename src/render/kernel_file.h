@@ -76,7 +76,8 @@ class FamilyReader {
   struct Document;
 
   FamilyReader(FamilySource source, Prelude prelude, VariantChecks checks);
-  [[nodiscard]] Result<void> add_text(const std::string& name, KernelParts& to);
+  [[nodiscard]] Result<void> add_texts(const std::vector<std::string>& names,
+                                       KernelParts& to);
   [[nodiscard]] Result<const ReadText*> read_text(const std::string& name);
 
   // Constant after open().

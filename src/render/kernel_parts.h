@@ -46,7 +46,7 @@ struct LaunchArgument {
 
 /// What determines a rendered text, beside the parameters.
 struct KernelDigests {
-  cache::Digest text;
+  cache::Digest text;  // of several files: see digest_of() in kernel_file.cc
   cache::Digest kernel_toml;
   cache::Digest prelude;
   cache::Digest renderer;
@@ -101,6 +101,13 @@ struct EntryGeometry {
   Expression shared_bytes;
 };
 
+/// One of the files whose texts, one after the other, are the kernel's.
+struct SourceText {
+  std::string name;  // "softmax.cu.mustache"
+  std::string raw;
+  std::optional<TemplateText> body;  // none: parsed when it is rendered
+};
+
 struct KernelParts {
   std::string name;
   std::string summary;
@@ -122,10 +129,8 @@ struct KernelParts {
   std::vector<Condition> require;
   std::vector<EntryGeometry> geometries;  // parallel to entry_points
 
-  std::string source_name;  // "softmax.cu.mustache"
-  std::string raw_text;
-  std::optional<TemplateText> body;  // none: parsed when it is rendered
-  bool has_include = false;          // in any branch of it
+  std::vector<SourceText> sources;  // 1 to 8
+  bool has_include = false;         // in any branch of any of them
   std::shared_ptr<const std::string> prelude;
   KernelDigests digests;
 };

@@ -271,19 +271,20 @@ TextValues KernelSpec::text_values(const Parameters& params,
 Result<RenderedSource> KernelSpec::render(const CanonicalParameters& params) const {
   const std::vector<Value> values = values_of(params.values());
   KILN_TRY(check_derived(values));
-  const auto put_in = [&](const TemplateText& body) {
-    return body.render(text_values(params.values(), values));
-  };
-  const std::string body = KILN_TRY(
-      parts_.body
-          ? put_in(*parts_.body)
-          : TemplateText::parse(parts_.raw_text,
-                                fmt::format("{}/{}", parts_.family, parts_.source_name))
-                .and_then(put_in));
-  // #line must begin a line.
-  const std::string_view gap = parts_.prelude->ends_with('\n') ? "" : "\n";
-  return RenderedSource{fmt::format("#line 1 \"prelude.cuh\"\n{}{}#line 1 \"{}\"\n{}",
-                                    *parts_.prelude, gap, parts_.source_name, body)};
+  const TextValues texts = text_values(params.values(), values);
+  const auto put_in = [&](const TemplateText& body) { return body.render(texts); };
+  std::string out = "#line 1 \"prelude.cuh\"\n" + *parts_.prelude;
+  for (const SourceText& source : parts_.sources) {
+    // #line must begin a line.
+    out +=
+        fmt::format("{}#line 1 \"{}\"\n", out.ends_with('\n') ? "" : "\n", source.name);
+    out += KILN_TRY(
+        source.body ? put_in(*source.body)
+                    : TemplateText::parse(
+                          source.raw, fmt::format("{}/{}", parts_.family, source.name))
+                          .and_then(put_in));
+  }
+  return RenderedSource{std::move(out)};
 }
 
 Result<void> KernelSpec::append_arguments(const LaunchArguments& arguments,

@@ -74,8 +74,7 @@ class KernelSpec {
     return parts_.arguments;
   }
   [[nodiscard]] const KernelDigests& digests() const { return parts_.digests; }
-  /// The text as written: what to scan for #include, in every branch.
-  [[nodiscard]] const std::string& text() const { return parts_.raw_text; }
+  /// Whether its texts ask for a header, in any branch.
   [[nodiscard]] bool has_include() const { return parts_.has_include; }
   /// What `kiln templates` shows; excluded() is what decides.
   [[nodiscard]] const Targets& targets() const { return parts_.targets; }
@@ -102,7 +101,7 @@ class KernelSpec {
   [[nodiscard]] device::ComputeCapability minimum_for(
       const CanonicalParameters& params) const;
 
-  /// The whole source: prelude and text. Equal parameters give equal bytes.
+  /// The whole source: prelude and texts. Equal parameters give equal bytes.
   /// Errors: kInvalidArgument, where a derived value overflows, say.
   [[nodiscard]] Result<RenderedSource> render(const CanonicalParameters& params) const;
 
