@@ -13,7 +13,6 @@
 #include "attention/plan.h"
 #include "attention/plan_binding.h"
 #include "device/device_properties.h"
-#include "device/profile.h"
 #include "tests/support/elf_builder.h"
 
 namespace kiln::test {
@@ -38,11 +37,6 @@ inline Bytes made_cubin(std::uint32_t sm) {
   elf.add_section(".text.k", SHT_PROGBITS, Bytes(128));
   elf.add_symbol("k", ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0x10);
   return elf.build();
-}
-
-/// Of a published device, "h200".
-inline device::DeviceProperties published(const std::string& name) {
-  return device::read_device_properties(name).value();
 }
 
 /// For `device`, with a kernel for `sm`, which is the device's in a sound plan.
