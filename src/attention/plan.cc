@@ -7,13 +7,13 @@
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include "attention/plan_binding.h"
 #include "cache/field_decoder.h"
 #include "device/cubin.h"
+#include "device/device_properties.h"
 #include "util/base64.h"
 #include "util/try.h"
 
@@ -148,12 +148,52 @@ Result<void> check_kernel(const PlanKernel& kernel, std::string_view json,
   return {};
 }
 
-/// Where the value of a string of `json` lies, which nlohmann's parser does not say. It
-/// is base64, so nothing in it is escaped.
-std::optional<std::size_t> find_text(std::string_view json, std::string_view text,
-                                     std::size_t from) {
-  const std::size_t at = json.find(text, from);
-  return at == std::string_view::npos ? std::nullopt : std::optional(at);
+// ---- cuDNN's JSON
+
+using Json = nlohmann::json;
+
+/// Of `json`, which was `parsed`, in their order.
+Result<std::vector<PlanKernel>> find_kernels(const Json& parsed,
+                                             std::string_view json) {
+  const Json::json_pointer place("/engine/payload/kernels");
+  if (!parsed.contains(place) || !parsed[place].is_array())
+    return damaged("its JSON has no kernels");
+  std::vector<PlanKernel> kernels;
+  std::size_t from = 0;
+  for (const auto& kernel : parsed[place]) {
+    const auto name = kernel.find("kernelName");
+    const auto cubin = kernel.find("cubin");
+    if (name == kernel.end() || !name->is_string() || cubin == kernel.end() ||
+        !cubin->is_string())
+      return damaged("a kernel in its JSON has no name or no binary");
+    // The parser does not say where the text lies. It is base64, of which nothing is
+    // escaped.
+    const auto& text = cubin->get_ref<const std::string&>();
+    const std::size_t at = json.find(text, from);
+    if (at == std::string_view::npos)
+      return damaged("a kernel's binary in its JSON is escaped");
+    kernels.push_back({name->get<std::string>(), at, text.size()});
+    from = at + text.size();
+  }
+  return kernels;
+}
+
+/// "engine 2, KERNEL_CFG=7".
+std::string engine_text(const Json& parsed) {
+  constexpr std::string_view kPrefix = "CUDNN_KNOB_TYPE_";
+  const Json::json_pointer id("/engine/engineId");
+  const Json::json_pointer choices("/engine/knobChoices");
+  std::string text =
+      fmt::format("engine {}", parsed.contains(id) ? parsed.at(id).dump() : "unknown");
+  if (!parsed.contains(choices) || !parsed.at(choices).is_object())
+    return text;
+  for (const auto& [knob, value] : parsed.at(choices).items()) {
+    const std::string_view name = knob;
+    text += fmt::format(", {}={}",
+                        name.substr(name.starts_with(kPrefix) ? kPrefix.size() : 0),
+                        value.dump());
+  }
+  return text;
 }
 
 }  // namespace
@@ -216,11 +256,10 @@ Result<device::ComputeCapability> bound_capability(const Plan& plan) {
                                        &BoundProperty::name);
   if (found == plan.bound.end() || found->values.size() != 1)
     return damaged("it is bound to no deviceVer");
-  const std::int64_t value = found->values.front();
-  if (value < 100 || value > 99'990)
-    return damaged(fmt::format("deviceVer is {}", value));
-  return device::ComputeCapability{static_cast<int>(value / 100),
-                                   static_cast<int>(value % 100 / 10)};
+  const auto capability = device::capability_of(found->values.front());
+  if (!capability)
+    return damaged(capability.error().message);
+  return *capability;
 }
 
 Result<void> check_kernels(const Plan& plan) {
@@ -232,34 +271,18 @@ Result<void> check_kernels(const Plan& plan) {
   return {};
 }
 
-Result<std::vector<PlanKernel>> find_kernels(std::string_view json) {
-  const auto parsed = nlohmann::json::parse(json, nullptr, false);
-  const nlohmann::json::json_pointer place("/engine/payload/kernels");
-  if (parsed.is_discarded() || !parsed.contains(place) || !parsed[place].is_array())
-    return damaged("its JSON has no kernels");
-  std::vector<PlanKernel> kernels;
-  std::size_t from = 0;
-  for (const auto& kernel : parsed[place]) {
-    const auto name = kernel.find("kernelName");
-    const auto cubin = kernel.find("cubin");
-    if (name == kernel.end() || !name->is_string() || cubin == kernel.end() ||
-        !cubin->is_string())
-      return damaged("a kernel in its JSON has no name or no binary");
-    const auto& text = cubin->get_ref<const std::string&>();
-    const auto at = find_text(json, text, from);
-    if (!at)
-      return damaged("a kernel's binary in its JSON is escaped");
-    kernels.push_back({name->get<std::string>(), *at, text.size()});
-    from = *at + text.size();
-  }
-  return kernels;
+Result<void> read_json(Plan& plan) {
+  const auto json = Json::parse(plan.json, nullptr, false);
+  plan.kernels = KILN_TRY(find_kernels(json, plan.json));
+  plan.engine = engine_text(json);
+  return {};
 }
 
 Result<void> check_fully(const Plan& plan) {
   KILN_TRY(check_kernels(plan));
-  if (plan.kernels != KILN_TRY(find_kernels(plan.json)))
+  const auto json = Json::parse(plan.json, nullptr, false);
+  if (plan.kernels != KILN_TRY(find_kernels(json, plan.json)))
     return damaged("its kernels are not those of its JSON");
-  const auto json = nlohmann::json::parse(plan.json, nullptr, false);
   const auto version = json.find("cudnnVersion");
   if (version == json.end() || !version->is_number_integer() ||
       version->get<std::int64_t>() != encoded(plan.cudnn))
@@ -267,7 +290,7 @@ Result<void> check_fully(const Plan& plan) {
   const auto device = json.find("GPUProfile");
   if (device == json.end() || !device->is_object())
     return damaged("its JSON names no device");
-  nlohmann::json described = *device;
+  Json described = *device;
   for (const BoundProperty& property : plan.bound) {
     // cuDNN 9.10.2 leaves some out that 9.19 has.
     if (property.name != "deviceVer" && !described.contains(property.name))

@@ -103,8 +103,9 @@ struct Plan {
 /// Errors: kCorrupt, naming the field. Memory is bounded by the bytes' own size.
 [[nodiscard]] Result<Plan> decode_plan(ByteView bytes);
 
-/// The kernels in a plan's JSON, in their order. Errors: kCorrupt.
-[[nodiscard]] Result<std::vector<PlanKernel>> find_kernels(std::string_view json);
+/// Takes `engine` and `kernels`, in their order, from the plan's JSON. Errors:
+/// kCorrupt.
+[[nodiscard]] Result<void> read_json(Plan& plan);
 
 /// The compute capability that it is bound to. Errors: kCorrupt, where there is none.
 [[nodiscard]] Result<device::ComputeCapability> bound_capability(const Plan& plan);

@@ -7,7 +7,6 @@
 #include <array>
 #include <iterator>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -189,24 +188,6 @@ std::vector<Candidate> forced_candidate(const ProblemGraph& graph,
   return candidates;
 }
 
-/// "engine 2, KERNEL_CFG=7", of a plan's own JSON.
-std::string engine_text(const nlohmann::json& json) {
-  constexpr std::string_view kPrefix = "CUDNN_KNOB_TYPE_";
-  const nlohmann::json::json_pointer id("/engine/engineId");
-  const nlohmann::json::json_pointer choices("/engine/knobChoices");
-  std::string text =
-      fmt::format("engine {}", json.contains(id) ? json.at(id).dump() : "unknown");
-  if (!json.contains(choices) || !json.at(choices).is_object())
-    return text;
-  for (const auto& [knob, value] : json.at(choices).items()) {
-    const std::string_view name = knob;
-    text += fmt::format(", {}={}",
-                        name.substr(name.starts_with(kPrefix) ? kPrefix.size() : 0),
-                        value.dump());
-  }
-  return text;
-}
-
 Result<attention::Plan> finished_plan(const Descriptor& built,
                                       const ProblemGraph& graph,
                                       std::string_view device_json) {
@@ -216,8 +197,7 @@ Result<attention::Plan> finished_plan(const Descriptor& built,
       built.count(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR));
   plan.json.assign(chars.begin(), chars.end());
   plan.json.resize(plan.json.find_last_not_of('\0') + 1);
-  plan.kernels = KILN_TRY(attention::find_kernels(plan.json));
-  plan.engine = engine_text(nlohmann::json::parse(plan.json, nullptr, false));
+  KILN_TRY(attention::read_json(plan));
   plan.engine_workspace_bytes = static_cast<std::uint64_t>(
       built.integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
   plan.cudnn = attention::decoded(static_cast<long>(detail::get_backend_version()));

@@ -10,15 +10,11 @@ namespace kiln {
 namespace {
 
 using nlohmann::json;
+using test::operator+;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using Arguments = test::KilnProgram::Arguments;
-
-Arguments operator+(Arguments arguments, const Arguments& more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
 
 /// NVIDIA/TransformerEngine #1276: Llama 7B in bf16, 4096 long, on two ranks.
 const Arguments kLlama{"--dtype", "bf16",       "--batch", "1",           "--heads",

@@ -16,6 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using nlohmann::json;
+using test::operator+;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -24,11 +25,6 @@ using testing::Not;
 using testing::SizeIs;
 using testing::UnorderedElementsAre;
 using Arguments = test::KilnProgram::Arguments;
-
-Arguments operator+(Arguments all, const Arguments& more) {
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
 
 const Arguments kWarm{"attention", "warm"};
 const Arguments kExplain{"attention", "explain", "--cudnn", "installed"};

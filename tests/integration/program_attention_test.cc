@@ -12,6 +12,7 @@ namespace kiln {
 namespace {
 
 using nlohmann::json;
+using test::operator+;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -22,21 +23,19 @@ class ProgramAttentionTest : public testing::Test {
  protected:
   /// NVIDIA/TransformerEngine #1276: Llama 7B, 4096 long, and `more`.
   static Arguments llama(const Arguments& more) {
-    Arguments arguments{"attention", "explain", "--pass", "fwd",      "--dtype",
-                        "bf16",      "--batch", "1",      "--heads",  "32",
-                        "--sq",      "4096",    "--skv",  "4096",     "--dqk",
-                        "128",       "--mask",  "causal", "--layout", "sbhd"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
+    return Arguments{"attention", "explain", "--pass", "fwd",      "--dtype",
+                     "bf16",      "--batch", "1",      "--heads",  "32",
+                     "--sq",      "4096",    "--skv",  "4096",     "--dqk",
+                     "128",       "--mask",  "causal", "--layout", "sbhd"} +
+           more;
   }
   /// NVIDIA/TransformerEngine #1591: 192 with 128, backward.
   static Arguments latent(const Arguments& more) {
-    Arguments arguments{"attention", "explain", "--pass", "bwd",     "--dtype",
-                        "f16",       "--batch", "2",      "--heads", "16",
-                        "--sq",      "1024",    "--skv",  "1024",    "--dqk",
-                        "192",       "--dv",    "128",    "--mask",  "causal"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
+    return Arguments{"attention", "explain", "--pass", "bwd",     "--dtype",
+                     "f16",       "--batch", "2",      "--heads", "16",
+                     "--sq",      "1024",    "--skv",  "1024",    "--dqk",
+                     "192",       "--dv",    "128",    "--mask",  "causal"} +
+           more;
   }
   void expect_wrong(const Arguments& arguments, const std::string& word) {
     Arguments with_json = arguments;
@@ -245,11 +244,7 @@ TEST_F(ProgramAttentionTest, LaysOutArchitecturesAndVersions) {
 
 TEST_F(ProgramAttentionTest, RefusesWrongUsageWithTheFlagsName) {
   const Arguments where{"--arch", "9.0", "--cudnn", "9.5"};
-  const auto with = [&](const Arguments& more) {
-    Arguments arguments = llama(where);
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  };
+  const auto with = [&](const Arguments& more) { return llama(where) + more; };
   expect_wrong({"attention"}, "kiln attention explain");
   expect_wrong({"attention", "explian"}, "did you mean 'explain'?");
   expect_wrong({"attention", "explain", "--arch", "9.0"}, "--pass, --dtype, --batch");

@@ -5,6 +5,7 @@
 
 #include <elf.h>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <openssl/evp.h>
 
 #include <nlohmann/json.hpp>
@@ -13,7 +14,6 @@
 #include "attention/plan.h"
 #include "attention/plan_binding.h"
 #include "device/device_properties.h"
-#include "device/profile.h"
 #include "tests/support/elf_builder.h"
 
 namespace kiln::test {
@@ -40,17 +40,11 @@ inline Bytes made_cubin(std::uint32_t sm) {
   return elf.build();
 }
 
-/// Of a published device, "h200".
-inline device::DeviceProperties published(const std::string& name) {
-  return device::read_device_properties(name).value();
-}
-
 /// For `device`, with a kernel for `sm`, which is the device's in a sound plan.
 inline attention::Plan made_plan(const device::DeviceProperties& device,
                                  std::uint32_t sm) {
   attention::Plan plan;
   plan.cudnn = {9, 19, 0};
-  plan.engine = "engine 2";
   plan.bound = attention::binding_of(device.cudnn_json()).value();
   plan.tensors = {attention::TensorRole::kQ, attention::TensorRole::kK,
                   attention::TensorRole::kV, attention::TensorRole::kO,
@@ -71,7 +65,7 @@ inline attention::Plan made_plan(const device::DeviceProperties& device,
          {{"kernels",
            {{{"kernelName", "k"}, {"cubin", encode_base64(made_cubin(sm))}}}}}}}}};
   plan.json = json.dump();
-  plan.kernels = attention::find_kernels(plan.json).value();
+  EXPECT_TRUE(read_json(plan));
   return plan;
 }
 

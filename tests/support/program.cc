@@ -236,10 +236,15 @@ nlohmann::json KilnProgram::json_of(Arguments arguments, int status) {
 
 std::string KilnProgram::compiled(std::string_view source, const std::string& arch,
                                   const Arguments& more) {
-  Arguments arguments{"compile", write("source.cu", source), "--arch", arch};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  const nlohmann::json document = json_of(arguments);
+  const nlohmann::json document =
+      json_of(Arguments{"compile", write("source.cu", source), "--arch", arch} + more);
   return document.is_null() ? "" : document["entries"][0]["key"].get<std::string>();
+}
+
+KilnProgram::Arguments operator+(KilnProgram::Arguments arguments,
+                                 const KilnProgram::Arguments& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
 }
 
 std::string write_tiny_templates(KilnProgram& kiln) {

@@ -96,6 +96,11 @@ class KilnProgram {
   int runs_ = 0;
 };
 
+/// One command line, then the other. Users outside of this namespace name it in a
+/// using-declaration: both operands are the standard library's.
+[[nodiscard]] KilnProgram::Arguments operator+(KilnProgram::Arguments arguments,
+                                               const KilnProgram::Arguments& more);
+
 /// A folder of templates that compile in no time: `tiny_fwd` and `tiny_bwd`, each with
 /// `dtype` (f16, bf16, f32; required) and `wide` (a boolean); `tiny_bwd` from 8.0 on.
 /// The default set has 12 variants, the quick one 2. Returns the folder's path.

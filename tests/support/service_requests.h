@@ -15,13 +15,16 @@
 
 namespace kiln::test {
 
-/// As a host would configure it; the environment is not asked but for KILN_NVRTC.
+/// As a host would configure it; the environment is not asked but for KILN_NVRTC and
+/// KILN_CUDNN.
 inline Config service_config(const std::filesystem::path& cache_dir) {
   Config config;
   config.cache_dir = cache_dir;
   config.jobs = 2;
   if (const char* nvrtc = std::getenv("KILN_NVRTC"))
     config.nvrtc = nvrtc;
+  if (const char* cudnn = std::getenv("KILN_CUDNN"))
+    config.cudnn = cudnn;
   return config;
 }
 

@@ -11,6 +11,7 @@
 #include <future>
 
 #include "plan_service.h"
+#include "tests/support/attention_problem.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/made_plan.h"
 #include "tests/support/processes.h"
@@ -25,24 +26,11 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 namespace fs = std::filesystem;
 
-attention::Problem small_problem(std::int64_t batch) {
-  attention::Problem problem{.dtype = ops::DType::kBf16,
-                             .batch = batch,
-                             .heads = 4,
-                             .kv_heads = 4,
-                             .sq = 256,
-                             .skv = 256,
-                             .dqk = 64,
-                             .dv = 64};
-  set_strides(problem);
-  return problem;
-}
-
 class PlanFaultTest : public testing::Test {
  protected:
   void SetUp() override {
     open({});
-    const auto keyed = plans_->key(small_problem(1), test::published("h200"));
+    const auto keyed = plans_->key(test::attention_problem(), h200_);
     if (!keyed)
       GTEST_SKIP() << keyed.error().message;
     keyed_ = *keyed;
@@ -51,8 +39,6 @@ class PlanFaultTest : public testing::Test {
   void open(const std::function<void(Config&)>& change) {
     plans_.reset();
     Config config = test::service_config(temp_.path() / "cache");
-    if (const char* cudnn = std::getenv("KILN_CUDNN"))
-      config.cudnn = cudnn;
     if (change)
       change(config);
     service_ = test::open_service(config);
@@ -107,6 +93,7 @@ class PlanFaultTest : public testing::Test {
   }
 
   const test::TempDir temp_;
+  const device::DeviceProperties h200_ = test::published_device("h200");
   test::Campaign campaign_;
   std::unique_ptr<BuildService> service_;
   std::unique_ptr<PlanService> plans_;
@@ -120,7 +107,7 @@ TEST_F(PlanFaultTest, fault_38_AKilledPlanWorkerIsNamedAndTheNextBuildSucceeds) 
     ASSERT_FALSE(failed);
     EXPECT_EQ(failed.error().code, ErrorCode::kWorkerCrashed);
     EXPECT_THAT(failed.error().message,
-                AllOf(HasSubstr("the plan of attention fwd bf16 b1"),
+                AllOf(HasSubstr("the plan of attention fwd bf16 b2"),
                       HasSubstr("was killed by signal " + std::to_string(signal)),
                       HasSubstr("saved in ")));
     EXPECT_FALSE(fs::exists(object_path()));
@@ -162,7 +149,7 @@ TEST_F(PlanFaultTest, fault_38_AReproductionOfAPlanSaysHowToRunItAgain) {
   const std::string text(std::istreambuf_iterator<char>(command), {});
   EXPECT_THAT(text, AllOf(HasSubstr("kiln attention warm --profile " +
                                     (folder / "device.json").native()),
-                          HasSubstr("--pass fwd --dtype bf16 --batch 1")));
+                          HasSubstr("--pass fwd --dtype bf16 --batch 2")));
   EXPECT_EQ(device::read_device_properties(folder / "device.json").value(),
             keyed_.device);
 }
@@ -203,7 +190,7 @@ TEST_F(PlanFaultTest, fault_39_AFlippedOrTruncatedPlanIsAMissAndBuiltAgain) {
 
 TEST_F(PlanFaultTest, fault_39_APlanWithAKernelOfAnotherArchitectureIsNeverHandedOut) {
   const auto object_with = [&](std::uint32_t sm) {
-    const Bytes payload = encode(test::made_plan(test::published("h200"), sm));
+    const Bytes payload = encode(test::made_plan(h200_, sm));
     cache::Metadata metadata;
     metadata.template_name = PlanService::name_of(keyed_.problem);
     metadata.entry_points = {{"k", "k"}};

@@ -20,8 +20,6 @@ class PlanBuilds {
  public:
   explicit PlanBuilds(std::optional<std::filesystem::path> cudnn = std::nullopt) {
     Config config = service_config(temp_.path() / "cache");
-    if (const char* const named = std::getenv("KILN_CUDNN"))
-      config.cudnn = named;
     if (cudnn)
       config.cudnn = *std::move(cudnn);
     service_ = open_service(config);

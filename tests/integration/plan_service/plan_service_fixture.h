@@ -4,39 +4,15 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <functional>
 #include <memory>
-#include <string>
 
 #include "attention/plan.h"
-#include "device/profile.h"
 #include "plan_service.h"
+#include "tests/support/attention_problem.h"
 #include "tests/support/service_requests.h"
 
 namespace kiln::test {
-
-/// 256 tokens with head dimension 64, which cuDNN runs everywhere; `change` makes it
-/// another problem.
-inline attention::Problem attention_problem(
-    const std::function<void(attention::Problem&)>& change = {}) {
-  attention::Problem problem{.dtype = ops::DType::kBf16,
-                             .batch = 2,
-                             .heads = 4,
-                             .kv_heads = 4,
-                             .sq = 256,
-                             .skv = 256,
-                             .dqk = 64,
-                             .dv = 64};
-  if (change)
-    change(problem);
-  set_strides(problem);
-  return problem;
-}
-
-inline device::DeviceProperties published_device(const std::string& name) {
-  return device::read_device_properties(name).value();
-}
 
 /// Skips where there is no cuDNN.
 class PlanServiceFixture : public testing::Test {
@@ -56,8 +32,6 @@ class PlanServiceFixture : public testing::Test {
   /// Another service on the same cache, as another process would open it.
   [[nodiscard]] Opened open(const std::function<void(Config&)>& change = {}) const {
     Config config = service_config(cache_dir());
-    if (const char* cudnn = std::getenv("KILN_CUDNN"))
-      config.cudnn = cudnn;
     if (change)
       change(config);
     Opened opened;
