@@ -268,6 +268,12 @@ TextValues KernelSpec::text_values(const Parameters& params,
   return texts;
 }
 
+std::string KernelSpec::raw_texts() const {
+  std::string all;
+  for (const SourceText& source : parts_.sources) all += source.raw + '\n';
+  return all;
+}
+
 Result<RenderedSource> KernelSpec::render(const CanonicalParameters& params) const {
   const std::vector<Value> values = values_of(params.values());
   KILN_TRY(check_derived(values));
