@@ -5,8 +5,8 @@
 
 #pragma once
 
-#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -27,30 +27,30 @@ class Arguments {
     (add(values), ...);
   }
 
-  /// A pointer, or a scalar of exactly the parameter's type.
+  /// A pointer, or a value of exactly the parameter's type.
   template <typename Value>
   void add(Value value) {
-    static_assert(std::is_pointer_v<Value> || std::is_arithmetic_v<Value>);
-    static_assert(sizeof(Value) <= sizeof(Slot));
-    Slot slot{};
-    std::memcpy(slot.data(), &value, sizeof(Value));
-    slots_.push_back(slot);
+    static_assert(std::is_trivially_copyable_v<Value> && alignof(Value) <= kAlignment);
+    places_.push_back(words_.size());
     sizes_.push_back(sizeof(Value));
+    words_.resize(words_.size() + (sizeof(Value) + kAlignment - 1) / kAlignment);
+    std::memcpy(&words_[places_.back()], &value, sizeof(Value));
   }
 
   /// Addresses of the values, as launches take them: good as long as nothing is added.
   [[nodiscard]] std::vector<void*> addresses() {
     std::vector<void*> all;
-    all.reserve(slots_.size());
-    for (Slot& slot : slots_) all.push_back(slot.data());
+    all.reserve(places_.size());
+    for (const std::size_t place : places_) all.push_back(&words_[place]);
     return all;
   }
   [[nodiscard]] const std::vector<std::size_t>& sizes_bytes() const { return sizes_; }
 
  private:
-  struct alignas(8) Slot : std::array<std::byte, 8> {};
+  static constexpr std::size_t kAlignment = alignof(std::uint64_t);
 
-  std::vector<Slot> slots_;
+  std::vector<std::uint64_t> words_;  // of the values, each from a word of its own on
+  std::vector<std::size_t> places_;
   std::vector<std::size_t> sizes_;
 };
 

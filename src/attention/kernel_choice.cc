@@ -1,0 +1,172 @@
+#include "attention/kernel_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "util/try.h"
+
+namespace kiln::attention {
+namespace {
+
+constexpr ComputeCapability kFirst{7, 0};
+constexpr ComputeCapability kFirstTensorCores{7, 5};
+constexpr ComputeCapability kFirstAmpere{8, 0};
+constexpr std::int64_t kLargestDim = 256;
+constexpr std::int64_t kVector = 8;  // elements of 16 bytes
+constexpr std::int64_t kMostRows = std::int64_t{1} << 29;  // sums of three are ints
+
+/// The smallest that holds `dim`.
+template <std::size_t kSize>
+std::int64_t rounded_up(std::int64_t dim, const std::array<std::int64_t, kSize>& dims) {
+  return *std::ranges::lower_bound(dims, dim);
+}
+
+std::string_view bias_of(Bias bias) {
+  switch (bias) {
+    case Bias::kPostScale:
+      return "additive";
+    case Bias::kAlibi:
+      return "alibi";
+    case Bias::kNone:
+      break;
+  }
+  return "none";
+}
+
+tl::unexpected<Error> no_kernel(const std::string& why) {
+  return fail(ErrorCode::kUnavailable, why);
+}
+
+Result<void> check_supported(const Problem& problem, ComputeCapability capability) {
+  if (capability < kFirst)
+    return no_kernel(fmt::format("Kiln's kernels are for compute capability {} and "
+                                 "later; this is {}",
+                                 to_string(kFirst), to_string(capability)));
+  if (std::max(problem.dqk, problem.dv) > kLargestDim)
+    return no_kernel(fmt::format("Kiln's kernels are for head dimensions up to {}",
+                                 kLargestDim));
+  for (const Strides& strides : {problem.q, problem.k, problem.v, problem.o}) {
+    if (strides.dim != 1)
+      return no_kernel(fmt::format("Kiln's kernels want the last dimension contiguous; "
+                                   "its stride is {}",
+                                   strides.dim));
+  }
+  if (problem.sq > kMostRows || problem.skv > kMostRows)
+    return no_kernel(fmt::format("Kiln's kernels are for sequences up to {}", kMostRows));
+  constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
+  constexpr std::int64_t kLeastRows = 8;  // of a block, of the smallest one
+  const std::int64_t blocks =
+      ((std::max(problem.sq, problem.skv) + kLeastRows - 1) / kLeastRows) * 2;
+  if (problem.batch > kMostBlocks / blocks / problem.heads)
+    return no_kernel("Kiln's kernels have a grid of up to 2^31 - 1 blocks, which this "
+                     "problem exceeds: split the batch");
+  return {};
+}
+
+/// Why the problem is none for tensor cores; empty: it is one.
+std::string no_tensor_cores(const Problem& problem, ComputeCapability capability,
+                            const CallProperties& call) {
+  if (problem.dtype == DType::kF32)
+    return "f32 is computed in float";
+  if (capability < kFirstTensorCores)
+    return fmt::format("compute capability {} has none of these tensor cores",
+                       to_string(capability));
+  if (problem.dtype == DType::kBf16 && capability < kFirstAmpere)
+    return fmt::format("compute capability {} has no tensor cores for bf16",
+                       to_string(capability));
+  if (problem.dqk % kVector != 0 || problem.dv % kVector != 0)
+    return fmt::format("a head dimension ({}, {}) is no multiple of {}", problem.dqk,
+                       problem.dv, kVector);
+  for (const Strides& strides : {problem.q, problem.k, problem.v, problem.o}) {
+    for (const std::int64_t stride : {strides.batch, strides.head, strides.sequence}) {
+      if (stride % kVector != 0)
+        return fmt::format("a stride, {}, is no multiple of {}", stride, kVector);
+    }
+  }
+  if (!call.is_aligned)
+    return "a tensor does not begin at a multiple of 16 bytes";
+  if (!call.has_positive_scale)
+    return "the scale is not above 0";
+  return {};
+}
+
+/// Rows that stay and rows that pass by, of a block.
+struct Tiles {
+  std::int64_t tile;
+  std::int64_t step;
+};
+
+/// As large as registers allow, then as shared memory does. templates/attention says how
+/// much of both they take.
+Tiles tiles_of(Pass pass, std::int64_t dqk, std::int64_t dv, std::int64_t queries,
+               ComputeCapability capability) {
+  // From 8.0 on the least of them have 99 KiB.
+  const std::int64_t most_bytes = (capability < kFirstAmpere ? 64 : 99) * 1024;
+  if (pass == Pass::kForward) {
+    Tiles tiles{.tile = dqk > 192 || queries <= 64 ? 64 : 128,
+                .step = dqk <= 64 ? 128 : 64};
+    const auto bytes = [&] { return 2 * (tiles.tile * dqk + tiles.step * (dqk + dv)); };
+    while (bytes() > most_bytes)
+      (tiles.tile > 64 ? tiles.tile : tiles.step) /= 2;
+    return tiles;
+  }
+  Tiles tiles{.tile = 64, .step = dqk + dv > 256 ? 32 : 64};
+  const auto bytes = [&] {
+    return 2 * (tiles.tile + tiles.step) * (dqk + dv) + 8 * tiles.step;
+  };
+  while (bytes() > most_bytes)
+    (tiles.step > 16 ? tiles.step : tiles.tile) /= 2;
+  return tiles;
+}
+
+Parameters tensor_core_parameters(const Problem& problem, ComputeCapability capability) {
+  constexpr std::array<std::int64_t, 6> kDims{32, 64, 96, 128, 192, 256};
+  const std::int64_t dv = rounded_up(problem.dv, kDims);
+  const std::int64_t dqk = std::max(rounded_up(problem.dqk, kDims), dv);
+  const Tiles tiles = tiles_of(problem.pass, dqk, dv, problem.sq, capability);
+  return {{"dqk", std::to_string(dqk)},
+          {"dv", std::to_string(dv)},
+          {"tile", std::to_string(tiles.tile)},
+          {"step", std::to_string(tiles.step)}};
+}
+
+Parameters plain_parameters(const Problem& problem) {
+  constexpr std::array<std::int64_t, 3> kDims{64, 128, 256};
+  return {{"max_dim",
+           std::to_string(rounded_up(std::max(problem.dqk, problem.dv), kDims))}};
+}
+
+}  // namespace
+
+Result<KernelChoice> choose_kernel(const Problem& problem, ComputeCapability capability,
+                                   const CallProperties& call) {
+  KILN_TRY(check_supported(problem, capability));
+  std::string why_not = no_tensor_cores(problem, capability, call);
+  const bool has_tensor_cores = why_not.empty();
+  KernelChoice choice{
+      .kernel = fmt::format("attention_{}{}", has_tensor_cores ? "" : "plain_",
+                            problem.pass == Pass::kForward ? "fwd" : "bwd"),
+      .parameters = has_tensor_cores ? tensor_core_parameters(problem, capability)
+                                     : plain_parameters(problem),
+      .reason = has_tensor_cores ? "tensor cores" : std::move(why_not)};
+  choice.parameters["dtype"] = std::string(ops::to_string(problem.dtype));
+  choice.parameters["bias"] = std::string(bias_of(problem.bias));
+  choice.parameters["dropout"] = problem.dropout > 0 ? "true" : "false";
+  return choice;
+}
+
+Result<KernelChoice> choose_bias_kernel(const Problem& problem,
+                                        ComputeCapability capability) {
+  KILN_TRY(check_supported(problem, capability));
+  Parameters parameters = plain_parameters(problem);
+  parameters["dtype"] = std::string(ops::to_string(problem.dtype));
+  parameters["dropout"] = problem.dropout > 0 ? "true" : "false";
+  return KernelChoice{.kernel = "attention_bias_bwd",
+                      .parameters = std::move(parameters),
+                      .reason = "sums are made in float"};
+}
+
+}  // namespace kiln::attention

@@ -1,0 +1,38 @@
+// Which of Kiln's own attention kernels runs a problem on a device. templates/attention
+// has the kernels.
+
+#pragma once
+
+#include <string>
+
+#include "attention/problem.h"
+#include "kiln/device.h"
+#include "kiln/request.h"
+#include "kiln/result.h"
+
+namespace kiln::attention {
+
+/// What a call brings beside its problem.
+struct CallProperties {
+  bool is_aligned = true;        // every tensor begins at a multiple of 16 bytes
+  bool has_positive_scale = true;  // what the kernels on tensor cores ask for
+};
+
+struct KernelChoice {
+  std::string kernel;  // of problem.pass: "attention_fwd"
+  Parameters parameters;
+  /// "tensor cores", or why it is the one that computes in float.
+  std::string reason;
+};
+
+/// The kernel for problem.pass, and its parameters: both passes of a problem are
+/// supported or neither. Errors: kUnavailable, with the reason.
+[[nodiscard]] Result<KernelChoice> choose_kernel(const Problem& problem,
+                                                 ComputeCapability capability,
+                                                 const CallProperties& call = {});
+
+/// The kernel for the gradient of a bias. Errors: as choose_kernel().
+[[nodiscard]] Result<KernelChoice> choose_bias_kernel(const Problem& problem,
+                                                      ComputeCapability capability);
+
+}  // namespace kiln::attention

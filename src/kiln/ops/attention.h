@@ -1,0 +1,100 @@
+// Scaled dot-product attention and its gradients, whoever computes them: cuDNN, where it
+// can run the problem on that device, else Kiln's own kernel.
+//
+//   kiln::attention::Problem problem{.dtype = kiln::ops::DType::kBf16,
+//                                    .batch = 4, .heads = 32, .kv_heads = 8,
+//                                    .sq = 4096, .skv = 4096, .dqk = 128, .dv = 128,
+//                                    .mask = kiln::attention::Mask::kCausal};
+//   kiln::attention::set_strides(problem);
+//   kiln::ops::attention_forward(service, stream, problem,
+//                                {.q = q, .k = k, .v = v, .o = o});
+//
+//   s = scale * q k^T + bias, p = softmax(s) over the keys that a query sees,
+//   o = dropout(p) v,         stats = log(sum(exp(s))) over the same keys.
+//
+// q is [batch, heads, sq, dqk], k and v [batch, kv_heads, skv, dqk and dv], o [batch,
+// heads, sq, dv], where the problem's strides say; neighbours in the last dimension are
+// beside each other. heads / kv_heads neighbouring heads share key and value. A query
+// that sees no key has o = 0 and stats = -infinity, and no gradient.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kiln/attention.h"
+#include "kiln/device.h"
+#include "kiln/export.h"
+#include "kiln/result.h"
+#include "kiln/service.h"
+
+struct CUstream_st;
+
+namespace kiln::ops {
+
+/// Memory of the stream's device. A gradient has the shape and the strides of what it is
+/// the gradient of. What is not of the problem is not looked at.
+struct AttentionTensors {
+  const void* q = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  /// Written by the forward pass, read by the backward pass.
+  void* o = nullptr;
+  float* stats = nullptr;  // [batch, heads, sq], contiguous; with problem.stats
+  const void* bias = nullptr;  // [1, heads, sq, skv], contiguous, of the problem's type
+  /// [batch + 1] of a packed layout (thd): where sequences begin, in tokens, and where
+  /// the last one ends.
+  const std::int32_t* cu_seqlens_q = nullptr;
+  const std::int32_t* cu_seqlens_kv = nullptr;
+  /// [batch] of a mask with padding: the true lengths. With thd they may be left out.
+  const std::int32_t* lengths_q = nullptr;
+  const std::int32_t* lengths_kv = nullptr;
+  /// One number each, of a problem with dropout. Equal ones drop equal probabilities:
+  /// both passes take the same.
+  const std::int64_t* dropout_seed = nullptr;
+  const std::int64_t* dropout_offset = nullptr;
+  /// Of the backward pass alone.
+  const void* grad_o = nullptr;
+  void* grad_q = nullptr;
+  void* grad_k = nullptr;
+  void* grad_v = nullptr;
+  void* grad_bias = nullptr;  // with problem.bias_gradient
+  /// What q k^T is multiplied by; none: 1 / sqrt(dqk).
+  std::optional<float> scale{};
+  /// What prepare() says, aligned to 256 bytes; null where that is 0.
+  void* workspace = nullptr;
+  std::uint64_t workspace_bytes = 0;
+};
+
+enum class AttentionBackend : std::uint8_t { kCudnn, kKiln };
+
+/// What runs a problem on a device.
+struct AttentionChoice {
+  AttentionBackend backend = AttentionBackend::kKiln;
+  std::string reason{};  // why: of cuDNN's refusal the rule, its reason and the remedy
+  std::uint64_t workspace_bytes = 0;
+};
+
+/// Computes o and stats in `stream`; does not wait for it. Decides once for each problem
+/// and device: KILN_ATTENTION=cudnn|kiln, else cuDNN where it can, else Kiln's own
+/// kernel, and logs why. Fetches or builds what runs. Thread-safe. Errors:
+/// kInvalidArgument (problem, tensors, workspace, a stream that is captured with a
+/// problem that was not prepared); kUnavailable (the device or the problem is none for
+/// either; what is forced cannot run it); those of Service::get().
+[[nodiscard]] KILN_EXPORT Result<void> attention_forward(
+    Service& service, CUstream_st* stream, const attention::Problem& problem,
+    const AttentionTensors& tensors);
+
+/// Computes the gradients, likewise. The same bits every time where the problem says
+/// `deterministic`, and by Kiln's kernel always.
+[[nodiscard]] KILN_EXPORT Result<void> attention_backward(
+    Service& service, CUstream_st* stream, const attention::Problem& problem,
+    const AttentionTensors& tensors);
+
+/// Decides, and builds and loads what the calls above need on `device`, of the pass that
+/// problem.pass says: before a stream is captured, say. Thread-safe. Errors: as there.
+[[nodiscard]] KILN_EXPORT Result<AttentionChoice> prepare(
+    Service& service, const Device& device, const attention::Problem& problem);
+
+}  // namespace kiln::ops

@@ -1,0 +1,34 @@
+// Attention by Kiln's own kernels: what is checked and launched. kiln/ops/attention.h
+// says what is computed.
+
+#pragma once
+
+#include <cstdint>
+
+#include "attention/problem.h"
+#include "kiln/device.h"
+#include "kiln/ops/attention.h"
+#include "kiln/result.h"
+#include "ops/plan.h"
+
+namespace kiln::ops {
+
+/// A call of attention_forward() or attention_backward(), as problem.pass says.
+struct AttentionCall {
+  const attention::Problem& problem;
+  const AttentionTensors& tensors;
+};
+
+/// The launches on `device`. Of pointers only whether they are aligned, and whether
+/// those that may be left out are null, matters. Errors: kInvalidArgument; kUnavailable,
+/// where no kernel is for it.
+[[nodiscard]] Result<Plan> plan(const AttentionCall& call, const Device& device);
+
+/// What plan() does not look at, of a call that it took: addresses, and that nothing
+/// written overlaps anything else. Errors: kInvalidArgument.
+[[nodiscard]] Result<void> check_pointers(const AttentionCall& call);
+
+/// Of scratch memory that Kiln's kernels want.
+[[nodiscard]] std::uint64_t attention_workspace_bytes(const attention::Problem& problem);
+
+}  // namespace kiln::ops

@@ -1,0 +1,38 @@
+// What the kernels of templates/attention take by value: kiln_attention in
+// problem.cu.mustache, member by member.
+
+#pragma once
+
+#include <cstdint>
+
+namespace kiln::ops {
+
+/// In elements.
+struct AttentionStrides {
+  std::int64_t batch;
+  std::int64_t head;
+  std::int64_t row;
+};
+
+struct AttentionSizes {
+  AttentionStrides q;
+  AttentionStrides k;
+  AttentionStrides v;
+  AttentionStrides o;
+  AttentionStrides bias;
+  std::int32_t batch;
+  std::int32_t heads;
+  std::int32_t kv_heads;
+  std::int32_t sq;
+  std::int32_t skv;
+  std::int32_t dqk;
+  std::int32_t dv;
+  std::int32_t left;
+  std::int32_t right;
+  std::int32_t bottom_right;
+  float scale;
+  std::int32_t dropped;
+};
+static_assert(sizeof(AttentionSizes) == 15 * 8 + 12 * 4);
+
+}  // namespace kiln::ops
