@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cache/unix_time.h"
 #include "device/compatibility.h"
 #include "device/cubin.h"
 #include "kiln/version.h"
@@ -61,8 +61,6 @@ void describe_resources(const compile::CompileOutput& output,
 
 Result<cache::Metadata> metadata_of(const KeyedRequest& request,
                                     const compile::CompileOutput& output) {
-  using std::chrono::duration_cast;
-  using std::chrono::nanoseconds;
   const device::Toolchain& toolchain = request.toolchain->toolchain;
   cache::Metadata metadata;
   if (const request::TemplateRequest* wanted = request.request.as_template()) {
@@ -74,9 +72,7 @@ Result<cache::Metadata> metadata_of(const KeyedRequest& request,
   metadata.toolchain = toolchain.name();
   metadata.toolchain_build_ids = {toolchain.id.nvrtc, toolchain.id.builtins};
   metadata.producer = version();
-  metadata.created_ns =
-      duration_cast<nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
-          .count();
+  metadata.created_ns = cache::unix_now_ns();
   metadata.compile_ms = static_cast<std::uint64_t>(output.nvrtc_time.count());
   describe_resources(output, metadata);
   metadata.entry_points = KILN_TRY(entry_points(request, output));

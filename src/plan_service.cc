@@ -4,13 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "attention/installed_cudnn.h"
 #include "attention/plan_binding.h"
 #include "attention/problem_codec.h"
 #include "build_options.h"
+#include "cache/unix_time.h"
 #include "kiln/version.h"
 #include "util/library_search.h"
 #include "util/log.h"
@@ -73,7 +73,6 @@ std::string target_of(const device::DeviceProperties& device) {
 
 cache::Metadata metadata_of(const KeyedPlan& keyed, const attention::Plan& plan,
                             const compile::PlanOutput& output) {
-  using std::chrono::nanoseconds;
   cache::Metadata metadata;
   metadata.template_name = PlanService::name_of(keyed.problem);
   metadata.params = attention::shown_fields(keyed.problem).list();
@@ -83,9 +82,7 @@ cache::Metadata metadata_of(const KeyedPlan& keyed, const attention::Plan& plan,
   if (!output.nvrtc.build_id.empty())
     metadata.toolchain_build_ids.push_back(output.nvrtc.build_id);
   metadata.producer = version();
-  metadata.created_ns = std::chrono::duration_cast<nanoseconds>(
-                            std::chrono::system_clock::now().time_since_epoch())
-                            .count();
+  metadata.created_ns = cache::unix_now_ns();
   metadata.compile_ms = static_cast<std::uint64_t>(output.build_time.count());
   for (const attention::PlanKernel& kernel : plan.kernels)
     metadata.entry_points.push_back({kernel.name, kernel.name});

@@ -7,5 +7,7 @@
 #include "prelude/arithmetic.cuh"
 #include "prelude/elements.cuh"
 #include "prelude/packs.cuh"
+#include "prelude/tensor_cores.cuh"
+#include "prelude/copies.cuh"
 #include "prelude/reductions.cuh"
 #include "prelude/activations.cuh"

@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "cache/unix_time.h"
 #include "device/architecture.h"
 #include "tools/architectures.h"
-#include "tools/entry_output.h"
 #include "util/try.h"
 #include "util/units.h"
 
@@ -85,7 +85,8 @@ Result<cache::ListQuery> make_query(const Config& config,
   if (!options.older_than.empty()) {
     const auto age = KILN_TRY(parse_duration(options.older_than));
     query.unused_since_ns =
-        now_ns() - std::chrono::duration_cast<std::chrono::nanoseconds>(age).count();
+        cache::unix_now_ns() -
+        std::chrono::duration_cast<std::chrono::nanoseconds>(age).count();
   }
   return query;
 }

@@ -32,12 +32,6 @@ std::string age_text(std::int64_t then_ns, std::int64_t now) {
 
 }  // namespace
 
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 std::string time_text(std::int64_t ns) {
   using std::chrono::duration_cast;
   using std::chrono::system_clock;

@@ -25,7 +25,4 @@ namespace kiln::tools {
 /// Of nanoseconds since 1970: "2026-01-31T12:00:00Z".
 [[nodiscard]] std::string time_text(std::int64_t ns);
 
-/// Nanoseconds since 1970.
-[[nodiscard]] std::int64_t now_ns();
-
 }  // namespace kiln::tools

@@ -48,69 +48,44 @@ std::int64_t number_of(TensorRole role) {
   return static_cast<std::int64_t>(role);
 }
 
-fe::graph::Tensor_attributes named(TensorRole role) {
-  fe::graph::Tensor_attributes tensor;
-  tensor.set_name(std::string(to_string(role))).set_uid(number_of(role));
-  return tensor;
-}
-
 /// One tensor of every graph in the problem's words.
 class Tensors {
  public:
   Tensors(fe::graph::Graph& graph, const Problem& problem)
-      : graph_(graph), problem_(problem) {}
+      : graph_(graph), problem_(problem), type_(data_type(problem.dtype)) {}
 
-  Tensor q() { return packed(TensorRole::kQ, shape_q()); }
-  Tensor k() { return packed(TensorRole::kK, shape_k()); }
-  Tensor v() { return packed(TensorRole::kV, shape_v()); }
-  Tensor o() { return packed(TensorRole::kO, shape_o()); }
-  Tensor grad_o() { return packed(TensorRole::kGradO, shape_o()); }
-
-  void set_output(const Tensor& tensor, TensorRole role) {
-    const Shape shape = shape_of(role);
-    tensor->set_output(true)
-        .set_name(std::string(to_string(role)))
-        .set_uid(number_of(role))
-        .set_data_type(data_type(problem_.dtype))
-        .set_dim(shape.dims)
-        .set_stride(shape.strides);
-    if (problem_.layout == Layout::kThd && shape.offsets)
-      tensor->set_ragged_offset(offsets(*shape.offsets));
-  }
-
-  void set_stats(const Tensor& tensor) {
-    const Shape shape = shape_stats();
-    tensor->set_output(true)
-        .set_name(std::string(to_string(TensorRole::kStats)))
-        .set_uid(number_of(TensorRole::kStats))
-        .set_data_type(fe::DataType_t::FLOAT)
-        .set_dim(shape.dims)
-        .set_stride(shape.strides);
-  }
+  Tensor q() { return add(TensorRole::kQ, shape_q(), type_); }
+  Tensor k() { return add(TensorRole::kK, shape_k(), type_); }
+  Tensor v() { return add(TensorRole::kV, shape_v(), type_); }
+  Tensor o() { return add(TensorRole::kO, shape_o(), type_); }
+  Tensor grad_o() { return add(TensorRole::kGradO, shape_o(), type_); }
   Tensor stats() {
-    return plain(TensorRole::kStats, shape_stats(), fe::DataType_t::FLOAT);
+    return add(TensorRole::kStats, shape_stats(), fe::DataType_t::FLOAT);
   }
-
-  Tensor bias() {
-    return plain(TensorRole::kBias, shape_bias(), data_type(problem_.dtype));
-  }
-  Tensor bias_gradient() {
-    return plain(TensorRole::kGradBias, shape_bias(), data_type(problem_.dtype));
-  }
+  Tensor bias() { return add(TensorRole::kBias, shape_bias(), type_); }
+  Tensor bias_gradient() { return add(TensorRole::kGradBias, shape_bias(), type_); }
   Tensor lengths(TensorRole role) {
-    return plain(role, {{problem_.batch, 1, 1, 1}, {1, 1, 1, 1}, {}},
-                 fe::DataType_t::INT32);
+    return add(role, {{problem_.batch, 1, 1, 1}, {1, 1, 1, 1}, {}},
+               fe::DataType_t::INT32);
   }
   Tensor one_int64(TensorRole role) {
-    return plain(role, {{1, 1, 1, 1}, {1, 1, 1, 1}, {}}, fe::DataType_t::INT64);
+    return add(role, {{1, 1, 1, 1}, {1, 1, 1, 1}, {}}, fe::DataType_t::INT64);
   }
   /// A float that every run brings along.
   Tensor scale() {
-    return graph_.tensor(named(TensorRole::kScale)
-                             .set_dim({1, 1, 1, 1})
-                             .set_stride({1, 1, 1, 1})
-                             .set_is_pass_by_value(true)
-                             .set_data_type(fe::DataType_t::FLOAT));
+    Tensor tensor = add(TensorRole::kScale, {{1, 1, 1, 1}, {1, 1, 1, 1}, {}},
+                        fe::DataType_t::FLOAT);
+    tensor->set_is_pass_by_value(true);
+    return tensor;
+  }
+
+  void set_output(const Tensor& tensor, TensorRole role) {
+    tensor->set_output(true);
+    describe(tensor, role, shape_of(role), type_);
+  }
+  void set_stats(const Tensor& tensor) {
+    tensor->set_output(true);
+    describe(tensor, TensorRole::kStats, shape_stats(), fe::DataType_t::FLOAT);
   }
 
  private:
@@ -165,35 +140,39 @@ class Tensors {
         return shape_k();
       case TensorRole::kGradV:
         return shape_v();
-      case TensorRole::kGradBias:
-        return shape_bias();
       default:
         return shape_o();
     }
   }
 
-  Tensor plain(TensorRole role, const Shape& shape, fe::DataType_t type) {
-    return graph_.tensor(
-        named(role).set_dim(shape.dims).set_stride(shape.strides).set_data_type(type));
-  }
-  /// With thd one of sequences that begin where its offsets say.
-  Tensor packed(TensorRole role, const Shape& shape) {
-    Tensor tensor = plain(role, shape, data_type(problem_.dtype));
+  /// With thd one of sequences that begin where its offsets say, if it has any.
+  void describe(const Tensor& tensor, TensorRole role, const Shape& shape,
+                fe::DataType_t type) {
+    tensor->set_name(std::string(to_string(role)))
+        .set_uid(number_of(role))
+        .set_dim(shape.dims)
+        .set_stride(shape.strides)
+        .set_data_type(type);
     if (problem_.layout == Layout::kThd && shape.offsets)
       tensor->set_ragged_offset(offsets(*shape.offsets));
+  }
+  Tensor add(TensorRole role, const Shape& shape, fe::DataType_t type) {
+    Tensor tensor = graph_.tensor(fe::graph::Tensor_attributes());
+    describe(tensor, role, shape, type);
     return tensor;
   }
   /// One tensor for every role, whoever asks.
   Tensor offsets(TensorRole role) {
     Tensor& known = offsets_[role];
     if (!known)
-      known = plain(role, {{problem_.batch + 1, 1, 1, 1}, {1, 1, 1, 1}, {}},
-                    fe::DataType_t::INT32);
+      known = add(role, {{problem_.batch + 1, 1, 1, 1}, {1, 1, 1, 1}, {}},
+                  fe::DataType_t::INT32);
     return known;
   }
 
   fe::graph::Graph& graph_;
   const Problem& problem_;
+  const fe::DataType_t type_;  // the problem's own
   std::map<TensorRole, Tensor> offsets_;
 };
 

@@ -118,6 +118,10 @@ KILN_FUNCTION float kiln_atomic_max(float* at, float value) {
 }
 
 KILN_FUNCTION void kiln_require_aligned(const void*, kiln_u64) {}
+/// What instructions take that are for shared memory alone.
+KILN_FUNCTION kiln_u32 kiln_shared_address(const void* at) {
+  return static_cast<kiln_u32>(__cvta_generic_to_shared(at));
+}
 
 /// The compiler takes `word` for a new value: what was computed from it is computed
 /// again later, and not kept in registers beside it.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cache/unix_time.h"
 #include "tools/entry_filter.h"
 #include "tools/entry_output.h"
 #include "tools/older_output.h"
@@ -53,7 +54,7 @@ void print_entries(const Context& context, const std::vector<cache::Entry>& entr
   std::vector<std::vector<std::string>> rows;
   std::uint64_t bytes = 0;
   for (const cache::Entry& entry : entries) {
-    rows.push_back(entry_row(entry, now_ns()));
+    rows.push_back(entry_row(entry, cache::unix_now_ns()));
     bytes += entry.size_bytes;
   }
   print(format_table(entry_columns(), rows, context.out));

@@ -1,10 +1,12 @@
 // What the prelude gives kernels on a CPU, it gives them on devices: the right twins of
 // the broken kernels, which use all of it, through real NVRTC.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "compile/nvrtc.h"
@@ -14,6 +16,9 @@
 
 namespace kiln {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 TEST(Prelude, CompilesForDevicesToo) {
   const auto nvrtc = compile::open_nvrtc(test::real_nvrtc());
@@ -37,6 +42,92 @@ TEST(Prelude, CompilesForDevicesToo) {
         nullptr);
     EXPECT_TRUE(output) << kernel->name() << ": " << output.error().message;
   }
+}
+
+/// What every wrapper of tensor cores and copies makes of its arguments, for T.
+Result<compile::CompileOutput> compile_wrappers(const compile::Nvrtc& nvrtc,
+                                                const std::string& element,
+                                                device::ComputeCapability capability) {
+  const std::string text =
+      std::string(templates::embedded().prelude) + "using T = kiln_" + element + R"(;
+KILN_KERNEL(32, 1)
+product(float* out, const T* in) {
+  KILN_SHARED(kiln_words<16>, tile, 64);
+  kiln_copy_async(tile + kiln_thread(), in + 8 * kiln_thread(), kiln_thread() < 31);
+  kiln_copy_commit();
+  kiln_copy_async(tile + 32 + kiln_thread(), in, true);
+  kiln_copy_commit();
+  kiln_copy_wait<1>();
+  kiln_sync_threads();
+  kiln_u32 a[4];
+  kiln_u32 b[4];
+  kiln_matrix_load(a, tile + kiln_thread());
+  kiln_copy_wait<0>();
+  kiln_sync_threads();
+  kiln_matrix_load_transposed(b, tile + 32 + kiln_thread());
+  float d[4] = {};
+  kiln_multiply_k16<T>(d, a, b[0], b[1]);
+  kiln_multiply_k8<T>(d, a[0], a[1], b[2]);
+  for (int i = 0; i < 4; ++i) {
+    out[4 * kiln_thread() + i] = d[i];
+  }
+}
+)";
+  compile::CompileJob job =
+      test::job_for(test::real_nvrtc(), text,
+                    {.architecture = {capability}, .kind = device::ImageKind::kCubin});
+  job.options.emplace_back("--std=c++17");
+  job.ptx = compile::PtxPolicy::kKeep;
+  return compile::compile_here(
+      nvrtc, job, std::chrono::steady_clock::now() + std::chrono::minutes(1), nullptr);
+}
+
+TEST(TensorCores, BecomeTheirInstructionsFromEightOhOn) {
+  const auto nvrtc = compile::open_nvrtc(test::real_nvrtc());
+  if (!nvrtc) {
+    GTEST_SKIP() << "no NVRTC on this machine";
+  }
+  for (const std::string element : {"f16", "bf16"}) {
+    for (const device::ComputeCapability capability :
+         {device::ComputeCapability{8, 0}, {9, 0}, {10, 0}, {12, 0}}) {
+      SCOPED_TRACE(element + " " + to_string(capability));
+      const auto output = compile_wrappers(**nvrtc, element, capability);
+      ASSERT_TRUE(output) << output.error().message;
+      const std::string type = element + "." + element + ".f32";
+      for (const std::string& instruction :
+           {std::string("ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
+            std::string("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"),
+            "mma.sync.aligned.m16n8k16.row.col.f32." + type,
+            "mma.sync.aligned.m16n8k8.row.col.f32." + type,
+            std::string("cp.async.cg.shared.global"),
+            std::string("cp.async.commit_group"), std::string("cp.async.wait_group 1"),
+            std::string("cp.async.wait_group 0")}) {
+        EXPECT_THAT(output->ptx, HasSubstr(instruction));
+      }
+    }
+  }
+}
+
+TEST(TensorCores, DoOnSevenFiveWhatTheyCan) {
+  const auto nvrtc = compile::open_nvrtc(test::real_nvrtc());
+  if (!nvrtc) {
+    GTEST_SKIP() << "no NVRTC on this machine";
+  }
+  const auto output = compile_wrappers(**nvrtc, "f16", {7, 5});
+  ASSERT_TRUE(output) << output.error().message;
+  std::size_t products = 0;
+  const std::string product = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32";
+  for (std::size_t at = output->ptx.find(product); at != std::string::npos;
+       at = output->ptx.find(product, at + 1)) {
+    ++products;
+  }
+  EXPECT_EQ(products, 3U) << "two for k16";
+  EXPECT_THAT(output->ptx, HasSubstr("ldmatrix.sync.aligned.m8n8.x4.shared.b16"));
+  EXPECT_THAT(output->ptx, Not(HasSubstr("m16n8k16")));
+  EXPECT_THAT(output->ptx, Not(HasSubstr("cp.async")));
+  const auto refused = compile_wrappers(**nvrtc, "bf16", {7, 5});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("of kiln_bf16: from 8.0 on"));
 }
 
 }  // namespace

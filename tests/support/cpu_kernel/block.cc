@@ -149,6 +149,15 @@ unsigned Block::collective(const Visit& visit) {
   return warp.result(lane);
 }
 
+void Block::copy_async(const Copy& copy) {
+  shared_.poison(copy.to, CopyQueue::kBytes);
+  threads_[current_].copies.begin(copy);
+}
+
+void Block::copy_wait(int pending) {
+  threads_[current_].copies.wait(static_cast<std::uint64_t>(pending));
+}
+
 void Block::fail(const std::string& what) {
   problem_ = fmt::format("block {}, thread {}: {}", number_, current_, what);
 }

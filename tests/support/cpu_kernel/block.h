@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kiln/geometry.h"
+#include "tests/support/cpu_kernel/copy_queue.h"
 #include "tests/support/cpu_kernel/executor.h"
 #include "tests/support/cpu_kernel/fault_signals.h"
 #include "tests/support/cpu_kernel/fiber.h"
@@ -38,6 +39,9 @@ class Block {
   // does not return; nothing on the stack may own memory by then.
   void barrier(const Site& site);
   [[nodiscard]] unsigned collective(const Visit& visit);
+  void copy_async(const Copy& copy);
+  void copy_commit() { threads_[current_].copies.commit(); }
+  void copy_wait(int pending);
   void fail(const std::string& what);
   void leave_if_failed();
 
@@ -55,6 +59,7 @@ class Block {
     Fiber fiber;
     State state = State::kReady;
     Site site;  // of the barrier
+    CopyQueue copies;
   };
 
   void run_warp(std::size_t warp, Order order, std::mt19937& random);

@@ -26,6 +26,8 @@ void sync_threads(const char* file, int line);
 
 // ---- What the lanes of a warp do together
 
+inline constexpr int kWarpLanes = 32;
+
 enum class Collective : std::uint8_t {
   kSync,
   kShuffle,      // the value of lane `argument`
@@ -42,6 +44,12 @@ enum class Collective : std::uint8_t {
   kReduceAnd,
   kReduceOr,
   kReduceXor,
+  kMatrixLoad,  // from here on the whole warp: see matrix_load() and multiply()
+  kMatrixLoadTransposed,
+  kMultiplyK8F16,
+  kMultiplyK8Bf16,
+  kMultiplyK16F16,
+  kMultiplyK16Bf16,
 };
 
 /// Returns when all lanes in `mask` are here; only they take part. Each must be in its
@@ -66,6 +74,13 @@ template <typename V>
                         flip);
 }
 
+/// One of the matrix loads: `row` is 16 bytes of the block's shared memory, aligned,
+/// read when the lane comes. Anything else is reported.
+void matrix_load(Collective how, unsigned (&words)[4], const void* row);
+
+/// One of the products: `a` is 4 words and `b` 2, for k8 2 and 1.
+void multiply(Collective how, float (&d)[4], const unsigned* a, const unsigned* b);
+
 // ---- Memory
 
 /// A shared array's identity and its name in reports.
@@ -88,6 +103,13 @@ inline void require_aligned(const void* at, std::size_t bytes) {
     report_misaligned(at, bytes);
   }
 }
+
+/// Begins the copy of 16 aligned bytes to shared memory. They are poisoned until the
+/// wait that covers them, in which `from` is read and the copy made; one that nobody
+/// waits for is never made.
+void copy_async(void* to_shared, const void* from, bool is_there);
+void copy_commit();
+void copy_wait(int pending);
 
 // Atomics return the old value. Threads change places at barriers and collectives
 // alone, so plain code is atomic here; what a kernel should have made atomic is not

@@ -4,12 +4,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <random>
+#include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "tests/support/cpu_kernel/block.h"
 #include "tests/support/cpu_kernel/cpu_kernel.h"
+#include "tests/support/cpu_kernel/matrices.h"
 
 namespace kiln_cpu {
 namespace {
@@ -59,6 +64,25 @@ class BlockOrder {
   std::vector<long long> shuffled_;
 };
 
+std::string described(const void* at) {
+  return GuardedMemory::describe_any(reinterpret_cast<std::uintptr_t>(at));
+}
+
+void require_shared(std::string_view who, const void* at, std::size_t bytes) {
+  if (!running_block->shared().holds(at, bytes)) {
+    running_block->fail(fmt::format("{}: not {} bytes of shared memory: {}", who, bytes,
+                                    described(at)));
+    running_block->leave_if_failed();
+  }
+}
+
+/// The whole warp's work on its lanes' `operands`.
+void together(Collective how, void* operands) {
+  std::ignore = running_block->collective(
+      {.what = how, .mask = 0xffffffffU, .operands = operands});
+  running_block->leave_if_failed();
+}
+
 }  // namespace
 
 int thread() {
@@ -84,6 +108,37 @@ unsigned collective(Collective what, unsigned mask, unsigned value, int argument
   return result;
 }
 
+void matrix_load(Collective how, unsigned (&words)[4], const void* row) {
+  require_aligned(row, sizeof(MatrixRow::bytes));
+  require_shared(to_string(how), row, sizeof(MatrixRow::bytes));
+  MatrixRow mine{.bytes = {}, .words = words};
+  std::memcpy(mine.bytes.data(), row, sizeof(mine.bytes));
+  together(how, &mine);
+}
+
+void multiply(Collective how, float (&d)[4], const unsigned* a, const unsigned* b) {
+  MatrixFragments mine{.d = d, .a = a, .b = b};
+  together(how, &mine);
+}
+
+void copy_async(void* to_shared, const void* from, bool is_there) {
+  require_aligned(to_shared, CopyQueue::kBytes);
+  require_aligned(from, CopyQueue::kBytes);
+  require_shared("copy_async", to_shared, CopyQueue::kBytes);
+  if (is_there && running_block->shared().holds(from, 1)) {
+    running_block->fail(
+        fmt::format("copy_async: from {}, which is shared memory", described(from)));
+    running_block->leave_if_failed();
+  }
+  running_block->copy_async({to_shared, from, is_there});
+}
+void copy_commit() {
+  running_block->copy_commit();
+}
+void copy_wait(int pending) {
+  running_block->copy_wait(pending);
+}
+
 void* shared_array(const SharedTag* tag, std::size_t bytes) {
   void* const array = running_block->shared().array(tag, tag->name, bytes);
   if (array == nullptr) {
@@ -100,8 +155,7 @@ void* dynamic_shared() {
 
 void report_misaligned(const void* at, std::size_t bytes) {
   running_block->fail(
-      fmt::format("misaligned access of {} bytes, {}", bytes,
-                  GuardedMemory::describe_any(reinterpret_cast<std::uintptr_t>(at))));
+      fmt::format("misaligned access of {} bytes, {}", bytes, described(at)));
   running_block->leave_if_failed();
 }
 

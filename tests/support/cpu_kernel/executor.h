@@ -3,9 +3,10 @@
 // outside of guarded_memory.h and a thread that never ends.
 // Three orders of the threads and three poisons of shared memory show a missing
 // barrier, and what was never written, as a different result: equal bits are to be
-// demanded. It knows nothing of memory coalescing, bank conflicts or weak memory, and
-// threads change places only at barriers and collectives: a race between two of them
-// stays unseen.
+// demanded. Copies to shared memory that go on beside happen in the wait for them, and
+// until then there is poison. It knows nothing of memory coalescing, bank conflicts or
+// weak memory, and threads change places only at barriers and collectives: a race
+// between two of them stays unseen.
 
 #pragma once
 

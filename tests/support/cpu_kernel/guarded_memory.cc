@@ -86,6 +86,12 @@ void GuardedMemory::protect(int access) {
   is_writable_ = (access & PROT_WRITE) != 0;
 }
 
+bool GuardedMemory::holds(const void* at, std::size_t bytes) const {
+  const auto begin = reinterpret_cast<std::uintptr_t>(begin_);
+  const auto first = reinterpret_cast<std::uintptr_t>(at);
+  return first >= begin && bytes <= bytes_ && first - begin <= bytes_ - bytes;
+}
+
 std::optional<std::string> GuardedMemory::describe(std::uintptr_t address) const {
   const auto map = reinterpret_cast<std::uintptr_t>(map_);
   if (address < map || address >= map + page_bytes_ + 2 * kGuardBytes) {

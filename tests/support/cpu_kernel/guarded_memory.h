@@ -59,6 +59,8 @@ class GuardedMemory {
   void make_writable() { protect(PROT_READ | PROT_WRITE); }
   [[nodiscard]] bool is_writable() const { return is_writable_; }
 
+  [[nodiscard]] bool holds(const void* at, std::size_t bytes) const;
+
   /// "byte 64 of x, which has 64 bytes" for an address in or around this memory,
   /// nothing for any other.
   [[nodiscard]] std::optional<std::string> describe(std::uintptr_t address) const;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace kiln_cpu {
@@ -29,8 +30,14 @@ void* SharedMemory::array(const void* tag, const char* name, std::size_t bytes) 
   return memory->size() == bytes ? memory->data() : nullptr;
 }
 
-void SharedMemory::poison(GuardedMemory& memory) const {
-  std::memset(memory.data(), static_cast<int>(poison_), memory.size());
+bool SharedMemory::holds(const void* at, std::size_t bytes) const {
+  return dynamic_.holds(at, bytes) ||
+         std::any_of(arrays_.begin(), arrays_.end(),
+                     [&](const auto& array) { return array.second->holds(at, bytes); });
+}
+
+void SharedMemory::poison(void* at, std::size_t bytes) const {
+  std::memset(at, static_cast<int>(poison_), bytes);
 }
 
 }  // namespace kiln_cpu

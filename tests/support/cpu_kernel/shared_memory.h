@@ -26,8 +26,13 @@ class SharedMemory {
   [[nodiscard]] void* array(const void* tag, const char* name, std::size_t bytes);
   [[nodiscard]] void* dynamic() { return dynamic_.data(); }
 
+  /// Whether one of the arrays, or the dynamic memory, has all these bytes.
+  [[nodiscard]] bool holds(const void* at, std::size_t bytes) const;
+  /// Makes them what they were when the block began.
+  void poison(void* at, std::size_t bytes) const;
+
  private:
-  void poison(GuardedMemory& memory) const;
+  void poison(GuardedMemory& memory) const { poison(memory.data(), memory.size()); }
 
   const Side exact_;
   const std::byte poison_;

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <bit>
 
+#include "tests/support/cpu_kernel/matrices.h"
 #include "util/try.h"
 
 namespace kiln_cpu {
 namespace {
+
+constexpr unsigned kWholeWarp = 0xffffffffU;
 
 constexpr unsigned bit(int lane) {
   return 1U << lane;
@@ -62,10 +65,27 @@ int source_of(int lane, const Visit& visit) {
 }  // namespace
 
 std::string_view to_string(Collective collective) {
-  constexpr std::array<std::string_view, 15> kNames{
-      "sync_warp",  "shuffle",    "shuffle_xor", "shuffle_up", "shuffle_down",
-      "ballot",     "any",        "all",         "match_any",  "reduce_add",
-      "reduce_min", "reduce_max", "reduce_and",  "reduce_or",  "reduce_xor"};
+  constexpr std::array<std::string_view, 21> kNames{"sync_warp",
+                                                    "shuffle",
+                                                    "shuffle_xor",
+                                                    "shuffle_up",
+                                                    "shuffle_down",
+                                                    "ballot",
+                                                    "any",
+                                                    "all",
+                                                    "match_any",
+                                                    "reduce_add",
+                                                    "reduce_min",
+                                                    "reduce_max",
+                                                    "reduce_and",
+                                                    "reduce_or",
+                                                    "reduce_xor",
+                                                    "matrix_load",
+                                                    "matrix_load_transposed",
+                                                    "multiply_k8 of f16",
+                                                    "multiply_k8 of bf16",
+                                                    "multiply_k16 of f16",
+                                                    "multiply_k16 of bf16"};
   return kNames[static_cast<std::size_t>(collective)];
 }
 
@@ -102,6 +122,18 @@ kiln::Result<unsigned> Warp::join(int lane, const Visit& visit) {
 }
 
 kiln::Result<void> Warp::complete(unsigned mask) {
+  const Visit& any = visits_[index(std::countr_zero(mask))];
+  if (is_of_matrices(any.what)) {
+    if (mask != kWholeWarp) {
+      return kiln::fail(kiln::ErrorCode::kInvalidArgument,
+                        to_string(any) + ": the whole warp takes part");
+    }
+    std::array<void*, kWarpLanes> operands{};
+    std::transform(visits_.begin(), visits_.end(), operands.begin(),
+                   [](const Visit& visit) { return visit.operands; });
+    complete_matrices(any.what, operands);
+    return {};
+  }
   for (int lane = 0; lane < kWarpLanes; ++lane) {
     if ((mask & bit(lane)) != 0) {
       results_[index(lane)] = is_shuffle(visits_[index(lane)].what)

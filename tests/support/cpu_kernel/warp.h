@@ -12,8 +12,6 @@
 
 namespace kiln_cpu {
 
-inline constexpr int kWarpLanes = 32;
-
 [[nodiscard]] std::string_view to_string(Collective collective);
 
 /// What a lane brings.
@@ -22,6 +20,7 @@ struct Visit {
   unsigned mask = 0;
   unsigned value = 0;
   int argument = 0;
+  void* operands = nullptr;  // of matrices: matrices.h says what
 };
 
 /// "shuffle_xor with mask 0xffffffff"
@@ -32,8 +31,8 @@ class Warp {
  public:
   /// `lane` is here. Gives the lanes, `lane` among them, that have all they wait for
   /// and go on; 0 while some are missing. Errors: kInvalidArgument for a mask without
-  /// the lane itself, a lane of the mask that waits at something else, and a lane read
-  /// that is not in the mask.
+  /// the lane itself, a lane of the mask that waits at something else, a lane read that
+  /// is not in the mask, and matrices with less than the whole warp.
   [[nodiscard]] kiln::Result<unsigned> join(int lane, const Visit& visit);
 
   /// Of the last collective that `lane` has gone on from.
