@@ -99,21 +99,28 @@ struct Tiles {
   std::int64_t step;
 };
 
-/// As large as registers allow, then as shared memory does. templates/attention says how
-/// much of both they take.
-Tiles tiles_of(Pass pass, std::int64_t dqk, std::int64_t dv, std::int64_t queries,
+/// As large as registers allow without a spill, then as shared memory does: what
+/// template_spills_test demands of the default set, and templates/README.md shows.
+Tiles tiles_of(const Problem& problem, std::int64_t dqk, std::int64_t dv,
                ComputeCapability capability) {
   // From 8.0 on the least of them have 99 KiB.
-  const std::int64_t most_bytes = (capability < kFirstAmpere ? 64 : 99) * 1024;
-  if (pass == Pass::kForward) {
-    Tiles tiles{.tile = dqk > 192 || queries <= 64 ? 64 : 128,
-                .step = dqk <= 64 ? 128 : 64};
+  const bool is_turing = capability < kFirstAmpere;
+  const std::int64_t most_bytes = (is_turing ? 64 : 99) * 1024;
+  const bool has_more = problem.bias != Bias::kNone || problem.dropout > 0;
+  if (problem.pass == Pass::kForward) {
+    const bool has_two_rows =  // of 16 a warp
+        dqk <= 128 && !has_more && !is_turing && problem.sq > 64;
+    Tiles tiles{.tile = has_two_rows || dqk == 192 ? 128 : 64, .step = 64};
+    if ((has_two_rows && dqk > 64) || (dqk > 192 && has_more))
+      tiles.step = 32;
     const auto bytes = [&] { return 2 * (tiles.tile * dqk + tiles.step * (dqk + dv)); };
     while (bytes() > most_bytes)
       (tiles.tile > 64 ? tiles.tile : tiles.step) /= 2;
     return tiles;
   }
-  Tiles tiles{.tile = 64, .step = dqk + dv > 256 ? 32 : 64};
+  Tiles tiles{.tile = 64, .step = dqk + dv <= 128 ? 64 : 32};
+  if (dqk + dv > 256 && has_more)
+    tiles.step = 16;
   const auto bytes = [&] {
     return 2 * (tiles.tile + tiles.step) * (dqk + dv) + 8 * tiles.step;
   };
@@ -126,7 +133,7 @@ Parameters tensor_core_parameters(const Problem& problem, ComputeCapability capa
   constexpr std::array<std::int64_t, 6> kDims{32, 64, 96, 128, 192, 256};
   const std::int64_t dv = rounded_up(problem.dv, kDims);
   const std::int64_t dqk = std::max(rounded_up(problem.dqk, kDims), dv);
-  const Tiles tiles = tiles_of(problem.pass, dqk, dv, problem.sq, capability);
+  const Tiles tiles = tiles_of(problem, dqk, dv, capability);
   return {{"dqk", std::to_string(dqk)},
           {"dv", std::to_string(dv)},
           {"tile", std::to_string(tiles.tile)},
