@@ -32,7 +32,7 @@ std::vector<std::string> with_base_options(const std::vector<std::string>& optio
 
 /// A template that includes headers finds them beside its text, then in the toolkit.
 key::SourceKeyInput scan_input(const render::KernelSpec& kernel) {
-  return {.source = kernel.raw_texts(),
+  return {.source = kernel.text(),
           .options = {},
           .macros = {},
           .include_dirs = {kernel.folder()},

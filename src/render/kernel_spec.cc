@@ -69,6 +69,12 @@ std::string_view boolean_text(bool value) {
   return value ? "true" : "false";
 }
 
+/// Before the text of `source`; it must begin a line.
+void append_line_directive(std::string& out, const SourceText& source) {
+  out +=
+      fmt::format("{}#line 1 \"{}\"\n", out.ends_with('\n') ? "" : "\n", source.name);
+}
+
 std::string known_names(const std::vector<std::string>& names) {
   return names.empty() ? "there are none"
                        : fmt::format("there are: {}", fmt::join(names, ", "));
@@ -268,10 +274,14 @@ TextValues KernelSpec::text_values(const Parameters& params,
   return texts;
 }
 
-std::string KernelSpec::raw_texts() const {
-  std::string all;
-  for (const SourceText& source : parts_.sources) all += source.raw + '\n';
-  return all;
+std::string KernelSpec::text() const {
+  std::string out;
+  for (const SourceText& source : parts_.sources) {
+    if (!out.empty())
+      append_line_directive(out, source);
+    out += source.raw;
+  }
+  return out;
 }
 
 Result<RenderedSource> KernelSpec::render(const CanonicalParameters& params) const {
@@ -281,9 +291,7 @@ Result<RenderedSource> KernelSpec::render(const CanonicalParameters& params) con
   const auto put_in = [&](const TemplateText& body) { return body.render(texts); };
   std::string out = "#line 1 \"prelude.cuh\"\n" + *parts_.prelude;
   for (const SourceText& source : parts_.sources) {
-    // #line must begin a line.
-    out +=
-        fmt::format("{}#line 1 \"{}\"\n", out.ends_with('\n') ? "" : "\n", source.name);
+    append_line_directive(out, source);
     out += KILN_TRY(
         source.body ? put_in(*source.body)
                     : TemplateText::parse(

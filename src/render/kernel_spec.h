@@ -74,9 +74,10 @@ class KernelSpec {
     return parts_.arguments;
   }
   [[nodiscard]] const KernelDigests& digests() const { return parts_.digests; }
-  /// Its texts as they were written, one after the other: what asks for headers.
-  [[nodiscard]] std::string raw_texts() const;
-  /// Whether they ask for one, in any branch.
+  /// The texts as written, with what the compiler gets between them: what to scan for
+  /// #include, in every branch.
+  [[nodiscard]] std::string text() const;
+  /// Whether there is one, in any branch.
   [[nodiscard]] bool has_include() const { return parts_.has_include; }
   /// What `kiln templates` shows; excluded() is what decides.
   [[nodiscard]] const Targets& targets() const { return parts_.targets; }

@@ -111,6 +111,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Defect{"missing_barrier", ""}, Defect{"missing_second_barrier", ""},
         Defect{"missing_warp_barrier", ""}, Defect{"unset_shared", ""},
+        Defect{"missing_copy_wait", ""}, Defect{"copy_wait_for_too_few", ""},
+        Defect{"stage_overwritten", ""},
+        Defect{"misaligned_matrix_row", "misaligned access of 16 bytes, byte "},
         Defect{"divergent_barrier",
                "divergent barriers: thread 0 waits at the barrier "
                "of divergent_barrier.cu.mustache:"},
@@ -136,6 +139,50 @@ INSTANTIATE_TEST_SUITE_P(
         Defect{"misaligned_load", "misaligned access of 16 bytes, byte"},
         Defect{"endless_loop", "thread 17: runs without end"}),
     [](const auto& defect) { return defect.param.kernel; });
+
+/// What the kernels of product.cu.mustache put into out.
+std::vector<float> product() {
+  const auto in = [](int i) { return 1.0F + 0.5F * static_cast<float>(i % kSize); };
+  std::vector<float> out;
+  for (int i = 0; i < kSize; ++i) {
+    const int lane = i % 32;
+    const int row = lane / 4 + i / 32 % 2 * 8;
+    const int column = 2 * (lane % 4) + i / 64;
+    float sum = 0;  // exact
+    for (int k = 0; k < 16; ++k) {
+      sum += in(16 * row + k) * in(8 * k + column);
+    }
+    out.push_back(sum);
+  }
+  return out;
+}
+
+/// Those that give the same wrong values in every order.
+class WrongProducts : public testing::TestWithParam<const char*> {};
+
+TEST_P(WrongProducts, DifferFromTheRightOne) {
+  const std::string name = GetParam();
+  for (const Order order : kOrders) {
+    const Outcome broken = run(variant(name + ":broken=true"), order, Side::kEnd);
+    EXPECT_EQ(broken.report, "");
+    EXPECT_FALSE(same_bits(broken.out, product()));
+    const Outcome right = run(variant(name + ":broken=false"), order, Side::kEnd);
+    EXPECT_EQ(right.report, "");
+    EXPECT_EQ(right.out, product());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, WrongProducts,
+                         testing::Values("wrong_swizzle", "exchanged_fragments",
+                                         "wrong_transpose"),
+                         [](const auto& kernel) { return std::string(kernel.param); });
+
+TEST(Defects, OfAMatrixRowAreNotFoundInTheRightProduct) {
+  EXPECT_EQ(
+      run(variant("misaligned_matrix_row:broken=false"), Order::kAscending, Side::kEnd)
+          .out,
+      product());
+}
 
 struct Misplaced {
   const char* kernel;

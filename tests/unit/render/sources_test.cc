@@ -157,7 +157,9 @@ TEST_F(Sources, ThatAreNotThereAreNamed) {
 TEST_F(Sources, AskForAHeaderWhereAnyOfThemDoes) {
   EXPECT_FALSE(folder()->find("scale_fwd").value()->has_include());
   scale_ += "#include <a.h>\n";
-  EXPECT_TRUE(folder()->find("scale_fwd").value()->has_include());
+  const auto kernel = folder()->find("scale_fwd").value();
+  EXPECT_TRUE(kernel->has_include());
+  EXPECT_EQ(kernel->text(), problem_ + "#line 1 \"scale.cu.mustache\"\n" + scale_);
 }
 
 }  // namespace
