@@ -1,6 +1,5 @@
 #include "attention/cudnn_library.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <array>
@@ -15,6 +14,7 @@
 #include "attention/cudnn_table.h"
 #include "util/log.h"
 #include "util/mutex.h"
+#include "util/open_library.h"
 #include "util/try.h"
 
 namespace kiln::attention {
@@ -22,27 +22,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-template <typename Function>
-bool look_up(void* library, const char* symbol, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, symbol));
-  return function != nullptr;
-}
-
 Result<std::unique_ptr<CudnnTable>> load_table(const fs::path& path) {
-  // Kept open for ever: code of cuDNN may run until the process ends.
-  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* const why =
-        ::dlerror();  // glibc: one a thread. NOLINT(concurrency-mt-unsafe)
+  const auto library = open_library(path);
+  if (!library)
     return fail(ErrorCode::kUnavailable,
                 fmt::format("cannot open cuDNN {}: {}", path.native(),
-                            why == nullptr ? "unknown reason" : why));
-  }
+                            library.error().message));
   auto table = std::make_unique<CudnnTable>();
   table->path = path;
-#define KILN_LOOK_UP(name, ...)              \
-  if (!look_up(library, #name, table->name)) \
-    return fail(ErrorCode::kUnavailable,     \
+#define KILN_LOOK_UP(name, ...)               \
+  if (!look_up(*library, #name, table->name)) \
+    return fail(ErrorCode::kUnavailable,      \
                 fmt::format("{} has no " #name, path.native()));
   KILN_CUDNN_FUNCTIONS(KILN_LOOK_UP)
 #undef KILN_LOOK_UP

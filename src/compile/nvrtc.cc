@@ -1,6 +1,5 @@
 #include "compile/nvrtc.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include "compile/compile_log.h"
 #include "compile/loaded_libraries.h"
 #include "util/mutex.h"
+#include "util/open_library.h"
 #include "util/try.h"
 
 namespace kiln::compile {
@@ -19,8 +19,7 @@ namespace {
 template <typename Function>
 Result<void> resolve(void* library, const Nvrtc& nvrtc, const char* name,
                      Function& entry) {
-  entry = reinterpret_cast<Function>(::dlsym(library, name));
-  if (entry != nullptr)
+  if (look_up(library, name, entry))
     return {};
   return fail(ErrorCode::kUnavailable,
               fmt::format("{} has no {}: it is not an NVRTC, or one older than 11.2",
@@ -53,17 +52,14 @@ Result<void> resolve_all(void* library, Nvrtc& nvrtc) {
 }
 
 Result<std::unique_ptr<const Nvrtc>> load(const std::filesystem::path& path) {
-  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* const why =
-        ::dlerror();  // glibc: one a thread. NOLINT(concurrency-mt-unsafe)
+  const auto library = open_library(path);
+  if (!library)
     return fail(ErrorCode::kUnavailable,
                 fmt::format("cannot open NVRTC {}: {}", path.native(),
-                            why == nullptr ? "unknown reason" : why));
-  }
+                            library.error().message));
   auto nvrtc = std::make_unique<Nvrtc>();
   nvrtc->path = path;
-  KILN_TRY(resolve_all(library, *nvrtc));
+  KILN_TRY(resolve_all(*library, *nvrtc));
   return nvrtc;
 }
 
@@ -72,7 +68,7 @@ Result<std::unique_ptr<const Nvrtc>> load(const std::filesystem::path& path) {
 void load_builtins(const std::filesystem::path& path) {
   if (path.is_absolute()) {
     // Where they cannot be opened NVRTC looks for them itself, and says what it lacks.
-    std::ignore = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    std::ignore = open_library(path);
   }
 }
 

@@ -1,6 +1,5 @@
 #include "device/driver.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <array>
@@ -10,6 +9,7 @@
 #include "device/driver_table.h"
 #include "util/bytes.h"
 #include "util/mutex.h"
+#include "util/open_library.h"
 #include "util/try.h"
 
 #define KILN_TEXT_OF(name) #name
@@ -25,23 +25,14 @@ tl::unexpected<Error> unusable(const fs::path& path, std::string_view why) {
               fmt::format("the CUDA driver {} cannot be used: {}", path.native(), why));
 }
 
-template <typename Function>
-void look_up(void* library, const char* symbol, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, symbol));
-}
-
 Result<std::unique_ptr<DriverTable>> load_table(const fs::path& path) {
-  // Kept open for ever: code of the driver may run until the process ends.
-  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): its text is the thread's own in glibc
-    const char* text = ::dlerror();
-    return unusable(path, text == nullptr ? "unknown cause" : text);
-  }
+  const auto library = open_library(path);
+  if (!library)
+    return unusable(path, library.error().message);
   auto table = std::make_unique<DriverTable>();
   table->path = path;
 #define KILN_LOOK_UP(function) \
-  look_up(library, KILN_SYMBOL_OF(function), table->function);
+  look_up(*library, KILN_SYMBOL_OF(function), table->function);
 #define KILN_REQUIRE(function)    \
   if (table->function == nullptr) \
     return unusable(path, "it lacks " KILN_SYMBOL_OF(function));

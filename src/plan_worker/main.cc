@@ -2,7 +2,6 @@
 // devices that need not be there. cuDNN asks for a driver all the same, so one without
 // devices is loaded before it: it must never meet a real one here.
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <chrono>
@@ -17,6 +16,7 @@
 #include "compile/worker_path.h"
 #include "plan_worker/plan_builder.h"
 #include "plan_worker/problem_graph.h"
+#include "util/open_library.h"
 #include "util/try.h"
 
 namespace kiln::plan_worker {
@@ -24,25 +24,24 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-Result<void*> open_library(const std::filesystem::path& path, int flags) {
-  ::dlerror();
-  if (void* const library = ::dlopen(path.c_str(), flags))
-    return library;
-  const char* const why = ::dlerror();
-  return fail(ErrorCode::kUnavailable, fmt::format("cannot open {}: {}", path.native(),
-                                                   why == nullptr ? "no reason" : why));
+Result<void*> open(const std::filesystem::path& path, LibrarySymbols symbols) {
+  auto library = open_library(path, symbols);
+  if (!library)
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("cannot open {}: {}", path.native(), library.error().message));
+  return library;
 }
 
 /// The driver without devices, then NVRTC, then cuDNN: each finds those before it by
 /// their names.
 Result<void> open_cudnn(const compile::PlanJob& job) {
   const auto driver = compile::this_library().parent_path() / KILN_NO_DEVICE_DRIVER;
-  KILN_TRY(open_library(driver, RTLD_NOW | RTLD_GLOBAL));
+  KILN_TRY(open(driver, LibrarySymbols::kForLaterOnes));
   // Where it cannot be opened cuDNN looks for one itself.
   if (!job.nvrtc.nvrtc.empty())
     std::ignore = compile::open_nvrtc(job.nvrtc);
-  cudnn_frontend::cudnn_dlhandle =
-      KILN_TRY(open_library(job.cudnn, RTLD_NOW | RTLD_LOCAL));
+  cudnn_frontend::cudnn_dlhandle = KILN_TRY(open(job.cudnn, LibrarySymbols::kOwn));
   return {};
 }
 
