@@ -1,5 +1,5 @@
-// Copies from global to shared memory that a thread begins and waits for later. Before 8.0
-// they are done where they are begun.
+// Copies from global to shared memory that a thread begins and waits for later. Before
+// 8.0 they are done where they are begun.
 
 #if KILN_ON_GPU
 

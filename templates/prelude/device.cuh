@@ -1,5 +1,5 @@
-// Where a kernel runs: entry points, a block's memory, types, and everything that has one
-// body for a GPU and another for a CPU. What both share is in the other parts.
+// Where a kernel runs: entry points, a block's memory, types, and most of what has one
+// body for a GPU and another for a CPU.
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define KILN_ON_GPU 1

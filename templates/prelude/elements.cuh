@@ -1,4 +1,5 @@
-// Element types: conversions, exact to float, to nearest even from float, NaN stays NaN.
+// Element types: conversions, exact to float, to nearest even from float; NaN stays
+// NaN.
 
 KILN_FUNCTION kiln_u32 kiln_float_to_bf16(float value) {
 #if KILN_ON_GPU && __CUDA_ARCH__ >= 800
