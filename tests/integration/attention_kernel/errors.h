@@ -1,0 +1,178 @@
+// How far an attention kernel's results are off, and how far they may be: forward at most
+// twice, backward three times as far from the exact result as a plain implementation in
+// the same type is; and in any case not more than rounding explains.
+
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/integration/attention_kernel/run.h"
+
+namespace kiln::attention_test {
+
+/// The largest difference of a tensor's elements to the exact ones: of the kernel, and of
+/// the plain implementation; and the largest exact element.
+struct Error {
+  double kernel = 0;
+  double plain = 0;
+  double largest = 0;
+
+  void add(double got, double plainly, double exact) {
+    const double off = std::fabs(got - exact);
+    kernel = std::isnan(off) ? std::numeric_limits<double>::infinity()
+                             : std::max(kernel, off);
+    plain = std::max(plain, std::fabs(plainly - exact));
+    largest = std::max(largest, std::fabs(exact));
+  }
+};
+
+template <typename T>
+double rounded(double value) {
+  return T::from(static_cast<float>(value)).value();
+}
+
+/// One unit of the last place of T beside 1.
+template <typename T>
+constexpr double kUnit = 2.0 / static_cast<double>(1LL << T::kDigits);
+
+template <typename T>
+void expect_small(const char* name, const Error& error, double times) {
+  // Sums of a few hundred rounded products; in float the plain one rounds nothing.
+  const double least = 8 * kUnit<test::F32> * std::max(1.0, error.largest) +
+                       (sizeof(T) == 4 ? 0.0 : 0.5 * kUnit<T> * 1e-3);
+  const double cap = (sizeof(T) == 4 ? 256.0 : 6.0) * kUnit<T> * std::max(0.25, error.largest);
+  EXPECT_LE(error.kernel, times * error.plain + (sizeof(T) == 4 ? cap : least))
+      << name << ": the plain one is off by " << error.plain << ", the largest is "
+      << error.largest;
+  EXPECT_LE(error.kernel, cap) << name << ", of which the largest is " << error.largest;
+}
+
+/// Compares what `run` wrote, of the backward pass too if `has_gradients`.
+template <typename T>
+void check(Run<T>& run, bool has_gradients) {
+  const Problem& problem = run.problem;
+  const Round exactly = [](double x) { return x; };
+  const Round plainly = [](double x) { return rounded<T>(x); };
+  Error o, dq, dk, dv, dbias;
+  double lse_error = 0;
+  std::vector<bool> written(run.o().size(), false);
+  const I64 group = problem.heads / problem.kv_heads;
+  const bool has_bias_gradient = run.grad_bias().size() != 0;
+  std::vector<double> bias_exact(run.grad_bias().size(), 0.0), bias_plain = bias_exact;
+  for (I64 b = 0; b < problem.batch; ++b) {
+    const I64 sq = run.length(b, true);
+    const I64 skv = run.length(b, false);
+    for (I64 kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
+      const Matrix k = run.head(run.k(), problem.k, b, kv_head, false, problem.dqk);
+      const Matrix v = run.head(run.v(), problem.v, b, kv_head, false, problem.dv);
+      const auto rows = static_cast<std::size_t>(skv);
+      Backward exact_sum{{}, zeros(rows, static_cast<std::size_t>(problem.dqk)),
+                         zeros(rows, static_cast<std::size_t>(problem.dv)), {}};
+      Backward plain_sum = exact_sum;
+      for (I64 h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+        const Matrix q = run.head(run.q(), problem.q, b, h, true, problem.dqk);
+        const Terms terms = run.terms(b, h);
+        const auto width = static_cast<std::size_t>(problem.dv);
+        const Forward exact = forward(q, k, v, width, terms, exactly);
+        const Forward plain = forward(q, k, v, width, terms, plainly);
+        for (I64 i = 0; i < problem.sq; ++i) {
+          const auto row = static_cast<std::size_t>(i);
+          const float lse = run.stats()[static_cast<std::size_t>(
+                                            (b * problem.heads + h) * problem.sq + i)]
+                                .bits;
+          const double want =
+              i < sq ? exact.lse[row] : -std::numeric_limits<double>::infinity();
+          if (std::isinf(want) || std::isnan(lse)) {
+            EXPECT_EQ(lse, want) << "lse of " << b << ", " << h << ", " << i;
+          } else {
+            lse_error = std::max(lse_error, std::fabs(lse - want) / std::max(1.0, std::fabs(want)));
+          }
+          if (run.is_packed() && i >= sq)
+            continue;
+          for (I64 d = 0; d < problem.dv; ++d) {
+            const std::size_t place = run.at(problem.o, b, h, i, d, true);
+            written[place] = true;
+            const auto col = static_cast<std::size_t>(d);
+            const double zero = 0;
+            o.add(run.o()[place].value(), i < sq ? plain.o[row][col] : zero,
+                  i < sq ? exact.o[row][col] : zero);
+          }
+        }
+        if (!has_gradients)
+          continue;
+        const Matrix grad = run.head(run.grad_o(), problem.o, b, h, true, problem.dv);
+        const Backward right = backward(q, k, v, grad, exact, terms, exactly);
+        const Backward near = backward(q, k, v, grad, plain, terms, plainly);
+        for (I64 i = 0; i < (run.is_packed() ? sq : problem.sq); ++i) {
+          for (I64 d = 0; d < problem.dqk; ++d) {
+            const double got =
+                run.grad_q()[run.at(problem.q, b, h, i, d, true)].value();
+            const auto row = static_cast<std::size_t>(i);
+            const auto col = static_cast<std::size_t>(d);
+            dq.add(got, i < sq ? near.dq[row][col] : 0, i < sq ? right.dq[row][col] : 0);
+          }
+        }
+        const auto add = [&](Matrix& sum, const Matrix& more) {
+          for (std::size_t j = 0; j < sum.size(); ++j) {
+            for (std::size_t d = 0; d < sum[j].size(); ++d) sum[j][d] += more[j][d];
+          }
+        };
+        add(exact_sum.dk, right.dk);
+        add(exact_sum.dv, right.dv);
+        add(plain_sum.dk, near.dk);
+        add(plain_sum.dv, near.dv);
+        if (has_bias_gradient) {
+          for (I64 i = 0; i < sq; ++i) {
+            for (I64 j = 0; j < skv; ++j) {
+              const auto place =
+                  static_cast<std::size_t>((h * problem.sq + i) * problem.skv + j);
+              bias_exact[place] += right.ds[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)];
+              bias_plain[place] += near.ds[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)];
+            }
+          }
+        }
+      }
+      if (!has_gradients)
+        continue;
+      for (I64 j = 0; j < (run.is_packed() ? skv : problem.skv); ++j) {
+        const auto row = static_cast<std::size_t>(j);
+        for (I64 d = 0; d < problem.dqk; ++d) {
+          const auto col = static_cast<std::size_t>(d);
+          dk.add(run.grad_k()[run.at(problem.k, b, kv_head, j, d, false)].value(),
+                 j < skv ? rounded<T>(plain_sum.dk[row][col]) : 0,
+                 j < skv ? exact_sum.dk[row][col] : 0);
+        }
+        for (I64 d = 0; d < problem.dv; ++d) {
+          const auto col = static_cast<std::size_t>(d);
+          dv.add(run.grad_v()[run.at(problem.v, b, kv_head, j, d, false)].value(),
+                 j < skv ? rounded<T>(plain_sum.dv[row][col]) : 0,
+                 j < skv ? exact_sum.dv[row][col] : 0);
+        }
+      }
+    }
+  }
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    if (!written[i])
+      EXPECT_TRUE(std::isnan(run.o()[i].value())) << "o is written between its rows: " << i;
+  }
+  EXPECT_LE(lse_error, 4e-6);
+  expect_small<T>("o", o, 2);
+  if (!has_gradients)
+    return;
+  expect_small<T>("dq", dq, 3);
+  expect_small<T>("dk", dk, 3);
+  expect_small<T>("dv", dv, 3);
+  if (has_bias_gradient) {
+    for (std::size_t i = 0; i < bias_exact.size(); ++i)
+      dbias.add(run.grad_bias()[i].value(), rounded<T>(bias_plain[i]), bias_exact[i]);
+    expect_small<T>("dbias", dbias, 3);
+  }
+}
+
+}  // namespace kiln::attention_test

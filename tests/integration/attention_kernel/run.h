@@ -1,0 +1,325 @@
+// One attention problem on the CPU: tensors behind guards, the operation's own plan run
+// with the kernels of this program, the errors of what it writes.
+
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "ops/attention.h"
+#include "tests/integration/attention_kernel/dropout.h"
+#include "tests/integration/attention_kernel/reference.h"
+#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/tensors/element_types.h"
+#include "tests/support/tensors/guarded_tensor.h"
+
+namespace kiln::attention_test {
+
+using attention::Bias;
+using attention::Layout;
+using attention::Mask;
+using attention::Pass;
+using attention::Problem;
+using attention::Strides;
+using kiln_cpu::Order;
+using I64 = std::int64_t;
+template <typename T>
+using Tensor = test::GuardedTensor<T>;
+
+/// A number of the device's.
+template <typename Number>
+struct Plain {
+  Number number;
+  static Plain from(float /*poison*/) { return {static_cast<Number>(-77)}; }
+};
+
+struct Setting {
+  /// Lengths of the sequences: of a mask with padding, or of a packed layout.
+  std::vector<std::int32_t> lengths_q{};
+  std::vector<std::int32_t> lengths_kv{};
+  std::optional<float> scale{};
+  ComputeCapability capability{9, 0};
+  Order order = Order::kAscending;
+  kiln_cpu::Side exact = kiln_cpu::Side::kEnd;
+  std::optional<std::size_t> offset{};  // of q from a 16-byte boundary, in elements
+  unsigned numbers = 1;                 // which random ones
+};
+
+/// What is at most to be expected of an error: see errors_of() in errors.h.
+struct Results {
+  std::vector<double> o, lse, dq, dk, dv, dbias;
+};
+
+/// A problem of element type T with its tensors.
+template <typename T>
+class Run {
+ public:
+  explicit Run(const Problem& of, Setting with = {})
+      : problem(of),
+        setting(std::move(with)),
+        q_("q", span_q(problem.q, problem.dqk), {.offset = setting.offset}),
+        k_("k", span_kv(problem.k, problem.dqk), place()),
+        v_("v", span_kv(problem.v, problem.dv), place()),
+        o_("o", span_q(problem.o, problem.dv), place()),
+        grad_o_("grad_o", o_.size(), place()),
+        grad_q_("grad_q", q_.size(), place()),
+        grad_k_("grad_k", k_.size(), place()),
+        grad_v_("grad_v", v_.size(), place()),
+        bias_("bias", problem.bias == Bias::kPostScale ? count_bias() : 0, place()),
+        grad_bias_("grad_bias", problem.bias_gradient ? count_bias() : 0, place()),
+        stats_("stats", static_cast<std::size_t>(problem.batch * problem.heads * problem.sq),
+               place()),
+        delta_("workspace", stats_.size(), place()),
+        begins_q_(begins("cu_seqlens_q", setting.lengths_q)),
+        begins_kv_(begins("cu_seqlens_kv", setting.lengths_kv)),
+        lengths_q_(numbers("lengths_q", setting.lengths_q)),
+        lengths_kv_(numbers("lengths_kv", setting.lengths_kv)),
+        seed_(one("seed", 0x123456789abcdefLL)),
+        offset_(one("offset", 0x7700000042LL)) {
+    std::mt19937 random(setting.numbers);
+    for (Tensor<T>* const tensor : {&q_, &k_, &v_, &grad_o_, &bias_}) {
+      std::normal_distribution<float> normal;
+      for (std::size_t i = 0; i < tensor->size(); ++i) (*tensor)[i] = T::from(normal(random));
+    }
+  }
+
+  [[nodiscard]] ops::AttentionTensors tensors() {
+    const auto ints = [](auto& tensor) {
+      return tensor.size() == 0
+                 ? nullptr
+                 : reinterpret_cast<const std::int32_t*>(tensor.data());
+    };
+    const auto numbers = [](auto& tensor) {
+      return reinterpret_cast<const std::int64_t*>(tensor.data());
+    };
+    return {.q = q_.data(),
+            .k = k_.data(),
+            .v = v_.data(),
+            .o = o_.data(),
+            .stats = reinterpret_cast<float*>(stats_.data()),
+            .bias = bias_.size() == 0 ? nullptr : bias_.data(),
+            .cu_seqlens_q = is_packed() ? ints(begins_q_) : nullptr,
+            .cu_seqlens_kv = is_packed() ? ints(begins_kv_) : nullptr,
+            .lengths_q = is_packed() ? nullptr : ints(lengths_q_),
+            .lengths_kv = is_packed() ? nullptr : ints(lengths_kv_),
+            .dropout_seed = problem.dropout > 0 ? numbers(seed_) : nullptr,
+            .dropout_offset = problem.dropout > 0 ? numbers(offset_) : nullptr,
+            .grad_o = grad_o_.data(),
+            .grad_q = grad_q_.data(),
+            .grad_k = grad_k_.data(),
+            .grad_v = grad_v_.data(),
+            .grad_bias = grad_bias_.size() == 0 ? nullptr : grad_bias_.data(),
+            .scale = setting.scale,
+            .workspace = delta_.data(),
+            .workspace_bytes = delta_.size() * sizeof(float)};
+  }
+
+  /// What goes wrong is a failure of the test.
+  void run(Pass pass) {
+    problem.pass = pass;
+    const bool is_backward = pass == Pass::kBackward;
+    problem.training = problem.training || is_backward;
+    if (!is_backward)
+      problem.stats = true;
+    const ops::AttentionTensors all = tensors();
+    std::vector<kiln_cpu::GuardedMemory*> inputs{
+        &q_.memory(),         &k_.memory(),          &v_.memory(),
+        &bias_.memory(),      &begins_q_.memory(),   &begins_kv_.memory(),
+        &lengths_q_.memory(), &lengths_kv_.memory(), &seed_.memory(),
+        &offset_.memory(),    &grad_o_.memory()};
+    if (is_backward) {
+      inputs.push_back(&o_.memory());
+      inputs.push_back(&stats_.memory());
+    }
+    const ops::AttentionCall call{problem, all};
+    const auto checked = ops::check_pointers(call);
+    ASSERT_TRUE(checked) << checked.error().message;
+    const Device device = kiln_cpu::planned_device(setting.capability);
+    for (auto* const memory : inputs) memory->make_read_only();
+    auto planned = ops::plan(call, device);
+    Result<void> done;
+    if (planned)
+      done = kiln_cpu::run_plan(*std::move(planned), kiln_cpu::kernels_of_program(),
+                                {.order = setting.order});
+    for (auto* const memory : inputs) memory->make_writable();
+    ASSERT_TRUE(planned) << planned.error().message;
+    ASSERT_TRUE(done) << done.error().message;
+  }
+  void run_both() {
+    problem.bias_gradient = problem.bias == Bias::kPostScale && grad_bias_.size() != 0;
+    const bool gradient = problem.bias_gradient;
+    problem.bias_gradient = false;
+    run(Pass::kForward);
+    problem.bias_gradient = gradient;
+    if (!testing::Test::HasFatalFailure())
+      run(Pass::kBackward);
+  }
+
+  /// What a head of a tensor holds.
+  [[nodiscard]] Matrix head(const Tensor<T>& tensor, const Strides& strides, I64 b, I64 h,
+                            bool is_query, I64 dim) const {
+    Matrix rows;
+    for (I64 i = 0; i < length(b, is_query); ++i) {
+      rows.emplace_back();
+      for (I64 d = 0; d < dim; ++d)
+        rows.back().push_back(tensor[at(strides, b, h, i, d, is_query)].value());
+    }
+    return rows;
+  }
+
+  [[nodiscard]] I64 length(I64 b, bool is_query) const {
+    const auto& lengths = is_query ? setting.lengths_q : setting.lengths_kv;
+    if (!lengths.empty())
+      return lengths[static_cast<std::size_t>(b)];
+    return is_query ? problem.sq : problem.skv;
+  }
+
+  /// The terms of a head, from the problem's own words.
+  [[nodiscard]] Terms terms(I64 b, I64 h) const {
+    const I64 sq = length(b, true);
+    const I64 skv = length(b, false);
+    const I64 diagonal = attention::is_bottom_right(problem.mask) ? skv - sq : 0;
+    const I64 left = problem.window_left;
+    const I64 right =
+        attention::is_causal(problem.mask) ? I64{0} : problem.window_right;
+    Terms out;
+    out.scale = setting.scale.value_or(
+        static_cast<float>(1 / std::sqrt(static_cast<double>(problem.dqk))));
+    out.sees = [=](I64 i, I64 j) {
+      return (left < 0 || j >= i + diagonal - left) &&
+             (right < 0 || j <= i + diagonal + right);
+    };
+    out.bias = [=, this](I64 i, I64 j) {
+      if (problem.bias == Bias::kPostScale)
+        return bias_[static_cast<std::size_t>((h * problem.sq + i) * problem.skv + j)]
+            .value();
+      if (problem.bias == Bias::kAlibi)
+        return -slope(h) * static_cast<double>(std::abs(i + diagonal - j));
+      return 0.0;
+    };
+    const auto dropped = static_cast<std::uint32_t>(std::lround(problem.dropout * 65536));
+    const DropoutNumbers dropout{static_cast<std::uint64_t>(seed_[0].number),
+                                 static_cast<std::uint64_t>(offset_[0].number), dropped};
+    out.dropout = [=, this](I64 i, I64 j) {
+      if (dropped == 0)
+        return 1.0;
+      return dropout.keeps(b * problem.heads + h, i, j)
+                 ? 65536.0 / static_cast<double>(65536 - dropped)
+                 : 0.0;
+    };
+    return out;
+  }
+
+  [[nodiscard]] std::size_t at(const Strides& strides, I64 b, I64 h, I64 i, I64 d,
+                               bool is_query) const {
+    const auto& lengths = is_query ? setting.lengths_q : setting.lengths_kv;
+    I64 row = i;
+    if (is_packed()) {
+      for (I64 before = 0; before < b; ++before)
+        row += lengths[static_cast<std::size_t>(before)];
+    }
+    return static_cast<std::size_t>((is_packed() ? 0 : b * strides.batch) +
+                                    h * strides.head + row * strides.sequence +
+                                    d * strides.dim);
+  }
+  [[nodiscard]] bool is_packed() const { return problem.layout == Layout::kThd; }
+
+  [[nodiscard]] const Tensor<T>& q() const { return q_; }
+  [[nodiscard]] Tensor<T>& q() { return q_; }
+  [[nodiscard]] Tensor<T>& k() { return k_; }
+  [[nodiscard]] Tensor<T>& v() { return v_; }
+  [[nodiscard]] Tensor<T>& o() { return o_; }
+  [[nodiscard]] Tensor<T>& grad_o() { return grad_o_; }
+  [[nodiscard]] Tensor<T>& grad_q() { return grad_q_; }
+  [[nodiscard]] Tensor<T>& grad_k() { return grad_k_; }
+  [[nodiscard]] Tensor<T>& grad_v() { return grad_v_; }
+  [[nodiscard]] Tensor<T>& bias() { return bias_; }
+  [[nodiscard]] Tensor<T>& grad_bias() { return grad_bias_; }
+  [[nodiscard]] Tensor<test::F32>& stats() { return stats_; }
+
+  Problem problem;
+  Setting setting;
+
+ private:
+  [[nodiscard]] test::Place place() const { return {.offset = {}, .exact = setting.exact}; }
+  [[nodiscard]] static I64 total(const std::vector<std::int32_t>& lengths) {
+    I64 all = 0;
+    for (const std::int32_t each : lengths) all += each;
+    return all;
+  }
+  [[nodiscard]] std::size_t span(const Strides& strides, I64 heads, I64 rows,
+                                 I64 dim) const {
+    return static_cast<std::size_t>((is_packed() ? 0 : (problem.batch - 1) * strides.batch) +
+                                    (heads - 1) * strides.head +
+                                    (rows - 1) * strides.sequence +
+                                    (dim - 1) * strides.dim + 1);
+  }
+  [[nodiscard]] std::size_t span_q(const Strides& strides, I64 dim) const {
+    return span(strides, problem.heads,
+                is_packed() ? std::max<I64>(1, total(setting.lengths_q)) : problem.sq, dim);
+  }
+  [[nodiscard]] std::size_t span_kv(const Strides& strides, I64 dim) const {
+    return span(strides, problem.kv_heads,
+                is_packed() ? std::max<I64>(1, total(setting.lengths_kv)) : problem.skv,
+                dim);
+  }
+  [[nodiscard]] std::size_t count_bias() const {
+    return static_cast<std::size_t>(problem.heads * problem.sq * problem.skv);
+  }
+  [[nodiscard]] double slope(I64 h) const {
+    I64 power = 1;
+    while (2 * power <= problem.heads) power *= 2;
+    const auto whole = static_cast<double>(power);
+    return h < power ? std::exp2(-8.0 * static_cast<double>(h + 1) / whole)
+                     : std::exp2(-4.0 * static_cast<double>(2 * (h - power) + 1) / whole);
+  }
+  using Ints = Tensor<Plain<std::int32_t>>;
+  using Longs = Tensor<Plain<std::int64_t>>;
+  static Ints numbers(const char* name, const std::vector<std::int32_t>& from) {
+    Ints tensor(name, from.size());
+    for (std::size_t i = 0; i < from.size(); ++i) tensor[i].number = from[i];
+    return tensor;
+  }
+  static Ints begins(const char* name, const std::vector<std::int32_t>& lengths) {
+    if (lengths.empty())
+      return Ints(name, 0);
+    Ints tensor(name, lengths.size() + 1);
+    tensor[0].number = 0;
+    for (std::size_t i = 0; i < lengths.size(); ++i)
+      tensor[i + 1].number = tensor[i].number + lengths[i];
+    return tensor;
+  }
+  static Longs one(const char* name, std::int64_t number) {
+    Longs tensor(name, 1);
+    tensor[0].number = number;
+    return tensor;
+  }
+
+  Tensor<T> q_, k_, v_, o_, grad_o_, grad_q_, grad_k_, grad_v_, bias_, grad_bias_;
+  Tensor<test::F32> stats_, delta_;
+  Ints begins_q_, begins_kv_, lengths_q_, lengths_kv_;
+  Longs seed_, offset_;
+};
+
+/// A problem of contiguous tensors.
+inline Problem problem_of(Problem problem) {
+  if (problem.kv_heads == 0)
+    problem.kv_heads = problem.heads;
+  if (problem.dv == 0)
+    problem.dv = problem.dqk;
+  attention::set_strides(problem);
+  return problem;
+}
+
+}  // namespace kiln::attention_test
