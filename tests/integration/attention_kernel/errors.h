@@ -158,8 +158,9 @@ void check(Run<T>& run, bool has_gradients) {
     }
   }
   for (std::size_t i = 0; i < written.size(); ++i) {
-    if (!written[i])
+    if (!written[i]) {
       EXPECT_TRUE(std::isnan(run.o()[i].value())) << "o is written between its rows: " << i;
+    }
   }
   EXPECT_LE(lse_error, 4e-6);
   expect_small<T>("o", o, 2);
