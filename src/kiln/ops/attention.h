@@ -41,7 +41,9 @@ struct AttentionTensors {
   const void* v = nullptr;
   /// Written by the forward pass, read by the backward pass.
   void* o = nullptr;
-  float* stats = nullptr;  // [batch, heads, sq], contiguous; with problem.stats
+  /// [batch, heads, sq], contiguous; with problem.stats or problem.training. In natural
+  /// logarithms, whoever computes them.
+  float* stats = nullptr;
   const void* bias = nullptr;  // [1, heads, sq, skv], contiguous, of the problem's type
   /// [batch + 1] of a packed layout (thd): where sequences begin, in tokens, and where
   /// the last one ends.
