@@ -98,7 +98,9 @@ Result<AttentionCalls::Backend> AttentionCalls::choose(
     const AttentionQuestion& question, const Device& device) {
   const AttentionSetting setting = builds_.config().attention;
   const attention::OwnKernel kernel =
-      attention::own_kernel(question.problem, device.capability);
+      attention::own_kernel(question.problem, device.capability,
+                            {.is_aligned = question.has_aligned_tensors,
+                             .has_positive_scale = question.has_positive_scale});
   if (setting == AttentionSetting::kKiln) {
     if (!kernel.supported)
       return fail(ErrorCode::kUnavailable,

@@ -7,7 +7,6 @@
 #include <array>
 
 #include "attention/both_passes.h"
-#include "attention/kernel_choice.h"
 
 namespace kiln::attention {
 namespace {
@@ -196,8 +195,9 @@ std::string_view to_string(Choice choice) {
   return kWords[static_cast<std::size_t>(choice)];
 }
 
-OwnKernel own_kernel(const Problem& problem, ComputeCapability capability) {
-  auto choice = choose_kernel(problem, capability);
+OwnKernel own_kernel(const Problem& problem, ComputeCapability capability,
+                     const CallProperties& call) {
+  auto choice = choose_kernel(problem, capability, call);
   if (!choice)
     return {false, std::move(choice).error().message};
   if (!choice->kernel.starts_with("attention_plain_"))

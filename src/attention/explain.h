@@ -12,6 +12,7 @@
 
 #include "attention/context_parallel.h"
 #include "attention/evaluate.h"
+#include "attention/kernel_choice.h"
 #include "kiln/device.h"
 
 namespace kiln::attention {
@@ -43,8 +44,8 @@ struct OwnKernel {
 };
 
 /// "attention_fwd on tensor cores", or why there is none.
-[[nodiscard]] OwnKernel own_kernel(const Problem& problem,
-                                   ComputeCapability capability);
+[[nodiscard]] OwnKernel own_kernel(const Problem& problem, ComputeCapability capability,
+                                   const CallProperties& call = {});
 
 struct Step {
   Problem problem;

@@ -60,11 +60,11 @@ bool is_aligned(const AttentionTensors& tensors) {
 }
 
 AttentionQuestion question_of(const AttentionCall& call, const Device& device) {
-  const float scale = scale_of(call);
+  const float scale = scale_of(call);  // finite
   return {.problem = call.problem,
           .device = device.ordinal,
           .has_aligned_tensors = is_aligned(call.tensors),
-          .has_positive_scale = std::isfinite(scale) && scale > 0};
+          .has_positive_scale = scale > 0};
 }
 
 /// What the backend wants; what Kiln's kernel would want besides, as a tensor that is
@@ -128,6 +128,8 @@ Result<void> run_attention(Service& service, CUstream_st* stream, const Problem&
     const AttentionCall call{.problem = problem, .tensors = tensors};
     const Device device = KILN_TRY(service.device_of(stream));
     KILN_TRY(check_pointers(call));
+    if (const float scale = scale_of(call); !std::isfinite(scale))
+      return refuse(operation_of(pass), fmt::format("scale is {}", scale));
     const AttentionDecision decision = KILN_TRY(decide(service, stream, call, device));
     KILN_TRY(check_workspace(decision, call));
     if (decision.backend == AttentionBackend::kCudnn)
