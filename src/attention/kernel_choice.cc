@@ -159,7 +159,7 @@ Result<KernelChoice> choose_kernel(const Problem& problem, ComputeCapability cap
       .parameters = has_tensor_cores ? tensor_core_parameters(problem, capability)
                                      : plain_parameters(problem),
       .reason = has_tensor_cores ? "tensor cores" : std::move(why_not)};
-  choice.parameters["dtype"] = std::string(ops::to_string(problem.dtype));
+  choice.parameters["dtype"] = std::string(dtype_word(problem.dtype));
   choice.parameters["bias"] = std::string(bias_of(problem.bias));
   choice.parameters["dropout"] = problem.dropout > 0 ? "true" : "false";
   return choice;
@@ -169,7 +169,7 @@ Result<KernelChoice> choose_bias_kernel(const Problem& problem,
                                         ComputeCapability capability) {
   KILN_TRY(check_supported(problem, capability));
   Parameters parameters = plain_parameters(problem);
-  parameters["dtype"] = std::string(ops::to_string(problem.dtype));
+  parameters["dtype"] = std::string(dtype_word(problem.dtype));
   parameters["dropout"] = problem.dropout > 0 ? "true" : "false";
   return KernelChoice{.kernel = "attention_bias_bwd",
                       .parameters = std::move(parameters),
