@@ -36,6 +36,21 @@ cache::Digest digest_of(const AttentionQuestion& question) {
   return identity.digest();
 }
 
+/// Does each packed sequence begin at an element that 32 bits can tell, whatever the
+/// lengths are?
+bool has_narrow_offsets(const attention::Problem& problem) {
+  if (problem.layout != attention::Layout::kThd)
+    return true;
+  constexpr double kMost = 2147483647;
+  const auto fits = [&](std::int64_t length, const attention::Strides& strides) {
+    return static_cast<double>(problem.batch) * static_cast<double>(length) *
+               static_cast<double>(strides.sequence) <=
+           kMost;
+  };
+  return fits(problem.sq, problem.q) && fits(problem.skv, problem.k) &&
+         fits(problem.skv, problem.v) && fits(problem.sq, problem.o);
+}
+
 /// The question whose answer is that of `question`, too. Where both passes must agree,
 /// it is not left to an address which backend they get.
 AttentionQuestion shared(AttentionQuestion question) {
@@ -131,11 +146,11 @@ Result<AttentionCalls::Backend> AttentionCalls::choose(
 /// itself, which builds the plan and loads it.
 std::optional<AttentionCalls::Refusal> AttentionCalls::ask_cudnn(
     const AttentionQuestion& question, const Device& device) {
-  if (question.problem.layout == attention::Layout::kThd)
+  if (!has_narrow_offsets(question.problem))
     return Refusal{
         "call.thd",
-        "cuDNN wants where packed sequences begin in elements, and Kiln does "
-        "not compute that for it yet; nothing is to be done"};
+        "cuDNN's plans are built for offsets of 32 bits, and packed sequences "
+        "of these lengths may begin beyond; split the batch"};
   if (!question.has_aligned_tensors)
     return Refusal{"call.aligned",
                    "cuDNN does not run it: a tensor does not begin at a multiple of 16 "

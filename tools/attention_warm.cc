@@ -13,6 +13,7 @@
 #include "attention/installed_cudnn.h"
 #include "attention/problem_codec.h"
 #include "ops/attention.h"
+#include "ops/cudnn_tensors.h"
 #include "ops/preset.h"
 #include "tools/attention_command.h"
 #include "tools/build_run.h"
@@ -184,6 +185,10 @@ class WarmList {
     else
       item.keyed = std::move(keyed).error();
     report_.items.push_back(std::move(item));
+    const ops::AttentionTensors tensors{};
+    add_launches(ops::sequence_launches({problem, tensors}),
+                 {device.capability(), device},
+                 "cuDNN's plan takes packed sequences by their offsets");
   }
 
   /// What a call of the problem launches there.
@@ -192,19 +197,23 @@ class WarmList {
     const ops::AttentionTensors tensors{};
     const auto launches = ops::plan(ops::AttentionCall{problem, tensors},
                                     Device{.capability = target.capability});
-    if (!launches) {
+    if (launches)
+      add_launches(*launches, target, why_not);
+    else
       add_error(problem, target,
                 {ErrorCode::kCompileFailed,
                  fmt::format("{}; {}", why_not, launches.error().message)});
-      return;
-    }
-    for (const ops::Launch& launch : *launches) {
+  }
+
+  void add_launches(const ops::Plan& launches, const AttentionTarget& target,
+                    const std::string& reason) {
+    for (const ops::Launch& launch : launches) {
       const std::size_t before = report_.items.size();
       add_items(service_, Request(launch.kernel, launch.parameters),
                 {target.capability}, report_);
       for (std::size_t i = before; i < report_.items.size(); ++i) {
         report_.items[i].kind = "kernel";
-        report_.items[i].reason = why_not;
+        report_.items[i].reason = reason;
       }
     }
   }

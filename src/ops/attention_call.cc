@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <string_view>
 
 #include "kiln/ops/attention.h"
@@ -70,7 +71,10 @@ AttentionQuestion question_of(const AttentionCall& call, const Device& device) {
 /// What the backend wants; what Kiln's kernel would want besides, as a tensor that is
 /// not aligned makes it Kiln's.
 std::uint64_t workspace_of(const AttentionDecision& decision, const Problem& problem) {
-  return std::max(decision.cudnn_workspace_bytes, attention_workspace_bytes(problem));
+  const bool is_cudnn = decision.backend == AttentionBackend::kCudnn;
+  return std::max(
+      is_cudnn ? sequence_bytes(problem) + decision.cudnn_workspace_bytes : 0,
+      attention_workspace_bytes(problem));
 }
 
 /// Decides and fetches whatever has not been.
@@ -78,8 +82,9 @@ Result<AttentionDecision> prepare_call(Service& service, const AttentionCall& ca
                                        const Device& device) {
   AttentionDecision decision = KILN_TRY(
       ServiceParts::attention_of(service).prepare(question_of(call, device), device));
-  if (decision.backend == AttentionBackend::kKiln)
-    KILN_TRY(fetch(service, device, KILN_TRY(plan(call, device))));
+  const bool is_cudnn = decision.backend == AttentionBackend::kCudnn;
+  KILN_TRY(fetch(service, device,
+                 is_cudnn ? sequence_launches(call) : KILN_TRY(plan(call, device))));
   return decision;
 }
 
@@ -114,11 +119,16 @@ Result<void> check_workspace(const AttentionDecision& decision,
                       : fmt::format("{} were given", given.workspace_bytes)));
 }
 
-Result<void> run_cudnn(AttentionCalls& calls, CUstream_st* stream,
+Result<void> run_cudnn(Service& service, const Device& device, CUstream_st* stream,
                        const AttentionCall& call) {
+  KILN_TRY(run(service, device, stream, sequence_launches(call)));
   float scale = scale_of(call);
-  return calls.run_cudnn(call.problem, stream, cudnn_tensors(call, scale),
-                         {call.tensors.workspace, call.tensors.workspace_bytes});
+  const std::uint64_t begin = sequence_bytes(call.problem);
+  const attention::WorkspaceMemory own{
+      static_cast<std::byte*>(call.tensors.workspace) + begin,
+      call.tensors.workspace_bytes - begin};
+  return ServiceParts::attention_of(service).run_cudnn(call.problem, stream,
+                                                       cudnn_tensors(call, scale), own);
 }
 
 Result<void> run_attention(Service& service, CUstream_st* stream, const Problem& given,
@@ -133,7 +143,7 @@ Result<void> run_attention(Service& service, CUstream_st* stream, const Problem&
     const AttentionDecision decision = KILN_TRY(decide(service, stream, call, device));
     KILN_TRY(check_workspace(decision, call));
     if (decision.backend == AttentionBackend::kCudnn)
-      return run_cudnn(ServiceParts::attention_of(service), stream, call);
+      return run_cudnn(service, device, stream, call);
     return run(service, device, stream, KILN_TRY(plan(call, device)));
   });
 }

@@ -1,5 +1,7 @@
 #include "ops/cudnn_tensors.h"
 
+#include <cstddef>
+
 namespace kiln::ops {
 namespace {
 
@@ -11,7 +13,68 @@ void* address(const void* pointer) {
   return const_cast<void*>(pointer);
 }
 
+/// What the kernel takes by value: kiln_sequences in templates/attention_sequences,
+/// member by member.
+struct Sequences {
+  std::int64_t q_row;
+  std::int64_t k_row;
+  std::int64_t v_row;
+  std::int64_t o_row;
+  std::int32_t batch;
+  std::int32_t sq;
+  std::int32_t skv;
+  std::int32_t unused;
+};
+static_assert(sizeof(Sequences) == 4 * 8 + 4 * 4);
+
+/// In the order in which the kernel writes them.
+void add_sequences(const AttentionCall& call, std::vector<TensorPointer>& all) {
+  auto* at = static_cast<std::int32_t*>(call.tensors.workspace);
+  for (const TensorRole role : {TensorRole::kOffsetsQ, TensorRole::kOffsetsK,
+                                TensorRole::kOffsetsV, TensorRole::kOffsetsO}) {
+    all.push_back({role, at});
+    at += call.problem.batch + 1;
+  }
+  for (const TensorRole role : {TensorRole::kLengthsQ, TensorRole::kLengthsKv}) {
+    all.push_back({role, at});
+    at += call.problem.batch;
+  }
+}
+
 }  // namespace
+
+std::uint64_t sequence_bytes(const attention::Problem& problem) {
+  if (problem.layout != attention::Layout::kThd)
+    return 0;
+  const auto batch = static_cast<std::uint64_t>(problem.batch);
+  const std::uint64_t bytes = sizeof(std::int32_t) * (4 * (batch + 1) + 2 * batch);
+  constexpr std::uint64_t kAlignment = attention::kWorkspaceAlignment;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+Plan sequence_launches(const AttentionCall& call) {
+  const attention::Problem& problem = call.problem;
+  const AttentionTensors& given = call.tensors;
+  if (problem.layout != attention::Layout::kThd)
+    return {};
+  const auto narrow = [](std::int64_t size) { return static_cast<std::int32_t>(size); };
+  const bool is_padded = attention::is_padded(problem.mask);
+  return {{.kernel = "attention_sequences_fwd",
+           .parameters = {},
+           .extents = {{"batch", problem.batch}},
+           .arguments = Arguments(static_cast<std::int32_t*>(given.workspace),
+                                  given.cu_seqlens_q, given.cu_seqlens_kv,
+                                  is_padded ? given.lengths_q : nullptr,
+                                  is_padded ? given.lengths_kv : nullptr,
+                                  Sequences{.q_row = problem.q.sequence,
+                                            .k_row = problem.k.sequence,
+                                            .v_row = problem.v.sequence,
+                                            .o_row = problem.o.sequence,
+                                            .batch = narrow(problem.batch),
+                                            .sq = narrow(problem.sq),
+                                            .skv = narrow(problem.skv),
+                                            .unused = 0})}};
+}
 
 std::vector<TensorPointer> cudnn_tensors(const AttentionCall& call, float& scale) {
   const attention::Problem& problem = call.problem;
@@ -25,7 +88,9 @@ std::vector<TensorPointer> cudnn_tensors(const AttentionCall& call, float& scale
     all.push_back({TensorRole::kStats, given.stats});
   if (problem.bias == attention::Bias::kPostScale)
     all.push_back({TensorRole::kBias, address(given.bias)});
-  if (attention::is_padded(problem.mask)) {
+  if (problem.layout == attention::Layout::kThd) {
+    add_sequences(call, all);
+  } else if (attention::is_padded(problem.mask)) {
     all.push_back({TensorRole::kLengthsQ, address(given.lengths_q)});
     all.push_back({TensorRole::kLengthsKv, address(given.lengths_kv)});
   }

@@ -55,16 +55,25 @@ TEST_F(ExamplesTest, Operations) {
             "softmax_forward is found in the cache, for device 0\n");
 }
 
+TEST_F(ExamplesTest, Attention) {
+  kiln_.set("KILN_SIMULATED_DEVICES", "8.6");
+  kiln_.set("KILN_ATTENTION", "kiln");
+  EXPECT_EQ(output_of("attention"),
+            "Kiln's own kernel runs it, for KILN_ATTENTION=kiln, with a workspace of 0 "
+            "bytes\n");
+}
+
 TEST_F(ExamplesTest, WhatIsMissingIsSaidOnStderr) {
-  for (const char* example : {"first-use", "operations", "raw-source", "prefetch"}) {
+  for (const char* example :
+       {"attention", "first-use", "operations", "raw-source", "prefetch"}) {
     kiln_.set("KILN_SIMULATED_DEVICES", "");
     expect_failure(example, "there is no CUDA device here\n");
     kiln_.set("KILN_SIMULATED_DEVICES", "5.0");
     expect_failure(example, "device 0");
   }
   kiln_.set("KILN_DRIVER", "/no/such/libcuda.so.1");
-  for (const char* example :
-       {"first-use", "operations", "raw-source", "prefetch", "two-devices"})
+  for (const char* example : {"attention", "first-use", "operations", "raw-source",
+                              "prefetch", "two-devices"})
     expect_failure(example, "/no/such/libcuda.so.1");
 }
 

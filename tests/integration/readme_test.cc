@@ -132,6 +132,11 @@ TEST(ReadmeTest, ItsOperationIsThatOfTheExample) {
   expect_in_order(code_lines_of("Operations", "cpp"), "tests/examples/operations.cc");
 }
 
+TEST(ReadmeTest, ItsAttentionIsThatOfTheExample) {
+  expect_in_order(code_lines_of("Attention that always runs", "cpp"),
+                  "tests/examples/attention.cc");
+}
+
 TEST(ReadmeTest, ItsCMakeIsThatOfTheProjectThatUsesWhatIsInstalled) {
   expect_in_order(code_lines_of("Use it from C++", "cmake"),
                   "tests/install/consumer/CMakeLists.txt");

@@ -156,6 +156,44 @@ TEST_F(AttentionByCudnn, AFailureOfCudnnIsAReasonForKilnsKernel) {
   EXPECT_EQ(runs(), 1U);
 }
 
+TEST_F(AttentionByCudnn, PackedSequencesGetTheirOffsetsBeforeEachRun) {
+  attention::Problem problem = small_problem();
+  problem.training = true;
+  problem.batch = 3;
+  problem.layout = attention::Layout::kThd;
+  problem.mask = attention::Mask::kPaddingCausal;
+  set_strides(problem);
+  for (const attention::Problem& pass : {problem, backward_of(problem)}) {
+    const auto chosen = choice(0, pass);
+    ASSERT_EQ(chosen.backend, AttentionBackend::kCudnn) << chosen.reason;
+    ops::AttentionTensors with = tensors(0, pass, chosen.workspace_bytes);
+    with.cu_seqlens_q = static_cast<std::int32_t*>(memory(0, 64));
+    with.cu_seqlens_kv = static_cast<std::int32_t*>(memory(0, 64));
+    const auto before = launched().size();
+    ASSERT_EQ(why(run(0, pass, with)), "done");
+    EXPECT_EQ(launched().at(before), "attention_sequences_fwd");
+    const auto last = cudnn_->runs().back();
+    auto* const begin = static_cast<std::byte*>(with.workspace);
+    std::map<std::int64_t, void*> given;
+    for (std::size_t i = 0; i < last.count; ++i) given[last.ids[i]] = last.pointers[i];
+    const auto at = [&](TensorRole role) {
+      return static_cast<std::byte*>(given[static_cast<std::int64_t>(role)]) - begin;
+    };
+    EXPECT_EQ(at(TensorRole::kOffsetsQ), 0);
+    EXPECT_EQ(at(TensorRole::kOffsetsK), 4 * 4);
+    EXPECT_EQ(at(TensorRole::kOffsetsV), 2 * 4 * 4);
+    EXPECT_EQ(at(TensorRole::kOffsetsO), 3 * 4 * 4);
+    EXPECT_EQ(at(TensorRole::kLengthsQ), 4 * 4 * 4);
+    EXPECT_EQ(at(TensorRole::kLengthsKv), 4 * 4 * 4 + 3 * 4);
+  }
+  attention::Problem large = problem;
+  large.sq = large.skv = 4 << 20;
+  set_strides(large);
+  const auto chosen = choice(0, large);
+  EXPECT_EQ(chosen.backend, AttentionBackend::kKiln);
+  EXPECT_THAT(chosen.reason, HasSubstr("offsets of 32 bits"));
+}
+
 // NVIDIA/TransformerEngine #1276: a step of all_gather.
 TEST_F(AttentionByCudnn, AStepThatNeedsANewerVersionIsKilnsMeanwhile) {
   pretend({9, 1, 0});

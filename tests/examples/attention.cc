@@ -1,0 +1,58 @@
+// Attention that always runs: by cuDNN where it can, else by Kiln's own kernel.
+
+#include <fmt/core.h>
+#include <kiln/kiln.h>
+
+#include <cstdio>
+#include <stdexcept>
+
+namespace {
+
+int fail(const kiln::Error& error) {
+  fmt::print(stderr, "{}\n", error.message);
+  return 1;
+}
+
+int attention() {
+  // A program has its tensors here, in the device's memory.
+  const void* q = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  void* o = nullptr;
+  float* stats = nullptr;
+  CUstream_st* stream = nullptr;  // a CUstream; this one is the default stream
+  auto service = kiln::Service::open();
+  if (!service)
+    return fail(service.error());
+  const kiln::Device device = service->devices().at(0);
+
+  // As it stands in README.md, but for the lines that look at what comes of it.
+  // clang-format off
+  kiln::attention::Problem problem{.training = true, .dtype = kiln::ops::DType::kBf16,
+                                   .batch = 4, .heads = 32, .kv_heads = 8, .sq = 4096, .skv = 4096,
+                                   .dqk = 128, .dv = 128, .mask = kiln::attention::Mask::kCausal};
+  set_strides(problem);
+  auto choice = kiln::ops::prepare(*service, device, problem);  // Result: who runs it, why, and its workspace
+  if (!choice) { return fail(choice.error()); }
+  auto done = kiln::ops::attention_forward(*service, stream, problem,
+                                {.q = q, .k = k, .v = v, .o = o, .stats = stats});
+  // clang-format on
+  const bool is_kilns = choice->backend == kiln::ops::AttentionBackend::kKiln;
+  fmt::print("{} runs it, for {}, with a workspace of {} bytes\n",
+             is_kilns ? "Kiln's own kernel" : "cuDNN", choice->reason,
+             choice->workspace_bytes);
+  if (!done && o != nullptr)  // here there are no tensors, and it says so
+    return fail(done.error());
+  return 0;
+}
+
+}  // namespace
+
+int main() {
+  try {
+    return attention();
+  } catch (const std::out_of_range&) {  // devices().at(0)
+    fmt::print(stderr, "there is no CUDA device here\n");
+    return 1;
+  }
+}

@@ -1,0 +1,116 @@
+// Offsets and lengths of packed sequences, written by their kernel on a CPU.
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <vector>
+
+#include "ops/cudnn_tensors.h"
+#include "tests/support/cpu_kernel/run_plan.h"
+
+namespace kiln_cpu {
+CpuKernels attention_sequences_kernels();
+
+const std::vector<Variant>& kernels_of_program() {
+  static const auto* const all =
+      new std::vector<Variant>(variants_of({attention_sequences_kernels()}));
+  return *all;
+}
+}  // namespace kiln_cpu
+
+namespace kiln {
+namespace {
+
+using attention::TensorRole;
+using testing::ElementsAreArray;
+using Numbers = std::vector<std::int32_t>;
+
+/// What the kernel writes, by role, out of poison.
+class Sequences {
+ public:
+  Sequences(std::int64_t batch, std::int64_t longest) {
+    problem_ = {.dtype = ops::DType::kBf16,
+                .batch = batch,
+                .heads = 4,
+                .kv_heads = 2,
+                .sq = longest,
+                .skv = longest,
+                .dqk = 64,
+                .dv = 32,
+                .layout = attention::Layout::kThd,
+                .mask = attention::Mask::kPadding};
+    set_strides(problem_);
+  }
+
+  void run(const Numbers& q, const Numbers& kv, const Numbers* lengths = nullptr) {
+    memory_.assign(ops::sequence_bytes(problem_) / 4 + 1, kPoison);
+    const ops::AttentionTensors tensors{
+        .cu_seqlens_q = q.data(),
+        .cu_seqlens_kv = kv.data(),
+        .lengths_q = lengths == nullptr ? nullptr : lengths->data(),
+        .workspace = memory_.data(),
+        .workspace_bytes = ops::sequence_bytes(problem_)};
+    const ops::AttentionCall call{problem_, tensors};
+    const auto done = kiln_cpu::run_plan(ops::sequence_launches(call),
+                                         kiln_cpu::kernels_of_program());
+    ASSERT_TRUE(done) << done.error().message;
+    EXPECT_EQ(memory_.back(), kPoison) << "written beyond its bytes";
+    float scale = 1;
+    for (const auto& tensor : ops::cudnn_tensors(call, scale))
+      at_[tensor.role] = static_cast<std::int32_t*>(tensor.pointer);
+  }
+
+  [[nodiscard]] Numbers of(TensorRole role) const {
+    const bool is_lengths =
+        role == TensorRole::kLengthsQ || role == TensorRole::kLengthsKv;
+    const auto* const begin = at_.at(role);
+    return {begin, begin + problem_.batch + (is_lengths ? 0 : 1)};
+  }
+
+ private:
+  static constexpr std::int32_t kPoison = -77;
+  attention::Problem problem_;
+  Numbers memory_;
+  std::map<TensorRole, std::int32_t*> at_;
+};
+
+TEST(AttentionSequences, AreOffsetsInElementsOfEachTensor) {
+  Sequences sequences(3, 100);
+  sequences.run({0, 5, 5, 17}, {0, 1, 41, 100});
+  if (testing::Test::HasFatalFailure())
+    return;
+  EXPECT_EQ(sequences.of(TensorRole::kOffsetsQ), (Numbers{0, 1280, 1280, 4352}));
+  EXPECT_EQ(sequences.of(TensorRole::kOffsetsK), (Numbers{0, 128, 5248, 12800}));
+  EXPECT_EQ(sequences.of(TensorRole::kOffsetsV), (Numbers{0, 64, 2624, 6400}));
+  EXPECT_EQ(sequences.of(TensorRole::kOffsetsO), (Numbers{0, 640, 640, 2176}));
+  EXPECT_EQ(sequences.of(TensorRole::kLengthsQ), (Numbers{5, 0, 12}));
+  EXPECT_EQ(sequences.of(TensorRole::kLengthsKv), (Numbers{1, 40, 59}));
+}
+
+TEST(AttentionSequences, AreAsLongAsIsSaidAndNoLongerThanTheLongest) {
+  Sequences sequences(3, 10);
+  const Numbers lengths{3, 30, -1};
+  sequences.run({0, 5, 25, 30}, {0, 10, 25, 30}, &lengths);
+  if (testing::Test::HasFatalFailure())
+    return;
+  EXPECT_EQ(sequences.of(TensorRole::kLengthsQ), (Numbers{3, 10, 0}));
+  EXPECT_EQ(sequences.of(TensorRole::kLengthsKv), (Numbers{10, 10, 5}));
+}
+
+TEST(AttentionSequences, AreMoreThanABlockHasThreads) {
+  for (const std::int64_t batch : {1, 127, 128, 300}) {
+    Numbers begins;
+    for (std::int64_t i = 0; i <= batch; ++i)
+      begins.push_back(static_cast<std::int32_t>(2 * i));
+    Sequences sequences(batch, 2);
+    sequences.run(begins, begins);
+    if (testing::Test::HasFatalFailure())
+      return;
+    EXPECT_EQ(sequences.of(TensorRole::kOffsetsK).back(), 2 * batch * 128);
+    EXPECT_THAT(sequences.of(TensorRole::kLengthsKv),
+                ElementsAreArray(Numbers(static_cast<std::size_t>(batch), 2)));
+  }
+}
+
+}  // namespace
+}  // namespace kiln
