@@ -65,15 +65,14 @@ AttentionQuestion shared(AttentionQuestion question) {
 AttentionCalls::AttentionCalls(BuildService& builds, Devices& devices)
     : builds_(builds), devices_(devices) {}
 
-std::optional<AttentionDecision> AttentionCalls::find(
-    const AttentionQuestion& question) {
+const AttentionDecision* AttentionCalls::find(const AttentionQuestion& question) {
   const MutexLock lock(mutex_);
   const auto found = prepared_.find(question);
-  return found == prepared_.end() ? std::nullopt : std::optional(found->second);
+  return found == prepared_.end() ? nullptr : &found->second;
 }
 
-Result<AttentionDecision> AttentionCalls::prepare(const AttentionQuestion& question,
-                                                  const Device& device) {
+Result<const AttentionDecision*> AttentionCalls::prepare(
+    const AttentionQuestion& question, const Device& device) {
   KILN_TRY(devices_.check(device));
   Backend chosen = KILN_TRY(choose_once(shared(question), device));
   AttentionDecision decision{.backend = chosen.backend,
@@ -83,7 +82,7 @@ Result<AttentionDecision> AttentionCalls::prepare(const AttentionQuestion& quest
     decision.cudnn_workspace_bytes = plan->plan().workspace_bytes();
   }
   const MutexLock lock(mutex_);
-  return prepared_.insert_or_assign(question, std::move(decision)).first->second;
+  return &prepared_.emplace(question, std::move(decision)).first->second;
 }
 
 /// One choice among the threads of this process.

@@ -53,16 +53,15 @@ class AttentionCalls {
   /// Both must outlive it.
   AttentionCalls(BuildService& builds, Devices& devices);
 
-  /// What prepare() found before.
-  [[nodiscard]] std::optional<AttentionDecision> find(
-      const AttentionQuestion& question);
+  /// What prepare() found before; null: nothing. Decisions stay as long as this object.
+  [[nodiscard]] const AttentionDecision* find(const AttentionQuestion& question);
 
   /// Decides, logs it, and has cuDNN's plan loaded for the calling thread, if that is
-  /// the choice. Errors: kInvalidArgument (the device); kUnavailable (neither runs it;
-  /// what KILN_ATTENTION names does not); of a plan that was there before, those of
-  /// AttentionPlans::prepare().
-  [[nodiscard]] Result<AttentionDecision> prepare(const AttentionQuestion& question,
-                                                  const Device& device);
+  /// the choice. Never null. Errors: kInvalidArgument (the device); kUnavailable
+  /// (neither runs it; what KILN_ATTENTION names does not); of a plan that was there
+  /// before, those of AttentionPlans::prepare().
+  [[nodiscard]] Result<const AttentionDecision*> prepare(
+      const AttentionQuestion& question, const Device& device);
 
   /// Puts a run of cuDNN's plan on `stream`. Errors: as AttentionPlans::run().
   [[nodiscard]] Result<void> run_cudnn(
@@ -122,6 +121,7 @@ class AttentionCalls {
   Mutex mutex_;
   std::optional<std::filesystem::path> loader_ KILN_GUARDED_BY(mutex_);
   std::unique_ptr<Cudnn> cudnn_ KILN_GUARDED_BY(mutex_);
+  // Nothing is changed or taken out: who has found one keeps its address.
   std::unordered_map<AttentionQuestion, AttentionDecision, QuestionHash> prepared_
       KILN_GUARDED_BY(mutex_);
   // By chosen_by(): with dropout one answer for both passes.

@@ -78,22 +78,24 @@ std::uint64_t workspace_of(const AttentionDecision& decision, const Problem& pro
 }
 
 /// Decides and fetches whatever has not been.
-Result<AttentionDecision> prepare_call(Service& service, const AttentionCall& call,
-                                       const Device& device) {
-  AttentionDecision decision = KILN_TRY(
+Result<const AttentionDecision*> prepare_call(Service& service,
+                                              const AttentionCall& call,
+                                              const Device& device) {
+  const AttentionDecision* const decision = KILN_TRY(
       ServiceParts::attention_of(service).prepare(question_of(call, device), device));
-  const bool is_cudnn = decision.backend == AttentionBackend::kCudnn;
+  const bool is_cudnn = decision->backend == AttentionBackend::kCudnn;
   KILN_TRY(fetch(service, device,
                  is_cudnn ? sequence_launches(call) : KILN_TRY(plan(call, device))));
   return decision;
 }
 
 /// What was prepared; in a capture nothing else is run.
-Result<AttentionDecision> decide(Service& service, CUstream_st* stream,
-                                 const AttentionCall& call, const Device& device) {
+Result<const AttentionDecision*> decide(Service& service, CUstream_st* stream,
+                                        const AttentionCall& call,
+                                        const Device& device) {
   AttentionCalls& calls = ServiceParts::attention_of(service);
-  if (auto known = calls.find(question_of(call, device)))
-    return *std::move(known);
+  if (const AttentionDecision* const known = calls.find(question_of(call, device)))
+    return known;
   if (KILN_TRY(calls.is_capturing(stream)))
     return refuse(operation_of(call.problem.pass),
                   fmt::format("{}: the stream is being captured, and this problem was "
@@ -140,7 +142,8 @@ Result<void> run_attention(Service& service, CUstream_st* stream, const Problem&
     KILN_TRY(check_pointers(call));
     if (const float scale = scale_of(call); !std::isfinite(scale))
       return refuse(operation_of(pass), fmt::format("scale is {}", scale));
-    const AttentionDecision decision = KILN_TRY(decide(service, stream, call, device));
+    const AttentionDecision& decision =
+        *KILN_TRY(decide(service, stream, call, device));
     KILN_TRY(check_workspace(decision, call));
     if (decision.backend == AttentionBackend::kCudnn)
       return run_cudnn(service, device, stream, call);
@@ -167,10 +170,10 @@ Result<AttentionChoice> prepare(Service& service, const Device& device,
   return at_border([&]() -> Result<AttentionChoice> {
     const Problem problem = KILN_TRY(checked(given, given.pass));
     const AttentionTensors none{};
-    AttentionDecision decision =
-        KILN_TRY(prepare_call(service, {.problem = problem, .tensors = none}, device));
+    const AttentionDecision& decision =
+        *KILN_TRY(prepare_call(service, {.problem = problem, .tensors = none}, device));
     return AttentionChoice{.backend = decision.backend,
-                           .reason = std::move(decision.reason),
+                           .reason = decision.reason,
                            .workspace_bytes = workspace_of(decision, problem)};
   });
 }

@@ -1,5 +1,5 @@
-// Scaled dot-product attention and its gradients, whoever computes them: cuDNN, where it
-// can run the problem on that device, else Kiln's own kernel.
+// Scaled dot-product attention and its gradients, whoever computes them: cuDNN, where
+// it can run the problem on that device, else Kiln's own kernel.
 //
 //   kiln::attention::Problem problem{.dtype = kiln::ops::DType::kBf16,
 //                                    .batch = 4, .heads = 32, .kv_heads = 8,
@@ -33,8 +33,8 @@ struct CUstream_st;
 
 namespace kiln::ops {
 
-/// Memory of the stream's device. A gradient has the shape and the strides of what it is
-/// the gradient of. What is not of the problem is not looked at.
+/// Memory of the stream's device. A gradient has the shape and the strides of what it
+/// is the gradient of. What is not of the problem is not looked at.
 struct AttentionTensors {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -75,15 +75,23 @@ enum class AttentionBackend : std::uint8_t { kCudnn, kKiln };
 struct AttentionChoice {
   AttentionBackend backend = AttentionBackend::kKiln;
   std::string reason{};  // why: of cuDNN's refusal the rule, its reason and the remedy
-  std::uint64_t workspace_bytes = 0;
+  std::uint64_t workspace_bytes = 0;  // of this pass; enough for either backend
 };
 
-/// Computes o and stats in `stream`; does not wait for it. Decides once for each problem
-/// and device: KILN_ATTENTION=cudnn|kiln, else cuDNN where it can, else Kiln's own
-/// kernel, and logs why. Fetches or builds what runs. Thread-safe. Errors:
-/// kInvalidArgument (problem, tensors, workspace, a stream that is captured with a
-/// problem that was not prepared); kUnavailable (the device or the problem is none for
-/// either; what is forced cannot run it); those of Service::get().
+/// Computes o and stats in `stream`; does not wait for it. Decides once for each
+/// problem and device: KILN_ATTENTION=cudnn|kiln, else cuDNN where it can, else Kiln's
+/// own kernel, and logs why: a refusal of cuDNN's as a warning, once a kind, else as
+/// information. Tensors that do not begin at multiples of 16 bytes, and a scale that is
+/// not above 0, are for Kiln's kernel. Fetches or builds what runs. Thread-safe.
+///
+/// The passes of one problem may have different backends, but not with dropout, whose
+/// random numbers differ: then it is decided for both at once. So there give both the
+/// same problem but for `pass`, `training`, `stats` and `bias_gradient`, the same
+/// scale, and aligned tensors.
+///
+/// Errors: kInvalidArgument (problem, tensors, workspace, a stream that is captured
+/// with a problem that was not prepared); kUnavailable (the device or the problem is
+/// none for either; what is forced cannot run it); those of Service::get().
 [[nodiscard]] KILN_EXPORT Result<void> attention_forward(
     Service& service, CUstream_st* stream, const attention::Problem& problem,
     const AttentionTensors& tensors);
@@ -94,8 +102,10 @@ struct AttentionChoice {
     Service& service, CUstream_st* stream, const attention::Problem& problem,
     const AttentionTensors& tensors);
 
-/// Decides, and builds and loads what the calls above need on `device`, of the pass that
-/// problem.pass says: before a stream is captured, say. Thread-safe. Errors: as there.
+/// Decides, and builds and loads what the calls above need on `device`, of the pass
+/// that problem.pass says, for tensors that are aligned and a scale above 0: before
+/// a stream is captured, say, by the thread that captures. Thread-safe. Errors: as
+/// there.
 [[nodiscard]] KILN_EXPORT Result<AttentionChoice> prepare(
     Service& service, const Device& device, const attention::Problem& problem);
 
