@@ -119,7 +119,9 @@ Tiles tiles_of(const Problem& problem, std::int64_t dqk, std::int64_t dv,
     return tiles;
   }
   Tiles tiles{.tile = 64, .step = dqk + dv <= 128 ? 64 : 32};
-  if (dqk + dv > 256 && has_more)
+  if (problem.dropout > 0)
+    tiles.step /= 2;
+  else if (dqk + dv > 256 && has_more)
     tiles.step = 16;
   const auto bytes = [&] {
     return 2 * (tiles.tile + tiles.step) * (dqk + dv) + 8 * tiles.step;
