@@ -92,8 +92,9 @@ inline Backward backward(const Matrix& q, const Matrix& k, const Matrix& v,
   const auto width = [](const Matrix& rows) {
     return rows.empty() ? std::size_t{0} : rows[0].size();
   };
-  const std::size_t dqk = width(k);
-  const std::size_t dv = width(v);
+  // Of a sequence without queries or without keys one has no row to tell.
+  const std::size_t dqk = std::max(width(q), width(k));
+  const std::size_t dv = std::max(width(grad), width(v));
   Backward out{zeros(q.size(), dqk), zeros(k.size(), dqk), zeros(k.size(), dv),
                zeros(q.size(), k.size())};
   for (std::size_t i = 0; i < q.size(); ++i) {
