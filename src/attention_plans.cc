@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <functional>
 #include <utility>
 
 #include "attention/evaluate.h"
@@ -44,20 +43,6 @@ Result<void> check_rules(const KeyedPlan& keyed, const attention::Problem& probl
 AttentionPlans::AttentionPlans(PlanService& plans, Devices& devices,
                                std::optional<std::filesystem::path> cudnn)
     : plans_(plans), devices_(devices), cudnn_(std::move(cudnn)) {}
-
-std::size_t AttentionPlans::PlaceHash::operator()(const Place& place) const noexcept {
-  const attention::Problem& p = place.problem;
-  std::size_t hash = static_cast<std::size_t>(place.ordinal);
-  // Those that tell a program's problems apart; the rest is compared.
-  for (const std::int64_t each :
-       {p.batch, p.heads, p.kv_heads, p.sq, p.skv, p.dqk, p.dv, p.q.sequence,
-        p.k.sequence, static_cast<std::int64_t>(p.pass),
-        static_cast<std::int64_t>(p.mask)}) {
-    constexpr std::size_t kGolden = 0x9e3779b97f4a7c15ULL;  // 2^64 / the golden ratio
-    hash ^= std::hash<std::int64_t>()(each) + kGolden + (hash << 6U) + (hash >> 2U);
-  }
-  return hash;
-}
 
 std::optional<AttentionPlans::Loaded> AttentionPlans::find(const Place& place) {
   const MutexLock lock(mutex_);

@@ -16,7 +16,7 @@
 
 #include "attention/cudnn_handles.h"
 #include "attention/loaded_plan.h"
-#include "attention/problem.h"
+#include "attention/problem_hash.h"
 #include "device/device_properties.h"
 #include "devices.h"
 #include "kiln/device.h"
@@ -69,7 +69,10 @@ class AttentionPlans {
     friend bool operator==(const Place&, const Place&) = default;
   };
   struct PlaceHash {
-    std::size_t operator()(const Place& place) const noexcept;
+    std::size_t operator()(const Place& place) const noexcept {
+      return attention::ProblemHash()(place.problem) +
+             static_cast<std::size_t>(place.ordinal);
+    }
   };
   /// What is asked of a device once.
   struct PerDevice {

@@ -120,6 +120,15 @@ Result<unsigned> parse_jobs(const std::string& text) {
   return static_cast<unsigned>(KILN_TRY(parse_number(text, {1, kMostJobs})));
 }
 
+Result<AttentionSetting> parse_attention(const std::string& text) {
+  if (text == "cudnn")
+    return AttentionSetting::kCudnn;
+  if (text == "kiln")
+    return AttentionSetting::kKiln;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' is neither cudnn nor kiln", text));
+}
+
 }  // namespace
 
 Environment process_environment() {
@@ -160,6 +169,9 @@ std::span<const EnvironmentVariable> environment_reference() {
       EnvironmentVariable{"KILN_TEMPLATE_DIR",
                           "Folders with kernel templates, with colons, searched before "
                           "the built-in ones."},
+      EnvironmentVariable{"KILN_ATTENTION",
+                          "Who computes attention, whatever comes: cudnn or kiln; by "
+                          "default cuDNN where it can, else Kiln's own kernel."},
       EnvironmentVariable{"KILN_DISABLE",
                           "Kernels that the library refuses, with commas: "
                           "rope_fwd,scaled_*."},
@@ -193,6 +205,7 @@ Result<Config> read_config(const Environment& environment) {
     for (std::string& dir : split(*dirs, ':'))
       config.template_dirs.emplace_back(std::move(dir));
   }
+  KILN_TRY(reader.read("KILN_ATTENTION", config.attention, parse_attention));
   if (const auto names = reader.text("KILN_DISABLE"))
     config.disabled = split_names(*names);
   config.record = reader.path("KILN_RECORD");

@@ -23,6 +23,9 @@ inline constexpr unsigned kMostJobs = 1024;
 /// Of KILN_WORKER_MEMORY: NVRTC by itself needs more.
 inline constexpr std::uint64_t kLeastWorkerMemory = 64ULL << 20U;
 
+/// Who computes attention: cuDNN where it can, or one of the two whatever comes.
+enum class AttentionSetting : std::uint8_t { kBest, kCudnn, kKiln };
+
 /// Thread safety: a value.
 struct Config {
   // Where objects are kept. Empty: neither KILN_CACHE_DIR nor XDG_CACHE_HOME nor HOME
@@ -44,7 +47,8 @@ struct Config {
   std::optional<std::string> toolchain;         // "13.0", or digits of a build id
 
   std::vector<std::filesystem::path> template_dirs;  // searched before the built-ins
-  std::vector<std::string> disabled;                 // names of kernels, or "rope_*"
+  AttentionSetting attention = AttentionSetting::kBest;
+  std::vector<std::string> disabled;            // names of kernels, or "rope_*"
   std::optional<std::filesystem::path> record;  // a manifest that requests are added to
   std::optional<std::string> log_level;
 };

@@ -16,6 +16,7 @@
 #include "public_border.h"
 #include "request_record.h"
 #include "service_options.h"
+#include "service_parts.h"
 #include "util/log.h"
 #include "util/striped_counter.h"
 #include "util/try.h"
@@ -140,6 +141,7 @@ class Service::Impl {
                      const std::stop_token& stop);
   Result<void> prefetch(const Request& request, const Device& device);
   [[nodiscard]] Statistics statistics() const;
+  [[nodiscard]] AttentionCalls& attention() { return attention_; }
 
   [[nodiscard]] bool is_of_this_process() const {
     return devices_->is_of_this_process();
@@ -171,6 +173,7 @@ class Service::Impl {
   const std::unique_ptr<RequestRecord> record_;  // null: nothing is recorded
   const std::function<void(const Event&)> on_event_;
 
+  AttentionCalls attention_;
   KernelMemory memory_;
   SingleFlight<LoadPlace, Loaded> loads_;
   std::array<std::atomic<std::uint64_t>, kKinds> told_{};
@@ -206,6 +209,7 @@ Service::Impl::Impl(std::stop_source stop, std::unique_ptr<BuildService> builds,
       devices_(std::move(devices)),
       record_(std::move(record)),
       on_event_(std::move(on_event)),
+      attention_(*builds_, *devices_),
       prefetcher_(builds_->jobs()) {}
 
 Result<Kernel> Service::Impl::get(const Request& request, const Device& device,
@@ -405,6 +409,10 @@ Statistics Service::statistics() const {
 
 Result<std::string> Service::profile(const Device& device) const {
   return at_border([&] { return impl_->profile(device); });
+}
+
+AttentionCalls& ServiceParts::attention_of(Service& service) {
+  return service.impl_->attention();
 }
 
 }  // namespace kiln

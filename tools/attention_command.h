@@ -26,7 +26,7 @@ struct AttentionOptions {
   std::string driver;
   // Of warm.
   std::string preset, jobs, time_limit;
-  bool dry_run = false, fail_fast = false;
+  bool dry_run = false, fail_fast = false, kiln = false;
 };
 
 // Errors of each: kInvalidArgument, of a flag; what keeps all of it from being done.
@@ -44,6 +44,22 @@ struct AttentionOptions {
 /// not given. Errors: kInvalidArgument.
 [[nodiscard]] Result<std::vector<ComputeCapability>> named_architectures(
     const Config& config, const ArchitectureOptions& options);
+
+/// A device; or an architecture that no published device has: no plan can be built for
+/// it, since a plan is bound to a device, but kernels can.
+struct AttentionTarget {
+  ComputeCapability capability;
+  std::optional<device::DeviceProperties> device{};
+};
+
+/// What plans and kernels are for: profiles; of an architecture every published device
+/// that has it; else the devices present. Each once, as far as a plan can tell them
+/// apart. Errors: as plan_devices(), but for an architecture of no published device.
+[[nodiscard]] Result<std::vector<AttentionTarget>> attention_targets(
+    const Config& config, const AttentionOptions& options);
+
+/// kInvalidArgument: there is no published device of that architecture.
+[[nodiscard]] tl::unexpected<Error> no_published_device(ComputeCapability capability);
 
 /// The devices that plans are for: profiles; of an architecture every published device
 /// that has it; else those present. Each once, as far as a plan can tell them apart.

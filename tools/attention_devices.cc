@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "attention/plan_binding.h"
@@ -27,18 +28,21 @@ Result<ComputeCapability> known(device::Architecture architecture) {
 }
 
 /// Two devices that a plan cannot tell apart are one.
-Result<void> add_once(std::vector<DeviceProperties>& devices, DeviceProperties device) {
+Result<void> add_once(std::vector<AttentionTarget>& devices, DeviceProperties device) {
   const auto bound = KILN_TRY(attention::binding_of(device.cudnn_json()));
-  for (const DeviceProperties& each : devices) {
-    const auto other = KILN_TRY(attention::binding_of(each.cudnn_json()));
+  for (const AttentionTarget& each : devices) {
+    if (!each.device)
+      continue;
+    const auto other = KILN_TRY(attention::binding_of(each.device->cudnn_json()));
     if (attention::describe_difference(other, bound).empty())
       return {};
   }
-  devices.push_back(std::move(device));
+  const ComputeCapability capability = device.capability();
+  devices.push_back({capability, std::move(device)});
   return {};
 }
 
-Result<void> add_present(const Config& config, std::vector<DeviceProperties>& devices) {
+Result<void> add_present(const Config& config, std::vector<AttentionTarget>& devices) {
   const auto driver = KILN_TRY(
       device::Driver::open(config.driver.value_or(""), LibraryPlaces::of_process()));
   if (driver) {
@@ -54,29 +58,24 @@ Result<void> add_present(const Config& config, std::vector<DeviceProperties>& de
 }
 
 Result<void> add_published(ComputeCapability capability,
-                           std::vector<DeviceProperties>& devices) {
-  const std::size_t before = devices.size();
-  std::set<ComputeCapability> described;
+                           std::vector<AttentionTarget>& devices) {
+  bool is_published = false;
   for (const device::PublishedProfile& each : device::published_profiles()) {
     auto properties = KILN_TRY(device::parse_device_properties(each.text));
-    described.insert(properties.capability());
-    if (properties.capability() == capability)
-      KILN_TRY(add_once(devices, std::move(properties)));
+    if (properties.capability() != capability)
+      continue;
+    is_published = true;
+    KILN_TRY(add_once(devices, std::move(properties)));
   }
-  if (devices.size() > before)
-    return {};
-  std::vector<std::string> known;
-  for (const ComputeCapability each : described) known.push_back(to_string(each));
-  return wrong_attention(
-      fmt::format("--arch {}: a plan is bound to a device, and there is no published "
-                  "one of that architecture ({} have some); give --profile FILE, as "
-                  "`kiln doctor --profile` writes it there",
-                  to_string(capability), fmt::join(known, ", ")));
+  if (!is_published && std::ranges::find(devices, capability,
+                                         &AttentionTarget::capability) == devices.end())
+    devices.push_back({capability});
+  return {};
 }
 
-Result<std::vector<DeviceProperties>> listed_devices(
+Result<std::vector<AttentionTarget>> listed_devices(
     const Config& config, const ArchitectureOptions& options) {
-  std::vector<DeviceProperties> devices;
+  std::vector<AttentionTarget> devices;
   for (const std::string& text : options.lists) {
     const auto list = KILN_TRY(device::parse_architecture_list(text));
     for (const device::Architecture each : list.architectures)
@@ -127,8 +126,34 @@ Result<std::vector<ComputeCapability>> named_architectures(
   return found;
 }
 
+tl::unexpected<Error> no_published_device(ComputeCapability capability) {
+  std::set<ComputeCapability> described;
+  for (const device::PublishedProfile& each : device::published_profiles()) {
+    if (const auto properties = device::parse_device_properties(each.text))
+      described.insert(properties->capability());
+  }
+  std::vector<std::string> known;
+  for (const ComputeCapability each : described) known.push_back(to_string(each));
+  return wrong_attention(
+      fmt::format("--arch {}: a plan is bound to a device, and there is no published "
+                  "one of that architecture ({} have some); give --profile FILE, as "
+                  "`kiln doctor --profile` writes it there",
+                  to_string(capability), fmt::join(known, ", ")));
+}
+
 Result<std::vector<DeviceProperties>> plan_devices(const Config& config,
                                                    const AttentionOptions& options) {
+  std::vector<DeviceProperties> devices;
+  for (AttentionTarget& each : KILN_TRY(attention_targets(config, options))) {
+    if (!each.device)
+      return no_published_device(each.capability);
+    devices.push_back(*std::move(each.device));
+  }
+  return devices;
+}
+
+Result<std::vector<AttentionTarget>> attention_targets(
+    const Config& config, const AttentionOptions& options) {
   auto devices = KILN_TRY(listed_devices(config, options.devices));
   if (options.driver.empty())
     return devices;
@@ -138,8 +163,10 @@ Result<std::vector<DeviceProperties>> plan_devices(const Config& config,
         fmt::format("--driver: '{}' is no version of CUDA, such as 13.0: the one that "
                     "`kiln doctor` shows for the driver there",
                     options.driver));
-  for (DeviceProperties& each : devices)
-    each.driver_version = 1000 * version->major + 10 * version->minor;
+  for (AttentionTarget& each : devices) {
+    if (each.device)
+      each.device->driver_version = 1000 * version->major + 10 * version->minor;
+  }
   return devices;
 }
 

@@ -86,6 +86,15 @@ std::string probe_text(const attention::Probe& probe) {
                                : fmt::format("{}: {}", word, probe.message);
 }
 
+std::string kernel_text(const Explanation& explanation) {
+  const attention::OwnKernel& kernel = explanation.kiln;
+  if (!kernel.supported)
+    return "no: " + kernel.reason;
+  const bool is_chosen = explanation.chosen == attention::Choice::kKiln;
+  return fmt::format("Kiln's own kernel {} it: {}", is_chosen ? "runs" : "would run",
+                     kernel.reason);
+}
+
 /// The rules that refuse somewhere, each once, in the order of the table.
 std::vector<Finding> rules_of(const std::vector<MatrixCell>& cells) {
   std::vector<Finding> all;
@@ -123,7 +132,7 @@ ordered_json explanation_json(const Explanation& explanation) {
                      {"heads", step.problem.heads},
                      {"chosen", to_string(step.chosen)},
                      {"cudnn", cudnn_json(step.cudnn, step.probe)},
-                     {"kiln", kiln_json(explanation.kiln)}});
+                     {"kiln", kiln_json(step.kiln)}});
   }
   return {{"chosen", to_string(explanation.chosen)},
           {"cudnn", cudnn_json(explanation.cudnn, explanation.probe)},
@@ -142,9 +151,9 @@ std::string explanation_text(const attention::Question& question,
       runs ? "runs" : "does not run", to_string(question.problem),
       options.parallelism ? ", split by " + to_string(*options.parallelism) : "");
   text += verdict_text(explanation.cudnn, terminal);
-  text += fmt::format("chosen: {}\nprobe: {}\nkiln: no: {}\n",
-                      to_string(explanation.chosen), probe_text(explanation.probe),
-                      explanation.kiln.reason);
+  text +=
+      fmt::format("chosen: {}\nprobe: {}\nkiln: {}\n", to_string(explanation.chosen),
+                  probe_text(explanation.probe), kernel_text(explanation));
   if (options.parallelism && !explanation.steps.empty())
     text += "\n" + steps_text(explanation, terminal);
   return text;

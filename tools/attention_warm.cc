@@ -1,4 +1,5 @@
-// kiln attention warm: build the plans that a job will ask for, before it starts.
+// kiln attention warm: build the plans and kernels that a job will ask for, before it
+// starts.
 
 #include <fmt/format.h>
 
@@ -6,9 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "attention/both_passes.h"
 #include "attention/context_parallel.h"
 #include "attention/evaluate.h"
+#include "attention/installed_cudnn.h"
 #include "attention/problem_codec.h"
+#include "ops/attention.h"
 #include "ops/preset.h"
 #include "tools/attention_command.h"
 #include "tools/build_run.h"
@@ -78,35 +82,141 @@ Result<std::vector<Problem>> wanted_problems(const AttentionOptions& options) {
   return steps;
 }
 
-std::variant<KeyedRequest, KeyedPlan, Error> keyed_plan(
-    PlanService& plans, const Problem& problem, const DeviceProperties& device) {
-  auto keyed = plans.key(problem, device);
-  if (!keyed)
-    return std::move(keyed).error();
-  const auto verdict =
-      attention::evaluate(problem, device.capability(), keyed->version);
-  if (verdict.supported)
-    return *std::move(keyed);
-  const attention::Finding& first = verdict.refusals.front();
-  return Error{
-      ErrorCode::kCompileFailed,
-      fmt::format("cuDNN {} does not run it: {}: {}; {}", to_string(keyed->version),
-                  first.id, first.reason, first.remedy)};
-}
+/// Fills a report: of each problem cuDNN's plan, or Kiln's own kernels where cuDNN does
+/// not run it; as AttentionCalls decides, without a device.
+class WarmList {
+ public:
+  /// Errors: kUnavailable, where a cuDNN is named or forced and cannot be used.
+  [[nodiscard]] static Result<WarmList> make(Context& context, BuildService& service,
+                                             PlanService& plans, bool kiln) {
+    WarmList list(service, plans);
+    const AttentionSetting setting = service.config().attention;
+    if (kiln || setting == AttentionSetting::kKiln) {
+      list.why_not_ = kiln ? "--kiln" : "KILN_ATTENTION=kiln";
+      return list;
+    }
+    list.only_cudnn_ = setting == AttentionSetting::kCudnn;
+    auto library = plans.library();
+    if (library) {
+      list.version_ = library->version();
+      return list;
+    }
+    const bool is_expected = list.only_cudnn_ || service.config().cudnn;
+    if (is_expected ||
+        !KILN_TRY(attention::find_cudnn("", LibraryPlaces::of_process())).empty())
+      list.error_ = library.error();
+    else
+      print_error(fmt::format("{} {}; so Kiln's own kernels are built for all of it\n",
+                              context.err.styled("kiln:", Style::kYellow),
+                              library.error().message));
+    list.why_not_ = std::move(library).error().message;
+    return list;
+  }
 
-BuildItem item_for(PlanService& plans, const Problem& problem,
-                   const DeviceProperties& device) {
-  BuildItem item{.named_as = "template",
-                 .name = std::string(PlanService::name_of(problem)),
-                 .label = to_string(problem),
-                 .params = {},
-                 .arch = to_string(device.capability()),
-                 .device = device.name,
-                 .keyed = keyed_plan(plans, problem, device)};
-  for (const cache::Field& field : attention::shown_fields(problem).list())
-    item.params.emplace(field.label, field.value);
-  return item;
-}
+  /// Errors: kInvalidArgument, where a plan is wanted for an architecture of no
+  /// published device.
+  Result<void> add(const Problem& problem, const AttentionTarget& target) {
+    if (error_) {
+      add_error(problem, target, *error_);
+      return {};
+    }
+    const std::string why_not = why_not_cudnn(problem, target.capability);
+    if (why_not.empty()) {
+      if (!target.device)
+        return no_published_device(target.capability);
+      add_plan(problem, *target.device);
+    } else if (only_cudnn_) {
+      add_error(problem, target, {ErrorCode::kCompileFailed, why_not});
+    } else {
+      add_kernels(problem, target, why_not);
+    }
+    return {};
+  }
+
+  [[nodiscard]] BuildReport take() { return std::move(report_); }
+
+ private:
+  WarmList(BuildService& service, PlanService& plans)
+      : service_(service), plans_(plans) {}
+
+  /// Empty: it runs it, by the rules.
+  [[nodiscard]] std::string why_not_cudnn(const Problem& problem,
+                                          ComputeCapability capability) const {
+    if (!version_)
+      return why_not_;
+    for (const Problem& each : attention::run_together(problem)) {
+      const auto verdict = attention::evaluate(each, capability, *version_);
+      if (verdict.supported)
+        continue;
+      const attention::Finding& first = verdict.refusals.front();
+      return fmt::format("cuDNN {} does not run it: {}: {}; {}", to_string(*version_),
+                         first.id, first.reason, first.remedy);
+    }
+    return {};
+  }
+
+  [[nodiscard]] static BuildItem item_for(const Problem& problem,
+                                          const AttentionTarget& target) {
+    BuildItem item{.named_as = "template",
+                   .name = std::string(PlanService::name_of(problem)),
+                   .label = to_string(problem),
+                   .params = {},
+                   .arch = to_string(target.capability),
+                   .device = target.device ? target.device->name : std::string(),
+                   .kind = "plan",
+                   .keyed = Error{}};
+    for (const cache::Field& field : attention::shown_fields(problem).list())
+      item.params.emplace(field.label, field.value);
+    return item;
+  }
+
+  void add_error(const Problem& problem, const AttentionTarget& target, Error error) {
+    BuildItem item = item_for(problem, target);
+    item.keyed = std::move(error);
+    report_.items.push_back(std::move(item));
+  }
+
+  void add_plan(const Problem& problem, const DeviceProperties& device) {
+    BuildItem item = item_for(problem, {device.capability(), device});
+    auto keyed = plans_.key(problem, device);
+    if (keyed)
+      item.keyed = *std::move(keyed);
+    else
+      item.keyed = std::move(keyed).error();
+    report_.items.push_back(std::move(item));
+  }
+
+  /// What a call of the problem launches there.
+  void add_kernels(const Problem& problem, const AttentionTarget& target,
+                   const std::string& why_not) {
+    const ops::AttentionTensors tensors{};
+    const auto launches = ops::plan(ops::AttentionCall{problem, tensors},
+                                    Device{.capability = target.capability});
+    if (!launches) {
+      add_error(problem, target,
+                {ErrorCode::kCompileFailed,
+                 fmt::format("{}; {}", why_not, launches.error().message)});
+      return;
+    }
+    for (const ops::Launch& launch : *launches) {
+      const std::size_t before = report_.items.size();
+      add_items(service_, Request(launch.kernel, launch.parameters),
+                {target.capability}, report_);
+      for (std::size_t i = before; i < report_.items.size(); ++i) {
+        report_.items[i].kind = "kernel";
+        report_.items[i].reason = why_not;
+      }
+    }
+  }
+
+  BuildService& service_;
+  PlanService& plans_;
+  std::optional<attention::CudnnVersion> version_;  // none: it is not asked
+  std::string why_not_;                             // then
+  std::optional<Error> error_;                      // of every item
+  bool only_cudnn_ = false;
+  BuildReport report_;
+};
 
 }  // namespace
 
@@ -118,15 +228,15 @@ Result<int> warm_attention(Context& context, const AttentionOptions& options) {
   if (!options.time_limit.empty())
     config.compile_timeout = KILN_TRY(parse_time_limit(options.time_limit));
   const auto problems = KILN_TRY(wanted_problems(options));
-  const auto devices = KILN_TRY(plan_devices(config, options));
+  const auto targets = KILN_TRY(attention_targets(config, options));
   const auto service = KILN_TRY(BuildService::open(
       config, {.stop = context.stop->token(), .make_root = !options.dry_run}));
   PlanService plans(*service);
-  BuildReport report;
-  for (const DeviceProperties& device : devices) {
-    for (const Problem& problem : problems)
-      report.items.push_back(item_for(plans, problem, device));
+  WarmList list = KILN_TRY(WarmList::make(context, *service, plans, options.kiln));
+  for (const AttentionTarget& target : targets) {
+    for (const Problem& problem : problems) KILN_TRY(list.add(problem, target));
   }
+  BuildReport report = list.take();
   run_builds(context, *service,
              {.jobs = service->jobs().get(),
               .dry_run = options.dry_run,

@@ -220,6 +220,10 @@ ordered_json entry_json(const BuildItem& item, const BuildEntry& entry) {
   json["arch"] = item.arch;
   if (!item.device.empty())
     json["device"] = item.device;
+  if (!item.kind.empty())
+    json["kind"] = item.kind;
+  if (!item.reason.empty())
+    json["reason"] = item.reason;
   json["key"] =
       item_key(item).empty() ? ordered_json(nullptr) : ordered_json(item_key(item));
   // To a reader of the document there are the five outcomes; the error says which

@@ -27,6 +27,9 @@ struct BuildItem {
   Parameters params;        // canonical, of a template
   std::string arch;         // as printed: what is really built for, "9.0a"
   std::string device = {};  // of a plan, which is for one
+  // Where both are built: "plan" or "kernel", and of a kernel why it is not a plan.
+  std::string_view kind = {};
+  std::string reason = {};
   std::variant<KeyedRequest, KeyedPlan, Error> keyed;
 };
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "attention/both_passes.h"
+
 namespace kiln::attention {
 namespace {
 
@@ -66,18 +68,69 @@ void compare(const Question& question, Step& step) {
        .remedy = "use another kernel, or another version of cuDNN"});
 }
 
+/// With dropout both passes have one backend: what refuses the other one is shown, and
+/// decides. False: cuDNN refuses it.
+bool check_other_pass(const Question& question, Verdict& verdict) {
+  for (const Problem& problem : run_together(question.problem)) {
+    if (problem.pass == question.problem.pass)
+      continue;
+    const Verdict other =
+        built_in_rules().evaluate({problem, question.arch, question.cudnn});
+    if (other.supported)
+      continue;
+    Finding first = other.refusals.front();
+    first.kind = RuleKind::kFrameworkPolicy;
+    first.reason = fmt::format(
+        "the {} pass drops the same probabilities, so the same "
+        "backend must run it, and it is refused: {}",
+        to_string(problem.pass), first.reason);
+    std::erase_if(verdict.policies,
+                  [&](const Finding& each) { return each.id == first.id; });
+    verdict.policies.push_back(std::move(first));
+    return false;
+  }
+  return true;
+}
+
 Step decide(const Question& question, const AskCudnn& ask) {
   Step step{.problem = question.problem,
             .cudnn = built_in_rules().evaluate(question),
-            .probe = not_probed()};
+            .probe = not_probed(),
+            .kiln = own_kernel(question.problem, question.arch)};
   if (ask) {
     step.probe = ask(question.problem);
     compare(question, step);
   }
   if (question.problem.training && question.problem.pass == Pass::kForward)
     show_backward(question, step.cudnn);
-  step.chosen = step.cudnn.supported ? Choice::kCudnn : Choice::kNone;
+  const bool has_both_passes = check_other_pass(question, step.cudnn);
+  if (step.cudnn.supported && has_both_passes)
+    step.chosen = Choice::kCudnn;
+  else if (step.kiln.supported)
+    step.chosen = Choice::kKiln;
   return step;
+}
+
+/// None where a step has none; cuDNN where it runs all of them.
+Choice chosen_for(const std::vector<Step>& steps) {
+  const auto is = [](Choice choice) {
+    return [choice](const Step& step) { return step.chosen == choice; };
+  };
+  if (steps.empty() || std::ranges::any_of(steps, is(Choice::kNone)))
+    return Choice::kNone;
+  return std::ranges::all_of(steps, is(Choice::kCudnn)) ? Choice::kCudnn
+                                                        : Choice::kKiln;
+}
+
+/// One kernel for all steps: the first that has none says why.
+OwnKernel kernel_for(const Explanation& explanation) {
+  if (explanation.steps.empty())
+    return {false,
+            "there is no step to run: " + explanation.cudnn.refusals.at(0).reason};
+  const auto without = std::ranges::find_if(
+      explanation.steps, [](const Step& step) { return !step.kiln.supported; });
+  return without == explanation.steps.end() ? explanation.steps.front().kiln
+                                            : without->kiln;
 }
 
 /// One probe for all steps: the first that did not build says why.
@@ -142,11 +195,18 @@ std::string_view to_string(Choice choice) {
   return kWords[static_cast<std::size_t>(choice)];
 }
 
+OwnKernel own_kernel(const Problem& problem, ComputeCapability capability,
+                     const CallProperties& call) {
+  auto choice = choose_kernel(problem, capability, call);
+  if (!choice)
+    return {false, std::move(choice).error().message};
+  if (!choice->kernel.starts_with("attention_plain_"))
+    return {true, fmt::format("{} on {}", choice->kernel, choice->reason)};
+  return {true, fmt::format("{} in float, as {}", choice->kernel, choice->reason)};
+}
+
 Explanation explain(const Question& question, const ExplainOptions& options) {
-  Explanation explanation{.cudnn = {},
-                          .probe = {},
-                          .kiln = {false, "Kiln has no attention kernel yet"},
-                          .steps = {}};
+  Explanation explanation;
   Expansion expansion{.steps = {question.problem}, .refusals = {}};
   if (options.parallelism)
     expansion = expand(question.problem, *options.parallelism);
@@ -158,11 +218,11 @@ Explanation explain(const Question& question, const ExplainOptions& options) {
     explanation.steps.push_back(std::move(step));
   }
   explanation.probe = probe_of(explanation.steps);
+  explanation.kiln = kernel_for(explanation);
+  explanation.chosen = chosen_for(explanation.steps);
   explanation.cudnn.supported = explanation.cudnn.refusals.empty();
-  if (explanation.cudnn.supported) {
-    explanation.chosen = Choice::kCudnn;
+  if (explanation.cudnn.supported)
     return explanation;
-  }
   explanation.cudnn.first_supported = first_supported(explanation.steps, question);
   if (options.parallelism)
     offer_other_modes(question, *options.parallelism, explanation.cudnn.refusals);

@@ -12,6 +12,8 @@
 
 #include "attention/context_parallel.h"
 #include "attention/evaluate.h"
+#include "attention/kernel_choice.h"
+#include "kiln/device.h"
 
 namespace kiln::attention {
 
@@ -41,18 +43,24 @@ struct OwnKernel {
   std::string reason;
 };
 
+/// "attention_fwd on tensor cores", or why there is none.
+[[nodiscard]] OwnKernel own_kernel(const Problem& problem, ComputeCapability capability,
+                                   const CallProperties& call = {});
+
 struct Step {
   Problem problem;
   Choice chosen = Choice::kNone;
   Verdict cudnn;
   Probe probe;
+  OwnKernel kiln;
 };
 
 struct Explanation {
-  Choice chosen = Choice::kNone;  // kCudnn: for every step
-  Verdict cudnn;                  // of all steps; each rule once
-  Probe probe;                    // of all steps: the first that did not build
-  OwnKernel kiln;                 // of every step
+  /// kCudnn: for every step. kKiln: for some, or all, since cuDNN refuses them.
+  Choice chosen = Choice::kNone;
+  Verdict cudnn;   // of all steps; each rule once
+  Probe probe;     // of all steps: the first that did not build
+  OwnKernel kiln;  // of all steps: the first that has none
   /// The problem itself without context parallelism. None where that refuses it.
   std::vector<Step> steps;
 };

@@ -2,10 +2,12 @@
 
 #pragma once
 
+#include "kiln/attention.h"          // IWYU pragma: export
 #include "kiln/device.h"             // IWYU pragma: export
 #include "kiln/geometry.h"           // IWYU pragma: export
 #include "kiln/kernel.h"             // IWYU pragma: export
 #include "kiln/ops/activation.h"     // IWYU pragma: export
+#include "kiln/ops/attention.h"      // IWYU pragma: export
 #include "kiln/ops/cross_entropy.h"  // IWYU pragma: export
 #include "kiln/ops/norm.h"           // IWYU pragma: export
 #include "kiln/ops/rope.h"           // IWYU pragma: export

@@ -138,6 +138,7 @@ class KILN_EXPORT Service {
   [[nodiscard]] Result<std::string> profile(const Device& device) const;
 
  private:
+  friend struct ServiceParts;  // the library's own operations
   class KILN_HIDDEN Impl;
   explicit Service(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;  // null after a move

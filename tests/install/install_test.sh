@@ -50,6 +50,7 @@ fi
 say "the names that the library shows"
 kinds='ComputeCapability|ErrorCode|Event::Kind'
 public="kiln::((Kernel|Request|Service)::.*|(version|build_id)\(\)"
+public+="|attention::(flattened|set_strides|validate)\(kiln::attention::[A-Za-z]+( const)?&\)"
 public+="|to_string(\[abi:cxx11\])?\(kiln::($kinds)\)"
 public+="|ops::([a-z_]+\(kiln::Service&, .*\)"
 public+="|[a-z]+_backward_workspace_bytes\(kiln::ops::[A-Za-z]+ const&, kiln::Device const&\)"

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/support/program.h"
 
 namespace kiln {
@@ -95,6 +97,35 @@ TEST_F(AttentionCases, BackwardOf192With128IsBuiltOnHopper) {
   }
 }
 
+// xformers #1045: one process, a 2080 and a 3090; heads in groups.
+TEST_F(AttentionCases, TuringAndAmpereGetEachWhatWasBuiltForIt) {
+  const Arguments grouped{
+      "attention", "warm", "--arch",  "7.5,8.6", "--pass",     "fwd", "--dtype", "f16",
+      "--batch",   "1",    "--heads", "8",       "--sq",       "512", "--skv",   "512",
+      "--dqk",     "64",   "--mask",  "none",    "--kv-heads", "2"};
+  const json report = kiln_.json_of(grouped);
+  EXPECT_EQ(report["failed"], 0) << report.dump(1);
+  std::set<std::string> built;
+  for (const json& entry : report["entries"])
+    built.insert(entry["arch"].get<std::string>() + " " +
+                 entry["template"].get<std::string>());
+  EXPECT_EQ(built,
+            (std::set<std::string>{"7.5 attention_fwd", "8.6 cudnn_attention_fwd"}));
+}
+
+TEST_F(AttentionCases, BackwardOf192OnAmpereIsKilnsAndWarmed) {
+  const Arguments device{"--profile", "a100-sxm-80gb"};
+  Arguments warm = latent("bwd", "192", "128");
+  warm[1] = "warm";
+  const json report = kiln_.json_of(warm + device);
+  ASSERT_EQ(report["compiled"], 1) << report.dump(1);
+  EXPECT_EQ(report["entries"][0]["template"], "attention_bwd");
+  EXPECT_THAT(report["entries"][0]["reason"].get<std::string>(),
+              HasSubstr("head_dim.backward.ampere"));
+  kiln_.set("KILN_NO_JIT", "1");
+  EXPECT_EQ(kiln_.json_of(warm + device)["hits"], 1);
+}
+
 TEST_F(AttentionCases, BackwardOf192IsRefusedOnAmpereInCudnnsOwnWords) {
   const json ampere = installed("a100-sxm-80gb", latent("bwd", "192", "128"));
   EXPECT_THAT(ids(ampere["rules"]), ElementsAre("head_dim.backward.ampere"));
@@ -124,6 +155,8 @@ TEST_F(AttentionCasesByRules, StepsOfAllGatherNeed93) {
   const json& rule = old["cudnn"]["rules"][0];
   EXPECT_EQ(rule["reason"], "causal_bottom_right needs cuDNN >= 9.3.0; found 9.1.0");
   EXPECT_THAT(rule["remedy"].get<std::string>(), HasSubstr("upgrade cuDNN to 9.3.0"));
+  EXPECT_EQ(old["chosen"], "kiln") << "meanwhile";
+  for (const json& step : old["steps"]) EXPECT_EQ(step["chosen"], "kiln");
 }
 
 TEST_F(AttentionCasesByRules, BackwardOf192With128IsToldApartFromForward) {
@@ -135,6 +168,7 @@ TEST_F(AttentionCasesByRules, BackwardOf192With128IsToldApartFromForward) {
     EXPECT_THAT(remedy, HasSubstr("upgrade cuDNN to 9.5.0"));
     EXPECT_THAT(remedy, Not(HasSubstr("pad")));
     EXPECT_EQ(kiln_.json_of(latent("fwd", "192", "128") + where)["chosen"], "cudnn");
+    EXPECT_EQ(kiln_.json_of(latent("bwd", "192", "128") + where)["chosen"], "kiln");
   }
 }
 

@@ -72,6 +72,12 @@ class ProgramAttentionPlansTest : public testing::Test {
     EXPECT_THAT(kiln_.object_files(), IsEmpty());
   }
 
+  void expect_no_setting() {
+    const auto finished = kiln_.run(kWarm + kH200 + small());
+    EXPECT_EQ(finished.status, 2) << finished.text();
+    EXPECT_THAT(finished.err, HasSubstr("KILN_ATTENTION: 'flash'"));
+  }
+
   /// The key of the one plan that `warm` with these flags builds.
   std::string warmed(const Arguments& flags) {
     const json report = kiln_.json_of(kWarm + flags);
@@ -151,26 +157,82 @@ TEST_F(ProgramAttentionPlansTest, APlanIsForADriver) {
   EXPECT_NE(key({"--driver", "13.1"}), key({}));
 }
 
-TEST_F(ProgramAttentionPlansTest, WhatCudnnDoesNotRunFailsWithRuleReasonAndRemedy) {
+TEST_F(ProgramAttentionPlansTest, WhatCudnnDoesNotRunIsKilnsKernel) {
   const Arguments command = kWarm + Arguments{"--profile", "a100-sxm-80gb"};
-  const json report = kiln_.json_of(command + small("bwd", "192"), 1);
+  const json report = kiln_.json_of(command + small("bwd", "192"));
   expect_sums(report);
-  EXPECT_EQ(report["failed"], 1);
+  EXPECT_EQ(report["compiled"], 1);
+  EXPECT_FALSE(report["min_driver"].is_null());
   const json& entry = report["entries"][0];
+  EXPECT_EQ(entry["template"], "attention_bwd");
+  EXPECT_EQ(entry["kind"], "kernel");
+  EXPECT_EQ(entry["outcome"], "compiled");
+  EXPECT_EQ(entry["arch"], "8.0");
+  EXPECT_EQ(entry["params"]["dqk"], "192");
+  EXPECT_THAT(entry["reason"].get<std::string>(),
+              AllOf(HasSubstr("head_dim.backward.ampere: "),
+                    HasSubstr("end at 128 on compute capability 8.x"),
+                    HasSubstr("; use another attention kernel")));
+  EXPECT_EQ(kiln_.json_of(command + small("bwd", "192"))["hits"], 1);
+  // What cuDNN runs is a plan all the same.
+  const json both =
+      kiln_.json_of(command + Arguments{"--training"} + small("fwd", "192"));
+  expect_sums(both);
+  EXPECT_EQ(both["hits"], 1);
+  EXPECT_EQ(both["compiled"], 1);
+  EXPECT_THAT(values_of(both["entries"], "kind"),
+              UnorderedElementsAre("plan", "kernel"));
+  EXPECT_THAT(kiln_.object_files(), SizeIs(2));
+}
+
+TEST_F(ProgramAttentionPlansTest, ForcedTheOneOrTheOtherIsBuilt) {
+  const Arguments ampere{"--profile", "a100-sxm-80gb"};
+  for (const bool by_flag : {true, false}) {
+    if (!by_flag)
+      kiln_.set("KILN_ATTENTION", "kiln");
+    const json report =
+        kiln_.json_of(kWarm + ampere + Arguments{"--training"} + small() +
+                      (by_flag ? Arguments{"--kiln"} : Arguments{}));
+    expect_sums(report);
+    EXPECT_EQ(values_of(report["entries"], "template"),
+              (std::set<std::string>{"attention_fwd", "attention_bwd"}));
+    EXPECT_EQ(values_of(report["entries"], "reason"),
+              std::set<std::string>{by_flag ? "--kiln" : "KILN_ATTENTION=kiln"});
+    EXPECT_EQ(report[by_flag ? "compiled" : "hits"], 2) << report.dump(1);
+  }
+  kiln_.set("KILN_ATTENTION", "cudnn");
+  const json refused = kiln_.json_of(kWarm + ampere + small("bwd", "192"), 1);
+  expect_sums(refused);
+  const json& entry = refused["entries"][0];
   EXPECT_EQ(entry["outcome"], "failed");
   EXPECT_TRUE(entry["key"].is_null());
   EXPECT_EQ(entry["error"]["code"], "compile_failed");
   EXPECT_THAT(entry["error"]["message"].get<std::string>(),
-              AllOf(HasSubstr("head_dim.backward.ampere: "),
-                    HasSubstr("end at 128 on compute capability 8.x"),
-                    HasSubstr("; use another attention kernel")));
-  // What runs is built all the same.
-  const json both =
-      kiln_.json_of(command + Arguments{"--training"} + small("fwd", "192"), 1);
-  expect_sums(both);
-  EXPECT_EQ(both["compiled"], 1);
-  EXPECT_EQ(both["failed"], 1);
-  EXPECT_THAT(kiln_.object_files(), SizeIs(1));
+              HasSubstr("head_dim.backward.ampere: "));
+  kiln_.set("KILN_ATTENTION", "flash");
+  expect_no_setting();
+}
+
+// xformers #1045: a 2080 and a 3090. No published device is a 7.5.
+TEST_F(ProgramAttentionPlansTest, AnArchitectureOfNoPublishedDeviceGetsKernels) {
+  const json report =
+      kiln_.json_of(kWarm + Arguments{"--arch", "7.5,8.6", "--kiln"} + small());
+  EXPECT_EQ(values_of(report["entries"], "arch"),
+            (std::set<std::string>{"7.5", "8.6"}));
+  EXPECT_EQ(report["compiled"], 2) << report.dump(1);
+  const json turing = kiln_.json_of(kWarm + Arguments{"--arch", "7.5"} + small());
+  EXPECT_EQ(turing["hits"], 1);
+  EXPECT_THAT(turing["entries"][0]["reason"].get<std::string>(),
+              HasSubstr("arch.before_ampere: "));
+}
+
+TEST_F(ProgramAttentionPlansTest, WhatNeitherRunsFailsWithBothReasons) {
+  const json report = kiln_.json_of(
+      kWarm + Arguments{"--profile", "a100-sxm-80gb"} + small("bwd", "512"), 1);
+  expect_sums(report);
+  EXPECT_THAT(
+      report["entries"][0]["error"]["message"].get<std::string>(),
+      AllOf(HasSubstr("head_dim.backward"), HasSubstr("head dimensions up to 256")));
 }
 
 TEST_F(ProgramAttentionPlansTest, WhatTheMachineLacksIsExitStatus3) {
@@ -222,7 +284,7 @@ TEST_F(ProgramAttentionPlansTest, ExplainAsksTheInstalledCudnnForEachStep) {
 
   const json refused = kiln_.json_of(
       kExplain + Arguments{"--profile", "a100-sxm-80gb"} + small("bwd", "192"));
-  EXPECT_EQ(refused["chosen"], "none");
+  EXPECT_EQ(refused["chosen"], "kiln");
   const json& probe = refused["cudnn"]["probe"];
   EXPECT_EQ(probe["ran"], true);
   EXPECT_EQ(probe["built"], false);
@@ -245,7 +307,7 @@ TEST_F(ProgramAttentionPlansTest, ExplainTellsWhereCudnnBuildsWhatTheRulesRefuse
                           "--heads", "4",   "--sq",    "256",  "--skv",   "256",
                           "--dqk",   "256", "--dv",    "128",  "--mask",  "none"};
   const json answer = kiln_.json_of(kExplain + kH200 + unequal);
-  EXPECT_EQ(answer["chosen"], "none");
+  EXPECT_EQ(answer["chosen"], "kiln");
   EXPECT_EQ(answer["cudnn"]["rules"][0]["id"], "head_dim.backward.hopper.unequal");
   EXPECT_EQ(answer["cudnn"]["probe"]["built"], true);
   EXPECT_THAT(answer["cudnn"]["probe"]["message"].get<std::string>(),
@@ -341,6 +403,8 @@ TEST_F(ProgramAttentionPlansTest, WrongUsageIsOneSentence) {
                "--matrix is for `attention explain`");
   expect_wrong(kWarm + kH200 + Arguments{"--cudnn", "9.5"} + small(),
                "--cudnn is for `attention explain`");
+  expect_wrong(kExplain + kH200 + Arguments{"--kiln"} + small(),
+               "--kiln is for `attention warm`");
   expect_wrong(kExplain + kH200 + Arguments{"--dry-run"} + small(),
                "--dry-run is for `attention warm`");
   expect_wrong(kWhy + Arguments{"--arch", "9.0"} + small(), "one device at a time");

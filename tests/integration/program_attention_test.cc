@@ -89,9 +89,10 @@ TEST_F(ProgramAttentionTest, AnswersInTheShapeThatIsPromised) {
   const json answer = kiln_.json_of(
       llama({"--arch", "9.0", "--cudnn", "9.1.0", "--cp", "all_gather:2"}));
   EXPECT_EQ(names(answer), (std::set<std::string>{"chosen", "cudnn", "kiln", "steps"}));
-  EXPECT_EQ(answer["chosen"], "none");
+  EXPECT_EQ(answer["chosen"], "kiln");
   expect_cudnn_shape(answer["cudnn"]);
-  EXPECT_EQ(names(answer["kiln"]), (std::set<std::string>{"supported", "reason"}));
+  const json kernel{{"supported", true}, {"reason", "attention_fwd on tensor cores"}};
+  EXPECT_EQ(answer["kiln"], kernel);
   ASSERT_EQ(answer["steps"].size(), 4U);
   std::vector<int> lengths;
   for (const json& step : answer["steps"]) {
@@ -101,7 +102,8 @@ TEST_F(ProgramAttentionTest, AnswersInTheShapeThatIsPromised) {
     EXPECT_EQ(step["sq"], 1024);
     EXPECT_EQ(step["mask"], "causal_bottom_right");
     EXPECT_EQ(step["heads"], 32);
-    EXPECT_EQ(step["chosen"], "none");
+    EXPECT_EQ(step["chosen"], "kiln");
+    EXPECT_EQ(step["kiln"], kernel);
     lengths.push_back(step["skv"]);
   }
   EXPECT_EQ(lengths, (std::vector{1024, 2048, 3072, 4096}));
@@ -210,11 +212,53 @@ TEST_F(ProgramAttentionTest, SaysItToPeopleAsWell) {
   for (const char* const words :
        {"no: cuDNN 9.1.0 on 9.0 does not run", "refused  mask.causal_bottom_right",
         "-> upgrade cuDNN to 9.3.0", "all of it runs from cuDNN 9.3.0 on",
-        "chosen: none", "1024  3072  causal_bottom_right"})
+        "chosen: kiln",
+        "kiln: Kiln's own kernel runs it: attention_fwd on tensor cores",
+        "1024  3072  causal_bottom_right"})
     EXPECT_THAT(no.out, HasSubstr(words));
   const auto yes = kiln_.run(llama({"--arch", "9.0", "--cudnn", "9.1"}));
   EXPECT_THAT(yes.out, HasSubstr("yes: cuDNN 9.1.0 on 9.0 runs"));
   EXPECT_THAT(yes.out, HasSubstr("chosen: cudnn"));
+  EXPECT_THAT(yes.out,
+              HasSubstr("kiln: Kiln's own kernel would run it: attention_fwd"));
+}
+
+TEST_F(ProgramAttentionTest, SaysWhichOfKilnsKernelsRunsItAndWhy) {
+  const auto kernel = [&](const Arguments& more) {
+    return kiln_.json_of(llama(more + Arguments{"--cudnn", "9.19"}));
+  };
+  const json turing = kernel({"--arch", "7.5"});
+  EXPECT_EQ(turing["chosen"], "kiln");
+  EXPECT_THAT(
+      turing["kiln"]["reason"].get<std::string>(),
+      HasSubstr("attention_plain_fwd in float, as compute capability 7.5 has no "
+                "tensor cores for bf16"));
+  EXPECT_EQ(
+      kiln_.json_of(latent({"--arch", "9.0", "--cudnn", "9.1"}))["kiln"]["reason"],
+      "attention_bwd on tensor cores");
+  const auto neither = kiln_.json_of(
+      {"attention", "explain", "--arch",  "8.0", "--cudnn", "9.19", "--pass", "bwd",
+       "--dtype",   "bf16",    "--batch", "1",   "--heads", "4",    "--sq",   "256",
+       "--skv",     "256",     "--dqk",   "512", "--mask",  "none"});
+  EXPECT_EQ(neither["chosen"], "none");
+  EXPECT_EQ(neither["kiln"]["supported"], false);
+  EXPECT_THAT(neither["kiln"]["reason"].get<std::string>(),
+              HasSubstr("head dimensions up to 256"));
+}
+
+TEST_F(ProgramAttentionTest, WithDropoutWhatRefusesOnePassDecidesForBoth) {
+  const Arguments forward{"attention", "explain", "--pass",  "fwd", "--dtype", "f16",
+                          "--batch",   "2",       "--heads", "16",  "--sq",    "1024",
+                          "--skv",     "1024",    "--dqk",   "192", "--dv",    "128",
+                          "--mask",    "causal",  "--arch",  "8.0", "--cudnn", "9.19"};
+  EXPECT_EQ(kiln_.json_of(forward + Arguments{"--training"})["chosen"], "cudnn");
+  const json both =
+      kiln_.json_of(forward + Arguments{"--training", "--dropout", "0.1"});
+  EXPECT_EQ(both["chosen"], "kiln");
+  EXPECT_EQ(both["cudnn"]["supported"], true);
+  EXPECT_THAT(
+      both["cudnn"]["policies"].dump(),
+      HasSubstr("drops the same probabilities, so the same backend must run it"));
 }
 
 TEST_F(ProgramAttentionTest, LaysOutArchitecturesAndVersions) {

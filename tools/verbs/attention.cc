@@ -1,4 +1,5 @@
-// kiln attention: what would run an attention problem where, and its plans beforehand.
+// kiln attention: what would run an attention problem where, and its plans and kernels
+// beforehand.
 
 #include <fmt/format.h>
 
@@ -31,7 +32,8 @@ Result<void> check_flags(const CLI::App& app, const AttentionOptions& options) {
   };
   const std::vector<Owned> owned{
       {"explain", {"--cudnn", "--matrix"}},
-      {"warm", {"--preset", "--jobs", "--timeout", "--dry-run", "--fail-fast"}}};
+      {"warm",
+       {"--preset", "--jobs", "--timeout", "--dry-run", "--fail-fast", "--kiln"}}};
   for (const auto& [action, flags] : owned) {
     for (const std::string& flag : flags) {
       if (action != options.action && app.count(flag) > 0)
@@ -66,8 +68,9 @@ Run add_attention(CLI::App& app) {
   auto options = std::make_shared<AttentionOptions>();
   app.add_option(
       "ACTION", options->action,
-      "explain: would cuDNN run this problem there; if not, why, and what "
-      "to do. warm: build the plans that a job will ask for. why: a plan is not "
+      "explain: would cuDNN run this problem there; if not, why, what to do, and "
+      "which of Kiln's own kernels runs it. warm: build what a job will ask for: "
+      "cuDNN's plans, and Kiln's kernels where cuDNN refuses. why: a plan is not "
       "in the cache, which one comes nearest, and what differs");
   app.add_option("--arch", options->devices.lists,
                  "Architecture: 9.0, sm_90 or native; with --matrix or warm a list. A "
@@ -102,13 +105,17 @@ Run add_attention(CLI::App& app) {
   app.add_flag("--dry-run", options->dry_run,
                "warm: say what would be built; build nothing");
   app.add_flag("--fail-fast", options->fail_fast, "warm: stop at the first failure");
+  app.add_flag("--kiln", options->kiln,
+               "warm: Kiln's own kernels for all of it, as a job with "
+               "KILN_ATTENTION=kiln asks for");
   app.footer(
       "Examples:\n"
       "  kiln attention explain --arch 9.0 --cudnn 9.1.0 --pass bwd --dtype bf16 \\\n"
       "    --batch 2 --heads 16 --sq 1024 --skv 1024 --dqk 192 --dv 128 --mask causal\n"
       "  kiln attention warm --profile h100-sxm --preset llama-3-8b --cp all_gather:2\n"
+      "  kiln attention warm --arch 7.5,8.6 --preset llama-3-8b --kiln\n"
       "\nExit status: of explain 0 whatever the answer is; of warm 0 when all is "
-      "there,\n1 when something failed or cuDNN does not run it.\n");
+      "there,\n1 when something failed or neither cuDNN nor Kiln runs it.\n");
   return [options, &app](Context& context) {
     return finish(context, run(context, app, *options));
   };

@@ -1,5 +1,5 @@
-// Scaled dot-product attention and its gradients, whoever computes them: cuDNN, where
-// it can run the problem on that device, else Kiln's own kernel.
+// Scaled dot-product attention and its gradients, whoever computes them: cuDNN, where it
+// can run the problem on that device, else Kiln's own kernel.
 //
 //   kiln::attention::Problem problem{.dtype = kiln::ops::DType::kBf16,
 //                                    .batch = 4, .heads = 32, .kv_heads = 8,
@@ -33,15 +33,17 @@ struct CUstream_st;
 
 namespace kiln::ops {
 
-/// Memory of the stream's device. A gradient has the shape and the strides of what it
-/// is the gradient of. What is not of the problem is not looked at.
+/// Memory of the stream's device. A gradient has the shape and the strides of what it is
+/// the gradient of. What is not of the problem is not looked at.
 struct AttentionTensors {
   const void* q = nullptr;
   const void* k = nullptr;
   const void* v = nullptr;
   /// Written by the forward pass, read by the backward pass.
   void* o = nullptr;
-  float* stats = nullptr;      // [batch, heads, sq], contiguous; with problem.stats
+  /// [batch, heads, sq], contiguous; with problem.stats or problem.training. In natural
+  /// logarithms, whoever computes them.
+  float* stats = nullptr;
   const void* bias = nullptr;  // [1, heads, sq, skv], contiguous, of the problem's type
   /// [batch + 1] of a packed layout (thd): where sequences begin, in tokens, and where
   /// the last one ends.
@@ -76,9 +78,9 @@ struct AttentionChoice {
   std::uint64_t workspace_bytes = 0;
 };
 
-/// Computes o and stats in `stream`; does not wait for it. Decides once for each
-/// problem and device: KILN_ATTENTION=cudnn|kiln, else cuDNN where it can, else Kiln's
-/// own kernel, and logs why. Fetches or builds what runs. Thread-safe. Errors:
+/// Computes o and stats in `stream`; does not wait for it. Decides once for each problem
+/// and device: KILN_ATTENTION=cudnn|kiln, else cuDNN where it can, else Kiln's own
+/// kernel, and logs why. Fetches or builds what runs. Thread-safe. Errors:
 /// kInvalidArgument (problem, tensors, workspace, a stream that is captured with a
 /// problem that was not prepared); kUnavailable (the device or the problem is none for
 /// either; what is forced cannot run it); those of Service::get().
@@ -92,9 +94,8 @@ struct AttentionChoice {
     Service& service, CUstream_st* stream, const attention::Problem& problem,
     const AttentionTensors& tensors);
 
-/// Decides, and builds and loads what the calls above need on `device`, of the pass
-/// that problem.pass says: before a stream is captured, say. Thread-safe. Errors: as
-/// there.
+/// Decides, and builds and loads what the calls above need on `device`, of the pass that
+/// problem.pass says: before a stream is captured, say. Thread-safe. Errors: as there.
 [[nodiscard]] KILN_EXPORT Result<AttentionChoice> prepare(
     Service& service, const Device& device, const attention::Problem& problem);
 

@@ -37,7 +37,8 @@ Explanation ask(const Problem& problem, ComputeCapability arch, std::string_view
 TEST(Explain, DecidesOnTheStepsOfContextParallelism) {
   for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
     const Explanation refused = ask(llama(pass), {9, 0}, "9.1", "all_gather:2");
-    EXPECT_EQ(refused.chosen, Choice::kNone);
+    EXPECT_EQ(refused.chosen, Choice::kKiln);
+    EXPECT_TRUE(refused.kiln.supported);
     EXPECT_EQ(refused.steps.size(), 4U);
     ASSERT_THAT(ids(refused.cudnn.refusals), ElementsAre("mask.causal_bottom_right"));
     EXPECT_THAT(refused.cudnn.refusals[0].remedy,
@@ -55,6 +56,8 @@ TEST(Explain, HasNoStepsWhereTheProblemIsNotSplitThatWay) {
   const Explanation refused = ask(llama(Pass::kForward), {9, 0}, "9.19", "a2a:64");
   EXPECT_EQ(refused.chosen, Choice::kNone);
   EXPECT_THAT(refused.steps, IsEmpty());
+  EXPECT_FALSE(refused.kiln.supported);
+  EXPECT_THAT(refused.kiln.reason, HasSubstr("there is no step to run"));
   EXPECT_THAT(ids(refused.cudnn.refusals), ElementsAre("cp.heads"));
   EXPECT_THAT(refused.cudnn.refusals[0].remedy, HasSubstr("split by p2p:64"));
   EXPECT_EQ(refused.cudnn.first_supported, std::nullopt);
@@ -77,9 +80,37 @@ TEST(Explain, SaysThatNothingWasProbed) {
   const Explanation explanation = ask(base(), {9, 0}, "9.19");
   EXPECT_FALSE(explanation.probe.ran);
   EXPECT_THAT(explanation.probe.message, Not(IsEmpty()));
-  EXPECT_FALSE(explanation.kiln.supported);
-  EXPECT_THAT(explanation.kiln.reason, Not(IsEmpty()));
   EXPECT_EQ(explanation.steps.size(), 1U);
+}
+
+TEST(Explain, ChoosesKilnsKernelWhereCudnnCannot) {
+  const Problem backward = with_dims(base(Pass::kBackward), 192, 128);
+  const Explanation old = ask(backward, {9, 0}, "9.1");
+  EXPECT_EQ(old.chosen, Choice::kKiln);
+  EXPECT_EQ(old.kiln.reason, "attention_bwd on tensor cores");
+  EXPECT_EQ(ask(backward, {9, 0}, "9.5").chosen, Choice::kCudnn);
+  const Explanation turing = ask(base(), {7, 5}, "9.19");
+  EXPECT_EQ(turing.chosen, Choice::kKiln);
+  EXPECT_THAT(turing.kiln.reason, HasSubstr("attention_plain_fwd in float, as "));
+  const Explanation neither =
+      ask(with_dims(base(Pass::kBackward), 512, 512), {8, 0}, "9.19");
+  EXPECT_EQ(neither.chosen, Choice::kNone);
+  EXPECT_FALSE(neither.kiln.supported);
+  EXPECT_EQ(neither.steps.at(0).kiln.reason, neither.kiln.reason);
+}
+
+TEST(Explain, DecidesForBothPassesWhereTheyDropTheSame) {
+  Problem forward = with_dims(base(), 192, 128);
+  forward.training = true;
+  EXPECT_EQ(ask(forward, {8, 0}, "9.19").chosen, Choice::kCudnn);
+  forward.dropout = 0.1;
+  const Explanation both = ask(forward, {8, 0}, "9.19");
+  EXPECT_EQ(both.chosen, Choice::kKiln);
+  EXPECT_TRUE(both.cudnn.supported);
+  EXPECT_THAT(
+      both.cudnn.policies,
+      Contains(AllOf(testing::Field(&Finding::id, "head_dim.backward.ampere"),
+                     testing::Field(&Finding::reason, HasSubstr("must run it")))));
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
                                                  {"KILN_WORKER", "/w"},
                                                  {"KILN_TOOLCHAIN", "13.0"},
                                                  {"KILN_TEMPLATE_DIR", "/a::/b"},
+                                                 {"KILN_ATTENTION", "kiln"},
                                                  {"KILN_DISABLE", "rope_*, ,x_fwd"},
                                                  {"KILN_RECORD", "/r"},
                                                  {"KILN_LOG", "debug"}}))
@@ -64,6 +65,7 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
   EXPECT_EQ(config.worker, "/w");
   EXPECT_EQ(config.toolchain, "13.0");
   EXPECT_THAT(config.template_dirs, ElementsAre("/a", "/b"));
+  EXPECT_EQ(config.attention, AttentionSetting::kKiln);
   EXPECT_THAT(config.disabled, ElementsAre("rope_*", "x_fwd"));
   EXPECT_EQ(config.record, "/r");
   EXPECT_EQ(config.log_level, "debug");
@@ -76,6 +78,7 @@ TEST(ConfigTest, AWrongValueNamesItsVariable) {
                                           {"KILN_COMPILE_TIMEOUT", "-1"},
                                           {"KILN_WORKER_MEMORY", "1X"},
                                           {"KILN_JOBS", "0"},
+                                          {"KILN_ATTENTION", "flash"},
                                           {"KILN_NO_JIT", "perhaps"}}) {
     SCOPED_TRACE(name);
     const auto config = read_config(environment({{name, value}}));

@@ -1,0 +1,189 @@
+// Attention calls with cuDNN: plans of the real one, loaded and run by the simulated
+// one.
+
+#include "tests/integration/attention_call/attention_calls.h"
+#include "tests/support/simulated_cudnn.h"
+
+namespace kiln {
+namespace {
+
+using attention::Pass;
+using attention::TensorRole;
+using ops::AttentionBackend;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+/// Device 0 is a 9.0, device 1 an 8.0.
+class AttentionByCudnn : public AttentionCallTest {
+ protected:
+  AttentionByCudnn() : AttentionCallTest("9.0,8.0") {}
+
+  void SetUp() override {
+    const auto real = test::real_cudnn();
+    if (real.empty())
+      GTEST_SKIP() << "no libcudnn.so.9";
+    cudnn_ = std::make_unique<test::SimulatedCudnn>(driver_);
+    AttentionCallTest::SetUp();
+    set("KILN_CUDNN", real);
+    ServiceParts::attention_of(service()).load_plans_with(cudnn_->path());
+  }
+
+  /// The rules for that version decide: nobody builds for it.
+  void pretend(const attention::CudnnVersion& version) {
+    cudnn_->set_version(version);
+    set("KILN_CUDNN", cudnn_->path());
+    reopen();
+  }
+  void reopen() {
+    close();
+    ServiceParts::attention_of(service()).load_plans_with(cudnn_->path());
+  }
+
+  [[nodiscard]] std::size_t runs() const { return cudnn_->runs().size(); }
+
+  /// Of the only run, the address in that role.
+  [[nodiscard]] void* given(TensorRole role) const {
+    const auto all = cudnn_->runs();
+    EXPECT_EQ(all.size(), 1U);
+    for (std::size_t i = 0; i < all.at(0).count; ++i) {
+      if (all[0].ids[i] == static_cast<std::int64_t>(role))
+        return all[0].pointers[i];
+    }
+    return nullptr;
+  }
+
+  std::unique_ptr<test::SimulatedCudnn> cudnn_;
+};
+
+TEST_F(AttentionByCudnn, ItRunsWhereTheRulesAndCudnnItselfAllowIt) {
+  const attention::Problem problem = small_problem();
+  const auto chosen = choice(0, problem);
+  EXPECT_EQ(chosen.backend, AttentionBackend::kCudnn);
+  EXPECT_THAT(chosen.reason, HasSubstr(" runs it"));
+  const auto with = tensors(0, problem, chosen.workspace_bytes);
+  ASSERT_EQ(why(run(0, problem, with)), "done");
+  EXPECT_EQ(given(TensorRole::kQ), with.q);
+  EXPECT_EQ(given(TensorRole::kO), with.o);
+  EXPECT_EQ(given(TensorRole::kStats), nullptr);
+  EXPECT_THAT(lines("warning"), IsEmpty());
+  EXPECT_THAT(lines("info"), ElementsAre(HasSubstr("run by cuDNN")));
+  EXPECT_EQ(take_kinds().size(), 0U) << "a kernel of Kiln's was built";
+}
+
+TEST_F(AttentionByCudnn, BothPassesOfATrainingRunAndInACaptureToo) {
+  attention::Problem forward = small_problem();
+  forward.training = true;
+  for (const attention::Problem& problem : {forward, backward_of(forward)}) {
+    const auto bytes = choice(0, problem).workspace_bytes;
+    ASSERT_EQ(why(call_unprepared(0, problem, bytes)), "done");
+    EXPECT_EQ(why(call_captured(0, problem, bytes)), "done");
+  }
+  EXPECT_EQ(runs(), 4U);
+}
+
+// NVIDIA/TransformerEngine #1591.
+TEST_F(AttentionByCudnn, WhatItRefusesInTheBackwardPassKilnsKernelRuns) {
+  attention::Problem forward = small_problem(Pass::kForward, 192, 128);
+  forward.training = true;
+  ASSERT_EQ(why(call(1, forward)), "done");
+  EXPECT_EQ(runs(), 1U);
+  ASSERT_EQ(why(call(1, backward_of(forward))), "done");
+  EXPECT_EQ(runs(), 1U);
+  ASSERT_THAT(lines("warning"), SizeIs(1));
+  EXPECT_THAT(lines("warning")[0], AllOf(HasSubstr("attention_bwd on tensor cores"),
+                                         HasSubstr("head_dim.backward.ampere: "),
+                                         HasSubstr("; use another attention kernel")));
+  EXPECT_EQ(choice(0, backward_of(forward)).backend, AttentionBackend::kCudnn);
+}
+
+TEST_F(AttentionByCudnn, WithDropoutBothPassesGetTheSame) {
+  attention::Problem forward = small_problem(Pass::kForward, 192, 128);
+  forward.training = true;
+  forward.dropout = 0.1;
+  const auto chosen = choice(1, forward);
+  EXPECT_EQ(chosen.backend, AttentionBackend::kKiln);
+  EXPECT_THAT(chosen.reason,
+              AllOf(HasSubstr("in the backward pass, which must drop what the forward"),
+                    HasSubstr("head_dim.backward.ampere")));
+  EXPECT_EQ(choice(1, backward_of(forward)).backend, AttentionBackend::kKiln);
+  EXPECT_THAT(lines("warning"), SizeIs(1)) << "it is one decision";
+
+  attention::Problem narrow = small_problem();
+  narrow.training = true;
+  narrow.dropout = 0.1;
+  // The backward pass first: it is the same decision.
+  EXPECT_EQ(choice(1, backward_of(narrow)).backend, AttentionBackend::kCudnn);
+  EXPECT_EQ(choice(1, narrow).backend, AttentionBackend::kCudnn);
+  EXPECT_EQ(why(call(1, narrow)), "done");
+  EXPECT_EQ(why(call(1, backward_of(narrow))), "done");
+  EXPECT_EQ(runs(), 2U);
+}
+
+TEST_F(AttentionByCudnn, TensorsThatItDoesNotTakeAreKilns) {
+  const attention::Problem problem = small_problem();
+  ASSERT_EQ(why(call(0, problem)), "done");
+  ops::AttentionTensors with = tensors(0, problem);
+  with.q = static_cast<const char*>(with.q) + 2;
+  ASSERT_EQ(why(run(0, problem, with)), "done");
+  with = tensors(0, problem);
+  with.scale = -1.0F;
+  ASSERT_EQ(why(run(0, problem, with)), "done");
+  EXPECT_EQ(runs(), 1U);
+  EXPECT_THAT(lines("warning"), ElementsAre(HasSubstr("a multiple of 16 bytes"),
+                                            HasSubstr("the scale is not above 0")));
+}
+
+TEST_F(AttentionByCudnn, AFailureOfCudnnIsAReasonForKilnsKernel) {
+  cudnn_->inject("cudnnBackendFinalize", 4000);
+  ASSERT_EQ(why(call(0, small_problem())), "done");
+  EXPECT_EQ(runs(), 0U);
+  ASSERT_THAT(lines("warning"), SizeIs(1));
+  EXPECT_THAT(lines("warning")[0], AllOf(HasSubstr("failed: "), HasSubstr("Finalize")));
+  ASSERT_EQ(why(call(0, small_problem())), "done");
+  EXPECT_EQ(runs(), 0U) << "it was decided";
+
+  set("KILN_ATTENTION", "cudnn");
+  reopen();
+  cudnn_->inject("cudnnBackendFinalize", 4000);
+  const attention::Problem other = small_problem(Pass::kForward, 128, 128);
+  const auto forced = call(0, other);
+  ASSERT_FALSE(forced);
+  EXPECT_EQ(forced.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(why(call(0, other)), "done") << "an error is not remembered";
+  EXPECT_EQ(runs(), 1U);
+}
+
+// NVIDIA/TransformerEngine #1276: a step of all_gather.
+TEST_F(AttentionByCudnn, AStepThatNeedsANewerVersionIsKilnsMeanwhile) {
+  pretend({9, 1, 0});
+  attention::Problem step = small_problem();
+  step.mask = attention::Mask::kCausalBottomRight;
+  step.skv = 512;
+  set_strides(step);
+  ASSERT_EQ(why(call(0, step)), "done");
+  ASSERT_THAT(lines("warning"), SizeIs(1));
+  EXPECT_THAT(
+      lines("warning")[0],
+      AllOf(HasSubstr("run by Kiln's attention_fwd on tensor cores: cuDNN 9.1.0 "
+                      "does not run it: mask.causal_bottom_right: "),
+            HasSubstr("needs cuDNN >= 9.3.0; found 9.1.0; "),
+            HasSubstr("upgrade cuDNN to 9.3.0")));
+  EXPECT_THAT(launched(), ElementsAre("attention_fwd"));
+}
+
+TEST_F(AttentionByCudnn, ForcedWhereTheRulesRefuseItNamesRuleAndRemedy) {
+  set("KILN_ATTENTION", "cudnn");
+  reopen();
+  const auto forced = call(1, small_problem(Pass::kBackward, 192, 128));
+  ASSERT_FALSE(forced);
+  EXPECT_EQ(forced.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(forced.error().message,
+              AllOf(HasSubstr("KILN_ATTENTION=cudnn, and cuDNN "),
+                    HasSubstr("head_dim.backward.ampere"), HasSubstr("; use another")));
+}
+
+}  // namespace
+}  // namespace kiln

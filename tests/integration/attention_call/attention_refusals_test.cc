@@ -1,0 +1,82 @@
+// Calls of attention that are refused: with nothing on the stream, and the reason said.
+
+#include "tests/integration/attention_call/attention_calls.h"
+
+namespace kiln {
+namespace {
+
+using attention::Pass;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class AttentionRefusals : public AttentionCallTest {
+ protected:
+  void expect_refused(const Result<void>& result, const std::string& words) {
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(result.error().message, HasSubstr(words));
+    EXPECT_THAT(launched(), IsEmpty());
+  }
+};
+
+TEST_F(AttentionRefusals, OfAProblemThatIsNoneNameTheField) {
+  attention::Problem problem = small_problem();
+  problem.kv_heads = 3;
+  expect_refused(call_unprepared(0, problem), "attention_forward: --kv-heads: ");
+  problem = small_problem(Pass::kBackward);
+  problem.training = false;
+  expect_refused(call_unprepared(0, problem), "attention_backward: --training: ");
+  EXPECT_FALSE(ops::prepare(service(), device(0), problem));
+  problem = small_problem();
+  expect_refused(
+      ops::attention_backward(service(), stream(0), problem, tensors(0, problem)),
+      "attention_backward: problem.pass is fwd");
+}
+
+TEST_F(AttentionRefusals, OfTensorsNameTheTensor) {
+  const attention::Problem problem = small_problem();
+  ops::AttentionTensors with = tensors(0, problem);
+  with.k = nullptr;
+  expect_refused(run(0, problem, with), "attention_forward: k is null");
+  with = tensors(0, problem);
+  with.o = const_cast<void*>(with.q);
+  expect_refused(run(0, problem, with), "attention_forward: o overlaps q");
+  with = tensors(0, problem);
+  with.scale = std::numeric_limits<float>::infinity();
+  expect_refused(run(0, problem, with), "scale is inf");
+  attention::Problem training = problem;
+  training.training = true;
+  with = tensors(0, problem);
+  with.stats = nullptr;
+  expect_refused(run(0, training, with), "attention_forward: stats is null");
+}
+
+TEST_F(AttentionRefusals, OfAWorkspaceSayHowMuchIsNeeded) {
+  const attention::Problem problem = small_problem(Pass::kBackward);
+  const auto bytes = choice(1, problem).workspace_bytes;
+  EXPECT_GE(bytes, 4U * 4 * 256);
+  expect_refused(call_unprepared(1, problem, bytes - 1),
+                 fmt::format("needs a workspace of {} bytes, as prepare() says, and {} "
+                             "were given",
+                             bytes, bytes - 1));
+  EXPECT_EQ(why(call_unprepared(1, problem, bytes)), "done");
+}
+
+TEST_F(AttentionRefusals, UnderCaptureOfWhatWasNotPreparedLeaveTheCaptureWhole) {
+  const attention::Problem problem = small_problem();
+  expect_refused(call_captured(1, problem), "the stream is being captured");
+  EXPECT_EQ(driver_.loads(), 0U);
+  EXPECT_EQ(why(call_unprepared(1, problem)), "done");
+}
+
+TEST_F(AttentionRefusals, OfADeviceThatIsNotTheServicesAreClear) {
+  Device other = device(0);
+  other.name = "another";
+  const auto result = ops::prepare(service(), other, small_problem());
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace kiln
