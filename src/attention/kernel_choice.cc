@@ -15,7 +15,7 @@ constexpr ComputeCapability kFirst{7, 0};
 constexpr ComputeCapability kFirstTensorCores{7, 5};
 constexpr ComputeCapability kFirstAmpere{8, 0};
 constexpr std::int64_t kLargestDim = 256;
-constexpr std::int64_t kVector = 8;  // elements of 16 bytes
+constexpr std::int64_t kVector = 8;                        // elements of 16 bytes
 constexpr std::int64_t kMostRows = std::int64_t{1} << 29;  // sums of three are ints
 
 /// The smallest that holds `dim`.
@@ -42,27 +42,31 @@ tl::unexpected<Error> no_kernel(const std::string& why) {
 
 Result<void> check_supported(const Problem& problem, ComputeCapability capability) {
   if (capability < kFirst)
-    return no_kernel(fmt::format("Kiln's kernels are for compute capability {} and "
-                                 "later; this is {}",
-                                 to_string(kFirst), to_string(capability)));
+    return no_kernel(
+        fmt::format("Kiln's kernels are for compute capability {} and "
+                    "later; this is {}",
+                    to_string(kFirst), to_string(capability)));
   if (std::max(problem.dqk, problem.dv) > kLargestDim)
-    return no_kernel(fmt::format("Kiln's kernels are for head dimensions up to {}",
-                                 kLargestDim));
+    return no_kernel(
+        fmt::format("Kiln's kernels are for head dimensions up to {}", kLargestDim));
   for (const Strides& strides : {problem.q, problem.k, problem.v, problem.o}) {
     if (strides.dim != 1)
-      return no_kernel(fmt::format("Kiln's kernels want the last dimension contiguous; "
-                                   "its stride is {}",
-                                   strides.dim));
+      return no_kernel(
+          fmt::format("Kiln's kernels want the last dimension contiguous; "
+                      "its stride is {}",
+                      strides.dim));
   }
   if (problem.sq > kMostRows || problem.skv > kMostRows)
-    return no_kernel(fmt::format("Kiln's kernels are for sequences up to {}", kMostRows));
+    return no_kernel(
+        fmt::format("Kiln's kernels are for sequences up to {}", kMostRows));
   constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
   constexpr std::int64_t kLeastRows = 8;  // of a block, of the smallest one
   const std::int64_t blocks =
       ((std::max(problem.sq, problem.skv) + kLeastRows - 1) / kLeastRows) * 2;
   if (problem.batch > kMostBlocks / blocks / problem.heads)
-    return no_kernel("Kiln's kernels have a grid of up to 2^31 - 1 blocks, which this "
-                     "problem exceeds: split the batch");
+    return no_kernel(
+        "Kiln's kernels have a grid of up to 2^31 - 1 blocks, which this "
+        "problem exceeds: split the batch");
   return {};
 }
 
@@ -114,22 +118,23 @@ Tiles tiles_of(const Problem& problem, std::int64_t dqk, std::int64_t dv,
     if ((has_two_rows && dqk > 64) || (dqk > 192 && has_more))
       tiles.step = 32;
     const auto bytes = [&] { return 2 * (tiles.tile * dqk + tiles.step * (dqk + dv)); };
-    while (bytes() > most_bytes)
-      (tiles.tile > 64 ? tiles.tile : tiles.step) /= 2;
+    while (bytes() > most_bytes) (tiles.tile > 64 ? tiles.tile : tiles.step) /= 2;
     return tiles;
   }
   Tiles tiles{.tile = 64, .step = dqk + dv <= 128 ? 64 : 32};
-  if (dqk + dv > 256 && has_more)
+  if (problem.dropout > 0)
+    tiles.step /= 2;
+  else if (dqk + dv > 256 && has_more)
     tiles.step = 16;
   const auto bytes = [&] {
     return 2 * (tiles.tile + tiles.step) * (dqk + dv) + 8 * tiles.step;
   };
-  while (bytes() > most_bytes)
-    (tiles.step > 16 ? tiles.step : tiles.tile) /= 2;
+  while (bytes() > most_bytes) (tiles.step > 16 ? tiles.step : tiles.tile) /= 2;
   return tiles;
 }
 
-Parameters tensor_core_parameters(const Problem& problem, ComputeCapability capability) {
+Parameters tensor_core_parameters(const Problem& problem,
+                                  ComputeCapability capability) {
   constexpr std::array<std::int64_t, 6> kDims{32, 64, 96, 128, 192, 256};
   const std::int64_t dv = rounded_up(problem.dv, kDims);
   const std::int64_t dqk = std::max(rounded_up(problem.dqk, kDims), dv);

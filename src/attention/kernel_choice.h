@@ -14,7 +14,7 @@ namespace kiln::attention {
 
 /// What a call brings beside its problem.
 struct CallProperties {
-  bool is_aligned = true;        // every tensor begins at a multiple of 16 bytes
+  bool is_aligned = true;          // every tensor begins at a multiple of 16 bytes
   bool has_positive_scale = true;  // what the kernels on tensor cores ask for
 };
 

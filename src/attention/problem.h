@@ -1,5 +1,5 @@
-// What is asked of an attention problem, and its words. kiln/attention.h has the problem
-// itself.
+// What is asked of an attention problem, and its words. kiln/attention.h has the
+// problem itself.
 
 #pragma once
 

@@ -92,14 +92,14 @@ void add_rest(Arguments& arguments, const AttentionCall& call) {
 Launch forward(const AttentionCall& call, attention::KernelChoice choice) {
   const AttentionTensors& tensors = call.tensors;
   const Problem& problem = call.problem;
-  Launch launch{.kernel = std::move(choice.kernel),
-                .parameters = std::move(choice.parameters),
-                .extents = {{"batch", problem.batch},
-                            {"heads", problem.heads},
-                            {"sq", problem.sq}},
-                .arguments =
-                    Arguments(tensors.o, problem.stats ? tensors.stats : nullptr,
-                              tensors.q, tensors.k, tensors.v)};
+  Launch launch{
+      .kernel = std::move(choice.kernel),
+      .parameters = std::move(choice.parameters),
+      .extents = {{"batch", problem.batch},
+                  {"heads", problem.heads},
+                  {"sq", problem.sq}},
+      .arguments = Arguments(tensors.o, problem.stats ? tensors.stats : nullptr,
+                             tensors.q, tensors.k, tensors.v)};
   add_rest(launch.arguments, call);
   return launch;
 }
@@ -119,9 +119,8 @@ Plan backward(const AttentionCall& call, const attention::KernelChoice& choice) 
                     .arguments = {}};
   Launch of_keys = of_queries;
   of_keys.entry = choice.kernel + "_kv";
-  of_queries.arguments =
-      Arguments(tensors.grad_q, delta, tensors.grad_o, tensors.o, tensors.stats,
-                tensors.q, tensors.k, tensors.v);
+  of_queries.arguments = Arguments(tensors.grad_q, delta, tensors.grad_o, tensors.o,
+                                   tensors.stats, tensors.q, tensors.k, tensors.v);
   of_keys.arguments = Arguments(tensors.grad_k, tensors.grad_v, delta, tensors.grad_o,
                                 tensors.stats, tensors.q, tensors.k, tensors.v);
   add_rest(of_queries.arguments, call);
@@ -137,7 +136,9 @@ Launch bias_backward(const AttentionCall& call, attention::KernelChoice choice) 
   Launch launch{
       .kernel = std::move(choice.kernel),
       .parameters = std::move(choice.parameters),
-      .extents = {{"bias_batches", kBatches}, {"bias_heads", heads}, {"sq", problem.sq}},
+      .extents = {{"bias_batches", kBatches},
+                  {"bias_heads", heads},
+                  {"sq", problem.sq}},
       .arguments = Arguments(tensors.grad_bias, tensors.workspace, tensors.grad_o,
                              tensors.stats, tensors.q, tensors.k, tensors.v)};
   add_rest(launch.arguments, call);
@@ -154,8 +155,8 @@ Result<void> check_options(const AttentionCall& call) {
   return {};
 }
 
-/// What a tensor covers for certain: all of it where it has no gaps, else its first row,
-/// since in the gaps may be another one.
+/// What a tensor covers for certain: all of it where it has no gaps, else its first
+/// row, since in the gaps may be another one.
 std::uint64_t bytes_of(std::int64_t batch, std::int64_t heads, std::int64_t rows,
                        std::int64_t dim, const attention::Strides& strides,
                        std::uint64_t element) {
@@ -168,10 +169,10 @@ std::uint64_t bytes_of(std::int64_t batch, std::int64_t heads, std::int64_t rows
 }  // namespace
 
 std::uint64_t attention_workspace_bytes(const Problem& problem) {
-  return is_backward(problem) ? sizeof(float) * static_cast<std::uint64_t>(
-                                                    problem.batch * problem.heads *
-                                                    problem.sq)
-                              : 0;
+  return is_backward(problem)
+             ? sizeof(float) * static_cast<std::uint64_t>(problem.batch *
+                                                          problem.heads * problem.sq)
+             : 0;
 }
 
 Result<Plan> plan(const AttentionCall& call, const Device& device) {
@@ -181,9 +182,10 @@ Result<Plan> plan(const AttentionCall& call, const Device& device) {
   KILN_TRY(check_workspace(operation_of(problem), call.tensors.workspace,
                            call.tensors.workspace_bytes,
                            attention_workspace_bytes(problem)));
-  attention::KernelChoice choice = KILN_TRY(attention::choose_kernel(
-      problem, device.capability,
-      {.is_aligned = is_aligned(call.tensors), .has_positive_scale = scale_of(call) > 0}));
+  attention::KernelChoice choice =
+      KILN_TRY(attention::choose_kernel(problem, device.capability,
+                                        {.is_aligned = is_aligned(call.tensors),
+                                         .has_positive_scale = scale_of(call) > 0}));
   if (!is_backward(problem))
     return Plan{forward(call, std::move(choice))};
   Plan launches = backward(call, choice);
@@ -249,9 +251,9 @@ Result<void> check_pointers(const AttentionCall& call) {
   const Memory offset =
       array("dropout_offset", tensors.dropout_offset, has_dropout, 1, 8);
   if (!is_backward(problem))
-    return check_memory(operation_of(problem), {o, stats},
-                        {q, k, v, bias, begins_q, begins_kv, lengths_q, lengths_kv, seed,
-                         offset});
+    return check_memory(
+        operation_of(problem), {o, stats},
+        {q, k, v, bias, begins_q, begins_kv, lengths_q, lengths_kv, seed, offset});
   return check_memory(
       operation_of(problem),
       {of_q("grad_q", tensors.grad_q), of_k("grad_k", tensors.grad_k),

@@ -20,8 +20,8 @@ struct AttentionCall {
 };
 
 /// The launches on `device`. Of pointers only whether they are aligned, and whether
-/// those that may be left out are null, matters. Errors: kInvalidArgument; kUnavailable,
-/// where no kernel is for it.
+/// those that may be left out are null, matters. Errors: kInvalidArgument;
+/// kUnavailable, where no kernel is for it.
 [[nodiscard]] Result<Plan> plan(const AttentionCall& call, const Device& device);
 
 /// What plan() does not look at, of a call that it took: addresses, and that nothing
@@ -29,6 +29,7 @@ struct AttentionCall {
 [[nodiscard]] Result<void> check_pointers(const AttentionCall& call);
 
 /// Of scratch memory that Kiln's kernels want.
-[[nodiscard]] std::uint64_t attention_workspace_bytes(const attention::Problem& problem);
+[[nodiscard]] std::uint64_t attention_workspace_bytes(
+    const attention::Problem& problem);
 
 }  // namespace kiln::ops

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "attention/kernel_choice.h"
 #include "compile/nvrtc.h"
 #include "compile/nvrtc_compile.h"
 #include "device/target.h"
@@ -167,13 +168,16 @@ void print_table(const std::map<device::ComputeCapability, Ranges>& by_architect
   }
 }
 
-/// A failure for each of `requests` that spills.
+/// A failure for each of `requests` that spills, from `first` on.
 void expect_no_spills(const compile::Nvrtc& nvrtc,
-                      const std::vector<request::TemplateRequest>& requests) {
+                      const std::vector<request::TemplateRequest>& requests,
+                      device::ComputeCapability first = {}) {
   std::size_t compiled = 0;
   std::map<device::ComputeCapability, Ranges> ranges;
   const auto start = steady_clock::now();
   for (const auto capability : architectures(nvrtc)) {
+    if (capability < first)
+      continue;
     auto wanted = requests;
     std::erase_if(wanted, [&](const request::TemplateRequest& request) {
       return request.kernel->excluded(request.params, capability).has_value();
@@ -242,9 +246,68 @@ TEST(TemplateSpills, NeitherDoesAnyOtherVariant) {
   ASSERT_TRUE(kernels) << kernels.error().message;
   std::vector<request::TemplateRequest> requests;
   for (const auto& kernel : *kernels) {
+    // Of their tiles those count that are chosen: see below.
+    if (kernel->name() == "attention_fwd" || kernel->name() == "attention_bwd")
+      continue;
     for (auto& request : all_variants(kernel)) requests.push_back(std::move(request));
   }
   expect_no_spills(*nvrtc, requests);
+}
+
+/// Problems of 16 bits on tensor cores, as far as the choice of a kernel depends on
+/// them, with the head dimensions that models have; templates/README.md says what
+/// others spill.
+std::vector<attention::Problem> attention_problems() {
+  std::vector<attention::Problem> problems;
+  for (const auto& [dqk, dv] : std::initializer_list<std::pair<int, int>>{
+           {32, 32}, {64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}}) {
+    for (const auto bias : {attention::Bias::kNone, attention::Bias::kPostScale,
+                            attention::Bias::kAlibi}) {
+      for (const double dropout : {0.0, 0.1}) {
+        const bool has_more = bias != attention::Bias::kNone || dropout > 0;
+        if (has_more && dqk > 128)
+          continue;
+        for (const auto pass : {attention::Pass::kForward, attention::Pass::kBackward})
+          problems.push_back({.pass = pass,
+                              .dtype = ops::DType::kBf16,
+                              .batch = 1,
+                              .heads = 1,
+                              .kv_heads = 1,
+                              .sq = 1024,
+                              .skv = 1024,
+                              .dqk = dqk,
+                              .dv = dv,
+                              .bias = bias,
+                              .dropout = dropout});
+      }
+    }
+  }
+  return problems;
+}
+
+// Takes minutes an architecture.
+TEST(TemplateSpills, NorDoTilesThatAttentionChooses) {
+  if (std::getenv("KILN_TEST_ALL_VARIANTS") ==
+      nullptr)  // NOLINT(concurrency-mt-unsafe)
+    GTEST_SKIP() << "set KILN_TEST_ALL_VARIANTS=1 for attention's";
+  const compile::Nvrtc* nvrtc = find_nvrtc();
+  if (nvrtc == nullptr) {
+    GTEST_SKIP() << "no NVRTC on this machine";
+  }
+  const auto catalog = render::TemplateCatalog::open(templates::embedded());
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  std::vector<request::TemplateRequest> requests;
+  for (attention::Problem problem : attention_problems()) {
+    attention::set_strides(problem);
+    const auto choice = attention::choose_kernel(problem, {8, 0});
+    ASSERT_TRUE(choice) << choice.error().message;
+    const auto kernel = catalog->find(choice->kernel);
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    auto params = (*kernel)->canonical(choice->parameters);
+    ASSERT_TRUE(params) << params.error().message;
+    requests.push_back({*kernel, *std::move(params)});
+  }
+  expect_no_spills(*nvrtc, requests, {8, 0});
 }
 
 // Guards against a warp that keeps a row which does not fit its registers: existing

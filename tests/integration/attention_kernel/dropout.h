@@ -30,7 +30,8 @@ struct DropoutNumbers {
   std::uint32_t dropped = 0;  // of 65536
 
   /// `head` counts those of all sequences.
-  [[nodiscard]] bool keeps(std::int64_t head, std::int64_t query, std::int64_t key) const {
+  [[nodiscard]] bool keeps(std::int64_t head, std::int64_t query,
+                           std::int64_t key) const {
     const auto j = static_cast<std::uint32_t>(key);
     const auto words =
         philox({static_cast<std::uint32_t>(query), j / 32 * 4 + j % 8 / 2,

@@ -44,8 +44,8 @@ inline double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
-inline Forward forward(const Matrix& q, const Matrix& k, const Matrix& v, std::size_t dv,
-                       const Terms& terms, const Round& round) {
+inline Forward forward(const Matrix& q, const Matrix& k, const Matrix& v,
+                       std::size_t dv, const Terms& terms, const Round& round) {
   Forward out{zeros(q.size(), dv), {}, zeros(q.size(), k.size())};
   for (std::size_t i = 0; i < q.size(); ++i) {
     std::vector<double> s(k.size(), -std::numeric_limits<double>::infinity());
@@ -68,8 +68,9 @@ inline Forward forward(const Matrix& q, const Matrix& k, const Matrix& v, std::s
     }
     for (std::size_t j = 0; j < k.size(); ++j) {
       out.p[i][j] = std::exp(s[j] - out.lse.back());
-      const double kept = round(out.p[i][j] * terms.dropout(static_cast<std::int64_t>(i),
-                                                            static_cast<std::int64_t>(j)));
+      const double kept =
+          round(out.p[i][j] * terms.dropout(static_cast<std::int64_t>(i),
+                                            static_cast<std::int64_t>(j)));
       for (std::size_t d = 0; d < dv; ++d) out.o[i][d] += kept * v[j][d];
     }
     for (double& each : out.o[i]) each = round(each);
@@ -88,8 +89,12 @@ struct Backward {
 inline Backward backward(const Matrix& q, const Matrix& k, const Matrix& v,
                          const Matrix& grad, const Forward& exact, const Terms& terms,
                          const Round& round) {
-  const std::size_t dqk = q.empty() ? 0 : q[0].size();
-  const std::size_t dv = grad.empty() ? 0 : grad[0].size();
+  const auto width = [](const Matrix& rows) {
+    return rows.empty() ? std::size_t{0} : rows[0].size();
+  };
+  // Of a sequence without queries or without keys one has no row to tell.
+  const std::size_t dqk = std::max(width(q), width(k));
+  const std::size_t dv = std::max(width(grad), width(v));
   Backward out{zeros(q.size(), dqk), zeros(k.size(), dqk), zeros(k.size(), dv),
                zeros(q.size(), k.size())};
   for (std::size_t i = 0; i < q.size(); ++i) {

@@ -2,26 +2,153 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/integration/attention_kernel/errors.h"
+#include <utility>
+
+#include "tests/integration/attention_kernel/check.h"
 
 namespace kiln::attention_test {
 namespace {
 
-template <typename T>
-void check_both(const Problem& problem, const Setting& setting = {}) {
-  SCOPED_TRACE(to_string(problem));
-  Problem with = problem;
-  with.bias_gradient = problem.bias == Bias::kPostScale;
-  Run<T> run(with, setting);
-  run.run_both();
-  if (!testing::Test::HasFatalFailure())
-    check(run, true);
+struct Element {
+  ops::DType dtype;
+  ComputeCapability capability;  // before 8.0 bf16 has no tensor cores, f16 other tiles
+};
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
+void PrintTo(const Element& element, std::ostream* out) {
+  *out << to_string(element.dtype) << " on " << to_string(element.capability);
 }
 
-TEST(AttentionShapes, Smoke) {
-  check_both<test::F32>(problem_of({.dtype = ops::DType::kF32, .batch = 1, .heads = 2, .kv_heads = 1, .sq = 37, .skv = 50, .dqk = 24}));
-  check_both<test::Bf16>(problem_of({.dtype = ops::DType::kBf16, .batch = 1, .heads = 2, .kv_heads = 1, .sq = 70, .skv = 100, .dqk = 64}));
-  check_both<test::F16>(problem_of({.dtype = ops::DType::kF16, .batch = 1, .heads = 2, .kv_heads = 1, .sq = 70, .skv = 100, .dqk = 128, .mask=Mask::kCausal}));
+class AttentionShapes : public testing::TestWithParam<Element> {
+ protected:
+  /// Both passes, for the parameter's type and device.
+  static void check(Problem problem, Setting setting = {}) {
+    problem.dtype = GetParam().dtype;
+    setting.capability = GetParam().capability;
+    check_both(problem, setting);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Types, AttentionShapes,
+                         testing::Values(Element{ops::DType::kBf16, {9, 0}},
+                                         Element{ops::DType::kF16, {8, 0}},
+                                         Element{ops::DType::kF16, {7, 5}},
+                                         Element{ops::DType::kF32, {9, 0}},
+                                         Element{ops::DType::kBf16, {7, 5}}),
+                         [](const auto& one) {
+                           return std::string(to_string(one.param.dtype)) + "_on_" +
+                                  std::to_string(one.param.capability.major) +
+                                  std::to_string(one.param.capability.minor);
+                         });
+
+TEST_P(AttentionShapes, AreRightForEveryHeadDimension) {
+  for (const auto& [dqk, dv] : std::initializer_list<std::pair<I64, I64>>{
+           {64, 64}, {128, 128}, {192, 128}, {256, 256}, {8, 8}, {72, 40}, {200, 136}})
+    check(problem_of({.heads = 2,
+                      .kv_heads = 1,
+                      .sq = 33,
+                      .skv = 49,
+                      .dqk = dqk,
+                      .dv = dv,
+                      .mask = Mask::kCausalBottomRight}));
+}
+
+TEST_P(AttentionShapes, AreRightForHeadDimensionsThatTensorCoresDoNotTake) {
+  for (const auto& [dqk, dv] :
+       std::initializer_list<std::pair<I64, I64>>{{1, 1}, {7, 64}, {65, 33}, {255, 12}})
+    check(problem_of({.heads = 1, .sq = 19, .skv = 35, .dqk = dqk, .dv = dv}));
+}
+
+TEST_P(AttentionShapes, AreRightForEveryLength) {
+  for (const auto& [sq, skv] : std::initializer_list<std::pair<I64, I64>>{{1, 1},
+                                                                          {1, 70},
+                                                                          {70, 1},
+                                                                          {63, 65},
+                                                                          {64, 64},
+                                                                          {65, 63},
+                                                                          {130, 17},
+                                                                          {17, 130}})
+    check(problem_of({.heads = 1, .sq = sq, .skv = skv, .dqk = 64}));
+}
+
+TEST_P(AttentionShapes, AreRightForEveryMask) {
+  for (const auto& [sq, skv] :
+       std::initializer_list<std::pair<I64, I64>>{{70, 70}, {40, 100}, {100, 40}}) {
+    for (const Mask mask : {Mask::kNone, Mask::kCausal, Mask::kCausalBottomRight})
+      check(problem_of({.heads = 1, .sq = sq, .skv = skv, .dqk = 64, .mask = mask}));
+  }
+}
+
+TEST_P(AttentionShapes, AreRightForEveryWindow) {
+  for (const auto& [left, right] : std::initializer_list<std::pair<I64, I64>>{
+           {0, 0}, {5, -1}, {-1, 7}, {20, 30}, {1000, 1000}}) {
+    Problem problem = problem_of({.heads = 1, .sq = 70, .skv = 90, .dqk = 64});
+    problem.window_left = left;
+    problem.window_right = right;
+    check(problem);
+    problem.mask = Mask::kCausalBottomRight;
+    problem.window_right = -1;
+    check(problem);
+  }
+}
+
+TEST_P(AttentionShapes, AreRightForEveryLayoutOfGroupedHeads) {
+  for (const Layout layout : {Layout::kBshd, Layout::kSbhd, Layout::kBhsd}) {
+    for (const I64 kv_heads : {4, 2, 1})
+      check(problem_of({.batch = 2,
+                        .heads = 4,
+                        .kv_heads = kv_heads,
+                        .sq = 17,
+                        .skv = 21,
+                        .dqk = 64,
+                        .layout = layout,
+                        .mask = Mask::kCausal}));
+  }
+}
+
+TEST_P(AttentionShapes, AreRightForPaddedSequences) {
+  for (const Mask mask :
+       {Mask::kPadding, Mask::kPaddingCausal, Mask::kPaddingCausalBottomRight})
+    check(problem_of({.batch = 4,
+                      .heads = 2,
+                      .kv_heads = 1,
+                      .sq = 70,
+                      .skv = 90,
+                      .dqk = 64,
+                      .mask = mask}),
+          {.lengths_q = {70, 33, 1, 0}, .lengths_kv = {20, 90, 7, 64}});
+}
+
+TEST_P(AttentionShapes, AreRightForPackedSequences) {
+  for (const Mask mask :
+       {Mask::kPadding, Mask::kPaddingCausal, Mask::kPaddingCausalBottomRight})
+    check(problem_of({.batch = 4,
+                      .heads = 2,
+                      .kv_heads = 1,
+                      .sq = 70,
+                      .skv = 90,
+                      .dqk = 64,
+                      .layout = Layout::kThd,
+                      .mask = mask}),
+          {.lengths_q = {70, 33, 0, 1}, .lengths_kv = {20, 90, 7, 0}});
+}
+
+TEST_P(AttentionShapes, AreRightWhereQueriesSeeNoKey) {
+  Problem problem = problem_of(
+      {.heads = 1, .sq = 90, .skv = 20, .dqk = 64, .mask = Mask::kCausalBottomRight});
+  check(problem);  // the first 70 see none
+  problem.mask = Mask::kNone;
+  problem.window_left = 3;  // those from 24 on see none
+  check(problem);
+}
+
+TEST_P(AttentionShapes, AreRightOffAlignment) {
+  check(problem_of({.heads = 2, .sq = 20, .skv = 40, .dqk = 64}), {.offset = 1});
+}
+
+TEST_P(AttentionShapes, AreRightForScalesOfEverySign) {
+  for (const float scale : {0.0F, -0.5F, 2.0F})
+    check(problem_of({.heads = 1, .sq = 20, .skv = 40, .dqk = 64}), {.scale = scale});
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 // context. Copies and fills are done before they return, on a stream or not, unless
 // they are captured.
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -23,18 +26,70 @@ void* address(CUdeviceptr pointer) {
   return reinterpret_cast<void*>(pointer);  // NOLINT(performance-no-int-to-ptr)
 }
 
+constexpr std::size_t kAlignment = 256;
+/// From here on a block is mapped. AddressSanitizer would fill shadow memory for all of
+/// one that malloc gave, an eighth of it, though nobody touches it.
+constexpr std::size_t kLeastMapped = std::size_t{1} << 20;
+
+std::size_t rounded_up(std::size_t size, std::size_t unit) {
+  return (size + unit - 1) / unit * unit;
+}
+
+std::size_t page_bytes() {
+  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+/// Of a mapped block: with a page on each side that nobody may touch.
+std::size_t mapped_bytes(std::size_t size) {
+  return rounded_up(size, page_bytes()) + 2 * page_bytes();
+}
+
+/// Ends where its guard begins, but for the alignment. Null where there is no memory.
+void* map_block(std::size_t size) {
+  const std::size_t all = mapped_bytes(size);
+  void* const map = ::mmap(nullptr, all, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED)
+    return nullptr;
+  auto* const pages = static_cast<std::byte*>(map) + page_bytes();
+  if (::mprotect(pages, all - 2 * page_bytes(), PROT_READ | PROT_WRITE) != 0) {
+    ::munmap(map, all);
+    return nullptr;
+  }
+  return static_cast<std::byte*>(map) + all - page_bytes() -
+         rounded_up(size, kAlignment);
+}
+
+void unmap_block(void* block, std::size_t size) {
+  std::byte* const end = static_cast<std::byte*>(block) + rounded_up(size, kAlignment);
+  const std::size_t all = mapped_bytes(size);
+  ::munmap(end + page_bytes() - all, all);
+}
+
+void* make_block(std::size_t size) {
+  return size >= kLeastMapped
+             ? map_block(size)
+             : std::aligned_alloc(kAlignment, rounded_up(size, kAlignment));
+}
+
+void end_block(void* block, std::size_t size) {
+  if (size >= kLeastMapped)
+    unmap_block(block, size);
+  else
+    std::free(block);
+}
+
 }  // namespace
 
 namespace kiln::simulated {
 
 CUdeviceptr Simulator::allocate(CUcontext context, std::size_t size, bool is_host) {
-  constexpr std::size_t kAlignment = 256;
   Device& device = device_of(context);
   const std::size_t left = device.model.memory_bytes - device.allocated_bytes;
   if (size > left)
     return 0;
-  void* const memory =
-      std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
+  void* const memory = make_block(size);
   if (memory == nullptr)
     return 0;
   if (!is_host)
@@ -51,7 +106,7 @@ bool Simulator::free(CUdeviceptr pointer) {
     return false;
   if (!found->second.is_host)
     device(found->second.device)->allocated_bytes -= found->second.size;
-  std::free(address(pointer));
+  end_block(address(pointer), found->second.size);
   allocations.erase(found);
   return true;
 }

@@ -56,16 +56,11 @@ struct Setting {
   unsigned numbers = 1;                 // which random ones
 };
 
-/// What is at most to be expected of an error: see errors_of() in errors.h.
-struct Results {
-  std::vector<double> o, lse, dq, dk, dv, dbias;
-};
-
 /// A problem of element type T with its tensors.
 template <typename T>
-class Run {
+class Call {
  public:
-  explicit Run(const Problem& of, Setting with = {})
+  explicit Call(const Problem& of, Setting with = {})
       : problem(of),
         setting(std::move(with)),
         q_("q", span_q(problem.q, problem.dqk), {.offset = setting.offset}),
@@ -78,7 +73,8 @@ class Run {
         grad_v_("grad_v", v_.size(), place()),
         bias_("bias", problem.bias == Bias::kPostScale ? count_bias() : 0, place()),
         grad_bias_("grad_bias", problem.bias_gradient ? count_bias() : 0, place()),
-        stats_("stats", static_cast<std::size_t>(problem.batch * problem.heads * problem.sq),
+        stats_("stats",
+               static_cast<std::size_t>(problem.batch * problem.heads * problem.sq),
                place()),
         delta_("workspace", stats_.size(), place()),
         begins_q_(begins("cu_seqlens_q", setting.lengths_q)),
@@ -90,15 +86,15 @@ class Run {
     std::mt19937 random(setting.numbers);
     for (Tensor<T>* const tensor : {&q_, &k_, &v_, &grad_o_, &bias_}) {
       std::normal_distribution<float> normal;
-      for (std::size_t i = 0; i < tensor->size(); ++i) (*tensor)[i] = T::from(normal(random));
+      for (std::size_t i = 0; i < tensor->size(); ++i)
+        (*tensor)[i] = T::from(normal(random));
     }
   }
 
   [[nodiscard]] ops::AttentionTensors tensors() {
     const auto ints = [](auto& tensor) {
-      return tensor.size() == 0
-                 ? nullptr
-                 : reinterpret_cast<const std::int32_t*>(tensor.data());
+      return tensor.size() == 0 ? nullptr
+                                : reinterpret_cast<const std::int32_t*>(tensor.data());
     };
     const auto numbers = [](auto& tensor) {
       return reinterpret_cast<const std::int64_t*>(tensor.data());
@@ -167,8 +163,8 @@ class Run {
   }
 
   /// What a head of a tensor holds.
-  [[nodiscard]] Matrix head(const Tensor<T>& tensor, const Strides& strides, I64 b, I64 h,
-                            bool is_query, I64 dim) const {
+  [[nodiscard]] Matrix head(const Tensor<T>& tensor, const Strides& strides, I64 b,
+                            I64 h, bool is_query, I64 dim) const {
     Matrix rows;
     for (I64 i = 0; i < length(b, is_query); ++i) {
       rows.emplace_back();
@@ -208,9 +204,11 @@ class Run {
         return -slope(h) * static_cast<double>(std::abs(i + diagonal - j));
       return 0.0;
     };
-    const auto dropped = static_cast<std::uint32_t>(std::lround(problem.dropout * 65536));
+    const auto dropped =
+        static_cast<std::uint32_t>(std::lround(problem.dropout * 65536));
     const DropoutNumbers dropout{static_cast<std::uint64_t>(seed_[0].number),
-                                 static_cast<std::uint64_t>(offset_[0].number), dropped};
+                                 static_cast<std::uint64_t>(offset_[0].number),
+                                 dropped};
     out.dropout = [=, this](I64 i, I64 j) {
       if (dropped == 0)
         return 1.0;
@@ -235,24 +233,30 @@ class Run {
   }
   [[nodiscard]] bool is_packed() const { return problem.layout == Layout::kThd; }
 
-  [[nodiscard]] const Tensor<T>& q() const { return q_; }
   [[nodiscard]] Tensor<T>& q() { return q_; }
   [[nodiscard]] Tensor<T>& k() { return k_; }
   [[nodiscard]] Tensor<T>& v() { return v_; }
   [[nodiscard]] Tensor<T>& o() { return o_; }
+  [[nodiscard]] const Tensor<T>& o() const { return o_; }
   [[nodiscard]] Tensor<T>& grad_o() { return grad_o_; }
   [[nodiscard]] Tensor<T>& grad_q() { return grad_q_; }
+  [[nodiscard]] const Tensor<T>& grad_q() const { return grad_q_; }
   [[nodiscard]] Tensor<T>& grad_k() { return grad_k_; }
+  [[nodiscard]] const Tensor<T>& grad_k() const { return grad_k_; }
   [[nodiscard]] Tensor<T>& grad_v() { return grad_v_; }
+  [[nodiscard]] const Tensor<T>& grad_v() const { return grad_v_; }
   [[nodiscard]] Tensor<T>& bias() { return bias_; }
   [[nodiscard]] Tensor<T>& grad_bias() { return grad_bias_; }
   [[nodiscard]] Tensor<test::F32>& stats() { return stats_; }
+  [[nodiscard]] const Tensor<test::F32>& stats() const { return stats_; }
 
   Problem problem;
   Setting setting;
 
  private:
-  [[nodiscard]] test::Place place() const { return {.offset = {}, .exact = setting.exact}; }
+  [[nodiscard]] test::Place place() const {
+    return {.offset = {}, .exact = setting.exact};
+  }
   [[nodiscard]] static I64 total(const std::vector<std::int32_t>& lengths) {
     I64 all = 0;
     for (const std::int32_t each : lengths) all += each;
@@ -260,14 +264,15 @@ class Run {
   }
   [[nodiscard]] std::size_t span(const Strides& strides, I64 heads, I64 rows,
                                  I64 dim) const {
-    return static_cast<std::size_t>((is_packed() ? 0 : (problem.batch - 1) * strides.batch) +
-                                    (heads - 1) * strides.head +
-                                    (rows - 1) * strides.sequence +
-                                    (dim - 1) * strides.dim + 1);
+    return static_cast<std::size_t>(
+        (is_packed() ? 0 : (problem.batch - 1) * strides.batch) +
+        (heads - 1) * strides.head + (rows - 1) * strides.sequence +
+        (dim - 1) * strides.dim + 1);
   }
   [[nodiscard]] std::size_t span_q(const Strides& strides, I64 dim) const {
     return span(strides, problem.heads,
-                is_packed() ? std::max<I64>(1, total(setting.lengths_q)) : problem.sq, dim);
+                is_packed() ? std::max<I64>(1, total(setting.lengths_q)) : problem.sq,
+                dim);
   }
   [[nodiscard]] std::size_t span_kv(const Strides& strides, I64 dim) const {
     return span(strides, problem.kv_heads,
@@ -281,8 +286,9 @@ class Run {
     I64 power = 1;
     while (2 * power <= problem.heads) power *= 2;
     const auto whole = static_cast<double>(power);
-    return h < power ? std::exp2(-8.0 * static_cast<double>(h + 1) / whole)
-                     : std::exp2(-4.0 * static_cast<double>(2 * (h - power) + 1) / whole);
+    return h < power
+               ? std::exp2(-8.0 * static_cast<double>(h + 1) / whole)
+               : std::exp2(-4.0 * static_cast<double>(2 * (h - power) + 1) / whole);
   }
   using Ints = Tensor<Plain<std::int32_t>>;
   using Longs = Tensor<Plain<std::int64_t>>;
@@ -314,6 +320,8 @@ class Run {
 
 /// A problem of contiguous tensors.
 inline Problem problem_of(Problem problem) {
+  if (problem.batch == 0)
+    problem.batch = 1;
   if (problem.kv_heads == 0)
     problem.kv_heads = problem.heads;
   if (problem.dv == 0)

@@ -1,0 +1,156 @@
+// What is added to a score and what is dropped, against double.
+
+#include <gtest/gtest.h>
+
+#include "tests/integration/attention_kernel/check.h"
+
+namespace kiln::attention_test {
+namespace {
+
+Problem with_dtype(ops::DType dtype, Problem problem) {
+  problem.dtype = dtype;
+  return problem_of(problem);
+}
+
+TEST(AttentionBias, IsAddedAndItsGradientIsRight) {
+  for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
+    check_both(with_dtype(dtype, {.batch = 2,
+                                  .heads = 2,
+                                  .kv_heads = 1,
+                                  .sq = 35,
+                                  .skv = 70,
+                                  .dqk = 64,
+                                  .mask = Mask::kCausal,
+                                  .bias = Bias::kPostScale}));
+    check_both(with_dtype(dtype, {.batch = 3,
+                                  .heads = 1,
+                                  .sq = 33,
+                                  .skv = 65,
+                                  .dqk = 64,
+                                  .mask = Mask::kPadding,
+                                  .bias = Bias::kPostScale}),
+               {.lengths_q = {33, 20, 0}, .lengths_kv = {65, 3, 9}});
+  }
+}
+
+TEST(AttentionBias, OfAlibiFallsWithTheDistanceForEveryNumberOfHeads) {
+  for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
+    for (const I64 heads : {1, 4, 6})
+      check_both(with_dtype(dtype, {.batch = 1,
+                                    .heads = heads,
+                                    .sq = 35,
+                                    .skv = 70,
+                                    .dqk = 64,
+                                    .mask = Mask::kCausalBottomRight,
+                                    .bias = Bias::kAlibi}));
+  }
+}
+
+TEST(AttentionBias, OfMinusInfinityMasks) {
+  // A causal mask, and the same as a bias: equal to the last bit but for the order of
+  // nothing, since what is not seen adds nothing.
+  Problem causal = with_dtype(ops::DType::kBf16, {.batch = 1,
+                                                  .heads = 1,
+                                                  .sq = 70,
+                                                  .skv = 70,
+                                                  .dqk = 64,
+                                                  .mask = Mask::kCausal,
+                                                  .bias = Bias::kPostScale});
+  Problem biased = causal;
+  biased.mask = Mask::kNone;
+  Call<test::Bf16> a(causal);
+  Call<test::Bf16> b(biased);
+  for (I64 i = 0; i < 70; ++i) {
+    for (I64 j = 0; j < 70; ++j) {
+      const auto at = static_cast<std::size_t>(i * 70 + j);
+      a.bias()[at] = test::Bf16::from(0.0F);
+      b.bias()[at] = test::Bf16::from(j > i ? -test::kInfinity : 0.0F);
+    }
+  }
+  a.run_both();
+  b.run_both();
+  EXPECT_TRUE(same_bits(a.o(), b.o()));
+  EXPECT_TRUE(same_bits(a.stats(), b.stats()));
+  EXPECT_TRUE(same_bits(a.grad_q(), b.grad_q()));
+  EXPECT_TRUE(same_bits(a.grad_k(), b.grad_k()));
+  EXPECT_TRUE(same_bits(a.grad_v(), b.grad_v()));
+}
+
+TEST(AttentionDropout, KeepsWhatItsNumbersSayInBothPasses) {
+  for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
+    for (const double dropout : {0.1, 0.9})
+      check_both(with_dtype(dtype, {.batch = 2,
+                                    .heads = 2,
+                                    .kv_heads = 1,
+                                    .sq = 35,
+                                    .skv = 130,
+                                    .dqk = 64,
+                                    .dropout = dropout}));
+  }
+}
+
+TEST(AttentionDropout, OfEverythingLeavesNothing) {
+  Call<test::Bf16> run(with_dtype(
+      ops::DType::kBf16,
+      {.batch = 1, .heads = 1, .sq = 35, .skv = 40, .dqk = 64, .dropout = 1}));
+  run.run_both();
+  for (const auto* const tensor :
+       {&run.o(), &run.grad_q(), &run.grad_k(), &run.grad_v()}) {
+    for (std::size_t i = 0; i < tensor->size(); ++i) EXPECT_EQ((*tensor)[i].value(), 0);
+  }
+}
+
+TEST(AttentionDropout, GoesWithABiasAndAnyHeadDimension) {
+  check_both(with_dtype(ops::DType::kF16, {.batch = 1,
+                                           .heads = 2,
+                                           .sq = 35,
+                                           .skv = 70,
+                                           .dqk = 128,
+                                           .mask = Mask::kCausal,
+                                           .bias = Bias::kPostScale,
+                                           .dropout = 0.25}));
+  check_both(with_dtype(ops::DType::kF32, {.batch = 1,
+                                           .heads = 2,
+                                           .sq = 35,
+                                           .skv = 70,
+                                           .dqk = 50,
+                                           .mask = Mask::kCausal,
+                                           .bias = Bias::kPostScale,
+                                           .dropout = 0.25}));
+  check_both(with_dtype(ops::DType::kBf16, {.batch = 1,
+                                            .heads = 3,
+                                            .sq = 20,
+                                            .skv = 40,
+                                            .dqk = 256,
+                                            .bias = Bias::kAlibi,
+                                            .dropout = 0.25}));
+}
+
+TEST(AttentionDropout, DropsAsManyAsItIsTold) {
+  constexpr int kQueries = 300;
+  constexpr int kKeys = 1000;
+  for (const std::uint32_t dropped : {6554U, 32768U, 60000U}) {
+    const DropoutNumbers numbers{.seed = 7, .offset = 9, .dropped = dropped};
+    int kept = 0;
+    for (int i = 0; i < kQueries; ++i) {
+      for (int j = 0; j < kKeys; ++j) kept += numbers.keeps(3, i, j) ? 1 : 0;
+    }
+    const double share = 1 - static_cast<double>(dropped) / 65536;
+    const double deviation = std::sqrt(share * (1 - share) * kQueries * kKeys);
+    EXPECT_NEAR(kept, share * kQueries * kKeys, 4 * deviation);
+  }
+}
+
+TEST(AttentionDropout, IsPhilox) {
+  // Of the generator's authors: 4x32, 10 rounds.
+  EXPECT_EQ(
+      philox({0, 0, 0, 0}, {0, 0}),
+      (std::array<std::uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  constexpr std::uint32_t kOnes = 0xffffffff;
+  EXPECT_EQ(
+      philox({kOnes, kOnes, kOnes, kOnes}, {kOnes, kOnes}),
+      (std::array<std::uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+}
+
+}  // namespace
+}  // namespace kiln::attention_test

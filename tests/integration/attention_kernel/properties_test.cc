@@ -1,0 +1,246 @@
+// What must be the same to the last bit, whatever the kernel computes.
+
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+
+#include "tests/integration/attention_kernel/check.h"
+
+namespace kiln::attention_test {
+namespace {
+
+using test::Bf16;
+
+Problem small_problem() {
+  return problem_of({.dtype = ops::DType::kBf16,
+                     .batch = 2,
+                     .heads = 4,
+                     .kv_heads = 4,
+                     .sq = 70,
+                     .skv = 90,
+                     .dqk = 64,
+                     .mask = Mask::kCausalBottomRight});
+}
+
+/// Element by element, wherever they lie: `a` of one call, `b` of another.
+template <typename T>
+void expect_same(const char* name, const Call<T>& a, const Tensor<T>& of_a,
+                 const Strides& strides_a, const Call<T>& b, const Tensor<T>& of_b,
+                 const Strides& strides_b, bool is_query, I64 heads, I64 dim) {
+  const I64 rows = is_query ? a.problem.sq : a.problem.skv;
+  I64 different = 0;
+  for (I64 batch = 0; batch < a.problem.batch; ++batch) {
+    for (I64 h = 0; h < heads; ++h) {
+      for (I64 i = 0; i < rows; ++i) {
+        for (I64 d = 0; d < dim; ++d) {
+          different += of_a[a.at(strides_a, batch, h, i, d, is_query)].bits !=
+                               of_b[b.at(strides_b, batch, h, i, d, is_query)].bits
+                           ? 1
+                           : 0;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(different, 0) << name;
+}
+
+/// `to` gets the numbers of `from`, wherever they lie; heads of `from` that key and
+/// value do not have are those that share.
+template <typename T>
+void copy_inputs(Call<T>& from, Call<T>& to) {
+  const Problem& a = from.problem;
+  const Problem& b = to.problem;
+  for (I64 batch = 0; batch < b.batch; ++batch) {
+    for (I64 h = 0; h < b.heads; ++h) {
+      for (I64 i = 0; i < b.sq; ++i) {
+        for (I64 d = 0; d < b.dqk; ++d)
+          to.q()[to.at(b.q, batch, h, i, d, true)] =
+              from.q()[from.at(a.q, batch, h, i, d, true)];
+        for (I64 d = 0; d < b.dv; ++d) {
+          const float zero = 0;
+          to.grad_o()[to.at(b.o, batch, h, i, d, true)] =
+              d < a.dv ? from.grad_o()[from.at(a.o, batch, h, i, d, true)]
+                       : T::from(zero);
+        }
+      }
+    }
+    for (I64 h = 0; h < b.kv_heads; ++h) {
+      const I64 source = h * a.kv_heads / b.kv_heads;
+      for (I64 j = 0; j < b.skv; ++j) {
+        for (I64 d = 0; d < b.dqk; ++d)
+          to.k()[to.at(b.k, batch, h, j, d, false)] =
+              from.k()[from.at(a.k, batch, source, j, d, false)];
+        for (I64 d = 0; d < b.dv; ++d) {
+          const float zero = 0;
+          to.v()[to.at(b.v, batch, h, j, d, false)] =
+              d < a.dv ? from.v()[from.at(a.v, batch, source, j, d, false)]
+                       : T::from(zero);
+        }
+      }
+    }
+  }
+}
+
+template <typename T>
+void expect_same_results(const Call<T>& a, const Call<T>& b) {
+  const Problem& p = a.problem;
+  const Problem& r = b.problem;
+  const auto same = [&](const char* name, const Tensor<T>& x, const Tensor<T>& y,
+                        const Strides& sx, const Strides& sy, bool is_query, I64 heads,
+                        I64 dim) {
+    expect_same(name, a, x, sx, b, y, sy, is_query, heads, dim);
+  };
+  same("o", a.o(), b.o(), p.o, r.o, true, p.heads, p.dv);
+  same("dq", a.grad_q(), b.grad_q(), p.q, r.q, true, p.heads, p.dqk);
+  EXPECT_TRUE(same_bits(a.stats(), b.stats())) << "stats";
+  if (p.kv_heads == r.kv_heads) {
+    same("dk", a.grad_k(), b.grad_k(), p.k, r.k, false, p.kv_heads, p.dqk);
+    same("dv", a.grad_v(), b.grad_v(), p.v, r.v, false, p.kv_heads, p.dv);
+  }
+}
+
+TEST(AttentionProperties, EveryLayoutGivesTheSameBits) {
+  Call<Bf16> bshd(small_problem());
+  bshd.run_both();
+  for (const Layout layout : {Layout::kSbhd, Layout::kBhsd}) {
+    Problem other = small_problem();
+    other.layout = layout;
+    Call<Bf16> call(problem_of(other));
+    copy_inputs(bshd, call);
+    call.run_both();
+    expect_same_results(bshd, call);
+  }
+}
+
+TEST(AttentionProperties, PackedSequencesGiveTheSameBitsAsPaddedOnes) {
+  Problem problem = small_problem();
+  problem.mask = Mask::kPaddingCausalBottomRight;
+  const Setting lengths{.lengths_q = {70, 31}, .lengths_kv = {50, 90}};
+  Call<Bf16> padded(problem, lengths);
+  problem.layout = Layout::kThd;
+  Call<Bf16> packed(problem_of(problem), lengths);
+  for (I64 b = 0; b < problem.batch; ++b) {
+    for (I64 h = 0; h < problem.heads; ++h) {
+      for (I64 d = 0; d < problem.dqk; ++d) {
+        for (I64 i = 0; i < packed.length(b, true); ++i) {
+          packed.q()[packed.at(packed.problem.q, b, h, i, d, true)] =
+              padded.q()[padded.at(padded.problem.q, b, h, i, d, true)];
+        }
+        for (I64 j = 0; j < packed.length(b, false); ++j) {
+          packed.k()[packed.at(packed.problem.k, b, h, j, d, false)] =
+              padded.k()[padded.at(padded.problem.k, b, h, j, d, false)];
+          packed.v()[packed.at(packed.problem.v, b, h, j, d, false)] =
+              padded.v()[padded.at(padded.problem.v, b, h, j, d, false)];
+        }
+      }
+    }
+  }
+  padded.run(Pass::kForward);
+  packed.run(Pass::kForward);
+  EXPECT_TRUE(same_bits(padded.stats(), packed.stats()));
+  for (I64 b = 0; b < problem.batch; ++b) {
+    for (I64 h = 0; h < problem.heads; ++h)
+      EXPECT_EQ(packed.head(packed.o(), packed.problem.o, b, h, true, problem.dv),
+                padded.head(padded.o(), padded.problem.o, b, h, true, problem.dv));
+  }
+}
+
+TEST(AttentionProperties, SharedHeadsAreAsThoughEachHadACopy) {
+  Problem shared = small_problem();
+  shared.kv_heads = 2;
+  Call<Bf16> grouped(problem_of(shared));
+  Call<Bf16> plain(small_problem());
+  copy_inputs(grouped, plain);
+  grouped.run_both();
+  plain.run_both();
+  expect_same_results(grouped, plain);
+}
+
+TEST(AttentionProperties, TheFiveDimensionalFormGivesTheSameBits) {
+  // [batch, sq, groups, heads in a group, dqk]; a key is the same for its group, with a
+  // stride of 0.
+  Problem flat = small_problem();
+  flat.kv_heads = 2;
+  flat = problem_of(flat);
+  const auto heads = attention::flattened({.groups = 2,
+                                           .heads = 2,
+                                           .group_stride = 2 * flat.q.head,
+                                           .head_stride = flat.q.head});
+  const auto keys = attention::flattened(
+      {.groups = 2, .heads = 2, .group_stride = flat.k.head, .head_stride = 0});
+  ASSERT_TRUE(heads && keys);
+  Problem five = flat;
+  five.heads = heads->count;
+  five.q.head = heads->stride;
+  five.kv_heads = keys->count;
+  five.k.head = keys->stride;
+  Call<Bf16> a(flat);
+  Call<Bf16> b(five);
+  a.run_both();
+  b.run_both();
+  expect_same_results(a, b);
+}
+
+TEST(AttentionProperties, ZerosBehindTheValuesChangeNothing) {
+  Problem narrow = small_problem();
+  narrow.heads = narrow.kv_heads = 1;
+  narrow.dqk = 192;
+  narrow.dv = 128;
+  Problem wide = narrow;
+  wide.dv = 192;
+  Call<Bf16> a(problem_of(narrow));
+  Call<Bf16> b(problem_of(wide));
+  copy_inputs(a, b);
+  a.run_both();
+  b.run_both();
+  expect_same_results(a, b);
+}
+
+TEST(AttentionProperties, AWindowOverEverythingIsNone) {
+  Problem none = small_problem();
+  none.mask = Mask::kNone;
+  Problem wide = none;
+  wide.window_left = none.sq;
+  wide.window_right = none.skv;
+  Call<Bf16> a(none);
+  Call<Bf16> b(wide);
+  a.run_both();
+  b.run_both();
+  expect_same_results(a, b);
+}
+
+TEST(AttentionProperties, BothCornersAreOneWhereTheLengthsAre) {
+  Problem left = small_problem();
+  left.skv = left.sq;
+  left.mask = Mask::kCausal;
+  left = problem_of(left);
+  Problem right = left;
+  right.mask = Mask::kCausalBottomRight;
+  Call<Bf16> a(left);
+  Call<Bf16> b(right);
+  a.run_both();
+  b.run_both();
+  expect_same_results(a, b);
+}
+
+TEST(AttentionProperties, AConstantAddedToEveryScoreChangesNothing) {
+  Problem problem = small_problem();
+  problem.heads = problem.kv_heads = 1;
+  problem.bias = Bias::kPostScale;
+  problem = problem_of(problem);
+  Call<Bf16> a(problem);
+  Call<Bf16> b(problem);
+  for (std::size_t i = 0; i < a.bias().size(); ++i) {
+    a.bias()[i] = Bf16::from(0.0F);
+    b.bias()[i] = Bf16::from(4.0F);
+  }
+  a.run(Pass::kForward);
+  b.run(Pass::kForward);
+  for (std::size_t i = 0; i < a.o().size(); ++i)
+    EXPECT_NEAR(a.o()[i].value(), b.o()[i].value(), 0x1p-6);
+  for (std::size_t i = 0; i < a.stats().size(); ++i)
+    EXPECT_NEAR(a.stats()[i].bits + 4, b.stats()[i].bits, 1e-5);
+}
+
+}  // namespace
+}  // namespace kiln::attention_test

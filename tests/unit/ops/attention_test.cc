@@ -1,0 +1,131 @@
+// What attention by Kiln's own kernels refuses, and what it launches.
+
+#include "ops/attention.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "render/catalog.h"
+#include "tests/support/attention_problem.h"
+#include "tests/unit/ops/refusals.h"
+
+namespace kiln::ops {
+namespace {
+
+using attention::Bias;
+using attention::Pass;
+using attention::Problem;
+using test::attention_problem;
+using testing::HasSubstr;
+
+const Device kDevice{.name = "planned", .capability = {9, 0}};
+
+Plan planned(const Problem& problem, const AttentionTensors& tensors = {},
+             const Device& device = kDevice) {
+  auto launches = plan(AttentionCall{problem, tensors}, device);
+  EXPECT_TRUE(launches) << launches.error().message;
+  return launches ? *std::move(launches) : Plan{};
+}
+
+TEST(AttentionPlan, RefusesAProblemThatIsNone) {
+  const Problem problem = attention_problem([](Problem& p) { p.heads = 0; });
+  EXPECT_THAT(refusal(plan(AttentionCall{problem, {}}, kDevice)), HasSubstr("--heads"));
+}
+
+TEST(AttentionPlan, RefusesAScaleThatIsNoNumber) {
+  const Problem problem = attention_problem();
+  const AttentionTensors tensors{.scale = std::nanf("")};
+  EXPECT_EQ(refusal(plan(AttentionCall{problem, tensors}, kDevice)),
+            "attention_forward: scale is nan");
+}
+
+TEST(AttentionPlan, RefusesAWorkspaceThatIsTooSmall) {
+  const Problem problem = attention_problem([](Problem& p) {
+    p.pass = Pass::kBackward;
+    p.training = true;
+  });
+  std::array<float, 4> memory{};
+  const AttentionTensors tensors{.workspace = memory.data(),
+                                 .workspace_bytes = sizeof(memory)};
+  EXPECT_THAT(refusal(plan(AttentionCall{problem, tensors}, kDevice)),
+              HasSubstr("workspace"));
+  EXPECT_EQ(attention_workspace_bytes(problem), 2U * 4 * 256 * 4);
+  EXPECT_EQ(attention_workspace_bytes(attention_problem()), 0U);
+}
+
+TEST(AttentionPlan, IsOneLaunchForwardAndTwoBackwardAndOneForABias) {
+  Problem problem = attention_problem();
+  EXPECT_EQ(planned(problem).size(), 1U);
+  problem.pass = Pass::kBackward;
+  problem.training = true;
+  const Plan backward = planned(problem);
+  ASSERT_EQ(backward.size(), 2U);
+  EXPECT_EQ(backward[1].entry, "attention_bwd_kv");
+  problem.bias = Bias::kPostScale;
+  problem.bias_gradient = true;
+  const Plan with_bias = planned(problem);
+  ASSERT_EQ(with_bias.size(), 3U);
+  EXPECT_EQ(with_bias[2].kernel, "attention_bias_bwd");
+}
+
+TEST(AttentionPlan, GoesToTheFloatKernelWhereATensorIsNotAligned) {
+  alignas(16) std::array<std::byte, 32> memory{};
+  const AttentionTensors tensors{.q = memory.data() + 2};
+  EXPECT_EQ(planned(attention_problem(), tensors).front().kernel,
+            "attention_plain_fwd");
+}
+
+/// Every problem of these, in every type, is launched with kernels that there are, for
+/// that device, with tiles that it has shared memory for.
+TEST(AttentionPlan, FitsEveryDevice) {
+  const auto catalog = render::TemplateCatalog::open(templates::embedded()).value();
+  const std::vector<std::pair<ComputeCapability, std::uint32_t>> devices{
+      {{7, 0}, 96}, {{7, 5}, 64},  {{8, 0}, 163},  {{8, 6}, 99}, {{8, 7}, 163},
+      {{8, 9}, 99}, {{9, 0}, 227}, {{10, 0}, 227}, {{12, 0}, 99}};
+  int launched = 0;
+  for (const auto& [capability, shared_kib] : devices) {
+    for (const DType dtype : {DType::kF16, DType::kBf16, DType::kF32}) {
+      for (std::int64_t dqk = 1; dqk <= 256; dqk += dqk % 8 == 0 ? 8 : 7) {
+        for (const std::int64_t dv : {dqk, std::int64_t{64}, std::int64_t{256}}) {
+          for (const Bias bias : {Bias::kNone, Bias::kPostScale, Bias::kAlibi}) {
+            for (const double dropout : {0.0, 0.5}) {
+              for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+                const Problem problem = attention_problem([&](Problem& p) {
+                  p.dtype = dtype;
+                  p.dqk = dqk;
+                  p.dv = dv;
+                  p.bias = bias;
+                  p.dropout = dropout;
+                  p.pass = pass;
+                  p.training = true;
+                  p.bias_gradient = pass == Pass::kBackward && bias == Bias::kPostScale;
+                });
+                for (const Launch& launch : planned(
+                         problem, {}, {.name = "planned", .capability = capability})) {
+                  const auto kernel = catalog.find(launch.kernel);
+                  ASSERT_TRUE(kernel) << launch.kernel;
+                  const auto params = (*kernel)->canonical(launch.parameters);
+                  ASSERT_TRUE(params) << params.error().message;
+                  EXPECT_EQ((*kernel)->excluded(*params, capability), std::nullopt)
+                      << to_string(problem);
+                  const auto geometry =
+                      (*kernel)->geometry(*params, launch.extents, launch.entry);
+                  ASSERT_TRUE(geometry) << geometry.error().message;
+                  EXPECT_LE(geometry->shared_bytes, shared_kib * 1024)
+                      << to_string(problem) << " on " << to_string(capability);
+                  ++launched;
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(launched, 10000);
+}
+
+}  // namespace
+}  // namespace kiln::ops
