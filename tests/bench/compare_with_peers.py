@@ -367,6 +367,8 @@ def main():
     peers = Peers(torch)
     print(f"{report['device']['name']}: GB/s")
     for entry in report["entries"]:
+        if entry["bytes"] is None:  # arithmetic bounds it: no GB/s to compare
+            continue
         shown = [f"copy {entry['copy_gb_per_s'] or 0:.0f}", f"kiln {entry['gb_per_s'] or 0:.0f}"]
         for name, form in peers.forms(entry):
             ms = peers.ms(entry, form, options.rounds)

@@ -12,12 +12,6 @@ namespace {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 const OperationsOnDevice* current = nullptr;
 
-const OperationsOnDevice& place() {
-  if (current == nullptr)
-    throw std::logic_error("an operation outside of OperationsOnDevice");
-  return *current;
-}
-
 /// The operation of each argument struct.
 struct Start {
   Service& service;
@@ -73,6 +67,12 @@ OperationsOnDevice::OperationsOnDevice(Service& service, const Device& device)
   current = this;
 }
 
+const OperationsOnDevice& OperationsOnDevice::of_test() {
+  if (current == nullptr)
+    throw std::logic_error("an operation outside of OperationsOnDevice");
+  return *current;
+}
+
 OperationsOnDevice::~OperationsOnDevice() {
   current = nullptr;
 }
@@ -82,11 +82,11 @@ OperationsOnDevice::~OperationsOnDevice() {
 namespace kiln::test {
 
 Device operations_device(const Schedule& /*schedule*/) {
-  return gpu_test::place().device();
+  return gpu_test::OperationsOnDevice::of_test().device();
 }
 
 Result<void> run_operation(const Operation& operation, const Schedule& /*schedule*/) {
-  const gpu_test::OperationsOnDevice& on = gpu_test::place();
+  const gpu_test::OperationsOnDevice& on = gpu_test::OperationsOnDevice::of_test();
   if (gpu_test::driver().is_simulated &&
       !gpu_test::stands_in_for(operation, on.device()))
     return fail(ErrorCode::kNotFound, "nothing stands in for the operation");

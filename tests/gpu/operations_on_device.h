@@ -21,6 +21,9 @@ class OperationsOnDevice {
   OperationsOnDevice& operator=(const OperationsOnDevice&) = delete;
   ~OperationsOnDevice();
 
+  /// The one that lives. Throws where there is none.
+  [[nodiscard]] static const OperationsOnDevice& of_test();
+
   [[nodiscard]] Service& service() const { return service_; }
   [[nodiscard]] const Device& device() const { return device_; }
   [[nodiscard]] const Stream& stream() const { return stream_; }

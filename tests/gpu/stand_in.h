@@ -6,6 +6,7 @@
 
 #include "kiln/device.h"
 #include "kiln/kernel.h"
+#include "ops/plan.h"
 #include "tests/support/operations/run_operation.h"
 
 namespace kiln::gpu_test {
@@ -17,6 +18,8 @@ namespace kiln::gpu_test {
 /// The same before an operation on `device`: for every kernel that it launches.
 [[nodiscard]] bool stands_in_for(const test::Operation& operation,
                                  const Device& device);
+/// The same before the launches of `plan`.
+[[nodiscard]] bool stands_in_for(const ops::Plan& plan);
 /// Whether there are operations for which it is true.
 [[nodiscard]] bool stands_in_for_operations();
 

@@ -35,6 +35,9 @@ CpuKernels activation_unary_kernels();
 CpuKernels activation_swiglu_kernels();
 CpuKernels activation_gated_kernels();
 CpuKernels cross_entropy_kernels();
+CpuKernels attention_fwd_kernels();
+CpuKernels attention_bwd_kernels();
+CpuKernels attention_plain_kernels();
 
 const std::vector<Variant>& kernels_of_program() {
   static const auto* const all = new std::vector<Variant>(variants_of(
@@ -42,7 +45,8 @@ const std::vector<Variant>& kernels_of_program() {
        rope_fwd_kernels(), rope_bwd_kernels(), layernorm_fwd_kernels(),
        layernorm_bwd_kernels(), rmsnorm_fwd_kernels(), rmsnorm_bwd_kernels(),
        activation_unary_kernels(), activation_swiglu_kernels(),
-       activation_gated_kernels(), cross_entropy_kernels()}));
+       activation_gated_kernels(), cross_entropy_kernels(), attention_fwd_kernels(),
+       attention_bwd_kernels(), attention_plain_kernels()}));
   return *all;
 }
 
@@ -94,7 +98,11 @@ bool stands_in_for(const test::Operation& operation, const Device& device) {
   const auto plan =
       std::visit([&](const auto& args) { return ops::plan(args, device); }, operation);
   // What is refused launches nothing.
-  return !plan || std::ranges::all_of(*plan, [](const ops::Launch& launch) {
+  return !plan || stands_in_for(*plan);
+}
+
+bool stands_in_for(const ops::Plan& plan) {
+  return std::ranges::all_of(plan, [](const ops::Launch& launch) {
     return enlist(kiln_cpu::find_variant(launch, kiln_cpu::kernels_of_program()));
   });
 }

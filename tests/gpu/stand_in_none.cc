@@ -10,6 +10,10 @@ bool stands_in_for(const test::Operation& /*operation*/, const Device& /*device*
   return false;
 }
 
+bool stands_in_for(const ops::Plan& /*plan*/) {
+  return false;
+}
+
 bool stands_in_for_operations() {
   return false;
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,10 +20,10 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-/// Out of the one file that defines them.
+/// Out of the one file that defines them; and attention's, which have one of their own.
 std::set<std::string> names_of_operations() {
   const std::string prefix = "KILN_OPERATION(";
-  std::set<std::string> names;
+  std::set<std::string> names{"attention_backward", "attention_forward"};
   std::ifstream text(KILN_TEST_SOURCE_DIR "/src/ops/operations.cc");
   for (std::string line; std::getline(text, line);) {
     if (line.starts_with(prefix))
@@ -36,6 +37,9 @@ std::vector<std::string> bench_of(const std::set<std::string>& operations) {
   std::vector<std::string> command{"bench", "--device", "1", "--rounds", "1"};
   for (const std::string& operation : operations)
     command.push_back(operation + ":dtype=bf16");
+  // Kernels without tensor cores are measured where there is no other.
+  command.insert(command.end(),
+                 {"attention_forward:dtype=f32", "attention_backward:dtype=f32"});
   return command;
 }
 
@@ -86,7 +90,8 @@ TEST_F(ProgramBenchTest, EveryOperationRuns) {
   EXPECT_EQ(run, operations);
 }
 
-// Where all kernels are switched off, each case says which one it was about to launch.
+// Where all kernels are switched off, each case says which one it was about to launch
+// first. The gradient of a bias comes behind the other gradients: see below.
 TEST_F(ProgramBenchTest, EveryKernelHasACase) {
   kiln_.set("KILN_DISABLE", "*");
   const json report = kiln_.json_of(bench_of(names_of_operations()), 1);
@@ -99,7 +104,54 @@ TEST_F(ProgramBenchTest, EveryKernelHasACase) {
   const json templates = kiln_.json_of({"templates"});
   std::set<std::string> kernels;
   for (const json& kernel : templates["templates"]) kernels.insert(kernel["name"]);
+  wanted.insert("attention_bias_bwd");
   EXPECT_EQ(wanted, kernels);
+}
+
+TEST_F(ProgramBenchTest, TheKernelOfABiasGradientHasACase) {
+  kiln_.set("KILN_DISABLE", "attention_bias_bwd");
+  const json report = kiln_.json_of(
+      {"bench", "attention_backward:dtype=f32", "--device", "1", "--rounds", "1"}, 1);
+  ASSERT_THAT(report["entries"], SizeIs(2));
+  EXPECT_TRUE(report["entries"][0]["error"].is_null());
+  EXPECT_THAT(report["entries"][1]["error"]["message"].get<std::string>(),
+              HasSubstr("attention_bias_bwd is switched off"));
+}
+
+TEST_F(ProgramBenchTest, AttentionIsMeasuredByItsArithmeticBesideTheGoalOfTheDevice) {
+  kiln_.set("KILN_DISABLE", "*");  // the cases alone are looked at
+  const json report = kiln_.json_of({"bench", "attention_forward:dtype=f16",
+                                     "attention_backward:dtype=f16", "--device", "1"},
+                                    1);
+  std::map<std::string, double> flops;
+  std::map<std::string, json> goals;
+  for (const json& entry : report["entries"]) {
+    const std::string name =
+        entry["operation"].get<std::string>() + " " + entry["what"].get<std::string>();
+    flops[name] = entry["flops"];
+    goals[name] = entry["goal_tflops"];
+    for (const char* const figure : {"bytes", "gb_per_s", "goal", "tflops", "of_goal"})
+      EXPECT_TRUE(entry[figure].is_null()) << figure;
+  }
+  // 4 * batch * heads * sq * skv * dim.
+  const double full = 4.0 * 8 * 16 * 2048 * 2048 * 128;
+  EXPECT_EQ(flops["attention_forward full, 8 x 2048 x 16 x 128"], full);
+  EXPECT_EQ(flops["attention_forward causal, 8 x 2048 x 16 x 128"], full / 2);
+  EXPECT_EQ(flops["attention_backward causal, 8 x 2048 x 16 x 128"], 2.5 * full / 2);
+  EXPECT_EQ(flops["attention_forward full, 8 x 2048 x 16 x 192/128"],
+            full * (192 + 128) / 2 / 128);
+  EXPECT_EQ(goals["attention_forward causal, 2 x 8192 x 16 x 128"], 240);
+  EXPECT_EQ(goals["attention_backward causal, 2 x 8192 x 16 x 128"], 144);
+  EXPECT_TRUE(goals["attention_forward causal, 2 x 8192 x 32 x 64"].is_null());
+}
+
+TEST_F(ProgramBenchTest, PrintsArithmeticInATableOfItsOwn) {
+  kiln_.set("KILN_DISABLE", "attention_*");
+  const auto done = kiln_.run({"bench", "attention_forward:dtype=bf16",
+                               "softmax_forward:dtype=bf16", "--rounds=1"});
+  EXPECT_EQ(done.status, 1) << done.text();
+  EXPECT_THAT(done.out, AllOf(HasSubstr("COPY"), HasSubstr("TFLOP/s"),
+                              HasSubstr("causal, 2 x 8192 x 16/4 x 128")));
 }
 
 TEST_F(ProgramBenchTest, MeasuresWhatIsNamedTwiceOnce) {

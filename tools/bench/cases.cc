@@ -13,6 +13,7 @@ std::vector<BenchCase> bench_cases(const Device& device) {
     add_norm_cases(cases, dtype, device);
     add_activation_cases(cases, dtype, device);
     add_cross_entropy_cases(cases, dtype);
+    add_attention_cases(cases, dtype, device);
   }
   return cases;
 }

@@ -1,5 +1,5 @@
-// What `kiln bench` measures: operations at the sizes of LLM training, and how many
-// bytes each has to move at least.
+// What `kiln bench` measures: operations at the sizes of LLM training, and the work
+// that each is at least.
 
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "kiln/ops/dtype.h"
@@ -22,22 +23,33 @@ struct BenchTensor {
   enum class Fill : std::uint8_t { kNumbers, kZeros } fill = Fill::kNumbers;
 };
 
+/// The work of an operation that memory bounds.
+struct BytesMoved {
+  /// Inputs read once and outputs written once: what no kernel does with less.
+  std::uint64_t least = 0;
+  /// Of the bandwidth of a copy, what the design is made to reach on an H100: less
+  /// where it moves more than the least.
+  double goal = 0;
+};
+
+/// The work of an operation that arithmetic bounds.
+struct Arithmetic {
+  double flops = 0;        // floating-point operations, as its field counts them
+  double goal_tflops = 0;  // 10^12 of them a second on the device; 0: none is set there
+};
+
 struct BenchCase {
   std::string operation;  // "softmax_forward"
   std::string what;       // "causal, 128 x 2048 x 2048"
   ops::DType dtype = ops::DType::kUnset;
-  /// Inputs read once and outputs written once: what no kernel does with less.
-  std::uint64_t least_bytes = 0;
-  /// Of the bandwidth of a copy, what the design is made to reach on an H100: less
-  /// where it moves more than the least.
-  double goal = 0;
+  std::variant<BytesMoved, Arithmetic> work;
   std::vector<BenchTensor> tensors;
   /// Starts the operation on tensors at these addresses.
   std::function<Result<void>(Service&, CUstream_st*, std::span<void* const>)> start;
 };
 
 /// Every operation in each of its dtypes, and every kernel; with the workspaces that
-/// are needed on `device`.
+/// are needed and the goals that are set on `device`.
 [[nodiscard]] std::vector<BenchCase> bench_cases(const Device& device);
 
 }  // namespace kiln::tools

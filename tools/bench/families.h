@@ -45,5 +45,7 @@ void add_norm_cases(std::vector<BenchCase>& cases, ops::DType dtype,
 void add_activation_cases(std::vector<BenchCase>& cases, ops::DType dtype,
                           const Device& device);
 void add_cross_entropy_cases(std::vector<BenchCase>& cases, ops::DType dtype);
+void add_attention_cases(std::vector<BenchCase>& cases, ops::DType dtype,
+                         const Device& device);
 
 }  // namespace kiln::tools

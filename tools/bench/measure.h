@@ -1,4 +1,5 @@
-// The time of an operation beside that of a copy of as many bytes, on one device.
+// The time of an operation on one device; of one that memory bounds, beside that of a
+// copy of as many bytes.
 
 #pragma once
 
@@ -18,7 +19,7 @@ namespace kiln::tools {
 /// Medians, in milliseconds; 0 on a simulated device.
 struct BenchTime {
   float operation_ms = 0;
-  float copy_ms = 0;
+  float copy_ms = 0;  // of BytesMoved
 };
 
 /// Thread safety: none; it belongs to the thread that opened it.
@@ -30,11 +31,11 @@ class Bench {
                                                            const device::Driver& driver,
                                                            const Device& device);
 
-  /// Runs operation and copy in turn, `rounds` times each after three that do not
-  /// count. Each is queued behind copies that keep the device busy meanwhile, so that
-  /// none of the host's time is in it. Errors: kResourceLimit (more memory than is
-  /// free); kUnavailable (the host is too slow, or waits for each launch); those of the
-  /// operation.
+  /// Runs the operation, and in turn with it a copy of BytesMoved, `rounds` times after
+  /// three that do not count. Each is queued behind copies that keep the device busy
+  /// meanwhile, so that none of the host's time is in it. Errors: kResourceLimit (more
+  /// memory than is free); kUnavailable (the host is too slow, or waits for each
+  /// launch); those of the operation.
   [[nodiscard]] Result<BenchTime> measure(const BenchCase& which, int rounds);
 
  private:

@@ -89,11 +89,11 @@ BenchCase norm_forward(const char* operation, const Shape& shape,
       sizes_of(shape, kIsLayerNorm);
   const std::uint64_t least =
       2 * tensor + 2 * residual + weight + bias + mean + statistics;
+  const double goal = goal_of(kForwardGoal, least, forward_again(shape));
   return {.operation = operation,
           .what = shape.what(),
           .dtype = shape.dtype,
-          .least_bytes = least,
-          .goal = goal_of(kForwardGoal, least, forward_again(shape)),
+          .work = BytesMoved{.least = least, .goal = goal},
           .tensors = {{.bytes = tensor},
                       {.bytes = tensor},
                       {.bytes = weight},
@@ -138,12 +138,12 @@ BenchCase norm_backward(const char* operation, const Shape& shape, const Device&
       sizes_of(shape, kIsLayerNorm);
   const std::uint64_t least =
       3 * tensor + residual + 2 * weight + bias + mean + statistics;
+  const double goal =
+      goal_of(kBackwardGoal, least, backward_again(shape, kIsLayerNorm ? 2 : 1));
   return {.operation = operation,
           .what = shape.what(),
           .dtype = shape.dtype,
-          .least_bytes = least,
-          .goal = goal_of(kBackwardGoal, least,
-                          backward_again(shape, kIsLayerNorm ? 2 : 1)),
+          .work = BytesMoved{.least = least, .goal = goal},
           .tensors = {{.bytes = tensor},
                       {.bytes = tensor},
                       {.bytes = tensor},

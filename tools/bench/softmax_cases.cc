@@ -23,8 +23,8 @@ void add_softmax(std::vector<BenchCase>& cases, ops::DType dtype, ops::SoftmaxMa
       {.operation = "softmax_forward",
        .what = what,
        .dtype = dtype,
-       .least_bytes = seen + whole + (has_mask ? kMask : 0),
-       .goal = kForwardGoal,
+       .work = BytesMoved{.least = seen + whole + (has_mask ? kMask : 0),
+                          .goal = kForwardGoal},
        .tensors = tensors,
        .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
          return ops::softmax_forward(
@@ -45,8 +45,7 @@ void add_softmax(std::vector<BenchCase>& cases, ops::DType dtype, ops::SoftmaxMa
       {.operation = "softmax_backward",
        .what = what,
        .dtype = dtype,
-       .least_bytes = 2 * seen + whole,
-       .goal = kBackwardGoal,
+       .work = BytesMoved{.least = 2 * seen + whole, .goal = kBackwardGoal},
        .tensors = {{.bytes = whole}, {.bytes = whole}, {.bytes = whole}},
        .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
          return ops::softmax_backward(service, stream,

@@ -1,10 +1,12 @@
-// kiln bench: how fast the kernels move memory on this machine's device, beside a copy.
+// kiln bench: how fast the kernels are on this machine's device: how they move memory,
+// beside a copy, or compute.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <variant>
 
 #include "kiln/service.h"
 #include "request/selection.h"
@@ -33,12 +35,37 @@ struct BenchRow {
   std::optional<Error> error;
 };
 
-/// 0 where no time was told.
-double gb_per_s(const BenchCase& of, float ms) {
-  return ms > 0 ? 1e-6 * static_cast<double>(of.least_bytes) / ms : 0;
+/// A row's figures, of which it has those of memory or those of arithmetic. 0: it has
+/// none, or no time was told.
+struct Figures {
+  double bytes = 0, gb_per_s = 0, copy_gb_per_s = 0, of_copy = 0, goal = 0;
+  double flops = 0, tflops = 0, goal_tflops = 0, of_goal = 0;
+};
+
+double ratio(double a, double b) {
+  return b > 0 ? a / b : 0;
 }
-double of_copy(const BenchTime& time) {
-  return time.operation_ms > 0 ? time.copy_ms / time.operation_ms : 0;
+
+Figures figures_of(const BytesMoved& work, const BenchTime& time) {
+  const auto bytes = static_cast<double>(work.least);
+  return {.bytes = bytes,
+          .gb_per_s = ratio(1e-6 * bytes, time.operation_ms),
+          .copy_gb_per_s = ratio(1e-6 * bytes, time.copy_ms),
+          .of_copy = ratio(time.copy_ms, time.operation_ms),
+          .goal = work.goal};
+}
+
+Figures figures_of(const Arithmetic& work, const BenchTime& time) {
+  const double tflops = ratio(1e-9 * work.flops, time.operation_ms);
+  return {.flops = work.flops,
+          .tflops = tflops,
+          .goal_tflops = work.goal_tflops,
+          .of_goal = ratio(tflops, work.goal_tflops)};
+}
+
+Figures figures_of(const BenchRow& row) {
+  return std::visit([&](const auto& work) { return figures_of(work, row.time); },
+                    row.of.work);
 }
 
 /// One argument: "NAME" or "NAME:dtype=D".
@@ -110,16 +137,26 @@ ordered_json number(double value) {
   return value > 0 ? ordered_json(value) : ordered_json(nullptr);
 }
 
+ordered_json whole(double value) {
+  return value > 0 ? ordered_json(static_cast<std::uint64_t>(value))
+                   : ordered_json(nullptr);
+}
+
 ordered_json row_json(const BenchRow& row) {
+  const Figures figures = figures_of(row);
   return {{"operation", row.of.operation},
           {"dtype", to_string(row.of.dtype)},
           {"what", row.of.what},
-          {"bytes", row.of.least_bytes},
+          {"bytes", whole(figures.bytes)},
           {"microseconds", number(1e3 * static_cast<double>(row.time.operation_ms))},
-          {"gb_per_s", number(gb_per_s(row.of, row.time.operation_ms))},
-          {"copy_gb_per_s", number(gb_per_s(row.of, row.time.copy_ms))},
-          {"of_copy", number(of_copy(row.time))},
-          {"goal", row.of.goal},
+          {"gb_per_s", number(figures.gb_per_s)},
+          {"copy_gb_per_s", number(figures.copy_gb_per_s)},
+          {"of_copy", number(figures.of_copy)},
+          {"goal", number(figures.goal)},
+          {"flops", whole(figures.flops)},
+          {"tflops", number(figures.tflops)},
+          {"goal_tflops", number(figures.goal_tflops)},
+          {"of_goal", number(figures.of_goal)},
           {"error", row.error ? error_json(*row.error) : ordered_json(nullptr)}};
 }
 
@@ -134,32 +171,54 @@ ordered_json report_json(const Device& device, const std::vector<BenchRow>& rows
           {"entries", entries}};
 }
 
+/// The rows of one kind of work under headings of their own.
+struct Table {
+  std::vector<Column> columns;
+  std::vector<std::vector<std::string>> cells{};
+
+  void print(const Terminal& out) const {
+    if (!cells.empty())
+      tools::print(format_table(columns, cells, out));
+  }
+};
+
 void print_report(const Context& context, const Device& device,
                   const std::vector<BenchRow>& rows) {
-  std::vector<std::vector<std::string>> cells;
+  const auto headed = [](std::vector<std::string> figures) {
+    Table table{.columns = {{"OPERATION"}, {"DTYPE"}, {"ON"}, {"µs", Align::kRight}}};
+    for (std::string& each : figures)
+      table.columns.push_back({std::move(each), Align::kRight});
+    table.columns.push_back({"ERROR"});
+    return table;
+  };
+  Table memory = headed({"GB/s", "COPY", "OF IT", "GOAL"});
+  Table arithmetic = headed({"TFLOP/s", "GOAL", "OF IT"});
   const auto shown = [](double value, int digits) {
     return value > 0 ? fmt::format("{:.{}f}", value, digits) : std::string("-");
   };
   for (const BenchRow& row : rows) {
-    cells.push_back(
-        {row.of.operation, std::string(to_string(row.of.dtype)), row.of.what,
-         shown(1e3 * static_cast<double>(row.time.operation_ms), 1),
-         shown(gb_per_s(row.of, row.time.operation_ms), 0),
-         shown(gb_per_s(row.of, row.time.copy_ms), 0), shown(of_copy(row.time), 2),
-         fmt::format("{:.2f}", row.of.goal), row.error ? row.error->message : ""});
+    const Figures figures = figures_of(row);
+    std::vector<std::string> cells{
+        row.of.operation, std::string(to_string(row.of.dtype)), row.of.what,
+        shown(1e3 * static_cast<double>(row.time.operation_ms), 1)};
+    const bool is_of_memory = std::holds_alternative<BytesMoved>(row.of.work);
+    if (is_of_memory) {
+      for (const double bandwidth : {figures.gb_per_s, figures.copy_gb_per_s})
+        cells.push_back(shown(bandwidth, 0));
+      for (const double part : {figures.of_copy, figures.goal})
+        cells.push_back(shown(part, 2));
+    } else {
+      for (const double speed : {figures.tflops, figures.goal_tflops})
+        cells.push_back(shown(speed, 0));
+      cells.push_back(shown(figures.of_goal, 2));
+    }
+    cells.push_back(row.error ? row.error->message : "");
+    (is_of_memory ? memory : arithmetic).cells.push_back(std::move(cells));
   }
   print(fmt::format("device {} ({}, {})\n", device.ordinal, device.name,
                     to_string(device.capability)));
-  print(format_table({{"OPERATION"},
-                      {"DTYPE"},
-                      {"ON"},
-                      {"µs", Align::kRight},
-                      {"GB/s", Align::kRight},
-                      {"COPY", Align::kRight},
-                      {"OF IT", Align::kRight},
-                      {"GOAL", Align::kRight},
-                      {"ERROR"}},
-                     cells, context.out));
+  memory.print(context.out);
+  arithmetic.print(context.out);
 }
 
 /// Until all are measured or somebody says stop.

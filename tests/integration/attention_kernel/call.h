@@ -1,5 +1,5 @@
-// One attention problem on the CPU: tensors behind guards, the operation's own plan run
-// with the kernels of this program, the errors of what it writes.
+// One attention problem: tensors behind guards, and both passes run where the program's
+// tests run them, on this CPU (run_call.cc) or on a device (tests/gpu).
 
 #pragma once
 
@@ -20,7 +20,7 @@
 #include "ops/attention.h"
 #include "tests/integration/attention_kernel/dropout.h"
 #include "tests/integration/attention_kernel/reference.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/cpu_kernel/executor.h"
 #include "tests/support/tensors/element_types.h"
 #include "tests/support/tensors/guarded_tensor.h"
 
@@ -44,6 +44,7 @@ struct Plain {
   static Plain from(float /*poison*/) { return {static_cast<Number>(-77)}; }
 };
 
+/// A device is what it is, and takes none of capability and order.
 struct Setting {
   /// Lengths of the sequences: of a mask with padding, or of a packed layout.
   std::vector<std::int32_t> lengths_q{};
@@ -55,6 +56,11 @@ struct Setting {
   std::optional<std::size_t> offset{};  // of q from a 16-byte boundary, in elements
   unsigned numbers = 1;                 // which random ones
 };
+
+/// Runs it to its end. Its pointers lead into GuardedMemory: what is writable there has
+/// the results. Errors: those of planning it and of launches.
+[[nodiscard]] Result<void> run_call(const ops::AttentionCall& call,
+                                    const Setting& setting);
 
 /// A problem of element type T with its tensors.
 template <typename T>
@@ -141,15 +147,9 @@ class Call {
     const ops::AttentionCall call{problem, all};
     const auto checked = ops::check_pointers(call);
     ASSERT_TRUE(checked) << checked.error().message;
-    const Device device = kiln_cpu::planned_device(setting.capability);
     for (auto* const memory : inputs) memory->make_read_only();
-    auto planned = ops::plan(call, device);
-    Result<void> done;
-    if (planned)
-      done = kiln_cpu::run_plan(*std::move(planned), kiln_cpu::kernels_of_program(),
-                                {.order = setting.order});
+    const auto done = run_call(call, setting);
     for (auto* const memory : inputs) memory->make_writable();
-    ASSERT_TRUE(planned) << planned.error().message;
     ASSERT_TRUE(done) << done.error().message;
   }
   void run_both() {
@@ -247,6 +247,7 @@ class Call {
   [[nodiscard]] const Tensor<T>& grad_v() const { return grad_v_; }
   [[nodiscard]] Tensor<T>& bias() { return bias_; }
   [[nodiscard]] Tensor<T>& grad_bias() { return grad_bias_; }
+  [[nodiscard]] const Tensor<T>& grad_bias() const { return grad_bias_; }
   [[nodiscard]] Tensor<test::F32>& stats() { return stats_; }
   [[nodiscard]] const Tensor<test::F32>& stats() const { return stats_; }
 

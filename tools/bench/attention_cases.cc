@@ -1,0 +1,184 @@
+// Attention by Kiln's own kernels, which arithmetic bounds. A case of cuDNN's plan of
+// the same problem belongs beside each, through ops::attention_forward() and
+// _backward(), with its name in `what`.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "ops/attention.h"
+#include "ops/run.h"
+#include "tools/bench/families.h"
+
+namespace kiln::tools {
+namespace {
+
+using attention::Bias;
+using attention::Mask;
+using attention::Pass;
+using attention::Problem;
+
+/// Forward with head dimension 128, on devices of that compute capability: 80 % of what
+/// FlashAttention-2 is published to reach on an A100 and on an H100, where it uses the
+/// same mma.sync instructions.
+struct Goal {
+  ComputeCapability capability;
+  double forward_tflops;
+};
+constexpr std::array kGoals{Goal{{8, 0}, 150}, Goal{{9, 0}, 240}};
+constexpr double kBackwardPart = 0.60;  // of the forward goal
+constexpr std::int64_t kDimOfGoals = 128;
+
+double goal_tflops(const Problem& problem, const Device& device) {
+  const auto found = std::ranges::find(kGoals, device.capability, &Goal::capability);
+  const bool has_goal = found != kGoals.end() && problem.dtype != ops::DType::kF32 &&
+                        problem.dqk == kDimOfGoals && problem.dv == kDimOfGoals;
+  if (!has_goal)
+    return 0;
+  return problem.pass == Pass::kForward ? found->forward_tflops
+                                        : kBackwardPart * found->forward_tflops;
+}
+
+/// As FlashAttention's authors count: two products of 2 operations for each pair of a
+/// query and a key, of which a causal mask leaves half; backward 5 such for 2.
+double flops(const Problem& problem) {
+  constexpr double kBackwardTimes = 2.5;
+  const double pairs = static_cast<double>(problem.batch * problem.heads) *
+                       static_cast<double>(problem.sq * problem.skv) /
+                       (problem.mask == Mask::kCausal ? 2 : 1);
+  const double forward = 2 * pairs * static_cast<double>(problem.dqk + problem.dv);
+  return problem.pass == Pass::kForward ? forward : kBackwardTimes * forward;
+}
+
+std::string what(const Problem& problem) {
+  const std::string heads = problem.kv_heads == problem.heads
+                                ? std::to_string(problem.heads)
+                                : fmt::format("{}/{}", problem.heads, problem.kv_heads);
+  const std::string dim = problem.dqk == problem.dv
+                              ? std::to_string(problem.dqk)
+                              : fmt::format("{}/{}", problem.dqk, problem.dv);
+  return fmt::format("{}{}, {} x {} x {} x {}",
+                     problem.mask == Mask::kCausal ? "causal" : "full",
+                     problem.bias == Bias::kPostScale ? ", bias" : "", problem.batch,
+                     problem.sq, heads, dim);
+}
+
+BenchCase attention_case(Problem problem, Pass pass, const Device& device) {
+  const bool is_backward = pass == Pass::kBackward;
+  problem.pass = pass;
+  problem.training = true;
+  problem.stats = true;
+  problem.bias_gradient = is_backward && problem.bias == Bias::kPostScale;
+  const std::int64_t rows = problem.batch * problem.heads * problem.sq;
+  const std::int64_t kv_rows = problem.batch * problem.kv_heads * problem.skv;
+  const std::uint64_t q = bytes_of(problem.dtype, rows * problem.dqk);
+  const std::uint64_t k = bytes_of(problem.dtype, kv_rows * problem.dqk);
+  const std::uint64_t v = bytes_of(problem.dtype, kv_rows * problem.dv);
+  const std::uint64_t o = bytes_of(problem.dtype, rows * problem.dv);
+  const std::uint64_t bias =
+      problem.bias == Bias::kPostScale
+          ? bytes_of(problem.dtype, problem.heads * problem.sq * problem.skv)
+          : 0;
+  const std::uint64_t workspace = ops::attention_workspace_bytes(problem);
+  std::vector<BenchTensor> tensors{
+      {.bytes = q},
+      {.bytes = k},
+      {.bytes = v},
+      {.bytes = o},
+      {.bytes = static_cast<std::uint64_t>(rows) * sizeof(float)},
+      {.bytes = bias}};
+  if (is_backward) {
+    for (const std::uint64_t bytes : {o, q, k, v, bias, workspace})
+      tensors.push_back({.bytes = bytes});
+  }
+  return {
+      .operation = is_backward ? "attention_backward" : "attention_forward",
+      .what = what(problem),
+      .dtype = problem.dtype,
+      .work = Arithmetic{.flops = flops(problem),
+                         .goal_tflops = goal_tflops(problem, device)},
+      .tensors = std::move(tensors),
+      .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
+        ops::AttentionTensors given{.q = at[0],
+                                    .k = at[1],
+                                    .v = at[2],
+                                    .o = at[3],
+                                    .stats = static_cast<float*>(at[4]),
+                                    .bias = at[5]};
+        if (is_backward) {
+          given.grad_o = at[6];
+          given.grad_q = at[7];
+          given.grad_k = at[8];
+          given.grad_v = at[9];
+          given.grad_bias = at[10];
+          given.workspace = at[11];
+          given.workspace_bytes = workspace;
+        }
+        return ops::run_operation(service, stream, ops::AttentionCall{problem, given});
+      }};
+}
+
+void add_attention(std::vector<BenchCase>& cases, Problem problem,
+                   const Device& device) {
+  attention::set_strides(problem);
+  for (const Pass pass : {Pass::kForward, Pass::kBackward})
+    cases.push_back(attention_case(problem, pass, device));
+}
+
+/// Head dimensions, with as many heads as make a hidden size of 2048.
+struct Heads {
+  std::int64_t count;
+  std::int64_t dqk;
+  std::int64_t dv;
+};
+constexpr std::array kHeads{Heads{32, 64, 64}, Heads{16, 128, 128}, Heads{16, 192, 128},
+                            Heads{8, 256, 256}};
+
+Problem problem_of(ops::DType dtype, const Heads& heads, std::int64_t length,
+                   Mask mask) {
+  constexpr std::int64_t kTokens = 16384;
+  return {.dtype = dtype,
+          .batch = kTokens / length,
+          .heads = heads.count,
+          .kv_heads = heads.count,
+          .sq = length,
+          .skv = length,
+          .dqk = heads.dqk,
+          .dv = heads.dv,
+          .mask = mask};
+}
+
+/// Those of kernels without tensor cores, on fewer tokens.
+void add_plain_cases(std::vector<BenchCase>& cases, const Device& device) {
+  Problem problem = problem_of(ops::DType::kF32, {.count = 8, .dqk = 64, .dv = 64},
+                               2048, Mask::kCausal);
+  problem.batch = 2;
+  add_attention(cases, problem, device);
+  problem.bias = Bias::kPostScale;
+  add_attention(cases, problem, device);
+}
+
+}  // namespace
+
+void add_attention_cases(std::vector<BenchCase>& cases, ops::DType dtype,
+                         const Device& device) {
+  if (dtype == ops::DType::kF32) {
+    add_plain_cases(cases, device);
+    return;
+  }
+  for (const Heads& heads : kHeads) {
+    for (const std::int64_t length : {2048, 8192}) {
+      for (const Mask mask : {Mask::kNone, Mask::kCausal})
+        add_attention(cases, problem_of(dtype, heads, length, mask), device);
+    }
+  }
+  if (dtype != kTypeOfRareForms)
+    return;
+  constexpr std::int64_t kHeadsOfAGroup = 4;
+  Problem grouped = problem_of(dtype, kHeads[1], 8192, Mask::kCausal);
+  grouped.kv_heads /= kHeadsOfAGroup;
+  add_attention(cases, grouped, device);
+}
+
+}  // namespace kiln::tools
