@@ -54,6 +54,7 @@ int probe() {
   print("KILN_TEMPLATE_DIR",
         fmt::format("{}", fmt::join(texts(config->template_dirs), ":")));
   print("KILN_DISABLE", fmt::format("{}", fmt::join(config->disabled, ",")));
+  print("KILN_ATTENTION", std::to_string(static_cast<int>(config->attention)));
   print("KILN_RECORD", text(config->record));
   print("KILN_LOG", config->log_level.value_or(""));
   const LibraryPlaces places = LibraryPlaces::of_process();
