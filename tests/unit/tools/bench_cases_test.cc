@@ -22,7 +22,24 @@ double goal_of(const std::string& operation, const std::string& what,
       std::find_if(cases().begin(), cases().end(), [&](const BenchCase& each) {
         return each.operation == operation && each.what == what && each.dtype == dtype;
       });
-  return found == cases().end() ? 0 : found->goal;
+  const auto* const moved =
+      found == cases().end() ? nullptr : std::get_if<BytesMoved>(&found->work);
+  return moved == nullptr ? 0 : moved->goal;
+}
+
+TEST(BenchCasesTest, AttentionsGoalsAreThoseOfTheDevicesThatTheyWereMeasuredOn) {
+  const auto goals = [](ComputeCapability capability) {
+    std::set<double> all;
+    for (const BenchCase& each :
+         bench_cases({.capability = capability, .multiprocessors = 100})) {
+      if (const auto* const work = std::get_if<Arithmetic>(&each.work))
+        all.insert(work->goal_tflops);
+    }
+    return all;
+  };
+  EXPECT_EQ(goals({8, 0}), (std::set<double>{0, 90, 150}));
+  EXPECT_EQ(goals({9, 0}), (std::set<double>{0, 144, 240}));
+  EXPECT_EQ(goals({8, 6}), std::set<double>{0});
 }
 
 TEST(BenchCasesTest, NoTwoHaveTheSameName) {
