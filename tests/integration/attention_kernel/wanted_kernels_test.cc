@@ -1,0 +1,39 @@
+// That no kernel is left out of the proofs: CMakeLists.txt lists those that are compiled
+// for the CPU, and the other tests run each of them.
+
+#include "tests/support/cpu_kernel/wanted_kernels.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/integration/attention_kernel/check.h"
+
+namespace kiln::attention_test {
+namespace {
+
+TEST(AttentionKernels, IncludeEachThatADefaultSetAsksFor) {
+  EXPECT_THAT(kiln_cpu::wanted_but_missing("attention", kiln_cpu::kernels_of_program()),
+              testing::IsEmpty());
+}
+
+TEST(AttentionKernels, OfTheDefaultSetAreRightWithABiasAndDropout) {
+  for (const auto& [dtype, dqk] : {std::pair{ops::DType::kBf16, 128},
+                                   {ops::DType::kF32, 100}}) {
+    const auto check = [&](Problem problem) {
+      problem.dtype = dtype;
+      problem.heads = 2;
+      problem.kv_heads = 1;
+      problem.sq = 35;
+      problem.skv = 70;
+      problem.dqk = dqk;
+      problem.mask = Mask::kCausalBottomRight;
+      check_both(problem_of(problem));
+    };
+    check({.bias = Bias::kPostScale});
+    check({.bias = Bias::kAlibi});
+    check({.dropout = 0.25});
+  }
+}
+
+}  // namespace
+}  // namespace kiln::attention_test
