@@ -1,5 +1,5 @@
-// That no kernel is left out of the proofs: CMakeLists.txt lists those that are compiled
-// for the CPU, and the other tests run each of them.
+// That no kernel is left out of the proofs: CMakeLists.txt lists those that are
+// compiled for the CPU, and the other tests run each of them.
 
 #include "tests/support/cpu_kernel/wanted_kernels.h"
 
@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/integration/attention_kernel/check.h"
+#include "tests/support/cpu_kernel/run_plan.h"
 
 namespace kiln::attention_test {
 namespace {
@@ -17,8 +18,8 @@ TEST(AttentionKernels, IncludeEachThatADefaultSetAsksFor) {
 }
 
 TEST(AttentionKernels, OfTheDefaultSetAreRightWithABiasAndDropout) {
-  for (const auto& [dtype, dqk] : {std::pair{ops::DType::kBf16, 128},
-                                   {ops::DType::kF32, 100}}) {
+  for (const auto& [dtype, dqk] :
+       {std::pair{ops::DType::kBf16, 128}, {ops::DType::kF32, 100}}) {
     const auto check = [&](Problem problem) {
       problem.dtype = dtype;
       problem.heads = 2;
