@@ -179,7 +179,9 @@ std::optional<AttentionCalls::Refusal> AttentionCalls::ask_cudnn(
                                          to_string(library->version()), both(problem),
                                          first.id, first.reason, first.remedy)};
   }
-  for (const attention::Problem& problem : problems) {
+  for (attention::Problem problem : problems) {
+    if (problems.size() > 1)  // the plans that most calls run
+      problem.deterministic = problem.capture = false;
     const auto prepared = cudnn().attention.prepare(problem, device);
     if (!prepared)
       return Refusal{"plan." + std::string(to_string(prepared.error().code)),

@@ -9,13 +9,15 @@ Problem chosen_by(const Problem& problem) {
   forward.pass = Pass::kForward;
   forward.training = forward.stats = true;
   forward.bias_gradient = false;
+  forward.deterministic = forward.capture = false;
   return forward;
 }
 
 std::vector<Problem> run_together(const Problem& problem) {
   if (!(problem.dropout > 0))
     return {problem};
-  const Problem forward = chosen_by(problem);
+  Problem forward = chosen_by(problem);
+  forward.deterministic = forward.capture = true;
   Problem backward = forward;
   backward.pass = Pass::kBackward;
   backward.bias_gradient = problem.bias == Bias::kPostScale;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "util/try.h"
 
@@ -84,11 +85,26 @@ std::string no_tensor_cores(const Problem& problem, ComputeCapability capability
   if (problem.dqk % kVector != 0 || problem.dv % kVector != 0)
     return fmt::format("a head dimension ({}, {}) is no multiple of {}", problem.dqk,
                        problem.dv, kVector);
-  for (const Strides& strides : {problem.q, problem.k, problem.v, problem.o}) {
-    for (const std::int64_t stride : {strides.batch, strides.head, strides.sequence}) {
-      if (stride % kVector != 0)
-        return fmt::format("a stride, {}, is no multiple of {}", stride, kVector);
+  // Of an axis with one place the stride does not matter, nor that of packed batches.
+  const bool is_packed = problem.layout == Layout::kThd;
+  const auto odd_stride = [&](const Strides& strides, std::int64_t heads,
+                              std::int64_t rows) -> std::int64_t {
+    for (const auto& [stride, places] :
+         {std::pair{strides.batch, is_packed ? 1 : problem.batch},
+          {strides.head, heads},
+          {strides.sequence, is_packed ? 2 : rows}}) {
+      if (places > 1 && stride % kVector != 0)
+        return stride;
     }
+    return 0;
+  };
+  for (const std::int64_t stride :
+       {odd_stride(problem.q, problem.heads, problem.sq),
+        odd_stride(problem.k, problem.kv_heads, problem.skv),
+        odd_stride(problem.v, problem.kv_heads, problem.skv),
+        odd_stride(problem.o, problem.heads, problem.sq)}) {
+    if (stride != 0)
+      return fmt::format("a stride, {}, is no multiple of {}", stride, kVector);
   }
   if (!call.is_aligned)
     return "a tensor does not begin at a multiple of 16 bytes";

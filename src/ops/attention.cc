@@ -28,21 +28,6 @@ std::string_view operation_of(const Problem& problem) {
   return is_backward(problem) ? "attention_backward" : "attention_forward";
 }
 
-float scale_of(const AttentionCall& call) {
-  return call.tensors.scale.value_or(
-      static_cast<float>(1 / std::sqrt(static_cast<double>(call.problem.dqk))));
-}
-
-/// Do tensors that are copied 16 bytes at a time begin where they must?
-bool is_aligned(const AttentionTensors& tensors) {
-  const auto is = [](const void* at) {
-    return reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
-  };
-  return is(tensors.q) && is(tensors.k) && is(tensors.v) && is(tensors.o) &&
-         is(tensors.grad_o) && is(tensors.grad_q) && is(tensors.grad_k) &&
-         is(tensors.grad_v);
-}
-
 AttentionStrides strides_of(const attention::Strides& strides) {
   return {strides.batch, strides.head, strides.sequence};
 }
@@ -147,9 +132,30 @@ Launch bias_backward(const AttentionCall& call, attention::KernelChoice choice) 
   return launch;
 }
 
-/// What must be there though plan() may leave it out.
+/// Blocks write rows of their own: two of them are never the same memory.
+Result<void> check_written(const Problem& problem) {
+  const auto check = [&](std::string_view name, const attention::Strides& strides,
+                         std::int64_t heads, std::int64_t rows) -> Result<void> {
+    const bool is_packed = problem.layout == Layout::kThd;
+    if ((!is_packed && problem.batch > 1 && strides.batch == 0) ||
+        (heads > 1 && strides.head == 0) || (rows > 1 && strides.sequence == 0))
+      return refuse(
+          operation_of(problem),
+          fmt::format("{} is written, and a stride of it is 0; of a key or value "
+                      "that heads share, say so by kv_heads",
+                      name));
+    return {};
+  };
+  if (!is_backward(problem))
+    return check("o", problem.o, problem.heads, problem.sq);
+  KILN_TRY(check("grad_q", problem.q, problem.heads, problem.sq));
+  KILN_TRY(check("grad_k", problem.k, problem.kv_heads, problem.skv));
+  return check("grad_v", problem.v, problem.kv_heads, problem.skv);
+}
+
 Result<void> check_options(const AttentionCall& call) {
   const Problem& problem = call.problem;
+  KILN_TRY(check_written(problem));
   if (const float scale = scale_of(call); !std::isfinite(scale))
     return refuse(operation_of(problem), fmt::format("scale is {}", scale));
   return {};
@@ -163,10 +169,27 @@ std::uint64_t bytes_of(std::int64_t batch, std::int64_t heads, std::int64_t rows
   const std::int64_t elements = batch * heads * rows * dim;
   const std::int64_t last = (batch - 1) * strides.batch + (heads - 1) * strides.head +
                             (rows - 1) * strides.sequence + dim - 1;
-  return element * static_cast<std::uint64_t>(last < elements ? elements : dim);
+  return element * static_cast<std::uint64_t>(last < elements ? last + 1 : dim);
 }
 
 }  // namespace
+
+float scale_of(const AttentionCall& call) {
+  return call.tensors.scale.value_or(
+      static_cast<float>(1 / std::sqrt(static_cast<double>(call.problem.dqk))));
+}
+
+bool is_aligned(const AttentionCall& call) {
+  const AttentionTensors& tensors = call.tensors;
+  const auto are = [](std::initializer_list<const void*> all) {
+    return std::ranges::all_of(all, [](const void* at) {
+      return reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
+    });
+  };
+  return are({tensors.q, tensors.k, tensors.v, tensors.o}) &&
+         (!is_backward(call.problem) ||
+          are({tensors.grad_o, tensors.grad_q, tensors.grad_k, tensors.grad_v}));
+}
 
 std::uint64_t attention_workspace_bytes(const Problem& problem) {
   return is_backward(problem)
@@ -182,10 +205,9 @@ Result<Plan> plan(const AttentionCall& call, const Device& device) {
   KILN_TRY(check_workspace(operation_of(problem), call.tensors.workspace,
                            call.tensors.workspace_bytes,
                            attention_workspace_bytes(problem)));
-  attention::KernelChoice choice =
-      KILN_TRY(attention::choose_kernel(problem, device.capability,
-                                        {.is_aligned = is_aligned(call.tensors),
-                                         .has_positive_scale = scale_of(call) > 0}));
+  attention::KernelChoice choice = KILN_TRY(attention::choose_kernel(
+      problem, device.capability,
+      {.is_aligned = is_aligned(call), .has_positive_scale = scale_of(call) > 0}));
   if (!is_backward(problem))
     return Plan{forward(call, std::move(choice))};
   Plan launches = backward(call, choice);
@@ -227,7 +249,8 @@ Result<void> check_pointers(const AttentionCall& call) {
     return tensor(name, at, problem.heads, problem.sq, problem.dv, problem.o);
   };
   const auto of_bias = [&](std::string_view name, const void* at, bool is_there) {
-    return array(name, at, is_there, problem.heads * problem.sq * problem.skv, element);
+    return array(name, at, is_there,
+                 is_there ? problem.heads * problem.sq * problem.skv : 0, element);
   };
   const bool has_lengths = attention::is_padded(problem.mask) && !is_packed;
   const bool has_dropout = problem.dropout > 0;

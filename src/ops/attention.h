@@ -19,6 +19,13 @@ struct AttentionCall {
   const AttentionTensors& tensors;
 };
 
+/// What q k^T is multiplied by.
+[[nodiscard]] float scale_of(const AttentionCall& call);
+
+/// Do the tensors of 16 bits that the pass reads and writes 16 bytes at a time begin at
+/// a multiple of 16 bytes?
+[[nodiscard]] bool is_aligned(const AttentionCall& call);
+
 /// The launches on `device`. Of pointers only whether they are aligned, and whether
 /// those that may be left out are null, matters. Errors: kInvalidArgument;
 /// kUnavailable, where no kernel is for it.

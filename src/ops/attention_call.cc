@@ -45,26 +45,22 @@ Result<Problem> checked(const Problem& given, Pass pass) {
   return problem;
 }
 
-float scale_of(const AttentionCall& call) {
-  return call.tensors.scale.value_or(
-      static_cast<float>(1 / std::sqrt(static_cast<double>(call.problem.dqk))));
-}
-
 /// As cuDNN's plans want every tensor to begin.
-bool is_aligned(const AttentionTensors& tensors) {
-  return std::ranges::all_of(
-      std::initializer_list<const void*>{tensors.q, tensors.k, tensors.v, tensors.o,
-                                         tensors.stats, tensors.bias, tensors.grad_o,
-                                         tensors.grad_q, tensors.grad_k, tensors.grad_v,
-                                         tensors.grad_bias},
-      [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; });
+bool is_aligned_for_cudnn(const AttentionCall& call) {
+  const AttentionTensors& tensors = call.tensors;
+  const auto is = [](bool is_read, const void* at) {
+    return !is_read || reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
+  };
+  return is_aligned(call) && is(call.problem.stats, tensors.stats) &&
+         is(call.problem.bias == attention::Bias::kPostScale, tensors.bias) &&
+         is(call.problem.bias_gradient, tensors.grad_bias);
 }
 
 AttentionQuestion question_of(const AttentionCall& call, const Device& device) {
   const float scale = scale_of(call);  // finite
   return {.problem = call.problem,
           .device = device.ordinal,
-          .has_aligned_tensors = is_aligned(call.tensors),
+          .has_aligned_tensors = is_aligned_for_cudnn(call),
           .has_positive_scale = scale > 0};
 }
 
@@ -100,10 +96,10 @@ Result<const AttentionDecision*> decide(Service& service, CUstream_st* stream,
     return refuse(operation_of(call.problem.pass),
                   fmt::format("{}: the stream is being captured, and this problem was "
                               "not prepared on device {} for tensors that are {} to 16 "
-                              "bytes: call prepare(), or run it once, before the "
-                              "capture begins",
+                              "bytes and a scale of that sign: call prepare(), or run "
+                              "it once, before the capture begins",
                               to_string(call.problem), device.ordinal,
-                              is_aligned(call.tensors) ? "aligned" : "not aligned"));
+                              is_aligned_for_cudnn(call) ? "aligned" : "not aligned"));
   return prepare_call(service, call, device);
 }
 

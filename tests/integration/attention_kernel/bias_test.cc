@@ -76,6 +76,48 @@ TEST(AttentionBias, OfMinusInfinityMasks) {
   EXPECT_TRUE(same_bits(a.grad_v(), b.grad_v()));
 }
 
+TEST(AttentionBias, OfTheLowestNumberEverywhereIsNoMask) {
+  for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
+    test::with_type(ops::to_string(dtype), [&]<typename T>(std::type_identity<T>) {
+      Call<T> call(with_dtype(dtype, {.batch = 1,
+                                      .heads = 1,
+                                      .sq = 3,
+                                      .skv = 70,
+                                      .dqk = 64,
+                                      .bias = Bias::kPostScale}));
+      for (std::size_t i = 0; i < call.bias().size(); ++i)
+        call.bias()[i] = T::from(T::kLowest);
+      call.run_both();
+      double mean = 0;  // of the first dimension of v: all are seen alike
+      for (std::size_t j = 0; j < 70; ++j) mean += call.v()[j * 64].value() / 70;
+      EXPECT_NEAR(call.o()[0].value(), mean, 0.01);
+      for (std::size_t i = 0; i < call.grad_v().size(); ++i)
+        EXPECT_TRUE(std::isfinite(call.grad_v()[i].value()));
+    });
+  }
+}
+
+TEST(AttentionBias, OfAQueryThatSeesNothingLetsNoGradientThroughWhateverItsOutputIs) {
+  for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
+    test::with_type(ops::to_string(dtype), [&]<typename T>(std::type_identity<T>) {
+      Call<T> call(with_dtype(dtype, {.batch = 1,
+                                      .heads = 1,
+                                      .sq = 40,
+                                      .skv = 20,
+                                      .dqk = 64,
+                                      .mask = Mask::kCausalBottomRight}));
+      call.run(Pass::kForward);
+      for (std::size_t i = 0; i < 20 * 64; ++i) call.o()[i] = T::from(test::kNaN);
+      call.run(Pass::kBackward);
+      for (const auto* const tensor :
+           {&call.grad_q(), &call.grad_k(), &call.grad_v()}) {
+        for (std::size_t i = 0; i < tensor->size(); ++i)
+          EXPECT_TRUE(std::isfinite((*tensor)[i].value()));
+      }
+    });
+  }
+}
+
 TEST(AttentionDropout, KeepsWhatItsNumbersSayInBothPasses) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
     for (const double dropout : {0.1, 0.9})

@@ -49,6 +49,9 @@ struct Setting {
   /// Lengths of the sequences: of a mask with padding, or of a packed layout.
   std::vector<std::int32_t> lengths_q{};
   std::vector<std::int32_t> lengths_kv{};
+  /// Of those, where a packed layout has room behind its sequences.
+  std::vector<std::int32_t> tokens_q{};
+  std::vector<std::int32_t> tokens_kv{};
   std::optional<float> scale{};
   ComputeCapability capability{9, 0};
   Order order = Order::kAscending;
@@ -85,8 +88,11 @@ class Call {
         delta_("workspace", stats_.size(), place()),
         begins_q_(begins("cu_seqlens_q", setting.lengths_q)),
         begins_kv_(begins("cu_seqlens_kv", setting.lengths_kv)),
-        lengths_q_(numbers("lengths_q", setting.lengths_q)),
-        lengths_kv_(numbers("lengths_kv", setting.lengths_kv)),
+        lengths_q_(numbers("lengths_q", setting.tokens_q.empty() ? setting.lengths_q
+                                                                 : setting.tokens_q)),
+        lengths_kv_(numbers("lengths_kv", setting.tokens_kv.empty()
+                                              ? setting.lengths_kv
+                                              : setting.tokens_kv)),
         seed_(one("seed", 0x123456789abcdefLL)),
         offset_(one("offset", 0x7700000042LL)) {
     std::mt19937 random(setting.numbers);
@@ -113,8 +119,8 @@ class Call {
             .bias = bias_.size() == 0 ? nullptr : bias_.data(),
             .cu_seqlens_q = is_packed() ? ints(begins_q_) : nullptr,
             .cu_seqlens_kv = is_packed() ? ints(begins_kv_) : nullptr,
-            .lengths_q = is_packed() ? nullptr : ints(lengths_q_),
-            .lengths_kv = is_packed() ? nullptr : ints(lengths_kv_),
+            .lengths_q = ints(lengths_q_),
+            .lengths_kv = ints(lengths_kv_),
             .dropout_seed = problem.dropout > 0 ? numbers(seed_) : nullptr,
             .dropout_offset = problem.dropout > 0 ? numbers(offset_) : nullptr,
             .grad_o = grad_o_.data(),
@@ -174,11 +180,18 @@ class Call {
     return rows;
   }
 
+  /// Tokens of a sequence.
   [[nodiscard]] I64 length(I64 b, bool is_query) const {
+    const auto& tokens = is_query ? setting.tokens_q : setting.tokens_kv;
     const auto& lengths = is_query ? setting.lengths_q : setting.lengths_kv;
-    if (!lengths.empty())
-      return lengths[static_cast<std::size_t>(b)];
-    return is_query ? problem.sq : problem.skv;
+    if (!tokens.empty())
+      return tokens[static_cast<std::size_t>(b)];
+    return lengths.empty() ? longest(is_query) : lengths[static_cast<std::size_t>(b)];
+  }
+  /// Rows that it has in the tensors: what is behind its tokens is zeros.
+  [[nodiscard]] I64 rows(I64 b, bool is_query) const {
+    const auto& lengths = is_query ? setting.lengths_q : setting.lengths_kv;
+    return is_packed() ? lengths[static_cast<std::size_t>(b)] : longest(is_query);
   }
 
   /// The terms of a head, from the problem's own words.
@@ -232,6 +245,9 @@ class Call {
                                     d * strides.dim);
   }
   [[nodiscard]] bool is_packed() const { return problem.layout == Layout::kThd; }
+  [[nodiscard]] I64 longest(bool is_query) const {
+    return is_query ? problem.sq : problem.skv;
+  }
 
   [[nodiscard]] Tensor<T>& q() { return q_; }
   [[nodiscard]] Tensor<T>& k() { return k_; }

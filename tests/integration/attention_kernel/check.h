@@ -97,7 +97,7 @@ void check(Call<T>& call, bool has_gradients) {
             lse_error = std::max(
                 lse_error, std::fabs(lse - want) / std::max(1.0, std::fabs(want)));
           }
-          if (call.is_packed() && i >= sq)
+          if (i >= call.rows(b, true))
             continue;
           for (I64 d = 0; d < problem.dv; ++d) {
             const std::size_t place = call.at(problem.o, b, h, i, d, true);
@@ -113,7 +113,7 @@ void check(Call<T>& call, bool has_gradients) {
         const Matrix grad = call.head(call.grad_o(), problem.o, b, h, true, problem.dv);
         const Backward right = backward(q, k, v, grad, exact, terms, exactly);
         const Backward near = backward(q, k, v, grad, plain, terms, plainly);
-        for (I64 i = 0; i < (call.is_packed() ? sq : problem.sq); ++i) {
+        for (I64 i = 0; i < call.rows(b, true); ++i) {
           for (I64 d = 0; d < problem.dqk; ++d) {
             const double got =
                 call.grad_q()[call.at(problem.q, b, h, i, d, true)].value();
@@ -147,7 +147,7 @@ void check(Call<T>& call, bool has_gradients) {
       }
       if (!has_gradients)
         continue;
-      for (I64 j = 0; j < (call.is_packed() ? skv : problem.skv); ++j) {
+      for (I64 j = 0; j < call.rows(b, false); ++j) {
         const auto row = static_cast<std::size_t>(j);
         for (I64 d = 0; d < problem.dqk; ++d) {
           const auto col = static_cast<std::size_t>(d);

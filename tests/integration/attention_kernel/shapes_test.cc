@@ -53,6 +53,12 @@ TEST_P(AttentionShapes, AreRightForEveryHeadDimension) {
                       .mask = Mask::kCausalBottomRight}));
 }
 
+TEST_P(AttentionShapes, AreRightOverSeveralTilesOfEveryHeadDimension) {
+  for (const auto& [dqk, dv] :
+       std::initializer_list<std::pair<I64, I64>>{{128, 128}, {192, 128}, {256, 256}})
+    check(problem_of({.heads = 1, .sq = 130, .skv = 150, .dqk = dqk, .dv = dv}));
+}
+
 TEST_P(AttentionShapes, AreRightForHeadDimensionsThatTensorCoresDoNotTake) {
   for (const auto& [dqk, dv] :
        std::initializer_list<std::pair<I64, I64>>{{1, 1}, {7, 64}, {65, 33}, {255, 12}})
@@ -131,6 +137,21 @@ TEST_P(AttentionShapes, AreRightForPackedSequences) {
                       .layout = Layout::kThd,
                       .mask = mask}),
           {.lengths_q = {70, 33, 0, 1}, .lengths_kv = {20, 90, 7, 0}});
+}
+
+TEST_P(AttentionShapes, AreRightForPackedSequencesThatEndBeforeTheNextBegins) {
+  check(problem_of({.batch = 3,
+                    .heads = 2,
+                    .kv_heads = 1,
+                    .sq = 40,
+                    .skv = 60,
+                    .dqk = 64,
+                    .layout = Layout::kThd,
+                    .mask = Mask::kPaddingCausal}),
+        {.lengths_q = {40, 33, 20},
+         .lengths_kv = {20, 60, 7},
+         .tokens_q = {40, 12, 0},
+         .tokens_kv = {19, 60, 3}});
 }
 
 TEST_P(AttentionShapes, AreRightWhereQueriesSeeNoKey) {

@@ -7,7 +7,9 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "attention/both_passes.h"
 #include "tests/support/attention_problem.h"
 
 namespace kiln::attention {
@@ -62,6 +64,30 @@ TEST(KernelChoice, SaysWhyItIsTheOneThatComputesInFloat) {
   const auto chosen = choose_kernel(apart, {9, 0});
   ASSERT_TRUE(chosen);
   EXPECT_EQ(chosen->reason, "a stride, 260, is no multiple of 8");
+}
+
+TEST(KernelChoice, DoesNotMindTheStrideOfAnAxisWithOnePlace) {
+  Problem problem = attention_problem([](Problem& p) { p.batch = 1; });
+  problem.q.batch = 1;
+  const auto chosen = choose_kernel(problem, {9, 0});
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->reason, "tensor cores");
+}
+
+TEST(KernelChoice, WithDropoutIsOneQuestionWhateverAPassAsksForItself) {
+  Problem forward = attention_problem([](Problem& p) {
+    p.dropout = 0.1;
+    p.training = true;
+  });
+  Problem backward = forward;
+  backward.pass = Pass::kBackward;
+  backward.deterministic = backward.capture = true;
+  EXPECT_EQ(chosen_by(forward), chosen_by(backward));
+  for (const Problem& each : run_together(forward))
+    EXPECT_TRUE(each.deterministic && each.capture) << to_string(each);
+  backward.dropout = 0;
+  EXPECT_EQ(chosen_by(backward), backward);
+  EXPECT_EQ(run_together(backward), std::vector{backward});
 }
 
 TEST(KernelChoice, RefusesWhatNoKernelIsFor) {

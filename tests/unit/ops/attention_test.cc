@@ -41,6 +41,26 @@ TEST(AttentionPlan, RefusesAScaleThatIsNoNumber) {
             "attention_forward: scale is nan");
 }
 
+TEST(AttentionPlan, RefusesToWriteRowsThatAreTheSameMemory) {
+  Problem problem = attention_problem();
+  problem.k.head = 0;  // read alone
+  EXPECT_TRUE(plan(AttentionCall{problem, {}}, kDevice));
+  problem.pass = Pass::kBackward;
+  problem.training = true;
+  EXPECT_THAT(refusal(plan(AttentionCall{problem, {}}, kDevice)),
+              HasSubstr("grad_k is written, and a stride of it is 0"));
+}
+
+TEST(AttentionPlan, LooksAtTheTensorsOfItsPassAlone) {
+  alignas(16) std::array<std::byte, 32> memory{};
+  const AttentionTensors tensors{.grad_v = memory.data() + 2};
+  Problem problem = attention_problem();
+  EXPECT_EQ(planned(problem, tensors).front().kernel, "attention_fwd");
+  problem.pass = Pass::kBackward;
+  problem.training = true;
+  EXPECT_EQ(planned(problem, tensors).front().kernel, "attention_plain_bwd");
+}
+
 TEST(AttentionPlan, RefusesAWorkspaceThatIsTooSmall) {
   const Problem problem = attention_problem([](Problem& p) {
     p.pass = Pass::kBackward;
