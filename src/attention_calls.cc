@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "attention/both_passes.h"
-#include "attention/evaluate.h"
+#include "attention/cudnn_refusal.h"
 #include "attention/explain.h"
 #include "attention/installed_cudnn.h"
 #include "attention/problem_codec.h"
@@ -34,21 +34,6 @@ cache::Digest digest_of(const AttentionQuestion& question) {
   identity.add("aligned", question.has_aligned_tensors ? "1" : "0");
   identity.add("positive", question.has_positive_scale ? "1" : "0");
   return identity.digest();
-}
-
-/// Does each packed sequence begin at an element that 32 bits can tell, whatever the
-/// lengths are?
-bool has_narrow_offsets(const attention::Problem& problem) {
-  if (problem.layout != attention::Layout::kThd)
-    return true;
-  constexpr double kMost = 2147483647;
-  const auto fits = [&](std::int64_t length, const attention::Strides& strides) {
-    return static_cast<double>(problem.batch) * static_cast<double>(length) *
-               static_cast<double>(strides.sequence) <=
-           kMost;
-  };
-  return fits(problem.sq, problem.q) && fits(problem.skv, problem.k) &&
-         fits(problem.skv, problem.v) && fits(problem.sq, problem.o);
 }
 
 /// The question whose answer is that of `question`, too. Where both passes must agree,
@@ -145,11 +130,6 @@ Result<AttentionCalls::Backend> AttentionCalls::choose(
 /// itself, which builds the plan and loads it.
 std::optional<AttentionCalls::Refusal> AttentionCalls::ask_cudnn(
     const AttentionQuestion& question, const Device& device) {
-  if (!has_narrow_offsets(question.problem))
-    return Refusal{
-        "call.thd",
-        "cuDNN's plans are built for offsets of 32 bits, and packed sequences "
-        "of these lengths may begin beyond; split the batch"};
   if (!question.has_aligned_tensors)
     return Refusal{"call.aligned",
                    "cuDNN does not run it: a tensor does not begin at a multiple of 16 "
@@ -163,30 +143,19 @@ std::optional<AttentionCalls::Refusal> AttentionCalls::ask_cudnn(
                                              LibraryPlaces::of_process());
     return Refusal{"cudnn", library.error().message, !found || !found->empty()};
   }
+  const attention::CudnnVersion version = library->version();
+  if (auto why = attention::why_not_cudnn(question.problem, device.capability, version))
+    return Refusal{std::move(why->id), std::move(why->text)};
   const auto problems = attention::run_together(question.problem);
-  const auto both = [&](const attention::Problem& problem) {
-    return problems.size() > 1 && problem.pass == attention::Pass::kBackward
-               ? " in the backward pass, which must drop what the forward pass drops"
-               : "";
-  };
-  for (const attention::Problem& problem : problems) {
-    const auto verdict =
-        attention::evaluate(problem, device.capability, library->version());
-    if (verdict.supported)
-      continue;
-    const attention::Finding& first = verdict.refusals.front();
-    return Refusal{first.id, fmt::format("cuDNN {} does not run it{}: {}: {}; {}",
-                                         to_string(library->version()), both(problem),
-                                         first.id, first.reason, first.remedy)};
-  }
   for (attention::Problem problem : problems) {
     if (problems.size() > 1)  // the plans that most calls run
       problem.deterministic = problem.capture = false;
     const auto prepared = cudnn().attention.prepare(problem, device);
     if (!prepared)
-      return Refusal{"plan." + std::string(to_string(prepared.error().code)),
-                     fmt::format("cuDNN {} failed{}: {}", to_string(library->version()),
-                                 both(problem), prepared.error().message)};
+      return Refusal{
+          "plan." + std::string(to_string(prepared.error().code)),
+          fmt::format("cuDNN {} failed in the {} pass: {}", to_string(version),
+                      to_string(problem.pass), prepared.error().message)};
   }
   return std::nullopt;
 }

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "attention/evaluate.h"
+#include "attention/cudnn_refusal.h"
 #include "attention/problem_codec.h"
 #include "util/log.h"
 #include "util/try.h"
@@ -31,11 +31,9 @@ Result<void> check_rules(const KeyedPlan& keyed, const attention::Problem& probl
   const auto verdict = attention::evaluate(problem, device.capability, keyed.version);
   if (verdict.supported)
     return {};
-  const attention::Finding& first = verdict.refusals.front();
-  return fail(
-      ErrorCode::kUnavailable,
-      fmt::format("{}: cuDNN {} does not run it: {}: {}; {}", label(problem, device),
-                  to_string(keyed.version), first.id, first.reason, first.remedy));
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{}: {}", label(problem, device),
+                          to_string(verdict.refusals.front(), keyed.version)));
 }
 
 }  // namespace
@@ -154,7 +152,10 @@ Result<void> AttentionPlans::run(const attention::Problem& problem, CUstream_st*
     return loaded->plan->run(stream, tensors, workspace);
   if (KILN_TRY(devices_.is_capturing(stream))) {
     if (loaded)
-      return tl::unexpected(*loaded->not_captured);
+      return fail(loaded->not_captured->code,
+                  loaded->not_captured->message +
+                      "; or set problem.capture before the capture, so that it is "
+                      "decided for that");
     return fail(
         ErrorCode::kInvalidArgument,
         fmt::format("{}: the stream is being captured, and this problem was not "

@@ -3,13 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "attention/both_passes.h"
 #include "attention/context_parallel.h"
-#include "attention/evaluate.h"
+#include "attention/cudnn_refusal.h"
 #include "attention/installed_cudnn.h"
 #include "attention/problem_codec.h"
 #include "ops/attention.h"
@@ -135,6 +136,30 @@ class WarmList {
   }
 
   [[nodiscard]] BuildReport take() { return std::move(report_); }
+  [[nodiscard]] bool has_kernels() const { return !only_cudnn_; }
+
+  /// Kiln's kernels for what cuDNN turned out not to build, though the rules allow it:
+  /// a job's calls run those then. What cuDNN itself refused leaves `built`.
+  [[nodiscard]] BuildReport replacements(BuildReport& built) {
+    BuildReport kept = std::exchange(built, {});
+    built.dry_run = kept.dry_run;
+    built.skipped = kept.skipped;
+    built.elapsed = kept.elapsed;
+    for (std::size_t i = 0; i < kept.items.size(); ++i) {
+      const BuildEntry& entry = kept.entries[i];
+      const auto* const plan = std::get_if<KeyedPlan>(&kept.items[i].keyed);
+      if (plan != nullptr && is_failure(entry.verdict)) {
+        for (const Problem& each : attention::run_together(plan->problem))
+          add_kernels(each, {plan->device.capability(), plan->device},
+                      entry.error->message);
+      }
+      if (entry.verdict == Verdict::kRefused)
+        continue;
+      built.items.push_back(std::move(kept.items[i]));
+      built.entries.push_back(std::move(kept.entries[i]));
+    }
+    return std::exchange(report_, {});
+  }
 
  private:
   WarmList(BuildService& service, PlanService& plans)
@@ -145,15 +170,8 @@ class WarmList {
                                           ComputeCapability capability) const {
     if (!version_)
       return why_not_;
-    for (const Problem& each : attention::run_together(problem)) {
-      const auto verdict = attention::evaluate(each, capability, *version_);
-      if (verdict.supported)
-        continue;
-      const attention::Finding& first = verdict.refusals.front();
-      return fmt::format("cuDNN {} does not run it: {}: {}; {}", to_string(*version_),
-                         first.id, first.reason, first.remedy);
-    }
-    return {};
+    const auto refusal = attention::why_not_cudnn(problem, capability, *version_);
+    return refusal ? refusal->text : std::string();
   }
 
   [[nodiscard]] static BuildItem item_for(const Problem& problem,
@@ -246,14 +264,24 @@ Result<int> warm_attention(Context& context, const AttentionOptions& options) {
     for (const Problem& problem : problems) KILN_TRY(list.add(problem, target));
   }
   BuildReport report = list.take();
-  run_builds(context, *service,
-             {.jobs = service->jobs().get(),
-              .dry_run = options.dry_run,
-              .fail_fast = options.fail_fast,
-              .keep_objects = false,
-              .events = nullptr,
-              .plans = &plans},
-             report);
+  BuildRunOptions how{.jobs = service->jobs().get(),
+                      .dry_run = options.dry_run,
+                      .fail_fast = options.fail_fast,
+                      .keep_objects = false,
+                      .events = nullptr,
+                      .plans = &plans};
+  if (list.has_kernels())
+    how.on_refusal = "; so Kiln's own kernel is built for it";
+  run_builds(context, *service, how, report);
+  const bool has_stopped =
+      options.fail_fast && std::ranges::any_of(report.entries, [](const auto& entry) {
+        return is_failure(entry.verdict) && entry.verdict != Verdict::kRefused;
+      });
+  if (list.has_kernels() && !has_stopped) {
+    BuildReport more = list.replacements(report);
+    run_builds(context, *service, how, more);
+    report.add(std::move(more));
+  }
   if (context.json)
     print_json(report_json(report));
   else

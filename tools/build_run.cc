@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "device/compatibility.h"
@@ -26,10 +26,6 @@ using std::chrono::milliseconds;
 bool is_success(Verdict verdict) {
   return verdict == Verdict::kHit || verdict == Verdict::kCompiled ||
          verdict == Verdict::kWaited;
-}
-
-bool is_failure(Verdict verdict) {
-  return verdict == Verdict::kFailed || verdict == Verdict::kTimeout;
 }
 
 Verdict verdict_of(const Result<Fetched>& fetched) {
@@ -118,8 +114,9 @@ class Runner {
       entry.verdict = entry.object != nullptr ? Verdict::kHit : Verdict::kMissing;
       entry.stored = entry.object != nullptr;
     } else {
-      auto fetched = fetch(item);
-      entry.verdict = verdict_of(fetched);
+      bool is_refused = false;
+      auto fetched = fetch(item, is_refused);
+      entry.verdict = is_refused ? Verdict::kRefused : verdict_of(fetched);
       if (fetched) {
         entry.object = fetched->object;
         entry.stored = !fetched->not_stored;
@@ -134,12 +131,13 @@ class Runner {
     return entry;
   }
 
-  Result<Fetched> fetch(const BuildItem& item) {
+  Result<Fetched> fetch(const BuildItem& item, bool& is_refused) {
     if (const auto* keyed = std::get_if<KeyedRequest>(&item.keyed))
       return service_.fetch(*keyed, stop_.get_token());
     const auto& keyed = std::get<KeyedPlan>(item.keyed);
     auto fetched = KILN_TRY(options_.plans->fetch(keyed, stop_.get_token()));
-    if (fetched.object == nullptr)
+    is_refused = fetched.object == nullptr;
+    if (is_refused)
       return fail(ErrorCode::kCompileFailed,
                   fmt::format("cuDNN {} refuses it: {}", to_string(keyed.version),
                               kiln::to_string(fetched.attempts)));
@@ -156,9 +154,12 @@ class Runner {
 
   void tell(const BuildItem& item, const BuildEntry& entry) {
     if (is_failure(entry.verdict)) {
-      progress_.message(
-          fmt::format("{} {}: {}", item.label, item.arch, entry.error->message));
-      if (options_.fail_fast)
+      const bool is_final =
+          entry.verdict != Verdict::kRefused || options_.on_refusal.empty();
+      progress_.message(fmt::format("{} {}: {}{}", item.label, item.arch,
+                                    entry.error->message,
+                                    is_final ? "" : options_.on_refusal));
+      if (is_final && options_.fail_fast)
         stop_.request_stop();
     }
     if (options_.events == nullptr)
@@ -249,6 +250,7 @@ std::string_view to_string(Verdict verdict) {
     case Verdict::kWaited:
       return "waited";
     case Verdict::kFailed:
+    case Verdict::kRefused:
     case Verdict::kNotReached:
       return "failed";
     case Verdict::kTimeout:
@@ -257,6 +259,11 @@ std::string_view to_string(Verdict verdict) {
       return "missing";
   }
   return "unknown";
+}
+
+bool is_failure(Verdict verdict) {
+  return verdict == Verdict::kFailed || verdict == Verdict::kRefused ||
+         verdict == Verdict::kTimeout;
 }
 
 void add_items(BuildService& service, const Request& request,
@@ -293,14 +300,28 @@ void add_items(BuildService& service, const Request& request,
   }
 }
 
+void BuildReport::add(BuildReport&& later) {
+  std::set<std::string> seen;
+  for (const BuildItem& item : items) seen.insert(item_key(item));
+  for (std::size_t i = 0; i < later.items.size(); ++i) {
+    const std::string key = item_key(later.items[i]);
+    if (!key.empty() && !seen.insert(key).second)
+      continue;
+    items.push_back(std::move(later.items[i]));
+    entries.push_back(std::move(later.entries[i]));
+  }
+  skipped += later.skipped;
+  elapsed += later.elapsed;
+}
+
 void run_builds(Context& context, BuildService& service, const BuildRunOptions& options,
                 BuildReport& report) {
   const auto began = Clock::now();
   std::vector<BuildItem> unique;
-  std::map<std::string, bool> seen;
+  std::set<std::string> seen;
   for (BuildItem& item : report.items) {
     const std::string key = item_key(item);
-    if (key.empty() || !std::exchange(seen[key], true))
+    if (key.empty() || seen.insert(key).second)
       unique.push_back(std::move(item));
   }
   report.items = std::move(unique);
@@ -320,7 +341,8 @@ ordered_json report_json(const BuildReport& report) {
       {"hits", count(report, Verdict::kHit)},
       {"compiled", count(report, Verdict::kCompiled)},
       {"waited", count(report, Verdict::kWaited)},
-      {"failed", count(report, Verdict::kFailed) + count(report, Verdict::kTimeout) +
+      {"failed", count(report, Verdict::kFailed) + count(report, Verdict::kRefused) +
+                     count(report, Verdict::kTimeout) +
                      count(report, Verdict::kNotReached)},
       {"skipped", report.skipped},
       {"not_stored", count_not_stored(report)},
@@ -343,6 +365,7 @@ void print_report(const Context& context, const BuildReport& report) {
   line += part(Verdict::kWaited, "built by others");
   line += part(Verdict::kMissing, "missing");
   line += part(Verdict::kFailed, "failed");
+  line += part(Verdict::kRefused, "refused by cuDNN");
   line += part(Verdict::kTimeout, "timed out");
   line += part(Verdict::kNotReached, "not reached");
   if (report.skipped > 0)

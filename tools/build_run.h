@@ -39,13 +39,17 @@ enum class Verdict : std::uint8_t {
   kWaited,
   kFailed,
   kTimeout,
+  kRefused,     // by cuDNN itself, of a plan
   kMissing,     // a dry run found that it would be built
   kNotReached,  // stopped before its turn
 };
 
 /// "hit", "compiled", "waited", "failed", "timeout", "missing" (of a dry run).
-/// What was not reached counts as failed.
+/// What was refused or not reached counts as failed.
 [[nodiscard]] std::string_view to_string(Verdict verdict);
+
+/// Not of what was not reached.
+[[nodiscard]] bool is_failure(Verdict verdict);
 
 struct BuildEntry {
   Verdict verdict = Verdict::kNotReached;
@@ -62,6 +66,9 @@ struct BuildRunOptions {
   bool keep_objects = false;  // else entries' objects are let go at once
   EventLog* events = nullptr;
   PlanService* plans = nullptr;  // where an item is a plan
+  /// What the caller does about a plan that cuDNN itself refuses, for people; empty:
+  /// nothing, it is a failure.
+  std::string_view on_refusal = {};
 };
 
 struct BuildReport {
@@ -70,6 +77,9 @@ struct BuildReport {
   bool dry_run = false;             // nothing was built, what would be is missing
   std::uint64_t skipped = 0;        // left out by a template's target limits
   std::chrono::milliseconds elapsed{0};
+
+  /// What was built after this; a key already here counts once.
+  void add(BuildReport&& later);
 };
 
 /// Adds `request` for each of `architectures` to `items`; a key already there counts

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "attention/both_passes.h"
+#include "attention/cudnn_refusal.h"
 
 namespace kiln::attention {
 namespace {
@@ -103,8 +104,12 @@ Step decide(const Question& question, const AskCudnn& ask) {
   }
   if (question.problem.training && question.problem.pass == Pass::kForward)
     show_backward(question, step.cudnn);
-  const bool has_both_passes = check_other_pass(question, step.cudnn);
-  if (step.cudnn.supported && has_both_passes)
+  bool is_asked = check_other_pass(question, step.cudnn);
+  if (auto wide = find_wide_offsets(question.problem)) {
+    step.cudnn.policies.push_back(*std::move(wide));
+    is_asked = false;
+  }
+  if (step.cudnn.supported && is_asked)
     step.chosen = Choice::kCudnn;
   else if (step.kiln.supported)
     step.chosen = Choice::kKiln;

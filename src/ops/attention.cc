@@ -24,10 +24,6 @@ bool is_backward(const Problem& problem) {
   return problem.pass == Pass::kBackward;
 }
 
-std::string_view operation_of(const Problem& problem) {
-  return is_backward(problem) ? "attention_backward" : "attention_forward";
-}
-
 AttentionStrides strides_of(const attention::Strides& strides) {
   return {strides.batch, strides.head, strides.sequence};
 }
@@ -140,7 +136,7 @@ Result<void> check_written(const Problem& problem) {
     if ((!is_packed && problem.batch > 1 && strides.batch == 0) ||
         (heads > 1 && strides.head == 0) || (rows > 1 && strides.sequence == 0))
       return refuse(
-          operation_of(problem),
+          operation_of(problem.pass),
           fmt::format("{} is written, and a stride of it is 0; of a key or value "
                       "that heads share, say so by kv_heads",
                       name));
@@ -151,14 +147,6 @@ Result<void> check_written(const Problem& problem) {
   KILN_TRY(check("grad_q", problem.q, problem.heads, problem.sq));
   KILN_TRY(check("grad_k", problem.k, problem.kv_heads, problem.skv));
   return check("grad_v", problem.v, problem.kv_heads, problem.skv);
-}
-
-Result<void> check_options(const AttentionCall& call) {
-  const Problem& problem = call.problem;
-  KILN_TRY(check_written(problem));
-  if (const float scale = scale_of(call); !std::isfinite(scale))
-    return refuse(operation_of(problem), fmt::format("scale is {}", scale));
-  return {};
 }
 
 /// What a tensor covers for certain: all of it where it has no gaps, else its first
@@ -173,6 +161,10 @@ std::uint64_t bytes_of(std::int64_t batch, std::int64_t heads, std::int64_t rows
 }
 
 }  // namespace
+
+std::string_view operation_of(Pass pass) {
+  return pass == Pass::kBackward ? "attention_backward" : "attention_forward";
+}
 
 float scale_of(const AttentionCall& call) {
   return call.tensors.scale.value_or(
@@ -198,11 +190,19 @@ std::uint64_t attention_workspace_bytes(const Problem& problem) {
              : 0;
 }
 
-Result<Plan> plan(const AttentionCall& call, const Device& device) {
+Result<void> check_options(const AttentionCall& call) {
   const Problem& problem = call.problem;
-  KILN_TRY(attention::validate(problem));
-  KILN_TRY(check_options(call));
-  KILN_TRY(check_workspace(operation_of(problem), call.tensors.workspace,
+  if (const auto valid = attention::validate(problem); !valid)
+    return refuse(operation_of(problem.pass), valid.error().message);
+  KILN_TRY(check_written(problem));
+  if (const float scale = scale_of(call); !std::isfinite(scale))
+    return refuse(operation_of(problem.pass), fmt::format("scale is {}", scale));
+  return {};
+}
+
+Result<Plan> launches(const AttentionCall& call, const Device& device) {
+  const Problem& problem = call.problem;
+  KILN_TRY(check_workspace(operation_of(problem.pass), call.tensors.workspace,
                            call.tensors.workspace_bytes,
                            attention_workspace_bytes(problem)));
   attention::KernelChoice choice = KILN_TRY(attention::choose_kernel(
@@ -210,11 +210,16 @@ Result<Plan> plan(const AttentionCall& call, const Device& device) {
       {.is_aligned = is_aligned(call), .has_positive_scale = scale_of(call) > 0}));
   if (!is_backward(problem))
     return Plan{forward(call, std::move(choice))};
-  Plan launches = backward(call, choice);
+  Plan all = backward(call, choice);
   if (problem.bias_gradient)
-    launches.push_back(bias_backward(
+    all.push_back(bias_backward(
         call, KILN_TRY(attention::choose_bias_kernel(problem, device.capability))));
-  return launches;
+  return all;
+}
+
+Result<Plan> plan(const AttentionCall& call, const Device& device) {
+  KILN_TRY(check_options(call));
+  return launches(call, device);
 }
 
 Result<void> check_pointers(const AttentionCall& call) {
@@ -273,16 +278,21 @@ Result<void> check_pointers(const AttentionCall& call) {
   const Memory seed = array("dropout_seed", tensors.dropout_seed, has_dropout, 1, 8);
   const Memory offset =
       array("dropout_offset", tensors.dropout_offset, has_dropout, 1, 8);
+  // All that is given may be written, of which the backward pass needs some.
+  const Memory workspace{
+      "workspace", tensors.workspace,
+      std::max(tensors.workspace == nullptr ? 0 : tensors.workspace_bytes,
+               attention_workspace_bytes(problem)),
+      sizeof(float)};
   if (!is_backward(problem))
     return check_memory(
-        operation_of(problem), {o, stats},
+        operation_of(problem.pass), {o, stats, workspace},
         {q, k, v, bias, begins_q, begins_kv, lengths_q, lengths_kv, seed, offset});
   return check_memory(
-      operation_of(problem),
+      operation_of(problem.pass),
       {of_q("grad_q", tensors.grad_q), of_k("grad_k", tensors.grad_k),
        of_v("grad_v", tensors.grad_v),
-       of_bias("grad_bias", tensors.grad_bias, problem.bias_gradient),
-       array("workspace", tensors.workspace, true, rows, sizeof(float))},
+       of_bias("grad_bias", tensors.grad_bias, problem.bias_gradient), workspace},
       {q, k, v, o, stats, bias, of_o("grad_o", tensors.grad_o), begins_q, begins_kv,
        lengths_q, lengths_kv, seed, offset});
 }

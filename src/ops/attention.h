@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "attention/problem.h"
 #include "kiln/device.h"
@@ -19,6 +20,9 @@ struct AttentionCall {
   const AttentionTensors& tensors;
 };
 
+/// "attention_forward", "attention_backward".
+[[nodiscard]] std::string_view operation_of(attention::Pass pass);
+
 /// What q k^T is multiplied by.
 [[nodiscard]] float scale_of(const AttentionCall& call);
 
@@ -26,12 +30,19 @@ struct AttentionCall {
 /// a multiple of 16 bytes?
 [[nodiscard]] bool is_aligned(const AttentionCall& call);
 
-/// The launches on `device`. Of pointers only whether they are aligned, and whether
-/// those that may be left out are null, matters. Errors: kInvalidArgument;
-/// kUnavailable, where no kernel is for it.
+/// What of a call is wrong whoever computes it: its problem, its scale, and rows that
+/// are written and share memory. Errors: kInvalidArgument.
+[[nodiscard]] Result<void> check_options(const AttentionCall& call);
+
+/// The launches on `device` of what check_options() took. Of pointers only whether they
+/// are aligned, and whether those that may be left out are null, matters. Errors:
+/// kInvalidArgument; kUnavailable, where no kernel is for it.
+[[nodiscard]] Result<Plan> launches(const AttentionCall& call, const Device& device);
+
+/// Both.
 [[nodiscard]] Result<Plan> plan(const AttentionCall& call, const Device& device);
 
-/// What plan() does not look at, of a call that it took: addresses, and that nothing
+/// What neither looks at, of a call that they took: addresses, and that nothing
 /// written overlaps anything else. Errors: kInvalidArgument.
 [[nodiscard]] Result<void> check_pointers(const AttentionCall& call);
 

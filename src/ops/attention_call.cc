@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <string_view>
 
@@ -28,15 +27,8 @@ namespace {
 using attention::Pass;
 using attention::Problem;
 
-std::string_view operation_of(Pass pass) {
-  return pass == Pass::kForward ? "attention_forward" : "attention_backward";
-}
-
-/// Checked, and with the statistics that its pass writes or reads.
-Result<Problem> checked(const Problem& given, Pass pass) {
-  const auto valid = attention::validate(given);
-  if (!valid)
-    return refuse(operation_of(pass), valid.error().message);
+/// Of that pass, and with the statistics that it writes or reads.
+Result<Problem> problem_for(Pass pass, const Problem& given) {
   if (given.pass != pass)
     return refuse(operation_of(pass),
                   fmt::format("problem.pass is {}", to_string(given.pass)));
@@ -80,8 +72,9 @@ Result<const AttentionDecision*> prepare_call(Service& service,
   const AttentionDecision* const decision = KILN_TRY(
       ServiceParts::attention_of(service).prepare(question_of(call, device), device));
   const bool is_cudnn = decision->backend == AttentionBackend::kCudnn;
-  KILN_TRY(fetch(service, device,
-                 is_cudnn ? sequence_launches(call) : KILN_TRY(plan(call, device))));
+  KILN_TRY(
+      fetch(service, device,
+            is_cudnn ? sequence_launches(call) : KILN_TRY(launches(call, device))));
   return decision;
 }
 
@@ -107,10 +100,17 @@ Result<void> check_workspace(const AttentionDecision& decision,
                              const AttentionCall& call) {
   const AttentionTensors& given = call.tensors;
   const std::uint64_t needed = workspace_of(decision, call.problem);
-  if (needed == 0 || (given.workspace != nullptr && given.workspace_bytes >= needed))
+  if (needed == 0)
+    return {};
+  const std::string_view operation = operation_of(call.problem.pass);
+  constexpr std::uint64_t kAlignment = attention::kWorkspaceAlignment;
+  if (reinterpret_cast<std::uintptr_t>(given.workspace) % kAlignment != 0)
+    return refuse(operation, fmt::format("workspace is at {}, no multiple of {} bytes",
+                                         given.workspace, kAlignment));
+  if (given.workspace != nullptr && given.workspace_bytes >= needed)
     return {};
   return refuse(
-      operation_of(call.problem.pass),
+      operation,
       fmt::format("it needs a workspace of {} bytes, as prepare() says, and {}", needed,
                   given.workspace == nullptr
                       ? "none was given"
@@ -132,18 +132,17 @@ Result<void> run_cudnn(Service& service, const Device& device, CUstream_st* stre
 Result<void> run_attention(Service& service, CUstream_st* stream, const Problem& given,
                            const AttentionTensors& tensors, Pass pass) {
   return at_border([&]() -> Result<void> {
-    const Problem problem = KILN_TRY(checked(given, pass));
+    const Problem problem = KILN_TRY(problem_for(pass, given));
     const AttentionCall call{.problem = problem, .tensors = tensors};
-    const Device device = KILN_TRY(service.device_of(stream));
+    KILN_TRY(check_options(call));
     KILN_TRY(check_pointers(call));
-    if (const float scale = scale_of(call); !std::isfinite(scale))
-      return refuse(operation_of(pass), fmt::format("scale is {}", scale));
+    const Device device = KILN_TRY(service.device_of(stream));
     const AttentionDecision& decision =
         *KILN_TRY(decide(service, stream, call, device));
     KILN_TRY(check_workspace(decision, call));
     if (decision.backend == AttentionBackend::kCudnn)
       return run_cudnn(service, device, stream, call);
-    return run(service, device, stream, KILN_TRY(plan(call, device)));
+    return run(service, device, stream, KILN_TRY(launches(call, device)));
   });
 }
 
@@ -164,10 +163,11 @@ Result<void> attention_backward(Service& service, CUstream_st* stream,
 Result<AttentionChoice> prepare(Service& service, const Device& device,
                                 const Problem& given) {
   return at_border([&]() -> Result<AttentionChoice> {
-    const Problem problem = KILN_TRY(checked(given, given.pass));
+    const Problem problem = KILN_TRY(problem_for(given.pass, given));
     const AttentionTensors none{};
-    const AttentionDecision& decision =
-        *KILN_TRY(prepare_call(service, {.problem = problem, .tensors = none}, device));
+    const AttentionCall call{.problem = problem, .tensors = none};
+    KILN_TRY(check_options(call));
+    const AttentionDecision& decision = *KILN_TRY(prepare_call(service, call, device));
     return AttentionChoice{.backend = decision.backend,
                            .reason = decision.reason,
                            .workspace_bytes = workspace_of(decision, problem)};

@@ -78,6 +78,14 @@ class ProgramAttentionPlansTest : public testing::Test {
     EXPECT_THAT(finished.err, HasSubstr("KILN_ATTENTION: 'flash'"));
   }
 
+  /// A file: of an H200 in which one property is another.
+  std::string changed_profile(const std::string& property, int value) {
+    json profile = json::parse(std::ifstream(std::string(KILN_TEST_SOURCE_DIR) +
+                                             "/src/device/profiles/h200.json"));
+    profile[property] = value;
+    return kiln_.write("changed.json", profile.dump());
+  }
+
   /// The key of the one plan that `warm` with these flags builds.
   std::string warmed(const Arguments& flags) {
     const json report = kiln_.json_of(kWarm + flags);
@@ -245,6 +253,41 @@ TEST_F(ProgramAttentionPlansTest, WhatNeitherRunsFailsWithBothReasons) {
       AllOf(HasSubstr("head_dim.backward"), HasSubstr("head dimensions up to 256")));
 }
 
+TEST_F(ProgramAttentionPlansTest,
+       WhatCudnnItselfRefusesIsKilnsKernelThoughRulesAllowIt) {
+  // No device of compute capability 9.0 has so little shared memory: no rule says so.
+  const Arguments little{"--profile",
+                         changed_profile("maxSharedMemoryPerBlockOptin", 48 * 1024)};
+  const Arguments problem = little + small("fwd", "128");
+  const json answer = kiln_.json_of(kExplain + problem);
+  if (answer["cudnn"]["probe"]["built"] == true)
+    GTEST_SKIP() << "this cuDNN has a plan for such a device";
+  EXPECT_EQ(answer["chosen"], "kiln");
+  const Arguments command = kWarm + problem + Arguments{"--fail-fast"};
+  const json report = kiln_.json_of(command);
+  expect_sums(report);
+  EXPECT_EQ(report["compiled"], 1) << report.dump(1);
+  const json& entry = report["entries"][0];
+  EXPECT_EQ(entry["template"], "attention_fwd");
+  EXPECT_EQ(entry["kind"], "kernel");
+  EXPECT_THAT(entry["reason"].get<std::string>(), HasSubstr("refuses it: heuristics"));
+  EXPECT_THAT(kiln_.run(command).err,
+              HasSubstr("so Kiln's own kernel is built for it"));
+  // With dropout one backend runs both passes.
+  const json both = kiln_.json_of(kWarm + problem + Arguments{"--dropout", "0.1"});
+  expect_sums(both);
+  EXPECT_EQ(values_of(both["entries"], "template"),
+            (std::set<std::string>{"attention_fwd", "attention_bwd"}));
+
+  kiln_.set("KILN_ATTENTION", "cudnn");
+  const json forced = kiln_.json_of(kWarm + problem, 1);
+  expect_sums(forced);
+  EXPECT_EQ(forced["entries"][0]["kind"], "plan");
+  EXPECT_EQ(forced["entries"][0]["outcome"], "failed");
+  EXPECT_THAT(forced["entries"][0]["error"]["message"].get<std::string>(),
+              HasSubstr("refuses it: heuristics"));
+}
+
 TEST_F(ProgramAttentionPlansTest, WhatTheMachineLacksIsExitStatus3) {
   kiln_.set("KILN_NO_JIT", "1");
   const json forbidden = kiln_.json_of(kWarm + kH200 + small(), 3);
@@ -340,12 +383,8 @@ TEST_F(ProgramAttentionPlansTest, WhyNamesTheNearestPlanAndWhatDiffers) {
   EXPECT_THAT(values_of(other["differences"], "field"),
               ElementsAre("device.multiProcessorCount"));
   // The device as `doctor --profile` would write it under a newer driver.
-  json profile = json::parse(std::ifstream(std::string(KILN_TEST_SOURCE_DIR) +
-                                           "/src/device/profiles/h200.json"));
-  profile["driverVer"] = 13010;
   const json newer = kiln_.json_of(
-      kWhy + Arguments{"--profile", kiln_.write("newer.json", profile.dump())} +
-      small());
+      kWhy + Arguments{"--profile", changed_profile("driverVer", 13010)} + small());
   EXPECT_EQ(newer["nearest"], key);
   EXPECT_EQ(
       newer["differences"],

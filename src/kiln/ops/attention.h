@@ -46,14 +46,15 @@ struct AttentionTensors {
   float* stats = nullptr;
   const void* bias = nullptr;  // [1, heads, sq, skv], contiguous, of the problem's type
   /// [batch + 1] of a packed layout (thd): where sequences begin, in tokens, and where
-  /// the last one ends.
+  /// the last one ends. From one to the next are at most sq, or skv, tokens.
   const std::int32_t* cu_seqlens_q = nullptr;
   const std::int32_t* cu_seqlens_kv = nullptr;
   /// [batch] of a mask with padding: the true lengths. With thd they may be left out.
   const std::int32_t* lengths_q = nullptr;
   const std::int32_t* lengths_kv = nullptr;
   /// One number each, of a problem with dropout. Equal ones drop equal probabilities:
-  /// both passes take the same.
+  /// both passes take the same. Kiln's kernels draw 16 bits for each (Philox 4x32-10):
+  /// dropout is rounded to 65536ths, and an offset counts up to 2^32 - 1 for a seed.
   const std::int64_t* dropout_seed = nullptr;
   const std::int64_t* dropout_offset = nullptr;
   /// Of the backward pass alone.
@@ -64,7 +65,8 @@ struct AttentionTensors {
   void* grad_bias = nullptr;  // with problem.bias_gradient
   /// What q k^T is multiplied by; none: 1 / sqrt(dqk).
   std::optional<float> scale{};
-  /// What prepare() says, aligned to 256 bytes; null where that is 0.
+  /// What prepare() says, aligned to 256 bytes; null where that is 0. May be written
+  /// to its end.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
 };
@@ -81,8 +83,10 @@ struct AttentionChoice {
 /// Computes o and stats in `stream`; does not wait for it. Decides once for each
 /// problem and device: KILN_ATTENTION=cudnn|kiln, else cuDNN where it can, else Kiln's
 /// own kernel, and logs why: a refusal of cuDNN's as a warning, once a kind, else as
-/// information. Tensors that do not begin at multiples of 16 bytes, and a scale that is
-/// not above 0, are for Kiln's kernel. Fetches or builds what runs. Thread-safe.
+/// information. What was decided, and cuDNN's plan, stay as long as the service: round
+/// lengths that vary without end up to a few. Tensors that do not begin at multiples of
+/// 16 bytes, and a scale that is not above 0, are for Kiln's kernel. Fetches or builds
+/// what runs. Thread-safe.
 ///
 /// The passes of one problem may have different backends, but not with dropout, whose
 /// random numbers differ: then it is decided for both at once. So there give both the

@@ -106,7 +106,7 @@ TEST_F(AttentionByCudnn, WithDropoutBothPassesGetTheSame) {
   const auto chosen = choice(1, forward);
   EXPECT_EQ(chosen.backend, AttentionBackend::kKiln);
   EXPECT_THAT(chosen.reason,
-              AllOf(HasSubstr("in the backward pass, which must drop what the forward"),
+              AllOf(HasSubstr("of the bwd pass, which must drop what this one drops"),
                     HasSubstr("head_dim.backward.ampere")));
   EXPECT_EQ(choice(1, backward_of(forward)).backend, AttentionBackend::kKiln);
   EXPECT_THAT(lines("warning"), SizeIs(1)) << "it is one decision";
@@ -136,12 +136,21 @@ TEST_F(AttentionByCudnn, TensorsThatItDoesNotTakeAreKilns) {
                                             HasSubstr("the scale is not above 0")));
 }
 
+TEST_F(AttentionByCudnn, ItIsAskedForNoRowsThatShareMemory) {
+  attention::Problem problem = small_problem();
+  problem.o.head = 0;
+  EXPECT_THAT(why(call_unprepared(0, problem)),
+              HasSubstr("attention_forward: o is written, and a stride of it is 0"));
+  EXPECT_EQ(runs(), 0U);
+}
+
 TEST_F(AttentionByCudnn, AFailureOfCudnnIsAReasonForKilnsKernel) {
   cudnn_->inject("cudnnBackendFinalize", 4000);
   ASSERT_EQ(why(call(0, small_problem())), "done");
   EXPECT_EQ(runs(), 0U);
   ASSERT_THAT(lines("warning"), SizeIs(1));
-  EXPECT_THAT(lines("warning")[0], AllOf(HasSubstr("failed: "), HasSubstr("Finalize")));
+  EXPECT_THAT(lines("warning")[0],
+              AllOf(HasSubstr("failed in the fwd pass: "), HasSubstr("Finalize")));
   ASSERT_EQ(why(call(0, small_problem())), "done");
   EXPECT_EQ(runs(), 0U) << "it was decided";
 

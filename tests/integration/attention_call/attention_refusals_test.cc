@@ -63,6 +63,18 @@ TEST_F(AttentionRefusals, OfAWorkspaceSayHowMuchIsNeeded) {
   EXPECT_EQ(why(call_unprepared(1, problem, bytes)), "done");
 }
 
+TEST_F(AttentionRefusals, OfAWorkspaceSayWhereItMustBe) {
+  const attention::Problem problem = small_problem(Pass::kBackward);
+  const auto bytes = choice(1, problem).workspace_bytes;
+  ops::AttentionTensors with = tensors(1, problem, bytes + 256);
+  with.workspace = static_cast<char*>(with.workspace) + 16;
+  with.workspace_bytes = bytes;
+  expect_refused(run(1, problem, with), "no multiple of 256 bytes");
+  with = tensors(1, problem, bytes);
+  with.q = static_cast<char*>(with.workspace) + with.workspace_bytes - 16;
+  expect_refused(run(1, problem, with), "workspace overlaps q");
+}
+
 TEST_F(AttentionRefusals, UnderCaptureOfWhatWasNotPreparedLeaveTheCaptureWhole) {
   const attention::Problem problem = small_problem();
   expect_refused(call_captured(1, problem), "the stream is being captured");

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "attention/cudnn_refusal.h"
 #include "tests/unit/attention/problems.h"
 
 namespace kiln::attention {
@@ -111,6 +112,41 @@ TEST(Explain, DecidesForBothPassesWhereTheyDropTheSame) {
       both.cudnn.policies,
       Contains(AllOf(testing::Field(&Finding::id, "head_dim.backward.ampere"),
                      testing::Field(&Finding::reason, HasSubstr("must run it")))));
+}
+
+/// Of 2^25 tokens of 64 elements each.
+Problem long_packed() {
+  Problem problem = with_mask(base(), Mask::kPaddingCausal);
+  problem.layout = Layout::kThd;
+  problem.batch = 1 << 15;
+  problem.heads = problem.kv_heads = 1;
+  return with_dims(problem, 64, 64);
+}
+
+TEST(Explain, ChoosesKilnsKernelWherePackedSequencesBeginBeyond32Bits) {
+  const Explanation most = ask(with_lengths(long_packed(), 1023, 1023), {9, 0}, "9.19");
+  EXPECT_EQ(most.chosen, Choice::kCudnn);
+  EXPECT_EQ(why_not_cudnn(most.steps.at(0).problem, {9, 0}, version("9.19")),
+            std::nullopt);
+  const Explanation more = ask(long_packed(), {9, 0}, "9.19");
+  EXPECT_EQ(more.chosen, Choice::kKiln);
+  EXPECT_TRUE(more.cudnn.supported);
+  EXPECT_THAT(ids(more.cudnn.policies), Contains("offsets.32_bits"));
+  EXPECT_EQ(why_not_cudnn(long_packed(), {9, 0}, version("9.19")).value().id,
+            "offsets.32_bits");
+}
+
+TEST(Explain, NamesTheRuleThatKeepsCudnnFromAProblemOrItsOtherPass) {
+  Problem forward = with_dims(base(), 192, 128);
+  forward.training = true;
+  EXPECT_EQ(why_not_cudnn(forward, {8, 0}, version("9.19")), std::nullopt);
+  forward.dropout = 0.1;
+  const auto other = why_not_cudnn(forward, {8, 0}, version("9.19"));
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->id, "head_dim.backward.ampere");
+  EXPECT_THAT(other->text,
+              AllOf(HasSubstr("cuDNN 9.19.0 does not run it: head_dim"),
+                    HasSubstr("of the bwd pass, which must drop what this one drops")));
 }
 
 }  // namespace
