@@ -238,6 +238,8 @@ build_preset() {
   (($#)) && set -- --target "${@:2}"
   if command -v ccache >/dev/null; then
     launcher=ccache
+    # Without these it keeps nothing that includes a precompiled header, as tests do.
+    export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
     local cache_dir
     cache_dir=$(ccache --get-config cache_dir)
     if ! mkdir -p "$cache_dir" 2>/dev/null || [[ ! -w $cache_dir ]]; then # no home to write to
