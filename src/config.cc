@@ -120,6 +120,8 @@ Result<unsigned> parse_jobs(const std::string& text) {
   return static_cast<unsigned>(KILN_TRY(parse_number(text, {1, kMostJobs})));
 }
 
+}  // namespace
+
 Result<AttentionSetting> parse_attention(const std::string& text) {
   if (text == "cudnn")
     return AttentionSetting::kCudnn;
@@ -128,8 +130,6 @@ Result<AttentionSetting> parse_attention(const std::string& text) {
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("'{}' is neither cudnn nor kiln", text));
 }
-
-}  // namespace
 
 Environment process_environment() {
   if (::getauxval(AT_SECURE) != 0)

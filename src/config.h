@@ -26,6 +26,9 @@ inline constexpr std::uint64_t kLeastWorkerMemory = 64ULL << 20U;
 /// Who computes attention: cuDNN where it can, or one of the two whatever comes.
 enum class AttentionSetting : std::uint8_t { kBest, kCudnn, kKiln };
 
+/// "cudnn" or "kiln". Errors: kInvalidArgument.
+[[nodiscard]] Result<AttentionSetting> parse_attention(const std::string& text);
+
 /// Thread safety: a value.
 struct Config {
   // Where objects are kept. Empty: neither KILN_CACHE_DIR nor XDG_CACHE_HOME nor HOME

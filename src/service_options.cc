@@ -54,6 +54,13 @@ Result<Config> settings(const Options& options, const Environment& environment) 
   set(config.toolchain, options.toolchain);
   set(config.template_dirs, options.template_dirs);
   set(config.record, options.record);
+  if (options.attention) {
+    const auto attention = parse_attention(*options.attention);
+    if (!attention)
+      return fail(attention.error().code,
+                  "Options::attention: " + attention.error().message);
+    config.attention = *attention;
+  }
   return config;
 }
 

@@ -58,6 +58,7 @@ struct Options {
   std::optional<std::filesystem::path> driver{};               // KILN_DRIVER
   std::optional<std::filesystem::path> worker{};               // KILN_WORKER
   std::optional<std::string> toolchain{};                      // KILN_TOOLCHAIN
+  std::optional<std::string> attention{};                      // KILN_ATTENTION
   std::optional<std::vector<std::filesystem::path>>
       template_dirs{};                            // KILN_TEMPLATE_DIR
   std::optional<std::filesystem::path> record{};  // KILN_RECORD

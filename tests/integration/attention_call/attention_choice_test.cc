@@ -135,6 +135,23 @@ TEST_F(AttentionCallTest, WhatKilnAttentionMayBeIsSaidAtOpen) {
             "KILN_ATTENTION: 'flash' is neither cudnn nor kiln");
 }
 
+TEST_F(AttentionCallTest, WhatAProgramSetsBeatsTheEnvironment) {
+  set("KILN_ATTENTION", "cudnn");
+  Options with = options(driver_);
+  with.attention = "kiln";
+  auto service = Service::open(with);
+  ASSERT_TRUE(service) << service.error().message;
+  const auto made = ops::prepare(*service, service->devices().at(1), small_problem());
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->backend, AttentionBackend::kKiln);
+  with.attention = "flash";
+  const auto opened = Service::open(with);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(opened.error().message,
+            "Options::attention: 'flash' is neither cudnn nor kiln");
+}
+
 TEST_F(AttentionCallTest, AProblemForNeitherNamesBothReasons) {
   const auto result = call(1, small_problem(Pass::kForward, 320, 320));
   ASSERT_FALSE(result);
