@@ -1,5 +1,10 @@
 #include "tests/gpu/attention_on_device.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
+
 #include "ops/run.h"
 #include "tests/gpu/device_copies.h"
 #include "tests/gpu/graph.h"
@@ -10,19 +15,68 @@
 namespace kiln::gpu_test {
 namespace {
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-bool in_graphs = false;
+using attention::Pass;
+using kiln_cpu::GuardedMemory;
 
-Result<void> start(const OperationsOnDevice& on, const ops::Plan& plan) {
-  const auto run = [&] {
-    return ops::run(on.service(), on.device(), on.stream().handle(), plan);
-  };
+struct Services {
+  Service& forward;
+  Service& backward;
+};
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
+bool in_graphs = false;
+std::optional<Services> services;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
+
+template <typename Run>
+Result<void> start(const OperationsOnDevice& on, const Run& run) {
   if (!in_graphs)
     return run();
-  KILN_TRY(ops::fetch(on.service(), on.device(), plan));
   Result<void> done;
   Graph(on.stream(), [&] { done = run(); }).launch(on.stream());
   on.stream().synchronize();  // before the graph ends
+  return done;
+}
+
+Result<ops::Plan> kilns_plan(const OperationsOnDevice& on,
+                             const ops::AttentionCall& call) {
+  ops::Plan plan = KILN_TRY(ops::plan(call, on.device()));
+  if (driver().is_simulated && !stands_in_for(plan))
+    return fail(ErrorCode::kNotFound, "nothing stands in for a kernel of the call");
+  return plan;
+}
+
+Result<void> run_plan(const OperationsOnDevice& on, const ops::AttentionCall& call) {
+  const ops::Plan plan = KILN_TRY(kilns_plan(on, call));
+  if (in_graphs)
+    KILN_TRY(ops::fetch(on.service(), on.device(), plan));
+  return start(on, [&] {
+    return ops::run(on.service(), on.device(), on.stream().handle(), plan);
+  });
+}
+
+/// Of a simulated device only Kiln's kernels are computed.
+Result<void> run_public(const OperationsOnDevice& on, Service& service,
+                        const ops::AttentionCall& call) {
+  if (driver().is_simulated)
+    KILN_TRY(kilns_plan(on, call));
+  return start(on, [&] {
+    return call.problem.pass == Pass::kForward
+               ? ops::attention_forward(service, on.stream().handle(), call.problem,
+                                        call.tensors)
+               : ops::attention_backward(service, on.stream().handle(), call.problem,
+                                         call.tensors);
+  });
+}
+
+/// With each tensor of the host on the device.
+template <typename Run>
+Result<void> with_copies(const OperationsOnDevice& on, const ops::AttentionCall& call,
+                         const Run& run) {
+  const DeviceCopies copies;
+  const ops::AttentionTensors tensors = copies.moved(call.tensors);
+  const auto done = run(ops::AttentionCall{call.problem, tensors});
+  on.stream().synchronize();
+  copies.take_back();
   return done;
 }
 
@@ -36,21 +90,39 @@ AttentionInGraphs::~AttentionInGraphs() {
   in_graphs = false;
 }
 
+AttentionByServices::AttentionByServices(Service& forward, Service& backward) {
+  services.emplace(Services{forward, backward});
+}
+
+AttentionByServices::~AttentionByServices() {
+  services.reset();
+}
+
 }  // namespace kiln::gpu_test
 
 namespace kiln::attention_test {
 
 Result<void> run_call(const ops::AttentionCall& call, const Setting& /*setting*/) {
-  const gpu_test::OperationsOnDevice& on = gpu_test::OperationsOnDevice::of_test();
-  const gpu_test::DeviceCopies copies;
-  const ops::AttentionTensors tensors = copies.moved(call.tensors);
-  const ops::Plan plan = KILN_TRY(ops::plan({call.problem, tensors}, on.device()));
-  if (gpu_test::driver().is_simulated && !gpu_test::stands_in_for(plan))
-    return fail(ErrorCode::kNotFound, "nothing stands in for a kernel of the call");
-  const auto done = gpu_test::start(on, plan);
-  on.stream().synchronize();
-  copies.take_back();
-  return done;
+  namespace gpu = gpu_test;
+  const gpu::OperationsOnDevice& on = gpu::OperationsOnDevice::of_test();
+  if (!gpu::services)
+    return gpu::with_copies(on, call, [&](const ops::AttentionCall& moved) {
+      return gpu::run_plan(on, moved);
+    });
+  Service& service = call.problem.pass == Pass::kForward ? gpu::services->forward
+                                                         : gpu::services->backward;
+  const auto choice = KILN_TRY(ops::prepare(service, on.device(), call.problem));
+  // What is in it before means nothing, and nothing behind it is written.
+  kiln_cpu::GuardedMemory workspace("workspace", choice.workspace_bytes,
+                                    {.exact = kiln_cpu::Side::kBegin});
+  std::ranges::fill(std::span(workspace.data(), workspace.size()), std::byte{0xfe});
+  ops::AttentionTensors tensors = call.tensors;
+  tensors.workspace = workspace.size() == 0 ? nullptr : workspace.data();
+  tensors.workspace_bytes = workspace.size();
+  return gpu::with_copies(on, {call.problem, tensors},
+                          [&](const ops::AttentionCall& moved) {
+                            return gpu::run_public(on, service, moved);
+                          });
 }
 
 }  // namespace kiln::attention_test

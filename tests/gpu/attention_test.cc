@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/gpu/attention_cases.h"
 #include "tests/gpu/attention_on_device.h"
 #include "tests/gpu/operations_on_device.h"
 #include "tests/integration/attention_kernel/check.h"
@@ -14,70 +15,12 @@ namespace kiln::gpu_test {
 namespace {
 
 using attention::Bias;
-using attention::Layout;
 using attention::Mask;
 using attention::Problem;
 using attention_test::Call;
-using attention_test::Setting;
 using ops::DType;
 
-struct Case {
-  const char* name;
-  Problem problem;
-  Setting setting{};
-};
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
-void PrintTo(const Case& each, std::ostream* out) {
-  *out << each.name;
-}
-
-Case packed(const char* name, DType dtype, std::int64_t dqk, std::int64_t dv) {
-  return {name,
-          {.dtype = dtype,
-           .batch = 4,
-           .heads = 4,
-           .kv_heads = 2,
-           .sq = 70,
-           .skv = 90,
-           .dqk = dqk,
-           .dv = dv,
-           .layout = Layout::kThd,
-           .mask = Mask::kPaddingCausalBottomRight},
-          {.lengths_q = {70, 33, 0, 1}, .lengths_kv = {20, 90, 7, 5}}};
-}
-
-Case padded(const char* name, DType dtype, std::int64_t dim) {
-  return {name,
-          {.dtype = dtype,
-           .batch = 4,
-           .heads = 2,
-           .sq = 70,
-           .skv = 90,
-           .dqk = dim,
-           .mask = Mask::kPadding},
-          {.lengths_q = {70, 33, 1, 0}, .lengths_kv = {20, 90, 7, 64}}};
-}
-
-/// One sequence of 130 queries and 150 keys, with what `more` has.
-Case one(const char* name, DType dtype, std::int64_t dim, Problem more = {}) {
-  more.dtype = dtype;
-  more.heads = more.heads == 0 ? 2 : more.heads;
-  more.sq = 130;
-  more.skv = 150;
-  more.dqk = dim;
-  return {name, more};
-}
-
-Problem group(Mask mask, std::int64_t dv = 0) {
-  return {.heads = 4, .kv_heads = 1, .dv = dv, .mask = mask};
-}
-
-Problem window(std::int64_t left, std::int64_t right) {
-  return {.window_left = left, .window_right = right};
-}
-
-std::vector<Case> cases() {
+std::vector<AttentionCase> cases() {
   return {
       one("f16_64_causal_groups", DType::kF16, 64, group(Mask::kCausalBottomRight)),
       one("bf16_64_window", DType::kBf16, 64, window(20, 30)),
@@ -100,7 +43,7 @@ std::vector<Case> cases() {
 }
 
 /// Of kernels that the tests on a CPU have on other devices only.
-std::vector<Case> device_cases() {
+std::vector<AttentionCase> device_cases() {
   return {
       one("bf16_64_bias", DType::kBf16, 64, {.bias = Bias::kPostScale}),
       one("bf16_64_alibi", DType::kBf16, 64, {.bias = Bias::kAlibi}),
@@ -117,26 +60,11 @@ std::vector<Case> device_cases() {
   };
 }
 
-class GpuAttention : public GpuResultsTest, public testing::WithParamInterface<Case> {
+class GpuAttention : public AttentionCasesTest {
  protected:
-  static Problem problem_of(const Case& which) {
-    Problem problem = which.problem;
-    if (which.setting.lengths_q.empty()) {
-      problem.sq = many(problem.sq, 34);
-      problem.skv = many(problem.skv, 50);
-    }
-    problem = attention_test::problem_of(problem);
-    problem.bias_gradient = problem.bias == Bias::kPostScale;
-    return problem;
-  }
-  template <typename Body>
-  static void with_type(const Case& which, const Body& body) {
-    test::with_type(ops::to_string(which.problem.dtype), body);
-  }
-
   /// Both passes on that device.
   template <typename T>
-  static std::unique_ptr<Call<T>> run(const Case& which) {
+  static std::unique_ptr<Call<T>> run(const AttentionCase& which) {
     auto call = std::make_unique<Call<T>>(problem_of(which), which.setting);
     call->run_both();
     return call;
@@ -152,7 +80,7 @@ class GpuAttention : public GpuResultsTest, public testing::WithParamInterface<C
     EXPECT_TRUE(same_bits(a.grad_bias(), b.grad_bias()));
   }
 
-  static void check_twice(const Case& which) {
+  static void check_twice(const AttentionCase& which) {
     with_type(which, [&]<typename T>(std::type_identity<T>) {
       on_each_kind_of_device([&] {
         const auto once = run<T>(which);
@@ -164,10 +92,6 @@ class GpuAttention : public GpuResultsTest, public testing::WithParamInterface<C
     });
   }
 };
-
-std::string name_of(const testing::TestParamInfo<Case>& info) {
-  return info.param.name;
-}
 
 INSTANTIATE_TEST_SUITE_P(Problems, GpuAttention, testing::ValuesIn(cases()), name_of);
 

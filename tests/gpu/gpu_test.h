@@ -72,16 +72,19 @@ class GpuTest : public testing::Test {
     EXPECT_TRUE(launched) << launched.error().message;
   }
 
+  /// Those of service().
+  [[nodiscard]] static Options options() {
+    static const test::TempDir temporary;
+    Options options;
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): no test sets it
+    if (std::getenv("KILN_CACHE_DIR") == nullptr)
+      options.cache_dir = temporary.path() / "cache";
+    return options;
+  }
+
  private:
   [[nodiscard]] static Result<Service>& opened() {
-    static const test::TempDir temporary;
-    static Result<Service> once = [] {
-      Options options;
-      // NOLINTNEXTLINE(concurrency-mt-unsafe): no test sets it
-      if (std::getenv("KILN_CACHE_DIR") == nullptr)
-        options.cache_dir = temporary.path() / "cache";
-      return Service::open(options);
-    }();
+    static Result<Service> once = Service::open(options());
     return once;
   }
 };

@@ -41,13 +41,20 @@ double rounded(double value) {
 template <typename T>
 constexpr double kUnit = 2.0 / static_cast<double>(1LL << T::kDigits);
 
+/// What rounding explains of a tensor's elements, the largest of which is `largest`.
+template <typename T>
+double most_off(double largest) {
+  return (sizeof(T) == 4 ? 256.0 : 6.0) * kUnit<T> * std::max(0.25, largest);
+}
+/// Of a logarithm of a sum, beside the larger of itself and 1.
+constexpr double kMostOffOfStats = 4e-6;
+
 template <typename T>
 void expect_small(const char* name, const Error& error, double times) {
   // Sums of a few hundred rounded products; in float the plain one rounds nothing.
   const double least = 64 * kUnit<test::F32> * std::max(1.0, error.largest) +
                        (sizeof(T) == 4 ? 0.0 : 0.5 * kUnit<T> * 1e-3);
-  const double cap =
-      (sizeof(T) == 4 ? 256.0 : 6.0) * kUnit<T> * std::max(0.25, error.largest);
+  const double cap = most_off<T>(error.largest);
   EXPECT_LE(error.kernel, times * error.plain + (sizeof(T) == 4 ? cap : least))
       << name << ": the plain one is off by " << error.plain << ", the largest is "
       << error.largest;
@@ -170,7 +177,7 @@ void check(Call<T>& call, bool has_gradients) {
           << "o is written between its rows: " << i;
     }
   }
-  EXPECT_LE(lse_error, 4e-6);
+  EXPECT_LE(lse_error, kMostOffOfStats);
   expect_small<T>("o", o, 2);
   if (!has_gradients)
     return;

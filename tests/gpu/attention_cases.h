@@ -1,0 +1,99 @@
+// Attention problems for real devices, with a name each.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <ostream>
+#include <string>
+
+#include "tests/gpu/operations_on_device.h"
+#include "tests/integration/attention_kernel/call.h"
+
+namespace kiln::gpu_test {
+
+struct AttentionCase {
+  const char* name;
+  attention::Problem problem;
+  attention_test::Setting setting{};
+};
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
+inline void PrintTo(const AttentionCase& each, std::ostream* out) {
+  *out << each.name;
+}
+
+inline std::string name_of(const testing::TestParamInfo<AttentionCase>& info) {
+  return info.param.name;
+}
+
+/// Sequences without queries, with fewer keys than queries, of one query.
+inline AttentionCase packed(const char* name, ops::DType dtype, std::int64_t dqk,
+                            std::int64_t dv) {
+  return {name,
+          {.dtype = dtype,
+           .batch = 4,
+           .heads = 4,
+           .kv_heads = 2,
+           .sq = 70,
+           .skv = 90,
+           .dqk = dqk,
+           .dv = dv,
+           .layout = attention::Layout::kThd,
+           .mask = attention::Mask::kPaddingCausalBottomRight},
+          {.lengths_q = {70, 33, 0, 1}, .lengths_kv = {20, 90, 7, 5}}};
+}
+
+inline AttentionCase padded(const char* name, ops::DType dtype, std::int64_t dim,
+                            attention::Mask mask = attention::Mask::kPadding) {
+  return {name,
+          {.dtype = dtype,
+           .batch = 4,
+           .heads = 2,
+           .sq = 70,
+           .skv = 90,
+           .dqk = dim,
+           .mask = mask},
+          {.lengths_q = {70, 33, 1, 0}, .lengths_kv = {20, 90, 7, 64}}};
+}
+
+/// One sequence of 130 queries and 150 keys, with what `more` has.
+inline AttentionCase one(const char* name, ops::DType dtype, std::int64_t dim,
+                         attention::Problem more = {}) {
+  more.dtype = dtype;
+  more.heads = more.heads == 0 ? 2 : more.heads;
+  more.sq = 130;
+  more.skv = 150;
+  more.dqk = dim;
+  return {name, more};
+}
+
+inline attention::Problem group(attention::Mask mask, std::int64_t dv = 0) {
+  return {.heads = 4, .kv_heads = 1, .dv = dv, .mask = mask};
+}
+
+inline attention::Problem window(std::int64_t left, std::int64_t right) {
+  return {.window_left = left, .window_right = right};
+}
+
+class AttentionCasesTest : public GpuResultsTest,
+                           public testing::WithParamInterface<AttentionCase> {
+ protected:
+  /// Of the size that whoever computes here can do.
+  static attention::Problem problem_of(const AttentionCase& which) {
+    attention::Problem problem = which.problem;
+    if (which.setting.lengths_q.empty()) {
+      problem.sq = many(problem.sq, std::min<std::int64_t>(problem.sq, 34));
+      problem.skv = many(problem.skv, std::min<std::int64_t>(problem.skv, 50));
+    }
+    problem = attention_test::problem_of(problem);
+    problem.bias_gradient = problem.bias == attention::Bias::kPostScale;
+    return problem;
+  }
+  template <typename Body>
+  static void with_type(const AttentionCase& which, const Body& body) {
+    test::with_type(ops::to_string(which.problem.dtype), body);
+  }
+};
+
+}  // namespace kiln::gpu_test
