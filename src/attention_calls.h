@@ -53,6 +53,17 @@ class AttentionCalls {
   /// Both must outlive it.
   AttentionCalls(BuildService& builds, Devices& devices);
 
+  /// Why cuDNN does not run it.
+  struct Refusal {
+    std::string subject;  // a rule's id, say: what is alike in all such refusals
+    std::string reason;   // with the remedy
+    bool is_news = true;  // false: nobody would expect cuDNN there
+  };
+  /// nullopt: cuDNN runs it, and its plan is loaded. Whatever else happens is a reason.
+  /// Neither remembered nor logged; KILN_ATTENTION is not looked at.
+  [[nodiscard]] std::optional<Refusal> ask_cudnn(const AttentionQuestion& question,
+                                                 const Device& device);
+
   /// What prepare() found before; null: nothing. Decisions stay as long as this object.
   [[nodiscard]] const AttentionDecision* find(const AttentionQuestion& question);
 
@@ -84,12 +95,6 @@ class AttentionCalls {
              static_cast<std::size_t>(question.device);
     }
   };
-  /// Why cuDNN does not run it.
-  struct Refusal {
-    std::string subject;  // a rule's id, say: what is alike in all such refusals
-    std::string reason;   // with the remedy
-    bool is_news = true;  // false: nobody would expect cuDNN there
-  };
   struct Backend {
     ops::AttentionBackend backend = ops::AttentionBackend::kKiln;
     std::string reason;
@@ -107,8 +112,6 @@ class AttentionCalls {
                                             const Device& device);
   [[nodiscard]] Result<Backend> choose(const AttentionQuestion& question,
                                        const Device& device);
-  [[nodiscard]] std::optional<Refusal> ask_cudnn(const AttentionQuestion& question,
-                                                 const Device& device);
   void tell(const AttentionQuestion& question, const Device& device,
             const std::optional<Refusal>& refusal, const std::string& what);
   [[nodiscard]] Cudnn& cudnn();

@@ -23,7 +23,7 @@ std::span<const Verb> verbs() {
       Verb{"attention",
            "Attention by cuDNN: whether it runs, why not, and its plans beforehand",
            kInspect, add_attention},
-      Verb{"bench", "How fast the operations run here, beside a copy", kInspect,
+      Verb{"bench", "How fast the operations run here, beside a copy or cuDNN", kInspect,
            add_bench},
       Verb{"verify", "Check every object, byte by byte", kLookAfter, add_verify},
       Verb{"trim", "Remove what was used least recently", kLookAfter, add_trim},

@@ -48,6 +48,7 @@ class ProgramBenchTest : public testing::Test {
   ProgramBenchTest() {
     kiln_.set("KILN_DRIVER", KILN_TEST_SIMULATED_DRIVER);
     kiln_.set("KILN_SIMULATED_DEVICES", "7.5,9.0");
+    kiln_.set("KILN_CUDNN", "/nowhere/libcudnn.so.9");
   }
   test::KilnProgram kiln_;
 };
@@ -146,13 +147,43 @@ TEST_F(ProgramBenchTest, AttentionIsMeasuredByItsArithmeticBesideTheGoalOfTheDev
   EXPECT_TRUE(goals["attention_forward causal, 2 x 8192 x 32 x 64"].is_null());
 }
 
+TEST_F(ProgramBenchTest, LeavesTheCasesOfAnAbsentCudnnOutWithOneReason) {
+  kiln_.set("KILN_ATTENTION", "kiln");  // for programs of the user's
+  const json report = kiln_.json_of(
+      {"bench", "attention_backward:dtype=f32", "--device", "1", "--rounds", "1"});
+  ASSERT_THAT(report["entries"], SizeIs(2));
+  for (const json& entry : report["entries"]) EXPECT_EQ(entry["backend"], "kiln");
+  ASSERT_THAT(report["left_out"], SizeIs(1));
+  EXPECT_EQ(report["left_out"][0]["backend"], "cudnn");
+  EXPECT_EQ(report["left_out"][0]["cases"], 2);
+  EXPECT_THAT(report["left_out"][0]["reason"].get<std::string>(),
+              HasSubstr("/nowhere/libcudnn.so.9"));
+  EXPECT_THAT(kiln_.json_of({"bench", "rope_forward:dtype=f16"})["left_out"],
+              SizeIs(0));
+}
+
+TEST_F(ProgramBenchTest, LeavesOutWhatTheRulesOfCudnnRefuse) {
+  kiln_.unset("KILN_CUDNN");
+  kiln_.set("KILN_DISABLE", "attention_*");
+  const json report = kiln_.json_of({"bench", "attention_forward:dtype=f16"}, 1);
+  ASSERT_THAT(report["left_out"], SizeIs(1));
+  const std::string reason = report["left_out"][0]["reason"];
+  if (reason.starts_with("no libcudnn.so.9 found"))
+    GTEST_SKIP() << reason;
+  EXPECT_THAT(reason, AllOf(HasSubstr(" does not run it: arch.before_ampere: "),
+                            HasSubstr("; use another attention kernel")));
+  EXPECT_EQ(report["left_out"][0]["cases"], report["entries"].size());
+}
+
 TEST_F(ProgramBenchTest, PrintsArithmeticInATableOfItsOwn) {
   kiln_.set("KILN_DISABLE", "attention_*");
   const auto done = kiln_.run({"bench", "attention_forward:dtype=bf16",
                                "softmax_forward:dtype=bf16", "--rounds=1"});
   EXPECT_EQ(done.status, 1) << done.text();
-  EXPECT_THAT(done.out, AllOf(HasSubstr("COPY"), HasSubstr("TFLOP/s"),
-                              HasSubstr("causal, 2 x 8192 x 16/4 x 128")));
+  EXPECT_THAT(done.out,
+              AllOf(HasSubstr("COPY"), HasSubstr("TFLOP/s"),
+                    HasSubstr("causal, 2 x 8192 x 16/4 x 128"),
+                    HasSubstr("left out: 17 cases by cudnn: KILN_CUDNN is ")));
 }
 
 TEST_F(ProgramBenchTest, MeasuresWhatIsNamedTwiceOnce) {

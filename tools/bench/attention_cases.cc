@@ -1,15 +1,18 @@
-// Attention by Kiln's own kernels, which arithmetic bounds. A case of cuDNN's plan of
-// the same problem belongs beside each, through ops::attention_forward() and
-// _backward(), with its name in `what`.
+// Attention by Kiln's own kernels, which arithmetic bounds, and beside each by cuDNN's
+// plan of the same problem, as a program calls it.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
+#include "kiln/ops/attention.h"
 #include "ops/attention.h"
 #include "ops/run.h"
+#include "service_parts.h"
 #include "tools/bench/families.h"
+#include "util/try.h"
 
 namespace kiln::tools {
 namespace {
@@ -64,12 +67,8 @@ std::string what(const Problem& problem) {
                      problem.sq, heads, dim);
 }
 
-BenchCase attention_case(Problem problem, Pass pass, const Device& device) {
-  const bool is_backward = pass == Pass::kBackward;
-  problem.pass = pass;
-  problem.training = true;
-  problem.stats = true;
-  problem.bias_gradient = is_backward && problem.bias == Bias::kPostScale;
+/// In the order of tensors_at().
+std::vector<BenchTensor> tensors_of(const Problem& problem) {
   const std::int64_t rows = problem.batch * problem.heads * problem.sq;
   const std::int64_t kv_rows = problem.batch * problem.kv_heads * problem.skv;
   const std::uint64_t q = bytes_of(problem.dtype, rows * problem.dqk);
@@ -80,7 +79,6 @@ BenchCase attention_case(Problem problem, Pass pass, const Device& device) {
       problem.bias == Bias::kPostScale
           ? bytes_of(problem.dtype, problem.heads * problem.sq * problem.skv)
           : 0;
-  const std::uint64_t workspace = ops::attention_workspace_bytes(problem);
   std::vector<BenchTensor> tensors{
       {.bytes = q},
       {.bytes = k},
@@ -88,42 +86,101 @@ BenchCase attention_case(Problem problem, Pass pass, const Device& device) {
       {.bytes = o},
       {.bytes = static_cast<std::uint64_t>(rows) * sizeof(float)},
       {.bytes = bias}};
-  if (is_backward) {
-    for (const std::uint64_t bytes : {o, q, k, v, bias, workspace})
+  if (problem.pass == Pass::kBackward) {
+    for (const std::uint64_t bytes : {o, q, k, v, bias})
       tensors.push_back({.bytes = bytes});
   }
-  return {
-      .operation = is_backward ? "attention_backward" : "attention_forward",
-      .what = what(problem),
-      .dtype = problem.dtype,
-      .work = Arithmetic{.flops = flops(problem),
-                         .goal_tflops = goal_tflops(problem, device)},
-      .tensors = std::move(tensors),
-      .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
-        ops::AttentionTensors given{.q = at[0],
-                                    .k = at[1],
-                                    .v = at[2],
-                                    .o = at[3],
-                                    .stats = static_cast<float*>(at[4]),
-                                    .bias = at[5]};
-        if (is_backward) {
-          given.grad_o = at[6];
-          given.grad_q = at[7];
-          given.grad_k = at[8];
-          given.grad_v = at[9];
-          given.grad_bias = at[10];
-          given.workspace = at[11];
-          given.workspace_bytes = workspace;
-        }
-        return ops::run_operation(service, stream, ops::AttentionCall{problem, given});
-      }};
+  return tensors;
+}
+
+/// The last address is that of the workspace.
+ops::AttentionTensors tensors_at(BenchAddresses at, const Problem& problem,
+                                 std::uint64_t workspace_bytes) {
+  ops::AttentionTensors given{.q = at[0],
+                              .k = at[1],
+                              .v = at[2],
+                              .o = at[3],
+                              .stats = static_cast<float*>(at[4]),
+                              .bias = at[5]};
+  if (problem.pass == Pass::kBackward) {
+    given.grad_o = at[6];
+    given.grad_q = at[7];
+    given.grad_k = at[8];
+    given.grad_v = at[9];
+    given.grad_bias = at[10];
+  }
+  if (workspace_bytes != 0) {
+    given.workspace = at.back();
+    given.workspace_bytes = workspace_bytes;
+  }
+  return given;
+}
+
+/// What the cases of all backends have alike.
+BenchCase attention_case(const Problem& problem) {
+  return {.operation = problem.pass == Pass::kBackward ? "attention_backward"
+                                                       : "attention_forward",
+          .what = what(problem),
+          .dtype = problem.dtype,
+          .work = Arithmetic{.flops = flops(problem)},
+          .tensors = tensors_of(problem)};
+}
+
+BenchCase kiln_case(const Problem& problem, const Device& device) {
+  BenchCase made = attention_case(problem);
+  std::get<Arithmetic>(made.work).goal_tflops = goal_tflops(problem, device);
+  const std::uint64_t workspace = ops::attention_workspace_bytes(problem);
+  made.tensors.push_back({.bytes = workspace});
+  made.start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
+    const ops::AttentionTensors given = tensors_at(at, problem, workspace);
+    return ops::run_operation(service, stream, ops::AttentionCall{problem, given});
+  };
+  return made;
+}
+
+Result<std::optional<BenchRefusal>> prepare_cudnn(Service& service,
+                                                  const Device& device,
+                                                  const Problem& problem,
+                                                  BenchCase& prepared) {
+  if (auto refusal = ServiceParts::attention_of(service).ask_cudnn(
+          {.problem = problem, .device = device.ordinal}, device))
+    return BenchRefusal{std::move(refusal->subject), std::move(refusal->reason)};
+  const ops::AttentionChoice choice = KILN_TRY(ops::prepare(service, device, problem));
+  if (choice.backend != ops::AttentionBackend::kCudnn)
+    return fail(ErrorCode::kInvalidArgument,
+                "the service leaves attention to Kiln's kernel: " + choice.reason);
+  const std::uint64_t workspace = choice.workspace_bytes;
+  prepared.tensors.push_back({.bytes = workspace});
+  prepared.start = [=](Service& with, CUstream_st* stream, BenchAddresses at) {
+    const ops::AttentionTensors given = tensors_at(at, problem, workspace);
+    return problem.pass == Pass::kForward
+               ? ops::attention_forward(with, stream, problem, given)
+               : ops::attention_backward(with, stream, problem, given);
+  };
+  return std::nullopt;
+}
+
+/// The workspace of cuDNN's plan is known when the plan is built.
+BenchCase cudnn_case(const Problem& problem) {
+  BenchCase made = attention_case(problem);
+  made.backend = "cudnn";
+  made.prepare = [=](Service& service, const Device& device, BenchCase& prepared) {
+    return prepare_cudnn(service, device, problem, prepared);
+  };
+  return made;
 }
 
 void add_attention(std::vector<BenchCase>& cases, Problem problem,
                    const Device& device) {
   attention::set_strides(problem);
-  for (const Pass pass : {Pass::kForward, Pass::kBackward})
-    cases.push_back(attention_case(problem, pass, device));
+  problem.training = true;
+  problem.stats = true;
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    problem.pass = pass;
+    problem.bias_gradient = pass == Pass::kBackward && problem.bias == Bias::kPostScale;
+    cases.push_back(kiln_case(problem, device));
+    cases.push_back(cudnn_case(problem));
+  }
 }
 
 /// Head dimensions, with as many heads as make a hidden size of 2048.

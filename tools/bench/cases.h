@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "kiln/device.h"
 #include "kiln/ops/dtype.h"
 #include "kiln/result.h"
 #include "kiln/service.h"
@@ -38,18 +40,31 @@ struct Arithmetic {
   double goal_tflops = 0;  // 10^12 of them a second on the device; 0: none is set there
 };
 
+/// Why a case is left out: its backend is not here, or does not run it.
+struct BenchRefusal {
+  std::string subject;  // what is alike in all such reasons
+  std::string reason;
+};
+
 struct BenchCase {
   std::string operation;  // "softmax_forward"
   std::string what;       // "causal, 128 x 2048 x 2048"
   ops::DType dtype = ops::DType::kUnset;
+  std::string backend = "kiln";  // whose kernels: "cudnn", where another computes it
   std::variant<BytesMoved, Arithmetic> work;
   std::vector<BenchTensor> tensors;
   /// Starts the operation on tensors at these addresses.
-  std::function<Result<void>(Service&, CUstream_st*, std::span<void* const>)> start;
+  std::function<Result<void>(Service&, CUstream_st*, std::span<void* const>)> start{};
+  /// Where it is set, called once before all else: builds and loads what is to run on
+  /// the device, and gives the case the tensors and the start that it lacks.
+  std::function<Result<std::optional<BenchRefusal>>(Service&, const Device&,
+                                                    BenchCase&)>
+      prepare{};
 };
 
 /// Every operation in each of its dtypes, and every kernel; with the workspaces that
-/// are needed and the goals that are set on `device`.
+/// are needed and the goals that are set on `device`. Those of cuDNN take a service
+/// that was opened with Options::attention "cudnn".
 [[nodiscard]] std::vector<BenchCase> bench_cases(const Device& device);
 
 }  // namespace kiln::tools

@@ -1,9 +1,10 @@
 // kiln bench: how fast the kernels are on this machine's device: how they move memory,
-// beside a copy, or compute.
+// beside a copy, or compute, beside cuDNN.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <variant>
@@ -33,6 +34,28 @@ struct BenchRow {
   BenchCase of;
   BenchTime time;
   std::optional<Error> error;
+};
+
+/// Cases that are not measured, for reasons that are alike.
+struct LeftOut {
+  std::string backend;
+  BenchRefusal why;  // of the first
+  int cases = 1;
+};
+
+struct BenchReport {
+  std::vector<BenchRow> rows;
+  std::vector<LeftOut> left_out;
+
+  void leave_out(const std::string& backend, BenchRefusal why) {
+    const auto known = std::ranges::find_if(left_out, [&](const LeftOut& each) {
+      return each.backend == backend && each.why.subject == why.subject;
+    });
+    if (known != left_out.end())
+      ++known->cases;
+    else
+      left_out.push_back({.backend = backend, .why = std::move(why)});
+  }
 };
 
 /// A row's figures, of which it has those of memory or those of arithmetic. 0: it has
@@ -147,6 +170,7 @@ ordered_json row_json(const BenchRow& row) {
   return {{"operation", row.of.operation},
           {"dtype", to_string(row.of.dtype)},
           {"what", row.of.what},
+          {"backend", row.of.backend},
           {"bytes", whole(figures.bytes)},
           {"microseconds", number(1e3 * static_cast<double>(row.time.operation_ms))},
           {"gb_per_s", number(figures.gb_per_s)},
@@ -160,15 +184,21 @@ ordered_json row_json(const BenchRow& row) {
           {"error", row.error ? error_json(*row.error) : ordered_json(nullptr)}};
 }
 
-ordered_json report_json(const Device& device, const std::vector<BenchRow>& rows) {
+ordered_json report_json(const Device& device, const BenchReport& report) {
   ordered_json entries = ordered_json::array();
-  for (const BenchRow& row : rows) entries.push_back(row_json(row));
+  for (const BenchRow& row : report.rows) entries.push_back(row_json(row));
+  ordered_json left_out = ordered_json::array();
+  for (const LeftOut& each : report.left_out)
+    left_out.push_back({{"backend", each.backend},
+                        {"cases", each.cases},
+                        {"reason", each.why.reason}});
   return {{"device",
            {{"ordinal", device.ordinal},
             {"name", device.name},
             {"capability", to_string(device.capability)},
             {"multiprocessors", device.multiprocessors}}},
-          {"entries", entries}};
+          {"entries", entries},
+          {"left_out", left_out}};
 }
 
 /// The rows of one kind of work under headings of their own.
@@ -183,25 +213,28 @@ struct Table {
 };
 
 void print_report(const Context& context, const Device& device,
-                  const std::vector<BenchRow>& rows) {
-  const auto headed = [](std::vector<std::string> figures) {
-    Table table{.columns = {{"OPERATION"}, {"DTYPE"}, {"ON"}, {"µs", Align::kRight}}};
+                  const BenchReport& report) {
+  const auto headed = [](std::vector<Column> more, std::vector<std::string> figures) {
+    Table table{.columns = {{"OPERATION"}, {"DTYPE"}, {"ON"}}};
+    std::ranges::move(more, std::back_inserter(table.columns));
     for (std::string& each : figures)
       table.columns.push_back({std::move(each), Align::kRight});
     table.columns.push_back({"ERROR"});
     return table;
   };
-  Table memory = headed({"GB/s", "COPY", "OF IT", "GOAL"});
-  Table arithmetic = headed({"TFLOP/s", "GOAL", "OF IT"});
+  Table memory = headed({}, {"µs", "GB/s", "COPY", "OF IT", "GOAL"});
+  Table arithmetic = headed({{"BY"}}, {"µs", "TFLOP/s", "GOAL", "OF IT"});
   const auto shown = [](double value, int digits) {
     return value > 0 ? fmt::format("{:.{}f}", value, digits) : std::string("-");
   };
-  for (const BenchRow& row : rows) {
+  for (const BenchRow& row : report.rows) {
     const Figures figures = figures_of(row);
-    std::vector<std::string> cells{
-        row.of.operation, std::string(to_string(row.of.dtype)), row.of.what,
-        shown(1e3 * static_cast<double>(row.time.operation_ms), 1)};
+    std::vector<std::string> cells{row.of.operation,
+                                   std::string(to_string(row.of.dtype)), row.of.what};
     const bool is_of_memory = std::holds_alternative<BytesMoved>(row.of.work);
+    if (!is_of_memory)
+      cells.push_back(row.of.backend);
+    cells.push_back(shown(1e3 * static_cast<double>(row.time.operation_ms), 1));
     if (is_of_memory) {
       for (const double bandwidth : {figures.gb_per_s, figures.copy_gb_per_s})
         cells.push_back(shown(bandwidth, 0));
@@ -219,28 +252,47 @@ void print_report(const Context& context, const Device& device,
                     to_string(device.capability)));
   memory.print(context.out);
   arithmetic.print(context.out);
+  for (const LeftOut& each : report.left_out)
+    print(fmt::format("left out: {} {} by {}: {}\n", each.cases,
+                      each.cases == 1 ? "case" : "cases", each.backend,
+                      each.why.reason));
+}
+
+/// With a row in `report`, or a reason why there is none.
+void measure(Service& service, const Device& device, Bench& bench, BenchCase which,
+             int rounds, BenchReport& report) {
+  BenchRow row{.of = std::move(which), .time = {}, .error = {}};
+  const auto refusal = row.of.prepare
+                           ? row.of.prepare(service, device, row.of)
+                           : Result<std::optional<BenchRefusal>>(std::nullopt);
+  if (refusal && *refusal) {
+    report.leave_out(row.of.backend, **refusal);
+    return;
+  }
+  if (!refusal)
+    row.error = refusal.error();
+  else if (const auto time = bench.measure(row.of, rounds))
+    row.time = *time;
+  else
+    row.error = time.error();
+  report.rows.push_back(std::move(row));
 }
 
 /// Until all are measured or somebody says stop.
-std::vector<BenchRow> measure_all(const Context& context, Bench& bench,
-                                  const std::vector<BenchCase>& cases, int rounds) {
+BenchReport measure_all(const Context& context, Service& service, const Device& device,
+                        Bench& bench, const std::vector<BenchCase>& cases, int rounds) {
   Progress progress(context.err, cases.size());
-  std::vector<BenchRow> rows;
+  BenchReport report;
   for (const BenchCase& each : cases) {
     if (context.stop->exit_code())
       break;
     const std::string label =
         fmt::format("{}:dtype={}", each.operation, to_string(each.dtype));
     progress.start(label);
-    BenchRow row{.of = each, .time = {}, .error = {}};
-    if (const auto time = bench.measure(each, rounds))
-      row.time = *time;
-    else
-      row.error = time.error();
-    rows.push_back(std::move(row));
+    measure(service, device, bench, each, rounds, report);
     progress.finish(label);
   }
-  return rows;
+  return report;
 }
 
 Result<int> run(Context& context, const Options& options) {
@@ -250,6 +302,7 @@ Result<int> run(Context& context, const Options& options) {
       KILN_TRY(parse_number("--rounds", options.rounds, {1, kMostRounds})));
   kiln::Options settings;
   settings.cache_dir = context.config.cache_dir;
+  settings.attention = "cudnn";  // for its cases: Kiln's own kernels ask nobody
   Service service = KILN_TRY(Service::open(settings));
   const Device device = KILN_TRY(choose_device(service, options.device));
   const auto cases = KILN_TRY(select(options.names, device));
@@ -258,16 +311,16 @@ Result<int> run(Context& context, const Options& options) {
   if (!driver)
     return fail(ErrorCode::kUnavailable, "the driver that was here is gone");
   const auto bench = KILN_TRY(Bench::open(service, *driver, device));
-  const std::vector<BenchRow> rows = measure_all(context, *bench, cases, rounds);
+  const BenchReport report =
+      measure_all(context, service, device, *bench, cases, rounds);
   if (context.json)
-    print_json(report_json(device, rows));
+    print_json(report_json(device, report));
   else
-    print_report(context, device, rows);
+    print_report(context, device, report);
   if (const auto stopped = context.stop->exit_code())
     return *stopped;
-  const bool failed = std::any_of(rows.begin(), rows.end(), [](const BenchRow& row) {
-    return row.error.has_value();
-  });
+  const bool failed = std::ranges::any_of(
+      report.rows, [](const BenchRow& row) { return row.error.has_value(); });
   return failed ? kSomeFailed : kAllDone;
 }
 

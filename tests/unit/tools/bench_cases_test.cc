@@ -42,11 +42,31 @@ TEST(BenchCasesTest, AttentionsGoalsAreThoseOfTheDevicesThatTheyWereMeasuredOn) 
   EXPECT_EQ(goals({8, 6}), std::set<double>{0});
 }
 
-TEST(BenchCasesTest, NoTwoHaveTheSameName) {
-  std::set<std::tuple<std::string, std::string, ops::DType>> names;
+TEST(BenchCasesTest, NoTwoOfABackendHaveTheSameName) {
+  std::set<std::tuple<std::string, std::string, ops::DType, std::string>> names;
   for (const BenchCase& each : cases())
-    EXPECT_TRUE(names.emplace(each.operation, each.what, each.dtype).second)
+    EXPECT_TRUE(
+        names.emplace(each.operation, each.what, each.dtype, each.backend).second)
         << each.operation << ' ' << each.what;
+}
+
+TEST(BenchCasesTest, EachCaseOfAttentionHasTheSameWorkOfCudnnBehindIt) {
+  int pairs = 0;
+  for (std::size_t i = 0; i + 1 < cases().size(); ++i) {
+    const BenchCase& own = cases()[i];
+    const BenchCase& other = cases()[i + 1];
+    if (!own.operation.starts_with("attention_") || own.backend != "kiln")
+      continue;
+    EXPECT_EQ(other.backend, "cudnn");
+    EXPECT_EQ(std::tie(other.operation, other.what, other.dtype),
+              std::tie(own.operation, own.what, own.dtype));
+    EXPECT_EQ(std::get<Arithmetic>(other.work).flops,
+              std::get<Arithmetic>(own.work).flops);
+    EXPECT_EQ(std::get<Arithmetic>(other.work).goal_tflops, 0) << "no goal of ours";
+    EXPECT_EQ(other.tensors.size() + 1, own.tensors.size()) << "all but a workspace";
+    ++pairs;
+  }
+  EXPECT_GT(pairs, 60);
 }
 
 TEST(BenchCasesTest, EveryOperationIsThereInEveryType) {
