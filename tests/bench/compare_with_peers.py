@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Kiln's operations beside PyTorch, Liger and Triton, where they can be imported.
+"""Kiln's operations beside PyTorch, Liger, Triton and FlashAttention, where they can be
+imported.
 
     compare_with_peers.py [--kiln PROGRAM] [--rounds N] [NAME[:dtype=D] ...]
 
@@ -7,7 +8,10 @@ Runs `kiln bench --json`, then the same mathematics on the same sizes with what 
 installed, timed the same way: CUDA events around one call, behind copies that keep the
 device busy until it is queued, the median of N after three that do not count. Every
 bandwidth is of the bytes that the operation has to move at least, so that columns can
-be compared. What cannot be imported is named and left out.
+be compared. Attention is in TFLOP/s, as `kiln bench` counts them: Kiln's own kernel,
+cuDNN through Kiln, PyTorch's scaled_dot_product_attention by each of its backends that
+takes the type, and flash_attn; forward with what the backward pass needs of it, and the
+backward pass alone. What cannot be imported is named and left out.
 Exit status: that of `kiln bench`; 3 where there is no PyTorch with a CUDA device.
 """
 
@@ -17,6 +21,8 @@ import json
 import statistics
 import subprocess
 import sys
+
+from attention_peers import AttentionPeers
 
 
 def module(name):
@@ -83,6 +89,9 @@ class Peers:
         self.functional = torch.nn.functional
         self.clock = Clock(torch)
         self.liger = module("liger_kernel.ops")
+        self.attention = AttentionPeers(
+            self, module("torch.nn.attention"), module("flash_attn")
+        )
         self.compiled = torch.compile if module("triton") else None
         functorch = module("torch._functorch.config")
         if hasattr(functorch, "donated_buffer"):
@@ -326,12 +335,15 @@ class Peers:
 
     def forms(self, entry):
         """Each library's (function, inputs)."""
+        if entry["operation"].startswith("attention"):
+            yield from self.attention.forms(entry)
+            return
         yield "torch", lambda: self.eager(entry)
         if self.compiled is not None:
             yield "torch.compile", lambda: self.compile(entry)
         yield "liger", lambda: self.liger_form(entry)
 
-    def ms(self, entry, form, rounds):
+    def ms(self, entry, name, form, rounds):
         """The time of one library's form; None where it has none or fails."""
         try:
             found = form()
@@ -341,10 +353,34 @@ class Peers:
             call = self.both_ways(entry, function, *inputs)
             return self.clock.median_ms(rounds, call)
         except Exception as error:  # a peer's failure is the peer's
-            print(f"{entry['operation']} {entry['what']}: {error}", file=sys.stderr)
+            print(f"{name_of(entry)} by {name}: {error}", file=sys.stderr)
             return None
         finally:
             self.torch.cuda.empty_cache()
+
+
+def name_of(entry):
+    return f"{entry['operation']} {entry['dtype']} {entry['what']}"
+
+
+def speed(entry, ms):
+    """GB/s, or TFLOP/s of what arithmetic bounds."""
+    return entry["bytes"] / ms * 1e-6 if entry["bytes"] else entry["flops"] / ms * 1e-9
+
+
+def kilns_columns(report):
+    """[(an entry of Kiln's kernels, the words for it and for its other backends)], in the
+    report's order."""
+    rows = {}
+    for entry in report["entries"]:
+        ms = (entry["microseconds"] or 0) * 1e-3
+        told = f"{speed(entry, ms):.0f}" if ms else "-"
+        if entry["backend"] == "kiln":
+            copy = [f"copy {entry['copy_gb_per_s'] or 0:.0f}"] if entry["bytes"] else []
+            rows[name_of(entry)] = (entry, [*copy, f"kiln {told}"])
+        else:
+            rows[name_of(entry)][1].append(f"{entry['backend']} by kiln {told}")
+    return rows.values()
 
 
 def main():
@@ -364,17 +400,16 @@ def main():
     if "entries" not in report:
         print(report["error"]["message"], file=sys.stderr)
         return bench.returncode
+    for left_out in report["left_out"]:
+        print(f"{left_out['backend']} by kiln is left out: {left_out['reason']}", file=sys.stderr)
     peers = Peers(torch)
-    print(f"{report['device']['name']}: GB/s")
-    for entry in report["entries"]:
-        if entry["bytes"] is None:  # arithmetic bounds it: no GB/s to compare
-            continue
-        shown = [f"copy {entry['copy_gb_per_s'] or 0:.0f}", f"kiln {entry['gb_per_s'] or 0:.0f}"]
+    print(f"{report['device']['name']}: GB/s; of attention TFLOP/s")
+    for entry, shown in kilns_columns(report):
         for name, form in peers.forms(entry):
-            ms = peers.ms(entry, form, options.rounds)
+            ms = peers.ms(entry, name, form, options.rounds)
             if ms:
-                shown.append(f"{name} {entry['bytes'] / ms * 1e-6:.0f}")
-        print(f"{entry['operation']} {entry['dtype']} {entry['what']}: {', '.join(shown)}")
+                shown.append(f"{name} {speed(entry, ms):.0f}")
+        print(f"{name_of(entry)}: {', '.join(shown)}")
     return bench.returncode
 
 
