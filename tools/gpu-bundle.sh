@@ -13,8 +13,9 @@ exist yet, or be empty; a file is replaced.
 
 In it are gpu_test, gpu_images_test, kiln, kiln-worker, kiln-bench-library, libkiln.so, the
 simulated driver, every shared library that they load but glibc's, and NVRTC; where it is built,
-kiln-plan-worker with its driver, but no cuDNN, which KILN_CUDNN can name there. The other machine
-needs Linux on this architecture, bash, a glibc no older than here, and the driver.
+kiln-plan-worker with its driver, which is all that plans take but cuDNN itself: run.sh uses the one
+that is there, PyTorch's for example (run.sh --help). The other machine needs Linux on this
+architecture, bash, a glibc no older than here, and the driver.
 
   --build DIR   pack what is built in DIR, and build nothing
   --no-nvrtc    leave NVRTC out, for machines that have one; it is most of the size

@@ -9,6 +9,9 @@ usage: run.sh [--no-sanitizer] [--no-bench] [-- GoogleTest arguments]
 Runs Kiln's tests on the GPUs of this machine: once as they are, then under compute-sanitizer
 (memcheck, racecheck) where that program is, then the benchmark of the library, and closes with a
 summary. Needs a CUDA driver and nothing else; logs are written to the folder results beside it.
+With a cuDNN 9.8 or later attention is tested by that, too: the one that Kiln finds, as `kiln
+doctor` says, else one that the python3 on PATH has as a package, as PyTorch brings it. Without,
+those tests are skipped.
 
   --no-sanitizer   leave compute-sanitizer out
   --no-bench       leave the benchmark out
@@ -17,6 +20,7 @@ summary. Needs a CUDA driver and nothing else; logs are written to the folder re
 Environment:
   KILN_CACHE_DIR   where compiled kernels are kept (default: the folder cache beside this script)
   KILN_NVRTC       another NVRTC than the one in the bundle
+  KILN_CUDNN       a libcudnn.so.9, or the folder that it is in
   KILN_DRIVER      another driver than libcuda.so.1; lib/libkiln-simulated-driver.so needs no GPU
 
 Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 there is no driver or no device.
@@ -43,6 +47,19 @@ while (($#)); do
   esac
   shift
 done
+
+# That of the wheel nvidia-cudnn-cu12 or -cu13.
+cudnn_of_python() {
+  python3 -c '
+import importlib.util, os
+for folder in importlib.util.find_spec("nvidia.cudnn").submodule_search_locations:
+    library = os.path.join(folder, "lib", "libcudnn.so.9")
+    if os.path.exists(library):
+        print(library)
+        break
+' 2>/dev/null
+}
+python_cudnn=$(cudnn_of_python) # with its own libraries: before ours are on the path
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 3
 results=$here/results
@@ -84,8 +101,14 @@ find_sanitizer() {
   return 1
 }
 
-"$here/bin/kiln" doctor >"$results/doctor.log" 2>&1 # what is here; the tests say if it will do
+examine() { "$here/bin/kiln" doctor >"$results/doctor.log" 2>&1; } # the tests say if it will do
+examine
+if [[ -n $python_cudnn ]] && grep -q 'cudnn: no libcudnn' "$results/doctor.log"; then
+  export KILN_CUDNN=$python_cudnn
+  examine
+fi
 cat "$results/doctor.log"
+note cudnn "$(sed -n 's/^[a-z]* *cudnn: //p' "$results/doctor.log" | head -n 1)"
 
 step gpu_test "$here/bin/gpu_test" "${arguments[@]}"
 step gpu_images_test "$here/bin/gpu_images_test"
@@ -95,11 +118,13 @@ if ! ((sanitize)); then
 elif [[ ${KILN_DRIVER:-} == *simulated* ]]; then
   note compute-sanitizer "left out: the driver is the simulated one"
 elif sanitizer=$(find_sanitizer); then
-  # Some tests ask for what the driver refuses: only what kernels do is looked at. No timings.
-  filter='--gtest_filter=-GpuBandwidth.*'
+  # Some tests ask for what the driver refuses: only what kernels do is looked at. No timings; how
+  # cuDNN's kernels synchronise is cuDNN's affair.
+  declare -A without=([memcheck]='GpuBandwidth.*' [racecheck]='GpuBandwidth.*:*AttentionByCudnn*')
   for tool in memcheck racecheck; do
     step "$tool" "$sanitizer" --tool "$tool" --error-exitcode 9 --report-api-errors no \
-      --target-processes application-only "$here/bin/gpu_test" "$filter" "${arguments[@]}"
+      --target-processes application-only "$here/bin/gpu_test" \
+      "--gtest_filter=-${without[$tool]}" "${arguments[@]}"
   done
 else
   note compute-sanitizer "left out: not on this machine"
