@@ -3,6 +3,7 @@
 
 #include "tests/integration/attention_call/attention_calls.h"
 #include "tests/support/simulated_cudnn.h"
+#include "tools/bench/cases.h"
 
 namespace kiln {
 namespace {
@@ -82,6 +83,30 @@ TEST_F(AttentionByCudnn, BothPassesOfATrainingRunAndInACaptureToo) {
     EXPECT_EQ(why(call_captured(0, problem, bytes)), "done");
   }
   EXPECT_EQ(runs(), 4U);
+}
+
+TEST_F(AttentionByCudnn, ACaseOfKilnBenchRunsItOrIsLeftOut) {
+  set("KILN_ATTENTION", "cudnn");
+  reopen();
+  std::vector<std::string> left_out;
+  for (tools::BenchCase each : tools::bench_cases(device(1))) {
+    if (each.backend != "cudnn" || each.dtype != ops::DType::kBf16 ||
+        each.what != "causal, 8 x 2048 x 16 x 192/128")
+      continue;
+    const auto refusal = each.prepare(service(), device(1), each);
+    ASSERT_TRUE(refusal) << refusal.error().message;
+    if (*refusal) {
+      left_out.push_back((*refusal)->subject);
+      continue;
+    }
+    std::vector<void*> at;
+    for (const tools::BenchTensor& tensor : each.tensors)
+      at.push_back(memory(1, std::max<std::uint64_t>(tensor.bytes, 1)));
+    EXPECT_EQ(why(each.start(service(), stream(1), at)), "done");
+  }
+  EXPECT_EQ(runs(), 1U);
+  EXPECT_THAT(left_out, ElementsAre("head_dim.backward.ampere"));
+  EXPECT_EQ(take_kinds().size(), 0U) << "a kernel of Kiln's was built";
 }
 
 // NVIDIA/TransformerEngine #1591.
