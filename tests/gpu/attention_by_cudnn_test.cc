@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace kiln::gpu_test {
@@ -65,7 +66,8 @@ void expect_same(const char* name, const Matrix& a, const Matrix& b) {
   for (std::size_t row = 0; row < a.size(); ++row) {
     for (std::size_t col = 0; col < a[row].size(); ++col) {
       const double each = std::fabs(a[row][col] - b[row][col]);
-      off = std::isnan(each) ? test::kInfinity : std::max(off, each);
+      off = std::isnan(each) ? std::numeric_limits<double>::infinity()
+                             : std::max(off, each);
       largest = std::max(largest, std::fabs(b[row][col]));
     }
   }

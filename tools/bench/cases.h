@@ -56,7 +56,8 @@ struct BenchCase {
   /// Starts the operation on tensors at these addresses.
   std::function<Result<void>(Service&, CUstream_st*, std::span<void* const>)> start{};
   /// Where it is set, called once before all else: builds and loads what is to run on
-  /// the device, and gives the case the tensors and the start that it lacks.
+  /// the device, and gives the case the tensors and the start that it lacks. Errors:
+  /// those of that.
   std::function<Result<std::optional<BenchRefusal>>(Service&, const Device&,
                                                     BenchCase&)>
       prepare{};

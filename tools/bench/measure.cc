@@ -127,6 +127,12 @@ Result<float> Bench::time(const Start& start, const Start& copy, int& copies_ahe
                           kMostAhead));
 }
 
+Result<std::optional<BenchRefusal>> Bench::prepare(BenchCase& which) {
+  if (!which.prepare)
+    return std::nullopt;
+  return which.prepare(service_, fill_.device(), which);
+}
+
 Result<BenchTime> Bench::measure(const BenchCase& which, int rounds) {
   constexpr int kUncounted = 3;
   KILN_TRY(check_memory(which));

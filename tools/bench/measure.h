@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "device/driver.h"
 #include "kiln/device.h"
@@ -30,6 +31,10 @@ class Bench {
   [[nodiscard]] static Result<std::unique_ptr<Bench>> open(Service& service,
                                                            const device::Driver& driver,
                                                            const Device& device);
+
+  /// What a case is to be given before measure(): see BenchCase::prepare. A reason:
+  /// leave it out. Errors: as there.
+  [[nodiscard]] Result<std::optional<BenchRefusal>> prepare(BenchCase& which);
 
   /// Runs the operation, and in turn with it a copy of BytesMoved, `rounds` times after
   /// three that do not count. Each is queued behind copies that keep the device busy

@@ -259,12 +259,9 @@ void print_report(const Context& context, const Device& device,
 }
 
 /// With a row in `report`, or a reason why there is none.
-void measure(Service& service, const Device& device, Bench& bench, BenchCase which,
-             int rounds, BenchReport& report) {
+void measure(Bench& bench, BenchCase which, int rounds, BenchReport& report) {
   BenchRow row{.of = std::move(which), .time = {}, .error = {}};
-  const auto refusal = row.of.prepare
-                           ? row.of.prepare(service, device, row.of)
-                           : Result<std::optional<BenchRefusal>>(std::nullopt);
+  const auto refusal = bench.prepare(row.of);
   if (refusal && *refusal) {
     report.leave_out(row.of.backend, **refusal);
     return;
@@ -279,8 +276,8 @@ void measure(Service& service, const Device& device, Bench& bench, BenchCase whi
 }
 
 /// Until all are measured or somebody says stop.
-BenchReport measure_all(const Context& context, Service& service, const Device& device,
-                        Bench& bench, const std::vector<BenchCase>& cases, int rounds) {
+BenchReport measure_all(const Context& context, Bench& bench,
+                        const std::vector<BenchCase>& cases, int rounds) {
   Progress progress(context.err, cases.size());
   BenchReport report;
   for (const BenchCase& each : cases) {
@@ -289,7 +286,7 @@ BenchReport measure_all(const Context& context, Service& service, const Device& 
     const std::string label =
         fmt::format("{}:dtype={}", each.operation, to_string(each.dtype));
     progress.start(label);
-    measure(service, device, bench, each, rounds, report);
+    measure(bench, each, rounds, report);
     progress.finish(label);
   }
   return report;
@@ -311,8 +308,7 @@ Result<int> run(Context& context, const Options& options) {
   if (!driver)
     return fail(ErrorCode::kUnavailable, "the driver that was here is gone");
   const auto bench = KILN_TRY(Bench::open(service, *driver, device));
-  const BenchReport report =
-      measure_all(context, service, device, *bench, cases, rounds);
+  const BenchReport report = measure_all(context, *bench, cases, rounds);
   if (context.json)
     print_json(report_json(device, report));
   else
