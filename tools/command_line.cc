@@ -154,7 +154,7 @@ int run_verb(const ParsedVerb& parsed, Context& context) {
   auto stop = StopSignal::install();
   if (!stop)
     return report_failure(context, stop.error());
-  context.stop = stop->get();
+  context.stop = *std::move(stop);
   const int status = parsed.run(context);
   return context.stop->exit_code().value_or(status);
 }
@@ -238,7 +238,7 @@ int run_program(Program& program, std::vector<std::string> arguments,
 
 int run_command_line(std::vector<std::string> arguments) {
   const std::unique_ptr<Program> program = make_program();
-  Context context;
+  Context context;  // until all is printed, or a late signal would cut it off
   const int status = run_program(*program, std::move(arguments), context);
   if (const auto flushed = flush_output(); !flushed) {
     print_error("kiln: " + flushed.error().message + "\n");

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -20,7 +21,8 @@ struct Context {
   bool json = false;  // one document on stdout, everything else on stderr
   Terminal out{stdout};
   Terminal err{stderr};
-  StopSignal* stop = nullptr;  // never null while a verb runs
+  /// Never null while a verb runs, and until all it printed is out.
+  std::unique_ptr<StopSignal> stop{};
 };
 
 /// Prints `document` on stdout, indented, with one newline. Bytes that are not UTF-8

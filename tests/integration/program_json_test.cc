@@ -247,6 +247,23 @@ TEST_F(ProgramJsonTest, BytesThatAreNoUtf8AreReplacedAndNoError) {
   EXPECT_EQ(report["compiled"], 1);
 }
 
+// A reader is slow: its pipe is full when the document is to go out, and a signal comes
+// while the program waits.
+TEST_F(ProgramJsonTest, AStopWhileTheDocumentGoesOutLosesNoneOfIt) {
+  const auto ended = kiln_.run_in_shell(R"(
+    mkfifo answer && exec 3<>answer
+    timeout 1 cat /dev/zero >&3
+    kiln stats --json >answer 3<&- &
+    sleep 0.5
+    kill -TERM $!
+    sleep 0.2
+    exec 4<answer 3<&-
+    tr -d '\0' <&4
+    wait $!)");
+  EXPECT_TRUE(ended.status == 0 || ended.status == 143) << ended.text();
+  EXPECT_TRUE(ended.json().contains("counters"));
+}
+
 TEST_F(ProgramJsonTest, AFullDiskIsSaid) {
   const auto full = kiln_.run({"show", key(), "--extract", "/dev/full"});
   EXPECT_EQ(full.status, 1) << full.text();
