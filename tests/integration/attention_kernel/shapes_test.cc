@@ -5,19 +5,10 @@
 #include <utility>
 
 #include "tests/integration/attention_kernel/check.h"
+#include "tests/integration/attention_kernel/element.h"
 
 namespace kiln::attention_test {
 namespace {
-
-struct Element {
-  ops::DType dtype;
-  ComputeCapability capability;  // before 8.0 bf16 has no tensor cores, f16 other tiles
-};
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
-void PrintTo(const Element& element, std::ostream* out) {
-  *out << to_string(element.dtype) << " on " << to_string(element.capability);
-}
 
 class AttentionShapes : public testing::TestWithParam<Element> {
  protected:
@@ -29,17 +20,8 @@ class AttentionShapes : public testing::TestWithParam<Element> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Types, AttentionShapes,
-                         testing::Values(Element{ops::DType::kBf16, {9, 0}},
-                                         Element{ops::DType::kF16, {8, 0}},
-                                         Element{ops::DType::kF16, {7, 5}},
-                                         Element{ops::DType::kF32, {9, 0}},
-                                         Element{ops::DType::kBf16, {7, 5}}),
-                         [](const auto& one) {
-                           return std::string(to_string(one.param.dtype)) + "_on_" +
-                                  std::to_string(one.param.capability.major) +
-                                  std::to_string(one.param.capability.minor);
-                         });
+INSTANTIATE_TEST_SUITE_P(Types, AttentionShapes, testing::ValuesIn(kElements),
+                         [](const auto& one) { return test_name(one.param); });
 
 TEST_P(AttentionShapes, AreRightForEveryHeadDimension) {
   for (const auto& [dqk, dv] : std::initializer_list<std::pair<I64, I64>>{
