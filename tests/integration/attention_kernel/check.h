@@ -198,6 +198,17 @@ void check(Call<T>& call, bool has_gradients) {
   }
 }
 
+/// Of two calls that were run: everything that they wrote.
+template <typename T>
+void expect_same_bits(const Call<T>& a, const Call<T>& b) {
+  EXPECT_TRUE(same_bits(a.o(), b.o())) << "o";
+  EXPECT_TRUE(same_bits(a.stats(), b.stats())) << "stats";
+  EXPECT_TRUE(same_bits(a.grad_q(), b.grad_q())) << "dq";
+  EXPECT_TRUE(same_bits(a.grad_k(), b.grad_k())) << "dk";
+  EXPECT_TRUE(same_bits(a.grad_v(), b.grad_v())) << "dv";
+  EXPECT_TRUE(same_bits(a.grad_bias(), b.grad_bias())) << "dbias";
+}
+
 /// Runs both passes and compares everything that they write.
 inline void check_both(Problem problem, const Setting& setting = {}) {
   SCOPED_TRACE(to_string(problem) + " on " + to_string(setting.capability));

@@ -80,6 +80,22 @@ TEST_P(AttentionShapes, AreRightForEveryWindow) {
   }
 }
 
+TEST_P(AttentionShapes, AreRightWhereOneQueryOfATileSeesOneKeyOfTheNext) {
+  Problem problem = problem_of({.heads = 1, .sq = 70, .skv = 70, .dqk = 64});
+  problem.window_left = 1;  // query 64 and key 63
+  problem.window_right = 1;
+  check(problem);
+  check(problem_of(
+      {.heads = 1, .sq = 70, .skv = 71, .dqk = 64, .mask = Mask::kCausalBottomRight}));
+}
+
+TEST_P(AttentionShapes, AreRightWhereSomeQueriesOfATileSeeAllKeysOfAnother) {
+  Problem problem = problem_of({.heads = 1, .sq = 130, .skv = 150, .dqk = 64});
+  problem.window_left = 70;  // query 64 sees the keys from 0 on, and query 127 does not
+  problem.window_right = 70;
+  check(problem);
+}
+
 TEST_P(AttentionShapes, AreRightForEveryLayoutOfGroupedHeads) {
   for (const Layout layout : {Layout::kBshd, Layout::kSbhd, Layout::kBhsd}) {
     for (const I64 kv_heads : {4, 2, 1})
