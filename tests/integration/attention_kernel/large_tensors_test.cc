@@ -221,12 +221,13 @@ void with_both_types(const Check& check) {
 
 constexpr I64 kFar = I64{1} << 32U;
 
+// More rows than a block's threads copy at once.
 TEST(AttentionOfLargeTensors, HasStridesOf64Bits) {
   with_both_types([]<typename T>(std::type_identity<T>, ops::DType dtype) {
     for (I64 Strides::*const stride :
          {&Strides::batch, &Strides::head, &Strides::sequence}) {
       Call<T> small(problem_of(
-          {.dtype = dtype, .batch = 2, .heads = 2, .sq = 3, .skv = 3, .dqk = 64}));
+          {.dtype = dtype, .batch = 2, .heads = 2, .sq = 20, .skv = 20, .dqk = 64}));
       small.run_both();
       Problem large = small.problem;
       for (Strides* const each : {&large.q, &large.k, &large.v, &large.o})
