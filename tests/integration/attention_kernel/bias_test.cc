@@ -2,19 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "tests/integration/attention_kernel/check.h"
 
 namespace kiln::attention_test {
 namespace {
 
-Problem with_dtype(ops::DType dtype, Problem problem) {
-  problem.dtype = dtype;
-  return problem_of(problem);
-}
-
 TEST(AttentionBias, IsAddedAndItsGradientIsRight) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
-    check_both(with_dtype(dtype, {.batch = 2,
+    check_both(problem_of(dtype, {.batch = 2,
                                   .heads = 2,
                                   .kv_heads = 1,
                                   .sq = 35,
@@ -22,7 +19,7 @@ TEST(AttentionBias, IsAddedAndItsGradientIsRight) {
                                   .dqk = 64,
                                   .mask = Mask::kCausal,
                                   .bias = Bias::kPostScale}));
-    check_both(with_dtype(dtype, {.batch = 3,
+    check_both(problem_of(dtype, {.batch = 3,
                                   .heads = 1,
                                   .sq = 33,
                                   .skv = 65,
@@ -36,8 +33,7 @@ TEST(AttentionBias, IsAddedAndItsGradientIsRight) {
 TEST(AttentionBias, OfAlibiFallsWithTheDistanceForEveryNumberOfHeads) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
     for (const I64 heads : {1, 4, 6})
-      check_both(with_dtype(dtype, {.batch = 1,
-                                    .heads = heads,
+      check_both(problem_of(dtype, {.heads = heads,
                                     .sq = 35,
                                     .skv = 70,
                                     .dqk = 64,
@@ -49,8 +45,7 @@ TEST(AttentionBias, OfAlibiFallsWithTheDistanceForEveryNumberOfHeads) {
 TEST(AttentionBias, OfMinusInfinityMasks) {
   // A causal mask, and the same as a bias: equal to the last bit but for the order of
   // nothing, since what is not seen adds nothing.
-  Problem causal = with_dtype(ops::DType::kBf16, {.batch = 1,
-                                                  .heads = 1,
+  Problem causal = problem_of(ops::DType::kBf16, {.heads = 1,
                                                   .sq = 70,
                                                   .skv = 70,
                                                   .dqk = 64,
@@ -69,30 +64,79 @@ TEST(AttentionBias, OfMinusInfinityMasks) {
   }
   a.run_both();
   b.run_both();
-  EXPECT_TRUE(same_bits(a.o(), b.o()));
-  EXPECT_TRUE(same_bits(a.stats(), b.stats()));
-  EXPECT_TRUE(same_bits(a.grad_q(), b.grad_q()));
-  EXPECT_TRUE(same_bits(a.grad_k(), b.grad_k()));
-  EXPECT_TRUE(same_bits(a.grad_v(), b.grad_v()));
+  expect_same_bits(a, b);
 }
 
-TEST(AttentionBias, OfTheLowestNumberEverywhereIsNoMask) {
+/// Both passes of 3 queries and 70 keys, to each of which `bias` is added.
+template <typename T>
+std::unique_ptr<Call<T>> with_bias_everywhere(ops::DType dtype, float bias) {
+  auto call = std::make_unique<Call<T>>(problem_of(
+      dtype, {.heads = 1, .sq = 3, .skv = 70, .dqk = 64, .bias = Bias::kPostScale}));
+  for (std::size_t i = 0; i < call->bias().size(); ++i) call->bias()[i] = T::from(bias);
+  call->run_both();
+  return call;
+}
+
+// As masks have it: a row of nothing else is one that sees all keys alike.
+TEST(AttentionBias, OfALowNumberEverywhereIsNoMask) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
     test::with_type(ops::to_string(dtype), [&]<typename T>(std::type_identity<T>) {
-      Call<T> call(with_dtype(dtype, {.batch = 1,
-                                      .heads = 1,
-                                      .sq = 3,
+      for (const float bias : {T::kLowest, -1.7e38F, -1e30F, -1e9F}) {
+        SCOPED_TRACE(bias);
+        const auto run = with_bias_everywhere<T>(dtype, bias);
+        Call<T>& call = *run;
+        double mean = 0;  // of the first dimension of v: all are seen alike
+        for (std::size_t j = 0; j < 70; ++j) mean += call.v()[j * 64].value() / 70;
+        EXPECT_NEAR(call.o()[0].value(), mean, 0.01);
+        // Where lse has no room left for log(70), probabilities are up to 1.
+        for (const auto* const tensor :
+             {&call.grad_q(), &call.grad_k(), &call.grad_v()}) {
+          double largest = 0;
+          for (std::size_t i = 0; i < tensor->size(); ++i)
+            largest = std::max(largest, std::fabs((*tensor)[i].value()));
+          EXPECT_LT(largest, 1000);
+        }
+      }
+    });
+  }
+}
+
+TEST(AttentionBias, AsLowAsScoresAreLostInMakesNoProbabilityAbove1) {
+  // Each query with other scores, which the sum with the bias rounds in another way.
+  for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
+    test::with_type(ops::to_string(dtype), [&]<typename T>(std::type_identity<T>) {
+      constexpr I64 kQueries = 200;
+      constexpr float kBias = -1e10F;
+      Call<T> call(problem_of(dtype, {.heads = 1,
+                                      .sq = kQueries,
                                       .skv = 70,
                                       .dqk = 64,
-                                      .bias = Bias::kPostScale}));
+                                      .bias = Bias::kPostScale}),
+                   {.scale = 1.0F});
+      for (std::size_t i = 0; i < call.q().size(); ++i)
+        call.q()[i] = T::from(i % 64 == 0 ? -1e-7F * kBias * float(i / 64) : 0.0F);
+      for (std::size_t i = 0; i < call.k().size(); ++i) call.k()[i] = T::from(1.0F);
       for (std::size_t i = 0; i < call.bias().size(); ++i)
-        call.bias()[i] = T::from(T::kLowest);
+        call.bias()[i] = T::from(kBias);
       call.run_both();
-      double mean = 0;  // of the first dimension of v: all are seen alike
-      for (std::size_t j = 0; j < 70; ++j) mean += call.v()[j * 64].value() / 70;
-      EXPECT_NEAR(call.o()[0].value(), mean, 0.01);
       for (std::size_t i = 0; i < call.grad_v().size(); ++i)
-        EXPECT_TRUE(std::isfinite(call.grad_v()[i].value()));
+        EXPECT_LT(std::fabs(call.grad_v()[i].value()), 1000);
+    });
+  }
+}
+
+TEST(AttentionBias, OfMinusInfinityEverywhereLeavesNothingToSee) {
+  for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
+    test::with_type(ops::to_string(dtype), [&]<typename T>(std::type_identity<T>) {
+      const auto run = with_bias_everywhere<T>(dtype, -test::kInfinity);
+      Call<T>& call = *run;
+      for (std::size_t i = 0; i < call.stats().size(); ++i)
+        EXPECT_EQ(call.stats()[i].bits, -test::kInfinity);
+      for (const auto* const tensor :
+           {&call.o(), &call.grad_q(), &call.grad_k(), &call.grad_v()}) {
+        for (std::size_t i = 0; i < tensor->size(); ++i)
+          EXPECT_EQ((*tensor)[i].value(), 0);
+      }
     });
   }
 }
@@ -100,8 +144,7 @@ TEST(AttentionBias, OfTheLowestNumberEverywhereIsNoMask) {
 TEST(AttentionBias, OfAQueryThatSeesNothingLetsNoGradientThroughWhateverItsOutputIs) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
     test::with_type(ops::to_string(dtype), [&]<typename T>(std::type_identity<T>) {
-      Call<T> call(with_dtype(dtype, {.batch = 1,
-                                      .heads = 1,
+      Call<T> call(problem_of(dtype, {.heads = 1,
                                       .sq = 40,
                                       .skv = 20,
                                       .dqk = 64,
@@ -121,7 +164,7 @@ TEST(AttentionBias, OfAQueryThatSeesNothingLetsNoGradientThroughWhateverItsOutpu
 TEST(AttentionDropout, KeepsWhatItsNumbersSayInBothPasses) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
     for (const double dropout : {0.1, 0.9})
-      check_both(with_dtype(dtype, {.batch = 2,
+      check_both(problem_of(dtype, {.batch = 2,
                                     .heads = 2,
                                     .kv_heads = 1,
                                     .sq = 35,
@@ -132,9 +175,8 @@ TEST(AttentionDropout, KeepsWhatItsNumbersSayInBothPasses) {
 }
 
 TEST(AttentionDropout, OfEverythingLeavesNothing) {
-  Call<test::Bf16> run(with_dtype(
-      ops::DType::kBf16,
-      {.batch = 1, .heads = 1, .sq = 35, .skv = 40, .dqk = 64, .dropout = 1}));
+  Call<test::Bf16> run(problem_of(
+      ops::DType::kBf16, {.heads = 1, .sq = 35, .skv = 40, .dqk = 64, .dropout = 1}));
   run.run_both();
   for (const auto* const tensor :
        {&run.o(), &run.grad_q(), &run.grad_k(), &run.grad_v()}) {
@@ -143,24 +185,21 @@ TEST(AttentionDropout, OfEverythingLeavesNothing) {
 }
 
 TEST(AttentionDropout, GoesWithABiasAndAnyHeadDimension) {
-  check_both(with_dtype(ops::DType::kF16, {.batch = 1,
-                                           .heads = 2,
+  check_both(problem_of(ops::DType::kF16, {.heads = 2,
                                            .sq = 35,
                                            .skv = 70,
                                            .dqk = 128,
                                            .mask = Mask::kCausal,
                                            .bias = Bias::kPostScale,
                                            .dropout = 0.25}));
-  check_both(with_dtype(ops::DType::kF32, {.batch = 1,
-                                           .heads = 2,
+  check_both(problem_of(ops::DType::kF32, {.heads = 2,
                                            .sq = 35,
                                            .skv = 70,
                                            .dqk = 50,
                                            .mask = Mask::kCausal,
                                            .bias = Bias::kPostScale,
                                            .dropout = 0.25}));
-  check_both(with_dtype(ops::DType::kBf16, {.batch = 1,
-                                            .heads = 3,
+  check_both(problem_of(ops::DType::kBf16, {.heads = 3,
                                             .sq = 20,
                                             .skv = 40,
                                             .dqk = 256,

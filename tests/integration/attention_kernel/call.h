@@ -335,7 +335,8 @@ class Call {
   Longs seed_, offset_;
 };
 
-/// A problem of contiguous tensors.
+/// A problem of contiguous tensors; what is not set is a batch of 1, as many heads of
+/// key as of query, and values as wide as keys.
 inline Problem problem_of(Problem problem) {
   if (problem.batch == 0)
     problem.batch = 1;
@@ -345,6 +346,10 @@ inline Problem problem_of(Problem problem) {
     problem.dv = problem.dqk;
   attention::set_strides(problem);
   return problem;
+}
+inline Problem problem_of(ops::DType dtype, Problem problem) {
+  problem.dtype = dtype;
+  return problem_of(problem);
 }
 
 }  // namespace kiln::attention_test

@@ -17,13 +17,16 @@
 namespace kiln::attention_test {
 
 /// The largest difference of a tensor's elements to the exact ones: of the kernel, and
-/// of the plain implementation; and the largest exact element.
+/// of the plain implementation; the largest exact element; and what moved_by_delta()
+/// says of the one that it moves most.
 struct Error {
   double kernel = 0;
   double plain = 0;
   double largest = 0;
+  double by_delta = 0;
 
-  void add(double got, double plainly, double exact) {
+  void add(double got, double plainly, double exact, double moved_squared = 0) {
+    by_delta = std::max(by_delta, std::sqrt(moved_squared));
     const double off = std::fabs(got - exact);
     kernel = std::isnan(off) ? std::numeric_limits<double>::infinity()
                              : std::max(kernel, off);
@@ -52,13 +55,15 @@ constexpr double kMostOffOfStats = 4e-6;
 template <typename T>
 void expect_small(const char* name, const Error& error, double times) {
   // Sums of a few hundred rounded products; in float the plain one rounds nothing.
-  const double least = 64 * kUnit<test::F32> * std::max(1.0, error.largest) +
-                       (sizeof(T) == 4 ? 0.0 : 0.5 * kUnit<T> * 1e-3);
-  const double cap = most_off<T>(error.largest);
+  const double least =
+      64 * kUnit<test::F32> * std::max({1.0, error.largest, error.by_delta}) +
+      (sizeof(T) == 4 ? 0.0 : 0.5 * kUnit<T> * 1e-3) + kUnit<T> * error.by_delta;
+  const double cap = most_off<T>(error.largest) + kUnit<T> * error.by_delta;
   EXPECT_LE(error.kernel, times * error.plain + (sizeof(T) == 4 ? cap : least))
       << name << ": the plain one is off by " << error.plain << ", the largest is "
       << error.largest;
-  EXPECT_LE(error.kernel, cap) << name << ", of which the largest is " << error.largest;
+  EXPECT_LE(error.kernel, cap) << name << ", of which the largest is " << error.largest
+                               << ", by delta " << error.by_delta;
 }
 
 /// Compares what `call` wrote, of the backward pass too if `has_gradients`.
@@ -72,7 +77,8 @@ void check(Call<T>& call, bool has_gradients) {
   std::vector<bool> written(call.o().size(), false);
   const I64 group = problem.heads / problem.kv_heads;
   const bool has_bias_gradient = call.grad_bias().size() != 0;
-  std::vector<double> bias_exact(call.grad_bias().size(), 0.0), bias_plain = bias_exact;
+  std::vector<double> bias_exact(call.grad_bias().size(), 0.0), bias_plain = bias_exact,
+                                                                bias_moved = bias_exact;
   for (I64 b = 0; b < problem.batch; ++b) {
     const I64 sq = call.length(b, true);
     const I64 skv = call.length(b, false);
@@ -85,6 +91,7 @@ void check(Call<T>& call, bool has_gradients) {
                          zeros(rows, static_cast<std::size_t>(problem.dv)),
                          {}};
       Backward plain_sum = exact_sum;
+      Backward moved_sum = exact_sum;
       for (I64 h = kv_head * group; h < (kv_head + 1) * group; ++h) {
         const Matrix q = call.head(call.q(), problem.q, b, h, true, problem.dqk);
         const Terms terms = call.terms(b, h);
@@ -120,14 +127,15 @@ void check(Call<T>& call, bool has_gradients) {
         const Matrix grad = call.head(call.grad_o(), problem.o, b, h, true, problem.dv);
         const Backward right = backward(q, k, v, grad, exact, terms, exactly);
         const Backward near = backward(q, k, v, grad, plain, terms, plainly);
+        const Backward moved = moved_by_delta(q, k, grad, exact, terms);
         for (I64 i = 0; i < call.rows(b, true); ++i) {
           for (I64 d = 0; d < problem.dqk; ++d) {
             const double got =
                 call.grad_q()[call.at(problem.q, b, h, i, d, true)].value();
             const auto row = static_cast<std::size_t>(i);
             const auto col = static_cast<std::size_t>(d);
-            dq.add(got, i < sq ? near.dq[row][col] : 0,
-                   i < sq ? right.dq[row][col] : 0);
+            dq.add(got, i < sq ? near.dq[row][col] : 0, i < sq ? right.dq[row][col] : 0,
+                   i < sq ? moved.dq[row][col] : 0);
           }
         }
         const auto add = [&](Matrix& sum, const Matrix& more) {
@@ -139,6 +147,7 @@ void check(Call<T>& call, bool has_gradients) {
         add(exact_sum.dv, right.dv);
         add(plain_sum.dk, near.dk);
         add(plain_sum.dv, near.dv);
+        add(moved_sum.dk, moved.dk);
         if (has_bias_gradient) {
           for (I64 i = 0; i < sq; ++i) {
             for (I64 j = 0; j < skv; ++j) {
@@ -148,6 +157,8 @@ void check(Call<T>& call, bool has_gradients) {
                   right.ds[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)];
               bias_plain[place] +=
                   near.ds[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)];
+              bias_moved[place] +=
+                  moved.ds[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)];
             }
           }
         }
@@ -160,7 +171,8 @@ void check(Call<T>& call, bool has_gradients) {
           const auto col = static_cast<std::size_t>(d);
           dk.add(call.grad_k()[call.at(problem.k, b, kv_head, j, d, false)].value(),
                  j < skv ? rounded<T>(plain_sum.dk[row][col]) : 0,
-                 j < skv ? exact_sum.dk[row][col] : 0);
+                 j < skv ? exact_sum.dk[row][col] : 0,
+                 j < skv ? moved_sum.dk[row][col] : 0);
         }
         for (I64 d = 0; d < problem.dv; ++d) {
           const auto col = static_cast<std::size_t>(d);
@@ -186,9 +198,21 @@ void check(Call<T>& call, bool has_gradients) {
   expect_small<T>("dv", dv, 3);
   if (has_bias_gradient) {
     for (std::size_t i = 0; i < bias_exact.size(); ++i)
-      dbias.add(call.grad_bias()[i].value(), rounded<T>(bias_plain[i]), bias_exact[i]);
+      dbias.add(call.grad_bias()[i].value(), rounded<T>(bias_plain[i]), bias_exact[i],
+                bias_moved[i]);
     expect_small<T>("dbias", dbias, 3);
   }
+}
+
+/// Of two calls that were run: everything that they wrote.
+template <typename T>
+void expect_same_bits(const Call<T>& a, const Call<T>& b) {
+  EXPECT_TRUE(same_bits(a.o(), b.o())) << "o";
+  EXPECT_TRUE(same_bits(a.stats(), b.stats())) << "stats";
+  EXPECT_TRUE(same_bits(a.grad_q(), b.grad_q())) << "dq";
+  EXPECT_TRUE(same_bits(a.grad_k(), b.grad_k())) << "dk";
+  EXPECT_TRUE(same_bits(a.grad_v(), b.grad_v())) << "dv";
+  EXPECT_TRUE(same_bits(a.grad_bias(), b.grad_bias())) << "dbias";
 }
 
 /// Runs both passes and compares everything that they write.

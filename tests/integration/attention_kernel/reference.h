@@ -78,6 +78,14 @@ inline Forward forward(const Matrix& q, const Matrix& k, const Matrix& v,
   return out;
 }
 
+/// Of both: that of a sequence without queries, or without keys, has no row to tell.
+inline std::size_t columns(const Matrix& a, const Matrix& b) {
+  const auto of = [](const Matrix& rows) {
+    return rows.empty() ? std::size_t{0} : rows[0].size();
+  };
+  return std::max(of(a), of(b));
+}
+
 struct Backward {
   Matrix dq;
   Matrix dk;
@@ -89,12 +97,8 @@ struct Backward {
 inline Backward backward(const Matrix& q, const Matrix& k, const Matrix& v,
                          const Matrix& grad, const Forward& exact, const Terms& terms,
                          const Round& round) {
-  const auto width = [](const Matrix& rows) {
-    return rows.empty() ? std::size_t{0} : rows[0].size();
-  };
-  // Of a sequence without queries or without keys one has no row to tell.
-  const std::size_t dqk = std::max(width(q), width(k));
-  const std::size_t dv = std::max(width(grad), width(v));
+  const std::size_t dqk = columns(q, k);
+  const std::size_t dv = columns(grad, v);
   Backward out{zeros(q.size(), dqk), zeros(k.size(), dqk), zeros(k.size(), dv),
                zeros(q.size(), k.size())};
   for (std::size_t i = 0; i < q.size(); ++i) {
@@ -114,6 +118,37 @@ inline Backward backward(const Matrix& q, const Matrix& k, const Matrix& v,
       for (std::size_t d = 0; d < dv; ++d) out.dv[j][d] += round(p * kept) * grad[i][d];
     }
     for (double& each : out.dq[i]) each = round(each);
+  }
+  return out;
+}
+
+/// How far the rounding of o moves the gradients by way of delta = rowsum(do * o),
+/// where that is all that is left of them: a query that sees one key has none. For an
+/// error of 1 in each element of o, relative to it and of any sign; squared, so that
+/// those of many queries add up. dv does not depend on delta.
+inline Backward moved_by_delta(const Matrix& q, const Matrix& k, const Matrix& grad,
+                               const Forward& exact, const Terms& terms) {
+  const std::size_t dqk = columns(q, k);
+  Backward out{
+      zeros(q.size(), dqk), zeros(k.size(), dqk), {}, zeros(q.size(), k.size())};
+  const auto square = [](double x) { return x * x; };
+  for (std::size_t i = 0; i < q.size(); ++i) {
+    double delta = 0;
+    for (std::size_t d = 0; d < grad[i].size(); ++d)
+      delta += square(grad[i][d] * exact.o[i][d]);
+    std::vector<double> mean(dqk, 0.0);  // of the keys
+    for (std::size_t j = 0; j < k.size(); ++j) {
+      const double p = exact.p[i][j];
+      if (p == 0)
+        continue;
+      out.ds[i][j] = square(p) * delta;
+      for (std::size_t d = 0; d < dqk; ++d) {
+        mean[d] += p * k[j][d];
+        out.dk[j][d] += square(terms.scale * p * q[i][d]) * delta;
+      }
+    }
+    for (std::size_t d = 0; d < dqk; ++d)
+      out.dq[i][d] = square(terms.scale * mean[d]) * delta;
   }
   return out;
 }

@@ -5,19 +5,10 @@
 #include <utility>
 
 #include "tests/integration/attention_kernel/check.h"
+#include "tests/integration/attention_kernel/element.h"
 
 namespace kiln::attention_test {
 namespace {
-
-struct Element {
-  ops::DType dtype;
-  ComputeCapability capability;  // before 8.0 bf16 has no tensor cores, f16 other tiles
-};
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
-void PrintTo(const Element& element, std::ostream* out) {
-  *out << to_string(element.dtype) << " on " << to_string(element.capability);
-}
 
 class AttentionShapes : public testing::TestWithParam<Element> {
  protected:
@@ -29,17 +20,8 @@ class AttentionShapes : public testing::TestWithParam<Element> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Types, AttentionShapes,
-                         testing::Values(Element{ops::DType::kBf16, {9, 0}},
-                                         Element{ops::DType::kF16, {8, 0}},
-                                         Element{ops::DType::kF16, {7, 5}},
-                                         Element{ops::DType::kF32, {9, 0}},
-                                         Element{ops::DType::kBf16, {7, 5}}),
-                         [](const auto& one) {
-                           return std::string(to_string(one.param.dtype)) + "_on_" +
-                                  std::to_string(one.param.capability.major) +
-                                  std::to_string(one.param.capability.minor);
-                         });
+INSTANTIATE_TEST_SUITE_P(Types, AttentionShapes, testing::ValuesIn(kElements),
+                         [](const auto& one) { return test_name(one.param); });
 
 TEST_P(AttentionShapes, AreRightForEveryHeadDimension) {
   for (const auto& [dqk, dv] : std::initializer_list<std::pair<I64, I64>>{
@@ -96,6 +78,22 @@ TEST_P(AttentionShapes, AreRightForEveryWindow) {
     problem.window_right = -1;
     check(problem);
   }
+}
+
+TEST_P(AttentionShapes, AreRightWhereOneQueryOfATileSeesOneKeyOfTheNext) {
+  Problem problem = problem_of({.heads = 1, .sq = 70, .skv = 70, .dqk = 64});
+  problem.window_left = 1;  // query 64 and key 63
+  problem.window_right = 1;
+  check(problem);
+  check(problem_of(
+      {.heads = 1, .sq = 70, .skv = 71, .dqk = 64, .mask = Mask::kCausalBottomRight}));
+}
+
+TEST_P(AttentionShapes, AreRightWhereSomeQueriesOfATileSeeAllKeysOfAnother) {
+  Problem problem = problem_of({.heads = 1, .sq = 130, .skv = 150, .dqk = 64});
+  problem.window_left = 70;  // query 64 sees the keys from 0 on, and query 127 does not
+  problem.window_right = 70;
+  check(problem);
 }
 
 TEST_P(AttentionShapes, AreRightForEveryLayoutOfGroupedHeads) {

@@ -21,14 +21,13 @@ TEST(AttentionKernels, OfTheDefaultSetAreRightWithABiasAndDropout) {
   for (const auto& [dtype, dqk] :
        {std::pair{ops::DType::kBf16, 128}, {ops::DType::kF32, 100}}) {
     const auto check = [&](Problem problem) {
-      problem.dtype = dtype;
       problem.heads = 2;
       problem.kv_heads = 1;
       problem.sq = 35;
       problem.skv = 70;
       problem.dqk = dqk;
       problem.mask = Mask::kCausalBottomRight;
-      check_both(problem_of(problem));
+      check_both(problem_of(dtype, problem));
     };
     check({.bias = Bias::kPostScale});
     check({.bias = Bias::kAlibi});

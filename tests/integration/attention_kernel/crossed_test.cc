@@ -1,0 +1,245 @@
+// Attention's kernels against double: type, head dimensions, mask and layout in every
+// combination; of these, windows, grouped heads, biases, dropout and lengths every
+// pair.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/kernel_choice.h"
+#include "tests/integration/attention_kernel/check.h"
+#include "tests/integration/attention_kernel/covering_array.h"
+#include "tests/integration/attention_kernel/element.h"
+#include "tests/support/cpu_kernel/run_plan.h"
+
+namespace kiln::attention_test {
+namespace {
+
+using testing::HasSubstr;
+
+// ---- The axes
+
+enum Axis : std::uint8_t { kKernels, kMask, kLayout, kHeads, kExtra, kReach };
+constexpr std::size_t kCrossed = kLayout + 1;
+
+using Two = std::pair<I64, I64>;
+
+/// Type and head dimensions: what decides on a kernel first.
+struct Kernels {
+  Element element;
+  Two dims;  // of query and key, and of value
+};
+std::vector<Kernels> every_kernels() {
+  std::vector<Kernels> all;
+  for (const Element& element : kElements) {
+    // The last are uneven, and none for tensor cores.
+    for (const Two& dims : std::initializer_list<Two>{
+             {64, 64}, {128, 128}, {192, 128}, {256, 256}, {72, 40}, {33, 33}})
+      all.push_back({element, dims});
+  }
+  return all;
+}
+std::string test_name(const Kernels& kernels) {
+  return test_name(kernels.element) + "_" + std::to_string(kernels.dims.first) + "_" +
+         std::to_string(kernels.dims.second);
+}
+const std::vector<Kernels> kKernelsOf = every_kernels();
+
+constexpr std::array<Mask, 6> kMaskOf{
+    Mask::kNone,    Mask::kCausal,        Mask::kCausalBottomRight,
+    Mask::kPadding, Mask::kPaddingCausal, Mask::kPaddingCausalBottomRight};
+constexpr std::array<Layout, 4> kLayoutOf{Layout::kBshd, Layout::kSbhd, Layout::kBhsd,
+                                          Layout::kThd};
+/// Of query, and of key and value.
+constexpr std::array<Two, 3> kHeadsOf{{{2, 2}, {4, 2}, {3, 1}}};
+
+struct Extra {
+  Bias bias;
+  double dropout;
+};
+constexpr std::array<Extra, 6> kExtraOf{{{Bias::kNone, 0},
+                                         {Bias::kPostScale, 0},
+                                         {Bias::kAlibi, 0},
+                                         {Bias::kNone, 0.25},
+                                         {Bias::kPostScale, 0.25},
+                                         {Bias::kAlibi, 0.25}}};
+
+/// Together, since what is seen depends on both.
+struct Reach {
+  Two window;   // left and right
+  Two lengths;  // of queries and keys, the longest; no tile is a divisor
+};
+std::vector<Reach> every_reach() {
+  std::vector<Reach> all;
+  for (const Two& window : std::initializer_list<Two>{{-1, -1}, {6, -1}, {11, 4}}) {
+    for (const Two& lengths :
+         std::initializer_list<Two>{{1, 1}, {1, 37}, {33, 33}, {19, 70}, {70, 21}})
+      all.push_back({window, lengths});
+  }
+  return all;
+}
+const std::vector<Reach> kReachOf = every_reach();
+
+const std::vector<std::size_t>& sizes() {
+  static const std::vector<std::size_t> all{kKernelsOf.size(), kMaskOf.size(),
+                                            kLayoutOf.size(),  kHeadsOf.size(),
+                                            kExtraOf.size(),   kReachOf.size()};
+  return all;
+}
+
+Problem problem_of_row(const Row& row) {
+  const Kernels& kernels = kKernelsOf[row[kKernels]];
+  const Reach& reach = kReachOf[row[kReach]];
+  return problem_of({.dtype = kernels.element.dtype,
+                     .batch = 2,
+                     .heads = kHeadsOf.at(row[kHeads]).first,
+                     .kv_heads = kHeadsOf.at(row[kHeads]).second,
+                     .sq = reach.lengths.first,
+                     .skv = reach.lengths.second,
+                     .dqk = kernels.dims.first,
+                     .dv = kernels.dims.second,
+                     .layout = kLayoutOf.at(row[kLayout]),
+                     .mask = kMaskOf.at(row[kMask]),
+                     .window_left = reach.window.first,
+                     .window_right = reach.window.second,
+                     .bias = kExtraOf.at(row[kExtra]).bias,
+                     .dropout = kExtraOf.at(row[kExtra]).dropout});
+}
+
+/// The second sequence is a shorter one; packed ones with padding end before the next
+/// begins.
+Setting setting_of_row(const Row& row) {
+  Setting setting{.capability = kKernelsOf[row[kKernels]].element.capability};
+  const auto sq = static_cast<std::int32_t>(kReachOf[row[kReach]].lengths.first);
+  const auto skv = static_cast<std::int32_t>(kReachOf[row[kReach]].lengths.second);
+  const bool is_padded = attention::is_padded(kMaskOf.at(row[kMask]));
+  const bool is_packed = kLayoutOf.at(row[kLayout]) == Layout::kThd;
+  if (is_padded || is_packed) {
+    setting.lengths_q = {sq, sq / 2};
+    setting.lengths_kv = {skv, skv - skv / 3};
+  }
+  if (is_padded && is_packed) {
+    setting.tokens_q = {sq - sq / 5, sq / 3};
+    setting.tokens_kv = {skv - skv / 4, skv / 2};
+  }
+  return setting;
+}
+
+// ---- The rows
+
+/// Are the kernels of both passes compiled for the CPU? CMakeLists.txt lists them.
+bool has_kernels(const Row& row) {
+  static std::map<Row, bool> known;
+  const Row key{row[kKernels], row[kExtra], row[kReach]};
+  if (const auto found = known.find(key); found != known.end())
+    return found->second;
+  Problem problem = problem_of_row(row);
+  const ComputeCapability capability = kKernelsOf[row[kKernels]].element.capability;
+  const auto is_compiled = [](const Result<attention::KernelChoice>& choice) {
+    return choice && kiln_cpu::find_variant({.kernel = choice->kernel,
+                                             .parameters = choice->parameters,
+                                             .extents = {},
+                                             .arguments = {}},
+                                            kiln_cpu::kernels_of_program()) != nullptr;
+  };
+  bool has = is_compiled(choose_kernel(problem, capability));
+  problem.pass = Pass::kBackward;
+  has = has && is_compiled(choose_kernel(problem, capability)) &&
+        (problem.bias != Bias::kPostScale ||
+         is_compiled(choose_bias_kernel(problem, capability)));
+  return known.emplace(key, has).first->second;
+}
+
+bool is_refused(const Row& row) {
+  return attention::is_causal(kMaskOf.at(row[kMask])) &&
+         kReachOf[row[kReach]].window.second > 0;
+}
+
+const CoveringArray& every_row() {
+  static const CoveringArray array = covering_array(
+      sizes(), kCrossed,
+      [](const Row& row) { return !is_refused(row) && has_kernels(row); });
+  return array;
+}
+
+/// Under a sanitizer, where a row takes many times as long, a few of each kernel's.
+bool runs(std::size_t number) {
+#if defined(__SANITIZE_ADDRESS__)
+  return number % 7 == 0;
+#else
+  return number < every_row().rows.size();
+#endif
+}
+
+TEST(AttentionTable, HasEveryTypeHeadDimensionMaskAndLayoutInEveryCombination) {
+  std::set<Row> crossed;
+  for (const Row& row : every_row().rows)
+    crossed.insert({row[kKernels], row[kMask], row[kLayout]});
+  EXPECT_EQ(crossed.size(), kKernelsOf.size() * kMaskOf.size() * kLayoutOf.size());
+}
+
+TEST(AttentionTable, LacksNoPairWithoutAReason) {
+  std::size_t refused = 0;
+  for (const Pair& pair : every_row().impossible) {
+    Row row(sizes().size(), 0);
+    row[pair.axis] = pair.value;
+    row[pair.other_axis] = pair.other_value;
+    const Problem problem = problem_of_row(row);
+    SCOPED_TRACE(to_string(problem));
+    if (pair.axis == kMask && pair.other_axis == kReach) {
+      const auto valid = attention::validate(problem);
+      ASSERT_FALSE(valid);
+      EXPECT_EQ(valid.error().code, ErrorCode::kInvalidArgument);
+      EXPECT_THAT(valid.error().message,
+                  HasSubstr("lets nothing be seen to the right"));
+      ++refused;
+    } else {
+      // Only where there are a bias and dropout is a kernel not compiled: each of them
+      // alone is there for every type and head dimension.
+      EXPECT_EQ(pair.axis, kKernels);
+      EXPECT_EQ(pair.other_axis, kExtra);
+      EXPECT_TRUE(problem.bias != Bias::kNone && problem.dropout > 0);
+    }
+  }
+  EXPECT_EQ(refused, 4U * 5U);  // of causal masks, windows to the right of each length
+}
+
+TEST(AttentionTable, HasEveryBiasWithDropout) {
+  for (std::size_t extra = 0; extra < kExtraOf.size(); ++extra)
+    EXPECT_TRUE(std::ranges::any_of(every_row().rows, [&](const Row& row) {
+      return row[kExtra] == extra;
+    })) << to_string(kExtraOf.at(extra).bias);
+}
+
+// ---- The proof
+
+class AttentionCrossed : public testing::TestWithParam<std::size_t> {};
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionCrossed,
+                         testing::Range(std::size_t{0}, kKernelsOf.size()),
+                         [](const auto& one) {
+                           return test_name(kKernelsOf[one.param]);
+                         });
+
+TEST_P(AttentionCrossed, IsRightForEveryMaskAndLayout) {
+  std::size_t count = 0;
+  for (std::size_t number = 0; number < every_row().rows.size(); ++number) {
+    const Row& row = every_row().rows[number];
+    if (row[kKernels] != GetParam() || !runs(number))
+      continue;
+    check_both(problem_of_row(row), setting_of_row(row));
+    ++count;
+  }
+  EXPECT_GT(count, 0U);
+}
+
+}  // namespace
+}  // namespace kiln::attention_test
