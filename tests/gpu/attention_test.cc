@@ -18,6 +18,7 @@ using attention::Bias;
 using attention::Mask;
 using attention::Problem;
 using attention_test::Call;
+using attention_test::expect_same_bits;
 using ops::DType;
 
 std::vector<AttentionCase> cases() {
@@ -68,16 +69,6 @@ class GpuAttention : public AttentionCasesTest {
     auto call = std::make_unique<Call<T>>(problem_of(which), which.setting);
     call->run_both();
     return call;
-  }
-
-  template <typename T>
-  static void expect_same_bits(const Call<T>& a, const Call<T>& b) {
-    EXPECT_TRUE(same_bits(a.o(), b.o()));
-    EXPECT_TRUE(same_bits(a.stats(), b.stats()));
-    EXPECT_TRUE(same_bits(a.grad_q(), b.grad_q()));
-    EXPECT_TRUE(same_bits(a.grad_k(), b.grad_k()));
-    EXPECT_TRUE(same_bits(a.grad_v(), b.grad_v()));
-    EXPECT_TRUE(same_bits(a.grad_bias(), b.grad_bias()));
   }
 
   static void check_twice(const AttentionCase& which) {
