@@ -31,8 +31,12 @@ std::string label(const AttentionQuestion& question, const Device& device) {
 cache::Digest digest_of(const AttentionQuestion& question) {
   cache::Fields identity = attention::to_fields(question.problem);
   identity.add("device", std::to_string(question.device));
-  identity.add("aligned", question.has_aligned_tensors ? "1" : "0");
-  identity.add("positive", question.has_positive_scale ? "1" : "0");
+  const auto flag = [&](std::string_view name, bool value) {
+    identity.add(name, value ? "1" : "0");
+  };
+  flag("aligned", question.call.is_aligned);
+  flag("aligned_for_cudnn", question.is_aligned_for_cudnn);
+  flag("positive", question.call.has_positive_scale);
   return identity.digest();
 }
 
@@ -41,7 +45,7 @@ cache::Digest digest_of(const AttentionQuestion& question) {
 AttentionQuestion shared(AttentionQuestion question) {
   question.problem = attention::chosen_by(question.problem);
   if (question.problem.dropout > 0)
-    question.has_aligned_tensors = true;
+    question.call.is_aligned = question.is_aligned_for_cudnn = true;
   return question;
 }
 
@@ -56,23 +60,29 @@ const AttentionDecision* AttentionCalls::find(const AttentionQuestion& question)
   return found == prepared_.end() ? nullptr : &found->second;
 }
 
-Result<const AttentionDecision*> AttentionCalls::prepare(
-    const AttentionQuestion& question, const Device& device) {
+Result<AttentionDecision> AttentionCalls::prepare(const AttentionQuestion& question,
+                                                  const Device& device) {
   KILN_TRY(devices_.check(device));
-  Backend chosen = KILN_TRY(choose_once(shared(question), device));
+  Backend chosen = KILN_TRY(choose_once(question, device));
   AttentionDecision decision{.backend = chosen.backend,
                              .reason = std::move(chosen.reason)};
   if (decision.backend == AttentionBackend::kCudnn) {
     const auto plan = KILN_TRY(cudnn().attention.prepare(question.problem, device));
     decision.cudnn_workspace_bytes = plan->plan().workspace_bytes();
   }
+  return decision;
+}
+
+const AttentionDecision* AttentionCalls::remember(const AttentionQuestion& question,
+                                                  AttentionDecision decision) {
   const MutexLock lock(mutex_);
   return &prepared_.emplace(question, std::move(decision)).first->second;
 }
 
 /// One choice among the threads of this process.
 Result<AttentionCalls::Backend> AttentionCalls::choose_once(
-    const AttentionQuestion& question, const Device& device) {
+    const AttentionQuestion& asked, const Device& device) {
+  const AttentionQuestion question = shared(asked);
   const auto known = [&]() -> std::optional<Backend> {
     const MutexLock lock(mutex_);
     const auto found = chosen_.find(question);
@@ -86,20 +96,20 @@ Result<AttentionCalls::Backend> AttentionCalls::choose_once(
              // Another thread may have finished between our look and our turn.
              if (auto found = known())
                return *std::move(found);
-             Backend chosen = KILN_TRY(choose(question, device));
+             Backend chosen = KILN_TRY(choose(question, asked.call, device));
              const MutexLock lock(mutex_);
              return chosen_.emplace(question, std::move(chosen)).first->second;
            })
       .result;
 }
 
+/// `call` is that of whoever asks first: its kernel is the one that is named.
 Result<AttentionCalls::Backend> AttentionCalls::choose(
-    const AttentionQuestion& question, const Device& device) {
+    const AttentionQuestion& question, const attention::CallProperties& call,
+    const Device& device) {
   const AttentionSetting setting = builds_.config().attention;
   const attention::OwnKernel kernel =
-      attention::own_kernel(question.problem, device.capability,
-                            {.is_aligned = question.has_aligned_tensors,
-                             .has_positive_scale = question.has_positive_scale});
+      attention::own_kernel(question.problem, device.capability, call);
   if (setting == AttentionSetting::kKiln) {
     if (!kernel.supported)
       return fail(ErrorCode::kUnavailable,
@@ -130,11 +140,11 @@ Result<AttentionCalls::Backend> AttentionCalls::choose(
 /// itself, which builds the plan and loads it.
 std::optional<AttentionCalls::Refusal> AttentionCalls::ask_cudnn(
     const AttentionQuestion& question, const Device& device) {
-  if (!question.has_aligned_tensors)
+  if (!question.is_aligned_for_cudnn)
     return Refusal{"call.aligned",
                    "cuDNN does not run it: a tensor does not begin at a multiple of 16 "
                    "bytes; align all of them"};
-  if (!question.has_positive_scale)
+  if (!question.call.has_positive_scale)
     return Refusal{"call.scale",
                    "cuDNN is not asked: the scale is not above 0; scale the query"};
   const auto library = cudnn().plans.library();

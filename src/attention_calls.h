@@ -13,6 +13,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "attention/kernel_choice.h"
 #include "attention/plan_arguments.h"
 #include "attention/problem_hash.h"
 #include "attention_plans.h"
@@ -31,11 +32,12 @@ namespace kiln {
 
 /// What the choice for a call may depend on.
 struct AttentionQuestion {
-  attention::Problem problem;  // valid
-  int device = 0;              // its ordinal
-  /// As cuDNN wants them: every tensor at a multiple of 16 bytes.
-  bool has_aligned_tensors = true;
-  bool has_positive_scale = true;
+  attention::Problem problem;        // valid
+  int device = 0;                    // its ordinal
+  attention::CallProperties call{};  // for Kiln's kernels
+  /// As cuDNN wants all tensors, and not only those that Kiln's kernels read by
+  /// vectors.
+  bool is_aligned_for_cudnn = true;
   friend bool operator==(const AttentionQuestion&, const AttentionQuestion&) = default;
 };
 
@@ -64,15 +66,20 @@ class AttentionCalls {
   [[nodiscard]] std::optional<Refusal> ask_cudnn(const AttentionQuestion& question,
                                                  const Device& device);
 
-  /// What prepare() found before; null: nothing. Decisions stay as long as this object.
+  /// What remember() was given; null: nothing. Decisions stay as long as this object.
   [[nodiscard]] const AttentionDecision* find(const AttentionQuestion& question);
 
   /// Decides, logs it, and has cuDNN's plan loaded for the calling thread, if that is
-  /// the choice. Never null. Errors: kInvalidArgument (the device); kUnavailable
-  /// (neither runs it; what KILN_ATTENTION names does not); of a plan that was there
-  /// before, those of AttentionPlans::prepare().
-  [[nodiscard]] Result<const AttentionDecision*> prepare(
-      const AttentionQuestion& question, const Device& device);
+  /// the choice. Errors: kInvalidArgument (the device); kUnavailable (neither runs it;
+  /// what KILN_ATTENTION names does not); of a plan that was there before, those of
+  /// AttentionPlans::prepare().
+  [[nodiscard]] Result<AttentionDecision> prepare(const AttentionQuestion& question,
+                                                  const Device& device);
+
+  /// Once all that a call needs is loaded: what find() has is run in a capture, too.
+  /// Never null.
+  const AttentionDecision* remember(const AttentionQuestion& question,
+                                    AttentionDecision decision);
 
   /// Puts a run of cuDNN's plan on `stream`. Errors: as AttentionPlans::run().
   [[nodiscard]] Result<void> run_cudnn(
@@ -108,9 +115,10 @@ class AttentionCalls {
     AttentionPlans attention;
   };
 
-  [[nodiscard]] Result<Backend> choose_once(const AttentionQuestion& question,
+  [[nodiscard]] Result<Backend> choose_once(const AttentionQuestion& asked,
                                             const Device& device);
   [[nodiscard]] Result<Backend> choose(const AttentionQuestion& question,
+                                       const attention::CallProperties& call,
                                        const Device& device);
   void tell(const AttentionQuestion& question, const Device& device,
             const std::optional<Refusal>& refusal, const std::string& what);

@@ -119,8 +119,9 @@ struct Tiles {
   std::int64_t step;
 };
 
-/// As large as registers allow without a spill, then as shared memory does: what
-/// template_spills_test demands of the default set, and templates/README.md shows.
+/// As large as registers allow, then as shared memory does. template_spills_test
+/// demands of the default set that nothing spills; templates/README.md says which
+/// others do.
 Tiles tiles_of(const Problem& problem, std::int64_t dqk, std::int64_t dv,
                ComputeCapability capability) {
   // From 8.0 on the least of them have 99 KiB.

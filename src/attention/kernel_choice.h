@@ -16,6 +16,7 @@ namespace kiln::attention {
 struct CallProperties {
   bool is_aligned = true;          // every tensor begins at a multiple of 16 bytes
   bool has_positive_scale = true;  // what the kernels on tensor cores ask for
+  friend bool operator==(const CallProperties&, const CallProperties&) = default;
 };
 
 struct KernelChoice {

@@ -213,17 +213,28 @@ bool has_window(const Problem& problem) {
 }
 
 Result<Heads> flattened(const GroupedHeads& grouped) {
-  if (grouped.groups < 1 || grouped.heads < 1)
+  if (grouped.groups < 1 || grouped.heads < 1 || grouped.groups > kMostSize ||
+      grouped.heads > kMostSize / grouped.groups)
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} groups of {} heads are no heads", grouped.groups,
-                            grouped.heads));
+                fmt::format("{} groups of {} heads are no heads: from 1 to {} in all",
+                            grouped.groups, grouped.heads, kMostSize));
+  for (const std::int64_t stride : {grouped.group_stride, grouped.head_stride}) {
+    if (stride < 0 || static_cast<double>(stride) *
+                              static_cast<double>(grouped.groups * grouped.heads) >
+                          kMostElements)
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("a stride of {} is negative or reaches over 2^53 elements",
+                      stride));
+  }
   if (grouped.heads == 1 || grouped.head_stride == 0)
     return Heads{grouped.groups, grouped.group_stride};
   if (grouped.groups != 1 &&
       grouped.group_stride != grouped.heads * grouped.head_stride)
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("groups {} apart, each of {} heads {} apart, cannot be "
-                            "reached with one stride",
+                            "reached with one stride; make a call for each group, "
+                            "or a copy",
                             grouped.group_stride, grouped.heads, grouped.head_stride));
   return Heads{grouped.groups * grouped.heads, grouped.head_stride};
 }

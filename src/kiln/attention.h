@@ -91,8 +91,10 @@ struct Heads {
   std::int64_t stride = 0;
   friend bool operator==(const Heads&, const Heads&) = default;
 };
-/// The same memory in the 4-dimensional form. Errors: kInvalidArgument, where no one
-/// stride reaches every head.
+/// The same memory in the 4-dimensional form: `count` and `stride` are a problem's
+/// heads and that tensor's `head`. Errors: kInvalidArgument, where no one stride
+/// reaches every head, as of groups that are cut out of wider ones: those take a call
+/// for each group.
 [[nodiscard]] KILN_EXPORT Result<Heads> flattened(const GroupedHeads& grouped);
 
 }  // namespace kiln::attention

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <initializer_list>
 #include <string_view>
@@ -128,25 +129,40 @@ Launch bias_backward(const AttentionCall& call, attention::KernelChoice choice) 
   return launch;
 }
 
-/// Blocks write rows of their own: two of them are never the same memory.
+/// Blocks write rows of their own: two of them must not be the same memory. Each stride
+/// has to step over all that the smaller ones reach.
 Result<void> check_written(const Problem& problem) {
+  const bool is_packed = problem.layout == Layout::kThd;
   const auto check = [&](std::string_view name, const attention::Strides& strides,
-                         std::int64_t heads, std::int64_t rows) -> Result<void> {
-    const bool is_packed = problem.layout == Layout::kThd;
-    if ((!is_packed && problem.batch > 1 && strides.batch == 0) ||
-        (heads > 1 && strides.head == 0) || (rows > 1 && strides.sequence == 0))
-      return refuse(
-          operation_of(problem.pass),
-          fmt::format("{} is written, and a stride of it is 0; of a key or value "
-                      "that heads share, say so by kv_heads",
-                      name));
+                         std::int64_t heads, std::int64_t rows,
+                         std::int64_t dim) -> Result<void> {
+    struct Axis {
+      std::int64_t stride;
+      std::int64_t size;
+    };
+    // How many tokens are packed is on the device.
+    std::array axes{Axis{strides.dim, dim}, Axis{strides.head, heads},
+                    Axis{strides.sequence, is_packed ? 2 : rows},
+                    Axis{strides.batch, is_packed ? 1 : problem.batch}};
+    std::ranges::sort(axes, {}, &Axis::stride);
+    std::int64_t reached = 1;  // elements, from the first to the last
+    for (const auto& [stride, size] : axes) {
+      if (size > 1 && stride < reached)
+        return refuse(
+            operation_of(problem.pass),
+            fmt::format("{} is written, and rows of it share memory: a stride of {} "
+                        "does not step over {} elements; of a key or value that heads "
+                        "share, say so by kv_heads",
+                        name, stride, reached));
+      reached += size > 1 ? (size - 1) * stride : 0;
+    }
     return {};
   };
   if (!is_backward(problem))
-    return check("o", problem.o, problem.heads, problem.sq);
-  KILN_TRY(check("grad_q", problem.q, problem.heads, problem.sq));
-  KILN_TRY(check("grad_k", problem.k, problem.kv_heads, problem.skv));
-  return check("grad_v", problem.v, problem.kv_heads, problem.skv);
+    return check("o", problem.o, problem.heads, problem.sq, problem.dv);
+  KILN_TRY(check("grad_q", problem.q, problem.heads, problem.sq, problem.dqk));
+  KILN_TRY(check("grad_k", problem.k, problem.kv_heads, problem.skv, problem.dqk));
+  return check("grad_v", problem.v, problem.kv_heads, problem.skv, problem.dv);
 }
 
 /// What a tensor covers for certain: all of it where it has no gaps, else its first
@@ -171,16 +187,18 @@ float scale_of(const AttentionCall& call) {
       static_cast<float>(1 / std::sqrt(static_cast<double>(call.problem.dqk))));
 }
 
-bool is_aligned(const AttentionCall& call) {
+attention::CallProperties properties_of(const AttentionCall& call) {
   const AttentionTensors& tensors = call.tensors;
   const auto are = [](std::initializer_list<const void*> all) {
     return std::ranges::all_of(all, [](const void* at) {
       return reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
     });
   };
-  return are({tensors.q, tensors.k, tensors.v, tensors.o}) &&
-         (!is_backward(call.problem) ||
-          are({tensors.grad_o, tensors.grad_q, tensors.grad_k, tensors.grad_v}));
+  return {.is_aligned =
+              are({tensors.q, tensors.k, tensors.v, tensors.o}) &&
+              (!is_backward(call.problem) ||
+               are({tensors.grad_o, tensors.grad_q, tensors.grad_k, tensors.grad_v})),
+          .has_positive_scale = scale_of(call) > 0};
 }
 
 std::uint64_t attention_workspace_bytes(const Problem& problem) {
@@ -205,9 +223,8 @@ Result<Plan> launches(const AttentionCall& call, const Device& device) {
   KILN_TRY(check_workspace(operation_of(problem.pass), call.tensors.workspace,
                            call.tensors.workspace_bytes,
                            attention_workspace_bytes(problem)));
-  attention::KernelChoice choice = KILN_TRY(attention::choose_kernel(
-      problem, device.capability,
-      {.is_aligned = is_aligned(call), .has_positive_scale = scale_of(call) > 0}));
+  attention::KernelChoice choice = KILN_TRY(
+      attention::choose_kernel(problem, device.capability, properties_of(call)));
   if (!is_backward(problem))
     return Plan{forward(call, std::move(choice))};
   Plan all = backward(call, choice);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "attention/kernel_choice.h"
 #include "attention/problem.h"
 #include "kiln/device.h"
 #include "kiln/ops/attention.h"
@@ -26,9 +27,9 @@ struct AttentionCall {
 /// What q k^T is multiplied by.
 [[nodiscard]] float scale_of(const AttentionCall& call);
 
-/// Do the tensors of 16 bits that the pass reads and writes 16 bytes at a time begin at
-/// a multiple of 16 bytes?
-[[nodiscard]] bool is_aligned(const AttentionCall& call);
+/// Do the tensors that the pass reads and writes 16 bytes at a time begin at a multiple
+/// of 16 bytes, and is the scale above 0?
+[[nodiscard]] attention::CallProperties properties_of(const AttentionCall& call);
 
 /// What of a call is wrong whoever computes it: its problem, its scale, and rows that
 /// are written and share memory. Errors: kInvalidArgument.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string_view>
+#include <utility>
 
 #include "kiln/ops/attention.h"
 #include "ops/attention.h"
@@ -43,17 +44,16 @@ bool is_aligned_for_cudnn(const AttentionCall& call) {
   const auto is = [](bool is_read, const void* at) {
     return !is_read || reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
   };
-  return is_aligned(call) && is(call.problem.stats, tensors.stats) &&
+  return properties_of(call).is_aligned && is(call.problem.stats, tensors.stats) &&
          is(call.problem.bias == attention::Bias::kPostScale, tensors.bias) &&
          is(call.problem.bias_gradient, tensors.grad_bias);
 }
 
 AttentionQuestion question_of(const AttentionCall& call, const Device& device) {
-  const float scale = scale_of(call);  // finite
   return {.problem = call.problem,
           .device = device.ordinal,
-          .has_aligned_tensors = is_aligned_for_cudnn(call),
-          .has_positive_scale = scale > 0};
+          .call = properties_of(call),
+          .is_aligned_for_cudnn = is_aligned_for_cudnn(call)};
 }
 
 /// What the backend wants; what Kiln's kernel would want besides, as a tensor that is
@@ -69,13 +69,14 @@ std::uint64_t workspace_of(const AttentionDecision& decision, const Problem& pro
 Result<const AttentionDecision*> prepare_call(Service& service,
                                               const AttentionCall& call,
                                               const Device& device) {
-  const AttentionDecision* const decision = KILN_TRY(
-      ServiceParts::attention_of(service).prepare(question_of(call, device), device));
-  const bool is_cudnn = decision->backend == AttentionBackend::kCudnn;
+  AttentionCalls& calls = ServiceParts::attention_of(service);
+  const AttentionQuestion question = question_of(call, device);
+  AttentionDecision decision = KILN_TRY(calls.prepare(question, device));
+  const bool is_cudnn = decision.backend == AttentionBackend::kCudnn;
   KILN_TRY(
       fetch(service, device,
             is_cudnn ? sequence_launches(call) : KILN_TRY(launches(call, device))));
-  return decision;
+  return calls.remember(question, std::move(decision));
 }
 
 /// What was prepared; in a capture nothing else is run.

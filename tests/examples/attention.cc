@@ -20,6 +20,7 @@ int attention() {
   const void* v = nullptr;
   void* o = nullptr;
   float* stats = nullptr;
+  void* workspace = nullptr;
   CUstream_st* stream = nullptr;  // a CUstream; this one is the default stream
   auto service = kiln::Service::open();
   if (!service)
@@ -34,8 +35,10 @@ int attention() {
   set_strides(problem);
   auto choice = kiln::ops::prepare(*service, device, problem);  // Result: who runs it, why, and its workspace
   if (!choice) { return fail(choice.error()); }
+  // void* workspace: of choice->workspace_bytes, at a multiple of 256 bytes
   auto done = kiln::ops::attention_forward(*service, stream, problem,
-                                {.q = q, .k = k, .v = v, .o = o, .stats = stats});
+                                {.q = q, .k = k, .v = v, .o = o, .stats = stats,
+                                 .workspace = workspace, .workspace_bytes = choice->workspace_bytes});
   // clang-format on
   const bool is_kilns = choice->backend == kiln::ops::AttentionBackend::kKiln;
   fmt::print("{} runs it, for {}, with a workspace of {} bytes\n",

@@ -207,6 +207,13 @@ TEST_F(ProgramBenchTest, GoesOnAfterAnOperationThatFailsAndExitsWithOne) {
   EXPECT_TRUE(report["entries"][2]["error"].is_null());
 }
 
+TEST_F(ProgramBenchTest, AFamilyIsBothOfItsPasses) {
+  const json report = kiln_.json_of({"bench", "rope:dtype=f32", "--rounds", "1"});
+  std::set<std::string> operations;
+  for (const json& each : report["entries"]) operations.insert(each["operation"]);
+  EXPECT_EQ(operations, (std::set<std::string>{"rope_backward", "rope_forward"}));
+}
+
 TEST_F(ProgramBenchTest, NamesTheNearestOperationForAnUnknownOne) {
   const auto done = kiln_.run({"bench", "softmax_foward"});
   EXPECT_EQ(done.status, 2) << done.text();

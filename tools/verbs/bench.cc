@@ -91,13 +91,19 @@ Figures figures_of(const BenchRow& row) {
                     row.of.work);
 }
 
+/// "attention" of "attention_forward" and "attention_backward".
+std::string_view family_of(std::string_view operation) {
+  return operation.substr(0, operation.rfind('_'));
+}
+
 /// One argument: "NAME" or "NAME:dtype=D".
 struct Wanted {
-  std::string operation;
+  std::string name;   // of an operation, or of a family
   std::string dtype;  // empty: each
 
   [[nodiscard]] bool has(const BenchCase& of) const {
-    return of.operation == operation && (dtype.empty() || to_string(of.dtype) == dtype);
+    return (of.operation == name || family_of(of.operation) == name) &&
+           (dtype.empty() || to_string(of.dtype) == dtype);
   }
 };
 
@@ -105,11 +111,14 @@ Result<Wanted> parse_wanted(const std::string& argument,
                             const std::vector<std::string>& known) {
   const request::TemplatePattern pattern =
       KILN_TRY(request::parse_template_pattern(argument));
-  if (std::find(known.begin(), known.end(), pattern.name) == known.end())
+  const bool is_known = std::ranges::any_of(known, [&](const std::string& each) {
+    return each == pattern.name || family_of(each) == pattern.name;
+  });
+  if (!is_known)
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("'{}' is not one of the operations {}{}", pattern.name,
                             fmt::join(known, ", "), did_you_mean(pattern.name, known)));
-  Wanted wanted{.operation = pattern.name, .dtype = {}};
+  Wanted wanted{.name = pattern.name, .dtype = {}};
   for (const auto& [parameter, value] : pattern.params) {
     if (parameter != "dtype" || (value != "f16" && value != "bf16" && value != "f32"))
       return fail(ErrorCode::kInvalidArgument,
@@ -324,8 +333,10 @@ Result<int> run(Context& context, const Options& options) {
 
 Run add_bench(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("name", options->names,
-                 "An operation, NAME or NAME:dtype=D (default: all of them)")
+  app.add_option(
+         "name", options->names,
+         "An operation, NAME or NAME:dtype=D; `attention` is both of its passes "
+         "(default: all of them)")
       ->type_name("NAME[:dtype=D]");
   app.add_option("--device", options->device,
                  "Which device, counted from 0 (default: 0)")

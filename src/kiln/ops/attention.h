@@ -6,8 +6,11 @@
 //                                    .sq = 4096, .skv = 4096, .dqk = 128, .dv = 128,
 //                                    .mask = kiln::attention::Mask::kCausal};
 //   kiln::attention::set_strides(problem);
-//   kiln::ops::attention_forward(service, stream, problem,
-//                                {.q = q, .k = k, .v = v, .o = o});
+//   auto choice = kiln::ops::prepare(service, device, problem);  // of what size below
+//   auto done = kiln::ops::attention_forward(
+//       service, stream, problem,
+//       {.q = q, .k = k, .v = v, .o = o, .workspace = workspace,
+//        .workspace_bytes = choice->workspace_bytes});
 //
 //   s = scale * q k^T + bias, p = softmax(s) over the keys that a query sees,
 //   o = dropout(p) v,         stats = log(sum(exp(s))) over the same keys.
@@ -44,7 +47,10 @@ struct AttentionTensors {
   /// [batch, heads, sq], contiguous; with problem.stats or problem.training. In natural
   /// logarithms, whoever computes them.
   float* stats = nullptr;
-  const void* bias = nullptr;  // [1, heads, sq, skv], contiguous, of the problem's type
+  /// [1, heads, sq, skv], contiguous, of the problem's type. Mask by -infinity: of a
+  /// row that has nothing but a number as low as -1e30, statistics cannot tell how many
+  /// keys there are, and the row's gradients are too large by that.
+  const void* bias = nullptr;
   /// [batch + 1] of a packed layout (thd): where sequences begin, in tokens, and where
   /// the last one ends. From one to the next are at most sq, or skv, tokens.
   const std::int32_t* cu_seqlens_q = nullptr;

@@ -47,6 +47,7 @@ TEST_F(AttentionCallTest, GroupedHeadsInFiveDimensionsAreTheSameProblem) {
                                           .head_stride = problem.dqk});
   ASSERT_TRUE(four);
   problem.q.head = four->stride;
+  EXPECT_EQ(problem, small_problem());
   EXPECT_EQ(why(call(0, problem)), "done");
   EXPECT_EQ(why(call(1, problem)), "done");
 }
@@ -158,6 +159,24 @@ TEST_F(AttentionCallTest, AProblemForNeitherNamesBothReasons) {
   EXPECT_EQ(result.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(result.error().message, AllOf(HasSubstr("/nowhere/libcudnn.so.9"),
                                             HasSubstr("head dimensions up to 256")));
+}
+
+TEST_F(AttentionCallTest, StatisticsOffAlignmentAreNoMatterToKilnsKernel) {
+  attention::Problem problem = small_problem();
+  problem.stats = true;
+  ops::AttentionTensors with = tensors(1, problem);
+  with.stats += 1;
+  ASSERT_EQ(why(run(1, problem, with)), "done");
+  EXPECT_THAT(launched(), ElementsAre("attention_fwd"));
+  ASSERT_THAT(lines("warning"), SizeIs(1));
+  EXPECT_THAT(lines("warning")[0], HasSubstr("attention_fwd on tensor cores"));
+  // Another kernel, which is not there yet.
+  with.q = static_cast<const char*>(with.q) + 2;
+  ASSERT_EQ(begin_capture(1), CUDA_SUCCESS);
+  EXPECT_THAT(why(run(1, problem, with)), HasSubstr("the stream is being captured"));
+  EXPECT_EQ(end_capture(1), CUDA_SUCCESS);
+  EXPECT_EQ(why(run(1, problem, with)), "done");
+  EXPECT_THAT(launched(), ElementsAre("attention_fwd", "attention_plain_fwd"));
 }
 
 TEST_F(AttentionCallTest, PreparedItRunsInACapture) {

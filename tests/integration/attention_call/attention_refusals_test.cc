@@ -82,6 +82,14 @@ TEST_F(AttentionRefusals, UnderCaptureOfWhatWasNotPreparedLeaveTheCaptureWhole) 
   EXPECT_EQ(why(call_unprepared(1, problem)), "done");
 }
 
+TEST_F(AttentionRefusals, UnderCaptureAreOfWhatCouldNotBePreparedToo) {
+  const attention::Problem problem = small_problem();
+  ASSERT_EQ(driver_.inject("cuModuleLoadDataEx", 1, CUDA_ERROR_OUT_OF_MEMORY), 0);
+  ASSERT_FALSE(ops::prepare(service(), device(1), problem));
+  expect_refused(call_captured(1, problem), "the stream is being captured");
+  EXPECT_EQ(why(call(1, problem)), "done");
+}
+
 TEST_F(AttentionRefusals, OfADeviceThatIsNotTheServicesAreClear) {
   Device other = device(0);
   other.name = "another";

@@ -1,6 +1,7 @@
 // How far an attention kernel's results are off, and how far they may be: forward at
 // most twice, backward three times as far from the exact result as a plain
-// implementation in the same type is; and in any case not more than rounding explains.
+// implementation in the same type is; and in any case not more than rounding explains,
+// that of o among it, from which the backward pass takes delta (moved_by_delta()).
 
 #pragma once
 

@@ -1,5 +1,6 @@
 // Context parallelism end to end: the steps that attention::expand() names, run one by
-// one on what each rank has, and merged by their log-sum-exps, are the whole.
+// one on what each rank has, and merged by their log-sum-exps, are the whole. In bshd
+// and without windows: other layouts and masks of a step have tests of their own.
 
 #include "attention/context_parallel.h"
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <initializer_list>
 
 #include "tests/integration/attention_kernel/check.h"
@@ -145,6 +147,36 @@ TEST(AttentionProperties, PackedSequencesGiveTheSameBitsAsPaddedOnes) {
   }
 }
 
+/// The gradients of a key or value that heads share are the sums of those of its
+/// copies, which were rounded one by one.
+void expect_sums_of_copies(const char* name, const Call<Bf16>& shared,
+                           const Tensor<Bf16>& sums, const Call<Bf16>& plain,
+                           const Tensor<Bf16>& copies, I64 dim) {
+  const Problem& few = shared.problem;
+  const Problem& many = plain.problem;
+  const I64 group = many.kv_heads / few.kv_heads;
+  double off = 0;
+  for (I64 batch = 0; batch < few.batch; ++batch) {
+    for (I64 h = 0; h < few.kv_heads; ++h) {
+      for (I64 j = 0; j < few.skv; ++j) {
+        for (I64 d = 0; d < dim; ++d) {
+          double sum = 0;
+          double largest = 1;
+          for (I64 copy = h * group; copy < (h + 1) * group; ++copy) {
+            const double each =
+                copies[plain.at(many.k, batch, copy, j, d, false)].value();
+            sum += each;
+            largest = std::max(largest, std::fabs(each));
+          }
+          const double got = sums[shared.at(few.k, batch, h, j, d, false)].value();
+          off = std::max(off, std::fabs(got - sum) / largest);
+        }
+      }
+    }
+  }
+  EXPECT_LE(off, static_cast<double>(group + 1) * kUnit<Bf16>) << name;
+}
+
 TEST(AttentionProperties, SharedHeadsAreAsThoughEachHadACopy) {
   Problem shared = small_problem();
   shared.kv_heads = 2;
@@ -154,28 +186,45 @@ TEST(AttentionProperties, SharedHeadsAreAsThoughEachHadACopy) {
   grouped.run_both();
   plain.run_both();
   expect_same_results(grouped, plain);
+  expect_sums_of_copies("dk", grouped, grouped.grad_k(), plain, plain.grad_k(),
+                        shared.dqk);
+  expect_sums_of_copies("dv", grouped, grouped.grad_v(), plain, plain.grad_v(),
+                        shared.dqk);  // value and key are laid out alike
+}
+
+/// Of groups in memory: [batch, rows, groups, heads of a group, dim], each head in the
+/// middle of `room` elements.
+Strides grouped_strides(I64 rows, I64 groups, I64 heads, I64 room) {
+  const auto four = attention::flattened({.groups = groups,
+                                          .heads = heads,
+                                          .group_stride = heads * room,
+                                          .head_stride = room});
+  EXPECT_TRUE(four);
+  EXPECT_EQ(four->count, groups * heads);
+  const I64 row = groups * heads * room;
+  return {.batch = rows * row, .head = four->stride, .sequence = row, .dim = 1};
 }
 
 TEST(AttentionProperties, TheFiveDimensionalFormGivesTheSameBits) {
-  // [batch, sq, groups, heads in a group, dqk]; a key is the same for its group, with a
-  // stride of 0.
   Problem flat = small_problem();
   flat.kv_heads = 2;
   flat = problem_of(flat);
-  const auto heads = attention::flattened({.groups = 2,
-                                           .heads = 2,
-                                           .group_stride = 2 * flat.q.head,
-                                           .head_stride = flat.q.head});
-  const auto keys = attention::flattened(
-      {.groups = 2, .heads = 2, .group_stride = flat.k.head, .head_stride = 0});
-  ASSERT_TRUE(heads && keys);
   Problem five = flat;
-  five.heads = heads->count;
-  five.q.head = heads->stride;
+  five.q = grouped_strides(flat.sq, 2, 2, 2 * flat.dqk);  // a slice of a wider tensor
+  five.o = grouped_strides(flat.sq, 2, 2, flat.dv + 8);
+  // [batch, groups, skv, dim], expanded to the heads of a group by a stride of 0.
+  const auto keys = attention::flattened(
+      {.groups = 2, .heads = 2, .group_stride = flat.skv * flat.dqk, .head_stride = 0});
+  ASSERT_TRUE(keys);
   five.kv_heads = keys->count;
-  five.k.head = keys->stride;
+  five.k = five.v = {.batch = 2 * flat.skv * flat.dqk,
+                     .head = keys->stride,
+                     .sequence = flat.dqk,
+                     .dim = 1};
+  ASSERT_NE(five, flat);
   Call<Bf16> a(flat);
   Call<Bf16> b(five);
+  copy_inputs(a, b);
   a.run_both();
   b.run_both();
   expect_same_results(a, b);

@@ -75,6 +75,11 @@ TEST(Problem, IsTheSameWithGroupedHeadsInFiveDimensionsAndInFour) {
   ASSERT_FALSE(apart);
   EXPECT_THAT(apart.error().message, HasSubstr("one stride"));
   EXPECT_FALSE(flattened({0, 4, 1, 1}));
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  EXPECT_FALSE(flattened({4, kHuge, 1, 1}));
+  EXPECT_FALSE(flattened({kHuge, 4, 1, 1}));
+  EXPECT_FALSE(flattened({4, 4, 4, kHuge}));
+  EXPECT_FALSE(flattened({4, 4, -512, -128}));
 }
 
 TEST(Problem, TellsAWindowFromWhatTheMaskSaysAnyhow) {

@@ -48,7 +48,34 @@ TEST(AttentionPlan, RefusesToWriteRowsThatAreTheSameMemory) {
   problem.pass = Pass::kBackward;
   problem.training = true;
   EXPECT_THAT(refusal(plan(AttentionCall{problem, {}}, kDevice)),
-              HasSubstr("grad_k is written, and a stride of it is 0"));
+              HasSubstr("grad_k is written, and rows of it share memory"));
+}
+
+TEST(AttentionPlan, RefusesToWriteRowsThatOverlapAndTakesThoseWithGaps) {
+  const Problem whole = attention_problem();
+  const auto answer = [](const Problem& problem) {
+    return plan(AttentionCall{problem, {}}, kDevice);
+  };
+  Problem problem = whole;
+  problem.o.head = whole.dv - 8;
+  EXPECT_THAT(refusal(answer(problem)),
+              HasSubstr("o is written, and rows of it share"));
+  problem = whole;
+  problem.o.sequence = whole.heads * whole.dv - 8;
+  EXPECT_THAT(refusal(answer(problem)),
+              HasSubstr("o is written, and rows of it share"));
+  problem = whole;
+  problem.batch = 2;
+  problem.o.batch = (whole.sq - 1) * whole.o.sequence;
+  EXPECT_THAT(refusal(answer(problem)),
+              HasSubstr("o is written, and rows of it share"));
+  problem.o.batch = whole.sq * whole.o.sequence + 8;
+  EXPECT_TRUE(answer(problem));
+  problem = whole;  // a slice of a wider tensor
+  problem.o.head += 64;
+  problem.o.sequence = whole.heads * problem.o.head;
+  problem.o.batch = whole.sq * problem.o.sequence;
+  EXPECT_TRUE(answer(problem));
 }
 
 TEST(AttentionPlan, LooksAtTheTensorsOfItsPassAlone) {
