@@ -151,6 +151,13 @@ std::vector<Field> other_fields() {
        FieldKind::kFlag,
        {},
        [](Q q) -> FieldValue { return flag(has_mixed_layouts(q.problem)); }},
+      {"group_strides",
+       FieldKind::kFlag,
+       {},
+       [](Q q) -> FieldValue {
+         return flag(group_gap(q.problem, q.problem.q) != 0 ||
+                     group_gap(q.problem, q.problem.o) != 0);
+       }},
       {"interleaved",
        FieldKind::kFlag,
        {},

@@ -92,6 +92,7 @@ std::string no_tensor_cores(const Problem& problem, ComputeCapability capability
     for (const auto& [stride, places] :
          {std::pair{strides.batch, is_packed ? 1 : problem.batch},
           {strides.head, heads},
+          {strides.group, problem.kv_heads},
           {strides.sequence, is_packed ? 2 : rows}}) {
       if (places > 1 && stride % kVector != 0)
         return stride;

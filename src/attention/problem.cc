@@ -107,10 +107,10 @@ Result<void> check_strides(const Problem& problem) {
           static_cast<double>(stride) * static_cast<double>(size) > kMostElements)
         return fail(
             ErrorCode::kInvalidArgument,
-            fmt::format("{} has the strides {}, {}, {}, {}: none is negative or "
+            fmt::format("{} has the strides {}, {}, {}, {}, {}: none is negative or "
                         "reaches over 2^53 elements",
                         tensor, strides.batch, strides.head, strides.sequence,
-                        strides.dim));
+                        strides.dim, strides.group));
     }
     return {};
   };
@@ -120,8 +120,13 @@ Result<void> check_strides(const Problem& problem) {
                  {{strides.batch, problem.batch},
                   {strides.head, heads},
                   {strides.sequence, length},
-                  {strides.dim, dim}});
+                  {strides.dim, dim},
+                  {strides.group, problem.kv_heads}});
   };
+  if (problem.k.group != 0 || problem.v.group != 0)
+    return fail(ErrorCode::kInvalidArgument,
+                "k and v have a stride of groups: a head of theirs is one of a group, "
+                "and its stride is `head`");
   KILN_TRY(of("q", problem.q, problem.heads, problem.sq, problem.dqk));
   KILN_TRY(of("k", problem.k, problem.kv_heads, problem.skv, problem.dqk));
   KILN_TRY(of("v", problem.v, problem.kv_heads, problem.skv, problem.dv));
@@ -228,15 +233,17 @@ Result<Heads> flattened(const GroupedHeads& grouped) {
                       stride));
   }
   if (grouped.heads == 1 || grouped.head_stride == 0)
-    return Heads{grouped.groups, grouped.group_stride};
-  if (grouped.groups != 1 &&
-      grouped.group_stride != grouped.heads * grouped.head_stride)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("groups {} apart, each of {} heads {} apart, cannot be "
-                            "reached with one stride; make a call for each group, "
-                            "or a copy",
-                            grouped.group_stride, grouped.heads, grouped.head_stride));
-  return Heads{grouped.groups * grouped.heads, grouped.head_stride};
+    return Heads{grouped.groups, grouped.group_stride, 0};
+  const bool is_apart = grouped.groups != 1 &&
+                        grouped.group_stride != grouped.heads * grouped.head_stride;
+  return Heads{grouped.groups * grouped.heads, grouped.head_stride,
+               is_apart ? grouped.group_stride : 0};
+}
+
+std::int64_t group_gap(const Problem& problem, const Strides& strides) {
+  if (strides.group == 0 || problem.kv_heads == 1)
+    return 0;
+  return strides.group - problem.heads / problem.kv_heads * strides.head;
 }
 
 }  // namespace kiln::attention

@@ -28,6 +28,10 @@ namespace kiln::attention {
 /// Does the window leave out what the mask does not?
 [[nodiscard]] bool has_window(const Problem& problem);
 
+/// How far a group's first head is beyond where `strides.head` alone leads, for each
+/// group before it: 0, where that leads to every head. Of q or o.
+[[nodiscard]] std::int64_t group_gap(const Problem& problem, const Strides& strides);
+
 // Words, as the command line and the rules have them.
 [[nodiscard]] std::string_view to_string(Pass pass);
 [[nodiscard]] std::string_view to_string(Mask mask);

@@ -64,16 +64,20 @@ Strides read_strides(FieldDecoder& decoder, std::string_view label) {
   const char* at = text.data();
   const char* const end = at + text.size();
   bool is_right = true;
-  for (std::int64_t* const value :
-       {&strides.batch, &strides.head, &strides.sequence, &strides.dim}) {
+  const bool has_groups = std::ranges::count(text, ',') == 4;
+  const std::int64_t* const last = has_groups ? &strides.group : &strides.dim;
+  for (std::int64_t* const value : {&strides.batch, &strides.head, &strides.sequence,
+                                    &strides.dim, &strides.group}) {
     const auto [next, error] = std::from_chars(at, end, *value);
-    const bool is_last = value == &strides.dim;
+    const bool is_last = value == last;
     is_right = is_right && error == std::errc{} &&
                (is_last ? next == end : next != end && *next == ',');
     at = is_last || next == end ? end : next + 1;
+    if (is_last)
+      break;
   }
-  if (!is_right)
-    decoder.note(fmt::format("field '{}' has no four strides", label));
+  if (!is_right || (has_groups && strides.group == 0))  // one way to write each
+    decoder.note(fmt::format("field '{}' has neither four strides nor five", label));
   return strides;
 }
 
@@ -118,8 +122,11 @@ Fields to_fields(const Problem& problem) {
   fields.add("dropout", fmt::format("{}", problem.dropout));  // reads back to the bit
   for (const auto& [label, member] : kTensors) {
     const Strides& strides = problem.*member;
-    fields.add(label, fmt::format("{},{},{},{}", strides.batch, strides.head,
-                                  strides.sequence, strides.dim));
+    std::string text = fmt::format("{},{},{},{}", strides.batch, strides.head,
+                                   strides.sequence, strides.dim);
+    if (strides.group != 0)
+      text += fmt::format(",{}", strides.group);
+    fields.add(label, text);
   }
   return fields;
 }

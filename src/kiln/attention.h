@@ -38,6 +38,9 @@ struct Strides {
   std::int64_t head = 0;
   std::int64_t sequence = 0;
   std::int64_t dim = 0;
+  /// Of q and o: from the first head of a group, of those that share a key, to the
+  /// first of the next, where one stride does not lead to every head. 0: `head` does.
+  std::int64_t group = 0;
   friend bool operator==(const Strides&, const Strides&) = default;
 };
 
@@ -89,12 +92,11 @@ struct GroupedHeads {
 struct Heads {
   std::int64_t count = 0;
   std::int64_t stride = 0;
+  std::int64_t group_stride = 0;  // 0: `stride` leads to every head
   friend bool operator==(const Heads&, const Heads&) = default;
 };
-/// The same memory in the 4-dimensional form: `count` and `stride` are a problem's
-/// heads and that tensor's `head`. Errors: kInvalidArgument, where no one stride
-/// reaches every head, as of groups that are cut out of wider ones: those take a call
-/// for each group.
+/// The same memory as a problem has it: its heads, and that tensor's `head` and
+/// `group`. Nothing is copied. Errors: kInvalidArgument.
 [[nodiscard]] KILN_EXPORT Result<Heads> flattened(const GroupedHeads& grouped);
 
 }  // namespace kiln::attention

@@ -25,8 +25,11 @@ bool is_backward(const Problem& problem) {
   return problem.pass == Pass::kBackward;
 }
 
-AttentionStrides strides_of(const attention::Strides& strides) {
-  return {strides.batch, strides.head, strides.sequence};
+AttentionStrides strides_of(const Problem& problem, const attention::Strides& strides) {
+  return {.batch = strides.batch,
+          .head = strides.head,
+          .group = attention::group_gap(problem, strides),
+          .row = strides.sequence};
 }
 
 /// The kernels add these to positions in sequences: no more than both lengths matter.
@@ -37,11 +40,14 @@ std::int32_t bound_of(std::int64_t bound, const Problem& problem) {
 AttentionSizes sizes_of(const AttentionCall& call) {
   const Problem& problem = call.problem;
   const auto narrow = [](std::int64_t size) { return static_cast<std::int32_t>(size); };
-  return {.q = strides_of(problem.q),
-          .k = strides_of(problem.k),
-          .v = strides_of(problem.v),
-          .o = strides_of(problem.o),
-          .bias = {0, problem.sq * problem.skv, problem.skv},
+  return {.q = strides_of(problem, problem.q),
+          .k = strides_of(problem, problem.k),
+          .v = strides_of(problem, problem.v),
+          .o = strides_of(problem, problem.o),
+          .bias = {.batch = 0,
+                   .head = problem.sq * problem.skv,
+                   .group = 0,
+                   .row = problem.skv},
           .batch = narrow(problem.batch),
           .heads = narrow(problem.heads),
           .kv_heads = narrow(problem.kv_heads),
@@ -141,7 +147,9 @@ Result<void> check_written(const Problem& problem) {
       std::int64_t size;
     };
     // How many tokens are packed is on the device.
-    std::array axes{Axis{strides.dim, dim}, Axis{strides.head, heads},
+    const std::int64_t groups = strides.group == 0 ? 1 : problem.kv_heads;
+    std::array axes{Axis{strides.dim, dim}, Axis{strides.head, heads / groups},
+                    Axis{strides.group, groups},
                     Axis{strides.sequence, is_packed ? 2 : rows},
                     Axis{strides.batch, is_packed ? 1 : problem.batch}};
     std::ranges::sort(axes, {}, &Axis::stride);
@@ -167,13 +175,15 @@ Result<void> check_written(const Problem& problem) {
 
 /// What a tensor covers for certain: all of it where it has no gaps, else its first
 /// row, since in the gaps may be another one.
-std::uint64_t bytes_of(std::int64_t batch, std::int64_t heads, std::int64_t rows,
-                       std::int64_t dim, const attention::Strides& strides,
-                       std::uint64_t element) {
-  const std::int64_t elements = batch * heads * rows * dim;
-  const std::int64_t last = (batch - 1) * strides.batch + (heads - 1) * strides.head +
-                            (rows - 1) * strides.sequence + dim - 1;
-  return element * static_cast<std::uint64_t>(last < elements ? last + 1 : dim);
+std::uint64_t bytes_of(const Problem& problem, std::int64_t heads, std::int64_t rows,
+                       std::int64_t dim, const attention::Strides& strides) {
+  const std::int64_t elements = problem.batch * heads * rows * dim;
+  const std::int64_t last =
+      (problem.batch - 1) * strides.batch + (heads - 1) * strides.head +
+      (problem.kv_heads - 1) * attention::group_gap(problem, strides) +
+      (rows - 1) * strides.sequence + dim - 1;
+  return size_bytes(problem.dtype) *
+         static_cast<std::uint64_t>(last < elements ? last + 1 : dim);
 }
 
 }  // namespace
@@ -244,13 +254,13 @@ Result<void> check_pointers(const AttentionCall& call) {
   const AttentionTensors& tensors = call.tensors;
   const std::uint64_t element = size_bytes(problem.dtype);
   const bool is_packed = problem.layout == Layout::kThd;
-  // How many tokens a packed tensor has is on the device: at least one.
+  Problem one_token = problem;  // how many a packed tensor has is on the device
+  one_token.batch = is_packed ? 1 : problem.batch;
   const auto tensor = [&](std::string_view name, const void* at, std::int64_t heads,
                           std::int64_t rows, std::int64_t dim,
                           const attention::Strides& strides) {
     return Memory{name, at,
-                  bytes_of(is_packed ? 1 : problem.batch, heads, is_packed ? 1 : rows,
-                           dim, strides, element),
+                  bytes_of(one_token, heads, is_packed ? 1 : rows, dim, strides),
                   element};
   };
   const auto array = [](std::string_view name, const void* at, bool is_there,

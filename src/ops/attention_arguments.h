@@ -11,6 +11,7 @@ namespace kiln::ops {
 struct AttentionStrides {
   std::int64_t batch;
   std::int64_t head;
+  std::int64_t group;  // besides, for each group of heads before: group_gap()
   std::int64_t row;
 };
 
@@ -33,6 +34,6 @@ struct AttentionSizes {
   float scale;
   std::int32_t dropped;
 };
-static_assert(sizeof(AttentionSizes) == 15 * 8 + 12 * 4);
+static_assert(sizeof(AttentionSizes) == 20 * 8 + 12 * 4);
 
 }  // namespace kiln::ops

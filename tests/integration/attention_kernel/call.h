@@ -241,8 +241,13 @@ class Call {
         row += lengths[static_cast<std::size_t>(before)];
     }
     return static_cast<std::size_t>((is_packed() ? 0 : b * strides.batch) +
-                                    h * strides.head + row * strides.sequence +
+                                    head_at(strides, h) + row * strides.sequence +
                                     d * strides.dim);
+  }
+  [[nodiscard]] I64 head_at(const Strides& strides, I64 h) const {
+    const I64 group = problem.heads / problem.kv_heads;
+    return strides.group == 0 ? h * strides.head
+                              : h / group * strides.group + h % group * strides.head;
   }
   [[nodiscard]] bool is_packed() const { return problem.layout == Layout::kThd; }
   [[nodiscard]] I64 longest(bool is_query) const {
@@ -283,7 +288,7 @@ class Call {
                                  I64 dim) const {
     return static_cast<std::size_t>(
         (is_packed() ? 0 : (problem.batch - 1) * strides.batch) +
-        (heads - 1) * strides.head + (rows - 1) * strides.sequence +
+        head_at(strides, heads - 1) + (rows - 1) * strides.sequence +
         (dim - 1) * strides.dim + 1);
   }
   [[nodiscard]] std::size_t span_q(const Strides& strides, I64 dim) const {

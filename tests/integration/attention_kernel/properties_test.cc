@@ -192,42 +192,77 @@ TEST(AttentionProperties, SharedHeadsAreAsThoughEachHadACopy) {
                         shared.dqk);  // value and key are laid out alike
 }
 
-/// Of groups in memory: [batch, rows, groups, heads of a group, dim], each head in the
-/// middle of `room` elements.
-Strides grouped_strides(I64 rows, I64 groups, I64 heads, I64 room) {
-  const auto four = attention::flattened({.groups = groups,
-                                          .heads = heads,
-                                          .group_stride = heads * room,
-                                          .head_stride = room});
-  EXPECT_TRUE(four);
-  EXPECT_EQ(four->count, groups * heads);
-  const I64 row = groups * heads * room;
-  return {.batch = rows * row, .head = four->stride, .sequence = row, .dim = 1};
+/// Of heads in five dimensions in memory, in rows of `row` elements.
+Strides in_five_dimensions(const attention::GroupedHeads& grouped, I64 rows, I64 row) {
+  const auto heads = attention::flattened(grouped);
+  EXPECT_TRUE(heads);
+  EXPECT_EQ(heads->count, grouped.groups * grouped.heads);
+  return {.batch = rows * row,
+          .head = heads->stride,
+          .sequence = row,
+          .dim = 1,
+          .group = heads->group_stride};
 }
 
 TEST(AttentionProperties, TheFiveDimensionalFormGivesTheSameBits) {
   Problem flat = small_problem();
   flat.kv_heads = 2;
   flat = problem_of(flat);
-  Problem five = flat;
-  five.q = grouped_strides(flat.sq, 2, 2, 2 * flat.dqk);  // a slice of a wider tensor
-  five.o = grouped_strides(flat.sq, 2, 2, flat.dv + 8);
-  // [batch, groups, skv, dim], expanded to the heads of a group by a stride of 0.
-  const auto keys = attention::flattened(
-      {.groups = 2, .heads = 2, .group_stride = flat.skv * flat.dqk, .head_stride = 0});
-  ASSERT_TRUE(keys);
-  five.kv_heads = keys->count;
-  five.k = five.v = {.batch = 2 * flat.skv * flat.dqk,
-                     .head = keys->stride,
-                     .sequence = flat.dqk,
-                     .dim = 1};
-  ASSERT_NE(five, flat);
-  Call<Bf16> a(flat);
-  Call<Bf16> b(five);
-  copy_inputs(a, b);
-  a.run_both();
-  b.run_both();
-  expect_same_results(a, b);
+  const I64 dim = flat.dqk;
+  constexpr I64 kGroups = 2;
+  constexpr I64 kHeads = 2;  // of a group
+  struct Memory {
+    const char* name;
+    Strides q;
+    Strides o;
+  };
+  const auto of = [&](I64 group, I64 head, I64 row) {
+    return in_five_dimensions({kGroups, kHeads, group, head}, flat.sq, row);
+  };
+  for (const Memory& memory : std::initializer_list<Memory>{
+           {"one stride leads to every head of a wider tensor",
+            of(kHeads * 2 * dim, 2 * dim, kGroups * kHeads * 2 * dim),
+            of(kHeads * (dim + 8), dim + 8, kGroups * kHeads * (dim + 8))},
+           {"a group's heads, its key and its value in one tensor; heads first",
+            of((kHeads + 2) * dim, dim, kGroups * (kHeads + 2) * dim),
+            of(dim, kGroups * dim, kGroups * kHeads * dim)}}) {
+    SCOPED_TRACE(memory.name);
+    Problem five = flat;
+    five.q = memory.q;
+    five.o = memory.o;
+    // [batch, groups, skv, dim], expanded to the heads of a group by a stride of 0.
+    const auto keys = attention::flattened({kGroups, kHeads, flat.skv * dim, 0});
+    ASSERT_TRUE(keys);
+    five.kv_heads = keys->count;
+    five.k = five.v = {.batch = kGroups * flat.skv * dim,
+                       .head = keys->stride,
+                       .sequence = dim,
+                       .dim = 1};
+    ASSERT_NE(five, flat);
+    Call<Bf16> a(flat);
+    Call<Bf16> b(five);
+    copy_inputs(a, b);
+    a.run_both();
+    b.run_both();
+    expect_same_results(a, b);
+  }
+}
+
+TEST(AttentionProperties, GroupsThatLieApartAreRightForTheKernelsInFloatToo) {
+  for (const auto& [dtype, dim] :
+       {std::pair{ops::DType::kF32, I64{64}}, std::pair{ops::DType::kBf16, I64{50}}}) {
+    Problem problem = problem_of({.dtype = dtype,
+                                  .batch = 2,
+                                  .heads = 6,
+                                  .kv_heads = 2,
+                                  .sq = 19,
+                                  .skv = 35,
+                                  .dqk = dim,
+                                  .mask = Mask::kCausal});
+    problem.q = in_five_dimensions({2, 3, 5 * dim, dim}, problem.sq, 10 * dim);
+    problem.o = in_five_dimensions({2, 3, dim, 2 * dim}, problem.sq, 6 * dim);
+    check_both(problem);
+  }
 }
 
 TEST(AttentionProperties, ZerosBehindTheValuesChangeNothing) {

@@ -206,7 +206,7 @@ INSTANTIATE_TEST_SUITE_P(Attention, Edges, testing::ValuesIn(kEdges), name_of<Ed
 
 /// Every rule that refuses is at an edge above, or in the tests of strides below.
 TEST(AllEdges, AreOfEveryRuleThatRefuses) {
-  std::vector<std::string> met{"layout.strides", "layout.mixed",
+  std::vector<std::string> met{"heads.group_strides", "layout.strides", "layout.mixed",
                                "layout.thd.interleaved", "bias.gradient.thd.blackwell"};
   for (const VersionEdge& each : kVersionEdges) met.emplace_back(each.rule);
   for (const Edge& each : kEdges) met.emplace_back(each.rule);
@@ -223,6 +223,21 @@ TEST(StrideEdges, LastDimensionOfStrideOne) {
   EXPECT_THAT(refusals(problem, {9, 0}, "9.19"), Contains("layout.strides"));
   problem.v.dim = 1;
   EXPECT_THAT(refusals(problem, {9, 0}, "9.19"), IsEmpty());
+}
+
+TEST(StrideEdges, GroupsOfHeadsThatLieApart) {
+  Problem problem = base();
+  problem.kv_heads = 4;
+  set_strides(problem);
+  problem.q.group = 4 * problem.q.head;  // where one stride leads, too
+  EXPECT_THAT(refusals(problem, {9, 0}, "9.19"), IsEmpty());
+  problem.q.group = 6 * problem.q.head;
+  problem.q.sequence = 4 * problem.q.group;
+  problem.q.batch = problem.sq * problem.q.sequence;
+  EXPECT_TRUE(validate(problem));
+  EXPECT_THAT(refusals(problem, {9, 0}, "9.19"), Contains("heads.group_strides"));
+  problem.k.group = problem.q.group;
+  EXPECT_FALSE(validate(problem));
 }
 
 TEST(StrideEdges, QueryInAnotherOrderThanKeyAndValue) {

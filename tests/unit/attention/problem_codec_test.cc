@@ -23,6 +23,7 @@ Problem unusual() {
   problem.deterministic = problem.stats = problem.capture = true;
   set_strides(problem);
   problem.q.sequence += 64;
+  problem.o.group = problem.o.head;
   return problem;
 }
 
@@ -51,6 +52,7 @@ TEST(ProblemCodec, EveryChangeChangesTheFields) {
       [](Problem& p) { p.k.head += 1; },
       [](Problem& p) { p.v.sequence += 1; },
       [](Problem& p) { p.o.dim += 1; },
+      [](Problem& p) { p.q.group = 1; },
       [](Problem& p) { p.mask = Mask::kCausal; },
       [](Problem& p) { p.window_left = 1; },
       [](Problem& p) { p.window_right = 1; },
@@ -75,8 +77,8 @@ TEST(ProblemCodec, FieldsThatAreNoProblemAreRefused) {
   EXPECT_THAT(problem_from(fields).error().message, HasSubstr("field 'batch'"));
   EXPECT_THAT(problem_from(cache::Fields()).error().message,
               HasSubstr("field 'pass' is missing"));
-  for (const char* const strides : {"1,2,3", "1,2,3,4,5", "1;2;3;4", "1,2,3,4 ",
-                                    "-1,1,1,1", "9007199254740993,1,1,1"}) {
+  for (const char* const strides : {"1,2,3", "1,2,3,4,0", "1,2,3,4,5,6", "1;2;3;4",
+                                    "1,2,3,4 ", "-1,1,1,1", "9007199254740993,1,1,1"}) {
     cache::Fields changed;
     for (const auto& [label, value] : to_fields(base()).list())
       changed.add(label, label == "q_strides" ? strides : value);

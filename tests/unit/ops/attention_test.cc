@@ -78,6 +78,20 @@ TEST(AttentionPlan, RefusesToWriteRowsThatOverlapAndTakesThoseWithGaps) {
   EXPECT_TRUE(answer(problem));
 }
 
+TEST(AttentionPlan, OfGroupsThatLieApartRefusesToWriteThoseThatOverlap) {
+  Problem problem = attention_problem([](Problem& p) {
+    p.heads = 8;
+    p.kv_heads = 2;
+  });
+  problem.o.group = 6 * problem.o.head;
+  problem.o.sequence = 2 * problem.o.group;
+  problem.o.batch = problem.sq * problem.o.sequence;
+  EXPECT_TRUE(plan(AttentionCall{problem, {}}, kDevice));
+  problem.o.group = 3 * problem.o.head;
+  EXPECT_THAT(refusal(plan(AttentionCall{problem, {}}, kDevice)),
+              HasSubstr("o is written, and rows of it share memory"));
+}
+
 TEST(AttentionPlan, LooksAtTheTensorsOfItsPassAlone) {
   alignas(16) std::array<std::byte, 32> memory{};
   const AttentionTensors tensors{.grad_v = memory.data() + 2};
