@@ -52,11 +52,12 @@ std::unique_ptr<Cache> Cache::open(CacheOptions options) {
   std::unique_ptr<Cache> cache(new Cache(std::move(options)));
   cache->mode_ = cache->settle_mode();
   if (cache->mode_ != Mode::kReadWrite && !cache->is_absent()) {
-    logger().warn("the cache {}: {}",
-                  cache->mode_ == Mode::kOff
-                      ? "is off, and kernels are kept in memory alone"
-                      : "is read-only, and new kernels are kept in memory alone",
-                  cache->mode_reason_);
+    log(LogLevel::kWarning,
+        {"the cache ",
+         cache->mode_ == Mode::kOff
+             ? "is off, and kernels are kept in memory alone"
+             : "is read-only, and new kernels are kept in memory alone",
+         ": ", cache->mode_reason_});
   }
   cache->open_parts();
   return cache;
@@ -179,7 +180,7 @@ void Cache::open_parts() {
 void Cache::warn_once(const Error& error) {
   const std::size_t which = error.code == ErrorCode::kUntrusted ? 0 : 1;
   if (!warned_[which].exchange(true))
-    logger().warn("cache: {}", error.message);
+    log(LogLevel::kWarning, {"cache: ", error.message});
 }
 
 std::optional<StoredObject> Cache::look_again(const Digest& key,

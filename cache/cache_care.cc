@@ -139,7 +139,7 @@ void Cache::trim_if_full(std::uint64_t bytes, const std::stop_token& stop) {
   options.stop = stop;
   const auto trimmed = trim(options);
   if (!trimmed) {
-    logger().debug("not trimmed: {}", trimmed.error().message);
+    log(LogLevel::kDebug, {"not trimmed: ", trimmed.error().message});
     return;
   }
   older_bytes_ = trimmed->older.bytes_left;

@@ -186,10 +186,7 @@ void AttentionCalls::tell(const AttentionQuestion& question, const Device& devic
                                     to_string(question.problem.pass)))
                 .second;
   }
-  if (warns)
-    logger().warn("{}", line);
-  else
-    logger().info("{}", line);
+  log(warns ? LogLevel::kWarning : LogLevel::kInfo, {line});
 }
 
 Result<void> AttentionCalls::run_cudnn(

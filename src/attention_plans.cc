@@ -104,8 +104,8 @@ Result<AttentionPlans::Pointer> AttentionPlans::load(
     // miss. One that was just built is this cuDNN's own doing.
     if (fetched.outcome != Outcome::kHit || left == 0)
       return tl::unexpected(std::move(loaded).error());
-    logger().warn("a stored plan is built again, for it cannot be loaded: {}",
-                  loaded.error().message);
+    log(LogLevel::kWarning, {"a stored plan is built again, for it cannot be loaded: ",
+                             loaded.error().message});
     KILN_TRY(plans_.remove(keyed));
   }
 }

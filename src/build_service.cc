@@ -174,7 +174,7 @@ std::optional<Error> BuildService::find_mismatch(
     std::chrono::system_clock::time_point began) {
   if (auto other = other_toolchain(request, output)) {
     cache_->counters().add(cache::Counter::kToolchainNotAsKeyed);
-    logger().warn("{}", other->message);
+    log(LogLevel::kWarning, {other->message});
     return other;
   }
   const compile::FileReport& files = output.files;
@@ -185,7 +185,7 @@ std::optional<Error> BuildService::find_mismatch(
     Error error{ErrorCode::kInvalidArgument,
                 fmt::format("{} is not stored: {}", request.request.label(),
                             to_string(*unkeyed))};
-    logger().warn("{}", error.message);
+    log(LogLevel::kWarning, {error.message});
     return error;
   }
   return std::nullopt;

@@ -27,10 +27,11 @@ class WaitNotice {
       return;
     next_ *= 2;
     const auto in_phase = owner.heartbeat - owner.phase_started;
-    logger().warn("waiting for process {} to build {}: {} for {}", owner.pid, label_,
-                  to_string(owner.phase),
-                  format_duration(
-                      std::chrono::duration_cast<std::chrono::milliseconds>(in_phase)));
+    log(LogLevel::kWarning,
+        {"waiting for process ", std::to_string(owner.pid), " to build ", label_, ": ",
+         to_string(owner.phase), " for ",
+         format_duration(
+             std::chrono::duration_cast<std::chrono::milliseconds>(in_phase))});
   }
 
  private:
@@ -123,9 +124,8 @@ Result<Fetched> CachedBuilds::build_locked(const BuildOrder& order,
           ErrorCode::kCancelled,
           fmt::format("stopped while another process was building {}", order.label));
     case cache::KeyLock::Outcome::kBypassed:
-      logger().log(
-          acquired.waited < kPatience ? spdlog::level::debug : spdlog::level::warn,
-          "building {} without waiting any longer: {}", order.label, acquired.reason);
+      log(acquired.waited < kPatience ? LogLevel::kDebug : LogLevel::kWarning,
+          {"building ", order.label, " without waiting any longer: ", acquired.reason});
       break;
     case cache::KeyLock::Outcome::kHeld:
       break;

@@ -27,8 +27,8 @@ DisabledKernels::DisabledKernels(std::vector<std::string> patterns,
   for (const std::string& pattern : patterns_) {
     if (std::none_of(names.begin(), names.end(),
                      [&](const std::string& name) { return matches(pattern, name); }))
-      logger().warn("KILN_DISABLE: there is no kernel '{}'{}", pattern,
-                    did_you_mean(pattern, names));
+      log(LogLevel::kWarning, {"KILN_DISABLE: there is no kernel '", pattern, "'",
+                               did_you_mean(pattern, names)});
   }
 }
 

@@ -274,7 +274,7 @@ Result<NewArtifact> PlanService::build(const KeyedPlan& keyed,
                           "expected; look at LD_LIBRARY_PATH, or set KILN_CUDNN",
                           keyed.label, output.cudnn_version, to_string(keyed.version))};
     service_.cache().counters().add(cache::Counter::kToolchainNotAsKeyed);
-    logger().warn("{}", mismatch->message);
+    log(LogLevel::kWarning, {mismatch->message});
   }
   return NewArtifact{std::make_shared<const cache::StoredObject>(std::move(object)),
                      std::move(mismatch)};

@@ -54,8 +54,9 @@ void RequestRecord::add(const cache::Digest& key, const Request& request,
   if (written || warned_)
     return;
   warned_ = true;
-  logger().warn("KILN_RECORD: {} is not recorded, and others may be missing: {}",
-                request.name(), written.error().message);
+  log(LogLevel::kWarning,
+      {"KILN_RECORD: ", request.name(),
+       " is not recorded, and others may be missing: ", written.error().message});
 }
 
 Result<void> RequestRecord::write(const Request& request, device::Target target) {

@@ -347,9 +347,9 @@ void Service::Impl::tell(Event::Kind kind, const Call& call,
                .took = Clock::now() - call.began,
                .error = error});
   } catch (const std::exception& thrown) {
-    logger().warn("Options::on_event threw: {}", thrown.what());
+    log(LogLevel::kWarning, {"Options::on_event threw: ", thrown.what()});
   } catch (...) {
-    logger().warn("Options::on_event threw");
+    log(LogLevel::kWarning, {"Options::on_event threw"});
   }
 }
 

@@ -40,9 +40,9 @@ void Toolchains::look_ahead() {
     try {
       std::ignore = found();
     } catch (const std::exception& thrown) {
-      logger().debug("looking for NVRTC: {}", thrown.what());
+      log(LogLevel::kDebug, {"looking for NVRTC: ", thrown.what()});
     } catch (...) {
-      logger().debug("looking for NVRTC: something was thrown");
+      log(LogLevel::kDebug, {"looking for NVRTC: something was thrown"});
     }
   };
   if (auto thread = start_quiet_thread(look, Thread::kJoinable))
@@ -118,7 +118,7 @@ std::optional<device::Toolchain> Toolchains::recorded() const {
     return std::nullopt;
   auto recorded = device::read_recorded(folder_);
   if (!recorded) {
-    logger().debug("no recorded toolchain: {}", recorded.error().message);
+    log(LogLevel::kDebug, {"no recorded toolchain: ", recorded.error().message});
     return std::nullopt;
   }
   return *std::move(recorded);
@@ -126,7 +126,7 @@ std::optional<device::Toolchain> Toolchains::recorded() const {
 
 void Toolchains::warn_once(const std::string& warning) {
   if (!warning.empty() && warned_.insert(warning).second)
-    logger().warn("{}", warning);
+    log(LogLevel::kWarning, {warning});
 }
 
 }  // namespace kiln

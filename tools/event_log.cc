@@ -37,9 +37,9 @@ void EventLog::write(const nlohmann::ordered_json& event) {
   const int err = errno;
   if (written != static_cast<ssize_t>(text.size()) && !failed_) {
     failed_ = true;
-    logger().warn(
-        "{}; later events may be missing",
-        posix_error("write", path_, written < 0 ? err : ENOSPC).value().message);
+    log(LogLevel::kWarning,
+        {posix_error("write", path_, written < 0 ? err : ENOSPC).value().message,
+         "; later events may be missing"});
   }
 }
 

@@ -103,7 +103,7 @@ void log_failure(const CudnnTable& table, cudnn::Status status, std::string_view
   if (status == cudnn::Status::kSuccess)
     return;
   try {
-    logger().debug("{}", cudnn_error(table, status, call, on).value().message);
+    log(LogLevel::kDebug, {cudnn_error(table, status, call, on).value().message});
   } catch (const std::bad_alloc&) {
     return;  // nobody is left to be told
   }

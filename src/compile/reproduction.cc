@@ -121,7 +121,8 @@ void remove_oldest(const std::filesystem::path& repro) {
   for (std::size_t i = 0; i < ours.size() - kReproductionsKept; ++i) {
     std::filesystem::remove_all(ours[i], error);
     if (error)
-      logger().warn("cannot remove {}: {}", ours[i].native(), error.message());
+      log(LogLevel::kWarning,
+          {"cannot remove ", ours[i].native(), ": ", error.message()});
   }
 }
 

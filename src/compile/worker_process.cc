@@ -311,8 +311,8 @@ void WorkerProcess::kill() {
   const pid_t pid = pid_;
   std::ignore = reap(kReapPatience);  // how it ended is no news
   if (pid_ != -1) {
-    logger().warn("compile worker {} does not end though it was killed; left behind",
-                  pid);
+    log(LogLevel::kWarning, {"compile worker ", std::to_string(pid),
+                             " does not end though it was killed; left behind"});
     pid_ = -1;
   }
 }

@@ -120,7 +120,7 @@ void log_failure(const DriverTable& table, CUresult result, std::string_view cal
   if (result == CUDA_SUCCESS || result == CUDA_ERROR_DEINITIALIZED)
     return;
   try {
-    logger().debug("{}", driver_error(table, result, call, on).value().message);
+    log(LogLevel::kDebug, {driver_error(table, result, call, on).value().message});
   } catch (const std::bad_alloc&) {
     return;  // nobody is left to be told
   }

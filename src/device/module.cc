@@ -97,19 +97,19 @@ Result<CUmodule> load_ptx(const DriverTable& driver, ByteView bytes,
                           std::string_view on) {
   std::string text(as_text(bytes));
   text.resize(text.find_last_not_of('\0') + 1);  // c_str() closes it
-  JitLog log;
-  auto names = log.names();
-  auto values = log.values();
+  JitLog jit_log;
+  auto names = jit_log.names();
+  auto values = jit_log.values();
   CUmodule module = nullptr;
   const CUresult result = driver.cuModuleLoadDataEx(
       &module, text.c_str(), JitLog::kOptions, names.data(), values.data());
   if (result == CUDA_SUCCESS) {
-    if (!log.info().empty())
-      logger().debug("{}: the driver's compiler says: {}", on, log.info());
+    if (!jit_log.info().empty())
+      log(LogLevel::kDebug, {on, ": the driver's compiler says: ", jit_log.info()});
     return module;
   }
   Error error = driver_error(driver, result, "cuModuleLoadDataEx", on).value();
-  for (const std::string_view said : {log.errors(), log.info()}) {
+  for (const std::string_view said : {jit_log.errors(), jit_log.info()}) {
     if (!said.empty())
       error.message += fmt::format("; the driver's compiler says: {}", said);
   }

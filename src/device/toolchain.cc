@@ -55,7 +55,7 @@ void keep_hint(const ToolchainSearch& search, const Toolchain& toolchain) {
     return;
   const auto written = write_hint(search.folder, toolchain.id.nvrtc, toolchain.facts);
   if (!written)
-    logger().debug("no toolchain hint kept: {}", written.error().message);
+    log(LogLevel::kDebug, {"no toolchain hint kept: ", written.error().message});
 }
 
 Result<Toolchain> describe(const LibraryCandidate& candidate, bool is_explicit,

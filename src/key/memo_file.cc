@@ -78,7 +78,8 @@ MemoWrite write_memo(const OwnFolder& folder, std::string_view name, ByteView pa
   const auto written = folder.check().and_then(
       [&] { return replace_file(folder.path() / name, file, S_IRUSR | S_IWUSR); });
   if (!written) {
-    logger().debug("a memo of digests was not kept: {}", written.error().message);
+    log(LogLevel::kDebug,
+        {"a memo of digests was not kept: ", written.error().message});
     return MemoWrite::kFailed;
   }
   remove_oldest(folder.path());

@@ -76,8 +76,8 @@ Result<std::vector<std::filesystem::path>> family_folders(
 void warn_of_prelude(const std::filesystem::path& folder, const Prelude& prelude) {
   const auto found = read_prelude(folder);
   if (!found || (!found->empty() && *found != *prelude.text))
-    logger().warn("{}: the prelude cannot be replaced; this one is not used",
-                  (folder / "prelude.cuh").string());
+    log(LogLevel::kWarning, {(folder / "prelude.cuh").string(),
+                             ": the prelude cannot be replaced; this one is not used"});
 }
 
 }  // namespace

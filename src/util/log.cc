@@ -7,10 +7,12 @@
 #include <array>
 #include <exception>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <utility>
 
 #include "util/fork_mutex.h"
+#include "util/logger.h"
 #include "util/mutex.h"
 
 namespace kiln {
@@ -78,6 +80,29 @@ namespace {
 }();
 
 }  // namespace
+
+void log(LogLevel level, std::initializer_list<std::string_view> parts) noexcept {
+  try {
+    spdlog::level::level_enum at = spdlog::level::warn;
+    switch (level) {
+      case LogLevel::kDebug:
+        at = spdlog::level::debug;
+        break;
+      case LogLevel::kInfo:
+        at = spdlog::level::info;
+        break;
+      case LogLevel::kWarning:
+        break;
+    }
+    if (!logger().should_log(at))
+      return;
+    std::string line;
+    for (const std::string_view part : parts) line.append(part);
+    logger().log(at, spdlog::string_view_t(line));
+  } catch (const std::exception&) {
+    return;  // for want of memory; a line that is lost fails nobody
+  }
+}
 
 Result<void> set_log_level(std::string_view level) {
   constexpr std::array kLevels{"trace", "debug", "info", "warning", "error", "off"};

@@ -1,19 +1,20 @@
-// Kiln's own logger, "kiln", on stderr. The host program's default logger is left
-// alone.
+// Kiln's own log, on stderr. The host program's default logger is left alone.
 
 #pragma once
 
-#include <spdlog/logger.h>
-
+#include <initializer_list>
 #include <string_view>
 
 #include "kiln/result.h"
 
 namespace kiln {
 
-/// Level warning until set_log_level() says otherwise. Thread-safe; never destroyed, so
-/// that it may be used while the program exits.
-[[nodiscard]] spdlog::logger& logger();
+enum class LogLevel { kDebug, kInfo, kWarning };
+
+/// Writes `parts`, joined, as one line. Level warning until set_log_level() says
+/// otherwise. Thread-safe; may be used while the program exits. Not a template: spdlog
+/// and fmt's formatter are compiled in log.cc alone.
+void log(LogLevel level, std::initializer_list<std::string_view> parts) noexcept;
 
 /// trace, debug, info, warning, error or off. Errors: kInvalidArgument.
 [[nodiscard]] Result<void> set_log_level(std::string_view level);

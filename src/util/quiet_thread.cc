@@ -21,7 +21,7 @@ std::optional<std::thread> start_quiet_thread(std::function<void()> body, Thread
     if (how == Thread::kDetached)
       thread->detach();
   } catch (const std::system_error& error) {
-    logger().warn("cannot start a thread: {}", error.what());
+    log(LogLevel::kWarning, {"cannot start a thread: ", error.what()});
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread;

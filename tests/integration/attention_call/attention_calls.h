@@ -19,6 +19,7 @@
 #include "tests/integration/library/library_service.h"
 #include "tests/unit/device/loading.h"
 #include "util/log.h"
+#include "util/logger.h"
 
 namespace kiln {
 
