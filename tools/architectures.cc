@@ -43,19 +43,17 @@ Result<void> refuse_virtual(const std::string& text) {
 
 }  // namespace
 
-void add_arch_option(CLI::App& app, ArchitectureOptions& options) {
-  app.add_option("--arch", options.lists,
-                 "Architectures: 9.0, 9.0a, sm_90 or native, with commas; may be "
-                 "repeated (default: the devices present)")
-      ->type_name("LIST");
+void add_arch_option(OptionSet& cli, ArchitectureOptions& options) {
+  cli.option("--arch", options.lists, "LIST",
+             "Architectures: 9.0, 9.0a, sm_90 or native, with commas; may be "
+             "repeated (default: the devices present)");
 }
 
-void add_profile_option(CLI::App& app, ArchitectureOptions& options) {
-  app.add_option("--profile", options.profiles,
-                 "Build for the device that this profile describes: a file, as written "
-                 "by `kiln doctor --profile`, or a published one, such as h100-sxm; "
-                 "may be repeated")
-      ->type_name("FILE|NAME");
+void add_profile_option(OptionSet& cli, ArchitectureOptions& options) {
+  cli.option("--profile", options.profiles, "FILE|NAME",
+             "Build for the device that this profile describes: a file, as written "
+             "by `kiln doctor --profile`, or a published one, such as h100-sxm; "
+             "may be repeated");
 }
 
 Result<std::vector<device::ComputeCapability>> devices_present(const Config& config) {

@@ -2,13 +2,13 @@
 
 #pragma once
 
-#include <CLI/App.hpp>
 #include <string>
 #include <vector>
 
 #include "build_service.h"
 #include "device/target.h"
 #include "kiln/result.h"
+#include "tools/option_set.h"
 
 namespace kiln::tools {
 
@@ -18,9 +18,9 @@ struct ArchitectureOptions {
 };
 
 /// Declares --arch.
-void add_arch_option(CLI::App& app, ArchitectureOptions& options);
+void add_arch_option(OptionSet& cli, ArchitectureOptions& options);
 /// Declares --profile.
-void add_profile_option(CLI::App& app, ArchitectureOptions& options);
+void add_profile_option(OptionSet& cli, ArchitectureOptions& options);
 
 [[nodiscard]] inline bool is_given(const ArchitectureOptions& options) {
   return !options.lists.empty() || !options.profiles.empty();

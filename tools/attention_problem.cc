@@ -22,7 +22,7 @@ tl::unexpected<Error> wrong(std::string message) {
   return fail(ErrorCode::kInvalidArgument, "attention: " + std::move(message));
 }
 
-Result<std::int64_t> parse_size(std::string_view flag, const std::string& text) {
+Result<std::int64_t> parse_dimension(std::string_view flag, const std::string& text) {
   return static_cast<std::int64_t>(KILN_TRY(parse_number(flag, text, {1, kMostSize})));
 }
 
@@ -63,7 +63,7 @@ Result<double> read_dropout(const std::string& text) {
 Result<void> read_size(std::string_view flag, const std::string& text,
                        std::int64_t& value) {
   if (!text.empty())
-    value = KILN_TRY(parse_size(flag, text));
+    value = KILN_TRY(parse_dimension(flag, text));
   return {};
 }
 
@@ -98,9 +98,9 @@ Result<Problem> read_problem(const ProblemOptions& options) {
   if (!missing.empty())
     return wrong(fmt::format("the problem needs {}", fmt::join(missing, ", ")));
   Problem problem;
-  problem.heads = KILN_TRY(parse_size("--heads", options.heads));
+  problem.heads = KILN_TRY(parse_dimension("--heads", options.heads));
   problem.kv_heads = problem.heads;
-  problem.dqk = KILN_TRY(parse_size("--dqk", options.dqk));
+  problem.dqk = KILN_TRY(parse_dimension("--dqk", options.dqk));
   problem.dv = problem.dqk;
   return read_problem_over(options, problem);
 }
@@ -134,10 +134,10 @@ Result<Problem> read_problem_over(const ProblemOptions& options, Problem problem
   return problem;
 }
 
-void add_problem_options(CLI::App& app, ProblemOptions& options) {
+void add_problem_options(OptionSet& cli, ProblemOptions& options) {
   const auto add = [&](const char* flag, std::string& value, const char* type,
                        const std::string& meaning) {
-    app.add_option(flag, value, meaning)->type_name(type);
+    cli.option(flag, value, type, meaning);
   };
   add("--pass", options.pass, "PASS", words(attention::pass_words()));
   add("--dtype", options.dtype, "TYPE", words(attention::dtype_words()));
@@ -156,14 +156,14 @@ void add_problem_options(CLI::App& app, ProblemOptions& options) {
   add("--dropout", options.dropout, "P", "Probability of dropout");
   add("--layout", options.layout, "LAYOUT",
       words(attention::layout_words()) + "; thd has sequences of their own lengths");
-  app.add_flag("--bias-gradient", options.bias_gradient,
-               "The gradient of the bias is wanted: with --pass bwd --bias post_scale");
-  app.add_flag("--training", options.training,
-               "A forward pass whose backward pass follows");
-  app.add_flag("--stats", options.stats, "The softmax statistics (LSE) are wanted");
-  app.add_flag("--capture", options.capture, "It runs inside a CUDA graph");
-  app.add_flag("--deterministic", options.deterministic,
-               "The same bits at every run are wanted");
+  cli.flag("--bias-gradient", options.bias_gradient,
+           "The gradient of the bias is wanted: with --pass bwd --bias post_scale");
+  cli.flag("--training", options.training,
+           "A forward pass whose backward pass follows");
+  cli.flag("--stats", options.stats, "The softmax statistics (LSE) are wanted");
+  cli.flag("--capture", options.capture, "It runs inside a CUDA graph");
+  cli.flag("--deterministic", options.deterministic,
+           "The same bits at every run are wanted");
 }
 
 }  // namespace kiln::tools

@@ -2,11 +2,11 @@
 
 #pragma once
 
-#include <CLI/App.hpp>
 #include <string>
 
 #include "attention/problem.h"
 #include "kiln/result.h"
+#include "tools/option_set.h"
 
 namespace kiln::tools {
 
@@ -18,7 +18,7 @@ struct ProblemOptions {
   bool bias_gradient = false;
 };
 
-void add_problem_options(CLI::App& app, ProblemOptions& options);
+void add_problem_options(OptionSet& cli, ProblemOptions& options);
 
 /// A problem that passes validate(). Errors: kInvalidArgument, naming the flag.
 [[nodiscard]] Result<attention::Problem> read_problem(const ProblemOptions& options);

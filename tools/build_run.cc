@@ -214,7 +214,7 @@ std::string item_key(const BuildItem& item) {
   return key == nullptr ? "" : key->hex();
 }
 
-ordered_json entry_json(const BuildItem& item, const BuildEntry& entry) {
+ordered_json item_json(const BuildItem& item, const BuildEntry& entry) {
   ordered_json json;
   json[item.named_as] = item.name;
   json["params"] = item.params;
@@ -334,7 +334,7 @@ void run_builds(Context& context, BuildService& service, const BuildRunOptions& 
 ordered_json report_json(const BuildReport& report) {
   ordered_json entries = ordered_json::array();
   for (std::size_t i = 0; i < report.items.size(); ++i)
-    entries.push_back(entry_json(report.items[i], report.entries[i]));
+    entries.push_back(item_json(report.items[i], report.entries[i]));
   const auto driver = min_driver(report);
   ordered_json json{
       {"requested", report.items.size()},

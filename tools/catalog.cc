@@ -4,11 +4,10 @@
 
 namespace kiln::tools {
 
-void add_catalog_options(CLI::App& app, CatalogOptions& options) {
-  app.add_option("--template-dir", options.template_dirs,
-                 "Folder with kernel templates, searched before $KILN_TEMPLATE_DIR and "
-                 "the built-in ones; may be repeated")
-      ->type_name("DIR");
+void add_catalog_options(OptionSet& cli, CatalogOptions& options) {
+  cli.option("--template-dir", options.template_dirs, "DIR",
+             "Folder with kernel templates, searched before $KILN_TEMPLATE_DIR and "
+             "the built-in ones; may be repeated");
 }
 
 std::vector<std::filesystem::path> template_folders(const Config& config,

@@ -2,12 +2,12 @@
 
 #pragma once
 
-#include <CLI/App.hpp>
 #include <filesystem>
 #include <vector>
 
 #include "config.h"
 #include "render/catalog.h"
+#include "tools/option_set.h"
 
 namespace kiln::tools {
 
@@ -16,7 +16,7 @@ struct CatalogOptions {
 };
 
 /// Declares --template-dir.
-void add_catalog_options(CLI::App& app, CatalogOptions& options);
+void add_catalog_options(OptionSet& cli, CatalogOptions& options);
 
 /// Folders of the command line, then of KILN_TEMPLATE_DIR.
 [[nodiscard]] std::vector<std::filesystem::path> template_folders(

@@ -3,26 +3,26 @@
 
 #pragma once
 
-#include <CLI/App.hpp>
 #include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "tools/context.h"
+#include "tools/option_set.h"
 
 namespace kiln::tools {
 
 /// What a verb does once its options are parsed; returns the exit status.
 using Run = std::function<int(Context&)>;
 
-/// One verb of the program. `add` declares its options on `app` and returns its Run,
+/// One verb of the program. `add` declares its options and returns its Run,
 /// which may refer to them through shared ownership.
 struct Verb {
   const char* name;
   const char* summary;
   const char* group;
-  Run (*add)(CLI::App& app);
+  Run (*add)(OptionSet& cli);
 };
 
 /// All verbs, in the order in which help lists them.

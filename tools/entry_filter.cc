@@ -37,20 +37,17 @@ Result<void> add_devices(const Config& config, std::vector<std::string>& archs) 
 
 }  // namespace
 
-void add_filter_options(CLI::App& app, EntryFilterOptions& options) {
-  app.add_option("--arch", options.architectures,
-                 "Entries built for these: 9.0, 9.0a, sm_90 or native, with commas")
-      ->type_name("LIST");
-  app.add_option("--template", options.templates,
-                 "Entries of this kernel or family; may be repeated")
-      ->type_name("NAME");
+void add_filter_options(OptionSet& cli, EntryFilterOptions& options) {
+  cli.option("--arch", options.architectures, "LIST",
+             "Entries built for these: 9.0, 9.0a, sm_90 or native, with commas");
+  cli.option("--template", options.templates, "NAME",
+             "Entries of this kernel or family; may be repeated");
 }
 
-void add_age_option(CLI::App& app, EntryFilterOptions& options) {
-  app.add_option("--older-than", options.older_than,
-                 "Entries not used for this long: 30m, 12h, 7d; those of older format "
-                 "versions too, where no other filter is given")
-      ->type_name("DURATION");
+void add_age_option(OptionSet& cli, EntryFilterOptions& options) {
+  cli.option("--older-than", options.older_than, "DURATION",
+             "Entries not used for this long: 30m, 12h, 7d; those of older format "
+             "versions too, where no other filter is given");
 }
 
 Result<void> check_templates(const Config& config, const EntryFilterOptions& options) {

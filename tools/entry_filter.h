@@ -2,7 +2,6 @@
 
 #pragma once
 
-#include <CLI/App.hpp>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "config.h"
 #include "kiln/result.h"
 #include "tools/catalog.h"
+#include "tools/option_set.h"
 
 namespace kiln::tools {
 
@@ -20,9 +20,9 @@ struct EntryFilterOptions {
 };
 
 /// Declares --arch and --template. Filters combine with AND, values of one with OR.
-void add_filter_options(CLI::App& app, EntryFilterOptions& options);
+void add_filter_options(OptionSet& cli, EntryFilterOptions& options);
 /// Declares --older-than.
-void add_age_option(CLI::App& app, EntryFilterOptions& options);
+void add_age_option(OptionSet& cli, EntryFilterOptions& options);
 
 [[nodiscard]] inline bool is_given(const EntryFilterOptions& options) {
   return !options.architectures.empty() || !options.templates.empty() ||

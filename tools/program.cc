@@ -34,20 +34,13 @@ std::unique_ptr<Program> make_program() {
     CLI::App* app = program.app.add_subcommand(verb.name, verb.summary);
     app->group(verb.group);
     auto common = std::make_shared<CommonOptions>();
-    Run run = verb.add(*app);
-    app->add_option("--cache-dir", common->cache_dir,
-                    "The cache's root (default: $KILN_CACHE_DIR, then "
-                    "$XDG_CACHE_HOME/kiln, then ~/.cache/kiln)")
-        ->type_name("DIR");
-    app->add_flag("--json", common->json, "Print one JSON document on stdout");
+    OptionSet cli(*app);
+    Run run = verb.add(cli);
+    cli.option("--cache-dir", common->cache_dir, "DIR",
+               "The cache's root (default: $KILN_CACHE_DIR, then "
+               "$XDG_CACHE_HOME/kiln, then ~/.cache/kiln)");
+    cli.flag("--json", common->json, "Print one JSON document on stdout");
     app->set_help_flag("--help,-h", "Print this help and exit");
-    // One value per use, repeated for more: never "all words up to the next option".
-    for (CLI::Option* option : app->get_options()) {
-      if (option->get_positional())
-        option->type_name("");  // its name says it all
-      if (!option->get_positional() && option->get_items_expected_max() > 1)
-        option->allow_extra_args(false);
-    }
     program.verbs.push_back({&verb, app, std::move(run), std::move(common)});
   }
   program.app.footer(kFooter);  // last: verbs inherit what is there when they are added

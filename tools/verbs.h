@@ -7,19 +7,19 @@
 
 namespace kiln::tools {
 
-[[nodiscard]] Run add_warm(CLI::App& app);
-[[nodiscard]] Run add_compile(CLI::App& app);
-[[nodiscard]] Run add_render(CLI::App& app);
-[[nodiscard]] Run add_templates(CLI::App& app);
-[[nodiscard]] Run add_ls(CLI::App& app);
-[[nodiscard]] Run add_show(CLI::App& app);
-[[nodiscard]] Run add_why(CLI::App& app);
-[[nodiscard]] Run add_stats(CLI::App& app);
-[[nodiscard]] Run add_verify(CLI::App& app);
-[[nodiscard]] Run add_trim(CLI::App& app);
-[[nodiscard]] Run add_clear(CLI::App& app);
-[[nodiscard]] Run add_doctor(CLI::App& app);
-[[nodiscard]] Run add_attention(CLI::App& app);
-[[nodiscard]] Run add_bench(CLI::App& app);
+[[nodiscard]] Run add_warm(OptionSet& cli);
+[[nodiscard]] Run add_compile(OptionSet& cli);
+[[nodiscard]] Run add_render(OptionSet& cli);
+[[nodiscard]] Run add_templates(OptionSet& cli);
+[[nodiscard]] Run add_ls(OptionSet& cli);
+[[nodiscard]] Run add_show(OptionSet& cli);
+[[nodiscard]] Run add_why(OptionSet& cli);
+[[nodiscard]] Run add_stats(OptionSet& cli);
+[[nodiscard]] Run add_verify(OptionSet& cli);
+[[nodiscard]] Run add_trim(OptionSet& cli);
+[[nodiscard]] Run add_clear(OptionSet& cli);
+[[nodiscard]] Run add_doctor(OptionSet& cli);
+[[nodiscard]] Run add_attention(OptionSet& cli);
+[[nodiscard]] Run add_bench(OptionSet& cli);
 
 }  // namespace kiln::tools

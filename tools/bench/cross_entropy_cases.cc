@@ -8,10 +8,10 @@
 namespace kiln::tools {
 namespace {
 
-constexpr std::int64_t kRows = 8192;
+constexpr std::int64_t kTokens = 8192;
 constexpr std::int64_t kVocabulary = 128256;
-constexpr std::uint64_t kFloats = kRows * sizeof(float);
-constexpr std::uint64_t kTargets = kRows * sizeof(std::int64_t);
+constexpr std::uint64_t kFloats = kTokens * sizeof(float);
+constexpr std::uint64_t kTargets = kTokens * sizeof(std::int64_t);
 
 // Every target is word 0, which is in every vocabulary.
 const BenchTensor kTargetTensor{.bytes = kTargets, .fill = BenchTensor::Fill::kZeros};
@@ -22,14 +22,14 @@ const BenchTensor kTargetTensor{.bytes = kTargets, .fill = BenchTensor::Fill::kZ
 double again_bytes(ops::DType dtype) {
   constexpr double kRegisters = 64.0 * 1024;
   const auto row = static_cast<double>(bytes_of(dtype, kVocabulary));
-  return kRows * std::max(0.0, row - kRegisters - kBlockCacheBytes);
+  return kTokens * std::max(0.0, row - kRegisters - kBlockCacheBytes);
 }
 
 BenchCase loss_and_gradient(ops::DType dtype) {
-  const std::uint64_t tensor = bytes_of(dtype, kRows * kVocabulary);
+  const std::uint64_t tensor = bytes_of(dtype, kTokens * kVocabulary);
   const std::uint64_t least = 2 * tensor + kFloats + kTargets;
   return {.operation = "cross_entropy",
-          .what = fmt::format("loss and gradient, {} x {}", kRows, kVocabulary),
+          .what = fmt::format("loss and gradient, {} x {}", kTokens, kVocabulary),
           .dtype = dtype,
           .work = BytesMoved{.least = least,
                              .goal = goal_of(kBackwardGoal, least, again_bytes(dtype))},
@@ -44,15 +44,15 @@ BenchCase loss_and_gradient(ops::DType dtype) {
                                        .dlogits = at[0],
                                        .logits = at[1],
                                        .targets = at[3],
-                                       .rows = kRows,
+                                       .rows = kTokens,
                                        .vocabulary = kVocabulary});
           }};
 }
 
 BenchCase loss(ops::DType dtype) {
-  const std::uint64_t tensor = bytes_of(dtype, kRows * kVocabulary);
+  const std::uint64_t tensor = bytes_of(dtype, kTokens * kVocabulary);
   return {.operation = "cross_entropy_forward",
-          .what = fmt::format("loss, {} x {}", kRows, kVocabulary),
+          .what = fmt::format("loss, {} x {}", kTokens, kVocabulary),
           .dtype = dtype,
           .work = BytesMoved{.least = tensor + 3 * kFloats + kTargets,
                              .goal = kForwardGoal},
@@ -67,15 +67,15 @@ BenchCase loss(ops::DType dtype) {
                                                .saved = static_cast<float*>(at[2]),
                                                .logits = at[0],
                                                .targets = at[3],
-                                               .rows = kRows,
+                                               .rows = kTokens,
                                                .vocabulary = kVocabulary});
           }};
 }
 
 BenchCase gradient(ops::DType dtype) {
-  const std::uint64_t tensor = bytes_of(dtype, kRows * kVocabulary);
+  const std::uint64_t tensor = bytes_of(dtype, kTokens * kVocabulary);
   return {.operation = "cross_entropy_backward",
-          .what = fmt::format("gradient, {} x {}", kRows, kVocabulary),
+          .what = fmt::format("gradient, {} x {}", kTokens, kVocabulary),
           .dtype = dtype,
           .work = BytesMoved{.least = 2 * tensor + 2 * kFloats + kTargets,
                              .goal = kBackwardGoal},
@@ -91,7 +91,7 @@ BenchCase gradient(ops::DType dtype) {
                  .logits = at[1],
                  .saved = static_cast<const float*>(at[2]),
                  .targets = at[3],
-                 .rows = kRows,
+                 .rows = kTokens,
                  .vocabulary = kVocabulary});
           }};
 }

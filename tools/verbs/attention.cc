@@ -25,7 +25,7 @@ constexpr std::array<Action, 3> kActions{{{"explain", explain_attention},
                                           {"why", explain_missing_plan}}};
 
 /// A flag that only the other action has is wrong usage, not ignored.
-Result<void> check_flags(const CLI::App& app, const AttentionOptions& options) {
+Result<void> check_flags(const OptionSet& cli, const AttentionOptions& options) {
   struct Owned {
     std::string_view action;
     std::vector<std::string> flags;
@@ -36,21 +36,21 @@ Result<void> check_flags(const CLI::App& app, const AttentionOptions& options) {
        {"--preset", "--jobs", "--timeout", "--dry-run", "--fail-fast", "--kiln"}}};
   for (const auto& [action, flags] : owned) {
     for (const std::string& flag : flags) {
-      if (action != options.action && app.count(flag) > 0)
+      if (action != options.action && cli.is_given(flag))
         return wrong_attention(fmt::format("{} is for `attention {}`", flag, action));
     }
   }
-  if (options.action == "why" && app.count("--cp") > 0)
+  if (options.action == "why" && cli.is_given("--cp"))
     return wrong_attention("why explains one plan: name a step of --cp as the problem");
   return {};
 }
 
-Result<int> run(Context& context, const CLI::App& app,
+Result<int> run(Context& context, const OptionSet& cli,
                 const AttentionOptions& options) {
   std::vector<std::string> names;
   for (const Action& action : kActions) {
     if (action.name == options.action) {
-      KILN_TRY(check_flags(app, options));
+      KILN_TRY(check_flags(cli, options));
       return action.run(context, options);
     }
     names.emplace_back(action.name);
@@ -64,51 +64,44 @@ Result<int> run(Context& context, const CLI::App& app,
 
 }  // namespace
 
-Run add_attention(CLI::App& app) {
+Run add_attention(OptionSet& cli) {
   auto options = std::make_shared<AttentionOptions>();
-  app.add_option(
+  cli.argument(
       "ACTION", options->action,
       "explain: would cuDNN run this problem there; if not, why, what to do, and "
       "which of Kiln's own kernels runs it. warm: build what a job will ask for: "
       "cuDNN's plans, and Kiln's kernels where cuDNN refuses. why: a plan is not "
       "in the cache, which one comes nearest, and what differs");
-  app.add_option("--arch", options->devices.lists,
-                 "Architecture: 9.0, sm_90 or native; with --matrix or warm a list. A "
-                 "plan is for a device: warm takes the published ones that have it")
-      ->type_name("LIST");
-  add_profile_option(app, options->devices);
-  add_problem_options(app, options->problem);
-  app.add_option("--cp", options->parallelism,
-                 "Context parallelism, MODE:RANKS: p2p, a2a, all_gather or a2a+p2p; "
-                 "the problem is then the whole one, and its steps are decided on")
-      ->type_name("MODE:RANKS");
-  app.add_option("--cudnn", options->cudnn,
-                 "explain: version of cuDNN, such as 9.5.0, by the rules alone; or "
-                 "installed, which is asked as well")
-      ->type_name("VERSION");
-  app.add_flag("--matrix", options->matrix,
-               "explain: a table over architectures and versions of cuDNN");
-  app.add_option("--preset", options->preset,
-                 "warm: both passes of a model's attention; flags of the problem "
-                 "change what they name")
-      ->type_name("NAME|FILE");
-  app.add_option("--driver", options->driver,
-                 "CUDA version of the driver there, such as 13.0, to which a "
-                 "plan is bound (default: the profile's)")
-      ->type_name("VERSION");
-  app.add_option("--jobs", options->jobs,
-                 "warm: plans at a time (default: the usable cores)")
-      ->type_name("N");
-  app.add_option("--timeout", options->time_limit,
-                 "warm: time limit of one plan: 90, 5m (default: 300)")
-      ->type_name("DURATION");
-  app.add_flag("--dry-run", options->dry_run,
-               "warm: say what would be built; build nothing");
-  app.add_flag("--fail-fast", options->fail_fast, "warm: stop at the first failure");
-  app.add_flag("--kiln", options->kiln,
-               "warm: Kiln's own kernels for all of it, as a job with "
-               "KILN_ATTENTION=kiln asks for");
-  app.footer(
+  cli.option("--arch", options->devices.lists, "LIST",
+             "Architecture: 9.0, sm_90 or native; with --matrix or warm a list. A "
+             "plan is for a device: warm takes the published ones that have it");
+  add_profile_option(cli, options->devices);
+  add_problem_options(cli, options->problem);
+  cli.option("--cp", options->parallelism, "MODE:RANKS",
+             "Context parallelism, MODE:RANKS: p2p, a2a, all_gather or a2a+p2p; "
+             "the problem is then the whole one, and its steps are decided on");
+  cli.option("--cudnn", options->cudnn, "VERSION",
+             "explain: version of cuDNN, such as 9.5.0, by the rules alone; or "
+             "installed, which is asked as well");
+  cli.flag("--matrix", options->matrix,
+           "explain: a table over architectures and versions of cuDNN");
+  cli.option("--preset", options->preset, "NAME|FILE",
+             "warm: both passes of a model's attention; flags of the problem "
+             "change what they name");
+  cli.option("--driver", options->driver, "VERSION",
+             "CUDA version of the driver there, such as 13.0, to which a "
+             "plan is bound (default: the profile's)");
+  cli.option("--jobs", options->jobs, "N",
+             "warm: plans at a time (default: the usable cores)");
+  cli.option("--timeout", options->time_limit, "DURATION",
+             "warm: time limit of one plan: 90, 5m (default: 300)");
+  cli.flag("--dry-run", options->dry_run,
+           "warm: say what would be built; build nothing");
+  cli.flag("--fail-fast", options->fail_fast, "warm: stop at the first failure");
+  cli.flag("--kiln", options->kiln,
+           "warm: Kiln's own kernels for all of it, as a job with "
+           "KILN_ATTENTION=kiln asks for");
+  cli.footer(
       "Examples:\n"
       "  kiln attention explain --arch 9.0 --cudnn 9.1.0 --pass bwd --dtype bf16 \\\n"
       "    --batch 2 --heads 16 --sq 1024 --skv 1024 --dqk 192 --dv 128 --mask causal\n"
@@ -116,8 +109,8 @@ Run add_attention(CLI::App& app) {
       "  kiln attention warm --arch 7.5,8.6 --preset llama-3-8b --kiln\n"
       "\nExit status: of explain 0 whatever the answer is; of warm 0 when all is "
       "there,\n1 when something failed or neither cuDNN nor Kiln runs it.\n");
-  return [options, &app](Context& context) {
-    return finish(context, run(context, app, *options));
+  return [options, cli](Context& context) {
+    return finish(context, run(context, cli, *options));
   };
 }
 

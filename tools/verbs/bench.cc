@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Options {
+struct BenchOptions {
   std::vector<std::string> names;
   std::string device = "0";
   std::string rounds = "20";
@@ -97,7 +97,7 @@ std::string_view family_of(std::string_view operation) {
 }
 
 /// One argument: "NAME" or "NAME:dtype=D".
-struct Wanted {
+struct WantedCase {
   std::string name;   // of an operation, or of a family
   std::string dtype;  // empty: each
 
@@ -107,8 +107,8 @@ struct Wanted {
   }
 };
 
-Result<Wanted> parse_wanted(const std::string& argument,
-                            const std::vector<std::string>& known) {
+Result<WantedCase> parse_wanted(const std::string& argument,
+                                const std::vector<std::string>& known) {
   const request::TemplatePattern pattern =
       KILN_TRY(request::parse_template_pattern(argument));
   const bool is_known = std::ranges::any_of(known, [&](const std::string& each) {
@@ -118,7 +118,7 @@ Result<Wanted> parse_wanted(const std::string& argument,
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("'{}' is not one of the operations {}{}", pattern.name,
                             fmt::join(known, ", "), did_you_mean(pattern.name, known)));
-  Wanted wanted{.name = pattern.name, .dtype = {}};
+  WantedCase wanted{.name = pattern.name, .dtype = {}};
   for (const auto& [parameter, value] : pattern.params) {
     if (parameter != "dtype" || (value != "f16" && value != "bf16" && value != "f32"))
       return fail(ErrorCode::kInvalidArgument,
@@ -140,12 +140,12 @@ Result<std::vector<BenchCase>> select(const std::vector<std::string>& arguments,
     if (std::find(known.begin(), known.end(), each.operation) == known.end())
       known.push_back(each.operation);
   }
-  std::vector<Wanted> wanted;
+  std::vector<WantedCase> wanted;
   for (const std::string& argument : arguments)
     wanted.push_back(KILN_TRY(parse_wanted(argument, known)));
   std::erase_if(cases, [&](const BenchCase& each) {
     return std::none_of(wanted.begin(), wanted.end(),
-                        [&](const Wanted& one) { return one.has(each); });
+                        [&](const WantedCase& one) { return one.has(each); });
   });
   return cases;
 }
@@ -301,7 +301,7 @@ BenchReport measure_all(const Context& context, Bench& bench,
   return report;
 }
 
-Result<int> run(Context& context, const Options& options) {
+Result<int> run(Context& context, const BenchOptions& options) {
   constexpr std::uint64_t kMostRounds = 100000;
   KILN_TRY(select(options.names, Device{}));  // a wrong name needs no device
   const auto rounds = static_cast<int>(
@@ -331,19 +331,15 @@ Result<int> run(Context& context, const Options& options) {
 
 }  // namespace
 
-Run add_bench(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  app.add_option(
-         "name", options->names,
-         "An operation, NAME or NAME:dtype=D; `attention` is both of its passes "
-         "(default: all of them)")
-      ->type_name("NAME[:dtype=D]");
-  app.add_option("--device", options->device,
-                 "Which device, counted from 0 (default: 0)")
-      ->type_name("N");
-  app.add_option("--rounds", options->rounds,
-                 "Runs of each, of which the median counts (default: 20)")
-      ->type_name("N");
+Run add_bench(OptionSet& cli) {
+  auto options = std::make_shared<BenchOptions>();
+  cli.argument("name", options->names,
+               "An operation, NAME or NAME:dtype=D; `attention` is both of its passes "
+               "(default: all of them)");
+  cli.option("--device", options->device, "N",
+             "Which device, counted from 0 (default: 0)");
+  cli.option("--rounds", options->rounds, "N",
+             "Runs of each, of which the median counts (default: 20)");
   return
       [options](Context& context) { return finish(context, run(context, *options)); };
 }

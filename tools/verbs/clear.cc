@@ -19,7 +19,7 @@
 namespace kiln::tools {
 namespace {
 
-struct Options {
+struct ClearOptions {
   bool all = false;
   std::vector<std::string> keys;
   EntryFilterOptions filter;
@@ -27,7 +27,7 @@ struct Options {
   bool yes = false;
 };
 
-Result<void> check_selection(const Options& options) {
+Result<void> check_selection(const ClearOptions& options) {
   const int kinds = (options.all ? 1 : 0) + (options.keys.empty() ? 0 : 1) +
                     (is_given(options.filter) ? 1 : 0);
   if (kinds == 0) {
@@ -41,13 +41,13 @@ Result<void> check_selection(const Options& options) {
   return {};
 }
 
-bool asks(const Options& options) {
+bool asks(const ClearOptions& options) {
   // Everything but --all names what goes.
   return options.all && !options.yes && !options.dry_run;
 }
 
 /// Also where there is nothing: a script must not work until there is something.
-Result<void> check_confirmation(const Context& context, const Options& options) {
+Result<void> check_confirmation(const Context& context, const ClearOptions& options) {
   if (!asks(options) || (context.err.is_terminal() && ::isatty(STDIN_FILENO) == 1))
     return {};
   return fail(ErrorCode::kInvalidArgument,
@@ -67,7 +67,7 @@ struct Selection {
   [[nodiscard]] std::size_t count() const { return entries.size() + older_count(); }
 };
 
-Result<void> confirm(const Context& context, const Options& options,
+Result<void> confirm(const Context& context, const ClearOptions& options,
                      const cache::Cache& cache, const Selection& selection) {
   if (!asks(options) || selection.count() == 0)
     return {};
@@ -98,7 +98,7 @@ std::vector<cache::OlderFormat> select_older(cache::Cache& cache,
 }
 
 Result<Selection> select(cache::Cache& cache, const Config& config,
-                         const Options& options) {
+                         const ClearOptions& options) {
   if (options.keys.empty()) {
     const auto query = KILN_TRY(make_query(config, options.filter));
     auto entries = KILN_TRY(cache.walk(
@@ -171,7 +171,7 @@ class Remover {
   std::optional<Error> failure_;
 };
 
-Result<int> run(Context& context, const Options& options) {
+Result<int> run(Context& context, const ClearOptions& options) {
   KILN_TRY(check_selection(options));
   KILN_TRY(check_confirmation(context, options));
   const auto cache = KILN_TRY(open_cache(context.config));
@@ -198,15 +198,15 @@ Result<int> run(Context& context, const Options& options) {
 
 }  // namespace
 
-Run add_clear(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  app.add_option("KEY", options->keys, "Keys, or unique prefixes of 6 digits or more");
-  app.add_flag("--all", options->all,
-               "Every entry, those of older format versions too; asks on a terminal");
-  add_filter_options(app, options->filter);
-  add_age_option(app, options->filter);
-  app.add_flag("--dry-run", options->dry_run, "Say what would go; remove nothing");
-  app.add_flag("--yes", options->yes, "Do not ask");
+Run add_clear(OptionSet& cli) {
+  auto options = std::make_shared<ClearOptions>();
+  cli.argument("KEY", options->keys, "Keys, or unique prefixes of 6 digits or more");
+  cli.flag("--all", options->all,
+           "Every entry, those of older format versions too; asks on a terminal");
+  add_filter_options(cli, options->filter);
+  add_age_option(cli, options->filter);
+  cli.flag("--dry-run", options->dry_run, "Say what would go; remove nothing");
+  cli.flag("--yes", options->yes, "Do not ask");
   return [options](Context& context) {
     return finish_lookup(context, run(context, *options));
   };

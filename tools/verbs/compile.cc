@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t kMaxSourceBytes = 64U << 20U;
 
-struct Options {
+struct CompileOptions {
   std::string file;
   ArchitectureOptions architectures;
   std::vector<std::string> include_dirs;
@@ -51,7 +51,7 @@ Result<std::string> read_source(const Context& context, const std::string& file)
   }
 }
 
-Result<Request> make_request(const Context& context, const Options& options) {
+Result<Request> make_request(const Context& context, const CompileOptions& options) {
   SourceOptions source;
   source.source = KILN_TRY(read_source(context, options.file));
   source.file_name = options.file == "-" ? "standard input" : options.file;
@@ -98,7 +98,7 @@ void print_logs(const BuildReport& report) {
   }
 }
 
-Result<void> write_output(const Options& options, const BuildReport& report) {
+Result<void> write_output(const CompileOptions& options, const BuildReport& report) {
   if (options.output.empty() || report.entries[0].object == nullptr)
     return {};
   return write_output_file(options.output, report.entries[0].object->payload());
@@ -117,7 +117,7 @@ void print_entries(const Context& context, const BuildReport& report) {
                      context.out));
 }
 
-Result<int> run(Context& context, const Options& options) {
+Result<int> run(Context& context, const CompileOptions& options) {
   Config config = context.config;
   if (!options.time_limit.empty())
     config.compile_timeout = KILN_TRY(parse_time_limit(options.time_limit));
@@ -163,27 +163,22 @@ Result<int> run(Context& context, const Options& options) {
 
 }  // namespace
 
-Run add_compile(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file, "A CUDA C++ source; - is standard input")
-      ->required();
-  add_arch_option(app, options->architectures);
-  app.add_option("-I", options->include_dirs, "Search DIR for headers; may be repeated")
-      ->type_name("DIR");
-  app.add_option("-D", options->defines, "Define a macro; may be repeated")
-      ->type_name("NAME[=VALUE]");
-  app.add_option(
-         "--option", options->options,
-         "Pass OPT on to NVRTC, e.g. --option --maxrregcount=64; may be repeated")
-      ->type_name("OPT");
-  app.add_option("--name", options->names,
-                 "Instantiate and name EXPR, e.g. 'scale<float>'; may be repeated")
-      ->type_name("EXPR");
-  app.add_option("-o", options->output, "Write the image to FILE, for one architecture")
-      ->type_name("FILE");
-  app.add_option("--timeout", options->time_limit,
-                 "Time limit of one build: 90, 5m (default: 300)")
-      ->type_name("DURATION");
+Run add_compile(OptionSet& cli) {
+  auto options = std::make_shared<CompileOptions>();
+  cli.argument("FILE", options->file, "A CUDA C++ source; - is standard input",
+               Presence::kRequired);
+  add_arch_option(cli, options->architectures);
+  cli.option("-I", options->include_dirs, "DIR",
+             "Search DIR for headers; may be repeated");
+  cli.option("-D", options->defines, "NAME[=VALUE]", "Define a macro; may be repeated");
+  cli.option("--option", options->options, "OPT",
+             "Pass OPT on to NVRTC, e.g. --option --maxrregcount=64; may be repeated");
+  cli.option("--name", options->names, "EXPR",
+             "Instantiate and name EXPR, e.g. 'scale<float>'; may be repeated");
+  cli.option("-o", options->output, "FILE",
+             "Write the image to FILE, for one architecture");
+  cli.option("--timeout", options->time_limit, "DURATION",
+             "Time limit of one build: 90, 5m (default: 300)");
   return
       [options](Context& context) { return finish(context, run(context, *options)); };
 }

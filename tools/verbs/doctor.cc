@@ -17,7 +17,7 @@
 namespace kiln::tools {
 namespace {
 
-struct Options {
+struct DoctorOptions {
   std::string profile;
   std::string device = "0";
   std::vector<std::string> compare;
@@ -45,7 +45,7 @@ void print_checks(const Diagnosis& diagnosis, const Terminal& out) {
   }
 }
 
-Result<void> write_profile(BuildService& service, const Options& options) {
+Result<void> write_profile(BuildService& service, const DoctorOptions& options) {
   constexpr std::uint64_t kMostDevices = 1024;
   KILN_TRY(check_output_path("--profile", options.profile));
   const auto device = static_cast<int>(
@@ -59,7 +59,7 @@ Result<void> write_profile(BuildService& service, const Options& options) {
   return write_output_file(options.profile, as_bytes(text));
 }
 
-Result<int> run(Context& context, const Options& options) {
+Result<int> run(Context& context, const DoctorOptions& options) {
   const auto service =
       KILN_TRY(BuildService::open(context.config, {.stop = context.stop->token()}));
   if (!options.profile.empty())
@@ -79,17 +79,15 @@ Result<int> run(Context& context, const Options& options) {
 
 }  // namespace
 
-Run add_doctor(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  app.add_option("--profile", options->profile,
-                 "Write a profile of a device here to FILE, for `warm --profile`")
-      ->type_name("FILE");
-  app.add_option("--device", options->device, "Which device the profile describes")
-      ->type_name("ORDINAL");
-  app.add_option("--compare", options->compare,
-                 "Compare with another node's `kiln doctor --json`; may be repeated")
-      ->type_name("FILE");
-  app.footer("Exit status: 0 unless a check says fail, then 1.\n");
+Run add_doctor(OptionSet& cli) {
+  auto options = std::make_shared<DoctorOptions>();
+  cli.option("--profile", options->profile, "FILE",
+             "Write a profile of a device here to FILE, for `warm --profile`");
+  cli.option("--device", options->device, "ORDINAL",
+             "Which device the profile describes");
+  cli.option("--compare", options->compare, "FILE",
+             "Compare with another node's `kiln doctor --json`; may be repeated");
+  cli.footer("Exit status: 0 unless a check says fail, then 1.\n");
   return
       [options](Context& context) { return finish(context, run(context, *options)); };
 }

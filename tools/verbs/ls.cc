@@ -21,7 +21,7 @@
 namespace kiln::tools {
 namespace {
 
-struct Options {
+struct LsOptions {
   EntryFilterOptions filter;
   std::string sort = "created";
   std::string limit;
@@ -61,7 +61,7 @@ void print_entries(const Context& context, const std::vector<cache::Entry>& entr
   print_error(fmt::format("{} entries, {}\n", entries.size(), format_size(bytes)));
 }
 
-Result<int> run(Context& context, const Options& options) {
+Result<int> run(Context& context, const LsOptions& options) {
   cache::ListQuery query = KILN_TRY(make_query(context.config, options.filter));
   query.sort = KILN_TRY(parse_sort(options.sort));
   if (!options.limit.empty()) {
@@ -87,15 +87,13 @@ Result<int> run(Context& context, const Options& options) {
 
 }  // namespace
 
-Run add_ls(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  add_filter_options(app, options->filter);
-  app.add_option(
-         "--sort", options->sort,
-         "created or used (newest first), size (largest first), template or arch "
-         "(by name); default: created")
-      ->type_name("WORD");
-  app.add_option("--limit", options->limit, "At most N entries")->type_name("N");
+Run add_ls(OptionSet& cli) {
+  auto options = std::make_shared<LsOptions>();
+  add_filter_options(cli, options->filter);
+  cli.option("--sort", options->sort, "WORD",
+             "created or used (newest first), size (largest first), template or arch "
+             "(by name); default: created");
+  cli.option("--limit", options->limit, "N", "At most N entries");
   return
       [options](Context& context) { return finish(context, run(context, *options)); };
 }

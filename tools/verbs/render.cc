@@ -12,12 +12,12 @@
 namespace kiln::tools {
 namespace {
 
-struct Options {
+struct RenderOptions {
   std::string text;
   CatalogOptions catalog;
 };
 
-Result<int> run(Context& context, const Options& options) {
+Result<int> run(Context& context, const RenderOptions& options) {
   const auto catalog = KILN_TRY(open_catalog(context.config, options.catalog));
   const auto text = KILN_TRY(request::parse_template_pattern(options.text));
   const auto kernel = KILN_TRY(catalog.find(text.name));
@@ -35,13 +35,13 @@ Result<int> run(Context& context, const Options& options) {
 
 }  // namespace
 
-Run add_render(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  app.add_option("TEMPLATE", options->text,
-                 "NAME:p=v,... - a kernel and its parameters, e.g. "
-                 "scaled_softmax_fwd:dtype=bf16")
-      ->required();
-  add_catalog_options(app, options->catalog);
+Run add_render(OptionSet& cli) {
+  auto options = std::make_shared<RenderOptions>();
+  cli.argument("TEMPLATE", options->text,
+               "NAME:p=v,... - a kernel and its parameters, e.g. "
+               "scaled_softmax_fwd:dtype=bf16",
+               Presence::kRequired);
+  add_catalog_options(cli, options->catalog);
   return
       [options](Context& context) { return finish(context, run(context, *options)); };
 }

@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Options {
+struct ShowOptions {
   std::string key;
   bool source = false;
   bool log = false;
@@ -57,7 +57,7 @@ Result<Shown> find(const Config& config, const std::string& text) {
 
 /// The text that one of --source, --log, --preimage or --ptx asks for.
 Result<std::optional<std::string>> wanted_text(const cache::StoredObject& object,
-                                               const Options& options) {
+                                               const ShowOptions& options) {
   if (options.source)
     return KILN_TRY(object.source());
   if (options.log)
@@ -139,7 +139,7 @@ void print_details(const Shown& shown, const cache::Metadata& metadata,
   }
 }
 
-Result<int> run(Context& context, const Options& options) {
+Result<int> run(Context& context, const ShowOptions& options) {
   if (options.source + options.log + options.preimage + options.ptx > 1) {
     return fail(
         ErrorCode::kInvalidArgument,
@@ -174,18 +174,17 @@ Result<int> run(Context& context, const Options& options) {
 
 }  // namespace
 
-Run add_show(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  app.add_option("KEY", options->key, "64 hex digits, or a unique prefix of 6 or more")
-      ->required();
-  app.add_flag("--source", options->source,
-               "Print the source it was compiled from; of a plan its problem");
-  app.add_flag("--log", options->log, "Print the compiler's log");
-  app.add_flag("--preimage", options->preimage, "Print what the key is made of");
-  app.add_flag("--ptx", options->ptx, "Print the PTX");
-  app.add_option("--extract", options->extract,
-                 "Write the raw cubin, PTX or plan to FILE; - is standard output")
-      ->type_name("FILE");
+Run add_show(OptionSet& cli) {
+  auto options = std::make_shared<ShowOptions>();
+  cli.argument("KEY", options->key, "64 hex digits, or a unique prefix of 6 or more",
+               Presence::kRequired);
+  cli.flag("--source", options->source,
+           "Print the source it was compiled from; of a plan its problem");
+  cli.flag("--log", options->log, "Print the compiler's log");
+  cli.flag("--preimage", options->preimage, "Print what the key is made of");
+  cli.flag("--ptx", options->ptx, "Print the PTX");
+  cli.option("--extract", options->extract, "FILE",
+             "Write the raw cubin, PTX or plan to FILE; - is standard output");
   return [options](Context& context) {
     return finish_lookup(context, run(context, *options));
   };

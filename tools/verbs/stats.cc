@@ -41,7 +41,7 @@ Result<int> run(Context& context) {
 
 }  // namespace
 
-Run add_stats(CLI::App& /*app*/) {
+Run add_stats(OptionSet& /*cli*/) {
   return [](Context& context) { return finish(context, run(context)); };
 }
 

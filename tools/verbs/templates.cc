@@ -16,7 +16,7 @@ namespace {
 using nlohmann::ordered_json;
 using Kernels = std::vector<std::shared_ptr<const render::KernelSpec>>;
 
-struct Options {
+struct TemplatesOptions {
   std::string name;
   CatalogOptions catalog;
 };
@@ -106,7 +106,7 @@ Result<Kernels> select(const render::TemplateCatalog& catalog,
   return Kernels{KILN_TRY(catalog.find(name))};
 }
 
-Result<int> run(Context& context, const Options& options) {
+Result<int> run(Context& context, const TemplatesOptions& options) {
   const auto catalog = KILN_TRY(open_catalog(context.config, options.catalog));
   const Kernels kernels = KILN_TRY(select(catalog, options.name));
   if (context.json) {
@@ -123,10 +123,10 @@ Result<int> run(Context& context, const Options& options) {
 
 }  // namespace
 
-Run add_templates(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  app.add_option("NAME", options->name, "A kernel or a family; all where left out");
-  add_catalog_options(app, options->catalog);
+Run add_templates(OptionSet& cli) {
+  auto options = std::make_shared<TemplatesOptions>();
+  cli.argument("NAME", options->name, "A kernel or a family; all where left out");
+  add_catalog_options(cli, options->catalog);
   return
       [options](Context& context) { return finish(context, run(context, *options)); };
 }

@@ -12,12 +12,12 @@
 namespace kiln::tools {
 namespace {
 
-struct Options {
+struct TrimOptions {
   std::string max_size;
   bool dry_run = false;
 };
 
-Result<int> run(Context& context, const Options& options) {
+Result<int> run(Context& context, const TrimOptions& options) {
   cache::TrimOptions trim;
   trim.limit_bytes = context.config.cache_limit_bytes;
   if (!options.max_size.empty()) {
@@ -37,14 +37,13 @@ Result<int> run(Context& context, const Options& options) {
 
 }  // namespace
 
-Run add_trim(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  app.add_option("--max-size", options->max_size,
-                 "Trim to this size: 10GiB, 500M (default: $KILN_CACHE_SIZE or 10GiB, "
-                 "and then to 90 % of it). Objects of older format versions count, and "
-                 "go first")
-      ->type_name("SIZE");
-  app.add_flag("--dry-run", options->dry_run, "Say what would go; remove nothing");
+Run add_trim(OptionSet& cli) {
+  auto options = std::make_shared<TrimOptions>();
+  cli.option("--max-size", options->max_size, "SIZE",
+             "Trim to this size: 10GiB, 500M (default: $KILN_CACHE_SIZE or 10GiB, "
+             "and then to 90 % of it). Objects of older format versions count, and "
+             "go first");
+  cli.flag("--dry-run", options->dry_run, "Say what would go; remove nothing");
   return
       [options](Context& context) { return finish(context, run(context, *options)); };
 }

@@ -20,7 +20,7 @@ constexpr int kCorruptBit = 1;
 constexpr int kUntrustedBit = 8;
 constexpr int kUnreadableBit = 16;
 
-struct Options {
+struct VerifyOptions {
   bool quarantine = false;
 };
 
@@ -60,7 +60,7 @@ ordered_json result_json(const cache::VerifyResult& result) {
           {"quarantined", result.quarantined}};
 }
 
-Result<int> run(Context& context, const Options& options) {
+Result<int> run(Context& context, const VerifyOptions& options) {
   const auto cache = KILN_TRY(open_cache(context.config));
   const cache::VerifyResult result = KILN_TRY(cache->verify(
       {.quarantine =
@@ -84,11 +84,11 @@ Result<int> run(Context& context, const Options& options) {
 
 }  // namespace
 
-Run add_verify(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  app.add_flag("--quarantine", options->quarantine,
-               "Move corrupt objects into the cache's quarantine folder");
-  app.footer(
+Run add_verify(OptionSet& cli) {
+  auto options = std::make_shared<VerifyOptions>();
+  cli.flag("--quarantine", options->quarantine,
+           "Move corrupt objects into the cache's quarantine folder");
+  cli.footer(
       "Exit status: a sum of 1 (corrupt), 8 (untrusted: somebody else can write it)\n"
       "and 16 (unreadable); 0 if all is well.\n");
   return

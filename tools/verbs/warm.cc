@@ -22,7 +22,7 @@
 namespace kiln::tools {
 namespace {
 
-struct Options {
+struct WarmOptions {
   bool all = false;
   bool quick = false;
   std::vector<std::string> templates;
@@ -38,7 +38,7 @@ struct Options {
 };
 
 /// What was selected, each for the architectures it is wanted on.
-struct Wanted {
+struct WantedKernels {
   request::Selection selection;
   std::vector<request::ManifestEntry> lines;
   std::vector<ops::Preset> presets;
@@ -66,8 +66,8 @@ Result<void> check_line(BuildService& service, const std::string& path,
               fmt::format("{}:{}: {}", path, line.line, checked.error().message));
 }
 
-Result<Wanted> select(BuildService& service, const Options& options) {
-  Wanted wanted{request::Selection(service.catalog()), {}, {}};
+Result<WantedKernels> select(BuildService& service, const WarmOptions& options) {
+  WantedKernels wanted{request::Selection(service.catalog()), {}, {}};
   if (options.all)
     KILN_TRY(wanted.selection.add_all());
   if (options.quick)
@@ -97,7 +97,7 @@ Result<Wanted> select(BuildService& service, const Options& options) {
 }
 
 /// A line's own architecture counts where the command line names none.
-bool needs_architectures(const Wanted& wanted) {
+bool needs_architectures(const WantedKernels& wanted) {
   if (!wanted.selection.requests().empty() || !wanted.presets.empty())
     return true;
   return std::any_of(
@@ -106,7 +106,7 @@ bool needs_architectures(const Wanted& wanted) {
 }
 
 /// Adds what the presets launch on such a device, and the selection does not have.
-Result<void> add_presets(BuildService& service, const Wanted& wanted,
+Result<void> add_presets(BuildService& service, const WantedKernels& wanted,
                          const device::BuildFor& build_for, BuildReport& report) {
   const Device device{.capability = device::capability_of(build_for)};
   request::Selection selection = wanted.selection;
@@ -125,8 +125,8 @@ Result<void> add_presets(BuildService& service, const Wanted& wanted,
   return {};
 }
 
-Result<BuildReport> list_items(BuildService& service, const Options& options) {
-  const Wanted wanted = KILN_TRY(select(service, options));
+Result<BuildReport> list_items(BuildService& service, const WarmOptions& options) {
+  const WantedKernels wanted = KILN_TRY(select(service, options));
   std::vector<device::BuildFor> architectures;
   if (is_given(options.architectures) || needs_architectures(wanted))
     architectures = KILN_TRY(select_architectures(service, options.architectures));
@@ -163,10 +163,11 @@ void record_toolchain(BuildService& service, const BuildReport& report) {
   if (most == uses.end() || service.cache().mode() != cache::Mode::kReadWrite)
     return;
   if (auto recorded = service.toolchains().record(*most->second.second); !recorded)
-    logger().warn("the toolchain is not recorded: {}", recorded.error().message);
+    log(LogLevel::kWarning,
+        {"the toolchain is not recorded: ", recorded.error().message});
 }
 
-Result<int> run(Context& context, const Options& options) {
+Result<int> run(Context& context, const WarmOptions& options) {
   Config config = context.config;
   config.template_dirs = template_folders(config, options.catalog);
   if (!options.jobs.empty()) {
@@ -208,36 +209,30 @@ std::string preset_names() {
 
 }  // namespace
 
-Run add_warm(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  app.add_flag("--all", options->all, "The default set of every kernel");
-  app.add_flag("--quick", options->quick, "A small part of it, to try things out");
-  app.add_option("--template", options->templates,
-                 "A kernel or family, NAME or NAME:p=v,...; a parameter left out takes "
-                 "every value of the default set; may be repeated")
-      ->type_name("NAME[:p=v,...]");
-  app.add_option("--manifest", options->manifests,
-                 "Requests as JSON Lines, contents inline; may be repeated")
-      ->type_name("FILE");
-  app.add_option("--preset", options->presets,
-                 fmt::format("The kernels that training a model asks for: {}; or a "
-                             "file of your own, NAME.toml; may be repeated",
-                             preset_names()))
-      ->type_name("NAME|FILE");
-  add_arch_option(app, options->architectures);
-  add_profile_option(app, options->architectures);
-  add_catalog_options(app, options->catalog);
-  app.add_option("--jobs", options->jobs,
-                 "Builds at a time (default: the usable cores)")
-      ->type_name("N");
-  app.add_option("--timeout", options->time_limit,
-                 "Time limit of one build: 90, 5m (default: 300)")
-      ->type_name("DURATION");
-  app.add_flag("--dry-run", options->dry_run, "Say what would be built; build nothing");
-  app.add_flag("--fail-fast", options->fail_fast, "Stop at the first failure");
-  app.add_option("--events", options->events,
-                 "Append one JSON line to FILE as each build ends")
-      ->type_name("FILE");
+Run add_warm(OptionSet& cli) {
+  auto options = std::make_shared<WarmOptions>();
+  cli.flag("--all", options->all, "The default set of every kernel");
+  cli.flag("--quick", options->quick, "A small part of it, to try things out");
+  cli.option("--template", options->templates, "NAME[:p=v,...]",
+             "A kernel or family, NAME or NAME:p=v,...; a parameter left out takes "
+             "every value of the default set; may be repeated");
+  cli.option("--manifest", options->manifests, "FILE",
+             "Requests as JSON Lines, contents inline; may be repeated");
+  cli.option("--preset", options->presets, "NAME|FILE",
+             fmt::format("The kernels that training a model asks for: {}; or a "
+                         "file of your own, NAME.toml; may be repeated",
+                         preset_names()));
+  add_arch_option(cli, options->architectures);
+  add_profile_option(cli, options->architectures);
+  add_catalog_options(cli, options->catalog);
+  cli.option("--jobs", options->jobs, "N",
+             "Builds at a time (default: the usable cores)");
+  cli.option("--timeout", options->time_limit, "DURATION",
+             "Time limit of one build: 90, 5m (default: 300)");
+  cli.flag("--dry-run", options->dry_run, "Say what would be built; build nothing");
+  cli.flag("--fail-fast", options->fail_fast, "Stop at the first failure");
+  cli.option("--events", options->events, "FILE",
+             "Append one JSON line to FILE as each build ends");
   return
       [options](Context& context) { return finish(context, run(context, *options)); };
 }

@@ -16,7 +16,7 @@
 namespace kiln::tools {
 namespace {
 
-struct Options {
+struct WhyOptions {
   std::vector<std::string> keys;
   std::string template_text;
   ArchitectureOptions architectures;
@@ -36,7 +36,7 @@ Result<WhyAnswer> compare_keys(const Config& config,
   return answer;
 }
 
-Result<KeyedRequest> key_request(BuildService& service, const Options& options) {
+Result<KeyedRequest> key_request(BuildService& service, const WhyOptions& options) {
   const auto text = KILN_TRY(request::parse_template_pattern(options.template_text));
   if (text.name.starts_with("cudnn_attention_"))
     return fail(
@@ -60,7 +60,7 @@ Result<KeyedRequest> key_request(BuildService& service, const Options& options) 
   return std::get<KeyedRequest>(std::move(keyed));
 }
 
-Result<WhyAnswer> explain_request(const Context& context, const Options& options) {
+Result<WhyAnswer> explain_request(const Context& context, const WhyOptions& options) {
   Config config = context.config;
   config.template_dirs = template_folders(config, options.catalog);
   const auto service = KILN_TRY(
@@ -73,7 +73,7 @@ Result<WhyAnswer> explain_request(const Context& context, const Options& options
                       keyed.request.as_template()->kernel->name(), note);
 }
 
-Result<int> run(Context& context, const Options& options) {
+Result<int> run(Context& context, const WhyOptions& options) {
   const bool is_request = !options.template_text.empty();
   if (is_request == !options.keys.empty() ||
       (!is_request && options.keys.size() != 2)) {
@@ -88,16 +88,15 @@ Result<int> run(Context& context, const Options& options) {
 
 }  // namespace
 
-Run add_why(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  app.add_option("KEY", options->keys,
-                 "Two keys, or unique prefixes of 6 digits or more");
-  app.add_option("--template", options->template_text,
-                 "Explain this request instead: which entry comes nearest, and what "
-                 "differs")
-      ->type_name("NAME:p=v,...");
-  add_arch_option(app, options->architectures);
-  add_catalog_options(app, options->catalog);
+Run add_why(OptionSet& cli) {
+  auto options = std::make_shared<WhyOptions>();
+  cli.argument("KEY", options->keys,
+               "Two keys, or unique prefixes of 6 digits or more");
+  cli.option("--template", options->template_text, "NAME:p=v,...",
+             "Explain this request instead: which entry comes nearest, and what "
+             "differs");
+  add_arch_option(cli, options->architectures);
+  add_catalog_options(cli, options->catalog);
   return [options](Context& context) {
     const Result<int> result = run(context, *options);
     // Of a request nothing but the key of its own is looked up.

@@ -1,0 +1,42 @@
+#include "tools/option_set.h"
+
+#include <CLI/App.hpp>
+
+namespace kiln::tools {
+
+void OptionSet::option(const std::string& name, std::string& value,
+                       const std::string& type, const std::string& meaning) {
+  app_->add_option(name, value, meaning)->type_name(type);
+}
+
+void OptionSet::option(const std::string& name, std::vector<std::string>& values,
+                       const std::string& type, const std::string& meaning) {
+  // One value per use, repeated for more: never "all words up to the next option".
+  app_->add_option(name, values, meaning)->type_name(type)->allow_extra_args(false);
+}
+
+void OptionSet::flag(const std::string& name, bool& value, const std::string& meaning) {
+  app_->add_flag(name, value, meaning);
+}
+
+void OptionSet::argument(const std::string& name, std::string& value,
+                         const std::string& meaning, Presence presence) {
+  app_->add_option(name, value, meaning)
+      ->type_name("")  // its name says it all
+      ->required(presence == Presence::kRequired);
+}
+
+void OptionSet::argument(const std::string& name, std::vector<std::string>& values,
+                         const std::string& meaning) {
+  app_->add_option(name, values, meaning)->type_name("");
+}
+
+void OptionSet::footer(const std::string& text) {
+  app_->footer(text);
+}
+
+bool OptionSet::is_given(const std::string& name) const {
+  return app_->count(name) > 0;
+}
+
+}  // namespace kiln::tools
