@@ -31,7 +31,7 @@ constexpr std::size_t kMaxBytes = 16 * kPageBytes;
 constexpr std::uint64_t kLockBytes = 1;
 constexpr LockTimes kPauses{.longest_pause = std::chrono::milliseconds(4)};
 // Not followed: a link in its place is somebody's doing. Not waited for: so is a FIFO.
-constexpr int kOpenFlags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+constexpr int kCounterFileFlags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 bool is_name(std::string_view text) {
   return !text.empty() && text.find_first_not_of(
@@ -102,7 +102,7 @@ CounterFile::CounterFile(const Layout& layout, FileSystem& file_system,
 Result<void> CounterFile::add(const Counts& counts, std::chrono::milliseconds limit) {
   if (counts.empty())
     return {};
-  const int fd = file_system_.open(path_.c_str(), kOpenFlags | O_CREAT, 0600);
+  const int fd = file_system_.open(path_.c_str(), kCounterFileFlags | O_CREAT, 0600);
   if (fd < 0)
     return open_error(fd);
   const UniqueFd closer(fd);
@@ -114,7 +114,7 @@ Result<void> CounterFile::add(const Counts& counts, std::chrono::milliseconds li
 }
 
 Result<Counts> CounterFile::read(std::chrono::milliseconds limit) {
-  const int fd = file_system_.open(path_.c_str(), kOpenFlags, 0);
+  const int fd = file_system_.open(path_.c_str(), kCounterFileFlags, 0);
   if (fd == -ENOENT)
     return Counts{};
   if (fd < 0)

@@ -25,7 +25,7 @@ constexpr std::int64_t kMarkEveryNs = 3600LL * 1'000'000'000;
 constexpr std::uint64_t kMaxMetadataBytes = 16ULL << 20U;
 // Not followed: a link in place of an object is somebody's doing. Not waited for: so is
 // a FIFO.
-constexpr int kOpenFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+constexpr int kObjectFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 bool is_missing(int err) {
   return err == -ENOENT || err == -ENOTDIR;
@@ -147,9 +147,9 @@ ObjectStore::Opened ObjectStore::open_with_patience(const Digest& key, Use use) 
 
 int ObjectStore::open_object(const std::string& path, Way way) const {
   if (way == Way::kWhole)
-    return file_system_.open(path.c_str(), kOpenFlags, 0);
+    return file_system_.open(path.c_str(), kObjectFlags, 0);
   const char* const name = path.c_str() + layout_.objects().size() + 1;
-  return file_system_.open_in(objects_.get(), name, kOpenFlags);
+  return file_system_.open_in(objects_.get(), name, kObjectFlags);
 }
 
 int ObjectStore::stat_folder(const std::string& path, Way way,
@@ -273,7 +273,7 @@ Result<std::uint64_t> remove_file(FileSystem& file_system, const std::string& pa
 
 Result<std::optional<Entry>> ObjectStore::describe(const Digest& key) const {
   const std::string path = layout_.object(key);
-  const int fd = file_system_.open(path.c_str(), kOpenFlags, 0);
+  const int fd = file_system_.open(path.c_str(), kObjectFlags, 0);
   if (is_missing(fd))
     return std::nullopt;
   if (fd < 0)

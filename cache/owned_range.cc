@@ -29,7 +29,7 @@ constexpr std::size_t kKeyBytes = 16;
 constexpr std::size_t kHeartbeatOffset = 48;
 constexpr std::chrono::seconds kIdleThreadLife{5};
 // Not followed: a link in its place is somebody's doing. Not waited for: so is a FIFO.
-constexpr int kOpenFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+constexpr int kLockFileFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 bool has_no_locks(int err) {
   return err == -ENOLCK || err == -ENOSYS || err == -EOPNOTSUPP || err == -EINVAL;
@@ -252,7 +252,7 @@ OwnedRange::~OwnedRange() {
 
 Result<std::optional<OwnedRange>> OwnedRange::try_own(
     const Place& place, OwnerRecord record, std::chrono::milliseconds heartbeat) {
-  constexpr int kFlags = O_RDWR | O_CREAT | kOpenFlags;
+  constexpr int kFlags = O_RDWR | O_CREAT | kLockFileFlags;
   FileSystem& files = *place.file_system;
   auto& registry = Held::Registry::instance();
   // Held from open to add(), so that no fork falls between them.
@@ -290,7 +290,7 @@ Result<std::optional<OwnedRange>> OwnedRange::try_own(
 
 std::optional<OwnerRecord> OwnedRange::owner(const Place& place) {
   FileSystem& files = *place.file_system;
-  const int fd = files.open(place.file.c_str(), O_RDONLY | kOpenFlags, 0);
+  const int fd = files.open(place.file.c_str(), O_RDONLY | kLockFileFlags, 0);
   if (fd < 0)
     return std::nullopt;
   const UniqueFd closer(fd);

@@ -25,7 +25,7 @@ using cache::add_number;
 using cache::FieldDecoder;
 using cache::Fields;
 
-constexpr std::string_view kSubject = "execution plan";
+constexpr std::string_view kPlanSubject = "execution plan";
 
 // ---- Encoding
 
@@ -129,7 +129,7 @@ void check_extents(const Plan& plan, FieldDecoder& decoder) {
 // ---- Checks
 
 tl::unexpected<Error> damaged(std::string_view what) {
-  return fail(ErrorCode::kCorrupt, fmt::format("{}: {}", kSubject, what));
+  return fail(ErrorCode::kCorrupt, fmt::format("{}: {}", kPlanSubject, what));
 }
 
 Result<void> check_kernel(const PlanKernel& kernel, std::string_view json,
@@ -230,7 +230,7 @@ Bytes encode(const Plan& plan) {
 
 Result<Plan> decode_plan(ByteView bytes) {
   const Fields fields = KILN_TRY(Fields::decode(bytes));
-  FieldDecoder decoder(fields, kSubject);
+  FieldDecoder decoder(fields, kPlanSubject);
   Plan plan;
   if (const auto version = parse_cudnn_version(decoder.text("cudnn")))
     plan.cudnn = *version;

@@ -17,7 +17,7 @@ using cache::add_number;
 using cache::FieldDecoder;
 using cache::Fields;
 
-constexpr std::string_view kSubject = "attention problem";
+constexpr std::string_view kProblemSubject = "attention problem";
 
 struct Size {
   std::string_view label;
@@ -132,7 +132,7 @@ Fields to_fields(const Problem& problem) {
 }
 
 Result<Problem> problem_from(const Fields& fields) {
-  FieldDecoder decoder(fields, kSubject);
+  FieldDecoder decoder(fields, kProblemSubject);
   Problem problem;
   problem.pass = read_word<Pass>(decoder, "pass", parse_pass);
   problem.dtype = read_word<DType>(decoder, "dtype", parse_dtype);

@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTick{20};
+constexpr milliseconds kAbortPoll{20};
 constexpr milliseconds kEndPatience{5000};
 
 struct Order {
@@ -59,7 +59,8 @@ Spawner::~Spawner() {
   if (ended) {
     thread.join();
   } else {
-    logger().warn("the thread that starts compile workers hangs; left behind");
+    log(LogLevel::kWarning,
+        {"the thread that starts compile workers hangs; left behind"});
     thread.detach();
   }
 }
@@ -106,7 +107,7 @@ Result<WorkerProcess> Spawner::start(WorkerCommand command,
   }
   // An order that is given up is still carried out, and its worker killed with the
   // promise that held it.
-  while (started.wait_for(kTick) != std::future_status::ready) {
+  while (started.wait_for(kAbortPoll) != std::future_status::ready) {
     if (stop.stop_requested())
       return fail(ErrorCode::kCancelled, "cancelled while a compile worker started");
     if (std::chrono::steady_clock::now() >= deadline) {

@@ -9,6 +9,9 @@
 
 namespace kiln::key {
 
+/// The largest header that a key can hold.
+inline constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{64} << 20U;
+
 /// Identity, size and both times. A change of content that keeps size and mtime still
 /// moves ctime, which no program can set.
 struct FileStamp {

@@ -23,7 +23,7 @@ namespace kiln::key {
 
 struct HeaderScanLimits {
   std::size_t files = 20'000;
-  std::uint64_t file_bytes = std::uint64_t{64} << 20U;
+  std::uint64_t file_bytes = kMaxHeaderBytes;
   std::size_t edges = 1'000'000;
 };
 

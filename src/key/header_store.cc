@@ -13,7 +13,7 @@
 namespace kiln::key {
 namespace {
 
-constexpr std::uint64_t kMemoFormat = 1;
+constexpr std::uint64_t kHeaderMemoFormat = 1;
 constexpr std::size_t kMaxMemoEntries = 20'000;
 constexpr std::size_t kMaxKnown = 100'000;
 
@@ -38,9 +38,9 @@ std::vector<Directive> get(MemoReader& in) {
   return directives;
 }
 
-std::vector<KnownHeader> decode(ByteView bytes) {
+std::vector<KnownHeader> decode_known_headers(ByteView bytes) {
   MemoReader in(bytes);
-  if (in.number() != kMemoFormat)
+  if (in.number() != kHeaderMemoFormat)
     return {};
   std::vector<KnownHeader> headers;
   for (std::uint64_t left = in.number(); left > 0 && in.good(); --left) {
@@ -58,7 +58,7 @@ std::vector<KnownHeader> decode(ByteView bytes) {
 
 Bytes encode(const std::vector<KnownHeader>& headers) {
   MemoWriter out;
-  out.number(kMemoFormat);
+  out.number(kHeaderMemoFormat);
   out.number(headers.size());
   for (const KnownHeader& header : headers) {
     out.stamp(header.stamp);
@@ -78,7 +78,7 @@ void HeaderStore::load(const std::string& memo) {
       return;
   }
   if (const auto bytes = read_memo(memo_folder_, memo)) {
-    for (KnownHeader& header : decode(*bytes))
+    for (KnownHeader& header : decode_known_headers(*bytes))
       keep(header.stamp, std::move(header.content));
   }
 }
@@ -118,7 +118,7 @@ MemoWrite HeaderStore::save(const std::string& memo,
   for (const KnownHeader& header : used) present.insert(header.stamp);
   // Read again: another process may have written since load().
   if (const auto bytes = read_memo(memo_folder_, memo)) {
-    for (KnownHeader& header : decode(*bytes)) {
+    for (KnownHeader& header : decode_known_headers(*bytes)) {
       if (headers.size() < kMaxMemoEntries && present.insert(header.stamp).second)
         headers.push_back(std::move(header));
     }

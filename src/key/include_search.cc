@@ -16,12 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string with_slash(std::string path) {
-  if (!path.empty() && path.back() != '/')
-    path.push_back('/');
-  return path;
-}
-
 struct TextHash {
   using is_transparent = void;
   std::size_t operator()(std::string_view text) const noexcept {

@@ -21,8 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using cache::Digest;
 
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20U;
-
 std::vector<std::string> merged(std::vector<std::string> known,
                                 std::set<std::string> more) {
   if (more.empty())
@@ -73,7 +71,7 @@ class Reading {
   Result<void> hash(TreeFile& file) {
     ++read_.files_hashed;
     const fs::path path = root_ / file.path;
-    const auto bytes = read_file(path, kMaxFileBytes);
+    const auto bytes = read_file(path, kMaxHeaderBytes);
     if (!bytes) {
       if (::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0 && errno == EACCES)
         return {};

@@ -17,9 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As large as the largest header that a key can hold.
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20U;
-
 // What the key says about a file.
 struct Expected {
   FileStamp stamp;
@@ -33,7 +30,7 @@ std::optional<std::string> difference(const fs::path& path, const FileStamp& now
                                       std::chrono::system_clock::time_point started) {
   if (now == expected.stamp && expected.settled)
     return std::nullopt;
-  const auto bytes = read_file(path, kMaxFileBytes);
+  const auto bytes = read_file(path, kMaxHeaderBytes);
   if (!bytes || !*bytes || cache::Digest::of(**bytes) != expected.content)
     return "changed since the key was made";
   // The same content under a new stamp: it may have been another one meanwhile.

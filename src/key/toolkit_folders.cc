@@ -10,12 +10,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string with_slash(std::string path) {
-  if (!path.empty() && path.back() != '/')
-    path.push_back('/');
-  return path;
-}
-
 // As the file system knows it; "" where it does not.
 fs::path real(const fs::path& path) {
   std::error_code error;
@@ -24,6 +18,12 @@ fs::path real(const fs::path& path) {
 }
 
 }  // namespace
+
+std::string with_slash(std::string path) {
+  if (!path.empty() && path.back() != '/')
+    path.push_back('/');
+  return path;
+}
 
 ToolkitFolders::ToolkitFolders(std::span<const fs::path> folders) {
   for (const fs::path& folder : folders) {

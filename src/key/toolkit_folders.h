@@ -14,6 +14,9 @@
 
 namespace kiln::key {
 
+/// `path` with a '/' at its end; "" stays "".
+[[nodiscard]] std::string with_slash(std::string path);
+
 /// A folder's place in a tree.
 struct ToolkitPlace {
   std::size_t tree = 0;

@@ -15,16 +15,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMemoFormat = 3;
+constexpr std::uint64_t kTreeMemoFormat = 3;
 
 // A tree's path names its memo, and nothing else: it is in no key.
 std::string memo_name(const fs::path& root) {
   return "tree-" + cache::Digest::of(as_bytes(root.native())).hex();
 }
 
-std::optional<TreeMemo> decode(ByteView bytes) {
+std::optional<TreeMemo> decode_tree_memo(ByteView bytes) {
   MemoReader in(bytes);
-  if (in.number() != kMemoFormat)
+  if (in.number() != kTreeMemoFormat)
     return std::nullopt;
   TreeMemo memo;
   for (std::uint64_t left = in.number(); left > 0 && in.good(); --left) {
@@ -53,13 +53,13 @@ TreeMemo read_tree_memo(const OwnFolder& memo_folder, const fs::path& root) {
   const auto bytes = read_memo(memo_folder, memo_name(root));
   if (!bytes)
     return {};
-  return decode(*bytes).value_or(TreeMemo{});
+  return decode_tree_memo(*bytes).value_or(TreeMemo{});
 }
 
 MemoWrite write_tree_memo(const OwnFolder& memo_folder, const fs::path& root,
                           const TreeMemo& memo) {
   MemoWriter out;
-  out.number(kMemoFormat);
+  out.number(kTreeMemoFormat);
   out.number(memo.files.size());
   for (const TreeFile& file : memo.files) {
     out.text(file.path);

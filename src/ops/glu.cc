@@ -15,10 +15,10 @@
 namespace kiln::ops {
 namespace {
 
-constexpr std::string_view kForward = "glu_forward";
-constexpr std::string_view kBackward = "glu_backward";
+constexpr std::string_view kGluForward = "glu_forward";
+constexpr std::string_view kGluBackward = "glu_backward";
 
-constexpr std::int64_t kForwardRows = 2;  // in flight
+constexpr std::int64_t kGluForwardRows = 2;  // in flight
 
 TileWork backward_work(const GluBackward& args) {
   return {.rows_in_flight = 2,
@@ -45,7 +45,7 @@ std::string_view kernel_of(GluKind kind) {
 
 /// How many elements y has.
 template <typename Args>
-Result<std::int64_t> check(std::string_view operation, const Args& args) {
+Result<std::int64_t> check_glu(std::string_view operation, const Args& args) {
   KILN_TRY(check_dtype(operation, args.dtype));
   if (kernel_of(args.kind).empty())
     return refuse(operation, "kind is not set: one of GluKind");
@@ -66,7 +66,7 @@ Result<std::int64_t> check(std::string_view operation, const Args& args) {
 }
 
 template <typename Args>
-Launch launch_of(const Args& args, std::string_view pass, std::int64_t blocks) {
+Launch glu_launch(const Args& args, std::string_view pass, std::int64_t blocks) {
   return {.kernel = fmt::format("{}_{}", kernel_of(args.kind), pass),
           .parameters = {{"dtype", std::string(to_string(args.dtype))},
                          {"bias", args.has_bias ? "true" : "false"},
@@ -103,7 +103,7 @@ void add_numbers(const Args& args, long long parts, Arguments& to) {
 }
 
 template <typename Args>
-const void* bias_of(const Args& args) {
+const void* glu_bias(const Args& args) {
   return args.has_bias ? args.bias : nullptr;
 }
 template <typename Args>
@@ -146,20 +146,21 @@ struct Sizes {
 }  // namespace
 
 Result<Plan> plan(const GluForward& args, const Device& /*device*/) {
-  if (KILN_TRY(check(kForward, args)) == 0)
+  if (KILN_TRY(check_glu(kGluForward, args)) == 0)
     return Plan{};
   const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
-  const std::int64_t parts = tiles.parts_alone(args.rows, kForwardRows, args.has_bias);
-  Launch launch = launch_of(args, "fwd", tiles.across * parts);
+  const std::int64_t parts =
+      tiles.parts_alone(args.rows, kGluForwardRows, args.has_bias);
+  Launch launch = glu_launch(args, "fwd", tiles.across * parts);
   launch.arguments = Arguments(args.y, args.x, linear_of(args, args.x, args.linear),
-                               bias_of(args), weight_of(args));
+                               glu_bias(args), weight_of(args));
   add_numbers(args, parts, launch.arguments);
   return Plan{std::move(launch)};
 }
 
 Result<Plan> plan(const GluBackward& args, const Device& device) {
   const std::uint64_t needed = KILN_TRY(glu_backward_workspace_bytes(args, device));
-  KILN_TRY(check_workspace(kBackward, args.workspace, args.workspace_bytes, needed));
+  KILN_TRY(check_workspace(kGluBackward, args.workspace, args.workspace_bytes, needed));
   const long long parts = parts_of(args, device);
   Plan launches;
   // Without columns a row's dweight is 0 all the same.
@@ -167,17 +168,17 @@ Result<Plan> plan(const GluBackward& args, const Device& device) {
     const std::int64_t blocks =
         args.has_weight ? args.rows
                         : Tiles::of(args.cols, size_bytes(args.dtype)).across * parts;
-    Launch launch = launch_of(args, "bwd", blocks);
+    Launch launch = glu_launch(args, "bwd", blocks);
     void* const sums = args.has_weight ? args.dweight : args.workspace;
     launch.arguments = Arguments(args.dx, linear_of(args, args.dx, args.dlinear), sums,
                                  args.dy, args.x, linear_of(args, args.x, args.linear),
-                                 bias_of(args), weight_of(args));
+                                 glu_bias(args), weight_of(args));
     add_numbers(args, parts, launch.arguments);
     launches.push_back(std::move(launch));
   }
   if (args.has_bias && args.cols > 0) {
     const long long columns = 2 * args.cols;
-    Launch launch = launch_of(args, "bwd", finalize_blocks(columns));
+    Launch launch = glu_launch(args, "bwd", finalize_blocks(columns));
     launch.entry = launch.kernel + "_finalize";
     const void* const sums = args.workspace;
     launch.arguments = Arguments(args.dbias, sums, parts, columns);
@@ -188,7 +189,7 @@ Result<Plan> plan(const GluBackward& args, const Device& device) {
 
 Result<std::uint64_t> glu_backward_workspace_bytes(const GluBackward& args,
                                                    const Device& device) {
-  KILN_TRY(check(kBackward, args));
+  KILN_TRY(check_glu(kGluBackward, args));
   if (!args.has_bias)
     return std::uint64_t{0};
   return static_cast<std::uint64_t>(parts_of(args, device) * 2 * args.cols) *
@@ -199,7 +200,7 @@ Result<void> check_pointers(const GluForward& args) {
   const Sizes sizes(args);
   const std::size_t element = size_bytes(args.dtype);
   return check_memory(
-      kForward, {{"y", args.y, sizes.y, element}},
+      kGluForward, {{"y", args.y, sizes.y, element}},
       {{"x", args.x, sizes.x, element},
        {"linear", args.linear, sizes.linear, element},
        {"bias", args.bias, sizes.y > 0 ? sizes.bias : 0, element},
@@ -209,7 +210,7 @@ Result<void> check_pointers(const GluForward& args) {
 Result<void> check_pointers(const GluBackward& args) {
   const Sizes sizes(args);
   const std::size_t element = size_bytes(args.dtype);
-  return check_memory(kBackward,
+  return check_memory(kGluBackward,
                       {{"dx", args.dx, sizes.x, element},
                        {"dlinear", args.dlinear, sizes.linear, element},
                        {"dbias", args.dbias, sizes.bias, element},

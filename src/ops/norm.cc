@@ -108,7 +108,7 @@ std::int64_t chunk_of(const Device& device, std::int64_t cols, bool with_bias) {
 
 /// The number of elements.
 template <typename Args>
-Result<std::int64_t> check(const Args& args) {
+Result<std::int64_t> check_norm(const Args& args) {
   const std::string_view operation = operation_of(args);
   KILN_TRY(check_dtype(operation, args.dtype));
   const DType weight = weight_dtype_of(args);
@@ -127,7 +127,7 @@ Result<std::int64_t> check(const Args& args) {
 }
 
 template <typename Args>
-Launch launch_of(const Args& args, std::string_view kernel, std::int64_t blocks) {
+Launch norm_launch(const Args& args, std::string_view kernel, std::int64_t blocks) {
   Launch launch{
       .kernel = std::string(kernel),
       .parameters = {{"dtype", std::string(to_string(args.dtype))},
@@ -149,7 +149,7 @@ std::int64_t partial_rows(const Args& args, const Device& device) {
 
 template <typename Args>
 Result<std::uint64_t> workspace_bytes(const Args& args, const Device& device) {
-  if (KILN_TRY(check(args)) == 0 || !args.has_dweight)
+  if (KILN_TRY(check_norm(args)) == 0 || !args.has_dweight)
     return 0U;
   const std::int64_t floats =
       partial_rows(args, device) * args.cols * (has_bias(args) ? 2 : 1);
@@ -171,7 +171,7 @@ Result<Plan> backward_plan(const Args& args, const Device& device,
   const long long chunk = chunk_of(device, cols, has_bias(args));
   const float weight_offset = weight_offset_of(args);
   const void* const partials = args.has_dweight ? args.workspace : nullptr;
-  Launch launch = launch_of(args, kernel, blocks);
+  Launch launch = norm_launch(args, kernel, blocks);
   launch.extents["chunk"] = chunk;
   if (rows > 0) {
     Launch& main = plan.emplace_back(launch);
@@ -200,7 +200,7 @@ Result<Plan> backward_plan(const Args& args, const Device& device,
 }
 
 /// How many bytes what the operation is given has.
-struct Sizes {
+struct NormSizes {
   std::uint64_t rows;
   std::uint64_t residual;
   std::uint64_t weight;
@@ -209,7 +209,7 @@ struct Sizes {
 };
 
 template <typename Args>
-Sizes sizes_of(const Args& args) {
+NormSizes sizes_of(const Args& args) {
   const auto rows = static_cast<std::uint64_t>(args.rows);
   const auto cols = static_cast<std::uint64_t>(args.cols);
   const std::uint64_t row_bytes = cols * size_bytes(args.dtype);
@@ -224,7 +224,7 @@ Sizes sizes_of(const Args& args) {
 /// The memory of all forward norms; `mean` is empty where there is none, `bias` null.
 template <typename Args>
 Result<void> check_forward(const Args& args, const void* mean, const void* bias) {
-  const Sizes sizes = sizes_of(args);
+  const NormSizes sizes = sizes_of(args);
   const std::size_t element = size_bytes(args.dtype);
   const std::size_t weight_element = size_bytes(weight_dtype_of(args));
   const auto statistics = [&](std::string_view name, const void* begin) {
@@ -245,7 +245,7 @@ Result<void> check_forward(const Args& args, const void* mean, const void* bias)
 template <typename Args>
 Result<void> check_backward(const Args& args, const void* dbias, const Memory& mean) {
   const std::string_view operation = operation_of(args);
-  const Sizes sizes = sizes_of(args);
+  const NormSizes sizes = sizes_of(args);
   const std::size_t element = size_bytes(args.dtype);
   const std::size_t weight_element = size_bytes(weight_dtype_of(args));
   const bool needs_workspace = args.has_dweight && sizes.rows > 0;
@@ -269,9 +269,9 @@ Result<void> check_backward(const Args& args, const void* dbias, const Memory& m
 }  // namespace
 
 Result<Plan> plan(const LayerNormForward& args, const Device& device) {
-  if (KILN_TRY(check(args)) == 0)
+  if (KILN_TRY(check_norm(args)) == 0)
     return Plan{};
-  Launch launch = launch_of(args, "layernorm_fwd", forward_blocks(device));
+  Launch launch = norm_launch(args, "layernorm_fwd", forward_blocks(device));
   Arguments& arguments = launch.arguments;
   arguments.add(args.y);
   if (args.adds_residual)
@@ -291,9 +291,9 @@ Result<Plan> plan(const LayerNormForward& args, const Device& device) {
 }
 
 Result<Plan> plan(const RmsNormForward& args, const Device& device) {
-  if (KILN_TRY(check(args)) == 0)
+  if (KILN_TRY(check_norm(args)) == 0)
     return Plan{};
-  Launch launch = launch_of(args, "rmsnorm_fwd", forward_blocks(device));
+  Launch launch = norm_launch(args, "rmsnorm_fwd", forward_blocks(device));
   // A float is as it is: no rounding to speak of.
   const bool rounds =
       args.casting == RmsNormCasting::kLlama && args.dtype != DType::kF32;

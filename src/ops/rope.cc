@@ -15,8 +15,8 @@
 namespace kiln::ops {
 namespace {
 
-constexpr std::string_view kForward = "rope_forward";
-constexpr std::string_view kBackward = "rope_backward";
+constexpr std::string_view kRopeForward = "rope_forward";
+constexpr std::string_view kRopeBackward = "rope_backward";
 
 constexpr std::int64_t kVectorBytes = 16;
 
@@ -324,16 +324,16 @@ Result<void> check_pointers(std::string_view operation, const RopeArguments& arg
 }  // namespace
 
 Result<Plan> plan(const RopeForward& args, const Device& device) {
-  return plan(kForward, "rope_fwd", args, device);
+  return plan(kRopeForward, "rope_fwd", args, device);
 }
 Result<Plan> plan(const RopeBackward& args, const Device& device) {
-  return plan(kBackward, "rope_bwd", args, device);
+  return plan(kRopeBackward, "rope_bwd", args, device);
 }
 Result<void> check_pointers(const RopeForward& args) {
-  return check_pointers(kForward, args);
+  return check_pointers(kRopeForward, args);
 }
 Result<void> check_pointers(const RopeBackward& args) {
-  return check_pointers(kBackward, args);
+  return check_pointers(kRopeBackward, args);
 }
 
 }  // namespace kiln::ops

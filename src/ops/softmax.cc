@@ -12,8 +12,8 @@
 namespace kiln::ops {
 namespace {
 
-constexpr std::string_view kForward = "softmax_forward";
-constexpr std::string_view kBackward = "softmax_backward";
+constexpr std::string_view kSoftmaxForward = "softmax_forward";
+constexpr std::string_view kSoftmaxBackward = "softmax_backward";
 
 std::string_view kernel_of(SoftmaxMask mask) {
   switch (mask) {
@@ -29,7 +29,7 @@ std::string_view kernel_of(SoftmaxMask mask) {
 
 // The choice, the same for every architecture: the shortest rows that a warp, or a part
 // of one, keeps in its registers; beyond, a block a row.
-std::string max_cols_for(std::int64_t cols) {
+std::string softmax_max_cols(std::int64_t cols) {
   constexpr std::array<std::int64_t, 8> kClasses{32,  64,   128,  256,
                                                  512, 1024, 2048, 4096};
   for (const std::int64_t longest : kClasses) {
@@ -40,7 +40,7 @@ std::string max_cols_for(std::int64_t cols) {
 }
 
 template <typename Args>
-Result<std::int64_t> check(std::string_view operation, const Args& args) {
+Result<std::int64_t> check_softmax(std::string_view operation, const Args& args) {
   KILN_TRY(check_dtype(operation, args.dtype));
   if (kernel_of(args.mask).empty())
     return refuse(operation, "mask is none of SoftmaxMask");
@@ -51,10 +51,10 @@ Result<std::int64_t> check(std::string_view operation, const Args& args) {
 }
 
 template <typename Args>
-Launch launch_of(const Args& args, std::string_view pass, std::int64_t rows) {
+Launch softmax_launch(const Args& args, std::string_view pass, std::int64_t rows) {
   return {.kernel = fmt::format("{}_{}", kernel_of(args.mask), pass),
           .parameters = {{"dtype", std::string(to_string(args.dtype))},
-                         {"max_cols", max_cols_for(args.skv)}},
+                         {"max_cols", softmax_max_cols(args.skv)}},
           .extents = {{"rows", rows}, {"cols", args.skv}},
           .arguments = {}};
 }
@@ -64,7 +64,7 @@ std::int64_t mask_batch_of(const SoftmaxForward& args) {
 }
 
 template <typename Args>
-std::uint64_t tensor_bytes(const Args& args) {
+std::uint64_t softmax_bytes(const Args& args) {
   return static_cast<std::uint64_t>(args.batch * args.heads * args.sq * args.skv) *
          size_bytes(args.dtype);
 }
@@ -72,18 +72,18 @@ std::uint64_t tensor_bytes(const Args& args) {
 }  // namespace
 
 Result<Plan> plan(const SoftmaxForward& args, const Device& /*device*/) {
-  const std::int64_t elements = KILN_TRY(check(kForward, args));
+  const std::int64_t elements = KILN_TRY(check_softmax(kSoftmaxForward, args));
   const std::int64_t mask_batch = mask_batch_of(args);
   if (args.mask == SoftmaxMask::kBytes && mask_batch != 1 && mask_batch != args.batch)
-    return refuse(kForward, fmt::format("mask_batch is {}: 1 or batch, {}",
-                                        args.mask_batch, args.batch));
+    return refuse(kSoftmaxForward, fmt::format("mask_batch is {}: 1 or batch, {}",
+                                               args.mask_batch, args.batch));
   if (elements == 0)
     return Plan{};
   const long long rows = args.batch * args.heads * args.sq;
   const long long heads = args.heads;
   const long long sq = args.sq;
   const long long cols = args.skv;
-  Launch launch = launch_of(args, "fwd", rows);
+  Launch launch = softmax_launch(args, "fwd", rows);
   switch (args.mask) {
     case SoftmaxMask::kNone:
       launch.arguments = Arguments(args.y, args.x, args.scale, rows, cols);
@@ -102,12 +102,12 @@ Result<Plan> plan(const SoftmaxForward& args, const Device& /*device*/) {
 }
 
 Result<Plan> plan(const SoftmaxBackward& args, const Device& /*device*/) {
-  if (KILN_TRY(check(kBackward, args)) == 0)
+  if (KILN_TRY(check_softmax(kSoftmaxBackward, args)) == 0)
     return Plan{};
   const long long rows = args.batch * args.heads * args.sq;
   const long long sq = args.sq;
   const long long cols = args.skv;
-  Launch launch = launch_of(args, "bwd", rows);
+  Launch launch = softmax_launch(args, "bwd", rows);
   launch.arguments =
       args.mask == SoftmaxMask::kCausal
           ? Arguments(args.dx, args.dy, args.y, args.scale, rows, sq, cols)
@@ -116,7 +116,7 @@ Result<Plan> plan(const SoftmaxBackward& args, const Device& /*device*/) {
 }
 
 Result<void> check_pointers(const SoftmaxForward& args) {
-  const std::uint64_t bytes = tensor_bytes(args);
+  const std::uint64_t bytes = softmax_bytes(args);
   const std::size_t element = size_bytes(args.dtype);
   const bool has_mask = args.mask == SoftmaxMask::kBytes && bytes > 0;
   const Memory mask{
@@ -124,14 +124,14 @@ Result<void> check_pointers(const SoftmaxForward& args) {
       has_mask ? static_cast<std::uint64_t>(mask_batch_of(args) * args.sq * args.skv)
                : 0,
       1};
-  return check_memory(kForward, {{"y", args.y, bytes, element}},
+  return check_memory(kSoftmaxForward, {{"y", args.y, bytes, element}},
                       {{"x", args.x, bytes, element}, mask});
 }
 
 Result<void> check_pointers(const SoftmaxBackward& args) {
-  const std::uint64_t bytes = tensor_bytes(args);
+  const std::uint64_t bytes = softmax_bytes(args);
   const std::size_t element = size_bytes(args.dtype);
-  return check_memory(kBackward, {{"dx", args.dx, bytes, element}},
+  return check_memory(kSoftmaxBackward, {{"dx", args.dx, bytes, element}},
                       {{"dy", args.dy, bytes, element}, {"y", args.y, bytes, element}});
 }
 

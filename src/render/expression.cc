@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "util/ascii.h"
 #include "util/nearest.h"
 #include "util/try.h"
 
@@ -17,16 +18,6 @@ namespace {
 
 constexpr std::size_t kMaxExpressionBytes = 4096;
 constexpr std::size_t kMaxLevels = 100;
-
-bool is_name_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-bool is_name_char(char c) {
-  return is_name_start(c) || is_digit(c);
-}
 
 std::string_view to_string(ValueType type) {
   return type == ValueType::kInteger ? "an integer" : "a boolean";

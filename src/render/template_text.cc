@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "util/ascii.h"
 #include "util/include_directives.h"
 #include "util/nearest.h"
 #include "util/try.h"
@@ -19,16 +20,10 @@ namespace mustache = kainjow::mustache;
 
 constexpr std::string_view kOpen = "<%";
 constexpr std::string_view kClose = "%>";
-constexpr std::size_t kMaxNameBytes = 64;
+constexpr std::size_t kMaxTagNameBytes = 64;
 
 bool is_blank(char c) {
   return c == ' ' || c == '\t';
-}
-bool is_name_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-bool is_name_char(char c) {
-  return is_name_start(c) || (c >= '0' && c <= '9');
 }
 
 bool is_include_line(std::string_view line) {
@@ -130,8 +125,8 @@ class TextScanner {
     while (at < text_.size() && is_name_char(text_[at])) ++at;
     const std::string name(text_.substr(begin, at - begin));
     skip_blanks();
-    if (name.empty() || !is_name_start(name.front()) || name.size() > kMaxNameBytes ||
-        text_.substr(at, kClose.size()) != kClose)
+    if (name.empty() || !is_name_start(name.front()) ||
+        name.size() > kMaxTagNameBytes || text_.substr(at, kClose.size()) != kClose)
       return error(
           "'<%' that begins no tag: a tag is <%name%>, <%#name%>, <%^name%>, "
           "<%/name%> or <%!word%>; in a C++ string write \"<%\" \"...\"");

@@ -5,6 +5,8 @@
 #include <cctype>
 #include <optional>
 
+#include "util/ascii.h"
+
 namespace kiln {
 namespace {
 
@@ -13,9 +15,6 @@ constexpr std::size_t kMaxRawDelimiter = 16;  // [lex.string]
 bool is_identifier_start(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' ||
          static_cast<unsigned char>(c) >= 0x80U;
-}
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
 }
 bool is_identifier(char c) {
   return is_identifier_start(c) || is_digit(c);

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "util/ascii.h"
 #include "util/bytes.h"
 #include "util/folder_names.h"
 #include "util/loader_cache.h"
@@ -30,10 +31,6 @@ constexpr std::string_view kMultiarch = "aarch64-linux-gnu";
 constexpr std::array<std::string_view, 1> kTargets{"x86_64-linux"};
 constexpr std::string_view kMultiarch = "x86_64-linux-gnu";
 #endif
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 // The numbers in a name: "libnvrtc.so.13.0" gives 13, 0; "cuda-12.9" gives 12, 9.
 std::vector<unsigned long> numbers_in(std::string_view name) {
