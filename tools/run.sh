@@ -9,8 +9,9 @@ case $#:${1:-} in
 usage: tools/run.sh
 
 Installs what is missing, builds the release preset, warms the quick subset of the built-in
-kernels for compute capability 7.5, 8.6, 9.0 and the devices present, and lists the cache.
-No GPU is needed. A second run installs nothing and finds every kernel in the cache.
+kernels for compute capability 7.5, 8.6, 9.0 and the devices present, and says what the cache
+holds. The first time that takes some 7 minutes on two cores, and what is downloaded. No GPU is
+needed. A second run installs nothing and finds every kernel in the cache.
 
 Debian packages come from apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN and
 the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_HOME, CUDA_PATH, the
@@ -34,12 +35,33 @@ esac
 
 . "$(dirname "$0")/setup.sh"
 
-install_packages build
-provide_parts nvrtc headers cudnn frontend
+began=$SECONDS
+report=""
+part_began=$SECONDS
+note() { # note WHAT: a line of the table at the end, of what has been done since the last one
+  report+=$(printf '%5d s  %s' $((SECONDS - part_began)) "$1")$'\n'
+  part_began=$SECONDS
+}
 
-say "building the release preset"
-build_preset release OFF || die 1 "the build failed"
 kiln=build/release/bin/kiln
+if [[ -x $kiln ]]; then
+  say "building what has changed, then the kernels that are missing"
+else
+  say "the first kernel will be there in $((2 + 8 / $(nproc))) minutes or so, downloads apart; then the rest is built"
+fi
+install_packages build
+provide_parts nvrtc headers frontend
+note "packages and headers"
+
+# cuDNN is large, and only the plan worker is built with it: it comes while the compiler runs.
+mkdir -p build
+provide_parts cudnn >build/fetch_cudnn.log 2>&1 &
+fetching=$!
+trap 'kill "$fetching" 2>/dev/null' EXIT
+
+say "building the release preset: the program first"
+build_preset release OFF -- kiln kiln-worker || die 1 "the build failed"
+note "kiln and its worker built"
 
 status=0
 warm() { # warm ARCHITECTURES
@@ -50,17 +72,25 @@ warm 7.5,8.6,9.0
 if nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
   warm native # by itself: a device that this NVRTC cannot build for spoils nothing else
 fi
+note "kernels warmed"
 
-say "$kiln ls"
-"$kiln" ls || status=$?
+wait "$fetching"
+provide_parts cudnn # says where it is, or what is lost without it
+say "building the library and the worker for cuDNN's plans"
+build_preset release OFF || die 1 "the build failed"
+note "library and plan worker built"
 
+say "$kiln ls --limit 5"
+"$kiln" ls --limit 5 || status=$?
+say "$kiln stats"
+"$kiln" stats || status=$?
+
+printf '\n%s%5d s  all of it\n' "$report" $((SECONDS - began))
 cat <<NEXT
 
 What to try next, with $PWD/build/release/bin on PATH:
   kiln templates                               every kernel and its parameters
-  kiln render scaled_softmax_fwd:dtype=bf16    the source that is compiled
+  kiln compile FILE.cu --arch 9.0              a kernel of yours, into the same cache
   kiln doctor                                  what is on this machine, and what to do about it
-and here:
-  ./tools/test.sh                              build and run every test that needs no GPU
 NEXT
 exit $status
