@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Draws small changes of src and cache, and asks whether the tests notice: see --help."""
+
+import argparse
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import time
+
+HELP = """Copies the project into the work folder, builds its tests there, and then, for each of the
+mutations drawn: makes it, builds, and runs tests until one fails: first the unit tests, then the
+others of the submission tier, and where none of these fails, with what --full does besides
+(KILN_TEST_ALL_VARIANTS, KILN_FAULT_LENGTH). The same seed and the same tree draw the same.
+Closes with a table; exit code 1 if one was caught by what --full does besides alone."""
+
+# What is exchanged for what, where the pattern stands in code.
+EXCHANGES = [
+    (r" == ", " != "), (r" != ", " == "), (r" < ", " <= "), (r" <= ", " < "), (r" > ", " >= "),
+    (r" >= ", " > "), (r" && ", " || "), (r" \|\| ", " && "), (r"return true;", "return false;"),
+    (r"return false;", "return true;"), (r"if \(!", "if ("), (r" \+ 1\b", " + 2"),
+    (r" - 1\b", ""), (r"\bcontinue;", "break;"), (r"^(\s+)[a-z_]+(\.|->)[a-z_.]+\(.*\);$", r"\1;"),
+]
+# What says nothing of what the code does, or ends the build.
+LEFT_OUT = re.compile(r'^\s*(//|#|\*|using |static_assert|log\(|template)|"[^"]*( == | < | > )|<[a-zA-Z_:]+>')
+
+
+def candidates(root):
+    """(file, line number, new line) of every mutation that could be drawn."""
+    for folder in ("src", "cache"):
+        for path in sorted((root / folder).rglob("*.cc")):
+            for number, line in enumerate(path.read_text().split("\n")):
+                if LEFT_OUT.search(line):
+                    continue
+                for pattern, replacement in EXCHANGES:
+                    changed = re.sub(pattern, replacement, line, count=1)
+                    if changed != line:
+                        yield path.relative_to(root), number, changed
+
+
+def draw(root, seed, count):
+    every = list(candidates(root))
+    chosen = random.Random(seed)
+    by_file = {}
+    for each in every:
+        by_file.setdefault(each[0], []).append(each)
+    files = sorted(by_file)
+    chosen.shuffle(files)  # a file gives one, so that a long one does not give all
+    return [chosen.choice(by_file[file]) for file in files[:count]]
+
+
+class Work:
+    """The copy in which mutations are built and run."""
+
+    def __init__(self, root, folder, jobs):
+        self.tree, self.jobs = folder / "tree", jobs
+        self.tree.mkdir(parents=True, exist_ok=True)
+        files = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard"],
+                               check=True, capture_output=True, text=True).stdout.split("\n")
+        for name in filter(None, files):
+            source, copy = root / name, self.tree / name
+            if not source.is_file():
+                continue
+            if copy.is_file() and copy.read_bytes() == source.read_bytes():
+                continue
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(source.read_bytes())
+            copy.chmod(source.stat().st_mode)
+        if (root / ".deps").exists() and not (self.tree / ".deps").exists():
+            (self.tree / ".deps").symlink_to(root / ".deps")
+        self.log = open(folder / "log", "w")
+
+    def run(self, *command, limit=3600, environment=None):
+        import os
+        try:
+            return subprocess.run(command, cwd=self.tree, stdout=self.log, stderr=self.log,
+                                  stdin=subprocess.DEVNULL, timeout=limit,
+                                  env={**os.environ, **(environment or {})}).returncode == 0
+        except subprocess.TimeoutExpired:
+            return False
+
+    def configure(self):
+        return self.run("cmake", "--preset", "dev", "-DKILN_TESTS=ON")
+
+    def build(self):
+        return self.run("cmake", "--build", "--preset", "dev", "-j", str(self.jobs))
+
+    def test(self, *arguments, environment=None):
+        return self.run("ctest", "--preset", "dev", "-j", str(self.jobs), "--stop-on-failure",
+                        "--timeout", "120", *arguments, environment=environment)
+
+    def caught_by(self):
+        """unit, submission, full, or None where no test fails."""
+        if not self.test("-L", "^unit$"):
+            return "unit"
+        if not self.test("-LE", "^(unit|gpu)$"):
+            return "submission"
+        longer = {"KILN_TEST_ALL_VARIANTS": "1", "KILN_FAULT_LENGTH": "3"}
+        if not self.test("-L", "^fault$", environment=longer):
+            return "full"
+        if not self.test("-R", "^(TemplateSpills|ProbeAgainstTable)", environment=longer):
+            return "full"
+        return None
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parents[2]
+    parser = argparse.ArgumentParser(description=HELP,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--skip", type=int, default=0, help="leave out the first N of them")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--work", type=pathlib.Path, default=root / "build" / "drawn")
+    parser.add_argument("--list", action="store_true", help="say what is drawn, and end")
+    options = parser.parse_args()
+
+    drawn = draw(root, options.seed, options.count)[options.skip:]
+    if options.list:
+        for file, number, changed in drawn:
+            print(f"{file}:{number + 1}: {changed.strip()}")
+        return 0
+    work = Work(root, options.work.absolute(), options.jobs)
+    if not work.configure() or not work.build():
+        print(f"the tree does not build; see {options.work}/log", file=sys.stderr)
+        return 1
+
+    counts = {}
+    for file, number, changed in drawn:
+        began = time.monotonic()
+        path = work.tree / file
+        before = path.read_text()
+        lines = before.split("\n")
+        lines[number] = changed
+        path.write_text("\n".join(lines))
+        outcome = (work.caught_by() or "SURVIVED") if work.build() else "does not build"
+        path.write_text(before)
+        counts[outcome] = counts.get(outcome, 0) + 1
+        print(f"| {file}:{number + 1} | `{changed.strip()}` | {outcome} |"
+              f" {time.monotonic() - began:.0f} s |", flush=True)
+    print(", ".join(f"{outcome}: {count}" for outcome, count in sorted(counts.items())))
+    return 1 if "full" in counts else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
