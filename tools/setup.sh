@@ -226,6 +226,7 @@ it, or run this again where the package registry for wheels can be reached."
 
 # ---- Building --------------------------------------------------------------------------------
 
+configure_arguments=() # of every preset
 # build_preset PRESET TESTS [PREFIX...] [-- TARGET...]: configures and builds; TESTS is ON or OFF. The
 # build runs under the command PREFIX, of the targets alone where there are some.
 build_preset() {
@@ -240,13 +241,15 @@ build_preset() {
     launcher=ccache
     # Without these it keeps nothing that includes a precompiled header, as tests do.
     export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
+    # What one clone has compiled is found by another one, in whatever folder that is.
+    export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
     local cache_dir
     cache_dir=$(ccache --get-config cache_dir)
     if ! mkdir -p "$cache_dir" 2>/dev/null || [[ ! -w $cache_dir ]]; then # no home to write to
       export CCACHE_DIR=$root/.cache/ccache
     fi
   fi
-  cmake --preset "$preset" -DKILN_TESTS="$tests" -DKILN_NO_TOOLKIT="$KILN_NO_TOOLKIT" \
+  cmake --preset "$preset" "${configure_arguments[@]}" -DKILN_TESTS="$tests" -DKILN_NO_TOOLKIT="$KILN_NO_TOOLKIT" \
     -DCMAKE_C_COMPILER_LAUNCHER="$launcher" -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" &&
     "${prefix[@]}" cmake --build --preset "$preset" "$@"
 }

@@ -5,25 +5,30 @@ set -uo pipefail
 
 usage() {
   cat <<'HELP'
-usage: tools/test.sh [--quick | --tidy-all | --mutants | --preset NAME...] [-- ctest arguments]
+usage: tools/test.sh [--quick | --full | --tidy-all | --mutants | --preset NAME...] [-- ctest arguments]
 
-Installs what is missing, builds, and runs every test that needs no GPU. Closes with
-what the failed tests printed, and ctest's summary. Without options, half an hour on two
-cores, less with ccache:
+Installs what is missing, builds, and runs every test that needs no GPU, each where it sees most.
+Closes with what the failed tests printed, a table of what took how long, and ctest's summary.
+Without options, the submission tier: what every change has to pass.
 
   1. clang-format on the project's files
-  2. the clang preset's build of all but the tests (-Wthread-safety), and each fuzzer for some
-     seconds (KILN_FUZZ_SECONDS) from what tests/fuzz/corpus keeps
-  3. clang-tidy on the files changed since the upstream branch, or since the previous commit
-  4. presets asan and tsan, with the labels unit, integration and fault
-  5. preset dev, with every label but gpu, beside a second NVRTC
+  2. clang-tidy, which has -Wthread-safety, on the files changed since the upstream branch, or since
+     the previous commit; as many as KILN_TIDY_SECONDS allow, and those left out are named
+  3. preset asan (AddressSanitizer, UBSan): what parses input and shares files, the faults once, and
+     what the fuzzers have found
+  4. preset tsan: the programs that have threads
+  5. preset dev: all other tests, beside a second NVRTC; kernels on the CPU; install, examples
+  6. where templates/, src/compile or cache/ changed: the part of --full that belongs to them, as
+     far as KILN_EXTRA_SECONDS reach; what is left out is said
 
+  --full          everything: each preset whole, the clang build of every file by itself, fuzzers,
+                  faults and kernels at length, known bugs put back in; hours
   --quick         steps 1 and 5 alone, without fetching the second NVRTC
   --tidy-all      with clang-tidy on every file
   --mutants       nothing of the above: puts known bugs back in, one at a time, and shows that
                   the tests catch each (tests/mutants; minutes)
-  --preset NAME   build and test just this preset (dev, release, asan, tsan, clang); repeat for
-                  more. dev comes last.
+  --preset NAME   build and test just this preset, whole (dev, release, asan, tsan, clang); repeat
+                  for more. dev comes last.
   -- ARGUMENTS    for each ctest, for example: -- -R object_store
 
 Debian packages come from apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN and
@@ -32,10 +37,12 @@ folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .dep
 NVRTC. Where a part is missing, only the tests that need it are skipped.
 
 Environment:
-  KILN_FUZZ_SECONDS=N how long each fuzzer runs in step 2 (default: 20,000 inputs, 10 s at most)
-  KILN_FAULT_LENGTH=N how much the fault tests inject, as a multiple of the default
-  KILN_NO_TOOLKIT=1   ignore installed toolkits here and in the build. What runs still finds one
-                      on the loader path.
+  KILN_TIDY_SECONDS=N  how long step 2 may take (default: 150)
+  KILN_EXTRA_SECONDS=N how long step 6 may take (default: 240)
+  KILN_FUZZ_SECONDS=N  how long each fuzzer runs with --full (default: 60)
+  KILN_FAULT_LENGTH=N  how much the fault tests inject, as a multiple of the default
+  KILN_NO_TOOLKIT=1    ignore installed toolkits here and in the build. What runs still finds one
+                       on the loader path.
 
 Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 something is missing that cannot
 be installed here; the message names it and the command that installs it.
@@ -48,7 +55,7 @@ wrong() {
 }
 
 mode=""
-presets=()
+asked_presets=()
 ctest_arguments=()
 set_mode() {
   [[ -z $mode || $mode == "$1" ]] || wrong "$mode and $1 exclude each other."
@@ -57,11 +64,11 @@ set_mode() {
 while (($#)); do
   case $1 in
     --help | -h) usage && exit 0 ;;
-    --quick | --tidy-all | --mutants) set_mode "$1" ;;
+    --quick | --full | --tidy-all | --mutants) set_mode "$1" ;;
     --preset)
       set_mode --preset
       case ${2:-} in
-        dev | release | asan | tsan | clang) presets+=("$2") && shift ;;
+        dev | release | asan | tsan | clang) asked_presets+=("$2") && shift ;;
         *) wrong "--preset takes dev, release, asan, tsan or clang, not '${2:-}'." ;;
       esac
       ;;
@@ -85,20 +92,82 @@ skip() { # skip REASON: what a step returns that cannot be done here
   skip_reason=$1
   return 77
 }
-# step NAME COMMAND...: runs it, says and notes its time and outcome.
+
+# Sets `used` to the processor time, in tenths of a second, that this shell's children have used. In a
+# file, since a shell behind a pipe has no children yet.
+children_time() {
+  times >"$scratch"
+  used=$(awk 'NR == 2 {
+    for (i = 1; i <= 2; ++i) { split($i, t, /[ms]/); sum += t[1] * 60 + t[2] }
+    printf "%d", sum * 10 }' "$scratch")
+}
+scratch=$(mktemp) || die 1 "no temporary file can be made"
+trap 'rm -f "$scratch"' EXIT
+
+# Compiles a fixed file, and sets `used` to what that took: how fast this machine is at the moment.
+reference_time() {
+  local before
+  children_time
+  before=$used
+  ${CXX:-g++} -std=c++20 -O1 -x c++ -c -o /dev/null - <<'CODE'
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <regex>
+#include <string>
+int main(int n, char** v) {
+  std::map<std::string, std::function<int(int)>> all{{"a", [](int i) { return i; }}};
+  const std::regex word("[a-z]+(/[0-9]*)?");
+  return std::regex_match(std::filesystem::path(v[0]).string(), word) ? all["a"](n) : 0;
+}
+CODE
+  children_time
+  used=$((used - before))
+}
+reference=0 # the slowest that was seen
+
+# The step's processor time in tools/test_budget.txt, in seconds, or nothing.
+budget_of() { awk -v name="$1" -F ' *\\| *' '$1 == name { print $2 }' tools/test_budget.txt; }
+
+# over_budget NAME TENTHS: whether the step took more than 1.5 times what tools/test_budget.txt says, on
+# a machine as fast as this one is.
+over_budget() {
+  local kept try
+  kept=$(budget_of "$1")
+  [[ $kept_budgets == yes && -n $kept ]] || return 1
+  for try in 1 2; do # before it is called growth: the machine may have become slower meanwhile
+    if ((reference == 0 || try == 2)); then
+      reference_time
+      ((used <= reference)) || reference=$used
+    fi
+    awk -v took="$2" -v kept="$kept" -v now="$reference" -v usual="$(budget_of reference)" 'BEGIN {
+      slower = now / 10 / usual; exit !(took / 10 > 1.5 * kept * (slower > 1 ? slower : 1)) }' || return 1
+  done
+}
+
+# step NAME COMMAND...: runs it, says and notes its times and outcome.
 step() {
-  local name=$1 began=$SECONDS outcome=ok status=0
+  local name=$1 began=$SECONDS before took outcome=ok status=0
   shift
   skip_reason=""
   say "$name"
+  children_time
+  before=$used
   "$@" || status=$?
+  children_time
+  took=$((used - before))
   case $status in
     0) ;;
     77) outcome="skipped: $skip_reason" ;;
     *) outcome=FAILED failed+="${failed:+, }$name" ;;
   esac
+  if [[ $status == 0 ]] && over_budget "$name" "$took"; then
+    outcome="FAILED: over 1.5 times the $(budget_of "$name") s of tools/test_budget.txt"
+    failed+="${failed:+, }$name"
+  fi
   [[ $outcome == ok ]] || warn "$name: $outcome"
-  report+=$(printf '%4d s  %-28s %s' $((SECONDS - began)) "$name" "$outcome")$'\n'
+  report+=$(printf '%5d s %6d s  %-24s %s' $((SECONDS - began)) $((took / 10)) "$name" "$outcome")$'\n'
   return $status
 }
 
@@ -157,25 +226,36 @@ tidy_files() {
   done | sort -u
 }
 
+# The clang build compiles each file by itself; clang-tidy needs its flags and what it generates.
+configure_clang() { build_preset clang ON -- kiln_generated; }
+
 check_tidy() {
-  local build=build/clang file files
-  command -v clang-tidy >/dev/null || {
-    skip "clang-tidy is not installed"
+  local build=build/clang file files left seconds=${KILN_TIDY_SECONDS:-150}
+  if ! command -v clang-tidy >/dev/null || ! command -v clang++ >/dev/null; then
+    skip "clang or clang-tidy is not installed"
     return
-  }
-  [[ -f $build/compile_commands.json ]] || {
-    skip "it needs the clang preset, which was not configured"
-    return
-  }
+  fi
   files=$(tidy_files) || {
     skip "no earlier commit to compare with; --tidy-all checks every file"
     return
   }
+  [[ -n $files ]] || return 0
+  [[ -f $build/compile_commands.json && $mode == --full ]] || configure_clang >/dev/null || return
   files=$(while read -r file; do # what the build does not compile has no flags to check it with
     grep -qF "\"file\": \"$root/$file\"" "$build"/compile_commands.json && echo "$file"
   done <<<"$files")
   say "files: $(wc -w <<<"$files")"
-  xargs -r -n 1 -P "$(nproc)" clang-tidy --quiet -p "$build" <<<"$files"
+  [[ $mode != --tidy-all && $mode != --full ]] || seconds=1000000
+  left=$(mktemp)
+  # shellcheck disable=SC2016 # its own variables
+  until=$(($(date +%s) + seconds)) left=$left build=$build xargs -r -n 1 -P "$(nproc)" bash -c '
+    (($(date +%s) < until)) || { echo "$0" >>"$left"; exit 0; }
+    clang-tidy --quiet -p "$build" "$0"' <<<"$files"
+  local status=$?
+  [[ ! -s $left ]] || warn "clang-tidy: $(wc -l <"$left") files were left out after $seconds s:"$'\n'"$(
+    sort "$left" | xargs)"
+  rm -f "$left"
+  return $status
 }
 
 # Sanitizers of GCC 12 place their shadow memory where a kernel with more than 28 random address bits
@@ -186,28 +266,49 @@ if [[ $(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28) -gt 28 ]]; then
 fi
 
 build_for_tests() { # build_for_tests PRESET; the build lists each program's tests by running it
+  local targets=()
+  [[ $tier != submission ]] || targets=(-- submission)
   case $1 in
-    asan | tsan) build_preset "$1" ON "${fixed_layout[@]}" ;;
-    *) build_preset "$1" ON ;;
+    asan | tsan) build_preset "$1" ON "${fixed_layout[@]}" "${targets[@]}" ;;
+    *) build_preset "$1" ON "${targets[@]}" ;;
   esac
 }
 
-build_for_clang() { build_preset clang ON -- kiln kiln-worker kiln_library kiln_fuzzers; }
-run_fuzzers() { ctest --preset clang -j "$(nproc)" -L '^fuzz$'; }
+build_for_clang() { build_preset clang ON; }
+run_fuzzers() { KILN_FUZZ_SECONDS=${KILN_FUZZ_SECONDS:-60} ctest --preset clang -j "$(nproc)" -L '^fuzz$'; }
 
 ctest_log() { echo "build/ctest_$1.log"; } # what ctest printed of PRESET
 run_ctest() { # run_ctest PRESET
-  local ctest=(ctest --preset "$1" -j "$(nproc)")
+  local ctest=(ctest --preset "$1" -j "$(nproc)") prefix=()
   case $1 in
-    asan | tsan | clang)
-      "${fixed_layout[@]}" "${ctest[@]}" -L '^(unit|integration|fault)$' "${ctest_arguments[@]}"
-      ;;
-    *) "${ctest[@]}" "${ctest_arguments[@]}" ;;
-  esac | tee "$(ctest_log "$1")"
+    asan | tsan | clang) prefix=("${fixed_layout[@]}") ctest+=(-L '^(unit|integration|fault)$') ;;
+  esac
+  [[ $tier != submission ]] || ctest+=(-L '^submission$')
+  "${prefix[@]}" "${ctest[@]}" "${ctest_arguments[@]}" | tee "$(ctest_log "$1")"
 }
 
 test_preset() { # test_preset PRESET
   step "$1: build" build_for_tests "$1" && step "$1: ctest" run_ctest "$1"
+}
+
+# What belongs to a change, of what only --full runs. Each is stopped after its share of the time.
+changed() { git diff --quiet "$(tidy_base)" -- "$@"; (($? == 1)); }
+run_within() { # run_within SECONDS COMMAND...
+  local seconds=$1 status=0
+  shift
+  timeout "$seconds" "$@" || status=$?
+  [[ $status != 124 ]] || skip "not done within $seconds s; --full does all of it"
+}
+run_extra() {
+  local seconds=$((${KILN_EXTRA_SECONDS:-240} / 2))
+  if changed templates/; then
+    step "spills of all variants" run_within "$seconds" env KILN_TEST_ALL_VARIANTS=1 \
+      ctest --preset dev -R '^TemplateSpills'
+  fi
+  if changed cache/ src/compile/; then
+    step "longer faults" run_within "$seconds" env KILN_FAULT_LENGTH=2 "${fixed_layout[@]}" \
+      ctest --preset asan -j "$(nproc)" -L '^fault$' -L '^submission$'
+  fi
 }
 
 say_failed_tests() { # say_failed_tests PRESET: once more what each of them printed
@@ -223,10 +324,16 @@ say_failed_tests() { # say_failed_tests PRESET: once more what each of them prin
 
 install_packages build test optional
 provide_parts nvrtc headers cudnn frontend
-[[ -n $mode && $mode != --tidy-all ]] || provide_parts nvrtc-12
+[[ -n $mode && $mode != --tidy-all && $mode != --full ]] || provide_parts nvrtc-12
 
+tier=submission
+kept_budgets=no
+presets=(asan tsan dev)
 case $mode in
-  --preset) ;;
+  --preset)
+    tier=full
+    presets=("${asked_presets[@]}")
+    ;;
   --mutants)
     step "mutants" build_preset dev ON -- mutants
     printf '\n%s' "$report"
@@ -237,14 +344,23 @@ case $mode in
     presets=(dev)
     step "clang-format" check_format
     ;;
-  *)
-    presets=(asan tsan dev)
+  --full)
+    tier=full
+    configure_arguments=(-DKILN_SANITIZE_WHOLE=ON)
+    export KILN_TEST_ALL_VARIANTS=1 KILN_FAULT_LENGTH=${KILN_FAULT_LENGTH:-5}
+    presets=(release asan tsan dev)
     step "clang-format" check_format
     if command -v clang++ >/dev/null; then
       step "clang: build" build_for_clang && step "clang: fuzzers" run_fuzzers
     else
       step "clang: build" skip "clang is not installed"
     fi
+    step "clang-tidy" check_tidy
+    step "mutants" build_preset dev ON -- mutants
+    ;;
+  *)
+    kept_budgets=yes
+    step "clang-format" check_format
     step "clang-tidy" check_tidy
     ;;
 esac
@@ -257,10 +373,13 @@ rm -f build/ctest_*.log
 for preset in "${presets[@]}"; do
   [[ $preset == "$last" ]] || test_preset "$preset"
 done
-test_preset "$last" # last, so that its summary closes the whole run
+test_preset "$last" # so that its summary closes the whole run
+[[ -n $mode ]] || run_extra
 
 for preset in "${presets[@]}"; do say_failed_tests "$preset"; done
-printf '\n%s' "$report"
+printf '\n%7s %8s  %s\n%s%5d s           %s\n' wall processor step "$report" "$SECONDS" "all of it"
+[[ $kept_budgets == no || $SECONDS -le 2400 ]] ||
+  warn "This took $((SECONDS / 60)) minutes. It is meant to take 30, and is thrown away where it takes 90."
 say_missing_parts
 [[ -z $failed ]] || echo "FAILED: $failed (see above)"
 if [[ -f $(ctest_log "$last") ]]; then

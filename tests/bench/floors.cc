@@ -22,7 +22,7 @@ void use(std::uint64_t value) {
   asm volatile("" : : "r"(value) : "memory");
 }
 
-Result<void> read_and_hash(const std::string& path) {
+Result<void> read_and_hash_file(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info {};
   if (!file || ::fstat(file.get(), &info) != 0)
@@ -65,7 +65,7 @@ Result<void> fetch(const compile::Nvrtc& nvrtc, nvrtcProgram program, GetSize ge
 }  // namespace
 
 Result<void> read_and_hash(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) KILN_TRY(read_and_hash(path));
+  for (const std::string& path : paths) KILN_TRY(read_and_hash_file(path));
   return {};
 }
 

@@ -151,7 +151,7 @@ TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsBuildFindAndLogDeadlockNobody)
         if (i == 2)
           std::ignore = cache->list({.limit = 3});
         if (i == 3)
-          logger().warn("a line that nobody sees");
+          log(LogLevel::kWarning, {"a line that nobody sees"});
         else if (i < 3)
           std::this_thread::sleep_for(1ms);
       }
@@ -161,7 +161,7 @@ TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsBuildFindAndLogDeadlockNobody)
   for (int i = 0; i < forks; ++i) {
     children.emplace_back([&, i] {
       ::alarm(kDeadlock);
-      logger().warn("a line of the child");
+      log(LogLevel::kWarning, {"a line of the child"});
       if (!cache->find(test::ReferenceObject(0).key()) || !cache->list({}) ||
           cache->publish(*test::ReferenceObject(1 + i)).outcome ==
               cache::Published::kNotStored)

@@ -4,7 +4,7 @@
 #include "tests/gpu/operations_on_device.h"
 #include "tests/integration/activation/problem.h"
 
-namespace kiln::gpu_test {
+namespace kiln::gpu_test::activation_on_device {
 namespace {
 
 using activation_test::Setting;
@@ -58,4 +58,4 @@ TEST_P(GpuActivation, IsRightForTilesInVectorsAndByElements) {
 }
 
 }  // namespace
-}  // namespace kiln::gpu_test
+}  // namespace kiln::gpu_test::activation_on_device

@@ -28,7 +28,7 @@ AttentionCase in_layout(const char* name, Layout layout) {
   return made;
 }
 
-std::vector<AttentionCase> cases() {
+std::vector<AttentionCase> cudnn_cases() {
   return {
       one("f16_64", DType::kF16, 64),
       one("bf16_64_causal", DType::kBf16, 64, {.mask = Mask::kCausal}),
@@ -129,8 +129,8 @@ void expect_same(Call<T>& a, Call<T>& b) {
 
 class GpuAttentionByCudnn : public AttentionByCudnnTest {};
 
-INSTANTIATE_TEST_SUITE_P(Problems, GpuAttentionByCudnn, testing::ValuesIn(cases()),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Problems, GpuAttentionByCudnn,
+                         testing::ValuesIn(cudnn_cases()), name_of);
 
 TEST_P(GpuAttentionByCudnn, HasTheResultsOfKilnsKernels) {
   where_cudnn_runs(Passes::kBoth, []<typename T>(std::type_identity<T>) {
@@ -152,7 +152,7 @@ class GpuAttentionByCudnnOnDevices : public AttentionByCudnnTest {
 };
 
 INSTANTIATE_TEST_SUITE_P(Problems, GpuAttentionByCudnnOnDevices,
-                         testing::ValuesIn(cases()), name_of);
+                         testing::ValuesIn(cudnn_cases()), name_of);
 
 TEST_P(GpuAttentionByCudnnOnDevices, IsRight) {
   where_cudnn_runs(Passes::kBoth, []<typename T>(std::type_identity<T>) {

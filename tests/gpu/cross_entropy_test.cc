@@ -4,7 +4,7 @@
 #include "tests/gpu/operations_on_device.h"
 #include "tests/integration/cross_entropy/problem.h"
 
-namespace kiln::gpu_test {
+namespace kiln::gpu_test::cross_entropy_on_device {
 namespace {
 
 using cross_entropy_test::Setting;
@@ -47,4 +47,4 @@ TYPED_TEST(GpuCrossEntropy, IsRightForRowsThatABlockKeepsAndLongerOnes) {
 }
 
 }  // namespace
-}  // namespace kiln::gpu_test
+}  // namespace kiln::gpu_test::cross_entropy_on_device

@@ -4,7 +4,7 @@
 #include "tests/gpu/operations_on_device.h"
 #include "tests/integration/norm/problem.h"
 
-namespace kiln::gpu_test {
+namespace kiln::gpu_test::norm_on_device {
 namespace {
 
 using norm_test::Configuration;
@@ -45,4 +45,4 @@ TEST_P(GpuNorm, IsRightForRowsInVectorsAndByElements) {
 }
 
 }  // namespace
-}  // namespace kiln::gpu_test
+}  // namespace kiln::gpu_test::norm_on_device

@@ -4,7 +4,7 @@
 #include "tests/gpu/operations_on_device.h"
 #include "tests/integration/rope/problem.h"
 
-namespace kiln::gpu_test {
+namespace kiln::gpu_test::rope_on_device {
 namespace {
 
 using ops::DType;
@@ -77,4 +77,4 @@ TEST_P(GpuRope, IsRightForShapesStridesPositionsAndPackedSequences) {
 }
 
 }  // namespace
-}  // namespace kiln::gpu_test
+}  // namespace kiln::gpu_test::rope_on_device

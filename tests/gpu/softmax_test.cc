@@ -17,7 +17,7 @@
 #include "tests/integration/softmax/inputs.h"
 #include "tests/support/tensors/guarded_tensor.h"
 
-namespace kiln::gpu_test {
+namespace kiln::gpu_test::softmax_on_device {
 namespace {
 
 using softmax_test::I64;
@@ -232,4 +232,4 @@ TEST_P(GpuSoftmax, IsRightAtTheEdges) {
 }
 
 }  // namespace
-}  // namespace kiln::gpu_test
+}  // namespace kiln::gpu_test::softmax_on_device

@@ -16,12 +16,12 @@ its number.
 
   --work FOLDER   default: build/mutants. A second run goes on with what is built there, also one
                   after an interruption.
-  --check BUILD   builds nothing: does each patch apply, and does the build in BUILD have each
-                  test that is named?
+  --check BUILD   builds nothing: does each patch apply, do the programs that are there have the
+                  tests that are named, and does the submission tier run them?
   --list          names and meanings
 
 A mutant is a file NN-name.patch beside this script: a line that says what it breaks, then
-  Caught-by: PROGRAM TEST     a test that has to fail, as ctest calls it; one line for each
+  Caught-by: PROGRAM TEST     a test that has to fail, as its program calls it; one line for each
   Limit: SECONDS s            for its tests, where a hang is what they show (default 120)
 then the patch, of paths from the root, that applies with no fuzz.
 
@@ -45,7 +45,7 @@ die() { # die CODE MESSAGE...
 # ---- The mutants -----------------------------------------------------------------------------
 
 meaning_of() { head -n 1 "$here/$1.patch"; }
-tests_of() { sed -n 's/^Caught-by: \([^ ]*\) \([^ ]*\)$/\2/p' "$here/$1.patch"; }
+tests_of() { sed -n 's/^Caught-by: \([^ ]* [^ ]*\)$/\1/p' "$here/$1.patch"; } # PROGRAM TEST
 programs_of() { sed -n 's/^Caught-by: \([^ ]*\) .*/\1/p' "$here/$1.patch" | sort -u; }
 limit_of() {
   local limit
@@ -112,10 +112,15 @@ command -v cmake >/dev/null || die 3 "there is no cmake; ./tools/run.sh installs
 
 # ---- --check ---------------------------------------------------------------------------------
 
+# tests_in PROGRAM: the names of all its tests.
+tests_in() {
+  "$1" --gtest_list_tests 2>/dev/null |
+    awk '/^[^ ]/ { suite = $1; next } { print suite $1 }'
+}
+
 check() { # check BUILD
-  local mutant program test listed wrong=0 not_built="" said
-  listed=$(ctest --test-dir "$1" -N | sed -n 's/^ *Test *#[0-9]*: \([^ ]*\).*/\1/p')
-  [[ -n $listed ]] || die 3 "$1 lists no tests"
+  local mutant program test wrong=0 not_built="" said
+  declare -A listed
   for mutant in "${known[@]}"; do
     said=$(in_tree "$root" "$mutant" --dry-run 2>&1) || {
       printf '%s does not apply any more:\n%s\n' "$mutant" "$said"
@@ -125,20 +130,25 @@ check() { # check BUILD
       echo "$mutant has not the lines that --help asks for"
       wrong=1
     }
-    while read -r _ program test; do
-      grep -qxF "${program}_NOT_BUILT" <<<"$listed" && not_built+=" $program" && continue
-      grep -qxF "$test" <<<"$listed" || {
-        echo "$mutant is to be caught by $test, which is no test"
+    while read -r program test; do
+      grep -qxF "$program" "$1/submission_programs.txt" || {
+        echo "$mutant is to be caught by $program, which the submission tier does not run"
         wrong=1
       }
-    done < <(grep '^Caught-by: ' "$here/$mutant.patch")
+      [[ -x $1/bin/$program ]] || {
+        not_built+=" $program"
+        continue
+      }
+      [[ -n ${listed[$program]:-} ]] || listed[$program]=$(tests_in "$1/bin/$program")
+      grep -qxF "$test" <<<"${listed[$program]}" || {
+        echo "$mutant is to be caught by $test, which is no test of $program"
+        wrong=1
+      }
+    done < <(tests_of "$mutant")
   done
   ((wrong == 0)) || return 1
-  [[ -z $not_built ]] || {
-    echo "NOT CHECKED: not built:$(xargs -n 1 <<<"$not_built" | sort -u | xargs printf ' %s')"
-    return 77
-  }
   echo "${#known[@]} mutants apply, and the tests that are to catch them are there"
+  [[ -z $not_built ]] || echo "not built here:$(xargs -n 1 <<<"$not_built" | sort -u | xargs printf ' %s')"
 }
 
 if [[ -n $checked_build ]]; then
@@ -217,31 +227,32 @@ build_programs() { # build_programs LOG PROGRAM...
   cmake --build "$build" -j "$(nproc)" --target "$@" >"$log/$to" 2>&1
 }
 
-# run_tests LOG LIMIT TEST...: one line a test on stdout: passed, skipped, failed, hung or missing,
-# and its name.
+# run_test LOG LIMIT PROGRAM TEST: one line on stdout: passed, skipped, failed, hung or missing, and
+# the test's name.
+run_test() {
+  local to=$1 limit=$2 program=$3 test=$4 status=0 outcome=failed
+  timeout -k 5 "$limit" "$build/bin/$program" --gtest_filter="$test" >"$to" 2>&1 </dev/null || status=$?
+  case $status in
+    0)
+      outcome=missing # no test has that name
+      grep -q '^\[  PASSED  \] 1 test' "$to" && outcome=passed
+      grep -q '^\[  SKIPPED \]' "$to" && outcome=skipped
+      ;;
+    124 | 137) outcome=hung ;;
+    126 | 127) outcome=missing ;;
+  esac
+  echo "$outcome $test"
+}
+
+# run_tests LOG LIMIT: run_test for each line "PROGRAM TEST" of stdin, as many at once as there are
+# cores.
 run_tests() {
-  local to=$log/$1 limit=$2 names=() name
-  shift 2
-  for name; do names+=("${name//./\\.}"); done
-  # The tests' own limits are for machines under load; what hangs here hangs for ever.
-  ctest --test-dir "$build" -j "$(nproc)" --output-on-failure \
-    --stop-time "$(date -d "+$limit seconds" +%H:%M:%S)" \
-    -R "^($(IFS='|' && echo "${names[*]}"))(  #.*)?\$" >"$to" 2>&1
-  for name; do
-    awk -v name="$name" '
-      $0 ~ /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / {
-        line = $0
-        sub(/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: /, "", line)
-        if (substr(line, 1, length(name)) != name || substr(line, length(name) + 1, 1) != " ")
-          next
-        outcome = "failed"
-        if (line ~ /\*\*\*Skipped/) outcome = "skipped"
-        else if (line ~ /\*\*\*Timeout/) outcome = "hung"
-        else if (line ~ /\*\*\*Not Run/) outcome = "missing"
-        else if (line !~ /\*\*\*/) outcome = "passed"
-      }
-      END { print (outcome == "" ? "missing" : outcome), name }' "$to"
+  local to=$log/$1 limit=$2 program test n=0
+  while read -r program test; do
+    while (($(jobs -rp | wc -l) >= $(nproc))); do wait -n; done
+    run_test "$to.$((n++))" "$limit" "$program" "$test" &
   done
+  wait
 }
 
 table=""
@@ -256,9 +267,9 @@ try() { # try MUTANT: 0 if it was caught
   local programs tests
   mapfile -t programs < <(programs_of "$mutant")
   mapfile -t tests < <(tests_of "$mutant")
-  if grep -qxFf <(printf 'skipped %s\n' "${tests[@]}") <<<"$control"; then
+  if grep -qxFf <(printf 'skipped %s\n' "${tests[@]#* }") <<<"$control"; then
     say "   not tried: a test that is to catch it is skipped on this machine"
-    row "$mutant" "NOT TRIED: $(tr '\n' ' ' <<<"${tests[*]}")cannot run here" 0
+    row "$mutant" "NOT TRIED: ${tests[*]#* } cannot run here" 0
     ((++untried))
     return
   fi
@@ -268,7 +279,7 @@ try() { # try MUTANT: 0 if it was caught
     return 1
   }
   if build_programs "$mutant.build" "${programs[@]}"; then
-    outcomes=$(run_tests "$mutant.ctest" "$(limit_of "$mutant")" "${tests[@]}")
+    outcomes=$(run_tests "$mutant.test" "$(limit_of "$mutant")" < <(tests_of "$mutant"))
   else
     tail -n 20 "$log/$mutant.build"
     outcomes=unbuilt
@@ -306,9 +317,9 @@ build_programs control.build "${programs[@]}" || {
   die 1 "the build failed; see $log/control.build"
 }
 say "run without a mutant: ${#tests[@]} tests"
-control=$(run_tests control.ctest 600 "${tests[@]}")
+control=$(run_tests control.test 600 < <(printf '%s\n' "${tests[@]}"))
 if grep -v '^passed \|^skipped ' <<<"$control"; then
-  die 1 "these tests do not pass without a mutant, so they show nothing; see $log/control.ctest"
+  die 1 "these tests do not pass without a mutant, so they show nothing; see $log/control.test.*"
 fi
 prepared=$((SECONDS - began))
 

@@ -25,7 +25,7 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kDatabaseHeader = 100;
 constexpr std::size_t kPageHeader = 12;
 constexpr int kProcesses = 16;
-constexpr std::uint64_t kLargest = 1U << 24U;
+constexpr std::uint64_t kLargestIndex = 1U << 24U;
 
 /// What the processes tell.
 struct Shared {
@@ -47,7 +47,7 @@ class CorruptIndex : public Corruption {
       return;
     ASSERT_EQ(cache_->list({}).value().size(), objects().all().size());
     cache_.reset();
-    sound_ = read_file(index_, kLargest).value().value();
+    sound_ = read_file(index_, kLargestIndex).value().value();
     ASSERT_EQ(sound_.size() % kPage, 0U);
     reopen();
   }
@@ -190,7 +190,7 @@ TEST_F(CorruptIndex, fault_17_OtherVersionsAndSchemasCostNoHit) {
     cache_.reset();
     replace(sound_);
     ASSERT_EQ(change_rows(index_, sql), "") << sql;
-    expect_harmless(read_file(index_, kLargest).value().value(), sql, 0);
+    expect_harmless(read_file(index_, kLargestIndex).value().value(), sql, 0);
   }
 }
 

@@ -22,10 +22,10 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr int kThreads = 4;
-constexpr int kProcesses = 4;
+constexpr int kReaders = 4;
 
 /// What readers in all processes count.
-struct Shared {
+struct SharedFlags {
   std::atomic<bool> over;
   std::atomic<std::uint64_t> misses;
   std::atomic<std::uint64_t> right;
@@ -35,10 +35,10 @@ struct Shared {
 class CorruptWhileRead : public Corruption {
  protected:
   CorruptWhileRead()
-      : shared_(
-            static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
-  ~CorruptWhileRead() override { ::munmap(shared_, sizeof(Shared)); }
+      : shared_(static_cast<SharedFlags*>(::mmap(nullptr, sizeof(SharedFlags),
+                                                 PROT_READ | PROT_WRITE,
+                                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  ~CorruptWhileRead() override { ::munmap(shared_, sizeof(SharedFlags)); }
 
   void read(cache::Cache& cache) const {
     while (!shared_->over) {
@@ -104,12 +104,12 @@ class CorruptWhileRead : public Corruption {
     return changes;
   }
 
-  Shared* const shared_;
+  SharedFlags* const shared_;
 };
 
 TEST_F(CorruptWhileRead, fault_28_FilesThatChangeGiveTheRightBytesOrAMiss) {
   std::vector<ChildProcess> processes;
-  for (int i = 0; i < kProcesses; ++i) {
+  for (int i = 0; i < kReaders; ++i) {
     processes.emplace_back([&] {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // who asks for no end must not outlive us
       const auto cache = cache::Cache::open(options_of(root_));

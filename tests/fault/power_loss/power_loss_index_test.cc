@@ -34,7 +34,7 @@ using testing::IsEmpty;
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSector = 512;
-constexpr std::chrono::milliseconds kPatience{20'000};
+constexpr std::chrono::milliseconds kIndexPatience{20'000};
 constexpr const char* kIndex = "index.sqlite";
 constexpr const char* kJournal = "index.sqlite-journal";
 
@@ -102,7 +102,7 @@ class PowerLossIndex : public testing::Test {
     const auto cache = Cache::open(options);
     ASSERT_EQ(cache->mode(), Mode::kReadWrite);
     body(*cache);
-    cache->flush(kPatience);
+    cache->flush(kIndexPatience);
   }
   void publish(Cache& cache, int number) const {
     ASSERT_EQ(cache.publish(table_.object(number)).outcome, Published::kStored);

@@ -30,7 +30,7 @@ using test::SampleStore;
 using testing::IsEmpty;
 
 constexpr std::size_t kCombinations = 256;
-constexpr std::chrono::milliseconds kPatience{20'000};
+constexpr std::chrono::milliseconds kCounterPatience{20'000};
 
 class PowerLoss : public testing::Test {
  protected:
@@ -184,12 +184,12 @@ TEST_F(PowerLoss, fault_13_NoCrashStateOfTheCountersGivesAFault) {
   for (int i = 0; i < 150; ++i) many["count_" + std::to_string(i)] = 99;
   for (const bool are_there : {false, true}) {
     if (are_there) {
-      ASSERT_TRUE(before.add(many, kPatience));
+      ASSERT_TRUE(before.add(many, kCounterPatience));
     }
     record();
     CounterFile counters(sample.layout, files(), sample.trust);
-    ASSERT_TRUE(counters.add({{"hits", 1}, {"misses", 1}}, kPatience));
-    ASSERT_TRUE(counters.add({{"a_new_name", 1}, {"count_7", 1}}, kPatience));
+    ASSERT_TRUE(counters.add({{"hits", 1}, {"misses", 1}}, kCounterPatience));
+    ASSERT_TRUE(counters.add({{"a_new_name", 1}, {"count_7", 1}}, kCounterPatience));
     expect_absent_or_whole(crash());
     fs::remove(sample.layout.counters());
   }
@@ -205,7 +205,7 @@ TEST_F(PowerLoss, fault_13_NoCrashStateOfAFirstUseGivesAWrongHit) {
     const auto cache = Cache::open(options);
     ASSERT_EQ(cache->publish(table_.object(0)).outcome, Published::kStored);
     files().acknowledge(0);
-    cache->flush(kPatience);
+    cache->flush(kCounterPatience);
     ASSERT_TRUE(cache->list({}));
   }
   expect_absent_or_whole(crash(kCombinations / 32));

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = Operation::Kind;
 
-constexpr std::uint64_t kMaxBytes = 64ULL << 20U;
+constexpr std::uint64_t kMaxRecordedBytes = 64ULL << 20U;
 
 }  // namespace
 
@@ -87,7 +87,7 @@ FileNumber RecordingFileSystem::number_of(const char* path, const std::string& n
                   .mode = info.st_mode & 07777U});
   log_.push_back({.kind = Kind::kWrite,
                   .file = number,
-                  .bytes = read_file(path, kMaxBytes).value().value()});
+                  .bytes = read_file(path, kMaxRecordedBytes).value().value()});
   return number;
 }
 

@@ -13,7 +13,7 @@ namespace {
 using ops::GluLayout;
 
 const auto kNameOf = [](const auto& unit) { return name_of(unit.param); };
-const Shape kShape{.rows = 11, .cols = 40};
+const Shape kSmallShape{.rows = 11, .cols = 40};
 
 class ActivationProperties : public testing::TestWithParam<Unit> {};
 class GluProperties : public testing::TestWithParam<Unit> {};
@@ -61,7 +61,7 @@ TEST_P(ActivationProperties, GradientsAreFiniteDifferencesOfTheDefinition) {
 
 TEST_P(GluProperties, PackedAndSplitInputsGiveTheSameBits) {
   with_type(GetParam().dtype, []<typename T>(std::type_identity<T>) {
-    for (const Shape& shape : {kShape, Shape{5, 13}}) {
+    for (const Shape& shape : {kSmallShape, Shape{5, 13}}) {
       Problem<T> packed(GetParam(), shape, {});
       Problem<T> split(GetParam(), shape, {.layout = GluLayout::kSplit});
       const Results<T> a = packed.run();
@@ -83,20 +83,20 @@ TEST_P(GluProperties, PackedAndSplitInputsGiveTheSameBits) {
 
 TEST_P(GeluProperties, OfMinusUIsThatOfULessU) {
   with_type(GetParam().dtype, []<typename T>(std::type_identity<T>) {
-    Problem<T> plus(GetParam(), kShape, {});
-    Problem<T> minus(GetParam(), kShape, {});
+    Problem<T> plus(GetParam(), kSmallShape, {});
+    Problem<T> minus(GetParam(), kSmallShape, {});
     const auto zero = T::from(0);
     std::fill_n(plus.bias().data(), plus.bias().size(), zero);
     std::fill_n(minus.bias().data(), minus.bias().size(), zero);
-    for (I64 i = 0; i < kShape.rows * kShape.cols; ++i) {
-      T& u = minus.in(0, i / kShape.cols, i % kShape.cols);
+    for (I64 i = 0; i < kSmallShape.rows * kSmallShape.cols; ++i) {
+      T& u = minus.in(0, i / kSmallShape.cols, i % kSmallShape.cols);
       u = T::from(-static_cast<float>(u.value()));
     }
     const Results<T> a = plus.run();
     const Results<T> b = minus.run();
     for (std::size_t i = 0; i < a.y.size(); ++i) {
       const auto at = static_cast<I64>(i);
-      const double u = plus.in(0, at / kShape.cols, at % kShape.cols).value();
+      const double u = plus.in(0, at / kSmallShape.cols, at % kSmallShape.cols).value();
       const double bound =
           4 * (test::ulp<T>(a.y[i].value()) + test::ulp<T>(b.y[i].value()));
       EXPECT_NEAR(b.y[i].value(), a.y[i].value() - u, bound) << u;
@@ -108,8 +108,8 @@ TEST_P(GeluProperties, OfMinusUIsThatOfULessU) {
 template <typename T>
 void expect_same(const Unit& a, const Unit& b, const Setting& setting,
                  float weight = 1.0F) {
-  Problem<T> first(a, kShape, setting);
-  Problem<T> second(b, kShape, setting);
+  Problem<T> first(a, kSmallShape, setting);
+  Problem<T> second(b, kSmallShape, setting);
   std::fill_n(second.weight().data(), second.weight().size(), F32::from(weight));
   const Results<T> one = first.run();
   const Results<T> two = second.run();

@@ -22,7 +22,8 @@ CpuKernels defect_kernels();
 namespace {
 
 constexpr long long kSize = 100;  // the last block is not full
-constexpr std::array kOrders{Order::kAscending, Order::kDescending, Order::kShuffled};
+constexpr std::array kThreeOrders{Order::kAscending, Order::kDescending,
+                                  Order::kShuffled};
 
 const Variant& variant(const std::string& name) {
   static const auto* const all = [] {
@@ -80,7 +81,7 @@ class Defects : public testing::TestWithParam<Defect> {};
 TEST_P(Defects, AreFoundInTheBrokenKernel) {
   const Variant& kernel = variant(std::string(GetParam().kernel) + ":broken=true");
   std::vector<Outcome> outcomes;
-  for (const Order order : kOrders) {
+  for (const Order order : kThreeOrders) {
     outcomes.push_back(run(kernel, order, Side::kEnd));
     if (!GetParam().report.empty()) {
       EXPECT_THAT(outcomes.back().report, testing::HasSubstr(GetParam().report));
@@ -95,7 +96,7 @@ TEST_P(Defects, AreFoundInTheBrokenKernel) {
 TEST_P(Defects, AreNotFoundInItsTwin) {
   const Variant& kernel = variant(std::string(GetParam().kernel) + ":broken=false");
   const Outcome first = run(kernel, Order::kAscending, Side::kEnd);
-  for (const Order order : kOrders) {
+  for (const Order order : kThreeOrders) {
     for (const Side exact : {Side::kBegin, Side::kEnd}) {
       const Outcome outcome = run(kernel, order, exact);
       EXPECT_EQ(outcome.report, "");
@@ -162,7 +163,7 @@ class WrongProducts : public testing::TestWithParam<const char*> {};
 
 TEST_P(WrongProducts, DifferFromTheRightOne) {
   const std::string name = GetParam();
-  for (const Order order : kOrders) {
+  for (const Order order : kThreeOrders) {
     const Outcome broken = run(variant(name + ":broken=true"), order, Side::kEnd);
     EXPECT_EQ(broken.report, "");
     EXPECT_FALSE(same_bits(broken.out, product()));
@@ -228,7 +229,7 @@ TEST(Defects, OfSharedBoundsAreNotFoundInTheRightKernels) {
   for (const char* const name :
        {"shared_overrun:broken=false", "dynamic_shared_overrun:broken=false",
         "read_before_begin:broken=false"}) {
-    for (const Order order : kOrders) {
+    for (const Order order : kThreeOrders) {
       EXPECT_EQ(run(variant(name), order, Side::kBegin).report, "") << name;
     }
   }

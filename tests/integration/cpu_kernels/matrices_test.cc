@@ -24,7 +24,8 @@ using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 
-constexpr std::array kOrders{Order::kAscending, Order::kDescending, Order::kShuffled};
+constexpr std::array kLaneOrders{Order::kAscending, Order::kDescending,
+                                 Order::kShuffled};
 
 /// "" or what went wrong.
 std::string report(unsigned threads, const std::function<void()>& kernel,
@@ -68,7 +69,7 @@ TEST(MatrixLoads, GiveEachLaneItsElements) {
   const auto element = [](unsigned matrix, unsigned row, unsigned column) {
     return 8 * (5 * (8 * matrix + row) % 32) + column;
   };
-  for (const Order order : kOrders) {
+  for (const Order order : kLaneOrders) {
     const Words plain = loaded(Collective::kMatrixLoad, order);
     const Words transposed = loaded(Collective::kMatrixLoadTransposed, order);
     for (unsigned lane = 0; lane < 32; ++lane) {
@@ -212,7 +213,7 @@ Multiply at_once(Collective how) {
 
 TEST(Products, AreThoseOfTheMatrices) {
   const Product p = integers();
-  for (const Order order : kOrders) {
+  for (const Order order : kLaneOrders) {
     EXPECT_EQ(by_a_warp(p, float_to_f16, at_once(Collective::kMultiplyK16F16), order),
               on_the_host(p, 16));
     EXPECT_EQ(by_a_warp(p, to_bf16, at_once(Collective::kMultiplyK16Bf16), order),
@@ -414,7 +415,7 @@ std::string name_of(const testing::TestParamInfo<Order>& order) {
                                              : "Shuffled";
 }
 
-INSTANTIATE_TEST_SUITE_P(Orders, Copies, testing::ValuesIn(kOrders), name_of);
+INSTANTIATE_TEST_SUITE_P(Orders, Copies, testing::ValuesIn(kLaneOrders), name_of);
 
 TEST(CopyReports, NameTheThreadAndTheMemory) {
   const GuardedMemory global("in", 64, {.exact = Side::kEnd});

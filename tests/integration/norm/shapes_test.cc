@@ -43,10 +43,11 @@ class NormShapes : public testing::TestWithParam<Configuration> {
 /// Of every kernel.
 class NormRows : public NormShapes {};
 
-const auto kNameOf = [](const auto& each) { return name_of(each.param); };
-INSTANTIATE_TEST_SUITE_P(All, NormShapes, testing::ValuesIn(configurations()), kNameOf);
+const auto kNameOfShape = [](const auto& each) { return name_of(each.param); };
+INSTANTIATE_TEST_SUITE_P(All, NormShapes, testing::ValuesIn(configurations()),
+                         kNameOfShape);
 INSTANTIATE_TEST_SUITE_P(All, NormRows, testing::ValuesIn(all_configurations()),
-                         kNameOf);
+                         kNameOfShape);
 
 TEST_P(NormRows, AreRightForEveryKindOfRowLength) {
   for (const I64 cols : row_lengths(GetParam()))

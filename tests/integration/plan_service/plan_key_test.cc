@@ -23,7 +23,7 @@ class PlanKeyTest : public test::PlanServiceFixture {
   }
 };
 
-Change backward(const Change& more = {}) {
+Change backward_with(const Change& more = {}) {
   return [more](Problem& problem) {
     problem.pass = attention::Pass::kBackward;
     problem.training = problem.stats = true;
@@ -46,8 +46,8 @@ TEST_F(PlanKeyTest, WhatNoPlanDependsOnIsNotInTheKey) {
   EXPECT_NE(with_stats, plain);
   EXPECT_EQ(with([](Problem& each) { each.training = true; }), with_stats);
   EXPECT_EQ(with([](Problem& each) { each.training = each.stats = true; }), with_stats);
-  EXPECT_EQ(with(backward([](Problem& each) { each.capture = true; })),
-            with(backward()));
+  EXPECT_EQ(with(backward_with([](Problem& each) { each.capture = true; })),
+            with(backward_with()));
 }
 
 TEST_F(PlanKeyTest, EverythingElseOfAProblemIsInTheKey) {
@@ -73,10 +73,10 @@ TEST_F(PlanKeyTest, EverythingElseOfAProblemIsInTheKey) {
       [](Problem& each) { each.bias = attention::Bias::kAlibi; },
       [](Problem& each) { each.dropout = 0.1; },
       [](Problem& each) { each.stats = true; },
-      backward(),
-      backward([](Problem& each) { each.deterministic = true; }),
-      backward([](Problem& each) { each.bias = attention::Bias::kPostScale; }),
-      backward([](Problem& each) {
+      backward_with(),
+      backward_with([](Problem& each) { each.deterministic = true; }),
+      backward_with([](Problem& each) { each.bias = attention::Bias::kPostScale; }),
+      backward_with([](Problem& each) {
         each.bias = attention::Bias::kPostScale;
         each.bias_gradient = true;
       }),

@@ -12,13 +12,16 @@ class ForwardSoftmaxProperties : public testing::TestWithParam<Variant> {};
 class SoftmaxGradients : public testing::TestWithParam<Variant> {};
 class ForwardCausalSoftmax : public testing::TestWithParam<Variant> {};
 
-const auto kNameOf = [](const auto& variant) { return test_name(variant.param); };
+const auto kNameOfVariant = [](const auto& variant) {
+  return test_name(variant.param);
+};
 INSTANTIATE_TEST_SUITE_P(Variants, ForwardSoftmaxProperties,
-                         testing::ValuesIn(forward_variants()), kNameOf);
+                         testing::ValuesIn(forward_variants()), kNameOfVariant);
 INSTANTIATE_TEST_SUITE_P(Variants, SoftmaxGradients,
-                         testing::ValuesIn(backward_variants()), kNameOf);
+                         testing::ValuesIn(backward_variants()), kNameOfVariant);
 INSTANTIATE_TEST_SUITE_P(Variants, ForwardCausalSoftmax,
-                         testing::ValuesIn(forward_variants(Kind::kCausal)), kNameOf);
+                         testing::ValuesIn(forward_variants(Kind::kCausal)),
+                         kNameOfVariant);
 
 /// Each element may be off by its own bound; no more than that is lost in the sum.
 template <typename T>

@@ -20,6 +20,7 @@ using kiln::attention::cudnn::Handle;
 using kiln::attention::cudnn::Status;
 using kiln::simulated::CudnnSimulator;
 using kiln::simulated::injected;
+using kiln::simulated::kBadParam;
 using kiln::simulated::libraries;
 using kiln::simulated::LoadedCubin;
 using kiln::simulated::PackState;
@@ -29,7 +30,6 @@ using kiln::simulated::simulator;
 
 namespace {
 
-constexpr int kBadParam = 2000;
 constexpr int kExecutionFailedCudaDriver = 5001;
 
 /// What the real cuDNN is told of a device, once for each.

@@ -15,6 +15,7 @@ using kiln::attention::cudnn::Status;
 using kiln::simulated::CudnnSimulator;
 using kiln::simulated::HandleState;
 using kiln::simulated::injected;
+using kiln::simulated::kBadParam;
 using kiln::simulated::libraries;
 using kiln::simulated::LoadedCubin;
 using kiln::simulated::PackState;
@@ -24,7 +25,6 @@ using kiln::simulated::simulator;
 
 namespace {
 
-constexpr int kBadParam = 2000;
 constexpr int kExecutionFailed = 5000;
 
 struct Execution {

@@ -14,6 +14,7 @@ using kiln::attention::cudnn::Status;
 using kiln::simulated::CudnnSimulator;
 using kiln::simulated::HandleState;
 using kiln::simulated::injected;
+using kiln::simulated::kBadParam;
 using kiln::simulated::libraries;
 using kiln::simulated::refuse;
 using kiln::simulated::simulator;
@@ -21,7 +22,6 @@ using kiln::simulated::simulator;
 namespace {
 
 constexpr int kNotInitialized = 1001;
-constexpr int kBadParam = 2000;
 constexpr int kDeviceAllocationFailed = 4004;
 
 }  // namespace

@@ -16,6 +16,8 @@
 
 namespace kiln::simulated {
 
+inline constexpr int kBadParam = 2000;  // CUDNN_STATUS_BAD_PARAM
+
 struct HandleState {
   CUcontext context = nullptr;
   CUdevice device = 0;

@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 
 template <typename Edit>
-std::string refused(Edit edit) {
+std::string refused_after(Edit edit) {
   Problem problem = base();
   edit(problem);
   const auto valid = validate(problem);
@@ -21,26 +21,30 @@ std::string refused(Edit edit) {
 }
 
 TEST(Problem, NamesTheFlagOfWhatIsWrong) {
-  EXPECT_THAT(refused([](Problem& p) { p.batch = 0; }), HasSubstr("--batch: 0"));
-  EXPECT_THAT(refused([](Problem& p) { p.dv = -8; }), HasSubstr("--dv: -8"));
-  EXPECT_THAT(refused([](Problem& p) { p.skv = std::int64_t{1} << 40; }),
+  EXPECT_THAT(refused_after([](Problem& p) { p.batch = 0; }), HasSubstr("--batch: 0"));
+  EXPECT_THAT(refused_after([](Problem& p) { p.dv = -8; }), HasSubstr("--dv: -8"));
+  EXPECT_THAT(refused_after([](Problem& p) { p.skv = std::int64_t{1} << 40; }),
               HasSubstr("--skv"));
-  EXPECT_THAT(refused([](Problem& p) { p.kv_heads = 5; }), HasSubstr("--kv-heads: 16"));
-  EXPECT_THAT(refused([](Problem& p) { p.kv_heads = 32; }), HasSubstr("--kv-heads"));
-  EXPECT_THAT(refused([](Problem& p) { p.window_left = -2; }), HasSubstr("--window"));
-  EXPECT_THAT(refused([](Problem& p) {
+  EXPECT_THAT(refused_after([](Problem& p) { p.kv_heads = 5; }),
+              HasSubstr("--kv-heads: 16"));
+  EXPECT_THAT(refused_after([](Problem& p) { p.kv_heads = 32; }),
+              HasSubstr("--kv-heads"));
+  EXPECT_THAT(refused_after([](Problem& p) { p.window_left = -2; }),
+              HasSubstr("--window"));
+  EXPECT_THAT(refused_after([](Problem& p) {
                 p.mask = Mask::kCausal;
                 p.window_right = 3;
               }),
               HasSubstr("--window: a causal mask"));
-  EXPECT_THAT(refused([](Problem& p) { p.dropout = 1.5; }), HasSubstr("--dropout"));
-  EXPECT_THAT(refused([](Problem& p) { p.dropout = std::stod("nan"); }),
+  EXPECT_THAT(refused_after([](Problem& p) { p.dropout = 1.5; }),
               HasSubstr("--dropout"));
-  EXPECT_THAT(refused([](Problem& p) { p.dtype = DType::kUnset; }),
+  EXPECT_THAT(refused_after([](Problem& p) { p.dropout = std::stod("nan"); }),
+              HasSubstr("--dropout"));
+  EXPECT_THAT(refused_after([](Problem& p) { p.dtype = DType::kUnset; }),
               HasSubstr("--dtype"));
-  EXPECT_THAT(refused([](Problem& p) { p.pass = Pass::kBackward; }),
+  EXPECT_THAT(refused_after([](Problem& p) { p.pass = Pass::kBackward; }),
               HasSubstr("--training"));
-  EXPECT_THAT(refused([](Problem& p) { p.batch = p.sq = std::int64_t{1} << 31; }),
+  EXPECT_THAT(refused_after([](Problem& p) { p.batch = p.sq = std::int64_t{1} << 31; }),
               HasSubstr("2^53"));
 }
 

@@ -7,7 +7,7 @@
 
 #include "tests/unit/ops/refusals.h"
 
-namespace kiln::ops {
+namespace kiln::ops::activation_checks {
 namespace {
 
 using testing::HasSubstr;
@@ -197,4 +197,4 @@ TEST(GluPointers, OfAWeightAreThoseOfFloats) {
 }
 
 }  // namespace
-}  // namespace kiln::ops
+}  // namespace kiln::ops::activation_checks

@@ -11,7 +11,7 @@
 #include "tests/support/attention_problem.h"
 #include "tests/unit/ops/refusals.h"
 
-namespace kiln::ops {
+namespace kiln::ops::attention_checks {
 namespace {
 
 using attention::Bias;
@@ -189,4 +189,4 @@ TEST(AttentionPlan, FitsEveryDevice) {
 }
 
 }  // namespace
-}  // namespace kiln::ops
+}  // namespace kiln::ops::attention_checks

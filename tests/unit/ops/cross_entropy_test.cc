@@ -9,7 +9,7 @@
 
 #include "tests/unit/ops/refusals.h"
 
-namespace kiln::ops {
+namespace kiln::ops::cross_entropy_checks {
 namespace {
 
 using testing::HasSubstr;
@@ -222,4 +222,4 @@ TEST_F(CrossEntropyPointers, AreRefusedBetweenElementsOfTheirOwnType) {
 }
 
 }  // namespace
-}  // namespace kiln::ops
+}  // namespace kiln::ops::cross_entropy_checks

@@ -10,7 +10,7 @@
 
 #include "tests/unit/ops/refusals.h"
 
-namespace kiln::ops {
+namespace kiln::ops::norm_checks {
 namespace {
 
 using testing::HasSubstr;
@@ -238,4 +238,4 @@ TEST(NormPointers, AreRefusedInPlace) {
 }
 
 }  // namespace
-}  // namespace kiln::ops
+}  // namespace kiln::ops::norm_checks

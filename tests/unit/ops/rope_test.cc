@@ -6,7 +6,7 @@
 
 #include "tests/unit/ops/refusals.h"
 
-namespace kiln::ops {
+namespace kiln::ops::rope_checks {
 namespace {
 
 using testing::HasSubstr;
@@ -282,4 +282,4 @@ TEST(RopePointers, LetOutputsLieSideBySideInEachHead) {
 }
 
 }  // namespace
-}  // namespace kiln::ops
+}  // namespace kiln::ops::rope_checks

@@ -6,7 +6,7 @@
 
 #include "tests/unit/ops/refusals.h"
 
-namespace kiln::ops {
+namespace kiln::ops::softmax_checks {
 namespace {
 
 using testing::HasSubstr;
@@ -97,4 +97,4 @@ TEST(SoftmaxPointers, AreRefusedWhereTheyAreNullOrOverlap) {
 }
 
 }  // namespace
-}  // namespace kiln::ops
+}  // namespace kiln::ops::softmax_checks

@@ -8,7 +8,7 @@
 #include "ops/softmax.h"
 #include "tests/unit/ops/refusals.h"
 
-namespace kiln::ops {
+namespace kiln::ops::unset_sizes_checks {
 namespace {
 
 const Device kDevice{.name = "planned", .capability = {9, 0}, .multiprocessors = 132};
@@ -62,4 +62,4 @@ TEST(Rope, SaysWhichSizeIsNotSet) {
 }
 
 }  // namespace
-}  // namespace kiln::ops
+}  // namespace kiln::ops::unset_sizes_checks
