@@ -1,19 +1,21 @@
 // cuLibrary* and cuKernel*: an image in every context that needs it.
 
-#include <algorithm>
-
+#include "tests/support/simulated_driver/entry_points.h"
 #include "tests/support/simulated_driver/fits.h"
 #include "tests/support/simulated_driver/function_attributes.h"
 #include "tests/support/simulated_driver/jit_options.h"
 #include "tests/support/simulated_driver/simulator.h"
 
+using kiln::simulated::count_entries;
 using kiln::simulated::Device;
 using kiln::simulated::enter;
 using kiln::simulated::FunctionSettings;
+using kiln::simulated::get_entry;
 using kiln::simulated::Image;
 using kiln::simulated::JitOptions;
 using kiln::simulated::Kernel;
 using kiln::simulated::Library;
+using kiln::simulated::list_entries;
 using kiln::simulated::Needs;
 using kiln::simulated::Simulator;
 
@@ -103,45 +105,22 @@ CUresult cuLibraryUnload(CUlibrary library) {
 
 CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    if (kernel == nullptr || name == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    const Library* const found = simulator.libraries.find(library);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    const auto& entries = found->image->entry_points;
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      if (entries[i].name == name) {
-        *kernel = found->kernels[i];
-        return CUDA_SUCCESS;
-      }
-    }
-    return CUDA_ERROR_NOT_FOUND;
+    return get_entry(simulator.libraries.find(library), &Library::kernels, name,
+                     kernel);
   });
 }
 
 CUresult cuLibraryGetKernelCount(unsigned* count, CUlibrary library) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    if (count == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    const Library* const found = simulator.libraries.find(library);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    *count = static_cast<unsigned>(found->kernels.size());
-    return CUDA_SUCCESS;
+    return count_entries(simulator.libraries.find(library), &Library::kernels, count);
   });
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned room,
                                    CUlibrary library) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    if (kernels == nullptr && room != 0)
-      return CUDA_ERROR_INVALID_VALUE;
-    const Library* const found = simulator.libraries.find(library);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    std::copy_n(found->kernels.begin(),
-                std::min<std::size_t>(room, found->kernels.size()), kernels);
-    return CUDA_SUCCESS;
+    return list_entries(simulator.libraries.find(library), &Library::kernels, kernels,
+                        room);
   });
 }
 

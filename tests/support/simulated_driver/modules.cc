@@ -1,12 +1,14 @@
 // cuModule*: an image in the current context.
 
-#include <algorithm>
-
+#include "tests/support/simulated_driver/entry_points.h"
 #include "tests/support/simulated_driver/jit_options.h"
 #include "tests/support/simulated_driver/simulator.h"
 
+using kiln::simulated::count_entries;
 using kiln::simulated::enter;
+using kiln::simulated::get_entry;
 using kiln::simulated::JitOptions;
+using kiln::simulated::list_entries;
 using kiln::simulated::Module;
 using kiln::simulated::Needs;
 using kiln::simulated::Simulator;
@@ -75,45 +77,22 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
 
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (function == nullptr || name == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    const Module* const found = simulator.modules.find(module);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    const auto& entries = found->image->entry_points;
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      if (entries[i].name == name) {
-        *function = found->functions[i];
-        return CUDA_SUCCESS;
-      }
-    }
-    return CUDA_ERROR_NOT_FOUND;
+    return get_entry(simulator.modules.find(module), &Module::functions, name,
+                     function);
   });
 }
 
 CUresult cuModuleGetFunctionCount(unsigned* count, CUmodule module) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (count == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    const Module* const found = simulator.modules.find(module);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    *count = static_cast<unsigned>(found->functions.size());
-    return CUDA_SUCCESS;
+    return count_entries(simulator.modules.find(module), &Module::functions, count);
   });
 }
 
 CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned room,
                                     CUmodule module) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (functions == nullptr && room != 0)
-      return CUDA_ERROR_INVALID_VALUE;
-    const Module* const found = simulator.modules.find(module);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    std::copy_n(found->functions.begin(),
-                std::min<std::size_t>(room, found->functions.size()), functions);
-    return CUDA_SUCCESS;
+    return list_entries(simulator.modules.find(module), &Module::functions, functions,
+                        room);
   });
 }
 

@@ -1,0 +1,58 @@
+// The three questions that a library answers about its kernels and a module about its
+// functions, in the same words. `owner` is null where the program's handle was stale.
+
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/support/simulated_driver/simulator.h"
+
+namespace kiln::simulated {
+
+/// A Library's kernels, a Module's functions: in the order of its image's entry points.
+template <typename Owner, typename Handle>
+using EntryHandles = std::vector<Handle> Owner::*;
+
+template <typename Owner, typename Handle>
+CUresult get_entry(const Owner* owner, EntryHandles<Owner, Handle> handles,
+                   const char* name, Handle* entry) {
+  if (entry == nullptr || name == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (owner == nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;
+  const auto& entries = owner->image->entry_points;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].name == name) {
+      *entry = (owner->*handles)[i];
+      return CUDA_SUCCESS;
+    }
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+template <typename Owner, typename Handle>
+CUresult count_entries(const Owner* owner, EntryHandles<Owner, Handle> handles,
+                       unsigned* count) {
+  if (count == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (owner == nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;
+  *count = static_cast<unsigned>((owner->*handles).size());
+  return CUDA_SUCCESS;
+}
+
+/// As many as there is room for.
+template <typename Owner, typename Handle>
+CUresult list_entries(const Owner* owner, EntryHandles<Owner, Handle> handles,
+                      Handle* list, unsigned room) {
+  if (list == nullptr && room != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (owner == nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;
+  const auto& all = owner->*handles;
+  std::copy_n(all.begin(), std::min<std::size_t>(room, all.size()), list);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace kiln::simulated
