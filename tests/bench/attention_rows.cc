@@ -2,6 +2,7 @@
 
 #include "attention/explain.h"
 #include "tests/bench/rows.h"
+#include "tests/support/attention_problem.h"
 
 namespace kiln::bench {
 namespace {
@@ -9,20 +10,14 @@ namespace {
 /// Refused for four reasons, each with remedies to try: about the longest answer that
 /// one problem has.
 attention::Question refused() {
-  attention::Problem problem;
-  problem.pass = attention::Pass::kBackward;
-  problem.training = problem.stats = true;
-  problem.dtype = attention::DType::kBf16;
-  problem.batch = 2;
-  problem.heads = 16;
-  problem.kv_heads = 4;
-  problem.sq = 1024;
-  problem.skv = 4096;
-  problem.dqk = 192;
-  problem.dv = 128;
-  problem.mask = attention::Mask::kCausalBottomRight;
-  set_strides(problem);
-  return {problem, {9, 0}, {8, 9, 0}};
+  const auto forward = test::usual_attention_problem([](auto& problem) {
+    problem.stats = true;
+    problem.kv_heads = 4;
+    problem.skv = 4096;
+    problem.dqk = 192;
+    problem.mask = attention::Mask::kCausalBottomRight;
+  });
+  return {test::backward_of(forward), {9, 0}, {8, 9, 0}};
 }
 
 template <typename Work>

@@ -6,11 +6,11 @@
 #include <memory>
 
 #include "attention/cudnn_table.h"
-#include "device/profile.h"
 #include "plan_service.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/rows.h"
 #include "tests/bench/scratch.h"
+#include "tests/support/attention_problem.h"
 #include "util/try.h"
 
 namespace kiln::bench {
@@ -19,19 +19,8 @@ namespace {
 namespace cudnn = attention::cudnn;
 
 attention::Problem problem() {
-  attention::Problem problem{.pass = attention::Pass::kBackward,
-                             .training = true,
-                             .dtype = attention::DType::kBf16,
-                             .batch = 2,
-                             .heads = 16,
-                             .kv_heads = 16,
-                             .sq = 1024,
-                             .skv = 1024,
-                             .dqk = 128,
-                             .dv = 128,
-                             .mask = attention::Mask::kCausal};
-  set_strides(problem);
-  return problem;
+  return test::backward_of(test::usual_attention_problem(
+      [](auto& problem) { problem.mask = attention::Mask::kCausal; }));
 }
 
 /// cuDNN as the plan worker has it: told of a device, and with a driver that has none.

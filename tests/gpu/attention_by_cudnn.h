@@ -152,8 +152,7 @@ class AttentionByCudnnTest : public AttentionCasesTest {
       if (const auto reason = why_not(device, problem))
         return "forward: " + *reason;
     }
-    problem.pass = attention::Pass::kBackward;
-    problem.training = true;
+    problem = test::backward_of(problem);
     problem.bias_gradient = has_bias_gradient;
     if (passes != Passes::kForward) {
       if (const auto reason = why_not(device, problem))

@@ -23,6 +23,7 @@
 #include "device/target.h"
 #include "render/catalog.h"
 #include "request/selection.h"
+#include "tests/support/attention_problem.h"
 #include "tests/support/compile_jobs.h"
 
 namespace kiln {
@@ -268,17 +269,15 @@ std::vector<attention::Problem> attention_problems() {
         if (has_more && dqk > 128)
           continue;
         for (const auto pass : {attention::Pass::kForward, attention::Pass::kBackward})
-          problems.push_back({.pass = pass,
-                              .dtype = ops::DType::kBf16,
-                              .batch = 1,
-                              .heads = 1,
-                              .kv_heads = 1,
-                              .sq = 1024,
-                              .skv = 1024,
-                              .dqk = dqk,
-                              .dv = dv,
-                              .bias = bias,
-                              .dropout = dropout});
+          problems.push_back(test::problem_of({.pass = pass,
+                                               .dtype = ops::DType::kBf16,
+                                               .heads = 1,
+                                               .sq = 1024,
+                                               .skv = 1024,
+                                               .dqk = dqk,
+                                               .dv = dv,
+                                               .bias = bias,
+                                               .dropout = dropout}));
       }
     }
   }
@@ -297,8 +296,7 @@ TEST(TemplateSpills, NorDoTilesThatAttentionChooses) {
   const auto catalog = render::TemplateCatalog::open(templates::embedded());
   ASSERT_TRUE(catalog) << catalog.error().message;
   std::vector<request::TemplateRequest> requests;
-  for (attention::Problem problem : attention_problems()) {
-    attention::set_strides(problem);
+  for (const attention::Problem& problem : attention_problems()) {
     const auto choice = attention::choose_kernel(problem, {8, 0});
     ASSERT_TRUE(choice) << choice.error().message;
     const auto kernel = catalog->find(choice->kernel);

@@ -1,4 +1,5 @@
-// A small attention problem, and the published devices that its plans are for.
+// Attention problems that tests begin with, and the published devices that plans are
+// for.
 
 #pragma once
 
@@ -11,10 +12,24 @@
 
 namespace kiln::test {
 
-/// 256 tokens with head dimension 64, which cuDNN runs everywhere; `change` makes it
-/// another problem.
-inline attention::Problem attention_problem(
-    const std::function<void(attention::Problem&)>& change = {}) {
+/// Of contiguous tensors; what is not set is a batch of 1, as many heads of key as of
+/// query, and values as wide as keys.
+inline attention::Problem problem_of(attention::Problem problem) {
+  if (problem.batch == 0)
+    problem.batch = 1;
+  if (problem.kv_heads == 0)
+    problem.kv_heads = problem.heads;
+  if (problem.dv == 0)
+    problem.dv = problem.dqk;
+  set_strides(problem);
+  return problem;
+}
+
+/// Makes another problem of one; its strides are set afterwards.
+using ProblemChange = std::function<void(attention::Problem&)>;
+
+/// bf16, a batch of 2, 256 tokens with head dimension 64, which cuDNN runs everywhere.
+inline attention::Problem attention_problem(const ProblemChange& change = {}) {
   attention::Problem problem{.dtype = ops::DType::kBf16,
                              .batch = 2,
                              .heads = 4,
@@ -26,6 +41,25 @@ inline attention::Problem attention_problem(
   if (change)
     change(problem);
   set_strides(problem);
+  return problem;
+}
+
+/// As models have them: bf16, a batch of 2, 16 heads, 1024 by 1024, head dimension 128,
+/// no mask, bshd.
+inline attention::Problem usual_attention_problem(const ProblemChange& change = {}) {
+  return attention_problem([&](attention::Problem& problem) {
+    problem.heads = problem.kv_heads = 16;
+    problem.sq = problem.skv = 1024;
+    problem.dqk = problem.dv = 128;
+    if (change)
+      change(problem);
+  });
+}
+
+/// Of the gradients of that forward pass.
+inline attention::Problem backward_of(attention::Problem problem) {
+  problem.pass = attention::Pass::kBackward;
+  problem.training = true;
   return problem;
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "attention/condition.h"
+#include "tests/support/attention_problem.h"
 
 namespace kiln::test {
 
@@ -72,17 +73,9 @@ inline void edit_strides(attention::Problem& problem, const std::string& how) {
   }
 }
 
-/// `text` says what differs from bf16, batch 2, 16 heads, 1024 by 1024, 128, forward.
+/// `text` says what differs from usual_attention_problem().
 inline attention::Problem problem_in_words(const std::string& text) {
-  using attention::DType;
-  attention::Problem problem{.dtype = DType::kBf16,
-                             .batch = 2,
-                             .heads = 16,
-                             .kv_heads = 16,
-                             .sq = 1024,
-                             .skv = 1024,
-                             .dqk = 128,
-                             .dv = 128};
+  attention::Problem problem = usual_attention_problem();
   std::istringstream words(text);
   std::string word, strides;
   while (words >> word) {

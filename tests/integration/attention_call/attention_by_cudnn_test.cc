@@ -77,7 +77,7 @@ TEST_F(AttentionByCudnn, ItRunsWhereTheRulesAndCudnnItselfAllowIt) {
 TEST_F(AttentionByCudnn, BothPassesOfATrainingRunAndInACaptureToo) {
   attention::Problem forward = small_problem();
   forward.training = true;
-  for (const attention::Problem& problem : {forward, backward_of(forward)}) {
+  for (const attention::Problem& problem : {forward, test::backward_of(forward)}) {
     const auto bytes = choice(0, problem).workspace_bytes;
     ASSERT_EQ(why(call_unprepared(0, problem, bytes)), "done");
     EXPECT_EQ(why(call_captured(0, problem, bytes)), "done");
@@ -115,13 +115,13 @@ TEST_F(AttentionByCudnn, WhatItRefusesInTheBackwardPassKilnsKernelRuns) {
   forward.training = true;
   ASSERT_EQ(why(call(1, forward)), "done");
   EXPECT_EQ(runs(), 1U);
-  ASSERT_EQ(why(call(1, backward_of(forward))), "done");
+  ASSERT_EQ(why(call(1, test::backward_of(forward))), "done");
   EXPECT_EQ(runs(), 1U);
   ASSERT_THAT(lines("warning"), SizeIs(1));
   EXPECT_THAT(lines("warning")[0], AllOf(HasSubstr("attention_bwd on tensor cores"),
                                          HasSubstr("head_dim.backward.ampere: "),
                                          HasSubstr("; use another attention kernel")));
-  EXPECT_EQ(choice(0, backward_of(forward)).backend, AttentionBackend::kCudnn);
+  EXPECT_EQ(choice(0, test::backward_of(forward)).backend, AttentionBackend::kCudnn);
 }
 
 TEST_F(AttentionByCudnn, WithDropoutBothPassesGetTheSame) {
@@ -133,17 +133,17 @@ TEST_F(AttentionByCudnn, WithDropoutBothPassesGetTheSame) {
   EXPECT_THAT(chosen.reason,
               AllOf(HasSubstr("of the bwd pass, which must drop what this one drops"),
                     HasSubstr("head_dim.backward.ampere")));
-  EXPECT_EQ(choice(1, backward_of(forward)).backend, AttentionBackend::kKiln);
+  EXPECT_EQ(choice(1, test::backward_of(forward)).backend, AttentionBackend::kKiln);
   EXPECT_THAT(lines("warning"), SizeIs(1)) << "it is one decision";
 
   attention::Problem narrow = small_problem();
   narrow.training = true;
   narrow.dropout = 0.1;
   // The backward pass first: it is the same decision.
-  EXPECT_EQ(choice(1, backward_of(narrow)).backend, AttentionBackend::kCudnn);
+  EXPECT_EQ(choice(1, test::backward_of(narrow)).backend, AttentionBackend::kCudnn);
   EXPECT_EQ(choice(1, narrow).backend, AttentionBackend::kCudnn);
   EXPECT_EQ(why(call(1, narrow)), "done");
-  EXPECT_EQ(why(call(1, backward_of(narrow))), "done");
+  EXPECT_EQ(why(call(1, test::backward_of(narrow))), "done");
   EXPECT_EQ(runs(), 2U);
 }
 
@@ -198,7 +198,7 @@ TEST_F(AttentionByCudnn, PackedSequencesGetTheirOffsetsBeforeEachRun) {
   problem.layout = attention::Layout::kThd;
   problem.mask = attention::Mask::kPaddingCausal;
   set_strides(problem);
-  for (const attention::Problem& pass : {problem, backward_of(problem)}) {
+  for (const attention::Problem& pass : {problem, test::backward_of(problem)}) {
     const auto chosen = choice(0, pass);
     ASSERT_EQ(chosen.backend, AttentionBackend::kCudnn) << chosen.reason;
     ops::AttentionTensors with = tensors(0, pass, chosen.workspace_bytes);

@@ -17,6 +17,7 @@
 #include "kiln/ops/attention.h"
 #include "service_parts.h"
 #include "tests/integration/library/library_service.h"
+#include "tests/support/attention_problem.h"
 #include "tests/unit/device/loading.h"
 #include "util/log.h"
 #include "util/logger.h"
@@ -26,25 +27,15 @@ namespace kiln {
 inline attention::Problem small_problem(
     attention::Pass pass = attention::Pass::kForward, std::int64_t dqk = 64,
     std::int64_t dv = 64) {
-  attention::Problem problem{.pass = pass,
-                             .training = pass == attention::Pass::kBackward,
-                             .dtype = ops::DType::kF16,
-                             .batch = 1,
-                             .heads = 4,
-                             .kv_heads = 2,
-                             .sq = 256,
-                             .skv = 256,
-                             .dqk = dqk,
-                             .dv = dv,
-                             .mask = attention::Mask::kCausal};
-  set_strides(problem);
-  return problem;
-}
-
-inline attention::Problem backward_of(attention::Problem problem) {
-  problem.pass = attention::Pass::kBackward;
-  problem.training = true;
-  return problem;
+  const auto forward = test::attention_problem([&](attention::Problem& problem) {
+    problem.dtype = ops::DType::kF16;
+    problem.batch = 1;
+    problem.kv_heads = 2;
+    problem.dqk = dqk;
+    problem.dv = dv;
+    problem.mask = attention::Mask::kCausal;
+  });
+  return pass == attention::Pass::kForward ? forward : test::backward_of(forward);
 }
 
 /// "done", or why not.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/cudnn_tensors.h"
+#include "tests/support/attention_problem.h"
 #include "tests/support/cpu_kernel/run_plan.h"
 
 namespace kiln_cpu {
@@ -29,17 +30,14 @@ using Numbers = std::vector<std::int32_t>;
 class Sequences {
  public:
   Sequences(std::int64_t batch, std::int64_t longest) {
-    problem_ = {.dtype = ops::DType::kBf16,
-                .batch = batch,
-                .heads = 4,
-                .kv_heads = 2,
-                .sq = longest,
-                .skv = longest,
-                .dqk = 64,
-                .dv = 32,
-                .layout = attention::Layout::kThd,
-                .mask = attention::Mask::kPadding};
-    set_strides(problem_);
+    problem_ = test::attention_problem([&](attention::Problem& problem) {
+      problem.batch = batch;
+      problem.kv_heads = 2;
+      problem.sq = problem.skv = longest;
+      problem.dv = 32;
+      problem.layout = attention::Layout::kThd;
+      problem.mask = attention::Mask::kPadding;
+    });
   }
 
   void run(const Numbers& q, const Numbers& kv, const Numbers* lengths = nullptr) {

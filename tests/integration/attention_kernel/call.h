@@ -20,6 +20,7 @@
 #include "ops/attention.h"
 #include "tests/integration/attention_kernel/dropout.h"
 #include "tests/integration/attention_kernel/reference.h"
+#include "tests/support/attention_problem.h"
 #include "tests/support/cpu_kernel/executor.h"
 #include "tests/support/tensors/element_types.h"
 #include "tests/support/tensors/guarded_tensor.h"
@@ -340,18 +341,7 @@ class Call {
   Longs seed_, offset_;
 };
 
-/// A problem of contiguous tensors; what is not set is a batch of 1, as many heads of
-/// key as of query, and values as wide as keys.
-inline Problem problem_of(Problem problem) {
-  if (problem.batch == 0)
-    problem.batch = 1;
-  if (problem.kv_heads == 0)
-    problem.kv_heads = problem.heads;
-  if (problem.dv == 0)
-    problem.dv = problem.dqk;
-  attention::set_strides(problem);
-  return problem;
-}
+using test::problem_of;
 inline Problem problem_of(ops::DType dtype, Problem problem) {
   problem.dtype = dtype;
   return problem_of(problem);

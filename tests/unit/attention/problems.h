@@ -10,23 +10,14 @@
 #include <vector>
 
 #include "attention/evaluate.h"
+#include "tests/support/attention_problem.h"
 
 namespace kiln::attention {
 
 /// bf16, batch 2, 16 heads, 1024 by 1024, head dimension 128, no mask, bshd.
 inline Problem base(Pass pass = Pass::kForward) {
-  Problem problem{.pass = pass,
-                  .training = pass == Pass::kBackward,
-                  .dtype = DType::kBf16,
-                  .batch = 2,
-                  .heads = 16,
-                  .kv_heads = 16,
-                  .sq = 1024,
-                  .skv = 1024,
-                  .dqk = 128,
-                  .dv = 128};
-  set_strides(problem);
-  return problem;
+  const Problem forward = test::usual_attention_problem();
+  return pass == Pass::kForward ? forward : test::backward_of(forward);
 }
 
 inline Problem with_dims(Problem problem, std::int64_t dqk, std::int64_t dv) {
