@@ -27,6 +27,7 @@ namespace kiln::compile {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using namespace std::string_view_literals;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{20};            // how often limits are looked at
@@ -365,7 +366,7 @@ std::string WorkerProcess::last_words() const {
   const ssize_t n = ::pread(output_.get(), text.data(), text.size(),
                             end - static_cast<off_t>(text.size()));
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
-  text.resize(text.find_last_not_of("\n\0 ") + 1);
+  text.resize(text.find_last_not_of("\n\0 "sv) + 1);
   return text;
 }
 
