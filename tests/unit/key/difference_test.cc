@@ -74,6 +74,31 @@ TEST(Difference, OfLongTextsShowsTheFirstLineThatDiffers) {
   EXPECT_THAT(longer[0].b, HasSubstr("line 2: two"));
 }
 
+TEST(Difference, OfALongLineShowsItsBeginning) {
+  const std::string short_enough(200, 'x');
+  const std::string too_long(201, 'y');
+  const auto whole =
+      differences(make({{"option", short_enough}}), make({{"option", "z"}}));
+  EXPECT_THAT(whole, ElementsAre(FieldDifference{"option", short_enough, "z"}));
+  const auto cut = differences(make({{"option", too_long}}), make({{"option", "z"}}));
+  ASSERT_EQ(cut.size(), 1U);
+  EXPECT_THAT(cut[0].a, testing::EndsWith(", line 1: " + std::string(120, 'y')));
+  EXPECT_THAT(cut[0].b, testing::EndsWith(", line 1: z"));
+}
+
+TEST(Difference, OfTheSourceIsWhyTheGraphDiffers) {
+  const Fields a = make({{"source", "1"}, {"include_graph", "0: 1\n"}});
+  const Fields b = make({{"source", "2"}, {"include_graph", "0: 2\n"}});
+  EXPECT_THAT(differences(a, b), ElementsAre(FieldDifference{"source", "1", "2"}));
+}
+
+TEST(Difference, OfAListThatOneHasMoreOfIsItsRest) {
+  const Fields a = make({{"option", "x"}});
+  const Fields b = make({{"option", "x"}, {"option", "y"}, {"option", "z"}});
+  EXPECT_THAT(differences(b, a), ElementsAre(FieldDifference{"option", "y", ""},
+                                             FieldDifference{"option", "z", ""}));
+}
+
 TEST(Difference, IsNeverEmptyForUnequalPreimages) {
   const Fields a = make({{"x", "1"}, {"y", "2"}});
   const Fields b = make({{"y", "2"}, {"x", "1"}});
