@@ -7,6 +7,8 @@
 namespace kiln::compile {
 namespace {
 
+using namespace std::string_view_literals;
+
 std::string_view next_line(std::string_view& rest) {
   const auto line = rest.substr(0, rest.find('\n'));
   rest.remove_prefix(std::min(line.size() + 1, rest.size()));
@@ -129,7 +131,7 @@ std::string diagnostics(std::string_view log) {
       continue;
     kept.append(line).push_back('\n');
   }
-  kept.erase(kept.find_last_not_of("\n \0") + 1);
+  kept.erase(kept.find_last_not_of("\n \0"sv) + 1);
   return kept;
 }
 

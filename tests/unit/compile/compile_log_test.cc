@@ -84,6 +84,8 @@ TEST(CompileLog, DiagnosticsAreWhatAPersonReads) {
   EXPECT_EQ(diagnostics(warning + "\n" + std::string(kLog13)), warning);
   EXPECT_EQ(diagnostics(kLog13), "");
   EXPECT_EQ(diagnostics(kLog12), "");
+  // As it comes where nobody cut off the C string's end.
+  EXPECT_EQ(diagnostics(warning + std::string("\n\0 \n\0", 5)), warning);
 }
 
 TEST(CompileLog, KnowsTheCompilersOwnOutOfMemory) {
