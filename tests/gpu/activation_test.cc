@@ -36,7 +36,7 @@ class GpuActivation : public GpuResultsTest, public testing::WithParamInterface<
   /// Both passes.
   static void check(const Shape& shape, const Setting& setting = {}) {
     SCOPED_TRACE(testing::Message() << shape.rows << "x" << shape.cols);
-    test::with_type(GetParam().dtype, [&]<typename T>(std::type_identity<T>) {
+    test::with_type(GetParam().dtype, [&]<typename T>() {
       activation_test::Problem<T> problem(GetParam(), shape, setting);
       on_each_kind_of_device([&] { std::ignore = problem.run_and_check(); });
     });
@@ -44,9 +44,7 @@ class GpuActivation : public GpuResultsTest, public testing::WithParamInterface<
 };
 
 INSTANTIATE_TEST_SUITE_P(Units, GpuActivation, testing::ValuesIn(units()),
-                         [](const auto& unit) {
-                           return activation_test::name_of(unit.param);
-                         });
+                         activation_test::kNameOf);
 
 TEST_P(GpuActivation, IsRightForTilesInVectorsAndByElements) {
   check({.rows = many(4000, 70), .cols = 264});

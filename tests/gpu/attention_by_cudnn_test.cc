@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(Problems, GpuAttentionByCudnn,
                          testing::ValuesIn(cudnn_cases()), name_of);
 
 TEST_P(GpuAttentionByCudnn, HasTheResultsOfKilnsKernels) {
-  where_cudnn_runs(Passes::kBoth, []<typename T>(std::type_identity<T>) {
+  where_cudnn_runs(Passes::kBoth, []<typename T>() {
     const auto cudnn = run<T>(AttentionBackend::kCudnn, AttentionBackend::kCudnn);
     const auto kiln = run<T>(AttentionBackend::kKiln, AttentionBackend::kKiln);
     check(kiln);
@@ -155,31 +155,30 @@ INSTANTIATE_TEST_SUITE_P(Problems, GpuAttentionByCudnnOnDevices,
                          testing::ValuesIn(cudnn_cases()), name_of);
 
 TEST_P(GpuAttentionByCudnnOnDevices, IsRight) {
-  where_cudnn_runs(Passes::kBoth, []<typename T>(std::type_identity<T>) {
+  where_cudnn_runs(Passes::kBoth, []<typename T>() {
     check(run<T>(AttentionBackend::kCudnn, AttentionBackend::kCudnn));
   });
 }
 
 // The statistics of both are natural logarithms, and o is the same tensor.
 TEST_P(GpuAttentionByCudnnOnDevices, ItsForwardPassServesKilnsBackwardPass) {
-  where_cudnn_runs(Passes::kForward, []<typename T>(std::type_identity<T>) {
+  where_cudnn_runs(Passes::kForward, []<typename T>() {
     check(run<T>(AttentionBackend::kCudnn, AttentionBackend::kKiln));
   });
 }
 
 TEST_P(GpuAttentionByCudnnOnDevices, ItsBackwardPassTakesKilnsForwardPass) {
-  where_cudnn_runs(Passes::kBackward, []<typename T>(std::type_identity<T>) {
+  where_cudnn_runs(Passes::kBackward, []<typename T>() {
     check(run<T>(AttentionBackend::kKiln, AttentionBackend::kCudnn));
   });
 }
 
 // jax-ml/jax #27599: plans of several devices, each captured on its own.
 TEST_P(GpuAttentionByCudnnOnDevices, IsRightInAGraphOnEveryDevice) {
-  where_cudnn_runs(Passes::kBothInGraphs, devices(),
-                   []<typename T>(std::type_identity<T>) {
-                     const AttentionInGraphs graphs;
-                     check(run<T>(AttentionBackend::kCudnn, AttentionBackend::kCudnn));
-                   });
+  where_cudnn_runs(Passes::kBothInGraphs, devices(), []<typename T>() {
+    const AttentionInGraphs graphs;
+    check(run<T>(AttentionBackend::kCudnn, AttentionBackend::kCudnn));
+  });
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ class AttentionCasesTest : public GpuResultsTest,
   }
   template <typename Body>
   static void with_type(const AttentionCase& which, const Body& body) {
-    test::with_type(ops::to_string(which.problem.dtype), body);
+    test::with_type(which.problem.dtype, body);
   }
 };
 

@@ -72,7 +72,7 @@ class GpuAttention : public AttentionCasesTest {
   }
 
   static void check_twice(const AttentionCase& which) {
-    with_type(which, [&]<typename T>(std::type_identity<T>) {
+    with_type(which, [&]<typename T>() {
       on_each_kind_of_device([&] {
         const auto once = run<T>(which);
         if (HasFatalFailure())
@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(Problems, GpuAttentionCalls,
 
 // A graph of the simulated driver computes nothing, whoever stands in.
 TEST_P(GpuAttentionCalls, HaveTheSameBitsInAGraph) {
-  with_type(GetParam(), [&]<typename T>(std::type_identity<T>) {
+  with_type(GetParam(), [&]<typename T>() {
     on_each_kind_of_device([&] {
       const auto direct = run<T>(GetParam());
       const AttentionInGraphs graphs;
@@ -129,7 +129,7 @@ TEST_P(GpuAttentionCalls, HaveTheSameBitsInAGraph) {
 }
 
 TEST_P(GpuAttentionCalls, AreRightOnEveryDeviceAndTheSameOnEqualOnes) {
-  with_type(GetParam(), [&]<typename T>(std::type_identity<T>) {
+  with_type(GetParam(), [&]<typename T>() {
     std::vector<std::pair<ComputeCapability, std::unique_ptr<Call<T>>>> calls;
     for (const Device& device : devices()) {
       SCOPED_TRACE(testing::Message() << "on device " << device.ordinal);

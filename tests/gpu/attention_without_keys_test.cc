@@ -100,7 +100,7 @@ class RowsWithoutKeys {
 };
 
 TEST_P(GpuAttentionByCudnnWithoutKeys, HasNoOutputAndNoGradient) {
-  where_cudnn_runs(Passes::kBoth, []<typename T>(std::type_identity<T>) {
+  where_cudnn_runs(Passes::kBoth, []<typename T>() {
     const auto call = run<T>(AttentionBackend::kCudnn, AttentionBackend::kCudnn);
     if (!HasFatalFailure())
       RowsWithoutKeys<T>(*call).expect_nothing_seen();

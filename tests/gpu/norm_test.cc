@@ -16,24 +16,20 @@ class GpuNorm : public GpuResultsTest,
   /// Both passes.
   static void check(const Setting& setting) {
     SCOPED_TRACE(testing::Message() << setting);
-    norm_test::with_types(
-        GetParam(),
-        [&]<typename T, typename W>(std::type_identity<T>, std::type_identity<W>) {
-          const norm_test::Problem<T, W> problem(GetParam(), setting);
-          on_each_kind_of_device([&] {
-            EXPECT_LE(problem.errors(problem.forward()).excess, norm_test::kStoreUlp)
-                << "forward";
-            EXPECT_LE(problem.errors(problem.backward()).excess, norm_test::kStoreUlp)
-                << "backward";
-          });
-        });
+    norm_test::with_types(GetParam(), [&]<typename T, typename W>() {
+      const norm_test::Problem<T, W> problem(GetParam(), setting);
+      on_each_kind_of_device([&] {
+        EXPECT_LE(problem.errors(problem.forward()).excess, norm_test::kStoreUlp)
+            << "forward";
+        EXPECT_LE(problem.errors(problem.backward()).excess, norm_test::kStoreUlp)
+            << "backward";
+      });
+    });
   }
 };
 
 INSTANTIATE_TEST_SUITE_P(All, GpuNorm, testing::ValuesIn(norm_test::configurations()),
-                         [](const auto& each) {
-                           return norm_test::name_of(each.param);
-                         });
+                         norm_test::kNameOf);
 
 // On a device more rows than blocks compute at a time.
 TEST_P(GpuNorm, IsRightForRowsInVectorsAndByElements) {

@@ -36,13 +36,11 @@ class GpuRope : public GpuResultsTest, public testing::WithParamInterface<Form> 
  protected:
   static void check(const Shape& shape, const Setting& setting = {}) {
     SCOPED_TRACE(testing::Message() << shape);
-    rope_test::with_types(
-        GetParam(),
-        [&]<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
-          on_each_kind_of_device([&] {
-            rope_test::Problem<T, U>(GetParam(), shape, setting).run_and_check();
-          });
-        });
+    rope_test::with_types(GetParam(), [&]<typename T, typename U>() {
+      on_each_kind_of_device([&] {
+        rope_test::Problem<T, U>(GetParam(), shape, setting).run_and_check();
+      });
+    });
   }
 };
 

@@ -19,39 +19,6 @@
 #include "tests/support/cpu_kernel/run_plan.h"
 #include "tests/support/simulated_driver/simulated_driver.h"
 
-namespace kiln_cpu {
-
-// Generated: see tests/integration/<family>/CMakeLists.txt.
-CpuKernels softmax_plain_kernels();
-CpuKernels softmax_masked_kernels();
-CpuKernels softmax_causal_kernels();
-CpuKernels rope_fwd_kernels();
-CpuKernels rope_bwd_kernels();
-CpuKernels layernorm_fwd_kernels();
-CpuKernels layernorm_bwd_kernels();
-CpuKernels rmsnorm_fwd_kernels();
-CpuKernels rmsnorm_bwd_kernels();
-CpuKernels activation_unary_kernels();
-CpuKernels activation_swiglu_kernels();
-CpuKernels activation_gated_kernels();
-CpuKernels cross_entropy_kernels();
-CpuKernels attention_fwd_kernels();
-CpuKernels attention_bwd_kernels();
-CpuKernels attention_plain_kernels();
-
-const std::vector<Variant>& kernels_of_program() {
-  static const auto* const all = new std::vector<Variant>(variants_of(
-      {softmax_plain_kernels(), softmax_masked_kernels(), softmax_causal_kernels(),
-       rope_fwd_kernels(), rope_bwd_kernels(), layernorm_fwd_kernels(),
-       layernorm_bwd_kernels(), rmsnorm_fwd_kernels(), rmsnorm_bwd_kernels(),
-       activation_unary_kernels(), activation_swiglu_kernels(),
-       activation_gated_kernels(), cross_entropy_kernels(), attention_fwd_kernels(),
-       attention_bwd_kernels(), attention_plain_kernels()}));
-  return *all;
-}
-
-}  // namespace kiln_cpu
-
 namespace kiln::gpu_test {
 namespace {
 

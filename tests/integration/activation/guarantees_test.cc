@@ -16,7 +16,7 @@ class ActivationGuarantees : public testing::TestWithParam<Unit> {
  protected:
   /// Whether the results of this unit would pass for those of `other`.
   static bool passes_for(const Unit& other) {
-    return with_type(GetParam().dtype, [&]<typename T>(std::type_identity<T>) {
+    return with_type(GetParam().dtype, [&]<typename T>() {
       Problem<T> problem(GetParam(), kShape, {});
       return problem.errors(problem.run(), other).are_small();
     });
@@ -24,7 +24,7 @@ class ActivationGuarantees : public testing::TestWithParam<Unit> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Units, ActivationGuarantees, testing::ValuesIn(all_units()),
-                         [](const auto& unit) { return name_of(unit.param); });
+                         kNameOf);
 
 // Guards against a fusion that computes the tanh form of GELU where the model was
 // trained with erf: the results differ by more than their rounding, in every type.
@@ -42,7 +42,7 @@ TEST_P(ActivationGuarantees, NoFormOfGeluPassesForTheOther) {
 TEST_P(ActivationGuarantees, AWrongSignOfTheSigmoidIsFound) {
   if (!GetParam().clamped)
     return;
-  with_type(GetParam().dtype, []<typename T>(std::type_identity<T>) {
+  with_type(GetParam().dtype, []<typename T>() {
     Problem<T> problem(GetParam(), kShape, {});
     const Results<T> results = problem.run();
     problem.setting().limits.alpha = -problem.setting().limits.alpha;
@@ -55,7 +55,7 @@ TEST_P(ActivationGuarantees, AWrongSignOfTheSigmoidIsFound) {
 TEST_P(ActivationGuarantees, TheGateIsTheFirstHalf) {
   if (!GetParam().gated)
     return;
-  with_type(GetParam().dtype, []<typename T>(std::type_identity<T>) {
+  with_type(GetParam().dtype, []<typename T>() {
     for (const auto layout : {ops::GluLayout::kPacked, ops::GluLayout::kSplit}) {
       Problem<T> problem(GetParam(), kShape, {.layout = layout});
       const Results<T> results = problem.run();
@@ -90,7 +90,7 @@ TEST(GeluErf, TakesTheRootOfTwoInFull) {
 // Guards against a bias gradient that nobody writes where there is no row: memory that
 // was never set would be added to the weights. The same of a weight without columns.
 TEST_P(ActivationGuarantees, WithoutRowsTheBiasGradientIsZero) {
-  with_type(GetParam().dtype, []<typename T>(std::type_identity<T>) {
+  with_type(GetParam().dtype, []<typename T>() {
     for (const Shape& shape : {Shape{0, 40}, Shape{7, 0}}) {
       const Results<T> results = Problem<T>(GetParam(), shape, {}).run();
       for (std::size_t i = 0; i < results.dbias.size(); ++i)
@@ -106,7 +106,7 @@ TEST_P(ActivationGuarantees, WithoutRowsTheBiasGradientIsZero) {
 TEST_P(ActivationGuarantees, TheBiasGradientIsSummedBeforeRounding) {
   if (!GetParam().has_bias || GetParam().dtype == "f32")
     return;
-  with_type(GetParam().dtype, []<typename T>(std::type_identity<T>) {
+  with_type(GetParam().dtype, []<typename T>() {
     Problem<T> problem(GetParam(), {.rows = 13, .cols = 200}, {});
     Results<T> results = problem.run();
     EXPECT_TRUE(problem.errors(results, GetParam()).are_small());

@@ -26,21 +26,17 @@ class LargeActivation : public testing::TestWithParam<Unit> {
     // So many multiprocessors that the sums of a bias have as many parts as possible.
     auto plan = ops::plan(args, kiln_cpu::planned_device({9, 0}, 1 << 30));
     ASSERT_TRUE(plan) << plan.error().message;
-    plan->resize(1);
-    kiln_cpu::LaunchOptions options;
-    options.first_block = plan->front().extents.at("blocks") - kTail;
-    const auto done =
-        kiln_cpu::run_plan(*std::move(plan), kiln_cpu::kernels_of_program(), options);
+    const auto done = kiln_cpu::run_last_blocks(*std::move(plan), kTail);
     ASSERT_TRUE(done) << done.error().message;
   }
 };
 
 INSTANTIATE_TEST_SUITE_P(Units, LargeActivation, testing::ValuesIn(all_units()),
-                         [](const auto& unit) { return name_of(unit.param); });
+                         kNameOf);
 
 TEST_P(LargeActivation, IsRightBeyondTwoToThe31Elements) {
   const Unit& unit = GetParam();
-  with_type(unit.dtype, [&]<typename T>(std::type_identity<T>) {
+  with_type(unit.dtype, [&]<typename T>() {
     SparseTensor<T> x("x", kRows * unit.halves() * kCols, unit.halves() * kCols);
     SparseTensor<T> dx("dx", kRows * unit.halves() * kCols, unit.halves() * kCols);
     SparseTensor<T> y("y", kRows * kCols, kCols);

@@ -379,12 +379,8 @@ class Problem {
   }
 
   void run(const test::Operation& operation) {
-    const std::vector<kiln_cpu::GuardedMemory*> inputs{
-        &x_.memory(), &linear_.memory(), &bias_.memory(), &weight_.memory(),
-        &dy_.memory()};
-    for (auto* const memory : inputs) memory->make_read_only();
+    const test::ReadOnly inputs(x_, linear_, bias_, weight_, dy_);
     const auto done = test::run_operation(operation, setting_.schedule());
-    for (auto* const memory : inputs) memory->make_writable();
     ASSERT_TRUE(done) << done.error().message;
   }
 

@@ -12,7 +12,6 @@ namespace {
 
 using ops::GluLayout;
 
-const auto kNameOf = [](const auto& unit) { return name_of(unit.param); };
 const Shape kSmallShape{.rows = 11, .cols = 40};
 
 class ActivationProperties : public testing::TestWithParam<Unit> {};
@@ -60,7 +59,7 @@ TEST_P(ActivationProperties, GradientsAreFiniteDifferencesOfTheDefinition) {
 }
 
 TEST_P(GluProperties, PackedAndSplitInputsGiveTheSameBits) {
-  with_type(GetParam().dtype, []<typename T>(std::type_identity<T>) {
+  with_type(GetParam().dtype, []<typename T>() {
     for (const Shape& shape : {kSmallShape, Shape{5, 13}}) {
       Problem<T> packed(GetParam(), shape, {});
       Problem<T> split(GetParam(), shape, {.layout = GluLayout::kSplit});
@@ -82,7 +81,7 @@ TEST_P(GluProperties, PackedAndSplitInputsGiveTheSameBits) {
 }
 
 TEST_P(GeluProperties, OfMinusUIsThatOfULessU) {
-  with_type(GetParam().dtype, []<typename T>(std::type_identity<T>) {
+  with_type(GetParam().dtype, []<typename T>() {
     Problem<T> plus(GetParam(), kSmallShape, {});
     Problem<T> minus(GetParam(), kSmallShape, {});
     const auto zero = T::from(0);
@@ -121,7 +120,7 @@ void expect_same(const Unit& a, const Unit& b, const Setting& setting,
 TEST(SwiGluProperties, WithAnInfiniteLimitIsTheUnclampedOne) {
   const Limits limits{.alpha = 1, .limit = kInfinity, .offset = 0};
   for (const char* dtype : {"f16", "bf16", "f32"}) {
-    with_type(dtype, [&]<typename T>(std::type_identity<T>) {
+    with_type(dtype, [&]<typename T>() {
       expect_same<T>(unit(std::string("swiglu_") + dtype),
                      unit(std::string("clamped_swiglu_") + dtype), {.limits = limits});
     });
@@ -130,7 +129,7 @@ TEST(SwiGluProperties, WithAnInfiniteLimitIsTheUnclampedOne) {
 
 TEST(SwiGluProperties, WithWeightsOfOneIsTheUnweightedOne) {
   for (const char* dtype : {"f16", "bf16", "f32"}) {
-    with_type(dtype, [&]<typename T>(std::type_identity<T>) {
+    with_type(dtype, [&]<typename T>() {
       const std::string plain = std::string("swiglu_") + dtype;
       for (const GluLayout layout : {GluLayout::kPacked, GluLayout::kSplit})
         expect_same<T>(unit(plain), unit(plain + "_weight"), {.layout = layout});

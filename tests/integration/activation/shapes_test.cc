@@ -16,7 +16,7 @@ class ActivationShapes : public testing::TestWithParam<Unit> {
  protected:
   static double check(const Shape& shape, const Setting& setting = {}) {
     SCOPED_TRACE(testing::Message() << shape.rows << "x" << shape.cols);
-    return with_type(GetParam().dtype, [&]<typename T>(std::type_identity<T>) {
+    return with_type(GetParam().dtype, [&]<typename T>() {
       return Problem<T>(GetParam(), shape, setting).run_and_check();
     });
   }
@@ -27,7 +27,7 @@ class ActivationShapes : public testing::TestWithParam<Unit> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Units, ActivationShapes, testing::ValuesIn(all_units()),
-                         [](const auto& unit) { return name_of(unit.param); });
+                         kNameOf);
 
 TEST_P(ActivationShapes, AreRightForEveryRowLengthOfOneTile) {
   double worst = 0;
@@ -87,7 +87,7 @@ TEST_P(ActivationShapes, MayHaveNoRowsOrNoColumns) {
 }
 
 TEST_P(ActivationShapes, GiveTheSameBitsInEveryOrderOfThreads) {
-  with_type(GetParam().dtype, []<typename T>(std::type_identity<T>) {
+  with_type(GetParam().dtype, []<typename T>() {
     for (const Shape& shape : {Shape{90, 24}, Shape{40, 13}, Shape{6, 1032}}) {
       Problem<T> problem(GetParam(), shape, {});
       const Results<T> ascending = problem.run();
@@ -101,7 +101,7 @@ TEST_P(ActivationShapes, GiveTheSameBitsInEveryOrderOfThreads) {
 
 // Guards against a kernel whose sums depend on how many blocks happen to run.
 TEST_P(ActivationShapes, GiveTheSameBitsForEveryGrid) {
-  with_type(GetParam().dtype, []<typename T>(std::type_identity<T>) {
+  with_type(GetParam().dtype, []<typename T>() {
     Problem<T> problem(GetParam(), {90, 40}, {});
     const Results<T> whole = problem.run();
     problem.setting().most_blocks = 1;

@@ -14,7 +14,7 @@ namespace {
 class ActivationTails : public testing::TestWithParam<Unit> {};
 
 INSTANTIATE_TEST_SUITE_P(Units, ActivationTails, testing::ValuesIn(all_units()),
-                         [](const auto& unit) { return name_of(unit.param); });
+                         kNameOf);
 
 /// Inputs `values`, each in a row of its own with all else 1 and no bias.
 template <typename T>
@@ -41,13 +41,13 @@ TEST_P(ActivationTails, OfLargeInputsAreFiniteAndRight) {
   constexpr std::array kValues{8.0F,   -8.0F,   10.5F,  -10.5F, 13.0F, -13.0F,
                                15.0F,  -15.0F,  50.0F,  -50.0F, 88.0F, -88.0F,
                                100.0F, -100.0F, 200.0F, -200.0F};
-  with_type(GetParam().dtype, [&]<typename T>(std::type_identity<T>) {
+  with_type(GetParam().dtype, [&]<typename T>() {
     std::ignore = problem_of<T>(kValues).run_and_check();
   });
 }
 
 TEST_P(ActivationTails, OfTheLargestInputsAreTheirLimits) {
-  with_type(GetParam().dtype, []<typename T>(std::type_identity<T>) {
+  with_type(GetParam().dtype, []<typename T>() {
     if (GetParam().act == Act::kSquaredRelu || GetParam().clamped)
       return;
     const std::array values{-T::kLowest, T::kLowest, kInfinity, -kInfinity};
@@ -73,7 +73,7 @@ TEST_P(ActivationTails, KeepTheirDigitsForVeryNegativeInputs) {
 }
 
 TEST_P(ActivationTails, NaNStaysNaN) {
-  with_type(GetParam().dtype, []<typename T>(std::type_identity<T>) {
+  with_type(GetParam().dtype, []<typename T>() {
     constexpr std::array kValues{kNaN, 1.0F};
     const Results<T> results = problem_of<T>(kValues).run();
     EXPECT_TRUE(std::isnan(results.y[0].value()));

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "tests/support/tensors/element_types.h"
+
 namespace kiln::activation_test {
 
 Unit unit_of(std::string name, std::string dtype, bool has_bias, bool has_weight) {
@@ -22,9 +24,7 @@ Unit unit_of(std::string name, std::string dtype, bool has_bias, bool has_weight
 }
 
 ops::DType Unit::type() const {
-  return dtype == "f16"    ? ops::DType::kF16
-         : dtype == "bf16" ? ops::DType::kBf16
-                           : ops::DType::kF32;
+  return test::dtype_of(dtype);
 }
 
 ops::ActivationKind Unit::kind() const {

@@ -30,6 +30,8 @@ struct Unit {
 void PrintTo(const Unit& unit, std::ostream* out);
 /// "swiglu_bf16_bias"
 [[nodiscard]] std::string name_of(const Unit& unit);
+/// The same for INSTANTIATE_TEST_SUITE_P.
+inline constexpr auto kNameOf = [](const auto& info) { return name_of(info.param); };
 
 /// Of the kernels `name`_fwd and `name`_bwd.
 [[nodiscard]] Unit unit_of(std::string name, std::string dtype, bool has_bias,

@@ -9,16 +9,6 @@
 #include "tests/support/attention_problem.h"
 #include "tests/support/cpu_kernel/run_plan.h"
 
-namespace kiln_cpu {
-CpuKernels attention_sequences_kernels();
-
-const std::vector<Variant>& kernels_of_program() {
-  static const auto* const all =
-      new std::vector<Variant>(variants_of({attention_sequences_kernels()}));
-  return *all;
-}
-}  // namespace kiln_cpu
-
 namespace kiln {
 namespace {
 

@@ -80,7 +80,7 @@ std::unique_ptr<Call<T>> with_bias_everywhere(ops::DType dtype, float bias) {
 // As masks have it: a row of nothing else is one that sees all keys alike.
 TEST(AttentionBias, OfALowNumberEverywhereIsNoMask) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
-    test::with_type(ops::to_string(dtype), [&]<typename T>(std::type_identity<T>) {
+    test::with_type(dtype, [&]<typename T>() {
       for (const float bias : {T::kLowest, -1.7e38F, -1e30F, -1e9F}) {
         SCOPED_TRACE(bias);
         const auto run = with_bias_everywhere<T>(dtype, bias);
@@ -104,7 +104,7 @@ TEST(AttentionBias, OfALowNumberEverywhereIsNoMask) {
 TEST(AttentionBias, AsLowAsScoresAreLostInMakesNoProbabilityAbove1) {
   // Each query with other scores, which the sum with the bias rounds in another way.
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
-    test::with_type(ops::to_string(dtype), [&]<typename T>(std::type_identity<T>) {
+    test::with_type(dtype, [&]<typename T>() {
       constexpr I64 kQueries = 200;
       constexpr float kBias = -1e10F;
       Call<T> call(problem_of(dtype, {.heads = 1,
@@ -127,7 +127,7 @@ TEST(AttentionBias, AsLowAsScoresAreLostInMakesNoProbabilityAbove1) {
 
 TEST(AttentionBias, OfMinusInfinityEverywhereLeavesNothingToSee) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
-    test::with_type(ops::to_string(dtype), [&]<typename T>(std::type_identity<T>) {
+    test::with_type(dtype, [&]<typename T>() {
       const auto run = with_bias_everywhere<T>(dtype, -test::kInfinity);
       Call<T>& call = *run;
       for (std::size_t i = 0; i < call.stats().size(); ++i)
@@ -143,7 +143,7 @@ TEST(AttentionBias, OfMinusInfinityEverywhereLeavesNothingToSee) {
 
 TEST(AttentionBias, OfAQueryThatSeesNothingLetsNoGradientThroughWhateverItsOutputIs) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
-    test::with_type(ops::to_string(dtype), [&]<typename T>(std::type_identity<T>) {
+    test::with_type(dtype, [&]<typename T>() {
       Call<T> call(problem_of(dtype, {.heads = 1,
                                       .sq = 40,
                                       .skv = 20,

@@ -220,13 +220,12 @@ void expect_same_bits(const Call<T>& a, const Call<T>& b) {
 inline void check_both(Problem problem, const Setting& setting = {}) {
   SCOPED_TRACE(to_string(problem) + " on " + to_string(setting.capability));
   problem.bias_gradient = problem.bias == Bias::kPostScale;
-  test::with_type(ops::to_string(problem.dtype),
-                  [&]<typename T>(std::type_identity<T>) {
-                    Call<T> call(problem, setting);
-                    call.run_both();
-                    if (!testing::Test::HasFatalFailure())
-                      check(call, true);
-                  });
+  test::with_type(problem.dtype, [&]<typename T>() {
+    Call<T> call(problem, setting);
+    call.run_both();
+    if (!testing::Test::HasFatalFailure())
+      check(call, true);
+  });
 }
 
 }  // namespace kiln::attention_test

@@ -213,9 +213,9 @@ class LargeCall {
 template <typename Check>
 void with_both_types(const Check& check) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32})
-    test::with_type(ops::to_string(dtype), [&]<typename T>(std::type_identity<T> type) {
+    test::with_type(dtype, [&]<typename T>() {
       SCOPED_TRACE(to_string(dtype));
-      check(type, dtype);
+      check.template operator()<T>(dtype);
     });
 }
 
@@ -223,7 +223,7 @@ constexpr I64 kFar = I64{1} << 32U;
 
 // More rows than a block's threads copy at once.
 TEST(AttentionOfLargeTensors, HasStridesOf64Bits) {
-  with_both_types([]<typename T>(std::type_identity<T>, ops::DType dtype) {
+  with_both_types([]<typename T>(ops::DType dtype) {
     for (I64 Strides::*const stride :
          {&Strides::batch, &Strides::head, &Strides::sequence}) {
       Call<T> small(problem_of(
@@ -241,7 +241,7 @@ TEST(AttentionOfLargeTensors, HasStridesOf64Bits) {
 }
 
 TEST(AttentionOfLargeTensors, HasPackedSequencesThatBeginFarOff) {
-  with_both_types([]<typename T>(std::type_identity<T>, ops::DType dtype) {
+  with_both_types([]<typename T>(ops::DType dtype) {
     Call<T> small(problem_of({.dtype = dtype,
                               .batch = 2,
                               .heads = 2,
@@ -265,7 +265,7 @@ constexpr I64 kLongest = I64{1} << 29U;  // the most queries that there may be
 constexpr I64 kHeads = 5;                // times these: more rows than 2^31
 
 TEST(AttentionOfLargeTensors, HasTheLastQueriesOfTheLongestSequence) {
-  with_both_types([]<typename T>(std::type_identity<T>, ops::DType dtype) {
+  with_both_types([]<typename T>(ops::DType dtype) {
     constexpr I64 kRows = 64;
     Problem problem{.dtype = dtype,
                     .heads = kHeads,
@@ -284,7 +284,7 @@ TEST(AttentionOfLargeTensors, HasTheLastQueriesOfTheLongestSequence) {
 }
 
 TEST(AttentionOfLargeTensors, HasStatisticsAndBiasesOfPackedSequencesThatMayBeLong) {
-  with_both_types([]<typename T>(std::type_identity<T>, ops::DType dtype) {
+  with_both_types([]<typename T>(ops::DType dtype) {
     Problem problem{.dtype = dtype,
                     .heads = kHeads,
                     .sq = 8,

@@ -196,9 +196,8 @@ class Problem {
   [[nodiscard]] Output<T> forward_and_backward() {
     Output<T> out(setting_);
     run(forward_args(out));
-    out.saved.memory().make_read_only();
+    const test::ReadOnly inputs(out.saved);
     run(backward_args(out));
-    out.saved.memory().make_writable();
     return out;
   }
 
@@ -232,11 +231,8 @@ class Problem {
 
  private:
   void run(const test::Operation& operation, const test::Schedule& schedule) {
-    const auto inputs = {&logits_.memory(), &wide_.memory(), &narrow_.memory(),
-                         &row_scale_.memory()};
-    for (auto* const memory : inputs) memory->make_read_only();
+    const test::ReadOnly inputs(logits_, wide_, narrow_, row_scale_);
     const auto done = test::run_operation(operation, schedule);
-    for (auto* const memory : inputs) memory->make_writable();
     ASSERT_TRUE(done) << done.error().message;
   }
 

@@ -25,6 +25,8 @@ struct Configuration {
 };
 std::ostream& operator<<(std::ostream& out, const Configuration& configuration);
 [[nodiscard]] std::string name_of(const Configuration& configuration);
+/// The same for INSTANTIATE_TEST_SUITE_P.
+inline constexpr auto kNameOf = [](const auto& info) { return name_of(info.param); };
 
 /// Each of them.
 [[nodiscard]] const std::vector<Configuration>& all_configurations();

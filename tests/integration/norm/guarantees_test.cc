@@ -12,14 +12,13 @@ class NormGuarantees : public testing::TestWithParam<Configuration> {
   template <typename Function>
   static void with_problem(const Setting& setting, Function function) {
     SCOPED_TRACE(testing::Message() << setting);
-    with_types(GetParam(), [&]<typename T, typename W>(std::type_identity<T>,
-                                                       std::type_identity<W>) {
+    with_types(GetParam(), [&]<typename T, typename W>() {
       Problem<T, W> problem(GetParam(), setting);
-      function(problem, std::type_identity<T>(), std::type_identity<W>());
+      function(problem);
     });
   }
   static void check(const Setting& setting) {
-    with_problem(setting, [](auto& problem, auto, auto) {
+    with_problem(setting, [](auto& problem) {
       EXPECT_LE(problem.errors(problem.forward()).excess, kStoreUlp) << "forward";
       EXPECT_LE(problem.errors(problem.backward()).excess, kStoreUlp) << "backward";
     });
@@ -27,7 +26,6 @@ class NormGuarantees : public testing::TestWithParam<Configuration> {
 };
 class LayerNormGuarantees : public NormGuarantees {};
 
-const auto kNameOf = [](const auto& each) { return name_of(each.param); };
 INSTANTIATE_TEST_SUITE_P(All, NormGuarantees, testing::ValuesIn(configurations()),
                          kNameOf);
 INSTANTIATE_TEST_SUITE_P(All, LayerNormGuarantees,
@@ -40,8 +38,7 @@ INSTANTIATE_TEST_SUITE_P(All, LayerNormGuarantees,
 TEST_P(LayerNormGuarantees, ALargeMeanTakesNothingFromASmallVariance) {
   for (const I64 cols : {aligned_length(GetParam()), odd_length(GetParam())}) {
     with_problem(
-        {.rows = 2, .cols = cols},
-        []<typename T>(auto& problem, std::type_identity<T>, auto) {
+        {.rows = 2, .cols = cols}, []<typename T, typename W>(Problem<T, W>& problem) {
           // Neighbours around 4096: 1 ulp apart is all there is.
           const double step = ulp<T>(4096);
           unsigned i = 0;
@@ -58,19 +55,19 @@ TEST_P(LayerNormGuarantees, ALargeMeanTakesNothingFromASmallVariance) {
 // and 1 / sqrt(eps) makes much of it.
 TEST_P(LayerNormGuarantees, ARowOfEqualElementsIsTheBias) {
   for (const I64 cols : {aligned_length(GetParam()), odd_length(GetParam())}) {
-    with_problem({.rows = 1, .cols = cols}, [&]<typename T, typename W>(
-                                                auto& problem, std::type_identity<T>,
-                                                std::type_identity<W>) {
-      for (T& x : std::span(problem.x.data(), problem.x.size())) x = T::from(1234.567F);
-      for (T& r : std::span(problem.residual.data(), problem.residual.size()))
-        r = T::from(0);
-      const auto out = problem.forward();
-      for (I64 j = 0; j < cols; ++j) {
-        const auto at = static_cast<std::size_t>(j);
-        const double b = problem.has_bias() ? problem.bias[at].value() : 0;
-        EXPECT_NEAR(out.y[at].value(), b, ulp<T>(b) / 2 + 1e-6) << j;
-      }
-    });
+    with_problem(
+        {.rows = 1, .cols = cols}, [&]<typename T, typename W>(Problem<T, W>& problem) {
+          for (T& x : std::span(problem.x.data(), problem.x.size()))
+            x = T::from(1234.567F);
+          for (T& r : std::span(problem.residual.data(), problem.residual.size()))
+            r = T::from(0);
+          const auto out = problem.forward();
+          for (I64 j = 0; j < cols; ++j) {
+            const auto at = static_cast<std::size_t>(j);
+            const double b = problem.has_bias() ? problem.bias[at].value() : 0;
+            EXPECT_NEAR(out.y[at].value(), b, ulp<T>(b) / 2 + 1e-6) << j;
+          }
+        });
   }
 }
 
@@ -79,7 +76,7 @@ TEST_P(LayerNormGuarantees, ARowOfEqualElementsIsTheBias) {
 TEST_P(NormGuarantees, EpsIsAddedToTheVarianceUnderTheRoot) {
   with_problem(
       {.rows = 2, .cols = aligned_length(GetParam()), .eps = 1e-2F},
-      []<typename T>(auto& problem, std::type_identity<T>, auto) {
+      []<typename T, typename W>(Problem<T, W>& problem) {
         for (T& x : std::span(problem.x.data(), problem.x.size()))
           x = T::from(static_cast<float>(x.value()) * 0.001F);
         for (T& r : std::span(problem.residual.data(), problem.residual.size()))
@@ -106,14 +103,13 @@ TEST_P(NormGuarantees, EveryRowCountsForTheWeightWhateverTheirNumber) {
 // Guards against gradients that are whatever was in memory before, where there is no
 // row to give them one.
 TEST_P(NormGuarantees, WithoutRowsTheGradientsOfTheWeightAreZeros) {
-  with_problem({.rows = 0, .cols = aligned_length(GetParam())},
-               [](auto& problem, auto, auto) {
-                 const auto out = problem.backward();
-                 for (std::size_t j = 0; j < out.dweight.size(); ++j)
-                   EXPECT_EQ(out.dweight[j].value(), 0) << j;
-                 for (std::size_t j = 0; j < out.dbias.size(); ++j)
-                   EXPECT_EQ(out.dbias[j].value(), 0) << j;
-               });
+  with_problem({.rows = 0, .cols = aligned_length(GetParam())}, [](auto& problem) {
+    const auto out = problem.backward();
+    for (std::size_t j = 0; j < out.dweight.size(); ++j)
+      EXPECT_EQ(out.dweight[j].value(), 0) << j;
+    for (std::size_t j = 0; j < out.dbias.size(); ++j)
+      EXPECT_EQ(out.dbias[j].value(), 0) << j;
+  });
 }
 
 // Guards against a vector that crosses the end of its row and takes the next row's
@@ -125,7 +121,7 @@ TEST_P(NormGuarantees, TheTailOfARowReadsNoOther) {
     if (GetParam().max_cols == 0 || cols < 513)
       continue;
     with_problem({.rows = 3, .cols = cols},
-                 []<typename T>(auto& problem, std::type_identity<T>, auto) {
+                 []<typename T, typename W>(Problem<T, W>& problem) {
                    const auto n = problem.x.size() / 3;
                    for (std::size_t j = 0; j < n; ++j) {
                      problem.x[j] = T::from(kNaN);
@@ -149,7 +145,7 @@ TEST_P(NormGuarantees, LongRowsAreRightWithLittleSharedMemory) {
 
 TEST_P(NormGuarantees, NaNStaysInItsRow) {
   with_problem({.rows = 3, .cols = aligned_length(GetParam())},
-               []<typename T>(auto& problem, std::type_identity<T>, auto) {
+               []<typename T, typename W>(Problem<T, W>& problem) {
                  const auto n = problem.x.size() / 3;
                  problem.x[n + 5] = T::from(kNaN);
                  const auto out = problem.forward();

@@ -29,23 +29,13 @@ template <typename Args>
 void run_last_blocks(const Args& args) {
   auto plan = ops::plan(args, large_device());
   ASSERT_TRUE(plan) << plan.error().message;
-  plan->resize(1);
-  const auto& launch = plan->front();
-  const auto* const variant =
-      kiln_cpu::find_variant(launch, kiln_cpu::kernels_of_program());
-  ASSERT_NE(variant, nullptr) << "not compiled for the CPU";
-  const auto geometry = variant->geometry(launch.extents);
-  ASSERT_TRUE(geometry) << geometry.error().message;
-  const long long last = geometry->grid[0];
-  const auto done = kiln_cpu::run_plan(*plan, kiln_cpu::kernels_of_program(),
-                                       {.first_block = last - 4});
+  const auto done = kiln_cpu::run_last_blocks(*std::move(plan), 4);
   ASSERT_TRUE(done) << done.error().message;
 }
 
 class LargeNorm : public testing::TestWithParam<Configuration> {};
 
-INSTANTIATE_TEST_SUITE_P(All, LargeNorm, testing::ValuesIn(configurations()),
-                         [](const auto& each) { return name_of(each.param); });
+INSTANTIATE_TEST_SUITE_P(All, LargeNorm, testing::ValuesIn(configurations()), kNameOf);
 
 /// The last rows of a problem that is small are those of a large one.
 template <typename T, typename W>
@@ -148,12 +138,11 @@ class LargeProblem {
 };
 
 TEST_P(LargeNorm, IsRightBeyondTwoToThe31Elements) {
-  with_types(GetParam(),
-             []<typename T, typename W>(std::type_identity<T>, std::type_identity<W>) {
-               LargeProblem<T, W> problem(GetParam());
-               problem.expect_forward_right();
-               problem.expect_backward_right();
-             });
+  with_types(GetParam(), []<typename T, typename W>() {
+    LargeProblem<T, W> problem(GetParam());
+    problem.expect_forward_right();
+    problem.expect_backward_right();
+  });
 }
 
 }  // namespace

@@ -356,16 +356,11 @@ class Problem {
   Tensor<T> dy;
 };
 
-/// Calls `function(std::type_identity<T>(), std::type_identity<W>())`.
+/// Calls `function` with T of the rows and W of the weights.
 template <typename Function>
-void with_types(const Configuration& configuration, Function function) {
-  test::with_type(to_string(configuration.dtype),
-                  [&]<typename T>(std::type_identity<T> rows) {
-                    if (configuration.weight_dtype == configuration.dtype)
-                      function(rows, rows);
-                    else
-                      function(rows, std::type_identity<F32>());
-                  });
+void with_types(const Configuration& configuration, const Function& function) {
+  test::with_types(configuration.dtype,
+                   configuration.weight_dtype == configuration.dtype, function);
 }
 
 }  // namespace kiln::norm_test

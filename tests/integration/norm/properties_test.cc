@@ -180,12 +180,11 @@ void expect_gradient_of_the_loss(const Configuration& of, I64 cols) {
 
 class NormGradients : public testing::TestWithParam<Configuration> {};
 INSTANTIATE_TEST_SUITE_P(All, NormGradients, testing::ValuesIn(configurations()),
-                         [](const auto& each) { return name_of(each.param); });
+                         kNameOf);
 
 TEST_P(NormGradients, FollowTheChangeOfTheLoss) {
   if (GetParam().max_cols == 128 || GetParam().max_cols == 512) {
-    with_types(GetParam(), []<typename T, typename W>(std::type_identity<T>,
-                                                      std::type_identity<W>) {
+    with_types(GetParam(), []<typename T, typename W>() {
       for (const I64 cols : {aligned_length(GetParam()), odd_length(GetParam())})
         expect_gradient_of_the_loss<T, W>(GetParam(), cols);
     });

@@ -15,8 +15,7 @@ class NormShapes : public testing::TestWithParam<Configuration> {
   /// Both passes; adds to what report() says.
   void check(const Setting& setting) {
     SCOPED_TRACE(testing::Message() << setting);
-    with_types(GetParam(), [&]<typename T, typename W>(std::type_identity<T>,
-                                                       std::type_identity<W>) {
+    with_types(GetParam(), [&]<typename T, typename W>() {
       const Problem<T, W> problem(GetParam(), setting);
       const Errors forward = problem.errors(problem.forward());
       EXPECT_LE(forward.excess, kStoreUlp) << "forward";
@@ -43,11 +42,9 @@ class NormShapes : public testing::TestWithParam<Configuration> {
 /// Of every kernel.
 class NormRows : public NormShapes {};
 
-const auto kNameOfShape = [](const auto& each) { return name_of(each.param); };
-INSTANTIATE_TEST_SUITE_P(All, NormShapes, testing::ValuesIn(configurations()),
-                         kNameOfShape);
+INSTANTIATE_TEST_SUITE_P(All, NormShapes, testing::ValuesIn(configurations()), kNameOf);
 INSTANTIATE_TEST_SUITE_P(All, NormRows, testing::ValuesIn(all_configurations()),
-                         kNameOfShape);
+                         kNameOf);
 
 TEST_P(NormRows, AreRightForEveryKindOfRowLength) {
   for (const I64 cols : row_lengths(GetParam()))
@@ -82,8 +79,7 @@ TEST_P(NormShapes, AreRightForWeightsThatAreZeroCentred) {
 // any.
 TEST_P(NormShapes, GiveTheSameDxWithoutTheGradientsOfTheWeight) {
   for (const I64 cols : two_lengths()) {
-    with_types(GetParam(), [&]<typename T, typename W>(std::type_identity<T>,
-                                                       std::type_identity<W>) {
+    with_types(GetParam(), [&]<typename T, typename W>() {
       Problem<T, W> problem(GetParam(), {.rows = cols > 5000 ? 2 : 19,
                                          .cols = cols,
                                          .multiprocessors = 1,
@@ -99,8 +95,7 @@ TEST_P(NormShapes, GiveTheSameDxWithoutTheGradientsOfTheWeight) {
 
 TEST_P(NormShapes, GiveTheSameRowsWithoutMeanAndRstd) {
   for (const I64 cols : two_lengths()) {
-    with_types(GetParam(), [&]<typename T, typename W>(std::type_identity<T>,
-                                                       std::type_identity<W>) {
+    with_types(GetParam(), [&]<typename T, typename W>() {
       Problem<T, W> problem(GetParam(), {.rows = 2, .cols = cols});
       const auto all = problem.forward();
       problem.setting().saves_statistics = false;
@@ -125,8 +120,7 @@ TEST(NormLongRows, Of65536ElementsAreRight) {
 
 TEST_P(NormShapes, GiveTheSameBitsInEveryOrderOfThreads) {
   for (const I64 cols : two_lengths()) {
-    with_types(GetParam(), [&]<typename T, typename W>(std::type_identity<T>,
-                                                       std::type_identity<W>) {
+    with_types(GetParam(), [&]<typename T, typename W>() {
       Problem<T, W> problem(GetParam(), {.rows = cols > 5000 ? 2 : 19, .cols = cols});
       const auto forward = problem.forward();
       const auto backward = problem.backward();

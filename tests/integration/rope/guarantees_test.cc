@@ -20,14 +20,13 @@ class RopeGuarantees : public testing::TestWithParam<Variant> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Variants, RopeGuarantees, testing::ValuesIn(all_variants()),
-                         [](const auto& variant) { return test_name(variant.param); });
+INSTANTIATE_TEST_SUITE_P(Variants, RopeGuarantees,
+                         testing::ValuesIn(kernels_of_program()), kNameOfVariant);
 
 // Guards against a fused path that drops the length of a key/value cache and turns
 // every new token by position 0.
 TEST_P(RopeGuarantees, ATokenAfterACacheTurnsByItsPosition) {
-  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
-                                                  std::type_identity<U>) {
+  with_parameter_types([]<typename T, typename U>() {
     const Shape shape{
         .sequence = 20, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32};
     Problem<T, U> whole(form_of(GetParam()), shape, {});
@@ -50,55 +49,53 @@ TEST_P(RopeGuarantees, ATokenAfterACacheTurnsByItsPosition) {
 // that causal attention is the same work for each rank. That is two calls, each with
 // its piece's start.
 TEST_P(RopeGuarantees, ARanksTwoPiecesOfASequenceAreItsRows) {
-  with_parameter_types(
-      []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
-        constexpr I64 kRanks = 3;
-        constexpr I64 kPiece = 5;
-        const Shape shape{.batch = 2,
-                          .sequence = 2 * kRanks * kPiece,
-                          .q_heads = 2,
-                          .k_heads = 1,
-                          .dim = 40,
-                          .rotary = 32};
-        Problem<T, U> whole(form_of(GetParam()), shape, {});
-        whole.run();
-        Shape local_shape = shape;
-        local_shape.sequence = 2 * kPiece;
-        for (I64 rank = 0; rank < kRanks; ++rank) {
-          Problem<T, U> local(form_of(GetParam()), local_shape,
-                              {.positions = shape.sequence});
-          for (const auto& [start, at] :
-               {std::pair{rank * kPiece, I64{0}},
-                std::pair{(2 * kRanks - 1 - rank) * kPiece, kPiece}}) {
-            ops::RopeArguments args = local.arguments();
-            args.sequence = kPiece;
-            args.start = start;
-            for (const auto& [from, to, tensor] :
-                 {std::tuple{&whole.q, &local.q, &args.q},
-                  std::tuple{&whole.k, &local.k, &args.k}}) {
-              std::copy_n(&from->in_at(0, start, 0, 0),
-                          kPiece * from->in_strides.sequence, &to->in_at(0, at, 0, 0));
-              tensor->in = &to->in_at(0, at, 0, 0);
-              tensor->out = to->out.data() + at * to->out_strides.sequence;
-            }
-            local.run(args);
-            for (const auto& [want, got] :
-                 {std::pair{&whole.q, &local.q}, std::pair{&whole.k, &local.k}}) {
-              const auto size =
-                  static_cast<std::size_t>(kPiece * got->out_strides.sequence);
-              EXPECT_TRUE(same_bits<T>(&got->out_at(0, at, 0, 0),
-                                       &want->out_at(0, start, 0, 0), size))
-                  << "rank " << rank << " start " << start;
-            }
-          }
+  with_parameter_types([]<typename T, typename U>() {
+    constexpr I64 kRanks = 3;
+    constexpr I64 kPiece = 5;
+    const Shape shape{.batch = 2,
+                      .sequence = 2 * kRanks * kPiece,
+                      .q_heads = 2,
+                      .k_heads = 1,
+                      .dim = 40,
+                      .rotary = 32};
+    Problem<T, U> whole(form_of(GetParam()), shape, {});
+    whole.run();
+    Shape local_shape = shape;
+    local_shape.sequence = 2 * kPiece;
+    for (I64 rank = 0; rank < kRanks; ++rank) {
+      Problem<T, U> local(form_of(GetParam()), local_shape,
+                          {.positions = shape.sequence});
+      for (const auto& [start, at] :
+           {std::pair{rank * kPiece, I64{0}},
+            std::pair{(2 * kRanks - 1 - rank) * kPiece, kPiece}}) {
+        ops::RopeArguments args = local.arguments();
+        args.sequence = kPiece;
+        args.start = start;
+        for (const auto& [from, to, tensor] :
+             {std::tuple{&whole.q, &local.q, &args.q},
+              std::tuple{&whole.k, &local.k, &args.k}}) {
+          std::copy_n(&from->in_at(0, start, 0, 0), kPiece * from->in_strides.sequence,
+                      &to->in_at(0, at, 0, 0));
+          tensor->in = &to->in_at(0, at, 0, 0);
+          tensor->out = to->out.data() + at * to->out_strides.sequence;
         }
-      });
+        local.run(args);
+        for (const auto& [want, got] :
+             {std::pair{&whole.q, &local.q}, std::pair{&whole.k, &local.k}}) {
+          const auto size =
+              static_cast<std::size_t>(kPiece * got->out_strides.sequence);
+          EXPECT_TRUE(same_bits<T>(&got->out_at(0, at, 0, 0),
+                                   &want->out_at(0, start, 0, 0), size))
+              << "rank " << rank << " start " << start;
+        }
+      }
+    }
+  });
 }
 
 // Guards against cosines, sines and products that are rounded to the elements' type.
 TEST_P(RopeGuarantees, ProductsAreRoundedOnce) {
-  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
-                                                  std::type_identity<U>) {
+  with_parameter_types([]<typename T, typename U>() {
     if (sizeof(T) == 4) {
       return;
     }
@@ -114,12 +111,12 @@ TEST_P(RopeGuarantees, ProductsAreRoundedOnce) {
       const Turns turns = problem.table.turns(1 + s, 64, problem.interleaved());
       const auto x = problem.q.in_head(0, s, 0, 64);
       const auto want =
-          rotate(x, turns, problem.interleaved(), !is_forward(GetParam())).head;
+          rotate(x, turns, problem.interleaved(), !GetParam().is_forward()).head;
       for (std::size_t d = 0; d < 64; ++d) {
         const auto [other, first] = partner_of(d, 64, problem.interleaved());
         const double own = rounded(x[d] * rounded(turns.cos[d]));
         const double others = rounded(x[other] * rounded(turns.sin[d]));
-        const bool minus = first == is_forward(GetParam());
+        const bool minus = first == GetParam().is_forward();
         worst = std::max(
             worst,
             test::in_ulp<T>(rounded(minus ? own - others : own + others), want[d], 0));
@@ -133,8 +130,7 @@ TEST_P(RopeGuarantees, ProductsAreRoundedOnce) {
 // nothing to do where lengths differ, and which leaves tokens out where it is too
 // small.
 TEST_P(RopeGuarantees, AGridOfPackedSequencesCountsTheirTokensAlone) {
-  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
-                                                  std::type_identity<U>) {
+  with_parameter_types([]<typename T, typename U>() {
     std::vector<I64> slots;
     for (const std::vector<std::int32_t>& begins :
          {std::vector<std::int32_t>{0, 50, 100, 150, 200},
@@ -160,8 +156,7 @@ TEST_P(RopeGuarantees, AGridOfPackedSequencesCountsTheirTokensAlone) {
 // Guards against a layout that is guessed of strides: those of a dimension of size 1
 // may be anything.
 TEST_P(RopeGuarantees, StridesOfDimensionsOfSizeOneDoNotMatter) {
-  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
-                                                  std::type_identity<U>) {
+  with_parameter_types([]<typename T, typename U>() {
     for (const Shape& shape :
          {Shape{.sequence = 6, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32},
           Shape{.batch = 6, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32},
@@ -191,63 +186,60 @@ TEST_P(RopeGuarantees, StridesOfDimensionsOfSizeOneDoNotMatter) {
 // Guards against an output over its own input, of which a half is read after it was
 // written.
 TEST_P(RopeGuarantees, AnOutputOverAnInputIsRefused) {
-  with_parameter_types(
-      []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
-        const Shape shape{
-            .sequence = 3, .q_heads = 2, .k_heads = 2, .dim = 16, .rotary = 16};
-        Problem<T, U> problem(form_of(GetParam()), shape, {});
-        const auto refused = [&](void* q_out, void* k_out) {
-          ops::RopeArguments args = problem.arguments();
-          args.q.out = q_out;
-          args.k.out = k_out;
-          const auto checked = check_pointers(ops::RopeForward{args});
-          return !checked && checked.error().code == ErrorCode::kInvalidArgument &&
-                 checked.error().message.find("overlaps") != std::string::npos;
-        };
-        Problem<T, U> other(form_of(GetParam()), shape, {});
-        EXPECT_FALSE(refused(other.q.out.data(), other.k.out.data()));
-        EXPECT_TRUE(refused(problem.q.in.data(), other.k.out.data()));
-        EXPECT_TRUE(refused(problem.q.in.data() + 95, other.k.out.data()));
-        EXPECT_TRUE(refused(problem.k.in.data(), other.k.out.data()));
-        EXPECT_TRUE(refused(other.q.out.data(), problem.q.in.data()));
-        EXPECT_TRUE(refused(other.q.out.data(), other.q.out.data()));
-      });
+  with_parameter_types([]<typename T, typename U>() {
+    const Shape shape{
+        .sequence = 3, .q_heads = 2, .k_heads = 2, .dim = 16, .rotary = 16};
+    Problem<T, U> problem(form_of(GetParam()), shape, {});
+    const auto refused = [&](void* q_out, void* k_out) {
+      ops::RopeArguments args = problem.arguments();
+      args.q.out = q_out;
+      args.k.out = k_out;
+      const auto checked = check_pointers(ops::RopeForward{args});
+      return !checked && checked.error().code == ErrorCode::kInvalidArgument &&
+             checked.error().message.find("overlaps") != std::string::npos;
+    };
+    Problem<T, U> other(form_of(GetParam()), shape, {});
+    EXPECT_FALSE(refused(other.q.out.data(), other.k.out.data()));
+    EXPECT_TRUE(refused(problem.q.in.data(), other.k.out.data()));
+    EXPECT_TRUE(refused(problem.q.in.data() + 95, other.k.out.data()));
+    EXPECT_TRUE(refused(problem.k.in.data(), other.k.out.data()));
+    EXPECT_TRUE(refused(other.q.out.data(), problem.q.in.data()));
+    EXPECT_TRUE(refused(other.q.out.data(), other.q.out.data()));
+  });
 }
 
 // Guards against a kernel that leaves what lies behind the rotated part to others: it
 // is copied, bit for bit, whatever stands there.
 TEST_P(RopeGuarantees, TheRestOfAHeadIsCopiedBitForBit) {
-  with_parameter_types(
-      []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
-        for (const I64 dim : {64, 61, 40}) {
-          const Shape shape{
-              .sequence = 3, .q_heads = 2, .k_heads = 1, .dim = dim, .rotary = 16};
-          Problem<T, U> problem(form_of(GetParam()), shape, {});
-          const std::array<float, 5> values{test::kNaN, -0.0F, test::kInfinity,
-                                            T::kLowest, 1e-40F};
-          for (I64 s = 0; s < 3; ++s) {
-            for (I64 d = 16; d < dim; ++d) {
-              problem.q.in_at(0, s, 1, d) =
-                  T::from(values[static_cast<std::size_t>(d % 5)]);
-            }
-          }
-          problem.run();
-          for (I64 s = 0; s < 3; ++s) {
-            EXPECT_TRUE(same_bits<T>(&problem.q.in_at(0, s, 1, 16),
-                                     &problem.q.out_at(0, s, 1, 16),
-                                     static_cast<std::size_t>(dim - 16)));
-            for (I64 d = 0; d < 16; ++d)
-              EXPECT_TRUE(std::isfinite(problem.q.out_at(0, s, 1, d).value()));
-          }
+  with_parameter_types([]<typename T, typename U>() {
+    for (const I64 dim : {64, 61, 40}) {
+      const Shape shape{
+          .sequence = 3, .q_heads = 2, .k_heads = 1, .dim = dim, .rotary = 16};
+      Problem<T, U> problem(form_of(GetParam()), shape, {});
+      const std::array<float, 5> values{test::kNaN, -0.0F, test::kInfinity, T::kLowest,
+                                        1e-40F};
+      for (I64 s = 0; s < 3; ++s) {
+        for (I64 d = 16; d < dim; ++d) {
+          problem.q.in_at(0, s, 1, d) =
+              T::from(values[static_cast<std::size_t>(d % 5)]);
         }
-      });
+      }
+      problem.run();
+      for (I64 s = 0; s < 3; ++s) {
+        EXPECT_TRUE(same_bits<T>(&problem.q.in_at(0, s, 1, 16),
+                                 &problem.q.out_at(0, s, 1, 16),
+                                 static_cast<std::size_t>(dim - 16)));
+        for (I64 d = 0; d < 16; ++d)
+          EXPECT_TRUE(std::isfinite(problem.q.out_at(0, s, 1, d).value()));
+      }
+    }
+  });
 }
 
 // Guards against reads beyond the table for positions that only the device knows: they
 // are NaN, which shows, and never those of another position.
 TEST_P(RopeGuarantees, APositionOutsideTheTableIsNaNAndNothingIsReadThere) {
-  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
-                                                  std::type_identity<U>) {
+  with_parameter_types([]<typename T, typename U>() {
     for (const I64 dim : {32, 21}) {
       const Shape shape{
           .batch = 4, .sequence = 3, .q_heads = 2, .dim = dim, .rotary = 16};

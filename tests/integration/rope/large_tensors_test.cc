@@ -18,8 +18,8 @@ constexpr I64 kLarge = I64{1} << 31;
 
 class LargeRope : public testing::TestWithParam<Variant> {};
 
-INSTANTIATE_TEST_SUITE_P(Variants, LargeRope, testing::ValuesIn(all_variants()),
-                         [](const auto& variant) { return test_name(variant.param); });
+INSTANTIATE_TEST_SUITE_P(Variants, LargeRope, testing::ValuesIn(kernels_of_program()),
+                         kNameOfVariant);
 
 /// One head of 16 elements a token; what is not set here is a problem's own.
 template <typename T, typename U>
@@ -67,17 +67,11 @@ class LargeProblem {
 
   /// Runs the last blocks.
   void run(long long most_blocks = 1LL << 40) {
-    auto plan = is_forward(variant_)
+    auto plan = variant_.is_forward()
                     ? ops::plan(ops::RopeForward{args_}, kiln_cpu::planned_device())
                     : ops::plan(ops::RopeBackward{args_}, kiln_cpu::planned_device());
     ASSERT_TRUE(plan) << plan.error().message;
-    const auto geometry = variant_.geometry(plan->front().extents);
-    ASSERT_TRUE(geometry) << geometry.error().message;
-    const long long blocks = geometry->grid[0];
-    const auto done =
-        kiln_cpu::run_plan(*std::move(plan), all_variants(),
-                           {.first_block = std::max(0LL, blocks - most_blocks),
-                            .most_blocks = most_blocks});
+    const auto done = kiln_cpu::run_last_blocks(*std::move(plan), most_blocks);
     ASSERT_TRUE(done) << done.error().message;
   }
 
@@ -92,7 +86,7 @@ class LargeProblem {
       x.push_back(at(in_, offset, d).value());
     }
     const bool interleaved = form_of(variant_).style == ops::RopeStyle::kInterleaved;
-    const Rotated want = rotate(x, turns, interleaved, !is_forward(variant_));
+    const Rotated want = rotate(x, turns, interleaved, !variant_.is_forward());
     for (I64 d = 0; d < kDim; ++d) {
       const auto i = static_cast<std::size_t>(d);
       EXPECT_LE(test::in_ulp<T>(at(out_, offset, d).value(), want.head[i],
@@ -119,44 +113,42 @@ class LargeProblem {
 };
 
 TEST_P(LargeRope, IsRightForMoreThanTwoToThe31ElementsOfTokensAndTable) {
-  with_types(form_of(GetParam()),
-             []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
-               const I64 tokens = kLarge / 16 + 1000;
-               LargeProblem<T, U> problem(GetParam(), {.sequence = 16, .head = 16},
-                                          tokens * 16, tokens);
-               problem.args().sequence = tokens;
-               problem.fill((tokens - 1) * 16, tokens - 1);
-               problem.run(2);
-               problem.expect((tokens - 1) * 16, tokens - 1);
-             });
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
+    const I64 tokens = kLarge / 16 + 1000;
+    LargeProblem<T, U> problem(GetParam(), {.sequence = 16, .head = 16}, tokens * 16,
+                               tokens);
+    problem.args().sequence = tokens;
+    problem.fill((tokens - 1) * 16, tokens - 1);
+    problem.run(2);
+    problem.expect((tokens - 1) * 16, tokens - 1);
+  });
 }
 
 TEST_P(LargeRope, IsRightForStridesBeyondTwoToThe31) {
-  with_types(form_of(GetParam()),
-             []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
-               for (const I64 odd : {0, 1}) {
-                 const I64 far = kLarge + 64 + odd;
-                 {
-                   LargeProblem<T, U> problem(GetParam(), {.batch = far}, far + 16, 1);
-                   problem.args().batch = 2;
-                   problem.fill(far, 0);
-                   problem.run();
-                   problem.expect(far, 0);
-                 }
-                 {
-                   LargeProblem<T, U> problem(GetParam(), {.head = far}, far + 16, 1);
-                   problem.args().q.heads = 2;
-                   problem.fill(far, 0);
-                   problem.run();
-                   problem.expect(far, 0);
-                 }
-               }
-               const I64 far = kLarge / 15 + 1;
-               LargeProblem<T, U> problem(GetParam(), {.dim = far}, 15 * far + 1, 1);
-               problem.fill(0, 0);
-               problem.run();
-               problem.expect(0, 0);
-             });
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
+    for (const I64 odd : {0, 1}) {
+      const I64 far = kLarge + 64 + odd;
+      {
+        LargeProblem<T, U> problem(GetParam(), {.batch = far}, far + 16, 1);
+        problem.args().batch = 2;
+        problem.fill(far, 0);
+        problem.run();
+        problem.expect(far, 0);
+      }
+      {
+        LargeProblem<T, U> problem(GetParam(), {.head = far}, far + 16, 1);
+        problem.args().q.heads = 2;
+        problem.fill(far, 0);
+        problem.run();
+        problem.expect(far, 0);
+      }
+    }
+    const I64 far = kLarge / 15 + 1;
+    LargeProblem<T, U> problem(GetParam(), {.dim = far}, 15 * far + 1, 1);
+    problem.fill(0, 0);
+    problem.run();
+    problem.expect(0, 0);
+  });
 }
 
 }  // namespace

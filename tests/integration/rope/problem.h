@@ -277,17 +277,13 @@ class Problem {
   }
 
   void run_pass(const test::Operation& operation) {
-    const std::array<kiln_cpu::GuardedMemory*, 7> inputs{
-        &q.in.memory(),       &k.in.memory(),      &table.angles.memory(),
-        &table.cos.memory(),  &table.sin.memory(), &starts_.memory(),
-        &cu_seqlens_.memory()};
-    for (auto* const memory : inputs) memory->make_read_only();
+    const test::ReadOnly inputs(q.in, k.in, table.angles, table.cos, table.sin, starts_,
+                                cu_seqlens_);
     const auto done = test::run_operation(
         operation, {.order = setting.order,
                     .multiprocessors = setting.multiprocessors,
                     .most = setting.few_blocks ? LaunchArguments{{"tokens", 1}}
                                                : LaunchArguments{}});
-    for (auto* const memory : inputs) memory->make_writable();
     ASSERT_TRUE(done) << done.error().message;
   }
 
@@ -342,11 +338,8 @@ class Problem {
 
 /// Calls `function` with T of the tensors and U of cosines and sines.
 template <typename Function>
-auto with_types(const Form& form, Function function) {
-  return with_type(to_string(form.dtype), [&]<typename T>(std::type_identity<T> type) {
-    return form.table == TableKind::kCosSin ? function(type, type)
-                                            : function(type, std::type_identity<F32>());
-  });
+auto with_types(const Form& form, const Function& function) {
+  return test::with_types(form.dtype, form.table == TableKind::kCosSin, function);
 }
 
 }  // namespace kiln::rope_test

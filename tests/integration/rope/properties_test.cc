@@ -19,24 +19,24 @@ class RopeProperties : public testing::TestWithParam<Variant> {
 class RopeGradients : public RopeProperties {};
 class RopeStyles : public RopeProperties {};
 
-const auto kNameOf = [](const auto& variant) { return test_name(variant.param); };
-INSTANTIATE_TEST_SUITE_P(Variants, RopeProperties, testing::ValuesIn(all_variants()),
-                         kNameOf);
-INSTANTIATE_TEST_SUITE_P(Variants, RopeGradients, testing::ValuesIn(forward_variants()),
-                         kNameOf);
+INSTANTIATE_TEST_SUITE_P(Variants, RopeProperties,
+                         testing::ValuesIn(kernels_of_program()), kNameOfVariant);
+INSTANTIATE_TEST_SUITE_P(Variants, RopeGradients,
+                         testing::ValuesIn(kernels_where(&Variant::is_forward)),
+                         kNameOfVariant);
 
 /// Those half ones that are compiled interleaved too.
 std::vector<Variant> variants_of_both_styles() {
   std::vector<Variant> some;
   std::ranges::copy_if(
-      all_variants(), std::back_inserter(some), [](const Variant& each) {
+      kernels_of_program(), std::back_inserter(some), [](const Variant& each) {
         return each.param("style") == "half" &&
                variant_like(each, each.kernel(), "interleaved") != nullptr;
       });
   return some;
 }
 INSTANTIATE_TEST_SUITE_P(Variants, RopeStyles,
-                         testing::ValuesIn(variants_of_both_styles()), kNameOf);
+                         testing::ValuesIn(variants_of_both_styles()), kNameOfVariant);
 
 const Variant& backward_of(const Variant& forward) {
   return *variant_like(forward, "rope_bwd", forward.param("style"));
@@ -49,8 +49,7 @@ void copy(const Tensor<T>& from, Tensor<T>& to) {
 }
 
 TEST_P(RopeGradients, BackwardUndoesForwardWhereAPairHasOneAngle) {
-  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
-                                                  std::type_identity<U>) {
+  with_parameter_types([]<typename T, typename U>() {
     const Shape shape{
         .batch = 2, .sequence = 9, .q_heads = 3, .k_heads = 1, .dim = 40, .rotary = 32};
     Problem<T, U> forward(form_of(GetParam()), shape, {.paired = true});
@@ -79,58 +78,55 @@ TEST_P(RopeGradients, BackwardUndoesForwardWhereAPairHasOneAngle) {
 }
 
 TEST_P(RopeProperties, PairsKeepTheirNormWhereTheyHaveOneAngle) {
-  with_parameter_types(
-      []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
-        const Shape shape{.sequence = 12, .q_heads = 2, .dim = 32, .rotary = 32};
-        Problem<T, U> problem(form_of(GetParam()), shape, {.paired = true});
-        problem.run();
-        const double relative =
-            std::ldexp(1.0, -T::kDigits) + (GetParam().param("table") == "angles"
-                                                ? 0x1p-22
-                                                : std::ldexp(2.0, -U::kDigits));
-        for (std::size_t i = 0; i < problem.q.in.size(); ++i) {
-          const auto pair = partner_of(i % 32, 32, problem.interleaved());
-          const std::size_t other = i / 32 * 32 + pair.at;
-          const auto norm = [&](const Tensor<T>& of) {
-            return std::hypot(of[i].value(), of[other].value());
-          };
-          EXPECT_NEAR(norm(problem.q.out), norm(problem.q.in),
-                      relative * norm(problem.q.in));
-        }
-      });
+  with_parameter_types([]<typename T, typename U>() {
+    const Shape shape{.sequence = 12, .q_heads = 2, .dim = 32, .rotary = 32};
+    Problem<T, U> problem(form_of(GetParam()), shape, {.paired = true});
+    problem.run();
+    const double relative =
+        std::ldexp(1.0, -T::kDigits) + (GetParam().param("table") == "angles"
+                                            ? 0x1p-22
+                                            : std::ldexp(2.0, -U::kDigits));
+    for (std::size_t i = 0; i < problem.q.in.size(); ++i) {
+      const auto pair = partner_of(i % 32, 32, problem.interleaved());
+      const std::size_t other = i / 32 * 32 + pair.at;
+      const auto norm = [&](const Tensor<T>& of) {
+        return std::hypot(of[i].value(), of[other].value());
+      };
+      EXPECT_NEAR(norm(problem.q.out), norm(problem.q.in),
+                  relative * norm(problem.q.in));
+    }
+  });
 }
 
 TEST_P(RopeProperties, QueryAndKeyInOneLaunchAreWhatEachAloneIs) {
-  with_parameter_types(
-      []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
-        for (const I64 dim : {64, 27}) {
-          Shape shape{.batch = 2,
-                      .sequence = 5,
-                      .q_heads = 6,
-                      .k_heads = 2,
-                      .dim = dim,
-                      .rotary = 16};
-          Problem<T, U> both(form_of(GetParam()), shape, {});
-          both.run();
-          shape.k_heads = 0;
-          Problem<T, U> query(form_of(GetParam()), shape, {});
-          copy(both.q.in, query.q.in);
-          query.run();
-          EXPECT_TRUE(same_bits(both.q.out, query.q.out));
-          shape.q_heads = 2;
-          Problem<T, U> key(form_of(GetParam()), shape, {});
-          copy(both.k.in, key.q.in);
-          key.run();
-          EXPECT_TRUE(same_bits(both.k.out, key.q.out));
-        }
-      });
+  with_parameter_types([]<typename T, typename U>() {
+    for (const I64 dim : {64, 27}) {
+      Shape shape{.batch = 2,
+                  .sequence = 5,
+                  .q_heads = 6,
+                  .k_heads = 2,
+                  .dim = dim,
+                  .rotary = 16};
+      Problem<T, U> both(form_of(GetParam()), shape, {});
+      both.run();
+      shape.k_heads = 0;
+      Problem<T, U> query(form_of(GetParam()), shape, {});
+      copy(both.q.in, query.q.in);
+      query.run();
+      EXPECT_TRUE(same_bits(both.q.out, query.q.out));
+      shape.q_heads = 2;
+      Problem<T, U> key(form_of(GetParam()), shape, {});
+      copy(both.k.in, key.q.in);
+      key.run();
+      EXPECT_TRUE(same_bits(both.k.out, key.q.out));
+    }
+  });
 }
 
 TEST_P(RopeStyles, InterleavedIsHalfAfterAPermutation) {
   const Variant& half = GetParam();
   const Variant& interleaved = *variant_like(half, half.kernel(), "interleaved");
-  with_parameter_types([&]<typename T, typename U>(std::type_identity<T>,
-                                                   std::type_identity<U>) {
+  with_parameter_types([&]<typename T, typename U>() {
     for (const I64 rotary : {32, 14}) {
       const Shape shape{.sequence = 7, .q_heads = 2, .dim = 40, .rotary = rotary};
       Problem<T, U> by_halves(form_of(half), shape, {.paired = true});
@@ -151,8 +147,7 @@ TEST_P(RopeStyles, InterleavedIsHalfAfterAPermutation) {
 }
 
 TEST_P(RopeProperties, AStartIsAShiftOfTheTable) {
-  with_parameter_types([]<typename T, typename U>(std::type_identity<T>,
-                                                  std::type_identity<U>) {
+  with_parameter_types([]<typename T, typename U>() {
     const Shape shape{
         .batch = 2, .sequence = 6, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32};
     Problem<T, U> started(form_of(GetParam()), shape, {.start = 24});
@@ -174,32 +169,31 @@ TEST_P(RopeProperties, AStartIsAShiftOfTheTable) {
 }
 
 TEST_P(RopeProperties, APackedSequenceIsWhatItIsAlone) {
-  with_parameter_types(
-      []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
-        const Shape shape{.batch = 4,
-                          .sequence = 21,
-                          .q_heads = 3,
-                          .k_heads = 1,
-                          .dim = 32,
-                          .rotary = 16,
-                          .cu_seqlens = {0, 1, 1, 17, 21}};
-        Problem<T, U> packed(form_of(GetParam()), shape, {});
-        packed.run();
-        for (std::size_t i = 0; i < 4; ++i) {
-          const I64 first = shape.cu_seqlens[i];
-          const I64 length = shape.cu_seqlens[i + 1] - first;
-          Problem<T, U> alone(
-              form_of(GetParam()),
-              {.sequence = length, .q_heads = 3, .k_heads = 1, .dim = 32, .rotary = 16},
-              {});
-          std::copy_n(packed.q.in.data() + first * 3 * 32, alone.q.in.size(),
-                      alone.q.in.data());
-          alone.run();
-          EXPECT_TRUE(same_bits<T>(packed.q.out.data() + first * 3 * 32,
-                                   alone.q.out.data(), alone.q.out.size()))
-              << "sequence " << i;
-        }
-      });
+  with_parameter_types([]<typename T, typename U>() {
+    const Shape shape{.batch = 4,
+                      .sequence = 21,
+                      .q_heads = 3,
+                      .k_heads = 1,
+                      .dim = 32,
+                      .rotary = 16,
+                      .cu_seqlens = {0, 1, 1, 17, 21}};
+    Problem<T, U> packed(form_of(GetParam()), shape, {});
+    packed.run();
+    for (std::size_t i = 0; i < 4; ++i) {
+      const I64 first = shape.cu_seqlens[i];
+      const I64 length = shape.cu_seqlens[i + 1] - first;
+      Problem<T, U> alone(
+          form_of(GetParam()),
+          {.sequence = length, .q_heads = 3, .k_heads = 1, .dim = 32, .rotary = 16},
+          {});
+      std::copy_n(packed.q.in.data() + first * 3 * 32, alone.q.in.size(),
+                  alone.q.in.data());
+      alone.run();
+      EXPECT_TRUE(same_bits<T>(packed.q.out.data() + first * 3 * 32, alone.q.out.data(),
+                               alone.q.out.size()))
+          << "sequence " << i;
+    }
+  });
 }
 
 TEST(RopeReference, ItsGradientIsTheOneOfFiniteDifferences) {
@@ -217,27 +211,26 @@ TEST(RopeReference, ItsGradientIsTheOneOfFiniteDifferences) {
 // With other angles for the two elements of a pair: a gradient that turned back by the
 // element's own angle would be another one.
 TEST_P(RopeGradients, FollowTheChangeOfTheLoss) {
-  with_parameter_types(
-      []<typename T, typename U>(std::type_identity<T>, std::type_identity<U>) {
-        const Shape shape{.sequence = 6, .q_heads = 2, .dim = 24, .rotary = 16};
-        Problem<T, U> backward(form_of(backward_of(GetParam())), shape, {.start = 3});
-        backward.run();
-        const double relative = std::ldexp(1.0, -T::kDigits) + 0x1p-22;
-        for (I64 s = 0; s < shape.sequence; ++s) {
-          const Turns turns =
-              backward.table.turns(3 + s, shape.rotary, backward.interleaved());
-          const auto g = backward.q.in_head(0, s, 1, shape.dim);
-          const auto change = finite_differences(std::vector<double>(g.size(), 0.5), g,
-                                                 turns, backward.interleaved());
-          const auto terms = rotate(g, turns, backward.interleaved(), true).magnitude;
-          for (I64 d = 0; d < shape.dim; ++d) {
-            const auto i = static_cast<std::size_t>(d);
-            EXPECT_NEAR(backward.q.out_at(0, s, 1, d).value(), change[i],
-                        relative * terms[i] + 1e-8)
-                << "token " << s << " element " << d;
-          }
-        }
-      });
+  with_parameter_types([]<typename T, typename U>() {
+    const Shape shape{.sequence = 6, .q_heads = 2, .dim = 24, .rotary = 16};
+    Problem<T, U> backward(form_of(backward_of(GetParam())), shape, {.start = 3});
+    backward.run();
+    const double relative = std::ldexp(1.0, -T::kDigits) + 0x1p-22;
+    for (I64 s = 0; s < shape.sequence; ++s) {
+      const Turns turns =
+          backward.table.turns(3 + s, shape.rotary, backward.interleaved());
+      const auto g = backward.q.in_head(0, s, 1, shape.dim);
+      const auto change = finite_differences(std::vector<double>(g.size(), 0.5), g,
+                                             turns, backward.interleaved());
+      const auto terms = rotate(g, turns, backward.interleaved(), true).magnitude;
+      for (I64 d = 0; d < shape.dim; ++d) {
+        const auto i = static_cast<std::size_t>(d);
+        EXPECT_NEAR(backward.q.out_at(0, s, 1, d).value(), change[i],
+                    relative * terms[i] + 1e-8)
+            << "token " << s << " element " << d;
+      }
+    }
+  });
 }
 
 }  // namespace

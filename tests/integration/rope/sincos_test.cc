@@ -18,7 +18,7 @@ namespace {
 /// The angles' cosines and sines in turn.
 std::vector<double> computed(const std::vector<float>& angles) {
   const Variant& variant =
-      *std::ranges::find_if(all_variants(), [](const Variant& each) {
+      *std::ranges::find_if(kernels_of_program(), [](const Variant& each) {
         return each.name() == "rope_fwd:dtype=f32,style=interleaved,table=angles";
       });
   constexpr I64 kPairs = 256;

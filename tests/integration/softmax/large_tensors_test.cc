@@ -54,7 +54,12 @@ class LargeProblem {
     ASSERT_TRUE(geometry) << geometry.error().message;
     kiln_cpu::LaunchOptions options;
     options.first_block = geometry->grid[0] - 8;
-    const auto done = launch(*geometry, options);
+    const auto done =
+        with_arguments({kind_of(variant_), variant_.is_forward()},
+                       {out_.data(), in_.data(), y_.data(), mask_.data()}, kScale,
+                       shape_, kSq * shape_.cols, [&](const auto... arguments) {
+                         return variant_.launch(*geometry, options, arguments...);
+                       });
     ASSERT_TRUE(done) << done.error().message;
   }
 
@@ -104,35 +109,9 @@ class LargeProblem {
       const double excused = 16 * 0x1p-24 * dx.magnitude[j] + 0x1p-125;
       worst = std::max(
           worst,
-          in_ulp<T>(got[j].value(), is_forward(variant_) ? y[j] : dx.dx[j], excused));
+          in_ulp<T>(got[j].value(), variant_.is_forward() ? y[j] : dx.dx[j], excused));
     }
-    EXPECT_LE(worst, error_bound<T>(is_forward(variant_))) << "row " << row;
-  }
-
-  Result<void> launch(const Geometry& geometry,
-                      const kiln_cpu::LaunchOptions& options) {
-    void* const out = out_.data();
-    const void* const in = in_.data();
-    const void* const y = y_.data();
-    const void* const mask = mask_.data();
-    const I64 rows = shape_.rows();
-    const I64 cols = shape_.cols;
-    const bool causal = kind_of(variant_) == Kind::kCausal;
-    if (!is_forward(variant_)) {
-      return causal
-                 ? variant_.launch(geometry, options, out, in, y, kScale, rows, kSq,
-                                   cols)
-                 : variant_.launch(geometry, options, out, in, y, kScale, rows, cols);
-    }
-    if (causal) {
-      return variant_.launch(geometry, options, out, in, kScale, rows, kSq, cols);
-    }
-    if (kind_of(variant_) == Kind::kMasked) {
-      const I64 heads = 1;
-      return variant_.launch(geometry, options, out, in, mask, kScale, rows, heads, kSq,
-                             cols, kSq * cols);
-    }
-    return variant_.launch(geometry, options, out, in, kScale, rows, cols);
+    EXPECT_LE(worst, error_bound<T>(variant_.is_forward())) << "row " << row;
   }
 
   static constexpr float kScale = 0.5F;
@@ -147,11 +126,11 @@ class LargeProblem {
 
 class LargeSoftmax : public testing::TestWithParam<Variant> {};
 
-INSTANTIATE_TEST_SUITE_P(Variants, LargeSoftmax, testing::ValuesIn(all_variants()),
-                         [](const auto& variant) { return test_name(variant.param); });
+INSTANTIATE_TEST_SUITE_P(Variants, LargeSoftmax,
+                         testing::ValuesIn(kernels_of_program()), kNameOfVariant);
 
 TEST_P(LargeSoftmax, IsRightBeyondTwoToThe31Elements) {
-  with_type(GetParam().param("dtype"), [&]<typename T>(std::type_identity<T>) {
+  with_type(GetParam().param("dtype"), [&]<typename T>() {
     LargeProblem<T> problem(GetParam());
     problem.run();
     problem.check();

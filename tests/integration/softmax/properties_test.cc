@@ -12,9 +12,6 @@ class ForwardSoftmaxProperties : public testing::TestWithParam<Variant> {};
 class SoftmaxGradients : public testing::TestWithParam<Variant> {};
 class ForwardCausalSoftmax : public testing::TestWithParam<Variant> {};
 
-const auto kNameOfVariant = [](const auto& variant) {
-  return test_name(variant.param);
-};
 INSTANTIATE_TEST_SUITE_P(Variants, ForwardSoftmaxProperties,
                          testing::ValuesIn(forward_variants()), kNameOfVariant);
 INSTANTIATE_TEST_SUITE_P(Variants, SoftmaxGradients,
@@ -47,7 +44,7 @@ void expect_rows_that_sum_to_one(const Variant& variant, I64 cols) {
 TEST_P(ForwardSoftmaxProperties, RowsSumToOneOrAreAllMaskedAndZero) {
   for (const I64 cols : {1, 2, 3, 31, 32, 33, 100, 1000, 4096, 20000}) {
     if (cols <= max_cols(GetParam())) {
-      with_type(GetParam().param("dtype"), [&]<typename T>(std::type_identity<T>) {
+      with_type(GetParam().param("dtype"), [&]<typename T>() {
         expect_rows_that_sum_to_one<T>(GetParam(), cols);
       });
     }
@@ -74,9 +71,8 @@ void expect_shift_invariance(const Variant& variant, I64 cols) {
 TEST_P(ForwardSoftmaxProperties, AnExactShiftOfARowChangesNoBit) {
   for (const I64 cols : {31, 32, 500, 9000}) {
     if (cols <= max_cols(GetParam())) {
-      with_type(GetParam().param("dtype"), [&]<typename T>(std::type_identity<T>) {
-        expect_shift_invariance<T>(GetParam(), cols);
-      });
+      with_type(GetParam().param("dtype"),
+                [&]<typename T>() { expect_shift_invariance<T>(GetParam(), cols); });
     }
   }
 }
@@ -135,9 +131,8 @@ void expect_gradient_of_the_loss(const Variant& backward, I64 cols) {
 
 TEST_P(SoftmaxGradients, FollowTheChangeOfTheLoss) {
   for (const I64 cols : {1, 2, 17, 32}) {
-    with_type(GetParam().param("dtype"), [&]<typename T>(std::type_identity<T>) {
-      expect_gradient_of_the_loss<T>(GetParam(), cols);
-    });
+    with_type(GetParam().param("dtype"),
+              [&]<typename T>() { expect_gradient_of_the_loss<T>(GetParam(), cols); });
   }
 }
 
@@ -173,9 +168,8 @@ TEST_P(ForwardCausalSoftmax, IsThePlainOneOfTheVisibleColumns) {
   for (const Shape& shape :
        {Shape{.batch = 2, .sq = 7, .cols = 7}, Shape{.sq = 5, .cols = 24},
         Shape{.sq = 24, .cols = 5}, Shape{.sq = 32, .cols = 32}}) {
-    with_type(GetParam().param("dtype"), [&]<typename T>(std::type_identity<T>) {
-      expect_same_as_plain_rows<T>(GetParam(), shape);
-    });
+    with_type(GetParam().param("dtype"),
+              [&]<typename T>() { expect_same_as_plain_rows<T>(GetParam(), shape); });
   }
 }
 

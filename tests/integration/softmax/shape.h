@@ -5,12 +5,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <ostream>
+#include <string_view>
 
 namespace kiln::softmax_test {
 
 using I64 = long long;  // a kernel's kiln_i64
 
 enum class Kind : std::uint8_t { kPlain, kMasked, kCausal };
+
+[[nodiscard]] inline Kind kind_of(std::string_view kernel) {
+  return kernel.find("upper_triang") != std::string_view::npos ? Kind::kCausal
+         : kernel.find("masked") != std::string_view::npos     ? Kind::kMasked
+                                                               : Kind::kPlain;
+}
 
 /// All tensors are [batch, heads, sq, cols].
 struct Shape {

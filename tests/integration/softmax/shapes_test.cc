@@ -13,7 +13,7 @@ class SoftmaxShapes : public testing::TestWithParam<Variant> {
  protected:
   static double check(const Shape& shape, const Setting& setting = {}) {
     SCOPED_TRACE(testing::Message() << shape << " scale " << setting.scale);
-    return with_type(GetParam().param("dtype"), [&]<typename T>(std::type_identity<T>) {
+    return with_type(GetParam().param("dtype"), [&]<typename T>() {
       return Problem<T>(GetParam(), shape, setting).run_and_check();
     });
   }
@@ -24,8 +24,8 @@ class SoftmaxShapes : public testing::TestWithParam<Variant> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Variants, SoftmaxShapes, testing::ValuesIn(all_variants()),
-                         [](const auto& variant) { return test_name(variant.param); });
+INSTANTIATE_TEST_SUITE_P(Variants, SoftmaxShapes,
+                         testing::ValuesIn(kernels_of_program()), kNameOfVariant);
 
 TEST_P(SoftmaxShapes, AreRightForEveryRowLengthUpTo130) {
   double worst = 0;
@@ -108,7 +108,7 @@ void expect_same_bits_in_every_order(const Variant& variant, I64 cols) {
 TEST_P(SoftmaxShapes, GiveTheSameBitsInEveryOrderOfThreads) {
   for (const I64 cols : {32, 31, 1024, 4096, 30000}) {
     if (takes(cols)) {
-      with_type(GetParam().param("dtype"), [&]<typename T>(std::type_identity<T>) {
+      with_type(GetParam().param("dtype"), [&]<typename T>() {
         expect_same_bits_in_every_order<T>(GetParam(), cols);
       });
     }

@@ -10,11 +10,10 @@ namespace {
 class SoftmaxValues : public testing::TestWithParam<Variant> {};
 class ForwardSoftmaxValues : public testing::TestWithParam<Variant> {};
 
-INSTANTIATE_TEST_SUITE_P(Variants, SoftmaxValues, testing::ValuesIn(all_variants()),
-                         [](const auto& variant) { return test_name(variant.param); });
+INSTANTIATE_TEST_SUITE_P(Variants, SoftmaxValues,
+                         testing::ValuesIn(kernels_of_program()), kNameOfVariant);
 INSTANTIATE_TEST_SUITE_P(Variants, ForwardSoftmaxValues,
-                         testing::ValuesIn(forward_variants()),
-                         [](const auto& variant) { return test_name(variant.param); });
+                         testing::ValuesIn(forward_variants()), kNameOfVariant);
 
 template <typename T>
 I64 first_visible(const Problem<T>& problem, I64 row) {
@@ -40,8 +39,8 @@ void expect_row_of_nan(const Variant& variant, I64 cols, float special) {
       EXPECT_TRUE(std::isfinite(value)) << i;
     } else {
       // The gradient of an infinite dy may be infinite itself; where y is 0 it is 0.
-      EXPECT_TRUE(is_forward(variant) ? std::isnan(value)
-                                      : !std::isfinite(value) || value == 0)
+      EXPECT_TRUE(variant.is_forward() ? std::isnan(value)
+                                       : !std::isfinite(value) || value == 0)
           << i << " is " << value;
     }
   }
@@ -50,9 +49,8 @@ void expect_row_of_nan(const Variant& variant, I64 cols, float special) {
 TEST_P(SoftmaxValues, PassNaNOnAndKeepMaskedElementsZero) {
   for (const I64 cols : {32, 31}) {
     for (const float special : {kNaN, kInfinity}) {
-      with_type(GetParam().param("dtype"), [&]<typename T>(std::type_identity<T>) {
-        expect_row_of_nan<T>(GetParam(), cols, special);
-      });
+      with_type(GetParam().param("dtype"),
+                [&]<typename T>() { expect_row_of_nan<T>(GetParam(), cols, special); });
     }
   }
 }
@@ -79,7 +77,7 @@ void expect_fill(const Variant& variant, I64 cols, float fill, double want) {
 
 TEST_P(ForwardSoftmaxValues, TakeMinusInfinityAsMaskedAndTheLowestNumberAsAValue) {
   for (const I64 cols : {8, 7}) {
-    with_type(GetParam().param("dtype"), [&]<typename T>(std::type_identity<T>) {
+    with_type(GetParam().param("dtype"), [&]<typename T>() {
       expect_fill<T>(GetParam(), cols, -kInfinity, 0);
       expect_fill<T>(GetParam(), cols, T::kLowest, 1);
     });
@@ -101,9 +99,8 @@ void expect_masked_input_ignored(const Variant& variant) {
 }
 
 TEST_P(SoftmaxValues, AreIgnoredInMaskedElements) {
-  with_type(GetParam().param("dtype"), [&]<typename T>(std::type_identity<T>) {
-    expect_masked_input_ignored<T>(GetParam());
-  });
+  with_type(GetParam().param("dtype"),
+            [&]<typename T>() { expect_masked_input_ignored<T>(GetParam()); });
 }
 
 }  // namespace

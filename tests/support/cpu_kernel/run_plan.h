@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,8 +19,17 @@ namespace kiln_cpu {
 /// templates.
 [[nodiscard]] std::vector<Variant> variants_of(std::initializer_list<CpuKernels> lists);
 
-/// The kernels that operations of this program find. The program defines it.
+/// The kernels that operations of this program find: those that its CMakeLists.txt
+/// gives to kiln_kernels_of_program().
 [[nodiscard]] const std::vector<Variant>& kernels_of_program();
+
+/// Those of them for which `is` holds.
+template <typename Predicate>
+[[nodiscard]] std::vector<Variant> kernels_where(Predicate is) {
+  std::vector<Variant> some;
+  std::ranges::copy_if(kernels_of_program(), std::back_inserter(some), is);
+  return some;
+}
 
 /// The kernel of `launch` among `variants`; null where it is none of them.
 [[nodiscard]] const Variant* find_variant(const kiln::ops::Launch& launch,
@@ -29,6 +40,11 @@ namespace kiln_cpu {
 [[nodiscard]] kiln::Result<void> run_plan(kiln::ops::Plan plan,
                                           std::span<const Variant> variants,
                                           const LaunchOptions& options = {});
+
+/// Runs the last `blocks` of the plan's first launch, with the kernels of the program:
+/// of a tensor too large to compute all of it. Errors: those of run_plan().
+[[nodiscard]] kiln::Result<void> run_last_blocks(kiln::ops::Plan plan,
+                                                 long long blocks);
 
 /// A device to plan for.
 [[nodiscard]] kiln::Device planned_device(kiln::ComputeCapability capability = {9, 0},

@@ -30,6 +30,7 @@ class Variant {
   /// "scaled_softmax_fwd:dtype=bf16,max_cols=any", as it was listed.
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const std::string& kernel() const { return spec_->name(); }
+  [[nodiscard]] bool is_forward() const { return kernel().ends_with("_fwd"); }
   [[nodiscard]] std::string_view entry() const { return kernel_.entry; }
   [[nodiscard]] const CpuKernel& compiled() const { return kernel_; }
   /// Every parameter, the defaults too.
@@ -73,5 +74,9 @@ void PrintTo(const Variant& variant, std::ostream* out);
 
 /// "scaled_softmax_fwd_dtype_bf16_max_cols_any": the name of a test.
 [[nodiscard]] std::string test_name(const Variant& variant);
+/// The same for INSTANTIATE_TEST_SUITE_P.
+inline constexpr auto kNameOfVariant = [](const auto& info) {
+  return test_name(info.param);
+};
 
 }  // namespace kiln_cpu

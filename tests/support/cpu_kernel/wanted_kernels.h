@@ -4,17 +4,13 @@
 #pragma once
 
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 
-#include "tests/support/cpu_kernel/variant.h"
-
 namespace kiln_cpu {
 
-/// "NAME:p=v,q=w" with every parameter, of those that are asked for and that are none
-/// of `variants`. A family that nobody asks for kernels of is a failure of the test.
-[[nodiscard]] std::set<std::string> wanted_but_missing(
-    std::string_view family, std::span<const Variant> variants);
+/// "NAME:p=v,q=w" with every parameter, of those that are asked for and that the
+/// program has not. A family that nobody asks for kernels of is a failure of the test.
+[[nodiscard]] std::set<std::string> wanted_but_missing(std::string_view family);
 
 }  // namespace kiln_cpu

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdint>
 #include <string_view>
-#include <type_traits>
 
+#include "kiln/ops/dtype.h"
 #include "tests/support/cpu_kernel/cpu_kernel.h"
 
 namespace kiln::test {
@@ -58,12 +58,32 @@ double ulp(double x) {
   return std::ldexp(1.0, std::max(exponent, T::kMinExponent) - (T::kDigits - 1));
 }
 
-/// Calls `function(std::type_identity<T>())` with the type that `dtype` names.
+/// The type that `name` names.
+inline ops::DType dtype_of(std::string_view name) {
+  return name == "f16"    ? ops::DType::kF16
+         : name == "bf16" ? ops::DType::kBf16
+                          : ops::DType::kF32;
+}
+
+/// Calls `function` with the template argument T that `dtype` is.
 template <typename Function>
-auto with_type(std::string_view dtype, Function function) {
-  return dtype == "f16"    ? function(std::type_identity<F16>())
-         : dtype == "bf16" ? function(std::type_identity<Bf16>())
-                           : function(std::type_identity<F32>());
+auto with_type(ops::DType dtype, const Function& function) {
+  return dtype == ops::DType::kF16    ? function.template operator()<F16>()
+         : dtype == ops::DType::kBf16 ? function.template operator()<Bf16>()
+                                      : function.template operator()<F32>();
+}
+template <typename Function>
+auto with_type(std::string_view dtype, const Function& function) {
+  return with_type(dtype_of(dtype), function);
+}
+
+/// With two: what `dtype` is, and the same again or, if not `is_same`, a float.
+template <typename Function>
+auto with_types(ops::DType dtype, bool is_same, const Function& function) {
+  return with_type(dtype, [&]<typename T>() {
+    return is_same ? function.template operator()<T, T>()
+                   : function.template operator()<T, F32>();
+  });
 }
 
 }  // namespace kiln::test
