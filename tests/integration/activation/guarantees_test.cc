@@ -93,10 +93,8 @@ TEST_P(ActivationGuarantees, WithoutRowsTheBiasGradientIsZero) {
   with_type(GetParam().dtype, []<typename T>() {
     for (const Shape& shape : {Shape{0, 40}, Shape{7, 0}}) {
       const Results<T> results = Problem<T>(GetParam(), shape, {}).run();
-      for (std::size_t i = 0; i < results.dbias.size(); ++i)
-        EXPECT_EQ(results.dbias[i].value(), 0);
-      for (std::size_t i = 0; i < results.dweight.size(); ++i)
-        EXPECT_EQ(results.dweight[i].value(), 0);
+      for (const T& each : results.dbias) EXPECT_EQ(each.value(), 0);
+      for (const F32& each : results.dweight) EXPECT_EQ(each.value(), 0);
     }
   });
 }

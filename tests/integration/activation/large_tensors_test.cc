@@ -44,7 +44,7 @@ TEST_P(LargeActivation, IsRightBeyondTwoToThe31Elements) {
     SparseTensor<float> weight("weight", kRows);
     SparseTensor<float> sums("sums", kRows / 4 * unit.halves() * kCols);
     Tensor<T> bias("bias", static_cast<std::size_t>(unit.halves() * kCols));
-    std::fill_n(bias.data(), bias.size(), T::from(0.5F));
+    bias.fill(0.5F);
     for (I64 row = kRows - kTail; row < kRows; ++row) {
       for (I64 i = 0; i < unit.halves() * kCols; ++i)
         x.row(row)[i] = T::from(static_cast<float>((row * 31 + i * 7) % 64) / 8 - 4);
@@ -54,59 +54,25 @@ TEST_P(LargeActivation, IsRightBeyondTwoToThe31Elements) {
       *weight.row(row) = 1.5F;
     }
     const Limits limits{.alpha = 1.702F, .limit = 3.0F, .offset = 1.0F};
-    const auto* const w = weight.row(0);
-    if (unit.gated) {
-      run(ops::GluForward{.dtype = unit.type(),
-                          .kind = unit.glu_kind(),
-                          .y = y.data(),
-                          .x = x.data(),
-                          .has_bias = unit.has_bias,
-                          .bias = bias.data(),
-                          .has_weight = unit.has_weight,
-                          .weight = w,
-                          .rows = kRows,
-                          .cols = kCols,
-                          .alpha = limits.alpha,
-                          .limit = limits.limit,
-                          .offset = limits.offset});
-      run(ops::GluBackward{.dtype = unit.type(),
-                           .kind = unit.glu_kind(),
-                           .dx = dx.data(),
-                           .dy = dy.data(),
-                           .x = x.data(),
-                           .has_bias = unit.has_bias,
-                           .bias = bias.data(),
-                           .has_weight = unit.has_weight,
-                           .weight = w,
-                           .dweight = sums.row(0),
-                           .rows = kRows,
-                           .cols = kCols,
-                           .alpha = limits.alpha,
-                           .limit = limits.limit,
-                           .offset = limits.offset,
-                           .workspace = sums.data(),
-                           .workspace_bytes = ~std::uint64_t{0}});
-    } else {
-      run(ops::ActivationForward{.dtype = unit.type(),
-                                 .kind = unit.kind(),
-                                 .y = y.data(),
-                                 .x = x.data(),
-                                 .has_bias = unit.has_bias,
-                                 .bias = bias.data(),
-                                 .rows = kRows,
-                                 .cols = kCols});
-      run(ops::ActivationBackward{.dtype = unit.type(),
-                                  .kind = unit.kind(),
-                                  .dx = dx.data(),
-                                  .dy = dy.data(),
-                                  .x = x.data(),
-                                  .has_bias = unit.has_bias,
-                                  .bias = bias.data(),
-                                  .rows = kRows,
-                                  .cols = kCols,
-                                  .workspace = sums.data(),
-                                  .workspace_bytes = ~std::uint64_t{0}});
-    }
+    const Pointers at{.y = y.data(),
+                      .dx = dx.data(),
+                      .dweight = sums.row(0),
+                      .x = x.data(),
+                      .dy = dy.data(),
+                      .bias = bias.data(),
+                      .weight = weight.row(0)};
+    const auto run_both = [&]<typename Forward, typename Backward>() {
+      const Shape shape{.rows = kRows, .cols = kCols};
+      run(arguments<Forward>(unit, shape, {.limits = limits}, at));
+      auto args = arguments<Backward>(unit, shape, {.limits = limits}, at);
+      args.workspace = sums.data();
+      args.workspace_bytes = ~std::uint64_t{0};
+      run(args);
+    };
+    if (unit.gated)
+      run_both.template operator()<ops::GluForward, ops::GluBackward>();
+    else
+      run_both.template operator()<ops::ActivationForward, ops::ActivationBackward>();
     const double bound = arithmetic_bound<T>(unit);
     const double shift = unit.has_bias ? 0.5 : 0;
     Errors errors;

@@ -59,6 +59,57 @@ struct Setting {
   }
 };
 
+/// Where tensors are.
+struct Pointers {
+  void* y = nullptr;
+  void* dx = nullptr;
+  void* dlinear = nullptr;
+  void* dbias = nullptr;
+  float* dweight = nullptr;
+  const void* x = nullptr;
+  const void* linear = nullptr;
+  const void* dy = nullptr;
+  const void* bias = nullptr;
+  const float* weight = nullptr;
+};
+
+/// What an operation of `unit` is given, but for its workspace.
+template <typename Args>
+Args arguments(const Unit& unit, const Shape& shape, const Setting& setting,
+               const Pointers& at) {
+  Args args;
+  args.dtype = unit.type();
+  args.x = at.x;
+  args.has_bias = unit.has_bias;
+  args.bias = at.bias;
+  args.rows = shape.rows;
+  args.cols = shape.cols;
+  if constexpr (requires { args.dx; }) {
+    args.dx = at.dx;
+    args.dy = at.dy;
+    args.dbias = at.dbias;
+  } else {
+    args.y = at.y;
+  }
+  if constexpr (requires { args.layout; }) {
+    args.kind = unit.glu_kind();
+    args.layout = setting.layout;
+    args.linear = at.linear;
+    args.has_weight = unit.has_weight;
+    args.weight = at.weight;
+    args.alpha = setting.limits.alpha;
+    args.limit = setting.limits.limit;
+    args.offset = setting.limits.offset;
+  } else {
+    args.kind = unit.kind();
+  }
+  if constexpr (requires { args.dweight; }) {
+    args.dlinear = at.dlinear;
+    args.dweight = at.dweight;
+  }
+  return args;
+}
+
 /// In units of 2^-24 of the terms: what a kernel's arithmetic may lose beside the
 /// rounding at the store. prelude.cuh promises it of the activations; a product more
 /// takes one unit.
@@ -127,10 +178,10 @@ class Problem {
               (row * unit.halves() + half) * shape.cols + col)];
       }
     }
-    fill(bias_);
-    fill(weight_);
-    fill(dy_);
-    std::reverse(dy_.data(), dy_.data() + dy_.size());
+    test::fill_normally(std::span(bias_));
+    test::fill_normally(std::span(weight_));
+    test::fill_normally(std::span(dy_));
+    std::ranges::reverse(dy_);
   }
 
   [[nodiscard]] Setting& setting() { return setting_; }
@@ -166,11 +217,13 @@ class Problem {
                        {"dbias", bias_.size(), place()},
                        {"dweight", rows_of_weight, place()}};
     if (unit_.gated) {
-      run(glu_forward(results));
-      run_with_workspace(glu_backward(results), ops::glu_backward_workspace_bytes);
+      run(arguments_for<ops::GluForward>(results));
+      run_with_workspace(arguments_for<ops::GluBackward>(results),
+                         ops::glu_backward_workspace_bytes);
     } else {
-      run(forward(results));
-      run_with_workspace(backward(results), ops::activation_backward_workspace_bytes);
+      run(arguments_for<ops::ActivationForward>(results));
+      run_with_workspace(arguments_for<ops::ActivationBackward>(results),
+                         ops::activation_backward_workspace_bytes);
     }
     return results;
   }
@@ -221,10 +274,6 @@ class Problem {
   }
   [[nodiscard]] test::Place place() const {
     return {.offset = setting_.offset, .exact = setting_.exact};
-  }
-  template <typename E>
-  static void fill(Tensor<E>& tensor) {
-    test::fill_normally(std::span(tensor.data(), tensor.size()));
   }
 
   /// x + bias as a float: what the activation is taken of.
@@ -303,65 +352,19 @@ class Problem {
     }
   }
 
-  [[nodiscard]] ops::ActivationForward forward(Results<T>& results) const {
-    return {.dtype = unit_.type(),
-            .kind = unit_.kind(),
-            .y = results.y.data(),
-            .x = x_.data(),
-            .has_bias = unit_.has_bias,
-            .bias = bias_.data(),
-            .rows = shape_.rows,
-            .cols = shape_.cols};
-  }
-  [[nodiscard]] ops::ActivationBackward backward(Results<T>& results) const {
-    return {.dtype = unit_.type(),
-            .kind = unit_.kind(),
-            .dx = results.dx.data(),
-            .dy = dy_.data(),
-            .x = x_.data(),
-            .has_bias = unit_.has_bias,
-            .bias = bias_.data(),
-            .dbias = results.dbias.data(),
-            .rows = shape_.rows,
-            .cols = shape_.cols};
-  }
-  [[nodiscard]] ops::GluForward glu_forward(Results<T>& results) const {
-    return {.dtype = unit_.type(),
-            .kind = unit_.glu_kind(),
-            .layout = setting_.layout,
-            .y = results.y.data(),
-            .x = x_.data(),
-            .linear = linear_.data(),
-            .has_bias = unit_.has_bias,
-            .bias = bias_.data(),
-            .has_weight = unit_.has_weight,
-            .weight = reinterpret_cast<const float*>(weight_.data()),
-            .rows = shape_.rows,
-            .cols = shape_.cols,
-            .alpha = setting_.limits.alpha,
-            .limit = setting_.limits.limit,
-            .offset = setting_.limits.offset};
-  }
-  [[nodiscard]] ops::GluBackward glu_backward(Results<T>& results) const {
-    return {.dtype = unit_.type(),
-            .kind = unit_.glu_kind(),
-            .layout = setting_.layout,
-            .dx = results.dx.data(),
-            .dlinear = results.dlinear.data(),
-            .dy = dy_.data(),
-            .x = x_.data(),
-            .linear = linear_.data(),
-            .has_bias = unit_.has_bias,
-            .bias = bias_.data(),
-            .dbias = results.dbias.data(),
-            .has_weight = unit_.has_weight,
-            .weight = reinterpret_cast<const float*>(weight_.data()),
-            .dweight = reinterpret_cast<float*>(results.dweight.data()),
-            .rows = shape_.rows,
-            .cols = shape_.cols,
-            .alpha = setting_.limits.alpha,
-            .limit = setting_.limits.limit,
-            .offset = setting_.limits.offset};
+  template <typename Args>
+  [[nodiscard]] Args arguments_for(Results<T>& results) const {
+    return arguments<Args>(unit_, shape_, setting_,
+                           {.y = results.y.data(),
+                            .dx = results.dx.data(),
+                            .dlinear = results.dlinear.data(),
+                            .dbias = results.dbias.data(),
+                            .dweight = reinterpret_cast<float*>(results.dweight.data()),
+                            .x = x_.data(),
+                            .linear = linear_.data(),
+                            .dy = dy_.data(),
+                            .bias = bias_.data(),
+                            .weight = reinterpret_cast<const float*>(weight_.data())});
   }
 
   template <typename Args>

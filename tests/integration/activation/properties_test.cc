@@ -84,9 +84,8 @@ TEST_P(GeluProperties, OfMinusUIsThatOfULessU) {
   with_type(GetParam().dtype, []<typename T>() {
     Problem<T> plus(GetParam(), kSmallShape, {});
     Problem<T> minus(GetParam(), kSmallShape, {});
-    const auto zero = T::from(0);
-    std::fill_n(plus.bias().data(), plus.bias().size(), zero);
-    std::fill_n(minus.bias().data(), minus.bias().size(), zero);
+    plus.bias().fill(0);
+    minus.bias().fill(0);
     for (I64 i = 0; i < kSmallShape.rows * kSmallShape.cols; ++i) {
       T& u = minus.in(0, i / kSmallShape.cols, i % kSmallShape.cols);
       u = T::from(-static_cast<float>(u.value()));
@@ -109,7 +108,7 @@ void expect_same(const Unit& a, const Unit& b, const Setting& setting,
                  float weight = 1.0F) {
   Problem<T> first(a, kSmallShape, setting);
   Problem<T> second(b, kSmallShape, setting);
-  std::fill_n(second.weight().data(), second.weight().size(), F32::from(weight));
+  second.weight().fill(weight);
   const Results<T> one = first.run();
   const Results<T> two = second.run();
   EXPECT_TRUE(same_bits(one.y, two.y));

@@ -28,9 +28,9 @@ Problem<T> problem_of(std::span<const float> values) {
         problem.in(1, row, col) = T::from(1);
     }
   }
-  std::fill_n(problem.bias().data(), problem.bias().size(), T::from(0));
-  std::fill_n(problem.weight().data(), problem.weight().size(), F32::from(1));
-  std::fill_n(problem.dy().data(), problem.dy().size(), T::from(1));
+  problem.bias().fill(0);
+  problem.weight().fill(1);
+  problem.dy().fill(1);
   return problem;
 }
 

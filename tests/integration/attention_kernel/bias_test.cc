@@ -72,7 +72,7 @@ template <typename T>
 std::unique_ptr<Call<T>> with_bias_everywhere(ops::DType dtype, float bias) {
   auto call = std::make_unique<Call<T>>(problem_of(
       dtype, {.heads = 1, .sq = 3, .skv = 70, .dqk = 64, .bias = Bias::kPostScale}));
-  for (std::size_t i = 0; i < call->bias().size(); ++i) call->bias()[i] = T::from(bias);
+  call->bias().fill(bias);
   call->run_both();
   return call;
 }
@@ -92,8 +92,8 @@ TEST(AttentionBias, OfALowNumberEverywhereIsNoMask) {
         for (const auto* const tensor :
              {&call.grad_q(), &call.grad_k(), &call.grad_v()}) {
           double largest = 0;
-          for (std::size_t i = 0; i < tensor->size(); ++i)
-            largest = std::max(largest, std::fabs((*tensor)[i].value()));
+          for (const T& each : *tensor)
+            largest = std::max(largest, std::fabs(each.value()));
           EXPECT_LT(largest, 1000);
         }
       }
@@ -115,12 +115,10 @@ TEST(AttentionBias, AsLowAsScoresAreLostInMakesNoProbabilityAbove1) {
                    {.scale = 1.0F});
       for (std::size_t i = 0; i < call.q().size(); ++i)
         call.q()[i] = T::from(i % 64 == 0 ? -1e-7F * kBias * float(i / 64) : 0.0F);
-      for (std::size_t i = 0; i < call.k().size(); ++i) call.k()[i] = T::from(1.0F);
-      for (std::size_t i = 0; i < call.bias().size(); ++i)
-        call.bias()[i] = T::from(kBias);
+      call.k().fill(1.0F);
+      call.bias().fill(kBias);
       call.run_both();
-      for (std::size_t i = 0; i < call.grad_v().size(); ++i)
-        EXPECT_LT(std::fabs(call.grad_v()[i].value()), 1000);
+      for (const T& each : call.grad_v()) EXPECT_LT(std::fabs(each.value()), 1000);
     });
   }
 }
@@ -130,12 +128,10 @@ TEST(AttentionBias, OfMinusInfinityEverywhereLeavesNothingToSee) {
     test::with_type(dtype, [&]<typename T>() {
       const auto run = with_bias_everywhere<T>(dtype, -test::kInfinity);
       Call<T>& call = *run;
-      for (std::size_t i = 0; i < call.stats().size(); ++i)
-        EXPECT_EQ(call.stats()[i].bits, -test::kInfinity);
+      for (const test::F32& each : call.stats()) EXPECT_EQ(each.bits, -test::kInfinity);
       for (const auto* const tensor :
            {&call.o(), &call.grad_q(), &call.grad_k(), &call.grad_v()}) {
-        for (std::size_t i = 0; i < tensor->size(); ++i)
-          EXPECT_EQ((*tensor)[i].value(), 0);
+        for (const T& each : *tensor) EXPECT_EQ(each.value(), 0);
       }
     });
   }
@@ -154,8 +150,7 @@ TEST(AttentionBias, OfAQueryThatSeesNothingLetsNoGradientThroughWhateverItsOutpu
       call.run(Pass::kBackward);
       for (const auto* const tensor :
            {&call.grad_q(), &call.grad_k(), &call.grad_v()}) {
-        for (std::size_t i = 0; i < tensor->size(); ++i)
-          EXPECT_TRUE(std::isfinite((*tensor)[i].value()));
+        for (const T& each : *tensor) EXPECT_TRUE(std::isfinite(each.value()));
       }
     });
   }
@@ -180,7 +175,7 @@ TEST(AttentionDropout, OfEverythingLeavesNothing) {
   run.run_both();
   for (const auto* const tensor :
        {&run.o(), &run.grad_q(), &run.grad_k(), &run.grad_v()}) {
-    for (std::size_t i = 0; i < tensor->size(); ++i) EXPECT_EQ((*tensor)[i].value(), 0);
+    for (const test::Bf16& each : *tensor) EXPECT_EQ(each.value(), 0);
   }
 }
 

@@ -38,13 +38,6 @@ using I64 = std::int64_t;
 template <typename T>
 using Tensor = test::GuardedTensor<T>;
 
-/// A number of the device's.
-template <typename Number>
-struct Plain {
-  Number number;
-  static Plain from(float /*poison*/) { return {static_cast<Number>(-77)}; }
-};
-
 /// A device is what it is, and takes none of capability and order.
 struct Setting {
   /// Lengths of the sequences: of a mask with padding, or of a packed layout.
@@ -89,18 +82,18 @@ class Call {
         delta_("workspace", stats_.size(), place()),
         begins_q_(begins("cu_seqlens_q", setting.lengths_q)),
         begins_kv_(begins("cu_seqlens_kv", setting.lengths_kv)),
-        lengths_q_(numbers("lengths_q", setting.tokens_q.empty() ? setting.lengths_q
-                                                                 : setting.tokens_q)),
-        lengths_kv_(numbers("lengths_kv", setting.tokens_kv.empty()
-                                              ? setting.lengths_kv
-                                              : setting.tokens_kv)),
+        lengths_q_(test::ints("lengths_q", setting.tokens_q.empty()
+                                               ? setting.lengths_q
+                                               : setting.tokens_q)),
+        lengths_kv_(test::ints("lengths_kv", setting.tokens_kv.empty()
+                                                 ? setting.lengths_kv
+                                                 : setting.tokens_kv)),
         seed_(one("seed", 0x123456789abcdefLL)),
         offset_(one("offset", 0x7700000042LL)) {
     std::mt19937 random(setting.numbers);
     for (Tensor<T>* const tensor : {&q_, &k_, &v_, &grad_o_, &bias_}) {
       std::normal_distribution<float> normal;
-      for (std::size_t i = 0; i < tensor->size(); ++i)
-        (*tensor)[i] = T::from(normal(random));
+      for (T& element : *tensor) element = T::from(normal(random));
     }
   }
 
@@ -142,21 +135,15 @@ class Call {
     if (!is_backward)
       problem.stats = true;
     const ops::AttentionTensors all = tensors();
-    std::vector<kiln_cpu::GuardedMemory*> inputs{
-        &q_.memory(),         &k_.memory(),          &v_.memory(),
-        &bias_.memory(),      &begins_q_.memory(),   &begins_kv_.memory(),
-        &lengths_q_.memory(), &lengths_kv_.memory(), &seed_.memory(),
-        &offset_.memory(),    &grad_o_.memory()};
-    if (is_backward) {
-      inputs.push_back(&o_.memory());
-      inputs.push_back(&stats_.memory());
-    }
     const ops::AttentionCall call{problem, all};
     const auto checked = ops::check_pointers(call);
     ASSERT_TRUE(checked) << checked.error().message;
-    for (auto* const memory : inputs) memory->make_read_only();
+    const test::ReadOnly inputs(q_, k_, v_, bias_, begins_q_, begins_kv_, lengths_q_,
+                                lengths_kv_, seed_, offset_, grad_o_);
+    std::optional<test::ReadOnly<Tensor<T>, Tensor<test::F32>>> saved;
+    if (is_backward)
+      saved.emplace(o_, stats_);
     const auto done = run_call(call, setting);
-    for (auto* const memory : inputs) memory->make_writable();
     ASSERT_TRUE(done) << done.error().message;
   }
   void run_both() {
@@ -179,6 +166,20 @@ class Call {
         rows.back().push_back(tensor[at(strides, b, h, i, d, is_query)].value());
     }
     return rows;
+  }
+
+  /// Calls `visit` with the place, and sequence, head, row and dimension, of each
+  /// element of a tensor.
+  template <typename Visit>
+  void each(const Strides& strides, bool is_query, I64 dim, const Visit& visit) const {
+    for (I64 b = 0; b < problem.batch; ++b) {
+      for (I64 h = 0; h < (is_query ? problem.heads : problem.kv_heads); ++h) {
+        for (I64 i = 0; i < rows(b, is_query); ++i) {
+          for (I64 d = 0; d < dim; ++d)
+            visit(at(strides, b, h, i, d, is_query), b, h, i, d);
+        }
+      }
+    }
   }
 
   /// Tokens of a sequence.
@@ -220,9 +221,8 @@ class Call {
     };
     const auto dropped =
         static_cast<std::uint32_t>(std::lround(problem.dropout * 65536));
-    const DropoutNumbers dropout{static_cast<std::uint64_t>(seed_[0].number),
-                                 static_cast<std::uint64_t>(offset_[0].number),
-                                 dropped};
+    const DropoutNumbers dropout{static_cast<std::uint64_t>(seed_[0].bits),
+                                 static_cast<std::uint64_t>(offset_[0].bits), dropped};
     out.dropout = [=, this](I64 i, I64 j) {
       if (dropped == 0)
         return 1.0;
@@ -313,25 +313,20 @@ class Call {
                ? std::exp2(-8.0 * static_cast<double>(h + 1) / whole)
                : std::exp2(-4.0 * static_cast<double>(2 * (h - power) + 1) / whole);
   }
-  using Ints = Tensor<Plain<std::int32_t>>;
-  using Longs = Tensor<Plain<std::int64_t>>;
-  static Ints numbers(const char* name, const std::vector<std::int32_t>& from) {
-    Ints tensor(name, from.size());
-    for (std::size_t i = 0; i < from.size(); ++i) tensor[i].number = from[i];
-    return tensor;
-  }
+  using Ints = Tensor<test::Int>;
+  using Longs = Tensor<test::Whole<std::int64_t, -77>>;
   static Ints begins(const char* name, const std::vector<std::int32_t>& lengths) {
     if (lengths.empty())
       return Ints(name, 0);
     Ints tensor(name, lengths.size() + 1);
-    tensor[0].number = 0;
+    tensor[0].bits = 0;
     for (std::size_t i = 0; i < lengths.size(); ++i)
-      tensor[i + 1].number = tensor[i].number + lengths[i];
+      tensor[i + 1].bits = tensor[i].bits + lengths[i];
     return tensor;
   }
   static Longs one(const char* name, std::int64_t number) {
     Longs tensor(name, 1);
-    tensor[0].number = number;
+    tensor[0].bits = number;
     return tensor;
   }
 

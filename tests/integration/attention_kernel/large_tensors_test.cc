@@ -25,7 +25,6 @@ class Spread {
         from_(from),
         to_(to),
         is_query_(is_query),
-        heads_(is_query ? small.problem.heads : small.problem.kv_heads),
         dim_(dim),
         first_(first),
         sparse_("large", size(), 1) {}
@@ -53,15 +52,10 @@ class Spread {
   T& at(std::size_t far) { return sparse_[static_cast<I64>(far)]; }
   template <typename Visit>
   void each(const Visit& visit) const {
-    for (I64 b = 0; b < small_.problem.batch; ++b) {
-      for (I64 h = 0; h < heads_; ++h) {
-        for (I64 i = 0; i < small_.rows(b, is_query_); ++i) {
-          for (I64 d = 0; d < dim_; ++d)
-            visit(small_.at(from_, b, h, i, d, is_query_),
-                  small_.at(to_, b, h, first_ + i, d, is_query_));
-        }
-      }
-    }
+    small_.each(from_, is_query_, dim_,
+                [&](std::size_t near, I64 b, I64 h, I64 i, I64 d) {
+                  visit(near, small_.at(to_, b, h, first_ + i, d, is_query_));
+                });
   }
 
   const Call<T>& small_;
@@ -69,7 +63,6 @@ class Spread {
   Strides from_;
   Strides to_;
   bool is_query_;
-  I64 heads_;
   I64 dim_;
   I64 first_;
   test::SparseTensor<T> sparse_;

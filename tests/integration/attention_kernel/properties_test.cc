@@ -28,21 +28,12 @@ Problem small_problem() {
 template <typename T>
 void expect_same(const char* name, const Call<T>& a, const Tensor<T>& of_a,
                  const Strides& strides_a, const Call<T>& b, const Tensor<T>& of_b,
-                 const Strides& strides_b, bool is_query, I64 heads, I64 dim) {
-  const I64 rows = is_query ? a.problem.sq : a.problem.skv;
+                 const Strides& strides_b, bool is_query, I64 dim) {
   I64 different = 0;
-  for (I64 batch = 0; batch < a.problem.batch; ++batch) {
-    for (I64 h = 0; h < heads; ++h) {
-      for (I64 i = 0; i < rows; ++i) {
-        for (I64 d = 0; d < dim; ++d) {
-          different += of_a[a.at(strides_a, batch, h, i, d, is_query)].bits !=
-                               of_b[b.at(strides_b, batch, h, i, d, is_query)].bits
-                           ? 1
-                           : 0;
-        }
-      }
-    }
-  }
+  a.each(strides_a, is_query, dim, [&](std::size_t at, I64 batch, I64 h, I64 i, I64 d) {
+    const T& other = of_b[b.at(strides_b, batch, h, i, d, is_query)];
+    different += of_a[at].bits != other.bits ? 1 : 0;
+  });
   EXPECT_EQ(different, 0) << name;
 }
 
@@ -52,35 +43,18 @@ template <typename T>
 void copy_inputs(Call<T>& from, Call<T>& to) {
   const Problem& a = from.problem;
   const Problem& b = to.problem;
-  for (I64 batch = 0; batch < b.batch; ++batch) {
-    for (I64 h = 0; h < b.heads; ++h) {
-      for (I64 i = 0; i < b.sq; ++i) {
-        for (I64 d = 0; d < b.dqk; ++d)
-          to.q()[to.at(b.q, batch, h, i, d, true)] =
-              from.q()[from.at(a.q, batch, h, i, d, true)];
-        for (I64 d = 0; d < b.dv; ++d) {
-          const float zero = 0;
-          to.grad_o()[to.at(b.o, batch, h, i, d, true)] =
-              d < a.dv ? from.grad_o()[from.at(a.o, batch, h, i, d, true)]
-                       : T::from(zero);
-        }
-      }
-    }
-    for (I64 h = 0; h < b.kv_heads; ++h) {
-      const I64 source = h * a.kv_heads / b.kv_heads;
-      for (I64 j = 0; j < b.skv; ++j) {
-        for (I64 d = 0; d < b.dqk; ++d)
-          to.k()[to.at(b.k, batch, h, j, d, false)] =
-              from.k()[from.at(a.k, batch, source, j, d, false)];
-        for (I64 d = 0; d < b.dv; ++d) {
-          const float zero = 0;
-          to.v()[to.at(b.v, batch, h, j, d, false)] =
-              d < a.dv ? from.v()[from.at(a.v, batch, source, j, d, false)]
-                       : T::from(zero);
-        }
-      }
-    }
-  }
+  const auto copy = [&](const Tensor<T>& x, Tensor<T>& y, const Strides& of_x,
+                        const Strides& of_y, bool is_query, I64 dim_of_x, I64 dim) {
+    to.each(of_y, is_query, dim, [&](std::size_t at, I64 batch, I64 h, I64 i, I64 d) {
+      const I64 head = is_query ? h : h * a.kv_heads / b.kv_heads;
+      y[at] =
+          d < dim_of_x ? x[from.at(of_x, batch, head, i, d, is_query)] : T::from(0.0F);
+    });
+  };
+  copy(from.q(), to.q(), a.q, b.q, true, a.dqk, b.dqk);
+  copy(from.k(), to.k(), a.k, b.k, false, a.dqk, b.dqk);
+  copy(from.v(), to.v(), a.v, b.v, false, a.dv, b.dv);
+  copy(from.grad_o(), to.grad_o(), a.o, b.o, true, a.dv, b.dv);
 }
 
 template <typename T>
@@ -88,16 +62,15 @@ void expect_same_results(const Call<T>& a, const Call<T>& b) {
   const Problem& p = a.problem;
   const Problem& r = b.problem;
   const auto same = [&](const char* name, const Tensor<T>& x, const Tensor<T>& y,
-                        const Strides& sx, const Strides& sy, bool is_query, I64 heads,
-                        I64 dim) {
-    expect_same(name, a, x, sx, b, y, sy, is_query, heads, dim);
+                        const Strides& sx, const Strides& sy, bool is_query, I64 dim) {
+    expect_same(name, a, x, sx, b, y, sy, is_query, dim);
   };
-  same("o", a.o(), b.o(), p.o, r.o, true, p.heads, p.dv);
-  same("dq", a.grad_q(), b.grad_q(), p.q, r.q, true, p.heads, p.dqk);
+  same("o", a.o(), b.o(), p.o, r.o, true, p.dv);
+  same("dq", a.grad_q(), b.grad_q(), p.q, r.q, true, p.dqk);
   EXPECT_TRUE(same_bits(a.stats(), b.stats())) << "stats";
   if (p.kv_heads == r.kv_heads) {
-    same("dk", a.grad_k(), b.grad_k(), p.k, r.k, false, p.kv_heads, p.dqk);
-    same("dv", a.grad_v(), b.grad_v(), p.v, r.v, false, p.kv_heads, p.dv);
+    same("dk", a.grad_k(), b.grad_k(), p.k, r.k, false, p.dqk);
+    same("dv", a.grad_v(), b.grad_v(), p.v, r.v, false, p.dv);
   }
 }
 
@@ -121,22 +94,7 @@ TEST(AttentionProperties, PackedSequencesGiveTheSameBitsAsPaddedOnes) {
   Call<Bf16> padded(problem, lengths);
   problem.layout = Layout::kThd;
   Call<Bf16> packed(problem_of(problem), lengths);
-  for (I64 b = 0; b < problem.batch; ++b) {
-    for (I64 h = 0; h < problem.heads; ++h) {
-      for (I64 d = 0; d < problem.dqk; ++d) {
-        for (I64 i = 0; i < packed.length(b, true); ++i) {
-          packed.q()[packed.at(packed.problem.q, b, h, i, d, true)] =
-              padded.q()[padded.at(padded.problem.q, b, h, i, d, true)];
-        }
-        for (I64 j = 0; j < packed.length(b, false); ++j) {
-          packed.k()[packed.at(packed.problem.k, b, h, j, d, false)] =
-              padded.k()[padded.at(padded.problem.k, b, h, j, d, false)];
-          packed.v()[packed.at(packed.problem.v, b, h, j, d, false)] =
-              padded.v()[padded.at(padded.problem.v, b, h, j, d, false)];
-        }
-      }
-    }
-  }
+  copy_inputs(padded, packed);
   padded.run(Pass::kForward);
   packed.run(Pass::kForward);
   EXPECT_TRUE(same_bits(padded.stats(), packed.stats()));
@@ -156,24 +114,16 @@ void expect_sums_of_copies(const char* name, const Call<Bf16>& shared,
   const Problem& many = plain.problem;
   const I64 group = many.kv_heads / few.kv_heads;
   double off = 0;
-  for (I64 batch = 0; batch < few.batch; ++batch) {
-    for (I64 h = 0; h < few.kv_heads; ++h) {
-      for (I64 j = 0; j < few.skv; ++j) {
-        for (I64 d = 0; d < dim; ++d) {
-          double sum = 0;
-          double largest = 1;
-          for (I64 copy = h * group; copy < (h + 1) * group; ++copy) {
-            const double each =
-                copies[plain.at(many.k, batch, copy, j, d, false)].value();
-            sum += each;
-            largest = std::max(largest, std::fabs(each));
-          }
-          const double got = sums[shared.at(few.k, batch, h, j, d, false)].value();
-          off = std::max(off, std::fabs(got - sum) / largest);
-        }
-      }
+  shared.each(few.k, false, dim, [&](std::size_t at, I64 batch, I64 h, I64 j, I64 d) {
+    double sum = 0;
+    double largest = 1;
+    for (I64 copy = h * group; copy < (h + 1) * group; ++copy) {
+      const double each = copies[plain.at(many.k, batch, copy, j, d, false)].value();
+      sum += each;
+      largest = std::max(largest, std::fabs(each));
     }
-  }
+    off = std::max(off, std::fabs(sums[at].value() - sum) / largest);
+  });
   EXPECT_LE(off, static_cast<double>(group + 1) * kUnit<Bf16>) << name;
 }
 
@@ -314,10 +264,8 @@ TEST(AttentionProperties, AConstantAddedToEveryScoreChangesNothing) {
   problem = problem_of(problem);
   Call<Bf16> a(problem);
   Call<Bf16> b(problem);
-  for (std::size_t i = 0; i < a.bias().size(); ++i) {
-    a.bias()[i] = Bf16::from(0.0F);
-    b.bias()[i] = Bf16::from(4.0F);
-  }
+  a.bias().fill(0.0F);
+  b.bias().fill(4.0F);
   a.run(Pass::kForward);
   b.run(Pass::kForward);
   for (std::size_t i = 0; i < a.o().size(); ++i)

@@ -40,12 +40,9 @@ constexpr DType kDtype<test::F16> = DType::kF16;
 template <>
 constexpr DType kDtype<test::Bf16> = DType::kBf16;
 
-/// An integer as an element; at first no column and not ignored.
+/// At first no column and not ignored.
 template <typename Integer>
-struct Target {
-  Integer bits;
-  static Target from(float /*poison*/) { return {-1}; }
-};
+using Target = test::Whole<Integer, -1>;
 
 /// What an operation is given beside its tensors' numbers.
 struct Setting {

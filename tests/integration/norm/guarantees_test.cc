@@ -37,17 +37,16 @@ INSTANTIATE_TEST_SUITE_P(All, LayerNormGuarantees,
 // the mean is large: the difference of two roundings.
 TEST_P(LayerNormGuarantees, ALargeMeanTakesNothingFromASmallVariance) {
   for (const I64 cols : {aligned_length(GetParam()), odd_length(GetParam())}) {
-    with_problem(
-        {.rows = 2, .cols = cols}, []<typename T, typename W>(Problem<T, W>& problem) {
-          // Neighbours around 4096: 1 ulp apart is all there is.
-          const double step = ulp<T>(4096);
-          unsigned i = 0;
-          for (T& x : std::span(problem.x.data(), problem.x.size()))
-            x = T::from(static_cast<float>(4096 + step * (i++ * 7 % 5)));
-          for (T& r : std::span(problem.residual.data(), problem.residual.size()))
-            r = T::from(0);
-          EXPECT_LE(problem.errors(problem.forward()).excess, kStoreUlp);
-        });
+    with_problem({.rows = 2, .cols = cols},
+                 []<typename T, typename W>(Problem<T, W>& problem) {
+                   // Neighbours around 4096: 1 ulp apart is all there is.
+                   const double step = ulp<T>(4096);
+                   unsigned i = 0;
+                   for (T& x : problem.x)
+                     x = T::from(static_cast<float>(4096 + step * (i++ * 7 % 5)));
+                   problem.residual.fill(0);
+                   EXPECT_LE(problem.errors(problem.forward()).excess, kStoreUlp);
+                 });
   }
 }
 
@@ -55,36 +54,32 @@ TEST_P(LayerNormGuarantees, ALargeMeanTakesNothingFromASmallVariance) {
 // and 1 / sqrt(eps) makes much of it.
 TEST_P(LayerNormGuarantees, ARowOfEqualElementsIsTheBias) {
   for (const I64 cols : {aligned_length(GetParam()), odd_length(GetParam())}) {
-    with_problem(
-        {.rows = 1, .cols = cols}, [&]<typename T, typename W>(Problem<T, W>& problem) {
-          for (T& x : std::span(problem.x.data(), problem.x.size()))
-            x = T::from(1234.567F);
-          for (T& r : std::span(problem.residual.data(), problem.residual.size()))
-            r = T::from(0);
-          const auto out = problem.forward();
-          for (I64 j = 0; j < cols; ++j) {
-            const auto at = static_cast<std::size_t>(j);
-            const double b = problem.has_bias() ? problem.bias[at].value() : 0;
-            EXPECT_NEAR(out.y[at].value(), b, ulp<T>(b) / 2 + 1e-6) << j;
-          }
-        });
+    with_problem({.rows = 1, .cols = cols},
+                 [&]<typename T, typename W>(Problem<T, W>& problem) {
+                   problem.x.fill(1234.567F);
+                   problem.residual.fill(0);
+                   const auto out = problem.forward();
+                   for (I64 j = 0; j < cols; ++j) {
+                     const auto at = static_cast<std::size_t>(j);
+                     const double b = problem.has_bias() ? problem.bias[at].value() : 0;
+                     EXPECT_NEAR(out.y[at].value(), b, ulp<T>(b) / 2 + 1e-6) << j;
+                   }
+                 });
   }
 }
 
 // Guards against eps added to the deviation, or left out: where the variance is far
 // below it, the results are a hundred times too small or too large.
 TEST_P(NormGuarantees, EpsIsAddedToTheVarianceUnderTheRoot) {
-  with_problem(
-      {.rows = 2, .cols = aligned_length(GetParam()), .eps = 1e-2F},
-      []<typename T, typename W>(Problem<T, W>& problem) {
-        for (T& x : std::span(problem.x.data(), problem.x.size()))
-          x = T::from(static_cast<float>(x.value()) * 0.001F);
-        for (T& r : std::span(problem.residual.data(), problem.residual.size()))
-          r = T::from(0);
-        const auto out = problem.forward();
-        EXPECT_LE(problem.errors(out).excess, kStoreUlp);
-        EXPECT_NEAR(out.rstd[0].value(), 10, 0.1);
-      });
+  with_problem({.rows = 2, .cols = aligned_length(GetParam()), .eps = 1e-2F},
+               []<typename T, typename W>(Problem<T, W>& problem) {
+                 for (T& x : problem.x)
+                   x = T::from(static_cast<float>(x.value()) * 0.001F);
+                 problem.residual.fill(0);
+                 const auto out = problem.forward();
+                 EXPECT_LE(problem.errors(out).excess, kStoreUlp);
+                 EXPECT_NEAR(out.rstd[0].value(), 10, 0.1);
+               });
 }
 
 // Guards against gradients of the weight that lose rows: those that are left over when

@@ -52,13 +52,9 @@ class LargeProblem {
 
   void expect_forward_right() {
     if (of_.layer)
-      forward(ops::LayerNormForward{.bias = small_.bias.data(),
-                                    .mean = floats(mean_),
-                                    .has_bias = small_.has_bias()});
+      forward<ops::LayerNormForward>();
     else
-      forward(ops::RmsNormForward{.casting = small_.llama()
-                                                 ? ops::RmsNormCasting::kLlama
-                                                 : ops::RmsNormCasting::kNone});
+      forward<ops::RmsNormForward>();
     expect_last_row(small_.forward().y);
   }
 
@@ -68,11 +64,9 @@ class LargeProblem {
     if (of_.layer)
       std::copy_n(statistics.mean.data(), tail_, mean_.row(rows_ - tail_));
     if (of_.layer)
-      backward(
-          ops::LayerNormBackward{.mean = floats(mean_), .has_bias = small_.has_bias()},
-          ops::layernorm_backward_workspace_bytes);
+      backward<ops::LayerNormBackward>(ops::layernorm_backward_workspace_bytes);
     else
-      backward(ops::RmsNormBackward{}, ops::rmsnorm_backward_workspace_bytes);
+      backward<ops::RmsNormBackward>(ops::rmsnorm_backward_workspace_bytes);
     expect_last_row(small_.backward().dx);
   }
 
@@ -82,30 +76,28 @@ class LargeProblem {
   }
 
   template <typename Args>
-  void fill(Args& args) {
-    args.dtype = of_.dtype;
-    args.weight_dtype = of_.weight_dtype;
+  Args arguments() {
+    auto args = small_.template arguments<Args>();
     args.rows = rows_;
-    args.cols = cols_;
     args.x = x_.data();
-    args.weight = small_.weight.data();
     args.rstd = floats(rstd_);
-    args.adds_residual = of_.residual;
+    if constexpr (requires { args.mean; })
+      args.mean = floats(mean_);
+    return args;
   }
 
   template <typename Args>
-  void forward(Args args) {
-    fill(args);
+  void forward() {
+    auto args = arguments<Args>();
     args.y = out_.data();
     args.residual = residual_.data();
     args.sum = sum_.data();
-    args.eps = 1e-5F;
     run_last_blocks(args);
   }
 
   template <typename Args, typename WorkspaceBytes>
-  void backward(Args args, WorkspaceBytes workspace_bytes) {
-    fill(args);
+  void backward(WorkspaceBytes workspace_bytes) {
+    auto args = arguments<Args>();
     args.dx = out_.data();
     args.dy = dy_.data();
     args.dsum = residual_.data();

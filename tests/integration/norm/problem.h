@@ -64,8 +64,8 @@ template <typename T>
 Tensor<T> random_tensor(const char* name, std::size_t size, const test::Place& place,
                         float scale = 1.0F) {
   Tensor<T> tensor(name, size, place);
-  test::fill_normally(std::span(tensor.data(), size));
-  for (T& element : std::span(tensor.data(), size))
+  test::fill_normally(std::span(tensor));
+  for (T& element : tensor)
     element = T::from(static_cast<float>(element.value()) * scale);
   return tensor;
 }
@@ -118,6 +118,30 @@ class Problem {
   }
   [[nodiscard]] Setting& setting() { return setting_; }
 
+  /// What an operation is given, but for statistics, the residual, what it writes and
+  /// its workspace.
+  template <typename Args>
+  [[nodiscard]] Args arguments() const {
+    Args args;
+    args.dtype = of_.dtype;
+    args.weight_dtype = of_.weight_dtype;
+    args.x = x.data();
+    args.weight = weight.data();
+    args.rows = setting_.rows;
+    args.cols = setting_.cols;
+    args.zero_centered_weight = setting_.zero_centered;
+    args.adds_residual = of_.residual;
+    if constexpr (requires { args.eps; })
+      args.eps = setting_.eps;
+    if constexpr (requires { args.has_bias; })
+      args.has_bias = has_bias();
+    if constexpr (requires { args.bias; })
+      args.bias = bias.data();
+    if constexpr (requires { args.casting; })
+      args.casting = llama() ? ops::RmsNormCasting::kLlama : ops::RmsNormCasting::kNone;
+    return args;
+  }
+
   struct Output {
     Tensor<T> y;
     Tensor<T> sum;
@@ -135,43 +159,19 @@ class Problem {
       return setting_.saves_statistics ? reinterpret_cast<float*>(tensor.data())
                                        : nullptr;
     };
-    if (of_.layer) {
-      run_operation(
-          ops::LayerNormForward{.dtype = of_.dtype,
-                                .weight_dtype = of_.weight_dtype,
-                                .y = out.y.data(),
-                                .x = x.data(),
-                                .weight = weight.data(),
-                                .bias = bias.data(),
-                                .mean = saved(out.mean),
-                                .rstd = saved(out.rstd),
-                                .rows = setting_.rows,
-                                .cols = setting_.cols,
-                                .eps = setting_.eps,
-                                .has_bias = has_bias(),
-                                .zero_centered_weight = setting_.zero_centered,
-                                .adds_residual = of_.residual,
-                                .residual = residual.data(),
-                                .sum = out.sum.data()},
-          setting_);
-    } else {
-      run_operation(ops::RmsNormForward{.dtype = of_.dtype,
-                                        .weight_dtype = of_.weight_dtype,
-                                        .y = out.y.data(),
-                                        .x = x.data(),
-                                        .weight = weight.data(),
-                                        .rstd = saved(out.rstd),
-                                        .rows = setting_.rows,
-                                        .cols = setting_.cols,
-                                        .eps = setting_.eps,
-                                        .casting = llama() ? ops::RmsNormCasting::kLlama
-                                                           : ops::RmsNormCasting::kNone,
-                                        .zero_centered_weight = setting_.zero_centered,
-                                        .adds_residual = of_.residual,
-                                        .residual = residual.data(),
-                                        .sum = out.sum.data()},
-                    setting_);
-    }
+    const auto run = [&](auto args) {
+      args.y = out.y.data();
+      args.rstd = saved(out.rstd);
+      args.residual = residual.data();
+      args.sum = out.sum.data();
+      if constexpr (requires { args.mean; })
+        args.mean = saved(out.mean);
+      run_operation(args, setting_);
+    };
+    if (of_.layer)
+      run(arguments<ops::LayerNormForward>());
+    else
+      run(arguments<ops::RmsNormForward>());
     return out;
   }
 
@@ -273,18 +273,12 @@ class Problem {
       return reinterpret_cast<const float*>(tensor.data());
     };
     const auto run = [&](auto args, const auto& workspace_bytes) {
-      args.dtype = of_.dtype;
-      args.weight_dtype = of_.weight_dtype;
       args.dx = out.dx.data();
       args.has_dweight = setting_.has_dweight;
       args.dy = dy.data();
-      args.x = x.data();
-      args.weight = weight.data();
       args.rstd = floats(saved.rstd);
-      args.rows = setting_.rows;
-      args.cols = setting_.cols;
-      args.zero_centered_weight = setting_.zero_centered;
-      args.adds_residual = of_.residual;
+      if constexpr (requires { args.mean; })
+        args.mean = floats(saved.mean);
       args.dsum = residual.data();
       args.workspace_bytes = workspace_bytes(args, device).value();
       Tensor<F32> workspace("workspace", args.workspace_bytes / 4, {});
@@ -297,12 +291,10 @@ class Problem {
       const ReadOnly inputs(x, residual, weight, dy, saved.mean, saved.rstd);
       run_operation(args, setting_);
     };
-    if (of_.layer) {
-      run(ops::LayerNormBackward{.mean = floats(saved.mean), .has_bias = has_bias()},
-          ops::layernorm_backward_workspace_bytes);
-    } else {
-      run(ops::RmsNormBackward{}, ops::rmsnorm_backward_workspace_bytes);
-    }
+    if (of_.layer)
+      run(arguments<ops::LayerNormBackward>(), ops::layernorm_backward_workspace_bytes);
+    else
+      run(arguments<ops::RmsNormBackward>(), ops::rmsnorm_backward_workspace_bytes);
     return out;
   }
 

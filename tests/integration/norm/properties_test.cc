@@ -13,14 +13,9 @@ using test::F16;
 const Configuration kLayer{true, DType::kF32, DType::kF32, 512, false, false};
 const Configuration kRms{false, DType::kF32, DType::kF32, 512, false, false};
 
-template <typename T>
-void fill(Tensor<T>& tensor, float value) {
-  for (std::size_t i = 0; i < tensor.size(); ++i) tensor[i] = T::from(value);
-}
-
 TEST(LayerNormProperties, ARowHasMeanZeroAndVarianceOne) {
   Problem<F32, F32> problem(kLayer, {.rows = 3, .cols = 384});
-  fill(problem.weight, 1);
+  problem.weight.fill(1);
   const auto out = problem.forward();
   for (I64 row = 0; row < 3; ++row) {
     const Normal normal = normalize(values(out.y.data() + row * 384, 384), true, 0);
@@ -31,10 +26,10 @@ TEST(LayerNormProperties, ARowHasMeanZeroAndVarianceOne) {
 
 TEST(LayerNormProperties, AShiftOfARowChangesNothing) {
   Problem<F32, F32> problem(kLayer, {.rows = 2, .cols = 384});
-  for (std::size_t i = 0; i < problem.x.size(); ++i)  // so that a shift is exact
-    problem.x[i] = F32::from(std::round(problem.x[i].bits * 64) / 64);
+  for (F32& x : problem.x)  // so that a shift is exact
+    x = F32::from(std::round(x.bits * 64) / 64);
   const auto before = problem.forward();
-  for (std::size_t i = 0; i < problem.x.size(); ++i) problem.x[i].bits += 1024;
+  for (F32& x : problem.x) x.bits += 1024;
   const auto after = problem.forward();
   for (std::size_t i = 0; i < problem.x.size(); ++i)
     EXPECT_NEAR(before.y[i].value(), after.y[i].value(), 4e-6) << i;
@@ -43,7 +38,7 @@ TEST(LayerNormProperties, AShiftOfARowChangesNothing) {
 TEST(RmsNormProperties, APowerOfTwoTimesARowIsTheSameBits) {
   Problem<F32, F32> problem(kRms, {.rows = 2, .cols = 384, .eps = 0});
   const auto before = problem.forward();
-  for (std::size_t i = 0; i < problem.x.size(); ++i) problem.x[i].bits *= 16;
+  for (F32& x : problem.x) x.bits *= 16;
   EXPECT_TRUE(same_bits(before.y, problem.forward().y));
 }
 
@@ -72,7 +67,7 @@ void expect_fused_addition_as_two_steps() {
     std::copy_n(out.sum.data(), out.sum.size(), plain.x.data());
     // -0 as the bias: what is added to is as it was.
     if (kLayerNorm)
-      fill(plain.bias, -0.0F);
+      plain.bias.fill(-0.0F);
     EXPECT_TRUE(same_bits(out.y, plain.forward().y)) << cols;
   }
 }

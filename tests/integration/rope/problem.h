@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -56,19 +55,6 @@ struct Setting {
   }
 };
 
-/// The elements are numbers of the device's here.
-struct Int {
-  std::int32_t bits;
-  static Int from(float /*poison*/) { return {-1000000}; }
-};
-
-inline Tensor<Int> ints(const char* name, const std::vector<std::int32_t>& from) {
-  Tensor<Int> tensor(name, from.size());
-  std::transform(from.begin(), from.end(), tensor.data(),
-                 [](std::int32_t number) { return Int{number}; });
-  return tensor;
-}
-
 /// Of `count` elements.
 template <typename T>
 bool same_bits(const T* a, const T* b, std::size_t count) {
@@ -87,7 +73,7 @@ struct Heads {
            setting.place(in_name)),
         out(out_name, static_cast<std::size_t>(span_of(shape, count, out_strides)),
             setting.place(out_name)) {
-    test::fill_normally(std::span(in.data(), in.size()));
+    test::fill_normally(std::span(in));
   }
   [[nodiscard]] static I64 at(const RopeStrides& strides, I64 b, I64 s, I64 h, I64 d) {
     return b * strides.batch + s * strides.sequence + h * strides.head +
@@ -186,8 +172,8 @@ class Problem {
         k("k_in", "k_out", of, of.k_heads, with),
         table(of, with, positions(of, with), form.table == TableKind::kAngles),
         form_(form),
-        starts_(ints("starts", with.starts)),
-        cu_seqlens_(ints("cu_seqlens", of.cu_seqlens)) {}
+        starts_(test::ints("starts", with.starts)),
+        cu_seqlens_(test::ints("cu_seqlens", of.cu_seqlens)) {}
 
   [[nodiscard]] bool interleaved() const {
     return form_.style == ops::RopeStyle::kInterleaved;
@@ -332,8 +318,8 @@ class Problem {
   }
 
   const Form form_;
-  Tensor<Int> starts_;
-  Tensor<Int> cu_seqlens_;
+  Tensor<test::Int> starts_;
+  Tensor<test::Int> cu_seqlens_;
 };
 
 /// Calls `function` with T of the tensors and U of cosines and sines.

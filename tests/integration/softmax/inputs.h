@@ -9,6 +9,7 @@
 
 #include "tests/integration/softmax/reference.h"
 #include "tests/integration/softmax/shape.h"
+#include "tests/support/tensors/guarded_tensor.h"
 #include "tests/support/tensors/numbers.h"
 
 namespace kiln::softmax_test {
@@ -16,11 +17,8 @@ namespace kiln::softmax_test {
 using test::fill_normally;
 using test::values;
 
-/// The elements are a byte each: a mask.
-struct Byte {
-  std::uint8_t bits;
-  static Byte from(float /*poison*/) { return {1}; }
-};
+/// Of a mask.
+using Byte = test::Whole<std::uint8_t, 1>;
 
 /// A quarter of the columns masked; every fifth row of a mask wholly.
 inline void fill_mask(std::span<std::uint8_t> mask, I64 cols) {

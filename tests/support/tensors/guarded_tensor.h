@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "tests/support/cpu_kernel/guarded_memory.h"
 
@@ -32,14 +34,19 @@ class GuardedTensor {
       : memory_(std::make_unique<kiln_cpu::GuardedMemory>(name, size * sizeof(T),
                                                           placement(place))),
         size_(size) {
-    std::fill(data(), data() + size, T::from(kNaN));
+    fill(kNaN);
   }
+  void fill(float value) { std::fill(begin(), end(), T::from(value)); }
   [[nodiscard]] T* data() { return reinterpret_cast<T*>(memory_->data()); }
   [[nodiscard]] const T* data() const {
     return reinterpret_cast<const T*>(memory_->data());
   }
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] kiln_cpu::GuardedMemory& memory() const { return *memory_; }
+  [[nodiscard]] T* begin() { return data(); }
+  [[nodiscard]] const T* begin() const { return data(); }
+  [[nodiscard]] T* end() { return data() + size_; }
+  [[nodiscard]] const T* end() const { return data() + size_; }
   T& operator[](std::size_t at) { return data()[at]; }
   const T& operator[](std::size_t at) const { return data()[at]; }
 
@@ -59,6 +66,22 @@ class GuardedTensor {
   std::unique_ptr<kiln_cpu::GuardedMemory> memory_;
   std::size_t size_;
 };
+
+/// A number of the device's as an element; `kPoison` for any float.
+template <typename Number, Number kPoison>
+struct Whole {
+  Number bits;
+  static Whole from(float /*value*/) { return {kPoison}; }
+};
+using Int = Whole<std::int32_t, -1000000>;
+
+/// With the numbers of `from`.
+inline GuardedTensor<Int> ints(const char* name,
+                               const std::vector<std::int32_t>& from) {
+  GuardedTensor<Int> tensor(name, from.size());
+  std::ranges::transform(from, tensor.begin(), [](auto number) { return Int{number}; });
+  return tensor;
+}
 
 /// Tensors that are read-only while it lives.
 template <typename... Tensors>
