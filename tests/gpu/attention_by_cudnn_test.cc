@@ -80,8 +80,8 @@ void expect_same_stats(const Call<T>& a, const Call<T>& b, I64 sequence, I64 hea
   for (I64 i = 0; i < b.length(sequence, true); ++i) {
     const I64 row = (sequence * b.problem.heads + head) * b.problem.sq + i;
     const auto at = static_cast<std::size_t>(row);
-    const double one = a.stats()[at].bits;
-    const double other = b.stats()[at].bits;
+    const double one = a.stats[at].bits;
+    const double other = b.stats[at].bits;
     if (one == other)  // perhaps -infinity
       continue;
     EXPECT_LE(std::fabs(one - other),
@@ -103,26 +103,26 @@ void expect_same(Call<T>& a, Call<T>& b) {
       SCOPED_TRACE(testing::Message() << "sequence " << sequence << ", head " << head);
       expect_same_stats(a, b, sequence, head);
       expect(
-          "o", [](auto& call) -> auto& { return call.o(); }, p.o, head, true, p.dv);
+          "o", [](auto& call) -> auto& { return call.o; }, p.o, head, true, p.dv);
       expect(
-          "grad_q", [](auto& call) -> auto& { return call.grad_q(); }, p.q, head, true,
+          "grad_q", [](auto& call) -> auto& { return call.grad_q; }, p.q, head, true,
           p.dqk);
     }
     for (I64 head = 0; head < p.kv_heads; ++head) {
       SCOPED_TRACE(testing::Message() << "sequence " << sequence << ", head " << head);
       expect(
-          "grad_k", [](auto& call) -> auto& { return call.grad_k(); }, p.k, head, false,
+          "grad_k", [](auto& call) -> auto& { return call.grad_k; }, p.k, head, false,
           p.dqk);
       expect(
-          "grad_v", [](auto& call) -> auto& { return call.grad_v(); }, p.v, head, false,
+          "grad_v", [](auto& call) -> auto& { return call.grad_v; }, p.v, head, false,
           p.dv);
     }
   }
   Matrix bias_a(1);
   Matrix bias_b(1);
-  for (std::size_t i = 0; i < b.grad_bias().size(); ++i) {
-    bias_a[0].push_back(a.grad_bias()[i].value());
-    bias_b[0].push_back(b.grad_bias()[i].value());
+  for (std::size_t i = 0; i < b.grad_bias.size(); ++i) {
+    bias_a[0].push_back(a.grad_bias[i].value());
+    bias_b[0].push_back(b.grad_bias[i].value());
   }
   expect_same<T>("grad_bias", bias_a, bias_b);
 }

@@ -77,14 +77,14 @@ class RowsWithoutKeys {
     const Problem& p = call.problem;
     ++rows_;
     const I64 row = (sequence * p.heads + head) * p.sq + query;
-    note(call.stats()[static_cast<std::size_t>(row)].bits, -test::kInfinity,
+    note(call.stats[static_cast<std::size_t>(row)].bits, -test::kInfinity,
          wrong_stats_);
     if (query >= call.rows(sequence, true))
       return;  // no row of the tensors
     for (I64 d = 0; d < p.dv; ++d)
-      note(call.o()[call.at(p.o, sequence, head, query, d, true)].value(), 0, wrong_o_);
+      note(call.o[call.at(p.o, sequence, head, query, d, true)].value(), 0, wrong_o_);
     for (I64 d = 0; d < p.dqk; ++d)
-      note(call.grad_q()[call.at(p.q, sequence, head, query, d, true)].value(), 0,
+      note(call.grad_q[call.at(p.q, sequence, head, query, d, true)].value(), 0,
            wrong_grad_q_);
   }
   /// Of wrong numbers the first.

@@ -58,8 +58,8 @@ TEST(AttentionBias, OfMinusInfinityMasks) {
   for (I64 i = 0; i < 70; ++i) {
     for (I64 j = 0; j < 70; ++j) {
       const auto at = static_cast<std::size_t>(i * 70 + j);
-      a.bias()[at] = test::Bf16::from(0.0F);
-      b.bias()[at] = test::Bf16::from(j > i ? -test::kInfinity : 0.0F);
+      a.bias[at] = test::Bf16::from(0.0F);
+      b.bias[at] = test::Bf16::from(j > i ? -test::kInfinity : 0.0F);
     }
   }
   a.run_both();
@@ -72,7 +72,7 @@ template <typename T>
 std::unique_ptr<Call<T>> with_bias_everywhere(ops::DType dtype, float bias) {
   auto call = std::make_unique<Call<T>>(problem_of(
       dtype, {.heads = 1, .sq = 3, .skv = 70, .dqk = 64, .bias = Bias::kPostScale}));
-  call->bias().fill(bias);
+  call->bias.fill(bias);
   call->run_both();
   return call;
 }
@@ -86,11 +86,10 @@ TEST(AttentionBias, OfALowNumberEverywhereIsNoMask) {
         const auto run = with_bias_everywhere<T>(dtype, bias);
         Call<T>& call = *run;
         double mean = 0;  // of the first dimension of v: all are seen alike
-        for (std::size_t j = 0; j < 70; ++j) mean += call.v()[j * 64].value() / 70;
-        EXPECT_NEAR(call.o()[0].value(), mean, 0.01);
+        for (std::size_t j = 0; j < 70; ++j) mean += call.v[j * 64].value() / 70;
+        EXPECT_NEAR(call.o[0].value(), mean, 0.01);
         // Where lse has no room left for log(70), probabilities are up to 1.
-        for (const auto* const tensor :
-             {&call.grad_q(), &call.grad_k(), &call.grad_v()}) {
+        for (const auto* const tensor : {&call.grad_q, &call.grad_k, &call.grad_v}) {
           double largest = 0;
           for (const T& each : *tensor)
             largest = std::max(largest, std::fabs(each.value()));
@@ -113,12 +112,12 @@ TEST(AttentionBias, AsLowAsScoresAreLostInMakesNoProbabilityAbove1) {
                                       .dqk = 64,
                                       .bias = Bias::kPostScale}),
                    {.scale = 1.0F});
-      for (std::size_t i = 0; i < call.q().size(); ++i)
-        call.q()[i] = T::from(i % 64 == 0 ? -1e-7F * kBias * float(i / 64) : 0.0F);
-      call.k().fill(1.0F);
-      call.bias().fill(kBias);
+      for (std::size_t i = 0; i < call.q.size(); ++i)
+        call.q[i] = T::from(i % 64 == 0 ? -1e-7F * kBias * float(i / 64) : 0.0F);
+      call.k.fill(1.0F);
+      call.bias.fill(kBias);
       call.run_both();
-      for (const T& each : call.grad_v()) EXPECT_LT(std::fabs(each.value()), 1000);
+      for (const T& each : call.grad_v) EXPECT_LT(std::fabs(each.value()), 1000);
     });
   }
 }
@@ -128,9 +127,9 @@ TEST(AttentionBias, OfMinusInfinityEverywhereLeavesNothingToSee) {
     test::with_type(dtype, [&]<typename T>() {
       const auto run = with_bias_everywhere<T>(dtype, -test::kInfinity);
       Call<T>& call = *run;
-      for (const test::F32& each : call.stats()) EXPECT_EQ(each.bits, -test::kInfinity);
+      for (const test::F32& each : call.stats) EXPECT_EQ(each.bits, -test::kInfinity);
       for (const auto* const tensor :
-           {&call.o(), &call.grad_q(), &call.grad_k(), &call.grad_v()}) {
+           {&call.o, &call.grad_q, &call.grad_k, &call.grad_v}) {
         for (const T& each : *tensor) EXPECT_EQ(each.value(), 0);
       }
     });
@@ -146,10 +145,9 @@ TEST(AttentionBias, OfAQueryThatSeesNothingLetsNoGradientThroughWhateverItsOutpu
                                       .dqk = 64,
                                       .mask = Mask::kCausalBottomRight}));
       call.run(Pass::kForward);
-      for (std::size_t i = 0; i < 20 * 64; ++i) call.o()[i] = T::from(test::kNaN);
+      for (std::size_t i = 0; i < 20 * 64; ++i) call.o[i] = T::from(test::kNaN);
       call.run(Pass::kBackward);
-      for (const auto* const tensor :
-           {&call.grad_q(), &call.grad_k(), &call.grad_v()}) {
+      for (const auto* const tensor : {&call.grad_q, &call.grad_k, &call.grad_v}) {
         for (const T& each : *tensor) EXPECT_TRUE(std::isfinite(each.value()));
       }
     });
@@ -173,8 +171,7 @@ TEST(AttentionDropout, OfEverythingLeavesNothing) {
   Call<test::Bf16> run(problem_of(
       ops::DType::kBf16, {.heads = 1, .sq = 35, .skv = 40, .dqk = 64, .dropout = 1}));
   run.run_both();
-  for (const auto* const tensor :
-       {&run.o(), &run.grad_q(), &run.grad_k(), &run.grad_v()}) {
+  for (const auto* const tensor : {&run.o, &run.grad_q, &run.grad_k, &run.grad_v}) {
     for (const test::Bf16& each : *tensor) EXPECT_EQ(each.value(), 0);
   }
 }

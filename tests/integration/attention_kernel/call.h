@@ -66,20 +66,20 @@ class Call {
   explicit Call(const Problem& of, Setting with = {})
       : problem(of),
         setting(std::move(with)),
-        q_("q", span_q(problem.q, problem.dqk), {.offset = setting.offset}),
-        k_("k", span_kv(problem.k, problem.dqk), place()),
-        v_("v", span_kv(problem.v, problem.dv), place()),
-        o_("o", span_q(problem.o, problem.dv), place()),
-        grad_o_("grad_o", o_.size(), place()),
-        grad_q_("grad_q", q_.size(), place()),
-        grad_k_("grad_k", k_.size(), place()),
-        grad_v_("grad_v", v_.size(), place()),
-        bias_("bias", problem.bias == Bias::kPostScale ? count_bias() : 0, place()),
-        grad_bias_("grad_bias", problem.bias_gradient ? count_bias() : 0, place()),
-        stats_("stats",
-               static_cast<std::size_t>(problem.batch * problem.heads * problem.sq),
-               place()),
-        delta_("workspace", stats_.size(), place()),
+        q("q", span_q(problem.q, problem.dqk), {.offset = setting.offset}),
+        k("k", span_kv(problem.k, problem.dqk), place()),
+        v("v", span_kv(problem.v, problem.dv), place()),
+        o("o", span_q(problem.o, problem.dv), place()),
+        grad_o("grad_o", o.size(), place()),
+        grad_q("grad_q", q.size(), place()),
+        grad_k("grad_k", k.size(), place()),
+        grad_v("grad_v", v.size(), place()),
+        bias("bias", problem.bias == Bias::kPostScale ? count_bias() : 0, place()),
+        grad_bias("grad_bias", problem.bias_gradient ? count_bias() : 0, place()),
+        stats("stats",
+              static_cast<std::size_t>(problem.batch * problem.heads * problem.sq),
+              place()),
+        delta_("workspace", stats.size(), place()),
         begins_q_(begins("cu_seqlens_q", setting.lengths_q)),
         begins_kv_(begins("cu_seqlens_kv", setting.lengths_kv)),
         lengths_q_(test::ints("lengths_q", setting.tokens_q.empty()
@@ -91,7 +91,7 @@ class Call {
         seed_(one("seed", 0x123456789abcdefLL)),
         offset_(one("offset", 0x7700000042LL)) {
     std::mt19937 random(setting.numbers);
-    for (Tensor<T>* const tensor : {&q_, &k_, &v_, &grad_o_, &bias_}) {
+    for (Tensor<T>* const tensor : {&q, &k, &v, &grad_o, &bias}) {
       std::normal_distribution<float> normal;
       for (T& element : *tensor) element = T::from(normal(random));
     }
@@ -105,23 +105,23 @@ class Call {
     const auto numbers = [](auto& tensor) {
       return reinterpret_cast<const std::int64_t*>(tensor.data());
     };
-    return {.q = q_.data(),
-            .k = k_.data(),
-            .v = v_.data(),
-            .o = o_.data(),
-            .stats = reinterpret_cast<float*>(stats_.data()),
-            .bias = bias_.size() == 0 ? nullptr : bias_.data(),
+    return {.q = q.data(),
+            .k = k.data(),
+            .v = v.data(),
+            .o = o.data(),
+            .stats = reinterpret_cast<float*>(stats.data()),
+            .bias = bias.size() == 0 ? nullptr : bias.data(),
             .cu_seqlens_q = is_packed() ? ints(begins_q_) : nullptr,
             .cu_seqlens_kv = is_packed() ? ints(begins_kv_) : nullptr,
             .lengths_q = ints(lengths_q_),
             .lengths_kv = ints(lengths_kv_),
             .dropout_seed = problem.dropout > 0 ? numbers(seed_) : nullptr,
             .dropout_offset = problem.dropout > 0 ? numbers(offset_) : nullptr,
-            .grad_o = grad_o_.data(),
-            .grad_q = grad_q_.data(),
-            .grad_k = grad_k_.data(),
-            .grad_v = grad_v_.data(),
-            .grad_bias = grad_bias_.size() == 0 ? nullptr : grad_bias_.data(),
+            .grad_o = grad_o.data(),
+            .grad_q = grad_q.data(),
+            .grad_k = grad_k.data(),
+            .grad_v = grad_v.data(),
+            .grad_bias = grad_bias.size() == 0 ? nullptr : grad_bias.data(),
             .scale = setting.scale,
             .workspace = delta_.data(),
             .workspace_bytes = delta_.size() * sizeof(float)};
@@ -138,16 +138,16 @@ class Call {
     const ops::AttentionCall call{problem, all};
     const auto checked = ops::check_pointers(call);
     ASSERT_TRUE(checked) << checked.error().message;
-    const test::ReadOnly inputs(q_, k_, v_, bias_, begins_q_, begins_kv_, lengths_q_,
-                                lengths_kv_, seed_, offset_, grad_o_);
+    const test::ReadOnly inputs(q, k, v, bias, begins_q_, begins_kv_, lengths_q_,
+                                lengths_kv_, seed_, offset_, grad_o);
     std::optional<test::ReadOnly<Tensor<T>, Tensor<test::F32>>> saved;
     if (is_backward)
-      saved.emplace(o_, stats_);
+      saved.emplace(o, stats);
     const auto done = run_call(call, setting);
     ASSERT_TRUE(done) << done.error().message;
   }
   void run_both() {
-    problem.bias_gradient = problem.bias == Bias::kPostScale && grad_bias_.size() != 0;
+    problem.bias_gradient = problem.bias == Bias::kPostScale && grad_bias.size() != 0;
     const bool gradient = problem.bias_gradient;
     problem.bias_gradient = false;
     run(Pass::kForward);
@@ -213,7 +213,7 @@ class Call {
     };
     out.bias = [=, this](I64 i, I64 j) {
       if (problem.bias == Bias::kPostScale)
-        return bias_[static_cast<std::size_t>((h * problem.sq + i) * problem.skv + j)]
+        return bias[static_cast<std::size_t>((h * problem.sq + i) * problem.skv + j)]
             .value();
       if (problem.bias == Bias::kAlibi)
         return -slope(h) * static_cast<double>(std::abs(i + diagonal - j));
@@ -255,26 +255,10 @@ class Call {
     return is_query ? problem.sq : problem.skv;
   }
 
-  [[nodiscard]] Tensor<T>& q() { return q_; }
-  [[nodiscard]] Tensor<T>& k() { return k_; }
-  [[nodiscard]] Tensor<T>& v() { return v_; }
-  [[nodiscard]] Tensor<T>& o() { return o_; }
-  [[nodiscard]] const Tensor<T>& o() const { return o_; }
-  [[nodiscard]] Tensor<T>& grad_o() { return grad_o_; }
-  [[nodiscard]] Tensor<T>& grad_q() { return grad_q_; }
-  [[nodiscard]] const Tensor<T>& grad_q() const { return grad_q_; }
-  [[nodiscard]] Tensor<T>& grad_k() { return grad_k_; }
-  [[nodiscard]] const Tensor<T>& grad_k() const { return grad_k_; }
-  [[nodiscard]] Tensor<T>& grad_v() { return grad_v_; }
-  [[nodiscard]] const Tensor<T>& grad_v() const { return grad_v_; }
-  [[nodiscard]] Tensor<T>& bias() { return bias_; }
-  [[nodiscard]] Tensor<T>& grad_bias() { return grad_bias_; }
-  [[nodiscard]] const Tensor<T>& grad_bias() const { return grad_bias_; }
-  [[nodiscard]] Tensor<test::F32>& stats() { return stats_; }
-  [[nodiscard]] const Tensor<test::F32>& stats() const { return stats_; }
-
   Problem problem;
   Setting setting;
+  Tensor<T> q, k, v, o, grad_o, grad_q, grad_k, grad_v, bias, grad_bias;
+  Tensor<test::F32> stats;
 
  private:
   [[nodiscard]] test::Place place() const {
@@ -330,8 +314,7 @@ class Call {
     return tensor;
   }
 
-  Tensor<T> q_, k_, v_, o_, grad_o_, grad_q_, grad_k_, grad_v_, bias_, grad_bias_;
-  Tensor<test::F32> stats_, delta_;
+  Tensor<test::F32> delta_;
   Ints begins_q_, begins_kv_, lengths_q_, lengths_kv_;
   Longs seed_, offset_;
 };

@@ -75,17 +75,17 @@ void check(Call<T>& call, bool has_gradients) {
   const Round plainly = [](double x) { return rounded<T>(x); };
   Error o, dq, dk, dv, dbias;
   double lse_error = 0;
-  std::vector<bool> written(call.o().size(), false);
+  std::vector<bool> written(call.o.size(), false);
   const I64 group = problem.heads / problem.kv_heads;
-  const bool has_bias_gradient = call.grad_bias().size() != 0;
-  std::vector<double> bias_exact(call.grad_bias().size(), 0.0), bias_plain = bias_exact,
-                                                                bias_moved = bias_exact;
+  const bool has_bias_gradient = call.grad_bias.size() != 0;
+  std::vector<double> bias_exact(call.grad_bias.size(), 0.0), bias_plain = bias_exact,
+                                                              bias_moved = bias_exact;
   for (I64 b = 0; b < problem.batch; ++b) {
     const I64 sq = call.length(b, true);
     const I64 skv = call.length(b, false);
     for (I64 kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
-      const Matrix k = call.head(call.k(), problem.k, b, kv_head, false, problem.dqk);
-      const Matrix v = call.head(call.v(), problem.v, b, kv_head, false, problem.dv);
+      const Matrix k = call.head(call.k, problem.k, b, kv_head, false, problem.dqk);
+      const Matrix v = call.head(call.v, problem.v, b, kv_head, false, problem.dv);
       const auto rows = static_cast<std::size_t>(skv);
       Backward exact_sum{{},
                          zeros(rows, static_cast<std::size_t>(problem.dqk)),
@@ -94,15 +94,15 @@ void check(Call<T>& call, bool has_gradients) {
       Backward plain_sum = exact_sum;
       Backward moved_sum = exact_sum;
       for (I64 h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-        const Matrix q = call.head(call.q(), problem.q, b, h, true, problem.dqk);
+        const Matrix q = call.head(call.q, problem.q, b, h, true, problem.dqk);
         const Terms terms = call.terms(b, h);
         const auto width = static_cast<std::size_t>(problem.dv);
         const Forward exact = forward(q, k, v, width, terms, exactly);
         const Forward plain = forward(q, k, v, width, terms, plainly);
         for (I64 i = 0; i < problem.sq; ++i) {
           const auto row = static_cast<std::size_t>(i);
-          const float lse = call.stats()[static_cast<std::size_t>(
-                                             (b * problem.heads + h) * problem.sq + i)]
+          const float lse = call.stats[static_cast<std::size_t>(
+                                           (b * problem.heads + h) * problem.sq + i)]
                                 .bits;
           const double want =
               i < sq ? exact.lse[row] : -std::numeric_limits<double>::infinity();
@@ -119,20 +119,20 @@ void check(Call<T>& call, bool has_gradients) {
             written[place] = true;
             const auto col = static_cast<std::size_t>(d);
             const double zero = 0;
-            o.add(call.o()[place].value(), i < sq ? plain.o[row][col] : zero,
+            o.add(call.o[place].value(), i < sq ? plain.o[row][col] : zero,
                   i < sq ? exact.o[row][col] : zero);
           }
         }
         if (!has_gradients)
           continue;
-        const Matrix grad = call.head(call.grad_o(), problem.o, b, h, true, problem.dv);
+        const Matrix grad = call.head(call.grad_o, problem.o, b, h, true, problem.dv);
         const Backward right = backward(q, k, v, grad, exact, terms, exactly);
         const Backward near = backward(q, k, v, grad, plain, terms, plainly);
         const Backward moved = moved_by_delta(q, k, grad, exact, terms);
         for (I64 i = 0; i < call.rows(b, true); ++i) {
           for (I64 d = 0; d < problem.dqk; ++d) {
             const double got =
-                call.grad_q()[call.at(problem.q, b, h, i, d, true)].value();
+                call.grad_q[call.at(problem.q, b, h, i, d, true)].value();
             const auto row = static_cast<std::size_t>(i);
             const auto col = static_cast<std::size_t>(d);
             dq.add(got, i < sq ? near.dq[row][col] : 0, i < sq ? right.dq[row][col] : 0,
@@ -170,14 +170,14 @@ void check(Call<T>& call, bool has_gradients) {
         const auto row = static_cast<std::size_t>(j);
         for (I64 d = 0; d < problem.dqk; ++d) {
           const auto col = static_cast<std::size_t>(d);
-          dk.add(call.grad_k()[call.at(problem.k, b, kv_head, j, d, false)].value(),
+          dk.add(call.grad_k[call.at(problem.k, b, kv_head, j, d, false)].value(),
                  j < skv ? rounded<T>(plain_sum.dk[row][col]) : 0,
                  j < skv ? exact_sum.dk[row][col] : 0,
                  j < skv ? moved_sum.dk[row][col] : 0);
         }
         for (I64 d = 0; d < problem.dv; ++d) {
           const auto col = static_cast<std::size_t>(d);
-          dv.add(call.grad_v()[call.at(problem.v, b, kv_head, j, d, false)].value(),
+          dv.add(call.grad_v[call.at(problem.v, b, kv_head, j, d, false)].value(),
                  j < skv ? rounded<T>(plain_sum.dv[row][col]) : 0,
                  j < skv ? exact_sum.dv[row][col] : 0);
         }
@@ -186,7 +186,7 @@ void check(Call<T>& call, bool has_gradients) {
   }
   for (std::size_t i = 0; i < written.size(); ++i) {
     if (!written[i]) {
-      EXPECT_TRUE(std::isnan(call.o()[i].value()))
+      EXPECT_TRUE(std::isnan(call.o[i].value()))
           << "o is written between its rows: " << i;
     }
   }
@@ -199,7 +199,7 @@ void check(Call<T>& call, bool has_gradients) {
   expect_small<T>("dv", dv, 3);
   if (has_bias_gradient) {
     for (std::size_t i = 0; i < bias_exact.size(); ++i)
-      dbias.add(call.grad_bias()[i].value(), rounded<T>(bias_plain[i]), bias_exact[i],
+      dbias.add(call.grad_bias[i].value(), rounded<T>(bias_plain[i]), bias_exact[i],
                 bias_moved[i]);
     expect_small<T>("dbias", dbias, 3);
   }
@@ -208,12 +208,12 @@ void check(Call<T>& call, bool has_gradients) {
 /// Of two calls that were run: everything that they wrote.
 template <typename T>
 void expect_same_bits(const Call<T>& a, const Call<T>& b) {
-  EXPECT_TRUE(same_bits(a.o(), b.o())) << "o";
-  EXPECT_TRUE(same_bits(a.stats(), b.stats())) << "stats";
-  EXPECT_TRUE(same_bits(a.grad_q(), b.grad_q())) << "dq";
-  EXPECT_TRUE(same_bits(a.grad_k(), b.grad_k())) << "dk";
-  EXPECT_TRUE(same_bits(a.grad_v(), b.grad_v())) << "dv";
-  EXPECT_TRUE(same_bits(a.grad_bias(), b.grad_bias())) << "dbias";
+  EXPECT_TRUE(same_bits(a.o, b.o)) << "o";
+  EXPECT_TRUE(same_bits(a.stats, b.stats)) << "stats";
+  EXPECT_TRUE(same_bits(a.grad_q, b.grad_q)) << "dq";
+  EXPECT_TRUE(same_bits(a.grad_k, b.grad_k)) << "dk";
+  EXPECT_TRUE(same_bits(a.grad_v, b.grad_v)) << "dv";
+  EXPECT_TRUE(same_bits(a.grad_bias, b.grad_bias)) << "dbias";
 }
 
 /// Runs both passes and compares everything that they write.

@@ -147,10 +147,10 @@ class ContextParallel : public testing::TestWithParam<std::string> {
            is_query ? step.first_head : step.first_kv_head, dim,
            [&](std::size_t at, std::size_t in, I64, I64, I64) { to[at] = from[in]; });
     };
-    fill(part->q(), whole.q(), p.q, w.q, true, w.dqk);
-    fill(part->k(), whole.k(), p.k, w.k, false, w.dqk);
-    fill(part->v(), whole.v(), p.v, w.v, false, w.dv);
-    fill(part->grad_o(), whole.grad_o(), p.o, w.o, true, w.dv);
+    fill(part->q, whole.q, p.q, w.q, true, w.dqk);
+    fill(part->k, whole.k, p.k, w.k, false, w.dqk);
+    fill(part->v, whole.v, p.v, w.v, false, w.dv);
+    fill(part->grad_o, whole.grad_o, p.o, w.o, true, w.dv);
     return part;
   }
 
@@ -178,14 +178,14 @@ class ContextParallel : public testing::TestWithParam<std::string> {
           const auto row = static_cast<std::size_t>(step.queries[i]);
           const double before = merged.lse[head][row];
           const double more =
-              part.stats()[static_cast<std::size_t>(h) * step.queries.size() + i].bits;
+              part.stats[static_cast<std::size_t>(h) * step.queries.size() + i].bits;
           const double top = std::max(before, more);
           const double both =
               top + std::log(std::exp(before - top) + std::exp(more - top));
           for (std::size_t d = 0; d < dim; ++d) {
             const double value =
-                part.o()[part.at(part.problem.o, 0, h, static_cast<I64>(i),
-                                 static_cast<I64>(d), true)]
+                part.o[part.at(part.problem.o, 0, h, static_cast<I64>(i),
+                               static_cast<I64>(d), true)]
                     .value();
             merged.o[head][row][d] = merged.o[head][row][d] * std::exp(before - both) +
                                      value * std::exp(more - both);
@@ -203,13 +203,12 @@ class ContextParallel : public testing::TestWithParam<std::string> {
     const Problem& w = whole.problem;
     each(part, part.problem.o, whole, w.o, step.queries, step.heads, step.first_head,
          w.dv, [&](std::size_t at, std::size_t, I64 h, I64 i, I64 d) {
-           part.o()[at] =
-               Bf16::from(static_cast<float>(merged.o[static_cast<std::size_t>(
-                   h)][static_cast<std::size_t>(i)][static_cast<std::size_t>(d)]));
+           part.o[at] = Bf16::from(static_cast<float>(merged.o[static_cast<std::size_t>(
+               h)][static_cast<std::size_t>(i)][static_cast<std::size_t>(d)]));
          });
     for (I64 h = 0; h < step.heads; ++h) {
       for (std::size_t i = 0; i < step.queries.size(); ++i)
-        part.stats()[static_cast<std::size_t>(h) * step.queries.size() + i].bits =
+        part.stats[static_cast<std::size_t>(h) * step.queries.size() + i].bits =
             static_cast<float>(merged.lse[static_cast<std::size_t>(step.first_head + h)]
                                          [static_cast<std::size_t>(step.queries[i])]);
     }
@@ -225,9 +224,9 @@ class ContextParallel : public testing::TestWithParam<std::string> {
                [static_cast<std::size_t>(d)] += from[at].value();
            });
     };
-    add(merged.dq, part.grad_q(), part.problem.q, w.q, true, w.dqk);
-    add(merged.dk, part.grad_k(), part.problem.k, w.k, false, w.dqk);
-    add(merged.dv, part.grad_v(), part.problem.v, w.v, false, w.dv);
+    add(merged.dq, part.grad_q, part.problem.q, w.q, true, w.dqk);
+    add(merged.dk, part.grad_k, part.problem.k, w.k, false, w.dqk);
+    add(merged.dv, part.grad_v, part.problem.v, w.v, false, w.dv);
   }
 
   static double largest_difference(const Of& whole, const Tensor<Bf16>& tensor,
@@ -284,13 +283,13 @@ TEST_P(ContextParallel, StepsMergedAreTheWhole) {
     const Merged merged = run(whole, steps);
     const Problem& w = whole.problem;
     // Rounded to 8 bits in every step, and once in the whole.
-    EXPECT_LE(largest_difference(whole, whole.o(), w.o, merged.o), 0x1p-6);
-    EXPECT_LE(largest_difference(whole, whole.grad_q(), w.q, merged.dq), 0x1p-4);
-    EXPECT_LE(largest_difference(whole, whole.grad_k(), w.k, merged.dk), 0x1p-4);
-    EXPECT_LE(largest_difference(whole, whole.grad_v(), w.v, merged.dv), 0x1p-4);
+    EXPECT_LE(largest_difference(whole, whole.o, w.o, merged.o), 0x1p-6);
+    EXPECT_LE(largest_difference(whole, whole.grad_q, w.q, merged.dq), 0x1p-4);
+    EXPECT_LE(largest_difference(whole, whole.grad_k, w.k, merged.dk), 0x1p-4);
+    EXPECT_LE(largest_difference(whole, whole.grad_v, w.v, merged.dv), 0x1p-4);
     for (std::size_t h = 0; h < merged.lse.size(); ++h) {
       for (std::size_t i = 0; i < merged.lse[h].size(); ++i)
-        EXPECT_NEAR(merged.lse[h][i], whole.stats()[h * merged.lse[h].size() + i].bits,
+        EXPECT_NEAR(merged.lse[h][i], whole.stats[h * merged.lse[h].size() + i].bits,
                     1e-5);
     }
   }

@@ -76,21 +76,20 @@ class LargeCall {
       : small_(small),
         problem_(large),
         first_(first),
-        q_(small, small.q(), small.problem.q, large.q, true, large.dqk, first),
-        k_(small, small.k(), small.problem.k, large.k, false, large.dqk),
-        v_(small, small.v(), small.problem.v, large.v, false, large.dv),
-        o_(small, small.o(), small.problem.o, large.o, true, large.dv, first),
-        grad_o_(small, small.grad_o(), small.problem.o, large.o, true, large.dv, first),
-        grad_q_(small, small.grad_q(), small.problem.q, large.q, true, large.dqk,
-                first),
-        grad_k_(small, small.grad_k(), small.problem.k, large.k, false, large.dqk),
-        grad_v_(small, small.grad_v(), small.problem.v, large.v, false, large.dv),
+        q_(small, small.q, small.problem.q, large.q, true, large.dqk, first),
+        k_(small, small.k, small.problem.k, large.k, false, large.dqk),
+        v_(small, small.v, small.problem.v, large.v, false, large.dv),
+        o_(small, small.o, small.problem.o, large.o, true, large.dv, first),
+        grad_o_(small, small.grad_o, small.problem.o, large.o, true, large.dv, first),
+        grad_q_(small, small.grad_q, small.problem.q, large.q, true, large.dqk, first),
+        grad_k_(small, small.grad_k, small.problem.k, large.k, false, large.dqk),
+        grad_v_(small, small.grad_v, small.problem.v, large.v, false, large.dv),
         bias_("bias", large.heads * large.sq * large.skv),
         grad_bias_("grad_bias", large.heads * large.sq * large.skv),
         stats_("stats", large.batch * large.heads * large.sq),
         delta_("delta", large.batch * large.heads * large.sq) {
     for (Spread<T>* const input : {&q_, &k_, &v_, &grad_o_}) input->copy_in();
-    each_bias([&](std::size_t near, I64 far) { bias_[far] = small_.bias()[near]; });
+    each_bias([&](std::size_t near, I64 far) { bias_[far] = small_.bias[near]; });
   }
 
   /// Both passes. Where there are more queries than the small problem's, only the
@@ -102,7 +101,7 @@ class LargeCall {
     with.v = v_.data();
     with.o = o_.data();
     with.stats = stats_.data();
-    with.bias = small_.bias().size() == 0 ? nullptr : bias_.data();
+    with.bias = small_.bias.size() == 0 ? nullptr : bias_.data();
     with.grad_o = grad_o_.data();
     with.grad_q = grad_q_.data();
     with.grad_k = grad_k_.data();
@@ -134,17 +133,17 @@ class LargeCall {
           const I64 head = b * problem_.heads + h;
           const auto near = static_cast<std::size_t>(head * small_.problem.sq + i);
           different +=
-              stats_[head * problem_.sq + first_ + i] != small_.stats()[near].bits ? 1
-                                                                                   : 0;
+              stats_[head * problem_.sq + first_ + i] != small_.stats[near].bits ? 1
+                                                                                 : 0;
         }
       }
     }
     EXPECT_EQ(different, 0) << "stats";
-    if (small_.grad_bias().size() == 0)
+    if (small_.grad_bias.size() == 0)
       return;
     I64 biases = 0;
     each_bias([&](std::size_t near, I64 far) {
-      biases += grad_bias_[far].bits != small_.grad_bias()[near].bits ? 1 : 0;
+      biases += grad_bias_[far].bits != small_.grad_bias[near].bits ? 1 : 0;
     });
     EXPECT_EQ(biases, 0) << "dbias";
   }
@@ -183,7 +182,7 @@ class LargeCall {
   }
   template <typename Visit>
   void each_bias(const Visit& visit) {
-    if (small_.bias().size() == 0)
+    if (small_.bias.size() == 0)
       return;
     const Problem& small = small_.problem;
     for (I64 h = 0; h < small.heads; ++h) {

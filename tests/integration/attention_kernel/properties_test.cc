@@ -24,53 +24,47 @@ Problem small_problem() {
                      .mask = Mask::kCausalBottomRight});
 }
 
-/// Element by element, wherever they lie: `a` of one call, `b` of another.
-template <typename T>
-void expect_same(const char* name, const Call<T>& a, const Tensor<T>& of_a,
-                 const Strides& strides_a, const Call<T>& b, const Tensor<T>& of_b,
-                 const Strides& strides_b, bool is_query, I64 dim) {
-  I64 different = 0;
-  a.each(strides_a, is_query, dim, [&](std::size_t at, I64 batch, I64 h, I64 i, I64 d) {
-    const T& other = of_b[b.at(strides_b, batch, h, i, d, is_query)];
-    different += of_a[at].bits != other.bits ? 1 : 0;
-  });
-  EXPECT_EQ(different, 0) << name;
-}
-
 /// `to` gets the numbers of `from`, wherever they lie; heads of `from` that key and
 /// value do not have are those that share.
 template <typename T>
-void copy_inputs(Call<T>& from, Call<T>& to) {
+void copy_inputs(const Call<T>& from, Call<T>& to) {
   const Problem& a = from.problem;
   const Problem& b = to.problem;
-  const auto copy = [&](const Tensor<T>& x, Tensor<T>& y, const Strides& of_x,
-                        const Strides& of_y, bool is_query, I64 dim_of_x, I64 dim) {
-    to.each(of_y, is_query, dim, [&](std::size_t at, I64 batch, I64 h, I64 i, I64 d) {
-      const I64 head = is_query ? h : h * a.kv_heads / b.kv_heads;
-      y[at] =
-          d < dim_of_x ? x[from.at(of_x, batch, head, i, d, is_query)] : T::from(0.0F);
-    });
+  const auto copy = [&](Tensor<T> Call<T>::*tensor, Strides Problem::*strides,
+                        bool is_query, I64 dim_of_a, I64 dim) {
+    to.each(
+        b.*strides, is_query, dim, [&](std::size_t at, I64 batch, I64 h, I64 i, I64 d) {
+          const I64 head = is_query ? h : h * a.kv_heads / b.kv_heads;
+          const std::size_t source = from.at(a.*strides, batch, head, i, d, is_query);
+          (to.*tensor)[at] = d < dim_of_a ? (from.*tensor)[source] : T::from(0.0F);
+        });
   };
-  copy(from.q(), to.q(), a.q, b.q, true, a.dqk, b.dqk);
-  copy(from.k(), to.k(), a.k, b.k, false, a.dqk, b.dqk);
-  copy(from.v(), to.v(), a.v, b.v, false, a.dv, b.dv);
-  copy(from.grad_o(), to.grad_o(), a.o, b.o, true, a.dv, b.dv);
+  copy(&Call<T>::q, &Problem::q, true, a.dqk, b.dqk);
+  copy(&Call<T>::k, &Problem::k, false, a.dqk, b.dqk);
+  copy(&Call<T>::v, &Problem::v, false, a.dv, b.dv);
+  copy(&Call<T>::grad_o, &Problem::o, true, a.dv, b.dv);
 }
 
+/// Element by element, wherever they lie.
 template <typename T>
 void expect_same_results(const Call<T>& a, const Call<T>& b) {
   const Problem& p = a.problem;
-  const Problem& r = b.problem;
-  const auto same = [&](const char* name, const Tensor<T>& x, const Tensor<T>& y,
-                        const Strides& sx, const Strides& sy, bool is_query, I64 dim) {
-    expect_same(name, a, x, sx, b, y, sy, is_query, dim);
+  const auto same = [&](const char* name, Tensor<T> Call<T>::*tensor,
+                        Strides Problem::*strides, bool is_query, I64 dim) {
+    I64 different = 0;
+    a.each(p.*strides, is_query, dim,
+           [&](std::size_t at, I64 batch, I64 h, I64 i, I64 d) {
+             const auto other = b.at(b.problem.*strides, batch, h, i, d, is_query);
+             different += (a.*tensor)[at].bits != (b.*tensor)[other].bits ? 1 : 0;
+           });
+    EXPECT_EQ(different, 0) << name;
   };
-  same("o", a.o(), b.o(), p.o, r.o, true, p.dv);
-  same("dq", a.grad_q(), b.grad_q(), p.q, r.q, true, p.dqk);
-  EXPECT_TRUE(same_bits(a.stats(), b.stats())) << "stats";
-  if (p.kv_heads == r.kv_heads) {
-    same("dk", a.grad_k(), b.grad_k(), p.k, r.k, false, p.dqk);
-    same("dv", a.grad_v(), b.grad_v(), p.v, r.v, false, p.dv);
+  same("o", &Call<T>::o, &Problem::o, true, p.dv);
+  same("dq", &Call<T>::grad_q, &Problem::q, true, p.dqk);
+  EXPECT_TRUE(same_bits(a.stats, b.stats)) << "stats";
+  if (p.kv_heads == b.problem.kv_heads) {
+    same("dk", &Call<T>::grad_k, &Problem::k, false, p.dqk);
+    same("dv", &Call<T>::grad_v, &Problem::v, false, p.dv);
   }
 }
 
@@ -97,11 +91,11 @@ TEST(AttentionProperties, PackedSequencesGiveTheSameBitsAsPaddedOnes) {
   copy_inputs(padded, packed);
   padded.run(Pass::kForward);
   packed.run(Pass::kForward);
-  EXPECT_TRUE(same_bits(padded.stats(), packed.stats()));
+  EXPECT_TRUE(same_bits(padded.stats, packed.stats));
   for (I64 b = 0; b < problem.batch; ++b) {
     for (I64 h = 0; h < problem.heads; ++h)
-      EXPECT_EQ(packed.head(packed.o(), packed.problem.o, b, h, true, problem.dv),
-                padded.head(padded.o(), padded.problem.o, b, h, true, problem.dv));
+      EXPECT_EQ(packed.head(packed.o, packed.problem.o, b, h, true, problem.dv),
+                padded.head(padded.o, padded.problem.o, b, h, true, problem.dv));
   }
 }
 
@@ -136,9 +130,8 @@ TEST(AttentionProperties, SharedHeadsAreAsThoughEachHadACopy) {
   grouped.run_both();
   plain.run_both();
   expect_same_results(grouped, plain);
-  expect_sums_of_copies("dk", grouped, grouped.grad_k(), plain, plain.grad_k(),
-                        shared.dqk);
-  expect_sums_of_copies("dv", grouped, grouped.grad_v(), plain, plain.grad_v(),
+  expect_sums_of_copies("dk", grouped, grouped.grad_k, plain, plain.grad_k, shared.dqk);
+  expect_sums_of_copies("dv", grouped, grouped.grad_v, plain, plain.grad_v,
                         shared.dqk);  // value and key are laid out alike
 }
 
@@ -264,14 +257,14 @@ TEST(AttentionProperties, AConstantAddedToEveryScoreChangesNothing) {
   problem = problem_of(problem);
   Call<Bf16> a(problem);
   Call<Bf16> b(problem);
-  a.bias().fill(0.0F);
-  b.bias().fill(4.0F);
+  a.bias.fill(0.0F);
+  b.bias.fill(4.0F);
   a.run(Pass::kForward);
   b.run(Pass::kForward);
-  for (std::size_t i = 0; i < a.o().size(); ++i)
-    EXPECT_NEAR(a.o()[i].value(), b.o()[i].value(), 0x1p-6);
-  for (std::size_t i = 0; i < a.stats().size(); ++i)
-    EXPECT_NEAR(a.stats()[i].bits + 4, b.stats()[i].bits, 1e-5);
+  for (std::size_t i = 0; i < a.o.size(); ++i)
+    EXPECT_NEAR(a.o[i].value(), b.o[i].value(), 0x1p-6);
+  for (std::size_t i = 0; i < a.stats.size(); ++i)
+    EXPECT_NEAR(a.stats[i].bits + 4, b.stats[i].bits, 1e-5);
 }
 
 }  // namespace

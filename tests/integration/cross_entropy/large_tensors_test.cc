@@ -1,9 +1,7 @@
 // Tensors of more than 2^31 elements, of which a few are touched. Guards against
 // offsets in 32 bits: rows * columns overflows from there on.
 
-#include "ops/cross_entropy.h"
 #include "tests/integration/cross_entropy/problem.h"
-#include "tests/support/cpu_kernel/run_plan.h"
 #include "tests/support/tensors/sparse_tensor.h"
 
 namespace kiln::cross_entropy_test {
@@ -28,15 +26,6 @@ template <typename T>
 class LargeCrossEntropy : public testing::Test {};
 TYPED_TEST_SUITE(LargeCrossEntropy, ElementTypes, TypeNames);
 
-template <typename Args>
-void run(const Args& args) {
-  ASSERT_TRUE(check_pointers(args));
-  const auto done =
-      kiln_cpu::run_plan(ops::plan(args, kiln_cpu::planned_device()).value(),
-                         kiln_cpu::kernels_of_program());
-  ASSERT_TRUE(done) << done.error().message;
-}
-
 TYPED_TEST(LargeCrossEntropy, IsTheSameBeyondTwoToThe31Elements) {
   const Setting setting{.rows = kRows, .vocabulary = kVocabulary, .smoothing = 0.1F};
   Problem<TypeParam> problem(setting);
@@ -54,16 +43,16 @@ TYPED_TEST(LargeCrossEntropy, IsTheSameBeyondTwoToThe31Elements) {
   args.logits = logits.row(0);
   args.dlogits = fused.row(0);
   args.logits_stride = args.dlogits_stride = kStride;
-  run(args);
+  problem.run(args);
   auto forward = problem.forward_args(out);
   forward.logits = logits.row(0);
   forward.logits_stride = kStride;
-  run(forward);
+  problem.run(forward);
   auto backward = problem.backward_args(out);
   backward.logits = logits.row(0);
   backward.dlogits = separate.row(0);
   backward.logits_stride = backward.dlogits_stride = kStride;
-  run(backward);
+  problem.run(backward);
   for (I64 row = 0; row < kRows; ++row) {
     for (I64 j = 0; j < kVocabulary; ++j) {
       // Rows at other distances from a vector's boundary are added up in another order.

@@ -12,13 +12,7 @@
 namespace kiln::rope_test {
 namespace {
 
-class RopeGuarantees : public testing::TestWithParam<Variant> {
- protected:
-  template <typename Function>
-  static void with_parameter_types(Function function) {
-    with_types(form_of(GetParam()), function);
-  }
-};
+class RopeGuarantees : public testing::TestWithParam<Variant> {};
 
 INSTANTIATE_TEST_SUITE_P(Variants, RopeGuarantees,
                          testing::ValuesIn(kernels_of_program()), kNameOfVariant);
@@ -26,7 +20,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, RopeGuarantees,
 // Guards against a fused path that drops the length of a key/value cache and turns
 // every new token by position 0.
 TEST_P(RopeGuarantees, ATokenAfterACacheTurnsByItsPosition) {
-  with_parameter_types([]<typename T, typename U>() {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
     const Shape shape{
         .sequence = 20, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32};
     Problem<T, U> whole(form_of(GetParam()), shape, {});
@@ -49,7 +43,7 @@ TEST_P(RopeGuarantees, ATokenAfterACacheTurnsByItsPosition) {
 // that causal attention is the same work for each rank. That is two calls, each with
 // its piece's start.
 TEST_P(RopeGuarantees, ARanksTwoPiecesOfASequenceAreItsRows) {
-  with_parameter_types([]<typename T, typename U>() {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
     constexpr I64 kRanks = 3;
     constexpr I64 kPiece = 5;
     const Shape shape{.batch = 2,
@@ -95,7 +89,7 @@ TEST_P(RopeGuarantees, ARanksTwoPiecesOfASequenceAreItsRows) {
 
 // Guards against cosines, sines and products that are rounded to the elements' type.
 TEST_P(RopeGuarantees, ProductsAreRoundedOnce) {
-  with_parameter_types([]<typename T, typename U>() {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
     if (sizeof(T) == 4) {
       return;
     }
@@ -130,7 +124,7 @@ TEST_P(RopeGuarantees, ProductsAreRoundedOnce) {
 // nothing to do where lengths differ, and which leaves tokens out where it is too
 // small.
 TEST_P(RopeGuarantees, AGridOfPackedSequencesCountsTheirTokensAlone) {
-  with_parameter_types([]<typename T, typename U>() {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
     std::vector<I64> slots;
     for (const std::vector<std::int32_t>& begins :
          {std::vector<std::int32_t>{0, 50, 100, 150, 200},
@@ -156,7 +150,7 @@ TEST_P(RopeGuarantees, AGridOfPackedSequencesCountsTheirTokensAlone) {
 // Guards against a layout that is guessed of strides: those of a dimension of size 1
 // may be anything.
 TEST_P(RopeGuarantees, StridesOfDimensionsOfSizeOneDoNotMatter) {
-  with_parameter_types([]<typename T, typename U>() {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
     for (const Shape& shape :
          {Shape{.sequence = 6, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32},
           Shape{.batch = 6, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32},
@@ -186,7 +180,7 @@ TEST_P(RopeGuarantees, StridesOfDimensionsOfSizeOneDoNotMatter) {
 // Guards against an output over its own input, of which a half is read after it was
 // written.
 TEST_P(RopeGuarantees, AnOutputOverAnInputIsRefused) {
-  with_parameter_types([]<typename T, typename U>() {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
     const Shape shape{
         .sequence = 3, .q_heads = 2, .k_heads = 2, .dim = 16, .rotary = 16};
     Problem<T, U> problem(form_of(GetParam()), shape, {});
@@ -211,7 +205,7 @@ TEST_P(RopeGuarantees, AnOutputOverAnInputIsRefused) {
 // Guards against a kernel that leaves what lies behind the rotated part to others: it
 // is copied, bit for bit, whatever stands there.
 TEST_P(RopeGuarantees, TheRestOfAHeadIsCopiedBitForBit) {
-  with_parameter_types([]<typename T, typename U>() {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
     for (const I64 dim : {64, 61, 40}) {
       const Shape shape{
           .sequence = 3, .q_heads = 2, .k_heads = 1, .dim = dim, .rotary = 16};
@@ -239,7 +233,7 @@ TEST_P(RopeGuarantees, TheRestOfAHeadIsCopiedBitForBit) {
 // Guards against reads beyond the table for positions that only the device knows: they
 // are NaN, which shows, and never those of another position.
 TEST_P(RopeGuarantees, APositionOutsideTheTableIsNaNAndNothingIsReadThere) {
-  with_parameter_types([]<typename T, typename U>() {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
     for (const I64 dim : {32, 21}) {
       const Shape shape{
           .batch = 4, .sequence = 3, .q_heads = 2, .dim = dim, .rotary = 16};

@@ -9,13 +9,7 @@
 namespace kiln::rope_test {
 namespace {
 
-class RopeProperties : public testing::TestWithParam<Variant> {
- protected:
-  template <typename Function>
-  static void with_parameter_types(Function function) {
-    with_types(form_of(GetParam()), function);
-  }
-};
+class RopeProperties : public testing::TestWithParam<Variant> {};
 class RopeGradients : public RopeProperties {};
 class RopeStyles : public RopeProperties {};
 
@@ -27,13 +21,10 @@ INSTANTIATE_TEST_SUITE_P(Variants, RopeGradients,
 
 /// Those half ones that are compiled interleaved too.
 std::vector<Variant> variants_of_both_styles() {
-  std::vector<Variant> some;
-  std::ranges::copy_if(
-      kernels_of_program(), std::back_inserter(some), [](const Variant& each) {
-        return each.param("style") == "half" &&
-               variant_like(each, each.kernel(), "interleaved") != nullptr;
-      });
-  return some;
+  return kernels_where([](const Variant& each) {
+    return each.param("style") == "half" &&
+           variant_like(each, each.kernel(), "interleaved") != nullptr;
+  });
 }
 INSTANTIATE_TEST_SUITE_P(Variants, RopeStyles,
                          testing::ValuesIn(variants_of_both_styles()), kNameOfVariant);
@@ -49,7 +40,7 @@ void copy(const Tensor<T>& from, Tensor<T>& to) {
 }
 
 TEST_P(RopeGradients, BackwardUndoesForwardWhereAPairHasOneAngle) {
-  with_parameter_types([]<typename T, typename U>() {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
     const Shape shape{
         .batch = 2, .sequence = 9, .q_heads = 3, .k_heads = 1, .dim = 40, .rotary = 32};
     Problem<T, U> forward(form_of(GetParam()), shape, {.paired = true});
@@ -78,7 +69,7 @@ TEST_P(RopeGradients, BackwardUndoesForwardWhereAPairHasOneAngle) {
 }
 
 TEST_P(RopeProperties, PairsKeepTheirNormWhereTheyHaveOneAngle) {
-  with_parameter_types([]<typename T, typename U>() {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
     const Shape shape{.sequence = 12, .q_heads = 2, .dim = 32, .rotary = 32};
     Problem<T, U> problem(form_of(GetParam()), shape, {.paired = true});
     problem.run();
@@ -99,7 +90,7 @@ TEST_P(RopeProperties, PairsKeepTheirNormWhereTheyHaveOneAngle) {
 }
 
 TEST_P(RopeProperties, QueryAndKeyInOneLaunchAreWhatEachAloneIs) {
-  with_parameter_types([]<typename T, typename U>() {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
     for (const I64 dim : {64, 27}) {
       Shape shape{.batch = 2,
                   .sequence = 5,
@@ -126,7 +117,7 @@ TEST_P(RopeProperties, QueryAndKeyInOneLaunchAreWhatEachAloneIs) {
 TEST_P(RopeStyles, InterleavedIsHalfAfterAPermutation) {
   const Variant& half = GetParam();
   const Variant& interleaved = *variant_like(half, half.kernel(), "interleaved");
-  with_parameter_types([&]<typename T, typename U>() {
+  with_types(form_of(GetParam()), [&]<typename T, typename U>() {
     for (const I64 rotary : {32, 14}) {
       const Shape shape{.sequence = 7, .q_heads = 2, .dim = 40, .rotary = rotary};
       Problem<T, U> by_halves(form_of(half), shape, {.paired = true});
@@ -147,7 +138,7 @@ TEST_P(RopeStyles, InterleavedIsHalfAfterAPermutation) {
 }
 
 TEST_P(RopeProperties, AStartIsAShiftOfTheTable) {
-  with_parameter_types([]<typename T, typename U>() {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
     const Shape shape{
         .batch = 2, .sequence = 6, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32};
     Problem<T, U> started(form_of(GetParam()), shape, {.start = 24});
@@ -169,7 +160,7 @@ TEST_P(RopeProperties, AStartIsAShiftOfTheTable) {
 }
 
 TEST_P(RopeProperties, APackedSequenceIsWhatItIsAlone) {
-  with_parameter_types([]<typename T, typename U>() {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
     const Shape shape{.batch = 4,
                       .sequence = 21,
                       .q_heads = 3,
@@ -211,7 +202,7 @@ TEST(RopeReference, ItsGradientIsTheOneOfFiniteDifferences) {
 // With other angles for the two elements of a pair: a gradient that turned back by the
 // element's own angle would be another one.
 TEST_P(RopeGradients, FollowTheChangeOfTheLoss) {
-  with_parameter_types([]<typename T, typename U>() {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
     const Shape shape{.sequence = 6, .q_heads = 2, .dim = 24, .rotary = 16};
     Problem<T, U> backward(form_of(backward_of(GetParam())), shape, {.start = 3});
     backward.run();

@@ -12,14 +12,7 @@
 namespace kiln::softmax_test {
 namespace {
 
-class SoftmaxGuarantees : public testing::TestWithParam<Variant> {
- protected:
-  /// Calls `function` with the element type.
-  template <typename Function>
-  static void with_element_type(Function function) {
-    with_type(GetParam().param("dtype"), function);
-  }
-};
+class SoftmaxGuarantees : public testing::TestWithParam<Variant> {};
 class MaskedSoftmaxGuarantees : public SoftmaxGuarantees {};
 class CausalSoftmaxGuarantees : public SoftmaxGuarantees {};
 
@@ -34,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, CausalSoftmaxGuarantees,
 // Guards against a scale that the forward kernel rounds to the elements' type while the
 // backward kernel does not: the gradient of another function.
 TEST_P(SoftmaxGuarantees, TheScaleIsAFloatInBothDirections) {
-  with_element_type([]<typename T>() {
+  with_type(GetParam().param("dtype"), []<typename T>() {
     // Just below half way from 1 to the next T, which is where a 16-bit T would put it.
     const float scale = 1.0F + std::ldexp(0.99F, -T::kDigits);
     const bool forward = GetParam().is_forward();
@@ -51,7 +44,7 @@ TEST_P(SoftmaxGuarantees, TheScaleIsAFloatInBothDirections) {
 // Guards against a grid that divides the rows by the rows of a block and leaves the
 // rest uncomputed, with the check for that gone. What nobody wrote is NaN here.
 TEST_P(SoftmaxGuarantees, EveryRowIsComputedWhateverTheirNumber) {
-  with_element_type([]<typename T>() {
+  with_type(GetParam().param("dtype"), []<typename T>() {
     for (const I64 rows : {1, 2, 3, 4, 5, 7, 8, 9, 15, 17, 31, 33, 63, 64, 65, 129}) {
       const Shape shape{.batch = rows, .sq = 1, .cols = 5};
       SCOPED_TRACE(testing::Message() << shape);
@@ -97,7 +90,7 @@ void expect_row_untouched_by_its_neighbours(const Variant& variant, I64 cols) {
 // end, and rows that do not begin at a vector's boundary: the next row is read, at an
 // address that the device refuses. The executor refuses it too.
 TEST_P(SoftmaxGuarantees, ARowOfAnyLengthReadsNoOther) {
-  with_element_type([]<typename T>() {
+  with_type(GetParam().param("dtype"), []<typename T>() {
     for (I64 cols = 1; cols <= std::min<I64>(67, max_cols(GetParam())); ++cols) {
       expect_row_untouched_by_its_neighbours<T>(GetParam(), cols);
     }
@@ -112,7 +105,7 @@ TEST_P(SoftmaxGuarantees, ARowOfAnyLengthReadsNoOther) {
 // Guards against a large negative number in the place of a masked element: a row of
 // nothing else would come out uniform.
 TEST_P(MaskedSoftmaxGuarantees, ARowThatIsMaskedWhollyIsZero) {
-  with_element_type([]<typename T>() {
+  with_type(GetParam().param("dtype"), []<typename T>() {
     const Problem<T> problem(GetParam(), {.batch = 2, .sq = 5, .cols = 24}, {});
     const Tensor<T> out = problem.run();
     for (I64 i = 0; i < problem.shape().rows() * 24; ++i) {
@@ -126,7 +119,7 @@ TEST_P(MaskedSoftmaxGuarantees, ARowThatIsMaskedWhollyIsZero) {
 
 // The same for rows above the triangle's top, where there are more queries than keys.
 TEST_P(CausalSoftmaxGuarantees, ARowThatSeesNothingIsZero) {
-  with_element_type([]<typename T>() {
+  with_type(GetParam().param("dtype"), []<typename T>() {
     const Problem<T> problem(GetParam(), {.batch = 2, .sq = 24, .cols = 8}, {});
     const Tensor<T> out = problem.run();
     for (I64 i = 0; i < problem.shape().rows() * 8; ++i) {
@@ -140,7 +133,7 @@ TEST_P(CausalSoftmaxGuarantees, ARowThatSeesNothingIsZero) {
 // Guards against values that are taken for masked ones because they are lower than the
 // number that stands for those.
 TEST_P(MaskedSoftmaxGuarantees, ValuesBelowMinusTenThousandAreValues) {
-  with_element_type([]<typename T>() {
+  with_type(GetParam().param("dtype"), []<typename T>() {
     const Shape shape{.sq = 4, .cols = 24};
     Problem<T> problem(GetParam(), shape, {.scale = 1.0F});
     for (I64 i = 0; i < shape.rows() * shape.cols; ++i) {
@@ -153,7 +146,7 @@ TEST_P(MaskedSoftmaxGuarantees, ValuesBelowMinusTenThousandAreValues) {
 // Guards against a backward kernel that writes its result over the gradient it was
 // given, which belongs to somebody else.
 TEST_P(SoftmaxGuarantees, NothingIsWrittenButTheOutput) {
-  with_element_type([]<typename T>() {
+  with_type(GetParam().param("dtype"), []<typename T>() {
     // While a problem runs, its inputs cannot be written; this looks at them
     // afterwards.
     Problem<T> problem(GetParam(), {.sq = 3, .cols = 31}, {});
@@ -180,7 +173,7 @@ I64 work_of_block(const Problem<T>& problem, long long block) {
 // Guards against blocks of which the first have next to nothing to do and the last the
 // whole row: the longest one is what the launch takes.
 TEST_P(CausalSoftmaxGuarantees, NeighbouringBlocksShareTheTriangleEvenly) {
-  with_element_type([]<typename T>() {
+  with_type(GetParam().param("dtype"), []<typename T>() {
     const I64 sq = std::min<I64>(256, max_cols(GetParam()));
     const Problem<T> problem(GetParam(), {.batch = 4, .sq = sq, .cols = sq}, {});
     const auto geometry = GetParam().geometry({{"rows", 4 * sq}, {"cols", sq}});
