@@ -47,50 +47,42 @@ class SoftmaxOperation : public testing::TestWithParam<Case> {
     ASSERT_TRUE(done) << done.error().message;
   }
 
+  template <typename Args>
+  static Args arguments(const Shape& shape) {
+    Args args;
+    std::tie(args.dtype, args.mask) = GetParam();
+    args.batch = shape.batch;
+    args.heads = shape.heads;
+    args.sq = shape.sq;
+    args.skv = shape.cols;
+    return args;
+  }
+
   template <typename T>
   static void check(const Shape& shape) {
     SCOPED_TRACE(testing::Message() << shape);
-    const auto [dtype, mask] = GetParam();
-    const float scale = 0.25F;
-    const Tensor<T> x = random_tensor<T>("x", shape.size(), {});
-    const Tensor<Byte> bytes = make_mask(shape, shape.batch, {});
-    const MaskView view{reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                        shape.sq * shape.cols};
-    Tensor<T> y("y", shape.size());
-    run(ops::SoftmaxForward{.dtype = dtype,
-                            .y = y.data(),
-                            .x = x.data(),
-                            .batch = shape.batch,
-                            .heads = shape.heads,
-                            .sq = shape.sq,
-                            .skv = shape.cols,
-                            .scale = scale,
-                            .mask = mask,
-                            .mask_bytes = view.bytes});
-    Tensor<T> dx("dx", shape.size());
-    run(ops::SoftmaxBackward{.dtype = dtype,
-                             .dx = dx.data(),
-                             .dy = x.data(),
-                             .y = y.data(),
-                             .batch = shape.batch,
-                             .heads = shape.heads,
-                             .sq = shape.sq,
-                             .skv = shape.cols,
-                             .scale = scale,
-                             .mask = mask});
-    for (I64 row = 0; row < shape.rows(); ++row) {
-      const I64 at = row * shape.cols;
-      EXPECT_LE(forward_error(x.data() + at, y.data() + at, shape.cols, scale,
-                              [&, mask = mask](I64 j) {
-                                return is_visible(kind_of(mask), shape, view, row, j);
-                              }),
-                error_bound<T>(true))
-          << "row " << row;
-      EXPECT_LE(backward_error(y.data() + at, x.data() + at, dx.data() + at, shape.cols,
-                               scale),
-                error_bound<T>(false))
-          << "row " << row;
-    }
+    const Kind kind = kind_of(std::get<1>(GetParam()));
+    const Setting setting{.scale = 0.25F};
+    Tensors<T> forward({kind, true}, shape, setting);
+    Tensor<T> y = forward.make_out();
+    auto args = arguments<ops::SoftmaxForward>(shape);
+    args.y = y.data();
+    args.x = forward.in().data();
+    args.mask_bytes = forward.mask().bytes;
+    args.scale = setting.scale;
+    run(args);
+    std::ignore = forward.check(y);
+
+    Tensors<T> backward({kind, false}, shape, setting);
+    std::ranges::copy(y, backward.y().begin());
+    Tensor<T> dx = backward.make_out();
+    auto gradient_args = arguments<ops::SoftmaxBackward>(shape);
+    gradient_args.dx = dx.data();
+    gradient_args.dy = backward.in().data();
+    gradient_args.y = backward.y().data();
+    gradient_args.scale = setting.scale;
+    run(gradient_args);
+    std::ignore = backward.check(dx);
   }
 };
 
@@ -113,13 +105,11 @@ TEST_P(SoftmaxOperation, ComputesForwardAndBackwardForEveryClassOfRowLength) {
 
 TEST_P(SoftmaxOperation, LaunchesNothingWhereThereIsNothing) {
   for (const I64 empty : {0, 1, 2, 3}) {
-    const auto plan = ops::plan(ops::SoftmaxForward{.dtype = std::get<0>(GetParam()),
-                                                    .batch = empty == 0 ? 0 : 2,
-                                                    .heads = empty == 1 ? 0 : 2,
-                                                    .sq = empty == 2 ? 0 : 2,
-                                                    .skv = empty == 3 ? 0 : 2,
-                                                    .mask = std::get<1>(GetParam())},
-                                kiln_cpu::planned_device());
+    const auto args = arguments<ops::SoftmaxForward>({.batch = empty == 0 ? 0 : 2,
+                                                      .heads = empty == 1 ? 0 : 2,
+                                                      .sq = empty == 2 ? 0 : 2,
+                                                      .cols = empty == 3 ? 0 : 2});
+    const auto plan = ops::plan(args, kiln_cpu::planned_device());
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_TRUE(plan->empty());
   }

@@ -109,9 +109,11 @@ class Tensors {
 
   [[nodiscard]] const Shape& shape() const { return shape_; }
   [[nodiscard]] bool visible(I64 row, I64 j) const {
-    const MaskView mask{reinterpret_cast<const std::uint8_t*>(mask_.data()),
-                        mask_stride()};
-    return is_visible(form_.kind, shape_, mask, row, j);
+    return is_visible(form_.kind, shape_, mask(), row, j);
+  }
+  [[nodiscard]] MaskView mask() const {
+    return {reinterpret_cast<const std::uint8_t*>(mask_.data()),
+            setting_.mask_batches == 1 ? 0 : shape_.sq * shape_.cols};
   }
   T& in(I64 row, I64 j) { return in_.data()[row * shape_.cols + j]; }
   [[nodiscard]] Tensor<T>& in() { return in_; }
@@ -131,8 +133,8 @@ class Tensors {
                                          const Launch& launch) const {
     const test::ReadOnly inputs(in_, y_, mask_);
     const Pointers here{out.data(), in_.data(), y_.data(), mask_.data()};
-    return with_arguments(form_, moved(here), setting_.scale, shape_, mask_stride(),
-                          launch);
+    return with_arguments(form_, moved(here), setting_.scale, shape_,
+                          mask().batch_stride, launch);
   }
 
   /// The largest error of a row of `out` in ulp, if `scale` is what was asked for.
@@ -160,10 +162,6 @@ class Tensors {
   }
 
  private:
-  [[nodiscard]] I64 mask_stride() const {
-    return setting_.mask_batches == 1 ? 0 : shape_.sq * shape_.cols;
-  }
-
   const Form form_;
   const Shape shape_;
   Setting setting_;
