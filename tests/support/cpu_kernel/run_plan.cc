@@ -61,7 +61,7 @@ kiln::Result<void> run_last_blocks(kiln::ops::Plan plan, long long blocks) {
   plan.resize(1);
   const Variant* const found = find_variant(plan.front(), kernels_of_program());
   if (found == nullptr)
-    return run_plan(std::move(plan), {});
+    return run_plan(std::move(plan), {});  // says which
   const auto geometry = KILN_TRY(found->geometry(plan.front().extents));
   return run_plan(std::move(plan), kernels_of_program(),
                   {.first_block = std::max(0LL, geometry.grid[0] - blocks)});
