@@ -18,8 +18,8 @@ Without options, the submission tier: what every change has to pass.
      what the fuzzers have found
   4. preset tsan: the programs that have threads
   5. preset dev: all other tests, beside a second NVRTC; kernels on the CPU; install, examples
-  6. where templates/, src/compile or cache/ changed: the part of --full that belongs to them, as
-     far as KILN_EXTRA_SECONDS reach; what is left out is said
+  6. where templates/, the rules of attention, src/compile or cache/ changed: the part of --full
+     that belongs to them, each for KILN_EXTRA_SECONDS at most; what is left out is said
 
   --full          everything: each preset whole, the clang build of every file by itself, fuzzers,
                   faults and kernels at length, known bugs put back in; hours
@@ -38,7 +38,7 @@ NVRTC. Where a part is missing, only the tests that need it are skipped.
 
 Environment:
   KILN_TIDY_SECONDS=N  how long step 2 may take (default: 150)
-  KILN_EXTRA_SECONDS=N how long step 6 may take (default: 240)
+  KILN_EXTRA_SECONDS=N how long each of step 6 may take (default: 240)
   KILN_FUZZ_SECONDS=N  how long each fuzzer runs with --full (default: 60)
   KILN_FAULT_LENGTH=N  how much the fault tests inject, as a multiple of the default
   KILN_NO_TOOLKIT=1    ignore installed toolkits here and in the build. What runs still finds one
@@ -292,18 +292,27 @@ test_preset() { # test_preset PRESET
 }
 
 # What belongs to a change, of what only --full runs. Each is stopped after its share of the time.
-changed() { git diff --quiet "$(tidy_base)" -- "$@"; (($? == 1)); }
+changed() {
+  git diff --quiet "$(tidy_base)" -- "$@"
+  (($? == 1))
+}
 run_within() { # run_within SECONDS COMMAND...
   local seconds=$1 status=0
   shift
   timeout "$seconds" "$@" || status=$?
-  [[ $status != 124 ]] || skip "not done within $seconds s; --full does all of it"
+  ((status == 124)) || return "$status"
+  skip "not done within $seconds s; --full does all of it"
+}
+run_program() { # run_program SECONDS PROGRAM: one of dev's that the submission tier leaves out
+  build_preset dev ON -- "$2" && run_within "$1" "build/dev/bin/$2"
 }
 run_extra() {
-  local seconds=$((${KILN_EXTRA_SECONDS:-240} / 2))
-  if changed templates/; then
-    step "spills of all variants" run_within "$seconds" env KILN_TEST_ALL_VARIANTS=1 \
-      ctest --preset dev -R '^TemplateSpills'
+  local seconds=${KILN_EXTRA_SECONDS:-240}
+  if changed templates/ src/render/; then
+    step "templates: spills" run_program "$seconds" template_spills_test
+  fi
+  if changed src/attention/ src/plan_worker/ && [[ -x build/dev/bin/kiln-plan-worker ]]; then
+    step "attention: rules" run_program "$seconds" probe_against_table_test
   fi
   if changed cache/ src/compile/; then
     step "longer faults" run_within "$seconds" env KILN_FAULT_LENGTH=2 "${fixed_layout[@]}" \
