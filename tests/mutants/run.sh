@@ -250,7 +250,8 @@ run_tests() {
   local to=$log/$1 limit=$2 program test n=0
   while read -r program test; do
     while (($(jobs -rp | wc -l) >= $(nproc))); do wait -n; done
-    run_test "$to.$((n++))" "$limit" "$program" "$test" &
+    ((++n))
+    run_test "$to.$n" "$limit" "$program" "$test" &
   done
   wait
 }
