@@ -388,7 +388,7 @@ test_preset "$last" # so that its summary closes the whole run
 for preset in "${presets[@]}"; do say_failed_tests "$preset"; done
 printf '\n%7s %8s  %s\n%s%5d s           %s\n' wall processor step "$report" "$SECONDS" "all of it"
 [[ $kept_budgets == no || $SECONDS -le 2400 ]] ||
-  warn "This took $((SECONDS / 60)) minutes. It is meant to take 30, and is thrown away where it takes 90."
+  warn "This took $((SECONDS / 60)) minutes. It is meant to take 30: see what grew in the table above."
 say_missing_parts
 [[ -z $failed ]] || echo "FAILED: $failed (see above)"
 if [[ -f $(ctest_log "$last") ]]; then
