@@ -11,7 +11,6 @@
 #include "device/cubin.h"
 #include "tests/support/compile_jobs.h"
 #include "tests/support/program.h"
-#include "util/elf.h"
 #include "util/read_file.h"
 
 namespace kiln {
@@ -247,25 +246,6 @@ class ProgramNvrtcTest : public ProgramCompileTest {
     source_ = kiln_.write("k.cu", test::kTinySource);
   }
 
-  /// Changes the ELF build id of a library: another toolchain, that compiles alike.
-  static void change_build_id(const fs::path& library) {
-    const std::string id = read_build_id(library).value();
-    std::string raw;
-    for (std::size_t i = 0; i + 1 < id.size(); i += 2)
-      raw += static_cast<char>(std::stoi(id.substr(i, 2), nullptr, 16));
-    std::ifstream in(library, std::ios::binary);
-    const std::string bytes((std::istreambuf_iterator<char>(in)), {});
-    const std::size_t at = bytes.find(raw);
-    ASSERT_NE(at, std::string::npos);
-    // By another file, never in place: a running worker may have it mapped.
-    std::string changed = bytes;
-    changed[at] = static_cast<char>(changed[at] ^ 1);
-    const fs::path other = library.string() + ".new";
-    std::ofstream(other, std::ios::binary) << changed;
-    fs::rename(other, library);
-    ASSERT_NE(read_build_id(library).value(), id);
-  }
-
   fs::path folder_;
   fs::path nvrtc_;
   fs::path builtins_;
@@ -284,7 +264,7 @@ TEST_F(ProgramNvrtcTest, WhereAToolchainIsInstalledIsNotInTheKey) {
 
 TEST_F(ProgramNvrtcTest, AnotherLibraryUnderTheSameNameIsAnotherKey) {
   const json before = compile(source_);
-  change_build_id(nvrtc_);
+  test::change_build_id(nvrtc_);
   const json after = compile(source_);
   EXPECT_EQ(outcome(after), "compiled");
   const json why = kiln_.json_of({"why", key(before), key(after)});
@@ -295,7 +275,7 @@ TEST_F(ProgramNvrtcTest, AnotherLibraryUnderTheSameNameIsAnotherKey) {
 
 TEST_F(ProgramNvrtcTest, OtherBuiltinsBesideItAreAnotherKey) {
   const json before = compile(source_);
-  change_build_id(builtins_);
+  test::change_build_id(builtins_);
   const json after = compile(source_);
   EXPECT_EQ(outcome(after), "compiled");
   EXPECT_NE(key(after), key(before));
@@ -306,7 +286,7 @@ TEST_F(ProgramNvrtcTest, OtherBuiltinsOnTheLoadersPathAreNeverStoredUnderThisKey
   fs::create_directory(kiln_.folder() / "other");
   const fs::path other = kiln_.folder() / "other" / builtins_.filename();
   fs::copy_file(builtins_, other);
-  change_build_id(other);
+  test::change_build_id(other);
   kiln_.set("LD_LIBRARY_PATH", other.parent_path());
   const auto finished = kiln_.run({"compile", source_, "--arch", "8.0", "--json"});
   const json report = finished.json();

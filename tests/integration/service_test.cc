@@ -15,7 +15,6 @@
 #include "tests/support/compile_jobs.h"
 #include "tests/support/processes.h"
 #include "tests/support/service_requests.h"
-#include "util/elf.h"
 
 namespace kiln {
 namespace {
@@ -225,17 +224,7 @@ TEST_F(ServiceTest, ALibraryReplacedBetweenKeyAndCompileIsNotStoredUnderTheOldKe
   const auto keyed = test::keyed(*service, test::small_kernel(1));
   ASSERT_TRUE(keyed) << keyed.error().message;
 
-  const std::string id = read_build_id(copy).value();
-  std::string raw;
-  for (std::size_t i = 0; i + 1 < id.size(); i += 2)
-    raw += static_cast<char>(std::stoi(id.substr(i, 2), nullptr, 16));
-  std::ifstream in(copy, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(in)), {});
-  const std::size_t at = bytes.find(raw);
-  ASSERT_NE(at, std::string::npos);
-  bytes[at] = static_cast<char>(bytes[at] ^ 1);
-  std::ofstream(temp_.path() / "new", std::ios::binary) << bytes;
-  fs::rename(temp_.path() / "new", copy);
+  test::change_build_id(copy);
 
   // A worker that is idle may have the old library open still: then all is as keyed.
   const auto fetched = test::open_service(with_copy)->fetch(*keyed);

@@ -6,13 +6,17 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "compile/job.h"
 #include "device/nvrtc_files.h"
 #include "tests/support/kernel_sources.h"
+#include "util/bytes.h"
+#include "util/elf.h"
 #include "util/library_search.h"
+#include "util/read_file.h"
 
 namespace kiln::test {
 
@@ -29,6 +33,22 @@ inline compile::NvrtcPaths real_nvrtc() {
   const auto& path = found->front().path;
   return {.nvrtc = path,
           .builtins = device::builtins_beside(path, std::nullopt).value_or("")};
+}
+
+/// Puts another file in the library's place, with one bit of its ELF build id changed:
+/// another toolchain, that compiles alike. Never in place, since a worker may have it
+/// mapped.
+inline void change_build_id(const std::filesystem::path& library) {
+  const std::string id = read_build_id(library).value();
+  std::string bytes =
+      read_text_file(library, std::filesystem::file_size(library)).value();
+  const std::size_t at = bytes.find(as_text(from_hex(id).value()));
+  ASSERT_NE(at, std::string::npos);
+  bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  const std::filesystem::path other = library.string() + ".new";
+  std::ofstream(other, std::ios::binary) << bytes;
+  std::filesystem::rename(other, library);
+  ASSERT_NE(read_build_id(library).value(), id);
 }
 
 inline compile::CompileJob job_for(const compile::NvrtcPaths& nvrtc, std::string source,
