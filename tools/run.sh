@@ -10,8 +10,7 @@ usage: tools/run.sh
 
 Installs what is missing, builds the release preset, warms the quick subset of the built-in
 kernels for compute capability 7.5, 8.6, 9.0 and the devices present, and says what the cache
-holds. The first time that takes about 4 minutes on two cores, and what is downloaded. No GPU is
-needed. A second run installs nothing and finds every kernel in the cache.
+holds. The first time that takes about 4 minutes on two cores, plus downloads. No GPU is needed. A second run installs nothing and finds every kernel in the cache.
 
 Debian packages come from apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN and
 the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_HOME, CUDA_PATH, the
@@ -47,7 +46,7 @@ kiln=build/release/bin/kiln
 if [[ -x $kiln ]]; then
   say "building what has changed, then the kernels that are missing"
 else
-  say "the first kernel will be there in $((2 + 8 / $(nproc))) minutes or so, downloads apart; then the rest is built"
+  say "the first kernel will be there in $((1 + 5 / $(nproc))) minutes or so, downloads apart; then the rest is built"
 fi
 install_packages build
 provide_parts nvrtc headers frontend
@@ -55,9 +54,11 @@ note "packages and headers"
 
 # cuDNN is large, and only the plan worker is built with it: it comes while the compiler runs.
 mkdir -p build
-provide_parts cudnn >build/fetch_cudnn.log 2>&1 &
+set -m # a process group of its own, which ends with this script
+provide_parts cudnn >build/fetch_cudnn.log 2>&1 </dev/null &
 fetching=$!
-trap 'kill "$fetching" 2>/dev/null' EXIT
+set +m
+trap 'kill -- -"$fetching" 2>/dev/null' EXIT
 
 say "building the release preset: the program first"
 build_preset release OFF -- kiln kiln-worker || die 1 "the build failed"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that is checked without a GPU: see --help.
+# What is checked without a GPU: see --help.
 # shellcheck disable=SC2317 # the checks are called through step
 set -uo pipefail
 
@@ -7,24 +7,27 @@ usage() {
   cat <<'HELP'
 usage: tools/test.sh [--quick | --full | --tidy-all | --mutants | --preset NAME...] [-- ctest arguments]
 
-Installs what is missing, builds, and runs every test that needs no GPU, each where it sees most.
-Closes with what the failed tests printed, a table of what took how long, and ctest's summary.
-Without options, the submission tier: what every change has to pass.
+Installs what is missing, builds, and runs tests that need no GPU. Closes with what the failed tests
+printed, a table of what took how long, and ctest's summary. Without options, the submission tier:
+what every change has to pass, each test in the build that is most likely to show its bug.
 
   1. clang-format on the project's files
   2. clang-tidy, which has -Wthread-safety, on the files changed since the upstream branch, or since
-     the previous commit; as many as KILN_TIDY_SECONDS allow, and those left out are named
+     the previous commit. When KILN_TIDY_SECONDS are over, the files that are left get
+     -Wthread-safety and -Wshadow alone, for as long again; those still left are named
   3. preset asan (AddressSanitizer, UBSan): what parses input and shares files, the faults once, and
      what the fuzzers have found
   4. preset tsan: the programs that have threads
-  5. preset dev: all other tests, beside a second NVRTC; kernels on the CPU; install, examples
+  5. preset dev: all other tests, with a second NVRTC; kernels on the CPU; install, examples
   6. where templates/, the rules of attention, src/compile or cache/ changed: the part of --full
-     that belongs to them, each for KILN_EXTRA_SECONDS at most; what is left out is said
+     that belongs to them, each for KILN_EXTRA_SECONDS at most and while the run is younger than
+     30 minutes; what is left out is said
 
-  --full          everything: each preset whole, the clang build of every file by itself, fuzzers,
-                  faults and kernels at length, known bugs put back in; hours
+  --full          everything: clang-tidy on every file, each preset whole, the clang build of every
+                  file by itself, fuzzers, kernels and faults at length (KILN_FAULT_LENGTH=5), known
+                  bugs put back in; hours
   --quick         steps 1 and 5 alone, without fetching the second NVRTC
-  --tidy-all      with clang-tidy on every file
+  --tidy-all      the submission tier with clang-tidy on every file
   --mutants       nothing of the above: puts known bugs back in, one at a time, and shows that
                   the tests catch each (tests/mutants; minutes)
   --preset NAME   build and test just this preset, whole (dev, release, asan, tsan, clang); repeat
@@ -37,7 +40,7 @@ folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .dep
 NVRTC. Where a part is missing, only the tests that need it are skipped.
 
 Environment:
-  KILN_TIDY_SECONDS=N  how long step 2 may take (default: 150)
+  KILN_TIDY_SECONDS=N  how long each half of step 2 may take (default: 150)
   KILN_EXTRA_SECONDS=N how long each of step 6 may take (default: 240)
   KILN_FUZZ_SECONDS=N  how long each fuzzer runs with --full (default: 60)
   KILN_FAULT_LENGTH=N  how much the fault tests inject, as a multiple of the default
@@ -207,7 +210,7 @@ tidy_base() {
 # through one that includes it.
 tidy_files() {
   local base file
-  if [[ $mode == --tidy-all ]]; then
+  if [[ $mode == --tidy-all || $mode == --full ]]; then
     sources '*.cc'
     return
   fi
@@ -229,8 +232,19 @@ tidy_files() {
 # The clang build compiles each file by itself; clang-tidy needs its flags and what it generates.
 configure_clang() { build_preset clang ON -- kiln_generated; }
 
+# tidy_for SECONDS ARGUMENT...: clang-tidy on each file of stdin, begun until then. Prints the files
+# that were left, on descriptor 3.
+tidy_for() {
+  local until=$(($(date +%s) + $1))
+  shift
+  # shellcheck disable=SC2016 # its own variables
+  until=$until xargs -r -I '{}' -P "$(nproc)" bash -c '
+    (($(date +%s) < until)) || { echo "$1" >&3; exit 0; }
+    clang-tidy --quiet -p build/clang "${@:2}" "$1"' bash '{}' "$@"
+}
+
 check_tidy() {
-  local build=build/clang file files left seconds=${KILN_TIDY_SECONDS:-150}
+  local build=build/clang file files left status=0 seconds=${KILN_TIDY_SECONDS:-150}
   if ! command -v clang-tidy >/dev/null || ! command -v clang++ >/dev/null; then
     skip "clang or clang-tidy is not installed"
     return
@@ -246,14 +260,15 @@ check_tidy() {
   done <<<"$files")
   say "files: $(wc -w <<<"$files")"
   [[ $mode != --tidy-all && $mode != --full ]] || seconds=1000000
-  left=$(mktemp)
-  # shellcheck disable=SC2016 # its own variables
-  until=$(($(date +%s) + seconds)) left=$left build=$build xargs -r -n 1 -P "$(nproc)" bash -c '
-    (($(date +%s) < until)) || { echo "$0" >>"$left"; exit 0; }
-    clang-tidy --quiet -p "$build" "$0"' <<<"$files"
-  local status=$?
-  [[ ! -s $left ]] || warn "clang-tidy: $(wc -l <"$left") files were left out after $seconds s:"$'\n'"$(
-    sort "$left" | xargs)"
+  left=$(mktemp) || return
+  tidy_for "$seconds" <<<"$files" 3>"$left" || status=$?
+  files=$(sort "$left")
+  if [[ -n $files ]]; then
+    warn "clang-tidy took $seconds s: -Wthread-safety and -Wshadow alone for the $(wc -w <<<"$files") files left"
+    tidy_for "$seconds" '--checks=-*,clang-diagnostic-thread-safety*,clang-diagnostic-shadow*' \
+      <<<"$files" 3>"$left" || status=$?
+    [[ ! -s $left ]] || warn "not looked at: $(sort "$left" | xargs)"
+  fi
   rm -f "$left"
   return $status
 }
@@ -291,34 +306,47 @@ test_preset() { # test_preset PRESET
   step "$1: build" build_for_tests "$1" && step "$1: ctest" run_ctest "$1"
 }
 
-# What belongs to a change, of what only --full runs. Each is stopped after its share of the time.
-changed() {
-  git diff --quiet "$(tidy_base)" -- "$@"
-  (($? == 1))
-}
-run_within() { # run_within SECONDS COMMAND...
-  local seconds=$1 status=0
-  shift
+# What belongs to a change, of what only --full runs.
+run_within() { # run_within COMMAND...: has to end at its first failure, so that a time over is none
+  local seconds=$((1800 - SECONDS)) limit=${KILN_EXTRA_SECONDS:-240} status=0
+  ((seconds <= limit)) || seconds=$limit
+  ((seconds >= 20)) || {
+    skip "30 minutes are over; --full does it"
+    return
+  }
   timeout "$seconds" "$@" || status=$?
   ((status == 124)) || return "$status"
-  skip "not done within $seconds s; --full does all of it"
+  skip "begun, and not done within $seconds s; --full does all of it"
 }
-run_program() { # run_program SECONDS PROGRAM: one of dev's that the submission tier leaves out
-  build_preset dev ON -- "$2" && run_within "$1" "build/dev/bin/$2"
+run_program() { # run_program PROGRAM: one of dev's that the submission tier leaves out
+  build_preset dev ON -- "$1" &&
+    run_within env KILN_TEST_ALL_VARIANTS=1 GTEST_FAIL_FAST=1 "build/dev/bin/$1"
 }
 run_extra() {
-  local seconds=${KILN_EXTRA_SECONDS:-240}
+  local base
+  base=$(tidy_base 2>/dev/null) || {
+    step "what belongs to the change" skip "no earlier commit to compare with"
+    return
+  }
+  changed() { # changed PATH...
+    ! git diff --quiet "$base" -- "$@" || [[ -n $(git ls-files --others --exclude-standard -- "$@") ]]
+  }
   if changed templates/ src/render/; then
-    step "templates: spills" run_program "$seconds" template_spills_test
+    step "templates: spills" run_program template_spills_test
   fi
   if changed src/attention/ src/plan_worker/ && [[ -x build/dev/bin/kiln-plan-worker ]]; then
-    step "attention: rules" run_program "$seconds" probe_against_table_test
+    step "attention: rules" run_program probe_against_table_test
   fi
-  if changed cache/ src/compile/; then
-    step "longer faults" run_within "$seconds" env KILN_FAULT_LENGTH=2 "${fixed_layout[@]}" \
-      ctest --preset asan -j "$(nproc)" -L '^fault$' -L '^submission$'
+  if changed cache/ src/compile/ && [[ $failed != *"asan: build"* ]]; then
+    step "longer faults" run_within env KILN_FAULT_LENGTH=2 "${fixed_layout[@]}" \
+      ctest --preset asan -j "$(nproc)" -L '^fault$' -L '^submission$' --stop-on-failure
   fi
 }
+
+run_mutants() (
+  unset KILN_TEST_ALL_VARIANTS KILN_FAULT_LENGTH # a test that is slow has not caught anything
+  build_preset dev ON -- mutants
+)
 
 say_failed_tests() { # say_failed_tests PRESET: once more what each of them printed
   [[ -f $(ctest_log "$1") ]] || return 0
@@ -337,6 +365,7 @@ provide_parts nvrtc headers cudnn frontend
 
 tier=submission
 kept_budgets=no
+configure_arguments=(-DKILN_SANITIZE_WHOLE=OFF)
 presets=(asan tsan dev)
 case $mode in
   --preset)
@@ -344,7 +373,7 @@ case $mode in
     presets=("${asked_presets[@]}")
     ;;
   --mutants)
-    step "mutants" build_preset dev ON -- mutants
+    step "mutants" run_mutants
     printf '\n%s' "$report"
     [[ -z $failed ]]
     exit
@@ -365,7 +394,7 @@ case $mode in
       step "clang: build" skip "clang is not installed"
     fi
     step "clang-tidy" check_tidy
-    step "mutants" build_preset dev ON -- mutants
+    step "mutants" run_mutants
     ;;
   *)
     kept_budgets=yes
@@ -383,7 +412,7 @@ for preset in "${presets[@]}"; do
   [[ $preset == "$last" ]] || test_preset "$preset"
 done
 test_preset "$last" # so that its summary closes the whole run
-[[ -n $mode ]] || run_extra
+[[ $kept_budgets == no ]] || run_extra
 
 for preset in "${presets[@]}"; do say_failed_tests "$preset"; done
 printf '\n%7s %8s  %s\n%s%5d s           %s\n' wall processor step "$report" "$SECONDS" "all of it"

@@ -351,13 +351,5 @@ TEST(TemplateSpills, NeitherDoTheNormsThatHoldTheMost) {
   expect_no_spills(*nvrtc, fullest.requests());
 }
 
-TEST(TemplateSets, BuildAtMost250KernelsAnArchitecture) {
-  const auto catalog = render::TemplateCatalog::open(templates::embedded());
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  request::Selection all(*catalog);
-  ASSERT_TRUE(all.add_all());
-  EXPECT_LE(all.requests().size(), 250U);
-}
-
 }  // namespace
 }  // namespace kiln

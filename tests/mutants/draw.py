@@ -10,10 +10,11 @@ import sys
 import time
 
 HELP = """Copies the project into the work folder, builds its tests there, and then, for each of the
-mutations drawn: makes it, builds, and runs tests until one fails: first the unit tests, then the
-others of the submission tier, and where none of these fails, with what --full does besides
-(KILN_TEST_ALL_VARIANTS, KILN_FAULT_LENGTH). The same seed and the same tree draw the same.
-Closes with a table; exit code 1 if one was caught by what --full does besides alone."""
+mutations drawn: makes it, builds, and runs tests until one fails: first the unit tests, those of the
+mutation's folder before all others, then the rest of the submission tier, and where none of these
+fails, what --full does besides (KILN_TEST_ALL_VARIANTS, KILN_FAULT_LENGTH). The same seed and the same
+tree draw the same. Prints a row for each; exit code 1 if one was caught by what --full does besides
+alone."""
 
 # What is exchanged for what, where the pattern stands in code.
 EXCHANGES = [
@@ -22,6 +23,8 @@ EXCHANGES = [
     (r"return false;", "return true;"), (r"if \(!", "if ("), (r" \+ 1\b", " + 2"),
     (r" - 1\b", ""), (r"\bcontinue;", "break;"), (r"^(\s+)[a-z_]+(\.|->)[a-z_.]+\(.*\);$", r"\1;"),
 ]
+# What the submission tier does not run at all.
+FULL_ONLY = "^(TemplateSpills|ProbeAgainstTable)"
 # What says nothing of what the code does, or ends the build.
 LEFT_OUT = re.compile(r'^\s*(//|#|\*|using |static_assert|log\(|template)|"[^"]*( == | < | > )|<[a-zA-Z_:]+>')
 
@@ -83,25 +86,42 @@ class Work:
     def configure(self):
         return self.run("cmake", "--preset", "dev", "-DKILN_TESTS=ON")
 
-    def build(self):
-        return self.run("cmake", "--build", "--preset", "dev", "-j", str(self.jobs))
+    def build(self, *targets):
+        return self.run("cmake", "--build", "--preset", "dev", "-j", str(self.jobs),
+                        *(("-t", *targets) if targets else ()))
 
     def test(self, *arguments, environment=None):
         return self.run("ctest", "--preset", "dev", "-j", str(self.jobs), "--stop-on-failure",
                         "--timeout", "120", *arguments, environment=environment)
 
-    def caught_by(self):
-        """unit, submission, full, or None where no test fails."""
+    def unit_programs(self, file):
+        """Those of the folder that the file is in."""
+        folder = file.parts[1] if file.parts[0] == "src" else file.parts[0]
+        lists = self.tree / "tests" / "unit" / folder / "CMakeLists.txt"
+        return re.findall(r"kiln_test\((\w+)", lists.read_text()) if lists.is_file() else []
+
+    def outcome(self, file, full):
+        """What catches the mutation of the file."""
+        nearest = self.unit_programs(file)
+        if nearest:
+            if not self.build(*nearest):
+                return "does not build"
+            if not self.test("-R", f"^({'|'.join(nearest)})$"):
+                return "unit"
+        if not self.build():
+            return "does not build"
         if not self.test("-L", "^unit$"):
             return "unit"
-        if not self.test("-LE", "^(unit|gpu)$"):
+        if not self.test("-LE", "^(unit|gpu)$", "-E", FULL_ONLY):
             return "submission"
+        if not full:
+            return "NOT by submission"
         longer = {"KILN_TEST_ALL_VARIANTS": "1", "KILN_FAULT_LENGTH": "3"}
         if not self.test("-L", "^fault$", environment=longer):
             return "full"
-        if not self.test("-R", "^(TemplateSpills|ProbeAgainstTable)", environment=longer):
+        if not self.test("-R", FULL_ONLY, environment=longer):
             return "full"
-        return None
+        return "SURVIVED"
 
 
 def main():
@@ -113,6 +133,8 @@ def main():
     parser.add_argument("--skip", type=int, default=0, help="leave out the first N of them")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--work", type=pathlib.Path, default=root / "build" / "drawn")
+    parser.add_argument("--submission", action="store_true",
+                        help="without what --full does besides, which takes longest")
     parser.add_argument("--list", action="store_true", help="say what is drawn, and end")
     options = parser.parse_args()
 
@@ -134,7 +156,7 @@ def main():
         lines = before.split("\n")
         lines[number] = changed
         path.write_text("\n".join(lines))
-        outcome = (work.caught_by() or "SURVIVED") if work.build() else "does not build"
+        outcome = work.outcome(file, not options.submission)
         path.write_text(before)
         counts[outcome] = counts.get(outcome, 0) + 1
         print(f"| {file}:{number + 1} | `{changed.strip()}` | {outcome} |"

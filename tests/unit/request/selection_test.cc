@@ -94,5 +94,13 @@ TEST_F(SelectionTest, AnErrorAddsNothing) {
   EXPECT_THAT(texts(), IsEmpty());
 }
 
+TEST(OwnTemplates, BuildAtMost250KernelsAnArchitectureByDefault) {
+  const auto catalog = render::TemplateCatalog::open(templates::embedded());
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  Selection all(*catalog);
+  ASSERT_TRUE(all.add_all());
+  EXPECT_LE(all.requests().size(), 250U);
+}
+
 }  // namespace
 }  // namespace kiln::request
