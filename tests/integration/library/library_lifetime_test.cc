@@ -11,7 +11,6 @@
 #include "library_service.h"
 #include "tests/support/kernel_sources.h"
 #include "tests/support/processes.h"
-#include "tests/support/program.h"
 
 namespace kiln {
 namespace {
@@ -188,43 +187,6 @@ TEST_F(LibraryLifetimeTest, KilnRecordWritesAManifestOfWhatWasAskedFor) {
   Options unwritable = options;
   unwritable.record = temp_.path() / "no" / "such" / "folder";
   EXPECT_THAT(Service::open(unwritable).error().message, HasSubstr("no/such/folder"));
-}
-
-TEST_F(LibraryLifetimeTest, WhatKilnRecordWroteWarmsACacheInWhichAllAreHits) {
-  const SimulatedDriver driver("8.6,9.0");
-  std::vector<Request> requests{
-      kSoftmax, small_source(),
-      Request::from_source({.source = "#include \"value.h\"\n"
-                                      "template <class T> __global__ void set(T* x) {\n"
-                                      "  *x = VALUE * BY;\n}\n",
-                            .file_name = "set.cu",
-                            .headers = {{"value.h", "#define VALUE 3\n"}},
-                            .defines = {"BY=2"},
-                            .options = {"-use_fast_math"},
-                            .name_expressions = {"set<float>", "set<int>"}})};
-  Options options = this->options(driver);
-  options.record = temp_.path() / "asked.jsonl";
-  const auto get_all = [&](const Options& with) {
-    auto service = open(with);
-    std::vector<std::string> keys;
-    for (const Device& device : service->devices()) {
-      for (const Request& request : requests) {
-        const auto kernel = service->get(request, device);
-        EXPECT_TRUE(kernel) << kernel.error().message;
-        keys.push_back(kernel ? kernel->key() : "");
-      }
-    }
-    return keys;
-  };
-  const auto built = get_all(options);
-
-  test::KilnProgram kiln;
-  const auto report = kiln.json_of({"warm", "--manifest", options.record->native()});
-  EXPECT_EQ(report["compiled"], 6) << report;
-  options.cache_dir = kiln.cache_dir();
-  options.record.reset();
-  options.no_jit = true;
-  EXPECT_EQ(get_all(options), built);
 }
 
 TEST_F(LibraryLifetimeTest, SettingsThatCannotBeAreNamed) {
