@@ -2,9 +2,11 @@
 """Draws small changes of src and cache, and asks whether the tests notice: see --help."""
 
 import argparse
+import os
 import pathlib
 import random
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -75,7 +77,6 @@ class Work:
         self.log = open(folder / "log", "w")
 
     def run(self, *command, limit=3600, environment=None):
-        import os
         try:
             return subprocess.run(command, cwd=self.tree, stdout=self.log, stderr=self.log,
                                   stdin=subprocess.DEVNULL, timeout=limit,
@@ -84,7 +85,10 @@ class Work:
             return False
 
     def configure(self):
-        return self.run("cmake", "--preset", "dev", "-DKILN_TESTS=ON")
+        launcher = shutil.which("ccache") or ""
+        return self.run("cmake", "--preset", "dev", "-DKILN_TESTS=ON",
+                        f"-DCMAKE_C_COMPILER_LAUNCHER={launcher}",
+                        f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}")
 
     def build(self, *targets):
         return self.run("cmake", "--build", "--preset", "dev", "-j", str(self.jobs),
