@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "util/little_endian.h"
 
@@ -106,9 +107,7 @@ Result<ParameterSizes> parameters_of(ByteView info, std::string_view kernel) {
   }
   if (parameters.empty() && total_bytes > 0)
     return std::nullopt;
-  std::sort(
-      parameters.begin(), parameters.end(),
-      [](const Parameter& a, const Parameter& b) { return a.ordinal < b.ordinal; });
+  std::ranges::sort(parameters, std::less<>(), &Parameter::ordinal);
   // Sizes help a launch; what tells them in another way is no reason to refuse an
   // image.
   if (!is_whole(parameters, total_bytes))

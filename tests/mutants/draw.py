@@ -7,6 +7,7 @@ import pathlib
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -16,14 +17,14 @@ mutations drawn: makes it, builds, and runs tests until one fails: first the uni
 mutation's folder before all others, then the rest of the submission tier, and where none of these
 fails, what --full does besides (KILN_TEST_ALL_VARIANTS, KILN_FAULT_LENGTH). The same seed and the same
 tree draw the same. Prints a row for each; exit code 1 if one was caught by what --full does besides
-alone."""
+alone. "build": it does not build, often since templates or rules no longer pass their checks."""
 
 # What is exchanged for what, where the pattern stands in code.
 EXCHANGES = [
     (r" == ", " != "), (r" != ", " == "), (r" < ", " <= "), (r" <= ", " < "), (r" > ", " >= "),
     (r" >= ", " > "), (r" && ", " || "), (r" \|\| ", " && "), (r"return true;", "return false;"),
     (r"return false;", "return true;"), (r"if \(!", "if ("), (r" \+ 1\b", " + 2"),
-    (r" - 1\b", ""), (r"\bcontinue;", "break;"), (r"^(\s+)[a-z_]+(\.|->)[a-z_.]+\(.*\);$", r"\1;"),
+    (r" - 1\b", ""), (r"\bcontinue;", "break;"), (r"^(\s+)[a-z_]+(\.|->)[a-z_.]+\(.*\);$", r"\1{}"),
 ]
 # What the submission tier does not run at all.
 FULL_ONLY = "^(TemplateSpills|ProbeAgainstTable)"
@@ -77,16 +78,20 @@ class Work:
         self.log = open(folder / "log", "w")
 
     def run(self, *command, limit=3600, environment=None):
+        """Whether it succeeds, within `limit` seconds."""
+        process = subprocess.Popen(command, cwd=self.tree, stdout=self.log, stderr=self.log,
+                                   stdin=subprocess.DEVNULL, start_new_session=True,
+                                   env={**os.environ, **(environment or {})})
         try:
-            return subprocess.run(command, cwd=self.tree, stdout=self.log, stderr=self.log,
-                                  stdin=subprocess.DEVNULL, timeout=limit,
-                                  env={**os.environ, **(environment or {})}).returncode == 0
+            return process.wait(limit) == 0
         except subprocess.TimeoutExpired:
-            return False
+            os.killpg(process.pid, signal.SIGKILL)
+            return process.wait() == 0
 
     def configure(self):
         launcher = shutil.which("ccache") or ""
-        return self.run("cmake", "--preset", "dev", "-DKILN_TESTS=ON",
+        # What a mutation leaves unused is no error.
+        return self.run("cmake", "--preset", "dev", "-DKILN_TESTS=ON", "-DKILN_WERROR=OFF",
                         f"-DCMAKE_C_COMPILER_LAUNCHER={launcher}",
                         f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}")
 
@@ -94,9 +99,9 @@ class Work:
         return self.run("cmake", "--build", "--preset", "dev", "-j", str(self.jobs),
                         *(("-t", *targets) if targets else ()))
 
-    def test(self, *arguments, environment=None):
+    def test(self, *arguments, limit=3600, environment=None):
         return self.run("ctest", "--preset", "dev", "-j", str(self.jobs), "--stop-on-failure",
-                        "--timeout", "120", *arguments, environment=environment)
+                        *arguments, limit=limit, environment=environment)
 
     def unit_programs(self, file):
         """Those of the folder that the file is in."""
@@ -109,11 +114,11 @@ class Work:
         nearest = self.unit_programs(file)
         if nearest:
             if not self.build(*nearest):
-                return "does not build"
-            if not self.test("-R", f"^({'|'.join(nearest)})$"):
+                return "build"
+            if not self.test("-R", f"^({'|'.join(nearest)})$", limit=120):  # they take seconds
                 return "unit"
         if not self.build():
-            return "does not build"
+            return "build"
         if not self.test("-L", "^unit$"):
             return "unit"
         if not self.test("-LE", "^(unit|gpu)$", "-E", FULL_ONLY):

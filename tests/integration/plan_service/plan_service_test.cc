@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tests/integration/plan_service/plan_service_fixture.h"
+#include "tests/support/compile_jobs.h"
 
 namespace kiln {
 namespace {
@@ -103,6 +104,21 @@ TEST_F(PlanServiceTest, AnObjectSaysWhatItIsAPlanOf) {
   const auto plan = attention::decode_plan(object->payload()).value();
   EXPECT_TRUE(check_fully(plan));
   EXPECT_EQ(bound_capability(plan).value(), (device::ComputeCapability{9, 0}));
+}
+
+TEST_F(PlanServiceTest, CudnnCompilesWithTheNvrtcOfTheService) {
+  const auto real = test::real_nvrtc();
+  if (real.builtins.empty())
+    GTEST_SKIP() << "this machine's NVRTC has no builtins beside it";
+  const fs::path copy = temp_.path() / real.nvrtc.filename();
+  fs::copy_file(real.nvrtc, copy);
+  fs::copy_file(real.builtins, temp_.path() / real.builtins.filename());
+  test::change_build_id(copy);  // none that cuDNN finds by itself has that one
+  here_ = open([&](Config& config) { config.nvrtc = copy; });
+  const auto object = object_of(here_.plans->fetch(key(attention_problem(), h200_)));
+  ASSERT_NE(object, nullptr);
+  EXPECT_THAT(object->metadata()->toolchain_build_ids,
+              testing::Contains(read_build_id(copy).value()));
 }
 
 TEST_F(PlanServiceTest, TwoDevicesThatAPlanCannotTellApartAreServedByOne) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <optional>
 
 #include "scripted_worker.h"
 #include "util/unique_fd.h"
@@ -84,6 +85,16 @@ TEST(Spawner, StartsOneAfterTheOther) {
   EXPECT_TRUE(first.alive());
   EXPECT_TRUE(second.alive());
   EXPECT_NE(first.pid(), second.pid());
+}
+
+TEST(Spawner, EndsWithItsThreadAndNotAtTheDeadline) {
+  ScriptedWorker scripts;
+  const auto path = scripts.script(ScriptedWorker::kStay);
+  std::optional<Spawner> spawner(std::in_place);
+  ASSERT_TRUE(spawner->start({path, {}}, Clock::time_point::max(), {}));
+  const auto began = Clock::now();
+  spawner.reset();
+  EXPECT_LT(Clock::now() - began, std::chrono::seconds(4)) << "its patience is 5 s";
 }
 
 }  // namespace
