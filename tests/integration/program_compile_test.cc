@@ -233,15 +233,12 @@ TEST_F(ProgramCompileTest, SeveralArchitecturesAreSeveralObjects) {
 class ProgramNvrtcTest : public ProgramCompileTest {
  protected:
   void SetUp() override {
-    const auto real = test::real_nvrtc();
-    if (real.builtins.empty())
-      GTEST_SKIP() << "this machine's NVRTC has no builtins beside it";
     folder_ = kiln_.folder() / "nvrtc";
     fs::create_directory(folder_);
-    nvrtc_ = folder_ / real.nvrtc.filename();
-    builtins_ = folder_ / real.builtins.filename();
-    fs::copy_file(real.nvrtc, nvrtc_);
-    fs::copy_file(real.builtins, builtins_);
+    nvrtc_ = test::copy_of_real_nvrtc(folder_);
+    if (nvrtc_.empty())
+      GTEST_SKIP() << "this machine's NVRTC has no builtins beside it";
+    builtins_ = folder_ / test::real_nvrtc().builtins.filename();
     kiln_.set("KILN_NVRTC", nvrtc_);
     source_ = kiln_.write("k.cu", test::kTinySource);
   }

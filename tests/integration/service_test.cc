@@ -212,12 +212,9 @@ TEST_F(ServiceTest, ADamagedObjectIsQuarantinedAndRebuiltTheSame) {
 }
 
 TEST_F(ServiceTest, ALibraryReplacedBetweenKeyAndCompileIsNotStoredUnderTheOldKey) {
-  const auto real = test::real_nvrtc();
-  if (real.builtins.empty())
+  const fs::path copy = test::copy_of_real_nvrtc(temp_.path());
+  if (copy.empty())
     GTEST_SKIP() << "this machine's NVRTC has no builtins beside it";
-  const fs::path copy = temp_.path() / real.nvrtc.filename();
-  fs::copy_file(real.nvrtc, copy);
-  fs::copy_file(real.builtins, temp_.path() / real.builtins.filename());
   Config with_copy = config();
   with_copy.nvrtc = copy;
   const auto service = test::open_service(with_copy);

@@ -35,6 +35,17 @@ inline compile::NvrtcPaths real_nvrtc() {
           .builtins = device::builtins_beside(path, std::nullopt).value_or("")};
 }
 
+/// Copies real_nvrtc() and its builtins into `folder`, and gives the copy; empty where
+/// it has no builtins beside it.
+inline std::filesystem::path copy_of_real_nvrtc(const std::filesystem::path& folder) {
+  const compile::NvrtcPaths real = real_nvrtc();
+  if (real.builtins.empty())
+    return {};
+  std::filesystem::copy_file(real.builtins, folder / real.builtins.filename());
+  std::filesystem::copy_file(real.nvrtc, folder / real.nvrtc.filename());
+  return folder / real.nvrtc.filename();
+}
+
 /// Puts another file in the library's place, with one bit of its ELF build id changed:
 /// another toolchain, that compiles alike. Never in place, since a worker may have it
 /// mapped.

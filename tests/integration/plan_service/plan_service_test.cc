@@ -107,12 +107,9 @@ TEST_F(PlanServiceTest, AnObjectSaysWhatItIsAPlanOf) {
 }
 
 TEST_F(PlanServiceTest, CudnnCompilesWithTheNvrtcOfTheService) {
-  const auto real = test::real_nvrtc();
-  if (real.builtins.empty())
+  const fs::path copy = test::copy_of_real_nvrtc(temp_.path());
+  if (copy.empty())
     GTEST_SKIP() << "this machine's NVRTC has no builtins beside it";
-  const fs::path copy = temp_.path() / real.nvrtc.filename();
-  fs::copy_file(real.nvrtc, copy);
-  fs::copy_file(real.builtins, temp_.path() / real.builtins.filename());
   test::change_build_id(copy);  // none that cuDNN finds by itself has that one
   here_ = open([&](Config& config) { config.nvrtc = copy; });
   const auto object = object_of(here_.plans->fetch(key(attention_problem(), h200_)));
