@@ -10,7 +10,8 @@ usage: tools/run.sh
 
 Installs what is missing, builds the release preset, warms the quick subset of the built-in
 kernels for compute capability 7.5, 8.6, 9.0 and the devices present, and says what the cache
-holds. The first time that takes about 4 minutes on two cores, plus downloads. No GPU is needed. A second run installs nothing and finds every kernel in the cache.
+holds. The first time that takes about 4 minutes on two cores, plus downloads. No GPU is needed.
+A second run installs nothing and finds every kernel in the cache.
 
 Debian packages come from apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN and
 the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_HOME, CUDA_PATH, the

@@ -311,7 +311,7 @@ run_within() { # run_within COMMAND...: has to end at its first failure, so that
   local seconds=$((1800 - SECONDS)) limit=${KILN_EXTRA_SECONDS:-240} status=0
   ((seconds <= limit)) || seconds=$limit
   ((seconds >= 20)) || {
-    skip "30 minutes are over; --full does it"
+    skip "no time is left of 30 minutes, or of KILN_EXTRA_SECONDS; --full does it"
     return
   }
   timeout "$seconds" "$@" || status=$?
