@@ -5,7 +5,7 @@ set -uo pipefail
 
 usage() {
   cat <<'HELP'
-usage: tools/test.sh [--quick | --full | --tidy-all | --mutants | --preset NAME...] [-- ctest arguments]
+usage: tools/test.sh [--quick | --full | --tidy-all | --mutants] [--preset NAME...] [-- ctest arguments]
 
 Installs what is missing, builds, and runs tests that need no GPU. Closes with what the failed tests
 printed, a table of what took how long, and ctest's summary. Without options, the submission tier:
@@ -31,7 +31,7 @@ what every change has to pass, each test in the build that is most likely to sho
   --mutants       nothing of the above: puts known bugs back in, one at a time, and shows that
                   the tests catch each (tests/mutants; minutes)
   --preset NAME   build and test just this preset, whole (dev, release, asan, tsan, clang); repeat
-                  for more. dev comes last.
+                  for more. dev comes last. With --full, that part of it.
   -- ARGUMENTS    for each ctest, for example: -- -R object_store
 
 Debian packages come from apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN and
@@ -69,7 +69,6 @@ while (($#)); do
     --help | -h) usage && exit 0 ;;
     --quick | --full | --tidy-all | --mutants) set_mode "$1" ;;
     --preset)
-      set_mode --preset
       case ${2:-} in
         dev | release | asan | tsan | clang) asked_presets+=("$2") && shift ;;
         *) wrong "--preset takes dev, release, asan, tsan or clang, not '${2:-}'." ;;
@@ -84,6 +83,9 @@ while (($#)); do
   esac
   shift
 done
+if ((${#asked_presets[@]})); then
+  [[ $mode == --full ]] || set_mode --preset
+fi
 
 . "$(dirname "$0")/setup.sh"
 
@@ -386,15 +388,19 @@ case $mode in
     tier=full
     configure_arguments=(-DKILN_SANITIZE_WHOLE=ON)
     export KILN_TEST_ALL_VARIANTS=1 KILN_FAULT_LENGTH=${KILN_FAULT_LENGTH:-5}
-    presets=(release asan tsan dev)
-    step "clang-format" check_format
-    if command -v clang++ >/dev/null; then
-      step "clang: build" build_for_clang && step "clang: fuzzers" run_fuzzers
+    if ((${#asked_presets[@]})); then
+      presets=("${asked_presets[@]}")
     else
-      step "clang: build" skip "clang is not installed"
+      presets=(release asan tsan dev)
+      step "clang-format" check_format
+      if command -v clang++ >/dev/null; then
+        step "clang: build" build_for_clang && step "clang: fuzzers" run_fuzzers
+      else
+        step "clang: build" skip "clang is not installed"
+      fi
+      step "clang-tidy" check_tidy
+      step "mutants" run_mutants
     fi
-    step "clang-tidy" check_tidy
-    step "mutants" run_mutants
     ;;
   *)
     kept_budgets=yes
