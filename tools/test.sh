@@ -42,7 +42,7 @@ NVRTC. Where a part is missing, only the tests that need it are skipped.
 Environment:
   KILN_TIDY_SECONDS=N  how long each half of step 2 may take (default: 150)
   KILN_EXTRA_SECONDS=N how long each of step 6 may take (default: 240)
-  KILN_FUZZ_SECONDS=N  how long each fuzzer runs with --full (default: 60)
+  KILN_FUZZ_SECONDS=N  how long each fuzzer runs (default: 60 with --full, else 10 at most)
   KILN_FAULT_LENGTH=N  how much the fault tests inject, as a multiple of the default
   KILN_NO_TOOLKIT=1    ignore installed toolkits here and in the build. What runs still finds one
                        on the loader path.
@@ -256,7 +256,7 @@ check_tidy() {
     return
   }
   [[ -n $files ]] || return 0
-  [[ -f $build/compile_commands.json && $mode == --full ]] || configure_clang >/dev/null || return
+  configure_clang >/dev/null || return
   files=$(while read -r file; do # what the build does not compile has no flags to check it with
     grep -qF "\"file\": \"$root/$file\"" "$build"/compile_commands.json && echo "$file"
   done <<<"$files")
@@ -287,18 +287,23 @@ build_for_tests() { # build_for_tests PRESET; the build lists each program's tes
   [[ $tier != submission ]] || targets=(-- submission)
   case $1 in
     asan | tsan) build_preset "$1" ON "${fixed_layout[@]}" "${targets[@]}" ;;
+    clang)
+      command -v clang++ >/dev/null || {
+        skip "clang is not installed"
+        return
+      }
+      build_preset clang ON
+      ;;
     *) build_preset "$1" ON "${targets[@]}" ;;
   esac
 }
-
-build_for_clang() { build_preset clang ON; }
-run_fuzzers() { KILN_FUZZ_SECONDS=${KILN_FUZZ_SECONDS:-60} ctest --preset clang -j "$(nproc)" -L '^fuzz$'; }
 
 ctest_log() { echo "build/ctest_$1.log"; } # what ctest printed of PRESET
 run_ctest() { # run_ctest PRESET
   local ctest=(ctest --preset "$1" -j "$(nproc)") prefix=()
   case $1 in
-    asan | tsan | clang) prefix=("${fixed_layout[@]}") ctest+=(-L '^(unit|integration|fault)$') ;;
+    asan | tsan) prefix=("${fixed_layout[@]}") ctest+=(-L '^(unit|integration|fault)$') ;;
+    clang) ctest+=(-L '^fuzz$') ;; # what is built to be fuzzed is slow at everything else
   esac
   [[ $tier != submission ]] || ctest+=(-L '^submission$')
   "${prefix[@]}" "${ctest[@]}" "${ctest_arguments[@]}" | tee "$(ctest_log "$1")"
@@ -388,16 +393,12 @@ case $mode in
     tier=full
     configure_arguments=(-DKILN_SANITIZE_WHOLE=ON)
     export KILN_TEST_ALL_VARIANTS=1 KILN_FAULT_LENGTH=${KILN_FAULT_LENGTH:-5}
+    export KILN_FUZZ_SECONDS=${KILN_FUZZ_SECONDS:-60}
     if ((${#asked_presets[@]})); then
       presets=("${asked_presets[@]}")
     else
-      presets=(release asan tsan dev)
+      presets=(clang release asan tsan dev)
       step "clang-format" check_format
-      if command -v clang++ >/dev/null; then
-        step "clang: build" build_for_clang && step "clang: fuzzers" run_fuzzers
-      else
-        step "clang: build" skip "clang is not installed"
-      fi
       step "clang-tidy" check_tidy
       step "mutants" run_mutants
     fi

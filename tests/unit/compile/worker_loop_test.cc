@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kiln/version.h"
+#include "util/little_endian.h"
 #include "util/unique_fd.h"
 
 namespace kiln::compile {
