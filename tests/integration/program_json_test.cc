@@ -3,11 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
+#include <set>
 #include <string>
 
+#include "tests/support/golden.h"
 #include "tests/support/program.h"
 
 namespace kiln {
@@ -230,6 +234,59 @@ TEST_F(ProgramJsonTest, RenderTemplatesAndDoctor) {
                    {{"name", "s"}, {"verdict", "s"}, {"detail", "s"}, {"remedy", "s"}});
     EXPECT_THAT(check["verdict"], testing::AnyOf("ok", "warn", "fail"));
   }
+}
+
+/// Without what differs from run to run, from machine to machine and with the compiler
+/// that built the fake NVRTC.
+json masked(const json& document, const std::string& folder) {
+  static const std::set<std::string> kMeasured{
+      "ms", "compile_ms", "seconds", "size_bytes", "bytes", "freed_bytes"};
+  static const std::regex kDigest("[0-9a-f]{64}|[0-9a-f]{2}/[0-9a-f]{62}");
+  static const std::regex kBuildId("[0-9a-f]{40}");
+  static const std::regex kTime(kTimePattern);
+  static const std::regex kToolchain("nvrtc-13\\.0-[0-9a-f]{8}");
+  if (document.is_string()) {
+    std::string text = document;
+    for (auto at = text.find(folder); at != std::string::npos; at = text.find(folder))
+      text.replace(at, folder.size(), "<folder>");
+    text = std::regex_replace(text, kDigest, "<digest>");
+    text = std::regex_replace(text, kBuildId, "<build id>");
+    text = std::regex_replace(text, kToolchain, "<toolchain>");
+    return std::regex_replace(text, kTime, "<time>");
+  }
+  if (!document.is_structured())
+    return document;
+  json result = document;
+  for (auto at = result.begin(); at != result.end(); ++at) {
+    const bool is_measured = result.is_object() && kMeasured.contains(at.key());
+    *at = is_measured ? json("<measured>") : masked(*at, folder);
+  }
+  return result;
+}
+
+TEST_F(ProgramJsonTest, TheDocumentsHaveTheMembersAndValuesTheyHad) {
+  const std::string softmax = "scaled_softmax_fwd";
+  json all{{"warm", warmed_}};
+  all["compile"] = kiln_.json_of(
+      {"compile", kiln_.write("k.cu", test::kTinySource), "--arch", "9.0a"});
+  all["ls"] = kiln_.json_of({"ls"});
+  all["show"] = kiln_.json_of({"show", key()});
+  all["why"] = kiln_.json_of({"why", key(), warmed_["entries"][1]["key"]});
+  all["render"] = kiln_.json_of({"render", softmax + ":dtype=bf16"});
+  all["render"]["source"] = "";
+  for (const json& each : kiln_.json_of({"templates"})["templates"]) {
+    if (each["name"] == softmax)
+      all["templates"] = each;
+  }
+  all["verify"] = kiln_.json_of({"verify"});
+  all["stats"] = kiln_.json_of({"stats"});
+  all["trim"] = kiln_.json_of({"trim"});
+  all["clear"] = kiln_.json_of({"clear", "--all", "--yes"});
+  all = masked(all, kiln_.folder().native());
+  // By when they were used, which the clock may not tell apart.
+  json& listed = all["ls"]["entries"];
+  std::sort(listed.begin(), listed.end());
+  test::expect_golden(KILN_GOLDEN_DIR "/documents.json", all.dump(1) + "\n");
 }
 
 TEST_F(ProgramJsonTest, AnEmptyCacheIsAnEmptyListAndNoError) {
