@@ -22,7 +22,6 @@
 
 #include "cache/counter_file.h"
 #include "cache/counters.h"
-#include "cache/digest.h"
 #include "cache/entry.h"
 #include "cache/file_system.h"
 #include "cache/index.h"
@@ -33,6 +32,7 @@
 #include "cache/owned_range.h"
 #include "cache/slots.h"
 #include "cache/trim.h"
+#include "codec/digest.h"
 #include "kiln/result.h"
 #include "util/lazy_count.h"
 #include "util/mutex.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "cache/digest.h"
 #include "cache/metadata.h"
 #include "cache/object.h"
+#include "codec/digest.h"
 
 namespace kiln::cache {
 

@@ -6,8 +6,8 @@
 #include <limits>
 #include <utility>
 
-#include "cache/fields.h"
 #include "cache/object_header.h"
+#include "codec/fields.h"
 #include "util/try.h"
 
 namespace kiln::cache::schema {

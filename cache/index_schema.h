@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/digest.h"
 #include "cache/entry.h"
 #include "cache/index.h"
 #include "cache/sqlite.h"
+#include "codec/digest.h"
 #include "kiln/result.h"
 
 namespace kiln::cache::schema {

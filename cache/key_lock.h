@@ -10,9 +10,9 @@
 #include <string>
 
 #include "cache/counters.h"
-#include "cache/digest.h"
 #include "cache/lock_folder.h"
 #include "cache/owned_range.h"
+#include "codec/digest.h"
 
 namespace kiln::cache {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "cache/digest.h"
+#include "codec/digest.h"
 
 namespace kiln::cache {
 

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <vector>
 
-#include "cache/digest.h"
+#include "codec/digest.h"
 #include "util/bytes.h"
 #include "util/posix_error.h"
 #include "util/try.h"

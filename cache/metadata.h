@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/fields.h"
+#include "codec/fields.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
 

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/digest.h"
-#include "cache/fields.h"
 #include "cache/metadata.h"
+#include "codec/digest.h"
+#include "codec/fields.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <string_view>
 
-#include "cache/digest.h"
 #include "cache/object.h"
+#include "codec/digest.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
 

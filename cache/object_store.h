@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "cache/counters.h"
-#include "cache/digest.h"
 #include "cache/entry.h"
 #include "cache/file_system.h"
 #include "cache/layout.h"
 #include "cache/object.h"
 #include "cache/trust.h"
+#include "codec/digest.h"
 #include "kiln/result.h"
 #include "util/unique_fd.h"
 

@@ -13,8 +13,8 @@
 #include <optional>
 #include <string>
 
-#include "cache/digest.h"
 #include "cache/file_system.h"
+#include "codec/digest.h"
 #include "kiln/result.h"
 
 namespace kiln::cache {

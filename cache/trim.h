@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "cache/counters.h"
-#include "cache/digest.h"
 #include "cache/file_system.h"
 #include "cache/layout.h"
 #include "cache/object_store.h"
+#include "codec/digest.h"
 #include "kiln/result.h"
 
 namespace kiln::cache {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "build_service.h"
+#include "build/build_service.h"
 #include "device/target.h"
 #include "kiln/result.h"
 #include "tools/option_set.h"

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "attention/explain.h"
+#include "cudnn/plan_service.h"
 #include "device/device_properties.h"
 #include "kiln/result.h"
-#include "plan_service.h"
 #include "tools/architectures.h"
 #include "tools/attention_problem.h"
 #include "tools/context.h"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attention/explain.h"
-#include "attention/installed_cudnn.h"
+#include "cudnn/installed_cudnn.h"
 #include "device/profile.h"
 #include "tools/attention_command.h"
 #include "tools/attention_output.h"

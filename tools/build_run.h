@@ -12,8 +12,8 @@
 #include <variant>
 #include <vector>
 
-#include "build_service.h"
-#include "plan_service.h"
+#include "build/build_service.h"
+#include "cudnn/plan_service.h"
 #include "tools/context.h"
 #include "tools/event_log.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "config.h"
+#include "build/config.h"
 #include "render/catalog.h"
 #include "tools/option_set.h"
 

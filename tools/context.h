@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "config.h"
+#include "build/config.h"
 #include "kiln/result.h"
 #include "tools/standard_streams.h"
 #include "tools/stop_signal.h"

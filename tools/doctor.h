@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "build_service.h"
+#include "build/build_service.h"
 #include "tools/context.h"
 #include "tools/lock_probe.h"
 

@@ -4,8 +4,8 @@
 
 #include <chrono>
 
-#include "attention/installed_cudnn.h"
-#include "plan_service.h"
+#include "cudnn/installed_cudnn.h"
+#include "cudnn/plan_service.h"
 #include "tools/doctor.h"
 #include "util/library_search.h"
 #include "util/units.h"

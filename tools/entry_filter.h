@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "build/config.h"
 #include "cache/entry.h"
-#include "config.h"
 #include "kiln/result.h"
 #include "tools/catalog.h"
 #include "tools/option_set.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "build_options.h"
+#include "build/build_options.h"
 #include "util/try.h"
 
 namespace kiln::tools {

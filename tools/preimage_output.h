@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/fields.h"
+#include "codec/fields.h"
 #include "key/difference.h"
 
 namespace kiln::tools {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/digest.h"
+#include "codec/digest.h"
 #include "tools/context.h"
 
 namespace kiln::tools {

@@ -341,7 +341,7 @@ run_extra() {
   if changed templates/ src/render/; then
     step "templates: spills" run_program template_spills_test
   fi
-  if changed src/attention/ src/plan_worker/ && [[ -x build/dev/bin/kiln-plan-worker ]]; then
+  if changed src/attention/ src/cudnn/ && [[ -x build/dev/bin/kiln-plan-worker ]]; then
     step "attention: rules" run_program probe_against_table_test
   fi
   if changed cache/ src/compile/ && [[ $failed != *"asan: build"* ]]; then

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "attention/plan_binding.h"
-#include "cache/field_decoder.h"
+#include "codec/field_decoder.h"
 #include "device/cubin.h"
 #include "device/device_properties.h"
 #include "util/base64.h"

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "cache/field_decoder.h"
+#include "codec/field_decoder.h"
 #include "util/try.h"
 
 namespace kiln::attention {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "attention/problem.h"
-#include "cache/fields.h"
+#include "codec/fields.h"
 #include "kiln/result.h"
 
 namespace kiln::attention {

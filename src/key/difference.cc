@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cache/digest.h"
+#include "codec/digest.h"
 
 namespace kiln::key {
 namespace {

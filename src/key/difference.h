@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/fields.h"
+#include "codec/fields.h"
 
 namespace kiln::key {
 

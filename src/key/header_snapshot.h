@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cache/digest.h"
-#include "cache/fields.h"
+#include "codec/digest.h"
+#include "codec/fields.h"
 #include "key/file_stamp.h"
 #include "key/include_tree.h"
 

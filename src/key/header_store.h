@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cache/digest.h"
+#include "codec/digest.h"
 #include "key/file_stamp.h"
 #include "key/memo_file.h"
 #include "kiln/result.h"

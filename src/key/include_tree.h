@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/digest.h"
+#include "codec/digest.h"
 #include "key/file_stamp.h"
 #include "key/memo_file.h"
 #include "kiln/result.h"

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/digest.h"
-#include "cache/fields.h"
+#include "codec/digest.h"
+#include "codec/fields.h"
 #include "device/architecture.h"
 #include "key/header_snapshot.h"
 #include "kiln/result.h"

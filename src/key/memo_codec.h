@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "cache/digest.h"
+#include "codec/digest.h"
 #include "key/file_stamp.h"
 #include "util/bytes.h"
 #include "util/little_endian.h"

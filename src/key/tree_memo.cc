@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "cache/digest.h"
+#include "codec/digest.h"
 #include "key/memo_codec.h"
 #include "util/unique_fd.h"
 

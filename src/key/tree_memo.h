@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/digest.h"
+#include "codec/digest.h"
 #include "key/include_tree.h"
 #include "key/memo_file.h"
 #include "key/tree_walk.h"

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "kiln/ops/attention.h"
+#include "library/public_border.h"
+#include "library/service_parts.h"
 #include "ops/attention.h"
 #include "ops/check.h"
 #include "ops/cudnn_tensors.h"
 #include "ops/run.h"
-#include "public_border.h"
-#include "service_parts.h"
 #include "util/try.h"
 
 // One call, one named step a line:

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "attention/plan_arguments.h"
+#include "cudnn/plan_arguments.h"
 #include "ops/attention.h"
 #include "ops/plan.h"
 

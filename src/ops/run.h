@@ -7,8 +7,8 @@
 #include "kiln/kernel.h"
 #include "kiln/result.h"
 #include "kiln/service.h"
+#include "library/public_border.h"
 #include "ops/plan.h"
-#include "public_border.h"
 #include "util/try.h"
 
 namespace kiln::ops {

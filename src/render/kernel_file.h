@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/digest.h"
+#include "codec/digest.h"
 #include "kiln/result.h"
 #include "render/kernel_spec.h"
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "cache/digest.h"
+#include "codec/digest.h"
 #include "device/architecture.h"
 #include "kiln/result.h"
 #include "render/expression.h"

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "cache/digest.h"
+#include "codec/digest.h"
 #include "device/architecture.h"
 #include "kiln/geometry.h"
 #include "kiln/request.h"

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "artifact.h"
-#include "compile/cores.h"
+#include "build/artifact.h"
+#include "compile/pool/cores.h"
 #include "tests/bench/child.h"
 #include "tests/bench/costs_children.h"
 #include "tests/bench/floors.h"

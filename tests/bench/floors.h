@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "compile/job.h"
-#include "compile/nvrtc.h"
+#include "compile/protocol/job.h"
+#include "compile/worker/nvrtc.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
 

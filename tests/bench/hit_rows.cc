@@ -6,7 +6,7 @@
 #include <array>
 #include <map>
 
-#include "build_options.h"
+#include "build/build_options.h"
 #include "tests/bench/child.h"
 #include "tests/bench/costs_children.h"
 #include "tests/bench/floors.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "build_options.h"
-#include "compile/nvrtc_compile.h"
+#include "build/build_options.h"
+#include "compile/worker/nvrtc_compile.h"
 #include "util/try.h"
 
 namespace kiln::bench {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "build_service.h"
+#include "build/build_service.h"
 #include "cache/object.h"
-#include "compile/nvrtc.h"
+#include "compile/worker/nvrtc.h"
 
 namespace kiln::bench {
 

@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "attention/cudnn_table.h"
-#include "plan_service.h"
+#include "cudnn/plan_service.h"
+#include "cudnn/table.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/rows.h"
 #include "tests/bench/scratch.h"

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <thread>
 
-#include "build_options.h"
+#include "build/build_options.h"
 #include "cache/file_system.h"
 #include "tests/bench/floors.h"
 #include "tests/bench/kernels.h"

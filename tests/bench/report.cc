@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "compile/cores.h"
+#include "compile/pool/cores.h"
 
 namespace kiln::bench {
 namespace {

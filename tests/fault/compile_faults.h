@@ -8,7 +8,7 @@
 #include <chrono>
 #include <string>
 
-#include "compile/worker_pool.h"
+#include "compile/pool/worker_pool.h"
 #include "tests/support/compile_jobs.h"
 #include "tests/support/fault/campaign.h"
 

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "compile/protocol.h"
+#include "compile/protocol/protocol.h"
 #include "tests/fault/compile_faults.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"

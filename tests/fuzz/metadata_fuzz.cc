@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <span>
 
-#include "cache/fields.h"
 #include "cache/metadata.h"
+#include "codec/fields.h"
 
 namespace {
 

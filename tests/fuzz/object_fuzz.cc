@@ -8,11 +8,11 @@
 #include <span>
 #include <tuple>
 
-#include "cache/fields.h"
+#include "build/payload_check.h"
 #include "cache/layout.h"
 #include "cache/metadata.h"
 #include "cache/object.h"
-#include "payload_check.h"
+#include "codec/fields.h"
 #include "tests/support/damaged_object.h"
 
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <tuple>
 
-#include "compile/compile_log.h"
-#include "compile/protocol.h"
+#include "compile/protocol/protocol.h"
+#include "compile/worker/compile_log.h"
 #include "util/little_endian.h"
 
 namespace {

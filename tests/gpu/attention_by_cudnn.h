@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "attention/evaluate.h"
-#include "attention/installed_cudnn.h"
+#include "cudnn/installed_cudnn.h"
 #include "tests/gpu/attention_cases.h"
 #include "tests/gpu/attention_on_device.h"
 #include "tests/integration/attention_kernel/check.h"

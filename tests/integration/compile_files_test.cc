@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "compile/worker_pool.h"
+#include "compile/pool/worker_pool.h"
 #include "tests/support/compile_jobs.h"
 #include "tests/support/temp_dir.h"
 

@@ -9,8 +9,8 @@
 #include <csignal>
 #include <thread>
 
-#include "compile/nvrtc_compile.h"
-#include "compile/worker_pool.h"
+#include "compile/pool/worker_pool.h"
+#include "compile/worker/nvrtc_compile.h"
 #include "device/cubin.h"
 #include "tests/support/compile_jobs.h"
 #include "tests/support/processes.h"

@@ -9,9 +9,9 @@
 
 #include "device/compatibility.h"
 #include "device/cubin.h"
-#include "device/nvrtc_files.h"
-#include "device/toolchain.h"
 #include "tests/support/nvrtc.h"
+#include "toolchain/nvrtc_files.h"
+#include "toolchain/toolchain.h"
 #include "util/elf.h"
 
 namespace kiln::device {

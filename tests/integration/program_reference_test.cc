@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "config.h"
+#include "build/config.h"
 #include "tools/program.h"
 #include "util/read_file.h"
 

@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "compile/nvrtc.h"
-#include "compile/nvrtc_compile.h"
+#include "build/request_keys.h"
+#include "compile/worker/nvrtc.h"
+#include "compile/worker/nvrtc_compile.h"
 #include "render/catalog.h"
-#include "request_keys.h"
 #include "tests/support/compile_jobs.h"
 
 namespace kiln {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "attention/kernel_choice.h"
-#include "compile/nvrtc.h"
-#include "compile/nvrtc_compile.h"
+#include "compile/worker/nvrtc.h"
+#include "compile/worker/nvrtc_compile.h"
 #include "device/target.h"
 #include "render/catalog.h"
 #include "request/selection.h"

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "compile/job.h"
-#include "device/nvrtc_files.h"
+#include "compile/protocol/job.h"
 #include "tests/support/kernel_sources.h"
+#include "toolchain/nvrtc_files.h"
 #include "util/bytes.h"
 #include "util/elf.h"
 #include "util/library_search.h"

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "device/nvrtc_files.h"
 #include "device/target.h"
+#include "toolchain/nvrtc_files.h"
 #include "util/bytes.h"
 #include "util/library_search.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <variant>
 
-#include "build_service.h"
+#include "build/build_service.h"
 #include "tests/support/temp_dir.h"
 #include "util/try.h"
 

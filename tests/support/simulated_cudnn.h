@@ -14,11 +14,11 @@
 #include <tuple>
 #include <vector>
 
-#include "attention/cudnn_library.h"
-#include "attention/installed_cudnn.h"
 #include "attention/plan.h"
 #include "attention/problem_codec.h"
-#include "compile/worker_pool.h"
+#include "compile/pool/worker_pool.h"
+#include "cudnn/installed_cudnn.h"
+#include "cudnn/library.h"
 #include "tests/support/compile_jobs.h"
 #include "tests/support/simulated_cudnn/simulated_cudnn.h"
 #include "tests/support/simulated_driver.h"

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "kiln/ops/attention.h"
+#include "library/service_parts.h"
 #include "ops/attention.h"
 #include "ops/run.h"
-#include "service_parts.h"
 #include "tools/bench/families.h"
 #include "util/try.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "compile/compile_log.h"
+#include "compile/worker/compile_log.h"
 #include "tools/architectures.h"
 #include "tools/build_run.h"
 #include "tools/exit_code.h"

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "build_service.h"
+#include "build/build_service.h"
 #include "request/selection.h"
 #include "tools/architectures.h"
 #include "tools/catalog.h"

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <future>
 
-#include "plan_service.h"
+#include "cudnn/plan_service.h"
 #include "tests/support/attention_problem.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/made_plan.h"

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <utility>
 
-#include "build_options.h"
+#include "build/build_options.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/temp_dir.h"
 #include "util/read_file.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cache/cache.h"
-#include "cache/digest.h"
+#include "codec/digest.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
 

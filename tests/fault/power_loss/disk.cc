@@ -9,9 +9,9 @@
 #include <array>
 #include <vector>
 
-#include "cache/digest.h"
 #include "cache/file_system.h"
 #include "cache/unix_time.h"
+#include "codec/digest.h"
 #include "util/read_file.h"
 #include "util/unique_fd.h"
 

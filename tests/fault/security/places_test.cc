@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <tuple>
 
+#include "build/config.h"
 #include "cache/cache.h"
-#include "config.h"
 #include "tests/fault/security/plants.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/faulty_file_system.h"

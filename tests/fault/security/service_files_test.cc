@@ -13,7 +13,7 @@
 #include <string>
 #include <thread>
 
-#include "build_options.h"
+#include "build/build_options.h"
 #include "tests/fault/security/plants.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/service_requests.h"

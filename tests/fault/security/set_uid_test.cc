@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "config.h"
+#include "build/config.h"
 #include "tests/fault/security/plants.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/temp_dir.h"

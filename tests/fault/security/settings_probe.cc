@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "compile/worker_pool.h"
-#include "config.h"
+#include "build/config.h"
+#include "compile/pool/worker_pool.h"
 #include "util/library_search.h"
 
 namespace kiln {

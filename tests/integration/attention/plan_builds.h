@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "plan_service.h"
+#include "cudnn/plan_service.h"
 #include "tests/support/service_requests.h"
 
 namespace kiln::test {

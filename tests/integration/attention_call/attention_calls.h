@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "kiln/ops/attention.h"
-#include "service_parts.h"
+#include "library/service_parts.h"
 #include "tests/integration/library/library_service.h"
 #include "tests/support/attention_problem.h"
 #include "tests/unit/device/loading.h"

@@ -1,7 +1,7 @@
 // From a problem and a stream to a run of the right plan: cached, loaded on the
 // stream's device, prepared before a capture.
 
-#include "attention_plans.h"
+#include "cudnn/attention_plans.h"
 
 #include <thread>
 

@@ -3,7 +3,7 @@
 #include <cudnn_graph.h>
 #include <gtest/gtest.h>
 
-#include "attention/cudnn_table.h"
+#include "cudnn/table.h"
 
 namespace kiln::attention::cudnn {
 namespace {

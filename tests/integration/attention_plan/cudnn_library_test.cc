@@ -1,8 +1,7 @@
-#include "attention/cudnn_library.h"
-
 #include <gmock/gmock.h>
 
-#include "attention/cudnn_table.h"
+#include "cudnn/library.h"
+#include "cudnn/table.h"
 #include "tests/support/simulated_cudnn.h"
 
 namespace kiln::attention {

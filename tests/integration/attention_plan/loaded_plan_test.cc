@@ -1,12 +1,12 @@
 // Plans of two devices in one process.
 
-#include "attention/loaded_plan.h"
+#include "cudnn/loaded_plan.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <thread>
 
-#include "attention/cudnn_table.h"
+#include "cudnn/table.h"
 #include "tests/integration/attention_plan/loaded_plans.h"
 #include "tests/support/child_process.h"
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "attention/loaded_plan.h"
+#include "cudnn/loaded_plan.h"
 #include "device/profile.h"
 #include "tests/support/simulated_cudnn.h"
 #include "tests/unit/attention/problems.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "compile/nvrtc.h"
-#include "compile/nvrtc_compile.h"
+#include "compile/worker/nvrtc.h"
+#include "compile/worker/nvrtc_compile.h"
 #include "render/catalog.h"
 #include "tests/support/compile_jobs.h"
 

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "attention/plan.h"
-#include "plan_service.h"
+#include "cudnn/plan_service.h"
 #include "tests/support/attention_problem.h"
 #include "tests/support/service_requests.h"
 

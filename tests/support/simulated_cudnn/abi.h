@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "attention/cudnn_table.h"
+#include "cudnn/table.h"
 
 #pragma GCC visibility push(default)
 extern "C" {

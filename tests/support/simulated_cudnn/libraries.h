@@ -9,7 +9,7 @@
 #include <string>
 #include <type_traits>
 
-#include "attention/cudnn_table.h"
+#include "cudnn/table.h"
 
 #define KILN_SIMULATED_CUDNN_DRIVER(X) \
   X(cuCtxGetCurrent)                   \

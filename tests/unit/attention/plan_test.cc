@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cache/fields.h"
+#include "codec/fields.h"
 #include "tests/support/attention_problem.h"
 #include "tests/support/made_plan.h"
 

@@ -1,0 +1,144 @@
+#include "build/artifact.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cache/unix_time.h"
+#include "device/compatibility.h"
+#include "device/cubin.h"
+#include "kiln/version.h"
+#include "util/try.h"
+
+namespace kiln {
+namespace {
+
+Result<std::vector<std::string>> entry_points_in(const KeyedRequest& request,
+                                                 const Bytes& image) {
+  if (request.target.kind == device::ImageKind::kPtx)
+    return KILN_TRY(device::read_ptx(image)).entry_points;
+  std::vector<std::string> names;
+  for (device::EntryPoint& entry : KILN_TRY(device::read_cubin(image)).entry_points)
+    names.push_back(std::move(entry.name));
+  return names;
+}
+
+/// Of a template, its extern "C" functions. Of a source, the name expressions that name
+/// kernels (a variable can be named too, and is no entry point); whatever the image has
+/// where none was given.
+Result<std::vector<cache::EntryPoint>> entry_points(
+    const KeyedRequest& request, const compile::CompileOutput& output) {
+  std::vector<cache::EntryPoint> entries;
+  if (const request::TemplateRequest* wanted = request.request.as_template()) {
+    for (const std::string& name : wanted->kernel->entry_points())
+      entries.push_back({name, name});
+    return entries;
+  }
+  const auto present = KILN_TRY(entry_points_in(request, output.image));
+  if (output.lowered_names.empty()) {
+    for (const std::string& name : present) entries.push_back({name, name});
+  }
+  for (const compile::LoweredName& name : output.lowered_names) {
+    if (std::find(present.begin(), present.end(), name.lowered) != present.end())
+      entries.push_back({name.expression, name.lowered});
+  }
+  return entries;
+}
+
+/// Of the entry point that uses most of each: what occupancy depends on.
+void describe_resources(const compile::CompileOutput& output,
+                        cache::Metadata& metadata) {
+  for (const compile::ResourceUse& use : output.resources) {
+    metadata.registers = std::max(metadata.registers, use.registers);
+    metadata.shared_bytes = std::max(metadata.shared_bytes, use.static_shared_bytes);
+    metadata.spill_bytes =
+        std::max(metadata.spill_bytes, use.spill_store_bytes + use.spill_load_bytes);
+  }
+}
+
+Result<cache::Metadata> metadata_of(const KeyedRequest& request,
+                                    const compile::CompileOutput& output) {
+  const device::Toolchain& toolchain = request.toolchain->toolchain;
+  cache::Metadata metadata;
+  if (const request::TemplateRequest* wanted = request.request.as_template()) {
+    metadata.template_name = wanted->kernel->name();
+    for (const auto& [name, value] : wanted->params.values())
+      metadata.params.push_back({name, value});
+  }
+  metadata.arch = to_string(request.target.architecture);
+  metadata.toolchain = toolchain.name();
+  metadata.toolchain_build_ids = {toolchain.id.nvrtc, toolchain.id.builtins};
+  metadata.producer = version();
+  metadata.created_ns = cache::unix_now_ns();
+  metadata.compile_ms = static_cast<std::uint64_t>(output.nvrtc_time.count());
+  describe_resources(output, metadata);
+  metadata.entry_points = KILN_TRY(entry_points(request, output));
+  metadata.min_driver =
+      to_string(device::min_driver(request.target.kind, toolchain.facts.version));
+  return metadata;
+}
+
+}  // namespace
+
+Result<void> check_output(const KeyedRequest& request,
+                          const compile::CompileOutput& output) {
+  const auto unusable = [&](std::string_view why) {
+    return fail(ErrorCode::kCompileFailed,
+                fmt::format("{} said success for {} ({}), but its output cannot be "
+                            "used: {}; nothing was stored",
+                            request.toolchain->toolchain.name(),
+                            request.request.label(), to_string(request.target), why));
+  };
+  const auto entries = KILN_TRY(entry_points(request, output));
+  std::vector<std::string_view> expected;
+  for (const cache::EntryPoint& entry : entries) expected.push_back(entry.lowered);
+  if (expected.empty() && output.lowered_names.empty()) {
+    return unusable(
+        "it has no kernel; a kernel is a __global__ function, and a template of one "
+        "needs a name expression");
+  }
+  const auto checked = device::check_image(output.image, request.target, expected);
+  return checked ? Result<void>() : unusable(checked.error().message);
+}
+
+std::optional<Error> other_toolchain(const KeyedRequest& request,
+                                     const compile::CompileOutput& output) {
+  const device::Toolchain& keyed = request.toolchain->toolchain;
+  const auto differs = [](const compile::LoadedLibrary& loaded, const std::string& id) {
+    return loaded.build_id != id;
+  };
+  const bool nvrtc = differs(output.nvrtc, keyed.id.nvrtc);
+  if (!nvrtc && !differs(output.builtins, keyed.id.builtins))
+    return std::nullopt;
+  const compile::LoadedLibrary& loaded = nvrtc ? output.nvrtc : output.builtins;
+  return Error{
+      ErrorCode::kUnavailable,
+      fmt::format("{} is not stored: the compiler loaded {} with build id {}, where {} "
+                  "was expected; look at LD_LIBRARY_PATH, or set KILN_NVRTC",
+                  request.request.label(), loaded.path.native(), loaded.build_id,
+                  nvrtc ? keyed.id.nvrtc : keyed.id.builtins)};
+}
+
+Result<cache::StoredObject> make_object(const KeyedRequest& request,
+                                        const cache::Fields& preimage,
+                                        std::string_view source,
+                                        const compile::CompileOutput& output) {
+  const std::string target = to_string(request.target);
+  auto metadata = KILN_TRY(metadata_of(request, output));
+  cache::NewObject object{.kind = request.target.kind == device::ImageKind::kPtx
+                                      ? cache::Kind::kPtx
+                                      : cache::Kind::kCubin,
+                          .target = target,
+                          .metadata = std::move(metadata),
+                          .preimage = preimage,
+                          .payload = output.image,
+                          .log = output.log,
+                          .source = source,
+                          .ptx = output.ptx};
+  return cache::StoredObject::make(object);
+}
+
+}  // namespace kiln

@@ -1,0 +1,63 @@
+#include "build/build_options.h"
+
+#include <memory>
+#include <stop_token>
+#include <system_error>
+#include <utility>
+
+#include "build/payload_check.h"
+#include "compile/pool/cores.h"
+
+namespace kiln {
+
+LazyCount build_jobs(const Config& config) {
+  return config.jobs ? LazyCount(*config.jobs) : LazyCount(compile::usable_cores);
+}
+
+cache::CacheOptions cache_options(const Config& config) {
+  cache::CacheOptions options;
+  // Not normalized: where a is a link, a/.. is another folder than this one. Without a
+  // working directory it stays relative, and the cache is off with that reason.
+  std::error_code error;
+  options.root = config.cache_dir;
+  if (auto root = std::filesystem::absolute(config.cache_dir, error);
+      !config.cache_dir.empty() && !error)
+    options.root = std::move(root);
+  options.limit_bytes = config.cache_limit_bytes;
+  options.trusted_uids = config.trusted_uids;
+  options.payload_check = check_stored_payload;
+  options.slots = build_jobs(config);
+  options.build_limit = config.compile_timeout;
+  options.runtime_dir = config.runtime_dir;
+  return options;
+}
+
+OwnFolder counted(cache::Cache& cache, std::filesystem::path folder) {
+  return {std::move(folder),
+          [&counters = cache.counters()] { counters.add(cache::Counter::kUntrusted); }};
+}
+
+compile::PoolOptions pool_options(const Config& config, const LazyCount& jobs,
+                                  cache::Cache& cache) {
+  compile::PoolOptions options;
+  options.max_workers = jobs;
+  options.worker.environment = config.worker;
+  options.time_limit = config.compile_timeout;
+  options.memory_limit_bytes = config.worker_memory_bytes;
+  if (cache.mode() == cache::Mode::kReadWrite)
+    options.reproductions = counted(cache, cache.layout().repro());
+  options.on_refused = [&counters = cache.counters()] {
+    counters.add(cache::Counter::kBuildRefused);
+  };
+  options.acquire_slot =
+      [&cache](std::stop_token stop) -> Result<std::shared_ptr<void>> {
+    cache::Slots::Acquired acquired = cache.acquire_slot(
+        {.key = {}, .stop = std::move(stop), .deadline = std::nullopt});
+    if (acquired.outcome == cache::Slots::Outcome::kCancelled)
+      return fail(ErrorCode::kCancelled, "stopped while waiting for a build slot");
+    return std::make_shared<cache::Slots::Acquired>(std::move(acquired));
+  };
+  return options;
+}
+
+}  // namespace kiln

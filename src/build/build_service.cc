@@ -1,0 +1,194 @@
+#include "build/build_service.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "build/artifact.h"
+#include "build/build_options.h"
+#include "key/opened_files.h"
+#include "render/embedded_templates.h"
+#include "request/first_resolve.h"
+#include "request/resolve.h"
+#include "util/log.h"
+#include "util/try.h"
+#include "util/units.h"
+
+// The data path, one named step a line:
+//
+//   request ─ validate ─ target ─ key ─┬─ memory
+//                                      ├─ disk
+//                                      └─ render ─ compile worker ─ check ─ publish
+//
+// prepare() validates, key() finds target and key, fetch() does the rest. service.cc
+// has what comes before and after: kernels in memory, and their load.
+
+namespace kiln {
+namespace {
+
+std::unique_ptr<cache::Cache> open_cache(const Config& config, const LazyCount& jobs,
+                                         const BuildServiceOptions& options) {
+  cache::CacheOptions opened = cache_options(config);
+  opened.slots = jobs;  // so that cores are asked for once
+  opened.make_root = options.make_root;
+  return cache::Cache::open(std::move(opened));
+}
+
+/// Where hints may be kept: nowhere, if the cache is off.
+OwnFolder hint_folder(cache::Cache& cache, const std::filesystem::path& folder) {
+  return cache.mode() == cache::Mode::kOff ? OwnFolder() : counted(cache, folder);
+}
+
+device::TemplateTargets declared_targets(const PreparedRequest& request) {
+  const request::TemplateRequest* wanted = request.as_template();
+  if (wanted == nullptr)
+    return {};
+  // Its limits depend on the parameters: key() asks the kernel itself.
+  return {.min = std::nullopt,
+          .max = std::nullopt,
+          .specific = wanted->kernel->targets().suffixed};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BuildService>> BuildService::open(
+    const Config& config, const BuildServiceOptions& options) {
+  auto catalog = KILN_TRY(
+      render::TemplateCatalog::open(templates::embedded(), config.template_dirs));
+  return std::unique_ptr<BuildService>(
+      new BuildService(config, options, std::move(catalog)));
+}
+
+BuildService::BuildService(const Config& config, const BuildServiceOptions& options,
+                           render::TemplateCatalog catalog)
+    : config_(config),
+      jobs_(build_jobs(config)),
+      catalog_(std::move(catalog)),
+      cache_(open_cache(config_, jobs_, options)),
+      builds_(*cache_),
+      workers_(pool_options(config_, jobs_, *cache_)),
+      toolchains_(
+          config_, hint_folder(*cache_, cache_->layout().toolchains()),
+          [this, stop = options.stop](
+              const std::filesystem::path& nvrtc,
+              const std::filesystem::path& builtins) -> Result<device::NvrtcFacts> {
+            const auto described = workers_.describe({nvrtc, builtins}, stop);
+            if (!described) {
+              builds_.count_failure(described.error());
+              return tl::unexpected(described.error());
+            }
+            return device::NvrtcFacts{{described->major, described->minor},
+                                      described->architectures};
+          }),
+      keys_(hint_folder(*cache_, cache_->layout().memo())) {}
+
+Result<void> BuildService::check_process() const {
+  if (fork_count() == forks_)
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              "this process was forked from the one that opened the service: open one "
+              "in the child, or start the child with exec");
+}
+
+Result<PreparedRequest> BuildService::prepare(const Request& request) const {
+  KILN_TRY(check_process());
+  auto resolved = KILN_TRY(request::resolve(request, catalog_));
+  const auto* wanted = std::get_if<request::TemplateRequest>(&resolved);
+  if (wanted != nullptr && !wanted->kernel->has_include())
+    return RequestKeys::prepare(std::move(resolved));
+  // All copies of one request see the headers that the first of them was resolved with.
+  using Pointer = std::shared_ptr<const PreparedRequest>;
+  const void* const meaning = wanted == nullptr ? nullptr : wanted->kernel.get();
+  return *KILN_TRY(request::FirstResolve::get<PreparedRequest>(
+      request, meaning, [&]() -> Result<Pointer> {
+        return std::make_shared<const PreparedRequest>(
+            KILN_TRY(RequestKeys::prepare(std::move(resolved))));
+      }));
+}
+
+Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
+    const PreparedRequest& request, const device::BuildFor& build_for) {
+  KILN_TRY(check_process());
+  const auto toolchain = KILN_TRY(toolchains_.choose(build_for));
+  const auto choice = KILN_TRY(device::choose_target(
+      build_for, declared_targets(request), toolchain->toolchain.facts));
+  if (const auto* skipped = std::get_if<device::TargetSkipped>(&choice))
+    return *skipped;
+  if (const request::TemplateRequest* wanted = request.as_template()) {
+    if (auto reason =
+            wanted->kernel->excluded(wanted->params, capability_of(build_for)))
+      return device::TargetSkipped{*std::move(reason)};
+  }
+  return KILN_TRY(keys_.key(request, std::get<device::Target>(choice), toolchain));
+}
+
+Result<Fetched> BuildService::fetch(const KeyedRequest& request,
+                                    const std::stop_token& stop) {
+  KILN_TRY(check_process());
+  const std::string target = to_string(request.target);
+  if (auto fetched = builds_.find(request.key, target))
+    return *std::move(fetched);
+  const std::string& label = request.request.label();
+  KILN_TRY(check_may_build(label, target));
+  if (!request.toolchain->toolchain.installed())
+    return tl::unexpected(device::missing_nvrtc(request.toolchain->toolchain));
+  return builds_.build({.key = request.key,
+                        .target = target,
+                        .label = label,
+                        .build =
+                            [&](const std::stop_token& stopped,
+                                const compile::ProgressCallback& on_phase) {
+                              return build(request, stopped, on_phase);
+                            }},
+                       stop);
+}
+
+Result<void> BuildService::check_may_build(std::string_view label,
+                                           std::string_view target) const {
+  if (!config_.no_jit)
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{} for {} is not in the cache {}, and KILN_NO_JIT forbids "
+                          "building it; warm the cache first",
+                          label, target, cache_->layout().root().native()));
+}
+
+Result<NewArtifact> BuildService::build(const KeyedRequest& request,
+                                        const std::stop_token& stop,
+                                        const compile::ProgressCallback& on_phase) {
+  const auto began = std::chrono::system_clock::now();
+  compile::CompileJob job = KILN_TRY(RequestKeys::job(request));
+  job.time_limit = config_.compile_timeout;
+  const auto output = KILN_TRY(
+      builds_.ask_worker(on_phase, [&](const compile::ProgressCallback& watched) {
+        return workers_.compile(job, stop, watched);
+      }));
+  KILN_TRY(check_output(request, output));
+  auto object = std::make_shared<const cache::StoredObject>(
+      KILN_TRY(make_object(request, keys_.preimage(request), job.source, output)));
+  return NewArtifact{std::move(object), find_mismatch(request, output, began)};
+}
+
+std::optional<Error> BuildService::find_mismatch(
+    const KeyedRequest& request, const compile::CompileOutput& output,
+    std::chrono::system_clock::time_point began) {
+  if (auto other = other_toolchain(request, output)) {
+    cache_->counters().add(cache::Counter::kToolchainNotAsKeyed);
+    log(LogLevel::kWarning, {other->message});
+    return other;
+  }
+  const compile::FileReport& files = output.files;
+  const auto unkeyed = key::find_unkeyed(
+      *request.headers, {files.opened, began, files.missed, files.is_whole});
+  if (unkeyed) {
+    cache_->counters().add(cache::Counter::kInputsNotAsKeyed);
+    Error error{ErrorCode::kInvalidArgument,
+                fmt::format("{} is not stored: {}", request.request.label(),
+                            to_string(*unkeyed))};
+    log(LogLevel::kWarning, {error.message});
+    return error;
+  }
+  return std::nullopt;
+}
+
+}  // namespace kiln

@@ -1,0 +1,118 @@
+// From a request to the artifact for one device: the data path of Kiln.
+// build_service.cc reads top to bottom like the picture in src/DESIGN.md.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <variant>
+
+#include "build/cached_builds.h"
+#include "build/config.h"
+#include "build/request_keys.h"
+#include "build/toolchains.h"
+#include "cache/cache.h"
+#include "compile/pool/worker_pool.h"
+#include "device/target.h"
+#include "kiln/request.h"
+#include "kiln/result.h"
+#include "render/catalog.h"
+#include "util/fork_count.h"
+#include "util/lazy_count.h"
+
+namespace kiln {
+
+struct BuildServiceOptions {
+  /// Ends the question to an NVRTC what it is, which may take long where it is broken.
+  std::stop_token stop{};
+  /// False to look at what is there: a cache that is not there stays so.
+  bool make_root = true;
+};
+
+/// Compiles on demand, through the cache.
+/// Thread safety: every method may run concurrently.
+/// Fork safety: in a forked child prepare(), key() and fetch() are kUnavailable, since
+/// what they take may be locked for ever by threads that are not there; it can be
+/// destroyed, and another one opened.
+class BuildService {
+ public:
+  /// Opens the cache (never an error: see Cache::open) and the templates; looks for no
+  /// NVRTC and starts no worker yet. Errors: as TemplateCatalog::open.
+  [[nodiscard]] static Result<std::unique_ptr<BuildService>> open(
+      const Config& config, const BuildServiceOptions& options = {});
+
+  BuildService(const BuildService&) = delete;
+  BuildService& operator=(const BuildService&) = delete;
+  BuildService(BuildService&&) = delete;
+  BuildService& operator=(BuildService&&) = delete;
+  ~BuildService() = default;
+
+  /// Checks a request; of a source, all that can be said without its headers.
+  /// Errors: kInvalidArgument, kNotFound, see request::resolve; kUnavailable in a
+  /// forked child.
+  [[nodiscard]] Result<PreparedRequest> prepare(const Request& request) const;
+
+  /// What `request` means for one device, or for one architecture by name: the target,
+  /// the toolchain, the key. Or why a template's limits leave that target out. A
+  /// source's headers are read at the first call for it. Errors: kInvalidArgument (no
+  /// NVRTC ever built for it), kUnavailable (none found here does), kIo, kResourceLimit
+  /// (its headers).
+  [[nodiscard]] Result<std::variant<KeyedRequest, device::TargetSkipped>> key(
+      const PreparedRequest& request, const device::BuildFor& build_for);
+
+  /// The artifact: from memory, from disk, or built; `stop` ends a wait and a build. A
+  /// fault of the cache is a miss and never an error. Blocks; every wait in it has a
+  /// deadline. Errors: as WorkerPool::compile; kCorrupt when the compiler's output is
+  /// not what was asked for; kUnavailable on a miss with KILN_NO_JIT or without an
+  /// NVRTC.
+  [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request,
+                                      const std::stop_token& stop = {});
+
+  /// Errors: kUnavailable with KILN_NO_JIT, naming what is not in the cache.
+  [[nodiscard]] Result<void> check_may_build(std::string_view label,
+                                             std::string_view target) const;
+
+  /// What `request.key` is the digest of.
+  [[nodiscard]] cache::Fields preimage(const KeyedRequest& request) {
+    return keys_.preimage(request);
+  }
+
+  [[nodiscard]] const Config& config() const { return config_; }
+  /// Builds at a time: Config::jobs, else the usable cores.
+  [[nodiscard]] const LazyCount& jobs() const { return jobs_; }
+  [[nodiscard]] const render::TemplateCatalog& catalog() const { return catalog_; }
+  [[nodiscard]] cache::Cache& cache() { return *cache_; }
+  [[nodiscard]] Toolchains& toolchains() { return toolchains_; }
+  [[nodiscard]] compile::WorkerPool& workers() { return workers_; }
+  [[nodiscard]] CachedBuilds& builds() { return builds_; }
+
+ private:
+  BuildService(const Config& config, const BuildServiceOptions& options,
+               render::TemplateCatalog catalog);
+
+  [[nodiscard]] Result<NewArtifact> build(const KeyedRequest& request,
+                                          const std::stop_token& stop,
+                                          const compile::ProgressCallback& on_phase);
+  /// Why `output` is not what the key stands for; nullopt: it is. Counted and logged.
+  [[nodiscard]] std::optional<Error> find_mismatch(
+      const KeyedRequest& request, const compile::CompileOutput& output,
+      std::chrono::system_clock::time_point began);
+  [[nodiscard]] Result<void> check_process() const;
+
+  // Constant after construction.
+  const std::uint64_t forks_ = fork_count();
+  const Config config_;
+  const LazyCount jobs_;
+  const render::TemplateCatalog catalog_;
+  const std::unique_ptr<cache::Cache> cache_;
+  CachedBuilds builds_;
+  compile::WorkerPool workers_;
+  Toolchains toolchains_;
+  RequestKeys keys_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,181 @@
+#include "build/cached_builds.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "util/log.h"
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln {
+namespace {
+
+using ObjectPointer = std::shared_ptr<const cache::StoredObject>;
+
+constexpr std::chrono::seconds kPatience{3};  // before a wait is worth a word
+
+/// Says whom a build waits for, at longer and longer intervals.
+class WaitNotice {
+ public:
+  explicit WaitNotice(std::string label) : label_(std::move(label)) {}
+
+  void operator()(const cache::OwnerRecord& owner) {
+    const auto waited = std::chrono::steady_clock::now() - began_;
+    if (waited < next_)
+      return;
+    next_ *= 2;
+    const auto in_phase = owner.heartbeat - owner.phase_started;
+    log(LogLevel::kWarning,
+        {"waiting for process ", std::to_string(owner.pid), " to build ", label_, ": ",
+         to_string(owner.phase), " for ",
+         format_duration(
+             std::chrono::duration_cast<std::chrono::milliseconds>(in_phase))});
+  }
+
+ private:
+  std::string label_;
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::duration next_ = kPatience;
+};
+
+cache::Phase lock_phase(compile::BuildPhase phase) {
+  switch (phase) {
+    case compile::BuildPhase::kQueued:
+      return cache::Phase::kQueued;
+    case compile::BuildPhase::kStarting:
+    case compile::BuildPhase::kOpening:
+      return cache::Phase::kStarting;
+    case compile::BuildPhase::kCompiling:
+    case compile::BuildPhase::kReading:
+      return cache::Phase::kCompiling;
+  }
+  return cache::Phase::kStarting;
+}
+
+}  // namespace
+
+std::string_view to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kHit:
+      return "hit";
+    case Outcome::kCompiled:
+      return "compiled";
+    case Outcome::kWaited:
+      return "waited";
+  }
+  return "unknown";
+}
+
+std::optional<Fetched> CachedBuilds::find_in_memory(const cache::Digest& key) {
+  const MutexLock lock(mutex_);
+  const auto found = unstored_.find(key);
+  return found == unstored_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<Fetched> CachedBuilds::find(const cache::Digest& key,
+                                          std::string_view target) {
+  if (auto fetched = find_in_memory(key))
+    return fetched;
+  std::optional<cache::StoredObject> object = cache_.find(key, target);
+  if (!object)
+    return std::nullopt;
+  return Fetched{std::make_shared<const cache::StoredObject>(*std::move(object)),
+                 Outcome::kHit, std::nullopt};
+}
+
+Result<Fetched> CachedBuilds::build(const BuildOrder& order,
+                                    const std::stop_token& stop) {
+  auto outcome =
+      builds_.run(order.key, stop, [&] { return build_locked(order, stop); });
+  if (outcome.led || !outcome.result)
+    return std::move(outcome.result);
+  if (!outcome.result->is_as_keyed)
+    return build_locked(order, stop);  // that one was another request's
+  if (outcome.result->outcome == Outcome::kCompiled)
+    outcome.result->outcome = Outcome::kWaited;
+  return std::move(outcome.result);
+}
+
+/// One build a key among the processes of this machine, as far as locks help.
+Result<Fetched> CachedBuilds::build_locked(const BuildOrder& order,
+                                           const std::stop_token& stop) {
+  // Another thread may have finished between our look and our turn.
+  if (auto fetched = find_in_memory(order.key))
+    return *std::move(fetched);
+  ObjectPointer appeared;
+  const auto look_again = [&] {
+    if (std::optional<cache::StoredObject> object =
+            cache_.look_again(order.key, order.target))
+      appeared = std::make_shared<const cache::StoredObject>(*std::move(object));
+    return appeared != nullptr;
+  };
+  auto acquired = cache_.lock({.key = order.key,
+                               .look_again = look_again,
+                               .stop = stop,
+                               .deadline = std::nullopt,
+                               .on_wait = WaitNotice(std::string(order.label))});
+  switch (acquired.outcome) {
+    case cache::KeyLock::Outcome::kAppeared:
+      return Fetched{std::move(appeared), Outcome::kWaited, std::nullopt};
+    case cache::KeyLock::Outcome::kCancelled:
+      return fail(
+          ErrorCode::kCancelled,
+          fmt::format("stopped while another process was building {}", order.label));
+    case cache::KeyLock::Outcome::kBypassed:
+      log(acquired.waited < kPatience ? LogLevel::kDebug : LogLevel::kWarning,
+          {"building ", order.label, " without waiting any longer: ", acquired.reason});
+      break;
+    case cache::KeyLock::Outcome::kHeld:
+      break;
+  }
+  return build_here(order, stop, acquired.lock);
+}
+
+Result<Fetched> CachedBuilds::build_here(const BuildOrder& order,
+                                         const std::stop_token& stop,
+                                         cache::KeyLock& lock) {
+  const auto on_phase = [&](compile::BuildPhase phase) {
+    if (lock.held())
+      lock.enter(lock_phase(phase));
+  };
+  auto built = KILN_TRY(order.build(stop, on_phase));
+  cache_.counters().add(cache::Counter::kCompiled);
+  if (built.mismatch)
+    return Fetched{std::move(built.object), Outcome::kCompiled,
+                   std::move(built.mismatch), false};
+  if (lock.held())
+    lock.enter(cache::Phase::kPublishing);
+  return publish(order, std::move(built.object));
+}
+
+Fetched CachedBuilds::publish(const BuildOrder& order, ObjectPointer object) {
+  Fetched fetched{object, Outcome::kCompiled, cache_.publish(*object).error};
+  if (fetched.not_stored) {
+    const MutexLock guard(mutex_);
+    unstored_.emplace(order.key,
+                      Fetched{std::move(object), Outcome::kHit, fetched.not_stored});
+  }
+  return fetched;
+}
+
+void CachedBuilds::count_failure(const Error& error) {
+  cache::Counters& counters = cache_.counters();
+  switch (error.code) {
+    case ErrorCode::kCompileFailed:
+      counters.add(cache::Counter::kCompileFailed);
+      break;
+    case ErrorCode::kWorkerCrashed:
+      counters.add(cache::Counter::kWorkerCrashed);
+      break;
+    case ErrorCode::kTimeout:
+    case ErrorCode::kResourceLimit:
+      counters.add(cache::Counter::kWorkerKilled);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace kiln

@@ -1,0 +1,216 @@
+#include "build/config.h"
+
+#include <fmt/format.h>
+#include <sys/auxv.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln {
+namespace {
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    if (end > begin)
+      parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// Names with commas or blanks between them.
+std::vector<std::string> split_names(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == ' ' || c == '\t'; }, ',');
+  return split(text, ',');
+}
+
+Result<bool> parse_switch(const std::string& text) {
+  constexpr std::array<std::string_view, 4> kOn{"1", "true", "on", "yes"};
+  constexpr std::array<std::string_view, 4> kOff{"0", "false", "off", "no"};
+  for (const std::string_view word : kOn) {
+    if (text == word)
+      return true;
+  }
+  for (const std::string_view word : kOff) {
+    if (text == word)
+      return false;
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' is neither on (1) nor off (0)", text));
+}
+
+/// Reads variables and says, when one is wrong, which.
+class Reader {
+ public:
+  explicit Reader(const Environment& environment) : environment_(environment) {}
+
+  [[nodiscard]] std::optional<std::string> text(const std::string& variable) const {
+    std::optional<std::string> value = environment_(variable);
+    if (value && value->empty())
+      return std::nullopt;
+    return value;
+  }
+
+  [[nodiscard]] std::optional<std::filesystem::path> path(
+      const std::string& variable) const {
+    const std::optional<std::string> value = text(variable);
+    return value ? std::optional<std::filesystem::path>(*value) : std::nullopt;
+  }
+
+  /// Overwrites `field` with what `parse` makes of the variable, if it is set.
+  template <typename Field, typename Parse>
+  [[nodiscard]] Result<void> read(const std::string& variable, Field& field,
+                                  Parse parse) const {
+    const std::optional<std::string> value = text(variable);
+    if (!value)
+      return {};
+    auto parsed = parse(*value);
+    if (!parsed) {
+      return fail(parsed.error().code,
+                  fmt::format("{}: {}", variable, parsed.error().message));
+    }
+    field = *std::move(parsed);
+    return {};
+  }
+
+ private:
+  const Environment& environment_;
+};
+
+std::filesystem::path find_cache_dir(const Reader& reader) {
+  if (const auto directory = reader.path("KILN_CACHE_DIR"))
+    return *directory;
+  // The XDG base directory specification: a relative path there is invalid, ignored.
+  const auto xdg = reader.path("XDG_CACHE_HOME");
+  if (xdg && xdg->is_absolute())
+    return *xdg / "kiln";
+  if (const auto home = reader.path("HOME"))
+    return *home / ".cache" / "kiln";
+  return {};
+}
+
+Result<std::vector<uid_t>> parse_uids(const std::string& text) {
+  std::vector<uid_t> uids;
+  for (const std::string& part : split(text, ','))
+    uids.push_back(static_cast<uid_t>(
+        KILN_TRY(parse_number(part, {0, std::numeric_limits<uid_t>::max()}))));
+  return uids;
+}
+
+Result<std::uint64_t> parse_memory(const std::string& text) {
+  const std::uint64_t bytes = KILN_TRY(parse_size(text));
+  if (bytes < kLeastWorkerMemory)
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("'{}' is too little for a compiler; give 64M or more", text));
+  return bytes;
+}
+
+Result<unsigned> parse_jobs(const std::string& text) {
+  return static_cast<unsigned>(KILN_TRY(parse_number(text, {1, kMostJobs})));
+}
+
+}  // namespace
+
+Result<AttentionSetting> parse_attention(const std::string& text) {
+  if (text == "cudnn")
+    return AttentionSetting::kCudnn;
+  if (text == "kiln")
+    return AttentionSetting::kKiln;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' is neither cudnn nor kiln", text));
+}
+
+Environment process_environment() {
+  if (::getauxval(AT_SECURE) != 0)
+    return [](const std::string&) { return std::nullopt; };
+  return [](const std::string& variable) -> std::optional<std::string> {
+    // Nothing in Kiln calls setenv, and a host that does while it opens a service has
+    // the race with every reader of the environment.
+    const char* value = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe)
+    if (value == nullptr)
+      return std::nullopt;
+    return value;
+  };
+}
+
+std::span<const EnvironmentVariable> environment_reference() {
+  static constexpr std::array kVariables{
+      EnvironmentVariable{
+          "KILN_CACHE_DIR",
+          "Root of the cache; else $XDG_CACHE_HOME/kiln, ~/.cache/kiln."},
+      EnvironmentVariable{"KILN_CACHE_SIZE", "Limit of the cache: 10GiB, 500M."},
+      EnvironmentVariable{"KILN_TRUSTED_UIDS",
+                          "User ids whose objects are used too, with commas."},
+      EnvironmentVariable{"KILN_COMPILE_TIMEOUT",
+                          "Time limit of one build: 90, 5m; 300 seconds by default."},
+      EnvironmentVariable{"KILN_WORKER_MEMORY",
+                          "Resident memory limit of one build; 4GiB by default."},
+      EnvironmentVariable{"KILN_JOBS",
+                          "Builds at a time; the usable cores by default."},
+      EnvironmentVariable{"KILN_NO_JIT", "1: a miss is an error instead of a build."},
+      EnvironmentVariable{"KILN_NVRTC", "Path of the libnvrtc to use."},
+      EnvironmentVariable{"KILN_TOOLCHAIN",
+                          "Which of the NVRTCs found: 13.0, or 8 or more digits of a "
+                          "build id."},
+      EnvironmentVariable{"KILN_CUDNN", "Path of the libcudnn to use."},
+      EnvironmentVariable{"KILN_DRIVER", "Path of the libcuda to use."},
+      EnvironmentVariable{"KILN_WORKER", "Path of the kiln-worker program."},
+      EnvironmentVariable{"KILN_TEMPLATE_DIR",
+                          "Folders with kernel templates, with colons, searched before "
+                          "the built-in ones."},
+      EnvironmentVariable{"KILN_ATTENTION",
+                          "Who computes attention, whatever comes: cudnn or kiln; by "
+                          "default cuDNN where it can, else Kiln's own kernel."},
+      EnvironmentVariable{"KILN_DISABLE",
+                          "Kernels that the library refuses, with commas: "
+                          "rope_fwd,scaled_*."},
+      EnvironmentVariable{"KILN_RECORD",
+                          "A file that gets a line for each kernel the library is "
+                          "asked for; warm --manifest reads it."},
+      EnvironmentVariable{"KILN_LOG",
+                          "trace, debug, info, warning (default), error or off."},
+  };
+  return kVariables;
+}
+
+Result<Config> read_config(const Environment& environment) {
+  const Reader reader(environment);
+  Config config;
+  config.cache_dir = find_cache_dir(reader);
+  config.runtime_dir = reader.path("XDG_RUNTIME_DIR").value_or("");
+  KILN_TRY(reader.read("KILN_CACHE_SIZE", config.cache_limit_bytes, parse_size));
+  KILN_TRY(reader.read("KILN_TRUSTED_UIDS", config.trusted_uids, parse_uids));
+  KILN_TRY(
+      reader.read("KILN_COMPILE_TIMEOUT", config.compile_timeout, parse_time_limit));
+  KILN_TRY(reader.read("KILN_WORKER_MEMORY", config.worker_memory_bytes, parse_memory));
+  KILN_TRY(reader.read("KILN_JOBS", config.jobs, parse_jobs));
+  KILN_TRY(reader.read("KILN_NO_JIT", config.no_jit, parse_switch));
+  config.nvrtc = reader.path("KILN_NVRTC");
+  config.cudnn = reader.path("KILN_CUDNN");
+  config.driver = reader.path("KILN_DRIVER");
+  config.worker = reader.path("KILN_WORKER");
+  config.toolchain = reader.text("KILN_TOOLCHAIN");
+  if (const auto dirs = reader.text("KILN_TEMPLATE_DIR")) {
+    for (std::string& dir : split(*dirs, ':'))
+      config.template_dirs.emplace_back(std::move(dir));
+  }
+  KILN_TRY(reader.read("KILN_ATTENTION", config.attention, parse_attention));
+  if (const auto names = reader.text("KILN_DISABLE"))
+    config.disabled = split_names(*names);
+  config.record = reader.path("KILN_RECORD");
+  config.log_level = reader.text("KILN_LOG");
+  return config;
+}
+
+}  // namespace kiln

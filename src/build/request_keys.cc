@@ -1,0 +1,216 @@
+#include "build/request_keys.h"
+
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "request/selection.h"
+#include "util/try.h"
+
+namespace kiln {
+namespace {
+
+/// What every build is given, whatever is built. Part of each key.
+const std::vector<std::string>& base_options() {
+  static const auto* const options = new std::vector<std::string>{"--std=c++17"};
+  return *options;
+}
+
+key::BuildContext build_context(device::Target target,
+                                const device::Toolchain& toolchain) {
+  return {.kind = target.kind,
+          .target = to_string(target),
+          .toolchain = {toolchain.id.nvrtc, toolchain.id.builtins}};
+}
+
+std::vector<std::string> with_base_options(const std::vector<std::string>& options) {
+  // The user's own options come last: of two --std the last one counts.
+  std::vector<std::string> all = base_options();
+  all.insert(all.end(), options.begin(), options.end());
+  return all;
+}
+
+/// A template that includes headers finds them beside its text, then in the toolkit.
+key::SourceKeyInput scan_input(const render::KernelSpec& kernel) {
+  return {.source = kernel.text(),
+          .options = {},
+          .macros = {},
+          .include_dirs = {kernel.folder()},
+          .memory_headers = {},
+          .name_expressions = {}};
+}
+
+std::vector<key::Parameter> key_parameters(const render::CanonicalParameters& params) {
+  std::vector<key::Parameter> parameters;
+  parameters.reserve(params.values().size());
+  for (const auto& [name, value] : params.values()) parameters.push_back({name, value});
+  return parameters;
+}
+
+key::SourceKeyInput key_input(const SourceOptions& source) {
+  key::SourceKeyInput input{.source = source.source,
+                            .options = source.options,
+                            .macros = {},
+                            .include_dirs = source.include_dirs,
+                            .memory_headers = {},
+                            .name_expressions = source.name_expressions};
+  for (const std::string& define : source.defines)
+    input.macros.push_back({key::MacroAction::kDefine, define});
+  for (const auto& [name, text] : source.headers)
+    input.memory_headers.push_back({name, text});
+  return input;
+}
+
+void append_toolkit(std::vector<std::string>& options,
+                    const device::Toolchain& toolchain) {
+  for (const auto& root : toolchain.include_roots)
+    options.push_back("-I" + root.native());
+}
+
+}  // namespace
+
+struct PreparedRequest::Content {
+  Content(request::ResolvedRequest request, std::optional<key::SourceKeyInput> input)
+      : resolved(std::move(request)), source(std::move(input)) {}
+
+  const request::ResolvedRequest resolved;
+  const std::optional<key::SourceKeyInput> source;  // of a source, normalized
+
+  Mutex mutex;
+  // By the toolkit's include folders; a source on a machine with two NVRTCs has two.
+  std::map<std::vector<std::filesystem::path>,
+           std::shared_ptr<const key::HeaderSnapshot>>
+      headers KILN_GUARDED_BY(mutex);
+};
+
+PreparedRequest::PreparedRequest(request::ResolvedRequest resolved,
+                                 std::optional<key::SourceKeyInput> source)
+    : content_(std::make_shared<Content>(std::move(resolved), std::move(source))) {}
+
+const request::ResolvedRequest& PreparedRequest::resolved() const {
+  return content_->resolved;
+}
+
+const request::TemplateRequest* PreparedRequest::as_template() const {
+  return std::get_if<request::TemplateRequest>(&content_->resolved);
+}
+
+std::string PreparedRequest::label() const {
+  if (const request::TemplateRequest* wanted = as_template())
+    return request::format_template(wanted->kernel->name(), wanted->params.values());
+  return std::get<request::SourceRequest>(content_->resolved).source.file_name;
+}
+
+RequestKeys::RequestKeys(OwnFolder memo_folder)
+    : scanner_(std::move(memo_folder)),
+      no_headers_(std::make_shared<const key::HeaderSnapshot>()) {}
+
+Result<PreparedRequest> RequestKeys::prepare(request::ResolvedRequest resolved) {
+  const auto* source = std::get_if<request::SourceRequest>(&resolved);
+  if (source == nullptr)
+    return PreparedRequest(std::move(resolved), std::nullopt);
+  key::SourceKeyInput input = KILN_TRY(key::normalized(key_input(source->source)));
+  return PreparedRequest(std::move(resolved), std::move(input));
+}
+
+Result<std::shared_ptr<const key::HeaderSnapshot>> RequestKeys::headers(
+    const PreparedRequest& request, const device::Toolchain& toolchain) {
+  const request::TemplateRequest* wanted = request.as_template();
+  if (wanted != nullptr && !wanted->kernel->has_include())
+    return no_headers_;
+  PreparedRequest::Content& content = *request.content_;
+  // The scan of one request by two threads is done once: the second one waits here.
+  const MutexLock lock(content.mutex);
+  auto& snapshot = content.headers[toolchain.include_roots];
+  if (snapshot == nullptr) {
+    auto scan = KILN_TRY(
+        scanner_.scan(wanted != nullptr ? scan_input(*wanted->kernel) : *content.source,
+                      toolchain.include_roots));
+    snapshot = std::make_shared<const key::HeaderSnapshot>(std::move(scan.headers));
+  }
+  return snapshot;
+}
+
+std::shared_ptr<const key::TemplateKeys> RequestKeys::template_keys(
+    const request::TemplateRequest& wanted, const KeyedRequest& request) {
+  const auto make = [&] {
+    const render::KernelDigests& digests = wanted.kernel->digests();
+    const key::TemplateKeyInput input{.kernel = wanted.kernel->name(),
+                                      .digests = {digests.text, digests.kernel_toml,
+                                                  digests.prelude, digests.renderer},
+                                      .options = base_options(),
+                                      .name_expressions = {}};
+    return std::make_shared<const key::TemplateKeys>(
+        build_context(request.target, request.toolchain->toolchain), input,
+        *request.headers);
+  };
+  if (wanted.kernel->has_include())
+    return make();  // its headers may be others next time
+  const MutexLock lock(mutex_);
+  auto& keys = template_keys_[{wanted.kernel.get(), request.target, request.toolchain}];
+  if (keys == nullptr)
+    keys = make();
+  return keys;
+}
+
+Result<KeyedRequest> RequestKeys::key(
+    const PreparedRequest& request, device::Target target,
+    std::shared_ptr<const device::ToolchainChoice> toolchain) {
+  KeyedRequest keyed{.request = request,
+                     .target = target,
+                     .toolchain = std::move(toolchain),
+                     .headers = nullptr,
+                     .key = {}};
+  keyed.headers = KILN_TRY(headers(request, keyed.toolchain->toolchain));
+  if (const request::TemplateRequest* wanted = request.as_template())
+    keyed.key = template_keys(*wanted, keyed)->key(key_parameters(wanted->params));
+  else
+    keyed.key = preimage(keyed).digest();
+  return keyed;
+}
+
+cache::Fields RequestKeys::preimage(const KeyedRequest& request) {
+  if (const request::TemplateRequest* wanted = request.request.as_template())
+    return template_keys(*wanted, request)->preimage(key_parameters(wanted->params));
+  key::SourceKeyInput input = *request.request.content_->source;
+  input.options = with_base_options(input.options);
+  return key::source_preimage(
+      build_context(request.target, request.toolchain->toolchain), input,
+      *request.headers);
+}
+
+Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
+  const device::Toolchain& toolchain = request.toolchain->toolchain;
+  compile::CompileJob job;
+  job.label = request.request.label();
+  job.nvrtc = {toolchain.nvrtc, toolchain.builtins};
+  job.target = request.target;
+  job.options = {"--gpu-architecture=" + to_string(request.target)};
+  const request::TemplateRequest* wanted = request.request.as_template();
+  if (wanted != nullptr) {
+    job.source = KILN_TRY(wanted->kernel->render(wanted->params)).text;
+    job.options.insert(job.options.end(), base_options().begin(), base_options().end());
+    if (wanted->kernel->has_include()) {
+      job.options.push_back("-I" + wanted->kernel->folder().native());
+      append_toolkit(job.options, toolchain);
+    }
+    return job;
+  }
+  const key::SourceKeyInput& input = *request.request.content_->source;
+  job.source = input.source;
+  job.name_expressions = input.name_expressions;
+  const std::vector<std::string> options = with_base_options(input.options);
+  job.options.insert(job.options.end(), options.begin(), options.end());
+  for (const key::Macro& macro : input.macros) {
+    job.options.push_back((macro.action == key::MacroAction::kDefine ? "-D" : "-U") +
+                          macro.text);
+  }
+  for (const auto& folder : input.include_dirs)
+    job.options.push_back("-I" + folder.native());
+  append_toolkit(job.options, toolchain);
+  for (const key::MemoryHeader& header : input.memory_headers)
+    job.headers.push_back({header.name, header.text});
+  return job;
+}
+
+}  // namespace kiln

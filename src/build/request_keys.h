@@ -1,0 +1,97 @@
+// From a checked request and a target to its key, and to the compile job that the key
+// stands for: both are made from the same values, so that neither can forget one.
+
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "codec/fields.h"
+#include "compile/protocol/job.h"
+#include "device/target.h"
+#include "key/header_scan.h"
+#include "key/key.h"
+#include "kiln/result.h"
+#include "request/resolve.h"
+#include "toolchain/toolchain.h"
+#include "util/mutex.h"
+
+namespace kiln {
+
+/// A request that was checked. Copies share the headers, which are read once for each
+/// toolkit that they are needed with: what changes on disk later is another request's.
+/// Thread safety: any number of threads may use one.
+class PreparedRequest {
+ public:
+  PreparedRequest(request::ResolvedRequest resolved,
+                  std::optional<key::SourceKeyInput> source);
+
+  [[nodiscard]] const request::ResolvedRequest& resolved() const;
+  /// Null for a source.
+  [[nodiscard]] const request::TemplateRequest* as_template() const;
+  /// "scaled_softmax_fwd:dtype=bf16,max_cols=any", or the file name of a source.
+  [[nodiscard]] std::string label() const;
+  /// Of two that are, one cannot have seen other headers than the other.
+  [[nodiscard]] bool is_copy_of(const PreparedRequest& other) const {
+    return content_ == other.content_;
+  }
+
+ private:
+  friend class RequestKeys;
+  struct Content;
+  std::shared_ptr<Content> content_;  // never null
+};
+
+/// A request, a target, a toolchain: all that determines the output.
+struct KeyedRequest {
+  PreparedRequest request;
+  device::Target target;
+  std::shared_ptr<const device::ToolchainChoice> toolchain;
+  std::shared_ptr<const key::HeaderSnapshot> headers;  // empty for our own templates
+  cache::Digest key;
+};
+
+/// Thread safety: every method may run concurrently.
+class RequestKeys {
+ public:
+  /// `memo_folder` is `<cache root>/memo`, empty where nothing may be kept.
+  explicit RequestKeys(OwnFolder memo_folder);
+
+  /// Sorts a source's options out. Errors: kInvalidArgument.
+  [[nodiscard]] static Result<PreparedRequest> prepare(
+      request::ResolvedRequest resolved);
+
+  /// Errors: as HeaderScanner::scan.
+  [[nodiscard]] Result<KeyedRequest> key(
+      const PreparedRequest& request, device::Target target,
+      std::shared_ptr<const device::ToolchainChoice> toolchain);
+
+  /// The preimage of `request.key`, field by field.
+  [[nodiscard]] cache::Fields preimage(const KeyedRequest& request);
+
+  /// Renders, and puts together what the worker gets. Errors: as KernelSpec::render.
+  [[nodiscard]] static Result<compile::CompileJob> job(const KeyedRequest& request);
+
+ private:
+  using TemplateKeyName = std::tuple<const render::KernelSpec*, device::Target,
+                                     std::shared_ptr<const device::ToolchainChoice>>;
+
+  [[nodiscard]] Result<std::shared_ptr<const key::HeaderSnapshot>> headers(
+      const PreparedRequest& request, const device::Toolchain& toolchain);
+  [[nodiscard]] std::shared_ptr<const key::TemplateKeys> template_keys(
+      const request::TemplateRequest& wanted, const KeyedRequest& request);
+
+  const key::HeaderScanner scanner_;
+  const std::shared_ptr<const key::HeaderSnapshot> no_headers_;
+
+  Mutex mutex_;
+  // The specs are kept alive by the catalog, which outlives this.
+  std::map<TemplateKeyName, std::shared_ptr<const key::TemplateKeys>> template_keys_
+      KILN_GUARDED_BY(mutex_);
+};
+
+}  // namespace kiln

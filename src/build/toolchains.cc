@@ -1,0 +1,132 @@
+#include "build/toolchains.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <tuple>
+#include <utility>
+
+#include "toolchain/toolchain_files.h"
+#include "util/log.h"
+#include "util/quiet_thread.h"
+#include "util/try.h"
+
+namespace kiln {
+namespace {
+
+constexpr std::chrono::minutes kLookAgainAfter{5};
+
+}  // namespace
+
+Toolchains::Toolchains(const Config& config, OwnFolder folder, device::AskNvrtc ask)
+    : explicit_nvrtc_(config.nvrtc.value_or("")),
+      explicit_driver_(config.driver.value_or("")),
+      wanted_(config.toolchain.value_or("")),
+      folder_(std::move(folder)),
+      ask_(std::move(ask)),
+      places_(LibraryPlaces::of_process()) {}
+
+Toolchains::~Toolchains() {
+  if (!owner_.is_this())
+    std::ignore = ahead_.release();
+  else if (ahead_ != nullptr)
+    ahead_->join();
+}
+
+void Toolchains::look_ahead() {
+  // Nobody waits for a thread that could not be started, and what this one throws or
+  // cannot find, whoever needs the list is told.
+  const auto look = [this] {
+    try {
+      std::ignore = found();
+    } catch (const std::exception& thrown) {
+      log(LogLevel::kDebug, {"looking for NVRTC: ", thrown.what()});
+    } catch (...) {
+      log(LogLevel::kDebug, {"looking for NVRTC: something was thrown"});
+    }
+  };
+  if (auto thread = start_quiet_thread(look, Thread::kJoinable))
+    ahead_ = std::make_unique<std::thread>(*std::move(thread));
+}
+
+Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found() {
+  const MutexLock lock(mutex_);
+  return found_locked();
+}
+
+Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found_locked() {
+  const auto now = std::chrono::steady_clock::now();
+  if (found_ != nullptr && (found_->unusable.empty() || now < look_again_at_))
+    return found_;
+  auto found = std::make_shared<const device::FoundToolchains>(
+      KILN_TRY(device::discover_toolchains({.places = places_,
+                                            .explicit_nvrtc = explicit_nvrtc_,
+                                            .folder = folder_,
+                                            .ask = ask_})));
+  // One that could not be asked may answer later, and asking may have taken a minute.
+  look_again_at_ = std::chrono::steady_clock::now() + kLookAgainAfter;
+  found_ = found;
+  return found;
+}
+
+Result<std::optional<device::Driver>> Toolchains::driver() {
+  const MutexLock lock(driver_mutex_);
+  if (!driver_)
+    driver_ = KILN_TRY(device::Driver::open(explicit_driver_, places_));
+  return *driver_;
+}
+
+Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
+    const std::optional<device::BuildFor>& build_for) {
+  const MutexLock lock(mutex_);
+  const std::string name = build_for ? to_string(*build_for) : "";
+  const auto known = choices_.find(name);
+  if (known != choices_.end())
+    return known->second;
+  const auto found = KILN_TRY(found_locked());
+  if (found->usable.empty() && !found->unusable.empty()) {
+    const device::UnusableNvrtc& first = found->unusable.front();
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} ({}) cannot be used: {}", first.path.native(),
+                            first.found_in, first.error.message));
+  }
+  device::ToolchainWish wish{.wanted = wanted_,
+                             .recorded = recorded(),
+                             .driver = std::nullopt,
+                             .build_for = build_for};
+  // A driver that cannot be opened must not stop a warm on a login node; doctor and
+  // whatever loads a kernel say what is wrong with it.
+  if (const auto opened = driver(); opened && *opened)
+    wish.driver = (*opened)->version();
+  auto choice = std::make_shared<const device::ToolchainChoice>(
+      KILN_TRY(device::choose_toolchain(found->usable, wish)));
+  warn_once(choice->warning);
+  choices_.emplace(name, choice);
+  return choice;
+}
+
+Result<void> Toolchains::record(const device::Toolchain& toolchain) const {
+  if (folder_.empty()) {
+    return fail(ErrorCode::kUnavailable,
+                "the cache keeps nothing, so the toolchain is not recorded");
+  }
+  return device::write_recorded(folder_, toolchain);
+}
+
+std::optional<device::Toolchain> Toolchains::recorded() const {
+  if (folder_.empty())
+    return std::nullopt;
+  auto recorded = device::read_recorded(folder_);
+  if (!recorded) {
+    log(LogLevel::kDebug, {"no recorded toolchain: ", recorded.error().message});
+    return std::nullopt;
+  }
+  return *std::move(recorded);
+}
+
+void Toolchains::warn_once(const std::string& warning) {
+  if (!warning.empty() && warned_.insert(warning).second)
+    log(LogLevel::kWarning, {warning});
+}
+
+}  // namespace kiln

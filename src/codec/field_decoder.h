@@ -1,0 +1,120 @@
+// Fields as values of types: numbers, enumerators, lists, lists within lists. What
+// wrote them may have run wild, so the decoder believes nothing.
+
+#pragma once
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "codec/fields.h"
+#include "kiln/result.h"
+
+namespace kiln::cache {
+
+template <typename Integer>
+void add_number(Fields& fields, std::string_view label, Integer value) {
+  fields.add(label, std::to_string(value));
+}
+
+void add_nested(Fields& fields, std::string_view label, const Fields& nested);
+
+/// Reads the fields of one thing and remembers the first that was wrong, so that a
+/// reader is a list of assignments and one finish(). Thread safety: one thread.
+class FieldDecoder {
+ public:
+  /// `subject` begins the error's message. Both must outlive the decoder.
+  FieldDecoder(const Fields& fields, std::string_view subject)
+      : fields_(fields), subject_(subject) {}
+
+  std::string text(std::string_view label);
+
+  template <typename Integer>
+  Integer number(std::string_view label) {
+    return parse<Integer>(text(label), label);
+  }
+
+  /// An enumerator from `first` to `last`.
+  template <typename Enum>
+  Enum one_of(std::string_view label, Enum last, Enum first = Enum{}) {
+    return as_enum<Enum>(number<unsigned>(label), label, last, first);
+  }
+
+  [[nodiscard]] std::vector<std::string> texts(std::string_view label) const;
+
+  template <typename Integer>
+  std::vector<Integer> numbers(std::string_view label) {
+    std::vector<Integer> list;
+    for (const Field& field : fields_.list()) {
+      if (field.label == label)
+        list.push_back(parse<Integer>(field.value, label));
+    }
+    return list;
+  }
+
+  /// `read(FieldDecoder&)` of each nested list with that label.
+  template <typename Read>
+  auto nested(std::string_view label, const Read& read) {
+    std::vector<std::invoke_result_t<Read, FieldDecoder&>> list;
+    for (const Field& field : fields_.list()) {
+      if (field.label != label)
+        continue;
+      const auto inner = Fields::decode(as_bytes(field.value));
+      if (!inner) {
+        note(inner.error().message);
+        break;
+      }
+      FieldDecoder decoder(*inner, subject_);
+      list.push_back(read(decoder));
+      if (decoder.wrong_)
+        note(*decoder.wrong_);
+    }
+    return list;
+  }
+
+  template <typename Enum>
+  Enum as_enum(unsigned value, std::string_view label, Enum last, Enum first = Enum{}) {
+    if (value > static_cast<unsigned>(last) || value < static_cast<unsigned>(first)) {
+      note(fmt::format("field '{}' has no value {}", label, value));
+      return first;
+    }
+    return static_cast<Enum>(value);
+  }
+
+  /// For what only the caller knows to be wrong.
+  void note(std::string what) {
+    if (!wrong_)
+      wrong_ = std::move(what);
+  }
+
+  /// `value`, if nothing was wrong. Errors: kCorrupt.
+  template <typename T>
+  Result<T> finish(T value) {
+    if (wrong_)
+      return fail(ErrorCode::kCorrupt, fmt::format("{}: {}", subject_, *wrong_));
+    return value;
+  }
+
+ private:
+  template <typename Integer>
+  Integer parse(const std::string& value, std::string_view label) {
+    Integer number = 0;
+    const auto [end, error] =
+        std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc{} || end != value.data() + value.size())
+      note(fmt::format("field '{}' is no number that fits", label));
+    return number;
+  }
+
+  const Fields& fields_;
+  const std::string_view subject_;
+  std::optional<std::string> wrong_;
+};
+
+}  // namespace kiln::cache

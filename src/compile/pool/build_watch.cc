@@ -1,0 +1,84 @@
+#include "compile/pool/build_watch.h"
+
+#include <fmt/format.h>
+
+#include <type_traits>
+
+#include "compile/pool/reproduction.h"
+#include "util/units.h"
+
+namespace kiln::compile {
+namespace {
+
+std::string seconds_text(std::chrono::milliseconds duration) {
+  return fmt::format("{:.1f} s", std::chrono::duration<double>(duration).count());
+}
+
+struct Verdict {
+  ErrorCode code;
+  std::string text;
+};
+
+template <typename Job>
+Verdict verdict_on(const Error& cause, const Job& job, const BuildWatch& watch) {
+  const auto when = fmt::format("after {} while {}", seconds_text(watch.elapsed()),
+                                to_string(watch.phase()));
+  constexpr std::string_view kRemedy = std::is_same_v<Job, CompileJob>
+                                           ? "raise the limit or simplify the source"
+                                           : "raise the limit";
+  switch (cause.code) {
+    case ErrorCode::kTimeout:
+      return {cause.code, fmt::format("was stopped {}: over its limit of {}; {}", when,
+                                      seconds_text(job.time_limit), kRemedy)};
+    case ErrorCode::kResourceLimit:
+      return {cause.code,
+              fmt::format("was stopped {}: over its memory limit of {}; {}", when,
+                          format_size(job.memory_limit_bytes), kRemedy)};
+    default:
+      return {ErrorCode::kWorkerCrashed,
+              fmt::format("failed {}: {}", when, cause.message)};
+  }
+}
+
+template <typename Job>
+Error ended(const Error& cause, const Job& job, const BuildWatch& watch,
+            const OwnFolder& reproductions) {
+  const auto build = build_name(job);
+  if (cause.code == ErrorCode::kCancelled) {
+    return {cause.code,
+            fmt::format("{} was cancelled while {}", build, to_string(watch.phase()))};
+  }
+  const auto [code, text] = verdict_on(cause, job, watch);
+  if (reproductions.empty())
+    return {code, fmt::format("{} {}", build, text)};
+  const auto saved = save_reproduction(reproductions, job);
+  return {code, fmt::format("{} {}; {}", build, text,
+                            saved ? "saved in " + saved->native()
+                                  : "it could not be saved: " + saved.error().message)};
+}
+
+}  // namespace
+
+std::string build_name(const CompileJob& job) {
+  return fmt::format("the build of {} for {}",
+                     job.label.empty() ? kProgramName : job.label,
+                     device::to_string(job.target));
+}
+
+std::string build_name(const PlanJob& job) {
+  return fmt::format(
+      "the plan of {} for {}", job.label,
+      device::to_string(device::Architecture{.capability = job.capability}));
+}
+
+Error ended_build(const Error& cause, const CompileJob& job, const BuildWatch& watch,
+                  const OwnFolder& reproductions) {
+  return ended(cause, job, watch, reproductions);
+}
+
+Error ended_build(const Error& cause, const PlanJob& job, const BuildWatch& watch,
+                  const OwnFolder& reproductions) {
+  return ended(cause, job, watch, reproductions);
+}
+
+}  // namespace kiln::compile

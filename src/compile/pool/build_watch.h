@@ -1,0 +1,60 @@
+// How far a build is and since when, and what its caller is told when it was ended.
+
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "compile/protocol/job.h"
+#include "compile/protocol/plan_job.h"
+#include "kiln/result.h"
+#include "util/own_path.h"
+
+namespace kiln::compile {
+
+/// Told each phase as it begins, on the thread that called compile().
+using ProgressCallback = std::function<void(BuildPhase)>;
+
+/// Thread safety: one thread.
+class BuildWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit BuildWatch(ProgressCallback on_phase) : on_phase_(std::move(on_phase)) {}
+
+  void enter(BuildPhase phase) {
+    phase_ = phase;
+    if (on_phase_)
+      on_phase_(phase);
+  }
+  /// From here the time limit runs: queueing does not count.
+  void start_clock() { begin_ = Clock::now(); }
+
+  [[nodiscard]] BuildPhase phase() const { return phase_; }
+  [[nodiscard]] Clock::time_point begin() const { return begin_; }
+  [[nodiscard]] std::chrono::milliseconds elapsed() const {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin_);
+  }
+
+ private:
+  const ProgressCallback on_phase_;
+  BuildPhase phase_ = BuildPhase::kQueued;
+  Clock::time_point begin_ = Clock::now();
+};
+
+/// "the build of scaled_softmax_fwd for sm_90": how messages begin.
+[[nodiscard]] std::string build_name(const CompileJob& job);
+[[nodiscard]] std::string build_name(const PlanJob& job);
+
+/// The error of a build that was stopped or whose worker is gone: which build, how
+/// long, in which phase, which limit, and where it was saved (in `reproductions`,
+/// nowhere if that is empty). `job` has its limits filled in.
+[[nodiscard]] Error ended_build(const Error& cause, const CompileJob& job,
+                                const BuildWatch& watch,
+                                const OwnFolder& reproductions);
+[[nodiscard]] Error ended_build(const Error& cause, const PlanJob& job,
+                                const BuildWatch& watch,
+                                const OwnFolder& reproductions);
+
+}  // namespace kiln::compile

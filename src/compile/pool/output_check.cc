@@ -1,0 +1,68 @@
+#include "compile/pool/output_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "device/cubin.h"
+#include "util/elf.h"
+#include "util/try.h"
+
+namespace kiln::compile {
+namespace {
+
+Result<void> check_names_in_cubin(const CompileOutput& output) {
+  const auto elf = KILN_TRY(ElfFile::parse(output.image));
+  const auto symbols = KILN_TRY(elf.symbols());
+  for (const auto& [expression, lowered] : output.lowered_names) {
+    const auto defines = [&name = lowered](const ElfSymbol& symbol) {
+      return symbol.section != 0 && symbol.name == name;
+    };
+    if (std::none_of(symbols.begin(), symbols.end(), defines))
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("'{}', NVRTC's name for '{}', is not in it", lowered,
+                              expression));
+  }
+  return {};
+}
+
+Result<void> check_names_in_ptx(const CompileOutput& output) {
+  const auto text = as_text(output.image);
+  for (const auto& [expression, lowered] : output.lowered_names) {
+    if (text.find(lowered) == std::string_view::npos)
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("'{}', NVRTC's name for '{}', is not in it", lowered,
+                              expression));
+  }
+  return {};
+}
+
+Result<void> check(const CompileJob& job, const CompileOutput& output) {
+  KILN_TRY(device::check_image(output.image, job.target, {}));
+  return job.target.kind == device::ImageKind::kCubin ? check_names_in_cubin(output)
+                                                      : check_names_in_ptx(output);
+}
+
+}  // namespace
+
+Result<void> check_output(const CompileJob& job, const CompileOutput& output) {
+  const auto sound = check(job, output);
+  if (sound)
+    return {};
+  return fail(ErrorCode::kCompileFailed,
+              fmt::format("NVRTC {} reported success, but its image is not what was "
+                          "asked for: {}",
+                          output.nvrtc.path.native(), sound.error().message));
+}
+
+Result<void> check_output(const PlanJob& job, const PlanOutput& output) {
+  if (!output.attempts.empty())
+    return {};
+  return fail(
+      ErrorCode::kCompileFailed,
+      fmt::format("cuDNN {} gave neither a plan nor a reason", job.cudnn.native()));
+}
+
+}  // namespace kiln::compile

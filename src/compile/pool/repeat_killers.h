@@ -1,0 +1,50 @@
+// Remembers which jobs killed their workers, so that a hopeless source does not cost
+// every caller its full time limit. In memory only: a failure is never on disk.
+
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "codec/digest.h"
+#include "compile/protocol/protocol.h"
+#include "kiln/result.h"
+#include "util/mutex.h"
+
+namespace kiln::compile {
+
+/// Thread safety: every member may be called from any thread.
+class RepeatKillers {
+ public:
+  using Clock = std::function<std::chrono::steady_clock::time_point()>;
+
+  static constexpr int kKillsBeforeRefusal = 2;
+  static constexpr std::chrono::minutes kRefusedFor{10};
+
+  explicit RepeatKillers(Clock clock) : clock_(std::move(clock)) {}
+
+  /// The last error of a job that is refused now. One map look-up and, only when some
+  /// job killed a worker lately, one SHA-256 of `job`.
+  [[nodiscard]] std::optional<Error> refusal(const Request& job);
+
+  /// `job` ended its worker, and `error` is what its caller is told. Kills that are
+  /// more than kRefusedFor apart do not add up.
+  void record(const Request& job, const Error& error);
+
+ private:
+  struct Kills {
+    int count = 0;
+    std::chrono::steady_clock::time_point last;
+    Error error;
+  };
+
+  void forget_old() KILN_REQUIRES(mutex_);
+
+  const Clock clock_;
+  Mutex mutex_;
+  std::map<cache::Digest, Kills> kills_ KILN_GUARDED_BY(mutex_);
+};
+
+}  // namespace kiln::compile

@@ -1,0 +1,215 @@
+#include "compile/pool/reproduction.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "codec/digest.h"
+#include "compile/protocol/protocol.h"
+#include "util/log.h"
+#include "util/posix_error.h"
+#include "util/try.h"
+#include "util/write_file.h"
+
+namespace kiln::compile {
+namespace {
+
+constexpr mode_t kFolderMode = 0700;
+constexpr mode_t kFileMode = 0600;
+constexpr std::size_t kTimeChars = 16;  // "20260131T120000Z"
+constexpr std::size_t kHashChars = 16;
+
+std::string folder_name(const Request& job) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  char time[kTimeChars + 1] = "";
+  std::ignore = std::strftime(time, sizeof(time), "%Y%m%dT%H%M%SZ", &utc);
+  return fmt::format(
+      "{}-{}", time,
+      cache::Digest::of(encode_request(job)).hex().substr(0, kHashChars));
+}
+
+/// Only what folder_name() wrote, perhaps with "-2": nothing else is ever removed.
+bool is_our_name(std::string_view name) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto is_hex = [&](char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); };
+  if (name.size() < kTimeChars + 1 + kHashChars || name[8] != 'T' ||
+      name[kTimeChars - 1] != 'Z' || name[kTimeChars] != '-')
+    return false;
+  const auto hash = name.substr(kTimeChars + 1, kHashChars);
+  const auto rest = name.substr(kTimeChars + 1 + kHashChars);
+  return std::all_of(name.begin(), name.begin() + 8, is_digit) &&
+         std::all_of(hash.begin(), hash.end(), is_hex) &&
+         (rest.empty() || (rest.starts_with('-') &&
+                           std::all_of(rest.begin() + 1, rest.end(), is_digit)));
+}
+
+Result<void> make_folder(const std::filesystem::path& path) {
+  if (::mkdir(path.c_str(), kFolderMode) == 0 || errno == EEXIST)
+    return {};
+  return posix_error("mkdir", path, errno);
+}
+
+/// A folder that did not exist before: a second job of the same second gets "-2".
+Result<std::filesystem::path> make_new_folder(const std::filesystem::path& wanted) {
+  constexpr int kAttempts = 100;
+  for (int i = 1; i <= kAttempts; ++i) {
+    auto path = wanted;
+    if (i > 1)
+      path += fmt::format("-{}", i);
+    if (::mkdir(path.c_str(), kFolderMode) == 0)
+      return path;
+    if (errno != EEXIST)
+      return posix_error("mkdir", path, errno);
+  }
+  return posix_error("mkdir", wanted, EEXIST);
+}
+
+/// Where a header in memory goes below `headers`, or nullopt for a name that would
+/// leave it.
+std::optional<std::filesystem::path> header_place(const MemoryHeader& header) {
+  const auto path = std::filesystem::path(header.name).lexically_normal();
+  if (path.empty() || path.is_absolute() || *path.begin() == ".." ||
+      !path.has_filename() || header.name.find('\0') != std::string::npos)
+    return std::nullopt;
+  return path;
+}
+
+Result<void> write_headers(const std::filesystem::path& folder, const CompileJob& job) {
+  KILN_TRY(make_folder(folder));
+  std::size_t number = 0;
+  for (const auto& header : job.headers) {
+    ++number;
+    const auto place = header_place(header);
+    if (!place) {
+      // Kept all the same; its first line says what an #include has to spell.
+      const auto text = fmt::format("// {}\n{}", header.name, header.text);
+      KILN_TRY(create_file(folder / fmt::format("header-{}", number), as_bytes(text),
+                           kFileMode));
+      continue;
+    }
+    auto parent = folder;
+    for (const auto& part : place->parent_path()) {
+      parent /= part;
+      KILN_TRY(make_folder(parent));
+    }
+    KILN_TRY(create_file(folder / *place, as_bytes(header.text), kFileMode));
+  }
+  return {};
+}
+
+void remove_oldest(const std::filesystem::path& repro) {
+  std::vector<std::filesystem::path> ours;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(repro, error), end;
+       !error && entry != end; entry.increment(error)) {
+    if (is_our_name(entry->path().filename().native()))
+      ours.push_back(entry->path());
+  }
+  if (ours.size() <= kReproductionsKept)
+    return;
+  std::sort(ours.begin(), ours.end());  // their names begin with the time
+  for (std::size_t i = 0; i < ours.size() - kReproductionsKept; ++i) {
+    std::filesystem::remove_all(ours[i], error);
+    if (error)
+      log(LogLevel::kWarning,
+          {"cannot remove ", ours[i].native(), ": ", error.message()});
+  }
+}
+
+/// One word for a POSIX shell.
+std::string shell_word(std::string_view word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos)
+    return std::string(word);
+  std::string text = "'";
+  for (const char c : word) {
+    if (c == '\'')
+      text += "'\\''";
+    else
+      text += c;
+  }
+  text += '\'';
+  return text;
+}
+
+/// Is `option` the architecture, which the command line says with --arch?
+bool is_architecture(std::string_view option) {
+  return option.starts_with("--gpu-architecture") || option.starts_with("-arch");
+}
+
+Result<void> write_files(const std::filesystem::path& folder, const CompileJob& job) {
+  KILN_TRY(create_file(folder / kProgramName, as_bytes(job.source), kFileMode));
+  if (!job.headers.empty())
+    KILN_TRY(write_headers(folder / "headers", job));
+  const auto command = fmt::format(
+      "# {}, NVRTC {}\nKILN_NVRTC={} {}\n", job.label, job.nvrtc.nvrtc.native(),
+      shell_word(job.nvrtc.nvrtc.native()), reproduction_command(folder, job));
+  KILN_TRY(create_file(folder / "command", as_bytes(command), kFileMode));
+  return {};
+}
+
+Result<void> write_files(const std::filesystem::path& folder, const PlanJob& job) {
+  constexpr const char* kDevice = "device.json";
+  KILN_TRY(create_file(folder / kDevice, as_bytes(job.device), kFileMode));
+  const auto command =
+      fmt::format("# {}\nKILN_CUDNN={} kiln attention warm --profile {} {}\n",
+                  job.label, shell_word(job.cudnn.native()),
+                  shell_word((folder / kDevice).native()), job.flags);
+  return create_file(folder / "command", as_bytes(command), kFileMode);
+}
+
+/// Nothing to run again: a question is no job.
+Result<void> write_files(const std::filesystem::path& /*folder*/,
+                         const DescribeRequest& /*request*/) {
+  return {};
+}
+
+}  // namespace
+
+std::string reproduction_command(const std::filesystem::path& folder,
+                                 const CompileJob& job) {
+  std::string command = fmt::format("kiln compile {} --arch {}",
+                                    shell_word((folder / kProgramName).native()),
+                                    device::to_string(job.target.architecture));
+  if (!job.headers.empty())
+    command += fmt::format(" -I {}", shell_word((folder / "headers").native()));
+  for (std::size_t i = 0; i < job.options.size(); ++i) {
+    const auto& option = job.options[i];
+    if (!is_architecture(option))
+      command += fmt::format(" {}", shell_word("--option=" + option));
+    else if (option.find('=') == std::string::npos)
+      ++i;  // "-arch" "sm_90": its value is the next one
+  }
+  for (const auto& expression : job.name_expressions)
+    command += fmt::format(" {}", shell_word("--name=" + expression));
+  if (job.time_limit.count() > 0)
+    command +=
+        fmt::format(" --timeout {}",
+                    std::chrono::ceil<std::chrono::seconds>(job.time_limit).count());
+  return command;
+}
+
+Result<std::filesystem::path> save_reproduction(const OwnFolder& repro,
+                                                const Request& job) {
+  KILN_TRY(make_folder(repro.path().parent_path()));
+  KILN_TRY(repro.check());
+  KILN_TRY(make_folder(repro.path()));
+  const auto folder = KILN_TRY(make_new_folder(repro.path() / folder_name(job)));
+  KILN_TRY(
+      std::visit([&](const auto& each) { return write_files(folder, each); }, job));
+  remove_oldest(repro.path());
+  return folder;
+}
+
+}  // namespace kiln::compile

@@ -1,0 +1,107 @@
+#include "compile/pool/worker_crew.h"
+
+#include <fmt/format.h>
+
+#include "kiln/version.h"
+#include "util/try.h"
+
+namespace kiln::compile {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kStartLimit{30};
+
+}  // namespace
+
+WorkerCrew::Place::~Place() {
+  const MutexLock lock(crew_.mutex_);
+  --crew_.busy_;
+  crew_.changed_.notify_one();
+}
+
+WorkerCrew::WorkerCrew(LazyCount max_workers, WorkerSearch search,
+                       std::vector<std::string> environment)
+    : max_workers_(std::move(max_workers)),
+      search_(std::move(search)),
+      environment_(std::move(environment)) {}
+
+WorkerCrew::~WorkerCrew() = default;
+
+Result<std::unique_ptr<WorkerCrew::Place>> WorkerCrew::take_place(
+    const std::stop_token& stop) {
+  // Declared before the lock: its destructor may have to wait for the callback.
+  const std::stop_callback wake(stop, [this] {
+    const MutexLock lock(mutex_);
+    changed_.notify_all();
+  });
+  const unsigned most = max_workers_.get();
+  const MutexLock lock(mutex_);
+  while (busy_ >= most && !stop.stop_requested()) changed_.wait(mutex_);
+  if (stop.stop_requested()) {
+    changed_.notify_one();  // the wake-up may have been meant for another
+    return fail(ErrorCode::kCancelled, "cancelled while queued for a compile worker");
+  }
+  ++busy_;
+  return std::make_unique<Place>(*this);
+}
+
+Result<WorkerProcess> WorkerCrew::hire(const Libraries& libraries,
+                                       const std::stop_token& stop, BuildWatch& watch) {
+  if (auto idle = take_idle(libraries))
+    return *std::move(idle);
+  watch.enter(BuildPhase::kStarting);
+  return start(stop);
+}
+
+void WorkerCrew::keep(const Libraries& libraries, WorkerProcess worker) {
+  const MutexLock lock(mutex_);
+  idle_.push_back({libraries, std::move(worker)});
+}
+
+std::optional<WorkerProcess> WorkerCrew::take_idle(const Libraries& libraries) {
+  std::vector<Idle> ended;  // destroyed after the lock: reaping takes time
+  const MutexLock lock(mutex_);
+  std::optional<WorkerProcess> found;
+  for (std::size_t i = idle_.size(); i-- > 0 && !found;) {
+    const auto at = idle_.begin() + static_cast<std::ptrdiff_t>(i);
+    if (!at->process.alive()) {
+      ended.push_back(std::move(*at));
+      idle_.erase(at);
+    } else if (at->libraries == libraries) {
+      found = std::move(at->process);
+      idle_.erase(at);
+    }
+  }
+  // Workers with other libraries make room: no more than max_workers_ live at a time.
+  if (!found && !idle_.empty() && busy_ + idle_.size() > max_workers_.get()) {
+    ended.push_back(std::move(idle_.front()));
+    idle_.erase(idle_.begin());
+  }
+  return found;
+}
+
+Result<WorkerProcess> WorkerCrew::start(const std::stop_token& stop) {
+  const auto path = KILN_TRY(find_worker(search_));
+  const ExchangeLimits limits{
+      .deadline = Clock::now() + kStartLimit, .memory_bytes = 0, .stop = stop};
+  auto worker = KILN_TRY(spawner_.start({path, environment_}, limits.deadline, stop));
+  const auto reply = worker.receive(limits);
+  if (!reply && reply.error().code == ErrorCode::kCancelled)
+    return tl::unexpected(reply.error());
+  if (!reply) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} did not start as a compile worker: {}", path.native(),
+                            reply.error().message));
+  }
+  const auto* const hello = std::get_if<Hello>(&*reply);
+  if (hello == nullptr || hello->build_id != build_id()) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("the compile worker {} and {} come from different builds; "
+                            "install both from one",
+                            path.native(), this_library().native()));
+  }
+  return worker;
+}
+
+}  // namespace kiln::compile

@@ -1,0 +1,79 @@
+#include "compile/pool/worker_path.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace kiln::compile {
+namespace {
+
+bool is_executable(const std::filesystem::path& path) {
+  std::error_code not_there;  // then it is no regular file
+  return std::filesystem::is_regular_file(path, not_there) &&
+         ::access(path.c_str(), X_OK) == 0;
+}
+
+Result<std::filesystem::path> exactly(const std::filesystem::path& path,
+                                      std::string_view given_by) {
+  std::error_code error;
+  auto absolute = std::filesystem::absolute(path, error);
+  if (is_executable(path) && !error)
+    return absolute;
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{} names {}, which is not an executable file", given_by,
+                          path.native()));
+}
+
+std::filesystem::path this_program() {
+  std::error_code no_proc;  // then there is no such place to look at
+  return std::filesystem::read_symlink("/proc/self/exe", no_proc);
+}
+
+}  // namespace
+
+std::filesystem::path this_library() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&find_worker), &info) == 0 ||
+      info.dli_fname == nullptr)
+    return this_program();
+  // The loader gives the program's own name as it was typed; links are followed, so
+  // that what is beside the real file is found.
+  std::error_code unresolved;
+  auto path = std::filesystem::canonical(info.dli_fname, unresolved);
+  return unresolved ? this_program() : path;
+}
+
+Result<std::filesystem::path> find_worker(const WorkerSearch& search) {
+  if (search.option && !search.option->empty())
+    return exactly(*search.option, "the worker option");
+  if (search.environment && !search.environment->empty())
+    return exactly(*search.environment, "KILN_WORKER");
+
+  const auto here = this_library().parent_path();
+  std::vector<std::filesystem::path> places{here / search.name};
+  for (const auto& folder :  // here is a library's or a program's folder
+       {here / KILN_WORKER_FROM_LIBRARY, here / KILN_WORKER_FROM_PROGRAM,
+        this_program().parent_path()}) {
+    const auto place = (folder / search.name).lexically_normal();
+    if (std::find(places.begin(), places.end(), place) == places.end())
+      places.push_back(place);
+  }
+  std::string looked_at;
+  for (const auto& place : places) {
+    if (is_executable(place))
+      return place;
+    looked_at += looked_at.empty() ? "" : ", ";
+    looked_at += place.native();
+  }
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("there is no {} (looked at {}); reinstall Kiln, or set "
+                          "KILN_WORKER to the path of its kiln-worker",
+                          search.name, looked_at));
+}
+
+}  // namespace kiln::compile

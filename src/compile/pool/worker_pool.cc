@@ -1,0 +1,353 @@
+#include "compile/pool/worker_pool.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+#include "compile/pool/cores.h"
+#include "compile/pool/output_check.h"
+#include "compile/pool/repeat_killers.h"
+#include "compile/pool/worker_crew.h"
+#include "util/fork_count.h"
+#include "util/mutex.h"
+#include "util/try.h"
+
+namespace kiln::compile {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr std::chrono::seconds kDescribeLimit{60};
+/// NVRTC is asked to stop at the limit; this later its process is killed.
+constexpr milliseconds kPoliteness{250};
+/// A worker that keeps more than this part of a build's memory limit is not reused.
+constexpr std::uint64_t kRetireAtPart = 4;
+
+/// Stops when either of two tokens does. Thread safety: as stop_token.
+class EitherStop {
+ public:
+  EitherStop(std::stop_token first, std::stop_token second)
+      : first_(std::move(first), [this] { source_.request_stop(); }),
+        second_(std::move(second), [this] { source_.request_stop(); }) {}
+
+  [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
+
+ private:
+  std::stop_source source_;
+  std::stop_callback<std::function<void()>> first_;
+  std::stop_callback<std::function<void()>> second_;
+};
+
+/// Later entries win over earlier ones of the same name.
+std::vector<std::string> merged(std::vector<std::string> base,
+                                const std::vector<std::string>& more) {
+  for (const auto& setting : more) {
+    const auto name = setting.substr(0, setting.find('=') + 1);
+    std::erase_if(base, [&name](const auto& old) { return old.starts_with(name); });
+    base.push_back(setting);
+  }
+  return base;
+}
+
+/// A request with the limits it runs under.
+struct Errand {
+  Request request;
+  WorkerCrew::Libraries libraries;
+  milliseconds time_limit;
+  std::uint64_t memory_limit_bytes;
+};
+
+/// How an errand that reached a worker ended: with the worker's own word or, when the
+/// worker had to be given up, why.
+struct Ended {
+  Result<Reply> answer;
+};
+
+WorkerCrew::Libraries libraries_of(const NvrtcPaths& nvrtc) {
+  return {nvrtc.nvrtc, nvrtc.builtins};
+}
+WorkerCrew::Libraries libraries_of(const CompileJob& job) {
+  return libraries_of(job.nvrtc);
+}
+WorkerCrew::Libraries libraries_of(const PlanJob& job) {
+  return {job.cudnn, job.nvrtc.nvrtc, job.nvrtc.builtins};
+}
+
+template <typename Job>
+Error about(const Job& job, const Error& error) {
+  return {error.code, fmt::format("{}: {}", build_name(job), error.message)};
+}
+
+/// NVRTC heeded the deadline by itself, and its worker lives.
+bool is_timeout(const Reply& reply) {
+  const auto* const error = std::get_if<Error>(&reply);
+  return error != nullptr && error->code == ErrorCode::kTimeout;
+}
+
+/// What a worker that lives on made of the job.
+template <typename Output, typename Job>
+Result<Output> judge(Reply reply, const Job& job) {
+  if (auto* const output = std::get_if<Output>(&reply)) {
+    const auto sound = check_output(job, *output);
+    if (!sound)
+      return tl::unexpected(about(job, sound.error()));
+    return std::move(*output);
+  }
+  if (const auto* const error = std::get_if<Error>(&reply))
+    return tl::unexpected(about(job, *error));
+  return fail(ErrorCode::kWorkerCrashed,
+              build_name(job) + ": the compile worker answered another question");
+}
+
+/// Sends the request and reads replies until the one that is not Progress.
+Result<Reply> exchange(WorkerProcess& worker, const Bytes& frame,
+                       const ExchangeLimits& limits, BuildWatch& watch) {
+  KILN_TRY(worker.send(frame, limits));
+  while (true) {
+    auto reply = KILN_TRY(worker.receive(limits));
+    const auto* const progress = std::get_if<Progress>(&reply);
+    if (progress == nullptr)
+      return reply;
+    watch.enter(progress->phase);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> worker_environment() {
+  constexpr std::array kPassed{"LD_LIBRARY_PATH", "TMPDIR",        "KILN_FAKE_NVRTC",
+                               "ASAN_OPTIONS",    "UBSAN_OPTIONS", "TSAN_OPTIONS"};
+  std::vector<std::string> environment;
+  for (const char* const name : kPassed) {
+    // Read when a pool opens; a host that changes its environment meanwhile is beyond
+    // help. In a set-uid program there is none.
+    if (const char* const value = ::secure_getenv(name))
+      environment.push_back(fmt::format("{}={}", name, value));
+  }
+  return environment;
+}
+
+/// All that a pool has in one process.
+class WorkerPool::State {
+ public:
+  explicit State(const PoolOptions& options);
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  State(State&&) = delete;
+  State& operator=(State&&) = delete;
+  ~State();
+
+  template <typename Output, typename Job>
+  Result<Output> build(const Job& wanted, std::stop_token stop,
+                       const ProgressCallback& on_phase);
+  Result<ToolchainDescription> describe(const NvrtcPaths& nvrtc, std::stop_token stop);
+
+  [[nodiscard]] const OwnerProcess& owner() const { return owner_; }
+
+ private:
+  /// One caller inside the pool; the destructor waits for it.
+  class Visit;
+
+  Result<Ended> run(const Errand& errand, const std::stop_token& stop,
+                    BuildWatch& watch);
+  [[nodiscard]] Result<std::shared_ptr<void>> take_slot(
+      const std::stop_token& stop) const;
+  template <typename Job>
+  [[nodiscard]] Job with_limits(Job job) const;
+
+  // Constant after construction.
+  const PoolOptions& options_;
+  const OwnerProcess owner_{};
+
+  // Thread-safe by themselves.
+  std::stop_source closing_;
+  RepeatKillers killers_;
+  WorkerCrew crew_;
+
+  Mutex mutex_;
+  ConditionVariable left_;
+  unsigned callers_ KILN_GUARDED_BY(mutex_) = 0;
+};
+
+class WorkerPool::State::Visit {
+ public:
+  explicit Visit(State& state) : state_(state) {
+    const MutexLock lock(state_.mutex_);
+    ++state_.callers_;
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+  Visit(Visit&&) = delete;
+  Visit& operator=(Visit&&) = delete;
+  ~Visit() {
+    const MutexLock lock(state_.mutex_);
+    --state_.callers_;
+    state_.left_.notify_all();
+  }
+
+ private:
+  State& state_;
+};
+
+WorkerPool::State::State(const PoolOptions& options)
+    : options_(options),
+      killers_(options.clock ? options.clock : RepeatKillers::Clock(Clock::now)),
+      crew_(options.max_workers, options.worker,
+            merged(worker_environment(), options.environment)) {}
+
+WorkerPool::State::~State() {
+  closing_.request_stop();
+  const MutexLock lock(mutex_);
+  while (callers_ > 0) left_.wait(mutex_);
+}
+
+Result<std::shared_ptr<void>> WorkerPool::State::take_slot(
+    const std::stop_token& stop) const {
+  if (!options_.acquire_slot)
+    return nullptr;
+  return options_.acquire_slot(stop);
+}
+
+template <typename Job>
+Job WorkerPool::State::with_limits(Job job) const {
+  if (job.time_limit.count() == 0)
+    job.time_limit = options_.time_limit;
+  if (job.memory_limit_bytes == 0)
+    job.memory_limit_bytes = options_.memory_limit_bytes;
+  return job;
+}
+
+/// Errors: what kept the errand from being handed to a worker at all.
+Result<Ended> WorkerPool::State::run(const Errand& errand, const std::stop_token& stop,
+                                     BuildWatch& watch) {
+  const Bytes frame = encode_request(errand.request);
+  if (frame.size() > options_.max_job_bytes) {
+    return fail(ErrorCode::kResourceLimit,
+                fmt::format("a compile job of {} bytes is over the limit of {}",
+                            frame.size(), options_.max_job_bytes));
+  }
+  watch.enter(BuildPhase::kQueued);
+  const auto place = KILN_TRY(crew_.take_place(stop));
+  // Only builds are bounded machine-wide: a question takes milliseconds, and must not
+  // wait for somebody's build.
+  const bool is_build = !std::holds_alternative<DescribeRequest>(errand.request);
+  const auto slot = is_build ? KILN_TRY(take_slot(stop)) : nullptr;
+  while (true) {
+    auto worker = KILN_TRY(crew_.hire(errand.libraries, stop, watch));
+    watch.start_clock();
+    auto answer = exchange(worker, frame,
+                           {.deadline = watch.begin() + errand.time_limit + kPoliteness,
+                            .memory_bytes = errand.memory_limit_bytes,
+                            .stop = stop},
+                           watch);
+    const bool is_fit =
+        answer && worker.resident_bytes() <= errand.memory_limit_bytes / kRetireAtPart;
+    if (is_fit)
+      crew_.keep(errand.libraries, std::move(worker));
+    else
+      worker.kill();  // before the slot is given back
+    // One that was idle may end, killed for want of memory say, before it hears of this
+    // errand; the next one is another, at last a new one, whose phase is kStarting.
+    const bool never_began = !answer &&
+                             answer.error().code == ErrorCode::kWorkerCrashed &&
+                             watch.phase() == BuildPhase::kQueued;
+    if (!never_began)
+      return Ended{std::move(answer)};
+  }
+}
+
+template <typename Output, typename Job>
+Result<Output> WorkerPool::State::build(const Job& wanted, std::stop_token stop,
+                                        const ProgressCallback& on_phase) {
+  const Visit visit(*this);
+  const EitherStop either(std::move(stop), closing_.get_token());
+  const Job job = with_limits(wanted);
+  if (auto refusal = killers_.refusal(job)) {
+    if (options_.on_refused)
+      options_.on_refused();
+    return tl::unexpected(*std::move(refusal));
+  }
+
+  BuildWatch watch(on_phase);
+  auto [answer] = KILN_TRY(run({.request = job,
+                                .libraries = libraries_of(job),
+                                .time_limit = job.time_limit,
+                                .memory_limit_bytes = job.memory_limit_bytes},
+                               either.token(), watch));
+  const bool stopped_itself = answer && is_timeout(*answer);
+  if (answer && !stopped_itself)
+    return judge<Output>(*std::move(answer), job);
+
+  const auto& cause = stopped_itself ? std::get<Error>(*answer) : answer.error();
+  auto error = ended_build(cause, job, watch, options_.reproductions);
+  if (error.code != ErrorCode::kCancelled)
+    killers_.record(job, error);
+  return tl::unexpected(std::move(error));
+}
+
+Result<ToolchainDescription> WorkerPool::State::describe(const NvrtcPaths& nvrtc,
+                                                         std::stop_token stop) {
+  const Visit visit(*this);
+  const EitherStop either(std::move(stop), closing_.get_token());
+  BuildWatch watch({});
+  const auto [answer] =
+      KILN_TRY(run({.request = DescribeRequest{nvrtc},
+                    .libraries = libraries_of(nvrtc),
+                    .time_limit = kDescribeLimit,
+                    .memory_limit_bytes = options_.memory_limit_bytes},
+                   either.token(), watch));
+  const auto about_nvrtc = [&nvrtc](const Error& error) {
+    return fail(error.code, fmt::format("asking NVRTC {} what it is: {}",
+                                        nvrtc.nvrtc.native(), error.message));
+  };
+  if (!answer)
+    return about_nvrtc(answer.error());
+  if (const auto* const error = std::get_if<Error>(&*answer))
+    return about_nvrtc(*error);
+  if (const auto* const found = std::get_if<ToolchainDescription>(&*answer))
+    return *found;
+  return about_nvrtc(
+      {ErrorCode::kWorkerCrashed, "the worker answered another question"});
+}
+
+WorkerPool::WorkerPool(PoolOptions options)
+    : options_(std::move(options)), state_(new State(options_)) {}
+
+WorkerPool::~WorkerPool() {
+  State* const state = state_.load();
+  // In a forked child that never compiled, the threads and workers are the parent's.
+  if (state->owner().is_this())
+    delete state;
+}
+
+WorkerPool::State& WorkerPool::state() {
+  State* current = state_.load();
+  if (current->owner().is_this())
+    return *current;
+  // The old state may be locked by a thread that does not exist here: it is left alone.
+  auto fresh = std::make_unique<State>(options_);
+  if (state_.compare_exchange_strong(current, fresh.get()))
+    return *fresh.release();
+  return *current;  // another thread of this child was faster
+}
+
+Result<CompileOutput> WorkerPool::compile(const CompileJob& job, std::stop_token stop,
+                                          const ProgressCallback& on_phase) {
+  return state().build<CompileOutput>(job, std::move(stop), on_phase);
+}
+
+Result<PlanOutput> WorkerPool::build_plan(const PlanJob& job, std::stop_token stop,
+                                          const ProgressCallback& on_phase) {
+  return state().build<PlanOutput>(job, std::move(stop), on_phase);
+}
+
+Result<ToolchainDescription> WorkerPool::describe(const NvrtcPaths& nvrtc,
+                                                  std::stop_token stop) {
+  return state().describe(nvrtc, std::move(stop));
+}
+
+}  // namespace kiln::compile

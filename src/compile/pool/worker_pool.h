@@ -1,0 +1,115 @@
+// Compiles in killable processes: at most N at a time, each build bounded in time and
+// memory, a crash costs one worker, a source that keeps killing workers is refused.
+
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "compile/pool/build_watch.h"
+#include "compile/pool/cores.h"
+#include "compile/pool/worker_path.h"
+#include "compile/protocol/job.h"
+#include "compile/protocol/plan_job.h"
+#include "compile/protocol/protocol.h"
+#include "kiln/result.h"
+#include "util/lazy_count.h"
+#include "util/own_path.h"
+
+namespace kiln::compile {
+
+/// Holds a machine-wide slot until the returned object is destroyed. Called on the
+/// thread that called compile(); must return soon after a stop is requested.
+using AcquireSlot = std::function<Result<std::shared_ptr<void>>(std::stop_token)>;
+
+struct PoolOptions {
+  LazyCount max_workers = LazyCount(usable_cores);  // builds at a time
+  WorkerSearch worker;
+  std::chrono::milliseconds time_limit = std::chrono::seconds(300);
+  std::uint64_t memory_limit_bytes = 4ULL << 30U;
+  AcquireSlot acquire_slot;  // empty: no machine-wide bound
+  OwnFolder reproductions;   // `<cache root>/repro`; empty: none are saved
+  /// Told, in the caller's thread, of each job that is not begun because it killed its
+  /// workers before.
+  std::function<void()> on_refused;
+  /// "NAME=value" that a worker gets besides worker_environment(); these win.
+  std::vector<std::string> environment;
+  /// A job whose message is longer is an error. For tests: the protocol has its limit.
+  std::uint64_t max_job_bytes = kMaxPayloadBytes;
+  /// For tests of the ten-minute refusal. Empty: steady_clock::now.
+  std::function<std::chrono::steady_clock::time_point()> clock;
+};
+
+/// What of this process's environment a worker gets: the loader's path (it matters, and
+/// is found out through the loaded build ids), TMPDIR, the sanitizers' options and the
+/// fake NVRTC's mode. No token, key or proxy of the host.
+[[nodiscard]] std::vector<std::string> worker_environment();
+
+/// Thread safety: every member may be called from any thread.
+///
+/// Slots. A machine slot is held from before a worker is started or reused until its
+/// build has ended; an idle worker holds none (it costs memory, about 75 MB, and no
+/// core). So N builds need N slots and never more, and a pool that has been busy does
+/// not starve its neighbours.
+///
+/// Workers are started by one thread of the pool, on first need, and reused last in
+/// first out for the same NVRTC paths; at most max_workers exist.
+///
+/// Fork. In a forked child the pool starts afresh from the same options: the parent's
+/// workers are not touched, and no lock of the parent is waited for. `acquire_slot`
+/// must cope with that too.
+///
+/// Destruction cancels running builds (they return kCancelled), kills every worker and
+/// does not wait for NVRTC.
+class WorkerPool {
+ public:
+  explicit WorkerPool(PoolOptions options);
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+  WorkerPool(WorkerPool&&) = delete;
+  WorkerPool& operator=(WorkerPool&&) = delete;
+  ~WorkerPool();
+
+  /// Builds `job`; blocks, without a limit while queued, and else for at most the time
+  /// limit and a few seconds. A stop ends a queued or running build within about 50 ms.
+  /// Errors, after each of which the pool serves the next request:
+  ///   kCompileFailed    NVRTC's diagnostics, whole
+  ///   kInvalidArgument  an option NVRTC does not know, a relative NVRTC path
+  ///   kTimeout          phase, elapsed time, saved reproduction; the worker was killed
+  ///   kResourceLimit    over the memory limit, by our watch or by NVRTC's own words
+  ///   kWorkerCrashed    the signal or exit code, last words, saved reproduction
+  ///   kCancelled        by `stop` or by the pool's destruction
+  ///   kUnavailable      no worker, a worker of another build, no such NVRTC
+  /// A job whose build killed its worker twice gets its last error again, without a
+  /// build, for ten minutes from then; a job with other limits is another job.
+  [[nodiscard]] Result<CompileOutput> compile(const CompileJob& job,
+                                              std::stop_token stop,
+                                              const ProgressCallback& on_phase = {});
+
+  /// Builds an execution plan, or finds out why there is none: a refusal is no error.
+  /// For a pool whose workers are plan workers. Blocks, and errors, as compile().
+  [[nodiscard]] Result<PlanOutput> build_plan(const PlanJob& job, std::stop_token stop,
+                                              const ProgressCallback& on_phase = {});
+
+  /// Asks a worker what the NVRTC at these paths is; takes no slot.
+  /// Errors: as compile().
+  [[nodiscard]] Result<ToolchainDescription> describe(const NvrtcPaths& nvrtc,
+                                                      std::stop_token stop = {});
+
+ private:
+  class State;
+  [[nodiscard]] State& state();
+
+  const PoolOptions options_;
+  std::atomic<State*> state_;  // owned; replaced in a forked child, where the old leaks
+};
+
+}  // namespace kiln::compile

@@ -1,0 +1,373 @@
+#include "compile/pool/worker_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <span>
+#include <system_error>
+#include <thread>
+
+#include "util/log.h"
+#include "util/posix_error.h"
+#include "util/proc_file.h"
+#include "util/try.h"
+
+namespace kiln::compile {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::string_view_literals;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kTick{20};            // how often limits are looked at
+constexpr milliseconds kReapPatience{2000};  // for a process that was sent SIGKILL
+constexpr std::size_t kOutputBytes = 64U << 10U;
+constexpr std::size_t kLastWordsBytes = 2048;
+constexpr std::size_t kReadStepBytes = 256U << 10U;
+constexpr int kFirstSafeFd = 10;  // above every number the child's set-up dup2s to
+
+tl::unexpected<Error> start_error(const WorkerCommand& command, std::string_view call,
+                                  int err) {
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("cannot start the compile worker {}: {}: {}", command.path.native(),
+                  call, std::generic_category().message(err)));
+}
+
+/// The same descriptor under a number that the set-up does not overwrite.
+UniqueFd lift(UniqueFd fd) {
+  return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirstSafeFd));
+}
+
+/// A buffer of fixed size: what the worker prints beyond it is lost, not our memory.
+UniqueFd make_output_buffer() {
+  UniqueFd buffer(
+      ::memfd_create("kiln-worker output", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!buffer || ::ftruncate(buffer.get(), kOutputBytes) != 0 ||
+      ::fcntl(buffer.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) != 0)
+    return {};
+  return buffer;
+}
+
+/// posix_spawn's two argument objects. Thread safety: one thread.
+class SpawnSetup {
+ public:
+  SpawnSetup() {
+    ::posix_spawn_file_actions_init(&actions_);
+    ::posix_spawnattr_init(&attributes_);
+  }
+  SpawnSetup(const SpawnSetup&) = delete;
+  SpawnSetup& operator=(const SpawnSetup&) = delete;
+  SpawnSetup(SpawnSetup&&) = delete;
+  SpawnSetup& operator=(SpawnSetup&&) = delete;
+  ~SpawnSetup() {
+    ::posix_spawn_file_actions_destroy(&actions_);
+    ::posix_spawnattr_destroy(&attributes_);
+  }
+
+  /// The worker's four descriptors; every other one is closed.
+  void set_descriptors(int socket, int output) {
+    ::posix_spawn_file_actions_addopen(&actions_, 0, "/dev/null", O_RDONLY, 0);
+    ::posix_spawn_file_actions_adddup2(&actions_, output, 1);
+    ::posix_spawn_file_actions_adddup2(&actions_, output, 2);
+    ::posix_spawn_file_actions_adddup2(&actions_, socket, kWorkerSocket);
+    ::posix_spawn_file_actions_addclosefrom_np(&actions_, kWorkerSocket + 1);
+  }
+
+  /// A session of its own, so that the group can be killed and a terminal's Ctrl-C
+  /// reaches only us; no signal blocked or ignored as the host has it.
+  void isolate() {
+    sigset_t none;
+    sigset_t all;
+    ::sigemptyset(&none);
+    ::sigfillset(&all);
+    ::posix_spawnattr_setsigmask(&attributes_, &none);
+    ::posix_spawnattr_setsigdefault(&attributes_, &all);
+    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSID |
+                                                 POSIX_SPAWN_SETSIGMASK |
+                                                 POSIX_SPAWN_SETSIGDEF);
+  }
+
+  /// The process id, or errno as the error.
+  tl::expected<pid_t, int> spawn(const WorkerCommand& command) {
+    std::vector<std::string> arguments{command.path.native(), "--parent",
+                                       std::to_string(::getpid())};
+    auto environment = command.environment;
+    const auto pointers = [](std::vector<std::string>& strings) {
+      std::vector<char*> list;
+      list.reserve(strings.size() + 1);
+      for (auto& text : strings) list.push_back(text.data());
+      list.push_back(nullptr);
+      return list;
+    };
+    pid_t pid = -1;
+    const int error =
+        ::posix_spawn(&pid, command.path.c_str(), &actions_, &attributes_,
+                      pointers(arguments).data(), pointers(environment).data());
+    if (error != 0)
+      return tl::unexpected(error);
+    return pid;
+  }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+  posix_spawnattr_t attributes_{};
+};
+
+/// Is `pid` still a child of ours, running or a zombie? A host that waits for any child
+/// may have taken it, and its number may be somebody else's by now.
+bool is_our_child(pid_t pid) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) ==
+         0;
+}
+
+std::string describe_end(std::optional<int> status) {
+  if (!status)
+    return "ended, somebody else took its exit status";
+  if (WIFSIGNALED(*status)) {
+    const int signal = WTERMSIG(*status);
+    const char* const name = ::sigdescr_np(signal);
+    return fmt::format("was killed by signal {} ({}){}", signal,
+                       name == nullptr ? "unknown" : name,
+                       signal == SIGKILL ? ", perhaps for want of memory" : "");
+  }
+  return fmt::format("exited with status {}", WEXITSTATUS(*status));
+}
+
+std::uint64_t resident_bytes_of_one(pid_t pid) {
+  // statm: total and resident size in pages; the kernel documents it in proc(5).
+  const auto statm = read_proc_file(fmt::format("/proc/{}/statm", pid));
+  if (!statm)
+    return 0;
+  const auto space = statm->find(' ');
+  if (space == std::string::npos)
+    return 0;
+  std::uint64_t pages = 0;
+  std::from_chars(statm->data() + space + 1, statm->data() + statm->size(), pages);
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  std::vector<pid_t> children;
+  std::error_code gone;  // a process that has ended has no children
+  const auto folder = fmt::format("/proc/{}/task", pid);
+  for (std::filesystem::directory_iterator thread(folder, gone), end;
+       !gone && thread != end; thread.increment(gone)) {
+    const auto text = read_proc_file(thread->path() / "children").value_or("");
+    for (const char *at = text.data(), *last = at + text.size(); at != last;) {
+      pid_t child = 0;
+      const auto [next, error] = std::from_chars(at, last, child);
+      if (error == std::errc{})
+        children.push_back(child);
+      at = std::find(next, last, ' ');
+      at = std::find_if(at, last, [](char c) { return c != ' '; });
+    }
+  }
+  return children;
+}
+
+std::uint64_t resident_bytes_of_tree(pid_t pid, int depth = 0) {
+  constexpr int kMaxDepth = 4;  // NVRTC itself starts no process
+  std::uint64_t sum = resident_bytes_of_one(pid);
+  if (depth < kMaxDepth) {
+    for (const pid_t child : children_of(pid))
+      sum += resident_bytes_of_tree(child, depth + 1);
+  }
+  return sum;
+}
+
+}  // namespace
+
+Result<WorkerProcess> WorkerProcess::start(const WorkerCommand& command) {
+  int ends[2] = {-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return start_error(command, "socketpair", errno);
+  UniqueFd ours(ends[0]);
+  const UniqueFd theirs = lift(UniqueFd(ends[1]));
+  if (!theirs)
+    return start_error(command, "fcntl", errno);
+  UniqueFd output = make_output_buffer();
+  if (!output)
+    return start_error(command, "memfd_create", errno);
+  output = lift(std::move(output));
+  if (!output)
+    return start_error(command, "fcntl", errno);
+
+  SpawnSetup setup;
+  setup.set_descriptors(theirs.get(), output.get());
+  setup.isolate();
+  const auto pid = setup.spawn(command);
+  if (!pid)
+    return start_error(command, "posix_spawn", pid.error());
+  return WorkerProcess(*pid, std::move(ours), std::move(output));
+}
+
+WorkerProcess::WorkerProcess(WorkerProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      socket_(std::move(other.socket_)),
+      output_(std::move(other.output_)) {}
+
+WorkerProcess& WorkerProcess::operator=(WorkerProcess&& other) noexcept {
+  if (this != &other) {
+    kill();
+    pid_ = std::exchange(other.pid_, -1);
+    socket_ = std::move(other.socket_);
+    output_ = std::move(other.output_);
+  }
+  return *this;
+}
+
+WorkerProcess::~WorkerProcess() {
+  kill();
+}
+
+Result<void> WorkerProcess::wait_until_ready(short events,
+                                             const ExchangeLimits& limits) const {
+  while (true) {
+    if (limits.stop.stop_requested())
+      return fail(ErrorCode::kCancelled, "cancelled");
+    if (Clock::now() >= limits.deadline)
+      return fail(ErrorCode::kTimeout, "the compile worker gave no answer in time");
+    pollfd socket{.fd = socket_.get(), .events = events, .revents = 0};
+    const int ready = ::poll(&socket, 1, static_cast<int>(kTick.count()));
+    if (ready > 0)
+      return {};  // also for a hang-up: the next read or send says so
+    if (ready < 0 && errno != EINTR)
+      return posix_error("poll", "the compile worker's socket", errno);
+    if (limits.memory_bytes != 0 && resident_bytes() > limits.memory_bytes)
+      return fail(ErrorCode::kResourceLimit,
+                  "the compile worker holds too much memory");
+  }
+}
+
+Result<void> WorkerProcess::send(ByteView frame, const ExchangeLimits& limits) {
+  while (!frame.empty()) {
+    KILN_TRY(wait_until_ready(POLLOUT, limits));
+    const ssize_t n =
+        ::send(socket_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0)
+      frame = frame.subspan(static_cast<std::size_t>(n));
+    else if (errno != EINTR && errno != EAGAIN)
+      return crashed();
+  }
+  return {};
+}
+
+Result<void> WorkerProcess::read_up_to(Bytes& frame, std::uint64_t size,
+                                       const ExchangeLimits& limits) {
+  while (frame.size() < size) {
+    KILN_TRY(wait_until_ready(POLLIN, limits));
+    // Grown as bytes arrive: a length in a header costs nothing by itself.
+    const std::size_t begun = frame.size();
+    frame.resize(begun + std::min<std::uint64_t>(size - begun, kReadStepBytes));
+    const ssize_t n =
+        ::recv(socket_.get(), frame.data() + begun, frame.size() - begun, MSG_DONTWAIT);
+    const int error = errno;
+    frame.resize(begun + static_cast<std::size_t>(n > 0 ? n : 0));
+    if (n == 0 || (n < 0 && error != EINTR && error != EAGAIN))
+      return crashed();
+  }
+  return {};
+}
+
+Result<Reply> WorkerProcess::receive(const ExchangeLimits& limits) {
+  Bytes frame;
+  KILN_TRY(read_up_to(frame, kFrameHeaderBytes, limits));
+  const auto size = KILN_TRY(frame_bytes(frame));
+  KILN_TRY(read_up_to(frame, size, limits));
+  return decode_reply(frame);
+}
+
+tl::unexpected<Error> WorkerProcess::crashed() {
+  const pid_t pid = pid_;
+  const auto status = reap(kReapPatience);
+  kill();  // closed its socket and lives on: not one of ours any more
+  const auto words = last_words();
+  return fail(
+      ErrorCode::kWorkerCrashed,
+      fmt::format("the compile worker, process {}, {}{}{}", pid, describe_end(status),
+                  words.empty() ? "" : "; it wrote: ", words));
+}
+
+void WorkerProcess::kill() {
+  if (pid_ == -1)
+    return;
+  if (!is_our_child(pid_)) {
+    pid_ = -1;
+    return;
+  }
+  std::ignore = ::kill(-pid_, SIGKILL);  // ESRCH: it was faster
+  const pid_t pid = pid_;
+  std::ignore = reap(kReapPatience);  // how it ended is no news
+  if (pid_ != -1) {
+    log(LogLevel::kWarning, {"compile worker ", std::to_string(pid),
+                             " does not end though it was killed; left behind"});
+    pid_ = -1;
+  }
+}
+
+/// The exit status, and pid_ becomes -1; nullopt if it has not ended by then, or if
+/// somebody else reaped it.
+std::optional<int> WorkerProcess::reap(milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
+  milliseconds pause{1};
+  while (pid_ != -1) {
+    int status = 0;
+    const pid_t reaped = ::waitpid(pid_, &status, WNOHANG);
+    if (reaped == pid_) {
+      pid_ = -1;
+      return status;
+    }
+    if (reaped < 0 && errno != EINTR) {
+      pid_ = -1;
+      break;
+    }
+    if (Clock::now() >= deadline)
+      break;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, kTick);
+  }
+  return std::nullopt;
+}
+
+bool WorkerProcess::alive() const {
+  if (pid_ == -1)
+    return false;
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) ==
+             0 &&
+         info.si_pid == 0;
+}
+
+std::uint64_t WorkerProcess::resident_bytes() const {
+  return pid_ == -1 ? 0 : resident_bytes_of_tree(pid_);
+}
+
+/// The end of what the worker wrote to stdout and stderr, on one line's worth of text.
+std::string WorkerProcess::last_words() const {
+  // The offset is shared with the worker: it is where the worker stopped writing.
+  const auto end = ::lseek(output_.get(), 0, SEEK_CUR);
+  if (end <= 0)
+    return {};
+  std::string text(
+      std::min<std::size_t>(static_cast<std::size_t>(end), kLastWordsBytes), '\0');
+  const ssize_t n = ::pread(output_.get(), text.data(), text.size(),
+                            end - static_cast<off_t>(text.size()));
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  text.resize(text.find_last_not_of("\n\0 "sv) + 1);
+  return text;
+}
+
+}  // namespace kiln::compile

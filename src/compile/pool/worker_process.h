@@ -1,0 +1,87 @@
+// One kiln-worker process: started, spoken to, watched, killed with its whole group and
+// reaped. Knows nothing of pools or of what is compiled.
+
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compile/protocol/protocol.h"
+#include "kiln/result.h"
+#include "util/unique_fd.h"
+
+namespace kiln::compile {
+
+struct WorkerCommand {
+  std::filesystem::path path;
+  std::vector<std::string> environment;  // "NAME=value", all the worker gets
+};
+
+/// When an exchange with a worker ends though no answer came.
+struct ExchangeLimits {
+  std::chrono::steady_clock::time_point deadline;
+  std::uint64_t memory_bytes = 0;  // resident, whole process group; 0: no limit
+  std::stop_token stop;
+};
+
+/// Thread safety: one thread at a time. The destructor kills the group and reaps it,
+/// waiting two seconds at most.
+class WorkerProcess {
+ public:
+  /// Starts the executable, in a session of its own, with one socket and no other
+  /// descriptor of this process; stdin is /dev/null, stdout and stderr go to a small
+  /// buffer whose end is quoted when the worker dies.
+  /// The worker is killed when the *calling thread* ends (PR_SET_PDEATHSIG): call it
+  /// on a thread that lives long enough. Does not wait for the worker.
+  /// Errors: kUnavailable when it cannot be started.
+  [[nodiscard]] static Result<WorkerProcess> start(const WorkerCommand& command);
+
+  WorkerProcess(WorkerProcess&& other) noexcept;
+  WorkerProcess& operator=(WorkerProcess&& other) noexcept;
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+  ~WorkerProcess();
+
+  /// Sends one frame, watching `limits`. Errors: as receive().
+  [[nodiscard]] Result<void> send(ByteView frame, const ExchangeLimits& limits);
+
+  /// The next reply. Errors: kTimeout, kResourceLimit and kCancelled when a limit
+  /// struck (the worker still runs: kill it), kWorkerCrashed with the way it ended
+  /// and its last words when it is gone, kCorrupt for a frame that does not decode.
+  [[nodiscard]] Result<Reply> receive(const ExchangeLimits& limits);
+
+  /// SIGKILL to the group, then reap. Idempotent.
+  void kill();
+
+  /// False once the process has ended; a zombie is not alive.
+  [[nodiscard]] bool alive() const;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  /// Of the process and its children, 0 when unknown.
+  [[nodiscard]] std::uint64_t resident_bytes() const;
+
+ private:
+  WorkerProcess(pid_t pid, UniqueFd socket, UniqueFd output)
+      : pid_(pid), socket_(std::move(socket)), output_(std::move(output)) {}
+
+  [[nodiscard]] Result<void> wait_until_ready(short events,
+                                              const ExchangeLimits& limits) const;
+  [[nodiscard]] Result<void> read_up_to(Bytes& frame, std::uint64_t size,
+                                        const ExchangeLimits& limits);
+  [[nodiscard]] tl::unexpected<Error> crashed();
+  [[nodiscard]] std::optional<int> reap(std::chrono::milliseconds patience);
+  [[nodiscard]] std::string last_words() const;
+
+  pid_t pid_ = -1;  // -1: reaped
+  UniqueFd socket_;
+  UniqueFd output_;
+};
+
+}  // namespace kiln::compile

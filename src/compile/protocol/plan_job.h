@@ -1,0 +1,54 @@
+// What a plan worker is asked for and what it gives back: a cuDNN execution plan for a
+// device that need not be there. Plain values, as in job.h.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "compile/protocol/job.h"
+#include "device/architecture.h"
+#include "util/bytes.h"
+
+namespace kiln::compile {
+
+struct PlanJob {
+  /// What messages call this build: the problem in words.
+  std::string label = {};
+  std::string flags = {};    // of `kiln attention`, for a reproduction
+  std::string problem = {};  // as attention::encode() has it
+  std::string device = {};   // cuDNN's 23 device properties, JSON
+  device::ComputeCapability capability = {};
+  std::filesystem::path cudnn = {};  // libcudnn.so.9, absolute
+  /// What cuDNN compiles with, opened before it: it looks for an NVRTC by name alone.
+  NvrtcPaths nvrtc = {};
+  /// As CompileJob's. Zero: the pool's default.
+  std::chrono::milliseconds time_limit{0};
+  std::uint64_t memory_limit_bytes = 0;
+  friend bool operator==(const PlanJob&, const PlanJob&) = default;
+};
+
+/// What became of one way to run the problem: an engine with its choices, or of what
+/// comes before there are any.
+struct PlanAttempt {
+  std::string what;     // "frontend", "heuristics A", "engine 2"
+  std::string status;   // cuDNN's word, "CUDNN_STATUS_SUCCESS"
+  std::string message;  // cuDNN's or the frontend's own; may be empty
+  friend bool operator==(const PlanAttempt&, const PlanAttempt&) = default;
+};
+
+/// A refusal is an answer, not an error: `plan` is empty then.
+struct PlanOutput {
+  Bytes plan;                         // as attention::encode() has it
+  std::vector<PlanAttempt> attempts;  // in order; the last of a plan is its own
+  std::string cudnn_version;          // "9.19.0", as the library said
+  LoadedLibrary cudnn;
+  LoadedLibrary nvrtc;                      // that cuDNN found, if it was the job's
+  std::chrono::milliseconds build_time{0};  // inside cuDNN
+  friend bool operator==(const PlanOutput&, const PlanOutput&) = default;
+};
+
+}  // namespace kiln::compile

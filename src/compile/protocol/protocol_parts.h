@@ -1,0 +1,28 @@
+// What several of protocol.h's messages have in them.
+
+#pragma once
+
+#include <string_view>
+
+#include "codec/field_decoder.h"
+#include "compile/protocol/job.h"
+#include "kiln/result.h"
+
+namespace kiln::compile {
+
+/// Begins every error about a message.
+inline constexpr std::string_view kSubject = "worker message";
+
+/// kCorrupt: "worker message: <what>".
+[[nodiscard]] tl::unexpected<Error> corrupt_message(std::string_view what);
+
+void add_paths(cache::Fields& fields, const NvrtcPaths& paths);
+[[nodiscard]] NvrtcPaths read_paths(cache::FieldDecoder& decoder);
+
+/// Under one label, once.
+void add_library(cache::Fields& fields, std::string_view label,
+                 const LoadedLibrary& library);
+[[nodiscard]] LoadedLibrary read_library(cache::FieldDecoder& decoder,
+                                         std::string_view label);
+
+}  // namespace kiln::compile

@@ -1,0 +1,96 @@
+#include "compile/worker/loaded_libraries.h"
+
+#include <elf.h>
+#include <link.h>
+
+#include <cstring>
+#include <string_view>
+#include <system_error>
+
+#include "util/elf.h"
+
+namespace kiln::compile {
+namespace {
+
+/// The GNU build id among the mapped notes of one PT_NOTE segment; "" if none.
+std::string build_id_of(ByteView notes) {
+  while (notes.size() >= sizeof(ElfW(Nhdr))) {
+    ElfW(Nhdr) header;
+    std::memcpy(&header, notes.data(), sizeof(header));
+    const auto padded = [](std::size_t size) { return (size + 3) & ~std::size_t{3}; };
+    const std::size_t description = sizeof(header) + padded(header.n_namesz);
+    const std::size_t end = description + padded(header.n_descsz);
+    if (end > notes.size())
+      return {};
+    const auto name = as_text(notes.subspan(sizeof(header), header.n_namesz));
+    if (header.n_type == NT_GNU_BUILD_ID && name == std::string_view("GNU\0", 4))
+      return to_hex(notes.subspan(description, header.n_descsz));
+    notes = notes.subspan(end);
+  }
+  return {};
+}
+
+/// A library that was edited after linking can have a note segment that points
+/// anywhere.
+bool is_mapped(const dl_phdr_info& info, const ElfW(Phdr) & segment) {
+  for (std::size_t i = 0; i < info.dlpi_phnum; ++i) {
+    const auto& load = info.dlpi_phdr[i];
+    if (load.p_type == PT_LOAD && segment.p_vaddr >= load.p_vaddr &&
+        segment.p_memsz <= load.p_memsz &&
+        segment.p_vaddr - load.p_vaddr <= load.p_memsz - segment.p_memsz)
+      return true;
+  }
+  return false;
+}
+
+int add_library(dl_phdr_info* info, std::size_t /*size*/, void* list) {
+  if (info->dlpi_name == nullptr || *info->dlpi_name == '\0')
+    return 0;  // the program itself
+  LoadedLibrary library{.path = info->dlpi_name, .build_id = {}};
+  for (std::size_t i = 0; i < info->dlpi_phnum && library.build_id.empty(); ++i) {
+    const auto& segment = info->dlpi_phdr[i];
+    if (segment.p_type != PT_NOTE || !is_mapped(*info, segment))
+      continue;
+    const auto* const start =  // the loader speaks in numbers
+                               // NOLINTNEXTLINE(performance-no-int-to-ptr)
+        reinterpret_cast<const std::byte*>(info->dlpi_addr + segment.p_vaddr);
+    library.build_id = build_id_of({start, segment.p_memsz});
+  }
+  // The wheels of some NVRTCs have their id in no segment, only in a section.
+  if (library.build_id.empty())
+    library.build_id = read_build_id(library.path).value_or("");
+  static_cast<std::vector<LoadedLibrary>*>(list)->push_back(std::move(library));
+  return 0;
+}
+
+}  // namespace
+
+std::vector<LoadedLibrary> loaded_libraries() {
+  std::vector<LoadedLibrary> list;
+  ::dl_iterate_phdr(add_library, &list);
+  return list;
+}
+
+LoadedLibrary loaded_as(const std::filesystem::path& path) {
+  const auto libraries = loaded_libraries();
+  for (const auto& library : libraries) {
+    if (library.path == path)
+      return library;
+  }
+  for (const auto& library : libraries) {
+    std::error_code not_there;  // a file that is gone is no match
+    if (std::filesystem::equivalent(library.path, path, not_there))
+      return library;
+  }
+  return {};
+}
+
+LoadedLibrary loaded_builtins() {
+  for (auto& library : loaded_libraries()) {
+    if (library.path.filename().native().starts_with("libnvrtc-builtins"))
+      return library;
+  }
+  return {};
+}
+
+}  // namespace kiln::compile

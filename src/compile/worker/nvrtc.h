@@ -1,0 +1,56 @@
+// The table of NVRTC's entry points, opened from one absolute path, and the one place
+// that turns an nvrtcResult into an Error. Used in the worker; the service never opens
+// NVRTC in its own process.
+
+#pragma once
+
+#include <nvrtc.h>
+
+#include <filesystem>
+#include <string_view>
+
+#include "compile/protocol/job.h"
+#include "kiln/result.h"
+
+namespace kiln::compile {
+
+/// Thread safety: immutable. Never destroyed and never closed: NVRTC's threads and
+/// static objects may use it until the process ends.
+struct Nvrtc {
+  std::filesystem::path path;
+
+  decltype(&nvrtcVersion) version = nullptr;
+  decltype(&nvrtcGetErrorString) error_string = nullptr;
+  decltype(&nvrtcGetNumSupportedArchs) num_supported_archs = nullptr;
+  decltype(&nvrtcGetSupportedArchs) supported_archs = nullptr;
+  decltype(&nvrtcCreateProgram) create_program = nullptr;
+  decltype(&nvrtcDestroyProgram) destroy_program = nullptr;
+  decltype(&nvrtcAddNameExpression) add_name_expression = nullptr;
+  decltype(&nvrtcCompileProgram) compile_program = nullptr;
+  decltype(&nvrtcGetLoweredName) lowered_name = nullptr;
+  decltype(&nvrtcGetProgramLogSize) log_size = nullptr;
+  decltype(&nvrtcGetProgramLog) log = nullptr;
+  decltype(&nvrtcGetPTXSize) ptx_size = nullptr;
+  decltype(&nvrtcGetPTX) ptx = nullptr;
+  decltype(&nvrtcGetCUBINSize) cubin_size = nullptr;
+  decltype(&nvrtcGetCUBIN) cubin = nullptr;
+  // Null before NVRTC 13: such a build is only ended by its process.
+  decltype(&nvrtcSetFlowCallback) set_flow_callback = nullptr;
+};
+
+/// The table for `paths.nvrtc`, opened after `paths.builtins`; the same table for the
+/// same library. Thread-safe.
+/// Errors: kInvalidArgument for a relative path; kUnavailable with the loader's own
+/// words, or the entry point that is missing.
+[[nodiscard]] Result<const Nvrtc*> open_nvrtc(const NvrtcPaths& paths);
+
+/// The error for `result` of `call`, with NVRTC's name for it and, where there is one,
+/// the whole log. Out-of-memory texts are kResourceLimit, missing builtins and
+/// unsupported versions kUnavailable, bad options kInvalidArgument.
+[[nodiscard]] Error nvrtc_error(const Nvrtc& nvrtc, nvrtcResult result,
+                                std::string_view call, std::string_view log);
+
+/// Version and supported architectures. Errors: as nvrtc_error.
+[[nodiscard]] Result<ToolchainDescription> describe(const Nvrtc& nvrtc);
+
+}  // namespace kiln::compile

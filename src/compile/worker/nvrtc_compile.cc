@@ -1,0 +1,214 @@
+#include "compile/worker/nvrtc_compile.h"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <type_traits>
+
+#include "compile/worker/compile_log.h"
+#include "compile/worker/loaded_libraries.h"
+#include "util/try.h"
+
+namespace kiln::compile {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A program, destroyed with the table that made it. Thread safety: one thread.
+class Program {
+ public:
+  Program(const Nvrtc& nvrtc, nvrtcProgram raw) : nvrtc_(nvrtc), raw_(raw) {}
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  Program(Program&&) = delete;
+  Program& operator=(Program&&) = delete;
+  ~Program() {
+    // Nothing is left to do about a program that cannot be destroyed.
+    std::ignore = nvrtc_.destroy_program(&raw_);
+  }
+
+  [[nodiscard]] const Nvrtc& nvrtc() const { return nvrtc_; }
+  [[nodiscard]] nvrtcProgram raw() const { return raw_; }
+
+  /// Errors of a call on this program carry its log.
+  [[nodiscard]] Result<void> check(nvrtcResult result, std::string_view call) const {
+    if (result == NVRTC_SUCCESS)
+      return {};
+    return tl::unexpected(nvrtc_error(nvrtc_, result, call, log()));
+  }
+
+  /// "" where NVRTC does not give one: the log is never worth an error of its own.
+  [[nodiscard]] std::string log() const {
+    std::size_t size = 0;
+    if (nvrtc_.log_size(raw_, &size) != NVRTC_SUCCESS || size <= 1)
+      return {};
+    std::string text(size, '\0');
+    if (nvrtc_.log(raw_, text.data()) != NVRTC_SUCCESS)
+      return {};
+    text.resize(text.find_last_not_of('\0') + 1);
+    return text;
+  }
+
+ private:
+  const Nvrtc& nvrtc_;
+  nvrtcProgram raw_;
+};
+
+std::vector<const char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<const char*> list;
+  list.reserve(strings.size());
+  for (const auto& text : strings) list.push_back(text.c_str());
+  return list;
+}
+
+/// NVRTC takes C strings: what follows a NUL would silently not be compiled.
+Result<void> refuse_nul(const CompileJob& job) {
+  const auto check = [](const std::string& text,
+                        std::string_view what) -> Result<void> {
+    if (text.find('\0') == std::string::npos)
+      return {};
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{} holds a NUL byte", what));
+  };
+  KILN_TRY(check(job.source, "the source"));
+  for (const auto& header : job.headers) {
+    KILN_TRY(check(header.name, "a header's name"));
+    KILN_TRY(check(header.text, fmt::format("header {}", header.name)));
+  }
+  for (const auto& option : job.options) KILN_TRY(check(option, "an option"));
+  for (const auto& expression : job.name_expressions)
+    KILN_TRY(check(expression, "a name expression"));
+  return {};
+}
+
+Result<nvrtcProgram> create(const Nvrtc& nvrtc, const CompileJob& job) {
+  KILN_TRY(refuse_nul(job));
+  std::vector<const char*> names;
+  std::vector<const char*> texts;
+  for (const auto& header : job.headers) {
+    names.push_back(header.name.c_str());
+    texts.push_back(header.text.c_str());
+  }
+  nvrtcProgram raw = nullptr;
+  const auto result =
+      nvrtc.create_program(&raw, job.source.c_str(), std::string(kProgramName).c_str(),
+                           static_cast<int>(names.size()), texts.data(), names.data());
+  if (result != NVRTC_SUCCESS)
+    return tl::unexpected(nvrtc_error(nvrtc, result, "nvrtcCreateProgram", {}));
+  return raw;
+}
+
+/// NVRTC asks now and then whether to stop; 1 means yes.
+int deadline_passed(void* deadline, void* /*reserved*/) {
+  return Clock::now() >= *static_cast<const Clock::time_point*>(deadline) ? 1 : 0;
+}
+
+Result<void> compile(const Program& program, const CompileJob& job,
+                     Clock::time_point deadline) {
+  const Nvrtc& nvrtc = program.nvrtc();
+  for (const auto& expression : job.name_expressions) {
+    KILN_TRY(program.check(nvrtc.add_name_expression(program.raw(), expression.c_str()),
+                           fmt::format("nvrtcAddNameExpression({})", expression)));
+  }
+  if (nvrtc.set_flow_callback != nullptr) {
+    KILN_TRY(program.check(
+        nvrtc.set_flow_callback(program.raw(), deadline_passed, &deadline),
+        "nvrtcSetFlowCallback"));
+  }
+  auto options = job.options;
+  options.insert(options.end(), log_options().begin(), log_options().end());
+  const auto raw_options = pointers(options);
+  return program.check(
+      nvrtc.compile_program(program.raw(), static_cast<int>(raw_options.size()),
+                            raw_options.data()),
+      "nvrtcCompileProgram");
+}
+
+Result<std::string> ptx_of(const Program& program) {
+  std::size_t size = 0;
+  KILN_TRY(
+      program.check(program.nvrtc().ptx_size(program.raw(), &size), "nvrtcGetPTXSize"));
+  std::string text(size, '\0');
+  if (size > 0)
+    KILN_TRY(
+        program.check(program.nvrtc().ptx(program.raw(), text.data()), "nvrtcGetPTX"));
+  text.resize(text.find_last_not_of('\0') + 1);
+  return text;
+}
+
+Result<Bytes> cubin_of(const Program& program) {
+  std::size_t size = 0;
+  KILN_TRY(program.check(program.nvrtc().cubin_size(program.raw(), &size),
+                         "nvrtcGetCUBINSize"));
+  Bytes image(size);
+  if (size > 0) {
+    KILN_TRY(program.check(
+        program.nvrtc().cubin(program.raw(), reinterpret_cast<char*>(image.data())),
+        "nvrtcGetCUBIN"));
+  }
+  return image;
+}
+
+Result<void> read_image(const Program& program, const CompileJob& job,
+                        CompileOutput& output) {
+  if (job.target.kind == device::ImageKind::kPtx) {
+    const auto text = KILN_TRY(ptx_of(program));
+    const auto bytes = as_bytes(text);
+    output.image.assign(bytes.begin(), bytes.end());
+  } else {
+    output.image = KILN_TRY(cubin_of(program));
+    if (job.ptx == PtxPolicy::kKeep)
+      output.ptx = KILN_TRY(ptx_of(program));
+  }
+  if (!output.image.empty())
+    return {};
+  return fail(ErrorCode::kCompileFailed,
+              fmt::format("NVRTC {} reported success and gave no image; do the options "
+                          "ask for the target's architecture?\n{}",
+                          program.nvrtc().path.native(), diagnostics(output.log)));
+}
+
+Result<void> read_lowered_names(const Program& program, const CompileJob& job,
+                                CompileOutput& output) {
+  for (const auto& expression : job.name_expressions) {
+    const char* lowered = nullptr;
+    const auto call = fmt::format("nvrtcGetLoweredName({})", expression);
+    KILN_TRY(program.check(
+        program.nvrtc().lowered_name(program.raw(), expression.c_str(), &lowered),
+        call));
+    if (lowered == nullptr || *lowered == '\0')
+      return fail(ErrorCode::kCompileFailed, call + " gave no name");
+    output.lowered_names.push_back({.expression = expression, .lowered = lowered});
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<CompileOutput> compile_here(const Nvrtc& nvrtc, const CompileJob& job,
+                                   Clock::time_point deadline,
+                                   const PhaseCallback& on_phase) {
+  const auto enter = [&on_phase](BuildPhase phase) {
+    if (on_phase)
+      on_phase(phase);
+  };
+  const nvrtcProgram raw = KILN_TRY(create(nvrtc, job));
+  const Program program(nvrtc, raw);
+
+  enter(BuildPhase::kCompiling);
+  const auto begin = Clock::now();
+  KILN_TRY(compile(program, job, deadline));
+  CompileOutput output;
+  output.nvrtc_time =
+      std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
+
+  enter(BuildPhase::kReading);
+  output.log = program.log();
+  output.resources = parse_resource_use(output.log);
+  KILN_TRY(read_image(program, job, output));
+  KILN_TRY(read_lowered_names(program, job, output));
+  output.nvrtc = loaded_as(nvrtc.path);
+  output.builtins = loaded_builtins();
+  return output;
+}
+
+}  // namespace kiln::compile

@@ -1,0 +1,184 @@
+// <fcntl.h> is left out: under _FORTIFY_SOURCE it defines open() itself.
+
+#include "compile/worker/opened_files.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "util/mutex.h"
+
+namespace kiln::compile {
+namespace {
+
+struct Recorder {
+  Mutex mutex;
+  bool recording KILN_GUARDED_BY(mutex) = false;
+  FileReport report KILN_GUARDED_BY(mutex);
+  // What is in the report; a path that was missed and then opened is in it twice.
+  std::unordered_set<std::string> opened KILN_GUARDED_BY(mutex);
+  std::unordered_set<std::string> missed KILN_GUARDED_BY(mutex);
+  std::size_t bytes KILN_GUARDED_BY(mutex) = 0;
+
+  void clear() KILN_REQUIRES(mutex) {
+    report = {};
+    opened.clear();
+    missed.clear();
+    bytes = 0;
+  }
+};
+
+Recorder& recorder() {
+  // Never destroyed: NVRTC may open files until the process ends.
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+  static auto* const instance = new Recorder;
+  return *instance;
+}
+
+// NVRTC loads and starts the driver in every compile, which looks at devices, profiles
+// and settings. None of it reaches the image: that depends on the options alone.
+bool is_of_the_driver(const void* caller) {
+  constexpr std::array<std::string_view, 4> kDriver = {"libcuda.so", "libcudadebugger.",
+                                                       "libnvidia-", "libdxcore."};
+  Dl_info info{};
+  if (::dladdr(caller, &info) == 0 || info.dli_fname == nullptr)
+    return false;
+  std::string_view name = info.dli_fname;
+  name.remove_prefix(name.rfind('/') + 1);  // npos + 1 is the whole
+  for (const std::string_view start : kDriver) {
+    if (name.starts_with(start))
+      return true;
+  }
+  return false;
+}
+
+// LLVM, which NVRTC holds, may ask which processor it runs on. No image depends on it.
+constexpr std::string_view kProcessor = "/proc/cpuinfo";
+
+enum class Found : std::uint8_t { kFile, kDevice, kNothing };
+
+Found found(int fd) {
+  struct stat info {};
+  if (fd < 0 || ::fstat(fd, &info) != 0 || S_ISDIR(info.st_mode))
+    return Found::kNothing;  // a folder is passed over
+  return S_ISCHR(info.st_mode) ? Found::kDevice : Found::kFile;
+}
+
+void record(const char* name, Found what, const void* caller) {
+  if (what == Found::kDevice || name == kProcessor || is_of_the_driver(caller))
+    return;
+  Recorder& all = recorder();
+  const MutexLock lock(all.mutex);
+  if (!all.recording)
+    return;
+  std::error_code no_directory;  // then the name is kept as it is
+  std::filesystem::path path = std::filesystem::absolute(name, no_directory);
+  auto& known = what == Found::kFile ? all.opened : all.missed;
+  if (known.contains(path.native()))
+    return;
+  if (known.size() >= kMaxReportedFiles ||
+      all.bytes + path.native().size() > kMaxReportedBytes) {
+    all.report.is_whole = false;
+    return;
+  }
+  all.bytes += path.native().size();
+  known.insert(path.native());
+  auto& list = what == Found::kFile ? all.report.opened : all.report.missed;
+  list.push_back(std::move(path));
+}
+
+/// The next definition of a function that this program exports too.
+template <typename Function>
+Function* real(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+constexpr int kAccessMode = 3;  // O_ACCMODE; O_RDONLY is 0
+
+struct Call {
+  const char* function;
+  const void* caller;
+};
+
+int open_and_record(Call call, const char* path, int flags, unsigned mode) {
+  const int fd = real<int(const char*, int, ...)>(call.function)(path, flags, mode);
+  const int saved_errno = errno;  // belongs to the call that is recorded
+  if ((flags & kAccessMode) == 0)
+    record(path, found(fd), call.caller);
+  errno = saved_errno;
+  return fd;
+}
+
+std::FILE* fopen_and_record(Call call, const char* path, const char* mode) {
+  std::FILE* const file =
+      real<std::FILE*(const char*, const char*)>(call.function)(path, mode);
+  const int saved_errno = errno;
+  if (mode[0] == 'r')
+    record(path, found(file == nullptr ? -1 : ::fileno(file)), call.caller);
+  errno = saved_errno;
+  return file;
+}
+
+}  // namespace
+
+void start_recording_files() {
+  Recorder& all = recorder();
+  const MutexLock lock(all.mutex);
+  all.clear();
+  all.recording = true;
+}
+
+FileReport stop_recording_files() {
+  Recorder& all = recorder();
+  const MutexLock lock(all.mutex);
+  all.recording = false;
+  FileReport report = std::move(all.report);
+  all.clear();
+  return report;
+}
+
+}  // namespace kiln::compile
+
+// NOLINTBEGIN(cert-dcl50-cpp): open() is variadic, and these stand in for it.
+extern "C" {
+
+__attribute__((visibility("default"))) int open(const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const auto mode = va_arg(rest, unsigned);  // garbage where there is none, and unused
+  va_end(rest);
+  return kiln::compile::open_and_record({"open", __builtin_return_address(0)}, path,
+                                        flags, mode);
+}
+
+__attribute__((visibility("default"))) int open64(const char* path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const auto mode = va_arg(rest, unsigned);
+  va_end(rest);
+  return kiln::compile::open_and_record({"open64", __builtin_return_address(0)}, path,
+                                        flags, mode);
+}
+
+__attribute__((visibility("default"))) std::FILE* fopen(const char* path,
+                                                        const char* mode) {
+  return kiln::compile::fopen_and_record({"fopen", __builtin_return_address(0)}, path,
+                                         mode);
+}
+
+__attribute__((visibility("default"))) std::FILE* fopen64(const char* path,
+                                                          const char* mode) {
+  return kiln::compile::fopen_and_record({"fopen64", __builtin_return_address(0)}, path,
+                                         mode);
+}
+
+}  // extern "C"
+// NOLINTEND(cert-dcl50-cpp)

@@ -1,0 +1,52 @@
+// kiln-worker: compiles one request after another for the pool that started it.
+
+#include <chrono>
+#include <variant>
+
+#include "compile/worker/nvrtc.h"
+#include "compile/worker/nvrtc_compile.h"
+#include "compile/worker/opened_files.h"
+#include "compile/worker/worker_loop.h"
+#include "util/try.h"
+
+namespace kiln::compile {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Result<Reply> answer(const CompileJob& job) {
+  const auto begin = Clock::now();
+  say(BuildPhase::kOpening);
+  const Nvrtc* const nvrtc = KILN_TRY(open_nvrtc(job.nvrtc));
+  start_recording_files();
+  auto output = compile_here(*nvrtc, job, begin + job.time_limit, say);
+  FileReport files = stop_recording_files();
+  if (!output)
+    return tl::unexpected(std::move(output).error());
+  output->files = std::move(files);
+  return Reply(*std::move(output));
+}
+
+Result<Reply> answer(const DescribeRequest& request) {
+  say(BuildPhase::kOpening);
+  const Nvrtc* const nvrtc = KILN_TRY(open_nvrtc(request.nvrtc));
+  return Reply(KILN_TRY(describe(*nvrtc)));
+}
+
+Result<Reply> answer(const PlanJob& /*job*/) {
+  return fail(ErrorCode::kInvalidArgument, "kiln-worker builds no execution plans");
+}
+
+/// The answer to whatever it is.
+Result<Reply> answer_request(const Request& request) {
+  return std::visit([](const auto& message) { return answer(message); }, request);
+}
+
+}  // namespace
+}  // namespace kiln::compile
+
+int main(int argc, char** argv) {
+  return kiln::compile::run_worker("kiln-worker",
+                                   {argv, static_cast<std::size_t>(argc)},
+                                   kiln::compile::answer_request);
+}

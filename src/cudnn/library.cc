@@ -1,0 +1,112 @@
+#include "cudnn/library.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <new>
+#include <tuple>
+
+#include "cudnn/table.h"
+#include "util/log.h"
+#include "util/mutex.h"
+#include "util/open_library.h"
+#include "util/try.h"
+
+namespace kiln::attention {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<std::unique_ptr<CudnnTable>> load_table(const fs::path& path) {
+  const auto library = open_library(path);
+  if (!library)
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("cannot open cuDNN {}: {}", path.native(),
+                            library.error().message));
+  auto table = std::make_unique<CudnnTable>();
+  table->path = path;
+#define KILN_LOOK_UP(name, ...)               \
+  if (!look_up(*library, #name, table->name)) \
+    return fail(ErrorCode::kUnavailable,      \
+                fmt::format("{} has no " #name, path.native()));
+  KILN_CUDNN_FUNCTIONS(KILN_LOOK_UP)
+#undef KILN_LOOK_UP
+  table->version = decoded(static_cast<long>(table->cudnnGetVersion()));
+  return table;
+}
+
+struct Registry {
+  Mutex mutex;
+  std::map<fs::path, std::unique_ptr<CudnnTable>> tables KILN_GUARDED_BY(mutex);
+  std::atomic<bool> is_ending = false;
+};
+
+Registry& registry() {
+  // Never destroyed. NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+  static auto* const instance = new Registry;
+  return *instance;
+}
+
+}  // namespace
+
+Result<CudnnLibrary> CudnnLibrary::open(const fs::path& path) {
+  Registry& known = registry();
+  const MutexLock lock(known.mutex);
+  std::unique_ptr<CudnnTable>& table = known.tables[path];
+  if (!table) {
+    table = KILN_TRY(load_table(path));
+    watch_the_end();
+  }
+  return CudnnLibrary(table.get());
+}
+
+const fs::path& CudnnLibrary::path() const {
+  return table_->path;
+}
+
+CudnnVersion CudnnLibrary::version() const {
+  return table_->version;
+}
+
+void CudnnLibrary::watch_the_end() {
+  // Handlers run in reverse order: before the destructors of all that is loaded by now.
+  // It fails for want of memory alone.
+  std::ignore = std::atexit([] { registry().is_ending = true; });
+}
+
+bool CudnnLibrary::process_is_ending() {
+  return registry().is_ending;
+}
+
+tl::unexpected<Error> cudnn_error(const CudnnTable& table, cudnn::Status status,
+                                  std::string_view call, std::string_view on) {
+  std::array<char, 1024> text{};
+  table.cudnnGetLastErrorString(text.data(), text.size() - 1);
+  std::string_view said(text.data(), ::strnlen(text.data(), text.size()));
+  said.remove_suffix(said.size() - (said.find_last_not_of(" \n") + 1));
+  const bool is_anothers = status == cudnn::Status::kSublibraryVersionMismatch ||
+                           status == cudnn::Status::kSerializationVersionMismatch ||
+                           status == cudnn::Status::kArchMismatch;
+  return fail(is_anothers ? ErrorCode::kUnavailable : ErrorCode::kDevice,
+              fmt::format("{}{}{}: {} ({}){}{}", call, on.empty() ? "" : ", ", on,
+                          table.cudnnGetErrorString(status), static_cast<int>(status),
+                          said.empty() ? "" : ": ", said));
+}
+
+void log_failure(const CudnnTable& table, cudnn::Status status, std::string_view call,
+                 std::string_view on) noexcept {
+  if (status == cudnn::Status::kSuccess)
+    return;
+  try {
+    log(LogLevel::kDebug, {cudnn_error(table, status, call, on).value().message});
+  } catch (const std::bad_alloc&) {
+    return;  // nobody is left to be told
+  }
+}
+
+}  // namespace kiln::attention

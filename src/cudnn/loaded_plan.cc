@@ -1,0 +1,214 @@
+#include "cudnn/loaded_plan.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "attention/plan_binding.h"
+#include "cudnn/table.h"
+#include "device/context_scope.h"
+#include "device/driver_table.h"
+#include "device/profile.h"
+#include "device/stream_device.h"
+#include "util/try.h"
+
+namespace kiln::attention {
+namespace {
+
+using device::ContextScope;
+using device::DriverTable;
+using device::label_of;
+using device::PrimaryContext;
+using device::RelaxedCapture;
+
+Result<void> check_version(const Plan& plan, const CudnnLibrary& library,
+                           std::string_view on) {
+  if (plan.cudnn == library.version())
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{}: it was built by cuDNN {}, and {} is {}", on,
+                          to_string(plan.cudnn), library.path().native(),
+                          to_string(library.version())));
+}
+
+Result<void> check_device(const Plan& plan, const PrimaryContext& context,
+                          std::string_view on) {
+  const auto here = KILN_TRY(binding_of(
+      KILN_TRY(device::describe_device(context.driver(), context.device().ordinal))));
+  const std::string difference = describe_difference(plan.bound, here);
+  if (difference.empty())
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{}: it was built for another device: {}", on, difference));
+}
+
+std::vector<std::int64_t> ids_of(const Plan& plan) {
+  std::vector<std::int64_t> ids;
+  for (const TensorRole role : plan.tensors)
+    ids.push_back(static_cast<std::int64_t>(role));
+  for (const PlanScalar& scalar : plan.scalars) ids.push_back(scalar.uid);
+  for (const WorkspaceTensor& tensor : plan.workspace) ids.push_back(tensor.uid);
+  return ids;
+}
+
+std::byte* at(void* workspace, std::uint64_t offset) {
+  return static_cast<std::byte*>(workspace) + offset;
+}
+
+}  // namespace
+
+LoadedPlan::LoadedPlan(std::shared_ptr<CudnnHandles> handles, Plan plan,
+                       std::string label)
+    : handles_(std::move(handles)),
+      plan_(std::move(plan)),
+      label_(std::move(label)),
+      ids_(ids_of(plan_)) {}
+
+Result<std::shared_ptr<const LoadedPlan>> LoadedPlan::load(
+    std::shared_ptr<CudnnHandles> handles, Plan plan) {
+  const PrimaryContext& context = handles->context();
+  std::string label =
+      fmt::format("plan ({}) on {}", plan.engine, label_of(context.device()));
+  KILN_TRY(handles->check_process());
+  if (const auto checked = check_kernels(plan); !checked)
+    return fail(checked.error().code,
+                fmt::format("{}: {}", label, checked.error().message));
+  KILN_TRY(check_version(plan, handles->library(), label));
+  KILN_TRY(check_device(plan, context, label));
+  const std::shared_ptr<const LoadedPlan> made(
+      new LoadedPlan(std::move(handles), std::move(plan), std::move(label)));
+  KILN_TRY(made->prepare());
+  return made;
+}
+
+LoadedPlan::~LoadedPlan() {
+  if (!handles_->check_process()) {
+    // A forked child may find the lock held; nobody else has this object any longer.
+    for (auto& [handle, descriptor] : loaded_) descriptor.release();
+    return;
+  }
+  const MutexLock lock(mutex_);
+  const DriverTable& driver = context().driver().table();
+  const RelaxedCapture relaxed(driver);
+  const ContextScope scope(context());
+  if (scope.result() != CUDA_SUCCESS) {
+    device::log_failure(driver, scope.result(), scope.call(), label_);
+    for (auto& [handle, descriptor] : loaded_) descriptor.release();
+  }
+  loaded_.clear();
+}
+
+Result<void> LoadedPlan::prepare() const {
+  KILN_TRY(make_ready());
+  return {};
+}
+
+Result<void> LoadedPlan::run(CUstream_st* stream,
+                             std::span<const TensorPointer> tensors,
+                             WorkspaceMemory workspace) const {
+  KILN_TRY(handles_->check_process());
+  const ContextScope scope(context());
+  if (scope.result() != CUDA_SUCCESS)
+    return driver_error(context().driver().table(), scope.result(), scope.call(),
+                        label_);
+  KILN_TRY(check_stream(stream, scope.before()));
+  const auto pointers = KILN_TRY(arrange_tensors(plan_, context(), tensors, label_));
+  KILN_TRY(check_workspace(plan_, context(), workspace, label_));
+  const Ready ready = KILN_TRY(ready_for(stream));
+  KILN_TRY(fill(stream, workspace.pointer));
+  return execute(ready, stream, pointers, workspace.pointer);
+}
+
+Result<void> LoadedPlan::check_stream(CUstream_st* stream, CUctx_st* before) const {
+  const device::StreamFit fit = device::fit_of(context(), stream, before);
+  if (fit.asked != CUDA_SUCCESS)
+    return driver_error(context().driver().table(), fit.asked, "cuStreamGetCtx",
+                        label_);
+  if (!fit.why_not.empty())
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: {}", label_, fit.why_not));
+  return {};
+}
+
+// Handles and plans are made in no capture: cuDNN may allocate, copy and wait for it.
+Result<LoadedPlan::Ready> LoadedPlan::ready_for(CUstream_st* stream) const {
+  const CudnnHandle* const handle = handles_->find();
+  if (handle != nullptr) {
+    if (void* const plan = find(handle); plan != nullptr)
+      return Ready{handle, plan};
+  }
+  if (KILN_TRY(device::is_capturing(context().driver().table(), stream, label_)))
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: a stream is being captured, and this thread has not "
+                            "loaded the plan: call prepare() on it before the capture",
+                            label_));
+  return make_ready();
+}
+
+Result<LoadedPlan::Ready> LoadedPlan::make_ready() const {
+  const CudnnHandle* const handle = KILN_TRY(handles_->get());
+  if (void* const plan = find(handle); plan != nullptr)
+    return Ready{handle, plan};
+  const DriverTable& driver = context().driver().table();
+  const RelaxedCapture relaxed(driver);  // somebody else's
+  const ContextScope scope(context());
+  if (scope.result() != CUDA_SUCCESS)
+    return driver_error(driver, scope.result(), scope.call(), label_);
+  auto made = KILN_TRY(CudnnDescriptor::stored_plan(*handle, plan_.json, label_));
+  void* const raw = made.raw();
+  const MutexLock lock(mutex_);  // the handle is this thread's: nobody came first
+  loaded_.emplace(handle, std::move(made));
+  return Ready{handle, raw};
+}
+
+void* LoadedPlan::find(const CudnnHandle* handle) const {
+  const MutexLock lock(mutex_);
+  const auto found = loaded_.find(handle);
+  return found == loaded_.end() ? nullptr : found->second.raw();
+}
+
+Result<void> LoadedPlan::fill(CUstream_st* stream, void* workspace) const {
+  const DriverTable& driver = context().driver().table();
+  for (const WorkspaceTensor& tensor : plan_.workspace) {
+    const auto to = reinterpret_cast<CUdeviceptr>(at(workspace, tensor.offset));
+    if (tensor.zero_bytes != 0) {
+      if (const CUresult result =
+              driver.cuMemsetD8Async(to, 0, tensor.zero_bytes, stream);
+          result != CUDA_SUCCESS)
+        return driver_error(driver, result, "cuMemsetD8Async", label_);
+    }
+    if (tensor.values.empty())
+      continue;
+    // A graph reads them at each of its launches: they live as long as this.
+    if (const CUresult result = driver.cuMemcpyHtoDAsync(
+            to, tensor.values.data(), tensor.values.size() * sizeof(float), stream);
+        result != CUDA_SUCCESS)
+      return driver_error(driver, result, "cuMemcpyHtoDAsync", label_);
+  }
+  return {};
+}
+
+Result<void> LoadedPlan::execute(const Ready& ready, CUstream_st* stream,
+                                 std::span<void* const> tensors,
+                                 void* workspace) const {
+  std::vector<void*> pointers(tensors.begin(), tensors.end());
+  for (const PlanScalar& scalar : plan_.scalars)
+    pointers.push_back(const_cast<char*>(scalar.value.data()));  // cuDNN reads it
+  for (const WorkspaceTensor& tensor : plan_.workspace)
+    pointers.push_back(at(workspace, tensor.offset));
+  void* const engines_own =
+      workspace == nullptr ? nullptr : at(workspace, plan_.graph_workspace_bytes);
+  const auto pack = KILN_TRY(CudnnDescriptor::variant_pack(
+      handles_->library(), ids_, pointers, engines_own, label_));
+  const CudnnTable& table = handles_->library().table();
+  const cudnn::Handle handle = ready.handle->raw();
+  if (const auto status = table.cudnnSetStream(handle, stream);
+      status != cudnn::Status::kSuccess)
+    return cudnn_error(table, status, "cudnnSetStream", label_);
+  if (const auto status = table.cudnnBackendExecute(handle, ready.plan, pack.raw());
+      status != cudnn::Status::kSuccess)
+    return cudnn_error(table, status, "cudnnBackendExecute", label_);
+  return {};
+}
+
+}  // namespace kiln::attention

@@ -1,0 +1,283 @@
+#include "cudnn/plan_service.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "attention/plan_binding.h"
+#include "attention/problem_codec.h"
+#include "build/build_options.h"
+#include "cache/unix_time.h"
+#include "cudnn/installed_cudnn.h"
+#include "kiln/version.h"
+#include "util/library_search.h"
+#include "util/log.h"
+#include "util/try.h"
+
+// The same path as build_service.cc's:
+//
+//   problem ─ key ─┬─ memory
+//                  ├─ disk
+//                  └─ plan worker ─ check ─ publish
+
+namespace kiln {
+namespace {
+
+constexpr std::string_view kKind = "cudnn_plan";
+constexpr std::string_view kSchema = "1";
+constexpr const char* kPlanWorker = "kiln-plan-worker";
+// The first with a device described by its properties alone.
+constexpr attention::CudnnVersion kFirstCudnn{9, 8, 0};
+
+compile::WorkerSearch worker_search(const Config& config) {
+  compile::WorkerSearch search;
+  search.name = kPlanWorker;
+  // KILN_WORKER names the compile worker; the plan worker of that build is beside it.
+  if (config.worker)
+    search.environment = config.worker->parent_path() / kPlanWorker;
+  return search;
+}
+
+compile::PoolOptions plan_pool(BuildService& service) {
+  compile::PoolOptions options =
+      pool_options(service.config(), service.jobs(), service.cache());
+  options.worker = worker_search(service.config());
+  return options;
+}
+
+/// The problem as the plan sees it: who trains asks for statistics, and nothing else
+/// of it; a plan is captured or not as it is.
+attention::Problem as_built(attention::Problem problem) {
+  if (problem.pass == attention::Pass::kForward) {
+    problem.stats = problem.stats || problem.training;
+    problem.training = false;
+    problem.deterministic = false;  // every forward pass is
+  } else {
+    problem.stats = true;
+  }
+  problem.capture = false;
+  // A window that reaches over everything is none.
+  const std::int64_t longest = std::max(problem.sq, problem.skv);
+  if (problem.window_left >= longest)
+    problem.window_left = -1;
+  if (problem.window_right >= longest)
+    problem.window_right = -1;
+  return problem;
+}
+
+std::string target_of(const device::DeviceProperties& device) {
+  return to_string(device::Target{{device.capability()}, device::ImageKind::kCubin});
+}
+
+cache::Metadata metadata_of(const KeyedPlan& keyed, const attention::Plan& plan,
+                            const compile::PlanOutput& output) {
+  cache::Metadata metadata;
+  metadata.template_name = PlanService::name_of(keyed.problem);
+  metadata.params = attention::shown_fields(keyed.problem).list();
+  metadata.arch = to_string(keyed.device.capability());
+  metadata.toolchain = "cudnn-" + to_string(keyed.version);
+  metadata.toolchain_build_ids = {output.cudnn.build_id};
+  if (!output.nvrtc.build_id.empty())
+    metadata.toolchain_build_ids.push_back(output.nvrtc.build_id);
+  metadata.producer = version();
+  metadata.created_ns = cache::unix_now_ns();
+  metadata.compile_ms = static_cast<std::uint64_t>(output.build_time.count());
+  for (const attention::PlanKernel& kernel : plan.kernels)
+    metadata.entry_points.push_back({kernel.name, kernel.name});
+  return metadata;
+}
+
+/// A refusal of the problem, and none of a moment in which cuDNN had no memory, say.
+bool is_lasting(const std::vector<compile::PlanAttempt>& attempts) {
+  return std::ranges::none_of(attempts, [](const compile::PlanAttempt& each) {
+    return each.status.find("ALLOCATION_FAILED") != std::string::npos ||
+           each.status.find("ALLOC_FAILED") != std::string::npos;
+  });
+}
+
+/// Is this plan the one that was asked for? The worker may have run wild.
+Result<attention::Plan> checked_plan(const KeyedPlan& keyed,
+                                     const compile::PlanOutput& output) {
+  auto plan = KILN_TRY(attention::decode_plan(output.plan));
+  KILN_TRY(attention::check_fully(plan));
+  if (const auto difference = attention::describe_difference(plan.bound, keyed.bound);
+      !difference.empty())
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("the plan of {} is for another device: {}", keyed.label,
+                            difference));
+  return plan;
+}
+
+}  // namespace
+
+std::string to_string(const std::vector<compile::PlanAttempt>& attempts) {
+  std::vector<std::string> lines;
+  for (const compile::PlanAttempt& each : attempts)
+    lines.push_back(fmt::format("{}: {}{}{}", each.what, each.status,
+                                each.message.empty() ? "" : " ", each.message));
+  return fmt::format("{}", fmt::join(lines, "; "));
+}
+
+PlanService::PlanService(BuildService& service)
+    : service_(service), workers_(plan_pool(service)) {}
+
+Result<attention::CudnnLibrary> PlanService::library() {
+  {
+    const MutexLock lock(mutex_);
+    if (library_)
+      return *library_;
+  }
+  // Two threads may look at once, and find the same.
+  const auto found = KILN_TRY(attention::open_installed_cudnn(
+      service_.config().cudnn.value_or(""), LibraryPlaces::of_process()));
+  const MutexLock lock(mutex_);
+  return library_.emplace(found);
+}
+
+Result<KeyedPlan> PlanService::key(const attention::Problem& problem,
+                                   const device::DeviceProperties& device) {
+  const attention::CudnnLibrary cudnn = KILN_TRY(library());
+  KeyedPlan plan;
+  plan.version = cudnn.version();
+  if (plan.version < kFirstCudnn)
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("cuDNN {} builds no plan for a device that it is told of; "
+                            "{} is the first that does",
+                            to_string(plan.version), to_string(kFirstCudnn)));
+  plan.cudnn = cudnn.path();
+  plan.problem = as_built(problem);
+  plan.device = device;
+  plan.bound = KILN_TRY(attention::binding_of(device.cudnn_json()));
+  plan.label = "attention " + to_string(plan.problem);
+  plan.key = preimage(plan).digest();
+  return plan;
+}
+
+Result<void> PlanService::remove(const KeyedPlan& plan) {
+  KILN_TRY(service_.cache().remove(plan.key));
+  return {};
+}
+
+Result<std::filesystem::path> PlanService::find_worker(const Config& config) {
+  return compile::find_worker(worker_search(config));
+}
+
+std::string_view PlanService::name_of(const attention::Problem& problem) {
+  return problem.pass == attention::Pass::kForward ? "cudnn_attention_fwd"
+                                                   : "cudnn_attention_bwd";
+}
+
+cache::Fields PlanService::preimage(const KeyedPlan& plan) {
+  cache::Fields fields;
+  fields.add("kind", kKind);
+  fields.add("schema", kSchema);
+  fields.add("frontend", KILN_CUDNN_FRONTEND_VERSION);
+  fields.add("cudnn", to_string(plan.version));
+  for (const cache::Field& field : attention::to_fields(plan.problem).list())
+    fields.add(field.label, field.value);
+  for (const attention::BoundProperty& property : plan.bound)
+    fields.add("device." + property.name,
+               fmt::format("{}", fmt::join(property.values, ",")));
+  return fields;
+}
+
+Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
+                                       const std::stop_token& stop) {
+  const std::string target = target_of(plan.device);
+  if (auto found = service_.builds().find(plan.key, target))
+    return FetchedPlan{
+        std::move(found->object), found->outcome, std::move(found->not_stored), {}};
+  if (auto refusal = find_refusal(plan.key))
+    return FetchedPlan{nullptr, Outcome::kHit, std::nullopt, *std::move(refusal)};
+  KILN_TRY(service_.check_may_build(plan.label, target));
+  Attempts attempts;
+  auto built =
+      service_.builds().build({.key = plan.key,
+                               .target = target,
+                               .label = plan.label,
+                               .build =
+                                   [&](const std::stop_token& stopped,
+                                       const compile::ProgressCallback& on_phase) {
+                                     return build(plan, stopped, on_phase, attempts);
+                                   }},
+                              stop);
+  if (built)
+    return FetchedPlan{std::move(built->object), built->outcome,
+                       std::move(built->not_stored), std::move(attempts)};
+  // A refusal ends a build like a failure; whoever waited for it finds it here, too.
+  if (auto refusal = find_refusal(plan.key))
+    return FetchedPlan{nullptr, Outcome::kCompiled, std::nullopt, *std::move(refusal)};
+  return tl::unexpected(std::move(built).error());
+}
+
+std::optional<PlanService::Attempts> PlanService::find_refusal(
+    const cache::Digest& key) {
+  const MutexLock lock(mutex_);
+  const auto found = refusals_.find(key);
+  return found == refusals_.end() ? std::nullopt : std::optional(found->second);
+}
+
+Result<compile::PlanJob> PlanService::job(const KeyedPlan& plan) {
+  compile::PlanJob job;
+  job.label = plan.label;
+  job.flags = attention::flags_of(plan.problem);
+  job.problem = as_text(attention::to_fields(plan.problem).encode());
+  job.device = plan.device.cudnn_json();
+  job.capability = plan.device.capability();
+  job.cudnn = plan.cudnn;
+  job.time_limit = service_.config().compile_timeout;
+  // Without one here cuDNN looks for itself.
+  if (const auto nvrtc = service_.toolchains().choose(std::nullopt);
+      nvrtc && (*nvrtc)->toolchain.installed())
+    job.nvrtc = {(*nvrtc)->toolchain.nvrtc, (*nvrtc)->toolchain.builtins};
+  return job;
+}
+
+Result<NewArtifact> PlanService::build(const KeyedPlan& keyed,
+                                       const std::stop_token& stop,
+                                       const compile::ProgressCallback& on_phase,
+                                       Attempts& attempts) {
+  const compile::PlanJob job = KILN_TRY(this->job(keyed));
+  const auto output = KILN_TRY(service_.builds().ask_worker(
+      on_phase, [&](const compile::ProgressCallback& watched) {
+        return workers_.build_plan(job, stop, watched);
+      }));
+  attempts = output.attempts;
+  if (output.plan.empty()) {
+    if (is_lasting(output.attempts) &&
+        output.cudnn_version == to_string(keyed.version)) {
+      const MutexLock lock(mutex_);
+      refusals_[keyed.key] = output.attempts;
+    }
+    return fail(
+        ErrorCode::kCompileFailed,
+        fmt::format("cuDNN {} has no plan of {} for {}: {}", to_string(keyed.version),
+                    keyed.label, keyed.device.name, to_string(output.attempts)));
+  }
+  const auto plan = KILN_TRY(checked_plan(keyed, output));
+  auto object =
+      KILN_TRY(cache::StoredObject::make({.kind = cache::Kind::kPlan,
+                                          .target = target_of(keyed.device),
+                                          .metadata = metadata_of(keyed, plan, output),
+                                          .preimage = preimage(keyed),
+                                          .payload = output.plan,
+                                          .log = to_string(output.attempts) + "\n",
+                                          .source = job.flags + "\n",
+                                          .ptx = {}}));
+  std::optional<Error> mismatch;
+  if (plan.cudnn != keyed.version || output.cudnn_version != to_string(keyed.version)) {
+    mismatch =
+        Error{ErrorCode::kUnavailable,
+              fmt::format("{} is not stored: the worker met cuDNN {}, where {} was "
+                          "expected; look at LD_LIBRARY_PATH, or set KILN_CUDNN",
+                          keyed.label, output.cudnn_version, to_string(keyed.version))};
+    service_.cache().counters().add(cache::Counter::kToolchainNotAsKeyed);
+    log(LogLevel::kWarning, {mismatch->message});
+  }
+  return NewArtifact{std::make_shared<const cache::StoredObject>(std::move(object)),
+                     std::move(mismatch)};
+}
+
+}  // namespace kiln

@@ -1,0 +1,338 @@
+#include "cudnn/worker/problem_graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <variant>
+
+#include "util/try.h"
+
+// Where cudnn-frontend finds cuDNN: main.cc opens it.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+void* cudnn_frontend::cudnn_dlhandle = nullptr;
+
+namespace kiln::plan_worker {
+namespace {
+
+namespace fe = cudnn_frontend;
+using attention::Bias;
+using attention::Layout;
+using attention::Problem;
+using attention::Strides;
+using attention::TensorRole;
+using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+Result<void> accepted(fe::error_t status) {
+  if (status.is_good())
+    return {};
+  return fail(ErrorCode::kUnavailable, status.get_message());
+}
+
+fe::DataType_t data_type(ops::DType dtype) {
+  switch (dtype) {
+    case ops::DType::kF16:
+      return fe::DataType_t::HALF;
+    case ops::DType::kBf16:
+      return fe::DataType_t::BFLOAT16;
+    default:
+      return fe::DataType_t::FLOAT;
+  }
+}
+
+std::int64_t number_of(TensorRole role) {
+  return static_cast<std::int64_t>(role);
+}
+
+/// One tensor of every graph in the problem's words.
+class Tensors {
+ public:
+  Tensors(fe::graph::Graph& graph, const Problem& problem)
+      : graph_(graph), problem_(problem), type_(data_type(problem.dtype)) {}
+
+  Tensor q() { return add(TensorRole::kQ, shape_q(), type_); }
+  Tensor k() { return add(TensorRole::kK, shape_k(), type_); }
+  Tensor v() { return add(TensorRole::kV, shape_v(), type_); }
+  Tensor o() { return add(TensorRole::kO, shape_o(), type_); }
+  Tensor grad_o() { return add(TensorRole::kGradO, shape_o(), type_); }
+  Tensor stats() {
+    return add(TensorRole::kStats, shape_stats(), fe::DataType_t::FLOAT);
+  }
+  Tensor bias() { return add(TensorRole::kBias, shape_bias(), type_); }
+  Tensor bias_gradient() { return add(TensorRole::kGradBias, shape_bias(), type_); }
+  Tensor lengths(TensorRole role) {
+    return add(role, {{problem_.batch, 1, 1, 1}, {1, 1, 1, 1}, {}},
+               fe::DataType_t::INT32);
+  }
+  Tensor one_int64(TensorRole role) {
+    return add(role, {{1, 1, 1, 1}, {1, 1, 1, 1}, {}}, fe::DataType_t::INT64);
+  }
+  /// A float that every run brings along.
+  Tensor scale() {
+    Tensor tensor = add(TensorRole::kScale, {{1, 1, 1, 1}, {1, 1, 1, 1}, {}},
+                        fe::DataType_t::FLOAT);
+    tensor->set_is_pass_by_value(true);
+    return tensor;
+  }
+
+  void set_output(const Tensor& tensor, TensorRole role) {
+    tensor->set_output(true);
+    describe(tensor, role, shape_of(role), type_);
+  }
+  void set_stats(const Tensor& tensor) {
+    tensor->set_output(true);
+    describe(tensor, TensorRole::kStats, shape_stats(), fe::DataType_t::FLOAT);
+  }
+
+ private:
+  struct Shape {
+    std::vector<std::int64_t> dims;
+    std::vector<std::int64_t> strides;
+    std::optional<TensorRole> offsets;
+  };
+
+  [[nodiscard]] Shape shape(std::int64_t heads, std::int64_t sequence, std::int64_t dim,
+                            const Strides& strides, TensorRole offsets) const {
+    // With thd the offsets say where a sequence begins; cuDNN wants a stride all the
+    // same, that of sequences of full length.
+    const std::int64_t batch =
+        problem_.layout == Layout::kThd ? strides.sequence * sequence : strides.batch;
+    return {{problem_.batch, heads, sequence, dim},
+            {batch, strides.head, strides.sequence, strides.dim},
+            offsets};
+  }
+  [[nodiscard]] Shape shape_q() const {
+    return shape(problem_.heads, problem_.sq, problem_.dqk, problem_.q,
+                 TensorRole::kOffsetsQ);
+  }
+  [[nodiscard]] Shape shape_k() const {
+    return shape(problem_.kv_heads, problem_.skv, problem_.dqk, problem_.k,
+                 TensorRole::kOffsetsK);
+  }
+  [[nodiscard]] Shape shape_v() const {
+    return shape(problem_.kv_heads, problem_.skv, problem_.dv, problem_.v,
+                 TensorRole::kOffsetsV);
+  }
+  [[nodiscard]] Shape shape_o() const {
+    return shape(problem_.heads, problem_.sq, problem_.dv, problem_.o,
+                 TensorRole::kOffsetsO);
+  }
+  [[nodiscard]] Shape shape_stats() const {
+    return {{problem_.batch, problem_.heads, problem_.sq, 1},
+            {problem_.heads * problem_.sq, problem_.sq, 1, 1},
+            {}};
+  }
+  [[nodiscard]] Shape shape_bias() const {
+    return {{1, problem_.heads, problem_.sq, problem_.skv},
+            {problem_.heads * problem_.sq * problem_.skv, problem_.sq * problem_.skv,
+             problem_.skv, 1},
+            {}};
+  }
+  [[nodiscard]] Shape shape_of(TensorRole output) const {
+    switch (output) {
+      case TensorRole::kGradQ:
+        return shape_q();
+      case TensorRole::kGradK:
+        return shape_k();
+      case TensorRole::kGradV:
+        return shape_v();
+      default:
+        return shape_o();
+    }
+  }
+
+  /// With thd one of sequences that begin where its offsets say, if it has any.
+  void describe(const Tensor& tensor, TensorRole role, const Shape& shape,
+                fe::DataType_t type) {
+    tensor->set_name(std::string(to_string(role)))
+        .set_uid(number_of(role))
+        .set_dim(shape.dims)
+        .set_stride(shape.strides)
+        .set_data_type(type);
+    if (problem_.layout == Layout::kThd && shape.offsets)
+      tensor->set_ragged_offset(offsets(*shape.offsets));
+  }
+  Tensor add(TensorRole role, const Shape& shape, fe::DataType_t type) {
+    Tensor tensor = graph_.tensor(fe::graph::Tensor_attributes());
+    describe(tensor, role, shape, type);
+    return tensor;
+  }
+  /// One tensor for every role, whoever asks.
+  Tensor offsets(TensorRole role) {
+    Tensor& known = offsets_[role];
+    if (!known)
+      known = add(role, {{problem_.batch + 1, 1, 1, 1}, {1, 1, 1, 1}, {}},
+                  fe::DataType_t::INT32);
+    return known;
+  }
+
+  fe::graph::Graph& graph_;
+  const Problem& problem_;
+  const fe::DataType_t type_;  // the problem's own
+  std::map<TensorRole, Tensor> offsets_;
+};
+
+/// What both passes have alike.
+template <typename Attributes>
+Attributes common_attributes(const Problem& problem, Tensors& tensors) {
+  Attributes attributes;
+  attributes.set_name("attention").set_attn_scale(tensors.scale());
+  attributes.set_diagonal_alignment(is_bottom_right(problem.mask)
+                                        ? fe::DiagonalAlignment_t::BOTTOM_RIGHT
+                                        : fe::DiagonalAlignment_t::TOP_LEFT);
+  if (const std::int64_t right = right_bound(problem); right >= 0)
+    attributes.set_diagonal_band_right_bound(static_cast<int>(right));
+  if (problem.window_left >= 0)  // the frontend counts the diagonal
+    attributes.set_diagonal_band_left_bound(static_cast<int>(problem.window_left + 1));
+  if (is_padded(problem.mask))
+    attributes.set_padding_mask(true)
+        .set_seq_len_q(tensors.lengths(TensorRole::kLengthsQ))
+        .set_seq_len_kv(tensors.lengths(TensorRole::kLengthsKv));
+  if (problem.bias == Bias::kPostScale)
+    attributes.set_bias(tensors.bias());
+  if (problem.bias == Bias::kAlibi)
+    attributes.set_alibi_mask(true);
+  if (problem.dropout > 0)
+    attributes.set_dropout(static_cast<float>(problem.dropout),
+                           tensors.one_int64(TensorRole::kDropoutSeed),
+                           tensors.one_int64(TensorRole::kDropoutOffset));
+  return attributes;
+}
+
+/// The bytes of a scalar, whichever type it has.
+template <typename Value>
+std::string bytes_of(const Value& value) {
+  std::string bytes(sizeof(value), '\0');
+  std::memcpy(bytes.data(), &value, sizeof(value));
+  return bytes;
+}
+
+}  // namespace
+
+Result<DeviceProperties> device_properties(std::string_view json) {
+  auto properties = std::make_shared<fe::DeviceProperties>();
+  auto status = properties->deserialize({json.begin(), json.end()});
+  if (status.is_bad()) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("cuDNN does not take the device's properties: {} {}",
+                    status.get_message(), fe::detail::get_last_error_string_()));
+  }
+  return DeviceProperties(std::move(properties));
+}
+
+Result<std::unique_ptr<ProblemGraph>> ProblemGraph::make(
+    const Problem& problem, const DeviceProperties& device,
+    device::ComputeCapability capability) {
+  std::unique_ptr<ProblemGraph> graph(new ProblemGraph);
+  graph->set_io_data_type(data_type(problem.dtype))
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+  graph->set_device_properties(device);
+  // Without it the frontend asks the CUDA runtime for a device.
+  graph->set_sm_version(10 * capability.major + capability.minor);
+  if (problem.pass == attention::Pass::kForward)
+    graph->add_forward(problem);
+  else
+    graph->add_backward(problem);
+  KILN_TRY(accepted(graph->validate()));
+  KILN_TRY(accepted(graph->build_operation_graph(nullptr)));
+  return graph;
+}
+
+void ProblemGraph::add_forward(const Problem& problem) {
+  Tensors tensors(*this, problem);
+  auto attributes = common_attributes<fe::graph::SDPA_attributes>(problem, tensors);
+  attributes.set_generate_stats(problem.stats);
+  const auto [o, stats] = sdpa(tensors.q(), tensors.k(), tensors.v(), attributes);
+  tensors.set_output(o, TensorRole::kO);
+  if (problem.stats)
+    tensors.set_stats(stats);
+}
+
+void ProblemGraph::add_backward(const Problem& problem) {
+  Tensors tensors(*this, problem);
+  auto attributes =
+      common_attributes<fe::graph::SDPA_backward_attributes>(problem, tensors);
+  attributes.set_deterministic_algorithm(problem.deterministic);
+  if (problem.bias_gradient)
+    attributes.set_dbias(tensors.bias_gradient());
+  const auto [grad_q, grad_k, grad_v] =
+      sdpa_backward(tensors.q(), tensors.k(), tensors.v(), tensors.o(),
+                    tensors.grad_o(), tensors.stats(), attributes);
+  tensors.set_output(grad_q, TensorRole::kGradQ);
+  tensors.set_output(grad_k, TensorRole::kGradK);
+  tensors.set_output(grad_v, TensorRole::kGradV);
+}
+
+ForcedEngine ProblemGraph::forced_engine() const {
+  for (const auto& node : sub_nodes) {
+    const auto [id, knobs] = node->override_heuristics_query();
+    if (id == -1)
+      continue;
+    ForcedEngine forced{.id = id, .knobs = {}};
+    for (const auto& [knob, value] : knobs) {
+      cudnnBackendKnobType_t type{};
+      if (fe::convert_to_backend_knob_type(knob, type) == CUDNN_STATUS_SUCCESS)
+        forced.knobs.emplace_back(type, value);
+    }
+    return forced;
+  }
+  return {};
+}
+
+Result<attention::Plan> ProblemGraph::describe() const {
+  attention::Plan plan;
+  std::set<std::int64_t> known;
+  std::unordered_map<std::int64_t, pass_by_values_t> scalars;
+  KILN_TRY(accepted(collect_pass_by_value_tensors_subtree(scalars)));
+  for (const auto& [uid, value] : scalars) {
+    known.insert(uid);
+    plan.scalars.push_back(
+        {.uid = uid,
+         .value = std::visit([](const auto& each) { return bytes_of(each); }, value)});
+  }
+  // The frontend's triples: 0 copy these floats, 1 zero so many bytes, else nothing.
+  std::unordered_map<std::int64_t,
+                     std::tuple<std::int64_t, std::int64_t, std::vector<float>>>
+      workspace;
+  std::int64_t end = 0;
+  KILN_TRY(accepted(collect_tensors_in_workspace_subtree(workspace, end)));
+  for (const auto& [uid, entry] : workspace) {
+    const auto& [kind, offset, values] = entry;
+    known.insert(uid);
+    attention::WorkspaceTensor tensor{.uid = uid,
+                                      .offset = static_cast<std::uint64_t>(offset)};
+    if (kind == 0)
+      tensor.values = values;
+    else if (kind == 1 && !values.empty())
+      tensor.zero_bytes = static_cast<std::uint64_t>(values.front());
+    plan.workspace.push_back(std::move(tensor));
+  }
+  plan.graph_workspace_bytes =
+      static_cast<std::uint64_t>(get_fe_workspace_size_subtree());
+
+  std::unordered_map<std::int64_t, std::pair<std::int64_t, std::int64_t>> replaced;
+  KILN_TRY(accepted(collect_variant_pack_replacements_subtree(replaced)));
+  if (!replaced.empty())
+    return fail(ErrorCode::kCompileFailed, "the graph has tensors within tensors");
+  for (const std::int64_t uid : variant_pack_uids) {
+    if (uid >= number_of(TensorRole::kQ) &&
+        uid <= number_of(attention::kLastTensorRole))
+      plan.tensors.push_back(static_cast<TensorRole>(uid));
+    else if (!known.contains(uid))
+      return fail(ErrorCode::kCompileFailed,
+                  fmt::format("the graph needs a tensor {} that nobody has", uid));
+  }
+  // The frontend's maps have no order of their own.
+  std::ranges::sort(plan.tensors);
+  std::ranges::sort(plan.scalars, {}, &attention::PlanScalar::uid);
+  std::ranges::sort(plan.workspace, {}, &attention::WorkspaceTensor::uid);
+  return plan;
+}
+
+}  // namespace kiln::plan_worker

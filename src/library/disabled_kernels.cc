@@ -1,0 +1,47 @@
+#include "library/disabled_kernels.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "util/log.h"
+#include "util/nearest.h"
+
+namespace kiln {
+namespace {
+
+bool matches(const std::string& pattern, const std::string& name) {
+  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+}  // namespace
+
+DisabledKernels::DisabledKernels(std::vector<std::string> patterns,
+                                 const render::TemplateCatalog& catalog)
+    : patterns_(std::move(patterns)) {
+  if (patterns_.empty())
+    return;
+  const std::vector<std::string> names = catalog.names();
+  for (const std::string& pattern : patterns_) {
+    if (std::none_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return matches(pattern, name); }))
+      log(LogLevel::kWarning, {"KILN_DISABLE: there is no kernel '", pattern, "'",
+                               did_you_mean(pattern, names)});
+  }
+}
+
+Result<void> DisabledKernels::check(const Request& request) const {
+  if (!request.is_template())
+    return {};
+  for (const std::string& pattern : patterns_) {
+    if (matches(pattern, request.name()))
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("{} is switched off by KILN_DISABLE ({})", request.name(),
+                              pattern));
+  }
+  return {};
+}
+
+}  // namespace kiln

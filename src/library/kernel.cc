@@ -1,0 +1,102 @@
+#include "kiln/kernel.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "device/launch.h"
+#include "device/primary_context.h"
+#include "library/loaded_kernel.h"
+#include "library/public_border.h"
+#include "util/try.h"
+
+namespace kiln {
+namespace {
+
+const std::string& no_name() {
+  static const auto* const empty = new std::string;
+  return *empty;
+}
+
+tl::unexpected<Error> none_chosen(const Kernel& kernel) {
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} on {} has {} kernels ({}): choose one with entry()",
+                          kernel.name(), device::label_of(kernel.device()),
+                          kernel.entry_points().size(),
+                          fmt::join(kernel.entry_points(), ", ")));
+}
+
+}  // namespace
+
+Kernel LoadedKernel::handle(std::shared_ptr<const LoadedKernel> loaded) {
+  const std::size_t entry = loaded->entry_;
+  return Kernel(std::move(loaded), entry);
+}
+
+Kernel::Kernel(std::shared_ptr<const LoadedKernel> loaded, std::size_t entry)
+    : loaded_(std::move(loaded)), entry_(entry) {}
+
+const std::string& Kernel::name() const {
+  return loaded_->label();
+}
+const std::string& Kernel::key() const {
+  return loaded_->key();
+}
+const Device& Kernel::device() const {
+  return loaded_->device();
+}
+
+std::vector<std::string> Kernel::entry_points() const {
+  std::vector<std::string> names;
+  for (const device::Function& function : loaded_->module().functions())
+    names.push_back(function.name());
+  return names;
+}
+
+const std::string& Kernel::entry_point() const {
+  return entry_ == kNoEntry ? no_name() : loaded_->function(entry_).name();
+}
+
+Result<Kernel> Kernel::entry(std::string_view name) const {
+  return at_border([&]() -> Result<Kernel> {
+    if (const auto found = loaded_->find(name))
+      return Kernel(loaded_, *found);
+    return fail(ErrorCode::kNotFound,
+                fmt::format("{} has no kernel '{}'; it has {}", loaded_->label(), name,
+                            fmt::join(entry_points(), ", ")));
+  });
+}
+
+Result<KernelAttributes> Kernel::attributes() const {
+  if (entry_ == kNoEntry)
+    return at_border([&]() -> Result<KernelAttributes> { return none_chosen(*this); });
+  const device::FunctionAttributes& known = loaded_->function(entry_).attributes();
+  return KernelAttributes{.registers = known.registers,
+                          .local_bytes = known.local_bytes,
+                          .constant_bytes = known.constant_bytes,
+                          .static_shared_bytes = known.static_shared_bytes,
+                          .max_dynamic_shared_bytes = known.max_dynamic_shared_bytes,
+                          .max_threads_per_block = known.max_threads_per_block};
+}
+
+Result<Geometry> Kernel::geometry(const LaunchArguments& arguments) const {
+  return at_border([&] { return loaded_->geometry(arguments, entry_point()); });
+}
+
+Result<void> Kernel::launch_with(const Geometry& geometry, CUstream_st* stream,
+                                 std::span<void* const> arguments,
+                                 std::span<const std::size_t> sizes_bytes) const {
+  return at_border([&]() -> Result<void> {
+    if (entry_ == kNoEntry)
+      return none_chosen(*this);
+    return device::launch(loaded_->function(entry_), geometry, stream, arguments,
+                          sizes_bytes);
+  });
+}
+
+CUfunc_st* Kernel::function() const {
+  return entry_ == kNoEntry ? nullptr : loaded_->function(entry_).handle();
+}
+
+}  // namespace kiln

@@ -1,0 +1,83 @@
+#include "library/loaded_kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "util/try.h"
+
+namespace kiln {
+namespace {
+
+std::optional<request::TemplateRequest> template_of(const KeyedRequest& request) {
+  const request::TemplateRequest* wanted = request.request.as_template();
+  return wanted == nullptr ? std::nullopt : std::optional(*wanted);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const LoadedKernel>> LoadedKernel::load(
+    const KeyedRequest& request, const cache::StoredObject& object,
+    const std::shared_ptr<const device::PrimaryContext>& context) {
+  std::vector<cache::EntryPoint> names = KILN_TRY(object.metadata()).entry_points;
+  // Of a source, also the kernels that nobody named: extern "C" needs no name.
+  device::Image image{.bytes = object.payload(),
+                      .target = request.target,
+                      .toolkit = request.toolchain->toolchain.facts.version,
+                      .label = request.request.label(),
+                      .key = request.key.hex(),
+                      .entry_points = {}};
+  if (request.request.as_template() != nullptr) {
+    for (const cache::EntryPoint& name : names)
+      image.entry_points.push_back(name.lowered);
+  }
+  auto module = KILN_TRY(device::LoadedModule::load(context, image));
+  return std::shared_ptr<const LoadedKernel>(
+      new LoadedKernel(request, std::move(names), std::move(module)));
+}
+
+LoadedKernel::LoadedKernel(const KeyedRequest& request,
+                           std::vector<cache::EntryPoint> names,
+                           std::shared_ptr<const device::LoadedModule> module)
+    : label_(request.request.label()),
+      key_(request.key.hex()),
+      template_(template_of(request)),
+      names_(std::move(names)),
+      module_(std::move(module)),
+      entry_(choose_entry()) {}
+
+std::size_t LoadedKernel::choose_entry() const {
+  // A template declares which is first; of what a source names, and of what is in it,
+  // only one by itself is meant without being named.
+  if (!names_.empty() && (template_ || names_.size() == 1))
+    return find(names_.front().lowered).value_or(Kernel::kNoEntry);
+  return module_->functions().size() == 1 ? 0 : Kernel::kNoEntry;
+}
+
+std::optional<std::size_t> LoadedKernel::find(std::string_view name) const {
+  const auto named = std::find_if(
+      names_.begin(), names_.end(),
+      [name](const cache::EntryPoint& known) { return known.name == name; });
+  const std::string_view lowered = named == names_.end() ? name : named->lowered;
+  const auto& functions = module_->functions();
+  const auto found = std::find_if(
+      functions.begin(), functions.end(),
+      [lowered](const device::Function& known) { return known.name() == lowered; });
+  if (found == functions.end())
+    return std::nullopt;
+  return static_cast<std::size_t>(found - functions.begin());
+}
+
+Result<Geometry> LoadedKernel::geometry(const LaunchArguments& arguments,
+                                        const std::string& entry) const {
+  if (!template_) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is a source, which declares no geometry: give launch() "
+                            "a kiln::Geometry",
+                            label_));
+  }
+  return template_->kernel->geometry(template_->params, arguments, entry);
+}
+
+}  // namespace kiln

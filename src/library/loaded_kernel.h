@@ -1,0 +1,65 @@
+// What a Kernel is a handle to: one artifact, loaded on one device.
+
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "build/build_service.h"
+#include "build/request_keys.h"
+#include "cache/metadata.h"
+#include "device/function.h"
+#include "device/module.h"
+#include "device/primary_context.h"
+#include "kiln/kernel.h"
+#include "kiln/result.h"
+
+namespace kiln {
+
+/// Thread safety: immutable.
+class LoadedKernel {
+ public:
+  /// Puts `object` on the device of `context`. `request` is what it was fetched for.
+  /// Errors: as LoadedModule::load.
+  [[nodiscard]] static Result<std::shared_ptr<const LoadedKernel>> load(
+      const KeyedRequest& request, const cache::StoredObject& object,
+      const std::shared_ptr<const device::PrimaryContext>& context);
+
+  /// The handle, to the first entry point of a template, or to the only one of a
+  /// source.
+  [[nodiscard]] static Kernel handle(std::shared_ptr<const LoadedKernel> loaded);
+
+  [[nodiscard]] const std::string& label() const { return label_; }
+  [[nodiscard]] const std::string& key() const { return key_; }
+  [[nodiscard]] const Device& device() const { return module_->context().device(); }
+  [[nodiscard]] const device::LoadedModule& module() const { return *module_; }
+
+  /// The index of a function of the module by lowered name or name expression.
+  [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
+  [[nodiscard]] const device::Function& function(std::size_t index) const {
+    return module_->functions()[index];
+  }
+
+  /// Errors: as KernelSpec::geometry; kInvalidArgument for a source.
+  [[nodiscard]] Result<Geometry> geometry(const LaunchArguments& arguments,
+                                          const std::string& entry) const;
+
+ private:
+  LoadedKernel(const KeyedRequest& request, std::vector<cache::EntryPoint> names,
+               std::shared_ptr<const device::LoadedModule> module);
+  [[nodiscard]] std::size_t choose_entry() const;
+
+  // Constant after construction.
+  const std::string label_;
+  const std::string key_;
+  const std::optional<request::TemplateRequest> template_;
+  const std::vector<cache::EntryPoint> names_;  // as they were asked for
+  const std::shared_ptr<const device::LoadedModule> module_;
+  const std::size_t entry_;  // Kernel::kNoEntry where none can be told
+};
+
+}  // namespace kiln

@@ -1,0 +1,84 @@
+#include "library/request_record.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "request/manifest.h"
+#include "util/log.h"
+#include "util/posix_error.h"
+#include "util/try.h"
+
+namespace kiln {
+namespace {
+
+/// Whoever warms from the file has another working directory.
+Request with_absolute_folders(const Request& request) {
+  if (request.is_template())
+    return request;
+  SourceOptions source = request.source();
+  for (std::filesystem::path& folder : source.include_dirs) {
+    std::error_code error;  // without a working directory it stays as it is
+    if (auto absolute = std::filesystem::absolute(folder, error); !error)
+      folder = std::move(absolute);
+  }
+  return Request::from_source(std::move(source));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RequestRecord>> RequestRecord::open(
+    const std::filesystem::path& path) {
+  constexpr mode_t kMode = 0644;
+  // A pipe without a reader must not hold the host up.
+  UniqueFd file(::open(path.c_str(),
+                       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, kMode));
+  if (!file)
+    return posix_error("open", path, errno);
+  return std::unique_ptr<RequestRecord>(new RequestRecord(std::move(file), path));
+}
+
+RequestRecord::RequestRecord(UniqueFd file, std::filesystem::path path)
+    : file_(std::move(file)), path_(std::move(path)) {}
+
+void RequestRecord::add(const cache::Digest& key, const Request& request,
+                        device::Target target) {
+  const MutexLock lock(mutex_);
+  if (!known_.insert(key).second)
+    return;
+  const auto written = write(request, target);
+  if (written || warned_)
+    return;
+  warned_ = true;
+  log(LogLevel::kWarning,
+      {"KILN_RECORD: ", request.name(),
+       " is not recorded, and others may be missing: ", written.error().message});
+}
+
+Result<void> RequestRecord::write(const Request& request, device::Target target) {
+  if (target.kind == device::ImageKind::kPtx) {
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("the device got {}, and a manifest's line asks for a cubin: "
+                    "warm with an NVRTC that knows the device",
+                    to_string(target)));
+  }
+  std::string line = KILN_TRY(
+      request::manifest_line(with_absolute_folders(request), target.architecture));
+  if (is_cut_off_)
+    line.insert(0, 1, '\n');  // what was cut off keeps its line to itself
+  const ssize_t written = ::write(file_.get(), line.data(), line.size());
+  const int err = errno;
+  if (written != static_cast<ssize_t>(line.size()))
+    is_cut_off_ = is_cut_off_ || written > 0;
+  if (written != static_cast<ssize_t>(line.size()))
+    return posix_error("write", path_, written < 0 ? err : ENOSPC);
+  is_cut_off_ = false;
+  return {};
+}
+
+}  // namespace kiln

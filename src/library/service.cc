@@ -1,0 +1,418 @@
+#include "kiln/service.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <atomic>
+#include <utility>
+#include <variant>
+
+#include "build/build_service.h"
+#include "device/devices.h"
+#include "library/disabled_kernels.h"
+#include "library/kernel_memory.h"
+#include "library/loaded_kernel.h"
+#include "library/prefetcher.h"
+#include "library/public_border.h"
+#include "library/request_record.h"
+#include "library/service_options.h"
+#include "library/service_parts.h"
+#include "util/log.h"
+#include "util/striped_counter.h"
+#include "util/try.h"
+
+// The data path, one named step a line:
+//
+//   request ─┬─ memory
+//            └─ validate ─ target ─ key ─┬─ memory
+//                                        └─ disk, or build ─ load on the device
+//
+// provide() reads like it. BuildService does what lies between key and load.
+
+namespace kiln {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// One get(): what was asked, and what its events have in common.
+struct Call {
+  const Request& request;
+  const Device& device;
+  const std::stop_token& stop;
+  Clock::time_point began = Clock::now();
+  std::string kernel{};
+  std::string key{};
+};
+
+struct Loaded {
+  std::shared_ptr<const LoadedKernel> kernel;
+  /// Whose it is alone: it was built from other inputs than its key says.
+  std::optional<PreparedRequest> only_for{};
+};
+
+/// Whether name and parameters say all about `request`: not where it has headers, which
+/// may be others for the next request of the same text.
+Answering answering(const PreparedRequest& request) {
+  const request::TemplateRequest* wanted = request.as_template();
+  return wanted != nullptr && !wanted->kernel->has_include() ? Answering::kItsSpelling
+                                                             : Answering::kItsKey;
+}
+
+Event::Kind kind_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kHit:
+      return Event::Kind::kHit;
+    case Outcome::kCompiled:
+      return Event::Kind::kCompiled;
+    case Outcome::kWaited:
+      return Event::Kind::kWaited;
+  }
+  return Event::Kind::kHit;
+}
+
+/// "scaled_softmax_fwd:dtype=bf16 (key 3f9c21d0a4b2) for device 0 (...): <message>".
+tl::unexpected<Error> named(const Error& error, const KeyedRequest& request,
+                            const Device& device) {
+  constexpr std::size_t kDigits = 12;
+  return fail(error.code, fmt::format("{} (key {}) for {}: {}", request.request.label(),
+                                      request.key.hex().substr(0, kDigits),
+                                      device::label_of(device), error.message));
+}
+
+/// Ends what a service has begun that could not be opened.
+class StopUnlessOpened {
+ public:
+  explicit StopUnlessOpened(std::stop_source stop) : stop_(std::move(stop)) {}
+  StopUnlessOpened(const StopUnlessOpened&) = delete;
+  StopUnlessOpened& operator=(const StopUnlessOpened&) = delete;
+  StopUnlessOpened(StopUnlessOpened&&) = delete;
+  StopUnlessOpened& operator=(StopUnlessOpened&&) = delete;
+  ~StopUnlessOpened() {
+    if (!opened_)
+      stop_.request_stop();
+  }
+
+  void opened() { opened_ = true; }
+
+ private:
+  std::stop_source stop_;
+  bool opened_ = false;
+};
+
+constexpr std::size_t kKinds = 6;
+
+}  // namespace
+
+std::string_view to_string(Event::Kind kind) {
+  switch (kind) {
+    case Event::Kind::kHit:
+      return "hit";
+    case Event::Kind::kCompiled:
+      return "compiled";
+    case Event::Kind::kWaited:
+      return "waited";
+    case Event::Kind::kNotStored:
+      return "not_stored";
+    case Event::Kind::kLoaded:
+      return "loaded";
+    case Event::Kind::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+class Service::Impl {
+ public:
+  static Result<std::unique_ptr<Impl>> open(const Options& options);
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  Impl(Impl&&) = delete;
+  Impl& operator=(Impl&&) = delete;
+  ~Impl() { stop_.request_stop(); }
+
+  [[nodiscard]] const std::vector<Device>& devices() const { return devices_->list(); }
+  [[nodiscard]] Result<std::string> profile(const Device& device) const {
+    return devices_->profile(device);
+  }
+  [[nodiscard]] Result<Device> device_of(CUstream_st* stream) const {
+    return devices_->device_of(stream);
+  }
+  Result<Kernel> get(const Request& request, const Device& device,
+                     const std::stop_token& stop);
+  Result<void> prefetch(const Request& request, const Device& device);
+  [[nodiscard]] Statistics statistics() const;
+  [[nodiscard]] AttentionCalls& attention() { return attention_; }
+
+  [[nodiscard]] bool is_of_this_process() const {
+    return devices_->is_of_this_process();
+  }
+
+ private:
+  Impl(std::stop_source stop, std::unique_ptr<BuildService> builds,
+       std::unique_ptr<Devices> devices, std::unique_ptr<RequestRecord> record,
+       std::function<void(const Event&)> on_event);
+
+  // The steps of get(), in order.
+  Result<KernelMemory::Pointer> provide(Call& call);
+  Result<KeyedRequest> key(const PreparedRequest& request, const Device& device);
+  [[nodiscard]] Result<void> check_driver(const KeyedRequest& request,
+                                          const Device& device) const;
+  Result<Loaded> load_once(const KeyedRequest& request, const Call& call);
+  Result<Loaded> load(const KeyedRequest& request, const Call& call);
+
+  void tell(Event::Kind kind, const Call& call,
+            const std::optional<Error>& error = std::nullopt);
+
+  StripedCounter memory_hits_;  // first, since it fills whole cache lines
+
+  // Constant after construction.
+  std::stop_source stop_;  // ends the question to an NVRTC what it is
+  const std::unique_ptr<BuildService> builds_;
+  const DisabledKernels disabled_;
+  const std::unique_ptr<Devices> devices_;
+  const std::unique_ptr<RequestRecord> record_;  // null: nothing is recorded
+  const std::function<void(const Event&)> on_event_;
+
+  AttentionCalls attention_;
+  KernelMemory memory_;
+  SingleFlight<LoadPlace, Loaded> loads_;
+  std::array<std::atomic<std::uint64_t>, kKinds> told_{};
+  Prefetcher prefetcher_;  // last: its tasks use all of the above
+};
+
+Result<std::unique_ptr<Service::Impl>> Service::Impl::open(const Options& options) {
+  const Config config = KILN_TRY(settings(options, process_environment()));
+  if (config.log_level)
+    KILN_TRY(set_log_level(*config.log_level));
+  std::stop_source stop;
+  auto builds = KILN_TRY(BuildService::open(config, {.stop = stop.get_token()}));
+  // Destroyed before `builds`, which waits for the question to an NVRTC what it is.
+  StopUnlessOpened question(stop);
+  builds->toolchains().look_ahead();
+  auto devices = KILN_TRY(Devices::open(KILN_TRY(builds->toolchains().driver())));
+  std::unique_ptr<RequestRecord> record;
+  if (config.record)
+    record = KILN_TRY(RequestRecord::open(*config.record));
+  question.opened();
+  return std::unique_ptr<Impl>(new Impl(std::move(stop), std::move(builds),
+                                        std::move(devices), std::move(record),
+                                        options.on_event));
+}
+
+Service::Impl::Impl(std::stop_source stop, std::unique_ptr<BuildService> builds,
+                    std::unique_ptr<Devices> devices,
+                    std::unique_ptr<RequestRecord> record,
+                    std::function<void(const Event&)> on_event)
+    : stop_(std::move(stop)),
+      builds_(std::move(builds)),
+      disabled_(builds_->config().disabled, builds_->catalog()),
+      devices_(std::move(devices)),
+      record_(std::move(record)),
+      on_event_(std::move(on_event)),
+      attention_(*builds_, *devices_),
+      prefetcher_(builds_->jobs()) {}
+
+Result<Kernel> Service::Impl::get(const Request& request, const Device& device,
+                                  const std::stop_token& stop) {
+  // In a forked child the memory may be locked for ever, and so may the callback's own.
+  KILN_TRY(devices_->check_process());
+  if (devices_->has(device)) {
+    if (auto kernel = memory_.find(request, device.ordinal)) {
+      memory_hits_.add();
+      return LoadedKernel::handle(std::move(kernel));
+    }
+  }
+  Call call{
+      .request = request, .device = device, .stop = stop, .kernel = request.name()};
+  auto kernel = provide(call);
+  if (!kernel) {
+    tell(Event::Kind::kFailed, call, kernel.error());
+    return tl::unexpected(std::move(kernel).error());
+  }
+  return LoadedKernel::handle(*std::move(kernel));
+}
+
+Result<KernelMemory::Pointer> Service::Impl::provide(Call& call) {
+  KILN_TRY(devices_->check(call.device));
+  KILN_TRY(disabled_.check(call.request));
+  const PreparedRequest prepared = KILN_TRY(builds_->prepare(call.request));
+  call.kernel = prepared.label();
+  const KeyedRequest keyed = KILN_TRY(key(prepared, call.device));
+  call.key = keyed.key.hex();
+  KILN_TRY(check_driver(keyed, call.device));
+  if (record_ != nullptr)
+    record_->add(keyed.key, call.request, keyed.target);
+  Loaded loaded = KILN_TRY(load_once(keyed, call));
+  if (!loaded.only_for)
+    memory_.answer(call.request, {keyed.key, call.device.ordinal}, loaded.kernel,
+                   answering(prepared));
+  return std::move(loaded.kernel);
+}
+
+Result<KeyedRequest> Service::Impl::key(const PreparedRequest& request,
+                                        const Device& device) {
+  auto key = builds_->key(request, device.capability);
+  if (!key) {
+    return fail(key.error().code,
+                fmt::format("{} for {}: {}", request.label(), device::label_of(device),
+                            key.error().message));
+  }
+  if (const auto* skipped = std::get_if<device::TargetSkipped>(&*key)) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} is not for {}: it {}", request.label(),
+                            device::label_of(device), skipped->reason));
+  }
+  return std::get<KeyedRequest>(*std::move(key));
+}
+
+/// What the driver would refuse is not built first.
+Result<void> Service::Impl::check_driver(const KeyedRequest& request,
+                                         const Device& device) const {
+  const auto accepted = devices_->check_driver(
+      request.target.kind, request.toolchain->toolchain.facts.version);
+  return accepted ? accepted : named(accepted.error(), request, device);
+}
+
+/// One load among the threads of this process.
+Result<Loaded> Service::Impl::load_once(const KeyedRequest& request, const Call& call) {
+  const LoadPlace place{request.key, call.device.ordinal};
+  if (auto kernel = memory_.find(place)) {
+    memory_hits_.add();
+    return Loaded{std::move(kernel)};
+  }
+  auto outcome = loads_.run(place, call.stop, [&] { return load(request, call); });
+  if (outcome.led)
+    return std::move(outcome.result);
+  if (!outcome.result) {
+    if (call.stop.stop_requested())
+      return named(outcome.result.error(), request,
+                   call.device);  // this caller's alone
+    return std::move(outcome.result);
+  }
+  if (outcome.result->only_for &&
+      !outcome.result->only_for->is_copy_of(request.request))
+    return load(request, call);
+  tell(Event::Kind::kWaited, call);
+  return std::move(outcome.result);
+}
+
+Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call) {
+  const LoadPlace place{request.key, call.device.ordinal};
+  // Another thread may have finished between our look and our turn.
+  if (auto kernel = memory_.find(place))
+    return Loaded{std::move(kernel)};
+  if (auto kernel = memory_.find(call.request, place.device))
+    return Loaded{std::move(kernel), request.request};
+  const auto done = builds_->fetch(request, call.stop);
+  if (!done)
+    return named(done.error(), request, call.device);
+  const Fetched& fetched = *done;
+  tell(kind_of(fetched.outcome), call);
+  if (fetched.not_stored && fetched.outcome == Outcome::kCompiled)
+    tell(Event::Kind::kNotStored, call, fetched.not_stored);
+  const auto context = KILN_TRY(devices_->context(call.device));
+  Loaded loaded{KILN_TRY(LoadedKernel::load(request, *fetched.object, context))};
+  tell(Event::Kind::kLoaded, call);
+  if (fetched.is_as_keyed) {
+    memory_.keep(place, loaded.kernel);
+  } else {
+    memory_.answer_alone(call.request, place.device, loaded.kernel);
+    loaded.only_for = request.request;
+  }
+  return loaded;
+}
+
+Result<void> Service::Impl::prefetch(const Request& request, const Device& device) {
+  KILN_TRY(devices_->check(device));
+  KILN_TRY(disabled_.check(request));
+  if (memory_.find(request, device.ordinal))
+    return {};
+  KILN_TRY(builds_->prepare(request));
+  return prefetcher_.start([this, request, device](const std::stop_token& stop) {
+    // An event has told it; who gets the kernel is told again.
+    std::ignore = at_border([&] { return get(request, device, stop); });
+  });
+}
+
+void Service::Impl::tell(Event::Kind kind, const Call& call,
+                         const std::optional<Error>& error) {
+  ++told_[static_cast<std::size_t>(kind)];
+  if (!on_event_)
+    return;
+  try {
+    on_event_({.kind = kind,
+               .kernel = call.kernel,
+               .key = call.key,
+               .device = call.device.ordinal,
+               .took = Clock::now() - call.began,
+               .error = error});
+  } catch (const std::exception& thrown) {
+    log(LogLevel::kWarning, {"Options::on_event threw: ", thrown.what()});
+  } catch (...) {
+    log(LogLevel::kWarning, {"Options::on_event threw"});
+  }
+}
+
+Statistics Service::Impl::statistics() const {
+  const auto told = [this](Event::Kind kind) {
+    return told_[static_cast<std::size_t>(kind)].load();
+  };
+  return {.memory_hits = memory_hits_.total(),
+          .disk_hits = told(Event::Kind::kHit),
+          .compiled = told(Event::Kind::kCompiled),
+          .waited = told(Event::Kind::kWaited),
+          .not_stored = told(Event::Kind::kNotStored),
+          .loaded = told(Event::Kind::kLoaded),
+          .failed = told(Event::Kind::kFailed)};
+}
+
+Result<Service> Service::open(const Options& options) {
+  return at_border(
+      [&]() -> Result<Service> { return Service(KILN_TRY(Impl::open(options))); });
+}
+
+Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Service::Service(Service&& other) noexcept = default;
+
+Service& Service::operator=(Service&& other) noexcept {
+  Service closed(std::move(other));
+  impl_.swap(closed.impl_);
+  return *this;
+}
+
+Service::~Service() {
+  // In a forked child its threads are not there and its locks may be held for ever.
+  if (impl_ != nullptr && !impl_->is_of_this_process())
+    std::ignore = impl_.release();
+}
+
+const std::vector<Device>& Service::devices() const {
+  return impl_->devices();
+}
+
+Result<Device> Service::device_of(CUstream_st* stream) const {
+  return at_border([&] { return impl_->device_of(stream); });
+}
+
+Result<Kernel> Service::get(const Request& request, const Device& device,
+                            const std::stop_token& stop) {
+  return at_border([&] { return impl_->get(request, device, stop); });
+}
+
+Result<void> Service::prefetch(const Request& request, const Device& device) {
+  return at_border([&] { return impl_->prefetch(request, device); });
+}
+
+Statistics Service::statistics() const {
+  return impl_->statistics();
+}
+
+Result<std::string> Service::profile(const Device& device) const {
+  return at_border([&] { return impl_->profile(device); });
+}
+
+AttentionCalls& ServiceParts::attention_of(Service& service) {
+  return service.impl_->attention();
+}
+
+}  // namespace kiln

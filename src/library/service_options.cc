@@ -1,0 +1,67 @@
+#include "library/service_options.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <string_view>
+
+#include "util/try.h"
+
+namespace kiln {
+namespace {
+
+template <typename Field, typename Value>
+void set(Field& field, const std::optional<Value>& value) {
+  if (value)
+    field = *value;
+}
+
+template <typename Number>
+Result<void> check(std::string_view member, const std::optional<Number>& value,
+                   Number least, Number most) {
+  if (!value || (*value >= least && *value <= most))
+    return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("Options::{} is {}; {} to {} is possible", member, *value,
+                          least, most));
+}
+
+}  // namespace
+
+Result<Config> settings(const Options& options, const Environment& environment) {
+  KILN_TRY(check("jobs", options.jobs, 1U, kMostJobs));
+  KILN_TRY(check("worker_memory_bytes", options.worker_memory_bytes, kLeastWorkerMemory,
+                 std::uint64_t{1} << 62U));
+  constexpr std::chrono::milliseconds kCentury = std::chrono::hours(24 * 365 * 100);
+  if (options.compile_timeout && (*options.compile_timeout <= kCentury * 0 ||
+                                  *options.compile_timeout > kCentury)) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("Options::compile_timeout is {} ms; more than none and up to "
+                    "a century is possible",
+                    options.compile_timeout->count()));
+  }
+  Config config = KILN_TRY(read_config(environment));
+  set(config.cache_dir, options.cache_dir);
+  set(config.cache_limit_bytes, options.cache_limit_bytes);
+  set(config.compile_timeout, options.compile_timeout);
+  set(config.worker_memory_bytes, options.worker_memory_bytes);
+  set(config.jobs, options.jobs);
+  set(config.no_jit, options.no_jit);
+  set(config.nvrtc, options.nvrtc);
+  set(config.driver, options.driver);
+  set(config.worker, options.worker);
+  set(config.toolchain, options.toolchain);
+  set(config.template_dirs, options.template_dirs);
+  set(config.record, options.record);
+  if (options.attention) {
+    const auto attention = parse_attention(*options.attention);
+    if (!attention)
+      return fail(attention.error().code,
+                  "Options::attention: " + attention.error().message);
+    config.attention = *attention;
+  }
+  return config;
+}
+
+}  // namespace kiln

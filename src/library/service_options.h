@@ -1,0 +1,16 @@
+// What a program sets over what the environment says.
+
+#pragma once
+
+#include "build/config.h"
+#include "kiln/result.h"
+#include "kiln/service.h"
+
+namespace kiln {
+
+/// The settings of a service opened with `options`. Errors: kInvalidArgument, naming
+/// the variable or the member of Options.
+[[nodiscard]] Result<Config> settings(const Options& options,
+                                      const Environment& environment);
+
+}  // namespace kiln

@@ -1,0 +1,263 @@
+#include "toolchain/toolchain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "device/compatibility.h"
+#include "toolchain/nvrtc_files.h"
+#include "toolchain/toolchain_files.h"
+#include "util/elf.h"
+#include "util/log.h"
+#include "util/try.h"
+
+namespace kiln::device {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<NvrtcFacts> ask(const ToolchainSearch& search, const Toolchain& toolchain) {
+  if (!search.ask)
+    return fail(ErrorCode::kUnavailable, "nothing is there to ask for its version");
+  NvrtcFacts facts = KILN_TRY(search.ask(toolchain.nvrtc, toolchain.builtins));
+  if (facts.architectures.empty())
+    return fail(ErrorCode::kUnavailable, "it names no architecture that it supports");
+  std::sort(facts.architectures.begin(), facts.architectures.end());
+  return facts;
+}
+
+// "" where there are none, which only an explicit NVRTC may say.
+Result<std::string> builtins_id(const Toolchain& toolchain) {
+  if (!toolchain.builtins.empty())
+    return read_build_id(toolchain.builtins);
+  if (toolchain.is_explicit)
+    return std::string();
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("no libnvrtc-builtins lies beside {}", toolchain.nvrtc.native()));
+}
+
+// The file name of NVRTC does not always tell its minor version, and builtins of
+// several may lie beside it.
+Result<void> settle_builtins(Toolchain& toolchain) {
+  const auto exact = builtins_beside(toolchain.nvrtc, toolchain.facts.version);
+  if (!exact || *exact == toolchain.builtins)
+    return {};
+  toolchain.builtins = *exact;
+  toolchain.id.builtins = KILN_TRY(builtins_id(toolchain));
+  return {};
+}
+
+// A hint only saves work, and the root may be read-only.
+void keep_hint(const ToolchainSearch& search, const Toolchain& toolchain) {
+  if (search.folder.empty())
+    return;
+  const auto written = write_hint(search.folder, toolchain.id.nvrtc, toolchain.facts);
+  if (!written)
+    log(LogLevel::kDebug, {"no toolchain hint kept: ", written.error().message});
+}
+
+Result<Toolchain> describe(const LibraryCandidate& candidate, bool is_explicit,
+                           const ToolchainSearch& search) {
+  Toolchain toolchain;
+  toolchain.nvrtc = candidate.path;
+  toolchain.found_in = candidate.found_in;
+  toolchain.is_explicit = is_explicit;
+  toolchain.id.nvrtc = KILN_TRY(read_build_id(candidate.path));
+  toolchain.builtins =
+      builtins_beside(candidate.path, std::nullopt).value_or(fs::path());
+  toolchain.id.builtins = KILN_TRY(builtins_id(toolchain));
+  toolchain.include_roots = include_roots_of(candidate.path);
+
+  if (auto hint = read_hint(search.folder, toolchain.id.nvrtc)) {
+    toolchain.facts = *std::move(hint);
+    KILN_TRY(settle_builtins(toolchain));
+    return toolchain;
+  }
+  toolchain.facts = KILN_TRY(ask(search, toolchain));
+  KILN_TRY(settle_builtins(toolchain));
+  keep_hint(search, toolchain);
+  return toolchain;
+}
+
+bool accepted(const Toolchain& toolchain, const ToolchainWish& wish) {
+  if (!wish.driver)
+    return true;
+  ImageKind kind = ImageKind::kCubin;
+  if (wish.build_for) {
+    const auto choice = choose_target(*wish.build_for, {}, toolchain.facts);
+    if (const auto* target = choice ? std::get_if<Target>(&*choice) : nullptr)
+      kind = target->kind;
+  }
+  return accepted_by(*wish.driver, kind, toolchain.facts.version);
+}
+
+Result<void> able(const Toolchain& toolchain, const ToolchainWish& wish) {
+  if (wish.build_for)
+    KILN_TRY(choose_target(*wish.build_for, {}, toolchain.facts));
+  return {};
+}
+
+// The newest; of equals the first found. Not of an empty list.
+const Toolchain& newest(const std::vector<const Toolchain*>& list) {
+  return **std::max_element(list.begin(), list.end(),
+                            [](const Toolchain* a, const Toolchain* b) {
+                              return a->facts.version < b->facts.version;
+                            });
+}
+
+std::string named(const Toolchain& toolchain) {
+  return toolchain.installed()
+             ? fmt::format("{} ({})", toolchain.name(), toolchain.nvrtc.native())
+             : toolchain.name();
+}
+
+ToolchainChoice choice_of(const Toolchain& toolchain, std::string reason,
+                          const ToolchainWish& wish) {
+  ToolchainChoice choice{toolchain, std::move(reason), ""};
+  if (wish.recorded && wish.recorded->id != toolchain.id) {
+    choice.warning = fmt::format(
+        "this cache was warmed with {}, and {} is taken, because {}: what is not built "
+        "for it yet is built anew; KILN_TOOLCHAIN={} asks for the other",
+        named(*wish.recorded), named(toolchain), choice.reason,
+        wish.recorded->id.nvrtc.substr(0, 8));
+  }
+  if (toolchain.installed() && !accepted(toolchain, wish)) {
+    choice.warning += fmt::format(
+        "{}the driver is for CUDA {} and will not take what {} builds; install a newer "
+        "driver, or NVRTC {}",
+        choice.warning.empty() ? "" : "; ", to_string(*wish.driver), named(toolchain),
+        to_string(*wish.driver));
+  }
+  return choice;
+}
+
+bool answers_to(const Toolchain& toolchain, std::string_view wanted) {
+  constexpr std::size_t kFewestDigits = 8;
+  return wanted == to_string(toolchain.facts.version) || wanted == toolchain.name() ||
+         (wanted.size() >= kFewestDigits && toolchain.id.nvrtc.starts_with(wanted));
+}
+
+Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
+                                      const ToolchainWish& wish) {
+  std::string reason = fmt::format("KILN_TOOLCHAIN is {}", wish.wanted);
+  std::vector<std::string> known;
+  for (const Toolchain& each : found) {
+    if (answers_to(each, wish.wanted)) {
+      KILN_TRY(able(each, wish));
+      return choice_of(each, std::move(reason), wish);
+    }
+    known.push_back(named(each));
+  }
+  if (wish.recorded) {
+    if (answers_to(*wish.recorded, wish.wanted))
+      return choice_of(*wish.recorded, std::move(reason), wish);
+    if (std::none_of(found.begin(), found.end(), [&](const Toolchain& each) {
+          return each.id == wish.recorded->id;
+        }))
+      known.push_back(named(*wish.recorded) + " (recorded, not installed)");
+  }
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("KILN_TOOLCHAIN is {}, and no NVRTC found answers to that; "
+                  "known: {}",
+                  wish.wanted,
+                  known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+}
+
+// No NVRTC found can do it.
+Result<ToolchainChoice> choose_stand_in(std::span<const Toolchain> found,
+                                        const ToolchainWish& wish) {
+  if (wish.recorded && able(*wish.recorded, wish)) {
+    return choice_of(
+        *wish.recorded,
+        "the last warm recorded it; it is not installed here, so that only "
+        "what is in the cache can be had",
+        wish);
+  }
+  if (found.empty()) {
+    return fail(ErrorCode::kUnavailable,
+                "no NVRTC was found; install the CUDA toolkit or NVIDIA's NVRTC wheel, "
+                "or name the library in KILN_NVRTC");
+  }
+  std::vector<const Toolchain*> all;
+  for (const Toolchain& each : found) all.push_back(&each);
+  return tl::unexpected(able(newest(all), wish).error());
+}
+
+}  // namespace
+
+std::string to_string(const ToolchainId& id) {
+  return id.nvrtc + "+" + id.builtins;
+}
+
+std::string Toolchain::name() const {
+  return fmt::format("nvrtc-{}-{}", to_string(facts.version), id.nvrtc.substr(0, 8));
+}
+
+Result<FoundToolchains> discover_toolchains(const ToolchainSearch& search) {
+  const auto candidates = KILN_TRY(find_libraries(
+      {"libnvrtc.so", search.explicit_nvrtc, "KILN_NVRTC"}, search.places));
+  FoundToolchains found;
+  for (const LibraryCandidate& candidate : candidates) {
+    const bool is_explicit =
+        !search.explicit_nvrtc.empty() && &candidate == &candidates.front();
+    auto toolchain = describe(candidate, is_explicit, search);
+    if (toolchain) {
+      found.usable.push_back(*std::move(toolchain));
+      continue;
+    }
+    Error error = std::move(toolchain).error();
+    if (is_explicit) {
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("KILN_NVRTC is {}, which cannot be used: {}",
+                              candidate.path.native(), error.message));
+    }
+    found.unusable.push_back({candidate.path, candidate.found_in, std::move(error)});
+  }
+  return found;
+}
+
+Result<ToolchainChoice> choose_toolchain(std::span<const Toolchain> found,
+                                         const ToolchainWish& wish) {
+  for (const Toolchain& each : found) {
+    if (!each.is_explicit)
+      continue;
+    KILN_TRY(able(each, wish));
+    return choice_of(each, "KILN_NVRTC names it", wish);
+  }
+  if (!wish.wanted.empty())
+    return choose_wanted(found, wish);
+
+  std::vector<const Toolchain*> can_build;
+  std::vector<const Toolchain*> can_run;
+  for (const Toolchain& each : found) {
+    if (!able(each, wish))
+      continue;
+    can_build.push_back(&each);
+    if (wish.recorded && each.id == wish.recorded->id)
+      return choice_of(each, "the last warm recorded it", wish);
+    if (accepted(each, wish))
+      can_run.push_back(&each);
+  }
+  if (can_build.empty())
+    return choose_stand_in(found, wish);
+  if (can_run.empty())
+    return choice_of(newest(can_build), "it is the newest found", wish);
+  return choice_of(newest(can_run),
+                   wish.driver ? "it is the newest found that the driver accepts"
+                               : "it is the newest found",
+                   wish);
+}
+
+Error missing_nvrtc(const Toolchain& recorded) {
+  return {
+      ErrorCode::kUnavailable,
+      fmt::format("the kernel is not in the cache, and {}, which the last warm used, "
+                  "is not installed here; install NVRTC {}, name its library in "
+                  "KILN_NVRTC, or warm this kernel where it is installed",
+                  recorded.name(), to_string(recorded.facts.version))};
+}
+
+}  // namespace kiln::device

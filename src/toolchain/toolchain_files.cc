@@ -1,0 +1,138 @@
+#include "toolchain/toolchain_files.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "util/read_file.h"
+#include "util/try.h"
+#include "util/write_file.h"
+
+namespace kiln::device {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kFormat = 1;
+constexpr std::uint64_t kLargestFile = 65536;
+constexpr mode_t kFileMode = S_IRUSR | S_IWUSR;
+constexpr std::string_view kRecorded = "recorded.json";
+
+/// What both kinds of file hold.
+struct Description {
+  ToolchainId id;
+  NvrtcFacts facts;
+};
+
+bool is_build_id(std::string_view text) {
+  return text.size() <= 128 &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+std::string to_text(const Description& description) {
+  json architectures = json::array();
+  for (const ComputeCapability each : description.facts.architectures)
+    architectures.push_back(to_string(each));
+  const json document{{"format", kFormat},
+                      {"nvrtc", description.id.nvrtc},
+                      {"builtins", description.id.builtins},
+                      {"version", to_string(description.facts.version)},
+                      {"architectures", std::move(architectures)}};
+  return document.dump(2) + "\n";
+}
+
+// "" for a member that is no string.
+std::string text_member(const json& document, const char* name) {
+  const auto found = document.find(name);
+  return found != document.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::optional<std::vector<ComputeCapability>> read_architectures(const json& document) {
+  const auto list = document.find("architectures");
+  if (list == document.end() || !list->is_array() || list->empty())
+    return std::nullopt;
+  std::vector<ComputeCapability> architectures;
+  for (const json& each : *list) {
+    const auto architecture =
+        parse_architecture(each.is_string() ? each.get<std::string>() : "");
+    if (!architecture || architecture->suffix != ArchSuffix::kNone)
+      return std::nullopt;
+    architectures.push_back(architecture->capability);
+  }
+  std::sort(architectures.begin(), architectures.end());
+  return architectures;
+}
+
+// nullopt for anything that to_text() cannot have written.
+std::optional<Description> from_text(std::string_view text) {
+  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object() || document.value("format", json()) != json(kFormat))
+    return std::nullopt;
+  const auto version = parse_cuda_version(text_member(document, "version"));
+  const auto architectures = read_architectures(document);
+  ToolchainId id{text_member(document, "nvrtc"), text_member(document, "builtins")};
+  if (!version || !architectures || id.nvrtc.empty() || !is_build_id(id.nvrtc) ||
+      !is_build_id(id.builtins))
+    return std::nullopt;
+  return Description{std::move(id), {*version, *architectures}};
+}
+
+std::string hint_name(std::string_view nvrtc_build_id) {
+  return fmt::format("{}.json", nvrtc_build_id);
+}
+
+}  // namespace
+
+std::optional<NvrtcFacts> read_hint(const OwnFolder& folder,
+                                    std::string_view nvrtc_build_id) {
+  const std::string name = hint_name(nvrtc_build_id);
+  if (folder.empty() || !folder.has(name).value_or(false))
+    return std::nullopt;
+  const auto text = read_text_file(folder.path() / name, kLargestFile);
+  if (!text)
+    return std::nullopt;  // asked for again
+  auto description = from_text(*text);
+  if (!description || description->id.nvrtc != nvrtc_build_id)
+    return std::nullopt;
+  return std::move(description->facts);
+}
+
+Result<void> write_hint(const OwnFolder& folder, std::string_view nvrtc_build_id,
+                        const NvrtcFacts& facts) {
+  KILN_TRY(folder.check());
+  const std::string text = to_text({{std::string(nvrtc_build_id), ""}, facts});
+  return replace_file(folder.path() / hint_name(nvrtc_build_id), as_bytes(text),
+                      kFileMode);
+}
+
+Result<std::optional<Toolchain>> read_recorded(const OwnFolder& folder) {
+  if (!KILN_TRY(folder.has(kRecorded)))
+    return std::nullopt;
+  const std::filesystem::path path = folder.path() / kRecorded;
+  const auto bytes = KILN_TRY(read_file(path, kLargestFile));
+  if (!bytes)
+    return std::nullopt;
+  auto description = from_text(as_text(*bytes));
+  if (!description) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("{} does not name a toolchain; the next warm replaces it",
+                            path.native()));
+  }
+  Toolchain recorded;
+  recorded.id = std::move(description->id);
+  recorded.facts = std::move(description->facts);
+  recorded.found_in = "the last warm's record";
+  return recorded;
+}
+
+Result<void> write_recorded(const OwnFolder& folder, const Toolchain& toolchain) {
+  KILN_TRY(folder.check());
+  const std::string text = to_text({toolchain.id, toolchain.facts});
+  return replace_file(folder.path() / kRecorded, as_bytes(text), kFileMode);
+}
+
+}  // namespace kiln::device

@@ -1,0 +1,33 @@
+#include "util/proc_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "util/unique_fd.h"
+
+namespace kiln::compile {
+
+std::optional<std::string> read_proc_file(const std::filesystem::path& path) {
+  constexpr std::size_t kMaxBytes = 64U << 10U;
+  constexpr std::size_t kStepBytes = 4096;
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file)
+    return std::nullopt;
+  std::string text;
+  while (text.size() < kMaxBytes) {
+    const std::size_t begun = text.size();
+    text.resize(begun + kStepBytes);
+    const ssize_t n = ::read(file.get(), text.data() + begun, kStepBytes);
+    const int error = errno;
+    text.resize(begun + static_cast<std::size_t>(n > 0 ? n : 0));
+    if (n < 0 && error != EINTR)
+      return std::nullopt;
+    if (n == 0)
+      break;
+  }
+  return text;
+}
+
+}  // namespace kiln::compile

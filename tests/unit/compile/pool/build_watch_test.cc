@@ -1,0 +1,129 @@
+// What the caller of a build hears while it runs, and of one that was ended.
+
+#include "compile/pool/build_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/support/temp_dir.h"
+
+namespace kiln::compile {
+namespace {
+
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::MatchesRegex;
+
+const CompileJob kBuild{.label = "scale",
+                        .target = {{{9, 0}, device::ArchSuffix::kA}},
+                        .time_limit = std::chrono::milliseconds(1500),
+                        .memory_limit_bytes = 3ULL << 30U};
+const PlanJob kPlan{.label = "attention",
+                    .capability = {8, 6},
+                    .time_limit = std::chrono::seconds(20),
+                    .memory_limit_bytes = 3ULL << 30U};
+
+class BuildWatchTest : public testing::Test {
+ protected:
+  BuildWatchTest() { watch_.enter(BuildPhase::kCompiling); }
+
+  template <typename Job>
+  [[nodiscard]] std::string told(const Job& job, ErrorCode code,
+                                 const std::string& why = "") const {
+    return ended_build({code, why}, job, watch_, {}).message;
+  }
+
+  BuildWatch watch_{{}};
+};
+
+TEST(BuildName, IsTheLabelOrTheProgramAndTheArchitecture) {
+  EXPECT_EQ(build_name(kBuild), "the build of scale for sm_90a");
+  EXPECT_EQ(build_name(kPlan), "the plan of attention for 8.6");
+  CompileJob nameless = kBuild;
+  nameless.label.clear();
+  nameless.target.kind = device::ImageKind::kPtx;
+  EXPECT_THAT(build_name(nameless), testing::StartsWith("the build of kernel.cu for "));
+}
+
+TEST_F(BuildWatchTest, EveryPhaseIsToldOnceAndInOrder) {
+  std::vector<BuildPhase> told;
+  BuildWatch watch([&](BuildPhase phase) { told.push_back(phase); });
+  EXPECT_EQ(watch.phase(), BuildPhase::kQueued);
+  watch.enter(BuildPhase::kOpening);
+  watch.enter(BuildPhase::kReading);
+  EXPECT_EQ(watch.phase(), BuildPhase::kReading);
+  EXPECT_THAT(told, ElementsAre(BuildPhase::kOpening, BuildPhase::kReading));
+}
+
+TEST_F(BuildWatchTest, QueueingIsNotOnTheClock) {
+  const auto queued = watch_.begin();
+  while (BuildWatch::Clock::now() <= queued) {
+  }
+  watch_.start_clock();
+  EXPECT_GT(watch_.begin(), queued);
+}
+
+TEST_F(BuildWatchTest, ATimeoutNamesPhaseLimitAndRemedy) {
+  EXPECT_THAT(told(kBuild, ErrorCode::kTimeout),
+              MatchesRegex("the build of scale for sm_90a was stopped after "
+                           "[0-9]+\\.[0-9] s while compiling: over its limit of 1.5 s; "
+                           "raise the limit or simplify the source"));
+  EXPECT_THAT(told(kPlan, ErrorCode::kTimeout),
+              EndsWith("over its limit of 20.0 s; raise the limit"));
+}
+
+TEST_F(BuildWatchTest, WantOfMemoryNamesTheLimitInItsUnit) {
+  EXPECT_THAT(
+      told(kBuild, ErrorCode::kResourceLimit),
+      EndsWith("over its memory limit of 3.0 GiB; raise the limit or simplify the "
+               "source"));
+  EXPECT_THAT(told(kPlan, ErrorCode::kResourceLimit),
+              EndsWith("over its memory limit of 3.0 GiB; raise the limit"));
+}
+
+TEST_F(BuildWatchTest, AnythingElseThatEndedAWorkerIsACrashAndItsCause) {
+  for (const ErrorCode code : {ErrorCode::kWorkerCrashed, ErrorCode::kCorrupt}) {
+    const Error error = ended_build({code, "the cause"}, kBuild, watch_, {});
+    EXPECT_EQ(error.code, ErrorCode::kWorkerCrashed);
+    EXPECT_THAT(error.message,
+                MatchesRegex("the build of scale for sm_90a failed after "
+                             "[0-9]+\\.[0-9] s while compiling: the cause"));
+  }
+}
+
+TEST_F(BuildWatchTest, WhatWasCancelledIsNotSaved) {
+  const test::TempDir root;
+  const Error error =
+      ended_build({ErrorCode::kCancelled, ""}, kBuild, watch_, root.path() / "repro");
+  EXPECT_EQ(error.code, ErrorCode::kCancelled);
+  EXPECT_EQ(error.message,
+            "the build of scale for sm_90a was cancelled while compiling");
+  EXPECT_THAT(root.files(), testing::IsEmpty());
+}
+
+TEST_F(BuildWatchTest, TheMessageSaysWhereTheBuildWasSaved) {
+  const test::TempDir root;
+  const Error error =
+      ended_build({ErrorCode::kTimeout, ""}, kBuild, watch_, root.path() / "repro");
+  const auto at = error.message.rfind("; saved in ");
+  ASSERT_NE(at, std::string::npos) << error.message;
+  const std::filesystem::path saved = error.message.substr(at + 11);
+  EXPECT_EQ(saved.parent_path(), root.path() / "repro");
+  EXPECT_TRUE(std::filesystem::exists(saved / "command"));
+}
+
+TEST_F(BuildWatchTest, ABuildThatCannotBeSavedKeepsItsError) {
+  const test::TempDir root;
+  std::ofstream(root.path() / "repro") << "a file";
+  const Error error =
+      ended_build({ErrorCode::kTimeout, ""}, kPlan, watch_, root.path() / "repro");
+  EXPECT_EQ(error.code, ErrorCode::kTimeout);
+  EXPECT_THAT(error.message,
+              testing::HasSubstr("over its limit of 20.0 s; raise the limit; it could "
+                                 "not be saved: "));
+}
+
+}  // namespace
+}  // namespace kiln::compile

@@ -1,0 +1,54 @@
+#include "compile/pool/worker_path.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/support/temp_dir.h"
+
+namespace kiln::compile {
+namespace {
+
+std::filesystem::path make_executable(const std::filesystem::path& path) {
+  std::ofstream(path) << "#!/bin/sh\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
+
+TEST(WorkerPath, TheOptionBeatsTheEnvironment) {
+  const test::TempDir folder;
+  const auto a = make_executable(folder.path() / "a");
+  const auto b = make_executable(folder.path() / "b");
+  EXPECT_EQ(find_worker({.option = a, .environment = b}).value(), a);
+  EXPECT_EQ(find_worker({.option = {}, .environment = b}).value(), b);
+  EXPECT_EQ(find_worker({.option = "", .environment = b}).value(), b);
+}
+
+TEST(WorkerPath, AGivenPathIsNeverReplacedByAnother) {
+  const test::TempDir folder;
+  const auto there = make_executable(folder.path() / "there");
+  const auto missing = folder.path() / "missing";
+  const auto found = find_worker({.option = missing, .environment = there});
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(found.error().message.find(missing.native()), std::string::npos);
+
+  std::ofstream(folder.path() / "plain") << "no program";
+  const auto plain =
+      find_worker({.option = {}, .environment = folder.path() / "plain"});
+  ASSERT_FALSE(plain);
+  EXPECT_NE(plain.error().message.find("KILN_WORKER"), std::string::npos);
+  EXPECT_FALSE(find_worker({.option = folder.path(), .environment = {}}));
+}
+
+TEST(WorkerPath, WithoutAHintItIsSoughtBesideThisProgram) {
+  const auto found = find_worker({});
+  const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  if (found)
+    EXPECT_EQ(found->parent_path(), here);
+  else
+    EXPECT_NE(found.error().message.find(here.native()), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kiln::compile

@@ -1,0 +1,159 @@
+// Messages whose frame is whole and whose fields are not: a compiler that ran wild
+// wrote them.
+
+#include "compile/protocol/protocol_fields.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codec/field_decoder.h"
+#include "compile/protocol/plan_fields.h"
+#include "compile/protocol/protocol.h"
+#include "util/little_endian.h"
+
+namespace kiln::compile {
+namespace {
+
+using cache::Field;
+using cache::Fields;
+using testing::HasSubstr;
+
+/// With the first field of that label as `value`; without it, where there is none.
+Fields with(const Fields& fields, std::string_view label,
+            const std::optional<std::string>& value) {
+  Fields changed;
+  bool is_done = false;
+  for (const Field& field : fields.list()) {
+    const bool is_meant = !is_done && field.label == label;
+    is_done = is_done || is_meant;
+    if (!is_meant)
+      changed.add(field.label, field.value);
+    else if (value)
+      changed.add(label, *value);
+  }
+  EXPECT_TRUE(is_done) << label;
+  return changed;
+}
+
+/// What a decoder says of them: kCorrupt and a message, or nothing.
+template <typename T>
+std::string wrong_with(const Result<T>& decoded) {
+  if (decoded)
+    return "nothing";
+  EXPECT_EQ(decoded.error().code, ErrorCode::kCorrupt);
+  return decoded.error().message;
+}
+
+PlanOutput some_plan() {
+  PlanOutput output;
+  output.plan = Bytes(3, std::byte{0});
+  output.attempts = {{"engine 2", "CUDNN_STATUS_NOT_SUPPORTED", ""}};
+  output.cudnn_version = "9.19.0";
+  output.build_time = std::chrono::milliseconds(-1);
+  return output;
+}
+
+TEST(ProtocolFields, OfEveryMessageAreAllNeeded) {
+  const auto check = [](const Fields& whole, const auto& decode) {
+    ASSERT_EQ(wrong_with(decode(whole)), "nothing");
+    for (const Field& field : whole.list())
+      EXPECT_THAT(wrong_with(decode(with(whole, field.label, std::nullopt))),
+                  HasSubstr("'" + field.label + "'"));
+  };
+  check(to_fields(CompileJob{}), job_from);
+  check(to_fields(CompileOutput{}), output_from);
+  check(to_fields(ToolchainDescription{}), description_from);
+  check(to_fields(DescribeRequest{}), describe_request_from);
+  check(to_fields(Hello{}), hello_from);
+  check(to_fields(Progress{}), progress_from);
+  check(to_fields(Error{}), error_from);
+  check(to_fields(PlanJob{}), plan_job_from);
+  check(to_fields(PlanOutput{}), plan_output_from);
+}
+
+TEST(ProtocolFields, OfAPlanComeBackAsTheyWere) {
+  EXPECT_EQ(plan_output_from(to_fields(some_plan())).value(), some_plan());
+  const PlanJob job{.label = "l",
+                    .flags = "--f",
+                    .problem = std::string("\0p", 2),
+                    .device = "{}",
+                    .capability = {10, 3},
+                    .cudnn = "/x/libcudnn.so.9",
+                    .nvrtc = {"/x/n", "/x/b"},
+                    .time_limit = std::chrono::milliseconds(7),
+                    .memory_limit_bytes = ~std::uint64_t{0}};
+  EXPECT_EQ(plan_job_from(to_fields(job)).value(), job);
+}
+
+TEST(ProtocolFields, ThatAreEnumeratorsHaveNoOthers) {
+  const Fields job = to_fields(CompileJob{});
+  EXPECT_EQ(wrong_with(job_from(with(job, "ptx", "2"))),
+            "worker message: field 'ptx' has no value 2");
+  EXPECT_THAT(wrong_with(job_from(with(job, "suffix", "3"))), HasSubstr("'suffix'"));
+  EXPECT_THAT(wrong_with(job_from(with(job, "image kind", "9"))),
+              HasSubstr("'image kind'"));
+  const Fields progress = to_fields(Progress{BuildPhase::kReading});
+  EXPECT_EQ(wrong_with(progress_from(progress)), "nothing");
+  EXPECT_THAT(wrong_with(progress_from(with(progress, "phase", "5"))),
+              HasSubstr("no value 5"));
+  const Fields error = to_fields(Error{ErrorCode::kDevice, ""});
+  EXPECT_EQ(wrong_with(error_from(error)), "nothing");
+  const auto beyond = std::to_string(static_cast<unsigned>(ErrorCode::kDevice) + 1);
+  EXPECT_THAT(wrong_with(error_from(with(error, "code", beyond))),
+              HasSubstr("no value " + beyond));
+}
+
+TEST(ProtocolFields, ThatAreNumbersFitTheirType) {
+  const Fields job = to_fields(PlanJob{});
+  for (const char* const text :
+       {"", "x", "1 ", " 1", "+1", "0x1", "-1", "18446744073709551616"})
+    EXPECT_EQ(wrong_with(plan_job_from(with(job, "memory limit", text))),
+              "worker message: field 'memory limit' is no number that fits")
+        << text;
+  EXPECT_THAT(wrong_with(plan_job_from(with(job, "major", "2147483648"))),
+              HasSubstr("'major'"));
+}
+
+TEST(ProtocolFields, OfALibraryAreThereOnce) {
+  Fields plan = to_fields(some_plan());
+  plan.add("cudnn", std::string(plan.find("cudnn").value()));
+  EXPECT_EQ(wrong_with(plan_output_from(plan)),
+            "worker message: field 'cudnn' must be there once");
+}
+
+TEST(ProtocolFields, OfWhatIsNestedAreCheckedToo) {
+  const Fields plan = to_fields(some_plan());
+  EXPECT_NE(wrong_with(plan_output_from(with(plan, "attempt", "no fields"))),
+            "nothing");
+  Fields attempt;
+  attempt.add("what", "engine 2");
+  attempt.add("message", "");
+  EXPECT_EQ(wrong_with(plan_output_from(
+                with(plan, "attempt", std::string(as_text(attempt.encode()))))),
+            "worker message: field 'status' is missing");
+}
+
+TEST(FrameHeader, AllowsPayloadsUpToTheLimit) {
+  const auto header = [](std::uint64_t payload) {
+    Bytes bytes = encode_reply(Hello{});
+    bytes.resize(8);
+    append_le(bytes, payload);
+    append_le(bytes, std::uint64_t{0});
+    return bytes;
+  };
+  EXPECT_EQ(frame_bytes(header(kMaxPayloadBytes)).value(),
+            kFrameHeaderBytes + kMaxPayloadBytes);
+  EXPECT_EQ(wrong_with(frame_bytes(header(kMaxPayloadBytes + 1))),
+            "worker message: a payload of 1073741825 bytes is over the limit");
+}
+
+TEST(FrameHeader, BeginsAsOneAndIsWhole) {
+  Bytes bytes = encode_reply(Hello{});
+  EXPECT_EQ(wrong_with(frame_bytes(ByteView(bytes).first(kFrameHeaderBytes - 1))),
+            "worker message: 23 bytes are no frame");
+  bytes[0] ^= std::byte{1};
+  EXPECT_EQ(wrong_with(frame_bytes(bytes)), "worker message: it does not begin as one");
+}
+
+}  // namespace
+}  // namespace kiln::compile

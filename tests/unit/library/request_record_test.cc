@@ -1,0 +1,114 @@
+// KILN_RECORD: lines that warm reads back, each once, whole, also from many threads.
+
+#include "library/request_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "request/manifest.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr device::Target k90{{{9, 0}, device::ArchSuffix::kNone}};
+
+cache::Digest digest(int number) {
+  return cache::Digest::of(as_bytes(std::to_string(number)));
+}
+
+class RequestRecordTest : public testing::Test {
+ protected:
+  [[nodiscard]] std::unique_ptr<RequestRecord> open() const {
+    auto record = RequestRecord::open(path_);
+    EXPECT_TRUE(record) << record.error().message;
+    return record ? *std::move(record) : nullptr;
+  }
+
+  const test::TempDir temp_;
+  const std::filesystem::path path_ = temp_.path() / "asked.jsonl";
+};
+
+TEST_F(RequestRecordTest, WritesEachKeyOnceAsALineThatWarmReads) {
+  const auto record = open();
+  for (int i = 0; i < 3; ++i) {
+    record->add(digest(1), {"scaled_softmax_fwd", {{"dtype", "f16"}}}, k90);
+    record->add(digest(2),
+                Request::from_source({.source = "a\n\"b\"", .defines = {"N=1"}}),
+                {{{9, 0}, device::ArchSuffix::kA}});
+  }
+  const auto entries = request::read_manifest(path_);
+  ASSERT_TRUE(entries) << entries.error().message;
+  ASSERT_EQ(entries->size(), 2U);
+  EXPECT_EQ(entries->at(0).request.name(), "scaled_softmax_fwd");
+  EXPECT_EQ(entries->at(1).request.source().source, "a\n\"b\"");
+  EXPECT_EQ(to_string(*entries->at(1).architecture), "9.0a");
+}
+
+TEST_F(RequestRecordTest, AddsToWhatIsThere) {
+  open()->add(digest(1), {"a", {}}, k90);
+  open()->add(digest(1), {"a", {}}, k90);
+  EXPECT_EQ(request::read_manifest(path_)->size(), 2U)
+      << "another process may have asked for other parts";
+}
+
+TEST_F(RequestRecordTest, ManyThreadsMixNoLines) {
+  const auto record = open();
+  const std::string text(10'000, 'x');
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 20; ++i)
+        record->add(digest(t * 100 + i), Request::from_source({.source = text}), k90);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto entries = request::read_manifest(path_);
+  ASSERT_TRUE(entries) << entries.error().message;
+  EXPECT_EQ(entries->size(), 160U);
+}
+
+TEST_F(RequestRecordTest, WhatIsNoJsonIsLeftOutAndTheRestGoesOn) {
+  const auto record = open();
+  record->add(digest(1), Request::from_source({.source = "\xff\xfe"}), k90);
+  record->add(digest(2), {"a", {}}, k90);
+  EXPECT_EQ(request::read_manifest(path_)->size(), 1U);
+}
+
+TEST_F(RequestRecordTest, PtxIsLeftOutSinceALineAsksForACubin) {
+  const auto record = open();
+  record->add(digest(1), {"a", {}}, {{{12, 0}, {}}, device::ImageKind::kPtx});
+  EXPECT_EQ(request::read_manifest(path_)->size(), 0U);
+}
+
+TEST_F(RequestRecordTest, FoldersAreAbsoluteForWhoeverWarmsElsewhere) {
+  open()->add(digest(1), Request::from_source({.source = "a", .include_dirs = {"inc"}}),
+              k90);
+  EXPECT_THAT(
+      request::read_manifest(path_)->at(0).request.source().options,
+      testing::Contains("-I" + (std::filesystem::current_path() / "inc").string()));
+}
+
+TEST_F(RequestRecordTest, AFullDiskStopsNobody) {
+  const auto record = RequestRecord::open("/dev/full");
+  ASSERT_TRUE(record);
+  (*record)->add(digest(1), {"a", {}}, k90);
+  (*record)->add(digest(2), {"a", {}}, k90);
+}
+
+TEST_F(RequestRecordTest, APipeThatNobodyReadsIsAnErrorAndNoWait) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  const auto record = RequestRecord::open(path_);
+  ASSERT_FALSE(record);
+  EXPECT_THAT(record.error().message, HasSubstr(path_.native()));
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,103 @@
+#include "toolchain/toolchain_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "tests/support/elf_builder.h"
+#include "tests/support/temp_dir.h"
+#include "util/read_file.h"
+
+namespace kiln::device {
+namespace {
+
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr std::string_view kId = "65be0db342ad51a06876e71e210bccc5aa8322cf";
+
+class ToolchainFiles : public testing::Test {
+ protected:
+  const test::TempDir dir_;
+  const std::filesystem::path folder_ = dir_.path() / "toolchains";
+  const NvrtcFacts facts_{{13, 0}, {{7, 5}, {9, 0}, {12, 1}}};
+};
+
+TEST_F(ToolchainFiles, AHintIsReadBack) {
+  EXPECT_EQ(read_hint(folder_, kId), std::nullopt);
+  ASSERT_TRUE(write_hint(folder_, kId, facts_));
+  EXPECT_EQ(read_hint(folder_, kId), facts_);
+  EXPECT_EQ(read_hint(folder_, "abcd"), std::nullopt);
+}
+
+TEST_F(ToolchainFiles, TheFolderIsPrivateAndNoTemporaryStays) {
+  ASSERT_TRUE(write_hint(folder_, kId, facts_));
+  ASSERT_TRUE(write_hint(folder_, kId, facts_));
+  struct stat info {};
+  ASSERT_EQ(::stat(folder_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777U, 0700U);
+  EXPECT_THAT(dir_.files(), SizeIs(1));
+}
+
+TEST_F(ToolchainFiles, AHintOfAnotherLibraryUnderThisNameIsNotBelieved) {
+  ASSERT_TRUE(write_hint(folder_, "abcd", facts_));
+  std::filesystem::rename(folder_ / "abcd.json",
+                          folder_ / (std::string(kId) + ".json"));
+  EXPECT_EQ(read_hint(folder_, kId), std::nullopt);
+}
+
+TEST_F(ToolchainFiles, NoTruncatedHintIsBelieved) {
+  ASSERT_TRUE(write_hint(folder_, kId, facts_));
+  const auto path = dir_.files().at(0);
+  const std::string whole = read_text_file(path, 4096).value();
+  for (std::size_t size = 0; size + 2 < whole.size(); ++size) {
+    test::write_file(path, as_bytes(whole.substr(0, size)));
+    EXPECT_EQ(read_hint(folder_, kId), std::nullopt) << size;
+  }
+}
+
+TEST_F(ToolchainFiles, NoForeignJsonIsBelieved) {
+  const auto path = folder_ / (std::string(kId) + ".json");
+  for (
+      const char* text :
+      {"null", "[]", "{}", "7", "{\"format\":1}",
+       R"({"format":2,"nvrtc":"65be","builtins":"","version":"13.0","architectures":["7.5"]})",
+       R"({"format":1,"nvrtc":65,"builtins":"","version":"13.0","architectures":["7.5"]})",
+       R"({"format":1,"nvrtc":"../..","builtins":"","version":"13.0","architectures":["7.5"]})",
+       R"({"format":1,"nvrtc":"65be","builtins":"","version":13,"architectures":["7.5"]})",
+       R"({"format":1,"nvrtc":"65be","builtins":"","version":"13.0","architectures":[]})",
+       R"({"format":1,"nvrtc":"65be","builtins":"","version":"13.0","architectures":[75]})",
+       R"({"format":1,"nvrtc":"65be","builtins":"","version":"13.0","architectures":["9.0a"]})",
+       R"({"format":1,"nvrtc":"65be","builtins":"","version":"13.0","architectures":"7.5"})"}) {
+    test::write_file(path, as_bytes(text));
+    EXPECT_EQ(read_hint(folder_, kId), std::nullopt) << text;
+    test::write_file(folder_ / "recorded.json", as_bytes(text));
+    EXPECT_EQ(read_recorded(folder_).error().code, ErrorCode::kCorrupt) << text;
+  }
+}
+
+TEST_F(ToolchainFiles, TheRecordIsReadBackAsNotInstalled) {
+  EXPECT_EQ(read_recorded(folder_).value(), std::nullopt);
+  Toolchain toolchain;
+  toolchain.id = {std::string(kId), "08d17e32"};
+  toolchain.facts = facts_;
+  toolchain.nvrtc = "/usr/local/cuda/lib64/libnvrtc.so.13";
+  ASSERT_TRUE(write_recorded(folder_, toolchain));
+  const auto recorded = read_recorded(folder_).value();
+  ASSERT_TRUE(recorded);
+  EXPECT_EQ(recorded->id, toolchain.id);
+  EXPECT_EQ(recorded->facts, facts_);
+  EXPECT_EQ(recorded->name(), "nvrtc-13.0-65be0db3");
+  EXPECT_FALSE(recorded->installed());
+}
+
+TEST_F(ToolchainFiles, ARootThatCannotBeWrittenIsAnErrorThatNamesIt) {
+  const auto written =
+      write_hint(std::filesystem::path("/proc/kiln/toolchains"), kId, facts_);
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().code, ErrorCode::kIo);
+  EXPECT_THAT(written.error().message, HasSubstr("mkdir /proc/kiln/toolchains"));
+}
+
+}  // namespace
+}  // namespace kiln::device
