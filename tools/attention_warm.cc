@@ -184,7 +184,7 @@ class WarmList {
                    .device = target.device ? target.device->name : std::string(),
                    .kind = "plan",
                    .keyed = Error{}};
-    for (const cache::Field& field : attention::shown_fields(problem).list())
+    for (const Field& field : attention::shown_fields(problem).list())
       item.params.emplace(field.label, field.value);
     return item;
   }

@@ -50,7 +50,7 @@ Verdict verdict_of(const Result<Fetched>& fetched) {
 }
 
 /// Null of an item that got no key.
-const cache::Digest* key_of(const BuildItem& item) {
+const Digest* key_of(const BuildItem& item) {
   if (const auto* keyed = std::get_if<KeyedRequest>(&item.keyed))
     return &keyed->key;
   if (const auto* plan = std::get_if<KeyedPlan>(&item.keyed))
@@ -145,7 +145,7 @@ class Runner {
                    std::move(fetched.not_stored)};
   }
 
-  std::shared_ptr<const cache::StoredObject> look(const cache::Digest& key) {
+  std::shared_ptr<const cache::StoredObject> look(const Digest& key) {
     auto object = service_.cache().inspect(key);
     if (!object || !*object)  // damaged: it would be built
       return nullptr;
@@ -210,7 +210,7 @@ std::optional<device::CudaVersion> min_driver(const BuildReport& report) {
 }
 
 std::string item_key(const BuildItem& item) {
-  const cache::Digest* const key = key_of(item);
+  const Digest* const key = key_of(item);
   return key == nullptr ? "" : key->hex();
 }
 

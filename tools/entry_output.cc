@@ -17,8 +17,7 @@ constexpr std::size_t kShortKeyDigits = 12;
 
 Parameters params_of(const cache::Entry& entry) {
   Parameters params;
-  for (const cache::Field& field : entry.params)
-    params.emplace(field.label, field.value);
+  for (const Field& field : entry.params) params.emplace(field.label, field.value);
   return params;
 }
 

@@ -20,9 +20,9 @@ Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config) {
   return cache;
 }
 
-Result<std::vector<cache::Digest>> resolve_keys(const cache::Cache& cache,
-                                                const std::vector<std::string>& texts) {
-  std::vector<cache::Digest> keys;
+Result<std::vector<Digest>> resolve_keys(const cache::Cache& cache,
+                                         const std::vector<std::string>& texts) {
+  std::vector<Digest> keys;
   std::optional<Error> unknown;
   for (const std::string& text : texts) {
     auto key = cache.resolve(text);

@@ -17,7 +17,7 @@ namespace kiln::tools {
 
 /// The keys that `texts` mean: 64 digits, or a unique prefix of 6 or more.
 /// Errors: kInvalidArgument (too short, ambiguous), kNotFound (unknown).
-[[nodiscard]] Result<std::vector<cache::Digest>> resolve_keys(
+[[nodiscard]] Result<std::vector<Digest>> resolve_keys(
     const cache::Cache& cache, const std::vector<std::string>& texts);
 
 }  // namespace kiln::tools

@@ -6,16 +6,16 @@
 
 namespace kiln::tools {
 
-nlohmann::ordered_json preimage_json(const cache::Fields& preimage) {
+nlohmann::ordered_json preimage_json(const Fields& preimage) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const cache::Field& field : preimage.list())
+  for (const Field& field : preimage.list())
     list.push_back({{"field", field.label}, {"value", field.value}});
   return list;
 }
 
-std::string format_preimage(const cache::Fields& preimage) {
+std::string format_preimage(const Fields& preimage) {
   std::string text;
-  for (const cache::Field& field : preimage.list()) {
+  for (const Field& field : preimage.list()) {
     if (field.value.find('\n') == std::string::npos) {
       text += fmt::format("{}: {}\n", field.label, field.value);
       continue;

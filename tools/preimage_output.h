@@ -12,10 +12,10 @@
 namespace kiln::tools {
 
 /// [{"field","value"}]
-[[nodiscard]] nlohmann::ordered_json preimage_json(const cache::Fields& preimage);
+[[nodiscard]] nlohmann::ordered_json preimage_json(const Fields& preimage);
 
 /// "field: value" lines; a value of several lines is indented below its field.
-[[nodiscard]] std::string format_preimage(const cache::Fields& preimage);
+[[nodiscard]] std::string format_preimage(const Fields& preimage);
 
 /// [{"field","a","b"}]
 [[nodiscard]] nlohmann::ordered_json differences_json(

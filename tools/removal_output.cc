@@ -15,7 +15,7 @@ std::string older_part(std::uint64_t count) {
 void print_removal(const Context& context, const Removal& removal) {
   if (context.json) {
     nlohmann::ordered_json keys = nlohmann::ordered_json::array();
-    for (const cache::Digest& key : removal.keys) keys.push_back(key.hex());
+    for (const Digest& key : removal.keys) keys.push_back(key.hex());
     nlohmann::ordered_json document{{"removed", removal.keys.size()},
                                     {"freed_bytes", removal.freed_bytes},
                                     {"dry_run", removal.dry_run},

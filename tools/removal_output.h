@@ -12,7 +12,7 @@
 namespace kiln::tools {
 
 struct Removal {
-  std::vector<cache::Digest> keys;  // those of older formats included
+  std::vector<Digest> keys;  // those of older formats included
   std::uint64_t freed_bytes = 0;
   std::uint64_t older = 0;  // how many of them are of an older version of the format
   bool dry_run = false;

@@ -57,15 +57,15 @@ void print_lines(const WhyAnswer& answer, const Terminal& out) {
 
 }  // namespace
 
-Result<cache::Fields> preimage_of(cache::Cache& cache, const cache::Digest& key) {
+Result<Fields> preimage_of(cache::Cache& cache, const Digest& key) {
   const auto object = KILN_TRY(cache.inspect(key));
   if (!object)
     return fail(ErrorCode::kNotFound, key.hex() + " has just been removed");
   return object->preimage();
 }
 
-Result<WhyAnswer> explain_miss(cache::Cache& cache, const cache::Digest& key,
-                               const cache::Fields& preimage, const std::string& name,
+Result<WhyAnswer> explain_miss(cache::Cache& cache, const Digest& key,
+                               const Fields& preimage, const std::string& name,
                                std::string toolchain_note) {
   WhyAnswer answer{.key = key,
                    .nearest = {},
@@ -76,8 +76,8 @@ Result<WhyAnswer> explain_miss(cache::Cache& cache, const cache::Digest& key,
     answer.nearest = key;
     return answer;
   }
-  std::vector<cache::Fields> preimages;
-  std::vector<cache::Digest> keys;
+  std::vector<Fields> preimages;
+  std::vector<Digest> keys;
   for (const cache::Entry& entry : KILN_TRY(candidates(cache, name))) {
     // One that went away or is damaged is no candidate.
     if (auto found = preimage_of(cache, entry.key)) {

@@ -16,22 +16,20 @@ namespace kiln::tools {
 
 struct WhyAnswer {
   bool same = false;
-  cache::Digest key;                     // the first one, or the request's
-  std::optional<cache::Digest> nearest;  // the second one, or the nearest entry
+  Digest key;                     // the first one, or the request's
+  std::optional<Digest> nearest;  // the second one, or the nearest entry
   std::vector<key::FieldDifference> differences;
   /// Of a request: what builds it here, and why that; empty: two keys were compared.
   std::string toolchain_note = {};
 };
 
 /// Of an object that is there. Errors: kNotFound, kCorrupt, kIo.
-[[nodiscard]] Result<cache::Fields> preimage_of(cache::Cache& cache,
-                                                const cache::Digest& key);
+[[nodiscard]] Result<Fields> preimage_of(cache::Cache& cache, const Digest& key);
 
 /// Looks for a request's key, and for the entry that comes nearest where it is not
 /// there: among those of the kernel `name`, of any where there are none.
-[[nodiscard]] Result<WhyAnswer> explain_miss(cache::Cache& cache,
-                                             const cache::Digest& key,
-                                             const cache::Fields& preimage,
+[[nodiscard]] Result<WhyAnswer> explain_miss(cache::Cache& cache, const Digest& key,
+                                             const Fields& preimage,
                                              const std::string& name,
                                              std::string toolchain_note);
 

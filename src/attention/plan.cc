@@ -20,11 +20,6 @@
 namespace kiln::attention {
 namespace {
 
-using cache::add_nested;
-using cache::add_number;
-using cache::FieldDecoder;
-using cache::Fields;
-
 constexpr std::string_view kPlanSubject = "execution plan";
 
 // ---- Encoding

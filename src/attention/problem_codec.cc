@@ -13,10 +13,6 @@
 namespace kiln::attention {
 namespace {
 
-using cache::add_number;
-using cache::FieldDecoder;
-using cache::Fields;
-
 constexpr std::string_view kProblemSubject = "attention problem";
 
 struct Size {

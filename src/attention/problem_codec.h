@@ -12,12 +12,12 @@
 namespace kiln::attention {
 
 /// Everything that a plan depends on, under fixed labels: equal fields are equal plans.
-[[nodiscard]] cache::Fields to_fields(const Problem& problem);
+[[nodiscard]] Fields to_fields(const Problem& problem);
 /// Errors: kCorrupt, kInvalidArgument (no problem at all; see validate()).
-[[nodiscard]] Result<Problem> problem_from(const cache::Fields& fields);
+[[nodiscard]] Result<Problem> problem_from(const Fields& fields);
 
 /// For people: without what is as it usually is, and strides that are the layout's.
-[[nodiscard]] cache::Fields shown_fields(const Problem& problem);
+[[nodiscard]] Fields shown_fields(const Problem& problem);
 
 /// "--pass bwd --dtype bf16 --batch 2 …". Strides that are not the layout's are left
 /// out: no flag says them.

@@ -123,8 +123,7 @@ std::optional<Error> other_toolchain(const KeyedRequest& request,
 }
 
 Result<cache::StoredObject> make_object(const KeyedRequest& request,
-                                        const cache::Fields& preimage,
-                                        std::string_view source,
+                                        const Fields& preimage, std::string_view source,
                                         const compile::CompileOutput& output) {
   const std::string target = to_string(request.target);
   auto metadata = KILN_TRY(metadata_of(request, output));

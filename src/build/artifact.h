@@ -29,7 +29,7 @@ namespace kiln {
 /// The object, in memory, whole and checked; publishing it writes exactly these bytes.
 /// Errors: kResourceLimit (an image too large to keep), kCorrupt.
 [[nodiscard]] Result<cache::StoredObject> make_object(
-    const KeyedRequest& request, const cache::Fields& preimage, std::string_view source,
+    const KeyedRequest& request, const Fields& preimage, std::string_view source,
     const compile::CompileOutput& output);
 
 }  // namespace kiln

@@ -77,7 +77,7 @@ class BuildService {
                                              std::string_view target) const;
 
   /// What `request.key` is the digest of.
-  [[nodiscard]] cache::Fields preimage(const KeyedRequest& request) {
+  [[nodiscard]] Fields preimage(const KeyedRequest& request) {
     return keys_.preimage(request);
   }
 

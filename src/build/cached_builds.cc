@@ -68,14 +68,13 @@ std::string_view to_string(Outcome outcome) {
   return "unknown";
 }
 
-std::optional<Fetched> CachedBuilds::find_in_memory(const cache::Digest& key) {
+std::optional<Fetched> CachedBuilds::find_in_memory(const Digest& key) {
   const MutexLock lock(mutex_);
   const auto found = unstored_.find(key);
   return found == unstored_.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::optional<Fetched> CachedBuilds::find(const cache::Digest& key,
-                                          std::string_view target) {
+std::optional<Fetched> CachedBuilds::find(const Digest& key, std::string_view target) {
   if (auto fetched = find_in_memory(key))
     return fetched;
   std::optional<cache::StoredObject> object = cache_.find(key, target);

@@ -49,7 +49,7 @@ struct NewArtifact {
 
 /// What is to be found or built. Views must outlive the call.
 struct BuildOrder {
-  const cache::Digest& key;
+  const Digest& key;
   std::string_view target;  // "sm_90a": an object for another one is corrupt
   std::string_view label;   // what messages call it
   /// Builds it, telling each phase as it begins.
@@ -65,8 +65,7 @@ class CachedBuilds {
   explicit CachedBuilds(cache::Cache& cache) : cache_(cache) {}
 
   /// From memory or from disk; a fault of the cache is a miss.
-  [[nodiscard]] std::optional<Fetched> find(const cache::Digest& key,
-                                            std::string_view target);
+  [[nodiscard]] std::optional<Fetched> find(const Digest& key, std::string_view target);
 
   /// After a miss: one caller builds, the others wait for it. Every wait has a
   /// deadline. Errors: the builder's own; kCancelled.
@@ -91,7 +90,7 @@ class CachedBuilds {
   void count_failure(const Error& error);
 
  private:
-  [[nodiscard]] std::optional<Fetched> find_in_memory(const cache::Digest& key);
+  [[nodiscard]] std::optional<Fetched> find_in_memory(const Digest& key);
   [[nodiscard]] Result<Fetched> build_locked(const BuildOrder& order,
                                              const std::stop_token& stop);
   [[nodiscard]] Result<Fetched> build_here(const BuildOrder& order,
@@ -101,10 +100,10 @@ class CachedBuilds {
                                 std::shared_ptr<const cache::StoredObject> object);
 
   cache::Cache& cache_;
-  SingleFlight<cache::Digest, Fetched> builds_;
+  SingleFlight<Digest, Fetched> builds_;
   Mutex mutex_;
   // What could not be stored stays usable in this process, each as a hit that says so.
-  std::unordered_map<cache::Digest, Fetched> unstored_ KILN_GUARDED_BY(mutex_);
+  std::unordered_map<Digest, Fetched> unstored_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln

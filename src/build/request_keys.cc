@@ -169,7 +169,7 @@ Result<KeyedRequest> RequestKeys::key(
   return keyed;
 }
 
-cache::Fields RequestKeys::preimage(const KeyedRequest& request) {
+Fields RequestKeys::preimage(const KeyedRequest& request) {
   if (const request::TemplateRequest* wanted = request.request.as_template())
     return template_keys(*wanted, request)->preimage(key_parameters(wanted->params));
   key::SourceKeyInput input = *request.request.content_->source;

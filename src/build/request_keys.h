@@ -52,7 +52,7 @@ struct KeyedRequest {
   device::Target target;
   std::shared_ptr<const device::ToolchainChoice> toolchain;
   std::shared_ptr<const key::HeaderSnapshot> headers;  // empty for our own templates
-  cache::Digest key;
+  Digest key;
 };
 
 /// Thread safety: every method may run concurrently.
@@ -71,7 +71,7 @@ class RequestKeys {
       std::shared_ptr<const device::ToolchainChoice> toolchain);
 
   /// The preimage of `request.key`, field by field.
-  [[nodiscard]] cache::Fields preimage(const KeyedRequest& request);
+  [[nodiscard]] Fields preimage(const KeyedRequest& request);
 
   /// Renders, and puts together what the worker gets. Errors: as KernelSpec::render.
   [[nodiscard]] static Result<compile::CompileJob> job(const KeyedRequest& request);

@@ -9,7 +9,7 @@
 // costs little more than that.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-namespace kiln::cache {
+namespace kiln {
 
 Digest::Digest(std::span<const std::byte, kSize> bytes) {
   std::copy(bytes.begin(), bytes.end(), bytes_.begin());
@@ -59,4 +59,4 @@ Digest Sha256::finish() {
   return Digest(bytes);
 }
 
-}  // namespace kiln::cache
+}  // namespace kiln

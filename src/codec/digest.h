@@ -14,7 +14,7 @@
 
 #include "util/bytes.h"
 
-namespace kiln::cache {
+namespace kiln {
 
 /// 256 bits; ordered, hashable, printed as 64 lower-case hex digits.
 class Digest {
@@ -59,11 +59,11 @@ class Sha256 {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace kiln::cache
+}  // namespace kiln
 
 template <>
-struct std::hash<kiln::cache::Digest> {
-  std::size_t operator()(const kiln::cache::Digest& digest) const noexcept {
+struct std::hash<kiln::Digest> {
+  std::size_t operator()(const kiln::Digest& digest) const noexcept {
     // A SHA-256 is uniform: its first bytes are as good a hash as any.
     std::size_t value = 0;
     for (std::size_t i = 0; i < sizeof(value); ++i)

@@ -1,6 +1,6 @@
 #include "codec/field_decoder.h"
 
-namespace kiln::cache {
+namespace kiln {
 
 void add_nested(Fields& fields, std::string_view label, const Fields& nested) {
   fields.add(label, as_text(nested.encode()));
@@ -22,4 +22,4 @@ std::vector<std::string> FieldDecoder::texts(std::string_view label) const {
   return list;
 }
 
-}  // namespace kiln::cache
+}  // namespace kiln

@@ -16,7 +16,7 @@
 #include "codec/fields.h"
 #include "kiln/result.h"
 
-namespace kiln::cache {
+namespace kiln {
 
 template <typename Integer>
 void add_number(Fields& fields, std::string_view label, Integer value) {
@@ -117,4 +117,4 @@ class FieldDecoder {
   std::optional<std::string> wrong_;
 };
 
-}  // namespace kiln::cache
+}  // namespace kiln

@@ -6,7 +6,7 @@
 #include "util/little_endian.h"
 #include "util/try.h"
 
-namespace kiln::cache {
+namespace kiln {
 namespace {
 
 constexpr std::size_t kHeadBytes = sizeof(std::uint32_t) + sizeof(std::uint64_t);
@@ -69,4 +69,4 @@ Digest Fields::digest() const {
   return Digest::of(encode());
 }
 
-}  // namespace kiln::cache
+}  // namespace kiln

@@ -13,7 +13,7 @@
 #include "kiln/result.h"
 #include "util/bytes.h"
 
-namespace kiln::cache {
+namespace kiln {
 
 struct Field {
   std::string label;
@@ -66,4 +66,4 @@ class Fields {
   std::vector<Field> list_;
 };
 
-}  // namespace kiln::cache
+}  // namespace kiln

@@ -51,7 +51,7 @@ std::optional<AttentionPlans::Loaded> AttentionPlans::find(const Place& place) {
 void AttentionPlans::clear() {
   // Destroyed after the lock: that calls cuDNN.
   std::unordered_map<Place, Loaded, PlaceHash> loaded;
-  std::map<std::pair<cache::Digest, int>, Pointer> by_key;
+  std::map<std::pair<Digest, int>, Pointer> by_key;
   const MutexLock lock(mutex_);
   loaded.swap(loaded_);
   by_key.swap(by_key_);
@@ -132,7 +132,7 @@ Result<AttentionPlans::Pointer> AttentionPlans::prepare(
   const Place place{problem, device.ordinal};
   std::optional<Loaded> loaded = find(place);
   if (!loaded) {
-    cache::Fields identity = attention::to_fields(problem);
+    Fields identity = attention::to_fields(problem);
     identity.add("device", std::to_string(device.ordinal));
     loaded = KILN_TRY(loads_
                           .run(identity.digest(), stop,

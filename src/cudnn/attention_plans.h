@@ -102,12 +102,12 @@ class AttentionPlans {
   Devices& devices_;
   const std::optional<std::filesystem::path> cudnn_;
 
-  SingleFlight<cache::Digest, Loaded> loads_;
+  SingleFlight<Digest, Loaded> loads_;
   Mutex mutex_;
   std::unordered_map<int, PerDevice> per_device_ KILN_GUARDED_BY(mutex_);
   std::unordered_map<Place, Loaded, PlaceHash> loaded_ KILN_GUARDED_BY(mutex_);
   // By key and ordinal.
-  std::map<std::pair<cache::Digest, int>, Pointer> by_key_ KILN_GUARDED_BY(mutex_);
+  std::map<std::pair<Digest, int>, Pointer> by_key_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln

@@ -169,13 +169,13 @@ std::string_view PlanService::name_of(const attention::Problem& problem) {
                                                    : "cudnn_attention_bwd";
 }
 
-cache::Fields PlanService::preimage(const KeyedPlan& plan) {
-  cache::Fields fields;
+Fields PlanService::preimage(const KeyedPlan& plan) {
+  Fields fields;
   fields.add("kind", kKind);
   fields.add("schema", kSchema);
   fields.add("frontend", KILN_CUDNN_FRONTEND_VERSION);
   fields.add("cudnn", to_string(plan.version));
-  for (const cache::Field& field : attention::to_fields(plan.problem).list())
+  for (const Field& field : attention::to_fields(plan.problem).list())
     fields.add(field.label, field.value);
   for (const attention::BoundProperty& property : plan.bound)
     fields.add("device." + property.name,
@@ -212,8 +212,7 @@ Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
   return tl::unexpected(std::move(built).error());
 }
 
-std::optional<PlanService::Attempts> PlanService::find_refusal(
-    const cache::Digest& key) {
+std::optional<PlanService::Attempts> PlanService::find_refusal(const Digest& key) {
   const MutexLock lock(mutex_);
   const auto found = refusals_.find(key);
   return found == refusals_.end() ? std::nullopt : std::optional(found->second);

@@ -30,7 +30,7 @@ struct KeyedPlan {
   std::vector<attention::BoundProperty> bound;
   std::filesystem::path cudnn;  // the library
   attention::CudnnVersion version;
-  cache::Digest key;
+  Digest key;
   std::string label;  // "attention forward bf16 b2 …"
 };
 
@@ -83,7 +83,7 @@ class PlanService {
   [[nodiscard]] static std::string_view name_of(const attention::Problem& problem);
 
   /// What `plan.key` is the digest of.
-  [[nodiscard]] static cache::Fields preimage(const KeyedPlan& plan);
+  [[nodiscard]] static Fields preimage(const KeyedPlan& plan);
 
  private:
   using Attempts = std::vector<compile::PlanAttempt>;
@@ -93,14 +93,14 @@ class PlanService {
                                           const compile::ProgressCallback& on_phase,
                                           Attempts& attempts);
   [[nodiscard]] Result<compile::PlanJob> job(const KeyedPlan& plan);
-  [[nodiscard]] std::optional<Attempts> find_refusal(const cache::Digest& key);
+  [[nodiscard]] std::optional<Attempts> find_refusal(const Digest& key);
 
   BuildService& service_;
   compile::WorkerPool workers_;  // plan workers, and of this service's own
 
   Mutex mutex_;
   std::optional<attention::CudnnLibrary> library_ KILN_GUARDED_BY(mutex_);
-  std::map<cache::Digest, Attempts> refusals_ KILN_GUARDED_BY(mutex_);
+  std::map<Digest, Attempts> refusals_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln

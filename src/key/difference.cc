@@ -13,8 +13,6 @@
 namespace kiln::key {
 namespace {
 
-using cache::Field;
-using cache::Fields;
 using Values = std::vector<std::string_view>;
 
 constexpr std::size_t kLongText = 200;
@@ -77,8 +75,8 @@ std::string describe(std::string_view text, std::size_t line_begin) {
   std::string_view shown = text.substr(line_begin);
   shown = shown.substr(0, std::min(shown.find('\n'), kShownLine));
   return fmt::format("sha256 {}, line {}: {}",
-                     cache::Digest::of(as_bytes(text)).hex().substr(0, kShownDigits),
-                     line, shown);
+                     Digest::of(as_bytes(text)).hex().substr(0, kShownDigits), line,
+                     shown);
 }
 
 FieldDifference make_difference(std::string_view label, std::string_view a,

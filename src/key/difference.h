@@ -23,8 +23,8 @@ struct FieldDifference {
 /// ("option" has many). Of long texts both sides show their digest and the first line
 /// that differs. Which #include found which header is told only where no header
 /// differs. Empty exactly if the two are equal.
-[[nodiscard]] std::vector<FieldDifference> differences(const cache::Fields& a,
-                                                       const cache::Fields& b);
+[[nodiscard]] std::vector<FieldDifference> differences(const Fields& a,
+                                                       const Fields& b);
 
 struct NearestPreimage {
   std::size_t index = 0;                     // among the candidates
@@ -35,6 +35,6 @@ struct NearestPreimage {
 /// then the target, then parameters, options and headers, then the toolchain. The
 /// first of equals. nullopt: no candidates.
 [[nodiscard]] std::optional<NearestPreimage> nearest_preimage(
-    const cache::Fields& wanted, std::span<const cache::Fields> candidates);
+    const Fields& wanted, std::span<const Fields> candidates);
 
 }  // namespace kiln::key

@@ -85,7 +85,7 @@ class Scan {
   Result<void> read_toolkit();
   Result<void> follow_shadows();
   Result<void> try_computed();
-  [[nodiscard]] cache::Fields fields() const;
+  [[nodiscard]] Fields fields() const;
   [[nodiscard]] std::string memo_name() const;
 
   const SourceKeyInput& input_;
@@ -108,7 +108,7 @@ class Scan {
   bool reaches_toolkit_ = false;
   ComputedGuesses guesses_;
 
-  cache::Fields header_fields_;
+  Fields header_fields_;
   std::set<std::string> absent_;
   std::string graph_;
   HeaderScan result_;
@@ -197,7 +197,7 @@ Result<std::size_t> Scan::add_file(const std::string& operand,
                 fmt::format("{} can include more than {} files, the last of them {}",
                             kProgramName, limits_.files, found.path));
 
-  const cache::Digest& digest = file.content->digest;
+  const Digest& digest = file.content->digest;
   std::string value = digest.hex();
   // #pragma once looks at the file, not at its content.
   const auto [first, is_first] = first_of_file_.try_emplace(identity, texts_.size());
@@ -329,8 +329,8 @@ Result<void> Scan::try_computed() {
   return {};
 }
 
-cache::Fields Scan::fields() const {
-  cache::Fields fields = header_fields_;
+Fields Scan::fields() const {
+  Fields fields = header_fields_;
   std::vector<const MemoryHeader*> memory;
   for (const MemoryHeader& header : input_.memory_headers) memory.push_back(&header);
   std::stable_sort(
@@ -338,7 +338,7 @@ cache::Fields Scan::fields() const {
       [](const MemoryHeader* a, const MemoryHeader* b) { return a->name < b->name; });
   for (const MemoryHeader* header : memory)
     fields.add("memory_header/" + header->name,
-               cache::Digest::of(as_bytes(header->text)).hex());
+               Digest::of(as_bytes(header->text)).hex());
   if (texts_.size() > 1 || edges_ > 0)
     fields.add("include_graph", graph_);
   for (const ToolkitTree& tree : result_.headers.toolkit)
@@ -351,7 +351,7 @@ std::string Scan::memo_name() const {
   std::string folders;
   for (const fs::path& dir : input_.include_dirs)
     folders.append(dir.native()).push_back('\0');
-  return "headers-" + cache::Digest::of(as_bytes(folders)).hex();
+  return "headers-" + Digest::of(as_bytes(folders)).hex();
 }
 
 }  // namespace

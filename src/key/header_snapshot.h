@@ -23,7 +23,7 @@ struct HeaderFile {
   std::filesystem::path path;  // as the compiler will spell it; not part of the key
   FileStamp stamp;
   bool settled = false;  // is_settled(stamp) when it was read
-  cache::Digest content;
+  Digest content;
 };
 
 /// An #include or __has_include whose operand is a macro.
@@ -57,7 +57,7 @@ struct HeaderSnapshot {
   /// digest or "not found", "memory_header/<name>", "include_graph" (which #include
   /// found which of them), "toolkit_headers", and of a second tree "toolkit2_headers".
   /// No path occurs in them.
-  cache::Fields fields;
+  Fields fields;
   std::vector<HeaderFile> files;
   std::vector<ComputedInclude> computed;    // of #include
   std::vector<ComputedInclude> conditions;  // of __has_include

@@ -104,7 +104,7 @@ Result<SharedContent> HeaderStore::read(const std::filesystem::path& path,
     return fail(ErrorCode::kNotFound,
                 fmt::format("{} went away while it was read", path.native()));
   auto content = std::make_shared<HeaderContent>();
-  content->digest = cache::Digest::of(*bytes);
+  content->digest = Digest::of(*bytes);
   content->directives = find_directives(as_text(*bytes));
   if (settled)
     keep(stamp, content);

@@ -22,7 +22,7 @@
 namespace kiln::key {
 
 struct HeaderContent {
-  cache::Digest digest;
+  Digest digest;
   Directives directives;
 };
 using SharedContent = std::shared_ptr<const HeaderContent>;

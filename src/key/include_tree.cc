@@ -19,7 +19,6 @@ namespace kiln::key {
 namespace {
 
 namespace fs = std::filesystem;
-using cache::Digest;
 
 std::vector<std::string> merged(std::vector<std::string> known,
                                 std::set<std::string> more) {

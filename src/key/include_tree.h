@@ -24,7 +24,7 @@ struct TreeFile {
   std::string path;  // relative to the root
   FileStamp stamp;
   bool settled = false;
-  std::optional<cache::Digest> content;  // nullopt: this process may not read it
+  std::optional<Digest> content;  // nullopt: this process may not read it
 };
 
 /// Thread safety: immutable.
@@ -33,10 +33,10 @@ class IncludeTree {
   /// `files` in the order of files(), `operands` in that of operands(); `digest` is
   /// digest_of_tree(files).
   IncludeTree(std::filesystem::path root, std::vector<TreeFile> files,
-              std::vector<std::string> operands, const cache::Digest& digest);
+              std::vector<std::string> operands, const Digest& digest);
 
   [[nodiscard]] const std::filesystem::path& root() const { return root_; }
-  [[nodiscard]] const cache::Digest& digest() const { return digest_; }
+  [[nodiscard]] const Digest& digest() const { return digest_; }
   /// In the order of the walk: by bytes within a folder, a folder's files in its place.
   [[nodiscard]] const std::vector<TreeFile>& files() const { return files_; }
   /// The file of that relative path, or null. Cost: a binary search.
@@ -50,11 +50,11 @@ class IncludeTree {
   std::filesystem::path root_;
   std::vector<TreeFile> files_;
   std::vector<std::string> operands_;
-  cache::Digest digest_;
+  Digest digest_;
 };
 
 /// SHA-256 of the files' relative paths and contents, in the order of the walk.
-[[nodiscard]] cache::Digest digest_of_tree(const std::vector<TreeFile>& files);
+[[nodiscard]] Digest digest_of_tree(const std::vector<TreeFile>& files);
 
 struct IncludeTreeRead {
   std::shared_ptr<const IncludeTree> tree;

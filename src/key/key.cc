@@ -10,13 +10,13 @@
 namespace kiln::key {
 namespace {
 
-void add_context(cache::Fields& fields, const BuildContext& context) {
+void add_context(Fields& fields, const BuildContext& context) {
   fields.add("schema", std::to_string(kSchemaVersion));
   fields.add("kind", context.kind == device::ImageKind::kCubin ? "cubin" : "ptx");
   fields.add("target", context.target);
 }
 
-void add_options(cache::Fields& fields, const std::vector<std::string>& options) {
+void add_options(Fields& fields, const std::vector<std::string>& options) {
   for (const std::string& option : options) fields.add("option", option);
 }
 
@@ -25,7 +25,7 @@ std::string_view macro_name(const Macro& macro) {
 }
 
 // Only the order among those of one name can matter.
-void add_macros(cache::Fields& fields, std::vector<Macro> macros) {
+void add_macros(Fields& fields, std::vector<Macro> macros) {
   std::stable_sort(macros.begin(), macros.end(), [](const Macro& a, const Macro& b) {
     return macro_name(a) < macro_name(b);
   });
@@ -34,12 +34,12 @@ void add_macros(cache::Fields& fields, std::vector<Macro> macros) {
                (macro.action == MacroAction::kDefine ? "-D" : "-U") + macro.text);
 }
 
-void add_all(cache::Fields& fields, const cache::Fields& more) {
-  for (const cache::Field& field : more.list()) fields.add(field.label, field.value);
+void add_all(Fields& fields, const Fields& more) {
+  for (const Field& field : more.list()) fields.add(field.label, field.value);
 }
 
 // What comes last in every preimage.
-void add_rest(cache::Fields& fields, const std::vector<std::string>& name_expressions,
+void add_rest(Fields& fields, const std::vector<std::string>& name_expressions,
               const HeaderSnapshot& headers, const ToolchainIdentity& toolchain) {
   const std::set<std::string> names(name_expressions.begin(), name_expressions.end());
   for (const std::string& name : names) fields.add("name_expression", name);
@@ -61,9 +61,9 @@ constexpr std::string_view kParameterLabel = "parameter/";
 
 }  // namespace
 
-cache::Fields source_preimage(const BuildContext& context, const SourceKeyInput& input,
-                              const HeaderSnapshot& headers) {
-  cache::Fields fields;
+Fields source_preimage(const BuildContext& context, const SourceKeyInput& input,
+                       const HeaderSnapshot& headers) {
+  Fields fields;
   add_context(fields, context);
   add_options(fields, input.options);
   add_macros(fields, input.macros);
@@ -86,7 +86,7 @@ TemplateKeys::TemplateKeys(const BuildContext& context, const TemplateKeyInput& 
   encoded_after_ = after_.encode();
 }
 
-cache::Digest TemplateKeys::key(std::span<const Parameter> parameters) const {
+Digest TemplateKeys::key(std::span<const Parameter> parameters) const {
   // The same bytes as preimage().encode(), without the list in between.
   Bytes bytes;
   bytes.reserve(encoded_before_.size() + encoded_after_.size() +
@@ -101,11 +101,11 @@ cache::Digest TemplateKeys::key(std::span<const Parameter> parameters) const {
     append(bytes, as_bytes(parameter->value));
   }
   append(bytes, encoded_after_);
-  return cache::Digest::of(bytes);
+  return Digest::of(bytes);
 }
 
-cache::Fields TemplateKeys::preimage(std::span<const Parameter> parameters) const {
-  cache::Fields fields = before_;
+Fields TemplateKeys::preimage(std::span<const Parameter> parameters) const {
+  Fields fields = before_;
   for (const Parameter* parameter : sorted(parameters))
     fields.add(std::string(kParameterLabel).append(parameter->name), parameter->value);
   add_all(fields, after_);

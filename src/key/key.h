@@ -54,10 +54,10 @@ struct Parameter {
 
 /// Digests of everything that turns a template's parameters into source.
 struct TemplateDigests {
-  cache::Digest text;
-  cache::Digest manifest;  // kernel.toml
-  cache::Digest prelude;
-  cache::Digest renderer;
+  Digest text;
+  Digest manifest;  // kernel.toml
+  Digest prelude;
+  Digest renderer;
 };
 
 /// A template, its parameters apart.
@@ -103,9 +103,9 @@ struct SourceKeyInput {
 
 /// The preimage of a raw source's key. `headers` is the scan of the same input. Its
 /// `digest()` is the key.
-[[nodiscard]] cache::Fields source_preimage(const BuildContext& context,
-                                            const SourceKeyInput& input,
-                                            const HeaderSnapshot& headers);
+[[nodiscard]] Fields source_preimage(const BuildContext& context,
+                                     const SourceKeyInput& input,
+                                     const HeaderSnapshot& headers);
 
 /// Keys of one template for one target: everything but the parameters is encoded once.
 /// Thread safety: immutable.
@@ -118,12 +118,12 @@ class TemplateKeys {
 
   /// Equal to preimage(parameters).digest(), in about a microsecond. Parameters come
   /// in any order, each name once.
-  [[nodiscard]] cache::Digest key(std::span<const Parameter> parameters) const;
-  [[nodiscard]] cache::Fields preimage(std::span<const Parameter> parameters) const;
+  [[nodiscard]] Digest key(std::span<const Parameter> parameters) const;
+  [[nodiscard]] Fields preimage(std::span<const Parameter> parameters) const;
 
  private:
-  cache::Fields before_;  // the fields before and after the parameters
-  cache::Fields after_;
+  Fields before_;  // the fields before and after the parameters
+  Fields after_;
   Bytes encoded_before_;
   Bytes encoded_after_;
 };

@@ -21,7 +21,7 @@ class MemoWriter {
     number(value.size());
     append(bytes_, as_bytes(value));
   }
-  void digest(const cache::Digest& value) { append(bytes_, value.bytes()); }
+  void digest(const Digest& value) { append(bytes_, value.bytes()); }
   void stamp(const FileStamp& value) {
     number(value.device);
     number(value.inode);
@@ -46,10 +46,9 @@ class MemoReader {
     return bytes.empty() ? 0 : load_le<std::uint64_t>(bytes, 0);
   }
   [[nodiscard]] std::string_view text() { return as_text(take(number())); }
-  [[nodiscard]] cache::Digest digest() {
-    const ByteView bytes = take(cache::Digest::kSize);
-    return bytes.empty() ? cache::Digest()
-                         : cache::Digest(bytes.first<cache::Digest::kSize>());
+  [[nodiscard]] Digest digest() {
+    const ByteView bytes = take(Digest::kSize);
+    return bytes.empty() ? Digest() : Digest(bytes.first<Digest::kSize>());
   }
   [[nodiscard]] FileStamp stamp() {
     FileStamp stamp;

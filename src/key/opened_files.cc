@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 struct Expected {
   FileStamp stamp;
   bool settled = false;
-  std::optional<cache::Digest> content;
+  std::optional<Digest> content;
 };
 
 // The reason why what the compiler read may differ from what was expected, or nullopt.
@@ -31,7 +31,7 @@ std::optional<std::string> difference(const fs::path& path, const FileStamp& now
   if (now == expected.stamp && expected.settled)
     return std::nullopt;
   const auto bytes = read_file(path, kMaxHeaderBytes);
-  if (!bytes || !*bytes || cache::Digest::of(**bytes) != expected.content)
+  if (!bytes || !*bytes || Digest::of(**bytes) != expected.content)
     return "changed since the key was made";
   // The same content under a new stamp: it may have been another one meanwhile.
   if (now != expected.stamp && !is_settled(now, started))

@@ -19,7 +19,7 @@ constexpr std::uint64_t kTreeMemoFormat = 3;
 
 // A tree's path names its memo, and nothing else: it is in no key.
 std::string memo_name(const fs::path& root) {
-  return "tree-" + cache::Digest::of(as_bytes(root.native())).hex();
+  return "tree-" + Digest::of(as_bytes(root.native())).hex();
 }
 
 std::optional<TreeMemo> decode_tree_memo(ByteView bytes) {

@@ -19,7 +19,7 @@ struct TreeMemo {
   /// All folders, where files and folders are all there were and all settled: then the
   /// tree need not be listed again. Else none.
   std::vector<WalkedFolder> folders;
-  cache::Digest digest;  // IncludeTree's, where there are folders
+  Digest digest;  // IncludeTree's, where there are folders
 };
 
 /// Empty where there is none, or none that holds.

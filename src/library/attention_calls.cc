@@ -28,8 +28,8 @@ std::string label(const AttentionQuestion& question, const Device& device) {
 }
 
 /// What equal questions have alike, and no others.
-cache::Digest digest_of(const AttentionQuestion& question) {
-  cache::Fields identity = attention::to_fields(question.problem);
+Digest digest_of(const AttentionQuestion& question) {
+  Fields identity = attention::to_fields(question.problem);
   identity.add("device", std::to_string(question.device));
   const auto flag = [&](std::string_view name, bool value) {
     identity.add(name, value ? "1" : "0");

@@ -128,7 +128,7 @@ class AttentionCalls {
   BuildService& builds_;
   Devices& devices_;
 
-  SingleFlight<cache::Digest, Backend> choices_;
+  SingleFlight<Digest, Backend> choices_;
   Mutex mutex_;
   std::optional<std::filesystem::path> loader_ KILN_GUARDED_BY(mutex_);
   std::unique_ptr<Cudnn> cudnn_ KILN_GUARDED_BY(mutex_);

@@ -19,7 +19,7 @@ namespace kiln {
 
 /// One artifact on one device.
 struct LoadPlace {
-  cache::Digest key;
+  Digest key;
   int device = 0;
   friend bool operator==(const LoadPlace&, const LoadPlace&) = default;
 };
@@ -30,7 +30,7 @@ template <>
 struct std::hash<kiln::LoadPlace> {
   std::size_t operator()(const kiln::LoadPlace& place) const noexcept {
     // A SHA-256 is uniform: what is added stays so.
-    return std::hash<kiln::cache::Digest>()(place.key) +
+    return std::hash<kiln::Digest>()(place.key) +
            static_cast<std::size_t>(place.device);
   }
 };

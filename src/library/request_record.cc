@@ -45,7 +45,7 @@ Result<std::unique_ptr<RequestRecord>> RequestRecord::open(
 RequestRecord::RequestRecord(UniqueFd file, std::filesystem::path path)
     : file_(std::move(file)), path_(std::move(path)) {}
 
-void RequestRecord::add(const cache::Digest& key, const Request& request,
+void RequestRecord::add(const Digest& key, const Request& request,
                         device::Target target) {
   const MutexLock lock(mutex_);
   if (!known_.insert(key).second)

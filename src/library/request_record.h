@@ -28,7 +28,7 @@ class RequestRecord {
   /// Adds a line unless `key` has one from this process; folders become absolute. What
   /// cannot be written, or not as JSON, or is PTX, which no line can ask for, is told
   /// once in the log.
-  void add(const cache::Digest& key, const Request& request, device::Target target);
+  void add(const Digest& key, const Request& request, device::Target target);
 
  private:
   RequestRecord(UniqueFd file, std::filesystem::path path);
@@ -40,7 +40,7 @@ class RequestRecord {
   const std::filesystem::path path_;
 
   Mutex mutex_;
-  std::unordered_set<cache::Digest> known_ KILN_GUARDED_BY(mutex_);
+  std::unordered_set<Digest> known_ KILN_GUARDED_BY(mutex_);
   bool warned_ KILN_GUARDED_BY(mutex_) = false;
   bool is_cut_off_ KILN_GUARDED_BY(mutex_) = false;  // the last line
 };

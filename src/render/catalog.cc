@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kMaxFamilies = 1000;
 
 DigestedText digested(std::string_view text, std::string_view sha256) {
-  if (const auto known = cache::Digest::from_hex(sha256))
+  if (const auto known = Digest::from_hex(sha256))
     return {std::string(text), *known};
   return DigestedText::of(std::string(text));
 }

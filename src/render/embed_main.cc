@@ -123,7 +123,7 @@ std::string generated(std::string_view prelude, const std::vector<FileText>& fil
     return fmt::format("std::string_view({},\n{})", literal(text), text.size());
   };
   const auto sha256 = [](std::string_view text) {
-    return fmt::format("\"{}\"", cache::Digest::of(as_bytes(text)).hex());
+    return fmt::format("\"{}\"", Digest::of(as_bytes(text)).hex());
   };
   out += fmt::format("constexpr std::array<render::EmbeddedFile, {}> kFiles{{{{\n",
                      files.size());

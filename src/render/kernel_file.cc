@@ -42,14 +42,14 @@ TextNames text_names(const KernelParts& parts) {
 /// One text's own digest; of several, that of a list of names and digests. No text is
 /// such a list, since a text holds no NUL; no list is another, since a name holds
 /// neither a NUL nor a line end.
-cache::Digest digest_of(const std::vector<std::string>& names,
-                        const std::vector<cache::Digest>& texts) {
+Digest digest_of(const std::vector<std::string>& names,
+                 const std::vector<Digest>& texts) {
   if (texts.size() == 1)
     return texts.front();
   std::string list;
   for (std::size_t i = 0; i < texts.size(); ++i)
     list += names[i] + '\0' + texts[i].hex() + '\n';
-  return cache::Digest::of(as_bytes(list));
+  return Digest::of(as_bytes(list));
 }
 
 /// Enums of words and string constants have no symbol; their names are taken as well.
@@ -88,7 +88,7 @@ struct FamilyReader::Document {
 };
 
 DigestedText DigestedText::of(std::string text) {
-  const auto digest = cache::Digest::of(as_bytes(text));
+  const auto digest = Digest::of(as_bytes(text));
   return {std::move(text), digest};
 }
 
@@ -116,9 +116,9 @@ Result<Prelude> make_prelude(DigestedText prelude) {
                  prelude.digest};
 }
 
-cache::Digest renderer_digest() {
+Digest renderer_digest() {
   // The build writes 64 hex digits; anything else would not have compiled a test.
-  return cache::Digest::from_hex(KILN_RENDERER_DIGEST).value_or(cache::Digest());
+  return Digest::from_hex(KILN_RENDERER_DIGEST).value_or(Digest());
 }
 
 FamilyReader::FamilyReader(FamilySource source, Prelude prelude, VariantChecks checks)
@@ -179,7 +179,7 @@ Result<std::shared_ptr<const KernelSpec>> FamilyReader::read(std::string_view na
 Result<void> FamilyReader::add_texts(const std::vector<std::string>& names,
                                      KernelParts& to) {
   const TextNames known = text_names(to);
-  std::vector<cache::Digest> digests;
+  std::vector<Digest> digests;
   for (const std::string& name : names) {
     const ReadText* text = KILN_TRY(read_text(name));
     if (text->body)

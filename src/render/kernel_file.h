@@ -21,7 +21,7 @@ inline constexpr std::size_t kMaxTomlBytes = 512U << 10U;
 /// A text with its SHA-256.
 struct DigestedText {
   std::string text;
-  cache::Digest digest;
+  Digest digest;
 
   [[nodiscard]] static DigestedText of(std::string text);
 };
@@ -29,7 +29,7 @@ struct DigestedText {
 /// The text that stands before every template's own.
 struct Prelude {
   std::shared_ptr<const std::string> text;
-  cache::Digest digest;
+  Digest digest;
 };
 
 /// Errors: kInvalidArgument for a prelude with a tag or a NUL in it.
@@ -40,7 +40,7 @@ struct Prelude {
                                               std::string_view file);
 
 /// Stands for the code that renders: its own sources and the Mustache header.
-[[nodiscard]] cache::Digest renderer_digest();
+[[nodiscard]] Digest renderer_digest();
 
 struct FamilySource {
   std::string family;  // the folder's name

@@ -46,10 +46,10 @@ struct LaunchArgument {
 
 /// What determines a rendered text, beside the parameters.
 struct KernelDigests {
-  cache::Digest text;  // of several files: see digest_of() in kernel_file.cc
-  cache::Digest kernel_toml;
-  cache::Digest prelude;
-  cache::Digest renderer;
+  Digest text;  // of several files: see digest_of() in kernel_file.cc
+  Digest kernel_toml;
+  Digest prelude;
+  Digest renderer;
   friend bool operator==(const KernelDigests&, const KernelDigests&) = default;
 };
 

@@ -38,7 +38,7 @@ constexpr std::size_t kObjectOverhead = 1'000;  // header, metadata, preimage
 struct StoredKernels {
   std::shared_ptr<const ScratchFolder> scratch;
   std::unique_ptr<cache::Cache> cache;
-  std::vector<cache::Digest> keys;
+  std::vector<Digest> keys;
   std::vector<std::string> paths;
 };
 
@@ -65,7 +65,7 @@ Result<std::shared_ptr<StoredKernels>> store_kernels(const Settings& settings,
                        .bytes = bytes - kObjectOverhead};
   const Bytes content = KILN_TRY(payload(*stored->scratch, wish, image));
   for (std::size_t i = 0; i < kObjects; ++i) {
-    cache::Fields preimage;
+    Fields preimage;
     preimage.add("number", std::to_string(i));
     preimage.add("options", std::string(500, 'x'));
     const auto object = KILN_TRY(make_object(wish, content, std::move(preimage)));
@@ -93,7 +93,7 @@ Row hit_row(const Settings& settings, const HitSize& size, Image image) {
         .measured =
             [=] {
               return each([&]() -> Result<void> {
-                for (const cache::Digest& key : stored->keys) {
+                for (const Digest& key : stored->keys) {
                   if (!stored->cache->find(key))
                     return fail(ErrorCode::kNotFound, "a hit was a miss");
                 }

@@ -89,7 +89,7 @@ Result<Bytes> make_cubin(const compile::Nvrtc& nvrtc, const CubinWish& wish) {
 }
 
 Result<cache::StoredObject> make_object(const CubinWish& wish, ByteView cubin,
-                                        cache::Fields preimage) {
+                                        Fields preimage) {
   const std::string target =
       to_string(device::Target{wish.architecture, device::ImageKind::kCubin});
   cache::NewObject object;

@@ -44,8 +44,7 @@ struct CubinWish {
 
 /// As it is stored after a build. Errors: as StoredObject::make.
 [[nodiscard]] Result<cache::StoredObject> make_object(const CubinWish& wish,
-                                                      ByteView cubin,
-                                                      cache::Fields preimage);
+                                                      ByteView cubin, Fields preimage);
 
 /// A cache in `root` that checks images as a service's does.
 [[nodiscard]] Result<std::unique_ptr<cache::Cache>> open_cache(

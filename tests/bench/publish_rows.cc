@@ -23,8 +23,8 @@ struct FilledCache {
   std::unique_ptr<cache::Cache> cache;
 };
 
-cache::Fields numbered(const char* label, std::size_t number) {
-  cache::Fields preimage;
+Fields numbered(const char* label, std::size_t number) {
+  Fields preimage;
   preimage.add(label, std::to_string(number));
   return preimage;
 }

@@ -20,7 +20,7 @@ using Arguments = test::KilnProgram::Arguments;
 template <typename Inputs>
 void expect_all_differ(const std::vector<test::KeyChange<Inputs>>& changes) {
   Campaign campaign;
-  std::map<cache::Digest, std::string> keys{{Inputs().key(), "nothing"}};
+  std::map<Digest, std::string> keys{{Inputs().key(), "nothing"}};
   for (const auto& [name, change] : changes) {
     Inputs changed;
     change(changed);

@@ -181,7 +181,7 @@ class ServiceSyscallFault : public testing::TestWithParam<Row> {
   }
 
   std::vector<std::string> reference_;
-  cache::Digest published_;  // of kernel 0, there before the faults
+  Digest published_;  // of kernel 0, there before the faults
   const test::TempDir dir_;
 };
 

@@ -20,7 +20,7 @@ void require(bool holds) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using kiln::cache::Metadata;
   const auto bytes = std::as_bytes(std::span(data, size));
-  const auto fields = kiln::cache::Fields::decode(bytes);
+  const auto fields = kiln::Fields::decode(bytes);
   // An encoding is the only one of its list.
   require(!fields || std::ranges::equal(fields->encode(), bytes));
   const auto names = kiln::cache::lowered_names(bytes);

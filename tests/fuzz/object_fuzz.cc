@@ -20,7 +20,7 @@ namespace {
 namespace header = kiln::cache::header;
 using kiln::Bytes;
 using kiln::ByteView;
-using kiln::cache::Digest;
+using kiln::Digest;
 using kiln::cache::StoredObject;
 
 void require(bool holds) {

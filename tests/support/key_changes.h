@@ -11,7 +11,6 @@
 
 namespace kiln::test {
 
-using cache::Digest;
 using key::BuildContext;
 using key::HeaderSnapshot;
 using key::MacroAction;

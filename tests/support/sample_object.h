@@ -41,7 +41,7 @@ class SampleObject {
 
   cache::NewObject& operator*() { return object_; }
   cache::NewObject* operator->() { return &object_; }
-  [[nodiscard]] cache::Digest key() const { return object_.preimage.digest(); }
+  [[nodiscard]] Digest key() const { return object_.preimage.digest(); }
   [[nodiscard]] const std::string& payload() const { return payload_; }
 
  private:

@@ -106,7 +106,7 @@ Result<Selection> select(cache::Cache& cache, const Config& config,
     return Selection{std::move(entries), select_older(cache, options.filter, query)};
   }
   std::vector<cache::Entry> entries;
-  for (const cache::Digest& key : KILN_TRY(resolve_keys(cache, options.keys))) {
+  for (const Digest& key : KILN_TRY(resolve_keys(cache, options.keys))) {
     // One that cannot be described is damaged, and goes all the same.
     auto entry = cache.describe(key);
     entries.push_back(entry && *entry ? **entry : cache::Entry());
@@ -147,7 +147,7 @@ class Remover {
  private:
   /// True if it is gone, or would go, through us.
   template <typename Remove>
-  bool remove_one(const cache::Digest& key, std::uint64_t bytes, const Remove& remove) {
+  bool remove_one(const Digest& key, std::uint64_t bytes, const Remove& remove) {
     if (context_.stop->token().stop_requested())
       return false;
     const auto freed =

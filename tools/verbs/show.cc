@@ -44,7 +44,7 @@ struct Shown {
 
 Result<Shown> find(const Config& config, const std::string& text) {
   const auto cache = KILN_TRY(open_cache(config));
-  const cache::Digest key = KILN_TRY(cache->resolve(text));
+  const Digest key = KILN_TRY(cache->resolve(text));
   auto object = KILN_TRY(cache->inspect(key));
   auto entry = KILN_TRY(cache->describe(key));
   if (!entry || !object)
@@ -88,7 +88,7 @@ ordered_json plan_json(const attention::Plan& plan) {
 }
 
 ordered_json show_json(const Shown& shown, const cache::Metadata& metadata,
-                       const cache::Fields& preimage) {
+                       const Fields& preimage) {
   ordered_json json = entry_json(shown.entry);
   json["path"] = shown.path;
   ordered_json entries = ordered_json::array();

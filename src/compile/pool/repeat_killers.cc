@@ -4,8 +4,8 @@ namespace kiln::compile {
 namespace {
 
 /// Everything in the job counts, its limits too: who raises them gets a new try.
-cache::Digest identity(const Request& job) {
-  return cache::Digest::of(encode_request(job));
+Digest identity(const Request& job) {
+  return Digest::of(encode_request(job));
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ class RepeatKillers {
 
   const Clock clock_;
   Mutex mutex_;
-  std::map<cache::Digest, Kills> kills_ KILN_GUARDED_BY(mutex_);
+  std::map<Digest, Kills> kills_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln::compile

@@ -33,9 +33,8 @@ std::string folder_name(const Request& job) {
   ::gmtime_r(&now, &utc);
   char time[kTimeChars + 1] = "";
   std::ignore = std::strftime(time, sizeof(time), "%Y%m%dT%H%M%SZ", &utc);
-  return fmt::format(
-      "{}-{}", time,
-      cache::Digest::of(encode_request(job)).hex().substr(0, kHashChars));
+  return fmt::format("{}-{}", time,
+                     Digest::of(encode_request(job)).hex().substr(0, kHashChars));
 }
 
 /// Only what folder_name() wrote, perhaps with "-2": nothing else is ever removed.

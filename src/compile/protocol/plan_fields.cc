@@ -6,11 +6,6 @@
 
 namespace kiln::compile {
 
-using cache::add_nested;
-using cache::add_number;
-using cache::FieldDecoder;
-using cache::Fields;
-
 Fields to_fields(const PlanJob& job) {
   Fields fields;
   fields.add("label", job.label);

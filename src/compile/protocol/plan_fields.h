@@ -9,10 +9,10 @@
 
 namespace kiln::compile {
 
-[[nodiscard]] cache::Fields to_fields(const PlanJob& job);
-[[nodiscard]] cache::Fields to_fields(const PlanOutput& output);
+[[nodiscard]] Fields to_fields(const PlanJob& job);
+[[nodiscard]] Fields to_fields(const PlanOutput& output);
 
-[[nodiscard]] Result<PlanJob> plan_job_from(const cache::Fields& fields);
-[[nodiscard]] Result<PlanOutput> plan_output_from(const cache::Fields& fields);
+[[nodiscard]] Result<PlanJob> plan_job_from(const Fields& fields);
+[[nodiscard]] Result<PlanOutput> plan_output_from(const Fields& fields);
 
 }  // namespace kiln::compile

@@ -15,8 +15,6 @@
 namespace kiln::compile {
 namespace {
 
-using cache::Fields;
-
 constexpr std::uint32_t kMagic = 0x574E4C4BU;  // "KLNW"
 
 enum class Kind : std::uint32_t {

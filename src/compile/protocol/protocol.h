@@ -3,7 +3,7 @@
 // treats every byte as hostile, because a compiler that ran wild wrote some of them.
 //
 // Frame: u32 magic, u32 kind, u64 payload bytes, u64 XXH3-64 of kind, length and
-// payload, then the payload, a cache::Fields encoding. Little-endian.
+// payload, then the payload, a Fields encoding. Little-endian.
 
 #pragma once
 

@@ -10,11 +10,7 @@
 namespace kiln::compile {
 namespace {
 
-using cache::add_nested;
-using cache::add_number;
-using cache::Fields;
-
-using Reader = cache::FieldDecoder;
+using Reader = FieldDecoder;
 
 // --- parts of messages -------------------------------------------------------------
 

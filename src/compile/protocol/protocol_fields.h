@@ -8,24 +8,22 @@
 
 namespace kiln::compile {
 
-[[nodiscard]] cache::Fields to_fields(const CompileJob& job);
-[[nodiscard]] cache::Fields to_fields(const DescribeRequest& request);
-[[nodiscard]] cache::Fields to_fields(const Hello& hello);
-[[nodiscard]] cache::Fields to_fields(const Progress& progress);
-[[nodiscard]] cache::Fields to_fields(const CompileOutput& output);
-[[nodiscard]] cache::Fields to_fields(const ToolchainDescription& description);
-[[nodiscard]] cache::Fields to_fields(const Error& error);
+[[nodiscard]] Fields to_fields(const CompileJob& job);
+[[nodiscard]] Fields to_fields(const DescribeRequest& request);
+[[nodiscard]] Fields to_fields(const Hello& hello);
+[[nodiscard]] Fields to_fields(const Progress& progress);
+[[nodiscard]] Fields to_fields(const CompileOutput& output);
+[[nodiscard]] Fields to_fields(const ToolchainDescription& description);
+[[nodiscard]] Fields to_fields(const Error& error);
 
 /// The message that the fields tell. Unknown fields are ignored. Errors: kCorrupt, for
 /// a field that is missing, or no value of its kind.
-[[nodiscard]] Result<CompileJob> job_from(const cache::Fields& fields);
-[[nodiscard]] Result<DescribeRequest> describe_request_from(
-    const cache::Fields& fields);
-[[nodiscard]] Result<Hello> hello_from(const cache::Fields& fields);
-[[nodiscard]] Result<Progress> progress_from(const cache::Fields& fields);
-[[nodiscard]] Result<CompileOutput> output_from(const cache::Fields& fields);
-[[nodiscard]] Result<ToolchainDescription> description_from(
-    const cache::Fields& fields);
-[[nodiscard]] Result<Error> error_from(const cache::Fields& fields);
+[[nodiscard]] Result<CompileJob> job_from(const Fields& fields);
+[[nodiscard]] Result<DescribeRequest> describe_request_from(const Fields& fields);
+[[nodiscard]] Result<Hello> hello_from(const Fields& fields);
+[[nodiscard]] Result<Progress> progress_from(const Fields& fields);
+[[nodiscard]] Result<CompileOutput> output_from(const Fields& fields);
+[[nodiscard]] Result<ToolchainDescription> description_from(const Fields& fields);
+[[nodiscard]] Result<Error> error_from(const Fields& fields);
 
 }  // namespace kiln::compile

@@ -6,9 +6,7 @@
 
 namespace kiln::compile {
 
-using cache::add_nested;
-using cache::Fields;
-using Reader = cache::FieldDecoder;
+using Reader = FieldDecoder;
 
 tl::unexpected<Error> corrupt_message(std::string_view what) {
   return fail(ErrorCode::kCorrupt, fmt::format("{}: {}", kSubject, what));

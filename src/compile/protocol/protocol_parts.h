@@ -16,13 +16,11 @@ inline constexpr std::string_view kSubject = "worker message";
 /// kCorrupt: "worker message: <what>".
 [[nodiscard]] tl::unexpected<Error> corrupt_message(std::string_view what);
 
-void add_paths(cache::Fields& fields, const NvrtcPaths& paths);
-[[nodiscard]] NvrtcPaths read_paths(cache::FieldDecoder& decoder);
+void add_paths(Fields& fields, const NvrtcPaths& paths);
+[[nodiscard]] NvrtcPaths read_paths(FieldDecoder& decoder);
 
 /// Under one label, once.
-void add_library(cache::Fields& fields, std::string_view label,
-                 const LoadedLibrary& library);
-[[nodiscard]] LoadedLibrary read_library(cache::FieldDecoder& decoder,
-                                         std::string_view label);
+void add_library(Fields& fields, std::string_view label, const LoadedLibrary& library);
+[[nodiscard]] LoadedLibrary read_library(FieldDecoder& decoder, std::string_view label);
 
 }  // namespace kiln::compile

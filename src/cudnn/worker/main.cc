@@ -53,7 +53,7 @@ compile::PlanOutput refused(std::string what, const Error& error) {
 }
 
 Result<compile::PlanOutput> build(const compile::PlanJob& job) {
-  const auto fields = KILN_TRY(cache::Fields::decode(as_bytes(job.problem)));
+  const auto fields = KILN_TRY(Fields::decode(as_bytes(job.problem)));
   const auto problem = KILN_TRY(attention::problem_from(fields));
   const auto device = KILN_TRY(device_properties(job.device));
   const auto graph = ProblemGraph::make(problem, device, job.capability);

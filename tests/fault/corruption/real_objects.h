@@ -15,7 +15,7 @@
 namespace kiln::test {
 
 struct RealObject {
-  cache::Digest key;
+  Digest key;
   Bytes file;  // as published
   Bytes payload;
   std::vector<std::string> lowered_names;

@@ -43,7 +43,7 @@ ReferenceTable::ReferenceTable(int count) {
   }
 }
 
-std::optional<int> ReferenceTable::number_of(const cache::Digest& key) const {
+std::optional<int> ReferenceTable::number_of(const Digest& key) const {
   for (int number = 0; number < count(); ++number) {
     if (object(number).key() == key)
       return number;

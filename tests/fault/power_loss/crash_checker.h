@@ -27,7 +27,7 @@ class ReferenceTable {
   [[nodiscard]] const cache::StoredObject& object(int number) const {
     return objects_[static_cast<std::size_t>(number)];
   }
-  [[nodiscard]] std::optional<int> number_of(const cache::Digest& key) const;
+  [[nodiscard]] std::optional<int> number_of(const Digest& key) const;
   /// Relative to the root of the cache.
   [[nodiscard]] std::string path(int number) const;
 

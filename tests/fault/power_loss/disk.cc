@@ -125,10 +125,9 @@ std::string Disk::fingerprint() const {
   for (const auto& [name, number] : names) {
     const File& file = files.at(number);
     text += name + '\0' + std::to_string(number) + ' ' + std::to_string(file.mode) +
-            ' ' + std::to_string(file.mtime_ns) + '\0' +
-            cache::Digest::of(file.bytes).hex();
+            ' ' + std::to_string(file.mtime_ns) + '\0' + Digest::of(file.bytes).hex();
   }
-  return cache::Digest::of(as_bytes(text)).hex();
+  return Digest::of(as_bytes(text)).hex();
 }
 
 }  // namespace kiln::test

@@ -31,7 +31,7 @@ class Place {
   [[nodiscard]] std::filesystem::path root() const { return kiln_.cache_dir(); }
   [[nodiscard]] cache::Layout layout() const { return cache::Layout(root()); }
   [[nodiscard]] std::filesystem::path object(const std::string& key) const {
-    return layout().object(cache::Digest::from_hex(key).value());
+    return layout().object(Digest::from_hex(key).value());
   }
 
   std::string build(const char* arch = "9.0") {
@@ -73,8 +73,7 @@ class Place {
   /// Holds a place that this test's process took and says nothing about, as a process
   /// that was stopped an hour ago would.
   [[nodiscard]] UniqueFd hold_silently(const std::filesystem::path& file,
-                                       std::uint64_t record,
-                                       const cache::Digest& key) const {
+                                       std::uint64_t record, const Digest& key) const {
     cache::FileSystem& files = cache::real_file_system();
     EXPECT_EQ(cache::make_folders(files, file.parent_path()), 0);
     UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));

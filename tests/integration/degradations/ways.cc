@@ -23,7 +23,7 @@ std::size_t find(const Bytes& file, std::string_view text) {
 void hold_lock(Place& place) {
   const std::string key = place.build();
   fs::remove(place.object(key));
-  const auto digest = cache::Digest::from_hex(key).value();
+  const auto digest = Digest::from_hex(key).value();
   const auto byte = [&](std::size_t i) {
     return std::to_integer<std::uint64_t>(digest.bytes()[i]);
   };
@@ -76,7 +76,7 @@ void serve_another_key(Place& place) {
 /// The object of another architecture, with this one's key written into it.
 static Bytes of_another_architecture(Place& place, const std::string& key) {
   Bytes file = place.bytes_of(place.build("8.0"));
-  const auto digest = cache::Digest::from_hex(key).value();
+  const auto digest = Digest::from_hex(key).value();
   store_bytes(file, header::kKey, digest.bytes());
   repair_checksum(file);
   return file;
@@ -109,8 +109,7 @@ void fail_to_read(Place& place) {
     cache::CacheOptions options;
     options.root = place.root();
     const auto cache = cache::Cache::open(options);
-    const bool found =
-        cache->find(cache::Digest::from_hex(key).value(), "sm_90").has_value();
+    const bool found = cache->find(Digest::from_hex(key).value(), "sm_90").has_value();
     cache->flush(std::chrono::seconds(10));
     return found ? 1 : 0;
   };

@@ -17,8 +17,8 @@ using Change = std::function<void(Problem&)>;
 
 class PlanKeyTest : public test::PlanServiceFixture {
  protected:
-  cache::Digest digest(const Problem& problem) { return key(problem, h200_).key; }
-  cache::Digest digest(const device::DeviceProperties& device) {
+  Digest digest(const Problem& problem) { return key(problem, h200_).key; }
+  Digest digest(const device::DeviceProperties& device) {
     return key(attention_problem(), device).key;
   }
 };
@@ -36,13 +36,13 @@ TEST_F(PlanKeyTest, WhatNoPlanDependsOnIsNotInTheKey) {
   const auto with = [&](const Change& change) {
     return digest(attention_problem(change));
   };
-  const cache::Digest plain = with({});
+  const Digest plain = with({});
   EXPECT_EQ(with([](Problem& each) { each.capture = true; }), plain);
   EXPECT_EQ(with([](Problem& each) { each.deterministic = true; }), plain);
   // A window that reaches over everything is none.
   EXPECT_EQ(with([](Problem& each) { each.window_left = each.skv; }), plain);
   EXPECT_NE(with([](Problem& each) { each.window_left = each.skv - 1; }), plain);
-  const cache::Digest with_stats = with([](Problem& each) { each.stats = true; });
+  const Digest with_stats = with([](Problem& each) { each.stats = true; });
   EXPECT_NE(with_stats, plain);
   EXPECT_EQ(with([](Problem& each) { each.training = true; }), with_stats);
   EXPECT_EQ(with([](Problem& each) { each.training = each.stats = true; }), with_stats);
@@ -81,7 +81,7 @@ TEST_F(PlanKeyTest, EverythingElseOfAProblemIsInTheKey) {
         each.bias_gradient = true;
       }),
   };
-  std::set<cache::Digest> keys;
+  std::set<Digest> keys;
   for (std::size_t i = 0; i < changes.size(); ++i)
     EXPECT_TRUE(keys.insert(digest(attention_problem(changes[i]))).second) << i;
   // Each stride, which no flag names.
@@ -98,7 +98,7 @@ TEST_F(PlanKeyTest, EverythingElseOfAProblemIsInTheKey) {
 }
 
 TEST_F(PlanKeyTest, TwoDevicesThatAPlanCannotTellApartShareOne) {
-  const cache::Digest h200 = digest(h200_);
+  const Digest h200 = digest(h200_);
   EXPECT_EQ(digest(test::published_device("h100-sxm")), h200);
   EXPECT_NE(digest(test::published_device("h100-pcie")), h200);
   EXPECT_NE(digest(test::published_device("b200")), h200);
@@ -111,8 +111,8 @@ TEST_F(PlanKeyTest, OfADeviceWhatCudnnComparesIsInTheKeyAndNothingElse) {
     return digest(device);
   };
   using Properties = device::DeviceProperties;
-  const cache::Digest same = digest(h200_);
-  std::set<cache::Digest> keys{same};
+  const Digest same = digest(h200_);
+  std::set<Digest> keys{same};
   for (std::int64_t Properties::*const property :
        {&Properties::driver_version, &Properties::multiprocessors,
         &Properties::device_version, &Properties::registers_per_block,
@@ -133,10 +133,10 @@ TEST_F(PlanKeyTest, OfADeviceWhatCudnnComparesIsInTheKeyAndNothingElse) {
 
 TEST_F(PlanKeyTest, TheKeyIsTheDigestOfFieldsThatPeopleCanRead) {
   const KeyedPlan keyed = key(attention_problem(), h200_);
-  const cache::Fields fields = PlanService::preimage(keyed);
+  const Fields fields = PlanService::preimage(keyed);
   EXPECT_EQ(fields.digest(), keyed.key);
   std::map<std::string, std::string> values;
-  for (const cache::Field& field : fields.list()) values[field.label] = field.value;
+  for (const Field& field : fields.list()) values[field.label] = field.value;
   EXPECT_EQ(values["kind"], "cudnn_plan");
   EXPECT_EQ(values["cudnn"], to_string(keyed.version));
   EXPECT_EQ(values["device.deviceVer"], "900");

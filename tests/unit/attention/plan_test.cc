@@ -64,7 +64,7 @@ TEST(Plan, WhatReachesOutOfItsBoundsIsCorrupt) {
 }
 
 TEST(Plan, AnUnknownTensorIsCorrupt) {
-  cache::Fields fields = cache::Fields::decode(encode(sound_plan())).value();
+  Fields fields = Fields::decode(encode(sound_plan())).value();
   fields.add("tensor", "7");
   const auto plan = decode_plan(fields.encode());
   ASSERT_FALSE(plan);

@@ -71,15 +71,15 @@ TEST(ProblemCodec, EveryChangeChangesTheFields) {
 }
 
 TEST(ProblemCodec, FieldsThatAreNoProblemAreRefused) {
-  cache::Fields fields;
+  Fields fields;
   for (const auto& [label, value] : to_fields(base()).list())
     fields.add(label, label == "batch" ? "many" : value);
   EXPECT_THAT(problem_from(fields).error().message, HasSubstr("field 'batch'"));
-  EXPECT_THAT(problem_from(cache::Fields()).error().message,
+  EXPECT_THAT(problem_from(Fields()).error().message,
               HasSubstr("field 'pass' is missing"));
   for (const char* const strides : {"1,2,3", "1,2,3,4,0", "1,2,3,4,5,6", "1;2;3;4",
                                     "1,2,3,4 ", "-1,1,1,1", "9007199254740993,1,1,1"}) {
-    cache::Fields changed;
+    Fields changed;
     for (const auto& [label, value] : to_fields(base()).list())
       changed.add(label, label == "q_strides" ? strides : value);
     EXPECT_FALSE(problem_from(changed)) << strides;
@@ -91,12 +91,12 @@ TEST(ProblemCodec, FieldsThatAreNoProblemAreRefused) {
 
 TEST(ProblemCodec, ListingsShowWhatIsUnusual) {
   std::vector<std::string> labels;
-  const cache::Fields shown = shown_fields(base());
+  const Fields shown = shown_fields(base());
   for (const auto& field : shown.list()) labels.push_back(field.label);
   EXPECT_THAT(labels,
               testing::UnorderedElementsAre("dtype", "layout", "mask", "batch", "heads",
                                             "kv_heads", "sq", "skv", "dqk", "dv"));
-  const cache::Fields all = shown_fields(unusual());
+  const Fields all = shown_fields(unusual());
   EXPECT_EQ(all.find("q_strides").has_value(), true);
   EXPECT_EQ(all.find("k_strides").has_value(), false);
   EXPECT_EQ(all.find("window_left"), "128");

@@ -20,8 +20,8 @@
 namespace kiln {
 namespace {
 
-cache::Fields masked(const cache::Fields& preimage) {
-  cache::Fields fields;
+Fields masked(const Fields& preimage) {
+  Fields fields;
   for (const auto& [label, value] : preimage.list()) {
     const bool is_of_build = label == "template/renderer" || label == "frontend";
     fields.add(label, is_of_build ? "-" : value);
@@ -29,7 +29,7 @@ cache::Fields masked(const cache::Fields& preimage) {
   return fields;
 }
 
-std::string shown(std::string_view title, const cache::Fields& preimage) {
+std::string shown(std::string_view title, const Fields& preimage) {
   std::string text = fmt::format("[{}]\n", title);
   for (const auto& [label, value] : masked(preimage).list())
     text += fmt::format("{} = {}\n", label, value);
@@ -44,8 +44,7 @@ class GoldenKeys : public testing::Test {
     toolchain_ = std::make_shared<const device::ToolchainChoice>(std::move(choice));
   }
 
-  cache::Fields preimage(const request::ResolvedRequest& request,
-                         device::Target target) {
+  Fields preimage(const request::ResolvedRequest& request, device::Target target) {
     const auto prepared = RequestKeys::prepare(request).value();
     return keys_.preimage(keys_.key(prepared, target, toolchain_).value());
   }

@@ -10,8 +10,6 @@
 namespace kiln::key {
 namespace {
 
-using cache::Field;
-using cache::Fields;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;

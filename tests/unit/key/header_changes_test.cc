@@ -31,7 +31,7 @@ class HeaderChangeTest : public HeaderScanTest,
 TEST_P(HeaderChangeTest, ChangesTheKeyExactlyIfItCanChangeTheResult) {
   input_.source = GetParam().source;
   GetParam().prepare(dir_.path());
-  const cache::Fields before = fields();
+  const Fields before = fields();
   EXPECT_EQ(fields(), before);
   GetParam().change(dir_.path());
   EXPECT_EQ(fields() != before, GetParam().new_key);

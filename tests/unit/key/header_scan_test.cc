@@ -32,7 +32,7 @@ TEST_F(HeaderScanTest, GivesTheSameFieldsForTheSameTreeInAnotherFolder) {
   write(one_ / "d" / "b.h", "");
   write(one_ / "c.h", "");
   write(toolkit_ / "cuda.h", "#include <none2.h>");
-  const cache::Fields here = fields();
+  const Fields here = fields();
   const test::TempDir other;
   for (const char* name : {"one", "two", "toolkit"})
     fs::copy(dir_.path() / name, other.path() / name, fs::copy_options::recursive);
@@ -47,7 +47,7 @@ TEST_F(HeaderScanTest, GivesTheSameFieldsForTheSameTreeInAnotherFolder) {
 TEST_F(HeaderScanTest, SeesTheOrderOfFoldersWhereItChangesWhatIsFound) {
   input_.source = "#include <a.h>";
   write(one_ / "a.h", "1");
-  const cache::Fields before = fields();
+  const Fields before = fields();
   std::swap(input_.include_dirs[0], input_.include_dirs[1]);
   EXPECT_EQ(fields(), before);
   write(two_ / "a.h", "2");
@@ -60,7 +60,7 @@ TEST_F(HeaderScanTest, SeesWhetherAFolderComesBeforeOrBehindTheToolkit) {
   write(toolkit_ / "fp16.h", "");
   write(one_ / "fp16.h", "");
   input_.include_dirs = {one_, toolkit_};
-  const cache::Fields before = fields();
+  const Fields before = fields();
   input_.include_dirs = {toolkit_, one_};
   EXPECT_NE(fields(), before);
 }
@@ -79,7 +79,7 @@ TEST_F(HeaderScanTest, KnowsTheToolkitByAnotherName) {
 TEST_F(HeaderScanTest, CallsTheFieldsOfOneTreeAsEver) {
   write(toolkit_ / "cccl/cub.h", "");
   input_.source = "#include <cub.h>";
-  const cache::Fields one = fields();
+  const Fields one = fields();
   EXPECT_EQ(one.find("include_graph"), "0: toolkit/cccl/cub.h\n");
   EXPECT_TRUE(one.find("toolkit_headers"));
 }
@@ -91,9 +91,9 @@ TEST_F(HeaderScanTest, FollowsEveryByteOfEachOfTheToolkitsTrees) {
   toolkit_folders_ = {toolkit_, beside};
   for (const char* source : {"#include <cuda.h>", "#include <cub.h>"}) {
     input_.source = source;
-    const cache::Fields before = fields();
+    const Fields before = fields();
     write(beside / "cub.h", std::string("#include <shadowed.h>\n//") + source);
-    const cache::Fields after = fields();
+    const Fields after = fields();
     EXPECT_NE(after, before);
     EXPECT_EQ(after.find("toolkit_headers"), before.find("toolkit_headers"));
     EXPECT_NE(after.find("toolkit2_headers"), before.find("toolkit2_headers"));
@@ -108,7 +108,7 @@ TEST_F(HeaderScanTest, SeesTheOrderOfTheToolkitsTrees) {
   write(beside / "version.h", "2");
   input_.source = "#include <version.h>";
   toolkit_folders_ = {toolkit_, beside};
-  const cache::Fields before = fields();
+  const Fields before = fields();
   toolkit_folders_ = {beside, toolkit_};
   EXPECT_NE(fields(), before);
 }
@@ -129,14 +129,14 @@ TEST_F(HeaderScanTest, SeesAHeaderInMemoryThatIsCalledAsAFile) {
   write(two_ / "a.h", "");
   input_.source = "#include <a.h>";
   input_.memory_headers = {{one_ / "a.h", "#pragma once"}};
-  const cache::Fields before = fields();
+  const Fields before = fields();
   input_.include_dirs = {two_};
   EXPECT_NE(fields(), before);
 }
 
 TEST_F(HeaderScanTest, TakesHeadersInMemoryInAnyOrderAndEveryByteOfThem) {
   input_.memory_headers = {{"a.h", "1"}, {"b.h", "2"}};
-  const cache::Fields before = fields();
+  const Fields before = fields();
   std::swap(input_.memory_headers[0], input_.memory_headers[1]);
   EXPECT_EQ(fields(), before);
   std::swap(input_.memory_headers[0].name, input_.memory_headers[1].name);
@@ -237,7 +237,7 @@ TEST_F(HeaderScanTest, ReadsAgainWhatWasJustWritten) {
 TEST_F(HeaderScanTest, ReadsAgainWhereTheMemoIsDamaged) {
   write(one_ / "a.h", "1");
   input_.source = "#include <a.h>";
-  const cache::Fields before = fields();
+  const Fields before = fields();
   const fs::path memo = fs::directory_iterator(memo_)->path();
   const Bytes payload = *read_memo(memo_, memo.filename().native());
   for (std::size_t size = 0; size < payload.size(); ++size) {
@@ -268,7 +268,7 @@ TEST_F(HeaderScanTest, ServesThreadsAtOnce) {
           "#include \"" + std::to_string((i * 7 + 1) % 30) + ".h\"");
   write(toolkit_ / "cuda.h", "");
   input_.source = "#include \"0.h\"\n#include <cuda.h>";
-  const cache::Fields expected = fields();
+  const Fields expected = fields();
   const HeaderScanner scanner(memo_);
   std::vector<std::thread> threads;
   threads.reserve(4);

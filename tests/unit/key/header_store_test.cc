@@ -129,7 +129,7 @@ TEST_F(HeaderStoreTest, OnlyWhatIsSettledIsFoundAgain) {
   HeaderStore store({});
   const auto fresh = store.read(path, stamp(1), false, kEnough);
   ASSERT_TRUE(fresh);
-  EXPECT_EQ((*fresh)->digest, cache::Digest::of(as_bytes("text")));
+  EXPECT_EQ((*fresh)->digest, Digest::of(as_bytes("text")));
   EXPECT_EQ(store.find(stamp(1)), nullptr);
   const auto settled = store.read(path, stamp(1), true, kEnough);
   ASSERT_TRUE(settled);

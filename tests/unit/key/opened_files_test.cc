@@ -97,7 +97,7 @@ TEST_F(OpenedFilesTest, ChangedWithinOneTickOfTheClockAreUnkeyed) {
   take_snapshot(std::chrono::system_clock::now());  // nothing is settled
   EXPECT_EQ(reason({own_ / "d/b.h"}), "");
   // The same stamp with another content cannot be made here; another digest can.
-  for (HeaderFile& file : headers_.files) file.content = cache::Digest();
+  for (HeaderFile& file : headers_.files) file.content = Digest();
   EXPECT_EQ(reason({own_ / "d/b.h"}), "changed since the key was made");
 }
 

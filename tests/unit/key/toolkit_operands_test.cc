@@ -12,12 +12,12 @@ using testing::UnorderedElementsAre;
 
 /// cuda.h, which asks for <stdint.h> and <limits>, and cccl/cub/cub.h.
 ToolkitTree toolkit() {
-  std::vector<TreeFile> files{{"cccl/cub/cub.h", {}, true, cache::Digest()},
-                              {"cuda.h", {}, true, cache::Digest()}};
+  std::vector<TreeFile> files{{"cccl/cub/cub.h", {}, true, Digest()},
+                              {"cuda.h", {}, true, Digest()}};
   return {.name = "toolkit",
           .headers = std::make_shared<const IncludeTree>(
               "/x", std::move(files), std::vector<std::string>{"limits", "stdint.h"},
-              cache::Digest()),
+              Digest()),
           .folders = {"", "cccl/"}};
 }
 

@@ -25,10 +25,10 @@ class TreeMemoTest : public testing::Test {
     WalkedTree walked = walk_tree(root_).value();
     for (const WalkedFile& file : walked.files)
       memo_.files.push_back(
-          {file.path, file.stamp, true, cache::Digest::of(as_bytes(file.path))});
+          {file.path, file.stamp, true, Digest::of(as_bytes(file.path))});
     memo_.operands = {"a.h", "stdint.h"};
     memo_.folders = std::move(walked.folders);
-    memo_.digest = cache::Digest::of(as_bytes("tree"));
+    memo_.digest = Digest::of(as_bytes("tree"));
   }
 
   /// The files as a new walk has them, their contents unknown.

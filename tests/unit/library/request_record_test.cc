@@ -20,8 +20,8 @@ using testing::HasSubstr;
 
 constexpr device::Target k90{{{9, 0}, device::ArchSuffix::kNone}};
 
-cache::Digest digest(int number) {
-  return cache::Digest::of(as_bytes(std::to_string(number)));
+Digest digest(int number) {
+  return Digest::of(as_bytes(std::to_string(number)));
 }
 
 class RequestRecordTest : public testing::Test {

@@ -79,9 +79,9 @@ TEST(EmbeddedTemplates, HaveAllPartsOfThePreludeWithTheirLines) {
 
 TEST(EmbeddedTemplates, HaveTheDigestsOfTheirTexts) {
   const EmbeddedTemplates& all = templates::embedded();
-  EXPECT_EQ(cache::Digest::of(as_bytes(all.prelude)).hex(), all.prelude_sha256);
+  EXPECT_EQ(Digest::of(as_bytes(all.prelude)).hex(), all.prelude_sha256);
   for (const EmbeddedFile& file : all.files)
-    EXPECT_EQ(cache::Digest::of(as_bytes(file.text)).hex(), file.sha256) << file.name;
+    EXPECT_EQ(Digest::of(as_bytes(file.text)).hex(), file.sha256) << file.name;
 }
 
 TEST(EmbeddedTemplates, AllOpenAndAllVariantsRender) {

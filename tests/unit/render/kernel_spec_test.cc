@@ -206,7 +206,7 @@ TEST_F(KernelSpecTest, EveryByteOfItsInputsIsInADigest) {
   test::BuiltIn prelude;
   prelude.prelude += "\n";
   EXPECT_NE(prelude.kernel()->digests().prelude, before.prelude);
-  EXPECT_NE(before.renderer, cache::Digest());
+  EXPECT_NE(before.renderer, Digest());
 }
 
 }  // namespace

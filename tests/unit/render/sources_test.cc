@@ -44,7 +44,7 @@ class Sources : public testing::Test {
                                     dir_.path().string() + "/scale/", "");
   }
 
-  [[nodiscard]] cache::Digest text_digest() const {
+  [[nodiscard]] Digest text_digest() const {
     return folder()->find("scale_fwd").value()->digests().text;
   }
 
@@ -90,7 +90,7 @@ TEST_F(Sources, RenderTheSameWhereTheyAreBuiltIn) {
 TEST_F(Sources, OfOneInAListAreAsThatOne) {
   toml_ = test::replaced(toml_, "\"problem.cu.mustache\", ", "");
   const auto listed = folder()->find("scale_fwd").value();
-  EXPECT_EQ(listed->digests().text, cache::Digest::of(as_bytes(scale_)));
+  EXPECT_EQ(listed->digests().text, Digest::of(as_bytes(scale_)));
   toml_ = test::replaced(toml_, "[\"scale.cu.mustache\"]", "\"scale.cu.mustache\"");
   const auto alone = folder()->find("scale_fwd").value();
   EXPECT_EQ(alone->digests().text, listed->digests().text);
@@ -102,11 +102,11 @@ TEST_F(Sources, AreReplacedWholeByAKernelsOwn) {
   toml_ = test::replaced(toml_, "name = \"scale_bwd\"",
                          "name = \"scale_bwd\"\nsource = [\"scale.cu.mustache\"]");
   const auto backward = folder()->find("scale_bwd").value();
-  EXPECT_EQ(backward->digests().text, cache::Digest::of(as_bytes(scale_)));
+  EXPECT_EQ(backward->digests().text, Digest::of(as_bytes(scale_)));
 }
 
 TEST_F(Sources, AreAllInTheDigestWithTheirNamesAndOrder) {
-  const cache::Digest before = text_digest();
+  const Digest before = text_digest();
   EXPECT_EQ(text_digest(), before);
   const std::string problem = problem_;
   const std::string scale = scale_;
@@ -117,12 +117,12 @@ TEST_F(Sources, AreAllInTheDigestWithTheirNamesAndOrder) {
   EXPECT_NE(text_digest(), before);
   // What stands in both together stays the same.
   scale_ = "// moved\n" + scale;
-  const cache::Digest in_the_second = text_digest();
+  const Digest in_the_second = text_digest();
   scale_ = scale;
   problem_ += "// moved\n";
   EXPECT_NE(text_digest(), in_the_second);
   problem_ = scale_ = "// the same\n";
-  const cache::Digest in_order = text_digest();
+  const Digest in_order = text_digest();
   toml_ = test::replaced(toml_, "[\"problem.cu.mustache\", \"scale.cu.mustache\"]",
                          "[\"scale.cu.mustache\", \"problem.cu.mustache\"]");
   EXPECT_NE(text_digest(), in_order);

@@ -14,8 +14,6 @@
 namespace kiln::compile {
 namespace {
 
-using cache::Field;
-using cache::Fields;
 using testing::HasSubstr;
 
 /// With the first field of that label as `value`; without it, where there is none.
