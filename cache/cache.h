@@ -28,7 +28,6 @@
 #include "cache/key_lock.h"
 #include "cache/layout.h"
 #include "cache/object_store.h"
-#include "cache/older_formats.h"
 #include "cache/owned_range.h"
 #include "cache/slots.h"
 #include "cache/trim.h"
@@ -145,9 +144,6 @@ class Cache {
   [[nodiscard]] Result<std::optional<StoredObject>> inspect(const Digest& key) const;
   /// The counts of this process are included.
   [[nodiscard]] Result<Stats> stats();
-  /// See find_older_formats(). Nothing but this, trim() and remove_older() ever looks
-  /// at them.
-  [[nodiscard]] std::vector<OlderFormat> older_formats();
 
   // Care.
 
@@ -164,11 +160,6 @@ class Cache {
   [[nodiscard]] Result<TrimResult> trim(const TrimOptions& options);
   /// Bytes freed; 0 if there was none. Errors: kUnavailable, kIo.
   [[nodiscard]] Result<std::uint64_t> remove(const Digest& key);
-  /// As remove(), of an object that older_formats() named.
-  [[nodiscard]] Result<std::uint64_t> remove_older(const OlderFormat& older,
-                                                   const Digest& key);
-  /// What is empty of its folders by now goes as well. Errors: kUnavailable.
-  [[nodiscard]] Result<void> tidy(const OlderFormat& older);
   /// Waits until the index knows what was published so far, and the counts are written
   /// down, at most `limit`.
   void flush(std::chrono::milliseconds limit);
@@ -187,7 +178,7 @@ class Cache {
   [[nodiscard]] Result<Totals> totals();
   void trim_if_full(std::uint64_t bytes, const std::stop_token& stop);
   [[nodiscard]] bool trim_is_due(std::uint64_t bytes);
-  [[nodiscard]] std::uint64_t older_bytes(const std::stop_token& stop);
+
   [[nodiscard]] Result<OwnedRange> become_collector();
 
   const CacheOptions options_;
@@ -202,7 +193,6 @@ class Cache {
 
   // The background thread's.
   std::uint64_t bytes_since_trim_ = 0;
-  std::optional<std::uint64_t> older_bytes_;  // none: not looked yet
 
   static constexpr std::size_t kMostCollectors = 2;
   Mutex collectors_mutex_;

@@ -131,8 +131,7 @@ void Cache::trim_if_full(std::uint64_t bytes, const std::stop_token& stop) {
   const auto totals =
       index_ != nullptr ? index_->totals() : fail(ErrorCode::kUnavailable, "no index");
   // An index that cannot be had must not let the cache grow for ever.
-  if (totals ? totals->bytes + older_bytes(stop) <= options_.limit_bytes
-             : !trim_is_due(bytes))
+  if (totals ? totals->bytes <= options_.limit_bytes : !trim_is_due(bytes))
     return;
   TrimOptions options;
   options.limit_bytes = options_.limit_bytes;
@@ -142,21 +141,8 @@ void Cache::trim_if_full(std::uint64_t bytes, const std::stop_token& stop) {
     log(LogLevel::kDebug, {"not trimmed: ", trimmed.error().message});
     return;
   }
-  older_bytes_ = trimmed->older.bytes_left;
   if (index_ != nullptr && trimmed->removed > 0)
     std::ignore = index_->refresh(stop);  // counted; the next listing does it else
-}
-
-/// Looked at once: nobody of this version adds to them, and for what an older program
-/// still adds there is the next process.
-std::uint64_t Cache::older_bytes(const std::stop_token& stop) {
-  if (!older_bytes_) {
-    older_bytes_ = 0;
-    for (const OlderFormat& older :
-         find_older_formats(layout_, file_system_, trust_, counters_, stop))
-      *older_bytes_ += older.bytes();
-  }
-  return *older_bytes_;
 }
 
 /// Without an index only a walk tells the size: once an hour, whichever process comes
@@ -191,24 +177,6 @@ bool Cache::trim_is_due(std::uint64_t bytes) {
 Result<std::uint64_t> Cache::remove(const Digest& key) {
   KILN_TRY(writable());
   return store_->remove(key);
-}
-
-std::vector<OlderFormat> Cache::older_formats() {
-  // A root that is off may be somebody else's.
-  if (mode_ == Mode::kOff)
-    return {};
-  return find_older_formats(layout_, file_system_, trust_, counters_);
-}
-
-Result<std::uint64_t> Cache::remove_older(const OlderFormat& older, const Digest& key) {
-  KILN_TRY(writable());
-  return remove_file(file_system_, older.layout.object(key));
-}
-
-Result<void> Cache::tidy(const OlderFormat& older) {
-  KILN_TRY(writable());
-  remove_empty_folders(file_system_, older);
-  return {};
 }
 
 }  // namespace kiln::cache

@@ -24,21 +24,9 @@ bool is_lower_hex(std::string_view text) {
 
 }  // namespace
 
-Layout::Layout(std::filesystem::path root, std::uint32_t format)
+Layout::Layout(std::filesystem::path root)
     : root_(std::move(root)),
-      format_(format),
-      objects_(fmt::format("{}/objects/v{}", root_.native(), format_)) {}
-
-std::optional<std::uint32_t> Layout::older_format(std::string_view name) const {
-  const std::string_view digits = name.substr(std::min<std::size_t>(1, name.size()));
-  std::uint32_t version = 0;
-  const auto parsed =
-      std::from_chars(digits.data(), digits.data() + digits.size(), version);
-  if (parsed.ec != std::errc() || version >= format_ ||
-      name != fmt::format("v{}", version))
-    return std::nullopt;
-  return version;
-}
+      objects_(fmt::format("{}/objects/v{}", root_.native(), kFormatVersion)) {}
 
 std::string Layout::object_folder(unsigned number) const {
   return fmt::format("{}/{:02x}", objects_, number);

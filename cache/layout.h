@@ -20,17 +20,10 @@ inline constexpr unsigned kFolderCount = 256;
 /// Thread safety: immutable.
 class Layout {
  public:
-  /// `root` is absolute; it need not exist. `format` is the version whose objects it
-  /// is about.
-  explicit Layout(std::filesystem::path root, std::uint32_t format = kFormatVersion);
+  /// `root` is absolute; it need not exist.
+  explicit Layout(std::filesystem::path root);
 
   [[nodiscard]] const std::filesystem::path& root() const { return root_; }
-  [[nodiscard]] std::uint32_t format() const { return format_; }
-  /// <root>/objects: a folder for each version of the format.
-  [[nodiscard]] std::filesystem::path formats() const { return root_ / "objects"; }
-  /// The version whose folder `name` is there, if it is older than ours: "v0". No other
-  /// spelling of a number counts.
-  [[nodiscard]] std::optional<std::uint32_t> older_format(std::string_view name) const;
   /// <root>/objects/v1
   [[nodiscard]] const std::string& objects() const { return objects_; }
   /// <root>/objects/v1/<2 hex>; `number` is the first byte of the keys inside.
@@ -64,7 +57,6 @@ class Layout {
 
  private:
   std::filesystem::path root_;
-  std::uint32_t format_;
   std::string objects_;
 };
 

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <tuple>
 
-#include "cache/older_formats.h"
 #include "cache/unix_time.h"
 #include "util/try.h"
 
@@ -16,7 +15,6 @@ namespace kiln::cache {
 namespace {
 
 struct Candidate {
-  const OlderFormat* older;  // that it is of; null: ours
   Digest key;
   std::int64_t used_ns;
   ino_t inode;
@@ -41,9 +39,7 @@ class Collector {
         file_system_(file_system),
         store_(store),
         counters_(counters),
-        options_(options),
-        older_(find_older_formats(layout, file_system, store.trust(), counters,
-                                  options.stop)) {}
+        options_(options) {}
 
   Result<TrimResult> run() {
     const std::vector<Candidate> candidates = KILN_TRY(walk());
@@ -55,8 +51,7 @@ class Collector {
   }
 
  private:
-  /// Every object in the order in which they go: older formats, which no program of
-  /// this version uses, then ours, each least recently used first.
+  /// Every object, the least recently used first.
   Result<std::vector<Candidate>> walk() {
     std::vector<Candidate> found;
     std::optional<Error> failure;
@@ -68,28 +63,21 @@ class Collector {
         ++failed;
         continue;
       }
-      for (const ObjectFile& file : *files) found.push_back(counted(file, nullptr));
+      for (const ObjectFile& file : *files) found.push_back(counted(file));
     }
     if (failed == kFolderCount)
       return tl::unexpected(*std::move(failure));
-    for (const OlderFormat& older : older_) {
-      for (const ObjectFile& file : older.objects)
-        found.push_back(counted(file, &older));
-    }
     std::ranges::sort(found, {}, [](const Candidate& candidate) {
-      return std::tuple<bool, std::int64_t, const Digest&>(
-          candidate.older == nullptr, candidate.used_ns, candidate.key);
+      return std::tuple<std::int64_t, const Digest&>(candidate.used_ns, candidate.key);
     });
     return found;
   }
 
-  Candidate counted(const ObjectFile& file, const OlderFormat* older) {
+  Candidate counted(const ObjectFile& file) {
     const auto bytes = static_cast<std::uint64_t>(file.info.st_size);
     ++result_.entries_left;
     result_.bytes_left += bytes;
-    if (older != nullptr)
-      result_.older.bytes_left += bytes;
-    return {older, file.key, to_ns(file.info.st_mtim), file.info.st_ino, bytes};
+    return {file.key, to_ns(file.info.st_mtim), file.info.st_ino, bytes};
   }
 
   void remove_least_recently_used(const std::vector<Candidate>& candidates) {
@@ -106,11 +94,6 @@ class Collector {
       --result_.entries_left;
       result_.freed_bytes += candidate.bytes;
       result_.bytes_left -= candidate.bytes;
-      if (candidate.older == nullptr)
-        continue;
-      ++result_.older.removed;
-      result_.older.freed_bytes += candidate.bytes;
-      result_.older.bytes_left -= candidate.bytes;
     }
   }
 
@@ -123,9 +106,7 @@ class Collector {
   /// False if it was used or replaced since the walk, or cannot be removed.
   bool remove(const Candidate& candidate) {
     struct stat info {};
-    const Layout& layout =
-        candidate.older != nullptr ? candidate.older->layout : layout_;
-    const std::string path = layout.object(candidate.key);
+    const std::string path = layout_.object(candidate.key);
     if (file_system_.lstat(path.c_str(), info) != 0 || info.st_ino != candidate.inode ||
         to_ns(info.st_mtim) != candidate.used_ns)
       return false;
@@ -138,11 +119,6 @@ class Collector {
   void sweep() {
     for (unsigned folder = 0; folder < kFolderCount; ++folder)
       sweep_temporaries(layout_.object_folder(folder));
-    for (const OlderFormat& older : older_) {
-      for (const unsigned folder : older.folders)
-        sweep_temporaries(older.layout.object_folder(folder));
-      remove_empty_folders(file_system_, older);
-    }
     // The root alone may be a link, which the last slash follows.
     for (const auto& folder :
          {layout_.root() / "", layout_.toolchains(), layout_.memo(), layout_.repro()})
@@ -196,7 +172,6 @@ class Collector {
   const ObjectStore& store_;
   Counters& counters_;
   const TrimOptions& options_;
-  const std::vector<OlderFormat> older_;
   const std::int64_t now_ns_ = unix_now_ns();
   TrimResult result_;
 };

@@ -36,21 +36,14 @@ struct TrimResult {
   std::uint64_t entries_left = 0;
   std::uint64_t bytes_left = 0;
   std::uint64_t orphans_swept = 0;  // temporaries and old quarantine
-  /// The part of the above that is of older versions of the format.
-  struct Older {
-    std::uint64_t removed = 0;
-    std::uint64_t freed_bytes = 0;
-    std::uint64_t bytes_left = 0;
-  } older;
 };
 
-/// Removes objects of older versions of the format first, then ours, the least recently
-/// used first by our own stamp, until the rest fits.
-/// Walks the objects themselves: an index that lies deletes nothing. Looks at each file
-/// again before it is deleted, and lets it live if it was used or replaced meanwhile.
-/// Touches only names of our own pattern. The caller sees to it that there is one
-/// collector at a time; two are safe, and remove more than needed.
-/// Errors: kIo, when no folder can be read.
+/// Removes objects, the least recently used first by our own stamp, until the rest
+/// fits. Walks the objects themselves: an index that lies deletes nothing. Looks at
+/// each file again before it is deleted, and lets it live if it was used or replaced
+/// meanwhile. Touches only names of our own pattern. The caller sees to it that there
+/// is one collector at a time; two are safe, and remove more than needed. Errors: kIo,
+/// when no folder can be read.
 [[nodiscard]] Result<TrimResult> trim(const Layout& layout, FileSystem& file_system,
                                       const ObjectStore& store, Counters& counters,
                                       const TrimOptions& options);

@@ -46,8 +46,7 @@ void add_filter_options(OptionSet& cli, EntryFilterOptions& options) {
 
 void add_age_option(OptionSet& cli, EntryFilterOptions& options) {
   cli.option("--older-than", options.older_than, "DURATION",
-             "Entries not used for this long: 30m, 12h, 7d; those of older format "
-             "versions too, where no other filter is given");
+             "Entries not used for this long: 30m, 12h, 7d");
 }
 
 Result<void> check_templates(const Config& config, const EntryFilterOptions& options) {

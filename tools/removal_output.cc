@@ -8,10 +8,6 @@
 
 namespace kiln::tools {
 
-std::string older_part(std::uint64_t count) {
-  return count > 0 ? fmt::format(", {} of them of an older format", count) : "";
-}
-
 void print_removal(const Context& context, const Removal& removal) {
   if (context.json) {
     nlohmann::ordered_json keys = nlohmann::ordered_json::array();
@@ -20,14 +16,11 @@ void print_removal(const Context& context, const Removal& removal) {
                                     {"freed_bytes", removal.freed_bytes},
                                     {"dry_run", removal.dry_run},
                                     {"keys", keys}};
-    if (removal.older > 0)
-      document["older_formats"] = removal.older;
     print_json(document);
     return;
   }
-  print(fmt::format("{} {} entries, {}{}\n",
-                    removal.dry_run ? "would remove" : "removed", removal.keys.size(),
-                    format_size(removal.freed_bytes), older_part(removal.older)));
+  print(fmt::format("{} {} entries, {}\n", removal.dry_run ? "would remove" : "removed",
+                    removal.keys.size(), format_size(removal.freed_bytes)));
 }
 
 }  // namespace kiln::tools

@@ -135,28 +135,6 @@ TEST_F(ProgramJsonTest, LsAndShow) {
   EXPECT_TRUE(std::filesystem::exists(shown["path"].get<std::string>()));
 }
 
-TEST_F(ProgramJsonTest, OlderFormatsAreAMemberWhereThereAreAny) {
-  const auto object = kiln_.cache_dir() / "objects/v0/ab" / std::string(62, 'c');
-  std::filesystem::create_directories(object.parent_path());
-  std::ofstream(object) << "older";
-  const json list = kiln_.json_of({"ls"});
-  expect_members(list, {{"entries", "a"}, {"older_formats", "a"}});
-  expect_members(
-      list["older_formats"][0],
-      {{"version", "n"}, {"objects", "n"}, {"bytes", "n"}, {"last_used", "s"}});
-  EXPECT_THAT(list["older_formats"][0]["last_used"].get<std::string>(),
-              MatchesRegex(kTimePattern));
-  EXPECT_EQ(kiln_.json_of({"stats"})["older_formats"], list["older_formats"]);
-  const json cleared = kiln_.json_of({"clear", "--all", "--yes"});
-  expect_members(cleared, {{"removed", "n"},
-                           {"freed_bytes", "n"},
-                           {"dry_run", "b"},
-                           {"keys", "a"},
-                           {"older_formats", "n"}});
-  EXPECT_EQ(cleared["keys"].size(), cleared["removed"]);
-  EXPECT_EQ(cleared["keys"][0], "ab" + std::string(62, 'c'));
-}
-
 TEST_F(ProgramJsonTest, Why) {
   const Members why_members{
       {"same", "b"}, {"key", "s"}, {"nearest", "sl"}, {"differences", "a"}};

@@ -54,65 +54,35 @@ Result<void> check_confirmation(const Context& context, const ClearOptions& opti
               "clear --all removes everything; add --yes to confirm");
 }
 
-/// What clear is about to remove.
-struct Selection {
-  std::vector<cache::Entry> entries;
-  std::vector<cache::OlderFormat> older;
-
-  [[nodiscard]] std::size_t older_count() const {
-    std::size_t count = 0;
-    for (const cache::OlderFormat& each : older) count += each.objects.size();
-    return count;
-  }
-  [[nodiscard]] std::size_t count() const { return entries.size() + older_count(); }
-};
+using Selection = std::vector<cache::Entry>;
 
 Result<void> confirm(const Context& context, const ClearOptions& options,
                      const cache::Cache& cache, const Selection& selection) {
-  if (!asks(options) || selection.count() == 0)
+  if (!asks(options) || selection.empty())
     return {};
-  print_error(fmt::format("remove all {} entries of {}{}? [y/N] ", selection.count(),
-                          cache.layout().root().native(),
-                          older_part(selection.older_count())));
+  print_error(fmt::format("remove all {} entries of {}? [y/N] ", selection.size(),
+                          cache.layout().root().native()));
   const std::string answer = KILN_TRY(read_input(context.stop->token()));
   if (!answer.starts_with('y') && !answer.starts_with('Y'))
     return fail(ErrorCode::kCancelled, "nothing was removed");
   return {};
 }
 
-/// Of older versions of the format only names and stamps can be told: they fall under
-/// --all, and under --older-than alone.
-std::vector<cache::OlderFormat> select_older(cache::Cache& cache,
-                                             const EntryFilterOptions& filter,
-                                             const cache::ListQuery& query) {
-  if (!filter.architectures.empty() || !filter.templates.empty())
-    return {};
-  auto older = cache.older_formats();
-  for (cache::OlderFormat& each : older) {
-    std::erase_if(each.objects, [&](const cache::ObjectFile& file) {
-      return query.unused_since_ns &&
-             cache::to_ns(file.info.st_mtim) >= *query.unused_since_ns;
-    });
-  }
-  return older;
-}
-
 Result<Selection> select(cache::Cache& cache, const Config& config,
                          const ClearOptions& options) {
   if (options.keys.empty()) {
     const auto query = KILN_TRY(make_query(config, options.filter));
-    auto entries = KILN_TRY(cache.walk(
-        query, options.all ? cache::Damaged::kInclude : cache::Damaged::kLeaveOut));
-    return Selection{std::move(entries), select_older(cache, options.filter, query)};
+    return cache.walk(
+        query, options.all ? cache::Damaged::kInclude : cache::Damaged::kLeaveOut);
   }
-  std::vector<cache::Entry> entries;
+  Selection entries;
   for (const Digest& key : KILN_TRY(resolve_keys(cache, options.keys))) {
     // One that cannot be described is damaged, and goes all the same.
     auto entry = cache.describe(key);
     entries.push_back(entry && *entry ? **entry : cache::Entry());
     entries.back().key = key;
   }
-  return Selection{std::move(entries), {}};
+  return entries;
 }
 
 /// Removes one after the other, and keeps account.
@@ -124,20 +94,10 @@ class Remover {
   }
 
   void remove(const Selection& selection) {
-    for (const cache::OlderFormat& older : selection.older) {
-      for (const cache::ObjectFile& file : older.objects) {
-        const auto bytes = static_cast<std::uint64_t>(file.info.st_size);
-        if (remove_one(file.key, bytes,
-                       [&] { return cache_.remove_older(older, file.key); }))
-          ++removal_.older;
-      }
-      // What is left of empty folders does no harm.
-      if (dry_run_ == cache::DryRun::kNo)
-        std::ignore = cache_.tidy(older);
-    }
-    for (const cache::Entry& entry : selection.entries) {
-      std::ignore = remove_one(entry.key, entry.size_bytes,
-                               [&] { return cache_.remove(entry.key); });
+    for (const cache::Entry& entry : selection) {
+      if (context_.stop->token().stop_requested())
+        return;
+      remove(entry);
     }
   }
 
@@ -145,23 +105,19 @@ class Remover {
   [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
 
  private:
-  /// True if it is gone, or would go, through us.
-  template <typename Remove>
-  bool remove_one(const Digest& key, std::uint64_t bytes, const Remove& remove) {
-    if (context_.stop->token().stop_requested())
-      return false;
-    const auto freed =
-        dry_run_ == cache::DryRun::kYes ? Result<std::uint64_t>(bytes) : remove();
+  void remove(const cache::Entry& entry) {
+    const auto freed = dry_run_ == cache::DryRun::kYes
+                           ? Result<std::uint64_t>(entry.size_bytes)
+                           : cache_.remove(entry.key);
     if (!freed) {
       failure_ = freed.error();
-      return false;
+      return;
     }
     // Somebody else may have removed it first.
     if (*freed == 0)
-      return false;
-    removal_.keys.push_back(key);
+      return;
+    removal_.keys.push_back(entry.key);
     removal_.freed_bytes += *freed;
-    return true;
   }
 
   const Context& context_;
@@ -180,7 +136,7 @@ Result<int> run(Context& context, const ClearOptions& options) {
                 fmt::format("the cache is read-only: {}", cache->mode_reason()));
   }
   const Selection selection = KILN_TRY(select(*cache, context.config, options));
-  if (selection.entries.empty())
+  if (selection.empty())
     KILN_TRY(check_templates(context.config, options.filter));
   KILN_TRY(confirm(context, options, *cache, selection));
   Remover remover(context, *cache,
@@ -189,7 +145,7 @@ Result<int> run(Context& context, const ClearOptions& options) {
   print_removal(context, remover.removal());
   if (remover.failure()) {
     print_error(fmt::format("kiln: {} entries remain: {}\n",
-                            selection.count() - remover.removal().keys.size(),
+                            selection.size() - remover.removal().keys.size(),
                             remover.failure()->message));
     return kSomeFailed;
   }
@@ -201,8 +157,7 @@ Result<int> run(Context& context, const ClearOptions& options) {
 Run add_clear(OptionSet& cli) {
   auto options = std::make_shared<ClearOptions>();
   cli.argument("KEY", options->keys, "Keys, or unique prefixes of 6 digits or more");
-  cli.flag("--all", options->all,
-           "Every entry, those of older format versions too; asks on a terminal");
+  cli.flag("--all", options->all, "Every entry; asks on a terminal");
   add_filter_options(cli, options->filter);
   add_age_option(cli, options->filter);
   cli.flag("--dry-run", options->dry_run, "Say what would go; remove nothing");

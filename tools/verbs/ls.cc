@@ -10,7 +10,6 @@
 #include "cache/unix_time.h"
 #include "tools/entry_filter.h"
 #include "tools/entry_output.h"
-#include "tools/older_output.h"
 #include "tools/open_cache.h"
 #include "tools/option_values.h"
 #include "tools/verbs.h"
@@ -75,12 +74,9 @@ Result<int> run(Context& context, const LsOptions& options) {
   if (context.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const cache::Entry& entry : entries) list.push_back(entry_json(entry));
-    nlohmann::ordered_json document{{"entries", list}};
-    add_older_formats(*cache, document);
-    print_json(document);
+    print_json({{"entries", list}});
   } else {
     print_entries(context, entries, *cache);
-    print_older_formats(*cache);
   }
   return 0;
 }

@@ -5,7 +5,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "tools/older_output.h"
 #include "tools/open_cache.h"
 #include "tools/verbs.h"
 #include "util/try.h"
@@ -18,12 +17,10 @@ Result<int> run(Context& context) {
   const auto cache = KILN_TRY(open_cache(context.config));
   const cache::Stats stats = KILN_TRY(cache->stats());
   if (context.json) {
-    nlohmann::ordered_json document{{"entries", stats.totals.entries},
-                                    {"bytes", stats.totals.bytes},
-                                    {"limit_bytes", stats.limit_bytes},
-                                    {"counters", stats.counters}};
-    add_older_formats(*cache, document);
-    print_json(document);
+    print_json({{"entries", stats.totals.entries},
+                {"bytes", stats.totals.bytes},
+                {"limit_bytes", stats.limit_bytes},
+                {"counters", stats.counters}});
     return 0;
   }
   print(fmt::format("{}\n{} entries, {} of {}\n", cache->layout().root().native(),
@@ -35,7 +32,6 @@ Result<int> run(Context& context) {
   if (!rows.empty())
     print(fmt::format("\n{}", format_table({{"COUNTER"}, {"COUNT", Align::kRight}},
                                            rows, context.out)));
-  print_older_formats(*cache);
   return 0;
 }
 

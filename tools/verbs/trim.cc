@@ -1,5 +1,4 @@
-// kiln trim: remove what was used least recently, until the rest fits; what older
-// versions of the format have left goes first.
+// kiln trim: remove what was used least recently, until the rest fits.
 
 #include <memory>
 
@@ -30,7 +29,6 @@ Result<int> run(Context& context, const TrimOptions& options) {
   const cache::TrimResult result = KILN_TRY(cache->trim(trim));
   print_removal(context, {.keys = result.keys,
                           .freed_bytes = result.freed_bytes,
-                          .older = result.older.removed,
                           .dry_run = options.dry_run});
   return 0;
 }
@@ -41,8 +39,7 @@ Run add_trim(OptionSet& cli) {
   auto options = std::make_shared<TrimOptions>();
   cli.option("--max-size", options->max_size, "SIZE",
              "Trim to this size: 10GiB, 500M (default: $KILN_CACHE_SIZE or 10GiB, "
-             "and then to 90 % of it). Objects of older format versions count, and "
-             "go first");
+             "and then to 90 % of it)");
   cli.flag("--dry-run", options->dry_run, "Say what would go; remove nothing");
   return
       [options](Context& context) { return finish(context, run(context, *options)); };

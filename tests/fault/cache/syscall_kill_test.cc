@@ -184,30 +184,6 @@ TEST_F(SyscallKillTest, fault_21_AKillAtAnySystemCallOfATrimHurtsNoObjectThatSta
       [&](int object) { return removed[static_cast<std::size_t>(object)]; });
 }
 
-TEST_F(SyscallKillTest,
-       fault_21_AKillAtAnySystemCallOfATrimOfAnOlderFormatLosesNothing) {
-  kill_everywhere(
-      4,
-      [this] {
-        const auto cache = Cache::open(options());
-        for (int i = 0; i < 3; ++i) {
-          const fs::path older =
-              Layout(options().root, 0).object(ReferenceObject(i).key());
-          fs::create_directories(older.parent_path());
-          std::ofstream(older) << std::string(20'000, 'x');
-        }
-        TrimOptions trim;
-        trim.limit_bytes = 20'000;  // ours alone fit
-        trim.target_percent = 100;
-        trim.minimum_age = std::chrono::seconds(0);
-        test::begin_faults();
-        const auto trimmed = cache->trim(trim);
-        test::end_faults();
-        return trimmed && trimmed->removed == 3 && trimmed->older.removed == 3 ? 0 : 1;
-      },
-      nothing);
-}
-
 TEST_F(SyscallKillTest, fault_19_AKillAtAnySystemCallOfAnIndexRebuildLosesNothing) {
   kill_everywhere(
       4,

@@ -107,15 +107,6 @@ class PlantedFilesTest : public testing::Test {
     return "";
   }
 
-  /// As clear does it.
-  static void remove_older(Cache& cache) {
-    for (const OlderFormat& older : cache.older_formats()) {
-      for (const ObjectFile& file : older.objects)
-        std::ignore = cache.remove_older(older, file.key);
-      std::ignore = cache.tidy(older);
-    }
-  }
-
   /// All that a cache is asked for; "" if it went as it must.
   [[nodiscard]] std::string use(Plant plant, const Counted& counted) const {
     const auto cache = Cache::open(options());
@@ -130,7 +121,6 @@ class PlantedFilesTest : public testing::Test {
     std::ignore = cache->stats();
     std::ignore = cache->walk({}, Damaged::kInclude);
     std::ignore = cache->verify({.quarantine = Quarantine::kYes});
-    remove_older(*cache);
     std::ignore = cache->trim({.limit_bytes = 1, .minimum_age = 0s});
     for (int i = 0; i < kObjects; ++i) {
       std::ignore = cache->remove(ReferenceObject(i).key());
@@ -219,32 +209,6 @@ TEST_F(PlantedFilesTest, fault_33_InPlaceOfAllObjectsItIsRefusedAndCounted) {
       campaign, [&] { return fs::path(Layout(root_).objects()); }, folder_refused);
   attack(
       campaign, [&] { return root_ / "objects"; }, folder_refused);
-}
-
-TEST_F(PlantedFilesTest, fault_33_InPlaceOfAnOlderFormatItIsNotFollowedButCounted) {
-  Campaign campaign;
-  // Names that the baits outside have as well.
-  const fs::path older = root_ / "objects" / "v0";
-  const fs::path folder = older / "bb";
-  const fs::path file = folder / std::string(62, 'b');
-  for (const fs::path& place : {older, folder, file}) {
-    attack(
-        campaign,
-        [&] {
-          const auto wrong = kVictim.run([&] {
-            fs::create_directories(folder);
-            std::ofstream(file) << "an older object";
-            return fs::exists(file) ? "" : "no older object";
-          });
-          EXPECT_EQ(wrong, "");
-          return place;
-        },
-        [&](Cache& cache, Plant plant) {
-          // A file in the victim's folder is his to delete, whoever wrote it.
-          const bool is_deleted = plant == Plant::kFile || plant == Plant::kHardLink;
-          return (place == file && is_deleted) || refused(cache, plant);
-        });
-  }
 }
 
 TEST_F(PlantedFilesTest, fault_33_InPlaceOfALockItIsRefusedAndCounted) {

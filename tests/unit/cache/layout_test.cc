@@ -39,23 +39,5 @@ TEST(Layout, TemporariesAreRecognisedAndNeverEqual) {
   EXPECT_FALSE(Layout::is_temporary(".tmp-short"));
 }
 
-TEST(Layout, OlderFormatsAreNumbersBelowOursInOneSpelling) {
-  const Layout layout("/c", 12);
-  EXPECT_EQ(layout.older_format("v0"), 0U);
-  EXPECT_EQ(layout.older_format("v9"), 9U);
-  EXPECT_EQ(layout.older_format("v11"), 11U);
-  for (const char* name :
-       {"v12",    "v13", "v999", "v4294967296", "v99999999999999999999",
-        "",       "v",   "0",    "x0",          "V0",
-        "v00",    "v01", "v+1",  "v-1",         "v-0",
-        "v 1",    "v1 ", "v1x",  "v0x1",        "v1.0",
-        ".tmp-v0"})
-    EXPECT_FALSE(layout.older_format(name)) << name;
-  EXPECT_FALSE(layout.older_format(std::string_view("v1\0", 3)));
-  EXPECT_FALSE(Layout("/c", 0).older_format("v0"));
-  EXPECT_EQ(Layout("/c", 7).objects(), "/c/objects/v7");
-  EXPECT_EQ(Layout("/c").format(), kFormatVersion);
-}
-
 }  // namespace
 }  // namespace kiln::cache
