@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <sys/random.h>
 
-#include <algorithm>
 #include <array>
-#include <charconv>
 #include <random>
 #include <system_error>
 #include <utility>

@@ -8,6 +8,7 @@
 
 #include "attention/plan_binding.h"
 #include "device/cuda_version.h"
+#include "device/known_architectures.h"
 #include "device/profile.h"
 #include "device/target.h"
 #include "tools/attention_command.h"

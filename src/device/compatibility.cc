@@ -2,30 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
+#include "device/known_architectures.h"
 
 namespace kiln::device {
 namespace {
 
-// Members of a family share its first member's instructions. A device that none of
-// these lists is in no family until a line here says so.
-struct FamilyMember {
-  ComputeCapability capability;
-  int family;
-};
-constexpr std::array<FamilyMember, 6> kFamilies{{{{10, 0}, 100},
-                                                 {{10, 3}, 100},
-                                                 {{10, 1}, 101},
-                                                 {{11, 0}, 110},
-                                                 {{12, 0}, 120},
-                                                 {{12, 1}, 120}}};
-
+/// 0 for a device that is not known: it is in no family until the table says so.
 int family_of(ComputeCapability capability) {
-  const auto found = std::find_if(
-      kFamilies.begin(), kFamilies.end(),
-      [&](const FamilyMember& member) { return member.capability == capability; });
-  return found == kFamilies.end() ? 0 : found->family;
+  const KnownArchitecture* known = find_known(capability);
+  return known != nullptr ? known->family : 0;
 }
 
 bool same_major_not_lower(ComputeCapability base, ComputeCapability device) {
@@ -59,10 +44,8 @@ std::string_view reason(Target target) {
 }  // namespace
 
 bool is_integrated(ComputeCapability capability) {
-  constexpr std::array<ComputeCapability, 6> kIntegrated{
-      {{3, 2}, {5, 3}, {6, 2}, {7, 2}, {8, 7}, {10, 1}}};
-  return capability.major == 11 || std::find(kIntegrated.begin(), kIntegrated.end(),
-                                             capability) != kIntegrated.end();
+  const KnownArchitecture* known = find_known(capability);
+  return known != nullptr ? known->is_integrated : capability.major == 11;
 }
 
 bool in_family(ComputeCapability base, ComputeCapability device) {

@@ -128,6 +128,8 @@ Result<Device> describe(const DriverTable& table, int ordinal) {
   info.capability.major = KILN_TRY(ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
   info.capability.minor = KILN_TRY(ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
   info.multiprocessors = KILN_TRY(ask(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  info.shared_bytes_per_block =
+      KILN_TRY(ask(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
   info.pci_id = fmt::format("{:04x}:{:02x}:{:02x}.0",
                             KILN_TRY(ask(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)),
                             KILN_TRY(ask(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)),

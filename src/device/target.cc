@@ -3,54 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "device/compatibility.h"
+#include "device/known_architectures.h"
 #include "util/try.h"
 
 namespace kiln::device {
 namespace {
-
-constexpr CudaVersion kNvrtcBegins{7, 0};
-
-// Source: release notes of CUDA 7.0 to 13.0; the PTX ISA's table of `.target`.
-constexpr auto kKnown = std::to_array<KnownArchitecture>({
-    {{2, 0}, kNvrtcBegins, CudaVersion{8, 0}, {}, {}},
-    {{2, 1}, kNvrtcBegins, CudaVersion{8, 0}, {}, {}},
-    {{3, 0}, kNvrtcBegins, CudaVersion{10, 2}, {}, {}},
-    {{3, 2}, kNvrtcBegins, CudaVersion{10, 2}, {}, {}},
-    {{3, 5}, kNvrtcBegins, CudaVersion{11, 8}, {}, {}},
-    {{3, 7}, kNvrtcBegins, CudaVersion{11, 8}, {}, {}},
-    {{5, 0}, kNvrtcBegins, CudaVersion{12, 9}, {}, {}},
-    {{5, 2}, kNvrtcBegins, CudaVersion{12, 9}, {}, {}},
-    {{5, 3}, kNvrtcBegins, CudaVersion{12, 9}, {}, {}},
-    {{6, 0}, {8, 0}, CudaVersion{12, 9}, {}, {}},
-    {{6, 1}, {8, 0}, CudaVersion{12, 9}, {}, {}},
-    {{6, 2}, {8, 0}, CudaVersion{12, 9}, {}, {}},
-    {{7, 0}, {9, 0}, CudaVersion{12, 9}, {}, {}},
-    {{7, 2}, {9, 2}, CudaVersion{12, 9}, {}, {}},
-    {{7, 5}, {10, 0}, {}, {}, {}},
-    {{8, 0}, {11, 0}, {}, {}, {}},
-    {{8, 6}, {11, 1}, {}, {}, {}},
-    {{8, 7}, {11, 4}, {}, {}, {}},
-    {{8, 8}, {13, 0}, {}, {}, {}},
-    {{8, 9}, {11, 8}, {}, {}, {}},
-    {{9, 0}, {11, 8}, {}, CudaVersion{12, 0}, {}},
-    {{10, 0}, {12, 8}, {}, CudaVersion{12, 8}, CudaVersion{12, 9}},
-    // Became 11.0 with CUDA 13.
-    {{10, 1}, {12, 8}, CudaVersion{12, 9}, CudaVersion{12, 8}, CudaVersion{12, 9}},
-    {{10, 3}, {12, 9}, {}, CudaVersion{12, 9}, CudaVersion{12, 9}},
-    {{11, 0}, {13, 0}, {}, CudaVersion{13, 0}, CudaVersion{13, 0}},
-    {{12, 0}, {12, 8}, {}, CudaVersion{12, 8}, CudaVersion{12, 9}},
-    {{12, 1}, {12, 9}, {}, CudaVersion{12, 9}, CudaVersion{12, 9}},
-});
-
-const KnownArchitecture* find_known(ComputeCapability capability) {
-  const auto* const found = std::find_if(
-      kKnown.begin(), kKnown.end(),
-      [&](const KnownArchitecture& each) { return each.capability == capability; });
-  return found == kKnown.end() ? nullptr : found;
-}
 
 // The first NVRTC that builds for `architecture`, suffix included; none ever: nullopt.
 std::optional<CudaVersion> first_nvrtc(Architecture architecture) {
@@ -75,8 +34,7 @@ bool lists(const NvrtcFacts& nvrtc, ComputeCapability capability) {
 
 tl::unexpected<Error> never_supported(Architecture architecture) {
   std::vector<std::string> names;
-  names.reserve(kKnown.size());
-  for (const KnownArchitecture& each : kKnown)
+  for (const KnownArchitecture& each : known_architectures())
     names.push_back(to_string(each.capability));
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("no NVRTC ever built for {}; known are {}, with the suffix a "
@@ -194,10 +152,6 @@ Result<TargetChoice> target_for_architecture(Architecture asked,
 }
 
 }  // namespace
-
-std::span<const KnownArchitecture> known_architectures() {
-  return kKnown;
-}
 
 bool supports(const NvrtcFacts& nvrtc, Architecture architecture) {
   if (!lists(nvrtc, architecture.capability))

@@ -1,11 +1,9 @@
 // From a device or an architecture asked for, what a template declares and what an
-// NVRTC supports: what to compile for. Holds the table of every architecture that NVRTC
-// ever had; which NVRTC is taken is toolchain.h's business.
+// NVRTC supports: what to compile for. Which NVRTC is taken is toolchain.h's business.
 
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -15,18 +13,6 @@
 #include "kiln/result.h"
 
 namespace kiln::device {
-
-/// One architecture and the NVRTC versions that build for it.
-struct KnownArchitecture {
-  ComputeCapability capability;
-  CudaVersion first;
-  std::optional<CudaVersion> last;     // none: still supported
-  std::optional<CudaVersion> first_a;  // since when with suffix `a`; none: never
-  std::optional<CudaVersion> first_f;  // since when with suffix `f`; none: never
-};
-
-/// Every architecture that any NVRTC (7.0 and later) ever built for, ascending.
-[[nodiscard]] std::span<const KnownArchitecture> known_architectures();
 
 /// What an NVRTC says of itself.
 struct NvrtcFacts {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "device/known_architectures.h"
 #include "ops/ceil_div.h"
 #include "ops/check.h"
 #include "util/try.h"
@@ -87,20 +88,21 @@ std::int64_t backward_blocks(const Device& device, std::int64_t rows,
 }
 
 /// What a block may have of shared memory, less a little that the kernels need anyway.
-std::int64_t shared_bytes(ComputeCapability capability) {
-  if (capability >= ComputeCapability{12, 0} || capability < ComputeCapability{9, 0}) {
-    const bool is_large =
-        capability == ComputeCapability{8, 0} || capability == ComputeCapability{8, 7};
-    return is_large ? 160 << 10 : capability.major >= 8 ? 96 << 10 : 48 << 10;
+std::int64_t shared_bytes(const Device& device) {
+  constexpr std::int64_t kOfKernels = 3 << 10;
+  constexpr std::int64_t kOfAnyDevice = 48 << 10;
+  std::int64_t bytes = device.shared_bytes_per_block;
+  if (bytes == 0) {  // a device that is not here
+    const auto* const known = device::find_known(device.capability);
+    bytes = known != nullptr ? known->shared_bytes_per_block : kOfAnyDevice;
   }
-  return 224 << 10;
+  return bytes > kOfAnyDevice ? bytes - kOfKernels : kOfAnyDevice;
 }
 
-/// Of how many columns a block that does not keep its rows adds up the gradients at a
-/// time.
+/// Columns per chunk of the gradients' sums, where a row does not fit in registers.
 std::int64_t chunk_of(const Device& device, std::int64_t cols, bool with_bias) {
   const std::int64_t column_bytes = with_bias ? 8 : 4;
-  const std::int64_t most = shared_bytes(device.capability) / column_bytes;
+  const std::int64_t most = shared_bytes(device) / column_bytes;
   return std::min(cols, most / 1024 * 1024);
 }
 

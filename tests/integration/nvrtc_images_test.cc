@@ -9,6 +9,7 @@
 
 #include "device/compatibility.h"
 #include "device/cubin.h"
+#include "device/known_architectures.h"
 #include "tests/support/nvrtc.h"
 #include "toolchain/nvrtc_files.h"
 #include "toolchain/toolchain.h"

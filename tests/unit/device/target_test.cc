@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "device/compatibility.h"
+#include "device/known_architectures.h"
 
 namespace kiln::device {
 namespace {

@@ -162,7 +162,7 @@ TEST(NormPlan, SharesTheSumsOfAsManyColumnsAsTheDeviceHasRoomFor) {
   EXPECT_EQ(chunk({8, 0}), 20480);
   EXPECT_EQ(chunk({8, 6}), 12288);
   EXPECT_EQ(chunk({12, 0}), 12288);
-  EXPECT_EQ(chunk({7, 5}), 6144);
+  EXPECT_EQ(chunk({7, 5}), 7168);
   args.has_bias = false;
   EXPECT_EQ(chunk({9, 0}), 57344);
 }
