@@ -137,7 +137,7 @@ ObjectStore::Opened ObjectStore::open_with_patience(const Digest& key, Use use) 
       return opened;
     // The folder may be another one by now, or the descriptor not ours any more.
   }
-  Opened opened{Opened::Outcome::kAgain, {}, {}, {}, {}};
+  Opened opened{.outcome = Opened::Outcome::kAgain};
   for (int i = 0; i < kMaxTries && opened.outcome == Opened::Outcome::kAgain; ++i)
     opened = open_once(key, use, Way::kWhole);
   if (opened.outcome == Opened::Outcome::kAgain)
@@ -167,15 +167,13 @@ ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use, Way way) 
   const std::string path = layout_.object(key);
   const int fd = open_object(path, way);
   if (is_missing(fd))
-    return {Outcome::kMissing, {}, {}, {}, {}};
+    return {.outcome = Outcome::kMissing};
   if (fd == -ELOOP || fd == -ENXIO)
-    return {Outcome::kUntrusted, {}, {}, fmt::format("{} is no file", path), {}};
+    return {.outcome = Outcome::kUntrusted,
+            .detail = fmt::format("{} is no file", path)};
   if (fd < 0)
-    return {is_passing(fd) ? Outcome::kAgain : Outcome::kUnreadable,
-            {},
-            {},
-            text_of(fd, "open", path),
-            {}};
+    return {.outcome = is_passing(fd) ? Outcome::kAgain : Outcome::kUnreadable,
+            .detail = text_of(fd, "open", path)};
   const UniqueFd owner(fd);
   struct stat info {};
   struct stat folder {};
@@ -183,19 +181,17 @@ ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use, Way way) 
   if (err == 0)
     err = stat_folder(path, way, folder);
   if (err != 0)
-    return {is_passing(err) || is_missing(err) ? Outcome::kAgain : Outcome::kUnreadable,
-            {},
-            {},
-            text_of(err, "stat", path),
-            {}};
+    return {.outcome = is_passing(err) || is_missing(err) ? Outcome::kAgain
+                                                          : Outcome::kUnreadable,
+            .detail = text_of(err, "stat", path)};
   if (!S_ISREG(info.st_mode) || !trust_.accepts(info) || !accepts_folder(folder)) {
-    return {Outcome::kUntrusted,
-            {},
-            {},
-            fmt::format("{} is not used: it, or its folder, is not a file that only "
-                        "you, root or a trusted user can write (owner {}, mode {:04o})",
-                        path, info.st_uid, info.st_mode & 07777U),
-            info};
+    return {
+        .outcome = Outcome::kUntrusted,
+        .detail = fmt::format(
+            "{} is not used: it, or its folder, is not a file that only you, root or "
+            "a trusted user can write (owner {}, mode {:04o})",
+            path, info.st_uid, info.st_mode & 07777U),
+        .info = info};
   }
   Opened opened = read_object(fd, key, info);
   opened.info = info;
@@ -209,27 +205,31 @@ ObjectStore::Opened ObjectStore::read_object(int fd, const Digest& key,
   using Outcome = Opened::Outcome;
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size > kMaxObjectBytes)
-    return {Outcome::kCorrupt, {}, Check::kSize, fmt::format("{} bytes", size), {}};
+    return {.outcome = Outcome::kCorrupt,
+            .check = Check::kSize,
+            .detail = fmt::format("{} bytes", size)};
   Buffer bytes(size);
   const ssize_t n = read_fully(file_system_, fd, bytes.data(), size);
   if (n < 0) {
     const int err = static_cast<int>(n);
-    return {is_passing(err) ? Outcome::kAgain : Outcome::kUnreadable,
-            {},
-            {},
-            text_of(err, "read", layout_.object(key)),
-            {}};
+    return {.outcome = is_passing(err) ? Outcome::kAgain : Outcome::kUnreadable,
+            .detail = text_of(err, "read", layout_.object(key))};
   }
   if (static_cast<std::uint64_t>(n) < size)
-    return {Outcome::kAgain, {}, {}, "it became shorter while it was read", {}};
+    return {.outcome = Outcome::kAgain,
+            .detail = "it became shorter while it was read"};
   auto object = StoredObject::parse(std::move(bytes), key);
   if (!object)
-    return {Outcome::kCorrupt, {}, object.error().check, object.error().detail, {}};
+    return {.outcome = Outcome::kCorrupt,
+            .check = object.error().check,
+            .detail = object.error().detail};
   if (options_.payload_check) {
     if (const auto checked = options_.payload_check(*object); !checked)
-      return {Outcome::kCorrupt, {}, Check::kPayload, checked.error().message, {}};
+      return {.outcome = Outcome::kCorrupt,
+              .check = Check::kPayload,
+              .detail = checked.error().message};
   }
-  return {Outcome::kObject, std::move(*object), {}, {}, {}};
+  return {.outcome = Outcome::kObject, .object = std::move(*object)};
 }
 
 void ObjectStore::mark_used(int fd, const Digest& key, const struct stat& info) const {

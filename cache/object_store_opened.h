@@ -22,9 +22,9 @@ struct ObjectStore::Opened {
     kAgain,       // the file changed under us: open it again
   };
   Outcome outcome;
-  std::optional<StoredObject> object;
+  std::optional<StoredObject> object{};
   Check check = Check::kSize;
-  std::string detail;
+  std::string detail{};
   struct stat info {};  // of the file that was opened, for all but kMissing
 };
 

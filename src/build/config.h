@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/protocol/job.h"
 #include "kiln/result.h"
 
 namespace kiln {
@@ -38,8 +39,8 @@ struct Config {
   std::filesystem::path runtime_dir;  // XDG_RUNTIME_DIR: locks of a root on a network
   std::vector<uid_t> trusted_uids;    // owners of objects beside this user and root
 
-  std::chrono::milliseconds compile_timeout = std::chrono::seconds(300);  // per build
-  std::uint64_t worker_memory_bytes = 4ULL << 30U;  // resident, per build
+  std::chrono::milliseconds compile_timeout = compile::kDefaultTimeLimit;  // a build
+  std::uint64_t worker_memory_bytes = compile::kDefaultMemoryLimit;  // resident, a build
   std::optional<unsigned> jobs;  // workers of this process; none: the usable cores
   bool no_jit = false;           // a miss is an error instead of a build
 

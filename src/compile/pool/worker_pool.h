@@ -33,8 +33,8 @@ using AcquireSlot = std::function<Result<std::shared_ptr<void>>(std::stop_token)
 struct PoolOptions {
   LazyCount max_workers = LazyCount(usable_cores);  // builds at a time
   WorkerSearch worker;
-  std::chrono::milliseconds time_limit = std::chrono::seconds(300);
-  std::uint64_t memory_limit_bytes = 4ULL << 30U;
+  std::chrono::milliseconds time_limit = kDefaultTimeLimit;
+  std::uint64_t memory_limit_bytes = kDefaultMemoryLimit;
   AcquireSlot acquire_slot;  // empty: no machine-wide bound
   OwnFolder reproductions;   // `<cache root>/repro`; empty: none are saved
   /// Told, in the caller's thread, of each job that is not begun because it killed its

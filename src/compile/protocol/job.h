@@ -36,6 +36,10 @@ struct NvrtcPaths {
   friend bool operator==(const NvrtcPaths&, const NvrtcPaths&) = default;
 };
 
+/// Of one build, where nothing else is asked for.
+inline constexpr std::chrono::milliseconds kDefaultTimeLimit = std::chrono::minutes(5);
+inline constexpr std::uint64_t kDefaultMemoryLimit = 4ULL << 30U;  // bytes, resident
+
 enum class PtxPolicy : std::uint8_t { kDrop, kKeep };
 
 struct CompileJob {

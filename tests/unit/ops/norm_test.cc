@@ -163,6 +163,9 @@ TEST(NormPlan, SharesTheSumsOfAsManyColumnsAsTheDeviceHasRoomFor) {
   EXPECT_EQ(chunk({8, 6}), 12288);
   EXPECT_EQ(chunk({12, 0}), 12288);
   EXPECT_EQ(chunk({7, 5}), 7168);
+  EXPECT_EQ(chunk({13, 0}), 6144) << "what every device has";
+  const Device present{.capability = {13, 0}, .shared_bytes_per_block = 227 << 10};
+  EXPECT_EQ(plan(args, present).value().at(0).extents.at("chunk"), 28672);
   args.has_bias = false;
   EXPECT_EQ(chunk({9, 0}), 57344);
 }
