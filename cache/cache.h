@@ -40,7 +40,7 @@ namespace kiln::cache {
 
 struct CacheOptions {
   std::filesystem::path root;  // absolute; empty: no cache on disk
-  std::uint64_t limit_bytes = 10ULL << 30U;
+  std::uint64_t limit_bytes = kDefaultLimitBytes;
   std::vector<uid_t> trusted_uids;
   PayloadCheck payload_check;
   LazyCount slots = 1;                                // builds at once, per machine

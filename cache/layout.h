@@ -17,6 +17,9 @@ namespace kiln::cache {
 inline constexpr std::uint32_t kFormatVersion = 1;
 inline constexpr unsigned kFolderCount = 256;
 
+/// Of a root, where nobody says how large it may be.
+inline constexpr std::uint64_t kDefaultLimitBytes = 10ULL << 30U;
+
 /// Thread safety: immutable.
 class Layout {
  public:

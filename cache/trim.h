@@ -19,7 +19,7 @@ namespace kiln::cache {
 enum class DryRun : std::uint8_t { kNo, kYes };
 
 struct TrimOptions {
-  std::uint64_t limit_bytes = 10ULL << 30U;
+  std::uint64_t limit_bytes = kDefaultLimitBytes;
   unsigned target_percent = 90;          // of the limit, once it is exceeded
   std::chrono::seconds minimum_age{60};  // younger objects stay
   std::chrono::hours orphan_age{1};      // of temporaries

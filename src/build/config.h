@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/layout.h"
 #include "compile/protocol/job.h"
 #include "kiln/result.h"
 
@@ -35,7 +36,7 @@ struct Config {
   // Where objects are kept. Empty: neither KILN_CACHE_DIR nor XDG_CACHE_HOME nor HOME
   // names a place, so the cache lives in memory only.
   std::filesystem::path cache_dir;
-  std::uint64_t cache_limit_bytes = 10ULL << 30U;
+  std::uint64_t cache_limit_bytes = cache::kDefaultLimitBytes;
   std::filesystem::path runtime_dir;  // XDG_RUNTIME_DIR: locks of a root on a network
   std::vector<uid_t> trusted_uids;    // owners of objects beside this user and root
 

@@ -10,6 +10,9 @@
 namespace kiln {
 namespace {
 
+// Neither knows the other, and a key is of what is compiled.
+static_assert(compile::kProgramName == key::kProgramName);
+
 /// What every build is given, whatever is built. Part of each key.
 const std::vector<std::string>& base_options() {
   static const auto* const options = new std::vector<std::string>{"--std=c++17"};
