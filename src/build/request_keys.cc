@@ -26,11 +26,26 @@ key::BuildContext build_context(device::Target target,
           .toolchain = {toolchain.id.nvrtc, toolchain.id.builtins}};
 }
 
+void append(std::vector<std::string>& all, const std::vector<std::string>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
 std::vector<std::string> with_base_options(const std::vector<std::string>& options) {
   // The user's own options come last: of two --std the last one counts.
   std::vector<std::string> all = base_options();
-  all.insert(all.end(), options.begin(), options.end());
+  append(all, options);
   return all;
+}
+
+/// All that a template's build is made of but its parameters: of this are both its key
+/// and its job.
+key::TemplateKeyInput template_input(const render::KernelSpec& kernel) {
+  const render::KernelDigests& digests = kernel.digests();
+  return {
+      .kernel = kernel.name(),
+      .digests = {digests.text, digests.kernel_toml, digests.prelude, digests.renderer},
+      .options = base_options(),
+      .name_expressions = {}};
 }
 
 /// A template that includes headers finds them beside its text, then in the toolkit.
@@ -137,15 +152,9 @@ Result<std::shared_ptr<const key::HeaderSnapshot>> RequestKeys::headers(
 std::shared_ptr<const key::TemplateKeys> RequestKeys::template_keys(
     const request::TemplateRequest& wanted, const KeyedRequest& request) {
   const auto make = [&] {
-    const render::KernelDigests& digests = wanted.kernel->digests();
-    const key::TemplateKeyInput input{.kernel = wanted.kernel->name(),
-                                      .digests = {digests.text, digests.kernel_toml,
-                                                  digests.prelude, digests.renderer},
-                                      .options = base_options(),
-                                      .name_expressions = {}};
     return std::make_shared<const key::TemplateKeys>(
-        build_context(request.target, request.toolchain->toolchain), input,
-        *request.headers);
+        build_context(request.target, request.toolchain->toolchain),
+        template_input(*wanted.kernel), *request.headers);
   };
   if (wanted.kernel->has_include())
     return make();  // its headers may be others next time
@@ -189,29 +198,29 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
   job.nvrtc = {toolchain.nvrtc, toolchain.builtins};
   job.target = request.target;
   job.options = {"--gpu-architecture=" + to_string(request.target)};
-  const request::TemplateRequest* wanted = request.request.as_template();
-  if (wanted != nullptr) {
+  if (const request::TemplateRequest* wanted = request.request.as_template()) {
+    const auto& [kernel, digests, options, names] = template_input(*wanted->kernel);
     job.source = KILN_TRY(wanted->kernel->render(wanted->params)).text;
-    job.options.insert(job.options.end(), base_options().begin(), base_options().end());
+    append(job.options, options);
+    job.name_expressions = names;
     if (wanted->kernel->has_include()) {
       job.options.push_back("-I" + wanted->kernel->folder().native());
       append_toolkit(job.options, toolchain);
     }
     return job;
   }
-  const key::SourceKeyInput& input = *request.request.content_->source;
-  job.source = input.source;
-  job.name_expressions = input.name_expressions;
-  const std::vector<std::string> options = with_base_options(input.options);
-  job.options.insert(job.options.end(), options.begin(), options.end());
-  for (const key::Macro& macro : input.macros) {
+  const auto& [source, options, macros, include_dirs, memory_headers, names] =
+      *request.request.content_->source;
+  job.source = source;
+  job.name_expressions = names;
+  append(job.options, with_base_options(options));
+  for (const key::Macro& macro : macros) {
     job.options.push_back((macro.action == key::MacroAction::kDefine ? "-D" : "-U") +
                           macro.text);
   }
-  for (const auto& folder : input.include_dirs)
-    job.options.push_back("-I" + folder.native());
+  for (const auto& folder : include_dirs) job.options.push_back("-I" + folder.native());
   append_toolkit(job.options, toolchain);
-  for (const key::MemoryHeader& header : input.memory_headers)
+  for (const key::MemoryHeader& header : memory_headers)
     job.headers.push_back({header.name, header.text});
   return job;
 }

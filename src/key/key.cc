@@ -11,9 +11,10 @@ namespace kiln::key {
 namespace {
 
 void add_context(Fields& fields, const BuildContext& context) {
+  const auto& [kind, target, toolchain] = context;  // the toolchain comes last
   fields.add("schema", std::to_string(kSchemaVersion));
-  fields.add("kind", context.kind == device::ImageKind::kCubin ? "cubin" : "ptx");
-  fields.add("target", context.target);
+  fields.add("kind", kind == device::ImageKind::kCubin ? "cubin" : "ptx");
+  fields.add("target", target);
 }
 
 void add_options(Fields& fields, const std::vector<std::string>& options) {
@@ -63,25 +64,30 @@ constexpr std::string_view kParameterLabel = "parameter/";
 
 Fields source_preimage(const BuildContext& context, const SourceKeyInput& input,
                        const HeaderSnapshot& headers) {
+  // Taken apart whole, here and where the job is made: an input that is added compiles
+  // only when it has been given its place in both. What the include folders hold is in
+  // `headers`.
+  const auto& [source, options, macros, include_dirs, memory_headers, names] = input;
   Fields fields;
   add_context(fields, context);
-  add_options(fields, input.options);
-  add_macros(fields, input.macros);
-  fields.add("source", input.source);
-  add_rest(fields, input.name_expressions, headers, context.toolchain);
+  add_options(fields, options);
+  add_macros(fields, macros);
+  fields.add("source", source);
+  add_rest(fields, names, headers, context.toolchain);
   return fields;
 }
 
 TemplateKeys::TemplateKeys(const BuildContext& context, const TemplateKeyInput& input,
                            const HeaderSnapshot& headers) {
+  const auto& [kernel, digests, options, names] = input;
   add_context(before_, context);
-  add_options(before_, input.options);
-  before_.add("kernel", input.kernel);
-  before_.add("template/text", input.digests.text.hex());
-  before_.add("template/manifest", input.digests.manifest.hex());
-  before_.add("template/prelude", input.digests.prelude.hex());
-  before_.add("template/renderer", input.digests.renderer.hex());
-  add_rest(after_, input.name_expressions, headers, context.toolchain);
+  add_options(before_, options);
+  before_.add("kernel", kernel);
+  before_.add("template/text", digests.text.hex());
+  before_.add("template/manifest", digests.manifest.hex());
+  before_.add("template/prelude", digests.prelude.hex());
+  before_.add("template/renderer", digests.renderer.hex());
+  add_rest(after_, names, headers, context.toolchain);
   encoded_before_ = before_.encode();
   encoded_after_ = after_.encode();
 }
