@@ -10,7 +10,7 @@
 
 #include "device/compatibility.h"
 #include "tools/exit_code.h"
-#include "tools/progress.h"
+#include "tools/output/progress.h"
 #include "util/quiet_thread.h"
 #include "util/try.h"
 #include "util/units.h"

@@ -15,7 +15,7 @@
 #include "build/build_service.h"
 #include "cudnn/plan_service.h"
 #include "tools/context.h"
-#include "tools/event_log.h"
+#include "tools/output/event_log.h"
 
 namespace kiln::tools {
 

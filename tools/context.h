@@ -9,9 +9,9 @@
 
 #include "build/config.h"
 #include "kiln/result.h"
-#include "tools/standard_streams.h"
+#include "tools/output/standard_streams.h"
+#include "tools/output/terminal.h"
 #include "tools/stop_signal.h"
-#include "tools/terminal.h"
 
 namespace kiln::tools {
 

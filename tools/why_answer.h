@@ -10,7 +10,7 @@
 #include "cache/cache.h"
 #include "key/difference.h"
 #include "kiln/result.h"
-#include "tools/terminal.h"
+#include "tools/output/terminal.h"
 
 namespace kiln::tools {
 

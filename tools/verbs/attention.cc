@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/attention_command.h"
+#include "tools/attention/command.h"
 #include "tools/verbs.h"
 #include "util/nearest.h"
 #include "util/try.h"

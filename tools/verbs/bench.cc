@@ -14,7 +14,7 @@
 #include "tools/bench/measure.h"
 #include "tools/exit_code.h"
 #include "tools/option_values.h"
-#include "tools/progress.h"
+#include "tools/output/progress.h"
 #include "tools/verbs.h"
 #include "util/nearest.h"
 #include "util/try.h"

@@ -1,6 +1,6 @@
 // kiln doctor: what is found on this machine, and what is wrong.
 
-#include "tools/doctor.h"
+#include "tools/doctor/doctor.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 
 #include "device/profile.h"
 #include "tools/exit_code.h"
-#include "tools/file_output.h"
 #include "tools/option_values.h"
+#include "tools/output/file_output.h"
 #include "tools/verbs.h"
 #include "util/try.h"
 

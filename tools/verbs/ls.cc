@@ -9,9 +9,9 @@
 
 #include "cache/unix_time.h"
 #include "tools/entry_filter.h"
-#include "tools/entry_output.h"
 #include "tools/open_cache.h"
 #include "tools/option_values.h"
+#include "tools/output/entry_output.h"
 #include "tools/verbs.h"
 #include "util/nearest.h"
 #include "util/try.h"

@@ -7,11 +7,11 @@
 #include <optional>
 
 #include "attention/plan.h"
-#include "tools/entry_output.h"
-#include "tools/file_output.h"
 #include "tools/open_cache.h"
 #include "tools/option_values.h"
-#include "tools/preimage_output.h"
+#include "tools/output/entry_output.h"
+#include "tools/output/file_output.h"
+#include "tools/output/preimage_output.h"
 #include "tools/verbs.h"
 #include "util/try.h"
 #include "util/units.h"

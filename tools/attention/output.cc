@@ -1,4 +1,4 @@
-#include "tools/attention_output.h"
+#include "tools/attention/output.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

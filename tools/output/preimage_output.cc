@@ -1,4 +1,4 @@
-#include "tools/preimage_output.h"
+#include "tools/output/preimage_output.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/attention_command.h"
+#include "tools/attention/command.h"
 #include "tools/exit_code.h"
 #include "tools/why_answer.h"
 #include "util/try.h"

@@ -13,7 +13,7 @@
 
 #include "build/build_service.h"
 #include "tools/context.h"
-#include "tools/lock_probe.h"
+#include "tools/doctor/lock_probe.h"
 
 namespace kiln::tools {
 

@@ -1,4 +1,4 @@
-#include "tools/removal_output.h"
+#include "tools/output/removal_output.h"
 
 #include <fmt/format.h>
 

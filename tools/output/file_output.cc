@@ -1,4 +1,4 @@
-#include "tools/file_output.h"
+#include "tools/output/file_output.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "tools/doctor.h"
+#include "tools/doctor/doctor.h"
 
 #include <fmt/format.h>
 

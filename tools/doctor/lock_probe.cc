@@ -1,4 +1,4 @@
-#include "tools/lock_probe.h"
+#include "tools/doctor/lock_probe.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "tools/terminal.h"
+#include "tools/output/terminal.h"
 #include "util/mutex.h"
 
 namespace kiln::tools {

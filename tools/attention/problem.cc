@@ -1,4 +1,4 @@
-#include "tools/attention_problem.h"
+#include "tools/attention/problem.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "tools/event_log.h"
+#include "tools/output/event_log.h"
 
 #include <fcntl.h>
 

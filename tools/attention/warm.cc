@@ -16,7 +16,7 @@
 #include "ops/attention.h"
 #include "ops/cudnn_tensors.h"
 #include "ops/preset.h"
-#include "tools/attention_command.h"
+#include "tools/attention/command.h"
 #include "tools/build_run.h"
 #include "tools/option_values.h"
 #include "tools/verbs.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cache/entry.h"
-#include "tools/terminal.h"
+#include "tools/output/terminal.h"
 
 namespace kiln::tools {
 

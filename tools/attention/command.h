@@ -10,7 +10,7 @@
 #include "device/device_properties.h"
 #include "kiln/result.h"
 #include "tools/architectures.h"
-#include "tools/attention_problem.h"
+#include "tools/attention/problem.h"
 #include "tools/context.h"
 
 namespace kiln::tools {

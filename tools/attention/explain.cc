@@ -1,16 +1,17 @@
 // kiln attention explain: would cuDNN run this attention problem there, and if not, why
 // and what to do.
 
+#include "attention/explain.h"
+
 #include <fmt/format.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "attention/explain.h"
 #include "cudnn/installed_cudnn.h"
 #include "device/profile.h"
-#include "tools/attention_command.h"
-#include "tools/attention_output.h"
+#include "tools/attention/command.h"
+#include "tools/attention/output.h"
 #include "tools/exit_code.h"
 #include "tools/verbs.h"
 #include "util/try.h"

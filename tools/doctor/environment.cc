@@ -6,7 +6,7 @@
 
 #include "cudnn/installed_cudnn.h"
 #include "cudnn/plan_service.h"
-#include "tools/doctor.h"
+#include "tools/doctor/doctor.h"
 #include "util/library_search.h"
 #include "util/units.h"
 

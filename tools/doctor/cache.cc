@@ -9,7 +9,7 @@
 #include <system_error>
 #include <tuple>
 
-#include "tools/doctor.h"
+#include "tools/doctor/doctor.h"
 #include "util/units.h"
 
 namespace kiln::tools {

@@ -1,11 +1,11 @@
-#include "tools/progress.h"
+#include "tools/output/progress.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
 
-#include "tools/standard_streams.h"
+#include "tools/output/standard_streams.h"
 #include "util/units.h"
 
 namespace kiln::tools {

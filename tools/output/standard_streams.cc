@@ -1,4 +1,4 @@
-#include "tools/standard_streams.h"
+#include "tools/output/standard_streams.h"
 
 #include <poll.h>
 #include <unistd.h>

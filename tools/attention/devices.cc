@@ -11,7 +11,7 @@
 #include "device/known_architectures.h"
 #include "device/profile.h"
 #include "device/target.h"
-#include "tools/attention_command.h"
+#include "tools/attention/command.h"
 #include "util/try.h"
 
 namespace kiln::tools {

@@ -1,4 +1,4 @@
-#include "tools/entry_output.h"
+#include "tools/output/entry_output.h"
 
 #include <fmt/format.h>
 

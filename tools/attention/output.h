@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "attention/explain.h"
-#include "tools/terminal.h"
+#include "tools/output/terminal.h"
 
 namespace kiln::tools {
 
