@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "tools/output/preimage_output.h"
+#include "tools/output/entries.h"
 #include "tools/verbs.h"
 #include "util/try.h"
 

@@ -13,7 +13,7 @@
 #include "kiln/request.h"
 #include "library/loaded_kernel.h"
 #include "util/mutex.h"
-#include "util/striped_pointer.h"
+#include "util/striped.h"
 
 namespace kiln {
 

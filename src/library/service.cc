@@ -18,7 +18,7 @@
 #include "library/service_options.h"
 #include "library/service_parts.h"
 #include "util/log.h"
-#include "util/striped_counter.h"
+#include "util/striped.h"
 #include "util/try.h"
 
 // The data path, one named step a line:

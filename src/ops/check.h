@@ -10,7 +10,6 @@
 #include <string_view>
 
 #include "kiln/ops/dtype.h"
-#include "kiln/ops/size.h"
 #include "kiln/result.h"
 
 namespace kiln::ops {

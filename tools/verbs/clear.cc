@@ -11,7 +11,7 @@
 #include "tools/entry_filter.h"
 #include "tools/exit_code.h"
 #include "tools/open_cache.h"
-#include "tools/output/removal_output.h"
+#include "tools/output/entries.h"
 #include "tools/verbs.h"
 #include "util/try.h"
 #include "util/units.h"

@@ -11,7 +11,7 @@
 #include "tools/entry_filter.h"
 #include "tools/open_cache.h"
 #include "tools/option_values.h"
-#include "tools/output/entry_output.h"
+#include "tools/output/entries.h"
 #include "tools/verbs.h"
 #include "util/nearest.h"
 #include "util/try.h"

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "tools/open_cache.h"
-#include "tools/output/removal_output.h"
+#include "tools/output/entries.h"
 #include "tools/verbs.h"
 #include "util/try.h"
 #include "util/units.h"

@@ -1,9 +1,10 @@
-// The element types of tensors.
+// The element types and sizes of tensors.
 
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include "kiln/export.h"
@@ -18,5 +19,8 @@ enum class DType : std::uint8_t { kUnset, kF16, kBf16, kF32 };
 
 /// Of one element; 0 for kUnset. Thread-safe.
 [[nodiscard]] KILN_EXPORT std::size_t size_bytes(DType dtype);
+
+/// A size that was not set is refused: it is neither 0 nor 1.
+inline constexpr std::int64_t kUnsetSize = std::numeric_limits<std::int64_t>::min();
 
 }  // namespace kiln::ops

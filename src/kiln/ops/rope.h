@@ -37,7 +37,6 @@
 #include "kiln/device.h"
 #include "kiln/export.h"
 #include "kiln/ops/dtype.h"
-#include "kiln/ops/size.h"
 #include "kiln/result.h"
 #include "kiln/service.h"
 

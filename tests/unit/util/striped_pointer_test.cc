@@ -1,5 +1,3 @@
-#include "util/striped_pointer.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -7,6 +5,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "util/striped.h"
 
 namespace kiln {
 namespace {

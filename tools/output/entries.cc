@@ -1,4 +1,4 @@
-#include "tools/output/entry_output.h"
+#include "tools/output/entries.h"
 
 #include <fmt/format.h>
 
@@ -86,6 +86,53 @@ std::vector<std::string> entry_row(const cache::Entry& entry, std::int64_t now) 
           age_text(entry.created_ns, now),
           age_text(entry.last_used_ns, now),
           entry.toolchain};
+}
+
+nlohmann::ordered_json preimage_json(const Fields& preimage) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Field& field : preimage.list())
+    list.push_back({{"field", field.label}, {"value", field.value}});
+  return list;
+}
+
+std::string format_preimage(const Fields& preimage) {
+  std::string text;
+  for (const Field& field : preimage.list()) {
+    if (field.value.find('\n') == std::string::npos) {
+      text += fmt::format("{}: {}\n", field.label, field.value);
+      continue;
+    }
+    text += field.label + ":\n  ";
+    for (const char c : field.value)
+      text += c == '\n' ? std::string("\n  ") : std::string(1, c);
+    text += '\n';
+  }
+  return text;
+}
+
+nlohmann::ordered_json differences_json(
+    const std::vector<key::FieldDifference>& differences) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const key::FieldDifference& difference : differences) {
+    list.push_back(
+        {{"field", difference.field}, {"a", difference.a}, {"b", difference.b}});
+  }
+  return list;
+}
+
+void print_removal(const Context& context, const Removal& removal) {
+  if (context.json) {
+    nlohmann::ordered_json keys = nlohmann::ordered_json::array();
+    for (const Digest& key : removal.keys) keys.push_back(key.hex());
+    nlohmann::ordered_json document{{"removed", removal.keys.size()},
+                                    {"freed_bytes", removal.freed_bytes},
+                                    {"dry_run", removal.dry_run},
+                                    {"keys", keys}};
+    print_json(document);
+    return;
+  }
+  print(fmt::format("{} {} entries, {}\n", removal.dry_run ? "would remove" : "removed",
+                    removal.keys.size(), format_size(removal.freed_bytes)));
 }
 
 }  // namespace kiln::tools

@@ -1,12 +1,18 @@
-// One cache entry as JSON and as a table row: what ls, show and why print.
+// Cache entries, what their keys are made of and how two differ, and what was removed:
+// for people and as JSON.
 
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "cache/entry.h"
+#include "codec/digest.h"
+#include "codec/fields.h"
+#include "key/difference.h"
+#include "tools/context.h"
 #include "tools/output/terminal.h"
 
 namespace kiln::tools {
@@ -24,5 +30,23 @@ namespace kiln::tools {
 
 /// Of nanoseconds since 1970: "2026-01-31T12:00:00Z".
 [[nodiscard]] std::string time_text(std::int64_t ns);
+
+/// [{"field","value"}]
+[[nodiscard]] nlohmann::ordered_json preimage_json(const Fields& preimage);
+
+/// "field: value" lines; a value of several lines is indented below its field.
+[[nodiscard]] std::string format_preimage(const Fields& preimage);
+
+/// [{"field","a","b"}]
+[[nodiscard]] nlohmann::ordered_json differences_json(
+    const std::vector<key::FieldDifference>& differences);
+
+struct Removal {
+  std::vector<Digest> keys;
+  std::uint64_t freed_bytes = 0;
+  bool dry_run = false;
+};
+
+void print_removal(const Context& context, const Removal& removal);
 
 }  // namespace kiln::tools
