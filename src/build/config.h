@@ -17,6 +17,7 @@
 #include "cache/layout.h"
 #include "compile/protocol/job.h"
 #include "kiln/result.h"
+#include "kiln/service.h"
 
 namespace kiln {
 
@@ -24,9 +25,6 @@ namespace kiln {
 inline constexpr unsigned kMostJobs = 1024;
 /// Of KILN_WORKER_MEMORY: NVRTC by itself needs more.
 inline constexpr std::uint64_t kLeastWorkerMemory = 64ULL << 20U;
-
-/// Who computes attention: cuDNN where it can, or one of the two whatever comes.
-enum class AttentionSetting : std::uint8_t { kBest, kCudnn, kKiln };
 
 /// "cudnn" or "kiln". Errors: kInvalidArgument.
 [[nodiscard]] Result<AttentionSetting> parse_attention(const std::string& text);
@@ -56,6 +54,7 @@ struct Config {
   std::vector<std::string> disabled;            // names of kernels, or "rope_*"
   std::optional<std::filesystem::path> record;  // a manifest that requests are added to
   std::optional<std::string> log_level;
+  friend bool operator==(const Config&, const Config&) = default;
 };
 
 /// Looks a variable up; nullopt where it is not set.

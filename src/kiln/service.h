@@ -1,8 +1,8 @@
 // The service: a kernel for a device, from memory, from disk, or built.
 //
 //   auto service = kiln::Service::open();
-//   auto device  = service->devices().at(0);
-//   auto kernel  = service->get({"scaled_softmax_fwd", {{"dtype", "bf16"}}}, device);
+//   auto device  = service->device();
+//   auto kernel  = service->get({"scaled_softmax_fwd", {{"dtype", "bf16"}}}, *device);
 
 #pragma once
 
@@ -46,7 +46,12 @@ struct Event {
 /// "hit", "compiled", "waited", "not_stored", "loaded", "failed". Thread-safe.
 [[nodiscard]] KILN_EXPORT std::string_view to_string(Event::Kind kind);
 
+/// Who computes attention: cuDNN where it can, else Kiln's own kernel; or one of the
+/// two whatever comes.
+enum class AttentionSetting : std::uint8_t { kBest, kCudnn, kKiln };
+
 /// What beats the environment and the defaults; what is not set here leaves them alone.
+/// Each says what the variable beside it says.
 struct Options {
   std::optional<std::filesystem::path> cache_dir{};            // KILN_CACHE_DIR
   std::optional<std::uint64_t> cache_limit_bytes{};            // KILN_CACHE_SIZE
@@ -55,13 +60,20 @@ struct Options {
   std::optional<unsigned> jobs{};                              // KILN_JOBS
   std::optional<bool> no_jit{};                                // KILN_NO_JIT
   std::optional<std::filesystem::path> nvrtc{};                // KILN_NVRTC
+  std::optional<std::filesystem::path> cudnn{};                // KILN_CUDNN
   std::optional<std::filesystem::path> driver{};               // KILN_DRIVER
   std::optional<std::filesystem::path> worker{};               // KILN_WORKER
   std::optional<std::string> toolchain{};                      // KILN_TOOLCHAIN
-  std::optional<std::string> attention{};                      // KILN_ATTENTION
+  std::optional<AttentionSetting> attention{};                 // KILN_ATTENTION
   std::optional<std::vector<std::filesystem::path>>
       template_dirs{};                            // KILN_TEMPLATE_DIR
   std::optional<std::filesystem::path> record{};  // KILN_RECORD
+  /// Kernels that are refused: "rope_fwd", "scaled_*".
+  std::optional<std::vector<std::string>> disable{};  // KILN_DISABLE
+  /// Users whose objects are used, too, beside this one and root.
+  std::optional<std::vector<std::uint32_t>> trusted_uids{};  // KILN_TRUSTED_UIDS
+  /// "trace", "debug", "info", "warning", "error" or "off". Of the whole process.
+  std::optional<std::string> log_level{};  // KILN_LOG
   /// Called for each event but hits in memory, by the thread that caused it, and by
   /// several at once. It must not call the service. What it throws is logged.
   std::function<void(const Event&)> on_event{};
@@ -82,9 +94,9 @@ struct Statistics {
 /// Kernels on demand. Kernels stay loaded until the service and every copy of them are
 /// gone; they may outlive it. (One that was built from a header which no key could name
 /// stays as long as its Request, and answers no other.) No exception leaves any of its
-/// functions. Thread safety: every method may run concurrently, but for moving and
-/// destruction. A forked child must not use one whose parent had devices: it gets an
-/// error.
+/// functions. One that was moved from can be assigned to and destroyed, nothing else.
+/// Thread safety: every method may run concurrently, but for moving and destruction. A
+/// forked child must not use one whose parent had devices: it gets an error.
 class KILN_EXPORT Service {
  public:
   /// Reads the environment, opens the cache (where that cannot be, kernels are kept in
@@ -104,6 +116,10 @@ class KILN_EXPORT Service {
 
   /// In CUDA's order; empty on a machine without a driver or without devices.
   [[nodiscard]] const std::vector<Device>& devices() const;
+
+  /// The device of that ordinal. Errors: kUnavailable (no driver, no device, a forked
+  /// child), kInvalidArgument (no device of that number).
+  [[nodiscard]] Result<Device> device(int ordinal = 0) const;
 
   /// The device that `stream` is of, one of devices(). A null stream, or CUDA's legacy
   /// and per-thread ones, are of the context that is current to the thread; where none

@@ -41,6 +41,9 @@ Result<Config> settings(const Options& options, const Environment& environment) 
                     "a century is possible",
                     options.compile_timeout->count()));
   }
+  if (options.attention && *options.attention > AttentionSetting::kKiln)
+    return fail(ErrorCode::kInvalidArgument,
+                "Options::attention is none of AttentionSetting");
   Config config = KILN_TRY(read_config(environment));
   set(config.cache_dir, options.cache_dir);
   set(config.cache_limit_bytes, options.cache_limit_bytes);
@@ -49,18 +52,18 @@ Result<Config> settings(const Options& options, const Environment& environment) 
   set(config.jobs, options.jobs);
   set(config.no_jit, options.no_jit);
   set(config.nvrtc, options.nvrtc);
+  set(config.cudnn, options.cudnn);
   set(config.driver, options.driver);
   set(config.worker, options.worker);
   set(config.toolchain, options.toolchain);
   set(config.template_dirs, options.template_dirs);
+  set(config.attention, options.attention);
   set(config.record, options.record);
-  if (options.attention) {
-    const auto attention = parse_attention(*options.attention);
-    if (!attention)
-      return fail(attention.error().code,
-                  "Options::attention: " + attention.error().message);
-    config.attention = *attention;
-  }
+  set(config.disabled, options.disable);
+  set(config.log_level, options.log_level);
+  if (options.trusted_uids)
+    config.trusted_uids.assign(options.trusted_uids->begin(),
+                               options.trusted_uids->end());
   return config;
 }
 

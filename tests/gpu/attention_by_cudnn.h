@@ -42,7 +42,8 @@ class AttentionByCudnnTest : public AttentionCasesTest {
     if (const auto found = all.find(backend); found != all.end())
       return found->second;
     Options options = GpuTest::options();
-    options.attention = backend == AttentionBackend::kCudnn ? "cudnn" : "kiln";
+    options.attention = backend == AttentionBackend::kCudnn ? AttentionSetting::kCudnn
+                                                            : AttentionSetting::kKiln;
     auto service = Service::open(options);
     if (!service)
       throw std::runtime_error(service.error().message);

@@ -1,0 +1,85 @@
+// Whatever a variable of the environment says, a member of Options says as well.
+
+#include "library/service_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace kiln {
+namespace {
+
+struct Setting {
+  const char* variable;
+  const char* value;
+  std::function<void(Options&)> set;
+};
+
+const std::vector<Setting>& settings_of_each_kind() {
+  static const auto* const all = new std::vector<Setting>{
+      {"KILN_CACHE_DIR", "/c", [](Options& o) { o.cache_dir = "/c"; }},
+      {"KILN_CACHE_SIZE", "1M", [](Options& o) { o.cache_limit_bytes = 1 << 20; }},
+      {"KILN_TRUSTED_UIDS", "7,9",
+       [](Options& o) {
+         o.trusted_uids = {{7, 9}};
+       }},
+      {"KILN_COMPILE_TIMEOUT", "2",
+       [](Options& o) { o.compile_timeout = std::chrono::seconds(2); }},
+      {"KILN_WORKER_MEMORY", "1G", [](Options& o) { o.worker_memory_bytes = 1 << 30; }},
+      {"KILN_JOBS", "3", [](Options& o) { o.jobs = 3; }},
+      {"KILN_NO_JIT", "1", [](Options& o) { o.no_jit = true; }},
+      {"KILN_NVRTC", "/n", [](Options& o) { o.nvrtc = "/n"; }},
+      {"KILN_TOOLCHAIN", "13.0", [](Options& o) { o.toolchain = "13.0"; }},
+      {"KILN_CUDNN", "/d", [](Options& o) { o.cudnn = "/d"; }},
+      {"KILN_DRIVER", "/l", [](Options& o) { o.driver = "/l"; }},
+      {"KILN_WORKER", "/w", [](Options& o) { o.worker = "/w"; }},
+      {"KILN_TEMPLATE_DIR", "/a:/b",
+       [](Options& o) {
+         o.template_dirs = {{"/a", "/b"}};
+       }},
+      {"KILN_ATTENTION", "cudnn",
+       [](Options& o) { o.attention = AttentionSetting::kCudnn; }},
+      {"KILN_DISABLE", "a_*,b",
+       [](Options& o) {
+         o.disable = {{"a_*", "b"}};
+       }},
+      {"KILN_RECORD", "/r", [](Options& o) { o.record = "/r"; }},
+      {"KILN_LOG", "debug", [](Options& o) { o.log_level = "debug"; }},
+  };
+  return *all;
+}
+
+Environment only(const std::string& variable, const std::string& value) {
+  return [=](const std::string& name) -> std::optional<std::string> {
+    if (name == variable)
+      return value;
+    return std::nullopt;
+  };
+}
+
+TEST(ServiceOptions, SayWhatEachVariableSays) {
+  const Config defaults = settings({}, only("", "")).value();
+  for (const auto& [variable, value, set] : settings_of_each_kind()) {
+    Options options;
+    set(options);
+    const auto by_options = settings(options, only("", ""));
+    ASSERT_TRUE(by_options) << by_options.error().message;
+    EXPECT_TRUE(*by_options == settings({}, only(variable, value)).value()) << variable;
+    EXPECT_FALSE(*by_options == defaults) << variable;
+  }
+}
+
+TEST(ServiceOptions, AreThereForEveryVariable) {
+  std::vector<std::string> tried;
+  for (const Setting& each : settings_of_each_kind()) tried.emplace_back(each.variable);
+  std::vector<std::string> all;
+  for (const EnvironmentVariable& each : environment_reference())
+    all.emplace_back(each.name);
+  EXPECT_THAT(tried, testing::UnorderedElementsAreArray(all));
+}
+
+}  // namespace
+}  // namespace kiln
