@@ -71,8 +71,7 @@ std::uint64_t tensor_bytes(const Args& args) {
 }
 template <typename Args>
 std::uint64_t bias_bytes(const Args& args) {
-  return args.has_bias ? static_cast<std::uint64_t>(args.cols) * size_bytes(args.dtype)
-                       : 0;
+  return static_cast<std::uint64_t>(args.cols) * size_bytes(args.dtype);
 }
 
 }  // namespace
@@ -125,23 +124,26 @@ Result<std::uint64_t> activation_backward_workspace_bytes(
 
 Result<void> check_pointers(const ActivationForward& args) {
   const std::uint64_t bytes = tensor_bytes(args);
+  const std::uint64_t bias = bias_bytes(args);
   const std::size_t element = size_bytes(args.dtype);
-  return check_memory(kForward, {{"y", args.y, bytes, element}},
-                      {{"x", args.x, bytes, element},
-                       {"bias", args.bias, bytes > 0 ? bias_bytes(args) : 0, element}});
+  return check_memory(
+      kForward, {{"y", args.y, bytes, element}},
+      {{"x", args.x, bytes, element},
+       of_bias(args, {"bias", args.bias, bytes > 0 ? bias : 0, element})});
 }
 
 Result<void> check_pointers(const ActivationBackward& args) {
   const std::uint64_t bytes = tensor_bytes(args);
-  const std::uint64_t of_bias = bias_bytes(args);
+  const std::uint64_t bias = bias_bytes(args);
   const std::size_t element = size_bytes(args.dtype);
-  return check_memory(kBackward,
-                      {{"dx", args.dx, bytes, element},
-                       {"dbias", args.dbias, of_bias, element},
-                       workspace_of(args, bytes)},
-                      {{"dy", args.dy, bytes, element},
-                       {"x", args.x, bytes, element},
-                       {"bias", args.bias, bytes > 0 ? of_bias : 0, element}});
+  return check_memory(
+      kBackward,
+      {{"dx", args.dx, bytes, element},
+       of_bias(args, {"dbias", args.dbias, bias, element}),
+       workspace_of(args, bytes)},
+      {{"dy", args.dy, bytes, element},
+       {"x", args.x, bytes, element},
+       of_bias(args, {"bias", args.bias, bytes > 0 ? bias : 0, element})});
 }
 
 }  // namespace kiln::ops

@@ -293,7 +293,9 @@ Result<void> check_pointers(const AttentionCall& call) {
   const Memory o = of_o("o", tensors.o);
   const Memory stats =
       array("stats", tensors.stats, is_backward(problem) || problem.stats, rows, 4);
-  const Memory bias = of_bias("bias", tensors.bias, problem.bias == Bias::kPostScale);
+  const bool has_bias = problem.bias == Bias::kPostScale;
+  const Memory bias = only_if(has_bias, "problem.bias is not kPostScale",
+                              of_bias("bias", tensors.bias, has_bias));
   const Memory begins_q =
       array("cu_seqlens_q", tensors.cu_seqlens_q, is_packed, problem.batch + 1, 4);
   const Memory begins_kv =
@@ -319,7 +321,9 @@ Result<void> check_pointers(const AttentionCall& call) {
       operation_of(problem.pass),
       {of_q("grad_q", tensors.grad_q), of_k("grad_k", tensors.grad_k),
        of_v("grad_v", tensors.grad_v),
-       of_bias("grad_bias", tensors.grad_bias, problem.bias_gradient), workspace},
+       only_if(problem.bias_gradient, "problem.bias_gradient is false",
+               of_bias("grad_bias", tensors.grad_bias, problem.bias_gradient)),
+       workspace},
       {q, k, v, o, stats, bias, of_o("grad_o", tensors.grad_o), begins_q, begins_kv,
        lengths_q, lengths_kv, seed, offset});
 }

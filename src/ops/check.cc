@@ -17,6 +17,9 @@ bool overlap(const Memory& a, const Memory& b) {
 }
 
 Result<void> check_address(std::string_view operation, const Memory& memory) {
+  if (!memory.left_out.empty() && memory.begin != nullptr)
+    return refuse(operation, fmt::format("{} is set, and {}: it would be ignored",
+                                         memory.name, memory.left_out));
   if (memory.size_bytes == 0)
     return {};
   if (memory.begin == nullptr)

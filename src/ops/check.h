@@ -40,10 +40,28 @@ struct Memory {
   const void* begin;
   std::uint64_t size_bytes;
   std::size_t element_bytes;
+  /// Why it is not touched, as the arguments say; empty: it is.
+  std::string_view left_out = {};
 };
 
-/// That each has an address, a multiple of its element's size, unless it is empty, and
-/// that no output overlaps an input or another output.
+/// `memory`, which is touched only where `is_wanted`: "has_bias is false".
+[[nodiscard]] inline Memory only_if(bool is_wanted, std::string_view else_because,
+                                    Memory memory) {
+  if (!is_wanted) {
+    memory.size_bytes = 0;
+    memory.left_out = else_because;
+  }
+  return memory;
+}
+
+/// `memory` of a bias or of its gradient.
+template <typename Args>
+[[nodiscard]] Memory of_bias(const Args& args, const Memory& memory) {
+  return only_if(args.has_bias, "has_bias is false", memory);
+}
+
+/// That each has an address, a multiple of its element's size, unless it is empty; that
+/// what is left out has none; and that no output overlaps an input or another output.
 [[nodiscard]] Result<void> check_memory(std::string_view operation,
                                         std::initializer_list<Memory> outputs,
                                         std::initializer_list<Memory> inputs);

@@ -138,10 +138,19 @@ struct Sizes {
     y = rows * row;
     x = packed ? 2 * y : y;
     linear = packed ? 0 : y;
-    bias = args.has_bias ? 2 * row : 0;
-    weight = args.has_weight ? rows * sizeof(float) : 0;
+    bias = 2 * row;
+    weight = rows * sizeof(float);
   }
 };
+
+template <typename Args>
+Memory of_split(const Args& args, const Memory& memory) {
+  return only_if(args.layout == GluLayout::kSplit, "layout is kPacked", memory);
+}
+template <typename Args>
+Memory of_weight(const Args& args, const Memory& memory) {
+  return only_if(args.has_weight, "has_weight is false", memory);
+}
 
 }  // namespace
 
@@ -202,25 +211,27 @@ Result<void> check_pointers(const GluForward& args) {
   return check_memory(
       kGluForward, {{"y", args.y, sizes.y, element}},
       {{"x", args.x, sizes.x, element},
-       {"linear", args.linear, sizes.linear, element},
-       {"bias", args.bias, sizes.y > 0 ? sizes.bias : 0, element},
-       {"weight", args.weight, sizes.y > 0 ? sizes.weight : 0, sizeof(float)}});
+       of_split(args, {"linear", args.linear, sizes.linear, element}),
+       of_bias(args, {"bias", args.bias, sizes.y > 0 ? sizes.bias : 0, element}),
+       of_weight(args, {"weight", args.weight, sizes.y > 0 ? sizes.weight : 0,
+                        sizeof(float)})});
 }
 
 Result<void> check_pointers(const GluBackward& args) {
   const Sizes sizes(args);
   const std::size_t element = size_bytes(args.dtype);
-  return check_memory(kGluBackward,
-                      {{"dx", args.dx, sizes.x, element},
-                       {"dlinear", args.dlinear, sizes.linear, element},
-                       {"dbias", args.dbias, sizes.bias, element},
-                       {"dweight", args.dweight, sizes.weight, sizeof(float)},
-                       workspace_of(args, sizes.y)},
-                      {{"dy", args.dy, sizes.y, element},
-                       {"x", args.x, sizes.x, element},
-                       {"linear", args.linear, sizes.linear, element},
-                       {"bias", args.bias, sizes.y > 0 ? sizes.bias : 0, element},
-                       {"weight", args.weight, sizes.weight, sizeof(float)}});
+  return check_memory(
+      kGluBackward,
+      {{"dx", args.dx, sizes.x, element},
+       of_split(args, {"dlinear", args.dlinear, sizes.linear, element}),
+       of_bias(args, {"dbias", args.dbias, sizes.bias, element}),
+       of_weight(args, {"dweight", args.dweight, sizes.weight, sizeof(float)}),
+       workspace_of(args, sizes.y)},
+      {{"dy", args.dy, sizes.y, element},
+       {"x", args.x, sizes.x, element},
+       of_split(args, {"linear", args.linear, sizes.linear, element}),
+       of_bias(args, {"bias", args.bias, sizes.y > 0 ? sizes.bias : 0, element}),
+       of_weight(args, {"weight", args.weight, sizes.weight, sizeof(float)})});
 }
 
 }  // namespace kiln::ops

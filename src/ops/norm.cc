@@ -204,9 +204,7 @@ Result<Plan> backward_plan(const Args& args, const Device& device,
 /// How many bytes what the operation is given has.
 struct NormSizes {
   std::uint64_t rows;
-  std::uint64_t residual;
   std::uint64_t weight;
-  std::uint64_t bias;
   std::uint64_t statistics;
 };
 
@@ -217,10 +215,13 @@ NormSizes sizes_of(const Args& args) {
   const std::uint64_t row_bytes = cols * size_bytes(args.dtype);
   const std::uint64_t weight_bytes = cols * size_bytes(weight_dtype_of(args));
   return {.rows = rows * row_bytes,
-          .residual = args.adds_residual ? rows * row_bytes : 0,
           .weight = weight_bytes,
-          .bias = has_bias(args) ? weight_bytes : 0,
           .statistics = cols == 0 ? 0 : rows * sizeof(float)};
+}
+
+template <typename Args>
+Memory of_residual(const Args& args, const Memory& memory) {
+  return only_if(args.adds_residual, "adds_residual is false", memory);
 }
 
 /// The memory of all forward norms; `mean` is empty where there is none, `bias` null.
@@ -232,15 +233,17 @@ Result<void> check_forward(const Args& args, const void* mean, const void* bias)
   const auto statistics = [&](std::string_view name, const void* begin) {
     return Memory{name, begin, begin == nullptr ? 0 : sizes.statistics, sizeof(float)};
   };
-  return check_memory(operation_of(args),
-                      {{"y", args.y, sizes.rows, element},
-                       {"sum", args.sum, sizes.residual, element},
-                       statistics("mean", mean),
-                       statistics("rstd", args.rstd)},
-                      {{"x", args.x, sizes.rows, element},
-                       {"residual", args.residual, sizes.residual, element},
-                       {"weight", args.weight, sizes.weight, weight_element},
-                       {"bias", bias, sizes.bias, weight_element}});
+  return check_memory(
+      operation_of(args),
+      {{"y", args.y, sizes.rows, element},
+       of_residual(args, {"sum", args.sum, sizes.rows, element}),
+       statistics("mean", mean),
+       statistics("rstd", args.rstd)},
+      {{"x", args.x, sizes.rows, element},
+       of_residual(args, {"residual", args.residual, sizes.rows, element}),
+       {"weight", args.weight, sizes.weight, weight_element},
+       only_if(has_bias(args), "has_bias is false",
+               {"bias", bias, sizes.weight, weight_element})});
 }
 
 /// The same of all backward norms.
@@ -256,13 +259,16 @@ Result<void> check_backward(const Args& args, const void* dbias, const Memory& m
   return check_memory(
       operation,
       {{"dx", args.dx, sizes.rows, element},
-       {"dweight", args.dweight, args.has_dweight ? sizes.weight : 0, weight_element},
-       {"dbias", dbias, args.has_dweight ? sizes.bias : 0, weight_element},
+       only_if(args.has_dweight, "has_dweight is false",
+               {"dweight", args.dweight, sizes.weight, weight_element}),
+       only_if(args.has_dweight && has_bias(args),
+               args.has_dweight ? "has_bias is false" : "has_dweight is false",
+               {"dbias", dbias, sizes.weight, weight_element}),
        {"workspace", args.workspace, needs_workspace ? args.workspace_bytes : 0,
         sizeof(float)}},
       {{"dy", args.dy, sizes.rows, element},
        {"x", args.x, sizes.rows, element},
-       {"dsum", args.dsum, sizes.residual, element},
+       of_residual(args, {"dsum", args.dsum, sizes.rows, element}),
        {"weight", args.weight, sizes.weight, weight_element},
        mean,
        {"rstd", args.rstd, sizes.statistics, sizeof(float)}});

@@ -75,26 +75,27 @@ struct Pointers {
 template <typename Args>
 Args arguments(const Unit& unit, const Shape& shape, const Setting& setting,
                const Pointers& at) {
+  [[maybe_unused]] const bool is_split = setting.layout == ops::GluLayout::kSplit;
   Args args;
   args.dtype = unit.type();
   args.x = at.x;
   args.has_bias = unit.has_bias;
-  args.bias = at.bias;
+  args.bias = unit.has_bias ? at.bias : nullptr;
   args.rows = shape.rows;
   args.cols = shape.cols;
   if constexpr (requires { args.dx; }) {
     args.dx = at.dx;
     args.dy = at.dy;
-    args.dbias = at.dbias;
+    args.dbias = unit.has_bias ? at.dbias : nullptr;
   } else {
     args.y = at.y;
   }
   if constexpr (requires { args.layout; }) {
     args.kind = unit.glu_kind();
     args.layout = setting.layout;
-    args.linear = at.linear;
+    args.linear = is_split ? at.linear : nullptr;
     args.has_weight = unit.has_weight;
-    args.weight = at.weight;
+    args.weight = unit.has_weight ? at.weight : nullptr;
     args.alpha = setting.limits.alpha;
     args.limit = setting.limits.limit;
     args.offset = setting.limits.offset;
@@ -102,8 +103,8 @@ Args arguments(const Unit& unit, const Shape& shape, const Setting& setting,
     args.kind = unit.kind();
   }
   if constexpr (requires { args.dweight; }) {
-    args.dlinear = at.dlinear;
-    args.dweight = at.dweight;
+    args.dlinear = is_split ? at.dlinear : nullptr;
+    args.dweight = unit.has_weight ? at.dweight : nullptr;
   }
   return args;
 }

@@ -136,7 +136,7 @@ class Problem {
     if constexpr (requires { args.has_bias; })
       args.has_bias = has_bias();
     if constexpr (requires { args.bias; })
-      args.bias = bias.data();
+      args.bias = has_bias() ? bias.data() : nullptr;
     if constexpr (requires { args.casting; })
       args.casting = llama() ? ops::RmsNormCasting::kLlama : ops::RmsNormCasting::kNone;
     return args;
@@ -162,8 +162,8 @@ class Problem {
     const auto run = [&](auto args) {
       args.y = out.y.data();
       args.rstd = saved(out.rstd);
-      args.residual = residual.data();
-      args.sum = out.sum.data();
+      args.residual = of_.residual ? residual.data() : nullptr;
+      args.sum = of_.residual ? out.sum.data() : nullptr;
       if constexpr (requires { args.mean; })
         args.mean = saved(out.mean);
       run_operation(args, setting_);
@@ -279,14 +279,14 @@ class Problem {
       args.rstd = floats(saved.rstd);
       if constexpr (requires { args.mean; })
         args.mean = floats(saved.mean);
-      args.dsum = residual.data();
+      args.dsum = of_.residual ? residual.data() : nullptr;
       args.workspace_bytes = workspace_bytes(args, device).value();
       Tensor<F32> workspace("workspace", args.workspace_bytes / 4, {});
       if (setting_.has_dweight) {  // else they stay null
         args.workspace = workspace.data();
         args.dweight = out.dweight.data();
         if constexpr (requires { args.dbias; })
-          args.dbias = out.dbias.data();
+          args.dbias = has_bias() ? out.dbias.data() : nullptr;
       }
       const ReadOnly inputs(x, residual, weight, dy, saved.mean, saved.rstd);
       run_operation(args, setting_);
