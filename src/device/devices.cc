@@ -65,6 +65,20 @@ Result<void> Devices::check(const Device& device) const {
                   list_.size()));
 }
 
+Result<Device> Devices::find(int ordinal) const {
+  KILN_TRY(check_driver_there());
+  if (list_.empty())
+    return fail(ErrorCode::kUnavailable,
+                "the CUDA driver has no device here: look at nvidia-smi, and at "
+                "CUDA_VISIBLE_DEVICES");
+  const auto at = static_cast<std::size_t>(ordinal);
+  if (ordinal >= 0 && at < list_.size())
+    return list_[at];
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("there is no device {}: this service has {}, from 0 on",
+                          ordinal, list_.size()));
+}
+
 Result<Device> Devices::device_of(CUstream_st* stream) const {
   KILN_TRY(check_driver_there());
   const std::optional<int> ordinal = KILN_TRY(device::device_of(*driver_, stream));

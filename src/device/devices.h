@@ -47,6 +47,8 @@ class Devices {
   /// the thread; where none is, of the only device. Errors: kUnavailable (no driver; as
   /// check_process()), kInvalidArgument (several devices and no context), kDevice.
   [[nodiscard]] Result<Device> device_of(CUstream_st* stream) const;
+  /// See Service::device().
+  [[nodiscard]] Result<Device> find(int ordinal) const;
 
   /// Whether `stream` is being captured. Errors: kUnavailable (no driver); kDevice.
   [[nodiscard]] Result<bool> is_capturing(CUstream_st* stream) const;

@@ -94,11 +94,10 @@ class KILN_EXPORT Kernel {
     return launch_with(geometry, stream, values, kSizes);
   }
 
-  /// As above; what geometry() failed with is handed on. Not [[nodiscard]]: the first
-  /// use, as README has it, is no warning.
+  /// As above; what geometry() failed with is handed on.
   template <typename... Arguments>
-  Result<void> launch(const Result<Geometry>& geometry, CUstream_st* stream,
-                      Arguments... arguments) const {
+  [[nodiscard]] Result<void> launch(const Result<Geometry>& geometry,
+                                    CUstream_st* stream, Arguments... arguments) const {
     if (!geometry)
       return tl::unexpected<Error>(geometry.error());
     return launch(*geometry, stream, arguments...);

@@ -131,6 +131,9 @@ class Service::Impl {
   ~Impl() { stop_.request_stop(); }
 
   [[nodiscard]] const std::vector<Device>& devices() const { return devices_->list(); }
+  [[nodiscard]] Result<Device> device(int ordinal) const {
+    return devices_->find(ordinal);
+  }
   [[nodiscard]] Result<std::string> profile(const Device& device) const {
     return devices_->profile(device);
   }
@@ -142,6 +145,7 @@ class Service::Impl {
   Result<void> prefetch(const Request& request, const Device& device);
   [[nodiscard]] Statistics statistics() const;
   [[nodiscard]] AttentionCalls& attention() { return attention_; }
+  [[nodiscard]] Devices& all_devices() { return *devices_; }
 
   [[nodiscard]] bool is_of_this_process() const {
     return devices_->is_of_this_process();
@@ -390,6 +394,10 @@ const std::vector<Device>& Service::devices() const {
   return impl_->devices();
 }
 
+Result<Device> Service::device(int ordinal) const {
+  return at_border([&] { return impl_->device(ordinal); });
+}
+
 Result<Device> Service::device_of(CUstream_st* stream) const {
   return at_border([&] { return impl_->device_of(stream); });
 }
@@ -413,6 +421,10 @@ Result<std::string> Service::profile(const Device& device) const {
 
 AttentionCalls& ServiceParts::attention_of(Service& service) {
   return service.impl_->attention();
+}
+
+Devices& ServiceParts::devices_of(Service& service) {
+  return service.impl_->all_devices();
 }
 
 }  // namespace kiln

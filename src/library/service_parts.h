@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "device/devices.h"
 #include "kiln/service.h"
 #include "library/attention_calls.h"
 
@@ -9,6 +10,7 @@ namespace kiln {
 
 struct ServiceParts {
   [[nodiscard]] static AttentionCalls& attention_of(Service& service);
+  [[nodiscard]] static Devices& devices_of(Service& service);
 };
 
 }  // namespace kiln

@@ -14,12 +14,13 @@
 #include "ops/attention.h"
 #include "ops/check.h"
 #include "ops/cudnn_tensors.h"
+#include "ops/on_device.h"
 #include "ops/run.h"
 #include "util/try.h"
 
 // One call, one named step a line:
 //
-//   problem ─ device ─ tensors ─ decided? ─ workspace ─┬─ cuDNN's plan
+//   problem ─ tensors ─ device ─ decided? ─ workspace ─┬─ cuDNN's plan
 //                                                      └─ Kiln's kernels
 
 namespace kiln::ops {
@@ -130,35 +131,47 @@ Result<void> run_cudnn(Service& service, const Device& device, CUstream_st* stre
                                                        cudnn_tensors(call, scale), own);
 }
 
-Result<void> run_attention(Service& service, CUstream_st* stream, const Problem& given,
+/// In `stream`, on the device whose context is current.
+Result<void> run_there(Service& service, const Device& device, CUstream_st* stream,
+                       const AttentionCall& call) {
+  const AttentionDecision& decision = *KILN_TRY(decide(service, stream, call, device));
+  KILN_TRY(check_workspace(decision, call));
+  if (decision.backend == AttentionBackend::kCudnn)
+    return run_cudnn(service, device, stream, call);
+  return run(service, device, stream, KILN_TRY(launches(call, device)));
+}
+
+/// Where and in which stream.
+struct Place {
+  const Device& device;
+  CUstream_st* stream;
+};
+
+Result<void> run_attention(Service& service, const Place& place, const Problem& given,
                            const AttentionTensors& tensors, Pass pass) {
   return at_border([&]() -> Result<void> {
     const Problem problem = KILN_TRY(problem_for(pass, given));
     const AttentionCall call{.problem = problem, .tensors = tensors};
     KILN_TRY(check_options(call));
     KILN_TRY(check_pointers(call));
-    const Device device = KILN_TRY(service.device_of(stream));
-    const AttentionDecision& decision =
-        *KILN_TRY(decide(service, stream, call, device));
-    KILN_TRY(check_workspace(decision, call));
-    if (decision.backend == AttentionBackend::kCudnn)
-      return run_cudnn(service, device, stream, call);
-    return run(service, device, stream, KILN_TRY(launches(call, device)));
+    return on_device(service, place.device, place.stream, [&] {
+      return run_there(service, place.device, place.stream, call);
+    });
   });
 }
 
 }  // namespace
 
-Result<void> attention_forward(Service& service, CUstream_st* stream,
-                               const Problem& problem,
+Result<void> attention_forward(Service& service, const Device& device,
+                               CUstream_st* stream, const Problem& problem,
                                const AttentionTensors& tensors) {
-  return run_attention(service, stream, problem, tensors, Pass::kForward);
+  return run_attention(service, {device, stream}, problem, tensors, Pass::kForward);
 }
 
-Result<void> attention_backward(Service& service, CUstream_st* stream,
-                                const Problem& problem,
+Result<void> attention_backward(Service& service, const Device& device,
+                                CUstream_st* stream, const Problem& problem,
                                 const AttentionTensors& tensors) {
-  return run_attention(service, stream, problem, tensors, Pass::kBackward);
+  return run_attention(service, {device, stream}, problem, tensors, Pass::kBackward);
 }
 
 Result<AttentionChoice> prepare(Service& service, const Device& device,

@@ -14,12 +14,13 @@
 
 // To add one: declare it in its family's header under kiln/ops/, its plan() and
 // check_pointers() in ops/<family>.h, and add a line.
-#define KILN_OPERATION(function, Args)                                             \
-  Result<void> function(Service& service, CUstream_st* stream, const Args& args) { \
-    return run_operation(service, stream, args);                                   \
-  }                                                                                \
-  Result<void> prepare(Service& service, const Device& device, const Args& args) { \
-    return prepare_operation(service, device, args);                               \
+#define KILN_OPERATION(function, Args)                                               \
+  Result<void> function(Service& service, const Device& device, CUstream_st* stream, \
+                        const Args& args) {                                          \
+    return run_operation(service, device, stream, args);                             \
+  }                                                                                  \
+  Result<void> prepare(Service& service, const Device& device, const Args& args) {   \
+    return prepare_operation(service, device, args);                                 \
   }
 
 namespace kiln::ops {

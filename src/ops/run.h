@@ -8,12 +8,14 @@
 #include "kiln/result.h"
 #include "kiln/service.h"
 #include "library/public_border.h"
+#include "ops/on_device.h"
 #include "ops/plan.h"
 #include "util/try.h"
 
 namespace kiln::ops {
 
-/// Starts the plan's launches in `stream`, which is of `device`.
+/// Starts the plan's launches in `stream`, which is of `device`; a null one is of the
+/// context that is current.
 [[nodiscard]] Result<void> run(Service& service, const Device& device,
                                CUstream_st* stream, Plan plan);
 
@@ -23,13 +25,13 @@ namespace kiln::ops {
 
 /// The body of every operation: arguments are checked before a kernel is looked for.
 template <typename Args>
-[[nodiscard]] Result<void> run_operation(Service& service, CUstream_st* stream,
-                                         const Args& args) {
+[[nodiscard]] Result<void> run_operation(Service& service, const Device& device,
+                                         CUstream_st* stream, const Args& args) {
   return at_border([&]() -> Result<void> {
-    const Device device = KILN_TRY(service.device_of(stream));
     Plan launches = KILN_TRY(plan(args, device));
     KILN_TRY(check_pointers(args));
-    return run(service, device, stream, std::move(launches));
+    return on_device(service, device, stream,
+                     [&] { return run(service, device, stream, std::move(launches)); });
   });
 }
 

@@ -218,8 +218,8 @@ Row launch_row(const Settings& settings, bool with_stream) {
           .prepare = prepare};
 }
 
-/// What an operation adds to the launch of its kernel: its checks, its plan, the device
-/// of the stream, the hit in memory and the geometry.
+/// What an operation adds to the launch of its kernel: its checks, its plan, the
+/// context of the device, the hit in memory and the geometry.
 Row operation_row(const Settings& settings) {
   const auto prepare = [=]() -> Result<Sides> {
     const auto library = KILN_TRY(open(settings));
@@ -229,7 +229,8 @@ Row operation_row(const Settings& settings) {
     const auto memory =
         std::make_shared<std::vector<float>>(2 * std::size_t{64} * 1024);
     const auto operation = [=] {
-      return ops::softmax_forward(*library->service, driver.stream,
+      return ops::softmax_forward(*library->service, library->kernel->device(),
+                                  driver.stream,
                                   {.dtype = ops::DType::kBf16,
                                    .y = memory->data(),
                                    .x = memory->data() + memory->size() / 2,

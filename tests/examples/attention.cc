@@ -4,7 +4,6 @@
 #include <kiln/kiln.h>
 
 #include <cstdio>
-#include <stdexcept>
 
 namespace {
 
@@ -13,7 +12,9 @@ int fail(const kiln::Error& error) {
   return 1;
 }
 
-int attention() {
+}  // namespace
+
+int main() {
   // A program has its tensors here, in the device's memory.
   const void* q = nullptr;
   const void* k = nullptr;
@@ -25,7 +26,9 @@ int attention() {
   auto service = kiln::Service::open();
   if (!service)
     return fail(service.error());
-  const kiln::Device device = service->devices().at(0);
+  const auto device = service->device();
+  if (!device)
+    return fail(device.error());
 
   // As it stands in README.md, but for the lines that look at what comes of it.
   // clang-format off
@@ -33,10 +36,10 @@ int attention() {
                                    .batch = 4, .heads = 32, .kv_heads = 8, .sq = 4096, .skv = 4096,
                                    .dqk = 128, .dv = 128, .mask = kiln::attention::Mask::kCausal};
   set_strides(problem);
-  auto choice = kiln::ops::prepare(*service, device, problem);  // Result: who runs it, why, and its workspace
+  auto choice = kiln::ops::prepare(*service, *device, problem);  // Result: who runs it, why, and its workspace
   if (!choice) { return fail(choice.error()); }
   // void* workspace: of choice->workspace_bytes, at a multiple of 256 bytes
-  auto done = kiln::ops::attention_forward(*service, stream, problem,
+  auto done = kiln::ops::attention_forward(*service, *device, stream, problem,
                                 {.q = q, .k = k, .v = v, .o = o, .stats = stats,
                                  .workspace = workspace, .workspace_bytes = choice->workspace_bytes});
   // clang-format on
@@ -47,15 +50,4 @@ int attention() {
   if (!done && o != nullptr)  // here there are no tensors, and it says so
     return fail(done.error());
   return 0;
-}
-
-}  // namespace
-
-int main() {
-  try {
-    return attention();
-  } catch (const std::out_of_range&) {  // devices().at(0)
-    fmt::print(stderr, "there is no CUDA device here\n");
-    return 1;
-  }
 }

@@ -49,7 +49,7 @@ TEST_F(ExamplesTest, FirstUse) {
 }
 
 TEST_F(ExamplesTest, Operations) {
-  kiln_.set("KILN_SIMULATED_DEVICES", "8.6");  // of several, a stream says which
+  kiln_.set("KILN_SIMULATED_DEVICES", "8.6");
   EXPECT_EQ(output_of("operations"), "softmax_forward is compiled, for device 0\n");
   EXPECT_EQ(output_of("operations"),
             "softmax_forward is found in the cache, for device 0\n");
@@ -67,7 +67,7 @@ TEST_F(ExamplesTest, WhatIsMissingIsSaidOnStderr) {
   for (const char* example :
        {"attention", "first-use", "operations", "raw-source", "prefetch"}) {
     kiln_.set("KILN_SIMULATED_DEVICES", "");
-    expect_failure(example, "there is no CUDA device here\n");
+    expect_failure(example, "the CUDA driver has no device here");
     kiln_.set("KILN_SIMULATED_DEVICES", "5.0");
     expect_failure(example, "device 0");
   }

@@ -5,11 +5,8 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <stdexcept>
 
-namespace {
-
-int first_use() {
+int main() {
   // A program has its tensors here, in the device's memory. Without rows, nothing of
   // them is read or written.
   void* out = nullptr;
@@ -19,31 +16,22 @@ int first_use() {
   const float scale = 0.125F;
   CUstream_st* stream = nullptr;  // a CUstream; this one is the default stream
 
-  // As it stands in README.md, but for the line that checks `service`.
+  // As it stands in README.md.
   // clang-format off
   auto service = kiln::Service::open();                                     // Result<Service>
   if (!service) { fmt::print(stderr, "{}\n", service.error().message); return 1; }
-  auto device  = service->devices().at(0);
-  auto kernel  = service->get({"scaled_softmax_fwd", {{"dtype", "bf16"}}}, device);   // Result<Kernel>
+  auto device  = service->device();                                         // Result<Device>
+  if (!device) { fmt::print(stderr, "{}\n", device.error().message); return 1; }
+  auto kernel  = service->get({"scaled_softmax_fwd", {{"dtype", "bf16"}}}, *device);  // Result<Kernel>
   if (!kernel) { fmt::print(stderr, "{}\n", kernel.error().message); return 1; }
   auto launch  = kernel->geometry({{"rows", rows}, {"cols", cols}});
-  kernel->launch(launch, stream, out, in, scale, rows, cols);               // Result<void>
+  auto done    = kernel->launch(launch, stream, out, in, scale, rows, cols);  // Result<void>
+  if (!done) { fmt::print(stderr, "{}\n", done.error().message); return 1; }
   // clang-format on
 
   const bool is_new = service->statistics().compiled == 1;
   fmt::print("{}: {}, and launched on device {}, a {} ({})\n", kernel->name(),
-             is_new ? "compiled" : "found in the cache", device.ordinal, device.name,
-             kiln::to_string(device.capability));
+             is_new ? "compiled" : "found in the cache", device->ordinal, device->name,
+             kiln::to_string(device->capability));
   return 0;
-}
-
-}  // namespace
-
-int main() {
-  try {
-    return first_use();
-  } catch (const std::out_of_range&) {  // devices().at(0)
-    fmt::print(stderr, "there is no CUDA device here\n");
-    return 1;
-  }
 }

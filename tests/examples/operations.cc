@@ -4,7 +4,6 @@
 #include <kiln/kiln.h>
 
 #include <cstdio>
-#include <stdexcept>
 
 namespace {
 
@@ -13,7 +12,9 @@ int fail(const kiln::Error& error) {
   return 1;
 }
 
-int operations() {
+}  // namespace
+
+int main() {
   // A program has its tensors here, in the device's memory.
   void* y = nullptr;
   const void* x = nullptr;
@@ -21,33 +22,24 @@ int operations() {
   auto service = kiln::Service::open();
   if (!service)
     return fail(service.error());
-  const kiln::Device device = service->devices().at(0);
+  const auto device = service->device();
+  if (!device)
+    return fail(device.error());
 
   // As it stands in README.md, but for the lines that look at what comes of it.
   // clang-format off
   kiln::ops::SoftmaxForward args{.dtype = kiln::ops::DType::kBf16, .y = y, .x = x,
                                  .batch = 4, .heads = 32, .sq = 2048, .skv = 2048,
                                  .scale = 0.088F, .mask = kiln::ops::SoftmaxMask::kCausal};
-  auto ready = kiln::ops::prepare(*service, device, args);             // before a capture: built and loaded
+  auto ready = kiln::ops::prepare(*service, *device, args);  // before a capture: built and loaded
   if (!ready) { return fail(ready.error()); }
   args.batch = 0;  // without sequences nothing of the tensors is read or written
-  auto done  = kiln::ops::softmax_forward(*service, stream, args);     // on the stream's device: Result<void>
+  auto done  = kiln::ops::softmax_forward(*service, *device, stream, args);  // Result<void>
   // clang-format on
   if (!done)
     return fail(done.error());
   const bool is_new = service->statistics().compiled == 1;
   fmt::print("softmax_forward is {}, for device {}\n",
-             is_new ? "compiled" : "found in the cache", device.ordinal);
+             is_new ? "compiled" : "found in the cache", device->ordinal);
   return 0;
-}
-
-}  // namespace
-
-int main() {
-  try {
-    return operations();
-  } catch (const std::out_of_range&) {  // devices().at(0)
-    fmt::print(stderr, "there is no CUDA device here\n");
-    return 1;
-  }
 }

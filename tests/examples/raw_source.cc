@@ -82,12 +82,13 @@ int main() {
     fmt::print(stderr, "{}\n", service.error().message);
     return 1;
   }
-  if (service->devices().empty()) {
-    fmt::print(stderr, "there is no CUDA device here\n");
+  const auto device = service->device();
+  if (!device) {
+    fmt::print(stderr, "{}\n", device.error().message);
     return 1;
   }
   // The message of an error in the source is NVRTC's log.
-  if (const auto done = run(*service, service->devices().front()); !done) {
+  if (const auto done = run(*service, *device); !done) {
     fmt::print(stderr, "{}\n", done.error().message);
     return 1;
   }

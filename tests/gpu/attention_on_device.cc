@@ -61,10 +61,10 @@ Result<void> run_public(const OperationsOnDevice& on, Service& service,
     KILN_TRY(kilns_plan(on, call));
   return start(on, [&] {
     return call.problem.pass == Pass::kForward
-               ? ops::attention_forward(service, on.stream().handle(), call.problem,
-                                        call.tensors)
-               : ops::attention_backward(service, on.stream().handle(), call.problem,
-                                         call.tensors);
+               ? ops::attention_forward(service, on.device(), on.stream().handle(),
+                                        call.problem, call.tensors)
+               : ops::attention_backward(service, on.device(), on.stream().handle(),
+                                         call.problem, call.tensors);
   });
 }
 

@@ -16,6 +16,8 @@
   X(cuDeviceGetAttribute)          \
   X(cuDevicePrimaryCtxRetain)      \
   X(cuDevicePrimaryCtxRelease)     \
+  X(cuCtxGetCurrent)               \
+  X(cuCtxGetDevice)                \
   X(cuCtxPushCurrent)              \
   X(cuCtxPopCurrent)               \
   X(cuCtxSynchronize)              \

@@ -15,46 +15,47 @@ const OperationsOnDevice* current = nullptr;
 /// The operation of each argument struct.
 struct Start {
   Service& service;
+  const Device& device;
   CUstream stream;
 
   Result<void> operator()(const ops::RopeForward& args) const {
-    return ops::rope_forward(service, stream, args);
+    return ops::rope_forward(service, device, stream, args);
   }
   Result<void> operator()(const ops::RopeBackward& args) const {
-    return ops::rope_backward(service, stream, args);
+    return ops::rope_backward(service, device, stream, args);
   }
   Result<void> operator()(const ops::LayerNormForward& args) const {
-    return ops::layernorm_forward(service, stream, args);
+    return ops::layernorm_forward(service, device, stream, args);
   }
   Result<void> operator()(const ops::LayerNormBackward& args) const {
-    return ops::layernorm_backward(service, stream, args);
+    return ops::layernorm_backward(service, device, stream, args);
   }
   Result<void> operator()(const ops::RmsNormForward& args) const {
-    return ops::rmsnorm_forward(service, stream, args);
+    return ops::rmsnorm_forward(service, device, stream, args);
   }
   Result<void> operator()(const ops::RmsNormBackward& args) const {
-    return ops::rmsnorm_backward(service, stream, args);
+    return ops::rmsnorm_backward(service, device, stream, args);
   }
   Result<void> operator()(const ops::ActivationForward& args) const {
-    return ops::activation_forward(service, stream, args);
+    return ops::activation_forward(service, device, stream, args);
   }
   Result<void> operator()(const ops::ActivationBackward& args) const {
-    return ops::activation_backward(service, stream, args);
+    return ops::activation_backward(service, device, stream, args);
   }
   Result<void> operator()(const ops::GluForward& args) const {
-    return ops::glu_forward(service, stream, args);
+    return ops::glu_forward(service, device, stream, args);
   }
   Result<void> operator()(const ops::GluBackward& args) const {
-    return ops::glu_backward(service, stream, args);
+    return ops::glu_backward(service, device, stream, args);
   }
   Result<void> operator()(const ops::CrossEntropy& args) const {
-    return ops::cross_entropy(service, stream, args);
+    return ops::cross_entropy(service, device, stream, args);
   }
   Result<void> operator()(const ops::CrossEntropyForward& args) const {
-    return ops::cross_entropy_forward(service, stream, args);
+    return ops::cross_entropy_forward(service, device, stream, args);
   }
   Result<void> operator()(const ops::CrossEntropyBackward& args) const {
-    return ops::cross_entropy_backward(service, stream, args);
+    return ops::cross_entropy_backward(service, device, stream, args);
   }
 };
 
@@ -93,8 +94,8 @@ Result<void> run_operation(const Operation& operation, const Schedule& /*schedul
   return std::visit(
       [&](const auto& args) -> Result<void> {
         const gpu_test::DeviceCopies copies;
-        auto done =
-            gpu_test::Start{on.service(), on.stream().handle()}(copies.moved(args));
+        auto done = gpu_test::Start{on.service(), on.device(),
+                                    on.stream().handle()}(copies.moved(args));
         on.stream().synchronize();
         copies.take_back();
         return done;

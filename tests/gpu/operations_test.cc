@@ -1,5 +1,8 @@
-// Operations as a program calls them: on the device of the stream, with errors before
-// anything is built, and in graphs.
+// Operations as a program calls them: on the device that is asked for, with errors
+// before anything is built, and in graphs.
+
+#include <optional>
+#include <thread>
 
 #include "tests/gpu/gpu_test.h"
 #include "tests/gpu/graph.h"
@@ -34,40 +37,66 @@ class GpuOperations : public GpuTest {
   }
 };
 
-TEST_F(GpuOperations, GoToTheDeviceOfTheirStreamWhateverIsCurrent) {
+TEST_F(GpuOperations, GoToTheirDeviceWhateverIsCurrent) {
   std::vector<std::vector<float>> results;
   for (const Device& device : devices()) {
     const OnDevice scope(device.ordinal);
     const DeviceArray<float> x{std::span<const float>(ramp())};
     const DeviceArray<float> y(kRows * kCols);
     const Stream stream;
-    {
-      const OnDevice other(devices().back().ordinal);
-      const auto found = service().device_of(stream.handle());
-      ASSERT_TRUE(found) << found.error().message;
-      EXPECT_EQ(*found, device);
-      expect_done(ops::softmax_forward(service(), stream.handle(),
-                                       softmax(y.data(), x.data())));
+    for (CUstream where : {stream.handle(), CUstream{}}) {
+      {
+        const OnDevice other(devices().back().ordinal);
+        expect_done(ops::softmax_forward(service(), device, where,
+                                         softmax(y.data(), x.data())));
+        CUdevice current = -1;
+        EXPECT_EQ(driver().cuCtxGetDevice(&current), CUDA_SUCCESS);
+        EXPECT_EQ(current, devices().back().ordinal) << "the caller's is not current";
+      }
+      OnDevice::synchronize();
+      results.push_back(y.download());
     }
-    stream.synchronize();
-    results.push_back(y.download());
   }
   KILN_SKIP_NUMBERS_IF_SIMULATED();
   for (const auto& y : results) expect_rows_that_sum_to_one(y);
 }
 
-TEST_F(GpuOperations, GoToTheCurrentDeviceInTheDefaultStream) {
-  for (const Device& device : devices()) {
-    const OnDevice scope(device.ordinal);
-    const DeviceArray<float> x{std::span<const float>(ramp())};
-    const DeviceArray<float> y(kRows * kCols);
-    EXPECT_EQ(service().device_of(nullptr).value(), device);
-    expect_done(ops::softmax_forward(service(), nullptr, softmax(y.data(), x.data())));
-    OnDevice::synchronize();
-  }
+TEST_F(GpuOperations, NeedNoCurrentContext) {
+  const Device& device = devices().back();
+  std::optional<OnDevice> scope(device.ordinal);
+  const DeviceArray<float> x{std::span<const float>(ramp())};
+  const DeviceArray<float> y(kRows * kCols);
+  const ops::SoftmaxForward args = softmax(y.data(), x.data());
+  std::thread([&] {  // where none is
+    expect_done(ops::softmax_forward(service(), device, nullptr, args));
+    CUcontext current = nullptr;
+    EXPECT_EQ(driver().cuCtxGetCurrent(&current), CUDA_SUCCESS);
+    EXPECT_EQ(current, nullptr);
+  })
+      .join();
+  OnDevice::synchronize();
 }
 
-TEST_F(GpuOperations, AskForAStreamWhereNoContextIsCurrentAndDevicesAreMany) {
+TEST_F(GpuOperations, RefuseAStreamOfAnotherDevice) {
+  if (devices().size() < 2)
+    GTEST_SKIP() << "one device";
+  const OnDevice scope(devices().front().ordinal);
+  const Stream stream;
+  const auto refused = ops::softmax_forward(
+      service(), devices().back(), stream.handle(),
+      {.dtype = DType::kF16, .sq = 0, .skv = 5000});  // even of nothing
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(refused.error().message, HasSubstr("the stream is of device 0"));
+}
+
+TEST_F(GpuOperations, TheDeviceOfADefaultStreamIsTheCurrentOne) {
+  for (const Device& device : devices()) {
+    const OnDevice scope(device.ordinal);
+    const Stream stream;
+    EXPECT_EQ(service().device_of(nullptr).value(), device);
+    EXPECT_EQ(service().device_of(stream.handle()).value(), device);
+  }
   const auto found = service().device_of(nullptr);
   if (devices().size() == 1) {
     EXPECT_EQ(found.value(), devices().front());
@@ -78,20 +107,31 @@ TEST_F(GpuOperations, AskForAStreamWhereNoContextIsCurrentAndDevicesAreMany) {
   EXPECT_THAT(found.error().message, HasSubstr("pass a stream"));
 }
 
+TEST_F(GpuOperations, ADeviceThatThereIsNotIsAnErrorWithHowManyThereAre) {
+  EXPECT_EQ(service().device().value(), devices().front());
+  const auto none = service().device(static_cast<int>(devices().size()));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(none.error().message, HasSubstr("from 0 on"));
+  EXPECT_FALSE(service().device(-1));
+}
+
 TEST_F(GpuOperations, RefuseWrongArgumentsBeforeAKernelIsLookedFor) {
-  const OnDevice scope(devices().front().ordinal);
+  const Device& device = devices().front();
+  const OnDevice scope(device.ordinal);
   const Statistics before = service().statistics();
   const auto refused = ops::softmax_forward(
-      service(), nullptr, {.dtype = DType::kF16, .sq = 3, .skv = 5000});
+      service(), device, nullptr, {.dtype = DType::kF16, .sq = 3, .skv = 5000});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message, "softmax_forward: y is null");
   EXPECT_EQ(service().statistics(), before);
 }
 
 TEST_F(GpuOperations, OfNothingLaunchNothing) {
-  const OnDevice scope(devices().front().ordinal);
+  const Device& device = devices().front();
+  const OnDevice scope(device.ordinal);
   const Statistics before = service().statistics();
-  expect_done(ops::softmax_forward(service(), nullptr,
+  expect_done(ops::softmax_forward(service(), device, nullptr,
                                    {.dtype = DType::kF16, .sq = 0, .skv = 5000}));
   EXPECT_EQ(service().statistics(), before);
 }
@@ -105,8 +145,8 @@ TEST_F(GpuOperations, AreCapturedAfterTheyWerePrepared) {
   expect_done(ops::prepare(service(), device, softmax(nullptr, nullptr)));
   const Statistics prepared = service().statistics();
   const Graph graph(stream, [&] {
-    expect_done(
-        ops::softmax_forward(service(), stream.handle(), softmax(y.data(), x.data())));
+    expect_done(ops::softmax_forward(service(), device, stream.handle(),
+                                     softmax(y.data(), x.data())));
   });
   EXPECT_EQ(service().statistics().loaded, prepared.loaded);
   EXPECT_EQ(service().statistics().memory_hits, prepared.memory_hits + 1);
@@ -142,7 +182,7 @@ TEST_F(GpuOperations, OfTwoLaunchesAreCapturedWhole) {
     args.dx = dx.data();
     args.dweight = dweight.data();
     const auto start = [&] {
-      expect_done(ops::rmsnorm_backward(service(), stream.handle(), args));
+      expect_done(ops::rmsnorm_backward(service(), device, stream.handle(), args));
     };
     if (captured)
       Graph(stream, start).launch(stream);

@@ -20,23 +20,23 @@ void add_activation(std::vector<BenchCase>& cases, ops::DType dtype,
   const std::uint64_t tensor = bytes_of(dtype, kRows * kCols);
   const std::uint64_t bias = form.has_bias ? bytes_of(dtype, kCols) : 0;
   const std::string what = fmt::format("{}, {} x {}", form.name, kRows, kCols);
-  cases.push_back(
-      {.operation = "activation_forward",
-       .what = what,
-       .dtype = dtype,
-       .work = BytesMoved{.least = 2 * tensor + bias, .goal = kForwardGoal},
-       .tensors = {{.bytes = tensor}, {.bytes = tensor}, {.bytes = bias}},
-       .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
-         return ops::activation_forward(service, stream,
-                                        {.dtype = dtype,
-                                         .kind = form.kind,
-                                         .y = at[0],
-                                         .x = at[1],
-                                         .has_bias = form.has_bias,
-                                         .bias = at[2],
-                                         .rows = kRows,
-                                         .cols = kCols});
-       }});
+  cases.push_back({.operation = "activation_forward",
+                   .what = what,
+                   .dtype = dtype,
+                   .work = BytesMoved{.least = 2 * tensor + bias, .goal = kForwardGoal},
+                   .tensors = {{.bytes = tensor}, {.bytes = tensor}, {.bytes = bias}},
+                   .start = [=](Service& service, const Device& on, CUstream_st* stream,
+                                BenchAddresses at) {
+                     return ops::activation_forward(service, on, stream,
+                                                    {.dtype = dtype,
+                                                     .kind = form.kind,
+                                                     .y = at[0],
+                                                     .x = at[1],
+                                                     .has_bias = form.has_bias,
+                                                     .bias = at[2],
+                                                     .rows = kRows,
+                                                     .cols = kCols});
+                   }});
   ops::ActivationBackward args{.dtype = dtype,
                                .kind = form.kind,
                                .has_bias = form.has_bias,
@@ -55,7 +55,8 @@ void add_activation(std::vector<BenchCase>& cases, ops::DType dtype,
                    {.bytes = bias},
                    {.bytes = bias},
                    {.bytes = args.workspace_bytes}},
-       .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
+       .start = [=](Service& service, const Device& on, CUstream_st* stream,
+                    BenchAddresses at) {
          ops::ActivationBackward now = args;
          now.dx = at[0];
          now.dy = at[1];
@@ -63,7 +64,7 @@ void add_activation(std::vector<BenchCase>& cases, ops::DType dtype,
          now.bias = at[3];
          now.dbias = at[4];
          now.workspace = at[5];
-         return ops::activation_backward(service, stream, now);
+         return ops::activation_backward(service, on, stream, now);
        }});
 }
 
@@ -107,43 +108,44 @@ void add_glu(std::vector<BenchCase>& cases, ops::DType dtype, const Device& devi
                    {.bytes = 2 * tensor},
                    {.bytes = bias},
                    {.bytes = weight}},
-       .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
+       .start = [=](Service& service, const Device& on, CUstream_st* stream,
+                    BenchAddresses at) {
          ops::GluForward now = forward;
          now.y = at[0];
          now.x = at[1];
          now.bias = at[2];
          now.weight = static_cast<const float*>(at[3]);
-         return ops::glu_forward(service, stream, now);
+         return ops::glu_forward(service, on, stream, now);
        }});
   auto backward = glu_arguments<ops::GluBackward>(dtype, form);
   backward.workspace_bytes =
       ops::glu_backward_workspace_bytes(backward, device).value_or(0);
-  cases.push_back(
-      {.operation = "glu_backward",
-       .what = what,
-       .dtype = dtype,
-       .work = BytesMoved{.least = 5 * tensor + 2 * bias + 2 * weight,
-                          .goal = kForwardGoal},
-       .tensors = {{.bytes = 2 * tensor},
-                   {.bytes = tensor},
-                   {.bytes = 2 * tensor},
-                   {.bytes = bias},
-                   {.bytes = bias},
-                   {.bytes = weight},
-                   {.bytes = weight},
-                   {.bytes = backward.workspace_bytes}},
-       .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
-         ops::GluBackward now = backward;
-         now.dx = at[0];
-         now.dy = at[1];
-         now.x = at[2];
-         now.bias = at[3];
-         now.dbias = at[4];
-         now.weight = static_cast<const float*>(at[5]);
-         now.dweight = static_cast<float*>(at[6]);
-         now.workspace = at[7];
-         return ops::glu_backward(service, stream, now);
-       }});
+  cases.push_back({.operation = "glu_backward",
+                   .what = what,
+                   .dtype = dtype,
+                   .work = BytesMoved{.least = 5 * tensor + 2 * bias + 2 * weight,
+                                      .goal = kForwardGoal},
+                   .tensors = {{.bytes = 2 * tensor},
+                               {.bytes = tensor},
+                               {.bytes = 2 * tensor},
+                               {.bytes = bias},
+                               {.bytes = bias},
+                               {.bytes = weight},
+                               {.bytes = weight},
+                               {.bytes = backward.workspace_bytes}},
+                   .start = [=](Service& service, const Device& on, CUstream_st* stream,
+                                BenchAddresses at) {
+                     ops::GluBackward now = backward;
+                     now.dx = at[0];
+                     now.dy = at[1];
+                     now.x = at[2];
+                     now.bias = at[3];
+                     now.dbias = at[4];
+                     now.weight = static_cast<const float*>(at[5]);
+                     now.dweight = static_cast<float*>(at[6]);
+                     now.workspace = at[7];
+                     return ops::glu_backward(service, on, stream, now);
+                   }});
 }
 
 }  // namespace

@@ -131,9 +131,10 @@ BenchCase kiln_case(const Problem& problem, const Device& device) {
   std::get<Arithmetic>(made.work).goal_tflops = goal_tflops(problem, device);
   const std::uint64_t workspace = ops::attention_workspace_bytes(problem);
   made.tensors.push_back({.bytes = workspace});
-  made.start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
+  made.start = [=](Service& service, const Device& on, CUstream_st* stream,
+                   BenchAddresses at) {
     const ops::AttentionTensors given = tensors_at(at, problem, workspace);
-    return ops::run_operation(service, stream, ops::AttentionCall{problem, given});
+    return ops::run_operation(service, on, stream, ops::AttentionCall{problem, given});
   };
   return made;
 }
@@ -151,11 +152,12 @@ Result<std::optional<BenchRefusal>> prepare_cudnn(Service& service,
                 "the service leaves attention to Kiln's kernel: " + choice.reason);
   const std::uint64_t workspace = choice.workspace_bytes;
   prepared.tensors.push_back({.bytes = workspace});
-  prepared.start = [=](Service& with, CUstream_st* stream, BenchAddresses at) {
+  prepared.start = [=](Service& with, const Device& on, CUstream_st* stream,
+                       BenchAddresses at) {
     const ops::AttentionTensors given = tensors_at(at, problem, workspace);
     return problem.pass == Pass::kForward
-               ? ops::attention_forward(with, stream, problem, given)
-               : ops::attention_backward(with, stream, problem, given);
+               ? ops::attention_forward(with, on, stream, problem, given)
+               : ops::attention_backward(with, on, stream, problem, given);
   };
   return std::nullopt;
 }

@@ -53,8 +53,11 @@ struct BenchCase {
   std::string backend = "kiln";  // whose kernels: "cudnn", where another computes it
   std::variant<BytesMoved, Arithmetic> work;
   std::vector<BenchTensor> tensors;
-  /// Starts the operation on tensors at these addresses.
-  std::function<Result<void>(Service&, CUstream_st*, std::span<void* const>)> start{};
+  /// Starts the operation on the device, on tensors at these addresses: null for those
+  /// of no bytes.
+  std::function<Result<void>(Service&, const Device&, CUstream_st*,
+                             std::span<void* const>)>
+      start{};
   /// Where it is set, called once before all else: builds and loads what is to run on
   /// the device, and gives the case the tensors and the start that it lacks. Errors:
   /// those of that.
@@ -65,7 +68,7 @@ struct BenchCase {
 
 /// Every operation in each of its dtypes, and every kernel; with the workspaces that
 /// are needed and the goals that are set on `device`. Those of cuDNN take a service
-/// that was opened with Options::attention "cudnn".
+/// that was opened with Options::attention kCudnn.
 [[nodiscard]] std::vector<BenchCase> bench_cases(const Device& device);
 
 }  // namespace kiln::tools

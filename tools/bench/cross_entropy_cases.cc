@@ -37,8 +37,9 @@ BenchCase loss_and_gradient(ops::DType dtype) {
                       {.bytes = tensor},
                       {.bytes = kFloats},
                       kTargetTensor},
-          .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
-            return ops::cross_entropy(service, stream,
+          .start = [=](Service& service, const Device& on, CUstream_st* stream,
+                       BenchAddresses at) {
+            return ops::cross_entropy(service, on, stream,
                                       {.dtype = dtype,
                                        .loss = static_cast<float*>(at[2]),
                                        .dlogits = at[0],
@@ -60,8 +61,9 @@ BenchCase loss(ops::DType dtype) {
                       {.bytes = kFloats},
                       {.bytes = 2 * kFloats},
                       kTargetTensor},
-          .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
-            return ops::cross_entropy_forward(service, stream,
+          .start = [=](Service& service, const Device& on, CUstream_st* stream,
+                       BenchAddresses at) {
+            return ops::cross_entropy_forward(service, on, stream,
                                               {.dtype = dtype,
                                                .loss = static_cast<float*>(at[1]),
                                                .saved = static_cast<float*>(at[2]),
@@ -83,9 +85,10 @@ BenchCase gradient(ops::DType dtype) {
                       {.bytes = tensor},
                       {.bytes = 2 * kFloats},
                       kTargetTensor},
-          .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
+          .start = [=](Service& service, const Device& on, CUstream_st* stream,
+                       BenchAddresses at) {
             return ops::cross_entropy_backward(
-                service, stream,
+                service, on, stream,
                 {.dtype = dtype,
                  .dlogits = at[0],
                  .logits = at[1],

@@ -140,14 +140,15 @@ Result<BenchTime> Bench::measure(const BenchCase& which, int rounds) {
   std::vector<void*> addresses;
   for (const BenchTensor& tensor : which.tensors) {
     tensors.push_back(KILN_TRY(make(tensor)));
-    addresses.push_back(tensors.back().address());
+    // What a case has not it must not be given.
+    addresses.push_back(tensor.bytes == 0 ? nullptr : tensors.back().address());
   }
   const std::uint64_t half = copied_bytes(which) / 2;
   const GpuMemory from = KILN_TRY(make({.bytes = half}));
   const GpuMemory to = KILN_TRY(make({.bytes = half}));
   const unsigned long long packs = half / 16;
   const Start operation = [&] {
-    return which.start(service_, gpu_->stream(), addresses);
+    return which.start(service_, copy_.device(), gpu_->stream(), addresses);
   };
   const Start copy = [&] {
     return copy_.launch(grid_of(copy_.device(), 512), gpu_->stream(), to.address(),

@@ -81,7 +81,8 @@ Sizes sizes_of(const Shape& shape, bool is_layer_norm) {
 
 template <typename Args>
 BenchCase norm_forward(const char* operation, const Shape& shape,
-                       Result<void> (*run)(Service&, CUstream_st*, const Args&)) {
+                       Result<void> (*run)(Service&, const Device&, CUstream_st*,
+                                           const Args&)) {
   constexpr bool kIsLayerNorm = requires(Args args) {
     args.bias;
   };
@@ -102,7 +103,8 @@ BenchCase norm_forward(const char* operation, const Shape& shape,
                       {.bytes = residual},
                       {.bytes = bias},
                       {.bytes = mean}},
-          .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
+          .start = [=](Service& service, const Device& on, CUstream_st* stream,
+                       BenchAddresses at) {
             Args args{.dtype = shape.dtype};
             args.y = at[0];
             args.x = at[1];
@@ -117,7 +119,7 @@ BenchCase norm_forward(const char* operation, const Shape& shape,
               args.bias = at[6];
               args.mean = static_cast<float*>(at[7]);
             }
-            return run(service, stream, args);
+            return run(service, on, stream, args);
           }};
 }
 
@@ -125,7 +127,8 @@ template <typename Args>
 BenchCase norm_backward(const char* operation, const Shape& shape, const Device& device,
                         Result<std::uint64_t> (*workspace_bytes)(const Args&,
                                                                  const Device&),
-                        Result<void> (*run)(Service&, CUstream_st*, const Args&)) {
+                        Result<void> (*run)(Service&, const Device&, CUstream_st*,
+                                            const Args&)) {
   constexpr bool kIsLayerNorm = requires(Args args) {
     args.dbias;
   };
@@ -154,7 +157,8 @@ BenchCase norm_backward(const char* operation, const Shape& shape, const Device&
                       {.bytes = args.workspace_bytes},
                       {.bytes = bias},
                       {.bytes = mean}},
-          .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
+          .start = [=](Service& service, const Device& on, CUstream_st* stream,
+                       BenchAddresses at) {
             Args now = args;
             now.dx = at[0];
             now.dy = at[1];
@@ -168,7 +172,7 @@ BenchCase norm_backward(const char* operation, const Shape& shape, const Device&
               now.dbias = at[8];
               now.mean = static_cast<const float*>(at[9]);
             }
-            return run(service, stream, now);
+            return run(service, on, stream, now);
           }};
 }
 

@@ -69,14 +69,16 @@ void add_rope(std::vector<BenchCase>& cases, ops::DType dtype, const RopeForm& f
                   {.bytes = k},
                   {.bytes = table},
                   {.bytes = table}},
-      .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
-        return ops::rope_forward(service, stream,
+      .start = [=](Service& service, const Device& on, CUstream_st* stream,
+                   BenchAddresses at) {
+        return ops::rope_forward(service, on, stream,
                                  ops::RopeForward{rope_arguments(dtype, form, at)});
       }};
   BenchCase backward = forward;
   backward.operation = "rope_backward";
-  backward.start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
-    return ops::rope_backward(service, stream,
+  backward.start = [=](Service& service, const Device& on, CUstream_st* stream,
+                       BenchAddresses at) {
+    return ops::rope_backward(service, on, stream,
                               ops::RopeBackward{rope_arguments(dtype, form, at)});
   };
   cases.push_back(std::move(forward));

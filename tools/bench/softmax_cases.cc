@@ -19,46 +19,47 @@ void add_softmax(std::vector<BenchCase>& cases, ops::DType dtype, ops::SoftmaxMa
   std::vector<BenchTensor> tensors{{.bytes = whole}, {.bytes = whole}};
   if (has_mask)
     tensors.push_back({.bytes = kMask, .fill = BenchTensor::Fill::kZeros});
-  cases.push_back(
-      {.operation = "softmax_forward",
-       .what = what,
-       .dtype = dtype,
-       .work = BytesMoved{.least = seen + whole + (has_mask ? kMask : 0),
-                          .goal = kForwardGoal},
-       .tensors = tensors,
-       .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
-         return ops::softmax_forward(
-             service, stream,
-             {.dtype = dtype,
-              .y = at[0],
-              .x = at[1],
-              .heads = kHeads,
-              .sq = kLength,
-              .skv = kLength,
-              .scale = 0.125F,
-              .mask = mask,
-              .mask_bytes =
-                  has_mask ? static_cast<const std::uint8_t*>(at[2]) : nullptr,
-              .mask_batch = 1});
-       }});
-  cases.push_back(
-      {.operation = "softmax_backward",
-       .what = what,
-       .dtype = dtype,
-       .work = BytesMoved{.least = 2 * seen + whole, .goal = kBackwardGoal},
-       .tensors = {{.bytes = whole}, {.bytes = whole}, {.bytes = whole}},
-       .start = [=](Service& service, CUstream_st* stream, BenchAddresses at) {
-         return ops::softmax_backward(service, stream,
-                                      {.dtype = dtype,
-                                       .dx = at[0],
-                                       .dy = at[1],
-                                       .y = at[2],
-                                       .heads = kHeads,
-                                       .sq = kLength,
-                                       .skv = kLength,
-                                       .scale = 0.125F,
-                                       .mask = mask});
-       }});
+  cases.push_back({.operation = "softmax_forward",
+                   .what = what,
+                   .dtype = dtype,
+                   .work = BytesMoved{.least = seen + whole + (has_mask ? kMask : 0),
+                                      .goal = kForwardGoal},
+                   .tensors = tensors,
+                   .start = [=](Service& service, const Device& on, CUstream_st* stream,
+                                BenchAddresses at) {
+                     return ops::softmax_forward(
+                         service, on, stream,
+                         {.dtype = dtype,
+                          .y = at[0],
+                          .x = at[1],
+                          .heads = kHeads,
+                          .sq = kLength,
+                          .skv = kLength,
+                          .scale = 0.125F,
+                          .mask = mask,
+                          .mask_bytes = has_mask
+                                            ? static_cast<const std::uint8_t*>(at[2])
+                                            : nullptr,
+                          .mask_batch = 1});
+                   }});
+  cases.push_back({.operation = "softmax_backward",
+                   .what = what,
+                   .dtype = dtype,
+                   .work = BytesMoved{.least = 2 * seen + whole, .goal = kBackwardGoal},
+                   .tensors = {{.bytes = whole}, {.bytes = whole}, {.bytes = whole}},
+                   .start = [=](Service& service, const Device& on, CUstream_st* stream,
+                                BenchAddresses at) {
+                     return ops::softmax_backward(service, on, stream,
+                                                  {.dtype = dtype,
+                                                   .dx = at[0],
+                                                   .dy = at[1],
+                                                   .y = at[2],
+                                                   .heads = kHeads,
+                                                   .sq = kLength,
+                                                   .skv = kLength,
+                                                   .scale = 0.125F,
+                                                   .mask = mask});
+                   }});
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 // Activations of a feed-forward layer, and their gradients: of one input, and gated,
 // where the activation of a gate is multiplied by a second, linear, input.
 //
-//   kiln::ops::activation_forward(service, stream,
+//   kiln::ops::activation_forward(service, device, stream,
 //                                 {.dtype = kiln::ops::DType::kBf16,
 //                                  .kind = kiln::ops::ActivationKind::kGeluTanh,
 //                                  .y = y, .x = x, .has_bias = true, .bias = bias,
 //                                  .rows = tokens, .cols = 32768});
-//   kiln::ops::glu_forward(service, stream, {.dtype = kiln::ops::DType::kBf16,
+//   kiln::ops::glu_forward(service, device, stream, {.dtype = kiln::ops::DType::kBf16,
 //                                            .kind = kiln::ops::GluKind::kSwiGlu,
 //                                            .y = y, .x = gate_and_linear,
 //                                            .rows = tokens, .cols = 14336});
@@ -132,20 +132,28 @@ struct GluBackward {
   std::uint64_t workspace_bytes = 0;
 };
 
-/// Starts the operation in `stream`, on the device that it is of (Service::device_of),
-/// and returns. The first call for a kernel fetches it as Service::get() does; after
-/// prepare() of arguments with the same dtype, kind, bias and weight it works under
-/// capture. Errors: kInvalidArgument, before anything is fetched, which names the
-/// argument; those of Service::device_of(), Service::get() and Kernel::launch(). Thread
+/// Starts the operation on `device`, one of Service::devices(), in `stream`, and
+/// returns. A null stream is the default stream of that device, whatever context is
+/// current to the thread, and the caller's context is current again afterwards. The
+/// first call for a kernel fetches it as Service::get() does; after prepare() of
+/// arguments with the same dtype, kind, bias and weight it works under capture. Errors:
+/// kInvalidArgument, before anything is fetched, which names the argument, or for a
+/// stream of another device; those of Service::get() and Kernel::launch(). Thread
 /// safety: any number of threads.
-KILN_EXPORT Result<void> activation_forward(Service& service, CUstream_st* stream,
-                                            const ActivationForward& args);
-KILN_EXPORT Result<void> activation_backward(Service& service, CUstream_st* stream,
-                                             const ActivationBackward& args);
-KILN_EXPORT Result<void> glu_forward(Service& service, CUstream_st* stream,
-                                     const GluForward& args);
-KILN_EXPORT Result<void> glu_backward(Service& service, CUstream_st* stream,
-                                      const GluBackward& args);
+[[nodiscard]] KILN_EXPORT Result<void> activation_forward(
+    Service& service, const Device& device, CUstream_st* stream,
+    const ActivationForward& args);
+[[nodiscard]] KILN_EXPORT Result<void> activation_backward(
+    Service& service, const Device& device, CUstream_st* stream,
+    const ActivationBackward& args);
+[[nodiscard]] KILN_EXPORT Result<void> glu_forward(Service& service,
+                                                   const Device& device,
+                                                   CUstream_st* stream,
+                                                   const GluForward& args);
+[[nodiscard]] KILN_EXPORT Result<void> glu_backward(Service& service,
+                                                    const Device& device,
+                                                    CUstream_st* stream,
+                                                    const GluBackward& args);
 
 /// The workspace that the operation needs on `device`; 0 without a bias. Pointers are
 /// not looked at. Errors and thread safety as above.

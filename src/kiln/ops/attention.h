@@ -8,7 +8,7 @@
 //   kiln::attention::set_strides(problem);
 //   auto choice = kiln::ops::prepare(service, device, problem);  // of what size below
 //   auto done = kiln::ops::attention_forward(
-//       service, stream, problem,
+//       service, device, stream, problem,
 //       {.q = q, .k = k, .v = v, .o = o, .workspace = workspace,
 //        .workspace_bytes = choice->workspace_bytes});
 //
@@ -36,8 +36,9 @@ struct CUstream_st;
 
 namespace kiln::ops {
 
-/// Memory of the stream's device. A gradient has the shape and the strides of what it
-/// is the gradient of. What is not of the problem is not looked at.
+/// Memory of the device. A gradient has the shape and the strides of what it
+/// is the gradient of. A bias that the problem does not have is
+/// refused; what else is not of the problem is not looked at.
 struct AttentionTensors {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -86,31 +87,33 @@ struct AttentionChoice {
   std::uint64_t workspace_bytes = 0;  // of this pass; enough for either backend
 };
 
-/// Computes o and stats in `stream`; does not wait for it. Decides once for each
-/// problem and device: KILN_ATTENTION=cudnn|kiln, else cuDNN where it can, else Kiln's
-/// own kernel, and logs why: a refusal of cuDNN's as a warning, once a kind, else as
-/// information. What was decided, and cuDNN's plan, stay as long as the service: round
-/// lengths that vary without end up to a few. Tensors that do not begin at multiples of
-/// 16 bytes, and a scale that is not above 0, are for Kiln's kernel. Fetches or builds
-/// what runs. Thread-safe.
+/// Computes o and stats on `device`, in `stream`, of which a null one is the default
+/// stream of that device; does not wait for it. Decides once for each problem and
+/// device: KILN_ATTENTION=cudnn|kiln, else cuDNN where it can, else Kiln's own kernel,
+/// and logs why: a refusal of cuDNN's as a warning, once a kind, else as information.
+/// What was decided, and cuDNN's plan, stay as long as the service: round lengths that
+/// vary without end up to a few. Tensors that do not begin at multiples of 16 bytes,
+/// and a scale that is not above 0, are for Kiln's kernel. Fetches or builds what runs.
+/// Thread-safe.
 ///
 /// The passes of one problem may have different backends, but not with dropout, whose
 /// random numbers differ: then it is decided for both at once. So there give both the
 /// same problem but for `pass`, `training`, `stats` and `bias_gradient`, the same
 /// scale, and aligned tensors.
 ///
-/// Errors: kInvalidArgument (problem, tensors, workspace, a stream that is captured
-/// with a problem that was not prepared); kUnavailable (the device or the problem is
-/// none for either; what is forced cannot run it); those of Service::get().
+/// Errors: kInvalidArgument (problem, tensors, workspace, a stream of another device or
+/// one that is captured with a problem that was not prepared); kUnavailable (the device
+/// or the problem is none for either; what is forced cannot run it); those of
+/// Service::get().
 [[nodiscard]] KILN_EXPORT Result<void> attention_forward(
-    Service& service, CUstream_st* stream, const attention::Problem& problem,
-    const AttentionTensors& tensors);
+    Service& service, const Device& device, CUstream_st* stream,
+    const attention::Problem& problem, const AttentionTensors& tensors);
 
 /// Computes the gradients, likewise. The same bits every time where the problem says
 /// `deterministic`, and by Kiln's kernel always.
 [[nodiscard]] KILN_EXPORT Result<void> attention_backward(
-    Service& service, CUstream_st* stream, const attention::Problem& problem,
-    const AttentionTensors& tensors);
+    Service& service, const Device& device, CUstream_st* stream,
+    const attention::Problem& problem, const AttentionTensors& tensors);
 
 /// Decides, and builds and loads what the calls above need on `device`, of the pass
 /// that problem.pass says, for tensors that are aligned and a scale above 0: before

@@ -1,7 +1,8 @@
 // Cross-entropy of a language model's logits against the tokens that came, and its
 // gradient: both in one pass over the logits, or one after the other.
 //
-//   kiln::ops::cross_entropy(service, stream, {.dtype = kiln::ops::DType::kBf16,
+//   kiln::ops::cross_entropy(service, device, stream, {.dtype =
+//   kiln::ops::DType::kBf16,
 //                                              .loss = loss, .dlogits = dlogits,
 //                                              .logits = logits, .targets = targets,
 //                                              .rows = 8192, .vocabulary = 128256,
@@ -102,18 +103,24 @@ struct CrossEntropyBackward {
   const float* row_scale = nullptr;
 };
 
-/// Starts the operation in `stream`, on the device that it is of (Service::device_of),
-/// and returns. The first call for a kernel fetches it as Service::get() does; after
-/// prepare() of arguments with the same dtype it works under capture. Errors:
-/// kInvalidArgument, before anything is fetched, which names the argument; those of
-/// Service::device_of(), Service::get() and Kernel::launch(). Thread safety: any number
-/// of threads.
-KILN_EXPORT Result<void> cross_entropy(Service& service, CUstream_st* stream,
-                                       const CrossEntropy& args);
-KILN_EXPORT Result<void> cross_entropy_forward(Service& service, CUstream_st* stream,
-                                               const CrossEntropyForward& args);
-KILN_EXPORT Result<void> cross_entropy_backward(Service& service, CUstream_st* stream,
-                                                const CrossEntropyBackward& args);
+/// Starts the operation on `device`, one of Service::devices(), in `stream`, and
+/// returns. A null stream is the default stream of that device, whatever context is
+/// current to the thread, and the caller's context is current again afterwards. The
+/// first call for a kernel fetches it as Service::get() does; after prepare() of
+/// arguments with the same dtype it works under capture. Errors: kInvalidArgument,
+/// before anything is fetched, which names the argument, or for a stream of another
+/// device; those of Service::get() and Kernel::launch(). Thread safety: any number of
+/// threads.
+[[nodiscard]] KILN_EXPORT Result<void> cross_entropy(Service& service,
+                                                     const Device& device,
+                                                     CUstream_st* stream,
+                                                     const CrossEntropy& args);
+[[nodiscard]] KILN_EXPORT Result<void> cross_entropy_forward(
+    Service& service, const Device& device, CUstream_st* stream,
+    const CrossEntropyForward& args);
+[[nodiscard]] KILN_EXPORT Result<void> cross_entropy_backward(
+    Service& service, const Device& device, CUstream_st* stream,
+    const CrossEntropyBackward& args);
 
 /// Fetches and loads on `device` what the operation would launch there; pointers are
 /// not looked at. Errors and thread safety as above.

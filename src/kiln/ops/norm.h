@@ -1,6 +1,7 @@
 // LayerNorm and RMSNorm over the last dimension, and their gradients.
 //
-//   kiln::ops::rmsnorm_forward(service, stream, {.dtype = kiln::ops::DType::kBf16,
+//   kiln::ops::rmsnorm_forward(service, device, stream, {.dtype =
+//   kiln::ops::DType::kBf16,
 //                                                .y = y, .x = x, .weight = weight,
 //                                                .rstd = rstd,
 //                                                .rows = 8192, .cols = 4096,
@@ -127,22 +128,30 @@ struct RmsNormBackward {
   std::uint64_t workspace_bytes = 0;
 };
 
-/// Starts the operation in `stream`, on the device that it is of (Service::device_of),
-/// and returns. The first call for a kernel fetches it as Service::get() does; after
-/// prepare() of arguments with the same dtypes, flags and cols it works under capture.
-/// dweight and dbias are the same bits every time for the same shape on devices with
-/// the same number of multiprocessors; without rows they are zeros. Errors:
-/// kInvalidArgument, before anything is fetched, which names the argument; those of
-/// Service::device_of(), Service::get() and Kernel::launch(). Thread safety: any number
-/// of threads.
-KILN_EXPORT Result<void> layernorm_forward(Service& service, CUstream_st* stream,
-                                           const LayerNormForward& args);
-KILN_EXPORT Result<void> layernorm_backward(Service& service, CUstream_st* stream,
-                                            const LayerNormBackward& args);
-KILN_EXPORT Result<void> rmsnorm_forward(Service& service, CUstream_st* stream,
-                                         const RmsNormForward& args);
-KILN_EXPORT Result<void> rmsnorm_backward(Service& service, CUstream_st* stream,
-                                          const RmsNormBackward& args);
+/// Starts the operation on `device`, one of Service::devices(), in `stream`, and
+/// returns. A null stream is the default stream of that device, whatever context is
+/// current to the thread, and the caller's context is current again afterwards. dweight
+/// and dbias are the same bits every time for the same shape on devices with the same
+/// number of multiprocessors; without rows they are zeros. The first call for a kernel
+/// fetches it as Service::get() does; after prepare() of arguments with the same
+/// dtypes, flags and cols it works under capture. Errors: kInvalidArgument, before
+/// anything is fetched, which names the argument, or for a stream of another device;
+/// those of Service::get() and Kernel::launch(). Thread safety: any number of threads.
+[[nodiscard]] KILN_EXPORT Result<void> layernorm_forward(Service& service,
+                                                         const Device& device,
+                                                         CUstream_st* stream,
+                                                         const LayerNormForward& args);
+[[nodiscard]] KILN_EXPORT Result<void> layernorm_backward(
+    Service& service, const Device& device, CUstream_st* stream,
+    const LayerNormBackward& args);
+[[nodiscard]] KILN_EXPORT Result<void> rmsnorm_forward(Service& service,
+                                                       const Device& device,
+                                                       CUstream_st* stream,
+                                                       const RmsNormForward& args);
+[[nodiscard]] KILN_EXPORT Result<void> rmsnorm_backward(Service& service,
+                                                        const Device& device,
+                                                        CUstream_st* stream,
+                                                        const RmsNormBackward& args);
 
 /// How much scratch memory the operation needs on `device`; pointers are not looked at.
 /// Errors: kInvalidArgument. Thread-safe.

@@ -11,7 +11,7 @@
 //             128}, .in_strides = {.batch = 32 * 128, .sequence = 4 * 32 * 128, .head =
 //             128}};
 //   args.table = {.angles = freqs, .positions = 2048, .columns = 128};
-//   kiln::ops::rope_forward(service, stream, args);
+//   kiln::ops::rope_forward(service, device, stream, args);
 //
 // Of each head the first rotary_dim elements, r of them, are rotated in pairs (a, b) by
 // the angles of the token's position:
@@ -109,16 +109,22 @@ struct RopeForward : RopeArguments {};
 /// else is as it was there.
 struct RopeBackward : RopeArguments {};
 
-/// Starts the operation in `stream`, on the device that it is of (Service::device_of),
-/// and returns: one launch for query and key. The first call for a kernel fetches it as
-/// Service::get() does; after prepare() of arguments with the same dtype, style and
-/// kind of table it works under capture. Errors: kInvalidArgument, before anything is
-/// fetched, which names the argument; those of Service::device_of(), Service::get() and
+/// Starts the operation on `device`, one of Service::devices(), in `stream`, and
+/// returns. A null stream is the default stream of that device, whatever context is
+/// current to the thread, and the caller's context is current again afterwards. Query
+/// and key are one launch. The first call for a kernel fetches it as Service::get()
+/// does; after prepare() of arguments with the same dtype, style and kind of table it
+/// works under capture. Errors: kInvalidArgument, before anything is fetched, which
+/// names the argument, or for a stream of another device; those of Service::get() and
 /// Kernel::launch(). Thread safety: any number of threads.
-KILN_EXPORT Result<void> rope_forward(Service& service, CUstream_st* stream,
-                                      const RopeForward& args);
-KILN_EXPORT Result<void> rope_backward(Service& service, CUstream_st* stream,
-                                       const RopeBackward& args);
+[[nodiscard]] KILN_EXPORT Result<void> rope_forward(Service& service,
+                                                    const Device& device,
+                                                    CUstream_st* stream,
+                                                    const RopeForward& args);
+[[nodiscard]] KILN_EXPORT Result<void> rope_backward(Service& service,
+                                                     const Device& device,
+                                                     CUstream_st* stream,
+                                                     const RopeBackward& args);
 
 /// Fetches and loads on `device` what the operation would launch there. Which of the
 /// table's pointers are null tells its kind; no other pointer is looked at. Errors and

@@ -1,6 +1,7 @@
 // Softmax over the last dimension of attention scores, and its gradient.
 //
-//   kiln::ops::softmax_forward(service, stream, {.dtype = kiln::ops::DType::kBf16,
+//   kiln::ops::softmax_forward(service, device, stream, {.dtype =
+//   kiln::ops::DType::kBf16,
 //                                                .y = y, .x = x,
 //                                                .batch = 4, .heads = 32,
 //                                                .sq = 2048, .skv = 2048,
@@ -63,16 +64,22 @@ struct SoftmaxBackward {
   SoftmaxMask mask = SoftmaxMask::kNone;
 };
 
-/// Starts the operation in `stream`, on the device that it is of (Service::device_of),
-/// and returns. The first call for a kernel fetches it as Service::get() does; after
-/// prepare() of arguments with the same dtype, mask and skv it works under capture.
-/// Errors: kInvalidArgument, before anything is fetched, which names the argument;
-/// those of Service::device_of(), Service::get() and Kernel::launch(). Thread safety:
-/// any number of threads.
-KILN_EXPORT Result<void> softmax_forward(Service& service, CUstream_st* stream,
-                                         const SoftmaxForward& args);
-KILN_EXPORT Result<void> softmax_backward(Service& service, CUstream_st* stream,
-                                          const SoftmaxBackward& args);
+/// Starts the operation on `device`, one of Service::devices(), in `stream`, and
+/// returns. A null stream is the default stream of that device, whatever context is
+/// current to the thread, and the caller's context is current again afterwards. The
+/// first call for a kernel fetches it as Service::get() does; after prepare() of
+/// arguments with the same dtype, mask and skv it works under capture. Errors:
+/// kInvalidArgument, before anything is fetched, which names the argument, or for a
+/// stream of another device; those of Service::get() and Kernel::launch(). Thread
+/// safety: any number of threads.
+[[nodiscard]] KILN_EXPORT Result<void> softmax_forward(Service& service,
+                                                       const Device& device,
+                                                       CUstream_st* stream,
+                                                       const SoftmaxForward& args);
+[[nodiscard]] KILN_EXPORT Result<void> softmax_backward(Service& service,
+                                                        const Device& device,
+                                                        CUstream_st* stream,
+                                                        const SoftmaxBackward& args);
 
 /// Fetches and loads on `device` what the operation would launch there; pointers are
 /// not looked at. Errors and thread safety as above.

@@ -156,8 +156,9 @@ class AttentionCallTest : public test::LibraryTest {
   Result<void> run(std::size_t i, const attention::Problem& problem,
                    const ops::AttentionTensors& with) {
     return problem.pass == attention::Pass::kForward
-               ? ops::attention_forward(service(), stream(i), problem, with)
-               : ops::attention_backward(service(), stream(i), problem, with);
+               ? ops::attention_forward(service(), device(i), stream(i), problem, with)
+               : ops::attention_backward(service(), device(i), stream(i), problem,
+                                         with);
   }
 
   [[nodiscard]] ops::AttentionChoice choice(std::size_t i,

@@ -80,14 +80,16 @@ TEST_F(AttentionCallTest, OfThreadsThatAskAtOnceOneDecidesAndOneBuilds) {
   for (std::size_t i = 0; i < kThreads; ++i) with.push_back(tensors(1, problem));
   Service& shared = service();
   const CUstream where = stream(1);
+  const Device& there = device(1);
   const CUcontext current = context(1);
   std::atomic<std::size_t> done = 0;
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < kThreads; ++i)
     threads.emplace_back([&, i] {
       test::make_current(driver_, current);
-      done +=
-          ops::attention_forward(shared, where, problem, with[i]).has_value() ? 1 : 0;
+      done += ops::attention_forward(shared, there, where, problem, with[i]).has_value()
+                  ? 1
+                  : 0;
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(done, kThreads);
@@ -139,18 +141,17 @@ TEST_F(AttentionCallTest, WhatKilnAttentionMayBeIsSaidAtOpen) {
 TEST_F(AttentionCallTest, WhatAProgramSetsBeatsTheEnvironment) {
   set("KILN_ATTENTION", "cudnn");
   Options with = options(driver_);
-  with.attention = "kiln";
+  with.attention = AttentionSetting::kKiln;
   auto service = Service::open(with);
   ASSERT_TRUE(service) << service.error().message;
   const auto made = ops::prepare(*service, service->devices().at(1), small_problem());
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_EQ(made->backend, AttentionBackend::kKiln);
-  with.attention = "flash";
+  with.attention = static_cast<AttentionSetting>(7);
   const auto opened = Service::open(with);
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(opened.error().message,
-            "Options::attention: 'flash' is neither cudnn nor kiln");
+  EXPECT_EQ(opened.error().message, "Options::attention is none of AttentionSetting");
 }
 
 TEST_F(AttentionCallTest, AProblemForNeitherNamesBothReasons) {

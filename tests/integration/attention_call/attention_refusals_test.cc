@@ -29,9 +29,9 @@ TEST_F(AttentionRefusals, OfAProblemThatIsNoneNameTheField) {
   expect_refused(call_unprepared(0, problem), "attention_backward: --training: ");
   EXPECT_FALSE(ops::prepare(service(), device(0), problem));
   problem = small_problem();
-  expect_refused(
-      ops::attention_backward(service(), stream(0), problem, tensors(0, problem)),
-      "attention_backward: problem.pass is fwd");
+  expect_refused(ops::attention_backward(service(), device(0), stream(0), problem,
+                                         tensors(0, problem)),
+                 "attention_backward: problem.pass is fwd");
 }
 
 TEST_F(AttentionRefusals, OfTensorsNameTheTensor) {
