@@ -111,9 +111,9 @@ TEST_F(NetworkFileSystemTest, fault_23_AProgramWithTheLibraryMakesNoLockCallTher
   kiln_.set("KILN_DRIVER", driver.path());
   const fs::path root = kiln_.cache_dir();
   Preload{.network = root, .locks = root, .clock = {}}.into(kiln_);
-  for (const char* says : {"compiled", "found in the cache"}) {
+  for (const char* says : {" 0 found in the cache", "0 compiled, "}) {
     campaign.injected();
-    const auto finished = kiln_.run_in_shell("kiln-example-first-use");
+    const auto finished = kiln_.run_in_shell("kiln-example-prefetch");
     if (finished.status != 0 || finished.out.find(says) == std::string::npos)
       campaign.wrong(finished.text());
   }
