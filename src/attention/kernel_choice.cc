@@ -127,7 +127,7 @@ Tiles tiles_of(const Problem& problem, std::int64_t dqk, std::int64_t dv,
                ComputeCapability capability) {
   // From 8.0 on the least of them have 99 KiB.
   const bool is_turing = capability < kFirstAmpere;
-  const std::int64_t most_bytes = (is_turing ? 64 : 99) * 1024;
+  const std::int64_t most_bytes = std::int64_t{is_turing ? 64 : 99} * 1024;
   const bool has_more = problem.bias != Bias::kNone || problem.dropout > 0;
   if (problem.pass == Pass::kForward) {
     const bool has_two_rows =  // of 16 a warp

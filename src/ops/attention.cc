@@ -249,83 +249,122 @@ Result<Plan> plan(const AttentionCall& call, const Device& device) {
   return launches(call, device);
 }
 
+namespace {
+
+/// The tensors of a call as the memory that it touches.
+class CallMemory {
+ public:
+  explicit CallMemory(const AttentionCall& call)
+      : problem_(call.problem),
+        is_packed_(call.problem.layout == Layout::kThd),
+        one_token_(call.problem) {
+    if (is_packed_)  // how many tokens a packed tensor has is on the device
+      one_token_.batch = 1;
+  }
+
+  [[nodiscard]] Memory like_q(std::string_view name, const void* at) const {
+    return tensor(name, at, {problem_.heads, problem_.sq, problem_.dqk}, problem_.q);
+  }
+  [[nodiscard]] Memory like_k(std::string_view name, const void* at) const {
+    return tensor(name, at, {problem_.kv_heads, problem_.skv, problem_.dqk},
+                  problem_.k);
+  }
+  [[nodiscard]] Memory like_v(std::string_view name, const void* at) const {
+    return tensor(name, at, {problem_.kv_heads, problem_.skv, problem_.dv}, problem_.v);
+  }
+  [[nodiscard]] Memory like_o(std::string_view name, const void* at) const {
+    return tensor(name, at, {problem_.heads, problem_.sq, problem_.dv}, problem_.o);
+  }
+  /// Refused where the problem has none.
+  [[nodiscard]] Memory bias(std::string_view name, const void* at, bool is_there,
+                            std::string_view else_because) const {
+    const std::int64_t count =
+        is_there ? problem_.heads * problem_.sq * problem_.skv : 0;
+    return only_if(is_there, else_because,
+                   array(name, at, true, count, size_bytes(problem_.dtype)));
+  }
+  [[nodiscard]] Memory stats(const float* at) const {
+    return array("stats", at, is_backward(problem_) || problem_.stats,
+                 problem_.batch * problem_.heads * problem_.sq, sizeof(float));
+  }
+  [[nodiscard]] Memory begins(std::string_view name, const std::int32_t* at) const {
+    return array(name, at, is_packed_, problem_.batch + 1, sizeof(std::int32_t));
+  }
+  [[nodiscard]] Memory lengths(std::string_view name, const std::int32_t* at) const {
+    return array(name, at, attention::is_padded(problem_.mask) && !is_packed_,
+                 problem_.batch, sizeof(std::int32_t));
+  }
+  [[nodiscard]] Memory dropout(std::string_view name, const std::int64_t* at) const {
+    return array(name, at, problem_.dropout > 0, 1, sizeof(std::int64_t));
+  }
+  /// All that is given may be written, of which the backward pass needs some.
+  [[nodiscard]] Memory workspace(const AttentionTensors& tensors) const {
+    return {"workspace", tensors.workspace,
+            std::max(tensors.workspace == nullptr ? 0 : tensors.workspace_bytes,
+                     attention_workspace_bytes(problem_)),
+            sizeof(float)};
+  }
+
+ private:
+  struct Extents {
+    std::int64_t heads;
+    std::int64_t rows;
+    std::int64_t dim;
+  };
+  [[nodiscard]] Memory tensor(std::string_view name, const void* at,
+                              const Extents& extents,
+                              const attention::Strides& strides) const {
+    return {name, at,
+            bytes_of(one_token_, extents.heads, is_packed_ ? 1 : extents.rows,
+                     extents.dim, strides),
+            size_bytes(problem_.dtype)};
+  }
+  /// Not looked at where it is not there.
+  [[nodiscard]] static Memory array(std::string_view name, const void* at,
+                                    bool is_there, std::int64_t count,
+                                    std::size_t size) {
+    return {name, at, is_there ? static_cast<std::uint64_t>(count) * size : 0, size};
+  }
+
+  const Problem& problem_;
+  const bool is_packed_;
+  Problem one_token_;
+};
+
+}  // namespace
+
 Result<void> check_pointers(const AttentionCall& call) {
-  const Problem& problem = call.problem;
-  const AttentionTensors& tensors = call.tensors;
-  const std::uint64_t element = size_bytes(problem.dtype);
-  const bool is_packed = problem.layout == Layout::kThd;
-  Problem one_token = problem;  // how many a packed tensor has is on the device
-  one_token.batch = is_packed ? 1 : problem.batch;
-  const auto tensor = [&](std::string_view name, const void* at, std::int64_t heads,
-                          std::int64_t rows, std::int64_t dim,
-                          const attention::Strides& strides) {
-    return Memory{name, at,
-                  bytes_of(one_token, heads, is_packed ? 1 : rows, dim, strides),
-                  element};
-  };
-  const auto array = [](std::string_view name, const void* at, bool is_there,
-                        std::int64_t count, std::size_t size) {
-    return Memory{name, at, is_there ? static_cast<std::uint64_t>(count) * size : 0,
-                  size};
-  };
-  const auto of_q = [&](std::string_view name, const void* at) {
-    return tensor(name, at, problem.heads, problem.sq, problem.dqk, problem.q);
-  };
-  const auto of_k = [&](std::string_view name, const void* at) {
-    return tensor(name, at, problem.kv_heads, problem.skv, problem.dqk, problem.k);
-  };
-  const auto of_v = [&](std::string_view name, const void* at) {
-    return tensor(name, at, problem.kv_heads, problem.skv, problem.dv, problem.v);
-  };
-  const auto of_o = [&](std::string_view name, const void* at) {
-    return tensor(name, at, problem.heads, problem.sq, problem.dv, problem.o);
-  };
-  const auto of_bias = [&](std::string_view name, const void* at, bool is_there) {
-    return array(name, at, is_there,
-                 is_there ? problem.heads * problem.sq * problem.skv : 0, element);
-  };
-  const bool has_lengths = attention::is_padded(problem.mask) && !is_packed;
-  const bool has_dropout = problem.dropout > 0;
-  const std::int64_t rows = problem.batch * problem.heads * problem.sq;
-  const Memory q = of_q("q", tensors.q);
-  const Memory k = of_k("k", tensors.k);
-  const Memory v = of_v("v", tensors.v);
-  const Memory o = of_o("o", tensors.o);
-  const Memory stats =
-      array("stats", tensors.stats, is_backward(problem) || problem.stats, rows, 4);
-  const bool has_bias = problem.bias == Bias::kPostScale;
-  const Memory bias = only_if(has_bias, "problem.bias is not kPostScale",
-                              of_bias("bias", tensors.bias, has_bias));
-  const Memory begins_q =
-      array("cu_seqlens_q", tensors.cu_seqlens_q, is_packed, problem.batch + 1, 4);
-  const Memory begins_kv =
-      array("cu_seqlens_kv", tensors.cu_seqlens_kv, is_packed, problem.batch + 1, 4);
-  const Memory lengths_q =
-      array("lengths_q", tensors.lengths_q, has_lengths, problem.batch, 4);
-  const Memory lengths_kv =
-      array("lengths_kv", tensors.lengths_kv, has_lengths, problem.batch, 4);
-  const Memory seed = array("dropout_seed", tensors.dropout_seed, has_dropout, 1, 8);
-  const Memory offset =
-      array("dropout_offset", tensors.dropout_offset, has_dropout, 1, 8);
-  // All that is given may be written, of which the backward pass needs some.
-  const Memory workspace{
-      "workspace", tensors.workspace,
-      std::max(tensors.workspace == nullptr ? 0 : tensors.workspace_bytes,
-               attention_workspace_bytes(problem)),
-      sizeof(float)};
-  if (!is_backward(problem))
+  const AttentionTensors& given = call.tensors;
+  const CallMemory memory(call);
+  const Memory q = memory.like_q("q", given.q);
+  const Memory k = memory.like_k("k", given.k);
+  const Memory v = memory.like_v("v", given.v);
+  const Memory o = memory.like_o("o", given.o);
+  const Memory stats = memory.stats(given.stats);
+  const Memory bias =
+      memory.bias("bias", given.bias, call.problem.bias == Bias::kPostScale,
+                  "problem.bias is not kPostScale");
+  const Memory begins_q = memory.begins("cu_seqlens_q", given.cu_seqlens_q);
+  const Memory begins_kv = memory.begins("cu_seqlens_kv", given.cu_seqlens_kv);
+  const Memory lengths_q = memory.lengths("lengths_q", given.lengths_q);
+  const Memory lengths_kv = memory.lengths("lengths_kv", given.lengths_kv);
+  const Memory seed = memory.dropout("dropout_seed", given.dropout_seed);
+  const Memory offset = memory.dropout("dropout_offset", given.dropout_offset);
+  const Memory workspace = memory.workspace(given);
+  const std::string_view operation = operation_of(call.problem.pass);
+  if (!is_backward(call.problem))
     return check_memory(
-        operation_of(problem.pass), {o, stats, workspace},
+        operation, {o, stats, workspace},
         {q, k, v, bias, begins_q, begins_kv, lengths_q, lengths_kv, seed, offset});
   return check_memory(
-      operation_of(problem.pass),
-      {of_q("grad_q", tensors.grad_q), of_k("grad_k", tensors.grad_k),
-       of_v("grad_v", tensors.grad_v),
-       only_if(problem.bias_gradient, "problem.bias_gradient is false",
-               of_bias("grad_bias", tensors.grad_bias, problem.bias_gradient)),
+      operation,
+      {memory.like_q("grad_q", given.grad_q), memory.like_k("grad_k", given.grad_k),
+       memory.like_v("grad_v", given.grad_v),
+       memory.bias("grad_bias", given.grad_bias, call.problem.bias_gradient,
+                   "problem.bias_gradient is false"),
        workspace},
-      {q, k, v, o, stats, bias, of_o("grad_o", tensors.grad_o), begins_q, begins_kv,
-       lengths_q, lengths_kv, seed, offset});
+      {q, k, v, o, stats, bias, memory.like_o("grad_o", given.grad_o), begins_q,
+       begins_kv, lengths_q, lengths_kv, seed, offset});
 }
 
 }  // namespace kiln::ops

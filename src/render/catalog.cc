@@ -73,6 +73,18 @@ Result<std::vector<std::filesystem::path>> family_folders(
   return out;
 }
 
+Result<FamilySource> family_in(const std::filesystem::path& folder) {
+  std::string toml = KILN_TRY(read_text_file(folder / "kernel.toml", kMaxTomlBytes));
+  return FamilySource{
+      .family = folder.filename().string(),
+      .label = folder.string(),
+      .folder = folder,
+      .toml = DigestedText::of(std::move(toml)),
+      .read_text = [folder](const std::string& name) -> Result<DigestedText> {
+        return DigestedText::of(KILN_TRY(read_text_file(folder / name, kMaxTextBytes)));
+      }};
+}
+
 void warn_of_prelude(const std::filesystem::path& folder, const Prelude& prelude) {
   const auto found = read_prelude(folder);
   if (!found || (!found->empty() && *found != *prelude.text))
@@ -137,17 +149,8 @@ Result<TemplateCatalog::Entries> TemplateCatalog::read_folder(
     const std::filesystem::path& folder, const Prelude& prelude) {
   Entries found;
   for (const std::filesystem::path& family : KILN_TRY(family_folders(folder))) {
-    std::string toml = KILN_TRY(read_text_file(family / "kernel.toml", kMaxTomlBytes));
-    const auto reader = KILN_TRY(FamilyReader::open(
-        {.family = family.filename().string(),
-         .label = family.string(),
-         .folder = family,
-         .toml = DigestedText::of(std::move(toml)),
-         .read_text = [&family](const std::string& name) -> Result<DigestedText> {
-           return DigestedText::of(
-               KILN_TRY(read_text_file(family / name, kMaxTextBytes)));
-         }},
-        prelude, VariantChecks::kTryAll));
+    const auto reader = KILN_TRY(FamilyReader::open(KILN_TRY(family_in(family)),
+                                                    prelude, VariantChecks::kTryAll));
     for (const std::string& name : reader->names()) {
       Kernel kernel = KILN_TRY(reader->read(name));
       const std::string of_family = kernel->family();

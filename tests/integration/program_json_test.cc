@@ -217,26 +217,26 @@ TEST_F(ProgramJsonTest, RenderTemplatesAndDoctor) {
 /// Without what differs from run to run, from machine to machine and with the compiler
 /// that built the fake NVRTC.
 json masked(const json& document, const std::string& folder) {
-  static const std::set<std::string> kMeasured{
+  static const std::set<std::string> measured{
       "ms", "compile_ms", "seconds", "size_bytes", "bytes", "freed_bytes"};
-  static const std::regex kDigest("[0-9a-f]{64}|[0-9a-f]{2}/[0-9a-f]{62}");
-  static const std::regex kBuildId("[0-9a-f]{40}");
-  static const std::regex kTime(kTimePattern);
-  static const std::regex kToolchain("nvrtc-13\\.0-[0-9a-f]{8}");
+  static const std::regex digest("[0-9a-f]{64}|[0-9a-f]{2}/[0-9a-f]{62}");
+  static const std::regex build_id("[0-9a-f]{40}");
+  static const std::regex time(kTimePattern);
+  static const std::regex toolchain("nvrtc-13\\.0-[0-9a-f]{8}");
   if (document.is_string()) {
     std::string text = document;
     for (auto at = text.find(folder); at != std::string::npos; at = text.find(folder))
       text.replace(at, folder.size(), "<folder>");
-    text = std::regex_replace(text, kDigest, "<digest>");
-    text = std::regex_replace(text, kBuildId, "<build id>");
-    text = std::regex_replace(text, kToolchain, "<toolchain>");
-    return std::regex_replace(text, kTime, "<time>");
+    text = std::regex_replace(text, digest, "<digest>");
+    text = std::regex_replace(text, build_id, "<build id>");
+    text = std::regex_replace(text, toolchain, "<toolchain>");
+    return std::regex_replace(text, time, "<time>");
   }
   if (!document.is_structured())
     return document;
   json result = document;
   for (auto at = result.begin(); at != result.end(); ++at) {
-    const bool is_measured = result.is_object() && kMeasured.contains(at.key());
+    const bool is_measured = result.is_object() && measured.contains(at.key());
     *at = is_measured ? json("<measured>") : masked(*at, folder);
   }
   return result;

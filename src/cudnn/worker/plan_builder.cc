@@ -206,11 +206,17 @@ Result<attention::Plan> finished_plan(const Descriptor& built,
   return plan;
 }
 
+/// As cuDNN takes it, and as it was told.
+struct PlannedDevice {
+  const DeviceProperties& properties;
+  std::string_view json;
+};
+
 /// Tries them in order until one builds.
 std::optional<attention::Plan> first_that_builds(
     const std::vector<Candidate>& candidates, const attention::Problem& problem,
-    const ProblemGraph& graph, const DeviceProperties& device,
-    std::string_view device_json, std::vector<PlanAttempt>& attempts) {
+    const ProblemGraph& graph, const PlannedDevice& device,
+    std::vector<PlanAttempt>& attempts) {
   for (const Candidate& candidate : candidates) {
     if (problem.deterministic && !candidate.is_deterministic) {
       attempts.push_back({candidate.name, "not tried", "it is not deterministic"});
@@ -218,12 +224,12 @@ std::optional<attention::Plan> first_that_builds(
     }
     Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, candidate.config.raw())
-        .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device->get_ptr())
+        .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device.properties->get_ptr())
         .finalize();
     attempts.push_back(attempt(candidate.name, plan.status()));
     if (plan.status() != CUDNN_STATUS_SUCCESS)
       continue;
-    auto finished = finished_plan(plan, graph, device_json);
+    auto finished = finished_plan(plan, graph, device.json);
     if (finished)
       return *std::move(finished);
     // The next engine's plan may be one that can be kept.
@@ -256,7 +262,7 @@ Result<Built> build_plan(const attention::Problem& problem, const ProblemGraph& 
                          const DeviceProperties& device, std::string_view device_json) {
   Built built;
   const auto try_all = [&](const std::vector<Candidate>& candidates) {
-    built.plan = first_that_builds(candidates, problem, graph, device, device_json,
+    built.plan = first_that_builds(candidates, problem, graph, {device, device_json},
                                    built.attempts);
     return built.plan.has_value();
   };

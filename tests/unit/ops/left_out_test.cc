@@ -15,8 +15,10 @@ namespace {
 
 using testing::HasSubstr;
 
-alignas(16) std::array<std::byte, 1 << 16> memory;  // NOLINT: its address alone counts
+// Their addresses alone count. NOLINTBEGIN(*-avoid-non-const-global-variables)
+alignas(16) std::array<std::byte, 1 << 16> memory;
 void* const kAnywhere = memory.data();
+// NOLINTEND(*-avoid-non-const-global-variables)
 
 template <typename Args>
 Args of_rows() {
