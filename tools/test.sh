@@ -5,7 +5,8 @@ set -uo pipefail
 
 usage() {
   cat <<'HELP'
-usage: tools/test.sh [--quick | --full | --tidy-all | --mutants] [--preset NAME...] [-- ctest arguments]
+usage: tools/test.sh [--quick | --tidy-all | --mutants | [--full] [--preset NAME...]]
+                     [-- ctest arguments]
 
 Installs what is missing, builds, and runs tests that need no GPU. Closes with what the failed tests
 printed, a table of what took how long, and ctest's summary. Without options, the submission tier:
@@ -30,8 +31,8 @@ what every change has to pass, each test in the build that is most likely to sho
   --tidy-all      the submission tier with clang-tidy on every file
   --mutants       nothing of the above: puts known bugs back in, one at a time, and shows that
                   the tests catch each (tests/mutants; minutes)
-  --preset NAME   build and test just this preset, whole (dev, release, asan, tsan, clang); repeat
-                  for more. dev comes last. With --full, that part of it.
+  --preset NAME   build and test just this preset, whole (dev, release, asan, tsan; clang: the
+                  fuzzers); repeat for more. dev comes last. With --full, that part of it.
   -- ARGUMENTS    for each ctest, for example: -- -R object_store
 
 Debian packages come from apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN and

@@ -39,9 +39,10 @@ struct Config {
   std::vector<uid_t> trusted_uids;    // owners of objects beside this user and root
 
   std::chrono::milliseconds compile_timeout = compile::kDefaultTimeLimit;  // a build
-  std::uint64_t worker_memory_bytes = compile::kDefaultMemoryLimit;  // resident, a build
-  std::optional<unsigned> jobs;  // workers of this process; none: the usable cores
-  bool no_jit = false;           // a miss is an error instead of a build
+  std::uint64_t worker_memory_bytes =
+      compile::kDefaultMemoryLimit;  // resident, a build
+  std::optional<unsigned> jobs;      // workers of this process; none: the usable cores
+  bool no_jit = false;               // a miss is an error instead of a build
 
   std::optional<std::filesystem::path> nvrtc;   // an exact library
   std::optional<std::filesystem::path> cudnn;   // an exact library

@@ -197,7 +197,8 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
   job.label = request.request.label();
   job.nvrtc = {toolchain.nvrtc, toolchain.builtins};
   job.target = request.target;
-  job.options = {"--gpu-architecture=" + to_string(request.target)};
+  const auto& [kind, target, identity] = build_context(request.target, toolchain);
+  job.options = {"--gpu-architecture=" + target};
   if (const request::TemplateRequest* wanted = request.request.as_template()) {
     const auto& [kernel, digests, options, names] = template_input(*wanted->kernel);
     job.source = KILN_TRY(wanted->kernel->render(wanted->params)).text;

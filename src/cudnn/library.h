@@ -1,4 +1,4 @@
-// cuDNN, opened at run time. cudnn_table.h has the functions themselves.
+// cuDNN, opened at run time. table.h has the functions themselves.
 
 #pragma once
 

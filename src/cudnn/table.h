@@ -1,7 +1,7 @@
 // cuDNN's functions, looked up once a library, and the numbers of its ABI that they
 // take. Written here rather than taken from cuDNN's headers, which a machine that
 // builds Kiln need not have; where they are, cudnn_abi_test compares. Include this only
-// where the functions are called; everybody else includes cudnn_library.h.
+// where the functions are called; everybody else includes library.h.
 
 #pragma once
 

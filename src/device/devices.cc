@@ -117,7 +117,16 @@ Result<std::shared_ptr<const device::PrimaryContext>> Devices::context(
   const MutexLock lock(slot.mutex);
   if (slot.context == nullptr)
     slot.context = KILN_TRY(device::PrimaryContext::retain(*driver_, device));
+  slot.retained = slot.context.get();
   return slot.context;
+}
+
+Result<const device::PrimaryContext*> Devices::shared_context(const Device& device) {
+  KILN_TRY(check(device));
+  const Slot& slot = slots_[static_cast<std::size_t>(device.ordinal)];
+  if (const device::PrimaryContext* const retained = slot.retained)
+    return retained;
+  return KILN_TRY(context(device)).get();  // which the slot keeps
 }
 
 Result<std::string> Devices::profile(const Device& device) const {

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -63,6 +64,11 @@ class Devices {
   [[nodiscard]] Result<std::shared_ptr<const device::PrimaryContext>> context(
       const Device& device);
 
+  /// The same, good as long as this object: no lock and no count is taken once it is
+  /// retained.
+  [[nodiscard]] Result<const device::PrimaryContext*> shared_context(
+      const Device& device);
+
   /// Errors: as check(); kDevice.
   [[nodiscard]] Result<std::string> profile(const Device& device) const;
 
@@ -70,6 +76,7 @@ class Devices {
   struct Slot {
     Mutex mutex;
     std::shared_ptr<const device::PrimaryContext> context KILN_GUARDED_BY(mutex);
+    std::atomic<const device::PrimaryContext*> retained = nullptr;  // it, or null
   };
 
   Devices(const std::optional<device::Driver>& driver, std::vector<Device> list);

@@ -42,11 +42,12 @@ void add_all(Fields& fields, const Fields& more) {
 // What comes last in every preimage.
 void add_rest(Fields& fields, const std::vector<std::string>& name_expressions,
               const HeaderSnapshot& headers, const ToolchainIdentity& toolchain) {
+  const auto& [nvrtc, builtins] = toolchain;
   const std::set<std::string> names(name_expressions.begin(), name_expressions.end());
   for (const std::string& name : names) fields.add("name_expression", name);
   add_all(fields, headers.fields);
-  fields.add("toolchain/nvrtc", toolchain.nvrtc);
-  fields.add("toolchain/builtins", toolchain.builtins);
+  fields.add("toolchain/nvrtc", nvrtc);
+  fields.add("toolchain/builtins", builtins);
 }
 
 std::vector<const Parameter*> sorted(std::span<const Parameter> parameters) {
@@ -83,10 +84,11 @@ TemplateKeys::TemplateKeys(const BuildContext& context, const TemplateKeyInput& 
   add_context(before_, context);
   add_options(before_, options);
   before_.add("kernel", kernel);
-  before_.add("template/text", digests.text.hex());
-  before_.add("template/manifest", digests.manifest.hex());
-  before_.add("template/prelude", digests.prelude.hex());
-  before_.add("template/renderer", digests.renderer.hex());
+  const auto& [text, manifest, prelude, renderer] = digests;
+  before_.add("template/text", text.hex());
+  before_.add("template/manifest", manifest.hex());
+  before_.add("template/prelude", prelude.hex());
+  before_.add("template/renderer", renderer.hex());
   add_rest(after_, names, headers, context.toolchain);
   encoded_before_ = before_.encode();
   encoded_after_ = after_.encode();

@@ -29,7 +29,8 @@ struct Device {
   std::string pci_id{};  // "0000:17:00.0"
   std::uint64_t memory_bytes = 0;
   int multiprocessors = 0;
-  /// The most that a kernel can have where it asks for it; 0: not known.
+  /// Shared memory that a block can have at most, where its kernel asks for it; 0: not
+  /// known.
   std::int64_t shared_bytes_per_block = 0;
   friend bool operator==(const Device&, const Device&) = default;
 };

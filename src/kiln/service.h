@@ -136,16 +136,16 @@ class KILN_EXPORT Service {
   /// Errors: kInvalidArgument, kNotFound (the request; a device that is not this
   /// service's); kCompileFailed with NVRTC's log; kTimeout, kResourceLimit,
   /// kWorkerCrashed; kUnavailable (no NVRTC for this device, a driver that is too old,
-  /// a miss with KILN_NO_JIT, a kernel that KILN_DISABLE names, a forked child); kIo (a
-  /// header); kCorrupt (the compiler's output); kCancelled; kDevice. A failure is not
-  /// remembered.
+  /// a miss with KILN_NO_JIT, a kernel that Options::disable names, a forked child);
+  /// kIo (a header); kCorrupt (the compiler's output); kCancelled; kDevice. A failure
+  /// is not remembered.
   [[nodiscard]] Result<Kernel> get(const Request& request, const Device& device,
                                    const std::stop_token& stop = {});
 
   /// Starts get() in the background and returns: a later get() finds the kernel or
   /// waits for the same build. What it fails with is an event and is told by get().
   /// Errors: kInvalidArgument, kNotFound (the request, the device); kUnavailable (no
-  /// thread left, no driver, a forked child, a kernel that KILN_DISABLE names).
+  /// thread left, no driver, a forked child, a kernel that Options::disable names).
   [[nodiscard]] Result<void> prefetch(const Request& request, const Device& device);
 
   [[nodiscard]] Statistics statistics() const;

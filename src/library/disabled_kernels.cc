@@ -37,9 +37,10 @@ Result<void> DisabledKernels::check(const Request& request) const {
     return {};
   for (const std::string& pattern : patterns_) {
     if (matches(pattern, request.name()))
-      return fail(ErrorCode::kUnavailable,
-                  fmt::format("{} is switched off by KILN_DISABLE ({})", request.name(),
-                              pattern));
+      return fail(
+          ErrorCode::kUnavailable,
+          fmt::format("{} is switched off by KILN_DISABLE or Options::disable ({})",
+                      request.name(), pattern));
   }
   return {};
 }

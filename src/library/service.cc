@@ -186,8 +186,13 @@ class Service::Impl {
 
 Result<std::unique_ptr<Service::Impl>> Service::Impl::open(const Options& options) {
   const Config config = KILN_TRY(settings(options, process_environment()));
-  if (config.log_level)
-    KILN_TRY(set_log_level(*config.log_level));
+  if (config.log_level) {
+    if (const auto set = set_log_level(*config.log_level); !set)
+      return fail(
+          set.error().code,
+          fmt::format("{}: {}", options.log_level ? "Options::log_level" : "KILN_LOG",
+                      set.error().message));
+  }
   std::stop_source stop;
   auto builds = KILN_TRY(BuildService::open(config, {.stop = stop.get_token()}));
   // Destroyed before `builds`, which waits for the question to an NVRTC what it is.

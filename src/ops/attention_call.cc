@@ -141,12 +141,6 @@ Result<void> run_there(Service& service, const Device& device, CUstream_st* stre
   return run(service, device, stream, KILN_TRY(launches(call, device)));
 }
 
-/// Where and in which stream.
-struct Place {
-  const Device& device;
-  CUstream_st* stream;
-};
-
 Result<void> run_attention(Service& service, const Place& place, const Problem& given,
                            const AttentionTensors& tensors, Pass pass) {
   return at_border([&]() -> Result<void> {
@@ -154,7 +148,7 @@ Result<void> run_attention(Service& service, const Place& place, const Problem& 
     const AttentionCall call{.problem = problem, .tensors = tensors};
     KILN_TRY(check_options(call));
     KILN_TRY(check_pointers(call));
-    return on_device(service, place.device, place.stream, [&] {
+    return on_device(service, place, [&] {
       return run_there(service, place.device, place.stream, call);
     });
   });
@@ -165,13 +159,15 @@ Result<void> run_attention(Service& service, const Place& place, const Problem& 
 Result<void> attention_forward(Service& service, const Device& device,
                                CUstream_st* stream, const Problem& problem,
                                const AttentionTensors& tensors) {
-  return run_attention(service, {device, stream}, problem, tensors, Pass::kForward);
+  return run_attention(service, {operation_of(Pass::kForward), device, stream}, problem,
+                       tensors, Pass::kForward);
 }
 
 Result<void> attention_backward(Service& service, const Device& device,
                                 CUstream_st* stream, const Problem& problem,
                                 const AttentionTensors& tensors) {
-  return run_attention(service, {device, stream}, problem, tensors, Pass::kBackward);
+  return run_attention(service, {operation_of(Pass::kBackward), device, stream},
+                       problem, tensors, Pass::kBackward);
 }
 
 Result<AttentionChoice> prepare(Service& service, const Device& device,

@@ -2,28 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <string>
+
 #include "device/driver.h"
 #include "device/stream_device.h"
 #include "library/service_parts.h"
 
 namespace kiln::ops {
 
-Result<std::shared_ptr<const device::PrimaryContext>> context_of(Service& service,
-                                                                 const Device& device) {
-  return ServiceParts::devices_of(service).context(device);
+Result<const device::PrimaryContext*> context_of(Service& service,
+                                                 const Device& device) {
+  return ServiceParts::devices_of(service).shared_context(device);
 }
 
 Result<void> check_stream(const device::PrimaryContext& context,
-                          const device::ContextScope& scope, CUstream_st* stream) {
-  const device::DriverTable& driver = context.driver().table();
-  const std::string label = device::label_of(context.device());
+                          const device::ContextScope& scope, const Place& place) {
+  const auto failed = [&](CUresult result, const char* call) {
+    return device::driver_error(
+        context.driver().table(), result, call,
+        fmt::format("{} on {}", place.what, device::label_of(place.device)));
+  };
   if (scope.result() != CUDA_SUCCESS)
-    return device::driver_error(driver, scope.result(), scope.call(), label);
-  const device::StreamFit fit = device::fit_of(context, stream, context.handle());
+    return failed(scope.result(), scope.call());
+  const device::StreamFit fit = device::fit_of(context, place.stream, context.handle());
   if (fit.asked != CUDA_SUCCESS)
-    return device::driver_error(driver, fit.asked, "cuStreamGetCtx", label);
+    return failed(fit.asked, "cuStreamGetCtx");
   if (!fit.why_not.empty())
-    return fail(ErrorCode::kInvalidArgument, fit.why_not);
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: {}", place.what, fit.why_not));
   return {};
 }
 

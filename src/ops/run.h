@@ -3,6 +3,9 @@
 
 #pragma once
 
+#include <string>
+#include <utility>
+
 #include "kiln/device.h"
 #include "kiln/kernel.h"
 #include "kiln/result.h"
@@ -30,7 +33,9 @@ template <typename Args>
   return at_border([&]() -> Result<void> {
     Plan launches = KILN_TRY(plan(args, device));
     KILN_TRY(check_pointers(args));
-    return on_device(service, device, stream,
+    const std::string what =
+        launches.empty() ? "an operation of nothing" : launches.front().kernel;
+    return on_device(service, {what, device, stream},
                      [&] { return run(service, device, stream, std::move(launches)); });
   });
 }

@@ -118,11 +118,12 @@ Result<Plan> plan(const SoftmaxBackward& args, const Device& /*device*/) {
 Result<void> check_pointers(const SoftmaxForward& args) {
   const std::uint64_t bytes = softmax_bytes(args);
   const std::size_t element = size_bytes(args.dtype);
-  const auto mask_bytes =
-      static_cast<std::uint64_t>(mask_batch_of(args) * args.sq * args.skv);
-  const Memory mask =
-      only_if(args.mask == SoftmaxMask::kBytes, "mask is not kBytes",
-              {"mask_bytes", args.mask_bytes, bytes > 0 ? mask_bytes : 0, 1});
+  const bool has_mask = args.mask == SoftmaxMask::kBytes;
+  const std::int64_t mask_bytes =
+      has_mask && bytes > 0 ? mask_batch_of(args) * args.sq * args.skv : 0;
+  const Memory mask = only_if(
+      has_mask, "mask is not kBytes",
+      {"mask_bytes", args.mask_bytes, static_cast<std::uint64_t>(mask_bytes), 1});
   return check_memory(kSoftmaxForward, {{"y", args.y, bytes, element}},
                       {{"x", args.x, bytes, element}, mask});
 }

@@ -42,9 +42,9 @@ TEST_F(GpuOperations, GoToTheirDeviceWhateverIsCurrent) {
   for (const Device& device : devices()) {
     const OnDevice scope(device.ordinal);
     const DeviceArray<float> x{std::span<const float>(ramp())};
-    const DeviceArray<float> y(kRows * kCols);
     const Stream stream;
     for (CUstream where : {stream.handle(), CUstream{}}) {
+      const DeviceArray<float> y{std::vector<float>(kRows * kCols, -1.0F)};
       {
         const OnDevice other(devices().back().ordinal);
         expect_done(ops::softmax_forward(service(), device, where,
@@ -90,11 +90,12 @@ TEST_F(GpuOperations, RefuseAStreamOfAnotherDevice) {
   EXPECT_THAT(refused.error().message, HasSubstr("the stream is of device 0"));
 }
 
-TEST_F(GpuOperations, TheDeviceOfADefaultStreamIsTheCurrentOne) {
+TEST_F(GpuOperations, TheDeviceOfADefaultStreamIsTheCurrentOneOfAnotherItsOwn) {
   for (const Device& device : devices()) {
     const OnDevice scope(device.ordinal);
     const Stream stream;
     EXPECT_EQ(service().device_of(nullptr).value(), device);
+    const OnDevice other(devices().back().ordinal);
     EXPECT_EQ(service().device_of(stream.handle()).value(), device);
   }
   const auto found = service().device_of(nullptr);

@@ -252,7 +252,8 @@ TEST_F(ProgramJsonTest, TheDocumentsHaveTheMembersAndValuesTheyHad) {
   all["why"] = kiln_.json_of({"why", key(), warmed_["entries"][1]["key"]});
   all["render"] = kiln_.json_of({"render", softmax + ":dtype=bf16"});
   all["render"]["source"] = "";
-  for (const json& each : kiln_.json_of({"templates"})["templates"]) {
+  const json listed_templates = kiln_.json_of({"templates"});
+  for (const json& each : listed_templates["templates"]) {
     if (each["name"] == softmax)
       all["templates"] = each;
   }

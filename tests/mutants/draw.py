@@ -106,8 +106,12 @@ class Work:
     def unit_programs(self, file):
         """Those of the folder that the file is in."""
         folder = file.parts[1] if file.parts[0] == "src" else file.parts[0]
-        lists = self.tree / "tests" / "unit" / folder / "CMakeLists.txt"
-        return re.findall(r"kiln_test\((\w+)", lists.read_text()) if lists.is_file() else []
+        found = []
+        for lists in sorted((self.tree / "tests" / "unit").glob("*/CMakeLists.txt")):
+            for program in re.findall(r"kiln_test\([^)]*", lists.read_text()):
+                if lists.parent.name == folder or f"../{folder}/" in program:
+                    found.append(re.match(r"kiln_test\((\w+)", program)[1])
+        return found
 
     def outcome(self, file, full):
         """What catches the mutation of the file."""

@@ -308,7 +308,8 @@ Result<int> run(Context& context, const BenchOptions& options) {
       KILN_TRY(parse_number("--rounds", options.rounds, {1, kMostRounds})));
   kiln::Options settings;
   settings.cache_dir = context.config.cache_dir;
-  settings.attention = AttentionSetting::kCudnn;  // for its cases: Kiln's own kernels ask nobody
+  settings.attention =
+      AttentionSetting::kCudnn;  // for its cases: Kiln's own kernels ask nobody
   Service service = KILN_TRY(Service::open(settings));
   const Device device = KILN_TRY(choose_device(service, options.device));
   const auto cases = KILN_TRY(select(options.names, device));

@@ -6,10 +6,11 @@
 //                                  .kind = kiln::ops::ActivationKind::kGeluTanh,
 //                                  .y = y, .x = x, .has_bias = true, .bias = bias,
 //                                  .rows = tokens, .cols = 32768});
-//   kiln::ops::glu_forward(service, device, stream, {.dtype = kiln::ops::DType::kBf16,
-//                                            .kind = kiln::ops::GluKind::kSwiGlu,
-//                                            .y = y, .x = gate_and_linear,
-//                                            .rows = tokens, .cols = 14336});
+//   kiln::ops::glu_forward(service, device, stream,
+//                          {.dtype = kiln::ops::DType::kBf16,
+//                           .kind = kiln::ops::GluKind::kSwiGlu,
+//                           .y = y, .x = gate_and_linear,
+//                           .rows = tokens, .cols = 14336});
 //
 // Tensors are contiguous, of any size, 0 too; 16-byte aligned ones whose cols is a
 // multiple of 16 bytes are the fast ones. x plus bias is rounded to a float, and the
@@ -136,7 +137,8 @@ struct GluBackward {
 /// returns. A null stream is the default stream of that device, whatever context is
 /// current to the thread, and the caller's context is current again afterwards. The
 /// first call for a kernel fetches it as Service::get() does; after prepare() of
-/// arguments with the same dtype, kind, bias and weight it works under capture. Errors:
+/// arguments with the same dtype, kind, bias and weight it works under capture. A
+/// pointer that the other arguments do not use has to be null. Errors:
 /// kInvalidArgument, before anything is fetched, which names the argument, or for a
 /// stream of another device; those of Service::get() and Kernel::launch(). Thread
 /// safety: any number of threads.

@@ -36,9 +36,10 @@ struct CUstream_st;
 
 namespace kiln::ops {
 
-/// Memory of the device. A gradient has the shape and the strides of what it
-/// is the gradient of. A bias that the problem does not have is
-/// refused; what else is not of the problem is not looked at.
+/// Memory of the device. A gradient has the shape and the strides of what it is the
+/// gradient of. Where the problem has no bias, `bias` has to be null, and in the
+/// backward pass `grad_bias` where it has no bias_gradient; other tensors that it does
+/// not have are not looked at.
 struct AttentionTensors {
   const void* q = nullptr;
   const void* k = nullptr;

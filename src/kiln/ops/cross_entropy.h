@@ -1,12 +1,12 @@
 // Cross-entropy of a language model's logits against the tokens that came, and its
 // gradient: both in one pass over the logits, or one after the other.
 //
-//   kiln::ops::cross_entropy(service, device, stream, {.dtype =
-//   kiln::ops::DType::kBf16,
-//                                              .loss = loss, .dlogits = dlogits,
-//                                              .logits = logits, .targets = targets,
-//                                              .rows = 8192, .vocabulary = 128256,
-//                                              .scale = 1.0F / counted_tokens});
+//   kiln::ops::cross_entropy(service, device, stream,
+//                            {.dtype = kiln::ops::DType::kBf16,
+//                             .loss = loss, .dlogits = dlogits,
+//                             .logits = logits, .targets = targets,
+//                             .rows = 8192, .vocabulary = 128256,
+//                             .scale = 1.0F / counted_tokens});
 //
 // For a row x of logits with target t, V columns and the smoothing e:
 //

@@ -1,13 +1,10 @@
 // LayerNorm and RMSNorm over the last dimension, and their gradients.
 //
-//   kiln::ops::rmsnorm_forward(service, device, stream, {.dtype =
-//   kiln::ops::DType::kBf16,
-//                                                .y = y, .x = x, .weight = weight,
-//                                                .rstd = rstd,
-//                                                .rows = 8192, .cols = 4096,
-//                                                .eps = 1e-6F,
-//                                                .casting =
-//                                                kiln::ops::RmsNormCasting::kLlama});
+//   kiln::ops::rmsnorm_forward(service, device, stream,
+//                              {.dtype = kiln::ops::DType::kBf16,
+//                               .y = y, .x = x, .weight = weight, .rstd = rstd,
+//                               .rows = 8192, .cols = 4096, .eps = 1e-6F,
+//                               .casting = kiln::ops::RmsNormCasting::kLlama});
 //
 // Rows of all tensors are [rows, cols], contiguous, of any size, 0 too; weight and bias
 // are [cols], mean and rstd float [rows]. 16-byte aligned ones whose cols is a multiple
@@ -35,7 +32,7 @@ struct LayerNormForward {
   void* y = nullptr;
   const void* x = nullptr;
   const void* weight = nullptr;
-  const void* bias = nullptr;  // not looked at without has_bias
+  const void* bias = nullptr;  // with has_bias
   /// What the backward pass needs; null: not written.
   float* mean = nullptr;
   float* rstd = nullptr;
@@ -134,9 +131,10 @@ struct RmsNormBackward {
 /// and dbias are the same bits every time for the same shape on devices with the same
 /// number of multiprocessors; without rows they are zeros. The first call for a kernel
 /// fetches it as Service::get() does; after prepare() of arguments with the same
-/// dtypes, flags and cols it works under capture. Errors: kInvalidArgument, before
-/// anything is fetched, which names the argument, or for a stream of another device;
-/// those of Service::get() and Kernel::launch(). Thread safety: any number of threads.
+/// dtypes, flags and cols it works under capture. A pointer that the other arguments do
+/// not use has to be null. Errors: kInvalidArgument, before anything is fetched, which
+/// names the argument, or for a stream of another device; those of Service::get() and
+/// Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> layernorm_forward(Service& service,
                                                          const Device& device,
                                                          CUstream_st* stream,

@@ -1,13 +1,10 @@
 // Softmax over the last dimension of attention scores, and its gradient.
 //
-//   kiln::ops::softmax_forward(service, device, stream, {.dtype =
-//   kiln::ops::DType::kBf16,
-//                                                .y = y, .x = x,
-//                                                .batch = 4, .heads = 32,
-//                                                .sq = 2048, .skv = 2048,
-//                                                .scale = 0.088F,
-//                                                .mask =
-//                                                kiln::ops::SoftmaxMask::kCausal});
+//   kiln::ops::softmax_forward(service, device, stream,
+//                              {.dtype = kiln::ops::DType::kBf16, .y = y, .x = x,
+//                               .batch = 4, .heads = 32, .sq = 2048, .skv = 2048,
+//                               .scale = 0.088F,
+//                               .mask = kiln::ops::SoftmaxMask::kCausal});
 //
 // All tensors are [batch, heads, sq, skv], contiguous, of any size, 0 too; 16-byte
 // aligned ones whose skv is a multiple of 16 bytes are the fast ones. The operation is
@@ -68,10 +65,10 @@ struct SoftmaxBackward {
 /// returns. A null stream is the default stream of that device, whatever context is
 /// current to the thread, and the caller's context is current again afterwards. The
 /// first call for a kernel fetches it as Service::get() does; after prepare() of
-/// arguments with the same dtype, mask and skv it works under capture. Errors:
-/// kInvalidArgument, before anything is fetched, which names the argument, or for a
-/// stream of another device; those of Service::get() and Kernel::launch(). Thread
-/// safety: any number of threads.
+/// arguments with the same dtype, mask and skv it works under capture. A pointer that
+/// the other arguments do not use has to be null. Errors: kInvalidArgument, before
+/// anything is fetched, which names the argument, or for a stream of another device;
+/// those of Service::get() and Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> softmax_forward(Service& service,
                                                        const Device& device,
                                                        CUstream_st* stream,

@@ -15,39 +15,42 @@ namespace {
 struct Setting {
   const char* variable;
   const char* value;
+  const char* other;  // that the member beats
   std::function<void(Options&)> set;
 };
 
 const std::vector<Setting>& settings_of_each_kind() {
   static const auto* const all = new std::vector<Setting>{
-      {"KILN_CACHE_DIR", "/c", [](Options& o) { o.cache_dir = "/c"; }},
-      {"KILN_CACHE_SIZE", "1M", [](Options& o) { o.cache_limit_bytes = 1 << 20; }},
-      {"KILN_TRUSTED_UIDS", "7,9",
+      {"KILN_CACHE_DIR", "/c", "/x", [](Options& o) { o.cache_dir = "/c"; }},
+      {"KILN_CACHE_SIZE", "1M", "2M",
+       [](Options& o) { o.cache_limit_bytes = 1 << 20; }},
+      {"KILN_TRUSTED_UIDS", "7,9", "8",
        [](Options& o) {
          o.trusted_uids = {{7, 9}};
        }},
-      {"KILN_COMPILE_TIMEOUT", "2",
+      {"KILN_COMPILE_TIMEOUT", "2", "3",
        [](Options& o) { o.compile_timeout = std::chrono::seconds(2); }},
-      {"KILN_WORKER_MEMORY", "1G", [](Options& o) { o.worker_memory_bytes = 1 << 30; }},
-      {"KILN_JOBS", "3", [](Options& o) { o.jobs = 3; }},
-      {"KILN_NO_JIT", "1", [](Options& o) { o.no_jit = true; }},
-      {"KILN_NVRTC", "/n", [](Options& o) { o.nvrtc = "/n"; }},
-      {"KILN_TOOLCHAIN", "13.0", [](Options& o) { o.toolchain = "13.0"; }},
-      {"KILN_CUDNN", "/d", [](Options& o) { o.cudnn = "/d"; }},
-      {"KILN_DRIVER", "/l", [](Options& o) { o.driver = "/l"; }},
-      {"KILN_WORKER", "/w", [](Options& o) { o.worker = "/w"; }},
-      {"KILN_TEMPLATE_DIR", "/a:/b",
+      {"KILN_WORKER_MEMORY", "1G", "2G",
+       [](Options& o) { o.worker_memory_bytes = 1 << 30; }},
+      {"KILN_JOBS", "3", "4", [](Options& o) { o.jobs = 3; }},
+      {"KILN_NO_JIT", "1", "0", [](Options& o) { o.no_jit = true; }},
+      {"KILN_NVRTC", "/n", "/x", [](Options& o) { o.nvrtc = "/n"; }},
+      {"KILN_TOOLCHAIN", "13.0", "12.9", [](Options& o) { o.toolchain = "13.0"; }},
+      {"KILN_CUDNN", "/d", "/x", [](Options& o) { o.cudnn = "/d"; }},
+      {"KILN_DRIVER", "/l", "/x", [](Options& o) { o.driver = "/l"; }},
+      {"KILN_WORKER", "/w", "/x", [](Options& o) { o.worker = "/w"; }},
+      {"KILN_TEMPLATE_DIR", "/a:/b", "/x",
        [](Options& o) {
          o.template_dirs = {{"/a", "/b"}};
        }},
-      {"KILN_ATTENTION", "cudnn",
+      {"KILN_ATTENTION", "cudnn", "kiln",
        [](Options& o) { o.attention = AttentionSetting::kCudnn; }},
-      {"KILN_DISABLE", "a_*,b",
+      {"KILN_DISABLE", "a_*,b", "c",
        [](Options& o) {
          o.disable = {{"a_*", "b"}};
        }},
-      {"KILN_RECORD", "/r", [](Options& o) { o.record = "/r"; }},
-      {"KILN_LOG", "debug", [](Options& o) { o.log_level = "debug"; }},
+      {"KILN_RECORD", "/r", "/x", [](Options& o) { o.record = "/r"; }},
+      {"KILN_LOG", "debug", "off", [](Options& o) { o.log_level = "debug"; }},
   };
   return *all;
 }
@@ -60,15 +63,17 @@ Environment only(const std::string& variable, const std::string& value) {
   };
 }
 
-TEST(ServiceOptions, SayWhatEachVariableSays) {
+TEST(ServiceOptions, SayWhatEachVariableSaysAndBeatIt) {
   const Config defaults = settings({}, only("", "")).value();
-  for (const auto& [variable, value, set] : settings_of_each_kind()) {
+  for (const auto& [variable, value, other, set] : settings_of_each_kind()) {
     Options options;
     set(options);
     const auto by_options = settings(options, only("", ""));
     ASSERT_TRUE(by_options) << by_options.error().message;
     EXPECT_TRUE(*by_options == settings({}, only(variable, value)).value()) << variable;
     EXPECT_FALSE(*by_options == defaults) << variable;
+    EXPECT_TRUE(*by_options == settings(options, only(variable, other)).value())
+        << variable << " beats the member";
   }
 }
 

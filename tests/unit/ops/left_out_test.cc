@@ -2,6 +2,7 @@
 // meant it to be used.
 
 #include <array>
+#include <initializer_list>
 
 #include "ops/activation.h"
 #include "ops/attention.h"
@@ -28,47 +29,81 @@ Args of_rows() {
   return args;
 }
 
-/// What is refused about `args`, of which nothing but the one pointer was set: the
-/// first that is looked at is null.
 template <typename Args>
 std::string refused(const Args& args) {
   return refusal(check_pointers(args));
 }
 
+/// Each pointer of `Args` that only a flag gives a meaning, and what is said of it.
+template <typename Args>
+struct LeftOut {
+  const char* why;
+  void (*set)(Args&);
+};
+
+/// Of an operation of no rows, whose flags are all off, where nothing else is touched.
+template <typename Args>
+void expect_refused(Args args, std::initializer_list<LeftOut<Args>> all) {
+  args.rows = 0;
+  const Args without = args;
+  EXPECT_TRUE(check_pointers(without));
+  for (const auto& [why, set] : all) {
+    args = without;
+    set(args);
+    EXPECT_THAT(refused(args), HasSubstr(why));
+  }
+}
+
 TEST(LeftOut, IsABiasAResidualOrAGradientOfANorm) {
   LayerNormForward forward = of_rows<LayerNormForward>();
-  forward.y = kAnywhere;
-  forward.sum = kAnywhere;
-  EXPECT_EQ(refused(forward),
-            "layernorm_forward: sum is set, and adds_residual is false: it would be "
-            "ignored");
-  forward = of_rows<LayerNormForward>();
   forward.has_bias = false;
-  forward.rows = 0;  // whatever the sizes
-  forward.bias = kAnywhere;
-  forward.weight = memory.data() + 1024;
-  EXPECT_EQ(refused(forward),
-            "layernorm_forward: bias is set, and has_bias is false: it would be "
-            "ignored");
-  RmsNormBackward backward = of_rows<RmsNormBackward>();
-  backward.has_dweight = false;
-  backward.dx = kAnywhere;
-  backward.dweight = kAnywhere;
-  EXPECT_THAT(refused(backward), HasSubstr("dweight is set, and has_dweight is false"));
+  forward.weight = kAnywhere;
+  expect_refused<LayerNormForward>(
+      forward, {{"bias is set, and has_bias is false: it would be ignored",
+                 [](LayerNormForward& args) { args.bias = kAnywhere; }},
+                {"sum is set, and adds_residual is false",
+                 [](LayerNormForward& args) { args.sum = kAnywhere; }},
+                {"residual is set, and adds_residual is false",
+                 [](LayerNormForward& args) { args.residual = kAnywhere; }}});
+  LayerNormBackward backward = of_rows<LayerNormBackward>();
+  backward.has_bias = backward.has_dweight = false;
+  backward.weight = kAnywhere;
+  expect_refused<LayerNormBackward>(
+      backward, {{"dweight is set, and has_dweight is false",
+                  [](LayerNormBackward& args) { args.dweight = kAnywhere; }},
+                 {"dbias is set, and has_dweight is false",
+                  [](LayerNormBackward& args) { args.dbias = kAnywhere; }},
+                 {"dsum is set, and adds_residual is false",
+                  [](LayerNormBackward& args) { args.dsum = kAnywhere; }}});
 }
 
 TEST(LeftOut, IsABiasAWeightOrALinearHalfOfAnActivation) {
-  ActivationForward activation = of_rows<ActivationForward>();
-  activation.rows = 0;
-  activation.bias = kAnywhere;
-  EXPECT_THAT(refused(activation), HasSubstr("bias is set, and has_bias is false"));
-  GluForward glu = of_rows<GluForward>();
-  glu.rows = 0;
-  glu.weight = static_cast<const float*>(kAnywhere);
-  EXPECT_THAT(refused(glu), HasSubstr("weight is set, and has_weight is false"));
-  glu.weight = nullptr;
-  glu.linear = kAnywhere;
-  EXPECT_THAT(refused(glu), HasSubstr("linear is set, and layout is kPacked"));
+  const char* const no_bias = "bias is set, and has_bias is false";
+  const char* const no_weight = "weight is set, and has_weight is false";
+  const char* const no_half = "linear is set, and layout is kPacked";
+  expect_refused<ActivationForward>(
+      of_rows<ActivationForward>(),
+      {{no_bias, [](ActivationForward& args) { args.bias = kAnywhere; }}});
+  expect_refused<ActivationBackward>(
+      of_rows<ActivationBackward>(),
+      {{no_bias, [](ActivationBackward& args) { args.bias = kAnywhere; }},
+       {no_bias, [](ActivationBackward& args) { args.dbias = kAnywhere; }}});
+  expect_refused<GluForward>(
+      of_rows<GluForward>(),
+      {{no_bias, [](GluForward& args) { args.bias = kAnywhere; }},
+       {no_half, [](GluForward& args) { args.linear = kAnywhere; }},
+       {no_weight,
+        [](GluForward& args) { args.weight = static_cast<float*>(kAnywhere); }}});
+  expect_refused<GluBackward>(
+      of_rows<GluBackward>(),
+      {{no_bias, [](GluBackward& args) { args.bias = kAnywhere; }},
+       {"dbias is set", [](GluBackward& args) { args.dbias = kAnywhere; }},
+       {no_half, [](GluBackward& args) { args.linear = kAnywhere; }},
+       {"dlinear is set", [](GluBackward& args) { args.dlinear = kAnywhere; }},
+       {no_weight,
+        [](GluBackward& args) { args.weight = static_cast<float*>(kAnywhere); }},
+       {"dweight is set",
+        [](GluBackward& args) { args.dweight = static_cast<float*>(kAnywhere); }}});
 }
 
 TEST(LeftOut, AreTheBytesOfAnotherMask) {
@@ -80,11 +115,25 @@ TEST(LeftOut, AreTheBytesOfAnotherMask) {
 
 TEST(LeftOut, IsABiasThatAnAttentionProblemHasNot) {
   const attention::Problem problem = test::attention_problem();
-  void* const apart = memory.data();  // no element of these is touched
-  const AttentionTensors tensors{
-      .q = apart, .k = apart, .v = apart, .o = memory.data() + 8, .bias = kAnywhere};
-  const std::string why = refused(AttentionCall{problem, tensors});
-  EXPECT_THAT(why, HasSubstr("bias is set, and problem.bias is not kPostScale"));
+  AttentionTensors tensors{.q = kAnywhere,
+                           .k = kAnywhere,
+                           .v = kAnywhere,
+                           .o = kAnywhere,
+                           .bias = kAnywhere};
+  EXPECT_THAT(refused(AttentionCall{problem, tensors}),
+              HasSubstr("bias is set, and problem.bias is not kPostScale"));
+  tensors = {.q = kAnywhere,
+             .k = kAnywhere,
+             .v = kAnywhere,
+             .o = kAnywhere,
+             .stats = static_cast<float*>(kAnywhere),
+             .grad_o = kAnywhere,
+             .grad_q = kAnywhere,
+             .grad_k = kAnywhere,
+             .grad_v = kAnywhere,
+             .grad_bias = kAnywhere};
+  EXPECT_THAT(refused(AttentionCall{test::backward_of(problem), tensors}),
+              HasSubstr("grad_bias is set, and problem.bias_gradient is false"));
 }
 
 }  // namespace
