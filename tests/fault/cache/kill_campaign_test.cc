@@ -51,7 +51,7 @@ class KillCampaignTest : public testing::Test {
                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
   ~KillCampaignTest() override { ::munmap(shared_, sizeof(Shared)); }
 
-  CacheOptions options() const {
+  [[nodiscard]] CacheOptions options() const {
     CacheOptions options;
     options.root = dir_.path() / "root";
     options.slots = 4;

@@ -62,7 +62,8 @@ class SyscallKillTest : public testing::Test {
   }
 
   /// Which of `count` objects a trim removes that nobody kills.
-  std::vector<bool> removed_by_a_trim(int count, std::uint64_t limit_bytes) const {
+  [[nodiscard]] std::vector<bool> removed_by_a_trim(int count,
+                                                    std::uint64_t limit_bytes) const {
     start_with(count);
     const auto cache = Cache::open(options());
     TrimOptions trim;

@@ -84,7 +84,7 @@ class CorruptIndex : public Corruption {
   }
 
   /// In a process that has the index open when the harm is done.
-  int use_it(const Signal& opened, const Signal& harmed) const {
+  [[nodiscard]] int use_it(const Signal& opened, const Signal& harmed) const {
     const auto cache = cache::Cache::open(options_of(root_));
     if (!cache->list({}))
       return 1;
@@ -182,8 +182,7 @@ TEST_F(CorruptIndex, fault_17_OtherVersionsAndSchemasCostNoHit) {
         "DROP TABLE folders", "DROP TABLE totals", "DROP TRIGGER entry_in",
         "DROP INDEX by_size", "ALTER TABLE entries RENAME COLUMN used TO last_used",
         "ALTER TABLE entries ADD COLUMN more",
-        "DROP TABLE entries; CREATE VIEW entries"
-        " AS SELECT 1 AS key",
+        "DROP TABLE entries; CREATE VIEW entries AS SELECT 1 AS key",
         "PRAGMA encoding; VACUUM",
         "CREATE TRIGGER t AFTER INSERT ON entries BEGIN SELECT raise(FAIL, 'no'); END;"
         "DELETE FROM entries; DELETE FROM folders"}) {

@@ -89,7 +89,8 @@ class CorruptWhileRead : public Corruption {
   }
 
   /// How many changes were made.
-  std::size_t change_until(std::chrono::steady_clock::time_point deadline) const {
+  [[nodiscard]] std::size_t change_until(
+      std::chrono::steady_clock::time_point deadline) const {
     std::mt19937_64 random(14);
     std::size_t changes = 0;
     while (std::chrono::steady_clock::now() < deadline) {

@@ -246,7 +246,7 @@ TEST_F(PowerLossIndex, fault_13_AnIndexOfAnotherTimeThanTheObjectsChangesNoAnswe
 TEST_F(PowerLossIndex, fault_13_AMixtureOfOldAndNewPagesChangesNoAnswer) {
   update_index();
   std::mt19937_64 random(13);
-  for (std::size_t i = 0; i < 128 * test::fault_length(); ++i)
+  for (std::size_t i = 0; i < std::size_t{128} * test::fault_length(); ++i)
     check(with(i % 2 == 0 ? new_ : old_, mixed(old_index_, new_index_, random())));
 }
 
