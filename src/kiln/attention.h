@@ -1,5 +1,5 @@
 // The attention problem as a value: what one call of softmax(Q K^T) V, or of its
-// gradient, is asked to compute. Knows neither devices nor libraries.
+// gradient, computes. Knows neither devices nor libraries.
 
 #pragma once
 
@@ -15,8 +15,8 @@ using ops::DType;
 
 enum class Pass : std::uint8_t { kForward, kBackward };
 
-/// Where query i sees key j. Top left: j <= i. Bottom right: j <= i + skv - sq.
-/// Padding: besides, only up to the true lengths of each sequence.
+/// Which keys j query i sees. Causal: j <= i (top-left aligned). Bottom right:
+/// j <= i + skv - sq. Padding: within the true lengths of its sequence alone.
 enum class Mask : std::uint8_t {
   kNone,
   kCausal,
@@ -28,23 +28,23 @@ enum class Mask : std::uint8_t {
 
 enum class Bias : std::uint8_t { kNone, kPostScale, kAlibi };
 
-/// Order of batch, sequence, head and dimension in memory. thd: sequences of their own
-/// lengths one after the other, begun where cu_seqlens says.
+/// Order of batch, sequence, head and dimension in memory. thd: packed sequences, each
+/// of its own length; cu_seqlens says where they begin.
 enum class Layout : std::uint8_t { kBshd, kSbhd, kBhsd, kThd };
 
-/// In elements. With thd, `batch` is not used.
+/// In elements. thd ignores `batch`.
 struct Strides {
   std::int64_t batch = 0;
   std::int64_t head = 0;
   std::int64_t sequence = 0;
   std::int64_t dim = 0;
-  /// Of q and o: from the first head of a group, of those that share a key, to the
-  /// first of the next, where one stride does not lead to every head. 0: `head` does.
+  /// Of q and o, where heads are not equally far apart: from the first head of a group,
+  /// whose heads share a key, to the first of the next. 0: `head` leads to every head.
   std::int64_t group = 0;
   friend bool operator==(const Strides&, const Strides&) = default;
 };
 
-/// Thread safety: a value. Equal problems are one execution plan.
+/// Equal problems have one execution plan. Thread safety: a value.
 struct Problem {
   Pass pass = Pass::kForward;
   bool training = false;
@@ -52,10 +52,10 @@ struct Problem {
   std::int64_t batch = 0;
   std::int64_t heads = 0;     // of the query
   std::int64_t kv_heads = 0;  // of key and value
-  std::int64_t sq = 0;        // with lengths of their own: the longest
-  std::int64_t skv = 0;
-  std::int64_t dqk = 0;  // head dimension of query and key
-  std::int64_t dv = 0;   // of value and output
+  std::int64_t sq = 0;        // queries; of sequences of several lengths the longest
+  std::int64_t skv = 0;       // keys, likewise
+  std::int64_t dqk = 0;       // head dimension of query and key
+  std::int64_t dv = 0;        // of value and output
   Layout layout = Layout::kBshd;
   /// A gradient has the strides of what it is the gradient of.
   Strides q{};
@@ -66,28 +66,28 @@ struct Problem {
   std::int64_t window_left = -1;  // keys before the diagonal; -1: all
   std::int64_t window_right = -1;
   Bias bias = Bias::kNone;
-  bool bias_gradient = false;  // wanted, in a backward pass with a post-scale bias
+  bool bias_gradient = false;  // of a backward pass with a post-scale bias
   double dropout = 0;
   bool deterministic = false;
-  bool stats = false;    // the softmax statistics (LSE) are wanted
+  bool stats = false;    // write the softmax statistics (log-sum-exp)
   bool capture = false;  // to run inside a CUDA graph
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 
-/// Sets q, k, v and o to those of a contiguous tensor in problem.layout.
+/// Sets the strides of q, k, v and o to those of contiguous tensors in problem.layout.
 KILN_EXPORT void set_strides(Problem& problem);
 
-/// Is this a problem at all, whoever is to run it? A backward pass is of training, and
-/// has read statistics; the gradient of a bias is one of a post-scale bias. Errors:
-/// kInvalidArgument, naming the field as the command line does: "--heads: …".
+/// Whether the fields agree with each other, whichever backend runs the problem: a
+/// backward pass needs `training`, bias_gradient needs Bias::kPostScale, and so on.
+/// Errors: kInvalidArgument, naming the field as the command line does: "--heads: …".
 [[nodiscard]] KILN_EXPORT Result<void> validate(const Problem& problem);
 
-/// Heads as a 5-dimensional tensor has them: groups of heads, each with its stride.
+/// The heads of a 5-dimensional tensor: groups of heads, and a stride for each.
 struct GroupedHeads {
   std::int64_t groups = 0;
   std::int64_t heads = 0;  // in each group
   std::int64_t group_stride = 0;
-  std::int64_t head_stride = 0;  // 0: a key or value shared by its group
+  std::int64_t head_stride = 0;  // 0: a key or value that its group shares
 };
 struct Heads {
   std::int64_t count = 0;
@@ -95,8 +95,8 @@ struct Heads {
   std::int64_t group_stride = 0;  // 0: `stride` leads to every head
   friend bool operator==(const Heads&, const Heads&) = default;
 };
-/// The same memory as a problem has it: its heads, and that tensor's `head` and
-/// `group`. Nothing is copied. Errors: kInvalidArgument.
+/// The same memory in four dimensions: a problem's number of heads, and the strides
+/// `head` and `group` of that tensor. Copies nothing. Errors: kInvalidArgument.
 [[nodiscard]] KILN_EXPORT Result<Heads> flattened(const GroupedHeads& grouped);
 
 }  // namespace kiln::attention

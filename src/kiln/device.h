@@ -1,4 +1,4 @@
-// The devices of this machine, as the CUDA driver tells them.
+// The devices of this machine, as the CUDA driver reports them.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace kiln {
 
-/// Of a device: 9.0 for an H100. Major and minor, never the digits run together.
+/// 9.0 for an H100.
 struct ComputeCapability {
   int major = 0;
   int minor = 0;
@@ -20,12 +20,12 @@ struct ComputeCapability {
 /// "9.0". Thread-safe.
 [[nodiscard]] KILN_EXPORT std::string to_string(ComputeCapability capability);
 
-/// What a device is. Thread safety: a value.
+/// A device. Thread safety: a value.
 struct Device {
   int ordinal = 0;  // CUDA's, after CUDA_VISIBLE_DEVICES
   std::string name{};
   ComputeCapability capability;
-  std::string uuid{};    // "GPU-8-4-4-4-12 hex digits"; "" from a driver before 11.4
+  std::string uuid{};    // "GPU-" and 8-4-4-4-12 hex digits; "" before driver 11.4
   std::string pci_id{};  // "0000:17:00.0"
   std::uint64_t memory_bytes = 0;
   int multiprocessors = 0;

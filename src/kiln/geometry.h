@@ -1,5 +1,4 @@
-// How a kernel is launched: the shape of its grid, its dynamic shared memory, and which
-// of its blocks run together.
+// How a kernel is launched: its grid, blocks, clusters and dynamic shared memory.
 
 #pragma once
 
@@ -16,10 +15,10 @@ using LaunchArguments = std::map<std::string, std::int64_t>;
 struct Geometry {
   std::array<std::uint32_t, 3> grid{1, 1, 1};   // blocks in x, y, z
   std::array<std::uint32_t, 3> block{1, 1, 1};  // threads in x, y, z
-  std::uint32_t shared_bytes = 0;               // dynamic, a block
-  // Blocks of a cluster, which divide the grid; more than one from 9.0 on.
+  std::uint32_t shared_bytes = 0;               // dynamic, for each block
+  // Blocks of a cluster; each divides the grid. More than one: from 9.0 on.
   std::array<std::uint32_t, 3> cluster{1, 1, 1};
-  bool cooperative = false;  // all blocks at once, so that they can wait for each other
+  bool cooperative = false;  // all blocks run at once and may wait for each other
   friend bool operator==(const Geometry&, const Geometry&) = default;
 };
 

@@ -25,63 +25,63 @@ namespace kiln {
 
 class LoadedKernel;
 
-/// What a kernel takes of its device, as the driver says.
+/// Resources that a kernel uses, as the driver reports them.
 struct KernelAttributes {
-  std::uint32_t registers = 0;                 // a thread
-  std::uint64_t local_bytes = 0;               // a thread: stack, and what was spilled
-  std::uint64_t constant_bytes = 0;            // of the kernel's own
-  std::uint32_t static_shared_bytes = 0;       // a block
-  std::uint32_t max_dynamic_shared_bytes = 0;  // a block; beyond the static ones
+  std::uint32_t registers = 0;                 // per thread
+  std::uint64_t local_bytes = 0;               // per thread: stack and spills
+  std::uint64_t constant_bytes = 0;            // the kernel's own
+  std::uint32_t static_shared_bytes = 0;       // per block
+  std::uint32_t max_dynamic_shared_bytes = 0;  // per block, beside the static ones
   std::uint32_t max_threads_per_block = 0;     // of this kernel on this device
   friend bool operator==(const KernelAttributes&, const KernelAttributes&) = default;
 };
 
-/// A kernel on its device. A copy is cheap and shares the module, which owns its
-/// context: a kernel may outlive the service that it came from. The last copy unloads
-/// it, and does not wait for the device: a copy has to live until its last launch has
-/// run, and until no graph that captured one will be launched again. One that was moved
-/// from can be assigned to and destroyed, nothing else.
-/// Thread safety: any number of threads may use one, and copies of one.
+/// A kernel on its device. A copy is cheap and shares the loaded module: a kernel may
+/// outlive the service that it came from. Destroying the last copy unloads the module
+/// without waiting for the device: keep a copy until its last launch has run, and as
+/// long as a graph that captured a launch may run. A moved-from Kernel can be assigned
+/// to and destroyed, nothing else. Thread safety: any number of threads may use one,
+/// and copies of one.
 class KILN_EXPORT Kernel {
  public:
-  /// "scaled_softmax_fwd:dtype=bf16,max_cols=any", or the file name of a source: of the
-  /// one that it was first loaded for.
+  /// "scaled_softmax_fwd:dtype=bf16,max_cols=any", or the file name of the source that
+  /// it was first loaded for.
   [[nodiscard]] const std::string& name() const;
-  /// 64 hex digits: what `kiln show` takes.
+  /// 64 hex digits, as `kiln show` takes them.
   [[nodiscard]] const std::string& key() const;
   [[nodiscard]] const Device& device() const;
 
-  /// Lowered names ("_Z5scaleIfEvPT_f"), as they are in the module.
+  /// The lowered names of the module's kernels: "_Z5scaleIfEvPT_f".
   [[nodiscard]] std::vector<std::string> entry_points() const;
-  /// The one that is launched; "" where there are several and none was chosen.
+  /// The kernel that launch() starts; "" where there are several and none was chosen.
   [[nodiscard]] const std::string& entry_point() const;
-  /// Another kernel of the same module: by the name expression it was asked for with,
-  /// or by its lowered name. Errors: kNotFound, with those that there are.
+  /// Another kernel of the module, by name expression or by lowered name. Errors:
+  /// kNotFound, with the names that there are.
   [[nodiscard]] Result<Kernel> entry(std::string_view name) const;
 
-  /// Errors: kInvalidArgument where none was chosen of several entry points.
+  /// Errors: kInvalidArgument where there are several kernels and none was chosen.
   [[nodiscard]] Result<KernelAttributes> attributes() const;
 
-  /// Grid, block and dynamic shared memory for `arguments`, as the template declares.
-  /// Errors: kInvalidArgument for an argument that is missing, unknown or negative, a
-  /// requirement that is broken, and for a source, which declares none.
+  /// Grid, block and dynamic shared memory for `arguments`, as the template declares
+  /// them. Errors: kInvalidArgument (an argument that is missing, unknown or negative;
+  /// a requirement of the template that they break; a source, which declares none).
   [[nodiscard]] Result<Geometry> geometry(const LaunchArguments& arguments) const;
 
   /// Starts the kernel in `stream` and returns. `arguments` are the kernel's own, in
   /// order, each of exactly its parameter's size: `float`, not `double`; a device
   /// address as a pointer or CUdeviceptr. Works while `stream` is captured.
   ///
-  /// A stream belongs to the context it was made in, which has to be the primary one of
-  /// this kernel's device; the null stream and the per-thread one mean the context
-  /// current to this thread, or this kernel's where none is. An empty grid starts
-  /// nothing. Cost over cuLaunchKernel: some tens of nanoseconds and the driver's
-  /// answer to whose stream it is. Of PTX, drivers before CUDA 12.4 do not tell the
-  /// parameters: then arguments are not checked.
+  /// The stream must be of the primary context of this kernel's device. The null stream
+  /// and the per-thread one are those of the context current to this thread, or of this
+  /// kernel's where none is. An empty grid starts nothing. Costs some tens of
+  /// nanoseconds more than cuLaunchKernel, and one question to the driver whose stream
+  /// it is. Of PTX, drivers before CUDA 12.4 do not report parameters: then arguments
+  /// are not checked.
   ///
-  /// Errors, before the driver sees a launch: kInvalidArgument for a wrong number or
-  /// size of arguments, a geometry beyond the kernel's or the device's limits, a stream
-  /// of another context. Else kDevice, with what the driver said, which may be of an
-  /// earlier launch: kernels run on after this returns.
+  /// Errors, before anything is launched: kInvalidArgument (a wrong number or size of
+  /// arguments, a geometry beyond the limits of the kernel or the device, a stream of
+  /// another context). Else kDevice with the driver's error, which may be that of an
+  /// earlier launch, since kernels run asynchronously.
   template <typename... Arguments>
   [[nodiscard]] Result<void> launch(const Geometry& geometry, CUstream_st* stream,
                                     Arguments... arguments) const {
@@ -94,7 +94,7 @@ class KILN_EXPORT Kernel {
     return launch_with(geometry, stream, values, kSizes);
   }
 
-  /// As above; what geometry() failed with is handed on.
+  /// As above. Errors: also that of geometry(), which is passed on.
   template <typename... Arguments>
   [[nodiscard]] Result<void> launch(const Result<Geometry>& geometry,
                                     CUstream_st* stream, Arguments... arguments) const {
@@ -109,8 +109,8 @@ class KILN_EXPORT Kernel {
       const Geometry& geometry, CUstream_st* stream, std::span<void* const> arguments,
       std::span<const std::size_t> sizes_bytes) const;
 
-  /// For the driver's own functions (occupancy, graph nodes); null where none was
-  /// chosen of several entry points. Valid as long as a copy of this kernel.
+  /// For the driver's own functions (occupancy, graph nodes). Null where there are
+  /// several kernels and none was chosen. Valid as long as a copy of this kernel.
   [[nodiscard]] CUfunc_st* function() const;
 
  private:

@@ -23,9 +23,9 @@ using Parameters = std::map<std::string, std::string>;
 /// CUDA C++ source and everything that its compilation depends on.
 struct SourceOptions {
   std::string source;
-  /// Stands in messages alone. The compiler always sees "kernel.cu".
+  /// For messages. The compiler always sees "kernel.cu".
   std::string file_name = "kernel.cu";
-  /// Headers in memory: the name as it stands in #include, to the text.
+  /// Headers in memory: the name as #include spells it, and the text.
   std::map<std::string, std::string> headers{};
   /// Searched in this order, after the headers in memory and before the toolkit's own.
   std::vector<std::filesystem::path> include_dirs{};
@@ -33,15 +33,15 @@ struct SourceOptions {
   std::vector<std::string> defines{};
   /// Further NVRTC options, one a string. Those that Kiln sets itself are refused.
   std::vector<std::string> options{};
-  /// C++ expressions that name kernels: "scale<float>". `extern "C"` needs none.
+  /// C++ expressions that name kernels: "scale<float>". extern "C" kernels need none.
   std::vector<std::string> name_expressions{};
 };
 
-/// Immutable. A copy is cheap and shares everything with the original. One that was
-/// moved from can be assigned to and destroyed, nothing else.
+/// Immutable. A copy is cheap and shares everything with the original. A moved-from
+/// Request can be assigned to and destroyed, nothing else.
+/// Nothing is checked here: Service::get() says what is wrong. Headers on disk are read
+/// at the first get(); a new Request sees later changes.
 /// Thread safety: any number of threads may use one.
-/// Nothing is checked here; resolving it is what fails. Headers on disk are read when
-/// it is first resolved: a new Request sees what has changed since.
 class KILN_EXPORT Request {
  public:
   /// A kernel of the template catalog. Implicit, so that a call can say

@@ -20,12 +20,12 @@ enum class ErrorCode : std::uint8_t {
   kWorkerCrashed,    // the compile process died; the next request gets a new one
   kTimeout,          // over the wall-clock limit: raise it, or simplify the source
   kResourceLimit,    // over a memory or size limit: raise it
-  kCancelled,        // somebody asked for the work to stop
+  kCancelled,        // the caller asked for the work to stop
   kCorrupt,          // stored or received bytes fail a check
-  kUntrusted,        // a file or folder that somebody else can write
-  kIo,               // the file system said no; `message` names path and errno
-  kUnavailable,      // the environment lacks something; `message` says what to install
-  kDevice,           // the CUDA driver said no; `message` names the call
+  kUntrusted,        // a file or folder that another user can write
+  kIo,               // a system call failed; `message` names path and errno
+  kUnavailable,      // the machine lacks something; `message` says what to install
+  kDevice,           // the CUDA driver failed; `message` names the call
 };
 
 /// The JSON name of `code`: "invalid_argument", "not_found" and so on. Thread-safe.
@@ -36,7 +36,7 @@ struct Error {
   std::string message;  // lower case, no trailing dot; object, call, cause, remedy
 };
 
-/// Thread safety: as for T.
+/// A T, or why there is none. Thread safety: as for T.
 template <typename T>
 using Result = tl::expected<T, Error>;
 

@@ -25,19 +25,19 @@
 
 namespace kiln {
 
-/// What happened to one request on one device.
+/// Something that happened to a request on a device.
 struct Event {
   enum class Kind : std::uint8_t {
-    kHit,        // found on disk; or kept in memory, where it could not be stored
+    kHit,        // found on disk, or in memory where it could not be stored
     kCompiled,   // built by this call
     kWaited,     // built or loaded by another process or thread meanwhile
-    kNotStored,  // built, and usable, but not kept on disk; `error` says why
+    kNotStored,  // built and usable, but not stored on disk; `error` says why
     kLoaded,     // on the device
     kFailed,     // `error` says why
   };
   Kind kind;
   std::string kernel;  // as Kernel::name()
-  std::string key;     // 64 hex digits; "" where it failed before it had one
+  std::string key;     // 64 hex digits; "" where it failed before it had a key
   int device = 0;      // its ordinal
   std::chrono::nanoseconds took{};  // since get() was called
   std::optional<Error> error{};
@@ -50,8 +50,8 @@ struct Event {
 /// two whatever comes.
 enum class AttentionSetting : std::uint8_t { kBest, kCudnn, kKiln };
 
-/// What beats the environment and the defaults; what is not set here leaves them alone.
-/// Each says what the variable beside it says.
+/// Settings of a service. One that is set overrides the environment variable named
+/// beside it, and the default.
 struct Options {
   std::optional<std::filesystem::path> cache_dir{};            // KILN_CACHE_DIR
   std::optional<std::uint64_t> cache_limit_bytes{};            // KILN_CACHE_SIZE
@@ -74,14 +74,15 @@ struct Options {
   std::optional<std::vector<std::uint32_t>> trusted_uids{};  // KILN_TRUSTED_UIDS
   /// "trace", "debug", "info", "warning", "error" or "off". Of the whole process.
   std::optional<std::string> log_level{};  // KILN_LOG
-  /// Called for each event but hits in memory, by the thread that caused it, and by
-  /// several at once. It must not call the service. What it throws is logged.
+  /// Called for each event, by the thread that caused it; several threads may call it
+  /// at once. Hits in memory are no events. It must not call the service. What it
+  /// throws is logged.
   std::function<void(const Event&)> on_event{};
 };
 
-/// Counts since the service was opened.
+/// Counts of a service since it was opened.
 struct Statistics {
-  std::uint64_t memory_hits = 0;  // loaded before
+  std::uint64_t memory_hits = 0;  // was loaded before
   std::uint64_t disk_hits = 0;
   std::uint64_t compiled = 0;
   std::uint64_t waited = 0;
@@ -91,27 +92,26 @@ struct Statistics {
   friend bool operator==(const Statistics&, const Statistics&) = default;
 };
 
-/// Kernels on demand. Kernels stay loaded until the service and every copy of them are
-/// gone; they may outlive it. (One that was built from a header which no key could name
-/// stays as long as its Request, and answers no other.) No exception leaves any of its
-/// functions. One that was moved from can be assigned to and destroyed, nothing else.
-/// Thread safety: every method may run concurrently, but for moving and destruction. A
-/// forked child must not use one whose parent had devices: it gets an error.
+/// Compiles, finds and loads kernels. A kernel stays loaded until the service and every
+/// copy of the kernel are gone, and may outlive the service. (One that was built from a
+/// header that no key could name stays as long as its Request, and answers no other.)
+/// No function throws. A moved-from Service can be assigned to and destroyed, nothing
+/// else. After a fork, a service whose process had devices gives the child errors.
+/// Thread safety: every method may run concurrently, but for moving and destruction.
 class KILN_EXPORT Service {
  public:
-  /// Reads the environment, opens the cache (where that cannot be, kernels are kept in
-  /// memory alone, with a warning) and asks the driver for its devices. Looks for no
-  /// NVRTC and starts no process. Errors: kInvalidArgument (a setting or a template
-  /// folder), kIo (KILN_RECORD), kUnavailable, kDevice (a driver that is there and does
-  /// not work).
+  /// Reads the environment, opens the cache and asks the driver for its devices. Where
+  /// the cache cannot be opened, it warns and keeps kernels in memory alone. Does not
+  /// wait for NVRTC. Errors: kInvalidArgument (a setting or a template folder), kIo
+  /// (KILN_RECORD), kUnavailable, kDevice (a driver that is there and does not work).
   [[nodiscard]] static Result<Service> open(const Options& options = {});
 
   Service(Service&& other) noexcept;
   Service& operator=(Service&& other) noexcept;
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
-  /// Ends prefetches and the builds they run, within a second or so; a driver that is
-  /// busy loading one is waited for. No other thread may be in a call any more.
+  /// Stops prefetches and the builds they run within about a second, and waits for a
+  /// driver that is loading one. No other thread may be in a call.
   ~Service();
 
   /// In CUDA's order; empty on a machine without a driver or without devices.
@@ -121,37 +121,36 @@ class KILN_EXPORT Service {
   /// child), kInvalidArgument (no device of that number).
   [[nodiscard]] Result<Device> device(int ordinal = 0) const;
 
-  /// The device that `stream` is of, one of devices(). A null stream, or CUDA's legacy
-  /// and per-thread ones, are of the context that is current to the thread; where none
-  /// is, of the only device. Works while `stream` is captured. Errors: kInvalidArgument
-  /// (no context is current, and there are several devices), kUnavailable (no driver, a
-  /// forked child), kDevice.
+  /// The device of `stream`. A null stream, and CUDA's legacy and per-thread ones, are
+  /// those of the context current to the thread; where none is, of the only device.
+  /// Works while `stream` is captured. Errors: kInvalidArgument (no context is current,
+  /// and there are several devices), kUnavailable (no driver, a forked child), kDevice.
   [[nodiscard]] Result<Device> device_of(CUstream_st* stream) const;
 
-  /// The kernel, loaded on `device`, one of devices(). From memory without waiting for
-  /// any build or load; else from disk or built, and loaded, once for all who ask
-  /// meanwhile. Blocks; every wait in it has a deadline, and `stop` ends a wait for a
-  /// build and the build itself. A fault of the cache is never an error.
+  /// The kernel, loaded on `device`, one of devices(): from memory, without waiting for
+  /// any build or load; else from disk, or built, and loaded once for all threads that
+  /// ask meanwhile. Blocks. Every wait has a deadline; `stop` ends a wait for a build,
+  /// and the build itself. A fault of the cache is never an error.
   ///
-  /// Errors: kInvalidArgument, kNotFound (the request; a device that is not this
-  /// service's); kCompileFailed with NVRTC's log; kTimeout, kResourceLimit,
-  /// kWorkerCrashed; kUnavailable (no NVRTC for this device, a driver that is too old,
-  /// a miss with KILN_NO_JIT, a kernel that Options::disable names, a forked child);
-  /// kIo (a header); kCorrupt (the compiler's output); kCancelled; kDevice. A failure
-  /// is not remembered.
+  /// Errors: kInvalidArgument, kNotFound (the request, the device); kCompileFailed with
+  /// NVRTC's log; kTimeout, kResourceLimit, kWorkerCrashed; kUnavailable (no NVRTC for
+  /// this device, a driver that is too old, a miss with no_jit, a kernel that
+  /// Options::disable names, a forked child); kIo (a header); kCorrupt (the compiler's
+  /// output); kCancelled; kDevice. The next call tries again.
   [[nodiscard]] Result<Kernel> get(const Request& request, const Device& device,
                                    const std::stop_token& stop = {});
 
-  /// Starts get() in the background and returns: a later get() finds the kernel or
-  /// waits for the same build. What it fails with is an event and is told by get().
-  /// Errors: kInvalidArgument, kNotFound (the request, the device); kUnavailable (no
-  /// thread left, no driver, a forked child, a kernel that Options::disable names).
+  /// Starts get() in the background and returns. A later get() finds the kernel, or
+  /// waits for the same build; what fails in the background is an event, and get()
+  /// tries again. Errors: kInvalidArgument, kNotFound (the request, the device);
+  /// kUnavailable (no thread left, no driver, a forked child, a kernel that
+  /// Options::disable names).
   [[nodiscard]] Result<void> prefetch(const Request& request, const Device& device);
 
   [[nodiscard]] Statistics statistics() const;
 
-  /// The device as JSON with cuDNN's 23 device-property keys: what `--profile FILE`
-  /// reads where the device is not present. Errors: kInvalidArgument, kDevice.
+  /// The device as JSON with cuDNN's 23 device properties, which `--profile FILE` reads
+  /// on a machine without it. Errors: kInvalidArgument, kDevice.
   [[nodiscard]] Result<std::string> profile(const Device& device) const;
 
  private:

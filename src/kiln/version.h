@@ -9,8 +9,8 @@ namespace kiln {
 /// "major.minor.patch". Never null; lives for the whole program. Thread-safe.
 [[nodiscard]] KILN_EXPORT const char* version();
 
-/// 64 hex digits that stand for the sources this program was built from. A worker and
-/// a program whose build ids differ refuse to talk. Never null. Thread-safe.
+/// 64 hex digits: a digest of the sources that this library was built from. A library
+/// and a worker of different build ids do not work together. Never null. Thread-safe.
 [[nodiscard]] KILN_EXPORT const char* build_id();
 
 }  // namespace kiln

@@ -12,11 +12,11 @@
 //                           .y = y, .x = gate_and_linear,
 //                           .rows = tokens, .cols = 14336});
 //
-// Tensors are contiguous, of any size, 0 too; 16-byte aligned ones whose cols is a
-// multiple of 16 bytes are the fast ones. x plus bias is rounded to a float, and the
-// result once more, to the dtype. The operations are out of place: what is written
-// overlaps nothing that is read. A sum over rows, or along one, is taken in an order
-// that shape and device determine: the same bits every time.
+// Tensors are contiguous; each size may be 0. Fastest where they are aligned to 16
+// bytes and a row is a multiple of 16 bytes long. x plus bias is rounded to a float,
+// and the result once more, to the dtype. Out of place: an output must not overlap an
+// input or another output. The order of a sum depends on shape and device alone: the
+// same bits every time.
 
 #pragma once
 
@@ -31,7 +31,7 @@
 
 namespace kiln::ops {
 
-/// The two forms of GELU are two functions, and neither stands for the other.
+/// The two forms of GELU are different functions.
 enum class ActivationKind : std::uint8_t {
   kUnset,
   kGeluTanh,     // 0.5 u (1 + tanh(sqrt(2/pi) (u + 0.044715 u^3)))
@@ -51,7 +51,7 @@ struct ActivationForward {
   std::int64_t cols = kUnsetSize;
 };
 
-/// dx = dy * act'(x + bias); dbias = the sum of dx over the rows, before its rounding.
+/// dx = dy * act'(x + bias); dbias = the sum over the rows of dx before it is rounded.
 struct ActivationBackward {
   DType dtype = DType::kUnset;
   ActivationKind kind = ActivationKind::kUnset;
@@ -63,8 +63,8 @@ struct ActivationBackward {
   void* dbias = nullptr;       // [cols]
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
-  /// With a bias: what workspace_bytes() says, or more, 4-byte aligned. Its contents
-  /// mean nothing before and after.
+  /// With a bias: scratch memory of activation_backward_workspace_bytes(), or more,
+  /// aligned to 4 bytes.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
 };
@@ -76,13 +76,13 @@ enum class GluKind : std::uint8_t {
   kGeGluErf,   // y = gelu(g) l, in the form of ActivationKind::kGeluErf
   kReGlu,      // y = max(g, 0) l
   /// y = g' sigmoid(alpha g') (l' + offset) with g' = min(g, limit) and l' = l between
-  /// -limit and limit. What is beyond has no gradient.
+  /// -limit and limit. The gradient beyond the limits is 0.
   kClampedSwiGlu,
 };
 
 enum class GluLayout : std::uint8_t {
-  kPacked,  // x is [rows, 2, cols]: of each row the gate, then the linear half
-  kSplit,   // x, the gate, and `linear` are [rows, cols]
+  kPacked,  // x is [rows, 2, cols]: the gate of a row, then its linear half
+  kSplit,   // x is the gate; x and `linear` are [rows, cols]
 };
 
 /// y = glu(g, l) * weight with g = gate + bias[0] and l = linear + bias[1].
@@ -106,8 +106,9 @@ struct GluForward {
   float offset = std::numeric_limits<float>::quiet_NaN();
 };
 
-/// The gradients of glu_forward() by its inputs, in their layout; dbias = the sum of dx
-/// over the rows, before its rounding; dweight = the sum of dy * glu(g, l) along a row.
+/// The gradients of glu_forward() with respect to its inputs, in their layout. dbias =
+/// the sum over the rows of dx before it is rounded; dweight = the sum of dy * glu(g,
+/// l) along a row.
 struct GluBackward {
   DType dtype = DType::kUnset;
   GluKind kind = GluKind::kUnset;
@@ -128,20 +129,20 @@ struct GluBackward {
   float alpha = std::numeric_limits<float>::quiet_NaN();
   float limit = 0;
   float offset = std::numeric_limits<float>::quiet_NaN();
-  /// As in ActivationBackward.
+  /// With a bias: scratch memory of glu_backward_workspace_bytes(), or more, aligned to
+  /// 4 bytes.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
 };
 
 /// Starts the operation on `device`, one of Service::devices(), in `stream`, and
-/// returns. A null stream is the default stream of that device, whatever context is
-/// current to the thread, and the caller's context is current again afterwards. The
-/// first call for a kernel fetches it as Service::get() does; after prepare() of
-/// arguments with the same dtype, kind, bias and weight it works under capture. A
-/// pointer that the other arguments do not use has to be null. Errors:
-/// kInvalidArgument, before anything is fetched, which names the argument, or for a
-/// stream of another device; those of Service::get() and Kernel::launch(). Thread
-/// safety: any number of threads.
+/// returns. A null stream means that device's default stream, whatever context is
+/// current; the caller's context stays current. The first call for a kernel fetches it
+/// as Service::get() does; after prepare() of arguments with the same dtype, kind, bias
+/// and weight it works under capture. A pointer that the other arguments make no use of
+/// must be null. Errors: kInvalidArgument, before anything is fetched (a wrong
+/// argument, which it names; a stream of another device); those of Service::get() and
+/// Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> activation_forward(
     Service& service, const Device& device, CUstream_st* stream,
     const ActivationForward& args);
@@ -164,8 +165,8 @@ struct GluBackward {
 [[nodiscard]] KILN_EXPORT Result<std::uint64_t> glu_backward_workspace_bytes(
     const GluBackward& args, const Device& device);
 
-/// Fetches and loads on `device` what the operation would launch there; pointers are
-/// not looked at. Errors and thread safety as above.
+/// Fetches and loads on `device` the kernels that the operation would launch there.
+/// Ignores pointers. Errors and thread safety as above.
 [[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,
                                                const ActivationForward& args);
 [[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,

@@ -1,5 +1,5 @@
-// Cross-entropy of a language model's logits against the tokens that came, and its
-// gradient: both in one pass over the logits, or one after the other.
+// Cross-entropy of a language model's logits and its target tokens, and its gradient:
+// both in one pass over the logits, or forward and backward apart.
 //
 //   kiln::ops::cross_entropy(service, device, stream,
 //                            {.dtype = kiln::ops::DType::kBf16,
@@ -14,19 +14,19 @@
 //   loss = lse - (1 - e) * x[t] - e * mean(x)
 //   dx   = scale * row_scale * (softmax(x) - (1 - e) * [column is t] - e / V)
 //
-// Logits and gradient are `dtype`, all else is float, arithmetic too. What is special:
+// Logits and gradient are of type `dtype`; all else is float, arithmetic too.
 // - A row whose target is `ignored_index` is not read: loss, lse and gradient are 0.
-// - A target that is no column is a mistake: loss, lse and gradient of its row are NaN,
-//   and nothing is read. So are loss and gradient where the row has NaN, +inf, or -inf
-//   alone.
-// - A vocabulary that is padded to `padded_vocabulary` columns: what is beyond V is not
-//   read, takes no part in the mean, and has gradient 0.
+// - A target outside the vocabulary is a mistake: its row is not read, and loss, lse
+//   and gradient are NaN. So are loss and gradient of a row that has NaN or +inf, or
+//   nothing but -inf.
+// - Columns from `vocabulary` up to `padded_vocabulary` are padding: not read, not in
+//   the mean, gradient 0.
 //
-// Rows are `stride` elements apart. Those of logits and dlogits that are equally far
-// from a 16-byte boundary are the fast ones; tensors that are 16-byte aligned, with
-// equal strides, are so, whatever the vocabulary. The operations are out of place: what
-// is written overlaps nothing that is read, from a tensor's first row to its last, what
-// lies between rows included.
+// Rows are `stride` elements apart. Fastest where corresponding rows of logits and
+// dlogits are equally far from a 16-byte boundary, as they are where both tensors are
+// aligned to 16 bytes and have equal strides, whatever the vocabulary. Out of place:
+// from its first row to its last, with what lies between rows, an output must not
+// overlap an input.
 
 #pragma once
 
@@ -40,14 +40,14 @@
 
 namespace kiln::ops {
 
-/// Of a target.
+/// The type of the targets.
 enum class TargetType : std::uint8_t { kInt64, kInt32 };
 
 /// Loss and gradient in one pass.
 struct CrossEntropy {
   DType dtype = DType::kUnset;
   float* loss = nullptr;    // [rows], not scaled
-  float* lse = nullptr;     // [rows], or null where nobody wants it
+  float* lse = nullptr;     // [rows]; null: not written
   void* dlogits = nullptr;  // [rows, padded_vocabulary]
   const void* logits = nullptr;
   const void* targets = nullptr;  // [rows]
@@ -60,18 +60,18 @@ struct CrossEntropy {
   std::int64_t dlogits_stride = 0;
   float smoothing = 0;  // 0 to 1
   float scale = 1;      // of the gradient: 1 / counted tokens, say
-  /// [rows], or null: a factor more for each row, as the gradient of its loss.
+  /// [rows], or null: a further factor for each row, such as the gradient of its loss.
   const float* row_scale = nullptr;
 };
 
-/// The loss alone, and what the backward pass needs of it.
+/// The loss alone, and what the backward pass needs.
 struct CrossEntropyForward {
   DType dtype = DType::kUnset;
   float* loss = nullptr;
   float* lse = nullptr;
-  /// [rows, 2], or null where no backward pass follows: the largest logit of a row, and
-  /// the sum of exp(logit - largest). lse alone would not do: where logits are around
-  /// 10000 its last bit is a thousandth of every gradient.
+  /// [rows, 2], or null where no backward pass follows: of each row the largest logit,
+  /// and the sum of exp(logit - largest). lse alone is not accurate enough: where
+  /// logits are around 10000, its last bit changes every gradient by a thousandth.
   float* saved = nullptr;
   const void* logits = nullptr;
   const void* targets = nullptr;
@@ -84,7 +84,7 @@ struct CrossEntropyForward {
   float smoothing = 0;
 };
 
-/// The gradient out of `saved`: the same bits as of cross_entropy().
+/// The gradient, from `saved`: the same bits as cross_entropy() writes.
 struct CrossEntropyBackward {
   DType dtype = DType::kUnset;
   void* dlogits = nullptr;
@@ -104,13 +104,12 @@ struct CrossEntropyBackward {
 };
 
 /// Starts the operation on `device`, one of Service::devices(), in `stream`, and
-/// returns. A null stream is the default stream of that device, whatever context is
-/// current to the thread, and the caller's context is current again afterwards. The
-/// first call for a kernel fetches it as Service::get() does; after prepare() of
-/// arguments with the same dtype it works under capture. Errors: kInvalidArgument,
-/// before anything is fetched, which names the argument, or for a stream of another
-/// device; those of Service::get() and Kernel::launch(). Thread safety: any number of
-/// threads.
+/// returns. A null stream means that device's default stream, whatever context is
+/// current; the caller's context stays current. The first call for a kernel fetches it
+/// as Service::get() does; after prepare() of arguments with the same dtype it works
+/// under capture. Errors: kInvalidArgument, before anything is fetched (a wrong
+/// argument, which it names; a stream of another device); those of Service::get() and
+/// Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> cross_entropy(Service& service,
                                                      const Device& device,
                                                      CUstream_st* stream,
@@ -122,8 +121,8 @@ struct CrossEntropyBackward {
     Service& service, const Device& device, CUstream_st* stream,
     const CrossEntropyBackward& args);
 
-/// Fetches and loads on `device` what the operation would launch there; pointers are
-/// not looked at. Errors and thread safety as above.
+/// Fetches and loads on `device` the kernels that the operation would launch there.
+/// Ignores pointers. Errors and thread safety as above.
 [[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,
                                                const CrossEntropy& args);
 [[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,

@@ -6,10 +6,10 @@
 //                               .rows = 8192, .cols = 4096, .eps = 1e-6F,
 //                               .casting = kiln::ops::RmsNormCasting::kLlama});
 //
-// Rows of all tensors are [rows, cols], contiguous, of any size, 0 too; weight and bias
-// are [cols], mean and rstd float [rows]. 16-byte aligned ones whose cols is a multiple
-// of 16 bytes are the fast ones. The operations are out of place: what is written
-// overlaps nothing that is read. Arithmetic is in float, each element is rounded once.
+// Tensors are [rows, cols] and contiguous; rows and cols may be 0. weight and bias are
+// [cols], mean and rstd are float [rows]. Fastest where tensors are aligned to 16 bytes
+// and a row is a multiple of 16 bytes long. Out of place: an output must not overlap an
+// input or another output. Arithmetic is in float; each element is rounded once.
 
 #pragma once
 
@@ -27,27 +27,27 @@ namespace kiln::ops {
 /// sqrt(sum((x - mean)^2) / cols + eps) of each row.
 struct LayerNormForward {
   DType dtype = DType::kUnset;  // of the rows
-  DType weight_dtype =
-      DType::kUnset;  // of weight and bias: dtype, kF32, or unset: dtype
+  /// Of weight and bias: dtype or kF32; unset means dtype.
+  DType weight_dtype = DType::kUnset;
   void* y = nullptr;
   const void* x = nullptr;
   const void* weight = nullptr;
   const void* bias = nullptr;  // with has_bias
-  /// What the backward pass needs; null: not written.
+  /// For the backward pass; null: not written.
   float* mean = nullptr;
   float* rstd = nullptr;
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
   float eps = 1e-5F;
   bool has_bias = true;
-  bool zero_centered_weight = false;  // it is the weight minus 1
-  /// `sum` = x + residual, rounded and stored, has the place of x.
+  bool zero_centered_weight = false;  // `weight` holds the weight minus 1
+  /// Normalizes x + residual in place of x. The sum is rounded, and stored in `sum`.
   bool adds_residual = false;
   const void* residual = nullptr;
   void* sum = nullptr;
 };
 
-/// The gradients of layernorm_forward() by x, weight and bias:
+/// The gradients of layernorm_forward() with respect to x, weight and bias:
 ///   dx = rstd * (g - mean(g) - xh * mean(g * xh)) with g = dy * weight and xh = (x -
 ///   mean) * rstd, dweight = sum of dy * xh over the rows, dbias = sum of dy.
 struct LayerNormBackward {
@@ -57,7 +57,7 @@ struct LayerNormBackward {
   void* dweight = nullptr;  // of weight_dtype, as dbias
   void* dbias = nullptr;
   const void* dy = nullptr;
-  const void* x = nullptr;  // where there was a residual, the sum
+  const void* x = nullptr;  // with a residual: the stored sum
   const void* weight = nullptr;
   const float* mean = nullptr;
   const float* rstd = nullptr;
@@ -65,18 +65,18 @@ struct LayerNormBackward {
   std::int64_t cols = kUnsetSize;
   bool has_bias = true;
   bool zero_centered_weight = false;
-  /// Without, there is dx alone, and no need of dweight, dbias and workspace.
+  /// False: only dx is computed, and no workspace is needed.
   bool has_dweight = true;
-  /// The gradient that others give to the sum is added to dx, which is then that of
-  /// both its terms.
+  /// Adds `dsum`, the gradient of the stored sum from elsewhere, to dx, which is then
+  /// the gradient of x and of the residual.
   bool adds_residual = false;
   const void* dsum = nullptr;
-  /// layernorm_backward_workspace_bytes() of scratch memory, a multiple of 4.
+  /// Scratch memory of layernorm_backward_workspace_bytes(), aligned to 4 bytes.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
 };
 
-/// Where RMSNorm rounds, and what the weight is.
+/// Where RMSNorm rounds, and what it multiplies by.
 enum class RmsNormCasting : std::uint8_t {
   kNone,   // x * rstd * weight in float
   kLlama,  // x * rstd is rounded to dtype before the product with the weight
@@ -95,22 +95,22 @@ struct RmsNormForward {
   std::int64_t cols = kUnsetSize;
   float eps = 1e-6F;
   RmsNormCasting casting = RmsNormCasting::kNone;
-  bool zero_centered_weight = false;  // it is the weight minus 1; with kGemma always
+  bool zero_centered_weight = false;  // as in LayerNormForward; kGemma implies it
   bool adds_residual = false;         // as in LayerNormForward
   const void* residual = nullptr;
   void* sum = nullptr;
 };
 
-/// The gradients of rmsnorm_forward() by x and weight, for which a rounding in between
-/// counts as none: dx = rstd * (g - xh * mean(g * xh)) with g = dy * weight and xh = x
-/// * rstd, dweight = sum of dy * xh over the rows.
+/// The gradients of rmsnorm_forward() with respect to x and weight, as if kLlama did
+/// not round in between: dx = rstd * (g - xh * mean(g * xh)) with g = dy * weight and
+/// xh = x * rstd; dweight = sum of dy * xh over the rows.
 struct RmsNormBackward {
   DType dtype = DType::kUnset;
   DType weight_dtype = DType::kUnset;
   void* dx = nullptr;
   void* dweight = nullptr;  // of weight_dtype
   const void* dy = nullptr;
-  const void* x = nullptr;  // where there was a residual, the sum
+  const void* x = nullptr;  // with a residual: the stored sum
   const void* weight = nullptr;
   const float* rstd = nullptr;
   std::int64_t rows = kUnsetSize;
@@ -120,21 +120,21 @@ struct RmsNormBackward {
   bool has_dweight = true;                         // as in LayerNormBackward
   bool adds_residual = false;                      // as in LayerNormBackward
   const void* dsum = nullptr;
-  /// rmsnorm_backward_workspace_bytes() of scratch memory, a multiple of 4.
+  /// Scratch memory of rmsnorm_backward_workspace_bytes(), aligned to 4 bytes.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
 };
 
 /// Starts the operation on `device`, one of Service::devices(), in `stream`, and
-/// returns. A null stream is the default stream of that device, whatever context is
-/// current to the thread, and the caller's context is current again afterwards. dweight
-/// and dbias are the same bits every time for the same shape on devices with the same
-/// number of multiprocessors; without rows they are zeros. The first call for a kernel
-/// fetches it as Service::get() does; after prepare() of arguments with the same
-/// dtypes, flags and cols it works under capture. A pointer that the other arguments do
-/// not use has to be null. Errors: kInvalidArgument, before anything is fetched, which
-/// names the argument, or for a stream of another device; those of Service::get() and
-/// Kernel::launch(). Thread safety: any number of threads.
+/// returns. A null stream means that device's default stream, whatever context is
+/// current; the caller's context stays current. dweight and dbias have the same bits
+/// every time, for the same shape on devices with equally many multiprocessors; without
+/// rows they are zeros. The first call for a kernel fetches it as Service::get() does;
+/// after prepare() of arguments with the same dtypes, flags and cols it works under
+/// capture. A pointer that the other arguments make no use of must be null. Errors:
+/// kInvalidArgument, before anything is fetched (a wrong argument, which it names; a
+/// stream of another device); those of Service::get() and Kernel::launch(). Thread
+/// safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> layernorm_forward(Service& service,
                                                          const Device& device,
                                                          CUstream_st* stream,
@@ -151,15 +151,15 @@ struct RmsNormBackward {
                                                         CUstream_st* stream,
                                                         const RmsNormBackward& args);
 
-/// How much scratch memory the operation needs on `device`; pointers are not looked at.
+/// Bytes of scratch memory that the operation needs on `device`. Ignores pointers.
 /// Errors: kInvalidArgument. Thread-safe.
 [[nodiscard]] KILN_EXPORT Result<std::uint64_t> layernorm_backward_workspace_bytes(
     const LayerNormBackward& args, const Device& device);
 [[nodiscard]] KILN_EXPORT Result<std::uint64_t> rmsnorm_backward_workspace_bytes(
     const RmsNormBackward& args, const Device& device);
 
-/// Fetches and loads on `device` what the operation would launch there; pointers are
-/// not looked at. Errors and thread safety as above.
+/// Fetches and loads on `device` the kernels that the operation would launch there.
+/// Ignores pointers. Errors and thread safety as above.
 [[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,
                                                const LayerNormForward& args);
 [[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,

@@ -6,10 +6,10 @@
 //   args.batch = 4;
 //   args.sequence = 2048;
 //   args.head_dim = args.rotary_dim = 128;
+//   const kiln::ops::RopeStrides strides{
+//       .batch = 32 * 128, .sequence = 4 * 32 * 128, .head = 128};
 //   args.q = {.out = q_out, .in = q, .heads = 32,
-//             .out_strides = {.batch = 32 * 128, .sequence = 4 * 32 * 128, .head =
-//             128}, .in_strides = {.batch = 32 * 128, .sequence = 4 * 32 * 128, .head =
-//             128}};
+//             .out_strides = strides, .in_strides = strides};
 //   args.table = {.angles = freqs, .positions = 2048, .columns = 128};
 //   kiln::ops::rope_forward(service, device, stream, args);
 //
@@ -23,12 +23,12 @@
 //   out[a] = in[a] * cos[a] + in[b] * sin[b]
 //   out[b] = in[b] * cos[b] - in[a] * sin[a]
 //
-// 16-byte aligned tensors and tables, strides of whole 16 bytes, and as much in r (half
-// style: in r / 2) and in the rest of a head are the fast ones. The operation is out of
-// place: what is written overlaps nothing that is read, from a tensor's first element
-// to its last, what lies between its heads included. The two outputs may be parts of
-// one tensor, side by side in each head, token or sequence. Query heads that lie in
-// groups, keys and values between them, are a tensor a group: a call each.
+// Fastest where tensors and tables are aligned to 16 bytes, and strides, r (half style:
+// r / 2) and the rest of a head are multiples of 16 bytes. Out of place: from its first
+// element to its last, with what lies between its heads, an output must not overlap an
+// input. The two outputs may be parts of one tensor, side by side in each head, token
+// or sequence. Where query heads lie in groups with keys and values between them, call
+// it once for each group.
 
 #pragma once
 
@@ -42,35 +42,35 @@
 
 namespace kiln::ops {
 
-/// Which elements of a head are a pair.
+/// Which elements of a head make a pair.
 enum class RopeStyle : std::uint8_t {
   kUnset,
   kHalf,         // d and d + r / 2: GPT-NeoX, Llama
   kInterleaved,  // 2k and 2k + 1: GPT-J
 };
 
-/// Distances in elements, 0 or more. That of a dimension of size 1 is not looked at. An
-/// output's elements all lie at different places.
+/// In elements, 0 or more. The stride of a dimension of size 1 is ignored. No two
+/// elements of an output may lie at one address.
 struct RopeStrides {
-  std::int64_t batch = 0;  // without meaning for packed sequences
+  std::int64_t batch = 0;  // ignored for packed sequences
   std::int64_t sequence = 0;
   std::int64_t head = 0;
   std::int64_t dim = 1;
 };
 
 /// Query or key: [batch, sequence, heads, head_dim], or [sequence, heads, head_dim] for
-/// packed sequences, through the strides, which alone say how they lie.
+/// packed sequences. The strides alone say where its elements lie.
 struct RopeTensor {
   void* out = nullptr;
   const void* in = nullptr;
-  std::int64_t heads = 0;  // 0: there is none
+  std::int64_t heads = 0;  // 0: no such tensor
   RopeStrides out_strides;
   RopeStrides in_strides;
 };
 
-/// What each position is rotated by: [positions, columns], either angles or cosines and
-/// sines, for both styles. With r columns, element d has column d, and two elements of
-/// a pair may differ. With r / 2, pair i has column i.
+/// The rotation of each position: [positions, columns], either angles, or cosines and
+/// sines. With r columns, element d uses column d, and the two elements of a pair may
+/// differ; with r / 2 columns, pair i uses column i. For both styles.
 struct RopeTable {
   const float* angles = nullptr;  // in radians; of any size, sin and cos to an ulp
   const void* cos = nullptr;
@@ -81,10 +81,10 @@ struct RopeTable {
   std::int64_t row_stride = 0;  // from position to position, in elements; 0: columns
 };
 
-/// The token at place s of sequence i has position start + starts[i] + s. Where the
-/// arguments say that a position lies outside the table, that is an error; where memory
-/// of the device says it (starts, cu_seqlens), nothing outside is read, and the token's
-/// rotated elements become NaN.
+/// Token s of sequence i has position start + starts[i] + s. A position outside the
+/// table is an error where the arguments tell it. Where it comes out of device memory
+/// (starts, cu_seqlens), nothing outside is read, and the token's rotated elements
+/// become NaN.
 struct RopeArguments {
   DType dtype = DType::kUnset;
   RopeStyle style = RopeStyle::kUnset;
@@ -97,26 +97,26 @@ struct RopeArguments {
   RopeTable table;
   std::int64_t start = 0;
   const std::int32_t* starts = nullptr;  // [batch], or null: 0 each
-  /// For packed sequences, [batch + 1] and not decreasing: sequence i has the tokens
-  /// from cu_seqlens[i] to before cu_seqlens[i + 1]. A token of none becomes 0.
+  /// For packed sequences: [batch + 1], not decreasing. Sequence i has the tokens from
+  /// cu_seqlens[i] up to cu_seqlens[i + 1]. A token of no sequence becomes 0.
   const std::int32_t* cu_seqlens = nullptr;
 };
 
 /// Rotates `in` to `out`.
 struct RopeForward : RopeArguments {};
 
-/// `in` is the gradient of what rope_forward() wrote, `out` that of what it read; all
-/// else is as it was there.
+/// `in` is the gradient of rope_forward()'s output, `out` that of its input; all other
+/// arguments are those of the forward pass.
 struct RopeBackward : RopeArguments {};
 
 /// Starts the operation on `device`, one of Service::devices(), in `stream`, and
-/// returns. A null stream is the default stream of that device, whatever context is
-/// current to the thread, and the caller's context is current again afterwards. Query
-/// and key are one launch. The first call for a kernel fetches it as Service::get()
-/// does; after prepare() of arguments with the same dtype, style and kind of table it
-/// works under capture. Errors: kInvalidArgument, before anything is fetched, which
-/// names the argument, or for a stream of another device; those of Service::get() and
-/// Kernel::launch(). Thread safety: any number of threads.
+/// returns. A null stream means that device's default stream, whatever context is
+/// current; the caller's context stays current. Query and key take one launch. The
+/// first call for a kernel fetches it as Service::get() does; after prepare() of
+/// arguments with the same dtype, style and kind of table it works under capture.
+/// Errors: kInvalidArgument, before anything is fetched (a wrong argument, which it
+/// names; a stream of another device); those of Service::get() and Kernel::launch().
+/// Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> rope_forward(Service& service,
                                                     const Device& device,
                                                     CUstream_st* stream,
@@ -126,9 +126,9 @@ struct RopeBackward : RopeArguments {};
                                                      CUstream_st* stream,
                                                      const RopeBackward& args);
 
-/// Fetches and loads on `device` what the operation would launch there. Which of the
-/// table's pointers are null tells its kind; no other pointer is looked at. Errors and
-/// thread safety as above.
+/// Fetches and loads on `device` the kernels that the operation would launch there. Of
+/// pointers it looks only at which of the table's are null. Errors and thread safety as
+/// above.
 [[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,
                                                const RopeForward& args);
 [[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,

@@ -6,9 +6,9 @@
 //                               .scale = 0.088F,
 //                               .mask = kiln::ops::SoftmaxMask::kCausal});
 //
-// All tensors are [batch, heads, sq, skv], contiguous, of any size, 0 too; 16-byte
-// aligned ones whose skv is a multiple of 16 bytes are the fast ones. The operation is
-// out of place: what is written overlaps nothing that is read.
+// Tensors are [batch, heads, sq, skv] and contiguous; each size may be 0. Fastest where
+// they are aligned to 16 bytes and a row is a multiple of 16 bytes long. Out of place:
+// an output must not overlap an input.
 
 #pragma once
 
@@ -22,15 +22,15 @@
 
 namespace kiln::ops {
 
-/// What takes no part in a row.
+/// Which elements of a row are masked.
 enum class SoftmaxMask : std::uint8_t {
   kNone,
-  kBytes,   // an element whose mask byte is not 0
-  kCausal,  // key j of query i where j > i + skv - sq: the triangle ends bottom right
+  kBytes,   // those whose mask byte is not 0
+  kCausal,  // key j of query i where j > i + skv - sq (bottom-right aligned)
 };
 
-/// y = softmax(scale * x) of each row; exactly 0 for what takes no part, and for a
-/// whole row of nothing else.
+/// y = softmax(scale * x) of each row. A masked element is exactly 0, and so is a row
+/// of which all are masked.
 struct SoftmaxForward {
   DType dtype = DType::kUnset;
   void* y = nullptr;
@@ -43,10 +43,10 @@ struct SoftmaxForward {
   SoftmaxMask mask = SoftmaxMask::kNone;
   /// For kBytes: [mask_batch, 1, sq, skv], a byte each.
   const std::uint8_t* mask_bytes = nullptr;
-  std::int64_t mask_batch = 0;  // `batch`, or 1: one mask for all; 0 means `batch`
+  std::int64_t mask_batch = 0;  // batch, or 1: one mask for all; 0: batch
 };
 
-/// dx = scale * y * (dy - sum(y * dy)) of each row, out of the y of softmax_forward().
+/// dx = scale * y * (dy - sum(y * dy)) of each row, from the y of softmax_forward().
 struct SoftmaxBackward {
   DType dtype = DType::kUnset;
   void* dx = nullptr;
@@ -57,18 +57,18 @@ struct SoftmaxBackward {
   std::int64_t sq = kUnsetSize;
   std::int64_t skv = kUnsetSize;
   float scale = 1;
-  /// That of the forward pass. Its bytes are not needed: y is 0 there.
+  /// That of the forward pass. Mask bytes are not needed: y is 0 where they mask.
   SoftmaxMask mask = SoftmaxMask::kNone;
 };
 
 /// Starts the operation on `device`, one of Service::devices(), in `stream`, and
-/// returns. A null stream is the default stream of that device, whatever context is
-/// current to the thread, and the caller's context is current again afterwards. The
-/// first call for a kernel fetches it as Service::get() does; after prepare() of
-/// arguments with the same dtype, mask and skv it works under capture. A pointer that
-/// the other arguments do not use has to be null. Errors: kInvalidArgument, before
-/// anything is fetched, which names the argument, or for a stream of another device;
-/// those of Service::get() and Kernel::launch(). Thread safety: any number of threads.
+/// returns. A null stream means that device's default stream, whatever context is
+/// current; the caller's context stays current. The first call for a kernel fetches it
+/// as Service::get() does; after prepare() of arguments with the same dtype, mask and
+/// skv it works under capture. A pointer that the other arguments make no use of must
+/// be null. Errors: kInvalidArgument, before anything is fetched (a wrong argument,
+/// which it names; a stream of another device); those of Service::get() and
+/// Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> softmax_forward(Service& service,
                                                        const Device& device,
                                                        CUstream_st* stream,
@@ -78,8 +78,8 @@ struct SoftmaxBackward {
                                                         CUstream_st* stream,
                                                         const SoftmaxBackward& args);
 
-/// Fetches and loads on `device` what the operation would launch there; pointers are
-/// not looked at. Errors and thread safety as above.
+/// Fetches and loads on `device` the kernels that the operation would launch there.
+/// Ignores pointers. Errors and thread safety as above.
 [[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,
                                                const SoftmaxForward& args);
 [[nodiscard]] KILN_EXPORT Result<void> prepare(Service& service, const Device& device,
