@@ -30,8 +30,8 @@ Strides strides_of(Layout layout, std::int64_t batch, std::int64_t heads,
   return {sequence * heads * dim, dim, heads * dim, 1};
 }
 
-tl::unexpected<Error> wrong(std::string_view flag, const std::string& what) {
-  return fail(ErrorCode::kInvalidArgument, fmt::format("--{}: {}", flag, what));
+tl::unexpected<Error> wrong(std::string_view field, const std::string& what) {
+  return fail(ErrorCode::kInvalidArgument, fmt::format("problem.{}: {}", field, what));
 }
 
 /// Which of two axes is the outer one: by the stride, where both have a length.
@@ -69,14 +69,14 @@ Result<void> check_sizes(const Problem& problem) {
   const std::initializer_list<std::pair<std::string_view, std::int64_t>> sizes{
       {"batch", problem.batch},
       {"heads", problem.heads},
-      {"kv-heads", problem.kv_heads},
+      {"kv_heads", problem.kv_heads},
       {"sq", problem.sq},
       {"skv", problem.skv},
       {"dqk", problem.dqk},
       {"dv", problem.dv}};
-  for (const auto& [flag, size] : sizes) {
+  for (const auto& [field, size] : sizes) {
     if (size < 1 || size > kMostSize)
-      return wrong(flag, fmt::format("{} is no size from 1 to {}", size, kMostSize));
+      return wrong(field, fmt::format("{} is no size from 1 to {}", size, kMostSize));
   }
   // So that no stride overflows.
   const auto elements = [&](std::int64_t heads, std::int64_t length, std::int64_t dim) {
@@ -92,7 +92,7 @@ Result<void> check_sizes(const Problem& problem) {
       elements(problem.heads, problem.sq, problem.skv) > kMostElements)
     return wrong("bias", "it has more than 2^53 elements");
   if (problem.heads % problem.kv_heads != 0)
-    return wrong("kv-heads", fmt::format("{} heads of the query are no multiple of {}",
+    return wrong("kv_heads", fmt::format("{} heads of the query are no multiple of {}",
                                          problem.heads, problem.kv_heads));
   return {};
 }
@@ -134,17 +134,18 @@ Result<void> check_strides(const Problem& problem) {
 }
 
 Result<void> check_window(const Problem& problem) {
-  for (const std::int64_t side : {problem.window_left, problem.window_right}) {
+  const std::initializer_list<std::pair<std::string_view, std::int64_t>> sides{
+      {"window_left", problem.window_left}, {"window_right", problem.window_right}};
+  for (const auto& [field, side] : sides) {
     if (side < -1 || side >= kMostSize - 1)
-      return wrong("window",
-                   fmt::format("{} is neither a number of keys nor -1, which is "
-                               "unlimited",
-                               side));
+      return wrong(field, fmt::format("{} is neither a number of keys nor -1, which is "
+                                      "unlimited",
+                                      side));
   }
   if (is_causal(problem.mask) && problem.window_right > 0)
-    return wrong("window", fmt::format("a {} mask lets nothing be seen to the right; "
-                                       "write {},0",
-                                       to_string(problem.mask), problem.window_left));
+    return wrong("window_right",
+                 fmt::format("a {} mask lets nothing be seen to the right: 0 or -1",
+                             to_string(problem.mask)));
   return {};
 }
 
@@ -172,9 +173,9 @@ Result<void> validate(const Problem& problem) {
   if (problem.pass == Pass::kBackward && !problem.training)
     return wrong("training", "a backward pass is of training");
   if (problem.bias_gradient && problem.pass != Pass::kBackward)
-    return wrong("bias-gradient", "a forward pass has no gradients");
+    return wrong("bias_gradient", "a forward pass has no gradients");
   if (problem.bias_gradient && problem.bias != Bias::kPostScale)
-    return wrong("bias-gradient", fmt::format("it is of a post_scale bias, not of {}",
+    return wrong("bias_gradient", fmt::format("it is of a post_scale bias, not of {}",
                                               to_string(problem.bias)));
   return {};
 }

@@ -79,7 +79,7 @@ KILN_EXPORT void set_strides(Problem& problem);
 
 /// Whether the fields agree with each other, whichever backend runs the problem: a
 /// backward pass needs `training`, bias_gradient needs Bias::kPostScale, and so on.
-/// Errors: kInvalidArgument, naming the field as the command line does: "--heads: …".
+/// Errors: kInvalidArgument, naming the field: "problem.heads: …".
 [[nodiscard]] KILN_EXPORT Result<void> validate(const Problem& problem);
 
 /// The heads of a 5-dimensional tensor: groups of heads, and a stride for each.

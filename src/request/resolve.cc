@@ -19,7 +19,8 @@ struct Refusal {
   std::string_view reason;
 };
 
-constexpr std::string_view kTarget = "the target is Kiln's to choose: give --arch";
+constexpr std::string_view kTarget =
+    "the target is Kiln's to choose: the device's, or what kiln's --arch says";
 constexpr std::string_view kNotLoadable = "its output cannot be loaded as a kernel";
 constexpr std::string_view kWritesFiles = "a compile writes no file beside the image";
 constexpr std::string_view kPrecompiled =

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +20,20 @@ namespace {
 using attention::Problem;
 
 constexpr std::uint64_t kMostSize = std::uint64_t{1} << 31;
+
+/// A message that begins with a field, "problem.kv_heads: …", with the flag that set
+/// it.
+std::string as_flag(const std::string& message) {
+  constexpr std::string_view kProblem = "problem.";
+  const std::size_t end = message.find(':');
+  if (!message.starts_with(kProblem) || end == std::string::npos)
+    return message;
+  std::string flag = message.substr(kProblem.size(), end - kProblem.size());
+  if (flag.starts_with("window"))
+    flag = "window";  // one flag for both sides
+  std::ranges::replace(flag, '_', '-');
+  return "--" + flag + message.substr(end);
+}
 
 tl::unexpected<Error> wrong(std::string message) {
   return fail(ErrorCode::kInvalidArgument, "attention: " + std::move(message));
@@ -130,7 +147,7 @@ Result<Problem> read_problem_over(const ProblemOptions& options, Problem problem
   problem.bias_gradient = options.bias_gradient;
   set_strides(problem);
   if (const auto valid = validate(problem); !valid)
-    return wrong(valid.error().message);
+    return wrong(as_flag(valid.error().message));
   return problem;
 }
 

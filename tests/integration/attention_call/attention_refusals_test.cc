@@ -23,10 +23,10 @@ class AttentionRefusals : public AttentionCallTest {
 TEST_F(AttentionRefusals, OfAProblemThatIsNoneNameTheField) {
   attention::Problem problem = small_problem();
   problem.kv_heads = 3;
-  expect_refused(call_unprepared(0, problem), "attention_forward: --kv-heads: ");
+  expect_refused(call_unprepared(0, problem), "attention_forward: problem.kv_heads: ");
   problem = small_problem(Pass::kBackward);
   problem.training = false;
-  expect_refused(call_unprepared(0, problem), "attention_backward: --training: ");
+  expect_refused(call_unprepared(0, problem), "attention_backward: problem.training: ");
   EXPECT_FALSE(ops::prepare(service(), device(0), problem));
   problem = small_problem();
   expect_refused(ops::attention_backward(service(), device(0), stream(0), problem,

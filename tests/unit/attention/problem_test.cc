@@ -20,30 +20,32 @@ std::string refused_after(Edit edit) {
   return valid ? "" : valid.error().message;
 }
 
-TEST(Problem, NamesTheFlagOfWhatIsWrong) {
-  EXPECT_THAT(refused_after([](Problem& p) { p.batch = 0; }), HasSubstr("--batch: 0"));
-  EXPECT_THAT(refused_after([](Problem& p) { p.dv = -8; }), HasSubstr("--dv: -8"));
+TEST(Problem, NamesTheFieldOfWhatIsWrong) {
+  EXPECT_THAT(refused_after([](Problem& p) { p.batch = 0; }),
+              HasSubstr("problem.batch: 0"));
+  EXPECT_THAT(refused_after([](Problem& p) { p.dv = -8; }),
+              HasSubstr("problem.dv: -8"));
   EXPECT_THAT(refused_after([](Problem& p) { p.skv = std::int64_t{1} << 40; }),
-              HasSubstr("--skv"));
+              HasSubstr("problem.skv"));
   EXPECT_THAT(refused_after([](Problem& p) { p.kv_heads = 5; }),
-              HasSubstr("--kv-heads: 16"));
+              HasSubstr("problem.kv_heads: 16"));
   EXPECT_THAT(refused_after([](Problem& p) { p.kv_heads = 32; }),
-              HasSubstr("--kv-heads"));
+              HasSubstr("problem.kv_heads"));
   EXPECT_THAT(refused_after([](Problem& p) { p.window_left = -2; }),
-              HasSubstr("--window"));
+              HasSubstr("problem.window_left"));
   EXPECT_THAT(refused_after([](Problem& p) {
                 p.mask = Mask::kCausal;
                 p.window_right = 3;
               }),
-              HasSubstr("--window: a causal mask"));
+              HasSubstr("problem.window_right: a causal mask"));
   EXPECT_THAT(refused_after([](Problem& p) { p.dropout = 1.5; }),
-              HasSubstr("--dropout"));
+              HasSubstr("problem.dropout"));
   EXPECT_THAT(refused_after([](Problem& p) { p.dropout = std::stod("nan"); }),
-              HasSubstr("--dropout"));
+              HasSubstr("problem.dropout"));
   EXPECT_THAT(refused_after([](Problem& p) { p.dtype = DType::kUnset; }),
-              HasSubstr("--dtype"));
+              HasSubstr("problem.dtype"));
   EXPECT_THAT(refused_after([](Problem& p) { p.pass = Pass::kBackward; }),
-              HasSubstr("--training"));
+              HasSubstr("problem.training"));
   EXPECT_THAT(refused_after([](Problem& p) { p.batch = p.sq = std::int64_t{1} << 31; }),
               HasSubstr("2^53"));
 }
@@ -105,7 +107,7 @@ TEST(Problem, HasAGradientOfABiasOnlyBackwardAndOfAPostScaleBias) {
   Problem problem = base(Pass::kBackward);
   problem.bias_gradient = true;
   EXPECT_THAT(validate(problem).error().message,
-              AllOf(HasSubstr("--bias-gradient"), HasSubstr("not of none")));
+              AllOf(HasSubstr("problem.bias_gradient"), HasSubstr("not of none")));
   problem.bias = Bias::kAlibi;
   EXPECT_FALSE(validate(problem));
   problem.bias = Bias::kPostScale;

@@ -136,7 +136,7 @@ TEST_F(ResolveTest, OptionsThatAreKilnsOwnAreRefusedWithTheReason) {
     EXPECT_THAT(option_error(option), HasSubstr("is refused: ")) << option;
   EXPECT_EQ(option_error("-arch=sm_90"),
             "mine.cu: option '-arch=sm_90' is refused: the target is Kiln's to choose: "
-            "give --arch");
+            "the device's, or what kiln's --arch says");
 }
 
 TEST_F(ResolveTest, OtherOptionsAreTaken) {
