@@ -132,40 +132,41 @@ ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Use use,
 
 ObjectStore::Opened ObjectStore::open_with_patience(const Digest& key, Use use) const {
   if (objects_) {
-    Opened opened = open_once(key, use, Way::kShort);
+    Opened opened = open_once(key, use, PathFrom::kObjects);
     if (opened.outcome == Opened::Outcome::kObject)
       return opened;
     // The folder may be another one by now, or the descriptor not ours any more.
   }
   Opened opened{.outcome = Opened::Outcome::kAgain};
   for (int i = 0; i < kMaxTries && opened.outcome == Opened::Outcome::kAgain; ++i)
-    opened = open_once(key, use, Way::kWhole);
+    opened = open_once(key, use, PathFrom::kRoot);
   if (opened.outcome == Opened::Outcome::kAgain)
     opened.outcome = Opened::Outcome::kUnreadable;
   return opened;
 }
 
-int ObjectStore::open_object(const std::string& path, Way way) const {
-  if (way == Way::kWhole)
+int ObjectStore::open_object(const std::string& path, PathFrom from) const {
+  if (from == PathFrom::kRoot)
     return file_system_.open(path.c_str(), kObjectFlags, 0);
   const char* const name = path.c_str() + layout_.objects().size() + 1;
   return file_system_.open_in(objects_.get(), name, kObjectFlags);
 }
 
-int ObjectStore::stat_folder(const std::string& path, Way way,
+int ObjectStore::stat_folder(const std::string& path, PathFrom from,
                              struct stat& info) const {
   const std::size_t end = path.find_last_of('/');
-  if (way == Way::kWhole)
+  if (from == PathFrom::kRoot)
     return file_system_.lstat(path.substr(0, end).c_str(), info);
   const std::size_t begin = layout_.objects().size() + 1;
   return file_system_.stat_in(objects_.get(), path.substr(begin, end - begin).c_str(),
                               info);
 }
 
-ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use, Way way) const {
+ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use,
+                                           PathFrom from) const {
   using Outcome = Opened::Outcome;
   const std::string path = layout_.object(key);
-  const int fd = open_object(path, way);
+  const int fd = open_object(path, from);
   if (is_missing(fd))
     return {.outcome = Outcome::kMissing};
   if (fd == -ELOOP || fd == -ENXIO)
@@ -179,7 +180,7 @@ ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use, Way way) 
   struct stat folder {};
   int err = file_system_.fstat(fd, info);
   if (err == 0)
-    err = stat_folder(path, way, folder);
+    err = stat_folder(path, from, folder);
   if (err != 0)
     return {.outcome = is_passing(err) || is_missing(err) ? Outcome::kAgain
                                                           : Outcome::kUnreadable,

@@ -130,14 +130,14 @@ class ObjectStore {
  private:
   struct Opened;  // what came of opening a file: the object, or why not
   enum class Use : std::uint8_t { kMark, kLook };
-  enum class Way : std::uint8_t { kShort, kWhole };  // from objects_; from the root
+  enum class PathFrom : std::uint8_t { kObjects, kRoot };  // the held folder, or /
 
   [[nodiscard]] Opened open_checked(const Digest& key, Use use,
                                     std::string_view target = {}) const;
   [[nodiscard]] Opened open_with_patience(const Digest& key, Use use) const;
-  [[nodiscard]] Opened open_once(const Digest& key, Use use, Way way) const;
-  [[nodiscard]] int open_object(const std::string& path, Way way) const;
-  [[nodiscard]] int stat_folder(const std::string& path, Way way,
+  [[nodiscard]] Opened open_once(const Digest& key, Use use, PathFrom from) const;
+  [[nodiscard]] int open_object(const std::string& path, PathFrom from) const;
+  [[nodiscard]] int stat_folder(const std::string& path, PathFrom from,
                                 struct stat& info) const;
   [[nodiscard]] Opened read_object(int fd, const Digest& key,
                                    const struct stat& info) const;

@@ -27,7 +27,7 @@
 namespace kiln {
 
 struct BuildServiceOptions {
-  /// Ends the question to an NVRTC what it is, which may take long where it is broken.
+  /// Ends a query of an NVRTC's version, which may hang where that NVRTC is broken.
   std::stop_token stop{};
   /// False to look at what is there: a cache that is not there stays so.
   bool make_root = true;

@@ -115,13 +115,14 @@ Result<AttentionCalls::Backend> AttentionCalls::choose(
       return fail(ErrorCode::kUnavailable,
                   fmt::format("{}: KILN_ATTENTION=kiln, and {}",
                               label(question, device), kernel.reason));
-    tell(question, device, {}, fmt::format("Kiln's {}: KILN_ATTENTION", kernel.reason));
+    report(question, device, {},
+           fmt::format("Kiln's {}: KILN_ATTENTION", kernel.reason));
     return Backend{AttentionBackend::kKiln, "KILN_ATTENTION=kiln"};
   }
   const std::optional<Refusal> refusal = ask_cudnn(question, device);
   if (!refusal) {
     const auto version = to_string(KILN_TRY(cudnn().plans.library()).version());
-    tell(question, device, {}, "cuDNN " + version);
+    report(question, device, {}, "cuDNN " + version);
     return Backend{AttentionBackend::kCudnn, fmt::format("cuDNN {} runs it", version)};
   }
   if (setting == AttentionSetting::kCudnn)
@@ -132,7 +133,7 @@ Result<AttentionCalls::Backend> AttentionCalls::choose(
     return fail(ErrorCode::kUnavailable,
                 fmt::format("{}: {}; {}", label(question, device), refusal->reason,
                             kernel.reason));
-  tell(question, device, refusal, fmt::format("Kiln's {}", kernel.reason));
+  report(question, device, refusal, fmt::format("Kiln's {}", kernel.reason));
   return Backend{AttentionBackend::kKiln, refusal->reason};
 }
 
@@ -172,16 +173,16 @@ std::optional<AttentionCalls::Refusal> AttentionCalls::ask_cudnn(
 
 /// An ordinary choice is information. That cuDNN does not do what it is there for is a
 /// warning, but each kind of refusal one, however many lengths a program has.
-void AttentionCalls::tell(const AttentionQuestion& question, const Device& device,
-                          const std::optional<Refusal>& refusal,
-                          const std::string& what) {
+void AttentionCalls::report(const AttentionQuestion& question, const Device& device,
+                            const std::optional<Refusal>& refusal,
+                            const std::string& what) {
   const std::string line =
       fmt::format("{}: run by {}{}", label(question, device), what,
                   refusal ? ": " + refusal->reason : std::string());
   bool warns = refusal && refusal->is_news;
   if (warns) {
     const MutexLock lock(mutex_);
-    warns = told_
+    warns = reported_
                 .insert(fmt::format("{} {} {}", refusal->subject, device.ordinal,
                                     to_string(question.problem.pass)))
                 .second;

@@ -120,8 +120,8 @@ class AttentionCalls {
   [[nodiscard]] Result<Backend> choose(const AttentionQuestion& question,
                                        const attention::CallProperties& call,
                                        const Device& device);
-  void tell(const AttentionQuestion& question, const Device& device,
-            const std::optional<Refusal>& refusal, const std::string& what);
+  void report(const AttentionQuestion& question, const Device& device,
+              const std::optional<Refusal>& refusal, const std::string& what);
   [[nodiscard]] Cudnn& cudnn();
 
   // Constant after construction.
@@ -138,7 +138,7 @@ class AttentionCalls {
   // By chosen_by(): with dropout one answer for both passes.
   std::unordered_map<AttentionQuestion, Backend, QuestionHash> chosen_
       KILN_GUARDED_BY(mutex_);
-  std::set<std::string> told_
+  std::set<std::string> reported_
       KILN_GUARDED_BY(mutex_);  // subjects, with device and pass
 };
 

@@ -72,12 +72,12 @@ void KernelMemory::keep(const LoadPlace& place, const Pointer& kernel) {
 }
 
 void KernelMemory::answer(const Request& request, const LoadPlace& place,
-                          const Pointer& kernel, Answering answering) {
+                          const Pointer& kernel, FoundBy found_by) {
   const Entry* entry = nullptr;
   {
     const MutexLock lock(mutex_);
     entry = &by_key_.try_emplace(place, kernel).first->second;
-    if (answering == Answering::kItsSpelling)
+    if (found_by == FoundBy::kNameAndParameters)
       by_spelling_.emplace(Spelling{request, place.device}, entry);
   }
   request::Answers::keep(request, {service_, place.device}, entry);

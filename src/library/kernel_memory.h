@@ -37,10 +37,10 @@ struct std::hash<kiln::LoadPlace> {
 
 namespace kiln {
 
-/// Which requests an answer is right for, beside the one that was answered.
-enum class Answering : bool {
-  kItsKey,       // another request of the same text may have read other headers
-  kItsSpelling,  // name and parameters say all
+/// How later requests find a kernel that this one was given.
+enum class FoundBy : bool {
+  kKeyAlone,           // another request of the same text may read other headers
+  kNameAndParameters,  // they determine the key
 };
 
 /// Thread safety: every method may run concurrently. Nobody waits for more than a look
@@ -60,7 +60,7 @@ class KernelMemory {
   void keep(const LoadPlace& place, const Pointer& kernel);
   /// Remembers that `request` was answered with `kernel`, which is kept under `place`.
   void answer(const Request& request, const LoadPlace& place, const Pointer& kernel,
-              Answering answering);
+              FoundBy found_by);
   /// Remembers an answer that is for no other request.
   void answer_alone(const Request& request, int device, const Pointer& kernel);
 

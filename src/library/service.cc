@@ -50,12 +50,13 @@ struct Loaded {
   std::optional<PreparedRequest> only_for{};
 };
 
-/// Whether name and parameters say all about `request`: not where it has headers, which
-/// may be others for the next request of the same text.
-Answering answering(const PreparedRequest& request) {
+/// By name and parameters, unless the request reads headers: those may have changed for
+/// the next request of the same text.
+FoundBy found_by(const PreparedRequest& request) {
   const request::TemplateRequest* wanted = request.as_template();
-  return wanted != nullptr && !wanted->kernel->has_include() ? Answering::kItsSpelling
-                                                             : Answering::kItsKey;
+  return wanted != nullptr && !wanted->kernel->has_include()
+             ? FoundBy::kNameAndParameters
+             : FoundBy::kKeyAlone;
 }
 
 Event::Kind kind_of(Outcome outcome) {
@@ -164,13 +165,13 @@ class Service::Impl {
   Result<Loaded> load_once(const KeyedRequest& request, const Call& call);
   Result<Loaded> load(const KeyedRequest& request, const Call& call);
 
-  void tell(Event::Kind kind, const Call& call,
-            const std::optional<Error>& error = std::nullopt);
+  void report(Event::Kind kind, const Call& call,
+              const std::optional<Error>& error = std::nullopt);
 
   StripedCounter memory_hits_;  // first, since it fills whole cache lines
 
   // Constant after construction.
-  std::stop_source stop_;  // ends the question to an NVRTC what it is
+  std::stop_source stop_;  // ends a query of an NVRTC's version
   const std::unique_ptr<BuildService> builds_;
   const DisabledKernels disabled_;
   const std::unique_ptr<Devices> devices_;
@@ -180,7 +181,7 @@ class Service::Impl {
   AttentionCalls attention_;
   KernelMemory memory_;
   SingleFlight<LoadPlace, Loaded> loads_;
-  std::array<std::atomic<std::uint64_t>, kKinds> told_{};
+  std::array<std::atomic<std::uint64_t>, kKinds> reported_{};
   Prefetcher prefetcher_;  // last: its tasks use all of the above
 };
 
@@ -195,7 +196,7 @@ Result<std::unique_ptr<Service::Impl>> Service::Impl::open(const Options& option
   }
   std::stop_source stop;
   auto builds = KILN_TRY(BuildService::open(config, {.stop = stop.get_token()}));
-  // Destroyed before `builds`, which waits for the question to an NVRTC what it is.
+  // Destroyed before `builds`, which waits for a query of an NVRTC's version.
   StopUnlessOpened question(stop);
   builds->toolchains().look_ahead();
   auto devices = KILN_TRY(Devices::open(KILN_TRY(builds->toolchains().driver())));
@@ -235,7 +236,7 @@ Result<Kernel> Service::Impl::get(const Request& request, const Device& device,
       .request = request, .device = device, .stop = stop, .kernel = request.name()};
   auto kernel = provide(call);
   if (!kernel) {
-    tell(Event::Kind::kFailed, call, kernel.error());
+    report(Event::Kind::kFailed, call, kernel.error());
     return tl::unexpected(std::move(kernel).error());
   }
   return LoadedKernel::handle(*std::move(kernel));
@@ -254,7 +255,7 @@ Result<KernelMemory::Pointer> Service::Impl::provide(Call& call) {
   Loaded loaded = KILN_TRY(load_once(keyed, call));
   if (!loaded.only_for)
     memory_.answer(call.request, {keyed.key, call.device.ordinal}, loaded.kernel,
-                   answering(prepared));
+                   found_by(prepared));
   return std::move(loaded.kernel);
 }
 
@@ -301,7 +302,7 @@ Result<Loaded> Service::Impl::load_once(const KeyedRequest& request, const Call&
   if (outcome.result->only_for &&
       !outcome.result->only_for->is_copy_of(request.request))
     return load(request, call);
-  tell(Event::Kind::kWaited, call);
+  report(Event::Kind::kWaited, call);
   return std::move(outcome.result);
 }
 
@@ -316,12 +317,12 @@ Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call
   if (!done)
     return named(done.error(), request, call.device);
   const Fetched& fetched = *done;
-  tell(kind_of(fetched.outcome), call);
+  report(kind_of(fetched.outcome), call);
   if (fetched.not_stored && fetched.outcome == Outcome::kCompiled)
-    tell(Event::Kind::kNotStored, call, fetched.not_stored);
+    report(Event::Kind::kNotStored, call, fetched.not_stored);
   const auto context = KILN_TRY(devices_->context(call.device));
   Loaded loaded{KILN_TRY(LoadedKernel::load(request, *fetched.object, context))};
-  tell(Event::Kind::kLoaded, call);
+  report(Event::Kind::kLoaded, call);
   if (fetched.is_as_keyed) {
     memory_.keep(place, loaded.kernel);
   } else {
@@ -343,9 +344,9 @@ Result<void> Service::Impl::prefetch(const Request& request, const Device& devic
   });
 }
 
-void Service::Impl::tell(Event::Kind kind, const Call& call,
-                         const std::optional<Error>& error) {
-  ++told_[static_cast<std::size_t>(kind)];
+void Service::Impl::report(Event::Kind kind, const Call& call,
+                           const std::optional<Error>& error) {
+  ++reported_[static_cast<std::size_t>(kind)];
   if (!on_event_)
     return;
   try {
@@ -363,16 +364,16 @@ void Service::Impl::tell(Event::Kind kind, const Call& call,
 }
 
 Statistics Service::Impl::statistics() const {
-  const auto told = [this](Event::Kind kind) {
-    return told_[static_cast<std::size_t>(kind)].load();
+  const auto count_of = [this](Event::Kind kind) {
+    return reported_[static_cast<std::size_t>(kind)].load();
   };
   return {.memory_hits = memory_hits_.total(),
-          .disk_hits = told(Event::Kind::kHit),
-          .compiled = told(Event::Kind::kCompiled),
-          .waited = told(Event::Kind::kWaited),
-          .not_stored = told(Event::Kind::kNotStored),
-          .loaded = told(Event::Kind::kLoaded),
-          .failed = told(Event::Kind::kFailed)};
+          .disk_hits = count_of(Event::Kind::kHit),
+          .compiled = count_of(Event::Kind::kCompiled),
+          .waited = count_of(Event::Kind::kWaited),
+          .not_stored = count_of(Event::Kind::kNotStored),
+          .loaded = count_of(Event::Kind::kLoaded),
+          .failed = count_of(Event::Kind::kFailed)};
 }
 
 Result<Service> Service::open(const Options& options) {

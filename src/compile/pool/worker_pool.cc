@@ -10,7 +10,7 @@
 #include "compile/pool/cores.h"
 #include "compile/pool/output_check.h"
 #include "compile/pool/repeat_killers.h"
-#include "compile/pool/worker_crew.h"
+#include "compile/pool/worker_set.h"
 #include "util/fork_count.h"
 #include "util/mutex.h"
 #include "util/try.h"
@@ -54,31 +54,31 @@ std::vector<std::string> merged(std::vector<std::string> base,
 }
 
 /// A request with the limits it runs under.
-struct Errand {
+struct Task {
   Request request;
-  WorkerCrew::Libraries libraries;
+  WorkerSet::Libraries libraries;
   milliseconds time_limit;
   std::uint64_t memory_limit_bytes;
 };
 
-/// How an errand that reached a worker ended: with the worker's own word or, when the
-/// worker had to be given up, why.
-struct Ended {
+/// What became of a task that reached a worker: the worker's reply or, where the worker
+/// had to be killed or had ended, why.
+struct TaskResult {
   Result<Reply> answer;
 };
 
-WorkerCrew::Libraries libraries_of(const NvrtcPaths& nvrtc) {
+WorkerSet::Libraries libraries_of(const NvrtcPaths& nvrtc) {
   return {nvrtc.nvrtc, nvrtc.builtins};
 }
-WorkerCrew::Libraries libraries_of(const CompileJob& job) {
+WorkerSet::Libraries libraries_of(const CompileJob& job) {
   return libraries_of(job.nvrtc);
 }
-WorkerCrew::Libraries libraries_of(const PlanJob& job) {
+WorkerSet::Libraries libraries_of(const PlanJob& job) {
   return {job.cudnn, job.nvrtc.nvrtc, job.nvrtc.builtins};
 }
 
 template <typename Job>
-Error about(const Job& job, const Error& error) {
+Error with_name(const Job& job, const Error& error) {
   return {error.code, fmt::format("{}: {}", build_name(job), error.message)};
 }
 
@@ -88,17 +88,17 @@ bool is_timeout(const Reply& reply) {
   return error != nullptr && error->code == ErrorCode::kTimeout;
 }
 
-/// What a worker that lives on made of the job.
+/// The output of a worker that lives on, once it has been checked.
 template <typename Output, typename Job>
-Result<Output> judge(Reply reply, const Job& job) {
+Result<Output> checked_output(Reply reply, const Job& job) {
   if (auto* const output = std::get_if<Output>(&reply)) {
     const auto sound = check_output(job, *output);
     if (!sound)
-      return tl::unexpected(about(job, sound.error()));
+      return tl::unexpected(with_name(job, sound.error()));
     return std::move(*output);
   }
   if (const auto* const error = std::get_if<Error>(&reply))
-    return tl::unexpected(about(job, *error));
+    return tl::unexpected(with_name(job, *error));
   return fail(ErrorCode::kWorkerCrashed,
               build_name(job) + ": the compile worker answered another question");
 }
@@ -149,11 +149,11 @@ class WorkerPool::State {
   [[nodiscard]] const OwnerProcess& owner() const { return owner_; }
 
  private:
-  /// One caller inside the pool; the destructor waits for it.
-  class Visit;
+  /// A call that is running in the pool; the destructor waits for it.
+  class ActiveCall;
 
-  Result<Ended> run(const Errand& errand, const std::stop_token& stop,
-                    BuildWatch& watch);
+  Result<TaskResult> run(const Task& task, const std::stop_token& stop,
+                         BuildWatch& watch);
   [[nodiscard]] Result<std::shared_ptr<void>> take_slot(
       const std::stop_token& stop) const;
   template <typename Job>
@@ -166,24 +166,24 @@ class WorkerPool::State {
   // Thread-safe by themselves.
   std::stop_source closing_;
   RepeatKillers killers_;
-  WorkerCrew crew_;
+  WorkerSet workers_;
 
   Mutex mutex_;
   ConditionVariable left_;
   unsigned callers_ KILN_GUARDED_BY(mutex_) = 0;
 };
 
-class WorkerPool::State::Visit {
+class WorkerPool::State::ActiveCall {
  public:
-  explicit Visit(State& state) : state_(state) {
+  explicit ActiveCall(State& state) : state_(state) {
     const MutexLock lock(state_.mutex_);
     ++state_.callers_;
   }
-  Visit(const Visit&) = delete;
-  Visit& operator=(const Visit&) = delete;
-  Visit(Visit&&) = delete;
-  Visit& operator=(Visit&&) = delete;
-  ~Visit() {
+  ActiveCall(const ActiveCall&) = delete;
+  ActiveCall& operator=(const ActiveCall&) = delete;
+  ActiveCall(ActiveCall&&) = delete;
+  ActiveCall& operator=(ActiveCall&&) = delete;
+  ~ActiveCall() {
     const MutexLock lock(state_.mutex_);
     --state_.callers_;
     state_.left_.notify_all();
@@ -196,8 +196,8 @@ class WorkerPool::State::Visit {
 WorkerPool::State::State(const PoolOptions& options)
     : options_(options),
       killers_(options.clock ? options.clock : RepeatKillers::Clock(Clock::now)),
-      crew_(options.max_workers, options.worker,
-            merged(worker_environment(), options.environment)) {}
+      workers_(options.max_workers, options.worker,
+               merged(worker_environment(), options.environment)) {}
 
 WorkerPool::State::~State() {
   closing_.request_stop();
@@ -221,49 +221,49 @@ Job WorkerPool::State::with_limits(Job job) const {
   return job;
 }
 
-/// Errors: what kept the errand from being handed to a worker at all.
-Result<Ended> WorkerPool::State::run(const Errand& errand, const std::stop_token& stop,
-                                     BuildWatch& watch) {
-  const Bytes frame = encode_request(errand.request);
+/// Errors: what kept the task from being handed to a worker at all.
+Result<TaskResult> WorkerPool::State::run(const Task& task, const std::stop_token& stop,
+                                          BuildWatch& watch) {
+  const Bytes frame = encode_request(task.request);
   if (frame.size() > options_.max_job_bytes) {
     return fail(ErrorCode::kResourceLimit,
                 fmt::format("a compile job of {} bytes is over the limit of {}",
                             frame.size(), options_.max_job_bytes));
   }
   watch.enter(BuildPhase::kQueued);
-  const auto place = KILN_TRY(crew_.take_place(stop));
+  const auto place = KILN_TRY(workers_.acquire_place(stop));
   // Only builds are bounded machine-wide: a question takes milliseconds, and must not
   // wait for somebody's build.
-  const bool is_build = !std::holds_alternative<DescribeRequest>(errand.request);
+  const bool is_build = !std::holds_alternative<DescribeRequest>(task.request);
   const auto slot = is_build ? KILN_TRY(take_slot(stop)) : nullptr;
   while (true) {
-    auto worker = KILN_TRY(crew_.hire(errand.libraries, stop, watch));
+    auto worker = KILN_TRY(workers_.acquire(task.libraries, stop, watch));
     watch.start_clock();
     auto answer = exchange(worker, frame,
-                           {.deadline = watch.begin() + errand.time_limit + kPoliteness,
-                            .memory_bytes = errand.memory_limit_bytes,
+                           {.deadline = watch.begin() + task.time_limit + kPoliteness,
+                            .memory_bytes = task.memory_limit_bytes,
                             .stop = stop},
                            watch);
     const bool is_fit =
-        answer && worker.resident_bytes() <= errand.memory_limit_bytes / kRetireAtPart;
+        answer && worker.resident_bytes() <= task.memory_limit_bytes / kRetireAtPart;
     if (is_fit)
-      crew_.keep(errand.libraries, std::move(worker));
+      workers_.release(task.libraries, std::move(worker));
     else
       worker.kill();  // before the slot is given back
     // One that was idle may end, killed for want of memory say, before it hears of this
-    // errand; the next one is another, at last a new one, whose phase is kStarting.
+    // task; the next one is another, at last a new one, whose phase is kStarting.
     const bool never_began = !answer &&
                              answer.error().code == ErrorCode::kWorkerCrashed &&
                              watch.phase() == BuildPhase::kQueued;
     if (!never_began)
-      return Ended{std::move(answer)};
+      return TaskResult{std::move(answer)};
   }
 }
 
 template <typename Output, typename Job>
 Result<Output> WorkerPool::State::build(const Job& wanted, std::stop_token stop,
                                         const ProgressCallback& on_phase) {
-  const Visit visit(*this);
+  const ActiveCall active(*this);
   const EitherStop either(std::move(stop), closing_.get_token());
   const Job job = with_limits(wanted);
   if (auto refusal = killers_.refusal(job)) {
@@ -280,7 +280,7 @@ Result<Output> WorkerPool::State::build(const Job& wanted, std::stop_token stop,
                                either.token(), watch));
   const bool stopped_itself = answer && is_timeout(*answer);
   if (answer && !stopped_itself)
-    return judge<Output>(*std::move(answer), job);
+    return checked_output<Output>(*std::move(answer), job);
 
   const auto& cause = stopped_itself ? std::get<Error>(*answer) : answer.error();
   auto error = ended_build(cause, job, watch, options_.reproductions);
@@ -291,7 +291,7 @@ Result<Output> WorkerPool::State::build(const Job& wanted, std::stop_token stop,
 
 Result<ToolchainDescription> WorkerPool::State::describe(const NvrtcPaths& nvrtc,
                                                          std::stop_token stop) {
-  const Visit visit(*this);
+  const ActiveCall active(*this);
   const EitherStop either(std::move(stop), closing_.get_token());
   BuildWatch watch({});
   const auto [answer] =

@@ -1,4 +1,4 @@
-#include "compile/pool/worker_crew.h"
+#include "compile/pool/worker_set.h"
 
 #include <fmt/format.h>
 
@@ -14,21 +14,21 @@ constexpr std::chrono::seconds kStartLimit{30};
 
 }  // namespace
 
-WorkerCrew::Place::~Place() {
-  const MutexLock lock(crew_.mutex_);
-  --crew_.busy_;
-  crew_.changed_.notify_one();
+WorkerSet::Place::~Place() {
+  const MutexLock lock(workers_.mutex_);
+  --workers_.busy_;
+  workers_.changed_.notify_one();
 }
 
-WorkerCrew::WorkerCrew(LazyCount max_workers, WorkerSearch search,
-                       std::vector<std::string> environment)
+WorkerSet::WorkerSet(LazyCount max_workers, WorkerSearch search,
+                     std::vector<std::string> environment)
     : max_workers_(std::move(max_workers)),
       search_(std::move(search)),
       environment_(std::move(environment)) {}
 
-WorkerCrew::~WorkerCrew() = default;
+WorkerSet::~WorkerSet() = default;
 
-Result<std::unique_ptr<WorkerCrew::Place>> WorkerCrew::take_place(
+Result<std::unique_ptr<WorkerSet::Place>> WorkerSet::acquire_place(
     const std::stop_token& stop) {
   // Declared before the lock: its destructor may have to wait for the callback.
   const std::stop_callback wake(stop, [this] {
@@ -46,20 +46,21 @@ Result<std::unique_ptr<WorkerCrew::Place>> WorkerCrew::take_place(
   return std::make_unique<Place>(*this);
 }
 
-Result<WorkerProcess> WorkerCrew::hire(const Libraries& libraries,
-                                       const std::stop_token& stop, BuildWatch& watch) {
+Result<WorkerProcess> WorkerSet::acquire(const Libraries& libraries,
+                                         const std::stop_token& stop,
+                                         BuildWatch& watch) {
   if (auto idle = take_idle(libraries))
     return *std::move(idle);
   watch.enter(BuildPhase::kStarting);
   return start(stop);
 }
 
-void WorkerCrew::keep(const Libraries& libraries, WorkerProcess worker) {
+void WorkerSet::release(const Libraries& libraries, WorkerProcess worker) {
   const MutexLock lock(mutex_);
   idle_.push_back({libraries, std::move(worker)});
 }
 
-std::optional<WorkerProcess> WorkerCrew::take_idle(const Libraries& libraries) {
+std::optional<WorkerProcess> WorkerSet::take_idle(const Libraries& libraries) {
   std::vector<Idle> ended;  // destroyed after the lock: reaping takes time
   const MutexLock lock(mutex_);
   std::optional<WorkerProcess> found;
@@ -81,7 +82,7 @@ std::optional<WorkerProcess> WorkerCrew::take_idle(const Libraries& libraries) {
   return found;
 }
 
-Result<WorkerProcess> WorkerCrew::start(const std::stop_token& stop) {
+Result<WorkerProcess> WorkerSet::start(const std::stop_token& stop) {
   const auto path = KILN_TRY(find_worker(search_));
   const ExchangeLimits limits{
       .deadline = Clock::now() + kStartLimit, .memory_bytes = 0, .stop = stop};

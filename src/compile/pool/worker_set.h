@@ -21,7 +21,7 @@ namespace kiln::compile {
 
 /// Thread safety: every member may be called from any thread. Destroyed when no place
 /// is taken any more.
-class WorkerCrew {
+class WorkerSet {
  public:
   /// What a worker has opened, or is about to: it keeps that until its end.
   using Libraries = std::vector<std::filesystem::path>;
@@ -29,27 +29,28 @@ class WorkerCrew {
   /// The right to have one worker at work; given back by the destructor.
   class Place;
 
-  WorkerCrew(LazyCount max_workers, WorkerSearch search,
-             std::vector<std::string> environment);
-  WorkerCrew(const WorkerCrew&) = delete;
-  WorkerCrew& operator=(const WorkerCrew&) = delete;
-  WorkerCrew(WorkerCrew&&) = delete;
-  WorkerCrew& operator=(WorkerCrew&&) = delete;
-  ~WorkerCrew();
+  WorkerSet(LazyCount max_workers, WorkerSearch search,
+            std::vector<std::string> environment);
+  WorkerSet(const WorkerSet&) = delete;
+  WorkerSet& operator=(const WorkerSet&) = delete;
+  WorkerSet(WorkerSet&&) = delete;
+  WorkerSet& operator=(WorkerSet&&) = delete;
+  ~WorkerSet();
 
   /// Waits, without a limit, until fewer than max_workers places are taken.
   /// Errors: kCancelled.
-  [[nodiscard]] Result<std::unique_ptr<Place>> take_place(const std::stop_token& stop);
+  [[nodiscard]] Result<std::unique_ptr<Place>> acquire_place(
+      const std::stop_token& stop);
 
   /// An idle worker that has opened these libraries and no others, else a new one;
   /// `watch` hears of a start. The caller has a place. Errors: kUnavailable,
   /// kCancelled.
-  [[nodiscard]] Result<WorkerProcess> hire(const Libraries& libraries,
-                                           const std::stop_token& stop,
-                                           BuildWatch& watch);
+  [[nodiscard]] Result<WorkerProcess> acquire(const Libraries& libraries,
+                                              const std::stop_token& stop,
+                                              BuildWatch& watch);
 
   /// Takes a worker back that has answered. The caller still has its place.
-  void keep(const Libraries& libraries, WorkerProcess worker);
+  void release(const Libraries& libraries, WorkerProcess worker);
 
  private:
   struct Idle {
@@ -73,9 +74,9 @@ class WorkerCrew {
   std::vector<Idle> idle_ KILN_GUARDED_BY(mutex_);
 };
 
-class WorkerCrew::Place {
+class WorkerSet::Place {
  public:
-  explicit Place(WorkerCrew& crew) : crew_(crew) {}
+  explicit Place(WorkerSet& workers) : workers_(workers) {}
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
   Place(Place&&) = delete;
@@ -83,7 +84,7 @@ class WorkerCrew::Place {
   ~Place();
 
  private:
-  WorkerCrew& crew_;
+  WorkerSet& workers_;
 };
 
 }  // namespace kiln::compile

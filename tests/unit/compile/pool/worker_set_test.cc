@@ -1,0 +1,172 @@
+// Which worker is acquired, which are kept and ended, and what is said of an impostor.
+
+#include "compile/pool/worker_set.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <future>
+
+#include "tests/support/processes.h"
+#include "tests/unit/compile/pool/scripted_worker.h"
+
+namespace kiln::compile {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+using Libraries = WorkerSet::Libraries;
+
+class WorkerSetTest : public testing::Test {
+ protected:
+  WorkerSet workers_of(unsigned max_workers) {
+    return workers_of(max_workers,
+                      scripts_.say_hello() + std::string(ScriptedWorker::kStay));
+  }
+  WorkerSet workers_of(unsigned max_workers, std::string_view text) {
+    return {max_workers,
+            {.name = "worker", .option = scripts_.script(text), .environment = {}},
+            {}};
+  }
+
+  Result<WorkerProcess> acquire(WorkerSet& workers, const Libraries& libraries) {
+    phases_.clear();
+    BuildWatch watch([this](BuildPhase phase) { phases_.push_back(phase); });
+    return workers.acquire(libraries, {}, watch);
+  }
+  /// Of a workers that has nobody who is fit.
+  Error refusal(std::string_view text) {
+    WorkerSet workers = workers_of(1, text);
+    const auto place = workers.acquire_place({});
+    const auto worker = acquire(workers, {"/a"});
+    return worker ? Error{ErrorCode::kNotFound, "it was hired"} : worker.error();
+  }
+  /// Hires and keeps one; its process id.
+  pid_t keep_one(WorkerSet& workers, const Libraries& libraries) {
+    WorkerProcess worker = acquire(workers, libraries).value();
+    const pid_t pid = worker.pid();
+    workers.release(libraries, std::move(worker));
+    return pid;
+  }
+
+  ScriptedWorker scripts_;
+  std::vector<BuildPhase> phases_;
+};
+
+TEST_F(WorkerSetTest, OneThatWasKeptIsHiredAgainForTheSameLibraries) {
+  WorkerSet workers = workers_of(1);
+  const auto place = workers.acquire_place({});
+  const pid_t first = keep_one(workers, {"/a", "/b"});
+  EXPECT_THAT(phases_, ElementsAre(BuildPhase::kStarting));
+  EXPECT_EQ(acquire(workers, {"/a", "/b"}).value().pid(), first);
+  EXPECT_THAT(phases_, IsEmpty()) << "nothing was started";
+}
+
+TEST_F(WorkerSetTest, TheOneThatWasKeptLastIsHiredFirst) {
+  WorkerSet workers = workers_of(2);
+  const auto place = workers.acquire_place({});
+  const auto other = workers.acquire_place({});
+  WorkerProcess first = acquire(workers, {"/a"}).value();
+  WorkerProcess second = acquire(workers, {"/a"}).value();
+  const pid_t last = second.pid();
+  workers.release({"/a"}, std::move(first));
+  workers.release({"/a"}, std::move(second));
+  EXPECT_EQ(acquire(workers, {"/a"}).value().pid(), last);
+}
+
+TEST_F(WorkerSetTest, OneWithOtherLibrariesMakesRoomWhereThereIsNone) {
+  WorkerSet workers = workers_of(1);
+  const auto place = workers.acquire_place({});
+  const pid_t first = keep_one(workers, {"/a", "/b"});
+  const auto worker = acquire(workers, {"/b", "/a"}).value();
+  EXPECT_NE(worker.pid(), first);
+  EXPECT_FALSE(test::is_running(first));
+}
+
+TEST_F(WorkerSetTest, OneWithOtherLibrariesStaysWhereThereIsRoom) {
+  WorkerSet workers = workers_of(2);
+  const auto place = workers.acquire_place({});
+  const pid_t first = keep_one(workers, {"/a"});
+  const auto worker = acquire(workers, {"/b"}).value();
+  EXPECT_TRUE(test::is_running(first));
+  EXPECT_EQ(acquire(workers, {"/a"}).value().pid(), first);
+}
+
+TEST_F(WorkerSetTest, OneThatEndedWhileItWasIdleIsNotHired) {
+  WorkerSet workers = workers_of(1);
+  const auto place = workers.acquire_place({});
+  const pid_t first = keep_one(workers, {"/a"});
+  ASSERT_EQ(::kill(first, SIGKILL), 0);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(first), &info, WEXITED | WNOWAIT), 0);
+  const auto worker = acquire(workers, {"/a"}).value();
+  EXPECT_NE(worker.pid(), first);
+  EXPECT_TRUE(worker.alive());
+}
+
+TEST_F(WorkerSetTest, AStopEndsTheWaitForAPlace) {
+  WorkerSet workers = workers_of(1);
+  auto place = workers.acquire_place({}).value();
+  std::stop_source source;
+  auto waiting = std::async(std::launch::async,
+                            [&] { return workers.acquire_place(source.get_token()); });
+  source.request_stop();
+  const auto taken = waiting.get();
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(taken.error().message, "cancelled while queued for a compile worker");
+  // A stop that came first takes no place, though there is one.
+  place.reset();
+  EXPECT_FALSE(workers.acquire_place(source.get_token()));
+  EXPECT_TRUE(workers.acquire_place({}));
+}
+
+TEST_F(WorkerSetTest, APlaceThatIsGivenBackIsTheNextOnes) {
+  WorkerSet workers = workers_of(1);
+  auto place = workers.acquire_place({}).value();
+  std::stop_source give_up;
+  auto waiting = std::async(std::launch::async, [&] {
+    return workers.acquire_place(give_up.get_token()).has_value();
+  });
+  place.reset();
+  if (waiting.wait_for(std::chrono::seconds(20)) != std::future_status::ready)
+    give_up.request_stop();
+  EXPECT_TRUE(waiting.get());
+}
+
+TEST_F(WorkerSetTest, AStopEndsAStart) {
+  WorkerSet workers = workers_of(1, ScriptedWorker::kStay);  // it never says hello
+  std::stop_source source;
+  source.request_stop();
+  BuildWatch watch({});
+  const auto worker = workers.acquire({"/a"}, source.get_token(), watch);
+  ASSERT_FALSE(worker);
+  EXPECT_EQ(worker.error().code, ErrorCode::kCancelled);
+}
+
+TEST_F(WorkerSetTest, OneOfAnotherBuildIsRefusedNamingBoth) {
+  for (const Reply& greeting :
+       {Reply(Hello{"another"}), Reply(Progress{BuildPhase::kOpening})}) {
+    const Error error =
+        refusal(scripts_.send(greeting) + std::string(ScriptedWorker::kStay));
+    EXPECT_EQ(error.code, ErrorCode::kUnavailable);
+    EXPECT_THAT(error.message, AllOf(HasSubstr("/worker-"), HasSubstr("come from"),
+                                     HasSubstr(this_library().native())));
+  }
+}
+
+TEST_F(WorkerSetTest, OneThatEndsBeforeItsHelloIsQuoted) {
+  const Error error = refusal("echo 'no such symbol'; exit 127\n");
+  EXPECT_EQ(error.code, ErrorCode::kUnavailable);
+  EXPECT_THAT(error.message,
+              AllOf(HasSubstr("did not start as a compile worker"),
+                    HasSubstr("exited with status 127; it wrote: no such symbol")));
+}
+
+}  // namespace
+}  // namespace kiln::compile
