@@ -1,7 +1,9 @@
 #include "cache/background.h"
 
+#include <exception>
 #include <utility>
 
+#include "util/log.h"
 #include "util/quiet_thread.h"
 
 namespace kiln::cache {
@@ -41,7 +43,7 @@ Background::~Background() {
   if (thread)
     thread->join();
   else
-    work({}, kLastCountLimit);  // a process that only had hits has counters to leave
+    try_work({}, kLastCountLimit);  // one that only had hits has counters to leave
 }
 
 bool Background::in_child() const {
@@ -101,7 +103,7 @@ void Background::run() {
       asked = asked_;
       last = stopping_;
     }
-    work(batch, last ? kLastCountLimit : kCountLimit);
+    try_work(batch, last ? kLastCountLimit : kCountLimit);
     const MutexLock lock(mutex_);
     answered_ = asked;
     done_.notify_all();
@@ -121,6 +123,19 @@ void Background::write_rows(const Index::Batch& batch) {
         !stop_.stop_requested() || std::chrono::steady_clock::now() >= deadline)
       return;
     std::this_thread::sleep_for(kGather);
+  }
+}
+
+/// What it throws, for want of memory say, must not end the host: rows come back when
+/// their folder is read, counts are lost.
+void Background::try_work(const Index::Batch& batch,
+                          std::chrono::milliseconds count_limit) noexcept {
+  try {
+    work(batch, count_limit);
+  } catch (const std::exception& error) {
+    log(LogLevel::kDebug, {"index and counters are not written: ", error.what()});
+  } catch (...) {
+    log(LogLevel::kDebug, {"index and counters are not written"});
   }
 }
 

@@ -50,6 +50,8 @@ class Background {
  private:
   void start() KILN_REQUIRES(mutex_);
   void run();
+  void try_work(const Index::Batch& batch,
+                std::chrono::milliseconds count_limit) noexcept;
   void work(const Index::Batch& batch, std::chrono::milliseconds count_limit);
   void write_rows(const Index::Batch& batch);
   void write_counts(std::chrono::milliseconds limit);

@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include <csignal>
-#include <system_error>
+#include <exception>
 #include <utility>
 
 #include "util/log.h"
@@ -20,7 +20,7 @@ std::optional<std::thread> start_quiet_thread(std::function<void()> body, Thread
     thread.emplace(std::move(body));
     if (how == Thread::kDetached)
       thread->detach();
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {  // no thread, or no memory for one
     log(LogLevel::kWarning, {"cannot start a thread: ", error.what()});
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);

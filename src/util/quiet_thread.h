@@ -11,7 +11,8 @@ namespace kiln {
 enum class Thread : bool { kJoinable, kDetached };
 
 /// Runs `body` in a thread with every signal blocked. nullopt, and a line in the log,
-/// if the system has no thread left. A detached one comes back as an empty std::thread.
+/// if the system has no thread left, or no memory. A detached one comes back as an
+/// empty std::thread.
 [[nodiscard]] std::optional<std::thread> start_quiet_thread(std::function<void()> body,
                                                             Thread how);
 

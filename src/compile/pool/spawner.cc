@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <deque>
+#include <exception>
 #include <future>
 #include <optional>
 #include <utility>
@@ -81,7 +82,11 @@ void Spawner::run(const std::shared_ptr<Queue>& queue) {
       order = std::move(queue->orders.front());
       queue->orders.pop_front();
     }
-    order->promise.set_value(WorkerProcess::start(order->command));
+    try {
+      order->promise.set_value(WorkerProcess::start(order->command));
+    } catch (...) {  // no memory: for who waits, not for the host
+      order->promise.set_exception(std::current_exception());
+    }
   }
 }
 
