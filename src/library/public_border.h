@@ -16,13 +16,18 @@ namespace kiln {
 template <typename Call>
 [[nodiscard]] std::invoke_result_t<Call> at_border(const Call& call) noexcept {
   try {
-    return call();
-  } catch (const std::bad_alloc&) {
-    return fail(ErrorCode::kResourceLimit, "out of memory");
-  } catch (const std::exception& error) {
-    return fail(ErrorCode::kUnavailable, error.what());
-  } catch (...) {
-    return fail(ErrorCode::kUnavailable, "an unexpected failure");
+    try {
+      return call();
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      return fail(ErrorCode::kUnavailable, error.what());
+    } catch (...) {
+      return fail(ErrorCode::kUnavailable, "an unexpected failure");
+    }
+  } catch (...) {  // also where there was no memory for the words above
+    return fail(ErrorCode::kResourceLimit,
+                "out of memory");  // so short that it needs none
   }
 }
 
