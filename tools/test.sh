@@ -340,6 +340,7 @@ run_extra() {
     ! git diff --quiet "$base" -- "$@" || [[ -n $(git ls-files --others --exclude-standard -- "$@") ]]
   }
   if changed templates/ src/render/; then
+    step "templates: arithmetic" run_program template_arithmetic_test
     step "templates: spills" run_program template_spills_test
   fi
   if changed src/attention/ src/cudnn/ && [[ -x build/dev/bin/kiln-plan-worker ]]; then
