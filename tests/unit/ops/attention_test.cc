@@ -31,7 +31,8 @@ Plan planned(const Problem& problem, const AttentionTensors& tensors = {},
 
 TEST(AttentionPlan, RefusesAProblemThatIsNone) {
   const Problem problem = attention_problem([](Problem& p) { p.heads = 0; });
-  EXPECT_THAT(refusal(plan(AttentionCall{problem, {}}, kDevice)), HasSubstr("--heads"));
+  EXPECT_THAT(refusal(plan(AttentionCall{problem, {}}, kDevice)),
+              HasSubstr("problem.heads: 0"));
 }
 
 TEST(AttentionPlan, RefusesAScaleThatIsNoNumber) {
