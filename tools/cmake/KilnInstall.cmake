@@ -1,5 +1,5 @@
 # Everything that is installed: the program with its pages, the worker, and the library
-# with its public headers, for find_package(kiln) and for pkg-config. Paths are relative to
+# with its public headers, for find_package(kiln) and for pkg-config; its licence. Paths are relative to
 # each other throughout, so that the prefix can be moved afterwards.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -15,6 +15,9 @@ install(FILES ${PROJECT_BINARY_DIR}/share/man/man1/kiln.1
         DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${PROJECT_BINARY_DIR}/share/bash-completion/completions/kiln
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 install(TARGETS kiln_library EXPORT kilnTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
