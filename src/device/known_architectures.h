@@ -1,5 +1,5 @@
 // Every architecture that any NVRTC (7.0 and later) ever built for, and what Kiln knows
-// of it. A new one is a line here, and nowhere else.
+// of it. To make a new one known, add its line here.
 
 #pragma once
 
