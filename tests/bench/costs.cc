@@ -10,7 +10,7 @@ std::vector<Row> all_rows(const Settings& settings) {
        {key_rows(settings), hit_rows(settings), build_rows(settings),
         publish_rows(settings), list_rows(settings), attention_rows(settings)})
     rows.insert(rows.end(), some.begin(), some.end());
-#ifdef KILN_BENCH_NO_DEVICE_DRIVER  // else there is no plan worker
+#ifdef KILN_BENCH_PLANS  // else there is no plan worker
   const std::vector<Row> plans = plan_rows(settings);
   rows.insert(rows.end(), plans.begin(), plans.end());
 #endif

@@ -11,6 +11,7 @@
 #include "tests/bench/rows.h"
 #include "tests/bench/scratch.h"
 #include "tests/support/attention_problem.h"
+#include "tests/support/paths.h"
 #include "util/try.h"
 
 namespace kiln::bench {
@@ -28,7 +29,7 @@ class DevicelessCudnn {
  public:
   static Result<std::shared_ptr<DevicelessCudnn>> open(
       const attention::CudnnLibrary& library, const std::string& device_json) {
-    if (::dlopen(KILN_BENCH_NO_DEVICE_DRIVER, RTLD_NOW | RTLD_GLOBAL) == nullptr)
+    if (::dlopen(test::paths::kNoDeviceDriver, RTLD_NOW | RTLD_GLOBAL) == nullptr)
       return fail(ErrorCode::kUnavailable, "the driver without devices does not open");
     auto made = std::shared_ptr<DevicelessCudnn>(new DevicelessCudnn(library.table()));
     KILN_TRY(made->make(cudnn::DescriptorKind::kDeviceProperties, made->device_));

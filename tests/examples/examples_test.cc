@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/simulated_driver.h"
 
@@ -18,7 +19,7 @@ using testing::MatchesRegex;
 class ExamplesTest : public testing::Test {
  protected:
   ExamplesTest() {
-    kiln_.set("KILN_DRIVER", KILN_TEST_SIMULATED_DRIVER);
+    kiln_.set("KILN_DRIVER", test::paths::kSimulatedDriver);
     kiln_.set("KILN_SIMULATED_DEVICES", "7.5,8.6");
   }
 

@@ -18,6 +18,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/exit_amid_threads.h"
 #include "tests/support/fault/campaign.h"
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/service_requests.h"
 #include "util/log.h"
@@ -57,7 +58,7 @@ class ForkingHostTest : public testing::Test {
 
   [[nodiscard]] Config config() const {
     Config made = test::service_config(temp_.path() / "cache");
-    made.nvrtc = KILN_TEST_FAKE_NVRTC;
+    made.nvrtc = test::paths::kFakeNvrtc;
     return made;
   }
   [[nodiscard]] std::unique_ptr<cache::Cache> open_cache() const {

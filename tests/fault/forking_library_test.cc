@@ -17,6 +17,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/exit_amid_threads.h"
 #include "tests/support/fault/campaign.h"
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 
 namespace kiln {
@@ -33,7 +34,7 @@ class ForkingLibraryTest : public test::LibraryTest {
 
   [[nodiscard]] Options fast(const SimulatedDriver& driver) {
     Options made = options(driver);
-    made.nvrtc = KILN_TEST_FAKE_NVRTC;
+    made.nvrtc = test::paths::kFakeNvrtc;
     return made;
   }
   static bool is_told(const Error& error) {

@@ -19,6 +19,7 @@
 
 #include "tests/integration/library/library_service.h"
 #include "tests/support/fault/campaign.h"
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/run_and_read.h"
 
@@ -42,7 +43,7 @@ class ScarceResourcesTest : public test::LibraryTest {
 
   [[nodiscard]] Options fast(const SimulatedDriver& driver) {
     Options made = options(driver);
-    made.nvrtc = KILN_TEST_FAKE_NVRTC;
+    made.nvrtc = test::paths::kFakeNvrtc;
     made.on_event = {};
     return made;
   }

@@ -12,6 +12,7 @@
 
 #include "tests/support/fault/campaign.h"
 #include "tests/support/namespaces.h"
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
 #include "tests/support/service_requests.h"
@@ -37,7 +38,7 @@ class ServiceFaultTest : public testing::Test {
   }
   [[nodiscard]] Config config() const {
     Config made = test::service_config(temp_.path() / "cache");
-    made.nvrtc = KILN_TEST_FAKE_NVRTC;
+    made.nvrtc = test::paths::kFakeNvrtc;
     return made;
   }
   /// The fake's version is asked for while it still answers.

@@ -14,6 +14,7 @@
 
 #include "tests/support/fault/campaign.h"
 #include "tests/support/fault/syscall_tracer.h"
+#include "tests/support/paths.h"
 #include "tests/support/service_requests.h"
 #include "util/log.h"
 
@@ -108,7 +109,7 @@ class ServiceSyscallFault : public testing::TestWithParam<Row> {
   [[nodiscard]] fs::path made() const { return dir_.path() / "made"; }
   [[nodiscard]] static Config config(const fs::path& root) {
     Config config = test::service_config(root);
-    config.nvrtc = KILN_TEST_FAKE_NVRTC;
+    config.nvrtc = test::paths::kFakeNvrtc;
     return config;
   }
 

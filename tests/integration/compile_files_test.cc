@@ -10,6 +10,7 @@
 
 #include "compile/pool/worker_pool.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln::compile {
@@ -92,7 +93,8 @@ TEST_F(CompileFilesTest, EveryPlaceWhereNvrtcFoundNoHeaderIsReportedOnce) {
 TEST_F(CompileFilesTest, WhatTheDriverReadsIsNotReported) {
   const test::TempDir folder;
   std::ofstream(folder.path() / "settings") << "x\n";
-  std::filesystem::copy_file(KILN_TEST_READING_DRIVER, folder.path() / "libcuda.so.1");
+  std::filesystem::copy_file(test::paths::kReadingDriver,
+                             folder.path() / "libcuda.so.1");
   ::setenv("LD_LIBRARY_PATH", folder.path().c_str(), 1);
   ::setenv("TMPDIR", folder.path().c_str(), 1);
   WorkerPool pool(one_worker());

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <set>
 
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
 
@@ -80,8 +81,8 @@ class ProgramAttentionPlansTest : public testing::Test {
 
   /// A file: of an H200 in which one property is another.
   std::string changed_profile(const std::string& property, int value) {
-    json profile = json::parse(std::ifstream(std::string(KILN_TEST_SOURCE_DIR) +
-                                             "/src/device/profiles/h200.json"));
+    json profile = json::parse(
+        std::ifstream(test::paths::source("src/device/profiles/h200.json")));
     profile[property] = value;
     return kiln_.write("changed.json", profile.dump());
   }

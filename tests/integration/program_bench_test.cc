@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 
 namespace kiln {
@@ -24,7 +25,7 @@ using testing::SizeIs;
 std::set<std::string> names_of_operations() {
   const std::string prefix = "KILN_OPERATION(";
   std::set<std::string> names{"attention_backward", "attention_forward"};
-  std::ifstream text(KILN_TEST_SOURCE_DIR "/src/ops/operations.cc");
+  std::ifstream text(test::paths::source("src/ops/operations.cc"));
   for (std::string line; std::getline(text, line);) {
     if (line.starts_with(prefix))
       names.insert(line.substr(prefix.size(), line.find(',') - prefix.size()));
@@ -46,7 +47,7 @@ std::vector<std::string> bench_of(const std::set<std::string>& operations) {
 class ProgramBenchTest : public testing::Test {
  protected:
   ProgramBenchTest() {
-    kiln_.set("KILN_DRIVER", KILN_TEST_SIMULATED_DRIVER);
+    kiln_.set("KILN_DRIVER", test::paths::kSimulatedDriver);
     kiln_.set("KILN_SIMULATED_DEVICES", "7.5,9.0");
     kiln_.set("KILN_CUDNN", "/nowhere/libcudnn.so.9");
   }

@@ -14,6 +14,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/fault/lock_filter.h"
 #include "tests/support/namespaces.h"
+#include "tests/support/paths.h"
 #include "tests/support/preload.h"
 #include "tests/support/program.h"
 
@@ -69,7 +70,7 @@ class ProgramDoctorTest : public testing::Test {
 };
 
 TEST_F(ProgramDoctorTest, WritesAProfileThatPlansCanBeBuiltFor) {
-  kiln_.set("KILN_DRIVER", KILN_TEST_SIMULATED_DRIVER);
+  kiln_.set("KILN_DRIVER", test::paths::kSimulatedDriver);
   kiln_.set("KILN_SIMULATED_DEVICES", "8.6,9.0");
   const fs::path file = kiln_.folder() / "profile.json";
   const auto finished = kiln_.run({"doctor", "--profile", file, "--device", "1"});

@@ -265,7 +265,7 @@ TEST_F(ProgramJsonTest, TheDocumentsHaveTheMembersAndValuesTheyHad) {
   // By when they were used, which the clock may not tell apart.
   json& listed = all["ls"]["entries"];
   std::sort(listed.begin(), listed.end());
-  test::expect_golden(KILN_GOLDEN_DIR "/documents.json", all.dump(1) + "\n");
+  test::expect_golden("tests/integration/golden/documents.json", all.dump(1) + "\n");
 }
 
 TEST_F(ProgramJsonTest, AnEmptyCacheIsAnEmptyListAndNoError) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "build/config.h"
+#include "tests/support/paths.h"
 #include "tools/program.h"
 #include "util/read_file.h"
 
@@ -18,14 +19,18 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string page(const char* path) {
+const std::string kManPage = test::paths::built("share/man/man1/kiln.1");
+const std::string kCompletion =
+    test::paths::built("share/bash-completion/completions/kiln");
+
+std::string page(const std::string& path) {
   return read_text_file(path, 1U << 20U).value();
 }
 
 /// What a bash that knows the completion offers for `words`, the last one unfinished.
 std::set<std::string> offered(const std::string& words, int index) {
-  const std::string command = "bash -c '. " KILN_TEST_COMPLETION "; COMP_WORDS=(" +
-                              words + "); COMP_CWORD=" + std::to_string(index) +
+  const std::string command = "bash -c '. " + kCompletion + "; COMP_WORDS=(" + words +
+                              "); COMP_CWORD=" + std::to_string(index) +
                               "; _kiln; printf \"%s\\n\" \"${COMPREPLY[@]}\"'";
   std::set<std::string> lines;
   std::FILE* const out = ::popen(command.c_str(), "r");
@@ -37,7 +42,7 @@ std::set<std::string> offered(const std::string& words, int index) {
 }
 
 TEST(ProgramReferenceTest, TheManPageHasEveryVerbOptionAndVariable) {
-  const std::string man = page(KILN_TEST_MAN_PAGE);
+  const std::string man = page(kManPage);
   const auto program = tools::make_program();
   ASSERT_FALSE(program->verbs.empty());
   for (const tools::ParsedVerb& parsed : program->verbs) {
@@ -56,9 +61,9 @@ TEST(ProgramReferenceTest, TheManPageHasEveryVerbOptionAndVariable) {
 TEST(ProgramReferenceTest, TheManPageHasNoTroffMistake) {
   if (std::system("command -v man >/dev/null") != 0)
     GTEST_SKIP() << "no man on this machine";
-  const std::string command =
-      "LC_ALL=C.UTF-8 MANROFFSEQ= man --warnings -l " KILN_TEST_MAN_PAGE
-      " 2>&1 >/dev/null | grep -q . && exit 1 || exit 0";
+  const std::string command = "LC_ALL=C.UTF-8 MANROFFSEQ= man --warnings -l " +
+                              kManPage +
+                              " 2>&1 >/dev/null | grep -q . && exit 1 || exit 0";
   EXPECT_EQ(std::system(command.c_str()), 0);
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 
 namespace kiln {
@@ -378,7 +379,7 @@ TEST_F(ProgramUsageTest, AStderrThatTakesNothingStopsNothing) {
   const std::string manifest =
       kiln_.write("bad.jsonl", "{\"source\":\"no kernel at all\",\"arch\":\"9.0\"}\n");
   for (const char* closed : {"2>/dev/full", "2>&-"}) {
-    const std::string program = std::string(KILN_TEST_PROGRAM) + " ";
+    const std::string program = std::string(test::paths::kProgram) + " ";
     const std::string root = " --cache-dir " + kiln_.cache_dir().native();
     const auto status = [&](const std::string& words) {
       return WEXITSTATUS(
@@ -391,7 +392,7 @@ TEST_F(ProgramUsageTest, AStderrThatTakesNothingStopsNothing) {
 }
 
 TEST_F(ProgramUsageTest, OutputThatIsLostIsNoSuccess) {
-  const std::string program = KILN_TEST_PROGRAM;
+  const std::string program = test::paths::kProgram;
   EXPECT_EQ(WEXITSTATUS(std::system(
                 (program + " templates --json >/dev/full 2>/dev/null").c_str())),
             1);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "util/read_file.h"
 
@@ -20,8 +21,7 @@ using testing::AnyOf;
 
 std::vector<std::string> lines_of(const std::string& file) {
   std::istringstream text(
-      read_text_file(std::string(KILN_TEST_SOURCE_DIR) + "/" + file, 1U << 20U)
-          .value());
+      read_text_file(test::paths::source("") + file, 1U << 20U).value());
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(line);
   return lines;

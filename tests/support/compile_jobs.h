@@ -12,6 +12,7 @@
 
 #include "compile/protocol/job.h"
 #include "tests/support/kernel_sources.h"
+#include "tests/support/paths.h"
 #include "toolchain/nvrtc_files.h"
 #include "util/bytes.h"
 #include "util/elf.h"
@@ -75,10 +76,8 @@ inline compile::CompileJob job_for(const compile::NvrtcPaths& nvrtc, std::string
   return job;
 }
 
-#ifdef KILN_TEST_FAKE_NVRTC
 inline compile::NvrtcPaths fake_nvrtc() {
-  return {.nvrtc = KILN_TEST_FAKE_NVRTC, .builtins = {}};
+  return {.nvrtc = paths::kFakeNvrtc, .builtins = {}};
 }
-#endif
 
 }  // namespace kiln::test

@@ -5,16 +5,20 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
+
+#include "tests/support/paths.h"
 
 namespace kiln::test {
 
-/// Compares `text` with the kept `file`. With KILN_UPDATE_GOLDEN in the environment it
-/// writes the file instead, and fails where the two differed.
-inline void expect_golden(const std::filesystem::path& file, const std::string& text) {
+/// Compares `text` with what is kept as `path` in the source tree. With
+/// KILN_UPDATE_GOLDEN in the environment it writes the file instead, and fails where
+/// the two differed.
+inline void expect_golden(std::string_view path, const std::string& text) {
+  const std::string file = paths::source(path);
   std::ifstream stream(file, std::ios::binary);
   const std::string kept{std::istreambuf_iterator<char>(stream), {}};
   if (kept == text)

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 
 namespace kiln::test {
@@ -22,7 +23,7 @@ struct Preload {
 
   /// For what `kiln` starts from now on.
   void into(KilnProgram& kiln) const {
-    kiln.set("LD_PRELOAD", KILN_TEST_PRELOAD);
+    kiln.set("LD_PRELOAD", paths::kPreload);
     kiln.set("ASAN_OPTIONS", "verify_asan_link_order=0");
     kiln.set("KILN_PRELOAD_RECORD", record(kiln));
     if (!network.empty())

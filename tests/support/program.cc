@@ -14,6 +14,7 @@
 #include <tuple>
 #include <utility>
 
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 
 namespace kiln::test {
@@ -127,7 +128,7 @@ void KilnProgram::unset(const std::string& variable) {
 }
 
 void KilnProgram::use_fake_nvrtc(const std::string& mode) {
-  set("KILN_NVRTC", KILN_TEST_FAKE_NVRTC);
+  set("KILN_NVRTC", paths::kFakeNvrtc);
   set("KILN_FAKE_NVRTC", mode);
 }
 
@@ -138,13 +139,13 @@ std::vector<std::string> KilnProgram::environment() const {
 }
 
 Running KilnProgram::start(const Arguments& arguments, std::string_view input) {
-  std::vector<std::string> words{KILN_TEST_PROGRAM};
+  std::vector<std::string> words{paths::kProgram};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return start_words(std::move(words), input);
 }
 
 Finished KilnProgram::run_in_shell(const std::string& command) {
-  set("PATH", std::filesystem::path(KILN_TEST_PROGRAM).parent_path().native() +
+  set("PATH", std::filesystem::path(paths::kProgram).parent_path().native() +
                   ":/usr/local/bin:/usr/bin:/bin");
   return start_words({"/bin/sh", "-c", command}, "").finish();
 }
@@ -177,7 +178,7 @@ Finished KilnProgram::run(const Arguments& arguments, std::string_view input) {
 
 Finished KilnProgram::run_on_terminal(const Arguments& arguments,
                                       std::string_view typed) {
-  std::vector<std::string> words{KILN_TEST_PROGRAM};
+  std::vector<std::string> words{paths::kProgram};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables = environment();
   const auto argv = pointers(words);

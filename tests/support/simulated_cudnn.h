@@ -20,6 +20,7 @@
 #include "cudnn/installed_cudnn.h"
 #include "cudnn/library.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/paths.h"
 #include "tests/support/simulated_cudnn/simulated_cudnn.h"
 #include "tests/support/simulated_driver.h"
 #include "tests/support/temp_dir.h"
@@ -42,7 +43,7 @@ inline std::filesystem::path real_cudnn() {
 class SimulatedCudnn {
  public:
   explicit SimulatedCudnn(const SimulatedDriver& driver) {
-    std::filesystem::copy_file(KILN_TEST_SIMULATED_CUDNN, path());
+    std::filesystem::copy_file(paths::kSimulatedCudnn, path());
     library_ = ::dlopen(path().c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library_ == nullptr) {
       // NOLINTNEXTLINE(concurrency-mt-unsafe): its text is the thread's own in glibc
@@ -107,7 +108,7 @@ inline Result<attention::Plan> sample_plan(const attention::Problem& problem,
                                            device::ComputeCapability capability) {
   compile::PoolOptions options;
   options.worker = {.name = "kiln-plan-worker",
-                    .option = KILN_TEST_PLAN_WORKER,
+                    .option = paths::kPlanWorker,
                     .environment = std::nullopt};
   compile::WorkerPool pool(std::move(options));
   compile::PlanJob job;

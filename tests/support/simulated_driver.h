@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/simulated_driver/simulated_driver.h"
 #include "tests/support/temp_dir.h"
 
@@ -22,7 +23,7 @@ class SimulatedDriver {
   /// With devices of these capabilities, "7.5,9.0", "" for none. What else the
   /// environment says holds; it is read now.
   explicit SimulatedDriver(const std::string& devices = "9.0") {
-    std::filesystem::copy_file(KILN_TEST_SIMULATED_DRIVER, path());
+    std::filesystem::copy_file(paths::kSimulatedDriver, path());
     library_ = ::dlopen(path().c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library_ == nullptr) {
       // NOLINTNEXTLINE(concurrency-mt-unsafe): its text is the thread's own in glibc

@@ -16,6 +16,7 @@
 #include "build/build_options.h"
 #include "tests/fault/security/plants.h"
 #include "tests/support/fault/campaign.h"
+#include "tests/support/paths.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/temp_dir.h"
 
@@ -38,7 +39,7 @@ class ServiceFilesTest : public testing::Test {
     const bool reachable =
         kVictim
             .run([] {
-              return ::access(KILN_TEST_FAKE_NVRTC, R_OK) == 0 ? "" : "no access";
+              return ::access(test::paths::kFakeNvrtc, R_OK) == 0 ? "" : "no access";
             })
             .empty();
     if (!reachable)
@@ -90,7 +91,7 @@ class ServiceFilesTest : public testing::Test {
 
   [[nodiscard]] static Config config(const fs::path& root) {
     Config config = test::service_config(root);
-    config.nvrtc = KILN_TEST_FAKE_NVRTC;
+    config.nvrtc = test::paths::kFakeNvrtc;
     return config;
   }
 

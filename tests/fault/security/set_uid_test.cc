@@ -16,6 +16,7 @@
 #include "build/config.h"
 #include "tests/fault/security/plants.h"
 #include "tests/support/fault/campaign.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln {
@@ -55,7 +56,7 @@ class SetUidTest : public testing::Test {
                       "tried";
     ::chmod(dir_.path().c_str(), 0755);
     for (const fs::path& program : {plain_, set_uid_})
-      fs::copy_file(KILN_TEST_SETTINGS_PROBE, program);
+      fs::copy_file(test::paths::kSettingsProbe, program);
     ASSERT_EQ(::chown(set_uid_.c_str(), test::kVictim.uid(), test::kVictim.uid()), 0);
     ASSERT_EQ(::chmod(set_uid_.c_str(), 04755), 0);
   }

@@ -18,6 +18,7 @@
 #include "tests/integration/attention/plan_builds.h"
 #include "tests/support/attention_words.h"
 #include "tests/support/nvrtc.h"
+#include "tests/support/paths.h"
 
 namespace kiln {
 namespace {
@@ -36,7 +37,7 @@ class Loader {
     if (const auto nvrtc = test::nvrtc_libraries(); !nvrtc.empty())
       std::ignore = ::dlopen(nvrtc.front().path.c_str(), RTLD_NOW | RTLD_LOCAL);
     for (const std::filesystem::path& path :
-         {std::filesystem::path(KILN_TEST_NO_DEVICE_DRIVER), cudnn}) {
+         {std::filesystem::path(test::paths::kNoDeviceDriver), cudnn}) {
       if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr)
         return fail(ErrorCode::kUnavailable, ::dlerror());
     }

@@ -21,6 +21,7 @@
 #include "tests/integration/attention/plan_builds.h"
 #include "tests/integration/attention/probe_problems.h"
 #include "tests/support/attention_words.h"
+#include "tests/support/paths.h"
 
 namespace kiln {
 namespace {
@@ -186,7 +187,8 @@ Comparison compare(const std::vector<Asked>& asked,
 }
 
 TEST(ProbeAgainstTable, CudnnAndTheRulesDifferWhereItIsKnownWhyAndNowhereElse) {
-  const auto differences = test::read_differences(KILN_TEST_DIFFERENCES);
+  const auto differences = test::read_differences(
+      test::paths::source("tests/integration/attention/differences.toml"));
   ASSERT_TRUE(differences) << differences.error().message;
   test::PlanBuilds builds;
   const auto devices = test::probed_devices();

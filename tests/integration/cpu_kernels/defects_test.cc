@@ -14,6 +14,7 @@
 
 #include "tests/support/cpu_kernel/guarded_memory.h"
 #include "tests/support/cpu_kernel/variant.h"
+#include "tests/support/paths.h"
 
 namespace kiln_cpu {
 
@@ -27,7 +28,8 @@ constexpr std::array kThreeOrders{Order::kAscending, Order::kDescending,
 
 const Variant& variant(const std::string& name) {
   static const auto* const all = [] {
-    const auto catalog = catalog_with(KILN_TEST_DEFECTS);
+    const auto catalog =
+        catalog_with(test::paths::source("tests/integration/cpu_kernels/defects"));
     auto* const list = new std::vector<Variant>();
     for (const CpuKernel& kernel : defect_kernels()) {
       list->emplace_back(kernel, catalog);

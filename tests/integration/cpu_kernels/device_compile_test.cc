@@ -13,6 +13,7 @@
 #include "compile/worker/nvrtc_compile.h"
 #include "render/catalog.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/paths.h"
 
 namespace kiln {
 namespace {
@@ -25,7 +26,8 @@ TEST(Prelude, CompilesForDevicesToo) {
   if (!nvrtc) {
     GTEST_SKIP() << "no NVRTC on this machine";
   }
-  const std::vector<std::filesystem::path> folders{KILN_TEST_DEFECTS};
+  const std::vector<std::filesystem::path> folders{
+      test::paths::source("tests/integration/cpu_kernels/defects")};
   const auto catalog = render::TemplateCatalog::open(templates::embedded(), folders);
   ASSERT_TRUE(catalog) << catalog.error().message;
   const auto kernels = catalog->family("defects").value();

@@ -15,6 +15,7 @@
 
 #include "cache/owned_range.h"
 #include "tests/support/damaged_object.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/service_requests.h"
 #include "util/read_file.h"
@@ -96,7 +97,7 @@ class Place {
   [[nodiscard]] Config config(const char* mode) const {
     ::setenv("KILN_FAKE_NVRTC", mode, 1);  // NOLINT(concurrency-mt-unsafe)
     Config made = service_config(root());
-    made.nvrtc = KILN_TEST_FAKE_NVRTC;
+    made.nvrtc = test::paths::kFakeNvrtc;
     return made;
   }
 

@@ -6,6 +6,7 @@
 
 #include "tests/support/compile_jobs.h"
 #include "tests/support/fault/syscall_tracer.h"
+#include "tests/support/paths.h"
 #include "tests/support/sample_object.h"
 #include "util/elf.h"
 
@@ -134,7 +135,7 @@ void build_otherwise(Place& place) {
 
 void replace_the_compiler(Place& place) {
   const fs::path copy = place.kiln().folder() / "libnvrtc.so.13";
-  fs::copy_file(KILN_TEST_FAKE_NVRTC, copy);
+  fs::copy_file(test::paths::kFakeNvrtc, copy);
   Config with_copy = place.config("");
   with_copy.nvrtc = copy;
   const auto wanted = keyed(*open_service(with_copy), small_kernel(1));

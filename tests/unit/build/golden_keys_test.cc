@@ -79,7 +79,7 @@ TEST_F(GoldenKeys, OfASourceATemplateAndPlansHaveTheFieldsTheyHad) {
   text += shown("forward plan", PlanService::preimage(plan));
   plan.problem = test::backward_of(test::attention_problem());
   text += shown("backward plan", PlanService::preimage(plan));
-  test::expect_golden(KILN_GOLDEN_DIR "/preimages.txt", text);
+  test::expect_golden("tests/unit/build/golden/preimages.txt", text);
 }
 
 TEST_F(GoldenKeys, OfEveryBuiltInKernelAreWhatTheyWere) {
@@ -91,7 +91,7 @@ TEST_F(GoldenKeys, OfEveryBuiltInKernelAreWhatTheyWere) {
     text += fmt::format("{} {}\n", masked(preimage(first, kHopper)).digest().hex(),
                         request::format_template(name, first.params.values()));
   }
-  test::expect_golden(KILN_GOLDEN_DIR "/keys.txt", text);
+  test::expect_golden("tests/unit/build/golden/keys.txt", text);
 }
 
 }  // namespace

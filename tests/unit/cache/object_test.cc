@@ -8,6 +8,7 @@
 
 #include "cache/object_header.h"
 #include "tests/support/damaged_object.h"
+#include "tests/support/paths.h"
 #include "tests/support/sample_object.h"
 #include "util/little_endian.h"
 #include "util/read_file.h"
@@ -190,7 +191,8 @@ TEST_F(ObjectTest, TwoBuildsAreComparedByPayloadAndLoweredNamesOnly) {
 }
 
 TEST_F(ObjectTest, TheFirstObjectEverWrittenCanStillBeRead) {
-  const std::filesystem::path golden = KILN_GOLDEN_DIR "/object_v1.bin";
+  const std::filesystem::path golden =
+      test::paths::source("tests/unit/cache/golden/object_v1.bin");
   const Bytes file = read_file(golden, 1 << 20).value().value();
   const auto object = StoredObject::parse(to_buffer(file), sample_.key());
   ASSERT_TRUE(object) << object.error().detail;

@@ -10,6 +10,7 @@
 
 #include "render/catalog.h"
 #include "render/prelude_file.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_family.h"
 #include "util/read_file.h"
@@ -19,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::filesystem::path kTemplates = KILN_TEMPLATES_DIR;
+const std::filesystem::path kTemplates = test::paths::source("templates");
 
 struct EmbedRun {
   int status = -1;
@@ -27,8 +28,8 @@ struct EmbedRun {
 };
 
 EmbedRun embed(const std::filesystem::path& from, const std::filesystem::path& to) {
-  const std::string command = std::string("'") + KILN_EMBED + "' '" + from.string() +
-                              "' '" + to.string() + "' 2>&1";
+  const std::string command = std::string("'") + test::paths::kEmbed + "' '" +
+                              from.string() + "' '" + to.string() + "' 2>&1";
   EmbedRun run;
   FILE* pipe = ::popen(command.c_str(), "r");  // NOLINT(cert-env33-c): our own program
   std::array<char, 512> buffer{};

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/paths.h"
 #include "tests/unit/attention/problems.h"
 #include "util/read_file.h"
 
@@ -14,7 +15,8 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 TEST(SupportMatrix, IsTheCommittedOne) {
-  const auto committed = read_text_file(KILN_SUPPORT_MD, 1U << 20U);
+  const auto committed =
+      read_text_file(test::paths::source("src/attention/SUPPORT.md"), 1U << 20U);
   ASSERT_TRUE(committed) << committed.error().message;
   EXPECT_TRUE(*committed == support_matrix(built_in_rules()))
       << "rules were changed; write src/attention/SUPPORT.md anew and commit it:\n"
