@@ -301,7 +301,8 @@ build_for_tests() { # build_for_tests PRESET; the build lists each program's tes
 
 ctest_log() { echo "build/ctest_$1.log"; } # what ctest printed of PRESET
 run_ctest() { # run_ctest PRESET
-  local ctest=(ctest --preset "$1" -j "$(nproc)") prefix=()
+  # More than there are cores: many tests wait for a deadline, a lock or another process.
+  local ctest=(ctest --preset "$1" -j "$(($(nproc) * 3 / 2))") prefix=()
   case $1 in
     asan | tsan) prefix=("${fixed_layout[@]}") ctest+=(-L '^(unit|integration|fault)$') ;;
     clang) ctest+=(-L '^fuzz$') ;; # what is built to be fuzzed is slow at everything else
