@@ -133,7 +133,6 @@ class RealFileSystem final : public FileSystem {
   int mkdir(const char* path, mode_t mode) override {
     return or_errno(::mkdir(path, mode));
   }
-  int rmdir(const char* path) override { return or_errno(::rmdir(path)); }
   int writable(const char* path) override {
     return or_errno(::faccessat(AT_FDCWD, path, W_OK, AT_EACCESS));
   }

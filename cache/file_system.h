@@ -51,8 +51,6 @@ class FileSystem {
   /// The modification time becomes now; the access time stays.
   [[nodiscard]] virtual int touch(int fd) = 0;
   [[nodiscard]] virtual int mkdir(const char* path, mode_t mode) = 0;
-  /// Only an empty directory goes.
-  [[nodiscard]] virtual int rmdir(const char* path) = 0;
   /// faccessat with AT_EACCESS and W_OK.
   [[nodiscard]] virtual int writable(const char* path) = 0;
   /// Names in a directory without "." and "..", in no order; 0 or the negative errno:

@@ -257,14 +257,10 @@ Result<std::uint64_t> ObjectStore::remove(const Digest& key) const {
   const std::string path = layout_.object(key);
   if (options_.access == Access::kReadOnly)
     return fail(ErrorCode::kUnavailable, fmt::format("{} is read-only", path));
-  return remove_file(file_system_, path);
-}
-
-Result<std::uint64_t> remove_file(FileSystem& file_system, const std::string& path) {
   struct stat info {};
-  int err = file_system.lstat(path.c_str(), info);
+  int err = file_system_.lstat(path.c_str(), info);
   if (err == 0)
-    err = file_system.unlink(path.c_str());
+    err = file_system_.unlink(path.c_str());
   if (is_missing(err))
     return 0U;
   if (err != 0)

@@ -52,10 +52,6 @@ struct ObjectFile {
   struct stat info {};
 };
 
-/// Deletes one file and returns the bytes freed; 0 if there was none. Errors: kIo.
-[[nodiscard]] Result<std::uint64_t> remove_file(FileSystem& file_system,
-                                                const std::string& path);
-
 /// Why an object file cannot be used.
 struct Problem {
   enum class What : std::uint8_t { kCorrupt, kUntrusted, kUnreadable };

@@ -37,11 +37,13 @@ class Arguments {
     std::memcpy(&words_[places_.back()], &value, sizeof(Value));
   }
 
-  /// Addresses of the values, as launches take them: good as long as nothing is added.
-  [[nodiscard]] std::vector<void*> addresses() {
+  /// Addresses of the values, as launches take them, which change none: good as long as
+  /// nothing is added.
+  [[nodiscard]] std::vector<void*> addresses() const {
     std::vector<void*> all;
     all.reserve(places_.size());
-    for (const std::size_t place : places_) all.push_back(&words_[place]);
+    for (const std::size_t place : places_)
+      all.push_back(const_cast<std::uint64_t*>(&words_[place]));
     return all;
   }
   [[nodiscard]] const std::vector<std::size_t>& sizes_bytes() const { return sizes_; }

@@ -13,8 +13,8 @@ Result<Kernel> kernel_of(Service& service, const Device& device, const Launch& l
 }  // namespace
 
 Result<void> run(Service& service, const Device& device, CUstream_st* stream,
-                 Plan plan) {
-  for (Launch& launch : plan) {
+                 const Plan& plan) {
+  for (const Launch& launch : plan) {
     const Kernel kernel = KILN_TRY(kernel_of(service, device, launch));
     const Geometry geometry = KILN_TRY(kernel.geometry(launch.extents));
     const std::vector<void*> addresses = launch.arguments.addresses();

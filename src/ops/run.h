@@ -3,8 +3,7 @@
 
 #pragma once
 
-#include <string>
-#include <utility>
+#include <string_view>
 
 #include "kiln/device.h"
 #include "kiln/kernel.h"
@@ -20,7 +19,7 @@ namespace kiln::ops {
 /// Starts the plan's launches in `stream`, which is of `device`; a null one is of the
 /// context that is current.
 [[nodiscard]] Result<void> run(Service& service, const Device& device,
-                               CUstream_st* stream, Plan plan);
+                               CUstream_st* stream, const Plan& plan);
 
 /// Fetches its kernels.
 [[nodiscard]] Result<void> fetch(Service& service, const Device& device,
@@ -31,12 +30,12 @@ template <typename Args>
 [[nodiscard]] Result<void> run_operation(Service& service, const Device& device,
                                          CUstream_st* stream, const Args& args) {
   return at_border([&]() -> Result<void> {
-    Plan launches = KILN_TRY(plan(args, device));
+    const Plan launches = KILN_TRY(plan(args, device));
     KILN_TRY(check_pointers(args));
-    const std::string what =
-        launches.empty() ? "an operation of nothing" : launches.front().kernel;
+    const std::string_view what =
+        launches.empty() ? "an operation of nothing" : launches.front().kernel.c_str();
     return on_device(service, {what, device, stream},
-                     [&] { return run(service, device, stream, std::move(launches)); });
+                     [&] { return run(service, device, stream, launches); });
   });
 }
 

@@ -69,7 +69,6 @@ class OneFile final : public kiln::cache::FileSystem {
   int rename_no_replace(const char*, const char*) override { return -ENOSYS; }
   int touch(int) override { return -ENOSYS; }
   int mkdir(const char*, mode_t) override { return -ENOSYS; }
-  int rmdir(const char*) override { return -ENOSYS; }
   int writable(const char*) override { return -ENOSYS; }
   int list(const char*, std::vector<std::string>&) override { return -ENOSYS; }
   int readlink(const char*, std::string&) override { return -ENOSYS; }

@@ -1,7 +1,6 @@
 // Operations as a program calls them: on the device that is asked for, with errors
 // before anything is built, and in graphs.
 
-#include <optional>
 #include <thread>
 
 #include "tests/gpu/gpu_test.h"
@@ -63,7 +62,7 @@ TEST_F(GpuOperations, GoToTheirDeviceWhateverIsCurrent) {
 
 TEST_F(GpuOperations, NeedNoCurrentContext) {
   const Device& device = devices().back();
-  std::optional<OnDevice> scope(device.ordinal);
+  const OnDevice scope(device.ordinal);
   const DeviceArray<float> x{std::span<const float>(ramp())};
   const DeviceArray<float> y(kRows * kCols);
   const ops::SoftmaxForward args = softmax(y.data(), x.data());

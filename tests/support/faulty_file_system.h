@@ -97,9 +97,6 @@ class FaultyFileSystem : public cache::FileSystem {
   int mkdir(const char* path, mode_t mode) override {
     return through("mkdir", [&] { return real_.mkdir(path, mode); });
   }
-  int rmdir(const char* path) override {
-    return through("rmdir", [&] { return real_.rmdir(path); });
-  }
   int writable(const char* path) override {
     return through("writable", [&] { return real_.writable(path); });
   }

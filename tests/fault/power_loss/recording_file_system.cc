@@ -223,9 +223,4 @@ int RecordingFileSystem::mkdir(const char* path, mode_t mode) {
   return err;
 }
 
-int RecordingFileSystem::rmdir(const char* path) {
-  EXPECT_FALSE(relative(path)) << path << ": not in the model";
-  return below_.rmdir(path);
-}
-
 }  // namespace kiln::test

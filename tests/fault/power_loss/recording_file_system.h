@@ -47,7 +47,6 @@ class RecordingFileSystem final : public cache::FileSystem {
   int rename_no_replace(const char* from, const char* to) override;
   int touch(int fd) override;
   int mkdir(const char* path, mode_t mode) override;
-  int rmdir(const char* path) override;
 
   ssize_t read(int fd, std::byte* to, std::size_t size) override {
     return below_.read(fd, to, size);
