@@ -193,7 +193,7 @@ check_format() {
     return
   }
   local files
-  files=$(sources '*.h' '*.cc') || return
+  files=$(sources '*.h' '*.cc' '*.c') || return
   xargs -r clang-format --dry-run -Werror <<<"$files"
 }
 

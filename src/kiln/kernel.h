@@ -109,6 +109,10 @@ class KILN_EXPORT Kernel {
       const Geometry& geometry, CUstream_st* stream, std::span<void* const> arguments,
       std::span<const std::size_t> sizes_bytes) const;
 
+  /// The cubin or PTX that was loaded, for other loaders. Valid as long as a copy of
+  /// this kernel.
+  [[nodiscard]] std::span<const std::byte> image() const;
+
   /// For the driver's own functions (occupancy, graph nodes). Null where there are
   /// several kernels and none was chosen. Valid as long as a copy of this kernel.
   [[nodiscard]] CUfunc_st* function() const;

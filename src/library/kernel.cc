@@ -95,6 +95,10 @@ Result<void> Kernel::launch_with(const Geometry& geometry, CUstream_st* stream,
   });
 }
 
+std::span<const std::byte> Kernel::image() const {
+  return loaded_->image();
+}
+
 CUfunc_st* Kernel::function() const {
   return entry_ == kNoEntry ? nullptr : loaded_->function(entry_).handle();
 }

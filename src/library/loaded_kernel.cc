@@ -18,11 +18,11 @@ std::optional<request::TemplateRequest> template_of(const KeyedRequest& request)
 }  // namespace
 
 Result<std::shared_ptr<const LoadedKernel>> LoadedKernel::load(
-    const KeyedRequest& request, const cache::StoredObject& object,
+    const KeyedRequest& request, std::shared_ptr<const cache::StoredObject> object,
     const std::shared_ptr<const device::PrimaryContext>& context) {
-  std::vector<cache::EntryPoint> names = KILN_TRY(object.metadata()).entry_points;
+  std::vector<cache::EntryPoint> names = KILN_TRY(object->metadata()).entry_points;
   // Of a source, also the kernels that nobody named: extern "C" needs no name.
-  device::Image image{.bytes = object.payload(),
+  device::Image image{.bytes = object->payload(),
                       .target = request.target,
                       .toolkit = request.toolchain->toolchain.facts.version,
                       .label = request.request.label(),
@@ -33,16 +33,18 @@ Result<std::shared_ptr<const LoadedKernel>> LoadedKernel::load(
       image.entry_points.push_back(name.lowered);
   }
   auto module = KILN_TRY(device::LoadedModule::load(context, image));
-  return std::shared_ptr<const LoadedKernel>(
-      new LoadedKernel(request, std::move(names), std::move(module)));
+  return std::shared_ptr<const LoadedKernel>(new LoadedKernel(
+      request, std::move(object), std::move(names), std::move(module)));
 }
 
 LoadedKernel::LoadedKernel(const KeyedRequest& request,
+                           std::shared_ptr<const cache::StoredObject> object,
                            std::vector<cache::EntryPoint> names,
                            std::shared_ptr<const device::LoadedModule> module)
     : label_(request.request.label()),
       key_(request.key.hex()),
       template_(template_of(request)),
+      object_(std::move(object)),
       names_(std::move(names)),
       module_(std::move(module)),
       entry_(choose_entry()) {}

@@ -11,7 +11,7 @@
 
 #include "build/build_service.h"
 #include "build/request_keys.h"
-#include "cache/metadata.h"
+#include "cache/object.h"
 #include "device/function.h"
 #include "device/module.h"
 #include "device/primary_context.h"
@@ -26,7 +26,7 @@ class LoadedKernel {
   /// Puts `object` on the device of `context`. `request` is what it was fetched for.
   /// Errors: as LoadedModule::load.
   [[nodiscard]] static Result<std::shared_ptr<const LoadedKernel>> load(
-      const KeyedRequest& request, const cache::StoredObject& object,
+      const KeyedRequest& request, std::shared_ptr<const cache::StoredObject> object,
       const std::shared_ptr<const device::PrimaryContext>& context);
 
   /// The handle, to the first entry point of a template, or to the only one of a
@@ -37,6 +37,8 @@ class LoadedKernel {
   [[nodiscard]] const std::string& key() const { return key_; }
   [[nodiscard]] const Device& device() const { return module_->context().device(); }
   [[nodiscard]] const device::LoadedModule& module() const { return *module_; }
+  /// The cubin or PTX.
+  [[nodiscard]] ByteView image() const { return object_->payload(); }
 
   /// The index of a function of the module by lowered name or name expression.
   [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
@@ -49,7 +51,9 @@ class LoadedKernel {
                                           const std::string& entry) const;
 
  private:
-  LoadedKernel(const KeyedRequest& request, std::vector<cache::EntryPoint> names,
+  LoadedKernel(const KeyedRequest& request,
+               std::shared_ptr<const cache::StoredObject> object,
+               std::vector<cache::EntryPoint> names,
                std::shared_ptr<const device::LoadedModule> module);
   [[nodiscard]] std::size_t choose_entry() const;
 
@@ -57,6 +61,7 @@ class LoadedKernel {
   const std::string label_;
   const std::string key_;
   const std::optional<request::TemplateRequest> template_;
+  const std::shared_ptr<const cache::StoredObject> object_;
   const std::vector<cache::EntryPoint> names_;  // as they were asked for
   const std::shared_ptr<const device::LoadedModule> module_;
   const std::size_t entry_;  // Kernel::kNoEntry where none can be told

@@ -321,7 +321,7 @@ Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call
   if (fetched.not_stored && fetched.outcome == Outcome::kCompiled)
     report(Event::Kind::kNotStored, call, fetched.not_stored);
   const auto context = KILN_TRY(devices_->context(call.device));
-  Loaded loaded{KILN_TRY(LoadedKernel::load(request, *fetched.object, context))};
+  Loaded loaded{KILN_TRY(LoadedKernel::load(request, fetched.object, context))};
   report(Event::Kind::kLoaded, call);
   if (fetched.is_as_keyed) {
     memory_.keep(place, loaded.kernel);

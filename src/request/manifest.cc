@@ -27,8 +27,8 @@ constexpr int kMaxDepth = 8;  // a request needs 2
 /// One line: where it stands, and what it says.
 class LineReader {
  public:
-  LineReader(std::string_view text, std::string_view file, std::size_t line)
-      : text_(text), file_(file), line_(line) {}
+  LineReader(std::string_view text, std::string place)
+      : text_(text), place_(std::move(place)) {}
 
   Result<ManifestEntry> run() {
     KILN_TRY(parse());
@@ -40,7 +40,6 @@ class LineReader {
     KILN_TRY(check_keys(is_template));
     ManifestEntry entry{is_template ? KILN_TRY(read_template())
                                     : KILN_TRY(read_source())};
-    entry.line = line_;
     if (document_.contains("arch")) {
       const std::string text = KILN_TRY(text_of(document_["arch"], "arch"));
       auto architecture = device::parse_architecture(text);
@@ -51,10 +50,14 @@ class LineReader {
     return entry;
   }
 
+  Result<Parameters> parameters() {
+    KILN_TRY(parse());
+    return parameters_of(document_);
+  }
+
  private:
   [[nodiscard]] tl::unexpected<Error> error(std::string_view what) const {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}:{}: {}", file_, line_, what));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", place_, what));
   }
 
   /// The one place where the JSON library may throw. A key that is there twice would
@@ -124,8 +127,12 @@ class LineReader {
     std::string name = KILN_TRY(text_of(document_["template"], "template"));
     if (name.empty())
       return error("'template' is empty");
+    return Request(std::move(name),
+                   KILN_TRY(parameters_of(document_.value("params", json::object()))));
+  }
+
+  Result<Parameters> parameters_of(const json& given) const {
     Parameters params;
-    const json given = document_.value("params", json::object());
     if (!given.is_object())
       return error("'params' must be an object");
     for (const auto& [parameter, value] : given.items()) {
@@ -135,7 +142,7 @@ class LineReader {
       else
         params.emplace(parameter, KILN_TRY(text_of(value, "params." + parameter)));
     }
-    return Request(std::move(name), std::move(params));
+    return params;
   }
 
   [[nodiscard]] Result<std::vector<std::string>> strings_of(const char* key) const {
@@ -149,7 +156,7 @@ class LineReader {
 
   Result<Request> read_source() {
     SourceOptions out;
-    out.file_name = fmt::format("{}:{}", file_, line_);
+    out.file_name = place_;
     out.source = KILN_TRY(text_of(document_["source"], "source"));
     const json headers = document_.value("headers", json::object());
     if (!headers.is_object())
@@ -162,8 +169,7 @@ class LineReader {
   }
 
   std::string_view text_;
-  std::string_view file_;
-  std::size_t line_;
+  std::string place_;
   json document_;
 };
 
@@ -205,9 +211,14 @@ Result<std::vector<ManifestEntry>> parse_manifest(std::string_view text,
           ErrorCode::kResourceLimit,
           fmt::format("{}:{}: over the limit of {} bytes a line or {} requests", file,
                       number, kMaxManifestLineBytes, kMaxManifestEntries));
-    out.push_back(KILN_TRY(LineReader(line, file, number).run()));
+    out.push_back(KILN_TRY(LineReader(line, fmt::format("{}:{}", file, number)).run()));
+    out.back().line = number;
   }
   return out;
+}
+
+Result<Parameters> parse_parameters(std::string_view json) {
+  return LineReader(json, "parameters").parameters();
 }
 
 Result<std::vector<ManifestEntry>> read_manifest(const std::filesystem::path& path) {

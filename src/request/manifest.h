@@ -39,6 +39,10 @@ inline constexpr std::size_t kMaxManifestEntries = 100000;
 [[nodiscard]] Result<std::vector<ManifestEntry>> read_manifest(
     const std::filesystem::path& path);
 
+/// A JSON object of parameters: {"dtype": "bf16", "max_cols": 128}. Errors:
+/// kInvalidArgument, "parameters: <what>".
+[[nodiscard]] Result<Parameters> parse_parameters(std::string_view json);
+
 /// One line with its newline; parse_manifest reads it back as an equal request.
 /// Include directories and defines are written as options.
 /// Errors: kInvalidArgument for text that is not UTF-8, which JSON cannot carry.

@@ -18,13 +18,31 @@
 namespace kiln {
 namespace {
 
-/// stderr, with a mutex that no forked child finds locked by a thread it does not have,
-/// as it would spdlog's own.
+using Writer = std::function<void(LogLevel, const std::string&)>;
+
+/// stderr, or what log_to() was given, with a mutex that no forked child finds locked
+/// by a thread it does not have, as it would spdlog's own.
 class ForkSafeSink final : public spdlog::sinks::sink {
  public:
   void log(const spdlog::details::log_msg& message) override {
+    std::shared_ptr<const Writer> writer;
+    {
+      const MutexLock lock(mutex());
+      if (writer_ == nullptr) {
+        stderr_.log(message);
+        return;
+      }
+      writer = writer_;
+    }
+    // Not under the mutex: it may wait for a lock of the host's, whose holder logs.
+    const LogLevel level = message.level < spdlog::level::info    ? LogLevel::kDebug
+                           : message.level == spdlog::level::info ? LogLevel::kInfo
+                                                                  : LogLevel::kWarning;
+    (*writer)(level, std::string(message.payload.data(), message.payload.size()));
+  }
+  void write_to(std::shared_ptr<const Writer> writer) {
     const MutexLock lock(mutex());
-    stderr_.log(message);
+    writer_.swap(writer);
   }
   void flush() override {
     const MutexLock lock(mutex());
@@ -51,6 +69,7 @@ class ForkSafeSink final : public spdlog::sinks::sink {
   }
 
   spdlog::sinks::stderr_color_sink_st stderr_;
+  std::shared_ptr<const Writer> writer_;  // null: stderr
 };
 
 }  // namespace
@@ -80,6 +99,11 @@ namespace {
 }();
 
 }  // namespace
+
+void log_to(Writer writer) {
+  static_cast<ForkSafeSink&>(*logger().sinks().front())
+      .write_to(writer ? std::make_shared<const Writer>(std::move(writer)) : nullptr);
+}
 
 void log(LogLevel level, std::initializer_list<std::string_view> parts) noexcept {
   try {

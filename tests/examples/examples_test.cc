@@ -49,6 +49,12 @@ TEST_F(ExamplesTest, FirstUse) {
   EXPECT_THAT(output_of("first-use"), HasSubstr(kernel + "found in the cache, and"));
 }
 
+TEST_F(ExamplesTest, FromC) {
+  EXPECT_THAT(output_of("from-c"),
+              MatchesRegex("device 0, a .* \\(7\\.5\\): launched\n"
+                           "device 1, a .* \\(8\\.6\\): launched\n"));
+}
+
 TEST_F(ExamplesTest, Operations) {
   kiln_.set("KILN_SIMULATED_DEVICES", "8.6");
   EXPECT_EQ(output_of("operations"), "softmax_forward is compiled, for device 0\n");

@@ -5,11 +5,11 @@
 # simulated driver. Arguments: see CMakeLists.txt. Exit code 77: no NVRTC, so nothing ran.
 set -euo pipefail
 
-if (($# != 4)); then
-  echo "usage: install_test.sh BUILD INSTALLED_FILES SIMULATED_DRIVER CXX" >&2
+if (($# != 5)); then
+  echo "usage: install_test.sh BUILD INSTALLED_FILES SIMULATED_DRIVER CXX CC" >&2
   exit 2
 fi
-build=$1 installed_files=$2 driver=$3 cxx=$4
+build=$1 installed_files=$2 driver=$3 cxx=$4 cc=$5
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 
@@ -81,8 +81,12 @@ cp -r "$here/consumer" "$work/consumer"
 must 60 cmake -S "$work/consumer" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror"
 must 120 cmake --build "$work/cmake"
-line=$(grep '^g++ app.cc ' "$root/README.md") || fail "README has no line 'g++ app.cc …'"
+line=$(grep '^g++ -std=c++20 app.cc ' "$root/README.md") || fail "README has no line 'g++ -std=c++20 app.cc …'"
 (cd "$work/consumer" && PKG_CONFIG_PATH=$libdir/pkgconfig must 120 bash -ec "$line")
+
+say "the example in C, as strict as can be"
+must 60 "$cc" -std=c11 -Wall -Wextra -pedantic -Werror "$prefix/$(folder_of from_c.c)/from_c.c" \
+  $(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --cflags --libs kiln) -o "$work/from_c"
 
 say "each compiles, then finds what it compiled"
 nvrtc=${KILN_NVRTC:-$(cmake -P "$root/tools/cmake/NvidiaParts.cmake" 2>&1 |
@@ -111,6 +115,9 @@ for program in cmake/app consumer/app; do
   prints compiled "${program%/app}" "$work/$program"
   prints hit "${program%/app}" "$work/$program"
 done
+
+clean c "$work/from_c"
+[[ $(grep -c '^device [01], a .*: launched$' "$log") == 2 ]] || fail "the example in C: $(<"$log")"
 
 say "the installed program shares the cache, and finds the worker"
 clean cmake "$prefix/bin/kiln" warm --template 'scaled_softmax_fwd:dtype=bf16,max_cols=128' \

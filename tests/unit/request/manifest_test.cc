@@ -95,6 +95,20 @@ TEST(Manifest, EveryBadLineIsAnErrorWithItsNumber) {
   EXPECT_THAT(error(std::string_view("\0", 1)), StartsWith("m.jsonl:1: not JSON"));
 }
 
+TEST(Manifest, ParametersAloneAreReadAsALinesAre) {
+  const Parameters wanted{{"dtype", "bf16"}, {"max_cols", "128"}, {"bias", "true"}};
+  EXPECT_EQ(parse_parameters(R"({"dtype": "bf16", "max_cols": 128, "bias": true})"),
+            wanted);
+  EXPECT_EQ(parse_parameters("{}"), Parameters{});
+  for (const char* const wrong : {"", "{", "[]", "7", R"({"a": 1.5})", R"({"a": {}})",
+                                  R"({"a": "1", "a": "2"})", "{} {}"}) {
+    const auto refused = parse_parameters(wrong);
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument) << wrong;
+    EXPECT_THAT(refused.error().message, StartsWith("parameters: ")) << wrong;
+  }
+}
+
 TEST(Manifest, SizesAndDepthAreBounded) {
   EXPECT_THAT(error("{\"source\":\"" + std::string(kMaxManifestLineBytes, 'x') + "\"}"),
               HasSubstr("over the limit"));

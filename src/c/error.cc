@@ -1,0 +1,57 @@
+#include <new>
+#include <string>
+
+#include "c/handles.h"
+#include "kiln/version.h"
+
+namespace kiln::c {
+namespace {
+
+/// Needs no memory. Never freed.
+kiln_error* out_of_memory() noexcept {
+  static kiln_error error{
+      KILN_RESOURCE_LIMIT, {ErrorCode::kResourceLimit, "out of memory"}, 13};
+  return &error;
+}
+
+/// Where the compiler's log begins: behind the first line of a refusal's message.
+std::size_t log_begin(const Error& error) {
+  const std::size_t line = error.message.find('\n');
+  return error.code != ErrorCode::kCompileFailed || line == std::string::npos
+             ? error.message.size()
+             : line + 1;
+}
+
+}  // namespace
+
+kiln_result error_of(const Error& error, bool is_forked) noexcept {
+  try {
+    // What a forked child cannot have: a driver, or whatever needs one.
+    const bool is_of_fork = is_forked && (error.code == ErrorCode::kUnavailable ||
+                                          error.code == ErrorCode::kDevice);
+    return new kiln_error{is_of_fork ? KILN_FORKED : static_cast<int>(error.code) + 1,
+                          error, log_begin(error)};
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  }
+}
+
+}  // namespace kiln::c
+
+int kiln_error_code(const kiln_error* error) {
+  return error == nullptr ? 0 : error->code;
+}
+const char* kiln_error_message(const kiln_error* error) {
+  return error == nullptr ? "" : error->error.message.c_str();
+}
+const char* kiln_error_log(const kiln_error* error) {
+  return error == nullptr ? "" : error->error.message.c_str() + error->log_begin;
+}
+void kiln_error_free(kiln_error* error) {
+  if (error != kiln::c::out_of_memory())
+    delete error;
+}
+
+const char* kiln_version(void) {
+  return kiln::version();
+}

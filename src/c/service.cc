@@ -1,0 +1,278 @@
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "c/handles.h"
+#include "request/manifest.h"
+#include "util/log.h"
+
+using kiln::ErrorCode;
+using kiln::fail;
+using kiln::Result;
+using kiln::c::answer;
+using kiln::c::check_struct;
+using kiln::c::device_of;
+using kiln::c::given;
+
+namespace kiln::c {
+
+Result<const Device*> device_of(const kiln_service& service, int ordinal) {
+  for (const Device& device : service.service.devices())
+    if (device.ordinal == ordinal)
+      return &device;
+  return tl::unexpected(service.service.device(ordinal).error());
+}
+
+namespace {
+
+template <typename Number>
+Result<void> set(std::optional<Number>& option, std::int64_t value,
+                 std::string_view name,
+                 std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
+  if (value == KILN_UNSET)
+    return {};
+  if (value < 0 || value > most)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("options.{} is {}: give 0 to {}, or KILN_UNSET", name,
+                            value, most));
+  option = static_cast<Number>(value);
+  return {};
+}
+
+template <typename Text>
+void set(std::optional<Text>& option, const char* value) {
+  if (value != nullptr)
+    option = value;
+}
+
+template <typename Text = std::string>
+Result<std::vector<Text>> list_of(const char* const* items, std::size_t count,
+                                  std::string_view name) {
+  std::vector<Text> list;
+  for (std::size_t i = 0; i < count; ++i) {
+    KILN_TRY(given(items, name));
+    KILN_TRY(given(items[i], fmt::format("{}[{}]", name, i)));
+    list.emplace_back(items[i]);
+  }
+  return list;
+}
+
+template <typename Text>
+Result<void> set(std::optional<std::vector<Text>>& option, const char* const* items,
+                 std::size_t count, std::string_view name) {
+  if (items != nullptr)
+    option = KILN_TRY(list_of<Text>(items, count, name));
+  return {};
+}
+
+kiln_event event_of(const Event& event) {
+  return {.struct_size = sizeof(kiln_event),
+          .kind = static_cast<int>(event.kind),
+          .device = event.device,
+          .kernel = event.kernel.c_str(),
+          .key = event.key.c_str(),
+          .took_ns = event.took.count(),
+          .code = event.error ? static_cast<int>(event.error->code) + 1 : 0,
+          .message = event.error ? event.error->message.c_str() : ""};
+}
+
+Result<Options> options_of(const kiln_options* given_options) {
+  Options options;
+  if (given_options == nullptr)
+    return options;
+  KILN_TRY(check_struct(given_options, "options"));
+  const kiln_options& from = *given_options;
+  set(options.cache_dir, from.cache_dir);
+  KILN_TRY(set(options.cache_limit_bytes, from.cache_limit_bytes, "cache_limit_bytes"));
+  std::optional<std::int64_t> milliseconds;
+  KILN_TRY(set(milliseconds, from.compile_timeout_ms, "compile_timeout_ms"));
+  if (milliseconds)
+    options.compile_timeout = std::chrono::milliseconds(*milliseconds);
+  KILN_TRY(set(options.worker_memory_bytes, from.worker_memory_bytes,
+               "worker_memory_bytes"));
+  KILN_TRY(set(options.jobs, from.jobs, "jobs", std::numeric_limits<unsigned>::max()));
+  KILN_TRY(set(options.no_jit, from.no_jit, "no_jit", 1));
+  set(options.nvrtc, from.nvrtc);
+  set(options.cudnn, from.cudnn);
+  set(options.driver, from.driver);
+  set(options.worker, from.worker);
+  set(options.toolchain, from.toolchain);
+  KILN_TRY(set(options.attention, from.attention, "attention", KILN_ATTENTION_KILN));
+  KILN_TRY(set(options.template_dirs, from.template_dirs, from.template_dir_count,
+               "options.template_dirs"));
+  set(options.record, from.record);
+  KILN_TRY(set(options.disable, from.disable, from.disable_count, "options.disable"));
+  if (from.trusted_uids != nullptr)
+    options.trusted_uids.emplace(from.trusted_uids,
+                                 from.trusted_uids + from.trusted_uid_count);
+  set(options.log_level, from.log_level);
+  if (from.on_event != nullptr)
+    options.on_event = [call = from.on_event,
+                        user = from.on_event_user](const Event& event) {
+      const kiln_event told = event_of(event);
+      call(user, &told);
+    };
+  return options;
+}
+
+Result<Request> template_of(const char* name, const char* params_json) {
+  KILN_TRY(given(name, "name"));
+  if (params_json == nullptr)
+    return Request(name);
+  return Request(name, KILN_TRY(request::parse_parameters(params_json)));
+}
+
+Result<Request> source_of(const kiln_source& from) {
+  SourceOptions source;
+  KILN_TRY(given(from.source, "source.source"));
+  source.source = from.source;
+  if (from.file_name != nullptr)
+    source.file_name = from.file_name;
+  const std::vector<std::string> names =
+      KILN_TRY(list_of(from.header_names, from.header_count, "source.header_names"));
+  std::vector<std::string> texts =
+      KILN_TRY(list_of(from.header_texts, from.header_count, "source.header_texts"));
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (!source.headers.emplace(names[i], std::move(texts[i])).second)
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("source.header_names has '{}' twice", names[i]));
+  source.include_dirs = KILN_TRY(list_of<std::filesystem::path>(
+      from.include_dirs, from.include_dir_count, "source.include_dirs"));
+  source.defines = KILN_TRY(list_of(from.defines, from.define_count, "source.defines"));
+  source.options = KILN_TRY(list_of(from.options, from.option_count, "source.options"));
+  source.name_expressions = KILN_TRY(list_of(
+      from.name_expressions, from.name_expression_count, "source.name_expressions"));
+  return Request::from_source(std::move(source));
+}
+
+Result<void> get(kiln_service& service, int device, const Request& request,
+                 const kiln_cancel* cancel, kiln_kernel** kernel) {
+  const Device& where = *KILN_TRY(device_of(service, device));
+  const std::stop_token stop =
+      cancel == nullptr ? std::stop_token() : cancel->source.get_token();
+  *kernel = new kiln_kernel{KILN_TRY(service.service.get(request, where, stop)),
+                            service.opener};
+  return {};
+}
+
+}  // namespace
+}  // namespace kiln::c
+
+kiln_result kiln_service_open(const kiln_options* options, kiln_service** service) {
+  return answer([&]() -> Result<void> {
+    KILN_TRY(given(service, "service"));
+    *service = nullptr;
+    *service = new kiln_service{
+        KILN_TRY(kiln::Service::open(KILN_TRY(kiln::c::options_of(options)))), {}};
+    return {};
+  });
+}
+
+void kiln_service_close(kiln_service* service) {
+  delete service;
+}
+
+void kiln_log_to(void (*write)(void* user, int level, const char* line), void* user) {
+  if (write == nullptr) {
+    kiln::log_to({});
+    return;
+  }
+  kiln::log_to([write, user](kiln::LogLevel level, const std::string& line) {
+    write(user, static_cast<int>(level), line.c_str());
+  });
+}
+
+kiln_result kiln_device_count(kiln_service* service, int* count) {
+  return answer(service, [&]() -> Result<void> {
+    KILN_TRY(given(count, "count"));
+    *count = static_cast<int>(service->service.devices().size());
+    return {};
+  });
+}
+
+kiln_result kiln_device_info(kiln_service* service, int device, kiln_device* info) {
+  return answer(service, [&]() -> Result<void> {
+    KILN_TRY(check_struct(info, "info"));
+    const kiln::Device& found = *KILN_TRY(device_of(*service, device));
+    *info = {.struct_size = sizeof(*info),
+             .ordinal = found.ordinal,
+             .capability_major = found.capability.major,
+             .capability_minor = found.capability.minor,
+             .name = found.name.c_str(),
+             .uuid = found.uuid.c_str(),
+             .pci_id = found.pci_id.c_str(),
+             .memory_bytes = found.memory_bytes,
+             .multiprocessors = found.multiprocessors,
+             .shared_bytes_per_block = found.shared_bytes_per_block};
+    return {};
+  });
+}
+
+kiln_cancel* kiln_cancel_new(void) {
+  try {
+    return new kiln_cancel;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+void kiln_cancel_request(kiln_cancel* cancel) {
+  if (cancel != nullptr)
+    cancel->source.request_stop();
+}
+
+void kiln_cancel_free(kiln_cancel* cancel) {
+  delete cancel;
+}
+
+kiln_result kiln_get_template(kiln_service* service, int device, const char* name,
+                              const char* params_json, kiln_cancel* cancel,
+                              kiln_kernel** kernel) {
+  return answer(service, [&]() -> Result<void> {
+    KILN_TRY(given(kernel, "kernel"));
+    *kernel = nullptr;
+    return kiln::c::get(*service, device,
+                        KILN_TRY(kiln::c::template_of(name, params_json)), cancel,
+                        kernel);
+  });
+}
+
+kiln_result kiln_get_source(kiln_service* service, int device,
+                            const kiln_source* source, kiln_cancel* cancel,
+                            kiln_kernel** kernel) {
+  return answer(service, [&]() -> Result<void> {
+    KILN_TRY(given(kernel, "kernel"));
+    *kernel = nullptr;
+    KILN_TRY(check_struct(source, "source"));
+    return kiln::c::get(*service, device, KILN_TRY(kiln::c::source_of(*source)), cancel,
+                        kernel);
+  });
+}
+
+kiln_result kiln_prefetch_template(kiln_service* service, int device, const char* name,
+                                   const char* params_json) {
+  return answer(service, [&]() -> Result<void> {
+    return service->service.prefetch(KILN_TRY(kiln::c::template_of(name, params_json)),
+                                     *KILN_TRY(device_of(*service, device)));
+  });
+}
+
+kiln_result kiln_statistics_get(kiln_service* service, kiln_statistics* statistics) {
+  return answer(service, [&]() -> Result<void> {
+    KILN_TRY(check_struct(statistics, "statistics"));
+    const kiln::Statistics now = service->service.statistics();
+    *statistics = {.struct_size = sizeof(*statistics),
+                   .memory_hits = now.memory_hits,
+                   .disk_hits = now.disk_hits,
+                   .compiled = now.compiled,
+                   .waited = now.waited,
+                   .not_stored = now.not_stored,
+                   .loaded = now.loaded,
+                   .failed = now.failed};
+    return {};
+  });
+}

@@ -1,0 +1,684 @@
+/* Kiln for C11, and for every language that calls C. The whole library, but for what
+ * only C++ can say. What a function does, its shapes, units and formulas stand with the
+ * C++ function of the same name: each part below names that header, which is installed
+ * beside this one.
+ *
+ *   kiln_service *service;
+ *   kiln_result failed = kiln_service_open(NULL, &service);
+ *   if (failed != NULL) {
+ *     fprintf(stderr, "%s\n", kiln_error_message(failed));
+ *     kiln_error_free(failed);
+ *   }
+ *
+ * Threads: any thread may call any function, several at once, on the same handles; not
+ * one that frees a handle while another call uses it. No exception leaves the library.
+ * Results: NULL where a call succeeded, else an error that the caller frees. Then every
+ * output is NULL or as it was. Structs begin with their size: initialize each with its
+ * KILN_..._INIT macro, which has the defaults. A field that was set to a wrong value,
+ * and a NULL handle, are KILN_INVALID_ARGUMENT. Text is UTF-8, ends with NUL, and lives
+ * as long as what it was asked of. Freeing NULL does nothing. After a fork, calls on a
+ * service whose process had devices are KILN_FORKED in the child. */
+
+#ifndef KILN_C_H
+#define KILN_C_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KILN_C_API __attribute__((visibility("default")))
+#define KILN_C_RESULT KILN_C_API __attribute__((warn_unused_result))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An integer that was not set. */
+#define KILN_UNSET INT64_MIN
+
+typedef struct kiln_error kiln_error;
+typedef kiln_error* kiln_result;
+typedef struct kiln_service kiln_service;
+typedef struct kiln_kernel kiln_kernel;
+typedef struct kiln_cancel kiln_cancel;
+/* A stream of the CUDA driver, or of its runtime. NULL: the device's default stream. */
+typedef struct CUstream_st* kiln_stream;
+
+/* ---- Errors: kiln/result.h
+ * ------------------------------------------------------------------- */
+
+enum {
+  KILN_INVALID_ARGUMENT = 1,
+  KILN_NOT_FOUND,
+  KILN_COMPILE_FAILED,
+  KILN_WORKER_CRASHED,
+  KILN_TIMEOUT,
+  KILN_RESOURCE_LIMIT,
+  KILN_CANCELLED,
+  KILN_CORRUPT,
+  KILN_UNTRUSTED,
+  KILN_IO,
+  KILN_UNAVAILABLE,
+  KILN_DEVICE,
+  KILN_FORKED
+};
+
+/* One of the codes above; 0 for NULL. */
+KILN_C_API int kiln_error_code(const kiln_error* error);
+/* What failed, on what, why and what to do. "" for NULL. */
+KILN_C_API const char* kiln_error_message(const kiln_error* error);
+/* Of KILN_COMPILE_FAILED: the compiler's log, which ends the message, too. Else "". */
+KILN_C_API const char* kiln_error_log(const kiln_error* error);
+KILN_C_API void kiln_error_free(kiln_error* error);
+
+/* ---- The service: kiln/service.h, kiln/request.h
+ * --------------------------------------------- */
+
+/* "0.1.0". */
+KILN_C_API const char* kiln_version(void);
+
+enum {
+  KILN_EVENT_HIT,
+  KILN_EVENT_COMPILED,
+  KILN_EVENT_WAITED,
+  KILN_EVENT_NOT_STORED,
+  KILN_EVENT_LOADED,
+  KILN_EVENT_FAILED
+};
+/* Good for as long as the callback runs. */
+typedef struct kiln_event {
+  size_t struct_size;
+  int kind, device;
+  const char *kernel, *key;
+  int64_t took_ns;
+  int code;            /* 0, or that of the error */
+  const char* message; /* "", or that of the error */
+} kiln_event;
+
+enum { KILN_ATTENTION_BEST, KILN_ATTENTION_CUDNN, KILN_ATTENTION_KILN };
+
+/* What is NULL or KILN_UNSET is the environment's, or the default. A list is set where
+ * its pointer is not NULL. */
+typedef struct kiln_options {
+  size_t struct_size;
+  const char* cache_dir;
+  int64_t cache_limit_bytes, compile_timeout_ms, worker_memory_bytes, jobs;
+  int64_t no_jit; /* 0 or 1 */
+  const char *nvrtc, *cudnn, *driver, *worker, *toolchain;
+  int64_t attention; /* KILN_ATTENTION_... */
+  const char* const* template_dirs;
+  size_t template_dir_count;
+  const char* record;
+  const char* const* disable;
+  size_t disable_count;
+  const uint32_t* trusted_uids;
+  size_t trusted_uid_count;
+  const char* log_level;
+  /* Called by the thread that caused the event. It must not call the service. */
+  void (*on_event)(void* user, const kiln_event* event);
+  void* on_event_user;
+} kiln_options;
+#define KILN_OPTIONS_INIT                                                 \
+  {                                                                       \
+    .struct_size = sizeof(kiln_options), .cache_limit_bytes = KILN_UNSET, \
+    .compile_timeout_ms = KILN_UNSET, .worker_memory_bytes = KILN_UNSET,  \
+    .jobs = KILN_UNSET, .no_jit = KILN_UNSET, .attention = KILN_UNSET     \
+  }
+
+/* `options` may be NULL. */
+KILN_C_RESULT kiln_result kiln_service_open(const kiln_options* options,
+                                            kiln_service** service);
+/* Kernels of the service may outlive it. */
+KILN_C_API void kiln_service_close(kiln_service* service);
+
+enum { KILN_LOG_DEBUG, KILN_LOG_INFO, KILN_LOG_WARNING };
+/* Lines of Kiln's log go to `write` in place of stderr, from any thread, several at
+ * once; NULL: to stderr again. For the whole process. A thread that is in the old
+ * callback ends it. */
+KILN_C_API void kiln_log_to(void (*write)(void* user, int level, const char* line),
+                            void* user);
+
+typedef struct kiln_device {
+  size_t struct_size;
+  int ordinal;
+  int capability_major, capability_minor;
+  const char *name, *uuid, *pci_id; /* as long as the service */
+  uint64_t memory_bytes;
+  int multiprocessors;
+  int64_t shared_bytes_per_block; /* 0: not known */
+} kiln_device;
+#define KILN_DEVICE_INIT \
+  { .struct_size = sizeof(kiln_device) }
+
+/* 0 on a machine without a driver. */
+KILN_C_RESULT kiln_result kiln_device_count(kiln_service* service, int* count);
+KILN_C_RESULT kiln_result kiln_device_info(kiln_service* service, int device,
+                                           kiln_device* info);
+
+/* A request to stop, which any number of calls may be given. */
+KILN_C_API kiln_cancel* kiln_cancel_new(void); /* NULL: out of memory */
+KILN_C_API void kiln_cancel_request(kiln_cancel* cancel);
+KILN_C_API void kiln_cancel_free(kiln_cancel* cancel);
+
+typedef struct kiln_source {
+  size_t struct_size;
+  const char* source;
+  const char* file_name; /* NULL: "kernel.cu" */
+  /* Headers in memory: the name as #include spells it, and the text. */
+  const char *const *header_names, *const *header_texts;
+  size_t header_count;
+  const char* const* include_dirs;
+  size_t include_dir_count;
+  const char* const* defines; /* "NAME" or "NAME=VALUE" */
+  size_t define_count;
+  const char* const* options;
+  size_t option_count;
+  const char* const* name_expressions;
+  size_t name_expression_count;
+} kiln_source;
+#define KILN_SOURCE_INIT \
+  { .struct_size = sizeof(kiln_source) }
+
+/* `params_json`: one JSON object, {"dtype": "bf16", "max_cols": 128}; NULL: no
+ * parameters. `cancel` may be NULL. Blocks while the kernel is built. */
+KILN_C_RESULT kiln_result kiln_get_template(kiln_service* service, int device,
+                                            const char* name, const char* params_json,
+                                            kiln_cancel* cancel, kiln_kernel** kernel);
+KILN_C_RESULT kiln_result kiln_get_source(kiln_service* service, int device,
+                                          const kiln_source* source,
+                                          kiln_cancel* cancel, kiln_kernel** kernel);
+/* Starts that in the background. */
+KILN_C_RESULT kiln_result kiln_prefetch_template(kiln_service* service, int device,
+                                                 const char* name,
+                                                 const char* params_json);
+
+typedef struct kiln_statistics {
+  size_t struct_size;
+  uint64_t memory_hits, disk_hits, compiled, waited, not_stored, loaded, failed;
+} kiln_statistics;
+#define KILN_STATISTICS_INIT \
+  { .struct_size = sizeof(kiln_statistics) }
+
+KILN_C_RESULT kiln_result kiln_statistics_get(kiln_service* service,
+                                              kiln_statistics* statistics);
+
+/* ---- Kernels: kiln/kernel.h, kiln/geometry.h
+ * ------------------------------------------------- */
+
+typedef struct kiln_geometry {
+  size_t struct_size;
+  uint32_t grid[3], block[3];
+  uint32_t shared_bytes;
+  uint32_t cluster[3];
+  bool cooperative;
+} kiln_geometry;
+#define KILN_GEOMETRY_INIT                                                       \
+  {                                                                              \
+    .struct_size = sizeof(kiln_geometry), .grid = {1, 1, 1}, .block = {1, 1, 1}, \
+    .cluster = {                                                                 \
+      1,                                                                         \
+      1,                                                                         \
+      1                                                                          \
+    }                                                                            \
+  }
+
+typedef struct kiln_kernel_attributes {
+  size_t struct_size;
+  uint32_t registers;
+  uint64_t local_bytes, constant_bytes;
+  uint32_t static_shared_bytes, max_dynamic_shared_bytes, max_threads_per_block;
+} kiln_kernel_attributes;
+#define KILN_KERNEL_ATTRIBUTES_INIT \
+  { .struct_size = sizeof(kiln_kernel_attributes) }
+
+/* Another kernel of the same module, as a handle of its own. */
+KILN_C_RESULT kiln_result kiln_kernel_entry(const kiln_kernel* kernel, const char* name,
+                                            kiln_kernel** entry);
+/* `n` launch arguments of the template, by name. */
+KILN_C_RESULT kiln_result kiln_kernel_geometry(const kiln_kernel* kernel,
+                                               const char* const* names,
+                                               const int64_t* values, size_t n,
+                                               kiln_geometry* geometry);
+/* `args`: the addresses of the kernel's `n` arguments, in its order; `sizes`: their
+ * bytes. */
+KILN_C_RESULT kiln_result kiln_kernel_launch(const kiln_kernel* kernel,
+                                             const kiln_geometry* geometry,
+                                             kiln_stream stream, void* const* args,
+                                             const size_t* sizes, size_t n);
+KILN_C_RESULT kiln_result kiln_kernel_info(const kiln_kernel* kernel,
+                                           kiln_kernel_attributes* attributes);
+/* The bytes that were loaded, a cubin or PTX, for other loaders; as long as the kernel.
+ */
+KILN_C_RESULT kiln_result kiln_kernel_image(const kiln_kernel* kernel,
+                                            const void** image, size_t* size);
+/* 64 hex digits; "" for NULL. */
+KILN_C_API const char* kiln_kernel_key(const kiln_kernel* kernel);
+KILN_C_API void kiln_kernel_free(kiln_kernel* kernel);
+
+/* ---- Operations
+ * ------------------------------------------------------------------------------ Each
+ * starts in `stream` and returns; ..._prepare() builds and loads what it needs, and
+ * ignores pointers; ..._workspace() says how many bytes of scratch memory it needs.
+ * Fields have the names and the order of the C++ struct. */
+
+typedef uint8_t kiln_dtype;
+enum { KILN_F16 = 1, KILN_BF16, KILN_F32 };
+
+/* kiln/ops/softmax.h */
+
+typedef uint8_t kiln_softmax_mask;
+enum { KILN_SOFTMAX_NO_MASK, KILN_SOFTMAX_MASK_BYTES, KILN_SOFTMAX_CAUSAL };
+
+typedef struct kiln_softmax_forward_args {
+  size_t struct_size;
+  kiln_dtype dtype;
+  void* y;
+  const void* x;
+  int64_t batch, heads, sq, skv;
+  float scale;
+  kiln_softmax_mask mask;
+  const uint8_t* mask_bytes;
+  int64_t mask_batch;
+} kiln_softmax_forward_args;
+#define KILN_SOFTMAX_FORWARD_ARGS_INIT                                        \
+  {                                                                           \
+    .struct_size = sizeof(kiln_softmax_forward_args), .batch = 1, .heads = 1, \
+    .sq = KILN_UNSET, .skv = KILN_UNSET, .scale = 1                           \
+  }
+
+typedef struct kiln_softmax_backward_args {
+  size_t struct_size;
+  kiln_dtype dtype;
+  void* dx;
+  const void *dy, *y;
+  int64_t batch, heads, sq, skv;
+  float scale;
+  kiln_softmax_mask mask;
+} kiln_softmax_backward_args;
+#define KILN_SOFTMAX_BACKWARD_ARGS_INIT                                        \
+  {                                                                            \
+    .struct_size = sizeof(kiln_softmax_backward_args), .batch = 1, .heads = 1, \
+    .sq = KILN_UNSET, .skv = KILN_UNSET, .scale = 1                            \
+  }
+
+KILN_C_RESULT kiln_result kiln_softmax_forward(kiln_service* service, int device,
+                                               kiln_stream stream,
+                                               const kiln_softmax_forward_args* args);
+KILN_C_RESULT kiln_result kiln_softmax_forward_prepare(
+    kiln_service* service, int device, const kiln_softmax_forward_args* args);
+KILN_C_RESULT kiln_result kiln_softmax_backward(kiln_service* service, int device,
+                                                kiln_stream stream,
+                                                const kiln_softmax_backward_args* args);
+KILN_C_RESULT kiln_result kiln_softmax_backward_prepare(
+    kiln_service* service, int device, const kiln_softmax_backward_args* args);
+
+/* kiln/ops/norm.h */
+
+typedef uint8_t kiln_rmsnorm_casting;
+enum {
+  KILN_RMSNORM_CASTING_NONE,
+  KILN_RMSNORM_CASTING_LLAMA,
+  KILN_RMSNORM_CASTING_GEMMA
+};
+
+typedef struct kiln_layernorm_forward_args {
+  size_t struct_size;
+  kiln_dtype dtype, weight_dtype;
+  void* y;
+  const void *x, *weight, *bias;
+  float *mean, *rstd;
+  int64_t rows, cols;
+  float eps;
+  bool has_bias, zero_centered_weight, adds_residual;
+  const void* residual;
+  void* sum;
+} kiln_layernorm_forward_args;
+#define KILN_LAYERNORM_FORWARD_ARGS_INIT                                    \
+  {                                                                         \
+    .struct_size = sizeof(kiln_layernorm_forward_args), .rows = KILN_UNSET, \
+    .cols = KILN_UNSET, .eps = 1e-5f, .has_bias = true                      \
+  }
+
+typedef struct kiln_layernorm_backward_args {
+  size_t struct_size;
+  kiln_dtype dtype, weight_dtype;
+  void *dx, *dweight, *dbias;
+  const void *dy, *x, *weight;
+  const float *mean, *rstd;
+  int64_t rows, cols;
+  bool has_bias, zero_centered_weight, has_dweight, adds_residual;
+  const void* dsum;
+  void* workspace;
+  uint64_t workspace_bytes;
+} kiln_layernorm_backward_args;
+#define KILN_LAYERNORM_BACKWARD_ARGS_INIT                                    \
+  {                                                                          \
+    .struct_size = sizeof(kiln_layernorm_backward_args), .rows = KILN_UNSET, \
+    .cols = KILN_UNSET, .has_bias = true, .has_dweight = true                \
+  }
+
+typedef struct kiln_rmsnorm_forward_args {
+  size_t struct_size;
+  kiln_dtype dtype, weight_dtype;
+  void* y;
+  const void *x, *weight;
+  float* rstd;
+  int64_t rows, cols;
+  float eps;
+  kiln_rmsnorm_casting casting;
+  bool zero_centered_weight, adds_residual;
+  const void* residual;
+  void* sum;
+} kiln_rmsnorm_forward_args;
+#define KILN_RMSNORM_FORWARD_ARGS_INIT                                    \
+  {                                                                       \
+    .struct_size = sizeof(kiln_rmsnorm_forward_args), .rows = KILN_UNSET, \
+    .cols = KILN_UNSET, .eps = 1e-6f                                      \
+  }
+
+typedef struct kiln_rmsnorm_backward_args {
+  size_t struct_size;
+  kiln_dtype dtype, weight_dtype;
+  void *dx, *dweight;
+  const void *dy, *x, *weight;
+  const float* rstd;
+  int64_t rows, cols;
+  kiln_rmsnorm_casting casting;
+  bool zero_centered_weight, has_dweight, adds_residual;
+  const void* dsum;
+  void* workspace;
+  uint64_t workspace_bytes;
+} kiln_rmsnorm_backward_args;
+#define KILN_RMSNORM_BACKWARD_ARGS_INIT                                    \
+  {                                                                        \
+    .struct_size = sizeof(kiln_rmsnorm_backward_args), .rows = KILN_UNSET, \
+    .cols = KILN_UNSET, .has_dweight = true                                \
+  }
+
+KILN_C_RESULT kiln_result
+kiln_layernorm_forward(kiln_service* service, int device, kiln_stream stream,
+                       const kiln_layernorm_forward_args* args);
+KILN_C_RESULT kiln_result kiln_layernorm_forward_prepare(
+    kiln_service* service, int device, const kiln_layernorm_forward_args* args);
+KILN_C_RESULT kiln_result
+kiln_layernorm_backward(kiln_service* service, int device, kiln_stream stream,
+                        const kiln_layernorm_backward_args* args);
+KILN_C_RESULT kiln_result kiln_layernorm_backward_prepare(
+    kiln_service* service, int device, const kiln_layernorm_backward_args* args);
+KILN_C_RESULT kiln_result kiln_layernorm_backward_workspace(
+    kiln_service* service, int device, const kiln_layernorm_backward_args* args,
+    uint64_t* bytes);
+KILN_C_RESULT kiln_result kiln_rmsnorm_forward(kiln_service* service, int device,
+                                               kiln_stream stream,
+                                               const kiln_rmsnorm_forward_args* args);
+KILN_C_RESULT kiln_result kiln_rmsnorm_forward_prepare(
+    kiln_service* service, int device, const kiln_rmsnorm_forward_args* args);
+KILN_C_RESULT kiln_result kiln_rmsnorm_backward(kiln_service* service, int device,
+                                                kiln_stream stream,
+                                                const kiln_rmsnorm_backward_args* args);
+KILN_C_RESULT kiln_result kiln_rmsnorm_backward_prepare(
+    kiln_service* service, int device, const kiln_rmsnorm_backward_args* args);
+KILN_C_RESULT kiln_result kiln_rmsnorm_backward_workspace(
+    kiln_service* service, int device, const kiln_rmsnorm_backward_args* args,
+    uint64_t* bytes);
+
+/* kiln/ops/activation.h */
+
+typedef uint8_t kiln_activation_kind;
+enum { KILN_GELU_TANH = 1, KILN_GELU_ERF, KILN_SQUARED_RELU };
+typedef uint8_t kiln_glu_kind;
+enum {
+  KILN_SWIGLU = 1,
+  KILN_GEGLU_TANH,
+  KILN_GEGLU_ERF,
+  KILN_REGLU,
+  KILN_CLAMPED_SWIGLU
+};
+typedef uint8_t kiln_glu_layout;
+enum { KILN_GLU_PACKED, KILN_GLU_SPLIT };
+
+typedef struct kiln_activation_forward_args {
+  size_t struct_size;
+  kiln_dtype dtype;
+  kiln_activation_kind kind;
+  void* y;
+  const void* x;
+  bool has_bias;
+  const void* bias;
+  int64_t rows, cols;
+} kiln_activation_forward_args;
+#define KILN_ACTIVATION_FORWARD_ARGS_INIT                                    \
+  {                                                                          \
+    .struct_size = sizeof(kiln_activation_forward_args), .rows = KILN_UNSET, \
+    .cols = KILN_UNSET                                                       \
+  }
+
+typedef struct kiln_activation_backward_args {
+  size_t struct_size;
+  kiln_dtype dtype;
+  kiln_activation_kind kind;
+  void* dx;
+  const void *dy, *x;
+  bool has_bias;
+  const void* bias;
+  void* dbias;
+  int64_t rows, cols;
+  void* workspace;
+  uint64_t workspace_bytes;
+} kiln_activation_backward_args;
+#define KILN_ACTIVATION_BACKWARD_ARGS_INIT                                    \
+  {                                                                           \
+    .struct_size = sizeof(kiln_activation_backward_args), .rows = KILN_UNSET, \
+    .cols = KILN_UNSET                                                        \
+  }
+
+typedef struct kiln_glu_forward_args {
+  size_t struct_size;
+  kiln_dtype dtype;
+  kiln_glu_kind kind;
+  kiln_glu_layout layout;
+  void* y;
+  const void *x, *linear;
+  bool has_bias;
+  const void* bias;
+  bool has_weight;
+  const float* weight;
+  int64_t rows, cols;
+  float alpha, limit, offset;
+} kiln_glu_forward_args;
+#define KILN_GLU_FORWARD_ARGS_INIT                                    \
+  {                                                                   \
+    .struct_size = sizeof(kiln_glu_forward_args), .rows = KILN_UNSET, \
+    .cols = KILN_UNSET, .alpha = NAN, .offset = NAN                   \
+  }
+
+typedef struct kiln_glu_backward_args {
+  size_t struct_size;
+  kiln_dtype dtype;
+  kiln_glu_kind kind;
+  kiln_glu_layout layout;
+  void *dx, *dlinear;
+  const void *dy, *x, *linear;
+  bool has_bias;
+  const void* bias;
+  void* dbias;
+  bool has_weight;
+  const float* weight;
+  float* dweight;
+  int64_t rows, cols;
+  float alpha, limit, offset;
+  void* workspace;
+  uint64_t workspace_bytes;
+} kiln_glu_backward_args;
+#define KILN_GLU_BACKWARD_ARGS_INIT                                    \
+  {                                                                    \
+    .struct_size = sizeof(kiln_glu_backward_args), .rows = KILN_UNSET, \
+    .cols = KILN_UNSET, .alpha = NAN, .offset = NAN                    \
+  }
+
+KILN_C_RESULT kiln_result
+kiln_activation_forward(kiln_service* service, int device, kiln_stream stream,
+                        const kiln_activation_forward_args* args);
+KILN_C_RESULT kiln_result kiln_activation_forward_prepare(
+    kiln_service* service, int device, const kiln_activation_forward_args* args);
+KILN_C_RESULT kiln_result
+kiln_activation_backward(kiln_service* service, int device, kiln_stream stream,
+                         const kiln_activation_backward_args* args);
+KILN_C_RESULT kiln_result kiln_activation_backward_prepare(
+    kiln_service* service, int device, const kiln_activation_backward_args* args);
+KILN_C_RESULT kiln_result kiln_activation_backward_workspace(
+    kiln_service* service, int device, const kiln_activation_backward_args* args,
+    uint64_t* bytes);
+KILN_C_RESULT kiln_result kiln_glu_forward(kiln_service* service, int device,
+                                           kiln_stream stream,
+                                           const kiln_glu_forward_args* args);
+KILN_C_RESULT kiln_result kiln_glu_forward_prepare(kiln_service* service, int device,
+                                                   const kiln_glu_forward_args* args);
+KILN_C_RESULT kiln_result kiln_glu_backward(kiln_service* service, int device,
+                                            kiln_stream stream,
+                                            const kiln_glu_backward_args* args);
+KILN_C_RESULT kiln_result kiln_glu_backward_prepare(kiln_service* service, int device,
+                                                    const kiln_glu_backward_args* args);
+KILN_C_RESULT kiln_result
+kiln_glu_backward_workspace(kiln_service* service, int device,
+                            const kiln_glu_backward_args* args, uint64_t* bytes);
+
+/* kiln/ops/rope.h */
+
+typedef uint8_t kiln_rope_style;
+enum { KILN_ROPE_HALF = 1, KILN_ROPE_INTERLEAVED };
+
+typedef struct kiln_rope_strides {
+  int64_t batch, sequence, head, dim;
+} kiln_rope_strides;
+#define KILN_ROPE_STRIDES_INIT \
+  { .dim = 1 }
+
+typedef struct kiln_rope_tensor {
+  void* out;
+  const void* in;
+  int64_t heads;
+  kiln_rope_strides out_strides, in_strides;
+} kiln_rope_tensor;
+#define KILN_ROPE_TENSOR_INIT \
+  { .out_strides = KILN_ROPE_STRIDES_INIT, .in_strides = KILN_ROPE_STRIDES_INIT }
+
+typedef struct kiln_rope_table {
+  const float* angles;
+  const void *cos, *sin;
+  kiln_dtype dtype;
+  int64_t positions, columns, row_stride;
+} kiln_rope_table;
+#define KILN_ROPE_TABLE_INIT \
+  { .positions = KILN_UNSET, .columns = KILN_UNSET }
+
+typedef struct kiln_rope_forward_args {
+  size_t struct_size;
+  kiln_dtype dtype;
+  kiln_rope_style style;
+  int64_t batch, sequence, head_dim, rotary_dim;
+  kiln_rope_tensor q, k;
+  kiln_rope_table table;
+  int64_t start;
+  const int32_t *starts, *cu_seqlens;
+} kiln_rope_forward_args;
+#define KILN_ROPE_FORWARD_ARGS_INIT                                           \
+  {                                                                           \
+    .struct_size = sizeof(kiln_rope_forward_args), .batch = KILN_UNSET,       \
+    .sequence = KILN_UNSET, .head_dim = KILN_UNSET, .rotary_dim = KILN_UNSET, \
+    .q = KILN_ROPE_TENSOR_INIT, .k = KILN_ROPE_TENSOR_INIT,                   \
+    .table = KILN_ROPE_TABLE_INIT                                             \
+  }
+typedef kiln_rope_forward_args kiln_rope_backward_args;
+#define KILN_ROPE_BACKWARD_ARGS_INIT KILN_ROPE_FORWARD_ARGS_INIT
+
+KILN_C_RESULT kiln_result kiln_rope_forward(kiln_service* service, int device,
+                                            kiln_stream stream,
+                                            const kiln_rope_forward_args* args);
+KILN_C_RESULT kiln_result kiln_rope_forward_prepare(kiln_service* service, int device,
+                                                    const kiln_rope_forward_args* args);
+KILN_C_RESULT kiln_result kiln_rope_backward(kiln_service* service, int device,
+                                             kiln_stream stream,
+                                             const kiln_rope_backward_args* args);
+KILN_C_RESULT kiln_result kiln_rope_backward_prepare(
+    kiln_service* service, int device, const kiln_rope_backward_args* args);
+
+/* kiln/ops/cross_entropy.h */
+
+typedef uint8_t kiln_target_type;
+enum { KILN_TARGETS_INT64, KILN_TARGETS_INT32 };
+
+typedef struct kiln_cross_entropy_args {
+  size_t struct_size;
+  kiln_dtype dtype;
+  float *loss, *lse;
+  void* dlogits;
+  const void *logits, *targets;
+  kiln_target_type target_type;
+  int64_t ignored_index, rows, vocabulary, padded_vocabulary, logits_stride,
+      dlogits_stride;
+  float smoothing, scale;
+  const float* row_scale;
+} kiln_cross_entropy_args;
+#define KILN_CROSS_ENTROPY_ARGS_INIT                                       \
+  {                                                                        \
+    .struct_size = sizeof(kiln_cross_entropy_args), .ignored_index = -100, \
+    .rows = KILN_UNSET, .vocabulary = KILN_UNSET, .scale = 1               \
+  }
+
+typedef struct kiln_cross_entropy_forward_args {
+  size_t struct_size;
+  kiln_dtype dtype;
+  float *loss, *lse, *saved;
+  const void *logits, *targets;
+  kiln_target_type target_type;
+  int64_t ignored_index, rows, vocabulary, padded_vocabulary, logits_stride;
+  float smoothing;
+} kiln_cross_entropy_forward_args;
+#define KILN_CROSS_ENTROPY_FORWARD_ARGS_INIT                                       \
+  {                                                                                \
+    .struct_size = sizeof(kiln_cross_entropy_forward_args), .ignored_index = -100, \
+    .rows = KILN_UNSET, .vocabulary = KILN_UNSET                                   \
+  }
+
+typedef struct kiln_cross_entropy_backward_args {
+  size_t struct_size;
+  kiln_dtype dtype;
+  void* dlogits;
+  const void* logits;
+  const float* saved;
+  const void* targets;
+  kiln_target_type target_type;
+  int64_t ignored_index, rows, vocabulary, padded_vocabulary, logits_stride,
+      dlogits_stride;
+  float smoothing, scale;
+  const float* row_scale;
+} kiln_cross_entropy_backward_args;
+#define KILN_CROSS_ENTROPY_BACKWARD_ARGS_INIT                                       \
+  {                                                                                 \
+    .struct_size = sizeof(kiln_cross_entropy_backward_args), .ignored_index = -100, \
+    .rows = KILN_UNSET, .vocabulary = KILN_UNSET, .scale = 1                        \
+  }
+
+KILN_C_RESULT kiln_result kiln_cross_entropy(kiln_service* service, int device,
+                                             kiln_stream stream,
+                                             const kiln_cross_entropy_args* args);
+KILN_C_RESULT kiln_result kiln_cross_entropy_prepare(
+    kiln_service* service, int device, const kiln_cross_entropy_args* args);
+KILN_C_RESULT kiln_result
+kiln_cross_entropy_forward(kiln_service* service, int device, kiln_stream stream,
+                           const kiln_cross_entropy_forward_args* args);
+KILN_C_RESULT kiln_result kiln_cross_entropy_forward_prepare(
+    kiln_service* service, int device, const kiln_cross_entropy_forward_args* args);
+KILN_C_RESULT kiln_result
+kiln_cross_entropy_backward(kiln_service* service, int device, kiln_stream stream,
+                            const kiln_cross_entropy_backward_args* args);
+KILN_C_RESULT kiln_result kiln_cross_entropy_backward_prepare(
+    kiln_service* service, int device, const kiln_cross_entropy_backward_args* args);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KILN_C_H */

@@ -1,0 +1,432 @@
+// The library through kiln/c.h, on simulated devices and with the real NVRTC.
+
+#include "kiln/c.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "library_service.h"
+
+// C++ warns of what a designated initializer leaves at zero, C does not.
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
+namespace kiln {
+namespace {
+
+using test::LibraryTest;
+using test::SimulatedDriver;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+using testing::StrEq;
+
+template <auto* free>
+struct FreedBy {
+  template <typename Handle>
+  void operator()(Handle* handle) const {
+    free(handle);
+  }
+};
+using OwnedService = std::unique_ptr<kiln_service, FreedBy<kiln_service_close>>;
+using OwnedKernel = std::unique_ptr<kiln_kernel, FreedBy<kiln_kernel_free>>;
+using OwnedCancel = std::unique_ptr<kiln_cancel, FreedBy<kiln_cancel_free>>;
+
+/// What a call came to, copied.
+struct Outcome {
+  int code = 0;
+  std::string message{};
+  std::string log{};
+};
+Outcome outcome(kiln_result result) {
+  Outcome copy{kiln_error_code(result), kiln_error_message(result),
+               kiln_error_log(result)};
+  kiln_error_free(result);
+  return copy;
+}
+#define EXPECT_DONE(call)                                     \
+  do {                                                        \
+    const Outcome done = outcome(call);                       \
+    EXPECT_EQ(done.code, 0) << #call << ": " << done.message; \
+  } while (false)
+
+void expect_refused(kiln_result result, std::string_view why) {
+  const Outcome refused = outcome(result);
+  EXPECT_EQ(refused.code, KILN_INVALID_ARGUMENT) << refused.message;
+  EXPECT_THAT(refused.message, HasSubstr(why));
+}
+
+constexpr const char* kFill =
+    "extern \"C\" __global__ void fill(float* y, float x) { *y = x; }";
+
+class CTest : public LibraryTest {
+ protected:
+  CTest() : driver_("7.5,9.0"), path_(driver_.path()), cache_(temp_.path() / "cache") {}
+
+  [[nodiscard]] kiln_options c_options() const {
+    kiln_options options = KILN_OPTIONS_INIT;
+    options.cache_dir = cache_.c_str();
+    options.driver = path_.c_str();
+    options.jobs = 2;
+    return options;
+  }
+  [[nodiscard]] static OwnedService open(const kiln_options& options) {
+    kiln_service* service = nullptr;
+    EXPECT_DONE(kiln_service_open(&options, &service));
+    return OwnedService(service);
+  }
+  [[nodiscard]] OwnedService open() const { return open(c_options()); }
+
+  [[nodiscard]] static OwnedKernel fill(kiln_service* service) {
+    kiln_source source = KILN_SOURCE_INIT;
+    source.source = kFill;
+    kiln_kernel* kernel = nullptr;
+    EXPECT_DONE(kiln_get_source(service, 0, &source, nullptr, &kernel));
+    return OwnedKernel(kernel);
+  }
+
+ private:
+  const SimulatedDriver driver_;
+  const std::filesystem::path path_;
+  const std::filesystem::path cache_;
+};
+
+/// The bytes behind the size, with padding that static storage has zeroed.
+template <typename InC, typename InCpp>
+bool has_defaults_of(const InC& in_c, const InCpp& in_cpp) {
+  return std::memcmp(reinterpret_cast<const char*>(&in_c) + sizeof(std::size_t),
+                     &in_cpp, sizeof(InCpp)) == 0;
+}
+
+TEST(CStructs, InitMacrosHaveTheDefaultsOfCpp){
+#define KILN_EXPECT_DEFAULTS(NAME, name, InCpp)                     \
+  {                                                                 \
+    static const kiln_##name##_args in_c = KILN_##NAME##_ARGS_INIT; \
+    static const ops::InCpp in_cpp{};                               \
+    EXPECT_EQ(in_c.struct_size, sizeof(in_c));                      \
+    EXPECT_TRUE(has_defaults_of(in_c, in_cpp)) << #name;            \
+  }
+    KILN_EXPECT_DEFAULTS(SOFTMAX_FORWARD, softmax_forward,
+                         SoftmaxForward) KILN_EXPECT_DEFAULTS(SOFTMAX_BACKWARD,
+                                                              softmax_backward,
+                                                              SoftmaxBackward)
+        KILN_EXPECT_DEFAULTS(LAYERNORM_FORWARD, layernorm_forward,
+                             LayerNormForward) KILN_EXPECT_DEFAULTS(LAYERNORM_BACKWARD,
+                                                                    layernorm_backward,
+                                                                    LayerNormBackward)
+            KILN_EXPECT_DEFAULTS(RMSNORM_FORWARD, rmsnorm_forward,
+                                 RmsNormForward) KILN_EXPECT_DEFAULTS(RMSNORM_BACKWARD,
+                                                                      rmsnorm_backward,
+                                                                      RmsNormBackward)
+                KILN_EXPECT_DEFAULTS(
+                    ACTIVATION_FORWARD, activation_forward,
+                    ActivationForward) KILN_EXPECT_DEFAULTS(ACTIVATION_BACKWARD,
+                                                            activation_backward,
+                                                            ActivationBackward)
+                    KILN_EXPECT_DEFAULTS(GLU_FORWARD, glu_forward, GluForward)
+                        KILN_EXPECT_DEFAULTS(GLU_BACKWARD, glu_backward, GluBackward)
+                            KILN_EXPECT_DEFAULTS(ROPE_FORWARD, rope_forward,
+                                                 RopeForward)
+                                KILN_EXPECT_DEFAULTS(ROPE_BACKWARD, rope_backward,
+                                                     RopeBackward)
+                                    KILN_EXPECT_DEFAULTS(CROSS_ENTROPY, cross_entropy,
+                                                         CrossEntropy)
+                                        KILN_EXPECT_DEFAULTS(CROSS_ENTROPY_FORWARD,
+                                                             cross_entropy_forward,
+                                                             CrossEntropyForward)
+                                            KILN_EXPECT_DEFAULTS(CROSS_ENTROPY_BACKWARD,
+                                                                 cross_entropy_backward,
+                                                                 CrossEntropyBackward)}
+
+TEST(CStructs, CodesAndEnumeratorsAreThoseOfCpp) {
+  EXPECT_EQ(KILN_INVALID_ARGUMENT, static_cast<int>(ErrorCode::kInvalidArgument) + 1);
+  EXPECT_EQ(KILN_TIMEOUT, static_cast<int>(ErrorCode::kTimeout) + 1);
+  EXPECT_EQ(KILN_DEVICE, static_cast<int>(ErrorCode::kDevice) + 1);
+  EXPECT_EQ(KILN_EVENT_FAILED, static_cast<int>(Event::Kind::kFailed));
+  EXPECT_EQ(KILN_ATTENTION_KILN, static_cast<int>(AttentionSetting::kKiln));
+  EXPECT_EQ(KILN_F32, static_cast<int>(ops::DType::kF32));
+  EXPECT_EQ(KILN_SOFTMAX_CAUSAL, static_cast<int>(ops::SoftmaxMask::kCausal));
+  EXPECT_EQ(KILN_RMSNORM_CASTING_GEMMA, static_cast<int>(ops::RmsNormCasting::kGemma));
+  EXPECT_EQ(KILN_SQUARED_RELU, static_cast<int>(ops::ActivationKind::kSquaredRelu));
+  EXPECT_EQ(KILN_CLAMPED_SWIGLU, static_cast<int>(ops::GluKind::kClampedSwiGlu));
+  EXPECT_EQ(KILN_GLU_SPLIT, static_cast<int>(ops::GluLayout::kSplit));
+  EXPECT_EQ(KILN_ROPE_INTERLEAVED, static_cast<int>(ops::RopeStyle::kInterleaved));
+  EXPECT_EQ(KILN_TARGETS_INT32, static_cast<int>(ops::TargetType::kInt32));
+}
+
+TEST_F(CTest, ATemplateIsFetchedSizedAndLaunchedOnEachDevice) {
+  const OwnedService service = open();
+  int count = 0;
+  EXPECT_DONE(kiln_device_count(service.get(), &count));
+  ASSERT_EQ(count, 2);
+  for (int device = 0; device < count; ++device) {
+    kiln_device info = KILN_DEVICE_INIT;
+    EXPECT_DONE(kiln_device_info(service.get(), device, &info));
+    EXPECT_EQ(info.ordinal, device);
+    EXPECT_EQ(info.capability_major, device == 0 ? 7 : 9);
+    EXPECT_THAT(info.uuid, StartsWith("GPU-"));
+
+    kiln_kernel* fetched = nullptr;
+    EXPECT_DONE(kiln_get_template(service.get(), device, "scaled_softmax_fwd",
+                                  R"({"dtype": "bf16", "max_cols": 128})", nullptr,
+                                  &fetched));
+    const OwnedKernel kernel(fetched);
+    EXPECT_EQ(std::string_view(kiln_kernel_key(kernel.get())).size(), 64U);
+    kiln_kernel_attributes attributes = KILN_KERNEL_ATTRIBUTES_INIT;
+    EXPECT_DONE(kiln_kernel_info(kernel.get(), &attributes));
+    EXPECT_GT(attributes.max_threads_per_block, 0U);
+
+    const char* const names[] = {"rows", "cols"};
+    const std::int64_t values[] = {4, 128};
+    kiln_geometry geometry = KILN_GEOMETRY_INIT;
+    EXPECT_DONE(kiln_kernel_geometry(kernel.get(), names, values, 2, &geometry));
+    EXPECT_GT(geometry.grid[0] * geometry.block[0], 0U);
+    std::vector<std::uint16_t> y(4 * 128), x(4 * 128);
+    void* out = y.data();
+    const void* in = x.data();
+    float scale = 1;
+    std::int64_t rows = 4, cols = 128;
+    void* const arguments[] = {&out, &in, &scale, &rows, &cols};
+    std::size_t sizes[] = {8, 8, 4, 8, 8};
+    EXPECT_DONE(
+        kiln_kernel_launch(kernel.get(), &geometry, nullptr, arguments, sizes, 5));
+    sizes[2] = 8;  // a double
+    expect_refused(
+        kiln_kernel_launch(kernel.get(), &geometry, nullptr, arguments, sizes, 5),
+        "one of 8 was given");
+  }
+  kiln_statistics statistics = KILN_STATISTICS_INIT;
+  EXPECT_DONE(kiln_statistics_get(service.get(), &statistics));
+  EXPECT_EQ(statistics.compiled, 2U);
+  EXPECT_EQ(statistics.loaded, 2U);
+}
+
+TEST_F(CTest, OfASourceEachKernelHasAnEntryAndTheImageIsTheCubin) {
+  const OwnedService service = open();
+  const char* const header_names[] = {"own.h"};
+  const char* const header_texts[] = {"#define TYPE float\n"};
+  const char* const defines[] = {"FACTOR=2"};
+  const char* const names[] = {"scale<TYPE>", "scale<double>"};
+  kiln_source source = KILN_SOURCE_INIT;
+  source.source =
+      "#include \"own.h\"\n"
+      "template <typename T> __global__ void scale(T* x) { *x *= FACTOR; }";
+  source.header_names = header_names;
+  source.header_texts = header_texts;
+  source.header_count = 1;
+  source.defines = defines;
+  source.define_count = 1;
+  source.name_expressions = names;
+  source.name_expression_count = 2;
+  kiln_kernel* fetched = nullptr;
+  EXPECT_DONE(kiln_get_source(service.get(), 1, &source, nullptr, &fetched));
+  const OwnedKernel kernel(fetched);
+  kiln_kernel* entry = nullptr;
+  EXPECT_DONE(kiln_kernel_entry(kernel.get(), "scale<double>", &entry));
+  const OwnedKernel chosen(entry);
+  kiln_kernel_attributes attributes = KILN_KERNEL_ATTRIBUTES_INIT;
+  EXPECT_DONE(kiln_kernel_info(chosen.get(), &attributes));
+  expect_refused(kiln_kernel_info(kernel.get(), &attributes),
+                 "choose one with entry()");
+  EXPECT_EQ(outcome(kiln_kernel_entry(kernel.get(), "scale<int>", &entry)).code,
+            KILN_NOT_FOUND);
+  EXPECT_EQ(entry, nullptr);
+
+  const void* image = nullptr;
+  std::size_t size = 0;
+  EXPECT_DONE(kiln_kernel_image(chosen.get(), &image, &size));
+  ASSERT_GT(size, 64U);
+  EXPECT_EQ(std::string_view(static_cast<const char*>(image), 4),
+            "\x7f"
+            "ELF");
+}
+
+TEST_F(CTest, TheErrorOfASourceHasTheCompilersLog) {
+  const OwnedService service = open();
+  kiln_source source = KILN_SOURCE_INIT;
+  source.source = "__global__ void f() { unknown(); }";
+  source.file_name = "mine.cu";
+  kiln_kernel* kernel = nullptr;
+  const Outcome failed =
+      outcome(kiln_get_source(service.get(), 0, &source, nullptr, &kernel));
+  EXPECT_EQ(failed.code, KILN_COMPILE_FAILED);
+  EXPECT_THAT(failed.message, StartsWith("mine.cu (key "));
+  EXPECT_THAT(failed.log, AllOf(HasSubstr("identifier \"unknown\" is undefined"),
+                                testing::Not(HasSubstr("(key "))));
+  EXPECT_EQ(kernel, nullptr);
+}
+
+TEST_F(CTest, WrongArgumentsAreRefusedByName) {
+  const OwnedService service = open();
+  const OwnedKernel kernel = fill(service.get());
+  kiln_kernel* fetched = nullptr;
+  expect_refused(kiln_device_count(nullptr, nullptr), "the handle is NULL");
+  expect_refused(kiln_device_count(service.get(), nullptr), "count is NULL");
+  expect_refused(
+      kiln_get_template(service.get(), 0, nullptr, nullptr, nullptr, &fetched),
+      "name is NULL");
+  expect_refused(
+      kiln_get_template(service.get(), 7, "rope_fwd", nullptr, nullptr, &fetched),
+      "device 7");
+  expect_refused(
+      kiln_get_template(service.get(), 0, "rope_fwd", "{", nullptr, &fetched),
+      "parameters: not JSON at column");
+  expect_refused(
+      kiln_get_template(service.get(), 0, "rope_fwd", "[]", nullptr, &fetched),
+      "must be an object");
+  expect_refused(kiln_get_template(service.get(), 0, "rope_fwd", "{\"dtype\": 1.5}",
+                                   nullptr, &fetched),
+                 "params.dtype");
+  kiln_device info{};
+  expect_refused(kiln_device_info(service.get(), 0, &info), "info.struct_size is 0");
+  kiln_rmsnorm_forward_args args = KILN_RMSNORM_FORWARD_ARGS_INIT;
+  expect_refused(kiln_rmsnorm_forward(service.get(), 0, nullptr, &args), "dtype");
+  args.struct_size += 8;
+  expect_refused(kiln_rmsnorm_forward(service.get(), 0, nullptr, &args),
+                 "args.struct_size is ");
+  kiln_source source = KILN_SOURCE_INIT;
+  expect_refused(kiln_get_source(service.get(), 0, &source, nullptr, &fetched),
+                 "source.source is NULL");
+  source.source = kFill;
+  source.option_count = 1;
+  expect_refused(kiln_get_source(service.get(), 0, &source, nullptr, &fetched),
+                 "source.options is NULL");
+  const kiln_geometry geometry = KILN_GEOMETRY_INIT;
+  expect_refused(
+      kiln_kernel_launch(kernel.get(), &geometry, nullptr, nullptr, nullptr, 2),
+      "args is NULL");
+  kiln_options options = c_options();
+  options.jobs = -1;
+  kiln_service* another = nullptr;
+  expect_refused(kiln_service_open(&options, &another), "options.jobs is -1");
+  EXPECT_EQ(another, nullptr);
+  options = c_options();
+  options.attention = 3;
+  expect_refused(kiln_service_open(&options, &another), "options.attention is 3");
+  kiln_kernel_free(nullptr);
+  kiln_service_close(nullptr);
+  kiln_cancel_free(nullptr);
+  kiln_error_free(nullptr);
+}
+
+TEST_F(CTest, OperationsRunAndSayTheirWorkspace) {
+  const OwnedService service = open();
+  std::vector<float> x(2 * 64, 1), weight(64, 1), y(2 * 64), rstd(2);
+  kiln_rmsnorm_forward_args args = KILN_RMSNORM_FORWARD_ARGS_INIT;
+  args.dtype = KILN_F32;
+  args.y = y.data();
+  args.x = x.data();
+  args.weight = weight.data();
+  args.rstd = rstd.data();
+  args.rows = 2;
+  args.cols = 64;
+  EXPECT_DONE(kiln_rmsnorm_forward_prepare(service.get(), 1, &args));
+  EXPECT_DONE(kiln_rmsnorm_forward(service.get(), 1, nullptr, &args));
+  args.x = args.y;  // what is there but not allowed is seen behind the same fields
+  expect_refused(kiln_rmsnorm_forward(service.get(), 1, nullptr, &args), "overlap");
+
+  kiln_rmsnorm_backward_args backward = KILN_RMSNORM_BACKWARD_ARGS_INIT;
+  backward.dtype = KILN_F32;
+  backward.rows = 2;
+  backward.cols = 64;
+  std::uint64_t bytes = 0;
+  EXPECT_DONE(kiln_rmsnorm_backward_workspace(service.get(), 1, &backward, &bytes));
+  EXPECT_EQ(bytes % (64 * sizeof(float)), 0U);
+  EXPECT_GT(bytes, 0U);
+}
+
+TEST_F(CTest, ARequestedCancelEndsABuild) {
+  const OwnedService service = open();
+  const OwnedCancel cancel(kiln_cancel_new());
+  kiln_cancel_request(cancel.get());
+  kiln_source source = KILN_SOURCE_INIT;
+  source.source = kFill;
+  kiln_kernel* kernel = nullptr;
+  EXPECT_EQ(
+      outcome(kiln_get_source(service.get(), 0, &source, cancel.get(), &kernel)).code,
+      KILN_CANCELLED);
+  EXPECT_EQ(kernel, nullptr);
+}
+
+TEST_F(CTest, AKernelOutlivesItsService) {
+  OwnedService service = open();
+  const OwnedKernel kernel = fill(service.get());
+  service.reset();
+  float value = 0;
+  float* y = &value;
+  float x = 1;
+  void* const arguments[] = {&y, &x};
+  const std::size_t sizes[] = {sizeof(y), sizeof(x)};
+  const kiln_geometry geometry = KILN_GEOMETRY_INIT;
+  EXPECT_DONE(
+      kiln_kernel_launch(kernel.get(), &geometry, nullptr, arguments, sizes, 2));
+}
+
+TEST_F(CTest, AForkedChildIsToldSoAndMayCloseWhatItGot) {
+  const OwnedService service = open();
+  OwnedKernel kernel = fill(service.get());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    kiln_kernel* again = nullptr;
+    kiln_source source = KILN_SOURCE_INIT;
+    source.source = kFill;
+    const bool is_told =
+        outcome(kiln_get_source(service.get(), 0, &source, nullptr, &again)).code ==
+        KILN_FORKED;
+    const bool is_refused = outcome(kiln_device_count(service.get(), nullptr)).code ==
+                            KILN_INVALID_ARGUMENT;
+    kernel.reset();
+    ::_exit(is_told && is_refused ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(CTest, EventsAndLogLinesReachTheirCallbacks) {
+  struct Told {
+    std::mutex mutex;
+    std::vector<int> kinds;
+    std::vector<std::string> lines;
+  } told;
+  kiln_options options = c_options();
+  options.on_event = [](void* user, const kiln_event* event) {
+    auto& to = *static_cast<Told*>(user);
+    const std::lock_guard lock(to.mutex);
+    to.kinds.push_back(event->kind);
+    EXPECT_THAT(event->kernel, StrEq("kernel.cu"));
+    EXPECT_EQ(event->struct_size, sizeof(kiln_event));
+  };
+  options.on_event_user = &told;
+  options.cache_dir = "/proc/kiln";  // nobody can make that: a warning
+  kiln_log_to(
+      [](void* user, int level, const char* line) {
+        auto& to = *static_cast<Told*>(user);
+        const std::lock_guard lock(to.mutex);
+        to.lines.push_back(std::to_string(level) + " " + line);
+      },
+      &told);
+  testing::internal::CaptureStderr();
+  {
+    const OwnedService service = open(options);
+    std::ignore = fill(service.get());
+  }
+  kiln_log_to(nullptr, nullptr);
+  EXPECT_THAT(told.kinds, ElementsAre(KILN_EVENT_COMPILED, KILN_EVENT_NOT_STORED,
+                                      KILN_EVENT_LOADED));
+  EXPECT_THAT(told.lines, Contains(AllOf(StartsWith(std::to_string(KILN_LOG_WARNING)),
+                                         HasSubstr("/proc/kiln"))));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+}  // namespace
+}  // namespace kiln
