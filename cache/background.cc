@@ -9,15 +9,15 @@
 namespace kiln::cache {
 namespace {
 
-// What arrives within this time of the first makes one batch.
+// All that arrives this soon after the first item is one batch.
 constexpr std::chrono::milliseconds kGather{20};
 constexpr std::chrono::milliseconds kLastWrite{1500};
-// For the lock of the counters, which is held for microseconds unless its holder stands
-// still. At the end there is no next batch to carry them, so they get more time.
+// For the lock of the counter file, which is held for microseconds unless its holder
+// hangs. The last write has no next batch to carry the counts, so it gets more time.
 constexpr std::chrono::milliseconds kCountLimit{20};
 constexpr std::chrono::milliseconds kLastCountLimit{200};
-// An index that is busy for long must not make the list grow for ever; what is dropped
-// is found again when its folder is read.
+// A long-busy index must not make the list grow for ever; a dropped entry is found
+// again when its folder is read.
 constexpr std::size_t kMostPending = 10'000;
 
 }  // namespace
@@ -43,7 +43,7 @@ Background::~Background() {
   if (thread)
     thread->join();
   else
-    try_work({}, kLastCountLimit);  // one that only had hits has counters to leave
+    try_work({}, kLastCountLimit);  // there may be counts without a thread
 }
 
 bool Background::in_child() const {
@@ -112,13 +112,13 @@ void Background::run() {
   }
 }
 
-/// At the end a busy index gets more time: many processes may have started together,
-/// and one of them is creating it. Rows that are lost come back when their folder is
-/// read, but until then the totals, and so the size limit, do not have them.
+/// At exit a busy index gets more time: many processes may have started together, and
+/// one of them is creating it. Lost rows come back when their folder is read, but until
+/// then the totals, and so the size check, miss them.
 void Background::write_rows(const Index::Batch& batch) {
   const auto deadline = std::chrono::steady_clock::now() + kLastWrite;
   for (;;) {
-    const auto written = index_->write(batch);  // which counts a failure
+    const auto written = index_->write(batch);  // counts its failures
     if (written || written.error().code != ErrorCode::kUnavailable || in_child() ||
         !stop_.stop_requested() || std::chrono::steady_clock::now() >= deadline)
       return;
@@ -126,8 +126,8 @@ void Background::write_rows(const Index::Batch& batch) {
   }
 }
 
-/// What it throws, for want of memory say, must not end the host: rows come back when
-/// their folder is read, counts are lost.
+/// An exception, such as bad_alloc, must not end the host program: lost rows come back
+/// when their folder is read, lost counts do not.
 void Background::try_work(const Index::Batch& batch,
                           std::chrono::milliseconds count_limit) noexcept {
   try {
@@ -141,22 +141,22 @@ void Background::try_work(const Index::Batch& batch,
 
 void Background::work(const Index::Batch& batch,
                       std::chrono::milliseconds count_limit) {
-  // With nothing to say to it the index stays closed.
+  // Without new rows the index stays closed.
   if (index_ != nullptr && !batch.empty())
     write_rows(batch);
   std::uint64_t bytes = 0;
   for (const Entry& entry : batch.published) bytes += entry.size_bytes;
   if (bytes > 0)
     maybe_trim_(bytes, stop_.get_token());
-  write_counts(count_limit);  // last, with what index and trim have counted
+  write_counts(count_limit);  // last: index and trim count, too
 }
 
 void Background::write_counts(std::chrono::milliseconds limit) {
   if (counter_file_ == nullptr)
     return;
   for (const auto& [name, n] : counters_.take_unwritten()) unwritten_[name] += n;
-  // Else the next batch carries them. What the last one cannot write is lost: a count
-  // is not worth a failure.
+  // After a failure the next batch carries the counts. If there is none they are lost:
+  // a count is not worth a failure.
   const auto added = counter_file_->add(unwritten_, limit);
   if (added)
     unwritten_.clear();

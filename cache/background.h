@@ -1,5 +1,5 @@
-// What happens after a publish, off the caller's path: the index learns of it, the root
-// is trimmed when it is over its limit, and the counts are written down.
+// The work after a publish, on a thread of its own: update the index, trim a root that
+// is over its limit, write the counts.
 
 #pragma once
 
@@ -20,14 +20,14 @@
 namespace kiln::cache {
 
 /// Thread safety: every method may run concurrently. The thread starts with the first
-/// thing to do.
-/// Fork safety: in a forked child everything is a no-op that touches no lock, and it
-/// must be leaked: its thread is not there to be joined. Destruction writes what is
-/// left, and stops a trim at the next file.
+/// work.
+/// Fork safety: in a forked child every method is a no-op that takes no lock, and the
+/// object must be leaked: its thread does not exist there. The destructor writes what
+/// is pending, and stops a trim at the next file.
 class Background {
  public:
-  /// Trims if need be; called after each batch with the bytes published in it. Runs on
-  /// the thread.
+  /// Trims if needed. Called on the thread after each batch, with the bytes published
+  /// in it.
   using MaybeTrim = std::function<void(std::uint64_t bytes, const std::stop_token&)>;
 
   /// `index` and `counter_file` may be null. All must outlive this.
@@ -41,8 +41,8 @@ class Background {
 
   void published(Entry entry);
   void used(const Digest& key, std::int64_t used_ns);
-  /// Waits until all that was given so far is dealt with, counters included, at most
-  /// `limit`. False if it took longer.
+  /// Waits, at most `limit`, until all work so far is done and the counts are written.
+  /// False if it took longer.
   bool flush(std::chrono::milliseconds limit);
   /// True in a forked child.
   [[nodiscard]] bool in_child() const;
@@ -72,7 +72,7 @@ class Background {
   bool stopping_ KILN_GUARDED_BY(mutex_) = false;
   std::optional<std::thread> thread_ KILN_GUARDED_BY(mutex_);
 
-  // Only the thread's:
+  // Used by the thread only.
   CounterFile::Counts unwritten_;  // counts of a failed write
 };
 

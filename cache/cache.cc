@@ -80,8 +80,7 @@ Mode Cache::off(std::string why) {
   return Mode::kOff;
 }
 
-/// What is refused is counted in this process alone: nothing is written where the
-/// cache is off.
+/// A refusal is counted in this process only: a cache that is off writes nothing.
 Mode Cache::off(const Error& error) {
   counters_.add_if_untrusted(error);
   return off(error.message);
@@ -119,7 +118,7 @@ Mode Cache::settle_mode() {
 
 Mode Cache::settle_objects() {
   const std::string& objects = layout_.objects();
-  // Before anything is made, as far as there is something.
+  // Check the components that exist before creating any.
   if (const auto trusted = trust_.check_path(file_system_, objects); !trusted)
     return off(trusted.error());
   int err = make_folders(file_system_, objects);
@@ -129,14 +128,14 @@ Mode Cache::settle_objects() {
     err = file_system_.writable(objects.c_str());
   }
   if (is_refusal(err)) {
-    // What cannot be entered cannot be read either.
+    // A folder that cannot be entered cannot be read either.
     struct stat info {};
     if (file_system_.stat(objects.c_str(), info) == -EACCES)
       return off(reason("open", objects, -EACCES));
     mode_reason_ = reason(call, objects, err);
     return Mode::kReadOnly;
   }
-  // A disk that is full today may have room tomorrow: each publish sees for itself.
+  // A full disk may have room later: each publish finds out by itself.
   const auto trusted = trust_.check_path(file_system_, objects);
   if (!trusted)
     return off(trusted.error());
@@ -161,8 +160,8 @@ void Cache::open_parts() {
                            }});
   if (!writes)
     return;
-  // The counters need locks, and SQLite shared memory as well, that a network file
-  // system does not have.
+  // The counter file needs locks, and SQLite shared memory, too; a network file system
+  // has neither.
   const std::int64_t type = file_system_.type(layout_.root().c_str());
   if (type >= 0 && !is_network_type(type)) {
     if (sqlite_is_usable())
@@ -219,7 +218,7 @@ PublishResult Cache::publish(const StoredObject& object) {
 }
 
 KeyLock::Acquired Cache::lock(KeyLock::Request request) {
-  // Nobody else could use what we build.
+  // No other process could use what we build.
   if (mode_ != Mode::kReadWrite)
     return {KeyLock::Outcome::kBypassed, {}, mode_reason_, {}};
   request.build_limit = options_.build_limit;
@@ -249,7 +248,7 @@ Result<std::vector<Entry>> Cache::list(const ListQuery& query) {
   if (index_ != nullptr) {
     if (auto listed = index_->list(query))
       return listed;
-    // Counted by the index; the objects know as well, only more slowly.
+    // The index has counted the failure. A walk gives the same answer, only slower.
   }
   return walk(query, Damaged::kLeaveOut);
 }

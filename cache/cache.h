@@ -1,6 +1,6 @@
-// The cache as the service sees it: objects, locks, slots, listing, care. No fault of
-// the cache fails a build: a find that goes wrong is a miss, a publish that goes wrong
-// is a result that says so, and both are counted.
+// The cache as the service uses it: objects, locks, build slots, listing, maintenance.
+// A cache fault never fails a build: a failed find is a miss, a failed publish returns
+// a result that says so. Both are counted.
 
 #pragma once
 
@@ -43,22 +43,22 @@ struct CacheOptions {
   std::uint64_t limit_bytes = kDefaultLimitBytes;
   std::vector<uid_t> trusted_uids;
   PayloadCheck payload_check;
-  LazyCount slots = 1;                                // builds at once, per machine
-  std::chrono::milliseconds build_limit{300'000};     // told to waiters
+  LazyCount slots = 1;                                // concurrent builds, per machine
+  std::chrono::milliseconds build_limit{300'000};     // in the lock record, for waiters
   std::filesystem::path runtime_dir;                  // XDG_RUNTIME_DIR, or empty
   std::filesystem::path persistent_dir = "/var/tmp";  // for locks of network roots
   Sync sync = Sync::kData;
   LockTimes lock_times;
-  /// False for a cache that is only looked at: where there is no root it stays so, and
-  /// the cache is off without a warning.
+  /// False to only inspect a cache: a missing root is not created, and the cache is
+  /// then off without a warning.
   bool make_root = true;
-  FileSystem* file_system = nullptr;  // null: the real one; else it outlives the cache
+  FileSystem* file_system = nullptr;  // null: the real one. Must outlive this.
 };
 
 enum class Mode : std::uint8_t {
   kReadWrite,
   kReadOnly,  // hits are served, nothing is written
-  kOff,       // memory only: every find misses, every publish says why it did not
+  kOff,       // every find misses, every publish returns the reason
 };
 
 struct VerifyResult {
@@ -71,27 +71,26 @@ struct VerifyResult {
 };
 enum class Quarantine : std::uint8_t { kNo, kYes };
 
-/// Whether a walk lists, by key and size alone, what cannot be described.
+/// Whether walk() includes objects that cannot be described, with key and size only.
 enum class Damaged : std::uint8_t { kLeaveOut, kInclude };
 
 class Background;
 
 struct Stats {
-  Totals totals;  // of this version of the format
+  Totals totals;  // of objects of this format version
   std::uint64_t limit_bytes = 0;
   std::map<std::string, std::uint64_t> counters;  // of all processes, this one included
 };
 
 /// Thread safety: every method may run concurrently.
 /// Fork safety: a forked child may find, publish and list; it holds none of the
-/// parent's locks, and what it publishes enters the index at the next listing.
-/// Destruction writes down what index and counters still lack, for at most about two
-/// seconds.
+/// parent's locks, and its publishes reach the index at the next listing. The
+/// destructor writes pending index rows and counts, for at most about two seconds.
 class Cache {
  public:
-  /// Never fails: what cannot be used is Mode::kReadOnly or kOff, with one warning in
-  /// the log that names the path and the reason (mode_reason() has it too). Reads no
-  /// environment. Cost: a few stat and mkdir calls; the index is not opened.
+  /// Never fails: an unusable root gives Mode::kReadOnly or kOff, and one logged
+  /// warning with the path and the reason (also in mode_reason()). Reads no environment
+  /// variables. Cost: a few stat and mkdir calls; the index is not opened.
   [[nodiscard]] static std::unique_ptr<Cache> open(CacheOptions options);
 
   Cache(const Cache&) = delete;
@@ -105,8 +104,9 @@ class Cache {
   [[nodiscard]] const std::string& mode_reason() const { return mode_reason_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
   [[nodiscard]] const LockFolder& lock_folder() const { return lock_folder_; }
-  /// False where there are no index and no counters of other processes, for example on
-  /// a network file system.
+  /// False if there is no index: the cache is off, read-only or on a network file
+  /// system (then the counts of other processes are missing, too), or
+  /// sqlite_is_usable() is false.
   [[nodiscard]] bool has_index() const { return index_ != nullptr; }
   [[nodiscard]] Counters& counters() { return counters_; }
 
@@ -115,29 +115,30 @@ class Cache {
   /// A checked object, or a miss: see ObjectStore::find. Counts hits and misses.
   [[nodiscard]] std::optional<StoredObject> find(const Digest& key,
                                                  std::string_view target = {});
-  /// As find(), but counts nothing: for looking again while waiting.
+  /// As find(), but counts no hit and no miss: for polling while waiting for a lock.
   [[nodiscard]] std::optional<StoredObject> look_again(const Digest& key,
                                                        std::string_view target = {});
-  /// Stores it, then, off this thread, tells the index and trims when over the limit.
+  /// Stores the object. A background thread then updates the index, and trims a root
+  /// that is over its limit.
   PublishResult publish(const StoredObject& object);
   PublishResult publish(const NewObject& object);
-  /// See KeyLock::acquire. `request.build_limit` is filled in. Mode kOff or kReadOnly
-  /// bypasses: nobody else could use the result.
+  /// See KeyLock::acquire. Fills in `request.build_limit`. Bypassed in modes kOff and
+  /// kReadOnly: no other process could use the result.
   [[nodiscard]] KeyLock::Acquired lock(KeyLock::Request request);
   /// See Slots::acquire; works in every mode that has a lock folder.
   [[nodiscard]] Slots::Acquired acquire_slot(Slots::Request request);
 
   // Listing. A cache that is off is empty.
 
-  /// Errors: kIo, when the objects cannot be read either.
+  /// Errors: kIo, if neither the index nor the objects can be read.
   [[nodiscard]] Result<std::vector<Entry>> list(const ListQuery& query);
-  /// As list(), but the objects themselves are asked: for what decides about deleting,
-  /// so that an index that lies deletes nothing. Errors: kIo.
+  /// As list(), but reads the objects instead of the index. Use it to choose what to
+  /// delete: a wrong index must not delete anything. Errors: kIo.
   [[nodiscard]] Result<std::vector<Entry>> walk(const ListQuery& query,
                                                 Damaged damaged) const;
-  /// The key that `prefix` (6 to 64 hex digits, case ignored) means. Asks the folders.
-  /// Errors: kInvalidArgument (too short, not hex, or ambiguous: lists the candidates);
-  /// kNotFound; kIo.
+  /// The one key that starts with `prefix` (6 to 64 hex digits, case ignored). Lists an
+  /// object folder, not the index. Errors: kInvalidArgument (too short, not hex, or
+  /// ambiguous: lists the candidates); kNotFound; kIo.
   [[nodiscard]] Result<Digest> resolve(std::string_view prefix) const;
   [[nodiscard]] Result<std::optional<Entry>> describe(const Digest& key) const;
   /// See ObjectStore::inspect.
@@ -145,28 +146,29 @@ class Cache {
   /// The counts of this process are included.
   [[nodiscard]] Result<Stats> stats();
 
-  // Care.
+  // Maintenance.
 
   struct VerifyOptions {
     Quarantine quarantine = Quarantine::kNo;
-    std::function<void(const Problem&)> on_problem{};  // told as found; may be empty
+    std::function<void(const Problem&)> on_problem{};  // called as found; may be empty
     std::stop_token stop{};
   };
   /// Makes every check on every object. Errors: kIo.
   [[nodiscard]] Result<VerifyResult> verify(const VerifyOptions& options);
-  /// One collector at a time; one that shows no sign of life between two calls, for as
-  /// long as LockTimes says, is not waited for. Errors: kUnavailable (read-only or off;
-  /// another collector is at work), kIo.
+  /// One collector at a time. A collector that shows no heartbeat from one call to a
+  /// later one, for the time in LockTimes, no longer blocks. Errors: kUnavailable
+  /// (read-only or off; another collector is at work), kIo.
   [[nodiscard]] Result<TrimResult> trim(const TrimOptions& options);
-  /// Bytes freed; 0 if there was none. Errors: kUnavailable, kIo.
+  /// Deletes the object and returns the bytes freed; 0 if there was none. Errors:
+  /// kUnavailable, kIo.
   [[nodiscard]] Result<std::uint64_t> remove(const Digest& key);
-  /// Waits until the index knows what was published so far, and the counts are written
-  /// down, at most `limit`.
+  /// Waits, at most `limit`, until the index has everything published so far and the
+  /// counts are written.
   void flush(std::chrono::milliseconds limit);
 
  private:
   explicit Cache(CacheOptions options);
-  /// Nothing is there, and nothing shall be made.
+  /// The root does not exist and must not be created.
   [[nodiscard]] bool is_absent() const;
   [[nodiscard]] Mode settle_mode();
   [[nodiscard]] Mode settle_objects();
@@ -189,22 +191,22 @@ class Cache {
   Mode mode_ = Mode::kOff;
   std::string mode_reason_;
   LockFolder lock_folder_;
-  std::array<std::atomic<bool>, 2> warned_{};  // of untrusted, of unreadable objects
+  std::array<std::atomic<bool>, 2> warned_{};  // [0] untrusted, [1] unreadable objects
 
-  // The background thread's.
+  // Used by the background thread only.
   std::uint64_t bytes_since_trim_ = 0;
 
   static constexpr std::size_t kMostCollectors = 2;
   Mutex collectors_mutex_;
-  // Of the first collector, and of the one that goes on where that shows no sign of
-  // life.
+  // [0] watches the first collector, [1] a second one that may run when the first shows
+  // no heartbeat.
   std::array<std::optional<OwnerWatch>, kMostCollectors> collectors_
       KILN_GUARDED_BY(collectors_mutex_);
 
-  // Each uses those before it, so that they go in the opposite order.
+  // Each uses those above it, and is destroyed before them.
   std::unique_ptr<ObjectStore> store_;         // null: off
   std::unique_ptr<Index> index_;               // null: there is none
-  std::unique_ptr<CounterFile> counter_file_;  // null: as the index
+  std::unique_ptr<CounterFile> counter_file_;  // null: there is none
   std::unique_ptr<Slots> slots_;
   std::unique_ptr<Background> background_;  // null: nothing is written
 };

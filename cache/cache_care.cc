@@ -1,4 +1,4 @@
-// The part of Cache that looks after the root: stats, verify, trim, clear.
+// The maintenance part of Cache: stats, verify, trim, remove.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -21,7 +21,8 @@ namespace {
 constexpr std::chrono::seconds kStatsFlush{2};
 constexpr std::chrono::milliseconds kStatsCountLimit{200};
 constexpr std::int64_t kTrimCheckNs = 3600LL * 1'000'000'000;
-// Not followed: a link in its place is somebody's doing. Not waited for: so is a FIFO.
+// Another user may put a link or a FIFO here: O_NOFOLLOW refuses the link, O_NONBLOCK
+// does not wait for the FIFO.
 constexpr int kStampFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 }  // namespace
@@ -37,8 +38,8 @@ Result<Stats> Cache::stats() {
     all = counter_file_->read(kStatsCountLimit);
   if (!all)
     counters_.add_if_untrusted(all.error());
-  // Our own counts are in the file, unless it could not be written or read: then they
-  // are the least that is known.
+  // The file includes our own counts, unless it could not be written or read: then ours
+  // are a lower bound.
   stats.counters = counters_.snapshot();
   for (const auto& [name, n] : all.value_or(CounterFile::Counts{})) {
     std::uint64_t& count = stats.counters[name];
@@ -47,7 +48,7 @@ Result<Stats> Cache::stats() {
   return stats;
 }
 
-/// As the index has them, else as the objects themselves say.
+/// From the index, else from a walk over the objects.
 Result<Totals> Cache::totals() {
   if (index_ != nullptr && index_->refresh({})) {
     if (auto totals = index_->totals())
@@ -78,7 +79,7 @@ Result<VerifyResult> Cache::verify(const VerifyOptions& options) {
       result.unreadable += problem->what == Problem::What::kUnreadable ? 1 : 0;
       if (options.quarantine == Quarantine::kYes && problem->check)
         problem->quarantined = store_->quarantine(key, problem->seen, *problem->check);
-      if (problem->quarantined) {  // else the next verify would count it again
+      if (problem->quarantined) {  // otherwise every verify would count it
         ++result.quarantined;
         counters_.add_corrupt(*problem->check);
       }
@@ -105,8 +106,8 @@ Result<OwnedRange> Cache::become_collector() {
     if (*owned)
       return **std::move(owned);
     other = OwnedRange::owner(place);
-    // One that was stopped would let the cache grow for ever. A second one is safe:
-    // each looks at a file again before it deletes it.
+    // A stopped collector would let the cache grow for ever. A second one is safe: each
+    // checks a file again before deleting it.
     const MutexLock lock(collectors_mutex_);
     auto& watch = collectors_[record];
     if (!watch)
@@ -130,7 +131,7 @@ Result<TrimResult> Cache::trim(const TrimOptions& options) {
 void Cache::trim_if_full(std::uint64_t bytes, const std::stop_token& stop) {
   const auto totals =
       index_ != nullptr ? index_->totals() : fail(ErrorCode::kUnavailable, "no index");
-  // An index that cannot be had must not let the cache grow for ever.
+  // Without a usable index the cache must not grow for ever.
   if (totals ? totals->bytes <= options_.limit_bytes : !trim_is_due(bytes))
     return;
   TrimOptions options;
@@ -142,11 +143,11 @@ void Cache::trim_if_full(std::uint64_t bytes, const std::stop_token& stop) {
     return;
   }
   if (index_ != nullptr && trimmed->removed > 0)
-    std::ignore = index_->refresh(stop);  // counted; the next listing does it else
+    std::ignore = index_->refresh(stop);  // a failure is counted; next listing retries
 }
 
-/// Without an index only a walk tells the size: once an hour, whichever process comes
-/// first, or when this process alone has published a good part of the limit.
+/// Without an index only a walk tells the size. It is due once an hour, in whichever
+/// process comes first, or when this process has published 5 % of the limit.
 bool Cache::trim_is_due(std::uint64_t bytes) {
   bytes_since_trim_ += bytes;
   struct stat info {};
@@ -156,7 +157,7 @@ bool Cache::trim_is_due(std::uint64_t bytes) {
   const bool much = bytes_since_trim_ >= options_.limit_bytes / 20;
   if (fresh && !much)
     return false;
-  // First the stamp, so that others do not walk at the same time.
+  // Touch the stamp first, so that other processes do not walk at the same time.
   const int fd = file_system_.open(stamp.c_str(), kStampFlags, 0600);
   bool touched = false;
   if (fd >= 0) {
@@ -167,7 +168,7 @@ bool Cache::trim_is_due(std::uint64_t bytes) {
   }
   if (!touched && trust_.refuses(file_system_, stamp))
     counters_.add(Counter::kUntrusted);
-  // Where the stamp cannot be had, what was published here decides.
+  // Without a usable stamp, only the bytes published here decide.
   const bool due = touched || much;
   if (due)
     bytes_since_trim_ = 0;

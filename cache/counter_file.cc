@@ -30,7 +30,8 @@ constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kMaxBytes = 16 * kPageBytes;
 constexpr std::uint64_t kLockBytes = 1;
 constexpr LockTimes kPauses{.longest_pause = std::chrono::milliseconds(4)};
-// Not followed: a link in its place is somebody's doing. Not waited for: so is a FIFO.
+// Another user may put a link or a FIFO here: O_NOFOLLOW refuses the link, O_NONBLOCK
+// does not wait for the FIFO.
 constexpr int kCounterFileFlags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 bool is_name(std::string_view text) {
@@ -39,7 +40,7 @@ bool is_name(std::string_view text) {
                               "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string_view::npos;
 }
 
-/// What one line says; a line that says nothing is passed over.
+/// Reads one line into `counts`; skips a malformed one.
 void decode_line(std::string_view line, Counts& counts) {
   const std::size_t space = line.find(' ');
   if (space == std::string_view::npos || !is_name(line.substr(0, space)))
@@ -49,7 +50,7 @@ void decode_line(std::string_view line, Counts& counts) {
   const auto parsed = std::from_chars(line.data() + space + 1, end, value);
   if (parsed.ec != std::errc() || parsed.ptr != end)
     return;
-  // A name is there twice only in a damaged file.
+  // Only a damaged file has a name twice.
   std::uint64_t& count = counts[std::string(line.substr(0, space))];
   count = std::max(count, value);
 }
@@ -59,7 +60,7 @@ Counts decode(std::string_view text) {
   if (!text.starts_with(kFirstLine))
     return counts;
   text.remove_prefix(kFirstLine.size());
-  // What has no line end was cut off, and its number with it.
+  // A line without a newline was cut off, and its number may be, too: it is skipped.
   for (std::size_t end = 0; (end = text.find('\n')) != std::string_view::npos;
        text.remove_prefix(end + 1))
     decode_line(text.substr(0, end), counts);
@@ -82,8 +83,8 @@ Counts sum(Counts counts, const Counts& more) {
   return counts;
 }
 
-/// Whole pages, so that counts that grow need no room of a full disk, and no fewer than
-/// there were, so that nothing old stays behind.
+/// Pads to whole pages, so that growing counts need no room on a full disk, and at
+/// least to `old_size`, so that no old text remains at the end.
 void pad(std::string& text, std::size_t old_size) {
   const std::size_t pages = (text.size() + kPageBytes - 1) / kPageBytes;
   const std::size_t size = std::max(pages * kPageBytes, old_size);
@@ -121,7 +122,7 @@ Result<Counts> CounterFile::read(std::chrono::milliseconds limit) {
     return open_error(fd);
   const UniqueFd closer(fd);
   KILN_TRY(check(fd));
-  // Without the lock a line may be read while it changes; better than no line at all.
+  // Without the lock a line may be torn; that is better than no counts.
   const bool locked = lock(fd, limit).has_value();
   const auto there = text(fd);
   if (locked)
@@ -168,13 +169,13 @@ Result<void> CounterFile::lock(int fd, std::chrono::milliseconds limit) const {
   }
 }
 
-/// Explicit, because close() alone leaves it locked while a forked child has a copy.
-/// Should it fail, the others go on without counting.
+/// Explicit, because close() alone leaves the file locked while a forked child has a
+/// copy of the descriptor. If it fails, other processes go on without counting.
 void CounterFile::unlock(int fd) const {
   std::ignore = file_system_.set_lock(fd, RangeLock::kUnlock, 0, kLockBytes);
 }
 
-/// What lies beyond the size limit is not ours, and not read.
+/// Bytes beyond kMaxBytes are not ours and are not read.
 Result<std::string> CounterFile::text(int fd) const {
   std::string all;
   std::array<std::byte, kPageBytes> page{};
@@ -194,15 +195,15 @@ Result<void> CounterFile::add_locked(int fd, const Counts& counts) const {
   std::string before = KILN_TRY(text(fd));
   std::string after = encode(sum(decode(before), counts));
   if (after.size() > kMaxBytes)
-    after = encode(counts);  // it was full of names that nobody counts
+    after = encode(counts);  // the file was full of unknown names
   pad(after, before.size());
   const ssize_t n = file_system_.pwrite(fd, as_bytes(after), 0);
   if (n == static_cast<ssize_t>(after.size()))
     return {};
   if (n < 0)
     return posix_error("write", path_, static_cast<int>(-n));
-  // No room for all of it. What was there comes back, so that nothing is added twice;
-  // should that fail too, the lines that are whole still count.
+  // The disk is full. Restore the old text, so that nothing is added twice; if that
+  // fails, too, the complete lines still count.
   before.resize(std::max(before.size(), static_cast<std::size_t>(n)), ' ');
   std::ignore = file_system_.pwrite(fd, as_bytes(before), 0);
   return posix_error("write", path_, ENOSPC);

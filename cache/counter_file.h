@@ -1,9 +1,9 @@
-// <root>/counters: what all processes that used this root counted, in one small text
-// file. A hint: deletable at any time, and then counting begins anew. Never used on a
-// network file system. FORMAT.md, "Counters".
+// <root>/counters: the counts of all processes that used this root, in one small text
+// file. A hint: it may be deleted at any time, and counting starts anew. Never used on
+// a network file system. FORMAT.md, "Counters".
 //
-// That another's file lies in its place nobody can write down there: whoever is refused
-// counts it for himself, so that `stats` says it, and writes it once the file has gone.
+// If another user's file is in its place, a process keeps the count of that refusal
+// itself: its own `stats` show it, and it is written once that file is gone.
 
 #pragma once
 
@@ -28,14 +28,14 @@ class CounterFile {
   /// Opens nothing. The references must outlive this.
   CounterFile(const Layout& layout, FileSystem& file_system, const TrustPolicy& trust);
 
-  /// Adds to what is there, or makes the file; a sum stays at its largest value. After
-  /// an error nothing was added. Waits at most `limit` for others to finish; each takes
-  /// some microseconds. Errors: kUnavailable (others held it for longer), kUntrusted
-  /// (it is not a file of a trusted user), kIo.
+  /// Adds `counts` to the file, or creates it; sums saturate. After an error nothing
+  /// was added. Waits at most `limit` for the lock, which other processes hold for
+  /// microseconds. Errors: kUnavailable (no lock in time), kUntrusted (not a file of a
+  /// trusted user), kIo.
   [[nodiscard]] Result<void> add(const Counts& counts, std::chrono::milliseconds limit);
 
-  /// None where there is no file. One that is held for longer than `limit` is read as
-  /// it stands. Errors: kUntrusted, kIo.
+  /// Empty if there is no file. If the lock is not free within `limit`, reads without
+  /// it. Errors: kUntrusted, kIo.
   [[nodiscard]] Result<Counts> read(std::chrono::milliseconds limit);
 
  private:

@@ -1,5 +1,5 @@
-// Named counts of what the cache did in this process, as atomics. Those of all
-// processes: counter_file.h.
+// Named atomic counts of cache events in this process. counter_file.h has the counts of
+// all processes.
 
 #pragma once
 
@@ -35,8 +35,8 @@ enum class Counter : std::uint8_t {
   kWorkerCrashed,
   kCompiled,
   kCompileFailed,
-  kBuildRefused,       // of a source that killed two workers
-  kSlotHolderIgnored,  // it shows no sign of life
+  kBuildRefused,       // the source killed two workers
+  kSlotHolderIgnored,  // the holder had no heartbeat
   kTemporariesSwept,   // left by publishers that died
   kQuarantineSwept,
 };
@@ -48,11 +48,11 @@ inline constexpr std::size_t kCounterCount = 23;
 /// "ENOSPC"; "E133" for a number without a name here.
 [[nodiscard]] std::string errno_name(int err);
 
-/// Thread safety: every method may run concurrently; add() never waits.
+/// Thread safety: every method may run concurrently; add() never blocks.
 class Counters {
  public:
   void add(Counter counter, std::uint64_t n = 1);
-  /// Counts as "untrusted" if that is what `error` says.
+  /// Counts as "untrusted" if `error` is kUntrusted.
   void add_if_untrusted(const Error& error);
   /// Counts as "corrupt.<check>".
   void add_corrupt(Check check);
@@ -60,9 +60,9 @@ class Counters {
   void add_publish_refused(int err);
 
   [[nodiscard]] std::uint64_t get(Counter counter) const;
-  /// All that are not zero, by name.
+  /// All nonzero counts, by name.
   [[nodiscard]] std::map<std::string, std::uint64_t> snapshot() const;
-  /// What was added since the last call, by name; for the one who writes it down.
+  /// The counts added since the last call, by name; for the writer of the counter file.
   [[nodiscard]] std::map<std::string, std::uint64_t> take_unwritten();
 
  private:

@@ -16,7 +16,7 @@ bool fits(const ListQuery& query, const Entry& entry) {
          (!query.unused_since_ns || entry.last_used_ns < *query.unused_since_ns);
 }
 
-// The key decides between equals, so that a listing is the same every time.
+// The key breaks ties, so that a listing always has the same order.
 bool before(SortBy sort, const Entry& a, const Entry& b) {
   switch (sort) {
     case SortBy::kCreated:

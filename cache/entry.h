@@ -1,4 +1,4 @@
-// One row of a listing, and what a listing can be asked for.
+// One row of a listing, and the query for a listing.
 
 #pragma once
 
@@ -36,15 +36,15 @@ enum class SortBy : std::uint8_t { kCreated, kUsed, kSize, kTemplate, kArch };
 
 /// Filters combine with AND; an empty list filters nothing.
 struct ListQuery {
-  SortBy sort = SortBy::kCreated;    // newest, largest or alphabetically first first
-  std::vector<std::string> archs{};  // any of these, as printed: "9.0a"
-  std::vector<std::string> templates{};  // any of these names; a family is its kernels
+  SortBy sort = SortBy::kCreated;        // newest or largest first; names from A to Z
+  std::vector<std::string> archs{};      // any of these, as printed: "9.0a"
+  std::vector<std::string> templates{};  // any of these; for a family all its kernels
   std::optional<std::int64_t> unused_since_ns{};  // last used before this
   std::optional<std::size_t> limit{};
 };
 
-/// Filters, sorts and cuts `entries` as `query` says: what a listing without an index
-/// does.
+/// Filters, sorts and truncates `entries` as `query` says, for a listing without an
+/// index.
 [[nodiscard]] std::vector<Entry> apply(const ListQuery& query,
                                        std::vector<Entry> entries);
 

@@ -48,7 +48,7 @@ constexpr std::array kKnown{
     Known{0x0BD00BD1, "lustre", Where::kNetwork},  // older
     Known{0x47504653, "gpfs", Where::kNetwork},
     Known{0x00C36400, "ceph", Where::kNetwork},
-    Known{0x65735546, "fuse", Where::kNetwork},  // what is behind it cannot be told
+    Known{0x65735546, "fuse", Where::kNetwork},  // what is behind it is unknown
     Known{0x01021997, "9p", Where::kNetwork},    // virtio file sharing, too
     Known{0x5346414F, "afs", Where::kNetwork},   // OpenAFS
     Known{0x6B414653, "afs", Where::kNetwork},   // kAFS
@@ -107,7 +107,7 @@ class RealFileSystem final : public FileSystem {
   // Not restarted: after a failed sync the kernel forgets which pages were lost.
   int fdatasync(int fd) override { return or_errno(::fdatasync(fd)); }
   int fchmod(int fd, mode_t mode) override { return or_errno(::fchmod(fd, mode)); }
-  // Not restarted: Linux has closed the descriptor whatever it says.
+  // Not restarted: Linux closes the descriptor even if it reports an error.
   int close(int fd) override { return or_errno(::close(fd)); }
   int fstat(int fd, struct stat& info) override { return or_errno(::fstat(fd, &info)); }
   int stat(const char* path, struct stat& info) override {
@@ -137,7 +137,7 @@ class RealFileSystem final : public FileSystem {
     return or_errno(::faccessat(AT_FDCWD, path, W_OK, AT_EACCESS));
   }
   int list(const char* path, std::vector<std::string>& names) override {
-    // Not followed: a link in place of a folder is somebody's doing.
+    // O_NOFOLLOW: another user may have put a link in place of the folder.
     const int fd =
         or_errno(::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (fd < 0)

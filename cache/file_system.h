@@ -17,9 +17,8 @@ namespace kiln::cache {
 enum class RangeLock : std::uint8_t { kExclusive, kUnlock };
 
 /// Thread safety: every call may run concurrently.
-/// Each call is the system call of its name, restarted after EINTR where that is safe,
-/// and returns what that returns, or the negative errno. It never sets errno's meaning:
-/// callers look at the value alone.
+/// Each method is the system call of its name, restarted after EINTR where that is
+/// safe. It returns the call's result or the negative errno; callers never read errno.
 class FileSystem {
  public:
   FileSystem() = default;
@@ -38,7 +37,7 @@ class FileSystem {
                                        std::uint64_t offset) = 0;
   [[nodiscard]] virtual int fdatasync(int fd) = 0;
   [[nodiscard]] virtual int fchmod(int fd, mode_t mode) = 0;
-  /// The descriptor is gone whatever this returns.
+  /// The descriptor is closed even if this returns an error.
   [[nodiscard]] virtual int close(int fd) = 0;
   [[nodiscard]] virtual int fstat(int fd, struct stat& info) = 0;
   [[nodiscard]] virtual int stat(const char* path, struct stat& info) = 0;
@@ -53,35 +52,35 @@ class FileSystem {
   [[nodiscard]] virtual int mkdir(const char* path, mode_t mode) = 0;
   /// faccessat with AT_EACCESS and W_OK.
   [[nodiscard]] virtual int writable(const char* path) = 0;
-  /// Names in a directory without "." and "..", in no order; 0 or the negative errno:
-  /// -ENOTDIR also for a link to one.
+  /// Names in a directory, unordered, without "." and "..". Returns 0 or the negative
+  /// errno: -ENOTDIR also for a symbolic link to a directory.
   [[nodiscard]] virtual int list(const char* path, std::vector<std::string>& names) = 0;
   [[nodiscard]] virtual int readlink(const char* path, std::string& target) = 0;
   /// f_type of statfs, or the negative errno.
   [[nodiscard]] virtual std::int64_t type(const char* path) = 0;
-  /// F_OFD_SETLK: never waits; -EAGAIN when somebody else holds a part of the range.
+  /// F_OFD_SETLK: never blocks; -EAGAIN if another lock covers a part of the range.
   [[nodiscard]] virtual int set_lock(int fd, RangeLock how, std::uint64_t offset,
                                      std::uint64_t size) = 0;
 
-  // A shorter way to what lies below one folder: `name` is looked up from there, not
-  // from the root. A file system without it says -ENOSYS to all three.
+  // Faster access below one folder: `name` is resolved from there, not from the root. A
+  // file system without these returns -ENOSYS from all three.
 
-  /// A descriptor that is good for nothing else (O_PATH).
+  /// An O_PATH descriptor, for the two calls below only.
   [[nodiscard]] virtual int hold_folder(const char* path);
   [[nodiscard]] virtual int open_in(int folder, const char* name, int flags);
-  /// Of a link, the link itself.
+  /// Does not follow a symbolic link.
   [[nodiscard]] virtual int stat_in(int folder, const char* name, struct stat& info);
 };
 
 /// The real one; never destroyed.
 [[nodiscard]] FileSystem& real_file_system();
 
-/// Writes all of `bytes`; 0 or the negative errno. A device that takes no bytes and
-/// names no error counts as -EIO.
+/// Writes all of `bytes`; 0 or the negative errno. A write of 0 bytes without an error
+/// counts as -EIO.
 [[nodiscard]] int write_all(FileSystem& file_system, int fd, ByteView bytes);
 
-/// What a file of /proc says, at most 4096 bytes of it; empty if it cannot be read.
-/// Such files say that they have no bytes, so that read_file would read none.
+/// The content of a file in /proc, at most 4096 bytes; empty if it cannot be read. The
+/// size of such files reads as 0, so that read_file would read nothing.
 [[nodiscard]] std::string proc_text(FileSystem& file_system, const char* path);
 
 /// mkdir -p, each new folder 0700; 0 or the negative errno.

@@ -22,12 +22,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kBusyLimit{500};
 constexpr std::chrono::milliseconds kHeartbeat{1000};
-// A folder that changed within this time may change again without its time changing.
+// A folder that changed this recently may change again and keep its modification time.
 constexpr std::int64_t kSettledNs = 2'000'000'000;
 constexpr std::int64_t kUnsettled = -1;
 constexpr std::array kBeside{"-journal", "-wal", "-shm"};
 
-/// Of this run of the kernel; empty where it does not say, as in some sandboxes.
+/// The boot id of the running kernel; empty if it cannot be read, as in some sandboxes.
 std::string boot_id(FileSystem& file_system) {
   return proc_text(file_system, "/proc/sys/kernel/random/boot_id");
 }
@@ -121,7 +121,7 @@ Result<void> Index::Connection::read_again(unsigned folder, std::int64_t mtime_n
   for (const Digest& key : there) {
     if (std::ranges::binary_search(known, key))
       continue;
-    // One that cannot be read is left out; a hit or verify will deal with it.
+    // An unreadable object is left out; a hit or verify will deal with it.
     const auto entry = store.describe(key);
     if (entry && *entry)
       KILN_TRY(schema::insert(insert, **entry));
@@ -142,7 +142,7 @@ Index::Index(const Layout& layout, FileSystem& file_system, const ObjectStore& s
       state_(std::make_unique<State>()) {}
 
 Index::~Index() {
-  // A connection of the parent must not even be closed in a forked child.
+  // A forked child must not even close the parent's connection.
   if (!state_->owner.is_this())
     std::ignore = state_->connection.release();
 }
@@ -154,8 +154,8 @@ Index::FileId Index::file_id() const {
   return {info.st_dev, info.st_ino};
 }
 
-/// Whether something lies there that SQLite must not open: it follows links, waits for
-/// FIFOs, and cuts off what it takes for a journal. Counted.
+/// True, and counted, if SQLite must not open `path`: it follows links, blocks on
+/// FIFOs, and truncates what it takes for a journal.
 bool Index::is_foreign(const std::string& path) const {
   const bool refused = store_.trust().refuses(file_system_, path);
   if (refused)
@@ -163,23 +163,23 @@ bool Index::is_foreign(const std::string& path) const {
   return refused;
 }
 
-/// What SQLite would open beside the index and we did not put there. Where nothing
-/// lies, nothing is removed: by now it may be another process's journal.
+/// Removes foreign files that SQLite would open beside the index. Unlinks no name that
+/// was free: by now it may be another process's journal.
 void Index::clear_away_foreign() const {
   for (const char* suffix : kBeside) {
     const std::string path = layout_.index().native() + suffix;
     if (is_foreign(path))
       std::ignore =
-          file_system_.unlink(path.c_str());  // else SQLite says what is wrong
+          file_system_.unlink(path.c_str());  // if it fails, SQLite reports it
   }
 }
 
-/// Asks an open database; a corrupt one is rebuilt and asked once more.
+/// Queries the open database; rebuilds a corrupt one and queries once more.
 template <typename Ask>
 std::invoke_result_t<Ask, Index::Connection&> Index::ask(const Ask& question) {
   const auto once = [&](std::unique_ptr<Connection>& connection)
       -> std::invoke_result_t<Ask, Connection&> {
-    // Deleted or replaced while open: the old one answers no more.
+    // The file was deleted or replaced while open: the old one is out of date.
     if (connection && connection->id != file_id())
       connection.reset();
     if (!connection)
@@ -193,7 +193,7 @@ std::invoke_result_t<Ask, Index::Connection&> Index::ask(const Ask& question) {
     return question(*connection);
     // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): the caller owns it
   };
-  // SQLite's own locks may be held by a thread that the child does not have.
+  // SQLite's own locks may be held by a thread that does not exist in the child.
   if (!state_->owner.is_this())
     return fail(ErrorCode::kUnavailable, "index: not used in a forked child");
   const MutexLock lock(state_->mutex);
@@ -203,8 +203,7 @@ std::invoke_result_t<Ask, Index::Connection&> Index::ask(const Ask& question) {
   return answer;
 }
 
-/// Opens the file, or makes a new one if there is none, it is `rejected`, or it is not
-/// ours.
+/// Opens the file, or rebuilds it if it is missing, is `rejected`, or is not ours.
 Result<std::unique_ptr<Index::Connection>> Index::open(const FileId& rejected) {
   clear_away_foreign();
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -220,7 +219,7 @@ Result<std::unique_ptr<Index::Connection>> Index::open(const FileId& rejected) {
       if (!ours && ours.error().code != ErrorCode::kCorrupt)
         return tl::unexpected(ours.error());
       if (ours)
-        continue;  // replaced between our look and our open
+        continue;  // replaced between our lstat and our open
       bad = id;
     }
     if (attempt == 0)
@@ -241,14 +240,15 @@ Result<void> Index::rebuild(const FileId& rejected) {
       turn = *std::move(owned);
     else
       counters_.add_if_untrusted(owned.error());
-    // Without locks two may rebuild at once; the last rename wins, and both are right.
+    // Without locks two processes may rebuild at once; the last rename wins, and both
+    // files are right.
   }
   if (const FileId now = file_id(); now.inode != 0 && now != rejected)
-    return {};  // somebody else has just done it
+    return {};  // another process has just rebuilt it
   const std::string path = Layout::temporary_in(layout_.root().native());
   auto built = build_new(path);
   if (!built)
-    std::ignore = file_system_.unlink(path.c_str());  // else trim sweeps it
+    std::ignore = file_system_.unlink(path.c_str());  // if it fails, trim sweeps it
   else if (rejected.inode != 0)
     counters_.add(Counter::kIndexRebuilt);
   return built;
@@ -261,10 +261,10 @@ Result<void> Index::build_new(const std::string& path) {
     KILN_TRY(schema::create(fresh.database, boot_id(file_system_)));
     KILN_TRY(fresh.refresh(layout_, file_system_, store_, state_->hurry.get_token()));
   }
-  // What the old one left beside it would be taken for the new one's.
+  // SQLite would take the journal and WAL of the old index for the new one's.
   const std::string index = layout_.index().native();
   for (const char* suffix : kBeside)
-    std::ignore = file_system_.unlink((index + suffix).c_str());  // mostly not there
+    std::ignore = file_system_.unlink((index + suffix).c_str());  // usually missing
   if (const int err = file_system_.rename(path.c_str(), index.c_str()); err != 0)
     return posix_error("rename", index, -err);
   return {};

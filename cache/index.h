@@ -1,6 +1,6 @@
-// index.sqlite: what `ls`, the totals of `stats` and the size limit are answered from.
-// A hint, never asked on a hit, deletable at any time, rebuilt from the objects, and
-// never used on a network file system. FORMAT.md, "Index".
+// index.sqlite: answers `ls`, the totals of `stats` and the size check. A hint: never
+// used for a hit, deletable at any time, rebuilt from the objects. Never used on a
+// network file system. FORMAT.md, "Index".
 
 #pragma once
 
@@ -26,12 +26,12 @@ struct Totals {
   std::uint64_t bytes = 0;
 };
 
-/// Thread safety: every method may run concurrently; they take turns.
-/// Fork safety: in a forked child every method is kUnavailable, and the parent's
-/// connection is left alone.
+/// Thread safety: every method may run concurrently; calls are serialized.
+/// Fork safety: in a forked child every method returns kUnavailable and leaves the
+/// parent's connection alone.
 class Index {
  public:
-  /// A change to write down. Losing one costs nothing but a folder read again.
+  /// Changes to write. Losing a batch only costs reading a folder again.
   struct Batch {
     std::vector<Entry> published{};
     std::vector<std::pair<Digest, std::int64_t>> used{};  // key, unix ns
@@ -49,20 +49,20 @@ class Index {
   ~Index();
 
   /// One transaction. Errors: kIo, kCorrupt, kUnavailable (busy for too long, or
-  /// somebody else is rebuilding it); all of them counted.
+  /// another process is rebuilding the index); all are counted.
   [[nodiscard]] Result<void> write(const Batch& batch);
 
-  /// Re-reads every folder whose modification time is not the noted one. `stop` ends it
-  /// after the folder at hand. Errors: as write().
+  /// Re-reads every folder whose modification time is not the recorded one. `stop` ends
+  /// it after the current folder. Errors: as write().
   [[nodiscard]] Result<void> refresh(const std::stop_token& stop);
 
-  /// Refreshes, then asks. Errors: as write().
+  /// Refreshes, then queries. Errors: as write().
   [[nodiscard]] Result<std::vector<Entry>> list(const ListQuery& query);
   /// Without refreshing; constant time.
   [[nodiscard]] Result<Totals> totals();
 
-  /// From now on a refresh stops at the next folder: the process wants to end. What is
-  /// missing is read by whoever comes next.
+  /// The process is about to exit: a rebuild stops at the next folder from now on. The
+  /// next refresh reads the other folders.
   void hurry();
 
  private:

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kApplication = 0x4B494C4E;  // "KILN"
 constexpr std::int64_t kVersion = 3;
 
-// Triggers keep the totals, so that the size limit is checked in constant time.
+// Triggers maintain the totals, so that the size limit is checked in constant time.
 constexpr const char* kCreate = R"sql(
 PRAGMA application_id = 1263094862;
 PRAGMA user_version = 3;
@@ -55,7 +55,7 @@ Result<Entry> entry_of(const Statement& row) {
   const std::int64_t kind = row.number(1);
   if (kind < 1 || kind > 3)
     return fail(ErrorCode::kCorrupt, fmt::format("index: there is no kind {}", kind));
-  // What no file has that could be described.
+  // describe() rejects files of any other size.
   const std::int64_t size = row.number(6);
   if (size < static_cast<std::int64_t>(header::kBytes) ||
       size > static_cast<std::int64_t>(kMaxObjectBytes))
@@ -114,7 +114,7 @@ std::string among(std::string_view column, const std::vector<std::string>& value
 }  // namespace
 
 Result<void> create(const Database& database, std::string_view boot) {
-  // 64 MiB of cache: the keys are random, and so is every page that a row touches.
+  // 64 MiB of page cache: keys are random, so each row touches random pages.
   KILN_TRY(
       database.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;"
                        "PRAGMA cache_size = -65536"));

@@ -32,11 +32,11 @@ inline constexpr std::string_view kNoteFolder =
     "INSERT INTO folders(number, mtime) VALUES(?,?)"
     " ON CONFLICT(number) DO UPDATE SET mtime=excluded.mtime";
 
-/// Errors of all: as Database's. `boot` names this run of the machine's kernel.
+/// Errors of all: as Database's. `boot` is the kernel's boot id.
 [[nodiscard]] Result<void> create(const Database& database, std::string_view boot);
-/// Sets the connection up. Errors: kCorrupt also for another application's database,
-/// another version of ours, or one of another boot: nothing is synced, so that a power
-/// loss may have kept some of its pages and not others, which SQLite does not see.
+/// Sets the connection up. Errors: kCorrupt also for a database of another application,
+/// another version or another boot: nothing is synced, so a power loss may have kept
+/// only some of its pages, which SQLite does not detect.
 [[nodiscard]] Result<void> settle(const Database& database, std::string_view boot);
 [[nodiscard]] Result<void> insert(Statement& statement, const Entry& entry);
 [[nodiscard]] Result<Digest> key(const Statement& row, int column);

@@ -13,8 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// 256 files of this many records: a million places. Two keys that meet in one place do
-// not wait for each other.
+// 256 files with this many records each: a million places. Two keys that share a place
+// do not wait for each other.
 constexpr std::uint64_t kRecordsPerFile = 4096;
 constexpr std::chrono::seconds kTellEvery{1};
 
@@ -33,7 +33,7 @@ OwnerRecord record_of(const KeyLock::Request& request) {
   return record;
 }
 
-/// Why to stop waiting, or nullopt.
+/// Decides when to stop waiting for a holder.
 class Patience {
  public:
   Patience(const KeyLock::Request& request, const LockTimes& times)
@@ -47,7 +47,7 @@ class Patience {
     }
     if (auto why = watch_.give_up(owner))
       return why;
-    // Twice, because a new owner writes its record just after it got the lock.
+    // Seen twice, because a new owner writes its record only after it has the lock.
     const bool other_key = owner && !owner->is_about(request_.key);
     if (other_key && saw_other_key_)
       return fmt::format("process {} holds the place for another key", owner->pid);

@@ -1,5 +1,5 @@
-// One build per key among the processes of a machine. Only saves work: whoever goes on
-// without the lock, or loses it, still builds and publishes correctly.
+// One build per key at a time on a machine. The lock only saves work: a process that
+// goes on without it, or loses it, still builds and publishes correctly.
 
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace kiln::cache {
 
-/// Thread safety: one thread at a time; any number of KeyLocks side by side, also for
-/// one key in one process.
+/// Thread safety: one thread at a time. Any number of KeyLocks may exist at once, also
+/// for one key in one process.
 class KeyLock {
  public:
   struct Context {
@@ -29,19 +29,19 @@ class KeyLock {
 
   struct Request {
     Digest key{};
-    /// Asked at every turn and once more after the lock was got: true ends the wait,
-    /// because the object is there now.
+    /// Called at every attempt, also when it got the lock: true ends the wait, because
+    /// the object is there now.
     std::function<bool()> look_again{};
-    std::chrono::milliseconds build_limit{300'000};  // of our build, for our waiters
+    std::chrono::milliseconds build_limit{300'000};  // of our build; waiters read it
     std::stop_token stop{};
     std::optional<std::chrono::steady_clock::time_point> deadline{};
-    /// Told now and then whom we wait for; may be empty.
+    /// Called about once a second with the holder that we wait for; may be empty.
     std::function<void(const OwnerRecord&)> on_wait{};
   };
 
   enum class Outcome : std::uint8_t {
     kHeld,       // build, publish, release
-    kAppeared,   // look_again said so; nothing is held
+    kAppeared,   // look_again returned true; nothing is held
     kBypassed,   // build without the lock; `reason` says why
     kCancelled,  // `stop` was requested
   };
@@ -49,12 +49,12 @@ class KeyLock {
 
   KeyLock() = default;
 
-  /// Waits, but never for a holder that is gone, stopped or over its time:
+  /// Waits for the lock. Goes on without it (kBypassed) if locks do not work, the
+  /// record is held for another key, `deadline` passed, or the holder is dead or stuck:
   /// - no heartbeat for LockTimes::no_heartbeat;
   /// - compiling for longer than its own build limit + LockTimes::compile_grace
-  ///   (queueing for a slot does not count);
-  /// - `deadline` passed.
-  /// Goes on without at once where locks do not work. Never fails.
+  ///   (queueing for a slot does not count).
+  /// Never fails.
   [[nodiscard]] static Acquired acquire(const Context& context, const Request& request);
 
   [[nodiscard]] bool held() const { return range_.held(); }

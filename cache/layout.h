@@ -1,5 +1,5 @@
-// Every path under the cache root is built here, and every name found there is judged
-// here. FORMAT.md, "Folders", is the contract.
+// Every path under the cache root is built here, and every name found there is
+// classified here. FORMAT.md, "Folders", is the contract.
 
 #pragma once
 
@@ -13,11 +13,11 @@
 
 namespace kiln::cache {
 
-/// The version of the object format; objects of another one live in another folder.
+/// The version of the object format; objects of other versions live in other folders.
 inline constexpr std::uint32_t kFormatVersion = 1;
 inline constexpr unsigned kFolderCount = 256;
 
-/// Of a root, where nobody says how large it may be.
+/// The default size limit of a root.
 inline constexpr std::uint64_t kDefaultLimitBytes = 10ULL << 30U;
 
 /// Thread safety: immutable.
@@ -31,10 +31,10 @@ class Layout {
   [[nodiscard]] const std::string& objects() const { return objects_; }
   /// <root>/objects/v1/<2 hex>; `number` is the first byte of the keys inside.
   [[nodiscard]] std::string object_folder(unsigned number) const;
-  /// <root>/objects/v1/<2 hex>/<62 hex>. A string: a path would be taken apart into its
-  /// components, which costs as much as reading a small object.
+  /// <root>/objects/v1/<2 hex>/<62 hex>. A string, because std::filesystem::path parses
+  /// its components, which costs as much as reading a small object.
   [[nodiscard]] std::string object(const Digest& key) const;
-  /// <folder>/.tmp-<32 hex>: a private name nobody else can have chosen.
+  /// <folder>/.tmp-<32 hex>: a random name that no other process chooses.
   [[nodiscard]] static std::string temporary_in(std::string_view folder);
 
   [[nodiscard]] std::filesystem::path locks() const { return root_ / "locks"; }
@@ -48,7 +48,7 @@ class Layout {
   [[nodiscard]] std::filesystem::path memo() const { return root_ / "memo"; }
   [[nodiscard]] std::filesystem::path index() const { return root_ / "index.sqlite"; }
   [[nodiscard]] std::filesystem::path counters() const { return root_ / "counters"; }
-  /// Its mtime says when a process last looked whether this root needs a trim.
+  /// Its mtime is when a process last checked whether this root needs a trim.
   [[nodiscard]] std::filesystem::path trim_stamp() const {
     return root_ / "trim.stamp";
   }

@@ -17,15 +17,15 @@ namespace {
 
 constexpr std::size_t kRootIdHex = 16;
 
-/// The same for every process of this machine that uses this root.
+/// The same in every process of this machine that uses this root.
 std::string root_id(const Layout& layout) {
-  std::error_code ignored;  // then the path as given must do
+  std::error_code ignored;  // on error the path as given is used
   const auto canonical = std::filesystem::weakly_canonical(layout.root(), ignored);
   const auto& path = canonical.empty() ? layout.root() : canonical;
   return Digest::of(as_bytes(path.native())).hex().substr(0, kRootIdHex);
 }
 
-/// The type of the nearest ancestor that exists.
+/// The file system type of the nearest ancestor that exists.
 std::int64_t type_of(FileSystem& file_system, std::filesystem::path path) {
   std::int64_t type = file_system.type(path.c_str());
   while (type == -ENOENT && path.has_relative_path()) {
@@ -35,7 +35,7 @@ std::int64_t type_of(FileSystem& file_system, std::filesystem::path path) {
   return type;
 }
 
-/// `path` is now a local folder of ours, or why not.
+/// Makes `path` a local folder that others cannot change, or says why it cannot.
 Result<void> settle(FileSystem& file_system, const TrustPolicy& trust,
                     const std::filesystem::path& path) {
   const std::int64_t type = type_of(file_system, path);
@@ -63,7 +63,7 @@ LockFolder find_lock_folder(const Layout& layout, FileSystem& file_system,
   const std::string id = root_id(layout);
   std::vector<std::filesystem::path> candidates;
   struct stat root {};
-  // A root that is not there is not created for the sake of its locks.
+  // A missing root is not created just for its locks.
   if (file_system.stat(layout.root().c_str(), root) == 0)
     candidates.push_back(layout.locks());
   if (!runtime_dir.empty())

@@ -14,9 +14,9 @@ namespace kiln::cache {
 
 /// Thread safety: immutable.
 struct LockFolder {
-  std::filesystem::path path;  // empty: there is none, and why says so
+  std::filesystem::path path;  // empty: there is none; `why` says why
   std::string why;
-  unsigned refused = 0;  // places that somebody else can change
+  unsigned refused = 0;  // places that another user can change
 
   [[nodiscard]] bool usable() const { return !path.empty(); }
 };

@@ -36,15 +36,15 @@ struct Metadata {
   std::string min_driver;  // "580.65", empty if unknown
 
   [[nodiscard]] Bytes encode() const;
-  /// Labels that are not known are skipped: a later version may add some.
+  /// Unknown labels are skipped: a later version may add some.
   /// Errors: kCorrupt.
   [[nodiscard]] static Result<Metadata> decode(ByteView bytes);
 
   friend bool operator==(const Metadata&, const Metadata&) = default;
 };
 
-/// The lowered names alone of an encoded Metadata, as views into it: what every hit
-/// asks for. Nothing else is decoded. Errors: kCorrupt.
+/// Decodes only the lowered names of an encoded Metadata, as views into it: every hit
+/// needs them. Errors: kCorrupt.
 [[nodiscard]] Result<std::vector<std::string_view>> lowered_names(ByteView encoded);
 
 }  // namespace kiln::cache

@@ -1,5 +1,5 @@
 // The object file: one self-describing, immutable, checksummed file per artifact.
-// FORMAT.md, "Object", is the contract, byte by byte. Knows nothing of where it lies.
+// FORMAT.md, "Object", is the contract, byte by byte. Knows nothing of paths.
 
 #pragma once
 
@@ -41,20 +41,20 @@ enum class Kind : std::uint8_t { kCubin = 1, kPtx = 2, kPlan = 3 };
 /// "cubin", "ptx", "plan".
 [[nodiscard]] std::string_view to_string(Kind kind);
 
-/// The checks that a stored object can fail, in the order in which they are made.
+/// The checks that a stored object can fail, in the order in which they run.
 enum class Check : std::uint8_t {
   kSize,            // shorter than a header, over the limit, or not the size it states
-  kMagic,           // it does not begin and end as an object does
+  kMagic,           // wrong magic or trailer
   kFormat,          // an object of another format version
   kChecksum,        // XXH3-128 of the file
   kHeader,          // a field of the header is impossible
-  kKey,             // a whole object, of another key
+  kKey,             // a valid object, but of another key
   kPayload,         // the opener's PayloadCheck: the architecture in the payload
   kMetadata,        // cannot be decoded; found by verify alone
   kPayloadDigest,   // SHA-256 of the payload; found by verify alone
   kPreimageDigest,  // SHA-256 of the preimage is not the key; found by verify alone
   kSections,        // log, source or PTX cannot be decompressed; found by verify alone
-  kTarget,          // a whole object, for another target than was asked for
+  kTarget,          // a valid object, but not for the requested target
 };
 inline constexpr std::size_t kCheckCount = 12;
 
@@ -70,7 +70,7 @@ struct Rejection {
 inline constexpr std::uint64_t kMaxObjectBytes = 512ULL << 20U;
 inline constexpr std::size_t kMaxTargetChars = 16;
 
-/// What is to be stored. All views must outlive the call they are given to.
+/// An object to store. Its views must outlive the call that takes it.
 struct NewObject {
   Kind kind = Kind::kCubin;
   std::string_view target;  // "sm_90a", "compute_120"; at most 16 characters
@@ -82,20 +82,20 @@ struct NewObject {
   std::string_view ptx;
 };
 
-/// The bytes of the file. Costs one SHA-256 of the payload and of the preimage and the
-/// compression of log, source and PTX.
+/// The bytes of the object file. Cost: SHA-256 of payload and preimage, compression of
+/// log, source and PTX.
 /// Errors: kInvalidArgument (empty payload, a target too long); kResourceLimit.
 [[nodiscard]] Result<Buffer> encode(const NewObject& object);
 
-/// One object in memory, checked. Owns its bytes; every view lives as long as it does,
-/// also when it is moved. Thread safety: immutable.
+/// A checked object in memory. Owns its bytes; views of them stay valid for its
+/// lifetime, also across a move. Thread safety: immutable.
 class StoredObject {
  public:
-  /// A new object as its file will be: encoded, and put through every check that its
-  /// readers will make. Errors: as encode(); kCorrupt, which is a bug here.
+  /// Encodes a new object, then runs parse() on the bytes. Errors: as encode();
+  /// kCorrupt, which would be a bug in Kiln.
   [[nodiscard]] static Result<StoredObject> make(const NewObject& object);
 
-  /// Takes the bytes of a file and makes every check that a hit makes: size, magic,
+  /// Takes ownership of a file's bytes and checks them as every hit does: size, magic,
   /// format, XXH3-128, header, key. Decodes and copies nothing.
   [[nodiscard]] static tl::expected<StoredObject, Rejection> parse(Buffer bytes,
                                                                    const Digest& key);
@@ -107,24 +107,24 @@ class StoredObject {
   /// The whole file, as it lies on disk.
   [[nodiscard]] ByteView file() const { return bytes_.view(); }
 
-  /// Of the entry points, as views into this object. Cheap enough for every hit.
-  /// Errors: kCorrupt.
+  /// The lowered names of the entry points, as views into this object. Cheap enough for
+  /// every hit. Errors: kCorrupt.
   [[nodiscard]] Result<std::vector<std::string_view>> lowered_names() const;
 
-  /// These decode at each call. Errors: kCorrupt.
+  /// Each call decodes anew. Errors: kCorrupt.
   [[nodiscard]] Result<Metadata> metadata() const;
   [[nodiscard]] Result<Fields> preimage() const;
   [[nodiscard]] Result<std::string> log() const;
   [[nodiscard]] Result<std::string> source() const;
   [[nodiscard]] Result<std::string> ptx() const;
 
-  /// The checks too dear for a hit: both SHA-256 digests, the metadata, the compressed
-  /// sections. For `verify`, and for objects that arrive from elsewhere.
+  /// The checks too expensive for a hit: both SHA-256 digests, the metadata, the
+  /// compressed sections. For `verify`, and for objects from elsewhere.
   [[nodiscard]] tl::expected<void, Rejection> verify_fully() const;
 
-  /// True if payload and lowered names are equal: all that two builds of one key must
-  /// agree on. Log, PTX and times always differ; of a plan the payload, too, for cuDNN
-  /// writes bytes into it that it never set.
+  /// True if payload and entry points are equal: two builds of one key need not agree
+  /// on more. Log, PTX and times always differ. A plan's payload is not compared: cuDNN
+  /// leaves uninitialized bytes in it.
   [[nodiscard]] bool same_build(const StoredObject& other) const;
 
  private:

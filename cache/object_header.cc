@@ -10,15 +10,15 @@
 namespace kiln::cache::header {
 namespace {
 
-// A compressed section may grow a thousandfold; a raw size beyond this is a lie.
+// A compressed section may expand a thousandfold; a larger raw size is corrupt.
 constexpr std::uint64_t kMaxRawBytes = kMaxObjectBytes;
 
 bool all_zero(ByteView bytes) {
   return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
-/// Only the texts are compressed: the first sections are used as they lie there. Of an
-/// empty text nothing is kept, so that no bytes hide behind it.
+/// Only the text sections, from kFirstText on, may be compressed; the others are used
+/// in place. An empty text has no stored bytes, so that none can hide there.
 bool is_possible(std::size_t section, std::uint64_t stored, std::uint64_t raw,
                  std::uint64_t codec) {
   constexpr std::size_t kFirstText = 3;
@@ -44,7 +44,7 @@ Bytes encode(Kind kind, std::string_view target, const Digest& key,
   append(out, as_bytes(kMagic));
   append_le(out, kFormatVersion);
   append_le(out, static_cast<std::uint32_t>(kBytes));
-  out.resize(kCheckedFrom);  // the checksum comes last
+  out.resize(kCheckedFrom);  // the checksum is filled in last
   append_le(out, file_bytes);
   append_le(out, static_cast<std::uint64_t>(kind));
   append(out, as_bytes(target));

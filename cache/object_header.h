@@ -18,7 +18,8 @@ namespace kiln::cache::header {
 inline constexpr std::string_view kMagic = "KILNOBJ\n";
 inline constexpr std::string_view kTrailer = "KILNEND\n";
 
-// Offsets. The checksum covers everything behind it; what lies before it is compared.
+// Byte offsets. The checksum covers everything after it; the fields before it are
+// compared with their expected values.
 inline constexpr std::size_t kVersion = 8;
 inline constexpr std::size_t kHeaderBytes = 12;
 inline constexpr std::size_t kChecksum = 16;
@@ -53,19 +54,19 @@ struct Section {
 
 struct Parsed {
   Kind kind = Kind::kCubin;
-  std::string_view target;  // in the bytes given
+  std::string_view target;  // a view of the input
   Digest key;
   Digest payload_digest;
   std::array<Section, kSectionCount> sections;
 };
 
-/// kBytes bytes; the checksum is left zero.
+/// The kBytes bytes of a header; the checksum is left zero.
 [[nodiscard]] Bytes encode(Kind kind, std::string_view target, const Digest& key,
                            const Digest& payload,
                            std::span<const NewSection, kSectionCount> sections);
 
-/// Takes at least kBytes bytes, the beginning of a file of `file_bytes` in all. Checks
-/// that every field is possible; neither magic nor checksum. Errors: kCorrupt.
+/// Decodes at least kBytes bytes from the start of a file of `file_bytes` bytes. Checks
+/// that every field is possible, but neither magic nor checksum. Errors: kCorrupt.
 [[nodiscard]] Result<Parsed> decode(ByteView bytes, std::uint64_t file_bytes);
 
 }  // namespace kiln::cache::header

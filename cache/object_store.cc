@@ -20,11 +20,11 @@
 namespace kiln::cache {
 namespace {
 
-constexpr int kMaxTries = 4;  // one, and three more for a file that changes under us
+constexpr int kMaxTries = 4;  // three retries if the file changes under us
 constexpr std::int64_t kMarkEveryNs = 3600LL * 1'000'000'000;
 constexpr std::uint64_t kMaxMetadataBytes = 16ULL << 20U;
-// Not followed: a link in place of an object is somebody's doing. Not waited for: so is
-// a FIFO.
+// Another user may put a link or a FIFO here: O_NOFOLLOW refuses the link, O_NONBLOCK
+// does not wait for the FIFO.
 constexpr int kObjectFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 bool is_missing(int err) {
@@ -35,7 +35,8 @@ bool is_passing(int err) {
   return err == -ESTALE || err == -EBUSY;
 }
 
-/// Bytes read up to `size`, fewer where the file ends, or the negative errno.
+/// Reads `size` bytes, fewer at the end of the file. Returns their number or the
+/// negative errno.
 ssize_t read_fully(FileSystem& file_system, int fd, std::byte* to, std::size_t size) {
   std::size_t done = 0;
   while (done < size) {
@@ -135,7 +136,7 @@ ObjectStore::Opened ObjectStore::open_with_patience(const Digest& key, Use use) 
     Opened opened = open_once(key, use, PathFrom::kObjects);
     if (opened.outcome == Opened::Outcome::kObject)
       return opened;
-    // The folder may be another one by now, or the descriptor not ours any more.
+    // The folder may have been replaced, or the host have closed our descriptor.
   }
   Opened opened{.outcome = Opened::Outcome::kAgain};
   for (int i = 0; i < kMaxTries && opened.outcome == Opened::Outcome::kAgain; ++i)
@@ -235,11 +236,11 @@ ObjectStore::Opened ObjectStore::read_object(int fd, const Digest& key,
 
 void ObjectStore::mark_used(int fd, const Digest& key, const struct stat& info) const {
   const std::int64_t now = unix_now_ns();
-  // A stamp in the future, from a clock that was wrong, is put right as well.
+  // This also corrects a stamp in the future, from a clock that was wrong.
   if (options_.access == Access::kReadOnly ||
       std::abs(now - to_ns(info.st_mtim)) < kMarkEveryNs)
     return;
-  // An object of another user cannot be marked; it then counts as used when published.
+  // Another user's object cannot be marked; its last use stays its time of publish.
   if (file_system_.touch(fd) == 0 && options_.on_used)
     options_.on_used(key, now);
 }
@@ -328,7 +329,7 @@ Result<std::vector<ObjectFile>> ObjectStore::list(unsigned folder) const {
   for (const Digest& key : KILN_TRY(list_keys(folder))) {
     ObjectFile file{key, {}};
     if (file_system_.lstat(layout_.object(key).c_str(), file.info) == 0)
-      files.push_back(file);  // one that went away meanwhile is not listed
+      files.push_back(file);  // an object deleted meanwhile is not listed
   }
   return files;
 }
@@ -376,7 +377,7 @@ bool ObjectStore::quarantine(const Digest& key, const struct stat& seen,
   };
   if (!is_seen(path))
     return false;
-  // Through a link it would go to wherever somebody else wants it.
+  // Through a link the object would go where another user wants it.
   if (struct stat info{};
       file_system_.lstat(folder.c_str(), info) == 0 && !accepts_folder(info)) {
     counters_.add(Counter::kUntrusted);
@@ -388,7 +389,7 @@ bool ObjectStore::quarantine(const Digest& key, const struct stat& seen,
   if (err != 0)
     return false;
   if (!is_seen(aside)) {
-    // Somebody was faster and has published a good one since we looked: give it back.
+    // We moved a good object that another process has just published: move it back.
     std::ignore = file_system_.rename_no_replace(aside.c_str(), path.c_str());
     return false;  // at worst its key is built once more
   }

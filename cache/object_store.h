@@ -1,4 +1,4 @@
-// Immutable objects on disk, one file a key: <root>/objects/v1/<2 hex>/<62 hex>.
+// Immutable objects on disk, one file per key: <root>/objects/v1/<2 hex>/<62 hex>.
 // Publish = private temporary + atomic name; read = verify, else a miss. Takes no lock:
 // any number of processes and machines may share a root. Knows nothing of the index.
 
@@ -24,18 +24,19 @@
 
 namespace kiln::cache {
 
-/// What the opener knows of payloads and the cache does not: an error, whatever its
-/// code, makes the object corrupt (Check::kPayload). Called on every hit.
+/// A check of the payload, whose format the cache does not know. Any error, whatever
+/// its code, makes the object corrupt (Check::kPayload). Called on every hit and before
+/// every publish.
 using PayloadCheck = std::function<Result<void>(const StoredObject&)>;
 
 enum class Access : std::uint8_t { kReadWrite, kReadOnly };
-/// Whether publish waits for the disk; off only where a power loss costs nothing.
+/// Whether publish calls fdatasync; kNone only where a power loss costs nothing.
 enum class Sync : std::uint8_t { kData, kNone };
 
 enum class Published : std::uint8_t {
-  kStored,            // the file is there, and it is ours
-  kAlreadyThere,      // somebody else's is, and it is the same build
-  kNondeterministic,  // somebody else's is, it differs, and it stays
+  kStored,            // our file is in place
+  kAlreadyThere,      // another one was first, with the same build
+  kNondeterministic,  // another one was first, differs, and stays
   kNotStored,         // see `error`
 };
 
@@ -43,7 +44,7 @@ struct PublishResult {
   Published outcome = Published::kNotStored;
   std::optional<Error> error;    // set if and only if kNotStored
   std::uint64_t file_bytes = 0;  // of the object as encoded
-  bool is_swept = false;         // its temporary had gone before it was named
+  bool is_swept = false;         // its temporary was gone before it was linked
 };
 
 /// One object file as a directory walk sees it.
@@ -58,7 +59,7 @@ struct Problem {
   What what;
   Digest key;
   std::string path;
-  std::optional<Check> check;  // of a corrupt one
+  std::optional<Check> check;  // set if kCorrupt
   std::string detail;
   struct stat seen {};  // for quarantine()
   bool quarantined = false;
@@ -72,8 +73,9 @@ class ObjectStore {
   struct Options {
     Access access = Access::kReadWrite;
     Sync sync = Sync::kData;
-    PayloadCheck payload_check{};  // none: no such check
-    /// Told when an object was marked as used, and the time (unix ns). May be empty.
+    PayloadCheck payload_check{};  // empty: no check
+    /// Called with the key and the time (Unix ns) when an object is marked as used. May
+    /// be empty.
     std::function<void(const Digest&, std::int64_t)> on_used{};
   };
 
@@ -81,52 +83,51 @@ class ObjectStore {
   ObjectStore(const Layout& layout, FileSystem& file_system, const TrustPolicy& trust,
               Counters& counters, Options options);
 
-  /// The object, or nullopt if there is none that can be used. Checks everything on
-  /// every call; what fails a check is moved to quarantine, counted, and a miss. Marks
-  /// the object as used, at most once an hour. An object for another target than
-  /// `target` ("sm_90a") is corrupt; empty: whichever it is for.
-  /// Errors, none of which is sticky: kUntrusted; kIo (no permission, no descriptors).
+  /// The object, or nullopt on a miss. Every call runs all checks of a hit; an object
+  /// that fails one is quarantined, counted, and a miss. Marks the object as used, at
+  /// most once an hour. An object whose target is not `target` ("sm_90a") is corrupt;
+  /// an empty `target` accepts any. Errors, none of them sticky: kUntrusted; kIo
+  /// (permissions, no free file descriptor).
   [[nodiscard]] Result<std::optional<StoredObject>> find(
       const Digest& key, std::string_view target = {}) const;
 
-  /// As find(), for a person who looks: nothing is marked, counted or moved aside.
-  /// Errors: kCorrupt, naming the check that failed; kUntrusted; kIo.
+  /// As find(), for inspection: marks, counts and quarantines nothing. Errors:
+  /// kCorrupt, naming the check that failed; kUntrusted; kIo.
   [[nodiscard]] Result<std::optional<StoredObject>> inspect(const Digest& key) const;
 
-  /// Makes the object visible under its key, whole or not at all. Never an error for
-  /// the caller, who has the bytes: the result says what became of it. The cost does
-  /// not depend on how many objects there are.
+  /// Makes the object visible under its key, atomically. Never an error for the caller,
+  /// who still has the bytes: the result says what happened. The cost does not depend
+  /// on the number of objects.
   [[nodiscard]] PublishResult publish(const StoredObject& ours) const;
   [[nodiscard]] PublishResult publish(const NewObject& object) const;
 
-  /// Deletes the object and returns the bytes freed; 0 if there was none. Readers keep
-  /// what they have. Errors: kIo; kUnavailable (a read-only cache).
+  /// Deletes the object and returns the bytes freed; 0 if there was none. Concurrent
+  /// readers keep their bytes. Errors: kIo; kUnavailable (a read-only cache).
   [[nodiscard]] Result<std::uint64_t> remove(const Digest& key) const;
 
-  /// What `ls` shows, from the file's header and metadata alone; nullopt if there is no
-  /// such file. The checksum is not computed: a hint. Errors: kCorrupt, kIo.
+  /// A row for `ls`, from the file's header and metadata alone; nullopt if there is no
+  /// such file. A hint: the checksum is not verified. Errors: kCorrupt, kIo.
   [[nodiscard]] Result<std::optional<Entry>> describe(const Digest& key) const;
 
-  /// Object files of one folder, in no order. Temporaries and foreign names are left
-  /// out. Errors: kIo; a folder that is not there is empty.
+  /// Object files of one folder, unordered, without temporaries and foreign names. A
+  /// missing folder is empty. Errors: kIo.
   [[nodiscard]] Result<std::vector<ObjectFile>> list(unsigned folder) const;
-  /// As list(), the keys alone: no stat of each file.
+  /// As list(), but the keys only: no lstat of each file.
   [[nodiscard]] Result<std::vector<Digest>> list_keys(unsigned folder) const;
 
-  /// Every check there is, SHA-256 included. nullopt if all is well or the file is
-  /// gone.
+  /// Runs every check, SHA-256 included. nullopt if all pass or the file is gone.
   [[nodiscard]] std::optional<Problem> verify(const Digest& key) const;
 
-  /// Moves the object to quarantine if it is still the inode in `seen`; true if so.
+  /// Moves the object to quarantine if it is still the inode in `seen`; true if it did.
   [[nodiscard]] bool quarantine(const Digest& key, const struct stat& seen,
                                 Check check) const;
 
   [[nodiscard]] const TrustPolicy& trust() const { return trust_; }
 
  private:
-  struct Opened;  // what came of opening a file: the object, or why not
+  struct Opened;  // the result of opening a file: the object, or why not
   enum class Use : std::uint8_t { kMark, kLook };
-  enum class PathFrom : std::uint8_t { kObjects, kRoot };  // the held folder, or /
+  enum class PathFrom : std::uint8_t { kObjects, kRoot };  // from objects_, or from /
 
   [[nodiscard]] Opened open_checked(const Digest& key, Use use,
                                     std::string_view target = {}) const;
@@ -140,7 +141,7 @@ class ObjectStore {
   void mark_used(int fd, const Digest& key, const struct stat& info) const;
   void count(const Opened& opened) const;
 
-  /// A folder, not a link to one, that nobody else can write.
+  /// True for a folder, not a symbolic link, that only trusted users can write.
   [[nodiscard]] bool accepts_folder(const struct stat& info) const {
     return S_ISDIR(info.st_mode) && trust_.accepts(info);
   }
@@ -163,9 +164,9 @@ class ObjectStore {
   const TrustPolicy& trust_;
   Counters& counters_;
   const Options options_;
-  // The folder of all objects, held open: a hit then looks up two names instead of the
-  // whole path, twice. Null where that cannot be. Whatever is not a sound object this
-  // way is looked for by its whole path.
+  // The objects folder, held open (O_PATH): the open and the stat of a hit then resolve
+  // short relative paths. Null if it cannot be opened. Where this way gives no valid
+  // object, the absolute path is tried.
   const UniqueFd objects_;
 };
 

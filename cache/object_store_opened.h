@@ -1,4 +1,4 @@
-// What came of opening one object file. Private to ObjectStore's two source files:
+// The result of opening one object file. Private to ObjectStore's two source files:
 // object_store.cc reads, publish.cc writes.
 
 #pragma once

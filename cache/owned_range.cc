@@ -28,15 +28,16 @@ constexpr std::uint32_t kRecordMagic = 0x314B4C4B;  // "KLK1"
 constexpr std::size_t kKeyBytes = 16;
 constexpr std::size_t kHeartbeatOffset = 48;
 constexpr std::chrono::seconds kIdleThreadLife{5};
-// Not followed: a link in its place is somebody's doing. Not waited for: so is a FIFO.
+// Another user may put a link or a FIFO here: O_NOFOLLOW refuses the link, O_NONBLOCK
+// does not wait for the FIFO.
 constexpr int kLockFileFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 bool has_no_locks(int err) {
   return err == -ENOLCK || err == -ENOSYS || err == -EOPNOTSUPP || err == -EINVAL;
 }
 
-/// Whether a record may be written into it: our own, and not one that has another name
-/// elsewhere.
+/// True if a record may be written into the file: regular, our own, and without a
+/// second hard link.
 bool is_lock_file(FileSystem& files, const struct stat& info,
                   const std::filesystem::path& path) {
   return S_ISREG(info.st_mode) && info.st_nlink <= 1 &&
@@ -54,7 +55,7 @@ tl::unexpected<Error> refused(const std::filesystem::path& path) {
       fmt::format("{} is not a file of this user alone: delete it", path.native()));
 }
 
-/// What could not be opened may be a link, a FIFO or what this user may not write.
+/// A file that cannot be opened may be a link, a FIFO or not writable for this user.
 tl::unexpected<Error> open_error(FileSystem& files, const std::filesystem::path& path,
                                  int err) {
   struct stat info {};
@@ -160,7 +161,7 @@ struct OwnedRange::Held {
   class Registry;
 };
 
-/// All that this process holds, and the thread that writes its heartbeats.
+/// All records that this process holds, and the thread that writes their heartbeats.
 /// Never destroyed: the thread may outlive main.
 class OwnedRange::Held::Registry {
  public:
@@ -181,20 +182,20 @@ class OwnedRange::Held::Registry {
 
  private:
   Registry() {
-    // A child would share our locks through its copies of the descriptors and keep
-    // them when we die, so it closes them; it unlocks nothing.
+    // A child shares our locks through its copies of the descriptors and would keep
+    // them after our death. So it closes its copies, but unlocks nothing.
     ::pthread_atfork([] { instance().before_fork(); }, [] { instance().in_parent(); },
                      [] { instance().in_child(); });
   }
 
-  // The analysis cannot know that the mutex stays locked from one handler to the next.
+  // Clang's analysis cannot see that the mutex stays locked between the handlers.
   void before_fork() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex.lock(); }
   void in_parent() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex.unlock(); }
   void in_child() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
     for (const Held* held : held_) ::close(held->fd);
     held_.clear();
     has_thread_ = false;
-    wake_ = new ConditionVariable;  // the old one has a waiter that is not there
+    wake_ = new ConditionVariable;  // the old one's waiter does not exist here
     mutex.unlock();
   }
 
@@ -255,9 +256,10 @@ Result<std::optional<OwnedRange>> OwnedRange::try_own(
   constexpr int kFlags = O_RDWR | O_CREAT | kLockFileFlags;
   FileSystem& files = *place.file_system;
   auto& registry = Held::Registry::instance();
-  // Held from open to add(), so that no fork falls between them.
+  // Held from open to add(), so that no fork happens in between.
   const MutexLock lock(registry.mutex);
-  // A description of its own for each attempt: two of one process exclude each other.
+  // Each attempt opens its own file description, so that OFD locks also exclude two
+  // threads of one process.
   int fd = files.open(place.file.c_str(), kFlags, 0600);
   if (fd == -ENOENT && make_folders(files, place.file.parent_path().native()) == 0)
     fd = files.open(place.file.c_str(), kFlags, 0600);
@@ -325,8 +327,8 @@ void OwnedRange::release() noexcept {
   FileSystem& files = *held_->file_system;
   const Bytes nobody(kOwnerRecordBytes);
   std::ignore = files.pwrite(held_->fd, nobody, held_->offset);  // a hint
-  // Explicit, because close() alone leaves it locked while a child has a copy. Should
-  // it fail, waiters go on when the heartbeats stop.
+  // Explicit, because close() alone leaves it locked while a child has a copy of the
+  // descriptor. If it fails, waiters go on when the heartbeats stop.
   std::ignore =
       files.set_lock(held_->fd, RangeLock::kUnlock, held_->offset, kOwnerRecordBytes);
   std::ignore = files.close(held_->fd);

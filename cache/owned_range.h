@@ -19,7 +19,7 @@
 
 namespace kiln::cache {
 
-/// CLOCK_BOOTTIME: runs on while the machine sleeps, and is never set.
+/// CLOCK_BOOTTIME: also runs during suspend, and cannot be set.
 using BootTime = std::chrono::nanoseconds;
 [[nodiscard]] BootTime boot_time_now();
 
@@ -28,7 +28,7 @@ enum class Phase : std::uint8_t { kStarting = 1, kQueued, kCompiling, kPublishin
 /// "starting", "queued for a slot", "compiling", "publishing".
 [[nodiscard]] std::string_view to_string(Phase phase);
 
-/// What a holder says of itself.
+/// What a holder writes about itself.
 struct OwnerRecord {
   pid_t pid = 0;
   Phase phase = Phase::kStarting;
@@ -39,32 +39,32 @@ struct OwnerRecord {
   std::chrono::milliseconds build_limit{};  // after which the holder kills its build
 
   [[nodiscard]] Bytes encode() const;
-  /// nullopt for a record that is empty or makes no sense.
+  /// nullopt for an empty or invalid record.
   [[nodiscard]] static std::optional<OwnerRecord> decode(ByteView bytes);
-  /// True if both are of one ownership, whatever its phase and heartbeat.
+  /// True if both records are of the same ownership, whatever the phase and heartbeat.
   [[nodiscard]] bool same_owner(const OwnerRecord& other) const;
   [[nodiscard]] bool is_about(const Digest& other_key) const;
 };
 inline constexpr std::size_t kOwnerRecordBytes = 64;
 
-/// True if two looks at a record saw no sign of life in between.
+/// True if a record did not change between two reads: no sign of life.
 [[nodiscard]] bool same_look(const std::optional<OwnerRecord>& a,
                              const std::optional<OwnerRecord>& b);
 
 /// Time limits of locks; tests shorten them.
 struct LockTimes {
   std::chrono::milliseconds heartbeat{1000};       // the holder's
-  std::chrono::milliseconds no_heartbeat{10'000};  // after which a holder is given up
+  std::chrono::milliseconds no_heartbeat{10'000};  // then a holder counts as dead
   std::chrono::milliseconds compile_grace{5'000};  // beyond the holder's build limit
   std::chrono::milliseconds shortest_pause{1};     // between two tries, jittered
   std::chrono::milliseconds longest_pause{50};
 };
 
 /// Owns one record until it is released or destroyed.
-/// Thread safety: one thread at a time. The heartbeat is written by a thread of its
-/// own, one a process, that lives while anything is held. Fork safety: in a forked
-/// child it holds nothing and releases nothing; the child's copy of the descriptor is
-/// closed, so that the parent's death frees the record.
+/// Thread safety: one thread at a time. One thread per process writes all heartbeats;
+/// it lives while anything is held. Fork safety: in a forked child it holds nothing and
+/// releases nothing; the child's copy of the descriptor is closed, so that the lock
+/// ends with the parent.
 class OwnedRange {
  public:
   struct Place {
@@ -80,18 +80,17 @@ class OwnedRange {
   OwnedRange& operator=(const OwnedRange&) = delete;
   ~OwnedRange();
 
-  /// One attempt; never waits. nullopt if somebody else holds it (also another thread
-  /// of this process). `record` is written with pid and times filled in.
-  /// Errors: kUnavailable where the file system has no locks; kUntrusted, for a file
-  /// that is not ours alone; kIo.
+  /// One attempt; never blocks. nullopt if another process or thread holds the record.
+  /// Writes `record`, with pid and times filled in. Errors: kUnavailable if the file
+  /// system has no locks; kUntrusted for a file that is not ours alone; kIo.
   [[nodiscard]] static Result<std::optional<OwnedRange>> try_own(
       const Place& place, OwnerRecord record, std::chrono::milliseconds heartbeat);
 
-  /// Who holds it, as far as the record tells; a hint. nullopt: nobody says.
+  /// The holder, according to the record; a hint. nullopt: no valid record.
   [[nodiscard]] static std::optional<OwnerRecord> owner(const Place& place);
 
   [[nodiscard]] bool held() const;
-  /// Tells the waiters. Best effort: a record is a hint.
+  /// Writes the phase for waiters. Best effort: a record is a hint.
   void enter(Phase phase);
   void release() noexcept;
 
@@ -102,15 +101,15 @@ class OwnedRange {
   std::unique_ptr<Held> held_;
 };
 
-/// Decides whether a holder is worth waiting for, from one look at its record after
-/// another. It compares the holder's heartbeats with each other rather than with the
-/// clock alone, because two containers may disagree about the clock.
+/// Decides from successive reads of a holder's record whether to keep waiting for it.
+/// Compares heartbeats with each other, not only with the clock, because two containers
+/// may disagree about the clock.
 /// Thread safety: one thread at a time.
 class OwnerWatch {
  public:
   explicit OwnerWatch(const LockTimes& times) : times_(times) {}
 
-  /// nullopt: go on waiting. Else why not, as text that names the holder.
+  /// nullopt: keep waiting. Otherwise the reason to stop, which names the holder.
   [[nodiscard]] std::optional<std::string> give_up(
       const std::optional<OwnerRecord>& seen);
 
@@ -120,7 +119,8 @@ class OwnerWatch {
   std::optional<std::chrono::steady_clock::time_point> last_change_;
 };
 
-/// Sleeps a random time between the pauses of `times`, longer from turn to turn.
+/// Random pauses from shortest_pause to a ceiling that doubles with each call, up to
+/// longest_pause. The caller sleeps.
 class BackOff {
  public:
   explicit BackOff(const LockTimes& times);

@@ -1,4 +1,4 @@
-// Waiting for the owner of a range: whether it is worth it, and how long to sleep.
+// Waiting for the owner of a range: when to give up, and how long to sleep.
 
 #include <fmt/format.h>
 
@@ -50,7 +50,7 @@ std::optional<std::string> OwnerWatch::give_up(const std::optional<OwnerRecord>&
   const std::chrono::nanoseconds age = boot_time_now() - seen->heartbeat;
   if (age >= times_.no_heartbeat && unchanged >= 2 * times_.heartbeat)
     return silent(*seen, age);
-  // Both times are the holder's own, so that its clock need not be ours.
+  // Both times come from the holder, so that its clock may differ from ours.
   const std::chrono::nanoseconds compiling = seen->heartbeat - seen->phase_started;
   if (seen->phase == Phase::kCompiling && seen->build_limit.count() > 0 &&
       compiling > seen->build_limit + times_.compile_grace) {

@@ -30,7 +30,7 @@ class Rollback {
   Rollback(Rollback&&) = delete;
   Rollback& operator=(Rollback&&) = delete;
   ~Rollback() {
-    // Where it stays, trim finds it; after a rename there is nothing to unlink.
+    // If it fails, trim finds the file; after a rename there is nothing to unlink.
     std::ignore = file_system_.unlink(path_.c_str());
   }
 
@@ -67,7 +67,7 @@ PublishResult ObjectStore::publish(const StoredObject& ours) const {
       return not_stored(std::move(checked).error());
   }
   PublishResult result = publish_checked(ours);
-  // To a collector whose clock is ahead it was an orphan: once more.
+  // A collector whose clock is ahead took the temporary for an orphan: publish again.
   if (result.is_swept)
     result = publish_checked(ours);
   result.file_bytes = ours.file().size();
@@ -86,13 +86,13 @@ PublishResult ObjectStore::refuse(std::string_view call, const std::string& path
   return not_stored(posix_error(call, path, -err).value());
 }
 
-/// Nothing is written through a link, nor where others could take it away again.
+/// Refuses to write through a link, or where others could delete the file.
 std::optional<PublishResult> ObjectStore::refuse_folder(
     const std::string& folder) const {
   struct stat info {};
   const int err = file_system_.lstat(folder.c_str(), info);
   if (err != 0 || accepts_folder(info))
-    return std::nullopt;  // where there is none yet, the first temporary makes it
+    return std::nullopt;  // open_temporary() creates a missing folder
   counters_.add(Counter::kUntrusted);
   return not_stored(
       {ErrorCode::kUntrusted,
@@ -165,7 +165,7 @@ int ObjectStore::link_or_rename(const std::string& temporary,
   const int linked = file_system_.link(temporary.c_str(), path.c_str());
   if (linked == 0)
     return 0;
-  // NFS may have done it, lost the reply, and answered the second request with EEXIST.
+  // NFS may have linked it, lost the reply, and answered the retry with EEXIST.
   struct stat info {};
   if (file_system_.lstat(temporary.c_str(), info) == 0 && info.st_nlink == 2)
     return 0;
@@ -176,7 +176,7 @@ int ObjectStore::link_or_rename(const std::string& temporary,
     return moved;
   if (!has_no_hard_links(moved))
     return moved;
-  // The last resort can replace an object that appears in between; it is as good.
+  // The last resort may replace an object that appears in between; ours is as good.
   if (file_system_.lstat(path.c_str(), info) == 0)
     return -EEXIST;
   return file_system_.rename(temporary.c_str(), path.c_str());
@@ -197,7 +197,7 @@ std::optional<PublishResult> ObjectStore::settle_with_other(
     case Opened::Outcome::kUnreadable:
       return not_stored({ErrorCode::kIo, std::move(other.detail)});
     default:
-      return std::nullopt;  // gone, or in quarantine by now: name ours again
+      return std::nullopt;  // gone, or in quarantine by now: link ours again
   }
 }
 

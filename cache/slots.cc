@@ -9,7 +9,7 @@
 namespace kiln::cache {
 namespace {
 
-// More than this are not looked at, however many holders were given up.
+// No more slots than this are tried, however many holders are ignored.
 constexpr unsigned kMaxSlots = 4096;
 
 }  // namespace
@@ -50,13 +50,13 @@ Slots::Acquired Slots::acquire(const Request& request) {
   }
 }
 
-/// One attempt at each slot; nothing held if all are taken.
+/// Tries each slot once. The result holds nothing if all are taken.
 Result<OwnedRange> Slots::try_any(const Request& request, Watches& watches) {
   OwnerRecord record;
   record.key = request.key;
   record.build_limit = request.build_limit;
   record.phase = Phase::kCompiling;
-  // Each holder that is given up makes room for one slot behind the others.
+  // Each ignored holder adds one slot at the end.
   unsigned room = count_.get();
   for (unsigned slot = 0; slot < std::min(room, kMaxSlots); ++slot) {
     auto owned = KILN_TRY(OwnedRange::try_own(place(slot), record, times_.heartbeat));
@@ -76,7 +76,7 @@ bool Slots::gave_up(unsigned slot, Watches& watches) {
     if (known != given_up_.end()) {
       if (same_look(owner, known->second))
         return true;
-      given_up_.erase(known);  // alive after all, or somebody else by now
+      given_up_.erase(known);  // alive after all, or a new holder
     }
   }
   if (!watches.try_emplace(slot, times_).first->second.give_up(owner))

@@ -1,4 +1,4 @@
-// How many builds run at once on a machine, whatever the number of processes.
+// Limits how many builds run at once on a machine, in all processes together.
 
 #pragma once
 
@@ -30,7 +30,7 @@ class Slots {
     std::string reason;
   };
   struct Request {
-    Digest key{};  // of the build, for whoever asks what runs
+    Digest key{};  // of the build; written to the slot's record
     std::chrono::milliseconds build_limit{300'000};
     std::stop_token stop{};
     std::optional<std::chrono::steady_clock::time_point> deadline{};
@@ -40,9 +40,9 @@ class Slots {
   Slots(const LockFolder& folder, FileSystem& file_system, Counters& counters,
         LockTimes times, LazyCount count);
 
-  /// Waits for one of the slots. A holder without a heartbeat for
-  /// LockTimes::no_heartbeat stops counting, as if there were a slot more; that is
-  /// remembered, so that this process pays the wait for it once.
+  /// Waits for a free slot. A holder without a heartbeat for LockTimes::no_heartbeat is
+  /// ignored, as if there were one slot more. This process remembers it, and so waits
+  /// for it only once.
   [[nodiscard]] Acquired acquire(const Request& request);
 
  private:

@@ -17,24 +17,24 @@ namespace {
 
 constexpr int kFirstSafeWal = 3'051'003;
 
-/// From one fork to the next.
+/// What this process inherited when it was forked.
 struct Epoch {
   OwnerProcess process{};
   int inherited = 0;  // databases that the parent had open when it forked
 };
 
 // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): of the process
-std::atomic<int> open_databases = 0;  // from before it opens until it is closed
+std::atomic<int> open_databases = 0;  // each from before its open to its close
 std::atomic<const Epoch*> epoch = nullptr;
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
-/// Asked before a process opens its first database: what is open then was inherited.
+/// Called before a process opens its first database: any open one was inherited.
 const Epoch& this_epoch() {
   const Epoch* current = epoch.load();
   while (current == nullptr || !current->process.is_this()) {
     auto mine = std::make_unique<const Epoch>(Epoch{.inherited = open_databases});
     if (epoch.compare_exchange_strong(current, mine.get()))
-      return *mine.release();  // there until the end
+      return *mine.release();  // never freed
   }
   return *current;
 }
@@ -49,7 +49,7 @@ tl::unexpected<Error> sqlite_error(int code, sqlite3* database) {
       return fail(ErrorCode::kUnavailable, std::move(message));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-    case SQLITE_ERROR:  // such as a table that is not there
+    case SQLITE_ERROR:  // such as a missing table
     case SQLITE_SCHEMA:
     case SQLITE_CONSTRAINT:
     case SQLITE_MISMATCH:
@@ -79,17 +79,17 @@ Result<Database> Database::open(const std::filesystem::path& path, Open how,
                                 std::chrono::milliseconds busy_limit) {
   if (!sqlite_is_usable())
     return fail(ErrorCode::kUnavailable, "index: SQLite is the parent process's");
-  // The owner takes turns with a mutex of its own.
+  // NOMUTEX: the owner serializes its calls with its own mutex.
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
                     (how == Open::kNew ? SQLITE_OPEN_CREATE : 0);
-  // Its NOFOLLOW is about every component; ours, about the last one.
-  std::error_code error;  // what is wrong with the folder, SQLite says as well
+  // SQLite's NOFOLLOW refuses links in every component; we refuse one only in the last.
+  std::error_code error;  // SQLite reports it as well
   const auto folder = std::filesystem::canonical(path.parent_path(), error);
   const auto real = error ? path : folder / path.filename();
   sqlite3* raw = nullptr;
   ++open_databases;
   const int code = ::sqlite3_open_v2(real.c_str(), &raw, flags, nullptr);
-  Database database(raw);  // also a failed open gives one to close, if there is memory
+  Database database(raw);  // a failed open returns a handle, too, if there is memory
   if (raw == nullptr)
     --open_databases;
   if (code != SQLITE_OK)
@@ -132,7 +132,7 @@ Statement& Statement::bind(std::int64_t value) {
 }
 
 Statement& Statement::bind(std::string_view text) {
-  // To SQLite a null pointer is NULL, whatever its length.
+  // SQLite binds a null pointer as NULL, whatever its length.
   const char* const data = text.empty() ? "" : text.data();
   const int code = ::sqlite3_bind_text(raw_.get(), ++bound_, data,
                                        static_cast<int>(text.size()), SQLITE_TRANSIENT);

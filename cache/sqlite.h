@@ -1,5 +1,5 @@
-// SQLite's C interface as owners and Results: the one conversion point of its codes.
-// Knows no table.
+// RAII owners and Results over SQLite's C interface, and the only place that converts
+// its error codes. Knows no table.
 
 #pragma once
 
@@ -20,14 +20,14 @@ namespace kiln::cache {
 
 class Statement;
 
-/// False in a process that was forked from one with an open database: some thread that
-/// this one does not have may hold SQLite's locks for ever, and what SQLite knows of
-/// the files' locks is the parent's. Thread-safe.
+/// False in a process that was forked while a database was open: a thread that does not
+/// exist here may hold SQLite's mutexes for ever, and the file locks that SQLite has
+/// recorded are the parent's. Thread-safe.
 [[nodiscard]] bool sqlite_is_usable();
 
-/// Errors of every method here: kUnavailable (busy for too long; for open() also where
-/// SQLite is not usable), kIo (disk full,
-/// permissions, I/O), kCorrupt (everything that a new database would not have).
+/// Errors of every method here: kUnavailable (busy for too long; for open() also if
+/// SQLite is not usable), kIo (disk full, permissions, I/O), kCorrupt (every error that
+/// a new database would not have).
 /// Thread safety: one thread at a time.
 class Database {
  public:
@@ -52,7 +52,7 @@ class Database {
 };
 
 /// Thread safety: as its Database, which must outlive it. Columns are valid until the
-/// next step(); bound views until the next reset.
+/// next step(); bind() copies its argument.
 class Statement {
  public:
   Statement& bind(std::int64_t value);
@@ -62,9 +62,9 @@ class Statement {
   Statement& bind(std::string_view text);
   Statement& bind(ByteView blob);
 
-  /// True: there is a row.
+  /// True if there is a row.
   [[nodiscard]] Result<bool> step();
-  /// Steps to the end and makes the statement ready for the next parameters.
+  /// Steps to the end, then resets the statement for the next parameters.
   [[nodiscard]] Result<void> run();
 
   [[nodiscard]] std::int64_t number(int column) const;
@@ -80,13 +80,13 @@ class Statement {
 
   std::unique_ptr<sqlite3_stmt, Finalizer> raw_;
   int bound_ = 0;
-  int bind_code_ = 0;  // the first that went wrong; step() reports it
+  int bind_code_ = 0;  // the first error of bind(); step() returns it
 };
 
 /// Rolled back by its destructor unless committed.
 class Transaction {
  public:
-  /// Takes the write lock at once, so that it is waited for here and nowhere else.
+  /// Takes the write lock at once, so that only this call waits for it.
   [[nodiscard]] static Result<Transaction> begin(const Database& database);
   [[nodiscard]] Result<void> commit();
 

@@ -1,4 +1,4 @@
-// A sleep that ends when it is asked to.
+// A sleep that a stop request ends early.
 
 #pragma once
 

@@ -97,7 +97,7 @@ class Collector {
     }
   }
 
-  /// The target of a limit, exactly: all of it is 100 percent.
+  /// `target_percent` of `limit`: no overflow, and 100 percent is exactly `limit`.
   [[nodiscard]] std::uint64_t percent_of(std::uint64_t limit) const {
     return limit / 100 * options_.target_percent +
            limit % 100 * options_.target_percent / 100;
@@ -119,7 +119,7 @@ class Collector {
   void sweep() {
     for (unsigned folder = 0; folder < kFolderCount; ++folder)
       sweep_temporaries(layout_.object_folder(folder));
-    // The root alone may be a link, which the last slash follows.
+    // Only the root may be a link; its trailing slash follows it.
     for (const auto& folder :
          {layout_.root() / "", layout_.toolchains(), layout_.memo(), layout_.repro()})
       sweep_temporaries(folder.native());
@@ -129,7 +129,7 @@ class Collector {
   void sweep_temporaries(const std::string& folder) {
     std::vector<std::string> names;
     if (options_.stop.stop_requested() || file_system_.list(folder.c_str(), names) != 0)
-      return;  // not there, or for the next trim
+      return;  // missing, or left to the next trim
     for (const std::string& name : names) {
       const std::string path = fmt::format("{}/{}", folder, name);
       struct stat info {};
@@ -144,11 +144,11 @@ class Collector {
     std::vector<std::string> names;
     if (file_system_.list(folder.c_str(), names) != 0)
       return;
-    std::vector<std::pair<std::int64_t, std::string>> files;  // when set aside, path
+    std::vector<std::pair<std::int64_t, std::string>> files;  // time set aside, path
     for (const std::string& name : names) {
       const std::string path = fmt::format("{}/{}", folder, name);
       struct stat info {};
-      // A rename sets the change time, and leaves the modification time.
+      // The rename to quarantine set the change time, not the modification time.
       if (is_quarantined(name) && file_system_.lstat(path.c_str(), info) == 0)
         files.emplace_back(to_ns(info.st_ctim), path);
     }

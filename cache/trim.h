@@ -1,4 +1,4 @@
-// Keeps a cache root under its size limit and sweeps what crashes left behind.
+// Keeps a cache root under its size limit and deletes files that crashes left behind.
 
 #pragma once
 
@@ -21,7 +21,7 @@ enum class DryRun : std::uint8_t { kNo, kYes };
 struct TrimOptions {
   std::uint64_t limit_bytes = kDefaultLimitBytes;
   unsigned target_percent = 90;          // of the limit, once it is exceeded
-  std::chrono::seconds minimum_age{60};  // younger objects stay
+  std::chrono::seconds minimum_age{60};  // objects used more recently stay
   std::chrono::hours orphan_age{1};      // of temporaries
   std::chrono::hours quarantine_age{7 * 24};
   std::size_t quarantine_count = 100;
@@ -38,12 +38,11 @@ struct TrimResult {
   std::uint64_t orphans_swept = 0;  // temporaries and old quarantine
 };
 
-/// Removes objects, the least recently used first by our own stamp, until the rest
-/// fits. Walks the objects themselves: an index that lies deletes nothing. Looks at
-/// each file again before it is deleted, and lets it live if it was used or replaced
-/// meanwhile. Touches only names of our own pattern. The caller sees to it that there
-/// is one collector at a time; two are safe, and remove more than needed. Errors: kIo,
-/// when no folder can be read.
+/// Evicts objects, the least recently used (by modification time) first, until the rest
+/// fits. Walks the objects, so that a wrong index deletes nothing. Checks each file
+/// again before deleting it, and keeps it if it was used or replaced meanwhile. Touches
+/// only names of our own patterns. The caller ensures one collector at a time; two are
+/// safe, but remove more than needed. Errors: kIo, if no folder can be read.
 [[nodiscard]] Result<TrimResult> trim(const Layout& layout, FileSystem& file_system,
                                       const ObjectStore& store, Counters& counters,
                                       const TrimOptions& options);

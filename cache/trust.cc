@@ -71,13 +71,13 @@ bool TrustPolicy::refuses(FileSystem& file_system, const std::string& path) cons
 bool TrustPolicy::accepts_component(const struct stat& info, bool last) const {
   const bool root_like =
       info.st_uid == 0 || (!last && overflow_ && info.st_uid == *overflow_);
-  // The mode of a symbolic link means nothing; its owner does.
+  // A symbolic link's mode means nothing, but its owner counts.
   if (S_ISLNK(info.st_mode))
     return root_like || owner(info.st_uid);
   if ((info.st_mode & (S_IWGRP | S_IWOTH)) == 0)
     return root_like || owner(info.st_uid);
-  // In /tmp and its like only the owner of a name can replace it, and the next
-  // component is asked for its owner.
+  // In a sticky folder such as /tmp only the owner of a name can replace it, and the
+  // next component's owner is checked.
   return !last && root_like && (info.st_mode & S_ISVTX) != 0;
 }
 

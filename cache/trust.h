@@ -1,5 +1,5 @@
-// Who may have written what we are about to use. The cache defends against other users
-// of the machine, never against its own owner.
+// Decides whether only trusted users could write a file. The cache defends against
+// other users of the machine, never against its own owner.
 
 #pragma once
 
@@ -20,26 +20,27 @@ namespace kiln::cache {
 class TrustPolicy {
  public:
   /// `user` trusts itself, root and `trusted`. `overflow` is the uid that stands for
-  /// unmapped owners in a user namespace: of an ancestor folder it counts as root.
+  /// unmapped owners in a user namespace: as owner of an ancestor folder it counts as
+  /// root.
   TrustPolicy(uid_t user, std::vector<uid_t> trusted, std::optional<uid_t> overflow);
 
   /// The effective user of this process, and its user namespace.
   [[nodiscard]] static TrustPolicy of_this_process(std::vector<uid_t> trusted);
 
-  /// True if a trusted user owns it and nobody else can write it. (Write permission of
-  /// the group counts as somebody else's.)
+  /// True if a trusted user owns the file and neither its group nor others can write
+  /// it.
   [[nodiscard]] bool accepts(const struct stat& info) const {
     return owner(info.st_uid) && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
   }
 
-  /// True if what is written into it can land nowhere else: a regular file that
-  /// accepts() takes and that has no second name.
+  /// True for a regular file that accepts() takes and that has no second hard link:
+  /// what is written to it can land nowhere else.
   [[nodiscard]] bool accepts_file(const struct stat& info) const {
     return S_ISREG(info.st_mode) && info.st_nlink <= 1 && accepts(info);
   }
 
-  /// True if something lies at `path` that accepts_file() does not take: a link and a
-  /// FIFO, too, whatever they lead to.
+  /// True if `path` exists and accepts_file() does not take it. A symbolic link or FIFO
+  /// is always refused, whatever it leads to.
   [[nodiscard]] bool refuses(FileSystem& file_system, const std::string& path) const;
 
   /// Walks `path` from "/" as the kernel would, symbolic links included, up to the

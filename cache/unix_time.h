@@ -17,8 +17,8 @@ namespace kiln::cache {
       .count();
 }
 
-/// From 1970 to 2262, the nearest there is: a stamp of a file may be any number of
-/// seconds. Never negative, so that the difference of two always fits.
+/// Clamped to 1970..2262, since a file's time stamp may be any number of seconds. Never
+/// negative, so that the difference of two always fits.
 [[nodiscard]] inline std::int64_t to_ns(const timespec& time) {
   constexpr std::int64_t kSecond = 1'000'000'000;
   constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max() / kSecond - 1;
