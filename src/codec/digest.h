@@ -51,7 +51,7 @@ class Sha256 {
   ~Sha256();
 
   void update(ByteView bytes);
-  /// The digest of all bytes so far; the hasher is spent afterwards.
+  /// The digest of all bytes so far; the hasher must not be used afterwards.
   [[nodiscard]] Digest finish();
 
  private:

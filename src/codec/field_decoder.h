@@ -1,5 +1,5 @@
-// Fields as values of types: numbers, enumerators, lists, lists within lists. What
-// wrote them may have run wild, so the decoder believes nothing.
+// Typed values in Fields: numbers, enumerators, lists, nested lists. The process that
+// wrote them may have corrupted memory, so the decoder checks everything.
 
 #pragma once
 
@@ -25,11 +25,11 @@ void add_number(Fields& fields, std::string_view label, Integer value) {
 
 void add_nested(Fields& fields, std::string_view label, const Fields& nested);
 
-/// Reads the fields of one thing and remembers the first that was wrong, so that a
-/// reader is a list of assignments and one finish(). Thread safety: one thread.
+/// Reads the fields of one value and remembers the first error, so that a reader is a
+/// list of assignments and one finish(). Thread safety: one thread.
 class FieldDecoder {
  public:
-  /// `subject` begins the error's message. Both must outlive the decoder.
+  /// The error's message starts with `subject`. Both must outlive the decoder.
   FieldDecoder(const Fields& fields, std::string_view subject)
       : fields_(fields), subject_(subject) {}
 
@@ -58,7 +58,7 @@ class FieldDecoder {
     return list;
   }
 
-  /// `read(FieldDecoder&)` of each nested list with that label.
+  /// The results of `read(FieldDecoder&)` for each nested list with that label.
   template <typename Read>
   auto nested(std::string_view label, const Read& read) {
     std::vector<std::invoke_result_t<Read, FieldDecoder&>> list;
@@ -87,7 +87,7 @@ class FieldDecoder {
     return static_cast<Enum>(value);
   }
 
-  /// For what only the caller knows to be wrong.
+  /// Records an error that only the caller can detect.
   void note(std::string what) {
     if (!wrong_)
       wrong_ = std::move(what);

@@ -1,5 +1,5 @@
-// A list of labelled values and its one byte encoding. Used for the preimage of a key
-// and for an object's metadata; FORMAT.md, "Fields", is the contract.
+// A list of labelled values and its unique encoding as bytes. Used for the preimage of
+// a key and for an object's metadata; FORMAT.md, "Fields", is the contract.
 
 #pragma once
 
@@ -32,7 +32,7 @@ class FieldReader {
   /// `encoded` must outlive the views.
   explicit FieldReader(ByteView encoded) : rest_(encoded) {}
   /// nullopt at the end. Errors: kCorrupt, for anything that encode() cannot have
-  /// written; the reader is then of no more use.
+  /// written; the reader must not be used afterwards.
   [[nodiscard]] Result<std::optional<View>> next();
 
  private:
@@ -48,7 +48,7 @@ class Fields {
   void add(std::string_view label, std::string_view value);
 
   [[nodiscard]] const std::vector<Field>& list() const& { return list_; }
-  /// Of a temporary its own, so that a loop over it has something to run over.
+  /// By value on a temporary, so that a range-for loop over it does not dangle.
   [[nodiscard]] std::vector<Field> list() && { return std::move(list_); }
   /// The first value of that label.
   [[nodiscard]] std::optional<std::string_view> find(std::string_view label) const;
@@ -57,7 +57,7 @@ class Fields {
   /// Errors: kCorrupt, for anything that encode() cannot have written.
   [[nodiscard]] static Result<Fields> decode(ByteView bytes);
 
-  /// SHA-256 of encode(): of a preimage, this is the key.
+  /// SHA-256 of encode(); for a preimage, this is the key.
   [[nodiscard]] Digest digest() const;
 
   friend bool operator==(const Fields&, const Fields&) = default;
