@@ -1,4 +1,4 @@
-// Classes of ASCII characters, whatever the locale is.
+// ASCII character classes, independent of the locale.
 
 #pragma once
 

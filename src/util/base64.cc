@@ -8,11 +8,11 @@
 namespace kiln {
 
 std::optional<Bytes> decode_base64(std::string_view text) {
-  constexpr std::size_t kGroup = 4;  // characters that are three bytes
+  constexpr std::size_t kGroup = 4;  // characters that encode three bytes
   const auto is_space = [](char c) {
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
   };
-  // OpenSSL reads past blanks, and counts the padding as bytes.
+  // OpenSSL skips white space, and counts the padding as bytes.
   if (text.size() % kGroup != 0 || text.size() > std::numeric_limits<int>::max() ||
       std::ranges::any_of(text, is_space))
     return std::nullopt;
@@ -23,7 +23,7 @@ std::optional<Bytes> decode_base64(std::string_view text) {
                         static_cast<int>(text.size()));
   if (decoded < 0 || static_cast<std::size_t>(decoded) != bytes.size())
     return std::nullopt;
-  // To OpenSSL it is a digit like others, wherever it stands.
+  // OpenSSL accepts '=' anywhere, as an ordinary digit.
   const std::size_t padding = text.size() - std::min(text.size(), text.find('='));
   if (padding > 2 || text.substr(text.size() - padding).find_first_not_of('=') !=
                          std::string_view::npos)

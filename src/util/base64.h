@@ -1,4 +1,4 @@
-// Base64 as RFC 4648, section 4, has it: with padding, without line breaks.
+// Base64 as in RFC 4648, section 4: with padding, without line breaks.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// Views between text and raw bytes, and hex digits.
+// Text viewed as bytes and bytes as text, and hex digits.
 
 #pragma once
 
@@ -25,7 +25,7 @@ using ByteView = std::span<const std::byte>;
 /// Lower-case hex, two digits a byte.
 [[nodiscard]] std::string to_hex(ByteView bytes);
 
-/// The bytes that `hex` spells, or nullopt for an odd length or a foreign digit.
+/// The bytes that `hex` spells, or nullopt for an odd length or any other character.
 [[nodiscard]] std::optional<Bytes> from_hex(std::string_view hex);
 
 }  // namespace kiln

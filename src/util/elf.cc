@@ -22,7 +22,7 @@ tl::unexpected<Error> corrupt(std::string_view what) {
   return fail(ErrorCode::kCorrupt, fmt::format("bad ELF file: {}", what));
 }
 
-// The only way to any part of the file: nullopt unless all of it is there.
+// The only access to a part of the file: nullopt unless the whole range is inside.
 std::optional<ByteView> part(ByteView bytes, std::uint64_t offset, std::uint64_t size) {
   if (offset > bytes.size() || size > bytes.size() - offset)
     return std::nullopt;
@@ -161,7 +161,7 @@ Result<std::vector<ElfSection>> read_sections(ByteView bytes,
   const auto first = part(bytes, header.section_headers, sizeof(Elf64_Shdr));
   if (!first)
     return corrupt("no room for section headers");
-  // More than fit the header's 16 bits: the null section has the real figures.
+  // If a value does not fit the header's 16 bits, the null section has it.
   const ElfSection null = section_header(*first, 0).section;
   const std::uint64_t count =
       header.section_count == 0 ? null.size : header.section_count;
@@ -204,7 +204,7 @@ Result<std::vector<ElfSection>> read_sections(ByteView bytes,
   return sections;
 }
 
-// Program headers say nothing that a caller needs, but a file that is shorter than they
+// Callers need nothing from the program headers, but a file that is shorter than they
 // say was truncated.
 Result<void> check_segments(ByteView bytes, const FileHeader& header) {
   if (header.program_header_count == 0)
@@ -221,7 +221,7 @@ Result<void> check_segments(ByteView bytes, const FileHeader& header) {
   return {};
 }
 
-// An open library of which only a few bytes are read.
+// An open library; only a few of its bytes are read.
 struct LibraryFile {
   int fd;
   const std::filesystem::path& path;
@@ -378,7 +378,7 @@ Result<std::string> read_build_id(const std::filesystem::path& path) {
       library.read(0, std::min<std::uint64_t>(library.size, sizeof(Elf64_Ehdr))));
   const FileHeader header = KILN_TRY(read_file_header(head));
   // Tools that edit libraries (patchelf) move the notes and leave the segment pointing
-  // at other bytes: then the section headers know better.
+  // at other bytes: then the section headers are right.
   Result<std::optional<std::string>> id = build_id_in_segments(library, header);
   if (!id || !*id) {
     const auto second = build_id_in_sections(library, header);

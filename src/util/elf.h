@@ -1,5 +1,5 @@
 // A reader for 64-bit little-endian ELF files held in memory: notes, sections, symbols.
-// Shared libraries tell their build id through it, cubins their architecture.
+// Finds the build id of a shared library and the architecture of a cubin.
 // Source: System V ABI, generic ELF chapter 4 and 5. Every offset is checked; the input
 // may be hostile.
 
@@ -50,14 +50,14 @@ class ElfFile {
   [[nodiscard]] std::uint8_t os_abi() const { return os_abi_; }
   [[nodiscard]] std::uint8_t abi_version() const { return abi_version_; }
   [[nodiscard]] std::uint32_t flags() const { return flags_; }
-  /// In file order, the null section included, so that indices fit.
+  /// In file order, the null section included, so that ELF section indices apply.
   [[nodiscard]] const std::vector<ElfSection>& sections() const { return sections_; }
   /// The first of that name, or null.
   [[nodiscard]] const ElfSection* find_section(std::string_view name) const;
 
   /// Notes of every SHT_NOTE section. Errors: kCorrupt.
   [[nodiscard]] Result<std::vector<ElfNote>> notes() const;
-  /// Symbols of .symtab, without the null symbol; none where it was stripped.
+  /// Symbols of .symtab, without the null symbol; none if the file was stripped.
   /// Errors: kCorrupt.
   [[nodiscard]] Result<std::vector<ElfSymbol>> symbols() const;
 

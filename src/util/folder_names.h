@@ -1,4 +1,4 @@
-// The names in a folder, without a path for each: most are looked at and dropped.
+// The names in a folder. Makes no path for each: most names are dropped.
 
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace kiln {
 
-/// Those that `wanted` accepts, in no order; "." and ".." are never asked about. None
-/// where the folder cannot be read: one that is not there is the normal case.
+/// The names that `wanted` accepts, unordered, without "." and "..". Empty if the
+/// folder cannot be read: a missing folder is the normal case.
 template <typename Wanted>
 [[nodiscard]] std::vector<std::string> folder_names(const std::filesystem::path& folder,
                                                     const Wanted& wanted) {

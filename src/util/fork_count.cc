@@ -10,8 +10,8 @@ namespace {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process
 std::atomic<std::uint64_t> forks = 0;
 
-// From the moment Kiln is loaded, so that no fork falls in the beginning. It fails for
-// want of memory alone; then a child is told by its pid, and by what the driver says.
+// Registered when Kiln is loaded, so that no fork is missed. It fails only if there is
+// no memory; then a child is detected by its pid, and by the driver's errors.
 [[maybe_unused]] const bool kCounts =
     ::pthread_atfork(nullptr, nullptr, [] { ++forks; }) == 0;
 

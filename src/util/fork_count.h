@@ -1,5 +1,5 @@
-// Whether this process is a child forked since: told in a nanosecond, where getpid()
-// takes a system call.
+// Detects a fork. fork_count() takes a nanosecond; OwnerProcess also makes the system
+// call getpid().
 
 #pragma once
 
@@ -10,12 +10,13 @@
 
 namespace kiln {
 
-/// One more in each forked child than in its parent. Thread-safe; costs one load.
+/// Each forked child has one more than its parent. Thread-safe; costs one load.
 [[nodiscard]] std::uint64_t fork_count();
 
-/// The process that made this: whose threads, locks and connections these are. The pid
-/// alone does not tell: a child in a pid namespace of its own is number 1 there, as its
-/// parent is in a container. Nor does the count: a bare system call is not counted.
+/// The process that created this object, which owns the threads, locks and connections
+/// beside it. The pid alone is not enough: a child in a new pid namespace is pid 1, and
+/// so may be its parent in a container. Nor is the count: a fork by a raw system call
+/// is not counted.
 class OwnerProcess {
  public:
   [[nodiscard]] bool is_this() const {

@@ -1,4 +1,4 @@
-// A mutex that no forked child finds locked by a thread that it does not have.
+// A mutex that is safe over forks: no child finds it locked by a thread of its parent.
 
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace kiln {
 
-/// What a fork does with `mutex()`. The analysis cannot know that it stays locked from
-/// one handler to the next.
+/// The fork handlers for `mutex()`. Clang's analysis cannot see that it stays locked
+/// from one handler to the next.
 template <Mutex& (*mutex)()>
 struct ForkHandlers {
   static void before() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
@@ -22,11 +22,11 @@ struct ForkHandlers {
   }
 };
 
-/// From now on a fork waits for whoever holds `mutex()`, and parent and child have it
-/// unlocked afterwards. To be called once, before its first use.
+/// From now on a fork waits until `mutex()` is free, and leaves it unlocked in parent
+/// and child. Call it once, before the mutex is first used.
 template <Mutex& (*mutex)()>
 void hold_over_forks() {
-  // It fails for want of memory alone; then a child may wait for ever.
+  // It fails only if there is no memory; then a child may block for ever.
   std::ignore =
       ::pthread_atfork(ForkHandlers<mutex>::before, ForkHandlers<mutex>::after,
                        ForkHandlers<mutex>::after);

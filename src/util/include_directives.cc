@@ -28,7 +28,7 @@ bool is_raw_prefix(std::string_view word) {
   return std::find(kPrefixes.begin(), kPrefixes.end(), word) != kPrefixes.end();
 }
 
-// Text with its line splices taken out, and where they were.
+// A text without its line splices, and where they were.
 struct Spliced {
   std::string text;
   std::vector<std::size_t> removed;  // offsets in `text`
@@ -95,7 +95,7 @@ class Lexer {
     } else if (is_digit(c) || (c == '.' && is_digit(peek(1)))) {
       number();
     } else if (c == '"') {
-      // No string belongs into a condition unless a macro there is a __has_include.
+      // A string in a condition can only be for a macro around __has_include.
       if (line_ != Line::kCondition || !add_literal(Lookup::kQuoted))
         skip_literal('"');
     } else if (c == '\'') {
@@ -114,8 +114,8 @@ class Lexer {
       add_literal(Lookup::kAngled);
   }
 
-  // Blanks and comments up to the next token or the end of the line. At least one
-  // character where there was one.
+  // Skips blanks and comments up to the next token or the end of the line. Always
+  // advances if it starts at one.
   void skip_blanks() {
     while (at_ < text_.size()) {
       if (is_blank(peek())) {
@@ -163,7 +163,7 @@ class Lexer {
     }
   }
 
-  // A literal that does not end on its line is a lone quote: text in a skipped branch.
+  // A literal that does not end on its line is a lone quote in a skipped branch.
   void skip_literal(char quote) {
     ++at_;
     while (at_ < text_.size() && peek() != '\n') {
@@ -199,7 +199,7 @@ class Lexer {
     } else if (name == "define") {
       skip_blanks();
       word();
-      // The value is then read as any other text, for a __has_include in it.
+      // The lexer then reads the value as any other text, for a __has_include in it.
       if (is_blank(peek()) || peek() == '/')
         add_macro_value(rest_of_line(), found_.macro_values);
     }
@@ -223,7 +223,7 @@ class Lexer {
     found_.list.push_back({computed, std::string(rest_of_line()), line_number()});
   }
 
-  // "x" or <x> at the cursor, moved behind it; false where it does not end.
+  // Reads "x" or <x> at the cursor and moves past it; false if it does not end.
   bool add_literal(Lookup lookup) {
     const char close = peek() == '"' ? '"' : '>';
     const std::size_t begin = at_ + 1;

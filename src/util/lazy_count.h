@@ -1,4 +1,4 @@
-// A count that is asked for when it is first needed: asking may cost more than a hit.
+// A count that is computed at its first use: that may cost more than a hit.
 
 #pragma once
 
@@ -10,14 +10,13 @@
 
 namespace kiln {
 
-/// At least 1, and from the first get() on the same for all copies. Thread safety:
-/// get() may run concurrently, also in a forked child of whatever thread: it locks
-/// nothing.
+/// At least 1, and from the first get() on the same in all copies. Thread safety: get()
+/// may run concurrently, also in a forked child: it takes no lock.
 class LazyCount {
  public:
   // A number is a count. NOLINTNEXTLINE(google-explicit-constructor)
   LazyCount(unsigned count) : count_(known(std::max(1U, count))) {}
-  /// `ask` may be called by several threads at once; the first answer holds.
+  /// Several threads may call `ask` at once; the first answer is kept.
   explicit LazyCount(std::function<unsigned()> ask)
       : ask_(std::move(ask)), count_(known(0)) {}
 
@@ -37,7 +36,7 @@ class LazyCount {
   }
 
   std::function<unsigned()> ask_;
-  std::shared_ptr<Known> count_;  // 0: not asked yet
+  std::shared_ptr<Known> count_;  // 0: not computed yet
 };
 
 }  // namespace kiln

@@ -54,7 +54,7 @@ void newest_first(std::vector<fs::path>& paths) {
   });
 }
 
-// What `folder` holds whose name `wanted` accepts.
+// The paths in `folder` whose names `wanted` accepts, newest version first.
 template <typename Wanted>
 std::vector<fs::path> entries(const fs::path& folder, const Wanted& wanted) {
   std::vector<fs::path> found;
@@ -75,7 +75,7 @@ class Candidates {
   explicit Candidates(std::string name) : name_(std::move(name)) {}
 
   void add_file(const fs::path& file, std::string_view found_in) {
-    // Most are links to one file, and to resolve a path takes a call a component.
+    // Most are links to one file; resolving a path takes a system call per component.
     struct stat info {};
     if (::stat(file.c_str(), &info) != 0 || !S_ISREG(info.st_mode) ||
         files_.contains({info.st_dev, info.st_ino}))
@@ -86,12 +86,12 @@ class Candidates {
     if (error || std::any_of(list_.begin(), list_.end(), known))
       return;
     list_.push_back({std::move(real), std::string(found_in)});
-    if (info.st_nlink == 1)  // another name may have other files beside it
+    if (info.st_nlink == 1)  // another hard link may have other files beside it
       files_.emplace(info.st_dev, info.st_ino);
   }
 
   void add_folder(const fs::path& folder, std::string_view found_in) {
-    // Of a toolkit's folders most are links to one: it is read once.
+    // Most folders of a toolkit are links to one folder, which is read once.
     struct stat info {};
     if (::stat(folder.c_str(), &info) != 0 ||
         !folders_.emplace(info.st_dev, info.st_ino).second)
@@ -110,7 +110,7 @@ class Candidates {
       add_folder(root / "targets" / target / "lib", found_in);
   }
 
-  // `packages`/nvidia/*/lib, where NVIDIA's wheels put theirs.
+  // `packages`/nvidia/*/lib, where NVIDIA's wheels put their libraries.
   void add_wheels(const fs::path& packages, std::string_view found_in) {
     for (const fs::path& package : subfolders(packages / "nvidia", ""))
       add_folder(package / "lib", found_in);
@@ -123,8 +123,8 @@ class Candidates {
  private:
   std::string name_;
   std::vector<LibraryCandidate> list_;
-  std::set<std::pair<dev_t, ino_t>> files_;    // those of one name that are listed
-  std::set<std::pair<dev_t, ino_t>> folders_;  // those that were read
+  std::set<std::pair<dev_t, ino_t>> files_;    // listed files with one hard link
+  std::set<std::pair<dev_t, ino_t>> folders_;  // already read
 };
 
 void add_loaded(const LibraryPlaces& places, Candidates& found) {
@@ -141,9 +141,9 @@ void add_loader(const LibraryPlaces& places, Candidates& found) {
   const auto cache = places.loader_cache.empty()
                          ? std::nullopt
                          : read_file(places.loader_cache, kLargestCache)
-                               .value_or(std::nullopt);  // as good as none
+                               .value_or(std::nullopt);  // unreadable: as if missing
   if (cache) {
-    // It lists the default folders' libraries, too.
+    // The cache lists the libraries of the default folders, too.
     for (const LoaderCacheEntry& entry : read_loader_cache(*cache, found.name())) {
       if (is_version_of(entry.name, found.name()))
         found.add_file(entry.path, "the loader's cache");
@@ -169,7 +169,7 @@ void add_own(const LibraryPlaces& places, Candidates& found) {
   constexpr std::string_view kFoundIn = "the project's .deps";
   std::set<fs::path> looked_at;
   for (const fs::path& folder : places.own_folders) {
-    // build/<preset>/bin, three below the folder that holds .deps.
+    // build/<preset>/bin, three levels below the folder that holds .deps.
     const fs::path deps = folder.parent_path().parent_path().parent_path() / ".deps";
     if (!looked_at.insert(deps).second)
       continue;

@@ -1,6 +1,6 @@
 // Finds shared libraries that are opened at run time: every file that matches, in the
 // order in which they should be tried, and where each was found. Opens none of them.
-// Knows where NVIDIA's libraries are put, not what they are.
+// Knows where NVIDIA's libraries are installed, not what they are.
 
 #pragma once
 
@@ -23,10 +23,10 @@ struct LibraryPlaces {
   std::vector<std::filesystem::path> default_folders;  // of the loader
   std::filesystem::path toolkits;  // /usr/local: its cuda and cuda-* folders
   std::vector<std::filesystem::path> python_environments;  // VIRTUAL_ENV, CONDA_PREFIX
-  /// Folders of programs and libraries of ours: `<it>/../../../.deps` is searched.
+  /// Folders of the program and of Kiln's library; searches `<folder>/../../../.deps`.
   std::vector<std::filesystem::path> own_folders;
 
-  /// Of this process, now. In a set-uid program the environment is not asked.
+  /// The places of this process, now. A set-uid program does not read the environment.
   [[nodiscard]] static LibraryPlaces of_process();
 };
 
@@ -34,9 +34,8 @@ struct LibraryQuery {
   /// "libnvrtc.so" matches itself and every version of it; "libcuda.so.1" matches
   /// itself and "libcuda.so.1.1", but no bare "libcuda.so", which may be a stub.
   std::string name;
-  std::filesystem::path
-      explicit_path;            // beats everything: a file, or a folder with one
-  std::string explicit_origin;  // who said so: "KILN_NVRTC"
+  std::filesystem::path explicit_path;  // comes first: a file, or a folder with one
+  std::string explicit_origin;          // who set it: "KILN_NVRTC"
 };
 
 struct LibraryCandidate {

@@ -15,9 +15,9 @@
 
 namespace kiln {
 
-/// `value` with its bytes the other way round where the machine is big-endian. No loop
-/// for the machines there are: compilers do not see through one that assembles an
-/// integer from bytes, and every hit reads hundreds.
+/// `value`, with its bytes reversed on a big-endian machine. No loop on a little-endian
+/// one: compilers do not optimize a loop that assembles an integer from bytes, and
+/// every hit reads hundreds of integers.
 template <std::unsigned_integral T>
 [[nodiscard]] T little_endian(T value) {
   if constexpr (std::endian::native == std::endian::little)
@@ -36,7 +36,7 @@ template <std::unsigned_integral T>
 }
 
 inline void append(Bytes& out, ByteView bytes) {
-  // Not insert(): g++ 12 warns of an overflow in it that is none.
+  // Not insert(): g++ 12 gives a false overflow warning for it.
   const auto end = static_cast<std::ptrdiff_t>(out.size());
   out.resize(out.size() + bytes.size());
   std::copy(bytes.begin(), bytes.end(), out.begin() + end);

@@ -1,6 +1,6 @@
 // Reads /etc/ld.so.cache, the loader's list of libraries outside LD_LIBRARY_PATH.
 // Source: glibc, sysdeps/generic/dl-cache.h, the layout since glibc 2.2. The input may
-// be damaged: what cannot be read is left out.
+// be damaged: unreadable entries are left out.
 
 #pragma once
 

@@ -20,8 +20,8 @@ namespace {
 
 using Writer = std::function<void(LogLevel, const std::string&)>;
 
-/// stderr, or what log_to() was given, with a mutex that no forked child finds locked
-/// by a thread it does not have, as it would spdlog's own.
+/// stderr, or the writer that log_to() was given, with a mutex that no forked child
+/// finds locked by a thread of its parent, as it could find spdlog's own.
 class ForkSafeSink final : public spdlog::sinks::sink {
  public:
   void log(const spdlog::details::log_msg& message) override {
@@ -34,7 +34,7 @@ class ForkSafeSink final : public spdlog::sinks::sink {
       }
       writer = writer_;
     }
-    // Not under the mutex: it may wait for a lock of the host's, whose holder logs.
+    // Called without the mutex: it may wait for a lock of the host, whose holder logs.
     const LogLevel level = message.level < spdlog::level::info    ? LogLevel::kDebug
                            : message.level == spdlog::level::info ? LogLevel::kInfo
                                                                   : LogLevel::kWarning;
@@ -88,13 +88,13 @@ spdlog::logger& logger() {
 
 namespace {
 
-// Made when Kiln is loaded, so that no fork falls in the making.
+// Created when Kiln is loaded, so that no fork happens meanwhile.
 [[maybe_unused]] const bool kMadeEarly = [] {
   try {
     std::ignore = logger();
     return true;
   } catch (const std::exception&) {
-    return false;  // for want of memory; the first line tries again
+    return false;  // out of memory; the first line tries again
   }
 }();
 
@@ -124,7 +124,7 @@ void log(LogLevel level, std::initializer_list<std::string_view> parts) noexcept
     for (const std::string_view part : parts) line.append(part);
     logger().log(at, spdlog::string_view_t(line));
   } catch (const std::exception&) {
-    return;  // for want of memory; a line that is lost fails nobody
+    return;  // out of memory; a lost line is no failure
   }
 }
 

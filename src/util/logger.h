@@ -1,4 +1,4 @@
-// The spdlog logger under util/log.h, for what needs its sinks.
+// The spdlog logger under util/log.h, for code that needs its sinks.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// Libraries that are opened at run time, for as long as the process lives.
+// Opens shared libraries at run time, for the lifetime of the process.
 
 #pragma once
 
@@ -8,19 +8,19 @@
 
 namespace kiln {
 
-/// Who finds a library's symbols: whoever looks them up in it alone, or every library
-/// that is opened after it as well.
+/// The scope of a library's symbols: look-ups in that library only (RTLD_LOCAL), or
+/// also libraries that are opened later (RTLD_GLOBAL).
 enum class LibrarySymbols { kOwn, kForLaterOnes };
 
-/// Never closed: its code may run until the process ends. Errors: kUnavailable, in the
-/// loader's own words.
+/// Never closed: its code may run until the process ends. Errors: kUnavailable, with
+/// the loader's message.
 [[nodiscard]] Result<void*> open_library(const std::filesystem::path& path,
                                          LibrarySymbols symbols = LibrarySymbols::kOwn);
 
-/// nullptr where `library` has none of that name.
+/// nullptr if `library` has no such symbol.
 [[nodiscard]] void* find_symbol(void* library, const char* name);
 
-/// Fills in `function`, and says whether there is one of that name.
+/// Sets `function`; false, and nullptr, if there is no such symbol.
 template <typename Function>
 bool look_up(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(find_symbol(library, name));

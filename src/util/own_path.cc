@@ -27,7 +27,7 @@ Result<bool> OwnFolder::has(std::string_view name) const {
 }
 
 Result<void> OwnFolder::check() const {
-  // Whoever makes it, or writes into it, sees what is wrong else.
+  // The caller that creates the folder, or writes into it, sees any other problem.
   KILN_TRY(look(path_));
   return {};
 }

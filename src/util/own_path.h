@@ -1,5 +1,5 @@
-// Whose a file or folder is, for what is kept beside the objects: locks, hints, memos
-// and reproductions. Objects have rules of their own, in cache/trust.h.
+// Checks who owns the files and folders beside the objects: locks, hints, memos and
+// reproductions. cache/trust.h has the rules for objects.
 
 #pragma once
 
@@ -15,18 +15,18 @@
 
 namespace kiln {
 
-/// The rule: it belongs to this user, to root or to whom the folder around it belongs
-/// to, and nobody else can write it. `folder_owner` is asked only where it matters.
+/// True if this user, root or the owner of the enclosing folder owns it, and neither
+/// its group nor others can write it. `folder_owner` is called only if needed.
 [[nodiscard]] bool is_own(const struct stat& info,
                           const std::function<std::optional<uid_t>()>& folder_owner);
 
-/// A folder in which a user of the cache keeps what only saves work. What lies there
-/// and is not ours is neither read nor written, and somebody is told.
+/// A folder for data that only saves work. A file there that is not our own is neither
+/// read nor written, and `on_refused` is called.
 /// Thread safety: every method may run concurrently.
 class OwnFolder {
  public:
-  /// An empty path: nothing is kept. `on_refused` is told of each refusal, on the
-  /// thread that met it; a path alone is a folder whose refusals nobody counts.
+  /// An empty path: nothing is kept. `on_refused` is called at each refusal, on the
+  /// thread that met it; without it refusals are not counted.
   // NOLINTNEXTLINE(google-explicit-constructor)
   OwnFolder(std::filesystem::path path = {}, std::function<void()> on_refused = {});
 
@@ -37,7 +37,7 @@ class OwnFolder {
   /// Errors: kUntrusted, if it or the folder is a link or somebody else's.
   [[nodiscard]] Result<bool> has(std::string_view name) const;
 
-  /// Whether something may be written into it, also where it is yet to be made.
+  /// Succeeds if the folder may be written into, also if it does not exist yet.
   /// Errors: kUntrusted, as above.
   [[nodiscard]] Result<void> check() const;
 

@@ -1,4 +1,4 @@
-// Threads of the library inside somebody else's program: they take none of its signals.
+// Threads of the library inside a host program: they block all signals.
 
 #pragma once
 
@@ -11,7 +11,7 @@ namespace kiln {
 enum class Thread : bool { kJoinable, kDetached };
 
 /// Runs `body` in a thread with every signal blocked. nullopt, and a line in the log,
-/// if the system has no thread left, or no memory. A detached one comes back as an
+/// if the system has no thread left, or no memory. A detached thread is returned as an
 /// empty std::thread.
 [[nodiscard]] std::optional<std::thread> start_quiet_thread(std::function<void()> body,
                                                             Thread how);

@@ -1,4 +1,4 @@
-// A whole file into memory; never mmapped, so that a truncation cannot raise SIGBUS.
+// Reads a whole file into memory; no mmap, so that a truncation cannot raise SIGBUS.
 
 #pragma once
 
@@ -13,7 +13,7 @@ namespace kiln {
 
 /// The bytes of a regular file, or nullopt if there is none. Thread-safe.
 /// Errors: kIo; kResourceLimit above `max_bytes`; kInvalidArgument for anything but a
-/// regular file (a FIFO is never waited for).
+/// regular file (never blocks on a FIFO).
 [[nodiscard]] Result<std::optional<Bytes>> read_file(const std::filesystem::path& path,
                                                      std::uint64_t max_bytes);
 

@@ -1,5 +1,5 @@
-// One computation per key at a time in this process: the first caller computes, others
-// that ask meanwhile get the same result.
+// One computation per key at a time in this process: the first caller computes,
+// concurrent callers get the same result.
 
 #pragma once
 
@@ -23,13 +23,13 @@ class SingleFlight {
  public:
   struct Outcome {
     Result<Value> result;
-    bool led = false;  // this very call computed it
+    bool led = false;  // this call computed it
   };
 
-  /// The result of `compute`, or of somebody else's that was under way for `key`. A
-  /// follower leaves with kCancelled when its own `stop` is requested; when a leader
-  /// was cancelled, or `compute` threw (which goes on to the leader's own caller), one
-  /// of its followers computes instead.
+  /// The result of `compute`, or of another caller's that was in progress for `key`. A
+  /// follower returns kCancelled when its own `stop` is requested. If the leader was
+  /// cancelled, or its `compute` threw (its caller gets the exception), a follower
+  /// computes instead.
   [[nodiscard]] Outcome run(const Key& key, const std::stop_token& stop,
                             const std::function<Result<Value>()>& compute) {
     while (true) {
@@ -64,8 +64,7 @@ class SingleFlight {
       land(key, flight, Result<Value>(result));
       return result;
     } catch (...) {
-      // Nobody may wait for a flight that will never land: its followers try
-      // themselves.
+      // Wake the followers, so that none waits for ever: they try themselves.
       land(key, flight, fail(ErrorCode::kCancelled, {}));
       throw;
     }
@@ -81,10 +80,10 @@ class SingleFlight {
     flight.landed.notify_all();
   }
 
-  /// nullopt: the leader was cancelled, and somebody has to try again.
+  /// nullopt: the leader was cancelled; the caller must try again.
   std::optional<Result<Value>> wait(Flight& flight, const std::stop_token& stop) {
-    // A condition variable cannot watch a stop_token as well; this is how late a
-    // follower notices one.
+    // The condition variable cannot wait for a stop_token; a follower polls it this
+    // often.
     constexpr std::chrono::milliseconds kTurn{20};
     const MutexLock lock(flight.mutex);
     while (!flight.result) {

@@ -1,5 +1,5 @@
-// Counts and pointers of which each thread uses one of several copies, so that threads
-// do not wait for each other's cache lines.
+// Counters and pointers in several copies. Each thread uses one copy, so that threads
+// do not contend for a cache line.
 
 #pragma once
 
@@ -15,14 +15,14 @@ namespace kiln {
 inline constexpr std::size_t kStripes = 16;
 inline constexpr std::size_t kCacheLineBytes = 64;
 
-/// Of the calling thread, less than kStripes: threads take them in turn.
+/// The stripe of the calling thread, less than kStripes, assigned round-robin.
 inline std::size_t stripe_of_thread() {
   static std::atomic<std::size_t> threads = 0;
   thread_local const std::size_t mine = threads++ % kStripes;
   return mine;
 }
 
-/// A count that many threads raise at once.
+/// A counter that many threads increment at once.
 /// Thread safety: every method may run concurrently.
 class StripedCounter {
  public:
@@ -30,7 +30,7 @@ class StripedCounter {
     stripes_[stripe_of_thread()].count.fetch_add(1, std::memory_order_relaxed);
   }
 
-  /// What was added before the call, and perhaps some of what comes meanwhile.
+  /// All adds before the call, and perhaps some concurrent ones.
   [[nodiscard]] std::uint64_t total() const {
     std::uint64_t sum = 0;
     for (const Stripe& stripe : stripes_)
@@ -46,9 +46,8 @@ class StripedCounter {
   std::array<Stripe, kStripes> stripes_;
 };
 
-/// One object with a reference count for each stripe. The object lives as long as this
-/// and every pointer that get() gave. Thread safety: any number of threads may call
-/// get() of one.
+/// One object with a reference count for each stripe. The object lives until this and
+/// every pointer from get() are gone. Thread safety: get() may run concurrently.
 template <typename T>
 class StripedPointer {
  public:
@@ -63,7 +62,7 @@ class StripedPointer {
   [[nodiscard]] std::shared_ptr<T> get() const { return stripes_[stripe_of_thread()]; }
 
  private:
-  // Of a cache line or more, so that the counts before two of them never share one.
+  // At least a cache line, so that two reference counts never share one.
   struct alignas(kCacheLineBytes) Counted {
     std::shared_ptr<T> object;
   };

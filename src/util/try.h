@@ -12,7 +12,7 @@
 /// A GNU statement expression: g++ and clang both have it.
 #define KILN_TRY(expression) KILN_TRY_NAMED(expression, KILN_TRY_NAME(__COUNTER__))
 
-// A name of its own for each use, so that one may stand inside another.
+// A unique name for each use, so that uses can nest.
 #define KILN_TRY_NAME(number) KILN_TRY_JOIN(kiln_try_result_, number)
 #define KILN_TRY_JOIN(a, b) a##b
 // NOLINTBEGIN(bugprone-macro-parentheses): a name that is declared takes none

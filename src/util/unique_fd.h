@@ -11,8 +11,8 @@ namespace kiln {
 struct FdTraits {
   using Raw = int;
   static constexpr int null() { return -1; }
-  // The value of close() matters only where bytes were written; such code calls
-  // ::close(fd.release()) itself and looks.
+  // The result of close() matters only after a write; such code calls
+  // ::close(fd.release()) itself and checks it.
   static void close(int fd) noexcept { ::close(fd); }
 };
 

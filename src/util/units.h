@@ -12,7 +12,7 @@
 namespace kiln {
 
 /// "10GiB", "1.5G", "512k", "4096": bytes, 1024-based, case ignored, "iB" or "B"
-/// optional. Errors: kInvalidArgument, also for what does not fit 63 bits.
+/// optional. Errors: kInvalidArgument, also for a size that does not fit 63 bits.
 [[nodiscard]] Result<std::uint64_t> parse_size(std::string_view text);
 
 struct NumberRange {
@@ -28,7 +28,7 @@ struct NumberRange {
 /// Errors: kInvalidArgument (also a negative one, or over 100 years).
 [[nodiscard]] Result<std::chrono::milliseconds> parse_duration(std::string_view text);
 
-/// As parse_duration(), and more than nothing. Errors: kInvalidArgument.
+/// As parse_duration(), but more than zero. Errors: kInvalidArgument.
 [[nodiscard]] Result<std::chrono::milliseconds> parse_time_limit(std::string_view text);
 
 /// "1.5 GiB", "12 KiB", "873 B".

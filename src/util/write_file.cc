@@ -56,7 +56,7 @@ Result<void> replace_file(const std::filesystem::path& path, ByteView bytes,
   if (done && ::rename(temporary.c_str(), path.c_str()) != 0)
     done = posix_error("rename", path, errno);
   if (!done)
-    std::ignore = ::unlink(temporary.c_str());  // the first error is the one to tell
+    std::ignore = ::unlink(temporary.c_str());  // report the first error
   return done;
 }
 

@@ -16,15 +16,15 @@ namespace kiln {
 [[nodiscard]] Result<void> write_all(int fd, ByteView bytes,
                                      const std::filesystem::path& path);
 
-/// Makes a new file; one that is there already is an error. A write that fails leaves a
-/// part of it. Errors: kIo.
+/// Creates a new file; an existing one is an error. A failed write leaves a partial
+/// file. Errors: kIo.
 [[nodiscard]] Result<void> create_file(const std::filesystem::path& path,
                                        ByteView bytes, mode_t mode);
 
-/// Replaces `path` in one step: readers see the old file or the new one, whole, and a
-/// failure leaves the old one. Not synced: after a power loss the new file may be torn,
-/// so its reader checks it. Makes the folder (0700, one level). Thread-safe, also among
-/// processes: the last one wins. Errors: kIo.
+/// Replaces `path` atomically: readers see the whole old file or the whole new one, and
+/// a failure leaves the old one. Not synced: after a power loss the new file may be
+/// torn, so its reader must check it. Creates the folder (0700, one level).
+/// Thread-safe, also among processes: the last one wins. Errors: kIo.
 [[nodiscard]] Result<void> replace_file(const std::filesystem::path& path,
                                         ByteView bytes, mode_t mode);
 
