@@ -1,4 +1,4 @@
-// How far a build is and since when, and what its caller is told when it was ended.
+// Tracks a build's phase and time, and makes the error of a build that was stopped.
 
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace kiln::compile {
 
-/// Told each phase as it begins, on the thread that called compile().
+/// Called at the start of each phase, on the thread that called compile().
 using ProgressCallback = std::function<void(BuildPhase)>;
 
 /// Thread safety: one thread.
@@ -28,7 +28,7 @@ class BuildWatch {
     if (on_phase_)
       on_phase_(phase);
   }
-  /// From here the time limit runs: queueing does not count.
+  /// The time limit starts here: time spent queued does not count.
   void start_clock() { begin_ = Clock::now(); }
 
   [[nodiscard]] BuildPhase phase() const { return phase_; }
@@ -47,9 +47,9 @@ class BuildWatch {
 [[nodiscard]] std::string build_name(const CompileJob& job);
 [[nodiscard]] std::string build_name(const PlanJob& job);
 
-/// The error of a build that was stopped or whose worker is gone: which build, how
-/// long, in which phase, which limit, and where it was saved (in `reproductions`,
-/// nowhere if that is empty). `job` has its limits filled in.
+/// The error of a build that was stopped or whose worker died. It names the build, the
+/// elapsed time, the phase, the limit, and where the job was saved in `reproductions`
+/// (empty: it is not saved). `job` has its limits filled in.
 [[nodiscard]] Error ended_build(const Error& cause, const CompileJob& job,
                                 const BuildWatch& watch,
                                 const OwnFolder& reproductions);

@@ -15,7 +15,7 @@
 namespace kiln::compile {
 namespace {
 
-/// The set is grown until the kernel accepts its size: machines have over 1024 cores.
+/// Grows the set until the kernel accepts its size: a machine can have over 1024 cores.
 unsigned affinity_cores() {
   for (int cores = 1024; cores <= 1 << 20; cores *= 2) {
     const std::size_t size = CPU_ALLOC_SIZE(cores);
@@ -72,7 +72,7 @@ std::optional<unsigned> cgroup_cores(const std::filesystem::path& cgroup_root,
     return std::nullopt;
   std::optional<unsigned> least;
   const auto look_at = [&least](const std::filesystem::path& folder) {
-    // The root has no cpu.max, and a container may hide the rest: no limit is seen.
+    // The root has no cpu.max, and a container may hide the others: then no limit.
     const auto text = read_proc_file(folder / "cpu.max");
     const auto cores = text ? parse_cpu_max(*text) : std::nullopt;
     if (cores)

@@ -1,4 +1,4 @@
-// How many cores this process may use: fewer than the machine has, in a container.
+// The number of cores that this process may use. A container may allow fewer than all.
 
 #pragma once
 
@@ -12,9 +12,9 @@ namespace kiln::compile {
 /// least 1. Read anew at each call (tens of microseconds). Thread-safe.
 [[nodiscard]] unsigned usable_cores();
 
-/// The smallest `cpu.max` on the way from the cgroup that `proc_self_cgroup` (the text
-/// of /proc/self/cgroup) names up to `cgroup_root`, in whole cores rounded up. nullopt
-/// where there is no limit, or no cgroup v2.
+/// The smallest `cpu.max`, in whole cores rounded up, from `cgroup_root` down to the
+/// cgroup that `proc_self_cgroup` (the text of /proc/self/cgroup) names. nullopt
+/// without a limit or without cgroup v2.
 [[nodiscard]] std::optional<unsigned> cgroup_cores(
     const std::filesystem::path& cgroup_root, std::string_view proc_self_cgroup);
 

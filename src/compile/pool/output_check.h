@@ -1,5 +1,5 @@
-// Does what NVRTC called a success look like what was asked for? A compiler that lies
-// must never reach a cache or a device.
+// Checks that a build's output matches its job. Wrong output that the compiler reports
+// as a success must never reach a cache or a device.
 
 #pragma once
 
@@ -9,14 +9,14 @@
 
 namespace kiln::compile {
 
-/// The image is of the job's kind, architecture and suffix, and defines every lowered
-/// name (of kernels and of variables). Entry points that no name expression asked for
-/// are the caller's to check. Errors: kCompileFailed, naming what disagrees.
+/// Checks that the image has the job's kind, architecture and suffix, and defines every
+/// lowered name (of kernels and of variables). The caller checks entry points that no
+/// name expression asked for. Errors: kCompileFailed, naming the mismatch.
 [[nodiscard]] Result<void> check_output(const CompileJob& job,
                                         const CompileOutput& output);
 
-/// There is a plan, or a reason why there is none. What is in the plan is the caller's
-/// to check. Errors: kCompileFailed.
+/// Checks that there is a plan, or a reason why there is none. The caller checks the
+/// plan's content. Errors: kCompileFailed.
 [[nodiscard]] Result<void> check_output(const PlanJob& job, const PlanOutput& output);
 
 }  // namespace kiln::compile

@@ -3,7 +3,7 @@
 namespace kiln::compile {
 namespace {
 
-/// Everything in the job counts, its limits too: who raises them gets a new try.
+/// Covers the whole job, its limits included: a job with raised limits is tried again.
 Digest identity(const Request& job) {
   return Digest::of(encode_request(job));
 }

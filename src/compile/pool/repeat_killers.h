@@ -25,12 +25,12 @@ class RepeatKillers {
 
   explicit RepeatKillers(Clock clock) : clock_(std::move(clock)) {}
 
-  /// The last error of a job that is refused now. One map look-up and, only when some
-  /// job killed a worker lately, one SHA-256 of `job`.
+  /// The last error of `job` if it is refused now. Costs one map look-up and, only if
+  /// some job killed a worker recently, one SHA-256 of `job`.
   [[nodiscard]] std::optional<Error> refusal(const Request& job);
 
-  /// `job` ended its worker, and `error` is what its caller is told. Kills that are
-  /// more than kRefusedFor apart do not add up.
+  /// Records that `job` killed its worker and that its caller gets `error`. Kills that
+  /// are more than kRefusedFor apart do not add up.
   void record(const Request& job, const Error& error);
 
  private:

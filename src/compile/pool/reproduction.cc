@@ -37,7 +37,7 @@ std::string folder_name(const Request& job) {
                      Digest::of(encode_request(job)).hex().substr(0, kHashChars));
 }
 
-/// Only what folder_name() wrote, perhaps with "-2": nothing else is ever removed.
+/// True only for names of folder_name(), perhaps with "-2". Nothing else is removed.
 bool is_our_name(std::string_view name) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto is_hex = [&](char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); };
@@ -58,7 +58,7 @@ Result<void> make_folder(const std::filesystem::path& path) {
   return posix_error("mkdir", path, errno);
 }
 
-/// A folder that did not exist before: a second job of the same second gets "-2".
+/// Creates a new folder: the same job saved twice within a second gets "-2".
 Result<std::filesystem::path> make_new_folder(const std::filesystem::path& wanted) {
   constexpr int kAttempts = 100;
   for (int i = 1; i <= kAttempts; ++i) {
@@ -73,8 +73,8 @@ Result<std::filesystem::path> make_new_folder(const std::filesystem::path& wante
   return posix_error("mkdir", wanted, EEXIST);
 }
 
-/// Where a header in memory goes below `headers`, or nullopt for a name that would
-/// leave it.
+/// The path of a header in memory below the headers folder; nullopt for a name that
+/// would lead out of that folder.
 std::optional<std::filesystem::path> header_place(const MemoryHeader& header) {
   const auto path = std::filesystem::path(header.name).lexically_normal();
   if (path.empty() || path.is_absolute() || *path.begin() == ".." ||
@@ -90,7 +90,7 @@ Result<void> write_headers(const std::filesystem::path& folder, const CompileJob
     ++number;
     const auto place = header_place(header);
     if (!place) {
-      // Kept all the same; its first line says what an #include has to spell.
+      // Saved anyway; its first line gives the name that an #include must use.
       const auto text = fmt::format("// {}\n{}", header.name, header.text);
       KILN_TRY(create_file(folder / fmt::format("header-{}", number), as_bytes(text),
                            kFileMode));
@@ -142,7 +142,7 @@ std::string shell_word(std::string_view word) {
   return text;
 }
 
-/// Is `option` the architecture, which the command line says with --arch?
+/// True for an architecture option: the command line passes it as --arch.
 bool is_architecture(std::string_view option) {
   return option.starts_with("--gpu-architecture") || option.starts_with("-arch");
 }
@@ -168,7 +168,7 @@ Result<void> write_files(const std::filesystem::path& folder, const PlanJob& job
   return create_file(folder / "command", as_bytes(command), kFileMode);
 }
 
-/// Nothing to run again: a question is no job.
+/// A DescribeRequest is no job: there is nothing to run again.
 Result<void> write_files(const std::filesystem::path& /*folder*/,
                          const DescribeRequest& /*request*/) {
   return {};

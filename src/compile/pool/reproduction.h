@@ -1,6 +1,6 @@
-// Saves a job that killed or outlasted its worker, so that a person can run it again:
-// <cache root>/repro/<time>-<hash>/ with the source and its headers, or the device's
-// properties, and the command line.
+// Saves a job that crashed its worker or exceeded a limit, so that a person can run it
+// again: <cache root>/repro/<time>-<hash>/ holds the command line and either the source
+// with its headers or the device's properties.
 
 #pragma once
 
@@ -18,9 +18,10 @@ namespace kiln::compile {
 inline constexpr std::size_t kReproductionsKept = 20;
 
 /// Writes the reproduction into `repro` and returns its folder. Files are 0600, folders
-/// 0700; older reproductions beyond kReproductionsKept are removed (only names of our
-/// own form). Errors: kIo, kUntrusted. The caller puts them into its message: a build's
-/// own failure matters more. Safe among processes.
+/// 0700. Removes the oldest reproductions beyond kReproductionsKept (only folders with
+/// names of our form). Errors: kIo, kUntrusted. The caller adds them to its own
+/// message, because the build's failure matters more. Safe to call from several
+/// processes.
 [[nodiscard]] Result<std::filesystem::path> save_reproduction(const OwnFolder& repro,
                                                               const Request& job);
 

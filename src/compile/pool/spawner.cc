@@ -84,7 +84,7 @@ void Spawner::run(const std::shared_ptr<Queue>& queue) {
     }
     try {
       order->promise.set_value(WorkerProcess::start(order->command));
-    } catch (...) {  // no memory: for who waits, not for the host
+    } catch (...) {  // out of memory: the waiting caller gets it, not the host
       order->promise.set_exception(std::current_exception());
     }
   }
@@ -110,8 +110,8 @@ Result<WorkerProcess> Spawner::start(WorkerCommand command,
     queue_->orders.push_back(std::move(order));
     queue_->changed.notify_all();
   }
-  // An order that is given up is still carried out, and its worker killed with the
-  // promise that held it.
+  // The thread still carries out an abandoned order. Its worker is killed when the
+  // promise that holds the worker is destroyed.
   while (started.wait_for(kAbortPoll) != std::future_status::ready) {
     if (stop.stop_requested())
       return fail(ErrorCode::kCancelled, "cancelled while a compile worker started");

@@ -13,9 +13,9 @@
 
 namespace kiln::compile {
 
-/// Thread safety: start() may be called from any thread. The thread begins with the
-/// first start(), blocks every signal, and is gone when the destructor returns, unless
-/// the operating system holds it in a start for over five seconds.
+/// Thread safety: start() may be called from any thread. The first start() creates the
+/// thread, which blocks every signal. The destructor ends the thread, unless the
+/// operating system blocks it in a start for over five seconds.
 class Spawner {
  public:
   Spawner();

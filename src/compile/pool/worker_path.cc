@@ -13,7 +13,7 @@ namespace kiln::compile {
 namespace {
 
 bool is_executable(const std::filesystem::path& path) {
-  std::error_code not_there;  // then it is no regular file
+  std::error_code not_there;  // on error: not a regular file
   return std::filesystem::is_regular_file(path, not_there) &&
          ::access(path.c_str(), X_OK) == 0;
 }
@@ -30,7 +30,7 @@ Result<std::filesystem::path> exactly(const std::filesystem::path& path,
 }
 
 std::filesystem::path this_program() {
-  std::error_code no_proc;  // then there is no such place to look at
+  std::error_code no_proc;  // on error: an empty path
   return std::filesystem::read_symlink("/proc/self/exe", no_proc);
 }
 
@@ -41,8 +41,8 @@ std::filesystem::path this_library() {
   if (::dladdr(reinterpret_cast<const void*>(&find_worker), &info) == 0 ||
       info.dli_fname == nullptr)
     return this_program();
-  // The loader gives the program's own name as it was typed; links are followed, so
-  // that what is beside the real file is found.
+  // The loader reports the program's own name as it was typed. Resolve links, so that
+  // files beside the real file are found.
   std::error_code unresolved;
   auto path = std::filesystem::canonical(info.dli_fname, unresolved);
   return unresolved ? this_program() : path;
@@ -56,7 +56,7 @@ Result<std::filesystem::path> find_worker(const WorkerSearch& search) {
 
   const auto here = this_library().parent_path();
   std::vector<std::filesystem::path> places{here / search.name};
-  for (const auto& folder :  // here is a library's or a program's folder
+  for (const auto& folder :  // `here` is a library's or a program's folder
        {here / KILN_WORKER_FROM_LIBRARY, here / KILN_WORKER_FROM_PROGRAM,
         this_program().parent_path()}) {
     const auto place = (folder / search.name).lexically_normal();

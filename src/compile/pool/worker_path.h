@@ -1,4 +1,4 @@
-// Where the executables are that build: kiln-worker and kiln-plan-worker.
+// Finds the worker executables: kiln-worker and kiln-plan-worker.
 
 #pragma once
 
@@ -10,23 +10,23 @@
 
 namespace kiln::compile {
 
-/// What the caller knows. `environment` is what KILN_WORKER names; a caller in a
+/// The inputs of the search. `environment` is the value of KILN_WORKER; a caller in a
 /// set-uid program leaves it empty.
 struct WorkerSearch {
-  std::string name = "kiln-worker";  // of the file
+  std::string name = "kiln-worker";  // of the executable
   std::optional<std::filesystem::path> option;
   std::optional<std::filesystem::path> environment;
 };
 
-/// The executable that is started: the option, else KILN_WORKER, else the first there
-/// is of: beside this library; where it is installed, seen from here (../libexec/kiln,
-/// if it was not configured otherwise); beside the running program.
-/// A path that was given must exist; it is never silently replaced. Errors:
-/// kUnavailable, with every place that was looked at.
+/// The executable to start: the option, else KILN_WORKER, else the first that exists of
+/// these: beside this library; the install location relative to this library
+/// (../libexec/kiln, unless configured otherwise); beside the running program. An
+/// option or KILN_WORKER must name an executable; it is never silently replaced.
+/// Errors: kUnavailable, naming every path that was tried.
 [[nodiscard]] Result<std::filesystem::path> find_worker(const WorkerSearch& search);
 
-/// The file that holds this code: the shared library, or the program where it is linked
-/// in. Named in the message when a worker of another build is refused.
+/// The file that contains this code: the shared library, or the program if Kiln is
+/// linked statically. Named in the message that refuses a worker from another build.
 [[nodiscard]] std::filesystem::path this_library();
 
 }  // namespace kiln::compile

@@ -22,9 +22,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kDescribeLimit{60};
-/// NVRTC is asked to stop at the limit; this later its process is killed.
+/// NVRTC is asked to stop at the limit; its process is killed this much later.
 constexpr milliseconds kPoliteness{250};
-/// A worker that keeps more than this part of a build's memory limit is not reused.
+/// A worker that holds more than 1/kRetireAtPart of the memory limit is not reused.
 constexpr std::uint64_t kRetireAtPart = 4;
 
 /// Stops when either of two tokens does. Thread safety: as stop_token.
@@ -61,8 +61,8 @@ struct Task {
   std::uint64_t memory_limit_bytes;
 };
 
-/// What became of a task that reached a worker: the worker's reply or, where the worker
-/// had to be killed or had ended, why.
+/// Outcome of a task that reached a worker: the worker's reply, or the reason why the
+/// worker was killed or ended.
 struct TaskResult {
   Result<Reply> answer;
 };
@@ -82,13 +82,13 @@ Error with_name(const Job& job, const Error& error) {
   return {error.code, fmt::format("{}: {}", build_name(job), error.message)};
 }
 
-/// NVRTC heeded the deadline by itself, and its worker lives.
+/// True if NVRTC itself stopped at the deadline; its worker is then still alive.
 bool is_timeout(const Reply& reply) {
   const auto* const error = std::get_if<Error>(&reply);
   return error != nullptr && error->code == ErrorCode::kTimeout;
 }
 
-/// The output of a worker that lives on, once it has been checked.
+/// Checks the output in the reply of a live worker.
 template <typename Output, typename Job>
 Result<Output> checked_output(Reply reply, const Job& job) {
   if (auto* const output = std::get_if<Output>(&reply)) {
@@ -123,15 +123,15 @@ std::vector<std::string> worker_environment() {
                                "ASAN_OPTIONS",    "UBSAN_OPTIONS", "TSAN_OPTIONS"};
   std::vector<std::string> environment;
   for (const char* const name : kPassed) {
-    // Read when a pool opens; a host that changes its environment meanwhile is beyond
-    // help. In a set-uid program there is none.
+    // Read when a pool opens. A host that changes its environment at that moment causes
+    // a data race that Kiln cannot prevent. In a set-uid program no variable is passed.
     if (const char* const value = ::secure_getenv(name))
       environment.push_back(fmt::format("{}={}", name, value));
   }
   return environment;
 }
 
-/// All that a pool has in one process.
+/// The state of a pool in one process; a forked child gets its own.
 class WorkerPool::State {
  public:
   explicit State(const PoolOptions& options);
@@ -221,7 +221,7 @@ Job WorkerPool::State::with_limits(Job job) const {
   return job;
 }
 
-/// Errors: what kept the task from being handed to a worker at all.
+/// Errors: the reason why no worker could be given the task.
 Result<TaskResult> WorkerPool::State::run(const Task& task, const std::stop_token& stop,
                                           BuildWatch& watch) {
   const Bytes frame = encode_request(task.request);
@@ -232,8 +232,8 @@ Result<TaskResult> WorkerPool::State::run(const Task& task, const std::stop_toke
   }
   watch.enter(BuildPhase::kQueued);
   const auto place = KILN_TRY(workers_.acquire_place(stop));
-  // Only builds are bounded machine-wide: a question takes milliseconds, and must not
-  // wait for somebody's build.
+  // Only builds take a machine-wide slot: a DescribeRequest takes milliseconds and must
+  // not wait for another process's build.
   const bool is_build = !std::holds_alternative<DescribeRequest>(task.request);
   const auto slot = is_build ? KILN_TRY(take_slot(stop)) : nullptr;
   while (true) {
@@ -250,8 +250,9 @@ Result<TaskResult> WorkerPool::State::run(const Task& task, const std::stop_toke
       workers_.release(task.libraries, std::move(worker));
     else
       worker.kill();  // before the slot is given back
-    // One that was idle may end, killed for want of memory say, before it hears of this
-    // task; the next one is another, at last a new one, whose phase is kStarting.
+    // An idle worker may be killed, for example for lack of memory, before it receives
+    // this task. The next round takes another idle one, and finally a new one, whose
+    // phase is kStarting.
     const bool never_began = !answer &&
                              answer.error().code == ErrorCode::kWorkerCrashed &&
                              watch.phase() == BuildPhase::kQueued;
@@ -328,7 +329,8 @@ WorkerPool::State& WorkerPool::state() {
   State* current = state_.load();
   if (current->owner().is_this())
     return *current;
-  // The old state may be locked by a thread that does not exist here: it is left alone.
+  // The old state's lock may be held by a thread that does not exist here: leave it
+  // alone.
   auto fresh = std::make_unique<State>(options_);
   if (state_.compare_exchange_strong(current, fresh.get()))
     return *fresh.release();

@@ -1,5 +1,5 @@
-// Compiles in killable processes: at most N at a time, each build bounded in time and
-// memory, a crash costs one worker, a source that keeps killing workers is refused.
+// Compiles in child processes, at most N at a time. Each build is bounded in time and
+// memory, a crash costs one worker, and a job that keeps killing workers is refused.
 
 #pragma once
 
@@ -26,8 +26,8 @@
 
 namespace kiln::compile {
 
-/// Holds a machine-wide slot until the returned object is destroyed. Called on the
-/// thread that called compile(); must return soon after a stop is requested.
+/// Acquires a machine-wide slot; the returned object holds it until destroyed. Called
+/// on the thread that called compile(); must return soon after a stop is requested.
 using AcquireSlot = std::function<Result<std::shared_ptr<void>>(std::stop_token)>;
 
 struct PoolOptions {
@@ -37,35 +37,35 @@ struct PoolOptions {
   std::uint64_t memory_limit_bytes = kDefaultMemoryLimit;
   AcquireSlot acquire_slot;  // empty: no machine-wide bound
   OwnFolder reproductions;   // `<cache root>/repro`; empty: none are saved
-  /// Told, in the caller's thread, of each job that is not begun because it killed its
+  /// Called on the caller's thread for each job that is refused because it killed its
   /// workers before.
   std::function<void()> on_refused;
-  /// "NAME=value" that a worker gets besides worker_environment(); these win.
+  /// Extra "NAME=value" entries for a worker; they override worker_environment().
   std::vector<std::string> environment;
-  /// A job whose message is longer is an error. For tests: the protocol has its limit.
+  /// A longer job message is an error. For tests: the protocol has its own limit.
   std::uint64_t max_job_bytes = kMaxPayloadBytes;
   /// For tests of the ten-minute refusal. Empty: steady_clock::now.
   std::function<std::chrono::steady_clock::time_point()> clock;
 };
 
-/// What of this process's environment a worker gets: the loader's path (it matters, and
-/// is found out through the loaded build ids), TMPDIR, the sanitizers' options and the
-/// fake NVRTC's mode. No token, key or proxy of the host.
+/// The part of this process's environment that a worker gets: LD_LIBRARY_PATH (it can
+/// change what is loaded, which the reported build ids show), TMPDIR, the sanitizers'
+/// options and the fake NVRTC's mode. No token, key or proxy of the host.
 [[nodiscard]] std::vector<std::string> worker_environment();
 
 /// Thread safety: every member may be called from any thread.
 ///
-/// Slots. A machine slot is held from before a worker is started or reused until its
-/// build has ended; an idle worker holds none (it costs memory, about 75 MB, and no
-/// core). So N builds need N slots and never more, and a pool that has been busy does
-/// not starve its neighbours.
+/// Slots. A build holds a machine slot from before its worker is started or reused
+/// until the build has ended. An idle worker holds no slot (it costs about 75 MB of
+/// memory and no core). So N builds need exactly N slots, and a pool that was busy does
+/// not starve other processes.
 ///
-/// Workers are started by one thread of the pool, on first need, and reused last in
-/// first out for the same NVRTC paths; at most max_workers exist.
+/// One thread of the pool starts workers on demand. They are reused, last in first out,
+/// for the same NVRTC paths; at most max_workers exist.
 ///
-/// Fork. In a forked child the pool starts afresh from the same options: the parent's
-/// workers are not touched, and no lock of the parent is waited for. `acquire_slot`
-/// must cope with that too.
+/// Fork. In a forked child the pool starts afresh from the same options: it does not
+/// touch the parent's workers or wait for the parent's locks. `acquire_slot` must be
+/// safe after a fork too.
 ///
 /// Destruction cancels running builds (they return kCancelled), kills every worker and
 /// does not wait for NVRTC.
@@ -78,8 +78,8 @@ class WorkerPool {
   WorkerPool& operator=(WorkerPool&&) = delete;
   ~WorkerPool();
 
-  /// Builds `job`; blocks, without a limit while queued, and else for at most the time
-  /// limit and a few seconds. A stop ends a queued or running build within about 50 ms.
+  /// Builds `job`. Blocks without a limit while queued, then for at most the time limit
+  /// plus a few seconds. A stop ends a queued or running build within about 50 ms.
   /// Errors, after each of which the pool serves the next request:
   ///   kCompileFailed    NVRTC's diagnostics, whole
   ///   kInvalidArgument  an option NVRTC does not know, a relative NVRTC path
@@ -88,19 +88,19 @@ class WorkerPool {
   ///   kWorkerCrashed    the signal or exit code, last words, saved reproduction
   ///   kCancelled        by `stop` or by the pool's destruction
   ///   kUnavailable      no worker, a worker of another build, no such NVRTC
-  /// A job whose build killed its worker twice gets its last error again, without a
-  /// build, for ten minutes from then; a job with other limits is another job.
+  /// A job that killed its worker twice gets its last error again, without a build, for
+  /// ten minutes from then; a job with other limits is another job.
   [[nodiscard]] Result<CompileOutput> compile(const CompileJob& job,
                                               std::stop_token stop,
                                               const ProgressCallback& on_phase = {});
 
   /// Builds an execution plan, or finds out why there is none: a refusal is no error.
-  /// For a pool whose workers are plan workers. Blocks, and errors, as compile().
+  /// For a pool of plan workers. Blocks and fails as compile() does.
   [[nodiscard]] Result<PlanOutput> build_plan(const PlanJob& job, std::stop_token stop,
                                               const ProgressCallback& on_phase = {});
 
-  /// Asks a worker what the NVRTC at these paths is; takes no slot.
-  /// Errors: as compile().
+  /// Asks a worker for the version and architectures of the NVRTC at these paths. Takes
+  /// no slot. Errors: as compile().
   [[nodiscard]] Result<ToolchainDescription> describe(const NvrtcPaths& nvrtc,
                                                       std::stop_token stop = {});
 

@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 using namespace std::string_view_literals;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTick{20};            // how often limits are looked at
+constexpr milliseconds kTick{20};            // how often limits are checked
 constexpr milliseconds kReapPatience{2000};  // for a process that was sent SIGKILL
 constexpr std::size_t kOutputBytes = 64U << 10U;
 constexpr std::size_t kLastWordsBytes = 2048;
@@ -45,12 +45,12 @@ tl::unexpected<Error> start_error(const WorkerCommand& command, std::string_view
                   call, std::generic_category().message(err)));
 }
 
-/// The same descriptor under a number that the set-up does not overwrite.
+/// Moves the descriptor to a number that SpawnSetup does not overwrite.
 UniqueFd lift(UniqueFd fd) {
   return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirstSafeFd));
 }
 
-/// A buffer of fixed size: what the worker prints beyond it is lost, not our memory.
+/// A buffer of fixed size: output beyond it is lost and takes none of our memory.
 UniqueFd make_output_buffer() {
   UniqueFd buffer(
       ::memfd_create("kiln-worker output", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -85,8 +85,8 @@ class SpawnSetup {
     ::posix_spawn_file_actions_addclosefrom_np(&actions_, kWorkerSocket + 1);
   }
 
-  /// A session of its own, so that the group can be killed and a terminal's Ctrl-C
-  /// reaches only us; no signal blocked or ignored as the host has it.
+  /// Gives the worker its own session, so that its group can be killed and a terminal's
+  /// Ctrl-C reaches only us. Resets the host's blocked and ignored signals.
   void isolate() {
     sigset_t none;
     sigset_t all;
@@ -126,7 +126,7 @@ class SpawnSetup {
 };
 
 /// Is `pid` still a child of ours, running or a zombie? A host that waits for any child
-/// may have taken it, and its number may be somebody else's by now.
+/// may have reaped it, and its pid may now belong to another process.
 bool is_our_child(pid_t pid) {
   siginfo_t info{};
   return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) ==
@@ -243,7 +243,7 @@ Result<void> WorkerProcess::wait_until_ready(short events,
     pollfd socket{.fd = socket_.get(), .events = events, .revents = 0};
     const int ready = ::poll(&socket, 1, static_cast<int>(kTick.count()));
     if (ready > 0)
-      return {};  // also for a hang-up: the next read or send says so
+      return {};  // also on a hang-up: the next read or send reports it
     if (ready < 0 && errno != EINTR)
       return posix_error("poll", "the compile worker's socket", errno);
     if (limits.memory_bytes != 0 && resident_bytes() > limits.memory_bytes)
@@ -269,7 +269,7 @@ Result<void> WorkerProcess::read_up_to(Bytes& frame, std::uint64_t size,
                                        const ExchangeLimits& limits) {
   while (frame.size() < size) {
     KILN_TRY(wait_until_ready(POLLIN, limits));
-    // Grown as bytes arrive: a length in a header costs nothing by itself.
+    // Grows as bytes arrive: a large length in a header allocates nothing by itself.
     const std::size_t begun = frame.size();
     frame.resize(begun + std::min<std::uint64_t>(size - begun, kReadStepBytes));
     const ssize_t n =
@@ -293,7 +293,7 @@ Result<Reply> WorkerProcess::receive(const ExchangeLimits& limits) {
 tl::unexpected<Error> WorkerProcess::crashed() {
   const pid_t pid = pid_;
   const auto status = reap(kReapPatience);
-  kill();  // closed its socket and lives on: not one of ours any more
+  kill();  // it may have closed its socket and still be running
   const auto words = last_words();
   return fail(
       ErrorCode::kWorkerCrashed,
@@ -308,9 +308,9 @@ void WorkerProcess::kill() {
     pid_ = -1;
     return;
   }
-  std::ignore = ::kill(-pid_, SIGKILL);  // ESRCH: it was faster
+  std::ignore = ::kill(-pid_, SIGKILL);  // ESRCH: it had already ended
   const pid_t pid = pid_;
-  std::ignore = reap(kReapPatience);  // how it ended is no news
+  std::ignore = reap(kReapPatience);  // the exit status does not matter
   if (pid_ != -1) {
     log(LogLevel::kWarning, {"compile worker ", std::to_string(pid),
                              " does not end though it was killed; left behind"});
@@ -318,8 +318,8 @@ void WorkerProcess::kill() {
   }
 }
 
-/// The exit status, and pid_ becomes -1; nullopt if it has not ended by then, or if
-/// somebody else reaped it.
+/// Returns the exit status and sets pid_ to -1. nullopt if the worker has not ended
+/// after `patience`, or if other code reaped it.
 std::optional<int> WorkerProcess::reap(milliseconds patience) {
   const auto deadline = Clock::now() + patience;
   milliseconds pause{1};
@@ -355,7 +355,7 @@ std::uint64_t WorkerProcess::resident_bytes() const {
   return pid_ == -1 ? 0 : resident_bytes_of_tree(pid_);
 }
 
-/// The end of what the worker wrote to stdout and stderr, on one line's worth of text.
+/// The last kLastWordsBytes, at most, that the worker wrote to stdout and stderr.
 std::string WorkerProcess::last_words() const {
   // The offset is shared with the worker: it is where the worker stopped writing.
   const auto end = ::lseek(output_.get(), 0, SEEK_CUR);

@@ -1,5 +1,5 @@
-// One kiln-worker process: started, spoken to, watched, killed with its whole group and
-// reaped. Knows nothing of pools or of what is compiled.
+// One kiln-worker process: starts it, exchanges messages, watches its limits, kills its
+// process group and reaps it. Knows nothing of pools or of what is compiled.
 
 #pragma once
 
@@ -22,10 +22,10 @@ namespace kiln::compile {
 
 struct WorkerCommand {
   std::filesystem::path path;
-  std::vector<std::string> environment;  // "NAME=value", all the worker gets
+  std::vector<std::string> environment;  // "NAME=value"; the worker's whole environment
 };
 
-/// When an exchange with a worker ends though no answer came.
+/// The limits that end an exchange when the worker does not answer.
 struct ExchangeLimits {
   std::chrono::steady_clock::time_point deadline;
   std::uint64_t memory_bytes = 0;  // resident, whole process group; 0: no limit
@@ -36,11 +36,11 @@ struct ExchangeLimits {
 /// waiting two seconds at most.
 class WorkerProcess {
  public:
-  /// Starts the executable, in a session of its own, with one socket and no other
+  /// Starts the executable in its own session. It inherits one socket and no other
   /// descriptor of this process; stdin is /dev/null, stdout and stderr go to a small
   /// buffer whose end is quoted when the worker dies.
-  /// The worker is killed when the *calling thread* ends (PR_SET_PDEATHSIG): call it
-  /// on a thread that lives long enough. Does not wait for the worker.
+  /// The worker is killed when the *calling thread* ends (PR_SET_PDEATHSIG): call this
+  /// on a long-lived thread. Does not wait for the worker.
   /// Errors: kUnavailable when it cannot be started.
   [[nodiscard]] static Result<WorkerProcess> start(const WorkerCommand& command);
 
@@ -53,9 +53,9 @@ class WorkerProcess {
   /// Sends one frame, watching `limits`. Errors: as receive().
   [[nodiscard]] Result<void> send(ByteView frame, const ExchangeLimits& limits);
 
-  /// The next reply. Errors: kTimeout, kResourceLimit and kCancelled when a limit
-  /// struck (the worker still runs: kill it), kWorkerCrashed with the way it ended
-  /// and its last words when it is gone, kCorrupt for a frame that does not decode.
+  /// The next reply. Errors: kTimeout, kResourceLimit and kCancelled when a limit is
+  /// hit (the worker still runs: kill it); kWorkerCrashed, with how it ended and its
+  /// last words, when it is gone; kCorrupt for a frame that does not decode.
   [[nodiscard]] Result<Reply> receive(const ExchangeLimits& limits);
 
   /// SIGKILL to the group, then reap. Idempotent.
@@ -64,7 +64,7 @@ class WorkerProcess {
   /// False once the process has ended; a zombie is not alive.
   [[nodiscard]] bool alive() const;
   [[nodiscard]] pid_t pid() const { return pid_; }
-  /// Of the process and its children, 0 when unknown.
+  /// Resident memory of the process and its descendants; 0 when unknown.
   [[nodiscard]] std::uint64_t resident_bytes() const;
 
  private:

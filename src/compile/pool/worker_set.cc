@@ -39,7 +39,7 @@ Result<std::unique_ptr<WorkerSet::Place>> WorkerSet::acquire_place(
   const MutexLock lock(mutex_);
   while (busy_ >= most && !stop.stop_requested()) changed_.wait(mutex_);
   if (stop.stop_requested()) {
-    changed_.notify_one();  // the wake-up may have been meant for another
+    changed_.notify_one();  // pass on a wake-up that was meant for another waiter
     return fail(ErrorCode::kCancelled, "cancelled while queued for a compile worker");
   }
   ++busy_;
@@ -74,7 +74,7 @@ std::optional<WorkerProcess> WorkerSet::take_idle(const Libraries& libraries) {
       idle_.erase(at);
     }
   }
-  // Workers with other libraries make room: no more than max_workers_ live at a time.
+  // End an idle worker with other libraries: at most max_workers_ live at a time.
   if (!found && !idle_.empty() && busy_ + idle_.size() > max_workers_.get()) {
     ended.push_back(std::move(idle_.front()));
     idle_.erase(idle_.begin());

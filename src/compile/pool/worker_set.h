@@ -1,5 +1,5 @@
-// The workers of one process: at most so many at a time, started when one is needed and
-// reused while they last. Knows nothing of what they are asked.
+// The workers of one process: at most max_workers at a time, started on demand and
+// reused. Knows nothing of the requests.
 
 #pragma once
 
@@ -19,14 +19,14 @@
 
 namespace kiln::compile {
 
-/// Thread safety: every member may be called from any thread. Destroyed when no place
-/// is taken any more.
+/// Thread safety: every member may be called from any thread. Destroy it only when no
+/// place is taken.
 class WorkerSet {
  public:
-  /// What a worker has opened, or is about to: it keeps that until its end.
+  /// The libraries that a worker has opened or is about to open. It never closes them.
   using Libraries = std::vector<std::filesystem::path>;
 
-  /// The right to have one worker at work; given back by the destructor.
+  /// The right to run one worker; the destructor gives it back.
   class Place;
 
   WorkerSet(LazyCount max_workers, WorkerSearch search,
@@ -42,14 +42,14 @@ class WorkerSet {
   [[nodiscard]] Result<std::unique_ptr<Place>> acquire_place(
       const std::stop_token& stop);
 
-  /// An idle worker that has opened these libraries and no others, else a new one;
-  /// `watch` hears of a start. The caller has a place. Errors: kUnavailable,
+  /// An idle worker that has opened exactly these libraries, else a new one; a start
+  /// moves `watch` to kStarting. The caller holds a place. Errors: kUnavailable,
   /// kCancelled.
   [[nodiscard]] Result<WorkerProcess> acquire(const Libraries& libraries,
                                               const std::stop_token& stop,
                                               BuildWatch& watch);
 
-  /// Takes a worker back that has answered. The caller still has its place.
+  /// Keeps a worker that has answered for reuse. The caller still holds its place.
   void release(const Libraries& libraries, WorkerProcess worker);
 
  private:

@@ -1,5 +1,5 @@
-// What a compile worker is asked for and what it gives back. Plain values: the
-// service fills a job from a request, protocol.h carries both across the socket.
+// A compile worker's job and its output. Plain values: the service fills a job from a
+// request; protocol.h carries both across the socket.
 
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace kiln::compile {
 
-/// The program name NVRTC is told, whatever the file was called: it changes the cubin
-/// under __FILE__ and -lineinfo, and an install path must not be in a key.
+/// The program name that NVRTC gets, whatever the file's name: __FILE__ and -lineinfo
+/// put it into the cubin, and an install path must not become part of a key.
 inline constexpr std::string_view kProgramName = "kernel.cu";
 
 /// A header that exists in memory only; `name` is what an #include spells.
@@ -26,17 +26,17 @@ struct MemoryHeader {
   friend bool operator==(const MemoryHeader&, const MemoryHeader&) = default;
 };
 
-/// One NVRTC: absolute paths of the library and of the builtins that belong to it. The
-/// worker opens exactly these two, the builtins first: a libnvrtc from a wheel does not
-/// find those beside it, and LD_LIBRARY_PATH may hold others. Where `builtins` is empty
-/// or cannot be opened, NVRTC looks for its own. CompileOutput says what was loaded.
+/// One NVRTC: absolute paths of the library and of its builtins. The worker opens
+/// exactly these two, the builtins first: a libnvrtc from a wheel does not find its
+/// builtins, and LD_LIBRARY_PATH may hold others. If `builtins` is empty or cannot be
+/// opened, NVRTC searches for its own. CompileOutput reports what was loaded.
 struct NvrtcPaths {
   std::filesystem::path nvrtc;
   std::filesystem::path builtins;
   friend bool operator==(const NvrtcPaths&, const NvrtcPaths&) = default;
 };
 
-/// Of one build, where nothing else is asked for.
+/// The default limits of one build.
 inline constexpr std::chrono::milliseconds kDefaultTimeLimit = std::chrono::minutes(5);
 inline constexpr std::uint64_t kDefaultMemoryLimit = 4ULL << 30U;  // bytes, resident
 
@@ -47,15 +47,15 @@ struct CompileJob {
   /// NVRTC.
   std::string label = {};
   std::string source = {};
-  /// Passed on as they are and in this order, --gpu-architecture among them. Paths in
-  /// them are absolute: a worker's working directory is "/".
-  /// Options that only fill the log (log_options()) are added by the worker itself, so
-  /// that they are never part of a key.
+  /// Passed to NVRTC unchanged and in this order, --gpu-architecture included. Paths in
+  /// them are absolute: a worker's working directory is "/". The worker itself adds the
+  /// options that only fill the log (log_options()), so that they never become part of
+  /// a key.
   std::vector<std::string> options = {};
   std::vector<std::string> name_expressions = {};
   std::vector<MemoryHeader> headers = {};
   NvrtcPaths nvrtc = {};
-  /// What `options` ask for; a PTX target gives PTX as the image.
+  /// The target that `options` ask for. For a PTX target the image is PTX.
   device::Target target = {};
   PtxPolicy ptx = PtxPolicy::kKeep;  // of a cubin build; PTX costs nothing extra
   /// Wall clock from the request's arrival at the worker. Zero: the pool's default.
@@ -82,24 +82,24 @@ struct ResourceUse {
   friend bool operator==(const ResourceUse&, const ResourceUse&) = default;
 };
 
-/// A shared library as the dynamic loader has it. Empty where none was loaded, and
-/// `build_id` empty where the library has none.
+/// A shared library as the dynamic loader reports it. Empty if none was loaded;
+/// `build_id` is empty if the library has none.
 struct LoadedLibrary {
   std::filesystem::path path;
   std::string build_id;  // lower-case hex
   friend bool operator==(const LoadedLibrary&, const LoadedLibrary&) = default;
 };
 
-/// Over these a report is cut.
+/// A report is truncated at these limits.
 inline constexpr std::size_t kMaxReportedFiles = 200'000;
 inline constexpr std::size_t kMaxReportedBytes = std::size_t{32} << 20U;
 
-/// The files that NVRTC asked the system for: absolute, as NVRTC spells them, each
-/// once, in the order of the first time. Headers in memory are not among them.
+/// The files that NVRTC tried to open: absolute paths as NVRTC spells them, each once,
+/// in order of first use. Headers in memory are not included.
 struct FileReport {
-  std::vector<std::filesystem::path> opened;  // and can be read: no folder, no device
-  std::vector<std::filesystem::path> missed;  // where it looked and found no file
-  bool is_whole = true;                       // false: it was cut
+  std::vector<std::filesystem::path> opened;  // readable files: no folders, no devices
+  std::vector<std::filesystem::path> missed;  // paths at which it found no file
+  bool is_whole = true;                       // false: truncated
   friend bool operator==(const FileReport&, const FileReport&) = default;
 };
 
@@ -117,7 +117,7 @@ struct CompileOutput {
   friend bool operator==(const CompileOutput&, const CompileOutput&) = default;
 };
 
-/// Answer to "which NVRTC is this".
+/// The answer to a DescribeRequest.
 struct ToolchainDescription {
   int major = 0;
   int minor = 0;
@@ -127,7 +127,7 @@ struct ToolchainDescription {
                          const ToolchainDescription&) = default;
 };
 
-/// How far a build is. A lock's owner record and a timeout's message name it.
+/// The phase of a build. A lock's owner record and a timeout's message name it.
 enum class BuildPhase : std::uint8_t {
   kQueued,     // for one of the pool's places and for a machine slot
   kStarting,   // a worker process

@@ -1,5 +1,5 @@
-// What a plan worker is asked for and what it gives back: a cuDNN execution plan for a
-// device that need not be there. Plain values, as in job.h.
+// A plan worker's job and its output: a cuDNN execution plan, for a device that need
+// not be present. Plain values, as in job.h.
 
 #pragma once
 
@@ -19,11 +19,11 @@ struct PlanJob {
   /// What messages call this build: the problem in words.
   std::string label = {};
   std::string flags = {};    // of `kiln attention`, for a reproduction
-  std::string problem = {};  // as attention::encode() has it
+  std::string problem = {};  // encoded by attention::encode()
   std::string device = {};   // cuDNN's 23 device properties, JSON
   device::ComputeCapability capability = {};
   std::filesystem::path cudnn = {};  // libcudnn.so.9, absolute
-  /// What cuDNN compiles with, opened before it: it looks for an NVRTC by name alone.
+  /// The NVRTC for cuDNN. Opened before cuDNN, which searches for one by name alone.
   NvrtcPaths nvrtc = {};
   /// As CompileJob's. Zero: the pool's default.
   std::chrono::milliseconds time_limit{0};
@@ -31,22 +31,22 @@ struct PlanJob {
   friend bool operator==(const PlanJob&, const PlanJob&) = default;
 };
 
-/// What became of one way to run the problem: an engine with its choices, or of what
-/// comes before there are any.
+/// The outcome of one attempt to run the problem: an engine with its choices, or a step
+/// before there is any engine.
 struct PlanAttempt {
   std::string what;     // "frontend", "heuristics A", "engine 2"
-  std::string status;   // cuDNN's word, "CUDNN_STATUS_SUCCESS"
+  std::string status;   // cuDNN's status name, "CUDNN_STATUS_SUCCESS"
   std::string message;  // cuDNN's or the frontend's own; may be empty
   friend bool operator==(const PlanAttempt&, const PlanAttempt&) = default;
 };
 
 /// A refusal is an answer, not an error: `plan` is empty then.
 struct PlanOutput {
-  Bytes plan;                         // as attention::encode() has it
-  std::vector<PlanAttempt> attempts;  // in order; the last of a plan is its own
+  Bytes plan;                         // encoded by attention::encode()
+  std::vector<PlanAttempt> attempts;  // in order; the last one made the plan, if any
   std::string cudnn_version;          // "9.19.0", as the library said
   LoadedLibrary cudnn;
-  LoadedLibrary nvrtc;                      // that cuDNN found, if it was the job's
+  LoadedLibrary nvrtc;                      // the job's, if it is loaded; else empty
   std::chrono::milliseconds build_time{0};  // inside cuDNN
   friend bool operator==(const PlanOutput&, const PlanOutput&) = default;
 };

@@ -16,8 +16,8 @@ namespace kiln::compile {
 [[nodiscard]] Fields to_fields(const ToolchainDescription& description);
 [[nodiscard]] Fields to_fields(const Error& error);
 
-/// The message that the fields tell. Unknown fields are ignored. Errors: kCorrupt, for
-/// a field that is missing, or no value of its kind.
+/// Decodes a message from its fields. Unknown fields are ignored. Errors: kCorrupt for
+/// a field that is missing or has an invalid value.
 [[nodiscard]] Result<CompileJob> job_from(const Fields& fields);
 [[nodiscard]] Result<DescribeRequest> describe_request_from(const Fields& fields);
 [[nodiscard]] Result<Hello> hello_from(const Fields& fields);

@@ -1,4 +1,4 @@
-// What several of protocol.h's messages have in them.
+// The fields that several of protocol.h's messages share.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace kiln::compile {
 
-/// Begins every error about a message.
+/// The prefix of every error about a message.
 inline constexpr std::string_view kSubject = "worker message";
 
 /// kCorrupt: "worker message: <what>".
@@ -19,7 +19,7 @@ inline constexpr std::string_view kSubject = "worker message";
 void add_paths(Fields& fields, const NvrtcPaths& paths);
 [[nodiscard]] NvrtcPaths read_paths(FieldDecoder& decoder);
 
-/// Under one label, once.
+/// Exactly one library under `label`.
 void add_library(Fields& fields, std::string_view label, const LoadedLibrary& library);
 [[nodiscard]] LoadedLibrary read_library(FieldDecoder& decoder, std::string_view label);
 

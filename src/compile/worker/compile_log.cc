@@ -15,8 +15,8 @@ std::string_view next_line(std::string_view& rest) {
   return line;
 }
 
-/// What stands between "'" and "'" after `prefix`, if the line has that prefix
-/// anywhere.
+/// The text between `prefix`, which ends with a quote, and the next quote; nullopt if
+/// the line does not contain `prefix`.
 std::optional<std::string_view> quoted_after(std::string_view line,
                                              std::string_view prefix) {
   const auto at = line.find(prefix);
@@ -26,7 +26,7 @@ std::optional<std::string_view> quoted_after(std::string_view line,
   return line.substr(0, line.find('\''));
 }
 
-/// The number at the start of `item` and what follows it; "8+16 bytes smem" is 24.
+/// The number that starts an item and the text after it; "8+16 bytes smem" is 24.
 struct Item {
   std::uint64_t number = 0;
   std::string_view what;
@@ -50,8 +50,8 @@ std::optional<Item> parse_item(std::string_view item) {
   return result;
 }
 
-/// Calls `take` for each "12 bytes smem" of a comma list, wherever on the line it
-/// starts.
+/// Calls `take` for each item such as "12 bytes smem" in a comma-separated list. Skips
+/// what comes before an item's number.
 template <typename Take>
 void for_each_item(std::string_view list, const Take& take) {
   while (!list.empty()) {
@@ -138,7 +138,7 @@ std::string diagnostics(std::string_view log) {
 bool says_out_of_memory(std::string_view log) {
   while (!log.empty()) {
     const auto line = next_line(log);
-    // A source can put any words behind "#error directive:", never at these places.
+    // A source can print any words after "#error directive:", but not here.
     constexpr std::string_view kCatastrophic = "catastrophic error: ";
     const auto at = line.find(kCatastrophic);
     if (at != std::string_view::npos &&

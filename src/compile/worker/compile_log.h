@@ -12,16 +12,16 @@
 
 namespace kiln::compile {
 
-/// One entry an entry point, in the order of the log; device functions that were not
-/// inlined are left out. Unknown lines are skipped: a log is never an error.
+/// One element per entry point, in log order; device functions that were not inlined
+/// are left out. Unknown lines are skipped: parsing never fails.
 [[nodiscard]] std::vector<ResourceUse> parse_resource_use(std::string_view log);
 
 /// The log without the resource report: what a person should read. Empty when the
 /// compiler had nothing to say.
 [[nodiscard]] std::string diagnostics(std::string_view log);
 
-/// NVRTC and ptxas say "out of memory" in the text of an ordinary compile error. True
-/// only for their own fatal lines, not for a source that prints such words.
+/// True if the log has a fatal out-of-memory line of NVRTC or ptxas, not if a source
+/// only prints such words. Both report it in the text of an ordinary compile error.
 [[nodiscard]] bool says_out_of_memory(std::string_view log);
 
 }  // namespace kiln::compile

@@ -26,9 +26,9 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 #elif defined(__aarch64__)
 constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #else
-constexpr std::uint32_t kArchitecture = 0;  // not known here: no filter
+constexpr std::uint32_t kArchitecture = 0;  // unknown architecture: no filter
 #endif
-// Numbers from here on are the same calls by another convention (x32).
+// Numbers from here on are the same calls under the x32 ABI.
 constexpr std::uint32_t kOtherConvention = 0x40000000;
 
 constexpr std::array kForbidden{
@@ -67,9 +67,9 @@ class Filter {
       add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, 1);
       forbid();
     }
-    // Sockets of this machine stay: a driver talks to its daemon through one.
+    // AF_UNIX sockets stay allowed: a driver talks to its daemon through one.
     add(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3);
-    load(offsetof(seccomp_data, args));  // the low half, on these machines
+    load(offsetof(seccomp_data, args));  // the low half on little-endian machines
     unless_equal(AF_UNIX, 1);
     forbid();
     add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0);
@@ -89,7 +89,7 @@ class Filter {
   void load(std::size_t offset) {
     add(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset), 0, 0);
   }
-  /// Passes over the next `skipped` instructions where what was loaded is `value`.
+  /// Skips the next `skipped` instructions if the loaded word is `value`.
   void unless_equal(std::uint32_t value, unsigned skipped) {
     add(BPF_JMP | BPF_JEQ | BPF_K, value, skipped, 0);
   }
@@ -109,7 +109,7 @@ Result<void> confine_process() {
     return {};
   Filter filter;
   const sock_fprog program = filter.program();
-  // Refused by kernels and containers without it, and then there is none.
+  // Kernels and containers without seccomp refuse this; the process then has no filter.
   ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
   return {};
 }

@@ -1,6 +1,6 @@
-// What a compile worker cannot do, whatever the compiler in it is made to do by a
-// source or a library: gain privileges, start programs, look into other processes,
-// reach the network.
+// Keeps a compile worker from gaining privileges, starting programs, looking into other
+// processes and reaching the network, whatever a source or a library makes its compiler
+// do.
 
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace kiln::compile {
 
-/// Of this process and every thread that it starts later, for good. To be called before
-/// there is a second thread. Calls that are forbidden fail with EACCES. Where the
-/// kernel has no filter for system calls, or a machine's are not known here, only new
-/// privileges are forbidden. Errors: kUnavailable, where not even that can be.
+/// Confines this process, and every thread that it starts later, permanently. Call it
+/// before there is a second thread. Forbidden calls fail with EACCES. Without seccomp
+/// in the kernel, or on an unknown machine architecture, only new privileges are
+/// forbidden. Errors: kIo, if even that fails.
 [[nodiscard]] Result<void> confine_process();
 
 }  // namespace kiln::compile

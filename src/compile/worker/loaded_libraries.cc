@@ -30,8 +30,7 @@ std::string build_id_of(ByteView notes) {
   return {};
 }
 
-/// A library that was edited after linking can have a note segment that points
-/// anywhere.
+/// A library edited after linking can have a note segment that points anywhere.
 bool is_mapped(const dl_phdr_info& info, const ElfW(Phdr) & segment) {
   for (std::size_t i = 0; i < info.dlpi_phnum; ++i) {
     const auto& load = info.dlpi_phdr[i];
@@ -51,12 +50,12 @@ int add_library(dl_phdr_info* info, std::size_t /*size*/, void* list) {
     const auto& segment = info->dlpi_phdr[i];
     if (segment.p_type != PT_NOTE || !is_mapped(*info, segment))
       continue;
-    const auto* const start =  // the loader speaks in numbers
+    const auto* const start =  // the loader gives addresses as numbers
                                // NOLINTNEXTLINE(performance-no-int-to-ptr)
         reinterpret_cast<const std::byte*>(info->dlpi_addr + segment.p_vaddr);
     library.build_id = build_id_of({start, segment.p_memsz});
   }
-  // The wheels of some NVRTCs have their id in no segment, only in a section.
+  // Some NVRTC wheels have their build id only in a section, in no segment.
   if (library.build_id.empty())
     library.build_id = read_build_id(library.path).value_or("");
   static_cast<std::vector<LoadedLibrary>*>(list)->push_back(std::move(library));

@@ -1,5 +1,5 @@
-// Which libnvrtc and which builtins this process really has, by the dynamic loader's
-// own list. LD_LIBRARY_PATH can put other builtins beside the same libnvrtc.
+// The libnvrtc and the builtins that this process has really loaded, as the dynamic
+// loader lists them. LD_LIBRARY_PATH can pair one libnvrtc with other builtins.
 
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace kiln::compile {
 
-/// Every shared object of this process with the build id in its mapped notes (not of
-/// the file, which may have been replaced since, unless they hold none). Thread-safe.
+/// Every shared object of this process, with the build id from its mapped notes. The
+/// file may have been replaced since; it is read only if they hold none. Thread-safe.
 [[nodiscard]] std::vector<LoadedLibrary> loaded_libraries();
 
 /// The library that was opened as `path`, also through a link. Empty if there is none.

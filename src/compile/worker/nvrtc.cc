@@ -45,7 +45,7 @@ Result<void> resolve_all(void* library, Nvrtc& nvrtc) {
   KILN_TRY(need("nvrtcGetPTX", nvrtc.ptx));
   KILN_TRY(need("nvrtcGetCUBINSize", nvrtc.cubin_size));
   KILN_TRY(need("nvrtcGetCUBIN", nvrtc.cubin));
-  // Not in every version, and not needed: the process is what bounds a build.
+  // Optional, and missing in older versions: killing the process bounds a build.
   std::ignore =
       resolve(library, nvrtc, "nvrtcSetFlowCallback", nvrtc.set_flow_callback);
   return {};
@@ -63,11 +63,11 @@ Result<std::unique_ptr<const Nvrtc>> load(const std::filesystem::path& path) {
   return nvrtc;
 }
 
-/// NVRTC asks the loader for its builtins by name, and the loader gives it those that
-/// are there already.
+/// NVRTC asks the loader for its builtins by name; the loader returns the builtins that
+/// are already loaded.
 void load_builtins(const std::filesystem::path& path) {
   if (path.is_absolute()) {
-    // Where they cannot be opened NVRTC looks for them itself, and says what it lacks.
+    // On failure NVRTC searches for them itself and reports what is missing.
     std::ignore = open_library(path);
   }
 }

@@ -34,19 +34,18 @@ struct Nvrtc {
   decltype(&nvrtcGetPTX) ptx = nullptr;
   decltype(&nvrtcGetCUBINSize) cubin_size = nullptr;
   decltype(&nvrtcGetCUBIN) cubin = nullptr;
-  // Null before NVRTC 13: such a build is only ended by its process.
+  // Null before NVRTC 13: then only killing the process ends a build.
   decltype(&nvrtcSetFlowCallback) set_flow_callback = nullptr;
 };
 
-/// The table for `paths.nvrtc`, opened after `paths.builtins`; the same table for the
-/// same library. Thread-safe.
-/// Errors: kInvalidArgument for a relative path; kUnavailable with the loader's own
-/// words, or the entry point that is missing.
+/// The table for `paths.nvrtc`, opened after `paths.builtins`; one table per library
+/// path. Thread-safe. Errors: kInvalidArgument for a relative path; kUnavailable with
+/// the loader's own message, or the missing entry point.
 [[nodiscard]] Result<const Nvrtc*> open_nvrtc(const NvrtcPaths& paths);
 
-/// The error for `result` of `call`, with NVRTC's name for it and, where there is one,
-/// the whole log. Out-of-memory texts are kResourceLimit, missing builtins and
-/// unsupported versions kUnavailable, bad options kInvalidArgument.
+/// The error for `result` of `call`, with NVRTC's name for it and the diagnostics in
+/// `log`. Out-of-memory texts are kResourceLimit, missing builtins and unsupported
+/// versions kUnavailable, bad options kInvalidArgument.
 [[nodiscard]] Error nvrtc_error(const Nvrtc& nvrtc, nvrtcResult result,
                                 std::string_view call, std::string_view log);
 

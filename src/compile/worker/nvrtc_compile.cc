@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A program, destroyed with the table that made it. Thread safety: one thread.
+/// Owns an nvrtcProgram. Thread safety: one thread.
 class Program {
  public:
   Program(const Nvrtc& nvrtc, nvrtcProgram raw) : nvrtc_(nvrtc), raw_(raw) {}
@@ -61,7 +61,7 @@ std::vector<const char*> pointers(const std::vector<std::string>& strings) {
   return list;
 }
 
-/// NVRTC takes C strings: what follows a NUL would silently not be compiled.
+/// NVRTC takes C strings: it would silently not compile what follows a NUL.
 Result<void> refuse_nul(const CompileJob& job) {
   const auto check = [](const std::string& text,
                         std::string_view what) -> Result<void> {

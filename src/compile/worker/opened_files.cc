@@ -43,8 +43,8 @@ Recorder& recorder() {
   return *instance;
 }
 
-// NVRTC loads and starts the driver in every compile, which looks at devices, profiles
-// and settings. None of it reaches the image: that depends on the options alone.
+// In every compile NVRTC loads and starts the driver, which reads devices, profiles and
+// settings. None of it affects the image, which depends on the options alone.
 bool is_of_the_driver(const void* caller) {
   constexpr std::array<std::string_view, 4> kDriver = {"libcuda.so", "libcudadebugger.",
                                                        "libnvidia-", "libdxcore."};
@@ -60,7 +60,7 @@ bool is_of_the_driver(const void* caller) {
   return false;
 }
 
-// LLVM, which NVRTC holds, may ask which processor it runs on. No image depends on it.
+// The LLVM inside NVRTC may read which processor it runs on. No image depends on it.
 constexpr std::string_view kProcessor = "/proc/cpuinfo";
 
 enum class Found : std::uint8_t { kFile, kDevice, kNothing };
@@ -68,7 +68,7 @@ enum class Found : std::uint8_t { kFile, kDevice, kNothing };
 Found found(int fd) {
   struct stat info {};
   if (fd < 0 || ::fstat(fd, &info) != 0 || S_ISDIR(info.st_mode))
-    return Found::kNothing;  // a folder is passed over
+    return Found::kNothing;  // a folder is not a file
   return S_ISCHR(info.st_mode) ? Found::kDevice : Found::kFile;
 }
 
@@ -79,7 +79,7 @@ void record(const char* name, Found what, const void* caller) {
   const MutexLock lock(all.mutex);
   if (!all.recording)
     return;
-  std::error_code no_directory;  // then the name is kept as it is
+  std::error_code no_directory;  // on error: keep the name as it is
   std::filesystem::path path = std::filesystem::absolute(name, no_directory);
   auto& known = what == Found::kFile ? all.opened : all.missed;
   if (known.contains(path.native()))
@@ -110,7 +110,7 @@ struct Call {
 
 int open_and_record(Call call, const char* path, int flags, unsigned mode) {
   const int fd = real<int(const char*, int, ...)>(call.function)(path, flags, mode);
-  const int saved_errno = errno;  // belongs to the call that is recorded
+  const int saved_errno = errno;  // the caller must see the errno of the real call
   if ((flags & kAccessMode) == 0)
     record(path, found(fd), call.caller);
   errno = saved_errno;
@@ -153,7 +153,7 @@ extern "C" {
 __attribute__((visibility("default"))) int open(const char* path, int flags, ...) {
   va_list rest;
   va_start(rest, flags);
-  const auto mode = va_arg(rest, unsigned);  // garbage where there is none, and unused
+  const auto mode = va_arg(rest, unsigned);  // garbage without O_CREAT, and then unused
   va_end(rest);
   return kiln::compile::open_and_record({"open", __builtin_return_address(0)}, path,
                                         flags, mode);

@@ -28,7 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The parent's half is gone, or the frame is not ours: nobody to report to.
+/// Ends the process without a reply, in most cases because the parent has gone.
 [[noreturn]] void leave(int status) {
   ::_exit(status);  // no destructors: NVRTC's threads may still run
 }
@@ -67,7 +67,7 @@ Result<Request> next_request() {
 Result<Reply> guarded(const Answer& answer, const Result<Request>& request) {
   if (!request)
     return tl::unexpected(request.error());
-  // The one place that meets exceptions of libraries: no memory, mostly.
+  // The one place that catches exceptions of libraries, mostly std::bad_alloc.
   try {
     return answer(*request);
   } catch (const std::bad_alloc&) {
@@ -78,8 +78,8 @@ Result<Reply> guarded(const Answer& answer, const Result<Request>& request) {
   }
 }
 
-/// Ends this process when the pool's process goes, also in the middle of a compile. A
-/// forked child of the host may hold the socket open, hence the second question.
+/// Ends this process when the pool's process ends, even during a compile. A forked
+/// child of the host may keep the socket open, hence the getppid() check.
 void watch_parent(pid_t parent) {
   constexpr int kAskEveryMs = 500;
   while (true) {
@@ -105,9 +105,10 @@ std::optional<pid_t> parse_pid(std::string_view text) {
   if (::getppid() != parent)
     leave(EXIT_SUCCESS);
   const rlimit no_core{};
-  // A core of a compiler with a 256 MB heap helps nobody; without the limit it is kept.
+  // A core dump of a compiler with a 256 MB heap helps nobody. If this call fails, one
+  // is written.
   std::ignore = ::setrlimit(RLIMIT_CORE, &no_core);
-  // A relative path must not mean what it meant when the worker happened to start.
+  // Relative paths must not depend on the directory in which the worker started.
   if (::chdir("/") != 0)
     leave(EXIT_FAILURE);
   if (const auto confined = confine_process(); !confined) {

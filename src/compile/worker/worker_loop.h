@@ -1,6 +1,6 @@
-// What every worker is: a process that answers one request after another for the pool
-// that started it, on the socket it was given, and ends with that pool. Everything that
-// can hang, crash or eat memory happens in such a process.
+// The main loop of every worker process: it answers one request after another on its
+// socket for the pool that started it, and ends with that pool. Everything that can
+// hang, crash or exhaust memory runs in such a process.
 
 #pragma once
 
@@ -15,12 +15,12 @@ namespace kiln::compile {
 
 using Answer = std::function<Result<Reply>(const Request&)>;
 
-/// A worker's main(): `--version`, or the service until the pool is gone. Exceptions of
-/// libraries that leave `answer` become errors.
+/// A worker's main(): handles `--version`, or serves requests until the pool is gone.
+/// Exceptions that libraries throw out of `answer` become errors.
 [[nodiscard]] int run_worker(std::string_view name, std::span<char*> arguments,
                              const Answer& answer);
 
-/// Tells the pool how far this request is. From an Answer.
+/// Reports the current request's phase to the pool. Called by an Answer.
 void say(BuildPhase phase);
 
 }  // namespace kiln::compile

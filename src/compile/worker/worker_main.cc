@@ -37,7 +37,6 @@ Result<Reply> answer(const PlanJob& /*job*/) {
   return fail(ErrorCode::kInvalidArgument, "kiln-worker builds no execution plans");
 }
 
-/// The answer to whatever it is.
 Result<Reply> answer_request(const Request& request) {
   return std::visit([](const auto& message) { return answer(message); }, request);
 }
