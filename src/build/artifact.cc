@@ -26,9 +26,9 @@ Result<std::vector<std::string>> entry_points_in(const KeyedRequest& request,
   return names;
 }
 
-/// Of a template, its extern "C" functions. Of a source, the name expressions that name
-/// kernels (a variable can be named too, and is no entry point); whatever the image has
-/// where none was given.
+/// A template's entry points are its extern "C" functions. A source's are the name
+/// expressions that name kernels (a variable can be named too, but is no entry point);
+/// without name expressions, all entry points in the image.
 Result<std::vector<cache::EntryPoint>> entry_points(
     const KeyedRequest& request, const compile::CompileOutput& output) {
   std::vector<cache::EntryPoint> entries;
@@ -48,7 +48,7 @@ Result<std::vector<cache::EntryPoint>> entry_points(
   return entries;
 }
 
-/// Of the entry point that uses most of each: what occupancy depends on.
+/// The maximum of each resource over all entry points; occupancy depends on them.
 void describe_resources(const compile::CompileOutput& output,
                         cache::Metadata& metadata) {
   for (const compile::ResourceUse& use : output.resources) {

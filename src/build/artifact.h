@@ -1,5 +1,4 @@
-// From what a worker gave back to an object that can be kept: checked, described,
-// encoded.
+// Checks a worker's output, describes it, and encodes it as an object for the cache.
 
 #pragma once
 
@@ -14,20 +13,21 @@
 
 namespace kiln {
 
-/// Is this what was asked for: a whole image of the target's kind and architecture with
-/// every entry point in it, and at least one? The pool has checked the architecture and
-/// the lowered names; what a request means by entry points is known here alone.
-/// Errors: kCompileFailed, naming what disagrees.
+/// Checks that the output is what was asked for: a whole image of the target's kind and
+/// architecture with every entry point in it, and at least one. The pool has checked
+/// the architecture and the lowered names; only this function knows which entry points
+/// a request needs. Errors: kCompileFailed, naming the mismatch; kCorrupt for an image
+/// that cannot be read.
 [[nodiscard]] Result<void> check_output(const KeyedRequest& request,
                                         const compile::CompileOutput& output);
 
-/// Why the result must not be kept under this key: another libnvrtc, or other builtins,
-/// were loaded than those that the key names. nullopt: they are the ones.
+/// Why the result must not be stored under this key: the worker loaded another
+/// libnvrtc, or other builtins, than the key names. nullopt: both match.
 [[nodiscard]] std::optional<Error> other_toolchain(
     const KeyedRequest& request, const compile::CompileOutput& output);
 
-/// The object, in memory, whole and checked; publishing it writes exactly these bytes.
-/// Errors: kResourceLimit (an image too large to keep), kCorrupt.
+/// The whole, checked object in memory; publishing it writes exactly these bytes.
+/// Errors: kResourceLimit (an image too large to store), kCorrupt.
 [[nodiscard]] Result<cache::StoredObject> make_object(
     const KeyedRequest& request, const Fields& preimage, std::string_view source,
     const compile::CompileOutput& output);

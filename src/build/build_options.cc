@@ -16,8 +16,8 @@ LazyCount build_jobs(const Config& config) {
 
 cache::CacheOptions cache_options(const Config& config) {
   cache::CacheOptions options;
-  // Not normalized: where a is a link, a/.. is another folder than this one. Without a
-  // working directory it stays relative, and the cache is off with that reason.
+  // Not normalized: if `a` is a link, a/.. is another folder. Without a working
+  // directory the path stays relative, and the cache is off for that reason.
   std::error_code error;
   options.root = config.cache_dir;
   if (auto root = std::filesystem::absolute(config.cache_dir, error);

@@ -1,4 +1,4 @@
-// What the cache and the compile workers are opened with: the settings, translated.
+// Translates the settings into options of the cache and of the compile workers.
 
 #pragma once
 
@@ -15,15 +15,15 @@ namespace kiln {
 /// Builds at a time: Config::jobs, else the usable cores.
 [[nodiscard]] LazyCount build_jobs(const Config& config);
 
-/// For a service, and for tools that need no more than the cache.
+/// For a service, and for tools that use only the cache.
 [[nodiscard]] cache::CacheOptions cache_options(const Config& config);
 
-/// A folder of the root that counts in `cache`, which must outlive it, what is refused
-/// there.
+/// A folder of the cache root. `cache`, which must outlive it, counts each time that
+/// the folder is refused as untrusted.
 [[nodiscard]] OwnFolder counted(cache::Cache& cache, std::filesystem::path folder);
 
-/// `cache` bounds how many workers of this machine build at once, and must outlive the
-/// pool.
+/// `cache` must outlive the pool. Its slots bound how many workers of this machine
+/// build at a time.
 [[nodiscard]] compile::PoolOptions pool_options(const Config& config,
                                                 const LazyCount& jobs,
                                                 cache::Cache& cache);

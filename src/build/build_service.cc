@@ -21,7 +21,7 @@
 //                                      └─ render ─ compile worker ─ check ─ publish
 //
 // prepare() validates, key() finds target and key, fetch() does the rest. service.cc
-// has what comes before and after: kernels in memory, and their load.
+// does what comes before and after: it finds kernels in memory, and loads them.
 
 namespace kiln {
 namespace {
@@ -29,12 +29,12 @@ namespace {
 std::unique_ptr<cache::Cache> open_cache(const Config& config, const LazyCount& jobs,
                                          const BuildServiceOptions& options) {
   cache::CacheOptions opened = cache_options(config);
-  opened.slots = jobs;  // so that cores are asked for once
+  opened.slots = jobs;  // so that the cores are counted once
   opened.make_root = options.make_root;
   return cache::Cache::open(std::move(opened));
 }
 
-/// Where hints may be kept: nowhere, if the cache is off.
+/// The folder for hints; empty if the cache is off.
 OwnFolder hint_folder(cache::Cache& cache, const std::filesystem::path& folder) {
   return cache.mode() == cache::Mode::kOff ? OwnFolder() : counted(cache, folder);
 }
@@ -43,7 +43,7 @@ device::TemplateTargets declared_targets(const PreparedRequest& request) {
   const request::TemplateRequest* wanted = request.as_template();
   if (wanted == nullptr)
     return {};
-  // Its limits depend on the parameters: key() asks the kernel itself.
+  // Its limits depend on the parameters: key() asks the kernel.
   return {.min = std::nullopt,
           .max = std::nullopt,
           .specific = wanted->kernel->targets().suffixed};
@@ -96,7 +96,7 @@ Result<PreparedRequest> BuildService::prepare(const Request& request) const {
   const auto* wanted = std::get_if<request::TemplateRequest>(&resolved);
   if (wanted != nullptr && !wanted->kernel->has_include())
     return RequestKeys::prepare(std::move(resolved));
-  // All copies of one request see the headers that the first of them was resolved with.
+  // All copies of a request use the headers found when the first copy was resolved.
   using Pointer = std::shared_ptr<const PreparedRequest>;
   const void* const meaning = wanted == nullptr ? nullptr : wanted->kernel.get();
   return *KILN_TRY(request::FirstResolve::get<PreparedRequest>(

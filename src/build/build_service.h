@@ -27,21 +27,21 @@
 namespace kiln {
 
 struct BuildServiceOptions {
-  /// Ends a query of an NVRTC's version, which may hang where that NVRTC is broken.
+  /// Cancels a query for an NVRTC's version, which may hang if that NVRTC is broken.
   std::stop_token stop{};
-  /// False to look at what is there: a cache that is not there stays so.
+  /// False to only inspect: a cache root that does not exist is not created.
   bool make_root = true;
 };
 
 /// Compiles on demand, through the cache.
 /// Thread safety: every method may run concurrently.
-/// Fork safety: in a forked child prepare(), key() and fetch() are kUnavailable, since
-/// what they take may be locked for ever by threads that are not there; it can be
-/// destroyed, and another one opened.
+/// Fork safety: in a forked child prepare(), key() and fetch() return kUnavailable,
+/// because threads that do not exist there may hold their locks. The child can destroy
+/// this service and open another one.
 class BuildService {
  public:
-  /// Opens the cache (never an error: see Cache::open) and the templates; looks for no
-  /// NVRTC and starts no worker yet. Errors: as TemplateCatalog::open.
+  /// Opens the cache (never an error: see Cache::open) and the templates. Does not
+  /// search for NVRTC or start a worker yet. Errors: as TemplateCatalog::open.
   [[nodiscard]] static Result<std::unique_ptr<BuildService>> open(
       const Config& config, const BuildServiceOptions& options = {});
 
@@ -51,23 +51,23 @@ class BuildService {
   BuildService& operator=(BuildService&&) = delete;
   ~BuildService() = default;
 
-  /// Checks a request; of a source, all that can be said without its headers.
+  /// Checks a request; for a source, as far as is possible without its headers.
   /// Errors: kInvalidArgument, kNotFound, see request::resolve; kUnavailable in a
   /// forked child.
   [[nodiscard]] Result<PreparedRequest> prepare(const Request& request) const;
 
-  /// What `request` means for one device, or for one architecture by name: the target,
-  /// the toolchain, the key. Or why a template's limits leave that target out. A
-  /// source's headers are read at the first call for it. Errors: kInvalidArgument (no
-  /// NVRTC ever built for it), kUnavailable (none found here does), kIo, kResourceLimit
-  /// (its headers).
+  /// Finds target, toolchain and key of `request` for one device, or for one
+  /// architecture by name; or says why a template's limits exclude that target. Reads a
+  /// source's headers at the first call for it. Errors: kInvalidArgument (no NVRTC ever
+  /// built for it), kUnavailable (no NVRTC found here builds for it), kIo,
+  /// kResourceLimit (its headers).
   [[nodiscard]] Result<std::variant<KeyedRequest, device::TargetSkipped>> key(
       const PreparedRequest& request, const device::BuildFor& build_for);
 
-  /// The artifact: from memory, from disk, or built; `stop` ends a wait and a build. A
-  /// fault of the cache is a miss and never an error. Blocks; every wait in it has a
-  /// deadline. Errors: as WorkerPool::compile; kCorrupt when the compiler's output is
-  /// not what was asked for; kUnavailable on a miss with KILN_NO_JIT or without an
+  /// Returns the artifact from memory or from disk, or builds it; `stop` ends a wait
+  /// and a build. A fault of the cache is a miss, never an error. Blocks; every wait
+  /// has a deadline. Errors: as WorkerPool::compile; kCorrupt when the compiler's
+  /// output cannot be read; kUnavailable on a miss with KILN_NO_JIT or without an
   /// NVRTC.
   [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request,
                                       const std::stop_token& stop = {});
@@ -76,7 +76,7 @@ class BuildService {
   [[nodiscard]] Result<void> check_may_build(std::string_view label,
                                              std::string_view target) const;
 
-  /// What `request.key` is the digest of.
+  /// The preimage: the fields that `request.key` is the digest of.
   [[nodiscard]] Fields preimage(const KeyedRequest& request) {
     return keys_.preimage(request);
   }
@@ -97,7 +97,7 @@ class BuildService {
   [[nodiscard]] Result<NewArtifact> build(const KeyedRequest& request,
                                           const std::stop_token& stop,
                                           const compile::ProgressCallback& on_phase);
-  /// Why `output` is not what the key stands for; nullopt: it is. Counted and logged.
+  /// Why `output` must not be stored; nullopt: it may. Counted and logged.
   [[nodiscard]] std::optional<Error> find_mismatch(
       const KeyedRequest& request, const compile::CompileOutput& output,
       std::chrono::system_clock::time_point began);

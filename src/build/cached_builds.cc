@@ -14,9 +14,9 @@ namespace {
 
 using ObjectPointer = std::shared_ptr<const cache::StoredObject>;
 
-constexpr std::chrono::seconds kPatience{3};  // before a wait is worth a word
+constexpr std::chrono::seconds kPatience{3};  // before a wait is logged
 
-/// Says whom a build waits for, at longer and longer intervals.
+/// Logs which process a build waits for, at growing intervals.
 class WaitNotice {
  public:
   explicit WaitNotice(std::string label) : label_(std::move(label)) {}
@@ -91,16 +91,16 @@ Result<Fetched> CachedBuilds::build(const BuildOrder& order,
   if (outcome.led || !outcome.result)
     return std::move(outcome.result);
   if (!outcome.result->is_as_keyed)
-    return build_locked(order, stop);  // that one was another request's
+    return build_locked(order, stop);  // that build had another request's inputs
   if (outcome.result->outcome == Outcome::kCompiled)
     outcome.result->outcome = Outcome::kWaited;
   return std::move(outcome.result);
 }
 
-/// One build a key among the processes of this machine, as far as locks help.
+/// Builds once per key among the processes of this machine, where locks work.
 Result<Fetched> CachedBuilds::build_locked(const BuildOrder& order,
                                            const std::stop_token& stop) {
-  // Another thread may have finished between our look and our turn.
+  // Another thread may have finished between our look-up and our turn.
   if (auto fetched = find_in_memory(order.key))
     return *std::move(fetched);
   ObjectPointer appeared;

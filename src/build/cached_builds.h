@@ -1,5 +1,5 @@
-// What every kind of artifact has in common between its key and its bytes: memory,
-// disk, one build a key in this process and, as far as locks help, on this machine;
+// The way from a key to its bytes, for every kind of artifact: look in memory and on
+// disk; build once per key in this process and, where locks work, on this machine;
 // publish. Knows neither requests nor compilers.
 
 #pragma once
@@ -20,11 +20,11 @@
 
 namespace kiln {
 
-/// How an artifact came about.
+/// How an artifact was obtained.
 enum class Outcome : std::uint8_t {
-  kHit,       // it was there
+  kHit,       // found in memory or on disk
   kCompiled,  // this process built it
-  kWaited,    // another process, or another thread of this one, built it meanwhile
+  kWaited,    // another process, or thread of this one, built it meanwhile
 };
 
 /// "hit", "compiled", "waited".
@@ -33,26 +33,26 @@ enum class Outcome : std::uint8_t {
 struct Fetched {
   std::shared_ptr<const cache::StoredObject> object;  // never null
   Outcome outcome = Outcome::kHit;
-  /// Why it is not in the cache now, although it was built; nullopt: it is there.
+  /// Why the artifact was built but not stored; nullopt: it is in the cache.
   std::optional<Error> not_stored;
-  /// False: built from other inputs than its key says (a header that only a macro
-  /// names, another compiler), so it is the answer to this request and to no other.
+  /// False: built from other inputs than its key names (a header that only a macro
+  /// names, another compiler), so it answers this request and no other.
   bool is_as_keyed = true;
 };
 
-/// What a builder made.
+/// The result of a builder.
 struct NewArtifact {
   std::shared_ptr<const cache::StoredObject> object;
-  /// Why it is not what its key stands for, and so must not be kept; nullopt: it is.
+  /// Why it does not match its key and must not be stored; nullopt: it matches.
   std::optional<Error> mismatch;
 };
 
-/// What is to be found or built. Views must outlive the call.
+/// The artifact to find or build. Views must outlive the call.
 struct BuildOrder {
   const Digest& key;
-  std::string_view target;  // "sm_90a": an object for another one is corrupt
-  std::string_view label;   // what messages call it
-  /// Builds it, telling each phase as it begins.
+  std::string_view target;  // "sm_90a"; an object for another target is corrupt
+  std::string_view label;   // its name in messages
+  /// Builds it and reports each phase as it begins.
   std::function<Result<NewArtifact>(const std::stop_token&,
                                     const compile::ProgressCallback&)>
       build;
@@ -72,7 +72,7 @@ class CachedBuilds {
   [[nodiscard]] Result<Fetched> build(const BuildOrder& order,
                                       const std::stop_token& stop);
 
-  /// `run(on_phase)`, which asks a worker: its failure is counted, if it had begun.
+  /// Calls `run(on_phase)`, which asks a worker; counts a failure after a phase began.
   template <typename Run>
   [[nodiscard]] auto ask_worker(const compile::ProgressCallback& on_phase,
                                 const Run& run) {
@@ -86,7 +86,7 @@ class CachedBuilds {
     return result;
   }
 
-  /// Counts what became of the worker that ended with `error`.
+  /// Adds `error` to the counter for compile failures, crashed or killed workers.
   void count_failure(const Error& error);
 
  private:
@@ -102,7 +102,7 @@ class CachedBuilds {
   cache::Cache& cache_;
   SingleFlight<Digest, Fetched> builds_;
   Mutex mutex_;
-  // What could not be stored stays usable in this process, each as a hit that says so.
+  // Artifacts that could not be stored: hits in this process, with `not_stored` set.
   std::unordered_map<Digest, Fetched> unstored_ KILN_GUARDED_BY(mutex_);
 };
 

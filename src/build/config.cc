@@ -27,7 +27,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-/// Names with commas or blanks between them.
+/// Splits names at commas and blanks.
 std::vector<std::string> split_names(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == ' ' || c == '\t'; }, ',');
@@ -49,7 +49,7 @@ Result<bool> parse_switch(const std::string& text) {
               fmt::format("'{}' is neither on (1) nor off (0)", text));
 }
 
-/// Reads variables and says, when one is wrong, which.
+/// Reads variables; an error names its variable.
 class Reader {
  public:
   explicit Reader(const Environment& environment) : environment_(environment) {}
@@ -90,7 +90,7 @@ class Reader {
 std::filesystem::path find_cache_dir(const Reader& reader) {
   if (const auto directory = reader.path("KILN_CACHE_DIR"))
     return *directory;
-  // The XDG base directory specification: a relative path there is invalid, ignored.
+  // XDG base directory specification: a relative path is invalid and ignored.
   const auto xdg = reader.path("XDG_CACHE_HOME");
   if (xdg && xdg->is_absolute())
     return *xdg / "kiln";
@@ -135,8 +135,8 @@ Environment process_environment() {
   if (::getauxval(AT_SECURE) != 0)
     return [](const std::string&) { return std::nullopt; };
   return [](const std::string& variable) -> std::optional<std::string> {
-    // Nothing in Kiln calls setenv, and a host that does while it opens a service has
-    // the race with every reader of the environment.
+    // Kiln never calls setenv. A host that calls it while it opens a service races with
+    // every reader of the environment.
     const char* value = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe)
     if (value == nullptr)
       return std::nullopt;

@@ -21,9 +21,9 @@
 
 namespace kiln {
 
-/// Of KILN_JOBS and --jobs.
+/// The maximum of KILN_JOBS and --jobs.
 inline constexpr unsigned kMostJobs = 1024;
-/// Of KILN_WORKER_MEMORY: NVRTC by itself needs more.
+/// The minimum of KILN_WORKER_MEMORY: NVRTC alone needs more.
 inline constexpr std::uint64_t kLeastWorkerMemory = 64ULL << 20U;
 
 /// "cudnn" or "kiln". Errors: kInvalidArgument.
@@ -36,11 +36,11 @@ struct Config {
   std::filesystem::path cache_dir;
   std::uint64_t cache_limit_bytes = cache::kDefaultLimitBytes;
   std::filesystem::path runtime_dir;  // XDG_RUNTIME_DIR: locks of a root on a network
-  std::vector<uid_t> trusted_uids;    // owners of objects beside this user and root
+  std::vector<uid_t> trusted_uids;    // object owners besides this user and root
 
-  std::chrono::milliseconds compile_timeout = compile::kDefaultTimeLimit;  // a build
+  std::chrono::milliseconds compile_timeout = compile::kDefaultTimeLimit;  // per build
   std::uint64_t worker_memory_bytes =
-      compile::kDefaultMemoryLimit;  // resident, a build
+      compile::kDefaultMemoryLimit;  // resident, per build
   std::optional<unsigned> jobs;      // workers of this process; none: the usable cores
   bool no_jit = false;               // a miss is an error instead of a build
 
@@ -62,8 +62,8 @@ struct Config {
 using Environment =
     std::function<std::optional<std::string>(const std::string& variable)>;
 
-/// The environment of this process; empty in a set-uid or set-gid program, where
-/// whoever started it must not choose what is loaded.
+/// The environment of this process; empty in a set-uid or set-gid program, whose caller
+/// must not choose what is loaded.
 [[nodiscard]] Environment process_environment();
 
 struct EnvironmentVariable {
@@ -74,8 +74,8 @@ struct EnvironmentVariable {
 /// Every variable that read_config() reads, for help and the man page.
 [[nodiscard]] std::span<const EnvironmentVariable> environment_reference();
 
-/// Reads the variables of environment_reference(); one that is set to nothing counts as
-/// not set. Errors: kInvalidArgument, naming the variable and what it accepts.
+/// Reads the variables of environment_reference(); an empty value counts as not set.
+/// Errors: kInvalidArgument, naming the variable and what it accepts.
 [[nodiscard]] Result<Config> read_config(const Environment& environment);
 
 }  // namespace kiln

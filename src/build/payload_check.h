@@ -1,5 +1,5 @@
-// What the cache cannot know of its payloads: that an image, or every kernel in a plan,
-// is built for the target its object states, and has the entry points it states.
+// Payload checks that the cache cannot do: an image, or every kernel in a plan, is for
+// the target that its object states, and has the entry points that it states.
 
 #pragma once
 
@@ -12,8 +12,8 @@ namespace kiln {
 /// The target that an object states: "sm_90a" or "compute_90". Errors: kCorrupt.
 [[nodiscard]] Result<device::Target> target_of(const cache::StoredObject& object);
 
-/// The cache's PayloadCheck: made on every hit, before anybody sees the payload.
-/// Errors: kCorrupt, naming what disagrees. Thread-safe.
+/// The cache's PayloadCheck: runs on every hit, before a caller gets the payload.
+/// Errors: kCorrupt, naming the mismatch. Thread-safe.
 [[nodiscard]] Result<void> check_stored_payload(const cache::StoredObject& object);
 
 }  // namespace kiln

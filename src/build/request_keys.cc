@@ -10,10 +10,10 @@
 namespace kiln {
 namespace {
 
-// Neither knows the other, and a key is of what is compiled.
+// compile/ and key/ do not know each other, but a key must name what is compiled.
 static_assert(compile::kProgramName == key::kProgramName);
 
-/// What every build is given, whatever is built. Part of each key.
+/// The options of every build. Part of each key.
 const std::vector<std::string>& base_options() {
   static const auto* const options = new std::vector<std::string>{"--std=c++17"};
   return *options;
@@ -37,8 +37,8 @@ std::vector<std::string> with_base_options(const std::vector<std::string>& optio
   return all;
 }
 
-/// All that a template's build is made of but its parameters: of this are both its key
-/// and its job.
+/// Everything that determines a template's build, except its parameters. Both its key
+/// and its job are made from this.
 key::TemplateKeyInput template_input(const render::KernelSpec& kernel) {
   const render::KernelDigests& digests = kernel.digests();
   return {
@@ -92,10 +92,10 @@ struct PreparedRequest::Content {
       : resolved(std::move(request)), source(std::move(input)) {}
 
   const request::ResolvedRequest resolved;
-  const std::optional<key::SourceKeyInput> source;  // of a source, normalized
+  const std::optional<key::SourceKeyInput> source;  // only for a source; normalized
 
   Mutex mutex;
-  // By the toolkit's include folders; a source on a machine with two NVRTCs has two.
+  // Keyed by the toolkit's include folders: with two NVRTCs a source has two.
   std::map<std::vector<std::filesystem::path>,
            std::shared_ptr<const key::HeaderSnapshot>>
       headers KILN_GUARDED_BY(mutex);
@@ -137,7 +137,7 @@ Result<std::shared_ptr<const key::HeaderSnapshot>> RequestKeys::headers(
   if (wanted != nullptr && !wanted->kernel->has_include())
     return no_headers_;
   PreparedRequest::Content& content = *request.content_;
-  // The scan of one request by two threads is done once: the second one waits here.
+  // If two threads need the headers of one request, the second waits here for the scan.
   const MutexLock lock(content.mutex);
   auto& snapshot = content.headers[toolchain.include_roots];
   if (snapshot == nullptr) {
@@ -157,7 +157,7 @@ std::shared_ptr<const key::TemplateKeys> RequestKeys::template_keys(
         template_input(*wanted.kernel), *request.headers);
   };
   if (wanted.kernel->has_include())
-    return make();  // its headers may be others next time
+    return make();  // its headers may have changed by the next call
   const MutexLock lock(mutex_);
   auto& keys = template_keys_[{wanted.kernel.get(), request.target, request.toolchain}];
   if (keys == nullptr)

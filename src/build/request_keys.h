@@ -1,5 +1,5 @@
-// From a checked request and a target to its key, and to the compile job that the key
-// stands for: both are made from the same values, so that neither can forget one.
+// Makes the key of a checked request for a target, and the compile job that the key
+// stands for. Both are made from the same values, so that neither can omit one.
 
 #pragma once
 
@@ -22,9 +22,9 @@
 
 namespace kiln {
 
-/// A request that was checked. Copies share the headers, which are read once for each
-/// toolkit that they are needed with: what changes on disk later is another request's.
-/// Thread safety: any number of threads may use one.
+/// A checked request. Copies share the headers, which are read once per toolkit: a
+/// later change on disk needs a new request. Thread safety: any number of threads may
+/// use one.
 class PreparedRequest {
  public:
   PreparedRequest(request::ResolvedRequest resolved,
@@ -35,7 +35,7 @@ class PreparedRequest {
   [[nodiscard]] const request::TemplateRequest* as_template() const;
   /// "scaled_softmax_fwd:dtype=bf16,max_cols=any", or the file name of a source.
   [[nodiscard]] std::string label() const;
-  /// Of two that are, one cannot have seen other headers than the other.
+  /// True if both share one content, and so the same headers.
   [[nodiscard]] bool is_copy_of(const PreparedRequest& other) const {
     return content_ == other.content_;
   }
@@ -46,7 +46,7 @@ class PreparedRequest {
   std::shared_ptr<Content> content_;  // never null
 };
 
-/// A request, a target, a toolchain: all that determines the output.
+/// A request, a target and a toolchain: everything that determines the output.
 struct KeyedRequest {
   PreparedRequest request;
   device::Target target;
@@ -58,10 +58,10 @@ struct KeyedRequest {
 /// Thread safety: every method may run concurrently.
 class RequestKeys {
  public:
-  /// `memo_folder` is `<cache root>/memo`, empty where nothing may be kept.
+  /// `memo_folder` is `<cache root>/memo`, or empty to keep nothing.
   explicit RequestKeys(OwnFolder memo_folder);
 
-  /// Sorts a source's options out. Errors: kInvalidArgument.
+  /// Normalizes a source's options. Errors: kInvalidArgument.
   [[nodiscard]] static Result<PreparedRequest> prepare(
       request::ResolvedRequest resolved);
 
@@ -73,7 +73,7 @@ class RequestKeys {
   /// The preimage of `request.key`, field by field.
   [[nodiscard]] Fields preimage(const KeyedRequest& request);
 
-  /// Renders, and puts together what the worker gets. Errors: as KernelSpec::render.
+  /// Renders the source and assembles the worker's job. Errors: as KernelSpec::render.
   [[nodiscard]] static Result<compile::CompileJob> job(const KeyedRequest& request);
 
  private:

@@ -34,8 +34,8 @@ Toolchains::~Toolchains() {
 }
 
 void Toolchains::look_ahead() {
-  // Nobody waits for a thread that could not be started, and what this one throws or
-  // cannot find, whoever needs the list is told.
+  // A thread that does not start, throws or finds nothing does no harm: the caller that
+  // needs the list searches again and gets the error.
   const auto look = [this] {
     try {
       std::ignore = found();
@@ -63,7 +63,7 @@ Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found_locked(
                                             .explicit_nvrtc = explicit_nvrtc_,
                                             .folder = folder_,
                                             .ask = ask_})));
-  // One that could not be asked may answer later, and asking may have taken a minute.
+  // A failed query may work later. It may take a minute, so read the clock again.
   look_again_at_ = std::chrono::steady_clock::now() + kLookAgainAfter;
   found_ = found;
   return found;
@@ -94,8 +94,8 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
                              .recorded = recorded(),
                              .driver = std::nullopt,
                              .build_for = build_for};
-  // A driver that cannot be opened must not stop a warm on a login node; doctor and
-  // whatever loads a kernel say what is wrong with it.
+  // A driver that cannot be opened must not stop `kiln warm` on a login node; `kiln
+  // doctor` and the loading of a kernel report its error.
   if (const auto opened = driver(); opened && *opened)
     wish.driver = (*opened)->version();
   auto choice = std::make_shared<const device::ToolchainChoice>(

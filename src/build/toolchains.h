@@ -1,4 +1,4 @@
-// Which NVRTC a service uses for what: discovery once, a choice a device, one warning.
+// Chooses the NVRTC for each device: one search, one choice per device, one warning.
 
 #pragma once
 
@@ -26,38 +26,38 @@ namespace kiln {
 /// makes the others wait until it is there.
 class Toolchains {
  public:
-  /// `folder` is `<cache root>/toolchains`, empty where nothing may be kept. `ask` is
-  /// called for an NVRTC that `folder` knows nothing of.
+  /// `folder` is `<cache root>/toolchains`, or empty to keep nothing. `ask` is called
+  /// for an NVRTC that `folder` has no record of.
   Toolchains(const Config& config, OwnFolder folder, device::AskNvrtc ask);
 
   Toolchains(const Toolchains&) = delete;
   Toolchains& operator=(const Toolchains&) = delete;
   Toolchains(Toolchains&&) = delete;
   Toolchains& operator=(Toolchains&&) = delete;
-  /// Waits for what look_ahead() began; not in a forked child, which has no such
-  /// thread.
+  /// Waits for the thread of look_ahead(), except in a forked child, which does not
+  /// have that thread.
   ~Toolchains();
 
-  /// Begins to look for NVRTCs in a thread of its own, beside the start of the driver;
-  /// who needs the list waits for it. At most once, before any other thread calls.
+  /// Starts the search for NVRTCs on a thread, while the driver starts; a caller that
+  /// needs the list waits for it. Call at most once, before any other thread calls.
   void look_ahead();
 
-  /// Every NVRTC on this machine. Errors: as discover_toolchains, each time anew.
+  /// Every NVRTC on this machine. Errors: as discover_toolchains; never cached.
   [[nodiscard]] Result<std::shared_ptr<const device::FoundToolchains>> found();
 
-  /// The one for `build_for`, as device::choose_toolchain says; nullopt asks without
-  /// regard to an architecture. Its warning is logged once a process.
+  /// The NVRTC for `build_for`, chosen by device::choose_toolchain; nullopt: for no
+  /// particular architecture. Logs each warning once.
   [[nodiscard]] Result<std::shared_ptr<const device::ToolchainChoice>> choose(
       const std::optional<device::BuildFor>& build_for);
 
   /// The CUDA driver, or nullopt where there is none. Errors: as Driver::open.
   [[nodiscard]] Result<std::optional<device::Driver>> driver();
 
-  /// Notes `toolchain` as the one that this cache root was warmed with.
-  /// Errors: kIo, kUnavailable where nothing may be kept.
+  /// Records `toolchain` as the one that this cache root was warmed with. Errors: kIo;
+  /// kUnavailable if the cache keeps nothing.
   [[nodiscard]] Result<void> record(const device::Toolchain& toolchain) const;
 
-  /// What the last warm noted; nullopt where there is none that can be read.
+  /// The toolchain that the last warm recorded; nullopt if none can be read.
   [[nodiscard]] std::optional<device::Toolchain> recorded() const;
 
  private:
@@ -75,7 +75,7 @@ class Toolchains {
 
   Mutex mutex_;
   std::shared_ptr<const device::FoundToolchains> found_ KILN_GUARDED_BY(mutex_);
-  // Of a list with one that could not be used.
+  // When to repeat a search that found an unusable NVRTC.
   std::chrono::steady_clock::time_point look_again_at_ KILN_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const device::ToolchainChoice>> choices_
       KILN_GUARDED_BY(mutex_);
@@ -85,7 +85,7 @@ class Toolchains {
   std::optional<std::optional<device::Driver>> driver_ KILN_GUARDED_BY(driver_mutex_);
 
   std::unique_ptr<std::thread> ahead_;  // of look_ahead(), or null
-  const OwnerProcess owner_{};          // that it runs in
+  const OwnerProcess owner_{};          // the process that `ahead_` runs in
 };
 
 }  // namespace kiln
