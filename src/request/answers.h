@@ -1,5 +1,5 @@
-// What a request was answered with before, kept with the request itself: the same
-// object asked for again finds it without a lock and without looking at its text.
+// Keeps earlier answers to a request in the request itself: a second call with the same
+// object finds its answer without a lock and without reading the request's text.
 
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace kiln::request {
 
-/// Whom an answer was for: one service of this process, one of its devices.
+/// The service of this process, and its device, that an answer is for.
 struct Asker {
-  std::uint64_t service = 0;  // a number that no other service of this process has
+  std::uint64_t service = 0;  // unique among the services of this process
   int device = 0;
   friend bool operator==(const Asker&, const Asker&) = default;
 };
@@ -28,14 +28,14 @@ class Answers {
     return static_cast<const T*>(find_any(request, asker));
   }
 
-  /// `answer` is the service's own and lives as long: nobody asks for a service that is
-  /// gone. Of two answers for one asker either may be found.
+  /// The service owns `answer`, which lives as long as the service: nobody asks for a
+  /// service that is gone. If one asker has two answers, find() may return either.
   template <typename T>
   static void keep(const Request& request, const Asker& asker, const T* answer) {
     keep_any(request, asker,
              std::shared_ptr<const void>(std::shared_ptr<void>(), answer));
   }
-  /// `answer` is the request's: it goes with its last copy.
+  /// The request owns `answer` and destroys it with the request's last copy.
   template <typename T>
   static void own(const Request& request, const Asker& asker,
                   std::shared_ptr<const T> answer) {

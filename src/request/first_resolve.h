@@ -1,5 +1,5 @@
-// What is found out about a request once and holds for all its copies: the headers that
-// its source was first resolved with.
+// A value that is computed once for a request and shared by all its copies: the headers
+// with which its source was first resolved.
 
 #pragma once
 
@@ -13,11 +13,11 @@ namespace kiln::request {
 
 class FirstResolve {
  public:
-  /// The value that the first successful `make` for this request and `meaning` gave; a
-  /// failure is returned and not kept. `meaning` is what the request stands for where
-  /// that is not in itself, the template that a catalog has under its name; the value
-  /// keeps it alive. Null: it means itself. Calls for one request wait for each other.
-  /// Every caller of one program must use the same T.
+  /// The value of the first successful `make` for this request and `meaning`; a failure
+  /// is returned and not kept. `meaning` identifies what the request stands for if the
+  /// request itself does not, such as the template that a catalog has under its name;
+  /// the value must keep it alive. Null: the request itself suffices. Calls for one
+  /// request wait for each other. All callers in one program must use the same T.
   template <typename T>
   [[nodiscard]] static Result<std::shared_ptr<const T>> get(
       const Request& request, const void* meaning,

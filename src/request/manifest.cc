@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, 5> kSourceKeys{"source", "headers", "opti
 
 constexpr int kMaxDepth = 8;  // a request needs 2
 
-/// One line: where it stands, and what it says.
+/// Parses one line. Errors name its file and line number.
 class LineReader {
  public:
   LineReader(std::string_view text, std::string place)
@@ -60,17 +60,17 @@ class LineReader {
     return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", place_, what));
   }
 
-  /// The one place where the JSON library may throw. A key that is there twice would
-  /// otherwise count once, silently; a deep document would overflow the stack later.
+  /// The only place where JSON parsing may throw. Finds duplicate keys, which would
+  /// silently count once, and deep nesting, which would overflow the stack later.
   Result<void> parse() {
-    std::vector<std::set<std::string>> keys;  // of the objects that are open
+    std::vector<std::set<std::string>> keys;  // one set per open object
     std::string twice;
     bool too_deep = false;
     const json::parser_callback_t watch = [&](int depth, json::parse_event_t event,
                                               json& parsed) {
       too_deep = too_deep || depth > kMaxDepth;
       if (too_deep)
-        return false;  // not kept; nothing that follows matters any more
+        return false;  // dropped: nothing that follows matters
       if (event == json::parse_event_t::object_start)
         keys.emplace_back();
       else if (event == json::parse_event_t::object_end)
@@ -83,8 +83,8 @@ class LineReader {
     try {
       document_ = json::parse(text_, watch);
     } catch (const json::parse_error& thrown) {
-      // Its text opens with an error number and a place, of which only the column means
-      // something in a line by itself.
+      // The text begins with an error number and a position. For a single line only the
+      // column makes sense.
       const std::string_view what = thrown.what();
       const std::size_t reason = what.find(": ");
       return error(fmt::format("not JSON at column {}: {}", thrown.byte,
@@ -100,7 +100,7 @@ class LineReader {
   }
 
   [[nodiscard]] Result<void> check_keys(bool is_template) const {
-    // A line with neither may be a misspelling of either: then all keys are near.
+    // A line with neither key may misspell either: then suggest from all keys.
     const bool either = is_template || document_.contains("source");
     std::vector<std::string> known;
     if (is_template || !either)
@@ -136,7 +136,7 @@ class LineReader {
     if (!given.is_object())
       return error("'params' must be an object");
     for (const auto& [parameter, value] : given.items()) {
-      // Numbers and booleans are what people write by hand.
+      // People write numbers and booleans by hand.
       if (value.is_number_integer() || value.is_boolean())
         params.emplace(parameter, value.dump());
       else

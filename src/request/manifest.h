@@ -20,16 +20,16 @@ namespace kiln::request {
 
 struct ManifestEntry {
   Request request;
-  std::optional<device::Architecture> architecture{};  // of the line; --arch beats it
-  std::size_t line = 0;                                // from 1; 0 for one not read
+  std::optional<device::Architecture> architecture{};  // of the line; --arch wins
+  std::size_t line = 0;                                // counted from 1; 0: not read
 };
 
 inline constexpr std::uint64_t kMaxManifestBytes = 256U << 20U;
 inline constexpr std::size_t kMaxManifestLineBytes = 32U << 20U;
 inline constexpr std::size_t kMaxManifestEntries = 100000;
 
-/// `file` stands in messages. Blank lines count as lines and are skipped; any bytes may
-/// be handed in. Names and parameters are not looked up here.
+/// `file` is the name in messages. Blank lines are skipped but counted; `text` may hold
+/// any bytes. Names and parameters are not looked up here.
 /// Errors: kInvalidArgument "<file>:<line>: <what>, key and nearest match";
 /// kResourceLimit above the size limits.
 [[nodiscard]] Result<std::vector<ManifestEntry>> parse_manifest(std::string_view text,

@@ -15,8 +15,8 @@ namespace kiln {
 
 namespace {
 
-/// A list that only grows, so that it can be read while it does: one element for each
-/// service and device that the request was answered for.
+/// A list that only grows, so that readers need no lock. It has one element for each
+/// service and device that got an answer.
 class AnswerList {
  public:
   AnswerList() = default;
@@ -49,7 +49,7 @@ class AnswerList {
     while (!first_.compare_exchange_weak(
         added->next, added.get(), std::memory_order_release, std::memory_order_relaxed))
       continue;
-    std::ignore = added.release();  // the list's now
+    std::ignore = added.release();  // owned by the list now
   }
 
  private:
@@ -80,7 +80,7 @@ struct Request::Content {
 
   mutable Mutex mutex;
   mutable std::map<const void*, std::shared_ptr<const void>> first_resolves
-      KILN_GUARDED_BY(mutex);  // by what it means
+      KILN_GUARDED_BY(mutex);  // by `meaning`
   mutable AnswerList answers;
 };
 

@@ -117,7 +117,7 @@ Result<void> check_sizes(const SourceOptions& source) {
   return {};
 }
 
-/// NVRTC takes C strings: a NUL would cut what the key was made of.
+/// NVRTC takes C strings: it would stop at a NUL, but the key covers the whole text.
 Result<void> check_texts(const SourceOptions& source) {
   if (has_nul(source.source))
     return invalid(source, "the source holds a NUL");

@@ -1,5 +1,5 @@
-// From what was asked to what can be built: names looked up, parameters canonical,
-// options of a source sorted out. Nothing is compiled and no file is read.
+// Resolves a request into what can be built: looks up names, makes parameters
+// canonical, and checks the options of a source. Compiles nothing and reads no file.
 
 #pragma once
 
@@ -21,8 +21,8 @@ struct TemplateRequest {
   render::CanonicalParameters params;
 };
 
-/// A source whose options are checked. Includes and macros among its options stay where
-/// they are: key/ gives them their order.
+/// A source with checked options. Include and macro options stay in place: key/ orders
+/// them.
 struct SourceRequest {
   SourceOptions source;
 };
@@ -34,8 +34,8 @@ using ResolvedRequest = std::variant<TemplateRequest, SourceRequest>;
 [[nodiscard]] Result<ResolvedRequest> resolve(const Request& request,
                                               const render::TemplateCatalog& catalog);
 
-/// Errors: kInvalidArgument for an option that Kiln sets itself or that has effects
-/// beside the image, each with its reason; a name with NUL; over the size limits.
+/// Errors: kInvalidArgument for a text with a NUL, and for an option that Kiln sets
+/// itself or that does more than make the image; kResourceLimit over the size limits.
 [[nodiscard]] Result<SourceRequest> resolve_source(SourceOptions source);
 
 }  // namespace kiln::request

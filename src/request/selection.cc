@@ -22,7 +22,7 @@ std::string trimmed(std::string_view text) {
   return std::string(text);
 }
 
-/// The kernel of that name, else all of the family of that name.
+/// The kernel `name`, or else all kernels of the family `name`.
 Result<std::vector<KernelPointer>> kernels_named(const render::TemplateCatalog& catalog,
                                                  const std::string& name) {
   auto kernel = catalog.find(name);
@@ -34,8 +34,8 @@ Result<std::vector<KernelPointer>> kernels_named(const render::TemplateCatalog& 
   return tl::unexpected(std::move(kernel).error());
 }
 
-/// The default set with `fixed` put over it; equal variants and those that a constraint
-/// forbids are left out, as long as one stays.
+/// The default set with `fixed` applied. Leaves out duplicates and variants that a
+/// constraint forbids; an error if none is left.
 Result<std::vector<TemplateRequest>> variants(const KernelPointer& kernel,
                                               const Parameters& fixed) {
   std::set<Parameters> seen;

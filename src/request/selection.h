@@ -1,4 +1,4 @@
-// What `warm` is told to build, spelled out: NAME:p=v,... and whole sets.
+// Expands what `warm` is told to build, NAME:p=v,... or whole sets, into requests.
 
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace kiln::request {
 
-/// `NAME` or `NAME:p=v,q=w`, as text alone.
+/// `NAME` or `NAME:p=v,q=w`, parsed but not looked up.
 struct TemplatePattern {
   std::string name;
   Parameters params;
@@ -40,10 +40,10 @@ class Selection {
   [[nodiscard]] Result<void> add_all();
   /// The quick set of every kernel. Errors: as TemplateCatalog::kernels.
   [[nodiscard]] Result<void> add_quick();
-  /// `text` as for parse_template_pattern; the name of a kernel or of a family, which
-  /// stands for all its kernels. A parameter that is left out takes every value of the
-  /// default set. A parameter that a family's kernel does not have is an error for it.
-  /// Errors: kNotFound, kInvalidArgument; then nothing was added.
+  /// `text` as for parse_template_pattern; its name is a kernel's, or a family's for
+  /// all its kernels. A parameter left out takes every value of the default set. It is
+  /// an error if a kernel of the family does not have a given parameter. Errors:
+  /// kNotFound, kInvalidArgument; then nothing is added.
   [[nodiscard]] Result<void> add_template(std::string_view text);
   void add(TemplateRequest request);
 
