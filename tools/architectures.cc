@@ -27,8 +27,8 @@ Result<void> add_devices(BuildService& service, std::vector<device::BuildFor>& l
   return {};
 }
 
-/// With nvcc, compute_90 asks for PTX. Here every architecture gets a binary, and PTX
-/// is for devices that are newer than the NVRTC.
+/// nvcc takes compute_90 to mean PTX. Kiln builds a binary for every architecture, and
+/// uses PTX only for devices that are newer than the NVRTC.
 Result<void> refuse_virtual(const std::string& text) {
   const std::size_t at = text.find("compute_");
   if (at == std::string::npos)

@@ -1,4 +1,4 @@
-// What --arch and --profile mean: the list of what to build for.
+// The list of targets that --arch and --profile select.
 
 #pragma once
 
@@ -13,8 +13,8 @@
 namespace kiln::tools {
 
 struct ArchitectureOptions {
-  std::vector<std::string> lists;     // --arch, each a comma list
-  std::vector<std::string> profiles;  // --profile, each a file
+  std::vector<std::string> lists;     // --arch, each a comma-separated list
+  std::vector<std::string> profiles;  // --profile, each a file or a published name
 };
 
 /// Declares --arch.
@@ -26,11 +26,11 @@ void add_profile_option(OptionSet& cli, ArchitectureOptions& options);
   return !options.lists.empty() || !options.profiles.empty();
 }
 
-/// Each once, in the order given; `native`, and nothing at all, stand for the devices
-/// present. Every one of them has a toolchain here.
-/// Errors: kInvalidArgument (a form that is not known, an architecture that no NVRTC
-/// ever had, no device where one is needed); kUnavailable (no NVRTC here builds for
-/// it); kDevice; those of reading a profile.
+/// Each target once, in the order given. `native`, or no option at all, stands for the
+/// devices present. There is a toolchain here for every target. Errors:
+/// kInvalidArgument (an unknown form, an architecture that no NVRTC ever supported, no
+/// device where one is needed); kUnavailable (no NVRTC here builds for it); kDevice;
+/// those of reading a profile.
 [[nodiscard]] Result<std::vector<device::BuildFor>> select_architectures(
     BuildService& service, const ArchitectureOptions& options);
 

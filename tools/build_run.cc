@@ -49,7 +49,7 @@ Verdict verdict_of(const Result<Fetched>& fetched) {
   }
 }
 
-/// Null of an item that got no key.
+/// Null for an item without a key.
 const Digest* key_of(const BuildItem& item) {
   if (const auto* keyed = std::get_if<KeyedRequest>(&item.keyed))
     return &keyed->key;
@@ -72,9 +72,9 @@ class Runner {
         forward_(context.stop->token(), [this] { stop_.request_stop(); }) {}
 
   void run() {
-    // One more than can build at a time: while it waits for the disk, all the others
-    // build. But where the first failure shall be the last, nobody is to be about to
-    // begin. This thread is one of them, should the system have no other.
+    // One thread more than can build at a time: while one waits for the disk, the
+    // others build. Not under fail_fast: after a failure no other thread may be about
+    // to begin. This thread is one of them, in case the system can start no other.
     const std::size_t wanted = options_.jobs + (options_.fail_fast ? 0 : 1);
     const std::size_t count = std::min(wanted, report_.items.size());
     std::vector<std::thread> threads;
@@ -194,7 +194,7 @@ std::uint64_t count_not_stored(const BuildReport& report) {
       }));
 }
 
-/// The oldest driver that takes everything that was built.
+/// The oldest driver that can load everything that was built.
 std::optional<device::CudaVersion> min_driver(const BuildReport& report) {
   std::optional<device::CudaVersion> version;
   for (std::size_t i = 0; i < report.items.size(); ++i) {
@@ -227,8 +227,8 @@ ordered_json item_json(const BuildItem& item, const BuildEntry& entry) {
     json["reason"] = item.reason;
   json["key"] =
       item_key(item).empty() ? ordered_json(nullptr) : ordered_json(item_key(item));
-  // To a reader of the document there are the five outcomes; the error says which
-  // failure was none of the build's own.
+  // kRefused and kNotReached show as "failed"; `error` says that the build itself did
+  // not fail.
   json["outcome"] = to_string(entry.verdict);
   json["stored"] = entry.stored;
   json["ms"] = entry.elapsed.count();
@@ -394,7 +394,7 @@ int exit_code_of(const BuildReport& report) {
     ++failed;
     unavailable += entry.error && entry.error->code == ErrorCode::kUnavailable ? 1 : 0;
   }
-  // The environment is to blame for all of it: KILN_NO_JIT, no worker, no NVRTC.
+  // The environment caused every failure: KILN_NO_JIT, no worker, no NVRTC.
   if (failed > 0 && failed == unavailable)
     return kUnavailable;
   return failed > 0 || count_not_stored(report) > 0 ? kSomeFailed : kAllDone;

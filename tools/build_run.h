@@ -1,5 +1,5 @@
-// Builds a list of kernels and plans, several at a time, and accounts for each: what
-// `warm` and `compile` share.
+// Builds a list of kernels and plans, several at a time, and reports each outcome.
+// Shared by `warm` and `compile`.
 
 #pragma once
 
@@ -19,15 +19,15 @@
 
 namespace kiln::tools {
 
-/// One request for one architecture; or why it got no further than that.
+/// One request for one architecture, or the error that kept it from having a key.
 struct BuildItem {
-  std::string_view named_as;  // "template" or "file", as the JSON has it
+  std::string_view named_as;  // the JSON field: "template" or "file"
   std::string name;
   std::string label;        // "scaled_softmax_fwd:dtype=bf16", or a file's name
   Parameters params;        // canonical, of a template
-  std::string arch;         // as printed: what is really built for, "9.0a"
+  std::string arch;         // as printed: the architecture really built for, "9.0a"
   std::string device = {};  // of a plan, which is for one
-  // Where both are built: "plan" or "kernel", and of a kernel why it is not a plan.
+  // If a run builds both: "plan" or "kernel", and for a kernel why no plan was built.
   std::string_view kind = {};
   std::string reason = {};
   std::variant<KeyedRequest, KeyedPlan, Error> keyed;
@@ -39,16 +39,16 @@ enum class Verdict : std::uint8_t {
   kWaited,
   kFailed,
   kTimeout,
-  kRefused,     // by cuDNN itself, of a plan
+  kRefused,     // a plan that cuDNN itself refused
   kMissing,     // a dry run found that it would be built
   kNotReached,  // stopped before its turn
 };
 
-/// "hit", "compiled", "waited", "failed", "timeout", "missing" (of a dry run).
-/// What was refused or not reached counts as failed.
+/// "hit", "compiled", "waited", "failed", "timeout", "missing" (in a dry run). kRefused
+/// and kNotReached give "failed".
 [[nodiscard]] std::string_view to_string(Verdict verdict);
 
-/// Not of what was not reached.
+/// kNotReached is no failure.
 [[nodiscard]] bool is_failure(Verdict verdict);
 
 struct BuildEntry {
@@ -63,33 +63,34 @@ struct BuildRunOptions {
   unsigned jobs = 1;
   bool dry_run = false;
   bool fail_fast = false;
-  bool keep_objects = false;  // else entries' objects are let go at once
+  bool keep_objects = false;  // false: each object is released at once
   EventLog* events = nullptr;
-  PlanService* plans = nullptr;  // where an item is a plan
-  /// What the caller does about a plan that cuDNN itself refuses, for people; empty:
-  /// nothing, it is a failure.
+  PlanService* plans = nullptr;  // needed if an item is a plan
+  /// Text for people: what the caller does if cuDNN itself refuses a plan. Empty:
+  /// nothing, so it is a failure.
   std::string_view on_refusal = {};
 };
 
 struct BuildReport {
   std::vector<BuildItem> items;
-  std::vector<BuildEntry> entries;  // one an item, in the same order
-  bool dry_run = false;             // nothing was built, what would be is missing
+  std::vector<BuildEntry> entries;  // one per item, in the same order
+  bool dry_run = false;             // nothing was built; kMissing: it would be built
   std::uint64_t skipped = 0;        // left out by a template's target limits
   std::chrono::milliseconds elapsed{0};
 
-  /// What was built after this; a key already here counts once.
+  /// Appends a later report, without the items whose key is already here.
   void add(BuildReport&& later);
 };
 
-/// Adds `request` for each of `architectures` to `items`; a key already there counts
-/// once. Requests excluded by target limits are counted in `skipped`. An error of one
-/// (unknown parameter, unreadable header) becomes that item's.
+/// Adds an item to `report` for each of `architectures`. Requests excluded by target
+/// limits are counted in `skipped`. An error (unknown parameter, unreadable header)
+/// becomes the item's own.
 void add_items(BuildService& service, const Request& request,
                const std::vector<device::BuildFor>& architectures, BuildReport& report);
 
-/// Fetches every item on `options.jobs` threads, with progress on stderr, until all are
-/// done, `context.stop` is asked for, or one failed under fail_fast.
+/// Drops items with a key that came before, then fetches the rest, `options.jobs`
+/// builds at a time, with progress on stderr. Ends when all are done, when a stop is
+/// requested through `context.stop`, or after one failure under fail_fast.
 void run_builds(Context& context, BuildService& service, const BuildRunOptions& options,
                 BuildReport& report);
 

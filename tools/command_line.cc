@@ -48,9 +48,9 @@ std::optional<OptionWord> option_word(const std::string& word) {
   return found;
 }
 
-/// The words with each option and its value made one, "--option=value", so that a value
-/// may begin with a dash ("--option --maxrregcount=64"). Unknown options are left to
-/// CLI11. Errors: a value that is missing, empty, too many, or not wanted.
+/// Joins each option and its value into one word, "--option=value", so that a value may
+/// begin with a dash ("--option --maxrregcount=64"). Leaves unknown options to CLI11.
+/// Errors: a value that is missing, empty or not wanted; an option given twice.
 Result<std::vector<std::string>> join_values(
     const CLI::App& verb, const std::vector<std::string>& arguments) {
   std::vector<std::string> joined;
@@ -109,9 +109,9 @@ Error unexpected_word(const CLI::App& verb, const std::string& word) {
           fmt::format("{}: unexpected argument '{}'", verb.get_name(), word)};
 }
 
-/// CLI11's message as one sentence of ours.
+/// Turns CLI11's message into one sentence of ours.
 Error parse_failure(const CLI::App& verb, const CLI::ParseError& error) {
-  // Its name is the verb's: only the exit code says which error it is.
+  // The error's name is the verb's: only the exit code tells which error it is.
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
     for (const std::string& word : verb.remaining()) {
       if (word != "--")
@@ -129,7 +129,7 @@ int fail_usage(const Context& context, const Error& error, std::string_view hint
   return status;
 }
 
-/// --json must shape even the complaint about a wrong command line.
+/// With --json even an error in the command line must be JSON.
 bool asks_for_json(const std::vector<std::string>& arguments) {
   return std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
 }
@@ -159,7 +159,7 @@ int run_verb(const ParsedVerb& parsed, Context& context) {
   return context.stop->exit_code().value_or(status);
 }
 
-/// Lines of help that are too long, broken between words and indented as meanings are.
+/// Breaks long lines of help between words, and indents them like the meanings.
 std::string wrapped(const std::string& help) {
   constexpr std::size_t kWidth = 90;
   std::string text;
@@ -238,7 +238,7 @@ int run_program(Program& program, std::vector<std::string> arguments,
 
 int run_command_line(std::vector<std::string> arguments) {
   const std::unique_ptr<Program> program = make_program();
-  Context context;  // until all is printed, or a late signal would cut it off
+  Context context;  // lives until all is printed, or a late signal cuts it off
   const int status = run_program(*program, std::move(arguments), context);
   if (const auto flushed = flush_output(); !flushed) {
     print_error("kiln: " + flushed.error().message + "\n");

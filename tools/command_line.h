@@ -1,5 +1,5 @@
-// From argv to a verb. CLI11 parses; what it accepts and how it complains is settled
-// here, so that wrong usage is always exit 2, one sentence and the nearest match.
+// From argv to a verb. CLI11 parses; this file decides what is valid and how errors
+// read, so that wrong usage always gives exit 2, one sentence and the nearest match.
 
 #pragma once
 

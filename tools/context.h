@@ -1,4 +1,4 @@
-// What every verb gets: settings, where to print, and whether somebody said stop.
+// What every verb gets: settings, output streams, and the stop signal.
 
 #pragma once
 
@@ -21,7 +21,7 @@ struct Context {
   bool json = false;  // one document on stdout, everything else on stderr
   Terminal out{stdout};
   Terminal err{stderr};
-  /// Never null while a verb runs, and until all it printed is out.
+  /// Never null while a verb runs, and until its output is flushed.
   std::unique_ptr<StopSignal> stop{};
 };
 
@@ -36,11 +36,11 @@ void print_json(const nlohmann::ordered_json& document);
 /// `{"error":…}` on stdout. Returns the exit status for it.
 [[nodiscard]] int report_failure(const Context& context, const Error& error);
 
-/// The end of every verb: the status it came to, or report_failure().
+/// Ends every verb: returns its status, or the status of report_failure().
 [[nodiscard]] int finish(const Context& context, const Result<int>& result);
 
-/// As finish(), of a verb that looks up keys: an unknown one is exit 1, for the command
-/// line was right.
+/// As finish(), for a verb that looks up keys: an unknown key gives exit 1, because the
+/// command line was right.
 [[nodiscard]] int finish_lookup(const Context& context, const Result<int>& result);
 
 }  // namespace kiln::tools

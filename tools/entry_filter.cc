@@ -11,15 +11,15 @@
 namespace kiln::tools {
 namespace {
 
-/// A family stands for its kernels.
+/// A family's name also selects all its kernels.
 void add_kernels(const render::TemplateCatalog& catalog, const std::string& name,
                  std::vector<std::string>& names) {
   names.push_back(name);
   for (std::string& kernel : catalog.names_in(name)) names.push_back(std::move(kernel));
 }
 
-/// What was built for a device present has its very architecture, or, where a template
-/// wants it so, the same with a suffix.
+/// An entry for a device that is present has that device's architecture or, if its
+/// template asks for it, the same with a suffix.
 Result<void> add_devices(const Config& config, std::vector<std::string>& archs) {
   const auto devices = KILN_TRY(devices_present(config));
   if (devices.empty()) {
@@ -56,7 +56,7 @@ Result<void> check_templates(const Config& config, const EntryFilterOptions& opt
   for (const std::string& name : options.templates) {
     if (!catalog.names_in(name).empty())
       continue;
-    // Not kNotFound, which of a verb that looks keys up would be an unknown key.
+    // Not kNotFound: a verb that looks up keys would report it as an unknown key.
     if (auto kernel = catalog.find(name); !kernel)
       return fail(ErrorCode::kInvalidArgument, kernel.error().message);
   }

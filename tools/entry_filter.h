@@ -1,4 +1,4 @@
-// --arch, --template and --older-than as a query: what ls and clear select by.
+// --arch, --template and --older-than as a query: the filters of ls and clear.
 
 #pragma once
 
@@ -29,12 +29,12 @@ void add_age_option(OptionSet& cli, EntryFilterOptions& options);
          !options.older_than.empty();
 }
 
-/// A template's name may be one of a kernel or of a family, or of a kernel that no
-/// template folder has any more. Errors: kInvalidArgument.
+/// --template may name a kernel, a family, or a kernel that is no longer in any
+/// template folder. Errors: kInvalidArgument.
 [[nodiscard]] Result<cache::ListQuery> make_query(const Config& config,
                                                   const EntryFilterOptions& options);
 
-/// For a filter that selected nothing: is each template's name one that there is?
+/// For a filter that selected nothing: checks that every --template name exists.
 /// Errors: kInvalidArgument, with the nearest match.
 [[nodiscard]] Result<void> check_templates(const Config& config,
                                            const EntryFilterOptions& options);

@@ -7,7 +7,7 @@
 #include "tools/command_line.h"
 
 int main(int argc, char** argv) {
-  // A reader that went away shows as EPIPE on the next write, not as death by signal.
+  // If a reader has gone, the next write gets EPIPE; no signal ends the program.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return kiln::tools::run_command_line({argv + 1, argv + argc});

@@ -31,7 +31,7 @@ Result<std::vector<Digest>> resolve_keys(const cache::Cache& cache,
     else if (key.error().code == ErrorCode::kNotFound)
       unknown = unknown.value_or(std::move(key).error());
     else
-      return tl::unexpected(std::move(key).error());  // what is wrong goes first
+      return tl::unexpected(std::move(key).error());  // reported before an unknown key
   }
   if (unknown)
     return tl::unexpected(*std::move(unknown));

@@ -1,4 +1,4 @@
-// The cache as verbs open it that build nothing.
+// Opens the cache for verbs that build nothing.
 
 #pragma once
 

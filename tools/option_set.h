@@ -1,5 +1,5 @@
-// The options of one verb, as a verb declares them. CLI11, whose headers are large, is
-// included by what reads the command line alone.
+// Declares the options of one verb. Only the code that reads the command line includes
+// CLI11, whose headers are large.
 
 #pragma once
 
@@ -15,25 +15,25 @@ namespace kiln::tools {
 
 enum class Presence { kOptional, kRequired };
 
-/// A reference to what CLI11 keeps of a verb; copies are of the same verb. What options
-/// are read into must live until they are parsed.
+/// A reference to CLI11's verb; a copy refers to the same verb. The variables that
+/// receive values must outlive the parsing.
 class OptionSet {
  public:
   explicit OptionSet(CLI::App& app) : app_(&app) {}
 
-  /// "--jobs N": one value, `type` being its name in help.
+  /// "--jobs N": one value; `type` is its name in help.
   void option(const std::string& name, std::string& value, const std::string& type,
               const std::string& meaning);
-  /// The same, given as often as there are values.
+  /// The same, but repeatable: once per value.
   void option(const std::string& name, std::vector<std::string>& values,
               const std::string& type, const std::string& meaning);
   void flag(const std::string& name, bool& value, const std::string& meaning);
-  /// A word that stands by itself.
+  /// A positional argument.
   void argument(const std::string& name, std::string& value, const std::string& meaning,
                 Presence presence = Presence::kOptional);
   void argument(const std::string& name, std::vector<std::string>& values,
                 const std::string& meaning);
-  /// Stands under the verb's help.
+  /// Text below the verb's help.
   void footer(const std::string& text);
 
   /// After parsing.

@@ -16,7 +16,7 @@ namespace kiln::tools {
                                                  std::string_view text,
                                                  NumberRange range);
 
-/// Before any work: can a file be made at `path`? "-" always can.
+/// Checks, before any work, that a file can be made at `path`; "-" always can.
 /// Errors: kNotFound (no such folder), kInvalidArgument (it is a folder).
 [[nodiscard]] Result<void> check_output_path(std::string_view option,
                                              const std::string& path);

@@ -25,18 +25,17 @@ struct ParsedVerb {
   std::shared_ptr<CommonOptions> common;
 };
 
-/// The program as CLI11 sees it.
 struct Program {
   CLI::App app{"Compiles CUDA kernels into a cache, and looks after that cache.",
                "kiln"};
   std::vector<ParsedVerb> verbs;
 };
 
-inline constexpr std::size_t kHelpColumn = 26;  // where the meanings begin in help
+inline constexpr std::size_t kHelpColumn = 26;  // the column of the meanings in help
 
 [[nodiscard]] std::unique_ptr<Program> make_program();
 
-/// False for a flag and for an argument that stands by itself.
+/// False for a flag and for a positional argument.
 [[nodiscard]] bool takes_value(const CLI::Option& option);
 
 }  // namespace kiln::tools

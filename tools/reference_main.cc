@@ -46,7 +46,7 @@ complete -o filenames -F _kiln kiln
 )bash";
 // clang-format on
 
-/// Text as troff wants it: backslashes and leading dots must not be read as requests.
+/// Escapes text for troff: backslashes and leading dots must not be read as requests.
 std::string troff(const std::string& text) {
   std::string out;
   for (const char c : text) {

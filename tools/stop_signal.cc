@@ -70,7 +70,7 @@ void StopSignal::watch() {
       continue;
     const int number = static_cast<int>(info.ssi_signo);
     if (signal_.exchange(number) != 0)
-      ::_exit(kExitBase + number);  // asked twice: now
+      ::_exit(kExitBase + number);  // second signal: end at once
     source_.request_stop();
   }
 }

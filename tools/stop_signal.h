@@ -14,9 +14,9 @@
 
 namespace kiln::tools {
 
-/// While one lives, SIGINT and SIGTERM ask for a stop instead of ending the program; a
-/// second one ends it at once. Construct before any thread is started: the signals are
-/// blocked in every thread and taken from a signalfd by one.
+/// While an object lives, SIGINT and SIGTERM request a stop instead of ending the
+/// program; a second signal ends it at once. Construct it before any thread is started:
+/// every thread inherits the blocked signals, and one reads them from a signalfd.
 /// Thread safety: all methods may be called from any thread.
 class StopSignal {
  public:

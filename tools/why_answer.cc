@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Preimages of entries worth comparing with: those of the same kernel first, of any
-/// kernel where there are none.
+/// The entries to compare with: those of the same kernel, or of any kernel if there are
+/// none.
 Result<std::vector<cache::Entry>> candidates(cache::Cache& cache,
                                              const std::string& kernel) {
   constexpr std::size_t kMostCandidates = 2000;
@@ -79,7 +79,7 @@ Result<WhyAnswer> explain_miss(cache::Cache& cache, const Digest& key,
   std::vector<Fields> preimages;
   std::vector<Digest> keys;
   for (const cache::Entry& entry : KILN_TRY(candidates(cache, name))) {
-    // One that went away or is damaged is no candidate.
+    // Skip an entry that was removed or is damaged.
     if (auto found = preimage_of(cache, entry.key)) {
       preimages.push_back(*std::move(found));
       keys.push_back(entry.key);

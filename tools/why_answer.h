@@ -1,5 +1,5 @@
-// Which fields make two keys differ, or why what is asked for misses: the answer of
-// `kiln why` and of `kiln attention why`.
+// Which fields make two keys differ, or why a request misses: the answer of `kiln why`
+// and of `kiln attention why`.
 
 #pragma once
 
@@ -19,15 +19,15 @@ struct WhyAnswer {
   Digest key;                     // the first one, or the request's
   std::optional<Digest> nearest;  // the second one, or the nearest entry
   std::vector<key::FieldDifference> differences;
-  /// Of a request: what builds it here, and why that; empty: two keys were compared.
+  /// For a request: the toolchain used here, and why. Empty: two keys were compared.
   std::string toolchain_note = {};
 };
 
-/// Of an object that is there. Errors: kNotFound, kCorrupt, kIo.
+/// The preimage of a stored object. Errors: kNotFound, kCorrupt, kIo.
 [[nodiscard]] Result<Fields> preimage_of(cache::Cache& cache, const Digest& key);
 
-/// Looks for a request's key, and for the entry that comes nearest where it is not
-/// there: among those of the kernel `name`, of any where there are none.
+/// Looks up a request's key. On a miss, finds the nearest entry among those of the
+/// kernel `name`, or among all entries if there are none.
 [[nodiscard]] Result<WhyAnswer> explain_miss(cache::Cache& cache, const Digest& key,
                                              const Fields& preimage,
                                              const std::string& name,

@@ -29,7 +29,7 @@ struct AttentionOptions {
   bool dry_run = false, fail_fast = false, kiln = false;
 };
 
-// Errors of each: kInvalidArgument, of a flag; what keeps all of it from being done.
+// Errors of each: kInvalidArgument for a flag; otherwise, what stops the whole action.
 [[nodiscard]] Result<int> explain_attention(Context& context,
                                             const AttentionOptions& options);
 [[nodiscard]] Result<int> warm_attention(Context& context,
@@ -40,35 +40,35 @@ struct AttentionOptions {
 /// kInvalidArgument: "attention: <message>".
 [[nodiscard]] tl::unexpected<Error> wrong_attention(std::string message);
 
-/// The architectures that --arch names, `native` being those present; none where it is
-/// not given. Errors: kInvalidArgument.
+/// The architectures that --arch names; `native` stands for those present. Empty
+/// without --arch. Errors: kInvalidArgument.
 [[nodiscard]] Result<std::vector<ComputeCapability>> named_architectures(
     const Config& config, const ArchitectureOptions& options);
 
-/// A device; or an architecture that no published device has: no plan can be built for
-/// it, since a plan is bound to a device, but kernels can.
+/// A device, or only an architecture that no published device has. A plan is bound to a
+/// device, so such an architecture can have kernels but no plan.
 struct AttentionTarget {
   ComputeCapability capability;
   std::optional<device::DeviceProperties> device{};
 };
 
-/// What plans and kernels are for: profiles; of an architecture every published device
-/// that has it; else the devices present. Each once, as far as a plan can tell them
-/// apart. Errors: as plan_devices(), but for an architecture of no published device.
+/// The targets of plans and kernels: the profiles; for an architecture, every published
+/// device that has it; else the devices present. Devices that a plan cannot tell apart
+/// count once. Errors: as plan_devices(), but an architecture that no published device
+/// has is no error.
 [[nodiscard]] Result<std::vector<AttentionTarget>> attention_targets(
     const Config& config, const AttentionOptions& options);
 
 /// kInvalidArgument: there is no published device of that architecture.
 [[nodiscard]] tl::unexpected<Error> no_published_device(ComputeCapability capability);
 
-/// The devices that plans are for: profiles; of an architecture every published device
-/// that has it; else those present. Each once, as far as a plan can tell them apart.
-/// Errors: kInvalidArgument (an architecture of no published device), those of reading
-/// a profile, kDevice.
+/// The devices to build plans for, selected as by attention_targets(). Errors:
+/// kInvalidArgument (an architecture of no published device), those of reading a
+/// profile, kDevice.
 [[nodiscard]] Result<std::vector<device::DeviceProperties>> plan_devices(
     const Config& config, const AttentionOptions& options);
 
-/// Asks cuDNN by building a plan, or finding one that was built.
+/// Asks cuDNN by building a plan, or by finding a built one.
 [[nodiscard]] attention::AskCudnn ask_cudnn(PlanService& plans,
                                             const device::DeviceProperties& device,
                                             const std::stop_token& stop);

@@ -1,4 +1,4 @@
-// Which devices `kiln attention` is about, and what cuDNN says for one.
+// Selects the devices of `kiln attention`, and asks cuDNN about one of them.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -28,7 +28,7 @@ Result<ComputeCapability> known(device::Architecture architecture) {
       fmt::format("--arch: no NVRTC ever built for {}", to_string(architecture)));
 }
 
-/// Two devices that a plan cannot tell apart are one.
+/// Adds a device, unless a plan cannot tell it from one that is already there.
 Result<void> add_once(std::vector<AttentionTarget>& devices, DeviceProperties device) {
   const auto bound = KILN_TRY(attention::binding_of(device.cudnn_json()));
   for (const AttentionTarget& each : devices) {
@@ -91,7 +91,7 @@ Result<std::vector<AttentionTarget>> listed_devices(
   return devices;
 }
 
-/// What became of a question that cuDNN did not answer: was that cuDNN's doing?
+/// The status of a failed probe: kProbeFailed if cuDNN may be the cause.
 std::string_view status_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::kWorkerCrashed:
@@ -183,7 +183,7 @@ attention::AskCudnn ask_cudnn(PlanService& plans, const DeviceProperties& device
               .message = fetched.error().message};
     if (fetched->object != nullptr)
       return {.ran = true, .built = true, .status = "built", .message = ""};
-    // Of several engines the last one's word: it came closest.
+    // If several engines refused, the last one's status: it came closest.
     return {.ran = true,
             .built = false,
             .status = fetched->attempts.back().status,

@@ -63,15 +63,14 @@ Result<std::vector<CudnnVersion>> read_versions(const Config& config,
                                    {9, 13, 1}, {9, 18, 1}, {9, 19, 0}, {9, 21, 0}};
 }
 
-/// Why cuDNN itself is not asked, as an answer to being asked.
+/// A probe that does not ask cuDNN, and answers with the reason why.
 attention::AskCudnn unable(std::string why) {
   return [why = std::move(why)](const attention::Problem&) -> attention::Probe {
     return {.message = why};
   };
 }
 
-/// The first device of that kind that can be described: a probe is about an
-/// architecture.
+/// Probes the first device that can be described: a probe is about an architecture.
 attention::AskCudnn probe_for(PlanService& plans, const Config& config,
                               const AttentionOptions& wanted,
                               const std::stop_token& stop) {
@@ -93,7 +92,7 @@ Result<int> explain_attention(Context& context, const AttentionOptions& options)
   const auto versions = KILN_TRY(read_versions(context.config, options));
   std::unique_ptr<BuildService> service;
   std::unique_ptr<PlanService> plans;
-  // A matrix is of rules: a plan a cell would take minutes.
+  // A matrix shows the rules only: one plan per cell would take minutes.
   if (options.cudnn == kInstalled && !options.matrix) {
     service =
         KILN_TRY(BuildService::open(context.config, {.stop = context.stop->token()}));

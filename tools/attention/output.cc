@@ -95,7 +95,7 @@ std::string kernel_text(const Explanation& explanation) {
                      kernel.reason);
 }
 
-/// The rules that refuse somewhere, each once, in the order of the table.
+/// The rules that refuse in any cell, each once, in the order of the table.
 std::vector<Finding> rules_of(const std::vector<MatrixCell>& cells) {
   std::vector<Finding> all;
   for (const MatrixCell& cell : cells) {
@@ -104,7 +104,7 @@ std::vector<Finding> rules_of(const std::vector<MatrixCell>& cells) {
         all.push_back(each);
     }
   }
-  // Without the version that one cell was about.
+  // Remove the version, which belongs to one cell only.
   for (Finding& each : all)
     each.reason = each.reason.substr(0, each.reason.find("; found "));
   return all;

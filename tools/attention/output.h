@@ -1,4 +1,4 @@
-// The answers of `kiln attention`, for programs and for people.
+// Formats the answers of `kiln attention`, for programs and for people.
 
 #pragma once
 
@@ -21,7 +21,7 @@ namespace kiln::tools {
                                            const attention::Explanation& explanation,
                                            const Terminal& terminal);
 
-/// One answer of many: of an architecture and a version.
+/// The answer for one architecture and one version.
 struct MatrixCell {
   ComputeCapability arch;
   attention::CudnnVersion cudnn;
@@ -31,7 +31,7 @@ struct MatrixCell {
 /// `{"matrix":[{"arch","cudnn","chosen","supported","rules"}],"rules":[{"id","reason"}]}`.
 [[nodiscard]] nlohmann::ordered_json matrix_json(const std::vector<MatrixCell>& cells);
 
-/// A row an architecture, a column a version, and below what the numbers mean.
+/// A row per architecture, a column per version, and a legend for the numbers.
 [[nodiscard]] std::string matrix_text(const attention::Problem& problem,
                                       const std::vector<MatrixCell>& cells,
                                       const Terminal& terminal);

@@ -21,8 +21,7 @@ using attention::Problem;
 
 constexpr std::uint64_t kMostSize = std::uint64_t{1} << 31;
 
-/// A message that begins with a field, "problem.kv_heads: …", with the flag that set
-/// it.
+/// Replaces the field that begins a message, "problem.kv_heads: …", by its flag.
 std::string as_flag(const std::string& message) {
   constexpr std::string_view kProblem = "problem.";
   const std::size_t end = message.find(':');
@@ -76,7 +75,7 @@ Result<double> read_dropout(const std::string& text) {
   return value;
 }
 
-/// `value` stays as it is where nothing was given.
+/// Leaves `value` unchanged if `text` is empty.
 Result<void> read_size(std::string_view flag, const std::string& text,
                        std::int64_t& value) {
   if (!text.empty())

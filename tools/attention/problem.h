@@ -1,4 +1,4 @@
-// The flags of `kiln attention` that say a problem.
+// The flags of `kiln attention` that describe a problem.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace kiln::tools {
 
-/// As the command line has them; empty: not given.
+/// The texts on the command line; empty: not given.
 struct ProblemOptions {
   std::string pass, dtype, batch, heads, kv_heads, sq, skv, dqk, dv, mask;
   std::string window, bias, dropout, layout;
@@ -23,12 +23,12 @@ void add_problem_options(OptionSet& cli, ProblemOptions& options);
 /// A problem that passes validate(). Errors: kInvalidArgument, naming the flag.
 [[nodiscard]] Result<attention::Problem> read_problem(const ProblemOptions& options);
 
-/// Over what `problem` has already: the flags that are given, and the strides that come
-/// of it. Errors: as read_problem().
+/// Applies the given flags to `problem`, and then sets its strides. Errors: as
+/// read_problem().
 [[nodiscard]] Result<attention::Problem> read_problem_over(
     const ProblemOptions& options, attention::Problem problem);
 
-/// `parsed`, its error naming `flag`.
+/// `parsed`; its error, if any, names `flag`.
 template <typename T>
 Result<T> named(std::string_view flag, Result<T> parsed) {
   if (!parsed)

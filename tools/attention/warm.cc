@@ -29,7 +29,7 @@ using attention::Pass;
 using attention::Problem;
 using device::DeviceProperties;
 
-/// What a layer of the model computes in training, as one sequence a batch.
+/// The attention of one layer of the model in training, with batch size 1.
 Result<Problem> problem_of(const ops::Preset& preset, Pass pass) {
   if (!preset.attention)
     return wrong_attention(fmt::format("preset {} has no [attention]", preset.name));
@@ -47,8 +47,8 @@ Result<Problem> problem_of(const ops::Preset& preset, Pass pass) {
   return problem;
 }
 
-/// The problems that a rank computes: of both passes where a preset or --training asks
-/// for them, and of each step of context parallelism.
+/// The problems of one rank: both passes if a preset or --training asks for them, and
+/// each step of context parallelism.
 Result<std::vector<Problem>> wanted_problems(const AttentionOptions& options) {
   std::vector<Problem> whole;
   if (!options.preset.empty()) {
@@ -84,11 +84,12 @@ Result<std::vector<Problem>> wanted_problems(const AttentionOptions& options) {
   return steps;
 }
 
-/// Fills a report: of each problem cuDNN's plan, or Kiln's own kernels where cuDNN does
-/// not run it; as AttentionCalls decides, without a device.
+/// Lists what to build for each problem: cuDNN's plan, or Kiln's own kernels if cuDNN
+/// does not run it. Decides as AttentionCalls does, but without a device.
 class WarmList {
  public:
-  /// Errors: kUnavailable, where a cuDNN is named or forced and cannot be used.
+  /// If a cuDNN is named, forced or found, but cannot be used, every item gets its
+  /// error. Errors: as find_cudnn.
   [[nodiscard]] static Result<WarmList> make(Context& context, BuildService& service,
                                              PlanService& plans, bool kiln) {
     WarmList list(service, plans);
@@ -115,8 +116,8 @@ class WarmList {
     return list;
   }
 
-  /// Errors: kInvalidArgument, where a plan is wanted for an architecture of no
-  /// published device.
+  /// Errors: kInvalidArgument, if a plan is wanted for an architecture that no
+  /// published device has.
   Result<void> add(const Problem& problem, const AttentionTarget& target) {
     if (error_) {
       add_error(problem, target, *error_);
@@ -138,8 +139,9 @@ class WarmList {
   [[nodiscard]] BuildReport take() { return std::move(report_); }
   [[nodiscard]] bool has_kernels() const { return !only_cudnn_; }
 
-  /// Kiln's kernels for what cuDNN turned out not to build, though the rules allow it:
-  /// a job's calls run those then. What cuDNN itself refused leaves `built`.
+  /// Kiln's kernels for each plan that failed although the rules allow it: a job's
+  /// calls then run those kernels. Plans that cuDNN itself refused are removed from
+  /// `built`.
   [[nodiscard]] BuildReport replacements(BuildReport& built) {
     BuildReport kept = std::exchange(built, {});
     built.dry_run = kept.dry_run;
@@ -165,7 +167,7 @@ class WarmList {
   WarmList(BuildService& service, PlanService& plans)
       : service_(service), plans_(plans) {}
 
-  /// Empty: it runs it, by the rules.
+  /// Empty: by the rules, cuDNN runs it.
   [[nodiscard]] std::string why_not_cudnn(const Problem& problem,
                                           ComputeCapability capability) const {
     if (!version_)
@@ -209,7 +211,7 @@ class WarmList {
                  "cuDNN's plan takes packed sequences by their offsets");
   }
 
-  /// What a call of the problem launches there.
+  /// Adds the kernels that a call for the problem launches on `target`.
   void add_kernels(const Problem& problem, const AttentionTarget& target,
                    const std::string& why_not) {
     const ops::AttentionTensors tensors{};
@@ -238,9 +240,9 @@ class WarmList {
 
   BuildService& service_;
   PlanService& plans_;
-  std::optional<attention::CudnnVersion> version_;  // none: it is not asked
-  std::string why_not_;                             // then
-  std::optional<Error> error_;                      // of every item
+  std::optional<attention::CudnnVersion> version_;  // none: cuDNN is not asked
+  std::string why_not_;                             // the reason, if it is not asked
+  std::optional<Error> error_;                      // the error of every item
   bool only_cudnn_ = false;
   BuildReport report_;
 };

@@ -1,4 +1,4 @@
-// kiln attention why: why a plan is not in the cache, by the entry that comes nearest.
+// kiln attention why: explains a missing plan by the nearest entry in the cache.
 
 #include <fmt/format.h>
 

@@ -75,7 +75,7 @@ struct GluForm {
   bool has_weight = false;
 };
 
-/// What both directions have alike; `alpha` and the rest as gpt-oss has them.
+/// The arguments of both directions; `alpha`, `limit` and `offset` as in gpt-oss.
 template <typename Args>
 Args glu_arguments(ops::DType dtype, const GluForm& form) {
   Args args{.dtype = dtype, .kind = form.kind};

@@ -1,5 +1,5 @@
-// Attention by Kiln's own kernels, which arithmetic bounds, and beside each by cuDNN's
-// plan of the same problem, as a program calls it.
+// Attention: Kiln's own kernels, which are compute-bound, each next to cuDNN's plan for
+// the same problem, called as a program calls it.
 
 #include <fmt/format.h>
 
@@ -22,8 +22,8 @@ using attention::Mask;
 using attention::Pass;
 using attention::Problem;
 
-/// Forward with head dimension 128, on devices of that compute capability: 80 % of what
-/// FlashAttention-2 is published to reach on an A100 and on an H100, where it uses the
+/// Goals of the forward pass with head dimension 128, by compute capability: 80 % of
+/// the published speed of FlashAttention-2 on an A100 and on an H100, where it uses the
 /// same mma.sync instructions.
 struct Goal {
   ComputeCapability capability;
@@ -43,8 +43,8 @@ double goal_tflops(const Problem& problem, const Device& device) {
                                         : kBackwardPart * found->forward_tflops;
 }
 
-/// As FlashAttention's authors count: two products of 2 operations for each pair of a
-/// query and a key, of which a causal mask leaves half; backward 5 such for 2.
+/// Counted as FlashAttention's authors do. Forward: two products, with 2 operations per
+/// query, key and dimension; a causal mask halves the pairs. Backward: 5 products.
 double flops(const Problem& problem) {
   constexpr double kBackwardTimes = 2.5;
   const double pairs = static_cast<double>(problem.batch * problem.heads) *
@@ -93,7 +93,7 @@ std::vector<BenchTensor> tensors_of(const Problem& problem) {
   return tensors;
 }
 
-/// The last address is that of the workspace.
+/// The workspace has the last address.
 ops::AttentionTensors tensors_at(BenchAddresses at, const Problem& problem,
                                  std::uint64_t workspace_bytes) {
   ops::AttentionTensors given{.q = at[0],
@@ -116,7 +116,7 @@ ops::AttentionTensors tensors_at(BenchAddresses at, const Problem& problem,
   return given;
 }
 
-/// What the cases of all backends have alike.
+/// The part of a case that all backends share.
 BenchCase attention_case(const Problem& problem) {
   return {.operation = problem.pass == Pass::kBackward ? "attention_backward"
                                                        : "attention_forward",
@@ -162,7 +162,7 @@ Result<std::optional<BenchRefusal>> prepare_cudnn(Service& service,
   return std::nullopt;
 }
 
-/// The workspace of cuDNN's plan is known when the plan is built.
+/// prepare() adds the workspace: cuDNN tells its size only with the built plan.
 BenchCase cudnn_case(const Problem& problem) {
   BenchCase made = attention_case(problem);
   made.backend = "cudnn";
@@ -185,7 +185,7 @@ void add_attention(std::vector<BenchCase>& cases, Problem problem,
   }
 }
 
-/// Head dimensions, with as many heads as make a hidden size of 2048.
+/// Head dimensions, each with as many heads as give a hidden size of 2048.
 struct Heads {
   std::int64_t count;
   std::int64_t dqk;
@@ -208,7 +208,7 @@ Problem problem_of(ops::DType dtype, const Heads& heads, std::int64_t length,
           .mask = mask};
 }
 
-/// Those of kernels without tensor cores, on fewer tokens.
+/// The cases of kernels without tensor cores, on fewer tokens.
 void add_plain_cases(std::vector<BenchCase>& cases, const Device& device) {
   Problem problem = problem_of(ops::DType::kF32, {.count = 8, .dqk = 64, .dv = 64},
                                2048, Mask::kCausal);

@@ -1,5 +1,5 @@
-// What `kiln bench` measures: operations at the sizes of LLM training, and the work
-// that each is at least.
+// The cases of `kiln bench`: operations at the sizes of LLM training, each with the
+// minimum of work that it takes.
 
 #pragma once
 
@@ -18,31 +18,31 @@
 
 namespace kiln::tools {
 
-/// Memory that a case wants.
+/// A buffer that a case needs.
 struct BenchTensor {
   std::uint64_t bytes = 0;
-  /// What is in it: finite numbers of every type, or zeros.
+  /// Its content: finite numbers in every type, or zeros.
   enum class Fill : std::uint8_t { kNumbers, kZeros } fill = Fill::kNumbers;
 };
 
-/// The work of an operation that memory bounds.
+/// The work of a memory-bound operation.
 struct BytesMoved {
-  /// Inputs read once and outputs written once: what no kernel does with less.
+  /// Inputs read once and outputs written once: the minimum for any kernel.
   std::uint64_t least = 0;
-  /// Of the bandwidth of a copy, what the design is made to reach on an H100: less
-  /// where it moves more than the least.
+  /// The fraction of a copy's bandwidth that the design should reach on an H100;
+  /// smaller if the design moves more than `least`.
   double goal = 0;
 };
 
-/// The work of an operation that arithmetic bounds.
+/// The work of a compute-bound operation.
 struct Arithmetic {
-  double flops = 0;        // floating-point operations, as its field counts them
-  double goal_tflops = 0;  // 10^12 of them a second on the device; 0: none is set there
+  double flops = 0;        // floating-point operations, by the usual count
+  double goal_tflops = 0;  // in 10^12 operations per second on this device; 0: none
 };
 
-/// Why a case is left out: its backend is not here, or does not run it.
+/// Why a case is left out: its backend is missing, or does not run it.
 struct BenchRefusal {
-  std::string subject;  // what is alike in all such reasons
+  std::string subject;  // equal for all reasons of one kind
   std::string reason;
 };
 
@@ -50,25 +50,25 @@ struct BenchCase {
   std::string operation;  // "softmax_forward"
   std::string what;       // "causal, 128 x 2048 x 2048"
   ops::DType dtype = ops::DType::kUnset;
-  std::string backend = "kiln";  // whose kernels: "cudnn", where another computes it
+  std::string backend = "kiln";  // whose kernels run: "kiln" or "cudnn"
   std::variant<BytesMoved, Arithmetic> work;
   std::vector<BenchTensor> tensors;
-  /// Starts the operation on the device, on tensors at these addresses: null for those
-  /// of no bytes.
+  /// Starts the operation on the device, on the tensors at these addresses. A tensor of
+  /// no bytes has a null address.
   std::function<Result<void>(Service&, const Device&, CUstream_st*,
                              std::span<void* const>)>
       start{};
-  /// Where it is set, called once before all else: builds and loads what is to run on
-  /// the device, and gives the case the tensors and the start that it lacks. Errors:
-  /// those of that.
+  /// If set, called once before everything else: builds and loads what runs on the
+  /// device, and adds the tensors and the start that the case lacks. Errors: those of
+  /// building and loading.
   std::function<Result<std::optional<BenchRefusal>>(Service&, const Device&,
                                                     BenchCase&)>
       prepare{};
 };
 
-/// Every operation in each of its dtypes, and every kernel; with the workspaces that
-/// are needed and the goals that are set on `device`. Those of cuDNN take a service
-/// that was opened with Options::attention kCudnn.
+/// Every operation and every kernel, in each dtype, with the workspaces and the goals
+/// for `device`. The cuDNN cases need a service that was opened with Options::attention
+/// kCudnn.
 [[nodiscard]] std::vector<BenchCase> bench_cases(const Device& device);
 
 }  // namespace kiln::tools

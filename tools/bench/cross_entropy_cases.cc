@@ -16,9 +16,9 @@ constexpr std::uint64_t kTargets = kTokens * sizeof(std::int64_t);
 // Every target is word 0, which is in every vocabulary.
 const BenchTensor kTargetTensor{.bytes = kTargets, .fill = BenchTensor::Fill::kZeros};
 
-/// What loss and gradient in one pass read a second time: the logits that neither the
-/// block's registers nor its share of the cache hold, where the stores, being
-/// streaming, leave that to them.
+/// The bytes that loss and gradient in one pass read twice: the logits that fit neither
+/// in the block's registers nor in its share of the L2 cache. The streaming stores
+/// leave that share to the logits.
 double again_bytes(ops::DType dtype) {
   constexpr double kRegisters = 64.0 * 1024;
   const auto row = static_cast<double>(bytes_of(dtype, kVocabulary));

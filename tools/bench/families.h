@@ -1,4 +1,4 @@
-// The cases of each family of operations, one file a family, and what these share.
+// The cases of each family of operations, one file per family, and what they share.
 
 #pragma once
 
@@ -17,16 +17,16 @@ using BenchAddresses = std::span<void* const>;
 constexpr double kForwardGoal = 0.90;
 constexpr double kBackwardGoal = 0.85;
 
-/// Forms that move memory as others do and differ in arithmetic are measured in this
-/// type alone: what a run takes is mostly the building of kernels.
+/// Forms that differ from others in arithmetic but not in memory traffic run in this
+/// type alone: most of a run's time goes into building kernels.
 constexpr ops::DType kTypeOfRareForms = ops::DType::kBf16;
 
 [[nodiscard]] inline std::uint64_t bytes_of(ops::DType dtype, std::int64_t elements) {
   return static_cast<std::uint64_t>(elements) * ops::size_bytes(dtype);
 }
 
-/// What an H100 has of cache for each of its 132 multiprocessors: where a row takes one
-/// of these to itself, what is gone over twice should fit.
+/// The L2 cache of an H100, and the share of each of its 132 multiprocessors. If one
+/// multiprocessor works on a row, data that it reads twice should fit in its share.
 constexpr double kCacheBytes = 50.0 * (1 << 20);
 constexpr double kBlockCacheBytes = kCacheBytes / 132;
 

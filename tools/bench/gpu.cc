@@ -19,7 +19,7 @@ bool find(void* library, const char* symbol, Function** call) {
 }
 
 Result<GpuCalls> find_calls(const device::Driver& driver) {
-  // Open already: this adds a name to it, and libraries of drivers are never closed.
+  // Already open: this only adds a reference. Driver libraries are never closed.
   void* const library = ::dlopen(driver.path().c_str(), RTLD_NOW);
   GpuCalls calls;
   const char* missing = "the library itself";

@@ -1,5 +1,5 @@
-// One device as a benchmark uses it beside Kiln: memory, a stream, and events that take
-// the time.
+// A device as a benchmark uses it in addition to Kiln: memory, a stream, and timing
+// events.
 
 #pragma once
 
@@ -18,8 +18,8 @@
 
 namespace kiln::tools {
 
-/// The driver's functions that Kiln itself has no use for, by their first names: every
-/// driver has them.
+/// Driver functions that Kiln itself does not use, under symbol names that every driver
+/// exports.
 struct GpuCalls {
   CUresult (*allocate)(CUdeviceptr*, std::size_t) = nullptr;
   CUresult (*free)(CUdeviceptr) = nullptr;
@@ -34,7 +34,7 @@ struct GpuCalls {
   CUresult (*wait_for_event)(CUevent) = nullptr;
   CUresult (*query_event)(CUevent) = nullptr;
   CUresult (*elapsed_ms)(float*, CUevent, CUevent) = nullptr;
-  /// The tests' own driver, which computes nothing: its time is not told.
+  /// The tests' simulated driver, which computes nothing: no times are reported.
   bool is_simulated = false;
 };
 
@@ -54,17 +54,17 @@ class Gpu {
   [[nodiscard]] CUstream stream() const { return stream_; }
   [[nodiscard]] Result<std::uint64_t> free_memory_bytes() const;
 
-  /// Everything in the stream has ended, and well. Errors: kDevice.
+  /// Waits until all work in the stream has ended without error. Errors: kDevice.
   [[nodiscard]] Result<void> finish() const;
 
-  /// Puts a mark into the stream. Errors: kDevice.
+  /// Records an event in the stream. Errors: kDevice.
   [[nodiscard]] Result<void> mark_begin() const { return mark(begin_); }
   [[nodiscard]] Result<void> mark_end() const { return mark(end_); }
-  /// The device has come as far as the last begin; false on a simulated device, which
-  /// takes no time for anything. Errors: kDevice.
+  /// True if the device has reached the last begin event; false on a simulated device,
+  /// which takes no time for anything. Errors: kDevice.
   [[nodiscard]] Result<bool> has_begun() const;
-  /// Between the two last marks, once the second was reached; 0 on a simulated device.
-  /// Errors: kDevice.
+  /// Waits for the last end event; returns the time since the last begin event, 0 on a
+  /// simulated device. Errors: kDevice.
   [[nodiscard]] Result<float> elapsed_ms() const;
 
  private:
@@ -101,7 +101,7 @@ class GpuMemory {
   }
   [[nodiscard]] std::uint64_t size_bytes() const { return bytes_; }
 
-  /// Done when it returns. Errors: kDevice.
+  /// Synchronous. Errors: kDevice.
   [[nodiscard]] Result<void> upload(std::span<const std::byte> bytes) const;
 
  private:

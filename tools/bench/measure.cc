@@ -13,8 +13,8 @@
 namespace kiln::tools {
 namespace {
 
-// 16 bytes a load, four of them in flight, as many blocks as the memory system can use.
-// The numbers are below 2 whichever type reads them, and none of them is NaN.
+// 16 bytes per load, four loads in flight, as many blocks as the memory system can use.
+// The fill's numbers are below 2 and never NaN, in whichever type they are read.
 constexpr const char* kSource = R"(
 extern "C" __global__ void __launch_bounds__(512, 4)
 bench_copy(uint4* __restrict__ to, const uint4* __restrict__ from,
@@ -48,8 +48,8 @@ Geometry grid_of(const Device& device, std::uint32_t threads) {
           .block = {threads, 1, 1}};
 }
 
-/// How much is copied: beside an operation that memory bounds as much as it moves,
-/// ahead of another one what keeps the device busy.
+/// The bytes to copy: for a memory-bound operation as many as it moves, for another one
+/// enough to keep the device busy.
 std::uint64_t copied_bytes(const BenchCase& which) {
   constexpr std::uint64_t kBusyBytes = std::uint64_t{256} << 20;
   const auto* const moved = std::get_if<BytesMoved>(&which.work);
@@ -140,7 +140,7 @@ Result<BenchTime> Bench::measure(const BenchCase& which, int rounds) {
   std::vector<void*> addresses;
   for (const BenchTensor& tensor : which.tensors) {
     tensors.push_back(KILN_TRY(make(tensor)));
-    // What a case has not it must not be given.
+    // A tensor that the case does not have must be null.
     addresses.push_back(tensor.bytes == 0 ? nullptr : tensors.back().address());
   }
   const std::uint64_t half = copied_bytes(which) / 2;

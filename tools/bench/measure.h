@@ -1,5 +1,4 @@
-// The time of an operation on one device; of one that memory bounds, beside that of a
-// copy of as many bytes.
+// Times an operation on one device and, if it is memory-bound, a copy of as many bytes.
 
 #pragma once
 
@@ -20,7 +19,7 @@ namespace kiln::tools {
 /// Medians, in milliseconds; 0 on a simulated device.
 struct BenchTime {
   float operation_ms = 0;
-  float copy_ms = 0;  // of BytesMoved
+  float copy_ms = 0;  // for BytesMoved only
 };
 
 /// Thread safety: none; it belongs to the thread that opened it.
@@ -32,23 +31,23 @@ class Bench {
                                                            const device::Driver& driver,
                                                            const Device& device);
 
-  /// What a case is to be given before measure(): see BenchCase::prepare. A reason:
-  /// leave it out. Errors: as there.
+  /// Call before measure(): runs BenchCase::prepare. If there is a reason, leave the
+  /// case out. Errors: as BenchCase::prepare.
   [[nodiscard]] Result<std::optional<BenchRefusal>> prepare(BenchCase& which);
 
-  /// Runs the operation, and in turn with it a copy of BytesMoved, `rounds` times after
-  /// three that do not count. Each is queued behind copies that keep the device busy
-  /// meanwhile, so that none of the host's time is in it. Errors: kResourceLimit (more
-  /// memory than is free); kUnavailable (the host is too slow, or waits for each
-  /// launch); those of the operation.
+  /// Runs the operation `rounds` times after three warm-up rounds; for BytesMoved,
+  /// alternately with a copy. Each run is queued behind copies that keep the device
+  /// busy, so that the host's time is not measured. Errors: kResourceLimit (more memory
+  /// than is free); kUnavailable (the host is too slow, or waits for each launch);
+  /// those of the operation.
   [[nodiscard]] Result<BenchTime> measure(const BenchCase& which, int rounds);
 
  private:
   Bench(Service& service, std::unique_ptr<Gpu> gpu, Kernel copy, Kernel fill);
   [[nodiscard]] Result<void> check_memory(const BenchCase& which) const;
   [[nodiscard]] Result<GpuMemory> make(const BenchTensor& tensor) const;
-  /// Of what `start` puts into the stream. `copies_ahead` grows until the device is
-  /// still at them when all of it is queued.
+  /// Times what `start` puts into the stream. `copies_ahead` grows until the device is
+  /// still busy with the copies when everything is queued.
   using Start = std::function<Result<void>()>;
   [[nodiscard]] Result<float> time(const Start& start, const Start& copy,
                                    int& copies_ahead);

@@ -24,13 +24,13 @@ struct Shape {
   }
 };
 
-// ---- What the kernels of the longest rows move beyond the least on an H100. They go
-// ---- over a row several times (templates/norm); shorter rows stay in registers.
+// ---- Bytes beyond the minimum that kernels for the longest rows move on an H100. They
+// ---- pass over a row several times (templates/norm); shorter rows stay in registers.
 
 constexpr std::int64_t kLongestKept = 8192;
 
-/// Of what is read a second time, the part that comes from memory again: `bytes` passed
-/// in between, of which a block's share of the cache keeps no more than its size.
+/// The fraction of a second read that comes from memory again, if `bytes` were moved in
+/// between: a block's share of the L2 cache keeps only its own size.
 double lost(double bytes) {
   return std::max(0.0, 1 - kBlockCacheBytes / bytes);
 }
@@ -57,7 +57,7 @@ double backward_again(const Shape& shape, int sums) {
   const double for_dx = inputs * lost(passed * row);
   const double for_first_columns = inputs * first * lost(passed * row * first);
   const double for_other_columns = inputs * (1 - first);
-  // Written by each block, and read to be added up.
+  // Each block writes its partial sums, which are read again to be added up.
   const double partials = 132 * cols * sizeof(float) * sums;
   return for_dx + for_first_columns + for_other_columns +
          (partials > kCacheBytes ? 2 * partials : 0);
@@ -65,7 +65,7 @@ double backward_again(const Shape& shape, int sums) {
 
 // ---- The cases
 
-/// In bytes, 0 of what an operation does not have.
+/// In bytes; 0 for what the operation does not have.
 struct Sizes {
   std::uint64_t tensor, weight, statistics, bias, mean, residual;
 };

@@ -31,7 +31,7 @@ const char* mode_name(cache::Mode mode) {
   return "unknown";
 }
 
-/// What the root's folder and file system say. Of a root that is not there, nothing.
+/// Reads the facts about the root's folder and its file system, if the root exists.
 void look_at_root(const cache::Cache& cache, CacheFacts& facts) {
   facts.root = cache.layout().root().native();
   facts.mode = mode_name(cache.mode());
@@ -50,7 +50,7 @@ void look_at_root(const cache::Cache& cache, CacheFacts& facts) {
   if (::statvfs(facts.root.c_str(), &room) != 0)
     return;
   facts.free_bytes = std::uint64_t{room.f_bavail} * room.f_frsize;
-  // Some file systems have no fixed number of inodes and say 0 of 0.
+  // Some file systems have no fixed number of inodes and report 0 of 0.
   if (room.f_files > 0)
     facts.free_inodes = room.f_favail;
 }
@@ -217,7 +217,7 @@ void check_cache(BuildService& service, Diagnosis& diagnosis) {
   if (cache.mode() == cache::Mode::kReadWrite || facts.locks)
     diagnosis.checks.push_back(lock_check(cache, facts, diagnosis.lock_probe));
   diagnosis.checks.push_back(index_check(cache, diagnosis));
-  // What was counted is written at the end under a lock, too, unless somebody took it.
+  // Counters are written at exit, under a lock too: drop those still unwritten.
   if (facts.locks == LockAnswer::kNoAnswer)
     std::ignore = cache.counters().take_unwritten();
 }

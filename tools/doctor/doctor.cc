@@ -52,8 +52,7 @@ std::string cache_text(const ordered_json& cache) {
                      text("mode", "of unknown mode"), text("locks", "none"));
 }
 
-/// Throws nlohmann's type errors for a report whose members are not what they should
-/// be.
+/// Throws nlohmann's type errors for a report with members of the wrong type.
 std::vector<Check> differences(const ordered_json& here, const ordered_json& there,
                                const std::string& with) {
   const auto driver = [](const ordered_json& report) {

@@ -1,5 +1,5 @@
-// The checks of `kiln doctor`: what is found on this machine, a verdict on each, and
-// what to do where it is not well.
+// The checks of `kiln doctor`: what is found on this machine, a verdict on each, and a
+// remedy if something is wrong.
 
 #pragma once
 
@@ -29,7 +29,7 @@ struct Check {
   std::string remedy;  // empty where there is nothing to do
 };
 
-/// The cache root and its place, as far as they can be told.
+/// The cache root and its file system, as far as they are known.
 struct CacheFacts {
   std::string root;
   std::string mode;  // "read-write", "read-only", "off"
@@ -38,9 +38,9 @@ struct CacheFacts {
   std::string file_system;  // "ext4", or empty
   std::optional<bool> is_network;
   std::optional<std::uint64_t> free_bytes;
-  std::optional<std::uint64_t> free_inodes;  // none where they are not counted
+  std::optional<std::uint64_t> free_inodes;  // nullopt: not counted
   std::string lock_folder;                   // empty: there is none
-  std::optional<LockAnswer> locks;           // none where none is taken
+  std::optional<LockAnswer> locks;           // nullopt: no lock is taken
   bool has_index = false;
   std::optional<cache::Totals> totals;
   std::uint64_t limit_bytes = 0;
@@ -51,10 +51,10 @@ struct Diagnosis {
   std::vector<Device> devices;
   std::vector<device::Toolchain> toolchains;
   CacheFacts cache;
-  LockProbe lock_probe;  // where cache.locks has a value
+  LockProbe lock_probe;  // valid if cache.locks has a value
 };
 
-/// Looks at everything; nothing here fails, it becomes a check. The lock probe and the
+/// Runs every check; a failure becomes a check, never an error. The lock probe and the
 /// trial compile have time limits.
 [[nodiscard]] Diagnosis diagnose(Context& context, BuildService& service);
 
@@ -63,21 +63,21 @@ void check_driver(BuildService& service, Diagnosis& diagnosis);
 void check_toolchains(BuildService& service, Diagnosis& diagnosis);
 void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis);
 void check_cudnn(BuildService& service, Diagnosis& diagnosis);
-/// Goes by what was found by look_at_locks().
+/// Uses the result of look_at_locks().
 void check_cache(BuildService& service, Diagnosis& diagnosis);
 
-/// To be called before anything that takes a lock: a build takes a slot, the index and
-/// the counters have locks of their own. Where locks give no answer, none is taken.
+/// Call before anything that takes a lock: a build takes a slot, and the index and the
+/// counters have locks of their own. If a lock call hangs, no lock is taken.
 void look_at_locks(BuildService& service, Diagnosis& diagnosis);
-/// A check in the place of one that would take a lock, where locks give no answer.
+/// If a lock call hangs: the check that replaces one that would take a lock.
 [[nodiscard]] std::optional<Check> kept_from(const std::string& name,
                                              const Diagnosis& diagnosis);
 
 /// `{"ok","kiln","checks","devices","toolchains","cache"}`.
 [[nodiscard]] nlohmann::ordered_json diagnosis_json(const Diagnosis& diagnosis);
 
-/// One check for each thing in which another node's `doctor --json` differs from this
-/// one: driver, toolchains, devices, the cache root, Kiln itself. Errors: kNotFound,
+/// One check for each thing compared with another node's `doctor --json`: driver,
+/// toolchains, devices, the cache root, Kiln itself. Errors: kNotFound,
 /// kInvalidArgument.
 [[nodiscard]] Result<std::vector<Check>> compare_with(
     const nlohmann::ordered_json& here, const std::string& path);

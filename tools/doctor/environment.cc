@@ -75,7 +75,7 @@ void add_other_drivers(const device::Driver& used, Diagnosis& diagnosis) {
                                      .explicit_origin = {}},
                                     LibraryPlaces::of_process());
   if (!found)
-    return;  // only what is explicit can be missing
+    return;  // only an explicit path can be missing
   for (const LibraryCandidate& candidate : *found) {
     if (candidate.path != used.path())
       diagnosis.checks.push_back(
@@ -210,7 +210,7 @@ void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis
   diagnosis.checks.push_back(std::move(check));
 }
 
-/// What builds plans of that cuDNN.
+/// Looks for the worker that builds cuDNN's plans.
 void check_plan_worker(BuildService& service, Diagnosis& diagnosis) {
   const auto worker = PlanService::find_worker(service.config());
   diagnosis.checks.push_back(

@@ -26,8 +26,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kReapPatience{200};
 
-/// Keeps nothing open but `answers`: who reads our output must not wait for a process
-/// that cannot end.
+/// Closes every descriptor but `answers`: a reader of our output must not wait for a
+/// process that cannot end.
 void close_all_but(int answers) {
   const auto kept = static_cast<unsigned>(answers);
   if (kept > 0)
@@ -51,14 +51,14 @@ int lock_once(const char* file, off_t offset) {
   return ::fcntl(fd, F_OFD_SETLK, &range) == 0 ? 0 : errno;
 }
 
-/// Of a process that was killed, for a moment: what hangs in the kernel may not end.
+/// Reaps a killed process, but not for long: one that hangs in the kernel may not end.
 void reap(pid_t pid) {
   const auto deadline = Clock::now() + kReapPatience;
   while (::waitpid(pid, nullptr, WNOHANG) == 0 && Clock::now() < deadline)
     std::this_thread::sleep_for(milliseconds(1));
 }
 
-/// What the process wrote: the errno. -1: nothing in time.
+/// The errno that the child process wrote; -1: nothing before the deadline.
 int answer_of(int answers, Clock::time_point deadline) {
   pollfd ready{.fd = answers, .events = POLLIN, .revents = 0};
   for (;;) {
@@ -103,7 +103,7 @@ LockProbe probe_locks(const std::filesystem::path& folder, milliseconds limit) {
   const UniqueFd ours(ends[0]);
   UniqueFd theirs(ends[1]);
   const pid_t pid = ::fork();
-  if (pid == 0) {  // system calls alone: other threads may have held any lock of ours
+  if (pid == 0) {  // system calls only: other threads may have held locks
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     close_all_but(theirs.get());
     const int error = lock_once(file.c_str(), offset);

@@ -1,4 +1,4 @@
-// Do locks work in a folder? Tried where nobody is harmed if the call never returns.
+// Tests whether locks work in a folder, in a child process: the call may never return.
 
 #pragma once
 
@@ -24,11 +24,10 @@ struct LockProbe {
   std::chrono::milliseconds took{};
 };
 
-/// Takes a lock as the cache does, in the lock file of a random key, and gives it back.
-/// A process of its own makes the calls, and is killed at the limit: where a lock call
-/// that must not wait waits nevertheless, as on file systems whose server is gone, this
-/// process goes on. One that cannot even be killed is left behind, with no descriptor
-/// of ours.
+/// Takes a lock as the cache does, in the lock file of a random key, and releases it. A
+/// child process makes the calls and is killed at the limit: on a file system whose
+/// server is gone even a non-blocking lock call can block, and this process must go on.
+/// A child that cannot be killed is left behind, with no descriptor of ours.
 [[nodiscard]] LockProbe probe_locks(const std::filesystem::path& folder,
                                     std::chrono::milliseconds limit);
 

@@ -21,7 +21,7 @@ Parameters params_of(const cache::Entry& entry) {
   return params;
 }
 
-/// What is said to be older than 1970 is a row that lies.
+/// A time before 1970 comes from a corrupt row.
 std::string age_text(std::int64_t then_ns, std::int64_t now) {
   const std::int64_t then = std::max<std::int64_t>(0, then_ns);
   const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(

@@ -1,5 +1,5 @@
-// Cache entries, what their keys are made of and how two differ, and what was removed:
-// for people and as JSON.
+// Prints cache entries, what their keys are made of, how two keys differ, and what was
+// removed: for people and as JSON.
 
 #pragma once
 

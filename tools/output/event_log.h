@@ -15,10 +15,10 @@ namespace kiln::tools {
 /// Thread safety: write() may be called from any thread; lines never mix.
 class EventLog {
  public:
-  /// Appends to `path`, or makes it. Errors: kIo.
+  /// Appends to `path`, which is created if missing. Errors: kIo.
   [[nodiscard]] static Result<std::unique_ptr<EventLog>> open(const std::string& path);
 
-  /// Adds "time" and writes one line. A failed write is told once, on stderr, and the
+  /// Adds "time" and writes one line. The first failed write is reported on stderr; the
   /// work goes on.
   void write(const nlohmann::ordered_json& event);
 

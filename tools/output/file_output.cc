@@ -14,8 +14,8 @@
 namespace kiln::tools {
 namespace {
 
-/// A device, a pipe or a link that the user names is written to, never replaced:
-/// /dev/stdout is a link, to a file where the output is redirected to one.
+/// Writes to a device, pipe or link that the user names, and never replaces it:
+/// /dev/stdout is a link, which leads to a file if the output is redirected to one.
 Result<void> write_in_place(const std::string& path, ByteView bytes) {
   UniqueFd file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
   if (!file)

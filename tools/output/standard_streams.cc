@@ -32,10 +32,10 @@ void print(std::string_view text) {
 }
 
 void print_error(std::string_view text) {
-  // Where both go to one place, what was printed first stands first.
+  // Keeps the order if both streams go to the same place.
   if (std::fflush(stdout) != 0)
     note_failure(errno);
-  // There is nobody left to tell.
+  // A failure here cannot be reported anywhere.
   std::ignore = std::fwrite(text.data(), 1, text.size(), stderr);
   std::ignore = std::fflush(stderr);
 }

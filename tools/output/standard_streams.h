@@ -11,18 +11,18 @@
 
 namespace kiln::tools {
 
-/// Writes `text` to stdout; what goes wrong is kept for flush_output().
+/// Writes `text` to stdout; flush_output() reports a failure.
 void print(std::string_view text);
 
-/// Writes `text` to stderr, as far as that takes it.
+/// Writes `text` to stderr; a failure is ignored.
 void print_error(std::string_view text);
 
-/// What is there to read on stdin, waiting for it; "" at its end. Errors: kCancelled
-/// once `stop` is requested; kIo.
+/// Waits for input on stdin and returns what is there; "" at its end. Errors:
+/// kCancelled once `stop` is requested; kIo.
 [[nodiscard]] Result<std::string> read_input(const std::stop_token& stop);
 
-/// Whether everything printed reached stdout. A reader that closed its pipe wanted no
-/// more, which is no error. Errors: kIo, with the first failure.
+/// Flushes stdout; succeeds if everything printed reached it. A closed pipe is no
+/// error: its reader wanted no more. Errors: kIo, with the first failure.
 [[nodiscard]] Result<void> flush_output();
 
 }  // namespace kiln::tools

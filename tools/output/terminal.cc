@@ -27,7 +27,7 @@ const char* escape_of(Style style) {
   return "";
 }
 
-// The program is one thread until the verb runs, and nothing ever calls setenv.
+// The program has one thread until the verb runs, and nothing ever calls setenv.
 // NOLINTBEGIN(concurrency-mt-unsafe)
 bool wants_colours() {
   const char* no_color = std::getenv("NO_COLOR");
@@ -41,7 +41,7 @@ bool is_control(unsigned char c) {
   return c < 0x20 || c == 0x7F;
 }
 
-/// Of a cell, which is one line.
+/// For a table cell, which is one line.
 std::string printable(std::string_view text) {
   std::string out(text);
   std::replace_if(out.begin(), out.end(), is_control, '?');

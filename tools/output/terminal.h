@@ -1,5 +1,4 @@
-// How text for people is shaped: colours, columns, progress. Data for programs is
-// json_output.h's business.
+// Formats text for people: colours and tables. For JSON see print_json() in context.h.
 
 #pragma once
 
@@ -19,7 +18,7 @@ class Terminal {
   explicit Terminal(std::FILE* stream);
 
   [[nodiscard]] bool is_terminal() const { return is_terminal_; }
-  /// Columns of the window now; 80 where nobody says.
+  /// Columns of the window now; 80 if unknown.
   [[nodiscard]] int width() const;
   /// `text` in `style`, unless this is no terminal, NO_COLOR is set to anything, or
   /// TERM is "dumb".
@@ -44,8 +43,8 @@ struct Column {
     const std::vector<Column>& columns,
     const std::vector<std::vector<std::string>>& rows, const Terminal& terminal);
 
-/// `text` with each control character but newline and tab made a '?': names and logs
-/// come from outside, and must not be able to drive the terminal.
+/// `text` with each control character except newline and tab replaced by '?': names and
+/// logs come from outside and must not control the terminal.
 [[nodiscard]] std::string printable_lines(std::string_view text);
 
 /// Number of columns that UTF-8 `text` takes: one a code point.

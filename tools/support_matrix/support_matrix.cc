@@ -33,7 +33,7 @@ std::vector<CudnnVersion> versions_and_next(const RuleSet& rules) {
 
 using Ranges = std::vector<SupportedRange>;
 
-/// Between two ranges: "9.10.0 and 9.10.1", "9.21.0 to before 9.22.0".
+/// The gap between two ranges: "9.10.0 and 9.10.1", "9.21.0 to before 9.22.0".
 struct Hole {
   CudnnVersion from;
   CudnnVersion until;
@@ -55,7 +55,7 @@ std::string text_of(const Hole& hole) {
   return fmt::format("{} to before {}", to_string(hole.from), to_string(hole.until));
 }
 
-/// `everywhere` is said once, above the tables.
+/// Leaves out the holes in `everywhere`: they are listed once, above the tables.
 std::string cell(const Ranges& ranges, const std::vector<Hole>& everywhere) {
   if (ranges.empty())
     return "–";
@@ -72,7 +72,7 @@ std::string cell(const Ranges& ranges, const std::vector<Hole>& everywhere) {
   return text;
 }
 
-/// Holes of every cell that is supported both before and after them.
+/// Holes that no cell's ranges cover, so that they apply to every cell.
 std::vector<Hole> holes_everywhere(const std::vector<Ranges>& cells) {
   std::vector<Hole> candidates;
   for (const Ranges& ranges : cells) {
@@ -103,7 +103,7 @@ Cells cells_of(const RuleSet& rules, const SupportTable& table) {
   return cells;
 }
 
-/// Neighbouring architectures with the same column are one column.
+/// Neighbouring architectures with equal cells share a column.
 std::string markdown(const SupportTable& table, const Cells& cells,
                      const std::vector<Hole>& everywhere) {
   std::vector<std::vector<std::size_t>> columns;

@@ -1,5 +1,5 @@
-// SUPPORT.md: what the rules say of the problems that people have, as tables, and every
-// rule as a line. Made from the rules alone, while Kiln is built; not in the library.
+// Makes SUPPORT.md: tables of what the rules say about common problems, and a line for
+// every rule. Uses the rules alone, when Kiln is built; not part of the library.
 
 #pragma once
 
@@ -10,15 +10,15 @@
 
 namespace kiln::attention {
 
-/// Versions of cuDNN, ascending, that support one problem on one device. `until` is the
-/// first that does not; none: every later one that the rules speak of does.
+/// A range of cuDNN versions that support one problem on one architecture. `until` is
+/// the first that does not; nullopt: every later version that the rules name does.
 struct SupportedRange {
   CudnnVersion from;
   std::optional<CudnnVersion> until{};
   friend bool operator==(const SupportedRange&, const SupportedRange&) = default;
 };
 
-/// By every version that the rules name and the one after it.
+/// Tries every version that the rules name and the one after it; ascending.
 [[nodiscard]] std::vector<SupportedRange> supported_ranges(const RuleSet& rules,
                                                            const Problem& problem,
                                                            ComputeCapability arch);

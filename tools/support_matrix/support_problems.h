@@ -1,4 +1,4 @@
-// The problems that SUPPORT.md is about, in tables.
+// The problems in the tables of SUPPORT.md.
 
 #pragma once
 

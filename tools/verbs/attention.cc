@@ -1,5 +1,5 @@
-// kiln attention: what would run an attention problem where, and its plans and kernels
-// beforehand.
+// kiln attention: explains what runs an attention problem on a device, and builds its
+// plans and kernels in advance.
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ constexpr std::array<Action, 3> kActions{{{"explain", explain_attention},
                                           {"warm", warm_attention},
                                           {"why", explain_missing_plan}}};
 
-/// A flag that only the other action has is wrong usage, not ignored.
+/// A flag of another action is wrong usage, not ignored.
 Result<void> check_flags(const OptionSet& cli, const AttentionOptions& options) {
   struct Owned {
     std::string_view action;

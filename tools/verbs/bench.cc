@@ -1,5 +1,5 @@
-// kiln bench: how fast the kernels are on this machine's device: how they move memory,
-// beside a copy, or compute, beside cuDNN.
+// kiln bench: how fast the kernels run on this machine's device: memory-bound ones next
+// to a copy, compute-bound ones next to cuDNN.
 
 #include <fmt/format.h>
 
@@ -36,10 +36,10 @@ struct BenchRow {
   std::optional<Error> error;
 };
 
-/// Cases that are not measured, for reasons that are alike.
+/// Cases that are left out for one kind of reason.
 struct LeftOut {
   std::string backend;
-  BenchRefusal why;  // of the first
+  BenchRefusal why;  // of the first case
   int cases = 1;
 };
 
@@ -58,8 +58,8 @@ struct BenchReport {
   }
 };
 
-/// A row's figures, of which it has those of memory or those of arithmetic. 0: it has
-/// none, or no time was told.
+/// A row's figures: those of BytesMoved or those of Arithmetic. 0: the row has none, or
+/// no time was measured.
 struct Figures {
   double bytes = 0, gb_per_s = 0, copy_gb_per_s = 0, of_copy = 0, goal = 0;
   double flops = 0, tflops = 0, goal_tflops = 0, of_goal = 0;
@@ -98,8 +98,8 @@ std::string_view family_of(std::string_view operation) {
 
 /// One argument: "NAME" or "NAME:dtype=D".
 struct WantedCase {
-  std::string name;   // of an operation, or of a family
-  std::string dtype;  // empty: each
+  std::string name;   // of an operation or a family
+  std::string dtype;  // empty: every dtype
 
   [[nodiscard]] bool has(const BenchCase& of) const {
     return (of.operation == name || family_of(of.operation) == name) &&
@@ -129,7 +129,7 @@ Result<WantedCase> parse_wanted(const std::string& argument,
   return wanted;
 }
 
-/// The cases that the arguments name, each once; all where there is no argument.
+/// The cases that the arguments name, each once; all cases without an argument.
 Result<std::vector<BenchCase>> select(const std::vector<std::string>& arguments,
                                       const Device& device) {
   std::vector<BenchCase> cases = bench_cases(device);
@@ -210,7 +210,7 @@ ordered_json report_json(const Device& device, const BenchReport& report) {
           {"left_out", left_out}};
 }
 
-/// The rows of one kind of work under headings of their own.
+/// The table of one kind of work, with its own headings.
 struct Table {
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> cells{};
@@ -267,7 +267,7 @@ void print_report(const Context& context, const Device& device,
                       each.why.reason));
 }
 
-/// With a row in `report`, or a reason why there is none.
+/// Adds a row to `report`, or the reason why there is none.
 void measure(Bench& bench, BenchCase which, int rounds, BenchReport& report) {
   BenchRow row{.of = std::move(which), .time = {}, .error = {}};
   const auto refusal = bench.prepare(row.of);
@@ -284,7 +284,7 @@ void measure(Bench& bench, BenchCase which, int rounds, BenchReport& report) {
   report.rows.push_back(std::move(row));
 }
 
-/// Until all are measured or somebody says stop.
+/// Measures the cases until all are done or a stop is requested.
 BenchReport measure_all(const Context& context, Bench& bench,
                         const std::vector<BenchCase>& cases, int rounds) {
   Progress progress(context.err, cases.size());
@@ -303,13 +303,13 @@ BenchReport measure_all(const Context& context, Bench& bench,
 
 Result<int> run(Context& context, const BenchOptions& options) {
   constexpr std::uint64_t kMostRounds = 100000;
-  KILN_TRY(select(options.names, Device{}));  // a wrong name needs no device
+  KILN_TRY(select(options.names, Device{}));  // rejects a wrong name without a device
   const auto rounds = static_cast<int>(
       KILN_TRY(parse_number("--rounds", options.rounds, {1, kMostRounds})));
   kiln::Options settings;
   settings.cache_dir = context.config.cache_dir;
   settings.attention =
-      AttentionSetting::kCudnn;  // for its cases: Kiln's own kernels ask nobody
+      AttentionSetting::kCudnn;  // for the cuDNN cases; Kiln's cases do not ask cuDNN
   Service service = KILN_TRY(Service::open(settings));
   const Device device = KILN_TRY(choose_device(service, options.device));
   const auto cases = KILN_TRY(select(options.names, device));

@@ -42,11 +42,11 @@ Result<void> check_selection(const ClearOptions& options) {
 }
 
 bool asks(const ClearOptions& options) {
-  // Everything but --all names what goes.
+  // Every selection but --all names what it removes.
   return options.all && !options.yes && !options.dry_run;
 }
 
-/// Also where there is nothing: a script must not work until there is something.
+/// Checked even if there is nothing to remove, so that a script fails at its first run.
 Result<void> check_confirmation(const Context& context, const ClearOptions& options) {
   if (!asks(options) || (context.err.is_terminal() && ::isatty(STDIN_FILENO) == 1))
     return {};
@@ -77,7 +77,7 @@ Result<Selection> select(cache::Cache& cache, const Config& config,
   }
   Selection entries;
   for (const Digest& key : KILN_TRY(resolve_keys(cache, options.keys))) {
-    // One that cannot be described is damaged, and goes all the same.
+    // An entry that cannot be described is damaged, and is removed all the same.
     auto entry = cache.describe(key);
     entries.push_back(entry && *entry ? **entry : cache::Entry());
     entries.back().key = key;
@@ -85,7 +85,7 @@ Result<Selection> select(cache::Cache& cache, const Config& config,
   return entries;
 }
 
-/// Removes one after the other, and keeps account.
+/// Removes entries one by one and records what was removed.
 class Remover {
  public:
   Remover(const Context& context, cache::Cache& cache, cache::DryRun dry_run)
@@ -113,7 +113,7 @@ class Remover {
       failure_ = freed.error();
       return;
     }
-    // Somebody else may have removed it first.
+    // Another process may have removed it first.
     if (*freed == 0)
       return;
     removal_.keys.push_back(entry.key);

@@ -1,4 +1,4 @@
-// kiln compile FILE.cu: a source of one's own, into the cache.
+// kiln compile FILE.cu: compiles a user's source into the cache.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -55,7 +55,7 @@ Result<Request> make_request(const Context& context, const CompileOptions& optio
   SourceOptions source;
   source.source = KILN_TRY(read_source(context, options.file));
   source.file_name = options.file == "-" ? "standard input" : options.file;
-  // "a/.." stays as it is: where a is a link, that is another folder than this one.
+  // "a/.." stays as it is: if a is a link, it is another folder than this one.
   const auto add = [&](const std::filesystem::path& folder) -> Result<void> {
     std::error_code error;
     source.include_dirs.push_back(std::filesystem::absolute(folder, error));
@@ -71,8 +71,8 @@ Result<Request> make_request(const Context& context, const CompileOptions& optio
     }
     KILN_TRY(add(folder));
   }
-  // NVRTC looks for "x.h" beside the file that includes it; the source itself reaches
-  // it as text, so its own folder is searched too, after those that were asked for.
+  // NVRTC looks for "x.h" beside the including file, but gets the source itself as
+  // text: so add the source's folder, after those that were asked for.
   if (options.file != "-") {
     const auto folder = std::filesystem::path(options.file).parent_path();
     KILN_TRY(add(folder.empty() ? "." : folder));
@@ -83,7 +83,7 @@ Result<Request> make_request(const Context& context, const CompileOptions& optio
   return Request::from_source(std::move(source));
 }
 
-/// What NVRTC had to say, once for each architecture where it said something.
+/// Prints what NVRTC reported, for each architecture with a report.
 void print_logs(const BuildReport& report) {
   for (std::size_t i = 0; i < report.items.size(); ++i) {
     const auto& object = report.entries[i].object;
@@ -129,7 +129,7 @@ Result<int> run(Context& context, const CompileOptions& options) {
   const Request request = KILN_TRY(make_request(context, options));
   const auto service =
       KILN_TRY(BuildService::open(config, {.stop = context.stop->token()}));
-  // Wrong options are wrong usage, before an architecture is looked at.
+  // Report wrong options before looking at the architectures.
   KILN_TRY(service->prepare(request));
   const auto architectures =
       KILN_TRY(select_architectures(*service, options.architectures));
@@ -152,7 +152,7 @@ Result<int> run(Context& context, const CompileOptions& options) {
     print_json(report_json(report));
   else if (options.output != "-")
     print_entries(context, report);
-  // Last: what was built is in the cache and told, whatever becomes of the copy.
+  // Last: the build is stored and reported even if this copy fails.
   if (auto written = write_output(options, report); !written) {
     print_error(fmt::format("{} {}\n", context.err.styled("kiln:", Style::kRed),
                             written.error().message));

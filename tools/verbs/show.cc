@@ -33,9 +33,9 @@ struct Shown {
   cache::Entry entry;
   cache::StoredObject object;
   std::string path;
-  std::optional<attention::Plan> plan = {};  // of a plan
+  std::optional<attention::Plan> plan = {};  // only for a plan
 
-  /// What --extract writes: the payload as other programs know it.
+  /// What --extract writes: the payload in a form that other programs know.
   [[nodiscard]] ByteView raw() const {
     return plan ? as_bytes(plan->json) : object.payload();
   }
@@ -70,7 +70,7 @@ Result<std::optional<std::string>> wanted_text(const cache::StoredObject& object
   return std::nullopt;
 }
 
-/// Of a plan, which is not loaded as an image is.
+/// The details of a plan, which is not loaded as an image is.
 ordered_json plan_json(const attention::Plan& plan) {
   ordered_json bound;
   for (const attention::BoundProperty& property : plan.bound)

@@ -1,4 +1,4 @@
-// kiln templates [NAME]: what can be asked for by name.
+// kiln templates [NAME]: lists what can be requested by name.
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// kiln trim: remove what was used least recently, until the rest fits.
+// kiln trim: removes the least recently used entries until the rest fits.
 
 #include <memory>
 
@@ -21,8 +21,8 @@ Result<int> run(Context& context, const TrimOptions& options) {
   trim.limit_bytes = context.config.cache_limit_bytes;
   if (!options.max_size.empty()) {
     trim.limit_bytes = KILN_TRY(parse_size(options.max_size));
-    trim.target_percent = 100;  // a size that was asked for is met, not undercut
-    trim.minimum_age = std::chrono::seconds(0);  // nor missed for what is new
+    trim.target_percent = 100;                   // trim to the given size, not below it
+    trim.minimum_age = std::chrono::seconds(0);  // and remove new entries too
   }
   trim.dry_run = options.dry_run ? cache::DryRun::kYes : cache::DryRun::kNo;
   const auto cache = KILN_TRY(open_cache(context.config));

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::ordered_json;
 using What = cache::Problem::What;
 
-// The exit status is a set of these.
+// The exit status is a bitwise OR of these.
 constexpr int kCorruptBit = 1;
 constexpr int kUntrustedBit = 8;
 constexpr int kUnreadableBit = 16;

@@ -37,14 +37,14 @@ struct WarmOptions {
   std::string events;
 };
 
-/// What was selected, each for the architectures it is wanted on.
+/// What was selected. A manifest line may name its own architecture.
 struct WantedKernels {
   request::Selection selection;
   std::vector<request::ManifestEntry> lines;
   std::vector<ops::Preset> presets;
 };
 
-/// All that can be said of a line before anything is built.
+/// Checks a manifest line as far as is possible before anything is built.
 Result<void> check_line(BuildService& service, const std::string& path,
                         const request::ManifestEntry& line,
                         const ArchitectureOptions& architectures) {
@@ -52,7 +52,7 @@ Result<void> check_line(BuildService& service, const std::string& path,
   if (auto prepared = service.prepare(line.request); !prepared)
     checked = tl::unexpected(std::move(prepared).error());
   if (checked && line.architecture) {
-    // --arch beats the line: then it need only be one that there ever was.
+    // --arch overrides the line's architecture, which then only has to be a known one.
     auto chosen = service.toolchains().choose(*line.architecture);
     const bool matters =
         !is_given(architectures) ||
@@ -96,7 +96,7 @@ Result<WantedKernels> select(BuildService& service, const WarmOptions& options) 
   return wanted;
 }
 
-/// A line's own architecture counts where the command line names none.
+/// True if a request has no architecture of its own, as only manifest lines can have.
 bool needs_architectures(const WantedKernels& wanted) {
   if (!wanted.selection.requests().empty() || !wanted.presets.empty())
     return true;
@@ -105,7 +105,7 @@ bool needs_architectures(const WantedKernels& wanted) {
       [](const request::ManifestEntry& line) { return !line.architecture; });
 }
 
-/// Adds what the presets launch on such a device, and the selection does not have.
+/// Adds the kernels that the presets launch on such a device, unless already selected.
 Result<void> add_presets(BuildService& service, const WantedKernels& wanted,
                          const device::BuildFor& build_for, BuildReport& report) {
   const Device device{.capability = device::capability_of(build_for)};
@@ -146,7 +146,7 @@ Result<BuildReport> list_items(BuildService& service, const WarmOptions& options
   return report;
 }
 
-/// The next job here takes the NVRTC that most of this warm was built with.
+/// Records the NVRTC that built most of this warm, for the next job to choose.
 void record_toolchain(BuildService& service, const BuildReport& report) {
   std::map<std::string, std::pair<std::size_t, const device::Toolchain*>> uses;
   for (std::size_t i = 0; i < report.items.size(); ++i) {

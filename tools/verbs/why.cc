@@ -99,7 +99,7 @@ Run add_why(OptionSet& cli) {
   add_catalog_options(cli, options->catalog);
   return [options](Context& context) {
     const Result<int> result = run(context, *options);
-    // Of a request nothing but the key of its own is looked up.
+    // A request has no KEY argument that could be unknown.
     return options->keys.empty() ? finish(context, result)
                                  : finish_lookup(context, result);
   };
