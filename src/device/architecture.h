@@ -1,4 +1,4 @@
-// What a GPU is and what code is built for: compute capability, architecture, target.
+// Compute capabilities, architectures and compile targets.
 // Source of the compatibility rules: CUDA C++ Programming Guide, "Compute Capabilities"
 // and "Binary Compatibility"; NVCC documentation, "GPU Feature List".
 
@@ -18,9 +18,9 @@ namespace kiln::device {
 using kiln::ComputeCapability;
 
 enum class ArchSuffix : std::uint8_t {
-  kNone,  // runs on the same major and a minor not lower
-  kA,     // architecture specific: runs on exactly that capability
-  kF,     // family specific: runs on the same family, a minor not lower
+  kNone,  // runs on the same major version, this minor or higher
+  kA,     // architecture specific: runs on exactly this capability
+  kF,     // family specific: runs on the same family, this minor or higher
 };
 
 /// What code is compiled for: a capability and a suffix.
@@ -34,23 +34,23 @@ struct Architecture {
 [[nodiscard]] std::string to_string(Architecture architecture);
 
 /// Reads "9.0", "9.0a", "sm_90", "sm_90a", "compute_90" and "90"; "100f", "10.0f".
-/// Purely a matter of form: whether any NVRTC knows it is not asked here.
-/// Errors: kInvalidArgument, with the forms that are accepted.
+/// Checks the form only, not whether any NVRTC knows the architecture.
+/// Errors: kInvalidArgument, with the accepted forms.
 [[nodiscard]] Result<Architecture> parse_architecture(std::string_view text);
 
 enum class ImageKind : std::uint8_t { kCubin, kPtx };
 
 /// What `--arch` was given: "7.5,8.6,native".
 struct ArchitectureList {
-  std::vector<Architecture> architectures;  // in the order given, each once
-  bool native = false;                      // "native": the devices present, too
+  std::vector<Architecture> architectures;  // in the order given, without duplicates
+  bool native = false;                      // "native": also the devices present
   friend bool operator==(const ArchitectureList&, const ArchitectureList&) = default;
 };
 
-/// Reads a list with commas. Errors: kInvalidArgument, also for an empty element.
+/// Parses a comma-separated list. Errors: kInvalidArgument, also for an empty element.
 [[nodiscard]] Result<ArchitectureList> parse_architecture_list(std::string_view text);
 
-/// What a compile is asked for: sm_90a is a cubin, compute_90 is PTX.
+/// What to compile for: sm_90a is a cubin, compute_90 is PTX.
 struct Target {
   Architecture architecture;
   ImageKind kind = ImageKind::kCubin;

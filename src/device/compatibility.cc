@@ -7,7 +7,7 @@
 namespace kiln::device {
 namespace {
 
-/// 0 for a device that is not known: it is in no family until the table says so.
+/// 0 (no family) if the table does not have the capability.
 int family_of(ComputeCapability capability) {
   const KnownArchitecture* known = find_known(capability);
   return known != nullptr ? known->family : 0;

@@ -18,8 +18,7 @@ ContextScope::~ContextScope() {
   const DriverTable& driver = context_.driver().table();
   CUcontext popped = nullptr;
   CUresult result = driver.cuCtxPopCurrent(&popped);
-  // Whoever changed the thread's contexts meanwhile and did not change them back: what
-  // they pushed is not ours to take.
+  // Other code pushed a context and did not pop it: put it back.
   if (result == CUDA_SUCCESS && popped != context_.handle())
     result = driver.cuCtxPushCurrent(popped);
   log_failure(driver, result, "cuCtxPopCurrent");

@@ -1,5 +1,5 @@
-// What a scope changes for the calling thread and gives back: its current context, and
-// what it may do while streams are captured.
+// Scopes of the calling thread: one for its current context, one for its stream capture
+// mode. Each restores the old state at its end.
 
 #pragma once
 
@@ -8,12 +8,12 @@
 
 namespace kiln::device {
 
-/// Pushes the context unless it is current already, and pops what it pushed, so that
-/// the thread finds its own context again. Calls nothing that a stream capture forbids.
-/// Thread safety: none; it belongs to the thread that made it.
+/// Pushes the context unless it is current already, and pops it at the end, so that the
+/// thread has its own context again. Calls nothing that a stream capture forbids.
+/// Thread safety: none; use it on the thread that created it.
 class ContextScope {
  public:
-  /// `context` must outlive the scope. Look at result() before anything else.
+  /// `context` must outlive the scope. Check result() before anything else.
   explicit ContextScope(const PrimaryContext& context);
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
@@ -23,10 +23,10 @@ class ContextScope {
 
   /// CUDA_SUCCESS: the context is current now. Otherwise nothing was changed.
   [[nodiscard]] CUresult result() const { return result_; }
-  /// Which call gave it.
+  /// The driver call that returned result().
   [[nodiscard]] const char* call() const { return call_; }
 
-  /// What was current to the thread before; null for none.
+  /// The context that was current to the thread before; null if none was.
   [[nodiscard]] CUcontext before() const { return before_; }
 
  private:
@@ -37,10 +37,10 @@ class ContextScope {
   bool is_pushed_ = false;
 };
 
-/// Allocating and loading are refused while any thread captures a stream, and end that
-/// capture, unless the thread says that it knows. Who gets a kernel lazily does so in
-/// the middle of everything; what is loaded is no part of anybody's graph.
-/// Thread safety: none; it belongs to the thread that made it.
+/// Puts the thread into relaxed capture mode. In the default mode, allocating and
+/// loading fail while any thread captures a stream, and end that capture. Kernels may
+/// be loaded lazily at any time, and what is loaded is part of no graph.
+/// Thread safety: none; use it on the thread that created it.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const DriverTable& driver);

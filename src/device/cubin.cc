@@ -21,12 +21,12 @@ tl::unexpected<Error> corrupt(std::string_view what) {
   return fail(ErrorCode::kCorrupt, fmt::format("bad image: {}", what));
 }
 
-// 90 and 103 as e_flags and PTX spell them.
+// From the number in e_flags: 90 is 9.0, 103 is 10.3.
 ComputeCapability capability_of(unsigned sm) {
   return {static_cast<int>(sm / 10), static_cast<int>(sm % 10)};
 }
 
-// The word after `key`, up to the next blank, NUL or line's end.
+// The word after `key`, up to a blank, ',', '(', NUL or the end of the line.
 std::optional<std::string_view> word_after(std::string_view text,
                                            std::string_view key) {
   const std::size_t found = text.find(key);
@@ -56,8 +56,8 @@ Result<std::optional<Architecture>> architecture_in_notes(const ElfFile& file) {
   return std::nullopt;
 }
 
-// What the kernel itself declared: from 9.0 on the section starts with the part that
-// the system keeps.
+// What the kernel itself declares. From 9.0 on the section starts with 1 KiB that the
+// system reserves; it is subtracted.
 std::uint64_t static_shared_bytes_of(const ElfFile& file, ComputeCapability capability,
                                      const std::string& kernel) {
   const std::uint64_t reserved = capability.major >= 9 ? 1024 : 0;
@@ -146,7 +146,7 @@ tl::unexpected<Error> other_architecture(Target wanted, std::string_view found) 
                                                found, to_string(wanted)));
 }
 
-// Runs on every hit: reads no more than it compares.
+// Runs on every cache hit, so it reads only what it compares.
 Result<void> check_cubin(ByteView image, Target target,
                          std::span<const std::string_view> expected) {
   const ElfFile file = KILN_TRY(ElfFile::parse(image));
@@ -173,7 +173,7 @@ Result<void> check_ptx(ByteView image, Target target,
   return check_entry_points(expected, info.entry_points);
 }
 
-// The next line of `text`, taken off it, without leading blanks.
+// Removes the next line from `text` and returns it without leading blanks.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
   std::string_view line = text.substr(0, end);

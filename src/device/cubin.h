@@ -1,5 +1,5 @@
-// What a compiled image says of itself: architecture, suffix, entry points, resources.
-// Reads images only; whether one may run somewhere is compatibility.h's business.
+// Reads what an image says about itself: architecture, suffix, entry points, resources.
+// Whether it runs on a device: compatibility.h.
 // Source: measured on NVRTC 13.0's output; LLVM's ELF constants for EM_CUDA.
 
 #pragma once
@@ -20,15 +20,15 @@ namespace kiln::device {
 
 struct EntryPoint {
   std::string name;                        // lowered: "_Z1kPf"
-  std::optional<std::uint32_t> registers;  // a thread; from .nv.info
-  std::uint64_t static_shared_bytes = 0;   // a block; from .nv.shared.<name>
+  std::optional<std::uint32_t> registers;  // per thread; from .nv.info
+  std::uint64_t static_shared_bytes = 0;   // per block; from .nv.shared.<name>
   ParameterSizes parameters{};             // from .nv.info.<name>
   friend bool operator==(const EntryPoint&, const EntryPoint&) = default;
 };
 
 struct CubinInfo {
   ComputeCapability capability;      // from e_flags
-  std::optional<ArchSuffix> suffix;  // from .note.nv.tkinfo; none where that is missing
+  std::optional<ArchSuffix> suffix;  // from .note.nv.tkinfo or e_flags; none: unknown
   std::vector<EntryPoint> entry_points;  // in symbol order
 };
 
@@ -43,8 +43,8 @@ struct PtxInfo {
 /// `image` is PTX text, with or without its closing NUL. Errors: kCorrupt.
 [[nodiscard]] Result<PtxInfo> read_ptx(ByteView image);
 
-/// Is `image` what was asked for: its kind, architecture, suffix (where it tells), and
-/// every one of `entry_points` in it? Errors: kCorrupt, naming what disagrees.
+/// Checks that `image` has the kind, architecture and suffix (if it declares one) of
+/// `target`, and all of `entry_points`. Errors: kCorrupt, naming the mismatch.
 [[nodiscard]] Result<void> check_image(ByteView image, Target target,
                                        std::span<const std::string_view> entry_points);
 

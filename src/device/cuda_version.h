@@ -10,7 +10,7 @@
 
 namespace kiln::device {
 
-/// 13.0: a toolkit's, NVRTC's, or the newest that a driver supports.
+/// The version of a toolkit or of NVRTC, or the newest that a driver supports.
 struct CudaVersion {
   int major = 0;
   int minor = 0;
@@ -23,7 +23,7 @@ struct CudaVersion {
 /// Reads "13.0". Errors: kInvalidArgument.
 [[nodiscard]] Result<CudaVersion> parse_cuda_version(std::string_view text);
 
-/// From cuDriverGetVersion's form: 1000 * major + 10 * minor.
+/// Converts cuDriverGetVersion()'s value, 1000 * major + 10 * minor.
 [[nodiscard]] CudaVersion cuda_version_of_driver(int value);
 
 }  // namespace kiln::device

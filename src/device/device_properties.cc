@@ -20,11 +20,11 @@ enum class Values : std::uint8_t { kInt32, kInt64, kFlag };
 struct Property {
   const char* key;
   std::int64_t DeviceProperties::*member;
-  std::optional<CUdevice_attribute> attribute{};  // none: asked in another way
+  std::optional<CUdevice_attribute> attribute{};  // nullopt: read in another way
   Values values = Values::kInt32;
 };
 
-// In the order in which cuDNN writes them down, after the two sizes.
+// In cuDNN's own order, after the two sizes.
 constexpr Property kProperties[] = {
     {"regsPerBlock", &DeviceProperties::registers_per_block,
      CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK},

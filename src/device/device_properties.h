@@ -1,5 +1,5 @@
-// What cuDNN asks to know of a device before it builds a plan for it: 23 properties,
-// from a driver or from a profile, and as the JSON that it reads.
+// The 23 device properties that cuDNN needs to build a plan: read from a driver or from
+// a profile, and written as the JSON that cuDNN reads.
 
 #pragma once
 
@@ -29,7 +29,7 @@ struct DeviceProperties {
   std::int64_t threads_per_block = 0;
   std::int64_t threads_per_multiprocessor = 0;
   std::int64_t pci_device_id = 0;
-  std::int64_t is_tcc_driver = 0;  // 0 or 1, as the next
+  std::int64_t is_tcc_driver = 0;  // 0 or 1; so is the next
   std::int64_t supports_cooperative_launch = 0;
   std::int64_t memory_bytes = 0;
   std::int64_t clock_khz = 0;
@@ -44,21 +44,21 @@ struct DeviceProperties {
   /// Exactly cuDNN's 23 keys, on one line. cuDNN takes 0 and 1 for the two flags, and
   /// refuses true and false.
   [[nodiscard]] std::string cudnn_json() const;
-  /// The same for people: indented, and a newline at the end.
+  /// The same for people: indented, with a final newline.
   [[nodiscard]] std::string indented_json() const;
 
   friend bool operator==(const DeviceProperties&, const DeviceProperties&) = default;
 };
 
-/// Of deviceVer, 900 for 9.0. Errors: kInvalidArgument.
+/// From deviceVer: 900 is 9.0. Errors: kInvalidArgument.
 [[nodiscard]] Result<ComputeCapability> capability_of(std::int64_t device_version);
 
-/// All 23 keys; others are ignored, and true and false are 1 and 0. Errors:
-/// kInvalidArgument, naming the key that is missing or of another type or size.
+/// Requires all 23 keys and ignores others; true and false are 1 and 0. Errors:
+/// kInvalidArgument, naming the key that is missing or of a wrong type or size.
 [[nodiscard]] Result<DeviceProperties> parse_device_properties(std::string_view json);
 
-/// Of a device that is present. Errors: kDevice, naming the call; kInvalidArgument for
-/// an ordinal that is not there.
+/// The properties of a device that is present. Errors: kDevice, naming the call;
+/// kInvalidArgument for an ordinal that does not exist.
 [[nodiscard]] Result<DeviceProperties> device_properties(const Driver& driver,
                                                          int ordinal);
 

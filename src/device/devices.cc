@@ -126,7 +126,7 @@ Result<const device::PrimaryContext*> Devices::shared_context(const Device& devi
   const Slot& slot = slots_[static_cast<std::size_t>(device.ordinal)];
   if (const device::PrimaryContext* const retained = slot.retained)
     return retained;
-  return KILN_TRY(context(device)).get();  // which the slot keeps
+  return KILN_TRY(context(device)).get();  // the slot keeps it alive
 }
 
 Result<std::string> Devices::profile(const Device& device) const {

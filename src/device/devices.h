@@ -1,5 +1,5 @@
-// The devices of one service: listed once, each with its primary context from its first
-// use on.
+// The devices of one service. They are listed once; each retains its primary context at
+// its first use.
 
 #pragma once
 
@@ -20,32 +20,32 @@ struct CUstream_st;
 
 namespace kiln {
 
-/// Thread safety: every method may run concurrently; a slow device makes only those
-/// wait who ask for it.
+/// Thread safety: every method may run concurrently; a slow device blocks only the
+/// callers that use it.
 class Devices {
  public:
-  /// nullopt: a machine without a driver, which has no devices. Errors: kDevice.
+  /// `driver` is nullopt on a machine without one: no devices. Errors: kDevice.
   [[nodiscard]] static Result<std::unique_ptr<Devices>> open(
       const std::optional<device::Driver>& driver);
 
   [[nodiscard]] const std::vector<Device>& list() const { return list_; }
 
-  /// Whether `device` is one of list(), and not one of another driver's.
+  /// Whether `device` is in list(); false for a device of another driver.
   [[nodiscard]] bool has(const Device& device) const;
 
-  /// False in a process forked since.
+  /// False in a child process forked after open().
   [[nodiscard]] bool is_of_this_process() const;
 
-  /// Whether this process may use devices. Errors: kUnavailable (it was forked since
-  /// the driver was started).
+  /// Checks that this process may use devices. Errors: kUnavailable (a child process
+  /// forked after open()).
   [[nodiscard]] Result<void> check_process() const;
 
-  /// Whether `device` can be used by this process. Errors: kInvalidArgument (none of
+  /// Checks that this process can use `device`. Errors: kInvalidArgument (not in
   /// list()), kUnavailable (no driver; as check_process()).
   [[nodiscard]] Result<void> check(const Device& device) const;
 
-  /// The device that `stream` is of. A default stream is one of the context current to
-  /// the thread; where none is, of the only device. Errors: kUnavailable (no driver; as
+  /// The device of `stream`. A default stream belongs to the thread's current context;
+  /// if none is current, to the only device. Errors: kUnavailable (no driver; as
   /// check_process()), kInvalidArgument (several devices and no context), kDevice.
   [[nodiscard]] Result<Device> device_of(CUstream_st* stream) const;
   /// See Service::device().
@@ -54,18 +54,18 @@ class Devices {
   /// Whether `stream` is being captured. Errors: kUnavailable (no driver); kDevice.
   [[nodiscard]] Result<bool> is_capturing(CUstream_st* stream) const;
 
-  /// Whether the driver takes images of that kind from that toolkit.
-  /// Errors: kUnavailable, with what it would take.
+  /// Checks that the driver, if there is one, accepts such images of that toolkit.
+  /// Errors: kUnavailable, with the driver that would.
   [[nodiscard]] Result<void> check_driver(device::ImageKind kind,
                                           device::CudaVersion toolkit) const;
 
-  /// Retained at the first call for a device, until its last user has gone.
+  /// Retained at the first call for a device, until its last owner is gone.
   /// Errors: as check(); kDevice.
   [[nodiscard]] Result<std::shared_ptr<const device::PrimaryContext>> context(
       const Device& device);
 
-  /// The same, good as long as this object: no lock and no count is taken once it is
-  /// retained.
+  /// The same, valid as long as this object. Once the context is retained, takes no
+  /// lock and changes no reference count.
   [[nodiscard]] Result<const device::PrimaryContext*> shared_context(
       const Device& device);
 
@@ -85,8 +85,8 @@ class Devices {
   // Constant after construction.
   const std::optional<device::Driver> driver_;
   const std::vector<Device> list_;
-  const std::uint64_t forks_;  // before it was opened
-  std::vector<Slot> slots_;    // one a device
+  const std::uint64_t forks_;  // fork_count() at open()
+  std::vector<Slot> slots_;    // one per device
 };
 
 }  // namespace kiln

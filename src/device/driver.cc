@@ -13,7 +13,7 @@
 #include "util/try.h"
 
 #define KILN_TEXT_OF(name) #name
-#define KILN_SYMBOL_OF(name) KILN_TEXT_OF(name)  // after cuda.h's own macros
+#define KILN_SYMBOL_OF(name) KILN_TEXT_OF(name)  // expands cuda.h's own macros first
 
 namespace kiln::device {
 namespace {
@@ -70,7 +70,7 @@ Result<const DriverTable*> table_of(const fs::path& path) {
   return table.get();
 }
 
-// nullptr where there is no driver in any place.
+// `table` is null if there is no driver.
 struct Opened {
   const DriverTable* table = nullptr;
   std::string found_in;
@@ -152,7 +152,7 @@ Result<int> device_attribute(const DriverTable& table, CUdevice device,
 
 Result<std::optional<Driver>> Driver::open(const fs::path& explicit_path,
                                            const LibraryPlaces& places) {
-  // An explicit one is the one, so that nothing is looked for beside it.
+  // With an explicit path, nothing else is searched.
   const auto candidates =
       KILN_TRY(find_libraries({std::string(kDriverName), explicit_path, "KILN_DRIVER"},
                               explicit_path.empty() ? places : LibraryPlaces{}));

@@ -1,5 +1,5 @@
-// The CUDA driver as far as it can be asked before anything is loaded: its version, the
-// devices, who reaches whom. It is opened at run time; a machine without one is normal.
+// The CUDA driver: its version, its devices and their peer access; no module is loaded
+// here. It is opened at run time; a machine without one is normal.
 // driver_table.h has the functions themselves.
 
 #pragma once
@@ -24,15 +24,15 @@ struct DriverTable;
 
 inline constexpr std::string_view kDriverName = "libcuda.so.1";
 
-/// A handle to a driver library, which stays open until the process ends: copies are
-/// cheap and all of them stay valid. Thread safety: every method may run concurrently.
+/// A handle to a driver library. The library stays open until the process ends, so
+/// copies are cheap and stay valid. Thread safety: every method may run concurrently.
 class Driver {
  public:
   /// Opens the driver: `explicit_path` (KILN_DRIVER; "" for none) or the first
-  /// libcuda.so.1 that opens. nullopt where there is none: that is no error. cuInit is
-  /// not called. Opening one library twice gives the same table.
-  /// Errors: kUnavailable (an explicit path, or one found, that cannot be opened or
-  /// lacks a function, with the loader's words).
+  /// libcuda.so.1 that opens. nullopt: there is none, which is no error. Does not call
+  /// cuInit. Opening one library twice gives the same table.
+  /// Errors: kUnavailable, with the loader's message (a library was given or found, but
+  /// none opens and has all required functions).
   [[nodiscard]] static Result<std::optional<Driver>> open(
       const std::filesystem::path& explicit_path, const LibraryPlaces& places);
 

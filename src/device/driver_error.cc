@@ -1,4 +1,4 @@
-// What the driver says went wrong, and what can be done about it.
+// Errors of the driver, with a remedy where one is known.
 
 #include <fmt/format.h>
 
@@ -103,7 +103,7 @@ tl::unexpected<Error> driver_error(const DriverTable& table, CUresult result,
                                    std::string_view call, std::string_view on) {
   const char* name = nullptr;
   const char* text = nullptr;
-  // Where the driver does not know its own result, the number has to do.
+  // The driver may have no name for its own result; the message has the number.
   if (table.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr)
     name = "an unknown error";
   if (table.cuGetErrorString(result, &text) != CUDA_SUCCESS || text == nullptr)
@@ -122,7 +122,7 @@ void log_failure(const DriverTable& table, CUresult result, std::string_view cal
   try {
     log(LogLevel::kDebug, {driver_error(table, result, call, on).value().message});
   } catch (const std::bad_alloc&) {
-    return;  // nobody is left to be told
+    return;  // no memory to log it
   }
 }
 

@@ -1,5 +1,5 @@
-// The CUDA driver's functions, looked up once a library: the one table of them. Include
-// this only where they are called; everybody else includes driver.h.
+// The only table of the CUDA driver's functions, looked up once per library. Include it
+// only where they are called; elsewhere include driver.h.
 
 #pragma once
 
@@ -11,8 +11,8 @@
 #include "device/cuda_version.h"
 #include "kiln/result.h"
 
-// To extend: add a line. cuda.h maps a name to its current version (cuDeviceTotalMem is
-// cuDeviceTotalMem_v2), in the member's name and in the symbol's alike.
+// To add a function, add a line. cuda.h maps a name to its current version
+// (cuDeviceTotalMem is cuDeviceTotalMem_v2), for the member and for the symbol.
 #define KILN_REQUIRED_DRIVER_FUNCTIONS(X) \
   X(cuInit)                               \
   X(cuDriverGetVersion)                   \
@@ -43,7 +43,7 @@
   X(cuMemcpyHtoDAsync)                    \
   X(cuLaunchKernel)
 
-// Null where the driver is too old for it: cuDeviceGetUuid_v2 came with CUDA 11.4,
+// Null if the driver is too old: cuDeviceGetUuid_v2 came with CUDA 11.4,
 // cuLaunchKernelEx with 11.8, cuFuncGetName with 12.3, the others with 12.4.
 #define KILN_OPTIONAL_DRIVER_FUNCTIONS(X) \
   X(cuDeviceGetUuid)                      \
@@ -66,15 +66,15 @@ struct DriverTable {
 #undef KILN_DRIVER_MEMBER
 };
 
-/// The one conversion from CUresult: kDevice, "cuInit: CUDA_ERROR_NO_DEVICE (100): no
-/// CUDA-capable device is detected", and "; " and the remedy where there is one. `on`
-/// says what the call was for, "" for nothing.
+/// The only conversion from CUresult: kDevice, "cuInit: CUDA_ERROR_NO_DEVICE (100): no
+/// CUDA-capable device is detected", then "; " and the remedy if one is known. `on`
+/// says what the call was for; "": nothing.
 [[nodiscard]] tl::unexpected<Error> driver_error(const DriverTable& table,
                                                  CUresult result, std::string_view call,
                                                  std::string_view on = "");
 
-/// For destructors, which can hand nothing up: logs a failure at debug. Nothing is said
-/// of success and of a driver that has ended with the process.
+/// For destructors, which cannot return an error: logs a failure at level debug.
+/// Ignores success, and a driver that has shut down with the process.
 void log_failure(const DriverTable& table, CUresult result, std::string_view call,
                  std::string_view on = "") noexcept;
 

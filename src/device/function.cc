@@ -30,8 +30,8 @@ Result<CUfunction> find_in(const LoadedModule& module, const std::string& name) 
   return handle;
 }
 
-// Parameter by parameter until there is no next one. It is a help only: whatever else
-// the driver says is none.
+// Reads one parameter after the other until there is none. The sizes are optional: any
+// other result of the driver means that they are not known.
 ParameterSizes ask_for_parameters(const DriverTable& driver, CUfunction function) {
   if (driver.cuFuncGetParamInfo == nullptr)
     return std::nullopt;

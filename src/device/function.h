@@ -1,4 +1,4 @@
-// One kernel of a loaded module: its handle, what it takes and what it needs.
+// One kernel of a loaded module: its handle, parameters and resource needs.
 
 #pragma once
 
@@ -15,24 +15,24 @@ namespace kiln::device {
 
 class LoadedModule;
 
-/// As the driver tells them of the code that runs on this device.
+/// As the driver reports them for the code that runs on this device.
 struct FunctionAttributes {
-  std::uint32_t registers = 0;            // a thread
-  std::uint32_t local_bytes = 0;          // a thread
-  std::uint32_t constant_bytes = 0;       // of the kernel's own
-  std::uint32_t static_shared_bytes = 0;  // a block
+  std::uint32_t registers = 0;            // per thread
+  std::uint32_t local_bytes = 0;          // per thread
+  std::uint32_t constant_bytes = 0;       // of the kernel itself
+  std::uint32_t static_shared_bytes = 0;  // per block
   std::uint32_t max_dynamic_shared_bytes =
-      0;                                    // a block; the device's limit less static
-  std::uint32_t max_threads_per_block = 0;  // its registers and launch bounds allow
+      0;                                    // per block; the device's limit less static
+  std::uint32_t max_threads_per_block = 0;  // by its registers and launch bounds
 };
 
-/// Lives in its module and as long as that. Thread safety: every method may run
+/// Belongs to its module and lives as long. Thread safety: every method may run
 /// concurrently.
 class Function {
  public:
-  /// Asks the driver for everything, which also resolves a kernel that is loaded
-  /// lazily. The module's context is current. `parameters` as the image tells them;
-  /// where it does not the driver is asked. Errors: kDevice; kCorrupt (no such kernel).
+  /// Reads everything from the driver, which also loads a kernel that is loaded lazily.
+  /// The module's context must be current. `parameters` come from the image; if it has
+  /// none, the driver is asked. Errors: kDevice; kCorrupt (no such kernel).
   [[nodiscard]] static Result<Function> resolve(const LoadedModule& module,
                                                 std::string name,
                                                 ParameterSizes parameters);
@@ -48,9 +48,9 @@ class Function {
   [[nodiscard]] const FunctionAttributes& attributes() const { return attributes_; }
   [[nodiscard]] const ParameterSizes& parameters() const { return parameters_; }
 
-  /// Lets launches use attributes().max_dynamic_shared_bytes; the driver is asked once,
-  /// for all of it, so that threads that race for different sizes ask for the same. The
-  /// module's context is current. Errors: kDevice.
+  /// Lets launches use attributes().max_dynamic_shared_bytes. Always sets that maximum,
+  /// once, so threads that race for different sizes set the same value. The module's
+  /// context must be current. Errors: kDevice.
   [[nodiscard]] Result<void> allow_large_shared_memory() const;
 
   /// Lets launches use clusters of more than 8 blocks; otherwise as above.
@@ -68,7 +68,7 @@ class Function {
   CUfunc_st* handle_;
   ParameterSizes parameters_;
   FunctionAttributes attributes_;
-  // Only ever raised.
+  // Only ever set to true.
   mutable std::atomic<bool> has_large_shared_memory_ = false;
   mutable std::atomic<bool> has_large_clusters_ = false;
 };

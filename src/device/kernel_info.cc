@@ -10,15 +10,15 @@
 namespace kiln::device {
 namespace {
 
-// A record: format, attribute, then 16 bits that are a value or, in format 4, the size
-// of the payload that follows.
+// A record: a format byte, an attribute byte, then 16 bits: a value or, in format 4,
+// the size of the payload that follows.
 struct Record {
   std::uint8_t attribute = 0;
   std::uint16_t value = 0;
   ByteView payload;
 };
 
-// The record at `at`, which moves behind it; nullopt where it is cut off.
+// Reads the record at `at` and moves `at` past it; nullopt if it is truncated.
 std::optional<Record> next_record(ByteView info, std::size_t& at) {
   constexpr std::uint8_t kSizedFormat = 4;
   constexpr std::size_t kHeadBytes = 4;
@@ -39,12 +39,12 @@ std::optional<Record> next_record(ByteView info, std::size_t& at) {
 
 struct Parameter {
   std::uint16_t ordinal = 0;
-  std::uint16_t offset = 0;  // among the parameters
+  std::uint16_t offset = 0;  // from the first parameter
   std::size_t bytes = 0;
 };
 
-// Attributes 0x17 (KPARAM_INFO: the size is the upper 14 bits of its last word) and
-// 0x45 (for kernels with more than 4 KiB of parameters: it is the lower 16).
+// Attribute 0x17 (KPARAM_INFO) has the size in the upper 14 bits of its last word; 0x45
+// (kernels with more than 4 KiB of parameters) has it in the lower 16 bits.
 std::optional<Parameter> read_parameter(const Record& record) {
   constexpr std::uint8_t kParameter = 0x17;
   constexpr std::size_t kPayloadBytes = 12;
@@ -61,7 +61,7 @@ bool is_parameter(const Record& record) {
   return record.attribute == 0x17 || record.attribute == 0x45;
 }
 
-// Every ordinal from 0 on once, and nothing beyond what they take together.
+// Whether each ordinal from 0 occurs once and no parameter ends after `total_bytes`.
 bool is_whole(const std::vector<Parameter>& sorted, std::size_t total_bytes) {
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     if (sorted[i].ordinal != i || sorted[i].offset + sorted[i].bytes > total_bytes)
@@ -108,8 +108,7 @@ Result<ParameterSizes> parameters_of(ByteView info, std::string_view kernel) {
   if (parameters.empty() && total_bytes > 0)
     return std::nullopt;
   std::ranges::sort(parameters, std::less<>(), &Parameter::ordinal);
-  // Sizes help a launch; what tells them in another way is no reason to refuse an
-  // image.
+  // Sizes only help a launch, so an unknown encoding is no reason to refuse the image.
   if (!is_whole(parameters, total_bytes))
     return std::nullopt;
   std::vector<std::size_t> sizes;

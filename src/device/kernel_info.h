@@ -1,4 +1,4 @@
-// What the .nv.info sections of a cubin say of its kernels.
+// Reads the .nv.info sections of a cubin: its kernels' registers and parameters.
 // Source: measured on the output of NVRTC 12.9 and 13.0 for 7.0 to 12.0; the names of
 // the attributes are cuobjdump's, EIATTR_*.
 
@@ -15,16 +15,15 @@
 
 namespace kiln::device {
 
-/// Bytes of each parameter of a kernel, in order; nullopt where nobody tells.
+/// Size in bytes of each kernel parameter, in order; nullopt: unknown.
 using ParameterSizes = std::optional<std::vector<std::size_t>>;
 
-/// Registers a thread of the kernel with symbol index `symbol`; `info` is .nv.info.
+/// Registers per thread of the kernel with symbol index `symbol`; `info` is .nv.info.
 [[nodiscard]] std::optional<std::uint32_t> registers_of(ByteView info,
                                                         std::size_t symbol);
 
-/// `info` is .nv.info.<kernel>. nullopt where it describes parameters in a way that is
-/// not known here, or that contradicts itself. Errors: kCorrupt, naming `kernel`, where
-/// it is cut off.
+/// `info` is .nv.info.<kernel>. nullopt if it describes the parameters in an unknown or
+/// contradictory way. Errors: kCorrupt, naming `kernel`, if it is truncated.
 [[nodiscard]] Result<ParameterSizes> parameters_of(ByteView info,
                                                    std::string_view kernel);
 

@@ -1,5 +1,5 @@
-// Every architecture that any NVRTC (7.0 and later) ever built for, and what Kiln knows
-// of it. To make a new one known, add its line here.
+// Every architecture that any NVRTC (7.0 and later) has built for, with its properties.
+// To add an architecture, add its line here.
 
 #pragma once
 
@@ -14,19 +14,19 @@ namespace kiln::device {
 
 struct KnownArchitecture {
   ComputeCapability capability;
-  CudaVersion first;                    // NVRTC that builds for it
-  std::optional<CudaVersion> last;      // none: still supported
-  std::optional<CudaVersion> first_a;   // since when with suffix `a`; none: never
-  std::optional<CudaVersion> first_f;   // since when with suffix `f`; none: never
-  int family;                           // those of one run each other's `f` code
+  CudaVersion first;                    // first NVRTC that builds for it
+  std::optional<CudaVersion> last;      // last such NVRTC; none: still supported
+  std::optional<CudaVersion> first_a;   // first NVRTC with suffix `a`; none: never
+  std::optional<CudaVersion> first_f;   // first NVRTC with suffix `f`; none: never
+  int family;                           // see in_family(); 0: none
   bool is_integrated;                   // built into a Tegra chip
-  std::int64_t shared_bytes_per_block;  // at most, where a kernel asks for it
+  std::int64_t shared_bytes_per_block;  // maximum, with opt-in
 };
 
-/// Ascending.
+/// In ascending order of capability.
 [[nodiscard]] std::span<const KnownArchitecture> known_architectures();
 
-/// Null for one that is not known, such as one that is newer than this table.
+/// Null if it is unknown, for example newer than this table.
 [[nodiscard]] const KnownArchitecture* find_known(ComputeCapability capability);
 
 }  // namespace kiln::device

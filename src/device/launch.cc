@@ -62,7 +62,7 @@ Result<void> check_arguments(const Function& function, std::span<void* const> ar
   return {};
 }
 
-// One axis after the other; 0 is a grid's own affair.
+// A 0 passes: check_block() and launch() handle it.
 Result<void> check_extent(const Function& function, std::string_view what,
                           const Extent& extent, const Extent& limit) {
   for (std::size_t i = 0; i < extent.size(); ++i) {
@@ -121,7 +121,7 @@ Result<void> check_cluster(const Function& function, const Geometry& geometry) {
   return {};
 }
 
-// That the driver has a launch with attributes, and the device what they ask for.
+// Checks that the device has what the attributes ask for, and the driver the call.
 Result<void> check_together(const Function& function, const Geometry& geometry) {
   const PrimaryContext& context = function.module().context();
   if (has_clusters(geometry))
@@ -152,7 +152,7 @@ Result<void> check_geometry(const Function& function, const Geometry& geometry) 
   return {};
 }
 
-// The kernel's context is current now; `before` was before.
+// The kernel's context is current; `before` was current before it.
 Result<void> check_stream(const Function& function, CUstream stream, CUcontext before) {
   const StreamFit fit = fit_of(function.module().context(), stream, before);
   if (fit.asked != CUDA_SUCCESS)
@@ -162,7 +162,7 @@ Result<void> check_stream(const Function& function, CUstream stream, CUcontext b
   return {};
 }
 
-// What has to be asked for once before such a launch.
+// Opts in to large shared memory and large clusters, once per function.
 Result<void> prepare(const Function& function, const Geometry& geometry) {
   constexpr std::uint64_t kPortableCluster = 8;
   const std::uint64_t shared_bytes =

@@ -1,5 +1,5 @@
-// A launch, checked before the driver sees it: what CUDA would answer with a bare
-// "invalid value", or not at all, is named here.
+// Checks a launch and submits it. Names errors that CUDA reports as a bare "invalid
+// value" or not at all.
 
 #pragma once
 
@@ -14,21 +14,21 @@ struct CUstream_st;
 
 namespace kiln::device {
 
-/// Puts one run of `function` on `stream`; does not wait for it. `arguments` point to
-/// the values, which are copied; `sizes` are theirs in bytes, one each. Allocates and
-/// locks nothing unless it fails. Works while the stream is captured. What is current
-/// to the thread stays so.
+/// Enqueues one run of `function` on `stream` and does not wait for it. `arguments`
+/// point to the values, which are copied; `sizes` are their sizes in bytes. Allocates
+/// and locks nothing unless it fails. Works while the stream is captured. Does not
+/// change the thread's current context.
 ///
-/// A grid with a 0 in it has no blocks: success, and nothing is launched.
+/// A grid with a 0 in it has no blocks: returns success and launches nothing.
 ///
 /// Null, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are streams of the thread's current
-/// context, which must be the kernel's; where there is none the kernel's is taken. Any
-/// other stream must belong to the kernel's context.
+/// context, which must be the kernel's; if none is current, of the kernel's context.
+/// Any other stream must belong to the kernel's context.
 ///
-/// Errors name kernel, device, value and limit, and come before the launch:
-/// kInvalidArgument (arguments, geometry, stream), kUnavailable (a driver too old for
-/// clusters and cooperative launches). kDevice: the driver's, also that of an earlier
-/// kernel that crashed. Thread-safe.
+/// Errors name the kernel, the device, the value and the limit. Before the launch:
+/// kInvalidArgument (arguments, geometry, stream), kUnavailable (the driver is too old
+/// for clusters and cooperative launches). kDevice: an error of the driver, possibly of
+/// an earlier kernel that crashed. Thread-safe.
 [[nodiscard]] Result<void> launch(const Function& function, const Geometry& geometry,
                                   CUstream_st* stream, std::span<void* const> arguments,
                                   std::span<const std::size_t> sizes);

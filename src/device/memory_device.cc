@@ -14,8 +14,8 @@ namespace {
 
 // The driver leaves zeros for a pointer that it does not know.
 struct MemoryOwner {
-  CUcontext context = nullptr;  // null also for memory that is mapped or of a pool
-  std::uint32_t type = 0;       // CUmemorytype; 0: no memory of CUDA's
+  CUcontext context = nullptr;  // null also for mapped memory and pools
+  std::uint32_t type = 0;       // CUmemorytype; 0: not CUDA memory
   std::uint32_t is_managed = 0;
   int device = -1;
 };

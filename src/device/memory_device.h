@@ -1,4 +1,4 @@
-// Whose memory a pointer is: what a kernel of one device may be handed.
+// Which device a pointer's memory belongs to, and whether a context may use it.
 
 #pragma once
 
@@ -9,15 +9,15 @@
 
 namespace kiln::device {
 
-/// Why work of `context` cannot use the memory at `pointer`: "it is memory of device 1
-/// (NVIDIA H100)", "it is no device memory"; empty where it can. Managed memory and
-/// host memory that the driver knows are everybody's, and all of the host's where the
-/// device reads pageable memory. Calls nothing that a stream capture forbids.
-/// Errors: kDevice. Thread-safe.
+/// Why kernels of `context` cannot use the memory at `pointer`: "it is memory of device
+/// 1 (NVIDIA H100)", "it is no memory that the driver knows"; empty if they can. They
+/// can always use managed memory and host memory that the driver knows, and any host
+/// memory if the device can access pageable memory. Calls nothing that a stream capture
+/// forbids. Errors: kDevice. Thread-safe.
 [[nodiscard]] Result<std::string> why_not_memory_of(const PrimaryContext& context,
                                                     const void* pointer);
 
-/// Whether the host can read what is at `pointer`: false for a device's own memory.
+/// Whether the host can read the memory at `pointer`; false for a device's own memory.
 /// Errors: kDevice. Thread-safe.
 [[nodiscard]] Result<bool> is_host_readable(const PrimaryContext& context,
                                             const void* pointer);

@@ -38,8 +38,8 @@ Result<void> check_fit(const Image& image, const PrimaryContext& context,
   return {};
 }
 
-// The image as it says itself: the driver takes no size, and reads wherever a damaged
-// image sends it.
+// Checks the image before the driver gets it: the driver is given no size, and reads
+// wherever a damaged image sends it.
 Result<std::vector<EntryPoint>> read_image(const Image& image) {
   const std::vector<std::string_view> expected(image.entry_points.begin(),
                                                image.entry_points.end());
@@ -62,7 +62,7 @@ Result<CUmodule> load_cubin(const DriverTable& driver, ByteView bytes,
   return module;
 }
 
-// What the driver's compiler writes while it makes code of PTX.
+// The log of the driver's compiler for one PTX image.
 class JitLog {
  public:
   static constexpr std::size_t kOptions = 4;
@@ -71,7 +71,7 @@ class JitLog {
     return {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
             CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   }
-  // The driver takes a number in a pointer's clothes.
+  // The driver expects the size cast to a pointer.
   [[nodiscard]] std::array<void*, kOptions> values() {
     // NOLINTNEXTLINE(performance-no-int-to-ptr)
     void* const size = reinterpret_cast<void*>(static_cast<std::uintptr_t>(kBytes - 1));
@@ -96,7 +96,7 @@ class JitLog {
 Result<CUmodule> load_ptx(const DriverTable& driver, ByteView bytes,
                           std::string_view on) {
   std::string text(as_text(bytes));
-  text.resize(text.find_last_not_of('\0') + 1);  // c_str() closes it
+  text.resize(text.find_last_not_of('\0') + 1);  // c_str() adds one NUL
   JitLog jit_log;
   auto names = jit_log.names();
   auto values = jit_log.values();
@@ -122,7 +122,7 @@ bool can_enumerate(const DriverTable& driver) {
          driver.cuFuncGetName != nullptr;
 }
 
-// Every kernel of the module, as the driver sees it.
+// The names of all kernels that the driver finds in the module.
 Result<std::vector<std::string>> enumerate(const DriverTable& driver, CUmodule module,
                                            std::string_view on) {
   unsigned count = 0;
@@ -189,7 +189,7 @@ Result<std::shared_ptr<const LoadedModule>> LoadedModule::load(
   return made;
 }
 
-// Those asked for, in that order; without any all that the image has.
+// Resolves the wanted kernels in that order; if none are named, all in the image.
 Result<void> LoadedModule::resolve(const std::vector<std::string>& wanted,
                                    std::vector<EntryPoint> told) {
   if (wanted.empty()) {

@@ -1,5 +1,5 @@
-// A compiled image in the primary context of one device. Whatever can be refused is
-// refused here, none of it at a launch.
+// A compiled image, loaded into the primary context of a device. Everything that can be
+// checked is checked when it is loaded, nothing of it at a launch.
 
 #pragma once
 
@@ -21,28 +21,28 @@ namespace kiln::device {
 
 struct EntryPoint;
 
-/// What is to be loaded.
+/// An image to load.
 struct Image {
-  ByteView bytes;       // whole; PTX with or without its closing NUL
+  ByteView bytes;       // complete; PTX with or without its final NUL
   Target target;        // what it was built for
   CudaVersion toolkit;  // what it was built by
-  std::string label;    // what people call it: a template's or a file's name
+  std::string label;    // for error messages: the name of a template or file
   std::string key;      // hex; errors show its first 12 digits
-  std::vector<std::string> entry_points;  // lowered names; none: all that are in it
+  std::vector<std::string> entry_points;  // lowered names; empty: all in the image
 };
 
-/// Thread safety: immutable; share through std::shared_ptr. It owns its context and its
-/// functions. The last owner may go on any thread, in a process forked since (which
-/// calls no driver then) and while the process ends.
+/// Thread safety: immutable; share through std::shared_ptr. Owns its context and its
+/// functions. The last owner may be destroyed on any thread, at process exit, and in a
+/// forked child (which then calls no driver function).
 class LoadedModule {
  public:
-  /// The image in that context, and every entry point resolved, lazy loading or not.
-  /// What is current to the thread stays so, and a capture that is under way stays
-  /// whole. `image` is not needed any longer afterwards. Errors name device, kernel and
-  /// key, and before the driver sees the image: kInvalidArgument (it does not run on
-  /// that device), kUnavailable (the driver is too old), kCorrupt (it is not what it is
-  /// said to be). Then kCorrupt (an entry point that the driver does not find), kDevice
-  /// (with the driver's compiler's words for PTX).
+  /// Loads the image into that context and resolves every entry point, even if the
+  /// driver loads lazily. Keeps the thread's current context, and does not break a
+  /// capture in progress. `image` is not needed afterwards. Errors name device, kernel
+  /// and key. Before the driver sees the image: kInvalidArgument (it does not run on
+  /// that device), kUnavailable (the driver is too old), kCorrupt (it is not what
+  /// `image` says). Then: kCorrupt (the driver does not find an entry point), kDevice
+  /// (for PTX with the log of the driver's compiler).
   [[nodiscard]] static Result<std::shared_ptr<const LoadedModule>> load(
       const std::shared_ptr<const PrimaryContext>& context, const Image& image);
 
@@ -55,9 +55,9 @@ class LoadedModule {
   [[nodiscard]] const PrimaryContext& context() const { return *context_; }
   [[nodiscard]] CUmod_st* handle() const { return handle_; }
 
-  /// In the image's order of entry points, or the driver's where it gave none.
+  /// In the order of Image::entry_points; if that was empty, in the order of the image.
   [[nodiscard]] const std::vector<Function>& functions() const { return functions_; }
-  /// Null where there is none of that lowered name.
+  /// The function of that lowered name, or null.
   [[nodiscard]] const Function* find(std::string_view name) const;
 
   /// "scaled_softmax_fwd (key 0123456789ab) on device 0 (NVIDIA H100)", for errors.

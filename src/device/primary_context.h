@@ -1,6 +1,6 @@
-// The primary context of a device, the one that every library of the process shares:
-// retained here, released with its last owner, never reset. Making it current for a
-// thread is context_scope.h.
+// The primary context of a device, which all libraries of the process share: retained
+// here, released with its last owner, never reset. context_scope.h makes it current for
+// a thread.
 
 #pragma once
 
@@ -19,23 +19,23 @@ struct CUctx_st;
 
 namespace kiln::device {
 
-/// What one launch on a device may ask for, as its driver tells it.
+/// The limits of one launch on a device, as the driver reports them.
 struct LaunchLimits {
   std::array<std::uint32_t, 3> grid{};   // blocks in x, y, z
   std::array<std::uint32_t, 3> block{};  // threads in x, y, z
-  std::uint32_t shared_bytes = 0;        // a block, static and dynamic, without asking
-  std::uint32_t shared_optin_bytes = 0;  // and with; never less
+  std::uint32_t shared_bytes = 0;        // per block, static and dynamic; no opt-in
+  std::uint32_t shared_optin_bytes = 0;  // per block, with opt-in; never less
   bool has_cooperative_launch = false;
 };
 
-/// Thread safety: immutable; share through std::shared_ptr. The last owner may go on
-/// any thread, in a process forked since (which calls no driver then) and while the
-/// process ends.
+/// Thread safety: immutable; share through std::shared_ptr. The last owner may be
+/// destroyed on any thread, at process exit, and in a forked child (which then calls no
+/// driver function).
 class PrimaryContext {
  public:
-  /// Retains the primary context of `device`, which came from `driver`; the first to do
-  /// so in a process waits for the driver to make it. What is current to the thread
-  /// stays so. Errors: kDevice, naming the device.
+  /// Retains the primary context of `device`, which came from `driver`. The first call
+  /// in a process waits until the driver has created the context. Does not change the
+  /// thread's current context. Errors: kDevice, naming the device.
   [[nodiscard]] static Result<std::shared_ptr<const PrimaryContext>> retain(
       const Driver& driver, Device device);
 
@@ -50,7 +50,7 @@ class PrimaryContext {
   [[nodiscard]] const LaunchLimits& limits() const { return limits_; }
   [[nodiscard]] CUctx_st* handle() const { return handle_; }
 
-  /// False in a process forked since: CUDA's handles mean nothing there.
+  /// False in a forked child: CUDA's handles are invalid there.
   [[nodiscard]] bool is_of_this_process() const;
 
  private:

@@ -1,6 +1,6 @@
-// A device described in a file or published with Kiln, so that kernels and plans can be
-// built for it where it is not present. JSON with cuDNN's 23 device-property keys;
-// further keys are ignored. profiles/README.md: those that are published.
+// A profile describes a device, in a file or published with Kiln, so that kernels and
+// plans can be built without it. JSON with cuDNN's 23 device-property keys; other keys
+// are ignored. profiles/README.md lists the published ones.
 
 #pragma once
 
@@ -21,16 +21,15 @@ struct DeviceProfile {
   ComputeCapability capability;  // deviceVer: 100 * major + 10 * minor
 };
 
-/// For which kernels are built: of all keys, deviceName and deviceVer have to be there.
-/// `what` is a file or the name of a published profile: a file where there is one, or
-/// where it has a '/' or ends in ".json".
-/// Errors: kNotFound (neither; with the names that there are and the nearest),
-/// kInvalidArgument (not JSON, a key missing or of another type; names file and key),
+/// To build kernels: only deviceName and deviceVer are required. `what` is a file if
+/// one exists, or if it has a '/' or ends in ".json"; otherwise it is the name of a
+/// published profile.
+/// Errors: kNotFound (neither; with the published names and the nearest),
+/// kInvalidArgument (not JSON, a key missing or of a wrong type; names file and key),
 /// kIo.
 [[nodiscard]] Result<DeviceProfile> read_profile(const std::filesystem::path& what);
 
-/// For which plans are built: all 23 keys have to be there. Otherwise as
-/// read_profile().
+/// To build plans: all 23 keys are required. Otherwise as read_profile().
 [[nodiscard]] Result<DeviceProperties> read_device_properties(
     const std::filesystem::path& what);
 
@@ -38,7 +37,7 @@ struct PublishedProfile {
   std::string_view name;  // "h100-sxm"
   std::string_view text;
 };
-/// In order of their names.
+/// Sorted by name.
 [[nodiscard]] std::span<const PublishedProfile> published_profiles();
 
 /// The profile of a device that is present, as JSON text with cuDNN's 23 keys.

@@ -37,7 +37,7 @@ Result<std::optional<int>> device_of(const Driver& driver, CUstream_st* stream) 
   if (context == nullptr)
     return std::nullopt;
   if (const std::optional<CUdevice> device = device_of(table, context))
-    return *device;  // handles of devices are their ordinals
+    return *device;  // a CUdevice is its ordinal
   return fail(ErrorCode::kDevice, "the driver does not tell the stream's device");
 }
 

@@ -1,4 +1,4 @@
-// Which device a stream is of, or a context, and whether work may go there.
+// Which device a stream or a context belongs to, and whether it accepts work.
 
 #pragma once
 
@@ -13,38 +13,38 @@
 
 namespace kiln::device {
 
-/// Whether `stream` means a stream of the context that is current to the thread: null,
+/// Whether `stream` stands for a stream of the thread's current context: null,
 /// CU_STREAM_LEGACY, CU_STREAM_PER_THREAD.
 [[nodiscard]] bool is_default_stream(CUstream stream);
 
-/// The device of `context`; nullopt where the driver does not tell. What is current to
-/// the thread stays so.
+/// The device of `context`; nullopt if the driver does not tell. Does not change the
+/// thread's current context.
 [[nodiscard]] std::optional<CUdevice> device_of(const DriverTable& driver,
                                                 CUcontext context);
 
-/// The ordinal of the device whose context `stream` belongs to; nullopt for a default
-/// stream where no context is current. Calls nothing that a stream capture forbids.
+/// The ordinal of the device whose context owns `stream`; nullopt for a default stream
+/// if no context is current. Calls nothing that a stream capture forbids.
 /// Errors: kDevice. Thread-safe.
 [[nodiscard]] Result<std::optional<int>> device_of(const Driver& driver,
                                                    CUstream_st* stream);
 
-/// "device 1 (NVIDIA H100)", or "another context of device 0 (…)", for a context that
-/// is not `ours`. Whatever cannot be told is left out.
+/// Describes a context that is not `ours`: "device 1 (NVIDIA H100)", "another context
+/// of device 0 (…)", or only "another context" if the driver does not tell.
 [[nodiscard]] std::string describe_owner(const PrimaryContext& ours, CUcontext other);
 
-/// Whether `stream` is being captured, or work on it would end another's capture. Of a
-/// default stream of the current context. Errors: kDevice, naming `on`.
+/// Whether `stream` is being captured, or work on it would end another stream's
+/// capture. A default stream is the current context's. Errors: kDevice, naming `on`.
 [[nodiscard]] Result<bool> is_capturing(const DriverTable& driver, CUstream_st* stream,
                                         std::string_view on);
 
 struct StreamFit {
-  CUresult asked = CUDA_SUCCESS;  // of cuStreamGetCtx
-  std::string why_not;            // empty: the stream takes work of that context
+  CUresult asked = CUDA_SUCCESS;  // result of cuStreamGetCtx
+  std::string why_not;            // empty: the stream accepts work of that context
 };
 
-/// Whether `stream` takes work of `context`, which is current now; `before` was before
-/// (ContextScope::before()): that is whose the default streams are, if any. Calls
-/// nothing that a stream capture forbids.
+/// Whether `stream` accepts work of `context`, which is current. `before`
+/// (ContextScope::before()) was current before it and owns the default streams; null if
+/// none was. Calls nothing that a stream capture forbids.
 [[nodiscard]] StreamFit fit_of(const PrimaryContext& context, CUstream stream,
                                CUcontext before);
 

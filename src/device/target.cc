@@ -11,7 +11,7 @@
 namespace kiln::device {
 namespace {
 
-// The first NVRTC that builds for `architecture`, suffix included; none ever: nullopt.
+// The first NVRTC that builds for `architecture`, suffix included; nullopt: none did.
 std::optional<CudaVersion> first_nvrtc(Architecture architecture) {
   const KnownArchitecture* known = find_known(architecture.capability);
   if (known == nullptr)
@@ -92,7 +92,7 @@ ArchSuffix wanted_suffix(ComputeCapability capability,
   return wanted;
 }
 
-// The highest target of `nvrtc` that a device it does not list can run.
+// For a device that `nvrtc` does not list: its highest target that the device can run.
 Result<Target> fallback_target(ComputeCapability device, ArchSuffix suffix,
                                const NvrtcFacts& nvrtc) {
   const Architecture exact{device, suffix};
@@ -162,7 +162,7 @@ bool supports(const NvrtcFacts& nvrtc, Architecture architecture) {
     const std::optional<CudaVersion> first = first_nvrtc(architecture);
     return first && nvrtc.version >= *first;
   }
-  // Newer than this table: NVIDIA has given suffixes to every architecture since.
+  // Newer than the table: every architecture since 9.0 has `a`, since 10.0 also `f`.
   const int since = architecture.suffix == ArchSuffix::kA ? 9 : 10;
   return architecture.capability.major >= since;
 }
