@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kBuiltins = "libnvrtc-builtins.so.";
 
-// Takes "13" and its dot off "13.0.88".
+// Reads 13 from "13.0.88" and leaves "0.88".
 std::optional<int> take_number(std::string_view& text) {
   int number = 0;
   const auto [end, error] =
@@ -29,7 +29,7 @@ std::optional<int> take_number(std::string_view& text) {
   return number;
 }
 
-// Of "libnvrtc.so.13.0.88" after "libnvrtc.so.": 13.0; of "libnvrtc.so.13": 13 alone.
+// "libnvrtc.so.13.0.88" is 13.0; "libnvrtc.so.13" is 13 without a minor version.
 struct FileVersion {
   std::optional<int> major;
   std::optional<int> minor;
@@ -59,7 +59,7 @@ std::optional<fs::path> builtins_beside(const fs::path& nvrtc,
   FileVersion own = version_after("libnvrtc.so.", nvrtc.filename().native());
   if (version)
     own = {version->major, version->minor};
-  // The same minor first: but the name libnvrtc.so.11.2 stands for every 11.x since.
+  // An equal minor ranks first: but every 11.x since 11.2 is named libnvrtc.so.11.2.
   using Rank = std::pair<bool, FileVersion>;
   std::optional<Rank> best_rank;
   fs::path best;
@@ -83,7 +83,7 @@ std::optional<fs::path> builtins_beside(const fs::path& nvrtc,
 std::vector<fs::path> include_roots_of(const fs::path& nvrtc) {
   const fs::path lib = nvrtc.parent_path();
   const fs::path root = lib.parent_path();
-  const fs::path packages = root.parent_path();  // of a CUDA 12 wheel: nvidia
+  const fs::path packages = root.parent_path();  // nvidia/ in a CUDA 12 wheel
   std::vector<fs::path> candidates{root / "include"};
 #if defined(__aarch64__)
   candidates.push_back(root / "targets/sbsa-linux/include");

@@ -27,7 +27,7 @@ Result<NvrtcFacts> ask(const ToolchainSearch& search, const Toolchain& toolchain
   return facts;
 }
 
-// "" where there are none, which only an explicit NVRTC may say.
+// "" if there are none, which only an explicit NVRTC may have.
 Result<std::string> builtins_id(const Toolchain& toolchain) {
   if (!toolchain.builtins.empty())
     return read_build_id(toolchain.builtins);
@@ -38,8 +38,8 @@ Result<std::string> builtins_id(const Toolchain& toolchain) {
       fmt::format("no libnvrtc-builtins lies beside {}", toolchain.nvrtc.native()));
 }
 
-// The file name of NVRTC does not always tell its minor version, and builtins of
-// several may lie beside it.
+// Corrects the builtins once the version is known: NVRTC's file name may lack the minor
+// version, and builtins of several versions may lie beside it.
 Result<void> settle_builtins(Toolchain& toolchain) {
   const auto exact = builtins_beside(toolchain.nvrtc, toolchain.facts.version);
   if (!exact || *exact == toolchain.builtins)
@@ -49,7 +49,7 @@ Result<void> settle_builtins(Toolchain& toolchain) {
   return {};
 }
 
-// A hint only saves work, and the root may be read-only.
+// May fail: a hint only saves work, and the cache root may be read-only.
 void keep_hint(const ToolchainSearch& search, const Toolchain& toolchain) {
   if (search.folder.empty())
     return;
@@ -99,7 +99,7 @@ Result<void> able(const Toolchain& toolchain, const ToolchainWish& wish) {
   return {};
 }
 
-// The newest; of equals the first found. Not of an empty list.
+// The newest; among equals the first found. `list` must not be empty.
 const Toolchain& newest(const std::vector<const Toolchain*>& list) {
   return **std::max_element(list.begin(), list.end(),
                             [](const Toolchain* a, const Toolchain* b) {
@@ -166,7 +166,7 @@ Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
                   known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
 }
 
-// No NVRTC found can do it.
+// Called if no NVRTC found can build it.
 Result<ToolchainChoice> choose_stand_in(std::span<const Toolchain> found,
                                         const ToolchainWish& wish) {
   if (wish.recorded && able(*wish.recorded, wish)) {

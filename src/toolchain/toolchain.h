@@ -1,6 +1,6 @@
-// Which NVRTC compiles: every one found, what each is, and which is taken. An NVRTC is
-// known by its ELF build ids, read from its files without opening them; only a worker
-// ever opens one. Files under `<cache root>/toolchains`: toolchain_files.h.
+// Finds every NVRTC on the machine and chooses one. An NVRTC is identified by its ELF
+// build ids, read from its files without loading them; only a worker ever loads one.
+// Files under `<cache root>/toolchains`: toolchain_files.h.
 
 #pragma once
 
@@ -26,7 +26,7 @@ struct ToolchainId {
   friend bool operator==(const ToolchainId&, const ToolchainId&) = default;
 };
 
-/// "<nvrtc's>+<builtins'>": the toolchain's field in a key.
+/// "<nvrtc's>+<builtins'>".
 [[nodiscard]] std::string to_string(const ToolchainId& id);
 
 struct Toolchain {
@@ -34,8 +34,8 @@ struct Toolchain {
   NvrtcFacts facts;
   std::filesystem::path nvrtc;     // absolute, resolved; empty: not installed here
   std::filesystem::path builtins;  // beside it
-  /// Of the toolkit it came from, in search order: include and include/cccl, or one
-  /// beside the other. Empty where the toolkit has no headers.
+  /// The header folders of its toolkit, in search order: include and include/cccl, or
+  /// two folders side by side. Empty if the toolkit has no headers.
   std::vector<std::filesystem::path> include_roots;
   std::string found_in;
   bool is_explicit = false;  // KILN_NVRTC names it
@@ -54,10 +54,10 @@ struct ToolchainSearch {
   LibraryPlaces places;
   std::filesystem::path explicit_nvrtc;  // KILN_NVRTC; "" for none
   OwnFolder folder;                      // `<cache root>/toolchains`; empty: no hints
-  AskNvrtc ask;  // called only for an NVRTC of which `folder` holds no hint
+  AskNvrtc ask;  // called only if `folder` has no hint for the NVRTC
 };
 
-/// An NVRTC that is there and cannot be used: for `doctor`.
+/// An NVRTC that was found but cannot be used, for `doctor`.
 struct UnusableNvrtc {
   std::filesystem::path path;
   std::string found_in;
@@ -69,35 +69,35 @@ struct FoundToolchains {
   std::vector<UnusableNvrtc> unusable;
 };
 
-/// Every NVRTC on this machine. Hints are read, and written where they are missing and
-/// can be. Errors: kUnavailable, when `explicit_nvrtc` is not there or cannot be used.
+/// Finds every NVRTC on this machine. Reads hints, and writes missing ones if it can.
+/// Errors: kUnavailable, if `explicit_nvrtc` is missing or cannot be used.
 [[nodiscard]] Result<FoundToolchains> discover_toolchains(
     const ToolchainSearch& search);
 
 struct ToolchainWish {
   std::string wanted = {};                 // KILN_TOOLCHAIN; "" for none
   std::optional<Toolchain> recorded = {};  // by the last `warm` in this cache root
-  std::optional<CudaVersion> driver = {};  // of this machine, if there is one
+  std::optional<CudaVersion> driver = {};  // of this machine; none: it has no driver
   std::optional<BuildFor> build_for = {};  // none: any
 };
 
 struct ToolchainChoice {
-  Toolchain toolchain;  // not installed(): hits are served, a miss is missing_nvrtc()
+  Toolchain toolchain;  // not installed(): hits work, a miss is missing_nvrtc()
   std::string reason;   // "the last warm recorded it", for `doctor` and `why`
-  std::string warning;  // to be said once; "" for none
+  std::string warning;  // to be logged once; "" for none
 };
 
-/// In this order: the explicit one; `wanted` ("13.0", a name as printed, or 8 or more
-/// digits of a build id); of those that support `build_for` the recorded one; else the
-/// newest that the driver accepts. Where none is installed that could do it, the
-/// recorded one stands in. The warning says that the choice is not the recorded one, or
-/// that the driver will not take its output.
-/// Errors: kUnavailable (nothing found; unknown `wanted`, with those known; no NVRTC
-/// found supports it, with the one that does); kInvalidArgument (no NVRTC ever did).
+/// Takes the first that exists: the explicit one; `wanted` ("13.0", a name as printed,
+/// or at least 8 digits of a build id); among those that support `build_for` the
+/// recorded one, else the newest that the driver accepts, else the newest. If no
+/// installed one supports it, the recorded one. The warning says that the choice is not
+/// the recorded one, or that the driver will not accept its output.
+/// Errors: kUnavailable (nothing found; unknown `wanted`, with the known ones; no NVRTC
+/// found supports it, with one that does); kInvalidArgument (no NVRTC ever did).
 [[nodiscard]] Result<ToolchainChoice> choose_toolchain(std::span<const Toolchain> found,
                                                        const ToolchainWish& wish);
 
-/// What a miss says when `recorded` stands in: kUnavailable, what to install.
+/// The error of a miss if `recorded` is not installed: kUnavailable, what to install.
 [[nodiscard]] Error missing_nvrtc(const Toolchain& recorded);
 
 }  // namespace kiln::device

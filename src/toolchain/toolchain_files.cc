@@ -94,7 +94,7 @@ std::optional<NvrtcFacts> read_hint(const OwnFolder& folder,
     return std::nullopt;
   const auto text = read_text_file(folder.path() / name, kLargestFile);
   if (!text)
-    return std::nullopt;  // asked for again
+    return std::nullopt;  // a worker asks the NVRTC again
   auto description = from_text(*text);
   if (!description || description->id.nvrtc != nvrtc_build_id)
     return std::nullopt;

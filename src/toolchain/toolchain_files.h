@@ -1,7 +1,7 @@
-// Two kinds of JSON files under `<cache root>/toolchains`: `<build id>.json`, a hint of
-// what an NVRTC said of itself, and `recorded.json`, the NVRTC of the last `warm`.
-// A hint that is missing, foreign or damaged is asked for again; neither is ever
-// trusted for what a compiled image contains.
+// Two kinds of JSON files under `<cache root>/toolchains`: `<build id>.json`, a hint
+// with what an NVRTC reported about itself, and `recorded.json`, the NVRTC of the last
+// `warm`. If a hint is missing, foreign or damaged, a worker asks the NVRTC again.
+// Neither file is trusted for what a compiled image contains.
 
 #pragma once
 
@@ -14,23 +14,21 @@
 
 namespace kiln::device {
 
-/// The facts kept for the libnvrtc of that build id; nullopt where there are none that
-/// can be believed, or no `folder`.
+/// The facts stored for the libnvrtc with that build id; nullopt if there are none, if
+/// they are not valid, or if there is no `folder`.
 [[nodiscard]] std::optional<NvrtcFacts> read_hint(const OwnFolder& folder,
                                                   std::string_view nvrtc_build_id);
 
-/// Creates `folder` (0700) and replaces the file in one step. Errors: kIo,
-/// kUntrusted.
+/// Creates `folder` (0700) and replaces the file atomically. Errors: kIo, kUntrusted.
 [[nodiscard]] Result<void> write_hint(const OwnFolder& folder,
                                       std::string_view nvrtc_build_id,
                                       const NvrtcFacts& facts);
 
-/// The toolchain of the last `warm`, not installed() (its paths are not kept); nullopt
-/// where none was recorded. Errors: kCorrupt, kUntrusted, kIo.
+/// The toolchain of the last `warm`, not installed(), since no paths are stored;
+/// nullopt if none was recorded. Errors: kCorrupt, kUntrusted, kIo.
 [[nodiscard]] Result<std::optional<Toolchain>> read_recorded(const OwnFolder& folder);
 
-/// Creates `folder` (0700) and replaces the file in one step. Errors: kIo,
-/// kUntrusted.
+/// Creates `folder` (0700) and replaces the file atomically. Errors: kIo, kUntrusted.
 [[nodiscard]] Result<void> write_recorded(const OwnFolder& folder,
                                           const Toolchain& toolchain);
 
