@@ -1,8 +1,7 @@
-// What #include MACRO and __has_include(MACRO) may mean. What a macro names is not
-// known without a preprocessor; the compiler's report says it. But a file that it then
-// finds in the key already may be hidden later by one that only this directive would
-// find: so every spelling there is gets looked up from each folder with such a
-// directive.
+// Guesses what #include MACRO and __has_include(MACRO) name. Only a preprocessor knows;
+// the compiler reports afterwards which file it found. Even if the key has that file,
+// another one that only this directive finds may hide it later. So every operand in any
+// text is looked up from each folder with such a directive.
 
 #pragma once
 
@@ -21,12 +20,12 @@ namespace kiln::key {
 /// Thread safety: none.
 class ComputedGuesses {
  public:
-  /// A text with that place has a computed directive.
+  /// A text in that place has a computed directive.
   void add_place(const Includer& from) {
-    places_.try_emplace("", Place{});  // as from <x>
+    places_.try_emplace("", Place{});  // looked up as <x>
     places_.try_emplace(*from.folder, Place{from});
   }
-  /// An operand that a text or a macro spells.
+  /// An operand that occurs in a text or in the value of a macro.
   void add_spelling(const std::string& operand) {
     if (known_.insert(operand).second)
       spellings_.push_back(operand);
@@ -39,8 +38,7 @@ class ComputedGuesses {
     std::string operand;
     Includer from;
   };
-  /// One that was not returned before, or nullopt. Others may follow once more was
-  /// added.
+  /// A guess that was not returned before, or nullopt. Adding more can give more.
   [[nodiscard]] std::optional<Guess> next() {
     for (auto& [folder, place] : places_) {
       if (place.tried < spellings_.size())

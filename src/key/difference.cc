@@ -36,7 +36,7 @@ LabelledValues by_label(const Fields& fields) {
   return result;
 }
 
-// a's labels in a's order, each label of b alone behind its predecessor in b.
+// a's labels in a's order; each label that only b has follows its predecessor in b.
 std::vector<std::string_view> merged(const LabelledValues& a, const LabelledValues& b) {
   std::vector<std::string_view> labels = a.labels;
   std::size_t behind = 0;
@@ -51,7 +51,7 @@ std::vector<std::string_view> merged(const LabelledValues& a, const LabelledValu
   return labels;
 }
 
-// What is left of both lists once their equal beginnings and ends are gone.
+// Both lists without their equal beginnings and ends.
 std::pair<Values, Values> differing_parts(Values a, Values b) {
   const auto [first_a, first_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   a.erase(a.begin(), first_a);
@@ -95,11 +95,11 @@ bool is_header(std::string_view label) {
 }
 
 struct Weight {
-  std::string_view start;  // of the label
+  std::string_view start;  // a prefix of the label
   int weight;
 };
 
-// Most is said by what is built, least by what built it.
+// What is built weighs most, what builds it weighs least.
 constexpr std::array kWeights = {
     Weight{"kernel", 10'000},      Weight{"source", 10'000},
     Weight{"kind", 1'000},         Weight{"target", 1'000},
@@ -146,7 +146,7 @@ std::vector<FieldDifference> differences(const Fields& a, const Fields& b) {
   }
   if (result.empty() && a != b)
     result.push_back({"order", "other fields in between", ""});
-  // Another header or source is the reason why the includes found other headers.
+  // Another header or source explains why the includes found other headers.
   const bool explained =
       std::any_of(result.begin(), result.end(), [](const FieldDifference& difference) {
         return is_header(difference.field) || difference.field == "source";

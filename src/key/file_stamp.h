@@ -1,4 +1,4 @@
-// What tells cheaply whether a file is still the one that was read.
+// A cheap test of whether a file is still the one that was read.
 
 #pragma once
 
@@ -25,9 +25,9 @@ struct FileStamp {
 
 [[nodiscard]] FileStamp stamp_of(const struct stat& info);
 
-/// Whether a file with this stamp, read at `read_at`, has the same content as long as
-/// the stamp is the same. Not so where a time is less than two seconds older: a later
-/// write may fall into the same tick of the file system's clock and leave no trace.
+/// Whether a file with this stamp, read at `read_at`, keeps its content as long as it
+/// keeps the stamp. False if mtime or ctime is less than two seconds before `read_at`:
+/// a later write in the same tick of the file system's clock would leave no trace.
 [[nodiscard]] bool is_settled(const FileStamp& stamp,
                               std::chrono::system_clock::time_point read_at);
 

@@ -26,24 +26,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a scan works with and does not own.
+// What a scan uses but does not own.
 struct Environment {
   const OwnFolder& memo_folder;
   HeaderStore& store;
   const HeaderScanLimits& limits;
 };
 
-// A text without a file still has a folder, by its name.
+// A text without a file still has a folder, taken from its name.
 Includer memory_includer(const std::string& name) {
   const std::string folder = name.substr(0, name.rfind('/') + 1);
   return {folder.starts_with('/') ? folder : kWorkingDirectory + folder, 0, false};
 }
 
-// Includes that found the same file may still differ in what they go on to find, so
-// that the key records the whole graph: texts are numbered as they are discovered, the
-// source is 0, and each has a line with what its directives found, in order. As a text
-// is given by its digest and each line says only numbers, equal graphs over equal
-// contents mean equal results, in whatever folders they lie.
+// The key records the whole include graph, because two includes that find the same file
+// may find different headers from there on. Texts are numbered as they are discovered;
+// the source is 0. Each has a line with what its directives found, in order. A digest
+// stands for each text, and no line says where a file lies, so equal graphs over equal
+// contents mean equal results in any folders.
 class Scan {
  public:
   Scan(const SourceKeyInput& input, std::span<const fs::path> toolkit_folders,
@@ -66,9 +66,9 @@ class Scan {
   };
   struct ReadFile {
     SharedContent content;
-    bool goes_on = false;  // says #include_next
+    bool goes_on = false;  // has an #include_next
   };
-  // Two paths to one file in one folder are one text, unless it says #include_next.
+  // Two paths to one file in one folder are one text, unless it has an #include_next.
   using TextIdentity = std::tuple<FileIdentity, FileIdentity, std::size_t>;
 
   void add_source();
@@ -104,7 +104,7 @@ class Scan {
   std::map<FileIdentity, ReadFile> read_files_;
   std::map<const MemoryHeader*, std::size_t> memory_numbers_;
   std::vector<KnownHeader> used_;  // the settled ones
-  bool learned_ = false;           // one of them is new
+  bool learned_ = false;           // one of used_ was read in this scan
   bool reaches_toolkit_ = false;
   ComputedGuesses guesses_;
 
@@ -129,7 +129,7 @@ Result<HeaderScan> Scan::run() {
   return std::move(result_);
 }
 
-// The source, with what the options have the compiler include in front of it.
+// The source, preceded by what the options pre-include.
 void Scan::add_source() {
   auto content = std::make_shared<HeaderContent>();
   for (std::string& name : pre_includes(input_.options))
@@ -199,7 +199,7 @@ Result<std::size_t> Scan::add_file(const std::string& operand,
 
   const Digest& digest = file.content->digest;
   std::string value = digest.hex();
-  // #pragma once looks at the file, not at its content.
+  // #pragma once goes by the file, not by its content.
   const auto [first, is_first] = first_of_file_.try_emplace(identity, texts_.size());
   if (!is_first)
     value += fmt::format(", the same file as {}", first->second);
@@ -234,7 +234,7 @@ Result<void> Scan::follow_all() {
 }
 
 Result<void> Scan::follow(std::size_t text) {
-  const SharedContent content = texts_[text].content;  // texts_ grows meanwhile
+  const SharedContent content = texts_[text].content;  // a copy: texts_ grows meanwhile
   const Includer includer = texts_[text].includer;
   graph_ += fmt::format("{}:", text);
   for (const Directive& directive : content->directives.list)
@@ -273,8 +273,7 @@ Result<std::string> Scan::target(const std::string& operand, const FoundHeader& 
 Result<void> Scan::read_toolkit() {
   for (const ToolkitFolders::Tree& tree : toolkit_.trees()) {
     auto read = read_include_tree(tree.root, memo_folder_, now_);
-    // A toolkit without headers is none: what they would have given counts as not
-    // found.
+    // A toolkit without headers counts as none: its headers are not found.
     if (!read && read.error().code == ErrorCode::kNotFound)
       continue;
     if (!read)
@@ -291,7 +290,7 @@ Result<void> Scan::read_toolkit() {
 Result<void> Scan::follow_shadows() {
   const bool has_own_folders = std::any_of(
       input_.include_dirs.begin(), input_.include_dirs.end(), [](const fs::path& dir) {
-        std::error_code error;  // cannot be looked at: holds nothing
+        std::error_code error;  // if it cannot be looked at, it holds nothing
         return fs::exists(dir, error);
       });
   if (!has_own_folders)
@@ -346,7 +345,7 @@ Fields Scan::fields() const {
   return fields;
 }
 
-// Sources that are compiled with the same folders tend to share their headers.
+// Sources that are compiled with the same folders tend to share headers.
 std::string Scan::memo_name() const {
   std::string folders;
   for (const fs::path& dir : input_.include_dirs)

@@ -1,8 +1,8 @@
 // Finds the headers that a raw source can reach, without a compiler: every branch is
 // scanned, and each #include is looked up where NVRTC will look it up.
 //
-// NVRTC's order, observed with 13.0: a header in memory of exactly that name, whoever
-// asks; for "x" the folder of the including file, which for the source and for headers
+// NVRTC's order, observed with 13.0: a header in memory of exactly that name, from any
+// file; for "x" the folder of the including file, which for the source and for headers
 // in memory is relative to the working directory; each -I in order.
 
 #pragma once
@@ -27,7 +27,7 @@ struct HeaderScanLimits {
   std::size_t edges = 1'000'000;
 };
 
-/// Of one scan, for counters.
+/// Counters of one scan.
 struct HeaderScanStats {
   std::size_t files_read = 0;    // hashed and scanned; the rest came from memos
   std::size_t toolkit_read = 0;  // the same for the toolkit's tree
@@ -41,11 +41,11 @@ struct HeaderScan {
 };
 
 /// Remembers contents by file stamp, in the process and on disk.
-/// Thread safety: all members may be called at once. No lock is held while files are
-/// read.
+/// Thread safety: all members may be called concurrently. Holds no lock while it reads
+/// files.
 class HeaderScanner {
  public:
-  /// `memo_folder` is `<cache root>/memo`; empty: in the process only.
+  /// `memo_folder` is `<cache root>/memo`; empty: remember in the process only.
   explicit HeaderScanner(OwnFolder memo_folder, HeaderScanLimits limits = {});
   ~HeaderScanner();
   HeaderScanner(const HeaderScanner&) = delete;
@@ -53,17 +53,15 @@ class HeaderScanner {
   HeaderScanner(HeaderScanner&&) = delete;
   HeaderScanner& operator=(HeaderScanner&&) = delete;
 
-  /// Scans a normalized() input. `toolkit_folders` are searched last, in this order;
-  /// every file inside them is represented by its tree's one digest (see
-  /// ToolkitFolders), and the trees are looked at only if the source can reach them.
-  /// The compiler must get the same include directories, then the toolkit's, must
-  /// run in kWorkingDirectory and without NVRTC_APPEND_FLAGS in its environment.
-  /// An operand found nowhere is no error but part of the key, so that a header that
-  /// appears later changes it.
+  /// Scans a normalized() input. `toolkit_folders` are searched last, in this order.
+  /// The digest of a whole tree stands for every file in it (see ToolkitFolders); trees
+  /// are read only if the source can reach them. The compiler must get the same include
+  /// directories, then the toolkit's, must run in kWorkingDirectory and without
+  /// NVRTC_APPEND_FLAGS in its environment. An operand that is found nowhere is not an
+  /// error: it enters the key, so that a header that appears later changes the key.
   /// Errors: kInvalidArgument (not normalized), kResourceLimit (a limit above, naming
-  /// it), kIo (a header or the toolkit's tree fails to be read; one that may not be
-  /// read is passed over, as the compiler does). `now` is for tests of what
-  /// is_settled().
+  /// it), kIo (reading a header or the toolkit's tree failed; files without read
+  /// permission are skipped, as the compiler does). `now` is for tests of is_settled().
   [[nodiscard]] Result<HeaderScan> scan(
       const SourceKeyInput& input,
       std::span<const std::filesystem::path> toolkit_folders,

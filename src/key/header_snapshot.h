@@ -37,32 +37,31 @@ struct ComputedInclude {
 struct ToolkitTree {
   std::string name;                            // "toolkit", "toolkit2", ...
   std::shared_ptr<const IncludeTree> headers;  // never null
-  /// Of each folder in it that is searched, its path inside: "" and "cccl/", say.
+  /// The path in the tree of each folder in it that is searched: "" and "cccl/", say.
   std::vector<std::string> folders;
 };
 
-/// Where the scan looked: whatever appears there, or goes, changes the key.
+/// Where the scan looked: a file that appears or disappears there changes the key.
 struct HeaderLookups {
-  /// By the path as the compiler spells it; nullopt: there was no file to be read.
+  /// By the path as the compiler spells it; nullopt: no readable file was there.
   std::unordered_map<std::string, std::optional<FileStamp>> files;
-  /// The request's own folders, with a '/' at the end. Where the toolkit is in the key,
-  /// everything that its headers may ask for was looked for there, too.
+  /// The request's own folders, with a '/' at the end. If the toolkit is in the key,
+  /// the scan looked in them for everything that the toolkit's headers may include.
   std::vector<std::string> folders;
 };
 
-/// A value: taken once when a request is first resolved, kept with it, and compared
-/// with what the compiler opened. Thread safety: immutable once returned by the scan.
+/// Taken once, when a request is first resolved; kept with it and compared with what
+/// the compiler opened. Thread safety: immutable once returned by the scan.
 struct HeaderSnapshot {
-  /// The key's part, in the order of discovery: "header/<name>" with the content's
-  /// digest or "not found", "memory_header/<name>", "include_graph" (which #include
-  /// found which of them), "toolkit_headers", and of a second tree "toolkit2_headers".
-  /// No path occurs in them.
+  /// The fields of the key, in the order of discovery: "header/<name>" with the
+  /// content's digest or "not found", "memory_header/<name>", "include_graph" (which
+  /// #include found which of them), "toolkit_headers", for a second tree
+  /// "toolkit2_headers". No install path occurs in them.
   Fields fields;
   std::vector<HeaderFile> files;
   std::vector<ComputedInclude> computed;    // of #include
   std::vector<ComputedInclude> conditions;  // of __has_include
-  /// Some exactly if the source can reach them; their digests are then among the
-  /// fields.
+  /// Empty if the source cannot reach them; otherwise their digests are in `fields`.
   std::vector<ToolkitTree> toolkit;
   HeaderLookups lookups;
 };

@@ -92,7 +92,7 @@ SharedContent HeaderStore::find(const FileStamp& stamp) const {
 void HeaderStore::keep(const FileStamp& stamp, SharedContent content) {
   const MutexLock lock(mutex_);
   if (known_.size() >= kMaxKnown)
-    known_.clear();  // only work is lost
+    known_.clear();  // this only loses work
   known_.insert_or_assign(stamp, std::move(content));
 }
 
@@ -116,7 +116,7 @@ MemoWrite HeaderStore::save(const std::string& memo,
   std::vector<KnownHeader> headers = used;
   std::unordered_set<FileStamp, StampHash> present;
   for (const KnownHeader& header : used) present.insert(header.stamp);
-  // Read again: another process may have written since load().
+  // Reads the memo again: another process may have written it since load().
   if (const auto bytes = read_memo(memo_folder_, memo)) {
     for (KnownHeader& header : decode_known_headers(*bytes)) {
       if (headers.size() < kMaxMemoEntries && present.insert(header.stamp).second)

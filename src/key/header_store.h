@@ -1,5 +1,5 @@
-// What is known of headers by their stamps: digest and directives, in the process and,
-// per list of include directories, in a memo on disk.
+// Digests and directives of headers by file stamp: in the process and, per list of
+// include directories, in a memo on disk.
 
 #pragma once
 
@@ -32,27 +32,27 @@ struct KnownHeader {
   SharedContent content;
 };
 
-/// Thread safety: all members may be called at once; no lock is held while a file is
-/// read or written.
+/// Thread safety: all members may be called concurrently; no lock is held while a file
+/// is read or written.
 class HeaderStore {
  public:
   explicit HeaderStore(OwnFolder memo_folder) : memo_folder_(std::move(memo_folder)) {}
 
-  /// Makes the memo of that name known, once in a process.
+  /// Loads the memo of that name, once per process.
   void load(const std::string& memo);
   /// The content last seen with this stamp, or null.
   [[nodiscard]] SharedContent find(const FileStamp& stamp) const;
-  /// Reads and scans the file. Kept, for find(), if `settled`.
-  /// Errors: as read_file; kNotFound where the file has gone.
+  /// Reads and scans the file. If `settled`, find() will return it.
+  /// Errors: as read_file; kNotFound if the file has disappeared.
   [[nodiscard]] Result<SharedContent> read(const std::filesystem::path& path,
                                            const FileStamp& stamp, bool settled,
                                            std::uint64_t max_bytes);
-  /// Adds `used` to the memo: they are kept in front of what it held before.
+  /// Writes `used` to the memo, in front of the entries that it already has.
   [[nodiscard]] MemoWrite save(const std::string& memo,
                                const std::vector<KnownHeader>& used) const;
 
  private:
-  // Inodes are spread by a multiplicative hash; times tell apart those used again.
+  // Inodes are spread by a multiplicative hash; ctime distinguishes reused inodes.
   struct StampHash {
     std::size_t operator()(const FileStamp& stamp) const noexcept {
       return static_cast<std::size_t>(stamp.inode * 0x9E3779B97F4A7C15U) ^

@@ -24,7 +24,7 @@ struct TextHash {
 };
 using Names = std::unordered_set<std::string, TextHash, std::equal_to<>>;
 
-// What an operand that is found in `folder` can begin with; empty for no such folder.
+// Possible first components of an operand that is found in `folder`.
 Names names_in(const std::string& folder) {
   Names names;
   std::error_code error;
@@ -50,7 +50,7 @@ IncludeSearch::IncludeSearch(const SourceKeyInput& input, const ToolkitFolders& 
   for (const MemoryHeader& header : input.memory_headers)
     memory_.emplace(header.name, &header);  // the first of a name wins, as in NVRTC
   for (const std::string& option : input.options) {
-    // Of headers too, whatever the option's name says.
+    // Despite its name, the option applies to headers too.
     if (option == "-no-source-include" || option == "--no-source-include")
       quoted_sees_folder_ = false;
   }
@@ -93,7 +93,7 @@ FoundHeader IncludeSearch::find_file(Lookup lookup, const std::string& operand,
 std::optional<FoundHeader> IncludeSearch::look(const Folder& folder,
                                                const std::string& operand) {
   std::vector<std::string> names = {operand};
-  // A header without a suffix is tried with this one, as NVRTC does.
+  // NVRTC tries a header without a suffix with this one, too.
   if (operand.find('.', operand.rfind('/') + 1) == std::string::npos)
     names.push_back(operand + std::string(kStdSuffix));
   for (const std::string& name : names) {
@@ -127,7 +127,7 @@ const MemoryHeader* IncludeSearch::namesake(std::string_view path) const {
   if (memory_.empty())
     return nullptr;
   auto found = memory_.find(path);
-  if (found == memory_.end())  // in the working directory, relative to it
+  if (found == memory_.end())  // its name may be relative to the working directory
     found = memory_.find(path.substr(std::string_view(kWorkingDirectory).size()));
   return found == memory_.end() ? nullptr : found->second;
 }
@@ -139,7 +139,7 @@ std::optional<FileStamp> IncludeSearch::stat_file(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
     return std::nullopt;
-  // The compiler passes over what it may not read.
+  // The compiler skips a file that it may not read.
   if ((info.st_mode & S_IROTH) == 0 &&
       ::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0)
     return std::nullopt;
@@ -177,7 +177,7 @@ std::vector<IncludeSearch::Shadow> IncludeSearch::find_shadows(
       continue;
     }
     const auto names = names_in(folders_[i].path);
-    std::set<std::string_view> candidates;  // in an order that is always the same
+    std::set<std::string_view> candidates;  // sorted: the order is always the same
     for (const std::string_view operand : operands) {
       if (names.contains(operand.substr(0, operand.find('/'))))
         candidates.insert(operand);

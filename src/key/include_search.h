@@ -1,5 +1,5 @@
-// Where an #include finds its file: NVRTC's look-up order, asked of the file system at
-// most once a path.
+// Finds the file of an #include in NVRTC's look-up order. Asks the file system at most
+// once per path.
 
 #pragma once
 
@@ -21,31 +21,31 @@
 
 namespace kiln::key {
 
-/// A header without a suffix is tried with this one, too.
+/// NVRTC also tries this suffix for a header without one.
 inline constexpr std::string_view kStdSuffix = ".stdh";
 
 using FileIdentity = std::pair<std::uint64_t, std::uint64_t>;  // device and inode
 
-/// From where a look-up starts.
+/// Where a look-up starts.
 struct Includer {
-  std::optional<std::string> folder;  // with a '/' at its end; none: as from <x>
-  std::size_t next_dir = 0;           // where #include_next goes on
-  bool has_file = true;               // no source and no header in memory
+  std::optional<std::string> folder;  // ends with a '/'; none: look up as for <x>
+  std::size_t next_dir = 0;           // where #include_next continues
+  bool has_file = true;               // false: the source or a header in memory
 };
 
-/// What a look-up found; exactly one of the three, or nothing.
+/// What a look-up found: exactly one of the three, or nothing.
 struct FoundHeader {
   const MemoryHeader* memory = nullptr;
   std::optional<std::string> toolkit;  // ToolkitFolders::label()
   std::optional<FileStamp> file;
   std::string path;  // of toolkit or file, as the compiler spells it
-  // A header in memory that is called as a path tried on the way. Once NVRTC has seen a
-  // #pragma once in it, it takes it for the file of that path.
+  // A header in memory whose name is a path that was tried. Once NVRTC has seen a
+  // #pragma once in it, NVRTC takes it for the file at that path.
   const MemoryHeader* namesake = nullptr;
   Includer as_includer;
 };
 
-/// Thread safety: none. Knows the file system as it was at each path's first look.
+/// Thread safety: none. Knows the file system as it was when each path was first tried.
 class IncludeSearch {
  public:
   /// `toolkit` must outlive it.
@@ -54,10 +54,10 @@ class IncludeSearch {
   [[nodiscard]] FoundHeader find(Lookup lookup, const std::string& operand,
                                  const Includer& from);
 
-  /// Files outside the toolkit that a file inside it reaches instead of its own when
-  /// it says one of `operands`: each with the number of the toolkit's folders that are
-  /// searched before it. Cost: a listing a folder, and a stat for each operand whose
-  /// first component is there.
+  /// Files outside the toolkit that its headers find instead of their own when they
+  /// include one of `operands`, each with the number of toolkit folders that are
+  /// searched before it. Cost: one listing per folder, and a stat for each operand
+  /// whose first component is there.
   struct Shadow {
     std::string operand;
     std::size_t toolkit_folders_before = 0;
@@ -66,10 +66,10 @@ class IncludeSearch {
   [[nodiscard]] std::vector<Shadow> find_shadows(
       const std::vector<std::string_view>& operands);
 
-  /// Which folder a header's own quoted includes start from.
+  /// Device and inode of the folder where a header's own quoted includes start.
   [[nodiscard]] FileIdentity identity_of(const std::string& folder);
 
-  /// Everything that was looked at. Leaves the search without what it knew.
+  /// Moves out all paths that were tried; the search then knows nothing.
   [[nodiscard]] HeaderLookups take_lookups();
 
  private:
@@ -78,7 +78,7 @@ class IncludeSearch {
     std::optional<ToolkitPlace> toolkit;
   };
 
-  /// All but NVRTC's first look, at the headers in memory.
+  /// find() without NVRTC's first step, the headers in memory.
   [[nodiscard]] FoundHeader find_file(Lookup lookup, const std::string& operand,
                                       const Includer& from);
   [[nodiscard]] std::optional<FoundHeader> look(const Folder& folder,
@@ -92,7 +92,7 @@ class IncludeSearch {
   const ToolkitFolders& toolkit_;
   std::vector<Folder> folders_;
   std::map<std::string, const MemoryHeader*, std::less<>> memory_;
-  const MemoryHeader* passed_ = nullptr;  // the last find_file()'s first namesake
+  const MemoryHeader* passed_ = nullptr;  // first namesake in the last find_file()
   bool quoted_sees_folder_ = true;
   std::unordered_map<std::string, std::optional<FileStamp>> files_;
   std::unordered_map<std::string, FileIdentity> identities_;

@@ -29,7 +29,7 @@ std::vector<std::string> merged(std::vector<std::string> known,
   return {more.begin(), more.end()};
 }
 
-// One reading of a tree that a memo does not know, or not any more.
+// Reads a tree that no memo knows in its present state.
 class Reading {
  public:
   Reading(const fs::path& root, std::chrono::system_clock::time_point now)
@@ -66,7 +66,7 @@ class Reading {
   }
 
  private:
-  // A file that may not be read stays without a digest; one that has gone, too.
+  // A file without read permission, or one that has disappeared, gets no digest.
   Result<void> hash(TreeFile& file) {
     ++read_.files_hashed;
     const fs::path path = root_ / file.path;

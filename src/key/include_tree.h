@@ -1,6 +1,6 @@
-// One digest for a whole include tree, the toolkit's: relative paths and contents of
-// all its files. A memo on disk, under the cache root, spares reading them again: what
-// is left is one stat a file. The digest is the same for a copy in another folder.
+// One digest for a whole include tree, the toolkit's: the relative paths and contents
+// of all its files. A memo on disk, under the cache root, saves reading them again: one
+// stat per file remains. A copy of the tree in another folder has the same digest.
 
 #pragma once
 
@@ -37,13 +37,13 @@ class IncludeTree {
 
   [[nodiscard]] const std::filesystem::path& root() const { return root_; }
   [[nodiscard]] const Digest& digest() const { return digest_; }
-  /// In the order of the walk: by bytes within a folder, a folder's files in its place.
+  /// In walk order: by bytes within a folder, with a folder's files in its place.
   [[nodiscard]] const std::vector<TreeFile>& files() const { return files_; }
   /// The file of that relative path, or null. Cost: a binary search.
   [[nodiscard]] const TreeFile* find(std::string_view path) const;
-  /// Every #include and __has_include operand in the tree, sorted, each once. Together
-  /// with the files' own paths: what a file in another include directory can stand in
-  /// for.
+  /// Every #include and __has_include operand in the tree, sorted, without duplicates.
+  /// Together with the files' own paths: the names that a file in another include
+  /// directory can shadow.
   [[nodiscard]] const std::vector<std::string>& operands() const { return operands_; }
 
  private:
@@ -53,7 +53,7 @@ class IncludeTree {
   Digest digest_;
 };
 
-/// SHA-256 of the files' relative paths and contents, in the order of the walk.
+/// SHA-256 of the files' relative paths and contents, in walk order.
 [[nodiscard]] Digest digest_of_tree(const std::vector<TreeFile>& files);
 
 struct IncludeTreeRead {
@@ -62,15 +62,15 @@ struct IncludeTreeRead {
   MemoWrite memo = MemoWrite::kNotNeeded;
 };
 
-/// Walks the tree below `root` and hashes what `memo_folder` does not know; an empty
-/// `memo_folder` means no memo. Links to files and folders are followed; a loop of
-/// links ends where it meets itself, as it does for a compiler that spells no path
-/// twice through it. A file that may not be read counts as such. Anything but files and
-/// folders, and a broken link, is left out. Thread-safe; processes may share the memo.
-/// Cost: one stat a file; the first time also reading them all.
+/// Walks the tree below `root` and hashes the files that the memo does not know; an
+/// empty `memo_folder` means no memo. Follows links to files and folders. Stops at a
+/// link that leads back to a folder above it; a compiler finds no more unless an
+/// #include goes around the loop. A file without read permission counts as unreadable.
+/// Broken links, and anything but files and folders, are left out. Thread-safe;
+/// processes may share the memo. Cost: one stat per file; the first time also a read.
 /// Errors: kNotFound (no such folder), kResourceLimit (over 100,000 files or 64 levels:
-/// not an include tree), kIo. `now` is for tests of what is_settled(). A memo that
-/// cannot be read or written is no error.
+/// not an include tree), kIo. A memo that cannot be read or written is no error. `now`
+/// is for tests of is_settled().
 [[nodiscard]] Result<IncludeTreeRead> read_include_tree(
     const std::filesystem::path& root, const OwnFolder& memo_folder,
     std::chrono::system_clock::time_point now = std::chrono::system_clock::now());

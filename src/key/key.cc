@@ -11,7 +11,7 @@ namespace kiln::key {
 namespace {
 
 void add_context(Fields& fields, const BuildContext& context) {
-  const auto& [kind, target, toolchain] = context;  // the toolchain comes last
+  const auto& [kind, target, toolchain] = context;  // add_rest() adds the toolchain
   fields.add("schema", std::to_string(kSchemaVersion));
   fields.add("kind", kind == device::ImageKind::kCubin ? "cubin" : "ptx");
   fields.add("target", target);
@@ -25,7 +25,7 @@ std::string_view macro_name(const Macro& macro) {
   return std::string_view(macro.text).substr(0, macro.text.find_first_of("=( "));
 }
 
-// Only the order among those of one name can matter.
+// Order matters only among macros of one name.
 void add_macros(Fields& fields, std::vector<Macro> macros) {
   std::stable_sort(macros.begin(), macros.end(), [](const Macro& a, const Macro& b) {
     return macro_name(a) < macro_name(b);
@@ -39,7 +39,7 @@ void add_all(Fields& fields, const Fields& more) {
   for (const Field& field : more.list()) fields.add(field.label, field.value);
 }
 
-// What comes last in every preimage.
+// Adds the fields at the end of every preimage.
 void add_rest(Fields& fields, const std::vector<std::string>& name_expressions,
               const HeaderSnapshot& headers, const ToolchainIdentity& toolchain) {
   const auto& [nvrtc, builtins] = toolchain;
@@ -65,9 +65,8 @@ constexpr std::string_view kParameterLabel = "parameter/";
 
 Fields source_preimage(const BuildContext& context, const SourceKeyInput& input,
                        const HeaderSnapshot& headers) {
-  // Taken apart whole, here and where the job is made: an input that is added compiles
-  // only when it has been given its place in both. What the include folders hold is in
-  // `headers`.
+  // Names every member, as the code that makes the job does: a new input does not
+  // compile until both handle it. `headers` has the contents of the include folders.
   const auto& [source, options, macros, include_dirs, memory_headers, names] = input;
   Fields fields;
   add_context(fields, context);
@@ -95,7 +94,7 @@ TemplateKeys::TemplateKeys(const BuildContext& context, const TemplateKeyInput& 
 }
 
 Digest TemplateKeys::key(std::span<const Parameter> parameters) const {
-  // The same bytes as preimage().encode(), without the list in between.
+  // The same bytes as preimage().encode(), without building the list.
   Bytes bytes;
   bytes.reserve(encoded_before_.size() + encoded_after_.size() +
                 64 * parameters.size());

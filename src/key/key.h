@@ -1,9 +1,8 @@
-// The key of a build: what determines its output, written down field by field (the
-// preimage) and hashed. Two requests share a key exactly if they may share a result.
+// The key of a build: everything that determines its output, written field by field
+// (the preimage) and hashed. Requests share a key exactly if they may share a result.
 // Knows nothing of requests, templates or compilers: its inputs are plain structs.
-// Never in a key: a time, an install path, the order of things without an order. So a
-// header's path that `__FILE__` or -lineinfo puts into the output is that of whoever
-// built it first.
+// Never in a key: times, install paths, the order of unordered things. So if `__FILE__`
+// or -lineinfo puts a header's path into the output, it is that of the first builder.
 
 #pragma once
 
@@ -22,15 +21,15 @@
 
 namespace kiln::key {
 
-/// Raised when equal preimages could mean different results: old entries then miss.
+/// Raise it when equal preimages could mean different results; old entries then miss.
 inline constexpr std::uint32_t kSchemaVersion = 1;
 
 /// The program name that every compile gives to NVRTC. It reaches the cubin through
 /// `__FILE__` and -lineinfo, so it must not depend on the request.
 inline constexpr const char* kProgramName = "kernel.cu";
 
-/// Where every compile runs. NVRTC looks for the quoted includes of the source, and of
-/// headers in memory, there first.
+/// Where every compile runs. NVRTC first looks here for quoted includes of the source
+/// and of headers in memory.
 inline constexpr const char* kWorkingDirectory = "/";
 
 /// ELF build ids, lower-case hex.
@@ -39,14 +38,14 @@ struct ToolchainIdentity {
   std::string builtins;
 };
 
-/// What a key says about the build apart from what is built.
+/// What a key contains besides what is built.
 struct BuildContext {
   device::ImageKind kind = device::ImageKind::kCubin;
   std::string target;  // with suffix: "sm_90a", "compute_90"
   ToolchainIdentity toolchain;
 };
 
-/// Views: the text belongs to the caller.
+/// Views; the caller owns the text.
 struct Parameter {
   std::string_view name;
   std::string_view value;  // canonical: equal meaning, equal text
@@ -60,7 +59,7 @@ struct TemplateDigests {
   Digest renderer;
 };
 
-/// A template, its parameters apart.
+/// A template without its parameters.
 struct TemplateKeyInput {
   std::string kernel;
   TemplateDigests digests;
@@ -81,28 +80,27 @@ struct MemoryHeader {
   std::string text;
 };
 
-/// A source as it is handed over. Order counts among `options`, `include_dirs`, and
-/// `macros` of one name; nowhere else.
+/// A source as the caller gives it. Order matters for `options`, for `include_dirs`,
+/// and for `macros` of one name; nowhere else.
 struct SourceKeyInput {
   std::string source;
   std::vector<std::string> options;
   std::vector<Macro> macros;
-  std::vector<std::filesystem::path> include_dirs;  // -I; relative ones mean the
+  std::vector<std::filesystem::path> include_dirs;  // -I; relative ones are below the
                                                     // process's working directory
   std::vector<MemoryHeader> memory_headers;
   std::vector<std::string> name_expressions;
 };
 
-/// `input` with every -I, -D and -U among its options moved, in order, behind those in
-/// the lists that the key treats them by, and every include directory made absolute.
-/// To be called once, before the scan, the key and the compile, which must all see the
-/// same request.
-/// Options that no request may have (request/resolve.h) must not be among them.
+/// Moves every -I, -D and -U from the options of `input`, in order, to the end of
+/// `include_dirs` and `macros`, and makes every include directory absolute. Call it
+/// once, before the scan, the key and the compile, which must all see the same request.
+/// Options that are forbidden in a request (request/resolve.h) must not be in it.
 /// Errors: kInvalidArgument, naming the option whose value is missing.
 [[nodiscard]] Result<SourceKeyInput> normalized(SourceKeyInput input);
 
-/// The preimage of a raw source's key. `headers` is the scan of the same input. Its
-/// `digest()` is the key.
+/// The preimage of a raw source's key; its `digest()` is the key. `headers` is the scan
+/// of the same input.
 [[nodiscard]] Fields source_preimage(const BuildContext& context,
                                      const SourceKeyInput& input,
                                      const HeaderSnapshot& headers);
@@ -111,8 +109,8 @@ struct SourceKeyInput {
 /// Thread safety: immutable.
 class TemplateKeys {
  public:
-  /// `headers` is the scan of the template's text; empty where it includes none, as in
-  /// all of Kiln's own.
+  /// `headers` is the scan of the template's text; empty if it includes nothing, like
+  /// all of Kiln's own templates.
   TemplateKeys(const BuildContext& context, const TemplateKeyInput& input,
                const HeaderSnapshot& headers = {});
 

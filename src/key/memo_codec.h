@@ -1,5 +1,5 @@
-// How memos spell numbers, texts, digests and stamps: little-endian, texts with their
-// length in front. A reader of bytes that end too early says so once, at the end.
+// Encodes numbers, texts, digests and stamps in memos: little-endian, a text after its
+// length. A reader of truncated bytes reports that once, at the end.
 
 #pragma once
 
@@ -35,8 +35,8 @@ class MemoWriter {
   Bytes bytes_;
 };
 
-/// Reads what MemoWriter wrote; zeros and empty texts once the bytes have run out.
-/// Texts point into the bytes. Thread safety: none.
+/// Reads what MemoWriter wrote; zeros and empty texts after the end of the bytes. Texts
+/// point into the bytes. Thread safety: none.
 class MemoReader {
  public:
   explicit MemoReader(ByteView bytes) : rest_(bytes) {}
@@ -60,9 +60,9 @@ class MemoReader {
     return stamp;
   }
 
-  /// Whether there were always enough bytes. Loops over a count check it.
+  /// False once a read went beyond the end. Loops over a count check it.
   [[nodiscard]] bool good() const { return good_; }
-  /// Whether all bytes were read, and no more.
+  /// Whether exactly all bytes were read.
   [[nodiscard]] bool at_end() const { return good_ && rest_.empty(); }
 
  private:

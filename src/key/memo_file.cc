@@ -20,25 +20,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// File: magic, XXH3-64 of the payload, payload. The number is the format of both.
+// File: magic, XXH3-64 of the payload, payload. The number is the format of the file.
 constexpr std::string_view kMagic = "kiln memo 2\n";
 constexpr std::size_t kHeadBytes = kMagic.size() + sizeof(std::uint64_t);
 constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20U;
 constexpr std::size_t kMaxMemos = 256;
 
-// It finds accidents. What is changed on purpose is changed by this user or by root.
+// Against accidents only: read_memo() refuses a file that others can change.
 std::uint64_t checksum(ByteView payload) {
   return XXH3_64bits(payload.data(), payload.size());
 }
 
-// Memos of trees and include directories that nobody uses any more, and temporaries of
-// killed processes: all go by age.
+// Memos of trees and include directories that are no longer used, and temporaries of
+// killed processes: the oldest are removed.
 void remove_oldest(const fs::path& folder) {
   std::error_code error;
   std::vector<std::pair<fs::file_time_type, fs::path>> memos;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    std::error_code ignored;  // gone meanwhile: it sorts first and is removed again
+    std::error_code ignored;  // it has disappeared: sorts first; no harm in removing it
     memos.emplace_back(entry->last_write_time(ignored), entry->path());
   }
   if (memos.size() <= kMaxMemos)

@@ -1,6 +1,6 @@
 // A small file that remembers digests between processes, in `<cache root>/memo`. It
-// only saves work: a missing, damaged or foreign one is a miss, a failed write is
-// counted and nothing else.
+// only saves work: a missing, damaged or foreign memo is a miss, and a failed write is
+// only counted.
 
 #pragma once
 
@@ -19,14 +19,14 @@ enum class MemoWrite : std::uint8_t {
   kFailed,  // full disk, read-only cache, ...: logged at level debug
 };
 
-/// The payload that write_memo() gave `name`, or nullopt: no such file, another
-/// format, a checksum that does not fit, or a file that somebody other than this user
-/// or root owns or can write. Thread-safe.
+/// The payload that write_memo() stored as `name`, or nullopt: no such file, another
+/// format, a wrong checksum, or a file that `folder` refuses because another user owns
+/// or can write it. Thread-safe.
 [[nodiscard]] std::optional<Bytes> read_memo(const OwnFolder& folder,
                                              std::string_view name);
 
-/// Replaces the memo atomically; the last writer wins. Makes the folder (0700), and
-/// keeps it from growing: the oldest memos go beyond 256. Thread-safe.
+/// Replaces the memo atomically; the last writer wins. Creates the folder (0700), and
+/// keeps the newest 256 memos in it. Thread-safe.
 [[nodiscard]] MemoWrite write_memo(const OwnFolder& folder, std::string_view name,
                                    ByteView payload);
 

@@ -24,7 +24,7 @@ struct Expected {
   std::optional<Digest> content;
 };
 
-// The reason why what the compiler read may differ from what was expected, or nullopt.
+// Why the compiler may not have read what was expected; nullopt: it has.
 std::optional<std::string> difference(const fs::path& path, const FileStamp& now,
                                       const Expected& expected,
                                       std::chrono::system_clock::time_point started) {
@@ -33,19 +33,19 @@ std::optional<std::string> difference(const fs::path& path, const FileStamp& now
   const auto bytes = read_file(path, kMaxHeaderBytes);
   if (!bytes || !*bytes || Digest::of(**bytes) != expected.content)
     return "changed since the key was made";
-  // The same content under a new stamp: it may have been another one meanwhile.
+  // The content is the same but the stamp is new: it may have changed in between.
   if (now != expected.stamp && !is_settled(now, started))
     return "written while it was compiled";
   return std::nullopt;
 }
 
-// Whether the path goes up again: behind a link that leads anywhere.
+// Whether the path has a "..": after a link, that may lead anywhere.
 bool climbs(const fs::path& path) {
   return std::find(path.begin(), path.end(), "..") != path.end();
 }
 
-// `path` below the tree's root, in the tree's spelling; nullopt: elsewhere. There need
-// not be such a file.
+// `path` relative to the tree's root, even if there is no such file; nullopt: outside
+// the tree.
 std::optional<std::string> inside(const IncludeTree& tree, const fs::path& path) {
   const auto below = [](const fs::path& root,
                         const fs::path& file) -> std::optional<std::string> {
@@ -69,8 +69,8 @@ std::optional<std::string> inside(const IncludeTree& tree, const fs::path& path)
   return below(real_root, real);
 }
 
-// The scan's look-ups by where they really were: a header that is reached by two paths,
-// d/a.h and d/e/../a.h, is one text, and either may be the one that looks further.
+// The scan's look-ups by resolved folder. A header that is reached by two paths, d/a.h
+// and d/e/../a.h, is one text, and its own includes may be looked up from either.
 class RealLookups {
  public:
   explicit RealLookups(const HeaderLookups& lookups) {
@@ -80,7 +80,7 @@ class RealLookups {
     }
   }
 
-  /// Whether there was a file for the key; nullopt: nobody looked.
+  /// Whether there was a file when the key was made; nullopt: the scan did not look.
   [[nodiscard]] std::optional<bool> find(const fs::path& path) {
     const auto found = files_.find(real(path));
     return found == files_.end() ? std::nullopt : std::optional(found->second);
@@ -90,7 +90,7 @@ class RealLookups {
   std::string real(const fs::path& path) {
     const auto [folder, is_new] = folders_.try_emplace(path.parent_path().native());
     if (is_new) {
-      std::error_code error;  // then as it is spelled
+      std::error_code error;  // if it cannot be resolved, as it is spelled
       folder->second = fs::weakly_canonical(path.parent_path(), error);
       if (error)
         folder->second = path.parent_path();
@@ -130,8 +130,8 @@ class Check {
                           opened_.started);
       }
     }
-    // A computed include could reach a known file by a way that the key does not know;
-    // without one, every way to it is known.
+    // A computed include could reach a known file in a way that the key does not cover;
+    // without computed includes, the key covers every way.
     const auto same = by_identity_.find({now.device, now.inode});
     if (headers_.computed.empty() && same != by_identity_.end())
       return compare(path, now, *same->second);
@@ -159,7 +159,7 @@ class Check {
   }
 
  private:
-  // Whether it is where a header of the toolkit looks first: the scan did, too.
+  // Whether a header of the toolkit looks at `path` first: the scan did, too.
   [[nodiscard]] bool is_operand_of_toolkit(std::string_view path) const {
     const auto& folders = headers_.lookups.folders;
     return std::any_of(folders.begin(), folders.end(), [&](const std::string& folder) {
@@ -202,7 +202,7 @@ class Check {
   const OpenedFiles& opened_;
   std::unordered_map<std::string, const HeaderFile*> by_path_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, const HeaderFile*> by_identity_;
-  std::optional<RealLookups> real_lookups_;  // made when it is needed: rarely
+  std::optional<RealLookups> real_lookups_;  // made when needed, which is rare
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// After a compile: did the compiler read what the key says, and nothing else, and look
-// nowhere else?
+// Checks after a compile that the compiler read exactly the files in the key, and
+// looked nowhere else.
 
 #pragma once
 
@@ -17,8 +17,8 @@ namespace kiln::key {
 /// What the compiler did with a file.
 enum class FileUse : std::uint8_t { kRead, kMissed };
 
-/// A file that the compiler read, or looked for in vain, and the key does not stand
-/// for.
+/// A file that the compiler read, or looked for and missed, and that the key does not
+/// cover.
 struct Unkeyed {
   FileUse use = FileUse::kRead;
   std::filesystem::path path;
@@ -29,7 +29,7 @@ struct Unkeyed {
 /// "the compiler read /x/a.h, changed since the key was made".
 [[nodiscard]] std::string to_string(const Unkeyed& unkeyed);
 
-/// What a worker reports, as NVRTC spelled it.
+/// What a worker reports, in NVRTC's spelling.
 struct OpenedFiles {
   std::span<const std::filesystem::path> paths;  // the headers that it opened
   /// When the compile began, or earlier.
@@ -39,11 +39,11 @@ struct OpenedFiles {
 };
 
 /// The first file that makes the result unfit to be published, or nullopt. The caller
-/// then uses the result, does not publish it, and warns once, naming the file. A place
-/// where nothing was found counts as much as a file: a header that appears there must
+/// then uses the result but does not publish it, and warns once, naming the file. A
+/// path where nothing was found counts like a file: a header that appears there must
 /// change the key.
-/// Cost: one stat a file that was opened; a look-up in memory for most of the others.
-/// Errors: none; what cannot be checked is unkeyed.
+/// Cost: one stat per opened file; a look-up in memory for most of the others.
+/// Errors: none; a file that cannot be checked is unkeyed.
 [[nodiscard]] std::optional<Unkeyed> find_unkeyed(const HeaderSnapshot& headers,
                                                   const OpenedFiles& opened);
 

@@ -21,7 +21,7 @@ struct Spelling {
   Meaning meaning = Meaning::kDefine;
 };
 
-// Longer ones first where one is the start of another.
+// If one is a prefix of another, the longer one comes first.
 constexpr std::array kSpellings = {
     Spelling{"-include", false, Meaning::kPreInclude},
     Spelling{"--pre-include", false, Meaning::kPreInclude},
@@ -33,14 +33,14 @@ constexpr std::array kSpellings = {
     Spelling{"-U", true, Meaning::kUndefine},
 };
 
-// One option with its value, taken from the front of the list's rest.
+// One option with its value, taken from the list.
 struct Taken {
   Meaning meaning;
   std::optional<std::string> value;  // nullopt: missing
-  std::size_t count = 1;             // list entries
+  std::size_t count = 1;             // entries of the list that it takes
 };
 
-// "-I x", "-I=x" and "-Ix", as one entry or two. nullopt: another option.
+// "-I x", "-I=x" and "-Ix", as one entry or two; nullopt: another option.
 std::optional<Taken> take(const std::vector<std::string>& options, std::size_t at) {
   const std::string& option = options[at];
   for (const Spelling& spelling : kSpellings) {
@@ -97,7 +97,7 @@ Result<SourceKeyInput> normalized(SourceKeyInput input) {
         input.macros.push_back({MacroAction::kUndefine, *std::move(taken->value)});
         break;
       case Meaning::kPreInclude:
-        // Its place among the others counts, so it stays; one spelling is enough.
+        // Stays, since its place among the others matters; rewritten to one spelling.
         input.options.push_back("--pre-include=" + *taken->value);
         break;
     }

@@ -1,5 +1,5 @@
-// NVRTC's options as far as a key must understand them. Source: NVRTC documentation,
-// "Supported Compile Options"; accepted spellings observed with NVRTC 13.0.
+// The NVRTC options that a key must parse. Source: NVRTC documentation, "Supported
+// Compile Options"; accepted spellings observed with NVRTC 13.0.
 
 #pragma once
 
@@ -11,11 +11,11 @@
 
 namespace kiln::key {
 
-/// What --pre-include has the compiler include in front of the source, in order.
+/// The files that --pre-include puts in front of the source, in order.
 [[nodiscard]] std::vector<std::string> pre_includes(
     const std::vector<std::string>& options);
 
-/// Errors: kInvalidArgument, unless normalized() would leave the input as it is.
+/// Errors: kInvalidArgument if normalized() would change the input.
 [[nodiscard]] Result<void> check_normalized(const SourceKeyInput& input);
 
 }  // namespace kiln::key

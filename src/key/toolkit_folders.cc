@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As the file system knows it; "" where it does not.
+// The resolved path; "" if there is none.
 fs::path real(const fs::path& path) {
   std::error_code error;
   fs::path resolved = fs::canonical(path, error);

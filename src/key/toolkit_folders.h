@@ -1,6 +1,6 @@
-// The toolkit's include folders, which every compile searches last, and the trees that
-// they make up: a folder inside another one (include/cccl) is part of its tree; the
-// folders of a CUDA 12 wheel lie side by side, and each is a tree of its own.
+// The toolkit's include folders, which every compile searches last, grouped into trees:
+// a folder inside another one (include/cccl) belongs to its tree; the folders of a CUDA
+// 12 wheel lie side by side, and each is its own tree.
 
 #pragma once
 
@@ -27,9 +27,9 @@ struct ToolkitPlace {
 class ToolkitFolders {
  public:
   struct Tree {
-    std::string name;            // "toolkit", "toolkit2", ...: stands for it in a key
+    std::string name;            // "toolkit", "toolkit2", ...: its name in a key
     std::filesystem::path root;  // as given
-    /// Of each folder that is searched, its path inside the tree: "" first.
+    /// The path in the tree of each folder that is searched; "" comes first.
     std::vector<std::string> inner;
   };
   struct Folder {
@@ -37,27 +37,27 @@ class ToolkitFolders {
     ToolkitPlace place;
   };
 
-  /// `folders` are absolute, in the order of search. Cost: a look-up or two each.
+  /// `folders` are absolute, in search order. Cost: a look-up or two per folder.
   explicit ToolkitFolders(std::span<const std::filesystem::path> folders);
 
   [[nodiscard]] const std::vector<Tree>& trees() const { return trees_; }
-  /// All that are searched, in order.
+  /// All searched folders, in order.
   [[nodiscard]] const std::vector<Folder>& folders() const { return folders_; }
 
-  /// Where `folder` is by any of its names; nullopt: in none of the trees, or not
-  /// there.
+  /// The place of `folder`, by any of its names; nullopt: it is in no tree or does not
+  /// exist.
   [[nodiscard]] std::optional<ToolkitPlace> place_of(
       const std::filesystem::path& folder) const;
 
-  /// "<tree's name>/<path inside it>" of `tail` below a folder in that place, or of a
-  /// whole path; nullopt where it leads out again.
+  /// "<tree's name>/<path in the tree>", for `tail` below a folder in that place or for
+  /// a whole path; nullopt if it leads out of the tree.
   [[nodiscard]] std::optional<std::string> label(const ToolkitPlace& place,
                                                  std::string_view tail) const;
   [[nodiscard]] std::optional<std::string> label(std::string_view path) const;
 
  private:
   std::vector<Tree> trees_;
-  std::vector<std::filesystem::path> real_roots_;  // of trees_; "" where there is none
+  std::vector<std::filesystem::path> real_roots_;  // of trees_; "": it does not exist
   std::vector<Folder> folders_;
 };
 

@@ -1,5 +1,5 @@
-// What the headers of the toolkit can ask for: a file of the request's own that is
-// called so, in a folder that is searched before theirs, is found instead.
+// What the toolkit's headers can include. A file of the request with such a name hides
+// the toolkit's if its folder is searched first.
 
 #pragma once
 
@@ -10,11 +10,11 @@
 
 namespace kiln::key {
 
-/// Every operand in the tree, and every file of it as an #include can spell it: a
-/// computed one may say any of them. They point into the tree.
+/// Appends every operand in the tree, and every file as an #include can spell it, since
+/// a computed #include may name any. They point into the tree.
 void append_operands(const ToolkitTree& tree, std::vector<std::string_view>& operands);
 
-/// Whether append_operands() has `operand`, or what NVRTC makes `operand` of.
+/// Whether append_operands() gives `operand`, or `operand` without kStdSuffix.
 [[nodiscard]] bool has_operand(const ToolkitTree& tree, std::string_view operand);
 
 }  // namespace kiln::key

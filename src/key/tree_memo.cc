@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kTreeMemoFormat = 3;
 
-// A tree's path names its memo, and nothing else: it is in no key.
+// The tree's path only names its memo; it is in no key.
 std::string memo_name(const fs::path& root) {
   return "tree-" + Digest::of(as_bytes(root.native())).hex();
 }
@@ -86,7 +86,7 @@ bool is_unchanged(const TreeMemo& memo, const fs::path& root) {
   const auto same = [&](const auto& known) {
     return stamp_below(folder.get(), known.path) == known.stamp;
   };
-  // Folders first: where something was installed or removed, that tells soonest.
+  // Folders first: they show soonest that something was installed or removed.
   return std::all_of(memo.folders.begin(), memo.folders.end(), same) &&
          std::all_of(memo.files.begin(), memo.files.end(), same);
 }

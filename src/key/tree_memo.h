@@ -1,4 +1,4 @@
-// What is remembered of one include tree, and whether it still holds.
+// The memo of one include tree, and whether it is still valid.
 
 #pragma once
 
@@ -14,29 +14,29 @@
 namespace kiln::key {
 
 struct TreeMemo {
-  std::vector<TreeFile> files;        // the settled ones, in the walk's order
+  std::vector<TreeFile> files;        // the settled ones, in walk order
   std::vector<std::string> operands;  // found in them
-  /// All folders, where files and folders are all there were and all settled: then the
-  /// tree need not be listed again. Else none.
+  /// All folders of the tree, if every file and folder is settled and in the memo: then
+  /// the tree need not be listed again. Otherwise empty.
   std::vector<WalkedFolder> folders;
-  Digest digest;  // IncludeTree's, where there are folders
+  Digest digest;  // IncludeTree's, if there are folders
 };
 
-/// Empty where there is none, or none that holds.
+/// Empty if there is no valid memo.
 [[nodiscard]] TreeMemo read_tree_memo(const OwnFolder& memo_folder,
                                       const std::filesystem::path& root);
 [[nodiscard]] MemoWrite write_tree_memo(const OwnFolder& memo_folder,
                                         const std::filesystem::path& root,
                                         const TreeMemo& memo);
 
-/// Whether the memo is of the whole tree, and each file and folder in it is as it was.
+/// Whether the memo covers the whole tree, and each file and folder in it is unchanged.
 /// Cost: one stat each.
 [[nodiscard]] bool is_unchanged(const TreeMemo& memo,
                                 const std::filesystem::path& root);
 
-/// Takes over the memo's digests into `files`; false, and nothing taken over, unless
-/// every file of the memo is still there as it was. A partial match is not used, since
-/// the memo's operands belong to all of its files.
+/// Copies the memo's digests into `files`. Returns false and copies nothing unless
+/// every file in the memo is unchanged. A partial match is not used, since the memo's
+/// operands belong to all of its files.
 [[nodiscard]] bool adopt(const TreeMemo& memo, std::vector<TreeFile>& files);
 
 }  // namespace kiln::key

@@ -69,7 +69,7 @@ class Walk {
     const UniqueDir dir(::fdopendir(fd));
     if (!dir)
       return posix_error("list", root_ / prefix_, errno);
-    std::ignore = folder.release();  // now the DIR's
+    std::ignore = folder.release();  // the DIR owns it now
 
     const std::vector<Entry> entries = KILN_TRY(list(dir.get()));
     above_.push_back(identity);
@@ -98,10 +98,10 @@ class Walk {
     if (entry.type == DT_DIR)
       return descend(folder, entry.name);
     if (entry.type != DT_REG && entry.type != DT_LNK && entry.type != DT_UNKNOWN)
-      return {};  // nothing but a change of its folder makes a file of it
+      return {};  // to make it a file, its folder must change
     struct stat info {};
     if (::fstatat(folder, entry.name.c_str(), &info, 0) != 0) {
-      // A broken link, a loop, or a file that has just gone: the compiler finds
+      // A broken link, a loop, or a file that has disappeared: the compiler finds
       // nothing there either.
       if (errno == ENOENT || errno == ELOOP || errno == EACCES || errno == ENOTDIR)
         return skip();
@@ -117,7 +117,7 @@ class Walk {
   Result<void> descend(int folder, const std::string& name) {
     UniqueFd inner(::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!inner && (errno == ENOENT || errno == ENOTDIR))
-      return skip();  // it has just gone
+      return skip();  // it has disappeared
     if (!inner && errno == EACCES)
       return add({prefix_ + name + '/', {}, false});
     if (!inner)
@@ -167,7 +167,7 @@ FileStamp stamp_below(int root, const std::string& path) {
 }
 
 bool walks_before(std::string_view a, std::string_view b) {
-  // '/' sorts before every other byte, so that a folder's files stay together.
+  // '/' sorts before every other byte, which keeps a folder's files together.
   return std::lexicographical_compare(
       a.begin(), a.end(), b.begin(), b.end(), [](char left, char right) {
         const auto rank = [](char c) {
