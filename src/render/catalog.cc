@@ -42,7 +42,7 @@ Result<std::vector<std::filesystem::path>> family_folders(
   std::error_code status;
   std::vector<std::filesystem::path> out;
   const auto add = [&](const std::filesystem::path& candidate) {
-    std::error_code ignored;  // what is there and cannot be read fails when it is read
+    std::error_code ignored;  // an unreadable file fails later, when it is read
     if (std::filesystem::exists(candidate / "kernel.toml", ignored))
       out.push_back(candidate);
   };
@@ -138,7 +138,7 @@ Result<TemplateCatalog> TemplateCatalog::open(
   TemplateCatalog catalog;
   for (const std::filesystem::path& folder : folders) {
     Entries found = KILN_TRY(read_folder(folder, prelude));
-    catalog.entries_.merge(found);  // what is there already stays
+    catalog.entries_.merge(found);  // keeps the entries that are there already
   }
   Entries found = built_in_entries(built_in, prelude);
   catalog.entries_.merge(found);
@@ -195,7 +195,7 @@ Result<TemplateCatalog::Kernel> TemplateCatalog::find(std::string_view name) con
   std::vector<std::string> near = names();
   const std::string known =
       near.empty() ? "none" : fmt::format("{}", fmt::join(near, ", "));
-  // A family may have been meant.
+  // The caller may have meant a family.
   for (std::string& family : family_names()) near.push_back(std::move(family));
   return fail(ErrorCode::kNotFound, fmt::format("no template '{}'{}; there are: {}",
                                                 name, did_you_mean(name, near), known));

@@ -1,6 +1,5 @@
-// All kernels that can be asked for by name: those built in and those of the folders
-// that a user names. A folder is read once; a later change on disk is seen by the next
-// open.
+// All kernels that can be requested by name: the built-in ones and those in folders
+// that a user names. A folder is read once; the next open() sees later changes on disk.
 
 #pragma once
 
@@ -26,18 +25,18 @@ class TemplateCatalog {
  public:
   using Kernel = std::shared_ptr<const KernelSpec>;
 
-  /// `folders` are searched in this order, before `built_in`; a kernel found earlier
-  /// replaces one of an equal name. A folder holds family folders, or is one itself.
-  /// Every rule of templates/README.md is checked. What is built in was checked when it
-  /// was, and each kernel of it is read when it is asked for.
-  /// What `built_in` views outlives the catalog.
-  /// Errors: kInvalidArgument "<file>:<line>: <reason>"; kNotFound for a folder that is
-  /// not there; kIo.
+  /// Searches `folders` in this order, then `built_in`; the kernel that is found first
+  /// replaces others of the same name. A folder holds family folders, or is one itself.
+  /// Checks every rule of templates/README.md. Built-in kernels were checked when Kiln
+  /// was built; each is read when it is first requested. What `built_in` views must
+  /// outlive the catalog.
+  /// Errors: kInvalidArgument "<file>:<line>: <reason>"; kNotFound for a folder that
+  /// does not exist; kResourceLimit (over 1,000 families in a folder); kIo.
   [[nodiscard]] static Result<TemplateCatalog> open(
       const EmbeddedTemplates& built_in,
       std::span<const std::filesystem::path> folders = {});
 
-  /// The same object each time. Errors: kNotFound, with the nearest name.
+  /// Returns the same object each time. Errors: kNotFound, with the nearest name.
   [[nodiscard]] Result<Kernel> find(std::string_view name) const;
 
   /// Sorted by name.
@@ -46,7 +45,7 @@ class TemplateCatalog {
   /// The kernels of one family, sorted by name; empty if there is no such family.
   [[nodiscard]] Result<std::vector<Kernel>> family(std::string_view name) const;
 
-  // Sorted, and nothing is read for them.
+  // Sorted; they read no kernel.
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] std::vector<std::string> names_in(std::string_view family) const;
   [[nodiscard]] std::vector<std::string> family_names() const;
@@ -55,8 +54,8 @@ class TemplateCatalog {
   class BuiltInKernel;
   struct Entry {
     std::string family;
-    Kernel kernel;                           // null: to be read
-    std::shared_ptr<BuiltInKernel> read_by;  // null: it was read
+    Kernel kernel;                           // null: `read_by` reads it
+    std::shared_ptr<BuiltInKernel> read_by;  // null: `kernel` is set
   };
   using Entries = std::map<std::string, Entry, std::less<>>;
 

@@ -1,7 +1,7 @@
-// kiln-embed: runs while Kiln is built. Checks every template below a folder by the
-// same rules that hold at run time, and writes them down as a C++ file.
+// kiln-embed: runs when Kiln is built. Checks every template below a folder by the same
+// rules as at run time, and writes them as a C++ file.
 //   kiln-embed TEMPLATES_DIR OUTPUT.cc
-// Exit code 1 with "<file>:<line>: <reason>" on stderr where a rule is broken.
+// Exit code 1 with "<file>:<line>: <reason>" on stderr if a rule is broken.
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -34,7 +34,7 @@ struct FileText {
   std::string text;
 };
 
-/// Adjacent string literals, a line of text each, so that the output can be read.
+/// Adjacent string literals, one per line of text, so that the output is readable.
 std::string literal(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -43,8 +43,8 @@ std::string literal(std::string_view text) {
     else if (c == '"' || c == '\\')
       out += fmt::format("\\{}", c);
     else if (c < ' ' || c > '~' || c == '?')
-      // Three octal digits end by themselves; \x would take in what follows. Two
-      // question marks could begin a trigraph.
+      // Three octal digits end an escape; \x would absorb what follows. Two question
+      // marks could begin a trigraph.
       out += fmt::format("\\{:03o}", static_cast<unsigned char>(c));
     else
       out += c;
@@ -73,12 +73,12 @@ Result<std::vector<FileText>> read_files(const fs::path& root) {
   return out;
 }
 
-/// `toml`, which the catalog has read, without comments and without other kernels than
-/// `name`, in the order that it was written; all of it, where lines alone cannot tell.
+/// `toml`, which the catalog has read, in its order but without comments and without
+/// kernels other than `name`. All of `toml` if that cannot be done line by line.
 std::string declaration(const std::string& toml, std::string_view name) {
   toml::table wanted = toml::parse(toml);
   toml::array& kernels = *wanted["kernel"].as_array();
-  std::map<std::size_t, bool> blocks;  // by first line: whether it is this kernel's
+  std::map<std::size_t, bool> blocks;  // first line: whether it is this kernel's
   for (std::size_t i = kernels.size(); i-- > 0;) {
     const bool is_it = kernels[i].as_table()->get("name")->value<std::string>() == name;
     blocks.emplace(kernels[i].source().begin.line, is_it);
@@ -96,7 +96,7 @@ std::string declaration(const std::string& toml, std::string_view name) {
     if (is_kept && first != std::string::npos && line[first] != '#')
       out += line + '\n';
   }
-  // In a text of several lines a '#' is none of a comment.
+  // In a string of several lines, a '#' does not begin a comment.
   try {
     return toml::parse(out) == wanted ? out : toml;
   } catch (const toml::parse_error&) {
@@ -104,7 +104,7 @@ std::string declaration(const std::string& toml, std::string_view name) {
   }
 }
 
-/// That of a kernel that the catalog has read from one of `files`.
+/// The declaration of a kernel that the catalog has read from one of `files`.
 std::string declaration(const std::vector<FileText>& files, const KernelSpec& kernel) {
   const auto file = std::find_if(files.begin(), files.end(), [&](const FileText& each) {
     return each.family == kernel.family() && each.name == "kernel.toml";
@@ -118,7 +118,7 @@ std::string generated(std::string_view prelude, const std::vector<FileText>& fil
       "// Written by kiln-embed; the sources are in templates/.\n\n"
       "#include \"render/embedded_templates.h\"\n\n#include <array>\n\n"
       "namespace kiln::templates {\n\nnamespace {\n\n";
-  // Lengths are counted, so that the views are constants and hold any byte.
+  // With explicit lengths, the views are constants and can hold any byte.
   const auto view = [](std::string_view text) {
     return fmt::format("std::string_view({},\n{})", literal(text), text.size());
   };

@@ -39,7 +39,7 @@ std::optional<std::size_t> SymbolTable::find(std::string_view name) const {
   return at == slots_.end() ? std::nullopt : std::optional(at->second);
 }
 
-/// Recursive descent, one function a level of precedence; each returns a node's index.
+/// Recursive descent, one level of precedence at a time; functions return node indices.
 class ExpressionParser {
  public:
   ExpressionParser(std::string_view text, const SymbolTable& symbols)
@@ -52,8 +52,8 @@ class ExpressionParser {
     skip_blanks();
     if (at_ != text_.size())
       return error("'{}' is not expected here", text_[at_]);
-    // condition() makes its node after all others, so that the root is the last one,
-    // except where the whole expression is one operand; then it is the only one.
+    // condition() creates its node after all others, so the root is the last one. If
+    // the whole expression is one operand, its node is the only one.
     if (root + 1 != out_.nodes_.size())
       return error("internal: the root is not the last node");
     out_.text_ = std::string(text_);
@@ -73,7 +73,7 @@ class ExpressionParser {
   static constexpr ValueType kInt = ValueType::kInteger;
   static constexpr ValueType kBool = ValueType::kBoolean;
   static constexpr std::size_t kPrecedences = 6;
-  // From the weakest; within one the longer sign first, so that <= is not read as <.
+  // Weakest first; within a level the longer sign first, so that <= is not read as <.
   static constexpr std::array<std::array<Operator, 4>, kPrecedences> kOperators{{
       {{{"||", Op::kOr, kBool, kBool}}},
       {{{"&&", Op::kAnd, kBool, kBool}}},
@@ -160,7 +160,7 @@ class ExpressionParser {
     Index left = KILN_TRY(binary(precedence + 1));
     while (const Operator* found = take_operator(precedence)) {
       const Index right = KILN_TRY(binary(precedence + 1));
-      // == and != compare two of one type; everything else says what it takes.
+      // == and != take two operands of one type; for the others the table has the type.
       const bool equality = found->op == Op::kEqual || found->op == Op::kNotEqual;
       const ValueType wanted = equality ? out_.nodes_[left].type : found->operands;
       KILN_TRY(expect(left, wanted, found->sign));

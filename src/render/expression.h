@@ -21,7 +21,7 @@ enum class ValueType : std::uint8_t { kInteger, kBoolean };
 /// Thread safety: none while adding; const functions from any thread.
 class SymbolTable {
  public:
-  /// The slot of the new name, or nullopt if there is one of that name.
+  /// The slot of the new name; nullopt if the name exists already.
   std::optional<std::size_t> add(std::string name, ValueType type);
 
   [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
@@ -36,8 +36,8 @@ class SymbolTable {
   std::map<std::string, std::size_t, std::less<>> slots_;
 };
 
-/// By slot; a boolean is 0 or 1. Absent: this name has no number here (the word "any"
-/// among the integers of an enum).
+/// By slot; a boolean is 0 or 1. nullopt: the name has no number here (the word "any"
+/// in an enum that also has integers).
 using Value = std::optional<std::int64_t>;
 
 /// A parsed expression. Immutable.
@@ -55,9 +55,9 @@ class Expression {
 
   [[nodiscard]] ValueType type() const { return nodes_.back().type; }
   [[nodiscard]] const std::string& text() const { return text_; }
-  /// `values` by slot, at least as many as the table had when this was parsed. Only
-  /// what is needed is evaluated. Errors: kInvalidArgument on overflow, division by
-  /// zero, or a value that is absent.
+  /// `values` by slot, at least as many as the table had when this was parsed.
+  /// Evaluates only what is needed. Errors: kInvalidArgument on overflow, division by
+  /// zero, or an absent value.
   [[nodiscard]] Result<std::int64_t> evaluate(std::span<const Value> values) const;
 
  private:
@@ -99,7 +99,7 @@ class Expression {
 
   std::string text_;
   std::vector<Node> nodes_;         // the last is the root
-  std::vector<std::string> names_;  // by slot, of the used ones; for messages
+  std::vector<std::string> names_;  // by slot, for names that are used; for messages
 };
 
 }  // namespace kiln::render

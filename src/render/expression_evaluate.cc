@@ -109,7 +109,7 @@ class ExpressionEvaluator {
     if (b == 0)
       return error("division by zero");
     if (op == Op::kDivide || op == Op::kRemainder) {
-      if (b == -1)  // the one quotient that overflows has this divisor
+      if (b == -1)  // only this divisor can overflow
         return op == Op::kRemainder ? Result<std::int64_t>(0)
                                     : arithmetic(Op::kSubtract, 0, a);
       return op == Op::kDivide ? a / b : a % b;

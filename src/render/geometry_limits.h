@@ -1,4 +1,4 @@
-// From geometry expressions to numbers that a CUDA device can launch.
+// Turns geometry expressions into numbers that a CUDA device can launch.
 // Source of the limits: CUDA C++ Programming Guide, "Technical Specifications per
 // Compute Capability"; the highest of any capability, so that a device may allow less.
 
@@ -20,7 +20,7 @@ inline constexpr std::int64_t kMaxBlockZ = 64;
 inline constexpr std::int64_t kMaxBlockThreads = 1024;
 inline constexpr std::int64_t kMaxSharedBytes = 232448;  // 227 KiB: 9.0, 10.0
 
-/// `values`: the kernel's own, then the launch arguments.
+/// `values`: those of the kernel's symbols, then the launch arguments.
 /// Errors: kInvalidArgument, "grid.y is 70000; CUDA allows 1 to 65535".
 [[nodiscard]] Result<Geometry> evaluate_geometry(const EntryGeometry& declared,
                                                  std::span<const Value> values);

@@ -13,9 +13,9 @@ namespace kiln::render {
 namespace {
 
 constexpr std::size_t kMaxNameBytes = 64;
-constexpr std::size_t kMaxDeclared = 64;  // of each kind
-constexpr std::size_t kMaxKernels = 64;   // in a file
-constexpr std::size_t kMaxSources = 8;    // of a kernel
+constexpr std::size_t kMaxDeclared = 64;  // per kind
+constexpr std::size_t kMaxKernels = 64;   // per file
+constexpr std::size_t kMaxSources = 8;    // per kernel
 
 bool is_c_identifier(std::string_view name) {
   const auto is_letter = [](char c) {
@@ -60,7 +60,7 @@ bool is_source_name(std::string_view name) {
          name.find_first_of(kNever) == std::string_view::npos;
 }
 
-/// `source`, a name or a list of names; empty where it is left out.
+/// `source`: a name or a list of names; empty if it is missing.
 Result<std::vector<std::string>> read_sources(const TomlTable& table) {
   const toml::node* node = table.find("source");
   if (node == nullptr)
@@ -88,7 +88,7 @@ Result<std::vector<std::string>> read_sources(const TomlTable& table) {
   return sources;
 }
 
-/// What may stand at the top and in a kernel alike: adds or replaces.
+/// Reads the keys that both the top and a [[kernel]] may have; adds or replaces.
 Result<void> read_common(const TomlTable& table, Declarations& out) {
   KILN_TRY(append_entries(table, "parameters", out.parameters));
   KILN_TRY(append_entries(table, "constants", out.constants));

@@ -1,5 +1,5 @@
-// What kernel.toml declares for one kernel: the file's top and its [[kernel]] merged.
-// Nothing is interpreted yet but the merging itself.
+// What kernel.toml declares for one kernel: the top of the file merged with its
+// [[kernel]]. Nothing else is interpreted yet.
 
 #pragma once
 
@@ -13,19 +13,19 @@
 
 namespace kiln::render {
 
-/// A key and its value, with the place that messages point at.
+/// A key and its value; messages name the value's line.
 struct Declared {
   std::string name;
   const toml::node* node;
 };
 
-/// Views of a TOML document that outlives this.
+/// Views into a TOML document, which must outlive this.
 struct Declarations {
   std::string_view file;
   std::string name;
   std::string summary;
   std::vector<std::string> entry_points;
-  std::vector<std::string> sources;  // files, in the order of their texts
+  std::vector<std::string> sources;  // file names, in the order of the texts
   std::vector<Declared> parameters;  // each list in the order written
   std::vector<Declared> constants;
   std::vector<Declared> derived;
@@ -37,12 +37,12 @@ struct Declarations {
   const toml::array* quick = nullptr;  // may stay null
 };
 
-/// One for each [[kernel]] of the document; everything else that is required is there.
-/// Errors: kInvalidArgument "<file>:<line>: ...", for an unknown or missing key too.
+/// One per [[kernel]] of the document; all required keys are there.
+/// Errors: kInvalidArgument "<file>:<line>: ...", also for an unknown or missing key.
 [[nodiscard]] Result<std::vector<Declarations>> read_declarations(
     const toml::table& document, std::string_view file);
 
-/// `[a-z][a-z0-9_]*`, at most 64 characters, no word of the expression language.
+/// `[a-z][a-z0-9_]*`, at most 64 characters, not a word of the expression language.
 [[nodiscard]] bool is_declarable_name(std::string_view name);
 
 /// The entries of a table in the order written.

@@ -15,7 +15,7 @@ namespace kiln::render {
 
 namespace {
 
-/// What the text may use: the same names that KernelSpec gives values to.
+/// The names that a text may use: those to which KernelSpec gives values.
 TextNames text_names(const KernelParts& parts) {
   TextNames names;
   names.emplace("kernel", NameKind::kValue);
@@ -39,9 +39,9 @@ TextNames text_names(const KernelParts& parts) {
   return names;
 }
 
-/// One text's own digest; of several, that of a list of names and digests. No text is
-/// such a list, since a text holds no NUL; no list is another, since a name holds
-/// neither a NUL nor a line end.
+/// For one text its own digest; for several the digest of a list of names and digests.
+/// No text equals such a list, since a text has no NUL. Different inputs give different
+/// lists, since a name has neither a NUL nor a line end.
 Digest digest_of(const std::vector<std::string>& names,
                  const std::vector<Digest>& texts) {
   if (texts.size() == 1)
@@ -52,7 +52,7 @@ Digest digest_of(const std::vector<std::string>& names,
   return Digest::of(as_bytes(list));
 }
 
-/// Enums of words and string constants have no symbol; their names are taken as well.
+/// Compares all names, since enums of words and string constants have no symbol.
 Result<void> check_unique_names(const Declarations& from, const KernelParts& parts) {
   std::vector<std::string> names;
   for (const Parameter& parameter : parts.parameters) names.push_back(parameter.name);
@@ -117,7 +117,7 @@ Result<Prelude> make_prelude(DigestedText prelude) {
 }
 
 Digest renderer_digest() {
-  // The build writes 64 hex digits; anything else would not have compiled a test.
+  // The build writes 64 hex digits; with anything else a unit test fails.
   return Digest::from_hex(KILN_RENDERER_DIGEST).value_or(Digest());
 }
 

@@ -1,4 +1,4 @@
-// Reads one family: a kernel.toml and the texts beside it, from wherever they come.
+// Reads one family: a kernel.toml and the texts beside it, wherever they are stored.
 
 #pragma once
 
@@ -26,7 +26,7 @@ struct DigestedText {
   [[nodiscard]] static DigestedText of(std::string text);
 };
 
-/// The text that stands before every template's own.
+/// The text in front of every template's own text.
 struct Prelude {
   std::shared_ptr<const std::string> text;
   Digest digest;
@@ -35,24 +35,24 @@ struct Prelude {
 /// Errors: kInvalidArgument for a prelude with a tag or a NUL in it.
 [[nodiscard]] Result<Prelude> make_prelude(DigestedText text);
 
-/// The same of one of its files, which messages call `file`.
+/// The same check for one of its files; messages call it `file`.
 [[nodiscard]] Result<void> check_prelude_text(std::string_view text,
                                               std::string_view file);
 
-/// Stands for the code that renders: its own sources and the Mustache header.
+/// The digest of the code that renders: its own sources and the Mustache header.
 [[nodiscard]] Digest renderer_digest();
 
 struct FamilySource {
   std::string family;  // the folder's name
-  std::string label;   // before file names in messages: "softmax", "/t/softmax"
+  std::string label;   // prefix of file names in messages: "softmax", "/t/softmax"
   std::filesystem::path folder;  // empty: built in
   DigestedText toml;
-  /// A file beside kernel.toml.
+  /// Reads a file beside kernel.toml.
   std::function<Result<DigestedText>(const std::string& name)> read_text;
 };
 
-/// A kernel.toml that was parsed; its kernels and the texts beside it are read one by
-/// one. Thread safety: none.
+/// A parsed kernel.toml; its kernels and the texts beside it are read one by one.
+/// Thread safety: none.
 class FamilyReader {
  public:
   /// Errors: kInvalidArgument "<file>:<line>: <reason>".
@@ -65,10 +65,10 @@ class FamilyReader {
   FamilyReader& operator=(FamilyReader&&) = delete;
   ~FamilyReader();
 
-  /// Of the kernels that the file declares, in its order.
+  /// The names of the kernels that the file declares, in its order.
   [[nodiscard]] std::vector<std::string> names() const;
 
-  /// Errors: as open(); kNotFound for a name that is none of them; those of read_text.
+  /// Errors: as open(); kNotFound for a name that is not declared; those of read_text.
   [[nodiscard]] Result<std::shared_ptr<const KernelSpec>> read(std::string_view name);
 
  private:

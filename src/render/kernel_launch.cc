@@ -77,7 +77,7 @@ Result<LaunchArgument> read_argument(std::string_view file, const Declared& decl
   return out;
 }
 
-/// The kernel's symbols and, behind them, its launch arguments.
+/// Returns the kernel's symbols, followed by its launch arguments.
 Result<SymbolTable> read_arguments(const TomlTable& table, KernelParts& to) {
   SymbolTable symbols = to.symbols;
   const toml::table* arguments = KILN_TRY(table.required_table("arguments"));
@@ -94,8 +94,8 @@ Result<SymbolTable> read_arguments(const TomlTable& table, KernelParts& to) {
 }
 
 struct PartialGeometry {
-  std::vector<Expression> grid{};   // empty: not said
-  std::vector<Expression> block{};  // empty: not said
+  std::vector<Expression> grid{};   // empty: not declared
+  std::vector<Expression> block{};  // empty: not declared
   std::optional<Expression> shared_bytes{};
 };
 

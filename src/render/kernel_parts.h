@@ -1,6 +1,5 @@
-// The plain parts of a kernel: what kernel.toml says of it, parsed and typed. Filled in
-// by kernel_file.h, asked through kernel_spec.h. templates/README.md says what they
-// mean.
+// The parts of a kernel: what its kernel.toml declares, parsed and typed. kernel_file.h
+// fills them in, kernel_spec.h uses them. templates/README.md says what they mean.
 
 #pragma once
 
@@ -44,7 +43,7 @@ struct LaunchArgument {
   std::optional<std::int64_t> default_value{};  // none: required
 };
 
-/// What determines a rendered text, beside the parameters.
+/// Everything that determines a rendered text, except the parameters.
 struct KernelDigests {
   Digest text;  // of several files: see digest_of() in kernel_file.cc
   Digest kernel_toml;
@@ -53,20 +52,20 @@ struct KernelDigests {
   friend bool operator==(const KernelDigests&, const KernelDigests&) = default;
 };
 
-/// The one text of `text` for this parameter: "0128" is "128".
+/// The canonical text of `text` for this parameter: "0128" becomes "128".
 /// Errors: kInvalidArgument with the parameter, what is allowed and the nearest value.
 [[nodiscard]] Result<std::string> canonical_value(const Parameter& parameter,
                                                   std::string_view text);
 
-/// Where a parameter's value stands among the symbols.
+/// The slots of a parameter in the symbol table.
 struct ParameterSlots {
-  std::optional<std::size_t> value{};  // none: an enum of words alone
+  std::optional<std::size_t> value{};  // none: an enum of words only
   std::vector<std::size_t> flags{};    // <name>_is_<value>, parallel to its values
 };
 
 struct Constant {
   std::string name;
-  std::string text;                   // what stands in the text
+  std::string text;                   // as it appears in the rendered text
   std::optional<std::size_t> slot{};  // none: a string
   std::int64_t value = 0;
 };
@@ -101,7 +100,7 @@ struct EntryGeometry {
   Expression shared_bytes;
 };
 
-/// One of the files whose texts, one after the other, are the kernel's.
+/// One of the files whose texts, in order, make up the kernel's text.
 struct SourceText {
   std::string name;  // "softmax.cu.mustache"
   std::string raw;
@@ -135,7 +134,7 @@ struct KernelParts {
   KernelDigests digests;
 };
 
-/// One product of a set: for each parameter the values it takes.
+/// One product of a set: the values that each parameter takes.
 struct SetProduct {
   std::size_t line = 0;
   std::map<std::string, std::vector<std::string>> values{};

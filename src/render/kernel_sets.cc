@@ -1,5 +1,5 @@
-// The part of KernelSpec that runs once, when a catalog is read: the sets are spelled
-// out, and every variant of the default set is tried.
+// The part of KernelSpec that runs at most once: expands the sets and, for a kernel
+// from a folder, tries every variant of the default set.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ namespace kiln::render {
 namespace {
 
 constexpr std::size_t kMaxVariants = 250;
-// Of a product, before constraints: a bound for the work, not for what is kept.
+// Per product, before constraints: limits the work, not the variants that are kept.
 constexpr std::size_t kMaxCombinations = 10000;
 
 }  // namespace
@@ -34,7 +34,7 @@ Result<std::shared_ptr<const KernelSpec>> KernelSpec::make(KernelParts parts,
 }
 
 const KernelSpec::Variants& KernelSpec::variants() const {
-  // They were spelled out once before, when Kiln was built: value() has one.
+  // Built-in sets were expanded before, when Kiln was built, so there is a value().
   std::call_once(spelled_out_, [this] { variants_ = spell_out().value(); });
   return variants_;
 }
@@ -82,8 +82,8 @@ Result<std::vector<CanonicalParameters>> KernelSpec::expand(
   return out;
 }
 
-/// Every combination of the product's values, each checked against its parameter, so
-/// that afterwards only constraints can leave one out.
+/// Every combination of the product's values. Each value is checked against its
+/// parameter, so that afterwards only constraints can exclude a combination.
 Result<std::vector<Parameters>> KernelSpec::combinations(
     const SetProduct& product) const {
   std::vector<Parameters> out{Parameters{}};
@@ -138,8 +138,8 @@ Result<void> KernelSpec::check_quick(const Variants& variants) const {
   return {};
 }
 
-/// What depends on parameters alone must work for every variant of the default set; the
-/// geometry is tried with all arguments 1, as far as `require` admits that.
+/// What depends only on parameters must work for every variant of the default set; so
+/// must the geometry with all arguments 1, if `require` admits that.
 Result<void> KernelSpec::try_variants() const {
   LaunchArguments ones;
   for (const LaunchArgument& argument : parts_.arguments)

@@ -69,7 +69,7 @@ std::string_view boolean_text(bool value) {
   return value ? "true" : "false";
 }
 
-/// Before the text of `source`; it must begin a line.
+/// Goes before the text of `source`; #line must begin a line.
 void append_line_directive(std::string& out, const SourceText& source) {
   out +=
       fmt::format("{}#line 1 \"{}\"\n", out.ends_with('\n') ? "" : "\n", source.name);
@@ -128,7 +128,7 @@ tl::unexpected<Error> KernelSpec::unknown_parameter(std::string_view name) const
                            known_names(names)));
 }
 
-/// Every parameter with its canonical text; what holds between them is not looked at.
+/// All parameters with their canonical texts; does not check constraints.
 Result<Parameters> KernelSpec::fill_in(const Parameters& params) const {
   for (const auto& given : params) {
     const bool known = std::any_of(
@@ -160,7 +160,7 @@ Result<CanonicalParameters> KernelSpec::canonical(const Parameters& params) cons
   return CanonicalParameters(std::move(full));
 }
 
-/// By slot. A derived value that cannot be computed is absent: check_derived says why.
+/// Values by slot; nullopt for a derived value that check_derived() refuses.
 std::vector<Value> KernelSpec::values_of(const Parameters& params) const {
   std::vector<Value> values(parts_.symbols.size());
   for (std::size_t i = 0; i < parts_.parameters.size(); ++i) {
@@ -197,15 +197,15 @@ Result<void> KernelSpec::check_derived(std::span<const Value> values) const {
   return {};
 }
 
-/// The first constraint that does not hold, in words. An error is something else: an
-/// expression of the kernel that cannot be computed for these parameters.
+/// The message of the first constraint that does not hold. An error means that an
+/// expression of the kernel cannot be computed for these parameters.
 Result<std::optional<std::string>> KernelSpec::broken_constraint(
     const Parameters& params) const {
   const std::vector<Value> values = values_of(params);
   for (const Condition& constraint : parts_.constraints) {
     const auto holds = constraint.that.evaluate(values);
     if (!holds) {
-      KILN_TRY(check_derived(values));  // more often than not the cause
+      KILN_TRY(check_derived(values));  // usually the cause
       return error(fmt::format("constraint {}", holds.error().message));
     }
     if (*holds == 0)
@@ -227,7 +227,7 @@ device::ComputeCapability KernelSpec::minimum_for(
     return minimum;
   const std::vector<Value> values = values_of(params.values());
   for (const TargetLimit& limit : parts_.targets.limits) {
-    // Canonical parameters are only given out where this can be evaluated.
+    // broken_constraint() made sure that this can be evaluated.
     if (limit.when.evaluate(values).value_or(0) != 0)
       minimum = std::max(minimum, limit.minimum);
   }

@@ -1,5 +1,5 @@
-// One kernel of the catalog: what its kernel.toml says of it, parsed and checked, and
-// everything that can be asked of it. templates/README.md says what the parts mean.
+// One kernel of the catalog: its kernel.toml, parsed and checked, and the queries on
+// it. templates/README.md says what the parts mean.
 
 #pragma once
 
@@ -25,8 +25,8 @@
 
 namespace kiln::render {
 
-/// Every parameter of one kernel with its canonical value: defaults filled in. Equal
-/// for equal variants. Made by KernelSpec alone; ordered by name.
+/// All parameters of one kernel with their canonical values, defaults included, ordered
+/// by name. Equal variants compare equal. Only KernelSpec creates them.
 class CanonicalParameters {
  public:
   [[nodiscard]] const Parameters& values() const { return values_; }
@@ -43,13 +43,13 @@ struct RenderedSource {
   std::string text;
 };
 
-/// Whether reading a kernel parses its text, spells out its sets, renders every variant
-/// of the default set once, and looks for headers that it asks for. What is built in
-/// went through that when it was built, and asks for none: a process that only gets a
-/// kernel from the cache needs none of it.
+/// Whether reading a kernel parses its texts, expands its sets, renders every variant
+/// of the default set once, and looks for includes. Built-in kernels passed this when
+/// Kiln was built, and include nothing. A process that only gets a kernel from the
+/// cache needs none of it.
 enum class VariantChecks : std::uint8_t { kTryAll, kSkip };
 
-/// Immutable; lives as long as somebody holds it, also past its catalog.
+/// Immutable; may outlive its catalog.
 /// Thread safety: any number of threads may use one.
 class KernelSpec {
  public:
@@ -61,12 +61,12 @@ class KernelSpec {
   [[nodiscard]] const std::string& summary() const { return parts_.summary; }
   /// The folder's name.
   [[nodiscard]] const std::string& family() const { return parts_.family; }
-  /// Where headers beside the text are looked for; empty for a built-in kernel.
+  /// Where headers beside the texts are; empty for a built-in kernel.
   [[nodiscard]] const std::filesystem::path& folder() const { return parts_.folder; }
   [[nodiscard]] const std::vector<std::string>& entry_points() const {
     return parts_.entry_points;
   }
-  /// As declared.
+  /// In the order declared.
   [[nodiscard]] const std::vector<Parameter>& parameters() const {
     return parts_.parameters;
   }
@@ -74,43 +74,43 @@ class KernelSpec {
     return parts_.arguments;
   }
   [[nodiscard]] const KernelDigests& digests() const { return parts_.digests; }
-  /// The texts as written, with what the compiler gets between them: what to scan for
+  /// The texts as written, with the #line directives between them: the text to scan for
   /// #include, in every branch.
   [[nodiscard]] std::string text() const;
-  /// Whether there is one, in any branch.
+  /// Whether a text has an #include or __has_include, in any branch.
   [[nodiscard]] bool has_include() const { return parts_.has_include; }
-  /// What `kiln templates` shows; excluded() is what decides.
+  /// For `kiln templates` to show; excluded() decides.
   [[nodiscard]] const Targets& targets() const { return parts_.targets; }
 
   /// 1 to 250 variants in the order declared.
   [[nodiscard]] const std::vector<CanonicalParameters>& default_set() const {
     return variants().default_set;
   }
-  /// Some of the default set, at least one.
+  /// A subset of the default set, with at least one variant.
   [[nodiscard]] const std::vector<CanonicalParameters>& quick_set() const {
     return variants().quick;
   }
 
-  /// Defaults filled in, every value in its canonical text, constraints checked.
-  /// Errors: kInvalidArgument; names parameter, allowed values, nearest match, or the
-  /// broken constraint.
+  /// Fills in defaults, makes every value canonical and checks the constraints. Errors:
+  /// kInvalidArgument, with the parameter, its allowed values and the nearest one, or
+  /// with the broken constraint.
   [[nodiscard]] Result<CanonicalParameters> canonical(const Parameters& params) const;
 
-  /// Why this variant is not for devices of `capability`, or nullopt if it is.
+  /// Why this variant does not support `capability`; nullopt if it does.
   [[nodiscard]] std::optional<std::string> excluded(
       const CanonicalParameters& params, device::ComputeCapability capability) const;
 
-  /// The lowest capability that this variant is for.
+  /// The lowest capability that this variant supports.
   [[nodiscard]] device::ComputeCapability minimum_for(
       const CanonicalParameters& params) const;
 
   /// The whole source: prelude and texts. Equal parameters give equal bytes.
-  /// Errors: kInvalidArgument, where a derived value overflows, say.
+  /// Errors: kInvalidArgument, for example if a derived value overflows.
   [[nodiscard]] Result<RenderedSource> render(const CanonicalParameters& params) const;
 
-  /// The geometry of `entry`; an empty name is the first entry point.
-  /// Errors: kInvalidArgument for an argument that is missing, unknown or negative, a
-  /// broken `require`, and what no CUDA device can launch; kNotFound for the entry.
+  /// The geometry of `entry`; an empty name is the first entry point. Errors:
+  /// kInvalidArgument for a missing, unknown or negative argument, a broken `require`,
+  /// and a geometry that no CUDA device can launch; kNotFound for the entry.
   [[nodiscard]] Result<Geometry> geometry(const CanonicalParameters& params,
                                           const LaunchArguments& arguments,
                                           std::string_view entry = {}) const;
@@ -135,7 +135,7 @@ class KernelSpec {
   [[nodiscard]] Result<void> append_arguments(const LaunchArguments& arguments,
                                               std::vector<Value>& values) const;
   [[nodiscard]] Result<Variants> spell_out() const;
-  /// Spelled out at the first call, unless they have been tried.
+  /// Expands the sets at the first call, unless make() has done so.
   [[nodiscard]] const Variants& variants() const;
   [[nodiscard]] Result<std::vector<CanonicalParameters>> expand(
       const std::vector<SetProduct>& products, std::string_view set) const;
@@ -151,7 +151,7 @@ class KernelSpec {
   const SetDeclarations sets_;
 
   mutable std::once_flag spelled_out_;
-  mutable Variants variants_;  // written under spelled_out_ alone
+  mutable Variants variants_;  // written only under spelled_out_
 };
 
 }  // namespace kiln::render

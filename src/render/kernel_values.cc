@@ -107,7 +107,7 @@ Result<Parameter> read_parameter(std::string_view file, const Declared& declared
   return out;
 }
 
-/// The new name's slot; an error if there is one of that name.
+/// The slot of the new name; an error if the name exists already.
 Result<std::size_t> add_symbol(std::string_view file, const toml::node& node,
                                std::string name,
                                std::pair<ValueType, SymbolTable&> to) {
@@ -176,7 +176,7 @@ class DerivedReader {
     return {};
   }
 
-  /// Of either type: the expression itself says which.
+  /// Of either type, which the expression itself determines.
   Result<Expression> parse(const toml::node& node) {
     if (const auto* text = node.as_string()) {
       auto expression = Expression::parse(text->get(), to_.symbols);

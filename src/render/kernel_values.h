@@ -1,5 +1,5 @@
 // The steps from declarations to the parts of a kernel. Each fills in what its name
-// says, in the order listed; later ones use the symbols of earlier ones.
+// says. Call them in the order listed; later ones use the symbols of earlier ones.
 // Errors of all: kInvalidArgument "<file>:<line>: <reason>".
 
 #pragma once
@@ -18,7 +18,7 @@ namespace kiln::render {
 [[nodiscard]] Result<void> read_launch(const Declarations& from, KernelParts& to);
 [[nodiscard]] Result<SetDeclarations> read_sets(const Declarations& from);
 
-/// A string is parsed, an integer or a boolean stands for itself.
+/// Parses a string; an integer or a boolean is a constant.
 [[nodiscard]] Result<Expression> read_expression(std::string_view file,
                                                  const toml::node& node, ValueType type,
                                                  const SymbolTable& symbols);

@@ -21,7 +21,7 @@ constexpr std::string_view kEntry = "prelude.cuh";
 constexpr std::string_view kBegin = "#include \"prelude/";
 constexpr std::string_view kEnd = ".cuh\"";
 
-/// Each with its line end; the last may have none.
+/// Lines with their line ends; the last may have none.
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -40,7 +40,7 @@ bool is_include(std::string_view line) {
   return word != std::string_view::npos && line.substr(word).starts_with("include");
 }
 
-/// "prelude/<part>.cuh", or "" where the line is not exactly that include.
+/// "prelude/<part>.cuh"; "" if the line is not exactly that include.
 std::string part_of(std::string_view line) {
   while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
   if (!line.starts_with(kBegin) || !line.ends_with(kEnd) ||
@@ -81,7 +81,7 @@ class PreludeReader {
     return text;
   }
 
-  /// What stands for the line `number` of the entry.
+  /// The text that replaces line `number` of prelude.cuh.
   Result<std::string> part(std::string_view line, std::size_t number) {
     const std::string name = part_of(line);
     if (name.empty())

@@ -1,4 +1,4 @@
-// prelude.cuh and its parts in prelude/, as the one text that stands before a kernel's.
+// Reads prelude.cuh and its parts in prelude/ as one text, which precedes a kernel's.
 
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace kiln::render {
 
-/// The text of `folder`/prelude.cuh, with the part itself where a line is
-/// `#include "prelude/<part>.cuh"`, and `#line` before and after it; empty if there is
-/// no prelude. Errors: kInvalidArgument "<file>:<line>: <reason>", for any other
-/// include, for a part that is not there, that is included twice or that includes
-/// something, and for a tag or a NUL; those of read_text_file().
+/// The text of `folder`/prelude.cuh; empty if there is no prelude. Each line
+/// `#include "prelude/<part>.cuh"` is replaced by that part, with `#line` before and
+/// after it. Errors: kInvalidArgument "<file>:<line>: <reason>", for any other include,
+/// for a part that does not exist, is included twice or includes something, and for a
+/// tag or a NUL; those of read_text_file().
 [[nodiscard]] Result<std::string> read_prelude(const std::filesystem::path& folder);
 
 }  // namespace kiln::render

@@ -45,7 +45,7 @@ tl::unexpected<Error> error_at(std::string_view file, std::size_t line,
 
 }  // namespace
 
-/// Cuts a text into pieces; every "<%" and "%>" is accounted for.
+/// Splits a text into pieces; a stray "<%" or "%>" is an error.
 class TextScanner {
  public:
   TextScanner(std::string_view text, std::string file) : text_(text) {
@@ -203,9 +203,9 @@ Result<void> TemplateText::check(const TextNames& names) const {
 
 namespace {
 
-/// What the Mustache engine is handed: a skeleton of tags alone, and every stretch of
-/// text as one more value. So the engine reads no byte that a template's author wrote:
-/// it cannot mistake text for tags, escape it, or drop lines that look empty.
+/// The input of the Mustache engine: a skeleton of tags only, with every stretch of
+/// text as a value. The engine parses no byte that a template's author wrote, so it
+/// cannot mistake text for tags, escape it, or drop lines that look empty.
 class Skeleton {
  public:
   Skeleton() : text_("{{=<% %>=}}") {}
@@ -270,7 +270,7 @@ Result<std::string> TemplateText::render(const TextValues& values) const {
         break;
       case PieceKind::kEnd:
         skeleton.add_tag('/', piece.text);
-        // Lines that are not kept stay as blank ones, so that line numbers hold.
+        // Lines that are left out become blank, so that line numbers stay the same.
         skeleton.add_tag(open.back().inverted ? '#' : '^', piece.text);
         skeleton.add_text(std::string(open.back().newlines, '\n'));
         skeleton.add_tag('/', piece.text);

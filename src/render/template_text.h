@@ -19,7 +19,7 @@ enum class NameKind : std::uint8_t {
 };
 using TextNames = std::map<std::string, NameKind, std::less<>>;
 
-/// Name to what stands for it; of a boolean "true" or "false".
+/// The text of each name; of a boolean "true" or "false".
 using TextValues = std::map<std::string, std::string, std::less<>>;
 
 inline constexpr std::size_t kMaxTextBytes = 1U << 20U;
@@ -30,17 +30,17 @@ class TemplateText {
  public:
   TemplateText() = default;  // no text at all
 
-  /// `file` stands in messages. Checks all that can be said without knowing the names.
+  /// `file` is for messages. Checks everything that does not depend on the names.
   /// Errors: kInvalidArgument, "<file>:<line>: <what is wrong>".
   [[nodiscard]] static Result<TemplateText> parse(std::string_view text,
                                                   std::string file);
 
-  /// Errors: kInvalidArgument for a tag with an unknown name, and a section over one
-  /// that is no boolean, with file, line and the nearest name.
+  /// Errors: kInvalidArgument for a tag with an unknown name and for a section over a
+  /// name that is no boolean, with file, line and the nearest name.
   [[nodiscard]] Result<void> check(const TextNames& names) const;
 
-  /// The text with the values put in: as many lines as it was written with. Equal
-  /// values give equal bytes. Errors: kInvalidArgument if a name has no value.
+  /// Inserts the values and keeps the number of lines. Equal values give equal bytes.
+  /// Errors: kInvalidArgument if a name has no value.
   [[nodiscard]] Result<std::string> render(const TextValues& values) const;
 
  private:
@@ -54,7 +54,7 @@ class TemplateText {
   };
   struct Piece {
     PieceKind kind;
-    std::string text;  // of a tag, its name
+    std::string text;  // for a tag, its name
     std::size_t line;  // where it begins, from 1
   };
   friend class TextScanner;
@@ -63,8 +63,7 @@ class TemplateText {
   std::vector<Piece> pieces_;
 };
 
-/// Whether `text` can ask for a header: has an #include or __has_include, in whichever
-/// branch.
+/// Whether `text` has an #include or __has_include, in any branch.
 [[nodiscard]] bool has_include(std::string_view text);
 
 }  // namespace kiln::render

@@ -1,5 +1,5 @@
-// One table of a TOML file, read key by key and strictly: a key that nobody asked for
-// is an error. All messages are "<file>:<line>: <what>".
+// Strict access to one table of a TOML file: an unexpected key is an error. All
+// messages are "<file>:<line>: <what>".
 
 #pragma once
 
@@ -17,23 +17,23 @@
 
 namespace kiln::render {
 
-/// kInvalidArgument "<file>:<line>: <what>" where `node` begins.
+/// kInvalidArgument "<file>:<line>: <what>", with the line where `node` begins.
 [[nodiscard]] tl::unexpected<Error> toml_error(std::string_view file,
                                                const toml::node& node,
                                                std::string_view what);
 
-/// The whole of `text`; the one place where toml++ may throw. Errors: kInvalidArgument
-/// "<file>:<line>: <what>"; a text of more than `most_bytes`.
+/// Parses all of `text`; the only place where toml++ may throw. Errors:
+/// kInvalidArgument "<file>:<line>: <what>"; a text of more than `most_bytes`.
 [[nodiscard]] Result<toml::table> parse_toml(std::string_view text,
                                              std::string_view file,
                                              std::size_t most_bytes);
 
-/// The views are of a document that outlives this.
+/// Views into a document, which must outlive this.
 /// Thread safety: none.
 class TomlTable {
  public:
-  /// `what` names the table in messages: "[launch]". Errors: a key that is none of
-  /// `keys`, with the nearest of them.
+  /// `what` names the table in messages: "[launch]". Errors: a key that is not in
+  /// `keys`, with the nearest one.
   [[nodiscard]] static Result<TomlTable> open(
       const toml::table& table, std::string_view file, std::string what,
       std::initializer_list<std::string_view> keys);
@@ -43,7 +43,7 @@ class TomlTable {
     return table_->get(key);
   }
 
-  /// As below; a key that is missing is an error.
+  /// As below, but a missing key is an error.
   [[nodiscard]] Result<std::string> required_string(std::string_view key) const;
   [[nodiscard]] Result<std::int64_t> required_integer(std::string_view key) const;
   [[nodiscard]] Result<const toml::table*> required_table(std::string_view key) const;
