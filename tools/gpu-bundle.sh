@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
-# The tests for real devices, packed so that they run elsewhere: see --help.
+# Packs the tests for real devices to run on another machine: see --help.
 set -uo pipefail
 
 usage() {
   cat <<'HELP'
 usage: tools/gpu-bundle.sh [--build DIR] [--no-nvrtc] [FOLDER | FILE.tar.zst]
 
-Builds the tests for real devices in the release preset and packs them with all that they need, so
-that they run on a machine with a GPU and no network, packages or toolkit: there, unpack it and
-start its run.sh. Without an argument it is build/kiln-gpu-bundle.tar.zst. A folder must not
-exist yet, or be empty; a file is replaced.
+Builds the tests for real devices in the release preset and packs them with everything they need.
+They run on a machine with a GPU and without network, packages or toolkit: unpack the bundle there
+and start its run.sh. The default output is build/kiln-gpu-bundle.tar.zst. An output folder must be
+new or empty; a file is replaced.
 
-In it are gpu_test, gpu_images_test, kiln, kiln-worker, kiln-bench-library, libkiln.so, the
-simulated driver, every shared library that they load but glibc's, and NVRTC; where it is built,
-kiln-plan-worker with its driver, which is all that plans take but cuDNN itself: run.sh uses the one
-that is there, PyTorch's for example (run.sh --help). The other machine needs Linux on this
-architecture, bash, a glibc no older than here, and the driver.
+The bundle has gpu_test, gpu_images_test, kiln, kiln-worker, kiln-bench-library, libkiln.so, the
+simulated driver, every shared library that they load except glibc's, and NVRTC; if it is built, also
+kiln-plan-worker with its driver. Plans then need only cuDNN itself: run.sh uses the one on the other
+machine, PyTorch's for example (run.sh --help). The other machine needs Linux on this architecture,
+bash, a glibc no older than here, and the driver.
 
-  --build DIR   pack what is built in DIR, and build nothing
+  --build DIR   pack the programs in DIR, and build nothing
   --no-nvrtc    leave NVRTC out, for machines that have one; it is most of the size
 
 Environment:
-  KILN_NVRTC    the NVRTC library to pack, instead of the one that the build found
+  KILN_NVRTC    the NVRTC library to pack, instead of the one that the build uses
 
 Exit codes: 0 done, 1 a step failed, 2 wrong usage, 3 something is missing; the message names it.
 HELP
@@ -102,7 +102,7 @@ for program in "${programs[@]}"; do
     say "$program is not built there: left out"
   fi
 done
-# It finds its driver beside itself, as kiln finds it.
+# kiln finds kiln-plan-worker beside itself, and the worker finds its driver the same way.
 if [[ -x $build/bin/kiln-plan-worker ]]; then
   cp -- "$build"/bin/{kiln-plan-worker,kiln-no-device-driver.so} "$bundle/bin/" ||
     die 1 "copying kiln-plan-worker failed"
@@ -113,7 +113,7 @@ cp -P -- "$build"/lib/libkiln.so* "$build/lib/libkiln-simulated-driver.so" "$bun
   die 1 "copying libkiln.so and the simulated driver failed"
 install -m 755 tools/gpu-run.sh "$bundle/run.sh" || die 1 "copying run.sh failed"
 
-# What glibc brings belongs to the other machine.
+# The other machine uses its own glibc.
 is_of_glibc() {
   case $1 in
     ld-linux* | linux-vdso* | libc.so.* | libm.so.* | libmvec.so.* | libdl.so.* | libpthread.so.* | \
@@ -132,7 +132,7 @@ done < <(awk '$2 == "=>" && $3 ~ /^\// {print $1, $3}' <<<"$needed" | sort -u)
 
 # ---- NVRTC -----------------------------------------------------------------------------------
 
-find_nvrtc() { # prints the library, of several the newest
+find_nvrtc() { # prints the library; if there are several, the newest
   if [[ -n ${KILN_NVRTC:-} ]]; then
     realpath -e -- "$KILN_NVRTC"
     return
@@ -148,7 +148,7 @@ if ((with_nvrtc)); then
   nvrtc=$(find_nvrtc) || die 3 "no NVRTC found: set KILN_NVRTC or CUDA_HOME, or give --no-nvrtc"
   folder=$(dirname "$nvrtc")
   say "nvrtc: $nvrtc"
-  # Links as they are: NVRTC looks for its builtins by name, beside itself.
+  # Copies symbolic links as links: NVRTC looks for its builtins by name, beside itself.
   cp -P -- "$folder"/libnvrtc.so.[0-9]* "$folder"/libnvrtc-builtins.so.[0-9]* "$bundle/lib/" ||
     die 1 "copying NVRTC from $folder failed"
   ln -sf "$(basename "$nvrtc")" "$bundle/lib/nvrtc" || die 1 "cannot write to $bundle"
@@ -166,6 +166,6 @@ if ((is_archive)); then
   say "$output: $(mib "$(stat -c %s "$output")") MiB, unpacked $unpacked MiB"
   say "there: tar --zstd -xf $(basename "$output") && kiln-gpu-bundle/run.sh"
 else
-  mv -T -- "$bundle" "$output" || die 1 "cannot write $output" # an empty folder gives way
+  mv -T -- "$bundle" "$output" || die 1 "cannot write $output" # replaces an empty folder
   say "$output: $unpacked MiB; $output/run.sh runs it"
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of a bundle that tools/gpu-bundle.sh packed, where they were unpacked.
+# Runs the tests of an unpacked bundle of tools/gpu-bundle.sh: see --help.
 set -uo pipefail
 
 usage() {
@@ -7,11 +7,11 @@ usage() {
 usage: run.sh [--no-sanitizer] [--no-bench] [-- GoogleTest arguments]
 
 Runs Kiln's tests on the GPUs of this machine: once as they are, then under compute-sanitizer
-(memcheck, racecheck) where that program is, then the benchmark of the library, and closes with a
-summary. Needs a CUDA driver and nothing else; logs are written to the folder results beside it.
-With a cuDNN 9.8 or later attention is tested by that, too: the one that Kiln finds, as `kiln
-doctor` says, else one that the python3 on PATH has as a package, as PyTorch brings it. Without,
-those tests are skipped.
+(memcheck, racecheck) if that program is installed, then the benchmark of the library. Ends with a
+summary. Needs only a CUDA driver; writes logs to the folder results beside this script. With a
+cuDNN 9.8 or later, also tests attention with cuDNN. It uses the cuDNN that `kiln doctor` finds, else
+a package of the python3 on PATH, such as the one that PyTorch installs. Without cuDNN those tests
+are skipped.
 
   --no-sanitizer   leave compute-sanitizer out
   --no-bench       leave the benchmark out
@@ -19,9 +19,10 @@ those tests are skipped.
 
 Environment:
   KILN_CACHE_DIR   where compiled kernels are kept (default: the folder cache beside this script)
-  KILN_NVRTC       another NVRTC than the one in the bundle
-  KILN_CUDNN       a libcudnn.so.9, or the folder that it is in
-  KILN_DRIVER      another driver than libcuda.so.1; lib/libkiln-simulated-driver.so needs no GPU
+  KILN_NVRTC       the NVRTC to use instead of the one in the bundle
+  KILN_CUDNN       a libcudnn.so.9, or its folder
+  KILN_DRIVER      the driver to use instead of libcuda.so.1; lib/libkiln-simulated-driver.so needs
+                   no GPU
 
 Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 there is no driver or no device.
 HELP
@@ -48,7 +49,7 @@ while (($#)); do
   shift
 done
 
-# That of the wheel nvidia-cudnn-cu12 or -cu13.
+# Prints the cuDNN library of the wheel nvidia-cudnn-cu12 or -cu13.
 cudnn_of_python() {
   python3 -c '
 import importlib.util, os
@@ -59,7 +60,7 @@ for folder in importlib.util.find_spec("nvidia.cudnn").submodule_search_location
         break
 ' 2>/dev/null
 }
-python_cudnn=$(cudnn_of_python) # with its own libraries: before ours are on the path
+python_cudnn=$(cudnn_of_python) # before our libraries are on the path, so that python3 uses its own
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 3
 results=$here/results
@@ -75,7 +76,7 @@ report=""
 failed=0
 note() { report+=$(printf '  %-28s %s' "$1" "$2")$'\n'; }
 
-# step NAME COMMAND...: runs it into a log of that name, says and notes how it went.
+# step NAME COMMAND...: runs COMMAND with a log of that name, and notes its outcome for the summary.
 step() {
   local name=$1 began=$SECONDS status=0 log outcome=ok
   shift
@@ -86,7 +87,7 @@ step() {
   note "$name" "$outcome, $((SECONDS - began)) s$(counts "$log")"
 }
 
-# What GoogleTest's closing lines count, for a log that has some.
+# Prints the counts in GoogleTest's last lines; nothing if the log has none.
 counts() {
   awk '/^\[  PASSED  \]/ {p = $4} /^\[  SKIPPED \] [0-9]+ test/ {s = $4} /^\[  FAILED  \] [0-9]+ test/ {f = $4}
        END {if (p != "") printf ": %d passed, %d failed, %d skipped", p, f, s}' "$1"
@@ -101,7 +102,7 @@ find_sanitizer() {
   return 1
 }
 
-examine() { "$here/bin/kiln" doctor >"$results/doctor.log" 2>&1; } # the tests say if it will do
+examine() { "$here/bin/kiln" doctor >"$results/doctor.log" 2>&1; } # exit code ignored: the tests decide
 examine
 if [[ -n $python_cudnn ]] && grep -q 'cudnn: no libcudnn' "$results/doctor.log"; then
   export KILN_CUDNN=$python_cudnn
@@ -118,8 +119,8 @@ if ! ((sanitize)); then
 elif [[ ${KILN_DRIVER:-} == *simulated* ]]; then
   note compute-sanitizer "left out: the driver is the simulated one"
 elif sanitizer=$(find_sanitizer); then
-  # Some tests ask for what the driver refuses: only what kernels do is looked at. No timings; how
-  # cuDNN's kernels synchronise is cuDNN's affair.
+  # Some tests make calls that the driver refuses, so API errors are not reported. Bandwidth is not
+  # measured here, and racecheck leaves out cuDNN's own kernels.
   declare -A without=([memcheck]='GpuBandwidth.*' [racecheck]='GpuBandwidth.*:*AttentionByCudnn*')
   for tool in memcheck racecheck; do
     step "$tool" "$sanitizer" --tool "$tool" --error-exitcode 9 --report-api-errors no \

@@ -9,21 +9,21 @@ case $#:${1:-} in
 usage: tools/run.sh
 
 Installs what is missing, builds the release preset, warms the quick subset of the built-in
-kernels for compute capability 7.5, 8.6, 9.0 and the devices present, and says what the cache
-holds. The first time that takes about 4 minutes on two cores, plus downloads. No GPU is needed.
+kernels for compute capability 7.5, 8.6, 9.0 and the devices present, and shows the cache's
+contents. The first run takes about 4 minutes on two cores, plus downloads. No GPU is needed.
 A second run installs nothing and finds every kernel in the cache.
 
-Debian packages come from apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN and
-the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_HOME, CUDA_PATH, the
+Debian packages are installed with apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN
+and the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_HOME, CUDA_PATH, the
 folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .deps.
 
 Environment:
-  KILN_NO_TOOLKIT=1   ignore installed toolkits here and in the build. The program itself still
-                      finds one on the loader path: KILN_NVRTC names the library it shall use.
+  KILN_NO_TOOLKIT=1   ignore installed toolkits in this script and in the build. The program itself
+                      still finds one on the loader path; set KILN_NVRTC to choose its library.
   KILN_CACHE_DIR      where the cache is (default: ~/.cache/kiln)
 
-Exit codes: 0 done, 1 a step failed, 2 wrong usage, 3 something is missing that cannot be
-installed here; the message names it and the command that installs it.
+Exit codes: 0 done, 1 a step failed, 2 wrong usage, 3 a missing part cannot be installed here; the
+message names it and the command that installs it.
 HELP
     exit 0
     ;;
@@ -38,7 +38,7 @@ esac
 began=$SECONDS
 report=""
 part_began=$SECONDS
-note() { # note WHAT: a line of the table at the end, of what has been done since the last one
+note() { # note WHAT: adds a line to the table at the end, with the time since the last note
   report+=$(printf '%5d s  %s' $((SECONDS - part_began)) "$1")$'\n'
   part_began=$SECONDS
 }
@@ -53,9 +53,9 @@ install_packages build
 provide_parts nvrtc headers frontend
 note "packages and headers"
 
-# cuDNN is large, and only the plan worker is built with it: it comes while the compiler runs.
+# cuDNN is large, and only the plan worker is built with it: fetch it while the compiler runs.
 mkdir -p build
-set -m # a process group of its own, which ends with this script
+set -m # starts the fetch in its own process group, which the trap below kills
 provide_parts cudnn >build/fetch_cudnn.log 2>&1 </dev/null &
 fetching=$!
 set +m
@@ -72,12 +72,12 @@ warm() { # warm ARCHITECTURES
 }
 warm 7.5,8.6,9.0
 if nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
-  warm native # by itself: a device that this NVRTC cannot build for spoils nothing else
+  warm native # a separate run: a device that this NVRTC does not support affects nothing else
 fi
 note "kernels warmed"
 
 wait "$fetching"
-provide_parts cudnn # says where it is, or what is lost without it
+provide_parts cudnn # prints where it is, or what does not work without it
 say "building the library and the worker for cuDNN's plans"
 build_preset release OFF || die 1 "the build failed"
 note "library and plan worker built"

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What run.sh and test.sh share: Debian packages, the NVIDIA parts, and one preset's build.
-# Sourced, never run. Exit codes: 2 wrong usage, 3 something is missing that cannot be installed.
+# Shared by run.sh, test.sh and gpu-bundle.sh: Debian packages, the NVIDIA parts, building a preset.
+# Sourced, never run. Exit codes: 2 wrong usage, 3 a missing part cannot be installed.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps=$root/.deps
 cd "$root" || exit 3
-exec </dev/null # nothing here asks; sudo asks on its own terminal
+exec </dev/null # nothing here reads input; sudo asks on its own terminal
 
 say() { printf '== %s\n' "$*"; }
 warn() { printf '\n!! %s\n\n' "$*" >&2; }
@@ -37,7 +37,7 @@ missing_packages() {
       awk '$1 == "installed" {print $2}' | sort) | xargs
 }
 
-# Sets as_root to what has to stand before a command to run it as root; fails where nothing does.
+# Sets as_root to the prefix that runs a command as root; fails if there is no way to become root.
 find_root() {
   as_root=()
   [[ $(id -u) == 0 ]] && return
@@ -45,8 +45,8 @@ find_root() {
   command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [[ -t 2 ]]; }
 }
 
-# install_packages GROUP...: installs what is missing of these groups. Calls apt-get only then.
-# Group "optional" may stay missing, which is said; for any other group that ends the script.
+# install_packages GROUP...: installs the missing packages of these groups; calls apt-get only if there
+# are some. If packages of group "optional" stay missing, it warns; for other groups the script ends.
 install_packages() {
   local missing needed reason remedy group
   if ! command -v dpkg-query >/dev/null; then
@@ -82,7 +82,7 @@ install_packages() {
 
 # ---- NVIDIA parts ----------------------------------------------------------------------------
 
-# What is lost without a part.
+# Prints what does not work without a part.
 part_is_for() {
   case $1 in
     headers) echo "the CUDA headers: needed to build" ;;
@@ -101,7 +101,7 @@ part_size() { awk -v part="$1" '/^# part / && $3 == part {print $4, $5}' tools/w
 
 part_pins() { part_requirements "$1" | sha256sum | cut -c1-64; }
 
-# Sets the table place_of_part: where each part is, empty where it is missing.
+# Fills the table place_of_part: the path of each part, empty if it is missing.
 declare -A place_of_part
 find_parts() {
   local line found
@@ -113,7 +113,8 @@ find_parts() {
   done <<<"$found"
 }
 
-# parts_to_fetch PART...: prints those that are missing, or in .deps by other pins than today's.
+# parts_to_fetch PART...: prints the parts that are missing, or are in .deps with other pins than
+# tools/wheels.txt has.
 parts_to_fetch() {
   local part place pins
   for part; do
@@ -127,7 +128,7 @@ parts_to_fetch() {
   done | xargs
 }
 
-# Prints a python3 that has pip, installing Debian's or making a private one where there is none.
+# Prints a python3 that has pip. If there is none, makes a venv, else installs Debian's.
 find_pip() {
   local python
   for python in python3 /usr/bin/python3; do
@@ -139,14 +140,14 @@ find_pip() {
 }
 
 # fetch_part PART: downloads the part's wheels, checks their hashes, and puts it into .deps.
-# Returns 1 where that failed, 2 where the registry did not answer.
+# Returns 1 if that failed, 2 if the registry did not answer.
 fetch_part() {
   local part=$1 began=$SECONDS work arch
   arch=$(uname -m)
   work=$(mktemp -d "$deps/.fetch.XXXXXX") || return 1
   part_requirements "$part" >"$work/requirements.txt"
   say "fetching $part ($(part_size "$part"))"
-  # The wheels of one Python version and one platform, whatever Python runs this: one set of hashes.
+  # Always the wheels of one Python version and platform, so that one set of hashes is enough.
   local platforms=()
   for glibc in manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014 manylinux_2_12 \
     manylinux2010; do
@@ -170,7 +171,7 @@ fetch_part() {
   say "fetched $part in $((SECONDS - began)) s"
 }
 
-fetch_parts() { # fetch_parts PART...: under the lock, once more looking what is missing
+fetch_parts() { # fetch_parts PART...: under the lock, after checking again what is missing
   local part lock python todo status
   if ! mkdir -p "$deps" 2>/dev/null || [[ ! -w $deps ]]; then
     warn "Cannot write $deps."
@@ -202,7 +203,7 @@ fetch_parts() { # fetch_parts PART...: under the lock, once more looking what is
 }
 
 # provide_parts PART...: finds each part in an installed toolkit, else in .deps, else fetches it.
-# Says where each is. A missing part is said too; only missing headers end the script.
+# Prints where each is, and which are missing. Only missing headers end the script.
 missing_parts=""
 say_missing_parts() { [[ -z $missing_parts ]] || warn "$missing_parts"; }
 provide_parts() {
@@ -226,9 +227,9 @@ it, or run this again where the package registry for wheels can be reached."
 
 # ---- Building --------------------------------------------------------------------------------
 
-configure_arguments=() # of every preset
-# build_preset PRESET TESTS [PREFIX...] [-- TARGET...]: configures and builds; TESTS is ON or OFF. The
-# build runs under the command PREFIX, of the targets alone where there are some.
+configure_arguments=() # for every preset
+# build_preset PRESET TESTS [PREFIX...] [-- TARGET...]: configures and builds; TESTS is ON or OFF. PREFIX
+# is a command that runs the build. With targets, builds only these.
 build_preset() {
   local preset=$1 tests=$2 launcher="" prefix=()
   shift 2
@@ -239,13 +240,13 @@ build_preset() {
   (($#)) && set -- --target "${@:2}"
   if command -v ccache >/dev/null; then
     launcher=ccache
-    # Without these it keeps nothing that includes a precompiled header, as tests do.
+    # Without these ccache does not cache files that use a precompiled header, as tests do.
     export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
-    # What one clone has compiled is found by another one, in whatever folder that is.
+    # With these, a clone in any folder finds what another clone has compiled.
     export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
     local cache_dir
     cache_dir=$(ccache --get-config cache_dir)
-    if ! mkdir -p "$cache_dir" 2>/dev/null || [[ ! -w $cache_dir ]]; then # no home to write to
+    if ! mkdir -p "$cache_dir" 2>/dev/null || [[ ! -w $cache_dir ]]; then # no writable home folder
       export CCACHE_DIR=$root/.cache/ccache
     fi
   fi

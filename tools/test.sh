@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is checked without a GPU: see --help.
+# Runs all checks that need no GPU: see --help.
 # shellcheck disable=SC2317 # the checks are called through step
 set -uo pipefail
 
@@ -8,48 +8,49 @@ usage() {
 usage: tools/test.sh [--quick | --tidy-all | --mutants | [--full] [--preset NAME...]]
                      [-- ctest arguments]
 
-Installs what is missing, builds, and runs tests that need no GPU. Closes with what the failed tests
-printed, a table of what took how long, and ctest's summary. Without options, the submission tier:
-what every change has to pass, each test in the build that is most likely to show its bug.
+Installs missing parts, builds, and runs the tests that need no GPU. Ends with the output of failed
+tests, a table of times, and ctest's summary. Without options, runs the submission tier, which every
+change must pass: each test in the build that is most likely to show its bug.
 
   1. clang-format on the project's files
-  2. clang-tidy, which has -Wthread-safety, on the files changed since the upstream branch, or since
-     the previous commit. When KILN_TIDY_SECONDS are over, the files that are left get
-     -Wthread-safety and -Wshadow alone, for as long again; those still left are named
-  3. preset asan (AddressSanitizer, UBSan): what parses input and shares files, the faults once, and
-     what the fuzzers have found
+  2. clang-tidy, with -Wthread-safety, on the files changed since the upstream branch, or since the
+     previous commit. After KILN_TIDY_SECONDS the remaining files get only -Wthread-safety and
+     -Wshadow, for the same time again; files that then remain are named
+  3. preset asan (AddressSanitizer, UBSan): code that parses input and shares files, the fault tests
+     once, and the inputs that the fuzzers have found
   4. preset tsan: the programs that have threads
   5. preset dev: all other tests, with a second NVRTC; kernels on the CPU; install, examples
-  6. where templates/, the rules of attention, src/compile or cache/ changed: the part of --full
-     that belongs to them, each for KILN_EXTRA_SECONDS at most and while the run is younger than
-     30 minutes; what is left out is said
+  6. if templates/, src/render/, src/attention/, src/cudnn/, src/compile/ or cache/ changed: the part
+     of --full that tests them, each for KILN_EXTRA_SECONDS at most and within the first 30 minutes
+     of the run; the table names what is left out
 
   --full          everything: clang-tidy on every file, each preset whole, the clang build of every
-                  file by itself, fuzzers, kernels and faults at length (KILN_FAULT_LENGTH=5), known
-                  bugs put back in; hours
-  --quick         steps 1 and 5 alone, without fetching the second NVRTC
+                  file by itself, fuzzers, all kernel variants, longer fault tests
+                  (KILN_FAULT_LENGTH=5), known bugs put back in; hours
+  --quick         only steps 1 and 5, without fetching the second NVRTC
   --tidy-all      the submission tier with clang-tidy on every file
-  --mutants       nothing of the above: puts known bugs back in, one at a time, and shows that
-                  the tests catch each (tests/mutants; minutes)
-  --preset NAME   build and test just this preset, whole (dev, release, asan, tsan; clang: the
+  --mutants       none of the above: puts known bugs back in, one at a time, and shows that the
+                  tests catch each (tests/mutants; minutes)
+  --preset NAME   build and test only this preset, whole (dev, release, asan, tsan; clang: the
                   fuzzers); repeat for more. dev comes last. With --full, that part of it.
   -- ARGUMENTS    for each ctest, for example: -- -R object_store
 
-Debian packages come from apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN and
-the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_HOME, CUDA_PATH, the
-folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .deps, as is a second
-NVRTC. Where a part is missing, only the tests that need it are skipped.
+Debian packages are installed with apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN
+and the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_HOME, CUDA_PATH, the
+folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .deps. A second NVRTC is
+always a wheel. If a part other than the CUDA headers is missing, only the tests that need it are
+skipped.
 
 Environment:
-  KILN_TIDY_SECONDS=N  how long each half of step 2 may take (default: 150)
-  KILN_EXTRA_SECONDS=N how long each of step 6 may take (default: 240)
-  KILN_FUZZ_SECONDS=N  how long each fuzzer runs (default: 60 with --full, else 10 at most)
-  KILN_FAULT_LENGTH=N  how much the fault tests inject, as a multiple of the default
-  KILN_NO_TOOLKIT=1    ignore installed toolkits here and in the build. What runs still finds one
-                       on the loader path.
+  KILN_TIDY_SECONDS=N  time limit of each half of step 2 (default: 150)
+  KILN_EXTRA_SECONDS=N time limit of each part of step 6 (default: 240)
+  KILN_FUZZ_SECONDS=N  time of each fuzzer (default: 60 with --full, else 10 at most)
+  KILN_FAULT_LENGTH=N  number of faults that the fault tests inject, as a multiple of the default
+  KILN_NO_TOOLKIT=1    ignore installed toolkits in this script and in the build. The programs still
+                       find one on the loader path.
 
-Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 something is missing that cannot
-be installed here; the message names it and the command that installs it.
+Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 a missing part cannot be installed
+here; the message names it and the command that installs it.
 HELP
 }
 
@@ -94,13 +95,13 @@ fi
 
 failed="" # the steps that failed
 report=""
-skip() { # skip REASON: what a step returns that cannot be done here
+skip() { # skip REASON: a step that cannot run here returns this
   skip_reason=$1
   return 77
 }
 
-# Sets `used` to the processor time, in tenths of a second, that this shell's children have used. In a
-# file, since a shell behind a pipe has no children yet.
+# Sets `used` to the processor time, in tenths of a second, that this shell's children have used. Goes
+# through a file, since a subshell behind a pipe would report its own children, and has none.
 children_time() {
   times >"$scratch"
   used=$(awk 'NR == 2 {
@@ -110,7 +111,7 @@ children_time() {
 scratch=$(mktemp) || die 1 "no temporary file can be made"
 trap 'rm -f "$scratch"' EXIT
 
-# Compiles a fixed file, and sets `used` to what that took: how fast this machine is at the moment.
+# Compiles a fixed file and sets `used` to the time taken: a measure of the machine's present speed.
 reference_time() {
   local before
   children_time
@@ -131,18 +132,18 @@ CODE
   children_time
   used=$((used - before))
 }
-reference=0 # the slowest that was seen
+reference=0 # the slowest reference time so far
 
-# The step's processor time in tools/test_budget.txt, in seconds, or nothing.
+# Prints the step's processor time in tools/test_budget.txt, in seconds; nothing if it has none.
 budget_of() { awk -v name="$1" -F ' *\\| *' '$1 == name { print $2 }' tools/test_budget.txt; }
 
-# over_budget NAME TENTHS: whether the step took more than 1.5 times what tools/test_budget.txt says, on
-# a machine as fast as this one is.
+# over_budget NAME TENTHS: true if the step took more than 1.5 times its time in tools/test_budget.txt,
+# scaled to a slower machine.
 over_budget() {
   local kept try
   kept=$(budget_of "$1")
   [[ $kept_budgets == yes && -n $kept ]] || return 1
-  for try in 1 2; do # before it is called growth: the machine may have become slower meanwhile
+  for try in 1 2; do # measures the machine once more: it may have become slower meanwhile
     if ((reference == 0 || try == 2)); then
       reference_time
       ((used <= reference)) || reference=$used
@@ -152,7 +153,7 @@ over_budget() {
   done
 }
 
-# step NAME COMMAND...: runs it, says and notes its times and outcome.
+# step NAME COMMAND...: runs COMMAND, and notes its times and outcome for the table.
 step() {
   local name=$1 began=$SECONDS before took outcome=ok status=0
   shift
@@ -177,7 +178,7 @@ step() {
   return $status
 }
 
-# A clone that another user made is read as well: whoever runs this script trusts it already.
+# Accepts a clone that another user owns: by running this script, the caller trusts it already.
 git() { command git -c safe.directory="$root" "$@"; }
 
 # sources PATTERN...: the project's own files, also those not yet committed.
@@ -197,8 +198,8 @@ check_format() {
   xargs -r clang-format --dry-run -Werror <<<"$files"
 }
 
-# Prints the commit that "changed" is measured from: where this branch left the default branch of its
-# origin, or of this clone; on that branch itself, the previous commit. Fails where there is none.
+# Prints the commit with which changes are compared: where this branch left its upstream, the default
+# branch of its origin or of this clone; on that branch itself, the previous commit. Fails without one.
 tidy_base() {
   local upstream base head
   head=$(git rev-parse HEAD) || return
@@ -232,11 +233,11 @@ tidy_files() {
   done | sort -u
 }
 
-# The clang build compiles each file by itself; clang-tidy needs its flags and what it generates.
+# The clang build compiles each file by itself; clang-tidy needs its flags and its generated files.
 configure_clang() { build_preset clang ON -- kiln_generated; }
 
-# tidy_for SECONDS ARGUMENT...: clang-tidy on each file of stdin, begun until then. Prints the files
-# that were left, on descriptor 3.
+# tidy_for SECONDS ARGUMENT...: runs clang-tidy on the files named on stdin, and starts no file after
+# SECONDS. Prints the remaining files on descriptor 3.
 tidy_for() {
   local until=$(($(date +%s) + $1))
   shift
@@ -258,7 +259,7 @@ check_tidy() {
   }
   [[ -n $files ]] || return 0
   configure_clang >/dev/null || return
-  files=$(while read -r file; do # what the build does not compile has no flags to check it with
+  files=$(while read -r file; do # only files that the build compiles: others have no flags
     grep -qF "\"file\": \"$root/$file\"" "$build"/compile_commands.json && echo "$file"
   done <<<"$files")
   say "files: $(wc -w <<<"$files")"
@@ -276,8 +277,8 @@ check_tidy() {
   return $status
 }
 
-# Sanitizers of GCC 12 place their shadow memory where a kernel with more than 28 random address bits
-# may already have put something: there such programs run with a fixed layout, if that is allowed.
+# With more than 28 random address bits the Linux kernel may map something where the sanitizers of
+# GCC 12 need their shadow memory. There these programs run with a fixed layout, if that is allowed.
 fixed_layout=()
 if [[ $(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28) -gt 28 ]]; then
   setarch -R true 2>/dev/null && fixed_layout=(setarch -R)
@@ -299,13 +300,13 @@ build_for_tests() { # build_for_tests PRESET; the build lists each program's tes
   esac
 }
 
-ctest_log() { echo "build/ctest_$1.log"; } # what ctest printed of PRESET
+ctest_log() { echo "build/ctest_$1.log"; } # the log with ctest's output for PRESET
 run_ctest() { # run_ctest PRESET
-  # More than there are cores: many tests wait for a deadline, a lock or another process.
+  # More tests than cores: many tests wait for a deadline, a lock or another process.
   local ctest=(ctest --preset "$1" -j "$(($(nproc) * 3 / 2))") prefix=()
   case $1 in
     asan | tsan) prefix=("${fixed_layout[@]}") ctest+=(-L '^(unit|integration|fault)$') ;;
-    clang) ctest+=(-L '^fuzz$') ;; # what is built to be fuzzed is slow at everything else
+    clang) ctest+=(-L '^fuzz$') ;; # a build for fuzzing is slow for all other tests
   esac
   [[ $tier != submission ]] || ctest+=(-L '^submission$')
   "${prefix[@]}" "${ctest[@]}" "${ctest_arguments[@]}" | tee "$(ctest_log "$1")"
@@ -315,8 +316,8 @@ test_preset() { # test_preset PRESET
   step "$1: build" build_for_tests "$1" && step "$1: ctest" run_ctest "$1"
 }
 
-# What belongs to a change, of what only --full runs.
-run_within() { # run_within COMMAND...: has to end at its first failure, so that a time over is none
+# The parts of --full that test the changed folders.
+run_within() { # run_within COMMAND...: must stop at its first failure, so that a timeout hides none
   local seconds=$((1800 - SECONDS)) limit=${KILN_EXTRA_SECONDS:-240} status=0
   ((seconds <= limit)) || seconds=$limit
   ((seconds >= 20)) || {
@@ -327,7 +328,7 @@ run_within() { # run_within COMMAND...: has to end at its first failure, so that
   ((status == 124)) || return "$status"
   skip "begun, and not done within $seconds s; --full does all of it"
 }
-run_program() { # run_program PROGRAM: one of dev's that the submission tier leaves out
+run_program() { # run_program PROGRAM: a program of preset dev that the submission tier leaves out
   build_preset dev ON -- "$1" &&
     run_within env KILN_TEST_ALL_VARIANTS=1 GTEST_FAIL_FAST=1 "build/dev/bin/$1"
 }
@@ -354,11 +355,11 @@ run_extra() {
 }
 
 run_mutants() (
-  unset KILN_TEST_ALL_VARIANTS KILN_FAULT_LENGTH # a test that is slow has not caught anything
+  unset KILN_TEST_ALL_VARIANTS KILN_FAULT_LENGTH # a slow test would count as a hang, and so as caught
   build_preset dev ON -- mutants
 )
 
-say_failed_tests() { # say_failed_tests PRESET: once more what each of them printed
+say_failed_tests() { # say_failed_tests PRESET: prints the output of the failed tests again
   [[ -f $(ctest_log "$1") ]] || return 0
   awk -v preset="$1" '
     /^ *[0-9]+\/[0-9]+ Test +#/ { shown = /\*\*\*/ && !/\*\*\*Skipped/ }
@@ -421,7 +422,7 @@ rm -f build/ctest_*.log
 for preset in "${presets[@]}"; do
   [[ $preset == "$last" ]] || test_preset "$preset"
 done
-test_preset "$last" # so that its summary closes the whole run
+test_preset "$last" # last, so that its summary is the end of the whole run
 [[ $kept_budgets == no ]] || run_extra
 
 for preset in "${presets[@]}"; do say_failed_tests "$preset"; done
