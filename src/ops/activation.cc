@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -50,11 +51,6 @@ Launch launch_of(const Args& args, std::string_view pass, std::int64_t blocks) {
           .arguments = {}};
 }
 
-template <typename Args>
-const void* bias_of(const Args& args) {
-  return args.has_bias ? args.bias : nullptr;
-}
-
 /// Of the gradient of the bias; 0 without rows.
 std::int64_t parts_of(const ActivationBackward& args, const Device& device) {
   if (args.rows == 0 || args.cols == 0)
@@ -66,49 +62,65 @@ std::int64_t parts_of(const ActivationBackward& args, const Device& device) {
 }
 
 template <typename Args>
-std::uint64_t tensor_bytes(const Args& args) {
-  return static_cast<std::uint64_t>(args.rows * args.cols) * size_bytes(args.dtype);
+Argument bias_of(const Args& args) {
+  return reads("bias", args.bias,
+               {args.rows > 0 ? args.cols : 0, size_bytes(args.dtype)})
+      .used_if(args.has_bias, kNoBias);
 }
-template <typename Args>
-std::uint64_t bias_bytes(const Args& args) {
-  return static_cast<std::uint64_t>(args.cols) * size_bytes(args.dtype);
+
+auto tensors_of(const ActivationForward& args) {
+  return std::array{writes("y", args.y, elements_of(args)),
+                    reads("x", args.x, elements_of(args)), bias_of(args),
+                    value("x_stride", args.cols)};
+}
+
+auto tensors_of(const ActivationBackward& args) {
+  const Elements all = elements_of(args);
+  return std::array{writes("dx", args.dx, all),
+                    workspace("sums", args.workspace, args.workspace_bytes,
+                              args.has_bias && all.count > 0),
+                    reads("dy", args.dy, all),
+                    reads("x", args.x, all),
+                    bias_of(args),
+                    value("x_stride", args.cols)};
 }
 
 }  // namespace
 
-Result<Plan> plan(const ActivationForward& args, const Device& /*device*/) {
-  if (KILN_TRY(check(kForward, args)) == 0)
+Result<Plan> plan(const ActivationForward& args, const Device& /*device*/,
+                  Pointers pointers) {
+  const std::int64_t elements = KILN_TRY(check(kForward, args));
+  const auto tensors = tensors_of(args);
+  KILN_TRY(check_memory(kForward, {tensors}, pointers));
+  if (elements == 0)
     return Plan{};
   const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
-  const long long rows = args.rows;
-  const long long cols = args.cols;
-  const long long parts = tiles.parts_alone(rows, kForwardRows, args.has_bias);
+  const std::int64_t parts = tiles.parts_alone(args.rows, kForwardRows, args.has_bias);
   Launch launch = launch_of(args, "fwd", tiles.across * parts);
-  launch.arguments = Arguments(args.y, args.x, bias_of(args), cols, rows, cols, parts);
+  launch.arguments = Arguments{tensors, sizes_of(args, parts)};
   return Plan{std::move(launch)};
 }
 
-Result<Plan> plan(const ActivationBackward& args, const Device& device) {
-  const std::int64_t elements = KILN_TRY(check(kBackward, args));
-  const long long rows = args.rows;
-  const long long cols = args.cols;
-  const long long parts = parts_of(args, device);
-  KILN_TRY(
-      check_workspace(kBackward, args.workspace, args.workspace_bytes,
-                      KILN_TRY(activation_backward_workspace_bytes(args, device))));
+Result<Plan> plan(const ActivationBackward& args, const Device& device,
+                  Pointers pointers) {
+  const std::uint64_t needed =
+      KILN_TRY(activation_backward_workspace_bytes(args, device));
+  KILN_TRY(check_workspace(kBackward, args.workspace, args.workspace_bytes, needed));
+  const std::int64_t parts = parts_of(args, device);
+  const auto tensors = tensors_of(args);
+  const auto finalized = finalize_arguments(args, args.cols, parts);
+  KILN_TRY(check_memory(kBackward, {tensors, finalized}, pointers));
   Plan launches;
-  if (elements > 0) {
-    const Tiles tiles = Tiles::of(cols, size_bytes(args.dtype));
+  if (parts > 0) {
+    const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
     Launch launch = launch_of(args, "bwd", tiles.across * parts);
-    launch.arguments = Arguments(args.dx, args.workspace, args.dy, args.x,
-                                 bias_of(args), cols, rows, cols, parts);
+    launch.arguments = Arguments{tensors, sizes_of(args, parts)};
     launches.push_back(std::move(launch));
   }
-  if (args.has_bias && cols > 0) {
-    Launch launch = launch_of(args, "bwd", finalize_blocks(cols));
+  if (args.has_bias && args.cols > 0) {
+    Launch launch = launch_of(args, "bwd", finalize_blocks(args.cols));
     launch.entry = launch.kernel + "_finalize";
-    const void* const sums = args.workspace;
-    launch.arguments = Arguments(args.dbias, sums, parts, cols);
+    launch.arguments = Arguments{finalized};
     launches.push_back(std::move(launch));
   }
   return launches;
@@ -120,30 +132,6 @@ Result<std::uint64_t> activation_backward_workspace_bytes(
   if (!args.has_bias)
     return std::uint64_t{0};
   return static_cast<std::uint64_t>(parts_of(args, device) * args.cols) * sizeof(float);
-}
-
-Result<void> check_pointers(const ActivationForward& args) {
-  const std::uint64_t bytes = tensor_bytes(args);
-  const std::uint64_t bias = bias_bytes(args);
-  const std::size_t element = size_bytes(args.dtype);
-  return check_memory(
-      kForward, {{"y", args.y, bytes, element}},
-      {{"x", args.x, bytes, element},
-       of_bias(args, {"bias", args.bias, bytes > 0 ? bias : 0, element})});
-}
-
-Result<void> check_pointers(const ActivationBackward& args) {
-  const std::uint64_t bytes = tensor_bytes(args);
-  const std::uint64_t bias = bias_bytes(args);
-  const std::size_t element = size_bytes(args.dtype);
-  return check_memory(
-      kBackward,
-      {{"dx", args.dx, bytes, element},
-       of_bias(args, {"dbias", args.dbias, bias, element}),
-       workspace_of(args, bytes)},
-      {{"dy", args.dy, bytes, element},
-       {"x", args.x, bytes, element},
-       of_bias(args, {"bias", args.bias, bytes > 0 ? bias : 0, element})});
 }
 
 }  // namespace kiln::ops

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "kiln/device.h"
+#include "kiln/ops/dtype.h"
+#include "ops/arguments.h"
 #include "ops/ceil_div.h"
-#include "ops/check.h"
 
 namespace kiln::ops {
 
@@ -57,12 +59,20 @@ inline std::int64_t finalize_blocks(std::int64_t columns) {
   return ceil_div(columns, 8);
 }
 
-/// What check_pointers() looks at, where tensors have `bytes`.
+/// What all other kernels take last.
 template <typename Args>
-Memory workspace_of(const Args& args, std::uint64_t bytes) {
-  const std::uint64_t size = std::max<std::uint64_t>(args.workspace_bytes, 1);
-  return {"workspace", args.workspace, args.has_bias && bytes > 0 ? size : 0,
-          sizeof(float)};
+auto sizes_of(const Args& args, std::int64_t parts) {
+  return std::array{value("rows", args.rows), value("cols", args.cols),
+                    value("parts", parts)};
+}
+
+/// What the kernel takes that finalizes a bias's gradient.
+template <typename Args>
+auto finalize_arguments(const Args& args, std::int64_t columns, std::int64_t parts) {
+  return std::array{writes("dbias", args.dbias, {columns, size_bytes(args.dtype)})
+                        .used_if(args.has_bias, kNoBias),
+                    value("sums", args.workspace), value("parts", parts),
+                    value("cols", columns)};
 }
 
 }  // namespace kiln::ops

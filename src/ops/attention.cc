@@ -244,9 +244,12 @@ Result<Plan> launches(const AttentionCall& call, const Device& device) {
   return all;
 }
 
-Result<Plan> plan(const AttentionCall& call, const Device& device) {
+Result<Plan> plan(const AttentionCall& call, const Device& device, Pointers pointers) {
   KILN_TRY(check_options(call));
-  return launches(call, device);
+  Plan all = KILN_TRY(launches(call, device));
+  if (pointers == Pointers::kChecked)
+    KILN_TRY(check_pointers(call));
+  return all;
 }
 
 namespace {

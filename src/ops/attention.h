@@ -40,8 +40,9 @@ struct AttentionCall {
 /// kInvalidArgument; kUnavailable, where no kernel is for it.
 [[nodiscard]] Result<Plan> launches(const AttentionCall& call, const Device& device);
 
-/// Both.
-[[nodiscard]] Result<Plan> plan(const AttentionCall& call, const Device& device);
+/// Both, and check_pointers() unless they are ignored.
+[[nodiscard]] Result<Plan> plan(const AttentionCall& call, const Device& device,
+                                Pointers pointers = Pointers::kIgnored);
 
 /// What neither looks at, of a call that they took: addresses, and that nothing
 /// written overlaps anything else. Errors: kInvalidArgument.

@@ -2,10 +2,36 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "util/try.h"
 
 namespace kiln::ops {
 namespace {
+
+bool overlap(const Argument& a, const Argument& b) {
+  const auto begin_of = [](const Argument& argument) {
+    return reinterpret_cast<std::uintptr_t>(argument.begin);
+  };
+  return a.size_bytes > 0 && b.size_bytes > 0 &&
+         begin_of(a) < begin_of(b) + b.size_bytes &&
+         begin_of(b) < begin_of(a) + a.size_bytes;
+}
+
+Result<void> check_address(std::string_view operation, const Argument& argument) {
+  if (!argument.left_out.empty() && argument.begin != nullptr)
+    return refuse(operation, fmt::format("{} is set, and {}: it would be ignored",
+                                         argument.label, argument.left_out));
+  if (argument.size_bytes == 0)
+    return {};
+  if (argument.begin == nullptr)
+    return refuse(operation, fmt::format("{} is null", argument.label));
+  if (reinterpret_cast<std::uintptr_t>(argument.begin) % argument.element_bytes != 0)
+    return refuse(operation,
+                  fmt::format("{} is at {}, no multiple of an element's {} bytes",
+                              argument.label, argument.begin, argument.element_bytes));
+  return {};
+}
 
 bool overlap(const Memory& a, const Memory& b) {
   const auto begin_of = [](const Memory& memory) {
@@ -64,6 +90,38 @@ Result<std::int64_t> element_count(std::string_view operation,
     count *= extent.size;
   }
   return count;
+}
+
+Result<void> check_memory(std::string_view operation, const ArgumentLists& kernels,
+                          Pointers pointers, Outputs outputs) {
+  if (pointers == Pointers::kIgnored)
+    return {};
+  std::array<const Argument*, 32> all{};  // more than any operation has
+  std::size_t count = 0;
+  std::size_t input_count = 0;
+  for (const Access access : {Access::kReads, Access::kWrites, Access::kWorkspace}) {
+    for (const auto& kernel : kernels) {
+      for (const Argument& argument : kernel) {
+        if (argument.access == access)
+          all.at(count++) = &argument;
+      }
+    }
+    input_count = access == Access::kReads ? count : input_count;
+  }
+  for (std::size_t i = 0; i < count; ++i)  // outputs first
+    KILN_TRY(check_address(operation, *all[(input_count + i) % count]));
+  for (std::size_t output = input_count; output < count; ++output) {
+    for (std::size_t other = 0; other < output; ++other) {
+      const bool is_input = other < input_count;
+      if ((is_input || outputs == Outputs::kApart) &&
+          overlap(*all[output], *all[other]))
+        return refuse(
+            operation,
+            fmt::format("{} overlaps {}{}", all[output]->label, all[other]->label,
+                        is_input ? ": it works out of place" : ""));
+    }
+  }
+  return {};
 }
 
 Result<void> check_memory(std::string_view operation,

@@ -11,6 +11,7 @@
 
 #include "kiln/ops/dtype.h"
 #include "kiln/result.h"
+#include "ops/arguments.h"
 
 namespace kiln::ops {
 
@@ -33,6 +34,16 @@ struct Extent {
   return element_count(operation, std::span(extents.begin(), extents.size()));
 }
 
+/// May outputs reach into each other?
+enum class Outputs : std::uint8_t { kApart, kInterleaved };
+
+/// Of all memory that the arguments of an operation's kernels declare: that it has an
+/// address, a multiple of its element's size, unless it is empty; that what is left out
+/// has none; and that no output overlaps an input or another output.
+[[nodiscard]] Result<void> check_memory(std::string_view operation,
+                                        const ArgumentLists& kernels, Pointers pointers,
+                                        Outputs outputs = Outputs::kApart);
+
 /// Memory of the device that an operation touches: `size_bytes` from `begin` on, in
 /// elements of `element_bytes`.
 struct Memory {
@@ -52,12 +63,6 @@ struct Memory {
     memory.left_out = else_because;
   }
   return memory;
-}
-
-/// `memory` of a bias or of its gradient.
-template <typename Args>
-[[nodiscard]] Memory of_bias(const Args& args, const Memory& memory) {
-  return only_if(args.has_bias, "has_bias is false", memory);
 }
 
 /// That each has an address, a multiple of its element's size, unless it is empty; that

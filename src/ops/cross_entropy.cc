@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -32,9 +33,12 @@ std::int64_t logits_stride(const Args& args) {
   return args.logits_stride == 0 ? padded_vocabulary(args) : args.logits_stride;
 }
 
+/// 0 where there is no gradient.
 template <typename Args>
 std::int64_t dlogits_stride(const Args& args) {
-  return args.dlogits_stride == 0 ? padded_vocabulary(args) : args.dlogits_stride;
+  if constexpr (kHasGradient<Args>)
+    return args.dlogits_stride == 0 ? padded_vocabulary(args) : args.dlogits_stride;
+  return 0;
 }
 
 /// That rows which are `stride` apart and `cols` long do not run into each other, and
@@ -72,60 +76,10 @@ Result<void> check(const Args& args) {
   return {};
 }
 
-/// What all kernels take last: the target distribution, targets and rows.
-template <typename Args>
-void add_rows(Arguments& to, const Args& args) {
-  const double smoothing = args.smoothing;
-  to.add(static_cast<float>(1 - smoothing));
-  to.add(static_cast<float>(smoothing / static_cast<double>(args.vocabulary)));
-  to.add(static_cast<long long>(args.ignored_index));
-  to.add(args.target_type == TargetType::kInt64 ? 8LL : 4LL);
-  to.add(static_cast<long long>(args.rows));
-  to.add(static_cast<long long>(args.vocabulary));
-  to.add(static_cast<long long>(logits_stride(args)));
-  if constexpr (kHasGradient<Args>) {
-    to.add(static_cast<long long>(padded_vocabulary(args)));
-    to.add(static_cast<long long>(dlogits_stride(args)));
-  }
-}
-
-// The choice, the same for every architecture: there is one kernel of a type, and its
-// geometry suits the vocabulary.
-template <typename Args>
-Result<Plan> plan_of(const Args& args, Arguments arguments) {
-  KILN_TRY(check(args));
-  if (args.rows == 0)
-    return Plan{};
-  add_rows(arguments, args);
-  constexpr bool kBackward = std::is_same_v<Args, CrossEntropyBackward>;
-  Launch launch{.kernel = kBackward ? "cross_entropy_bwd" : "cross_entropy_fwd",
-                .parameters = {{"dtype", std::string(to_string(args.dtype))}},
-                .extents = {{"rows", args.rows}, {"cols", args.vocabulary}},
-                .arguments = std::move(arguments)};
-  if (!kBackward)
-    launch.parameters.emplace("gradient", kHasGradient<Args> ? "true" : "false");
-  return Plan{std::move(launch)};
-}
-
 /// From the first element to the last, what lies between rows included.
 template <typename Args>
-std::uint64_t matrix_bytes(const Args& args, std::int64_t stride, std::int64_t cols) {
-  const std::int64_t elements = args.rows == 0 ? 0 : (args.rows - 1) * stride + cols;
-  return static_cast<std::uint64_t>(elements) * size_bytes(args.dtype);
-}
-
-template <typename Args>
-Memory logits_of(const Args& args) {
-  return {"logits", args.logits,
-          matrix_bytes(args, logits_stride(args), args.vocabulary),
-          size_bytes(args.dtype)};
-}
-
-template <typename Args>
-Memory dlogits_of(const Args& args) {
-  return {"dlogits", args.dlogits,
-          matrix_bytes(args, dlogits_stride(args), padded_vocabulary(args)),
-          size_bytes(args.dtype)};
+Elements matrix_of(const Args& args, std::int64_t stride, std::int64_t cols) {
+  return {args.rows == 0 ? 0 : (args.rows - 1) * stride + cols, size_bytes(args.dtype)};
 }
 
 std::size_t size_bytes(TargetType type) {
@@ -133,63 +87,98 @@ std::size_t size_bytes(TargetType type) {
 }
 
 template <typename Args>
-Memory targets_of(const Args& args) {
-  const std::size_t element = size_bytes(args.target_type);
-  return {"targets", args.targets, static_cast<std::uint64_t>(args.rows) * element,
-          element};
+Argument logits_of(const Args& args) {
+  return reads("logits", args.logits,
+               matrix_of(args, logits_stride(args), args.vocabulary));
 }
 
-/// `each` floats a row.
-Memory floats(std::string_view name, const float* begin, std::int64_t rows,
-              std::uint64_t each = 1) {
-  return {name, begin, static_cast<std::uint64_t>(rows) * each * sizeof(float),
-          sizeof(float)};
+template <typename Args>
+Argument dlogits_of(const Args& args) {
+  return writes("dlogits", args.dlogits,
+                matrix_of(args, dlogits_stride(args), padded_vocabulary(args)));
 }
 
-/// The same, or nothing where it is null.
-Memory optional_floats(std::string_view name, const float* begin, std::int64_t rows,
-                       std::uint64_t each = 1) {
-  return floats(name, begin, begin == nullptr ? 0 : rows, each);
+template <typename Args>
+Argument targets_of(const Args& args) {
+  return reads("targets", args.targets, {args.rows, size_bytes(args.target_type)});
+}
+
+auto arguments_of(const CrossEntropy& args) {
+  const Elements each_row = floats(args.rows);
+  return std::array{writes("loss", args.loss, each_row),
+                    writes("lse", args.lse, each_row).if_set(),
+                    dlogits_of(args),
+                    logits_of(args),
+                    targets_of(args),
+                    reads("row_scale", args.row_scale, each_row).if_set(),
+                    value("scale", args.scale)};
+}
+
+auto arguments_of(const CrossEntropyForward& args) {
+  return std::array{writes("loss", args.loss, floats(args.rows)),
+                    writes("lse", args.lse, floats(args.rows)).if_set(),
+                    writes("saved", args.saved, floats(2 * args.rows)).if_set(),
+                    logits_of(args), targets_of(args)};
+}
+
+auto arguments_of(const CrossEntropyBackward& args) {
+  return std::array{dlogits_of(args),
+                    logits_of(args),
+                    targets_of(args),
+                    reads("saved", args.saved, floats(2 * args.rows)),
+                    reads("row_scale", args.row_scale, floats(args.rows)).if_set(),
+                    value("scale", args.scale)};
+}
+
+/// What all kernels take last: the target distribution, targets and rows.
+template <typename Args>
+auto sizes_of(const Args& args) {
+  const double smoothing = args.smoothing;
+  const double uniform = smoothing / static_cast<double>(args.vocabulary);
+  return std::array{
+      value("confidence", static_cast<float>(1 - smoothing)),
+      value("uniform", static_cast<float>(uniform)),
+      value("ignored", args.ignored_index),
+      value("target_bytes", static_cast<std::int64_t>(size_bytes(args.target_type))),
+      value("rows", args.rows),
+      value("cols", args.vocabulary),
+      value("x_stride", logits_stride(args)),
+      value("dx_cols", padded_vocabulary(args)).exists_if(kHasGradient<Args>),
+      value("dx_stride", dlogits_stride(args)).exists_if(kHasGradient<Args>)};
+}
+
+// The choice, the same for every architecture: there is one kernel of a type, and its
+// geometry suits the vocabulary.
+template <typename Args>
+Result<Plan> plan_of(const Args& args, Pointers pointers) {
+  KILN_TRY(check(args));
+  const auto arguments = arguments_of(args);
+  KILN_TRY(check_memory(kName<Args>, {arguments}, pointers));
+  if (args.rows == 0)
+    return Plan{};
+  constexpr bool kBackward = std::is_same_v<Args, CrossEntropyBackward>;
+  Launch launch{.kernel = kBackward ? "cross_entropy_bwd" : "cross_entropy_fwd",
+                .parameters = {{"dtype", std::string(to_string(args.dtype))}},
+                .extents = {{"rows", args.rows}, {"cols", args.vocabulary}},
+                .arguments = Arguments{arguments, sizes_of(args)}};
+  if (!kBackward)
+    launch.parameters.emplace("gradient", kHasGradient<Args> ? "true" : "false");
+  return Plan{std::move(launch)};
 }
 
 }  // namespace
 
-Result<Plan> plan(const CrossEntropy& args, const Device& /*device*/) {
-  return plan_of(args, Arguments(args.loss, args.lse, args.dlogits, args.logits,
-                                 args.targets, args.row_scale, args.scale));
+Result<Plan> plan(const CrossEntropy& args, const Device& /*device*/,
+                  Pointers pointers) {
+  return plan_of(args, pointers);
 }
-
-Result<Plan> plan(const CrossEntropyForward& args, const Device& /*device*/) {
-  return plan_of(args,
-                 Arguments(args.loss, args.lse, args.saved, args.logits, args.targets));
+Result<Plan> plan(const CrossEntropyForward& args, const Device& /*device*/,
+                  Pointers pointers) {
+  return plan_of(args, pointers);
 }
-
-Result<Plan> plan(const CrossEntropyBackward& args, const Device& /*device*/) {
-  return plan_of(args, Arguments(args.dlogits, args.logits, args.targets, args.saved,
-                                 args.row_scale, args.scale));
-}
-
-Result<void> check_pointers(const CrossEntropy& args) {
-  return check_memory(kName<CrossEntropy>,
-                      {floats("loss", args.loss, args.rows),
-                       optional_floats("lse", args.lse, args.rows), dlogits_of(args)},
-                      {logits_of(args), targets_of(args),
-                       optional_floats("row_scale", args.row_scale, args.rows)});
-}
-
-Result<void> check_pointers(const CrossEntropyForward& args) {
-  return check_memory(kName<CrossEntropyForward>,
-                      {floats("loss", args.loss, args.rows),
-                       optional_floats("lse", args.lse, args.rows),
-                       optional_floats("saved", args.saved, args.rows, 2)},
-                      {logits_of(args), targets_of(args)});
-}
-
-Result<void> check_pointers(const CrossEntropyBackward& args) {
-  return check_memory(
-      kName<CrossEntropyBackward>, {dlogits_of(args)},
-      {logits_of(args), targets_of(args), floats("saved", args.saved, args.rows, 2),
-       optional_floats("row_scale", args.row_scale, args.rows)});
+Result<Plan> plan(const CrossEntropyBackward& args, const Device& /*device*/,
+                  Pointers pointers) {
+  return plan_of(args, pointers);
 }
 
 }  // namespace kiln::ops

@@ -10,15 +10,13 @@
 
 namespace kiln::ops {
 
-/// The launch on `device`: of each type one kernel for every shape. Looks at no
-/// pointer. Errors: kInvalidArgument.
-[[nodiscard]] Result<Plan> plan(const CrossEntropy& args, const Device& device);
-[[nodiscard]] Result<Plan> plan(const CrossEntropyForward& args, const Device& device);
-[[nodiscard]] Result<Plan> plan(const CrossEntropyBackward& args, const Device& device);
-
-/// What plan() does not look at, of arguments that it takes. Errors: kInvalidArgument.
-[[nodiscard]] Result<void> check_pointers(const CrossEntropy& args);
-[[nodiscard]] Result<void> check_pointers(const CrossEntropyForward& args);
-[[nodiscard]] Result<void> check_pointers(const CrossEntropyBackward& args);
+/// The launch on `device`: of each type one kernel for every shape. Errors:
+/// kInvalidArgument.
+[[nodiscard]] Result<Plan> plan(const CrossEntropy& args, const Device& device,
+                                Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Plan> plan(const CrossEntropyForward& args, const Device& device,
+                                Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Plan> plan(const CrossEntropyBackward& args, const Device& device,
+                                Pointers pointers = Pointers::kIgnored);
 
 }  // namespace kiln::ops

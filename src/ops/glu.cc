@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -76,39 +77,12 @@ Launch glu_launch(const Args& args, std::string_view pass, std::int64_t blocks) 
 }
 
 /// `linear`, or the second half of a packed `x`; null where that is.
-template <typename Args, typename Pointer>
-Pointer linear_of(const Args& args, Pointer x, Pointer linear) {
-  using Byte = std::conditional_t<std::is_same_v<Pointer, const void*>, const std::byte,
-                                  std::byte>;
+template <typename Args>
+const void* linear_of(const Args& args, const void* x, const void* linear) {
   if (args.layout == GluLayout::kSplit || x == nullptr)
     return linear;
-  return static_cast<Byte*>(x) +
+  return static_cast<const std::byte*>(x) +
          static_cast<std::size_t>(args.cols) * size_bytes(args.dtype);
-}
-
-/// What follows the tensors in every kernel's arguments.
-template <typename Args>
-void add_numbers(const Args& args, long long parts, Arguments& to) {
-  if (args.kind == GluKind::kClampedSwiGlu) {
-    to.add(args.alpha);
-    to.add(args.limit);
-    to.add(args.offset);
-  }
-  const long long rows = args.rows;
-  const long long cols = args.cols;
-  to.add(args.layout == GluLayout::kPacked ? 2 * cols : cols);
-  to.add(rows);
-  to.add(cols);
-  to.add(parts);
-}
-
-template <typename Args>
-const void* glu_bias(const Args& args) {
-  return args.has_bias ? args.bias : nullptr;
-}
-template <typename Args>
-const float* weight_of(const Args& args) {
-  return args.has_weight ? args.weight : nullptr;
 }
 
 /// 0 without elements.
@@ -121,56 +95,79 @@ std::int64_t parts_of(const GluBackward& args, const Device& device) {
                        : tiles.parts_alone(args.rows, work.rows_in_flight, false);
 }
 
-/// The sizes of what an operation touches.
-struct Sizes {
-  std::uint64_t y;
-  std::uint64_t x;       // both halves where it is packed
-  std::uint64_t linear;  // 0 where it is
-  std::uint64_t bias;
-  std::uint64_t weight;
+constexpr std::string_view kPacked = "layout is kPacked";
+constexpr std::string_view kNoWeight = "has_weight is false";
 
-  template <typename Args>
-  explicit Sizes(const Args& args) {
-    const bool packed = args.layout == GluLayout::kPacked;
-    const auto rows = static_cast<std::uint64_t>(args.rows);
-    const std::uint64_t row =
-        static_cast<std::uint64_t>(args.cols) * size_bytes(args.dtype);
-    y = rows * row;
-    x = packed ? 2 * y : y;
-    linear = packed ? 0 : y;
-    bias = 2 * row;
-    weight = rows * sizeof(float);
-  }
-};
-
+/// Of x: both halves where it is packed.
 template <typename Args>
-Memory of_split(const Args& args, const Memory& memory) {
-  return only_if(args.layout == GluLayout::kSplit, "layout is kPacked", memory);
+Elements x_of(const Args& args) {
+  const Elements half = elements_of(args);
+  return {args.layout == GluLayout::kPacked ? 2 * half.count : half.count, half.bytes};
 }
+
+/// What all kernels take then.
 template <typename Args>
-Memory of_weight(const Args& args, const Memory& memory) {
-  return only_if(args.has_weight, "has_weight is false", memory);
+auto inputs_of(const Args& args) {
+  const Elements half = elements_of(args);
+  const bool is_split = args.layout == GluLayout::kSplit;
+  const bool is_clamped = args.kind == GluKind::kClampedSwiGlu;
+  // Without columns too a row's dweight is computed.
+  const bool reads_weight = half.count > 0 || std::is_same_v<Args, GluBackward>;
+  return std::array{
+      reads("x", args.x, x_of(args)),
+      reads("linear", args.linear, half)
+          .used_if(is_split, kPacked)
+          .given_as(linear_of(args, args.x, args.linear)),
+      reads("bias", args.bias, {half.count > 0 ? 2 * args.cols : 0, half.bytes})
+          .used_if(args.has_bias, kNoBias),
+      reads("weight", args.weight, floats(reads_weight ? args.rows : 0))
+          .used_if(args.has_weight, kNoWeight),
+      value("alpha", args.alpha).exists_if(is_clamped),
+      value("limit", args.limit).exists_if(is_clamped),
+      value("offset", args.offset).exists_if(is_clamped),
+      value("x_stride", is_split ? args.cols : 2 * args.cols)};
+}
+
+/// And dy.
+auto outputs_of(const GluBackward& args) {
+  const Elements half = elements_of(args);
+  const Argument dweight = writes("sums", args.dweight, floats(args.rows), "dweight")
+                               .exists_if(args.has_weight, kNoWeight);
+  const Argument sums = workspace("sums", args.workspace, args.workspace_bytes,
+                                  args.has_bias && half.count > 0);
+  return std::array{writes("dx", args.dx, x_of(args)),
+                    writes("dlinear", args.dlinear, half)
+                        .used_if(args.layout == GluLayout::kSplit, kPacked)
+                        .given_as(linear_of(args, args.dx, args.dlinear)),
+                    dweight, args.has_weight ? sums.only_checked() : sums,
+                    reads("dy", args.dy, half)};
 }
 
 }  // namespace
 
-Result<Plan> plan(const GluForward& args, const Device& /*device*/) {
-  if (KILN_TRY(check_glu(kGluForward, args)) == 0)
+Result<Plan> plan(const GluForward& args, const Device& /*device*/, Pointers pointers) {
+  const std::int64_t elements = KILN_TRY(check_glu(kGluForward, args));
+  const std::array outputs{writes("y", args.y, elements_of(args))};
+  const auto inputs = inputs_of(args);
+  KILN_TRY(check_memory(kGluForward, {outputs, inputs}, pointers));
+  if (elements == 0)
     return Plan{};
   const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
   const std::int64_t parts =
       tiles.parts_alone(args.rows, kGluForwardRows, args.has_bias);
   Launch launch = glu_launch(args, "fwd", tiles.across * parts);
-  launch.arguments = Arguments(args.y, args.x, linear_of(args, args.x, args.linear),
-                               glu_bias(args), weight_of(args));
-  add_numbers(args, parts, launch.arguments);
+  launch.arguments = Arguments{outputs, inputs, sizes_of(args, parts)};
   return Plan{std::move(launch)};
 }
 
-Result<Plan> plan(const GluBackward& args, const Device& device) {
+Result<Plan> plan(const GluBackward& args, const Device& device, Pointers pointers) {
   const std::uint64_t needed = KILN_TRY(glu_backward_workspace_bytes(args, device));
   KILN_TRY(check_workspace(kGluBackward, args.workspace, args.workspace_bytes, needed));
-  const long long parts = parts_of(args, device);
+  const std::int64_t parts = parts_of(args, device);
+  const auto outputs = outputs_of(args);
+  const auto inputs = inputs_of(args);
+  const auto finalized = finalize_arguments(args, 2 * args.cols, parts);
+  KILN_TRY(check_memory(kGluBackward, {outputs, finalized, inputs}, pointers));
   Plan launches;
   // Without columns a row's dweight is 0 all the same.
   if (parts > 0 || (args.has_weight && args.rows > 0)) {
@@ -178,19 +175,13 @@ Result<Plan> plan(const GluBackward& args, const Device& device) {
         args.has_weight ? args.rows
                         : Tiles::of(args.cols, size_bytes(args.dtype)).across * parts;
     Launch launch = glu_launch(args, "bwd", blocks);
-    void* const sums = args.has_weight ? args.dweight : args.workspace;
-    launch.arguments = Arguments(args.dx, linear_of(args, args.dx, args.dlinear), sums,
-                                 args.dy, args.x, linear_of(args, args.x, args.linear),
-                                 glu_bias(args), weight_of(args));
-    add_numbers(args, parts, launch.arguments);
+    launch.arguments = Arguments{outputs, inputs, sizes_of(args, parts)};
     launches.push_back(std::move(launch));
   }
   if (args.has_bias && args.cols > 0) {
-    const long long columns = 2 * args.cols;
-    Launch launch = glu_launch(args, "bwd", finalize_blocks(columns));
+    Launch launch = glu_launch(args, "bwd", finalize_blocks(2 * args.cols));
     launch.entry = launch.kernel + "_finalize";
-    const void* const sums = args.workspace;
-    launch.arguments = Arguments(args.dbias, sums, parts, columns);
+    launch.arguments = Arguments{finalized};
     launches.push_back(std::move(launch));
   }
   return launches;
@@ -203,35 +194,6 @@ Result<std::uint64_t> glu_backward_workspace_bytes(const GluBackward& args,
     return std::uint64_t{0};
   return static_cast<std::uint64_t>(parts_of(args, device) * 2 * args.cols) *
          sizeof(float);
-}
-
-Result<void> check_pointers(const GluForward& args) {
-  const Sizes sizes(args);
-  const std::size_t element = size_bytes(args.dtype);
-  return check_memory(
-      kGluForward, {{"y", args.y, sizes.y, element}},
-      {{"x", args.x, sizes.x, element},
-       of_split(args, {"linear", args.linear, sizes.linear, element}),
-       of_bias(args, {"bias", args.bias, sizes.y > 0 ? sizes.bias : 0, element}),
-       of_weight(args, {"weight", args.weight, sizes.y > 0 ? sizes.weight : 0,
-                        sizeof(float)})});
-}
-
-Result<void> check_pointers(const GluBackward& args) {
-  const Sizes sizes(args);
-  const std::size_t element = size_bytes(args.dtype);
-  return check_memory(
-      kGluBackward,
-      {{"dx", args.dx, sizes.x, element},
-       of_split(args, {"dlinear", args.dlinear, sizes.linear, element}),
-       of_bias(args, {"dbias", args.dbias, sizes.bias, element}),
-       of_weight(args, {"dweight", args.dweight, sizes.weight, sizeof(float)}),
-       workspace_of(args, sizes.y)},
-      {{"dy", args.dy, sizes.y, element},
-       {"x", args.x, sizes.x, element},
-       of_split(args, {"linear", args.linear, sizes.linear, element}),
-       of_bias(args, {"bias", args.bias, sizes.y > 0 ? sizes.bias : 0, element}),
-       of_weight(args, {"weight", args.weight, sizes.weight, sizeof(float)})});
 }
 
 }  // namespace kiln::ops

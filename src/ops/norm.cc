@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -158,174 +159,143 @@ Result<std::uint64_t> workspace_bytes(const Args& args, const Device& device) {
   return static_cast<std::uint64_t>(floats) * sizeof(float);
 }
 
+/// Null for an RMS norm, which has no such member.
+template <typename Args, typename Member>
+const void* of_layer_norm(const Args& args, Member member) {
+  if constexpr (kIsLayerNorm<Args>)
+    return member(args);
+  return nullptr;
+}
+
+constexpr std::string_view kNoResidual = "adds_residual is false";
+constexpr std::string_view kNoDweight = "has_dweight is false";
+
+template <typename Args>
+Elements weights_of(const Args& args) {
+  return {args.cols, size_bytes(weight_dtype_of(args))};
+}
+template <typename Args>
+Elements statistics_of(const Args& args) {
+  return floats(args.cols == 0 ? 0 : args.rows);
+}
+
+template <typename Args>
+auto forward_tensors(const Args& args) {
+  const Elements all = elements_of(args);
+  const Elements each_row = statistics_of(args);
+  const auto* const mean = of_layer_norm(args, [](auto& norm) { return norm.mean; });
+  const auto* const bias = of_layer_norm(args, [](auto& norm) { return norm.bias; });
+  return std::array{
+      writes("y", args.y, all),
+      writes("sum", args.sum, all).exists_if(args.adds_residual, kNoResidual),
+      writes("mean", mean, each_row).if_set().exists_if(kIsLayerNorm<Args>),
+      writes("rstd", args.rstd, each_row).if_set(),
+      reads("x", args.x, all),
+      reads("residual", args.residual, all).exists_if(args.adds_residual, kNoResidual),
+      reads("weight", args.weight, weights_of(args)),
+      reads("bias", bias, weights_of(args)).exists_if(has_bias(args), kNoBias)};
+}
+
+template <typename Args>
+auto backward_tensors(const Args& args) {
+  const Elements all = elements_of(args);
+  const auto* const mean = of_layer_norm(args, [](auto& norm) { return norm.mean; });
+  return std::array{
+      writes("grad_in", args.dx, all, "dx"),
+      workspace("partials", args.workspace, args.workspace_bytes,
+                args.has_dweight && all.count > 0),
+      reads("grad_out", args.dy, all, "dy"),
+      reads("x", args.x, all),
+      reads("grad_sum", args.dsum, all, "dsum")
+          .exists_if(args.adds_residual, kNoResidual),
+      reads("weight", args.weight, weights_of(args)),
+      reads("mean", mean, statistics_of(args)).exists_if(kIsLayerNorm<Args>),
+      reads("rstd", args.rstd, statistics_of(args))};
+}
+
+template <typename Args>
+auto finalize_arguments_of(const Args& args, std::int64_t blocks) {
+  const auto* const dbias = of_layer_norm(args, [](auto& norm) { return norm.dbias; });
+  return std::array{writes("grad_weight", args.dweight, weights_of(args), "dweight")
+                        .used_if(args.has_dweight, kNoDweight),
+                    writes("grad_bias", dbias, weights_of(args), "dbias")
+                        .exists_if(args.has_dweight && has_bias(args),
+                                   args.has_dweight ? kNoBias : kNoDweight),
+                    value("partials", args.workspace), value("blocks", blocks),
+                    value("cols", args.cols)};
+}
+
+template <typename Args>
+Result<Plan> forward_plan(const Args& args, const Device& device,
+                          std::string_view kernel, Pointers pointers) {
+  const std::int64_t elements = KILN_TRY(check_norm(args));
+  const auto tensors = forward_tensors(args);
+  KILN_TRY(check_memory(operation_of(args), {tensors}, pointers));
+  if (elements == 0)
+    return Plan{};
+  Launch launch = norm_launch(args, kernel, forward_blocks(device));
+  if constexpr (!kIsLayerNorm<Args>) {
+    // A float is as it is: no rounding to speak of.
+    const bool rounds =
+        args.casting == RmsNormCasting::kLlama && args.dtype != DType::kF32;
+    launch.parameters["llama"] = rounds ? "true" : "false";
+  }
+  const std::array numbers{value("weight_offset", weight_offset_of(args)),
+                           value("eps", args.eps), value("rows", args.rows),
+                           value("cols", args.cols)};
+  launch.arguments = Arguments{tensors, numbers};
+  return Plan{std::move(launch)};
+}
+
 template <typename Args>
 Result<Plan> backward_plan(const Args& args, const Device& device,
-                           const std::string& kernel) {
+                           const std::string& kernel, Pointers pointers) {
   const std::uint64_t needed = KILN_TRY(workspace_bytes(args, device));
   KILN_TRY(check_workspace(operation_of(args), args.workspace, args.workspace_bytes,
                            needed));
+  if (pointers == Pointers::kChecked && needed > 0 && args.workspace_bytes == 0)
+    return refuse(operation_of(args), "workspace_bytes is 0");
+  const std::int64_t blocks = partial_rows(args, device);
+  const auto tensors = backward_tensors(args);
+  const auto finalized = finalize_arguments_of(args, blocks);
+  KILN_TRY(check_memory(operation_of(args), {tensors, finalized}, pointers));
   Plan plan;
   if (args.cols == 0)
     return plan;
-  const long long rows = args.rows;
-  const long long cols = args.cols;
-  const long long blocks = partial_rows(args, device);
-  const long long chunk = chunk_of(device, cols, has_bias(args));
-  const float weight_offset = weight_offset_of(args);
-  const void* const partials = args.has_dweight ? args.workspace : nullptr;
+  const std::int64_t chunk = chunk_of(device, args.cols, has_bias(args));
   Launch launch = norm_launch(args, kernel, blocks);
   launch.extents["chunk"] = chunk;
-  if (rows > 0) {
-    Launch& main = plan.emplace_back(launch);
-    main.arguments = Arguments(args.dx, partials, args.dy, args.x);
-    if (args.adds_residual)
-      main.arguments.add(args.dsum);
-    main.arguments.add(args.weight);
-    if constexpr (kIsLayerNorm<Args>)
-      main.arguments.add(args.mean);
-    main.arguments.add(args.rstd);
-    main.arguments.add(weight_offset);
-    for (const long long value : {rows, cols, chunk}) main.arguments.add(value);
+  if (args.rows > 0) {
+    const std::array numbers{value("weight_offset", weight_offset_of(args)),
+                             value("rows", args.rows), value("cols", args.cols),
+                             value("chunk", chunk)};
+    plan.push_back(launch);
+    plan.back().arguments = Arguments{tensors, numbers};
   }
   if (args.has_dweight) {
     launch.entry = kernel + "_finalize";
-    launch.arguments = Arguments(args.dweight);
-    if constexpr (kIsLayerNorm<Args>) {
-      if (args.has_bias)
-        launch.arguments.add(args.dbias);
-    }
-    launch.arguments.add(partials);
-    for (const long long value : {blocks, cols}) launch.arguments.add(value);
+    launch.arguments = Arguments{finalized};
     plan.push_back(std::move(launch));
   }
   return plan;
 }
 
-/// How many bytes what the operation is given has.
-struct NormSizes {
-  std::uint64_t rows;
-  std::uint64_t weight;
-  std::uint64_t statistics;
-};
-
-template <typename Args>
-NormSizes sizes_of(const Args& args) {
-  const auto rows = static_cast<std::uint64_t>(args.rows);
-  const auto cols = static_cast<std::uint64_t>(args.cols);
-  const std::uint64_t row_bytes = cols * size_bytes(args.dtype);
-  const std::uint64_t weight_bytes = cols * size_bytes(weight_dtype_of(args));
-  return {.rows = rows * row_bytes,
-          .weight = weight_bytes,
-          .statistics = cols == 0 ? 0 : rows * sizeof(float)};
-}
-
-template <typename Args>
-Memory of_residual(const Args& args, const Memory& memory) {
-  return only_if(args.adds_residual, "adds_residual is false", memory);
-}
-
-/// The memory of all forward norms; `mean` is empty where there is none, `bias` null.
-template <typename Args>
-Result<void> check_forward(const Args& args, const void* mean, const void* bias) {
-  const NormSizes sizes = sizes_of(args);
-  const std::size_t element = size_bytes(args.dtype);
-  const std::size_t weight_element = size_bytes(weight_dtype_of(args));
-  const auto statistics = [&](std::string_view name, const void* begin) {
-    return Memory{name, begin, begin == nullptr ? 0 : sizes.statistics, sizeof(float)};
-  };
-  return check_memory(
-      operation_of(args),
-      {{"y", args.y, sizes.rows, element},
-       of_residual(args, {"sum", args.sum, sizes.rows, element}),
-       statistics("mean", mean),
-       statistics("rstd", args.rstd)},
-      {{"x", args.x, sizes.rows, element},
-       of_residual(args, {"residual", args.residual, sizes.rows, element}),
-       {"weight", args.weight, sizes.weight, weight_element},
-       only_if(has_bias(args), "has_bias is false",
-               {"bias", bias, sizes.weight, weight_element})});
-}
-
-/// The same of all backward norms.
-template <typename Args>
-Result<void> check_backward(const Args& args, const void* dbias, const Memory& mean) {
-  const std::string_view operation = operation_of(args);
-  const NormSizes sizes = sizes_of(args);
-  const std::size_t element = size_bytes(args.dtype);
-  const std::size_t weight_element = size_bytes(weight_dtype_of(args));
-  const bool needs_workspace = args.has_dweight && sizes.rows > 0;
-  if (needs_workspace && args.workspace_bytes == 0)
-    return refuse(operation, "workspace_bytes is 0");
-  return check_memory(
-      operation,
-      {{"dx", args.dx, sizes.rows, element},
-       only_if(args.has_dweight, "has_dweight is false",
-               {"dweight", args.dweight, sizes.weight, weight_element}),
-       only_if(args.has_dweight && has_bias(args),
-               args.has_dweight ? "has_bias is false" : "has_dweight is false",
-               {"dbias", dbias, sizes.weight, weight_element}),
-       {"workspace", args.workspace, needs_workspace ? args.workspace_bytes : 0,
-        sizeof(float)}},
-      {{"dy", args.dy, sizes.rows, element},
-       {"x", args.x, sizes.rows, element},
-       of_residual(args, {"dsum", args.dsum, sizes.rows, element}),
-       {"weight", args.weight, sizes.weight, weight_element},
-       mean,
-       {"rstd", args.rstd, sizes.statistics, sizeof(float)}});
-}
-
 }  // namespace
 
-Result<Plan> plan(const LayerNormForward& args, const Device& device) {
-  if (KILN_TRY(check_norm(args)) == 0)
-    return Plan{};
-  Launch launch = norm_launch(args, "layernorm_fwd", forward_blocks(device));
-  Arguments& arguments = launch.arguments;
-  arguments.add(args.y);
-  if (args.adds_residual)
-    arguments.add(args.sum);
-  arguments.add(args.mean);
-  arguments.add(args.rstd);
-  arguments.add(args.x);
-  if (args.adds_residual)
-    arguments.add(args.residual);
-  arguments.add(args.weight);
-  if (args.has_bias)
-    arguments.add(args.bias);
-  arguments.add(weight_offset_of(args));
-  arguments.add(args.eps);
-  for (const long long value : {args.rows, args.cols}) arguments.add(value);
-  return Plan{std::move(launch)};
+Result<Plan> plan(const LayerNormForward& args, const Device& device,
+                  Pointers pointers) {
+  return forward_plan(args, device, "layernorm_fwd", pointers);
 }
-
-Result<Plan> plan(const RmsNormForward& args, const Device& device) {
-  if (KILN_TRY(check_norm(args)) == 0)
-    return Plan{};
-  Launch launch = norm_launch(args, "rmsnorm_fwd", forward_blocks(device));
-  // A float is as it is: no rounding to speak of.
-  const bool rounds =
-      args.casting == RmsNormCasting::kLlama && args.dtype != DType::kF32;
-  launch.parameters["llama"] = rounds ? "true" : "false";
-  Arguments& arguments = launch.arguments;
-  arguments.add(args.y);
-  if (args.adds_residual)
-    arguments.add(args.sum);
-  arguments.add(args.rstd);
-  arguments.add(args.x);
-  if (args.adds_residual)
-    arguments.add(args.residual);
-  arguments.add(args.weight);
-  arguments.add(weight_offset_of(args));
-  arguments.add(args.eps);
-  for (const long long value : {args.rows, args.cols}) arguments.add(value);
-  return Plan{std::move(launch)};
+Result<Plan> plan(const RmsNormForward& args, const Device& device, Pointers pointers) {
+  return forward_plan(args, device, "rmsnorm_fwd", pointers);
 }
-
-Result<Plan> plan(const LayerNormBackward& args, const Device& device) {
-  return backward_plan(args, device, "layernorm_bwd");
+Result<Plan> plan(const LayerNormBackward& args, const Device& device,
+                  Pointers pointers) {
+  return backward_plan(args, device, "layernorm_bwd", pointers);
 }
-Result<Plan> plan(const RmsNormBackward& args, const Device& device) {
-  return backward_plan(args, device, "rmsnorm_bwd");
+Result<Plan> plan(const RmsNormBackward& args, const Device& device,
+                  Pointers pointers) {
+  return backward_plan(args, device, "rmsnorm_bwd", pointers);
 }
 
 Result<std::uint64_t> layernorm_backward_workspace_bytes(const LayerNormBackward& args,
@@ -335,23 +305,6 @@ Result<std::uint64_t> layernorm_backward_workspace_bytes(const LayerNormBackward
 Result<std::uint64_t> rmsnorm_backward_workspace_bytes(const RmsNormBackward& args,
                                                        const Device& device) {
   return workspace_bytes(args, device);
-}
-
-Result<void> check_pointers(const LayerNormForward& args) {
-  return check_forward(args, args.mean, args.bias);
-}
-
-Result<void> check_pointers(const RmsNormForward& args) {
-  return check_forward(args, nullptr, nullptr);
-}
-
-Result<void> check_pointers(const LayerNormBackward& args) {
-  return check_backward(args, args.dbias,
-                        {"mean", args.mean, sizes_of(args).statistics, sizeof(float)});
-}
-
-Result<void> check_pointers(const RmsNormBackward& args) {
-  return check_backward(args, nullptr, {"mean", nullptr, 0, sizeof(float)});
 }
 
 }  // namespace kiln::ops

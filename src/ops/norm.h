@@ -10,17 +10,15 @@
 
 namespace kiln::ops {
 
-/// The launches on `device`. Looks at no pointer. Errors: kInvalidArgument, also for
-/// workspace_bytes too few, unless it is 0: that is for check_pointers().
-[[nodiscard]] Result<Plan> plan(const LayerNormForward& args, const Device& device);
-[[nodiscard]] Result<Plan> plan(const LayerNormBackward& args, const Device& device);
-[[nodiscard]] Result<Plan> plan(const RmsNormForward& args, const Device& device);
-[[nodiscard]] Result<Plan> plan(const RmsNormBackward& args, const Device& device);
-
-/// What plan() does not look at. Errors: kInvalidArgument.
-[[nodiscard]] Result<void> check_pointers(const LayerNormForward& args);
-[[nodiscard]] Result<void> check_pointers(const LayerNormBackward& args);
-[[nodiscard]] Result<void> check_pointers(const RmsNormForward& args);
-[[nodiscard]] Result<void> check_pointers(const RmsNormBackward& args);
+/// The launches on `device`. Errors: kInvalidArgument, also for workspace_bytes too
+/// few, unless it is 0 and pointers are ignored.
+[[nodiscard]] Result<Plan> plan(const LayerNormForward& args, const Device& device,
+                                Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Plan> plan(const LayerNormBackward& args, const Device& device,
+                                Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Plan> plan(const RmsNormForward& args, const Device& device,
+                                Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Plan> plan(const RmsNormBackward& args, const Device& device,
+                                Pointers pointers = Pointers::kIgnored);
 
 }  // namespace kiln::ops

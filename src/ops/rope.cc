@@ -197,63 +197,69 @@ Division divide(const RopeArguments& args, const Device& device) {
   return {lanes, pieces * lanes};
 }
 
-void add_strides(Arguments& to, const Dimensions& dimensions) {
-  const RopeStrides strides = used_strides(dimensions);
-  for (const std::int64_t stride :
-       {strides.batch, strides.sequence, strides.head, strides.dim})
-    to.add(static_cast<long long>(stride));
-}
-
-void add_tensor(Arguments& to, const RopeArguments& args, const RopeTensor& tensor) {
-  to.add(tensor.out);
-  to.add(tensor.in);
-  add_strides(to, dimensions_of(args, tensor, tensor.out_strides));
-  add_strides(to, dimensions_of(args, tensor, tensor.in_strides));
-  to.add(static_cast<int>(tensor.heads));
-}
-
-Result<Plan> plan(std::string_view operation, std::string_view kernel,
-                  const RopeArguments& args, const Device& device) {
-  if (KILN_TRY(check(operation, args)) == 0)
-    return Plan{};
-  const Division division = divide(args, device);
-  const bool by_halves = args.style == RopeStyle::kHalf;
-  Launch launch{.kernel = std::string(kernel),
-                .parameters = {{"dtype", std::string(to_string(args.dtype))},
-                               {"style", by_halves ? "half" : "interleaved"},
-                               {"table", std::string(table_of(args))}},
-                .extents = {{"tokens", tokens_of(args)}, {"slots", division.slots}},
-                .arguments = {}};
-  Arguments& arguments = launch.arguments;
-  add_tensor(arguments, args, args.q);
-  add_tensor(arguments, args, args.k);
-  if (has_angles(args.table)) {
-    arguments.add(args.table.angles);
-  } else {
-    arguments.add(args.table.cos);
-    arguments.add(args.table.sin);
-  }
-  arguments.add(static_cast<long long>(args.table.positions));
-  arguments.add(static_cast<long long>(row_stride_of(args.table)));
-  arguments.add(args.table.columns == args.rotary_dim ? 0 : 1);
-  arguments.add(static_cast<long long>(args.batch));
-  arguments.add(static_cast<long long>(args.sequence));
-  arguments.add(static_cast<int>(args.head_dim));
-  arguments.add(static_cast<int>(args.rotary_dim));
-  arguments.add(static_cast<long long>(args.start));
-  arguments.add(args.starts);
-  arguments.add(args.cu_seqlens);
-  arguments.add(static_cast<int>(division.lanes));
-  return Plan{std::move(launch)};
-}
-
-// ---- Pointers
+// ---- What the kernels take
 
 /// The elements that dimensions `from` to the last reach over. plan() took the strides:
 /// there is a span.
 std::int64_t inner_span(Dimensions dimensions, std::size_t from) {
   for (std::size_t i = 0; i < from; ++i) dimensions[i].size = 1;
   return span_of({}, {}, dimensions).value_or(0);
+}
+
+/// Of out and in, as the kernel and as callers know them, of their strides, and of the
+/// number of heads.
+using TensorNames = std::array<std::string_view, 13>;
+constexpr TensorNames kQ{"q_out",       "q.out",          "q_in",       "q.in",
+                         "q_out_batch", "q_out_sequence", "q_out_head", "q_out_dim",
+                         "q_in_batch",  "q_in_sequence",  "q_in_head",  "q_in_dim",
+                         "q_heads"};
+constexpr TensorNames kK{"k_out",       "k.out",          "k_in",       "k.in",
+                         "k_out_batch", "k_out_sequence", "k_out_head", "k_out_dim",
+                         "k_in_batch",  "k_in_sequence",  "k_in_head",  "k_in_dim",
+                         "k_heads"};
+
+auto tensor_arguments(const RopeArguments& args, const RopeTensor& tensor,
+                      const TensorNames& names) {
+  const std::size_t element = size_bytes(args.dtype);
+  const Dimensions written = dimensions_of(args, tensor, tensor.out_strides);
+  const Dimensions read = dimensions_of(args, tensor, tensor.in_strides);
+  const RopeStrides out = used_strides(written);
+  const RopeStrides in = used_strides(read);
+  return std::array{
+      writes(names[0], tensor.out, {inner_span(written, 0), element}, names[1]),
+      reads(names[2], tensor.in, {inner_span(read, 0), element}, names[3]),
+      value(names[4], out.batch),
+      value(names[5], out.sequence),
+      value(names[6], out.head),
+      value(names[7], out.dim),
+      value(names[8], in.batch),
+      value(names[9], in.sequence),
+      value(names[10], in.head),
+      value(names[11], in.dim),
+      value(names[12], static_cast<int>(tensor.heads))};
+}
+
+auto token_arguments(const RopeArguments& args, std::int64_t lanes) {
+  const RopeTable& table = args.table;
+  const bool with_angles = has_angles(table);
+  const Elements entries{span_of(table), size_bytes(dtype_of(table))};
+  const Elements sequences{args.batch, sizeof(std::int32_t)};
+  const Elements bounds{args.batch + 1, sizeof(std::int32_t)};
+  return std::array{
+      reads("angles", table.angles, entries, "table.angles").exists_if(with_angles),
+      reads("cos", table.cos, entries, "table.cos").exists_if(!with_angles),
+      reads("sin", table.sin, entries, "table.sin").exists_if(!with_angles),
+      value("table_positions", table.positions),
+      value("table_stride", row_stride_of(table)),
+      value("table_paired", table.columns == args.rotary_dim ? 0 : 1),
+      value("batch", args.batch),
+      value("sequence", args.sequence),
+      value("dim", static_cast<int>(args.head_dim)),
+      value("rotary", static_cast<int>(args.rotary_dim)),
+      value("start", args.start),
+      reads("starts", args.starts, sequences).if_set(),
+      reads("cu_seqlens", args.cu_seqlens, bounds).if_set(),
+      value("lanes", static_cast<int>(lanes))};
 }
 
 /// Whether the outputs lie side by side in each head, token or sequence: as parts of
@@ -285,55 +291,34 @@ bool are_side_by_side(const RopeArguments& args) {
   return false;
 }
 
-Result<void> check_pointers(std::string_view operation, const RopeArguments& args) {
-  const std::size_t element = size_bytes(args.dtype);
-  const auto heads = [&](std::string_view name, const void* begin,
-                         const RopeTensor& tensor, const RopeStrides& strides) {
-    const std::int64_t span = inner_span(dimensions_of(args, tensor, strides), 0);
-    return Memory{name, begin, static_cast<std::uint64_t>(span) * element, element};
-  };
-  const Memory q_out = heads("q.out", args.q.out, args.q, args.q.out_strides);
-  const Memory k_out = heads("k.out", args.k.out, args.k, args.k.out_strides);
-  if (q_out.size_bytes + k_out.size_bytes == 0)
-    return {};
-  const std::size_t entry = size_bytes(dtype_of(args.table));
-  const auto in_table = [&](std::string_view name, const void* begin) {
-    const auto size = static_cast<std::uint64_t>(span_of(args.table)) * entry;
-    return Memory{name, begin, begin == nullptr ? 0 : size, entry};
-  };
-  const auto ints = [](std::string_view name, const std::int32_t* begin,
-                       std::int64_t count) {
-    const auto size = static_cast<std::uint64_t>(count) * sizeof *begin;
-    return Memory{name, begin, begin == nullptr ? 0 : size, sizeof *begin};
-  };
-  const std::initializer_list<Memory> inputs{
-      heads("q.in", args.q.in, args.q, args.q.in_strides),
-      heads("k.in", args.k.in, args.k, args.k.in_strides),
-      in_table("table.angles", args.table.angles),
-      in_table("table.cos", args.table.cos),
-      in_table("table.sin", args.table.sin),
-      ints("starts", args.starts, args.batch),
-      ints("cu_seqlens", args.cu_seqlens, args.batch + 1)};
-  KILN_TRY(check_memory(operation, {q_out}, inputs));
-  KILN_TRY(check_memory(operation, {k_out}, inputs));
-  // As parts of one tensor they may reach into each other.
-  return are_side_by_side(args) ? Result<void>()
-                                : check_memory(operation, {q_out, k_out}, {});
+Result<Plan> plan(std::string_view operation, std::string_view kernel,
+                  const RopeArguments& args, const Device& device, Pointers pointers) {
+  if (KILN_TRY(check(operation, args)) == 0)
+    return Plan{};
+  const Division division = divide(args, device);
+  const auto q = tensor_arguments(args, args.q, kQ);
+  const auto k = tensor_arguments(args, args.k, kK);
+  const auto tokens = token_arguments(args, division.lanes);
+  const Outputs outputs =
+      are_side_by_side(args) ? Outputs::kInterleaved : Outputs::kApart;
+  KILN_TRY(check_memory(operation, {q, k, tokens}, pointers, outputs));
+  const bool by_halves = args.style == RopeStyle::kHalf;
+  Launch launch{.kernel = std::string(kernel),
+                .parameters = {{"dtype", std::string(to_string(args.dtype))},
+                               {"style", by_halves ? "half" : "interleaved"},
+                               {"table", std::string(table_of(args))}},
+                .extents = {{"tokens", tokens_of(args)}, {"slots", division.slots}},
+                .arguments = Arguments{q, k, tokens}};
+  return Plan{std::move(launch)};
 }
 
 }  // namespace
 
-Result<Plan> plan(const RopeForward& args, const Device& device) {
-  return plan(kRopeForward, "rope_fwd", args, device);
+Result<Plan> plan(const RopeForward& args, const Device& device, Pointers pointers) {
+  return plan(kRopeForward, "rope_fwd", args, device, pointers);
 }
-Result<Plan> plan(const RopeBackward& args, const Device& device) {
-  return plan(kRopeBackward, "rope_bwd", args, device);
-}
-Result<void> check_pointers(const RopeForward& args) {
-  return check_pointers(kRopeForward, args);
-}
-Result<void> check_pointers(const RopeBackward& args) {
-  return check_pointers(kRopeBackward, args);
+Result<Plan> plan(const RopeBackward& args, const Device& device, Pointers pointers) {
+  return plan(kRopeBackward, "rope_bwd", args, device, pointers);
 }
 
 }  // namespace kiln::ops

@@ -10,13 +10,11 @@
 
 namespace kiln::ops {
 
-/// The launches on `device`. Of pointers only whether those of the table, of starts and
-/// of cu_seqlens are null matters. Errors: kInvalidArgument.
-[[nodiscard]] Result<Plan> plan(const RopeForward& args, const Device& device);
-[[nodiscard]] Result<Plan> plan(const RopeBackward& args, const Device& device);
-
-/// What plan() does not look at, of arguments that it took. Errors: kInvalidArgument.
-[[nodiscard]] Result<void> check_pointers(const RopeForward& args);
-[[nodiscard]] Result<void> check_pointers(const RopeBackward& args);
+/// The launches on `device`. Also of pointers that are ignored, whether those of the
+/// table, of starts and of cu_seqlens are null matters. Errors: kInvalidArgument.
+[[nodiscard]] Result<Plan> plan(const RopeForward& args, const Device& device,
+                                Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Plan> plan(const RopeBackward& args, const Device& device,
+                                Pointers pointers = Pointers::kIgnored);
 
 }  // namespace kiln::ops

@@ -30,8 +30,7 @@ template <typename Args>
 [[nodiscard]] Result<void> run_operation(Service& service, const Device& device,
                                          CUstream_st* stream, const Args& args) {
   return at_border([&]() -> Result<void> {
-    const Plan launches = KILN_TRY(plan(args, device));
-    KILN_TRY(check_pointers(args));
+    const Plan launches = KILN_TRY(plan(args, device, Pointers::kChecked));
     const std::string_view what =
         launches.empty() ? "an operation of nothing" : launches.front().kernel.c_str();
     return on_device(service, {what, device, stream},

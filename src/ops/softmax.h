@@ -9,12 +9,10 @@
 
 namespace kiln::ops {
 
-/// The launches on `device`. Looks at no pointer. Errors: kInvalidArgument.
-[[nodiscard]] Result<Plan> plan(const SoftmaxForward& args, const Device& device);
-[[nodiscard]] Result<Plan> plan(const SoftmaxBackward& args, const Device& device);
-
-/// What plan() does not look at. Errors: kInvalidArgument.
-[[nodiscard]] Result<void> check_pointers(const SoftmaxForward& args);
-[[nodiscard]] Result<void> check_pointers(const SoftmaxBackward& args);
+/// The launches on `device`. Errors: kInvalidArgument.
+[[nodiscard]] Result<Plan> plan(const SoftmaxForward& args, const Device& device,
+                                Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Plan> plan(const SoftmaxBackward& args, const Device& device,
+                                Pointers pointers = Pointers::kIgnored);
 
 }  // namespace kiln::ops

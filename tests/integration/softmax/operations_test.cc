@@ -39,9 +39,7 @@ class SoftmaxOperation : public testing::TestWithParam<Case> {
  protected:
   template <typename Args>
   static void run(const Args& args) {
-    const auto checked = check_pointers(args);
-    ASSERT_TRUE(checked) << checked.error().message;
-    auto plan = ops::plan(args, kiln_cpu::planned_device());
+    auto plan = ops::plan(args, kiln_cpu::planned_device(), ops::Pointers::kChecked);
     ASSERT_TRUE(plan) << plan.error().message;
     const auto done = kiln_cpu::run_plan(*std::move(plan), kernels_of_program());
     ASSERT_TRUE(done) << done.error().message;

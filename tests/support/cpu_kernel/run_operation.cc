@@ -19,9 +19,10 @@ Device operations_device(const Schedule& schedule) {
 Result<void> run_operation(const Operation& operation, const Schedule& schedule) {
   return std::visit(
       [&](const auto& args) -> Result<void> {
-        ops::Plan plan = KILN_TRY(ops::plan(args, operations_device(schedule)));
-        if (schedule.checks_pointers)
-          KILN_TRY(check_pointers(args));
+        ops::Plan plan =
+            KILN_TRY(ops::plan(args, operations_device(schedule),
+                               schedule.checks_pointers ? ops::Pointers::kChecked
+                                                        : ops::Pointers::kIgnored));
         for (ops::Launch& launch : plan) {
           for (auto& [name, extent] : launch.extents) {
             if (const auto most = schedule.most.find(name); most != schedule.most.end())

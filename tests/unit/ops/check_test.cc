@@ -27,35 +27,49 @@ TEST(ElementCount, RefusesWhatIsNegativeAndWhatOverflows) {
               HasSubstr("op: 2^60 elements or more, up to b = "));
 }
 
+/// Of 4-byte elements.
+Argument output(std::string_view name, const void* begin, std::int64_t elements) {
+  return writes(name, begin, {elements, 4});
+}
+Argument input(std::string_view name, const void* begin, std::int64_t elements) {
+  return reads(name, begin, {elements, 4});
+}
+
+Result<void> check(std::initializer_list<Argument> arguments) {
+  return check_memory("op", {std::span(arguments.begin(), arguments.size())},
+                      Pointers::kChecked);
+}
+
 TEST(CheckMemory, TakesNeighboursAndWhatIsEmpty) {
-  EXPECT_TRUE(check_memory("op", {{"y", at(0), 16, 4}}, {{"x", at(4), 16, 4}}));
-  EXPECT_TRUE(check_memory("op", {{"y", nullptr, 0, 4}}, {{"x", nullptr, 0, 4}}));
-  EXPECT_TRUE(check_memory("op", {{"y", at(1), 0, 4}}, {{"x", at(0), 16, 4}}));
+  EXPECT_TRUE(check({output("y", at(0), 4), input("x", at(4), 4)}));
+  EXPECT_TRUE(check({output("y", nullptr, 0), input("x", nullptr, 0)}));
+  EXPECT_TRUE(check({output("y", at(1), 0), input("x", at(0), 4)}));
 }
 
 TEST(CheckMemory, LetsInputsOverlap) {
-  EXPECT_TRUE(check_memory("op", {{"y", at(8), 16, 4}},
-                           {{"a", at(0), 16, 4}, {"b", at(2), 16, 4}}));
+  EXPECT_TRUE(
+      check({output("y", at(8), 4), input("a", at(0), 4), input("b", at(2), 4)}));
 }
 
 TEST(CheckMemory, RefusesAnOutputThatOverlapsAnInputByAByte) {
   const auto* const bytes = reinterpret_cast<const char*>(at(0));
-  EXPECT_EQ(refusal(check_memory("op", {{"y", bytes, 9, 1}}, {{"x", bytes + 8, 4, 1}})),
-            "op: y overlaps x: it works out of place");
-  EXPECT_EQ(
-      refusal(check_memory("op", {{"y", bytes + 11, 9, 1}}, {{"x", bytes + 8, 4, 1}})),
-      "op: y overlaps x: it works out of place");
+  const Argument x = reads("x", bytes + 8, {4, 1});
+  const std::string refused = "op: y overlaps x: it works out of place";
+  EXPECT_EQ(refusal(check({writes("y", bytes, {9, 1}), x})), refused);
+  EXPECT_EQ(refusal(check({writes("y", bytes + 11, {9, 1}), x})), refused);
 }
 
-TEST(CheckMemory, RefusesTwoOutputsThatOverlap) {
-  EXPECT_EQ(refusal(check_memory("op", {{"y", at(0), 8, 4}, {"z", at(1), 8, 4}}, {})),
+TEST(CheckMemory, RefusesTwoOutputsThatOverlapUnlessTheyAreInterleaved) {
+  const std::array both{output("y", at(0), 2), output("z", at(1), 2)};
+  EXPECT_EQ(refusal(check_memory("op", {both}, Pointers::kChecked)),
             "op: z overlaps y");
+  EXPECT_TRUE(check_memory("op", {both}, Pointers::kChecked, Outputs::kInterleaved));
 }
 
 TEST(CheckMemory, RefusesNullAndAnAddressBetweenElements) {
-  EXPECT_EQ(refusal(check_memory("op", {}, {{"x", nullptr, 1, 4}})), "op: x is null");
+  EXPECT_EQ(refusal(check({input("x", nullptr, 1)})), "op: x is null");
   const auto* const odd = reinterpret_cast<const char*>(at(0)) + 2;
-  EXPECT_THAT(refusal(check_memory("op", {{"y", odd, 4, 4}}, {})),
+  EXPECT_THAT(refusal(check({output("y", odd, 1)})),
               AllOf(HasSubstr("op: y is at 0x"),
                     HasSubstr("no multiple of an element's 4 bytes")));
 }

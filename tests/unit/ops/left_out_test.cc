@@ -26,6 +26,10 @@ Args of_rows() {
   Args args{.dtype = DType::kBf16};
   args.rows = 1;
   args.cols = 8;
+  if constexpr (requires { args.layout; })
+    args.kind = GluKind::kSwiGlu;
+  else if constexpr (requires { args.kind; })
+    args.kind = ActivationKind::kGeluErf;
   return args;
 }
 

@@ -7,7 +7,9 @@
 
 #include <string>
 
+#include "kiln/device.h"
 #include "kiln/result.h"
+#include "ops/arguments.h"
 
 namespace kiln::ops {
 
@@ -20,6 +22,14 @@ std::string refusal(const Result<T>& result) {
   }
   EXPECT_EQ(result.error().code, ErrorCode::kInvalidArgument) << result.error().message;
   return result.error().message;
+}
+
+/// What an operation says of its pointers.
+template <typename Args>
+Result<void> check_pointers(const Args& args) {
+  const Device device{.name = "planned", .capability = {9, 0}, .multiprocessors = 132};
+  const auto launches = plan(args, device, Pointers::kChecked);
+  return launches ? Result<void>() : tl::unexpected(launches.error());
 }
 
 }  // namespace kiln::ops
