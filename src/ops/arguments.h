@@ -156,15 +156,6 @@ class Arguments {
     }
   }
 
-  template <typename... Types>
-  explicit Arguments(Types... values) {
-    (add(values), ...);
-  }
-  template <typename Value>
-  void add(Value value) {
-    add("", value);
-  }
-
   /// A value of exactly the parameter's type, which may be of any size.
   template <typename Value>
   void add(std::string_view name, const Value& value) {

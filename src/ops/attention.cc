@@ -62,41 +62,128 @@ AttentionSizes sizes_of(const AttentionCall& call) {
           .dropped = static_cast<std::int32_t>(std::lround(problem.dropout * 65536))};
 }
 
-/// What every kernel takes after its own pointers and q, k and v.
-void add_rest(Arguments& arguments, const AttentionCall& call) {
-  const AttentionTensors& tensors = call.tensors;
-  const bool is_packed = call.problem.layout == Layout::kThd;
-  const bool is_padded = attention::is_padded(call.problem.mask);
-  arguments.add(call.problem.bias == Bias::kPostScale ? tensors.bias : nullptr);
-  arguments.add(is_packed ? tensors.cu_seqlens_q : nullptr);
-  arguments.add(is_packed ? tensors.cu_seqlens_kv : nullptr);
-  arguments.add(is_padded ? tensors.lengths_q : nullptr);
-  arguments.add(is_padded ? tensors.lengths_kv : nullptr);
-  arguments.add(tensors.dropout_seed);
-  arguments.add(tensors.dropout_offset);
-  arguments.add(sizes_of(call));
+/// What the kernels take. Each of them has its own first, then inputs().
+class CallArguments {
+ public:
+  explicit CallArguments(const AttentionCall& call)
+      : problem_(call.problem),
+        given_(call.tensors),
+        is_packed_(call.problem.layout == Layout::kThd),
+        q_(tensor(problem_.heads, problem_.sq, problem_.dqk, problem_.q)),
+        k_(tensor(problem_.kv_heads, problem_.skv, problem_.dqk, problem_.k)),
+        v_(tensor(problem_.kv_heads, problem_.skv, problem_.dv, problem_.v)),
+        o_(tensor(problem_.heads, problem_.sq, problem_.dv, problem_.o)),
+        stats_(floats(problem_.batch * problem_.heads * problem_.sq)),
+        bias_{problem_.heads * problem_.sq * problem_.skv, q_.bytes} {}
+
+  /// The workspace is cuDNN's alone.
+  [[nodiscard]] auto forward() const {
+    return std::array{
+        writes("o", given_.o, o_),
+        writes("lse", given_.stats, stats_, "stats").used_if(problem_.stats),
+        workspace().only_checked()};
+  }
+  [[nodiscard]] auto backward_of_queries() const {
+    return std::array{writes("grad_q", given_.grad_q, q_), workspace(),
+                      reads("grad_o", given_.grad_o, o_), reads("o", given_.o, o_),
+                      reads("lse", given_.stats, stats_, "stats")};
+  }
+  [[nodiscard]] auto backward_of_keys() const {
+    return std::array{writes("grad_k", given_.grad_k, k_),
+                      writes("grad_v", given_.grad_v, v_),
+                      value("delta", given_.workspace), value("grad_o", given_.grad_o),
+                      value("lse", given_.stats)};
+  }
+  [[nodiscard]] auto backward_of_bias() const {
+    return std::array{
+        writes("grad_bias", given_.grad_bias, bias_)
+            .used_if(problem_.bias_gradient, "problem.bias_gradient is false"),
+        value("delta", given_.workspace), value("grad_o", given_.grad_o),
+        value("lse", given_.stats)};
+  }
+  // What the problem has no use for may be given, but for a bias.
+  [[nodiscard]] auto inputs() const {
+    const bool is_padded = attention::is_padded(problem_.mask);
+    const bool drops = problem_.dropout > 0;
+    const Elements begins{problem_.batch + 1, sizeof(std::int32_t)};
+    const Elements lengths{is_packed_ ? 0 : problem_.batch, sizeof(std::int32_t)};
+    const Elements number{1, sizeof(std::int64_t)};
+    return std::array{
+        reads("q", given_.q, q_),
+        reads("k", given_.k, k_),
+        reads("v", given_.v, v_),
+        reads("bias_values", given_.bias, bias_, "bias")
+            .used_if(problem_.bias == Bias::kPostScale,
+                     "problem.bias is not kPostScale"),
+        reads("q_begins", given_.cu_seqlens_q, begins, "cu_seqlens_q")
+            .used_if(is_packed_),
+        reads("kv_begins", given_.cu_seqlens_kv, begins, "cu_seqlens_kv")
+            .used_if(is_packed_),
+        reads("q_lengths", given_.lengths_q, lengths, "lengths_q").used_if(is_padded),
+        reads("kv_lengths", given_.lengths_kv, lengths, "lengths_kv")
+            .used_if(is_padded),
+        reads("seed", given_.dropout_seed, number, "dropout_seed").used_if(drops),
+        reads("offset", given_.dropout_offset, number, "dropout_offset")
+            .used_if(drops)};
+  }
+
+ private:
+  /// What a tensor covers for certain: all of it where it has no gaps, else its first
+  /// row, since in the gaps may be another one. How many tokens a packed tensor has is
+  /// on the device.
+  [[nodiscard]] Elements tensor(std::int64_t heads, std::int64_t rows, std::int64_t dim,
+                                const attention::Strides& strides) const {
+    const std::int64_t batch = is_packed_ ? 1 : problem_.batch;
+    rows = is_packed_ ? 1 : rows;
+    const std::int64_t elements = batch * heads * rows * dim;
+    const std::int64_t last =
+        (batch - 1) * strides.batch + (heads - 1) * strides.head +
+        (problem_.kv_heads - 1) * attention::group_gap(problem_, strides) +
+        (rows - 1) * strides.sequence + dim - 1;
+    return {last < elements ? last + 1 : dim, size_bytes(problem_.dtype)};
+  }
+  /// All that is given may be written, of which the backward pass needs some.
+  [[nodiscard]] Argument workspace() const {
+    const std::uint64_t needed = attention_workspace_bytes(problem_);
+    const bool is_given = given_.workspace != nullptr && given_.workspace_bytes > 0;
+    return ops::workspace("delta", given_.workspace,
+                          std::max(given_.workspace_bytes, needed),
+                          is_given || needed > 0);
+  }
+
+  const Problem& problem_;
+  const AttentionTensors& given_;
+  const bool is_packed_;
+  const Elements q_;
+  const Elements k_;
+  const Elements v_;
+  const Elements o_;
+  const Elements stats_;
+  const Elements bias_;
+};
+
+Arguments with_sizes(const AttentionCall& call, ArgumentLists lists) {
+  Arguments all(lists);
+  all.add("all", sizes_of(call));
+  return all;
 }
 
 Launch forward(const AttentionCall& call, attention::KernelChoice choice) {
-  const AttentionTensors& tensors = call.tensors;
   const Problem& problem = call.problem;
-  Launch launch{
-      .kernel = std::move(choice.kernel),
-      .parameters = std::move(choice.parameters),
-      .extents = {{"batch", problem.batch},
-                  {"heads", problem.heads},
-                  {"sq", problem.sq}},
-      .arguments = Arguments(tensors.o, problem.stats ? tensors.stats : nullptr,
-                             tensors.q, tensors.k, tensors.v)};
-  add_rest(launch.arguments, call);
-  return launch;
+  const CallArguments given(call);
+  return {.kernel = std::move(choice.kernel),
+          .parameters = std::move(choice.parameters),
+          .extents = {{"batch", problem.batch},
+                      {"heads", problem.heads},
+                      {"sq", problem.sq}},
+          .arguments = with_sizes(call, {given.forward(), given.inputs()})};
 }
 
 /// dq and delta, then dk and dv.
 Plan backward(const AttentionCall& call, const attention::KernelChoice& choice) {
-  const AttentionTensors& tensors = call.tensors;
   const Problem& problem = call.problem;
-  auto* const delta = static_cast<float*>(tensors.workspace);
+  const CallArguments given(call);
+  const auto inputs = given.inputs();
   Launch of_queries{.kernel = choice.kernel,
                     .parameters = choice.parameters,
                     .extents = {{"batch", problem.batch},
@@ -107,18 +194,14 @@ Plan backward(const AttentionCall& call, const attention::KernelChoice& choice) 
                     .arguments = {}};
   Launch of_keys = of_queries;
   of_keys.entry = choice.kernel + "_kv";
-  of_queries.arguments = Arguments(tensors.grad_q, delta, tensors.grad_o, tensors.o,
-                                   tensors.stats, tensors.q, tensors.k, tensors.v);
-  of_keys.arguments = Arguments(tensors.grad_k, tensors.grad_v, delta, tensors.grad_o,
-                                tensors.stats, tensors.q, tensors.k, tensors.v);
-  add_rest(of_queries.arguments, call);
-  add_rest(of_keys.arguments, call);
+  of_queries.arguments = with_sizes(call, {given.backward_of_queries(), inputs});
+  of_keys.arguments = with_sizes(call, {given.backward_of_keys(), inputs});
   return {std::move(of_queries), std::move(of_keys)};
 }
 
 Launch bias_backward(const AttentionCall& call, attention::KernelChoice choice) {
-  const AttentionTensors& tensors = call.tensors;
   const Problem& problem = call.problem;
+  const CallArguments given(call);
   constexpr std::int32_t kBatches = 1;
   const auto heads = static_cast<std::int32_t>(problem.heads);
   Launch launch{
@@ -127,11 +210,9 @@ Launch bias_backward(const AttentionCall& call, attention::KernelChoice choice) 
       .extents = {{"bias_batches", kBatches},
                   {"bias_heads", heads},
                   {"sq", problem.sq}},
-      .arguments = Arguments(tensors.grad_bias, tensors.workspace, tensors.grad_o,
-                             tensors.stats, tensors.q, tensors.k, tensors.v)};
-  add_rest(launch.arguments, call);
-  launch.arguments.add(kBatches);
-  launch.arguments.add(heads);
+      .arguments = with_sizes(call, {given.backward_of_bias(), given.inputs()})};
+  launch.arguments.add("bias_batches", kBatches);
+  launch.arguments.add("bias_heads", heads);
   return launch;
 }
 
@@ -171,19 +252,6 @@ Result<void> check_written(const Problem& problem) {
   KILN_TRY(check("grad_q", problem.q, problem.heads, problem.sq, problem.dqk));
   KILN_TRY(check("grad_k", problem.k, problem.kv_heads, problem.skv, problem.dqk));
   return check("grad_v", problem.v, problem.kv_heads, problem.skv, problem.dv);
-}
-
-/// What a tensor covers for certain: all of it where it has no gaps, else its first
-/// row, since in the gaps may be another one.
-std::uint64_t bytes_of(const Problem& problem, std::int64_t heads, std::int64_t rows,
-                       std::int64_t dim, const attention::Strides& strides) {
-  const std::int64_t elements = problem.batch * heads * rows * dim;
-  const std::int64_t last =
-      (problem.batch - 1) * strides.batch + (heads - 1) * strides.head +
-      (problem.kv_heads - 1) * attention::group_gap(problem, strides) +
-      (rows - 1) * strides.sequence + dim - 1;
-  return size_bytes(problem.dtype) *
-         static_cast<std::uint64_t>(last < elements ? last + 1 : dim);
 }
 
 }  // namespace
@@ -252,122 +320,16 @@ Result<Plan> plan(const AttentionCall& call, const Device& device, Pointers poin
   return all;
 }
 
-namespace {
-
-/// The tensors of a call as the memory that it touches.
-class CallMemory {
- public:
-  explicit CallMemory(const AttentionCall& call)
-      : problem_(call.problem),
-        is_packed_(call.problem.layout == Layout::kThd),
-        one_token_(call.problem) {
-    if (is_packed_)  // how many tokens a packed tensor has is on the device
-      one_token_.batch = 1;
-  }
-
-  [[nodiscard]] Memory like_q(std::string_view name, const void* at) const {
-    return tensor(name, at, {problem_.heads, problem_.sq, problem_.dqk}, problem_.q);
-  }
-  [[nodiscard]] Memory like_k(std::string_view name, const void* at) const {
-    return tensor(name, at, {problem_.kv_heads, problem_.skv, problem_.dqk},
-                  problem_.k);
-  }
-  [[nodiscard]] Memory like_v(std::string_view name, const void* at) const {
-    return tensor(name, at, {problem_.kv_heads, problem_.skv, problem_.dv}, problem_.v);
-  }
-  [[nodiscard]] Memory like_o(std::string_view name, const void* at) const {
-    return tensor(name, at, {problem_.heads, problem_.sq, problem_.dv}, problem_.o);
-  }
-  /// Refused where the problem has none.
-  [[nodiscard]] Memory bias(std::string_view name, const void* at, bool is_there,
-                            std::string_view else_because) const {
-    const std::int64_t count =
-        is_there ? problem_.heads * problem_.sq * problem_.skv : 0;
-    return only_if(is_there, else_because,
-                   array(name, at, true, count, size_bytes(problem_.dtype)));
-  }
-  [[nodiscard]] Memory stats(const float* at) const {
-    return array("stats", at, is_backward(problem_) || problem_.stats,
-                 problem_.batch * problem_.heads * problem_.sq, sizeof(float));
-  }
-  [[nodiscard]] Memory begins(std::string_view name, const std::int32_t* at) const {
-    return array(name, at, is_packed_, problem_.batch + 1, sizeof(std::int32_t));
-  }
-  [[nodiscard]] Memory lengths(std::string_view name, const std::int32_t* at) const {
-    return array(name, at, attention::is_padded(problem_.mask) && !is_packed_,
-                 problem_.batch, sizeof(std::int32_t));
-  }
-  [[nodiscard]] Memory dropout(std::string_view name, const std::int64_t* at) const {
-    return array(name, at, problem_.dropout > 0, 1, sizeof(std::int64_t));
-  }
-  /// All that is given may be written, of which the backward pass needs some.
-  [[nodiscard]] Memory workspace(const AttentionTensors& tensors) const {
-    return {"workspace", tensors.workspace,
-            std::max(tensors.workspace == nullptr ? 0 : tensors.workspace_bytes,
-                     attention_workspace_bytes(problem_)),
-            sizeof(float)};
-  }
-
- private:
-  struct Extents {
-    std::int64_t heads;
-    std::int64_t rows;
-    std::int64_t dim;
-  };
-  [[nodiscard]] Memory tensor(std::string_view name, const void* at,
-                              const Extents& extents,
-                              const attention::Strides& strides) const {
-    return {name, at,
-            bytes_of(one_token_, extents.heads, is_packed_ ? 1 : extents.rows,
-                     extents.dim, strides),
-            size_bytes(problem_.dtype)};
-  }
-  /// Not looked at where it is not there.
-  [[nodiscard]] static Memory array(std::string_view name, const void* at,
-                                    bool is_there, std::int64_t count,
-                                    std::size_t size) {
-    return {name, at, is_there ? static_cast<std::uint64_t>(count) * size : 0, size};
-  }
-
-  const Problem& problem_;
-  const bool is_packed_;
-  Problem one_token_;
-};
-
-}  // namespace
-
 Result<void> check_pointers(const AttentionCall& call) {
-  const AttentionTensors& given = call.tensors;
-  const CallMemory memory(call);
-  const Memory q = memory.like_q("q", given.q);
-  const Memory k = memory.like_k("k", given.k);
-  const Memory v = memory.like_v("v", given.v);
-  const Memory o = memory.like_o("o", given.o);
-  const Memory stats = memory.stats(given.stats);
-  const Memory bias =
-      memory.bias("bias", given.bias, call.problem.bias == Bias::kPostScale,
-                  "problem.bias is not kPostScale");
-  const Memory begins_q = memory.begins("cu_seqlens_q", given.cu_seqlens_q);
-  const Memory begins_kv = memory.begins("cu_seqlens_kv", given.cu_seqlens_kv);
-  const Memory lengths_q = memory.lengths("lengths_q", given.lengths_q);
-  const Memory lengths_kv = memory.lengths("lengths_kv", given.lengths_kv);
-  const Memory seed = memory.dropout("dropout_seed", given.dropout_seed);
-  const Memory offset = memory.dropout("dropout_offset", given.dropout_offset);
-  const Memory workspace = memory.workspace(given);
   const std::string_view operation = operation_of(call.problem.pass);
+  const CallArguments given(call);
   if (!is_backward(call.problem))
-    return check_memory(
-        operation, {o, stats, workspace},
-        {q, k, v, bias, begins_q, begins_kv, lengths_q, lengths_kv, seed, offset});
-  return check_memory(
-      operation,
-      {memory.like_q("grad_q", given.grad_q), memory.like_k("grad_k", given.grad_k),
-       memory.like_v("grad_v", given.grad_v),
-       memory.bias("grad_bias", given.grad_bias, call.problem.bias_gradient,
-                   "problem.bias_gradient is false"),
-       workspace},
-      {q, k, v, o, stats, bias, memory.like_o("grad_o", given.grad_o), begins_q,
-       begins_kv, lengths_q, lengths_kv, seed, offset});
+    return check_memory(operation, {given.forward(), given.inputs()},
+                        Pointers::kChecked);
+  return check_memory(operation,
+                      {given.inputs(), given.backward_of_queries(),
+                       given.backward_of_keys(), given.backward_of_bias()},
+                      Pointers::kChecked);
 }
 
 }  // namespace kiln::ops

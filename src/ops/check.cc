@@ -33,30 +33,6 @@ Result<void> check_address(std::string_view operation, const Argument& argument)
   return {};
 }
 
-bool overlap(const Memory& a, const Memory& b) {
-  const auto begin_of = [](const Memory& memory) {
-    return reinterpret_cast<std::uintptr_t>(memory.begin);
-  };
-  return a.size_bytes > 0 && b.size_bytes > 0 &&
-         begin_of(a) < begin_of(b) + b.size_bytes &&
-         begin_of(b) < begin_of(a) + a.size_bytes;
-}
-
-Result<void> check_address(std::string_view operation, const Memory& memory) {
-  if (!memory.left_out.empty() && memory.begin != nullptr)
-    return refuse(operation, fmt::format("{} is set, and {}: it would be ignored",
-                                         memory.name, memory.left_out));
-  if (memory.size_bytes == 0)
-    return {};
-  if (memory.begin == nullptr)
-    return refuse(operation, fmt::format("{} is null", memory.name));
-  if (reinterpret_cast<std::uintptr_t>(memory.begin) % memory.element_bytes != 0)
-    return refuse(operation,
-                  fmt::format("{} is at {}, no multiple of an element's {} bytes",
-                              memory.name, memory.begin, memory.element_bytes));
-  return {};
-}
-
 }  // namespace
 
 tl::unexpected<Error> refuse(std::string_view operation, std::string_view why) {
@@ -119,27 +95,6 @@ Result<void> check_memory(std::string_view operation, const ArgumentLists& kerne
             operation,
             fmt::format("{} overlaps {}{}", all[output]->label, all[other]->label,
                         is_input ? ": it works out of place" : ""));
-    }
-  }
-  return {};
-}
-
-Result<void> check_memory(std::string_view operation,
-                          std::initializer_list<Memory> outputs,
-                          std::initializer_list<Memory> inputs) {
-  for (const auto& memories : {outputs, inputs}) {
-    for (const Memory& memory : memories) KILN_TRY(check_address(operation, memory));
-  }
-  for (const auto* output = outputs.begin(); output != outputs.end(); ++output) {
-    for (const Memory& input : inputs) {
-      if (overlap(*output, input))
-        return refuse(operation, fmt::format("{} overlaps {}: it works out of place",
-                                             output->name, input.name));
-    }
-    for (const auto* other = outputs.begin(); other != output; ++other) {
-      if (overlap(*output, *other))
-        return refuse(operation,
-                      fmt::format("{} overlaps {}", output->name, other->name));
     }
   }
   return {};

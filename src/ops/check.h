@@ -44,33 +44,6 @@ enum class Outputs : std::uint8_t { kApart, kInterleaved };
                                         const ArgumentLists& kernels, Pointers pointers,
                                         Outputs outputs = Outputs::kApart);
 
-/// Memory of the device that an operation touches: `size_bytes` from `begin` on, in
-/// elements of `element_bytes`.
-struct Memory {
-  std::string_view name;
-  const void* begin;
-  std::uint64_t size_bytes;
-  std::size_t element_bytes;
-  /// Why it is not touched, as the arguments say; empty: it is.
-  std::string_view left_out = {};
-};
-
-/// `memory`, which is touched only where `is_wanted`: "has_bias is false".
-[[nodiscard]] inline Memory only_if(bool is_wanted, std::string_view else_because,
-                                    Memory memory) {
-  if (!is_wanted) {
-    memory.size_bytes = 0;
-    memory.left_out = else_because;
-  }
-  return memory;
-}
-
-/// That each has an address, a multiple of its element's size, unless it is empty; that
-/// what is left out has none; and that no output overlaps an input or another output.
-[[nodiscard]] Result<void> check_memory(std::string_view operation,
-                                        std::initializer_list<Memory> outputs,
-                                        std::initializer_list<Memory> inputs);
-
 /// That a workspace has the bytes that are needed, if there is one: prepare() is given
 /// none, and where one is missing check_memory() says so.
 [[nodiscard]] Result<void> check_workspace(std::string_view operation,

@@ -1,6 +1,8 @@
 #include "ops/cudnn_tensors.h"
 
+#include <array>
 #include <cstddef>
+#include <utility>
 
 namespace kiln::ops {
 namespace {
@@ -59,21 +61,24 @@ Plan sequence_launches(const AttentionCall& call) {
     return {};
   const auto narrow = [](std::int64_t size) { return static_cast<std::int32_t>(size); };
   const bool is_padded = attention::is_padded(problem.mask);
-  return {{.kernel = "attention_sequences_fwd",
-           .parameters = {},
-           .extents = {{"batch", problem.batch}},
-           .arguments = Arguments(static_cast<std::int32_t*>(given.workspace),
-                                  given.cu_seqlens_q, given.cu_seqlens_kv,
-                                  is_padded ? given.lengths_q : nullptr,
-                                  is_padded ? given.lengths_kv : nullptr,
-                                  Sequences{.q_row = problem.q.sequence,
-                                            .k_row = problem.k.sequence,
-                                            .v_row = problem.v.sequence,
-                                            .o_row = problem.o.sequence,
-                                            .batch = narrow(problem.batch),
-                                            .sq = narrow(problem.sq),
-                                            .skv = narrow(problem.skv),
-                                            .unused = 0})}};
+  const std::array inputs{value("out", given.workspace),
+                          value("q_begins", given.cu_seqlens_q),
+                          value("kv_begins", given.cu_seqlens_kv),
+                          value("q_lengths", is_padded ? given.lengths_q : nullptr),
+                          value("kv_lengths", is_padded ? given.lengths_kv : nullptr)};
+  Launch launch{.kernel = "attention_sequences_fwd",
+                .parameters = {},
+                .extents = {{"batch", problem.batch}},
+                .arguments = Arguments{inputs}};
+  launch.arguments.add("all", Sequences{.q_row = problem.q.sequence,
+                                        .k_row = problem.k.sequence,
+                                        .v_row = problem.v.sequence,
+                                        .o_row = problem.o.sequence,
+                                        .batch = narrow(problem.batch),
+                                        .sq = narrow(problem.sq),
+                                        .skv = narrow(problem.skv),
+                                        .unused = 0});
+  return {std::move(launch)};
 }
 
 std::vector<TensorPointer> cudnn_tensors(const AttentionCall& call, float& scale) {

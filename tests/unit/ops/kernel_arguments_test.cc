@@ -8,11 +8,15 @@
 #include <vector>
 
 #include "ops/activation.h"
+#include "ops/attention.h"
+#include "ops/attention_arguments.h"
 #include "ops/cross_entropy.h"
+#include "ops/cudnn_tensors.h"
 #include "ops/norm.h"
 #include "ops/rope.h"
 #include "ops/softmax.h"
 #include "render/catalog.h"
+#include "tests/support/attention_problem.h"
 #include "tests/unit/ops/refusals.h"
 
 namespace kiln::ops::kernel_arguments_checks {
@@ -31,7 +35,9 @@ std::size_t size_of_type(std::string_view type) {
   };
   if (has("*") || has("kiln_i64"))
     return 8;
-  return 4;  // an int or a float
+  if (has("kiln_attention"))
+    return sizeof(AttentionSizes);
+  return has("kiln_sequences") ? 48 : 4;  // else an int or a float
 }
 
 /// Of the parameters in `text` behind the entry point's name.
@@ -188,6 +194,29 @@ TEST_F(KernelArguments, OfRope) {
     expect_taken(RopeBackward{args});
   }
   expect_all_seen("rope");
+}
+
+TEST_F(KernelArguments, OfAttention) {
+  const auto expect = [&](attention::Problem problem) {
+    expect_taken(AttentionCall{problem, {}});
+    problem.bias_gradient = problem.bias == attention::Bias::kPostScale;
+    expect_taken(AttentionCall{test::backward_of(problem), {}});
+  };
+  for (const DType dtype : {DType::kBf16, DType::kF32}) {
+    expect(test::attention_problem([&](auto& problem) { problem.dtype = dtype; }));
+    expect(test::attention_problem([&](auto& problem) {
+      problem.dtype = dtype;
+      problem.bias = attention::Bias::kPostScale;
+    }));
+  }
+  expect_all_seen("attention");
+}
+
+TEST_F(KernelArguments, OfPackedSequences) {
+  const attention::Problem problem = test::attention_problem(
+      [](auto& packed) { packed.layout = attention::Layout::kThd; });
+  expect_plan_taken(sequence_launches(AttentionCall{problem, {}}));
+  expect_all_seen("attention_sequences");
 }
 
 }  // namespace
