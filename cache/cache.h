@@ -67,7 +67,7 @@ struct VerifyResult {
   std::uint64_t untrusted = 0;
   std::uint64_t unreadable = 0;
   std::uint64_t quarantined = 0;
-  std::vector<Problem> problems;
+  std::vector<ObjectProblem> problems;
 };
 enum class Quarantine : std::uint8_t { kNo, kYes };
 
@@ -150,7 +150,8 @@ class Cache {
 
   struct VerifyOptions {
     Quarantine quarantine = Quarantine::kNo;
-    std::function<void(const Problem&)> on_problem{};  // called as found; may be empty
+    std::function<void(const ObjectProblem&)>
+        on_problem{};  // called as found; may be empty
     std::stop_token stop{};
   };
   /// Makes every check on every object. Errors: kIo.

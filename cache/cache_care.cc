@@ -71,12 +71,12 @@ Result<VerifyResult> Cache::verify(const VerifyOptions& options) {
       if (options.stop.stop_requested())
         return result;
       ++result.checked;
-      std::optional<Problem> problem = store_->verify(key);
+      std::optional<ObjectProblem> problem = store_->verify(key);
       if (!problem)
         continue;
-      result.corrupt += problem->what == Problem::What::kCorrupt ? 1 : 0;
-      result.untrusted += problem->what == Problem::What::kUntrusted ? 1 : 0;
-      result.unreadable += problem->what == Problem::What::kUnreadable ? 1 : 0;
+      result.corrupt += problem->what == ObjectProblem::What::kCorrupt ? 1 : 0;
+      result.untrusted += problem->what == ObjectProblem::What::kUntrusted ? 1 : 0;
+      result.unreadable += problem->what == ObjectProblem::What::kUnreadable ? 1 : 0;
       if (options.quarantine == Quarantine::kYes && problem->check)
         problem->quarantined = store_->quarantine(key, problem->seen, *problem->check);
       if (problem->quarantined) {  // otherwise every verify would count it

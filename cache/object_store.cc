@@ -334,19 +334,23 @@ Result<std::vector<ObjectFile>> ObjectStore::list(unsigned folder) const {
   return files;
 }
 
-std::optional<Problem> ObjectStore::verify(const Digest& key) const {
+std::optional<ObjectProblem> ObjectStore::verify(const Digest& key) const {
   Opened opened = open_with_patience(key, Use::kLook);
-  Problem problem{Problem::What::kCorrupt, key,        layout_.object(key), {},
-                  opened.detail,           opened.info};
+  ObjectProblem problem{ObjectProblem::What::kCorrupt,
+                        key,
+                        layout_.object(key),
+                        {},
+                        opened.detail,
+                        opened.info};
   switch (opened.outcome) {
     case Opened::Outcome::kMissing:
       return std::nullopt;
     case Opened::Outcome::kUntrusted:
-      problem.what = Problem::What::kUntrusted;
+      problem.what = ObjectProblem::What::kUntrusted;
       return problem;
     case Opened::Outcome::kAgain:
     case Opened::Outcome::kUnreadable:
-      problem.what = Problem::What::kUnreadable;
+      problem.what = ObjectProblem::What::kUnreadable;
       return problem;
     case Opened::Outcome::kCorrupt:
       problem.check = opened.check;

@@ -54,7 +54,7 @@ struct ObjectFile {
 };
 
 /// Why an object file cannot be used.
-struct Problem {
+struct ObjectProblem {
   enum class What : std::uint8_t { kCorrupt, kUntrusted, kUnreadable };
   What what;
   Digest key;
@@ -116,7 +116,7 @@ class ObjectStore {
   [[nodiscard]] Result<std::vector<Digest>> list_keys(unsigned folder) const;
 
   /// Runs every check, SHA-256 included. nullopt if all pass or the file is gone.
-  [[nodiscard]] std::optional<Problem> verify(const Digest& key) const;
+  [[nodiscard]] std::optional<ObjectProblem> verify(const Digest& key) const;
 
   /// Moves the object to quarantine if it is still the inode in `seen`; true if it did.
   [[nodiscard]] bool quarantine(const Digest& key, const struct stat& seen,

@@ -13,7 +13,7 @@ namespace kiln::tools {
 namespace {
 
 using nlohmann::ordered_json;
-using What = cache::Problem::What;
+using What = cache::ObjectProblem::What;
 
 // The exit status is a bitwise OR of these.
 constexpr int kCorruptBit = 1;
@@ -36,7 +36,7 @@ std::string_view word_for(What what) {
   return "unknown";
 }
 
-void print_problem(const Context& context, const cache::Problem& problem) {
+void print_problem(const Context& context, const cache::ObjectProblem& problem) {
   print_error(fmt::format(
       "{} {}: {}{}{}\n", context.err.styled(word_for(problem.what), Style::kRed),
       problem.path,
@@ -46,7 +46,7 @@ void print_problem(const Context& context, const cache::Problem& problem) {
 
 ordered_json result_json(const cache::VerifyResult& result) {
   ordered_json corrupt = ordered_json::array();
-  for (const cache::Problem& problem : result.problems) {
+  for (const cache::ObjectProblem& problem : result.problems) {
     if (problem.what != What::kCorrupt)
       continue;
     corrupt.push_back({{"key", problem.key.hex()},
@@ -62,12 +62,14 @@ ordered_json result_json(const cache::VerifyResult& result) {
 
 Result<int> run(Context& context, const VerifyOptions& options) {
   const auto cache = KILN_TRY(open_cache(context.config));
-  const cache::VerifyResult result = KILN_TRY(cache->verify(
-      {.quarantine =
-           options.quarantine ? cache::Quarantine::kYes : cache::Quarantine::kNo,
-       .on_problem =
-           [&](const cache::Problem& problem) { print_problem(context, problem); },
-       .stop = context.stop->token()}));
+  const cache::VerifyResult result =
+      KILN_TRY(cache->verify({.quarantine = options.quarantine ? cache::Quarantine::kYes
+                                                               : cache::Quarantine::kNo,
+                              .on_problem =
+                                  [&](const cache::ObjectProblem& problem) {
+                                    print_problem(context, problem);
+                                  },
+                              .stop = context.stop->token()}));
   if (context.json) {
     print_json(result_json(result));
   } else {

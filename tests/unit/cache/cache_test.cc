@@ -255,7 +255,7 @@ TEST_F(CacheTest, VerifyReportsEachKindAndQuarantinesOnRequest) {
   ::chmod(cache->layout().object(untrusted.key()).c_str(), 0666);
   int told = 0;
   const auto seen =
-      cache->verify({.on_problem = [&](const Problem&) { ++told; }}).value();
+      cache->verify({.on_problem = [&](const ObjectProblem&) { ++told; }}).value();
   EXPECT_EQ(seen.checked, 3U);
   EXPECT_EQ(seen.corrupt, 1U);
   EXPECT_EQ(seen.untrusted, 1U);

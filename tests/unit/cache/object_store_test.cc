@@ -161,7 +161,7 @@ TEST_F(ObjectStoreTest, AFileThatOthersCanWriteIsUntrusted) {
   publish(sample_);
   ::chmod(path(sample_).c_str(), 0664);
   EXPECT_EQ(store().find(sample_.key()).error().code, ErrorCode::kUntrusted);
-  EXPECT_EQ(store().verify(sample_.key())->what, Problem::What::kUntrusted);
+  EXPECT_EQ(store().verify(sample_.key())->what, ObjectProblem::What::kUntrusted);
 }
 
 TEST_F(ObjectStoreTest, AFolderThatOthersCanWriteIsUntrusted) {
