@@ -153,11 +153,11 @@ void Cache::open_parts() {
   const bool writes = mode_ == Mode::kReadWrite;
   store_ = std::make_unique<ObjectStore>(
       layout_, file_system_, trust_, counters_,
-      ObjectStore::Options{writes ? Access::kReadWrite : Access::kReadOnly,
-                           options_.sync, options_.payload_check,
-                           [this](const Digest& key, std::int64_t used_ns) {
-                             background_->used(key, used_ns);
-                           }});
+      ObjectStoreOptions{writes ? Access::kReadWrite : Access::kReadOnly, options_.sync,
+                         options_.payload_check,
+                         [this](const Digest& key, std::int64_t used_ns) {
+                           background_->used(key, used_ns);
+                         }});
   if (!writes)
     return;
   // The counter file needs locks, and SQLite shared memory, too; a network file system

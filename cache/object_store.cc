@@ -73,7 +73,8 @@ std::string text_of(int err, std::string_view call, const std::string& path) {
 }  // namespace
 
 ObjectStore::ObjectStore(const Layout& layout, FileSystem& file_system,
-                         const TrustPolicy& trust, Counters& counters, Options options)
+                         const TrustPolicy& trust, Counters& counters,
+                         ObjectStoreOptions options)
     : layout_(layout),
       file_system_(file_system),
       trust_(trust),

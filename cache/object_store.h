@@ -65,23 +65,23 @@ struct ObjectProblem {
   bool quarantined = false;
 };
 
+struct ObjectStoreOptions {
+  Access access = Access::kReadWrite;
+  Sync sync = Sync::kData;
+  PayloadCheck payload_check{};  // empty: no check
+  /// Called with the key and the time (Unix ns) when an object is marked as used. May
+  /// be empty.
+  std::function<void(const Digest&, std::int64_t)> on_used{};
+};
+
 /// Thread safety: every method may run concurrently, from threads and from processes
 /// that share the root. No lock is held, in or between calls.
 /// Crash safety: after a crash an object is absent or whole.
 class ObjectStore {
  public:
-  struct Options {
-    Access access = Access::kReadWrite;
-    Sync sync = Sync::kData;
-    PayloadCheck payload_check{};  // empty: no check
-    /// Called with the key and the time (Unix ns) when an object is marked as used. May
-    /// be empty.
-    std::function<void(const Digest&, std::int64_t)> on_used{};
-  };
-
   /// All references must outlive the store.
   ObjectStore(const Layout& layout, FileSystem& file_system, const TrustPolicy& trust,
-              Counters& counters, Options options);
+              Counters& counters, ObjectStoreOptions options);
 
   /// The object, or nullopt on a miss. Every call runs all checks of a hit; an object
   /// that fails one is quarantined, counted, and a miss. Marks the object as used, at
@@ -163,7 +163,7 @@ class ObjectStore {
   FileSystem& file_system_;
   const TrustPolicy& trust_;
   Counters& counters_;
-  const Options options_;
+  const ObjectStoreOptions options_;
   // The objects folder, held open (O_PATH): the open and the stat of a hit then resolve
   // short relative paths. Null if it cannot be opened. Where this way gives no valid
   // object, the absolute path is tried.

@@ -54,7 +54,7 @@ class SampleStore {
  public:
   explicit SampleStore(const std::filesystem::path& root,
                        cache::FileSystem& file_system = cache::real_file_system(),
-                       cache::ObjectStore::Options options = {})
+                       cache::ObjectStoreOptions options = {})
       : layout(root),
         trust(cache::TrustPolicy::of_this_process({})),
         store(layout, file_system, trust, counters, std::move(options)) {}
