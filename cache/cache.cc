@@ -220,7 +220,7 @@ PublishResult Cache::publish(const StoredObject& object) {
 KeyLock::Acquired Cache::lock(KeyLock::Request request) {
   // No other process could use what we build.
   if (mode_ != Mode::kReadWrite)
-    return {KeyLock::Outcome::kBypassed, {}, mode_reason_, {}};
+    return {LockOutcome::kBypassed, {}, mode_reason_, {}};
   request.build_limit = options_.build_limit;
   return KeyLock::acquire({lock_folder_, file_system_, counters_, options_.lock_times},
                           request);

@@ -70,35 +70,35 @@ class Patience {
 
 KeyLock::Acquired KeyLock::acquire(const Context& context, const Request& request) {
   const auto started = Clock::now();
-  const auto ended = [&](Outcome outcome, KeyLock lock, std::string reason) {
-    if (outcome == Outcome::kBypassed)
+  const auto ended = [&](LockOutcome outcome, KeyLock lock, std::string reason) {
+    if (outcome == LockOutcome::kBypassed)
       context.counters.add(Counter::kLockBypassed);
     return Acquired{outcome, std::move(lock), std::move(reason),
                     Clock::now() - started};
   };
   if (!context.folder.usable())
-    return ended(Outcome::kBypassed, {}, context.folder.why);
+    return ended(LockOutcome::kBypassed, {}, context.folder.why);
   const OwnedRange::Place place = place_of(context, request.key);
   Patience patience(request, context.times);
   BackOff pause(context.times);
   for (bool waited = false;; waited = true) {
     if (request.stop.stop_requested())
-      return ended(Outcome::kCancelled, {}, {});
+      return ended(LockOutcome::kCancelled, {}, {});
     auto owned =
         OwnedRange::try_own(place, record_of(request), context.times.heartbeat);
     if (!owned) {
       context.counters.add_if_untrusted(owned.error());
-      return ended(Outcome::kBypassed, {}, std::move(owned).error().message);
+      return ended(LockOutcome::kBypassed, {}, std::move(owned).error().message);
     }
     // Also when the lock is ours: its last holder may have just published.
     if (request.look_again && request.look_again())
-      return ended(Outcome::kAppeared, {}, {});
+      return ended(LockOutcome::kAppeared, {}, {});
     if (*owned)
-      return ended(Outcome::kHeld, KeyLock(**std::move(owned)), {});
+      return ended(LockOutcome::kHeld, KeyLock(**std::move(owned)), {});
     if (!waited)
       context.counters.add(Counter::kLockWaited);
     if (auto why = patience.ends(OwnedRange::owner(place)))
-      return ended(Outcome::kBypassed, {}, *std::move(why));
+      return ended(LockOutcome::kBypassed, {}, *std::move(why));
     stoppable_sleep(pause.next(), request.stop);
   }
 }

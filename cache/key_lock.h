@@ -16,6 +16,13 @@
 
 namespace kiln::cache {
 
+enum class LockOutcome : std::uint8_t {
+  kHeld,       // build, publish, release
+  kAppeared,   // look_again returned true; nothing is held
+  kBypassed,   // build without the lock; `reason` says why
+  kCancelled,  // `stop` was requested
+};
+
 /// Thread safety: one thread at a time. Any number of KeyLocks may exist at once, also
 /// for one key in one process.
 class KeyLock {
@@ -39,12 +46,6 @@ class KeyLock {
     std::function<void(const OwnerRecord&)> on_wait{};
   };
 
-  enum class Outcome : std::uint8_t {
-    kHeld,       // build, publish, release
-    kAppeared,   // look_again returned true; nothing is held
-    kBypassed,   // build without the lock; `reason` says why
-    kCancelled,  // `stop` was requested
-  };
   struct Acquired;
 
   KeyLock() = default;
@@ -68,7 +69,7 @@ class KeyLock {
 };
 
 struct KeyLock::Acquired {
-  Outcome outcome = Outcome::kBypassed;
+  LockOutcome outcome = LockOutcome::kBypassed;
   KeyLock lock;        // held if and only if kHeld
   std::string reason;  // of kBypassed
   std::chrono::nanoseconds waited{};

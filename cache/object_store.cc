@@ -86,11 +86,11 @@ Result<std::optional<StoredObject>> ObjectStore::find(const Digest& key,
                                                       std::string_view target) const {
   Opened opened = open_checked(key, Use::kMark, target);
   switch (opened.outcome) {
-    case Opened::Outcome::kObject:
+    case OpenOutcome::kObject:
       return std::move(opened.object);
-    case Opened::Outcome::kUntrusted:
+    case OpenOutcome::kUntrusted:
       return fail(ErrorCode::kUntrusted, std::move(opened.detail));
-    case Opened::Outcome::kUnreadable:
+    case OpenOutcome::kUnreadable:
       return fail(ErrorCode::kIo, std::move(opened.detail));
     default:
       return std::nullopt;
@@ -100,18 +100,18 @@ Result<std::optional<StoredObject>> ObjectStore::find(const Digest& key,
 Result<std::optional<StoredObject>> ObjectStore::inspect(const Digest& key) const {
   Opened opened = open_with_patience(key, Use::kLook);
   switch (opened.outcome) {
-    case Opened::Outcome::kMissing:
+    case OpenOutcome::kMissing:
       return std::nullopt;
-    case Opened::Outcome::kObject:
+    case OpenOutcome::kObject:
       return std::move(opened.object);
-    case Opened::Outcome::kCorrupt:
+    case OpenOutcome::kCorrupt:
       return fail(ErrorCode::kCorrupt,
                   fmt::format("{} is corrupt ({}): {}", layout_.object(key),
                               to_string(opened.check), opened.detail));
-    case Opened::Outcome::kUntrusted:
+    case OpenOutcome::kUntrusted:
       return fail(ErrorCode::kUntrusted, std::move(opened.detail));
-    case Opened::Outcome::kAgain:
-    case Opened::Outcome::kUnreadable:
+    case OpenOutcome::kAgain:
+    case OpenOutcome::kUnreadable:
       break;
   }
   return fail(ErrorCode::kIo, std::move(opened.detail));
@@ -121,13 +121,13 @@ ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Use use,
                                               std::string_view target) const {
   Opened opened = open_with_patience(key, use);
   if (opened.object && !target.empty() && opened.object->target() != target) {
-    opened.outcome = Opened::Outcome::kCorrupt;
+    opened.outcome = OpenOutcome::kCorrupt;
     opened.check = Check::kTarget;
     opened.detail =
         fmt::format("it is for {}, not for {}", opened.object->target(), target);
   }
   count(opened);
-  if (opened.outcome == Opened::Outcome::kCorrupt)
+  if (opened.outcome == OpenOutcome::kCorrupt)
     std::ignore = quarantine(key, opened.info, opened.check);  // a miss either way
   return opened;
 }
@@ -135,15 +135,15 @@ ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Use use,
 ObjectStore::Opened ObjectStore::open_with_patience(const Digest& key, Use use) const {
   if (objects_) {
     Opened opened = open_once(key, use, PathFrom::kObjects);
-    if (opened.outcome == Opened::Outcome::kObject)
+    if (opened.outcome == OpenOutcome::kObject)
       return opened;
     // The folder may have been replaced, or the host have closed our descriptor.
   }
-  Opened opened{.outcome = Opened::Outcome::kAgain};
-  for (int i = 0; i < kMaxTries && opened.outcome == Opened::Outcome::kAgain; ++i)
+  Opened opened{.outcome = OpenOutcome::kAgain};
+  for (int i = 0; i < kMaxTries && opened.outcome == OpenOutcome::kAgain; ++i)
     opened = open_once(key, use, PathFrom::kRoot);
-  if (opened.outcome == Opened::Outcome::kAgain)
-    opened.outcome = Opened::Outcome::kUnreadable;
+  if (opened.outcome == OpenOutcome::kAgain)
+    opened.outcome = OpenOutcome::kUnreadable;
   return opened;
 }
 
@@ -166,16 +166,15 @@ int ObjectStore::stat_folder(const std::string& path, PathFrom from,
 
 ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use,
                                            PathFrom from) const {
-  using Outcome = Opened::Outcome;
   const std::string path = layout_.object(key);
   const int fd = open_object(path, from);
   if (is_missing(fd))
-    return {.outcome = Outcome::kMissing};
+    return {.outcome = OpenOutcome::kMissing};
   if (fd == -ELOOP || fd == -ENXIO)
-    return {.outcome = Outcome::kUntrusted,
+    return {.outcome = OpenOutcome::kUntrusted,
             .detail = fmt::format("{} is no file", path)};
   if (fd < 0)
-    return {.outcome = is_passing(fd) ? Outcome::kAgain : Outcome::kUnreadable,
+    return {.outcome = is_passing(fd) ? OpenOutcome::kAgain : OpenOutcome::kUnreadable,
             .detail = text_of(fd, "open", path)};
   const UniqueFd owner(fd);
   struct stat info {};
@@ -184,12 +183,12 @@ ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use,
   if (err == 0)
     err = stat_folder(path, from, folder);
   if (err != 0)
-    return {.outcome = is_passing(err) || is_missing(err) ? Outcome::kAgain
-                                                          : Outcome::kUnreadable,
+    return {.outcome = is_passing(err) || is_missing(err) ? OpenOutcome::kAgain
+                                                          : OpenOutcome::kUnreadable,
             .detail = text_of(err, "stat", path)};
   if (!S_ISREG(info.st_mode) || !trust_.accepts(info) || !accepts_folder(folder)) {
     return {
-        .outcome = Outcome::kUntrusted,
+        .outcome = OpenOutcome::kUntrusted,
         .detail = fmt::format(
             "{} is not used: it, or its folder, is not a file that only you, root or "
             "a trusted user can write (owner {}, mode {:04o})",
@@ -198,41 +197,40 @@ ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use,
   }
   Opened opened = read_object(fd, key, info);
   opened.info = info;
-  if (opened.outcome == Outcome::kObject && use == Use::kMark)
+  if (opened.outcome == OpenOutcome::kObject && use == Use::kMark)
     mark_used(fd, key, info);
   return opened;
 }
 
 ObjectStore::Opened ObjectStore::read_object(int fd, const Digest& key,
                                              const struct stat& info) const {
-  using Outcome = Opened::Outcome;
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size > kMaxObjectBytes)
-    return {.outcome = Outcome::kCorrupt,
+    return {.outcome = OpenOutcome::kCorrupt,
             .check = Check::kSize,
             .detail = fmt::format("{} bytes", size)};
   Buffer bytes(size);
   const ssize_t n = read_fully(file_system_, fd, bytes.data(), size);
   if (n < 0) {
     const int err = static_cast<int>(n);
-    return {.outcome = is_passing(err) ? Outcome::kAgain : Outcome::kUnreadable,
+    return {.outcome = is_passing(err) ? OpenOutcome::kAgain : OpenOutcome::kUnreadable,
             .detail = text_of(err, "read", layout_.object(key))};
   }
   if (static_cast<std::uint64_t>(n) < size)
-    return {.outcome = Outcome::kAgain,
+    return {.outcome = OpenOutcome::kAgain,
             .detail = "it became shorter while it was read"};
   auto object = StoredObject::parse(std::move(bytes), key);
   if (!object)
-    return {.outcome = Outcome::kCorrupt,
+    return {.outcome = OpenOutcome::kCorrupt,
             .check = object.error().check,
             .detail = object.error().detail};
   if (options_.payload_check) {
     if (const auto checked = options_.payload_check(*object); !checked)
-      return {.outcome = Outcome::kCorrupt,
+      return {.outcome = OpenOutcome::kCorrupt,
               .check = Check::kPayload,
               .detail = checked.error().message};
   }
-  return {.outcome = Outcome::kObject, .object = std::move(*object)};
+  return {.outcome = OpenOutcome::kObject, .object = std::move(*object)};
 }
 
 void ObjectStore::mark_used(int fd, const Digest& key, const struct stat& info) const {
@@ -247,11 +245,11 @@ void ObjectStore::mark_used(int fd, const Digest& key, const struct stat& info) 
 }
 
 void ObjectStore::count(const Opened& opened) const {
-  if (opened.outcome == Opened::Outcome::kCorrupt)
+  if (opened.outcome == OpenOutcome::kCorrupt)
     counters_.add_corrupt(opened.check);
-  if (opened.outcome == Opened::Outcome::kUntrusted)
+  if (opened.outcome == OpenOutcome::kUntrusted)
     counters_.add(Counter::kUntrusted);
-  if (opened.outcome == Opened::Outcome::kUnreadable)
+  if (opened.outcome == OpenOutcome::kUnreadable)
     counters_.add(Counter::kUnreadable);
 }
 
@@ -337,26 +335,23 @@ Result<std::vector<ObjectFile>> ObjectStore::list(unsigned folder) const {
 
 std::optional<ObjectProblem> ObjectStore::verify(const Digest& key) const {
   Opened opened = open_with_patience(key, Use::kLook);
-  ObjectProblem problem{ObjectProblem::What::kCorrupt,
-                        key,
-                        layout_.object(key),
-                        {},
-                        opened.detail,
-                        opened.info};
+  using What = ObjectProblem::What;
+  ObjectProblem problem{What::kCorrupt, key,        layout_.object(key), {},
+                        opened.detail,  opened.info};
   switch (opened.outcome) {
-    case Opened::Outcome::kMissing:
+    case OpenOutcome::kMissing:
       return std::nullopt;
-    case Opened::Outcome::kUntrusted:
-      problem.what = ObjectProblem::What::kUntrusted;
+    case OpenOutcome::kUntrusted:
+      problem.what = What::kUntrusted;
       return problem;
-    case Opened::Outcome::kAgain:
-    case Opened::Outcome::kUnreadable:
-      problem.what = ObjectProblem::What::kUnreadable;
+    case OpenOutcome::kAgain:
+    case OpenOutcome::kUnreadable:
+      problem.what = What::kUnreadable;
       return problem;
-    case Opened::Outcome::kCorrupt:
+    case OpenOutcome::kCorrupt:
       problem.check = opened.check;
       return problem;
-    case Opened::Outcome::kObject:
+    case OpenOutcome::kObject:
       break;
   }
   const auto verified = opened.object->verify_fully();

@@ -12,16 +12,17 @@
 
 namespace kiln::cache {
 
+enum class OpenOutcome : std::uint8_t {
+  kObject,
+  kMissing,
+  kCorrupt,     // `check` and `detail` say why
+  kUntrusted,   // `detail` says why
+  kUnreadable,  // `detail` says why
+  kAgain,       // the file changed under us: open it again
+};
+
 struct ObjectStore::Opened {
-  enum class Outcome : std::uint8_t {
-    kObject,
-    kMissing,
-    kCorrupt,     // `check` and `detail` say why
-    kUntrusted,   // `detail` says why
-    kUnreadable,  // `detail` says why
-    kAgain,       // the file changed under us: open it again
-  };
-  Outcome outcome;
+  OpenOutcome outcome;
   std::optional<StoredObject> object{};
   Check check = Check::kSize;
   std::string detail{};

@@ -186,15 +186,15 @@ std::optional<PublishResult> ObjectStore::settle_with_other(
     const StoredObject& ours) const {
   Opened other = open_checked(ours.key(), Use::kLook);
   switch (other.outcome) {
-    case Opened::Outcome::kObject:
+    case OpenOutcome::kObject:
       return PublishResult{other.object->same_build(ours)
                                ? Published::kAlreadyThere
                                : Published::kNondeterministic,
                            {},
                            0};
-    case Opened::Outcome::kUntrusted:
+    case OpenOutcome::kUntrusted:
       return not_stored({ErrorCode::kUntrusted, std::move(other.detail)});
-    case Opened::Outcome::kUnreadable:
+    case OpenOutcome::kUnreadable:
       return not_stored({ErrorCode::kIo, std::move(other.detail)});
     default:
       return std::nullopt;  // gone, or in quarantine by now: link ours again

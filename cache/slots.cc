@@ -29,7 +29,7 @@ OwnedRange::Place Slots::place(unsigned slot) const {
 Slots::Acquired Slots::acquire(const Request& request) {
   const auto bypassed = [&](std::string reason) {
     counters_.add(Counter::kLockBypassed);
-    return Acquired{Outcome::kBypassed, {}, std::move(reason)};
+    return Acquired{SlotOutcome::kBypassed, {}, std::move(reason)};
   };
   if (!folder_.usable())
     return bypassed(folder_.why);
@@ -38,14 +38,14 @@ Slots::Acquired Slots::acquire(const Request& request) {
   for (;;) {
     if (request.stop.stop_requested() ||
         (request.deadline && std::chrono::steady_clock::now() >= *request.deadline))
-      return {Outcome::kCancelled, {}, {}};
+      return {SlotOutcome::kCancelled, {}, {}};
     auto owned = try_any(request, watches);
     if (!owned) {
       counters_.add_if_untrusted(owned.error());
       return bypassed(std::move(owned).error().message);
     }
     if (owned->held())
-      return {Outcome::kHeld, *std::move(owned), {}};
+      return {SlotOutcome::kHeld, *std::move(owned), {}};
     stoppable_sleep(pause.next(), request.stop);
   }
 }

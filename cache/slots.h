@@ -16,16 +16,17 @@
 
 namespace kiln::cache {
 
+enum class SlotOutcome : std::uint8_t {
+  kHeld,
+  kBypassed,   // go on without one: locks do not work here; `reason` says why
+  kCancelled,  // `stop` was requested, or `deadline` passed
+};
+
 /// Thread safety: every method may run concurrently.
 class Slots {
  public:
-  enum class Outcome : std::uint8_t {
-    kHeld,
-    kBypassed,   // go on without one: locks do not work here; `reason` says why
-    kCancelled,  // `stop` was requested, or `deadline` passed
-  };
   struct Acquired {
-    Outcome outcome = Outcome::kBypassed;
+    SlotOutcome outcome = SlotOutcome::kBypassed;
     OwnedRange slot;  // held if and only if kHeld; releases itself
     std::string reason;
   };

@@ -53,7 +53,7 @@ compile::PoolOptions pool_options(const Config& config, const LazyCount& jobs,
       [&cache](std::stop_token stop) -> Result<std::shared_ptr<void>> {
     cache::Slots::Acquired acquired = cache.acquire_slot(
         {.key = {}, .stop = std::move(stop), .deadline = std::nullopt});
-    if (acquired.outcome == cache::Slots::Outcome::kCancelled)
+    if (acquired.outcome == cache::SlotOutcome::kCancelled)
       return fail(ErrorCode::kCancelled, "stopped while waiting for a build slot");
     return std::make_shared<cache::Slots::Acquired>(std::move(acquired));
   };

@@ -116,17 +116,17 @@ Result<Fetched> CachedBuilds::build_locked(const BuildOrder& order,
                                .deadline = std::nullopt,
                                .on_wait = WaitNotice(std::string(order.label))});
   switch (acquired.outcome) {
-    case cache::KeyLock::Outcome::kAppeared:
+    case cache::LockOutcome::kAppeared:
       return Fetched{std::move(appeared), Outcome::kWaited, std::nullopt};
-    case cache::KeyLock::Outcome::kCancelled:
+    case cache::LockOutcome::kCancelled:
       return fail(
           ErrorCode::kCancelled,
           fmt::format("stopped while another process was building {}", order.label));
-    case cache::KeyLock::Outcome::kBypassed:
+    case cache::LockOutcome::kBypassed:
       log(acquired.waited < kPatience ? LogLevel::kDebug : LogLevel::kWarning,
           {"building ", order.label, " without waiting any longer: ", acquired.reason});
       break;
-    case cache::KeyLock::Outcome::kHeld:
+    case cache::LockOutcome::kHeld:
       break;
   }
   return build_here(order, stop, acquired.lock);

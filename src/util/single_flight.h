@@ -21,7 +21,7 @@ namespace kiln {
 template <typename Key, typename Value>
 class SingleFlight {
  public:
-  struct Outcome {
+  struct Landed {
     Result<Value> result;
     bool led = false;  // this call computed it
   };
@@ -30,8 +30,8 @@ class SingleFlight {
   /// follower returns kCancelled when its own `stop` is requested. If the leader was
   /// cancelled, or its `compute` threw (its caller gets the exception), a follower
   /// computes instead.
-  [[nodiscard]] Outcome run(const Key& key, const std::stop_token& stop,
-                            const std::function<Result<Value>()>& compute) {
+  [[nodiscard]] Landed run(const Key& key, const std::stop_token& stop,
+                           const std::function<Result<Value>()>& compute) {
     while (true) {
       const auto [flight, leads] = join(key);
       if (leads)

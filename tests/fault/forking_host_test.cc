@@ -305,7 +305,7 @@ TEST_F(ForkingHostTest, fault_31_AForkedChildNeitherKeepsNorFreesALock) {
   Campaign campaign;
   const auto cache = open_cache();
   auto mine = lock(*cache);
-  ASSERT_EQ(mine.outcome, cache::KeyLock::Outcome::kHeld);
+  ASSERT_EQ(mine.outcome, cache::LockOutcome::kHeld);
   test::Signal forked;
   test::Signal end;
   ChildProcess child([&] {
@@ -319,11 +319,11 @@ TEST_F(ForkingHostTest, fault_31_AForkedChildNeitherKeepsNorFreesALock) {
   campaign.injected();
   cache::KeyLock::Request hurried{.key = test::ReferenceObject(1).key()};
   hurried.deadline = std::chrono::steady_clock::now() + 300ms;
-  if (cache->lock(hurried).outcome != cache::KeyLock::Outcome::kBypassed)
+  if (cache->lock(hurried).outcome != cache::LockOutcome::kBypassed)
     campaign.wrong("the child freed it");
   mine.lock.release();
   hurried.deadline = std::chrono::steady_clock::now() + 10s;
-  if (cache->lock(hurried).outcome != cache::KeyLock::Outcome::kHeld)
+  if (cache->lock(hurried).outcome != cache::LockOutcome::kHeld)
     campaign.wrong("the child kept it");
   end.raise();
   EXPECT_EQ(child.wait(), 0);
@@ -349,7 +349,7 @@ TEST_F(ForkingHostTest, fault_31_ALockIsFreeWhenItsOwnerDiesAlthoughAForkedChild
   owner.wait();
   campaign.injected();
   const auto acquired = lock(*open_cache());
-  if (acquired.outcome != cache::KeyLock::Outcome::kHeld || acquired.waited > 5s)
+  if (acquired.outcome != cache::LockOutcome::kHeld || acquired.waited > 5s)
     campaign.wrong("the child keeps it");
   end.raise();
 }

@@ -117,7 +117,7 @@ TEST_F(SamePidTest, fault_30_ProcessesOfOneNumberBuildEachKeyOnce) {
           return 1;
         continue;
       }
-      if (held.outcome != KeyLock::Outcome::kHeld)
+      if (held.outcome != LockOutcome::kHeld)
         return 2;
       std::this_thread::sleep_for(2ms);
       ++shared_->builds[static_cast<std::size_t>(number)];
@@ -166,14 +166,14 @@ TEST_F(SamePidTest, fault_30_NoLockIsTakenFromALivingHolderOfTheSameNumber) {
     waits.wait();
     std::this_thread::sleep_for(2500ms);  // longer than a dead one is waited for
     shared_->builds[0] = 1;
-    return held.outcome == KeyLock::Outcome::kHeld ? 0 : 1;
+    return held.outcome == LockOutcome::kHeld ? 0 : 1;
   }));
   containers.push_back(container([&] {
     const auto cache = Cache::open(options());
     holds.wait();
     waits.raise();
     const auto held = cache->lock({.key = key});
-    if (held.outcome != KeyLock::Outcome::kHeld)
+    if (held.outcome != LockOutcome::kHeld)
       return 2;
     return shared_->builds[0] == 1 ? 0 : 3;
   }));
@@ -219,7 +219,7 @@ TEST_F(SamePidTest, fault_30_AForkedChildThatIsNumberOneAsWellHoldsNothing) {
     const auto taken =
         other->lock({.key = ReferenceObject(0).key(),
                      .deadline = std::chrono::steady_clock::now() + 200ms});
-    return held.lock.held() && taken.outcome == KeyLock::Outcome::kBypassed ? 0 : 5;
+    return held.lock.held() && taken.outcome == LockOutcome::kBypassed ? 0 : 5;
   }));
   const int worst = wait_for_all(containers);
   if (worst == kNoNamespace)

@@ -176,7 +176,7 @@ TEST_F(StoppedProcessTest, fault_05_AStoppedHolderOfALockIsGivenUpAndGoesOnUnhar
   campaign.injected();
   const auto cache = Cache::open(options());
   const auto acquired = cache->lock({.key = ReferenceObject(kObjects).key()});
-  EXPECT_EQ(acquired.outcome, KeyLock::Outcome::kBypassed);
+  EXPECT_EQ(acquired.outcome, LockOutcome::kBypassed);
   EXPECT_TRUE(publish(*cache, kObjects));
   holder.signal(SIGCONT);
   EXPECT_EQ(holder.wait(), 0);
@@ -189,13 +189,13 @@ TEST_F(StoppedProcessTest, fault_05_AStoppedHolderOfASlotIsGivenUp) {
     const auto cache = Cache::open(options());
     const auto slot = cache->acquire_slot({});
     ::raise(SIGSTOP);
-    return slot.outcome == Slots::Outcome::kHeld ? 0 : 1;
+    return slot.outcome == SlotOutcome::kHeld ? 0 : 1;
   });
   ASSERT_TRUE(test::eventually(kPatience, [&] { return is_stopped(holder.pid()); }));
   campaign.injected();
   const auto cache = Cache::open(options());
   const auto began = Clock::now();
-  EXPECT_EQ(cache->acquire_slot({}).outcome, Slots::Outcome::kHeld);
+  EXPECT_EQ(cache->acquire_slot({}).outcome, SlotOutcome::kHeld);
   EXPECT_LT(Clock::now() - began, kPatience);
   holder.signal(SIGCONT);
   EXPECT_EQ(holder.wait(), 0);

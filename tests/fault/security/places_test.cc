@@ -57,7 +57,7 @@ class PlacesTest : public testing::Test {
       if (cache->publish(*ReferenceObject(0)).outcome != Published::kNotStored)
         return std::string("something was stored");
       if (cache->lock({.key = ReferenceObject(0).key()}).outcome !=
-          KeyLock::Outcome::kBypassed)
+          LockOutcome::kBypassed)
         return std::string("there is a lock");
       return std::string();
     });
@@ -165,7 +165,7 @@ TEST_F(PlacesTest, fault_33_AFolderForLocksThatAStrangerWasFirstToMakeIsNotUsed)
     if (cache->lock_folder().usable())
       return "locks in " + cache->lock_folder().path.native();
     if (cache->lock({.key = ReferenceObject(0).key()}).outcome !=
-            KeyLock::Outcome::kBypassed ||
+            LockOutcome::kBypassed ||
         cache->counters().get(Counter::kLockBypassed) != 1)
       return std::string("not counted");
     return cache->publish(*ReferenceObject(0)).outcome == Published::kStored

@@ -83,8 +83,8 @@ class PlantedFilesTest : public testing::Test {
       for (int i = 0; i < kObjects; ++i) {
         const auto held = cache->lock({.key = ReferenceObject(i).key()});
         const auto slot = cache->acquire_slot({});
-        if (cache->lock_folder().usable() && (held.outcome != KeyLock::Outcome::kHeld ||
-                                              slot.outcome != Slots::Outcome::kHeld))
+        if (cache->lock_folder().usable() &&
+            (held.outcome != LockOutcome::kHeld || slot.outcome != SlotOutcome::kHeld))
           return std::string("no lock");
       }
       std::ignore = cache->trim({});

@@ -57,9 +57,9 @@ class CacheProcessesTest : public testing::Test {
       return appeared.has_value();
     };
     auto locked = cache.lock(request);
-    if (locked.outcome == KeyLock::Outcome::kAppeared)
+    if (locked.outcome == LockOutcome::kAppeared)
       return as_text(appeared->payload()) == sample.payload() ? 0 : 3;
-    if (locked.outcome != KeyLock::Outcome::kHeld)
+    if (locked.outcome != LockOutcome::kHeld)
       return 4;
     locked.lock.enter(Phase::kCompiling);
     std::this_thread::sleep_for(2ms);
@@ -143,7 +143,7 @@ TEST_F(CacheProcessesTest, AKilledHolderFreesItsLockAtOnce) {
   });
   const auto acquired = lock(*cache);
   killer.join();
-  EXPECT_EQ(acquired.outcome, KeyLock::Outcome::kHeld);
+  EXPECT_EQ(acquired.outcome, LockOutcome::kHeld);
   EXPECT_LT(acquired.waited, 5s) << "before its heartbeats are missed";
 }
 
@@ -155,7 +155,7 @@ TEST_F(CacheProcessesTest, AStoppedHolderIsGivenUpAndNamed) {
   child.signal(SIGSTOP);
   const auto cache = Cache::open(options());
   const auto acquired = lock(*cache);
-  EXPECT_EQ(acquired.outcome, KeyLock::Outcome::kBypassed);
+  EXPECT_EQ(acquired.outcome, LockOutcome::kBypassed);
   EXPECT_NE(acquired.reason.find(std::to_string(child.pid())), std::string::npos);
   EXPECT_NE(acquired.reason.find("compiling"), std::string::npos) << acquired.reason;
   // And what was built meanwhile can be published.
@@ -170,7 +170,7 @@ TEST_F(CacheProcessesTest, SlotsBoundTheBuildsOfAllProcesses) {
       const auto cache = Cache::open(options());
       for (int round = 0; round < 5; ++round) {
         const auto slot = cache->acquire_slot({});
-        if (slot.outcome != Slots::Outcome::kHeld)
+        if (slot.outcome != SlotOutcome::kHeld)
           return 1;
         const int now = ++shared_->inside;
         int seen = shared_->most_inside;

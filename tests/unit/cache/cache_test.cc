@@ -98,7 +98,7 @@ TEST_F(CacheTest, AbsentAndNotCreatableItIsOffAndBreaksNothing) {
   EXPECT_EQ(result.outcome, Published::kNotStored);
   EXPECT_EQ(result.error->code, ErrorCode::kUnavailable);
   EXPECT_TRUE(cache->list({}).value().empty());
-  EXPECT_EQ(cache->lock({.key = sample_.key()}).outcome, KeyLock::Outcome::kBypassed);
+  EXPECT_EQ(cache->lock({.key = sample_.key()}).outcome, LockOutcome::kBypassed);
   EXPECT_EQ(cache->trim({}).error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(cache->resolve("abcdef").error().code, ErrorCode::kNotFound);
   EXPECT_EQ(cache->verify({}).value().checked, 0U);

@@ -16,7 +16,6 @@ namespace kiln::cache {
 namespace {
 
 using namespace std::chrono_literals;
-using Outcome = KeyLock::Outcome;
 using Clock = std::chrono::steady_clock;
 
 class KeyLockTest : public testing::Test {
@@ -47,14 +46,14 @@ class KeyLockTest : public testing::Test {
 
 TEST_F(KeyLockTest, IsHeldByOneUntilItIsReleased) {
   auto first = acquire(request());
-  ASSERT_EQ(first.outcome, Outcome::kHeld);
+  ASSERT_EQ(first.outcome, LockOutcome::kHeld);
   std::thread release([&] {
     std::this_thread::sleep_for(200ms);
     first.lock.release();
   });
   const auto second = acquire(request());
   release.join();
-  EXPECT_EQ(second.outcome, Outcome::kHeld);
+  EXPECT_EQ(second.outcome, LockOutcome::kHeld);
   EXPECT_GE(second.waited, 150ms);
   EXPECT_EQ(counters_.get(Counter::kLockWaited), 1U);
 }
@@ -62,8 +61,8 @@ TEST_F(KeyLockTest, IsHeldByOneUntilItIsReleased) {
 TEST_F(KeyLockTest, KeysDoNotWaitForEachOther) {
   const auto first = acquire(request("a"));
   const auto second = acquire(request("b"));
-  EXPECT_EQ(first.outcome, Outcome::kHeld);
-  EXPECT_EQ(second.outcome, Outcome::kHeld);
+  EXPECT_EQ(first.outcome, LockOutcome::kHeld);
+  EXPECT_EQ(second.outcome, LockOutcome::kHeld);
 }
 
 TEST_F(KeyLockTest, KeysThatShareAPlaceDoNotWaitForEachOther) {
@@ -75,8 +74,8 @@ TEST_F(KeyLockTest, KeysThatShareAPlaceDoNotWaitForEachOther) {
   b.key = Digest(bytes);
   const auto first = acquire(a);
   const auto second = acquire(b);
-  EXPECT_EQ(first.outcome, Outcome::kHeld);
-  EXPECT_EQ(second.outcome, Outcome::kBypassed);
+  EXPECT_EQ(first.outcome, LockOutcome::kHeld);
+  EXPECT_EQ(second.outcome, LockOutcome::kBypassed);
   EXPECT_NE(second.reason.find("another key"), std::string::npos) << second.reason;
 }
 
@@ -89,15 +88,15 @@ TEST_F(KeyLockTest, AnObjectThatAppearsEndsTheWait) {
   });
   auto waiting = request();
   waiting.look_again = [&] { return there.load(); };
-  EXPECT_EQ(acquire(waiting).outcome, Outcome::kAppeared);
+  EXPECT_EQ(acquire(waiting).outcome, LockOutcome::kAppeared);
   publisher.join();
 }
 
 TEST_F(KeyLockTest, LooksAgainAfterTheLockWasGot) {
   auto asking = request();
   asking.look_again = [] { return true; };
-  EXPECT_EQ(acquire(asking).outcome, Outcome::kAppeared);
-  EXPECT_EQ(acquire(request()).outcome, Outcome::kHeld) << "and holds nothing";
+  EXPECT_EQ(acquire(asking).outcome, LockOutcome::kAppeared);
+  EXPECT_EQ(acquire(request()).outcome, LockOutcome::kHeld) << "and holds nothing";
 }
 
 TEST_F(KeyLockTest, AStopRequestEndsTheWaitAtOnce) {
@@ -109,7 +108,7 @@ TEST_F(KeyLockTest, AStopRequestEndsTheWaitAtOnce) {
     std::this_thread::sleep_for(50ms);
     source.request_stop();
   });
-  EXPECT_EQ(acquire(waiting).outcome, Outcome::kCancelled);
+  EXPECT_EQ(acquire(waiting).outcome, LockOutcome::kCancelled);
   stopper.join();
 }
 
@@ -118,7 +117,7 @@ TEST_F(KeyLockTest, TheDeadlineEndsTheWait) {
   auto waiting = request();
   waiting.deadline = Clock::now() + 100ms;
   const auto waited = acquire(waiting);
-  EXPECT_EQ(waited.outcome, Outcome::kBypassed);
+  EXPECT_EQ(waited.outcome, LockOutcome::kBypassed);
   EXPECT_NE(waited.reason.find("deadline"), std::string::npos);
 }
 
@@ -152,7 +151,7 @@ TEST_F(KeyLockTest, AHolderWithoutAHeartbeatIsGivenUp) {
             0);
   files_.close(fd);
   const auto waited = acquire(request());
-  EXPECT_EQ(waited.outcome, Outcome::kBypassed);
+  EXPECT_EQ(waited.outcome, LockOutcome::kBypassed);
   EXPECT_NE(waited.reason.find("process 4711, compiling"), std::string::npos)
       << waited.reason;
   EXPECT_LT(waited.waited, 250ms) << "silent since long ago: two beats are enough";
@@ -165,7 +164,7 @@ TEST_F(KeyLockTest, AHolderThatCompilesForTooLongIsGivenUp) {
   auto holder = acquire(slow);
   holder.lock.enter(Phase::kCompiling);
   const auto waited = acquire(request());
-  EXPECT_EQ(waited.outcome, Outcome::kBypassed);
+  EXPECT_EQ(waited.outcome, LockOutcome::kBypassed);
   EXPECT_NE(waited.reason.find("over its limit"), std::string::npos) << waited.reason;
 }
 
@@ -190,7 +189,7 @@ TEST_F(KeyLockTest, AWaiterIsToldWhomItWaitsFor) {
     seen = owner.pid;
     phase = owner.phase;
   };
-  EXPECT_EQ(acquire(waiting).outcome, Outcome::kBypassed);
+  EXPECT_EQ(acquire(waiting).outcome, LockOutcome::kBypassed);
   EXPECT_EQ(seen, ::getpid());
   EXPECT_EQ(phase, Phase::kCompiling);
 }
@@ -200,7 +199,7 @@ TEST_F(KeyLockTest, WhereLocksDoNotWorkItGoesOnWithoutAndCounts) {
     files_.before = [&](std::string_view call, int) {
       return call == "set_lock" ? err : 0;
     };
-    EXPECT_EQ(acquire(request()).outcome, Outcome::kBypassed);
+    EXPECT_EQ(acquire(request()).outcome, LockOutcome::kBypassed);
   }
   EXPECT_EQ(counters_.get(Counter::kLockBypassed), 3U);
 }
@@ -208,7 +207,7 @@ TEST_F(KeyLockTest, WhereLocksDoNotWorkItGoesOnWithoutAndCounts) {
 TEST_F(KeyLockTest, WithoutAFolderItGoesOnWithout) {
   const LockFolder none{{}, "no local folder"};
   const auto acquired = KeyLock::acquire({none, files_, counters_, times_}, request());
-  EXPECT_EQ(acquired.outcome, Outcome::kBypassed);
+  EXPECT_EQ(acquired.outcome, LockOutcome::kBypassed);
   EXPECT_EQ(acquired.reason, "no local folder");
 }
 
@@ -224,7 +223,7 @@ TEST_F(KeyLockTest, ManyThreadsTakeTurns) {
   for (int i = 0; i < 16; ++i) {
     threads.emplace_back([&] {
       const auto held = acquire(request());
-      EXPECT_EQ(held.outcome, Outcome::kHeld);
+      EXPECT_EQ(held.outcome, LockOutcome::kHeld);
       most = std::max(most.load(), ++inside);
       std::this_thread::sleep_for(2ms);
       --inside;

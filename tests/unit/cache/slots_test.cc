@@ -42,7 +42,7 @@ TEST_F(SlotsTest, BoundHowManyRunAtOnce) {
   for (int i = 0; i < 12; ++i) {
     threads.emplace_back([&] {
       const auto acquired = slots.acquire({});
-      EXPECT_EQ(acquired.outcome, Slots::Outcome::kHeld);
+      EXPECT_EQ(acquired.outcome, SlotOutcome::kHeld);
       const int now = ++inside;
       int seen = most;
       while (seen < now && !most.compare_exchange_weak(seen, now)) {
@@ -60,7 +60,7 @@ TEST_F(SlotsTest, TheDeadlineEndsTheWait) {
   const auto held = slots.acquire({});
   Slots::Request request;
   request.deadline = Clock::now() + 600ms;
-  EXPECT_EQ(slots.acquire(request).outcome, Slots::Outcome::kCancelled)
+  EXPECT_EQ(slots.acquire(request).outcome, SlotOutcome::kCancelled)
       << "a living holder is waited for";
 }
 
@@ -69,7 +69,7 @@ TEST_F(SlotsTest, ASilentHolderIsWaitedForOnceAndThenIgnored) {
   Slots slots(folder_, files_, counters_, times_, 1);
   const auto before = Clock::now();
   auto first = slots.acquire({});
-  EXPECT_EQ(first.outcome, Slots::Outcome::kHeld);
+  EXPECT_EQ(first.outcome, SlotOutcome::kHeld);
   EXPECT_GE(Clock::now() - before, 250ms);
   Slots::Request hurried;
   hurried.deadline = Clock::now() + 60s;
@@ -77,7 +77,7 @@ TEST_F(SlotsTest, ASilentHolderIsWaitedForOnceAndThenIgnored) {
   int turns = 0;
   const auto again = Clock::now();
   for (; turns < 20; ++turns)
-    EXPECT_EQ(slots.acquire(hurried).outcome, Slots::Outcome::kHeld);
+    EXPECT_EQ(slots.acquire(hurried).outcome, SlotOutcome::kHeld);
   EXPECT_LT(Clock::now() - again, 20 * 250ms) << "not paid again each time";
 }
 
@@ -86,7 +86,7 @@ TEST_F(SlotsTest, WhereLocksDoNotWorkItGoesOnWithoutAndCounts) {
     return call == "set_lock" ? -ENOLCK : 0;
   };
   Slots slots(folder_, files_, counters_, times_, 1);
-  EXPECT_EQ(slots.acquire({}).outcome, Slots::Outcome::kBypassed);
+  EXPECT_EQ(slots.acquire({}).outcome, SlotOutcome::kBypassed);
   EXPECT_EQ(counters_.get(Counter::kLockBypassed), 1U);
 }
 
