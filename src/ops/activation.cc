@@ -87,22 +87,22 @@ auto tensors_of(const ActivationBackward& args) {
 
 }  // namespace
 
-Result<Plan> plan(const ActivationForward& args, const Device& /*device*/,
-                  Pointers pointers) {
+Result<Launches> plan(const ActivationForward& args, const Device& /*device*/,
+                      Pointers pointers) {
   const std::int64_t elements = KILN_TRY(check(kForward, args));
   const auto tensors = tensors_of(args);
   KILN_TRY(check_memory(kForward, {tensors}, pointers));
   if (elements == 0)
-    return Plan{};
+    return Launches{};
   const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
   const std::int64_t parts = tiles.parts_alone(args.rows, kForwardRows, args.has_bias);
   Launch launch = launch_of(args, "fwd", tiles.across * parts);
   launch.arguments = Arguments{tensors, sizes_of(args, parts)};
-  return Plan{std::move(launch)};
+  return Launches{std::move(launch)};
 }
 
-Result<Plan> plan(const ActivationBackward& args, const Device& device,
-                  Pointers pointers) {
+Result<Launches> plan(const ActivationBackward& args, const Device& device,
+                      Pointers pointers) {
   const std::uint64_t needed =
       KILN_TRY(activation_backward_workspace_bytes(args, device));
   KILN_TRY(check_workspace(kBackward, args.workspace, args.workspace_bytes, needed));
@@ -110,7 +110,7 @@ Result<Plan> plan(const ActivationBackward& args, const Device& device,
   const auto tensors = tensors_of(args);
   const auto finalized = finalize_arguments(args, args.cols, parts);
   KILN_TRY(check_memory(kBackward, {tensors, finalized}, pointers));
-  Plan launches;
+  Launches launches;
   if (parts > 0) {
     const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
     Launch launch = launch_of(args, "bwd", tiles.across * parts);

@@ -11,13 +11,14 @@
 namespace kiln::ops {
 
 /// The launches on `device`. Errors: kInvalidArgument.
-[[nodiscard]] Result<Plan> plan(const ActivationForward& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Plan> plan(const ActivationBackward& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Plan> plan(const GluForward& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Plan> plan(const GluBackward& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const ActivationForward& args, const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const ActivationBackward& args,
+                                    const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const GluForward& args, const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const GluBackward& args, const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
 
 }  // namespace kiln::ops

@@ -180,7 +180,7 @@ Launch forward(const AttentionCall& call, attention::KernelChoice choice) {
 }
 
 /// dq and delta, then dk and dv.
-Plan backward(const AttentionCall& call, const attention::KernelChoice& choice) {
+Launches backward(const AttentionCall& call, const attention::KernelChoice& choice) {
   const Problem& problem = call.problem;
   const CallArguments given(call);
   const auto inputs = given.inputs();
@@ -296,7 +296,7 @@ Result<void> check_options(const AttentionCall& call) {
   return {};
 }
 
-Result<Plan> launches(const AttentionCall& call, const Device& device) {
+Result<Launches> launches(const AttentionCall& call, const Device& device) {
   const Problem& problem = call.problem;
   KILN_TRY(check_workspace(operation_of(problem.pass), call.tensors.workspace,
                            call.tensors.workspace_bytes,
@@ -304,17 +304,18 @@ Result<Plan> launches(const AttentionCall& call, const Device& device) {
   attention::KernelChoice choice = KILN_TRY(
       attention::choose_kernel(problem, device.capability, properties_of(call)));
   if (!is_backward(problem))
-    return Plan{forward(call, std::move(choice))};
-  Plan all = backward(call, choice);
+    return Launches{forward(call, std::move(choice))};
+  Launches all = backward(call, choice);
   if (problem.bias_gradient)
     all.push_back(bias_backward(
         call, KILN_TRY(attention::choose_bias_kernel(problem, device.capability))));
   return all;
 }
 
-Result<Plan> plan(const AttentionCall& call, const Device& device, Pointers pointers) {
+Result<Launches> plan(const AttentionCall& call, const Device& device,
+                      Pointers pointers) {
   KILN_TRY(check_options(call));
-  Plan all = KILN_TRY(launches(call, device));
+  Launches all = KILN_TRY(launches(call, device));
   if (pointers == Pointers::kChecked)
     KILN_TRY(check_pointers(call));
   return all;

@@ -38,11 +38,12 @@ struct AttentionCall {
 /// The launches on `device` of what check_options() took. Of pointers only whether they
 /// are aligned, and whether those that may be left out are null, matters. Errors:
 /// kInvalidArgument; kUnavailable, where no kernel is for it.
-[[nodiscard]] Result<Plan> launches(const AttentionCall& call, const Device& device);
+[[nodiscard]] Result<Launches> launches(const AttentionCall& call,
+                                        const Device& device);
 
 /// Both, and check_pointers() unless they are ignored.
-[[nodiscard]] Result<Plan> plan(const AttentionCall& call, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const AttentionCall& call, const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
 
 /// What neither looks at, of a call that they took: addresses, and that nothing
 /// written overlaps anything else. Errors: kInvalidArgument.

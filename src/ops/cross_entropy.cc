@@ -150,12 +150,12 @@ auto sizes_of(const Args& args) {
 // The choice, the same for every architecture: there is one kernel of a type, and its
 // geometry suits the vocabulary.
 template <typename Args>
-Result<Plan> plan_of(const Args& args, Pointers pointers) {
+Result<Launches> plan_of(const Args& args, Pointers pointers) {
   KILN_TRY(check(args));
   const auto arguments = arguments_of(args);
   KILN_TRY(check_memory(kName<Args>, {arguments}, pointers));
   if (args.rows == 0)
-    return Plan{};
+    return Launches{};
   constexpr bool kBackward = std::is_same_v<Args, CrossEntropyBackward>;
   Launch launch{.kernel = kBackward ? "cross_entropy_bwd" : "cross_entropy_fwd",
                 .parameters = {{"dtype", std::string(to_string(args.dtype))}},
@@ -163,21 +163,21 @@ Result<Plan> plan_of(const Args& args, Pointers pointers) {
                 .arguments = Arguments{arguments, sizes_of(args)}};
   if (!kBackward)
     launch.parameters.emplace("gradient", kHasGradient<Args> ? "true" : "false");
-  return Plan{std::move(launch)};
+  return Launches{std::move(launch)};
 }
 
 }  // namespace
 
-Result<Plan> plan(const CrossEntropy& args, const Device& /*device*/,
-                  Pointers pointers) {
+Result<Launches> plan(const CrossEntropy& args, const Device& /*device*/,
+                      Pointers pointers) {
   return plan_of(args, pointers);
 }
-Result<Plan> plan(const CrossEntropyForward& args, const Device& /*device*/,
-                  Pointers pointers) {
+Result<Launches> plan(const CrossEntropyForward& args, const Device& /*device*/,
+                      Pointers pointers) {
   return plan_of(args, pointers);
 }
-Result<Plan> plan(const CrossEntropyBackward& args, const Device& /*device*/,
-                  Pointers pointers) {
+Result<Launches> plan(const CrossEntropyBackward& args, const Device& /*device*/,
+                      Pointers pointers) {
   return plan_of(args, pointers);
 }
 

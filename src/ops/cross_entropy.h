@@ -12,11 +12,13 @@ namespace kiln::ops {
 
 /// The launch on `device`: of each type one kernel for every shape. Errors:
 /// kInvalidArgument.
-[[nodiscard]] Result<Plan> plan(const CrossEntropy& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Plan> plan(const CrossEntropyForward& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Plan> plan(const CrossEntropyBackward& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const CrossEntropy& args, const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const CrossEntropyForward& args,
+                                    const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const CrossEntropyBackward& args,
+                                    const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
 
 }  // namespace kiln::ops

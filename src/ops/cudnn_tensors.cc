@@ -54,7 +54,7 @@ std::uint64_t sequence_bytes(const attention::Problem& problem) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-Plan sequence_launches(const AttentionCall& call) {
+Launches sequence_launches(const AttentionCall& call) {
   const attention::Problem& problem = call.problem;
   const AttentionTensors& given = call.tensors;
   if (problem.layout != attention::Layout::kThd)

@@ -22,6 +22,6 @@ namespace kiln::ops {
 [[nodiscard]] std::uint64_t sequence_bytes(const attention::Problem& problem);
 
 /// Writes them. Empty: there are none. Of pointers none is looked at.
-[[nodiscard]] Plan sequence_launches(const AttentionCall& call);
+[[nodiscard]] Launches sequence_launches(const AttentionCall& call);
 
 }  // namespace kiln::ops

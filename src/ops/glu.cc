@@ -145,22 +145,24 @@ auto outputs_of(const GluBackward& args) {
 
 }  // namespace
 
-Result<Plan> plan(const GluForward& args, const Device& /*device*/, Pointers pointers) {
+Result<Launches> plan(const GluForward& args, const Device& /*device*/,
+                      Pointers pointers) {
   const std::int64_t elements = KILN_TRY(check_glu(kGluForward, args));
   const std::array outputs{writes("y", args.y, elements_of(args))};
   const auto inputs = inputs_of(args);
   KILN_TRY(check_memory(kGluForward, {outputs, inputs}, pointers));
   if (elements == 0)
-    return Plan{};
+    return Launches{};
   const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
   const std::int64_t parts =
       tiles.parts_alone(args.rows, kGluForwardRows, args.has_bias);
   Launch launch = glu_launch(args, "fwd", tiles.across * parts);
   launch.arguments = Arguments{outputs, inputs, sizes_of(args, parts)};
-  return Plan{std::move(launch)};
+  return Launches{std::move(launch)};
 }
 
-Result<Plan> plan(const GluBackward& args, const Device& device, Pointers pointers) {
+Result<Launches> plan(const GluBackward& args, const Device& device,
+                      Pointers pointers) {
   const std::uint64_t needed = KILN_TRY(glu_backward_workspace_bytes(args, device));
   KILN_TRY(check_workspace(kGluBackward, args.workspace, args.workspace_bytes, needed));
   const std::int64_t parts = parts_of(args, device);
@@ -168,7 +170,7 @@ Result<Plan> plan(const GluBackward& args, const Device& device, Pointers pointe
   const auto inputs = inputs_of(args);
   const auto finalized = finalize_arguments(args, 2 * args.cols, parts);
   KILN_TRY(check_memory(kGluBackward, {outputs, finalized, inputs}, pointers));
-  Plan launches;
+  Launches launches;
   // Without columns a row's dweight is 0 all the same.
   if (parts > 0 || (args.has_weight && args.rows > 0)) {
     const std::int64_t blocks =

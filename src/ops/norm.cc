@@ -226,13 +226,13 @@ auto finalize_arguments_of(const Args& args, std::int64_t blocks) {
 }
 
 template <typename Args>
-Result<Plan> forward_plan(const Args& args, const Device& device,
-                          std::string_view kernel, Pointers pointers) {
+Result<Launches> forward_plan(const Args& args, const Device& device,
+                              std::string_view kernel, Pointers pointers) {
   const std::int64_t elements = KILN_TRY(check_norm(args));
   const auto tensors = forward_tensors(args);
   KILN_TRY(check_memory(operation_of(args), {tensors}, pointers));
   if (elements == 0)
-    return Plan{};
+    return Launches{};
   Launch launch = norm_launch(args, kernel, forward_blocks(device));
   if constexpr (!kIsLayerNorm<Args>) {
     // A float is as it is: no rounding to speak of.
@@ -244,12 +244,12 @@ Result<Plan> forward_plan(const Args& args, const Device& device,
                            value("eps", args.eps), value("rows", args.rows),
                            value("cols", args.cols)};
   launch.arguments = Arguments{tensors, numbers};
-  return Plan{std::move(launch)};
+  return Launches{std::move(launch)};
 }
 
 template <typename Args>
-Result<Plan> backward_plan(const Args& args, const Device& device,
-                           const std::string& kernel, Pointers pointers) {
+Result<Launches> backward_plan(const Args& args, const Device& device,
+                               const std::string& kernel, Pointers pointers) {
   const std::uint64_t needed = KILN_TRY(workspace_bytes(args, device));
   KILN_TRY(check_workspace(operation_of(args), args.workspace, args.workspace_bytes,
                            needed));
@@ -259,7 +259,7 @@ Result<Plan> backward_plan(const Args& args, const Device& device,
   const auto tensors = backward_tensors(args);
   const auto finalized = finalize_arguments_of(args, blocks);
   KILN_TRY(check_memory(operation_of(args), {tensors, finalized}, pointers));
-  Plan plan;
+  Launches plan;
   if (args.cols == 0)
     return plan;
   const std::int64_t chunk = chunk_of(device, args.cols, has_bias(args));
@@ -282,19 +282,20 @@ Result<Plan> backward_plan(const Args& args, const Device& device,
 
 }  // namespace
 
-Result<Plan> plan(const LayerNormForward& args, const Device& device,
-                  Pointers pointers) {
+Result<Launches> plan(const LayerNormForward& args, const Device& device,
+                      Pointers pointers) {
   return forward_plan(args, device, "layernorm_fwd", pointers);
 }
-Result<Plan> plan(const RmsNormForward& args, const Device& device, Pointers pointers) {
+Result<Launches> plan(const RmsNormForward& args, const Device& device,
+                      Pointers pointers) {
   return forward_plan(args, device, "rmsnorm_fwd", pointers);
 }
-Result<Plan> plan(const LayerNormBackward& args, const Device& device,
-                  Pointers pointers) {
+Result<Launches> plan(const LayerNormBackward& args, const Device& device,
+                      Pointers pointers) {
   return backward_plan(args, device, "layernorm_bwd", pointers);
 }
-Result<Plan> plan(const RmsNormBackward& args, const Device& device,
-                  Pointers pointers) {
+Result<Launches> plan(const RmsNormBackward& args, const Device& device,
+                      Pointers pointers) {
   return backward_plan(args, device, "rmsnorm_bwd", pointers);
 }
 

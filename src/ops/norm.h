@@ -12,13 +12,13 @@ namespace kiln::ops {
 
 /// The launches on `device`. Errors: kInvalidArgument, also for workspace_bytes too
 /// few, unless it is 0 and pointers are ignored.
-[[nodiscard]] Result<Plan> plan(const LayerNormForward& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Plan> plan(const LayerNormBackward& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Plan> plan(const RmsNormForward& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Plan> plan(const RmsNormBackward& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const LayerNormForward& args, const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const LayerNormBackward& args, const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const RmsNormForward& args, const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const RmsNormBackward& args, const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
 
 }  // namespace kiln::ops

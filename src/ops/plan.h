@@ -25,6 +25,6 @@ struct Launch {
 };
 
 /// In the order in which they go to the stream. Empty: there is nothing to compute.
-using Plan = std::vector<Launch>;
+using Launches = std::vector<Launch>;
 
 }  // namespace kiln::ops

@@ -79,6 +79,6 @@ struct BuiltInPreset {
 /// What one training step of the model launches on `device`, forward and backward: made
 /// by the operations themselves, so that a job finds what was warmed. Equal kernels may
 /// come several times. Errors: kInvalidArgument, naming preset and operation.
-[[nodiscard]] Result<Plan> launches_of(const Preset& preset, const Device& device);
+[[nodiscard]] Result<Launches> launches_of(const Preset& preset, const Device& device);
 
 }  // namespace kiln::ops

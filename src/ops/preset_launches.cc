@@ -33,12 +33,12 @@ class Step {
     return {};
   }
 
-  Plan take() { return std::move(all_); }
+  Launches take() { return std::move(all_); }
 
  private:
   const Preset& preset_;
   const Device& device_;
-  Plan all_;
+  Launches all_;
 };
 
 /// The softmax of attention that is not fused.
@@ -210,7 +210,7 @@ Result<void> add_loss(const Preset& preset, Step& step) {
 
 }  // namespace
 
-Result<Plan> launches_of(const Preset& preset, const Device& device) {
+Result<Launches> launches_of(const Preset& preset, const Device& device) {
   Step step(preset, device);
   if (preset.attention)
     KILN_TRY(add_softmax(preset, step));

@@ -291,10 +291,11 @@ bool are_side_by_side(const RopeArguments& args) {
   return false;
 }
 
-Result<Plan> plan(std::string_view operation, std::string_view kernel,
-                  const RopeArguments& args, const Device& device, Pointers pointers) {
+Result<Launches> plan(std::string_view operation, std::string_view kernel,
+                      const RopeArguments& args, const Device& device,
+                      Pointers pointers) {
   if (KILN_TRY(check(operation, args)) == 0)
-    return Plan{};
+    return Launches{};
   const Division division = divide(args, device);
   const auto q = tensor_arguments(args, args.q, kQ);
   const auto k = tensor_arguments(args, args.k, kK);
@@ -309,15 +310,17 @@ Result<Plan> plan(std::string_view operation, std::string_view kernel,
                                {"table", std::string(table_of(args))}},
                 .extents = {{"tokens", tokens_of(args)}, {"slots", division.slots}},
                 .arguments = Arguments{q, k, tokens}};
-  return Plan{std::move(launch)};
+  return Launches{std::move(launch)};
 }
 
 }  // namespace
 
-Result<Plan> plan(const RopeForward& args, const Device& device, Pointers pointers) {
+Result<Launches> plan(const RopeForward& args, const Device& device,
+                      Pointers pointers) {
   return plan(kRopeForward, "rope_fwd", args, device, pointers);
 }
-Result<Plan> plan(const RopeBackward& args, const Device& device, Pointers pointers) {
+Result<Launches> plan(const RopeBackward& args, const Device& device,
+                      Pointers pointers) {
   return plan(kRopeBackward, "rope_bwd", args, device, pointers);
 }
 

@@ -12,9 +12,9 @@ namespace kiln::ops {
 
 /// The launches on `device`. Also of pointers that are ignored, whether those of the
 /// table, of starts and of cu_seqlens are null matters. Errors: kInvalidArgument.
-[[nodiscard]] Result<Plan> plan(const RopeForward& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Plan> plan(const RopeBackward& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const RopeForward& args, const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const RopeBackward& args, const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
 
 }  // namespace kiln::ops

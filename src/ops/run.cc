@@ -13,7 +13,7 @@ Result<Kernel> kernel_of(Service& service, const Device& device, const Launch& l
 }  // namespace
 
 Result<void> run(Service& service, const Device& device, CUstream_st* stream,
-                 const Plan& plan) {
+                 const Launches& plan) {
   for (const Launch& launch : plan) {
     const Kernel kernel = KILN_TRY(kernel_of(service, device, launch));
     const Geometry geometry = KILN_TRY(kernel.geometry(launch.extents));
@@ -24,7 +24,7 @@ Result<void> run(Service& service, const Device& device, CUstream_st* stream,
   return {};
 }
 
-Result<void> fetch(Service& service, const Device& device, const Plan& plan) {
+Result<void> fetch(Service& service, const Device& device, const Launches& plan) {
   for (const Launch& launch : plan) KILN_TRY(kernel_of(service, device, launch));
   return {};
 }

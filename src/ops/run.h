@@ -19,18 +19,18 @@ namespace kiln::ops {
 /// Starts the plan's launches in `stream`, which is of `device`; a null one is of the
 /// context that is current.
 [[nodiscard]] Result<void> run(Service& service, const Device& device,
-                               CUstream_st* stream, const Plan& plan);
+                               CUstream_st* stream, const Launches& plan);
 
 /// Fetches its kernels.
 [[nodiscard]] Result<void> fetch(Service& service, const Device& device,
-                                 const Plan& plan);
+                                 const Launches& plan);
 
 /// The body of every operation: arguments are checked before a kernel is looked for.
 template <typename Args>
 [[nodiscard]] Result<void> run_operation(Service& service, const Device& device,
                                          CUstream_st* stream, const Args& args) {
   return at_border([&]() -> Result<void> {
-    const Plan launches = KILN_TRY(plan(args, device, Pointers::kChecked));
+    const Launches launches = KILN_TRY(plan(args, device, Pointers::kChecked));
     const std::string_view what =
         launches.empty() ? "an operation of nothing" : launches.front().kernel.c_str();
     return on_device(service, {what, device, stream},

@@ -99,28 +99,28 @@ auto arguments_of(const SoftmaxBackward& args) {
 }
 
 template <typename Args>
-Result<Plan> softmax_plan(const Args& args, std::string_view operation,
-                          std::string_view pass, Pointers pointers) {
+Result<Launches> softmax_plan(const Args& args, std::string_view operation,
+                              std::string_view pass, Pointers pointers) {
   const std::int64_t elements = KILN_TRY(check_softmax(operation, args));
   const auto arguments = arguments_of(args);
   KILN_TRY(check_memory(operation, {arguments}, pointers));
   if (elements == 0)
-    return Plan{};
-  return Plan{{.kernel = fmt::format("{}_{}", kernel_of(args.mask), pass),
-               .parameters = {{"dtype", std::string(to_string(args.dtype))},
-                              {"max_cols", softmax_max_cols(args.skv)}},
-               .extents = {{"rows", rows_of(args)}, {"cols", args.skv}},
-               .arguments = Arguments{arguments}}};
+    return Launches{};
+  return Launches{{.kernel = fmt::format("{}_{}", kernel_of(args.mask), pass),
+                   .parameters = {{"dtype", std::string(to_string(args.dtype))},
+                                  {"max_cols", softmax_max_cols(args.skv)}},
+                   .extents = {{"rows", rows_of(args)}, {"cols", args.skv}},
+                   .arguments = Arguments{arguments}}};
 }
 
 }  // namespace
 
-Result<Plan> plan(const SoftmaxForward& args, const Device& /*device*/,
-                  Pointers pointers) {
+Result<Launches> plan(const SoftmaxForward& args, const Device& /*device*/,
+                      Pointers pointers) {
   return softmax_plan(args, "softmax_forward", "fwd", pointers);
 }
-Result<Plan> plan(const SoftmaxBackward& args, const Device& /*device*/,
-                  Pointers pointers) {
+Result<Launches> plan(const SoftmaxBackward& args, const Device& /*device*/,
+                      Pointers pointers) {
   return softmax_plan(args, "softmax_backward", "bwd", pointers);
 }
 

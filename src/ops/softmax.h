@@ -10,9 +10,9 @@
 namespace kiln::ops {
 
 /// The launches on `device`. Errors: kInvalidArgument.
-[[nodiscard]] Result<Plan> plan(const SoftmaxForward& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Plan> plan(const SoftmaxBackward& args, const Device& device,
-                                Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const SoftmaxForward& args, const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
+[[nodiscard]] Result<Launches> plan(const SoftmaxBackward& args, const Device& device,
+                                    Pointers pointers = Pointers::kIgnored);
 
 }  // namespace kiln::ops

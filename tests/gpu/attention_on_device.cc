@@ -37,16 +37,16 @@ Result<void> start(const OperationsOnDevice& on, const Run& run) {
   return done;
 }
 
-Result<ops::Plan> kilns_plan(const OperationsOnDevice& on,
-                             const ops::AttentionCall& call) {
-  ops::Plan plan = KILN_TRY(ops::plan(call, on.device()));
+Result<ops::Launches> kilns_plan(const OperationsOnDevice& on,
+                                 const ops::AttentionCall& call) {
+  ops::Launches plan = KILN_TRY(ops::plan(call, on.device()));
   if (driver().is_simulated && !stands_in_for(plan))
     return fail(ErrorCode::kNotFound, "nothing stands in for a kernel of the call");
   return plan;
 }
 
 Result<void> run_plan(const OperationsOnDevice& on, const ops::AttentionCall& call) {
-  const ops::Plan plan = KILN_TRY(kilns_plan(on, call));
+  const ops::Launches plan = KILN_TRY(kilns_plan(on, call));
   if (in_graphs)
     KILN_TRY(ops::fetch(on.service(), on.device(), plan));
   return start(on, [&] {

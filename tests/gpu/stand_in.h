@@ -19,7 +19,7 @@ namespace kiln::gpu_test {
 [[nodiscard]] bool stands_in_for(const test::Operation& operation,
                                  const Device& device);
 /// The same before the launches of `plan`.
-[[nodiscard]] bool stands_in_for(const ops::Plan& plan);
+[[nodiscard]] bool stands_in_for(const ops::Launches& plan);
 /// Whether there are operations for which it is true.
 [[nodiscard]] bool stands_in_for_operations();
 

@@ -68,7 +68,7 @@ bool stands_in_for(const test::Operation& operation, const Device& device) {
   return !plan || stands_in_for(*plan);
 }
 
-bool stands_in_for(const ops::Plan& plan) {
+bool stands_in_for(const ops::Launches& plan) {
   return std::ranges::all_of(plan, [](const ops::Launch& launch) {
     return enlist(kiln_cpu::find_variant(launch, kiln_cpu::kernels_of_program()));
   });

@@ -10,7 +10,7 @@ bool stands_in_for(const test::Operation& /*operation*/, const Device& /*device*
   return false;
 }
 
-bool stands_in_for(const ops::Plan& /*plan*/) {
+bool stands_in_for(const ops::Launches& /*plan*/) {
   return false;
 }
 

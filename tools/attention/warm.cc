@@ -225,7 +225,7 @@ class WarmList {
                  fmt::format("{}; {}", why_not, launches.error().message)});
   }
 
-  void add_launches(const ops::Plan& launches, const AttentionTarget& target,
+  void add_launches(const ops::Launches& launches, const AttentionTarget& target,
                     const std::string& reason) {
     for (const ops::Launch& launch : launches) {
       const std::size_t before = report_.items.size();

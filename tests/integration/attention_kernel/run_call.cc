@@ -7,7 +7,7 @@
 namespace kiln::attention_test {
 
 Result<void> run_call(const ops::AttentionCall& call, const Setting& setting) {
-  ops::Plan plan =
+  ops::Launches plan =
       KILN_TRY(ops::plan(call, kiln_cpu::planned_device(setting.capability)));
   return kiln_cpu::run_plan(std::move(plan), kiln_cpu::kernels_of_program(),
                             {.order = setting.order});

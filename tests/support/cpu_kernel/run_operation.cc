@@ -19,7 +19,7 @@ Device operations_device(const Schedule& schedule) {
 Result<void> run_operation(const Operation& operation, const Schedule& schedule) {
   return std::visit(
       [&](const auto& args) -> Result<void> {
-        ops::Plan plan =
+        ops::Launches plan =
             KILN_TRY(ops::plan(args, operations_device(schedule),
                                schedule.checks_pointers ? ops::Pointers::kChecked
                                                         : ops::Pointers::kIgnored));

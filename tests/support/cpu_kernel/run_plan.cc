@@ -43,7 +43,7 @@ const Variant* find_variant(const kiln::ops::Launch& launch,
   return found == variants.end() ? nullptr : &*found;
 }
 
-kiln::Result<void> run_plan(kiln::ops::Plan plan, std::span<const Variant> variants,
+kiln::Result<void> run_plan(kiln::ops::Launches plan, std::span<const Variant> variants,
                             const LaunchOptions& options) {
   for (kiln::ops::Launch& launch : plan) {
     const Variant* const found = find_variant(launch, variants);
@@ -57,7 +57,7 @@ kiln::Result<void> run_plan(kiln::ops::Plan plan, std::span<const Variant> varia
   return {};
 }
 
-kiln::Result<void> run_last_blocks(kiln::ops::Plan plan, long long blocks) {
+kiln::Result<void> run_last_blocks(kiln::ops::Launches plan, long long blocks) {
   plan.resize(1);
   const Variant* const found = find_variant(plan.front(), kernels_of_program());
   if (found == nullptr)

@@ -37,13 +37,13 @@ template <typename Predicate>
 
 /// Runs the plan's launches one after the other, with the kernels of `variants`.
 /// Errors: kNotFound, a kernel that is not among them; those of Variant.
-[[nodiscard]] kiln::Result<void> run_plan(kiln::ops::Plan plan,
+[[nodiscard]] kiln::Result<void> run_plan(kiln::ops::Launches plan,
                                           std::span<const Variant> variants,
                                           const LaunchOptions& options = {});
 
 /// Runs the last `blocks` of the plan's first launch, with the kernels of the program:
 /// of a tensor too large to compute all of it. Errors: those of run_plan().
-[[nodiscard]] kiln::Result<void> run_last_blocks(kiln::ops::Plan plan,
+[[nodiscard]] kiln::Result<void> run_last_blocks(kiln::ops::Launches plan,
                                                  long long blocks);
 
 /// A device to plan for.

@@ -109,7 +109,7 @@ TEST(ActivationPlan, NamesTheKernelByKindAndPass) {
 
 TEST(ActivationPlan, FinalizesTheGradientOfABias) {
   ActivationBackward args = backward();
-  const Plan with_bias = plan(args, kDevice).value();
+  const Launches with_bias = plan(args, kDevice).value();
   ASSERT_EQ(with_bias.size(), 2U);
   EXPECT_EQ(with_bias[1].entry, "bias_gelu_erf_bwd_finalize");
   args.rows = 0;

@@ -22,11 +22,11 @@ using testing::HasSubstr;
 
 const Device kDevice{.name = "planned", .capability = {9, 0}};
 
-Plan planned(const Problem& problem, const AttentionTensors& tensors = {},
-             const Device& device = kDevice) {
+Launches planned(const Problem& problem, const AttentionTensors& tensors = {},
+                 const Device& device = kDevice) {
   auto launches = plan(AttentionCall{problem, tensors}, device);
   EXPECT_TRUE(launches) << launches.error().message;
-  return launches ? *std::move(launches) : Plan{};
+  return launches ? *std::move(launches) : Launches{};
 }
 
 TEST(AttentionPlan, RefusesAProblemThatIsNone) {
@@ -122,12 +122,12 @@ TEST(AttentionPlan, IsOneLaunchForwardAndTwoBackwardAndOneForABias) {
   EXPECT_EQ(planned(problem).size(), 1U);
   problem.pass = Pass::kBackward;
   problem.training = true;
-  const Plan backward = planned(problem);
+  const Launches backward = planned(problem);
   ASSERT_EQ(backward.size(), 2U);
   EXPECT_EQ(backward[1].entry, "attention_bwd_kv");
   problem.bias = Bias::kPostScale;
   problem.bias_gradient = true;
-  const Plan with_bias = planned(problem);
+  const Launches with_bias = planned(problem);
   ASSERT_EQ(with_bias.size(), 3U);
   EXPECT_EQ(with_bias[2].kernel, "attention_bias_bwd");
 }

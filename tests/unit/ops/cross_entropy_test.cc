@@ -52,9 +52,9 @@ TYPED_TEST(CrossEntropyPlan, RefusesNegativeSizesByName) {
 TYPED_TEST(CrossEntropyPlan, HasRowsAsLongAsThePaddedVocabulary) {
   auto args = valid<TypeParam>();
   args.padded_vocabulary = 16;
-  Plan padded = plan(args, kDevice).value();
+  Launches padded = plan(args, kDevice).value();
   args.logits_stride = 16;
-  Plan strided = plan(args, kDevice).value();
+  Launches strided = plan(args, kDevice).value();
   const auto values = padded.at(0).arguments.addresses();
   const auto same = strided.at(0).arguments.addresses();
   ASSERT_EQ(values.size(), same.size());

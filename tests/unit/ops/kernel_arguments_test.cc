@@ -60,7 +60,7 @@ class KernelArguments : public testing::Test {
   void expect_taken(const Args& args) {
     expect_plan_taken(plan(args, kDevice).value());
   }
-  void expect_plan_taken(const Plan& launches) {
+  void expect_plan_taken(const Launches& launches) {
     ASSERT_FALSE(launches.empty());
     for (const Launch& launch : launches) {
       const auto kernel = catalog_.find(launch.kernel).value();

@@ -95,7 +95,7 @@ TEST(NormPlan, RoundsInBetweenForLlamaWhereThereIsARounding) {
 }
 
 TEST(NormPlan, EndsABackwardPassWithTheSumOfAllBlocks) {
-  const Plan launches = plan(layer_backward(), kDevice).value();
+  const Launches launches = plan(layer_backward(), kDevice).value();
   ASSERT_EQ(launches.size(), 2U);
   EXPECT_EQ(launches[0].entry, "");
   EXPECT_EQ(launches[1].kernel, "layernorm_bwd");
@@ -112,7 +112,7 @@ TEST(NormPlan, LeavesOutTheSumWhereNobodyWantsIt) {
 TEST(NormPlan, WithoutRowsWritesZerosAndWithoutColumnsNothing) {
   LayerNormBackward args = layer_backward();
   args.rows = 0;
-  const Plan launches = plan(args, kDevice).value();
+  const Launches launches = plan(args, kDevice).value();
   ASSERT_EQ(launches.size(), 1U);
   EXPECT_EQ(launches[0].entry, "layernorm_bwd_finalize");
   EXPECT_EQ(layernorm_backward_workspace_bytes(args, kDevice).value(), 0U);
@@ -190,7 +190,7 @@ TEST(NormPointers, AreRefusedWhereTheyAreNullOrOverlap) {
 /// The values that the first launch gives its kernel.
 template <typename Args>
 std::vector<std::string> arguments_of(const Args& args) {
-  Plan launches = plan(args, kDevice).value();
+  Launches launches = plan(args, kDevice).value();
   std::vector<std::string> values;
   const auto addresses = launches.at(0).arguments.addresses();
   for (std::size_t i = 0; i < addresses.size(); ++i)

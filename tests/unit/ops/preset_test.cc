@@ -47,7 +47,7 @@ Device device(ComputeCapability capability, int multiprocessors = 0) {
 /// "kernel p=v q=w" of each launch.
 std::set<std::string> kernels_of(const Preset& preset, const Device& on) {
   std::set<std::string> names;
-  const Plan launches = launches_of(preset, on).value();
+  const Launches launches = launches_of(preset, on).value();
   for (const Launch& launch : launches) {
     std::string name = launch.kernel;
     for (const auto& [parameter, value] : launch.parameters)
@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Presets, BuiltIn,
 
 TEST_P(BuiltIn, AsksForKernelsThatThereAreWithParametersThatTheyTake) {
   const auto catalog = render::TemplateCatalog::open(templates::embedded(), {}).value();
-  const Plan launches = launches_of(preset(), device({9, 0})).value();
+  const Launches launches = launches_of(preset(), device({9, 0})).value();
   EXPECT_FALSE(launches.empty());
   for (const Launch& launch : launches) {
     const auto kernel = catalog.find(launch.kernel);

@@ -60,7 +60,7 @@ TEST(SoftmaxPlan, TakesTheSmallestClassThatHoldsTheRows) {
                                        {4096, "4096"},
                                        {4097, "any"}}) {
     args.skv = cols;
-    const Plan launches = plan(args, kDevice).value();
+    const Launches launches = plan(args, kDevice).value();
     ASSERT_EQ(launches.size(), 1U);
     EXPECT_EQ(launches[0].kernel, "scaled_softmax_fwd");
     EXPECT_EQ(launches[0].parameters.at("max_cols"), expected) << cols;
