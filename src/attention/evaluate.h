@@ -65,4 +65,30 @@ class RuleSet {
 [[nodiscard]] Verdict evaluate(const Problem& problem, ComputeCapability arch,
                                CudnnVersion cudnn);
 
+/// "cuDNN 9.5.0 does not run it: <rule>: <reason>; <remedy>".
+[[nodiscard]] std::string to_string(const Finding& finding, CudnnVersion cudnn);
+
+/// Where sequences of a packed problem may begin beyond what offsets of 32 bits reach,
+/// whatever their lengths are: Kiln builds cuDNN's plans for such offsets.
+[[nodiscard]] std::optional<Finding> find_wide_offsets(const Problem& problem);
+
+/// What cuDNN must be able to run if it is to run `problem`. With dropout both passes,
+/// since two backends drop other probabilities for the same seed: first the forward
+/// pass, then the backward one with the gradient of its bias, if it has one, and each
+/// as the most that a caller may ask of it alone, deterministic and captured. Else
+/// itself.
+[[nodiscard]] std::vector<Problem> run_together(const Problem& problem);
+
+struct CudnnRefusal {
+  std::string id;    // of the rule: what is alike in all such refusals
+  std::string text;  // a sentence with the remedy
+  friend bool operator==(const CudnnRefusal&, const CudnnRefusal&) = default;
+};
+
+/// Why Kiln does not let cuDNN run a problem, before cuDNN itself is asked: the first
+/// reason, of any that run_together() names. nullopt: cuDNN may be asked.
+[[nodiscard]] std::optional<CudnnRefusal> why_not_cudnn(const Problem& problem,
+                                                        ComputeCapability capability,
+                                                        CudnnVersion cudnn);
+
 }  // namespace kiln::attention

@@ -6,9 +6,6 @@
 #include <algorithm>
 #include <array>
 
-#include "attention/both_passes.h"
-#include "attention/cudnn_refusal.h"
-
 namespace kiln::attention {
 namespace {
 
@@ -198,16 +195,6 @@ void offer_other_modes(const Question& question, const ContextParallelism& paral
 std::string_view to_string(Choice choice) {
   constexpr std::array<std::string_view, 3> kWords{"cudnn", "kiln", "none"};
   return kWords[static_cast<std::size_t>(choice)];
-}
-
-OwnKernel own_kernel(const Problem& problem, ComputeCapability capability,
-                     const CallProperties& call) {
-  auto choice = choose_kernel(problem, capability, call);
-  if (!choice)
-    return {false, std::move(choice).error().message};
-  if (!choice->kernel.starts_with("attention_plain_"))
-    return {true, fmt::format("{} on {}", choice->kernel, choice->reason)};
-  return {true, fmt::format("{} in float, as {}", choice->kernel, choice->reason)};
 }
 
 Explanation explain(const Question& question, const ExplainOptions& options) {

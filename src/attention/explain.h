@@ -37,16 +37,6 @@ struct Probe {
 /// Asks cuDNN for a plan of the problem.
 using AskCudnn = std::function<Probe(const Problem&)>;
 
-/// Kiln's own kernel for the problem.
-struct OwnKernel {
-  bool supported = false;
-  std::string reason;
-};
-
-/// "attention_fwd on tensor cores", or why there is none.
-[[nodiscard]] OwnKernel own_kernel(const Problem& problem, ComputeCapability capability,
-                                   const CallProperties& call = {});
-
 struct Step {
   Problem problem;
   Choice chosen = Choice::kNone;

@@ -199,4 +199,14 @@ Result<KernelChoice> choose_bias_kernel(const Problem& problem,
                       .reason = "sums are made in float"};
 }
 
+OwnKernel own_kernel(const Problem& problem, ComputeCapability capability,
+                     const CallProperties& call) {
+  auto choice = choose_kernel(problem, capability, call);
+  if (!choice)
+    return {false, std::move(choice).error().message};
+  if (!choice->kernel.starts_with("attention_plain_"))
+    return {true, fmt::format("{} on {}", choice->kernel, choice->reason)};
+  return {true, fmt::format("{} in float, as {}", choice->kernel, choice->reason)};
+}
+
 }  // namespace kiln::attention

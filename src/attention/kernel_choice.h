@@ -14,8 +14,10 @@ namespace kiln::attention {
 
 /// What a call brings beside its problem.
 struct CallProperties {
-  bool is_aligned = true;          // every tensor begins at a multiple of 16 bytes
-  bool has_positive_scale = true;  // what the kernels on tensor cores ask for
+  /// Every tensor that Kiln's kernels read by vectors begins at a multiple of 16 bytes.
+  bool is_aligned = true;
+  bool is_aligned_for_cudnn = true;  // every tensor does
+  bool has_positive_scale = true;    // what the kernels on tensor cores ask for
   friend bool operator==(const CallProperties&, const CallProperties&) = default;
 };
 
@@ -31,6 +33,16 @@ struct KernelChoice {
 [[nodiscard]] Result<KernelChoice> choose_kernel(const Problem& problem,
                                                  ComputeCapability capability,
                                                  const CallProperties& call = {});
+
+/// Kiln's own kernel for the problem.
+struct OwnKernel {
+  bool supported = false;
+  std::string reason;
+};
+
+/// "attention_fwd on tensor cores", or why there is none.
+[[nodiscard]] OwnKernel own_kernel(const Problem& problem, ComputeCapability capability,
+                                   const CallProperties& call = {});
 
 /// The kernel for the gradient of a bias. Errors: as choose_kernel().
 [[nodiscard]] Result<KernelChoice> choose_bias_kernel(const Problem& problem,

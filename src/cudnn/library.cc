@@ -54,6 +54,14 @@ Registry& registry() {
 
 }  // namespace
 
+Result<std::vector<LibraryCandidate>> find_cudnn(const fs::path& explicit_path,
+                                                 const LibraryPlaces& places) {
+  return find_libraries({.name = "libcudnn.so.9",
+                         .explicit_path = explicit_path,
+                         .explicit_origin = "KILN_CUDNN"},
+                        places);
+}
+
 Result<CudnnLibrary> CudnnLibrary::open(const fs::path& path) {
   Registry& known = registry();
   const MutexLock lock(known.mutex);
@@ -63,6 +71,16 @@ Result<CudnnLibrary> CudnnLibrary::open(const fs::path& path) {
     watch_the_end();
   }
   return CudnnLibrary(table.get());
+}
+
+Result<CudnnLibrary> CudnnLibrary::open_installed(const fs::path& explicit_path,
+                                                  const LibraryPlaces& places) {
+  const auto found = KILN_TRY(find_cudnn(explicit_path, places));
+  if (found.empty())
+    return fail(ErrorCode::kUnavailable,
+                "no libcudnn.so.9 found: install cuDNN 9, set KILN_CUDNN, or name a "
+                "version");
+  return open(found.front().path);
 }
 
 const fs::path& CudnnLibrary::path() const {

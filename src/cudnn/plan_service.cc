@@ -10,7 +10,6 @@
 #include "attention/problem_codec.h"
 #include "build/build_options.h"
 #include "cache/unix_time.h"
-#include "cudnn/installed_cudnn.h"
 #include "kiln/version.h"
 #include "util/library_search.h"
 #include "util/log.h"
@@ -130,7 +129,7 @@ Result<attention::CudnnLibrary> PlanService::library() {
       return *library_;
   }
   // Two threads may look at once, and find the same.
-  const auto found = KILN_TRY(attention::open_installed_cudnn(
+  const auto found = KILN_TRY(attention::CudnnLibrary::open_installed(
       service_.config().cudnn.value_or(""), LibraryPlaces::of_process()));
   const MutexLock lock(mutex_);
   return library_.emplace(found);

@@ -145,7 +145,7 @@ class Service::Impl {
                      const std::stop_token& stop);
   Result<void> prefetch(const Request& request, const Device& device);
   [[nodiscard]] Statistics statistics() const;
-  [[nodiscard]] AttentionCalls& attention() { return attention_; }
+  [[nodiscard]] AttentionDecisions& attention() { return attention_; }
   [[nodiscard]] Devices& all_devices() { return *devices_; }
 
   [[nodiscard]] bool is_of_this_process() const {
@@ -178,7 +178,7 @@ class Service::Impl {
   const std::unique_ptr<RequestRecord> record_;  // null: nothing is recorded
   const std::function<void(const Event&)> on_event_;
 
-  AttentionCalls attention_;
+  AttentionDecisions attention_;
   KernelMemory memory_;
   SingleFlight<LoadPlace, Loaded> loads_;
   std::array<std::atomic<std::uint64_t>, kKinds> reported_{};
@@ -425,7 +425,7 @@ Result<std::string> Service::profile(const Device& device) const {
   return at_border([&] { return impl_->profile(device); });
 }
 
-AttentionCalls& ServiceParts::attention_of(Service& service) {
+AttentionDecisions& ServiceParts::attention_of(Service& service) {
   return service.impl_->attention();
 }
 

@@ -4,12 +4,12 @@
 
 #include "device/devices.h"
 #include "kiln/service.h"
-#include "library/attention_calls.h"
+#include "library/attention_decisions.h"
 
 namespace kiln {
 
 struct ServiceParts {
-  [[nodiscard]] static AttentionCalls& attention_of(Service& service);
+  [[nodiscard]] static AttentionDecisions& attention_of(Service& service);
   [[nodiscard]] static Devices& devices_of(Service& service);
 };
 

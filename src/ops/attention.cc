@@ -267,16 +267,26 @@ float scale_of(const AttentionCall& call) {
 
 attention::CallProperties properties_of(const AttentionCall& call) {
   const AttentionTensors& tensors = call.tensors;
+  const Problem& problem = call.problem;
   const auto are = [](std::initializer_list<const void*> all) {
     return std::ranges::all_of(all, [](const void* at) {
       return reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
     });
   };
-  return {.is_aligned =
-              are({tensors.q, tensors.k, tensors.v, tensors.o}) &&
-              (!is_backward(call.problem) ||
-               are({tensors.grad_o, tensors.grad_q, tensors.grad_k, tensors.grad_v})),
-          .has_positive_scale = scale_of(call) > 0};
+  const auto if_there = [](bool is_there, const void* at) {
+    return is_there ? at : nullptr;
+  };
+  const bool is_aligned =
+      are({tensors.q, tensors.k, tensors.v, tensors.o}) &&
+      (!is_backward(problem) ||
+       are({tensors.grad_o, tensors.grad_q, tensors.grad_k, tensors.grad_v}));
+  return {
+      .is_aligned = is_aligned,
+      .is_aligned_for_cudnn =
+          is_aligned && are({if_there(problem.stats, tensors.stats),
+                             if_there(problem.bias == Bias::kPostScale, tensors.bias),
+                             if_there(problem.bias_gradient, tensors.grad_bias)}),
+      .has_positive_scale = scale_of(call) > 0};
 }
 
 std::uint64_t attention_workspace_bytes(const Problem& problem) {

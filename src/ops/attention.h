@@ -27,8 +27,7 @@ struct AttentionCall {
 /// What q k^T is multiplied by.
 [[nodiscard]] float scale_of(const AttentionCall& call);
 
-/// Do the tensors that the pass reads and writes 16 bytes at a time begin at a multiple
-/// of 16 bytes, and is the scale above 0?
+/// Where its tensors begin, and the sign of its scale.
 [[nodiscard]] attention::CallProperties properties_of(const AttentionCall& call);
 
 /// What of a call is wrong whoever computes it: its problem, its scale, and rows that

@@ -1,5 +1,5 @@
 // Attention as programs call it: by cuDNN's plan or by Kiln's own kernel, as
-// AttentionCalls decides.
+// AttentionDecisions says.
 
 #include <fmt/format.h>
 
@@ -39,30 +39,18 @@ Result<Problem> problem_for(Pass pass, const Problem& given) {
   return problem;
 }
 
-/// As cuDNN's plans want every tensor to begin.
-bool is_aligned_for_cudnn(const AttentionCall& call) {
-  const AttentionTensors& tensors = call.tensors;
-  const auto is = [](bool is_read, const void* at) {
-    return !is_read || reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
-  };
-  return properties_of(call).is_aligned && is(call.problem.stats, tensors.stats) &&
-         is(call.problem.bias == attention::Bias::kPostScale, tensors.bias) &&
-         is(call.problem.bias_gradient, tensors.grad_bias);
-}
-
 AttentionQuestion question_of(const AttentionCall& call, const Device& device) {
-  return {.problem = call.problem,
-          .device = device.ordinal,
-          .call = properties_of(call),
-          .is_aligned_for_cudnn = is_aligned_for_cudnn(call)};
+  return {
+      .problem = call.problem, .device = device.ordinal, .call = properties_of(call)};
 }
 
 /// What the backend wants; what Kiln's kernel would want besides, as a tensor that is
 /// not aligned makes it Kiln's.
 std::uint64_t workspace_of(const AttentionDecision& decision, const Problem& problem) {
-  const bool is_cudnn = decision.backend == AttentionBackend::kCudnn;
   return std::max(
-      is_cudnn ? sequence_bytes(problem) + decision.cudnn_workspace_bytes : 0,
+      decision.plan == nullptr
+          ? 0
+          : sequence_bytes(problem) + decision.plan->plan().workspace_bytes(),
       attention_workspace_bytes(problem));
 }
 
@@ -70,32 +58,39 @@ std::uint64_t workspace_of(const AttentionDecision& decision, const Problem& pro
 Result<const AttentionDecision*> prepare_call(Service& service,
                                               const AttentionCall& call,
                                               const Device& device) {
-  AttentionCalls& calls = ServiceParts::attention_of(service);
+  AttentionDecisions& decisions = ServiceParts::attention_of(service);
   const AttentionQuestion question = question_of(call, device);
-  AttentionDecision decision = KILN_TRY(calls.prepare(question, device));
-  const bool is_cudnn = decision.backend == AttentionBackend::kCudnn;
-  KILN_TRY(
-      fetch(service, device,
-            is_cudnn ? sequence_launches(call) : KILN_TRY(launches(call, device))));
-  return calls.remember(question, std::move(decision));
+  const auto* const decision = KILN_TRY(decisions.decide(question, device));
+  KILN_TRY(fetch(service, device,
+                 decision->plan == nullptr ? KILN_TRY(launches(call, device))
+                                           : sequence_launches(call)));
+  decisions.mark_ready(question);
+  return decision;
 }
 
 /// What was prepared; in a capture nothing else is run.
 Result<const AttentionDecision*> decide(Service& service, CUstream_st* stream,
                                         const AttentionCall& call,
                                         const Device& device) {
-  AttentionCalls& calls = ServiceParts::attention_of(service);
-  if (const AttentionDecision* const known = calls.find(question_of(call, device)))
+  const AttentionQuestion question = question_of(call, device);
+  const auto* const known = ServiceParts::attention_of(service).find_ready(question);
+  if (known != nullptr && !known->not_captured)
     return known;
-  if (KILN_TRY(calls.is_capturing(stream)))
-    return refuse(operation_of(call.problem.pass),
-                  fmt::format("{}: the stream is being captured, and this problem was "
-                              "not prepared on device {} for tensors that are {} to 16 "
-                              "bytes and a scale of that sign: call prepare(), or run "
-                              "it once, before the capture begins",
-                              to_string(call.problem), device.ordinal,
-                              is_aligned_for_cudnn(call) ? "aligned" : "not aligned"));
-  return prepare_call(service, call, device);
+  if (!KILN_TRY(ServiceParts::devices_of(service).is_capturing(stream)))
+    return known != nullptr ? known : prepare_call(service, call, device);
+  if (known != nullptr)
+    return fail(known->not_captured->code,
+                known->not_captured->message +
+                    "; or set problem.capture before the capture, so that it is "
+                    "decided for that");
+  return refuse(
+      operation_of(call.problem.pass),
+      fmt::format("{}: the stream is being captured, and this problem was "
+                  "not prepared on device {} for tensors that are {} to 16 "
+                  "bytes and a scale of that sign: call prepare(), or run "
+                  "it once, before the capture begins",
+                  to_string(call.problem), device.ordinal,
+                  question.call.is_aligned_for_cudnn ? "aligned" : "not aligned"));
 }
 
 Result<void> check_workspace(const AttentionDecision& decision,
@@ -120,15 +115,13 @@ Result<void> check_workspace(const AttentionDecision& decision,
 }
 
 Result<void> run_cudnn(Service& service, const Device& device, CUstream_st* stream,
-                       const AttentionCall& call) {
+                       const AttentionCall& call, const attention::LoadedPlan& plan) {
   KILN_TRY(run(service, device, stream, sequence_launches(call)));
   float scale = scale_of(call);
   const std::uint64_t begin = sequence_bytes(call.problem);
-  const attention::WorkspaceMemory own{
-      static_cast<std::byte*>(call.tensors.workspace) + begin,
-      call.tensors.workspace_bytes - begin};
-  return ServiceParts::attention_of(service).run_cudnn(call.problem, stream,
-                                                       cudnn_tensors(call, scale), own);
+  return plan.run(stream, cudnn_tensors(call, scale),
+                  {static_cast<std::byte*>(call.tensors.workspace) + begin,
+                   call.tensors.workspace_bytes - begin});
 }
 
 /// In `stream`, on the device whose context is current.
@@ -136,8 +129,8 @@ Result<void> run_there(Service& service, const Device& device, CUstream_st* stre
                        const AttentionCall& call) {
   const AttentionDecision& decision = *KILN_TRY(decide(service, stream, call, device));
   KILN_TRY(check_workspace(decision, call));
-  if (decision.backend == AttentionBackend::kCudnn)
-    return run_cudnn(service, device, stream, call);
+  if (decision.plan != nullptr)
+    return run_cudnn(service, device, stream, call, *decision.plan);
   return run(service, device, stream, KILN_TRY(launches(call, device)));
 }
 
@@ -178,7 +171,9 @@ Result<AttentionChoice> prepare(Service& service, const Device& device,
     const AttentionCall call{.problem = problem, .tensors = none};
     KILN_TRY(check_options(call));
     const AttentionDecision& decision = *KILN_TRY(prepare_call(service, call, device));
-    return AttentionChoice{.backend = decision.backend,
+    return AttentionChoice{.backend = decision.plan == nullptr
+                                          ? AttentionBackend::kKiln
+                                          : AttentionBackend::kCudnn,
                            .reason = decision.reason,
                            .workspace_bytes = workspace_of(decision, problem)};
   });

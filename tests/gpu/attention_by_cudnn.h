@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "attention/evaluate.h"
-#include "cudnn/installed_cudnn.h"
+#include "cudnn/library.h"
 #include "tests/gpu/attention_cases.h"
 #include "tests/gpu/attention_on_device.h"
 #include "tests/integration/attention_kernel/check.h"
@@ -112,8 +112,10 @@ class AttentionByCudnnTest : public AttentionCasesTest {
     static const auto* const once = [] {
       // NOLINTNEXTLINE(concurrency-mt-unsafe): no test sets it
       const char* const given = std::getenv("KILN_CUDNN");
-      return new Result<attention::CudnnVersion>(attention::installed_cudnn_version(
-          given == nullptr ? "" : given, LibraryPlaces::of_process()));
+      const auto found = attention::CudnnLibrary::open_installed(
+          given == nullptr ? "" : given, LibraryPlaces::of_process());
+      return new Result<attention::CudnnVersion>(
+          found.map([](const auto& library) { return library.version(); }));
     }();
     return *once;
   }

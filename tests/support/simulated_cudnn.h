@@ -17,7 +17,6 @@
 #include "attention/plan.h"
 #include "attention/problem_codec.h"
 #include "compile/pool/worker_pool.h"
-#include "cudnn/installed_cudnn.h"
 #include "cudnn/library.h"
 #include "tests/support/compile_jobs.h"
 #include "tests/support/paths.h"

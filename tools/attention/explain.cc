@@ -8,7 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cudnn/installed_cudnn.h"
+#include "cudnn/library.h"
 #include "device/profile.h"
 #include "tools/attention/command.h"
 #include "tools/attention/output.h"
@@ -53,8 +53,10 @@ Result<std::vector<ComputeCapability>> read_architectures(
 Result<std::vector<CudnnVersion>> read_versions(const Config& config,
                                                 const AttentionOptions& options) {
   if (options.cudnn == kInstalled)
-    return std::vector{KILN_TRY(attention::installed_cudnn_version(
-        config.cudnn.value_or(""), LibraryPlaces::of_process()))};
+    return std::vector{
+        KILN_TRY(attention::CudnnLibrary::open_installed(config.cudnn.value_or(""),
+                                                         LibraryPlaces::of_process()))
+            .version()};
   if (!options.cudnn.empty())
     return std::vector{
         KILN_TRY(named("--cudnn", attention::parse_cudnn_version(options.cudnn)))};

@@ -8,11 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "attention/both_passes.h"
 #include "attention/context_parallel.h"
-#include "attention/cudnn_refusal.h"
+#include "attention/evaluate.h"
 #include "attention/problem_codec.h"
-#include "cudnn/installed_cudnn.h"
+#include "cudnn/library.h"
 #include "ops/attention.h"
 #include "ops/cudnn_tensors.h"
 #include "ops/preset.h"
@@ -85,7 +84,7 @@ Result<std::vector<Problem>> wanted_problems(const AttentionOptions& options) {
 }
 
 /// Lists what to build for each problem: cuDNN's plan, or Kiln's own kernels if cuDNN
-/// does not run it. Decides as AttentionCalls does, but without a device.
+/// does not run it. Decides as AttentionDecisions does, but without a device.
 class WarmList {
  public:
   /// If a cuDNN is named, forced or found, but cannot be used, every item gets its

@@ -143,14 +143,17 @@ Result<std::optional<BenchRefusal>> prepare_cudnn(Service& service,
                                                   const Device& device,
                                                   const Problem& problem,
                                                   BenchCase& prepared) {
-  if (auto refusal = ServiceParts::attention_of(service).ask_cudnn(
-          {.problem = problem, .device = device.ordinal}, device))
-    return BenchRefusal{std::move(refusal->subject), std::move(refusal->reason)};
-  const ops::AttentionChoice choice = KILN_TRY(ops::prepare(service, device, problem));
-  if (choice.backend != ops::AttentionBackend::kCudnn)
+  const auto choice = ops::prepare(service, device, problem);
+  if (!choice) {
+    if (auto refusal = ServiceParts::attention_of(service).ask_cudnn(
+            {.problem = problem, .device = device.ordinal}, device))
+      return BenchRefusal{std::move(refusal->subject), std::move(refusal->reason)};
+    return tl::unexpected(choice.error());
+  }
+  if (choice->backend != ops::AttentionBackend::kCudnn)
     return fail(ErrorCode::kInvalidArgument,
-                "the service leaves attention to Kiln's kernel: " + choice.reason);
-  const std::uint64_t workspace = choice.workspace_bytes;
+                "the service leaves attention to Kiln's kernel: " + choice->reason);
+  const std::uint64_t workspace = choice->workspace_bytes;
   prepared.tensors.push_back({.bytes = workspace});
   prepared.start = [=](Service& with, const Device& on, CUstream_st* stream,
                        BenchAddresses at) {

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "cudnn/installed_cudnn.h"
+#include "cudnn/library.h"
 #include "cudnn/plan_service.h"
 #include "tools/doctor/doctor.h"
 #include "util/library_search.h"

@@ -5,7 +5,6 @@
 
 #include <gmock/gmock.h>
 
-#include "attention/cudnn_refusal.h"
 #include "tests/unit/attention/problems.h"
 
 namespace kiln::attention {

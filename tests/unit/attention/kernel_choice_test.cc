@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "attention/both_passes.h"
+#include "attention/evaluate.h"
 #include "tests/support/attention_problem.h"
 
 namespace kiln::attention {
@@ -82,11 +82,10 @@ TEST(KernelChoice, WithDropoutIsOneQuestionWhateverAPassAsksForItself) {
   Problem backward = forward;
   backward.pass = Pass::kBackward;
   backward.deterministic = backward.capture = true;
-  EXPECT_EQ(chosen_by(forward), chosen_by(backward));
+  EXPECT_EQ(run_together(forward), run_together(backward));
   for (const Problem& each : run_together(forward))
     EXPECT_TRUE(each.deterministic && each.capture) << to_string(each);
   backward.dropout = 0;
-  EXPECT_EQ(chosen_by(backward), backward);
   EXPECT_EQ(run_together(backward), std::vector{backward});
 }
 

@@ -1,0 +1,316 @@
+#include "library/attention_decisions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <ranges>
+
+#include "attention/evaluate.h"
+#include "util/log.h"
+#include "util/try.h"
+
+// One question, one named step a line:
+//
+//   device ─ remembered? ─ setting ─ rules ─ cuDNN's plan ─┬─ cuDNN
+//                                                          └─ Kiln's own kernel
+
+namespace kiln {
+namespace {
+
+/// "attention fwd bf16 … on device 0 (…)": how messages begin.
+std::string label(const attention::Problem& problem, const Device& device) {
+  return fmt::format("attention {} on {}", to_string(problem),
+                     device::label_of(device));
+}
+
+/// Whose plans cuDNN has to load if it is to run `problem`: with dropout those of both
+/// passes, as most calls run them.
+std::vector<attention::Problem> plans_of(const attention::Problem& problem) {
+  auto problems = attention::run_together(problem);
+  if (problems.size() > 1) {
+    for (attention::Problem& each : problems) each.deterministic = each.capture = false;
+  }
+  return problems;
+}
+
+/// The question whose answer is that of `question`, too. Where both passes must agree,
+/// it is not left to an address which backend they get.
+AttentionQuestion shared(AttentionQuestion question) {
+  question.problem = plans_of(question.problem).front();
+  if (question.problem.dropout > 0)
+    question.call.is_aligned = question.call.is_aligned_for_cudnn = true;
+  return question;
+}
+
+/// The rules may refuse what cuDNN would build: a plan that was built need not be
+/// right.
+Result<void> check_rules(const attention::Problem& problem, const Device& device,
+                         attention::CudnnVersion cudnn) {
+  const auto verdict = attention::evaluate(problem, device.capability, cudnn);
+  if (verdict.supported)
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{}: {}", label(problem, device),
+                          to_string(verdict.refusals.front(), cudnn)));
+}
+
+}  // namespace
+
+AttentionDecisions::AttentionDecisions(BuildService& builds, Devices& devices)
+    : builds_(builds), devices_(devices) {}
+
+const AttentionDecision* AttentionDecisions::find_ready(
+    const AttentionQuestion& question) {
+  const MutexLock lock(mutex_);
+  const auto found = decisions_.find(question);
+  return found == decisions_.end() || !found->second.is_ready ? nullptr
+                                                              : &found->second.decision;
+}
+
+const AttentionDecision* AttentionDecisions::find(const AttentionQuestion& question) {
+  const MutexLock lock(mutex_);
+  const auto found = decisions_.find(question);
+  return found == decisions_.end() ? nullptr : &found->second.decision;
+}
+
+const AttentionDecision* AttentionDecisions::remember(const AttentionQuestion& question,
+                                                      AttentionDecision decision) {
+  const MutexLock lock(mutex_);
+  return &decisions_.try_emplace(question, Entry{std::move(decision), false})
+              .first->second.decision;
+}
+
+void AttentionDecisions::mark_ready(const AttentionQuestion& question) {
+  const MutexLock lock(mutex_);
+  decisions_.at(question).is_ready = true;
+}
+
+Result<const AttentionDecision*> AttentionDecisions::decide(
+    const AttentionQuestion& question, const Device& device) {
+  KILN_TRY(devices_.check(device));
+  const AttentionDecision* decision = find(question);
+  if (decision == nullptr)
+    decision = KILN_TRY(decide_once(question, device));
+  if (decision->plan != nullptr)
+    KILN_TRY(decision->plan->prepare());
+  return decision;
+}
+
+/// One choice among the threads of this process, and one for all that share it.
+Result<const AttentionDecision*> AttentionDecisions::decide_once(
+    const AttentionQuestion& question, const Device& device) {
+  const AttentionQuestion common = shared(question);
+  const auto choose_common = [&]() -> Result<const AttentionDecision*> {
+    // Another thread may have finished between our look and our turn.
+    const AttentionDecision* const found = find(common);
+    return found != nullptr ? found : choose(common, question.call, device);
+  };
+  const auto* const chosen = KILN_TRY(choices_.run(common, {}, choose_common).result);
+  if (common == question)
+    return chosen;
+  AttentionDecision own{};
+  if (chosen->plan != nullptr)
+    own = KILN_TRY(load(question.problem, device));
+  own.reason = chosen->reason;
+  return remember(question, std::move(own));
+}
+
+/// `call` is that of whoever asks first: its kernel is the one that is named.
+Result<const AttentionDecision*> AttentionDecisions::choose(
+    const AttentionQuestion& question, const attention::CallProperties& call,
+    const Device& device) {
+  const std::string about = label(question.problem, device);
+  const AttentionSetting setting = builds_.config().attention;
+  const attention::OwnKernel kernel =
+      attention::own_kernel(question.problem, device.capability, call);
+  if (setting == AttentionSetting::kKiln) {
+    if (!kernel.supported)
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("{}: KILN_ATTENTION=kiln, and {}", about, kernel.reason));
+    report(question, device, nullptr,
+           fmt::format("Kiln's {}: KILN_ATTENTION", kernel.reason));
+    return remember(question, {.reason = "KILN_ATTENTION=kiln"});
+  }
+  auto answer = ask(question, device);
+  if (answer) {
+    const auto version = to_string(KILN_TRY(plans().library()).version());
+    report(question, device, nullptr, "cuDNN " + version);
+    for (auto& [problem, decision] : *answer) {
+      decision.reason = fmt::format("cuDNN {} runs it", version);
+      remember({problem, question.device, question.call}, std::move(decision));
+    }
+    return find(question);
+  }
+  const Refusal& refusal = answer.error();
+  if (setting == AttentionSetting::kCudnn)
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{}: KILN_ATTENTION=cudnn, and {}", about, refusal.reason));
+  if (!kernel.supported)
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{}: {}; {}", about, refusal.reason, kernel.reason));
+  report(question, device, &refusal, fmt::format("Kiln's {}", kernel.reason));
+  return remember(question, {.reason = refusal.reason});
+}
+
+std::optional<AttentionDecisions::Refusal> AttentionDecisions::ask_cudnn(
+    const AttentionQuestion& question, const Device& device) {
+  auto answer = ask(question, device);
+  return answer ? std::nullopt : std::optional(std::move(answer).error());
+}
+
+/// By what the call is like, by whether cuDNN is here, by the rules, and by cuDNN
+/// itself, which builds the plan and loads it.
+AttentionDecisions::Answer AttentionDecisions::ask(const AttentionQuestion& question,
+                                                   const Device& device) {
+  if (!question.call.is_aligned_for_cudnn)
+    return tl::unexpected(
+        Refusal{"call.aligned",
+                "cuDNN does not run it: a tensor does not begin at a multiple of 16 "
+                "bytes; align all of them"});
+  if (!question.call.has_positive_scale)
+    return tl::unexpected(Refusal{
+        "call.scale", "cuDNN is not asked: the scale is not above 0; scale the query"});
+  const auto library = plans().library();
+  if (!library) {
+    const auto found = attention::find_cudnn(builds_.config().cudnn.value_or(""),
+                                             LibraryPlaces::of_process());
+    return tl::unexpected(
+        Refusal{"cudnn", library.error().message, !found || !found->empty()});
+  }
+  const attention::CudnnVersion version = library->version();
+  if (auto why = attention::why_not_cudnn(question.problem, device.capability, version))
+    return tl::unexpected(Refusal{std::move(why->id), std::move(why->text)});
+  std::vector<LoadedProblem> loaded;
+  for (const attention::Problem& problem : plans_of(question.problem)) {
+    auto plan = load(problem, device);
+    if (!plan)
+      return tl::unexpected(
+          Refusal{"plan." + std::string(to_string(plan.error().code)),
+                  fmt::format("cuDNN {} failed in the {} pass: {}", to_string(version),
+                              to_string(problem.pass), plan.error().message)});
+    loaded.emplace_back(problem, *std::move(plan));
+  }
+  return loaded;
+}
+
+/// An ordinary choice is information. That cuDNN does not do what it is there for is a
+/// warning, but each kind of refusal one, however many lengths a program has.
+void AttentionDecisions::report(const AttentionQuestion& question, const Device& device,
+                                const Refusal* refusal, const std::string& what) {
+  const std::string line =
+      fmt::format("{}: run by {}{}", label(question.problem, device), what,
+                  refusal != nullptr ? ": " + refusal->reason : std::string());
+  bool warns = refusal != nullptr && refusal->is_news;
+  if (warns) {
+    const MutexLock lock(mutex_);
+    warns = reported_
+                .insert(fmt::format("{} {} {}", refusal->subject, device.ordinal,
+                                    to_string(question.problem.pass)))
+                .second;
+  }
+  log(warns ? LogLevel::kWarning : LogLevel::kInfo, {line});
+}
+
+/// cuDNN's plan of exactly that problem, ready for the calling thread. Problems may
+/// share one: what no plan depends on the rules may depend on.
+Result<AttentionDecision> AttentionDecisions::load(const attention::Problem& problem,
+                                                   const Device& device) {
+  const auto [properties, handles] = KILN_TRY(per_device(device));
+  const KeyedPlan keyed = KILN_TRY(plans().key(problem, properties));
+  KILN_TRY(check_rules(problem, device, keyed.version));
+  AttentionDecision made{.plan = find_loaded(keyed.key, device), .plan_key = keyed.key};
+  if (made.plan == nullptr)
+    made.plan = KILN_TRY(fetch_and_load(keyed, device, handles));
+  KILN_TRY(made.plan->prepare());
+  attention::Problem captured = problem;
+  captured.capture = true;
+  if (auto allowed = check_rules(captured, device, keyed.version); !allowed)
+    made.not_captured = std::move(allowed).error();
+  return made;
+}
+
+/// Looks at every decision, which costs little beside a decision itself.
+std::shared_ptr<const attention::LoadedPlan> AttentionDecisions::find_loaded(
+    const Digest& key, const Device& device) {
+  const MutexLock lock(mutex_);
+  const auto same = std::ranges::find_if(decisions_, [&](const auto& each) {
+    const AttentionDecision& decision = each.second.decision;
+    return decision.plan != nullptr && decision.plan_key == key &&
+           each.first.device == device.ordinal;
+  });
+  return same == decisions_.end() ? nullptr : same->second.decision.plan;
+}
+
+/// What this process, this machine or cuDNN has of the plan, on the device.
+Result<std::shared_ptr<const attention::LoadedPlan>> AttentionDecisions::fetch_and_load(
+    const KeyedPlan& keyed, const Device& device,
+    const std::shared_ptr<attention::CudnnHandles>& handles) {
+  constexpr int kTries = 2;
+  for (int left = kTries - 1;; --left) {
+    const auto fetched = KILN_TRY(plans().fetch(keyed));
+    if (fetched.object == nullptr)
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("{}: cuDNN {} itself refuses it: {}",
+                              label(keyed.problem, device), to_string(keyed.version),
+                              to_string(fetched.attempts)));
+    auto plan = KILN_TRY(attention::decode_plan(fetched.object->payload()));
+    auto loaded = attention::LoadedPlan::load(handles, std::move(plan));
+    // One that was stored may be refused for what its key does not say: then it is a
+    // miss. One that was just built is this cuDNN's own doing.
+    if (loaded || fetched.outcome != Outcome::kHit || left == 0)
+      return loaded;
+    log(LogLevel::kWarning, {"a stored plan is built again, for it cannot be loaded: ",
+                             loaded.error().message});
+    KILN_TRY(plans().remove(keyed));
+  }
+}
+
+Result<AttentionDecisions::PerDevice> AttentionDecisions::per_device(
+    const Device& device) {
+  std::optional<std::filesystem::path> loader;
+  {
+    const MutexLock lock(mutex_);
+    if (const auto found = per_device_.find(device.ordinal); found != per_device_.end())
+      return found->second;
+    loader = loader_;
+  }
+  // Two threads may ask at once; the handles of the first that is done are used.
+  auto context = KILN_TRY(devices_.context(device));
+  PerDevice made{
+      .properties =
+          KILN_TRY(device::parse_device_properties(KILN_TRY(devices_.profile(device)))),
+      .handles = attention::CudnnHandles::of(
+          KILN_TRY(loader ? attention::CudnnLibrary::open(*loader) : plans().library()),
+          std::move(context))};
+  const MutexLock lock(mutex_);
+  return per_device_.emplace(device.ordinal, std::move(made)).first->second;
+}
+
+PlanService& AttentionDecisions::plans() {
+  const MutexLock lock(mutex_);
+  if (plans_ == nullptr)
+    plans_ = std::make_unique<PlanService>(builds_);
+  return *plans_;
+}
+
+void AttentionDecisions::load_plans_with(const std::filesystem::path& cudnn) {
+  const MutexLock lock(mutex_);
+  loader_ = cudnn;
+}
+
+}  // namespace kiln
+
+std::size_t std::hash<kiln::AttentionQuestion>::operator()(
+    const kiln::AttentionQuestion& question) const noexcept {
+  const kiln::attention::Problem& p = question.problem;
+  std::size_t hash = static_cast<std::size_t>(question.device);
+  for (const std::int64_t each :
+       {p.batch, p.heads, p.kv_heads, p.sq, p.skv, p.dqk, p.dv, p.q.sequence,
+        p.k.sequence, static_cast<std::int64_t>(p.pass),
+        static_cast<std::int64_t>(p.mask)}) {
+    constexpr std::size_t kGolden = 0x9e3779b97f4a7c15ULL;  // 2^64 / the golden ratio
+    hash ^= std::hash<std::int64_t>()(each) + kGolden + (hash << 6U) + (hash >> 2U);
+  }
+  return hash;
+}

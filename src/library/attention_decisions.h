@@ -1,0 +1,149 @@
+// Who computes an attention problem on a device, cuDNN's plan or Kiln's own kernel:
+// decided once, logged once, remembered. Of Kiln's kernels it knows only whether there
+// is one.
+
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "attention/kernel_choice.h"
+#include "build/build_service.h"
+#include "cudnn/handles.h"
+#include "cudnn/loaded_plan.h"
+#include "cudnn/plan_service.h"
+#include "device/device_properties.h"
+#include "device/devices.h"
+#include "kiln/device.h"
+#include "kiln/result.h"
+#include "util/mutex.h"
+#include "util/single_flight.h"
+
+namespace kiln {
+
+/// What a decision depends on.
+struct AttentionQuestion {
+  attention::Problem problem;  // valid
+  int device = 0;              // its ordinal
+  attention::CallProperties call{};
+  friend bool operator==(const AttentionQuestion&, const AttentionQuestion&) = default;
+};
+
+}  // namespace kiln
+
+template <>
+struct std::hash<kiln::AttentionQuestion> {
+  /// Of what tells a program's questions apart; the rest is compared.
+  std::size_t operator()(const kiln::AttentionQuestion& question) const noexcept;
+};
+
+namespace kiln {
+
+struct AttentionDecision {
+  std::string reason{};  // where cuDNN refuses: the rule, its reason and the remedy
+  /// cuDNN's, loaded. Null: Kiln's own kernel runs the problem.
+  std::shared_ptr<const attention::LoadedPlan> plan{};
+  Digest plan_key{};
+  /// Why the plan must not run in a CUDA graph; nullopt: it may.
+  std::optional<Error> not_captured{};
+};
+
+/// Thread safety: every method may run concurrently; no lock is held while a plan is
+/// built or loaded. Opens nothing before the first question.
+/// Fork safety: as Devices.
+class AttentionDecisions {
+ public:
+  /// Both must outlive it.
+  AttentionDecisions(BuildService& builds, Devices& devices);
+
+  /// Why cuDNN does not run it.
+  struct Refusal {
+    std::string subject;  // a rule's id, say: what is alike in all such refusals
+    std::string reason;   // with the remedy
+    bool is_news = true;  // false: nobody would expect cuDNN there
+  };
+  /// nullopt: cuDNN runs it, and can load its plan. Whatever else happens is a reason.
+  /// Neither remembered nor logged; KILN_ATTENTION is not looked at.
+  [[nodiscard]] std::optional<Refusal> ask_cudnn(const AttentionQuestion& question,
+                                                 const Device& device);
+
+  /// A decision that mark_ready() was called for; null: there is none. Decisions stay
+  /// as long as this object.
+  [[nodiscard]] const AttentionDecision* find_ready(const AttentionQuestion& question);
+
+  /// Decides, logs it, and has cuDNN's plan loaded for the calling thread, if that is
+  /// the choice. Never null. Errors, which are not remembered: kInvalidArgument (the
+  /// device); kUnavailable (neither runs it; what KILN_ATTENTION names does not); where
+  /// another problem's decision holds for this one, those of PlanService::fetch() and
+  /// LoadedPlan::load().
+  [[nodiscard]] Result<const AttentionDecision*> decide(
+      const AttentionQuestion& question, const Device& device);
+
+  /// All that a call needs is loaded: from now on it may run in a capture.
+  void mark_ready(const AttentionQuestion& question);
+
+  /// From now on plans are loaded by that cuDNN, which need not be the one that builds
+  /// them: for tests.
+  void load_plans_with(const std::filesystem::path& cudnn);
+
+ private:
+  struct Entry {
+    AttentionDecision decision;  // never changed: its address is given away
+    bool is_ready = false;
+  };
+  /// What is asked of a device once.
+  struct PerDevice {
+    device::DeviceProperties properties;
+    std::shared_ptr<attention::CudnnHandles> handles;
+  };
+  using LoadedProblem = std::pair<attention::Problem, AttentionDecision>;
+  /// Each problem that cuDNN has to run, with its plan.
+  using Answer = tl::expected<std::vector<LoadedProblem>, Refusal>;
+
+  [[nodiscard]] const AttentionDecision* find(const AttentionQuestion& question);
+  const AttentionDecision* remember(const AttentionQuestion& question,
+                                    AttentionDecision decision);
+  [[nodiscard]] Result<const AttentionDecision*> decide_once(
+      const AttentionQuestion& question, const Device& device);
+  [[nodiscard]] Result<const AttentionDecision*> choose(
+      const AttentionQuestion& question, const attention::CallProperties& call,
+      const Device& device);
+  [[nodiscard]] Answer ask(const AttentionQuestion& question, const Device& device);
+  void report(const AttentionQuestion& question, const Device& device,
+              const Refusal* refusal, const std::string& what);
+
+  [[nodiscard]] Result<AttentionDecision> load(const attention::Problem& problem,
+                                               const Device& device);
+  [[nodiscard]] std::shared_ptr<const attention::LoadedPlan> find_loaded(
+      const Digest& key, const Device& device);
+  [[nodiscard]] Result<std::shared_ptr<const attention::LoadedPlan>> fetch_and_load(
+      const KeyedPlan& keyed, const Device& device,
+      const std::shared_ptr<attention::CudnnHandles>& handles);
+  [[nodiscard]] Result<PerDevice> per_device(const Device& device);
+  [[nodiscard]] PlanService& plans();
+
+  // Constant after construction.
+  BuildService& builds_;
+  Devices& devices_;
+
+  SingleFlight<AttentionQuestion, const AttentionDecision*> choices_;
+  Mutex mutex_;
+  std::optional<std::filesystem::path> loader_ KILN_GUARDED_BY(mutex_);
+  // Made at the first question that asks for it.
+  std::unique_ptr<PlanService> plans_ KILN_GUARDED_BY(mutex_);
+  std::map<int, PerDevice> per_device_ KILN_GUARDED_BY(mutex_);
+  std::unordered_map<AttentionQuestion, Entry> decisions_ KILN_GUARDED_BY(mutex_);
+  std::set<std::string> reported_
+      KILN_GUARDED_BY(mutex_);  // subjects, with device and pass
+};
+
+}  // namespace kiln
