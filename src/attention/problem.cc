@@ -30,8 +30,9 @@ Strides strides_of(Layout layout, std::int64_t batch, std::int64_t heads,
   return {sequence * heads * dim, dim, heads * dim, 1};
 }
 
-tl::unexpected<Error> wrong(std::string_view field, const std::string& what) {
-  return fail(ErrorCode::kInvalidArgument, fmt::format("problem.{}: {}", field, what));
+tl::unexpected<Error> wrong(std::string_view field, const std::string& what,
+                            std::string_view of = "problem") {
+  return fail(ErrorCode::kInvalidArgument, fmt::format("{}.{}: {}", of, field, what));
 }
 
 /// Which of two axes is the outer one: by the stride, where both have a length.
@@ -151,16 +152,6 @@ Result<void> check_window(const Problem& problem) {
 
 }  // namespace
 
-void set_strides(Problem& problem) {
-  const auto of = [&](std::int64_t heads, std::int64_t sequence, std::int64_t dim) {
-    return strides_of(problem.layout, problem.batch, heads, sequence, dim);
-  };
-  problem.q = of(problem.heads, problem.sq, problem.dqk);
-  problem.k = of(problem.kv_heads, problem.skv, problem.dqk);
-  problem.v = of(problem.kv_heads, problem.skv, problem.dv);
-  problem.o = of(problem.heads, problem.sq, problem.dv);
-}
-
 Result<void> validate(const Problem& problem) {
   if (problem.dtype == DType::kUnset)
     return wrong("dtype", "it is not set");
@@ -173,10 +164,12 @@ Result<void> validate(const Problem& problem) {
   if (problem.pass == Pass::kBackward && !problem.training)
     return wrong("training", "a backward pass is of training");
   if (problem.bias_gradient && problem.pass != Pass::kBackward)
-    return wrong("bias_gradient", "a forward pass has no gradients");
+    return wrong("bias_gradient", "a forward pass has no gradients", "options");
   if (problem.bias_gradient && problem.bias != Bias::kPostScale)
-    return wrong("bias_gradient", fmt::format("it is of a post_scale bias, not of {}",
-                                              to_string(problem.bias)));
+    return wrong(
+        "bias_gradient",
+        fmt::format("it is of a post_scale bias, not of {}", to_string(problem.bias)),
+        "options");
   return {};
 }
 
@@ -218,6 +211,29 @@ bool has_window(const Problem& problem) {
          (problem.window_right >= 0 && !is_causal(problem.mask));
 }
 
+std::int64_t group_gap(const Problem& problem, const Strides& strides) {
+  if (strides.group == 0 || problem.kv_heads == 1)
+    return 0;
+  return strides.group - problem.heads / problem.kv_heads * strides.head;
+}
+
+}  // namespace kiln::attention
+
+namespace kiln::ops {
+
+using attention::kMostElements;
+using attention::kMostSize;
+
+void set_strides(AttentionProblem& problem) {
+  const auto of = [&](std::int64_t heads, std::int64_t sequence, std::int64_t dim) {
+    return attention::strides_of(problem.layout, problem.batch, heads, sequence, dim);
+  };
+  problem.q = of(problem.heads, problem.sq, problem.dqk);
+  problem.k = of(problem.kv_heads, problem.skv, problem.dqk);
+  problem.v = of(problem.kv_heads, problem.skv, problem.dv);
+  problem.o = of(problem.heads, problem.sq, problem.dv);
+}
+
 Result<Heads> flattened(const GroupedHeads& grouped) {
   if (grouped.groups < 1 || grouped.heads < 1 || grouped.groups > kMostSize ||
       grouped.heads > kMostSize / grouped.groups)
@@ -241,10 +257,4 @@ Result<Heads> flattened(const GroupedHeads& grouped) {
                is_apart ? grouped.group_stride : 0};
 }
 
-std::int64_t group_gap(const Problem& problem, const Strides& strides) {
-  if (strides.group == 0 || problem.kv_heads == 1)
-    return 0;
-  return strides.group - problem.heads / problem.kv_heads * strides.head;
-}
-
-}  // namespace kiln::attention
+}  // namespace kiln::ops

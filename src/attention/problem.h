@@ -1,16 +1,41 @@
-// What is asked of an attention problem, and its words. kiln/attention.h has the
-// problem itself.
+// One pass of an attention problem as rules, plans and kernels take it, what is asked
+// of it, and its words. kiln/ops/attention.h has what a program says of it.
 
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "kiln/attention.h"
+#include "kiln/ops/attention.h"
 #include "kiln/result.h"
 
 namespace kiln::attention {
+
+using ops::DType;
+using Bias = ops::AttentionBias;
+using Layout = ops::AttentionLayout;
+using Mask = ops::AttentionMask;
+using Strides = ops::AttentionStrides;
+
+enum class Pass : std::uint8_t { kForward, kBackward };
+
+/// Equal ones have one execution plan. Thread safety: a value.
+struct Problem : ops::AttentionProblem {
+  Pass pass = Pass::kForward;
+  bool training = false;  // always, of a backward pass
+  bool stats = false;     // write, or read, the softmax statistics
+  bool bias_gradient = false;
+  bool deterministic = false;
+  bool capture = false;
+  friend bool operator==(const Problem&, const Problem&) = default;
+};
+
+/// Whether the fields agree with each other, whichever backend runs the problem: a
+/// backward pass needs `training`, bias_gradient needs Bias::kPostScale, and so on.
+/// Errors: kInvalidArgument, naming the field: "problem.heads: …".
+[[nodiscard]] Result<void> validate(const Problem& problem);
 
 /// Do query, key and value differ in the order of batch, sequence and head in memory?
 [[nodiscard]] bool has_mixed_layouts(const Problem& problem);

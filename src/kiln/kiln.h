@@ -2,7 +2,6 @@
 
 #pragma once
 
-#include "kiln/attention.h"          // IWYU pragma: export
 #include "kiln/device.h"             // IWYU pragma: export
 #include "kiln/geometry.h"           // IWYU pragma: export
 #include "kiln/kernel.h"             // IWYU pragma: export

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <ranges>
 
 #include "attention/evaluate.h"
 #include "util/log.h"

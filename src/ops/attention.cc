@@ -25,7 +25,7 @@ bool is_backward(const Problem& problem) {
   return problem.pass == Pass::kBackward;
 }
 
-AttentionStrides strides_of(const Problem& problem, const attention::Strides& strides) {
+TensorStrides strides_of(const Problem& problem, const AttentionStrides& strides) {
   return {.batch = strides.batch,
           .head = strides.head,
           .group = attention::group_gap(problem, strides),
@@ -97,7 +97,7 @@ class CallArguments {
   [[nodiscard]] auto backward_of_bias() const {
     return std::array{
         writes("grad_bias", given_.grad_bias, bias_)
-            .used_if(problem_.bias_gradient, "problem.bias_gradient is false"),
+            .used_if(problem_.bias_gradient, "options.bias_gradient is false"),
         value("delta", given_.workspace), value("grad_o", given_.grad_o),
         value("lse", given_.stats)};
   }
@@ -132,7 +132,7 @@ class CallArguments {
   /// row, since in the gaps may be another one. How many tokens a packed tensor has is
   /// on the device.
   [[nodiscard]] Elements tensor(std::int64_t heads, std::int64_t rows, std::int64_t dim,
-                                const attention::Strides& strides) const {
+                                const AttentionStrides& strides) const {
     const std::int64_t batch = is_packed_ ? 1 : problem_.batch;
     rows = is_packed_ ? 1 : rows;
     const std::int64_t elements = batch * heads * rows * dim;
@@ -220,7 +220,7 @@ Launch bias_backward(const AttentionCall& call, attention::KernelChoice choice) 
 /// has to step over all that the smaller ones reach.
 Result<void> check_written(const Problem& problem) {
   const bool is_packed = problem.layout == Layout::kThd;
-  const auto check = [&](std::string_view name, const attention::Strides& strides,
+  const auto check = [&](std::string_view name, const AttentionStrides& strides,
                          std::int64_t heads, std::int64_t rows,
                          std::int64_t dim) -> Result<void> {
     struct Axis {

@@ -8,7 +8,7 @@
 namespace kiln::ops {
 
 /// In elements.
-struct AttentionStrides {
+struct TensorStrides {
   std::int64_t batch;
   std::int64_t head;
   std::int64_t group;  // besides, for each group of heads before: group_gap()
@@ -16,11 +16,11 @@ struct AttentionStrides {
 };
 
 struct AttentionSizes {
-  AttentionStrides q;
-  AttentionStrides k;
-  AttentionStrides v;
-  AttentionStrides o;
-  AttentionStrides bias;
+  TensorStrides q;
+  TensorStrides k;
+  TensorStrides v;
+  TensorStrides o;
+  TensorStrides bias;
   std::int32_t batch;
   std::int32_t heads;
   std::int32_t kv_heads;

@@ -29,13 +29,16 @@ namespace {
 using attention::Pass;
 using attention::Problem;
 
-/// Of that pass, and with the statistics that it writes or reads.
-Result<Problem> problem_for(Pass pass, const Problem& given) {
-  if (given.pass != pass)
-    return refuse(operation_of(pass),
-                  fmt::format("problem.pass is {}", to_string(given.pass)));
-  Problem problem = given;
-  problem.stats = problem.stats || problem.training;
+Problem problem_of(Pass pass, const AttentionProblem& given,
+                   const AttentionOptions& options) {
+  const bool is_backward = pass == Pass::kBackward;
+  Problem problem{given};
+  problem.pass = pass;
+  problem.training = is_backward;
+  problem.stats = is_backward || options.stats;
+  problem.bias_gradient = is_backward && options.bias_gradient;
+  problem.deterministic = is_backward && options.deterministic;
+  problem.capture = options.capture;
   return problem;
 }
 
@@ -81,16 +84,17 @@ Result<const AttentionDecision*> decide(Service& service, CUstream_st* stream,
   if (known != nullptr)
     return fail(known->not_captured->code,
                 known->not_captured->message +
-                    "; or set problem.capture before the capture, so that it is "
+                    "; or set options.capture before the capture, so that it is "
                     "decided for that");
+  const std::string_view operation = operation_of(call.problem.pass);
   return refuse(
-      operation_of(call.problem.pass),
-      fmt::format("{}: the stream is being captured, and this problem was "
-                  "not prepared on device {} for tensors that are {} to 16 "
-                  "bytes and a scale of that sign: call prepare(), or run "
-                  "it once, before the capture begins",
-                  to_string(call.problem), device.ordinal,
-                  question.call.is_aligned_for_cudnn ? "aligned" : "not aligned"));
+      operation,
+      fmt::format(
+          "{}: the stream is being captured, and this problem was not prepared "
+          "on device {} for tensors that are {} to 16 bytes and a scale of that "
+          "sign: call prepare_{}(), or run it once, before the capture begins",
+          to_string(call.problem), device.ordinal,
+          question.call.is_aligned_for_cudnn ? "aligned" : "not aligned", operation));
 }
 
 Result<void> check_workspace(const AttentionDecision& decision,
@@ -108,7 +112,8 @@ Result<void> check_workspace(const AttentionDecision& decision,
     return {};
   return refuse(
       operation,
-      fmt::format("it needs a workspace of {} bytes, as prepare() says, and {}", needed,
+      fmt::format("it needs a workspace of {} bytes, as prepare_{}() says, and {}",
+                  needed, operation,
                   given.workspace == nullptr
                       ? "none was given"
                       : fmt::format("{} were given", given.workspace_bytes)));
@@ -134,39 +139,19 @@ Result<void> run_there(Service& service, const Device& device, CUstream_st* stre
   return run(service, device, stream, KILN_TRY(launches(call, device)));
 }
 
-Result<void> run_attention(Service& service, const Place& place, const Problem& given,
-                           const AttentionTensors& tensors, Pass pass) {
+Result<void> run_attention(Service& service, const Device& device, CUstream_st* stream,
+                           const AttentionCall& call) {
   return at_border([&]() -> Result<void> {
-    const Problem problem = KILN_TRY(problem_for(pass, given));
-    const AttentionCall call{.problem = problem, .tensors = tensors};
     KILN_TRY(check_options(call));
     KILN_TRY(check_pointers(call));
-    return on_device(service, place, [&] {
-      return run_there(service, place.device, place.stream, call);
-    });
+    return on_device(service, {operation_of(call.problem.pass), device, stream},
+                     [&] { return run_there(service, device, stream, call); });
   });
 }
 
-}  // namespace
-
-Result<void> attention_forward(Service& service, const Device& device,
-                               CUstream_st* stream, const Problem& problem,
-                               const AttentionTensors& tensors) {
-  return run_attention(service, {operation_of(Pass::kForward), device, stream}, problem,
-                       tensors, Pass::kForward);
-}
-
-Result<void> attention_backward(Service& service, const Device& device,
-                                CUstream_st* stream, const Problem& problem,
-                                const AttentionTensors& tensors) {
-  return run_attention(service, {operation_of(Pass::kBackward), device, stream},
-                       problem, tensors, Pass::kBackward);
-}
-
-Result<AttentionChoice> prepare(Service& service, const Device& device,
-                                const Problem& given) {
+Result<AttentionChoice> prepare_attention(Service& service, const Device& device,
+                                          const Problem& problem) {
   return at_border([&]() -> Result<AttentionChoice> {
-    const Problem problem = KILN_TRY(problem_for(given.pass, given));
     const AttentionTensors none{};
     const AttentionCall call{.problem = problem, .tensors = none};
     KILN_TRY(check_options(call));
@@ -177,6 +162,40 @@ Result<AttentionChoice> prepare(Service& service, const Device& device,
                            .reason = decision.reason,
                            .workspace_bytes = workspace_of(decision, problem)};
   });
+}
+
+}  // namespace
+
+Result<void> attention_forward(Service& service, const Device& device,
+                               CUstream_st* stream, const AttentionProblem& problem,
+                               const AttentionTensors& tensors,
+                               const AttentionOptions& options) {
+  return run_attention(service, device, stream,
+                       {problem_of(Pass::kForward, problem, options), tensors});
+}
+
+Result<void> attention_backward(Service& service, const Device& device,
+                                CUstream_st* stream, const AttentionProblem& problem,
+                                const AttentionTensors& tensors,
+                                const AttentionOptions& options) {
+  return run_attention(service, device, stream,
+                       {problem_of(Pass::kBackward, problem, options), tensors});
+}
+
+Result<AttentionChoice> prepare_attention_forward(Service& service,
+                                                  const Device& device,
+                                                  const AttentionProblem& problem,
+                                                  const AttentionOptions& options) {
+  return prepare_attention(service, device,
+                           problem_of(Pass::kForward, problem, options));
+}
+
+Result<AttentionChoice> prepare_attention_backward(Service& service,
+                                                   const Device& device,
+                                                   const AttentionProblem& problem,
+                                                   const AttentionOptions& options) {
+  return prepare_attention(service, device,
+                           problem_of(Pass::kBackward, problem, options));
 }
 
 }  // namespace kiln::ops

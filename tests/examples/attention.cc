@@ -32,16 +32,18 @@ int main() {
 
   // As it stands in README.md, but for the lines that look at what comes of it.
   // clang-format off
-  kiln::attention::Problem problem{.training = true, .dtype = kiln::ops::DType::kBf16,
-                                   .batch = 4, .heads = 32, .kv_heads = 8, .sq = 4096, .skv = 4096,
-                                   .dqk = 128, .dv = 128, .mask = kiln::attention::Mask::kCausal};
+  kiln::ops::AttentionProblem problem{.dtype = kiln::ops::DType::kBf16, .batch = 4, .heads = 32,
+                                      .kv_heads = 8, .sq = 4096, .skv = 4096, .dqk = 128, .dv = 128,
+                                      .mask = kiln::ops::AttentionMask::kCausal};
   set_strides(problem);
-  auto choice = kiln::ops::prepare(*service, *device, problem);  // Result: who runs it, why, and its workspace
+  // Result: who runs it, why, and its workspace
+  auto choice = kiln::ops::prepare_attention_forward(*service, *device, problem, {.stats = true});
   if (!choice) { return fail(choice.error()); }
   // void* workspace: of choice->workspace_bytes, at a multiple of 256 bytes
   auto done = kiln::ops::attention_forward(*service, *device, stream, problem,
                                 {.q = q, .k = k, .v = v, .o = o, .stats = stats,
-                                 .workspace = workspace, .workspace_bytes = choice->workspace_bytes});
+                                 .workspace = workspace, .workspace_bytes = choice->workspace_bytes},
+                                {.stats = true});
   // clang-format on
   const bool is_kilns = choice->backend == kiln::ops::AttentionBackend::kKiln;
   fmt::print("{} runs it, for {}, with a workspace of {} bytes\n",

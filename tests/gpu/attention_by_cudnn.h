@@ -134,7 +134,7 @@ class AttentionByCudnnTest : public AttentionCasesTest {
       return first.id + ": " + first.reason;
     }
     const auto choice =
-        ops::prepare(service_of(AttentionBackend::kCudnn), device, problem);
+        test::prepare(service_of(AttentionBackend::kCudnn), device, problem);
     if (choice)
       return std::nullopt;
     // Engines, the age of cuDNN, and a build of Kiln without plans.

@@ -14,7 +14,7 @@ namespace kiln::gpu_test {
 
 struct AttentionCase {
   const char* name;
-  attention::Problem problem;
+  ops::AttentionProblem problem;
   attention_test::Setting setting{};
 };
 
@@ -59,7 +59,7 @@ inline AttentionCase padded(const char* name, ops::DType dtype, std::int64_t dim
 
 /// One sequence of 130 queries and 150 keys, with what `more` has.
 inline AttentionCase one(const char* name, ops::DType dtype, std::int64_t dim,
-                         attention::Problem more = {}) {
+                         ops::AttentionProblem more = {}) {
   more.dtype = dtype;
   more.heads = more.heads == 0 ? 2 : more.heads;
   more.sq = 130;
@@ -68,11 +68,11 @@ inline AttentionCase one(const char* name, ops::DType dtype, std::int64_t dim,
   return {name, more};
 }
 
-inline attention::Problem group(attention::Mask mask, std::int64_t dv = 0) {
+inline ops::AttentionProblem group(attention::Mask mask, std::int64_t dv = 0) {
   return {.heads = 4, .kv_heads = 1, .dv = dv, .mask = mask};
 }
 
-inline attention::Problem window(std::int64_t left, std::int64_t right) {
+inline ops::AttentionProblem window(std::int64_t left, std::int64_t right) {
   return {.window_left = left, .window_right = right};
 }
 
@@ -81,12 +81,12 @@ class AttentionCasesTest : public GpuResultsTest,
  protected:
   /// Of the size that whoever computes here can do.
   static attention::Problem problem_of(const AttentionCase& which) {
-    attention::Problem problem = which.problem;
+    ops::AttentionProblem sizes = which.problem;
     if (which.setting.lengths_q.empty()) {
-      problem.sq = many(problem.sq, std::min<std::int64_t>(problem.sq, 34));
-      problem.skv = many(problem.skv, std::min<std::int64_t>(problem.skv, 50));
+      sizes.sq = many(sizes.sq, std::min<std::int64_t>(sizes.sq, 34));
+      sizes.skv = many(sizes.skv, std::min<std::int64_t>(sizes.skv, 50));
     }
-    problem = attention_test::problem_of(problem);
+    attention::Problem problem = attention_test::problem_of(sizes);
     problem.bias_gradient = problem.bias == attention::Bias::kPostScale;
     return problem;
   }

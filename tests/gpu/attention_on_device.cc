@@ -60,11 +60,8 @@ Result<void> run_public(const OperationsOnDevice& on, Service& service,
   if (driver().is_simulated)
     KILN_TRY(kilns_plan(on, call));
   return start(on, [&] {
-    return call.problem.pass == Pass::kForward
-               ? ops::attention_forward(service, on.device(), on.stream().handle(),
-                                        call.problem, call.tensors)
-               : ops::attention_backward(service, on.device(), on.stream().handle(),
-                                         call.problem, call.tensors);
+    return test::call(service, on.device(), on.stream().handle(), call.problem,
+                      call.tensors);
   });
 }
 
@@ -111,7 +108,7 @@ Result<void> run_call(const ops::AttentionCall& call, const Setting& /*setting*/
     });
   Service& service = call.problem.pass == Pass::kForward ? gpu::services->forward
                                                          : gpu::services->backward;
-  const auto choice = KILN_TRY(ops::prepare(service, on.device(), call.problem));
+  const auto choice = KILN_TRY(test::prepare(service, on.device(), call.problem));
   // What is in it before means nothing, and nothing behind it is written.
   kiln_cpu::GuardedMemory workspace("workspace", choice.workspace_bytes,
                                     {.exact = kiln_cpu::Side::kBegin});

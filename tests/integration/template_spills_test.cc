@@ -269,15 +269,16 @@ std::vector<attention::Problem> attention_problems() {
         if (has_more && dqk > 128)
           continue;
         for (const auto pass : {attention::Pass::kForward, attention::Pass::kBackward})
-          problems.push_back(test::problem_of({.pass = pass,
-                                               .dtype = ops::DType::kBf16,
-                                               .heads = 1,
-                                               .sq = 1024,
-                                               .skv = 1024,
-                                               .dqk = dqk,
-                                               .dv = dv,
-                                               .bias = bias,
-                                               .dropout = dropout}));
+          problems
+              .emplace_back(test::problem_of({.dtype = ops::DType::kBf16,
+                                              .heads = 1,
+                                              .sq = 1024,
+                                              .skv = 1024,
+                                              .dqk = dqk,
+                                              .dv = dv,
+                                              .bias = bias,
+                                              .dropout = dropout}))
+              .pass = pass;
       }
     }
   }

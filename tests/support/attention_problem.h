@@ -25,19 +25,23 @@ inline attention::Problem problem_of(attention::Problem problem) {
   return problem;
 }
 
+inline attention::Problem problem_of(const ops::AttentionProblem& problem) {
+  return problem_of(attention::Problem{problem});
+}
+
 /// Makes another problem of one; its strides are set afterwards.
 using ProblemChange = std::function<void(attention::Problem&)>;
 
 /// bf16, a batch of 2, 256 tokens with head dimension 64, which cuDNN runs everywhere.
 inline attention::Problem attention_problem(const ProblemChange& change = {}) {
-  attention::Problem problem{.dtype = ops::DType::kBf16,
-                             .batch = 2,
-                             .heads = 4,
-                             .kv_heads = 4,
-                             .sq = 256,
-                             .skv = 256,
-                             .dqk = 64,
-                             .dv = 64};
+  attention::Problem problem{{.dtype = ops::DType::kBf16,
+                              .batch = 2,
+                              .heads = 4,
+                              .kv_heads = 4,
+                              .sq = 256,
+                              .skv = 256,
+                              .dqk = 64,
+                              .dv = 64}};
   if (change)
     change(problem);
   set_strides(problem);
@@ -61,6 +65,30 @@ inline attention::Problem backward_of(attention::Problem problem) {
   problem.pass = attention::Pass::kBackward;
   problem.training = true;
   return problem;
+}
+
+/// What a program gives besides its problem to ask for that.
+inline ops::AttentionOptions options_of(const attention::Problem& problem) {
+  return {.stats = problem.stats || problem.training,
+          .bias_gradient = problem.bias_gradient,
+          .deterministic = problem.deterministic,
+          .capture = problem.capture};
+}
+
+/// The calls of a program, of the problem's pass.
+inline Result<ops::AttentionChoice> prepare(Service& service, const Device& device,
+                                            const attention::Problem& problem) {
+  const auto prepare = problem.pass == attention::Pass::kForward
+                           ? ops::prepare_attention_forward
+                           : ops::prepare_attention_backward;
+  return prepare(service, device, problem, options_of(problem));
+}
+inline Result<void> call(Service& service, const Device& device, CUstream_st* stream,
+                         const attention::Problem& problem,
+                         const ops::AttentionTensors& tensors) {
+  const auto call = problem.pass == attention::Pass::kForward ? ops::attention_forward
+                                                              : ops::attention_backward;
+  return call(service, device, stream, problem, tensors, options_of(problem));
 }
 
 /// By the name of its profile, "h200".

@@ -64,7 +64,7 @@ std::string steps_text(const Explanation& explanation, const Terminal& terminal)
     std::vector<std::string> ids;
     for (const Finding& each : step.cudnn.refusals) ids.push_back(each.id);
     rows.push_back({std::to_string(step.problem.sq), std::to_string(step.problem.skv),
-                    std::string(to_string(step.problem.mask)),
+                    std::string(attention::to_string(step.problem.mask)),
                     fmt::format("{}/{}", step.problem.heads, step.problem.kv_heads),
                     std::string(to_string(step.chosen)),
                     fmt::format("{}", fmt::join(ids, ", "))});
@@ -128,7 +128,7 @@ ordered_json explanation_json(const Explanation& explanation) {
   for (const attention::Step& step : explanation.steps) {
     steps.push_back({{"sq", step.problem.sq},
                      {"skv", step.problem.skv},
-                     {"mask", to_string(step.problem.mask)},
+                     {"mask", attention::to_string(step.problem.mask)},
                      {"heads", step.problem.heads},
                      {"chosen", to_string(step.chosen)},
                      {"cudnn", cudnn_json(step.cudnn, step.probe)},

@@ -23,11 +23,11 @@ constexpr std::uint64_t kMostSize = std::uint64_t{1} << 31;
 
 /// Replaces the field that begins a message, "problem.kv_heads: …", by its flag.
 std::string as_flag(const std::string& message) {
-  constexpr std::string_view kProblem = "problem.";
   const std::size_t end = message.find(':');
-  if (!message.starts_with(kProblem) || end == std::string::npos)
+  const std::size_t dot = message.find('.');
+  if (end == std::string::npos || dot > end)
     return message;
-  std::string flag = message.substr(kProblem.size(), end - kProblem.size());
+  std::string flag = message.substr(dot + 1, end - dot - 1);
   if (flag.starts_with("window"))
     flag = "window";  // one flag for both sides
   std::ranges::replace(flag, '_', '-');

@@ -33,7 +33,10 @@ Result<Problem> problem_of(const ops::Preset& preset, Pass pass) {
   if (!preset.attention)
     return wrong_attention(fmt::format("preset {} has no [attention]", preset.name));
   const ops::Preset::Attention& sizes = *preset.attention;
-  Problem problem{.pass = pass, .training = true, .dtype = preset.dtype};
+  Problem problem;
+  problem.pass = pass;
+  problem.training = true;
+  problem.dtype = preset.dtype;
   problem.batch = 1;
   problem.heads = sizes.heads;
   problem.kv_heads = sizes.kv_heads;

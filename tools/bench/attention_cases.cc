@@ -143,7 +143,13 @@ Result<std::optional<BenchRefusal>> prepare_cudnn(Service& service,
                                                   const Device& device,
                                                   const Problem& problem,
                                                   BenchCase& prepared) {
-  const auto choice = ops::prepare(service, device, problem);
+  const bool is_forward = problem.pass == Pass::kForward;
+  const ops::AttentionOptions options{.stats = true,
+                                      .bias_gradient = problem.bias_gradient};
+  const auto prepare =
+      is_forward ? ops::prepare_attention_forward : ops::prepare_attention_backward;
+  const auto run = is_forward ? ops::attention_forward : ops::attention_backward;
+  const auto choice = prepare(service, device, problem, options);
   if (!choice) {
     if (auto refusal = ServiceParts::attention_of(service).ask_cudnn(
             {.problem = problem, .device = device.ordinal}, device))
@@ -158,9 +164,7 @@ Result<std::optional<BenchRefusal>> prepare_cudnn(Service& service,
   prepared.start = [=](Service& with, const Device& on, CUstream_st* stream,
                        BenchAddresses at) {
     const ops::AttentionTensors given = tensors_at(at, problem, workspace);
-    return problem.pass == Pass::kForward
-               ? ops::attention_forward(with, on, stream, problem, given)
-               : ops::attention_backward(with, on, stream, problem, given);
+    return run(with, on, stream, problem, given, options);
   };
   return std::nullopt;
 }
@@ -177,7 +181,7 @@ BenchCase cudnn_case(const Problem& problem) {
 
 void add_attention(std::vector<BenchCase>& cases, Problem problem,
                    const Device& device) {
-  attention::set_strides(problem);
+  set_strides(problem);
   problem.training = true;
   problem.stats = true;
   for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
@@ -200,15 +204,15 @@ constexpr std::array kHeads{Heads{32, 64, 64}, Heads{16, 128, 128}, Heads{16, 19
 Problem problem_of(ops::DType dtype, const Heads& heads, std::int64_t length,
                    Mask mask) {
   constexpr std::int64_t kTokens = 16384;
-  return {.dtype = dtype,
-          .batch = kTokens / length,
-          .heads = heads.count,
-          .kv_heads = heads.count,
-          .sq = length,
-          .skv = length,
-          .dqk = heads.dqk,
-          .dv = heads.dv,
-          .mask = mask};
+  return {{.dtype = dtype,
+           .batch = kTokens / length,
+           .heads = heads.count,
+           .kv_heads = heads.count,
+           .sq = length,
+           .skv = length,
+           .dqk = heads.dqk,
+           .dv = heads.dv,
+           .mask = mask}};
 }
 
 /// The cases of kernels without tensor cores, on fewer tokens.

@@ -14,17 +14,16 @@ using Edit = std::function<void(Problem&)>;
 
 /// bf16, batch 2, 16 heads, 1024 by 1024, head dimension 128, and what `edit` changes.
 Problem problem_of(Pass pass, const Edit& edit) {
-  Problem problem{.pass = pass,
-                  .training = pass == Pass::kBackward,
-                  .dtype = DType::kBf16,
-                  .batch = 2,
-                  .heads = 16,
-                  .kv_heads = 16,
-                  .sq = 1024,
-                  .skv = 1024,
-                  .dqk = 128,
-                  .dv = 128};
-  problem.stats = problem.training;
+  Problem problem{{.dtype = DType::kBf16,
+                   .batch = 2,
+                   .heads = 16,
+                   .kv_heads = 16,
+                   .sq = 1024,
+                   .skv = 1024,
+                   .dqk = 128,
+                   .dv = 128}};
+  problem.pass = pass;
+  problem.training = problem.stats = pass == Pass::kBackward;
   edit(problem);
   set_strides(problem);
   return problem;

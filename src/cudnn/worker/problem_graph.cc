@@ -181,14 +181,14 @@ template <typename Attributes>
 Attributes common_attributes(const Problem& problem, Tensors& tensors) {
   Attributes attributes;
   attributes.set_name("attention").set_attn_scale(tensors.scale());
-  attributes.set_diagonal_alignment(is_bottom_right(problem.mask)
+  attributes.set_diagonal_alignment(attention::is_bottom_right(problem.mask)
                                         ? fe::DiagonalAlignment_t::BOTTOM_RIGHT
                                         : fe::DiagonalAlignment_t::TOP_LEFT);
   if (const std::int64_t right = right_bound(problem); right >= 0)
     attributes.set_diagonal_band_right_bound(static_cast<int>(right));
   if (problem.window_left >= 0)  // the frontend counts the diagonal
     attributes.set_diagonal_band_left_bound(static_cast<int>(problem.window_left + 1));
-  if (is_padded(problem.mask))
+  if (attention::is_padded(problem.mask))
     attributes.set_padding_mask(true)
         .set_seq_len_q(tensors.lengths(TensorRole::kLengthsQ))
         .set_seq_len_kv(tensors.lengths(TensorRole::kLengthsKv));

@@ -134,7 +134,7 @@ class AttentionCallTest : public test::LibraryTest {
 
   /// With as large a workspace as prepare() says.
   Result<void> call(std::size_t i, const attention::Problem& problem) {
-    const auto choice = ops::prepare(service(), device(i), problem);
+    const auto choice = test::prepare(service(), device(i), problem);
     if (!choice)
       return tl::unexpected(choice.error());
     return call_unprepared(i, problem, choice->workspace_bytes);
@@ -155,15 +155,12 @@ class AttentionCallTest : public test::LibraryTest {
   }
   Result<void> run(std::size_t i, const attention::Problem& problem,
                    const ops::AttentionTensors& with) {
-    return problem.pass == attention::Pass::kForward
-               ? ops::attention_forward(service(), device(i), stream(i), problem, with)
-               : ops::attention_backward(service(), device(i), stream(i), problem,
-                                         with);
+    return test::call(service(), device(i), stream(i), problem, with);
   }
 
   [[nodiscard]] ops::AttentionChoice choice(std::size_t i,
                                             const attention::Problem& problem) {
-    auto made = ops::prepare(service(), device(i), problem);
+    auto made = test::prepare(service(), device(i), problem);
     EXPECT_TRUE(made) << made.error().message;
     return made ? *std::move(made) : ops::AttentionChoice{};
   }

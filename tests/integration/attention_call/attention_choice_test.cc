@@ -41,10 +41,10 @@ TEST_F(AttentionCallTest, EachDeviceRunsTheKernelThatWasBuiltForIt) {
 
 TEST_F(AttentionCallTest, GroupedHeadsInFiveDimensionsAreTheSameProblem) {
   attention::Problem problem = small_problem();
-  const auto four = attention::flattened({.groups = 2,
-                                          .heads = 2,
-                                          .group_stride = 2 * problem.dqk,
-                                          .head_stride = problem.dqk});
+  const auto four = ops::flattened({.groups = 2,
+                                    .heads = 2,
+                                    .group_stride = 2 * problem.dqk,
+                                    .head_stride = problem.dqk});
   ASSERT_TRUE(four);
   problem.q.head = four->stride;
   EXPECT_EQ(problem, small_problem());
@@ -144,7 +144,7 @@ TEST_F(AttentionCallTest, WhatAProgramSetsBeatsTheEnvironment) {
   with.attention = AttentionSetting::kKiln;
   auto service = Service::open(with);
   ASSERT_TRUE(service) << service.error().message;
-  const auto made = ops::prepare(*service, service->devices().at(1), small_problem());
+  const auto made = test::prepare(*service, service->devices().at(1), small_problem());
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_EQ(made->backend, AttentionBackend::kKiln);
   with.attention = static_cast<AttentionSetting>(7);

@@ -24,14 +24,11 @@ TEST_F(AttentionRefusals, OfAProblemThatIsNoneNameTheField) {
   attention::Problem problem = small_problem();
   problem.kv_heads = 3;
   expect_refused(call_unprepared(0, problem), "attention_forward: problem.kv_heads: ");
+  EXPECT_FALSE(test::prepare(service(), device(0), problem));
   problem = small_problem(Pass::kBackward);
-  problem.training = false;
-  expect_refused(call_unprepared(0, problem), "attention_backward: problem.training: ");
-  EXPECT_FALSE(ops::prepare(service(), device(0), problem));
-  problem = small_problem();
-  expect_refused(ops::attention_backward(service(), device(0), stream(0), problem,
-                                         tensors(0, problem)),
-                 "attention_backward: problem.pass is fwd");
+  problem.bias_gradient = true;
+  expect_refused(call_unprepared(0, problem),
+                 "attention_backward: options.bias_gradient: ");
 }
 
 TEST_F(AttentionRefusals, OfTensorsNameTheTensor) {
@@ -57,8 +54,8 @@ TEST_F(AttentionRefusals, OfAWorkspaceSayHowMuchIsNeeded) {
   const auto bytes = choice(1, problem).workspace_bytes;
   EXPECT_GE(bytes, 4U * 4 * 256);
   expect_refused(call_unprepared(1, problem, bytes - 1),
-                 fmt::format("needs a workspace of {} bytes, as prepare() says, and {} "
-                             "were given",
+                 fmt::format("needs a workspace of {} bytes, as "
+                             "prepare_attention_backward() says, and {} were given",
                              bytes, bytes - 1));
   EXPECT_EQ(why(call_unprepared(1, problem, bytes)), "done");
 }
@@ -85,7 +82,7 @@ TEST_F(AttentionRefusals, UnderCaptureOfWhatWasNotPreparedLeaveTheCaptureWhole) 
 TEST_F(AttentionRefusals, UnderCaptureAreOfWhatCouldNotBePreparedToo) {
   const attention::Problem problem = small_problem();
   ASSERT_EQ(driver_.inject("cuModuleLoadDataEx", 1, CUDA_ERROR_OUT_OF_MEMORY), 0);
-  ASSERT_FALSE(ops::prepare(service(), device(1), problem));
+  ASSERT_FALSE(test::prepare(service(), device(1), problem));
   expect_refused(call_captured(1, problem), "the stream is being captured");
   EXPECT_EQ(why(call(1, problem)), "done");
 }
@@ -93,7 +90,7 @@ TEST_F(AttentionRefusals, UnderCaptureAreOfWhatCouldNotBePreparedToo) {
 TEST_F(AttentionRefusals, OfADeviceThatIsNotTheServicesAreClear) {
   Device other = device(0);
   other.name = "another";
-  const auto result = ops::prepare(service(), other, small_problem());
+  const auto result = test::prepare(service(), other, small_problem());
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::kInvalidArgument);
 }

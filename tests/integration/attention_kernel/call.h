@@ -320,7 +320,7 @@ class Call {
 };
 
 using test::problem_of;
-inline Problem problem_of(ops::DType dtype, Problem problem) {
+inline Problem problem_of(ops::DType dtype, ops::AttentionProblem problem) {
   problem.dtype = dtype;
   return problem_of(problem);
 }

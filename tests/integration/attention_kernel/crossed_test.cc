@@ -216,7 +216,7 @@ TEST(AttentionTable, HasEveryBiasWithDropout) {
   for (std::size_t extra = 0; extra < kExtraOf.size(); ++extra)
     EXPECT_TRUE(std::ranges::any_of(every_row().rows, [&](const Row& row) {
       return row[kExtra] == extra;
-    })) << to_string(kExtraOf.at(extra).bias);
+    })) << attention::to_string(kExtraOf.at(extra).bias);
 }
 
 // ---- The proof

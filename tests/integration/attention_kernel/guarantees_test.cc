@@ -24,8 +24,8 @@ void PrintTo(const Kind& kind, std::ostream* out) {
   *out << kind.name;
 }
 
-Kind kind(const char* name, ops::DType dtype, I64 dqk, I64 dv, Problem problem = {},
-          ComputeCapability capability = {9, 0}) {
+Kind kind(const char* name, ops::DType dtype, I64 dqk, I64 dv,
+          ops::AttentionProblem problem = {}, ComputeCapability capability = {9, 0}) {
   problem.heads = 2;
   problem.kv_heads = 1;
   problem.sq = 70;
@@ -33,8 +33,9 @@ Kind kind(const char* name, ops::DType dtype, I64 dqk, I64 dv, Problem problem =
   problem.dqk = dqk;
   problem.dv = dv;
   problem.mask = Mask::kCausalBottomRight;
-  problem.bias_gradient = problem.bias == Bias::kPostScale;
-  return {name, problem_of(dtype, problem), capability};
+  Kind made{name, problem_of(dtype, problem), capability};
+  made.problem.bias_gradient = problem.bias == Bias::kPostScale;
+  return made;
 }
 
 /// Of sequences with lengths of their own, an empty one among them.

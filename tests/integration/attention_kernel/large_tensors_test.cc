@@ -259,13 +259,13 @@ constexpr I64 kHeads = 5;                // times these: more rows than 2^31
 TEST(AttentionOfLargeTensors, HasTheLastQueriesOfTheLongestSequence) {
   with_both_types([]<typename T>(ops::DType dtype) {
     constexpr I64 kRows = 64;
-    Problem problem{.dtype = dtype,
-                    .heads = kHeads,
-                    .sq = kRows,
-                    .skv = 8,
-                    .dqk = 64,
-                    .bias = Bias::kPostScale,
-                    .bias_gradient = true};
+    Problem problem{{.dtype = dtype,
+                     .heads = kHeads,
+                     .sq = kRows,
+                     .skv = 8,
+                     .dqk = 64,
+                     .bias = Bias::kPostScale}};
+    problem.bias_gradient = true;
     Call<T> small(problem_of(problem));
     small.run_both();
     problem.sq = kLongest;
@@ -277,14 +277,14 @@ TEST(AttentionOfLargeTensors, HasTheLastQueriesOfTheLongestSequence) {
 
 TEST(AttentionOfLargeTensors, HasStatisticsAndBiasesOfPackedSequencesThatMayBeLong) {
   with_both_types([]<typename T>(ops::DType dtype) {
-    Problem problem{.dtype = dtype,
-                    .heads = kHeads,
-                    .sq = 8,
-                    .skv = 8,
-                    .dqk = 64,
-                    .layout = Layout::kThd,
-                    .bias = Bias::kPostScale,
-                    .bias_gradient = true};
+    Problem problem{{.dtype = dtype,
+                     .heads = kHeads,
+                     .sq = 8,
+                     .skv = 8,
+                     .dqk = 64,
+                     .layout = Layout::kThd,
+                     .bias = Bias::kPostScale}};
+    problem.bias_gradient = true;
     Call<T> small(problem_of(problem), {.lengths_q = {8}, .lengths_kv = {8}});
     small.run_both();
     problem.sq = kLongest;

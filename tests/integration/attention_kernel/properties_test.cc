@@ -136,8 +136,8 @@ TEST(AttentionProperties, SharedHeadsAreAsThoughEachHadACopy) {
 }
 
 /// Of heads in five dimensions in memory, in rows of `row` elements.
-Strides in_five_dimensions(const attention::GroupedHeads& grouped, I64 rows, I64 row) {
-  const auto heads = attention::flattened(grouped);
+Strides in_five_dimensions(const ops::GroupedHeads& grouped, I64 rows, I64 row) {
+  const auto heads = ops::flattened(grouped);
   EXPECT_TRUE(heads);
   EXPECT_EQ(heads->count, grouped.groups * grouped.heads);
   return {.batch = rows * row,
@@ -174,7 +174,7 @@ TEST(AttentionProperties, TheFiveDimensionalFormGivesTheSameBits) {
     five.q = memory.q;
     five.o = memory.o;
     // [batch, groups, skv, dim], expanded to the heads of a group by a stride of 0.
-    const auto keys = attention::flattened({kGroups, kHeads, flat.skv * dim, 0});
+    const auto keys = ops::flattened({kGroups, kHeads, flat.skv * dim, 0});
     ASSERT_TRUE(keys);
     five.kv_heads = keys->count;
     five.k = five.v = {.batch = kGroups * flat.skv * dim,

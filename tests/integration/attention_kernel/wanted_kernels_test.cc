@@ -18,7 +18,7 @@ TEST(AttentionKernels, IncludeEachThatADefaultSetAsksFor) {
 TEST(AttentionKernels, OfTheDefaultSetAreRightWithABiasAndDropout) {
   for (const auto& [dtype, dqk] :
        {std::pair{ops::DType::kBf16, 128}, {ops::DType::kF32, 100}}) {
-    const auto check = [&](Problem problem) {
+    const auto check = [&](ops::AttentionProblem problem) {
       problem.heads = 2;
       problem.kv_heads = 1;
       problem.sq = 35;

@@ -9,6 +9,8 @@
 namespace kiln::attention {
 namespace {
 
+using ops::flattened;
+using ops::Heads;
 using testing::HasSubstr;
 
 template <typename Edit>
@@ -107,7 +109,7 @@ TEST(Problem, HasAGradientOfABiasOnlyBackwardAndOfAPostScaleBias) {
   Problem problem = base(Pass::kBackward);
   problem.bias_gradient = true;
   EXPECT_THAT(validate(problem).error().message,
-              AllOf(HasSubstr("problem.bias_gradient"), HasSubstr("not of none")));
+              AllOf(HasSubstr("options.bias_gradient"), HasSubstr("not of none")));
   problem.bias = Bias::kAlibi;
   EXPECT_FALSE(validate(problem));
   problem.bias = Bias::kPostScale;

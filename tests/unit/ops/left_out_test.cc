@@ -137,7 +137,7 @@ TEST(LeftOut, IsABiasThatAnAttentionProblemHasNot) {
              .grad_v = kAnywhere,
              .grad_bias = kAnywhere};
   EXPECT_THAT(refused(AttentionCall{test::backward_of(problem), tensors}),
-              HasSubstr("grad_bias is set, and problem.bias_gradient is false"));
+              HasSubstr("grad_bias is set, and options.bias_gradient is false"));
 }
 
 }  // namespace
