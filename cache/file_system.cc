@@ -233,19 +233,6 @@ int write_all(FileSystem& file_system, int fd, ByteView bytes) {
   return 0;
 }
 
-std::string proc_text(FileSystem& file_system, const char* path) {
-  constexpr std::size_t kMaxBytes = 4096;
-  const int fd = file_system.open(path, O_RDONLY, 0);
-  if (fd < 0)
-    return {};
-  std::string text(kMaxBytes, '\0');
-  const ssize_t n =
-      file_system.read(fd, reinterpret_cast<std::byte*>(text.data()), text.size());
-  std::ignore = file_system.close(fd);  // only read from
-  text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
-  return text;
-}
-
 int make_folders(FileSystem& file_system, const std::string& path) {
   const int made = file_system.mkdir(path.c_str(), 0700);
   if (made == 0 || made == -EEXIST)

@@ -79,10 +79,6 @@ class FileSystem {
 /// counts as -EIO.
 [[nodiscard]] int write_all(FileSystem& file_system, int fd, ByteView bytes);
 
-/// The content of a file in /proc, at most 4096 bytes; empty if it cannot be read. The
-/// size of such files reads as 0, so that read_file would read nothing.
-[[nodiscard]] std::string proc_text(FileSystem& file_system, const char* path);
-
 /// mkdir -p, each new folder 0700; 0 or the negative errno.
 [[nodiscard]] int make_folders(FileSystem& file_system, const std::string& path);
 

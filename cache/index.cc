@@ -15,6 +15,7 @@
 #include "util/fork_count.h"
 #include "util/mutex.h"
 #include "util/posix_error.h"
+#include "util/proc_file.h"
 #include "util/try.h"
 
 namespace kiln::cache {
@@ -28,8 +29,8 @@ constexpr std::int64_t kUnsettled = -1;
 constexpr std::array kBeside{"-journal", "-wal", "-shm"};
 
 /// The boot id of the running kernel; empty if it cannot be read, as in some sandboxes.
-std::string boot_id(FileSystem& file_system) {
-  return proc_text(file_system, "/proc/sys/kernel/random/boot_id");
+std::string boot_id() {
+  return read_proc_file("/proc/sys/kernel/random/boot_id").value_or("");
 }
 
 }  // namespace
@@ -212,7 +213,7 @@ Result<std::unique_ptr<Index::Connection>> Index::open(const FileId& rejected) {
     if (id.inode != 0 && id != rejected && !is_foreign(layout_.index().native())) {
       auto database =
           Database::open(layout_.index(), Database::Open::kExisting, kBusyLimit);
-      const auto ours = database ? schema::settle(*database, boot_id(file_system_))
+      const auto ours = database ? schema::settle(*database, boot_id())
                                  : Result<void>(tl::unexpected(database.error()));
       if (ours && file_id() == id)
         return std::make_unique<Connection>(*std::move(database), id);
@@ -258,7 +259,7 @@ Result<void> Index::build_new(const std::string& path) {
   {
     const Connection fresh(
         KILN_TRY(Database::open(path, Database::Open::kNew, kBusyLimit)), FileId{});
-    KILN_TRY(schema::create(fresh.database, boot_id(file_system_)));
+    KILN_TRY(schema::create(fresh.database, boot_id()));
     KILN_TRY(fresh.refresh(layout_, file_system_, store_, state_->hurry.get_token()));
   }
   // SQLite would take the journal and WAL of the old index for the new one's.

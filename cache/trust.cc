@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "util/posix_error.h"
+#include "util/proc_file.h"
 
 namespace kiln::cache {
 namespace {
@@ -19,14 +20,13 @@ constexpr int kMaxSymbolicLinks = 40;  // as the kernel's own limit
 
 std::optional<uid_t> overflow_uid() {
   // The initial namespace maps every uid onto itself in one line.
-  std::string map = proc_text(real_file_system(), "/proc/self/uid_map");
+  std::string map = read_proc_file("/proc/self/uid_map").value_or("");
   map.erase(std::unique(map.begin(), map.end(),
                         [](char a, char b) { return a == ' ' && b == ' '; }),
             map.end());
   if (map.empty() || map == " 0 0 4294967295\n")
     return std::nullopt;
-  const std::string text =
-      proc_text(real_file_system(), "/proc/sys/kernel/overflowuid");
+  const std::string text = read_proc_file("/proc/sys/kernel/overflowuid").value_or("");
   uid_t uid = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), uid);
   return parsed.ec == std::errc() ? uid : 65534;

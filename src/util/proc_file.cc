@@ -7,7 +7,7 @@
 
 #include "util/unique_fd.h"
 
-namespace kiln::compile {
+namespace kiln {
 
 std::optional<std::string> read_proc_file(const std::filesystem::path& path) {
   constexpr std::size_t kMaxBytes = 64U << 10U;
@@ -30,4 +30,4 @@ std::optional<std::string> read_proc_file(const std::filesystem::path& path) {
   return text;
 }
 
-}  // namespace kiln::compile
+}  // namespace kiln

@@ -6,11 +6,11 @@
 #include <optional>
 #include <string>
 
-namespace kiln::compile {
+namespace kiln {
 
 /// The first 64 KiB of the file, or nullopt if it cannot be read: a process that has
 /// ended, a kernel without that file. Thread-safe.
 [[nodiscard]] std::optional<std::string> read_proc_file(
     const std::filesystem::path& path);
 
-}  // namespace kiln::compile
+}  // namespace kiln

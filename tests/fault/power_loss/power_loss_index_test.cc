@@ -22,6 +22,7 @@
 #include "tests/fault/power_loss/crash_states.h"
 #include "tests/fault/power_loss/disk.h"
 #include "tests/support/fault_length.h"
+#include "util/proc_file.h"
 #include "util/read_file.h"
 
 namespace kiln::cache {
@@ -48,7 +49,7 @@ Bytes first(const Bytes& bytes, std::size_t size) {
 
 /// The same index, as the boot before this one would have made it.
 Bytes of_another_boot(Bytes index) {
-  std::string id = proc_text(real_file_system(), "/proc/sys/kernel/random/boot_id");
+  std::string id = read_proc_file("/proc/sys/kernel/random/boot_id").value_or("");
   const ByteView digits = as_bytes(id);
   const auto found =
       std::search(index.begin(), index.end(), digits.begin(), digits.end());

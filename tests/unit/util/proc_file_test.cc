@@ -7,7 +7,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace kiln::compile {
+namespace kiln {
 namespace {
 
 TEST(ProcFile, IsReadThoughItsSizeReadsAsZero) {
@@ -37,4 +37,4 @@ TEST(ProcFile, IsCutAfterItsFirst64KiB) {
 }
 
 }  // namespace
-}  // namespace kiln::compile
+}  // namespace kiln
