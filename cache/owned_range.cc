@@ -41,7 +41,7 @@ bool has_no_locks(int err) {
 bool is_lock_file(FileSystem& files, const struct stat& info,
                   const std::filesystem::path& path) {
   return S_ISREG(info.st_mode) && info.st_nlink <= 1 &&
-         is_own(info, [&]() -> std::optional<uid_t> {
+         is_trusted(info, [&]() -> std::optional<uid_t> {
            struct stat folder {};
            if (files.stat(path.parent_path().c_str(), folder) != 0)
              return std::nullopt;

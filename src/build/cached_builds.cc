@@ -88,7 +88,7 @@ Result<Fetched> CachedBuilds::build(const BuildOrder& order,
                                     const std::stop_token& stop) {
   auto outcome =
       builds_.run(order.key, stop, [&] { return build_locked(order, stop); });
-  if (outcome.led || !outcome.result)
+  if (outcome.computed || !outcome.result)
     return std::move(outcome.result);
   if (!outcome.result->is_as_keyed)
     return build_locked(order, stop);  // that build had another request's inputs

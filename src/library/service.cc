@@ -291,7 +291,7 @@ Result<Loaded> Service::Impl::load_once(const KeyedRequest& request, const Call&
     return Loaded{std::move(kernel)};
   }
   auto outcome = loads_.run(place, call.stop, [&] { return load(request, call); });
-  if (outcome.led)
+  if (outcome.computed)
     return std::move(outcome.result);
   if (!outcome.result) {
     if (call.stop.stop_requested())

@@ -16,16 +16,16 @@ class LazyCount {
  public:
   // A number is a count. NOLINTNEXTLINE(google-explicit-constructor)
   LazyCount(unsigned count) : count_(known(std::max(1U, count))) {}
-  /// Several threads may call `ask` at once; the first answer is kept.
-  explicit LazyCount(std::function<unsigned()> ask)
-      : ask_(std::move(ask)), count_(known(0)) {}
+  /// Several threads may call `compute` at once; the first count is kept.
+  explicit LazyCount(std::function<unsigned()> compute)
+      : compute_(std::move(compute)), count_(known(0)) {}
 
   [[nodiscard]] unsigned get() const {
     if (const unsigned count = *count_; count != 0)
       return count;
-    unsigned nobody = 0;
-    const unsigned answer = std::max(1U, ask_());
-    return count_->compare_exchange_strong(nobody, answer) ? answer : nobody;
+    unsigned unset = 0;
+    const unsigned count = std::max(1U, compute_());
+    return count_->compare_exchange_strong(unset, count) ? count : unset;
   }
 
  private:
@@ -35,7 +35,7 @@ class LazyCount {
     return std::make_shared<Known>(count);
   }
 
-  std::function<unsigned()> ask_;
+  std::function<unsigned()> compute_;
   std::shared_ptr<Known> count_;  // 0: not computed yet
 };
 

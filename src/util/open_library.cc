@@ -5,7 +5,7 @@
 namespace kiln {
 
 Result<void*> open_library(const std::filesystem::path& path, LibrarySymbols symbols) {
-  const int scope = symbols == LibrarySymbols::kOwn ? RTLD_LOCAL : RTLD_GLOBAL;
+  const int scope = symbols == LibrarySymbols::kLocal ? RTLD_LOCAL : RTLD_GLOBAL;
   if (void* const library = ::dlopen(path.c_str(), RTLD_NOW | scope))
     return library;
   // NOLINTNEXTLINE(concurrency-mt-unsafe): its text is the thread's own in glibc

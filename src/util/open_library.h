@@ -10,12 +10,12 @@ namespace kiln {
 
 /// The scope of a library's symbols: look-ups in that library only (RTLD_LOCAL), or
 /// also libraries that are opened later (RTLD_GLOBAL).
-enum class LibrarySymbols { kOwn, kForLaterOnes };
+enum class LibrarySymbols { kLocal, kGlobal };
 
 /// Never closed: its code may run until the process ends. Errors: kUnavailable, with
 /// the loader's message.
-[[nodiscard]] Result<void*> open_library(const std::filesystem::path& path,
-                                         LibrarySymbols symbols = LibrarySymbols::kOwn);
+[[nodiscard]] Result<void*> open_library(
+    const std::filesystem::path& path, LibrarySymbols symbols = LibrarySymbols::kLocal);
 
 /// nullptr if `library` has no such symbol.
 [[nodiscard]] void* find_symbol(void* library, const char* name);

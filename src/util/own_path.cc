@@ -9,8 +9,8 @@
 
 namespace kiln {
 
-bool is_own(const struct stat& info,
-            const std::function<std::optional<uid_t>()>& folder_owner) {
+bool is_trusted(const struct stat& info,
+                const std::function<std::optional<uid_t>()>& folder_owner) {
   if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return false;
   return info.st_uid == ::geteuid() || info.st_uid == 0 ||
@@ -21,18 +21,18 @@ OwnFolder::OwnFolder(std::filesystem::path path, std::function<void()> on_refuse
     : path_(std::move(path)), on_refused_(std::move(on_refused)) {}
 
 Result<bool> OwnFolder::has(std::string_view name) const {
-  if (!KILN_TRY(look(path_)))
+  if (!KILN_TRY(check_path(path_)))
     return false;
-  return look(path_ / name);
+  return check_path(path_ / name);
 }
 
 Result<void> OwnFolder::check() const {
   // The caller that creates the folder, or writes into it, sees any other problem.
-  KILN_TRY(look(path_));
+  KILN_TRY(check_path(path_));
   return {};
 }
 
-Result<bool> OwnFolder::look(const std::filesystem::path& path) const {
+Result<bool> OwnFolder::check_path(const std::filesystem::path& path) const {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0)
     return false;
@@ -42,7 +42,7 @@ Result<bool> OwnFolder::look(const std::filesystem::path& path) const {
       return std::nullopt;
     return around.st_uid;
   };
-  if (!S_ISLNK(info.st_mode) && is_own(info, folder_owner))
+  if (!S_ISLNK(info.st_mode) && is_trusted(info, folder_owner))
     return true;
   if (on_refused_)
     on_refused_();

@@ -17,8 +17,8 @@ namespace kiln {
 
 /// True if this user, root or the owner of the enclosing folder owns it, and neither
 /// its group nor others can write it. `folder_owner` is called only if needed.
-[[nodiscard]] bool is_own(const struct stat& info,
-                          const std::function<std::optional<uid_t>()>& folder_owner);
+[[nodiscard]] bool is_trusted(
+    const struct stat& info, const std::function<std::optional<uid_t>()>& folder_owner);
 
 /// A folder for data that only saves work. A file there that is not our own is neither
 /// read nor written, and `on_refused` is called.
@@ -42,7 +42,7 @@ class OwnFolder {
   [[nodiscard]] Result<void> check() const;
 
  private:
-  [[nodiscard]] Result<bool> look(const std::filesystem::path& path) const;
+  [[nodiscard]] Result<bool> check_path(const std::filesystem::path& path) const;
 
   std::filesystem::path path_;
   std::function<void()> on_refused_;

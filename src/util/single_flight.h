@@ -23,7 +23,7 @@ class SingleFlight {
  public:
   struct Landed {
     Result<Value> result;
-    bool led = false;  // this call computed it
+    bool computed = false;  // this call computed it
   };
 
   /// The result of `compute`, or of another caller's that was in progress for `key`. A
@@ -36,15 +36,15 @@ class SingleFlight {
       const auto [flight, leads] = join(key);
       if (leads)
         return {lead(key, *flight, compute), true};
-      if (std::optional<Result<Value>> landed = wait(*flight, stop))
-        return {*std::move(landed), false};
+      if (std::optional<Result<Value>> result = wait(*flight, stop))
+        return {*std::move(result), false};
     }
   }
 
  private:
   struct Flight {
     Mutex mutex;
-    ConditionVariable landed;
+    ConditionVariable done;
     std::optional<Result<Value>> result KILN_GUARDED_BY(mutex);
   };
 
@@ -61,37 +61,38 @@ class SingleFlight {
                      const std::function<Result<Value>()>& compute) {
     try {
       Result<Value> result = compute();
-      land(key, flight, Result<Value>(result));
+      finish(key, flight, Result<Value>(result));
       return result;
     } catch (...) {
       // Wake the followers, so that none waits for ever: they try themselves.
-      land(key, flight, fail(ErrorCode::kCancelled, {}));
+      finish(key, flight, fail(ErrorCode::kCancelled, {}));
       throw;
     }
   }
 
-  void land(const Key& key, Flight& flight, Result<Value> result) {
+  void finish(const Key& key, Flight& flight, Result<Value> result) {
     {
       const MutexLock lock(mutex_);
       flights_.erase(key);
     }
     const MutexLock lock(flight.mutex);
     flight.result = std::move(result);
-    flight.landed.notify_all();
+    flight.done.notify_all();
   }
 
   /// nullopt: the leader was cancelled; the caller must try again.
   std::optional<Result<Value>> wait(Flight& flight, const std::stop_token& stop) {
     // The condition variable cannot wait for a stop_token; a follower polls it this
     // often.
-    constexpr std::chrono::milliseconds kTurn{20};
+    constexpr std::chrono::milliseconds kPollInterval{20};
     const MutexLock lock(flight.mutex);
     while (!flight.result) {
       if (stop.stop_requested()) {
         return Result<Value>(
             fail(ErrorCode::kCancelled, "stopped while waiting for another thread"));
       }
-      flight.landed.wait_until(flight.mutex, std::chrono::steady_clock::now() + kTurn);
+      flight.done.wait_until(flight.mutex,
+                             std::chrono::steady_clock::now() + kPollInterval);
     }
     if (!*flight.result && flight.result->error().code == ErrorCode::kCancelled &&
         !stop.stop_requested())

@@ -37,11 +37,11 @@ Result<void*> open(const std::filesystem::path& path, LibrarySymbols symbols) {
 /// their names.
 Result<void> open_cudnn(const compile::PlanJob& job) {
   const auto driver = compile::this_library().parent_path() / KILN_NO_DEVICE_DRIVER;
-  KILN_TRY(open(driver, LibrarySymbols::kForLaterOnes));
+  KILN_TRY(open(driver, LibrarySymbols::kGlobal));
   // Where it cannot be opened cuDNN looks for one itself.
   if (!job.nvrtc.nvrtc.empty())
     std::ignore = compile::open_nvrtc(job.nvrtc);
-  cudnn_frontend::cudnn_dlhandle = KILN_TRY(open(job.cudnn, LibrarySymbols::kOwn));
+  cudnn_frontend::cudnn_dlhandle = KILN_TRY(open(job.cudnn, LibrarySymbols::kLocal));
   return {};
 }
 

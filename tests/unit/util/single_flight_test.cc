@@ -18,7 +18,7 @@ TEST(SingleFlightTest, CallersOfOneKeyAtOnceShareOneComputation) {
   constexpr int kThreads = 16;
   Flights flights;
   std::atomic<int> computed = 0;
-  std::atomic<int> led = 0;
+  std::atomic<int> leaders = 0;
   std::latch all_here(kThreads);
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
@@ -29,12 +29,12 @@ TEST(SingleFlightTest, CallersOfOneKeyAtOnceShareOneComputation) {
         return ++computed;
       });
       EXPECT_EQ(outcome.result.value(), 1);
-      led += outcome.led ? 1 : 0;
+      leaders += outcome.computed ? 1 : 0;
     });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(computed, 1);
-  EXPECT_EQ(led, 1);
+  EXPECT_EQ(leaders, 1);
 }
 
 TEST(SingleFlightTest, AFailureReachesEveryFollowerAndIsNotSticky) {
