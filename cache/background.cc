@@ -33,7 +33,7 @@ Background::~Background() {
   std::optional<std::thread> thread;
   stop_.request_stop();
   if (index_ != nullptr)
-    index_->hurry();
+    index_->stop_rebuild();
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
@@ -73,11 +73,11 @@ bool Background::flush(std::chrono::milliseconds limit) {
     return false;
   const auto deadline = std::chrono::steady_clock::now() + limit;
   const MutexLock lock(mutex_);
-  const std::uint64_t mine = ++asked_;
+  const std::uint64_t mine = ++flushes_requested_;
   start();
-  while (answered_ < mine) {
+  while (flushes_done_ < mine) {
     if (!done_.wait_until(mutex_, deadline))
-      return answered_ >= mine;
+      return flushes_done_ >= mine;
   }
   return true;
 }
@@ -91,21 +91,23 @@ void Background::start() {
 void Background::run() {
   for (;;) {
     Index::Batch batch;
-    std::uint64_t asked = 0;
+    std::uint64_t requested = 0;
     bool last = false;
     {
       const MutexLock lock(mutex_);
-      while (pending_.empty() && asked_ == answered_ && !stopping_) wake_.wait(mutex_);
+      while (pending_.empty() && flushes_requested_ == flushes_done_ && !stopping_)
+        wake_.wait(mutex_);
       const auto deadline = std::chrono::steady_clock::now() + kGather;
-      while (asked_ == answered_ && !stopping_ && wake_.wait_until(mutex_, deadline)) {
+      while (flushes_requested_ == flushes_done_ && !stopping_ &&
+             wake_.wait_until(mutex_, deadline)) {
       }
       batch = std::exchange(pending_, {});
-      asked = asked_;
+      requested = flushes_requested_;
       last = stopping_;
     }
     try_work(batch, last ? kLastCountLimit : kCountLimit);
     const MutexLock lock(mutex_);
-    answered_ = asked;
+    flushes_done_ = requested;
     done_.notify_all();
     if (last)
       return;

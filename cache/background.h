@@ -67,8 +67,8 @@ class Background {
   ConditionVariable wake_;
   ConditionVariable done_;
   Index::Batch pending_ KILN_GUARDED_BY(mutex_);
-  std::uint64_t asked_ KILN_GUARDED_BY(mutex_) = 0;  // flushes
-  std::uint64_t answered_ KILN_GUARDED_BY(mutex_) = 0;
+  std::uint64_t flushes_requested_ KILN_GUARDED_BY(mutex_) = 0;
+  std::uint64_t flushes_done_ KILN_GUARDED_BY(mutex_) = 0;
   bool stopping_ KILN_GUARDED_BY(mutex_) = false;
   std::optional<std::thread> thread_ KILN_GUARDED_BY(mutex_);
 

@@ -50,7 +50,7 @@ Entry entry_of(const StoredObject& object, const Metadata& metadata) {
 
 std::unique_ptr<Cache> Cache::open(CacheOptions options) {
   std::unique_ptr<Cache> cache(new Cache(std::move(options)));
-  cache->mode_ = cache->settle_mode();
+  cache->mode_ = cache->determine_mode();
   if (cache->mode_ != Mode::kReadWrite && !cache->is_absent()) {
     log(LogLevel::kWarning,
         {"the cache ",
@@ -75,15 +75,15 @@ Cache::~Cache() {
     std::ignore = background_.release();
 }
 
-Mode Cache::off(std::string why) {
+Mode Cache::turn_off(std::string why) {
   mode_reason_ = std::move(why);
   return Mode::kOff;
 }
 
 /// A refusal is counted in this process only: a cache that is off writes nothing.
-Mode Cache::off(const Error& error) {
+Mode Cache::turn_off(const Error& error) {
   counters_.add_if_untrusted(error);
-  return off(error.message);
+  return turn_off(error.message);
 }
 
 bool Cache::is_absent() const {
@@ -92,35 +92,36 @@ bool Cache::is_absent() const {
          file_system_.stat(layout_.root().c_str(), info) == -ENOENT;
 }
 
-Mode Cache::settle_mode() {
+Mode Cache::determine_mode() {
   const std::string& root = layout_.root().native();
   if (root.empty())
-    return off("none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names a place for it");
+    return turn_off(
+        "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names a place for it");
   if (!layout_.root().is_absolute())
-    return off(fmt::format("'{}' is no absolute path; set KILN_CACHE_DIR", root));
+    return turn_off(fmt::format("'{}' is no absolute path; set KILN_CACHE_DIR", root));
   if (const auto trusted = trust_.check_path(file_system_, root); !trusted)
-    return off(trusted.error());
+    return turn_off(trusted.error());
   struct stat info {};
   int err = file_system_.stat(root.c_str(), info);
   if (is_absent())
-    return off(root + " does not exist");
+    return turn_off(root + " does not exist");
   if (err == -ENOENT) {
     if (err = make_folders(file_system_, root); err != 0)
-      return off(reason("mkdir", root, err));
+      return turn_off(reason("mkdir", root, err));
     // Once more, now that every component exists.
     if (const auto trusted = trust_.check_path(file_system_, root); !trusted)
-      return off(trusted.error());
+      return turn_off(trusted.error());
   } else if (err != 0 || !S_ISDIR(info.st_mode)) {
-    return off(reason("open", root, err != 0 ? err : -ENOTDIR));
+    return turn_off(reason("open", root, err != 0 ? err : -ENOTDIR));
   }
-  return settle_objects();
+  return prepare_objects();
 }
 
-Mode Cache::settle_objects() {
+Mode Cache::prepare_objects() {
   const std::string& objects = layout_.objects();
   // Check the components that exist before creating any.
   if (const auto trusted = trust_.check_path(file_system_, objects); !trusted)
-    return off(trusted.error());
+    return turn_off(trusted.error());
   int err = make_folders(file_system_, objects);
   std::string_view call = "mkdir";
   if (err == 0) {
@@ -131,14 +132,14 @@ Mode Cache::settle_objects() {
     // A folder that cannot be entered cannot be read either.
     struct stat info {};
     if (file_system_.stat(objects.c_str(), info) == -EACCES)
-      return off(reason("open", objects, -EACCES));
+      return turn_off(reason("open", objects, -EACCES));
     mode_reason_ = reason(call, objects, err);
     return Mode::kReadOnly;
   }
   // A full disk may have room later: each publish finds out by itself.
   const auto trusted = trust_.check_path(file_system_, objects);
   if (!trusted)
-    return off(trusted.error());
+    return turn_off(trusted.error());
   return Mode::kReadWrite;
 }
 

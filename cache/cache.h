@@ -171,18 +171,18 @@ class Cache {
   explicit Cache(CacheOptions options);
   /// The root does not exist and must not be created.
   [[nodiscard]] bool is_absent() const;
-  [[nodiscard]] Mode settle_mode();
-  [[nodiscard]] Mode settle_objects();
+  [[nodiscard]] Mode determine_mode();
+  [[nodiscard]] Mode prepare_objects();
   void open_parts();
-  [[nodiscard]] Mode off(std::string reason);
-  [[nodiscard]] Mode off(const Error& error);
+  [[nodiscard]] Mode turn_off(std::string reason);
+  [[nodiscard]] Mode turn_off(const Error& error);
   void warn_once(const Error& error);
   [[nodiscard]] Result<void> writable() const;
   [[nodiscard]] Result<Totals> totals();
   void trim_if_full(std::uint64_t bytes, const std::stop_token& stop);
   [[nodiscard]] bool trim_is_due(std::uint64_t bytes);
 
-  [[nodiscard]] Result<OwnedRange> become_collector();
+  [[nodiscard]] Result<OwnedRange> acquire_collector_lock();
 
   const CacheOptions options_;
   FileSystem& file_system_;

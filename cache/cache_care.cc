@@ -92,7 +92,7 @@ Result<VerifyResult> Cache::verify(const VerifyOptions& options) {
 }
 
 /// Holds nothing where locks do not work: two collectors are safe, only wasteful.
-Result<OwnedRange> Cache::become_collector() {
+Result<OwnedRange> Cache::acquire_collector_lock() {
   if (!lock_folder_.usable())
     return OwnedRange();
   std::optional<OwnerRecord> other;
@@ -124,7 +124,7 @@ Result<TrimResult> Cache::trim(const TrimOptions& options) {
   if (is_absent())
     return TrimResult{};
   KILN_TRY(writable());
-  const OwnedRange turn = KILN_TRY(become_collector());
+  const OwnedRange collector_lock = KILN_TRY(acquire_collector_lock());
   return cache::trim(layout_, file_system_, *store_, counters_, options);
 }
 

@@ -6,13 +6,13 @@
 namespace kiln::cache {
 namespace {
 
-bool among(const std::vector<std::string>& wanted, const std::string& value) {
+bool matches_any(const std::vector<std::string>& wanted, const std::string& value) {
   return wanted.empty() || std::ranges::find(wanted, value) != wanted.end();
 }
 
-bool fits(const ListQuery& query, const Entry& entry) {
-  return among(query.archs, entry.arch) &&
-         among(query.templates, entry.template_name) &&
+bool matches(const ListQuery& query, const Entry& entry) {
+  return matches_any(query.archs, entry.arch) &&
+         matches_any(query.templates, entry.template_name) &&
          (!query.unused_since_ns || entry.last_used_ns < *query.unused_since_ns);
 }
 
@@ -36,7 +36,7 @@ bool before(SortBy sort, const Entry& a, const Entry& b) {
 }  // namespace
 
 std::vector<Entry> apply(const ListQuery& query, std::vector<Entry> entries) {
-  std::erase_if(entries, [&](const Entry& entry) { return !fits(query, entry); });
+  std::erase_if(entries, [&](const Entry& entry) { return !matches(query, entry); });
   std::ranges::sort(entries, [&](const Entry& a, const Entry& b) {
     return before(query.sort, a, b);
   });

@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds kHeartbeat{1000};
 // A folder that changed this recently may change again and keep its modification time.
 constexpr std::int64_t kSettledNs = 2'000'000'000;
 constexpr std::int64_t kUnsettled = -1;
-constexpr std::array kBeside{"-journal", "-wal", "-shm"};
+constexpr std::array kSqliteSuffixes{"-journal", "-wal", "-shm"};
 
 /// The boot id of the running kernel; empty if it cannot be read, as in some sandboxes.
 std::string boot_id() {
@@ -62,7 +62,7 @@ class Index::Connection {
 
 struct Index::State {
   const OwnerProcess owner{};
-  std::stop_source hurry;
+  std::stop_source rebuild_stop;
   Mutex mutex;
   std::unique_ptr<Connection> connection KILN_GUARDED_BY(mutex);
 };
@@ -167,7 +167,7 @@ bool Index::is_foreign(const std::string& path) const {
 /// Removes foreign files that SQLite would open beside the index. Unlinks no name that
 /// was free: by now it may be another process's journal.
 void Index::clear_away_foreign() const {
-  for (const char* suffix : kBeside) {
+  for (const char* suffix : kSqliteSuffixes) {
     const std::string path = layout_.index().native() + suffix;
     if (is_foreign(path))
       std::ignore =
@@ -175,30 +175,31 @@ void Index::clear_away_foreign() const {
   }
 }
 
-/// Queries the open database; rebuilds a corrupt one and queries once more.
-template <typename Ask>
-std::invoke_result_t<Ask, Index::Connection&> Index::ask(const Ask& question) {
-  const auto once = [&](std::unique_ptr<Connection>& connection)
-      -> std::invoke_result_t<Ask, Connection&> {
+/// Runs `action` on the open database; rebuilds a corrupt one and runs it once more.
+template <typename Action>
+std::invoke_result_t<Action, Index::Connection&> Index::with_connection(
+    const Action& action) {
+  const auto run_or_rebuild = [&](std::unique_ptr<Connection>& connection)
+      -> std::invoke_result_t<Action, Connection&> {
     // The file was deleted or replaced while open: the old one is out of date.
     if (connection && connection->id != file_id())
       connection.reset();
     if (!connection)
       connection = KILN_TRY(open(FileId{}));
-    auto answer = question(*connection);
+    auto answer = action(*connection);
     if (answer || answer.error().code != ErrorCode::kCorrupt)
       return answer;
     const FileId rejected = connection->id;
     connection.reset();
     connection = KILN_TRY(open(rejected));
-    return question(*connection);
+    return action(*connection);
     // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): the caller owns it
   };
   // SQLite's own locks may be held by a thread that does not exist in the child.
   if (!state_->owner.is_this())
     return fail(ErrorCode::kUnavailable, "index: not used in a forked child");
   const MutexLock lock(state_->mutex);
-  auto answer = once(state_->connection);
+  auto answer = run_or_rebuild(state_->connection);
   if (!answer)
     counters_.add(Counter::kIndexFailed);
   return answer;
@@ -231,14 +232,14 @@ Result<std::unique_ptr<Index::Connection>> Index::open(const FileId& rejected) {
 }
 
 Result<void> Index::rebuild(const FileId& rejected) {
-  std::optional<OwnedRange> turn;
+  std::optional<OwnedRange> rebuild_lock;
   if (locks_.usable()) {
     auto owned =
         OwnedRange::try_own({&file_system_, locks_.path / "index", 0}, {}, kHeartbeat);
     if (owned && !*owned)
       return fail(ErrorCode::kUnavailable, "index: another process is rebuilding it");
     if (owned)
-      turn = *std::move(owned);
+      rebuild_lock = *std::move(owned);
     else
       counters_.add_if_untrusted(owned.error());
     // Without locks two processes may rebuild at once; the last rename wins, and both
@@ -260,40 +261,42 @@ Result<void> Index::build_new(const std::string& path) {
     const Connection fresh(
         KILN_TRY(Database::open(path, Database::Open::kNew, kBusyLimit)), FileId{});
     KILN_TRY(schema::create(fresh.database, boot_id()));
-    KILN_TRY(fresh.refresh(layout_, file_system_, store_, state_->hurry.get_token()));
+    KILN_TRY(
+        fresh.refresh(layout_, file_system_, store_, state_->rebuild_stop.get_token()));
   }
   // SQLite would take the journal and WAL of the old index for the new one's.
   const std::string index = layout_.index().native();
-  for (const char* suffix : kBeside)
+  for (const char* suffix : kSqliteSuffixes)
     std::ignore = file_system_.unlink((index + suffix).c_str());  // usually missing
   if (const int err = file_system_.rename(path.c_str(), index.c_str()); err != 0)
     return posix_error("rename", index, -err);
   return {};
 }
 
-void Index::hurry() {
-  state_->hurry.request_stop();
+void Index::stop_rebuild() {
+  state_->rebuild_stop.request_stop();
 }
 
 Result<void> Index::write(const Batch& batch) {
-  return ask([&](Connection& connection) { return connection.write(batch); });
+  return with_connection(
+      [&](Connection& connection) { return connection.write(batch); });
 }
 
 Result<void> Index::refresh(const std::stop_token& stop) {
-  return ask([&](Connection& connection) {
+  return with_connection([&](Connection& connection) {
     return connection.refresh(layout_, file_system_, store_, stop);
   });
 }
 
 Result<std::vector<Entry>> Index::list(const ListQuery& query) {
-  return ask([&](Connection& connection) -> Result<std::vector<Entry>> {
+  return with_connection([&](Connection& connection) -> Result<std::vector<Entry>> {
     KILN_TRY(connection.refresh(layout_, file_system_, store_, {}));
     return schema::list(connection.database, query);
   });
 }
 
 Result<Totals> Index::totals() {
-  return ask([&](Connection& connection) -> Result<Totals> {
+  return with_connection([&](Connection& connection) -> Result<Totals> {
     return schema::totals(connection.database);
   });
 }

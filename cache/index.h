@@ -63,15 +63,16 @@ class Index {
 
   /// The process is about to exit: a rebuild stops at the next folder from now on. The
   /// next refresh reads the other folders.
-  void hurry();
+  void stop_rebuild();
 
  private:
   class Connection;
   struct FileId;
   struct State;
 
-  template <typename Ask>
-  [[nodiscard]] std::invoke_result_t<Ask, Connection&> ask(const Ask& question);
+  template <typename Action>
+  [[nodiscard]] std::invoke_result_t<Action, Connection&> with_connection(
+      const Action& action);
   [[nodiscard]] Result<std::unique_ptr<Connection>> open(const FileId& rejected);
   [[nodiscard]] Result<void> rebuild(const FileId& rejected);
   [[nodiscard]] Result<void> build_new(const std::string& path);

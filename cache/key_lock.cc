@@ -34,12 +34,12 @@ OwnerRecord record_of(const KeyLock::Request& request) {
 }
 
 /// Decides when to stop waiting for a holder.
-class Patience {
+class WaitLimit {
  public:
-  Patience(const KeyLock::Request& request, const LockTimes& times)
+  WaitLimit(const KeyLock::Request& request, const LockTimes& times)
       : request_(request), watch_(times) {}
 
-  std::optional<std::string> ends(const std::optional<OwnerRecord>& owner) {
+  std::optional<std::string> reason_to_stop(const std::optional<OwnerRecord>& owner) {
     const auto now = Clock::now();
     if (request_.deadline && now >= *request_.deadline) {
       return fmt::format("the deadline passed while waiting for process {}",
@@ -48,7 +48,7 @@ class Patience {
     if (auto why = watch_.give_up(owner))
       return why;
     // Seen twice, because a new owner writes its record only after it has the lock.
-    const bool other_key = owner && !owner->is_about(request_.key);
+    const bool other_key = owner && !owner->has_key(request_.key);
     if (other_key && saw_other_key_)
       return fmt::format("process {} holds the place for another key", owner->pid);
     saw_other_key_ = other_key;
@@ -79,7 +79,7 @@ KeyLock::Acquired KeyLock::acquire(const Context& context, const Request& reques
   if (!context.folder.usable())
     return ended(LockOutcome::kBypassed, {}, context.folder.why);
   const OwnedRange::Place place = place_of(context, request.key);
-  Patience patience(request, context.times);
+  WaitLimit wait_limit(request, context.times);
   BackOff pause(context.times);
   for (bool waited = false;; waited = true) {
     if (request.stop.stop_requested())
@@ -97,7 +97,7 @@ KeyLock::Acquired KeyLock::acquire(const Context& context, const Request& reques
       return ended(LockOutcome::kHeld, KeyLock(**std::move(owned)), {});
     if (!waited)
       context.counters.add(Counter::kLockWaited);
-    if (auto why = patience.ends(OwnedRange::owner(place)))
+    if (auto why = wait_limit.reason_to_stop(OwnedRange::owner(place)))
       return ended(LockOutcome::kBypassed, {}, *std::move(why));
     stoppable_sleep(pause.next(), request.stop);
   }

@@ -59,7 +59,7 @@ class KeyLock {
   [[nodiscard]] static Acquired acquire(const Context& context, const Request& request);
 
   [[nodiscard]] bool held() const { return range_.held(); }
-  void enter(Phase phase) { range_.enter(phase); }
+  void set_phase(Phase phase) { range_.set_phase(phase); }
   void release() noexcept { range_.release(); }
 
  private:

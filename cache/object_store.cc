@@ -31,7 +31,7 @@ bool is_missing(int err) {
   return err == -ENOENT || err == -ENOTDIR;
 }
 
-bool is_passing(int err) {
+bool is_transient(int err) {
   return err == -ESTALE || err == -EBUSY;
 }
 
@@ -66,7 +66,7 @@ Result<Bytes> read_at(FileSystem& file_system, int fd, std::size_t size,
   return bytes;
 }
 
-std::string text_of(int err, std::string_view call, const std::string& path) {
+std::string error_text(int err, std::string_view call, const std::string& path) {
   return posix_error(call, path, -err).value().message;
 }
 
@@ -84,7 +84,7 @@ ObjectStore::ObjectStore(const Layout& layout, FileSystem& file_system,
 
 Result<std::optional<StoredObject>> ObjectStore::find(const Digest& key,
                                                       std::string_view target) const {
-  Opened opened = open_checked(key, Use::kMark, target);
+  Opened opened = open_checked(key, Touch::kYes, target);
   switch (opened.outcome) {
     case OpenOutcome::kObject:
       return std::move(opened.object);
@@ -98,7 +98,7 @@ Result<std::optional<StoredObject>> ObjectStore::find(const Digest& key,
 }
 
 Result<std::optional<StoredObject>> ObjectStore::inspect(const Digest& key) const {
-  Opened opened = open_with_patience(key, Use::kLook);
+  Opened opened = open_with_retries(key, Touch::kNo);
   switch (opened.outcome) {
     case OpenOutcome::kMissing:
       return std::nullopt;
@@ -117,9 +117,9 @@ Result<std::optional<StoredObject>> ObjectStore::inspect(const Digest& key) cons
   return fail(ErrorCode::kIo, std::move(opened.detail));
 }
 
-ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Use use,
+ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Touch touch,
                                               std::string_view target) const {
-  Opened opened = open_with_patience(key, use);
+  Opened opened = open_with_retries(key, touch);
   if (opened.object && !target.empty() && opened.object->target() != target) {
     opened.outcome = OpenOutcome::kCorrupt;
     opened.check = Check::kTarget;
@@ -132,16 +132,17 @@ ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Use use,
   return opened;
 }
 
-ObjectStore::Opened ObjectStore::open_with_patience(const Digest& key, Use use) const {
+ObjectStore::Opened ObjectStore::open_with_retries(const Digest& key,
+                                                   Touch touch) const {
   if (objects_) {
-    Opened opened = open_once(key, use, PathFrom::kObjects);
+    Opened opened = open_once(key, touch, PathFrom::kObjects);
     if (opened.outcome == OpenOutcome::kObject)
       return opened;
     // The folder may have been replaced, or the host have closed our descriptor.
   }
   Opened opened{.outcome = OpenOutcome::kAgain};
   for (int i = 0; i < kMaxTries && opened.outcome == OpenOutcome::kAgain; ++i)
-    opened = open_once(key, use, PathFrom::kRoot);
+    opened = open_once(key, touch, PathFrom::kRoot);
   if (opened.outcome == OpenOutcome::kAgain)
     opened.outcome = OpenOutcome::kUnreadable;
   return opened;
@@ -164,7 +165,7 @@ int ObjectStore::stat_folder(const std::string& path, PathFrom from,
                               info);
 }
 
-ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use,
+ObjectStore::Opened ObjectStore::open_once(const Digest& key, Touch touch,
                                            PathFrom from) const {
   const std::string path = layout_.object(key);
   const int fd = open_object(path, from);
@@ -174,8 +175,9 @@ ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use,
     return {.outcome = OpenOutcome::kUntrusted,
             .detail = fmt::format("{} is no file", path)};
   if (fd < 0)
-    return {.outcome = is_passing(fd) ? OpenOutcome::kAgain : OpenOutcome::kUnreadable,
-            .detail = text_of(fd, "open", path)};
+    return {
+        .outcome = is_transient(fd) ? OpenOutcome::kAgain : OpenOutcome::kUnreadable,
+        .detail = error_text(fd, "open", path)};
   const UniqueFd owner(fd);
   struct stat info {};
   struct stat folder {};
@@ -183,9 +185,9 @@ ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use,
   if (err == 0)
     err = stat_folder(path, from, folder);
   if (err != 0)
-    return {.outcome = is_passing(err) || is_missing(err) ? OpenOutcome::kAgain
-                                                          : OpenOutcome::kUnreadable,
-            .detail = text_of(err, "stat", path)};
+    return {.outcome = is_transient(err) || is_missing(err) ? OpenOutcome::kAgain
+                                                            : OpenOutcome::kUnreadable,
+            .detail = error_text(err, "stat", path)};
   if (!S_ISREG(info.st_mode) || !trust_.accepts(info) || !accepts_folder(folder)) {
     return {
         .outcome = OpenOutcome::kUntrusted,
@@ -197,7 +199,7 @@ ObjectStore::Opened ObjectStore::open_once(const Digest& key, Use use,
   }
   Opened opened = read_object(fd, key, info);
   opened.info = info;
-  if (opened.outcome == OpenOutcome::kObject && use == Use::kMark)
+  if (opened.outcome == OpenOutcome::kObject && touch == Touch::kYes)
     mark_used(fd, key, info);
   return opened;
 }
@@ -213,8 +215,9 @@ ObjectStore::Opened ObjectStore::read_object(int fd, const Digest& key,
   const ssize_t n = read_fully(file_system_, fd, bytes.data(), size);
   if (n < 0) {
     const int err = static_cast<int>(n);
-    return {.outcome = is_passing(err) ? OpenOutcome::kAgain : OpenOutcome::kUnreadable,
-            .detail = text_of(err, "read", layout_.object(key))};
+    return {
+        .outcome = is_transient(err) ? OpenOutcome::kAgain : OpenOutcome::kUnreadable,
+        .detail = error_text(err, "read", layout_.object(key))};
   }
   if (static_cast<std::uint64_t>(n) < size)
     return {.outcome = OpenOutcome::kAgain,
@@ -334,7 +337,7 @@ Result<std::vector<ObjectFile>> ObjectStore::list(unsigned folder) const {
 }
 
 std::optional<ObjectProblem> ObjectStore::verify(const Digest& key) const {
-  Opened opened = open_with_patience(key, Use::kLook);
+  Opened opened = open_with_retries(key, Touch::kNo);
   using What = ObjectProblem::What;
   ObjectProblem problem{What::kCorrupt, key,        layout_.object(key), {},
                         opened.detail,  opened.info};

@@ -44,7 +44,7 @@ struct PublishResult {
   Published outcome = Published::kNotStored;
   std::optional<Error> error;    // set if and only if kNotStored
   std::uint64_t file_bytes = 0;  // of the object as encoded
-  bool is_swept = false;         // its temporary was gone before it was linked
+  bool temporary_lost = false;   // its temporary was gone before it was linked
 };
 
 /// One object file as a directory walk sees it.
@@ -126,13 +126,13 @@ class ObjectStore {
 
  private:
   struct Opened;  // the result of opening a file: the object, or why not
-  enum class Use : std::uint8_t { kMark, kLook };
+  enum class Touch : std::uint8_t { kNo, kYes };  // of the time of its last use
   enum class PathFrom : std::uint8_t { kObjects, kRoot };  // from objects_, or from /
 
-  [[nodiscard]] Opened open_checked(const Digest& key, Use use,
+  [[nodiscard]] Opened open_checked(const Digest& key, Touch touch,
                                     std::string_view target = {}) const;
-  [[nodiscard]] Opened open_with_patience(const Digest& key, Use use) const;
-  [[nodiscard]] Opened open_once(const Digest& key, Use use, PathFrom from) const;
+  [[nodiscard]] Opened open_with_retries(const Digest& key, Touch touch) const;
+  [[nodiscard]] Opened open_once(const Digest& key, Touch touch, PathFrom from) const;
   [[nodiscard]] int open_object(const std::string& path, PathFrom from) const;
   [[nodiscard]] int stat_folder(const std::string& path, PathFrom from,
                                 struct stat& info) const;
@@ -152,9 +152,9 @@ class ObjectStore {
       const std::string& folder) const;
   [[nodiscard]] int open_temporary(const std::string& folder, std::string& path) const;
   [[nodiscard]] PublishResult publish_checked(const StoredObject& ours) const;
-  [[nodiscard]] PublishResult name_file(const StoredObject& ours,
-                                        const std::string& temporary) const;
-  [[nodiscard]] std::optional<PublishResult> settle_with_other(
+  [[nodiscard]] PublishResult link_object(const StoredObject& ours,
+                                          const std::string& temporary) const;
+  [[nodiscard]] std::optional<PublishResult> compare_with_existing(
       const StoredObject& ours) const;
   [[nodiscard]] int link_or_rename(const std::string& temporary,
                                    const std::string& path) const;

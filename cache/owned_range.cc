@@ -135,7 +135,7 @@ bool OwnerRecord::same_owner(const OwnerRecord& other) const {
   return pid == other.pid && started == other.started;
 }
 
-bool OwnerRecord::is_about(const Digest& other_key) const {
+bool OwnerRecord::has_key(const Digest& other_key) const {
   return std::ranges::equal(key.bytes().first<kKeyBytes>(),
                             other_key.bytes().first<kKeyBytes>());
 }
@@ -307,7 +307,7 @@ bool OwnedRange::held() const {
   return held_ != nullptr && held_->owner.is_this();
 }
 
-void OwnedRange::enter(Phase phase) {
+void OwnedRange::set_phase(Phase phase) {
   if (!held())
     return;
   const MutexLock lock(Held::Registry::instance().mutex);

@@ -43,13 +43,13 @@ struct OwnerRecord {
   [[nodiscard]] static std::optional<OwnerRecord> decode(ByteView bytes);
   /// True if both records are of the same ownership, whatever the phase and heartbeat.
   [[nodiscard]] bool same_owner(const OwnerRecord& other) const;
-  [[nodiscard]] bool is_about(const Digest& other_key) const;
+  [[nodiscard]] bool has_key(const Digest& other_key) const;
 };
 inline constexpr std::size_t kOwnerRecordBytes = 64;
 
 /// True if a record did not change between two reads: no sign of life.
-[[nodiscard]] bool same_look(const std::optional<OwnerRecord>& a,
-                             const std::optional<OwnerRecord>& b);
+[[nodiscard]] bool is_unchanged(const std::optional<OwnerRecord>& a,
+                                const std::optional<OwnerRecord>& b);
 
 /// Time limits of locks; tests shorten them.
 struct LockTimes {
@@ -91,7 +91,7 @@ class OwnedRange {
 
   [[nodiscard]] bool held() const;
   /// Writes the phase for waiters. Best effort: a record is a hint.
-  void enter(Phase phase);
+  void set_phase(Phase phase);
   void release() noexcept;
 
  private:

@@ -23,8 +23,8 @@ std::string silent(const OwnerRecord& owner, std::chrono::nanoseconds age) {
 
 }  // namespace
 
-bool same_look(const std::optional<OwnerRecord>& a,
-               const std::optional<OwnerRecord>& b) {
+bool is_unchanged(const std::optional<OwnerRecord>& a,
+                  const std::optional<OwnerRecord>& b) {
   if (!a || !b)
     return !a && !b;
   return a->same_owner(*b) && a->heartbeat == b->heartbeat && a->phase == b->phase;
@@ -32,7 +32,7 @@ bool same_look(const std::optional<OwnerRecord>& a,
 
 std::optional<std::string> OwnerWatch::give_up(const std::optional<OwnerRecord>& seen) {
   const auto now = std::chrono::steady_clock::now();
-  if (!last_change_ || !same_look(seen, last_)) {
+  if (!last_change_ || !is_unchanged(seen, last_)) {
     last_ = seen;
     last_change_ = now;
   }
@@ -45,8 +45,8 @@ std::optional<std::string> OwnerWatch::give_up(const std::optional<OwnerRecord>&
   }
   if (unchanged >= times_.no_heartbeat)
     return silent(*seen, unchanged);
-  // Silent since before we came. Looked at for two beats nevertheless: the record may
-  // be that of a dead owner, and the new one just about to write its own.
+  // No heartbeat since before this watch began. Wait for two beats all the same: the
+  // record may be a dead owner's, and a new owner about to write its own.
   const std::chrono::nanoseconds age = boot_time_now() - seen->heartbeat;
   if (age >= times_.no_heartbeat && unchanged >= 2 * times_.heartbeat)
     return silent(*seen, age);

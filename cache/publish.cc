@@ -16,7 +16,7 @@
 namespace kiln::cache {
 namespace {
 
-constexpr int kMaxNamings = 5;
+constexpr int kMaxLinkTries = 5;
 constexpr mode_t kWritingMode = 0600;
 constexpr mode_t kFinalMode = 0444;
 
@@ -68,7 +68,7 @@ PublishResult ObjectStore::publish(const StoredObject& ours) const {
   }
   PublishResult result = publish_checked(ours);
   // A collector whose clock is ahead took the temporary for an orphan: publish again.
-  if (result.is_swept)
+  if (result.temporary_lost)
     result = publish_checked(ours);
   result.file_bytes = ours.file().size();
   if (result.outcome == Published::kStored)
@@ -139,23 +139,23 @@ PublishResult ObjectStore::publish_checked(const StoredObject& ours) const {
   }
   if (err != 0)
     return refuse(call, temporary, err);
-  return name_file(ours, temporary);
+  return link_object(ours, temporary);
 }
 
-PublishResult ObjectStore::name_file(const StoredObject& ours,
-                                     const std::string& temporary) const {
+PublishResult ObjectStore::link_object(const StoredObject& ours,
+                                       const std::string& temporary) const {
   const std::string path = layout_.object(ours.key());
-  for (int i = 0; i < kMaxNamings; ++i) {
+  for (int i = 0; i < kMaxLinkTries; ++i) {
     const int err = link_or_rename(temporary, path);
     if (err == 0)
       return {Published::kStored, {}, 0};
     if (err != -EEXIST) {
       PublishResult refused = refuse("link", path, err);
-      refused.is_swept = err == -ENOENT;
+      refused.temporary_lost = err == -ENOENT;
       return refused;
     }
-    if (auto settled = settle_with_other(ours))
-      return *std::move(settled);
+    if (auto result = compare_with_existing(ours))
+      return *std::move(result);
   }
   return refuse("link", path, -EEXIST);
 }
@@ -182,9 +182,9 @@ int ObjectStore::link_or_rename(const std::string& temporary,
   return file_system_.rename(temporary.c_str(), path.c_str());
 }
 
-std::optional<PublishResult> ObjectStore::settle_with_other(
+std::optional<PublishResult> ObjectStore::compare_with_existing(
     const StoredObject& ours) const {
-  Opened other = open_checked(ours.key(), Use::kLook);
+  Opened other = open_checked(ours.key(), Touch::kNo);
   switch (other.outcome) {
     case OpenOutcome::kObject:
       return PublishResult{other.object->same_build(ours)

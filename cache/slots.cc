@@ -57,33 +57,33 @@ Result<OwnedRange> Slots::try_any(const Request& request, Watches& watches) {
   record.build_limit = request.build_limit;
   record.phase = Phase::kCompiling;
   // Each ignored holder adds one slot at the end.
-  unsigned room = count_.get();
-  for (unsigned slot = 0; slot < std::min(room, kMaxSlots); ++slot) {
+  unsigned slot_count = count_.get();
+  for (unsigned slot = 0; slot < std::min(slot_count, kMaxSlots); ++slot) {
     auto owned = KILN_TRY(OwnedRange::try_own(place(slot), record, times_.heartbeat));
     if (owned)
       return *std::move(owned);
-    if (gave_up(slot, watches))
-      ++room;
+    if (ignores_holder(slot, watches))
+      ++slot_count;
   }
   return OwnedRange();
 }
 
-bool Slots::gave_up(unsigned slot, Watches& watches) {
+bool Slots::ignores_holder(unsigned slot, Watches& watches) {
   const std::optional<OwnerRecord> owner = OwnedRange::owner(place(slot));
   {
     const MutexLock lock(mutex_);
-    const auto known = given_up_.find(slot);
-    if (known != given_up_.end()) {
-      if (same_look(owner, known->second))
+    const auto known = ignored_holders_.find(slot);
+    if (known != ignored_holders_.end()) {
+      if (is_unchanged(owner, known->second))
         return true;
-      given_up_.erase(known);  // alive after all, or a new holder
+      ignored_holders_.erase(known);  // alive after all, or a new holder
     }
   }
   if (!watches.try_emplace(slot, times_).first->second.give_up(owner))
     return false;
   counters_.add(Counter::kSlotHolderIgnored);
   const MutexLock lock(mutex_);
-  given_up_.insert_or_assign(slot, owner);
+  ignored_holders_.insert_or_assign(slot, owner);
   return true;
 }
 

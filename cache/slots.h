@@ -51,7 +51,7 @@ class Slots {
 
   [[nodiscard]] OwnedRange::Place place(unsigned slot) const;
   [[nodiscard]] Result<OwnedRange> try_any(const Request& request, Watches& watches);
-  [[nodiscard]] bool gave_up(unsigned slot, Watches& watches);
+  [[nodiscard]] bool ignores_holder(unsigned slot, Watches& watches);
 
   const LockFolder& folder_;
   FileSystem& file_system_;
@@ -60,7 +60,8 @@ class Slots {
   const LazyCount count_;
 
   Mutex mutex_;
-  std::map<unsigned, std::optional<OwnerRecord>> given_up_ KILN_GUARDED_BY(mutex_);
+  std::map<unsigned, std::optional<OwnerRecord>> ignored_holders_
+      KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln::cache

@@ -18,22 +18,23 @@ namespace {
 constexpr int kFirstSafeWal = 3'051'003;
 
 /// What this process inherited when it was forked.
-struct Epoch {
+struct ForkState {
   OwnerProcess process{};
   int inherited = 0;  // databases that the parent had open when it forked
 };
 
 // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): of the process
 std::atomic<int> open_databases = 0;  // each from before its open to its close
-std::atomic<const Epoch*> epoch = nullptr;
+std::atomic<const ForkState*> fork_state = nullptr;
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 /// Called before a process opens its first database: any open one was inherited.
-const Epoch& this_epoch() {
-  const Epoch* current = epoch.load();
+const ForkState& current_fork_state() {
+  const ForkState* current = fork_state.load();
   while (current == nullptr || !current->process.is_this()) {
-    auto mine = std::make_unique<const Epoch>(Epoch{.inherited = open_databases});
-    if (epoch.compare_exchange_strong(current, mine.get()))
+    auto mine =
+        std::make_unique<const ForkState>(ForkState{.inherited = open_databases});
+    if (fork_state.compare_exchange_strong(current, mine.get()))
       return *mine.release();  // never freed
   }
   return *current;
@@ -67,7 +68,7 @@ bool wal_is_safe() {
 }
 
 bool sqlite_is_usable() {
-  return this_epoch().inherited == 0;
+  return current_fork_state().inherited == 0;
 }
 
 void Database::Closer::operator()(sqlite3* database) const noexcept {

@@ -89,7 +89,7 @@ class Collector {
         continue;  // also one with a stamp in the future
       if (options_.dry_run == DryRun::kNo && !remove(candidate))
         continue;
-      result_.keys.push_back(candidate.key);
+      result_.removed_keys.push_back(candidate.key);
       ++result_.removed;
       --result_.entries_left;
       result_.freed_bytes += candidate.bytes;

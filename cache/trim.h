@@ -32,7 +32,7 @@ struct TrimOptions {
 struct TrimResult {
   std::uint64_t removed = 0;
   std::uint64_t freed_bytes = 0;
-  std::vector<Digest> keys;  // of the objects removed
+  std::vector<Digest> removed_keys;
   std::uint64_t entries_left = 0;
   std::uint64_t bytes_left = 0;
   std::uint64_t orphans_swept = 0;  // temporaries and old quarantine

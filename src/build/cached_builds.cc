@@ -137,7 +137,7 @@ Result<Fetched> CachedBuilds::build_here(const BuildOrder& order,
                                          cache::KeyLock& lock) {
   const auto on_phase = [&](compile::BuildPhase phase) {
     if (lock.held())
-      lock.enter(lock_phase(phase));
+      lock.set_phase(lock_phase(phase));
   };
   auto built = KILN_TRY(order.build(stop, on_phase));
   cache_.counters().add(cache::Counter::kCompiled);
@@ -145,7 +145,7 @@ Result<Fetched> CachedBuilds::build_here(const BuildOrder& order,
     return Fetched{std::move(built.object), Outcome::kCompiled,
                    std::move(built.mismatch), false};
   if (lock.held())
-    lock.enter(cache::Phase::kPublishing);
+    lock.set_phase(cache::Phase::kPublishing);
   return publish(order, std::move(built.object));
 }
 

@@ -27,7 +27,7 @@ Result<int> run(Context& context, const TrimOptions& options) {
   trim.dry_run = options.dry_run ? cache::DryRun::kYes : cache::DryRun::kNo;
   const auto cache = KILN_TRY(open_cache(context.config));
   const cache::TrimResult result = KILN_TRY(cache->trim(trim));
-  print_removal(context, {.keys = result.keys,
+  print_removal(context, {.keys = result.removed_keys,
                           .freed_bytes = result.freed_bytes,
                           .dry_run = options.dry_run});
   return 0;

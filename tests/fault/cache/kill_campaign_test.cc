@@ -146,7 +146,7 @@ TEST_F(KillCampaignTest, fault_03_EachWaiterGoesOnAtOnceWhenTheHolderIsKilled) {
   ChildProcess holder([&] {
     const auto cache = Cache::open(options());
     auto held = cache->lock({.key = ReferenceObject(0).key()});
-    held.lock.enter(Phase::kCompiling);
+    held.lock.set_phase(Phase::kCompiling);
     holds.raise();
     std::this_thread::sleep_for(60s);
     return 1;

@@ -161,7 +161,7 @@ TEST_F(SamePidTest, fault_30_NoLockIsTakenFromALivingHolderOfTheSameNumber) {
   containers.push_back(container([&] {
     const auto cache = Cache::open(options());
     auto held = cache->lock({.key = key});
-    held.lock.enter(Phase::kCompiling);
+    held.lock.set_phase(Phase::kCompiling);
     holds.raise();
     waits.wait();
     std::this_thread::sleep_for(2500ms);  // longer than a dead one is waited for

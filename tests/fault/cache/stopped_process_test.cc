@@ -165,7 +165,7 @@ TEST_F(StoppedProcessTest, fault_05_AStoppedHolderOfALockIsGivenUpAndGoesOnUnhar
   ChildProcess holder([&] {
     const auto cache = Cache::open(options());
     auto held = cache->lock({.key = ReferenceObject(kObjects).key()});
-    held.lock.enter(Phase::kCompiling);
+    held.lock.set_phase(Phase::kCompiling);
     ::raise(SIGSTOP);
     return cache->publish(*ReferenceObject(kObjects)).outcome ==
                    Published::kAlreadyThere

@@ -136,7 +136,7 @@ TEST_F(CorruptRows, fault_18_ATrimGoesByTheObjects) {
                         fs::file_time_type::clock::now() - 48h);
     const auto trimmed = cache_->trim({.limit_bytes = bytes() - 1, .minimum_age = 0s});
     ASSERT_TRUE(trimmed);
-    count(1, trimmed->keys.empty() || trimmed->keys[0] != oldest.key ||
+    count(1, trimmed->removed_keys.empty() || trimmed->removed_keys[0] != oldest.key ||
                      trimmed->bytes_left > bytes() ||
                      trimmed->removed + trimmed->entries_left != objects().all().size()
                  ? 1

@@ -61,7 +61,7 @@ class CacheProcessesTest : public testing::Test {
       return as_text(appeared->payload()) == sample.payload() ? 0 : 3;
     if (locked.outcome != LockOutcome::kHeld)
       return 4;
-    locked.lock.enter(Phase::kCompiling);
+    locked.lock.set_phase(Phase::kCompiling);
     std::this_thread::sleep_for(2ms);
     ++shared_->builds;
     const PublishResult published = cache.publish(*sample);
@@ -77,7 +77,7 @@ class CacheProcessesTest : public testing::Test {
     return ChildProcess([&, phase] {
       const auto cache = Cache::open(options());
       auto held = lock(*cache);
-      held.lock.enter(phase);
+      held.lock.set_phase(phase);
       holds.raise();
       std::this_thread::sleep_for(60s);
       return 1;

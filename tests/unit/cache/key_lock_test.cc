@@ -162,7 +162,7 @@ TEST_F(KeyLockTest, AHolderThatCompilesForTooLongIsGivenUp) {
   auto slow = request();
   slow.build_limit = 100ms;
   auto holder = acquire(slow);
-  holder.lock.enter(Phase::kCompiling);
+  holder.lock.set_phase(Phase::kCompiling);
   const auto waited = acquire(request());
   EXPECT_EQ(waited.outcome, LockOutcome::kBypassed);
   EXPECT_NE(waited.reason.find("over its limit"), std::string::npos) << waited.reason;
@@ -172,7 +172,7 @@ TEST_F(KeyLockTest, QueueingForASlotDoesNotCountAsCompiling) {
   auto slow = request();
   slow.build_limit = 50ms;
   auto holder = acquire(slow);
-  holder.lock.enter(Phase::kQueued);
+  holder.lock.set_phase(Phase::kQueued);
   auto waiting = request();
   waiting.deadline = Clock::now() + 600ms;
   EXPECT_NE(acquire(waiting).reason.find("deadline"), std::string::npos);
@@ -180,7 +180,7 @@ TEST_F(KeyLockTest, QueueingForASlotDoesNotCountAsCompiling) {
 
 TEST_F(KeyLockTest, AWaiterIsToldWhomItWaitsFor) {
   auto holder = acquire(request());
-  holder.lock.enter(Phase::kCompiling);
+  holder.lock.set_phase(Phase::kCompiling);
   auto waiting = request();
   waiting.deadline = Clock::now() + 100ms;
   pid_t seen = 0;
@@ -246,7 +246,7 @@ TEST(OwnerRecord, SurvivesItsEncodingAndIsSixtyFourBytes) {
   ASSERT_EQ(bytes.size(), kOwnerRecordBytes);
   const OwnerRecord read = OwnerRecord::decode(bytes).value();
   EXPECT_TRUE(read.same_owner(record));
-  EXPECT_TRUE(read.is_about(record.key));
+  EXPECT_TRUE(read.has_key(record.key));
   EXPECT_EQ(read.phase, Phase::kQueued);
   EXPECT_EQ(read.heartbeat, 5s);
   EXPECT_EQ(read.build_limit, 6s);

@@ -77,7 +77,7 @@ TEST_F(TrimTest, OverTheLimitTheLeastRecentlyUsedGoUntilTheRestFits) {
   EXPECT_EQ(result.removed + left().size(), 10U);
   EXPECT_THAT(left(), testing::Contains(9));
   EXPECT_EQ(left().front(), static_cast<int>(result.removed));
-  EXPECT_EQ(result.keys.front(), keys_[0]);
+  EXPECT_EQ(result.removed_keys.front(), keys_[0]);
 }
 
 TEST_F(TrimTest, ALimitThatIsTheTargetIsMetToTheByte) {
