@@ -121,8 +121,8 @@ Result<void> LoadedPlan::run(CUstream_st* stream,
 
 Result<void> LoadedPlan::check_stream(CUstream_st* stream, CUctx_st* before) const {
   const device::StreamFit fit = device::fit_of(context(), stream, before);
-  if (fit.asked != CUDA_SUCCESS)
-    return driver_error(context().driver().table(), fit.asked, "cuStreamGetCtx",
+  if (fit.result != CUDA_SUCCESS)
+    return driver_error(context().driver().table(), fit.result, "cuStreamGetCtx",
                         label_);
   if (!fit.why_not.empty())
     return fail(ErrorCode::kInvalidArgument,

@@ -150,9 +150,9 @@ tl::unexpected<Error> other_architecture(Target wanted, std::string_view found) 
 Result<void> check_cubin(ByteView image, Target target,
                          std::span<const std::string_view> expected) {
   const ElfFile file = KILN_TRY(ElfFile::parse(image));
-  const CubinArchitecture says = KILN_TRY(architecture_of(file));
-  const Architecture found{says.capability,
-                           says.suffix.value_or(target.architecture.suffix)};
+  const CubinArchitecture declared = KILN_TRY(architecture_of(file));
+  const Architecture found{declared.capability,
+                           declared.suffix.value_or(target.architecture.suffix)};
   if (found != target.architecture)
     return other_architecture(target, to_string(Target{found, ImageKind::kCubin}));
   const std::vector<ElfSymbol> symbols = KILN_TRY(file.symbols());
@@ -186,10 +186,10 @@ std::string_view take_line(std::string_view& text) {
 
 Result<CubinInfo> read_cubin(ByteView image) {
   const ElfFile file = KILN_TRY(ElfFile::parse(image));
-  const CubinArchitecture says = KILN_TRY(architecture_of(file));
+  const CubinArchitecture declared = KILN_TRY(architecture_of(file));
   const std::vector<ElfSymbol> symbols = KILN_TRY(file.symbols());
-  return CubinInfo{says.capability, says.suffix,
-                   KILN_TRY(entry_points_of(file, says.capability, symbols))};
+  return CubinInfo{declared.capability, declared.suffix,
+                   KILN_TRY(entry_points_of(file, declared.capability, symbols))};
 }
 
 Result<PtxInfo> read_ptx(ByteView image) {

@@ -63,15 +63,17 @@ Result<FunctionAttributes> ask_for_attributes(const Function& function) {
                       function.name(), module.label()));
     return static_cast<std::uint32_t>(std::max(0, value));
   };
-  FunctionAttributes told;
-  told.registers = KILN_TRY(ask(CU_FUNC_ATTRIBUTE_NUM_REGS));
-  told.local_bytes = KILN_TRY(ask(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
-  told.constant_bytes = KILN_TRY(ask(CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES));
-  told.static_shared_bytes = KILN_TRY(ask(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
-  told.max_threads_per_block = KILN_TRY(ask(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
-  const std::uint32_t most = module.context().limits().shared_optin_bytes;
-  told.max_dynamic_shared_bytes = most - std::min(most, told.static_shared_bytes);
-  return told;
+  FunctionAttributes attributes;
+  attributes.registers = KILN_TRY(ask(CU_FUNC_ATTRIBUTE_NUM_REGS));
+  attributes.local_bytes = KILN_TRY(ask(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
+  attributes.constant_bytes = KILN_TRY(ask(CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES));
+  attributes.static_shared_bytes = KILN_TRY(ask(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
+  attributes.max_threads_per_block =
+      KILN_TRY(ask(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+  const std::uint32_t limit = module.context().limits().shared_optin_bytes;
+  attributes.max_dynamic_shared_bytes =
+      limit - std::min(limit, attributes.static_shared_bytes);
+  return attributes;
 }
 
 }  // namespace

@@ -78,12 +78,12 @@ Result<void> check_block(const Function& function, const Extent& block) {
   if (threads == 0)
     return refuse(function, fmt::format("a block of {} x {} x {} threads has none",
                                         block[0], block[1], block[2]));
-  const std::uint32_t most = function.attributes().max_threads_per_block;
-  if (threads > most)
+  const std::uint32_t limit = function.attributes().max_threads_per_block;
+  if (threads > limit)
     return refuse(function,
                   fmt::format("a block of {} x {} x {} threads has {}, and the limit "
                               "of the kernel's registers and launch bounds is {}",
-                              block[0], block[1], block[2], threads, most));
+                              block[0], block[1], block[2], threads, limit));
   return {};
 }
 
@@ -122,7 +122,8 @@ Result<void> check_cluster(const Function& function, const Geometry& geometry) {
 }
 
 // Checks that the device has what the attributes ask for, and the driver the call.
-Result<void> check_together(const Function& function, const Geometry& geometry) {
+Result<void> check_launch_attributes(const Function& function,
+                                     const Geometry& geometry) {
   const PrimaryContext& context = function.module().context();
   if (has_clusters(geometry))
     KILN_TRY(check_cluster(function, geometry));
@@ -148,15 +149,15 @@ Result<void> check_geometry(const Function& function, const Geometry& geometry) 
   KILN_TRY(check_block(function, geometry.block));
   KILN_TRY(check_shared(function, geometry.shared_bytes));
   if (needs_attributes(geometry))
-    KILN_TRY(check_together(function, geometry));
+    KILN_TRY(check_launch_attributes(function, geometry));
   return {};
 }
 
 // The kernel's context is current; `before` was current before it.
 Result<void> check_stream(const Function& function, CUstream stream, CUcontext before) {
   const StreamFit fit = fit_of(function.module().context(), stream, before);
-  if (fit.asked != CUDA_SUCCESS)
-    return failed(function, fit.asked, "cuStreamGetCtx");
+  if (fit.result != CUDA_SUCCESS)
+    return failed(function, fit.result, "cuStreamGetCtx");
   if (!fit.why_not.empty())
     return refuse(function, fit.why_not);
   return {};

@@ -169,9 +169,10 @@ Result<std::shared_ptr<const LoadedModule>> LoadedModule::load(
   const DriverTable& driver = context->driver().table();
   const std::string on = describe(image, context->device());
   KILN_TRY(check_fit(image, *context, on));
-  auto told = read_image(image);
-  if (!told)
-    return fail(told.error().code, fmt::format("{}: {}", on, told.error().message));
+  auto in_image = read_image(image);
+  if (!in_image)
+    return fail(in_image.error().code,
+                fmt::format("{}: {}", on, in_image.error().message));
 
   const RelaxedCapture relaxed(driver);
   const ContextScope scope(*context);
@@ -185,25 +186,25 @@ Result<std::shared_ptr<const LoadedModule>> LoadedModule::load(
     const auto found = KILN_TRY(enumerate(driver, made->handle_, on));
     KILN_TRY(check_found(image.entry_points, found, on));
   }
-  KILN_TRY(made->resolve(image.entry_points, *std::move(told)));
+  KILN_TRY(made->resolve(image.entry_points, *std::move(in_image)));
   return made;
 }
 
 // Resolves the wanted kernels in that order; if none are named, all in the image.
 Result<void> LoadedModule::resolve(const std::vector<std::string>& wanted,
-                                   std::vector<EntryPoint> told) {
+                                   std::vector<EntryPoint> in_image) {
   if (wanted.empty()) {
-    for (EntryPoint& each : told)
+    for (EntryPoint& each : in_image)
       functions_.push_back(KILN_TRY(
           Function::resolve(*this, std::move(each.name), std::move(each.parameters))));
     return {};
   }
   for (const std::string& name : wanted) {
     const auto found =
-        std::find_if(told.begin(), told.end(),
+        std::find_if(in_image.begin(), in_image.end(),
                      [&](const EntryPoint& each) { return each.name == name; });
     functions_.push_back(KILN_TRY(Function::resolve(
-        *this, name, found == told.end() ? ParameterSizes() : found->parameters)));
+        *this, name, found == in_image.end() ? ParameterSizes() : found->parameters)));
   }
   return {};
 }

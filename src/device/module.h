@@ -66,7 +66,7 @@ class LoadedModule {
  private:
   LoadedModule(std::shared_ptr<const PrimaryContext> context, std::string label);
   Result<void> resolve(const std::vector<std::string>& wanted,
-                       std::vector<EntryPoint> told);
+                       std::vector<EntryPoint> in_image);
 
   const std::shared_ptr<const PrimaryContext> context_;
   const std::string label_;

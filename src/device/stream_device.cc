@@ -63,9 +63,9 @@ StreamFit fit_of(const PrimaryContext& context, CUstream stream, CUcontext befor
                 describe_owner(context, before), label_of(context.device()))};
   }
   CUcontext owner = nullptr;
-  const CUresult asked = context.driver().table().cuStreamGetCtx(stream, &owner);
-  if (asked != CUDA_SUCCESS || owner == context.handle())
-    return {.asked = asked, .why_not = {}};
+  const CUresult result = context.driver().table().cuStreamGetCtx(stream, &owner);
+  if (result != CUDA_SUCCESS || owner == context.handle())
+    return {.result = result, .why_not = {}};
   return {.why_not =
               fmt::format("the stream is of {}; pass one of {}",
                           describe_owner(context, owner), label_of(context.device()))};
@@ -74,11 +74,11 @@ StreamFit fit_of(const PrimaryContext& context, CUstream stream, CUcontext befor
 Result<bool> is_capturing(const DriverTable& driver, CUstream_st* stream,
                           std::string_view on) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult asked = driver.cuStreamIsCapturing(stream, &status);
-  if (asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+  const CUresult result = driver.cuStreamIsCapturing(stream, &status);
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
     return true;
-  if (asked != CUDA_SUCCESS)
-    return driver_error(driver, asked, "cuStreamIsCapturing", on);
+  if (result != CUDA_SUCCESS)
+    return driver_error(driver, result, "cuStreamIsCapturing", on);
   return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 

@@ -38,8 +38,8 @@ namespace kiln::device {
                                         std::string_view on);
 
 struct StreamFit {
-  CUresult asked = CUDA_SUCCESS;  // result of cuStreamGetCtx
-  std::string why_not;            // empty: the stream accepts work of that context
+  CUresult result = CUDA_SUCCESS;  // of cuStreamGetCtx
+  std::string why_not;             // empty: the stream accepts work of that context
 };
 
 /// Whether `stream` accepts work of `context`, which is current. `before`

@@ -25,8 +25,8 @@ Result<void> check_stream(const device::PrimaryContext& context,
   if (scope.result() != CUDA_SUCCESS)
     return failed(scope.result(), scope.call());
   const device::StreamFit fit = device::fit_of(context, place.stream, context.handle());
-  if (fit.asked != CUDA_SUCCESS)
-    return failed(fit.asked, "cuStreamGetCtx");
+  if (fit.result != CUDA_SUCCESS)
+    return failed(fit.result, "cuStreamGetCtx");
   if (!fit.why_not.empty())
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: {}", place.what, fit.why_not));
