@@ -90,16 +90,16 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
                 fmt::format("{} ({}) cannot be used: {}", first.path.native(),
                             first.found_in, first.error.message));
   }
-  device::ToolchainWish wish{.wanted = wanted_,
-                             .recorded = recorded(),
-                             .driver = std::nullopt,
-                             .build_for = build_for};
+  device::ToolchainCriteria criteria{.wanted = wanted_,
+                                     .recorded = recorded(),
+                                     .driver = std::nullopt,
+                                     .build_for = build_for};
   // A driver that cannot be opened must not stop `kiln warm` on a login node; `kiln
   // doctor` and the loading of a kernel report its error.
   if (const auto opened = driver(); opened && *opened)
-    wish.driver = (*opened)->version();
+    criteria.driver = (*opened)->version();
   auto choice = std::make_shared<const device::ToolchainChoice>(
-      KILN_TRY(device::choose_toolchain(found->usable, wish)));
+      KILN_TRY(device::choose_toolchain(found->usable, criteria)));
   warn_once(choice->warning);
   choices_.emplace(name, choice);
   return choice;

@@ -40,7 +40,7 @@ Result<std::string> builtins_id(const Toolchain& toolchain) {
 
 // Corrects the builtins once the version is known: NVRTC's file name may lack the minor
 // version, and builtins of several versions may lie beside it.
-Result<void> settle_builtins(Toolchain& toolchain) {
+Result<void> correct_builtins(Toolchain& toolchain) {
   const auto exact = builtins_beside(toolchain.nvrtc, toolchain.facts.version);
   if (!exact || *exact == toolchain.builtins)
     return {};
@@ -72,30 +72,31 @@ Result<Toolchain> describe(const LibraryCandidate& candidate, bool is_explicit,
 
   if (auto hint = read_hint(search.folder, toolchain.id.nvrtc)) {
     toolchain.facts = *std::move(hint);
-    KILN_TRY(settle_builtins(toolchain));
+    KILN_TRY(correct_builtins(toolchain));
     return toolchain;
   }
   toolchain.facts = KILN_TRY(ask(search, toolchain));
-  KILN_TRY(settle_builtins(toolchain));
+  KILN_TRY(correct_builtins(toolchain));
   keep_hint(search, toolchain);
   return toolchain;
 }
 
-bool accepted(const Toolchain& toolchain, const ToolchainWish& wish) {
-  if (!wish.driver)
+bool accepted(const Toolchain& toolchain, const ToolchainCriteria& criteria) {
+  if (!criteria.driver)
     return true;
   ImageKind kind = ImageKind::kCubin;
-  if (wish.build_for) {
-    const auto choice = choose_target(*wish.build_for, {}, toolchain.facts);
+  if (criteria.build_for) {
+    const auto choice = choose_target(*criteria.build_for, {}, toolchain.facts);
     if (const auto* target = choice ? std::get_if<Target>(&*choice) : nullptr)
       kind = target->kind;
   }
-  return accepted_by(*wish.driver, kind, toolchain.facts.version);
+  return accepted_by(*criteria.driver, kind, toolchain.facts.version);
 }
 
-Result<void> able(const Toolchain& toolchain, const ToolchainWish& wish) {
-  if (wish.build_for)
-    KILN_TRY(choose_target(*wish.build_for, {}, toolchain.facts));
+Result<void> check_supports(const Toolchain& toolchain,
+                            const ToolchainCriteria& criteria) {
+  if (criteria.build_for)
+    KILN_TRY(choose_target(*criteria.build_for, {}, toolchain.facts));
   return {};
 }
 
@@ -114,67 +115,67 @@ std::string named(const Toolchain& toolchain) {
 }
 
 ToolchainChoice choice_of(const Toolchain& toolchain, std::string reason,
-                          const ToolchainWish& wish) {
+                          const ToolchainCriteria& criteria) {
   ToolchainChoice choice{toolchain, std::move(reason), ""};
-  if (wish.recorded && wish.recorded->id != toolchain.id) {
+  if (criteria.recorded && criteria.recorded->id != toolchain.id) {
     choice.warning = fmt::format(
         "this cache was warmed with {}, and {} is taken, because {}: what is not built "
         "for it yet is built anew; KILN_TOOLCHAIN={} asks for the other",
-        named(*wish.recorded), named(toolchain), choice.reason,
-        wish.recorded->id.nvrtc.substr(0, 8));
+        named(*criteria.recorded), named(toolchain), choice.reason,
+        criteria.recorded->id.nvrtc.substr(0, 8));
   }
-  if (toolchain.installed() && !accepted(toolchain, wish)) {
+  if (toolchain.installed() && !accepted(toolchain, criteria)) {
     choice.warning += fmt::format(
         "{}the driver is for CUDA {} and will not take what {} builds; install a newer "
         "driver, or NVRTC {}",
-        choice.warning.empty() ? "" : "; ", to_string(*wish.driver), named(toolchain),
-        to_string(*wish.driver));
+        choice.warning.empty() ? "" : "; ", to_string(*criteria.driver),
+        named(toolchain), to_string(*criteria.driver));
   }
   return choice;
 }
 
-bool answers_to(const Toolchain& toolchain, std::string_view wanted) {
+bool matches(const Toolchain& toolchain, std::string_view wanted) {
   constexpr std::size_t kFewestDigits = 8;
   return wanted == to_string(toolchain.facts.version) || wanted == toolchain.name() ||
          (wanted.size() >= kFewestDigits && toolchain.id.nvrtc.starts_with(wanted));
 }
 
 Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
-                                      const ToolchainWish& wish) {
-  std::string reason = fmt::format("KILN_TOOLCHAIN is {}", wish.wanted);
+                                      const ToolchainCriteria& criteria) {
+  std::string reason = fmt::format("KILN_TOOLCHAIN is {}", criteria.wanted);
   std::vector<std::string> known;
   for (const Toolchain& each : found) {
-    if (answers_to(each, wish.wanted)) {
-      KILN_TRY(able(each, wish));
-      return choice_of(each, std::move(reason), wish);
+    if (matches(each, criteria.wanted)) {
+      KILN_TRY(check_supports(each, criteria));
+      return choice_of(each, std::move(reason), criteria);
     }
     known.push_back(named(each));
   }
-  if (wish.recorded) {
-    if (answers_to(*wish.recorded, wish.wanted))
-      return choice_of(*wish.recorded, std::move(reason), wish);
+  if (criteria.recorded) {
+    if (matches(*criteria.recorded, criteria.wanted))
+      return choice_of(*criteria.recorded, std::move(reason), criteria);
     if (std::none_of(found.begin(), found.end(), [&](const Toolchain& each) {
-          return each.id == wish.recorded->id;
+          return each.id == criteria.recorded->id;
         }))
-      known.push_back(named(*wish.recorded) + " (recorded, not installed)");
+      known.push_back(named(*criteria.recorded) + " (recorded, not installed)");
   }
   return fail(
       ErrorCode::kUnavailable,
       fmt::format("KILN_TOOLCHAIN is {}, and no NVRTC found answers to that; "
                   "known: {}",
-                  wish.wanted,
+                  criteria.wanted,
                   known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
 }
 
 // Called if no NVRTC found can build it.
-Result<ToolchainChoice> choose_stand_in(std::span<const Toolchain> found,
-                                        const ToolchainWish& wish) {
-  if (wish.recorded && able(*wish.recorded, wish)) {
+Result<ToolchainChoice> choose_recorded(std::span<const Toolchain> found,
+                                        const ToolchainCriteria& criteria) {
+  if (criteria.recorded && check_supports(*criteria.recorded, criteria)) {
     return choice_of(
-        *wish.recorded,
+        *criteria.recorded,
         "the last warm recorded it; it is not installed here, so that only "
         "what is in the cache can be had",
-        wish);
+        criteria);
   }
   if (found.empty()) {
     return fail(ErrorCode::kUnavailable,
@@ -183,7 +184,7 @@ Result<ToolchainChoice> choose_stand_in(std::span<const Toolchain> found,
   }
   std::vector<const Toolchain*> all;
   for (const Toolchain& each : found) all.push_back(&each);
-  return tl::unexpected(able(newest(all), wish).error());
+  return tl::unexpected(check_supports(newest(all), criteria).error());
 }
 
 }  // namespace
@@ -220,35 +221,35 @@ Result<FoundToolchains> discover_toolchains(const ToolchainSearch& search) {
 }
 
 Result<ToolchainChoice> choose_toolchain(std::span<const Toolchain> found,
-                                         const ToolchainWish& wish) {
+                                         const ToolchainCriteria& criteria) {
   for (const Toolchain& each : found) {
     if (!each.is_explicit)
       continue;
-    KILN_TRY(able(each, wish));
-    return choice_of(each, "KILN_NVRTC names it", wish);
+    KILN_TRY(check_supports(each, criteria));
+    return choice_of(each, "KILN_NVRTC names it", criteria);
   }
-  if (!wish.wanted.empty())
-    return choose_wanted(found, wish);
+  if (!criteria.wanted.empty())
+    return choose_wanted(found, criteria);
 
   std::vector<const Toolchain*> can_build;
   std::vector<const Toolchain*> can_run;
   for (const Toolchain& each : found) {
-    if (!able(each, wish))
+    if (!check_supports(each, criteria))
       continue;
     can_build.push_back(&each);
-    if (wish.recorded && each.id == wish.recorded->id)
-      return choice_of(each, "the last warm recorded it", wish);
-    if (accepted(each, wish))
+    if (criteria.recorded && each.id == criteria.recorded->id)
+      return choice_of(each, "the last warm recorded it", criteria);
+    if (accepted(each, criteria))
       can_run.push_back(&each);
   }
   if (can_build.empty())
-    return choose_stand_in(found, wish);
+    return choose_recorded(found, criteria);
   if (can_run.empty())
-    return choice_of(newest(can_build), "it is the newest found", wish);
+    return choice_of(newest(can_build), "it is the newest found", criteria);
   return choice_of(newest(can_run),
-                   wish.driver ? "it is the newest found that the driver accepts"
-                               : "it is the newest found",
-                   wish);
+                   criteria.driver ? "it is the newest found that the driver accepts"
+                                   : "it is the newest found",
+                   criteria);
 }
 
 Error missing_nvrtc(const Toolchain& recorded) {

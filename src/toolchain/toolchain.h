@@ -74,7 +74,7 @@ struct FoundToolchains {
 [[nodiscard]] Result<FoundToolchains> discover_toolchains(
     const ToolchainSearch& search);
 
-struct ToolchainWish {
+struct ToolchainCriteria {
   std::string wanted = {};                 // KILN_TOOLCHAIN; "" for none
   std::optional<Toolchain> recorded = {};  // by the last `warm` in this cache root
   std::optional<CudaVersion> driver = {};  // of this machine; none: it has no driver
@@ -94,8 +94,8 @@ struct ToolchainChoice {
 /// the recorded one, or that the driver will not accept its output.
 /// Errors: kUnavailable (nothing found; unknown `wanted`, with the known ones; no NVRTC
 /// found supports it, with one that does); kInvalidArgument (no NVRTC ever did).
-[[nodiscard]] Result<ToolchainChoice> choose_toolchain(std::span<const Toolchain> found,
-                                                       const ToolchainWish& wish);
+[[nodiscard]] Result<ToolchainChoice> choose_toolchain(
+    std::span<const Toolchain> found, const ToolchainCriteria& criteria);
 
 /// The error of a miss if `recorded` is not installed: kUnavailable, what to install.
 [[nodiscard]] Error missing_nvrtc(const Toolchain& recorded);

@@ -36,8 +36,8 @@ const NvrtcFacts k13 = facts_of({13, 0}, {75, 80, 86, 90, 100, 120});
 
 class ChooseToolchain : public testing::Test {
  protected:
-  [[nodiscard]] std::string chosen(const ToolchainWish& wish) const {
-    const auto choice = choose_toolchain(found_, wish);
+  [[nodiscard]] std::string chosen(const ToolchainCriteria& criteria) const {
+    const auto choice = choose_toolchain(found_, criteria);
     return choice ? choice->toolchain.name()
                   : std::string(kiln::to_string(choice.error().code));
   }
