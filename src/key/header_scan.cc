@@ -66,7 +66,7 @@ class Scan {
   };
   struct ReadFile {
     SharedContent content;
-    bool goes_on = false;  // has an #include_next
+    bool has_include_next = false;
   };
   // Two paths to one file in one folder are one text, unless it has an #include_next.
   using TextIdentity = std::tuple<FileIdentity, FileIdentity, std::size_t>;
@@ -104,7 +104,7 @@ class Scan {
   std::map<FileIdentity, ReadFile> read_files_;
   std::map<const MemoryHeader*, std::size_t> memory_numbers_;
   std::vector<KnownHeader> used_;  // the settled ones
-  bool learned_ = false;           // one of used_ was read in this scan
+  bool has_new_headers_ = false;   // one of used_ was read in this scan
   bool reaches_toolkit_ = false;
   ComputedGuesses guesses_;
 
@@ -122,7 +122,7 @@ Result<HeaderScan> Scan::run() {
   if (reaches_toolkit_ || guesses_.needed())
     KILN_TRY(read_toolkit());
   KILN_TRY(try_computed());
-  if (learned_)
+  if (has_new_headers_)
     result_.stats.memo = store_.save(memo, used_);
   result_.headers.fields = fields();
   result_.headers.lookups = search_.take_lookups();
@@ -166,12 +166,12 @@ Result<const Scan::ReadFile*> Scan::read(const FoundHeader& found, bool settled)
   if (!content) {
     content = KILN_TRY(store_.read(found.path, stamp, settled, limits_.file_bytes));
     ++result_.stats.files_read;
-    learned_ |= settled;
+    has_new_headers_ |= settled;
   }
   if (settled)
     used_.push_back({stamp, content});
   const auto& list = content->directives.list;
-  entry->second.goes_on =
+  entry->second.has_include_next =
       std::any_of(list.begin(), list.end(), [](const Directive& directive) {
         return directive.lookup == Lookup::kNext ||
                directive.lookup == Lookup::kNextQuoted;
@@ -188,7 +188,7 @@ Result<std::size_t> Scan::add_file(const std::string& operand,
   const FileIdentity identity{stamp.device, stamp.inode};
   const auto [known, is_new] = file_numbers_.try_emplace(
       TextIdentity{identity, search_.identity_of(*found.as_includer.folder),
-                   file.goes_on ? found.as_includer.next_dir : 0},
+                   file.has_include_next ? found.as_includer.next_dir : 0},
       texts_.size());
   if (!is_new)
     return known->second;

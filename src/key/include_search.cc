@@ -63,9 +63,9 @@ FoundHeader IncludeSearch::find(Lookup lookup, const std::string& operand,
     found.memory = memory->second;
     return found;
   }
-  passed_ = nullptr;
+  first_namesake_ = nullptr;
   FoundHeader found = find_file(lookup, operand, from);
-  found.namesake = passed_;
+  found.namesake = first_namesake_;
   return found;
 }
 
@@ -73,15 +73,15 @@ FoundHeader IncludeSearch::find_file(Lookup lookup, const std::string& operand,
                                      const Includer& from) {
   if (operand.starts_with('/'))
     return look(Folder{}, operand).value_or(FoundHeader{});
-  const bool goes_on =
+  const bool is_next =
       lookup == Lookup::kNext || (lookup == Lookup::kNextQuoted && from.has_file);
   const bool quoted = lookup == Lookup::kQuoted || lookup == Lookup::kNextQuoted;
-  if (((quoted && !goes_on && quoted_sees_folder_) || lookup == Lookup::kPreInclude) &&
+  if (((quoted && !is_next && quoted_sees_folder_) || lookup == Lookup::kPreInclude) &&
       from.folder) {
     if (auto found = look(Folder{*from.folder, std::nullopt}, operand))
       return *found;
   }
-  for (std::size_t i = goes_on ? from.next_dir : 0; i < folders_.size(); ++i) {
+  for (std::size_t i = is_next ? from.next_dir : 0; i < folders_.size(); ++i) {
     if (auto found = look(folders_[i], operand)) {
       found->as_includer.next_dir = i + 1;
       return *found;
@@ -99,8 +99,8 @@ std::optional<FoundHeader> IncludeSearch::look(const Folder& folder,
   for (const std::string& name : names) {
     FoundHeader found;
     found.path = folder.path + name;
-    if (passed_ == nullptr)
-      passed_ = namesake(found.path);
+    if (first_namesake_ == nullptr)
+      first_namesake_ = namesake(found.path);
     found.file = stat_file(found.path);
     if (!found.file)
       continue;

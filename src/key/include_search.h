@@ -92,7 +92,7 @@ class IncludeSearch {
   const ToolkitFolders& toolkit_;
   std::vector<Folder> folders_;
   std::map<std::string, const MemoryHeader*, std::less<>> memory_;
-  const MemoryHeader* passed_ = nullptr;  // first namesake in the last find_file()
+  const MemoryHeader* first_namesake_ = nullptr;  // in the last find_file()
   bool quoted_sees_folder_ = true;
   std::unordered_map<std::string, std::optional<FileStamp>> files_;
   std::unordered_map<std::string, FileIdentity> identities_;

@@ -30,9 +30,9 @@ std::vector<std::string> merged(std::vector<std::string> known,
 }
 
 // Reads a tree that no memo knows in its present state.
-class Reading {
+class TreeReader {
  public:
-  Reading(const fs::path& root, std::chrono::system_clock::time_point now)
+  TreeReader(const fs::path& root, std::chrono::system_clock::time_point now)
       : root_(root), now_(now) {}
 
   Result<IncludeTreeRead> run(TreeMemo memo, const OwnFolder& memo_folder) {
@@ -41,7 +41,7 @@ class Reading {
     files.reserve(walked.files.size());
     for (WalkedFile& file : walked.files)
       files.push_back({std::move(file.path), file.stamp, false, std::nullopt});
-    if (!adopt(memo, files))
+    if (!copy_digests(memo, files))
       memo = {};
     for (std::size_t i = 0; i < files.size(); ++i) {
       if (!files[i].content && walked.files[i].readable)
@@ -51,7 +51,7 @@ class Reading {
     const bool whole = is_whole(walked, files);
     const Digest digest = digest_of_tree(files);
     memo.operands = merged(std::move(memo.operands), std::move(settled_operands_));
-    if (learned_ || whole) {
+    if (has_new_files_ || whole) {
       memo.files.clear();
       std::copy_if(files.begin(), files.end(), std::back_inserter(memo.files),
                    [](const TreeFile& file) { return file.settled; });
@@ -80,7 +80,7 @@ class Reading {
       return {};
     file.content = Digest::of(**bytes);
     file.settled = is_settled(file.stamp, now_);
-    learned_ |= file.settled;
+    has_new_files_ |= file.settled;
     auto& operands = file.settled ? settled_operands_ : other_operands_;
     for (Directive& directive : find_directives(as_text(**bytes)).list) {
       if (directive.lookup != Lookup::kComputed &&
@@ -92,7 +92,7 @@ class Reading {
 
   [[nodiscard]] bool is_whole(const WalkedTree& walked,
                               const std::vector<TreeFile>& files) const {
-    return walked.told_by_folders &&
+    return walked.folder_stamps_suffice &&
            std::all_of(files.begin(), files.end(),
                        [](const TreeFile& file) { return file.settled; }) &&
            std::all_of(walked.folders.begin(), walked.folders.end(),
@@ -104,7 +104,7 @@ class Reading {
   const fs::path& root_;
   const std::chrono::system_clock::time_point now_;
   IncludeTreeRead read_;
-  bool learned_ = false;
+  bool has_new_files_ = false;
   std::set<std::string> settled_operands_;  // of files that the memo does not know
   std::set<std::string> other_operands_;
 };
@@ -148,7 +148,7 @@ Result<IncludeTreeRead> read_include_tree(const fs::path& root,
     return IncludeTreeRead{std::make_shared<const IncludeTree>(
         root, std::move(memo.files), std::move(memo.operands), memo.digest)};
   }
-  return Reading(root, now).run(std::move(memo), memo_folder);
+  return TreeReader(root, now).run(std::move(memo), memo_folder);
 }
 
 }  // namespace kiln::key

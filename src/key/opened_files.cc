@@ -40,7 +40,7 @@ std::optional<std::string> difference(const fs::path& path, const FileStamp& now
 }
 
 // Whether the path has a "..": after a link, that may lead anywhere.
-bool climbs(const fs::path& path) {
+bool has_parent_reference(const fs::path& path) {
   return std::find(path.begin(), path.end(), "..") != path.end();
 }
 
@@ -54,7 +54,7 @@ std::optional<std::string> inside(const IncludeTree& tree, const fs::path& path)
       return std::nullopt;
     return relative.native();
   };
-  if (!climbs(path)) {
+  if (!has_parent_reference(path)) {
     if (auto found = below(tree.root().lexically_normal(), path.lexically_normal()))
       return found;
   }

@@ -91,7 +91,7 @@ bool is_unchanged(const TreeMemo& memo, const fs::path& root) {
          std::all_of(memo.files.begin(), memo.files.end(), same);
 }
 
-bool adopt(const TreeMemo& memo, std::vector<TreeFile>& files) {
+bool copy_digests(const TreeMemo& memo, std::vector<TreeFile>& files) {
   std::vector<TreeFile*> matches;
   matches.reserve(memo.files.size());
   auto file = files.begin();

@@ -37,6 +37,6 @@ struct TreeMemo {
 /// Copies the memo's digests into `files`. Returns false and copies nothing unless
 /// every file in the memo is unchanged. A partial match is not used, since the memo's
 /// operands belong to all of its files.
-[[nodiscard]] bool adopt(const TreeMemo& memo, std::vector<TreeFile>& files);
+[[nodiscard]] bool copy_digests(const TreeMemo& memo, std::vector<TreeFile>& files);
 
 }  // namespace kiln::key

@@ -59,7 +59,7 @@ class Walk {
       return posix_error("stat", root_ / prefix_, errno);
     const Identity identity{info.st_dev, info.st_ino};
     if (std::find(above_.begin(), above_.end(), identity) != above_.end()) {
-      tree_.told_by_folders = false;
+      tree_.folder_stamps_suffice = false;
       return {};  // a loop of links
     }
     tree_.folders.push_back({prefix_.empty() ? "." : prefix_, stamp_of(info)});
@@ -130,14 +130,14 @@ class Walk {
   }
 
   Result<void> skip() {
-    tree_.told_by_folders = false;
+    tree_.folder_stamps_suffice = false;
     return {};
   }
 
   Result<void> add(WalkedFile file) {
     if (tree_.files.size() >= kMaxFiles)
       return too_large("files", kMaxFiles);
-    tree_.told_by_folders &= file.readable;
+    tree_.folder_stamps_suffice &= file.readable;
     tree_.files.push_back(std::move(file));
     return {};
   }

@@ -28,7 +28,7 @@ struct WalkedTree {
   std::vector<WalkedFolder> folders;
   /// Whether a new walk must find the same names if the folders keep their stamps.
   /// False after a broken link, for example: its target may appear outside the tree.
-  bool told_by_folders = true;
+  bool folder_stamps_suffice = true;
 };
 
 /// Follows links, as read_include_tree() says. Errors: kNotFound, kResourceLimit, kIo.

@@ -107,7 +107,7 @@ TEST_F(TreeMemoTest, OfAPartOfTheTreeSparesNoWalk) {
 TEST_F(TreeMemoTest, GivesItsDigestsToFilesThatAreAsTheyWere) {
   std::vector<TreeFile> files = walked();
   files.insert(files.begin() + 1, TreeFile{"b.h", {}, false, std::nullopt});
-  ASSERT_TRUE(adopt(memo_, files));
+  ASSERT_TRUE(copy_digests(memo_, files));
   EXPECT_EQ(files[0].content, memo_.files[0].content);
   EXPECT_EQ(files[1].content, std::nullopt) << "it is new";
   EXPECT_FALSE(files[1].settled);
@@ -118,10 +118,10 @@ TEST_F(TreeMemoTest, GivesItsDigestsToFilesThatAreAsTheyWere) {
 TEST_F(TreeMemoTest, GivesNothingWhereOneFileIsAnotherOrGone) {
   std::vector<TreeFile> files = walked();
   files.back().stamp.ctime_ns += 1;
-  EXPECT_FALSE(adopt(memo_, files));
+  EXPECT_FALSE(copy_digests(memo_, files));
   EXPECT_EQ(files[0].content, std::nullopt) << "its operands are of all files";
   files.pop_back();
-  EXPECT_FALSE(adopt(memo_, files));
+  EXPECT_FALSE(copy_digests(memo_, files));
   EXPECT_EQ(files[0].content, std::nullopt);
 }
 

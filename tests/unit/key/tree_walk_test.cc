@@ -56,7 +56,7 @@ TEST_F(TreeWalkTest, FilesOfAFolderStandTogetherInItsPlace) {
   EXPECT_THAT(paths, ElementsAre("Z.h", "a/b/c.h", "a/z.h", "a-b", "a.h"));
   EXPECT_TRUE(std::is_sorted(paths.begin(), paths.end(), walks_before));
   EXPECT_THAT(folders(), ElementsAre(".", "a/", "a/b/"));
-  EXPECT_TRUE(tree_.told_by_folders);
+  EXPECT_TRUE(tree_.folder_stamps_suffice);
 }
 
 TEST(WalksBefore, GoesByComponentsAndTheirBytes) {
@@ -75,14 +75,14 @@ TEST_F(TreeWalkTest, StampsAreThoseOfWhatALinkLeadsTo) {
   EXPECT_THAT(walk(), ElementsAre("folder/a.h", "link.h"));
   EXPECT_EQ(tree_.files[0].stamp, tree_.files[1].stamp);
   EXPECT_EQ(tree_.files[0].stamp.size, 12U);
-  EXPECT_TRUE(tree_.told_by_folders);
+  EXPECT_TRUE(tree_.folder_stamps_suffice);
 }
 
 TEST_F(TreeWalkTest, ALoopOfLinksEndsWhereItMeetsItself) {
   write(at("a/b.h"), "");
   fs::create_directory_symlink(dir_.path(), at("a/again"));
   EXPECT_THAT(walk(), ElementsAre("a/b.h"));
-  EXPECT_FALSE(tree_.told_by_folders);
+  EXPECT_FALSE(tree_.folder_stamps_suffice);
 }
 
 TEST_F(TreeWalkTest, TwoLinksToAFolderAreTwoFolders) {
@@ -94,20 +94,20 @@ TEST_F(TreeWalkTest, TwoLinksToAFolderAreTwoFolders) {
 TEST_F(TreeWalkTest, FoldersDoNotTellWhereABrokenLinkWillLead) {
   fs::create_symlink("nowhere", at("broken.h"));
   EXPECT_THAT(walk(), IsEmpty());
-  EXPECT_FALSE(tree_.told_by_folders);
+  EXPECT_FALSE(tree_.folder_stamps_suffice);
   fs::remove(at("broken.h"));
   fs::create_symlink("self.h", at("self.h"));
   EXPECT_THAT(walk(), IsEmpty());
-  EXPECT_FALSE(tree_.told_by_folders);
+  EXPECT_FALSE(tree_.folder_stamps_suffice);
 }
 
 TEST_F(TreeWalkTest, WhatIsNeitherFileNorFolderIsLeftOut) {
   ASSERT_EQ(::mkfifo(at("pipe.h").c_str(), 0600), 0);
   EXPECT_THAT(walk(), IsEmpty());
-  EXPECT_TRUE(tree_.told_by_folders) << "a file in its place changes the folder";
+  EXPECT_TRUE(tree_.folder_stamps_suffice) << "a file in its place changes the folder";
   fs::create_symlink("pipe.h", at("link.h"));
   EXPECT_THAT(walk(), IsEmpty());
-  EXPECT_FALSE(tree_.told_by_folders) << "a file behind the link does not";
+  EXPECT_FALSE(tree_.folder_stamps_suffice) << "a file behind the link does not";
 }
 
 TEST_F(TreeWalkTest, AFolderThatMayNotBeReadIsListedAsSuch) {
@@ -117,7 +117,7 @@ TEST_F(TreeWalkTest, AFolderThatMayNotBeReadIsListedAsSuch) {
   fs::permissions(at("a"), fs::perms::none);
   EXPECT_THAT(walk(), ElementsAre("a/"));
   EXPECT_FALSE(tree_.files[0].readable);
-  EXPECT_FALSE(tree_.told_by_folders);
+  EXPECT_FALSE(tree_.folder_stamps_suffice);
   fs::permissions(at("a"), fs::perms::owner_all);
 }
 
