@@ -77,7 +77,7 @@ struct Derived {
 };
 
 struct Condition {
-  Expression that;
+  Expression expression;
   std::string message;
 };
 

@@ -26,8 +26,9 @@ Result<std::shared_ptr<const KernelSpec>> KernelSpec::make(KernelParts parts,
   std::shared_ptr<const KernelSpec> spec(
       new KernelSpec(std::move(parts), std::move(sets)));
   if (checks == VariantChecks::kTryAll) {
-    Variants variants = KILN_TRY(spec->spell_out());
-    std::call_once(spec->spelled_out_, [&] { spec->variants_ = std::move(variants); });
+    Variants variants = KILN_TRY(spec->expand_sets());
+    std::call_once(spec->sets_expanded_,
+                   [&] { spec->variants_ = std::move(variants); });
     KILN_TRY(spec->try_variants());
   }
   return spec;
@@ -35,11 +36,11 @@ Result<std::shared_ptr<const KernelSpec>> KernelSpec::make(KernelParts parts,
 
 const KernelSpec::Variants& KernelSpec::variants() const {
   // Built-in sets were expanded before, when Kiln was built, so there is a value().
-  std::call_once(spelled_out_, [this] { variants_ = spell_out().value(); });
+  std::call_once(sets_expanded_, [this] { variants_ = expand_sets().value(); });
   return variants_;
 }
 
-Result<KernelSpec::Variants> KernelSpec::spell_out() const {
+Result<KernelSpec::Variants> KernelSpec::expand_sets() const {
   Variants variants;
   variants.default_set = KILN_TRY(expand(sets_.default_set, "default_set"));
   if (sets_.quick.empty())
@@ -151,7 +152,7 @@ Result<void> KernelSpec::try_variants() const {
     KILN_TRY(append_arguments(ones, values));
     const bool admitted = std::all_of(
         parts_.require.begin(), parts_.require.end(), [&](const Condition& require) {
-          return require.that.evaluate(values).value_or(0) != 0;
+          return require.expression.evaluate(values).value_or(0) != 0;
         });
     for (const std::string& entry : parts_.entry_points) {
       const auto result = geometry(variant, ones, entry);

@@ -203,14 +203,14 @@ Result<std::optional<std::string>> KernelSpec::broken_constraint(
     const Parameters& params) const {
   const std::vector<Value> values = values_of(params);
   for (const Condition& constraint : parts_.constraints) {
-    const auto holds = constraint.that.evaluate(values);
+    const auto holds = constraint.expression.evaluate(values);
     if (!holds) {
       KILN_TRY(check_derived(values));  // usually the cause
       return error(fmt::format("constraint {}", holds.error().message));
     }
     if (*holds == 0)
       return fmt::format("{} ('{}' does not hold)", constraint.message,
-                         constraint.that.text());
+                         constraint.expression.text());
   }
   KILN_TRY(check_derived(values));
   for (const TargetLimit& limit : parts_.targets.limits) {
@@ -337,12 +337,12 @@ Result<Geometry> KernelSpec::geometry(const CanonicalParameters& params,
   std::vector<Value> values = values_of(params.values());
   KILN_TRY(append_arguments(arguments, values));
   for (const Condition& require : parts_.require) {
-    auto holds = require.that.evaluate(values);
+    auto holds = require.expression.evaluate(values);
     if (!holds)
       return error(holds.error().message);
     if (*holds == 0)
-      return error(
-          fmt::format("{} ('{}' does not hold)", require.message, require.that.text()));
+      return error(fmt::format("{} ('{}' does not hold)", require.message,
+                               require.expression.text()));
   }
   const EntryGeometry& declared =
       parts_.geometries[static_cast<std::size_t>(at - names.begin())];

@@ -134,7 +134,7 @@ class KernelSpec {
                                        std::span<const Value> values) const;
   [[nodiscard]] Result<void> append_arguments(const LaunchArguments& arguments,
                                               std::vector<Value>& values) const;
-  [[nodiscard]] Result<Variants> spell_out() const;
+  [[nodiscard]] Result<Variants> expand_sets() const;
   /// Expands the sets at the first call, unless make() has done so.
   [[nodiscard]] const Variants& variants() const;
   [[nodiscard]] Result<std::vector<CanonicalParameters>> expand(
@@ -150,8 +150,8 @@ class KernelSpec {
   const KernelParts parts_;
   const SetDeclarations sets_;
 
-  mutable std::once_flag spelled_out_;
-  mutable Variants variants_;  // written only under spelled_out_
+  mutable std::once_flag sets_expanded_;
+  mutable Variants variants_;  // written only under sets_expanded_
 };
 
 }  // namespace kiln::render
