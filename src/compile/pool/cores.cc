@@ -71,7 +71,7 @@ std::optional<unsigned> cgroup_cores(const std::filesystem::path& cgroup_root,
   if (!path)
     return std::nullopt;
   std::optional<unsigned> least;
-  const auto look_at = [&least](const std::filesystem::path& folder) {
+  const auto apply_limit = [&least](const std::filesystem::path& folder) {
     // The root has no cpu.max, and a container may hide the others: then no limit.
     const auto text = read_proc_file(folder / "cpu.max");
     const auto cores = text ? parse_cpu_max(*text) : std::nullopt;
@@ -79,10 +79,10 @@ std::optional<unsigned> cgroup_cores(const std::filesystem::path& cgroup_root,
       least = least ? std::min(*least, *cores) : *cores;
   };
   std::filesystem::path folder = cgroup_root;
-  look_at(folder);
+  apply_limit(folder);
   for (const auto& part : std::filesystem::path(*path)) {
     folder /= part;
-    look_at(folder);
+    apply_limit(folder);
   }
   return least;
 }

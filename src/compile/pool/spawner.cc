@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kAbortPoll{20};
-constexpr milliseconds kEndPatience{5000};
+constexpr milliseconds kShutdownTimeout{5000};
 
 struct Order {
   WorkerCommand command;
@@ -48,7 +48,7 @@ Spawner::~Spawner() {
     queue_->closing = true;
     queue_->changed.notify_all();
     thread = std::move(queue_->thread);
-    const auto deadline = std::chrono::steady_clock::now() + kEndPatience;
+    const auto deadline = std::chrono::steady_clock::now() + kShutdownTimeout;
     while (thread.joinable() && !queue_->ended) {
       if (!queue_->changed.wait_until(queue_->mutex, deadline))
         break;

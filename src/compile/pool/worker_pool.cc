@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "compile/pool/cores.h"
+#include "compile/pool/crash_history.h"
 #include "compile/pool/output_check.h"
-#include "compile/pool/repeat_killers.h"
 #include "compile/pool/worker_set.h"
 #include "util/fork_count.h"
 #include "util/mutex.h"
@@ -23,9 +23,9 @@ using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kDescribeLimit{60};
 /// NVRTC is asked to stop at the limit; its process is killed this much later.
-constexpr milliseconds kPoliteness{250};
-/// A worker that holds more than 1/kRetireAtPart of the memory limit is not reused.
-constexpr std::uint64_t kRetireAtPart = 4;
+constexpr milliseconds kKillGrace{250};
+/// A worker that holds more than 1/kRetireDivisor of the memory limit is not reused.
+constexpr std::uint64_t kRetireDivisor = 4;
 
 /// Stops when either of two tokens does. Thread safety: as stop_token.
 class EitherStop {
@@ -165,7 +165,7 @@ class WorkerPool::State {
 
   // Thread-safe by themselves.
   std::stop_source closing_;
-  RepeatKillers killers_;
+  CrashHistory crash_history_;
   WorkerSet workers_;
 
   Mutex mutex_;
@@ -195,7 +195,7 @@ class WorkerPool::State::ActiveCall {
 
 WorkerPool::State::State(const PoolOptions& options)
     : options_(options),
-      killers_(options.clock ? options.clock : RepeatKillers::Clock(Clock::now)),
+      crash_history_(options.clock ? options.clock : CrashHistory::Clock(Clock::now)),
       workers_(options.max_workers, options.worker,
                merged(worker_environment(), options.environment)) {}
 
@@ -231,7 +231,7 @@ Result<TaskResult> WorkerPool::State::run(const Task& task, const std::stop_toke
                             frame.size(), options_.max_job_bytes));
   }
   watch.enter(BuildPhase::kQueued);
-  const auto place = KILN_TRY(workers_.acquire_place(stop));
+  const auto permit = KILN_TRY(workers_.acquire_permit(stop));
   // Only builds take a machine-wide slot: a DescribeRequest takes milliseconds and must
   // not wait for another process's build.
   const bool is_build = !std::holds_alternative<DescribeRequest>(task.request);
@@ -240,12 +240,12 @@ Result<TaskResult> WorkerPool::State::run(const Task& task, const std::stop_toke
     auto worker = KILN_TRY(workers_.acquire(task.libraries, stop, watch));
     watch.start_clock();
     auto answer = exchange(worker, frame,
-                           {.deadline = watch.begin() + task.time_limit + kPoliteness,
+                           {.deadline = watch.begin() + task.time_limit + kKillGrace,
                             .memory_bytes = task.memory_limit_bytes,
                             .stop = stop},
                            watch);
     const bool is_fit =
-        answer && worker.resident_bytes() <= task.memory_limit_bytes / kRetireAtPart;
+        answer && worker.resident_bytes() <= task.memory_limit_bytes / kRetireDivisor;
     if (is_fit)
       workers_.release(task.libraries, std::move(worker));
     else
@@ -267,7 +267,7 @@ Result<Output> WorkerPool::State::build(const Job& wanted, std::stop_token stop,
   const ActiveCall active(*this);
   const EitherStop either(std::move(stop), closing_.get_token());
   const Job job = with_limits(wanted);
-  if (auto refusal = killers_.refusal(job)) {
+  if (auto refusal = crash_history_.refusal(job)) {
     if (options_.on_refused)
       options_.on_refused();
     return tl::unexpected(*std::move(refusal));
@@ -286,7 +286,7 @@ Result<Output> WorkerPool::State::build(const Job& wanted, std::stop_token stop,
   const auto& cause = stopped_itself ? std::get<Error>(*answer) : answer.error();
   auto error = ended_build(cause, job, watch, options_.reproductions);
   if (error.code != ErrorCode::kCancelled)
-    killers_.record(job, error);
+    crash_history_.record(job, error);
   return tl::unexpected(std::move(error));
 }
 

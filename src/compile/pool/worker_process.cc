@@ -30,10 +30,10 @@ using Clock = std::chrono::steady_clock;
 using namespace std::string_view_literals;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTick{20};            // how often limits are checked
-constexpr milliseconds kReapPatience{2000};  // for a process that was sent SIGKILL
+constexpr milliseconds kTick{20};           // how often limits are checked
+constexpr milliseconds kReapTimeout{2000};  // for a process that was sent SIGKILL
 constexpr std::size_t kOutputBytes = 64U << 10U;
-constexpr std::size_t kLastWordsBytes = 2048;
+constexpr std::size_t kOutputTailBytes = 2048;
 constexpr std::size_t kReadStepBytes = 256U << 10U;
 constexpr int kFirstSafeFd = 10;  // above every number the child's set-up dup2s to
 
@@ -46,7 +46,7 @@ tl::unexpected<Error> start_error(const WorkerCommand& command, std::string_view
 }
 
 /// Moves the descriptor to a number that SpawnSetup does not overwrite.
-UniqueFd lift(UniqueFd fd) {
+UniqueFd move_above_reserved_fds(UniqueFd fd) {
   return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirstSafeFd));
 }
 
@@ -195,13 +195,13 @@ Result<WorkerProcess> WorkerProcess::start(const WorkerCommand& command) {
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return start_error(command, "socketpair", errno);
   UniqueFd ours(ends[0]);
-  const UniqueFd theirs = lift(UniqueFd(ends[1]));
+  const UniqueFd theirs = move_above_reserved_fds(UniqueFd(ends[1]));
   if (!theirs)
     return start_error(command, "fcntl", errno);
   UniqueFd output = make_output_buffer();
   if (!output)
     return start_error(command, "memfd_create", errno);
-  output = lift(std::move(output));
+  output = move_above_reserved_fds(std::move(output));
   if (!output)
     return start_error(command, "fcntl", errno);
 
@@ -292,13 +292,13 @@ Result<Reply> WorkerProcess::receive(const ExchangeLimits& limits) {
 
 tl::unexpected<Error> WorkerProcess::crashed() {
   const pid_t pid = pid_;
-  const auto status = reap(kReapPatience);
+  const auto status = reap(kReapTimeout);
   kill();  // it may have closed its socket and still be running
-  const auto words = last_words();
+  const auto tail = output_tail();
   return fail(
       ErrorCode::kWorkerCrashed,
       fmt::format("the compile worker, process {}, {}{}{}", pid, describe_end(status),
-                  words.empty() ? "" : "; it wrote: ", words));
+                  tail.empty() ? "" : "; it wrote: ", tail));
 }
 
 void WorkerProcess::kill() {
@@ -310,7 +310,7 @@ void WorkerProcess::kill() {
   }
   std::ignore = ::kill(-pid_, SIGKILL);  // ESRCH: it had already ended
   const pid_t pid = pid_;
-  std::ignore = reap(kReapPatience);  // the exit status does not matter
+  std::ignore = reap(kReapTimeout);  // the exit status does not matter
   if (pid_ != -1) {
     log(LogLevel::kWarning, {"compile worker ", std::to_string(pid),
                              " does not end though it was killed; left behind"});
@@ -319,9 +319,9 @@ void WorkerProcess::kill() {
 }
 
 /// Returns the exit status and sets pid_ to -1. nullopt if the worker has not ended
-/// after `patience`, or if other code reaped it.
-std::optional<int> WorkerProcess::reap(milliseconds patience) {
-  const auto deadline = Clock::now() + patience;
+/// after `timeout`, or if other code reaped it.
+std::optional<int> WorkerProcess::reap(milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
   milliseconds pause{1};
   while (pid_ != -1) {
     int status = 0;
@@ -355,14 +355,14 @@ std::uint64_t WorkerProcess::resident_bytes() const {
   return pid_ == -1 ? 0 : resident_bytes_of_tree(pid_);
 }
 
-/// The last kLastWordsBytes, at most, that the worker wrote to stdout and stderr.
-std::string WorkerProcess::last_words() const {
+/// The last kOutputTailBytes, at most, that the worker wrote to stdout and stderr.
+std::string WorkerProcess::output_tail() const {
   // The offset is shared with the worker: it is where the worker stopped writing.
   const auto end = ::lseek(output_.get(), 0, SEEK_CUR);
   if (end <= 0)
     return {};
   std::string text(
-      std::min<std::size_t>(static_cast<std::size_t>(end), kLastWordsBytes), '\0');
+      std::min<std::size_t>(static_cast<std::size_t>(end), kOutputTailBytes), '\0');
   const ssize_t n = ::pread(output_.get(), text.data(), text.size(),
                             end - static_cast<off_t>(text.size()));
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));

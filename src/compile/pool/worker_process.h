@@ -76,8 +76,8 @@ class WorkerProcess {
   [[nodiscard]] Result<void> read_up_to(Bytes& frame, std::uint64_t size,
                                         const ExchangeLimits& limits);
   [[nodiscard]] tl::unexpected<Error> crashed();
-  [[nodiscard]] std::optional<int> reap(std::chrono::milliseconds patience);
-  [[nodiscard]] std::string last_words() const;
+  [[nodiscard]] std::optional<int> reap(std::chrono::milliseconds timeout);
+  [[nodiscard]] std::string output_tail() const;
 
   pid_t pid_ = -1;  // -1: reaped
   UniqueFd socket_;

@@ -14,7 +14,7 @@ constexpr std::chrono::seconds kStartLimit{30};
 
 }  // namespace
 
-WorkerSet::Place::~Place() {
+WorkerSet::Permit::~Permit() {
   const MutexLock lock(workers_.mutex_);
   --workers_.busy_;
   workers_.changed_.notify_one();
@@ -28,7 +28,7 @@ WorkerSet::WorkerSet(LazyCount max_workers, WorkerSearch search,
 
 WorkerSet::~WorkerSet() = default;
 
-Result<std::unique_ptr<WorkerSet::Place>> WorkerSet::acquire_place(
+Result<std::unique_ptr<WorkerSet::Permit>> WorkerSet::acquire_permit(
     const std::stop_token& stop) {
   // Declared before the lock: its destructor may have to wait for the callback.
   const std::stop_callback wake(stop, [this] {
@@ -43,7 +43,7 @@ Result<std::unique_ptr<WorkerSet::Place>> WorkerSet::acquire_place(
     return fail(ErrorCode::kCancelled, "cancelled while queued for a compile worker");
   }
   ++busy_;
-  return std::make_unique<Place>(*this);
+  return std::make_unique<Permit>(*this);
 }
 
 Result<WorkerProcess> WorkerSet::acquire(const Libraries& libraries,

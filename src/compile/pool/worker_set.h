@@ -20,14 +20,14 @@
 namespace kiln::compile {
 
 /// Thread safety: every member may be called from any thread. Destroy it only when no
-/// place is taken.
+/// permit is taken.
 class WorkerSet {
  public:
   /// The libraries that a worker has opened or is about to open. It never closes them.
   using Libraries = std::vector<std::filesystem::path>;
 
   /// The right to run one worker; the destructor gives it back.
-  class Place;
+  class Permit;
 
   WorkerSet(LazyCount max_workers, WorkerSearch search,
             std::vector<std::string> environment);
@@ -37,19 +37,19 @@ class WorkerSet {
   WorkerSet& operator=(WorkerSet&&) = delete;
   ~WorkerSet();
 
-  /// Waits, without a limit, until fewer than max_workers places are taken.
+  /// Waits, without a limit, until fewer than max_workers permits are taken.
   /// Errors: kCancelled.
-  [[nodiscard]] Result<std::unique_ptr<Place>> acquire_place(
+  [[nodiscard]] Result<std::unique_ptr<Permit>> acquire_permit(
       const std::stop_token& stop);
 
   /// An idle worker that has opened exactly these libraries, else a new one; a start
-  /// moves `watch` to kStarting. The caller holds a place. Errors: kUnavailable,
+  /// moves `watch` to kStarting. The caller holds a permit. Errors: kUnavailable,
   /// kCancelled.
   [[nodiscard]] Result<WorkerProcess> acquire(const Libraries& libraries,
                                               const std::stop_token& stop,
                                               BuildWatch& watch);
 
-  /// Keeps a worker that has answered for reuse. The caller still holds its place.
+  /// Keeps a worker that has answered for reuse. The caller still holds its permit.
   void release(const Libraries& libraries, WorkerProcess worker);
 
  private:
@@ -70,18 +70,18 @@ class WorkerSet {
 
   Mutex mutex_;
   ConditionVariable changed_;
-  unsigned busy_ KILN_GUARDED_BY(mutex_) = 0;  // places taken
+  unsigned busy_ KILN_GUARDED_BY(mutex_) = 0;  // permits taken
   std::vector<Idle> idle_ KILN_GUARDED_BY(mutex_);
 };
 
-class WorkerSet::Place {
+class WorkerSet::Permit {
  public:
-  explicit Place(WorkerSet& workers) : workers_(workers) {}
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
-  Place(Place&&) = delete;
-  Place& operator=(Place&&) = delete;
-  ~Place();
+  explicit Permit(WorkerSet& workers) : workers_(workers) {}
+  Permit(const Permit&) = delete;
+  Permit& operator=(const Permit&) = delete;
+  Permit(Permit&&) = delete;
+  Permit& operator=(Permit&&) = delete;
+  ~Permit();
 
  private:
   WorkerSet& workers_;

@@ -29,7 +29,7 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 constexpr std::uint32_t kArchitecture = 0;  // unknown architecture: no filter
 #endif
 // Numbers from here on are the same calls under the x32 ABI.
-constexpr std::uint32_t kOtherConvention = 0x40000000;
+constexpr std::uint32_t kX32SyscallBit = 0x40000000;
 
 constexpr std::array kForbidden{
     SYS_execve,
@@ -56,22 +56,22 @@ class Filter {
  public:
   Filter() {
     load(offsetof(seccomp_data, arch));
-    unless_equal(kArchitecture, 1);
-    forbid();
+    skip_if_equal(kArchitecture, 1);
+    deny();
     load(offsetof(seccomp_data, nr));
 #if defined(__x86_64__)
-    add(BPF_JMP | BPF_JGE | BPF_K, kOtherConvention, 0, 1);
-    forbid();
+    add(BPF_JMP | BPF_JGE | BPF_K, kX32SyscallBit, 0, 1);
+    deny();
 #endif
     for (const long call : kForbidden) {
       add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, 1);
-      forbid();
+      deny();
     }
     // AF_UNIX sockets stay allowed: a driver talks to its daemon through one.
     add(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3);
     load(offsetof(seccomp_data, args));  // the low half on little-endian machines
-    unless_equal(AF_UNIX, 1);
-    forbid();
+    skip_if_equal(AF_UNIX, 1);
+    deny();
     add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0);
   }
 
@@ -90,10 +90,10 @@ class Filter {
     add(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset), 0, 0);
   }
   /// Skips the next `skipped` instructions if the loaded word is `value`.
-  void unless_equal(std::uint32_t value, unsigned skipped) {
+  void skip_if_equal(std::uint32_t value, unsigned skipped) {
     add(BPF_JMP | BPF_JEQ | BPF_K, value, skipped, 0);
   }
-  void forbid() {
+  void deny() {
     add(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES, 0, 0);
   }
 

@@ -29,7 +29,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Ends the process without a reply, in most cases because the parent has gone.
-[[noreturn]] void leave(int status) {
+[[noreturn]] void exit_now(int status) {
   ::_exit(status);  // no destructors: NVRTC's threads may still run
 }
 
@@ -40,7 +40,7 @@ void send_all(const Reply& reply) {
     if (n < 0 && errno == EINTR)
       continue;
     if (n <= 0)
-      leave(EXIT_SUCCESS);
+      exit_now(EXIT_SUCCESS);
     rest = rest.subspan(static_cast<std::size_t>(n));
   }
 }
@@ -51,7 +51,7 @@ void read_exactly(std::span<std::byte> bytes) {
     if (n < 0 && errno == EINTR)
       continue;
     if (n <= 0)
-      leave(EXIT_SUCCESS);
+      exit_now(EXIT_SUCCESS);
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
 }
@@ -86,7 +86,7 @@ void watch_parent(pid_t parent) {
     pollfd socket{.fd = kWorkerSocket, .events = POLLRDHUP, .revents = 0};
     const int ready = ::poll(&socket, 1, kAskEveryMs);
     if (ready > 0 || ::getppid() != parent)
-      leave(EXIT_SUCCESS);
+      exit_now(EXIT_SUCCESS);
   }
 }
 
@@ -103,17 +103,17 @@ std::optional<pid_t> parse_pid(std::string_view text) {
   // Fires when the pool's spawning thread ends. The parent may be gone already.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent)
-    leave(EXIT_SUCCESS);
+    exit_now(EXIT_SUCCESS);
   const rlimit no_core{};
   // A core dump of a compiler with a 256 MB heap helps nobody. If this call fails, one
   // is written.
   std::ignore = ::setrlimit(RLIMIT_CORE, &no_core);
   // Relative paths must not depend on the directory in which the worker started.
   if (::chdir("/") != 0)
-    leave(EXIT_FAILURE);
+    exit_now(EXIT_FAILURE);
   if (const auto confined = confine_process(); !confined) {
     fmt::print(stderr, "{}\n", confined.error().message);  // the pool quotes it
-    leave(EXIT_FAILURE);
+    exit_now(EXIT_FAILURE);
   }
   std::thread(watch_parent, parent).detach();
 
@@ -126,7 +126,7 @@ std::optional<pid_t> parse_pid(std::string_view text) {
 
 }  // namespace
 
-void say(BuildPhase phase) {
+void report_phase(BuildPhase phase) {
   send_all(Progress{phase});
 }
 

@@ -21,6 +21,6 @@ using Answer = std::function<Result<Reply>(const Request&)>;
                              const Answer& answer);
 
 /// Reports the current request's phase to the pool. Called by an Answer.
-void say(BuildPhase phase);
+void report_phase(BuildPhase phase);
 
 }  // namespace kiln::compile

@@ -16,10 +16,10 @@ using Clock = std::chrono::steady_clock;
 
 Result<Reply> answer(const CompileJob& job) {
   const auto begin = Clock::now();
-  say(BuildPhase::kOpening);
+  report_phase(BuildPhase::kOpening);
   const Nvrtc* const nvrtc = KILN_TRY(open_nvrtc(job.nvrtc));
   start_recording_files();
-  auto output = compile_here(*nvrtc, job, begin + job.time_limit, say);
+  auto output = compile_here(*nvrtc, job, begin + job.time_limit, report_phase);
   FileReport files = stop_recording_files();
   if (!output)
     return tl::unexpected(std::move(output).error());
@@ -28,7 +28,7 @@ Result<Reply> answer(const CompileJob& job) {
 }
 
 Result<Reply> answer(const DescribeRequest& request) {
-  say(BuildPhase::kOpening);
+  report_phase(BuildPhase::kOpening);
   const Nvrtc* const nvrtc = KILN_TRY(open_nvrtc(request.nvrtc));
   return Reply(KILN_TRY(describe(*nvrtc)));
 }

@@ -68,9 +68,9 @@ Result<compile::PlanOutput> build(const compile::PlanJob& job) {
 }
 
 Result<compile::Reply> answer(const compile::PlanJob& job) {
-  say(compile::BuildPhase::kOpening);
+  report_phase(compile::BuildPhase::kOpening);
   KILN_TRY(open_cudnn(job));
-  say(compile::BuildPhase::kCompiling);
+  report_phase(compile::BuildPhase::kCompiling);
   const auto begin = Clock::now();
   auto output = KILN_TRY(build(job));
   output.build_time =
@@ -79,7 +79,7 @@ Result<compile::Reply> answer(const compile::PlanJob& job) {
       static_cast<long>(cudnn_frontend::detail::get_backend_version())));
   output.cudnn = compile::loaded_as(job.cudnn);
   output.nvrtc = compile::loaded_as(job.nvrtc.nvrtc);
-  say(compile::BuildPhase::kReading);
+  report_phase(compile::BuildPhase::kReading);
   return compile::Reply(std::move(output));
 }
 

@@ -42,7 +42,7 @@ class WorkerSetTest : public testing::Test {
   /// Of a workers that has nobody who is fit.
   Error refusal(std::string_view text) {
     WorkerSet workers = workers_of(1, text);
-    const auto place = workers.acquire_place({});
+    const auto permit = workers.acquire_permit({});
     const auto worker = acquire(workers, {"/a"});
     return worker ? Error{ErrorCode::kNotFound, "it was hired"} : worker.error();
   }
@@ -60,7 +60,7 @@ class WorkerSetTest : public testing::Test {
 
 TEST_F(WorkerSetTest, OneThatWasKeptIsHiredAgainForTheSameLibraries) {
   WorkerSet workers = workers_of(1);
-  const auto place = workers.acquire_place({});
+  const auto permit = workers.acquire_permit({});
   const pid_t first = keep_one(workers, {"/a", "/b"});
   EXPECT_THAT(phases_, ElementsAre(BuildPhase::kStarting));
   EXPECT_EQ(acquire(workers, {"/a", "/b"}).value().pid(), first);
@@ -69,8 +69,8 @@ TEST_F(WorkerSetTest, OneThatWasKeptIsHiredAgainForTheSameLibraries) {
 
 TEST_F(WorkerSetTest, TheOneThatWasKeptLastIsHiredFirst) {
   WorkerSet workers = workers_of(2);
-  const auto place = workers.acquire_place({});
-  const auto other = workers.acquire_place({});
+  const auto permit = workers.acquire_permit({});
+  const auto other = workers.acquire_permit({});
   WorkerProcess first = acquire(workers, {"/a"}).value();
   WorkerProcess second = acquire(workers, {"/a"}).value();
   const pid_t last = second.pid();
@@ -81,7 +81,7 @@ TEST_F(WorkerSetTest, TheOneThatWasKeptLastIsHiredFirst) {
 
 TEST_F(WorkerSetTest, OneWithOtherLibrariesMakesRoomWhereThereIsNone) {
   WorkerSet workers = workers_of(1);
-  const auto place = workers.acquire_place({});
+  const auto permit = workers.acquire_permit({});
   const pid_t first = keep_one(workers, {"/a", "/b"});
   const auto worker = acquire(workers, {"/b", "/a"}).value();
   EXPECT_NE(worker.pid(), first);
@@ -90,7 +90,7 @@ TEST_F(WorkerSetTest, OneWithOtherLibrariesMakesRoomWhereThereIsNone) {
 
 TEST_F(WorkerSetTest, OneWithOtherLibrariesStaysWhereThereIsRoom) {
   WorkerSet workers = workers_of(2);
-  const auto place = workers.acquire_place({});
+  const auto permit = workers.acquire_permit({});
   const pid_t first = keep_one(workers, {"/a"});
   const auto worker = acquire(workers, {"/b"}).value();
   EXPECT_TRUE(test::is_running(first));
@@ -99,7 +99,7 @@ TEST_F(WorkerSetTest, OneWithOtherLibrariesStaysWhereThereIsRoom) {
 
 TEST_F(WorkerSetTest, OneThatEndedWhileItWasIdleIsNotHired) {
   WorkerSet workers = workers_of(1);
-  const auto place = workers.acquire_place({});
+  const auto permit = workers.acquire_permit({});
   const pid_t first = keep_one(workers, {"/a"});
   ASSERT_EQ(::kill(first, SIGKILL), 0);
   siginfo_t info{};
@@ -111,29 +111,29 @@ TEST_F(WorkerSetTest, OneThatEndedWhileItWasIdleIsNotHired) {
 
 TEST_F(WorkerSetTest, AStopEndsTheWaitForAPlace) {
   WorkerSet workers = workers_of(1);
-  auto place = workers.acquire_place({}).value();
+  auto permit = workers.acquire_permit({}).value();
   std::stop_source source;
   auto waiting = std::async(std::launch::async,
-                            [&] { return workers.acquire_place(source.get_token()); });
+                            [&] { return workers.acquire_permit(source.get_token()); });
   source.request_stop();
   const auto taken = waiting.get();
   ASSERT_FALSE(taken);
   EXPECT_EQ(taken.error().code, ErrorCode::kCancelled);
   EXPECT_EQ(taken.error().message, "cancelled while queued for a compile worker");
-  // A stop that came first takes no place, though there is one.
-  place.reset();
-  EXPECT_FALSE(workers.acquire_place(source.get_token()));
-  EXPECT_TRUE(workers.acquire_place({}));
+  // A stop that came first takes no permit, though there is one.
+  permit.reset();
+  EXPECT_FALSE(workers.acquire_permit(source.get_token()));
+  EXPECT_TRUE(workers.acquire_permit({}));
 }
 
 TEST_F(WorkerSetTest, APlaceThatIsGivenBackIsTheNextOnes) {
   WorkerSet workers = workers_of(1);
-  auto place = workers.acquire_place({}).value();
+  auto permit = workers.acquire_permit({}).value();
   std::stop_source give_up;
   auto waiting = std::async(std::launch::async, [&] {
-    return workers.acquire_place(give_up.get_token()).has_value();
+    return workers.acquire_permit(give_up.get_token()).has_value();
   });
-  place.reset();
+  permit.reset();
   if (waiting.wait_for(std::chrono::seconds(20)) != std::future_status::ready)
     give_up.request_stop();
   EXPECT_TRUE(waiting.get());

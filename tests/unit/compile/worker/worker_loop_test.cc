@@ -115,7 +115,7 @@ Error error_of_reply(const Reply& reply) {
 
 TEST(WorkerLoop, SaysWhoItIsAndAnswersOneRequestAfterAnother) {
   LoopInChild worker([](const Request& request) -> Result<Reply> {
-    say(BuildPhase::kOpening);
+    report_phase(BuildPhase::kOpening);
     ToolchainDescription description;
     description.nvrtc.path = std::get<DescribeRequest>(request).nvrtc.nvrtc;
     return description;
@@ -183,7 +183,7 @@ TEST(WorkerLoop, ADamagedRequestIsAnErrorAndTheNextIsAnswered) {
 
 TEST(WorkerLoop, ItEndsWithItsPoolAlsoInTheMiddleOfABuild) {
   LoopInChild worker([](const Request&) -> Result<Reply> {
-    say(BuildPhase::kCompiling);
+    report_phase(BuildPhase::kCompiling);
     ::pause();
     return fail(ErrorCode::kIo, "not reached");
   });

@@ -1,4 +1,4 @@
-#include "compile/pool/repeat_killers.h"
+#include "compile/pool/crash_history.h"
 
 namespace kiln::compile {
 namespace {
@@ -10,7 +10,7 @@ Digest identity(const Request& job) {
 
 }  // namespace
 
-std::optional<Error> RepeatKillers::refusal(const Request& job) {
+std::optional<Error> CrashHistory::refusal(const Request& job) {
   {
     const MutexLock lock(mutex_);
     forget_old();
@@ -25,7 +25,7 @@ std::optional<Error> RepeatKillers::refusal(const Request& job) {
   return found->second.error;
 }
 
-void RepeatKillers::record(const Request& job, const Error& error) {
+void CrashHistory::record(const Request& job, const Error& error) {
   const auto digest = identity(job);
   const MutexLock lock(mutex_);
   forget_old();
@@ -35,7 +35,7 @@ void RepeatKillers::record(const Request& job, const Error& error) {
   kills.error = error;
 }
 
-void RepeatKillers::forget_old() {
+void CrashHistory::forget_old() {
   const auto now = clock_();
   std::erase_if(kills_, [now](const auto& entry) {
     return now - entry.second.last >= kRefusedFor;

@@ -16,14 +16,14 @@
 namespace kiln::compile {
 
 /// Thread safety: every member may be called from any thread.
-class RepeatKillers {
+class CrashHistory {
  public:
   using Clock = std::function<std::chrono::steady_clock::time_point()>;
 
   static constexpr int kKillsBeforeRefusal = 2;
   static constexpr std::chrono::minutes kRefusedFor{10};
 
-  explicit RepeatKillers(Clock clock) : clock_(std::move(clock)) {}
+  explicit CrashHistory(Clock clock) : clock_(std::move(clock)) {}
 
   /// The last error of `job` if it is refused now. Costs one map look-up and, only if
   /// some job killed a worker recently, one SHA-256 of `job`.
