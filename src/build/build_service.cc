@@ -98,9 +98,9 @@ Result<PreparedRequest> BuildService::prepare(const Request& request) const {
     return RequestKeys::prepare(std::move(resolved));
   // All copies of a request use the headers found when the first copy was resolved.
   using Pointer = std::shared_ptr<const PreparedRequest>;
-  const void* const meaning = wanted == nullptr ? nullptr : wanted->kernel.get();
+  const void* const identity = wanted == nullptr ? nullptr : wanted->kernel.get();
   return *KILN_TRY(request::FirstResolve::get<PreparedRequest>(
-      request, meaning, [&]() -> Result<Pointer> {
+      request, identity, [&]() -> Result<Pointer> {
         return std::make_shared<const PreparedRequest>(
             KILN_TRY(RequestKeys::prepare(std::move(resolved))));
       }));

@@ -43,7 +43,7 @@ bool KernelMemory::SpellingEqual::operator()(const Spelling& a,
 KernelMemory::KernelMemory() : service_(next_service()) {}
 
 KernelMemory::Pointer KernelMemory::find(const Request& request, int device) {
-  const request::Asker asker{service_, device};
+  const request::AnswerKey asker{service_, device};
   if (const auto* entry = request::Answers::find<Entry>(request, asker))
     return entry->get();
   if (!request.is_template())
@@ -56,7 +56,7 @@ KernelMemory::Pointer KernelMemory::find(const Request& request, int device) {
       return nullptr;
     entry = found->second;
   }
-  request::Answers::keep(request, asker, entry);
+  request::Answers::add_unowned(request, asker, entry);
   return entry->get();
 }
 
@@ -80,13 +80,13 @@ void KernelMemory::answer(const Request& request, const LoadPlace& place,
     if (found_by == FoundBy::kNameAndParameters)
       by_spelling_.emplace(Spelling{request, place.device}, entry);
   }
-  request::Answers::keep(request, {service_, place.device}, entry);
+  request::Answers::add_unowned(request, {service_, place.device}, entry);
 }
 
 void KernelMemory::answer_alone(const Request& request, int device,
                                 const Pointer& kernel) {
-  request::Answers::own(request, {service_, device},
-                        std::make_shared<const Entry>(kernel));
+  request::Answers::add_owned(request, {service_, device},
+                              std::make_shared<const Entry>(kernel));
 }
 
 }  // namespace kiln

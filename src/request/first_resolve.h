@@ -13,17 +13,17 @@ namespace kiln::request {
 
 class FirstResolve {
  public:
-  /// The value of the first successful `make` for this request and `meaning`; a failure
-  /// is returned and not kept. `meaning` identifies what the request stands for if the
-  /// request itself does not, such as the template that a catalog has under its name;
-  /// the value must keep it alive. Null: the request itself suffices. Calls for one
-  /// request wait for each other. All callers in one program must use the same T.
+  /// The value of the first successful `make` for this request and `identity`; a
+  /// failure is returned and not kept. `identity` says what the request stands for if
+  /// the request itself does not, such as the template that a catalog has under its
+  /// name; the value must keep it alive. Null: the request itself suffices. Calls for
+  /// one request wait for each other. All callers in one program must use the same T.
   template <typename T>
   [[nodiscard]] static Result<std::shared_ptr<const T>> get(
-      const Request& request, const void* meaning,
+      const Request& request, const void* identity,
       const std::function<Result<std::shared_ptr<const T>>()>& make) {
     auto value =
-        get_any(request, meaning, [&]() -> Result<std::shared_ptr<const void>> {
+        get_any(request, identity, [&]() -> Result<std::shared_ptr<const void>> {
           auto made = make();
           if (!made)
             return tl::unexpected(std::move(made).error());
@@ -37,7 +37,7 @@ class FirstResolve {
  private:
   using MakeAny = std::function<Result<std::shared_ptr<const void>>()>;
   static Result<std::shared_ptr<const void>> get_any(const Request& request,
-                                                     const void* meaning,
+                                                     const void* identity,
                                                      const MakeAny& make);
 };
 

@@ -32,18 +32,18 @@ class AnswerList {
     }
   }
 
-  [[nodiscard]] const void* find(const request::Asker& asker) const {
+  [[nodiscard]] const void* find(const request::AnswerKey& key) const {
     for (const Answer* answer = first_.load(std::memory_order_acquire);
          answer != nullptr; answer = answer->next) {
-      if (answer->asker == asker)
+      if (answer->key == key)
         return answer->answer.get();
     }
     return nullptr;
   }
 
-  void add(const request::Asker& asker, std::shared_ptr<const void> answer) {
+  void add(const request::AnswerKey& key, std::shared_ptr<const void> answer) {
     auto added = std::make_unique<Answer>();
-    added->asker = asker;
+    added->key = key;
     added->answer = std::move(answer);
     added->next = first_.load(std::memory_order_relaxed);
     while (!first_.compare_exchange_weak(
@@ -54,7 +54,7 @@ class AnswerList {
 
  private:
   struct Answer {
-    request::Asker asker;
+    request::AnswerKey key;
     std::shared_ptr<const void> answer;
     Answer* next = nullptr;
   };
@@ -80,7 +80,7 @@ struct Request::Content {
 
   mutable Mutex mutex;
   mutable std::map<const void*, std::shared_ptr<const void>> first_resolves
-      KILN_GUARDED_BY(mutex);  // by `meaning`
+      KILN_GUARDED_BY(mutex);  // by `identity`
   mutable AnswerList answers;
 };
 
@@ -110,23 +110,23 @@ const SourceOptions& Request::source() const {
 namespace request {
 
 Result<std::shared_ptr<const void>> FirstResolve::get_any(const Request& request,
-                                                          const void* meaning,
+                                                          const void* identity,
                                                           const MakeAny& make) {
   const Request::Content& content = *request.content_;
   const MutexLock lock(content.mutex);
-  const auto known = content.first_resolves.find(meaning);
+  const auto known = content.first_resolves.find(identity);
   if (known != content.first_resolves.end())
     return known->second;
-  return content.first_resolves.emplace(meaning, KILN_TRY(make())).first->second;
+  return content.first_resolves.emplace(identity, KILN_TRY(make())).first->second;
 }
 
-const void* Answers::find_any(const Request& request, const Asker& asker) {
-  return request.content_->answers.find(asker);
+const void* Answers::find_any(const Request& request, const AnswerKey& key) {
+  return request.content_->answers.find(key);
 }
 
-void Answers::keep_any(const Request& request, const Asker& asker,
-                       std::shared_ptr<const void> answer) {
-  request.content_->answers.add(asker, std::move(answer));
+void Answers::add_any(const Request& request, const AnswerKey& key,
+                      std::shared_ptr<const void> answer) {
+  request.content_->answers.add(key, std::move(answer));
 }
 
 }  // namespace request

@@ -18,7 +18,7 @@ TEST(Answers, AreFoundByEveryCopyForTheirServiceAndDeviceAlone) {
   const Request request("a", {});
   const Request copy = request;
   const int one = 1;
-  Answers::keep(request, {7, 0}, &one);
+  Answers::add_unowned(request, {7, 0}, &one);
   EXPECT_EQ(Answers::find<int>(copy, {7, 0}), &one);
   EXPECT_EQ(Answers::find<int>(copy, {7, 1}), nullptr);
   EXPECT_EQ(Answers::find<int>(copy, {8, 0}), nullptr);
@@ -32,7 +32,7 @@ TEST(Answers, OfTheRequestsOwnLiveAsLongAsItsLastCopy) {
     const Request copy = *request;
     auto answer = std::make_shared<const int>(1);
     seen = answer;
-    Answers::own(*request, {7, 0}, std::move(answer));
+    Answers::add_owned(*request, {7, 0}, std::move(answer));
     request.reset();
     EXPECT_EQ(Answers::find<int>(copy, {7, 0}), seen.lock().get());
     EXPECT_FALSE(seen.expired());
@@ -49,7 +49,7 @@ TEST(Answers, CanBeReadWhileOthersAreAdded) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = t; i < kDevices; i += 4)
-        Answers::keep(request, {7, i}, &answers[static_cast<std::size_t>(i)]);
+        Answers::add_unowned(request, {7, i}, &answers[static_cast<std::size_t>(i)]);
     });
     threads.emplace_back([&] {
       for (int i = 0; i < kDevices; ++i) {
