@@ -14,7 +14,7 @@ namespace {
 
 using ObjectPointer = std::shared_ptr<const cache::StoredObject>;
 
-constexpr std::chrono::seconds kPatience{3};  // before a wait is logged
+constexpr std::chrono::seconds kFirstNoticeAfter{3};
 
 /// Logs which process a build waits for, at growing intervals.
 class WaitNotice {
@@ -37,7 +37,7 @@ class WaitNotice {
  private:
   std::string label_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::duration next_ = kPatience;
+  std::chrono::steady_clock::duration next_ = kFirstNoticeAfter;
 };
 
 cache::Phase lock_phase(compile::BuildPhase phase) {
@@ -123,7 +123,7 @@ Result<Fetched> CachedBuilds::build_locked(const BuildOrder& order,
           ErrorCode::kCancelled,
           fmt::format("stopped while another process was building {}", order.label));
     case cache::LockOutcome::kBypassed:
-      log(acquired.waited < kPatience ? LogLevel::kDebug : LogLevel::kWarning,
+      log(acquired.waited < kFirstNoticeAfter ? LogLevel::kDebug : LogLevel::kWarning,
           {"building ", order.label, " without waiting any longer: ", acquired.reason});
       break;
     case cache::LockOutcome::kHeld:

@@ -28,15 +28,15 @@ Toolchains::Toolchains(const Config& config, OwnFolder folder, device::AskNvrtc 
 
 Toolchains::~Toolchains() {
   if (!owner_.is_this())
-    std::ignore = ahead_.release();
-  else if (ahead_ != nullptr)
-    ahead_->join();
+    std::ignore = search_thread_.release();
+  else if (search_thread_ != nullptr)
+    search_thread_->join();
 }
 
-void Toolchains::look_ahead() {
+void Toolchains::start_search() {
   // A thread that does not start, throws or finds nothing does no harm: the caller that
   // needs the list searches again and gets the error.
-  const auto look = [this] {
+  const auto search = [this] {
     try {
       std::ignore = found();
     } catch (const std::exception& thrown) {
@@ -45,8 +45,8 @@ void Toolchains::look_ahead() {
       log(LogLevel::kDebug, {"looking for NVRTC: something was thrown"});
     }
   };
-  if (auto thread = start_quiet_thread(look, Thread::kJoinable))
-    ahead_ = std::make_unique<std::thread>(*std::move(thread));
+  if (auto thread = start_quiet_thread(search, Thread::kJoinable))
+    search_thread_ = std::make_unique<std::thread>(*std::move(thread));
 }
 
 Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found() {

@@ -34,13 +34,13 @@ class Toolchains {
   Toolchains& operator=(const Toolchains&) = delete;
   Toolchains(Toolchains&&) = delete;
   Toolchains& operator=(Toolchains&&) = delete;
-  /// Waits for the thread of look_ahead(), except in a forked child, which does not
+  /// Waits for the thread of start_search(), except in a forked child, which does not
   /// have that thread.
   ~Toolchains();
 
   /// Starts the search for NVRTCs on a thread, while the driver starts; a caller that
   /// needs the list waits for it. Call at most once, before any other thread calls.
-  void look_ahead();
+  void start_search();
 
   /// Every NVRTC on this machine. Errors: as discover_toolchains; never cached.
   [[nodiscard]] Result<std::shared_ptr<const device::FoundToolchains>> found();
@@ -84,8 +84,8 @@ class Toolchains {
   Mutex driver_mutex_;  // taken last: the driver starts while NVRTCs are looked for
   std::optional<std::optional<device::Driver>> driver_ KILN_GUARDED_BY(driver_mutex_);
 
-  std::unique_ptr<std::thread> ahead_;  // of look_ahead(), or null
-  const OwnerProcess owner_{};          // the process that `ahead_` runs in
+  std::unique_ptr<std::thread> search_thread_;  // of start_search(), or null
+  const OwnerProcess owner_{};  // the process that `search_thread_` runs in
 };
 
 }  // namespace kiln

@@ -198,7 +198,7 @@ Result<std::unique_ptr<Service::Impl>> Service::Impl::open(const Options& option
   auto builds = KILN_TRY(BuildService::open(config, {.stop = stop.get_token()}));
   // Destroyed before `builds`, which waits for a query of an NVRTC's version.
   StopUnlessOpened question(stop);
-  builds->toolchains().look_ahead();
+  builds->toolchains().start_search();
   auto devices = KILN_TRY(Devices::open(KILN_TRY(builds->toolchains().driver())));
   std::unique_ptr<RequestRecord> record;
   if (config.record)

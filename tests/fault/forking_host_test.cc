@@ -256,7 +256,7 @@ TEST_F(ForkingHostTest, fault_31_AChildMayDestroyAServiceThatLooksForNvrtc) {
   ::setenv("KILN_FAKE_NVRTC", "hang-version", 1);
   std::stop_source stop;
   auto service = BuildService::open(config(), {.stop = stop.get_token()}).value();
-  service->toolchains().look_ahead();
+  service->toolchains().start_search();
   ASSERT_TRUE(
       test::eventually(30s, [] { return !test::children_of(::getpid()).empty(); }));
   ChildProcess child([&] {
