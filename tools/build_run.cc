@@ -97,7 +97,7 @@ class Runner {
       progress_.start(name);
       report_.entries[i] = run_item(item);
       progress_.finish(name);
-      tell(item, report_.entries[i]);
+      report_result(item, report_.entries[i]);
     }
   }
 
@@ -110,7 +110,7 @@ class Runner {
     }
     const auto began = Clock::now();
     if (options_.dry_run) {
-      entry.object = look(*key_of(item));
+      entry.object = inspect(*key_of(item));
       entry.verdict = entry.object != nullptr ? Verdict::kHit : Verdict::kMissing;
       entry.stored = entry.object != nullptr;
     } else {
@@ -145,14 +145,14 @@ class Runner {
                    std::move(fetched.not_stored)};
   }
 
-  std::shared_ptr<const cache::StoredObject> look(const Digest& key) {
+  std::shared_ptr<const cache::StoredObject> inspect(const Digest& key) {
     auto object = service_.cache().inspect(key);
     if (!object || !*object)  // damaged: it would be built
       return nullptr;
     return std::make_shared<const cache::StoredObject>(**std::move(object));
   }
 
-  void tell(const BuildItem& item, const BuildEntry& entry) {
+  void report_result(const BuildItem& item, const BuildEntry& entry) {
     if (is_failure(entry.verdict)) {
       const bool is_final =
           entry.verdict != Verdict::kRefused || options_.on_refusal.empty();

@@ -154,7 +154,7 @@ void add_activation_cases(std::vector<BenchCase>& cases, ops::DType dtype,
                           const Device& device) {
   using ops::ActivationKind;
   using ops::GluKind;
-  const bool has_rare_forms = dtype == kTypeOfRareForms;
+  const bool has_rare_forms = dtype == kRareFormDType;
   add_activation(cases, dtype, device,
                  {ActivationKind::kGeluTanh, true, "gelu_tanh, bias"});
   add_activation(cases, dtype, device,

@@ -239,7 +239,7 @@ void add_attention_cases(std::vector<BenchCase>& cases, ops::DType dtype,
         add_attention(cases, problem_of(dtype, heads, length, mask), device);
     }
   }
-  if (dtype != kTypeOfRareForms)
+  if (dtype != kRareFormDType)
     return;
   constexpr std::int64_t kHeadsOfAGroup = 4;
   Problem grouped = problem_of(dtype, kHeads[1], 8192, Mask::kCausal);

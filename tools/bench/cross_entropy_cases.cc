@@ -19,7 +19,7 @@ const BenchTensor kTargetTensor{.bytes = kTargets, .fill = BenchTensor::Fill::kZ
 /// The bytes that loss and gradient in one pass read twice: the logits that fit neither
 /// in the block's registers nor in its share of the L2 cache. The streaming stores
 /// leave that share to the logits.
-double again_bytes(ops::DType dtype) {
+double extra_bytes(ops::DType dtype) {
   constexpr double kRegisters = 64.0 * 1024;
   const auto row = static_cast<double>(bytes_of(dtype, kVocabulary));
   return kTokens * std::max(0.0, row - kRegisters - kBlockCacheBytes);
@@ -32,7 +32,7 @@ BenchCase loss_and_gradient(ops::DType dtype) {
           .what = fmt::format("loss and gradient, {} x {}", kTokens, kVocabulary),
           .dtype = dtype,
           .work = BytesMoved{.least = least,
-                             .goal = goal_of(kBackwardGoal, least, again_bytes(dtype))},
+                             .goal = goal_of(kBackwardGoal, least, extra_bytes(dtype))},
           .tensors = {{.bytes = tensor},
                       {.bytes = tensor},
                       {.bytes = kFloats},

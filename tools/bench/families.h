@@ -19,7 +19,7 @@ constexpr double kBackwardGoal = 0.85;
 
 /// Forms that differ from others in arithmetic but not in memory traffic run in this
 /// type alone: most of a run's time goes into building kernels.
-constexpr ops::DType kTypeOfRareForms = ops::DType::kBf16;
+constexpr ops::DType kRareFormDType = ops::DType::kBf16;
 
 [[nodiscard]] inline std::uint64_t bytes_of(ops::DType dtype, std::int64_t elements) {
   return static_cast<std::uint64_t>(elements) * ops::size_bytes(dtype);
@@ -30,12 +30,12 @@ constexpr ops::DType kTypeOfRareForms = ops::DType::kBf16;
 constexpr double kCacheBytes = 50.0 * (1 << 20);
 constexpr double kBlockCacheBytes = kCacheBytes / 132;
 
-/// The goal of a kernel that moves `again_bytes` more than the least, because the
+/// The goal of a kernel that moves `extra_bytes` more than the least, because the
 /// design reads or writes something twice.
 [[nodiscard]] inline double goal_of(double goal, std::uint64_t least_bytes,
-                                    double again_bytes) {
+                                    double extra_bytes) {
   const auto least = static_cast<double>(least_bytes);
-  return goal * least / (least + again_bytes);
+  return goal * least / (least + extra_bytes);
 }
 
 void add_softmax_cases(std::vector<BenchCase>& cases, ops::DType dtype);

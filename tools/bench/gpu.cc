@@ -31,10 +31,10 @@ Result<GpuCalls> find_calls(const device::Driver& driver) {
       has("cuMemFree_v2", &calls.free) && has("cuMemcpyHtoD_v2", &calls.upload) &&
       has("cuMemGetInfo_v2", &calls.free_memory) &&
       has("cuStreamCreate", &calls.make_stream) &&
-      has("cuStreamDestroy_v2", &calls.end_stream) &&
+      has("cuStreamDestroy_v2", &calls.destroy_stream) &&
       has("cuStreamSynchronize", &calls.wait_for_stream) &&
       has("cuEventCreate", &calls.make_event) &&
-      has("cuEventDestroy_v2", &calls.end_event) &&
+      has("cuEventDestroy_v2", &calls.destroy_event) &&
       has("cuEventRecord", &calls.record) &&
       has("cuEventSynchronize", &calls.wait_for_event) &&
       has("cuEventQuery", &calls.query_event) &&
@@ -63,28 +63,28 @@ Gpu::Gpu(const device::Driver& driver, GpuCalls calls,
 
 Result<void> Gpu::begin() {
   KILN_TRY(
-      must(driver_.table().cuCtxPushCurrent(context_->handle()), "cuCtxPushCurrent"));
+      check(driver_.table().cuCtxPushCurrent(context_->handle()), "cuCtxPushCurrent"));
   is_pushed_ = true;
   KILN_TRY(
-      must(calls_.make_stream(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
-  KILN_TRY(must(calls_.make_event(&begin_, CU_EVENT_DEFAULT), "cuEventCreate"));
-  return must(calls_.make_event(&end_, CU_EVENT_DEFAULT), "cuEventCreate");
+      check(calls_.make_stream(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
+  KILN_TRY(check(calls_.make_event(&begin_, CU_EVENT_DEFAULT), "cuEventCreate"));
+  return check(calls_.make_event(&end_, CU_EVENT_DEFAULT), "cuEventCreate");
 }
 
 Gpu::~Gpu() {
   const device::DriverTable& table = driver_.table();
   if (end_ != nullptr)
-    log_failure(table, calls_.end_event(end_), "cuEventDestroy");
+    log_failure(table, calls_.destroy_event(end_), "cuEventDestroy");
   if (begin_ != nullptr)
-    log_failure(table, calls_.end_event(begin_), "cuEventDestroy");
+    log_failure(table, calls_.destroy_event(begin_), "cuEventDestroy");
   if (stream_ != nullptr)
-    log_failure(table, calls_.end_stream(stream_), "cuStreamDestroy");
+    log_failure(table, calls_.destroy_stream(stream_), "cuStreamDestroy");
   CUcontext popped = nullptr;
   if (is_pushed_)
     log_failure(table, table.cuCtxPopCurrent(&popped), "cuCtxPopCurrent");
 }
 
-Result<void> Gpu::must(CUresult result, std::string_view call) const {
+Result<void> Gpu::check(CUresult result, std::string_view call) const {
   if (result == CUDA_SUCCESS)
     return {};
   return driver_error(driver_.table(), result, call,
@@ -94,37 +94,37 @@ Result<void> Gpu::must(CUresult result, std::string_view call) const {
 Result<std::uint64_t> Gpu::free_memory_bytes() const {
   std::size_t free = 0;
   std::size_t total = 0;
-  KILN_TRY(must(calls_.free_memory(&free, &total), "cuMemGetInfo"));
+  KILN_TRY(check(calls_.free_memory(&free, &total), "cuMemGetInfo"));
   return free;
 }
 
 Result<void> Gpu::finish() const {
-  return must(calls_.wait_for_stream(stream_), "cuStreamSynchronize");
+  return check(calls_.wait_for_stream(stream_), "cuStreamSynchronize");
 }
 
 Result<void> Gpu::mark(CUevent event) const {
-  return must(calls_.record(event, stream_), "cuEventRecord");
+  return check(calls_.record(event, stream_), "cuEventRecord");
 }
 
 Result<bool> Gpu::has_begun() const {
   const CUresult result = calls_.query_event(begin_);
   if (result == CUDA_ERROR_NOT_READY)
     return false;
-  KILN_TRY(must(result, "cuEventQuery"));
+  KILN_TRY(check(result, "cuEventQuery"));
   return !calls_.is_simulated;
 }
 
 Result<float> Gpu::elapsed_ms() const {
   float ms = 0;
-  KILN_TRY(must(calls_.wait_for_event(end_), "cuEventSynchronize"));
-  KILN_TRY(must(calls_.elapsed_ms(&ms, begin_, end_), "cuEventElapsedTime"));
+  KILN_TRY(check(calls_.wait_for_event(end_), "cuEventSynchronize"));
+  KILN_TRY(check(calls_.elapsed_ms(&ms, begin_, end_), "cuEventElapsedTime"));
   return calls_.is_simulated ? 0 : ms;
 }
 
 Result<GpuMemory> GpuMemory::allocate(const Gpu& gpu, std::uint64_t bytes) {
   CUdeviceptr address = 0;
-  KILN_TRY(gpu.must(gpu.calls_.allocate(&address, std::max<std::uint64_t>(bytes, 1)),
-                    "cuMemAlloc"));
+  KILN_TRY(gpu.check(gpu.calls_.allocate(&address, std::max<std::uint64_t>(bytes, 1)),
+                     "cuMemAlloc"));
   return GpuMemory(gpu, address, bytes);
 }
 
@@ -139,8 +139,8 @@ GpuMemory::~GpuMemory() {
 }
 
 Result<void> GpuMemory::upload(std::span<const std::byte> bytes) const {
-  return gpu_->must(gpu_->calls_.upload(address_, bytes.data(), bytes.size()),
-                    "cuMemcpyHtoD");
+  return gpu_->check(gpu_->calls_.upload(address_, bytes.data(), bytes.size()),
+                     "cuMemcpyHtoD");
 }
 
 }  // namespace kiln::tools

@@ -26,10 +26,10 @@ struct GpuCalls {
   CUresult (*upload)(CUdeviceptr, const void*, std::size_t) = nullptr;
   CUresult (*free_memory)(std::size_t*, std::size_t*) = nullptr;
   CUresult (*make_stream)(CUstream*, unsigned) = nullptr;
-  CUresult (*end_stream)(CUstream) = nullptr;
+  CUresult (*destroy_stream)(CUstream) = nullptr;
   CUresult (*wait_for_stream)(CUstream) = nullptr;
   CUresult (*make_event)(CUevent*, unsigned) = nullptr;
-  CUresult (*end_event)(CUevent) = nullptr;
+  CUresult (*destroy_event)(CUevent) = nullptr;
   CUresult (*record)(CUevent, CUstream) = nullptr;
   CUresult (*wait_for_event)(CUevent) = nullptr;
   CUresult (*query_event)(CUevent) = nullptr;
@@ -73,7 +73,7 @@ class Gpu {
       std::shared_ptr<const device::PrimaryContext> context);
   [[nodiscard]] Result<void> begin();
   [[nodiscard]] Result<void> mark(CUevent event) const;
-  [[nodiscard]] Result<void> must(CUresult result, std::string_view call) const;
+  [[nodiscard]] Result<void> check(CUresult result, std::string_view call) const;
 
   const device::Driver driver_;
   const GpuCalls calls_;

@@ -31,21 +31,21 @@ constexpr std::int64_t kLongestKept = 8192;
 
 /// The fraction of a second read that comes from memory again, if `bytes` were moved in
 /// between: a block's share of the L2 cache keeps only its own size.
-double lost(double bytes) {
+double miss_fraction(double bytes) {
   return std::max(0.0, 1 - kBlockCacheBytes / bytes);
 }
 
-double forward_again(const Shape& shape) {
+double forward_extra_bytes(const Shape& shape) {
   const auto row = static_cast<double>(shape.weight());
   const double kept = 1024.0 * 16 * (shape.residual ? 3 : 6);
   if (shape.cols <= kLongestKept || row <= kept)
     return 0;
   const int passed = shape.residual ? 3 : 2;
-  return static_cast<double>(shape.tensor()) * lost(passed * row);
+  return static_cast<double>(shape.tensor()) * miss_fraction(passed * row);
 }
 
 /// `sums`: 2 with a bias, else 1.
-double backward_again(const Shape& shape, int sums) {
+double backward_extra_bytes(const Shape& shape, int sums) {
   if (shape.cols <= kLongestKept)
     return 0;
   constexpr double kShared = 224 << 10;
@@ -54,8 +54,8 @@ double backward_again(const Shape& shape, int sums) {
   const double inputs = 2 * static_cast<double>(shape.tensor());
   const double first = std::min(1.0, kShared / sizeof(float) / sums / cols);
   const int passed = shape.residual ? 4 : 3;
-  const double for_dx = inputs * lost(passed * row);
-  const double for_first_columns = inputs * first * lost(passed * row * first);
+  const double for_dx = inputs * miss_fraction(passed * row);
+  const double for_first_columns = inputs * first * miss_fraction(passed * row * first);
   const double for_other_columns = inputs * (1 - first);
   // Each block writes its partial sums, which are read again to be added up.
   const double partials = 132 * cols * sizeof(float) * sums;
@@ -90,7 +90,7 @@ BenchCase norm_forward(const char* operation, const Shape& shape,
       sizes_of(shape, kIsLayerNorm);
   const std::uint64_t least =
       2 * tensor + 2 * residual + weight + bias + mean + statistics;
-  const double goal = goal_of(kForwardGoal, least, forward_again(shape));
+  const double goal = goal_of(kForwardGoal, least, forward_extra_bytes(shape));
   return {.operation = operation,
           .what = shape.what(),
           .dtype = shape.dtype,
@@ -142,7 +142,7 @@ BenchCase norm_backward(const char* operation, const Shape& shape, const Device&
   const std::uint64_t least =
       3 * tensor + residual + 2 * weight + bias + mean + statistics;
   const double goal =
-      goal_of(kBackwardGoal, least, backward_again(shape, kIsLayerNorm ? 2 : 1));
+      goal_of(kBackwardGoal, least, backward_extra_bytes(shape, kIsLayerNorm ? 2 : 1));
   return {.operation = operation,
           .what = shape.what(),
           .dtype = shape.dtype,
@@ -201,7 +201,7 @@ void add_norm_cases(std::vector<BenchCase>& cases, ops::DType dtype,
     const Shape plain{.dtype = dtype, .rows = kElements / cols, .cols = cols};
     Shape residual = plain;
     residual.residual = true;
-    const bool is_rare = dtype == kTypeOfRareForms && cols == 4096;
+    const bool is_rare = dtype == kRareFormDType && cols == 4096;
     cases.push_back(layernorm_forward(plain));
     if (is_rare)
       cases.push_back(layernorm_forward(residual));

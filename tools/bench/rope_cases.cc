@@ -90,7 +90,7 @@ void add_rope(std::vector<BenchCase>& cases, ops::DType dtype, const RopeForm& f
 void add_rope_cases(std::vector<BenchCase>& cases, ops::DType dtype) {
   using enum ops::RopeStyle;
   add_rope(cases, dtype, {.style = kHalf, .has_angles = false, .name = "half"});
-  if (dtype != kTypeOfRareForms)
+  if (dtype != kRareFormDType)
     return;
   add_rope(cases, dtype, {.style = kHalf, .has_angles = true, .name = "half, angles"});
   add_rope(cases, dtype,

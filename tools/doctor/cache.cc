@@ -167,8 +167,8 @@ Check lock_check(const cache::Cache& cache, const CacheFacts& facts,
 }
 
 Check index_check(cache::Cache& cache, Diagnosis& diagnosis) {
-  if (auto kept = kept_from("index", diagnosis))
-    return *std::move(kept);
+  if (auto skipped = skipped_check("index", diagnosis))
+    return *std::move(skipped);
   Check check{"index", CheckVerdict::kOk, "", ""};
   const auto stats = cache.stats();
   if (!stats) {
@@ -187,7 +187,7 @@ Check index_check(cache::Cache& cache, Diagnosis& diagnosis) {
 
 }  // namespace
 
-void look_at_locks(BuildService& service, Diagnosis& diagnosis) {
+void probe_lock_folder(BuildService& service, Diagnosis& diagnosis) {
   const cache::LockFolder& folder = service.cache().lock_folder();
   if (!folder.usable())
     return;
@@ -196,7 +196,8 @@ void look_at_locks(BuildService& service, Diagnosis& diagnosis) {
   diagnosis.cache.locks = diagnosis.lock_probe.answer;
 }
 
-std::optional<Check> kept_from(const std::string& name, const Diagnosis& diagnosis) {
+std::optional<Check> skipped_check(const std::string& name,
+                                   const Diagnosis& diagnosis) {
   if (diagnosis.cache.locks != LockAnswer::kNoAnswer)
     return std::nullopt;
   return Check{name, CheckVerdict::kWarn,

@@ -132,7 +132,7 @@ std::string_view to_string(CheckVerdict verdict) {
 
 Diagnosis diagnose(Context& context, BuildService& service) {
   Diagnosis diagnosis;
-  look_at_locks(service, diagnosis);
+  probe_lock_folder(service, diagnosis);
   diagnosis.checks.push_back(
       {"kiln", CheckVerdict::kOk,
        fmt::format("{} (build {}), {} kernel templates", version(),

@@ -63,15 +63,15 @@ void check_driver(BuildService& service, Diagnosis& diagnosis);
 void check_toolchains(BuildService& service, Diagnosis& diagnosis);
 void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis);
 void check_cudnn(BuildService& service, Diagnosis& diagnosis);
-/// Uses the result of look_at_locks().
+/// Uses the result of probe_lock_folder().
 void check_cache(BuildService& service, Diagnosis& diagnosis);
 
 /// Call before anything that takes a lock: a build takes a slot, and the index and the
 /// counters have locks of their own. If a lock call hangs, no lock is taken.
-void look_at_locks(BuildService& service, Diagnosis& diagnosis);
+void probe_lock_folder(BuildService& service, Diagnosis& diagnosis);
 /// If a lock call hangs: the check that replaces one that would take a lock.
-[[nodiscard]] std::optional<Check> kept_from(const std::string& name,
-                                             const Diagnosis& diagnosis);
+[[nodiscard]] std::optional<Check> skipped_check(const std::string& name,
+                                                 const Diagnosis& diagnosis);
 
 /// `{"ok","kiln","checks","devices","toolchains","cache"}`.
 [[nodiscard]] nlohmann::ordered_json diagnosis_json(const Diagnosis& diagnosis);

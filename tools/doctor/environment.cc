@@ -174,8 +174,8 @@ void check_toolchains(BuildService& service, Diagnosis& diagnosis) {
 }
 
 void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis) {
-  if (auto kept = kept_from("compile", diagnosis)) {
-    diagnosis.checks.push_back(*std::move(kept));
+  if (auto skipped = skipped_check("compile", diagnosis)) {
+    diagnosis.checks.push_back(*std::move(skipped));
     return;
   }
   Check check{"compile", CheckVerdict::kOk, "", ""};
