@@ -677,6 +677,94 @@ kiln_cross_entropy_backward(kiln_service* service, int device, kiln_stream strea
 KILN_C_RESULT kiln_result kiln_cross_entropy_backward_prepare(
     kiln_service* service, int device, const kiln_cross_entropy_backward_args* args);
 
+/* kiln/ops/attention.h */
+
+typedef uint8_t kiln_attention_layout;
+enum { KILN_BSHD, KILN_SBHD, KILN_BHSD, KILN_THD };
+typedef uint8_t kiln_attention_mask;
+enum {
+  KILN_MASK_NONE,
+  KILN_MASK_CAUSAL,
+  KILN_MASK_CAUSAL_BOTTOM_RIGHT,
+  KILN_MASK_PADDING,
+  KILN_MASK_PADDING_CAUSAL,
+  KILN_MASK_PADDING_CAUSAL_BOTTOM_RIGHT
+};
+typedef uint8_t kiln_attention_bias;
+enum { KILN_BIAS_NONE, KILN_BIAS_POST_SCALE, KILN_BIAS_ALIBI };
+
+typedef struct kiln_attention_strides {
+  int64_t batch, head, sequence, dim, group;
+} kiln_attention_strides;
+
+/* Where all strides are 0, the tensors are contiguous in `layout`. */
+typedef struct kiln_attention_problem {
+  kiln_dtype dtype;
+  int64_t batch, heads, kv_heads, sq, skv, dqk, dv;
+  kiln_attention_layout layout;
+  kiln_attention_strides q, k, v, o;
+  kiln_attention_mask mask;
+  int64_t window_left, window_right;
+  kiln_attention_bias bias;
+  double dropout;
+} kiln_attention_problem;
+
+typedef struct kiln_attention_options {
+  bool stats, bias_gradient, deterministic, capture;
+} kiln_attention_options;
+
+typedef struct kiln_attention_tensors {
+  const void *q, *k, *v;
+  void* o;
+  float* stats;
+  const void* bias;
+  const int32_t *cu_seqlens_q, *cu_seqlens_kv, *lengths_q, *lengths_kv;
+  const int64_t *dropout_seed, *dropout_offset;
+  const void* grad_o;
+  void *grad_q, *grad_k, *grad_v, *grad_bias;
+  bool has_scale; /* false: the scale is 1 / sqrt(dqk) */
+  float scale;
+  void* workspace;
+  uint64_t workspace_bytes;
+} kiln_attention_tensors;
+
+typedef struct kiln_attention_args {
+  size_t struct_size;
+  kiln_attention_problem problem;
+  kiln_attention_options options;
+  kiln_attention_tensors tensors;
+} kiln_attention_args;
+#define KILN_ATTENTION_ARGS_INIT                             \
+  {                                                          \
+    .struct_size = sizeof(kiln_attention_args), .problem = { \
+      .window_left = -1,                                     \
+      .window_right = -1                                     \
+    }                                                        \
+  }
+
+KILN_C_RESULT kiln_result kiln_attention_forward(kiln_service* service, int device,
+                                                 kiln_stream stream,
+                                                 const kiln_attention_args* args);
+KILN_C_RESULT kiln_result kiln_attention_forward_prepare(
+    kiln_service* service, int device, const kiln_attention_args* args);
+/* Prepares, too. */
+KILN_C_RESULT kiln_result
+kiln_attention_forward_workspace(kiln_service* service, int device,
+                                 const kiln_attention_args* args, uint64_t* bytes);
+KILN_C_RESULT kiln_result kiln_attention_backward(kiln_service* service, int device,
+                                                  kiln_stream stream,
+                                                  const kiln_attention_args* args);
+KILN_C_RESULT kiln_result kiln_attention_backward_prepare(
+    kiln_service* service, int device, const kiln_attention_args* args);
+KILN_C_RESULT kiln_result
+kiln_attention_backward_workspace(kiln_service* service, int device,
+                                  const kiln_attention_args* args, uint64_t* bytes);
+/* explain_attention(): JSON, which the caller frees. */
+KILN_C_RESULT kiln_result kiln_attention_explain(kiln_service* service, int device,
+                                                 const kiln_attention_args* args,
+                                                 char** json);
+KILN_C_API void kiln_text_free(char* text);
+
 #ifdef __cplusplus
 }
 #endif

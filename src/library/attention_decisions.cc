@@ -158,6 +158,33 @@ std::optional<AttentionDecisions::Refusal> AttentionDecisions::ask_cudnn(
   return answer ? std::nullopt : std::optional(std::move(answer).error());
 }
 
+attention::Explanation AttentionDecisions::explain(const attention::Problem& problem,
+                                                   const Device& device) {
+  using attention::Choice;
+  using attention::Probe;
+  const auto library = plans().library();
+  if (!library) {
+    attention::OwnKernel kernel = attention::own_kernel(problem, device.capability);
+    return {.chosen = kernel.supported ? Choice::kKiln : Choice::kNone,
+            .cudnn = {},
+            .probe = {.message = library.error().message},
+            .kiln = std::move(kernel),
+            .steps = {}};
+  }
+  const auto ask = [&](const attention::Problem& step) -> Probe {
+    const auto refusal = ask_cudnn({.problem = step, .device = device.ordinal}, device);
+    if (!refusal)
+      return {.ran = true, .built = true, .status = "built", .message = ""};
+    const bool is_of_cudnn = refusal->subject.starts_with("plan.");
+    return {.ran = is_of_cudnn,
+            .built = false,
+            .status = is_of_cudnn ? "refused" : "not_run",
+            .message = refusal->reason};
+  };
+  return attention::explain({problem, device.capability, library->version()},
+                            {.parallelism = {}, .probe = ask});
+}
+
 /// By what the call is like, by whether cuDNN is here, by the rules, and by cuDNN
 /// itself, which builds the plan and loads it.
 AttentionDecisions::Answer AttentionDecisions::ask(const AttentionQuestion& question,
@@ -303,13 +330,13 @@ void AttentionDecisions::load_plans_with(const std::filesystem::path& cudnn) {
 std::size_t std::hash<kiln::AttentionQuestion>::operator()(
     const kiln::AttentionQuestion& question) const noexcept {
   const kiln::attention::Problem& p = question.problem;
-  std::size_t hash = static_cast<std::size_t>(question.device);
+  std::size_t mixed = static_cast<std::size_t>(question.device);
   for (const std::int64_t each :
        {p.batch, p.heads, p.kv_heads, p.sq, p.skv, p.dqk, p.dv, p.q.sequence,
         p.k.sequence, static_cast<std::int64_t>(p.pass),
         static_cast<std::int64_t>(p.mask)}) {
     constexpr std::size_t kGolden = 0x9e3779b97f4a7c15ULL;  // 2^64 / the golden ratio
-    hash ^= std::hash<std::int64_t>()(each) + kGolden + (hash << 6U) + (hash >> 2U);
+    mixed ^= std::hash<std::int64_t>()(each) + kGolden + (mixed << 6U) + (mixed >> 2U);
   }
-  return hash;
+  return mixed;
 }

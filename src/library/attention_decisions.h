@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "attention/kernel_choice.h"
+#include "attention/explain.h"
 #include "build/build_service.h"
 #include "cudnn/handles.h"
 #include "cudnn/loaded_plan.h"
@@ -75,6 +75,12 @@ class AttentionDecisions {
   /// Neither remembered nor logged; KILN_ATTENTION is not looked at.
   [[nodiscard]] std::optional<Refusal> ask_cudnn(const AttentionQuestion& question,
                                                  const Device& device);
+
+  /// The whole answer for an aligned call with a scale above 0: by every rule and,
+  /// where they allow it, by cuDNN itself. Neither remembered nor logged;
+  /// KILN_ATTENTION is not looked at.
+  [[nodiscard]] attention::Explanation explain(const attention::Problem& problem,
+                                               const Device& device);
 
   /// A decision that mark_ready() was called for; null: there is none. Decisions stay
   /// as long as this object.

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 #include <utility>
 
+#include "attention/explanation_json.h"
 #include "kiln/ops/attention.h"
 #include "library/public_border.h"
 #include "library/service_parts.h"
@@ -180,6 +183,23 @@ Result<void> attention_backward(Service& service, const Device& device,
                                 const AttentionOptions& options) {
   return run_attention(service, device, stream,
                        {problem_of(Pass::kBackward, problem, options), tensors});
+}
+
+Result<std::string> explain_attention(Service& service, const Device& device,
+                                      const AttentionProblem& problem,
+                                      const AttentionOptions& options) {
+  return at_border([&]() -> Result<std::string> {
+    KILN_TRY(ServiceParts::devices_of(service).check(device));
+    nlohmann::ordered_json passes;
+    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+      const Problem asked = problem_of(pass, problem, options);
+      KILN_TRY(attention::validate(asked));
+      passes[pass == Pass::kForward ? "forward" : "backward"] =
+          to_json(ServiceParts::attention_of(service).explain(asked, device));
+    }
+    using Handler = nlohmann::ordered_json::error_handler_t;
+    return passes.dump(-1, ' ', false, Handler::replace);  // a loader's words, say
+  });
 }
 
 Result<AttentionChoice> prepare_attention_forward(Service& service,

@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "attention/explanation_json.h"
 #include "cudnn/library.h"
 #include "device/profile.h"
 #include "tools/attention/command.h"
@@ -113,7 +114,7 @@ Result<int> explain_attention(Context& context, const AttentionOptions& options)
   else if (options.matrix)
     print(matrix_text(problem, cells, context.out));
   else if (context.json)
-    print_json(explanation_json(cells.at(0).explanation));
+    print_json(attention::to_json(cells.at(0).explanation));
   else
     print(explanation_text({problem, cells.at(0).arch, cells.at(0).cudnn}, how,
                            cells.at(0).explanation, context.out));

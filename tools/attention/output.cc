@@ -13,29 +13,6 @@ using attention::Explanation;
 using attention::Finding;
 using nlohmann::ordered_json;
 
-ordered_json findings_json(const std::vector<Finding>& findings) {
-  ordered_json list = ordered_json::array();
-  for (const Finding& each : findings)
-    list.push_back({{"id", each.id}, {"reason", each.reason}, {"remedy", each.remedy}});
-  return list;
-}
-
-ordered_json cudnn_json(const attention::Verdict& verdict,
-                        const attention::Probe& probe) {
-  return {{"supported", verdict.supported},
-          {"rules", findings_json(verdict.refusals)},
-          {"policies", findings_json(verdict.policies)},
-          {"probe",
-           {{"ran", probe.ran},
-            {"built", probe.built},
-            {"status", probe.status},
-            {"message", probe.message}}}};
-}
-
-ordered_json kiln_json(const attention::OwnKernel& kernel) {
-  return {{"supported", kernel.supported}, {"reason", kernel.reason}};
-}
-
 std::string finding_text(const Finding& finding, std::string_view word, Style style,
                          const Terminal& terminal) {
   return fmt::format("{}  {}\n         {}\n         {}\n",
@@ -122,23 +99,6 @@ std::string cell_text(const MatrixCell& cell, const std::vector<Finding>& rules)
 }
 
 }  // namespace
-
-ordered_json explanation_json(const Explanation& explanation) {
-  ordered_json steps = ordered_json::array();
-  for (const attention::Step& step : explanation.steps) {
-    steps.push_back({{"sq", step.problem.sq},
-                     {"skv", step.problem.skv},
-                     {"mask", attention::to_string(step.problem.mask)},
-                     {"heads", step.problem.heads},
-                     {"chosen", to_string(step.chosen)},
-                     {"cudnn", cudnn_json(step.cudnn, step.probe)},
-                     {"kiln", kiln_json(step.kiln)}});
-  }
-  return {{"chosen", to_string(explanation.chosen)},
-          {"cudnn", cudnn_json(explanation.cudnn, explanation.probe)},
-          {"kiln", kiln_json(explanation.kiln)},
-          {"steps", steps}};
-}
 
 std::string explanation_text(const attention::Question& question,
                              const attention::ExplainOptions& options,

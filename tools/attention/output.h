@@ -12,10 +12,6 @@
 
 namespace kiln::tools {
 
-/// `{"chosen","cudnn","kiln","steps"}`.
-[[nodiscard]] nlohmann::ordered_json explanation_json(
-    const attention::Explanation& explanation);
-
 [[nodiscard]] std::string explanation_text(const attention::Question& question,
                                            const attention::ExplainOptions& options,
                                            const attention::Explanation& explanation,

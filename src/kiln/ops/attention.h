@@ -212,4 +212,12 @@ struct AttentionChoice {
     Service& service, const Device& device, const AttentionProblem& problem,
     const AttentionOptions& options = {});
 
+/// What would run both passes there, and why: `{"forward": {...}, "backward": {...}}`,
+/// each as `kiln attention explain --json` prints it, for aligned tensors and a scale
+/// above 0. Asks the cuDNN of this machine by building its plan. KILN_ATTENTION is not
+/// looked at. Thread-safe. Errors: kInvalidArgument, kUnavailable (a forked child).
+[[nodiscard]] KILN_EXPORT Result<std::string> explain_attention(
+    Service& service, const Device& device, const AttentionProblem& problem,
+    const AttentionOptions& options = {});
+
 }  // namespace kiln::ops

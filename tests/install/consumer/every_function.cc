@@ -58,8 +58,8 @@ auto every_function = std::make_tuple(
     &kiln::ops::layernorm_forward, &kiln::ops::layernorm_backward,
     &kiln::ops::rmsnorm_forward, &kiln::ops::rmsnorm_backward,
     &kiln::ops::layernorm_backward_workspace_bytes,
-    &kiln::ops::rmsnorm_backward_workspace_bytes, &kiln::ops::rope_forward,
-    &kiln::ops::rope_backward, &kiln::ops::softmax_forward,
+    &kiln::ops::rmsnorm_backward_workspace_bytes, &kiln::ops::explain_attention,
+    &kiln::ops::rope_forward, &kiln::ops::rope_backward, &kiln::ops::softmax_forward,
     &kiln::ops::softmax_backward);
 
 kiln::Kernel copy(const kiln::Kernel& kernel) {

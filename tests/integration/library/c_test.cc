@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -147,6 +148,16 @@ TEST(CStructs, InitMacrosHaveTheDefaultsOfCpp){
                                                                  cross_entropy_backward,
                                                                  CrossEntropyBackward)}
 
+TEST(CStructs, AttentionsInitMacroHasTheDefaultsOfCpp) {
+  static const kiln_attention_args in_c = KILN_ATTENTION_ARGS_INIT;
+  static const ops::AttentionProblem problem{};
+  static const ops::AttentionOptions options{};
+  EXPECT_EQ(in_c.struct_size, sizeof(in_c));
+  EXPECT_EQ(std::memcmp(&in_c.problem, &problem, sizeof(problem)), 0);
+  EXPECT_EQ(std::memcmp(&in_c.options, &options, sizeof(options)), 0);
+  EXPECT_FALSE(in_c.tensors.has_scale);
+}
+
 TEST(CStructs, CodesAndEnumeratorsAreThoseOfCpp) {
   EXPECT_EQ(KILN_INVALID_ARGUMENT, static_cast<int>(ErrorCode::kInvalidArgument) + 1);
   EXPECT_EQ(KILN_TIMEOUT, static_cast<int>(ErrorCode::kTimeout) + 1);
@@ -160,6 +171,10 @@ TEST(CStructs, CodesAndEnumeratorsAreThoseOfCpp) {
   EXPECT_EQ(KILN_CLAMPED_SWIGLU, static_cast<int>(ops::GluKind::kClampedSwiGlu));
   EXPECT_EQ(KILN_GLU_SPLIT, static_cast<int>(ops::GluLayout::kSplit));
   EXPECT_EQ(KILN_ROPE_INTERLEAVED, static_cast<int>(ops::RopeStyle::kInterleaved));
+  EXPECT_EQ(KILN_THD, static_cast<int>(ops::AttentionLayout::kThd));
+  EXPECT_EQ(KILN_MASK_PADDING_CAUSAL_BOTTOM_RIGHT,
+            static_cast<int>(ops::AttentionMask::kPaddingCausalBottomRight));
+  EXPECT_EQ(KILN_BIAS_ALIBI, static_cast<int>(ops::AttentionBias::kAlibi));
   EXPECT_EQ(KILN_TARGETS_INT32, static_cast<int>(ops::TargetType::kInt32));
 }
 
@@ -342,6 +357,53 @@ TEST_F(CTest, OperationsRunAndSayTheirWorkspace) {
   EXPECT_DONE(kiln_rmsnorm_backward_workspace(service.get(), 1, &backward, &bytes));
   EXPECT_EQ(bytes % (64 * sizeof(float)), 0U);
   EXPECT_GT(bytes, 0U);
+}
+
+TEST_F(CTest, AttentionIsExplainedPreparedAndRun) {
+  kiln_options options = c_options();
+  options.cudnn = "/nowhere/libcudnn.so.9";
+  const OwnedService service = open(options);
+  kiln_attention_args args = KILN_ATTENTION_ARGS_INIT;
+  args.problem.dtype = KILN_F16;
+  args.problem.batch = 1;
+  args.problem.heads = 2;
+  args.problem.kv_heads = 1;
+  args.problem.sq = args.problem.skv = 16;
+  args.problem.dqk = args.problem.dv = 64;
+  args.problem.mask = KILN_MASK_CAUSAL;
+  args.options.stats = true;
+
+  char* text = nullptr;
+  EXPECT_DONE(kiln_attention_explain(service.get(), 1, &args, &text));
+  const auto explained = nlohmann::json::parse(text);
+  kiln_text_free(text);
+  for (const char* const pass : {"forward", "backward"}) {
+    EXPECT_EQ(explained[pass]["chosen"], "kiln") << explained.dump(1);
+    EXPECT_THAT(explained[pass]["cudnn"]["probe"]["message"].get<std::string>(),
+                HasSubstr("/nowhere/libcudnn.so.9"));
+  }
+
+  const std::size_t tokens = 16;
+  std::vector<std::uint16_t> q(tokens * 2 * 64), k(tokens * 64), v(tokens * 64);
+  std::vector<std::uint16_t> o(q.size());
+  std::vector<float> stats(tokens * 2);
+  std::uint64_t bytes = 1;
+  EXPECT_DONE(kiln_attention_forward_workspace(service.get(), 1, &args, &bytes));
+  EXPECT_EQ(bytes, 0U);
+  args.tensors.q = q.data();
+  args.tensors.k = k.data();
+  args.tensors.v = v.data();
+  args.tensors.o = o.data();
+  args.tensors.stats = stats.data();
+  EXPECT_DONE(kiln_attention_forward(service.get(), 1, nullptr, &args));
+  args.tensors.stats = nullptr;
+  expect_refused(kiln_attention_forward(service.get(), 1, nullptr, &args),
+                 "stats is null");
+  EXPECT_DONE(kiln_attention_backward_workspace(service.get(), 1, &args, &bytes));
+  EXPECT_GT(bytes, 0U);
+  args.problem.heads = 3;
+  args.problem.kv_heads = 2;
+  expect_refused(kiln_attention_backward_prepare(service.get(), 1, &args), "heads");
 }
 
 TEST_F(CTest, ARequestedCancelEndsABuild) {

@@ -1,0 +1,56 @@
+// Compares a struct of kiln/c.h with the struct of C++ that it stands for, when
+// compiled.
+
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+namespace kiln::c {
+
+/// What stands in front of the first field in C.
+inline constexpr std::size_t kBehindSize = sizeof(std::size_t);
+inline constexpr std::size_t kNested = 0;
+
+/// The same type, or an enumeration or a struct of the same size.
+template <typename InC, typename InCpp>
+constexpr bool kSameType = std::is_same_v<InC, InCpp> ||
+                           (sizeof(InC) == sizeof(InCpp) &&
+                            (std::is_enum_v<InCpp> || std::is_class_v<InCpp>));
+
+struct Anything {
+  template <typename Type>
+  operator Type() const;  // NOLINT(google-explicit-constructor): stands for any field
+};
+template <typename Struct, typename... Fields>
+consteval std::size_t field_count() {
+  if constexpr (requires { Struct{Fields{}..., Anything{}}; })
+    return field_count<Struct, Fields..., Anything>();
+  else
+    return sizeof...(Fields);
+}
+
+// KILN_SAME_FIELDS(InC, InCpp, front, field...): the fields are all that InCpp has, and
+// have the same types and, behind `front` bytes, the same places in InC.
+#define KILN_SAME_FIELDS(InC, InCpp, front, ...)                                      \
+  static_assert(sizeof(InC) == sizeof(InCpp) + (front));                              \
+  static_assert(field_count<InCpp>() == 0 KILN_EXPAND(KILN_EACH(KILN_ONE, InC, InCpp, \
+                                                                front, __VA_ARGS__)), \
+                #InCpp " has a field that " #InC " has not");                         \
+  KILN_EXPAND(KILN_EACH(KILN_SAME_FIELD, InC, InCpp, front, __VA_ARGS__))
+#define KILN_ONE(InC, InCpp, front, field) +1
+#define KILN_SAME_FIELD(InC, InCpp, front, field)                          \
+  static_assert(offsetof(InC, field) == offsetof(InCpp, field) + (front)); \
+  static_assert(kSameType<decltype(InC::field), decltype(InCpp::field)>);
+// The preprocessor's recursion: a macro is expanded once in each of 27 scans.
+#define KILN_EACH(what, InC, InCpp, front, field, ...) \
+  what(InC, InCpp, front, field) __VA_OPT__(           \
+      KILN_EACH_AGAIN KILN_PARENTHESES(what, InC, InCpp, front, __VA_ARGS__))
+#define KILN_EACH_AGAIN() KILN_EACH
+#define KILN_PARENTHESES ()
+#define KILN_EXPAND(...) KILN_EXPAND_9(KILN_EXPAND_9(KILN_EXPAND_9(__VA_ARGS__)))
+#define KILN_EXPAND_9(...) KILN_EXPAND_3(KILN_EXPAND_3(KILN_EXPAND_3(__VA_ARGS__)))
+#define KILN_EXPAND_3(...) KILN_EXPAND_1(KILN_EXPAND_1(KILN_EXPAND_1(__VA_ARGS__)))
+#define KILN_EXPAND_1(...) __VA_ARGS__
+
+}  // namespace kiln::c
