@@ -28,8 +28,8 @@ constexpr std::array kThreeOrders{Order::kAscending, Order::kDescending,
 
 const Variant& variant(const std::string& name) {
   static const auto* const all = [] {
-    const auto catalog =
-        catalog_with(test::paths::source("tests/integration/cpu_kernels/defects"));
+    const auto catalog = catalog_with(
+        kiln::test::paths::source("tests/integration/cpu_kernels/defects"));
     auto* const list = new std::vector<Variant>();
     for (const CpuKernel& kernel : defect_kernels()) {
       list->emplace_back(kernel, catalog);
