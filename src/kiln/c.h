@@ -1,7 +1,6 @@
-/* Kiln for C11, and for every language that calls C. The whole library, but for what
- * only C++ can say. What a function does, its shapes, units and formulas stand with the
- * C++ function of the same name: each part below names that header, which is installed
- * beside this one.
+/* Kiln for C11, and for every language that calls C. Each part below names the C++
+ * header, installed beside this one, that says what its functions do: shapes, units,
+ * formulas and errors.
  *
  *   kiln_service *service;
  *   kiln_result failed = kiln_service_open(NULL, &service);
@@ -10,14 +9,15 @@
  *     kiln_error_free(failed);
  *   }
  *
- * Threads: any thread may call any function, several at once, on the same handles; not
- * one that frees a handle while another call uses it. No exception leaves the library.
- * Results: NULL where a call succeeded, else an error that the caller frees. Then every
- * output is NULL or as it was. Structs begin with their size: initialize each with its
- * KILN_..._INIT macro, which has the defaults. A field that was set to a wrong value,
- * and a NULL handle, are KILN_INVALID_ARGUMENT. Text is UTF-8, ends with NUL, and lives
- * as long as what it was asked of. Freeing NULL does nothing. After a fork, calls on a
- * service whose process had devices are KILN_FORKED in the child. */
+ * Threads: any thread may call any function, and several may use one handle at once,
+ * but none while another frees that handle. No exception leaves the library.
+ * Results: NULL on success, else an error that the caller frees; outputs are then NULL
+ * or unchanged. A wrong value in a field and a NULL handle are KILN_INVALID_ARGUMENT.
+ * Structs that begin with struct_size: initialize each with its KILN_..._INIT macro,
+ * which also sets the defaults. Text is UTF-8, ends with NUL, and lives as long as the
+ * object that it came from. Freeing NULL does nothing. Forks: in a forked child, calls
+ * that need a device or a build are KILN_FORKED; the child may free what it inherited.
+ */
 
 #ifndef KILN_C_H
 #define KILN_C_H
@@ -34,7 +34,7 @@
 extern "C" {
 #endif
 
-/* An integer that was not set. */
+/* The value of an integer that is not set. */
 #define KILN_UNSET INT64_MIN
 
 typedef struct kiln_error kiln_error;
@@ -42,11 +42,11 @@ typedef kiln_error* kiln_result;
 typedef struct kiln_service kiln_service;
 typedef struct kiln_kernel kiln_kernel;
 typedef struct kiln_cancel kiln_cancel;
-/* A stream of the CUDA driver, or of its runtime. NULL: the device's default stream. */
+/* A CUstream or cudaStream_t. NULL: the default stream, of the device for an operation;
+ * for kiln_kernel_launch() see kiln/kernel.h. */
 typedef struct CUstream_st* kiln_stream;
 
-/* ---- Errors: kiln/result.h
- * ------------------------------------------------------------------- */
+/* ---- Errors: kiln/result.h ---- */
 
 enum {
   KILN_INVALID_ARGUMENT = 1,
@@ -66,14 +66,13 @@ enum {
 
 /* One of the codes above; 0 for NULL. */
 KILN_C_API int kiln_error_code(const kiln_error* error);
-/* What failed, on what, why and what to do. "" for NULL. */
+/* The object, the call, the cause and the remedy; "" for NULL. */
 KILN_C_API const char* kiln_error_message(const kiln_error* error);
-/* Of KILN_COMPILE_FAILED: the compiler's log, which ends the message, too. Else "". */
+/* For KILN_COMPILE_FAILED the compiler's log, the end of the message; else "". */
 KILN_C_API const char* kiln_error_log(const kiln_error* error);
 KILN_C_API void kiln_error_free(kiln_error* error);
 
-/* ---- The service: kiln/service.h, kiln/request.h
- * --------------------------------------------- */
+/* ---- The service: kiln/service.h, kiln/request.h ---- */
 
 /* "0.1.0". */
 KILN_C_API const char* kiln_version(void);
@@ -86,20 +85,21 @@ enum {
   KILN_EVENT_LOADED,
   KILN_EVENT_FAILED
 };
-/* Good for as long as the callback runs. */
+/* Valid only while the callback runs. */
 typedef struct kiln_event {
   size_t struct_size;
   int kind, device;
   const char *kernel, *key;
   int64_t took_ns;
-  int code;            /* 0, or that of the error */
-  const char* message; /* "", or that of the error */
+  int code;            /* 0, or the error's code */
+  const char* message; /* "", or the error's message */
 } kiln_event;
 
 enum { KILN_ATTENTION_BEST, KILN_ATTENTION_CUDNN, KILN_ATTENTION_KILN };
 
-/* What is NULL or KILN_UNSET is the environment's, or the default. A list is set where
- * its pointer is not NULL. */
+/* A field that is NULL or KILN_UNSET takes the environment's value, or the default. A
+ * list is set if its pointer is not NULL, even if its count is 0. kiln_service_open()
+ * copies text and lists; on_event_user must live as long as the service. */
 typedef struct kiln_options {
   size_t struct_size;
   const char* cache_dir;
@@ -115,7 +115,7 @@ typedef struct kiln_options {
   const uint32_t* trusted_uids;
   size_t trusted_uid_count;
   const char* log_level;
-  /* Called by the thread that caused the event. It must not call the service. */
+  /* Called by the thread that caused the event. Must not call the service. */
   void (*on_event)(void* user, const kiln_event* event);
   void* on_event_user;
 } kiln_options;
@@ -133,9 +133,9 @@ KILN_C_RESULT kiln_result kiln_service_open(const kiln_options* options,
 KILN_C_API void kiln_service_close(kiln_service* service);
 
 enum { KILN_LOG_DEBUG, KILN_LOG_INFO, KILN_LOG_WARNING };
-/* Lines of Kiln's log go to `write` in place of stderr, from any thread, several at
- * once; NULL: to stderr again. For the whole process. A thread that is in the old
- * callback ends it. */
+/* Sends the log of Kiln in this process to `write` instead of stderr; NULL: to stderr
+ * again. Any thread may call `write`, several at once; after this returns, a line in
+ * progress may still go to the old callback. */
 KILN_C_API void kiln_log_to(void (*write)(void* user, int level, const char* line),
                             void* user);
 
@@ -143,10 +143,10 @@ typedef struct kiln_device {
   size_t struct_size;
   int ordinal;
   int capability_major, capability_minor;
-  const char *name, *uuid, *pci_id; /* as long as the service */
+  const char *name, *uuid, *pci_id; /* valid as long as the service */
   uint64_t memory_bytes;
   int multiprocessors;
-  int64_t shared_bytes_per_block; /* 0: not known */
+  int64_t shared_bytes_per_block; /* 0: unknown */
 } kiln_device;
 #define KILN_DEVICE_INIT \
   { .struct_size = sizeof(kiln_device) }
@@ -156,7 +156,7 @@ KILN_C_RESULT kiln_result kiln_device_count(kiln_service* service, int* count);
 KILN_C_RESULT kiln_result kiln_device_info(kiln_service* service, int device,
                                            kiln_device* info);
 
-/* A request to stop, which any number of calls may be given. */
+/* Cancels the calls it is given to, any number of them; never reset. */
 KILN_C_API kiln_cancel* kiln_cancel_new(void); /* NULL: out of memory */
 KILN_C_API void kiln_cancel_request(kiln_cancel* cancel);
 KILN_C_API void kiln_cancel_free(kiln_cancel* cancel);
@@ -165,7 +165,7 @@ typedef struct kiln_source {
   size_t struct_size;
   const char* source;
   const char* file_name; /* NULL: "kernel.cu" */
-  /* Headers in memory: the name as #include spells it, and the text. */
+  /* Headers in memory: the names as #include spells them, and their texts. */
   const char *const *header_names, *const *header_texts;
   size_t header_count;
   const char* const* include_dirs;
@@ -181,14 +181,15 @@ typedef struct kiln_source {
   { .struct_size = sizeof(kiln_source) }
 
 /* `params_json`: one JSON object, {"dtype": "bf16", "max_cols": 128}; NULL: no
- * parameters. `cancel` may be NULL. Blocks while the kernel is built. */
+ * parameters. `cancel` may be NULL. Blocks while the kernel is built. The caller frees
+ * `*kernel`. */
 KILN_C_RESULT kiln_result kiln_get_template(kiln_service* service, int device,
                                             const char* name, const char* params_json,
                                             kiln_cancel* cancel, kiln_kernel** kernel);
 KILN_C_RESULT kiln_result kiln_get_source(kiln_service* service, int device,
                                           const kiln_source* source,
                                           kiln_cancel* cancel, kiln_kernel** kernel);
-/* Starts that in the background. */
+/* Starts kiln_get_template() in the background. */
 KILN_C_RESULT kiln_result kiln_prefetch_template(kiln_service* service, int device,
                                                  const char* name,
                                                  const char* params_json);
@@ -203,8 +204,7 @@ typedef struct kiln_statistics {
 KILN_C_RESULT kiln_result kiln_statistics_get(kiln_service* service,
                                               kiln_statistics* statistics);
 
-/* ---- Kernels: kiln/kernel.h, kiln/geometry.h
- * ------------------------------------------------- */
+/* ---- Kernels: kiln/kernel.h, kiln/geometry.h ---- */
 
 typedef struct kiln_geometry {
   size_t struct_size;
@@ -232,35 +232,34 @@ typedef struct kiln_kernel_attributes {
 #define KILN_KERNEL_ATTRIBUTES_INIT \
   { .struct_size = sizeof(kiln_kernel_attributes) }
 
-/* Another kernel of the same module, as a handle of its own. */
+/* Another kernel of the same module; the caller frees `*entry`. */
 KILN_C_RESULT kiln_result kiln_kernel_entry(const kiln_kernel* kernel, const char* name,
                                             kiln_kernel** entry);
-/* `n` launch arguments of the template, by name. */
+/* Launch argument names[i] of the template has values[i], for each i below `n`. */
 KILN_C_RESULT kiln_result kiln_kernel_geometry(const kiln_kernel* kernel,
                                                const char* const* names,
                                                const int64_t* values, size_t n,
                                                kiln_geometry* geometry);
-/* `args`: the addresses of the kernel's `n` arguments, in its order; `sizes`: their
- * bytes. */
+/* args[i]: the host address of argument i of `n`; sizes[i]: its size in bytes. */
 KILN_C_RESULT kiln_result kiln_kernel_launch(const kiln_kernel* kernel,
                                              const kiln_geometry* geometry,
                                              kiln_stream stream, void* const* args,
                                              const size_t* sizes, size_t n);
 KILN_C_RESULT kiln_result kiln_kernel_info(const kiln_kernel* kernel,
                                            kiln_kernel_attributes* attributes);
-/* The bytes that were loaded, a cubin or PTX, for other loaders; as long as the kernel.
- */
+/* The loaded cubin or PTX, for other loaders; valid as long as the kernel. */
 KILN_C_RESULT kiln_result kiln_kernel_image(const kiln_kernel* kernel,
                                             const void** image, size_t* size);
 /* 64 hex digits; "" for NULL. */
 KILN_C_API const char* kiln_kernel_key(const kiln_kernel* kernel);
 KILN_C_API void kiln_kernel_free(kiln_kernel* kernel);
 
-/* ---- Operations
- * ------------------------------------------------------------------------------ Each
- * starts in `stream` and returns; ..._prepare() builds and loads what it needs, and
- * ignores pointers; ..._workspace() says how many bytes of scratch memory it needs.
- * Fields have the names and the order of the C++ struct. */
+/* ---- Operations ---- */
+
+/* Each operation launches in `stream` and returns. ..._prepare() fetches and loads its
+ * kernels; ..._workspace() returns the bytes of device scratch memory that it needs;
+ * both ignore pointers (for rope see kiln/ops/rope.h). Fields have the names and the
+ * order of the C++ struct. */
 
 typedef uint8_t kiln_dtype;
 enum { KILN_F16 = 1, KILN_BF16, KILN_F32 };
@@ -697,7 +696,7 @@ typedef struct kiln_attention_strides {
   int64_t batch, head, sequence, dim, group;
 } kiln_attention_strides;
 
-/* Where all strides are 0, the tensors are contiguous in `layout`. */
+/* If all strides are 0, the tensors are contiguous in `layout`. */
 typedef struct kiln_attention_problem {
   kiln_dtype dtype;
   int64_t batch, heads, kv_heads, sq, skv, dqk, dv;
@@ -747,7 +746,7 @@ KILN_C_RESULT kiln_result kiln_attention_forward(kiln_service* service, int devi
                                                  const kiln_attention_args* args);
 KILN_C_RESULT kiln_result kiln_attention_forward_prepare(
     kiln_service* service, int device, const kiln_attention_args* args);
-/* Prepares, too. */
+/* Also prepares. */
 KILN_C_RESULT kiln_result
 kiln_attention_forward_workspace(kiln_service* service, int device,
                                  const kiln_attention_args* args, uint64_t* bytes);
@@ -759,7 +758,7 @@ KILN_C_RESULT kiln_result kiln_attention_backward_prepare(
 KILN_C_RESULT kiln_result
 kiln_attention_backward_workspace(kiln_service* service, int device,
                                   const kiln_attention_args* args, uint64_t* bytes);
-/* explain_attention(): JSON, which the caller frees. */
+/* explain_attention(). The caller frees `*json` with kiln_text_free(). */
 KILN_C_RESULT kiln_result kiln_attention_explain(kiln_service* service, int device,
                                                  const kiln_attention_args* args,
                                                  char** json);

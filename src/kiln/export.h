@@ -1,7 +1,7 @@
-// What the shared library shows to programs; everything else in it is hidden.
+// Marks what the shared library exports; all other symbols are hidden.
 
 #pragma once
 
 #define KILN_EXPORT __attribute__((visibility("default")))
-// Of a part of such a class that is the library's own.
+// Hides a private part of an exported class.
 #define KILN_HIDDEN __attribute__((visibility("hidden")))

@@ -15,10 +15,11 @@ using LaunchArguments = std::map<std::string, std::int64_t>;
 struct Geometry {
   std::array<std::uint32_t, 3> grid{1, 1, 1};   // blocks in x, y, z
   std::array<std::uint32_t, 3> block{1, 1, 1};  // threads in x, y, z
-  std::uint32_t shared_bytes = 0;               // dynamic, for each block
-  // Blocks of a cluster; each divides the grid. More than one: from 9.0 on.
+  std::uint32_t shared_bytes = 0;               // dynamic, per block
+  // Blocks of a cluster in x, y, z; each divides the grid. Above 1: needs compute
+  // capability 9.0.
   std::array<std::uint32_t, 3> cluster{1, 1, 1};
-  bool cooperative = false;  // all blocks run at once and may wait for each other
+  bool cooperative = false;  // cooperative launch: all blocks are resident at once
   friend bool operator==(const Geometry&, const Geometry&) = default;
 };
 

@@ -17,7 +17,7 @@
 #include "kiln/geometry.h"
 #include "kiln/result.h"
 
-// The driver's own types, so that no CUDA header is needed here.
+// Types of the CUDA driver API, so that this header needs no CUDA header.
 struct CUfunc_st;
 struct CUstream_st;
 
@@ -29,59 +29,60 @@ class LoadedKernel;
 struct KernelAttributes {
   std::uint32_t registers = 0;                 // per thread
   std::uint64_t local_bytes = 0;               // per thread: stack and spills
-  std::uint64_t constant_bytes = 0;            // the kernel's own
+  std::uint64_t constant_bytes = 0;            // user constant memory
   std::uint32_t static_shared_bytes = 0;       // per block
-  std::uint32_t max_dynamic_shared_bytes = 0;  // per block, beside the static ones
+  std::uint32_t max_dynamic_shared_bytes = 0;  // per block, on top of static
   std::uint32_t max_threads_per_block = 0;     // of this kernel on this device
   friend bool operator==(const KernelAttributes&, const KernelAttributes&) = default;
 };
 
-/// A kernel on its device. A copy is cheap and shares the loaded module: a kernel may
-/// outlive the service that it came from. Destroying the last copy unloads the module
-/// without waiting for the device: keep a copy until its last launch has run, and as
-/// long as a graph that captured a launch may run. A moved-from Kernel can be assigned
-/// to and destroyed, nothing else. Thread safety: any number of threads may use one,
-/// and copies of one.
+/// A kernel on its device. Copies are cheap and share the loaded module; a kernel may
+/// outlive its service. The module is unloaded once the service and the last copy are
+/// gone, without waiting for the device: keep a copy until the last launch has
+/// finished, and as long as a graph that captured a launch may run. Only assign to or
+/// destroy a moved-from Kernel. Thread safety: any number of threads may use one Kernel
+/// and its copies.
 class KILN_EXPORT Kernel {
  public:
-  /// "scaled_softmax_fwd:dtype=bf16,max_cols=any", or the file name of the source that
-  /// it was first loaded for.
+  /// The template with its parameters, "scaled_softmax_fwd:dtype=bf16,max_cols=any"; of
+  /// a source, the file name in the request that loaded it first.
   [[nodiscard]] const std::string& name() const;
-  /// 64 hex digits, as `kiln show` takes them.
+  /// The cache key: 64 hex digits, which `kiln show` accepts.
   [[nodiscard]] const std::string& key() const;
   [[nodiscard]] const Device& device() const;
 
   /// The lowered names of the module's kernels: "_Z5scaleIfEvPT_f".
   [[nodiscard]] std::vector<std::string> entry_points() const;
-  /// The kernel that launch() starts; "" where there are several and none was chosen.
+  /// The lowered name of the kernel that launch() starts; "" if the module of a source
+  /// has several and entry() selected none.
   [[nodiscard]] const std::string& entry_point() const;
-  /// Another kernel of the module, by name expression or by lowered name. Errors:
-  /// kNotFound, with the names that there are.
+  /// A handle to another kernel of the module, by name expression or lowered name.
+  /// Errors: kNotFound, listing the kernels of the module.
   [[nodiscard]] Result<Kernel> entry(std::string_view name) const;
 
-  /// Errors: kInvalidArgument where there are several kernels and none was chosen.
+  /// Errors: kInvalidArgument if entry_point() is "".
   [[nodiscard]] Result<KernelAttributes> attributes() const;
 
-  /// Grid, block and dynamic shared memory for `arguments`, as the template declares
-  /// them. Errors: kInvalidArgument (an argument that is missing, unknown or negative;
-  /// a requirement of the template that they break; a source, which declares none).
+  /// The geometry that the template declares for `arguments`. Errors: kInvalidArgument
+  /// (an argument is missing, unknown or negative; the arguments break a requirement of
+  /// the template; the kernel comes from a source, which declares no geometry).
   [[nodiscard]] Result<Geometry> geometry(const LaunchArguments& arguments) const;
 
-  /// Starts the kernel in `stream` and returns. `arguments` are the kernel's own, in
-  /// order, each of exactly its parameter's size: `float`, not `double`; a device
-  /// address as a pointer or CUdeviceptr. Works while `stream` is captured.
+  /// Launches the kernel in `stream`; asynchronous. `arguments` are the kernel's own,
+  /// in order, each of exactly its parameter's size: `float`, not `double`; a device
+  /// address as a pointer or CUdeviceptr. Works while `stream` is being captured.
   ///
-  /// The stream must be of the primary context of this kernel's device. The null stream
-  /// and the per-thread one are those of the context current to this thread, or of this
-  /// kernel's where none is. An empty grid starts nothing. Costs some tens of
-  /// nanoseconds more than cuLaunchKernel, and one question to the driver whose stream
-  /// it is. Of PTX, drivers before CUDA 12.4 do not report parameters: then arguments
-  /// are not checked.
+  /// The stream must belong to the primary context of device(). The null, legacy and
+  /// per-thread streams belong to the thread's current context; if none is current, to
+  /// the kernel's. An empty grid launches nothing. Overhead beside cuLaunchKernel: some
+  /// tens of nanoseconds and one query of the stream's context. Drivers before CUDA
+  /// 12.4 do not report the parameters of PTX; its arguments are then not checked.
   ///
-  /// Errors, before anything is launched: kInvalidArgument (a wrong number or size of
-  /// arguments, a geometry beyond the limits of the kernel or the device, a stream of
-  /// another context). Else kDevice with the driver's error, which may be that of an
-  /// earlier launch, since kernels run asynchronously.
+  /// Errors, before the launch: kInvalidArgument (entry_point() is ""; a wrong number
+  /// or size of arguments; a geometry beyond a limit of the kernel or the device; a
+  /// stream of another context), kUnavailable (a cluster or a cooperative launch with a
+  /// driver before CUDA 11.8). kDevice: the driver's error, possibly of an earlier
+  /// kernel, since kernels run asynchronously.
   template <typename... Arguments>
   [[nodiscard]] Result<void> launch(const Geometry& geometry, CUstream_st* stream,
                                     Arguments... arguments) const {
@@ -94,7 +95,7 @@ class KILN_EXPORT Kernel {
     return launch_with(geometry, stream, values, kSizes);
   }
 
-  /// As above. Errors: also that of geometry(), which is passed on.
+  /// The same with the result of geometry(), whose error it returns.
   template <typename... Arguments>
   [[nodiscard]] Result<void> launch(const Result<Geometry>& geometry,
                                     CUstream_st* stream, Arguments... arguments) const {
@@ -103,18 +104,18 @@ class KILN_EXPORT Kernel {
     return launch(*geometry, stream, arguments...);
   }
 
-  /// As launch(), with arguments by address, for callers that know them at run time
-  /// only. `sizes_bytes` has a size for each.
+  /// As launch(), for arguments known only at run time: the host address and the size
+  /// of each. Copies the arguments before it returns.
   [[nodiscard]] Result<void> launch_with(
       const Geometry& geometry, CUstream_st* stream, std::span<void* const> arguments,
       std::span<const std::size_t> sizes_bytes) const;
 
-  /// The cubin or PTX that was loaded, for other loaders. Valid as long as a copy of
-  /// this kernel.
+  /// The loaded cubin or PTX, for other loaders. Valid as long as a copy of this
+  /// kernel.
   [[nodiscard]] std::span<const std::byte> image() const;
 
-  /// For the driver's own functions (occupancy, graph nodes). Null where there are
-  /// several kernels and none was chosen. Valid as long as a copy of this kernel.
+  /// The CUfunction, for driver calls such as occupancy and graph nodes. Null if
+  /// entry_point() is "". Valid as long as a copy of this kernel.
   [[nodiscard]] CUfunc_st* function() const;
 
  private:

@@ -23,24 +23,25 @@ using Parameters = std::map<std::string, std::string>;
 /// CUDA C++ source and everything that its compilation depends on.
 struct SourceOptions {
   std::string source;
-  /// For messages. The compiler always sees "kernel.cu".
+  /// The name in messages; the compiler always sees "kernel.cu".
   std::string file_name = "kernel.cu";
   /// Headers in memory: the name as #include spells it, and the text.
   std::map<std::string, std::string> headers{};
-  /// Searched in this order, after the headers in memory and before the toolkit's own.
+  /// Searched in this order, after the headers in memory, before the toolkit's.
   std::vector<std::filesystem::path> include_dirs{};
   /// "NAME" or "NAME=VALUE".
   std::vector<std::string> defines{};
-  /// Further NVRTC options, one a string. Those that Kiln sets itself are refused.
+  /// More NVRTC options, one per string. An option that Kiln sets itself, or that does
+  /// more than make the image, is an error.
   std::vector<std::string> options{};
   /// C++ expressions that name kernels: "scale<float>". extern "C" kernels need none.
   std::vector<std::string> name_expressions{};
 };
 
-/// Immutable. A copy is cheap and shares everything with the original. A moved-from
-/// Request can be assigned to and destroyed, nothing else.
-/// Nothing is checked here: Service::get() says what is wrong. Headers on disk are read
-/// at the first get(); a new Request sees later changes.
+/// A request for a kernel. Immutable; copies are cheap and share its state. Only assign
+/// to or destroy a moved-from Request. The constructors check nothing: Service::get()
+/// reports errors. The first get() reads the headers on disk; make a new Request to see
+/// later changes.
 /// Thread safety: any number of threads may use one.
 class KILN_EXPORT Request {
  public:
@@ -49,15 +50,15 @@ class KILN_EXPORT Request {
   // NOLINTNEXTLINE(google-explicit-constructor)
   Request(std::string name, Parameters params = {});
 
-  /// Source of the caller's own.
+  /// A kernel, or several, from CUDA C++ source.
   [[nodiscard]] static Request from_source(SourceOptions options);
 
   [[nodiscard]] bool is_template() const;
   /// The template's name, or the file name of a source.
   [[nodiscard]] const std::string& name() const;
-  /// As given. Empty for a source.
+  /// As given; empty for a source.
   [[nodiscard]] const Parameters& parameters() const;
-  /// As given. Everything in it is empty for a template.
+  /// As given; default values for a template.
   [[nodiscard]] const SourceOptions& source() const;
 
  private:

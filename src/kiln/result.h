@@ -12,11 +12,11 @@
 
 namespace kiln {
 
-/// What the caller can do about a failure. The names are part of every `--json`.
+/// What the caller can do about a failure. Every `--json` prints these names.
 enum class ErrorCode : std::uint8_t {
   kInvalidArgument,  // fix the request; retrying cannot help
   kNotFound,         // no such key, file, template or library
-  kCompileFailed,    // NVRTC rejected the source; `message` holds its whole log
+  kCompileFailed,    // NVRTC rejected the source; `message` has NVRTC's log
   kWorkerCrashed,    // the compile process died; the next request gets a new one
   kTimeout,          // over the wall-clock limit: raise it, or simplify the source
   kResourceLimit,    // over a memory or size limit: raise it
@@ -24,7 +24,7 @@ enum class ErrorCode : std::uint8_t {
   kCorrupt,          // stored or received bytes fail a check
   kUntrusted,        // a file or folder that another user can write
   kIo,               // a system call failed; `message` names path and errno
-  kUnavailable,      // the machine lacks something; `message` says what to install
+  kUnavailable,      // missing, too old or switched off; `message` says what to do
   kDevice,           // the CUDA driver failed; `message` names the call
 };
 
@@ -36,7 +36,7 @@ struct Error {
   std::string message;  // lower case, no trailing dot; object, call, cause, remedy
 };
 
-/// A T, or why there is none. Thread safety: as for T.
+/// A T or an Error. Thread safety: as for T.
 template <typename T>
 using Result = tl::expected<T, Error>;
 

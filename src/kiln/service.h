@@ -25,20 +25,20 @@
 
 namespace kiln {
 
-/// Something that happened to a request on a device.
+/// One event of a request for a kernel on a device.
 struct Event {
   enum class Kind : std::uint8_t {
-    kHit,        // found on disk, or in memory where it could not be stored
+    kHit,        // found on disk; or in memory, if it could not be stored
     kCompiled,   // built by this call
-    kWaited,     // built or loaded by another process or thread meanwhile
+    kWaited,     // another process or thread built or loaded it meanwhile
     kNotStored,  // built and usable, but not stored on disk; `error` says why
-    kLoaded,     // on the device
+    kLoaded,     // loaded on the device
     kFailed,     // `error` says why
   };
   Kind kind;
   std::string kernel;  // as Kernel::name()
-  std::string key;     // 64 hex digits; "" where it failed before it had a key
-  int device = 0;      // its ordinal
+  std::string key;     // 64 hex digits; "" if it failed before the key was known
+  int device = 0;      // the ordinal
   std::chrono::nanoseconds took{};  // since get() was called
   std::optional<Error> error{};
 };
@@ -46,12 +46,12 @@ struct Event {
 /// "hit", "compiled", "waited", "not_stored", "loaded", "failed". Thread-safe.
 [[nodiscard]] KILN_EXPORT std::string_view to_string(Event::Kind kind);
 
-/// Who computes attention: cuDNN where it can, else Kiln's own kernel; or one of the
-/// two whatever comes.
+/// The backend of attention. kBest: cuDNN if it can run the problem, else Kiln's own
+/// kernel. kCudnn, kKiln: only that one; if it cannot run a problem, that is an error.
 enum class AttentionSetting : std::uint8_t { kBest, kCudnn, kKiln };
 
-/// Settings of a service. One that is set overrides the environment variable named
-/// beside it, and the default.
+/// Settings of a service. A field that is set overrides the default and the environment
+/// variable named beside it.
 struct Options {
   std::optional<std::filesystem::path> cache_dir{};            // KILN_CACHE_DIR
   std::optional<std::uint64_t> cache_limit_bytes{};            // KILN_CACHE_SIZE
@@ -68,80 +68,84 @@ struct Options {
   std::optional<std::vector<std::filesystem::path>>
       template_dirs{};                            // KILN_TEMPLATE_DIR
   std::optional<std::filesystem::path> record{};  // KILN_RECORD
-  /// Kernels that are refused: "rope_fwd", "scaled_*".
+  /// Templates that get() refuses, as names or shell patterns: "rope_fwd", "scaled_*".
   std::optional<std::vector<std::string>> disable{};  // KILN_DISABLE
-  /// Users whose objects are used, too, beside this one and root.
+  /// User ids whose cache objects are trusted, besides this user's and root's.
   std::optional<std::vector<std::uint32_t>> trusted_uids{};  // KILN_TRUSTED_UIDS
-  /// "trace", "debug", "info", "warning", "error" or "off". Of the whole process.
+  /// "trace", "debug", "info", "warning", "error" or "off". For the whole process.
   std::optional<std::string> log_level{};  // KILN_LOG
-  /// Called for each event, by the thread that caused it; several threads may call it
-  /// at once. Hits in memory are no events. It must not call the service. What it
-  /// throws is logged.
+  /// Called for each event on the thread that caused it; several threads may call it at
+  /// once. It must not call the service. A hit in memory is no event. Exceptions from
+  /// it are logged, not passed on.
   std::function<void(const Event&)> on_event{};
 };
 
 /// Counts of a service since it was opened.
 struct Statistics {
-  std::uint64_t memory_hits = 0;  // was loaded before
+  std::uint64_t memory_hits = 0;  // already loaded
   std::uint64_t disk_hits = 0;
   std::uint64_t compiled = 0;
   std::uint64_t waited = 0;
-  std::uint64_t not_stored = 0;  // of those compiled
-  std::uint64_t loaded = 0;      // modules, over all devices
+  std::uint64_t not_stored = 0;  // part of `compiled`
+  std::uint64_t loaded = 0;      // modules, on all devices
   std::uint64_t failed = 0;
   friend bool operator==(const Statistics&, const Statistics&) = default;
 };
 
-/// Compiles, finds and loads kernels. A kernel stays loaded until the service and every
-/// copy of the kernel are gone, and may outlive the service. (One that was built from a
-/// header that no key could name stays as long as its Request, and answers no other.)
-/// No function throws. A moved-from Service can be assigned to and destroyed, nothing
-/// else. After a fork, a service whose process had devices gives the child errors.
-/// Thread safety: every method may run concurrently, but for moving and destruction.
+/// Compiles, finds and loads kernels. A kernel stays loaded until the service and all
+/// copies of the kernel are gone. (If a build read a header that its key does not
+/// cover, only that Request and its copies get the kernel, and keep it loaded.) No
+/// function throws. Only assign to or destroy a moved-from Service. In a forked child,
+/// only devices(), statistics() and destruction work; the rest returns kUnavailable.
+/// Thread safety: any number of threads may call any method, except while the service
+/// is moved or destroyed.
 class KILN_EXPORT Service {
  public:
-  /// Reads the environment, opens the cache and asks the driver for its devices. Where
-  /// the cache cannot be opened, it warns and keeps kernels in memory alone. Does not
-  /// wait for NVRTC. Errors: kInvalidArgument (a setting or a template folder), kIo
-  /// (KILN_RECORD), kUnavailable, kDevice (a driver that is there and does not work).
+  /// Reads the environment, opens the cache and lists the devices of the driver. If the
+  /// cache cannot be opened, logs a warning and keeps kernels in memory only. Does not
+  /// wait for NVRTC. No driver is no error. Errors: kInvalidArgument (a setting or a
+  /// template folder), kIo (the file of KILN_RECORD), kUnavailable (a driver library
+  /// that cannot be loaded), kDevice (a driver that fails).
   [[nodiscard]] static Result<Service> open(const Options& options = {});
 
   Service(Service&& other) noexcept;
   Service& operator=(Service&& other) noexcept;
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
-  /// Stops prefetches and the builds they run within about a second, and waits for a
-  /// driver that is loading one. No other thread may be in a call.
+  /// Cancels prefetches and their builds, within about a second; if the driver is
+  /// loading a prefetched kernel, waits for it. No other thread may be in a call.
   ~Service();
 
-  /// In CUDA's order; empty on a machine without a driver or without devices.
+  /// By ordinal; empty without a driver or devices. Valid as long as the service.
   [[nodiscard]] const std::vector<Device>& devices() const;
 
-  /// The device of that ordinal. Errors: kUnavailable (no driver, no device, a forked
-  /// child), kInvalidArgument (no device of that number).
+  /// The device with that ordinal. Errors: kUnavailable (no driver, no devices, a
+  /// forked child), kInvalidArgument (no device has that ordinal).
   [[nodiscard]] Result<Device> device(int ordinal = 0) const;
 
-  /// The device of `stream`. A null stream, and CUDA's legacy and per-thread ones, are
-  /// those of the context current to the thread; where none is, of the only device.
-  /// Works while `stream` is captured. Errors: kInvalidArgument (no context is current,
-  /// and there are several devices), kUnavailable (no driver, a forked child), kDevice.
+  /// The device of `stream`. The default streams (null, legacy, per-thread) belong to
+  /// the thread's current context; if none is current, to the only device. Works while
+  /// `stream` is being captured. Errors: kInvalidArgument (a default stream, no current
+  /// context and not exactly one device; a device that is not in devices()),
+  /// kUnavailable (no driver, a forked child), kDevice.
   [[nodiscard]] Result<Device> device_of(CUstream_st* stream) const;
 
-  /// The kernel, loaded on `device`, one of devices(): from memory, without waiting for
-  /// any build or load; else from disk, or built, and loaded once for all threads that
-  /// ask meanwhile. Blocks. Every wait has a deadline; `stop` ends a wait for a build,
-  /// and the build itself. A fault of the cache is never an error.
+  /// Returns the kernel, loaded on `device`, one of devices(). A kernel in memory is
+  /// returned without waiting for any build or load; else it is found on disk or built,
+  /// and loaded, once for all threads that ask meanwhile. Blocks; every wait has a
+  /// deadline. `stop` cancels a wait for a build, and a build that this call runs. A
+  /// fault of the cache is never an error.
   ///
   /// Errors: kInvalidArgument, kNotFound (the request, the device); kCompileFailed with
   /// NVRTC's log; kTimeout, kResourceLimit, kWorkerCrashed; kUnavailable (no NVRTC for
   /// this device, a driver that is too old, a miss with no_jit, a kernel that
-  /// Options::disable names, a forked child); kIo (a header); kCorrupt (the compiler's
-  /// output); kCancelled; kDevice. The next call tries again.
+  /// Options::disable names, a forked child); kIo (reading a header); kCorrupt (the
+  /// compiler's output); kCancelled; kDevice. The next call tries again.
   [[nodiscard]] Result<Kernel> get(const Request& request, const Device& device,
                                    const std::stop_token& stop = {});
 
-  /// Starts get() in the background and returns. A later get() finds the kernel, or
-  /// waits for the same build; what fails in the background is an event, and get()
+  /// Starts get() in the background and returns. A later get() finds the kernel or
+  /// waits for the same build. A failure in the background is only an event; get()
   /// tries again. Errors: kInvalidArgument, kNotFound (the request, the device);
   /// kUnavailable (no thread left, no driver, a forked child, a kernel that
   /// Options::disable names).
@@ -149,8 +153,9 @@ class KILN_EXPORT Service {
 
   [[nodiscard]] Statistics statistics() const;
 
-  /// The device as JSON with cuDNN's 23 device properties, which `--profile FILE` reads
-  /// on a machine without it. Errors: kInvalidArgument, kDevice.
+  /// JSON with cuDNN's 23 device properties of `device`, one of devices(); `--profile
+  /// FILE` reads it on a machine without that device. Errors: kInvalidArgument,
+  /// kUnavailable (no driver, a forked child), kDevice.
   [[nodiscard]] Result<std::string> profile(const Device& device) const;
 
  private:

@@ -1,5 +1,5 @@
-// Activations of a feed-forward layer, and their gradients: of one input, and gated,
-// where the activation of a gate is multiplied by a second, linear, input.
+// Activations of a feed-forward layer, and their gradients: plain, of one input, and
+// gated (GLU), where the activation of a gate is multiplied by a linear input.
 //
 //   kiln::ops::activation_forward(service, device, stream,
 //                                 {.dtype = kiln::ops::DType::kBf16,
@@ -12,11 +12,10 @@
 //                           .y = y, .x = gate_and_linear,
 //                           .rows = tokens, .cols = 14336});
 //
-// Tensors are contiguous; each size may be 0. Fastest where they are aligned to 16
-// bytes and a row is a multiple of 16 bytes long. x plus bias is rounded to a float,
-// and the result once more, to the dtype. Out of place: an output must not overlap an
-// input or another output. The order of a sum depends on shape and device alone: the
-// same bits every time.
+// Tensors are contiguous device memory; rows and cols may be 0. Fastest if tensors are
+// aligned to 16 bytes and rows are multiples of 16 bytes. x + bias is rounded to float,
+// the result once more to dtype. Out of place: an output must not overlap an input or
+// another output. Deterministic: the order of a sum depends only on shape and device.
 
 #pragma once
 
@@ -31,7 +30,7 @@
 
 namespace kiln::ops {
 
-/// The two forms of GELU are different functions.
+/// With u = x + bias. The two forms of GELU are different functions.
 enum class ActivationKind : std::uint8_t {
   kUnset,
   kGeluTanh,     // 0.5 u (1 + tanh(sqrt(2/pi) (u + 0.044715 u^3)))
@@ -51,7 +50,7 @@ struct ActivationForward {
   std::int64_t cols = kUnsetSize;
 };
 
-/// dx = dy * act'(x + bias); dbias = the sum over the rows of dx before it is rounded.
+/// dx = dy * act'(x + bias); dbias = the sum of dx over the rows, before dx is rounded.
 struct ActivationBackward {
   DType dtype = DType::kUnset;
   ActivationKind kind = ActivationKind::kUnset;
@@ -63,20 +62,21 @@ struct ActivationBackward {
   void* dbias = nullptr;       // [cols]
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
-  /// With a bias: scratch memory of activation_backward_workspace_bytes(), or more,
-  /// aligned to 4 bytes.
+  /// With a bias: device scratch memory, at least
+  /// activation_backward_workspace_bytes(), aligned to 4 bytes.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
 };
 
+/// With g and l as in GluForward.
 enum class GluKind : std::uint8_t {
   kUnset,
   kSwiGlu,     // y = g sigmoid(g) l
   kGeGluTanh,  // y = gelu(g) l, in the form of ActivationKind::kGeluTanh
   kGeGluErf,   // y = gelu(g) l, in the form of ActivationKind::kGeluErf
   kReGlu,      // y = max(g, 0) l
-  /// y = g' sigmoid(alpha g') (l' + offset) with g' = min(g, limit) and l' = l between
-  /// -limit and limit. The gradient beyond the limits is 0.
+  /// y = g' sigmoid(alpha g') (l' + offset) with g' = min(g, limit) and l' = clamp(l,
+  /// -limit, limit). Beyond the limits the gradient is 0.
   kClampedSwiGlu,
 };
 
@@ -99,16 +99,16 @@ struct GluForward {
   const float* weight = nullptr;  // [rows]
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
-  // For kClampedSwiGlu, which has no defaults: alpha 1.702, limit 7 and offset 1 in one
-  // published form, 1, some limit and 0 in another.
+  // For kClampedSwiGlu, which needs all three. Published forms: alpha 1.702, limit 7,
+  // offset 1; and alpha 1, offset 0 with a limit of the model.
   float alpha = std::numeric_limits<float>::quiet_NaN();
   float limit = 0;  // above 0; infinity: no limit
   float offset = std::numeric_limits<float>::quiet_NaN();
 };
 
 /// The gradients of glu_forward() with respect to its inputs, in their layout. dbias =
-/// the sum over the rows of dx before it is rounded; dweight = the sum of dy * glu(g,
-/// l) along a row.
+/// the sum of dx (and dlinear) over the rows, before rounding; dweight = the sum of dy
+/// * glu(g, l) along a row.
 struct GluBackward {
   DType dtype = DType::kUnset;
   GluKind kind = GluKind::kUnset;
@@ -129,20 +129,20 @@ struct GluBackward {
   float alpha = std::numeric_limits<float>::quiet_NaN();
   float limit = 0;
   float offset = std::numeric_limits<float>::quiet_NaN();
-  /// With a bias: scratch memory of glu_backward_workspace_bytes(), or more, aligned to
-  /// 4 bytes.
+  /// With a bias: device scratch memory, at least glu_backward_workspace_bytes(),
+  /// aligned to 4 bytes.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
 };
 
-/// Starts the operation on `device`, one of Service::devices(), in `stream`, and
-/// returns. A null stream means that device's default stream, whatever context is
-/// current; the caller's context stays current. The first call for a kernel fetches it
-/// as Service::get() does; after prepare() of arguments with the same dtype, kind, bias
-/// and weight it works under capture. A pointer that the other arguments make no use of
-/// must be null. Errors: kInvalidArgument, before anything is fetched (a wrong
-/// argument, which it names; a stream of another device); those of Service::get() and
-/// Kernel::launch(). Thread safety: any number of threads.
+/// Launches the operation on `device`, one of Service::devices(), in `stream`;
+/// asynchronous. A null stream is the default stream of `device`, whatever context is
+/// current; the thread's current context does not change. The first call for a kernel
+/// fetches it as Service::get() does, and blocks; after prepare() with the same dtype,
+/// kind, bias and weight, the call works under capture. An unused pointer must be null,
+/// such as `bias` without has_bias. Errors: kInvalidArgument, before anything is
+/// fetched (names the wrong argument; a stream of another device); those of
+/// Service::get() and Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> activation_forward(
     Service& service, const Device& device, CUstream_st* stream,
     const ActivationForward& args);
@@ -158,8 +158,8 @@ struct GluBackward {
                                                     CUstream_st* stream,
                                                     const GluBackward& args);
 
-/// The workspace that the operation needs on `device`; 0 without a bias. Pointers are
-/// not looked at. Errors and thread safety as above.
+/// Bytes of workspace that the operation needs on `device`; 0 without a bias. Ignores
+/// pointers. Errors: kInvalidArgument. Thread-safe.
 [[nodiscard]] KILN_EXPORT Result<std::uint64_t> activation_backward_workspace_bytes(
     const ActivationBackward& args, const Device& device);
 [[nodiscard]] KILN_EXPORT Result<std::uint64_t> glu_backward_workspace_bytes(

@@ -1,5 +1,5 @@
-// Cross-entropy of a language model's logits and its target tokens, and its gradient:
-// both in one pass over the logits, or forward and backward apart.
+// Cross-entropy loss of a language model's logits against target tokens, and its
+// gradient: both in one pass over the logits, or in a forward and a backward pass.
 //
 //   kiln::ops::cross_entropy(service, device, stream,
 //                            {.dtype = kiln::ops::DType::kBf16,
@@ -8,25 +8,25 @@
 //                             .rows = 8192, .vocabulary = 128256,
 //                             .scale = 1.0F / counted_tokens});
 //
-// For a row x of logits with target t, V columns and the smoothing e:
+// For a row x of logits with target t, V = vocabulary and e = smoothing:
 //
 //   lse  = log(sum(exp(x)))
 //   loss = lse - (1 - e) * x[t] - e * mean(x)
 //   dx   = scale * row_scale * (softmax(x) - (1 - e) * [column is t] - e / V)
 //
-// Logits and gradient are of type `dtype`; all else is float, arithmetic too.
+// Logits and gradient have type `dtype`; all else is float, the arithmetic too.
 // - A row whose target is `ignored_index` is not read: loss, lse and gradient are 0.
-// - A target outside the vocabulary is a mistake: its row is not read, and loss, lse
-//   and gradient are NaN. So are loss and gradient of a row that has NaN or +inf, or
-//   nothing but -inf.
-// - Columns from `vocabulary` up to `padded_vocabulary` are padding: not read, not in
-//   the mean, gradient 0.
+// - A target outside the vocabulary returns no error: its row is not read, and loss,
+//   lse and gradient are NaN. A row with NaN or +inf, or with -inf only, has NaN as
+//   loss and gradient.
+// - Columns in [vocabulary, padded_vocabulary) are padding: not read, not in the mean,
+//   gradient 0.
 //
-// Rows are `stride` elements apart. Fastest where corresponding rows of logits and
-// dlogits are equally far from a 16-byte boundary, as they are where both tensors are
-// aligned to 16 bytes and have equal strides, whatever the vocabulary. Out of place:
-// from its first row to its last, with what lies between rows, an output must not
-// overlap an input.
+// Row strides are logits_stride and dlogits_stride. Fastest if corresponding rows of
+// logits and dlogits have the same offset from a 16-byte boundary: tensors that are
+// aligned to 16 bytes and have equal strides do, whatever the vocabulary. Out of place:
+// an output, with the gaps between its rows, must not overlap an input or another
+// output.
 
 #pragma once
 
@@ -59,19 +59,19 @@ struct CrossEntropy {
   std::int64_t logits_stride = 0;        // in elements; 0: padded_vocabulary
   std::int64_t dlogits_stride = 0;
   float smoothing = 0;  // 0 to 1
-  float scale = 1;      // of the gradient: 1 / counted tokens, say
+  float scale = 1;      // of the gradient, such as 1 / counted tokens
   /// [rows], or null: a further factor for each row, such as the gradient of its loss.
   const float* row_scale = nullptr;
 };
 
-/// The loss alone, and what the backward pass needs.
+/// The loss, and `saved` for the backward pass.
 struct CrossEntropyForward {
   DType dtype = DType::kUnset;
   float* loss = nullptr;
   float* lse = nullptr;
-  /// [rows, 2], or null where no backward pass follows: of each row the largest logit,
-  /// and the sum of exp(logit - largest). lse alone is not accurate enough: where
-  /// logits are around 10000, its last bit changes every gradient by a thousandth.
+  /// [rows, 2]: the largest logit of each row, and the sum of exp(logit - largest);
+  /// null if no backward pass follows. lse would be too inaccurate: with logits around
+  /// 10000, its last bit changes every gradient by a thousandth.
   float* saved = nullptr;
   const void* logits = nullptr;
   const void* targets = nullptr;
@@ -79,12 +79,12 @@ struct CrossEntropyForward {
   std::int64_t ignored_index = -100;
   std::int64_t rows = kUnsetSize;
   std::int64_t vocabulary = kUnsetSize;
-  std::int64_t padded_vocabulary = 0;  // as in CrossEntropy: for the stride alone
+  std::int64_t padded_vocabulary = 0;  // as in CrossEntropy; only for the stride
   std::int64_t logits_stride = 0;      // 0: padded_vocabulary
   float smoothing = 0;
 };
 
-/// The gradient, from `saved`: the same bits as cross_entropy() writes.
+/// The gradient, from `saved`, with the same bits as that of cross_entropy().
 struct CrossEntropyBackward {
   DType dtype = DType::kUnset;
   void* dlogits = nullptr;
@@ -103,12 +103,12 @@ struct CrossEntropyBackward {
   const float* row_scale = nullptr;
 };
 
-/// Starts the operation on `device`, one of Service::devices(), in `stream`, and
-/// returns. A null stream means that device's default stream, whatever context is
-/// current; the caller's context stays current. The first call for a kernel fetches it
-/// as Service::get() does; after prepare() of arguments with the same dtype it works
-/// under capture. Errors: kInvalidArgument, before anything is fetched (a wrong
-/// argument, which it names; a stream of another device); those of Service::get() and
+/// Launches the operation on `device`, one of Service::devices(), in `stream`;
+/// asynchronous. A null stream is the default stream of `device`, whatever context is
+/// current; the thread's current context does not change. The first call for a kernel
+/// fetches it as Service::get() does, and blocks; after prepare() with the same dtype,
+/// the call works under capture. Errors: kInvalidArgument, before anything is fetched
+/// (names the wrong argument; a stream of another device); those of Service::get() and
 /// Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> cross_entropy(Service& service,
                                                      const Device& device,

@@ -7,9 +7,9 @@
 //                               .casting = kiln::ops::RmsNormCasting::kLlama});
 //
 // Tensors are [rows, cols] and contiguous; rows and cols may be 0. weight and bias are
-// [cols], mean and rstd are float [rows]. Fastest where tensors are aligned to 16 bytes
-// and a row is a multiple of 16 bytes long. Out of place: an output must not overlap an
-// input or another output. Arithmetic is in float; each element is rounded once.
+// [cols], mean and rstd are float [rows]. Fastest if tensors are aligned to 16 bytes
+// and rows are multiples of 16 bytes. Out of place: outputs overlap neither inputs nor
+// each other. Arithmetic is in float; each element is rounded once, with kLlama twice.
 
 #pragma once
 
@@ -26,7 +26,7 @@ namespace kiln::ops {
 /// y = (x - mean) * rstd * weight + bias with mean = sum(x) / cols and rstd = 1 /
 /// sqrt(sum((x - mean)^2) / cols + eps) of each row.
 struct LayerNormForward {
-  DType dtype = DType::kUnset;  // of the rows
+  DType dtype = DType::kUnset;  // of x, y, residual and sum
   /// Of weight and bias: dtype or kF32; unset means dtype.
   DType weight_dtype = DType::kUnset;
   void* y = nullptr;
@@ -41,7 +41,7 @@ struct LayerNormForward {
   float eps = 1e-5F;
   bool has_bias = true;
   bool zero_centered_weight = false;  // `weight` holds the weight minus 1
-  /// Normalizes x + residual in place of x. The sum is rounded, and stored in `sum`.
+  /// Normalizes x + residual, rounded to dtype and stored in `sum`, instead of x.
   bool adds_residual = false;
   const void* residual = nullptr;
   void* sum = nullptr;
@@ -54,10 +54,10 @@ struct LayerNormBackward {
   DType dtype = DType::kUnset;
   DType weight_dtype = DType::kUnset;
   void* dx = nullptr;
-  void* dweight = nullptr;  // of weight_dtype, as dbias
+  void* dweight = nullptr;  // of weight_dtype, like dbias
   void* dbias = nullptr;
   const void* dy = nullptr;
-  const void* x = nullptr;  // with a residual: the stored sum
+  const void* x = nullptr;  // with a residual: `sum`
   const void* weight = nullptr;
   const float* mean = nullptr;
   const float* rstd = nullptr;
@@ -65,18 +65,18 @@ struct LayerNormBackward {
   std::int64_t cols = kUnsetSize;
   bool has_bias = true;
   bool zero_centered_weight = false;
-  /// False: only dx is computed, and no workspace is needed.
+  /// False: computes only dx, without a workspace; dweight and dbias must be null.
   bool has_dweight = true;
-  /// Adds `dsum`, the gradient of the stored sum from elsewhere, to dx, which is then
-  /// the gradient of x and of the residual.
+  /// Adds `dsum`, the gradient that arrives at `sum` from its other uses, to dx; dx is
+  /// then the gradient of both x and residual.
   bool adds_residual = false;
   const void* dsum = nullptr;
-  /// Scratch memory of layernorm_backward_workspace_bytes(), aligned to 4 bytes.
+  /// Scratch memory of at least layernorm_backward_workspace_bytes(), 4-byte aligned.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
 };
 
-/// Where RMSNorm rounds, and what it multiplies by.
+/// How RMSNorm rounds, and the factor it multiplies by.
 enum class RmsNormCasting : std::uint8_t {
   kNone,   // x * rstd * weight in float
   kLlama,  // x * rstd is rounded to dtype before the product with the weight
@@ -101,8 +101,8 @@ struct RmsNormForward {
   void* sum = nullptr;
 };
 
-/// The gradients of rmsnorm_forward() with respect to x and weight, as if kLlama did
-/// not round in between: dx = rstd * (g - xh * mean(g * xh)) with g = dy * weight and
+/// The gradients of rmsnorm_forward() with respect to x and weight, without kLlama's
+/// intermediate rounding: dx = rstd * (g - xh * mean(g * xh)) with g = dy * weight and
 /// xh = x * rstd; dweight = sum of dy * xh over the rows.
 struct RmsNormBackward {
   DType dtype = DType::kUnset;
@@ -110,31 +110,31 @@ struct RmsNormBackward {
   void* dx = nullptr;
   void* dweight = nullptr;  // of weight_dtype
   const void* dy = nullptr;
-  const void* x = nullptr;  // with a residual: the stored sum
+  const void* x = nullptr;  // with a residual: `sum`
   const void* weight = nullptr;
   const float* rstd = nullptr;
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
-  RmsNormCasting casting = RmsNormCasting::kNone;  // that of the forward pass
-  bool zero_centered_weight = false;               // as there
+  RmsNormCasting casting = RmsNormCasting::kNone;  // as in the forward pass
+  bool zero_centered_weight = false;               // likewise
   bool has_dweight = true;                         // as in LayerNormBackward
   bool adds_residual = false;                      // as in LayerNormBackward
   const void* dsum = nullptr;
-  /// Scratch memory of rmsnorm_backward_workspace_bytes(), aligned to 4 bytes.
+  /// Scratch memory of at least rmsnorm_backward_workspace_bytes(), 4-byte aligned.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
 };
 
-/// Starts the operation on `device`, one of Service::devices(), in `stream`, and
-/// returns. A null stream means that device's default stream, whatever context is
-/// current; the caller's context stays current. dweight and dbias have the same bits
-/// every time, for the same shape on devices with equally many multiprocessors; without
-/// rows they are zeros. The first call for a kernel fetches it as Service::get() does;
-/// after prepare() of arguments with the same dtypes, flags and cols it works under
-/// capture. A pointer that the other arguments make no use of must be null. Errors:
-/// kInvalidArgument, before anything is fetched (a wrong argument, which it names; a
-/// stream of another device); those of Service::get() and Kernel::launch(). Thread
-/// safety: any number of threads.
+/// Launches the operation on `device`, one of Service::devices(), in `stream`;
+/// asynchronous. A null stream is the default stream of `device`, whatever context is
+/// current; the thread's current context does not change. dweight and dbias have the
+/// same bits every time for one shape on devices with equally many multiprocessors;
+/// with 0 rows they are 0. The first call for a kernel fetches it as Service::get()
+/// does, and blocks; after prepare() with the same dtypes, flags and cols, the call
+/// works under capture. An unused pointer must be null, such as `residual` without
+/// adds_residual. Errors: kInvalidArgument, before anything is fetched (names the wrong
+/// argument; a stream of another device); those of Service::get() and Kernel::launch().
+/// Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> layernorm_forward(Service& service,
                                                          const Device& device,
                                                          CUstream_st* stream,

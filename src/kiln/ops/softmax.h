@@ -6,9 +6,9 @@
 //                               .scale = 0.088F,
 //                               .mask = kiln::ops::SoftmaxMask::kCausal});
 //
-// Tensors are [batch, heads, sq, skv] and contiguous; each size may be 0. Fastest where
-// they are aligned to 16 bytes and a row is a multiple of 16 bytes long. Out of place:
-// an output must not overlap an input.
+// Tensors are [batch, heads, sq, skv] and contiguous; each size may be 0. Fastest if
+// tensors are aligned to 16 bytes and rows are multiples of 16 bytes. Out of place: an
+// output must not overlap an input.
 
 #pragma once
 
@@ -25,12 +25,12 @@ namespace kiln::ops {
 /// Which elements of a row are masked.
 enum class SoftmaxMask : std::uint8_t {
   kNone,
-  kBytes,   // those whose mask byte is not 0
+  kBytes,   // elements whose mask byte is not 0
   kCausal,  // key j of query i where j > i + skv - sq (bottom-right aligned)
 };
 
-/// y = softmax(scale * x) of each row. A masked element is exactly 0, and so is a row
-/// of which all are masked.
+/// y = softmax(scale * x) of each row. A masked element is exactly 0, even if the whole
+/// row is masked.
 struct SoftmaxForward {
   DType dtype = DType::kUnset;
   void* y = nullptr;
@@ -43,7 +43,7 @@ struct SoftmaxForward {
   SoftmaxMask mask = SoftmaxMask::kNone;
   /// For kBytes: [mask_batch, 1, sq, skv], a byte each.
   const std::uint8_t* mask_bytes = nullptr;
-  std::int64_t mask_batch = 0;  // batch, or 1: one mask for all; 0: batch
+  std::int64_t mask_batch = 0;  // 1: one mask for all; 0 or batch: one each
 };
 
 /// dx = scale * y * (dy - sum(y * dy)) of each row, from the y of softmax_forward().
@@ -57,17 +57,17 @@ struct SoftmaxBackward {
   std::int64_t sq = kUnsetSize;
   std::int64_t skv = kUnsetSize;
   float scale = 1;
-  /// That of the forward pass. Mask bytes are not needed: y is 0 where they mask.
+  /// As in the forward pass. Mask bytes are not needed: a masked y is 0.
   SoftmaxMask mask = SoftmaxMask::kNone;
 };
 
-/// Starts the operation on `device`, one of Service::devices(), in `stream`, and
-/// returns. A null stream means that device's default stream, whatever context is
-/// current; the caller's context stays current. The first call for a kernel fetches it
-/// as Service::get() does; after prepare() of arguments with the same dtype, mask and
-/// skv it works under capture. A pointer that the other arguments make no use of must
-/// be null. Errors: kInvalidArgument, before anything is fetched (a wrong argument,
-/// which it names; a stream of another device); those of Service::get() and
+/// Launches the operation on `device`, one of Service::devices(), in `stream`;
+/// asynchronous. A null stream is the default stream of `device`, whatever context is
+/// current; the thread's current context does not change. The first call for a kernel
+/// fetches it as Service::get() does, and blocks; after prepare() with the same dtype,
+/// mask and skv, the call works under capture. An unused pointer must be null, such as
+/// `mask_bytes` without kBytes. Errors: kInvalidArgument, before anything is fetched
+/// (names the wrong argument; a stream of another device); those of Service::get() and
 /// Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> softmax_forward(Service& service,
                                                        const Device& device,
