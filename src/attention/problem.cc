@@ -150,11 +150,25 @@ Result<void> check_window(const Problem& problem) {
   return {};
 }
 
+/// A cast, or another language, can make what is no enumerator.
+Result<void> check_enumerators(const Problem& problem) {
+  if (problem.dtype > DType::kF32)
+    return wrong("dtype", "it is none of DType");
+  if (problem.layout > Layout::kThd)
+    return wrong("layout", "it is none of AttentionLayout");
+  if (problem.mask > Mask::kPaddingCausalBottomRight)
+    return wrong("mask", "it is none of AttentionMask");
+  if (problem.bias > Bias::kAlibi)
+    return wrong("bias", "it is none of AttentionBias");
+  return {};
+}
+
 }  // namespace
 
 Result<void> validate(const Problem& problem) {
   if (problem.dtype == DType::kUnset)
     return wrong("dtype", "it is not set");
+  KILN_TRY(check_enumerators(problem));
   KILN_TRY(check_sizes(problem));
   KILN_TRY(check_window(problem));
   KILN_TRY(check_strides(problem));

@@ -57,8 +57,10 @@ kiln_result with_call(kiln_service* service, int device,
   return answer(service, [&]() -> Result<void> {
     KILN_TRY(check_struct(args, "args"));
     Call call{*KILN_TRY(device_of(*service, device))};
-    std::memcpy(static_cast<void*>(&call.problem), &args->problem, sizeof(call.problem));
-    std::memcpy(static_cast<void*>(&call.options), &args->options, sizeof(call.options));
+    std::memcpy(static_cast<void*>(&call.problem), &args->problem,
+                sizeof(call.problem));
+    std::memcpy(static_cast<void*>(&call.options), &args->options,
+                sizeof(call.options));
     call.tensors = tensors_of(args->tensors);
     ops::AttentionProblem& problem = call.problem;
     const ops::AttentionStrides none{};

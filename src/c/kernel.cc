@@ -14,7 +14,8 @@ kiln_result kiln_kernel_entry(const kiln_kernel* kernel, const char* name,
     KILN_TRY(given(entry, "entry"));
     *entry = nullptr;
     KILN_TRY(given(name, "name"));
-    *entry = new kiln_kernel{KILN_TRY(kernel->kernel.entry(name)), kernel->opener};
+    kiln::Kernel chosen = KILN_TRY(kernel->kernel.entry(name));
+    *entry = new kiln_kernel{std::move(chosen), kernel->opener};
     return {};
   });
 }

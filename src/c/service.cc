@@ -37,8 +37,7 @@ Result<void> set(std::optional<Number>& option, std::int64_t value,
     return {};
   if (value < 0 || value > most)
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("options.{} is {}: give 0 to {}, or KILN_UNSET", name,
-                            value, most));
+                fmt::format("options.{} is {}, which is out of range", name, value));
   option = static_cast<Number>(value);
   return {};
 }
@@ -64,7 +63,7 @@ Result<std::vector<Text>> list_of(const char* const* items, std::size_t count,
 template <typename Text>
 Result<void> set(std::optional<std::vector<Text>>& option, const char* const* items,
                  std::size_t count, std::string_view name) {
-  if (items != nullptr)
+  if (items != nullptr || count != 0)
     option = KILN_TRY(list_of<Text>(items, count, name));
   return {};
 }
@@ -106,6 +105,8 @@ Result<Options> options_of(const kiln_options* given_options) {
                "options.template_dirs"));
   set(options.record, from.record);
   KILN_TRY(set(options.disable, from.disable, from.disable_count, "options.disable"));
+  if (from.trusted_uid_count != 0)
+    KILN_TRY(given(from.trusted_uids, "options.trusted_uids"));
   if (from.trusted_uids != nullptr)
     options.trusted_uids.emplace(from.trusted_uids,
                                  from.trusted_uids + from.trusted_uid_count);
@@ -154,8 +155,9 @@ Result<void> get(kiln_service& service, int device, const Request& request,
   const Device& where = *KILN_TRY(device_of(service, device));
   const std::stop_token stop =
       cancel == nullptr ? std::stop_token() : cancel->source.get_token();
-  *kernel = new kiln_kernel{KILN_TRY(service.service.get(request, where, stop)),
-                            service.opener};
+  // Not inside `new`, whose memory an early return would leave behind.
+  Kernel fetched = KILN_TRY(service.service.get(request, where, stop));
+  *kernel = new kiln_kernel{std::move(fetched), service.opener};
   return {};
 }
 
@@ -166,8 +168,9 @@ kiln_result kiln_service_open(const kiln_options* options, kiln_service** servic
   return answer([&]() -> Result<void> {
     KILN_TRY(given(service, "service"));
     *service = nullptr;
-    *service = new kiln_service{
-        KILN_TRY(kiln::Service::open(KILN_TRY(kiln::c::options_of(options)))), {}};
+    kiln::Service opened =
+        KILN_TRY(kiln::Service::open(KILN_TRY(kiln::c::options_of(options))));
+    *service = new kiln_service{std::move(opened), {}};
     return {};
   });
 }
@@ -176,13 +179,17 @@ void kiln_service_close(kiln_service* service) {
   delete service;
 }
 
-void kiln_log_to(void (*write)(void* user, int level, const char* line), void* user) {
-  if (write == nullptr) {
-    kiln::log_to({});
-    return;
-  }
-  kiln::log_to([write, user](kiln::LogLevel level, const std::string& line) {
-    write(user, static_cast<int>(level), line.c_str());
+kiln_result kiln_log_to(void (*write)(void* user, int level, const char* line),
+                        void* user) {
+  return answer([&]() -> Result<void> {
+    if (write == nullptr) {
+      kiln::log_to({});
+      return {};
+    }
+    kiln::log_to([write, user](kiln::LogLevel level, const std::string& line) {
+      write(user, static_cast<int>(level), line.c_str());
+    });
+    return {};
   });
 }
 

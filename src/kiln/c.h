@@ -136,8 +136,9 @@ enum { KILN_LOG_DEBUG, KILN_LOG_INFO, KILN_LOG_WARNING };
 /* Sends the log of Kiln in this process to `write` instead of stderr; NULL: to stderr
  * again. Any thread may call `write`, several at once; after this returns, a line in
  * progress may still go to the old callback. */
-KILN_C_API void kiln_log_to(void (*write)(void* user, int level, const char* line),
-                            void* user);
+KILN_C_RESULT kiln_result kiln_log_to(void (*write)(void* user, int level,
+                                                    const char* line),
+                                      void* user);
 
 typedef struct kiln_device {
   size_t struct_size;

@@ -327,6 +327,12 @@ TEST_F(CTest, WrongArgumentsAreRefusedByName) {
   options = c_options();
   options.attention = 3;
   expect_refused(kiln_service_open(&options, &another), "options.attention is 3");
+  options = c_options();
+  options.disable_count = 1;
+  expect_refused(kiln_service_open(&options, &another), "options.disable is NULL");
+  options = c_options();
+  options.trusted_uid_count = 1;
+  expect_refused(kiln_service_open(&options, &another), "options.trusted_uids is NULL");
   kiln_kernel_free(nullptr);
   kiln_service_close(nullptr);
   kiln_cancel_free(nullptr);
@@ -401,6 +407,10 @@ TEST_F(CTest, AttentionIsExplainedPreparedAndRun) {
                  "stats is null");
   EXPECT_DONE(kiln_attention_backward_workspace(service.get(), 1, &args, &bytes));
   EXPECT_GT(bytes, 0U);
+  args.problem.mask = 200;
+  expect_refused(kiln_attention_backward_prepare(service.get(), 1, &args),
+                 "problem.mask: it is none of AttentionMask");
+  args.problem.mask = KILN_MASK_NONE;
   args.problem.heads = 3;
   args.problem.kv_heads = 2;
   expect_refused(kiln_attention_backward_prepare(service.get(), 1, &args), "heads");
@@ -470,19 +480,19 @@ TEST_F(CTest, EventsAndLogLinesReachTheirCallbacks) {
   };
   options.on_event_user = &told;
   options.cache_dir = "/proc/kiln";  // nobody can make that: a warning
-  kiln_log_to(
+  EXPECT_DONE(kiln_log_to(
       [](void* user, int level, const char* line) {
         auto& to = *static_cast<Told*>(user);
         const std::lock_guard lock(to.mutex);
         to.lines.push_back(std::to_string(level) + " " + line);
       },
-      &told);
+      &told));
   testing::internal::CaptureStderr();
   {
     const OwnedService service = open(options);
     std::ignore = fill(service.get());
   }
-  kiln_log_to(nullptr, nullptr);
+  EXPECT_DONE(kiln_log_to(nullptr, nullptr));
   EXPECT_THAT(told.kinds, ElementsAre(KILN_EVENT_COMPILED, KILN_EVENT_NOT_STORED,
                                       KILN_EVENT_LOADED));
   EXPECT_THAT(told.lines, Contains(AllOf(StartsWith(std::to_string(KILN_LOG_WARNING)),

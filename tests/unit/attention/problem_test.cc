@@ -46,6 +46,14 @@ TEST(Problem, NamesTheFieldOfWhatIsWrong) {
               HasSubstr("problem.dropout"));
   EXPECT_THAT(refused_after([](Problem& p) { p.dtype = DType::kUnset; }),
               HasSubstr("problem.dtype"));
+  EXPECT_THAT(refused_after([](Problem& p) { p.dtype = static_cast<DType>(4); }),
+              HasSubstr("problem.dtype"));
+  EXPECT_THAT(refused_after([](Problem& p) { p.layout = static_cast<Layout>(4); }),
+              HasSubstr("problem.layout"));
+  EXPECT_THAT(refused_after([](Problem& p) { p.mask = static_cast<Mask>(200); }),
+              HasSubstr("problem.mask"));
+  EXPECT_THAT(refused_after([](Problem& p) { p.bias = static_cast<Bias>(3); }),
+              HasSubstr("problem.bias"));
   EXPECT_THAT(refused_after([](Problem& p) { p.pass = Pass::kBackward; }),
               HasSubstr("problem.training"));
   EXPECT_THAT(refused_after([](Problem& p) { p.batch = p.sq = std::int64_t{1} << 31; }),
