@@ -38,7 +38,8 @@ consteval std::size_t field_count() {
                                                                 front, __VA_ARGS__)), \
                 #InCpp " has a field that " #InC " has not");                         \
   KILN_EXPAND(KILN_EACH(KILN_SAME_FIELD, InC, InCpp, front, __VA_ARGS__))
-#define KILN_ONE(InC, InCpp, front, field) +1
+#define KILN_ONE(InC, InCpp, front, field) \
+  +1  // NOLINT(bugprone-macro-parentheses): a term of a sum
 #define KILN_SAME_FIELD(InC, InCpp, front, field)                          \
   static_assert(offsetof(InC, field) == offsetof(InCpp, field) + (front)); \
   static_assert(kSameType<decltype(InC::field), decltype(InCpp::field)>);

@@ -236,6 +236,7 @@ void kiln_cancel_free(kiln_cancel* cancel) {
   delete cancel;
 }
 
+// NOLINTNEXTLINE(readability-function-size): its outputs are parameters, too
 kiln_result kiln_get_template(kiln_service* service, int device, const char* name,
                               const char* params_json, kiln_cancel* cancel,
                               kiln_kernel** kernel) {

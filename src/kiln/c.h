@@ -19,6 +19,7 @@
  * that need a device or a build are KILN_FORKED; the child may free what it inherited.
  */
 
+/* NOLINTBEGIN(readability-identifier-naming): as C names them */
 #ifndef KILN_C_H
 #define KILN_C_H
 
@@ -770,3 +771,4 @@ KILN_C_API void kiln_text_free(char* text);
 #endif
 
 #endif /* KILN_C_H */
+/* NOLINTEND(readability-identifier-naming) */

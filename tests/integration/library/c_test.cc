@@ -104,6 +104,7 @@ class CTest : public LibraryTest {
 /// The bytes behind the size, with padding that static storage has zeroed.
 template <typename InC, typename InCpp>
 bool has_defaults_of(const InC& in_c, const InCpp& in_cpp) {
+  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): padding is zero in both
   return std::memcmp(reinterpret_cast<const char*>(&in_c) + sizeof(std::size_t),
                      &in_cpp, sizeof(InCpp)) == 0;
 }
@@ -153,6 +154,7 @@ TEST(CStructs, AttentionsInitMacroHasTheDefaultsOfCpp) {
   static const ops::AttentionProblem problem{};
   static const ops::AttentionOptions options{};
   EXPECT_EQ(in_c.struct_size, sizeof(in_c));
+  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): padding is zero in both
   EXPECT_EQ(std::memcmp(&in_c.problem, &problem, sizeof(problem)), 0);
   EXPECT_EQ(std::memcmp(&in_c.options, &options, sizeof(options)), 0);
   EXPECT_FALSE(in_c.tensors.has_scale);
