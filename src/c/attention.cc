@@ -55,13 +55,12 @@ template <typename Use>
 kiln_result with_call(kiln_service* service, int device,
                       const kiln_attention_args* args, const Use& use) {
   return answer(service, [&]() -> Result<void> {
-    KILN_TRY(check_struct(args, "args"));
+    const kiln_attention_args from = KILN_TRY(
+        read_struct(args, "args", kiln_attention_args KILN_ATTENTION_ARGS_INIT));
     Call call{*KILN_TRY(device_of(*service, device))};
-    std::memcpy(static_cast<void*>(&call.problem), &args->problem,
-                sizeof(call.problem));
-    std::memcpy(static_cast<void*>(&call.options), &args->options,
-                sizeof(call.options));
-    call.tensors = tensors_of(args->tensors);
+    std::memcpy(static_cast<void*>(&call.problem), &from.problem, sizeof(call.problem));
+    std::memcpy(static_cast<void*>(&call.options), &from.options, sizeof(call.options));
+    call.tensors = tensors_of(from.tensors);
     ops::AttentionProblem& problem = call.problem;
     const ops::AttentionStrides none{};
     if (problem.q == none && problem.k == none && problem.v == none &&
@@ -106,10 +105,10 @@ KILN_C_ATTENTION(attention_backward)
 
 kiln_result kiln_attention_explain(kiln_service* service, int device,
                                    const kiln_attention_args* args, char** json) {
+  kiln::c::clear(json);
   return kiln::c::with_call(
       service, device, args, [&](const auto& call) -> kiln::Result<void> {
         KILN_TRY(kiln::c::given(json, "json"));
-        *json = nullptr;
         const std::string text = KILN_TRY(kiln::ops::explain_attention(
             service->service, call.device, call.problem, call.options));
         *json = ::strdup(text.c_str());

@@ -1,5 +1,8 @@
-#include <new>
+#include <algorithm>
+#include <exception>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "c/handles.h"
 #include "kiln/version.h"
@@ -24,14 +27,25 @@ std::size_t log_begin(const Error& error) {
 
 }  // namespace
 
+std::string as_utf8(std::string text) {
+  const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
+  if (std::ranges::all_of(text, is_ascii))
+    return text;
+  using nlohmann::json;
+  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace))
+      .get<std::string>();
+}
+
 kiln_result error_of(const Error& error, bool is_forked) noexcept {
   try {
     // What a forked child cannot have: a driver, or whatever needs one.
     const bool is_of_fork = is_forked && (error.code == ErrorCode::kUnavailable ||
                                           error.code == ErrorCode::kDevice);
+    Error copy{error.code, as_utf8(error.message)};
+    const std::size_t log = log_begin(copy);
     return new kiln_error{is_of_fork ? KILN_FORKED : static_cast<int>(error.code) + 1,
-                          error, log_begin(error)};
-  } catch (const std::bad_alloc&) {
+                          std::move(copy), log};
+  } catch (const std::exception&) {
     return out_of_memory();
   }
 }

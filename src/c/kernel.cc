@@ -7,12 +7,14 @@ using kiln::Result;
 using kiln::c::answer;
 using kiln::c::check_struct;
 using kiln::c::given;
+using kiln::c::read_struct;
+using kiln::c::write_struct;
 
 kiln_result kiln_kernel_entry(const kiln_kernel* kernel, const char* name,
                               kiln_kernel** entry) {
+  kiln::c::clear(entry);
   return answer(kernel, [&]() -> Result<void> {
     KILN_TRY(given(entry, "entry"));
-    *entry = nullptr;
     KILN_TRY(given(name, "name"));
     kiln::Kernel chosen = KILN_TRY(kernel->kernel.entry(name));
     *entry = new kiln_kernel{std::move(chosen), kernel->opener};
@@ -34,12 +36,15 @@ kiln_result kiln_kernel_geometry(const kiln_kernel* kernel, const char* const* n
         return kiln::fail(kiln::ErrorCode::kInvalidArgument,
                           fmt::format("names has '{}' twice", names[i]));
     }
-    const kiln::Geometry made = KILN_TRY(kernel->kernel.geometry(arguments));
-    std::copy(made.grid.begin(), made.grid.end(), geometry->grid);
-    std::copy(made.block.begin(), made.block.end(), geometry->block);
-    geometry->shared_bytes = made.shared_bytes;
-    std::copy(made.cluster.begin(), made.cluster.end(), geometry->cluster);
-    geometry->cooperative = made.cooperative;
+    const auto& [grid, block, shared_bytes, cluster, cooperative] =
+        KILN_TRY(kernel->kernel.geometry(arguments));
+    kiln_geometry made = KILN_GEOMETRY_INIT;
+    std::copy(grid.begin(), grid.end(), made.grid);
+    std::copy(block.begin(), block.end(), made.block);
+    made.shared_bytes = shared_bytes;
+    std::copy(cluster.begin(), cluster.end(), made.cluster);
+    made.cooperative = cooperative;
+    write_struct(geometry, made);
     return {};
   });
 }
@@ -49,19 +54,19 @@ kiln_result kiln_kernel_launch(const kiln_kernel* kernel, const kiln_geometry* g
                                kiln_stream stream, void* const* args,
                                const size_t* sizes, size_t n) {
   return answer(kernel, [&]() -> Result<void> {
-    KILN_TRY(check_struct(geometry, "geometry"));
+    const kiln_geometry given_geometry =
+        KILN_TRY(read_struct(geometry, "geometry", kiln_geometry KILN_GEOMETRY_INIT));
     if (n != 0) {
       KILN_TRY(given(args, "args"));
       KILN_TRY(given(sizes, "sizes"));
     }
     kiln::Geometry where;
-    std::copy(std::begin(geometry->grid), std::end(geometry->grid), where.grid.begin());
-    std::copy(std::begin(geometry->block), std::end(geometry->block),
-              where.block.begin());
-    where.shared_bytes = geometry->shared_bytes;
-    std::copy(std::begin(geometry->cluster), std::end(geometry->cluster),
-              where.cluster.begin());
-    where.cooperative = geometry->cooperative;
+    auto& [grid, block, shared_bytes, cluster, cooperative] = where;
+    std::ranges::copy(given_geometry.grid, grid.begin());
+    std::ranges::copy(given_geometry.block, block.begin());
+    shared_bytes = given_geometry.shared_bytes;
+    std::ranges::copy(given_geometry.cluster, cluster.begin());
+    cooperative = given_geometry.cooperative;
     return kernel->kernel.launch_with(where, stream, std::span(args, n),
                                       std::span(sizes, n));
   });
@@ -71,20 +76,25 @@ kiln_result kiln_kernel_info(const kiln_kernel* kernel,
                              kiln_kernel_attributes* attributes) {
   return answer(kernel, [&]() -> Result<void> {
     KILN_TRY(check_struct(attributes, "attributes"));
-    const kiln::KernelAttributes known = KILN_TRY(kernel->kernel.attributes());
-    *attributes = {.struct_size = sizeof(*attributes),
-                   .registers = known.registers,
-                   .local_bytes = known.local_bytes,
-                   .constant_bytes = known.constant_bytes,
-                   .static_shared_bytes = known.static_shared_bytes,
-                   .max_dynamic_shared_bytes = known.max_dynamic_shared_bytes,
-                   .max_threads_per_block = known.max_threads_per_block};
+    const auto& [registers, local_bytes, constant_bytes, static_shared_bytes,
+                 max_dynamic_shared_bytes, max_threads_per_block] =
+        KILN_TRY(kernel->kernel.attributes());
+    write_struct(attributes, {.struct_size = 0,
+                              .registers = registers,
+                              .local_bytes = local_bytes,
+                              .constant_bytes = constant_bytes,
+                              .static_shared_bytes = static_shared_bytes,
+                              .max_dynamic_shared_bytes = max_dynamic_shared_bytes,
+                              .max_threads_per_block = max_threads_per_block});
     return {};
   });
 }
 
 kiln_result kiln_kernel_image(const kiln_kernel* kernel, const void** image,
                               size_t* size) {
+  kiln::c::clear(image);
+  if (size != nullptr)
+    *size = 0;
   return answer(kernel, [&]() -> Result<void> {
     KILN_TRY(given(image, "image"));
     KILN_TRY(given(size, "size"));

@@ -69,8 +69,10 @@ kiln_result with_args(kiln_service* service, int device, const InC* args,
     KILN_TRY(check_struct(args, "args"));
     const Device& where = *KILN_TRY(device_of(*service, device));
     Args copy;
+    // What an older caller's struct does not have keeps its default.
     std::memcpy(static_cast<void*>(&copy),
-                reinterpret_cast<const std::byte*>(args) + kBehindSize, sizeof(Args));
+                reinterpret_cast<const std::byte*>(args) + kBehindSize,
+                args->struct_size - kBehindSize);
     return use(where, copy);
   });
 }

@@ -17,6 +17,8 @@ using kiln::c::answer;
 using kiln::c::check_struct;
 using kiln::c::device_of;
 using kiln::c::given;
+using kiln::c::read_struct;
+using kiln::c::write_struct;
 
 namespace kiln::c {
 
@@ -68,23 +70,32 @@ Result<void> set(std::optional<std::vector<Text>>& option, const char* const* it
   return {};
 }
 
-kiln_event event_of(const Event& event) {
-  return {.struct_size = sizeof(kiln_event),
-          .kind = static_cast<int>(event.kind),
-          .device = event.device,
-          .kernel = event.kernel.c_str(),
-          .key = event.key.c_str(),
-          .took_ns = event.took.count(),
-          .code = event.error ? static_cast<int>(event.error->code) + 1 : 0,
-          .message = event.error ? event.error->message.c_str() : ""};
+/// Calls `tell` with the event, whose text goes with it.
+void tell(void (*call)(void* user, const kiln_event* event), void* user,
+          const Event& event) {
+  const auto& [kind, kernel, key, device, took, error] = event;
+  const std::string name = as_utf8(kernel);
+  const std::string message = error ? as_utf8(error->message) : std::string();
+  const kiln_event in_c{.struct_size = sizeof(kiln_event),
+                        .kind = static_cast<int>(kind),
+                        .kernel = name.c_str(),
+                        .key = key.c_str(),
+                        .device = device,
+                        .took_ns = took.count(),
+                        .code = error ? static_cast<int>(error->code) + 1 : 0,
+                        .message = message.c_str()};
+  call(user, &in_c);
 }
 
 Result<Options> options_of(const kiln_options* given_options) {
   Options options;
   if (given_options == nullptr)
     return options;
-  KILN_TRY(check_struct(given_options, "options"));
-  const kiln_options& from = *given_options;
+  const kiln_options from =
+      KILN_TRY(read_struct(given_options, "options", kiln_options KILN_OPTIONS_INIT));
+  // An option that is added does not compile until it has a place in kiln_options.
+  [[maybe_unused]] const auto& [o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, o13,
+                                o14, o15, o16, o17, o18] = options;
   set(options.cache_dir, from.cache_dir);
   KILN_TRY(set(options.cache_limit_bytes, from.cache_limit_bytes, "cache_limit_bytes"));
   std::optional<std::int64_t> milliseconds;
@@ -112,11 +123,8 @@ Result<Options> options_of(const kiln_options* given_options) {
                                  from.trusted_uids + from.trusted_uid_count);
   set(options.log_level, from.log_level);
   if (from.on_event != nullptr)
-    options.on_event = [call = from.on_event,
-                        user = from.on_event_user](const Event& event) {
-      const kiln_event told = event_of(event);
-      call(user, &told);
-    };
+    options.on_event = [call = from.on_event, user = from.on_event_user](
+                           const Event& event) { tell(call, user, event); };
   return options;
 }
 
@@ -129,6 +137,7 @@ Result<Request> template_of(const char* name, const char* params_json) {
 
 Result<Request> source_of(const kiln_source& from) {
   SourceOptions source;
+  [[maybe_unused]] const auto& [s1, s2, s3, s4, s5, s6, s7] = source;  // as above
   KILN_TRY(given(from.source, "source.source"));
   source.source = from.source;
   if (from.file_name != nullptr)
@@ -165,9 +174,9 @@ Result<void> get(kiln_service& service, int device, const Request& request,
 }  // namespace kiln::c
 
 kiln_result kiln_service_open(const kiln_options* options, kiln_service** service) {
+  kiln::c::clear(service);
   return answer([&]() -> Result<void> {
     KILN_TRY(given(service, "service"));
-    *service = nullptr;
     kiln::Service opened =
         KILN_TRY(kiln::Service::open(KILN_TRY(kiln::c::options_of(options))));
     *service = new kiln_service{std::move(opened), {}};
@@ -187,7 +196,7 @@ kiln_result kiln_log_to(void (*write)(void* user, int level, const char* line),
       return {};
     }
     kiln::log_to([write, user](kiln::LogLevel level, const std::string& line) {
-      write(user, static_cast<int>(level), line.c_str());
+      write(user, static_cast<int>(level), kiln::c::as_utf8(line).c_str());
     });
     return {};
   });
@@ -204,17 +213,18 @@ kiln_result kiln_device_count(kiln_service* service, int* count) {
 kiln_result kiln_device_info(kiln_service* service, int device, kiln_device* info) {
   return answer(service, [&]() -> Result<void> {
     KILN_TRY(check_struct(info, "info"));
-    const kiln::Device& found = *KILN_TRY(device_of(*service, device));
-    *info = {.struct_size = sizeof(*info),
-             .ordinal = found.ordinal,
-             .capability_major = found.capability.major,
-             .capability_minor = found.capability.minor,
-             .name = found.name.c_str(),
-             .uuid = found.uuid.c_str(),
-             .pci_id = found.pci_id.c_str(),
-             .memory_bytes = found.memory_bytes,
-             .multiprocessors = found.multiprocessors,
-             .shared_bytes_per_block = found.shared_bytes_per_block};
+    const auto& [ordinal, name, capability, uuid, pci_id, memory_bytes, multiprocessors,
+                 shared_bytes_per_block] = *KILN_TRY(device_of(*service, device));
+    write_struct(info, {.struct_size = 0,
+                        .ordinal = ordinal,
+                        .name = name.c_str(),
+                        .capability_major = capability.major,
+                        .capability_minor = capability.minor,
+                        .uuid = uuid.c_str(),
+                        .pci_id = pci_id.c_str(),
+                        .memory_bytes = memory_bytes,
+                        .multiprocessors = multiprocessors,
+                        .shared_bytes_per_block = shared_bytes_per_block});
     return {};
   });
 }
@@ -240,9 +250,9 @@ void kiln_cancel_free(kiln_cancel* cancel) {
 kiln_result kiln_get_template(kiln_service* service, int device, const char* name,
                               const char* params_json, kiln_cancel* cancel,
                               kiln_kernel** kernel) {
+  kiln::c::clear(kernel);
   return answer(service, [&]() -> Result<void> {
     KILN_TRY(given(kernel, "kernel"));
-    *kernel = nullptr;
     return kiln::c::get(*service, device,
                         KILN_TRY(kiln::c::template_of(name, params_json)), cancel,
                         kernel);
@@ -252,11 +262,12 @@ kiln_result kiln_get_template(kiln_service* service, int device, const char* nam
 kiln_result kiln_get_source(kiln_service* service, int device,
                             const kiln_source* source, kiln_cancel* cancel,
                             kiln_kernel** kernel) {
+  kiln::c::clear(kernel);
   return answer(service, [&]() -> Result<void> {
     KILN_TRY(given(kernel, "kernel"));
-    *kernel = nullptr;
-    KILN_TRY(check_struct(source, "source"));
-    return kiln::c::get(*service, device, KILN_TRY(kiln::c::source_of(*source)), cancel,
+    const kiln_source from =
+        KILN_TRY(read_struct(source, "source", kiln_source KILN_SOURCE_INIT));
+    return kiln::c::get(*service, device, KILN_TRY(kiln::c::source_of(from)), cancel,
                         kernel);
   });
 }
@@ -272,15 +283,16 @@ kiln_result kiln_prefetch_template(kiln_service* service, int device, const char
 kiln_result kiln_statistics_get(kiln_service* service, kiln_statistics* statistics) {
   return answer(service, [&]() -> Result<void> {
     KILN_TRY(check_struct(statistics, "statistics"));
-    const kiln::Statistics now = service->service.statistics();
-    *statistics = {.struct_size = sizeof(*statistics),
-                   .memory_hits = now.memory_hits,
-                   .disk_hits = now.disk_hits,
-                   .compiled = now.compiled,
-                   .waited = now.waited,
-                   .not_stored = now.not_stored,
-                   .loaded = now.loaded,
-                   .failed = now.failed};
+    const auto& [memory_hits, disk_hits, compiled, waited, not_stored, loaded, failed] =
+        service->service.statistics();
+    write_struct(statistics, {.struct_size = 0,
+                              .memory_hits = memory_hits,
+                              .disk_hits = disk_hits,
+                              .compiled = compiled,
+                              .waited = waited,
+                              .not_stored = not_stored,
+                              .loaded = loaded,
+                              .failed = failed});
     return {};
   });
 }

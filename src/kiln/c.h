@@ -11,12 +11,14 @@
  *
  * Threads: any thread may call any function, and several may use one handle at once,
  * but none while another frees that handle. No exception leaves the library.
- * Results: NULL on success, else an error that the caller frees; outputs are then NULL
- * or unchanged. A wrong value in a field and a NULL handle are KILN_INVALID_ARGUMENT.
+ * Results: NULL on success, else an error that the caller frees; output pointers are
+ * then NULL. A wrong value in a field and a NULL handle are KILN_INVALID_ARGUMENT.
  * Structs that begin with struct_size: initialize each with its KILN_..._INIT macro,
- * which also sets the defaults. Text is UTF-8, ends with NUL, and lives as long as the
- * object that it came from. Freeing NULL does nothing. Forks: in a forked child, calls
- * that need a device or a build are KILN_FORKED; the child may free what it inherited.
+ * which also sets the defaults. They grow at their end only, so that a library takes
+ * those of older programs; structs without a size stay as they are. Text is UTF-8, ends
+ * with NUL, and lives as long as the object that it came from. Freeing NULL does
+ * nothing. Forks: in a forked child, calls that need a device or a build are
+ * KILN_FORKED; the child may free what it inherited.
  */
 
 /* NOLINTBEGIN(readability-identifier-naming): as C names them */
@@ -89,8 +91,9 @@ enum {
 /* Valid only while the callback runs. */
 typedef struct kiln_event {
   size_t struct_size;
-  int kind, device;
+  int kind;
   const char *kernel, *key;
+  int device;
   int64_t took_ns;
   int code;            /* 0, or the error's code */
   const char* message; /* "", or the error's message */
@@ -144,8 +147,9 @@ KILN_C_RESULT kiln_result kiln_log_to(void (*write)(void* user, int level,
 typedef struct kiln_device {
   size_t struct_size;
   int ordinal;
+  const char* name; /* this and the next text: valid as long as the service */
   int capability_major, capability_minor;
-  const char *name, *uuid, *pci_id; /* valid as long as the service */
+  const char *uuid, *pci_id;
   uint64_t memory_bytes;
   int multiprocessors;
   int64_t shared_bytes_per_block; /* 0: unknown */

@@ -54,6 +54,13 @@ Result<void> check_rules(const attention::Problem& problem, const Device& device
                           to_string(verdict.refusals.front(), cudnn)));
 }
 
+// Subjects of refusals: what cuDNN said, or what became of the process that asked it.
+constexpr std::string_view kRefusedByCudnn = "plan.compile_failed";
+bool is_failure_of_cudnn(std::string_view subject) {
+  return subject == "plan.worker_crashed" || subject == "plan.timeout" ||
+         subject == "plan.resource_limit";
+}
+
 }  // namespace
 
 AttentionDecisions::AttentionDecisions(BuildService& builds, Devices& devices)
@@ -76,8 +83,10 @@ const AttentionDecision* AttentionDecisions::find(const AttentionQuestion& quest
 const AttentionDecision* AttentionDecisions::remember(const AttentionQuestion& question,
                                                       AttentionDecision decision) {
   const MutexLock lock(mutex_);
-  return &decisions_.try_emplace(question, Entry{std::move(decision), false})
-              .first->second.decision;
+  const auto [entry, is_new] = decisions_.try_emplace(question);
+  if (is_new)  // else the caller destroys it, and perhaps its plan, without the lock
+    entry->second.decision = std::move(decision);
+  return &entry->second.decision;
 }
 
 void AttentionDecisions::mark_ready(const AttentionQuestion& question) {
@@ -164,21 +173,30 @@ attention::Explanation AttentionDecisions::explain(const attention::Problem& pro
   using attention::Probe;
   const auto library = plans().library();
   if (!library) {
-    attention::OwnKernel kernel = attention::own_kernel(problem, device.capability);
-    return {.chosen = kernel.supported ? Choice::kKiln : Choice::kNone,
+    const attention::OwnKernel kernel =
+        attention::own_kernel(problem, device.capability);
+    const Choice chosen = kernel.supported ? Choice::kKiln : Choice::kNone;
+    const Probe probe{.message = library.error().message};
+    return {.chosen = chosen,
             .cudnn = {},
-            .probe = {.message = library.error().message},
-            .kiln = std::move(kernel),
-            .steps = {}};
+            .probe = probe,
+            .kiln = kernel,
+            .steps = {{.problem = problem,
+                       .chosen = chosen,
+                       .cudnn = {},
+                       .probe = probe,
+                       .kiln = kernel}}};
   }
   const auto ask = [&](const attention::Problem& step) -> Probe {
     const auto refusal = ask_cudnn({.problem = step, .device = device.ordinal}, device);
     if (!refusal)
       return {.ran = true, .built = true, .status = "built", .message = ""};
-    const bool is_of_cudnn = refusal->subject.starts_with("plan.");
-    return {.ran = is_of_cudnn,
+    return {.ran = refusal->subject == kRefusedByCudnn,
             .built = false,
-            .status = is_of_cudnn ? "refused" : "not_run",
+            .status = refusal->subject == kRefusedByCudnn ? "refused"
+                      : is_failure_of_cudnn(refusal->subject)
+                          ? std::string(attention::kProbeFailed)
+                          : "not_run",
             .message = refusal->reason};
   };
   return attention::explain({problem, device.capability, library->version()},
@@ -276,7 +294,7 @@ Result<std::shared_ptr<const attention::LoadedPlan>> AttentionDecisions::fetch_a
   for (int left = kTries - 1;; --left) {
     const auto fetched = KILN_TRY(plans().fetch(keyed));
     if (fetched.object == nullptr)
-      return fail(ErrorCode::kUnavailable,
+      return fail(ErrorCode::kCompileFailed,
                   fmt::format("{}: cuDNN {} itself refuses it: {}",
                               label(keyed.problem, device), to_string(keyed.version),
                               to_string(fetched.attempts)));

@@ -341,6 +341,64 @@ TEST_F(CTest, WrongArgumentsAreRefusedByName) {
   kiln_error_free(nullptr);
 }
 
+TEST_F(CTest, AfterAnErrorEveryOutputPointerIsNull) {
+  const OwnedService service = open();
+  constexpr int kNoDevice = 99;
+  for (kiln_service* const handle :
+       {service.get(), static_cast<kiln_service*>(nullptr)}) {
+    int poison = 0;
+    auto* kernel = reinterpret_cast<kiln_kernel*>(&poison);
+    expect_refused(
+        kiln_get_template(handle, kNoDevice, "rope_fwd", nullptr, nullptr, &kernel),
+        "");
+    EXPECT_EQ(kernel, nullptr);
+    kernel = reinterpret_cast<kiln_kernel*>(&poison);
+    expect_refused(kiln_get_source(handle, kNoDevice, nullptr, nullptr, &kernel), "");
+    EXPECT_EQ(kernel, nullptr);
+    kernel = reinterpret_cast<kiln_kernel*>(&poison);
+    expect_refused(kiln_kernel_entry(nullptr, "f", &kernel), "");
+    EXPECT_EQ(kernel, nullptr);
+    auto* text = reinterpret_cast<char*>(&poison);
+    const kiln_attention_args args = KILN_ATTENTION_ARGS_INIT;
+    expect_refused(kiln_attention_explain(handle, kNoDevice, &args, &text), "");
+    EXPECT_EQ(text, nullptr);
+  }
+  const void* image = this;
+  std::size_t size = 1;
+  expect_refused(kiln_kernel_image(nullptr, &image, &size), "the handle is NULL");
+  EXPECT_EQ(image, nullptr);
+  EXPECT_EQ(size, 0U);
+}
+
+TEST_F(CTest, AStructOfAnOlderHeaderIsReadAndWrittenAsFarAsItGoes) {
+  const OwnedService service = open();
+  kiln_statistics statistics = KILN_STATISTICS_INIT;
+  statistics.struct_size = offsetof(kiln_statistics, failed);
+  statistics.failed = 77;
+  statistics.loaded = 77;
+  EXPECT_DONE(kiln_statistics_get(service.get(), &statistics));
+  EXPECT_EQ(statistics.loaded, 0U);
+  EXPECT_EQ(statistics.failed, 77U);
+  EXPECT_EQ(statistics.struct_size, offsetof(kiln_statistics, failed));
+
+  kiln_softmax_forward_args args = KILN_SOFTMAX_FORWARD_ARGS_INIT;
+  args.struct_size = offsetof(kiln_softmax_forward_args, mask);
+  args.mask = 200;  // not read
+  args.dtype = KILN_F32;
+  args.sq = 0;
+  args.skv = 8;
+  EXPECT_DONE(kiln_softmax_forward_prepare(service.get(), 0, &args));
+}
+
+TEST_F(CTest, MessagesAreUtf8WhateverAPathIs) {
+  kiln_options options = c_options();
+  options.driver = "/nowhere/\xff.so";
+  kiln_service* service = nullptr;
+  const Outcome failed = outcome(kiln_service_open(&options, &service));
+  EXPECT_NE(failed.code, 0);
+  EXPECT_THAT(failed.message, HasSubstr("/nowhere/\xef\xbf\xbd.so"));
+}
+
 TEST_F(CTest, OperationsRunAndSayTheirWorkspace) {
   const OwnedService service = open();
   std::vector<float> x(2 * 64, 1), weight(64, 1), y(2 * 64), rstd(2);
@@ -387,6 +445,7 @@ TEST_F(CTest, AttentionIsExplainedPreparedAndRun) {
   kiln_text_free(text);
   for (const char* const pass : {"forward", "backward"}) {
     EXPECT_EQ(explained[pass]["chosen"], "kiln") << explained.dump(1);
+    EXPECT_EQ(explained[pass]["steps"].size(), 1U);
     EXPECT_THAT(explained[pass]["cudnn"]["probe"]["message"].get<std::string>(),
                 HasSubstr("/nowhere/libcudnn.so.9"));
   }
