@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kForward = "activation_forward";
 constexpr std::string_view kBackward = "activation_backward";
 
-constexpr std::int64_t kForwardRows = 4;  // in flight
+constexpr std::int64_t kForwardRows = 4;  // in flight per thread
 constexpr TileWork kBackwardWork{.rows_in_flight = 2, .blocks_per_sm = 7};
 
 std::string_view kernel_of(ActivationKind kind) {
@@ -33,7 +33,7 @@ std::string_view kernel_of(ActivationKind kind) {
   return {};
 }
 
-/// How many elements there are.
+/// The number of elements.
 template <typename Args>
 Result<std::int64_t> check(std::string_view operation, const Args& args) {
   KILN_TRY(check_dtype(operation, args.dtype));
@@ -51,7 +51,7 @@ Launch launch_of(const Args& args, std::string_view pass, std::int64_t blocks) {
           .arguments = {}};
 }
 
-/// Of the gradient of the bias; 0 without rows.
+/// The number of parts that the rows are split into; 0 without elements.
 std::int64_t parts_of(const ActivationBackward& args, const Device& device) {
   if (args.rows == 0 || args.cols == 0)
     return 0;

@@ -1,5 +1,5 @@
-// How the blocks of the activation kernels share a tensor: the choice of every plan of
-// that family. The kernels' text says the rest (templates/activation).
+// How the activation kernels divide a tensor among their blocks. All plans of the
+// family use it. templates/activation has the kernels' side.
 
 #pragma once
 
@@ -15,17 +15,17 @@
 
 namespace kiln::ops {
 
-/// What a backward kernel with a bias does at a time, as kernel.toml has it.
+/// How much a backward kernel processes at a time; kernel.toml has the same numbers.
 struct TileWork {
-  std::int64_t rows_in_flight;  // of a thread
+  std::int64_t rows_in_flight;  // per thread
   std::int64_t blocks_per_sm;
 };
 
 struct Tiles {
   std::int64_t across;  // tiles side by side: 128 vectors of 16 bytes each
-  std::int64_t height;  // rows of a tile: more than one where they are short
+  std::int64_t height;  // rows per tile: several if rows are short
 
-  /// Neither rows nor cols is 0.
+  /// `cols` must not be 0; nor must `rows` below.
   static Tiles of(std::int64_t cols, std::size_t element_bytes) {
     constexpr std::int64_t kThreads = 128;
     const std::int64_t groups =
@@ -35,16 +35,16 @@ struct Tiles {
     return {across, kThreads / width};
   }
 
-  /// Into how many parts the rows go where each computes by itself: one turn of the
-  /// threads, or two where a bias is loaded for them.
+  /// The number of parts if each part computes by itself: one iteration of the threads,
+  /// or two if the threads load a bias.
   [[nodiscard]] std::int64_t parts_alone(std::int64_t rows, std::int64_t rows_in_flight,
                                          bool has_bias) const {
     return ceil_div(rows, height * rows_in_flight * (has_bias ? 2 : 1));
   }
 
-  /// Into how many where each part writes sums: as many as make all blocks run at once,
-  /// so that none waits for a second turn and little is summed, but at least two turns
-  /// of the threads each.
+  /// The number of parts if each part writes sums: as many as let all blocks run at
+  /// once, so that no block waits for a second wave and there are few sums. But each
+  /// part gets at least two iterations of the threads.
   [[nodiscard]] std::int64_t parts_with_sums(std::int64_t rows, const TileWork& work,
                                              const Device& device) const {
     const std::int64_t resident =
@@ -54,19 +54,19 @@ struct Tiles {
   }
 };
 
-/// Blocks that finalize the sums: 8 columns each.
+/// The number of blocks that finalize the sums: 8 columns per block.
 inline std::int64_t finalize_blocks(std::int64_t columns) {
   return ceil_div(columns, 8);
 }
 
-/// What all other kernels take last.
+/// The last arguments of all kernels except the finalizing ones.
 template <typename Args>
 auto sizes_of(const Args& args, std::int64_t parts) {
   return std::array{value("rows", args.rows), value("cols", args.cols),
                     value("parts", parts)};
 }
 
-/// What the kernel takes that finalizes a bias's gradient.
+/// The arguments of the kernel that finalizes the gradient of a bias.
 template <typename Args>
 auto finalize_arguments(const Args& args, std::int64_t columns, std::int64_t parts) {
   return std::array{writes("dbias", args.dbias, {columns, size_bytes(args.dtype)})

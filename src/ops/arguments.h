@@ -1,5 +1,6 @@
-// The arguments of a kernel, declared once, in the order of its text: the checks of an
-// operation's memory (check.h) and the values of a launch come out of the same list.
+// The arguments of a kernel, declared once, in the order of the kernel's text. The
+// memory checks of an operation (check.h) and the values of a launch come from the same
+// list.
 
 #pragma once
 
@@ -19,16 +20,16 @@ namespace kiln::ops {
 
 /// What an operation does with memory that its caller gave it.
 enum class Access : std::uint8_t {
-  kNone,  // a number; what another argument declares
+  kNone,  // a number, or memory that another argument declares
   kWrites,
   kWorkspace,
   kReads,
 };
 
-/// Whether a plan's pointers are looked at: prepare() has none.
+/// Whether a plan checks its pointers; prepare() has none.
 enum class Pointers : std::uint8_t { kIgnored, kChecked };
 
-/// Why there is none.
+/// Why there is no bias.
 inline constexpr std::string_view kNoBias = "has_bias is false";
 
 struct Argument {
@@ -39,13 +40,13 @@ struct Argument {
   Access access = Access::kNone;
   std::string_view label = {};  // in errors
   const void* begin = nullptr;
-  std::uint64_t size_bytes = 0;  // that are touched, from `begin` on
+  std::uint64_t size_bytes = 0;  // accessed, from `begin` on
   std::size_t element_bytes = 1;
-  /// Why it is not touched, as the operation's arguments say; empty: it is.
+  /// Why the caller must pass null; empty: null is not required.
   std::string_view left_out = {};
 
-  /// Unless `is_used` the kernel takes null. Where `else_because` says why, "has_bias
-  /// is false", the caller must give null too.
+  /// Unless `is_used`, the kernel gets null. If `else_because` gives a reason, such as
+  /// "has_bias is false", the caller must pass null too.
   [[nodiscard]] Argument used_if(bool is_used,
                                  std::string_view else_because = {}) const {
     Argument changed = *this;
@@ -55,22 +56,23 @@ struct Argument {
     }
     return changed;
   }
-  /// The same, where a variant of the kernel does not have it at all.
+  /// Like used_if(), but unless `exists` this variant of the kernel has no such
+  /// argument.
   [[nodiscard]] Argument exists_if(bool exists,
                                    std::string_view else_because = {}) const {
     Argument changed = used_if(exists, else_because);
     changed.value_bytes = exists ? value_bytes : 0;
     return changed;
   }
-  /// No kernel takes it under this name.
+  /// The memory is checked, but not passed to the kernel.
   [[nodiscard]] Argument only_checked() const {
     Argument changed = *this;
     changed.value_bytes = 0;
     return changed;
   }
-  /// Null says that the caller does not want it.
+  /// For optional memory: null means that the caller does not want it.
   [[nodiscard]] Argument if_set() const { return used_if(begin != nullptr); }
-  /// The kernel takes `pointer` for it.
+  /// The kernel gets `pointer` instead of `begin`.
   [[nodiscard]] Argument given_as(const void* pointer) const {
     Argument changed = *this;
     changed.word = reinterpret_cast<std::uintptr_t>(pointer);
@@ -88,7 +90,7 @@ template <typename Value>
   return argument;
 }
 
-/// What is touched of memory.
+/// The accessed part of a tensor.
 struct Elements {
   std::int64_t count;
   std::size_t bytes;  // each
@@ -97,13 +99,13 @@ struct Elements {
   return {count, sizeof(float)};
 }
 
-/// Of a [rows, cols] tensor of the operation's type.
+/// All elements of a [rows, cols] tensor of the operation's type.
 template <typename Args>
 [[nodiscard]] Elements elements_of(const Args& args) {
   return {args.rows * args.cols, size_bytes(args.dtype)};
 }
 
-/// `label` is what the caller knows it by, if not by the kernel's name for it.
+/// `label` is the caller's name for it; empty: the same as the kernel's.
 [[nodiscard]] inline Argument memory(Access access, std::string_view name,
                                      const void* begin, Elements touched,
                                      std::string_view label) {
@@ -123,8 +125,8 @@ template <typename Args>
                                     Elements read, std::string_view label = {}) {
   return memory(Access::kReads, name, begin, read, label);
 }
-/// A workspace of floats, all of whose bytes may be written; null for the kernel unless
-/// it is needed.
+/// A workspace of floats. All its bytes may be written. The kernel gets null unless
+/// `is_needed`.
 [[nodiscard]] inline Argument workspace(std::string_view name, const void* begin,
                                         std::uint64_t bytes, bool is_needed = true) {
   Argument argument = memory(Access::kWorkspace, name, begin, floats(0), "workspace");
@@ -134,11 +136,11 @@ template <typename Args>
 
 using ArgumentLists = std::initializer_list<std::span<const Argument>>;
 
-/// A kernel's arguments by value, in its own order.
+/// A kernel's arguments by value, in the kernel's order.
 class Arguments {
  public:
   Arguments() = default;
-  /// Those that the kernel has, of one list after another.
+  /// The arguments that the kernel has, list after list.
   Arguments(ArgumentLists lists) {
     std::size_t most = 0;
     for (const auto& list : lists) most += list.size();
@@ -165,8 +167,8 @@ class Arguments {
     std::memcpy(&words_[places_.back()], &value, sizeof(Value));
   }
 
-  /// Addresses of the values, as launches take them, which change none: good as long as
-  /// nothing is added.
+  /// The addresses of the values, for a launch, which modifies none. Valid until the
+  /// next add().
   [[nodiscard]] std::vector<void*> addresses() const {
     std::vector<void*> all;
     all.reserve(places_.size());
@@ -187,7 +189,7 @@ class Arguments {
     sizes_.push_back(size_bytes);
   }
 
-  std::vector<std::uint64_t> words_;  // of the values, each from a word of its own on
+  std::vector<std::uint64_t> words_;  // the values; each begins at a new word
   std::vector<std::size_t> places_;
   std::vector<std::size_t> sizes_;
   std::vector<std::string_view> names_;

@@ -32,7 +32,8 @@ TensorStrides strides_of(const Problem& problem, const AttentionStrides& strides
           .row = strides.sequence};
 }
 
-/// The kernels add these to positions in sequences: no more than both lengths matter.
+/// The kernels add bounds to positions, as ints. A bound above sq + skv means the same
+/// as sq + skv.
 std::int32_t bound_of(std::int64_t bound, const Problem& problem) {
   return static_cast<std::int32_t>(std::min(bound, problem.sq + problem.skv));
 }
@@ -62,7 +63,7 @@ AttentionSizes sizes_of(const AttentionCall& call) {
           .dropped = static_cast<std::int32_t>(std::lround(problem.dropout * 65536))};
 }
 
-/// What the kernels take. Each of them has its own first, then inputs().
+/// The kernels' arguments. Each kernel takes its own first, then inputs().
 class CallArguments {
  public:
   explicit CallArguments(const AttentionCall& call)
@@ -76,7 +77,7 @@ class CallArguments {
         stats_(floats(problem_.batch * problem_.heads * problem_.sq)),
         bias_{problem_.heads * problem_.sq * problem_.skv, q_.bytes} {}
 
-  /// The workspace is cuDNN's alone.
+  /// Only cuDNN uses the workspace of a forward pass: it is checked, but not passed.
   [[nodiscard]] auto forward() const {
     return std::array{
         writes("o", given_.o, o_),
@@ -101,7 +102,7 @@ class CallArguments {
         value("delta", given_.workspace), value("grad_o", given_.grad_o),
         value("lse", given_.stats)};
   }
-  // What the problem has no use for may be given, but for a bias.
+  // A caller may pass tensors that the problem does not use, except a bias.
   [[nodiscard]] auto inputs() const {
     const bool is_padded = attention::is_padded(problem_.mask);
     const bool drops = problem_.dropout > 0;
@@ -128,9 +129,9 @@ class CallArguments {
   }
 
  private:
-  /// What a tensor covers for certain: all of it where it has no gaps, else its first
-  /// row, since in the gaps may be another one. How many tokens a packed tensor has is
-  /// on the device.
+  /// The elements that a tensor covers for certain: all of them if it has no gaps, else
+  /// its first row, because another tensor may lie in the gaps. The host does not know
+  /// how many tokens a packed tensor has.
   [[nodiscard]] Elements tensor(std::int64_t heads, std::int64_t rows, std::int64_t dim,
                                 const AttentionStrides& strides) const {
     const std::int64_t batch = is_packed_ ? 1 : problem_.batch;
@@ -142,7 +143,8 @@ class CallArguments {
         (rows - 1) * strides.sequence + dim - 1;
     return {last < elements ? last + 1 : dim, size_bytes(problem_.dtype)};
   }
-  /// All that is given may be written, of which the backward pass needs some.
+  /// The whole workspace that is given may be written. The backward pass needs some of
+  /// it.
   [[nodiscard]] Argument workspace() const {
     const std::uint64_t needed = attention_workspace_bytes(problem_);
     const bool is_given = given_.workspace != nullptr && given_.workspace_bytes > 0;
@@ -216,8 +218,8 @@ Launch bias_backward(const AttentionCall& call, attention::KernelChoice choice) 
   return launch;
 }
 
-/// Blocks write rows of their own: two of them must not be the same memory. Each stride
-/// has to step over all that the smaller ones reach.
+/// Each block writes rows of its own, so no two rows may share memory: each stride must
+/// be at least the extent of all smaller strides.
 Result<void> check_written(const Problem& problem) {
   const bool is_packed = problem.layout == Layout::kThd;
   const auto check = [&](std::string_view name, const AttentionStrides& strides,
@@ -227,7 +229,7 @@ Result<void> check_written(const Problem& problem) {
       std::int64_t stride;
       std::int64_t size;
     };
-    // How many tokens are packed is on the device.
+    // The number of packed tokens is known only on the device.
     const std::int64_t groups = strides.group == 0 ? 1 : problem.kv_heads;
     std::array axes{Axis{strides.dim, dim}, Axis{strides.head, heads / groups},
                     Axis{strides.group, groups},

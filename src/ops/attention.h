@@ -27,28 +27,28 @@ struct AttentionCall {
 /// What q k^T is multiplied by.
 [[nodiscard]] float scale_of(const AttentionCall& call);
 
-/// Where its tensors begin, and the sign of its scale.
+/// The alignment of the call's tensors, and the sign of its scale.
 [[nodiscard]] attention::CallProperties properties_of(const AttentionCall& call);
 
-/// What of a call is wrong whoever computes it: its problem, its scale, and rows that
-/// are written and share memory. Errors: kInvalidArgument.
+/// Checks what must hold for every backend: the problem, the scale, and that no two
+/// rows of an output share memory. Errors: kInvalidArgument.
 [[nodiscard]] Result<void> check_options(const AttentionCall& call);
 
-/// The launches on `device` of what check_options() took. Of pointers only whether they
-/// are aligned, and whether those that may be left out are null, matters. Errors:
-/// kInvalidArgument; kUnavailable, where no kernel is for it.
+/// The launches on `device` for a call that passed check_options(). Of the pointers it
+/// checks only the alignment, and whether optional ones are null. Errors:
+/// kInvalidArgument; kUnavailable, if no kernel supports the call.
 [[nodiscard]] Result<Launches> launches(const AttentionCall& call,
                                         const Device& device);
 
-/// Both, and check_pointers() unless they are ignored.
+/// check_options(), then launches(), then check_pointers() unless pointers are ignored.
 [[nodiscard]] Result<Launches> plan(const AttentionCall& call, const Device& device,
                                     Pointers pointers = Pointers::kIgnored);
 
-/// What neither looks at, of a call that they took: addresses, and that nothing
-/// written overlaps anything else. Errors: kInvalidArgument.
+/// Checks the rest of a call that passed check_options() and launches(): its addresses,
+/// and that no output overlaps another tensor. Errors: kInvalidArgument.
 [[nodiscard]] Result<void> check_pointers(const AttentionCall& call);
 
-/// Of scratch memory that Kiln's kernels want.
+/// The scratch memory that Kiln's kernels need.
 [[nodiscard]] std::uint64_t attention_workspace_bytes(
     const attention::Problem& problem);
 

@@ -1,5 +1,5 @@
-// What the kernels of templates/attention take by value: kiln_attention in
-// problem.cu.mustache, member by member.
+// The struct that the kernels of templates/attention take by value. It matches
+// kiln_attention in problem.cu.mustache member by member.
 
 #pragma once
 
@@ -11,7 +11,7 @@ namespace kiln::ops {
 struct TensorStrides {
   std::int64_t batch;
   std::int64_t head;
-  std::int64_t group;  // besides, for each group of heads before: group_gap()
+  std::int64_t group;  // added once per preceding group of heads: group_gap()
   std::int64_t row;
 };
 

@@ -1,5 +1,5 @@
-// Attention as programs call it: by cuDNN's plan or by Kiln's own kernel, as
-// AttentionDecisions says.
+// Attention as programs call it. AttentionDecisions chooses cuDNN's plan or Kiln's own
+// kernel. One call, one named step per line:
 
 #include <fmt/format.h>
 
@@ -50,8 +50,8 @@ AttentionQuestion question_of(const AttentionCall& call, const Device& device) {
       .problem = call.problem, .device = device.ordinal, .call = properties_of(call)};
 }
 
-/// What the backend wants; what Kiln's kernel would want besides, as a tensor that is
-/// not aligned makes it Kiln's.
+/// Enough for the chosen backend and for Kiln's kernel, which runs a later call with an
+/// unaligned tensor.
 std::uint64_t workspace_of(const AttentionDecision& decision, const Problem& problem) {
   return std::max(
       decision.plan == nullptr
@@ -60,7 +60,7 @@ std::uint64_t workspace_of(const AttentionDecision& decision, const Problem& pro
       attention_workspace_bytes(problem));
 }
 
-/// Decides and fetches whatever has not been.
+/// Decides and fetches, unless that is done already.
 Result<const AttentionDecision*> prepare_call(Service& service,
                                               const AttentionCall& call,
                                               const Device& device) {
@@ -74,7 +74,7 @@ Result<const AttentionDecision*> prepare_call(Service& service,
   return decision;
 }
 
-/// What was prepared; in a capture nothing else is run.
+/// The decision that was prepared; else prepares the call, except during a capture.
 Result<const AttentionDecision*> decide(Service& service, CUstream_st* stream,
                                         const AttentionCall& call,
                                         const Device& device) {
@@ -132,7 +132,7 @@ Result<void> run_cudnn(Service& service, const Device& device, CUstream_st* stre
                    call.tensors.workspace_bytes - begin});
 }
 
-/// In `stream`, on the device whose context is current.
+/// Runs the call in `stream`, on the device whose context is current.
 Result<void> run_there(Service& service, const Device& device, CUstream_st* stream,
                        const AttentionCall& call) {
   const AttentionDecision& decision = *KILN_TRY(decide(service, stream, call, device));
@@ -198,7 +198,7 @@ Result<std::string> explain_attention(Service& service, const Device& device,
           to_json(ServiceParts::attention_of(service).explain(asked, device));
     }
     using Handler = nlohmann::ordered_json::error_handler_t;
-    return passes.dump(-1, ' ', false, Handler::replace);  // a loader's words, say
+    return passes.dump(-1, ' ', false, Handler::replace);  // e.g. loader messages
   });
 }
 

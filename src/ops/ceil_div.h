@@ -1,4 +1,4 @@
-// How many of a size cover a whole.
+// Integer division that rounds up.
 
 #pragma once
 

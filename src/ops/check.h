@@ -1,5 +1,5 @@
-// What is checked of an operation's arguments before anything is fetched. Every error
-// names operation and argument.
+// Checks of an operation's arguments, made before any kernel is fetched. Every error
+// names the operation and the argument.
 
 #pragma once
 
@@ -26,7 +26,8 @@ struct Extent {
   std::int64_t size;
 };
 
-/// How many elements that is. Errors: an extent below 0; 2^60 elements or more.
+/// The product of the extents. Errors: an extent that is unset or below 0; 2^60
+/// elements or more.
 [[nodiscard]] Result<std::int64_t> element_count(std::string_view operation,
                                                  std::span<const Extent> extents);
 [[nodiscard]] inline Result<std::int64_t> element_count(
@@ -34,18 +35,19 @@ struct Extent {
   return element_count(operation, std::span(extents.begin(), extents.size()));
 }
 
-/// May outputs reach into each other?
+/// Whether the address ranges of two outputs may interleave.
 enum class Outputs : std::uint8_t { kApart, kInterleaved };
 
-/// Of all memory that the arguments of an operation's kernels declare: that it has an
-/// address, a multiple of its element's size, unless it is empty; that what is left out
-/// has none; and that no output overlaps an input or another output.
+/// Checks all memory that the kernels' arguments declare. Memory that is not empty has
+/// an address, which is a multiple of the element size. Memory that is left out has
+/// none. No output overlaps an input or another output, unless `outputs` allows the
+/// latter.
 [[nodiscard]] Result<void> check_memory(std::string_view operation,
                                         const ArgumentLists& kernels, Pointers pointers,
                                         Outputs outputs = Outputs::kApart);
 
-/// That a workspace has the bytes that are needed, if there is one: prepare() is given
-/// none, and where one is missing check_memory() says so.
+/// Checks that a workspace is large enough, if there is one: prepare() is given none,
+/// and check_memory() reports one that is missing.
 [[nodiscard]] Result<void> check_workspace(std::string_view operation,
                                            const void* workspace,
                                            std::uint64_t workspace_bytes,

@@ -33,7 +33,7 @@ std::int64_t logits_stride(const Args& args) {
   return args.logits_stride == 0 ? padded_vocabulary(args) : args.logits_stride;
 }
 
-/// 0 where there is no gradient.
+/// 0 if the operation has no gradient.
 template <typename Args>
 std::int64_t dlogits_stride(const Args& args) {
   if constexpr (kHasGradient<Args>)
@@ -41,8 +41,8 @@ std::int64_t dlogits_stride(const Args& args) {
   return 0;
 }
 
-/// That rows which are `stride` apart and `cols` long do not run into each other, and
-/// can be counted.
+/// Checks that rows of `cols` elements, `stride` apart, do not overlap, and that their
+/// number of elements is below 2^60.
 template <typename Args>
 Result<void> check_rows(const Args& args, std::string_view name, std::int64_t stride,
                         std::int64_t cols) {
@@ -62,7 +62,7 @@ Result<void> check(const Args& args) {
                          {{"rows", args.rows}, {"vocabulary", args.vocabulary}}));
   if (args.vocabulary == 0)
     return refuse(kName<Args>, "vocabulary is 0: 1 at least");
-  if (!(args.smoothing >= 0 && args.smoothing <= 1))  // nor NaN
+  if (!(args.smoothing >= 0 && args.smoothing <= 1))  // also refuses NaN
     return refuse(kName<Args>, fmt::format("smoothing is {}: 0 to 1", args.smoothing));
   if (padded_vocabulary(args) < args.vocabulary)
     return refuse(kName<Args>,
@@ -76,7 +76,7 @@ Result<void> check(const Args& args) {
   return {};
 }
 
-/// From the first element to the last, what lies between rows included.
+/// From the first element to the last, including gaps between rows.
 template <typename Args>
 Elements matrix_of(const Args& args, std::int64_t stride, std::int64_t cols) {
   return {args.rows == 0 ? 0 : (args.rows - 1) * stride + cols, size_bytes(args.dtype)};
@@ -130,7 +130,7 @@ auto arguments_of(const CrossEntropyBackward& args) {
                     value("scale", args.scale)};
 }
 
-/// What all kernels take last: the target distribution, targets and rows.
+/// The last arguments of all kernels: the target distribution, targets and rows.
 template <typename Args>
 auto sizes_of(const Args& args) {
   const double smoothing = args.smoothing;
@@ -147,8 +147,8 @@ auto sizes_of(const Args& args) {
       value("dx_stride", dlogits_stride(args)).exists_if(kHasGradient<Args>)};
 }
 
-// The choice, the same for every architecture: there is one kernel of a type, and its
-// geometry suits the vocabulary.
+// Every architecture uses the same kernel: one per data type, whose geometry suits the
+// vocabulary.
 template <typename Args>
 Result<Launches> plan_of(const Args& args, Pointers pointers) {
   KILN_TRY(check(args));

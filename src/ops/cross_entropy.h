@@ -10,7 +10,7 @@
 
 namespace kiln::ops {
 
-/// The launch on `device`: of each type one kernel for every shape. Errors:
+/// The launch on `device`: one kernel per data type, for every shape. Errors:
 /// kInvalidArgument.
 [[nodiscard]] Result<Launches> plan(const CrossEntropy& args, const Device& device,
                                     Pointers pointers = Pointers::kIgnored);

@@ -10,13 +10,13 @@ namespace {
 using attention::TensorPointer;
 using attention::TensorRole;
 
-/// cuDNN takes every address as one that might be written.
+/// cuDNN takes every address as a pointer to non-const.
 void* address(const void* pointer) {
   return const_cast<void*>(pointer);
 }
 
-/// What the kernel takes by value: kiln_sequences in templates/attention_sequences,
-/// member by member.
+/// The struct that the kernel takes by value. It matches kiln_sequences in
+/// templates/attention_sequences member by member.
 struct Sequences {
   std::int64_t q_row;
   std::int64_t k_row;

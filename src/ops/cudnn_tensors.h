@@ -1,4 +1,4 @@
-// An attention call's tensors in the roles that cuDNN's plan has for them.
+// Assigns the tensors of an attention call to the roles in cuDNN's plan.
 
 #pragma once
 
@@ -11,17 +11,17 @@
 
 namespace kiln::ops {
 
-/// What the plan of `call.problem` takes, and nothing else. `scale` is read when the
-/// plan is run. Of packed sequences offsets and lengths are at the beginning of the
+/// Exactly the tensors that the plan of `call.problem` takes. `scale` is read when the
+/// plan runs. For packed sequences, offsets and lengths lie at the beginning of the
 /// workspace, where sequence_launches() writes them.
 [[nodiscard]] std::vector<attention::TensorPointer> cudnn_tensors(
     const AttentionCall& call, float& scale);
 
-/// Of the workspace, for offsets and lengths of packed sequences; a multiple of 256. 0:
-/// there are none.
+/// The part of the workspace for offsets and lengths of packed sequences; a multiple of
+/// 256. 0: the problem has none.
 [[nodiscard]] std::uint64_t sequence_bytes(const attention::Problem& problem);
 
-/// Writes them. Empty: there are none. Of pointers none is looked at.
+/// Writes these offsets and lengths. Empty: there are none. Checks no pointer.
 [[nodiscard]] Launches sequence_launches(const AttentionCall& call);
 
 }  // namespace kiln::ops

@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kGluForward = "glu_forward";
 constexpr std::string_view kGluBackward = "glu_backward";
 
-constexpr std::int64_t kGluForwardRows = 2;  // in flight
+constexpr std::int64_t kGluForwardRows = 2;  // in flight per thread
 
 TileWork backward_work(const GluBackward& args) {
   return {.rows_in_flight = 2,
@@ -76,7 +76,7 @@ Launch glu_launch(const Args& args, std::string_view pass, std::int64_t blocks) 
           .arguments = {}};
 }
 
-/// `linear`, or the second half of a packed `x`; null where that is.
+/// `linear`; for a packed `x` that is not null, its second half.
 template <typename Args>
 const void* linear_of(const Args& args, const void* x, const void* linear) {
   if (args.layout == GluLayout::kSplit || x == nullptr)
@@ -85,7 +85,7 @@ const void* linear_of(const Args& args, const void* x, const void* linear) {
          static_cast<std::size_t>(args.cols) * size_bytes(args.dtype);
 }
 
-/// 0 without elements.
+/// The number of parts that the rows are split into; 0 without elements.
 std::int64_t parts_of(const GluBackward& args, const Device& device) {
   if (args.rows == 0 || args.cols == 0)
     return 0;
@@ -98,20 +98,20 @@ std::int64_t parts_of(const GluBackward& args, const Device& device) {
 constexpr std::string_view kPacked = "layout is kPacked";
 constexpr std::string_view kNoWeight = "has_weight is false";
 
-/// Of x: both halves where it is packed.
+/// The elements of x: both halves if x is packed.
 template <typename Args>
 Elements x_of(const Args& args) {
   const Elements half = elements_of(args);
   return {args.layout == GluLayout::kPacked ? 2 * half.count : half.count, half.bytes};
 }
 
-/// What all kernels take then.
+/// The arguments that all kernels take after the outputs.
 template <typename Args>
 auto inputs_of(const Args& args) {
   const Elements half = elements_of(args);
   const bool is_split = args.layout == GluLayout::kSplit;
   const bool is_clamped = args.kind == GluKind::kClampedSwiGlu;
-  // Without columns too a row's dweight is computed.
+  // dweight is computed even without columns.
   const bool reads_weight = half.count > 0 || std::is_same_v<Args, GluBackward>;
   return std::array{
       reads("x", args.x, x_of(args)),
@@ -128,7 +128,7 @@ auto inputs_of(const Args& args) {
       value("x_stride", is_split ? args.cols : 2 * args.cols)};
 }
 
-/// And dy.
+/// The outputs of the backward kernel, then dy.
 auto outputs_of(const GluBackward& args) {
   const Elements half = elements_of(args);
   const Argument dweight = writes("sums", args.dweight, floats(args.rows), "dweight")
@@ -171,7 +171,7 @@ Result<Launches> plan(const GluBackward& args, const Device& device,
   const auto finalized = finalize_arguments(args, 2 * args.cols, parts);
   KILN_TRY(check_memory(kGluBackward, {outputs, finalized, inputs}, pointers));
   Launches launches;
-  // Without columns a row's dweight is 0 all the same.
+  // Without columns each row's dweight is 0, which a kernel still has to write.
   if (parts > 0 || (args.has_weight && args.rows > 0)) {
     const std::int64_t blocks =
         args.has_weight ? args.rows

@@ -58,25 +58,26 @@ float weight_offset_of(const Args& args) {
 // ---- The choices, by shape and device. templates/norm/kernel.toml says what a kernel
 // ---- with these parameters looks like.
 
-/// The shortest rows that a part of a warp, a warp or a block keeps in its registers;
-/// beyond, a block keeps what it can.
+/// The class of row lengths: part of a warp, a warp or a block keeps rows of up to 128,
+/// 512 or 8192 columns in registers. Of longer rows a block keeps as much as it can.
 std::string_view max_cols_for(std::int64_t cols) {
   return cols <= 128 ? "128" : cols <= 512 ? "512" : cols <= 8192 ? "8192" : "any";
 }
 
-/// Of the forward kernels' grid, at most. A thread loads its weights once: so there are
-/// few blocks, but several times as many as run at a time, so that those which end
-/// early make room for others.
+/// The most blocks of a forward kernel's grid. Each thread loads its weights once, so
+/// there are few blocks; but several times as many as run at once, so that blocks that
+/// end early make room for others.
 std::int64_t forward_blocks(const Device& device) {
   return std::int64_t{16} * std::max(1, device.multiprocessors);
 }
 
-/// Of the backward kernels' grid. Each writes a row of sums, so there are as many as
-/// run at a time, 512 threads a multiprocessor (1024 for the longest rows); fewer where
-/// they would not have four turns each and no multiprocessor is without one for that.
+/// The blocks of a backward kernel's grid. Each block writes a row of sums, so there
+/// are only as many as run at once: 512 threads per multiprocessor (1024 for the
+/// longest rows). There are fewer if a block would have less than four turns, but,
+/// given enough rows, at least one per multiprocessor.
 std::int64_t backward_blocks(const Device& device, std::int64_t rows,
                              std::int64_t cols) {
-  const bool shares_blocks = cols <= 512;  // some rows a block
+  const bool shares_blocks = cols <= 512;  // a block works on several rows
   const std::int64_t rows_a_turn = cols <= 128 ? 16 : shares_blocks ? 4 : 1;
   const std::int64_t threads = shares_blocks  ? 128
                                : cols <= 8192 ? ceil_div(cols, 512) * 32
@@ -88,19 +89,19 @@ std::int64_t backward_blocks(const Device& device, std::int64_t rows,
   return std::min({at_a_time, turns, std::max(multiprocessors, ceil_div(turns, 4))});
 }
 
-/// What a block may have of shared memory, less a little that the kernels need anyway.
+/// The shared memory per block, less a little that the kernels need anyway.
 std::int64_t shared_bytes(const Device& device) {
   constexpr std::int64_t kOfKernels = 3 << 10;
   constexpr std::int64_t kOfAnyDevice = 48 << 10;
   std::int64_t bytes = device.shared_bytes_per_block;
-  if (bytes == 0) {  // a device that is not here
+  if (bytes == 0) {  // a device that is not on this machine
     const auto* const known = device::find_known(device.capability);
     bytes = known != nullptr ? known->shared_bytes_per_block : kOfAnyDevice;
   }
   return bytes > kOfAnyDevice ? bytes - kOfKernels : kOfAnyDevice;
 }
 
-/// Columns per chunk of the gradients' sums, where a row does not fit in registers.
+/// Columns per chunk of the gradients' sums, if a row does not fit in registers.
 std::int64_t chunk_of(const Device& device, std::int64_t cols, bool with_bias) {
   const std::int64_t column_bytes = with_bias ? 8 : 4;
   const std::int64_t most = shared_bytes(device) / column_bytes;
@@ -235,7 +236,7 @@ Result<Launches> forward_plan(const Args& args, const Device& device,
     return Launches{};
   Launch launch = norm_launch(args, kernel, forward_blocks(device));
   if constexpr (!kIsLayerNorm<Args>) {
-    // A float is as it is: no rounding to speak of.
+    // Rounding to float changes nothing.
     const bool rounds =
         args.casting == RmsNormCasting::kLlama && args.dtype != DType::kF32;
     launch.parameters["llama"] = rounds ? "true" : "false";

@@ -10,8 +10,8 @@
 
 namespace kiln::ops {
 
-/// The launches on `device`. Errors: kInvalidArgument, also for workspace_bytes too
-/// few, unless it is 0 and pointers are ignored.
+/// The launches on `device`. Errors: kInvalidArgument, also if workspace_bytes is too
+/// small, unless it is 0 and pointers are ignored.
 [[nodiscard]] Result<Launches> plan(const LayerNormForward& args, const Device& device,
                                     Pointers pointers = Pointers::kIgnored);
 [[nodiscard]] Result<Launches> plan(const LayerNormBackward& args, const Device& device,

@@ -1,4 +1,4 @@
-// The calling thread on an operation's device, for as long as the call takes.
+// Makes an operation's device current to the calling thread during a call.
 
 #pragma once
 
@@ -12,26 +12,28 @@
 
 namespace kiln::ops {
 
-/// An operation's name, or its first kernel's, for messages; where and in which stream.
+/// Where an operation runs. `what`, for messages, is its name or that of its first
+/// kernel.
 struct Place {
   std::string_view what;
   const Device& device;
   CUstream_st* stream;
 };
 
-/// The primary context of `device`, which is one of the service's. Good as long as the
-/// service. Errors: as Service::get() has for a device.
+/// The primary context of `device`, a device of the service. Valid as long as the
+/// service. Errors: those of Service::get() for a device.
 [[nodiscard]] Result<const device::PrimaryContext*> context_of(Service& service,
                                                                const Device& device);
 
-/// Whether `scope` could be entered and the stream takes work of its device. Errors:
+/// Checks that `scope` was entered and that the stream belongs to its context. Errors:
 /// kInvalidArgument for a stream of another context, kDevice.
 [[nodiscard]] Result<void> check_stream(const device::PrimaryContext& context,
                                         const device::ContextScope& scope,
                                         const Place& place);
 
-/// What `work` returns. The device's primary context is current to the thread in it, so
-/// that a null stream is one of that device; afterwards the caller's own is again.
+/// Returns what `work` returns. During `work` the device's primary context is current
+/// to the thread, so a null stream belongs to that device. Afterwards the caller's
+/// context is current again.
 template <typename Work>
 [[nodiscard]] Result<void> on_device(Service& service, const Place& place,
                                      const Work& work) {

@@ -1,4 +1,6 @@
-// The operations as programs call them. Each is its family's plan, run on a service.
+// The operations as programs call them. Each runs its family's plan on a service. To
+// add an operation, declare it in its family's header under kiln/ops/, declare its
+// plan() in ops/<family>.h, and add a line here.
 
 #include "kiln/ops/activation.h"
 #include "kiln/ops/cross_entropy.h"

@@ -1,7 +1,6 @@
-// What an operation launches, as data: the kernels with their parameters, chosen for a
-// device and a shape, and the arguments they are given. A family's file makes one out
-// of its argument struct; run.h starts it. So a plan can be looked at, and run on a
-// CPU, without a service.
+// What an operation launches, as data: the kernels, with parameters chosen for a device
+// and a shape, and their arguments. Each family makes plans from its argument structs;
+// run.h launches them. So a plan can be inspected, and run on a CPU, without a service.
 
 #pragma once
 
@@ -14,17 +13,17 @@
 
 namespace kiln::ops {
 
-/// One launch. Kernel::geometry() makes the grid of `extents`.
+/// One launch. Kernel::geometry() computes the grid from `extents`.
 struct Launch {
   std::string kernel;
   Parameters parameters;
   LaunchArguments extents;
   Arguments arguments;
-  /// Of a kernel with several entry points, which one.
+  /// The entry point, for a kernel with several; empty: the first.
   std::string entry{};
 };
 
-/// In the order in which they go to the stream. Empty: there is nothing to compute.
+/// In stream order. Empty: there is nothing to compute.
 using Launches = std::vector<Launch>;
 
 }  // namespace kiln::ops

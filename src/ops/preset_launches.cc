@@ -1,6 +1,5 @@
-// Which operations a model's training calls, and with which arguments: a preset's sizes
-// on one side, the operations' structs on the other. Rows are those of one sequence: no
-// kernel is another for more of them.
+// Turns a preset's sizes into the argument structs of the operations that a model's
+// training calls. Rows are those of one sequence: more rows need no other kernel.
 
 #include <fmt/format.h>
 
@@ -18,7 +17,7 @@
 namespace kiln::ops {
 namespace {
 
-/// A plan that grows by what operations launch.
+/// Collects the launches of several operations.
 class Step {
  public:
   Step(const Preset& preset, const Device& device) : preset_(preset), device_(device) {}
@@ -41,7 +40,7 @@ class Step {
   Launches all_;
 };
 
-/// The softmax of attention that is not fused.
+/// The softmax of unfused attention.
 Result<void> add_softmax(const Preset& preset, Step& step) {
   const Preset::Attention& attention = *preset.attention;
   KILN_TRY(step.add(SoftmaxForward{.dtype = preset.dtype,
@@ -61,7 +60,7 @@ Result<void> add_softmax(const Preset& preset, Step& step) {
 enum class TableKind : std::uint8_t { kAngles, kFloats, kTensorType };
 
 RopeTable rope_table(const Preset& preset, TableKind kind) {
-  // Which pointers there are is the table's kind; nobody looks where they lead.
+  // Only whether a pointer is null matters, for the table's kind. None is dereferenced.
   static constexpr float kSomewhere = 0;
   RopeTable table{.positions = preset.attention->sequence, .columns = preset.rope->dim};
   if (kind == TableKind::kAngles) {
@@ -98,7 +97,7 @@ Result<void> add_rope(const Preset& preset, Step& step) {
   return {};
 }
 
-/// Rows of `preset`: the tokens of one sequence, as many as some model has.
+/// The rows of `preset`: the tokens of one sequence, or a common number of them.
 std::int64_t tokens_of(const Preset& preset) {
   constexpr std::int64_t kSome = 4096;
   return preset.attention ? preset.attention->sequence : kSome;
@@ -135,7 +134,7 @@ Result<void> add_rmsnorm(const Preset& preset, std::int64_t cols, bool residual,
                                   .adds_residual = residual});
 }
 
-/// A model's first norm has no residual before it, so both forms are asked for.
+/// A model's first norm adds no residual, so both variants are needed.
 Result<void> add_norms(const Preset& preset, Step& step) {
   for (const std::int64_t cols : preset.norm->lengths) {
     for (const bool residual : {false, true}) {
@@ -164,7 +163,7 @@ Result<void> add_plain(const Preset& preset, std::int64_t cols, Step& step) {
 
 Result<void> add_gated(const Preset& preset, std::int64_t cols, bool weighted,
                        Step& step) {
-  // The numbers of the clamped form are arguments of its kernel.
+  // The constants of the clamped kind are kernel arguments: any value will do here.
   const auto with_all = [&]<typename Args>(Args args) {
     args.dtype = preset.dtype;
     args.kind = *preset.activation->gated;
@@ -181,7 +180,7 @@ Result<void> add_gated(const Preset& preset, std::int64_t cols, bool weighted,
   return step.add(with_all(GluBackward{}));
 }
 
-/// Experts weight what they give; layers that all tokens pass do not.
+/// Experts weight their output; layers that all tokens pass through do not.
 Result<void> add_activations(const Preset& preset, Step& step) {
   const Preset::Activation& activation = *preset.activation;
   for (const std::int64_t cols : activation.widths) {
@@ -196,7 +195,7 @@ Result<void> add_activations(const Preset& preset, Step& step) {
   return {};
 }
 
-/// In one pass, and as forward and backward pass apart.
+/// As one fused pass, and as separate forward and backward passes.
 Result<void> add_loss(const Preset& preset, Step& step) {
   const std::int64_t rows = tokens_of(preset);
   const std::int64_t vocabulary = *preset.vocabulary;

@@ -49,8 +49,8 @@ Dimensions dimensions_of(const RopeArguments& args, const RopeTensor& tensor,
            {"dim", args.head_dim, strides.dim}}};
 }
 
-/// The strides that the kernel is given: where nobody walks, anything may stand in the
-/// arguments, and 0 disturbs no vector.
+/// The strides that the kernel gets. The stride of a dimension of size 1 is unused and
+/// may have any value; replacing it by 0 allows vector accesses.
 RopeStrides used_strides(const Dimensions& dimensions) {
   const auto used = [](const Dimension& each) {
     return each.size > 1 ? each.stride : 0;
@@ -93,13 +93,13 @@ Result<void> check_table(std::string_view operation, const RopeArguments& args) 
       .map([](std::int64_t /*count*/) {});
 }
 
-/// Against the table, as far as it is known here.
+/// Checks positions against the table, as far as the host knows them.
 Result<void> check_positions(std::string_view operation, const RopeArguments& args) {
   if (args.start < 0)
     return refuse(operation, fmt::format("start is {}", args.start));
   if (args.starts != nullptr)
     return {};
-  // Of packed sequences the longest is not known; it has a token.
+  // The longest packed sequence is unknown here; it has at least one token.
   const std::int64_t most = is_packed(args) ? 1 : args.sequence;
   if (most > args.table.positions || args.start > args.table.positions - most)
     return refuse(operation,
@@ -131,7 +131,7 @@ Result<void> check_tensor(std::string_view operation, const RopeArguments& args,
   return {};
 }
 
-/// How many elements there are.
+/// The number of elements.
 Result<std::int64_t> check(std::string_view operation, const RopeArguments& args) {
   KILN_TRY(check_dtype(operation, args.dtype));
   if (args.style != RopeStyle::kHalf && args.style != RopeStyle::kInterleaved)
@@ -171,16 +171,16 @@ std::string_view table_of(const RopeArguments& args) {
   return args.table.dtype == args.dtype ? "cos_sin" : "cos_sin_f32";
 }
 
-/// Among how many threads the heads of a token are divided, so that each reads the
-/// table for as many of them as it can, as long as there are threads enough to fill the
-/// device twice; the same for every architecture.
+/// How many threads share the heads of a token. Each thread reads the table for as many
+/// heads as possible, provided that the threads can fill the device twice. The same for
+/// every architecture.
 struct Division {
   std::int64_t lanes;
-  std::int64_t slots;  // threads a token
+  std::int64_t slots;  // threads per token
 };
 
 Division divide(const RopeArguments& args, const Device& device) {
-  constexpr std::int64_t kThreadsOfMultiprocessor = 512;  // that its registers hold
+  constexpr std::int64_t kThreadsOfMultiprocessor = 512;  // limited by registers
   const std::int64_t vector =
       kVectorBytes / static_cast<std::int64_t>(size_bytes(args.dtype));
   const bool by_halves = args.style == RopeStyle::kHalf;
@@ -189,7 +189,7 @@ Division divide(const RopeArguments& args, const Device& device) {
   const std::int64_t heads = args.q.heads + args.k.heads;
   const std::int64_t enough =
       2 * kThreadsOfMultiprocessor * std::max(device.multiprocessors, 1);
-  // Two rounds of the loads that a thread has in flight at once.
+  // Heads per thread: two rounds of the loads that it has in flight at once.
   std::int64_t each = by_halves ? 8 : 16;
   while (each > 1 && tokens_of(args) * pieces * ceil_div(heads, each) < enough)
     each /= 2;
@@ -199,15 +199,15 @@ Division divide(const RopeArguments& args, const Device& device) {
 
 // ---- What the kernels take
 
-/// The elements that dimensions `from` to the last reach over. plan() took the strides:
-/// there is a span.
+/// The extent of the dimensions from `from` to the last, in elements. check() has
+/// accepted the strides, so there is one.
 std::int64_t inner_span(Dimensions dimensions, std::size_t from) {
   for (std::size_t i = 0; i < from; ++i) dimensions[i].size = 1;
   return span_of({}, {}, dimensions).value_or(0);
 }
 
-/// Of out and in, as the kernel and as callers know them, of their strides, and of the
-/// number of heads.
+/// Argument names: out and in, each as the kernel and as callers name it; their
+/// strides; the number of heads.
 using TensorNames = std::array<std::string_view, 13>;
 constexpr TensorNames kQ{"q_out",       "q.out",          "q_in",       "q.in",
                          "q_out_batch", "q_out_sequence", "q_out_head", "q_out_dim",
@@ -262,8 +262,8 @@ auto token_arguments(const RopeArguments& args, std::int64_t lanes) {
       value("lanes", static_cast<int>(lanes))};
 }
 
-/// Whether the outputs lie side by side in each head, token or sequence: as parts of
-/// one tensor they reach into each other, and have no element in common.
+/// Whether the outputs lie side by side in each head, token or sequence. Outputs that
+/// are parts of one tensor have interleaved ranges, but share no element.
 bool are_side_by_side(const RopeArguments& args) {
   const Dimensions q = dimensions_of(args, args.q, args.q.out_strides);
   const Dimensions k = dimensions_of(args, args.k, args.k.out_strides);
@@ -276,7 +276,7 @@ bool are_side_by_side(const RopeArguments& args) {
     const std::int64_t both =
         std::max(q_span, apart + k_span) - std::min<std::int64_t>(0, apart);
     if (both < q_span + k_span)
-      continue;  // one reaches into the other
+      continue;  // they overlap
     Dimensions joined = q;
     joined[3] = {"both", both, 1};
     bool same = true;

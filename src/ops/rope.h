@@ -10,8 +10,9 @@
 
 namespace kiln::ops {
 
-/// The launches on `device`. Also of pointers that are ignored, whether those of the
-/// table, of starts and of cu_seqlens are null matters. Errors: kInvalidArgument.
+/// The launches on `device`. They depend on whether the pointers of the table, of
+/// starts and of cu_seqlens are null, even if pointers are ignored. Errors:
+/// kInvalidArgument.
 [[nodiscard]] Result<Launches> plan(const RopeForward& args, const Device& device,
                                     Pointers pointers = Pointers::kIgnored);
 [[nodiscard]] Result<Launches> plan(const RopeBackward& args, const Device& device,

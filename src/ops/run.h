@@ -1,5 +1,5 @@
-// Operations on a service: a plan's kernels fetched and launched. Kernels come through
-// the same door as everybody's, Service::get().
+// Runs operations on a service: fetches and launches a plan's kernels, which come from
+// the public Service::get().
 
 #pragma once
 
@@ -16,16 +16,16 @@
 
 namespace kiln::ops {
 
-/// Starts the plan's launches in `stream`, which is of `device`; a null one is of the
-/// context that is current.
+/// Enqueues the plan's launches in `stream`, a stream of `device`. A null stream
+/// belongs to the current context.
 [[nodiscard]] Result<void> run(Service& service, const Device& device,
                                CUstream_st* stream, const Launches& plan);
 
-/// Fetches its kernels.
+/// Fetches the plan's kernels.
 [[nodiscard]] Result<void> fetch(Service& service, const Device& device,
                                  const Launches& plan);
 
-/// The body of every operation: arguments are checked before a kernel is looked for.
+/// The body of every operation. Arguments are checked before any kernel is fetched.
 template <typename Args>
 [[nodiscard]] Result<void> run_operation(Service& service, const Device& device,
                                          CUstream_st* stream, const Args& args) {

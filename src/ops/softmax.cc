@@ -24,8 +24,8 @@ std::string_view kernel_of(SoftmaxMask mask) {
   return {};
 }
 
-// The choice, the same for every architecture: the shortest rows that a warp, or a part
-// of one, keeps in its registers; beyond, a block a row.
+// The class of row lengths, the same for every architecture: a warp, or part of one,
+// keeps rows of up to 4096 columns in registers; each longer row gets a block.
 std::string softmax_max_cols(std::int64_t cols) {
   constexpr std::array<std::int64_t, 8> kClasses{32,  64,   128,  256,
                                                  512, 1024, 2048, 4096};

@@ -1,5 +1,4 @@
-// Tensors that lie in memory through strides: how far they reach, and whether their
-// elements lie apart.
+// Strided tensors: how much memory they span, and whether their elements overlap.
 
 #pragma once
 
@@ -17,16 +16,16 @@ struct Dimension {
   std::int64_t stride;  // in elements
 };
 
-/// From the tensor's first element to its last, both included, in elements: 0 if it has
-/// none. The stride of a dimension of size 1 does not count. Errors: a stride below 0;
-/// 2^60 elements or more. `tensor` is what errors call it.
+/// The elements from the tensor's first to its last, both included; 0 if it has none.
+/// The stride of a dimension of size 1 does not count. Errors: a stride below 0; 2^60
+/// elements or more. Errors name the tensor by `tensor`.
 [[nodiscard]] Result<std::int64_t> span_of(std::string_view operation,
                                            std::string_view tensor,
                                            std::span<const Dimension> dimensions);
 
-/// That no two elements of an output lie at one place. Orders of dimensions in which
-/// each stride reaches over all smaller ones are taken, whatever their order; any other
-/// is refused.
+/// Checks that no two elements of an output share memory. Accepts dimensions in any
+/// order if each stride is at least the extent of all smaller strides; refuses all
+/// others.
 [[nodiscard]] Result<void> check_apart(std::string_view operation,
                                        std::string_view tensor,
                                        std::span<const Dimension> dimensions);
