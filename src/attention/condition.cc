@@ -102,7 +102,7 @@ bool compares_true(const Condition& condition, const Question& question) {
   const auto matches = [&](const Operand& operand) {
     return compare(left, condition.comparison, value_of(operand, question));
   };
-  // "not in" is of none; every other comparison but "in" has one operand.
+  // With "not in", no operand may match. Only "in" and "not in" have several operands.
   return condition.comparison == Comparison::kNotIn
              ? std::ranges::all_of(condition.operands, matches)
              : std::ranges::any_of(condition.operands, matches);

@@ -41,16 +41,16 @@ struct Field {
   FieldKind kind = FieldKind::kNumber;
   std::span<const std::string_view> words{};
   FieldValue (*read)(const Question&) = nullptr;
-  /// None: it follows from others and cannot be changed.
+  /// Null: the field is derived from others and cannot be changed.
   Result<void> (*write)(Problem&, const FieldValue&) = nullptr;
 };
 
-/// All of them.
+/// All fields.
 [[nodiscard]] std::span<const Field> fields();
 /// Errors: kInvalidArgument, with the nearest name.
 [[nodiscard]] Result<const Field*> find_field(std::string_view name);
 
-/// A value, or another field's.
+/// A value, or a field whose value is used.
 using Operand = std::variant<FieldValue, const Field*>;
 /// Reads `text` as a value of `field`'s kind, or as the name of a field of that kind.
 /// The views point into the tables of words. Errors: kInvalidArgument.
@@ -72,9 +72,9 @@ enum class Comparison : std::uint8_t {
 struct Condition {
   enum class Kind : std::uint8_t { kAll, kAny, kNot, kCompare, kNever };
   Kind kind = Kind::kAll;
-  std::vector<Condition> parts{};  // of kAll, kAny; of kNot, which denies that all hold
+  std::vector<Condition> parts{};  // of kAll, kAny, kNot; kNot: not all hold
   const Field* field = nullptr;
-  double modulo = 0;  // 0: the field itself is compared, not its remainder
+  double modulo = 0;  // 0: compares the field itself, not its remainder
   Comparison comparison = Comparison::kEqual;
   std::vector<Operand> operands{};
 };

@@ -40,7 +40,7 @@ Finding refusal(std::string id, std::string reason, std::string remedy) {
           .remedy = std::move(remedy)};
 }
 
-/// What does not depend on the mode, or on its ranks alone.
+/// Refusals that do not depend on the mode, or only on its numbers of ranks.
 void check_split(const Problem& problem, const ContextParallelism& parallelism,
                  std::vector<Finding>& refusals) {
   const std::int64_t chunks = 2 * parallelism.p2p_ranks * parallelism.a2a_ranks;
@@ -92,7 +92,7 @@ void check_mode(const Problem& problem, ContextMode mode,
                 "use p2p, or pack the sequences as thd"));
 }
 
-/// One step: `problem` of these lengths, with that mask.
+/// One step: `problem` with these lengths and this mask.
 Problem step(Problem problem, std::int64_t sq, std::int64_t skv, Mask mask) {
   problem.sq = sq;
   problem.skv = skv;

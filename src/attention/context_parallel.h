@@ -1,6 +1,6 @@
-// Context parallelism: the sequence is split among ranks, and none of them computes the
-// problem that the user named. Here that problem becomes those that are computed, step
-// by step, on some rank; decisions are taken on them. As TransformerEngine does it.
+// Context parallelism splits the sequence among ranks, so no rank computes the problem
+// that the user named. expand() returns the problems that ranks do compute, step by
+// step; decisions are made on these. It follows TransformerEngine.
 
 #pragma once
 
@@ -19,12 +19,12 @@ enum class ContextMode : std::uint8_t {
   kP2p,        // keys and values go around a ring
   kA2a,        // heads are exchanged for sequence
   kAllGather,  // every rank has all keys and values
-  kA2aP2p,     // kA2a among neighbours, kP2p among such groups
+  kA2aP2p,     // kA2a within groups of neighbours, kP2p among the groups
 };
 
 struct ContextParallelism {
   ContextMode mode = ContextMode::kP2p;
-  std::int64_t p2p_ranks = 1;  // of kP2p and kAllGather: all of them
+  std::int64_t p2p_ranks = 1;  // for kP2p and kAllGather: all ranks
   std::int64_t a2a_ranks = 1;
   friend bool operator==(const ContextParallelism&,
                          const ContextParallelism&) = default;
@@ -40,14 +40,15 @@ struct ContextParallelism {
 [[nodiscard]] std::string_view to_string(ContextMode mode);
 
 struct Expansion {
-  /// Each once, over all ranks. They keep statistics, for partial outputs are merged.
+  /// Each distinct step of all ranks, once. Steps write statistics, which are needed to
+  /// merge partial outputs.
   std::vector<Problem> steps;
-  /// Why this problem is not split this way; then there are no steps.
+  /// Why the problem cannot be split this way; if not empty, there are no steps.
   std::vector<Finding> refusals;
 };
 
-/// `problem` has passed validate(). Sequences are split into two chunks a rank, so that
-/// with a causal mask all ranks have as much to do.
+/// `problem` has passed validate(). Each rank gets two chunks of the sequence, so that
+/// a causal mask gives all ranks equal work.
 [[nodiscard]] Expansion expand(const Problem& problem,
                                const ContextParallelism& parallelism);
 

@@ -1,7 +1,7 @@
-// kiln-embed-rules: runs while Kiln is built. Checks the rules by the code that reads
-// them at run time, and writes them down as a C++ file.
+// kiln-embed-rules: runs while Kiln is built. It checks the rules with the code that
+// reads them at run time, and writes them as a C++ file.
 //   kiln-embed-rules RULES_DIR OUTPUT.cc
-// Exit code 1 with "<file>:<line>: <reason>" on stderr where a rule is wrong.
+// Exit code 1 with "<file>:<line>: <reason>" on stderr if a rule is wrong.
 
 #include <fmt/format.h>
 

@@ -25,7 +25,8 @@ FieldValue new_value(const Change& change, const Question& question) {
   return value;
 }
 
-/// The question with all changes made at once; nothing where it is no problem then.
+/// The question with all changes applied at once; nullopt if the result is not a valid
+/// problem.
 std::optional<Question> changed(const Question& question,
                                 const std::vector<Change>& changes) {
   Question now = question;
@@ -147,7 +148,7 @@ const RuleSet& built_in_rules() {
     for (const RuleFile& file : embedded_rule_files()) {
       auto rules = parse_rules(file.text, file.name);
       if (!rules)
-        std::abort();  // they were read when Kiln was built
+        std::abort();  // impossible: the build has parsed them
       std::ranges::move(*rules, std::back_inserter(all));
     }
     return RuleSet(std::move(all));

@@ -1,5 +1,5 @@
-// Can cuDNN's fused attention run this problem on that device, by the rules? Every rule
-// that refuses is told, each with what helps there: remedies are tried before they are
+// Evaluates the rules: can cuDNN's fused attention run this problem on that device?
+// Reports every rule that refuses, with its remedies. A remedy is tried before it is
 // offered.
 
 #pragma once
@@ -26,25 +26,27 @@ struct Verdict {
   bool supported = false;         // no refusal; by the rules alone
   std::vector<Finding> refusals;  // of kinds support and known_bug
   std::vector<Finding> policies;  // of kind framework_policy: they decide nothing
-  /// The lowest later version that nothing refuses; none where it is supported.
+  /// The lowest later version that no rule refuses; nullopt if there is none, or if
+  /// this version is supported.
   std::optional<CudnnVersion> first_supported;
 };
 
-/// Rules and the versions that they speak of. Thread safety: immutable.
+/// Rules, and the versions that they mention. Thread safety: immutable.
 class RuleSet {
  public:
   explicit RuleSet(std::vector<Rule> rules);
 
   [[nodiscard]] std::span<const Rule> rules() const { return rules_; }
-  /// Those that rules compare with or upgrade to, ascending: between two of them little
-  /// changes but what holds of one version alone.
+  /// The versions that rules compare with or upgrade to, ascending. Strictly between
+  /// two neighbours, support does not change.
   [[nodiscard]] std::span<const CudnnVersion> versions() const { return versions_; }
   [[nodiscard]] bool is_supported(const Question& question) const;
   [[nodiscard]] Verdict evaluate(const Question& question) const;
 
  private:
   [[nodiscard]] std::vector<const Rule*> refusing(const Question& question) const;
-  /// Would `changed` be refused by neither `rule` nor anything new?
+  /// Whether `changed` is refused neither by `rule` nor by any rule that is not in
+  /// `before`.
   [[nodiscard]] bool helps(const Rule& rule, const std::vector<const Rule*>& before,
                            const Question& changed) const;
   [[nodiscard]] std::optional<std::string> text_of(
@@ -58,35 +60,35 @@ class RuleSet {
   std::vector<CudnnVersion> versions_;  // ascending, each once
 };
 
-/// Those that Kiln was built with.
+/// The rules that Kiln was built with.
 [[nodiscard]] const RuleSet& built_in_rules();
 
-/// By the built-in rules.
+/// Evaluates the built-in rules.
 [[nodiscard]] Verdict evaluate(const Problem& problem, ComputeCapability arch,
                                CudnnVersion cudnn);
 
 /// "cuDNN 9.5.0 does not run it: <rule>: <reason>; <remedy>".
 [[nodiscard]] std::string to_string(const Finding& finding, CudnnVersion cudnn);
 
-/// Where sequences of a packed problem may begin beyond what offsets of 32 bits reach,
-/// whatever their lengths are: Kiln builds cuDNN's plans for such offsets.
+/// A finding if packed sequences of full length could begin beyond the reach of 32-bit
+/// offsets, with which Kiln builds cuDNN's plans.
 [[nodiscard]] std::optional<Finding> find_wide_offsets(const Problem& problem);
 
-/// What cuDNN must be able to run if it is to run `problem`. With dropout both passes,
-/// since two backends drop other probabilities for the same seed: first the forward
-/// pass, then the backward one with the gradient of its bias, if it has one, and each
-/// as the most that a caller may ask of it alone, deterministic and captured. Else
-/// itself.
+/// The problems that cuDNN must be able to run if it is to run `problem`. Without
+/// dropout: `problem` itself. With dropout: both passes, because two backends drop
+/// different probabilities for the same seed. The forward pass comes first, then the
+/// backward pass, with the gradient of its bias if it has one. Each has the most
+/// demanding options that a caller may set for it alone: deterministic and captured.
 [[nodiscard]] std::vector<Problem> run_together(const Problem& problem);
 
 struct CudnnRefusal {
-  std::string id;    // of the rule: what is alike in all such refusals
+  std::string id;    // of the rule; equal for all refusals of one kind
   std::string text;  // a sentence with the remedy
   friend bool operator==(const CudnnRefusal&, const CudnnRefusal&) = default;
 };
 
-/// Why Kiln does not let cuDNN run a problem, before cuDNN itself is asked: the first
-/// reason, of any that run_together() names. nullopt: cuDNN may be asked.
+/// Why Kiln does not ask cuDNN to run a problem: the first reason found for the
+/// problems of run_together(). nullopt: cuDNN may be asked.
 [[nodiscard]] std::optional<CudnnRefusal> why_not_cudnn(const Problem& problem,
                                                         ComputeCapability capability,
                                                         CudnnVersion cudnn);

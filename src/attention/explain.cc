@@ -16,7 +16,7 @@ void add_new(std::vector<Finding>& all, const std::vector<Finding>& more) {
   }
 }
 
-/// Who trains asks for the backward pass next: its refusals are shown beforehand.
+/// Training runs the backward pass next, so its refusals are shown in advance.
 void show_backward(const Question& question, Verdict& verdict) {
   Question backward = question;
   backward.problem.pass = Pass::kBackward;
@@ -34,7 +34,7 @@ Probe not_probed() {
   return {.message = "a version by its number is answered by the rules alone"};
 }
 
-/// What the table and cuDNN do not agree on is told, whoever of them refuses.
+/// Reports where the rules and cuDNN disagree, whichever of them refuses.
 void compare(const Question& question, Step& step) {
   Probe& probe = step.probe;
   if (probe.status == kProbeFailed) {
@@ -66,8 +66,8 @@ void compare(const Question& question, Step& step) {
        .remedy = "use another kernel, or another version of cuDNN"});
 }
 
-/// With dropout both passes have one backend: what refuses the other one is shown, and
-/// decides. False: cuDNN refuses it.
+/// With dropout one backend must run both passes: a refusal of the other pass is shown
+/// and decides. False: the rules refuse the other pass.
 bool check_other_pass(const Question& question, Verdict& verdict) {
   for (const Problem& problem : run_together(question.problem)) {
     if (problem.pass == question.problem.pass)
@@ -113,7 +113,7 @@ Step decide(const Question& question, const AskCudnn& ask) {
   return step;
 }
 
-/// None where a step has none; cuDNN where it runs all of them.
+/// kNone if there is no step, or a step has none; kCudnn if cuDNN runs all steps.
 Choice chosen_for(const std::vector<Step>& steps) {
   const auto is = [](Choice choice) {
     return [choice](const Step& step) { return step.chosen == choice; };
@@ -124,7 +124,7 @@ Choice chosen_for(const std::vector<Step>& steps) {
                                                         : Choice::kKiln;
 }
 
-/// One kernel for all steps: the first that has none says why.
+/// One answer for all steps: the first step without a kernel gives the reason.
 OwnKernel kernel_for(const Explanation& explanation) {
   if (explanation.steps.empty())
     return {false,
@@ -135,7 +135,7 @@ OwnKernel kernel_for(const Explanation& explanation) {
                                             : without->kiln;
 }
 
-/// One probe for all steps: the first that did not build says why.
+/// One probe for all steps: the first step that did not build gives the reason.
 Probe probe_of(const std::vector<Step>& steps) {
   if (steps.empty())
     return {.message = "there is no step to ask cuDNN about"};
@@ -157,7 +157,7 @@ std::optional<CudnnVersion> first_supported(const std::vector<Step>& steps,
   const auto runs_there = [&](const Step& step) {
     return built_in_rules().is_supported({step.problem, question.arch, *first});
   };
-  // What one step waits for may be a version that another is refused by.
+  // The version that one step needs may refuse another step.
   if (first && !std::ranges::all_of(steps, runs_there))
     return std::nullopt;
   return first;
@@ -172,7 +172,7 @@ bool runs_with(const Question& question, const ContextParallelism& parallelism) 
          });
 }
 
-/// Another way to split the problem, where that runs.
+/// Offers other ways to split the problem, if cuDNN runs them.
 void offer_other_modes(const Question& question, const ContextParallelism& parallelism,
                        std::vector<Finding>& refusals) {
   const std::int64_t ranks = parallelism.p2p_ranks * parallelism.a2a_ranks;

@@ -1,6 +1,6 @@
-// The whole answer to "what would run this attention problem there, and why": by the
-// rules and by cuDNN itself, each of which may refuse, on the problems that context
-// parallelism makes of it.
+// Answers "what would run this attention problem on that device, and why" for each
+// problem that context parallelism makes of it. Both the rules and cuDNN itself are
+// asked, and either may refuse.
 
 #pragma once
 
@@ -22,16 +22,16 @@ enum class Choice : std::uint8_t { kCudnn, kKiln, kNone };
 /// "cudnn", "kiln", "none".
 [[nodiscard]] std::string_view to_string(Choice choice);
 
-/// The status of a probe that crashed, hung, or ate its memory: cuDNN is not to be
-/// trusted with that problem.
+/// The status of a probe that crashed, hung or exceeded its memory limit: cuDNN must
+/// not be used for that problem.
 inline constexpr std::string_view kProbeFailed = "failed";
 
-/// What cuDNN itself said, which may refuse as the rules may.
+/// cuDNN's own answer, which may be a refusal even if the rules allow the problem.
 struct Probe {
   bool ran = false;
   bool built = false;
-  std::string status = "not_run";  // "built", "refused", "failed"; of a refusal cuDNN's
-  std::string message;             // why not; where it and the rules differ, that
+  std::string status = "not_run";  // "built", "failed", "refused" or cuDNN's own
+  std::string message;             // why not; or how the rules and cuDNN differ
 };
 
 /// Asks cuDNN for a plan of the problem.
@@ -46,19 +46,21 @@ struct Step {
 };
 
 struct Explanation {
-  /// kCudnn: for every step. kKiln: for some, or all, since cuDNN refuses them.
+  /// kCudnn: cuDNN runs every step. kKiln: Kiln runs some or all steps, which cuDNN
+  /// refuses.
   Choice chosen = Choice::kNone;
   Verdict cudnn;   // of all steps; each rule once
   Probe probe;     // of all steps: the first that did not build
   OwnKernel kiln;  // of all steps: the first that has none
-  /// The problem itself without context parallelism. None where that refuses it.
+  /// Without context parallelism, the problem itself. Empty if context parallelism
+  /// refuses the problem.
   std::vector<Step> steps;
 };
 
 struct ExplainOptions {
   std::optional<ContextParallelism> parallelism{};
-  /// Called for each step; empty: the rules alone answer, as for a version that is not
-  /// here.
+  /// Called for each step. Empty: only the rules answer, as for a version that is not
+  /// installed.
   AskCudnn probe{};
 };
 

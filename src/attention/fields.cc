@@ -51,7 +51,8 @@ Result<void> write_word(Problem& problem, const FieldValue& value) {
   return {};
 }
 
-/// Of the largest tensor: what an offset into a packed one must be able to reach.
+/// The elements of the largest tensor: an offset into a packed tensor must reach that
+/// far.
 double largest_tensor(const Problem& problem) {
   const auto most_dim = number(std::max(problem.dqk, problem.dv));
   return number(problem.batch) * most_dim *
@@ -116,7 +117,7 @@ std::vector<Field> plain_fields() {
   };
 }
 
-/// What follows from others, and where it is asked.
+/// Derived fields, and the device and cuDNN version of the question.
 std::vector<Field> other_fields() {
   return {
       {"cudnn",

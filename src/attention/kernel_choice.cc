@@ -16,10 +16,10 @@ constexpr ComputeCapability kFirst{7, 0};
 constexpr ComputeCapability kFirstTensorCores{7, 5};
 constexpr ComputeCapability kFirstAmpere{8, 0};
 constexpr std::int64_t kLargestDim = 256;
-constexpr std::int64_t kVector = 8;                        // elements of 16 bytes
-constexpr std::int64_t kMostRows = std::int64_t{1} << 29;  // sums of three are ints
+constexpr std::int64_t kVector = 8;  // 16-bit elements in 16 bytes
+constexpr std::int64_t kMostRows = std::int64_t{1} << 29;  // 3 sizes fit in an int
 
-/// The smallest that holds `dim`.
+/// The smallest of `dims` that is not below `dim`.
 template <std::size_t kSize>
 std::int64_t rounded_up(std::int64_t dim, const std::array<std::int64_t, kSize>& dims) {
   return *std::ranges::lower_bound(dims, dim);
@@ -61,7 +61,7 @@ Result<void> check_supported(const Problem& problem, ComputeCapability capabilit
     return no_kernel(
         fmt::format("Kiln's kernels are for sequences up to {}", kMostRows));
   constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
-  constexpr std::int64_t kLeastRows = 8;  // of a block, of the smallest one
+  constexpr std::int64_t kLeastRows = 8;  // per block, of the smallest kind
   const std::int64_t blocks =
       ((std::max(problem.sq, problem.skv) + kLeastRows - 1) / kLeastRows) * 2;
   if (problem.batch > kMostBlocks / blocks / problem.heads)
@@ -71,7 +71,7 @@ Result<void> check_supported(const Problem& problem, ComputeCapability capabilit
   return {};
 }
 
-/// Why the problem is none for tensor cores; empty: it is one.
+/// Why tensor cores cannot run the problem; empty: they can.
 std::string no_tensor_cores(const Problem& problem, ComputeCapability capability,
                             const CallProperties& call) {
   if (problem.dtype == DType::kF32)
@@ -85,7 +85,8 @@ std::string no_tensor_cores(const Problem& problem, ComputeCapability capability
   if (problem.dqk % kVector != 0 || problem.dv % kVector != 0)
     return fmt::format("a head dimension ({}, {}) is no multiple of {}", problem.dqk,
                        problem.dv, kVector);
-  // Of an axis with one place the stride does not matter, nor that of packed batches.
+  // The stride of an axis of size 1 does not matter, nor does the batch stride of
+  // packed sequences.
   const bool is_packed = problem.layout == Layout::kThd;
   const auto odd_stride = [&](const Strides& strides, std::int64_t heads,
                               std::int64_t rows) -> std::int64_t {
@@ -114,23 +115,22 @@ std::string no_tensor_cores(const Problem& problem, ComputeCapability capability
   return {};
 }
 
-/// Rows that stay and rows that pass by, of a block.
+/// Rows per block: `tile` rows are kept, `step` rows are loaded per iteration.
 struct Tiles {
   std::int64_t tile;
   std::int64_t step;
 };
 
-/// As large as registers allow, then as shared memory does. template_spills_test
-/// demands of the default set that nothing spills; templates/README.md says which
-/// others do.
+/// As large as registers, then shared memory allow. template_spills_test requires that
+/// the default set does not spill; templates/README.md says which other kernels do.
 Tiles tiles_of(const Problem& problem, std::int64_t dqk, std::int64_t dv,
                ComputeCapability capability) {
-  // From 8.0 on the least of them have 99 KiB.
+  // From 8.0 on every device has at least 99 KiB.
   const bool is_turing = capability < kFirstAmpere;
   const std::int64_t most_bytes = std::int64_t{is_turing ? 64 : 99} * 1024;
   const bool has_more = problem.bias != Bias::kNone || problem.dropout > 0;
   if (problem.pass == Pass::kForward) {
-    const bool has_two_rows =  // of 16 a warp
+    const bool has_two_rows =  // each warp has 2 x 16 rows
         dqk <= 128 && !has_more && !is_turing && problem.sq > 64;
     Tiles tiles{.tile = has_two_rows || dqk == 192 ? 128 : 64, .step = 64};
     if ((has_two_rows && dqk > 64) || (dqk > 192 && has_more))

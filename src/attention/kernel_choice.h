@@ -12,24 +12,25 @@
 
 namespace kiln::attention {
 
-/// What a call brings beside its problem.
+/// What Kiln must know of a call besides its problem.
 struct CallProperties {
-  /// Every tensor that Kiln's kernels read by vectors begins at a multiple of 16 bytes.
+  /// Every tensor that Kiln's kernels access as vectors begins at a multiple of 16
+  /// bytes.
   bool is_aligned = true;
   bool is_aligned_for_cudnn = true;  // every tensor does
-  bool has_positive_scale = true;    // what the kernels on tensor cores ask for
+  bool has_positive_scale = true;    // the tensor core kernels require it
   friend bool operator==(const CallProperties&, const CallProperties&) = default;
 };
 
 struct KernelChoice {
   std::string kernel;  // of problem.pass: "attention_fwd"
   Parameters parameters;
-  /// "tensor cores", or why it is the one that computes in float.
+  /// "tensor cores", or why the kernel computes in float.
   std::string reason;
 };
 
-/// The kernel for problem.pass, and its parameters: both passes of a problem are
-/// supported or neither. Errors: kUnavailable, with the reason.
+/// The kernel for problem.pass, and its parameters. Kiln supports both passes of a
+/// problem or neither. Errors: kUnavailable, with the reason.
 [[nodiscard]] Result<KernelChoice> choose_kernel(const Problem& problem,
                                                  ComputeCapability capability,
                                                  const CallProperties& call = {});

@@ -64,7 +64,7 @@ WorkspaceTensor read_workspace_tensor(FieldDecoder& decoder) {
   if (values.size() % sizeof(float) != 0)
     decoder.note("field 'values' is no list of floats");
   tensor.values.resize(values.size() / sizeof(float));
-  if (!tensor.values.empty())  // memcpy takes no null pointer, not even for nothing
+  if (!tensor.values.empty())  // memcpy must not get a null pointer, even for 0 bytes
     std::memcpy(tensor.values.data(), values.data(),
                 tensor.values.size() * sizeof(float));
   return tensor;
@@ -84,7 +84,7 @@ PlanKernel read_kernel(FieldDecoder& decoder) {
           .cubin_chars = decoder.number<std::uint64_t>("cubin chars")};
 }
 
-/// What the fields say must hang together before anything is computed from them.
+/// Checks that the fields are consistent before anything is computed from them.
 void check_extents(const Plan& plan, FieldDecoder& decoder) {
   for (const PlanKernel& kernel : plan.kernels) {
     if (kernel.cubin_offset > plan.json.size() ||
@@ -116,7 +116,7 @@ void check_extents(const Plan& plan, FieldDecoder& decoder) {
     if (tensor.offset % sizeof(float) != 0)
       decoder.note(fmt::format("tensor {} is not aligned", tensor.uid));
   }
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 48U;  // of a GPU's addresses
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 48U;  // a GPU's address space
   if (plan.graph_workspace_bytes > kMost || plan.engine_workspace_bytes > kMost)
     decoder.note("a workspace that no device has");
 }
@@ -147,7 +147,7 @@ Result<void> check_kernel(const PlanKernel& kernel, std::string_view json,
 
 using Json = nlohmann::json;
 
-/// Of `json`, which was `parsed`, in their order.
+/// The kernels in `json`, in its order. `parsed` is the result of parsing it.
 Result<std::vector<PlanKernel>> find_kernels(const Json& parsed,
                                              std::string_view json) {
   const Json::json_pointer place("/engine/payload/kernels");
@@ -161,8 +161,8 @@ Result<std::vector<PlanKernel>> find_kernels(const Json& parsed,
     if (name == kernel.end() || !name->is_string() || cubin == kernel.end() ||
         !cubin->is_string())
       return damaged("a kernel in its JSON has no name or no binary");
-    // The parser does not say where the text lies. It is base64, of which nothing is
-    // escaped.
+    // The parser does not report positions, so the text is searched for. It is base64,
+    // in which nothing is escaped.
     const auto& text = cubin->get_ref<const std::string&>();
     const std::size_t at = json.find(text, from);
     if (at == std::string_view::npos)
@@ -287,7 +287,7 @@ Result<void> check_fully(const Plan& plan) {
     return damaged("its JSON names no device");
   Json described = *device;
   for (const BoundProperty& property : plan.bound) {
-    // cuDNN 9.10.2 leaves some out that 9.19 has.
+    // cuDNN 9.10.2 omits some properties that 9.19 writes.
     if (property.name != "deviceVer" && !described.contains(property.name))
       described[property.name] = property.values;
   }

@@ -1,5 +1,5 @@
-// A cuDNN execution plan as it is kept: cuDNN's own JSON with the compiled kernels in
-// it, and all that is needed to run it without the graph that it was built from.
+// A cuDNN execution plan as it is stored: cuDNN's own JSON, which contains the compiled
+// kernels, and all else that a run needs, so that the graph is not needed any more.
 
 #pragma once
 
@@ -16,9 +16,9 @@
 
 namespace kiln::attention {
 
-/// What a caller hands over. Each is the tensor of that number in every graph that Kiln
-/// makes (its unique id); the frontend numbers its own from 1. Shapes: q [batch, heads,
-/// sq, dqk], k, v and o alike.
+/// The tensors that a caller passes. Each value is the tensor's unique id in every
+/// graph that Kiln makes; the frontend numbers its own tensors from 1. Shapes: q
+/// [batch, heads, sq, dqk], k, v and o alike.
 enum class TensorRole : std::uint16_t {
   kQ = 1001,
   kK,
@@ -26,9 +26,9 @@ enum class TensorRole : std::uint16_t {
   kO,
   kStats,      // log-sum-exp, [batch, heads, sq, 1] in float, contiguous
   kBias,       // [1, heads, sq, skv], contiguous, of the problem's type
-  kLengthsQ,   // [batch] int32: true lengths, where the mask is one with padding
+  kLengthsQ,   // [batch] int32: true lengths, for masks with padding
   kLengthsKv,  // [batch] int32
-  kOffsetsQ,   // [batch + 1] int32, in elements of q: thd only; likewise the next
+  kOffsetsQ,   // [batch + 1] int32, in elements of q; thd only. The next 3: alike
   kOffsetsK,
   kOffsetsV,
   kOffsetsO,
@@ -43,7 +43,7 @@ enum class TensorRole : std::uint16_t {
 };
 inline constexpr TensorRole kLastTensorRole = TensorRole::kGradBias;
 
-/// "q", "stats", "grad_q", as messages have them.
+/// "q", "stats", "grad_q", as in messages.
 [[nodiscard]] std::string_view to_string(TensorRole role);
 
 /// A constant of the graph, handed to cuDNN by address at every run.
@@ -53,7 +53,7 @@ struct PlanScalar {
   friend bool operator==(const PlanScalar&, const PlanScalar&) = default;
 };
 
-/// A tensor in the workspace, and how it must be before the run.
+/// A tensor in the workspace, and its initial content for a run.
 struct WorkspaceTensor {
   std::int64_t uid = 0;
   std::uint64_t offset = 0;      // in bytes, from the beginning of the workspace
@@ -62,7 +62,8 @@ struct WorkspaceTensor {
   friend bool operator==(const WorkspaceTensor&, const WorkspaceTensor&) = default;
 };
 
-/// A kernel in the JSON. cuDNN notices no damage in it: whoever loads the plan checks.
+/// A kernel in the JSON. cuDNN does not detect damage in it, so the loader of a plan
+/// must check it.
 struct PlanKernel {
   std::string name;
   std::uint64_t cubin_offset = 0;  // of the first character of the base64 text
@@ -71,7 +72,7 @@ struct PlanKernel {
 };
 
 /// A property of the device that cuDNN compares when it loads a plan; see
-/// plan_binding.h. Arrays have one value for each place.
+/// plan_binding.h. An array has several values.
 struct BoundProperty {
   std::string name;
   std::vector<std::int64_t> values;
@@ -83,10 +84,11 @@ struct Plan {
   CudnnVersion cudnn;
   std::string engine;                // "engine 2, KERNEL_CFG=7"
   std::vector<BoundProperty> bound;  // in the order of bound_property_names()
-  std::vector<TensorRole> tensors;   // that a run must be given, ascending
+  std::vector<TensorRole> tensors;   // required by every run; ascending
   std::vector<PlanScalar> scalars;
   std::vector<WorkspaceTensor> workspace;
-  /// Workspace: `graph_workspace_bytes` of the tensors above, then the engine's own.
+  /// The workspace: `graph_workspace_bytes` for the tensors above, then the engine's
+  /// own.
   std::uint64_t graph_workspace_bytes = 0;
   std::uint64_t engine_workspace_bytes = 0;
   std::vector<PlanKernel> kernels;
@@ -98,24 +100,25 @@ struct Plan {
   }
 };
 
-/// An object's payload: a list of fields, the JSON last.
+/// The payload of a stored object: a list of fields, the JSON last.
 [[nodiscard]] Bytes encode(const Plan& plan);
-/// Errors: kCorrupt, naming the field. Memory is bounded by the bytes' own size.
+/// Errors: kCorrupt, naming the field. Memory use is bounded by the size of `bytes`.
 [[nodiscard]] Result<Plan> decode_plan(ByteView bytes);
 
-/// Takes `engine` and `kernels`, in their order, from the plan's JSON. Errors:
+/// Sets `engine` and `kernels`, in the JSON's order, from the plan's JSON. Errors:
 /// kCorrupt.
 [[nodiscard]] Result<void> read_json(Plan& plan);
 
-/// The compute capability that it is bound to. Errors: kCorrupt, where there is none.
+/// The compute capability that the plan is bound to. Errors: kCorrupt, if there is
+/// none.
 [[nodiscard]] Result<device::ComputeCapability> bound_capability(const Plan& plan);
 
-/// What cuDNN would not notice: every kernel is a whole ELF file for the bound
-/// deviceVer. Cheap enough for every load: no JSON is read. Errors: kCorrupt.
+/// Checks what cuDNN would not detect: every kernel is a complete ELF file for the
+/// bound deviceVer. Cheap enough for every load: no JSON is parsed. Errors: kCorrupt.
 [[nodiscard]] Result<void> check_kernels(const Plan& plan);
 
-/// Besides, reads the JSON: version, properties and kernels are those that the plan
-/// states. For new plans and `kiln verify`. Errors: kCorrupt.
+/// Like check_kernels(), and checks that version, properties and kernels are those in
+/// the JSON. For new plans and `kiln verify`. Errors: kCorrupt.
 [[nodiscard]] Result<void> check_fully(const Plan& plan);
 
 }  // namespace kiln::attention

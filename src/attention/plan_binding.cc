@@ -9,8 +9,8 @@
 namespace kiln::attention {
 namespace {
 
-// In the order of the profile's file. The other eleven (name, clocks, memory, caches,
-// ids, warp size, blocks an SM) may differ, as cuDNN 9.19 has it.
+// In the order of the profile file. cuDNN 9.19 lets the other eleven differ (name,
+// clocks, memory, caches, ids, warp size, blocks per SM).
 constexpr std::array<std::string_view, 12> kBound{"maxGridSize",
                                                   "maxBlockSize",
                                                   "regsPerBlock",

@@ -16,13 +16,13 @@ namespace kiln::attention {
 /// "deviceVer", "driverVer", "multiProcessorCount", …, as cuDNN spells them.
 [[nodiscard]] std::span<const std::string_view> bound_property_names();
 
-/// Those of a device, out of its 23 properties as JSON. Errors: kInvalidArgument,
-/// naming the property that is missing or no integer.
+/// The bound properties of a device, from its 23 properties as JSON. Errors:
+/// kInvalidArgument, naming the property that is missing or not an integer.
 [[nodiscard]] Result<std::vector<BoundProperty>> binding_of(
     std::string_view device_json);
 
-/// What differs, in words: "driverVer is 13010 there, 13000 here"; empty: nothing, the
-/// plan can be loaded.
+/// The differences in words: "driverVer is 13010 there, 13000 here". Empty: none, so
+/// the plan can be loaded.
 [[nodiscard]] std::string describe_difference(std::span<const BoundProperty> plan,
                                               std::span<const BoundProperty> device);
 

@@ -35,7 +35,8 @@ tl::unexpected<Error> wrong(std::string_view field, const std::string& what,
   return fail(ErrorCode::kInvalidArgument, fmt::format("{}.{}: {}", of, field, what));
 }
 
-/// Which of two axes is the outer one: by the stride, where both have a length.
+/// Which of two axes is the outer one, by stride. kEither: the strides are equal, or an
+/// axis has size 1.
 enum class Outer : std::uint8_t { kEither, kFirst, kSecond };
 Outer outer(std::int64_t first, std::int64_t second) {
   if (first == second)
@@ -43,7 +44,7 @@ Outer outer(std::int64_t first, std::int64_t second) {
   return first > second ? Outer::kFirst : Outer::kSecond;
 }
 
-/// Of batch and sequence, batch and head, sequence and head.
+/// For batch and sequence, batch and head, sequence and head.
 using Order = std::array<Outer, 3>;
 
 Order order_of(const Strides& strides, std::int64_t batch, std::int64_t heads,
@@ -79,7 +80,7 @@ Result<void> check_sizes(const Problem& problem) {
     if (size < 1 || size > kMostSize)
       return wrong(field, fmt::format("{} is no size from 1 to {}", size, kMostSize));
   }
-  // So that no stride overflows.
+  // Keeps strides from overflowing.
   const auto elements = [&](std::int64_t heads, std::int64_t length, std::int64_t dim) {
     return static_cast<double>(problem.batch) * static_cast<double>(heads) *
            static_cast<double>(length) * static_cast<double>(dim);
@@ -98,7 +99,7 @@ Result<void> check_sizes(const Problem& problem) {
   return {};
 }
 
-/// What an address is computed from must not overflow.
+/// Checks that address computations do not overflow.
 Result<void> check_strides(const Problem& problem) {
   const auto check = [](std::string_view tensor, const Strides& strides,
                         std::initializer_list<std::pair<std::int64_t, std::int64_t>> of)
@@ -150,7 +151,7 @@ Result<void> check_window(const Problem& problem) {
   return {};
 }
 
-/// A cast, or another language, can make what is no enumerator.
+/// A cast, or another language, can pass a value that is no enumerator.
 Result<void> check_enumerators(const Problem& problem) {
   if (problem.dtype > DType::kF32)
     return wrong("dtype", "it is none of DType");

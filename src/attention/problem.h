@@ -1,5 +1,5 @@
-// One pass of an attention problem as rules, plans and kernels take it, what is asked
-// of it, and its words. kiln/ops/attention.h has what a program says of it.
+// One pass of an attention problem, as rules, plans and kernels see it, and the words
+// for its values. kiln/ops/attention.h has the part that a program sets.
 
 #pragma once
 
@@ -21,10 +21,10 @@ using Strides = ops::AttentionStrides;
 
 enum class Pass : std::uint8_t { kForward, kBackward };
 
-/// Equal ones have one execution plan. Thread safety: a value.
+/// Equal problems have the same execution plan. Thread safety: a value.
 struct Problem : ops::AttentionProblem {
   Pass pass = Pass::kForward;
-  bool training = false;  // always, of a backward pass
+  bool training = false;  // always true for a backward pass
   bool stats = false;     // write, or read, the softmax statistics
   bool bias_gradient = false;
   bool deterministic = false;
@@ -39,46 +39,48 @@ struct Problem : ops::AttentionProblem {
 
 /// Do query, key and value differ in the order of batch, sequence and head in memory?
 [[nodiscard]] bool has_mixed_layouts(const Problem& problem);
-/// With thd: do query, key and value lie beside each other in each token's row of one
-/// tensor, as far as strides tell?
+/// With thd: do query, key and value lie side by side in one row per token, as far as
+/// strides tell?
 [[nodiscard]] bool is_interleaved(const Problem& problem);
 
 [[nodiscard]] bool is_padded(Mask mask);
 [[nodiscard]] bool is_causal(Mask mask);        // either corner
 [[nodiscard]] bool is_bottom_right(Mask mask);  // with or without padding
 
-/// The largest window_right that says more than the mask does; -1: there is no bound on
-/// the right. A causal mask is one of 0.
+/// How many keys to the right of the mask's diagonal a query sees: 0 with a causal
+/// mask, else window_right. -1: unlimited.
 [[nodiscard]] std::int64_t right_bound(const Problem& problem);
-/// Does the window leave out what the mask does not?
+/// Does the window exclude keys that the mask allows?
 [[nodiscard]] bool has_window(const Problem& problem);
 
-/// How far a group's first head is beyond where `strides.head` alone leads, for each
-/// group before it: 0, where that leads to every head. Of q or o.
+/// The extra stride per group of heads in q or o, in elements: a group's first head
+/// lies farther than `strides.head` says by this much for each preceding group. 0:
+/// `strides.head` leads to every head.
 [[nodiscard]] std::int64_t group_gap(const Problem& problem, const Strides& strides);
 
-// Words, as the command line and the rules have them.
+// Words, as used on the command line and in rules.
 [[nodiscard]] std::string_view to_string(Pass pass);
 [[nodiscard]] std::string_view to_string(Mask mask);
 [[nodiscard]] std::string_view to_string(Bias bias);
 [[nodiscard]] std::string_view to_string(Layout layout);
 [[nodiscard]] std::string_view dtype_word(DType dtype);
 
-/// Every word of each, in the order of the enumerators; kUnset has none.
+/// All words of a type, in the order of its enumerators; kUnset has none.
 [[nodiscard]] std::span<const std::string_view> pass_words();
 [[nodiscard]] std::span<const std::string_view> mask_words();
 [[nodiscard]] std::span<const std::string_view> bias_words();
 [[nodiscard]] std::span<const std::string_view> layout_words();
 [[nodiscard]] std::span<const std::string_view> dtype_words();
 
-// Errors: kInvalidArgument, with the words that there are and the nearest of them.
+// Errors: kInvalidArgument, with all valid words and the nearest one.
 [[nodiscard]] Result<Pass> parse_pass(std::string_view word);
 [[nodiscard]] Result<Mask> parse_mask(std::string_view word);
 [[nodiscard]] Result<Bias> parse_bias(std::string_view word);
 [[nodiscard]] Result<Layout> parse_layout(std::string_view word);
 [[nodiscard]] Result<DType> parse_dtype(std::string_view word);
 
-/// "backward bf16 b2 h16/4 sq1024 skv1024 d192/128 causal bshd", and what is unusual.
+/// "bwd bf16 b2 h16/4 sq1024 skv1024 d192/128 causal bshd", and options that are not
+/// the default.
 [[nodiscard]] std::string to_string(const Problem& problem);
 
 }  // namespace kiln::attention

@@ -72,7 +72,7 @@ Strides read_strides(FieldDecoder& decoder, std::string_view label) {
     if (is_last)
       break;
   }
-  if (!is_right || (has_groups && strides.group == 0))  // one way to write each
+  if (!is_right || (has_groups && strides.group == 0))  // each value has one encoding
     decoder.note(fmt::format("field '{}' has neither four strides nor five", label));
   return strides;
 }
@@ -84,7 +84,7 @@ std::string flag_of(std::string_view label) {
   return flag;
 }
 
-/// The word that parse() takes for one of the enumerators.
+/// Reads an enumerator from its word with `parse`.
 template <typename Enum, typename Parse>
 Enum read_word(FieldDecoder& decoder, std::string_view label, Parse parse) {
   const Result<Enum> value = parse(decoder.text(label));
@@ -115,7 +115,7 @@ Fields to_fields(const Problem& problem) {
   for (const auto& [label, member] : kSizes) add_number(fields, label, problem.*member);
   for (const auto& [label, member] : kFlags)
     add_number(fields, label, problem.*member ? 1 : 0);
-  fields.add("dropout", fmt::format("{}", problem.dropout));  // reads back to the bit
+  fields.add("dropout", fmt::format("{}", problem.dropout));  // reads back exactly
   for (const auto& [label, member] : kTensors) {
     const Strides& strides = problem.*member;
     std::string text = fmt::format("{},{},{},{}", strides.batch, strides.head,
@@ -164,7 +164,7 @@ Fields shown_fields(const Problem& problem) {
     const bool is_always = label == "dtype" || label == "mask" || label == "layout" ||
                            (is_size && !is_window);
     const bool is_usual = is_window ? value == "-1" : value == expected.list()[i].value;
-    // The pass is in the name, and a backward pass is of training with statistics.
+    // The name includes the pass. A backward pass implies training and statistics.
     const bool is_implied =
         label == "pass" ||
         (problem.pass == Pass::kBackward && (label == "training" || label == "stats"));

@@ -11,16 +11,17 @@
 
 namespace kiln::attention {
 
-/// Everything that a plan depends on, under fixed labels: equal fields are equal plans.
+/// Everything that a plan depends on, under fixed labels: equal fields mean equal
+/// plans.
 [[nodiscard]] Fields to_fields(const Problem& problem);
-/// Errors: kCorrupt, kInvalidArgument (no problem at all; see validate()).
+/// Errors: kCorrupt, kInvalidArgument (not a valid problem; see validate()).
 [[nodiscard]] Result<Problem> problem_from(const Fields& fields);
 
-/// For people: without what is as it usually is, and strides that are the layout's.
+/// For people: without default values, and without strides that follow from the layout.
 [[nodiscard]] Fields shown_fields(const Problem& problem);
 
-/// "--pass bwd --dtype bf16 --batch 2 …". Strides that are not the layout's are left
-/// out: no flag says them.
+/// "--pass bwd --dtype bf16 --batch 2 …". Strides that do not follow from the layout
+/// are omitted: there is no flag for them.
 [[nodiscard]] std::string flags_of(const Problem& problem);
 
 }  // namespace kiln::attention

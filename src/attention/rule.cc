@@ -19,7 +19,7 @@ constexpr std::size_t kMostBytes = 256U << 10U;
 constexpr std::array<std::string_view, 3> kKinds{"support", "known_bug",
                                                  "framework_policy"};
 
-/// `result`'s error with file and line before it.
+/// `result`; an error gets file and line in front of it.
 template <typename T>
 Result<T> located(std::string_view file, const toml::node& node, Result<T> result) {
   if (!result)
@@ -47,7 +47,7 @@ Result<Condition> read_condition(std::string_view file, const toml::node& node) 
   if (table == nullptr || table->size() != 1)
     return render::toml_error(
         file, node, "a condition is a string or one of { all, any, not = [...] }");
-  const auto only = table->cbegin();  // what it points to is within it
+  const auto only = table->cbegin();  // the pair lives in the iterator
   const auto& [key, parts] = *only;
   using Kind = Condition::Kind;
   Condition condition;
@@ -66,7 +66,7 @@ Result<Condition> read_condition(std::string_view file, const toml::node& node) 
   return condition;
 }
 
-/// All of an array; nothing there is a condition that always holds.
+/// All conditions of an array; without one, a condition that always holds.
 Result<Condition> read_all(const TomlTable& table, std::string_view key) {
   Condition all;
   if (const toml::node* const node = table.find(key))
@@ -146,7 +146,7 @@ Result<std::vector<Remedy>> read_remedies(const TomlTable& table) {
   return remedies;
 }
 
-/// An upgrade to a version that the rule itself does not take would be no remedy.
+/// An upgrade to a version that the rule itself refuses would be no remedy.
 Result<void> check_upgrades(const TomlTable& table, const Rule& rule) {
   for (const Remedy& remedy : rule.remedies) {
     for (const Condition& need : rule.needs.parts) {
@@ -163,7 +163,7 @@ Result<Rule> read_rule(const toml::table& found, std::string_view file) {
   const auto table = KILN_TRY(TomlTable::open(
       found, file, "[[rule]]",
       {"id", "kind", "applies", "needs", "reason", "remedy", "source"}));
-  // One by one: a return from amid an initializer would leak what it has so far.
+  // Set one by one: a return within an initializer would leak the members made so far.
   Rule rule;
   rule.id = KILN_TRY(table.required_string("id"));
   rule.place = fmt::format("{}:{}", file, found.source().begin.line);

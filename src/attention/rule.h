@@ -17,24 +17,25 @@
 namespace kiln::attention {
 
 enum class RuleKind : std::uint8_t {
-  kSupport,          // cuDNN cannot
-  kKnownBug,         // cuDNN builds a plan, and it must not be used
+  kSupport,          // cuDNN cannot run it
+  kKnownBug,         // cuDNN builds a plan that must not be used
   kFrameworkPolicy,  // a framework does not ask cuDNN: shown, never decides
 };
 
-/// One field of the problem set to a value or to another field's, or rounded up.
+/// Sets one field of the problem to a value or to another field's value, or rounds it
+/// up.
 struct Change {
   const Field* field = nullptr;
   Operand value{};
-  double multiple = 0;  // not 0: rounded up to that
+  double multiple = 0;  // not 0: rounds up to a multiple of it
 };
 
-/// What to do about a refusal. An upgrade and a change are offered only where they
-/// help, which the evaluator tries.
+/// What to do about a refusal. The evaluator tries upgrades and changes, and offers
+/// only those that help.
 struct Remedy {
   std::optional<CudnnVersion> upgrade{};
   std::vector<Change> changes{};
-  std::string text{};  // of all but an upgrade
+  std::string text{};  // empty for an upgrade
   Condition when{};    // by default always
 };
 
@@ -53,8 +54,8 @@ struct Rule {
 /// "support", "known_bug", "framework_policy".
 [[nodiscard]] std::string_view to_string(RuleKind kind);
 
-/// A file of rules. Errors: kInvalidArgument "<file>:<line>: <what>", for whatever is
-/// unknown, missing or there twice.
+/// Parses a file of rules. Errors: kInvalidArgument "<file>:<line>: <what>", for an
+/// entry that is unknown, missing or repeated.
 [[nodiscard]] Result<std::vector<Rule>> parse_rules(std::string_view text,
                                                     std::string_view file);
 
@@ -65,7 +66,7 @@ struct RuleFile {
   std::string_view name;
   std::string_view text;
 };
-/// As they were when Kiln was built, in order of their names.
+/// The rule files that Kiln was built with, sorted by name.
 [[nodiscard]] std::span<const RuleFile> embedded_rule_files();
 
 }  // namespace kiln::attention
