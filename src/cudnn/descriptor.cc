@@ -13,7 +13,7 @@ using cudnn::Attribute;
 using cudnn::AttributeType;
 using cudnn::Status;
 
-/// One that is being described. Whoever fails to finalise it destroys it.
+/// A descriptor under construction, destroyed unless finalize() succeeds.
 class Draft {
  public:
   Draft(const CudnnTable& table, std::string_view on) : table_(table), on_(on) {}

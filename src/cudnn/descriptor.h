@@ -1,5 +1,4 @@
-// cuDNN's descriptors, as far as running a stored plan takes them. There is none that
-// is not finalised.
+// The cuDNN descriptors that a run of a stored plan needs. All of them are finalised.
 
 #pragma once
 
@@ -15,14 +14,15 @@ namespace kiln::attention {
 /// Thread safety: as for a raw pointer.
 class CudnnDescriptor {
  public:
-  /// An execution plan out of cuDNN's own JSON, for the device of `handle`, whose
-  /// context is current. The only way to one: cuDNN 9.19.0 crashes where a stored plan
-  /// is finalised without a handle. Errors: kUnavailable, kDevice, naming `on`.
+  /// An execution plan from cuDNN's own JSON, for the device of `handle`, whose context
+  /// must be current. There is no other way to make one: cuDNN 9.19.0 crashes if a
+  /// stored plan is finalised without a handle. Errors: kUnavailable, kDevice, naming
+  /// `on`.
   [[nodiscard]] static Result<CudnnDescriptor> stored_plan(const CudnnHandle& handle,
                                                            std::string_view json,
                                                            std::string_view on);
 
-  /// What a run is given: a pointer for each unique id. Errors: kDevice.
+  /// The arguments of a run: a pointer for each unique id. Errors: kDevice.
   [[nodiscard]] static Result<CudnnDescriptor> variant_pack(
       const CudnnLibrary& library, std::span<const std::int64_t> ids,
       std::span<void* const> pointers, void* workspace, std::string_view on);
@@ -35,14 +35,15 @@ class CudnnDescriptor {
 
   [[nodiscard]] void* raw() const { return raw_; }
 
-  /// It is left alone from now on: in a forked child, and where the process ends.
+  /// Gives up the descriptor without destroying it: in a forked child, or at process
+  /// exit.
   void release() noexcept { raw_ = nullptr; }
 
  private:
   CudnnDescriptor(CudnnLibrary library, void* raw) : library_(library), raw_(raw) {}
 
   CudnnLibrary library_;
-  void* raw_;  // null: moved from, or left alone
+  void* raw_;  // null: moved from, or released
 };
 
 }  // namespace kiln::attention

@@ -10,7 +10,7 @@
 
 namespace kiln::attention {
 
-/// A thread's hold on a handle; it goes back when the thread ends.
+/// A thread's lease of a handle, which ends with the thread.
 struct HandleLease {
   std::uint64_t id;  // of its CudnnHandles
   std::weak_ptr<CudnnHandles> owner;
@@ -52,7 +52,7 @@ class ThreadLeases {
   }
 
  private:
-  std::vector<HandleLease> leases_;  // a few: one a device
+  std::vector<HandleLease> leases_;  // few: one per device
 };
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
@@ -147,7 +147,7 @@ const CudnnHandle* CudnnHandles::take_free() {
 
 void CudnnHandles::give_back(const CudnnHandle* handle) {
   if (!context_->is_of_this_process())
-    return;  // the lock may be held by a thread that is not here
+    return;  // a thread that the child lacks may hold the lock
   const MutexLock lock(mutex_);
   free_.push_back(handle);
 }

@@ -1,4 +1,4 @@
-// cuDNN's handles for one device: one a thread, as two threads must not share one.
+// cuDNN's handles for one device: one per thread, because threads must not share one.
 
 #pragma once
 
@@ -15,8 +15,8 @@ struct cudnnContext;
 
 namespace kiln::attention {
 
-/// Never null. Belongs to the context of its CudnnHandles and to the thread that was
-/// given it.
+/// Never null. Belongs to the context of its CudnnHandles and to the thread that leases
+/// it.
 class CudnnHandle {
  public:
   [[nodiscard]] cudnnContext* raw() const { return raw_; }
@@ -30,13 +30,14 @@ class CudnnHandle {
   cudnnContext* const raw_;
 };
 
-/// Thread safety: every method may run concurrently; share through std::shared_ptr. A
-/// thread that ends leaves its handle to the next that asks, so there are never more
-/// than there were threads at a time. The last owner may go on any thread, in a process
-/// forked since and while the process ends; neither of those calls cuDNN.
+/// Thread safety: every method may run concurrently; share through std::shared_ptr.
+/// When a thread ends, the next thread that needs a handle takes over its handle, so
+/// there are never more handles than there were concurrent threads. The last owner may
+/// be destroyed on any thread, in a forked child and at process exit; in the latter two
+/// cuDNN is not called.
 class CudnnHandles : public std::enable_shared_from_this<CudnnHandles> {
  public:
-  /// Makes no handle yet.
+  /// Creates no handle yet.
   [[nodiscard]] static std::shared_ptr<CudnnHandles> of(
       const CudnnLibrary& library,
       std::shared_ptr<const device::PrimaryContext> context);
@@ -50,16 +51,16 @@ class CudnnHandles : public std::enable_shared_from_this<CudnnHandles> {
   [[nodiscard]] const CudnnLibrary& library() const { return library_; }
   [[nodiscard]] const device::PrimaryContext& context() const { return *context_; }
 
-  /// Whether cuDNN may be called. Errors: kUnavailable (a process forked since, or one
-  /// that is ending).
+  /// Whether cuDNN may be called. Errors: kUnavailable (in a forked child, or when the
+  /// process ends).
   [[nodiscard]] Result<void> check_process() const;
 
-  /// The calling thread's; null where it has none. Takes no lock.
+  /// The calling thread's handle; null if it has none. Takes no lock.
   [[nodiscard]] const CudnnHandle* find() const noexcept;
 
-  /// The calling thread's, made at its first call: that takes cuDNN a while, allocates
-  /// on the device, and disturbs no capture. What is current to the thread stays so.
-  /// Errors: kDevice; as check_process().
+  /// The calling thread's handle, created at its first call. Creation takes a while,
+  /// allocates on the device, and disturbs no capture. The thread's current context
+  /// does not change. Errors: kDevice; as check_process().
   [[nodiscard]] Result<const CudnnHandle*> get();
 
  private:
@@ -74,7 +75,7 @@ class CudnnHandles : public std::enable_shared_from_this<CudnnHandles> {
   // Constant after construction.
   const CudnnLibrary library_;
   const std::shared_ptr<const device::PrimaryContext> context_;
-  const std::uint64_t id_;  // an address may be another's later
+  const std::uint64_t id_;  // an address could be reused
 
   Mutex mutex_;
   std::vector<std::unique_ptr<CudnnHandle>> all_ KILN_GUARDED_BY(mutex_);

@@ -92,8 +92,8 @@ CudnnVersion CudnnLibrary::version() const {
 }
 
 void CudnnLibrary::watch_the_end() {
-  // Handlers run in reverse order: before the destructors of all that is loaded by now.
-  // It fails for want of memory alone.
+  // Exit handlers run in reverse order of registration: this one before the destructors
+  // of all libraries loaded by now. atexit() fails only for lack of memory.
   std::ignore = std::atexit([] { registry().is_ending = true; });
 }
 
@@ -123,7 +123,7 @@ void log_failure(const CudnnTable& table, cudnn::Status status, std::string_view
   try {
     log(LogLevel::kDebug, {cudnn_error(table, status, call, on).value().message});
   } catch (const std::bad_alloc&) {
-    return;  // nobody is left to be told
+    return;  // no memory is left to report it
   }
 }
 

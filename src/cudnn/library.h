@@ -13,17 +13,18 @@ namespace kiln::attention {
 
 struct CudnnTable;
 
-/// Every cuDNN of this machine, the one that is used first; `explicit_path`
-/// (KILN_CUDNN) beats all, empty is none. Errors: as find_libraries().
+/// Every cuDNN of this machine, the preferred one first. `explicit_path` (KILN_CUDNN)
+/// takes precedence over all others; empty: none is given. Errors: as find_libraries().
 [[nodiscard]] Result<std::vector<LibraryCandidate>> find_cudnn(
     const std::filesystem::path& explicit_path, const LibraryPlaces& places);
 
-/// A handle to a cuDNN library, which stays open until the process ends: copies are
-/// cheap and all of them stay valid. Thread safety: every method may run concurrently.
+/// A handle to a cuDNN library, which stays open until the process ends. Copies are
+/// cheap and stay valid. Thread safety: every method may run concurrently.
 class CudnnLibrary {
  public:
-  /// Opening one library twice gives the same table. No device is needed. Errors:
-  /// kUnavailable (it cannot be opened, with the loader's words; it lacks a function).
+  /// Opening the same library twice gives the same table. Needs no device. Errors:
+  /// kUnavailable (it cannot be opened, with the loader's message; it lacks a
+  /// function).
   [[nodiscard]] static Result<CudnnLibrary> open(const std::filesystem::path& path);
 
   /// The first of find_cudnn(). Errors: kUnavailable, where there is none; those of
@@ -35,12 +36,13 @@ class CudnnLibrary {
   [[nodiscard]] CudnnVersion version() const;
   [[nodiscard]] const CudnnTable& table() const { return *table_; }
 
-  /// From now on process_is_ending() tells in time. To be called after cuDNN has loaded
-  /// libraries of its own, which end before those that were loaded earlier.
+  /// Makes process_is_ending() true before any library that is loaded by now is
+  /// destroyed. Call it after cuDNN has loaded libraries of its own: those are
+  /// destroyed before the ones loaded earlier.
   static void watch_the_end();
 
-  /// cuDNN's libraries have ended with the process, or are about to: nothing of them
-  /// may be called, not even to destroy.
+  /// The process is ending: cuDNN's libraries are destroyed or about to be. No function
+  /// of theirs may be called any more, not even to destroy an object.
   [[nodiscard]] static bool process_is_ending();
 
  private:

@@ -83,7 +83,8 @@ Result<std::shared_ptr<const LoadedPlan>> LoadedPlan::load(
 
 LoadedPlan::~LoadedPlan() {
   if (!handles_->check_process()) {
-    // A forked child may find the lock held; nobody else has this object any longer.
+    // No lock: in a forked child it may be held for ever, and nobody else uses this
+    // object.
     for (auto& [handle, descriptor] : loaded_) descriptor.release();
     return;
   }
@@ -130,7 +131,8 @@ Result<void> LoadedPlan::check_stream(CUstream_st* stream, CUctx_st* before) con
   return {};
 }
 
-// Handles and plans are made in no capture: cuDNN may allocate, copy and wait for it.
+// Handles and plans are not created during a capture: cuDNN may allocate, copy, and
+// wait for copies.
 Result<LoadedPlan::Ready> LoadedPlan::ready_for(CUstream_st* stream) const {
   const CudnnHandle* const handle = handles_->find();
   if (handle != nullptr) {
@@ -150,13 +152,13 @@ Result<LoadedPlan::Ready> LoadedPlan::make_ready() const {
   if (void* const plan = find(handle); plan != nullptr)
     return Ready{handle, plan};
   const DriverTable& driver = context().driver().table();
-  const RelaxedCapture relaxed(driver);  // somebody else's
+  const RelaxedCapture relaxed(driver);  // does not disturb other captures
   const ContextScope scope(context());
   if (scope.result() != CUDA_SUCCESS)
     return driver_error(driver, scope.result(), scope.call(), label_);
   auto made = KILN_TRY(CudnnDescriptor::stored_plan(*handle, plan_.json, label_));
   void* const raw = made.raw();
-  const MutexLock lock(mutex_);  // the handle is this thread's: nobody came first
+  const MutexLock lock(mutex_);  // only this thread adds with this handle
   loaded_.emplace(handle, std::move(made));
   return Ready{handle, raw};
 }
@@ -179,7 +181,7 @@ Result<void> LoadedPlan::fill(CUstream_st* stream, void* workspace) const {
     }
     if (tensor.values.empty())
       continue;
-    // A graph reads them at each of its launches: they live as long as this.
+    // A graph reads the values at each launch, so they live as long as this plan.
     if (const CUresult result = driver.cuMemcpyHtoDAsync(
             to, tensor.values.data(), tensor.values.size() * sizeof(float), stream);
         result != CUDA_SUCCESS)
@@ -193,7 +195,7 @@ Result<void> LoadedPlan::execute(const Ready& ready, CUstream_st* stream,
                                  void* workspace) const {
   std::vector<void*> pointers(tensors.begin(), tensors.end());
   for (const PlanScalar& scalar : plan_.scalars)
-    pointers.push_back(const_cast<char*>(scalar.value.data()));  // cuDNN reads it
+    pointers.push_back(const_cast<char*>(scalar.value.data()));  // cuDNN only reads it
   for (const WorkspaceTensor& tensor : plan_.workspace)
     pointers.push_back(at(workspace, tensor.offset));
   void* const engines_own =

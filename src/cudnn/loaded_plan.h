@@ -24,19 +24,21 @@ struct CUstream_st;
 namespace kiln::attention {
 
 /// Thread safety: every method may run concurrently; share through std::shared_ptr.
-/// cuDNN does not promise that a plan of every engine may be executed by two threads at
-/// a time, so each thread has one of its own, loaded with its own handle at its first
-/// run or by prepare(). No lock is held while cuDNN loads or runs one.
+/// cuDNN does not promise for every engine that two threads may execute one plan
+/// concurrently. So each thread loads the plan with its own handle, at its first run or
+/// by prepare(). No lock is held while cuDNN loads or runs a plan.
 ///
-/// It owns its handles and they own the context. The last owner may go on any thread,
-/// in a process forked since and while the process ends; neither of those calls cuDNN.
+/// It owns its handles, and they own the context. The last owner may be destroyed on
+/// any thread, in a forked child and at process exit; in the latter two cuDNN is not
+/// called.
 class LoadedPlan {
  public:
-  /// For the device of `handles`, and for the calling thread as by prepare(). Before
-  /// cuDNN sees the plan: kCorrupt (a damaged kernel, or one of another architecture),
-  /// kUnavailable (built by another version of cuDNN, or for a device with other
-  /// properties: a miss, with what differs). Then kUnavailable and kDevice, with
-  /// cuDNN's words. What is current to the thread stays so.
+  /// Loads the plan for the device of `handles`, and for the calling thread as
+  /// prepare() does. Errors before cuDNN sees the plan: kCorrupt (a kernel is damaged
+  /// or for another architecture), kUnavailable (built by another version of cuDNN, or
+  /// for a device with other properties: a miss; the message names the difference).
+  /// Errors from cuDNN, with its message: kUnavailable, kDevice. The thread's current
+  /// context does not change.
   [[nodiscard]] static Result<std::shared_ptr<const LoadedPlan>> load(
       std::shared_ptr<CudnnHandles> handles, Plan plan);
 
@@ -46,22 +48,22 @@ class LoadedPlan {
   LoadedPlan& operator=(LoadedPlan&&) = delete;
   ~LoadedPlan();
 
-  /// Makes the calling thread ready: its handle, and this plan loaded with it.
-  /// Milliseconds at the first call, nothing later. Errors: kDevice, kUnavailable.
+  /// Creates the calling thread's handle and loads this plan with it. Takes
+  /// milliseconds at the first call, nothing later. Errors: kDevice, kUnavailable.
   [[nodiscard]] Result<void> prepare() const;
 
-  /// Puts one run on `stream`; does not wait for it. What `workspace` holds before
-  /// means nothing. Streams as for device::launch(). What is current to the thread
-  /// stays so.
+  /// Enqueues one run on `stream` and does not wait for it. The initial content of
+  /// `workspace` does not matter. Streams: as for device::launch(). The thread's
+  /// current context does not change.
   ///
-  /// Works while `stream` is captured, if the calling thread is ready before: after
-  /// load(), prepare() or a run on this thread. This plan must then outlive every
-  /// launch of the graph.
+  /// Works during a capture of `stream` if the calling thread is ready: it has called
+  /// load(), prepare() or run() before. This plan must then outlive every launch of the
+  /// graph.
   ///
-  /// Errors name the plan and the device, and come before anything is put on the
-  /// stream: kInvalidArgument (stream, tensors, workspace; a capture by a thread that
-  /// is not ready), kUnavailable (a forked process, or one that is ending). kDevice:
-  /// the driver's and cuDNN's.
+  /// Errors name the plan and the device. Before anything is enqueued: kInvalidArgument
+  /// (stream, tensors, workspace; a capture by a thread that is not ready),
+  /// kUnavailable (in a forked child, or when the process ends). From the driver and
+  /// cuDNN: kDevice.
   [[nodiscard]] Result<void> run(CUstream_st* stream,
                                  std::span<const TensorPointer> tensors,
                                  WorkspaceMemory workspace) const;
@@ -97,7 +99,7 @@ class LoadedPlan {
   const std::vector<std::int64_t> ids_;  // tensors, scalars, workspace
 
   mutable Mutex mutex_;
-  // Of a thread that ended the next one takes over both.
+  // When a thread ends, the next one takes over its handle and the entry here.
   mutable std::map<const CudnnHandle*, CudnnDescriptor> loaded_ KILN_GUARDED_BY(mutex_);
 };
 

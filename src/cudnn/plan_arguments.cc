@@ -75,7 +75,7 @@ Result<void> check_pointer(const PrimaryContext& context, const TensorPointer& t
   return {};
 }
 
-// Where the plan has it.
+// The index of `role` among the plan's tensors.
 Result<std::size_t> place_of(const Plan& plan, TensorRole role, std::string_view on) {
   if (!is_known(role))
     return refuse(

@@ -1,5 +1,5 @@
-// What a run of a plan is handed, checked before anything is put on a stream: what
-// cuDNN would answer with a bare status, or not at all, is named here.
+// Checks the arguments of a run before anything is enqueued, and names what is wrong.
+// cuDNN would return a bare status, or not notice.
 
 #pragma once
 
@@ -14,13 +14,13 @@
 
 namespace kiln::attention {
 
-/// Device memory; kScale alone is the host's.
+/// Device memory, except kScale, which is in host memory.
 struct TensorPointer {
   TensorRole role;
   void* pointer;
 };
 
-/// What a workspace must be aligned to: as every allocation of CUDA's is.
+/// The alignment that a workspace must have, in bytes: that of every CUDA allocation.
 inline constexpr std::size_t kWorkspaceAlignment = 256;
 
 struct WorkspaceMemory {
@@ -28,10 +28,11 @@ struct WorkspaceMemory {
   std::size_t bytes = 0;
 };
 
-/// The pointers of the plan's tensors, in its order. Each must be given once, and no
-/// other; be memory that work of `context` can use; and be aligned to 16 bytes, as the
-/// plan was built for, or, where it is of numbers, to one of them. Errors, beginning
-/// with `on` and naming the tensor: kInvalidArgument; kDevice.
+/// The pointers of the plan's tensors, in the plan's order. Each tensor must be given
+/// exactly once, and no other. Its memory must be usable by work of `context`. It must
+/// be aligned to 16 bytes, as the plan was built for; lengths, offsets, seeds and the
+/// scale to one element. Errors, beginning with `on` and naming the tensor:
+/// kInvalidArgument; kDevice.
 [[nodiscard]] Result<std::vector<void*>> arrange_tensors(
     const Plan& plan, const device::PrimaryContext& context,
     std::span<const TensorPointer> tensors, std::string_view on);

@@ -15,7 +15,7 @@
 #include "util/log.h"
 #include "util/try.h"
 
-// The same path as build_service.cc's:
+// The same path as in build_service.cc:
 //
 //   problem ─ key ─┬─ memory
 //                  ├─ disk
@@ -27,7 +27,7 @@ namespace {
 constexpr std::string_view kKind = "cudnn_plan";
 constexpr std::string_view kSchema = "1";
 constexpr const char* kPlanWorker = "kiln-plan-worker";
-// The first with a device described by its properties alone.
+// The first version that builds for a device described by its properties alone.
 constexpr attention::CudnnVersion kFirstCudnn{9, 8, 0};
 
 compile::WorkerSearch worker_search(const Config& config) {
@@ -46,18 +46,18 @@ compile::PoolOptions plan_pool(BuildService& service) {
   return options;
 }
 
-/// The problem as the plan sees it: who trains asks for statistics, and nothing else
-/// of it; a plan is captured or not as it is.
+/// The problem without the options that no plan depends on: training means only that
+/// statistics are written, and a plan is the same with and without capture.
 attention::Problem as_built(attention::Problem problem) {
   if (problem.pass == attention::Pass::kForward) {
     problem.stats = problem.stats || problem.training;
     problem.training = false;
-    problem.deterministic = false;  // every forward pass is
+    problem.deterministic = false;  // every forward pass is deterministic
   } else {
     problem.stats = true;
   }
   problem.capture = false;
-  // A window that reaches over everything is none.
+  // A window that covers the longest sequence is no window.
   const std::int64_t longest = std::max(problem.sq, problem.skv);
   if (problem.window_left >= longest)
     problem.window_left = -1;
@@ -88,7 +88,7 @@ cache::Metadata metadata_of(const KeyedPlan& keyed, const attention::Plan& plan,
   return metadata;
 }
 
-/// A refusal of the problem, and none of a moment in which cuDNN had no memory, say.
+/// Whether the problem itself was refused, and not for a temporary lack of memory, say.
 bool is_lasting(const std::vector<compile::PlanAttempt>& attempts) {
   return std::ranges::none_of(attempts, [](const compile::PlanAttempt& each) {
     return each.status.find("ALLOCATION_FAILED") != std::string::npos ||
@@ -96,7 +96,7 @@ bool is_lasting(const std::vector<compile::PlanAttempt>& attempts) {
   });
 }
 
-/// Is this plan the one that was asked for? The worker may have run wild.
+/// Checks that the plan is the one that was requested: the worker is not trusted.
 Result<attention::Plan> checked_plan(const KeyedPlan& keyed,
                                      const compile::PlanOutput& output) {
   auto plan = KILN_TRY(attention::decode_plan(output.plan));
@@ -128,7 +128,7 @@ Result<attention::CudnnLibrary> PlanService::library() {
     if (library_)
       return *library_;
   }
-  // Two threads may look at once, and find the same.
+  // Two threads may search at once; both find the same.
   const auto found = KILN_TRY(attention::CudnnLibrary::open_installed(
       service_.config().cudnn.value_or(""), LibraryPlaces::of_process()));
   const MutexLock lock(mutex_);
@@ -205,7 +205,8 @@ Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
   if (built)
     return FetchedPlan{std::move(built->object), built->outcome,
                        std::move(built->not_stored), std::move(attempts)};
-  // A refusal ends a build like a failure; whoever waited for it finds it here, too.
+  // A refusal ends a build like a failure. Threads that waited for the build find the
+  // refusal here, too.
   if (auto refusal = find_refusal(plan.key))
     return FetchedPlan{nullptr, Outcome::kCompiled, std::nullopt, *std::move(refusal)};
   return tl::unexpected(std::move(built).error());
@@ -226,7 +227,7 @@ Result<compile::PlanJob> PlanService::job(const KeyedPlan& plan) {
   job.capability = plan.device.capability();
   job.cudnn = plan.cudnn;
   job.time_limit = service_.config().compile_timeout;
-  // Without one here cuDNN looks for itself.
+  // If there is none, cuDNN searches for one itself.
   if (const auto nvrtc = service_.toolchains().choose(std::nullopt);
       nvrtc && (*nvrtc)->toolchain.installed())
     job.nvrtc = {(*nvrtc)->toolchain.nvrtc, (*nvrtc)->toolchain.builtins};

@@ -1,5 +1,5 @@
 // From an attention problem and a device to cuDNN's execution plan for them: the same
-// path as a kernel's, with another builder. The device need not be here.
+// path as a kernel's, with another builder. The device need not be on this machine.
 
 #pragma once
 
@@ -23,15 +23,15 @@
 
 namespace kiln {
 
-/// A problem for one device and one cuDNN: what a plan is looked for by.
+/// A problem for one device and one cuDNN, with the key of its plan.
 struct KeyedPlan {
-  attention::Problem problem;  // as it is built: without what no plan depends on
+  attention::Problem problem;  // without options that no plan depends on
   device::DeviceProperties device;
   std::vector<attention::BoundProperty> bound;
   std::filesystem::path cudnn;  // the library
   attention::CudnnVersion version;
   Digest key;
-  std::string label;  // "attention forward bf16 b2 …"
+  std::string label;  // "attention fwd bf16 b2 …"
 };
 
 /// A plan, or why cuDNN has none.
@@ -40,7 +40,8 @@ struct FetchedPlan {
   std::shared_ptr<const cache::StoredObject> object;
   Outcome outcome = Outcome::kHit;
   std::optional<Error> not_stored;
-  /// Of what was built or refused by this process; empty where the plan was there.
+  /// cuDNN's attempts, if this process built the plan or was refused it; empty if the
+  /// plan was found.
   std::vector<compile::PlanAttempt> attempts;
 };
 
@@ -48,26 +49,26 @@ struct FetchedPlan {
 [[nodiscard]] std::string to_string(const std::vector<compile::PlanAttempt>& attempts);
 
 /// Thread safety: every method may run concurrently.
-/// Fork safety: as BuildService; in a forked child all is kUnavailable.
+/// Fork safety: as BuildService; in a forked child every call returns kUnavailable.
 class PlanService {
  public:
   /// `service` must outlive it. Looks for no cuDNN and starts no worker yet.
   explicit PlanService(BuildService& service);
 
-  /// The cuDNN that plans are built with and for: looked for once. Errors:
-  /// kUnavailable, where there is none, or it cannot be opened.
+  /// The cuDNN that plans are built with and for; it is searched for once. Errors:
+  /// kUnavailable, if there is none or it cannot be opened.
   [[nodiscard]] Result<attention::CudnnLibrary> library();
 
-  /// The key: the problem with its strides, cuDNN's version, and what a plan is bound
-  /// to of the device. Errors: kUnavailable (no cuDNN here; one before 9.8, which
-  /// builds for no device that is elsewhere).
+  /// Makes the key from the problem with its strides, the versions of cuDNN and its
+  /// frontend, and the device properties that a plan is bound to. Errors: kUnavailable
+  /// (no cuDNN here; or one before 9.8, which builds only for a device that is
+  /// present).
   [[nodiscard]] Result<KeyedPlan> key(const attention::Problem& problem,
                                       const device::DeviceProperties& device);
 
-  /// The plan: from memory, from disk, or built. A refusal by cuDNN is an answer, and
-  /// remembered by this process alone. Errors: as WorkerPool::build_plan; kCorrupt
-  /// where cuDNN's plan is not what was asked for; kUnavailable on a miss with
-  /// KILN_NO_JIT.
+  /// The plan: from memory, from disk, or built. A refusal by cuDNN is a result, which
+  /// only this process remembers. Errors: as WorkerPool::build_plan; kCorrupt if
+  /// cuDNN's plan is not the requested one; kUnavailable on a miss with KILN_NO_JIT.
   [[nodiscard]] Result<FetchedPlan> fetch(const KeyedPlan& plan,
                                           const std::stop_token& stop = {});
 
@@ -79,10 +80,10 @@ class PlanService {
   /// looked at; Kiln may have been built without it.
   [[nodiscard]] static Result<std::filesystem::path> find_worker(const Config& config);
 
-  /// What listings call it: "cudnn_attention_fwd".
+  /// Its name in listings: "cudnn_attention_fwd".
   [[nodiscard]] static std::string_view name_of(const attention::Problem& problem);
 
-  /// What `plan.key` is the digest of.
+  /// The fields whose digest is `plan.key`.
   [[nodiscard]] static Fields preimage(const KeyedPlan& plan);
 
  private:
@@ -96,7 +97,7 @@ class PlanService {
   [[nodiscard]] std::optional<Attempts> find_refusal(const Digest& key);
 
   BuildService& service_;
-  compile::WorkerPool workers_;  // plan workers, and of this service's own
+  compile::WorkerPool workers_;  // plan workers of this service only
 
   Mutex mutex_;
   std::optional<attention::CudnnLibrary> library_ KILN_GUARDED_BY(mutex_);

@@ -1,7 +1,7 @@
-// cuDNN's functions, looked up once a library, and the numbers of its ABI that they
-// take. Written here rather than taken from cuDNN's headers, which a machine that
-// builds Kiln need not have; where they are, cudnn_abi_test compares. Include this only
-// where the functions are called; everybody else includes library.h.
+// cuDNN's functions, looked up once per library, and the ABI constants that they take.
+// The constants are repeated here because a machine that builds Kiln need not have
+// cuDNN's headers; where it has, cudnn_abi_test compares them. Include this only to
+// call the functions, else include library.h.
 
 #pragma once
 
@@ -59,7 +59,7 @@ enum class AttributeType : int {
 
 }  // namespace cudnn
 
-// Name and type of each. cuDNN 9.0 has them all.
+// Name and type of each function. cuDNN 9.0 has them all.
 #define KILN_CUDNN_FUNCTIONS(X)                                              \
   X(cudnnGetVersion, std::size_t())                                          \
   X(cudnnGetErrorString, const char*(cudnn::Status))                         \
@@ -80,7 +80,7 @@ enum class AttributeType : int {
   X(cudnnBackendExecute,                                                     \
     cudnn::Status(cudnn::Handle, cudnn::Descriptor, cudnn::Descriptor))
 
-/// Never destroyed, as the library is never closed.
+/// Never destroyed, because the library is never closed.
 struct CudnnTable {
   std::filesystem::path path;
   CudnnVersion version;
@@ -88,15 +88,16 @@ struct CudnnTable {
 #define KILN_CUDNN_MEMBER(name, ...) std::add_pointer_t<__VA_ARGS__> name = nullptr;
   KILN_CUDNN_FUNCTIONS(KILN_CUDNN_MEMBER)
 #undef KILN_CUDNN_MEMBER
-  // What cuDNN loads libraries of its own for; see CudnnLibrary::watch_the_end().
+  // cuDNN loads libraries of its own at these events; see
+  // CudnnLibrary::watch_the_end().
   mutable std::once_flag first_handle{};
   mutable std::once_flag first_plan{};
 };
 
-/// The one conversion from cuDNN's status: "cudnnCreate, device 0 (NVIDIA H100):
-/// CUDNN_STATUS_NOT_INITIALIZED (1001): " and what cuDNN last said on this thread. `on`
-/// says what the call was for, "" for nothing. kUnavailable where a plan is another
-/// version's or another device's, else kDevice.
+/// The only conversion of cuDNN's status to an Error: "cudnnCreate, device 0 (NVIDIA
+/// H100): CUDNN_STATUS_NOT_INITIALIZED (1001): " and cuDNN's last message on this
+/// thread. `on` names what the call was for; empty: nothing. kUnavailable if a plan is
+/// for another version or device, else kDevice.
 [[nodiscard]] tl::unexpected<Error> cudnn_error(const CudnnTable& table,
                                                 cudnn::Status status,
                                                 std::string_view call,

@@ -1,5 +1,5 @@
 // cudnn-frontend's headers as the plan worker uses them: cuDNN opened at run time, no
-// exceptions, no JSON of its own. Included by this folder alone: they are large.
+// exceptions, no JSON of its own. Only this folder includes them: they are large.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // kiln-plan-worker: builds cuDNN execution plans for the pool that started it, for
-// devices that need not be there. cuDNN asks for a driver all the same, so one without
-// devices is loaded before it: it must never meet a real one here.
+// devices that need not be present. cuDNN still requires a driver, so one without
+// devices is loaded first: cuDNN must never see a real driver here.
 
 #include <fmt/format.h>
 
@@ -33,19 +33,19 @@ Result<void*> open(const std::filesystem::path& path, LibrarySymbols symbols) {
   return library;
 }
 
-/// The driver without devices, then NVRTC, then cuDNN: each finds those before it by
-/// their names.
+/// Opens the driver without devices, then NVRTC, then cuDNN. Each finds the libraries
+/// opened before it by name.
 Result<void> open_cudnn(const compile::PlanJob& job) {
   const auto driver = compile::this_library().parent_path() / KILN_NO_DEVICE_DRIVER;
   KILN_TRY(open(driver, LibrarySymbols::kGlobal));
-  // Where it cannot be opened cuDNN looks for one itself.
+  // If it cannot be opened, cuDNN searches for one itself.
   if (!job.nvrtc.nvrtc.empty())
     std::ignore = compile::open_nvrtc(job.nvrtc);
   cudnn_frontend::cudnn_dlhandle = KILN_TRY(open(job.cudnn, LibrarySymbols::kLocal));
   return {};
 }
 
-/// What is refused before there is an engine is an answer, too.
+/// A refusal before there is an engine is a result, too.
 compile::PlanOutput refused(std::string what, const Error& error) {
   compile::PlanOutput output;
   output.attempts.push_back({std::move(what), "refused", error.message});

@@ -1,22 +1,22 @@
-// A CUDA driver with no device: what cuDNN wants to find as libcuda.so.1 before it
-// builds a plan. It has every function that cuDNN 9 asks for by name, says that there
-// is no device, and refuses all else but to load what was compiled: cuDNN 9.8 does that
-// with a device or without, and has no plan where it fails. Loaded by the plan worker
-// alone, and never installed where a loader would find it.
+// A CUDA driver without devices, for cuDNN to find as libcuda.so.1 when it builds a
+// plan. It has every function that cuDNN 9 looks up by name, reports that there is no
+// device, and fails every other call except loading compiled code: cuDNN 9.8 does that
+// even without a device, and has no plan if it fails. Only the plan worker loads this
+// driver; it is never installed where a loader would find it.
 
 namespace {
 
-// As in cuda.h, which would have these functions take their arguments.
+// As in cuda.h, which is not included: it declares these functions with arguments.
 constexpr int kSuccess = 0;
 constexpr int kErrorNoDevice = 100;
-constexpr int kVersion = 13000;  // as cuDriverGetVersion has it: of CUDA 13.0
+constexpr int kVersion = 13000;  // CUDA 13.0, as cuDriverGetVersion encodes it
 
-// What every library and kernel is, and nobody looks into.
+// The handle of every library and kernel; never dereferenced.
 char loaded;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 }  // namespace
 
-// C has no argument types in a symbol: one that is not read need not be there.
+// C symbols do not encode argument types, so arguments that are not read are omitted.
 #define KILN_REFUSE(name)                                        \
   extern "C" __attribute__((visibility("default"))) int name() { \
     return kErrorNoDevice;                                       \

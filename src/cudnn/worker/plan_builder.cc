@@ -38,7 +38,7 @@ class Descriptor {
   }
 
   [[nodiscard]] cudnnBackendDescriptor_t raw() const { return raw_; }
-  /// The first call's that failed.
+  /// The status of the first call that failed.
   [[nodiscard]] cudnnStatus_t status() const { return status_; }
 
   Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
@@ -50,7 +50,7 @@ class Descriptor {
   }
   Descriptor& finalize() { return note(detail::finalize(raw_)); }
 
-  /// 0 where cuDNN does not say.
+  /// 0 if cuDNN does not say.
   [[nodiscard]] std::int64_t count(cudnnBackendAttributeName_t name,
                                    cudnnBackendAttributeType_t type) const {
     std::int64_t count = 0;
@@ -117,7 +117,7 @@ Candidate describe(Descriptor config) {
           notes.end()};
 }
 
-/// Those that one mode of cuDNN's heuristics names, best first.
+/// The candidates that one mode of cuDNN's heuristics returns, best first.
 std::vector<Candidate> ask_heuristics(const ProblemGraph& graph,
                                       const DeviceProperties& device,
                                       cudnnBackendHeurMode_t mode, std::string name,
@@ -143,7 +143,7 @@ std::vector<Candidate> ask_heuristics(const ProblemGraph& graph,
   std::ignore =
       detail::get_attribute(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
                             CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &filled, raw.data());
-  if (filled <= 0)  // a success to cuDNN, and a refusal to whoever asked
+  if (filled <= 0)  // cuDNN reports success, but it is a refusal
     attempts.push_back({std::move(name), kNoEngine, ""});
   std::vector<Candidate> candidates;
   for (std::int64_t i = 0; i < std::min(filled, count); ++i)
@@ -206,7 +206,7 @@ Result<attention::Plan> finished_plan(const Descriptor& built,
   return plan;
 }
 
-/// As cuDNN takes it, and as it was told.
+/// A device as cuDNN's descriptor, and as the JSON that it was made from.
 struct PlannedDevice {
   const DeviceProperties& properties;
   std::string_view json;
@@ -232,14 +232,15 @@ std::optional<attention::Plan> first_that_builds(
     auto finished = finished_plan(plan, graph, device.json);
     if (finished)
       return *std::move(finished);
-    // The next engine's plan may be one that can be kept.
+    // The plan of the next engine may be usable.
     attempts.back() = {candidate.name, "not usable", finished.error().message};
   }
   return std::nullopt;
 }
 
-/// Why cuDNN may know of no engine at all where the fallback has always some: seen with
-/// one of CUDA 12 beside an NVRTC of CUDA 13. Empty: that is not it.
+/// A likely reason if even the fallback, which normally has engines, returns none:
+/// cuDNN finds no NVRTC of its own CUDA version. Seen with a cuDNN for CUDA 12 and an
+/// NVRTC of CUDA 13. Empty: that is not the reason.
 std::string missing_nvrtc() {
   using GetVersion = decltype(cudnnGetCudartVersion);
   auto* const get_version = reinterpret_cast<GetVersion*>(
@@ -270,14 +271,14 @@ Result<Built> build_plan(const attention::Problem& problem, const ProblemGraph& 
     try_all(forced_candidate(graph, device, forced, built.attempts));
     return built;
   }
-  // Mode A names nothing at all where it knows of no engine; only the fallback's
-  // engines then say why they do not run.
+  // Mode A returns nothing if it knows no engine. Then only the fallback's engines say
+  // why they cannot run.
   if (try_all(ask_heuristics(graph, device, CUDNN_HEUR_MODE_A, "heuristics A",
                              built.attempts)))
     return built;
   const auto fallback = ask_heuristics(graph, device, CUDNN_HEUR_MODE_FALLBACK,
                                        "heuristics fallback", built.attempts);
-  // No refusal of the problem: this machine lacks something.
+  // Not a refusal of the problem: this machine lacks something.
   if (fallback.empty() && built.attempts.back().status == kNoEngine) {
     if (std::string why = missing_nvrtc(); !why.empty())
       return fail(ErrorCode::kUnavailable, std::move(why));

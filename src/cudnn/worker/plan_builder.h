@@ -1,5 +1,5 @@
-// From cuDNN's operation graph to an execution plan: every engine configuration that
-// cuDNN's heuristics name is tried in their order, and each says why it does not run.
+// From cuDNN's operation graph to an execution plan. Tries the engine configurations of
+// cuDNN's heuristics in order until one builds, and records why the others cannot run.
 
 #pragma once
 
@@ -16,11 +16,11 @@ namespace kiln::plan_worker {
 
 struct Built {
   std::optional<attention::Plan> plan;         // nullopt: every attempt was refused
-  std::vector<compile::PlanAttempt> attempts;  // the last of a plan is its own
+  std::vector<compile::PlanAttempt> attempts;  // the last one built the plan, if any
 };
 
-/// `device_json` is what `device` was made of. Errors: kUnavailable, where cuDNN lacks
-/// what it builds with.
+/// `device` was made from `device_json`. Errors: kUnavailable, if cuDNN lacks a library
+/// that it builds with.
 [[nodiscard]] Result<Built> build_plan(const attention::Problem& problem,
                                        const ProblemGraph& graph,
                                        const DeviceProperties& device,

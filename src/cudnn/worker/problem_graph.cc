@@ -48,7 +48,7 @@ std::int64_t number_of(TensorRole role) {
   return static_cast<std::int64_t>(role);
 }
 
-/// One tensor of every graph in the problem's words.
+/// Makes a graph's tensors from the problem.
 class Tensors {
  public:
   Tensors(fe::graph::Graph& graph, const Problem& problem)
@@ -71,7 +71,7 @@ class Tensors {
   Tensor one_int64(TensorRole role) {
     return add(role, {{1, 1, 1, 1}, {1, 1, 1, 1}, {}}, fe::DataType_t::INT64);
   }
-  /// A float that every run brings along.
+  /// A float that is passed by value at every run.
   Tensor scale() {
     Tensor tensor = add(TensorRole::kScale, {{1, 1, 1, 1}, {1, 1, 1, 1}, {}},
                         fe::DataType_t::FLOAT);
@@ -97,8 +97,8 @@ class Tensors {
 
   [[nodiscard]] Shape shape(std::int64_t heads, std::int64_t sequence, std::int64_t dim,
                             const Strides& strides, TensorRole offsets) const {
-    // With thd the offsets say where a sequence begins; cuDNN wants a stride all the
-    // same, that of sequences of full length.
+    // With thd the offsets say where a sequence begins. cuDNN still requires a batch
+    // stride: that of sequences of full length.
     const std::int64_t batch =
         problem_.layout == Layout::kThd ? strides.sequence * sequence : strides.batch;
     return {{problem_.batch, heads, sequence, dim},
@@ -145,7 +145,8 @@ class Tensors {
     }
   }
 
-  /// With thd one of sequences that begin where its offsets say, if it has any.
+  /// With thd, a shape with offsets makes the tensor ragged: its sequences begin at
+  /// these offsets.
   void describe(const Tensor& tensor, TensorRole role, const Shape& shape,
                 fe::DataType_t type) {
     tensor->set_name(std::string(to_string(role)))
@@ -161,7 +162,7 @@ class Tensors {
     describe(tensor, role, shape, type);
     return tensor;
   }
-  /// One tensor for every role, whoever asks.
+  /// One tensor per role, shared by all that use it.
   Tensor offsets(TensorRole role) {
     Tensor& known = offsets_[role];
     if (!known)
@@ -176,7 +177,7 @@ class Tensors {
   std::map<TensorRole, Tensor> offsets_;
 };
 
-/// What both passes have alike.
+/// The attributes that both passes have in common.
 template <typename Attributes>
 Attributes common_attributes(const Problem& problem, Tensors& tensors) {
   Attributes attributes;
@@ -203,7 +204,7 @@ Attributes common_attributes(const Problem& problem, Tensors& tensors) {
   return attributes;
 }
 
-/// The bytes of a scalar, whichever type it has.
+/// The bytes of a scalar of any type.
 template <typename Value>
 std::string bytes_of(const Value& value) {
   std::string bytes(sizeof(value), '\0');
@@ -296,7 +297,8 @@ Result<attention::Plan> ProblemGraph::describe() const {
         {.uid = uid,
          .value = std::visit([](const auto& each) { return bytes_of(each); }, value)});
   }
-  // The frontend's triples: 0 copy these floats, 1 zero so many bytes, else nothing.
+  // The frontend's entries are (kind, offset, values). Kind 0: copy the values; 1: zero
+  // values[0] bytes; else: nothing.
   std::unordered_map<std::int64_t,
                      std::tuple<std::int64_t, std::int64_t, std::vector<float>>>
       workspace;
@@ -328,7 +330,7 @@ Result<attention::Plan> ProblemGraph::describe() const {
       return fail(ErrorCode::kCompileFailed,
                   fmt::format("the graph needs a tensor {} that nobody has", uid));
   }
-  // The frontend's maps have no order of their own.
+  // The frontend's maps are unordered.
   std::ranges::sort(plan.tensors);
   std::ranges::sort(plan.scalars, {}, &attention::PlanScalar::uid);
   std::ranges::sort(plan.workspace, {}, &attention::WorkspaceTensor::uid);

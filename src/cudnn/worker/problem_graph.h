@@ -18,25 +18,25 @@
 
 namespace kiln::plan_worker {
 
-/// An engine that the frontend asks for by number, with its choices, where it does not
-/// leave that to cuDNN's heuristics.
+/// An engine that the frontend selects by number, with its knobs, instead of leaving
+/// the choice to cuDNN's heuristics.
 struct ForcedEngine {
   std::int64_t id = -1;  // -1: none
   std::vector<std::pair<cudnnBackendKnobType_t, std::int64_t>> knobs;
 };
 
-/// What cuDNN's descriptor says of a device that need not be there.
+/// cuDNN's descriptor of a device that need not be present.
 using DeviceProperties = std::shared_ptr<const cudnn_frontend::DeviceProperties>;
 
-/// From cuDNN's 23 properties as JSON. Errors: kInvalidArgument, in cuDNN's words.
+/// From cuDNN's 23 properties as JSON. Errors: kInvalidArgument, with cuDNN's message.
 [[nodiscard]] Result<DeviceProperties> device_properties(std::string_view json);
 
 /// The frontend's graph, and what a run of it needs besides cuDNN's plan.
 /// Thread safety: one thread.
 class ProblemGraph : private cudnn_frontend::graph::Graph {
  public:
-  /// Errors: kUnavailable with the frontend's own words, where it or cuDNN refuses the
-  /// problem before there is any engine to ask.
+  /// Errors: kUnavailable with the frontend's message, if it or cuDNN refuses the
+  /// problem before there is any engine to try.
   [[nodiscard]] static Result<std::unique_ptr<ProblemGraph>> make(
       const attention::Problem& problem, const DeviceProperties& device,
       device::ComputeCapability capability);
@@ -46,8 +46,8 @@ class ProblemGraph : private cudnn_frontend::graph::Graph {
   }
   [[nodiscard]] ForcedEngine forced_engine() const;
 
-  /// Tensors, scalars and workspace; engine, kernels and JSON are left empty.
-  /// Errors: kCompileFailed, for a graph that needs what Kiln cannot give it.
+  /// Tensors, scalars and workspace; engine, kernels and JSON are left empty. Errors:
+  /// kCompileFailed, if the graph needs something that Kiln cannot provide.
   [[nodiscard]] Result<attention::Plan> describe() const;
 
  private:
