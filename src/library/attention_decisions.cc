@@ -9,7 +9,7 @@
 #include "util/log.h"
 #include "util/try.h"
 
-// One question, one named step a line:
+// One question, one named step per line:
 //
 //   device ─ remembered? ─ setting ─ rules ─ cuDNN's plan ─┬─ cuDNN
 //                                                          └─ Kiln's own kernel
@@ -23,8 +23,8 @@ std::string label(const attention::Problem& problem, const Device& device) {
                      device::label_of(device));
 }
 
-/// Whose plans cuDNN has to load if it is to run `problem`: with dropout those of both
-/// passes, as most calls run them.
+/// The problems whose plans cuDNN must load to run `problem`. With dropout: both
+/// passes, with the options of most calls.
 std::vector<attention::Problem> plans_of(const attention::Problem& problem) {
   auto problems = attention::run_together(problem);
   if (problems.size() > 1) {
@@ -33,8 +33,8 @@ std::vector<attention::Problem> plans_of(const attention::Problem& problem) {
   return problems;
 }
 
-/// The question whose answer is that of `question`, too. Where both passes must agree,
-/// it is not left to an address which backend they get.
+/// The question whose decision also holds for `question`. With dropout both passes must
+/// use the same backend, so alignment must not decide it.
 AttentionQuestion shared(AttentionQuestion question) {
   question.problem = plans_of(question.problem).front();
   if (question.problem.dropout > 0)
@@ -42,8 +42,7 @@ AttentionQuestion shared(AttentionQuestion question) {
   return question;
 }
 
-/// The rules may refuse what cuDNN would build: a plan that was built need not be
-/// right.
+/// The rules may refuse a problem that cuDNN builds: the plan may still be wrong.
 Result<void> check_rules(const attention::Problem& problem, const Device& device,
                          attention::CudnnVersion cudnn) {
   const auto verdict = attention::evaluate(problem, device.capability, cudnn);
@@ -105,7 +104,8 @@ Result<const AttentionDecision*> AttentionDecisions::decide(
   return decision;
 }
 
-/// One choice among the threads of this process, and one for all that share it.
+/// Decides once among the threads of this process, and once for all questions that
+/// share the decision.
 Result<const AttentionDecision*> AttentionDecisions::decide_once(
     const AttentionQuestion& question, const Device& device) {
   const AttentionQuestion common = shared(question);
@@ -124,7 +124,7 @@ Result<const AttentionDecision*> AttentionDecisions::decide_once(
   return remember(question, std::move(own));
 }
 
-/// `call` is that of whoever asks first: its kernel is the one that is named.
+/// `call` belongs to the first call that asks: messages name the kernel for it.
 Result<const AttentionDecision*> AttentionDecisions::choose(
     const AttentionQuestion& question, const attention::CallProperties& call,
     const Device& device) {
@@ -203,8 +203,8 @@ attention::Explanation AttentionDecisions::explain(const attention::Problem& pro
                             {.parallelism = {}, .probe = ask});
 }
 
-/// By what the call is like, by whether cuDNN is here, by the rules, and by cuDNN
-/// itself, which builds the plan and loads it.
+/// Checks the call's properties, whether cuDNN is here, the rules, and then cuDNN
+/// itself, which builds and loads the plan.
 AttentionDecisions::Answer AttentionDecisions::ask(const AttentionQuestion& question,
                                                    const Device& device) {
   if (!question.call.is_aligned_for_cudnn)
@@ -238,8 +238,8 @@ AttentionDecisions::Answer AttentionDecisions::ask(const AttentionQuestion& ques
   return loaded;
 }
 
-/// An ordinary choice is information. That cuDNN does not do what it is there for is a
-/// warning, but each kind of refusal one, however many lengths a program has.
+/// Logs a choice at info, but an unexpected refusal by cuDNN as a warning: once per
+/// kind of refusal, device and pass, however many lengths a program has.
 void AttentionDecisions::report(const AttentionQuestion& question, const Device& device,
                                 const Refusal* refusal, const std::string& what) {
   const std::string line =
@@ -256,8 +256,9 @@ void AttentionDecisions::report(const AttentionQuestion& question, const Device&
   log(warns ? LogLevel::kWarning : LogLevel::kInfo, {line});
 }
 
-/// cuDNN's plan of exactly that problem, ready for the calling thread. Problems may
-/// share one: what no plan depends on the rules may depend on.
+/// cuDNN's plan of exactly this problem, ready for the calling thread. Problems may
+/// share a plan, yet the rules are asked for each: they may depend on options that no
+/// plan depends on.
 Result<AttentionDecision> AttentionDecisions::load(const attention::Problem& problem,
                                                    const Device& device) {
   const auto [properties, handles] = KILN_TRY(per_device(device));
@@ -274,7 +275,7 @@ Result<AttentionDecision> AttentionDecisions::load(const attention::Problem& pro
   return made;
 }
 
-/// Looks at every decision, which costs little beside a decision itself.
+/// Searches all decisions, which is cheap compared with making one.
 std::shared_ptr<const attention::LoadedPlan> AttentionDecisions::find_loaded(
     const Digest& key, const Device& device) {
   const MutexLock lock(mutex_);
@@ -286,7 +287,7 @@ std::shared_ptr<const attention::LoadedPlan> AttentionDecisions::find_loaded(
   return same == decisions_.end() ? nullptr : same->second.decision.plan;
 }
 
-/// What this process, this machine or cuDNN has of the plan, on the device.
+/// Takes the plan from memory, disk or cuDNN, and loads it on the device.
 Result<std::shared_ptr<const attention::LoadedPlan>> AttentionDecisions::fetch_and_load(
     const KeyedPlan& keyed, const Device& device,
     const std::shared_ptr<attention::CudnnHandles>& handles) {
@@ -300,8 +301,8 @@ Result<std::shared_ptr<const attention::LoadedPlan>> AttentionDecisions::fetch_a
                               to_string(fetched.attempts)));
     auto plan = KILN_TRY(attention::decode_plan(fetched.object->payload()));
     auto loaded = attention::LoadedPlan::load(handles, std::move(plan));
-    // One that was stored may be refused for what its key does not say: then it is a
-    // miss. One that was just built is this cuDNN's own doing.
+    // A stored plan may be refused for a reason that its key does not cover: that is a
+    // miss. The refusal of a new plan is this cuDNN's own error.
     if (loaded || fetched.outcome != Outcome::kHit || left == 0)
       return loaded;
     log(LogLevel::kWarning, {"a stored plan is built again, for it cannot be loaded: ",
@@ -319,7 +320,7 @@ Result<AttentionDecisions::PerDevice> AttentionDecisions::per_device(
       return found->second;
     loader = loader_;
   }
-  // Two threads may ask at once; the handles of the first that is done are used.
+  // Two threads may get here at once; the handles of the first to finish are used.
   auto context = KILN_TRY(devices_.context(device));
   PerDevice made{
       .properties =

@@ -1,6 +1,6 @@
-// Who computes an attention problem on a device, cuDNN's plan or Kiln's own kernel:
-// decided once, logged once, remembered. Of Kiln's kernels it knows only whether there
-// is one.
+// Decides whether cuDNN's plan or Kiln's own kernel computes an attention problem on a
+// device. A decision is made once, logged once and remembered. Of Kiln's kernels this
+// knows only whether there is one.
 
 #pragma once
 
@@ -42,15 +42,15 @@ struct AttentionQuestion {
 
 template <>
 struct std::hash<kiln::AttentionQuestion> {
-  /// Of what tells a program's questions apart; the rest is compared.
+  /// Hashes the fields that usually tell a program's questions apart.
   std::size_t operator()(const kiln::AttentionQuestion& question) const noexcept;
 };
 
 namespace kiln {
 
 struct AttentionDecision {
-  std::string reason{};  // where cuDNN refuses: the rule, its reason and the remedy
-  /// cuDNN's, loaded. Null: Kiln's own kernel runs the problem.
+  std::string reason{};  // if cuDNN refuses: the rule, its reason, the remedy
+  /// cuDNN's loaded plan. Null: Kiln's own kernel runs the problem.
   std::shared_ptr<const attention::LoadedPlan> plan{};
   Digest plan_key{};
   /// Why the plan must not run in a CUDA graph; nullopt: it may.
@@ -65,48 +65,48 @@ class AttentionDecisions {
   /// Both must outlive it.
   AttentionDecisions(BuildService& builds, Devices& devices);
 
-  /// Why cuDNN does not run it.
+  /// Why cuDNN does not run a problem.
   struct Refusal {
-    std::string subject;  // a rule's id, say: what is alike in all such refusals
+    std::string subject;  // e.g. a rule's id; equal for all refusals of a kind
     std::string reason;   // with the remedy
-    bool is_news = true;  // false: nobody would expect cuDNN there
+    bool is_news = true;  // false: no cuDNN was found on this machine
   };
-  /// nullopt: cuDNN runs it, and can load its plan. Whatever else happens is a reason.
-  /// Neither remembered nor logged; KILN_ATTENTION is not looked at.
+  /// Asks cuDNN. nullopt: it runs the problem, and its plan was loaded. Any failure is
+  /// a refusal with its reason. Neither remembers nor logs the answer; ignores
+  /// KILN_ATTENTION.
   [[nodiscard]] std::optional<Refusal> ask_cudnn(const AttentionQuestion& question,
                                                  const Device& device);
 
-  /// The whole answer for an aligned call with a scale above 0: by every rule and,
-  /// where they allow it, by cuDNN itself. Neither remembered nor logged;
-  /// KILN_ATTENTION is not looked at.
+  /// The full answer for an aligned call with a scale above 0: by every rule and, if
+  /// they allow it, by cuDNN itself. Neither remembers nor logs it; ignores
+  /// KILN_ATTENTION.
   [[nodiscard]] attention::Explanation explain(const attention::Problem& problem,
                                                const Device& device);
 
-  /// A decision that mark_ready() was called for; null: there is none. Decisions stay
-  /// as long as this object.
+  /// The decision, if mark_ready() was called for it; else null. Decisions live as long
+  /// as this object.
   [[nodiscard]] const AttentionDecision* find_ready(const AttentionQuestion& question);
 
-  /// Decides, logs it, and has cuDNN's plan loaded for the calling thread, if that is
-  /// the choice. Never null. Errors, which are not remembered: kInvalidArgument (the
-  /// device); kUnavailable (neither runs it; what KILN_ATTENTION names does not); where
-  /// another problem's decision holds for this one, those of PlanService::fetch() and
-  /// LoadedPlan::load().
+  /// Decides, logs the decision and, if the choice is cuDNN, loads its plan for the
+  /// calling thread. Never null. Errors, which are not remembered: kInvalidArgument
+  /// (the device); kUnavailable (neither backend runs it, or the one that
+  /// KILN_ATTENTION names does not); if another problem's decision also holds for this
+  /// one, those of PlanService::fetch() and LoadedPlan::load().
   [[nodiscard]] Result<const AttentionDecision*> decide(
       const AttentionQuestion& question, const Device& device);
 
-  /// All that a call needs is loaded: from now on it may run in a capture.
+  /// Says that all a call needs is loaded: from now on it may run in a capture.
   void mark_ready(const AttentionQuestion& question);
 
-  /// From now on plans are loaded by that cuDNN, which need not be the one that builds
-  /// them: for tests.
+  /// For tests: from now on this cuDNN loads the plans; another one may build them.
   void load_plans_with(const std::filesystem::path& cudnn);
 
  private:
   struct Entry {
-    AttentionDecision decision;  // never changed: its address is given away
+    AttentionDecision decision;  // never changed: callers hold its address
     bool is_ready = false;
   };
-  /// What is asked of a device once.
+  /// What is created once per device.
   struct PerDevice {
     device::DeviceProperties properties;
     std::shared_ptr<attention::CudnnHandles> handles;
@@ -144,7 +144,7 @@ class AttentionDecisions {
   SingleFlight<AttentionQuestion, const AttentionDecision*> choices_;
   Mutex mutex_;
   std::optional<std::filesystem::path> loader_ KILN_GUARDED_BY(mutex_);
-  // Made at the first question that asks for it.
+  // Created at the first question that needs it.
   std::unique_ptr<PlanService> plans_ KILN_GUARDED_BY(mutex_);
   std::map<int, PerDevice> per_device_ KILN_GUARDED_BY(mutex_);
   std::unordered_map<AttentionQuestion, Entry> decisions_ KILN_GUARDED_BY(mutex_);

@@ -1,4 +1,4 @@
-// KILN_DISABLE: kernels that a program shall do without, switched off from outside it.
+// KILN_DISABLE: switches kernels off from outside a program.
 
 #pragma once
 
@@ -14,14 +14,13 @@ namespace kiln {
 /// Thread safety: immutable.
 class DisabledKernels {
  public:
-  /// `patterns` are names of kernels, or have the shell's * ? []. One that no kernel of
-  /// `catalog` has is told in the log with its nearest match: misspelled, a kernel
-  /// would stay on without a word.
+  /// `patterns` are kernel names, which may contain the shell's * ? []. A pattern that
+  /// matches no kernel of `catalog` is logged with the nearest name: a misspelled name
+  /// would otherwise leave its kernel on without notice.
   DisabledKernels(std::vector<std::string> patterns,
                   const render::TemplateCatalog& catalog);
 
-  /// Errors: kUnavailable where the request's kernel is switched off. Sources never
-  /// are.
+  /// Errors: kUnavailable, if the request's kernel is switched off. Sources never are.
   [[nodiscard]] Result<void> check(const Request& request) const;
 
  private:

@@ -1,5 +1,5 @@
-// The kernels that one service has loaded: found by the request itself, by how it is
-// spelled, and by key.
+// The kernels that one service has loaded, found by request object, by name and
+// parameters, and by key.
 
 #pragma once
 
@@ -29,7 +29,7 @@ struct LoadPlace {
 template <>
 struct std::hash<kiln::LoadPlace> {
   std::size_t operator()(const kiln::LoadPlace& place) const noexcept {
-    // A SHA-256 is uniform: what is added stays so.
+    // A SHA-256 is uniform, and so is its sum with the ordinal.
     return std::hash<kiln::Digest>()(place.key) +
            static_cast<std::size_t>(place.device);
   }
@@ -37,31 +37,31 @@ struct std::hash<kiln::LoadPlace> {
 
 namespace kiln {
 
-/// How later requests find a kernel that this one was given.
+/// How later requests find the kernel that answered this one.
 enum class FoundBy : bool {
   kKeyAlone,           // another request of the same text may read other headers
   kNameAndParameters,  // they determine the key
 };
 
-/// Thread safety: every method may run concurrently. Nobody waits for more than a look
-/// into a table, and a request object that was answered before not even for that.
+/// Thread safety: every method may run concurrently. The lock is held only for a table
+/// lookup; a request object that was answered before takes no lock at all.
 class KernelMemory {
  public:
   using Pointer = std::shared_ptr<const LoadedKernel>;
 
   KernelMemory();
 
-  /// Null where there is none.
+  /// Null on a miss.
   [[nodiscard]] Pointer find(const Request& request, int device);
   [[nodiscard]] Pointer find(const LoadPlace& place);
 
-  /// Remembers a kernel under its key, before anybody else has to load it; the first of
-  /// two stays.
+  /// Remembers a kernel under its key, so that no other thread has to load it. Of two
+  /// kernels the first stays.
   void keep(const LoadPlace& place, const Pointer& kernel);
   /// Remembers that `request` was answered with `kernel`, which is kept under `place`.
   void answer(const Request& request, const LoadPlace& place, const Pointer& kernel,
               FoundBy found_by);
-  /// Remembers an answer that is for no other request.
+  /// Remembers an answer that no other request may get.
   void answer_alone(const Request& request, int device, const Pointer& kernel);
 
  private:
@@ -78,10 +78,10 @@ class KernelMemory {
   struct SpellingEqual {
     bool operator()(const Spelling& a, const Spelling& b) const noexcept;
   };
-  const std::uint64_t service_;  // a number of its own in this process
+  const std::uint64_t service_;  // unique in this process
 
   Mutex mutex_;
-  // Nothing is ever taken out: answers kept with requests point at what is in here.
+  // Entries are never removed: answers stored in requests point to them.
   std::unordered_map<LoadPlace, const Entry> by_key_ KILN_GUARDED_BY(mutex_);
   std::unordered_map<Spelling, const Entry*, SpellingHash, SpellingEqual> by_spelling_
       KILN_GUARDED_BY(mutex_);

@@ -21,7 +21,7 @@ Result<std::shared_ptr<const LoadedKernel>> LoadedKernel::load(
     const KeyedRequest& request, std::shared_ptr<const cache::StoredObject> object,
     const std::shared_ptr<const device::PrimaryContext>& context) {
   std::vector<cache::EntryPoint> names = KILN_TRY(object->metadata()).entry_points;
-  // Of a source, also the kernels that nobody named: extern "C" needs no name.
+  // For a source this loads all kernels: extern "C" ones need no name expression.
   device::Image image{.bytes = object->payload(),
                       .target = request.target,
                       .toolkit = request.toolchain->toolchain.facts.version,
@@ -50,8 +50,8 @@ LoadedKernel::LoadedKernel(const KeyedRequest& request,
       entry_(choose_entry()) {}
 
 std::size_t LoadedKernel::choose_entry() const {
-  // A template declares which is first; of what a source names, and of what is in it,
-  // only one by itself is meant without being named.
+  // A template declares which entry point is first. A source has a default only if it
+  // names exactly one kernel, or contains exactly one.
   if (!names_.empty() && (template_ || names_.size() == 1))
     return find(names_.front().lowered).value_or(Kernel::kNoEntry);
   return module_->functions().size() == 1 ? 0 : Kernel::kNoEntry;

@@ -1,4 +1,4 @@
-// What a Kernel is a handle to: one artifact, loaded on one device.
+// The object behind a Kernel: one artifact, loaded on one device.
 
 #pragma once
 
@@ -23,14 +23,13 @@ namespace kiln {
 /// Thread safety: immutable.
 class LoadedKernel {
  public:
-  /// Puts `object` on the device of `context`. `request` is what it was fetched for.
+  /// Loads `object`, which was fetched for `request`, on the device of `context`.
   /// Errors: as LoadedModule::load.
   [[nodiscard]] static Result<std::shared_ptr<const LoadedKernel>> load(
       const KeyedRequest& request, std::shared_ptr<const cache::StoredObject> object,
       const std::shared_ptr<const device::PrimaryContext>& context);
 
-  /// The handle, to the first entry point of a template, or to the only one of a
-  /// source.
+  /// A handle to the first entry point of a template, or to the only one of a source.
   [[nodiscard]] static Kernel handle(std::shared_ptr<const LoadedKernel> loaded);
 
   [[nodiscard]] const std::string& label() const { return label_; }
@@ -62,9 +61,9 @@ class LoadedKernel {
   const std::string key_;
   const std::optional<request::TemplateRequest> template_;
   const std::shared_ptr<const cache::StoredObject> object_;
-  const std::vector<cache::EntryPoint> names_;  // as they were asked for
+  const std::vector<cache::EntryPoint> names_;  // as requested
   const std::shared_ptr<const device::LoadedModule> module_;
-  const std::size_t entry_;  // Kernel::kNoEntry where none can be told
+  const std::size_t entry_;  // Kernel::kNoEntry: there is no default
 };
 
 }  // namespace kiln

@@ -1,4 +1,4 @@
-// Work that nobody waits for, on a few threads that are started when it comes.
+// Background tasks, on a few threads that are started on demand.
 
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace kiln {
 
-/// Thread safety: start() may run concurrently. Destruction drops what has not begun,
-/// asks what runs to stop, and waits for it.
+/// Thread safety: start() may run concurrently. The destructor drops tasks that have
+/// not begun, asks running ones to stop, and waits for them.
 class Prefetcher {
  public:
   using Task = std::function<void(const std::stop_token& stop)>;
@@ -28,8 +28,8 @@ class Prefetcher {
   Prefetcher& operator=(Prefetcher&&) = delete;
   ~Prefetcher();
 
-  /// Runs `task` soon and returns. It throws nothing. Errors: kUnavailable (the system
-  /// has no thread left).
+  /// Queues `task`, which must not throw. Errors: kUnavailable (the system has no
+  /// thread left).
   [[nodiscard]] Result<void> start(Task task);
 
  private:

@@ -1,4 +1,4 @@
-// Where the library ends and a program begins: what is thrown inside becomes an Error.
+// The border between the library and a program: turns exceptions into Errors.
 
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace kiln {
 
-/// The Result of `call`, which may throw: memory that runs out, a thread that cannot be
-/// started. Such a failure is kResourceLimit, any other a kUnavailable with its words.
+/// The Result of `call`. If it throws: kResourceLimit for std::bad_alloc; kUnavailable,
+/// with the exception's message, for all else, such as a thread that cannot start.
 template <typename Call>
 [[nodiscard]] std::invoke_result_t<Call> at_border(const Call& call) noexcept {
   try {
@@ -25,9 +25,9 @@ template <typename Call>
     } catch (...) {
       return fail(ErrorCode::kUnavailable, "an unexpected failure");
     }
-  } catch (...) {  // also where there was no memory for the words above
+  } catch (...) {  // also if the messages above do not fit in memory
     return fail(ErrorCode::kResourceLimit,
-                "out of memory");  // so short that it needs none
+                "out of memory");  // short enough to need no allocation
   }
 }
 

@@ -16,7 +16,7 @@
 namespace kiln {
 namespace {
 
-/// Whoever warms from the file has another working directory.
+/// The process that warms from the file may have another working directory.
 Request with_absolute_folders(const Request& request) {
   if (request.is_template())
     return request;
@@ -34,7 +34,7 @@ Request with_absolute_folders(const Request& request) {
 Result<std::unique_ptr<RequestRecord>> RequestRecord::open(
     const std::filesystem::path& path) {
   constexpr mode_t kMode = 0644;
-  // A pipe without a reader must not hold the host up.
+  // O_NONBLOCK: a pipe without a reader must not block the host process.
   UniqueFd file(::open(path.c_str(),
                        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, kMode));
   if (!file)
@@ -70,7 +70,7 @@ Result<void> RequestRecord::write(const Request& request, device::Target target)
   std::string line = KILN_TRY(
       request::manifest_line(with_absolute_folders(request), target.architecture));
   if (is_cut_off_)
-    line.insert(0, 1, '\n');  // what was cut off keeps its line to itself
+    line.insert(0, 1, '\n');  // ends the truncated line
   const ssize_t written = ::write(file_.get(), line.data(), line.size());
   const int err = errno;
   if (written != static_cast<ssize_t>(line.size()))

@@ -1,4 +1,4 @@
-// KILN_RECORD: what a program asked for, as a manifest that `kiln warm` builds from.
+// KILN_RECORD: records a program's requests in a manifest for `kiln warm`.
 
 #pragma once
 
@@ -20,14 +20,14 @@ namespace kiln {
 /// each line is one write to the end of it.
 class RequestRecord {
  public:
-  /// Appends to `path`, or makes it, mode 0644 less the umask.
-  /// Errors: kIo, naming path and errno.
+  /// Opens `path` for appending, or creates it with mode 0644 less the umask. Errors:
+  /// kIo, naming path and errno.
   [[nodiscard]] static Result<std::unique_ptr<RequestRecord>> open(
       const std::filesystem::path& path);
 
-  /// Adds a line unless `key` has one from this process; folders become absolute. What
-  /// cannot be written, or not as JSON, or is PTX, which no line can ask for, is told
-  /// once in the log.
+  /// Adds a line unless this process has already added one for `key`. Folders become
+  /// absolute. The first request that cannot be recorded is logged: it is PTX, which no
+  /// line can request; JSON cannot represent it; or the write failed.
   void add(const Digest& key, const Request& request, device::Target target);
 
  private:
@@ -42,7 +42,7 @@ class RequestRecord {
   Mutex mutex_;
   std::unordered_set<Digest> known_ KILN_GUARDED_BY(mutex_);
   bool warned_ KILN_GUARDED_BY(mutex_) = false;
-  bool is_cut_off_ KILN_GUARDED_BY(mutex_) = false;  // the last line
+  bool is_cut_off_ KILN_GUARDED_BY(mutex_) = false;  // the last line is truncated
 };
 
 }  // namespace kiln

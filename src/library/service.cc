@@ -21,7 +21,7 @@
 #include "util/striped.h"
 #include "util/try.h"
 
-// The data path, one named step a line:
+// The data path, one named step per line:
 //
 //   request ─┬─ memory
 //            └─ validate ─ target ─ key ─┬─ memory
@@ -34,7 +34,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// One get(): what was asked, and what its events have in common.
+/// One get(): its arguments, and what its events have in common.
 struct Call {
   const Request& request;
   const Device& device;
@@ -46,7 +46,8 @@ struct Call {
 
 struct Loaded {
   std::shared_ptr<const LoadedKernel> kernel;
-  /// Whose it is alone: it was built from other inputs than its key says.
+  /// Set if the kernel was built from other inputs than its key says: no other request
+  /// may get it.
   std::optional<PreparedRequest> only_for{};
 };
 
@@ -80,7 +81,7 @@ tl::unexpected<Error> named(const Error& error, const KeyedRequest& request,
                                       device::label_of(device), error.message));
 }
 
-/// Ends what a service has begun that could not be opened.
+/// Stops what a service has started, unless opening it succeeds.
 class StopUnlessOpened {
  public:
   explicit StopUnlessOpened(std::stop_source stop) : stop_(std::move(stop)) {}
@@ -196,7 +197,8 @@ Result<std::unique_ptr<Service::Impl>> Service::Impl::open(const Options& option
   }
   std::stop_source stop;
   auto builds = KILN_TRY(BuildService::open(config, {.stop = stop.get_token()}));
-  // Destroyed before `builds`, which waits for a query of an NVRTC's version.
+  // Destroyed before `builds`, whose destructor waits for a query of an NVRTC's
+  // version.
   StopUnlessOpened question(stop);
   builds->toolchains().start_search();
   auto devices = KILN_TRY(Devices::open(KILN_TRY(builds->toolchains().driver())));
@@ -224,7 +226,8 @@ Service::Impl::Impl(std::stop_source stop, std::unique_ptr<BuildService> builds,
 
 Result<Kernel> Service::Impl::get(const Request& request, const Device& device,
                                   const std::stop_token& stop) {
-  // In a forked child the memory may be locked for ever, and so may the callback's own.
+  // In a forked child the lock of memory_ may be held for ever, and so may a lock of
+  // the callback.
   KILN_TRY(devices_->check_process());
   if (devices_->has(device)) {
     if (auto kernel = memory_.find(request, device.ordinal)) {
@@ -275,7 +278,7 @@ Result<KeyedRequest> Service::Impl::key(const PreparedRequest& request,
   return std::get<KeyedRequest>(*std::move(key));
 }
 
-/// What the driver would refuse is not built first.
+/// Refuses what the driver would refuse, before building it.
 Result<void> Service::Impl::check_driver(const KeyedRequest& request,
                                          const Device& device) const {
   const auto accepted = devices_->check_driver(
@@ -296,7 +299,7 @@ Result<Loaded> Service::Impl::load_once(const KeyedRequest& request, const Call&
   if (!outcome.result) {
     if (call.stop.stop_requested())
       return named(outcome.result.error(), request,
-                   call.device);  // this caller's alone
+                   call.device);  // only this caller was stopped
     return std::move(outcome.result);
   }
   if (outcome.result->only_for &&
@@ -339,7 +342,7 @@ Result<void> Service::Impl::prefetch(const Request& request, const Device& devic
     return {};
   KILN_TRY(builds_->prepare(request));
   return prefetcher_.start([this, request, device](const std::stop_token& stop) {
-    // An event has told it; who gets the kernel is told again.
+    // An event has reported a failure, and a later get() returns it.
     std::ignore = at_border([&] { return get(request, device, stop); });
   });
 }
@@ -391,7 +394,7 @@ Service& Service::operator=(Service&& other) noexcept {
 }
 
 Service::~Service() {
-  // In a forked child its threads are not there and its locks may be held for ever.
+  // A forked child lacks its threads, and its locks may be held for ever.
   if (impl_ != nullptr && !impl_->is_of_this_process())
     std::ignore = impl_.release();
 }

@@ -1,4 +1,4 @@
-// What a program sets over what the environment says.
+// Merges Options with the environment; Options take precedence.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the library's own operations need of a service beside its kernels.
+// What the library's own operations need of a service besides its kernels.
 
 #pragma once
 
