@@ -17,7 +17,8 @@ kiln_error* out_of_memory() noexcept {
   return &error;
 }
 
-/// Where the compiler's log begins: behind the first line of a refusal's message.
+/// The offset of the compiler's log: after the first line of a compile failure; else
+/// the end of the message.
 std::size_t log_begin(const Error& error) {
   const std::size_t line = error.message.find('\n');
   return error.code != ErrorCode::kCompileFailed || line == std::string::npos
@@ -38,7 +39,8 @@ std::string as_utf8(std::string text) {
 
 kiln_result error_of(const Error& error, bool is_forked) noexcept {
   try {
-    // What a forked child cannot have: a driver, or whatever needs one.
+    // In a forked child these codes mean that the driver, or what needs it, is
+    // unusable.
     const bool is_of_fork = is_forked && (error.code == ErrorCode::kUnavailable ||
                                           error.code == ErrorCode::kDevice);
     Error copy{error.code, as_utf8(error.message)};

@@ -1,4 +1,4 @@
-// What the handles of kiln/c.h hold, and the way of every call through it.
+// What the handles of kiln/c.h hold, and answer(), which every call goes through.
 
 #pragma once
 
@@ -46,17 +46,17 @@ struct kiln_cancel {
 
 namespace kiln::c {
 
-/// The error as the caller gets it. `is_forked`: another process opened what was used.
+/// The error for the caller. `is_forked`: another process opened the handle.
 [[nodiscard]] kiln_result error_of(const Error& error, bool is_forked) noexcept;
 
-/// What `call`, which returns a Result<void> and may throw, comes to.
+/// Runs `call`, which returns a Result<void> and may throw. NULL: it succeeded.
 template <typename Call>
 [[nodiscard]] kiln_result answer(const Call& call) noexcept {
   const Result<void> done = at_border(call);
   return done ? nullptr : error_of(done.error(), false);
 }
 
-/// The same with the handle that the caller gave.
+/// The same for a call on a handle, which must not be NULL.
 template <typename Handle, typename Call>
 [[nodiscard]] kiln_result answer(const Handle* used, const Call& call) noexcept {
   const Result<void> done = at_border([&]() -> Result<void> {
@@ -75,8 +75,8 @@ template <typename Handle, typename Call>
   return fail(ErrorCode::kInvalidArgument, fmt::format("{} is NULL", name));
 }
 
-/// That `value` is there, and of this library's size or of an older one's, which has
-/// fewer fields at the end. Errors: kInvalidArgument.
+/// Checks that `value` is not NULL and has the size of this library's struct, or of an
+/// older one's, which has fewer fields at the end. Errors: kInvalidArgument.
 template <typename Struct>
 [[nodiscard]] Result<void> check_struct(const Struct* value, std::string_view name) {
   KILN_TRY(given(value, name));
@@ -90,7 +90,8 @@ template <typename Struct>
                           name, value->struct_size, sizeof(Struct)));
 }
 
-/// What the caller gave, with the rest of `defaults`. Errors: as check_struct().
+/// The caller's fields; those that its older struct lacks are of `defaults`. Errors: as
+/// check_struct().
 template <typename Struct>
 [[nodiscard]] Result<Struct> read_struct(const Struct* value, std::string_view name,
                                          Struct defaults) {
@@ -99,24 +100,25 @@ template <typename Struct>
   return defaults;
 }
 
-/// As much of `from` as the caller, whose struct passed check_struct(), has place for.
+/// Copies as many fields as the caller's struct, which passed check_struct(), has.
 template <typename Struct>
 void write_struct(Struct* to, Struct from) {
   from.struct_size = to->struct_size;
   std::memcpy(static_cast<void*>(to), &from, from.struct_size);
 }
 
-/// Before anything can fail, so that a caller finds null after an error.
+/// Called first, so that a caller finds NULL after every error.
 template <typename Output>
 void clear(Output** output) {
   if (output != nullptr)
     *output = nullptr;
 }
 
-/// `text` with what is no UTF-8 replaced: messages have paths and words of loaders.
+/// `text`, with invalid UTF-8 replaced: messages contain paths and errors of loaders.
 [[nodiscard]] std::string as_utf8(std::string text);
 
-/// The device of that ordinal, as long as the service. Errors: as Service::device().
+/// The device with this ordinal. Valid as long as the service. Errors: as
+/// Service::device().
 [[nodiscard]] Result<const Device*> device_of(const kiln_service& service, int ordinal);
 
 }  // namespace kiln::c

@@ -1,4 +1,4 @@
-// The operations. A struct of kiln/c.h is the C++ struct behind its size, byte for
+// The operations. A struct of kiln/c.h is a size followed by the C++ struct, byte for
 // byte.
 
 #include <cstddef>

@@ -1,5 +1,4 @@
-// Compares a struct of kiln/c.h with the struct of C++ that it stands for, when
-// compiled.
+// Compares a struct of kiln/c.h with its C++ struct at compile time.
 
 #pragma once
 
@@ -8,7 +7,7 @@
 
 namespace kiln::c {
 
-/// What stands in front of the first field in C.
+/// The bytes before the first field in C.
 inline constexpr std::size_t kBehindSize = sizeof(std::size_t);
 inline constexpr std::size_t kNested = 0;
 
@@ -30,8 +29,8 @@ consteval std::size_t field_count() {
     return sizeof...(Fields);
 }
 
-// KILN_SAME_FIELDS(InC, InCpp, front, field...): the fields are all that InCpp has, and
-// have the same types and, behind `front` bytes, the same places in InC.
+// KILN_SAME_FIELDS(InC, InCpp, front, field...): asserts that the fields are all fields
+// of InCpp, and that InC has them with the same types, each `front` bytes farther on.
 #define KILN_SAME_FIELDS(InC, InCpp, front, ...)                                      \
   static_assert(sizeof(InC) == sizeof(InCpp) + (front));                              \
   static_assert(field_count<InCpp>() == 0 KILN_EXPAND(KILN_EACH(KILN_ONE, InC, InCpp, \
@@ -43,7 +42,7 @@ consteval std::size_t field_count() {
 #define KILN_SAME_FIELD(InC, InCpp, front, field)                          \
   static_assert(offsetof(InC, field) == offsetof(InCpp, field) + (front)); \
   static_assert(kSameType<decltype(InC::field), decltype(InCpp::field)>);
-// The preprocessor's recursion: a macro is expanded once in each of 27 scans.
+// Emulates recursion in the preprocessor: each of 27 scans expands KILN_EACH once.
 #define KILN_EACH(what, InC, InCpp, front, field, ...) \
   what(InC, InCpp, front, field) __VA_OPT__(           \
       KILN_EACH_AGAIN KILN_PARENTHESES(what, InC, InCpp, front, __VA_ARGS__))

@@ -164,7 +164,7 @@ Result<void> get(kiln_service& service, int device, const Request& request,
   const Device& where = *KILN_TRY(device_of(service, device));
   const std::stop_token stop =
       cancel == nullptr ? std::stop_token() : cancel->source.get_token();
-  // Not inside `new`, whose memory an early return would leave behind.
+  // Not inside `new`: an early return would leak its memory.
   Kernel fetched = KILN_TRY(service.service.get(request, where, stop));
   *kernel = new kiln_kernel{std::move(fetched), service.opener};
   return {};
