@@ -169,6 +169,7 @@ Result<AttentionChoice> prepare_attention(Service& service, const Device& device
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-function-size): options stay apart from tensors
 Result<void> attention_forward(Service& service, const Device& device,
                                CUstream_st* stream, const AttentionProblem& problem,
                                const AttentionTensors& tensors,
@@ -177,6 +178,7 @@ Result<void> attention_forward(Service& service, const Device& device,
                        {problem_of(Pass::kForward, problem, options), tensors});
 }
 
+// NOLINTNEXTLINE(readability-function-size): options stay apart from tensors
 Result<void> attention_backward(Service& service, const Device& device,
                                 CUstream_st* stream, const AttentionProblem& problem,
                                 const AttentionTensors& tensors,
