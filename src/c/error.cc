@@ -45,7 +45,7 @@ kiln_result error_of(const Error& error, bool is_forked) noexcept {
                                           error.code == ErrorCode::kDevice);
     Error copy{error.code, as_utf8(error.message)};
     const std::size_t log = log_begin(copy);
-    return new kiln_error{is_of_fork ? KILN_FORKED : static_cast<int>(error.code) + 1,
+    return new kiln_error{is_of_fork ? KILN_FORKED : code_of(error.code),
                           std::move(copy), log};
   } catch (const std::exception&) {
     return out_of_memory();

@@ -68,6 +68,11 @@ template <typename Handle, typename Call>
               : error_of(done.error(), used != nullptr && !used->opener.is_this());
 }
 
+/// Codes of C begin at 1: 0 is no error.
+[[nodiscard]] inline int code_of(ErrorCode code) {
+  return static_cast<int>(code) + 1;
+}
+
 /// Errors: kInvalidArgument, where an argument is NULL.
 [[nodiscard]] inline Result<void> given(const void* pointer, std::string_view name) {
   if (pointer != nullptr)
@@ -85,8 +90,8 @@ template <typename Struct>
     return {};
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("{}.struct_size is {}, and this library's is {}: begin with "
-                          "the struct's _INIT macro, and load no older library than "
-                          "the kiln/c.h that it is of",
+                          "the struct's _INIT macro, and load no library that is older "
+                          "than the kiln/c.h you compiled with",
                           name, value->struct_size, sizeof(Struct)));
 }
 

@@ -2,6 +2,7 @@
 #include <span>
 
 #include "c/handles.h"
+#include "c/same_fields.h"
 
 using kiln::Result;
 using kiln::c::answer;
@@ -9,6 +10,16 @@ using kiln::c::check_struct;
 using kiln::c::given;
 using kiln::c::read_struct;
 using kiln::c::write_struct;
+
+namespace kiln::c {
+namespace {
+
+KILN_SAME_FIELDS(kiln_kernel_attributes, KernelAttributes, kBehindSize, registers,
+                 local_bytes, constant_bytes, static_shared_bytes,
+                 max_dynamic_shared_bytes, max_threads_per_block)
+
+}  // namespace
+}  // namespace kiln::c
 
 kiln_result kiln_kernel_entry(const kiln_kernel* kernel, const char* name,
                               kiln_kernel** entry) {
@@ -76,16 +87,7 @@ kiln_result kiln_kernel_info(const kiln_kernel* kernel,
                              kiln_kernel_attributes* attributes) {
   return answer(kernel, [&]() -> Result<void> {
     KILN_TRY(check_struct(attributes, "attributes"));
-    const auto& [registers, local_bytes, constant_bytes, static_shared_bytes,
-                 max_dynamic_shared_bytes, max_threads_per_block] =
-        KILN_TRY(kernel->kernel.attributes());
-    write_struct(attributes, {.struct_size = 0,
-                              .registers = registers,
-                              .local_bytes = local_bytes,
-                              .constant_bytes = constant_bytes,
-                              .static_shared_bytes = static_shared_bytes,
-                              .max_dynamic_shared_bytes = max_dynamic_shared_bytes,
-                              .max_threads_per_block = max_threads_per_block});
+    kiln::c::write_fields(attributes, KILN_TRY(kernel->kernel.attributes()));
     return {};
   });
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <type_traits>
 
 namespace kiln::c {
@@ -27,6 +28,14 @@ consteval std::size_t field_count() {
     return field_count<Struct, Fields..., Anything>();
   else
     return sizeof...(Fields);
+}
+
+/// Copies as many fields of the C++ struct as the caller's struct, which passed
+/// check_struct(), has. KILN_SAME_FIELDS says that they are the same.
+template <typename InC, typename InCpp>
+void write_fields(InC* to, const InCpp& from) {
+  std::memcpy(reinterpret_cast<std::byte*>(to) + kBehindSize, &from,
+              to->struct_size - kBehindSize);
 }
 
 // KILN_SAME_FIELDS(InC, InCpp, front, field...): asserts that the fields are all fields

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "c/handles.h"
+#include "c/same_fields.h"
 #include "request/manifest.h"
 #include "util/log.h"
 
@@ -70,7 +71,10 @@ Result<void> set(std::optional<std::vector<Text>>& option, const char* const* it
   return {};
 }
 
-/// Calls `tell` with the event, whose text goes with it.
+KILN_SAME_FIELDS(kiln_statistics, Statistics, kBehindSize, memory_hits, disk_hits,
+                 compiled, waited, not_stored, loaded, failed)
+
+/// Calls `call` with the event, which is valid until it returns.
 void tell(void (*call)(void* user, const kiln_event* event), void* user,
           const Event& event) {
   const auto& [kind, kernel, key, device, took, error] = event;
@@ -82,7 +86,7 @@ void tell(void (*call)(void* user, const kiln_event* event), void* user,
                         .key = key.c_str(),
                         .device = device,
                         .took_ns = took.count(),
-                        .code = error ? static_cast<int>(error->code) + 1 : 0,
+                        .code = error ? code_of(error->code) : 0,
                         .message = message.c_str()};
   call(user, &in_c);
 }
@@ -283,16 +287,7 @@ kiln_result kiln_prefetch_template(kiln_service* service, int device, const char
 kiln_result kiln_statistics_get(kiln_service* service, kiln_statistics* statistics) {
   return answer(service, [&]() -> Result<void> {
     KILN_TRY(check_struct(statistics, "statistics"));
-    const auto& [memory_hits, disk_hits, compiled, waited, not_stored, loaded, failed] =
-        service->service.statistics();
-    write_struct(statistics, {.struct_size = 0,
-                              .memory_hits = memory_hits,
-                              .disk_hits = disk_hits,
-                              .compiled = compiled,
-                              .waited = waited,
-                              .not_stored = not_stored,
-                              .loaded = loaded,
-                              .failed = failed});
+    kiln::c::write_fields(statistics, service->service.statistics());
     return {};
   });
 }
