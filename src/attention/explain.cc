@@ -197,6 +197,17 @@ std::string_view to_string(Choice choice) {
   return kWords[static_cast<std::size_t>(choice)];
 }
 
+std::string_view probe_status(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kWorkerCrashed:
+    case ErrorCode::kTimeout:
+    case ErrorCode::kResourceLimit:
+      return kProbeFailed;
+    default:
+      return "not_run";
+  }
+}
+
 Explanation explain(const Question& question, const ExplainOptions& options) {
   Explanation explanation;
   Expansion expansion{.steps = {question.problem}, .refusals = {}};

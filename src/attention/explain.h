@@ -26,6 +26,10 @@ enum class Choice : std::uint8_t { kCudnn, kKiln, kNone };
 /// not be used for that problem.
 inline constexpr std::string_view kProbeFailed = "failed";
 
+/// The status of a probe that ended with an error of this kind: kProbeFailed if cuDNN
+/// may be the cause, else "not_run".
+[[nodiscard]] std::string_view probe_status(ErrorCode code);
+
 /// cuDNN's own answer, which may be a refusal even if the rules allow the problem.
 struct Probe {
   bool ran = false;

@@ -53,13 +53,6 @@ Result<void> check_rules(const attention::Problem& problem, const Device& device
                           to_string(verdict.refusals.front(), cudnn)));
 }
 
-// Subjects of refusals: what cuDNN said, or what became of the process that asked it.
-constexpr std::string_view kRefusedByCudnn = "plan.compile_failed";
-bool is_failure_of_cudnn(std::string_view subject) {
-  return subject == "plan.worker_crashed" || subject == "plan.timeout" ||
-         subject == "plan.resource_limit";
-}
-
 }  // namespace
 
 AttentionDecisions::AttentionDecisions(BuildService& builds, Devices& devices)
@@ -187,20 +180,31 @@ attention::Explanation AttentionDecisions::explain(const attention::Problem& pro
                        .probe = probe,
                        .kiln = kernel}}};
   }
+  bool is_refused = false;
   const auto ask = [&](const attention::Problem& step) -> Probe {
     const auto refusal = ask_cudnn({.problem = step, .device = device.ordinal}, device);
     if (!refusal)
       return {.ran = true, .built = true, .status = "built", .message = ""};
-    return {.ran = refusal->subject == kRefusedByCudnn,
+    is_refused = true;
+    const bool is_by_cudnn = refusal->plan_error == ErrorCode::kCompileFailed;
+    const std::string_view status = is_by_cudnn ? "refused"
+                                    : refusal->plan_error
+                                        ? attention::probe_status(*refusal->plan_error)
+                                        : "not_run";
+    return {.ran = is_by_cudnn,
             .built = false,
-            .status = refusal->subject == kRefusedByCudnn ? "refused"
-                      : is_failure_of_cudnn(refusal->subject)
-                          ? std::string(attention::kProbeFailed)
-                          : "not_run",
+            .status = std::string(status),
             .message = refusal->reason};
   };
-  return attention::explain({problem, device.capability, library->version()},
-                            {.parallelism = {}, .probe = ask});
+  attention::Explanation answer =
+      attention::explain({problem, device.capability, library->version()},
+                         {.parallelism = {}, .probe = ask});
+  // Without a plan a call turns to Kiln's kernel, even where every rule allows cuDNN.
+  if (is_refused && answer.chosen == Choice::kCudnn) {
+    answer.chosen = answer.kiln.supported ? Choice::kKiln : Choice::kNone;
+    for (attention::Step& step : answer.steps) step.chosen = answer.chosen;
+  }
+  return answer;
 }
 
 /// Checks the call's properties, whether cuDNN is here, the rules, and then cuDNN
@@ -232,7 +236,8 @@ AttentionDecisions::Answer AttentionDecisions::ask(const AttentionQuestion& ques
       return tl::unexpected(
           Refusal{"plan." + std::string(to_string(plan.error().code)),
                   fmt::format("cuDNN {} failed in the {} pass: {}", to_string(version),
-                              to_string(problem.pass), plan.error().message)});
+                              to_string(problem.pass), plan.error().message),
+                  true, plan.error().code});
     loaded.emplace_back(problem, *std::move(plan));
   }
   return loaded;

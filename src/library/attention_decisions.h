@@ -70,6 +70,8 @@ class AttentionDecisions {
     std::string subject;  // e.g. a rule's id; equal for all refusals of a kind
     std::string reason;   // with the remedy
     bool is_news = true;  // false: no cuDNN was found on this machine
+    /// Why there is no plan, or it was not loaded; kCompileFailed: cuDNN refused it.
+    std::optional<ErrorCode> plan_error{};
   };
   /// Asks cuDNN. nullopt: it runs the problem, and its plan was loaded. Any failure is
   /// a refusal with its reason. Neither remembers nor logs the answer; ignores

@@ -91,18 +91,6 @@ Result<std::vector<AttentionTarget>> listed_devices(
   return devices;
 }
 
-/// The status of a failed probe: kProbeFailed if cuDNN may be the cause.
-std::string_view status_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kWorkerCrashed:
-    case ErrorCode::kTimeout:
-    case ErrorCode::kResourceLimit:
-      return attention::kProbeFailed;
-    default:
-      return "not_run";
-  }
-}
-
 }  // namespace
 
 tl::unexpected<Error> wrong_attention(std::string message) {
@@ -179,7 +167,7 @@ attention::AskCudnn ask_cudnn(PlanService& plans, const DeviceProperties& device
       return {.message = keyed.error().message};
     const auto fetched = plans.fetch(*keyed, stop);
     if (!fetched)
-      return {.status = std::string(status_of(fetched.error().code)),
+      return {.status = std::string(attention::probe_status(fetched.error().code)),
               .message = fetched.error().message};
     if (fetched->object != nullptr)
       return {.ran = true, .built = true, .status = "built", .message = ""};

@@ -41,8 +41,9 @@ class AttentionDecisionsTest : public LoadedPlans {
     test::make_current(simulated_, context(0));
   }
 
-  [[nodiscard]] std::unique_ptr<Host> make_host() const {
+  [[nodiscard]] std::unique_ptr<Host> make_host(bool no_jit = false) const {
     Config config = test::service_config(temp_.path() / "cache");
+    config.no_jit = no_jit;
     config.cudnn = test::real_cudnn();
     return std::make_unique<Host>(
         config, device::Driver::open(simulated_.path(), {}).value().value(), *cudnn_);
@@ -63,8 +64,8 @@ class AttentionDecisionsTest : public LoadedPlans {
     if (decided)
       return **decided;
     ADD_FAILURE() << decided.error().message;
-    static const AttentionDecision kNone{};
-    return kNone;
+    static const AttentionDecision none{};
+    return none;
   }
 
   /// As a caller would who has asked for the plan's workspace before.
@@ -99,6 +100,22 @@ TEST_F(AttentionDecisionsTest, ASecondRunNeitherBuildsNorLoads) {
   const auto loads = cudnn_->count(KILN_SIMULATED_CUDNN_PLANS_LOADED);
   ASSERT_EQ(run(*host_, 0), "done");
   EXPECT_EQ(cudnn_->count(KILN_SIMULATED_CUDNN_PLANS_LOADED), loads);
+  EXPECT_EQ(builds(), 1U);
+}
+
+TEST_F(AttentionDecisionsTest, AnExplanationSaysWhatACallWouldRun) {
+  const auto without = make_host(/*no_jit=*/true);
+  const Explanation missing = without->attention.explain(base(), device(0));
+  EXPECT_EQ(missing.chosen, Choice::kKiln);
+  EXPECT_FALSE(missing.probe.ran);
+  EXPECT_EQ(missing.probe.status, "not_run");
+  EXPECT_THAT(missing.probe.message, HasSubstr("KILN_NO_JIT"));
+  EXPECT_EQ(decide(*without, 0).plan, nullptr);
+
+  const Explanation built = host_->attention.explain(base(), device(0));
+  EXPECT_EQ(built.chosen, Choice::kCudnn);
+  EXPECT_EQ(built.probe.status, "built");
+  EXPECT_NE(decide(*host_, 0).plan, nullptr);
   EXPECT_EQ(builds(), 1U);
 }
 
