@@ -190,6 +190,19 @@ class RealFileSystem final : public FileSystem {
     range.l_len = static_cast<off_t>(size);
     return restarted([&] { return ::fcntl(fd, F_OFD_SETLK, &range); });
   }
+  int find_lock(int fd, std::uint64_t& offset, std::uint64_t& size) override {
+    struct flock range {};
+    range.l_type = F_WRLCK;
+    range.l_whence = SEEK_SET;
+    range.l_start = static_cast<off_t>(offset);
+    range.l_len = static_cast<off_t>(size);
+    const int done = restarted([&] { return ::fcntl(fd, F_OFD_GETLK, &range); });
+    if (done < 0 || range.l_type == F_UNLCK)
+      return done;
+    offset = static_cast<std::uint64_t>(range.l_start);
+    size = static_cast<std::uint64_t>(range.l_len);
+    return 1;
+  }
   int hold_folder(const char* path) override {
     return or_errno(::open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
   }
@@ -202,6 +215,11 @@ class RealFileSystem final : public FileSystem {
 };
 
 }  // namespace
+
+int FileSystem::find_lock(int /*fd*/, std::uint64_t& /*offset*/,
+                          std::uint64_t& /*size*/) {
+  return -ENOSYS;
+}
 
 int FileSystem::hold_folder(const char* /*path*/) {
   return -ENOSYS;

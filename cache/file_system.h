@@ -61,6 +61,11 @@ class FileSystem {
   /// F_OFD_SETLK: never blocks; -EAGAIN if another lock covers a part of the range.
   [[nodiscard]] virtual int set_lock(int fd, RangeLock how, std::uint64_t offset,
                                      std::uint64_t size) = 0;
+  /// F_OFD_GETLK: 1 if a lock of another file description covers a part of the range,
+  /// which it then replaces with the range of one such lock; 0 if none does. -ENOSYS
+  /// where a file system lacks it.
+  [[nodiscard]] virtual int find_lock(int fd, std::uint64_t& offset,
+                                      std::uint64_t& size);
 
   // Faster access below one folder: `name` is resolved from there, not from the root. A
   // file system without these returns -ENOSYS from all three.

@@ -33,26 +33,49 @@ OwnerRecord record_of(const KeyLock::Request& request) {
   return record;
 }
 
-/// Decides when to stop waiting for a holder.
-class WaitLimit {
+/// Remembers the holders that were waited for, and decides when to stop waiting.
+class Wait {
  public:
-  WaitLimit(const KeyLock::Request& request, const LockTimes& times)
+  Wait(const KeyLock::Request& request, const LockTimes& times)
       : request_(request), watch_(times) {}
 
+  /// Takes note of the record, as read while somebody holds the lock.
+  void see(const std::optional<OwnerRecord>& owner) {
+    if (!owner || !owner->has_key(request_.key))
+      return;
+    if (!first_)
+      first_ = *owner;
+    if (owner->phase != Phase::kReleased &&
+        (!builder_ || !builder_->same_owner(*owner)))
+      builder_ = *owner;
+  }
+
+  /// True once a build that was waited for has ended, and answers the caller.
+  [[nodiscard]] bool is_answered(const OwnerRecord& now) const {
+    return build_has_ended(now) && builder_ && request_.is_answer &&
+           request_.is_answer(*builder_);
+  }
+
+  /// nullopt: keep waiting.
   std::optional<std::string> reason_to_stop(const std::optional<OwnerRecord>& owner) {
     const auto now = Clock::now();
-    if (request_.deadline && now >= *request_.deadline) {
-      return fmt::format("the deadline passed while waiting for process {}",
-                         owner ? owner->pid : 0);
-    }
+    const pid_t pid = owner ? owner->pid : 0;
+    if (!request_.wait)
+      return fmt::format("process {} is building it", pid);
+    if (request_.deadline && now >= *request_.deadline)
+      return fmt::format("the deadline passed while waiting for process {}", pid);
+    if (owner && build_has_ended(*owner))
+      return fmt::format(
+          "a build has ended without an object, and process {} has begun", pid);
     if (auto why = watch_.give_up(owner))
       return why;
     // Seen twice, because a new owner writes its record only after it has the lock.
     const bool other_key = owner && !owner->has_key(request_.key);
     if (other_key && saw_other_key_)
-      return fmt::format("process {} holds the place for another key", owner->pid);
+      return fmt::format("process {} holds the place for another key", pid);
     saw_other_key_ = other_key;
-    if (owner && request_.on_wait && now >= tell_at_) {
+    if (owner && owner->phase != Phase::kReleased && request_.on_wait &&
+        now >= tell_at_) {
       request_.on_wait(*owner);
       tell_at_ = now + kTellEvery;
     }
@@ -60,8 +83,15 @@ class WaitLimit {
   }
 
  private:
+  [[nodiscard]] bool build_has_ended(const OwnerRecord& now) const {
+    return first_ && now.has_key(request_.key) &&
+           now.builds_ended != first_->builds_ended;
+  }
+
   const KeyLock::Request& request_;
   OwnerWatch watch_;
+  std::optional<OwnerRecord> first_;    // whose count tells that a build has ended
+  std::optional<OwnerRecord> builder_;  // the last holder that was seen
   bool saw_other_key_ = false;
   Clock::time_point tell_at_{};
 };
@@ -79,7 +109,7 @@ KeyLock::Acquired KeyLock::acquire(const Context& context, const Request& reques
   if (!context.folder.usable())
     return ended(LockOutcome::kBypassed, {}, context.folder.why);
   const OwnedRange::Place place = place_of(context, request.key);
-  WaitLimit wait_limit(request, context.times);
+  Wait wait(request, context.times);
   BackOff pause(context.times);
   for (bool waited = false;; waited = true) {
     if (request.stop.stop_requested())
@@ -93,12 +123,16 @@ KeyLock::Acquired KeyLock::acquire(const Context& context, const Request& reques
     // Also when the lock is ours: its last holder may have just published.
     if (request.look_again && request.look_again())
       return ended(LockOutcome::kAppeared, {}, {});
+    const auto record = *owned ? (*owned)->record() : OwnedRange::owner(place);
+    if (record && wait.is_answered(*record))
+      return ended(LockOutcome::kAnswered, {}, {});
     if (*owned)
       return ended(LockOutcome::kHeld, KeyLock(**std::move(owned)), {});
-    if (!waited)
+    if (!waited && request.wait)
       context.counters.add(Counter::kLockWaited);
-    if (auto why = wait_limit.reason_to_stop(OwnedRange::owner(place)))
+    if (auto why = wait.reason_to_stop(record))
       return ended(LockOutcome::kBypassed, {}, *std::move(why));
+    wait.see(record);
     stoppable_sleep(pause.next(), request.stop);
   }
 }

@@ -17,8 +17,9 @@
 namespace kiln::cache {
 
 enum class LockOutcome : std::uint8_t {
-  kHeld,       // build, publish, release
+  kHeld,       // build, publish, end_build()
   kAppeared,   // look_again returned true; nothing is held
+  kAnswered,   // is_answer returned true; nothing is held
   kBypassed,   // build without the lock; `reason` says why
   kCancelled,  // `stop` was requested
 };
@@ -39,6 +40,12 @@ class KeyLock {
     /// Called at every attempt, also when it got the lock: true ends the wait, because
     /// the object is there now.
     std::function<bool()> look_again{};
+    /// Called when a build that this call waited for has ended and look_again is false,
+    /// with what the record said of the builder: true ends the wait, because that
+    /// build's end is an answer for this caller too. May be empty.
+    std::function<bool(const OwnerRecord&)> is_answer{};
+    /// False: a lock that somebody else holds is not waited for.
+    bool wait = true;
     std::chrono::milliseconds build_limit{300'000};  // of our build; waiters read it
     std::stop_token stop{};
     std::optional<std::chrono::steady_clock::time_point> deadline{};
@@ -50,16 +57,28 @@ class KeyLock {
 
   KeyLock() = default;
 
-  /// Waits for the lock. Goes on without it (kBypassed) if locks do not work, the
-  /// record is held for another key, `deadline` passed, or the holder is dead or stuck:
+  /// Waits for the lock, for at most one build of another holder. Goes on without it
+  /// (kBypassed) if locks do not work, the record is held for another key, `deadline`
+  /// passed, a build that was waited for has ended with neither object nor answer and
+  /// the next holder is building, or the holder is dead or stuck:
   /// - no heartbeat for LockTimes::no_heartbeat;
+  /// - no record at all for LockTimes::no_record;
   /// - compiling for longer than its own build limit + LockTimes::compile_grace
   ///   (queueing for a slot does not count).
+  /// A holder that was killed has ended no build: the next one is waited for.
   /// Never fails.
   [[nodiscard]] static Acquired acquire(const Context& context, const Request& request);
 
   [[nodiscard]] bool held() const { return range_.held(); }
   void set_phase(Phase phase) { range_.set_phase(phase); }
+  /// What waiters read about this holder.
+  [[nodiscard]] OwnerRecord record() const { return range_.record(); }
+  /// Releases the lock after a build, however that ended: nobody who waited for it
+  /// waits for another one. Without this call they wait for the next holder's build.
+  void end_build() {
+    range_.count_build();
+    range_.release();
+  }
   void release() noexcept { range_.release(); }
 
  private:

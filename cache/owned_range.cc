@@ -1,24 +1,18 @@
 #include "cache/owned_range.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <ctime>
 #include <list>
-#include <tuple>
 #include <utility>
 
-#include "util/fork_count.h"
 #include "util/little_endian.h"
 #include "util/mutex.h"
-#include "util/own_path.h"
-#include "util/posix_error.h"
 #include "util/quiet_thread.h"
+#include "util/try.h"
 #include "util/unique_fd.h"
 
 namespace kiln::cache {
@@ -28,42 +22,6 @@ constexpr std::uint32_t kRecordMagic = 0x314B4C4B;  // "KLK1"
 constexpr std::size_t kKeyBytes = 16;
 constexpr std::size_t kHeartbeatOffset = 48;
 constexpr std::chrono::seconds kIdleThreadLife{5};
-// Another user may put a link or a FIFO here: O_NOFOLLOW refuses the link, O_NONBLOCK
-// does not wait for the FIFO.
-constexpr int kLockFileFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-
-bool has_no_locks(int err) {
-  return err == -ENOLCK || err == -ENOSYS || err == -EOPNOTSUPP || err == -EINVAL;
-}
-
-/// True if a record may be written into the file: regular, our own, and without a
-/// second hard link.
-bool is_lock_file(FileSystem& files, const struct stat& info,
-                  const std::filesystem::path& path) {
-  return S_ISREG(info.st_mode) && info.st_nlink <= 1 &&
-         is_trusted(info, [&]() -> std::optional<uid_t> {
-           struct stat folder {};
-           if (files.stat(path.parent_path().c_str(), folder) != 0)
-             return std::nullopt;
-           return folder.st_uid;
-         });
-}
-
-tl::unexpected<Error> refused(const std::filesystem::path& path) {
-  return fail(
-      ErrorCode::kUntrusted,
-      fmt::format("{} is not a file of this user alone: delete it", path.native()));
-}
-
-/// A file that cannot be opened may be a link, a FIFO or not writable for this user.
-tl::unexpected<Error> open_error(FileSystem& files, const std::filesystem::path& path,
-                                 int err) {
-  struct stat info {};
-  if (files.lstat(path.c_str(), info) == 0 && !is_lock_file(files, info, path))
-    return refused(path);
-  return posix_error("open", path, -err);
-}
-
 Bytes encode_time(BootTime time) {
   Bytes bytes;
   append_le(bytes, static_cast<std::uint64_t>(time.count()));
@@ -88,6 +46,8 @@ std::string_view to_string(Phase phase) {
       return "compiling";
     case Phase::kPublishing:
       return "publishing";
+    case Phase::kReleased:
+      return "released";
   }
   return "in an unknown phase";
 }
@@ -97,7 +57,8 @@ Bytes OwnerRecord::encode() const {
   bytes.reserve(kOwnerRecordBytes);
   append_le(bytes, kRecordMagic);
   append_le(bytes, static_cast<std::uint32_t>(pid));
-  append_le(bytes, static_cast<std::uint64_t>(phase));
+  append_le(bytes, static_cast<std::uint32_t>(phase));
+  append_le(bytes, builds_ended);
   append(bytes, key.bytes().first<kKeyBytes>());
   append(bytes, encode_time(started));
   append(bytes, encode_time(phase_started));
@@ -110,8 +71,8 @@ std::optional<OwnerRecord> OwnerRecord::decode(ByteView bytes) {
   if (bytes.size() < kOwnerRecordBytes ||
       load_le<std::uint32_t>(bytes, 0) != kRecordMagic)
     return std::nullopt;
-  const auto phase = load_le<std::uint64_t>(bytes, 8);
-  if (phase < 1 || phase > static_cast<std::uint64_t>(Phase::kPublishing))
+  const auto phase = load_le<std::uint32_t>(bytes, 8);
+  if (phase < 1 || phase > static_cast<std::uint32_t>(Phase::kReleased))
     return std::nullopt;
   const auto time_at = [&](std::size_t offset) {
     return std::chrono::nanoseconds(
@@ -120,6 +81,7 @@ std::optional<OwnerRecord> OwnerRecord::decode(ByteView bytes) {
   OwnerRecord record;
   record.pid = static_cast<pid_t>(load_le<std::uint32_t>(bytes, 4));
   record.phase = static_cast<Phase>(phase);
+  record.builds_ended = load_le<std::uint32_t>(bytes, 12);
   std::array<std::byte, Digest::kSize> key{};
   std::ranges::copy(bytes.subspan(16, kKeyBytes), key.begin());
   record.key = Digest(key);
@@ -141,34 +103,32 @@ bool OwnerRecord::has_key(const Digest& other_key) const {
 }
 
 struct OwnedRange::Held {
-  FileSystem* file_system;
-  int fd;
-  std::uint64_t offset;
+  FileLock lock;
   OwnerRecord record;
   std::chrono::milliseconds interval;
   std::chrono::steady_clock::time_point due;
-  OwnerProcess owner{};
 
-  /// Best effort: a record is a hint.
-  void write_record() const {
-    std::ignore = file_system->pwrite(fd, record.encode(), offset);
-  }
+  void write_record() const { lock.write(record.encode(), 0); }
   void write_heartbeat() const {
-    std::ignore = file_system->pwrite(fd, encode_time(record.heartbeat),
-                                      offset + kHeartbeatOffset);
+    lock.write(encode_time(record.heartbeat), kHeartbeatOffset);
+  }
+  void write_phase(Phase phase) {
+    record.phase = phase;
+    record.phase_started = record.heartbeat = boot_time_now();
+    write_record();
   }
 
-  class Registry;
+  class Heartbeats;
 };
 
-/// All records that this process holds, and the thread that writes their heartbeats.
-/// Never destroyed: the thread may outlive main.
-class OwnedRange::Held::Registry {
+/// The thread that writes the heartbeats of all records that this process holds. Never
+/// destroyed: the thread may outlive main.
+class OwnedRange::Held::Heartbeats {
  public:
-  static Registry& instance() {
+  static Heartbeats& instance() {
     // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): has a mutex
-    static auto* const registry = new Registry;
-    return *registry;
+    static auto* const heartbeats = new Heartbeats;
+    return *heartbeats;
   }
 
   Mutex mutex;
@@ -181,9 +141,7 @@ class OwnedRange::Held::Registry {
   void remove(Held* held) KILN_REQUIRES(mutex) { held_.remove(held); }
 
  private:
-  Registry() {
-    // A child shares our locks through its copies of the descriptors and would keep
-    // them after our death. So it closes its copies, but unlocks nothing.
+  Heartbeats() {
     ::pthread_atfork([] { instance().before_fork(); }, [] { instance().in_parent(); },
                      [] { instance().in_child(); });
   }
@@ -192,7 +150,6 @@ class OwnedRange::Held::Registry {
   void before_fork() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex.lock(); }
   void in_parent() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex.unlock(); }
   void in_child() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
-    for (const Held* held : held_) ::close(held->fd);
     held_.clear();
     has_thread_ = false;
     wake_ = new ConditionVariable;  // the old one's waiter does not exist here
@@ -253,46 +210,31 @@ OwnedRange::~OwnedRange() {
 
 Result<std::optional<OwnedRange>> OwnedRange::try_own(
     const Place& place, OwnerRecord record, std::chrono::milliseconds heartbeat) {
-  constexpr int kFlags = O_RDWR | O_CREAT | kLockFileFlags;
-  FileSystem& files = *place.file_system;
-  auto& registry = Held::Registry::instance();
-  // Held from open to add(), so that no fork happens in between.
-  const MutexLock lock(registry.mutex);
-  // Each attempt opens its own file description, so that OFD locks also exclude two
-  // threads of one process.
-  int fd = files.open(place.file.c_str(), kFlags, 0600);
-  if (fd == -ENOENT && make_folders(files, place.file.parent_path().native()) == 0)
-    fd = files.open(place.file.c_str(), kFlags, 0600);
-  if (fd < 0)
-    return open_error(files, place.file, fd);
-  UniqueFd owner(fd);
-  struct stat info {};
-  if (files.fstat(fd, info) != 0 || !is_lock_file(files, info, place.file))
-    return refused(place.file);
-  const std::uint64_t offset = place.record * kOwnerRecordBytes;
-  const int locked =
-      files.set_lock(fd, RangeLock::kExclusive, offset, kOwnerRecordBytes);
-  if (locked == -EAGAIN || locked == -EACCES)
+  auto lock = KILN_TRY(
+      FileLock::try_lock({place.file_system, place.file,
+                          place.record * kOwnerRecordBytes, kOwnerRecordBytes}));
+  if (!lock)
     return std::nullopt;
-  if (has_no_locks(locked)) {
-    return fail(ErrorCode::kUnavailable,
-                posix_error("lock", place.file, -locked).value().message);
+  std::array<std::byte, kOwnerRecordBytes> old{};
+  if (lock->read(old.data(), old.size(), 0)) {
+    const auto last = OwnerRecord::decode(old);
+    record.builds_ended = last && last->has_key(record.key) ? last->builds_ended : 0;
   }
-  if (locked < 0)
-    return posix_error("lock", place.file, -locked);
   record.pid = ::getpid();
-  record.started = record.phase_started = record.heartbeat = boot_time_now();
-  auto held = std::make_unique<Held>(
-      Held{place.file_system, owner.release(), offset, record, heartbeat,
-           std::chrono::steady_clock::now() + heartbeat});
-  held->write_record();
-  registry.add(held.get());
+  record.started = boot_time_now();
+  auto held =
+      std::make_unique<Held>(Held{*std::move(lock), record, heartbeat,
+                                  std::chrono::steady_clock::now() + heartbeat});
+  held->write_phase(record.phase);
+  auto& heartbeats = Held::Heartbeats::instance();
+  const MutexLock guard(heartbeats.mutex);
+  heartbeats.add(held.get());
   return OwnedRange(std::move(held));
 }
 
 std::optional<OwnerRecord> OwnedRange::owner(const Place& place) {
   FileSystem& files = *place.file_system;
-  const int fd = files.open(place.file.c_str(), O_RDONLY | kLockFileFlags, 0);
+  const int fd = open_lock_file_to_read(files, place.file);
   if (fd < 0)
     return std::nullopt;
   const UniqueFd closer(fd);
@@ -304,34 +246,36 @@ std::optional<OwnerRecord> OwnedRange::owner(const Place& place) {
 }
 
 bool OwnedRange::held() const {
-  return held_ != nullptr && held_->owner.is_this();
+  return held_ != nullptr && held_->lock.held();
+}
+
+OwnerRecord OwnedRange::record() const {
+  const MutexLock lock(Held::Heartbeats::instance().mutex);
+  return held_->record;
 }
 
 void OwnedRange::set_phase(Phase phase) {
   if (!held())
     return;
-  const MutexLock lock(Held::Registry::instance().mutex);
-  held_->record.phase = phase;
-  held_->record.phase_started = held_->record.heartbeat = boot_time_now();
+  const MutexLock lock(Held::Heartbeats::instance().mutex);
+  held_->write_phase(phase);
+}
+
+void OwnedRange::count_build() {
+  if (!held())
+    return;
+  const MutexLock lock(Held::Heartbeats::instance().mutex);
+  ++held_->record.builds_ended;
   held_->write_record();
 }
 
 void OwnedRange::release() noexcept {
-  if (!held()) {
-    held_.reset();  // in a forked child the descriptor is closed already
-    return;
+  if (held()) {
+    auto& heartbeats = Held::Heartbeats::instance();
+    const MutexLock lock(heartbeats.mutex);
+    heartbeats.remove(held_.get());
+    held_->write_phase(Phase::kReleased);
   }
-  auto& registry = Held::Registry::instance();
-  const MutexLock lock(registry.mutex);
-  registry.remove(held_.get());
-  FileSystem& files = *held_->file_system;
-  const Bytes nobody(kOwnerRecordBytes);
-  std::ignore = files.pwrite(held_->fd, nobody, held_->offset);  // a hint
-  // Explicit, because close() alone leaves it locked while a child has a copy of the
-  // descriptor. If it fails, waiters go on when the heartbeats stop.
-  std::ignore =
-      files.set_lock(held_->fd, RangeLock::kUnlock, held_->offset, kOwnerRecordBytes);
-  std::ignore = files.close(held_->fd);
   held_.reset();
 }
 

@@ -1,6 +1,5 @@
-// A 64-byte record in a lock file, owned through an OFD lock on exactly those bytes.
-// The lock says that somebody holds it; the record, a hint, says who. FORMAT.md,
-// "Locks".
+// A 64-byte record in a lock file, owned through a FileLock on exactly those bytes. The
+// lock says that somebody holds it; the record, a hint, says who. FORMAT.md, "Locks".
 
 #pragma once
 
@@ -13,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "cache/file_system.h"
+#include "cache/file_lock.h"
 #include "codec/digest.h"
 #include "kiln/result.h"
 
@@ -23,9 +22,15 @@ namespace kiln::cache {
 using BootTime = std::chrono::nanoseconds;
 [[nodiscard]] BootTime boot_time_now();
 
-enum class Phase : std::uint8_t { kStarting = 1, kQueued, kCompiling, kPublishing };
+enum class Phase : std::uint8_t {
+  kStarting = 1,
+  kQueued,
+  kCompiling,
+  kPublishing,
+  kReleased,  // nobody holds it: what the last holder left
+};
 
-/// "starting", "queued for a slot", "compiling", "publishing".
+/// "starting", "queued for a slot", "compiling", "publishing", "released".
 [[nodiscard]] std::string_view to_string(Phase phase);
 
 /// What a holder writes about itself.
@@ -37,6 +42,9 @@ struct OwnerRecord {
   BootTime phase_started{};
   BootTime heartbeat{};
   std::chrono::milliseconds build_limit{};  // after which the holder kills its build
+  /// Builds of this key that ended since the record was about another key: each holder
+  /// goes on counting where the last one stopped. A killed holder's build is none.
+  std::uint32_t builds_ended = 0;
 
   [[nodiscard]] Bytes encode() const;
   /// nullopt for an empty or invalid record.
@@ -55,6 +63,9 @@ inline constexpr std::size_t kOwnerRecordBytes = 64;
 struct LockTimes {
   std::chrono::milliseconds heartbeat{1000};       // the holder's
   std::chrono::milliseconds no_heartbeat{10'000};  // then a holder counts as dead
+  std::chrono::milliseconds no_record{1000};       // of a holder that wrote none
+  std::chrono::milliseconds no_turn{
+      1000};  // of the first in a queue, beside a free slot
   std::chrono::milliseconds compile_grace{5'000};  // beyond the holder's build limit
   std::chrono::milliseconds shortest_pause{1};     // between two tries, jittered
   std::chrono::milliseconds longest_pause{50};
@@ -81,17 +92,22 @@ class OwnedRange {
   ~OwnedRange();
 
   /// One attempt; never blocks. nullopt if another process or thread holds the record.
-  /// Writes `record`, with pid and times filled in. Errors: kUnavailable if the file
-  /// system has no locks; kUntrusted for a file that is not ours alone; kIo.
+  /// Writes `record`, with pid, times and builds_ended filled in. Errors: as
+  /// FileLock::try_lock.
   [[nodiscard]] static Result<std::optional<OwnedRange>> try_own(
       const Place& place, OwnerRecord record, std::chrono::milliseconds heartbeat);
 
-  /// The holder, according to the record; a hint. nullopt: no valid record.
+  /// The holder, according to the record; a hint. It may be the last one (kReleased),
+  /// where the next has not written its own yet. nullopt: no valid record.
   [[nodiscard]] static std::optional<OwnerRecord> owner(const Place& place);
 
   [[nodiscard]] bool held() const;
+  /// What this holder wrote, or would have written if that had worked.
+  [[nodiscard]] OwnerRecord record() const;
   /// Writes the phase for waiters. Best effort: a record is a hint.
   void set_phase(Phase phase);
+  /// Says in the record that a build of this key has ended, however it ended.
+  void count_build();
   void release() noexcept;
 
  private:

@@ -37,10 +37,12 @@ std::optional<std::string> OwnerWatch::give_up(const std::optional<OwnerRecord>&
     last_change_ = now;
   }
   const std::chrono::nanoseconds unchanged = now - *last_change_;
-  if (!seen) {
-    if (unchanged < times_.no_heartbeat)
+  // A holder writes its record at once, unless it was stopped before it could, or the
+  // disk is full.
+  if (!seen || seen->phase == Phase::kReleased) {
+    if (unchanged < times_.no_record)
       return std::nullopt;
-    return fmt::format("a process that does not say who it is holds the lock for {}",
+    return fmt::format("a process has held the lock for {} without a record of its own",
                        text(unchanged));
   }
   if (unchanged >= times_.no_heartbeat)

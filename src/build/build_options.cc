@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "build/payload_check.h"
+#include "build/wait_notice.h"
 #include "compile/pool/cores.h"
+#include "util/log.h"
 
 namespace kiln {
 
@@ -52,9 +54,12 @@ compile::PoolOptions pool_options(const Config& config, const LazyCount& jobs,
   options.acquire_slot =
       [&cache](std::stop_token stop) -> Result<std::shared_ptr<void>> {
     cache::Slots::Acquired acquired = cache.acquire_slot(
-        {.key = {}, .stop = std::move(stop), .deadline = std::nullopt});
+        {.key = {}, .stop = std::move(stop), .on_wait = WaitNotice("a build slot")});
     if (acquired.outcome == cache::SlotOutcome::kCancelled)
       return fail(ErrorCode::kCancelled, "stopped while waiting for a build slot");
+    if (acquired.outcome == cache::SlotOutcome::kBypassed &&
+        acquired.waited >= WaitNotice::kFirstAfter)
+      log(LogLevel::kWarning, {"building without a build slot: ", acquired.reason});
     return std::make_shared<cache::Slots::Acquired>(std::move(acquired));
   };
   return options;

@@ -65,7 +65,7 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
       jobs_(build_jobs(config)),
       catalog_(std::move(catalog)),
       cache_(open_cache(config_, jobs_, options)),
-      builds_(*cache_),
+      builds_(*cache_, {config_.compile_timeout, config_.worker_memory_bytes}),
       workers_(pool_options(config_, jobs_, *cache_)),
       toolchains_(
           config_, hint_folder(*cache_, cache_->layout().toolchains()),

@@ -2,43 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <utility>
 
+#include "build/build_options.h"
+#include "build/wait_notice.h"
 #include "util/log.h"
 #include "util/try.h"
-#include "util/units.h"
 
 namespace kiln {
 namespace {
 
 using ObjectPointer = std::shared_ptr<const cache::StoredObject>;
-
-constexpr std::chrono::seconds kFirstNoticeAfter{3};
-
-/// Logs which process a build waits for, at growing intervals.
-class WaitNotice {
- public:
-  explicit WaitNotice(std::string label) : label_(std::move(label)) {}
-
-  void operator()(const cache::OwnerRecord& owner) {
-    const auto waited = std::chrono::steady_clock::now() - began_;
-    if (waited < next_)
-      return;
-    next_ *= 2;
-    const auto in_phase = owner.heartbeat - owner.phase_started;
-    log(LogLevel::kWarning,
-        {"waiting for process ", std::to_string(owner.pid), " to build ", label_, ": ",
-         to_string(owner.phase), " for ",
-         format_duration(
-             std::chrono::duration_cast<std::chrono::milliseconds>(in_phase))});
-  }
-
- private:
-  std::string label_;
-  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::duration next_ = kFirstNoticeAfter;
-};
 
 cache::Phase lock_phase(compile::BuildPhase phase) {
   switch (phase) {
@@ -68,6 +42,13 @@ std::string_view to_string(Outcome outcome) {
   return "unknown";
 }
 
+CachedBuilds::CachedBuilds(cache::Cache& cache, BuildLimits limits)
+    : cache_(cache),
+      failures_(cache.mode() == cache::Mode::kReadWrite && cache.lock_folder().usable()
+                    ? counted(cache, cache.lock_folder().path / "failed")
+                    : OwnFolder(),
+                limits) {}
+
 std::optional<Fetched> CachedBuilds::find_in_memory(const Digest& key) {
   const MutexLock lock(mutex_);
   const auto found = unstored_.find(key);
@@ -86,12 +67,12 @@ std::optional<Fetched> CachedBuilds::find(const Digest& key, std::string_view ta
 
 Result<Fetched> CachedBuilds::build(const BuildOrder& order,
                                     const std::stop_token& stop) {
-  auto outcome =
-      builds_.run(order.key, stop, [&] { return build_locked(order, stop); });
+  auto outcome = builds_.run(order.key, stop,
+                             [&] { return build_locked(order, stop, Wait::kYes); });
   if (outcome.computed || !outcome.result)
     return std::move(outcome.result);
   if (!outcome.result->is_as_keyed)
-    return build_locked(order, stop);  // that build had another request's inputs
+    return build_locked(order, stop, Wait::kNo);  // it had another request's inputs
   if (outcome.result->outcome == Outcome::kCompiled)
     outcome.result->outcome = Outcome::kWaited;
   return std::move(outcome.result);
@@ -99,7 +80,7 @@ Result<Fetched> CachedBuilds::build(const BuildOrder& order,
 
 /// Builds once per key among the processes of this machine, where locks work.
 Result<Fetched> CachedBuilds::build_locked(const BuildOrder& order,
-                                           const std::stop_token& stop) {
+                                           const std::stop_token& stop, Wait wait) {
   // Another thread may have finished between our look-up and our turn.
   if (auto fetched = find_in_memory(order.key))
     return *std::move(fetched);
@@ -110,20 +91,31 @@ Result<Fetched> CachedBuilds::build_locked(const BuildOrder& order,
       appeared = std::make_shared<const cache::StoredObject>(*std::move(object));
     return appeared != nullptr;
   };
-  auto acquired = cache_.lock({.key = order.key,
-                               .look_again = look_again,
-                               .stop = stop,
-                               .deadline = std::nullopt,
-                               .on_wait = WaitNotice(std::string(order.label))});
+  std::optional<Error> failure;
+  const auto is_answer = [&](const cache::OwnerRecord& builder) {
+    failure = failures_.find(order.key, builder);
+    return failure.has_value();
+  };
+  auto acquired = cache_.lock(
+      {.key = order.key,
+       .look_again = look_again,
+       .is_answer = is_answer,
+       .wait = wait == Wait::kYes,
+       .stop = stop,
+       .deadline = std::nullopt,
+       .on_wait = WaitNotice("another process to build " + std::string(order.label))});
   switch (acquired.outcome) {
     case cache::LockOutcome::kAppeared:
       return Fetched{std::move(appeared), Outcome::kWaited, std::nullopt};
+    case cache::LockOutcome::kAnswered:
+      return tl::unexpected(*std::move(failure));
     case cache::LockOutcome::kCancelled:
       return fail(
           ErrorCode::kCancelled,
           fmt::format("stopped while another process was building {}", order.label));
     case cache::LockOutcome::kBypassed:
-      log(acquired.waited < kFirstNoticeAfter ? LogLevel::kDebug : LogLevel::kWarning,
+      log(acquired.waited < WaitNotice::kFirstAfter ? LogLevel::kDebug
+                                                    : LogLevel::kWarning,
           {"building ", order.label, " without waiting any longer: ", acquired.reason});
       break;
     case cache::LockOutcome::kHeld:
@@ -139,14 +131,25 @@ Result<Fetched> CachedBuilds::build_here(const BuildOrder& order,
     if (lock.held())
       lock.set_phase(lock_phase(phase));
   };
-  auto built = KILN_TRY(order.build(stop, on_phase));
+  auto built = order.build(stop, on_phase);
+  if (!built) {
+    const ErrorCode code = built.error().code;
+    if (lock.held() && code != ErrorCode::kCancelled) {
+      if (code != ErrorCode::kCompileFailed || order.shares_refusal)
+        failures_.leave(order.key, lock.record(), built.error());
+      lock.end_build();
+    }
+    return tl::unexpected(std::move(built).error());
+  }
   cache_.counters().add(cache::Counter::kCompiled);
-  if (built.mismatch)
-    return Fetched{std::move(built.object), Outcome::kCompiled,
-                   std::move(built.mismatch), false};
-  if (lock.held())
+  if (lock.held() && !built->mismatch)
     lock.set_phase(cache::Phase::kPublishing);
-  return publish(order, std::move(built.object));
+  Fetched fetched = built->mismatch
+                        ? Fetched{std::move(built->object), Outcome::kCompiled,
+                                  std::move(built->mismatch), false}
+                        : publish(order, std::move(built->object));
+  lock.end_build();
+  return fetched;
 }
 
 Fetched CachedBuilds::publish(const BuildOrder& order, ObjectPointer object) {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "build/shared_failure.h"
 #include "cache/cache.h"
 #include "compile/pool/build_watch.h"
 #include "kiln/result.h"
@@ -56,19 +57,24 @@ struct BuildOrder {
   std::function<Result<NewArtifact>(const std::stop_token&,
                                     const compile::ProgressCallback&)>
       build;
+  /// Whether a kCompileFailed says all that other processes need to know. False: each
+  /// has to build, and to fail, by itself.
+  bool shares_refusal = true;
 };
 
 /// Thread safety: every method may run concurrently; no lock is held across a build.
 class CachedBuilds {
  public:
-  /// `cache` must outlive it.
-  explicit CachedBuilds(cache::Cache& cache) : cache_(cache) {}
+  /// `cache` must outlive it. `limits` are those of all builds.
+  CachedBuilds(cache::Cache& cache, BuildLimits limits);
 
   /// From memory or from disk; a fault of the cache is a miss.
   [[nodiscard]] std::optional<Fetched> find(const Digest& key, std::string_view target);
 
-  /// After a miss: one caller builds, the others wait for it. Every wait has a
-  /// deadline. Errors: the builder's own; kCancelled.
+  /// After a miss: one caller builds, the others wait for it, in all processes of the
+  /// machine, and get its result or its failure. If that cannot be theirs (it is not
+  /// stored, or not as keyed), they build beside each other: nobody waits for two
+  /// builds. Every wait has a deadline. Errors: the builder's own; kCancelled.
   [[nodiscard]] Result<Fetched> build(const BuildOrder& order,
                                       const std::stop_token& stop);
 
@@ -91,8 +97,9 @@ class CachedBuilds {
 
  private:
   [[nodiscard]] std::optional<Fetched> find_in_memory(const Digest& key);
+  enum class Wait : bool { kNo, kYes };
   [[nodiscard]] Result<Fetched> build_locked(const BuildOrder& order,
-                                             const std::stop_token& stop);
+                                             const std::stop_token& stop, Wait wait);
   [[nodiscard]] Result<Fetched> build_here(const BuildOrder& order,
                                            const std::stop_token& stop,
                                            cache::KeyLock& lock);
@@ -100,6 +107,7 @@ class CachedBuilds {
                                 std::shared_ptr<const cache::StoredObject> object);
 
   cache::Cache& cache_;
+  const SharedFailures failures_;
   SingleFlight<Digest, Fetched> builds_;
   Mutex mutex_;
   // Artifacts that could not be stored: hits in this process, with `not_stored` set.

@@ -200,7 +200,8 @@ Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
                                    [&](const std::stop_token& stopped,
                                        const compile::ProgressCallback& on_phase) {
                                      return build(plan, stopped, on_phase, attempts);
-                                   }},
+                                   },
+                               .shares_refusal = false},
                               stop);
   if (built)
     return FetchedPlan{std::move(built->object), built->outcome,

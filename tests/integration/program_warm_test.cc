@@ -215,7 +215,7 @@ TEST_F(ProgramWarmTest, AWaiterSaysWhomItWaitsForAndThatItWaitsNoLonger) {
       test::eventually(60s, [&] { return !test::children_of(builder.pid()).empty(); }));
   kiln_.use_fake_nvrtc();
   auto waiter = kiln_.start({"warm", "--manifest", manifest});
-  const std::string who = fmt::format("waiting for process {} ", builder.pid());
+  const std::string who = fmt::format("process {} has been ", builder.pid());
   EXPECT_TRUE(test::eventually(30s, [&] {
     return waiter.err_so_far().find(who) != std::string::npos;
   })) << waiter.err_so_far();

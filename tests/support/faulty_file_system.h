@@ -114,6 +114,9 @@ class FaultyFileSystem : public cache::FileSystem {
                std::uint64_t size) override {
     return through("set_lock", [&] { return real_.set_lock(fd, how, at, size); });
   }
+  int find_lock(int fd, std::uint64_t& at, std::uint64_t& size) override {
+    return through("find_lock", [&] { return real_.find_lock(fd, at, size); });
+  }
 
  private:
   template <typename Call>

@@ -41,7 +41,10 @@ class KeyLockTest : public testing::Test {
   const LockFolder folder_{dir_.path() / "locks", {}};
   test::FaultyFileSystem files_;
   Counters counters_;
-  LockTimes times_{.heartbeat = 20ms, .no_heartbeat = 300ms, .compile_grace = 100ms};
+  LockTimes times_{.heartbeat = 20ms,
+                   .no_heartbeat = 300ms,
+                   .no_record = 400ms,
+                   .compile_grace = 100ms};
 };
 
 TEST_F(KeyLockTest, IsHeldByOneUntilItIsReleased) {
@@ -158,6 +161,86 @@ TEST_F(KeyLockTest, AHolderWithoutAHeartbeatIsGivenUp) {
   EXPECT_EQ(counters_.get(Counter::kLockBypassed), 1U);
 }
 
+TEST_F(KeyLockTest, AHolderThatLeavesNoRecordIsWaitedForBriefly) {
+  // As on a full disk, or a holder that was stopped before it could write.
+  files_.before = [](std::string_view call, int) {
+    return call == "pwrite" ? -ENOSPC : 0;
+  };
+  const auto holder = acquire(request());
+  const auto waited = acquire(request());
+  EXPECT_EQ(waited.outcome, LockOutcome::kBypassed);
+  EXPECT_NE(waited.reason.find("without a record"), std::string::npos) << waited.reason;
+  EXPECT_GE(waited.waited, times_.no_record);
+}
+
+TEST_F(KeyLockTest, NobodyWaitsForTwoBuilds) {
+  auto first = acquire(request());
+  first.lock.set_phase(Phase::kCompiling);
+  std::atomic<int> held = 0;
+  std::atomic<int> bypassed = 0;
+  std::vector<std::thread> waiters;
+  for (int i = 0; i < 8; ++i) {
+    waiters.emplace_back([&] {
+      const auto mine = acquire(request());
+      ++(mine.outcome == LockOutcome::kHeld ? held : bypassed);
+      // Whoever holds it builds for as long as anybody waits.
+      while (held + bypassed < 8) std::this_thread::sleep_for(1ms);
+    });
+  }
+  std::this_thread::sleep_for(200ms);
+  EXPECT_EQ(held + bypassed, 0);
+  first.lock.end_build();
+  for (std::thread& waiter : waiters) waiter.join();
+  EXPECT_EQ(held, 1);
+  EXPECT_EQ(bypassed, 7);
+}
+
+TEST_F(KeyLockTest, ABuildThatNeverEndedIsNotCounted) {
+  auto killed = acquire(request());
+  std::thread next([&] {
+    std::this_thread::sleep_for(100ms);
+    killed.lock.release();  // what the system does for a killed process
+    const auto second = acquire(request());
+    std::this_thread::sleep_for(400ms);
+  });
+  std::this_thread::sleep_for(20ms);
+  auto waiting = request();
+  waiting.deadline = Clock::now() + 300ms;
+  const auto waited = acquire(waiting);
+  next.join();
+  EXPECT_TRUE(waited.outcome == LockOutcome::kHeld ||
+              waited.reason.find("deadline") != std::string::npos)
+      << waited.reason;
+}
+
+TEST_F(KeyLockTest, TheEndOfABuildAnswersWhoWaitedForItAndNobodyLater) {
+  auto builder = acquire(request());
+  const OwnerRecord record = builder.lock.record();
+  std::thread end([&] {
+    std::this_thread::sleep_for(100ms);
+    builder.lock.end_build();
+  });
+  auto asking = request();
+  int asked = 0;
+  asking.is_answer = [&](const OwnerRecord& seen) {
+    ++asked;
+    return seen.same_owner(record);
+  };
+  EXPECT_EQ(acquire(asking).outcome, LockOutcome::kAnswered);
+  end.join();
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(acquire(asking).outcome, LockOutcome::kHeld) << "it came later";
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(KeyLockTest, WhoeverDoesNotWantToWaitDoesNot) {
+  const auto holder = acquire(request());
+  auto hurried = request();
+  hurried.wait = false;
+  EXPECT_EQ(acquire(hurried).outcome, LockOutcome::kBypassed);
+  EXPECT_EQ(counters_.get(Counter::kLockWaited), 0U);
+}
+
 TEST_F(KeyLockTest, AHolderThatCompilesForTooLongIsGivenUp) {
   auto slow = request();
   slow.build_limit = 100ms;
@@ -242,6 +325,7 @@ TEST(OwnerRecord, SurvivesItsEncodingAndIsSixtyFourBytes) {
   record.phase_started = 4s;
   record.heartbeat = 5s;
   record.build_limit = 6s;
+  record.builds_ended = 7;
   const Bytes bytes = record.encode();
   ASSERT_EQ(bytes.size(), kOwnerRecordBytes);
   const OwnerRecord read = OwnerRecord::decode(bytes).value();
@@ -250,6 +334,7 @@ TEST(OwnerRecord, SurvivesItsEncodingAndIsSixtyFourBytes) {
   EXPECT_EQ(read.phase, Phase::kQueued);
   EXPECT_EQ(read.heartbeat, 5s);
   EXPECT_EQ(read.build_limit, 6s);
+  EXPECT_EQ(read.builds_ended, 7U);
   EXPECT_FALSE(OwnerRecord::decode(Bytes(kOwnerRecordBytes)));
 }
 

@@ -1,8 +1,10 @@
 #include "cache/slots.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -31,7 +33,11 @@ class SlotsTest : public testing::Test {
   const LockFolder folder_{dir_.path() / "locks", {}};
   test::FaultyFileSystem files_;
   Counters counters_;
-  const LockTimes times_{.heartbeat = 20ms, .no_heartbeat = 300ms};
+  const LockTimes times_{.heartbeat = 20ms,
+                         .no_heartbeat = 300ms,
+                         .no_record = 300ms,
+                         .no_turn = 200ms,
+                         .compile_grace = 100ms};
 };
 
 TEST_F(SlotsTest, BoundHowManyRunAtOnce) {
@@ -55,13 +61,87 @@ TEST_F(SlotsTest, BoundHowManyRunAtOnce) {
   EXPECT_EQ(most, 3);
 }
 
-TEST_F(SlotsTest, TheDeadlineEndsTheWait) {
+TEST_F(SlotsTest, AreGivenInTheOrderOfAsking) {
+  Slots slots(folder_, files_, counters_, times_, 1);
+  auto held = slots.acquire({});
+  std::vector<int> order;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 6; ++i) {
+    threads.emplace_back([&, i] {
+      const auto acquired = slots.acquire({});
+      order.push_back(i);  // one slot: one at a time
+    });
+    std::this_thread::sleep_for(30ms);
+  }
+  held.slot.release();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(order, (std::vector{0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(SlotsTest, WhoeverReleasesASlotAndAsksAgainStandsBehindThoseWhoWait) {
+  Slots busy(folder_, files_, counters_, times_, 1);
+  std::atomic<int> builds = 0;
+  std::jthread warm([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      const auto acquired = busy.acquire({});
+      ++builds;
+      std::this_thread::sleep_for(20ms);
+    }
+  });
+  Slots slots(folder_, files_, counters_, times_, 1);  // of another process
+  for (int turn = 0; turn < 10; ++turn) {
+    const int before = builds;
+    const auto acquired = slots.acquire({});
+    EXPECT_EQ(acquired.outcome, SlotOutcome::kHeld);
+    EXPECT_LE(builds - before, 2);
+  }
+}
+
+TEST_F(SlotsTest, AStoppedProcessThatIsFirstInTheQueueIsPassedByOnce) {
+  const auto stopped = QueuePlace::join(files_, folder_.path / "slots").value();
+  Slots slots(folder_, files_, counters_, times_, 1);
+  const auto before = Clock::now();
+  slots.acquire({}).slot.release();
+  EXPECT_GE(Clock::now() - before, times_.no_turn);
+  const auto again = Clock::now();
+  for (int turn = 0; turn < 20; ++turn)
+    EXPECT_EQ(slots.acquire({}).outcome, SlotOutcome::kHeld);
+  EXPECT_LT(Clock::now() - again, 20 * times_.no_turn) << "not paid again each time";
+}
+
+TEST_F(SlotsTest, AQueueThatDoesNotMoveIsLeft) {
   Slots slots(folder_, files_, counters_, times_, 1);
   const auto held = slots.acquire({});
   Slots::Request request;
-  request.deadline = Clock::now() + 600ms;
-  EXPECT_EQ(slots.acquire(request).outcome, SlotOutcome::kCancelled)
-      << "a living holder is waited for";
+  request.build_limit = 300ms;
+  const auto acquired = slots.acquire(request);
+  EXPECT_EQ(acquired.outcome, SlotOutcome::kBypassed);
+  EXPECT_NE(acquired.reason.find("nobody"), std::string::npos) << acquired.reason;
+  EXPECT_GE(acquired.waited, 300ms);
+}
+
+TEST_F(SlotsTest, AStopRequestEndsTheWait) {
+  Slots slots(folder_, files_, counters_, times_, 1);
+  const auto held = slots.acquire({});
+  std::stop_source source;
+  Slots::Request request;
+  request.stop = source.get_token();
+  std::jthread stopper([&] {
+    std::this_thread::sleep_for(50ms);
+    source.request_stop();
+  });
+  EXPECT_EQ(slots.acquire(request).outcome, SlotOutcome::kCancelled);
+}
+
+TEST_F(SlotsTest, AWaiterIsToldOfAHolder) {
+  Slots slots(folder_, files_, counters_, times_, 1);
+  const auto held = slots.acquire({});
+  Slots::Request request;
+  request.build_limit = 50ms;
+  pid_t seen = 0;
+  request.on_wait = [&](const OwnerRecord& holder) { seen = holder.pid; };
+  EXPECT_EQ(slots.acquire(request).outcome, SlotOutcome::kBypassed);
+  EXPECT_EQ(seen, ::getpid());
 }
 
 TEST_F(SlotsTest, ASilentHolderIsWaitedForOnceAndThenIgnored) {
@@ -71,13 +151,10 @@ TEST_F(SlotsTest, ASilentHolderIsWaitedForOnceAndThenIgnored) {
   auto first = slots.acquire({});
   EXPECT_EQ(first.outcome, SlotOutcome::kHeld);
   EXPECT_GE(Clock::now() - before, 250ms);
-  Slots::Request hurried;
-  hurried.deadline = Clock::now() + 60s;
   first.slot.release();
   int turns = 0;
   const auto again = Clock::now();
-  for (; turns < 20; ++turns)
-    EXPECT_EQ(slots.acquire(hurried).outcome, SlotOutcome::kHeld);
+  for (; turns < 20; ++turns) EXPECT_EQ(slots.acquire({}).outcome, SlotOutcome::kHeld);
   EXPECT_LT(Clock::now() - again, 20 * 250ms) << "not paid again each time";
 }
 

@@ -1,0 +1,45 @@
+// The queue for build slots, of all processes of the machine: who asks first gets the
+// next free slot. A place in it is a lock on one byte of the slots' file, at the time
+// of asking, so that it ends with its process and needs no room on the disk.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "cache/file_lock.h"
+#include "kiln/result.h"
+
+namespace kiln::cache {
+
+/// Identifies a place in the queue; the lower one is served first.
+using Ticket = std::uint64_t;
+
+/// A place in the queue, held until it is destroyed.
+/// Thread safety: one thread at a time. Fork safety: as FileLock.
+class QueuePlace {
+ public:
+  /// Takes the last place. Errors: as FileLock::try_lock.
+  [[nodiscard]] static Result<QueuePlace> join(FileSystem& file_system,
+                                               const std::filesystem::path& file);
+
+  /// Somebody before this place, the tickets in `skipped` aside. nullopt: it is the
+  /// first, or the system does not tell.
+  [[nodiscard]] std::optional<Ticket> before(const std::set<Ticket>& skipped) const;
+
+  /// False if somebody holds a part of these bytes of the file.
+  [[nodiscard]] bool is_free(std::uint64_t offset, std::uint64_t bytes) const {
+    return !lock_.other(offset, bytes);
+  }
+
+ private:
+  QueuePlace(FileLock lock, Ticket ticket) : lock_(std::move(lock)), ticket_(ticket) {}
+
+  FileLock lock_;
+  Ticket ticket_;
+};
+
+}  // namespace kiln::cache

@@ -1,0 +1,48 @@
+// How a build failed, for the processes that waited for it: they get the same answer,
+// and need no build of their own. Whoever asks later reads none of it.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "cache/owned_range.h"
+#include "codec/digest.h"
+#include "kiln/result.h"
+#include "util/own_path.h"
+
+namespace kiln {
+
+/// What a build may use.
+struct BuildLimits {
+  std::chrono::milliseconds time{};
+  std::uint64_t memory_bytes = 0;
+  friend bool operator==(const BuildLimits&, const BuildLimits&) = default;
+};
+
+/// Files in `<lock folder>/failed`, one for each key. They only save work: a missing,
+/// damaged or foreign file is no answer.
+/// Thread safety: every method may run concurrently, also in several processes.
+class SharedFailures {
+ public:
+  /// An empty folder: nothing is shared. `limits` are those of this process's builds.
+  SharedFailures(OwnFolder folder, BuildLimits limits)
+      : folder_(std::move(folder)), limits_(limits) {}
+
+  /// Call it before the builder's lock is released. Leaves nothing for errors that
+  /// concern this process alone, for example that it was cancelled.
+  void leave(const Digest& key, const cache::OwnerRecord& builder,
+             const Error& error) const;
+
+  /// The error of the build that `builder` has ended; nullopt: none that would be ours
+  /// too. A build over its limits is an answer only where the limits are the same.
+  [[nodiscard]] std::optional<Error> find(const Digest& key,
+                                          const cache::OwnerRecord& builder) const;
+
+ private:
+  const OwnFolder folder_;
+  const BuildLimits limits_;
+};
+
+}  // namespace kiln

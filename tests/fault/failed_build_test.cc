@@ -1,0 +1,221 @@
+// Row 40: sixteen processes want one kernel whose build fails, hangs, or cannot be
+// stored. Nobody waits for the builds of all the others, one after another.
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "build/cached_builds.h"
+#include "build/shared_failure.h"
+#include "tests/support/child_process.h"
+#include "tests/support/fault/campaign.h"
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/paths.h"
+#include "tests/support/service_requests.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using test::ChildProcess;
+
+constexpr int kProcesses = 16;
+constexpr auto kBuildTime = 700ms;
+
+/// What all processes write to.
+struct Shared {
+  std::atomic<int> builds;
+};
+
+struct End {
+  const char* name;
+  std::optional<Error> error;  // nullopt: a kernel, which cannot be stored
+  bool full_disk = false;
+  bool is_shared = false;  // one build answers all
+};
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
+void PrintTo(const End& end, std::ostream* out) {
+  *out << end.name;  // part of the test's name: the same at every start
+}
+
+class FailedBuildTest : public testing::Test, public testing::WithParamInterface<End> {
+ protected:
+  FailedBuildTest()
+      : shared_(
+            static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  ~FailedBuildTest() override { ::munmap(shared_, sizeof(Shared)); }
+
+  /// A build that ends as the parameter says, after kBuildTime.
+  Result<NewArtifact> build() {
+    ++shared_->builds;
+    std::this_thread::sleep_for(kBuildTime);
+    if (GetParam().error)
+      return tl::unexpected(*GetParam().error);
+    test::ReferenceObject object(0);
+    NewArtifact made;
+    made.object = std::make_shared<const cache::StoredObject>(
+        cache::StoredObject::make(*object).value());
+    if (!GetParam().full_disk)
+      made.mismatch =
+          Error{ErrorCode::kInvalidArgument, "it read what the key does not cover"};
+    return made;
+  }
+
+  /// One process: 0 if its request ended as a build of its own would have.
+  int run() {
+    test::FaultyFileSystem files;
+    cache::CacheOptions options;
+    options.root = dir_.path() / "root";
+    options.file_system = &files;
+    const auto cache = cache::Cache::open(options);
+    files.before = [](std::string_view call, int) {
+      const bool is_full = GetParam().full_disk && call == "write";
+      return is_full ? -ENOSPC : 0;
+    };
+    CachedBuilds builds(*cache, {300s, 1U << 30U});
+    const Digest key = test::ReferenceObject(0).key();
+    const auto fetched = builds.build({.key = key,
+                                       .target = "sm_90a",
+                                       .label = "k",
+                                       .build = [&](auto&, auto&) { return build(); }},
+                                      {});
+    if (const auto& error = GetParam().error)
+      return !fetched && fetched.error().code == error->code &&
+                     fetched.error().message == error->message
+                 ? 0
+                 : 1;
+    return fetched && fetched->not_stored ? 0 : 2;
+  }
+
+  const test::TempDir dir_;
+  Shared* const shared_;
+};
+
+TEST_P(FailedBuildTest, fault_40_NobodyWaitsForMoreThanOneForeignBuild) {
+  test::Campaign campaign;
+  const auto began = Clock::now();
+  std::vector<ChildProcess> processes;
+  for (int i = 0; i < kProcesses; ++i) processes.emplace_back([&] { return run(); });
+  campaign.injected();
+  for (ChildProcess& process : processes) campaign.expect_end(process);
+  // One after another they would need 16 times as long.
+  EXPECT_LT(Clock::now() - began, kProcesses * kBuildTime / 2);
+  if (GetParam().is_shared) {
+    // Whoever had not begun to wait when the first build ended is answered by a second.
+    EXPECT_LE(shared_->builds, 2);
+  } else {
+    EXPECT_EQ(shared_->builds, kProcesses);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ends, FailedBuildTest,
+    testing::Values(
+        End{.name = "Hang",
+            .error = Error{ErrorCode::kTimeout, "over its limit"},
+            .is_shared = true},
+        End{.name = "NvrtcError",
+            .error = Error{ErrorCode::kCompileFailed, std::string(100'000, 'e')},
+            .is_shared = true},
+        End{.name = "PtxasError",
+            .error = Error{ErrorCode::kCompileFailed, "ptxas: too much shared data"},
+            .is_shared = true},
+        End{.name = "NotAsKeyed", .error = std::nullopt},
+        End{.name = "FullDisk", .error = std::nullopt, .full_disk = true},
+        End{.name = "NoWorker", .error = Error{ErrorCode::kUnavailable, "no worker"}}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(FailedBuild, fault_40_AHangEndsForAllProcessesAtItsLimit) {
+  test::Campaign campaign;
+  constexpr auto kLimit = 3s;
+  const test::TempDir dir;
+  Config config = test::service_config(dir.path() / "cache");
+  config.nvrtc = test::paths::kFakeNvrtc;
+  config.compile_timeout = kLimit;
+  // The fake's version is asked for while it still answers.
+  ::setenv("KILN_FAKE_NVRTC", "", 1);  // NOLINT(concurrency-mt-unsafe)
+  EXPECT_TRUE(test::keyed(*test::open_service(config), test::small_kernel(0)));
+  ::setenv("KILN_FAKE_NVRTC", "hang", 1);  // NOLINT(concurrency-mt-unsafe)
+  const auto began = Clock::now();
+  std::vector<ChildProcess> processes;
+  for (int i = 0; i < kProcesses; ++i) {
+    processes.emplace_back([&] {
+      const auto service = test::open_service(config);
+      const auto failed = test::fetch(*service, test::small_kernel(1));
+      return !failed && failed.error().code == ErrorCode::kTimeout ? 0 : 1;
+    });
+  }
+  campaign.injected();
+  for (ChildProcess& process : processes) campaign.expect_end(process);
+  EXPECT_LT(Clock::now() - began, kLimit + 5s);
+}
+
+class SharedFailuresTest : public testing::Test {
+ protected:
+  static cache::OwnerRecord builder(pid_t pid) {
+    cache::OwnerRecord record;
+    record.pid = pid;
+    record.started = 5s;
+    return record;
+  }
+
+  const test::TempDir dir_;
+  const Digest key_ = test::ReferenceObject(0).key();
+  const BuildLimits limits_{300s, 1U << 30U};
+  const SharedFailures failures_{dir_.path() / "failed", limits_};
+};
+
+TEST_F(SharedFailuresTest, AreOfTheBuilderThatWasWaitedForAndOfNoOther) {
+  failures_.leave(key_, builder(1), {ErrorCode::kCompileFailed, "a log"});
+  ASSERT_TRUE(failures_.find(key_, builder(1)));
+  EXPECT_EQ(failures_.find(key_, builder(1))->code, ErrorCode::kCompileFailed);
+  EXPECT_EQ(failures_.find(key_, builder(1))->message, "a log");
+  EXPECT_FALSE(failures_.find(key_, builder(2)));
+  EXPECT_FALSE(failures_.find(test::ReferenceObject(1).key(), builder(1)));
+}
+
+TEST_F(SharedFailuresTest, ABuildOverItsLimitsAnswersOnlyThoseWithTheSameLimits) {
+  const SharedFailures longer(dir_.path() / "failed", {301s, 1U << 30U});
+  for (const ErrorCode code :
+       {ErrorCode::kTimeout, ErrorCode::kResourceLimit, ErrorCode::kWorkerCrashed}) {
+    failures_.leave(key_, builder(1), {code, "over"});
+    EXPECT_TRUE(failures_.find(key_, builder(1)));
+    EXPECT_FALSE(longer.find(key_, builder(1)));
+  }
+  failures_.leave(key_, builder(1), {ErrorCode::kCompileFailed, "a log"});
+  EXPECT_TRUE(longer.find(key_, builder(1))) << "limits change no diagnostics";
+}
+
+TEST_F(SharedFailuresTest, WhatConcernsOneProcessAloneIsNotShared) {
+  for (const ErrorCode code :
+       {ErrorCode::kCancelled, ErrorCode::kUnavailable, ErrorCode::kIo}) {
+    failures_.leave(key_, builder(1), {code, "mine"});
+    EXPECT_FALSE(failures_.find(key_, builder(1)));
+  }
+}
+
+TEST_F(SharedFailuresTest, ADamagedFileIsNoAnswer) {
+  failures_.leave(key_, builder(1), {ErrorCode::kCompileFailed, "a log"});
+  const auto file = dir_.path() / "failed" / key_.hex();
+  ASSERT_TRUE(failures_.find(key_, builder(1)));
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  EXPECT_FALSE(failures_.find(key_, builder(1)));
+}
+
+}  // namespace
+}  // namespace kiln
