@@ -1,5 +1,5 @@
-/* Kiln for C11, and for every language that calls C. Each part below names the C++
- * header, installed beside this one, that says what its functions do: shapes, units,
+/* Kiln for C11, and for every language that calls C. Each part below names a C++
+ * header, installed beside this one, which documents the same functions: shapes, units,
  * formulas and errors.
  *
  *   kiln_service *service;
@@ -9,16 +9,25 @@
  *     kiln_error_free(failed);
  *   }
  *
- * Threads: any thread may call any function, and several may use one handle at once,
- * but none while another frees that handle. No exception leaves the library.
- * Results: NULL on success, else an error that the caller frees; output pointers are
- * then NULL. A wrong value in a field and a NULL handle are KILN_INVALID_ARGUMENT.
- * Structs that begin with struct_size: initialize each with its KILN_..._INIT macro,
- * which also sets the defaults. They grow at their end only, so that a library takes
- * those of older programs; structs without a size stay as they are. Text is UTF-8, ends
- * with NUL, and lives as long as the object that it came from. Freeing NULL does
- * nothing. Forks: in a forked child, calls that need a device or a build are
- * KILN_FORKED; the child may free what it inherited.
+ * Threads: any thread may call any function, and several may use one handle at once.
+ * But no thread may use a handle that another thread is freeing. No exception leaves
+ * the library.
+ *
+ * Results: NULL on success, else an error, which the caller frees. On an error, an
+ * output that is a pointer is NULL, and other outputs are not to be read. A wrong value
+ * in a field and a NULL handle are KILN_INVALID_ARGUMENT.
+ *
+ * Structs: initialize each struct that begins with struct_size with its KILN_..._INIT
+ * macro, which also sets the defaults. Such structs grow at their end only, so a newer
+ * library takes those of an older program; an older library refuses larger ones, with
+ * KILN_INVALID_ARGUMENT. Structs without a size never change.
+ *
+ * Text is UTF-8, ends with NUL, and lives as long as the object that it came from. Text
+ * and structs that are passed in are not used after the call returns. Freeing NULL does
+ * nothing.
+ *
+ * Forks: in a forked child, calls that need a device or a build return KILN_FORKED; the
+ * child may free what it inherited.
  */
 
 /* NOLINTBEGIN(readability-identifier-naming): as C names them */
@@ -45,8 +54,9 @@ typedef kiln_error* kiln_result;
 typedef struct kiln_service kiln_service;
 typedef struct kiln_kernel kiln_kernel;
 typedef struct kiln_cancel kiln_cancel;
-/* A CUstream or cudaStream_t. NULL: the default stream, of the device for an operation;
- * for kiln_kernel_launch() see kiln/kernel.h. */
+/* A CUstream or cudaStream_t. NULL: the legacy default stream. For an operation it is
+ * that of the device; for kiln_kernel_launch() it belongs to the thread's current
+ * context, see kiln/kernel.h. */
 typedef struct CUstream_st* kiln_stream;
 
 /* ---- Errors: kiln/result.h ---- */
@@ -69,15 +79,16 @@ enum {
 
 /* One of the codes above; 0 for NULL. */
 KILN_C_API int kiln_error_code(const kiln_error* error);
-/* The object, the call, the cause and the remedy; "" for NULL. */
+/* Names the object, the call, the cause and the remedy; "" for NULL. */
 KILN_C_API const char* kiln_error_message(const kiln_error* error);
-/* For KILN_COMPILE_FAILED the compiler's log, the end of the message; else "". */
+/* For KILN_COMPILE_FAILED the compiler's log, which is the end of the message; else "".
+ */
 KILN_C_API const char* kiln_error_log(const kiln_error* error);
 KILN_C_API void kiln_error_free(kiln_error* error);
 
 /* ---- The service: kiln/service.h, kiln/request.h ---- */
 
-/* "0.1.0". */
+/* The library's version, "0.1.0". Never NULL. */
 KILN_C_API const char* kiln_version(void);
 
 enum {
@@ -91,19 +102,19 @@ enum {
 /* Valid only while the callback runs. */
 typedef struct kiln_event {
   size_t struct_size;
-  int kind;
+  int kind; /* KILN_EVENT_... */
   const char *kernel, *key;
   int device;
-  int64_t took_ns;
+  int64_t took_ns;     /* since the call that caused it */
   int code;            /* 0, or the error's code */
   const char* message; /* "", or the error's message */
 } kiln_event;
 
 enum { KILN_ATTENTION_BEST, KILN_ATTENTION_CUDNN, KILN_ATTENTION_KILN };
 
-/* A field that is NULL or KILN_UNSET takes the environment's value, or the default. A
- * list is set if its pointer is not NULL, even if its count is 0. kiln_service_open()
- * copies text and lists; on_event_user must live as long as the service. */
+/* A field that is NULL or KILN_UNSET takes the value of its environment variable, or
+ * the default. A list is set if its pointer is not NULL, even if its count is 0.
+ * kiln_service_open() copies text and lists. */
 typedef struct kiln_options {
   size_t struct_size;
   const char* cache_dir;
@@ -119,7 +130,9 @@ typedef struct kiln_options {
   const uint32_t* trusted_uids;
   size_t trusted_uid_count;
   const char* log_level;
-  /* Called by the thread that caused the event. Must not call the service. */
+  /* Called by the thread that caused the event; several threads may call it at once.
+   * Must not call the service. NULL: no calls. on_event_user is passed on, and may be
+   * freed once kiln_service_close() has returned. */
   void (*on_event)(void* user, const kiln_event* event);
   void* on_event_user;
 } kiln_options;
@@ -130,16 +143,23 @@ typedef struct kiln_options {
     .jobs = KILN_UNSET, .no_jit = KILN_UNSET, .attention = KILN_UNSET     \
   }
 
-/* `options` may be NULL. */
+/* `options` NULL: none is set. The caller closes `*service`. */
 KILN_C_RESULT kiln_result kiln_service_open(const kiln_options* options,
                                             kiln_service** service);
-/* Kernels of the service may outlive it. */
+/* Ends prefetches, which takes up to about a second. Kernels of the service may outlive
+ * it. */
 KILN_C_API void kiln_service_close(kiln_service* service);
 
 enum { KILN_LOG_DEBUG, KILN_LOG_INFO, KILN_LOG_WARNING };
 /* Sends the log of Kiln in this process to `write` instead of stderr; NULL: to stderr
- * again. Any thread may call `write`, several at once; after this returns, a line in
- * progress may still go to the old callback. */
+ * again. `write` gets the lines that kiln_options.log_level (KILN_LOG) lets through,
+ * one per call, without level and newline; `line` is valid only while `write` runs. Any
+ * thread may call it, several at once. It must not call Kiln.
+ *
+ * After this returns, threads that had begun to write a line may still call the old
+ * callback with the old `user`, and nothing tells when the last one has. Free the old
+ * `user` only once every Kiln call that was running then has returned and every service
+ * that was open then is closed; or never. */
 KILN_C_RESULT kiln_result kiln_log_to(void (*write)(void* user, int level,
                                                     const char* line),
                                       void* user);
@@ -157,12 +177,14 @@ typedef struct kiln_device {
 #define KILN_DEVICE_INIT \
   { .struct_size = sizeof(kiln_device) }
 
-/* 0 on a machine without a driver. */
+/* 0 on a machine without a driver. Functions take a device as its CUDA ordinal, 0 to
+ * count - 1. */
 KILN_C_RESULT kiln_result kiln_device_count(kiln_service* service, int* count);
 KILN_C_RESULT kiln_result kiln_device_info(kiln_service* service, int device,
                                            kiln_device* info);
 
-/* Cancels the calls it is given to, any number of them; never reset. */
+/* A kiln_cancel cancels the calls that it is given to, any number of them, now and
+ * later: it cannot be reset. The calls return KILN_CANCELLED. */
 KILN_C_API kiln_cancel* kiln_cancel_new(void); /* NULL: out of memory */
 KILN_C_API void kiln_cancel_request(kiln_cancel* cancel);
 KILN_C_API void kiln_cancel_free(kiln_cancel* cancel);
@@ -186,16 +208,17 @@ typedef struct kiln_source {
 #define KILN_SOURCE_INIT \
   { .struct_size = sizeof(kiln_source) }
 
-/* `params_json`: one JSON object, {"dtype": "bf16", "max_cols": 128}; NULL: no
- * parameters. `cancel` may be NULL. Blocks while the kernel is built. The caller frees
- * `*kernel`. */
+/* Service::get(). `params_json`: one JSON object, {"dtype": "bf16", "max_cols": 128};
+ * NULL: no parameters. `cancel` may be NULL. Blocks while the kernel is built or
+ * loaded. The caller frees `*kernel`. */
 KILN_C_RESULT kiln_result kiln_get_template(kiln_service* service, int device,
                                             const char* name, const char* params_json,
                                             kiln_cancel* cancel, kiln_kernel** kernel);
 KILN_C_RESULT kiln_result kiln_get_source(kiln_service* service, int device,
                                           const kiln_source* source,
                                           kiln_cancel* cancel, kiln_kernel** kernel);
-/* Starts kiln_get_template() in the background. */
+/* Starts kiln_get_template() in the background, and returns. Its failure is an event
+ * only; a later kiln_get_template() tries again. */
 KILN_C_RESULT kiln_result kiln_prefetch_template(kiln_service* service, int device,
                                                  const char* name,
                                                  const char* params_json);
@@ -241,12 +264,14 @@ typedef struct kiln_kernel_attributes {
 /* Another kernel of the same module; the caller frees `*entry`. */
 KILN_C_RESULT kiln_result kiln_kernel_entry(const kiln_kernel* kernel, const char* name,
                                             kiln_kernel** entry);
-/* Launch argument names[i] of the template has values[i], for each i below `n`. */
+/* The geometry that the template declares for the launch arguments names[0..n-1], which
+ * have the values values[0..n-1]. */
 KILN_C_RESULT kiln_result kiln_kernel_geometry(const kiln_kernel* kernel,
                                                const char* const* names,
                                                const int64_t* values, size_t n,
                                                kiln_geometry* geometry);
-/* args[i]: the host address of argument i of `n`; sizes[i]: its size in bytes. */
+/* args[i]: the host address of argument i of `n`; sizes[i]: its size in bytes. Copies
+ * the arguments before it returns; asynchronous. */
 KILN_C_RESULT kiln_result kiln_kernel_launch(const kiln_kernel* kernel,
                                              const kiln_geometry* geometry,
                                              kiln_stream stream, void* const* args,
@@ -262,10 +287,11 @@ KILN_C_API void kiln_kernel_free(kiln_kernel* kernel);
 
 /* ---- Operations ---- */
 
-/* Each operation launches in `stream` and returns. ..._prepare() fetches and loads its
- * kernels; ..._workspace() returns the bytes of device scratch memory that it needs;
- * both ignore pointers (for rope see kiln/ops/rope.h). Fields have the names and the
- * order of the C++ struct. */
+/* Each operation launches its kernels in `stream` and returns without waiting for them.
+ * ..._prepare() fetches and loads the kernels. ..._workspace() returns the bytes of
+ * device scratch memory that the operation needs. Both ignore pointers; for rope see
+ * kiln/ops/rope.h. Fields have the names, the order and the defaults of the C++ struct.
+ * Where the names of an enumeration begin at 1, 0 means not set. */
 
 typedef uint8_t kiln_dtype;
 enum { KILN_F16 = 1, KILN_BF16, KILN_F32 };
@@ -702,7 +728,8 @@ typedef struct kiln_attention_strides {
   int64_t batch, head, sequence, dim, group;
 } kiln_attention_strides;
 
-/* If all strides are 0, the tensors are contiguous in `layout`. */
+/* If all strides of q, k, v and o are 0, the tensors are contiguous in `layout`; C++
+ * has set_strides() for that. */
 typedef struct kiln_attention_problem {
   kiln_dtype dtype;
   int64_t batch, heads, kv_heads, sq, skv, dqk, dv;
@@ -752,7 +779,8 @@ KILN_C_RESULT kiln_result kiln_attention_forward(kiln_service* service, int devi
                                                  const kiln_attention_args* args);
 KILN_C_RESULT kiln_result kiln_attention_forward_prepare(
     kiln_service* service, int device, const kiln_attention_args* args);
-/* Also prepares. */
+/* Prepares, as kiln_attention_forward_prepare() does, and returns the
+ * workspace_bytes of AttentionChoice. Likewise for the backward pass. */
 KILN_C_RESULT kiln_result
 kiln_attention_forward_workspace(kiln_service* service, int device,
                                  const kiln_attention_args* args, uint64_t* bytes);
@@ -764,7 +792,8 @@ KILN_C_RESULT kiln_result kiln_attention_backward_prepare(
 KILN_C_RESULT kiln_result
 kiln_attention_backward_workspace(kiln_service* service, int device,
                                   const kiln_attention_args* args, uint64_t* bytes);
-/* explain_attention(). The caller frees `*json` with kiln_text_free(). */
+/* JSON, as explain_attention() returns it. The caller frees `*json` with
+ * kiln_text_free(). */
 KILN_C_RESULT kiln_result kiln_attention_explain(kiln_service* service, int device,
                                                  const kiln_attention_args* args,
                                                  char** json);
