@@ -1,5 +1,6 @@
-// Activations of a feed-forward layer, and their gradients: plain, of one input, and
-// gated (GLU), where the activation of a gate is multiplied by a linear input.
+// Activations of a feed-forward layer, and their gradients: plain ones of one input,
+// and gated linear units (GLU), which multiply the activation of a gate by a linear
+// input.
 //
 //   kiln::ops::activation_forward(service, device, stream,
 //                                 {.dtype = kiln::ops::DType::kBf16,
@@ -12,10 +13,12 @@
 //                           .y = y, .x = gate_and_linear,
 //                           .rows = tokens, .cols = 14336});
 //
-// Tensors are contiguous device memory; rows and cols may be 0. Fastest if tensors are
-// aligned to 16 bytes and rows are multiples of 16 bytes. x + bias is rounded to float,
-// the result once more to dtype. Out of place: an output must not overlap an input or
-// another output. Deterministic: the order of a sum depends only on shape and device.
+// Tensors are contiguous device memory of type `dtype`, except weight and dweight,
+// which are float; rows and cols may be 0. Each pointer must be aligned to an element.
+// Fastest if tensors are aligned to 16 bytes and rows are multiples of 16 bytes.
+// Arithmetic is in float: x + bias is rounded to float, the result once to dtype. Out
+// of place: an output must not overlap an input or another output. Deterministic: the
+// order of a sum depends only on shape, alignment and device.
 
 #pragma once
 
@@ -30,7 +33,7 @@
 
 namespace kiln::ops {
 
-/// With u = x + bias. The two forms of GELU are different functions.
+/// act(u). The two forms of GELU are different functions.
 enum class ActivationKind : std::uint8_t {
   kUnset,
   kGeluTanh,     // 0.5 u (1 + tanh(sqrt(2/pi) (u + 0.044715 u^3)))
@@ -38,7 +41,7 @@ enum class ActivationKind : std::uint8_t {
   kSquaredRelu,  // max(u, 0)^2
 };
 
-/// y = act(x + bias).
+/// y = act(x + bias), or act(x) without has_bias.
 struct ActivationForward {
   DType dtype = DType::kUnset;
   ActivationKind kind = ActivationKind::kUnset;
@@ -50,7 +53,8 @@ struct ActivationForward {
   std::int64_t cols = kUnsetSize;
 };
 
-/// dx = dy * act'(x + bias); dbias = the sum of dx over the rows, before dx is rounded.
+/// dx = dy * act'(x + bias); dbias = the sum of dx over the rows, before dx is rounded
+/// to dtype.
 struct ActivationBackward {
   DType dtype = DType::kUnset;
   ActivationKind kind = ActivationKind::kUnset;
@@ -59,16 +63,16 @@ struct ActivationBackward {
   const void* x = nullptr;   // [rows, cols]
   bool has_bias = false;
   const void* bias = nullptr;  // [cols]
-  void* dbias = nullptr;       // [cols]
+  void* dbias = nullptr;       // [cols], with has_bias
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
-  /// With a bias: device scratch memory, at least
-  /// activation_backward_workspace_bytes(), aligned to 4 bytes.
+  /// With has_bias: device scratch memory of at least
+  /// activation_backward_workspace_bytes(), 4-byte aligned; may be null if that is 0.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
 };
 
-/// With g and l as in GluForward.
+/// glu(g, l), with g and l as in GluForward.
 enum class GluKind : std::uint8_t {
   kUnset,
   kSwiGlu,     // y = g sigmoid(g) l
@@ -76,16 +80,19 @@ enum class GluKind : std::uint8_t {
   kGeGluErf,   // y = gelu(g) l, in the form of ActivationKind::kGeluErf
   kReGlu,      // y = max(g, 0) l
   /// y = g' sigmoid(alpha g') (l' + offset) with g' = min(g, limit) and l' = clamp(l,
-  /// -limit, limit). Beyond the limits the gradient is 0.
+  /// -limit, limit). The gradient of g is 0 if g > limit, that of l if |l| > limit; at
+  /// the limit itself the gradient passes.
   kClampedSwiGlu,
 };
 
+/// Where gate and linear input are. Alternating columns are not supported.
 enum class GluLayout : std::uint8_t {
-  kPacked,  // x is [rows, 2, cols]: the gate of a row, then its linear half
+  kPacked,  // x is [rows, 2, cols]: in each row first the gate, then the linear input
   kSplit,   // x is the gate; x and `linear` are [rows, cols]
 };
 
-/// y = glu(g, l) * weight with g = gate + bias[0] and l = linear + bias[1].
+/// y = glu(g, l) * weight with g = gate + bias[0] and l = linear + bias[1]; without
+/// has_bias or has_weight, the bias is 0 and the weight 1.
 struct GluForward {
   DType dtype = DType::kUnset;
   GluKind kind = GluKind::kUnset;
@@ -95,20 +102,21 @@ struct GluForward {
   const void* linear = nullptr;  // for kSplit
   bool has_bias = false;
   const void* bias = nullptr;     // [2, cols], in either layout
-  bool has_weight = false;        // not together with a bias
-  const float* weight = nullptr;  // [rows]
+  bool has_weight = false;        // not together with has_bias
+  const float* weight = nullptr;  // [rows]: one factor per token
   std::int64_t rows = kUnsetSize;
-  std::int64_t cols = kUnsetSize;
-  // For kClampedSwiGlu, which needs all three. Published forms: alpha 1.702, limit 7,
-  // offset 1; and alpha 1, offset 0 with a limit of the model.
+  std::int64_t cols = kUnsetSize;  // of y
+  // For kClampedSwiGlu, which needs all three; other kinds ignore them. Published
+  // forms: alpha 1.702, limit 7, offset 1; and alpha 1, offset 0 with a limit of the
+  // model.
   float alpha = std::numeric_limits<float>::quiet_NaN();
   float limit = 0;  // above 0; infinity: no limit
   float offset = std::numeric_limits<float>::quiet_NaN();
 };
 
-/// The gradients of glu_forward() with respect to its inputs, in their layout. dbias =
-/// the sum of dx (and dlinear) over the rows, before rounding; dweight = the sum of dy
-/// * glu(g, l) along a row.
+/// The gradients of glu_forward() with respect to its inputs, in the layout of these.
+/// dbias = the sum of the gradients of gate and linear input over the rows, before they
+/// are rounded to dtype; dweight = the sum of dy * glu(g, l) along each row.
 struct GluBackward {
   DType dtype = DType::kUnset;
   GluKind kind = GluKind::kUnset;
@@ -120,17 +128,17 @@ struct GluBackward {
   const void* linear = nullptr;  // for kSplit
   bool has_bias = false;
   const void* bias = nullptr;  // [2, cols]
-  void* dbias = nullptr;       // [2, cols]
+  void* dbias = nullptr;       // [2, cols], with has_bias
   bool has_weight = false;
   const float* weight = nullptr;  // [rows]
-  float* dweight = nullptr;       // [rows]
+  float* dweight = nullptr;       // [rows], with has_weight
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
   float alpha = std::numeric_limits<float>::quiet_NaN();
   float limit = 0;
   float offset = std::numeric_limits<float>::quiet_NaN();
-  /// With a bias: device scratch memory, at least glu_backward_workspace_bytes(),
-  /// aligned to 4 bytes.
+  /// With has_bias: device scratch memory of at least glu_backward_workspace_bytes(),
+  /// 4-byte aligned; may be null if that is 0.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
 };
@@ -138,11 +146,11 @@ struct GluBackward {
 /// Launches the operation on `device`, one of Service::devices(), in `stream`;
 /// asynchronous. A null stream is the default stream of `device`, whatever context is
 /// current; the thread's current context does not change. The first call for a kernel
-/// fetches it as Service::get() does, and blocks; after prepare() with the same dtype,
-/// kind, bias and weight, the call works under capture. An unused pointer must be null,
-/// such as `bias` without has_bias. Errors: kInvalidArgument, before anything is
-/// fetched (names the wrong argument; a stream of another device); those of
-/// Service::get() and Kernel::launch(). Thread safety: any number of threads.
+/// fetches it as Service::get() does, and blocks. After prepare() with the same dtype,
+/// kind, has_bias and has_weight, the call works during a stream capture. An unused
+/// pointer must be null, such as `bias` without has_bias. Errors: kInvalidArgument,
+/// before anything is fetched (names the wrong argument; a stream of another device);
+/// those of Service::get() and Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> activation_forward(
     Service& service, const Device& device, CUstream_st* stream,
     const ActivationForward& args);
@@ -158,7 +166,7 @@ struct GluBackward {
                                                     CUstream_st* stream,
                                                     const GluBackward& args);
 
-/// Bytes of workspace that the operation needs on `device`; 0 without a bias. Ignores
+/// Bytes of workspace that the operation needs on `device`; 0 without has_bias. Ignores
 /// pointers. Errors: kInvalidArgument. Thread-safe.
 [[nodiscard]] KILN_EXPORT Result<std::uint64_t> activation_backward_workspace_bytes(
     const ActivationBackward& args, const Device& device);

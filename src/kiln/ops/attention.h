@@ -6,6 +6,7 @@
 //                                       .sq = 4096, .skv = 4096, .dqk = 128, .dv = 128,
 //                                       .mask = kiln::ops::AttentionMask::kCausal};
 //   set_strides(problem);
+//   // Allocate choice->workspace_bytes of device memory, aligned to 256 bytes.
 //   auto choice = kiln::ops::prepare_attention_forward(service, device, problem);
 //   auto done = kiln::ops::attention_forward(
 //       service, device, stream, problem,
@@ -17,8 +18,9 @@
 //
 // q is [batch, heads, sq, dqk], k is [batch, kv_heads, skv, dqk], v is [batch,
 // kv_heads, skv, dv] and o is [batch, heads, sq, dv], with the problem's strides; the
-// last dimension is contiguous. heads / kv_heads consecutive query heads share a key
-// and a value head. A query that sees no key has o = 0, stats = -infinity, gradient 0.
+// last dimension is contiguous. Grouped-query attention: heads / kv_heads consecutive
+// query heads share a key and a value head. A query that sees no key has o = 0, stats =
+// -infinity, gradient 0.
 
 #pragma once
 
@@ -36,9 +38,10 @@ struct CUstream_st;
 
 namespace kiln::ops {
 
-/// The keys j that query i sees. Causal: j <= i (top-left aligned). Bottom right: j <=
-/// i + skv - sq. Padding: only keys within the true length of the sequence; bottom
-/// right then takes the true lengths for sq and skv.
+/// The keys j that query i sees, both counted from 0 in their sequence. Causal: j <= i
+/// (top-left aligned). Bottom right: j <= i + skv - sq; where each sequence has its own
+/// length (padding, kThd), sq and skv are these lengths. Padding: only keys within the
+/// true length of the sequence, and a query beyond its true length sees none.
 enum class AttentionMask : std::uint8_t {
   kNone,
   kCausal,
@@ -48,33 +51,35 @@ enum class AttentionMask : std::uint8_t {
   kPaddingCausalBottomRight,
 };
 
-/// kPostScale adds AttentionTensors::bias to scale * q k^T. kAlibi adds
-/// -slope * |d - j|, where d = i (bottom right: i + skv - sq), with the slopes of Press
-/// et al., 2022.
+/// What is added to the score of query i and key j, scale * q k^T. kPostScale:
+/// AttentionTensors::bias. kAlibi: -slope * |i - j|, with the slopes of Press et al.,
+/// 2022; with a bottom-right mask -slope * |i + skv - sq - j|.
 enum class AttentionBias : std::uint8_t { kNone, kPostScale, kAlibi };
 
-/// Order of batch, sequence, head and dimension in memory. kThd: packed sequences of
-/// different lengths; cu_seqlens has their offsets.
+/// Order of batch, sequence, head and dimension in memory, outermost first. kThd:
+/// packed sequences of different lengths, [tokens, heads, dimension]; cu_seqlens_q and
+/// cu_seqlens_kv say where each begins.
 enum class AttentionLayout : std::uint8_t { kBshd, kSbhd, kBhsd, kThd };
 
-/// In elements. kThd ignores `batch`.
+/// In elements, 0 or more. kThd ignores `batch`.
 struct AttentionStrides {
   std::int64_t batch = 0;
   std::int64_t head = 0;
   std::int64_t sequence = 0;
-  std::int64_t dim = 0;
-  /// Only of q and o, if their heads are not evenly spaced: the stride between groups
-  /// of heads that share a key. 0: evenly spaced by `head`.
+  std::int64_t dim = 0;  // 1: the last dimension is contiguous
+  /// For q and o alone, if their heads are not evenly spaced: the stride between groups
+  /// of heads that share a key. 0: all heads are `head` apart.
   std::int64_t group = 0;
   friend bool operator==(const AttentionStrides&, const AttentionStrides&) = default;
 };
 
-/// What both passes compute. Thread safety: none; a plain value.
+/// What both passes compute. All sizes are 1 or more. Thread safety: none; a plain
+/// value.
 struct AttentionProblem {
   DType dtype = DType::kUnset;
   std::int64_t batch = 0;
   std::int64_t heads = 0;     // of the query
-  std::int64_t kv_heads = 0;  // of key and value
+  std::int64_t kv_heads = 0;  // of key and value; divides `heads`
   std::int64_t sq = 0;        // length of the query; if lengths differ, the longest
   std::int64_t skv = 0;       // length of key and value, likewise
   std::int64_t dqk = 0;       // head dimension of query and key
@@ -86,73 +91,86 @@ struct AttentionProblem {
   AttentionStrides v{};
   AttentionStrides o{};
   AttentionMask mask = AttentionMask::kNone;
-  std::int64_t window_left = -1;  // keys seen before the diagonal; -1: all
+  /// Sliding window: query i also sees only the keys from d - window_left to d +
+  /// window_right, where d = i (bottom right: i + skv - sq). -1: no bound. A causal
+  /// mask allows 0 or -1 as window_right.
+  std::int64_t window_left = -1;
   std::int64_t window_right = -1;
   AttentionBias bias = AttentionBias::kNone;
+  /// The probability that a p becomes 0, from 0 to 1; the others are divided by 1 -
+  /// dropout.
   double dropout = 0;
   friend bool operator==(const AttentionProblem&, const AttentionProblem&) = default;
 };
 
 /// Sets the strides of q, k, v and o to those of contiguous tensors in problem.layout.
+/// Call it after the sizes and the layout are set.
 KILN_EXPORT void set_strides(AttentionProblem& problem);
 
-/// The two head dimensions of a 5-dimensional tensor. Strides in elements.
+/// The two head dimensions of a tensor that has them apart, such as [batch, sequence,
+/// groups, heads, dim]. Strides in elements.
 struct GroupedHeads {
   std::int64_t groups = 0;
   std::int64_t heads = 0;  // in each group
   std::int64_t group_stride = 0;
   std::int64_t head_stride = 0;  // 0: the group shares one key or value head
 };
+/// One dimension of heads.
 struct Heads {
   std::int64_t count = 0;
   std::int64_t stride = 0;
-  std::int64_t group_stride = 0;  // 0: evenly spaced by `stride`
+  std::int64_t group_stride = 0;  // 0: all heads are `stride` apart
   friend bool operator==(const Heads&, const Heads&) = default;
 };
-/// The same memory as one dimension of heads: `count` for AttentionProblem's heads or
-/// kv_heads, the strides for `head` and `group` of AttentionStrides. Copies nothing.
-/// Errors: kInvalidArgument.
+/// Describes the same memory with one dimension of heads; copies nothing. Use `count`
+/// as AttentionProblem's heads or kv_heads, `stride` and `group_stride` as `head` and
+/// `group` of AttentionStrides. Errors: kInvalidArgument (a size below 1, a negative
+/// stride, or beyond 2^53 elements).
 [[nodiscard]] KILN_EXPORT Result<Heads> flattened(const GroupedHeads& grouped);
 
 /// Options of one call. Give the prepare function the same options as the calls that
-/// follow.
+/// follow: other options need another decision.
 struct AttentionOptions {
-  /// Forward: write the softmax statistics (log-sum-exp) for the backward pass.
+  /// Forward: write the softmax statistics (log-sum-exp), which the backward pass
+  /// needs.
   bool stats = false;
-  bool bias_gradient = false;  // backward, kPostScale: write grad_bias
+  bool bias_gradient = false;  // backward, with kPostScale: write grad_bias
   /// Backward: the same bits every time. Kiln's kernel is always deterministic.
   bool deterministic = false;
   bool capture = false;  // the call will be captured into a CUDA graph
 };
 
-/// Device memory. A gradient has the shape and the strides of its tensor. `bias` must
-/// be null unless problem.bias is kPostScale; in the backward pass, `grad_bias` must be
-/// null unless options.bias_gradient is set. Other pointers that the call does not use
-/// are ignored.
+/// Device memory, except `scale`. q, k, v, o, bias and their gradients have type
+/// problem.dtype. Each pointer must be aligned to an element. A gradient has the shape
+/// and the strides of its tensor. `bias` must be null unless problem.bias is
+/// kPostScale; in the backward pass, `grad_bias` must be null unless
+/// options.bias_gradient is set. Other pointers that the call does not use are ignored.
 struct AttentionTensors {
   const void* q = nullptr;
   const void* k = nullptr;
   const void* v = nullptr;
   /// Written by the forward pass, read by the backward pass.
   void* o = nullptr;
-  /// [batch, heads, sq], contiguous; natural logarithms, from either backend. Needed
-  /// with options.stats and for the backward pass.
+  /// [batch, heads, sq], contiguous, also with kThd; natural logarithms, from either
+  /// backend. Needed with options.stats, and by the backward pass, which reads it.
   float* stats = nullptr;
-  /// [1, heads, sq, skv], contiguous, of type problem.dtype. To mask, use -infinity: if
-  /// a whole row is as low as -1e30, its statistics lose the number of keys, and its
-  /// gradients are too large by that factor.
+  /// [1, heads, sq, skv], contiguous. To mask keys, use -infinity, not a large number
+  /// such as -1e30. If a whole row is that low, a float cannot hold its statistics
+  /// (-1e30 plus the logarithm of the number of keys), and the gradients of the row
+  /// come out too large, by a factor of the number of keys.
   const void* bias = nullptr;
-  /// [batch + 1], for kThd: the offset of each sequence, in tokens, and the end of the
-  /// last one. A sequence has at most sq (or skv) tokens.
+  /// For kThd: [batch + 1], in tokens, non-decreasing: where each sequence begins, and
+  /// where the last one ends. A sequence has at most sq (or skv) tokens.
   const std::int32_t* cu_seqlens_q = nullptr;
   const std::int32_t* cu_seqlens_kv = nullptr;
-  /// [batch], for a mask with padding: the true lengths. May be null with kThd.
+  /// For a mask with padding: [batch], the true lengths. With kThd may be null: all
+  /// tokens that cu_seqlens gives the sequence.
   const std::int32_t* lengths_q = nullptr;
   const std::int32_t* lengths_kv = nullptr;
-  /// One number each, for dropout. Give both passes the same numbers, so that they drop
-  /// the same probabilities. Kiln's kernels (Philox 4x32-10) draw 16 bits per
-  /// probability: they round dropout to a multiple of 1/65536 and need an offset below
-  /// 2^32.
+  /// For dropout: one number each. Give both passes the same numbers, so that they drop
+  /// the same probabilities. Kiln's kernels (Philox 4x32-10) draw 16 bits for each
+  /// probability: they round `dropout` to a multiple of 1/65536, and need an offset
+  /// below 2^32.
   const std::int64_t* dropout_seed = nullptr;
   const std::int64_t* dropout_offset = nullptr;
   /// For the backward pass alone.
@@ -163,34 +181,42 @@ struct AttentionTensors {
   void* grad_bias = nullptr;  // with options.bias_gradient
   /// The factor of q k^T; unset: 1 / sqrt(dqk).
   std::optional<float> scale{};
-  /// At least AttentionChoice::workspace_bytes, aligned to 256 bytes; may be null if
-  /// that is 0. The call may overwrite all workspace_bytes.
+  /// Scratch memory of at least AttentionChoice::workspace_bytes, aligned to 256 bytes;
+  /// may be null if that is 0. The call may overwrite all workspace_bytes.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
 };
 
 enum class AttentionBackend : std::uint8_t { kCudnn, kKiln };
 
-/// The backend of one pass of a problem on a device.
+/// What runs one pass of a problem on a device.
 struct AttentionChoice {
   AttentionBackend backend = AttentionBackend::kKiln;
   std::string reason{};  // if cuDNN refuses: the rule, its reason and the remedy
-  std::uint64_t workspace_bytes = 0;  // for this pass, with either backend
+  std::uint64_t workspace_bytes = 0;  // for this pass; enough for either backend
 };
 
-/// Launches the forward pass, which writes o (and stats, if asked for), on `device` in
-/// `stream`; asynchronous. A null stream is the default stream of `device`. The backend
-/// is decided once per problem, device, pass and options: the one that KILN_ATTENTION
-/// or Options::attention names; else cuDNN if it can run the problem, else Kiln's own
-/// kernel. The decision is logged: a refusal by cuDNN as a warning, once for each kind,
-/// all else as information. The service keeps every decision and cuDNN plan: round
-/// lengths that keep changing up to a few values. cuDNN never runs a call with a tensor
-/// that is not aligned to 16 bytes, or with a scale that is not above 0. The first call
-/// fetches or builds what runs, and blocks. Thread-safe.
+/// Launches the forward pass on `device`, one of Service::devices(), in `stream`;
+/// asynchronous. It writes o and, with options.stats, stats. A null stream is the
+/// default stream of `device`, whatever context is current; the thread's current
+/// context does not change. The first call fetches or builds what runs, and blocks.
+/// Thread safety: any number of threads.
+///
+/// The backend is decided once per problem, device, pass and options. It is the one
+/// that Options::attention or KILN_ATTENTION names; else cuDNN if it can run the
+/// problem, else Kiln's own kernel. cuDNN never runs a call with a tensor that is not
+/// aligned to 16 bytes, or with a scale that is not above 0. The decision is logged: a
+/// refusal by cuDNN as a warning, once for each kind of refusal, device and pass; all
+/// else as information. The service keeps every decision and every cuDNN plan: if
+/// lengths keep changing, round them up to a few values.
 ///
 /// The two passes of a problem may have different backends, except with dropout: the
-/// random numbers of the backends differ, so one decision holds for both passes. With
+/// backends draw different random numbers, so one decision holds for both passes. With
 /// dropout, give both passes the same problem, the same scale and aligned tensors.
+///
+/// During a stream capture, a call runs only if it was prepared, or run once, before
+/// the capture, on the same thread and with equal options. Set options.capture in both:
+/// some cuDNN plans must not be captured.
 ///
 /// Errors: kInvalidArgument (problem, tensors, workspace; a stream of another device; a
 /// stream under capture and a problem that was not prepared); kUnavailable (no backend,
@@ -208,8 +234,9 @@ struct AttentionChoice {
     const AttentionOptions& options = {});
 
 /// Decides the backend, and builds and loads on `device` what attention_forward() needs
-/// with aligned tensors and a scale above 0. Call it before a capture begins, on the
-/// thread that captures. Thread-safe. Errors: as attention_forward().
+/// for tensors that are aligned to 16 bytes and a scale above 0. For other calls, run
+/// the call once instead. Before a capture, call it on the thread that captures. Thread
+/// safety and errors: as attention_forward().
 [[nodiscard]] KILN_EXPORT Result<AttentionChoice> prepare_attention_forward(
     Service& service, const Device& device, const AttentionProblem& problem,
     const AttentionOptions& options = {});
@@ -219,11 +246,12 @@ struct AttentionChoice {
     Service& service, const Device& device, const AttentionProblem& problem,
     const AttentionOptions& options = {});
 
-/// Explains which backend would run each pass, and why, with aligned tensors and a
-/// scale above 0: `{"forward": {...}, "backward": {...}}`, each in the format of `kiln
-/// attention explain --json`. Asks the installed cuDNN by building its plan. Ignores
-/// KILN_ATTENTION and Options::attention. Thread-safe. Errors: kInvalidArgument,
-/// kUnavailable (no driver, a forked child).
+/// Explains, for tensors that are aligned to 16 bytes and a scale above 0, which
+/// backend would run each pass, and why. Returns JSON: `{"forward": {...}, "backward":
+/// {...}}`, each in the format of `kiln attention explain --json`. Blocks: it asks the
+/// installed cuDNN by building its plan. Ignores KILN_ATTENTION and Options::attention.
+/// Thread safety: any number of threads. Errors: kInvalidArgument, kUnavailable (no
+/// driver, a forked child).
 [[nodiscard]] KILN_EXPORT Result<std::string> explain_attention(
     Service& service, const Device& device, const AttentionProblem& problem,
     const AttentionOptions& options = {});

@@ -14,19 +14,21 @@
 //   loss = lse - (1 - e) * x[t] - e * mean(x)
 //   dx   = scale * row_scale * (softmax(x) - (1 - e) * [column is t] - e / V)
 //
-// Logits and gradient have type `dtype`; all else is float, the arithmetic too.
+// Logits and gradient have type `dtype`; the targets have `target_type`; all else is
+// float, the arithmetic too. All tensors are device memory; each pointer must be
+// aligned to an element. `rows` may be 0.
 // - A row whose target is `ignored_index` is not read: loss, lse and gradient are 0.
-// - A target outside the vocabulary returns no error: its row is not read, and loss,
-//   lse and gradient are NaN. A row with NaN or +inf, or with -inf only, has NaN as
-//   loss and gradient.
+// - A target outside the vocabulary cannot return an error, because targets are device
+//   memory: its row is not read, and loss, lse and gradient are NaN.
+// - A row with NaN or +inf, or with -inf only, has NaN as loss and gradient.
 // - Columns in [vocabulary, padded_vocabulary) are padding: not read, not in the mean,
 //   gradient 0.
 //
-// Row strides are logits_stride and dlogits_stride. Fastest if corresponding rows of
-// logits and dlogits have the same offset from a 16-byte boundary: tensors that are
-// aligned to 16 bytes and have equal strides do, whatever the vocabulary. Out of place:
-// an output, with the gaps between its rows, must not overlap an input or another
-// output.
+// Rows are logits_stride and dlogits_stride elements apart. Fastest if a row of logits
+// and the same row of dlogits have the same offset from a 16-byte boundary. That is so,
+// whatever the vocabulary, if both tensors are aligned to 16 bytes and their strides
+// are equal. Out of place: an output, with the gaps between its rows, must not overlap
+// an input or another output.
 
 #pragma once
 
@@ -46,10 +48,10 @@ enum class TargetType : std::uint8_t { kInt64, kInt32 };
 /// Loss and gradient in one pass.
 struct CrossEntropy {
   DType dtype = DType::kUnset;
-  float* loss = nullptr;    // [rows], not scaled
-  float* lse = nullptr;     // [rows]; null: not written
-  void* dlogits = nullptr;  // [rows, padded_vocabulary]
-  const void* logits = nullptr;
+  float* loss = nullptr;          // [rows], not scaled
+  float* lse = nullptr;           // [rows]; null: not written
+  void* dlogits = nullptr;        // [rows, padded_vocabulary]
+  const void* logits = nullptr;   // [rows, vocabulary]
   const void* targets = nullptr;  // [rows]
   TargetType target_type = TargetType::kInt64;
   std::int64_t ignored_index = -100;
@@ -57,9 +59,9 @@ struct CrossEntropy {
   std::int64_t vocabulary = kUnsetSize;  // at least 1
   std::int64_t padded_vocabulary = 0;    // 0: vocabulary
   std::int64_t logits_stride = 0;        // in elements; 0: padded_vocabulary
-  std::int64_t dlogits_stride = 0;
-  float smoothing = 0;  // 0 to 1
-  float scale = 1;      // of the gradient, such as 1 / counted tokens
+  std::int64_t dlogits_stride = 0;       // likewise
+  float smoothing = 0;                   // 0 to 1
+  float scale = 1;  // of the gradient, such as 1 / number of tokens not ignored
   /// [rows], or null: a further factor for each row, such as the gradient of its loss.
   const float* row_scale = nullptr;
 };
@@ -69,22 +71,25 @@ struct CrossEntropyForward {
   DType dtype = DType::kUnset;
   float* loss = nullptr;
   float* lse = nullptr;
-  /// [rows, 2]: the largest logit of each row, and the sum of exp(logit - largest);
-  /// null if no backward pass follows. lse would be too inaccurate: with logits around
-  /// 10000, its last bit changes every gradient by a thousandth.
+  /// [rows, 2]: the largest logit of each row, and the sum of exp(logit - largest).
+  /// Null: not written, and no backward pass can follow. The backward pass does not
+  /// take lse instead, which is too inaccurate: with logits around 10000, the last bit
+  /// of lse changes every gradient by a thousandth.
   float* saved = nullptr;
-  const void* logits = nullptr;
+  const void* logits = nullptr;  // this and the following as in CrossEntropy
   const void* targets = nullptr;
   TargetType target_type = TargetType::kInt64;
   std::int64_t ignored_index = -100;
   std::int64_t rows = kUnsetSize;
   std::int64_t vocabulary = kUnsetSize;
-  std::int64_t padded_vocabulary = 0;  // as in CrossEntropy; only for the stride
-  std::int64_t logits_stride = 0;      // 0: padded_vocabulary
+  std::int64_t padded_vocabulary = 0;  // used for the default of logits_stride only
+  std::int64_t logits_stride = 0;
   float smoothing = 0;
 };
 
-/// The gradient, from `saved`, with the same bits as that of cross_entropy().
+/// The gradient, from `saved`, with the same bits as that of cross_entropy(). Fields as
+/// in CrossEntropy; logits, targets, ignored_index, sizes and smoothing must be those
+/// of the forward pass.
 struct CrossEntropyBackward {
   DType dtype = DType::kUnset;
   void* dlogits = nullptr;
@@ -96,7 +101,7 @@ struct CrossEntropyBackward {
   std::int64_t rows = kUnsetSize;
   std::int64_t vocabulary = kUnsetSize;
   std::int64_t padded_vocabulary = 0;
-  std::int64_t logits_stride = 0;  // 0: padded_vocabulary
+  std::int64_t logits_stride = 0;
   std::int64_t dlogits_stride = 0;
   float smoothing = 0;
   float scale = 1;
@@ -106,10 +111,10 @@ struct CrossEntropyBackward {
 /// Launches the operation on `device`, one of Service::devices(), in `stream`;
 /// asynchronous. A null stream is the default stream of `device`, whatever context is
 /// current; the thread's current context does not change. The first call for a kernel
-/// fetches it as Service::get() does, and blocks; after prepare() with the same dtype,
-/// the call works under capture. Errors: kInvalidArgument, before anything is fetched
-/// (names the wrong argument; a stream of another device); those of Service::get() and
-/// Kernel::launch(). Thread safety: any number of threads.
+/// fetches it as Service::get() does, and blocks. After prepare() with the same dtype,
+/// the call works during a stream capture. Errors: kInvalidArgument, before anything is
+/// fetched (names the wrong argument; a stream of another device); those of
+/// Service::get() and Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> cross_entropy(Service& service,
                                                      const Device& device,
                                                      CUstream_st* stream,

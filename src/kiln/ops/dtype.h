@@ -11,7 +11,8 @@
 
 namespace kiln::ops {
 
-/// The element type of a tensor; operations compute in float.
+/// The element type of a tensor. Operations compute in float; attention multiplies
+/// 16-bit elements on tensor cores and sums in float.
 enum class DType : std::uint8_t { kUnset, kF16, kBf16, kF32 };
 
 /// "f16", "bf16", "f32", as templates spell it; "unset". Thread-safe.
@@ -20,7 +21,8 @@ enum class DType : std::uint8_t { kUnset, kF16, kBf16, kF32 };
 /// The size of one element; 0 for kUnset. Thread-safe.
 [[nodiscard]] KILN_EXPORT std::size_t size_bytes(DType dtype);
 
-/// The default of a size that the caller must set; operations refuse it.
+/// The default of a size that the caller must set. Operations refuse it, so that a
+/// forgotten size is an error.
 inline constexpr std::int64_t kUnsetSize = std::numeric_limits<std::int64_t>::min();
 
 }  // namespace kiln::ops

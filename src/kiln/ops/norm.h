@@ -6,10 +6,12 @@
 //                               .rows = 8192, .cols = 4096, .eps = 1e-6F,
 //                               .casting = kiln::ops::RmsNormCasting::kLlama});
 //
-// Tensors are [rows, cols] and contiguous; rows and cols may be 0. weight and bias are
-// [cols], mean and rstd are float [rows]. Fastest if tensors are aligned to 16 bytes
-// and rows are multiples of 16 bytes. Out of place: outputs overlap neither inputs nor
-// each other. Arithmetic is in float; each element is rounded once, with kLlama twice.
+// Tensors are [rows, cols] of type `dtype`, contiguous device memory; rows and cols may
+// be 0. weight, bias and their gradients are [cols] of type `weight_dtype`, mean and
+// rstd are float [rows]. Each pointer must be aligned to an element. Fastest if tensors
+// are aligned to 16 bytes and rows are multiples of 16 bytes. Out of place: outputs
+// must overlap neither inputs nor each other. Arithmetic is in float; each element is
+// rounded once, with kLlama twice.
 
 #pragma once
 
@@ -27,13 +29,13 @@ namespace kiln::ops {
 /// sqrt(sum((x - mean)^2) / cols + eps) of each row.
 struct LayerNormForward {
   DType dtype = DType::kUnset;  // of x, y, residual and sum
-  /// Of weight and bias: dtype or kF32; unset means dtype.
+  /// Of weight and bias: the same as dtype, or kF32. Unset: the same as dtype.
   DType weight_dtype = DType::kUnset;
   void* y = nullptr;
   const void* x = nullptr;
   const void* weight = nullptr;
   const void* bias = nullptr;  // with has_bias
-  /// For the backward pass; null: not written.
+  /// Needed by the backward pass; null: not written.
   float* mean = nullptr;
   float* rstd = nullptr;
   std::int64_t rows = kUnsetSize;
@@ -41,7 +43,8 @@ struct LayerNormForward {
   float eps = 1e-5F;
   bool has_bias = true;
   bool zero_centered_weight = false;  // `weight` holds the weight minus 1
-  /// Normalizes x + residual, rounded to dtype and stored in `sum`, instead of x.
+  /// Adds `residual` to x, rounds the sum to dtype, stores it in `sum`, and normalizes
+  /// it instead of x.
   bool adds_residual = false;
   const void* residual = nullptr;
   void* sum = nullptr;
@@ -65,21 +68,23 @@ struct LayerNormBackward {
   std::int64_t cols = kUnsetSize;
   bool has_bias = true;
   bool zero_centered_weight = false;
-  /// False: computes only dx, without a workspace; dweight and dbias must be null.
+  /// False: computes dx alone, neither dweight nor dbias, whatever has_bias says. Both
+  /// must be null then, and no workspace is needed.
   bool has_dweight = true;
-  /// Adds `dsum`, the gradient that arrives at `sum` from its other uses, to dx; dx is
-  /// then the gradient of both x and residual.
+  /// As in the forward pass. True: adds `dsum`, the gradient of `sum` that comes from
+  /// the rest of the model, to dx; dx is then the gradient of x and of residual.
   bool adds_residual = false;
   const void* dsum = nullptr;
-  /// Scratch memory of at least layernorm_backward_workspace_bytes(), 4-byte aligned.
+  /// Device scratch memory of at least layernorm_backward_workspace_bytes(), 4-byte
+  /// aligned; may be null if that is 0.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
 };
 
-/// How RMSNorm rounds, and the factor it multiplies by.
+/// How RMSNorm rounds, and what it multiplies by: as the models of that name do.
 enum class RmsNormCasting : std::uint8_t {
   kNone,   // x * rstd * weight in float
-  kLlama,  // x * rstd is rounded to dtype before the product with the weight
+  kLlama,  // x * rstd is rounded to dtype, then multiplied by weight
   kGemma,  // x * rstd * (1 + weight) in float
 };
 
@@ -95,8 +100,10 @@ struct RmsNormForward {
   std::int64_t cols = kUnsetSize;
   float eps = 1e-6F;
   RmsNormCasting casting = RmsNormCasting::kNone;
-  bool zero_centered_weight = false;  // as in LayerNormForward; kGemma implies it
-  bool adds_residual = false;         // as in LayerNormForward
+  /// As in LayerNormForward. kGemma implies it; the 1 is added once, even if both are
+  /// set.
+  bool zero_centered_weight = false;
+  bool adds_residual = false;  // as in LayerNormForward
   const void* residual = nullptr;
   void* sum = nullptr;
 };
@@ -120,7 +127,8 @@ struct RmsNormBackward {
   bool has_dweight = true;                         // as in LayerNormBackward
   bool adds_residual = false;                      // as in LayerNormBackward
   const void* dsum = nullptr;
-  /// Scratch memory of at least rmsnorm_backward_workspace_bytes(), 4-byte aligned.
+  /// Device scratch memory of at least rmsnorm_backward_workspace_bytes(), 4-byte
+  /// aligned; may be null if that is 0.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
 };
@@ -130,11 +138,11 @@ struct RmsNormBackward {
 /// current; the thread's current context does not change. dweight and dbias have the
 /// same bits every time for one shape on devices with equally many multiprocessors;
 /// with 0 rows they are 0. The first call for a kernel fetches it as Service::get()
-/// does, and blocks; after prepare() with the same dtypes, flags and cols, the call
-/// works under capture. An unused pointer must be null, such as `residual` without
-/// adds_residual. Errors: kInvalidArgument, before anything is fetched (names the wrong
-/// argument; a stream of another device); those of Service::get() and Kernel::launch().
-/// Thread safety: any number of threads.
+/// does, and blocks. After prepare() with the same dtypes, flags, casting and cols, the
+/// call works during a stream capture. An unused pointer must be null, such as
+/// `residual` without adds_residual. Errors: kInvalidArgument, before anything is
+/// fetched (names the wrong argument; a stream of another device); those of
+/// Service::get() and Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> layernorm_forward(Service& service,
                                                          const Device& device,
                                                          CUstream_st* stream,
@@ -151,8 +159,8 @@ struct RmsNormBackward {
                                                         CUstream_st* stream,
                                                         const RmsNormBackward& args);
 
-/// Bytes of scratch memory that the operation needs on `device`. Ignores pointers.
-/// Errors: kInvalidArgument. Thread-safe.
+/// Bytes of scratch memory that the operation needs on `device`; 0 without dweight.
+/// Ignores pointers. Errors: kInvalidArgument. Thread-safe.
 [[nodiscard]] KILN_EXPORT Result<std::uint64_t> layernorm_backward_workspace_bytes(
     const LayerNormBackward& args, const Device& device);
 [[nodiscard]] KILN_EXPORT Result<std::uint64_t> rmsnorm_backward_workspace_bytes(

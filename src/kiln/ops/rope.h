@@ -18,16 +18,22 @@
 //   out[a] = in[a] * cos[a] - in[b] * sin[a]
 //   out[b] = in[b] * cos[b] + in[a] * sin[b]
 // The rest of the head is copied. Arithmetic is in float, rounded once at the store.
-// The gradient is the transposed map; if a and b have the same angle, that is the
-// inverse rotation:
+// The gradient is the transposed map, which is the inverse rotation if a and b have the
+// same angle:
 //   out[a] = in[a] * cos[a] + in[b] * sin[b]
 //   out[b] = in[b] * cos[b] - in[a] * sin[a]
 //
-// Fastest if tensors and tables are aligned to 16 bytes, and strides, the rest of a
+// Tensors and tables are device memory; each pointer must be aligned to an element.
+// Fastest if tensors and tables are aligned to 16 bytes, and if strides, the rest of a
 // head and r (half style: r/2) are multiples of 16 bytes. Out of place: an output, with
 // its gaps, must not overlap an input. q.out and k.out may be parts of one tensor, side
 // by side in each head, token or sequence. If keys and values lie between groups of
 // query heads, call once per group.
+//
+// Position ids per token: gather one row of the table for each token, so that the table
+// has batch * sequence positions. If one stride leads through all tokens, gather in the
+// order of that stride, and call with batch = 1 and sequence = all tokens. With any
+// strides, gather sequence after sequence, and call with starts[i] = i * sequence.
 
 #pragma once
 
@@ -51,7 +57,7 @@ enum class RopeStyle : std::uint8_t {
 /// In elements, 0 or more. The stride of a dimension of size 1 is ignored. No two
 /// elements of an output may share an address.
 struct RopeStrides {
-  std::int64_t batch = 0;  // ignored for packed sequences
+  std::int64_t batch = 0;  // ignored with cu_seqlens
   std::int64_t sequence = 0;
   std::int64_t head = 0;
   std::int64_t dim = 1;
@@ -62,42 +68,44 @@ struct RopeStrides {
 struct RopeTensor {
   void* out = nullptr;
   const void* in = nullptr;
-  std::int64_t heads = 0;  // 0: no such tensor
+  std::int64_t heads = 0;  // 0: no such tensor; out and in may then be null
   RopeStrides out_strides;
   RopeStrides in_strides;
 };
 
 /// The rotation of each position, [positions, columns]: either `angles`, or `cos` and
-/// `sin`. With r columns, element d uses column d (the two elements of a pair may
-/// differ); with r / 2 columns, pair i uses column i. Both work in both styles.
+/// `sin`; the others are null. `columns` is r or r / 2, in either style. With r
+/// columns, element d of the head uses column d, so that the two elements of a pair may
+/// have different angles. With r / 2 columns, both elements of pair i use column i.
 struct RopeTable {
-  const float* angles = nullptr;  // radians, of any magnitude; sin and cos to 1 ulp
+  const float* angles = nullptr;  // radians, of any size; sin and cos to 1 ulp
   const void* cos = nullptr;
   const void* sin = nullptr;
-  DType dtype = DType::kUnset;  // of cos and sin: kF32, or dtype of the tensors
+  DType dtype = DType::kUnset;  // of cos and sin: kF32, or that of the tensors
   std::int64_t positions = kUnsetSize;
   std::int64_t columns = kUnsetSize;
   std::int64_t row_stride = 0;  // between positions, in elements; 0: columns
 };
 
-/// Token s of sequence i has position start + starts[i] + s. A position outside the
-/// table is an error if the host can know it. If it depends on device memory (starts,
-/// cu_seqlens), the table is not read outside its bounds and the rotated elements of
-/// the token become NaN.
+/// Token s of sequence i, both counted from 0, has position start + starts[i] + s. A
+/// position outside the table is an error if the host can know it. If it depends on
+/// device memory (starts, cu_seqlens), it is no error: the table is not read outside
+/// its bounds, and the rotated elements of the token become NaN.
 struct RopeArguments {
   DType dtype = DType::kUnset;
   RopeStyle style = RopeStyle::kUnset;
   std::int64_t batch = kUnsetSize;     // sequences
   std::int64_t sequence = kUnsetSize;  // tokens per sequence; packed: in total
   std::int64_t head_dim = kUnsetSize;
-  std::int64_t rotary_dim = kUnsetSize;  // r: even, 2 to head_dim
+  std::int64_t rotary_dim = kUnsetSize;  // r: even, from 2 to head_dim
   RopeTensor q;
   RopeTensor k;  // its heads may differ from q's, or be 0
   RopeTable table;
-  std::int64_t start = 0;
-  const std::int32_t* starts = nullptr;  // [batch], or null: 0 each
-  /// For packed sequences: [batch + 1], non-decreasing. Sequence i has the tokens from
-  /// cu_seqlens[i] to cu_seqlens[i + 1] - 1. A token outside all sequences becomes 0.
+  std::int64_t start = 0;                // 0 or more
+  const std::int32_t* starts = nullptr;  // [batch], in device memory; null: 0 each
+  /// For packed sequences: [batch + 1], in device memory, non-decreasing. Sequence i
+  /// has the tokens from cu_seqlens[i] to cu_seqlens[i + 1] - 1. The output of a token
+  /// outside all sequences is 0. Null: `batch` sequences of `sequence` tokens each.
   const std::int32_t* cu_seqlens = nullptr;
 };
 
@@ -111,11 +119,11 @@ struct RopeBackward : RopeArguments {};
 /// Launches the operation on `device`, one of Service::devices(), in `stream`;
 /// asynchronous. A null stream is the default stream of `device`, whatever context is
 /// current; the thread's current context does not change. Query and key take one
-/// launch. The first call for a kernel fetches it as Service::get() does, and blocks;
-/// after prepare() with the same dtype, style and kind of table, the call works under
-/// capture. Errors: kInvalidArgument, before anything is fetched (names the wrong
-/// argument; a stream of another device); those of Service::get() and Kernel::launch().
-/// Thread safety: any number of threads.
+/// launch. The first call for a kernel fetches it as Service::get() does, and blocks.
+/// After prepare() with the same dtype, style and kind of table (angles, or cos and sin
+/// and their dtype), the call works during a stream capture. Errors: kInvalidArgument,
+/// before anything is fetched (names the wrong argument; a stream of another device);
+/// those of Service::get() and Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> rope_forward(Service& service,
                                                     const Device& device,
                                                     CUstream_st* stream,

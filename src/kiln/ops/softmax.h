@@ -6,9 +6,10 @@
 //                               .scale = 0.088F,
 //                               .mask = kiln::ops::SoftmaxMask::kCausal});
 //
-// Tensors are [batch, heads, sq, skv] and contiguous; each size may be 0. Fastest if
-// tensors are aligned to 16 bytes and rows are multiples of 16 bytes. Out of place: an
-// output must not overlap an input.
+// Tensors are [batch, heads, sq, skv] of type `dtype`, contiguous device memory; each
+// size may be 0. Each pointer must be aligned to an element. Fastest if tensors are
+// aligned to 16 bytes and rows are multiples of 16 bytes. Out of place: an output must
+// not overlap an input. Arithmetic is in float, rounded once at the store.
 
 #pragma once
 
@@ -29,8 +30,12 @@ enum class SoftmaxMask : std::uint8_t {
   kCausal,  // key j of query i where j > i + skv - sq (bottom-right aligned)
 };
 
-/// y = softmax(scale * x) of each row. A masked element is exactly 0, even if the whole
-/// row is masked.
+/// y = softmax(scale * x) of each row. A masked element counts as -infinity, so its y
+/// is exactly 0. A row of masked elements alone is all 0, and so is its gradient.
+///
+/// This differs from code that sets masked scores to -10000, such as Megatron-LM's
+/// attention_mask_func and Apex's scaled_masked_softmax: there each element of a fully
+/// masked row is 1 / skv.
 struct SoftmaxForward {
   DType dtype = DType::kUnset;
   void* y = nullptr;
@@ -38,12 +43,14 @@ struct SoftmaxForward {
   std::int64_t batch = 1;
   std::int64_t heads = 1;
   std::int64_t sq = kUnsetSize;   // rows of one head
-  std::int64_t skv = kUnsetSize;  // length of a row
+  std::int64_t skv = kUnsetSize;  // elements of a row
   float scale = 1;
   SoftmaxMask mask = SoftmaxMask::kNone;
-  /// For kBytes: [mask_batch, 1, sq, skv], a byte each.
+  /// For kBytes: [mask_batch, 1, sq, skv], one byte per element, shared by all heads.
   const std::uint8_t* mask_bytes = nullptr;
-  std::int64_t mask_batch = 0;  // 1: one mask for all; 0 or batch: one each
+  /// For kBytes. 1: one mask for the whole batch; 0 or `batch`: one mask for each of
+  /// the batch.
+  std::int64_t mask_batch = 0;
 };
 
 /// dx = scale * y * (dy - sum(y * dy)) of each row, from the y of softmax_forward().
@@ -57,18 +64,18 @@ struct SoftmaxBackward {
   std::int64_t sq = kUnsetSize;
   std::int64_t skv = kUnsetSize;
   float scale = 1;
-  /// As in the forward pass. Mask bytes are not needed: a masked y is 0.
+  /// As in the forward pass. Mask bytes are not needed: where y is 0, dx is 0.
   SoftmaxMask mask = SoftmaxMask::kNone;
 };
 
 /// Launches the operation on `device`, one of Service::devices(), in `stream`;
 /// asynchronous. A null stream is the default stream of `device`, whatever context is
 /// current; the thread's current context does not change. The first call for a kernel
-/// fetches it as Service::get() does, and blocks; after prepare() with the same dtype,
-/// mask and skv, the call works under capture. An unused pointer must be null, such as
-/// `mask_bytes` without kBytes. Errors: kInvalidArgument, before anything is fetched
-/// (names the wrong argument; a stream of another device); those of Service::get() and
-/// Kernel::launch(). Thread safety: any number of threads.
+/// fetches it as Service::get() does, and blocks. After prepare() with the same dtype,
+/// mask and skv, the call works during a stream capture. An unused pointer must be
+/// null, such as `mask_bytes` without kBytes. Errors: kInvalidArgument, before anything
+/// is fetched (names the wrong argument; a stream of another device); those of
+/// Service::get() and Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> softmax_forward(Service& service,
                                                        const Device& device,
                                                        CUstream_st* stream,
