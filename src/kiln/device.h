@@ -10,7 +10,7 @@
 
 namespace kiln {
 
-/// 9.0 for an H100.
+/// {9, 0} for an H100.
 struct ComputeCapability {
   int major = 0;
   int minor = 0;
@@ -20,16 +20,17 @@ struct ComputeCapability {
 /// "9.0". Thread-safe.
 [[nodiscard]] KILN_EXPORT std::string to_string(ComputeCapability capability);
 
-/// A device. Thread safety: none; a plain value.
+/// A device, as it was when the service opened. Thread safety: none; a plain value.
 struct Device {
   int ordinal = 0;  // the CUDA ordinal; follows CUDA_VISIBLE_DEVICES
   std::string name{};
   ComputeCapability capability;
   std::string uuid{};    // "GPU-" and 8-4-4-4-12 hex digits; "" before driver 11.4
   std::string pci_id{};  // "0000:17:00.0"
-  std::uint64_t memory_bytes = 0;
-  int multiprocessors = 0;
-  /// Maximum shared memory of a block that opts in, static plus dynamic; 0: unknown.
+  std::uint64_t memory_bytes = 0;  // in total
+  int multiprocessors = 0;         // SMs
+  /// The most shared memory of a block that opts in, static plus dynamic:
+  /// cudaDeviceProp::sharedMemPerBlockOptin. 0: unknown.
   std::int64_t shared_bytes_per_block = 0;
   friend bool operator==(const Device&, const Device&) = default;
 };

@@ -36,12 +36,12 @@ struct KernelAttributes {
   friend bool operator==(const KernelAttributes&, const KernelAttributes&) = default;
 };
 
-/// A kernel on its device. Copies are cheap and share the loaded module; a kernel may
-/// outlive its service. The module is unloaded once the service and the last copy are
-/// gone, without waiting for the device: keep a copy until the last launch has
-/// finished, and as long as a graph that captured a launch may run. Only assign to or
-/// destroy a moved-from Kernel. Thread safety: any number of threads may use one Kernel
-/// and its copies.
+/// A kernel, loaded on its device. Copies are cheap and share the loaded module; a
+/// kernel may outlive its service. The module is unloaded once the service and the last
+/// copy are gone. That does not wait for the device: keep the service or a copy until
+/// the last launch has finished, and as long as a graph that captured a launch may run.
+/// Only assign to or destroy a moved-from Kernel. Thread safety: any number of threads
+/// may use one Kernel and its copies.
 class KILN_EXPORT Kernel {
  public:
   /// The template with its parameters, "scaled_softmax_fwd:dtype=bf16,max_cols=any"; of
@@ -56,8 +56,8 @@ class KILN_EXPORT Kernel {
   /// The lowered name of the kernel that launch() starts; "" if the module of a source
   /// has several and entry() selected none.
   [[nodiscard]] const std::string& entry_point() const;
-  /// A handle to another kernel of the module, by name expression or lowered name.
-  /// Errors: kNotFound, listing the kernels of the module.
+  /// Another kernel of the same module, by name expression or lowered name. Errors:
+  /// kNotFound; the message lists the kernels of the module.
   [[nodiscard]] Result<Kernel> entry(std::string_view name) const;
 
   /// Errors: kInvalidArgument if entry_point() is "".
@@ -70,18 +70,23 @@ class KILN_EXPORT Kernel {
 
   /// Launches the kernel in `stream`; asynchronous. `arguments` are the kernel's own,
   /// in order, each of exactly its parameter's size: `float`, not `double`; a device
-  /// address as a pointer or CUdeviceptr. Works while `stream` is being captured.
+  /// address as a pointer or CUdeviceptr. They are copied before launch() returns.
+  /// Works while `stream` is being captured. Opts in to more than 48 KiB of shared
+  /// memory, or to clusters of more than 8 blocks, if the geometry asks for that.
   ///
-  /// The stream must belong to the primary context of device(). The null, legacy and
-  /// per-thread streams belong to the thread's current context; if none is current, to
-  /// the kernel's. An empty grid launches nothing. Overhead beside cuLaunchKernel: some
-  /// tens of nanoseconds and one query of the stream's context. Drivers before CUDA
-  /// 12.4 do not report the parameters of PTX; its arguments are then not checked.
+  /// The stream, a CUstream or cudaStream_t, must belong to the primary context of
+  /// device(). Null is the legacy default stream, even in a program that is compiled
+  /// with --default-stream per-thread: pass CU_STREAM_PER_THREAD for the other one. The
+  /// default streams (null, legacy, per-thread) belong to the thread's current context;
+  /// if none is current, to the kernel's. An empty grid launches nothing. Overhead
+  /// beside cuLaunchKernel: some tens of nanoseconds and one query of the stream's
+  /// context. Drivers before CUDA 12.4 do not report the parameters of PTX; its
+  /// arguments are then not checked.
   ///
-  /// Errors, before the launch: kInvalidArgument (entry_point() is ""; a wrong number
-  /// or size of arguments; a geometry beyond a limit of the kernel or the device; a
-  /// stream of another context), kUnavailable (a cluster or a cooperative launch with a
-  /// driver before CUDA 11.8). kDevice: the driver's error, possibly of an earlier
+  /// Errors before the launch: kInvalidArgument (entry_point() is ""; a wrong number or
+  /// size of arguments; a geometry beyond a limit of the kernel or the device; a stream
+  /// of another context), kUnavailable (a cluster or a cooperative launch with a driver
+  /// before CUDA 11.8). Error of the launch: kDevice, which may be that of an earlier
   /// kernel, since kernels run asynchronously.
   template <typename... Arguments>
   [[nodiscard]] Result<void> launch(const Geometry& geometry, CUstream_st* stream,
@@ -95,7 +100,7 @@ class KILN_EXPORT Kernel {
     return launch_with(geometry, stream, values, kSizes);
   }
 
-  /// The same with the result of geometry(), whose error it returns.
+  /// The same, with what geometry() returned: if that is an error, returns it.
   template <typename... Arguments>
   [[nodiscard]] Result<void> launch(const Result<Geometry>& geometry,
                                     CUstream_st* stream, Arguments... arguments) const {
@@ -104,8 +109,8 @@ class KILN_EXPORT Kernel {
     return launch(*geometry, stream, arguments...);
   }
 
-  /// As launch(), for arguments known only at run time: the host address and the size
-  /// of each. Copies the arguments before it returns.
+  /// As launch(), for arguments whose number and types are known only at run time:
+  /// their host addresses and their sizes. Copies the arguments before it returns.
   [[nodiscard]] Result<void> launch_with(
       const Geometry& geometry, CUstream_st* stream, std::span<void* const> arguments,
       std::span<const std::size_t> sizes_bytes) const;

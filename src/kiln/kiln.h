@@ -1,4 +1,4 @@
-// All of Kiln's public headers.
+// All C++ headers of Kiln. C programs include kiln/c.h instead.
 
 #pragma once
 

@@ -20,37 +20,42 @@ class FirstResolve;
 /// Parameter name to value, both as text: {{"dtype", "bf16"}, {"max_cols", "128"}}.
 using Parameters = std::map<std::string, std::string>;
 
-/// CUDA C++ source and everything that its compilation depends on.
+/// CUDA C++ source and everything that its compilation depends on. C++17, unless
+/// `options` has another --std.
 struct SourceOptions {
   std::string source;
   /// The name in messages; the compiler always sees "kernel.cu".
   std::string file_name = "kernel.cu";
   /// Headers in memory: the name as #include spells it, and the text.
   std::map<std::string, std::string> headers{};
-  /// Searched in this order, after the headers in memory, before the toolkit's.
+  /// Searched in this order, after the headers in memory, before the toolkit's. A
+  /// relative path is resolved at the first get(), in the working directory of then.
   std::vector<std::filesystem::path> include_dirs{};
   /// "NAME" or "NAME=VALUE".
   std::vector<std::string> defines{};
-  /// More NVRTC options, one per string. An option that Kiln sets itself, or that does
-  /// more than make the image, is an error.
+  /// More NVRTC options, one per string: "--maxrregcount=64". Errors: options that Kiln
+  /// sets itself (the architecture), options whose output is no kernel image
+  /// (--device-c, --dlto), and options that write or read other files (--pch).
   std::vector<std::string> options{};
-  /// C++ expressions that name kernels: "scale<float>". extern "C" kernels need none.
+  /// C++ expressions that name kernels, "scale<float>", also for Kernel::entry(). An
+  /// extern "C" kernel needs none.
   std::vector<std::string> name_expressions{};
 };
 
-/// A request for a kernel. Immutable; copies are cheap and share its state. Only assign
-/// to or destroy a moved-from Request. The constructors check nothing: Service::get()
-/// reports errors. The first get() reads the headers on disk; make a new Request to see
-/// later changes.
-/// Thread safety: any number of threads may use one.
+/// A request for a kernel. Immutable; copies are cheap and share its state. Reuse one
+/// object for calls that repeat: its second get() is the fastest. Only assign to or
+/// destroy a moved-from Request. The constructors check nothing: Service::get() reports
+/// errors. The first get() reads the headers on disk; make a new Request to see later
+/// changes. Thread safety: any number of threads may use one.
 class KILN_EXPORT Request {
  public:
-  /// A kernel of the template catalog. Implicit, so that a call can say
+  /// A kernel of a template, which `kiln templates` lists. Implicit, so that a call can
+  /// say
   /// `service.get({"scaled_softmax_fwd", {{"dtype", "bf16"}}}, device)`.
   // NOLINTNEXTLINE(google-explicit-constructor)
   Request(std::string name, Parameters params = {});
 
-  /// A kernel, or several, from CUDA C++ source.
+  /// A module with one or more kernels, from CUDA C++ source.
   [[nodiscard]] static Request from_source(SourceOptions options);
 
   [[nodiscard]] bool is_template() const;

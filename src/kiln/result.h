@@ -12,7 +12,8 @@
 
 namespace kiln {
 
-/// What the caller can do about a failure. Every `--json` prints these names.
+/// What the caller can do about a failure. In JSON the kiln program writes these codes
+/// as to_string() does.
 enum class ErrorCode : std::uint8_t {
   kInvalidArgument,  // fix the request; retrying cannot help
   kNotFound,         // no such key, file, template or library
@@ -33,14 +34,18 @@ enum class ErrorCode : std::uint8_t {
 
 struct Error {
   ErrorCode code;
-  std::string message;  // lower case, no trailing dot; object, call, cause, remedy
+  /// Names the object, the call, the cause and, if there is one, the remedy. Begins in
+  /// lower case and has no trailing dot.
+  std::string message;
 };
 
-/// A T or an Error. Thread safety: as for T.
+/// A T or an Error, with the interface of std::expected of C++23. Thread safety: as for
+/// T.
 template <typename T>
 using Result = tl::expected<T, Error>;
 
-/// `return fail(ErrorCode::kIo, "open /x: no such file or directory");`
+/// For callers' own functions: `return fail(ErrorCode::kIo, "open /x: no such file or
+/// directory");`
 [[nodiscard]] inline tl::unexpected<Error> fail(ErrorCode code, std::string message) {
   return tl::unexpected<Error>(Error{code, std::move(message)});
 }

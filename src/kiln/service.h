@@ -25,7 +25,7 @@
 
 namespace kiln {
 
-/// One event of a request for a kernel on a device.
+/// Something that a get(), or its prefetch(), of a kernel for a device has done.
 struct Event {
   enum class Kind : std::uint8_t {
     kHit,        // found on disk; or in memory, if it could not be stored
@@ -46,64 +46,79 @@ struct Event {
 /// "hit", "compiled", "waited", "not_stored", "loaded", "failed". Thread-safe.
 [[nodiscard]] KILN_EXPORT std::string_view to_string(Event::Kind kind);
 
-/// The backend of attention. kBest: cuDNN if it can run the problem, else Kiln's own
-/// kernel. kCudnn, kKiln: only that one; if it cannot run a problem, that is an error.
+/// What computes attention. kBest: cuDNN if it can run the problem, else Kiln's own
+/// kernel. kCudnn, kKiln: only that one; a problem that it cannot run is an error.
 enum class AttentionSetting : std::uint8_t { kBest, kCudnn, kKiln };
 
-/// Settings of a service. A field that is set overrides the default and the environment
-/// variable named beside it.
+/// Settings of a service. A field that is set overrides the environment variable named
+/// beside it; if neither is set, the default holds. A variable that is empty is not
+/// set. A set-uid or set-gid program reads no variable.
 struct Options {
-  std::optional<std::filesystem::path> cache_dir{};            // KILN_CACHE_DIR
-  std::optional<std::uint64_t> cache_limit_bytes{};            // KILN_CACHE_SIZE
+  /// Folder of the cache. Default: $XDG_CACHE_HOME/kiln, else ~/.cache/kiln.
+  std::optional<std::filesystem::path> cache_dir{};  // KILN_CACHE_DIR
+  /// Above this, the least recently used objects are deleted. Default: 10 GiB.
+  std::optional<std::uint64_t> cache_limit_bytes{};  // KILN_CACHE_SIZE
+  /// Wall-clock limit of one build, above 0. Default: 300 s.
   std::optional<std::chrono::milliseconds> compile_timeout{};  // KILN_COMPILE_TIMEOUT
-  std::optional<std::uint64_t> worker_memory_bytes{};          // KILN_WORKER_MEMORY
-  std::optional<unsigned> jobs{};                              // KILN_JOBS
-  std::optional<bool> no_jit{};                                // KILN_NO_JIT
-  std::optional<std::filesystem::path> nvrtc{};                // KILN_NVRTC
-  std::optional<std::filesystem::path> cudnn{};                // KILN_CUDNN
-  std::optional<std::filesystem::path> driver{};               // KILN_DRIVER
-  std::optional<std::filesystem::path> worker{};               // KILN_WORKER
-  std::optional<std::string> toolchain{};                      // KILN_TOOLCHAIN
-  std::optional<AttentionSetting> attention{};                 // KILN_ATTENTION
+  /// Limit of the resident memory of one build, 64 MiB or more. Default: 4 GiB.
+  std::optional<std::uint64_t> worker_memory_bytes{};  // KILN_WORKER_MEMORY
+  /// Builds at a time, 1 to 1024. Default: the number of usable cores.
+  std::optional<unsigned> jobs{};  // KILN_JOBS
+  /// Builds nothing: a kernel that is not in the cache is kUnavailable.
+  std::optional<bool> no_jit{};  // KILN_NO_JIT
+  /// Paths of the libraries to load: libnvrtc, libcudnn, libcuda. Default: searched.
+  std::optional<std::filesystem::path> nvrtc{};   // KILN_NVRTC
+  std::optional<std::filesystem::path> cudnn{};   // KILN_CUDNN
+  std::optional<std::filesystem::path> driver{};  // KILN_DRIVER
+  /// Path of the kiln-worker program.
+  std::optional<std::filesystem::path> worker{};  // KILN_WORKER
+  /// Which of the NVRTCs found: "13.0", or 8 or more digits of its build id.
+  std::optional<std::string> toolchain{};  // KILN_TOOLCHAIN
+  /// Default: kBest.
+  std::optional<AttentionSetting> attention{};  // KILN_ATTENTION
+  /// Folders with templates, searched before the built-in ones.
   std::optional<std::vector<std::filesystem::path>>
-      template_dirs{};                            // KILN_TEMPLATE_DIR
+      template_dirs{};  // KILN_TEMPLATE_DIR
+  /// A file to which each requested kernel is added, for `kiln warm --manifest`.
   std::optional<std::filesystem::path> record{};  // KILN_RECORD
   /// Templates that get() refuses, as names or shell patterns: "rope_fwd", "scaled_*".
   std::optional<std::vector<std::string>> disable{};  // KILN_DISABLE
   /// User ids whose cache objects are trusted, besides this user's and root's.
   std::optional<std::vector<std::uint32_t>> trusted_uids{};  // KILN_TRUSTED_UIDS
-  /// "trace", "debug", "info", "warning", "error" or "off". For the whole process.
+  /// "trace", "debug", "info", "warning" (the default), "error" or "off". For the whole
+  /// process. The log goes to stderr; kiln_log_to() of kiln/c.h sends it elsewhere.
   std::optional<std::string> log_level{};  // KILN_LOG
   /// Called for each event on the thread that caused it; several threads may call it at
   /// once. It must not call the service. A hit in memory is no event. Exceptions from
-  /// it are logged, not passed on.
+  /// it are logged, not passed on. No call begins after the service was destroyed.
   std::function<void(const Event&)> on_event{};
 };
 
-/// Counts of a service since it was opened.
+/// Counts of a service since it was opened; all but the first count events.
 struct Statistics {
-  std::uint64_t memory_hits = 0;  // already loaded
+  std::uint64_t memory_hits = 0;  // already loaded; no event
   std::uint64_t disk_hits = 0;
   std::uint64_t compiled = 0;
   std::uint64_t waited = 0;
-  std::uint64_t not_stored = 0;  // part of `compiled`
+  std::uint64_t not_stored = 0;  // also counted in `compiled`
   std::uint64_t loaded = 0;      // modules, on all devices
-  std::uint64_t failed = 0;
+  std::uint64_t failed = 0;      // calls of get() and prefetches that failed
   friend bool operator==(const Statistics&, const Statistics&) = default;
 };
 
 /// Compiles, finds and loads kernels. A kernel stays loaded until the service and all
-/// copies of the kernel are gone. (If a build read a header that its key does not
-/// cover, only that Request and its copies get the kernel, and keep it loaded.) No
-/// function throws. Only assign to or destroy a moved-from Service. In a forked child,
-/// only devices(), statistics() and destruction work; the rest returns kUnavailable.
-/// Thread safety: any number of threads may call any method, except while the service
-/// is moved or destroyed.
+/// copies of the kernel are gone. One exception: if a build read a header that its key
+/// does not cover, only that Request and its copies get the kernel, and it stays loaded
+/// until they are gone, too. No function throws. Only assign to or destroy a moved-from
+/// Service. In a forked child, only devices(), statistics() and destruction work; the
+/// rest returns kUnavailable. Thread safety: any number of threads may call any method,
+/// except while the service is moved or destroyed.
 class KILN_EXPORT Service {
  public:
-  /// Reads the environment, opens the cache and lists the devices of the driver. If the
-  /// cache cannot be opened, logs a warning and keeps kernels in memory only. Does not
-  /// wait for NVRTC. No driver is no error. Errors: kInvalidArgument (a setting or a
+  /// Reads the environment (no other thread may change it meanwhile), opens the cache
+  /// and lists the devices of the driver. If the cache cannot be opened, logs a warning
+  /// and keeps kernels in memory only. Does not wait for NVRTC. A machine without a
+  /// driver is no error: devices() is empty. Errors: kInvalidArgument (a setting or a
   /// template folder), kIo (the file of KILN_RECORD), kUnavailable (a driver library
   /// that cannot be loaded), kDevice (a driver that fails).
   [[nodiscard]] static Result<Service> open(const Options& options = {});
@@ -112,11 +127,13 @@ class KILN_EXPORT Service {
   Service& operator=(Service&& other) noexcept;
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
-  /// Cancels prefetches and their builds, within about a second; if the driver is
-  /// loading a prefetched kernel, waits for it. No other thread may be in a call.
+  /// Cancels prefetches and their builds, which takes up to about a second. If the
+  /// driver is loading a prefetched kernel, waits for that. No other thread may be in a
+  /// call of this service.
   ~Service();
 
-  /// By ordinal; empty without a driver or devices. Valid as long as the service.
+  /// All devices, by ordinal; empty without a driver or devices. Valid as long as the
+  /// service.
   [[nodiscard]] const std::vector<Device>& devices() const;
 
   /// The device with that ordinal. Errors: kUnavailable (no driver, no devices, a
@@ -131,30 +148,33 @@ class KILN_EXPORT Service {
   [[nodiscard]] Result<Device> device_of(CUstream_st* stream) const;
 
   /// Returns the kernel, loaded on `device`, one of devices(). A kernel in memory is
-  /// returned without waiting for any build or load; else it is found on disk or built,
-  /// and loaded, once for all threads that ask meanwhile. Blocks; every wait has a
-  /// deadline. `stop` cancels a wait for a build, and a build that this call runs. A
-  /// fault of the cache is never an error.
+  /// returned at once, without waiting for any build or load. Any other is found on
+  /// disk or built, and then loaded, once for all threads that ask meanwhile; that
+  /// blocks. Every wait has a deadline. `stop` cancels a wait for a build, and a build
+  /// that this call runs. A fault of the cache is never an error.
   ///
   /// Errors: kInvalidArgument, kNotFound (the request, the device); kCompileFailed with
   /// NVRTC's log; kTimeout, kResourceLimit, kWorkerCrashed; kUnavailable (no NVRTC for
   /// this device, a driver that is too old, a miss with no_jit, a kernel that
   /// Options::disable names, a forked child); kIo (reading a header); kCorrupt (the
-  /// compiler's output); kCancelled; kDevice. The next call tries again.
+  /// compiler's output); kCancelled; kDevice. The next call tries again, but a build
+  /// that has killed its compile worker twice returns the same error for 10 minutes.
   [[nodiscard]] Result<Kernel> get(const Request& request, const Device& device,
                                    const std::stop_token& stop = {});
 
-  /// Starts get() in the background and returns. A later get() finds the kernel or
-  /// waits for the same build. A failure in the background is only an event; get()
-  /// tries again. Errors: kInvalidArgument, kNotFound (the request, the device);
+  /// Starts get() on a thread of the service and returns. A later get() finds the
+  /// kernel or waits for the same build. A failure in the background is reported as an
+  /// event only; a later get() tries again. Errors: kInvalidArgument, kNotFound (the
+  /// request, the device);
   /// kUnavailable (no thread left, no driver, a forked child, a kernel that
   /// Options::disable names).
   [[nodiscard]] Result<void> prefetch(const Request& request, const Device& device);
 
   [[nodiscard]] Statistics statistics() const;
 
-  /// JSON with cuDNN's 23 device properties of `device`, one of devices(); `--profile
-  /// FILE` reads it on a machine without that device. Errors: kInvalidArgument,
+  /// JSON with the 23 properties of `device`, one of devices(), that cuDNN needs. Write
+  /// it to a file: `kiln warm --profile FILE` and `kiln attention warm --profile FILE`
+  /// then build for this device on any machine. Errors: kInvalidArgument,
   /// kUnavailable (no driver, a forked child), kDevice.
   [[nodiscard]] Result<std::string> profile(const Device& device) const;
 
