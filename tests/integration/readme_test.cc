@@ -1,5 +1,5 @@
-// Every command in the README, run as it stands there, and its code, which is that of
-// programs that other tests run.
+// Every command in the README, run as it stands there, and its code. The C compiles;
+// all other code is that of programs that other tests run.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -126,6 +126,19 @@ TEST(ReadmeTest, EveryCommandDoesWhatItSays) {
 TEST(ReadmeTest, ItsFirstUseIsThatOfTheExample) {
   expect_in_order(code_lines_of("Use it from C++", "cpp"),
                   "tests/examples/first_use.cc");
+}
+
+TEST(ReadmeTest, ItsCCompilesAsStrictC11) {
+  const std::vector<std::string> lines = code_lines_of("Use it from C++", "c");
+  ASSERT_FALSE(lines.empty());
+  std::string program = "#include <kiln/c.h>\n#include <stdio.h>\nint main(void) {\n";
+  for (const std::string& line : lines) program += line + "\n";
+  test::KilnProgram shell;
+  shell.write("app.c", program + "return 0;\n}\n");
+  const auto compiled = shell.run_in_shell(
+      "cc -std=c11 -Wall -Wextra -pedantic -Werror -fsyntax-only app.c -I " +
+      test::paths::source("src"));
+  EXPECT_EQ(compiled.status, 0) << compiled.text();
 }
 
 TEST(ReadmeTest, ItsOperationIsThatOfTheExample) {
