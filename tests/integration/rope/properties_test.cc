@@ -159,6 +159,46 @@ TEST_P(RopeProperties, AStartIsAShiftOfTheTable) {
   });
 }
 
+// Both ways that kiln/ops/rope.h describes: with any strides, and with one stride that
+// leads through all tokens.
+TEST_P(RopeProperties, ATableWithARowPerTokenTakesAnyPositionIds) {
+  with_types(form_of(GetParam()), []<typename T, typename U>() {
+    const std::vector<I64> ids{7, 0, 3, 3, 9, 1, 8, 2};
+    Problem<T, U> with_starts(
+        form_of(GetParam()),
+        {.batch = 2, .sequence = 4, .q_heads = 2, .dim = 32, .rotary = 32},
+        {.in = Layout::kBhsd, .positions = 8, .starts = {0, 4}});
+    Problem<T, U> in_a_row(form_of(GetParam()),
+                           {.sequence = 8, .q_heads = 2, .dim = 32, .rotary = 32},
+                           {.positions = 8});
+    for (I64 t = 0; t < 8; ++t) {
+      for (I64 c = 0; c < 32; ++c) {
+        const float angle = in_a_row.table.angle(ids[static_cast<std::size_t>(t)], c);
+        with_starts.table.set(t, c, angle);
+        in_a_row.table.set(t, c, angle);
+        for (I64 h = 0; h < 2; ++h)
+          in_a_row.q.in_at(0, t, h, c) = with_starts.q.in_at(t / 4, t % 4, h, c);
+      }
+    }
+    with_starts.run();
+    in_a_row.run();
+    for (I64 t = 0; t < 8; ++t) {
+      Problem<T, U> alone(form_of(GetParam()), {.q_heads = 2, .dim = 32, .rotary = 32},
+                          {.positions = 10, .start = ids[static_cast<std::size_t>(t)]});
+      std::copy_n(in_a_row.q.in.data() + t * 2 * 32, alone.q.in.size(),
+                  alone.q.in.data());
+      alone.run();
+      for (I64 h = 0; h < 2; ++h) {
+        for (I64 d = 0; d < 32; ++d) {
+          const double wanted = alone.q.out_at(0, 0, h, d).value();
+          EXPECT_EQ(with_starts.q.out_at(t / 4, t % 4, h, d).value(), wanted) << t;
+          EXPECT_EQ(in_a_row.q.out_at(0, t, h, d).value(), wanted) << t;
+        }
+      }
+    }
+  });
+}
+
 TEST_P(RopeProperties, APackedSequenceIsWhatItIsAlone) {
   with_types(form_of(GetParam()), []<typename T, typename U>() {
     const Shape shape{.batch = 4,
