@@ -6,8 +6,8 @@
 //                                       .sq = 4096, .skv = 4096, .dqk = 128, .dv = 128,
 //                                       .mask = kiln::ops::AttentionMask::kCausal};
 //   set_strides(problem);
-//   // Allocate choice->workspace_bytes of device memory, aligned to 256 bytes.
 //   auto choice = kiln::ops::prepare_attention_forward(service, device, problem);
+//   // workspace: choice->workspace_bytes of device memory, at a multiple of 256 bytes
 //   auto done = kiln::ops::attention_forward(
 //       service, device, stream, problem,
 //       {.q = q, .k = k, .v = v, .o = o, .workspace = workspace,
