@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kStartLimit{30};
 WorkerSet::Permit::~Permit() {
   const MutexLock lock(workers_.mutex_);
   --workers_.busy_;
-  workers_.changed_.notify_one();
+  workers_.changed_.notify_all();
 }
 
 WorkerSet::WorkerSet(LazyCount max_workers, WorkerSearch search,
@@ -37,11 +37,13 @@ Result<std::unique_ptr<WorkerSet::Permit>> WorkerSet::acquire_permit(
   });
   const unsigned most = max_workers_.get();
   const MutexLock lock(mutex_);
-  while (busy_ >= most && !stop.stop_requested()) changed_.wait(mutex_);
-  if (stop.stop_requested()) {
-    changed_.notify_one();  // pass on a wake-up that was meant for another waiter
+  const auto turn = queue_.insert(queue_.end(), Waiting{});
+  while ((busy_ >= most || turn != queue_.begin()) && !stop.stop_requested())
+    changed_.wait(mutex_);
+  queue_.erase(turn);
+  changed_.notify_all();  // there may be a permit for the next one
+  if (stop.stop_requested())
     return fail(ErrorCode::kCancelled, "cancelled while queued for a compile worker");
-  }
   ++busy_;
   return std::make_unique<Permit>(*this);
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <list>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -37,8 +38,8 @@ class WorkerSet {
   WorkerSet& operator=(WorkerSet&&) = delete;
   ~WorkerSet();
 
-  /// Waits, without a limit, until fewer than max_workers permits are taken.
-  /// Errors: kCancelled.
+  /// Waits, without a limit, until fewer than max_workers permits are taken. Permits
+  /// are given in the order of asking. Errors: kCancelled.
   [[nodiscard]] Result<std::unique_ptr<Permit>> acquire_permit(
       const std::stop_token& stop);
 
@@ -58,6 +59,8 @@ class WorkerSet {
     WorkerProcess process;
   };
 
+  struct Waiting {};
+
   std::optional<WorkerProcess> take_idle(const Libraries& libraries);
   Result<WorkerProcess> start(const std::stop_token& stop);
 
@@ -70,7 +73,8 @@ class WorkerSet {
 
   Mutex mutex_;
   ConditionVariable changed_;
-  unsigned busy_ KILN_GUARDED_BY(mutex_) = 0;  // permits taken
+  unsigned busy_ KILN_GUARDED_BY(mutex_) = 0;         // permits taken
+  std::list<Waiting> queue_ KILN_GUARDED_BY(mutex_);  // for a permit
   std::vector<Idle> idle_ KILN_GUARDED_BY(mutex_);
 };
 

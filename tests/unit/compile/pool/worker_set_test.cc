@@ -8,6 +8,8 @@
 
 #include <csignal>
 #include <future>
+#include <thread>
+#include <vector>
 
 #include "tests/support/processes.h"
 #include "tests/unit/compile/pool/scripted_worker.h"
@@ -107,6 +109,23 @@ TEST_F(WorkerSetTest, OneThatEndedWhileItWasIdleIsNotHired) {
   const auto worker = acquire(workers, {"/a"}).value();
   EXPECT_NE(worker.pid(), first);
   EXPECT_TRUE(worker.alive());
+}
+
+TEST_F(WorkerSetTest, GivesPermitsInTheOrderOfAsking) {
+  WorkerSet workers = workers_of(1);
+  auto permit = workers.acquire_permit({}).value();
+  std::vector<int> order;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 6; ++i) {
+    threads.emplace_back([&, i] {
+      const auto mine = workers.acquire_permit({});
+      order.push_back(i);  // one permit: one at a time
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  permit.reset();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(order, (std::vector{0, 1, 2, 3, 4, 5}));
 }
 
 TEST_F(WorkerSetTest, AStopEndsTheWaitForAPlace) {
