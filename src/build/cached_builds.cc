@@ -133,23 +133,29 @@ Result<Fetched> CachedBuilds::build_here(const BuildOrder& order,
   };
   auto built = order.build(stop, on_phase);
   if (!built) {
-    const ErrorCode code = built.error().code;
-    if (lock.held() && code != ErrorCode::kCancelled) {
-      if (code != ErrorCode::kCompileFailed || order.shares_refusal)
-        failures_.leave(order.key, lock.record(), built.error());
-      lock.end_build();
-    }
+    end_failed(order, built.error(), lock);
     return tl::unexpected(std::move(built).error());
   }
   cache_.counters().add(cache::Counter::kCompiled);
-  if (lock.held() && !built->mismatch)
-    lock.set_phase(cache::Phase::kPublishing);
-  Fetched fetched = built->mismatch
-                        ? Fetched{std::move(built->object), Outcome::kCompiled,
-                                  std::move(built->mismatch), false}
-                        : publish(order, std::move(built->object));
+  Fetched fetched{built->object, Outcome::kCompiled, built->mismatch, !built->mismatch};
+  if (!built->mismatch) {
+    if (lock.held())
+      lock.set_phase(cache::Phase::kPublishing);
+    fetched = publish(order, std::move(built->object));
+  }
   lock.end_build();
   return fetched;
+}
+
+/// Ends a build that failed; whoever waited for it fails alike.
+void CachedBuilds::end_failed(const BuildOrder& order, const Error& error,
+                              cache::KeyLock& lock) {
+  // A cancelled build is no answer: the next holder of the lock is waited for.
+  if (!lock.held() || error.code == ErrorCode::kCancelled)
+    return;
+  if (error.code != ErrorCode::kCompileFailed || order.shares_refusal)
+    failures_.leave(order.key, lock.record(), error);
+  lock.end_build();
 }
 
 Fetched CachedBuilds::publish(const BuildOrder& order, ObjectPointer object) {

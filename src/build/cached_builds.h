@@ -103,6 +103,7 @@ class CachedBuilds {
   [[nodiscard]] Result<Fetched> build_here(const BuildOrder& order,
                                            const std::stop_token& stop,
                                            cache::KeyLock& lock);
+  void end_failed(const BuildOrder& order, const Error& error, cache::KeyLock& lock);
   [[nodiscard]] Fetched publish(const BuildOrder& order,
                                 std::shared_ptr<const cache::StoredObject> object);
 
