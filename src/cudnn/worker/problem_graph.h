@@ -12,9 +12,15 @@
 
 #include "attention/plan.h"
 #include "attention/problem.h"
-#include "cudnn/worker/frontend.h"
 #include "device/architecture.h"
 #include "kiln/result.h"
+
+// The frontend opens cuDNN at run time, throws nothing and has no JSON of its own. Only
+// this folder includes it: it is large.
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#define NV_CUDNN_DISABLE_EXCEPTION
+#define CUDNN_FRONTEND_SKIP_JSON_LIB
+#include <cudnn_frontend.h>
 
 namespace kiln::plan_worker {
 
