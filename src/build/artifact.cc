@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/plan.h"
 #include "cache/unix_time.h"
 #include "device/compatibility.h"
 #include "device/cubin.h"
@@ -81,6 +82,36 @@ Result<cache::Metadata> metadata_of(const KeyedRequest& request,
   return metadata;
 }
 
+/// The target that a kernel's object states: "sm_90a" or "compute_90". Errors:
+/// kCorrupt.
+Result<device::Target> target_of(const cache::StoredObject& object) {
+  const auto architecture = device::parse_architecture(object.target());
+  if (!architecture) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("'{}' is no target of a kernel", object.target()));
+  }
+  const device::Target target{*architecture, object.kind() == cache::Kind::kPtx
+                                                 ? device::ImageKind::kPtx
+                                                 : device::ImageKind::kCubin};
+  if (to_string(target) != object.target()) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("a {} object states the target '{}'",
+                            to_string(object.kind()), object.target()));
+  }
+  return target;
+}
+
+Result<void> check_stored_plan(const cache::StoredObject& object) {
+  const auto plan = KILN_TRY(attention::decode_plan(object.payload()));
+  const auto capability = KILN_TRY(attention::bound_capability(plan));
+  const device::Target target{{capability}, device::ImageKind::kCubin};
+  if (to_string(target) != object.target())
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("an execution plan for {} states the target '{}'",
+                            to_string(target), object.target()));
+  return attention::check_kernels(plan);
+}
+
 }  // namespace
 
 Result<void> check_output(const KeyedRequest& request,
@@ -138,6 +169,14 @@ Result<cache::StoredObject> make_object(const KeyedRequest& request,
                           .source = source,
                           .ptx = output.ptx};
   return cache::StoredObject::make(object);
+}
+
+Result<void> check_stored_payload(const cache::StoredObject& object) {
+  if (object.kind() == cache::Kind::kPlan)
+    return check_stored_plan(object);
+  const device::Target target = KILN_TRY(target_of(object));
+  return device::check_image(object.payload(), target,
+                             KILN_TRY(object.lowered_names()));
 }
 
 }  // namespace kiln

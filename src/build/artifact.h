@@ -1,4 +1,5 @@
-// Checks a worker's output, describes it, and encodes it as an object for the cache.
+// Checks a worker's output, describes it, and encodes it as an object for the cache;
+// and checks what the cache gives back.
 
 #pragma once
 
@@ -31,5 +32,11 @@ namespace kiln {
 [[nodiscard]] Result<cache::StoredObject> make_object(
     const KeyedRequest& request, const Fields& preimage, std::string_view source,
     const compile::CompileOutput& output);
+
+/// The cache's PayloadCheck, with what it cannot check itself: an image, or every
+/// kernel in a plan, is for the target that its object states, and has the entry points
+/// that it states. Runs on every hit, before a caller gets the payload. Errors:
+/// kCorrupt, naming the mismatch. Thread-safe.
+[[nodiscard]] Result<void> check_stored_payload(const cache::StoredObject& object);
 
 }  // namespace kiln

@@ -5,7 +5,7 @@
 #include <system_error>
 #include <utility>
 
-#include "build/payload_check.h"
+#include "build/artifact.h"
 #include "build/wait_notice.h"
 #include "compile/pool/cores.h"
 #include "util/log.h"

@@ -8,7 +8,7 @@
 #include <span>
 #include <tuple>
 
-#include "build/payload_check.h"
+#include "build/artifact.h"
 #include "cache/layout.h"
 #include "cache/metadata.h"
 #include "cache/object.h"
