@@ -15,7 +15,7 @@
 #include "build/build_service.h"
 #include "cudnn/plan_service.h"
 #include "tools/context.h"
-#include "tools/output/event_log.h"
+#include "tools/output/file_output.h"
 
 namespace kiln::tools {
 

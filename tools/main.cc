@@ -1,10 +1,260 @@
-// The kiln program.
+// The kiln program: from argv to a verb. CLI11 parses; this file decides what is valid
+// and how errors read, so that wrong usage always gives exit 2, one sentence and the
+// nearest match.
 
+#include <fmt/format.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
-#include "tools/command_line.h"
+#include "kiln/version.h"
+#include "tools/exit_code.h"
+#include "tools/program.h"
+#include "util/log.h"
+#include "util/nearest.h"
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln::tools {
+namespace {
+
+tl::unexpected<Error> wrong_usage(const CLI::App& verb, std::string_view what) {
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: {}", verb.get_name(), what));
+}
+
+/// A word of the command line that names an option.
+struct OptionWord {
+  std::string name;                  // "--arch", "-D"
+  std::optional<std::string> value;  // of "--arch=9.0", "-DX"
+};
+
+std::optional<OptionWord> option_word(const std::string& word) {
+  if (word.starts_with("--")) {
+    const std::size_t equals = word.find('=');
+    OptionWord found{word.substr(0, equals), std::nullopt};
+    if (equals != std::string::npos)
+      found.value = word.substr(equals + 1);
+    return found;
+  }
+  constexpr std::size_t kShort = 2;  // "-D"
+  if (!word.starts_with("-") || word.size() < kShort)
+    return std::nullopt;
+  OptionWord found{word.substr(0, kShort), std::nullopt};
+  if (word.size() > kShort)
+    found.value = word.substr(kShort);
+  return found;
+}
+
+/// Joins each option and its value into one word, "--option=value", so that a value may
+/// begin with a dash ("--option --maxrregcount=64"). Leaves unknown options to CLI11.
+/// Errors: a value that is missing, empty or not wanted; an option given twice.
+Result<std::vector<std::string>> join_values(
+    const CLI::App& verb, const std::vector<std::string>& arguments) {
+  std::vector<std::string> joined;
+  std::set<const CLI::Option*> given;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--") {
+      joined.insert(joined.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i),
+                    arguments.end());
+      break;
+    }
+    const auto word = option_word(arguments[i]);
+    const auto* option = word ? verb.get_option_no_throw(word->name) : nullptr;
+    if (option == nullptr) {
+      joined.push_back(arguments[i]);
+      continue;
+    }
+    if (!takes_value(*option)) {
+      if (word->value)
+        return wrong_usage(verb, fmt::format("{} takes no value", word->name));
+      joined.push_back(arguments[i]);
+      continue;
+    }
+    const bool once = option->get_items_expected_max() == 1;
+    if (!given.insert(option).second && once)
+      return wrong_usage(verb, fmt::format("{} is given twice", word->name));
+    std::string value;
+    if (word->value)
+      value = *word->value;
+    else if (i + 1 < arguments.size())
+      value = arguments[++i];
+    if (value.empty()) {
+      return wrong_usage(verb, fmt::format("{} needs a value: {} {}", word->name,
+                                           word->name, option->get_type_name()));
+    }
+    joined.push_back(word->name + (word->name.starts_with("--") ? "=" : "") + value);
+  }
+  return joined;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+Error unexpected_word(const CLI::App& verb, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  if (name.starts_with("-")) {
+    return {ErrorCode::kInvalidArgument,
+            fmt::format("{}: unknown option '{}'{}", verb.get_name(), name,
+                        did_you_mean(name, option_names(verb)))};
+  }
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("{}: unexpected argument '{}'", verb.get_name(), word)};
+}
+
+/// Turns CLI11's message into one sentence of ours.
+Error parse_failure(const CLI::App& verb, const CLI::ParseError& error) {
+  // The error's name is the verb's: only the exit code tells which error it is.
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+    for (const std::string& word : verb.remaining()) {
+      if (word != "--")
+        return unexpected_word(verb, word);
+    }
+  }
+  std::string text = error.what();
+  text = text.substr(0, text.find('\n'));
+  return {ErrorCode::kInvalidArgument, fmt::format("{}: {}", verb.get_name(), text)};
+}
+
+int fail_usage(const Context& context, const Error& error, std::string_view hint) {
+  const int status = report_failure(context, error);
+  print_error(fmt::format("{}\n", context.err.styled(hint, Style::kDim)));
+  return status;
+}
+
+/// With --json even an error in the command line must be JSON.
+bool asks_for_json(const std::vector<std::string>& arguments) {
+  return std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+}
+
+Result<Config> settings(const CommonOptions& common) {
+  Config config = KILN_TRY(read_config(process_environment()));
+  if (config.log_level) {
+    if (auto set = set_log_level(*config.log_level); !set)
+      return fail(set.error().code, "KILN_LOG: " + set.error().message);
+  }
+  if (!common.cache_dir.empty())
+    config.cache_dir = common.cache_dir;
+  return config;
+}
+
+int run_verb(const ParsedVerb& parsed, Context& context) {
+  context.json = parsed.common->json;
+  Result<Config> config = settings(*parsed.common);
+  if (!config)
+    return report_failure(context, config.error());
+  context.config = *std::move(config);
+  auto stop = StopSignal::install();
+  if (!stop)
+    return report_failure(context, stop.error());
+  context.stop = *std::move(stop);
+  const int status = parsed.run(context);
+  return context.stop->exit_code().value_or(status);
+}
+
+/// Breaks long lines of help between words, and indents them like the meanings.
+std::string wrapped(const std::string& help) {
+  constexpr std::size_t kWidth = 90;
+  std::string text;
+  for (std::size_t begin = 0; begin < help.size();) {
+    const std::size_t end = std::min(help.find('\n', begin), help.size());
+    std::string line = help.substr(begin, end - begin);
+    begin = end + 1;
+    while (line.size() > kWidth) {
+      const std::size_t space = line.rfind(' ', kWidth);
+      if (space == std::string::npos || space <= kHelpColumn)
+        break;
+      text += line.substr(0, space) + '\n';
+      line = std::string(kHelpColumn, ' ') + line.substr(space + 1);
+    }
+    text += line + '\n';
+  }
+  return text;
+}
+
+Error unknown_verb(const std::string& word) {
+  if (word.starts_with("-")) {
+    return {ErrorCode::kInvalidArgument,
+            fmt::format("the verb comes first: kiln VERB {}", word)};
+  }
+  std::vector<std::string> names;
+  for (const Verb& verb : verbs()) names.emplace_back(verb.name);
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("unknown verb '{}'{}", word, did_you_mean(word, names))};
+}
+
+int run_program(Program& program, std::vector<std::string> arguments,
+                Context& context) {
+  context.json = asks_for_json(arguments);
+  if (arguments.empty() || arguments[0] == "help") {
+    // `kiln help VERB` is `kiln VERB --help`.
+    if (arguments.size() > 2)
+      return fail_usage(context,
+                        {ErrorCode::kInvalidArgument,
+                         fmt::format("help: unexpected argument '{}'", arguments[2])},
+                        "see `kiln --help`");
+    if (arguments.size() == 2 && arguments[1] != "help")
+      arguments = {arguments[1], "--help"};
+    else
+      arguments = {"--help"};
+  }
+  if (arguments[0] == "--help" || arguments[0] == "-h") {
+    print(program.app.help());
+    return kAllDone;
+  }
+  if (arguments[0] == "--version") {
+    print(fmt::format("kiln {}\n", version()));
+    return kAllDone;
+  }
+  const auto parsed =
+      std::find_if(program.verbs.begin(), program.verbs.end(),
+                   [&](const ParsedVerb& v) { return v.verb->name == arguments[0]; });
+  if (parsed == program.verbs.end())
+    return fail_usage(context, unknown_verb(arguments[0]), "see `kiln --help`");
+  const std::string hint = fmt::format("see `kiln {} --help`", parsed->verb->name);
+  auto words = join_values(*parsed->app, {arguments.begin() + 1, arguments.end()});
+  if (!words)
+    return fail_usage(context, words.error(), hint);
+  std::reverse(words->begin(), words->end());  // CLI11 takes words from the back
+  try {
+    parsed->app->parse(*words);
+  } catch (const CLI::CallForHelp&) {
+    print(wrapped(parsed->app->help("kiln")));
+    return kAllDone;
+  } catch (const CLI::ParseError& error) {
+    return fail_usage(context, parse_failure(*parsed->app, error), hint);
+  }
+  return run_verb(*parsed, context);
+}
+
+/// Runs the program; returns the exit status. Reads the environment once.
+int run_command_line(std::vector<std::string> arguments) {
+  const std::unique_ptr<Program> program = make_program();
+  Context context;  // lives until all is printed, or a late signal cuts it off
+  const int status = run_program(*program, std::move(arguments), context);
+  if (const auto flushed = flush_output(); !flushed) {
+    print_error("kiln: " + flushed.error().message + "\n");
+    return status == kAllDone ? kSomeFailed : status;
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace kiln::tools
 
 int main(int argc, char** argv) {
   // If a reader has gone, the next write gets EPIPE; no signal ends the program.

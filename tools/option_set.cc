@@ -1,5 +1,7 @@
 #include "tools/option_set.h"
 
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 
 namespace kiln::tools {
@@ -37,6 +39,15 @@ void OptionSet::footer(const std::string& text) {
 
 bool OptionSet::is_given(const std::string& name) const {
   return app_->count(name) > 0;
+}
+
+Result<std::uint64_t> parse_number(std::string_view option, std::string_view text,
+                                   NumberRange range) {
+  auto number = kiln::parse_number(text, range);
+  if (!number)
+    return fail(number.error().code,
+                fmt::format("{}: {}", option, number.error().message));
+  return number;
 }
 
 }  // namespace kiln::tools

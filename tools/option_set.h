@@ -1,11 +1,15 @@
-// Declares the options of one verb. Only the code that reads the command line includes
-// CLI11, whose headers are large.
+// Declares the options of one verb, and reads the numbers among their values. Only the
+// code that reads the command line includes CLI11, whose headers are large.
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "kiln/result.h"
+#include "util/units.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): its own name
 class App;
@@ -42,5 +46,10 @@ class OptionSet {
  private:
   CLI::App* app_;
 };
+
+/// As kiln::parse_number(). Errors: kInvalidArgument, naming `option` as well.
+[[nodiscard]] Result<std::uint64_t> parse_number(std::string_view option,
+                                                 std::string_view text,
+                                                 NumberRange range);
 
 }  // namespace kiln::tools

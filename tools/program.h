@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/command_line.h"
+#include "tools/verbs.h"
 
 namespace kiln::tools {
 

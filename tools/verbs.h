@@ -3,9 +3,28 @@
 
 #pragma once
 
-#include "tools/command_line.h"
+#include <functional>
+#include <span>
+
+#include "tools/context.h"
+#include "tools/option_set.h"
 
 namespace kiln::tools {
+
+/// What a verb does once its options are parsed; returns the exit status.
+using Run = std::function<int(Context&)>;
+
+/// One verb of the program. `add` declares its options and returns its Run,
+/// which may refer to them through shared ownership.
+struct Verb {
+  const char* name;
+  const char* summary;
+  const char* group;
+  Run (*add)(OptionSet& cli);
+};
+
+/// All verbs, in the order in which help lists them.
+[[nodiscard]] std::span<const Verb> verbs();
 
 [[nodiscard]] Run add_warm(OptionSet& cli);
 [[nodiscard]] Run add_compile(OptionSet& cli);

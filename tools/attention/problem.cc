@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "tools/option_values.h"
 #include "util/try.h"
 
 namespace kiln::tools {

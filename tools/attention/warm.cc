@@ -17,7 +17,6 @@
 #include "ops/preset.h"
 #include "tools/attention/command.h"
 #include "tools/build_run.h"
-#include "tools/option_values.h"
 #include "tools/verbs.h"
 #include "util/try.h"
 

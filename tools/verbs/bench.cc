@@ -13,7 +13,6 @@
 #include "request/selection.h"
 #include "tools/bench/measure.h"
 #include "tools/exit_code.h"
-#include "tools/option_values.h"
 #include "tools/output/progress.h"
 #include "tools/verbs.h"
 #include "util/nearest.h"

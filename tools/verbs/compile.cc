@@ -11,7 +11,6 @@
 #include "tools/architectures.h"
 #include "tools/build_run.h"
 #include "tools/exit_code.h"
-#include "tools/option_values.h"
 #include "tools/output/file_output.h"
 #include "tools/verbs.h"
 #include "util/posix_error.h"

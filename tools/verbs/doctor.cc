@@ -9,7 +9,6 @@
 
 #include "device/profile.h"
 #include "tools/exit_code.h"
-#include "tools/option_values.h"
 #include "tools/output/file_output.h"
 #include "tools/verbs.h"
 #include "util/try.h"

@@ -10,7 +10,6 @@
 #include "cache/unix_time.h"
 #include "tools/entry_filter.h"
 #include "tools/open_cache.h"
-#include "tools/option_values.h"
 #include "tools/output/entries.h"
 #include "tools/verbs.h"
 #include "util/nearest.h"

@@ -8,7 +8,6 @@
 
 #include "attention/plan.h"
 #include "tools/open_cache.h"
-#include "tools/option_values.h"
 #include "tools/output/entries.h"
 #include "tools/output/file_output.h"
 #include "tools/verbs.h"
