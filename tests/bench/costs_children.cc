@@ -9,9 +9,9 @@
 #include <charconv>
 #include <cstdio>
 
-#include "tests/bench/child.h"
 #include "tests/bench/floors.h"
 #include "tests/bench/kernels.h"
+#include "tests/bench/rows.h"
 #include "tests/bench/scratch.h"
 #include "util/posix_error.h"
 #include "util/read_file.h"

@@ -7,7 +7,6 @@
 #include <map>
 
 #include "build/build_options.h"
-#include "tests/bench/child.h"
 #include "tests/bench/costs_children.h"
 #include "tests/bench/floors.h"
 #include "tests/bench/kernels.h"

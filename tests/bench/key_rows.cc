@@ -5,7 +5,6 @@
 #include <charconv>
 #include <fstream>
 
-#include "tests/bench/child.h"
 #include "tests/bench/costs_children.h"
 #include "tests/bench/kernels.h"
 #include "tests/bench/rows.h"

@@ -8,8 +8,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "tests/bench/child.h"
-#include "tests/bench/comparison.h"
+#include "tests/bench/rows.h"
 #include "util/bytes.h"
 #include "util/read_file.h"
 #include "util/try.h"

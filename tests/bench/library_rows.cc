@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "tests/bench/child.h"
 #include "tests/bench/library_children.h"
 #include "tests/bench/rows.h"
 #include "tests/bench/scratch.h"

@@ -5,6 +5,7 @@
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
+#include <stdlib.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -12,12 +13,13 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "tests/bench/child.h"
-#include "tests/bench/report.h"
+#include "compile/pool/cores.h"
 #include "tests/bench/rows.h"
 
 namespace kiln::bench {
 namespace {
+
+using nlohmann::ordered_json;
 
 struct Options {
   Settings settings;
@@ -26,6 +28,82 @@ struct Options {
   std::vector<std::string> child;  // its name and arguments
   std::vector<std::string> rest;   // Google Benchmark's
 };
+
+std::string duration_text(Seconds duration) {
+  const double seconds = duration.count();
+  if (seconds < 1e-6)
+    return fmt::format("{:.1f} ns", seconds * 1e9);
+  if (seconds < 1e-3)
+    return fmt::format("{:.2f} µs", seconds * 1e6);
+  if (seconds < 1)
+    return fmt::format("{:.2f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} s", seconds);
+}
+
+std::string limit_text(const Finding& finding) {
+  const Limit& limit = finding.limit;
+  if (finding.floor_name.empty())
+    return duration_text(limit.slack);
+  const std::string ratio =
+      limit.ratio == 1 ? "" : fmt::format("{:.2f} x", limit.ratio);
+  if (limit.slack.count() == 0)
+    return ratio.empty() ? "1 x" : ratio;
+  return fmt::format("{}{}{}", ratio, ratio.empty() ? "+ " : " + ",
+                     duration_text(limit.slack));
+}
+
+// fmt pads by code points only where it knows them to be one column wide; so it does
+// for the one sign used here.
+constexpr const char* kColumns = "{:<56} {:>11} {:>11} {:>7} {:>18} {:>6} {}";
+
+/// Of the last minute; how busy others kept the machine.
+double load_average() {
+  double load = 0;
+  return ::getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+std::string table_head() {
+  return fmt::format(kColumns, "what", "measured", "floor", "ratio", "at most", "noise",
+                     "verdict");
+}
+
+/// Without a line's end.
+std::string table_line(const Finding& finding) {
+  if (finding.error)
+    return fmt::format("{:<56} failed: {}", finding.what, finding.error->message);
+  const bool has_floor = !finding.floor_name.empty();
+  return fmt::format(kColumns, finding.what, duration_text(finding.measured),
+                     has_floor ? duration_text(finding.floor) : "",
+                     has_floor ? fmt::format("{:.2f}", finding.ratio) : "",
+                     limit_text(finding), fmt::format("{:.0f} %", finding.noise * 100),
+                     finding.is_within() ? "within" : "OVER");
+}
+
+/// {"load","cores","rows":[{"name","what","floor_name","measured_s","floor_s","ratio",
+/// "limit_ratio","limit_slack_s","within","noise","rounds","error"}]}
+ordered_json to_json(const std::vector<Finding>& findings) {
+  ordered_json rows = ordered_json::array();
+  for (const Finding& finding : findings) {
+    ordered_json row = {{"name", finding.name},
+                        {"what", finding.what},
+                        {"floor_name", finding.floor_name},
+                        {"measured_s", finding.measured.count()},
+                        {"floor_s", finding.floor.count()},
+                        {"ratio", finding.ratio},
+                        {"limit_ratio", finding.limit.ratio},
+                        {"limit_slack_s", finding.limit.slack.count()},
+                        {"within", finding.is_within()},
+                        {"noise", finding.noise},
+                        {"rounds", finding.rounds},
+                        {"error", nullptr}};
+    if (finding.error)
+      row["error"] = finding.error->message;
+    rows.push_back(std::move(row));
+  }
+  return {{"load", load_average()},
+          {"cores", compile::usable_cores()},
+          {"rows", std::move(rows)}};
+}
 
 /// Says nothing: the table is the report.
 class SilentReporter : public benchmark::BenchmarkReporter {
@@ -84,6 +162,16 @@ int run(const Options& options, const char* program) {
       std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.error.has_value(); });
   return all_work ? 0 : 1;
+}
+
+/// do_child() as an exit status, what failed on stderr. `arguments` are what stands
+/// after the name.
+int run_child(std::string_view name, const std::vector<std::string>& arguments) {
+  const auto done = do_child(name, arguments);
+  if (done)
+    return 0;
+  fmt::print(stderr, "{}: {}\n", name, done.error().message);
+  return 1;
 }
 
 int run_main(int argc, char** argv) {

@@ -118,4 +118,11 @@ std::filesystem::path program_beside(const std::string& name) {
   return this_program().parent_path() / name;
 }
 
+std::vector<std::string> child_command(std::string_view name,
+                                       const std::vector<std::string>& arguments) {
+  std::vector<std::string> command{this_program(), "--child", std::string(name)};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
 }  // namespace kiln::bench

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kiln/result.h"
@@ -46,5 +47,9 @@ struct ProcessRun {
 /// This very program, and others beside it.
 [[nodiscard]] std::filesystem::path this_program();
 [[nodiscard]] std::filesystem::path program_beside(const std::string& name);
+
+/// The command line with which this program does do_child().
+[[nodiscard]] std::vector<std::string> child_command(
+    std::string_view name, const std::vector<std::string>& arguments);
 
 }  // namespace kiln::bench
