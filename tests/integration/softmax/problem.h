@@ -1,4 +1,4 @@
-// One problem for one kernel on the CPU.
+// The softmax kernels that are compiled for the CPU, and one problem for one of them.
 
 #pragma once
 
@@ -6,11 +6,54 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "tests/integration/softmax/kernels.h"
+#include "tests/integration/softmax/shape.h"
 #include "tests/integration/softmax/tensors.h"
+#include "tests/support/cpu_kernel/run_plan.h"
 
 namespace kiln::softmax_test {
+
+using kiln_cpu::kernels_of_program;
+using kiln_cpu::kernels_where;
+using kiln_cpu::kNameOfVariant;
+using kiln_cpu::Variant;
+
+[[nodiscard]] inline Kind kind_of(const Variant& variant) {
+  return kind_of(variant.kernel());
+}
+
+/// The longest row it takes.
+[[nodiscard]] inline I64 max_cols(const Variant& variant) {
+  const std::string& text = variant.param("max_cols");
+  return text == "any" ? std::numeric_limits<I64>::max() : std::stoll(text);
+}
+
+[[nodiscard]] inline std::vector<Variant> forward_variants() {
+  return kernels_where(&Variant::is_forward);
+}
+[[nodiscard]] inline std::vector<Variant> backward_variants() {
+  return kernels_where([](const Variant& v) { return !v.is_forward(); });
+}
+[[nodiscard]] inline std::vector<Variant> variants(Kind kind) {
+  return kernels_where([=](const Variant& v) { return kind_of(v) == kind; });
+}
+[[nodiscard]] inline std::vector<Variant> forward_variants(Kind kind) {
+  return kernels_where(
+      [=](const Variant& v) { return v.is_forward() && kind_of(v) == kind; });
+}
+
+/// The kernel `kernel` with the parameters of `like`.
+[[nodiscard]] inline const Variant& variant_like(const Variant& like,
+                                                 std::string_view kernel) {
+  return *std::ranges::find_if(kernels_of_program(), [&](const Variant& v) {
+    return v.kernel() == kernel && v.param("dtype") == like.param("dtype") &&
+           v.param("max_cols") == like.param("max_cols");
+  });
+}
 
 template <typename T>
 class Problem : public Tensors<T> {

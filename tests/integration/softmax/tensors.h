@@ -6,26 +6,58 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <span>
 
 #include "kiln/result.h"
-#include "tests/integration/softmax/errors.h"
-#include "tests/integration/softmax/inputs.h"
+#include "tests/integration/softmax/reference.h"
+#include "tests/integration/softmax/shape.h"
 #include "tests/support/cpu_kernel/executor.h"
 #include "tests/support/tensors/element_types.h"
 #include "tests/support/tensors/guarded_tensor.h"
+#include "tests/support/tensors/numbers.h"
 
 namespace kiln::softmax_test {
 
 using kiln_cpu::Order;
 using kiln_cpu::Side;
+using test::fill_normally;
+using test::in_ulp;
 using test::kInfinity;
 using test::kNaN;
+using test::ulp;
+using test::values;
 using test::with_type;
 template <typename T>
 using Tensor = test::GuardedTensor<T>;
+
+/// Of a mask.
+using Byte = test::Whole<std::uint8_t, 1>;
+
+/// A quarter of the columns masked; every fifth row of a mask wholly.
+inline void fill_mask(std::span<std::uint8_t> mask, I64 cols) {
+  std::mt19937 random(7);  // NOLINT(cert-msc51-cpp): the same every time
+  for (std::size_t i = 0; i < mask.size(); ++i) {
+    const bool whole = static_cast<I64>(i) / cols % 5 == 4;
+    mask[i] = whole || random() % 4 == 0 ? 1 : 0;
+  }
+}
+
+/// y as a forward kernel might have written it, out of `x`; both have the size of
+/// `shape`. `visible(row, j)` says what is not masked.
+template <typename T, typename Visible>
+void fill_y(T* y, const T* x, const Shape& shape, Visible visible) {
+  for (I64 row = 0; row < shape.rows(); ++row) {
+    const I64 at = row * shape.cols;
+    const auto row_of_y = softmax(values(x + at, shape.cols), 0.5F,
+                                  [&](I64 j) { return visible(row, j); });
+    for (I64 j = 0; j < shape.cols; ++j)
+      y[at + j] = T::from(static_cast<float>(row_of_y[static_cast<std::size_t>(j)]));
+  }
+}
 
 /// What chooses a kernel, beside its type and its class of row length.
 struct Form {
@@ -86,6 +118,47 @@ Result<void> with_arguments(const Form& form, const Pointers& pointers, float sc
                   mask_stride);
   }
   return launch(out, in, scale, rows, shape.cols);
+}
+
+/// What errors, in ulp, a result may have: half an ulp of the store, and for a forward
+/// kernel exponent and approximation of a 16-bit type, or exponential, sum and quotient
+/// of a float. A backward kernel's sum is excused by its terms.
+template <typename T>
+constexpr double error_bound(bool is_forward) {
+  return 0.5 + (!is_forward ? 0x1p-6 : sizeof(T) == 2 ? 0.1 : 3.0);
+}
+
+/// The largest error in ulp of one row `got` of softmax(scale * x), with a failure
+/// where a masked element is not 0. `visible(j)` says what is not masked.
+template <typename T, typename Visible>
+double forward_error(const T* x, const T* got, I64 cols, float scale, Visible visible) {
+  const auto expected = softmax(values(x, cols), scale, visible);
+  double worst = 0;
+  for (I64 j = 0; j < cols; ++j) {
+    if (!visible(j)) {
+      EXPECT_EQ(got[j].value(), 0) << "masked: column " << j;
+    }
+    // Exponentials below 2^-125 may be 0.
+    const double want = expected[static_cast<std::size_t>(j)];
+    worst = std::max(worst, in_ulp<T>(got[j].value(), want, 0x1p-125));
+  }
+  return worst;
+}
+
+/// The same of the gradient, with a failure where y is 0 and it is not.
+template <typename T>
+double backward_error(const T* y, const T* dy, const T* got, I64 cols, float scale) {
+  const auto expected = gradient(values(y, cols), values(dy, cols), scale);
+  double worst = 0;
+  for (I64 j = 0; j < cols; ++j) {
+    if (y[j].value() == 0) {
+      EXPECT_EQ(got[j].value(), 0) << "y is 0: column " << j;
+    }
+    const auto at = static_cast<std::size_t>(j);
+    const double rounding = 16 * 0x1p-24 * expected.magnitude[at] + 0x1p-149;
+    worst = std::max(worst, in_ulp<T>(got[j].value(), expected.dx[at], rounding));
+  }
+  return worst;
 }
 
 /// The y of a backward kernel is one that a forward kernel might have written.
