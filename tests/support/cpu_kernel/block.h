@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "kiln/geometry.h"
-#include "tests/support/cpu_kernel/copy_queue.h"
 #include "tests/support/cpu_kernel/executor.h"
 #include "tests/support/cpu_kernel/fault_signals.h"
 #include "tests/support/cpu_kernel/fiber.h"
