@@ -186,13 +186,13 @@ std::string wrapped(const std::string& help) {
   return text;
 }
 
-Error unknown_verb(const std::string& word) {
+Error unknown_verb(const Program& program, const std::string& word) {
   if (word.starts_with("-")) {
     return {ErrorCode::kInvalidArgument,
             fmt::format("the verb comes first: kiln VERB {}", word)};
   }
   std::vector<std::string> names;
-  for (const Verb& verb : verbs()) names.emplace_back(verb.name);
+  for (const ParsedVerb& each : program.verbs) names.emplace_back(each.verb->name);
   return {ErrorCode::kInvalidArgument,
           fmt::format("unknown verb '{}'{}", word, did_you_mean(word, names))};
 }
@@ -224,7 +224,8 @@ int run_program(Program& program, std::vector<std::string> arguments,
       std::find_if(program.verbs.begin(), program.verbs.end(),
                    [&](const ParsedVerb& v) { return v.verb->name == arguments[0]; });
   if (parsed == program.verbs.end())
-    return fail_usage(context, unknown_verb(arguments[0]), "see `kiln --help`");
+    return fail_usage(context, unknown_verb(program, arguments[0]),
+                      "see `kiln --help`");
   const std::string hint = fmt::format("see `kiln {} --help`", parsed->verb->name);
   auto words = join_values(*parsed->app, {arguments.begin() + 1, arguments.end()});
   if (!words)

@@ -12,6 +12,15 @@
 
 namespace kiln::tools {
 
+/// One verb of the program. `add` declares its options and returns its Run,
+/// which may refer to them through shared ownership.
+struct Verb {
+  const char* name;
+  const char* summary;
+  const char* group;
+  Run (*add)(OptionSet& cli);
+};
+
 /// The options that every verb has.
 struct CommonOptions {
   std::string cache_dir;
@@ -28,7 +37,7 @@ struct ParsedVerb {
 struct Program {
   CLI::App app{"Compiles CUDA kernels into a cache, and looks after that cache.",
                "kiln"};
-  std::vector<ParsedVerb> verbs;
+  std::vector<ParsedVerb> verbs;  // in the order in which help lists them
 };
 
 inline constexpr std::size_t kHelpColumn = 26;  // the column of the meanings in help

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <functional>
-#include <span>
 
 #include "tools/context.h"
 #include "tools/option_set.h"
@@ -13,18 +12,6 @@ namespace kiln::tools {
 
 /// What a verb does once its options are parsed; returns the exit status.
 using Run = std::function<int(Context&)>;
-
-/// One verb of the program. `add` declares its options and returns its Run,
-/// which may refer to them through shared ownership.
-struct Verb {
-  const char* name;
-  const char* summary;
-  const char* group;
-  Run (*add)(OptionSet& cli);
-};
-
-/// All verbs, in the order in which help lists them.
-[[nodiscard]] std::span<const Verb> verbs();
 
 [[nodiscard]] Run add_warm(OptionSet& cli);
 [[nodiscard]] Run add_compile(OptionSet& cli);

@@ -7,8 +7,6 @@
 #include <array>
 #include <utility>
 
-#include "tools/support_matrix/support_problems.h"
-
 namespace kiln::attention {
 namespace {
 

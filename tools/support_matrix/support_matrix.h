@@ -10,6 +10,18 @@
 
 namespace kiln::attention {
 
+struct SupportRow {
+  std::string name;
+  Problem problem;
+};
+struct SupportTable {
+  std::string title;
+  std::vector<SupportRow> rows;
+};
+
+/// The problems in the tables of SUPPORT.md.
+[[nodiscard]] std::vector<SupportTable> support_tables();
+
 /// A range of cuDNN versions that support one problem on one architecture. `until` is
 /// the first that does not; nullopt: every later version that the rules name does.
 struct SupportedRange {

@@ -1,11 +1,11 @@
-#include "tools/support_matrix/support_problems.h"
-
 #include <fmt/format.h>
 
 #include <array>
 #include <functional>
 #include <tuple>
 #include <utility>
+
+#include "tools/support_matrix/support_matrix.h"
 
 namespace kiln::attention {
 namespace {
