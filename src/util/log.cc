@@ -1,6 +1,7 @@
 #include "util/log.h"
 
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include <utility>
 
 #include "util/fork_mutex.h"
-#include "util/logger.h"
 #include "util/mutex.h"
 
 namespace kiln {
@@ -72,8 +72,7 @@ class ForkSafeSink final : public spdlog::sinks::sink {
   std::shared_ptr<const Writer> writer_;  // null: stderr
 };
 
-}  // namespace
-
+/// "kiln", on stderr. Thread-safe.
 spdlog::logger& logger() {
   // Never destroyed. NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static auto* const instance = [] {
@@ -85,8 +84,6 @@ spdlog::logger& logger() {
   }();
   return *instance;
 }
-
-namespace {
 
 // Created when Kiln is loaded, so that no fork happens meanwhile.
 [[maybe_unused]] const bool kMadeEarly = [] {

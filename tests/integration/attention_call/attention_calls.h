@@ -4,12 +4,12 @@
 #pragma once
 
 #include <gmock/gmock.h>
-#include <spdlog/sinks/ostream_sink.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -20,7 +20,6 @@
 #include "tests/support/attention_problem.h"
 #include "tests/unit/device/loading.h"
 #include "util/log.h"
-#include "util/logger.h"
 
 namespace kiln {
 
@@ -51,14 +50,17 @@ class AttentionCallTest : public test::LibraryTest {
 
   void SetUp() override {
     set("KILN_CUDNN", "/nowhere/libcudnn.so.9");
-    logger().sinks().push_back(sink_);
+    log_to([this](LogLevel level, const std::string& line) {
+      const std::lock_guard lock(log_mutex_);
+      log_ << (level == LogLevel::kWarning ? "warning " : "info ") << line << '\n';
+    });
     ASSERT_TRUE(set_log_level("info"));
     // As of whoever has made a stream; which one does not matter.
     test::make_current(driver_, context(0));
   }
   void TearDown() override {
     service_.reset();
-    std::erase(logger().sinks(), sink_);
+    log_to({});
     std::ignore = set_log_level("warning");
     for (const auto& [variable, before] : changed_) {
       if (before)
@@ -196,14 +198,8 @@ class AttentionCallTest : public test::LibraryTest {
   const test::SimulatedDriver driver_;
 
  private:
-  [[nodiscard]] static std::shared_ptr<spdlog::sinks::sink> sink_to(std::ostream& out) {
-    auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(out);
-    sink->set_pattern("%l %v");
-    return sink;
-  }
-
+  std::mutex log_mutex_;
   std::ostringstream log_;
-  const std::shared_ptr<spdlog::sinks::sink> sink_ = sink_to(log_);
   std::map<std::string, std::optional<std::string>> changed_;
   std::vector<std::shared_ptr<const device::PrimaryContext>> contexts_;
   std::vector<CUstream> streams_;

@@ -1,5 +1,7 @@
 // Calls of attention that are refused: with nothing on the stream, and the reason said.
 
+#include <fmt/format.h>
+
 #include "tests/integration/attention_call/attention_calls.h"
 
 namespace kiln {
