@@ -1,12 +1,15 @@
-// A forked child that runs a function and exits, for tests with several processes.
+// A forked child that runs a function and exits, for tests with several processes, and
+// what it shares with the others.
 
 #pragma once
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <utility>
 
 namespace kiln::test {
@@ -46,6 +49,27 @@ class ChildProcess {
 
  private:
   pid_t pid_;
+};
+
+/// A T of zeros at first that this process and the children that it forks see alike.
+template <typename T>
+class SharedWithChildren {
+ public:
+  SharedWithChildren()
+      : value_(static_cast<T*>(::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE,
+                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
+    if (value_ == MAP_FAILED)
+      std::abort();
+  }
+  SharedWithChildren(const SharedWithChildren&) = delete;
+  SharedWithChildren& operator=(const SharedWithChildren&) = delete;
+  ~SharedWithChildren() { ::munmap(value_, sizeof(T)); }
+
+  T& operator*() const { return *value_; }
+  T* operator->() const { return value_; }
+
+ private:
+  T* const value_;
 };
 
 /// A pipe through which processes tell each other that something happened.

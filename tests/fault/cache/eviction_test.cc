@@ -2,7 +2,6 @@
 // for one object and to somebody who removes whatever he finds.
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <atomic>
 #include <chrono>
@@ -74,12 +73,6 @@ class WatchedFileSystem final : public test::FaultyFileSystem {
 
 class EvictionTest : public testing::Test {
  protected:
-  EvictionTest()
-      : shared_(
-            static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
-  ~EvictionTest() override { ::munmap(shared_, sizeof(Shared)); }
-
   [[nodiscard]] CacheOptions options() const {
     CacheOptions options;
     options.root = dir_.path() / "root";
@@ -180,7 +173,7 @@ class EvictionTest : public testing::Test {
   }
 
   const test::TempDir dir_;
-  Shared* const shared_;
+  const test::SharedWithChildren<Shared> shared_;
   mutable WatchedFileSystem files_{*shared_};
 };
 

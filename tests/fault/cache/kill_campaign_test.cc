@@ -1,7 +1,6 @@
 // Rows 2, 3 and 36: many processes on one root, killed at random again and again.
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -45,12 +44,6 @@ struct Shared {
 
 class KillCampaignTest : public testing::Test {
  protected:
-  KillCampaignTest()
-      : shared_(
-            static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
-  ~KillCampaignTest() override { ::munmap(shared_, sizeof(Shared)); }
-
   [[nodiscard]] CacheOptions options() const {
     CacheOptions options;
     options.root = dir_.path() / "root";
@@ -112,7 +105,7 @@ class KillCampaignTest : public testing::Test {
   }
 
   const test::TempDir dir_;
-  Shared* const shared_;
+  const test::SharedWithChildren<Shared> shared_;
 };
 
 TEST_F(KillCampaignTest, fault_02_RandomKillsAmongManyProcessesHurtNobody) {

@@ -2,7 +2,6 @@
 // has the same name.
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -36,12 +35,6 @@ struct Shared {
 
 class SamePidTest : public testing::Test {
  protected:
-  SamePidTest()
-      : shared_(
-            static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
-  ~SamePidTest() override { ::munmap(shared_, sizeof(Shared)); }
-
   [[nodiscard]] CacheOptions options() const {
     CacheOptions options;
     options.root = dir_.path() / "root";
@@ -99,7 +92,7 @@ class SamePidTest : public testing::Test {
   }
 
   const test::TempDir dir_;
-  Shared* const shared_;
+  const test::SharedWithChildren<Shared> shared_;
 };
 
 TEST_F(SamePidTest, fault_30_ProcessesOfOneNumberBuildEachKeyOnce) {

@@ -2,8 +2,6 @@
 // deleted while many processes have it open. Hits are unaffected, and it is rebuilt
 // once.
 
-#include <sys/mman.h>
-
 #include <array>
 #include <atomic>
 #include <filesystem>
@@ -35,12 +33,6 @@ struct Shared {
 
 class CorruptIndex : public Corruption {
  protected:
-  CorruptIndex()
-      : shared_(
-            static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
-  ~CorruptIndex() override { ::munmap(shared_, sizeof(Shared)); }
-
   void SetUp() override {
     Corruption::SetUp();
     if (IsSkipped() || HasFatalFailure())
@@ -123,7 +115,7 @@ class CorruptIndex : public Corruption {
 
   const fs::path index_ = root_ / "index.sqlite";
   Bytes sound_;
-  Shared* const shared_;
+  const SharedWithChildren<Shared> shared_;
 };
 
 TEST_F(CorruptIndex, fault_17_WhatIsNoDatabaseCostsNoHit) {

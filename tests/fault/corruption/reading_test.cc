@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -34,12 +33,6 @@ struct SharedFlags {
 
 class CorruptWhileRead : public Corruption {
  protected:
-  CorruptWhileRead()
-      : shared_(static_cast<SharedFlags*>(::mmap(nullptr, sizeof(SharedFlags),
-                                                 PROT_READ | PROT_WRITE,
-                                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
-  ~CorruptWhileRead() override { ::munmap(shared_, sizeof(SharedFlags)); }
-
   void read(cache::Cache& cache) const {
     while (!shared_->over) {
       for (const RealObject* object : objects().all()) {
@@ -105,7 +98,7 @@ class CorruptWhileRead : public Corruption {
     return changes;
   }
 
-  SharedFlags* const shared_;
+  const SharedWithChildren<SharedFlags> shared_;
 };
 
 TEST_F(CorruptWhileRead, fault_28_FilesThatChangeGiveTheRightBytesOrAMiss) {

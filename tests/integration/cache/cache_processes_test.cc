@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <atomic>
 #include <chrono>
@@ -31,12 +30,6 @@ struct Shared {
 
 class CacheProcessesTest : public testing::Test {
  protected:
-  CacheProcessesTest()
-      : shared_(
-            static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
-  ~CacheProcessesTest() override { ::munmap(shared_, sizeof(Shared)); }
-
   CacheOptions options() {
     CacheOptions options;
     options.root = dir_.path() / "root";
@@ -86,7 +79,7 @@ class CacheProcessesTest : public testing::Test {
 
   LockTimes times_;
   const test::TempDir dir_;
-  Shared* const shared_;
+  const test::SharedWithChildren<Shared> shared_;
 };
 
 TEST_F(CacheProcessesTest, SixtyFourProcessesBuildEachKeyOnce) {
