@@ -8,6 +8,28 @@
 #include "util/try.h"
 
 namespace kiln::render {
+namespace {
+
+/// The list of that key; empty if absent. `read` gives nullopt for an element that is
+/// not one of `what`.
+template <typename Value, typename Read>
+Result<std::vector<Value>> list_of(const TomlTable& table, std::string_view key,
+                                   std::string_view what, const Read& read) {
+  std::vector<Value> out;
+  const toml::array* list = KILN_TRY(table.array(key));
+  if (list == nullptr)
+    return out;
+  for (const toml::node& node : *list) {
+    std::optional<Value> value = read(node);
+    if (!value)
+      return toml_error(table.file(), node,
+                        fmt::format("'{}' must be a list of {}", key, what));
+    out.push_back(*std::move(value));
+  }
+  return out;
+}
+
+}  // namespace
 
 tl::unexpected<Error> toml_error(std::string_view file, const toml::node& node,
                                  std::string_view what) {
@@ -98,44 +120,21 @@ Result<const toml::array*> TomlTable::array(std::string_view key) const {
 }
 
 Result<std::vector<const toml::table*>> TomlTable::tables(std::string_view key) const {
-  std::vector<const toml::table*> out;
-  const toml::array* list = KILN_TRY(array(key));
-  if (list == nullptr)
-    return out;
-  for (const toml::node& node : *list) {
-    if (node.as_table() == nullptr)
-      return toml_error(file_, node, fmt::format("'{}' must be a list of tables", key));
-    out.push_back(node.as_table());
-  }
-  return out;
+  return list_of<const toml::table*>(*this, key, "tables", [](const toml::node& node) {
+    return node.is_table() ? std::optional(node.as_table()) : std::nullopt;
+  });
 }
 
 Result<std::vector<std::string>> TomlTable::strings(std::string_view key) const {
-  std::vector<std::string> out;
-  const toml::array* list = KILN_TRY(array(key));
-  if (list == nullptr)
-    return out;
-  for (const toml::node& node : *list) {
-    if (node.as_string() == nullptr)
-      return toml_error(file_, node,
-                        fmt::format("'{}' must be a list of strings", key));
-    out.push_back(node.as_string()->get());
-  }
-  return out;
+  return list_of<std::string>(*this, key, "strings", [](const toml::node& node) {
+    return node.value_exact<std::string>();
+  });
 }
 
 Result<std::vector<std::int64_t>> TomlTable::integers(std::string_view key) const {
-  std::vector<std::int64_t> out;
-  const toml::array* list = KILN_TRY(array(key));
-  if (list == nullptr)
-    return out;
-  for (const toml::node& node : *list) {
-    if (node.as_integer() == nullptr)
-      return toml_error(file_, node,
-                        fmt::format("'{}' must be a list of integers", key));
-    out.push_back(node.as_integer()->get());
-  }
-  return out;
+  return list_of<std::int64_t>(*this, key, "integers", [](const toml::node& node) {
+    return node.value_exact<std::int64_t>();
+  });
 }
 
 Result<std::string> TomlTable::required_string(std::string_view key) const {
