@@ -2,7 +2,6 @@
 // stored. Nobody waits for the builds of all the others, one after another.
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <atomic>
 #include <cerrno>
@@ -35,11 +34,6 @@ using test::ChildProcess;
 constexpr int kProcesses = 16;
 constexpr auto kBuildTime = 700ms;
 
-/// What all processes write to.
-struct Shared {
-  std::atomic<int> builds;
-};
-
 struct End {
   const char* name;
   std::optional<Error> error;  // nullopt: a kernel, which cannot be stored
@@ -54,15 +48,9 @@ void PrintTo(const End& end, std::ostream* out) {
 
 class FailedBuildTest : public testing::Test, public testing::WithParamInterface<End> {
  protected:
-  FailedBuildTest()
-      : shared_(
-            static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
-  ~FailedBuildTest() override { ::munmap(shared_, sizeof(Shared)); }
-
   /// A build that ends as the parameter says, after kBuildTime.
   Result<NewArtifact> build() {
-    ++shared_->builds;
+    ++*builds_;
     std::this_thread::sleep_for(kBuildTime);
     if (GetParam().error)
       return tl::unexpected(*GetParam().error);
@@ -103,7 +91,7 @@ class FailedBuildTest : public testing::Test, public testing::WithParamInterface
   }
 
   const test::TempDir dir_;
-  Shared* const shared_;
+  const test::SharedWithChildren<std::atomic<int>> builds_;
 };
 
 TEST_P(FailedBuildTest, fault_40_NobodyWaitsForMoreThanOneForeignBuild) {
@@ -117,9 +105,9 @@ TEST_P(FailedBuildTest, fault_40_NobodyWaitsForMoreThanOneForeignBuild) {
   EXPECT_LT(Clock::now() - began, kProcesses * kBuildTime / 2);
   if (GetParam().is_shared) {
     // Whoever had not begun to wait when the first build ended is answered by a second.
-    EXPECT_LE(shared_->builds, 2);
+    EXPECT_LE(*builds_, 2);
   } else {
-    EXPECT_EQ(shared_->builds, kProcesses);
+    EXPECT_EQ(*builds_, kProcesses);
   }
 }
 
