@@ -11,6 +11,11 @@
 #include "util/unique_fd.h"
 
 namespace kiln {
+namespace {
+
+constexpr std::size_t kPiece = 64U << 10U;
+
+}  // namespace
 
 Result<std::optional<Bytes>> read_file(const std::filesystem::path& path,
                                        std::uint64_t max_bytes) {
@@ -32,17 +37,24 @@ Result<std::optional<Bytes>> read_file(const std::filesystem::path& path,
                 fmt::format("{} has {} bytes, over the limit of {}", path.native(),
                             size, max_bytes));
   }
-  Bytes bytes(size);
+  // The size is a hint: procfs says 0, sysfs says too much, and a file may grow or
+  // shrink while it is read. One byte more than it says shows the end.
+  Bytes bytes(size + 1);
   std::size_t done = 0;
-  while (done < bytes.size()) {
+  while (true) {
+    if (done == bytes.size())
+      bytes.resize(done + kPiece);
     const ssize_t n = ::read(file.get(), bytes.data() + done, bytes.size() - done);
     if (n < 0 && errno == EINTR)
       continue;
     if (n < 0)
       return posix_error("read", path, errno);
     if (n == 0)
-      break;  // truncated while it was read: the caller gets what is there
+      break;
     done += static_cast<std::size_t>(n);
+    if (done > max_bytes)
+      return fail(ErrorCode::kResourceLimit,
+                  fmt::format("{} has over {} bytes", path.native(), max_bytes));
   }
   bytes.resize(done);
   return bytes;

@@ -11,7 +11,8 @@
 
 namespace kiln {
 
-/// The bytes of a regular file, or nullopt if there is none. Thread-safe.
+/// The bytes of a regular file up to its end, whatever size the file system says; or
+/// nullopt if there is none. Thread-safe.
 /// Errors: kIo; kResourceLimit above `max_bytes`; kInvalidArgument for anything but a
 /// regular file (never blocks on a FIFO).
 [[nodiscard]] Result<std::optional<Bytes>> read_file(const std::filesystem::path& path,

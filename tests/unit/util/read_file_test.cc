@@ -42,6 +42,20 @@ TEST_F(ReadFile, AFileThatEndsBeforeItsSizeIsWhatIsThere) {
   EXPECT_TRUE(text->starts_with("0") && text->ends_with('\n')) << *text;
 }
 
+TEST_F(ReadFile, AFileWhoseSizeIsSaidToBeNothingIsReadToItsEnd) {
+  const std::filesystem::path procfs = "/proc/self/status";
+  std::error_code none;
+  if (std::filesystem::file_size(procfs, none) != 0)
+    GTEST_SKIP() << "no file here has more bytes than its size";
+  const auto text = read_text_file(procfs, 1U << 20U);
+  ASSERT_TRUE(text) << text.error().message;
+  EXPECT_TRUE(text->starts_with("Name:") && text->ends_with('\n')) << *text;
+  const auto over = read_text_file(procfs, 4);
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, ErrorCode::kResourceLimit);
+  EXPECT_THAT(over.error().message, HasSubstr("over 4 bytes"));
+}
+
 TEST_F(ReadFile, AnAbsentFileIsAMissAndAnAbsentTextIsNotFound) {
   EXPECT_EQ(read_file(file_, 1).value(), std::nullopt);
   EXPECT_EQ(read_text_file(file_, 1).error().code, ErrorCode::kNotFound);
