@@ -267,8 +267,8 @@ bool is_failure(Verdict verdict) {
 }
 
 void add_items(BuildService& service, const Request& request,
-               const std::vector<device::BuildFor>& architectures,
-               BuildReport& report) {
+               const std::vector<device::BuildFor>& architectures, BuildReport& report,
+               const std::stop_token& stop) {
   for (const device::BuildFor& build_for : architectures) {
     BuildItem item{.named_as = request.is_template() ? "template" : "file",
                    .name = request.name(),
@@ -285,7 +285,7 @@ void add_items(BuildService& service, const Request& request,
     item.label = prepared->label();
     if (const auto* wanted = prepared->as_template())
       item.params = wanted->params.values();
-    auto keyed = service.key(*prepared, build_for);
+    auto keyed = service.key(*prepared, build_for, stop);
     if (!keyed) {
       item.keyed = keyed.error();
     } else if (std::holds_alternative<device::TargetSkipped>(*keyed)) {

@@ -84,9 +84,11 @@ struct BuildReport {
 
 /// Adds an item to `report` for each of `architectures`. Requests excluded by target
 /// limits are counted in `skipped`. An error (unknown parameter, unreadable header)
-/// becomes the item's own.
+/// becomes the item's own; so does kCancelled, which `stop` gives while headers are
+/// searched.
 void add_items(BuildService& service, const Request& request,
-               const std::vector<device::BuildFor>& architectures, BuildReport& report);
+               const std::vector<device::BuildFor>& architectures, BuildReport& report,
+               const std::stop_token& stop = {});
 
 /// Drops items with a key that came before, then fetches the rest, `options.jobs`
 /// builds at a time, with progress on stderr. Ends when all are done, when a stop is

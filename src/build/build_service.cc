@@ -107,7 +107,8 @@ Result<PreparedRequest> BuildService::prepare(const Request& request) const {
 }
 
 Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
-    const PreparedRequest& request, const device::BuildFor& build_for) {
+    const PreparedRequest& request, const device::BuildFor& build_for,
+    const std::stop_token& stop) {
   KILN_TRY(check_process());
   const auto toolchain = KILN_TRY(toolchains_.choose(build_for));
   const auto choice = KILN_TRY(device::choose_target(
@@ -119,7 +120,8 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
             wanted->kernel->excluded(wanted->params, capability_of(build_for)))
       return device::TargetSkipped{*std::move(reason)};
   }
-  return KILN_TRY(keys_.key(request, std::get<device::Target>(choice), toolchain));
+  return KILN_TRY(
+      keys_.key(request, std::get<device::Target>(choice), toolchain, stop));
 }
 
 Result<Fetched> BuildService::fetch(const KeyedRequest& request,

@@ -60,9 +60,10 @@ class BuildService {
   /// architecture by name; or says why a template's limits exclude that target. Reads a
   /// source's headers at the first call for it. Errors: kInvalidArgument (no NVRTC ever
   /// built for it), kUnavailable (no NVRTC found here builds for it), kIo,
-  /// kResourceLimit (its headers).
+  /// kResourceLimit (its headers), kCancelled (by `stop`, while they are searched).
   [[nodiscard]] Result<std::variant<KeyedRequest, device::TargetSkipped>> key(
-      const PreparedRequest& request, const device::BuildFor& build_for);
+      const PreparedRequest& request, const device::BuildFor& build_for,
+      const std::stop_token& stop = {});
 
   /// Returns the artifact from memory or from disk, or builds it; `stop` ends a wait
   /// and a build. A fault of the cache is a miss, never an error. Blocks; every wait

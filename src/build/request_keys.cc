@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "request/selection.h"
+#include "util/single_flight.h"
 #include "util/try.h"
 
 namespace kiln {
@@ -94,11 +95,17 @@ struct PreparedRequest::Content {
   const request::ResolvedRequest resolved;
   const std::optional<key::SourceKeyInput> source;  // only for a source; normalized
 
+  // By the toolkit's include folders: with two NVRTCs a source has two.
+  using Headers = std::shared_ptr<const key::HeaderSnapshot>;
+  SingleFlight<std::string, Headers> scans;  // never under `mutex`
   Mutex mutex;
-  // Keyed by the toolkit's include folders: with two NVRTCs a source has two.
-  std::map<std::vector<std::filesystem::path>,
-           std::shared_ptr<const key::HeaderSnapshot>>
-      headers KILN_GUARDED_BY(mutex);
+  std::map<std::string, Headers> headers KILN_GUARDED_BY(mutex);
+
+  [[nodiscard]] Headers known_headers(const std::string& folders) {
+    const MutexLock lock(mutex);
+    const auto known = headers.find(folders);
+    return known == headers.end() ? nullptr : known->second;
+  }
 };
 
 PreparedRequest::PreparedRequest(request::ResolvedRequest resolved,
@@ -132,21 +139,32 @@ Result<PreparedRequest> RequestKeys::prepare(request::ResolvedRequest resolved) 
 }
 
 Result<std::shared_ptr<const key::HeaderSnapshot>> RequestKeys::headers(
-    const PreparedRequest& request, const device::Toolchain& toolchain) {
+    const PreparedRequest& request, const device::Toolchain& toolchain,
+    const std::stop_token& stop) {
   const request::TemplateRequest* wanted = request.as_template();
   if (wanted != nullptr && !wanted->kernel->has_include())
     return no_headers_;
   PreparedRequest::Content& content = *request.content_;
-  // If two threads need the headers of one request, the second waits here for the scan.
-  const MutexLock lock(content.mutex);
-  auto& snapshot = content.headers[toolchain.include_roots];
-  if (snapshot == nullptr) {
-    auto scan = KILN_TRY(
+  using Headers = PreparedRequest::Content::Headers;
+  std::string folders;
+  for (const auto& root : toolchain.include_roots)
+    folders.append(root.native()).push_back('\0');
+  if (auto known = content.known_headers(folders))
+    return known;
+  const auto scan = [&]() -> Result<Headers> {
+    // Another thread may have finished between our look and our turn.
+    if (auto known = content.known_headers(folders))
+      return known;
+    auto scanned = KILN_TRY(
         scanner_.scan(wanted != nullptr ? scan_input(*wanted->kernel) : *content.source,
-                      toolchain.include_roots));
-    snapshot = std::make_shared<const key::HeaderSnapshot>(std::move(scan.headers));
-  }
-  return snapshot;
+                      toolchain.include_roots, std::chrono::system_clock::now(), stop));
+    const MutexLock lock(content.mutex);
+    return content.headers[folders] =
+               std::make_shared<const key::HeaderSnapshot>(std::move(scanned.headers));
+  };
+  // If two threads need the headers of one request, the second waits for the scan,
+  // until its own `stop`.
+  return content.scans.run(folders, stop, scan).result;
 }
 
 std::shared_ptr<const key::TemplateKeys> RequestKeys::template_keys(
@@ -167,13 +185,14 @@ std::shared_ptr<const key::TemplateKeys> RequestKeys::template_keys(
 
 Result<KeyedRequest> RequestKeys::key(
     const PreparedRequest& request, device::Target target,
-    std::shared_ptr<const device::ToolchainChoice> toolchain) {
+    std::shared_ptr<const device::ToolchainChoice> toolchain,
+    const std::stop_token& stop) {
   KeyedRequest keyed{.request = request,
                      .target = target,
                      .toolchain = std::move(toolchain),
                      .headers = nullptr,
                      .key = {}};
-  keyed.headers = KILN_TRY(headers(request, keyed.toolchain->toolchain));
+  keyed.headers = KILN_TRY(headers(request, keyed.toolchain->toolchain, stop));
   if (const request::TemplateRequest* wanted = request.as_template())
     keyed.key = template_keys(*wanted, keyed)->key(key_parameters(wanted->params));
   else

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <tuple>
 
@@ -65,10 +66,12 @@ class RequestKeys {
   [[nodiscard]] static Result<PreparedRequest> prepare(
       request::ResolvedRequest resolved);
 
-  /// Errors: as HeaderScanner::scan.
+  /// Errors: as HeaderScanner::scan. `stop` also ends the wait for a thread that scans
+  /// the headers of the same request.
   [[nodiscard]] Result<KeyedRequest> key(
       const PreparedRequest& request, device::Target target,
-      std::shared_ptr<const device::ToolchainChoice> toolchain);
+      std::shared_ptr<const device::ToolchainChoice> toolchain,
+      const std::stop_token& stop = {});
 
   /// The preimage of `request.key`, field by field.
   [[nodiscard]] Fields preimage(const KeyedRequest& request);
@@ -81,7 +84,8 @@ class RequestKeys {
                                      std::shared_ptr<const device::ToolchainChoice>>;
 
   [[nodiscard]] Result<std::shared_ptr<const key::HeaderSnapshot>> headers(
-      const PreparedRequest& request, const device::Toolchain& toolchain);
+      const PreparedRequest& request, const device::Toolchain& toolchain,
+      const std::stop_token& stop);
   [[nodiscard]] std::shared_ptr<const key::TemplateKeys> template_keys(
       const request::TemplateRequest& wanted, const KeyedRequest& request);
 

@@ -25,7 +25,8 @@ class ComputedGuesses {
     places_.try_emplace("", Place{});  // looked up as <x>
     places_.try_emplace(*from.folder, Place{from});
   }
-  /// An operand that occurs in a text or in the value of a macro.
+  /// An operand that occurs in a text, as the value of a -D, or, where there are
+  /// conditions, as the value of another macro.
   void add_spelling(const std::string& operand) {
     if (known_.insert(operand).second)
       spellings_.push_back(operand);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "key/computed_guesses.h"
+#include "key/header_reader.h"
 #include "key/header_store.h"
 #include "key/include_search.h"
 #include "key/options.h"
@@ -31,6 +32,7 @@ struct Environment {
   const OwnFolder& memo_folder;
   HeaderStore& store;
   const HeaderScanLimits& limits;
+  const std::stop_token& stop;
 };
 
 // A text without a file still has a folder, taken from its name.
@@ -51,10 +53,12 @@ class Scan {
       : input_(input),
         toolkit_(toolkit_folders),
         memo_folder_(environment.memo_folder),
-        store_(environment.store),
         limits_(environment.limits),
+        stop_(environment.stop),
         search_(input, toolkit_),
-        now_(now) {}
+        now_(now),
+        store_(environment.store),
+        reader_(environment.store, environment.limits, now, environment.stop) {}
 
   Result<HeaderScan> run();
 
@@ -64,16 +68,12 @@ class Scan {
     Includer includer;
     SharedContent content;
   };
-  struct ReadFile {
-    SharedContent content;
-    bool has_include_next = false;
-  };
   // Two paths to one file in one folder are one text, unless it has an #include_next.
   using TextIdentity = std::tuple<FileIdentity, FileIdentity, std::size_t>;
 
-  void add_source();
-  std::size_t add_memory_header(const MemoryHeader& header);
-  Result<const ReadFile*> read(const FoundHeader& found, bool settled);
+  Result<void> add_source();
+  Result<void> add_macros();
+  Result<std::size_t> add_memory_header(const MemoryHeader& header);
   Result<std::size_t> add_file(const std::string& operand, const FoundHeader& found);
   std::size_t add_text(Text text);
   void add_computed(const Text& text, const Directive& directive);
@@ -85,26 +85,27 @@ class Scan {
   Result<void> read_toolkit();
   Result<void> follow_shadows();
   Result<void> try_computed();
+  Result<void> check_other_memory_headers();
   [[nodiscard]] Fields fields() const;
   [[nodiscard]] std::string memo_name() const;
 
   const SourceKeyInput& input_;
   const ToolkitFolders toolkit_;
   const OwnFolder& memo_folder_;
-  HeaderStore& store_;
   const HeaderScanLimits& limits_;
+  const std::stop_token& stop_;
   IncludeSearch search_;
   const std::chrono::system_clock::time_point now_;
+  HeaderStore& store_;
+  HeaderReader reader_;
 
   std::deque<Text> texts_;
   std::size_t followed_ = 0;  // texts below this number have their line in graph_
   std::size_t edges_ = 0;
+  std::size_t guessed_ = 0;
   std::map<TextIdentity, std::size_t> file_numbers_;
   std::map<FileIdentity, std::size_t> first_of_file_;
-  std::map<FileIdentity, ReadFile> read_files_;
   std::map<const MemoryHeader*, std::size_t> memory_numbers_;
-  std::vector<KnownHeader> used_;  // the settled ones
-  bool has_new_headers_ = false;   // one of used_ was read in this scan
   bool reaches_toolkit_ = false;
   ComputedGuesses guesses_;
 
@@ -117,74 +118,63 @@ class Scan {
 Result<HeaderScan> Scan::run() {
   const std::string memo = memo_name();
   store_.load(memo);
-  add_source();
+  KILN_TRY(add_source());
   KILN_TRY(follow_all());
   if (reaches_toolkit_ || guesses_.needed())
     KILN_TRY(read_toolkit());
   KILN_TRY(try_computed());
-  if (has_new_headers_)
-    result_.stats.memo = store_.save(memo, used_);
+  KILN_TRY(check_other_memory_headers());
+  reader_.finish(memo, result_);
   result_.headers.fields = fields();
   result_.headers.lookups = search_.take_lookups();
   return std::move(result_);
 }
 
 // The source, preceded by what the options pre-include.
-void Scan::add_source() {
+Result<void> Scan::add_source() {
   auto content = std::make_shared<HeaderContent>();
   for (std::string& name : pre_includes(input_.options))
     content->directives.list.push_back({Lookup::kPreInclude, std::move(name), 0});
-  Directives own = find_directives(input_.source);
+  Directives own = KILN_TRY(reader_.directives_of(kProgramName, input_.source));
   std::move(own.list.begin(), own.list.end(),
             std::back_inserter(content->directives.list));
   content->directives.macro_values = std::move(own.macro_values);
-  for (const Macro& macro : input_.macros) {
-    const std::size_t equals = macro.text.find('=');
-    if (macro.action == MacroAction::kDefine && equals != std::string::npos)
-      add_macro_value(std::string_view(macro.text).substr(equals + 1),
-                      content->directives.macro_values);
-  }
+  KILN_TRY(add_macros());
   add_text({kProgramName, memory_includer(kProgramName), std::move(content)});
+  return {};
 }
 
-std::size_t Scan::add_memory_header(const MemoryHeader& header) {
+// -D and name expressions are part of the source that the compiler sees.
+Result<void> Scan::add_macros() {
+  std::vector<Directive> headers;  // that the values of macros name
+  for (const Macro& macro : input_.macros) {
+    const std::size_t equals = macro.text.find('=');
+    if (macro.action != MacroAction::kDefine || equals == std::string::npos)
+      continue;
+    const std::string_view value = std::string_view(macro.text).substr(equals + 1);
+    add_macro_value(value, headers);
+    KILN_TRY(reader_.directives_of("-D" + macro.text, value));
+  }
+  for (const Directive& header : headers) guesses_.add_spelling(header.operand);
+  for (const std::string& name : input_.name_expressions)
+    KILN_TRY(reader_.directives_of(name, name));
+  return {};
+}
+
+Result<std::size_t> Scan::add_memory_header(const MemoryHeader& header) {
   const auto [known, is_new] = memory_numbers_.try_emplace(&header, texts_.size());
   if (is_new) {
     auto content = std::make_shared<HeaderContent>();
-    content->directives = find_directives(header.text);
+    content->directives = KILN_TRY(reader_.directives_of(header.name, header.text));
     add_text({header.name, memory_includer(header.name), std::move(content)});
   }
   return known->second;
 }
 
-Result<const Scan::ReadFile*> Scan::read(const FoundHeader& found, bool settled) {
-  const FileStamp& stamp = *found.file;
-  const auto [entry, is_new] = read_files_.try_emplace({stamp.device, stamp.inode});
-  if (!is_new)
-    return &entry->second;
-  SharedContent content = store_.find(stamp);
-  if (!content) {
-    content = KILN_TRY(store_.read(found.path, stamp, settled, limits_.file_bytes));
-    ++result_.stats.files_read;
-    has_new_headers_ |= settled;
-  }
-  if (settled)
-    used_.push_back({stamp, content});
-  const auto& list = content->directives.list;
-  entry->second.has_include_next =
-      std::any_of(list.begin(), list.end(), [](const Directive& directive) {
-        return directive.lookup == Lookup::kNext ||
-               directive.lookup == Lookup::kNextQuoted;
-      });
-  entry->second.content = std::move(content);
-  return &entry->second;
-}
-
 Result<std::size_t> Scan::add_file(const std::string& operand,
                                    const FoundHeader& found) {
   const FileStamp& stamp = *found.file;
-  const bool settled = is_settled(stamp, now_);
-  const ReadFile& file = *KILN_TRY(read(found, settled));
+  const ReadFile& file = *KILN_TRY(reader_.read(found));
   const FileIdentity identity{stamp.device, stamp.inode};
   const auto [known, is_new] = file_numbers_.try_emplace(
       TextIdentity{identity, search_.identity_of(*found.as_includer.folder),
@@ -194,7 +184,8 @@ Result<std::size_t> Scan::add_file(const std::string& operand,
     return known->second;
   if (texts_.size() > limits_.files)
     return fail(ErrorCode::kResourceLimit,
-                fmt::format("{} can include more than {} files, the last of them {}",
+                fmt::format("{} can include more than {} files, the last of them {}: "
+                            "remove #include directives or include directories",
                             kProgramName, limits_.files, found.path));
 
   const Digest& digest = file.content->digest;
@@ -204,7 +195,8 @@ Result<std::size_t> Scan::add_file(const std::string& operand,
   if (!is_first)
     value += fmt::format(", the same file as {}", first->second);
   header_fields_.add("header/" + operand, value);
-  result_.headers.files.push_back({operand, found.path, stamp, settled, digest});
+  result_.headers.files.push_back(
+      {operand, found.path, stamp, file.settled, digest, file.varies});
   return add_text({operand, found.as_includer, file.content});
 }
 
@@ -238,18 +230,24 @@ Result<void> Scan::follow(std::size_t text) {
   const Includer includer = texts_[text].includer;
   graph_ += fmt::format("{}:", text);
   for (const Directive& directive : content->directives.list)
-    graph_ += ' ' + KILN_TRY(resolve(directive, includer));
+    (graph_ += ' ') += KILN_TRY(resolve(directive, includer));
   graph_ += '\n';
   return {};
 }
 
 Result<std::string> Scan::resolve(const Directive& directive, const Includer& from) {
+  if (++edges_ > limits_.edges)
+    return fail(
+        ErrorCode::kResourceLimit,
+        fmt::format("{} can reach more than {} #include directives: remove some, "
+                    "or headers that have them",
+                    kProgramName, limits_.edges));
+  if (stop_.stop_requested())
+    return fail(
+        ErrorCode::kCancelled,
+        fmt::format("stopped while the headers of {} were searched", kProgramName));
   if (directive.lookup == Lookup::kComputed || directive.lookup == Lookup::kComputedIf)
     return "?";
-  if (++edges_ > limits_.edges)
-    return fail(ErrorCode::kResourceLimit,
-                fmt::format("{} has more than {} include directives in its headers",
-                            kProgramName, limits_.edges));
   guesses_.add_spelling(directive.operand);
   const FoundHeader found = search_.find(directive.lookup, directive.operand, from);
   const std::string number = KILN_TRY(target(directive.operand, found));
@@ -258,7 +256,7 @@ Result<std::string> Scan::resolve(const Directive& directive, const Includer& fr
 
 Result<std::string> Scan::target(const std::string& operand, const FoundHeader& found) {
   if (found.memory != nullptr)
-    return fmt::format("{}", add_memory_header(*found.memory));
+    return fmt::format("{}", KILN_TRY(add_memory_header(*found.memory)));
   if (found.toolkit) {
     reaches_toolkit_ = true;
     return *found.toolkit;
@@ -272,7 +270,7 @@ Result<std::string> Scan::target(const std::string& operand, const FoundHeader& 
 
 Result<void> Scan::read_toolkit() {
   for (const ToolkitFolders::Tree& tree : toolkit_.trees()) {
-    auto read = read_include_tree(tree.root, memo_folder_, now_);
+    auto read = read_include_tree(tree.root, memo_folder_, now_, stop_);
     // A toolkit without headers counts as none: its headers are not found.
     if (!read && read.error().code == ErrorCode::kNotFound)
       continue;
@@ -316,6 +314,8 @@ Result<void> Scan::try_computed() {
     }
     bool tried = false;
     while (const auto guess = guesses_.next()) {
+      if (++guessed_ > limits_.guesses)
+        return follow_all();
       graph_ += "? " +
                 KILN_TRY(resolve({Lookup::kQuoted, guess->operand, 0}, guess->from)) +
                 '\n';
@@ -324,6 +324,18 @@ Result<void> Scan::try_computed() {
     if (!tried)
       break;
     KILN_TRY(follow_all());
+  }
+  return {};
+}
+
+// Those that only the toolkit's headers or a computed include can reach: the compiler
+// does not report which headers in memory it used.
+Result<void> Scan::check_other_memory_headers() {
+  if (!reaches_toolkit_ && !guesses_.needed())
+    return {};
+  for (const MemoryHeader& header : input_.memory_headers) {
+    if (!memory_numbers_.contains(&header))
+      KILN_TRY(reader_.directives_of(header.name, header.text));
   }
   return {};
 }
@@ -368,9 +380,10 @@ HeaderScanner::HeaderScanner(OwnFolder memo_folder, HeaderScanLimits limits)
     : state_(std::make_unique<State>(std::move(memo_folder), limits)) {}
 HeaderScanner::~HeaderScanner() = default;
 
-Result<HeaderScan> HeaderScanner::scan(
-    const SourceKeyInput& input, std::span<const fs::path> toolkit_folders,
-    std::chrono::system_clock::time_point now) const {
+Result<HeaderScan> HeaderScanner::scan(const SourceKeyInput& input,
+                                       std::span<const fs::path> toolkit_folders,
+                                       std::chrono::system_clock::time_point now,
+                                       const std::stop_token& stop) const {
   KILN_TRY(check_normalized(input));
   for (const fs::path& folder : toolkit_folders) {
     if (!folder.is_absolute())
@@ -378,7 +391,8 @@ Result<HeaderScan> HeaderScanner::scan(
                   fmt::format("the toolkit's include folder {} is not an absolute path",
                               folder.native()));
   }
-  const Environment environment{state_->memo_folder, state_->store, state_->limits};
+  const Environment environment{state_->memo_folder, state_->store, state_->limits,
+                                stop};
   return Scan(input, toolkit_folders, environment, now).run();
 }
 

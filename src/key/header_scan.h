@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <stop_token>
 
 #include "key/header_snapshot.h"
 #include "key/key.h"
@@ -21,10 +22,14 @@
 
 namespace kiln::key {
 
+/// What one scan may look at. Over a limit it ends with an error that names it.
 struct HeaderScanLimits {
   std::size_t files = 20'000;
   std::uint64_t file_bytes = kMaxHeaderBytes;
-  std::size_t edges = 1'000'000;
+  std::uint64_t bytes = std::uint64_t{512} << 20U;  // source and headers together
+  std::size_t edges = 1'000'000;                    // include directives
+  // Look-ups for operands that are macros. No error: what is not guessed is not stored.
+  std::size_t guesses = 100'000;
 };
 
 /// Counters of one scan.
@@ -59,14 +64,16 @@ class HeaderScanner {
   /// directories, then the toolkit's, must run in kWorkingDirectory and without
   /// NVRTC_APPEND_FLAGS in its environment. An operand that is found nowhere is not an
   /// error: it enters the key, so that a header that appears later changes the key.
-  /// Errors: kInvalidArgument (not normalized), kResourceLimit (a limit above, naming
-  /// it), kIo (reading a header or the toolkit's tree failed; files without read
-  /// permission are skipped, as the compiler does). `now` is for tests of is_settled().
+  /// Cost: linear in the bytes of all texts. Errors: kInvalidArgument (not normalized),
+  /// kResourceLimit (a limit above, or one of find_directives), kCancelled soon after
+  /// `stop` is requested, kIo (reading a header or the toolkit's tree failed; files
+  /// without read permission are skipped, as the compiler does). `now` is for tests of
+  /// is_settled().
   [[nodiscard]] Result<HeaderScan> scan(
       const SourceKeyInput& input,
       std::span<const std::filesystem::path> toolkit_folders,
-      std::chrono::system_clock::time_point now =
-          std::chrono::system_clock::now()) const;
+      std::chrono::system_clock::time_point now = std::chrono::system_clock::now(),
+      const std::stop_token& stop = {}) const;
 
  private:
   struct State;

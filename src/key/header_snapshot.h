@@ -24,6 +24,8 @@ struct HeaderFile {
   FileStamp stamp;
   bool settled = false;  // is_settled(stamp) when it was read
   Digest content;
+  /// Why it may be different in each build although nobody changed it; "" for most.
+  std::string varies;
 };
 
 /// An #include or __has_include whose operand is a macro.
@@ -31,6 +33,13 @@ struct ComputedInclude {
   std::string file;  // its name, or kernel.cu
   int line = 0;
   std::string directive;  // "#include CONFIG_HEADER"
+};
+
+/// A text without a file that may be different in each build: the source, a header in
+/// memory, the value of a macro.
+struct VaryingText {
+  std::string name;
+  std::string reason;  // as HeaderFile::varies
 };
 
 /// One tree of the toolkit's headers.
@@ -61,6 +70,7 @@ struct HeaderSnapshot {
   std::vector<HeaderFile> files;
   std::vector<ComputedInclude> computed;    // of #include
   std::vector<ComputedInclude> conditions;  // of __has_include
+  std::optional<VaryingText> varying;
   /// Empty if the source cannot reach them; otherwise their digests are in `fields`.
   std::vector<ToolkitTree> toolkit;
   HeaderLookups lookups;

@@ -13,7 +13,7 @@
 namespace kiln::key {
 namespace {
 
-constexpr std::uint64_t kHeaderMemoFormat = 1;
+constexpr std::uint64_t kHeaderMemoFormat = 2;
 constexpr std::size_t kMaxMemoEntries = 20'000;
 constexpr std::size_t kMaxKnown = 100'000;
 
@@ -49,6 +49,11 @@ std::vector<KnownHeader> decode_known_headers(ByteView bytes) {
     content->digest = in.digest();
     content->directives.list = get(in);
     content->directives.macro_values = get(in);
+    if (std::string name(in.text()); !name.empty())
+      content->directives.build_time = {std::move(name), 0};
+    if (const auto line = static_cast<int>(in.number()); content->directives.build_time)
+      content->directives.build_time->line = line;
+    content->bytes = stamp.size;
     headers.push_back({stamp, std::move(content)});
   }
   if (!in.at_end())
@@ -65,6 +70,10 @@ Bytes encode(const std::vector<KnownHeader>& headers) {
     out.digest(header.content->digest);
     put(out, header.content->directives.list);
     put(out, header.content->directives.macro_values);
+    const auto build_time =
+        header.content->directives.build_time.value_or(BuildTimeMacro{});
+    out.text(build_time.name);
+    out.number(static_cast<std::uint64_t>(build_time.line));
   }
   return Bytes(out.bytes().begin(), out.bytes().end());
 }
@@ -98,15 +107,21 @@ void HeaderStore::keep(const FileStamp& stamp, SharedContent content) {
 
 Result<SharedContent> HeaderStore::read(const std::filesystem::path& path,
                                         const FileStamp& stamp, bool settled,
-                                        std::uint64_t max_bytes) {
+                                        std::uint64_t max_bytes,
+                                        const std::stop_token& stop) {
   const auto bytes = KILN_TRY(read_file(path, max_bytes));
   if (!bytes)
     return fail(ErrorCode::kNotFound,
                 fmt::format("{} went away while it was read", path.native()));
   auto content = std::make_shared<HeaderContent>();
   content->digest = Digest::of(*bytes);
-  content->directives = find_directives(as_text(*bytes));
-  if (settled)
+  content->bytes = bytes->size();
+  auto directives = find_directives(as_text(*bytes), stop);
+  if (!directives)
+    return fail(directives.error().code,
+                fmt::format("{}: {}", path.native(), directives.error().message));
+  content->directives = *std::move(directives);
+  if (settled && content->bytes == stamp.size)
     keep(stamp, content);
   return content;
 }

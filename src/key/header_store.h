@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,6 +25,7 @@ namespace kiln::key {
 struct HeaderContent {
   Digest digest;
   Directives directives;
+  std::uint64_t bytes = 0;
 };
 using SharedContent = std::shared_ptr<const HeaderContent>;
 
@@ -42,11 +44,13 @@ class HeaderStore {
   void load(const std::string& memo);
   /// The content last seen with this stamp, or null.
   [[nodiscard]] SharedContent find(const FileStamp& stamp) const;
-  /// Reads and scans the file. If `settled`, find() will return it.
-  /// Errors: as read_file; kNotFound if the file has disappeared.
+  /// Reads and scans the file. If `settled`, and the file has as many bytes as its
+  /// stamp says, find() will return it. Errors: as read_file and find_directives,
+  /// naming the file; kNotFound if the file has disappeared.
   [[nodiscard]] Result<SharedContent> read(const std::filesystem::path& path,
                                            const FileStamp& stamp, bool settled,
-                                           std::uint64_t max_bytes);
+                                           std::uint64_t max_bytes,
+                                           const std::stop_token& stop = {});
   /// Writes `used` to the memo, in front of the entries that it already has.
   [[nodiscard]] MemoWrite save(const std::string& memo,
                                const std::vector<KnownHeader>& used) const;

@@ -32,15 +32,16 @@ std::vector<std::string> merged(std::vector<std::string> known,
 // Reads a tree that no memo knows in its present state.
 class TreeReader {
  public:
-  TreeReader(const fs::path& root, std::chrono::system_clock::time_point now)
-      : root_(root), now_(now) {}
+  TreeReader(const fs::path& root, std::chrono::system_clock::time_point now,
+             const std::stop_token& stop)
+      : root_(root), now_(now), stop_(stop) {}
 
   Result<IncludeTreeRead> run(TreeMemo memo, const OwnFolder& memo_folder) {
     WalkedTree walked = KILN_TRY(walk_tree(root_));
     std::vector<TreeFile> files;
     files.reserve(walked.files.size());
     for (WalkedFile& file : walked.files)
-      files.push_back({std::move(file.path), file.stamp, false, std::nullopt});
+      files.push_back({std::move(file.path), file.stamp, false, std::nullopt, false});
     if (!copy_digests(memo, files))
       memo = {};
     for (std::size_t i = 0; i < files.size(); ++i) {
@@ -79,10 +80,12 @@ class TreeReader {
     if (!*bytes)
       return {};
     file.content = Digest::of(**bytes);
-    file.settled = is_settled(file.stamp, now_);
+    file.settled = is_settled(file.stamp, now_) && (*bytes)->size() == file.stamp.size;
     has_new_files_ |= file.settled;
     auto& operands = file.settled ? settled_operands_ : other_operands_;
-    for (Directive& directive : find_directives(as_text(**bytes)).list) {
+    Directives found = KILN_TRY(find_directives(as_text(**bytes), stop_));
+    file.names_build_time = found.build_time.has_value();
+    for (Directive& directive : found.list) {
       if (directive.lookup != Lookup::kComputed &&
           directive.lookup != Lookup::kComputedIf)
         operands.insert(std::move(directive.operand));
@@ -103,6 +106,7 @@ class TreeReader {
 
   const fs::path& root_;
   const std::chrono::system_clock::time_point now_;
+  const std::stop_token& stop_;
   IncludeTreeRead read_;
   bool has_new_files_ = false;
   std::set<std::string> settled_operands_;  // of files that the memo does not know
@@ -142,13 +146,14 @@ const TreeFile* IncludeTree::find(std::string_view path) const {
 
 Result<IncludeTreeRead> read_include_tree(const fs::path& root,
                                           const OwnFolder& memo_folder,
-                                          std::chrono::system_clock::time_point now) {
+                                          std::chrono::system_clock::time_point now,
+                                          const std::stop_token& stop) {
   TreeMemo memo = read_tree_memo(memo_folder, root);
   if (is_unchanged(memo, root)) {
     return IncludeTreeRead{std::make_shared<const IncludeTree>(
         root, std::move(memo.files), std::move(memo.operands), memo.digest)};
   }
-  return TreeReader(root, now).run(std::move(memo), memo_folder);
+  return TreeReader(root, now, stop).run(std::move(memo), memo_folder);
 }
 
 }  // namespace kiln::key

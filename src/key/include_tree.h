@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,7 @@ struct TreeFile {
   FileStamp stamp;
   bool settled = false;
   std::optional<Digest> content;  // nullopt: this process may not read it
+  bool names_build_time = false;  // __DATE__, __TIME__ or __TIMESTAMP__
 };
 
 /// Thread safety: immutable.
@@ -69,10 +71,11 @@ struct IncludeTreeRead {
 /// Broken links, and anything but files and folders, are left out. Thread-safe;
 /// processes may share the memo. Cost: one stat per file; the first time also a read.
 /// Errors: kNotFound (no such folder), kResourceLimit (over 100,000 files or 64 levels:
-/// not an include tree), kIo. A memo that cannot be read or written is no error. `now`
-/// is for tests of is_settled().
+/// not an include tree; find_directives), kIo, kCancelled. A memo that cannot be read
+/// or written is no error. `now` is for tests of is_settled().
 [[nodiscard]] Result<IncludeTreeRead> read_include_tree(
     const std::filesystem::path& root, const OwnFolder& memo_folder,
-    std::chrono::system_clock::time_point now = std::chrono::system_clock::now());
+    std::chrono::system_clock::time_point now = std::chrono::system_clock::now(),
+    const std::stop_token& stop = {});
 
 }  // namespace kiln::key

@@ -126,8 +126,13 @@ class Check {
         const TreeFile* file = tree.headers->find(*inner);
         if (file == nullptr)
           return "new in the toolkit's headers since the key was made";
-        return difference(path, now, {file->stamp, file->settled, file->content},
-                          opened_.started);
+        if (auto found =
+                difference(path, now, {file->stamp, file->settled, file->content},
+                           opened_.started))
+          return found;
+        if (file->names_build_time)
+          return "which names the time of the build: each build gives it another value";
+        return std::nullopt;
       }
     }
     // A computed include could reach a known file in a way that the key does not cover;
@@ -186,8 +191,10 @@ class Check {
   [[nodiscard]] std::optional<std::string> compare(const fs::path& path,
                                                    const FileStamp& now,
                                                    const HeaderFile& file) const {
-    return difference(path, now, {file.stamp, file.settled, file.content},
-                      opened_.started);
+    if (auto found = difference(path, now, {file.stamp, file.settled, file.content},
+                                opened_.started))
+      return found;
+    return file.varies.empty() ? std::nullopt : std::optional(file.varies);
   }
 
   [[nodiscard]] std::string unknown() const {
@@ -215,6 +222,8 @@ std::string to_string(const Unkeyed& unkeyed) {
 
 std::optional<Unkeyed> find_unkeyed(const HeaderSnapshot& headers,
                                     const OpenedFiles& opened) {
+  if (headers.varying)
+    return Unkeyed{FileUse::kRead, headers.varying->name, headers.varying->reason};
   Check check(headers, opened);
   for (const fs::path& path : opened.paths) {
     if (auto reason = check.reason_of_opened(path))

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kTreeMemoFormat = 3;
+constexpr std::uint64_t kTreeMemoFormat = 4;
 
 // The tree's path only names its memo; it is in no key.
 std::string memo_name(const fs::path& root) {
@@ -32,6 +32,7 @@ std::optional<TreeMemo> decode_tree_memo(ByteView bytes) {
     file.path = in.text();
     file.stamp = in.stamp();
     file.content = in.digest();
+    file.names_build_time = in.number() != 0;
     file.settled = true;
     memo.files.push_back(std::move(file));
   }
@@ -65,6 +66,7 @@ MemoWrite write_tree_memo(const OwnFolder& memo_folder, const fs::path& root,
     out.text(file.path);
     out.stamp(file.stamp);
     out.digest(*file.content);
+    out.number(file.names_build_time ? 1 : 0);
   }
   out.number(memo.operands.size());
   for (const std::string& operand : memo.operands) {
@@ -105,6 +107,7 @@ bool copy_digests(const TreeMemo& memo, std::vector<TreeFile>& files) {
   }
   for (std::size_t i = 0; i < matches.size(); ++i) {
     matches[i]->content = memo.files[i].content;
+    matches[i]->names_build_time = memo.files[i].names_build_time;
     matches[i]->settled = true;
   }
   return true;

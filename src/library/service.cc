@@ -160,7 +160,7 @@ class Service::Impl {
 
   // The steps of get(), in order.
   Result<KernelMemory::Pointer> provide(Call& call);
-  Result<KeyedRequest> key(const PreparedRequest& request, const Device& device);
+  Result<KeyedRequest> key(const PreparedRequest& request, const Call& call);
   [[nodiscard]] Result<void> check_driver(const KeyedRequest& request,
                                           const Device& device) const;
   Result<Loaded> load_once(const KeyedRequest& request, const Call& call);
@@ -250,7 +250,7 @@ Result<KernelMemory::Pointer> Service::Impl::provide(Call& call) {
   KILN_TRY(disabled_.check(call.request));
   const PreparedRequest prepared = KILN_TRY(builds_->prepare(call.request));
   call.kernel = prepared.label();
-  const KeyedRequest keyed = KILN_TRY(key(prepared, call.device));
+  const KeyedRequest keyed = KILN_TRY(key(prepared, call));
   call.key = keyed.key.hex();
   KILN_TRY(check_driver(keyed, call.device));
   if (record_ != nullptr)
@@ -263,8 +263,9 @@ Result<KernelMemory::Pointer> Service::Impl::provide(Call& call) {
 }
 
 Result<KeyedRequest> Service::Impl::key(const PreparedRequest& request,
-                                        const Device& device) {
-  auto key = builds_->key(request, device.capability);
+                                        const Call& call) {
+  const Device& device = call.device;
+  auto key = builds_->key(request, device.capability, call.stop);
   if (!key) {
     return fail(key.error().code,
                 fmt::format("{} for {}: {}", request.label(), device::label_of(device),

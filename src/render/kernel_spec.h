@@ -77,7 +77,7 @@ class KernelSpec {
   /// The texts as written, with the #line directives between them: the text to scan for
   /// #include, in every branch.
   [[nodiscard]] std::string text() const;
-  /// Whether a text has an #include or __has_include, in any branch.
+  /// See render::has_include().
   [[nodiscard]] bool has_include() const { return parts_.has_include; }
   /// For `kiln templates` to show; excluded() decides.
   [[nodiscard]] const Targets& targets() const { return parts_.targets; }

@@ -284,7 +284,8 @@ Result<std::string> TemplateText::render(const TextValues& values) const {
 }
 
 bool has_include(std::string_view text) {
-  return !find_directives(text).list.empty();
+  const auto found = find_directives(text);
+  return !found || !found->list.empty() || found->build_time;
 }
 
 }  // namespace kiln::render

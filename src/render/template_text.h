@@ -63,7 +63,8 @@ class TemplateText {
   std::vector<Piece> pieces_;
 };
 
-/// Whether `text` has an #include or __has_include, in any branch.
+/// Whether `text` has an #include or __has_include, or __DATE__, __TIME__ or
+/// __TIMESTAMP__, in any branch: then more than the text determines the build.
 [[nodiscard]] bool has_include(std::string_view text);
 
 }  // namespace kiln::render

@@ -1,16 +1,23 @@
 #include "util/include_directives.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <optional>
+#include <utility>
 
 #include "util/ascii.h"
+#include "util/try.h"
 
 namespace kiln {
 namespace {
 
 constexpr std::size_t kMaxRawDelimiter = 16;  // [lex.string]
+// Each one costs a look at the rest of the text.
+constexpr std::size_t kMaxEndlessRawStrings = 64;
+constexpr std::size_t kMaxShownTokens = 100;  // of a computed operand
+constexpr std::size_t kStopInterval = 64U << 10U;
 
 bool is_identifier_start(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' ||
@@ -27,6 +34,32 @@ bool is_raw_prefix(std::string_view word) {
   constexpr std::array<std::string_view, 5> kPrefixes = {"R", "u8R", "uR", "UR", "LR"};
   return std::find(kPrefixes.begin(), kPrefixes.end(), word) != kPrefixes.end();
 }
+
+bool is_build_time(std::string_view word) {
+  return word == "__DATE__" || word == "__TIME__" || word == "__TIMESTAMP__";
+}
+
+// Finds the next place of one token. Remembers it, so that all questions together look
+// at each byte once, as long as they do not go backwards.
+class NextPlace {
+ public:
+  explicit NextPlace(std::string_view token) : token_(token) {}
+
+  // The first place at or behind `from`, npos if there is none. Adds to `work`.
+  std::size_t find(std::string_view text, std::size_t from, std::uint64_t& work) {
+    if (from_ <= from && from <= place_)
+      return place_;
+    from_ = from;
+    place_ = text.find(token_, from);
+    work += std::min(place_, text.size()) - std::min(from, text.size());
+    return place_;
+  }
+
+ private:
+  const std::string_view token_;
+  std::size_t from_ = 1;  // place_ is the first place behind this one
+  std::size_t place_ = 0;
+};
 
 // A text without its line splices, and where they were.
 struct Spliced {
@@ -53,16 +86,39 @@ Spliced splice(std::string_view text) {
 
 class Lexer {
  public:
-  Lexer(std::string_view text, const std::vector<std::size_t>& removed)
-      : text_(text), removed_(removed) {}
+  Lexer(std::string_view text, const std::vector<std::size_t>& removed,
+        const std::stop_token& stop)
+      : text_(text), removed_(removed), stop_(stop) {}
 
-  Directives run() {
-    while (at_ < text_.size()) step();
+  Result<Directives> run() {
+    for (std::size_t look = 0; at_ < text_.size(); step()) {
+      if (at_ >= look) {
+        KILN_TRY(check());
+        look = at_ + kStopInterval;
+      }
+    }
+    KILN_TRY(check());
+    found_.work += text_.size();
     return std::move(found_);
   }
 
  private:
   enum class Line : std::uint8_t { kStart, kCode, kCondition };
+
+  [[nodiscard]] Result<void> check() const {
+    if (stop_.stop_requested())
+      return fail(ErrorCode::kCancelled, "stopped while its headers were searched");
+    if (found_.list.size() > kMaxDirectives)
+      return fail(ErrorCode::kResourceLimit,
+                  fmt::format("over {} #include directives in one text: split it",
+                              kMaxDirectives));
+    if (endless_raw_strings_ > kMaxEndlessRawStrings)
+      return fail(ErrorCode::kResourceLimit,
+                  fmt::format("over {} raw string literals without an end in one text: "
+                              "end them",
+                              kMaxEndlessRawStrings));
+    return {};
+  }
 
   [[nodiscard]] char peek(std::size_t ahead = 0) const {
     return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
@@ -121,9 +177,9 @@ class Lexer {
       if (is_blank(peek())) {
         ++at_;
       } else if (sees("//")) {
-        at_ = std::min(text_.find('\n', at_), text_.size());
+        at_ = line_end();
       } else if (sees("/*")) {
-        const std::size_t end = text_.find("*/", at_ + 2);
+        const std::size_t end = comment_end_.find(text_, at_ + 2, found_.work);
         at_ = end == std::string_view::npos ? at_ + 2 : end + 2;
       } else {
         return;
@@ -145,6 +201,8 @@ class Lexer {
       has_include(Lookup::kQuoted, Lookup::kAngled);
     else if (name == "__has_include_next")
       has_include(Lookup::kNextQuoted, Lookup::kNext);
+    else if (!found_.build_time && is_build_time(name))
+      found_.build_time = BuildTimeMacro{std::string(name), line_number()};
   }
 
   // A preprocessing number: 1'000, 0x1p-3, 1.5e+3f.
@@ -176,14 +234,18 @@ class Lexer {
   }
 
   void skip_raw_string() {
-    const std::size_t open = text_.find('(', at_);
-    if (open == std::string_view::npos || open - at_ - 1 > kMaxRawDelimiter)
+    const std::string_view begin = text_.substr(at_ + 1, kMaxRawDelimiter + 1);
+    const std::size_t open = begin.find('(');
+    if (open == std::string_view::npos || endless_raw_strings_ > kMaxEndlessRawStrings)
       return skip_literal('"');
     std::string end = ")";
-    end.append(text_.substr(at_ + 1, open - at_ - 1)).push_back('"');
-    const std::size_t close = text_.find(end, open);
-    if (close == std::string_view::npos)
+    end.append(begin.substr(0, open)).push_back('"');
+    const std::size_t close = text_.find(end, at_ + 1 + open);
+    found_.work += std::min(close, text_.size()) - at_;
+    if (close == std::string_view::npos) {
+      ++endless_raw_strings_;
       return skip_literal('"');
+    }
     at_ = close + end.size();
   }
 
@@ -201,7 +263,7 @@ class Lexer {
       word();
       // The lexer then reads the value as any other text, for a __has_include in it.
       if (is_blank(peek()) || peek() == '/')
-        add_macro_value(rest_of_line(), found_.macro_values);
+        add_macro_value(rest_of_line(text_.size()), found_.macro_values);
     }
   }
 
@@ -220,38 +282,55 @@ class Lexer {
       return;
     if (open == '<' && add_literal(angled))
       return;
-    found_.list.push_back({computed, std::string(rest_of_line()), line_number()});
+    found_.list.push_back(
+        {computed, std::string(rest_of_line(kMaxShownTokens)), line_number()});
   }
 
   // Reads "x" or <x> at the cursor and moves past it; false if it does not end.
   bool add_literal(Lookup lookup) {
-    const char close = peek() == '"' ? '"' : '>';
+    NextPlace& close = peek() == '"' ? quote_ : angle_;
     const std::size_t begin = at_ + 1;
-    const std::size_t end = text_.find(close, begin);
-    if (end == std::string_view::npos || text_.find('\n', begin) < end)
+    const std::size_t end = close.find(text_, begin, found_.work);
+    if (end == std::string_view::npos || line_end() < end)
       return false;
     found_.list.push_back({lookup, std::string(text_.substr(begin, end - begin)), 0});
     at_ = end + 1;
     return true;
   }
 
-  [[nodiscard]] std::string_view rest_of_line() const {
-    const std::string_view rest = text_.substr(at_);
-    return rest.substr(0,
-                       std::min({rest.find('\n'), rest.find("//"), rest.find("/*")}));
+  std::size_t line_end() {
+    return std::min(newline_.find(text_, at_, found_.work), text_.size());
   }
 
-  [[nodiscard]] int line_number() const {
+  // Up to a comment, at most `most` bytes.
+  std::string_view rest_of_line(std::size_t most) {
+    const std::string_view rest = text_.substr(at_, std::min(most, line_end() - at_));
+    found_.work += rest.size();
+    return rest.substr(0, std::min(rest.find("//"), rest.find("/*")));
+  }
+
+  int line_number() {
+    const auto begin = text_.begin() + static_cast<std::ptrdiff_t>(counted_to_);
     const auto here = text_.begin() + static_cast<std::ptrdiff_t>(at_);
-    const auto breaks = std::count(text_.begin(), here, '\n');
+    breaks_ += std::count(begin, here, '\n');
+    found_.work += at_ - counted_to_;
+    counted_to_ = at_;
     const auto splices =
         std::upper_bound(removed_.begin(), removed_.end(), at_) - removed_.begin();
-    return static_cast<int>(1 + breaks + splices);
+    return static_cast<int>(1 + breaks_ + splices);
   }
 
   const std::string_view text_;
   const std::vector<std::size_t>& removed_;
+  const std::stop_token& stop_;
   std::size_t at_ = 0;
+  NextPlace newline_{"\n"};
+  NextPlace comment_end_{"*/"};
+  NextPlace quote_{"\""};
+  NextPlace angle_{">"};
+  std::ptrdiff_t breaks_ = 0;  // line breaks before counted_to_
+  std::size_t counted_to_ = 0;
+  std::size_t endless_raw_strings_ = 0;
   Line line_ = Line::kStart;
   Directives found_;
 };
@@ -270,11 +349,11 @@ void add_macro_value(std::string_view value, std::vector<Directive>& out) {
     out.push_back({Lookup::kAngled, std::string(inner), 0});
 }
 
-Directives find_directives(std::string_view text) {
+Result<Directives> find_directives(std::string_view text, const std::stop_token& stop) {
   if (text.find("\\\n") == text.npos && text.find("\\\r\n") == text.npos)
-    return Lexer(text, {}).run();
+    return Lexer(text, {}, stop).run();
   const Spliced spliced = splice(text);
-  return Lexer(spliced.text, spliced.removed).run();
+  return Lexer(spliced.text, spliced.removed, stop).run();
 }
 
 }  // namespace kiln

@@ -3,10 +3,15 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "kiln/result.h"
 
 namespace kiln {
 
@@ -28,17 +33,34 @@ struct Directive {
   friend bool operator==(const Directive&, const Directive&) = default;
 };
 
+/// __DATE__, __TIME__ or __TIMESTAMP__.
+struct BuildTimeMacro {
+  std::string name;
+  int line = 0;
+};
+
 struct Directives {
   std::vector<Directive> list;  // in the order of the text
   /// "x" and <x> that are the whole value of a macro, for __has_include(MACRO).
   std::vector<Directive> macro_values;
+  /// The first one that occurs, in any branch and in the values of macros; not in
+  /// comments and literals, and not as the name of a #define.
+  std::optional<BuildTimeMacro> build_time;
+  /// How many bytes were looked at, where one that is looked at twice counts twice.
+  std::uint64_t work = 0;
 };
+
+/// In one text.
+inline constexpr std::size_t kMaxDirectives = 200'000;
 
 /// Handles line splices, comments, string, character and raw string literals, digit
 /// separators and the digraph %:, but no trigraphs (NVRTC has none). An unterminated
 /// comment or raw string is read as if it had not begun: finding too much only changes
-/// a key, finding too little would give a stale result. Cost: linear.
-[[nodiscard]] Directives find_directives(std::string_view text);
+/// a key, finding too little would give a stale result. Cost: linear, whatever the
+/// text. Errors: kCancelled soon after `stop` is requested; kResourceLimit
+/// (kMaxDirectives, or more than 64 raw strings without an end).
+[[nodiscard]] Result<Directives> find_directives(std::string_view text,
+                                                 const std::stop_token& stop = {});
 
 /// Appends the directive to `out` if the macro value is "x" or <x>.
 void add_macro_value(std::string_view value, std::vector<Directive>& out);

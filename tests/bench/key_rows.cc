@@ -1,4 +1,5 @@
-// From a request to its key: of a template, and of a source with CUB in a new process.
+// From a request to its key: of a template, of a source with CUB in a new process; and
+// that reading a text for its includes is linear.
 
 #include <fmt/format.h>
 
@@ -9,6 +10,7 @@
 #include "tests/bench/kernels.h"
 #include "tests/bench/rows.h"
 #include "tests/bench/scratch.h"
+#include "util/include_directives.h"
 #include "util/try.h"
 
 namespace kiln::bench {
@@ -93,10 +95,34 @@ Row source_row(const Settings& settings) {
           .prepare = prepare};
 }
 
+// A lexer that looks at the rest of the text for each #include takes four times as long
+// for twice the text.
+Row includes_row() {
+  const auto prepare = []() -> Result<Sides> {
+    const auto text = [](std::size_t bytes) {
+      std::string hostile = "#if 0\n";
+      while (hostile.size() < bytes) hostile += "#include <\n#include X /*\n";
+      return hostile;
+    };
+    const auto side = [](std::string hostile) {
+      return [hostile = std::move(hostile)] {
+        return timed([&] { return find_directives(hostile); });
+      };
+    };
+    constexpr std::size_t kBytes = std::size_t{1} << 20U;
+    return Sides{.measured = side(text(2 * kBytes)), .floor = side(text(kBytes))};
+  };
+  return {.name = "key/includes",
+          .what = "find the includes in 2 MiB of text in which none ends",
+          .floor = "the same for 1 MiB",
+          .limit = {2.5},
+          .prepare = prepare};
+}
+
 }  // namespace
 
 std::vector<Row> key_rows(const Settings& settings) {
-  return {template_row(settings), source_row(settings)};
+  return {template_row(settings), source_row(settings), includes_row()};
 }
 
 }  // namespace kiln::bench

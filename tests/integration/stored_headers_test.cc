@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -159,6 +160,50 @@ TEST_F(StoredHeadersTest, AHeaderInSharedMemoryIsInTheKey) {
   fs::remove_all(folder);
 }
 
+TEST_F(StoredHeadersTest, TheTimeOfTheBuildIsNotStored) {
+  source_.source = "#define OWN_VALUE (__TIME__[7])\n" + std::string(kKernel);
+  const Fetched fetched = fetch();
+  ASSERT_TRUE(fetched.not_stored) << "the next build gives another value";
+  EXPECT_THAT(fetched.not_stored->message,
+              AllOf(HasSubstr("kernel.cu"), HasSubstr("__TIME__ in line 1")));
+  EXPECT_EQ(fetch().outcome, Outcome::kCompiled);
+}
+
+TEST_F(StoredHeadersTest, AHeaderThatNamesTheTimeOfTheBuildIsNotStoredIfItIsRead) {
+  write("now.h", "#define OWN_VALUE (__TIME__[7])\n");
+  source_.source = "#include <now.h>\n" + std::string(kKernel);
+  const Fetched fetched = fetch();
+  ASSERT_TRUE(fetched.not_stored);
+  EXPECT_THAT(fetched.not_stored->message, HasSubstr((own_ / "now.h").native()));
+  source_.source = "#ifdef NEVER\n#include <now.h>\n#endif\n#define OWN_VALUE 1\n" +
+                   std::string(kKernel);
+  expect_stored();
+}
+
+TEST_F(StoredHeadersTest, AFileWhoseSizeSaysNothingIsNotStored) {
+  const fs::path pid = "/proc/sys/kernel/ns_last_pid";  // each new process changes it
+  if (::access(pid.c_str(), R_OK) != 0)
+    GTEST_SKIP() << "this kernel does not tell the last pid";
+  source_.source = "__device__ int pid =\n#include \"" + pid.native() +
+                   "\"\n;\n#define OWN_VALUE pid\n" + std::string(kKernel);
+  const Fetched fetched = fetch();
+  ASSERT_TRUE(fetched.not_stored);
+  EXPECT_THAT(fetched.not_stored->message, HasSubstr(pid.native()));
+}
+
+TEST_F(StoredHeadersTest, AStoppedSearchForHeadersIsNotRemembered) {
+  write("a.h", "#define OWN_VALUE 1\n");
+  source_.source = "#include <a.h>\n" + std::string(kKernel);
+  const auto prepared = service_->prepare(Request::from_source(source_)).value();
+  std::stop_source stop;
+  stop.request_stop();
+  const device::BuildFor sm_90 = ComputeCapability{9, 0};
+  const auto stopped = service_->key(prepared, sm_90, stop.get_token());
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+  EXPECT_TRUE(service_->key(prepared, sm_90));
+}
+
 // --- what the key follows ----------------------------------------------------------
 
 TEST_F(StoredHeadersTest, NestedHeadersThatAreAndThatAreNotThere) {
@@ -184,6 +229,30 @@ TEST_F(StoredHeadersTest, HeadersInMemoryPreIncludesAndNoSourceInclude) {
   expect_stored();
   source_.options.emplace_back("-no-source-include");
   expect_stored();
+}
+
+TEST_F(StoredHeadersTest, AnIncludeWhoseOperandADefineSpells) {
+  write("body.h", "#define OWN_VALUE 1\n");
+  source_.defines = {"BODY=\"body.h\""};
+  source_.source = "#include BODY\n" + std::string(kKernel);
+  expect_stored();
+  write("body.h", "#define OWN_VALUE 2\n");
+  expect_stored();  // under another key
+  source_.defines = {};
+  source_.options = {"-D", "BODY=<body.h>"};
+  expect_stored();
+}
+
+TEST_F(StoredHeadersTest, AFolderThatAppears) {
+  write("late/v.h", "#define OWN_VALUE 1\n");
+  source_.include_dirs = {own_ / "early", own_ / "late"};
+  source_.source = "#include <v.h>\n" + std::string(kKernel);
+  expect_stored();
+  write("early/v.h", "#define OWN_VALUE 2\n");
+  expect_stored();
+  source_.include_dirs = {own_ / "late"};
+  source_.options = {"-I", (own_ / "none").native()};
+  EXPECT_EQ(fetch().outcome, Outcome::kHit) << "nothing else was found";
 }
 
 TEST_F(StoredHeadersTest, AConditionWhoseOperandAMacroSpells) {

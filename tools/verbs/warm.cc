@@ -124,7 +124,8 @@ Result<void> add_presets(BuildService& service, const WantedKernels& wanted,
   return {};
 }
 
-Result<BuildReport> list_items(BuildService& service, const WarmOptions& options) {
+Result<BuildReport> list_items(BuildService& service, const WarmOptions& options,
+                               const std::stop_token& stop) {
   const WantedKernels wanted = KILN_TRY(select(service, options));
   std::vector<device::BuildFor> architectures;
   if (is_given(options.architectures) || needs_architectures(wanted))
@@ -138,9 +139,9 @@ Result<BuildReport> list_items(BuildService& service, const WarmOptions& options
     KILN_TRY(add_presets(service, wanted, build_for, report));
   for (const request::ManifestEntry& line : wanted.lines) {
     if (!is_given(options.architectures) && line.architecture)
-      add_items(service, line.request, {*line.architecture}, report);
+      add_items(service, line.request, {*line.architecture}, report, stop);
     else
-      add_items(service, line.request, architectures, report);
+      add_items(service, line.request, architectures, report, stop);
   }
   return report;
 }
@@ -182,7 +183,7 @@ Result<int> run(Context& context, const WarmOptions& options) {
   }
   const auto service = KILN_TRY(BuildService::open(
       config, {.stop = context.stop->token(), .make_root = !options.dry_run}));
-  BuildReport report = KILN_TRY(list_items(*service, options));
+  BuildReport report = KILN_TRY(list_items(*service, options, context.stop->token()));
   run_builds(context, *service,
              {.jobs = service->jobs().get(),
               .dry_run = options.dry_run,

@@ -36,7 +36,8 @@ Result<WhyAnswer> compare_keys(const Config& config,
   return answer;
 }
 
-Result<KeyedRequest> key_request(BuildService& service, const WhyOptions& options) {
+Result<KeyedRequest> key_request(BuildService& service, const WhyOptions& options,
+                                 const std::stop_token& stop) {
   const auto text = KILN_TRY(request::parse_template_pattern(options.template_text));
   if (text.name.starts_with("cudnn_attention_"))
     return fail(
@@ -51,7 +52,7 @@ Result<KeyedRequest> key_request(BuildService& service, const WhyOptions& option
     return fail(ErrorCode::kInvalidArgument,
                 "why explains one architecture at a time: --arch 9.0");
   }
-  auto keyed = KILN_TRY(service.key(prepared, architectures[0]));
+  auto keyed = KILN_TRY(service.key(prepared, architectures[0], stop));
   if (const auto* skipped = std::get_if<device::TargetSkipped>(&keyed)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} is not built for {}: {}", prepared.label(),
@@ -65,7 +66,8 @@ Result<WhyAnswer> explain_request(const Context& context, const WhyOptions& opti
   config.template_dirs = template_folders(config, options.catalog);
   const auto service = KILN_TRY(
       BuildService::open(config, {.stop = context.stop->token(), .make_root = false}));
-  const KeyedRequest keyed = KILN_TRY(key_request(*service, options));
+  const KeyedRequest keyed =
+      KILN_TRY(key_request(*service, options, context.stop->token()));
   const device::ToolchainChoice& choice = *keyed.toolchain;
   const auto note = fmt::format("{} ({}){}{}", choice.toolchain.name(), choice.reason,
                                 choice.warning.empty() ? "" : "; ", choice.warning);

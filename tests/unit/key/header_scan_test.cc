@@ -162,6 +162,19 @@ TEST_F(HeaderScanTest, ListsComputedIncludesWithTheirPlace) {
   EXPECT_EQ(headers.computed[0].directive, "#include STR(b.h)");
 }
 
+TEST_F(HeaderScanTest, FindsTheHeaderThatADefineNamesForAComputedInclude) {
+  write(one_ / "a.h", "1");
+  write(two_ / "b.h", "#include H");
+  input_.macros = {{MacroAction::kDefine, "H=\"a.h\""}, {MacroAction::kDefine, "N=4"}};
+  input_.source = "#include <b.h>";
+  const Fields before = fields();
+  EXPECT_TRUE(before.find("header/a.h"));
+  write(one_ / "a.h", "2");
+  EXPECT_NE(fields(), before);
+  input_.source = "int i;";
+  EXPECT_THAT(fields().list(), IsEmpty()) << "nothing asks for it";
+}
+
 TEST_F(HeaderScanTest, EndsWhereHeadersIncludeEachOtherThroughDots) {
   input_.source = "#include <x/a.h>";
   write(one_ / "x/a.h", "#include \"../y/b.h\"\n#include \"../x/a.h\"");
@@ -187,6 +200,110 @@ TEST_F(HeaderScanTest, HasALimitThatItNames) {
   ASSERT_FALSE(bytes);
   EXPECT_EQ(bytes.error().code, ErrorCode::kResourceLimit);
   EXPECT_THAT(bytes.error().message, testing::HasSubstr("0.h"));
+  const auto all = HeaderScanner({}, {.bytes = 100}).scan(input_, toolkit_folders_);
+  ASSERT_FALSE(all);
+  EXPECT_EQ(all.error().code, ErrorCode::kResourceLimit);
+  EXPECT_THAT(all.error().message, testing::HasSubstr("over 100 bytes"));
+}
+
+TEST_F(HeaderScanTest, CountsComputedIncludesToo) {
+  input_.source = "#include X\n#include X\n#include X\n";
+  EXPECT_EQ(HeaderScanner({}, {.edges = 2}).scan(input_, {}).error().code,
+            ErrorCode::kResourceLimit);
+}
+
+TEST_F(HeaderScanTest, GuessesOnlySoOften) {
+  write(one_ / "a.h", "");
+  write(one_ / "b.h", "");
+  input_.macros = {{MacroAction::kDefine, "A=<a.h>"},
+                   {MacroAction::kDefine, "B=<b.h>"}};
+  input_.source = "#include X\n";
+  const auto files = [this](std::size_t guesses) {
+    const auto scan = HeaderScanner({}, {.guesses = guesses}).scan(input_, {});
+    return scan ? scan->headers.files.size() : 99;
+  };
+  EXPECT_EQ(files(0), 0U);
+  EXPECT_EQ(files(1), 1U);
+  EXPECT_EQ(files(100), 2U);
+}
+
+TEST_F(HeaderScanTest, EndsWhenItIsStopped) {
+  write(toolkit_ / "cuda.h", "");
+  std::stop_source stop;
+  stop.request_stop();
+  for (const char* const source : {"", "int i;", "#include <cuda.h>"}) {
+    input_.source = source;
+    const auto stopped =
+        HeaderScanner({}).scan(input_, toolkit_folders_, later(), stop.get_token());
+    ASSERT_FALSE(stopped) << source;
+    EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+  }
+}
+
+TEST_F(HeaderScanTest, DoesNotRememberAFileWhoseSizeSaysNothing) {
+  std::error_code none;
+  if (fs::file_size("/proc/version", none) != 0)
+    GTEST_SKIP() << "no file here has more bytes than its size";
+  write(one_ / "empty.h", "");
+  input_.source = "#include \"/proc/version\"\n#include <empty.h>";
+  const HeaderScanner scanner(memo_);
+  EXPECT_EQ(scan_with(scanner).stats.memo, MemoWrite::kNotNeeded);
+  const HeaderScan again = scan_with(scanner);
+  EXPECT_EQ(again.stats.files_read, 2U);
+  ASSERT_EQ(again.headers.files.size(), 2U);
+  const HeaderFile& version = again.headers.files[0];
+  EXPECT_FALSE(version.settled);
+  EXPECT_THAT(version.varies, testing::HasSubstr("where the file system says 0"));
+  EXPECT_NE(version.content, Digest::of({}));
+  EXPECT_FALSE(again.headers.files[1].settled);
+  EXPECT_EQ(again.headers.files[1].varies, "");
+}
+
+TEST_F(HeaderScanTest, NoticesWhoNamesTheTimeOfTheBuild) {
+  const auto varying = [this] {
+    const HeaderSnapshot headers = scan().headers;
+    return headers.varying ? headers.varying->name + ", " + headers.varying->reason
+                           : std::string();
+  };
+  const std::string reason =
+      ", which names __TIME__ in line 1: each build gives it another value";
+  input_.source = "int a[__TIME__[0]];";
+  EXPECT_EQ(varying(), "kernel.cu" + reason);
+  input_.source = "";
+  input_.macros = {{MacroAction::kDefine, "T=__TIME__"}};
+  EXPECT_EQ(varying(), "-DT=__TIME__" + reason);
+  input_.macros = {{MacroAction::kDefine, "__TIME__=1"}};
+  EXPECT_EQ(varying(), "");
+  input_.name_expressions = {"f<__TIME__[0]>"};
+  EXPECT_EQ(varying(), "f<__TIME__[0]>" + reason);
+}
+
+TEST_F(HeaderScanTest,
+       NoticesAHeaderInMemoryThatNamesTheTimeOfTheBuildIfItIsReachable) {
+  write(toolkit_ / "cuda.h", "#include <m.h>");
+  input_.memory_headers = {{"m.h", "__DATE__"}};
+  input_.source = "int i;";
+  EXPECT_FALSE(scan().headers.varying);
+  for (const char* const source :
+       {"#include <m.h>", "#include <cuda.h>", "#include STR(m.h)"}) {
+    input_.source = source;
+    const HeaderSnapshot headers = scan().headers;
+    ASSERT_TRUE(headers.varying) << source;
+    EXPECT_EQ(headers.varying->name, "m.h");
+  }
+}
+
+TEST_F(HeaderScanTest, RemembersWhichHeaderNamesTheTimeOfTheBuild) {
+  write(one_ / "a.h", "\n__TIMESTAMP__");
+  input_.source = "#include <a.h>";
+  const HeaderScan first = scan();
+  const HeaderScan other_process = scan();
+  EXPECT_EQ(other_process.stats.files_read, 0U);
+  for (const HeaderScan& scan : {first, other_process}) {
+    EXPECT_FALSE(scan.headers.varying) << "the compiler may not read it";
+    EXPECT_THAT(scan.headers.files[0].varies,
+                testing::HasSubstr("names __TIMESTAMP__ in line 2"));
+  }
 }
 
 TEST_F(HeaderScanTest, PassesOverWhatIsNoFile) {
@@ -208,7 +325,7 @@ TEST_F(HeaderScanTest, PassesOverWhatMayNotBeRead) {
 
 TEST_F(HeaderScanTest, ReadsAHeaderOnceInAProcessAndOnceOnADisk) {
   write(one_ / "a.h", "#include \"b.h\"\n#define H \"c.h\"\n#include X(y)");
-  write(one_ / "b.h", "");
+  write(one_ / "b.h", "b");
   input_.source = "#include <a.h>";
   const HeaderScanner scanner(memo_);
   const HeaderScan first = scan_with(scanner);

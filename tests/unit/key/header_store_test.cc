@@ -53,7 +53,9 @@ class HeaderStoreTest : public testing::Test {
 
 TEST_F(HeaderStoreTest, AMemoHoldsDigestAndDirectivesWithTheirLines) {
   const KnownHeader known =
-      header(1, "#include \"a.h\"\n#include_next <b.h>\n#include M\n#define M <c.h>\n");
+      header(1,
+             "#include \"a.h\"\n#include_next <b.h>\n#include M\n#define M <c.h>\n"
+             "__DATE__\n");
   ASSERT_EQ(store_.save("m", {known}), MemoWrite::kWritten);
   HeaderStore store(memos_);
   EXPECT_EQ(store.find(stamp(1)), nullptr) << "not loaded yet";
@@ -65,6 +67,9 @@ TEST_F(HeaderStoreTest, AMemoHoldsDigestAndDirectivesWithTheirLines) {
   EXPECT_EQ(found->directives.list, known.content->directives.list);
   ASSERT_EQ(found->directives.macro_values.size(), 1U);
   EXPECT_EQ(found->directives.macro_values, known.content->directives.macro_values);
+  ASSERT_TRUE(found->directives.build_time);
+  EXPECT_EQ(found->directives.build_time->name, "__DATE__");
+  EXPECT_EQ(found->directives.build_time->line, 5);
   EXPECT_EQ(store.find(stamp(2)), nullptr);
 }
 
@@ -92,7 +97,7 @@ TEST_F(HeaderStoreTest, AMemoOfAnotherFormatIsNone) {
 TEST_F(HeaderStoreTest, AMemoOfCountsWithoutEndIsNoneAndEndsAtItsBytes) {
   for (const std::size_t numbers : {2U, 3U, 12U}) {
     MemoWriter out;
-    out.number(1);  // its format
+    out.number(2);  // its format
     for (std::size_t i = 1; i < numbers; ++i) out.number(~std::uint64_t{0});
     replace(out.bytes());
     EXPECT_FALSE(is_known(~std::uint64_t{0})) << numbers;
@@ -110,7 +115,7 @@ TEST_F(HeaderStoreTest, AMemoKeepsWhatItHeldBehindWhatIsUsed) {
   EXPECT_NE(store.find(stamp(3)), nullptr);
   const Bytes bytes = payload();
   MemoReader in(bytes);
-  EXPECT_EQ(in.number(), 1U);
+  EXPECT_EQ(in.number(), 2U);
   EXPECT_EQ(in.number(), 3U) << "each stamp once";
   EXPECT_EQ(in.stamp(), stamp(3)) << "what is used comes first";
 }
@@ -131,9 +136,25 @@ TEST_F(HeaderStoreTest, OnlyWhatIsSettledIsFoundAgain) {
   ASSERT_TRUE(fresh);
   EXPECT_EQ((*fresh)->digest, Digest::of(as_bytes("text")));
   EXPECT_EQ(store.find(stamp(1)), nullptr);
-  const auto settled = store.read(path, stamp(1), true, kEnough);
+  FileStamp whole = stamp(1);
+  whole.size = 4;
+  const auto settled = store.read(path, whole, true, kEnough);
   ASSERT_TRUE(settled);
-  EXPECT_EQ(store.find(stamp(1)), *settled);
+  EXPECT_EQ(store.find(whole), *settled);
+}
+
+TEST_F(HeaderStoreTest, AFileWithAnotherSizeThanItsStampIsNotFoundAgain) {
+  const auto path = dir_.path() / "a.h";
+  write(path, "text");
+  HeaderStore store({});
+  for (const std::uint64_t size : {0U, 3U, 5U}) {
+    FileStamp other = stamp(1);
+    other.size = size;
+    const auto read = store.read(path, other, true, kEnough);
+    ASSERT_TRUE(read);
+    EXPECT_EQ((*read)->bytes, 4U);
+    EXPECT_EQ(store.find(other), nullptr) << size;
+  }
 }
 
 TEST_F(HeaderStoreTest, AFileThatWentOrGrewIsAnErrorWithItsName) {

@@ -55,6 +55,24 @@ TEST_F(IncludeTreeTest, ListsFilesInOneOrderAndFindsThem) {
   EXPECT_THAT(tree->operands(), ElementsAre("b/c.h", "gone.h"));
 }
 
+TEST_F(IncludeTreeTest, KnowsWhichFilesNameTheTimeOfTheBuild) {
+  write(root_ / "b.h", "#ifdef VERBOSE\n__DATE__\n#endif");
+  for (const char* const reader : {"the first", "one with the memo"}) {
+    const auto tree = read().tree;
+    EXPECT_TRUE(tree->find("b.h")->names_build_time) << reader;
+    EXPECT_FALSE(tree->find("a.h")->names_build_time) << reader;
+  }
+}
+
+TEST_F(IncludeTreeTest, EndsWhenItIsStopped) {
+  std::stop_source stop;
+  stop.request_stop();
+  const auto stopped = read_include_tree(root_, memo_, later(), stop.get_token());
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(read().files_hashed, 4U);
+}
+
 TEST_F(IncludeTreeTest, HasTheSameDigestInAnotherFolder) {
   const auto before = read().tree->digest();
   fs::copy(root_, dir_.path() / "copy", fs::copy_options::recursive);

@@ -121,6 +121,35 @@ TEST_F(OpenedFilesTest, OfAToolkitThatTheScanDidNotReachAreUnkeyed) {
   EXPECT_NE(reason({toolkit_ / "cuda.h"}), "");
 }
 
+TEST_F(OpenedFilesTest, ThatNameTheTimeOfTheBuildAreUnkeyed) {
+  write(own_ / "d/b.h", "int t = __TIME__;");
+  write(toolkit_ / "cuda.h", "__DATE__");
+  take_snapshot();
+  EXPECT_EQ(reason({own_ / "a.h"}), "");
+  EXPECT_EQ(reason({own_ / "d/b.h"}),
+            "which names __TIME__ in line 1: each build gives it another value");
+  EXPECT_THAT(reason({toolkit_ / "cuda.h"}), HasSubstr("the time of the build"));
+}
+
+TEST_F(OpenedFilesTest, OfASourceThatNamesTheTimeOfTheBuildAreUnkeyed) {
+  input_.source += "int t = __TIME__;\n";
+  take_snapshot();
+  const auto unkeyed = find_unkeyed(headers_, {{}, std::chrono::system_clock::now()});
+  ASSERT_TRUE(unkeyed);
+  EXPECT_EQ(to_string(*unkeyed),
+            "the compiler read kernel.cu, which names __TIME__ in line 3: each build "
+            "gives it another value");
+}
+
+TEST_F(OpenedFilesTest, WhoseSizeSaysNothingAreUnkeyed) {
+  std::error_code none;
+  if (fs::file_size("/proc/version", none) != 0)
+    GTEST_SKIP() << "no file here has more bytes than its size";
+  input_.source = "#include \"/proc/version\"";
+  take_snapshot();
+  EXPECT_THAT(reason({"/proc/version"}), HasSubstr("the file system says 0"));
+}
+
 // --- where the compiler found nothing ----------------------------------------------
 
 TEST_F(OpenedFilesTest, MissedWhereTheScanLookedAreKeyed) {

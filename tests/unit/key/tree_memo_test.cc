@@ -26,6 +26,7 @@ class TreeMemoTest : public testing::Test {
     for (const WalkedFile& file : walked.files)
       memo_.files.push_back(
           {file.path, file.stamp, true, Digest::of(as_bytes(file.path))});
+    memo_.files[1].names_build_time = true;
     memo_.operands = {"a.h", "stdint.h"};
     memo_.folders = std::move(walked.folders);
     memo_.digest = Digest::of(as_bytes("tree"));
@@ -55,6 +56,7 @@ TEST_F(TreeMemoTest, ComesBackAsItWasWritten) {
     EXPECT_EQ(memo.files[i].stamp, memo_.files[i].stamp);
     EXPECT_EQ(memo.files[i].content, memo_.files[i].content);
     EXPECT_TRUE(memo.files[i].settled);
+    EXPECT_EQ(memo.files[i].names_build_time, i == 1);
   }
   EXPECT_THAT(memo.operands, ElementsAre("a.h", "stdint.h"));
   ASSERT_EQ(memo.folders.size(), 2U);
@@ -113,6 +115,8 @@ TEST_F(TreeMemoTest, GivesItsDigestsToFilesThatAreAsTheyWere) {
   EXPECT_FALSE(files[1].settled);
   EXPECT_EQ(files[2].content, memo_.files[1].content);
   EXPECT_TRUE(files[2].settled);
+  EXPECT_FALSE(files[0].names_build_time);
+  EXPECT_TRUE(files[2].names_build_time);
 }
 
 TEST_F(TreeMemoTest, GivesNothingWhereOneFileIsAnotherOrGone) {

@@ -166,10 +166,12 @@ TEST(TemplateText, EveryDirectiveThatAsksForAHeaderIsSeen) {
   for (const char* text :
        {"\t#\tinclude <a>", "%:include <a>", "#inc\\\nlude <a>", "/* */ #include <a>",
         "#if __has_include(<a>)\n#endif", "#if X\n#elif __has_include(A)\n#endif",
-        "#define HAS(x) __has_include(x)", "<%#on%>\n#include_next <a>\n<%/on%>"})
+        "#define HAS(x) __has_include(x)", "int t = __TIME__;",
+        "<%#on%>\n#include_next <a>\n<%/on%>"})
     EXPECT_TRUE(has_include(text)) << text;
-  for (const char* text : {"", "// #include <a>", "/*\n#include <a>\n*/",
-                           "auto s = \"__has_include(<a>)\";", "int include;"})
+  for (const char* text :
+       {"", "// #include <a>", "/*\n#include <a>\n*/",
+        "auto s = \"__has_include(<a>)\";", "int include;", "// __TIME__"})
     EXPECT_FALSE(has_include(text)) << text;
 }
 

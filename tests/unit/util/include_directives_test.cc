@@ -7,6 +7,7 @@
 
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kiln {
@@ -28,7 +29,9 @@ void PrintTo(const Case& test, std::ostream* out) {
 
 std::vector<std::string> find(const std::string& text) {
   std::vector<std::string> found;
-  for (const Directive& directive : find_directives(text).list) {
+  const auto directives = find_directives(text);
+  EXPECT_TRUE(directives) << directives.error().message;
+  for (const Directive& directive : directives->list) {
     const char kind = "qanciN"[static_cast<int>(directive.lookup)];
     found.push_back(std::string(1, kind) + ":" + directive.operand);
   }
@@ -98,13 +101,13 @@ INSTANTIATE_TEST_SUITE_P(Table, DirectivesTest, testing::ValuesIn(kCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Directives, SayTheLineOfAComputedIncludeAlsoBehindSplices) {
-  const Directives found = find_directives("int \\\n i;\n/*\n*/\n#include HEADER\n");
+  const Directives found = *find_directives("int \\\n i;\n/*\n*/\n#include HEADER\n");
   ASSERT_EQ(found.list.size(), 1U);
   EXPECT_EQ(found.list[0].line, 5);
 }
 
 TEST(Directives, KeepTheHeadersThatMacrosName) {
-  const Directives found = find_directives(
+  const Directives found = *find_directives(
       "#define A \"a.h\" // x\n#define B <b.h> /* y */\n#define C(x) \"c.h\"\n"
       "#define D \"d\" \"e\"\n#define E 1\n");
   ASSERT_EQ(found.macro_values.size(), 2U);
@@ -125,6 +128,101 @@ TEST(Directives, SurviveEveryTruncationAndEveryByte) {
       std::ignore = find_directives(changed);
     }
   }
+}
+
+// --- the time of the build ---------------------------------------------------------
+
+TEST(Directives, SayWhereATextNamesTheTimeOfTheBuild) {
+  const std::vector<std::pair<const char*, int>> texts = {
+      {"\nint t = __TIME__;", 2},       {"#define T(x) x, __TIME__", 1},
+      {"#if 0\n\n__TIME__\n#endif", 3}, {"__TI\\\nME__", 2},
+      {"1; \"s\" __TIME__", 1},         {"#ifdef __TIME__", 1},
+      {"#include __TIME__", 1}};
+  for (const auto& [text, line] : texts) {
+    const Directives found = *find_directives(text);
+    ASSERT_TRUE(found.build_time) << text;
+    EXPECT_EQ(found.build_time->name, "__TIME__") << text;
+    EXPECT_EQ(found.build_time->line, line) << text;
+  }
+  EXPECT_EQ(find_directives("__DATE__")->build_time->name, "__DATE__");
+  EXPECT_EQ(find_directives("__TIMESTAMP__")->build_time->name, "__TIMESTAMP__");
+}
+
+TEST(Directives, TakeNoOtherTextForTheTimeOfTheBuild) {
+  for (const char* const text :
+       {"// __TIME__", "/* __TIME__ */", "\"__TIME__\"", "R\"(__TIME__)\"",
+        "#define __TIME__ \"12:00:00\"", "my__TIME__", "__TIME__s", "__time__",
+        "#include \"__TIME__\"", "'__TIME__'", "1__TIME__"})
+    EXPECT_FALSE(find_directives(text)->build_time) << text;
+}
+
+// --- cost --------------------------------------------------------------------------
+
+std::string repeated(std::string_view piece, std::size_t times) {
+  std::string text;
+  for (std::size_t i = 0; i < times; ++i) text += piece;
+  return text;
+}
+
+struct Hostile {
+  const char* name;
+  const char* start;
+  const char* piece;
+};
+
+void PrintTo(const Hostile& test, std::ostream* out) {
+  *out << test.name;
+}
+
+class CostTest : public testing::TestWithParam<Hostile> {};
+
+TEST_P(CostTest, IsAFewLooksAtEachByteHoweverLongTheText) {
+  for (const std::size_t times : {500U, 4000U}) {
+    const std::string text = GetParam().start + repeated(GetParam().piece, times);
+    const auto found = find_directives(text);
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_LE(found->work, 12 * text.size());
+    for (const Directive& directive : found->list)
+      ASSERT_LE(directive.operand.size(), 1000U);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, CostTest,
+    testing::Values(Hostile{"LoneAngles", "#if 0\n", "#include <\n"},
+                    Hostile{"LoneQuotes", "#if 0\n", "#include \"\n"},
+                    Hostile{"Computed", "#if 0\n", "#include X\n"},
+                    Hostile{"ComputedInOneLine", "#if ", "__has_include(X) || "},
+                    Hostile{"LoneAnglesInOneLine", "#if ", "F(< "},
+                    Hostile{"LoneQuoteInOneLine", "#if ", "F(' "},
+                    Hostile{"EndlessComments", "", "/* "},
+                    Hostile{"EndlessCommentsInDirectives", "", "#include /*\n"},
+                    Hostile{"EndlessLiterals", "", "\"\n"},
+                    Hostile{"RawStrings", "", "R\"x(y)x\" "},
+                    Hostile{"NoRawStrings", "", "R\"xxxxxxxxxxxxxxxxxxxx "},
+                    Hostile{"Defines", "", "#define REGISTER_NAME 0x1000\n"},
+                    Hostile{"DefinesOfHeaders", "", "#define H <a.h>\n"},
+                    Hostile{"LineComments", "", "// x\n"},
+                    Hostile{"Splices", "#include X\n", "a\\\n"},
+                    Hostile{"Times", "", "__TIME__\n"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(Directives, EndAtALimitThatTheyName) {
+  const auto found = find_directives(repeated("R\"x(\n", 100));
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ErrorCode::kResourceLimit);
+  EXPECT_THAT(found.error().message, testing::HasSubstr("64 raw string"));
+  const auto many = find_directives(repeated("#include\n", kMaxDirectives + 1));
+  ASSERT_FALSE(many);
+  EXPECT_EQ(many.error().code, ErrorCode::kResourceLimit);
+  EXPECT_THAT(many.error().message, testing::HasSubstr("200000 #include"));
+}
+
+TEST(Directives, EndWhenTheyAreStopped) {
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(find_directives("int i;", stop.get_token()).error().code,
+            ErrorCode::kCancelled);
 }
 
 }  // namespace

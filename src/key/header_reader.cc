@@ -1,0 +1,86 @@
+#include "key/header_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "util/try.h"
+
+namespace kiln::key {
+namespace {
+
+std::string because_of(const BuildTimeMacro& macro) {
+  return fmt::format("which names {} in line {}: each build gives it another value",
+                     macro.name, macro.line);
+}
+
+bool has_include_next(const std::vector<Directive>& list) {
+  return std::any_of(list.begin(), list.end(), [](const Directive& directive) {
+    return directive.lookup == Lookup::kNext || directive.lookup == Lookup::kNextQuoted;
+  });
+}
+
+}  // namespace
+
+Result<Directives> HeaderReader::directives_of(const std::string& name,
+                                               std::string_view text) {
+  KILN_TRY(count_bytes(text.size(), name));
+  auto found = find_directives(text, stop_);
+  if (!found)
+    return fail(found.error().code, fmt::format("{}: {}", name, found.error().message));
+  if (found->build_time && !varying_)
+    varying_ = VaryingText{name, because_of(*found->build_time)};
+  return found;
+}
+
+Result<const ReadFile*> HeaderReader::read(const FoundHeader& found) {
+  const FileStamp& stamp = *found.file;
+  const auto [entry, is_new] = files_.try_emplace({stamp.device, stamp.inode});
+  ReadFile& file = entry->second;
+  if (!is_new)
+    return &file;
+  // A size of 0 says nothing: files of procfs have it, too.
+  file.settled = is_settled(stamp, now_) && stamp.size > 0;
+  file.content = store_.find(stamp);
+  if (!file.content) {
+    file.content = KILN_TRY(
+        store_.read(found.path, stamp, file.settled, limits_.file_bytes, stop_));
+    ++files_read_;
+    file.settled = file.settled && file.content->bytes == stamp.size;
+    has_new_headers_ |= file.settled;
+  }
+  const std::uint64_t bytes = file.content->bytes;
+  KILN_TRY(count_bytes(bytes, found.path));
+  if (file.settled)
+    used_.push_back({stamp, file.content});
+  file.has_include_next = has_include_next(file.content->directives.list);
+  if (bytes != stamp.size)
+    file.varies = fmt::format(
+        "which has {} bytes where the file system says {}: it can change without a "
+        "trace",
+        bytes, stamp.size);
+  else if (const auto& macro = file.content->directives.build_time)
+    file.varies = because_of(*macro);
+  return &file;
+}
+
+void HeaderReader::finish(const std::string& memo, HeaderScan& scan) {
+  scan.stats.files_read = files_read_;
+  if (has_new_headers_)
+    scan.stats.memo = store_.save(memo, used_);
+  scan.headers.varying = std::move(varying_);
+}
+
+Result<void> HeaderReader::count_bytes(std::uint64_t bytes, std::string_view name) {
+  bytes_ += bytes;
+  if (bytes_ <= limits_.bytes)
+    return {};
+  return fail(
+      ErrorCode::kResourceLimit,
+      fmt::format("{} can include over {} bytes of headers, the last of them {}: "
+                  "remove #include directives or include directories",
+                  kProgramName, limits_.bytes, name));
+}
+
+}  // namespace kiln::key
