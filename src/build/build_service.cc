@@ -6,6 +6,7 @@
 
 #include "build/artifact.h"
 #include "build/build_options.h"
+#include "key/header_hint.h"
 #include "key/opened_files.h"
 #include "render/embedded_templates.h"
 #include "request/first_resolve.h"
@@ -161,10 +162,14 @@ Result<NewArtifact> BuildService::build(const KeyedRequest& request,
   const auto began = std::chrono::system_clock::now();
   compile::CompileJob job = KILN_TRY(RequestKeys::job(request));
   job.time_limit = config_.compile_timeout;
-  const auto output = KILN_TRY(
+  auto compiled =
       builds_.ask_worker(on_phase, [&](const compile::ProgressCallback& watched) {
         return workers_.compile(job, stop, watched);
-      }));
+      });
+  if (!compiled)
+    return tl::unexpected(
+        key::with_header_hint(std::move(compiled).error(), *request.headers));
+  const compile::CompileOutput& output = *compiled;
   KILN_TRY(check_output(request, output));
   auto object = std::make_shared<const cache::StoredObject>(
       KILN_TRY(make_object(request, keys_.preimage(request), job.source, output)));

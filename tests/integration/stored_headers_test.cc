@@ -204,6 +204,34 @@ TEST_F(StoredHeadersTest, AStoppedSearchForHeadersIsNotRemembered) {
   EXPECT_TRUE(service_->key(prepared, sm_90));
 }
 
+// --- what is no file ---------------------------------------------------------------
+
+TEST_F(StoredHeadersTest, AFifoIsPassedOverAtOnceAsTheCompilerWouldInTheEnd) {
+  write("late/v.h", "#define OWN_VALUE 1\n");
+  fs::create_directories(own_ / "early");
+  ASSERT_EQ(::mkfifo((own_ / "early/v.h").c_str(), 0600), 0);
+  source_.include_dirs = {own_ / "early", own_ / "late"};
+  source_.source = "#include <v.h>\n" + std::string(kKernel);
+  expect_stored();
+}
+
+TEST_F(StoredHeadersTest, AFifoWithoutAFileBehindItIsNamed) {
+  ASSERT_EQ(::mkfifo((own_ / "v.h").c_str(), 0600), 0);
+  source_.source = "#include <v.h>\n" + std::string(kKernel);
+  const auto fetched = test::fetch(*service_, Request::from_source(source_));
+  ASSERT_FALSE(fetched);
+  EXPECT_EQ(fetched.error().code, ErrorCode::kCompileFailed);
+  EXPECT_THAT(fetched.error().message,
+              HasSubstr((own_ / "v.h").native() + " is a FIFO"));
+}
+
+TEST_F(StoredHeadersTest, AHeaderOfTheStandardLibraryIsNamedWithTheOneToUse) {
+  source_.source = "#include <type_traits>\n" + std::string(kKernel);
+  const auto fetched = test::fetch(*service_, Request::from_source(source_));
+  ASSERT_FALSE(fetched);
+  EXPECT_THAT(fetched.error().message, HasSubstr("include <cuda/std/type_traits>"));
+}
+
 // --- what the key follows ----------------------------------------------------------
 
 TEST_F(StoredHeadersTest, NestedHeadersThatAreAndThatAreNotThere) {
