@@ -74,6 +74,22 @@ TEST_F(ProgramCompileTest, IncludeFoldersAreSearchedInTheirOrder) {
   EXPECT_EQ(key(compile(source, {"-I", "one"})), key(one));
 }
 
+TEST_F(ProgramCompileTest, AnIncludeFolderThatIsNotThereIsNoErrorHoweverItIsGiven) {
+  const std::string source = kiln_.write("k.cu", test::kTinySource);
+  const json plain = compile(source);
+  EXPECT_EQ(key(compile(source, {"-I", "none"})), key(plain));
+  EXPECT_EQ(key(compile(source, {"--option", "-Inone"})), key(plain));
+  // It is named where a header is missing.
+  const std::string asks = kiln_.write("asks.cu", "#include <mine.h>\n");
+  for (const test::KilnProgram::Arguments& how :
+       {test::KilnProgram::Arguments{"-I", "none"}, {"--option", "-Inone"}}) {
+    const json report = compile(asks, how, 1);
+    EXPECT_THAT(report["entries"][0]["error"]["message"].get<std::string>(),
+                HasSubstr("there is no include directory " +
+                          (kiln_.folder() / "none/").string()));
+  }
+}
+
 TEST_F(ProgramCompileTest, DefinesOfDifferentNamesHaveNoOrder) {
   const std::string source =
       kiln_.write("k.cu", "extern \"C\" __global__ void k(int* x) { *x = A + B; }\n");

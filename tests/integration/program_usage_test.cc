@@ -221,7 +221,6 @@ TEST_F(ProgramUsageTest, AFileThatIsNotThereIsNamed) {
   expect_wrong({"warm", "--quick", "--profile", "h100-smx"}, {"'h100-sxm'?"});
   expect_wrong({"doctor", "--compare", "none.json"}, {"none.json"});
   expect_wrong({"templates", "--template-dir", "none"}, {"none"});
-  expect_wrong({"compile", source, "--arch", "9.0", "-I", "none"}, {"-I none"});
   // Where the output would go is looked at before the work.
   expect_wrong({"compile", source, "--arch", "9.0", "-o", "none/k.cubin"},
                {"-o none/k.cubin", "there is no folder"});

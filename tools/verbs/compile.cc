@@ -62,14 +62,9 @@ Result<Request> make_request(const Context& context, const CompileOptions& optio
       return posix_error("getcwd", folder, error.value());
     return {};
   };
-  for (const std::string& folder : options.include_dirs) {
-    std::error_code error;
-    if (!std::filesystem::is_directory(folder, error)) {
-      return fail(ErrorCode::kNotFound,
-                  fmt::format("-I {}: there is no such folder", folder));
-    }
-    KILN_TRY(add(folder));
-  }
+  // A folder that is not there is no error, as for NVRTC: the key says that its headers
+  // were not found.
+  for (const std::string& folder : options.include_dirs) KILN_TRY(add(folder));
   // NVRTC looks for "x.h" beside the including file, but gets the source itself as
   // text: so add the source's folder, after those that were asked for.
   if (options.file != "-") {
@@ -138,7 +133,7 @@ Result<int> run(Context& context, const CompileOptions& options) {
                             architectures.size()));
   }
   BuildReport report;
-  add_items(*service, request, architectures, report);
+  add_items(*service, request, architectures, report, context.stop->token());
   run_builds(context, *service,
              {.jobs = service->jobs().get(),
               .dry_run = false,
