@@ -44,6 +44,12 @@ Result<void> check_arguments(const Function& function, std::span<void* const> ar
   if (arguments.size() != sizes.size())
     return refuse(function, fmt::format("{} arguments with {} sizes", arguments.size(),
                                         sizes.size()));
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == nullptr)  // the driver would read there
+      return refuse(function, fmt::format("argument {} (counted from 0) is null: give "
+                                          "the address of its value",
+                                          i));
+  }
   if (!function.parameters())
     return {};
   const std::vector<std::size_t>& expected = *function.parameters();

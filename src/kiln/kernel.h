@@ -109,8 +109,9 @@ class KILN_EXPORT Kernel {
     return launch(*geometry, stream, arguments...);
   }
 
-  /// As launch(), for arguments whose number and types are known only at run time:
-  /// their host addresses and their sizes. Copies the arguments before it returns.
+  /// As launch(), for arguments whose number and types are known only at run time: the
+  /// host address, which must not be null, and the size of each. Copies the arguments
+  /// before it returns.
   [[nodiscard]] Result<void> launch_with(
       const Geometry& geometry, CUstream_st* stream, std::span<void* const> arguments,
       std::span<const std::size_t> sizes_bytes) const;

@@ -74,6 +74,16 @@ TEST_F(Launches, WithAnArgumentOfAnotherSizeNameItsIndex) {
   EXPECT_TRUE(launch(function, {}, nullptr, arguments, kRight));
 }
 
+TEST_F(Launches, WithANullArgumentNameItsIndex) {
+  const auto module =
+      test::load_cubin(test::context_of(simulated_, 0), {.parameters = {8, 8}}).value();
+  std::array<void*, 2> arguments{&pointer_, nullptr};
+  constexpr std::array<std::size_t, 2> kSizes{8, 8};
+  EXPECT_THAT(refusal(launch(*module->find("k"), {}, nullptr, arguments, kSizes)),
+              HasSubstr("argument 1 (counted from 0) is null: give the address of its "
+                        "value"));
+}
+
 TEST_F(Launches, OfAKernelOfUnknownParametersAreNotChecked) {
   const SimulatedDriver old("9.0");
   ASSERT_EQ(old.remove("cuFuncGetParamInfo"), 0);
