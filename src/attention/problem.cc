@@ -67,7 +67,7 @@ bool differ(const Order& a, const Order& b) {
   return false;
 }
 
-Result<void> check_sizes(const Problem& problem) {
+Result<void> check_sizes(const ops::AttentionProblem& problem) {
   const std::initializer_list<std::pair<std::string_view, std::int64_t>> sizes{
       {"batch", problem.batch},
       {"heads", problem.heads},
@@ -240,6 +240,10 @@ using attention::kMostElements;
 using attention::kMostSize;
 
 void set_strides(AttentionProblem& problem) {
+  if (!attention::check_sizes(problem)) {
+    problem.q = problem.k = problem.v = problem.o = {};  // others would overflow
+    return;
+  }
   const auto of = [&](std::int64_t heads, std::int64_t sequence, std::int64_t dim) {
     return attention::strides_of(problem.layout, problem.batch, heads, sequence, dim);
   };

@@ -103,8 +103,9 @@ struct AttentionProblem {
   friend bool operator==(const AttentionProblem&, const AttentionProblem&) = default;
 };
 
-/// Sets the strides of q, k, v and o to those of contiguous tensors in problem.layout.
-/// Call it after the sizes and the layout are set.
+/// Sets the strides of q, k, v and o to those of contiguous tensors in problem.layout;
+/// to 0 if the call would refuse the sizes. Call it after the sizes and the layout are
+/// set.
 KILN_EXPORT void set_strides(AttentionProblem& problem);
 
 /// The two head dimensions of a tensor that has them apart, such as [batch, sequence,
@@ -179,7 +180,7 @@ struct AttentionTensors {
   void* grad_k = nullptr;
   void* grad_v = nullptr;
   void* grad_bias = nullptr;  // with options.bias_gradient
-  /// The factor of q k^T; unset: 1 / sqrt(dqk).
+  /// The factor of q k^T, finite; unset: 1 / sqrt(dqk).
   std::optional<float> scale{};
   /// Scratch memory of at least AttentionChoice::workspace_bytes, aligned to 256 bytes;
   /// may be null if that is 0. The call may overwrite all workspace_bytes.

@@ -80,6 +80,21 @@ TEST(Problem, HasTheStridesOfItsLayout) {
   EXPECT_EQ(problem.q, (Strides{0, 128, 16 * 128, 1}));
 }
 
+TEST(Problem, HasNoStridesWithASizeThatItCannotHave) {
+  for (std::int64_t Problem::*const size :
+       {&Problem::batch, &Problem::heads, &Problem::kv_heads, &Problem::sq,
+        &Problem::skv, &Problem::dqk, &Problem::dv}) {
+    for (const std::int64_t wrong : {ops::kUnsetSize, std::int64_t{1} << 62}) {
+      Problem problem = base();
+      problem.*size = wrong;
+      set_strides(problem);
+      for (const Strides& each : {problem.q, problem.k, problem.v, problem.o})
+        EXPECT_EQ(each, Strides{});
+      EXPECT_FALSE(validate(problem));
+    }
+  }
+}
+
 TEST(Problem, IsTheSameWithGroupedHeadsInFiveDimensionsAndInFour) {
   // Query [batch, length, 4 groups, 4 heads, 128]: the 16 heads of [batch, length, 16,
   // 128]. The key, expanded over the heads of a group with stride 0, has 4.
