@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <string>
 #include <string_view>
 
@@ -45,6 +46,8 @@ Result<std::int64_t> check_softmax(std::string_view operation, const Args& args)
   KILN_TRY(check_dtype(operation, args.dtype));
   if (kernel_of(args.mask).empty())
     return refuse(operation, "mask is none of SoftmaxMask");
+  if (!std::isfinite(args.scale))
+    return refuse(operation, fmt::format("scale is {}: it must be finite", args.scale));
   const std::int64_t elements =
       KILN_TRY(element_count(operation, {{"batch", args.batch},
                                          {"heads", args.heads},

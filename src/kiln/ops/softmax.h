@@ -44,7 +44,7 @@ struct SoftmaxForward {
   std::int64_t heads = 1;
   std::int64_t sq = kUnsetSize;   // rows of one head
   std::int64_t skv = kUnsetSize;  // elements of a row
-  float scale = 1;
+  float scale = 1;                // finite
   SoftmaxMask mask = SoftmaxMask::kNone;
   /// For kBytes: [mask_batch, 1, sq, skv], one byte per element, shared by all heads.
   const std::uint8_t* mask_bytes = nullptr;
@@ -63,7 +63,7 @@ struct SoftmaxBackward {
   std::int64_t heads = 1;
   std::int64_t sq = kUnsetSize;
   std::int64_t skv = kUnsetSize;
-  float scale = 1;
+  float scale = 1;  // finite
   /// As in the forward pass. Mask bytes are not needed: where y is 0, dx is 0.
   SoftmaxMask mask = SoftmaxMask::kNone;
 };

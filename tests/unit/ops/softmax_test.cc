@@ -2,7 +2,10 @@
 
 #include "ops/softmax.h"
 
+#include <fmt/format.h>
+
 #include <array>
+#include <limits>
 
 #include "tests/unit/ops/refusals.h"
 
@@ -49,6 +52,20 @@ TEST(SoftmaxPlan, RefusesAMaskThatIsNone) {
   SoftmaxForward args = forward();
   args.mask = static_cast<SoftmaxMask>(9);
   EXPECT_THAT(refusal(plan(args, kDevice)), HasSubstr("mask is none of SoftmaxMask"));
+}
+
+TEST(SoftmaxPlan, RefusesAScaleThatIsNotFinite) {
+  for (const float scale : {std::numeric_limits<float>::quiet_NaN(),
+                            std::numeric_limits<float>::infinity()}) {
+    SoftmaxForward first = forward();
+    first.scale = scale;
+    EXPECT_EQ(refusal(plan(first, kDevice)),
+              fmt::format("softmax_forward: scale is {}: it must be finite", scale));
+    SoftmaxBackward second = backward();
+    second.scale = -scale;
+    EXPECT_EQ(refusal(plan(second, kDevice)),
+              fmt::format("softmax_backward: scale is {}: it must be finite", -scale));
+  }
 }
 
 TEST(SoftmaxPlan, TakesTheSmallestClassThatHoldsTheRows) {
