@@ -20,7 +20,7 @@ struct Refusal {
 };
 
 constexpr std::string_view kTarget =
-    "the target is Kiln's to choose: the device's, or what kiln's --arch says";
+    "the target is that of the device or architecture that the kernel is for";
 constexpr std::string_view kNotLoadable = "its output cannot be loaded as a kernel";
 constexpr std::string_view kWritesFiles = "a compile writes no file beside the image";
 constexpr std::string_view kPrecompiled =

@@ -134,9 +134,10 @@ TEST_F(ResolveTest, OptionsThatAreKilnsOwnAreRefusedWithTheReason) {
                              "-optf",
                              "-fdevice-syntax-only"})
     EXPECT_THAT(option_error(option), HasSubstr("is refused: ")) << option;
-  EXPECT_EQ(option_error("-arch=sm_90"),
-            "mine.cu: option '-arch=sm_90' is refused: the target is Kiln's to choose: "
-            "the device's, or what kiln's --arch says");
+  EXPECT_EQ(
+      option_error("-arch=sm_90"),
+      "mine.cu: option '-arch=sm_90' is refused: the target is that of the device "
+      "or architecture that the kernel is for");
 }
 
 TEST_F(ResolveTest, OtherOptionsAreTaken) {
