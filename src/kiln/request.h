@@ -12,11 +12,6 @@
 
 namespace kiln {
 
-namespace request {
-class Answers;
-class FirstResolve;
-}  // namespace request
-
 /// Parameter name to value, both as text: {{"dtype", "bf16"}, {"max_cols", "128"}}.
 using Parameters = std::map<std::string, std::string>;
 
@@ -67,8 +62,7 @@ class KILN_EXPORT Request {
   [[nodiscard]] const SourceOptions& source() const;
 
  private:
-  friend class request::Answers;
-  friend class request::FirstResolve;
+  friend struct RequestParts;
   struct KILN_HIDDEN Content;
   explicit Request(std::shared_ptr<const Content> content);
 

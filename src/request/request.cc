@@ -107,12 +107,18 @@ const SourceOptions& Request::source() const {
   return content_->source;
 }
 
+struct RequestParts {
+  static const Request::Content& content_of(const Request& request) {
+    return *request.content_;
+  }
+};
+
 namespace request {
 
 Result<std::shared_ptr<const void>> FirstResolve::get_any(const Request& request,
                                                           const void* identity,
                                                           const MakeAny& make) {
-  const Request::Content& content = *request.content_;
+  const auto& content = RequestParts::content_of(request);
   const MutexLock lock(content.mutex);
   const auto known = content.first_resolves.find(identity);
   if (known != content.first_resolves.end())
@@ -121,12 +127,12 @@ Result<std::shared_ptr<const void>> FirstResolve::get_any(const Request& request
 }
 
 const void* Answers::find_any(const Request& request, const AnswerKey& key) {
-  return request.content_->answers.find(key);
+  return RequestParts::content_of(request).answers.find(key);
 }
 
 void Answers::add_any(const Request& request, const AnswerKey& key,
                       std::shared_ptr<const void> answer) {
-  request.content_->answers.add(key, std::move(answer));
+  RequestParts::content_of(request).answers.add(key, std::move(answer));
 }
 
 }  // namespace request
