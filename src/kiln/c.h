@@ -270,8 +270,8 @@ KILN_C_RESULT kiln_result kiln_kernel_geometry(const kiln_kernel* kernel,
                                                const char* const* names,
                                                const int64_t* values, size_t n,
                                                kiln_geometry* geometry);
-/* args[i]: the host address of argument i of `n`; sizes[i]: its size in bytes. Copies
- * the arguments before it returns; asynchronous. */
+/* args[i]: the host address of argument i of `n`, not NULL; sizes[i]: its size in bytes.
+ * Copies the arguments before it returns; asynchronous. */
 KILN_C_RESULT kiln_result kiln_kernel_launch(const kiln_kernel* kernel,
                                              const kiln_geometry* geometry,
                                              kiln_stream stream, void* const* args,
@@ -307,7 +307,7 @@ typedef struct kiln_softmax_forward_args {
   void* y;
   const void* x;
   int64_t batch, heads, sq, skv;
-  float scale;
+  float scale; /* finite */
   kiln_softmax_mask mask;
   const uint8_t* mask_bytes;
   int64_t mask_batch;
@@ -324,7 +324,7 @@ typedef struct kiln_softmax_backward_args {
   void* dx;
   const void *dy, *y;
   int64_t batch, heads, sq, skv;
-  float scale;
+  float scale; /* finite */
   kiln_softmax_mask mask;
 } kiln_softmax_backward_args;
 #define KILN_SOFTMAX_BACKWARD_ARGS_INIT                                        \
@@ -755,7 +755,7 @@ typedef struct kiln_attention_tensors {
   const void* grad_o;
   void *grad_q, *grad_k, *grad_v, *grad_bias;
   bool has_scale; /* false: the scale is 1 / sqrt(dqk) */
-  float scale;
+  float scale;    /* finite */
   void* workspace;
   uint64_t workspace_bytes;
 } kiln_attention_tensors;

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -220,6 +221,11 @@ TEST_F(CTest, ATemplateIsFetchedSizedAndLaunchedOnEachDevice) {
     expect_refused(
         kiln_kernel_launch(kernel.get(), &geometry, nullptr, arguments, sizes, 5),
         "one of 8 was given");
+    sizes[2] = 4;
+    void* const with_null[] = {&out, &in, nullptr, &rows, &cols};
+    expect_refused(
+        kiln_kernel_launch(kernel.get(), &geometry, nullptr, with_null, sizes, 5),
+        "argument 2 (counted from 0) is null");
   }
   kiln_statistics statistics = KILN_STATISTICS_INIT;
   EXPECT_DONE(kiln_statistics_get(service.get(), &statistics));
@@ -388,6 +394,9 @@ TEST_F(CTest, AStructOfAnOlderHeaderIsReadAndWrittenAsFarAsItGoes) {
   args.sq = 0;
   args.skv = 8;
   EXPECT_DONE(kiln_softmax_forward_prepare(service.get(), 0, &args));
+  args.scale = NAN;
+  expect_refused(kiln_softmax_forward_prepare(service.get(), 0, &args),
+                 "softmax_forward: scale is nan: it must be finite");
 }
 
 TEST_F(CTest, MessagesAreUtf8WhateverAPathIs) {
@@ -440,6 +449,10 @@ TEST_F(CTest, AttentionIsExplainedPreparedAndRun) {
   args.options.stats = true;
 
   char* text = nullptr;
+  kiln_attention_args unset = args;
+  unset.problem.batch = unset.problem.skv = KILN_UNSET;
+  expect_refused(kiln_attention_explain(service.get(), 1, &unset, &text),
+                 "problem.batch: ");
   EXPECT_DONE(kiln_attention_explain(service.get(), 1, &args, &text));
   const auto explained = nlohmann::json::parse(text);
   kiln_text_free(text);
