@@ -151,9 +151,10 @@ Result<void> BuildService::check_may_build(std::string_view label,
   if (!config_.no_jit)
     return {};
   return fail(ErrorCode::kUnavailable,
-              fmt::format("{} for {} is not in the cache {}, and KILN_NO_JIT forbids "
-                          "building it; warm the cache first",
-                          label, target, cache_->layout().root().native()));
+              fmt::format("{} for {} is not in the cache {}, and {} forbids building "
+                          "it; warm the cache first",
+                          label, target, cache_->layout().root().native(),
+                          config_.no_jit_by.name));
 }
 
 Result<NewArtifact> BuildService::build(const KeyedRequest& request,

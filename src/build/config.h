@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/layout.h"
@@ -29,6 +30,13 @@ inline constexpr std::uint64_t kLeastWorkerMemory = 64ULL << 20U;
 /// "cudnn" or "kiln". Errors: kInvalidArgument.
 [[nodiscard]] Result<AttentionSetting> parse_attention(const std::string& text);
 
+/// What a setting is from, for messages: its variable, or the program's own word for
+/// it. All compare equal.
+struct SetBy {
+  std::string_view name;
+  friend bool operator==(const SetBy&, const SetBy&) { return true; }
+};
+
 /// Thread safety: a value.
 struct Config {
   // Where objects are kept. Empty: neither KILN_CACHE_DIR nor XDG_CACHE_HOME nor HOME
@@ -43,6 +51,7 @@ struct Config {
       compile::kDefaultMemoryLimit;  // resident, per build
   std::optional<unsigned> jobs;      // workers of this process; none: the usable cores
   bool no_jit = false;               // a miss is an error instead of a build
+  SetBy no_jit_by{"KILN_NO_JIT"};
 
   std::optional<std::filesystem::path> nvrtc;   // an exact library
   std::optional<std::filesystem::path> cudnn;   // an exact library
@@ -52,7 +61,9 @@ struct Config {
 
   std::vector<std::filesystem::path> template_dirs;  // searched before the built-ins
   AttentionSetting attention = AttentionSetting::kBest;
-  std::vector<std::string> disabled;            // names of kernels, or "rope_*"
+  SetBy attention_by{"KILN_ATTENTION"};
+  std::vector<std::string> disabled;  // names of kernels, or "rope_*"
+  SetBy disabled_by{"KILN_DISABLE"};
   std::optional<std::filesystem::path> record;  // a manifest that requests are added to
   std::optional<std::string> log_level;
   friend bool operator==(const Config&, const Config&) = default;

@@ -142,8 +142,8 @@ Result<KeyedPlan> PlanService::key(const attention::Problem& problem,
   plan.version = cudnn.version();
   if (plan.version < kFirstCudnn)
     return fail(ErrorCode::kUnavailable,
-                fmt::format("cuDNN {} builds no plan for a device that it is told of; "
-                            "{} is the first that does",
+                fmt::format("cuDNN {} builds no plan from a device's properties; {} is "
+                            "the first that does",
                             to_string(plan.version), to_string(kFirstCudnn)));
   plan.cudnn = cudnn.path();
   plan.problem = as_built(problem);

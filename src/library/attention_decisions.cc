@@ -123,15 +123,16 @@ Result<const AttentionDecision*> AttentionDecisions::choose(
     const Device& device) {
   const std::string about = label(question.problem, device);
   const AttentionSetting setting = builds_.config().attention;
+  const std::string_view set_by = builds_.config().attention_by.name;
   const attention::OwnKernel kernel =
       attention::own_kernel(question.problem, device.capability, call);
   if (setting == AttentionSetting::kKiln) {
     if (!kernel.supported)
       return fail(ErrorCode::kUnavailable,
-                  fmt::format("{}: KILN_ATTENTION=kiln, and {}", about, kernel.reason));
+                  fmt::format("{}: {}=kiln, and {}", about, set_by, kernel.reason));
     report(question, device, nullptr,
-           fmt::format("Kiln's {}: KILN_ATTENTION", kernel.reason));
-    return remember(question, {.reason = "KILN_ATTENTION=kiln"});
+           fmt::format("Kiln's {}: {}=kiln", kernel.reason, set_by));
+    return remember(question, {.reason = fmt::format("{}=kiln", set_by)});
   }
   auto answer = ask(question, device);
   if (answer) {
@@ -146,7 +147,7 @@ Result<const AttentionDecision*> AttentionDecisions::choose(
   const Refusal& refusal = answer.error();
   if (setting == AttentionSetting::kCudnn)
     return fail(ErrorCode::kUnavailable,
-                fmt::format("{}: KILN_ATTENTION=cudnn, and {}", about, refusal.reason));
+                fmt::format("{}: {}=cudnn, and {}", about, set_by, refusal.reason));
   if (!kernel.supported)
     return fail(ErrorCode::kUnavailable,
                 fmt::format("{}: {}; {}", about, refusal.reason, kernel.reason));

@@ -18,16 +18,16 @@ bool matches(const std::string& pattern, const std::string& name) {
 
 }  // namespace
 
-DisabledKernels::DisabledKernels(std::vector<std::string> patterns,
+DisabledKernels::DisabledKernels(const Config& config,
                                  const render::TemplateCatalog& catalog)
-    : patterns_(std::move(patterns)) {
+    : patterns_(config.disabled), set_by_(config.disabled_by) {
   if (patterns_.empty())
     return;
   const std::vector<std::string> names = catalog.names();
   for (const std::string& pattern : patterns_) {
     if (std::none_of(names.begin(), names.end(),
                      [&](const std::string& name) { return matches(pattern, name); }))
-      log(LogLevel::kWarning, {"KILN_DISABLE: there is no kernel '", pattern, "'",
+      log(LogLevel::kWarning, {set_by_.name, ": there is no kernel '", pattern, "'",
                                did_you_mean(pattern, names)});
   }
 }
@@ -37,10 +37,9 @@ Result<void> DisabledKernels::check(const Request& request) const {
     return {};
   for (const std::string& pattern : patterns_) {
     if (matches(pattern, request.name()))
-      return fail(
-          ErrorCode::kUnavailable,
-          fmt::format("{} is switched off by KILN_DISABLE or Options::disable ({})",
-                      request.name(), pattern));
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("{} is switched off by {} ({})", request.name(),
+                              set_by_.name, pattern));
   }
   return {};
 }

@@ -217,7 +217,7 @@ Service::Impl::Impl(std::stop_source stop, std::unique_ptr<BuildService> builds,
                     std::function<void(const Event&)> on_event)
     : stop_(std::move(stop)),
       builds_(std::move(builds)),
-      disabled_(builds_->config().disabled, builds_->catalog()),
+      disabled_(builds_->config(), builds_->catalog()),
       devices_(std::move(devices)),
       record_(std::move(record)),
       on_event_(std::move(on_event)),

@@ -16,6 +16,12 @@ void set(Field& field, const std::optional<Value>& value) {
     field = *value;
 }
 
+template <typename Value>
+void set_by(SetBy& by, const std::optional<Value>& value, std::string_view member) {
+  if (value)
+    by.name = member;
+}
+
 template <typename Number>
 Result<void> check(std::string_view member, const std::optional<Number>& value,
                    Number least, Number most) {
@@ -51,6 +57,7 @@ Result<Config> settings(const Options& options, const Environment& environment) 
   set(config.worker_memory_bytes, options.worker_memory_bytes);
   set(config.jobs, options.jobs);
   set(config.no_jit, options.no_jit);
+  set_by(config.no_jit_by, options.no_jit, "Options::no_jit");
   set(config.nvrtc, options.nvrtc);
   set(config.cudnn, options.cudnn);
   set(config.driver, options.driver);
@@ -58,8 +65,10 @@ Result<Config> settings(const Options& options, const Environment& environment) 
   set(config.toolchain, options.toolchain);
   set(config.template_dirs, options.template_dirs);
   set(config.attention, options.attention);
+  set_by(config.attention_by, options.attention, "Options::attention");
   set(config.record, options.record);
   set(config.disabled, options.disable);
+  set_by(config.disabled_by, options.disable, "Options::disable");
   set(config.log_level, options.log_level);
   if (options.trusted_uids)
     config.trusted_uids.assign(options.trusted_uids->begin(),

@@ -147,6 +147,17 @@ TEST_F(AttentionCallTest, WhatAProgramSetsBeatsTheEnvironment) {
   const auto made = test::prepare(*service, service->devices().at(1), small_problem());
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_EQ(made->backend, AttentionBackend::kKiln);
+  EXPECT_EQ(made->reason, "Options::attention=kiln");
+  EXPECT_THAT(lines("info"), ElementsAre(HasSubstr(": Options::attention")));
+  with.attention = AttentionSetting::kCudnn;
+  service = Service::open(with);
+  ASSERT_TRUE(service) << service.error().message;
+  const auto refused =
+      test::prepare(*service, service->devices().at(1), small_problem());
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              AllOf(HasSubstr(": Options::attention=cudnn, and "),
+                    Not(HasSubstr("KILN_ATTENTION"))));
   with.attention = static_cast<AttentionSetting>(7);
   const auto opened = Service::open(with);
   ASSERT_FALSE(opened);

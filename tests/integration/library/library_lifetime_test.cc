@@ -148,7 +148,12 @@ TEST_F(LibraryLifetimeTest, NoJitServesHitsAndRefusesMisses) {
   EXPECT_TRUE(service->get(small_source(), device));
   const auto miss = service->get(small_source(1), device);
   EXPECT_EQ(miss.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(miss.error().message, HasSubstr("KILN_NO_JIT"));
+  EXPECT_THAT(miss.error().message, HasSubstr("Options::no_jit forbids"));
+  ::setenv("KILN_NO_JIT", "1", 1);
+  service = open(driver);
+  ::unsetenv("KILN_NO_JIT");
+  EXPECT_THAT(service->get(small_source(1), device).error().message,
+              HasSubstr("KILN_NO_JIT forbids"));
 }
 
 TEST_F(LibraryLifetimeTest, KilnDisableSwitchesKernelsOff) {
@@ -161,12 +166,25 @@ TEST_F(LibraryLifetimeTest, KilnDisableSwitchesKernelsOff) {
     const auto refused = service->get({name, {{"dtype", "f16"}}}, device);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
-    EXPECT_THAT(refused.error().message,
-                AllOf(HasSubstr("KILN_DISABLE"), HasSubstr(name)));
+    EXPECT_THAT(
+        refused.error().message,
+        AllOf(HasSubstr(" is switched off by KILN_DISABLE ("), HasSubstr(name)));
     EXPECT_FALSE(service->prefetch({name, {{"dtype", "f16"}}}, device));
   }
   EXPECT_TRUE(service->get(kSoftmax, device));
   EXPECT_TRUE(service->get(small_source(), device));
+}
+
+TEST_F(LibraryLifetimeTest, TheOptionThatSwitchedAKernelOffIsNamed) {
+  const SimulatedDriver driver;
+  Options options = this->options(driver);
+  options.disable = {{"rope_*"}};
+  auto service = open(options);
+  const auto refused =
+      service->get({"rope_fwd", {{"dtype", "f16"}}}, service->devices().at(0));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "rope_fwd is switched off by Options::disable (rope_*)");
 }
 
 TEST_F(LibraryLifetimeTest, KilnRecordWritesAManifestOfWhatWasAskedFor) {
