@@ -81,6 +81,25 @@ TEST_F(LibraryLifetimeTest, AMovedServiceGoesOn) {
   EXPECT_TRUE(moved.get(small_source(), moved.devices().at(0)));
 }
 
+TEST_F(LibraryLifetimeTest, WhatWasMovedFromTakesAnother) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  const Device device = service->devices().at(0);
+  Request request = small_source();
+  Kernel kernel = *service->get(request, device);
+  const Kernel taken = std::move(kernel);
+  const Request asked = std::move(request);
+  Service moved = *std::move(service);
+  request = asked;  // NOLINTBEGIN(bugprone-use-after-move): as their headers allow
+  kernel = taken;
+  service = std::move(moved);
+  moved = *open(driver);
+  EXPECT_TRUE(kernel.launch(Geometry{}, nullptr, nullptr, 1, 1.0F));
+  for (Service* const each : {&*service, &moved})
+    EXPECT_TRUE(each->get(request, each->devices().at(0)));
+  // NOLINTEND(bugprone-use-after-move)
+}
+
 TEST_F(LibraryLifetimeTest, APrefetchedKernelIsThereWithoutABuildOfItsOwn) {
   const SimulatedDriver driver("8.6,9.0");
   auto service = open(driver);
