@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "attention/evaluate.h"
@@ -270,9 +269,7 @@ Result<AttentionDecision> AttentionDecisions::load(const attention::Problem& pro
   const auto [properties, handles] = KILN_TRY(per_device(device));
   const KeyedPlan keyed = KILN_TRY(plans().key(problem, properties));
   KILN_TRY(check_rules(problem, device, keyed.version));
-  AttentionDecision made{.plan = find_loaded(keyed.key, device), .plan_key = keyed.key};
-  if (made.plan == nullptr)
-    made.plan = KILN_TRY(fetch_and_load(keyed, device, handles));
+  AttentionDecision made{.plan = KILN_TRY(load_once(keyed, device, handles))};
   KILN_TRY(made.plan->prepare());
   attention::Problem captured = problem;
   captured.capture = true;
@@ -281,20 +278,29 @@ Result<AttentionDecision> AttentionDecisions::load(const attention::Problem& pro
   return made;
 }
 
-/// Searches all decisions, which is cheap compared with making one.
-std::shared_ptr<const attention::LoadedPlan> AttentionDecisions::find_loaded(
-    const Digest& key, const Device& device) {
-  const MutexLock lock(mutex_);
-  const auto same = std::ranges::find_if(decisions_, [&](const auto& each) {
-    const AttentionDecision& decision = each.second.decision;
-    return decision.plan != nullptr && decision.plan_key == key &&
-           each.first.device == device.ordinal;
-  });
-  return same == decisions_.end() ? nullptr : same->second.decision.plan;
+/// One load per plan and device among the threads of this process, whichever questions
+/// they ask.
+Result<AttentionDecisions::PlanPointer> AttentionDecisions::load_once(
+    const KeyedPlan& keyed, const Device& device,
+    const std::shared_ptr<attention::CudnnHandles>& handles) {
+  const LoadPlace place{keyed.key, device.ordinal};
+  const auto load = [&]() -> Result<PlanPointer> {
+    {
+      const MutexLock lock(mutex_);
+      const auto found = loaded_.find(place);
+      if (auto known = found == loaded_.end() ? nullptr : found->second.lock())
+        return known;
+    }
+    auto loaded = KILN_TRY(fetch_and_load(keyed, device, handles));
+    const MutexLock lock(mutex_);
+    loaded_[place] = loaded;
+    return loaded;
+  };
+  return loads_.run(place, {}, load).result;
 }
 
 /// Takes the plan from memory, disk or cuDNN, and loads it on the device.
-Result<std::shared_ptr<const attention::LoadedPlan>> AttentionDecisions::fetch_and_load(
+Result<AttentionDecisions::PlanPointer> AttentionDecisions::fetch_and_load(
     const KeyedPlan& keyed, const Device& device,
     const std::shared_ptr<attention::CudnnHandles>& handles) {
   constexpr int kTries = 2;

@@ -25,6 +25,7 @@
 #include "device/devices.h"
 #include "kiln/device.h"
 #include "kiln/result.h"
+#include "library/kernel_memory.h"
 #include "util/mutex.h"
 #include "util/single_flight.h"
 
@@ -52,7 +53,6 @@ struct AttentionDecision {
   std::string reason{};  // if cuDNN refuses: the rule, its reason, the remedy
   /// cuDNN's loaded plan. Null: Kiln's own kernel runs the problem.
   std::shared_ptr<const attention::LoadedPlan> plan{};
-  Digest plan_key{};
   /// Why the plan must not run in a CUDA graph; nullopt: it may.
   std::optional<Error> not_captured{};
 };
@@ -108,6 +108,7 @@ class AttentionDecisions {
     AttentionDecision decision;  // never changed: callers hold its address
     bool is_ready = false;
   };
+  using PlanPointer = std::shared_ptr<const attention::LoadedPlan>;
   /// What is created once per device.
   struct PerDevice {
     device::DeviceProperties properties;
@@ -131,9 +132,10 @@ class AttentionDecisions {
 
   [[nodiscard]] Result<AttentionDecision> load(const attention::Problem& problem,
                                                const Device& device);
-  [[nodiscard]] std::shared_ptr<const attention::LoadedPlan> find_loaded(
-      const Digest& key, const Device& device);
-  [[nodiscard]] Result<std::shared_ptr<const attention::LoadedPlan>> fetch_and_load(
+  [[nodiscard]] Result<PlanPointer> load_once(
+      const KeyedPlan& keyed, const Device& device,
+      const std::shared_ptr<attention::CudnnHandles>& handles);
+  [[nodiscard]] Result<PlanPointer> fetch_and_load(
       const KeyedPlan& keyed, const Device& device,
       const std::shared_ptr<attention::CudnnHandles>& handles);
   [[nodiscard]] Result<PerDevice> per_device(const Device& device);
@@ -144,12 +146,16 @@ class AttentionDecisions {
   Devices& devices_;
 
   SingleFlight<AttentionQuestion, const AttentionDecision*> choices_;
+  SingleFlight<LoadPlace, PlanPointer> loads_;
   Mutex mutex_;
   std::optional<std::filesystem::path> loader_ KILN_GUARDED_BY(mutex_);
   // Created at the first question that needs it.
   std::unique_ptr<PlanService> plans_ KILN_GUARDED_BY(mutex_);
   std::map<int, PerDevice> per_device_ KILN_GUARDED_BY(mutex_);
   std::unordered_map<AttentionQuestion, Entry> decisions_ KILN_GUARDED_BY(mutex_);
+  // The plans that decisions, or threads about to make one, hold.
+  std::unordered_map<LoadPlace, std::weak_ptr<const attention::LoadedPlan>> loaded_
+      KILN_GUARDED_BY(mutex_);
   std::set<std::string> reported_
       KILN_GUARDED_BY(mutex_);  // subjects, with device and pass
 };

@@ -2,6 +2,8 @@
 
 #include "library/attention_decisions.h"
 
+#include <array>
+#include <atomic>
 #include <thread>
 
 #include "tests/integration/attention_plan/loaded_plans.h"
@@ -126,17 +128,23 @@ TEST_F(AttentionDecisionsTest, AnotherServiceTakesThePlanFromDisk) {
   EXPECT_EQ(test::counted(*second->builds, cache::Counter::kCompiled), 0U);
 }
 
-TEST_F(AttentionDecisionsTest, ThreadsThatAskAtOnceBuildAndLoadOnce) {
+TEST_F(AttentionDecisionsTest, ThreadsThatAskAtOnceBuildAndLoadOnePlan) {
+  constexpr std::size_t kThreads = 8;
+  std::array<std::shared_ptr<const LoadedPlan>, kThreads> plans;
+  std::atomic<std::size_t> done = 0;
+  const auto ask = [&](std::size_t i) {
+    test::make_current(simulated_, context(0));
+    Problem problem = base();
+    problem.capture = i % 2 == 0;  // another question, which the same plan answers
+    plans.at(i) = decide(*host_, 0, problem).plan;
+    done += run(*host_, 0, problem) == "done" ? 1 : 0;
+  };
   std::vector<std::thread> threads;
-  std::atomic<int> done = 0;
-  for (int i = 0; i < 8; ++i)
-    threads.emplace_back([&] {
-      test::make_current(simulated_, context(0));
-      done += run(*host_, 0) == "done" ? 1 : 0;
-    });
+  for (std::size_t i = 0; i < kThreads; ++i) threads.emplace_back(ask, i);
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(done, 8);
+  EXPECT_EQ(done, kThreads);
   EXPECT_EQ(builds(), 1U);
+  for (const auto& plan : plans) EXPECT_TRUE(plan == plans[0]) << "loaded twice";
 }
 
 TEST_F(AttentionDecisionsTest, AStoredPlanThatIsRefusedIsAMissAndBuiltAgain) {
