@@ -73,14 +73,20 @@ Result<CudnnLibrary> CudnnLibrary::open(const fs::path& path) {
   return CudnnLibrary(table.get());
 }
 
-Result<CudnnLibrary> CudnnLibrary::open_installed(const fs::path& explicit_path,
-                                                  const LibraryPlaces& places) {
+Result<std::optional<CudnnLibrary>> CudnnLibrary::find_installed(
+    const fs::path& explicit_path, const LibraryPlaces& places) {
   const auto found = KILN_TRY(find_cudnn(explicit_path, places));
   if (found.empty())
-    return fail(ErrorCode::kUnavailable,
-                "no libcudnn.so.9 found: install cuDNN 9, set KILN_CUDNN, or name a "
-                "version");
-  return open(found.front().path);
+    return std::nullopt;
+  return KILN_TRY(open(found.front().path));
+}
+
+Result<CudnnLibrary> CudnnLibrary::open_installed(const fs::path& explicit_path,
+                                                  const LibraryPlaces& places) {
+  const auto found = KILN_TRY(find_installed(explicit_path, places));
+  if (!found)
+    return fail(ErrorCode::kUnavailable, std::string(kNoCudnn));
+  return *found;
 }
 
 const fs::path& CudnnLibrary::path() const {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "attention/cudnn_version.h"
@@ -12,6 +14,10 @@
 namespace kiln::attention {
 
 struct CudnnTable;
+
+/// The message where there is none.
+inline constexpr std::string_view kNoCudnn =
+    "no libcudnn.so.9 found: install cuDNN 9, or set KILN_CUDNN";
 
 /// Every cuDNN of this machine, the preferred one first. `explicit_path` (KILN_CUDNN)
 /// takes precedence over all others; empty: none is given. Errors: as find_libraries().
@@ -27,8 +33,11 @@ class CudnnLibrary {
   /// function).
   [[nodiscard]] static Result<CudnnLibrary> open(const std::filesystem::path& path);
 
-  /// The first of find_cudnn(). Errors: kUnavailable, where there is none; those of
-  /// open() and find_cudnn().
+  /// The first of find_cudnn(); nullopt where there is none. Errors: as open() and
+  /// find_cudnn().
+  [[nodiscard]] static Result<std::optional<CudnnLibrary>> find_installed(
+      const std::filesystem::path& explicit_path, const LibraryPlaces& places);
+  /// The same. Errors besides: kUnavailable, where there is none.
   [[nodiscard]] static Result<CudnnLibrary> open_installed(
       const std::filesystem::path& explicit_path, const LibraryPlaces& places);
 

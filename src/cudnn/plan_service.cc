@@ -122,17 +122,26 @@ std::string to_string(const std::vector<compile::PlanAttempt>& attempts) {
 PlanService::PlanService(BuildService& service)
     : service_(service), workers_(plan_pool(service)) {}
 
-Result<attention::CudnnLibrary> PlanService::library() {
+Result<std::optional<attention::CudnnLibrary>> PlanService::find_library() {
   {
     const MutexLock lock(mutex_);
     if (library_)
-      return *library_;
+      return library_;
   }
   // Two threads may search at once; both find the same.
-  const auto found = KILN_TRY(attention::CudnnLibrary::open_installed(
+  const auto found = KILN_TRY(attention::CudnnLibrary::find_installed(
       service_.config().cudnn.value_or(""), LibraryPlaces::of_process()));
   const MutexLock lock(mutex_);
-  return library_.emplace(found);
+  if (!library_)
+    library_ = found;
+  return library_;
+}
+
+Result<attention::CudnnLibrary> PlanService::library() {
+  const auto found = KILN_TRY(find_library());
+  if (!found)
+    return fail(ErrorCode::kUnavailable, std::string(attention::kNoCudnn));
+  return *found;
 }
 
 Result<KeyedPlan> PlanService::key(const attention::Problem& problem,

@@ -55,8 +55,10 @@ class PlanService {
   /// `service` must outlive it. Looks for no cuDNN and starts no worker yet.
   explicit PlanService(BuildService& service);
 
-  /// The cuDNN that plans are built with and for; it is searched for once. Errors:
-  /// kUnavailable, if there is none or it cannot be opened.
+  /// The cuDNN that plans are built with and for; nullopt: none is found. It is
+  /// searched for until there is one. Errors: kUnavailable, if it cannot be opened.
+  [[nodiscard]] Result<std::optional<attention::CudnnLibrary>> find_library();
+  /// The same. Errors besides: kUnavailable, if there is none.
   [[nodiscard]] Result<attention::CudnnLibrary> library();
 
   /// Makes the key from the problem with its strides, the versions of cuDNN and its

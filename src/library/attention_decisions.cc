@@ -219,14 +219,13 @@ AttentionDecisions::Answer AttentionDecisions::ask(const AttentionQuestion& ques
   if (!question.call.has_positive_scale)
     return tl::unexpected(Refusal{
         "call.scale", "cuDNN is not asked: the scale is not above 0; scale the query"});
-  const auto library = plans().library();
-  if (!library) {
-    const auto found = attention::find_cudnn(builds_.config().cudnn.value_or(""),
-                                             LibraryPlaces::of_process());
+  const auto library = plans().find_library();
+  if (!library)
+    return tl::unexpected(Refusal{"cudnn", library.error().message});
+  if (!*library)
     return tl::unexpected(
-        Refusal{"cudnn", library.error().message, !found || !found->empty()});
-  }
-  const attention::CudnnVersion version = library->version();
+        Refusal{"cudnn", std::string(attention::kNoCudnn), /*is_news=*/false});
+  const attention::CudnnVersion version = (*library)->version();
   if (auto why = attention::why_not_cudnn(question.problem, device.capability, version))
     return tl::unexpected(Refusal{std::move(why->id), std::move(why->text)});
   std::vector<LoadedProblem> loaded;

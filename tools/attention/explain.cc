@@ -53,11 +53,14 @@ Result<std::vector<ComputeCapability>> read_architectures(
 
 Result<std::vector<CudnnVersion>> read_versions(const Config& config,
                                                 const AttentionOptions& options) {
-  if (options.cudnn == kInstalled)
-    return std::vector{
-        KILN_TRY(attention::CudnnLibrary::open_installed(config.cudnn.value_or(""),
-                                                         LibraryPlaces::of_process()))
-            .version()};
+  if (options.cudnn == kInstalled) {
+    const auto library = attention::CudnnLibrary::open_installed(
+        config.cudnn.value_or(""), LibraryPlaces::of_process());
+    if (!library)
+      return fail(library.error().code,
+                  library.error().message + "; or give --cudnn VERSION");
+    return std::vector{library->version()};
+  }
   if (!options.cudnn.empty())
     return std::vector{
         KILN_TRY(named("--cudnn", attention::parse_cudnn_version(options.cudnn)))};
