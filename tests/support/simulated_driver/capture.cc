@@ -16,18 +16,30 @@ using kiln::simulated::Stream;
 
 namespace kiln::simulated {
 
+namespace {
+
+/// Calls `visit` with every captured stream that work in `stream` would wait for.
+template <typename Visit>
+void for_each_waited_for(Simulator& simulator, const Stream& stream,
+                         const Visit& visit) {
+  for_each_stream(simulator, [&](Stream& other) {
+    const bool is_blocking = (other.flags & CU_STREAM_NON_BLOCKING) == 0;
+    if (stream.is_legacy && other.context == stream.context && other.capture &&
+        is_blocking)
+      visit(other);
+  });
+}
+
+}  // namespace
+
 CUresult admit_work(Simulator& simulator, const Stream& stream) {
   if (stream.capture)
     return stream.capture->is_invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
                                       : CUDA_SUCCESS;
   CUresult result = CUDA_SUCCESS;
-  for_each_stream(simulator, [&](Stream& other) {
-    const bool is_blocking = (other.flags & CU_STREAM_NON_BLOCKING) == 0;
-    if (stream.is_legacy && other.context == stream.context && other.capture &&
-        is_blocking) {
-      other.capture->is_invalid = true;
-      result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    }
+  for_each_waited_for(simulator, stream, [&](Stream& captured) {
+    captured.capture->is_invalid = true;
+    result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   });
   return result;
 }
@@ -74,7 +86,12 @@ CUresult get_info(const char* symbol, CUstream stream, CUstreamCaptureStatus* st
     *status = status_of(*found);
     if (id != nullptr && found->capture)
       *id = found->capture->id;
-    return CUDA_SUCCESS;
+    CUresult result =
+        CUDA_SUCCESS;  // of the legacy stream the question disturbs nobody
+    kiln::simulated::for_each_waited_for(simulator, *found, [&](Stream&) {
+      result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    });
+    return result;
   });
 }
 

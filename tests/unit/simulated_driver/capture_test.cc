@@ -156,6 +156,10 @@ TEST_F(SimulatedCapture, OfABlockingStreamForbidsTheLegacyStream) {
   ASSERT_EQ(driver_.cuStreamDestroy(stream_), CUDA_SUCCESS);
   ASSERT_EQ(driver_.cuStreamCreate(&stream_, CU_STREAM_DEFAULT), CUDA_SUCCESS);
   begin();
+  CUstreamCaptureStatus of_legacy{};
+  EXPECT_EQ(driver_.cuStreamIsCapturing(nullptr, &of_legacy),
+            CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  EXPECT_EQ(status(), CU_STREAM_CAPTURE_STATUS_ACTIVE) << "a question disturbs nobody";
   EXPECT_EQ(driver_.launch(function_), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   EXPECT_EQ(status(), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 }
