@@ -1,7 +1,16 @@
 // Attention calls with cuDNN: plans of the real one, loaded and run by the simulated
 // one.
 
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cudnn/plan_service.h"
+#include "device/profile.h"
 #include "tests/integration/attention_call/attention_calls.h"
+#include "tests/support/service_requests.h"
 #include "tests/support/simulated_cudnn.h"
 #include "tools/bench/cases.h"
 
@@ -17,10 +26,10 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-/// Device 0 is a 9.0, device 1 an 8.0.
+/// Device 0 is a 9.0, device 1 an 8.0, device 2 a 10.0.
 class AttentionByCudnn : public AttentionCallTest {
  protected:
-  AttentionByCudnn() : AttentionCallTest("9.0,8.0") {}
+  AttentionByCudnn() : AttentionCallTest("9.0,8.0,10.0") {}
 
   void SetUp() override {
     const auto real = test::real_cudnn();
@@ -41,6 +50,66 @@ class AttentionByCudnn : public AttentionCallTest {
   void reopen() {
     close();
     ServiceParts::attention_of(service()).load_plans_with(cudnn_->path());
+  }
+
+  /// From now on the simulated cuDNN is what builds plans, too, in a plan worker where
+  /// it finds that driver.
+  void build_plans_with(const std::filesystem::path& driver) {
+    const auto workers = temp_.path() / "workers";
+    const auto built = std::filesystem::path(test::paths::kPlanWorker).parent_path();
+    std::filesystem::create_directory(workers);
+    std::filesystem::create_symlink(built / "kiln-worker", workers / "kiln-worker");
+    std::ofstream(workers / "kiln-plan-worker") << fmt::format(
+        "#!/bin/sh\n"
+        "export KILN_DRIVER={} KILN_SIMULATED_CUDNN_REAL={}\n"
+        "exec {} \"$@\"\n",
+        driver.native(), test::real_cudnn().native(), test::paths::kPlanWorker);
+    std::filesystem::permissions(workers / "kiln-plan-worker",
+                                 std::filesystem::perms::owner_all);
+    set("KILN_WORKER", workers / "kiln-worker");
+    set("KILN_CUDNN", cudnn_->path());
+    reopen();
+  }
+
+  /// What is said of cuDNN's own answer to one of the passes.
+  [[nodiscard]] nlohmann::json explained(std::size_t i,
+                                         const attention::Problem& problem) {
+    const auto text = ops::explain_attention(service(), device(i), problem, {});
+    EXPECT_TRUE(text) << text.error().message;
+    const bool is_forward = problem.pass == Pass::kForward;
+    return text ? nlohmann::json::parse(*text)[is_forward ? "forward" : "backward"]
+                : nlohmann::json();
+  }
+
+  /// Puts the real cuDNN's plan of `problem` on device 0 into the cache, as built by
+  /// `cudnn`, whose version may be another one.
+  void publish_plan(const attention::Problem& problem,
+                    const test::SimulatedCudnn& cudnn) {
+    Config config = test::service_config(temp_.path() / "cache");
+    config.cudnn = cudnn.path();
+    const auto builds = test::open_service(config);
+    PlanService plans(*builds);
+    const std::string json = service().profile(device(0)).value();
+    const auto plan = test::sample_plan(problem, json, device(0).capability);
+    ASSERT_TRUE(plan) << plan.error().message;
+    const auto keyed =
+        plans.key(problem, device::parse_device_properties(json).value());
+    ASSERT_TRUE(keyed) << keyed.error().message;
+    cache::Metadata metadata;
+    metadata.template_name = PlanService::name_of(problem);
+    for (const attention::PlanKernel& kernel : plan->kernels)
+      metadata.entry_points.push_back({kernel.name, kernel.name});
+    const auto object =
+        cache::StoredObject::make({.kind = cache::Kind::kPlan,
+                                   .target = "sm_90",
+                                   .metadata = metadata,
+                                   .preimage = PlanService::preimage(*keyed),
+                                   .payload = encode(*plan),
+                                   .log = "",
+                                   .source = "",
+                                   .ptx = ""});
+    ASSERT_TRUE(object) << object.error().message;
+    ASSERT_FALSE(builds->cache().publish(*object).error);
   }
 
   [[nodiscard]] std::size_t runs() const { return cudnn_->runs().size(); }
@@ -107,6 +176,75 @@ TEST_F(AttentionByCudnn, ACaseOfKilnBenchRunsItOrIsLeftOut) {
   EXPECT_EQ(runs(), 1U);
   EXPECT_THAT(left_out, ElementsAre("head_dim.backward.ampere"));
   EXPECT_EQ(take_kinds().size(), 0U) << "a kernel of Kiln's was built";
+}
+
+TEST_F(AttentionByCudnn, WhatMustNotBeCapturedRunsBesideACaptureAndNotInIt) {
+  const test::SimulatedCudnn old(driver_);
+  old.set_version({9, 15, 0});
+  attention::Problem problem = small_problem(Pass::kBackward);
+  problem.skv = 192;
+  set_strides(problem);
+  publish_plan(problem, old);
+  set("KILN_CUDNN", old.path());
+  reopen();
+  const auto chosen = choice(0, problem);
+  ASSERT_EQ(chosen.backend, AttentionBackend::kCudnn) << chosen.reason;
+  const auto with = tensors(0, problem, chosen.workspace_bytes);
+  const CUstream beside = stream(0);
+  CUstream captured = nullptr;
+  ASSERT_EQ(driver_.find<decltype(::cuStreamCreate)>("cuStreamCreate")(
+                &captured, CU_STREAM_DEFAULT),
+            CUDA_SUCCESS);
+  const auto run_in = [&](CUstream where) {
+    return test::call(service(), device(0), where, problem, with);
+  };
+  ASSERT_EQ(begin_capture(captured), CUDA_SUCCESS);
+  const auto refused = run_in(captured);
+  EXPECT_FALSE(run_in(nullptr)) << "it would wait for the captured stream";
+  EXPECT_EQ(why(run_in(beside)), "done");
+  EXPECT_EQ(end_capture(captured), CUDA_SUCCESS) << "the capture was disturbed";
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(refused.error().message,
+              AllOf(HasSubstr("sequence.multiple_of_128.capture: "),
+                    HasSubstr("or set options.capture before the capture")));
+  EXPECT_EQ(runs(), 1U);
+}
+
+TEST_F(AttentionByCudnn, ARefusalByCudnnItselfIsExplained) {
+  cudnn_->set_version({9, 25, 0});  // for the rules; in the worker it is an older one
+  build_plans_with(driver_.path());
+  const auto said = explained(2, small_problem(Pass::kBackward, 256, 256));
+  EXPECT_EQ(said["chosen"], "kiln");
+  const auto& probe = said["cudnn"]["probe"];
+  EXPECT_EQ(probe["ran"], true);
+  EXPECT_EQ(probe["status"], "refused");
+  EXPECT_THAT(said["cudnn"]["rules"].dump(), HasSubstr("probe.refused"));
+}
+
+TEST_F(AttentionByCudnn, APlanWorkerThatCrashesIsExplained) {
+  build_plans_with("/nowhere/libcuda.so.1");
+  const auto said = explained(0, small_problem());
+  EXPECT_EQ(said["chosen"], "kiln");
+  const auto& probe = said["cudnn"]["probe"];
+  EXPECT_EQ(probe["ran"], false);
+  EXPECT_EQ(probe["status"], "failed");
+  EXPECT_THAT(probe["message"].get<std::string>(), HasSubstr("/nowhere/libcuda.so.1"));
+  EXPECT_THAT(said["cudnn"]["rules"].dump(), HasSubstr("probe.failed"));
+}
+
+TEST_F(AttentionByCudnn, APlanWorkerThatHangsIsExplained) {
+  const auto pipe = temp_.path() / "libcuda.so.1";  // whoever opens it waits
+  ASSERT_EQ(::mkfifo(pipe.c_str(), S_IRUSR | S_IWUSR), 0);
+  set("KILN_COMPILE_TIMEOUT", "0.5");
+  build_plans_with(pipe);
+  const auto said = explained(0, small_problem());
+  EXPECT_EQ(said["chosen"], "kiln");
+  const auto& probe = said["cudnn"]["probe"];
+  EXPECT_EQ(probe["ran"], false);
+  EXPECT_EQ(probe["status"], "failed");
+  EXPECT_THAT(probe["message"].get<std::string>(),
+              HasSubstr("over its limit of 0.5 s"));
 }
 
 // NVIDIA/TransformerEngine #1591.

@@ -179,12 +179,16 @@ class AttentionCallTest : public test::LibraryTest {
   }
 
   [[nodiscard]] CUresult begin_capture(std::size_t i) {
-    return driver_.find<decltype(::cuStreamBeginCapture)>("cuStreamBeginCapture_v2")(
-        stream(i), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    return begin_capture(stream(i));
   }
-  [[nodiscard]] CUresult end_capture(std::size_t i) {
+  [[nodiscard]] CUresult end_capture(std::size_t i) { return end_capture(stream(i)); }
+  [[nodiscard]] CUresult begin_capture(CUstream where) const {
+    return driver_.find<decltype(::cuStreamBeginCapture)>("cuStreamBeginCapture_v2")(
+        where, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  }
+  [[nodiscard]] CUresult end_capture(CUstream where) const {
     CUgraph graph = nullptr;
-    return driver_.find<decltype(::cuStreamEndCapture)>("cuStreamEndCapture")(stream(i),
+    return driver_.find<decltype(::cuStreamEndCapture)>("cuStreamEndCapture")(where,
                                                                               &graph);
   }
 
