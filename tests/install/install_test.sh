@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs a build, moves it elsewhere, and looks at what is there as those do who use it:
-# the files, the names that the library shows, every header alone, and one program built
-# with CMake and with pkg-config, which compiles kernels and finds them again, on the
+# the files, the names that the library shows, every header alone, the example in C, and one
+# program built with CMake and with pkg-config, which compiles kernels and finds them again, on the
 # simulated driver. Arguments: see CMakeLists.txt. Exit code 77: no NVRTC, so nothing ran.
 set -euo pipefail
 
@@ -84,8 +84,12 @@ must 120 cmake --build "$work/cmake"
 line=$(grep '^g++ -std=c++20 app.cc ' "$root/README.md") || fail "README has no line 'g++ -std=c++20 app.cc …'"
 (cd "$work/consumer" && PKG_CONFIG_PATH=$libdir/pkgconfig must 120 bash -ec "$line")
 
-say "the example in C, as strict as can be"
-must 60 "$cc" -std=c11 -Wall -Wextra -pedantic -Werror "$prefix/$(folder_of from_c.c)/from_c.c" \
+say "the example in C, as strict as can be, and with CMake where there is no C++"
+example=$prefix/$(folder_of from_c.c)/from_c.c
+must 60 cmake -S "$here/consumer_in_c" -B "$work/cmake_in_c" -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_C_COMPILER="$cc" -DCMAKE_DISABLE_FIND_PACKAGE_tl-expected=ON -DEXAMPLE="$example"
+must 60 cmake --build "$work/cmake_in_c"
+must 60 "$cc" -std=c11 -Wall -Wextra -pedantic -Werror "$example" \
   $(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --cflags --libs kiln) -o "$work/from_c"
 
 say "each compiles, then finds what it compiled"
