@@ -13,9 +13,11 @@
 #include <nvrtc.h>
 #pragma GCC visibility pop
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -251,6 +253,16 @@ Wanted wanted_architecture(const std::vector<std::string_view>& options) {
 }
 
 /// Whether anything succeeds that a compiler has no need of.
+bool has_landlock() {
+  constexpr int kAskVersion = 1;
+  return ::syscall(SYS_landlock_create_ruleset, nullptr, 0, kAskVersion) > 0;
+}
+
+bool opens_memory_of(pid_t process) {
+  const auto path = "/proc/" + std::to_string(process) + "/mem";
+  return ::open(path.c_str(), O_RDONLY) >= 0;
+}
+
 bool breaks_out() {
   for (const int family : {AF_INET, AF_INET6, AF_NETLINK, AF_PACKET}) {
     if (::socket(family, SOCK_DGRAM, 0) >= 0)
@@ -259,7 +271,8 @@ bool breaks_out() {
   ::execl("/bin/true", "true", nullptr);
   return errno != EACCES ||
          ::ptrace(PTRACE_ATTACH, ::getppid(), nullptr, nullptr) == 0 ||
-         ::unshare(CLONE_NEWUSER) == 0;
+         ::kill(::getppid(), 0) == 0 || ::unshare(CLONE_NEWUSER) == 0 ||
+         (has_landlock() && opens_memory_of(::getppid()));
 }
 
 void build(Program& program, const Wanted& wanted) {

@@ -1,19 +1,30 @@
 #include "compile/worker/confinement.h"
 
+#include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
+#include <linux/landlock.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "util/posix_error.h"
+#include "util/unique_fd.h"
 
 // The filter is a program of the classic Berkeley packet filter over seccomp_data.
 // Source: Documentation/userspace-api/seccomp_filter.rst of the Linux kernel.
@@ -32,47 +43,99 @@ constexpr std::uint32_t kArchitecture = 0;  // unknown architecture: no filter
 constexpr std::uint32_t kX32SyscallBit = 0x40000000;
 
 constexpr std::array kForbidden{
+    // programs, kernel modules, keys
     SYS_execve,
     SYS_execveat,
-    SYS_ptrace,
-    SYS_process_vm_readv,
-    SYS_process_vm_writev,
-    SYS_mount,
-    SYS_umount2,
-    SYS_unshare,
-    SYS_setns,
-    SYS_pivot_root,
-    SYS_chroot,
-    SYS_bpf,
-    SYS_perf_event_open,
-    SYS_keyctl,
-    SYS_add_key,
     SYS_init_module,
     SYS_finit_module,
     SYS_kexec_load,
+    SYS_kexec_file_load,
+    SYS_keyctl,
+    SYS_add_key,
+    SYS_request_key,
+    // other processes
+    SYS_ptrace,
+    SYS_process_vm_readv,
+    SYS_process_vm_writev,
+    SYS_process_madvise,
+    SYS_kcmp,
+    SYS_pidfd_open,
+    SYS_pidfd_getfd,
+    SYS_pidfd_send_signal,
+    SYS_tkill,
+    // namespaces and mounts
+    SYS_unshare,
+    SYS_setns,
+    SYS_chroot,
+    SYS_pivot_root,
+    SYS_mount,
+    SYS_umount2,
+    SYS_fsopen,
+    SYS_fsconfig,
+    SYS_fsmount,
+    SYS_fspick,
+    SYS_move_mount,
+    SYS_open_tree,
+    SYS_mount_setattr,
+    SYS_open_by_handle_at,
+    // the kernel by other ways: these calls are not filtered one by one
+    SYS_io_uring_setup,
+    SYS_io_uring_enter,
+    SYS_io_uring_register,
+    SYS_userfaultfd,
+    SYS_bpf,
+    SYS_perf_event_open,
 };
+
+/// Their first argument is a process; allowed for this one, and for 0, which means it.
+constexpr std::array kOwnProcessOnly{
+    SYS_kill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_prlimit64,
+};
+
+/// The flags of clone() that make a namespace.
+constexpr std::uint32_t kNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS |
+                                      CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
+                                      CLONE_NEWNET;
 
 class Filter {
  public:
   Filter() {
     load(offsetof(seccomp_data, arch));
     skip_if_equal(kArchitecture, 1);
-    deny();
+    refuse(EACCES);
     load(offsetof(seccomp_data, nr));
 #if defined(__x86_64__)
     add(BPF_JMP | BPF_JGE | BPF_K, kX32SyscallBit, 0, 1);
-    deny();
+    refuse(EACCES);
 #endif
     for (const long call : kForbidden) {
-      add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, 1);
-      deny();
+      only_for(call, 1);
+      refuse(EACCES);
     }
+    for (const long call : kOwnProcessOnly) {
+      only_for(call, 5);
+      load_first_argument();
+      skip_if_equal(0, 2);
+      skip_if_equal(static_cast<std::uint32_t>(::getpid()), 1);
+      refuse(EACCES);
+      allow();
+    }
+    only_for(SYS_clone, 4);
+    load_first_argument();
+    add(BPF_JMP | BPF_JSET | BPF_K, kNamespaces, 0, 1);
+    refuse(EACCES);
+    allow();
+    // Its flags are in memory, where no filter sees them. The C library knows kernels
+    // without it, and then uses clone().
+    only_for(SYS_clone3, 1);
+    refuse(ENOSYS);
     // AF_UNIX sockets stay allowed: a driver talks to its daemon through one.
-    add(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3);
-    load(offsetof(seccomp_data, args));  // the low half on little-endian machines
+    only_for(SYS_socket, 4);
+    load_first_argument();
     skip_if_equal(AF_UNIX, 1);
-    deny();
-    add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0);
+    refuse(EACCES);
+    allow();
+    allow();
   }
 
   [[nodiscard]] sock_fprog program() {
@@ -93,18 +156,133 @@ class Filter {
   void skip_if_equal(std::uint32_t value, unsigned skipped) {
     add(BPF_JMP | BPF_JEQ | BPF_K, value, skipped, 0);
   }
-  void deny() {
-    add(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES, 0, 0);
+  /// The low half on little-endian machines. The calls above take an int or 32 flags.
+  void load_first_argument() {
+    load(offsetof(seccomp_data, args));
+  }
+  /// The next `instructions` run only for `call`. They end with allow() or refuse() if
+  /// they load something else than the number of the call.
+  void only_for(long call, unsigned instructions) {
+    add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, instructions);
+  }
+  void refuse(std::uint32_t err) {
+    add(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | err, 0, 0);
+  }
+  void allow() {
+    add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0);
   }
 
   std::vector<sock_filter> code_;
 };
+
+// Landlock. Source: linux/landlock.h and Documentation/userspace-api/landlock.rst of
+// the Linux kernel. Its numbers are repeated here: headers may be older than the
+// kernel.
+constexpr std::uint64_t kWriteFile = 1U << 1U;
+constexpr std::uint64_t kRemoveDir = 1U << 4U;
+constexpr std::uint64_t kRemoveFile = 1U << 5U;
+constexpr std::uint64_t kMakeChar = 1U << 6U;
+constexpr std::uint64_t kMakeDir = 1U << 7U;
+constexpr std::uint64_t kMakeReg = 1U << 8U;
+constexpr std::uint64_t kMakeSock = 1U << 9U;
+constexpr std::uint64_t kMakeFifo = 1U << 10U;
+constexpr std::uint64_t kMakeBlock = 1U << 11U;
+constexpr std::uint64_t kMakeSym = 1U << 12U;
+constexpr std::uint64_t kRefer = 1U << 13U;     // from version 2 on
+constexpr std::uint64_t kTruncate = 1U << 14U;  // from version 3 on
+
+class WriteRules {
+ public:
+  /// Without Landlock, all that follows does nothing.
+  WriteRules() {
+    constexpr unsigned kAskVersion = 1;
+    const long version =
+        ::syscall(SYS_landlock_create_ruleset, nullptr, 0, kAskVersion);
+    if (version < 1)
+      return;
+    handled_ = kWriteFile | kRemoveDir | kRemoveFile | kMakeChar | kMakeDir | kMakeReg |
+               kMakeSock | kMakeFifo | kMakeBlock | kMakeSym |
+               (version >= 2 ? kRefer : 0) | (version >= 3 ? kTruncate : 0);
+    // The first member of landlock_ruleset_attr, the only one before version 4.
+    rules_ = UniqueFd(static_cast<int>(
+        ::syscall(SYS_landlock_create_ruleset, &handled_, sizeof(handled_), 0)));
+  }
+
+  /// Everything but making devices, below `folder`.
+  void allow_folder(const char* folder) {
+    allow(folder, handled_ & ~(kMakeChar | kMakeBlock));
+  }
+  /// To write to `file`, or to the files below it.
+  void allow_writing(const char* file) {
+    allow(file, handled_ & (kWriteFile | kTruncate));
+  }
+
+  void enforce() {
+    if (rules_)
+      ::syscall(SYS_landlock_restrict_self, rules_.get(), 0);
+  }
+
+ private:
+  void allow(const char* path, std::uint64_t rights) {
+    const UniqueFd place(rules_ ? ::open(path, O_PATH | O_CLOEXEC) : -1);
+    if (!place)
+      return;
+    landlock_path_beneath_attr rule{};
+    rule.allowed_access = rights;
+    rule.parent_fd = place.get();
+    ::syscall(SYS_landlock_add_rule, rules_.get(), LANDLOCK_RULE_PATH_BENEATH, &rule,
+              0);
+  }
+
+  std::uint64_t handled_ = 0;
+  UniqueFd rules_;
+};
+
+/// Devices of NVIDIA's drivers for desktops and servers, Tegra, and Windows' Linux.
+bool is_of_the_driver(std::string_view device) {
+  constexpr std::array<std::string_view, 6> kBegins{"nvidia", "nvhost", "nvgpu",
+                                                    "nvmap",  "nvsci",  "dxg"};
+  return std::ranges::any_of(
+      kBegins, [&](std::string_view begin) { return device.starts_with(begin); });
+}
+
+void confine_writing() {
+  WriteRules rules;
+  const char* const temporary = ::secure_getenv("TMPDIR");
+  rules.allow_folder(temporary != nullptr && *temporary == '/' ? temporary : "/tmp");
+  rules.allow_folder("/dev/shm");
+  rules.allow_writing("/dev/null");
+  std::error_code error;
+  for (std::filesystem::directory_iterator device("/dev", error), end;
+       !error && device != end; device.increment(error)) {
+    if (is_of_the_driver(device->path().filename().native()))
+      rules.allow_writing(device->path().c_str());
+  }
+  rules.enforce();
+}
+
+/// Root's rights beyond those of a user: some would open what Landlock closes.
+void drop_capabilities() {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets{};
+  if (::syscall(SYS_capget, &header, sets.data()) != 0)
+    return;
+  // The host found headers with these: the compiler must be able to read them.
+  constexpr std::uint32_t kKept = 1U << CAP_DAC_OVERRIDE | 1U << CAP_DAC_READ_SEARCH;
+  sets[0] = {.effective = sets[0].effective & kKept,
+             .permitted = sets[0].permitted & kKept,
+             .inheritable = 0};
+  sets[1] = {};
+  ::syscall(SYS_capset, &header, sets.data());
+}
 
 }  // namespace
 
 Result<void> confine_process() {
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return posix_error("prctl", "PR_SET_NO_NEW_PRIVS", errno);
+  drop_capabilities();
+  confine_writing();
   if (kArchitecture == 0)
     return {};
   Filter filter;
