@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 
 #include "util/unique_fd.h"
 
@@ -28,6 +29,16 @@ std::optional<std::string> read_proc_file(const std::filesystem::path& path) {
       break;
   }
   return text;
+}
+
+std::uint64_t resident_bytes_in(std::string_view statm) {
+  // Total and resident size in pages; proc(5) documents it.
+  const auto space = statm.find(' ');
+  if (space == std::string_view::npos)
+    return 0;
+  std::uint64_t pages = 0;
+  std::from_chars(statm.data() + space + 1, statm.data() + statm.size(), pages);
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace kiln

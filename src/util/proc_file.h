@@ -2,9 +2,11 @@
 
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace kiln {
 
@@ -12,5 +14,8 @@ namespace kiln {
 /// ended, a kernel without that file. Thread-safe.
 [[nodiscard]] std::optional<std::string> read_proc_file(
     const std::filesystem::path& path);
+
+/// The resident bytes of a process, from the content of its statm; 0 if it has none.
+[[nodiscard]] std::uint64_t resident_bytes_in(std::string_view statm);
 
 }  // namespace kiln

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -283,6 +284,45 @@ TEST_F(CompileFault, fault_04_AHungWorkerDiesWithItsKilledHost) {
   ::kill(host, SIGKILL);
   EXPECT_TRUE(test::eventually(1s, [&] { return !test::is_running(worker); }));
   ::waitpid(host, nullptr, 0);
+}
+
+/// The stopped process cannot watch the limits of its workers.
+void expect_no_worker_outlives_its_limit(const std::string& mode,
+                                         const CompileJob& job) {
+  std::array<int, 2> ends{-1, -1};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const pid_t host = ::fork();
+  if (host == 0) {
+    WorkerPool pool(options_with(mode));
+    std::ignore = pool.compile(job, {}, [&](BuildPhase phase) {
+      if (phase == BuildPhase::kCompiling)
+        std::ignore = ::write(ends[1], "c", 1);
+    });
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  char compiling = 0;
+  EXPECT_EQ(::read(ends[0], &compiling, 1), 1);
+  ::close(ends[0]);
+  ::kill(host, SIGSTOP);
+  const auto workers = test::children_of(host);
+  ASSERT_THAT(workers, SizeIs(1));
+  const pid_t worker = workers.front();
+  EXPECT_TRUE(test::eventually(10s, [&] { return !test::is_running(worker); }));
+  ::kill(host, SIGKILL);
+  ::waitpid(host, nullptr, 0);
+}
+
+TEST_F(CompileFault, fault_05_AWorkerEndsAtItsTimeLimitAlsoIfItsHostIsStopped) {
+  auto wanted = small_job();
+  wanted.time_limit = 1s;
+  expect_no_worker_outlives_its_limit("hang", wanted);
+}
+
+TEST_F(CompileFault, fault_05_AWorkerEndsAtItsMemoryLimitAlsoIfItsHostIsStopped) {
+  auto wanted = small_job();
+  wanted.memory_limit_bytes = 512U << 20U;
+  expect_no_worker_outlives_its_limit("hoard", wanted);
 }
 
 TEST_F(CompileFault, fault_31_AForkDuringABuildDoesNotDeadlockTheChild) {

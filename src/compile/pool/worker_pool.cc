@@ -21,7 +21,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::chrono::seconds kDescribeLimit{60};
 /// NVRTC is asked to stop at the limit; its process is killed this much later.
 constexpr milliseconds kKillGrace{250};
 /// A worker that holds more than 1/kRetireDivisor of the memory limit is not reused.

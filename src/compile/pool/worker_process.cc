@@ -147,16 +147,8 @@ std::string describe_end(std::optional<int> status) {
 }
 
 std::uint64_t resident_bytes_of_one(pid_t pid) {
-  // statm: total and resident size in pages; the kernel documents it in proc(5).
   const auto statm = read_proc_file(fmt::format("/proc/{}/statm", pid));
-  if (!statm)
-    return 0;
-  const auto space = statm->find(' ');
-  if (space == std::string::npos)
-    return 0;
-  std::uint64_t pages = 0;
-  std::from_chars(statm->data() + space + 1, statm->data() + statm->size(), pages);
-  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return statm ? resident_bytes_in(*statm) : 0;
 }
 
 std::vector<pid_t> children_of(pid_t pid) {
@@ -294,6 +286,11 @@ tl::unexpected<Error> WorkerProcess::crashed() {
   const pid_t pid = pid_;
   const auto status = reap(kReapTimeout);
   kill();  // it may have closed its socket and still be running
+  // It ends itself only if this process did not watch it, e.g. because it was stopped.
+  if (status && WIFEXITED(*status) && WEXITSTATUS(*status) == kExitOverTime)
+    return fail(ErrorCode::kTimeout, "the compile worker gave no answer in time");
+  if (status && WIFEXITED(*status) && WEXITSTATUS(*status) == kExitOverMemory)
+    return fail(ErrorCode::kResourceLimit, "the compile worker holds too much memory");
   const auto tail = output_tail();
   return fail(
       ErrorCode::kWorkerCrashed,

@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -21,8 +22,15 @@ namespace kiln::compile {
 /// The descriptor of the worker's end of the socket; the worker inherits none above it.
 inline constexpr int kWorkerSocket = 3;
 
+/// The exit statuses of a worker that ended itself because it was over a limit.
+inline constexpr int kExitOverTime = 81;
+inline constexpr int kExitOverMemory = 82;
+
 inline constexpr std::size_t kFrameHeaderBytes = 24;
 inline constexpr std::uint64_t kMaxPayloadBytes = 1ULL << 30U;
+
+/// The time limit of a DescribeRequest.
+inline constexpr std::chrono::seconds kDescribeLimit{60};
 
 /// Opens an NVRTC and asks for its version and architectures.
 struct DescribeRequest {

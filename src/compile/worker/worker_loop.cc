@@ -1,12 +1,16 @@
 #include "compile/worker/worker_loop.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <csignal>
@@ -21,7 +25,9 @@
 #include "compile/protocol/protocol.h"
 #include "compile/worker/confinement.h"
 #include "kiln/version.h"
+#include "util/proc_file.h"
 #include "util/try.h"
+#include "util/unique_fd.h"
 
 namespace kiln::compile {
 namespace {
@@ -78,15 +84,72 @@ Result<Reply> guarded(const Answer& answer, const Result<Request>& request) {
   }
 }
 
-/// Ends this process when the pool's process ends, even during a compile. A forked
-/// child of the host may keep the socket open, hence the getppid() check.
-void watch_parent(pid_t parent) {
+/// What the running request may use. The pool watches the same limits, unless its
+/// process is stopped or gets no processor time. Thread safety: every call may run
+/// concurrently.
+class Limits {
+ public:
+  void begin(const Request& request) {
+    std::visit([this](const auto& job) { begin_job(job); }, request);
+  }
+  void end() {
+    deadline_ = kNone;
+    memory_bytes_ = 0;
+  }
+  [[nodiscard]] bool is_running() const { return deadline_ != kNone; }
+  [[nodiscard]] bool is_over_time() const {
+    return Clock::now().time_since_epoch().count() > deadline_;
+  }
+  [[nodiscard]] bool is_over_memory() const {
+    const std::uint64_t limit = memory_bytes_;
+    return limit != 0 && resident_bytes() > limit;
+  }
+
+ private:
+  static constexpr Clock::rep kNone = Clock::duration::max().count();
+  /// The pool is first, if it can: it knows more about the build.
+  static constexpr std::chrono::seconds kGrace{1};
+
+  template <typename Job>
+  void begin_job(const Job& job) {
+    memory_bytes_ = job.memory_limit_bytes;
+    if (job.time_limit.count() != 0)
+      set_deadline(job.time_limit);
+  }
+  void begin_job(const DescribeRequest& /*request*/) { set_deadline(kDescribeLimit); }
+  void set_deadline(std::chrono::milliseconds limit) {
+    deadline_ = (Clock::now() + limit + kGrace).time_since_epoch().count();
+  }
+
+  /// Not by open(): the worker's own records what the compiler opens.
+  static std::uint64_t resident_bytes() {
+    const UniqueFd file(static_cast<int>(
+        ::syscall(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC)));
+    std::array<char, 128> text{};
+    const ssize_t n = ::read(file.get(), text.data(), text.size());
+    return n <= 0 ? 0 : resident_bytes_in({text.data(), static_cast<std::size_t>(n)});
+  }
+
+  std::atomic<Clock::rep> deadline_ = kNone;
+  std::atomic<std::uint64_t> memory_bytes_ = 0;
+};
+
+/// Ends this process when the pool's process ends, also in the middle of a compile, and
+/// over a limit. A forked child of the host may keep the socket open, hence the
+/// getppid() check.
+void watch(pid_t parent, const Limits& limits) {
   constexpr int kAskEveryMs = 500;
+  constexpr int kAskRunningEveryMs = 100;
   while (true) {
     pollfd socket{.fd = kWorkerSocket, .events = POLLRDHUP, .revents = 0};
-    const int ready = ::poll(&socket, 1, kAskEveryMs);
+    const int ready =
+        ::poll(&socket, 1, limits.is_running() ? kAskRunningEveryMs : kAskEveryMs);
     if (ready > 0 || ::getppid() != parent)
       exit_now(EXIT_SUCCESS);
+    if (limits.is_over_time())
+      exit_now(kExitOverTime);
+    if (limits.is_over_memory())
+      exit_now(kExitOverMemory);
   }
 }
 
@@ -115,11 +178,16 @@ std::optional<pid_t> parse_pid(std::string_view text) {
     fmt::print(stderr, "{}\n", confined.error().message);  // the pool quotes it
     exit_now(EXIT_FAILURE);
   }
-  std::thread(watch_parent, parent).detach();
+  static Limits limits;  // the thread uses them until the process ends
+  std::thread([parent] { watch(parent, limits); }).detach();
 
   send_all(Hello{build_id()});
   while (true) {
-    auto reply = guarded(answer, next_request());
+    const auto request = next_request();
+    if (request)
+      limits.begin(*request);
+    auto reply = guarded(answer, request);
+    limits.end();
     send_all(reply ? *std::move(reply) : Reply(std::move(reply).error()));
   }
 }

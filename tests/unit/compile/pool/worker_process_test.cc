@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <string>
 
 #include "tests/support/processes.h"
 #include "tests/unit/compile/pool/scripted_worker.h"
@@ -50,6 +51,15 @@ void wait_for_the_end_of(const WorkerProcess& worker) {
   siginfo_t info{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(worker.pid()), &info, WEXITED | WNOWAIT),
             0);
+}
+
+TEST_F(WorkerProcessTest, AWorkerThatEndsItselfOverALimitIsOverThatLimit) {
+  const auto code_of = [&](int status) {
+    WorkerProcess worker = start("exit " + std::to_string(status));
+    return worker.receive(patience()).error().code;
+  };
+  EXPECT_EQ(code_of(kExitOverTime), ErrorCode::kTimeout);
+  EXPECT_EQ(code_of(kExitOverMemory), ErrorCode::kResourceLimit);
 }
 
 TEST_F(WorkerProcessTest, AProgramThatIsNotThereIsNamed) {

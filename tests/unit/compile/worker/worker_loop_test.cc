@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <new>
 #include <span>
 #include <stdexcept>
@@ -192,6 +193,54 @@ TEST(WorkerLoop, ItEndsWithItsPoolAlsoInTheMiddleOfABuild) {
   EXPECT_TRUE(is_phase(worker.next(), BuildPhase::kCompiling));
   worker.hang_up();
   EXPECT_EQ(worker.exit_status(), 0);
+}
+
+/// Nobody watches these workers: the pool's process could be stopped.
+TEST(WorkerLoop, ItEndsItselfOverItsTimeLimit) {
+  LoopInChild worker([](const Request&) -> Result<Reply> {
+    ::pause();
+    return fail(ErrorCode::kIo, "not reached");
+  });
+  EXPECT_TRUE(is_hello(worker.next()));
+  CompileJob job;
+  job.time_limit = std::chrono::milliseconds(100);
+  worker.send(job);
+  EXPECT_EQ(worker.exit_status(), kExitOverTime);
+}
+
+TEST(WorkerLoop, ItEndsItselfOverItsMemoryLimit) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer's shadow is memory, too";
+#endif
+  LoopInChild worker([](const Request&) -> Result<Reply> {
+    std::vector<Bytes> hoard;
+    for (int mib = 0; mib < 128; ++mib) hoard.emplace_back(1U << 20U, std::byte{1});
+    ::pause();
+    return fail(ErrorCode::kIo, "not reached");
+  });
+  EXPECT_TRUE(is_hello(worker.next()));
+  CompileJob job;
+  job.time_limit = std::chrono::seconds(60);
+  job.memory_limit_bytes = 100U << 20U;
+  worker.send(job);
+  EXPECT_EQ(worker.exit_status(), kExitOverMemory);
+}
+
+TEST(WorkerLoop, TheLimitsOfOneBuildDoNotEndTheNext) {
+  int asked = 0;
+  LoopInChild worker([&asked](const Request&) -> Result<Reply> {
+    if (++asked == 2)
+      ::usleep(2'000'000);
+    return fail(ErrorCode::kNotFound, "nobody asked");
+  });
+  EXPECT_TRUE(is_hello(worker.next()));
+  CompileJob job;
+  job.time_limit = std::chrono::milliseconds(1);
+  worker.send(job);
+  EXPECT_EQ(error_of_reply(worker.next()).message, "nobody asked");
+  job.time_limit = std::chrono::seconds(60);
+  worker.send(job);
+  EXPECT_EQ(error_of_reply(worker.next()).message, "nobody asked");
 }
 
 TEST(WorkerLoop, ItServesNobodyButTheProcessThatStartedIt) {
