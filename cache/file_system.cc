@@ -15,6 +15,8 @@
 #include <string_view>
 #include <tuple>
 
+#include "util/file_size_limit.h"
+
 namespace kiln::cache {
 namespace {
 
@@ -97,11 +99,16 @@ class RealFileSystem final : public FileSystem {
     return restarted([&] { return ::pread(fd, to, size, static_cast<off_t>(offset)); });
   }
   ssize_t write(int fd, ByteView bytes) override {
-    return restarted([&] { return ::write(fd, bytes.data(), bytes.size()); });
+    return restarted([&] {
+      return without_file_size_signal(
+          [&] { return ::write(fd, bytes.data(), bytes.size()); });
+    });
   }
   ssize_t pwrite(int fd, ByteView bytes, std::uint64_t offset) override {
     return restarted([&] {
-      return ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      return without_file_size_signal([&] {
+        return ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      });
     });
   }
   // Not restarted: after a failed sync the kernel forgets which pages were lost.

@@ -260,6 +260,8 @@ int run_command_line(std::vector<std::string> arguments) {
 int main(int argc, char** argv) {
   // If a reader has gone, the next write gets EPIPE; no signal ends the program.
   std::signal(SIGPIPE, SIG_IGN);
+  // A file over RLIMIT_FSIZE, likewise, is an error of the write.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return kiln::tools::run_command_line({argv + 1, argv + argc});
   } catch (const std::exception& error) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "request/manifest.h"
+#include "util/file_size_limit.h"
 #include "util/log.h"
 #include "util/posix_error.h"
 #include "util/try.h"
@@ -71,7 +72,8 @@ Result<void> RequestRecord::write(const Request& request, device::Target target)
       request::manifest_line(with_absolute_folders(request), target.architecture));
   if (is_cut_off_)
     line.insert(0, 1, '\n');  // ends the truncated line
-  const ssize_t written = ::write(file_.get(), line.data(), line.size());
+  const ssize_t written = without_file_size_signal(
+      [&] { return ::write(file_.get(), line.data(), line.size()); });
   const int err = errno;
   if (written != static_cast<ssize_t>(line.size()))
     is_cut_off_ = is_cut_off_ || written > 0;

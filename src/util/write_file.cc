@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "util/file_size_limit.h"
 #include "util/posix_error.h"
 #include "util/try.h"
 #include "util/unique_fd.h"
@@ -16,7 +17,8 @@ namespace kiln {
 
 Result<void> write_all(int fd, ByteView bytes, const std::filesystem::path& path) {
   while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    const ssize_t n = without_file_size_signal(
+        [&] { return ::write(fd, bytes.data(), bytes.size()); });
     if (n < 0 && errno == EINTR)
       continue;
     if (n < 0)

@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -242,6 +243,38 @@ TEST_F(ScarceResourcesTest, fault_32_AtEveryLimitOfDescriptorsThereIsAKernelOrAR
   for (const auto& [outcome, count] : outcomes)
     std::printf("%d times: %s\n", count, outcome.c_str());
   EXPECT_GT(outcomes["had had "], 20) << "a few dozens are enough";
+}
+
+TEST_F(ScarceResourcesTest, fault_10_ALimitOfFileSizesIsAnErrorAndNeverEndsTheHost) {
+  Campaign campaign;
+  const SimulatedDriver driver;
+  // The object of a small source has some 3 KiB, a worker's output 64 KiB.
+  for (const rlim_t limit : {0, 1, 1000, 2000, 10'000, 100'000}) {
+    for (const bool opened_before : {true, false}) {
+      const auto said = test::run_and_read([&]() -> std::string {
+        std::signal(SIGXFSZ, SIG_DFL);
+        std::optional<Service> service;
+        if (opened_before)
+          service = open(fast(driver));
+        const rlimit small{limit, limit};
+        if (::setrlimit(RLIMIT_FSIZE, &small) != 0)
+          return "no limit";
+        if (auto missing = open_late(service, fast(driver)); !missing.empty())
+          return missing;
+        for (const int number : {1, 2}) {
+          const auto got = service->get(small_source(number), service->devices().at(0));
+          if (!got)
+            return got.error().message;
+        }
+        return "had had";
+      });
+      campaign.injected();
+      if (said != "had had")
+        campaign.wrong("with " + std::to_string(limit) + " bytes: " + said);
+    }
+    std::error_code error;
+    fs::remove_all(root(), error);
+  }
 }
 
 }  // namespace

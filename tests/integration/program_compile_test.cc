@@ -51,6 +51,19 @@ TEST_F(ProgramCompileTest, StandardInputAndAFileOfTheSameTextAreOneKey) {
   EXPECT_THAT(piped.err, IsEmpty());
 }
 
+TEST_F(ProgramCompileTest, ALimitOfFileSizesOnlyKeepsTheObjectFromBeingStored) {
+  kiln_.write("k.cu", test::kTinySource);
+  // sh counts 512 bytes, and stdout is a pipe: it has no limit.
+  const json limited =
+      kiln_.run_in_shell("ulimit -f 1; kiln compile k.cu --arch 9.0 --json | cat")
+          .json();
+  EXPECT_EQ(outcome(limited), "compiled");
+  EXPECT_EQ(limited["not_stored"], 1);
+  EXPECT_THAT(limited["entries"][0]["error"]["message"].get<std::string>(),
+              HasSubstr("File too large"));
+  EXPECT_THAT(kiln_.object_files(), IsEmpty());
+}
+
 TEST_F(ProgramCompileTest, TheFolderOfASourceIsNotInTheKey) {
   const std::string text = "#include \"a.h\"\n" + std::string(test::kTinySource);
   kiln_.write("one/a.h", "#define A 1\n");

@@ -18,6 +18,7 @@
 #include <system_error>
 #include <thread>
 
+#include "util/file_size_limit.h"
 #include "util/log.h"
 #include "util/posix_error.h"
 #include "util/proc_file.h"
@@ -50,12 +51,17 @@ UniqueFd move_above_reserved_fds(UniqueFd fd) {
   return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirstSafeFd));
 }
 
-/// A buffer of fixed size: output beyond it is lost and takes none of our memory.
+/// A buffer of fixed size: output beyond it is lost and takes none of our memory. Under
+/// a smaller limit of file sizes (RLIMIT_FSIZE) all output is lost.
 UniqueFd make_output_buffer() {
   UniqueFd buffer(
       ::memfd_create("kiln-worker output", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!buffer || ::ftruncate(buffer.get(), kOutputBytes) != 0 ||
-      ::fcntl(buffer.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) != 0)
+  if (!buffer)
+    return {};
+  if (without_file_size_signal(
+          [&] { return ::ftruncate(buffer.get(), kOutputBytes); }) != 0)
+    return UniqueFd(errno == EFBIG ? ::open("/dev/null", O_WRONLY | O_CLOEXEC) : -1);
+  if (::fcntl(buffer.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) != 0)
     return {};
   return buffer;
 }
