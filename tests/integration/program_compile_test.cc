@@ -51,6 +51,33 @@ TEST_F(ProgramCompileTest, StandardInputAndAFileOfTheSameTextAreOneKey) {
   EXPECT_THAT(piped.err, IsEmpty());
 }
 
+// NVRTC quotes the whole line with each diagnostic.
+TEST_F(ProgramCompileTest, WhatTheCompilerSaysOfAVeryLongLineIsShortened) {
+  constexpr std::size_t kMost = 700U << 10U;
+  const std::string filler(200'000, ' ');
+  std::string wrong = "__global__ void k(int* x) {" + filler;
+  std::string doubtful = wrong;
+  for (int i = 0; i < 20; ++i) {
+    wrong += "x[" + std::to_string(i) + "] = unknown_" + std::to_string(i) + ";";
+    doubtful += "int unused_" + std::to_string(i) + ";";
+  }
+  const std::string file = kiln_.write("wrong.cu", wrong + "}\n");
+  const auto failed = kiln_.run({"compile", file, "--arch", "9.0"});
+  EXPECT_EQ(failed.status, 1);
+  EXPECT_LT(failed.err.size(), kMost);
+  EXPECT_THAT(failed.err, AllOf(HasSubstr("unknown_0"), HasSubstr("are left out here"),
+                                HasSubstr("unknown_19")));
+  EXPECT_LT(kiln_.run({"compile", file, "--arch", "9.0", "--json"}).out.size(), kMost);
+
+  const std::string warned = kiln_.write("doubtful.cu", doubtful + "}\n");
+  for (const char* const outcome : {"compiled", "hit"}) {
+    const auto done = kiln_.run({"compile", warned, "--arch", "9.0"});
+    EXPECT_THAT(done.out, HasSubstr(outcome));
+    EXPECT_LT(done.err.size(), kMost);
+    EXPECT_THAT(done.err, AllOf(HasSubstr("unused_0"), HasSubstr("are left out here")));
+  }
+}
+
 TEST_F(ProgramCompileTest, ALimitOfFileSizesOnlyKeepsTheObjectFromBeingStored) {
   kiln_.write("k.cu", test::kTinySource);
   // sh counts 512 bytes, and stdout is a pipe: it has no limit.

@@ -106,7 +106,7 @@ struct FileReport {
 struct CompileOutput {
   Bytes image;      // cubin, or PTX text without its NUL for a PTX target
   std::string ptx;  // of a cubin target under PtxPolicy::kKeep, else empty
-  std::string log;  // whole, with the lines of log_options()
+  std::string log;  // with the lines of log_options(); a long one is shortened
   std::vector<LoweredName> lowered_names;  // in the order of the expressions
   std::vector<ResourceUse> resources;      // in the order of the log; none for PTX
   FileReport files;

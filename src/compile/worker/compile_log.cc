@@ -1,5 +1,7 @@
 #include "compile/worker/compile_log.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -133,6 +135,23 @@ std::string diagnostics(std::string_view log) {
   }
   kept.erase(kept.find_last_not_of("\n \0"sv) + 1);
   return kept;
+}
+
+std::string shortened(std::string text, std::size_t end_bytes) {
+  if (text.size() <= 2 * end_bytes)
+    return text;
+  // Not inside a character: a byte 10xxxxxx continues one in UTF-8.
+  const auto goes_on = [&](std::size_t at) {
+    return (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
+  };
+  constexpr int kMostContinuing = 3;
+  std::size_t begin = end_bytes;
+  for (int i = 0; i < kMostContinuing && begin > 0 && goes_on(begin); ++i) --begin;
+  std::size_t end = text.size() - end_bytes;
+  for (int i = 0; i < kMostContinuing && end < text.size() && goes_on(end); ++i) ++end;
+  text.replace(begin, end - begin,
+               fmt::format("\n[... {} bytes are left out here ...]\n", end - begin));
+  return text;
 }
 
 bool says_out_of_memory(std::string_view log) {

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -19,6 +20,15 @@ namespace kiln::compile {
 /// The log without the resource report: what a person should read. Empty when the
 /// compiler had nothing to say.
 [[nodiscard]] std::string diagnostics(std::string_view log);
+
+/// What is kept of each end of a text that a worker sends: its reader is a person, and
+/// the host keeps several copies of it.
+inline constexpr std::size_t kTextEndBytes = 256U << 10U;
+
+/// `text`, or if it is longer than twice `end_bytes` only its beginning and its end,
+/// and between them a line that says how many bytes are left out.
+[[nodiscard]] std::string shortened(std::string text,
+                                    std::size_t end_bytes = kTextEndBytes);
 
 /// True if the log has a fatal out-of-memory line of NVRTC or ptxas, not if a source
 /// only prints such words. Both report it in the text of an ordinary compile error.

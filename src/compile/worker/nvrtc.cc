@@ -126,7 +126,7 @@ Result<const Nvrtc*> open_nvrtc(const NvrtcPaths& paths) {
 Error nvrtc_error(const Nvrtc& nvrtc, nvrtcResult result, std::string_view call,
                   std::string_view log) {
   const auto code = code_of(result, log);
-  const auto text = diagnostics(log);
+  const auto text = shortened(diagnostics(log));
   auto message = fmt::format("{}: {}", call, nvrtc.error_string(result));
   if (code == ErrorCode::kResourceLimit)
     message +=

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 #include <type_traits>
 
@@ -167,6 +168,17 @@ Result<void> read_image(const Program& program, const CompileJob& job,
                           program.nvrtc().path.native(), diagnostics(output.log)));
 }
 
+/// Drops the last entries if the names of all are longer than any person reads.
+void limit_names(std::vector<ResourceUse>& resources) {
+  std::size_t bytes = 0;
+  const auto too_long = [&bytes](const ResourceUse& use) {
+    bytes += use.entry.size();
+    return bytes > kTextEndBytes;
+  };
+  resources.erase(std::find_if(resources.begin(), resources.end(), too_long),
+                  resources.end());
+}
+
 Result<void> read_lowered_names(const Program& program, const CompileJob& job,
                                 CompileOutput& output) {
   for (const auto& expression : job.name_expressions) {
@@ -204,6 +216,8 @@ Result<CompileOutput> compile_here(const Nvrtc& nvrtc, const CompileJob& job,
   enter(BuildPhase::kReading);
   output.log = program.log();
   output.resources = parse_resource_use(output.log);
+  output.log = shortened(std::move(output.log));
+  limit_names(output.resources);
   KILN_TRY(read_image(program, job, output));
   KILN_TRY(read_lowered_names(program, job, output));
   output.nvrtc = loaded_as(nvrtc.path);

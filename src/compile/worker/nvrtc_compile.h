@@ -17,6 +17,8 @@ using PhaseCallback = std::function<void(BuildPhase)>;
 
 /// Compiles `job` with its options and log_options(). Blocks until NVRTC returns;
 /// `deadline` goes to NVRTC's flow callback, if it has one, and is no guarantee.
+/// A long log is shortened, here and in an error, and the resources whose names are too
+/// long in sum are left out: with lowered names no result has over 1 MiB of such text.
 /// `files` stays empty: only a process that exports open() can record them. Errors: as
 /// nvrtc_error; kTimeout when NVRTC stopped at the deadline; kCompileFailed when NVRTC
 /// reported success but gave no image or no lowered name.

@@ -23,6 +23,7 @@
 #include <thread>
 
 #include "compile/protocol/protocol.h"
+#include "compile/worker/compile_log.h"
 #include "compile/worker/confinement.h"
 #include "kiln/version.h"
 #include "util/proc_file.h"
@@ -33,6 +34,9 @@ namespace kiln::compile {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// An error may quote the request, its log and an exception.
+constexpr std::size_t kMessageEndBytes = 2 * kTextEndBytes;
 
 /// Ends the process without a reply, in most cases because the parent has gone.
 [[noreturn]] void exit_now(int status) {
@@ -187,6 +191,9 @@ std::optional<pid_t> parse_pid(std::string_view text) {
     if (request)
       limits.begin(*request);
     auto reply = guarded(answer, request);
+    if (!reply)
+      reply.error().message =
+          shortened(std::move(reply).error().message, kMessageEndBytes);
     limits.end();
     send_all(reply ? *std::move(reply) : Reply(std::move(reply).error()));
   }

@@ -88,6 +88,17 @@ TEST(CompileLog, DiagnosticsAreWhatAPersonReads) {
   EXPECT_EQ(diagnostics(warning + std::string("\n\0 \n\0", 5)), warning);
 }
 
+TEST(CompileLog, OfALongTextTheBeginningAndTheEndAreKept) {
+  EXPECT_EQ(shortened("abcdef", 3), "abcdef");
+  EXPECT_EQ(shortened("abcXXdef", 3), "abc\n[... 2 bytes are left out here ...]\ndef");
+  const std::string umlaut = "\xC3\xA4";
+  EXPECT_EQ(shortened("ab" + umlaut + "XX" + umlaut + "ef", 3),
+            "ab\n[... 6 bytes are left out here ...]\nef")
+      << "no half character is kept";
+  EXPECT_LE(shortened(std::string(4U << 20U, '\x80')).size(), 600U << 10U)
+      << "also not of what is no text";
+}
+
 TEST(CompileLog, KnowsTheCompilersOwnOutOfMemory) {
   EXPECT_TRUE(says_out_of_memory("kernel.cu(7): catastrophic error: out of memory\n"));
   EXPECT_TRUE(says_out_of_memory("x\nptxas fatal   : Memory allocation failure\n"));

@@ -69,6 +69,37 @@ TEST_F(NvrtcCompileTest, ACubinKeepsItsNulsAndTextsLoseTheirs) {
   EXPECT_THAT(output->lowered_names, ElementsAre(LoweredName{"k<int>", "_Z1kv"}));
 }
 
+TEST_F(NvrtcCompileTest, ALongLogIsShortenedAndItsResourcesAreStillRead) {
+  const std::string much(3U << 20U, 'x');
+  fake_compiler().log = "first\n" + much +
+                        "\nptxas info    : Compiling entry function 'k' for 'sm_90'\n"
+                        "ptxas info    : Function properties for k\n"
+                        "ptxas info    : Used 7 registers\n" +
+                        much + "\nlast\n";
+  const auto output = build();
+  ASSERT_TRUE(output) << output.error().message;
+  EXPECT_LT(output->log.size(), 600U << 10U);
+  EXPECT_THAT(output->log, testing::StartsWith("first\n"));
+  EXPECT_THAT(output->log, HasSubstr(" bytes are left out here"));
+  EXPECT_THAT(output->log, testing::EndsWith("last\n"));
+  ASSERT_EQ(output->resources.size(), 1U);
+  EXPECT_EQ(output->resources[0].registers, 7U);
+
+  fake_compiler().failing["nvrtcCompileProgram"] = NVRTC_ERROR_COMPILATION;
+  const auto message = refusal().message;
+  EXPECT_LT(message.size(), 600U << 10U);
+  EXPECT_THAT(message, HasSubstr(" bytes are left out here"));
+}
+
+TEST_F(NvrtcCompileTest, NamesOfEntryPointsAreLimitedInSum) {
+  for (const char c : {'a', 'b', 'c'})
+    fake_compiler().log += "ptxas info    : Compiling entry function '" +
+                           std::string(100'000, c) + "' for 'sm_90'\n";
+  const auto output = build();
+  ASSERT_TRUE(output) << output.error().message;
+  EXPECT_EQ(output->resources.size(), 2U);
+}
+
 TEST_F(NvrtcCompileTest, PtxIsTheImageOrLeftOutAsTheJobHasIt) {
   job_.ptx = PtxPolicy::kDrop;
   EXPECT_EQ(build().value().ptx, "");

@@ -171,6 +171,19 @@ TEST(WorkerLoop, AnErrorIsAReplyAndSoIsAnException) {
   EXPECT_EQ(met.message, "the compile worker met an exception: what it met");
 }
 
+TEST(WorkerLoop, NoErrorIsLongerThanAMebibyteOrSo) {
+  LoopInChild worker([](const Request&) -> Result<Reply> {
+    return fail(ErrorCode::kCompileFailed,
+                "first" + std::string(9U << 20U, 'x') + "last");
+  });
+  EXPECT_TRUE(is_hello(worker.next()));
+  worker.send(DescribeRequest{});
+  const Error error = error_of_reply(worker.next());
+  EXPECT_LT(error.message.size(), 1100U << 10U);
+  EXPECT_TRUE(error.message.starts_with("first"));
+  EXPECT_TRUE(error.message.ends_with("last"));
+}
+
 TEST(WorkerLoop, ADamagedRequestIsAnErrorAndTheNextIsAnswered) {
   LoopInChild worker(nothing);
   EXPECT_TRUE(is_hello(worker.next()));
