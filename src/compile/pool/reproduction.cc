@@ -142,6 +142,13 @@ std::string shell_word(std::string_view word) {
   return text;
 }
 
+/// On the line of a shell's comment, which a line break would end.
+std::string comment_text(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < ' ' || c == 0x7F; }, '?');
+  return text;
+}
+
 /// True for an architecture option: the command line passes it as --arch.
 bool is_architecture(std::string_view option) {
   return option.starts_with("--gpu-architecture") || option.starts_with("-arch");
@@ -152,8 +159,9 @@ Result<void> write_files(const std::filesystem::path& folder, const CompileJob& 
   if (!job.headers.empty())
     KILN_TRY(write_headers(folder / "headers", job));
   const auto command = fmt::format(
-      "# {}, NVRTC {}\nKILN_NVRTC={} {}\n", job.label, job.nvrtc.nvrtc.native(),
-      shell_word(job.nvrtc.nvrtc.native()), reproduction_command(folder, job));
+      "# {}, NVRTC {}\nKILN_NVRTC={} {}\n", comment_text(job.label),
+      comment_text(job.nvrtc.nvrtc.native()), shell_word(job.nvrtc.nvrtc.native()),
+      reproduction_command(folder, job));
   KILN_TRY(create_file(folder / "command", as_bytes(command), kFileMode));
   return {};
 }
@@ -163,7 +171,7 @@ Result<void> write_files(const std::filesystem::path& folder, const PlanJob& job
   KILN_TRY(create_file(folder / kDevice, as_bytes(job.device), kFileMode));
   const auto command =
       fmt::format("# {}\nKILN_CUDNN={} kiln attention warm --profile {} {}\n",
-                  job.label, shell_word(job.cudnn.native()),
+                  comment_text(job.label), shell_word(job.cudnn.native()),
                   shell_word((folder / kDevice).native()), job.flags);
   return create_file(folder / "command", as_bytes(command), kFileMode);
 }

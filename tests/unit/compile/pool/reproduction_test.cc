@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -36,6 +38,36 @@ std::string text_of(const std::filesystem::path& path) {
 mode_t mode_of(const std::filesystem::path& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
+}
+
+TEST(Reproduction, ItsCommandRunsNothingThatACallerNamed) {
+  const test::TempDir root;
+  const std::string touch = "touch " + (root.path() / "run").native();
+  const std::string hostile = "a\n" + touch + "\n'; " + touch + " #$(" + touch + ")`" +
+                              touch + "`\r\n" + touch + "\n#.cu";
+  auto wanted = job();
+  wanted.label = hostile;
+  wanted.options = {"-DX=" + hostile};
+  wanted.name_expressions = {hostile};
+  wanted.nvrtc.nvrtc = "/x/" + hostile;
+  const auto folder = save_reproduction(root.path() / "repro", wanted);
+  ASSERT_TRUE(folder) << folder.error().message;
+  // A program of that name that writes down what it is given.
+  const auto kiln = root.path() / "kiln";
+  const auto given = root.path() / "given";
+  std::ofstream(kiln) << "#!/bin/sh\nprintf '%s\\0' \"$KILN_NVRTC\" \"$@\" >" +
+                             given.native() + "\n";
+  std::filesystem::permissions(kiln, std::filesystem::perms::owner_all);
+  const auto run =
+      "PATH=" + root.path().native() + ":$PATH sh " + (*folder / "command").native();
+  EXPECT_EQ(std::system(run.c_str()), 0);
+  EXPECT_FALSE(std::filesystem::exists(root.path() / "run"));
+  const auto nul = std::string(1, '\0');
+  EXPECT_EQ(text_of(given),
+            "/x/" + hostile + nul + "compile" + nul + (*folder / "kernel.cu").native() +
+                nul + "--arch" + nul + "9.0a" + nul + "-I" + nul +
+                (*folder / "headers").native() + nul + "--option=-DX=" + hostile + nul +
+                "--name=" + hostile + nul + "--timeout" + nul + "2" + nul);
 }
 
 TEST(Reproduction, HoldsAllThatTheBuildTook) {
