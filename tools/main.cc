@@ -18,6 +18,7 @@
 
 #include "kiln/version.h"
 #include "tools/exit_code.h"
+#include "tools/output/standard_streams.h"
 #include "tools/program.h"
 #include "util/log.h"
 #include "util/nearest.h"
@@ -258,6 +259,7 @@ int run_command_line(std::vector<std::string> arguments) {
 }  // namespace kiln::tools
 
 int main(int argc, char** argv) {
+  kiln::tools::open_missing_streams();
   // If a reader has gone, the next write gets EPIPE; no signal ends the program.
   std::signal(SIGPIPE, SIG_IGN);
   // A file over RLIMIT_FSIZE, likewise, is an error of the write.

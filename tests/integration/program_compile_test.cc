@@ -91,6 +91,22 @@ TEST_F(ProgramCompileTest, ALimitOfFileSizesOnlyKeepsTheObjectFromBeingStored) {
   EXPECT_THAT(kiln_.object_files(), IsEmpty());
 }
 
+TEST_F(ProgramCompileTest, AClosedStandardInputIsAnErrorAndNoOtherFile) {
+  const auto piped =
+      kiln_.run_in_shell("timeout -s KILL 60 kiln compile - --arch 9.0 <&-");
+  EXPECT_EQ(piped.status, 1) << piped.text();
+  EXPECT_THAT(piped.err, HasSubstr("read standard input: Bad file descriptor"));
+}
+
+TEST_F(ProgramCompileTest, ClosedOutputIsAnErrorAndNoOtherFile) {
+  kiln_.write("k.cu", test::kTinySource);
+  const auto silent = kiln_.run_in_shell("kiln compile k.cu --arch 9.0 >&-");
+  EXPECT_EQ(silent.status, 1) << silent.text();
+  EXPECT_THAT(silent.err, HasSubstr("write standard output: Bad file descriptor"));
+  EXPECT_THAT(kiln_.object_files(), SizeIs(1)) << "it is built and stored";
+  EXPECT_EQ(kiln_.run_in_shell("kiln compile k.cu --arch 9.0 <&- >&- 2>&-").status, 1);
+}
+
 TEST_F(ProgramCompileTest, TheFolderOfASourceIsNotInTheKey) {
   const std::string text = "#include \"a.h\"\n" + std::string(test::kTinySource);
   kiln_.write("one/a.h", "#define A 1\n");

@@ -1,5 +1,6 @@
 #include "tools/output/standard_streams.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -25,6 +26,15 @@ void note_failure(int err) {
 }
 
 }  // namespace
+
+void open_missing_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    // open() takes the lowest free number. The wrong way round, so that an answer that
+    // reaches nobody is not taken for one that did.
+    if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF)
+      std::ignore = ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
 
 void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())

@@ -11,6 +11,11 @@
 
 namespace kiln::tools {
 
+/// Gives a descriptor to each standard stream that the caller has closed. Otherwise the
+/// first files that the program opens would get their numbers. Reading and writing
+/// still fail. Call it first.
+void open_missing_streams();
+
 /// Writes `text` to stdout; flush_output() reports a failure.
 void print(std::string_view text);
 
