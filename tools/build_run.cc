@@ -188,10 +188,9 @@ std::uint64_t count(const BuildReport& report, Verdict verdict) {
 }
 
 std::uint64_t count_not_stored(const BuildReport& report) {
-  return static_cast<std::uint64_t>(std::count_if(
-      report.entries.begin(), report.entries.end(), [](const BuildEntry& entry) {
-        return is_success(entry.verdict) && !entry.stored;
-      }));
+  return static_cast<std::uint64_t>(
+      std::count_if(report.entries.begin(), report.entries.end(),
+                    [](const BuildEntry& entry) { return entry.is_not_stored(); }));
 }
 
 /// The oldest driver that can load everything that was built.
@@ -259,6 +258,10 @@ std::string_view to_string(Verdict verdict) {
       return "missing";
   }
   return "unknown";
+}
+
+bool BuildEntry::is_not_stored() const {
+  return is_success(verdict) && !stored;
 }
 
 bool is_failure(Verdict verdict) {
@@ -354,6 +357,17 @@ ordered_json report_json(const BuildReport& report) {
   return json;
 }
 
+void print_not_stored(const Context& context, const BuildReport& report) {
+  for (const BuildEntry& entry : report.entries) {
+    if (is_success(entry.verdict) && entry.error) {
+      print_error(fmt::format("{} first reason for not storing: {}\n",
+                              context.err.styled("kiln:", Style::kYellow),
+                              printable_lines(entry.error->message)));
+      return;
+    }
+  }
+}
+
 void print_report(const Context& context, const BuildReport& report) {
   const auto part = [&](Verdict verdict, std::string_view word) {
     const std::uint64_t n = count(report, verdict);
@@ -375,14 +389,7 @@ void print_report(const Context& context, const BuildReport& report) {
   print(fmt::format("{}, in {}\n", line, format_duration(report.elapsed)));
   if (const auto driver = min_driver(report))
     print(fmt::format("needs a driver for CUDA {} or later\n", to_string(*driver)));
-  for (const BuildEntry& entry : report.entries) {
-    if (is_success(entry.verdict) && entry.error) {
-      print_error(fmt::format("{} first reason for not storing: {}\n",
-                              context.err.styled("kiln:", Style::kYellow),
-                              entry.error->message));
-      break;
-    }
-  }
+  print_not_stored(context, report);
 }
 
 int exit_code_of(const BuildReport& report) {

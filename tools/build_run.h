@@ -52,6 +52,8 @@ enum class Verdict : std::uint8_t {
 [[nodiscard]] bool is_failure(Verdict verdict);
 
 struct BuildEntry {
+  [[nodiscard]] bool is_not_stored() const;
+
   Verdict verdict = Verdict::kNotReached;
   bool stored = false;
   std::chrono::milliseconds elapsed{0};
@@ -98,6 +100,9 @@ void run_builds(Context& context, BuildService& service, const BuildRunOptions& 
 
 /// The contract's document.
 [[nodiscard]] nlohmann::ordered_json report_json(const BuildReport& report);
+
+/// A line on stderr with the first reason why a result was not stored, if there is one.
+void print_not_stored(const Context& context, const BuildReport& report);
 
 /// The contract's counts as lines for people, and every failure with its message.
 void print_report(const Context& context, const BuildReport& report);

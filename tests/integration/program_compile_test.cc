@@ -89,6 +89,11 @@ TEST_F(ProgramCompileTest, ALimitOfFileSizesOnlyKeepsTheObjectFromBeingStored) {
   EXPECT_THAT(limited["entries"][0]["error"]["message"].get<std::string>(),
               HasSubstr("File too large"));
   EXPECT_THAT(kiln_.object_files(), IsEmpty());
+  const auto told = kiln_.run_in_shell("ulimit -f 1; kiln compile k.cu --arch 9.0");
+  EXPECT_EQ(told.status, 1);
+  EXPECT_THAT(told.out, HasSubstr("not stored"));
+  EXPECT_THAT(told.err, AllOf(HasSubstr("first reason for not storing: "),
+                              HasSubstr("File too large")));
 }
 
 TEST_F(ProgramCompileTest, AClosedStandardInputIsAnErrorAndNoOtherFile) {

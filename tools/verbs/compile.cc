@@ -103,9 +103,10 @@ void print_entries(const Context& context, const BuildReport& report) {
   for (std::size_t i = 0; i < report.items.size(); ++i) {
     const auto* keyed = std::get_if<KeyedRequest>(&report.items[i].keyed);
     const BuildEntry& entry = report.entries[i];
-    rows.push_back({report.items[i].arch, std::string(to_string(entry.verdict)),
-                    format_duration(entry.elapsed),
-                    keyed != nullptr ? keyed->key.hex() : ""});
+    rows.push_back(
+        {report.items[i].arch,
+         entry.is_not_stored() ? "not stored" : std::string(to_string(entry.verdict)),
+         format_duration(entry.elapsed), keyed != nullptr ? keyed->key.hex() : ""});
   }
   print(format_table({{"ARCH"}, {"OUTCOME"}, {"TIME", Align::kRight}, {"KEY"}}, rows,
                      context.out));
@@ -146,6 +147,8 @@ Result<int> run(Context& context, const CompileOptions& options) {
     print_json(report_json(report));
   else if (options.output != "-")
     print_entries(context, report);
+  if (!context.json)
+    print_not_stored(context, report);
   // Last: the build is stored and reported even if this copy fails.
   if (auto written = write_output(options, report); !written) {
     print_error(fmt::format("{} {}\n", context.err.styled("kiln:", Style::kRed),
