@@ -144,8 +144,11 @@ Mode Cache::prepare_objects() {
 }
 
 void Cache::open_parts() {
-  lock_folder_ = find_lock_folder(layout_, file_system_, trust_, options_.runtime_dir,
-                                  options_.persistent_dir);
+  // Nothing is created in a root that is refused: without it only the slots remain.
+  const Layout no_root{std::filesystem::path()};
+  lock_folder_ =
+      find_lock_folder(mode_ == Mode::kOff ? no_root : layout_, file_system_, trust_,
+                       options_.runtime_dir, options_.persistent_dir);
   counters_.add(Counter::kUntrusted, lock_folder_.refused);
   slots_ = std::make_unique<Slots>(lock_folder_, file_system_, counters_,
                                    options_.lock_times, options_.slots);

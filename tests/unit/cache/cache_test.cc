@@ -89,6 +89,14 @@ TEST_F(CacheTest, AnUntrustedPlaceIsNotUsedAndTheComponentIsNamed) {
   EXPECT_FALSE(fs::exists(root_));
 }
 
+TEST_F(CacheTest, NothingIsMadeInARootThatIsRefused) {
+  fs::create_directories(root_);
+  ::chmod(root_.c_str(), 01777);  // as /tmp: what is in it could be trusted
+  const auto cache = open();
+  EXPECT_EQ(cache->mode(), Mode::kOff);
+  EXPECT_TRUE(fs::is_empty(root_));
+}
+
 TEST_F(CacheTest, AbsentAndNotCreatableItIsOffAndBreaksNothing) {
   fail_on("mkdir", -EROFS);
   const auto cache = open();
