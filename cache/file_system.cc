@@ -32,6 +32,8 @@ auto restarted(Call call) {
   return value;
 }
 
+/// Of an unknown file system the worst is assumed: that costs an index and shared
+/// locks, where the opposite mistake costs a damaged index.
 enum class Where : std::uint8_t { kLocal, kNetwork };
 struct Known {
   std::int64_t type;
@@ -76,6 +78,14 @@ constexpr std::array kKnown{
     Known{0x73717368, "squashfs", Where::kLocal},
     Known{0xE0F5E1E2, "erofs", Where::kLocal},
     Known{0x9660, "iso9660", Where::kLocal},
+    Known{0x15013346, "udf", Where::kLocal},
+    Known{0x3434, "nilfs2", Where::kLocal},
+    Known{0x24051905, "ubifs", Where::kLocal},
+    Known{0x72B6, "jffs2", Where::kLocal},
+    Known{0x52345362, "reiser4", Where::kLocal},
+    Known{0x61756673, "aufs", Where::kLocal},
+    Known{0x6A656A62, "shiftfs", Where::kLocal},
+    Known{0x482B, "hfsplus", Where::kLocal},
     Known{0x4D44, "vfat", Where::kLocal},
     Known{0x2011BAB0, "exfat", Where::kLocal},
     Known{0x7366746E, "ntfs", Where::kLocal},
@@ -279,7 +289,7 @@ std::string file_system_name(std::int64_t type) {
 
 bool is_network_type(std::int64_t type) {
   const Known* const known = find_known(type);
-  return known != nullptr && known->where == Where::kNetwork;
+  return known == nullptr || known->where == Where::kNetwork;
 }
 
 }  // namespace kiln::cache

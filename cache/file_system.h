@@ -92,7 +92,8 @@ class FileSystem {
 [[nodiscard]] std::string file_system_name(std::int64_t type);
 
 /// True for file systems whose locks and shared memory cannot be relied on: NFS, SMB,
-/// Lustre, GPFS, CephFS, AFS, 9p, FUSE and the like. `type` is FileSystem::type().
+/// Lustre, GPFS, CephFS, AFS, 9p, FUSE and the like, and all that are unknown here.
+/// `type` is FileSystem::type().
 [[nodiscard]] bool is_network_type(std::int64_t type);
 
 }  // namespace kiln::cache

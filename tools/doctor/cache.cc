@@ -93,8 +93,9 @@ Check file_system_check(const CacheFacts& facts) {
   }
   if (*facts.is_network) {
     check.verdict = CheckVerdict::kWarn;
+    check.detail += facts.file_system.starts_with("unknown") ? ", taken for one" : ",";
     check.detail +=
-        ", on the network: no lock is taken there, and there are no index and "
+        " on the network: no lock is taken there, and there are no index and "
         "no counters; two machines may build one kernel at once, and ls and "
         "stats read every object";
     check.remedy =
@@ -102,8 +103,7 @@ Check file_system_check(const CacheFacts& facts) {
         "a folder on a local disk";
     return check;
   }
-  check.detail +=
-      facts.file_system.starts_with("unknown") ? ", taken for local" : ", local";
+  check.detail += ", local";
   if (facts.has_index)
     check.detail += ": index and counters are in the root";
   if (facts.file_system == "tmpfs" || facts.file_system == "ramfs")

@@ -24,9 +24,10 @@ TEST(FileSystemType, HasANameAndIsLocalOrNot) {
   }
 }
 
-TEST(FileSystemType, ThatNobodyKnowsIsToldByItsNumber) {
+TEST(FileSystemType, ThatNobodyKnowsIsToldByItsNumberAndCountsAsNetwork) {
   EXPECT_EQ(file_system_name(0x1234ABCD), "unknown, type 0x1234abcd");
-  EXPECT_FALSE(is_network_type(0x1234ABCD));
+  EXPECT_TRUE(is_network_type(0x1234ABCD));
+  EXPECT_TRUE(is_network_type(0x20030528)) << "orangefs";
 }
 
 }  // namespace
