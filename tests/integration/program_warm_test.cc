@@ -56,6 +56,17 @@ class ProgramWarmTest : public testing::Test {
   test::KilnProgram kiln_;
 };
 
+TEST_F(ProgramWarmTest, ASourceThatIsRefusedNamesItsLineOnce) {
+  const auto manifest = kiln_.write("m.jsonl", R"({"source":"","options":["--pch"]})"
+                                               "\n");
+  const auto refused = kiln_.run({"warm", "--manifest", manifest, "--arch", "9.0"});
+  EXPECT_EQ(refused.status, 2);
+  const auto place = manifest + ":1: ";
+  const auto first = refused.err.find(place);
+  EXPECT_NE(first, std::string::npos) << refused.err;
+  EXPECT_EQ(refused.err.find(place, first + 1), std::string::npos) << refused.err;
+}
+
 TEST_F(ProgramWarmTest, QuickForTwoArchitecturesBuildsEachKernelOnceAndThenNone) {
   const json first = kiln_.json_of({"warm", "--quick", "--arch", "8.0,9.0"});
   expect_sums(first);

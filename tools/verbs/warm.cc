@@ -61,8 +61,11 @@ Result<void> check_line(BuildService& service, const std::string& path,
   }
   if (checked)
     return {};
+  // The name of a source is its place already.
+  const auto place = fmt::format("{}:{}: ", path, line.line);
+  const std::string& message = checked.error().message;
   return fail(checked.error().code,
-              fmt::format("{}:{}: {}", path, line.line, checked.error().message));
+              message.starts_with(place) ? message : place + message);
 }
 
 Result<WantedKernels> select(BuildService& service, const WarmOptions& options) {
