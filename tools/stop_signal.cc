@@ -1,5 +1,6 @@
 #include "tools/stop_signal.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -9,10 +10,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
 #include "util/posix_error.h"
+#include "util/try.h"
 
 namespace kiln::tools {
 namespace {
@@ -39,20 +42,33 @@ Result<std::unique_ptr<StopSignal>> StopSignal::install() {
   UniqueFd wake(::eventfd(0, EFD_CLOEXEC));
   if (!wake)
     return posix_error("eventfd", "stop", errno);
-  return std::unique_ptr<StopSignal>(
-      new StopSignal(std::move(signals), std::move(wake)));
+  std::unique_ptr<StopSignal> stop(new StopSignal(std::move(signals), std::move(wake)));
+  KILN_TRY(stop->start());
+  return stop;
 }
 
 StopSignal::StopSignal(UniqueFd signals, UniqueFd wake)
-    : signals_(std::move(signals)), wake_(std::move(wake)) {
-  thread_ = std::thread([this] { watch(); });
+    : signals_(std::move(signals)), wake_(std::move(wake)) {}
+
+Result<void> StopSignal::start() {
+  try {
+    thread_ = std::thread([this] { watch(); });
+  } catch (const std::system_error& error) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("cannot start a thread: {}; are there limits on processes "
+                            "(ulimit -u, pids.max), or is this `unshare --pid` without "
+                            "--fork?",
+                            error.code().message()));
+  }
+  return {};
 }
 
 StopSignal::~StopSignal() {
   const std::uint64_t one = 1;
   // An eventfd at zero always takes a one.
   std::ignore = ::write(wake_.get(), &one, sizeof(one));
-  thread_.join();
+  if (thread_.joinable())
+    thread_.join();
   const sigset_t set = stop_signals();
   std::ignore = ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);  // valid by construction
 }

@@ -20,6 +20,7 @@ namespace kiln::tools {
 /// Thread safety: all methods may be called from any thread.
 class StopSignal {
  public:
+  /// Errors: kIo, kUnavailable (no thread can be started).
   [[nodiscard]] static Result<std::unique_ptr<StopSignal>> install();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
@@ -33,13 +34,14 @@ class StopSignal {
 
  private:
   StopSignal(UniqueFd signals, UniqueFd wake);
+  [[nodiscard]] Result<void> start();
   void watch();
 
   UniqueFd signals_;  // a signalfd
   UniqueFd wake_;     // an eventfd: written once, by the destructor
   std::stop_source source_;
   std::atomic<int> signal_{0};
-  std::thread thread_;
+  std::thread thread_;  // not joinable if it could not be started
 };
 
 }  // namespace kiln::tools

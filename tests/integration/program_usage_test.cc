@@ -50,6 +50,16 @@ class ProgramUsageTest : public testing::Test {
   test::KilnProgram kiln_;
 };
 
+// In such a namespace a process can have no second thread.
+TEST_F(ProgramUsageTest, WithoutASecondThreadTheReasonIsSaid) {
+  const auto tried = kiln_.run_in_shell(
+      "unshare --user --pid true || exit 77; unshare --user --pid kiln stats");
+  if (tried.status == 77)
+    GTEST_SKIP() << "NO USER NAMESPACES HERE: a lack of threads was not tried";
+  EXPECT_EQ(tried.status, 3) << tried.text();
+  EXPECT_NE(tried.err.find("cannot start a thread"), std::string::npos) << tried.err;
+}
+
 TEST_F(ProgramUsageTest, AnUnknownVerbIsAnsweredWithTheNearestOne) {
   expect_wrong({"wram", "--all"}, {"unknown verb 'wram'", "did you mean 'warm'?"});
   expect_wrong({"list"}, {"unknown verb 'list'"});
