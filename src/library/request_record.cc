@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -40,6 +41,13 @@ Result<std::unique_ptr<RequestRecord>> RequestRecord::open(
                        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, kMode));
   if (!file)
     return posix_error("open", path, errno);
+  // A write to a pipe whose reader has ended would send SIGPIPE to the host.
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0)
+    return posix_error("stat", path, errno);
+  if (!S_ISREG(info.st_mode))
+    return fail(ErrorCode::kIo,
+                fmt::format("KILN_RECORD: {} is no regular file", path.native()));
   return std::unique_ptr<RequestRecord>(new RequestRecord(std::move(file), path));
 }
 

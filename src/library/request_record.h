@@ -21,7 +21,7 @@ namespace kiln {
 class RequestRecord {
  public:
   /// Opens `path` for appending, or creates it with mode 0644 less the umask. Errors:
-  /// kIo, naming path and errno.
+  /// kIo, naming path and errno; anything but a regular file is refused.
   [[nodiscard]] static Result<std::unique_ptr<RequestRecord>> open(
       const std::filesystem::path& path);
 

@@ -1,6 +1,9 @@
 // What a run of the library recorded, given to `kiln warm`.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <string>
 #include <vector>
@@ -51,6 +54,21 @@ TEST_F(KilnRecordTest, WhatWasAskedOfTheLibraryWarmsACacheInWhichAllAreHits) {
   options.record.reset();
   options.no_jit = true;
   EXPECT_EQ(get_all(options), built);
+}
+
+// Writing to a pipe whose reader has ended would end the host.
+TEST_F(KilnRecordTest, APipeIsRefused) {
+  const SimulatedDriver driver("9.0");
+  Options options = this->options(driver);
+  options.record = temp_.path() / "pipe";
+  ASSERT_EQ(::mkfifo(options.record->c_str(), 0600), 0);
+  const int reader = ::open(options.record->c_str(), O_RDONLY | O_NONBLOCK);
+  const auto service = Service::open(options);
+  ::close(reader);
+  ASSERT_FALSE(service);
+  EXPECT_EQ(service.error().code, ErrorCode::kIo);
+  EXPECT_NE(service.error().message.find("is no regular file"), std::string::npos)
+      << service.error().message;
 }
 
 }  // namespace
