@@ -38,6 +38,10 @@ bool Devices::is_of_this_process() const {
 Result<void> Devices::check_process() const {
   if (is_of_this_process())
     return {};
+  if (!driver_)
+    return fail(ErrorCode::kUnavailable,
+                "this process was forked from the one that opened the service: open a "
+                "service in the child");
   return fail(ErrorCode::kUnavailable,
               "this process was forked from one that had started CUDA, which does not "
               "survive a fork: open the service in the child, and fork before CUDA is "
