@@ -81,7 +81,8 @@ class Collector {
   }
 
   void remove_least_recently_used(const std::vector<Candidate>& candidates) {
-    const std::uint64_t target = percent_of(options_.limit_bytes);
+    const std::uint64_t target =
+        percent_of(options_.limit_bytes, options_.target_percent);
     for (const Candidate& candidate : candidates) {
       if (result_.bytes_left <= target || options_.stop.stop_requested())
         return;
@@ -97,10 +98,9 @@ class Collector {
     }
   }
 
-  /// `target_percent` of `limit`: no overflow, and 100 percent is exactly `limit`.
-  [[nodiscard]] std::uint64_t percent_of(std::uint64_t limit) const {
-    return limit / 100 * options_.target_percent +
-           limit % 100 * options_.target_percent / 100;
+  /// No overflow, and 100 percent is exactly `limit`.
+  [[nodiscard]] static std::uint64_t percent_of(std::uint64_t limit, unsigned percent) {
+    return limit / 100 * percent + limit % 100 * percent / 100;
   }
 
   /// False if it was used or replaced since the walk, or cannot be removed.
@@ -144,19 +144,30 @@ class Collector {
     std::vector<std::string> names;
     if (file_system_.list(folder.c_str(), names) != 0)
       return;
-    std::vector<std::pair<std::int64_t, std::string>> files;  // time set aside, path
+    struct File {
+      std::int64_t set_aside_ns;
+      std::string path;
+      std::uint64_t bytes;
+    };
+    std::vector<File> files;
     for (const std::string& name : names) {
       const std::string path = fmt::format("{}/{}", folder, name);
       struct stat info {};
       // The rename to quarantine set the change time, not the modification time.
       if (is_quarantined(name) && file_system_.lstat(path.c_str(), info) == 0)
-        files.emplace_back(to_ns(info.st_ctim), path);
+        files.push_back(
+            {to_ns(info.st_ctim), path, static_cast<std::uint64_t>(info.st_size)});
     }
-    std::ranges::sort(files, std::greater<>());
+    std::ranges::sort(files, std::greater<>(), [](const File& file) {
+      return std::tie(file.set_aside_ns, file.path);
+    });
+    std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < files.size(); ++i) {
+      bytes += files[i].bytes;
       if (i >= options_.quarantine_count ||
-          now_ns_ - files[i].first > ns(options_.quarantine_age))
-        sweep(files[i].second, Counter::kQuarantineSwept);
+          bytes > percent_of(options_.limit_bytes, options_.quarantine_percent) ||
+          now_ns_ - files[i].set_aside_ns > ns(options_.quarantine_age))
+        sweep(files[i].path, Counter::kQuarantineSwept);
     }
   }
 

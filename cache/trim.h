@@ -25,6 +25,7 @@ struct TrimOptions {
   std::chrono::hours orphan_age{1};      // of temporaries
   std::chrono::hours quarantine_age{7 * 24};
   std::size_t quarantine_count = 100;
+  unsigned quarantine_percent = 10;  // of the limit, for its files together
   DryRun dry_run = DryRun::kNo;
   std::stop_token stop{};  // ends it early; what was removed stays removed
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -106,18 +107,36 @@ Result<void> write_headers(const std::filesystem::path& folder, const CompileJob
   return {};
 }
 
-void remove_oldest(const std::filesystem::path& repro) {
+std::uint64_t bytes_in(const std::filesystem::path& folder) {
+  std::uint64_t sum = 0;
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator entry(folder, error), end;
+       !error && entry != end; entry.increment(error)) {
+    std::error_code gone;
+    const auto size = entry->is_regular_file(gone) ? entry->file_size(gone) : 0;
+    sum += gone ? 0 : size;
+  }
+  return sum;
+}
+
+/// Keeps `fresh`: its name may not be the latest of its second.
+void remove_oldest(const std::filesystem::path& repro,
+                   const std::filesystem::path& fresh, std::uint64_t bytes_kept) {
   std::vector<std::filesystem::path> ours;
   std::error_code error;
   for (std::filesystem::directory_iterator entry(repro, error), end;
        !error && entry != end; entry.increment(error)) {
-    if (is_our_name(entry->path().filename().native()))
+    if (is_our_name(entry->path().filename().native()) && entry->path() != fresh)
       ours.push_back(entry->path());
   }
-  if (ours.size() <= kReproductionsKept)
-    return;
-  std::sort(ours.begin(), ours.end());  // their names begin with the time
-  for (std::size_t i = 0; i < ours.size() - kReproductionsKept; ++i) {
+  // Their names begin with the time: the newest first.
+  std::ranges::sort(ours, std::greater<>());
+  std::uint64_t bytes = bytes_in(fresh);
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const bool is_new = i + 1 < kReproductionsKept;
+    bytes += is_new ? bytes_in(ours[i]) : 0;
+    if (is_new && bytes <= bytes_kept)
+      continue;
     std::filesystem::remove_all(ours[i], error);
     if (error)
       log(LogLevel::kWarning,
@@ -208,14 +227,15 @@ std::string reproduction_command(const std::filesystem::path& folder,
 }
 
 Result<std::filesystem::path> save_reproduction(const OwnFolder& repro,
-                                                const Request& job) {
+                                                const Request& job,
+                                                std::uint64_t bytes_kept) {
   KILN_TRY(make_folder(repro.path().parent_path()));
   KILN_TRY(repro.check());
   KILN_TRY(make_folder(repro.path()));
   const auto folder = KILN_TRY(make_new_folder(repro.path() / folder_name(job)));
   KILN_TRY(
       std::visit([&](const auto& each) { return write_files(folder, each); }, job));
-  remove_oldest(repro.path());
+  remove_oldest(repro.path(), folder, bytes_kept);
   return folder;
 }
 

@@ -155,6 +155,16 @@ TEST_F(TrimTest, QuarantineKeepsItsLatestFiles) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 3);
 }
 
+TEST_F(TrimTest, QuarantineTakesATenthOfTheLimitAtMost) {
+  const fs::path folder = sample_.layout.quarantine();
+  fs::create_directories(folder);
+  for (int i = 0; i < 5; ++i)
+    std::ofstream(folder / (keys_[0].hex() + "-" + std::to_string(i) + "-size"))
+        << std::string(1000, 'x');
+  trim({.limit_bytes = 35'000});
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 3);
+}
+
 TEST_F(TrimTest, QuarantineGoesAWeekAfterItWasSetAside) {
   const fs::path folder = sample_.layout.quarantine();
   fs::create_directories(folder);

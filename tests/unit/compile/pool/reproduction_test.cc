@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -121,6 +122,26 @@ TEST(Reproduction, OnlyTheLastTwentyAreKept) {
   for (const auto& folder : saved) left += std::filesystem::exists(folder) ? 1 : 0;
   EXPECT_EQ(left, kReproductionsKept);
   EXPECT_TRUE(std::filesystem::exists(root.path() / "repro/keep-this"));
+}
+
+TEST(Reproduction, TheOldestGoIfTheyAreTooLargeTogether) {
+  const test::TempDir root;
+  const auto save = [&](std::size_t bytes, std::uint64_t bytes_kept) {
+    CompileJob large = job();
+    large.source.resize(bytes, ' ');
+    return save_reproduction(root.path() / "repro", large, bytes_kept).value();
+  };
+  std::set<std::filesystem::path> saved;
+  for (const std::size_t bytes : {10'000U, 10'001U, 10'002U})
+    saved.insert(save(bytes, 25'000));
+  const auto left = [&] {
+    return std::ranges::count_if(
+        saved, [](const auto& folder) { return std::filesystem::exists(folder); });
+  };
+  EXPECT_EQ(left(), 2);
+  const auto last = save(50'000, 25'000);
+  EXPECT_TRUE(std::filesystem::exists(last)) << "this one is wanted";
+  EXPECT_EQ(left(), 0);
 }
 
 TEST(Reproduction, TheSameJobTwiceIsSavedTwice) {
