@@ -270,8 +270,8 @@ KILN_C_RESULT kiln_result kiln_kernel_geometry(const kiln_kernel* kernel,
                                                const char* const* names,
                                                const int64_t* values, size_t n,
                                                kiln_geometry* geometry);
-/* args[i]: the host address of argument i of `n`, not NULL; sizes[i]: its size in bytes.
- * Copies the arguments before it returns; asynchronous. */
+/* args[i]: the host address of argument i of `n`, not NULL; sizes[i]: its size in
+ * bytes. Copies the arguments before it returns; asynchronous. */
 KILN_C_RESULT kiln_result kiln_kernel_launch(const kiln_kernel* kernel,
                                              const kiln_geometry* geometry,
                                              kiln_stream stream, void* const* args,
