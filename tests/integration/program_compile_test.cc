@@ -82,7 +82,7 @@ TEST_F(ProgramCompileTest, ALimitOfFileSizesOnlyKeepsTheObjectFromBeingStored) {
   kiln_.write("k.cu", test::kTinySource);
   // sh counts 512 bytes, and stdout is a pipe: it has no limit.
   const json limited =
-      kiln_.run_in_shell("ulimit -f 1; kiln compile k.cu --arch 9.0 --json | cat")
+      kiln_.run_in_shell("(ulimit -f 1; kiln compile k.cu --arch 9.0 --json) | cat")
           .json();
   EXPECT_EQ(outcome(limited), "compiled");
   EXPECT_EQ(limited["not_stored"], 1);
