@@ -1,8 +1,10 @@
 #include "toolchain/toolchain.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "device/compatibility.h"
@@ -10,7 +12,9 @@
 #include "toolchain/toolchain_files.h"
 #include "util/elf.h"
 #include "util/log.h"
+#include "util/posix_error.h"
 #include "util/try.h"
+#include "util/unique_fd.h"
 
 namespace kiln::device {
 namespace {
@@ -217,6 +221,11 @@ Result<FoundToolchains> discover_toolchains(const ToolchainSearch& search) {
     }
     found.unusable.push_back({candidate.path, candidate.found_in, std::move(error)});
   }
+  // Without a free descriptor no folder can be searched.
+  if (found.usable.empty() && !UniqueFd(::open("/", O_PATH | O_CLOEXEC)))
+    return fail(ErrorCode::kUnavailable,
+                posix_error("open", "/", errno).value().message +
+                    ": no NVRTC can be searched for");
   return found;
 }
 

@@ -112,6 +112,20 @@ TEST_F(ProgramCompileTest, ClosedOutputIsAnErrorAndNoOtherFile) {
   EXPECT_EQ(kiln_.run_in_shell("kiln compile k.cu --arch 9.0 <&- >&- 2>&-").status, 1);
 }
 
+TEST_F(ProgramCompileTest, WithTooFewDescriptorsTheErrorSaysSo) {
+  kiln_.write("k.cu", test::kTinySource);
+  int failed = 0;
+  for (int limit = 6; limit < 16; limit += 2) {
+    const auto tried = kiln_.run_in_shell("ulimit -n " + std::to_string(limit) +
+                                          "; kiln compile k.cu --arch 9.0");
+    if (tried.status == 0 || tried.err.find("loading shared") != std::string::npos)
+      continue;
+    ++failed;
+    EXPECT_THAT(tried.err, HasSubstr("Too many open files")) << limit;
+  }
+  EXPECT_GT(failed, 0);
+}
+
 TEST_F(ProgramCompileTest, TheFolderOfASourceIsNotInTheKey) {
   const std::string text = "#include \"a.h\"\n" + std::string(test::kTinySource);
   kiln_.write("one/a.h", "#define A 1\n");

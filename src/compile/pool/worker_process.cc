@@ -48,7 +48,12 @@ tl::unexpected<Error> start_error(const WorkerCommand& command, std::string_view
 
 /// Moves the descriptor to a number that SpawnSetup does not overwrite.
 UniqueFd move_above_reserved_fds(UniqueFd fd) {
-  return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirstSafeFd));
+  UniqueFd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirstSafeFd));
+  const int err = errno;
+  fd = {};  // close() may change errno
+  // EINVAL: the limit of descriptors (RLIMIT_NOFILE) is below that number.
+  errno = err == EINVAL ? EMFILE : err;
+  return moved;
 }
 
 /// A buffer of fixed size: output beyond it is lost and takes none of our memory. Under
