@@ -68,8 +68,8 @@ std::uint64_t static_shared_bytes_of(const ElfFile& file, ComputeCapability capa
 }
 
 bool is_entry_point(const ElfSymbol& symbol) {
-  return symbol.type == STT_FUNC && symbol.binding != STB_LOCAL &&
-         (symbol.other & kCudaEntry) != 0 && symbol.section != SHN_UNDEF;
+  return symbol.type == STT_FUNC && (symbol.other & kCudaEntry) != 0 &&
+         symbol.section != SHN_UNDEF;
 }
 
 Result<ParameterSizes> parameters_in(const ElfFile& file, const std::string& kernel) {
@@ -92,6 +92,7 @@ Result<std::vector<EntryPoint>> entry_points_of(const ElfFile& file,
       entry.registers = registers_of(info->bytes, i + 1);  // the null symbol is first
     entry.static_shared_bytes = static_shared_bytes_of(file, capability, entry.name);
     entry.parameters = KILN_TRY(parameters_in(file, entry.name));
+    entry.is_local = symbols[i].binding == STB_LOCAL;
     entry_points.push_back(std::move(entry));
   }
   return entry_points;

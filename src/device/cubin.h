@@ -18,11 +18,14 @@
 
 namespace kiln::device {
 
+/// A kernel, of global or local binding: `static __global__`, or in an anonymous
+/// namespace, makes it local.
 struct EntryPoint {
   std::string name;                        // lowered: "_Z1kPf"
   std::optional<std::uint32_t> registers;  // per thread; from .nv.info
   std::uint64_t static_shared_bytes = 0;   // per block; from .nv.shared.<name>
   ParameterSizes parameters{};             // from .nv.info.<name>
+  bool is_local = false;                   // the driver need not find it by name
   friend bool operator==(const EntryPoint&, const EntryPoint&) = default;
 };
 

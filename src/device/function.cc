@@ -16,11 +16,14 @@ const DriverTable& driver_of(const LoadedModule& module) {
   return module.context().driver().table();
 }
 
-Result<CUfunction> find_in(const LoadedModule& module, const std::string& name) {
+Result<CUfunction> find_in(const LoadedModule& module, const std::string& name,
+                           CUfunction enumerated) {
   CUfunction handle = nullptr;
   const DriverTable& driver = driver_of(module);
   const CUresult result =
       driver.cuModuleGetFunction(&handle, module.handle(), name.c_str());
+  if (result == CUDA_ERROR_NOT_FOUND && enumerated != nullptr)
+    return enumerated;
   if (result == CUDA_ERROR_NOT_FOUND)
     return fail(ErrorCode::kCorrupt, fmt::format("the driver finds no kernel {} in {}",
                                                  name, module.label()));
@@ -95,8 +98,8 @@ Function::Function(Function&& other) noexcept
       has_large_clusters_(other.has_large_clusters_.load()) {}
 
 Result<Function> Function::resolve(const LoadedModule& module, std::string name,
-                                   ParameterSizes parameters) {
-  const CUfunction handle = KILN_TRY(find_in(module, name));
+                                   ParameterSizes parameters, CUfunc_st* enumerated) {
+  const CUfunction handle = KILN_TRY(find_in(module, name, enumerated));
   if (!parameters)
     parameters = ask_for_parameters(driver_of(module), handle);
   Function function(module, std::move(name), handle, std::move(parameters));

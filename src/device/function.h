@@ -32,10 +32,13 @@ class Function {
  public:
   /// Reads everything from the driver, which also loads a kernel that is loaded lazily.
   /// The module's context must be current. `parameters` come from the image; if it has
-  /// none, the driver is asked. Errors: kDevice; kCorrupt (no such kernel).
+  /// none, the driver is asked. `enumerated` is the driver's handle for that name from
+  /// its enumeration of the module, used if it does not find the kernel by name; null:
+  /// none. Errors: kDevice; kCorrupt (no such kernel).
   [[nodiscard]] static Result<Function> resolve(const LoadedModule& module,
                                                 std::string name,
-                                                ParameterSizes parameters);
+                                                ParameterSizes parameters,
+                                                CUfunc_st* enumerated = nullptr);
   Function(Function&& other) noexcept;  // for the module's vector, before it is shared
   Function& operator=(Function&&) = delete;
   Function(const Function&) = delete;

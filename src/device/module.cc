@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <ranges>
 #include <utility>
 
 #include "device/compatibility.h"
@@ -122,43 +123,21 @@ bool can_enumerate(const DriverTable& driver) {
          driver.cuFuncGetName != nullptr;
 }
 
-// The names of all kernels that the driver finds in the module.
-Result<std::vector<std::string>> enumerate(const DriverTable& driver, CUmodule module,
-                                           std::string_view on) {
-  unsigned count = 0;
-  if (const CUresult result = driver.cuModuleGetFunctionCount(&count, module);
-      result != CUDA_SUCCESS)
-    return driver_error(driver, result, "cuModuleGetFunctionCount", on);
-  std::vector<CUfunction> functions(count);
-  if (const CUresult result =
-          driver.cuModuleEnumerateFunctions(functions.data(), count, module);
-      result != CUDA_SUCCESS)
-    return driver_error(driver, result, "cuModuleEnumerateFunctions", on);
-  std::vector<std::string> names;
-  for (const CUfunction function : functions) {
-    const char* name = nullptr;
-    if (const CUresult result = driver.cuFuncGetName(&name, function);
-        result != CUDA_SUCCESS)
-      return driver_error(driver, result, "cuFuncGetName", on);
-    names.emplace_back(name);
-  }
-  return names;
-}
-
-Result<void> check_found(const std::vector<std::string>& expected,
-                         const std::vector<std::string>& found, std::string_view on) {
-  for (const std::string& name : expected) {
-    if (std::find(found.begin(), found.end(), name) == found.end())
-      return fail(
-          ErrorCode::kCorrupt,
-          fmt::format(
-              "{}: the driver finds no kernel {} in it; it has {}", on, name,
-              found.empty() ? "none" : fmt::format("{}", fmt::join(found, ", "))));
-  }
-  return {};
+tl::unexpected<Error> not_found(std::string_view on, std::string_view name,
+                                std::string_view found) {
+  return fail(ErrorCode::kCorrupt,
+              fmt::format("{}: the driver finds no kernel {} in it; it has {}", on,
+                          name, found.empty() ? "none" : found));
 }
 
 }  // namespace
+
+std::string why_unreachable(const std::vector<std::string>& kernels) {
+  return fmt::format(
+      "the driver does not find {}, of local binding (static, or in an anonymous "
+      "namespace); give it external linkage, or use a driver for CUDA 12.4 or later",
+      fmt::join(kernels, ", "));
+}
 
 LoadedModule::LoadedModule(std::shared_ptr<const PrimaryContext> context,
                            std::string label)
@@ -182,29 +161,75 @@ Result<std::shared_ptr<const LoadedModule>> LoadedModule::load(
   made->handle_ = KILN_TRY(image.target.kind == ImageKind::kCubin
                                ? load_cubin(driver, image.bytes, on)
                                : load_ptx(driver, image.bytes, on));
+  Enumeration enumerated;
   if (can_enumerate(driver)) {
-    const auto found = KILN_TRY(enumerate(driver, made->handle_, on));
-    KILN_TRY(check_found(image.entry_points, found, on));
+    enumerated = KILN_TRY(enumerate(*made));
+    for (const std::string& name : image.entry_points) {
+      if (!enumerated.contains(name))
+        return not_found(
+            on, name, fmt::format("{}", fmt::join(std::views::keys(enumerated), ", ")));
+    }
   }
-  KILN_TRY(made->resolve(image.entry_points, *std::move(in_image)));
+  KILN_TRY(made->resolve(image.entry_points, *std::move(in_image), enumerated));
   return made;
 }
 
-// Resolves the wanted kernels in that order; if none are named, all in the image.
+Result<LoadedModule::Enumeration> LoadedModule::enumerate(const LoadedModule& module) {
+  const DriverTable& driver = module.context().driver().table();
+  unsigned count = 0;
+  if (const CUresult result = driver.cuModuleGetFunctionCount(&count, module.handle());
+      result != CUDA_SUCCESS)
+    return driver_error(driver, result, "cuModuleGetFunctionCount", module.label());
+  std::vector<CUfunction> functions(count);
+  if (const CUresult result =
+          driver.cuModuleEnumerateFunctions(functions.data(), count, module.handle());
+      result != CUDA_SUCCESS)
+    return driver_error(driver, result, "cuModuleEnumerateFunctions", module.label());
+  Enumeration found;
+  for (const CUfunction function : functions) {
+    const char* name = nullptr;
+    if (const CUresult result = driver.cuFuncGetName(&name, function);
+        result != CUDA_SUCCESS)
+      return driver_error(driver, result, "cuFuncGetName", module.label());
+    found.emplace(name, function);
+  }
+  return found;
+}
+
+// Resolves the wanted kernels in that order; if none are named, all in the image. One
+// of local binding that the driver can neither find by name nor enumerate is left out,
+// unless there is no other: the image has the rest.
 Result<void> LoadedModule::resolve(const std::vector<std::string>& wanted,
-                                   std::vector<EntryPoint> in_image) {
+                                   std::vector<EntryPoint> in_image,
+                                   const Enumeration& enumerated) {
+  const auto handle_of = [&](const EntryPoint& each) -> CUfunction {
+    const auto found = each.is_local ? enumerated.find(each.name) : enumerated.end();
+    return found == enumerated.end() ? nullptr : found->second;
+  };
   if (wanted.empty()) {
-    for (EntryPoint& each : in_image)
-      functions_.push_back(KILN_TRY(
-          Function::resolve(*this, std::move(each.name), std::move(each.parameters))));
+    for (EntryPoint& each : in_image) {
+      auto function =
+          Function::resolve(*this, each.name, each.parameters, handle_of(each));
+      const bool is_hidden =
+          !function && each.is_local && function.error().code == ErrorCode::kCorrupt;
+      if (is_hidden)
+        unreachable_.push_back(std::move(each.name));
+      else
+        functions_.push_back(KILN_TRY(std::move(function)));
+    }
+    if (functions_.empty() && !unreachable_.empty())
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("{}: {}", label_, why_unreachable(unreachable_)));
     return {};
   }
   for (const std::string& name : wanted) {
     const auto found =
         std::find_if(in_image.begin(), in_image.end(),
                      [&](const EntryPoint& each) { return each.name == name; });
-    functions_.push_back(KILN_TRY(Function::resolve(
-        *this, name, found == in_image.end() ? ParameterSizes() : found->parameters)));
+    const EntryPoint known =
+        found == in_image.end() ? EntryPoint{.name = name, .registers = {}} : *found;
+    functions_.push_back(
+        KILN_TRY(Function::resolve(*this, name, known.parameters, handle_of(known))));
   }
   return {};
 }

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,6 +17,7 @@
 #include "kiln/result.h"
 #include "util/bytes.h"
 
+struct CUfunc_st;
 struct CUmod_st;
 
 namespace kiln::device {
@@ -31,6 +34,9 @@ struct Image {
   std::vector<std::string> entry_points;  // lowered names; empty: all in the image
 };
 
+/// Says which kernels of local binding cannot be had, why, and the remedy.
+[[nodiscard]] std::string why_unreachable(const std::vector<std::string>& kernels);
+
 /// Thread safety: immutable; share through std::shared_ptr. Owns its context and its
 /// functions. The last owner may be destroyed on any thread, at process exit, and in a
 /// forked child (which then calls no driver function).
@@ -41,8 +47,9 @@ class LoadedModule {
   /// capture in progress. `image` is not needed afterwards. Errors name device, kernel
   /// and key. Before the driver sees the image: kInvalidArgument (it does not run on
   /// that device), kUnavailable (the driver is too old), kCorrupt (it is not what
-  /// `image` says). Then: kCorrupt (the driver does not find an entry point), kDevice
-  /// (for PTX with the log of the driver's compiler).
+  /// `image` says). Then: kCorrupt (the driver does not find an entry point),
+  /// kUnavailable (it finds none, and all are of local binding), kDevice (for PTX with
+  /// the log of the driver's compiler).
   [[nodiscard]] static Result<std::shared_ptr<const LoadedModule>> load(
       const std::shared_ptr<const PrimaryContext>& context, const Image& image);
 
@@ -57,6 +64,11 @@ class LoadedModule {
 
   /// In the order of Image::entry_points; if that was empty, in the order of the image.
   [[nodiscard]] const std::vector<Function>& functions() const { return functions_; }
+  /// The lowered names of kernels of local binding that the driver does not find: a
+  /// driver before CUDA 12.4 cannot list the kernels of a module.
+  [[nodiscard]] const std::vector<std::string>& unreachable() const {
+    return unreachable_;
+  }
   /// The function of that lowered name, or null.
   [[nodiscard]] const Function* find(std::string_view name) const;
 
@@ -64,15 +76,20 @@ class LoadedModule {
   [[nodiscard]] const std::string& label() const { return label_; }
 
  private:
+  // The driver's handles by name, as it enumerates them; empty if it cannot.
+  using Enumeration = std::map<std::string, CUfunc_st*, std::less<>>;
+
   LoadedModule(std::shared_ptr<const PrimaryContext> context, std::string label);
+  static Result<Enumeration> enumerate(const LoadedModule& module);
   Result<void> resolve(const std::vector<std::string>& wanted,
-                       std::vector<EntryPoint> in_image);
+                       std::vector<EntryPoint> in_image, const Enumeration& enumerated);
 
   const std::shared_ptr<const PrimaryContext> context_;
   const std::string label_;
   // Constant once load() has returned.
   CUmod_st* handle_ = nullptr;
   std::vector<Function> functions_;
+  std::vector<std::string> unreachable_;
 };
 
 }  // namespace kiln::device

@@ -62,9 +62,12 @@ Result<Kernel> Kernel::entry(std::string_view name) const {
   return at_border([&]() -> Result<Kernel> {
     if (const auto found = loaded_->find(name))
       return Kernel(loaded_, *found);
-    return fail(ErrorCode::kNotFound,
-                fmt::format("{} has no kernel '{}'; it has {}", loaded_->label(), name,
-                            fmt::join(entry_points(), ", ")));
+    const auto& unreachable = loaded_->module().unreachable();
+    return fail(
+        ErrorCode::kNotFound,
+        fmt::format("{} has no kernel '{}'; it has {}{}{}", loaded_->label(), name,
+                    fmt::join(entry_points(), ", "), unreachable.empty() ? "" : "; ",
+                    unreachable.empty() ? "" : device::why_unreachable(unreachable)));
   });
 }
 

@@ -126,6 +126,51 @@ TEST_F(LibraryGetTest, ARequestBuiltAnewIsFoundByItsSpelling) {
   EXPECT_EQ(service->statistics().memory_hits, 3U);
 }
 
+// CUTLASS's kernels are static, DeepGEMM takes their addresses.
+TEST_F(LibraryGetTest, StaticAndUnnamedKernelsAreKernels) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  const Device device = service->devices().at(0);
+  const auto only = service->get(
+      Request::from_source({.source = "static __global__ void k(int* p) { *p = 1; }"}),
+      device);
+  ASSERT_TRUE(only) << only.error().message;
+  EXPECT_EQ(only->entry_point(), "_Z1kPi");
+  EXPECT_TRUE(only->launch(Geometry{}, nullptr, nullptr));
+  const auto named = service->get(
+      Request::from_source(
+          {.source = "namespace { __global__ void hidden(int* p) { *p = 1; } }\n"
+                     "extern \"C\" __global__ void shown(int* p) { *p = 2; }",
+           .name_expressions = {"hidden"}}),
+      device);
+  ASSERT_TRUE(named) << named.error().message;
+  EXPECT_THAT(named->entry("hidden")->entry_point(), HasSubstr("hidden"));
+  EXPECT_EQ(named->entry("shown")->entry_point(), "shown");
+}
+
+TEST_F(LibraryGetTest, AStaticKernelThatAnOldDriverDoesNotFindIsNamedWithTheRemedy) {
+  const SimulatedDriver driver;
+  ASSERT_EQ(driver.remove("cuModuleEnumerateFunctions"), 0);
+  auto service = open(driver);
+  const Device device = service->devices().at(0);
+  const std::string text = "static __global__ void k(int* p) { *p = 1; }\n";
+  const auto alone = service->get(Request::from_source({.source = text}), device);
+  ASSERT_FALSE(alone);
+  EXPECT_EQ(alone.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(alone.error().message,
+              AllOf(HasSubstr("_Z1kPi, of local binding"), HasSubstr("CUDA 12.4")));
+  const auto both = service->get(
+      Request::from_source(
+          {.source = text + "extern \"C\" __global__ void plain(int* p) {}\n"}),
+      device);
+  ASSERT_TRUE(both) << both.error().message;
+  EXPECT_EQ(both->entry_point(), "plain");
+  const auto refused = both->entry("_Z1kPi");
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              AllOf(HasSubstr("it has plain;"), HasSubstr("of local binding")));
+}
+
 TEST_F(LibraryGetTest, ASourceAskedForAnewReadsItsHeadersAnew) {
   const SimulatedDriver driver;
   auto service = open(driver);

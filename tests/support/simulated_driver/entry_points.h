@@ -23,7 +23,7 @@ CUresult get_entry(const Owner* owner, EntryHandles<Owner, Handle> handles,
     return CUDA_ERROR_INVALID_HANDLE;
   const auto& entries = owner->image->entry_points;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].name == name) {
+    if (entries[i].name == name && !entries[i].is_local) {
       *entry = (owner->*handles)[i];
       return CUDA_SUCCESS;
     }

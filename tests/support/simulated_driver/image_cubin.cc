@@ -305,11 +305,14 @@ tl::expected<Image, Refusal> read_cubin(ByteView bytes) {
   const std::vector<Symbol> symbols = symbols_of(file);
   for (std::size_t i = 0; i < symbols.size() && file.reader.is_good(); ++i) {
     const Symbol& symbol = symbols[i];
-    if (symbol.binding == STB_LOCAL || symbol.section == SHN_UNDEF)
+    if (symbol.section == SHN_UNDEF)
       continue;
-    if (symbol.type == STT_FUNC && (symbol.other & kCudaEntry) != 0)
+    const bool is_local = symbol.binding == STB_LOCAL;
+    if (symbol.type == STT_FUNC && (symbol.other & kCudaEntry) != 0) {
       image.entry_points.push_back(entry_point(file, symbol, i, image.arch.base));
-    if (symbol.type == STT_OBJECT && symbol.section < SHN_LORESERVE)
+      image.entry_points.back().is_local = is_local;
+    }
+    if (!is_local && symbol.type == STT_OBJECT && symbol.section < SHN_LORESERVE)
       image.globals.push_back(global(file, symbol));
   }
   if (!wrong.empty())

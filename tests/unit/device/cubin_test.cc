@@ -41,7 +41,8 @@ struct MadeCubin {
     elf.add_section(".nv.shared.k", SHT_NOBITS, {}, 1024 + 512);
     elf.add_symbol("helper", kGlobalFunction, 0);
     elf.add_symbol("k", kGlobalFunction, 0x10);
-    elf.add_symbol("hidden", ELF64_ST_INFO(STB_LOCAL, STT_FUNC), 0x10);
+    elf.add_symbol("own", ELF64_ST_INFO(STB_LOCAL, STT_FUNC), 0x10);
+    elf.add_symbol("own_helper", ELF64_ST_INFO(STB_LOCAL, STT_FUNC), 0);
     elf.add_symbol("data", ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), 0x10);
     elf.add_symbol("elsewhere", kGlobalFunction, 0x10, SHN_UNDEF);
     return elf.build();
@@ -68,7 +69,17 @@ TEST(ReadCubin, TellsArchitectureEntryPointsAndResources) {
   const CubinInfo info = read_cubin(MadeCubin{}.build()).value();
   EXPECT_EQ(info.capability, (ComputeCapability{9, 0}));
   EXPECT_EQ(info.suffix, ArchSuffix::kA);
-  EXPECT_THAT(info.entry_points, ElementsAre(EntryPoint{"k", 24, 512}));
+  ASSERT_EQ(info.entry_points.size(), 2U);
+  EXPECT_EQ(info.entry_points[0], (EntryPoint{"k", 24, 512}));
+}
+
+// `static __global__`, or in an anonymous namespace: CUTLASS and DeepGEMM have such.
+TEST(ReadCubin, AKernelOfLocalBindingIsAnEntryPoint) {
+  const CubinInfo info = read_cubin(MadeCubin{}.build()).value();
+  ASSERT_EQ(info.entry_points.size(), 2U);
+  EXPECT_EQ(info.entry_points[1].name, "own");
+  const std::vector<std::string_view> own{"own"};
+  EXPECT_TRUE(check_image(MadeCubin{}.build(), target("sm_90a"), own));
 }
 
 ParameterSizes parameters(const std::vector<std::uint32_t>& info_of_k) {
@@ -193,7 +204,8 @@ TEST(CheckImage, NamesTheEntryPointThatIsMissing) {
   const std::vector<std::string_view> expected{"k", "helper"};
   const auto checked = check_image(MadeCubin{}.build(), target("9.0a"), expected);
   ASSERT_FALSE(checked);
-  EXPECT_EQ(checked.error().message, "the image has no entry point helper; it has k");
+  EXPECT_EQ(checked.error().message,
+            "the image has no entry point helper; it has k, own");
 }
 
 TEST(CheckImage, ACubinIsNoPtxAndTheOtherWayRound) {

@@ -160,6 +160,34 @@ TEST(Loading, WithoutNamesEveryKernelOfTheImageIsThere) {
   EXPECT_EQ(module->functions()[1].name(), "plain");
 }
 
+test::LoadResult load_with_local_kernel(const SimulatedDriver& simulated) {
+  const Bytes bytes = test::MadeCubin{.local_kernel = "own"}.build();
+  Image image = test::image_of(bytes, "sm_90");
+  image.entry_points.clear();
+  return LoadedModule::load(test::context_of(simulated), image);
+}
+
+// `static __global__`, which the driver need not find by name.
+TEST(Loading, AKernelOfLocalBindingIsFoundInTheDriversEnumeration) {
+  const SimulatedDriver simulated("9.0");
+  const auto module = load_with_local_kernel(simulated);
+  ASSERT_TRUE(module) << module.error().message;
+  ASSERT_EQ((*module)->functions().size(), 3U);
+  const Function* const own = (*module)->find("own");
+  ASSERT_NE(own, nullptr);
+  EXPECT_EQ(own->attributes().registers, 16U);
+  EXPECT_THAT((*module)->unreachable(), IsEmpty());
+}
+
+TEST(Loading, ADriverThatCannotEnumerateLeavesAKernelOfLocalBindingOut) {
+  const SimulatedDriver simulated("9.0");
+  ASSERT_EQ(simulated.remove("cuModuleEnumerateFunctions"), 0);
+  const auto module = load_with_local_kernel(simulated);
+  ASSERT_TRUE(module) << module.error().message;
+  EXPECT_EQ((*module)->functions().size(), 2U);
+  EXPECT_THAT((*module)->unreachable(), ElementsAre("own"));
+}
+
 TEST(Loading, OutOfMemoryNamesDeviceKernelKeyCallAndRemedy) {
   const SimulatedDriver simulated("9.0");
   const auto context = test::context_of(simulated);

@@ -13,13 +13,14 @@ namespace kiln::test {
 
 /// A cubin with kernel "k" (24 registers, 512 bytes of shared memory, bounds of 256
 /// threads), kernel "plain", of which it says nothing, a device function and a variable
-/// "table" of 8 bytes.
+/// "table" of 8 bytes; and one more kernel of local binding, if that has a name.
 struct MadeCubin {
   unsigned sm = 90;
   std::string arch = "sm_90";    // "": no toolkit note
   std::string release = "13.0";  // "": a note that does not say it
   std::uint8_t abi_version = 8;
   std::vector<std::uint32_t> parameters{8};  // of "k", in bytes
+  std::string local_kernel{};
 
   [[nodiscard]] Bytes build() const {
     constexpr unsigned char kFunction = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
@@ -38,7 +39,8 @@ struct MadeCubin {
     elf.add_symbol("helper", kFunction, 0);
     elf.add_symbol("k", kFunction, 0x10);
     elf.add_symbol("plain", kFunction, 0x10);
-    elf.add_symbol("hidden", ELF64_ST_INFO(STB_LOCAL, STT_FUNC), 0x10);
+    if (!local_kernel.empty())
+      elf.add_symbol(local_kernel, ELF64_ST_INFO(STB_LOCAL, STT_FUNC), 0x10);
     elf.add_symbol("elsewhere", kFunction, 0x10, SHN_UNDEF);
     elf.add_symbol("table", kObject, 0, 2, 8);
     return elf.build();

@@ -29,8 +29,26 @@ TEST(SimulatedModules, GiveTheirFunctionsByNameAndByCount) {
   CUmodule owner = nullptr;
   EXPECT_EQ(driver.cuFuncGetModule(&owner, found), CUDA_SUCCESS);
   EXPECT_EQ(owner, module);
-  for (const char* other : {"helper", "hidden", "elsewhere", "table", ""})
+  for (const char* other : {"helper", "elsewhere", "table", ""})
     EXPECT_EQ(driver.cuModuleGetFunction(&found, module, other), CUDA_ERROR_NOT_FOUND);
+}
+
+// What the real driver does by name is not known; a program must not rely on it.
+TEST(SimulatedModules, AKernelOfLocalBindingIsEnumeratedAndNotFoundByName) {
+  const DriverUnderTest driver;
+  driver.use();
+  const CUmodule module = driver.load(MadeCubin{.local_kernel = "own"}.build());
+  unsigned count = 0;
+  EXPECT_EQ(driver.cuModuleGetFunctionCount(&count, module), CUDA_SUCCESS);
+  ASSERT_EQ(count, 3U);
+  std::vector<CUfunction> functions(count);
+  EXPECT_EQ(driver.cuModuleEnumerateFunctions(functions.data(), count, module),
+            CUDA_SUCCESS);
+  const char* name = nullptr;
+  EXPECT_EQ(driver.cuFuncGetName(&name, functions[2]), CUDA_SUCCESS);
+  EXPECT_STREQ(name, "own");
+  CUfunction found = nullptr;
+  EXPECT_EQ(driver.cuModuleGetFunction(&found, module, "own"), CUDA_ERROR_NOT_FOUND);
 }
 
 TEST(SimulatedModules, AFunctionTellsItsParametersOneByOne) {
