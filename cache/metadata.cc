@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kParamPrefix = "param:";
 constexpr std::string_view kEntryPrefix = "entry:";
+constexpr std::string_view kVariablePrefix = "variable:";
 
 template <typename T>
 Result<T> number(std::string_view label, std::string_view text) {
@@ -61,6 +62,8 @@ Bytes Metadata::encode() const {
     fields.add(std::string(kParamPrefix) + name, value);
   for (const auto& [name, lowered] : entry_points)
     fields.add(std::string(kEntryPrefix) + name, lowered);
+  for (const auto& [name, lowered] : variables)
+    fields.add(std::string(kVariablePrefix) + name, lowered);
   return fields.encode();
 }
 
@@ -82,6 +85,8 @@ Result<Metadata> Metadata::decode(ByteView bytes) {
       metadata.params.push_back({label.substr(kParamPrefix.size()), value});
     else if (name.starts_with(kEntryPrefix))
       metadata.entry_points.push_back({label.substr(kEntryPrefix.size()), value});
+    else if (name.starts_with(kVariablePrefix))
+      metadata.variables.push_back({label.substr(kVariablePrefix.size()), value});
   }
   return metadata;
 }

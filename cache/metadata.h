@@ -14,6 +14,7 @@
 
 namespace kiln::cache {
 
+/// An entry point, or a variable of the image.
 struct EntryPoint {
   std::string name;     // the name expression, "my::kernel<float>"
   std::string lowered;  // the mangled symbol
@@ -33,7 +34,8 @@ struct Metadata {
   std::uint64_t shared_bytes = 0;
   std::uint64_t spill_bytes = 0;
   std::vector<EntryPoint> entry_points;
-  std::string min_driver;  // "580.65", empty if unknown
+  std::vector<EntryPoint> variables;  // those that a name expression names
+  std::string min_driver;             // "580.65", empty if unknown
 
   [[nodiscard]] Bytes encode() const;
   /// Unknown labels are skipped: a later version may add some.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,26 +28,36 @@ Result<std::vector<std::string>> entry_points_in(const KeyedRequest& request,
   return names;
 }
 
-/// A template's entry points are its extern "C" functions. A source's are the name
-/// expressions that name kernels (a variable can be named too, but is no entry point);
-/// without name expressions, all entry points in the image.
-Result<std::vector<cache::EntryPoint>> entry_points(
-    const KeyedRequest& request, const compile::CompileOutput& output) {
-  std::vector<cache::EntryPoint> entries;
+struct Names {
+  std::vector<cache::EntryPoint> entry_points;
+  std::vector<cache::EntryPoint> variables;
+};
+
+/// A template's entry points are its extern "C" functions. A source's are all kernels
+/// in the image: first those that name expressions name, then the others. What else an
+/// expression names is a variable.
+Result<Names> names_in(const KeyedRequest& request,
+                       const compile::CompileOutput& output) {
+  Names names;
   if (const request::TemplateRequest* wanted = request.request.as_template()) {
     for (const std::string& name : wanted->kernel->entry_points())
-      entries.push_back({name, name});
-    return entries;
+      names.entry_points.push_back({name, name});
+    return names;
   }
   const auto present = KILN_TRY(entry_points_in(request, output.image));
-  if (output.lowered_names.empty()) {
-    for (const std::string& name : present) entries.push_back({name, name});
-  }
+  std::set<std::string_view> named;
   for (const compile::LoweredName& name : output.lowered_names) {
-    if (std::find(present.begin(), present.end(), name.lowered) != present.end())
-      entries.push_back({name.expression, name.lowered});
+    const bool is_kernel =
+        std::find(present.begin(), present.end(), name.lowered) != present.end();
+    (is_kernel ? names.entry_points : names.variables)
+        .push_back({name.expression, name.lowered});
+    named.insert(name.lowered);
   }
-  return entries;
+  for (const std::string& name : present) {
+    if (!named.contains(name))
+      names.entry_points.push_back({name, name});
+  }
+  return names;
 }
 
 /// The maximum of each resource over all entry points; occupancy depends on them.
@@ -76,7 +87,9 @@ Result<cache::Metadata> metadata_of(const KeyedRequest& request,
   metadata.created_ns = cache::unix_now_ns();
   metadata.compile_ms = static_cast<std::uint64_t>(output.nvrtc_time.count());
   describe_resources(output, metadata);
-  metadata.entry_points = KILN_TRY(entry_points(request, output));
+  Names names = KILN_TRY(names_in(request, output));
+  metadata.entry_points = std::move(names.entry_points);
+  metadata.variables = std::move(names.variables);
   metadata.min_driver =
       to_string(device::min_driver(request.target.kind, toolchain.facts.version));
   return metadata;
@@ -123,9 +136,10 @@ Result<void> check_output(const KeyedRequest& request,
                             request.toolchain->toolchain.name(),
                             request.request.label(), to_string(request.target), why));
   };
-  const auto entries = KILN_TRY(entry_points(request, output));
+  const Names names = KILN_TRY(names_in(request, output));
   std::vector<std::string_view> expected;
-  for (const cache::EntryPoint& entry : entries) expected.push_back(entry.lowered);
+  for (const cache::EntryPoint& entry : names.entry_points)
+    expected.push_back(entry.lowered);
   if (expected.empty() && output.lowered_names.empty()) {
     return unusable(
         "it has no kernel; a kernel is a __global__ function, and a template of one "

@@ -33,6 +33,19 @@ kiln_result kiln_kernel_entry(const kiln_kernel* kernel, const char* name,
   });
 }
 
+kiln_result kiln_kernel_global(const kiln_kernel* kernel, const char* name,
+                               uint64_t* address, uint64_t* bytes) {
+  return answer(kernel, [&]() -> Result<void> {
+    KILN_TRY(given(name, "name"));
+    KILN_TRY(given(address, "address"));
+    KILN_TRY(given(bytes, "bytes"));
+    const kiln::GlobalVariable found = KILN_TRY(kernel->kernel.global(name));
+    *address = found.address;
+    *bytes = found.bytes;
+    return {};
+  });
+}
+
 kiln_result kiln_kernel_geometry(const kiln_kernel* kernel, const char* const* names,
                                  const int64_t* values, size_t n,
                                  kiln_geometry* geometry) {

@@ -34,6 +34,7 @@
   X(cuModuleLoadDataEx)                   \
   X(cuModuleUnload)                       \
   X(cuModuleGetFunction)                  \
+  X(cuModuleGetGlobal)                    \
   X(cuFuncGetAttribute)                   \
   X(cuFuncSetAttribute)                   \
   X(cuStreamGetCtx)                       \

@@ -234,6 +234,24 @@ Result<void> LoadedModule::resolve(const std::vector<std::string>& wanted,
   return {};
 }
 
+Result<std::optional<Variable>> LoadedModule::variable(const std::string& name) const {
+  const DriverTable& driver = context_->driver().table();
+  const RelaxedCapture relaxed(driver);
+  const ContextScope scope(*context_);
+  if (scope.result() != CUDA_SUCCESS)
+    return driver_error(driver, scope.result(), scope.call(), label_);
+  CUdeviceptr address = 0;
+  std::size_t bytes = 0;
+  const CUresult result =
+      driver.cuModuleGetGlobal(&address, &bytes, handle_, name.c_str());
+  if (result == CUDA_ERROR_NOT_FOUND)
+    return std::nullopt;
+  if (result != CUDA_SUCCESS)
+    return driver_error(driver, result, "cuModuleGetGlobal",
+                        fmt::format("variable {} of {}", name, label_));
+  return Variable{address, bytes};
+}
+
 LoadedModule::~LoadedModule() {
   if (handle_ == nullptr || !context_->is_of_this_process())
     return;

@@ -3,9 +3,12 @@
 
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +35,12 @@ struct Image {
   std::string label;    // for error messages: the name of a template or file
   std::string key;      // hex; errors show its first 12 digits
   std::vector<std::string> entry_points;  // lowered names; empty: all in the image
+};
+
+/// A `__device__` or `__constant__` variable of a loaded module.
+struct Variable {
+  std::uint64_t address = 0;  // a CUdeviceptr
+  std::size_t bytes = 0;
 };
 
 /// Says which kernels of local binding cannot be had, why, and the remedy.
@@ -71,6 +80,10 @@ class LoadedModule {
   }
   /// The function of that lowered name, or null.
   [[nodiscard]] const Function* find(std::string_view name) const;
+
+  /// The variable of that lowered name; nullopt: the driver finds none. Keeps the
+  /// thread's current context, and does not break a capture. Errors: kDevice.
+  [[nodiscard]] Result<std::optional<Variable>> variable(const std::string& name) const;
 
   /// "scaled_softmax_fwd (key 0123456789ab) on device 0 (NVIDIA H100)", for errors.
   [[nodiscard]] const std::string& label() const { return label_; }

@@ -264,6 +264,11 @@ typedef struct kiln_kernel_attributes {
 /* Another kernel of the same module; the caller frees `*entry`. */
 KILN_C_RESULT kiln_result kiln_kernel_entry(const kiln_kernel* kernel, const char* name,
                                             kiln_kernel** entry);
+/* A __device__ or __constant__ variable of the module, by name expression or lowered
+ * name: its CUdeviceptr, and its size. */
+KILN_C_RESULT kiln_result kiln_kernel_global(const kiln_kernel* kernel,
+                                             const char* name, uint64_t* address,
+                                             uint64_t* bytes);
 /* The geometry that the template declares for the launch arguments names[0..n-1], which
  * have the values values[0..n-1]. */
 KILN_C_RESULT kiln_result kiln_kernel_geometry(const kiln_kernel* kernel,

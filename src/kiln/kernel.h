@@ -36,6 +36,13 @@ struct KernelAttributes {
   friend bool operator==(const KernelAttributes&, const KernelAttributes&) = default;
 };
 
+/// A `__device__` or `__constant__` variable of a module, on the module's device.
+struct GlobalVariable {
+  std::uint64_t address = 0;  // a CUdeviceptr; valid as long as a copy of the kernel
+  std::uint64_t bytes = 0;
+  friend bool operator==(const GlobalVariable&, const GlobalVariable&) = default;
+};
+
 /// A kernel, loaded on its device. Copies are cheap and share the loaded module; a
 /// kernel may outlive its service. The module is unloaded once the service and the last
 /// copy are gone. That does not wait for the device: keep the service or a copy until
@@ -59,6 +66,11 @@ class KILN_EXPORT Kernel {
   /// Another kernel of the same module, by name expression or lowered name. Errors:
   /// kNotFound; the message lists the kernels of the module.
   [[nodiscard]] Result<Kernel> entry(std::string_view name) const;
+
+  /// A variable of the module, by name expression ("&ns::table", or "ns::table") or by
+  /// lowered name, which of a variable outside of namespaces is its own. A name
+  /// expression keeps a variable that no kernel uses. Errors: kNotFound; kDevice.
+  [[nodiscard]] Result<GlobalVariable> global(std::string_view name) const;
 
   /// Errors: kInvalidArgument if entry_point() is "".
   [[nodiscard]] Result<KernelAttributes> attributes() const;

@@ -32,8 +32,9 @@ struct SourceOptions {
   /// sets itself (the architecture), options whose output is no kernel image
   /// (--device-c, --dlto), and options that write or read other files (--pch).
   std::vector<std::string> options{};
-  /// C++ expressions that name kernels, "scale<float>", also for Kernel::entry(). An
-  /// extern "C" kernel needs none.
+  /// C++ expressions that name kernels, "scale<float>", or variables, "&ns::table": see
+  /// Kernel::entry() and global(). An extern "C" kernel
+  /// needs none.
   std::vector<std::string> name_expressions{};
 };
 

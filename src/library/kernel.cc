@@ -71,6 +71,10 @@ Result<Kernel> Kernel::entry(std::string_view name) const {
   });
 }
 
+Result<GlobalVariable> Kernel::global(std::string_view name) const {
+  return at_border([&] { return loaded_->global(name); });
+}
+
 Result<KernelAttributes> Kernel::attributes() const {
   if (entry_ == kNoEntry)
     return at_border([&]() -> Result<KernelAttributes> { return none_chosen(*this); });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "util/try.h"
 
@@ -20,7 +21,7 @@ std::optional<request::TemplateRequest> template_of(const KeyedRequest& request)
 Result<std::shared_ptr<const LoadedKernel>> LoadedKernel::load(
     const KeyedRequest& request, std::shared_ptr<const cache::StoredObject> object,
     const std::shared_ptr<const device::PrimaryContext>& context) {
-  std::vector<cache::EntryPoint> names = KILN_TRY(object->metadata()).entry_points;
+  const cache::Metadata metadata = KILN_TRY(object->metadata());
   // For a source this loads all kernels: extern "C" ones need no name expression.
   device::Image image{.bytes = object->payload(),
                       .target = request.target,
@@ -29,30 +30,36 @@ Result<std::shared_ptr<const LoadedKernel>> LoadedKernel::load(
                       .key = request.key.hex(),
                       .entry_points = {}};
   if (request.request.as_template() != nullptr) {
-    for (const cache::EntryPoint& name : names)
+    for (const cache::EntryPoint& name : metadata.entry_points)
       image.entry_points.push_back(name.lowered);
   }
   auto module = KILN_TRY(device::LoadedModule::load(context, image));
-  return std::shared_ptr<const LoadedKernel>(new LoadedKernel(
-      request, std::move(object), std::move(names), std::move(module)));
+  return std::shared_ptr<const LoadedKernel>(
+      new LoadedKernel(request, std::move(object), metadata, std::move(module)));
 }
 
 LoadedKernel::LoadedKernel(const KeyedRequest& request,
                            std::shared_ptr<const cache::StoredObject> object,
-                           std::vector<cache::EntryPoint> names,
+                           const cache::Metadata& metadata,
                            std::shared_ptr<const device::LoadedModule> module)
     : label_(request.request.label()),
       key_(request.key.hex()),
       template_(template_of(request)),
       object_(std::move(object)),
-      names_(std::move(names)),
+      names_(metadata.entry_points),
+      variables_(metadata.variables),
       module_(std::move(module)),
-      entry_(choose_entry()) {}
+      entry_(choose_entry(request)) {}
 
-std::size_t LoadedKernel::choose_entry() const {
+std::size_t LoadedKernel::choose_entry(const KeyedRequest& request) const {
   // A template declares which entry point is first. A source has a default only if it
   // names exactly one kernel, or contains exactly one.
-  if (!names_.empty() && (template_ || names_.size() == 1))
+  const auto is_named = [&](const cache::EntryPoint& entry) {
+    const auto& source = std::get<request::SourceRequest>(request.request.resolved());
+    const auto& expressions = source.source.name_expressions;
+    return std::ranges::find(expressions, entry.name) != expressions.end();
+  };
+  if (template_ ? !names_.empty() : std::ranges::count_if(names_, is_named) == 1)
     return find(names_.front().lowered).value_or(Kernel::kNoEntry);
   return module_->functions().size() == 1 ? 0 : Kernel::kNoEntry;
 }
@@ -69,6 +76,25 @@ std::optional<std::size_t> LoadedKernel::find(std::string_view name) const {
   if (found == functions.end())
     return std::nullopt;
   return static_cast<std::size_t>(found - functions.begin());
+}
+
+Result<GlobalVariable> LoadedKernel::global(std::string_view name) const {
+  const auto named =
+      std::ranges::find_if(variables_, [name](const cache::EntryPoint& known) {
+        std::string_view expression = known.name;
+        if (expression != name && expression.starts_with('&'))
+          expression.remove_prefix(1);
+        return expression == name;
+      });
+  const std::string lowered(named == variables_.end() ? name : named->lowered);
+  if (const auto found = KILN_TRY(module_->variable(lowered)))
+    return GlobalVariable{.address = found->address, .bytes = found->bytes};
+  std::vector<std::string_view> known;
+  for (const cache::EntryPoint& variable : variables_) known.push_back(variable.name);
+  return fail(
+      ErrorCode::kNotFound,
+      fmt::format("{} has no variable '{}'; its name expressions name {}", label_, name,
+                  known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
 }
 
 Result<Geometry> LoadedKernel::geometry(const LaunchArguments& arguments,

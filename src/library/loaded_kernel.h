@@ -45,6 +45,10 @@ class LoadedKernel {
     return module_->functions()[index];
   }
 
+  /// A variable of the module by lowered name, or by name expression with or without
+  /// its '&'. Errors: kNotFound, listing the named ones; as LoadedModule::variable.
+  [[nodiscard]] Result<GlobalVariable> global(std::string_view name) const;
+
   /// Errors: as KernelSpec::geometry; kInvalidArgument for a source.
   [[nodiscard]] Result<Geometry> geometry(const LaunchArguments& arguments,
                                           const std::string& entry) const;
@@ -52,16 +56,17 @@ class LoadedKernel {
  private:
   LoadedKernel(const KeyedRequest& request,
                std::shared_ptr<const cache::StoredObject> object,
-               std::vector<cache::EntryPoint> names,
+               const cache::Metadata& metadata,
                std::shared_ptr<const device::LoadedModule> module);
-  [[nodiscard]] std::size_t choose_entry() const;
+  [[nodiscard]] std::size_t choose_entry(const KeyedRequest& request) const;
 
   // Constant after construction.
   const std::string label_;
   const std::string key_;
   const std::optional<request::TemplateRequest> template_;
   const std::shared_ptr<const cache::StoredObject> object_;
-  const std::vector<cache::EntryPoint> names_;  // as requested
+  const std::vector<cache::EntryPoint> names_;  // those requested first
+  const std::vector<cache::EntryPoint> variables_;
   const std::shared_ptr<const device::LoadedModule> module_;
   const std::size_t entry_;  // Kernel::kNoEntry: there is no default
 };

@@ -182,12 +182,28 @@ TEST_F(ProgramCompileTest, NameExpressionsInstantiateTemplates) {
   ASSERT_THAT(shown["entry_points"], SizeIs(2));
   EXPECT_EQ(shown["entry_points"][0]["name"], "k<float, 3>");
   EXPECT_EQ(shown["entry_points"][0]["lowered"], "_Z1kIfLi3EEvPT_");
+  EXPECT_FALSE(shown.contains("variables"));
   const auto none = kiln_.run({"compile", source, "--arch", "9.0"});
   EXPECT_EQ(none.status, 1) << "an image without a kernel helps nobody";
   EXPECT_THAT(none.err, HasSubstr("no kernel"));
   const auto wrong = kiln_.run({"compile", source, "--arch", "9.0", "--name", "k<"});
   EXPECT_EQ(wrong.status, 1);
   EXPECT_THAT(wrong.err, HasSubstr("k<"));
+}
+
+TEST_F(ProgramCompileTest, ShowsVariablesAndAlsoKernelsThatNoExpressionNames) {
+  const std::string source =
+      kiln_.write("k.cu",
+                  "namespace ns { __device__ int table[4]; }\n"
+                  "extern \"C\" __global__ void plain(int* x) { *x = ns::table[*x]; }\n"
+                  "template <int N> __global__ void k(int* x) { *x = N; }\n");
+  const json report = compile(source, {"--name", "k<3>", "--name", "&ns::table"});
+  const json shown = kiln_.json_of({"show", key(report)});
+  const json entries = {{{"name", "k<3>"}, {"lowered", "_Z1kILi3EEvPi"}},
+                        {{"name", "plain"}, {"lowered", "plain"}}};
+  EXPECT_EQ(shown["entry_points"], entries);
+  const json variables = {{{"name", "&ns::table"}, {"lowered", "_ZN2ns5tableE"}}};
+  EXPECT_EQ(shown["variables"], variables);
 }
 
 TEST_F(ProgramCompileTest, TheImageIsWrittenWhereItIsWanted) {

@@ -34,6 +34,7 @@ class SampleObject {
                         .shared_bytes = 2048,
                         .spill_bytes = 8,
                         .entry_points = {{"k<float>", "_Z1kIfEvv"}},
+                        .variables = {},
                         .min_driver = "580.65"};
   }
   SampleObject(const SampleObject&) = delete;

@@ -85,14 +85,20 @@ ordered_json plan_json(const attention::Plan& plan) {
           {"bound_to", bound}};
 }
 
+ordered_json names_json(const std::vector<cache::EntryPoint>& names) {
+  ordered_json list = ordered_json::array();
+  for (const cache::EntryPoint& name : names)
+    list.push_back({{"name", name.name}, {"lowered", name.lowered}});
+  return list;
+}
+
 ordered_json show_json(const Shown& shown, const cache::Metadata& metadata,
                        const Fields& preimage) {
   ordered_json json = entry_json(shown.entry);
   json["path"] = shown.path;
-  ordered_json entries = ordered_json::array();
-  for (const cache::EntryPoint& entry : metadata.entry_points)
-    entries.push_back({{"name", entry.name}, {"lowered", entry.lowered}});
-  json["entry_points"] = entries;
+  json["entry_points"] = names_json(metadata.entry_points);
+  if (!metadata.variables.empty())
+    json["variables"] = names_json(metadata.variables);
   if (shown.plan)
     json["plan"] = plan_json(*shown.plan);
   json["min_driver"] = metadata.min_driver;
@@ -130,11 +136,14 @@ void print_details(const Shown& shown, const cache::Metadata& metadata,
          fmt::format("{} registers, {} bytes shared, {} bytes spilled", entry.registers,
                      entry.shared_bytes, entry.spill_bytes));
   }
-  for (const cache::EntryPoint& point : metadata.entry_points) {
-    line("entry point", point.name == point.lowered
-                            ? point.name
-                            : fmt::format("{}  ({})", point.name, point.lowered));
-  }
+  const auto line_of = [&](std::string_view what, const cache::EntryPoint& each) {
+    line(what, each.name == each.lowered
+                   ? each.name
+                   : fmt::format("{}  ({})", each.name, each.lowered));
+  };
+  for (const cache::EntryPoint& each : metadata.entry_points)
+    line_of("entry point", each);
+  for (const cache::EntryPoint& each : metadata.variables) line_of("variable", each);
 }
 
 Result<int> run(Context& context, const ShowOptions& options) {

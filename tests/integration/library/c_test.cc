@@ -238,10 +238,11 @@ TEST_F(CTest, OfASourceEachKernelHasAnEntryAndTheImageIsTheCubin) {
   const char* const header_names[] = {"own.h"};
   const char* const header_texts[] = {"#define TYPE float\n"};
   const char* const defines[] = {"FACTOR=2"};
-  const char* const names[] = {"scale<TYPE>", "scale<double>"};
+  const char* const names[] = {"scale<TYPE>", "scale<double>", "&table"};
   kiln_source source = KILN_SOURCE_INIT;
   source.source =
       "#include \"own.h\"\n"
+      "__constant__ double table[4];\n"
       "template <typename T> __global__ void scale(T* x) { *x *= FACTOR; }";
   source.header_names = header_names;
   source.header_texts = header_texts;
@@ -249,7 +250,7 @@ TEST_F(CTest, OfASourceEachKernelHasAnEntryAndTheImageIsTheCubin) {
   source.defines = defines;
   source.define_count = 1;
   source.name_expressions = names;
-  source.name_expression_count = 2;
+  source.name_expression_count = 3;
   kiln_kernel* fetched = nullptr;
   EXPECT_DONE(kiln_get_source(service.get(), 1, &source, nullptr, &fetched));
   const OwnedKernel kernel(fetched);
@@ -263,6 +264,16 @@ TEST_F(CTest, OfASourceEachKernelHasAnEntryAndTheImageIsTheCubin) {
   EXPECT_EQ(outcome(kiln_kernel_entry(kernel.get(), "scale<int>", &entry)).code,
             KILN_NOT_FOUND);
   EXPECT_EQ(entry, nullptr);
+
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  EXPECT_DONE(kiln_kernel_global(kernel.get(), "table", &address, &bytes));
+  EXPECT_NE(address, 0U);
+  EXPECT_EQ(bytes, 32U);
+  EXPECT_EQ(outcome(kiln_kernel_global(kernel.get(), "other", &address, &bytes)).code,
+            KILN_NOT_FOUND);
+  expect_refused(kiln_kernel_global(kernel.get(), "table", nullptr, &bytes),
+                 "address is NULL");
 
   const void* image = nullptr;
   std::size_t size = 0;

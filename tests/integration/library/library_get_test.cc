@@ -359,6 +359,41 @@ TEST_F(LibraryGetTest, EntryPointsAreChosenByExpressionOrLoweredName) {
   EXPECT_FALSE(as_float->geometry({})) << "a source declares none";
 }
 
+TEST_F(LibraryGetTest, VariablesHaveAddressAndSizeByExpressionOrLoweredName) {
+  const SimulatedDriver driver;
+  auto service = open(driver);
+  const SourceOptions source{
+      .source =
+          "__constant__ float factors[3];\n"
+          "namespace ns { __device__ double table[2]; }\n"
+          "extern \"C\" __global__ void k(float* x) { *x *= factors[1]; }\n"
+          "extern \"C\" __global__ void other() {}\n",
+      .name_expressions = {"&ns::table", "k"}};
+  const auto kernel =
+      service->get(Request::from_source(source), service->devices().at(0));
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->entry_point(), "k") << "the only one that is named";
+  EXPECT_TRUE(kernel->entry("other"));
+  const auto table = kernel->global("&ns::table");
+  ASSERT_TRUE(table) << table.error().message;
+  EXPECT_EQ(table->bytes, 16U);
+  EXPECT_NE(table->address, 0U);
+  EXPECT_EQ(kernel->global("ns::table"), *table);
+  EXPECT_EQ(kernel->global("_ZN2ns5tableE"), *table);
+  EXPECT_EQ(kernel->entry("other")->global("factors")->bytes, 12U);
+  const auto unknown = kernel->global("factor");
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(unknown.error().message,
+              HasSubstr("no variable 'factor'; its name expressions name &ns::table"));
+  auto anew = open(driver);
+  EXPECT_EQ(anew->get(Request::from_source(source), anew->devices().at(0))
+                ->global("ns::table")
+                ->bytes,
+            16U)
+      << "as read from the disk";
+}
+
 TEST_F(LibraryGetTest, ASourceWithOneKernelNeedsNoChoice) {
   const SimulatedDriver driver;
   auto service = open(driver);

@@ -307,12 +307,13 @@ tl::expected<Image, Refusal> read_cubin(ByteView bytes) {
     const Symbol& symbol = symbols[i];
     if (symbol.section == SHN_UNDEF)
       continue;
-    const bool is_local = symbol.binding == STB_LOCAL;
     if (symbol.type == STT_FUNC && (symbol.other & kCudaEntry) != 0) {
       image.entry_points.push_back(entry_point(file, symbol, i, image.arch.base));
-      image.entry_points.back().is_local = is_local;
+      image.entry_points.back().is_local = symbol.binding == STB_LOCAL;
     }
-    if (!is_local && symbol.type == STT_OBJECT && symbol.section < SHN_LORESERVE)
+    // Of local binding, too: NVRTC makes every variable local, and its documentation
+    // finds them by name.
+    if (symbol.type == STT_OBJECT && symbol.section < SHN_LORESERVE)
       image.globals.push_back(global(file, symbol));
   }
   if (!wrong.empty())

@@ -217,7 +217,9 @@ TEST(Metadata, LoweredNamesAloneAreThoseOfTheWhole) {
   metadata.template_name = "entry:not one";
   metadata.params = {{"entry:nor this", "x"}};
   metadata.entry_points = {{"k<float>", "_Z1kIfEvv"}, {"", "plain"}};
+  metadata.variables = {{"&ns::entry", "_ZN2ns5entryE"}};
   const Bytes encoded = metadata.encode();
+  EXPECT_EQ(Metadata::decode(encoded).value(), metadata);
   EXPECT_THAT(lowered_names(encoded).value(),
               testing::ElementsAre("_Z1kIfEvv", "plain"));
   for (std::size_t size = 1; size < encoded.size(); ++size) {

@@ -26,7 +26,7 @@ TEST(SimulatedImage, ACubinTellsArchitectureToolkitAndEntryPoints) {
   EXPECT_EQ(image->entry_points[0].static_shared_bytes, 512);
   EXPECT_EQ(image->entry_points[0].max_threads, 256);
   EXPECT_EQ(image->entry_points[1].name, "plain");
-  ASSERT_EQ(image->globals.size(), 1);
+  ASSERT_EQ(image->globals.size(), 2);
   EXPECT_EQ(image->globals[0].name, "table");
   EXPECT_EQ(as_text(image->globals[0].initial), "contents");
 }

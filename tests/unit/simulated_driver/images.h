@@ -13,7 +13,8 @@ namespace kiln::test {
 
 /// A cubin with kernel "k" (24 registers, 512 bytes of shared memory, bounds of 256
 /// threads), kernel "plain", of which it says nothing, a device function and a variable
-/// "table" of 8 bytes; and one more kernel of local binding, if that has a name.
+/// "table" of 8 bytes, and one of local binding, "own_table"; and one more kernel of
+/// local binding, if that has a name.
 struct MadeCubin {
   unsigned sm = 90;
   std::string arch = "sm_90";    // "": no toolkit note
@@ -43,6 +44,7 @@ struct MadeCubin {
       elf.add_symbol(local_kernel, ELF64_ST_INFO(STB_LOCAL, STT_FUNC), 0x10);
     elf.add_symbol("elsewhere", kFunction, 0x10, SHN_UNDEF);
     elf.add_symbol("table", kObject, 0, 2, 8);
+    elf.add_symbol("own_table", ELF64_ST_INFO(STB_LOCAL, STT_OBJECT), 0, 2, 4);
     return elf.build();
   }
 

@@ -51,6 +51,17 @@ TEST(SimulatedModules, AKernelOfLocalBindingIsEnumeratedAndNotFoundByName) {
   EXPECT_EQ(driver.cuModuleGetFunction(&found, module, "own"), CUDA_ERROR_NOT_FOUND);
 }
 
+TEST(SimulatedModules, AVariableOfLocalBindingIsFoundByName) {
+  const DriverUnderTest driver;
+  driver.use();
+  const CUmodule module = driver.load(MadeCubin{}.build());
+  CUdeviceptr address = 0;
+  std::size_t bytes = 0;
+  EXPECT_EQ(driver.cuModuleGetGlobal(&address, &bytes, module, "own_table"),
+            CUDA_SUCCESS);
+  EXPECT_EQ(bytes, 4U);
+}
+
 TEST(SimulatedModules, AFunctionTellsItsParametersOneByOne) {
   const DriverUnderTest driver;
   driver.use();
