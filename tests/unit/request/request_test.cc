@@ -140,11 +140,20 @@ TEST_F(ResolveTest, OptionsThatAreKilnsOwnAreRefusedWithTheReason) {
       "or architecture that the kernel is for");
 }
 
+TEST_F(ResolveTest, PrecompiledHeadersAreRefusedBecauseNoKeyWouldCoverThem) {
+  EXPECT_EQ(
+      option_error("--pch"),
+      "mine.cu: option '--pch' is refused: NVRTC would not open the headers that a "
+      "precompiled header was made from, so nothing could show that the key covers "
+      "them; leave it out, the kernel is the same");
+}
+
 TEST_F(ResolveTest, OtherOptionsAreTaken) {
   for (const char* option :
        {"-I/a", "-I", "--include-path=/a", "-DA=1", "-UA", "--std=c++20",
         "--use_fast_math", "-lineinfo", "-G", "--maxrregcount=64", "-rdc=false",
-        "-default-device", "--ptxas-options=-v", "-archive", "--timely"})
+        "-default-device", "--ptxas-options=-v", "-archive", "--timely", "--time=-",
+        "-time=-"})
     EXPECT_EQ(option_error(option), "") << option;
 }
 
