@@ -33,8 +33,7 @@ struct SourceOptions {
   /// (--device-c, --dlto), and options that write or read other files (--pch).
   std::vector<std::string> options{};
   /// C++ expressions that name kernels, "scale<float>", or variables, "&ns::table": see
-  /// Kernel::entry() and global(). An extern "C" kernel
-  /// needs none.
+  /// Kernel::entry() and global(). An extern "C" kernel needs none.
   std::vector<std::string> name_expressions{};
 };
 

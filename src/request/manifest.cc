@@ -19,8 +19,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::array<std::string_view, 3> kTemplateKeys{"template", "params", "arch"};
-constexpr std::array<std::string_view, 5> kSourceKeys{"source", "headers", "options",
-                                                      "names", "arch"};
+constexpr std::array<std::string_view, 7> kSourceKeys{
+    "source", "headers", "include_dirs", "defines", "options", "names", "arch"};
 
 constexpr int kMaxDepth = 8;  // a request needs 2
 
@@ -163,6 +163,9 @@ class LineReader {
       return error("'headers' must be an object of name to text");
     for (const auto& [name, text] : headers.items())
       out.headers.emplace(name, KILN_TRY(text_of(text, "headers." + name)));
+    for (std::string& folder : KILN_TRY(strings_of("include_dirs")))
+      out.include_dirs.emplace_back(std::move(folder));
+    out.defines = KILN_TRY(strings_of("defines"));
     out.options = KILN_TRY(strings_of("options"));
     out.name_expressions = KILN_TRY(strings_of("names"));
     return Request::from_source(std::move(out));

@@ -1,7 +1,8 @@
 // Manifests: JSON Lines, one request a line, contents inline. What KILN_RECORD writes
 // and `warm --manifest` reads.
 //   {"template":"scaled_softmax_fwd","params":{"dtype":"bf16"},"arch":"9.0"}
-//   {"source":"...","headers":{},"options":[],"names":[],"arch":"9.0a"}
+//   {"source":"...","headers":{},"include_dirs":[],"defines":[],"options":[],
+//    "names":[],"arch":"9.0a"}
 
 #pragma once
 

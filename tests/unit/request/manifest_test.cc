@@ -50,6 +50,21 @@ TEST(Manifest, SourceLinesAreRead) {
   EXPECT_THAT(source.name_expressions, ElementsAre("f<1>"));
 }
 
+TEST(Manifest, IncludeFoldersAndDefinesHaveKeysOfTheirOwn) {
+  const auto entries = parse_manifest(
+      R"({"source":"s","include_dirs":["/a","b"],"defines":["N=1"],"options":["-G"]})",
+      "m.jsonl");
+  ASSERT_TRUE(entries) << entries.error().message;
+  const SourceOptions& source = entries->front().request.source();
+  EXPECT_THAT(source.include_dirs, ElementsAre("/a", "b"));
+  EXPECT_THAT(source.defines, ElementsAre("N=1"));
+  EXPECT_THAT(source.options, ElementsAre("-G"));
+  EXPECT_THAT(error(R"({"source":"","define":[]})"),
+              HasSubstr("did you mean 'defines'"));
+  EXPECT_THAT(error(R"({"source":"","include_dirs":"a"})"),
+              HasSubstr("must be a list"));
+}
+
 TEST(Manifest, EveryBadLineIsAnErrorWithItsNumber) {
   const std::vector<std::pair<const char*, const char*>> bad{
       {"x", "not JSON"},
