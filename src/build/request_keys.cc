@@ -4,6 +4,7 @@
 #include <variant>
 #include <vector>
 
+#include "request/program_name.h"
 #include "request/selection.h"
 #include "util/single_flight.h"
 #include "util/try.h"
@@ -49,6 +50,11 @@ key::TemplateKeyInput template_input(const render::KernelSpec& kernel) {
       .name_expressions = {}};
 }
 
+/// The kernel's name is in the key already.
+std::string program_name(const render::KernelSpec& kernel) {
+  return kernel.name() + ".cu";
+}
+
 /// A template that includes headers finds them beside its text, then in the toolkit.
 key::SourceKeyInput scan_input(const render::KernelSpec& kernel) {
   return {.source = kernel.text(),
@@ -56,7 +62,8 @@ key::SourceKeyInput scan_input(const render::KernelSpec& kernel) {
           .macros = {},
           .include_dirs = {kernel.folder()},
           .memory_headers = {},
-          .name_expressions = {}};
+          .name_expressions = {},
+          .program_name = program_name(kernel)};
 }
 
 std::vector<key::Parameter> key_parameters(const render::CanonicalParameters& params) {
@@ -72,7 +79,8 @@ key::SourceKeyInput key_input(const SourceOptions& source) {
                             .macros = {},
                             .include_dirs = source.include_dirs,
                             .memory_headers = {},
-                            .name_expressions = source.name_expressions};
+                            .name_expressions = source.name_expressions,
+                            .program_name = request::program_name(source.file_name)};
   for (const std::string& define : source.defines)
     input.macros.push_back({key::MacroAction::kDefine, define});
   for (const auto& [name, text] : source.headers)
@@ -221,6 +229,7 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
   if (const request::TemplateRequest* wanted = request.request.as_template()) {
     const auto& [kernel, digests, options, names] = template_input(*wanted->kernel);
     job.source = KILN_TRY(wanted->kernel->render(wanted->params)).text;
+    job.program_name = program_name(*wanted->kernel);
     append(job.options, options);
     job.name_expressions = names;
     if (wanted->kernel->has_include()) {
@@ -229,9 +238,10 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
     }
     return job;
   }
-  const auto& [source, options, macros, include_dirs, memory_headers, names] =
-      *request.request.content_->source;
+  const auto& [source, options, macros, include_dirs, memory_headers, names,
+               program_name] = *request.request.content_->source;
   job.source = source;
+  job.program_name = program_name;
   job.name_expressions = names;
   append(job.options, with_base_options(options));
   for (const key::Macro& macro : macros) {

@@ -80,7 +80,7 @@ Result<void> HeaderReader::count_bytes(std::uint64_t bytes, std::string_view nam
       ErrorCode::kResourceLimit,
       fmt::format("{} can include over {} bytes of headers, the last of them {}: "
                   "remove #include directives or include directories",
-                  kProgramName, limits_.bytes, name));
+                  program_name_, limits_.bytes, name));
 }
 
 }  // namespace kiln::key

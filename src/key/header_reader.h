@@ -30,10 +30,15 @@ struct ReadFile {
 /// Thread safety: none.
 class HeaderReader {
  public:
-  /// All must outlive it.
-  HeaderReader(HeaderStore& store, const HeaderScanLimits& limits,
+  /// `program_name` stands in messages. All must outlive it.
+  HeaderReader(const std::string& program_name, HeaderStore& store,
+               const HeaderScanLimits& limits,
                std::chrono::system_clock::time_point now, const std::stop_token& stop)
-      : store_(store), limits_(limits), now_(now), stop_(stop) {}
+      : program_name_(program_name),
+        store_(store),
+        limits_(limits),
+        now_(now),
+        stop_(stop) {}
 
   /// Of a text that is in no file. Errors: as find_directives, naming the text;
   /// kResourceLimit.
@@ -49,6 +54,7 @@ class HeaderReader {
  private:
   Result<void> count_bytes(std::uint64_t bytes, std::string_view name);
 
+  const std::string& program_name_;
   HeaderStore& store_;
   const HeaderScanLimits& limits_;
   const std::chrono::system_clock::time_point now_;

@@ -58,7 +58,8 @@ class Scan {
         search_(input, toolkit_),
         now_(now),
         store_(environment.store),
-        reader_(environment.store, environment.limits, now, environment.stop) {}
+        reader_(input.program_name, environment.store, environment.limits, now,
+                environment.stop) {}
 
   Result<HeaderScan> run();
 
@@ -135,12 +136,13 @@ Result<void> Scan::add_source() {
   auto content = std::make_shared<HeaderContent>();
   for (std::string& name : pre_includes(input_.options))
     content->directives.list.push_back({Lookup::kPreInclude, std::move(name), 0});
-  Directives own = KILN_TRY(reader_.directives_of(kProgramName, input_.source));
+  Directives own = KILN_TRY(reader_.directives_of(input_.program_name, input_.source));
   std::move(own.list.begin(), own.list.end(),
             std::back_inserter(content->directives.list));
   content->directives.macro_values = std::move(own.macro_values);
   KILN_TRY(add_macros());
-  add_text({kProgramName, memory_includer(kProgramName), std::move(content)});
+  add_text(
+      {input_.program_name, memory_includer(input_.program_name), std::move(content)});
   return {};
 }
 
@@ -186,7 +188,7 @@ Result<std::size_t> Scan::add_file(const std::string& operand,
     return fail(ErrorCode::kResourceLimit,
                 fmt::format("{} can include more than {} files, the last of them {}: "
                             "remove #include directives or include directories",
-                            kProgramName, limits_.files, found.path));
+                            input_.program_name, limits_.files, found.path));
 
   const Digest& digest = file.content->digest;
   std::string value = digest.hex();
@@ -241,11 +243,11 @@ Result<std::string> Scan::resolve(const Directive& directive, const Includer& fr
         ErrorCode::kResourceLimit,
         fmt::format("{} can reach more than {} #include directives: remove some, "
                     "or headers that have them",
-                    kProgramName, limits_.edges));
+                    input_.program_name, limits_.edges));
   if (stop_.stop_requested())
-    return fail(
-        ErrorCode::kCancelled,
-        fmt::format("stopped while the headers of {} were searched", kProgramName));
+    return fail(ErrorCode::kCancelled,
+                fmt::format("stopped while the headers of {} were searched",
+                            input_.program_name));
   if (directive.lookup == Lookup::kComputed || directive.lookup == Lookup::kComputedIf)
     return "?";
   guesses_.add_spelling(directive.operand);

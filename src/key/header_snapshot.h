@@ -30,7 +30,7 @@ struct HeaderFile {
 
 /// An #include or __has_include whose operand is a macro.
 struct ComputedInclude {
-  std::string file;  // its name, or kernel.cu
+  std::string file;  // its name, or the source's
   int line = 0;
   std::string directive;  // "#include CONFIG_HEADER"
 };

@@ -67,12 +67,14 @@ Fields source_preimage(const BuildContext& context, const SourceKeyInput& input,
                        const HeaderSnapshot& headers) {
   // Names every member, as the code that makes the job does: a new input does not
   // compile until both handle it. `headers` has the contents of the include folders.
-  const auto& [source, options, macros, include_dirs, memory_headers, names] = input;
+  const auto& [source, options, macros, include_dirs, memory_headers, names,
+               program_name] = input;
   Fields fields;
   add_context(fields, context);
   add_options(fields, options);
   add_macros(fields, macros);
   fields.add("source", source);
+  fields.add("program_name", program_name);
   add_rest(fields, names, headers, context.toolchain);
   return fields;
 }

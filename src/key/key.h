@@ -24,8 +24,7 @@ namespace kiln::key {
 /// Raise it when equal preimages could mean different results; old entries then miss.
 inline constexpr std::uint32_t kSchemaVersion = 1;
 
-/// The program name that every compile gives to NVRTC. It reaches the cubin through
-/// `__FILE__` and -lineinfo, so it must not depend on the request.
+/// The program name of a source that has none of its own.
 inline constexpr const char* kProgramName = "kernel.cu";
 
 /// Where every compile runs. NVRTC first looks here for quoted includes of the source
@@ -90,6 +89,9 @@ struct SourceKeyInput {
                                                     // process's working directory
   std::vector<MemoryHeader> memory_headers;
   std::vector<std::string> name_expressions;
+  /// As NVRTC gets it, without a folder. It reaches the output: `__FILE__`, -lineinfo,
+  /// -G, names of internal symbols.
+  std::string program_name = kProgramName;
 };
 
 /// Moves every -I, -D and -U from the options of `input`, in order, to the end of

@@ -192,7 +192,8 @@ KILN_C_API void kiln_cancel_free(kiln_cancel* cancel);
 typedef struct kiln_source {
   size_t struct_size;
   const char* source;
-  const char* file_name; /* NULL: "kernel.cu" */
+  const char*
+      file_name; /* the compiler sees it without its folder; NULL: "kernel.cu" */
   /* Headers in memory: the names as #include spells them, and their texts. */
   const char *const *header_names, *const *header_texts;
   size_t header_count;

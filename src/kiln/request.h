@@ -19,7 +19,9 @@ using Parameters = std::map<std::string, std::string>;
 /// `options` has another --std.
 struct SourceOptions {
   std::string source;
-  /// The name in messages; the compiler always sees "kernel.cu".
+  /// The name in messages. The compiler sees its last component: in its log, as
+  /// `__FILE__`, in line numbers (-lineinfo, -G). That much of it is in the key. An
+  /// #include of that very name includes the source itself.
   std::string file_name = "kernel.cu";
   /// Headers in memory: the name as #include spells it, and the text.
   std::map<std::string, std::string> headers{};

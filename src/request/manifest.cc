@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "request/program_name.h"
 #include "util/nearest.h"
 #include "util/read_file.h"
 #include "util/try.h"
@@ -19,8 +20,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::array<std::string_view, 3> kTemplateKeys{"template", "params", "arch"};
-constexpr std::array<std::string_view, 7> kSourceKeys{
-    "source", "headers", "include_dirs", "defines", "options", "names", "arch"};
+constexpr std::array<std::string_view, 8> kSourceKeys{
+    "source", "file", "headers", "include_dirs", "defines", "options", "names", "arch"};
 
 constexpr int kMaxDepth = 8;  // a request needs 2
 
@@ -156,7 +157,11 @@ class LineReader {
 
   Result<Request> read_source() {
     SourceOptions out;
-    out.file_name = place_;
+    // For messages it is a file in this line; the compiler sees no folder.
+    out.file_name = place_ + "/" +
+                    program_name(document_.contains("file")
+                                     ? KILN_TRY(text_of(document_["file"], "file"))
+                                     : std::string(kNoName));
     out.source = KILN_TRY(text_of(document_["source"], "source"));
     const json headers = document_.value("headers", json::object());
     if (!headers.is_object())
@@ -182,6 +187,8 @@ bool is_blank(std::string_view line) {
 
 json source_document(const SourceOptions& source) {
   json out{{"source", source.source}};
+  if (const std::string name = program_name(source.file_name); name != kNoName)
+    out["file"] = name;
   if (!source.headers.empty())
     out["headers"] = source.headers;
   std::vector<std::string> options;

@@ -1,8 +1,9 @@
 // Manifests: JSON Lines, one request a line, contents inline. What KILN_RECORD writes
 // and `warm --manifest` reads.
 //   {"template":"scaled_softmax_fwd","params":{"dtype":"bf16"},"arch":"9.0"}
-//   {"source":"...","headers":{},"include_dirs":[],"defines":[],"options":[],
+//   {"source":"...","file":"k.cu","headers":{},"include_dirs":[],"defines":[],"options":[],
 //    "names":[],"arch":"9.0a"}
+// "file" is the name that the compiler sees; without it, kernel.cu.
 
 #pragma once
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "request/program_name.h"
 #include "util/try.h"
 
 namespace kiln::request {
@@ -124,9 +125,15 @@ Result<void> check_sizes(const SourceOptions& source) {
 Result<void> check_texts(const SourceOptions& source) {
   if (has_nul(source.source))
     return invalid(source, "the source holds a NUL");
+  const std::string own = program_name(source.file_name);
   for (const auto& [name, text] : source.headers) {
     if (name.empty() || has_nul(name) || has_nul(text))
       return invalid(source, fmt::format("header '{}': no name, or a NUL in it", name));
+    if (name == own)
+      return invalid(source,
+                     fmt::format("header '{}' has the name of the source itself, "
+                                 "and NVRTC would include that",
+                                 name));
   }
   for (const auto& dir : source.include_dirs) {
     if (dir.empty() || has_nul(dir.native()))

@@ -39,10 +39,10 @@ class ProgramCompileTest : public testing::Test {
   test::KilnProgram kiln_;
 };
 
-TEST_F(ProgramCompileTest, StandardInputAndAFileOfTheSameTextAreOneKey) {
-  const json file = compile(kiln_.write("k.cu", test::kTinySource));
+TEST_F(ProgramCompileTest, StandardInputIsASourceOfThatName) {
+  const json file = compile(kiln_.write("standard input", test::kTinySource));
   EXPECT_EQ(outcome(file), "compiled");
-  EXPECT_EQ(file["entries"][0]["file"], (kiln_.folder() / "k.cu").string());
+  EXPECT_EQ(file["entries"][0]["file"], (kiln_.folder() / "standard input").string());
   const auto piped =
       kiln_.run({"compile", "-", "--arch", "sm_90", "--json"}, test::kTinySource);
   EXPECT_EQ(piped.status, 0) << piped.text();
@@ -131,7 +131,7 @@ TEST_F(ProgramCompileTest, TheFolderOfASourceIsNotInTheKey) {
   kiln_.write("one/a.h", "#define A 1\n");
   kiln_.write("two/deep/a.h", "#define A 1\n");
   const json one = compile(kiln_.write("one/k.cu", text));
-  const json two = compile(kiln_.write("two/deep/other_name.cu", text));
+  const json two = compile(kiln_.write("two/deep/k.cu", text));
   EXPECT_EQ(key(one), key(two));
   EXPECT_EQ(outcome(two), "hit");
 }
@@ -235,13 +235,72 @@ TEST_F(ProgramCompileTest, ASyntaxErrorIsShownAndNothingIsStored) {
   for (int i = 0; i < 2; ++i) {
     const auto failed = kiln_.run({"compile", source, "--arch", "9.0"});
     EXPECT_EQ(failed.status, 1);
-    EXPECT_THAT(failed.err, AllOf(HasSubstr("bad.cu"), HasSubstr("kernel.cu(1): error"),
+    EXPECT_THAT(failed.err, AllOf(HasSubstr("bad.cu"), HasSubstr("\nbad.cu(1): error"),
                                   HasSubstr("oops")));
     EXPECT_THAT(failed.out, AllOf(HasSubstr("failed"), Not(HasSubstr("oops"))));
   }
   EXPECT_THAT(kiln_.object_files(), IsEmpty());
   const json report = compile(source, {}, 1);
   EXPECT_EQ(report["entries"][0]["error"]["code"], "compile_failed");
+}
+
+TEST_F(ProgramCompileTest, TheCompilerSeesTheFilesNameWhichIsInTheKeyAndNotItsFolder) {
+  const char* const text = "extern \"C\" __global__ void k(int* x) { *x = 1; }\n";
+  const auto image = [&](const std::string& name, const std::string& expected_key) {
+    const std::string source = kiln_.write(name, text);
+    const json report = compile(source, {"--option=-lineinfo", "-o", "k.cubin"});
+    if (!expected_key.empty()) {
+      EXPECT_EQ(key(report), expected_key);
+    }
+    return std::pair(key(report),
+                     read_text_file(kiln_.folder() / "k.cubin", 1U << 20U).value());
+  };
+  const auto [first, bytes] = image("here/attention.cu", "");
+  EXPECT_THAT(bytes, AllOf(HasSubstr("attention.cu"), Not(HasSubstr("here"))));
+  image("there/attention.cu", first);
+  EXPECT_NE(image("here/other.cu", "").first, first);
+  EXPECT_THAT(image("line\nbreak.cu", "").second, HasSubstr("line_break.cu"));
+}
+
+TEST_F(ProgramCompileTest, NoWarningIsAboutAnOptionThatNobodyGave) {
+  const std::string source = kiln_.write("k.cu", test::kTinySource);
+  for (const char* option : {"-std=c++20", "--std=c++20", "--std=c++17"}) {
+    for (const char* outcome : {"compiled", "hit"}) {
+      const auto finished =
+          kiln_.run({"compile", source, "--arch", "9.0", "--option", option});
+      EXPECT_EQ(finished.status, 0) << finished.err;
+      EXPECT_THAT(finished.out, HasSubstr(outcome)) << option;
+      EXPECT_EQ(finished.err, "") << option;
+    }
+  }
+}
+
+// Without a seed NVRTC puts its process id into names of internal linkage.
+TEST_F(ProgramCompileTest, EqualInputsGiveEqualBytesInAnyProcess) {
+  const std::string anonymous = kiln_.write(
+      "anonymous.cu",
+      "namespace { __device__ int g; __global__ void k(int* x) { *x = g; } }\n");
+  const std::string headers = kiln_.write(
+      "headers.cu",
+      "#include <cooperative_groups.h>\n#include <cub/block/block_reduce.cuh>\n"
+      "template <class T> __global__ void k(T* x) {\n"
+      "  using Reduce = cub::BlockReduce<T, 128>;\n"
+      "  __shared__ typename Reduce::TempStorage storage;\n"
+      "  const T sum = Reduce(storage).Sum(x[threadIdx.x]);\n"
+      "  auto tile = cooperative_groups::tiled_partition<32>(\n"
+      "      cooperative_groups::this_thread_block());\n"
+      "  x[0] = tile.shfl_down(sum, 1);\n}\n");
+  for (const auto& [source, name] : {std::pair(anonymous, "k"), {headers, "k<int>"}}) {
+    const auto build = [&](const std::string& cache) {
+      const auto built = kiln_.run({"compile", source, "--arch", "9.0", "--name", name,
+                                    "--cache-dir", cache, "-o", "k.cubin", "--json"});
+      if (built.err.find("cannot open source file") != std::string::npos)
+        return std::string("no such headers here");
+      EXPECT_EQ(built.json()["compiled"], 1) << built.err;
+      return read_text_file(kiln_.folder() / "k.cubin", 16U << 20U).value();
+    };
+    EXPECT_TRUE(build("first") == build("second")) << source;
+  }
 }
 
 TEST_F(ProgramCompileTest, WarningsAreShownOnAHitToo) {

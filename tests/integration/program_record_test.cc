@@ -26,7 +26,7 @@ TEST_F(KilnRecordTest, WhatWasAskedOfTheLibraryWarmsACacheInWhichAllAreHits) {
       Request::from_source({.source = "#include \"value.h\"\n"
                                       "template <class T> __global__ void set(T* x) {\n"
                                       "  *x = VALUE * BY;\n}\n",
-                            .file_name = "set.cu",
+                            .file_name = "kernels/set.cu",
                             .headers = {{"value.h", "#define VALUE 3\n"}},
                             .defines = {"BY=2"},
                             .options = {"-use_fast_math"},

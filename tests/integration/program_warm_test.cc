@@ -197,7 +197,7 @@ TEST_F(ProgramWarmTest, AManifestHasTemplatesAndSourcesAndArchBeatsItsLines) {
   EXPECT_EQ(report["entries"][0]["template"], "scaled_softmax_fwd");
   EXPECT_EQ(report["entries"][0]["params"]["max_cols"], "128");
   EXPECT_EQ(report["entries"][0]["arch"], "8.0");
-  EXPECT_EQ(report["entries"][1]["file"], manifest + ":2");
+  EXPECT_EQ(report["entries"][1]["file"], manifest + ":2/kernel.cu");
   EXPECT_EQ(report["entries"][1]["arch"], "9.0");
   const json other =
       kiln_.json_of({"warm", "--manifest", manifest, "--arch", "9.0", "--dry-run"});

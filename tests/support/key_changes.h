@@ -94,6 +94,7 @@ inline const std::vector<KeyChange<KeyedSource>> kSourceKeyChanges = {
      }},
     {"Name", [](KeyedSource& s) { s.input.name_expressions[1] = "h"; }},
     {"NamesJoined", [](KeyedSource& s) { s.input.name_expressions = {"f<int>g"}; }},
+    {"ProgramName", [](KeyedSource& s) { s.input.program_name = "other.cu"; }},
     {"Header", [](KeyedSource& s) { s.headers.fields.add("header/b.h", "digest"); }},
 };
 

@@ -173,8 +173,18 @@ bool is_architecture(std::string_view option) {
   return option.starts_with("--gpu-architecture") || option.starts_with("-arch");
 }
 
+/// In a folder of its own, so that no name is that of another file here. A job's name
+/// has no folder; if it has, its last component is used.
+std::filesystem::path source_place(const std::filesystem::path& folder,
+                                   const CompileJob& job) {
+  const auto name = std::filesystem::path(job.program_name).filename();
+  const bool is_usable = !name.empty() && name != "." && name != "..";
+  return folder / "source" / (is_usable ? name : kProgramName);
+}
+
 Result<void> write_files(const std::filesystem::path& folder, const CompileJob& job) {
-  KILN_TRY(create_file(folder / kProgramName, as_bytes(job.source), kFileMode));
+  KILN_TRY(make_folder(folder / "source"));
+  KILN_TRY(create_file(source_place(folder, job), as_bytes(job.source), kFileMode));
   if (!job.headers.empty())
     KILN_TRY(write_headers(folder / "headers", job));
   const auto command = fmt::format(
@@ -206,7 +216,7 @@ Result<void> write_files(const std::filesystem::path& /*folder*/,
 std::string reproduction_command(const std::filesystem::path& folder,
                                  const CompileJob& job) {
   std::string command = fmt::format("kiln compile {} --arch {}",
-                                    shell_word((folder / kProgramName).native()),
+                                    shell_word(source_place(folder, job).native()),
                                     device::to_string(job.target.architecture));
   if (!job.headers.empty())
     command += fmt::format(" -I {}", shell_word((folder / "headers").native()));

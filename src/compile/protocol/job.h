@@ -15,8 +15,7 @@
 
 namespace kiln::compile {
 
-/// The program name that NVRTC gets, whatever the file's name: __FILE__ and -lineinfo
-/// put it into the cubin, and an install path must not become part of a key.
+/// The program name of a job that has none of its own.
 inline constexpr std::string_view kProgramName = "kernel.cu";
 
 /// A header that exists in memory only; `name` is what an #include spells.
@@ -47,6 +46,8 @@ struct CompileJob {
   /// NVRTC.
   std::string label = {};
   std::string source = {};
+  /// Given to NVRTC, which puts it into its log and into the image; no folder.
+  std::string program_name = std::string(kProgramName);
   /// Passed to NVRTC unchanged and in this order, --gpu-architecture included. Paths in
   /// them are absolute: a worker's working directory is "/". The worker itself adds the
   /// options that only fill the log (log_options()), so that they never become part of

@@ -81,6 +81,7 @@ Fields to_fields(const CompileJob& job) {
   Fields fields;
   fields.add("label", job.label);
   fields.add("source", job.source);
+  fields.add("program name", job.program_name);
   for (const auto& option : job.options) fields.add("option", option);
   for (const auto& expression : job.name_expressions)
     fields.add("name expression", expression);
@@ -103,6 +104,7 @@ Result<CompileJob> job_from(const Fields& fields) {
   CompileJob job;
   job.label = reader.text("label");
   job.source = reader.text("source");
+  job.program_name = reader.text("program name");
   job.options = reader.texts("option");
   job.name_expressions = reader.texts("name expression");
   job.headers = reader.nested("header", [](Reader& inner) {

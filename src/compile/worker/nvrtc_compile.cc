@@ -71,6 +71,7 @@ Result<void> refuse_nul(const CompileJob& job) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("{} holds a NUL byte", what));
   };
   KILN_TRY(check(job.source, "the source"));
+  KILN_TRY(check(job.program_name, "the source's name"));
   for (const auto& header : job.headers) {
     KILN_TRY(check(header.name, "a header's name"));
     KILN_TRY(check(header.text, fmt::format("header {}", header.name)));
@@ -91,7 +92,7 @@ Result<nvrtcProgram> create(const Nvrtc& nvrtc, const CompileJob& job) {
   }
   nvrtcProgram raw = nullptr;
   const auto result =
-      nvrtc.create_program(&raw, job.source.c_str(), std::string(kProgramName).c_str(),
+      nvrtc.create_program(&raw, job.source.c_str(), job.program_name.c_str(),
                            static_cast<int>(names.size()), texts.data(), names.data());
   if (result != NVRTC_SUCCESS)
     return tl::unexpected(nvrtc_error(nvrtc, result, "nvrtcCreateProgram", {}));

@@ -44,10 +44,21 @@ TEST(Manifest, SourceLinesAreRead) {
   ASSERT_TRUE(entries) << entries.error().message;
   const SourceOptions& source = entries->front().request.source();
   EXPECT_EQ(source.source, "s\n");
-  EXPECT_EQ(source.file_name, "m.jsonl:1");
+  EXPECT_EQ(source.file_name, "m.jsonl:1/kernel.cu");
   EXPECT_EQ(source.headers.at("a.h"), "x");
   EXPECT_THAT(source.options, ElementsAre("-G", "-DA"));
   EXPECT_THAT(source.name_expressions, ElementsAre("f<1>"));
+}
+
+TEST(Manifest, ASourceKeepsTheNameThatTheCompilerSees) {
+  const Request request =
+      Request::from_source({.source = "s", .file_name = "/a/attention.cu"});
+  const std::string line = manifest_line(request, std::nullopt).value();
+  EXPECT_THAT(line, HasSubstr(R"("file":"attention.cu")"));
+  const auto entries = parse_manifest(line, "m.jsonl");
+  ASSERT_TRUE(entries) << entries.error().message;
+  EXPECT_EQ(entries->front().request.name(), "m.jsonl:1/attention.cu");
+  EXPECT_THAT(error(R"({"source":"","file":1})"), HasSubstr("'file' must be a string"));
 }
 
 TEST(Manifest, IncludeFoldersAndDefinesHaveKeysOfTheirOwn) {

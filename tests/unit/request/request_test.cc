@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "request/first_resolve.h"
+#include "request/program_name.h"
 #include "request/resolve.h"
 #include "tests/support/template_family.h"
 
@@ -176,6 +177,35 @@ TEST_F(ResolveTest, WhatCWouldCutShortIsRefused) {
   };
   for (std::size_t i = 0; i < bad.size(); ++i)
     EXPECT_EQ(resolve_source(bad[i]).error().code, ErrorCode::kInvalidArgument) << i;
+}
+
+TEST_F(ResolveTest, AHeaderWithTheSourcesNameIsRefused) {
+  const auto refused = resolve_source(
+      {.source = "x", .file_name = "dir/own.h", .headers = {{"own.h", "x"}}});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("header 'own.h' has the name of the source itself"));
+  EXPECT_TRUE(resolve_source(
+      {.source = "x", .file_name = "own.h", .headers = {{"dir/own.h", "x"}}}));
+}
+
+TEST(ProgramName, IsTheFilesWithoutItsFolder) {
+  EXPECT_EQ(program_name("attention.cu"), "attention.cu");
+  EXPECT_EQ(program_name("/opt/k/attention.cu"), "attention.cu");
+  EXPECT_EQ(program_name("../a b.cu"), "a b.cu");
+  EXPECT_EQ(program_name("d/\u6838.cu"), "\u6838.cu");
+}
+
+TEST(ProgramName, IsOneLineOfTextWhateverTheFilesNameIs) {
+  for (const char* none : {"", ".", "..", "a/", "a/.."})
+    EXPECT_EQ(program_name(none), kNoName) << none;
+  EXPECT_EQ(program_name(std::string_view("a\nb\0c\x7f.cu", 9)), "a_b_c_.cu");
+  EXPECT_EQ(program_name("\xff.cu"), "\uFFFD.cu");
+  const std::string longest(kMaxProgramNameBytes - 3, 'x');
+  EXPECT_EQ(program_name(std::string(5000, 'x') + ".cu"), longest + ".cu");
+  EXPECT_EQ(program_name("\u6838" + longest + ".c"), longest + ".c")
+      << "no half of a character";
 }
 
 TEST_F(ResolveTest, SizesAreBounded) {

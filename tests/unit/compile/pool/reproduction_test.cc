@@ -19,6 +19,7 @@ CompileJob job() {
   return {
       .label = "scale",
       .source = "#include \"a b.h\"\n",
+      .program_name = "mine.cu",
       .options = {"--gpu-architecture=sm_90a", "-DX='a b'", "-arch", "sm_90a", "-O3"},
       .name_expressions = {"k<float>"},
       .headers = {{"a b.h", "A"},
@@ -76,7 +77,7 @@ TEST(Reproduction, HoldsAllThatTheBuildTook) {
   const auto folder = save_reproduction(root.path() / "repro", job());
   ASSERT_TRUE(folder) << folder.error().message;
   EXPECT_EQ(folder->parent_path(), root.path() / "repro");
-  EXPECT_EQ(text_of(*folder / "kernel.cu"), job().source);
+  EXPECT_EQ(text_of(*folder / "source/mine.cu"), job().source);
   EXPECT_EQ(text_of(*folder / "headers/a b.h"), "A");
   EXPECT_EQ(text_of(*folder / "headers/sub/c.h"), "C");
   EXPECT_NE(text_of(*folder / "command").find(reproduction_command(*folder, job())),
@@ -100,9 +101,24 @@ TEST(Reproduction, AHeadersNameNeverLeavesTheFolder) {
   EXPECT_EQ(text_of(*folder / "headers/header-4"), "// /abs.h\nF");
 }
 
+TEST(Reproduction, ASourcesNameNeverLeavesTheFolderNorReplacesAFile) {
+  for (const auto& [name, place] :
+       {std::pair{"command", "source/command"},
+        std::pair{"../evil.cu", "source/evil.cu"}, std::pair{"..", "source/kernel.cu"},
+        std::pair{"", "source/kernel.cu"}}) {
+    const test::TempDir root;
+    CompileJob named = job();
+    named.program_name = name;
+    const auto folder = save_reproduction(root.path() / "repro", named);
+    ASSERT_TRUE(folder) << folder.error().message;
+    EXPECT_EQ(text_of(*folder / place), job().source) << name;
+    EXPECT_NE(text_of(*folder / "command").find("kiln compile"), std::string::npos);
+  }
+}
+
 TEST(Reproduction, TheCommandIsOneThatAShellReadsBack) {
   EXPECT_EQ(reproduction_command("/r/x", job()),
-            "kiln compile /r/x/kernel.cu --arch 9.0a -I /r/x/headers "
+            "kiln compile /r/x/source/mine.cu --arch 9.0a -I /r/x/headers "
             "'--option=-DX='\\''a b'\\''' --option=-O3 '--name=k<float>' --timeout 2");
 }
 

@@ -10,6 +10,7 @@ namespace {
 CompileJob full_job() {
   return {.label = "scale",
           .source = std::string("__global__ void k() {}\n"),
+          .program_name = "k.cu",
           .options = {"--gpu-architecture=sm_90a", "-DA", "-DB"},
           .name_expressions = {"k<float>", "k<int>"},
           .headers = {{"a.h", "int a;"}, {"sub/b.h", ""}},

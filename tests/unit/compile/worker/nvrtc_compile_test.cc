@@ -41,6 +41,7 @@ class NvrtcCompileTest : public testing::Test {
 
   Nvrtc nvrtc_ = fake_nvrtc();
   CompileJob job_{.source = "source",
+                  .program_name = "mine.cu",
                   .options = {"--gpu-architecture=sm_90", "-DA"},
                   .name_expressions = {"k<int>"},
                   .headers = {{"a.h", "A"}, {"b.h", ""}}};
@@ -51,7 +52,7 @@ TEST_F(NvrtcCompileTest, TheJobReachesNvrtcAsItIsAndTheLogsOptionBehindIt) {
   ASSERT_TRUE(build());
   const FakeCompiler& asked = fake_compiler();
   EXPECT_EQ(asked.source, "source");
-  EXPECT_EQ(asked.program_name, "kernel.cu");
+  EXPECT_EQ(asked.program_name, "mine.cu");
   EXPECT_EQ(asked.headers, job_.headers);
   EXPECT_THAT(asked.options,
               ElementsAre("--gpu-architecture=sm_90", "-DA", "--ptxas-options=-v"));
@@ -122,6 +123,8 @@ TEST_F(NvrtcCompileTest, ANulIsRefusedWhereverItIs) {
   };
   EXPECT_EQ(message([&](CompileJob& job) { job.source = nul; }),
             "the source holds a NUL byte");
+  EXPECT_EQ(message([&](CompileJob& job) { job.program_name = nul; }),
+            "the source's name holds a NUL byte");
   EXPECT_EQ(message([&](CompileJob& job) { job.headers[1].name = nul; }),
             "a header's name holds a NUL byte");
   EXPECT_EQ(message([&](CompileJob& job) { job.headers[1].text = nul; }),
