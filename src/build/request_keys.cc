@@ -1,5 +1,6 @@
 #include "build/request_keys.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -15,11 +16,8 @@ namespace {
 // compile/ and key/ do not know each other, but a key must name what is compiled.
 static_assert(compile::kProgramName == key::kProgramName);
 
-/// The options of every build. Part of each key.
-const std::vector<std::string>& base_options() {
-  static const auto* const options = new std::vector<std::string>{"--std=c++17"};
-  return *options;
-}
+/// Part of each key, as all options are.
+constexpr const char* kStandard = "--std=c++17";
 
 key::BuildContext build_context(device::Target target,
                                 const device::Toolchain& toolchain) {
@@ -32,10 +30,19 @@ void append(std::vector<std::string>& all, const std::vector<std::string>& more)
   all.insert(all.end(), more.begin(), more.end());
 }
 
-std::vector<std::string> with_base_options(const std::vector<std::string>& options) {
-  // The user's own options come last: of two --std the last one counts.
-  std::vector<std::string> all = base_options();
-  append(all, options);
+/// True for "-std=c++20", "--std=c++20", and the same with a blank or as two options.
+bool is_standard(const std::string& option) {
+  const std::string_view name =
+      std::string_view(option).substr(0, option.find_first_of("= "));
+  return name == "-std" || name == "--std";
+}
+
+/// The user's options behind Kiln's own. NVRTC warns about a second --std.
+std::vector<std::string> all_options(const std::vector<std::string>& given) {
+  std::vector<std::string> all;
+  if (std::none_of(given.begin(), given.end(), is_standard))
+    all.emplace_back(kStandard);
+  append(all, given);
   return all;
 }
 
@@ -46,7 +53,7 @@ key::TemplateKeyInput template_input(const render::KernelSpec& kernel) {
   return {
       .kernel = kernel.name(),
       .digests = {digests.text, digests.kernel_toml, digests.prelude, digests.renderer},
-      .options = base_options(),
+      .options = {kStandard},
       .name_expressions = {}};
 }
 
@@ -212,7 +219,7 @@ Fields RequestKeys::preimage(const KeyedRequest& request) {
   if (const request::TemplateRequest* wanted = request.request.as_template())
     return template_keys(*wanted, request)->preimage(key_parameters(wanted->params));
   key::SourceKeyInput input = *request.request.content_->source;
-  input.options = with_base_options(input.options);
+  input.options = all_options(input.options);
   return key::source_preimage(
       build_context(request.target, request.toolchain->toolchain), input,
       *request.headers);
@@ -243,7 +250,7 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
   job.source = source;
   job.program_name = program_name;
   job.name_expressions = names;
-  append(job.options, with_base_options(options));
+  append(job.options, all_options(options));
   for (const key::Macro& macro : macros) {
     job.options.push_back((macro.action == key::MacroAction::kDefine ? "-D" : "-U") +
                           macro.text);
