@@ -30,6 +30,12 @@ void append(std::vector<std::string>& all, const std::vector<std::string>& more)
   all.insert(all.end(), more.begin(), more.end());
 }
 
+/// In names of internal linkage (anonymous namespaces; variables of CUB and cooperative
+/// groups) NVRTC puts its process id and a random number, unless it has a seed. Not the
+/// key, so that such a name is the same for every architecture.
+constexpr const char* kSeed = "--frandom-seed=kiln";
+constexpr device::CudaVersion kFirstWithSeed{12, 9};  // 12.8 does not know the option
+
 /// True for "-std=c++20", "--std=c++20", and the same with a blank or as two options.
 bool is_standard(const std::string& option) {
   const std::string_view name =
@@ -37,9 +43,13 @@ bool is_standard(const std::string& option) {
   return name == "-std" || name == "--std";
 }
 
-/// The user's options behind Kiln's own. NVRTC warns about a second --std.
-std::vector<std::string> all_options(const std::vector<std::string>& given) {
+/// The user's options behind Kiln's own: of two seeds the last one counts. NVRTC warns
+/// about a second --std.
+std::vector<std::string> all_options(const std::vector<std::string>& given,
+                                     const device::Toolchain& toolchain) {
   std::vector<std::string> all;
+  if (toolchain.facts.version >= kFirstWithSeed)
+    all.emplace_back(kSeed);
   if (std::none_of(given.begin(), given.end(), is_standard))
     all.emplace_back(kStandard);
   append(all, given);
@@ -219,7 +229,7 @@ Fields RequestKeys::preimage(const KeyedRequest& request) {
   if (const request::TemplateRequest* wanted = request.request.as_template())
     return template_keys(*wanted, request)->preimage(key_parameters(wanted->params));
   key::SourceKeyInput input = *request.request.content_->source;
-  input.options = all_options(input.options);
+  input.options = all_options(input.options, request.toolchain->toolchain);
   return key::source_preimage(
       build_context(request.target, request.toolchain->toolchain), input,
       *request.headers);
@@ -250,7 +260,7 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
   job.source = source;
   job.program_name = program_name;
   job.name_expressions = names;
-  append(job.options, all_options(options));
+  append(job.options, all_options(options, toolchain));
   for (const key::Macro& macro : macros) {
     job.options.push_back((macro.action == key::MacroAction::kDefine ? "-D" : "-U") +
                           macro.text);

@@ -41,6 +41,7 @@ class GoldenKeys : public testing::Test {
   GoldenKeys() {
     device::ToolchainChoice choice;
     choice.toolchain.id = {"nvrtc-id", "builtins-id"};
+    choice.toolchain.facts.version = {13, 0};
     toolchain_ = std::make_shared<const device::ToolchainChoice>(std::move(choice));
   }
 
