@@ -22,7 +22,7 @@
 namespace kiln::key {
 
 /// Raise it when equal preimages could mean different results; old entries then miss.
-inline constexpr std::uint32_t kSchemaVersion = 1;
+inline constexpr std::uint32_t kSchemaVersion = 2;
 
 /// The program name of a source that has none of its own.
 inline constexpr const char* kProgramName = "kernel.cu";

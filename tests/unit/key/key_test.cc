@@ -59,9 +59,9 @@ TEST(TemplateKey, IsTheSameOnEveryMachineAndInEveryVersion) {
   // A change here makes every cache in the world miss: raise kSchemaVersion instead of
   // editing what a field means.
   EXPECT_EQ(Template().key().hex(),
-            "0660308ef4195215aa798241a89b2a3e4abec5e3020f4be060a253d9e5677d52");
+            "a196be93751a4808d9e8768083c300cc2aa9df328b5c39a71f576b14be24a737");
   EXPECT_EQ(Source().key().hex(),
-            "b8af6d4f672ef9390382320f38ae07412a913f513ac00d2bf7e2bc65b402e72b");
+            "dd372d637c9288afe3899518fec219d74aad7b9ab56f8648980fc41bc60896d6");
 }
 
 }  // namespace
