@@ -43,7 +43,8 @@ Result<void> settle(FileSystem& file_system, const TrustPolicy& trust,
     return posix_error("statfs", path, static_cast<int>(-type));
   if (is_network_type(type))
     return fail(ErrorCode::kUnavailable,
-                fmt::format("{} is on a network file system", path.native()));
+                fmt::format("{} is on {}, which is no file system known to be local",
+                            path.native(), file_system_name(type)));
   KILN_TRY(trust.check_path(file_system, path));
   int err = make_folders(file_system, path.native());
   if (err == 0)

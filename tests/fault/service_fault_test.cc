@@ -105,6 +105,15 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+TEST_F(ServiceFaultTest, fault_07_ACompilerThatOpensItselfHasReadNoHeader) {
+  learn_toolchain();
+  fake("open-itself");
+  const auto service = test::open_service(config());
+  const auto fetched = test::fetch(*service, test::small_kernel(1));
+  ASSERT_TRUE(fetched) << fetched.error().message;
+  EXPECT_FALSE(fetched->not_stored) << fetched->not_stored->message;
+}
+
 TEST_F(ServiceFaultTest, fault_06_AStopEndsABuildAndItsFollowersGoOn) {
   learn_toolchain();
   fake("hang");

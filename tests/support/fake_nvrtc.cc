@@ -5,8 +5,10 @@
 //   hang  crash  empty  wrong-arch  no-entry     and, beyond those:
 //   hoard (allocates until it is killed)  exit (leaves the process with status 7)
 //   hang-version (never says which version it is), crash-version
+//   open-itself (as NVRTC 12.8 does)
 //   break-out (status 9 if it can reach the network, another program or process)
 
+#include <dlfcn.h>
 #include <elf.h>
 
 #pragma GCC visibility push(default)
@@ -241,6 +243,12 @@ Wanted wanted_architecture(const std::vector<std::string_view>& options) {
   std::abort();
 }
 
+void open_itself() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&nvrtcVersion), &info) != 0)
+    std::ignore = ::open(info.dli_fname, O_RDONLY | O_CLOEXEC);
+}
+
 [[noreturn]] void hoard() {
   constexpr std::size_t kStep = 8U << 20U;
   constexpr std::size_t kMost = 2048;  // 16 GiB, in case nobody watches
@@ -252,7 +260,6 @@ Wanted wanted_architecture(const std::vector<std::string_view>& options) {
   hang();
 }
 
-/// Whether anything succeeds that a compiler has no need of.
 bool has_landlock() {
   constexpr int kAskVersion = 1;
   return ::syscall(SYS_landlock_create_ruleset, nullptr, 0, kAskVersion) > 0;
@@ -263,6 +270,7 @@ bool opens_memory_of(pid_t process) {
   return ::open(path.c_str(), O_RDONLY) >= 0;
 }
 
+/// Whether anything succeeds that a compiler has no need of.
 bool breaks_out() {
   for (const int family : {AF_INET, AF_INET6, AF_NETLINK, AF_PACKET}) {
     if (::socket(family, SOCK_DGRAM, 0) >= 0)
@@ -283,6 +291,8 @@ void build(Program& program, const Wanted& wanted) {
     crash();
   if (how == "hoard")
     hoard();
+  if (how == "open-itself")
+    open_itself();
   if (how == "exit")
     ::_exit(7);
   if (how == "break-out" && breaks_out())

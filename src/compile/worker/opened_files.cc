@@ -60,6 +60,16 @@ bool is_of_the_driver(const void* caller) {
   return false;
 }
 
+// NVRTC 12.8 opens its own library, whose build id is in the key.
+bool is_itself(const char* path, const void* caller) {
+  Dl_info info{};
+  struct stat library {};
+  struct stat file {};
+  return ::dladdr(caller, &info) != 0 && info.dli_fname != nullptr &&
+         ::stat(info.dli_fname, &library) == 0 && ::stat(path, &file) == 0 &&
+         library.st_dev == file.st_dev && library.st_ino == file.st_ino;
+}
+
 // The LLVM inside NVRTC may read which processor it runs on. No image depends on it.
 constexpr std::string_view kProcessor = "/proc/cpuinfo";
 
@@ -83,7 +93,8 @@ bool is_fifo_for_nvrtc(const char* path, const void* caller) {
 }
 
 void record(const char* name, Found what, const void* caller) {
-  if (what == Found::kDevice || name == kProcessor || is_of_the_driver(caller))
+  if (what == Found::kDevice || name == kProcessor || is_of_the_driver(caller) ||
+      (what == Found::kFile && is_itself(name, caller)))
     return;
   Recorder& all = recorder();
   const MutexLock lock(all.mutex);

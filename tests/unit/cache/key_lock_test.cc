@@ -373,7 +373,7 @@ TEST_F(LockFolderTest, IsNoneWhereAllIsOnTheNetwork) {
   files_.on_type = [](std::string_view) { return kNfs; };
   const LockFolder folder = find(dir_.path() / "run");
   EXPECT_FALSE(folder.usable());
-  EXPECT_NE(folder.why.find("network"), std::string::npos);
+  EXPECT_NE(folder.why.find("nfs"), std::string::npos);
 }
 
 TEST_F(LockFolderTest, IsNotOneThatSomebodyElseCanWrite) {
