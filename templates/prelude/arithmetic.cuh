@@ -145,12 +145,13 @@ KILN_FUNCTION void kiln_sincos(const float* x, float* sine, float* cosine) {
   }
 }
 
-/// 1 / sqrt(x), the nearest float but for rare ties, for x from 2^-126; NaN for 0,
-/// infinity and NaN.
+/// 1 / sqrt(x), the nearest float but for rare ties, for x from 2^-126; infinity for 0, 0
+/// for infinity; NaN stays NaN.
 KILN_FUNCTION float kiln_rsqrt(float x) {
   const float guess = kiln_rsqrt_approx(x);
   const float root = x * guess;
   const float lost = fmaf(x, guess, -root);
-  const float error = fmaf(-lost, guess, fmaf(-root, guess, 1.0f));
+  // Of 0 and infinity it is NaN, which fminf drops: the guess stays.
+  const float error = fminf(fmaf(-lost, guess, fmaf(-root, guess, 1.0f)), 1.0f);
   return fmaf(0.5f * guess, error, guess);
 }

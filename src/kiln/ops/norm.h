@@ -26,7 +26,7 @@
 namespace kiln::ops {
 
 /// y = (x - mean) * rstd * weight + bias with mean = sum(x) / cols and rstd = 1 /
-/// sqrt(sum((x - mean)^2) / cols + eps) of each row.
+/// sqrt(sum((x - mean)^2) / cols + eps) of each row. A row with an infinity gives NaN.
 struct LayerNormForward {
   DType dtype = DType::kUnset;  // of x, y, residual and sum
   /// Of weight and bias: the same as dtype, or kF32. Unset: the same as dtype.
@@ -88,7 +88,9 @@ enum class RmsNormCasting : std::uint8_t {
   kGemma,  // x * rstd * (1 + weight) in float
 };
 
-/// y = x * rstd * weight with rstd = 1 / sqrt(sum(x^2) / cols + eps) of each row.
+/// y = x * rstd * weight with rstd = 1 / sqrt(sum(x^2) / cols + eps) of each row. If
+/// the sum overflows float, rstd is 0, so y is 0 where x is finite and NaN where it is
+/// not.
 struct RmsNormForward {
   DType dtype = DType::kUnset;
   DType weight_dtype = DType::kUnset;

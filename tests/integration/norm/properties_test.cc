@@ -42,6 +42,31 @@ TEST(RmsNormProperties, APowerOfTwoTimesARowIsTheSameBits) {
   EXPECT_TRUE(same_bits(before.y, problem.forward().y));
 }
 
+// As 1 / sqrt(infinity) has it: a sum of squares that float does not hold leaves 0.
+TEST(RmsNormProperties, OfAnInfinityIsNaNThereAndZeroBesideIt) {
+  Problem<F32, F32> problem(kRms, {.rows = 3, .cols = 384});
+  problem.x[7].bits = -test::kInfinity;
+  problem.x[384 + 7].bits = 2e19F;
+  const auto out = problem.forward();
+  for (std::size_t i = 0; i < 768; ++i) {
+    if (i == 7)
+      EXPECT_TRUE(std::isnan(out.y[i].value()));
+    else
+      EXPECT_EQ(out.y[i].value(), 0) << i;
+  }
+  EXPECT_EQ(out.rstd[0].bits, 0);
+  EXPECT_EQ(out.rstd[1].bits, 0);
+  EXPECT_GT(out.rstd[2].bits, 0);
+}
+
+TEST(LayerNormProperties, OfAnInfinityIsNaNInItsRow) {
+  Problem<F32, F32> problem(kLayer, {.rows = 2, .cols = 384});
+  problem.x[7].bits = test::kInfinity;
+  const auto out = problem.forward();
+  for (std::size_t i = 0; i < out.y.size(); ++i)
+    EXPECT_EQ(std::isnan(out.y[i].value()), i < 384) << i;
+}
+
 TEST(LayerNormProperties, OfARowWithMeanZeroItIsTheRmsNorm) {
   Problem<F32, F32> layer(kLayer, {.rows = 2, .cols = 384});
   Problem<F32, F32> rms(kRms, {.rows = 2, .cols = 384});
