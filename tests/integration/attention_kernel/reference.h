@@ -67,7 +67,7 @@ inline Forward forward(const Matrix& q, const Matrix& k, const Matrix& v,
       continue;
     }
     for (std::size_t j = 0; j < k.size(); ++j) {
-      out.p[i][j] = std::exp(s[j] - out.lse.back());
+      out.p[i][j] = std::exp(s[j] - top) / sum;
       const double kept =
           round(out.p[i][j] * terms.dropout(static_cast<std::int64_t>(i),
                                             static_cast<std::int64_t>(j)));
