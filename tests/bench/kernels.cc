@@ -109,6 +109,7 @@ Result<cache::StoredObject> make_object(const CubinWish& wish, ByteView cubin,
       .shared_bytes = 0,
       .spill_bytes = 0,
       .entry_points = {},
+      .variables = {},
       .min_driver = "580.65"};
   for (const std::string& name : wish.entry_points)
     object.metadata.entry_points.push_back({name, name});
