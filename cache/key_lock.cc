@@ -120,10 +120,11 @@ KeyLock::Acquired KeyLock::acquire(const Context& context, const Request& reques
       context.counters.add_if_untrusted(owned.error());
       return ended(LockOutcome::kBypassed, {}, std::move(owned).error().message);
     }
+    // Read before the look for the object: who publishes counts its build afterwards.
+    const auto record = *owned ? (*owned)->record() : OwnedRange::owner(place);
     // Also when the lock is ours: its last holder may have just published.
     if (request.look_again && request.look_again())
       return ended(LockOutcome::kAppeared, {}, {});
-    const auto record = *owned ? (*owned)->record() : OwnedRange::owner(place);
     if (record && wait.is_answered(*record))
       return ended(LockOutcome::kAnswered, {}, {});
     if (*owned)

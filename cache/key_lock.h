@@ -63,8 +63,8 @@ class KeyLock {
   /// the next holder is building, or the holder is dead or stuck:
   /// - no heartbeat for LockTimes::no_heartbeat;
   /// - no record at all for LockTimes::no_record;
-  /// - compiling for longer than its own build limit + LockTimes::compile_grace
-  ///   (queueing for a slot does not count).
+  /// - in one phase (queued, compiling, ...) for longer than its own build limit +
+  ///   LockTimes::compile_grace.
   /// A holder that was killed has ended no build: the next one is waited for.
   /// Never fails.
   [[nodiscard]] static Acquired acquire(const Context& context, const Request& request);

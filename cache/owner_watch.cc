@@ -53,11 +53,11 @@ std::optional<std::string> OwnerWatch::give_up(const std::optional<OwnerRecord>&
   if (age >= times_.no_heartbeat && unchanged >= 2 * times_.heartbeat)
     return silent(*seen, age);
   // Both times come from the holder, so that its clock may differ from ours.
-  const std::chrono::nanoseconds compiling = seen->heartbeat - seen->phase_started;
-  if (seen->phase == Phase::kCompiling && seen->build_limit.count() > 0 &&
-      compiling > seen->build_limit + times_.compile_grace) {
-    return fmt::format("process {} has been compiling for {}, over its limit of {}",
-                       seen->pid, text(compiling), text(seen->build_limit));
+  const std::chrono::nanoseconds in_phase = seen->heartbeat - seen->phase_started;
+  if (seen->build_limit.count() > 0 &&
+      in_phase > seen->build_limit + times_.compile_grace) {
+    return fmt::format("process {} has been {} for {}, over its limit of {}", seen->pid,
+                       to_string(seen->phase), text(in_phase), text(seen->build_limit));
   }
   return std::nullopt;
 }

@@ -1,6 +1,7 @@
 // The queue for build slots, of all processes of the machine: who asks first gets the
 // next free slot. A place in it is a lock on one byte of the slots' file, at the time
-// of asking, so that it ends with its process and needs no room on the disk.
+// of asking or behind all other places, so that it ends with its process and needs no
+// room on the disk.
 
 #pragma once
 

@@ -52,7 +52,8 @@ class Slots::Wait {
   [[nodiscard]] Clock::duration waited() const { return Clock::now() - began_; }
 
   void tell(const std::optional<OwnerRecord>& holder) {
-    if (!holder || !request.on_wait || Clock::now() < tell_at_)
+    if (!holder || holder->phase == Phase::kReleased || !request.on_wait ||
+        Clock::now() < tell_at_)
       return;
     request.on_wait(*holder);
     tell_at_ = Clock::now() + kTellEvery;
@@ -104,7 +105,8 @@ Slots::Acquired Slots::acquire(const Request& request) {
       if (owned->held())
         return {SlotOutcome::kHeld, *std::move(owned), {}, wait.waited()};
     } else {
-      wait.tell(OwnedRange::owner(place(0)));
+      for (unsigned slot = 0; slot < std::min(count_.get(), kMaxSlots); ++slot)
+        wait.tell(OwnedRange::owner(place(slot)));
     }
     if (wait.standing_for() > request.build_limit + times_.compile_grace) {
       return bypassed(

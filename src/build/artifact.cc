@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <string>
 #include <utility>
@@ -18,14 +19,29 @@
 namespace kiln {
 namespace {
 
-Result<std::vector<std::string>> entry_points_in(const KeyedRequest& request,
-                                                 const Bytes& image) {
-  if (request.target.kind == device::ImageKind::kPtx)
-    return KILN_TRY(device::read_ptx(image)).entry_points;
-  std::vector<std::string> names;
-  for (device::EntryPoint& entry : KILN_TRY(device::read_cubin(image)).entry_points)
-    names.push_back(std::move(entry.name));
-  return names;
+/// What an image defines.
+struct Defined {
+  std::vector<std::string> kernels;
+  std::function<bool(const std::string&)> has_variable;  // by lowered name
+};
+
+Result<Defined> defined_in(const KeyedRequest& request, const Bytes& image) {
+  Defined defined;
+  if (request.target.kind == device::ImageKind::kPtx) {
+    defined.kernels = KILN_TRY(device::read_ptx(image)).entry_points;
+    // The text declares them in many forms; the driver finds them by name.
+    defined.has_variable = [text = as_text(image)](const std::string& name) {
+      return text.find(name) != std::string_view::npos;
+    };
+    return defined;
+  }
+  device::CubinInfo info = KILN_TRY(device::read_cubin(image));
+  for (device::EntryPoint& entry : info.entry_points)
+    defined.kernels.push_back(std::move(entry.name));
+  defined.has_variable = [variables = std::move(info.variables)](const auto& name) {
+    return std::find(variables.begin(), variables.end(), name) != variables.end();
+  };
+  return defined;
 }
 
 struct Names {
@@ -33,9 +49,10 @@ struct Names {
   std::vector<cache::EntryPoint> variables;
 };
 
-/// A template's entry points are its extern "C" functions. A source's are all kernels
-/// in the image: first those that name expressions name, then the others. What else an
-/// expression names is a variable.
+/// A template's entry points are its extern "C" functions. A source's are those that
+/// name expressions name, unless they name a variable, and then all other kernels in
+/// the image. One that is named and missing is an entry point, too: the check finds it
+/// out.
 Result<Names> names_in(const KeyedRequest& request,
                        const compile::CompileOutput& output) {
   Names names;
@@ -44,16 +61,17 @@ Result<Names> names_in(const KeyedRequest& request,
       names.entry_points.push_back({name, name});
     return names;
   }
-  const auto present = KILN_TRY(entry_points_in(request, output.image));
+  const Defined defined = KILN_TRY(defined_in(request, output.image));
   std::set<std::string_view> named;
   for (const compile::LoweredName& name : output.lowered_names) {
-    const bool is_kernel =
-        std::find(present.begin(), present.end(), name.lowered) != present.end();
-    (is_kernel ? names.entry_points : names.variables)
+    const bool is_kernel = std::find(defined.kernels.begin(), defined.kernels.end(),
+                                     name.lowered) != defined.kernels.end();
+    (!is_kernel && defined.has_variable(name.lowered) ? names.variables
+                                                      : names.entry_points)
         .push_back({name.expression, name.lowered});
     named.insert(name.lowered);
   }
-  for (const std::string& name : present) {
+  for (const std::string& name : defined.kernels) {
     if (!named.contains(name))
       names.entry_points.push_back({name, name});
   }
@@ -140,7 +158,7 @@ Result<void> check_output(const KeyedRequest& request,
   std::vector<std::string_view> expected;
   for (const cache::EntryPoint& entry : names.entry_points)
     expected.push_back(entry.lowered);
-  if (expected.empty() && output.lowered_names.empty()) {
+  if (expected.empty() && names.variables.empty()) {
     return unusable(
         "it has no kernel; a kernel is a __global__ function, and a template of one "
         "needs a name expression");

@@ -50,6 +50,16 @@ device::TemplateTargets declared_targets(const PreparedRequest& request) {
           .specific = wanted->kernel->targets().suffixed};
 }
 
+/// A failed build is not checked for what it read: its failure is everybody's only if
+/// the key covers all that it can have read.
+SharedEnds shared_ends(const key::HeaderSnapshot& headers) {
+  const bool is_covered =
+      headers.computed.empty() && headers.conditions.empty() && !headers.varying &&
+      std::all_of(headers.files.begin(), headers.files.end(),
+                  [](const key::HeaderFile& file) { return file.varies.empty(); });
+  return is_covered ? SharedEnds::kAll : SharedEnds::kNone;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<BuildService>> BuildService::open(
@@ -66,7 +76,9 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
       jobs_(build_jobs(config)),
       catalog_(std::move(catalog)),
       cache_(open_cache(config_, jobs_, options)),
-      builds_(*cache_, {config_.compile_timeout, config_.worker_memory_bytes}),
+      builds_(*cache_,
+              {config_.compile_timeout, config_.worker_memory_bytes,
+               fmt::format("{}", fmt::join(compile::worker_environment(), "\n"))}),
       workers_(pool_options(config_, jobs_, *cache_)),
       toolchains_(
           config_, hint_folder(*cache_, cache_->layout().toolchains()),
@@ -142,7 +154,8 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
                             [&](const std::stop_token& stopped,
                                 const compile::ProgressCallback& on_phase) {
                               return build(request, stopped, on_phase);
-                            }},
+                            },
+                        .shares = shared_ends(*request.headers)},
                        stop);
 }
 

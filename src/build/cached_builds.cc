@@ -42,12 +42,12 @@ std::string_view to_string(Outcome outcome) {
   return "unknown";
 }
 
-CachedBuilds::CachedBuilds(cache::Cache& cache, BuildLimits limits)
+CachedBuilds::CachedBuilds(cache::Cache& cache, BuildConditions conditions)
     : cache_(cache),
       failures_(cache.mode() == cache::Mode::kReadWrite && cache.lock_folder().usable()
                     ? counted(cache, cache.lock_folder().path / "failed")
                     : OwnFolder(),
-                limits) {}
+                std::move(conditions)) {}
 
 std::optional<Fetched> CachedBuilds::find_in_memory(const Digest& key) {
   const MutexLock lock(mutex_);
@@ -69,10 +69,13 @@ Result<Fetched> CachedBuilds::build(const BuildOrder& order,
                                     const std::stop_token& stop) {
   auto outcome = builds_.run(order.key, stop,
                              [&] { return build_locked(order, stop, Wait::kYes); });
-  if (outcome.computed || !outcome.result)
+  if (outcome.computed)
     return std::move(outcome.result);
-  if (!outcome.result->is_as_keyed)
-    return build_locked(order, stop, Wait::kNo);  // it had another request's inputs
+  // That build may have had other inputs than this request has.
+  if (outcome.result ? !outcome.result->is_as_keyed : order.shares == SharedEnds::kNone)
+    return build_locked(order, stop, Wait::kNo);
+  if (!outcome.result)
+    return std::move(outcome.result);
   if (outcome.result->outcome == Outcome::kCompiled)
     outcome.result->outcome = Outcome::kWaited;
   return std::move(outcome.result);
@@ -153,7 +156,9 @@ void CachedBuilds::end_failed(const BuildOrder& order, const Error& error,
   // A cancelled build is no answer: the next holder of the lock is waited for.
   if (!lock.held() || error.code == ErrorCode::kCancelled)
     return;
-  if (error.code != ErrorCode::kCompileFailed || order.shares_refusal)
+  const bool is_refusal = error.code == ErrorCode::kCompileFailed;
+  if (order.shares == SharedEnds::kAll ||
+      (order.shares == SharedEnds::kAllButRefusals && !is_refusal))
     failures_.leave(order.key, lock.record(), error);
   lock.end_build();
 }

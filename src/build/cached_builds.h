@@ -48,6 +48,13 @@ struct NewArtifact {
   std::optional<Error> mismatch;
 };
 
+/// Which failures of a build answer everybody who waited for it.
+enum class SharedEnds : std::uint8_t {
+  kAll,
+  kAllButRefusals,  // what a kCompileFailed means is known only where it was built
+  kNone,            // the build may read what the key does not cover
+};
+
 /// The artifact to find or build. Views must outlive the call.
 struct BuildOrder {
   const Digest& key;
@@ -57,16 +64,15 @@ struct BuildOrder {
   std::function<Result<NewArtifact>(const std::stop_token&,
                                     const compile::ProgressCallback&)>
       build;
-  /// Whether a kCompileFailed says all that other processes need to know. False: each
-  /// has to build, and to fail, by itself.
-  bool shares_refusal = true;
+  /// Which failures answer all who want this key.
+  SharedEnds shares = SharedEnds::kAll;
 };
 
 /// Thread safety: every method may run concurrently; no lock is held across a build.
 class CachedBuilds {
  public:
-  /// `cache` must outlive it. `limits` are those of all builds.
-  CachedBuilds(cache::Cache& cache, BuildLimits limits);
+  /// `cache` must outlive it. `conditions` are those of all builds.
+  CachedBuilds(cache::Cache& cache, BuildConditions conditions);
 
   /// From memory or from disk; a fault of the cache is a miss.
   [[nodiscard]] std::optional<Fetched> find(const Digest& key, std::string_view target);

@@ -58,12 +58,15 @@ std::vector<std::string> all_options(const std::vector<std::string>& given,
 
 /// Everything that determines a template's build, except its parameters. Both its key
 /// and its job are made from this.
-key::TemplateKeyInput template_input(const render::KernelSpec& kernel) {
+key::TemplateKeyInput template_input(const render::KernelSpec& kernel,
+                                     const device::Toolchain& toolchain) {
   const render::KernelDigests& digests = kernel.digests();
   return {
       .kernel = kernel.name(),
       .digests = {digests.text, digests.kernel_toml, digests.prelude, digests.renderer},
-      .options = {kStandard},
+      // Without headers a template has no names of internal linkage.
+      .options = kernel.has_include() ? all_options({}, toolchain)
+                                      : std::vector<std::string>{kStandard},
       .name_expressions = {}};
 }
 
@@ -197,7 +200,7 @@ std::shared_ptr<const key::TemplateKeys> RequestKeys::template_keys(
   const auto make = [&] {
     return std::make_shared<const key::TemplateKeys>(
         build_context(request.target, request.toolchain->toolchain),
-        template_input(*wanted.kernel), *request.headers);
+        template_input(*wanted.kernel, request.toolchain->toolchain), *request.headers);
   };
   if (wanted.kernel->has_include())
     return make();  // its headers may have changed by the next call
@@ -244,7 +247,8 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
   const auto& [kind, target, identity] = build_context(request.target, toolchain);
   job.options = {"--gpu-architecture=" + target};
   if (const request::TemplateRequest* wanted = request.request.as_template()) {
-    const auto& [kernel, digests, options, names] = template_input(*wanted->kernel);
+    const auto& [kernel, digests, options, names] =
+        template_input(*wanted->kernel, toolchain);
     job.source = KILN_TRY(wanted->kernel->render(wanted->params)).text;
     job.program_name = program_name(*wanted->kernel);
     append(job.options, options);

@@ -41,8 +41,9 @@ void SharedFailures::leave(const Digest& key, const cache::OwnerRecord& builder,
     return;
   Fields fields;
   fields.add("builder", to_text(builder));
-  add_number(fields, "time limit", limits_.time.count());
-  add_number(fields, "memory limit", limits_.memory_bytes);
+  add_number(fields, "time limit", conditions_.time_limit.count());
+  add_number(fields, "memory limit", conditions_.memory_limit_bytes);
+  fields.add("environment", conditions_.environment);
   add_number(fields, "code", static_cast<unsigned>(error.code));
   fields.add("message", error.message);
   std::ignore = key::write_memo(folder_, key.hex(), fields.encode());
@@ -52,16 +53,17 @@ std::optional<Error> SharedFailures::find(const Digest& key,
                                           const cache::OwnerRecord& builder) const {
   const auto bytes = key::read_memo(folder_, key.hex());
   const auto fields = bytes ? Fields::decode(*bytes) : Fields();
-  if (!fields || fields->find("builder") != to_text(builder))
+  if (!fields || fields->find("builder") != to_text(builder) ||
+      fields->find("environment") != conditions_.environment)
     return std::nullopt;
   FieldDecoder decoder(*fields, "a failed build");
-  const BuildLimits limits{
-      std::chrono::milliseconds(decoder.number<std::int64_t>("time limit")),
-      decoder.number<std::uint64_t>("memory limit")};
+  const bool has_our_limits =
+      decoder.number<std::int64_t>("time limit") == conditions_.time_limit.count() &&
+      decoder.number<std::uint64_t>("memory limit") == conditions_.memory_limit_bytes;
   Error error{decoder.one_of("code", ErrorCode::kDevice), decoder.text("message")};
   const auto found = decoder.finish(std::move(error));
   if (!found || !is_shared(found->code) ||
-      (depends_on_limits(found->code) && limits != limits_))
+      (depends_on_limits(found->code) && !has_our_limits))
     return std::nullopt;
   return *found;
 }

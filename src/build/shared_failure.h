@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "cache/owned_range.h"
 #include "codec/digest.h"
@@ -14,11 +16,11 @@
 
 namespace kiln {
 
-/// What a build may use.
-struct BuildLimits {
-  std::chrono::milliseconds time{};
-  std::uint64_t memory_bytes = 0;
-  friend bool operator==(const BuildLimits&, const BuildLimits&) = default;
+/// What a build's failure depends on besides its key.
+struct BuildConditions {
+  std::chrono::milliseconds time_limit{};
+  std::uint64_t memory_limit_bytes = 0;
+  std::string environment{};  // of the worker: it can change what is loaded
 };
 
 /// Files in `<lock folder>/failed`, one for each key. They only save work: a missing,
@@ -26,9 +28,10 @@ struct BuildLimits {
 /// Thread safety: every method may run concurrently, also in several processes.
 class SharedFailures {
  public:
-  /// An empty folder: nothing is shared. `limits` are those of this process's builds.
-  SharedFailures(OwnFolder folder, BuildLimits limits)
-      : folder_(std::move(folder)), limits_(limits) {}
+  /// An empty folder: nothing is shared. `conditions` are those of this process's
+  /// builds.
+  SharedFailures(OwnFolder folder, BuildConditions conditions)
+      : folder_(std::move(folder)), conditions_(std::move(conditions)) {}
 
   /// Call it before the builder's lock is released. Leaves nothing for errors that
   /// concern this process alone, for example that it was cancelled.
@@ -36,13 +39,14 @@ class SharedFailures {
              const Error& error) const;
 
   /// The error of the build that `builder` has ended; nullopt: none that would be ours
-  /// too. A build over its limits is an answer only where the limits are the same.
+  /// too. It is none where workers have another environment; a build over its limits is
+  /// an answer only where the limits are the same.
   [[nodiscard]] std::optional<Error> find(const Digest& key,
                                           const cache::OwnerRecord& builder) const;
 
  private:
   const OwnFolder folder_;
-  const BuildLimits limits_;
+  const BuildConditions conditions_;
 };
 
 }  // namespace kiln

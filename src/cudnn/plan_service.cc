@@ -210,7 +210,7 @@ Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
                                        const compile::ProgressCallback& on_phase) {
                                      return build(plan, stopped, on_phase, attempts);
                                    },
-                               .shares_refusal = false},
+                               .shares = SharedEnds::kAllButRefusals},
                               stop);
   if (built)
     return FetchedPlan{std::move(built->object), built->outcome,

@@ -189,8 +189,15 @@ Result<CubinInfo> read_cubin(ByteView image) {
   const ElfFile file = KILN_TRY(ElfFile::parse(image));
   const CubinArchitecture declared = KILN_TRY(architecture_of(file));
   const std::vector<ElfSymbol> symbols = KILN_TRY(file.symbols());
-  return CubinInfo{declared.capability, declared.suffix,
-                   KILN_TRY(entry_points_of(file, declared.capability, symbols))};
+  CubinInfo info{declared.capability,
+                 declared.suffix,
+                 KILN_TRY(entry_points_of(file, declared.capability, symbols)),
+                 {}};
+  for (const ElfSymbol& symbol : symbols) {
+    if (symbol.type == STT_OBJECT && symbol.section != SHN_UNDEF)
+      info.variables.emplace_back(symbol.name);
+  }
+  return info;
 }
 
 Result<PtxInfo> read_ptx(ByteView image) {

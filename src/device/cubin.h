@@ -33,6 +33,7 @@ struct CubinInfo {
   ComputeCapability capability;      // from e_flags
   std::optional<ArchSuffix> suffix;  // from .note.nv.tkinfo or e_flags; none: unknown
   std::vector<EntryPoint> entry_points;  // in symbol order
+  std::vector<std::string> variables;    // __device__ and __constant__; in symbol order
 };
 
 /// `image` is a cubin, possibly hostile. Errors: kCorrupt.

@@ -75,7 +75,7 @@ class FailedBuildTest : public testing::Test, public testing::WithParamInterface
       const bool is_full = GetParam().full_disk && call == "write";
       return is_full ? -ENOSPC : 0;
     };
-    CachedBuilds builds(*cache, {300s, 1U << 30U});
+    CachedBuilds builds(*cache, {300s, 1U << 30U, {}});
     const Digest key = test::ReferenceObject(0).key();
     const auto fetched = builds.build({.key = key,
                                        .target = "sm_90a",
@@ -164,8 +164,8 @@ class SharedFailuresTest : public testing::Test {
 
   const test::TempDir dir_;
   const Digest key_ = test::ReferenceObject(0).key();
-  const BuildLimits limits_{300s, 1U << 30U};
-  const SharedFailures failures_{dir_.path() / "failed", limits_};
+  const BuildConditions conditions_{300s, 1U << 30U, "A=1"};
+  const SharedFailures failures_{dir_.path() / "failed", conditions_};
 };
 
 TEST_F(SharedFailuresTest, AreOfTheBuilderThatWasWaitedForAndOfNoOther) {
@@ -178,7 +178,7 @@ TEST_F(SharedFailuresTest, AreOfTheBuilderThatWasWaitedForAndOfNoOther) {
 }
 
 TEST_F(SharedFailuresTest, ABuildOverItsLimitsAnswersOnlyThoseWithTheSameLimits) {
-  const SharedFailures longer(dir_.path() / "failed", {301s, 1U << 30U});
+  const SharedFailures longer(dir_.path() / "failed", {301s, 1U << 30U, "A=1"});
   for (const ErrorCode code :
        {ErrorCode::kTimeout, ErrorCode::kResourceLimit, ErrorCode::kWorkerCrashed}) {
     failures_.leave(key_, builder(1), {code, "over"});
@@ -187,6 +187,13 @@ TEST_F(SharedFailuresTest, ABuildOverItsLimitsAnswersOnlyThoseWithTheSameLimits)
   }
   failures_.leave(key_, builder(1), {ErrorCode::kCompileFailed, "a log"});
   EXPECT_TRUE(longer.find(key_, builder(1))) << "limits change no diagnostics";
+}
+
+TEST_F(SharedFailuresTest, AFailureInAnotherEnvironmentIsNoAnswer) {
+  const SharedFailures other(dir_.path() / "failed", {300s, 1U << 30U, "A=2"});
+  failures_.leave(key_, builder(1), {ErrorCode::kCompileFailed, "a log"});
+  EXPECT_TRUE(failures_.find(key_, builder(1)));
+  EXPECT_FALSE(other.find(key_, builder(1)));
 }
 
 TEST_F(SharedFailuresTest, WhatConcernsOneProcessAloneIsNotShared) {

@@ -294,12 +294,15 @@ TEST_F(ProgramCompileTest, EqualInputsGiveEqualBytesInAnyProcess) {
     const auto build = [&](const std::string& cache) {
       const auto built = kiln_.run({"compile", source, "--arch", "9.0", "--name", name,
                                     "--cache-dir", cache, "-o", "k.cubin", "--json"});
-      if (built.err.find("cannot open source file") != std::string::npos)
-        return std::string("no such headers here");
+      if (built.err.find("open source file") != std::string::npos)
+        return std::string();
       EXPECT_EQ(built.json()["compiled"], 1) << built.err;
       return read_text_file(kiln_.folder() / "k.cubin", 16U << 20U).value();
     };
-    EXPECT_TRUE(build("first") == build("second")) << source;
+    const std::string first = build("first");
+    if (first.empty())
+      GTEST_SKIP() << "the headers of CUB and cooperative groups are not here";
+    EXPECT_TRUE(first == build("second")) << source;
   }
 }
 

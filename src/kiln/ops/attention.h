@@ -156,7 +156,8 @@ struct AttentionTensors {
   /// backend. Needed with options.stats, and by the backward pass, which reads it.
   /// Because a statistic is rounded to float, the probabilities of the backward pass
   /// have a relative error of up to 2e-7 * |score|: more than the rounding of f16 from
-  /// |score| = 2500 on, of bf16 from 10000 on.
+  /// |score| = 2500 on, of bf16 from 10000 on. From about 3e6 on gradients fade to 0;
+  /// they stay finite.
   float* stats = nullptr;
   /// [1, heads, sq, skv], contiguous. To mask keys, use -infinity, not a large number
   /// such as -1e30. If a whole row is that low, a float cannot hold its statistics

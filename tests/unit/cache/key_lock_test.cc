@@ -253,12 +253,45 @@ TEST_F(KeyLockTest, AHolderThatCompilesForTooLongIsGivenUp) {
 
 TEST_F(KeyLockTest, QueueingForASlotDoesNotCountAsCompiling) {
   auto slow = request();
-  slow.build_limit = 50ms;
+  slow.build_limit = 400ms;
   auto holder = acquire(slow);
   holder.lock.set_phase(Phase::kQueued);
+  std::thread begins([&] {
+    std::this_thread::sleep_for(350ms);
+    holder.lock.set_phase(Phase::kCompiling);
+  });
   auto waiting = request();
-  waiting.deadline = Clock::now() + 600ms;
+  waiting.deadline = Clock::now() + 700ms;
   EXPECT_NE(acquire(waiting).reason.find("deadline"), std::string::npos);
+  begins.join();
+}
+
+TEST_F(KeyLockTest, AHolderIsGivenUpInWhateverPhaseItStays) {
+  for (const Phase phase : {Phase::kStarting, Phase::kQueued, Phase::kPublishing}) {
+    auto slow = request();
+    slow.build_limit = 100ms;
+    auto holder = acquire(slow);
+    holder.lock.set_phase(phase);
+    const auto waited = acquire(request());
+    EXPECT_EQ(waited.outcome, LockOutcome::kBypassed);
+    EXPECT_NE(waited.reason.find(to_string(phase)), std::string::npos) << waited.reason;
+  }
+}
+
+TEST_F(KeyLockTest, AnObjectOfABuildThatEndsDuringALookIsFound) {
+  auto builder = acquire(request());
+  auto waiting = request();
+  bool is_there = false;
+  int looks = 0;
+  waiting.look_again = [&] {
+    if (++looks != 2)
+      return is_there;
+    is_there = true;  // published after this look began
+    builder.lock.end_build();
+    return false;
+  };
+  EXPECT_EQ(acquire(waiting).outcome, LockOutcome::kAppeared);
+  EXPECT_EQ(looks, 3);
 }
 
 TEST_F(KeyLockTest, AWaiterIsToldWhomItWaitsFor) {

@@ -109,6 +109,19 @@ TEST_F(SlotsTest, AStoppedProcessThatIsFirstInTheQueueIsPassedByOnce) {
   EXPECT_LT(Clock::now() - again, 20 * times_.no_turn) << "not paid again each time";
 }
 
+TEST_F(SlotsTest, AClockThatIsBehindLetsNobodyJumpTheQueue) {
+  // As a container with a time namespace of its own sees the machine's clock.
+  const auto now = static_cast<std::uint64_t>((boot_time_now() + 1h).count());
+  const auto ahead =
+      FileLock::try_lock({&files_, folder_.path / "slots", (1U << 20U) + now, 1});
+  ASSERT_TRUE(ahead && *ahead);
+  const auto place = QueuePlace::join(files_, folder_.path / "slots").value();
+  EXPECT_TRUE(place.before({}));
+  const auto next = QueuePlace::join(files_, folder_.path / "slots").value();
+  EXPECT_TRUE(next.before({})) << "and those who ask later stand behind it";
+  EXPECT_TRUE(next.before({now}));
+}
+
 TEST_F(SlotsTest, AQueueThatDoesNotMoveIsLeft) {
   Slots slots(folder_, files_, counters_, times_, 1);
   const auto held = slots.acquire({});

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "request/manifest.h"
+#include "tests/support/child_process.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln {
@@ -96,11 +98,24 @@ TEST_F(RequestRecordTest, FoldersAreAbsoluteForWhoeverWarmsElsewhere) {
       testing::Contains("-I" + (std::filesystem::current_path() / "inc").string()));
 }
 
-TEST_F(RequestRecordTest, AFullDiskStopsNobody) {
+TEST_F(RequestRecordTest, AFileThatMayNotGrowStopsNobody) {
+  test::ChildProcess host([&] {
+    const auto record = open();
+    const rlimit nothing{0, 0};
+    if (::setrlimit(RLIMIT_FSIZE, &nothing) != 0)
+      return 1;
+    record->add(digest(1), {"a", {}}, k90);
+    record->add(digest(2), {"a", {}}, k90);
+    return 0;
+  });
+  EXPECT_EQ(host.wait(), 0);
+  EXPECT_EQ(std::filesystem::file_size(path_), 0U);
+}
+
+TEST_F(RequestRecordTest, ADeviceIsRefused) {
   const auto record = RequestRecord::open("/dev/full");
-  ASSERT_TRUE(record);
-  (*record)->add(digest(1), {"a", {}}, k90);
-  (*record)->add(digest(2), {"a", {}}, k90);
+  ASSERT_FALSE(record);
+  EXPECT_THAT(record.error().message, HasSubstr("/dev/full"));
 }
 
 TEST_F(RequestRecordTest, APipeThatNobodyReadsIsAnErrorAndNoWait) {
