@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -114,14 +115,28 @@ class Filter {
     }
     for (const long call : kOwnProcessOnly) {
       only_for(call, 5);
-      load_first_argument();
+      load_argument(0);
       skip_if_equal(0, 2);
       skip_if_equal(static_cast<std::uint32_t>(::getpid()), 1);
       refuse(EACCES);
       allow();
     }
+    // The owner of a descriptor gets its signals: another way to signal a process.
+    only_for(SYS_fcntl, 6);
+    load_argument(1);
+    skip_if_equal(F_SETOWN, 3);
+    skip_if_equal(F_SETOWN_EX, 2);
+    skip_if_equal(F_SETSIG, 1);
+    allow();
+    refuse(EACCES);
+    only_for(SYS_ioctl, 5);
+    load_argument(1);
+    skip_if_equal(FIOSETOWN, 2);
+    skip_if_equal(SIOCSPGRP, 1);
+    allow();
+    refuse(EACCES);
     only_for(SYS_clone, 4);
-    load_first_argument();
+    load_argument(0);
     add(BPF_JMP | BPF_JSET | BPF_K, kNamespaces, 0, 1);
     refuse(EACCES);
     allow();
@@ -131,7 +146,7 @@ class Filter {
     refuse(ENOSYS);
     // AF_UNIX sockets stay allowed: a driver talks to its daemon through one.
     only_for(SYS_socket, 4);
-    load_first_argument();
+    load_argument(0);
     skip_if_equal(AF_UNIX, 1);
     refuse(EACCES);
     allow();
@@ -157,8 +172,8 @@ class Filter {
     add(BPF_JMP | BPF_JEQ | BPF_K, value, skipped, 0);
   }
   /// The low half on little-endian machines. The calls above take an int or 32 flags.
-  void load_first_argument() {
-    load(offsetof(seccomp_data, args));
+  void load_argument(std::size_t number) {
+    load(offsetof(seccomp_data, args) + number * sizeof(seccomp_data::args[0]));
   }
   /// The next `instructions` run only for `call`. They end with allow() or refuse() if
   /// they load something else than the number of the call.

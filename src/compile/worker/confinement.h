@@ -3,8 +3,9 @@
 //
 // A system call filter (seccomp) refuses, on every kernel that has it: starting a
 // program; new namespaces and mounts; ptrace, process_vm_* and pidfds of any process;
-// kill and its relatives, and prlimit, on another process; sockets other than AF_UNIX;
-// io_uring, userfaultfd, bpf, perf events, keys and kernel modules.
+// kill and its relatives, and prlimit, on another process; owners and signals of
+// descriptors (F_SETOWN, F_SETSIG); sockets other than AF_UNIX; io_uring, userfaultfd,
+// bpf, perf events, keys and kernel modules.
 // Landlock, where the kernel has it (5.13 or later, if it is switched on), keeps /proc
 // of other processes closed, also to root: their memory, descriptors and environment.
 // It refuses to write, create, rename and remove files, except below TMPDIR (/tmp if it

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <linux/sched.h>
+#include <linux/sockios.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -102,6 +104,21 @@ TEST_F(ConfinementTest, NoOtherProcessIsSignalled) {
             }),
             0)
       << "its own signals and limits stay";
+}
+
+TEST_F(ConfinementTest, NoDescriptorSendsSignalsToAnotherProcess) {
+  EXPECT_EQ(confined([] {
+              const int fd = ::socket(AF_UNIX, SOCK_DGRAM, 0);
+              const pid_t parent = ::getppid();
+              const f_owner_ex owner{F_OWNER_PID, parent};
+              return refused(::fcntl(fd, F_SETOWN, parent)) +
+                     refused(::fcntl(fd, F_SETOWN_EX, &owner)) +
+                     refused(::fcntl(fd, F_SETSIG, SIGKILL)) +
+                     refused(::ioctl(fd, FIOSETOWN, &parent)) +
+                     refused(::ioctl(fd, SIOCSPGRP, &parent)) +
+                     (::fcntl(fd, F_GETFD) < 0 ? 1 : 0);
+            }),
+            0);
 }
 
 TEST_F(ConfinementTest, NoNamespaceAndNoMountIsMade) {
