@@ -1,4 +1,5 @@
-// Rows 2, 3 and 36: many processes on one root, killed at random again and again.
+// Rows 2, 3, 36 and 41: many processes on one root, killed at random again and again,
+// and waiting for each other.
 
 #include <gtest/gtest.h>
 
@@ -178,6 +179,55 @@ TEST_F(KillCampaignTest, fault_03_EachWaiterGoesOnAtOnceWhenTheHolderIsKilled) {
       static_cast<long long>(waited.back() / 1ms));
   EXPECT_EQ(shared_->builds[0], 1);
   expect_whole(campaign);
+}
+
+TEST_F(KillCampaignTest, fault_41_ASingleBuildWaitsForTwoOfAProcessThatNeverEnds) {
+  Campaign campaign;
+  CacheOptions one_slot = options();
+  one_slot.slots = 1;
+  ChildProcess warm([&] {
+    const auto cache = Cache::open(one_slot);
+    for (;;) {
+      const auto slot = cache->acquire_slot({});
+      ++shared_->builds[0];
+      std::this_thread::sleep_for(10ms);
+    }
+    return 0;
+  });
+  const auto cache = Cache::open(one_slot);
+  while (shared_->builds[0] == 0) std::this_thread::sleep_for(1ms);
+  for (int turn = 0; turn < 20; ++turn) {
+    const int before = shared_->builds[0];
+    const auto slot = cache->acquire_slot({});
+    campaign.injected();
+    if (slot.outcome != SlotOutcome::kHeld || shared_->builds[0] - before > 2)
+      campaign.wrong("it waited for " + std::to_string(shared_->builds[0] - before));
+  }
+}
+
+TEST_F(KillCampaignTest, fault_41_AStoppedProcessThatIsFirstInTheQueueIsPassedBy) {
+  Campaign campaign;
+  CacheOptions one_slot = options();
+  one_slot.slots = 1;
+  const auto cache = Cache::open(one_slot);
+  auto held = cache->acquire_slot({});
+  test::Signal waits;
+  ChildProcess first([&] {
+    const auto mine = Cache::open(one_slot);
+    return mine->acquire_slot({.on_wait = [&](const OwnerRecord&) { waits.raise(); }})
+                       .outcome == SlotOutcome::kHeld
+               ? 0
+               : 1;
+  });
+  waits.wait();
+  first.signal(SIGSTOP);
+  campaign.injected();
+  held.slot.release();
+  const auto began = now();
+  EXPECT_EQ(cache->acquire_slot({}).outcome, SlotOutcome::kHeld);
+  EXPECT_LT(now() - began, 10s);
+  first.signal(SIGCONT);
+  campaign.expect_end(first);
 }
 
 TEST_F(KillCampaignTest, fault_36_AStampedeBuildsEachKeyOnce) {
