@@ -92,9 +92,9 @@ class Lexer {
 
   Result<Directives> run() {
     for (std::size_t look = 0; at_ < text_.size(); step()) {
-      if (at_ >= look) {
+      if (at_ + found_.work >= look) {  // one step may look at all that is left
         KILN_TRY(check());
-        look = at_ + kStopInterval;
+        look = at_ + found_.work + kStopInterval;
       }
     }
     KILN_TRY(check());
