@@ -49,6 +49,7 @@ TEST(Reproduction, ItsCommandRunsNothingThatACallerNamed) {
                               touch + "`\r\n" + touch + "\n#.cu";
   auto wanted = job();
   wanted.label = hostile;
+  wanted.program_name = "a'$(kill $$)`kill $$`.cu";
   wanted.options = {"-DX=" + hostile};
   wanted.name_expressions = {hostile};
   wanted.nvrtc.nvrtc = "/x/" + hostile;
@@ -65,11 +66,12 @@ TEST(Reproduction, ItsCommandRunsNothingThatACallerNamed) {
   EXPECT_EQ(std::system(run.c_str()), 0);
   EXPECT_FALSE(std::filesystem::exists(root.path() / "run"));
   const auto nul = std::string(1, '\0');
-  EXPECT_EQ(text_of(given),
-            "/x/" + hostile + nul + "compile" + nul + (*folder / "kernel.cu").native() +
-                nul + "--arch" + nul + "9.0a" + nul + "-I" + nul +
-                (*folder / "headers").native() + nul + "--option=-DX=" + hostile + nul +
-                "--name=" + hostile + nul + "--timeout" + nul + "2" + nul);
+  EXPECT_EQ(text_of(given), "/x/" + hostile + nul + "compile" + nul +
+                                (*folder / "source" / wanted.program_name).native() +
+                                nul + "--arch" + nul + "9.0a" + nul + "-I" + nul +
+                                (*folder / "headers").native() + nul +
+                                "--option=-DX=" + hostile + nul + "--name=" + hostile +
+                                nul + "--timeout" + nul + "2" + nul);
 }
 
 TEST(Reproduction, HoldsAllThatTheBuildTook) {
