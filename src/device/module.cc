@@ -6,8 +6,9 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <ranges>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "device/compatibility.h"
 #include "device/context_scope.h"
@@ -164,10 +165,11 @@ Result<std::shared_ptr<const LoadedModule>> LoadedModule::load(
   Enumeration enumerated;
   if (can_enumerate(driver)) {
     enumerated = KILN_TRY(enumerate(*made));
+    std::vector<std::string> present;
+    for (const auto& [name, function] : enumerated) present.push_back(name);
     for (const std::string& name : image.entry_points) {
       if (!enumerated.contains(name))
-        return not_found(
-            on, name, fmt::format("{}", fmt::join(std::views::keys(enumerated), ", ")));
+        return not_found(on, name, fmt::format("{}", fmt::join(present, ", ")));
     }
   }
   KILN_TRY(made->resolve(image.entry_points, *std::move(in_image), enumerated));

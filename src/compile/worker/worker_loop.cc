@@ -191,10 +191,11 @@ std::optional<pid_t> parse_pid(std::string_view text) {
     if (request)
       limits.begin(*request);
     auto reply = guarded(answer, request);
-    if (!reply)
-      reply.error().message =
-          shortened(std::move(reply).error().message, kMessageEndBytes);
     limits.end();
+    if (!reply) {
+      Error& error = reply.error();
+      error.message = shortened(std::move(error.message), kMessageEndBytes);
+    }
     send_all(reply ? *std::move(reply) : Reply(std::move(reply).error()));
   }
 }
