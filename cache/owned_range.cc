@@ -103,14 +103,14 @@ bool OwnerRecord::has_key(const Digest& other_key) const {
 }
 
 struct OwnedRange::Held {
-  FileLock lock;
+  FileLock range;
   OwnerRecord record;
   std::chrono::milliseconds interval;
   std::chrono::steady_clock::time_point due;
 
-  void write_record() const { lock.write(record.encode(), 0); }
+  void write_record() const { range.write(record.encode(), 0); }
   void write_heartbeat() const {
-    lock.write(encode_time(record.heartbeat), kHeartbeatOffset);
+    range.write(encode_time(record.heartbeat), kHeartbeatOffset);
   }
   void write_phase(Phase phase) {
     record.phase = phase;
@@ -246,7 +246,7 @@ std::optional<OwnerRecord> OwnedRange::owner(const Place& place) {
 }
 
 bool OwnedRange::held() const {
-  return held_ != nullptr && held_->lock.held();
+  return held_ != nullptr && held_->range.held();
 }
 
 OwnerRecord OwnedRange::record() const {

@@ -249,12 +249,13 @@ TEST_F(ScarceResourcesTest, fault_10_ALimitOfFileSizesIsAnErrorAndNeverEndsTheHo
   Campaign campaign;
   const SimulatedDriver driver;
 #ifdef __SANITIZE_THREAD__
-  constexpr int kLeast = 1;  // it writes to a file itself as a process starts
+  constexpr rlim_t kLeast = 1;  // it writes to a file itself as a process starts
 #else
-  constexpr int kLeast = 0;
+  constexpr rlim_t kLeast = 0;
 #endif
   // The object of a small source has some 3 KiB, a worker's output 64 KiB.
-  for (const rlim_t limit : {kLeast, 1, 1000, 2000, 10'000, 100'000}) {
+  for (const rlim_t limit :
+       std::initializer_list<rlim_t>{kLeast, 1, 1000, 2000, 10'000, 100'000}) {
     for (const bool opened_before : {true, false}) {
       const auto said = test::run_and_read([&]() -> std::string {
         std::signal(SIGXFSZ, SIG_DFL);

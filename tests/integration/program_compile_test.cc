@@ -290,7 +290,9 @@ TEST_F(ProgramCompileTest, EqualInputsGiveEqualBytesInAnyProcess) {
       "  auto tile = cooperative_groups::tiled_partition<32>(\n"
       "      cooperative_groups::this_thread_block());\n"
       "  x[0] = tile.shfl_down(sum, 1);\n}\n");
-  for (const auto& [source, name] : {std::pair(anonymous, "k"), {headers, "k<int>"}}) {
+  for (const auto& each : {std::pair(anonymous, "k"), {headers, "k<int>"}}) {
+    const std::string& source = each.first;  // clang 14 captures no structured binding
+    const char* const name = each.second;
     const auto build = [&](const std::string& cache) {
       const auto built = kiln_.run({"compile", source, "--arch", "9.0", "--name", name,
                                     "--cache-dir", cache, "-o", "k.cubin", "--json"});

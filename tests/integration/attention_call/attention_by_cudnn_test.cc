@@ -1,6 +1,7 @@
 // Attention calls with cuDNN: plans of the real one, loaded and run by the simulated
 // one.
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <filesystem>

@@ -91,9 +91,11 @@ TEST(AttentionLargeScores, OfNumbersThatF16JustHoldsAreExactToo) {
 }
 
 TEST(AttentionLargeScores, MakeNoNanAndNoInfinityInTheBackwardPass) {
-  for (const auto& [dtype, dim] : {std::pair{ops::DType::kBf16, I64{64}},
-                                   {ops::DType::kF16, 128},
-                                   {ops::DType::kF32, 64}}) {
+  for (const auto& each : {std::pair{ops::DType::kBf16, I64{64}},
+                           {ops::DType::kF16, 128},
+                           {ops::DType::kF32, 64}}) {
+    const ops::DType dtype = each.first;  // clang 14 captures no structured binding
+    const I64 dim = each.second;
     for (const Bias bias : {Bias::kNone, Bias::kAlibi}) {
       for (const double score : {1e6, 1e7, 1e9, 1e12, 1e30}) {
         if (bias != Bias::kNone && score != 1e9)

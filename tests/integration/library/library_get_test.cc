@@ -224,7 +224,7 @@ TEST_F(LibraryGetTest, ThreadsThatAskAtOnceShareOneBuildAndOneLoad) {
   const SimulatedDriver driver("8.0,8.6");
   auto service = open(driver);
   std::vector<std::thread> threads;
-  for (int i = 0; i < 16; ++i) {
+  for (std::size_t i = 0; i < 16; ++i) {
     threads.emplace_back([&, device = service->devices().at(i % 2)] {
       for (int kernel = 0; kernel < 3; ++kernel) {
         const auto got = service->get(small_source(kernel), device);

@@ -122,10 +122,11 @@ TEST_F(ConfinementTest, NoDescriptorSendsSignalsToAnotherProcess) {
 }
 
 TEST_F(ConfinementTest, NoNamespaceAndNoMountIsMade) {
-  for (const unsigned long space :
-       {CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWNET, CLONE_NEWPID}) {
+  for (const int space : {CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWNET, CLONE_NEWPID}) {
     EXPECT_EQ(confined([&] {
-                return refused(::syscall(SYS_clone, space | SIGCHLD, nullptr, 0, 0, 0));
+                return refused(::syscall(SYS_clone,
+                                         static_cast<unsigned long>(space | SIGCHLD),
+                                         nullptr, 0, 0, 0));
               }),
               0)
         << space;
