@@ -51,9 +51,11 @@ class Slots::Wait {
   [[nodiscard]] Clock::duration standing_for() const { return Clock::now() - moved_; }
   [[nodiscard]] Clock::duration waited() const { return Clock::now() - began_; }
 
+  [[nodiscard]] bool tells_now() const {
+    return request.on_wait && Clock::now() >= tell_at_;
+  }
   void tell(const std::optional<OwnerRecord>& holder) {
-    if (!holder || holder->phase == Phase::kReleased || !request.on_wait ||
-        Clock::now() < tell_at_)
+    if (!tells_now() || !holder || holder->phase == Phase::kReleased)
       return;
     request.on_wait(*holder);
     tell_at_ = Clock::now() + kTellEvery;
@@ -105,7 +107,8 @@ Slots::Acquired Slots::acquire(const Request& request) {
       if (owned->held())
         return {SlotOutcome::kHeld, *std::move(owned), {}, wait.waited()};
     } else {
-      for (unsigned slot = 0; slot < std::min(count_.get(), kMaxSlots); ++slot)
+      for (unsigned slot = 0;
+           wait.tells_now() && slot < std::min(count_.get(), kMaxSlots); ++slot)
         wait.tell(OwnedRange::owner(place(slot)));
     }
     if (wait.standing_for() > request.build_limit + times_.compile_grace) {

@@ -79,7 +79,7 @@ MemoWrite write_memo(const OwnFolder& folder, std::string_view name, ByteView pa
       [&] { return replace_file(folder.path() / name, file, S_IRUSR | S_IWUSR); });
   if (!written) {
     log(LogLevel::kDebug,
-        {"a memo of digests was not kept: ", written.error().message});
+        {"the memo ", name, " was not kept: ", written.error().message});
     return MemoWrite::kFailed;
   }
   remove_oldest(folder.path());

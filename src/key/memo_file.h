@@ -1,6 +1,6 @@
-// A small file that remembers digests between processes, in `<cache root>/memo`. It
-// only saves work: a missing, damaged or foreign memo is a miss, and a failed write is
-// only counted.
+// A small file that remembers something between processes: digests of headers in
+// `<cache root>/memo`, failures in the lock folder. It only saves work: a missing,
+// damaged or foreign memo is a miss, and a failed write is only counted.
 
 #pragma once
 
