@@ -165,11 +165,12 @@ Result<std::shared_ptr<const LoadedModule>> LoadedModule::load(
   Enumeration enumerated;
   if (can_enumerate(driver)) {
     enumerated = KILN_TRY(enumerate(*made));
-    std::vector<std::string> present;
-    for (const auto& [name, function] : enumerated) present.push_back(name);
     for (const std::string& name : image.entry_points) {
-      if (!enumerated.contains(name))
-        return not_found(on, name, fmt::format("{}", fmt::join(present, ", ")));
+      if (enumerated.contains(name))
+        continue;
+      std::vector<std::string> present;
+      for (const auto& [found, function] : enumerated) present.push_back(found);
+      return not_found(on, name, fmt::format("{}", fmt::join(present, ", ")));
     }
   }
   KILN_TRY(made->resolve(image.entry_points, *std::move(in_image), enumerated));
