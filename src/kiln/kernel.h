@@ -86,14 +86,15 @@ class KILN_EXPORT Kernel {
   /// Works while `stream` is being captured. Opts in to more than 48 KiB of shared
   /// memory, or to clusters of more than 8 blocks, if the geometry asks for that.
   ///
-  /// The stream, a CUstream or cudaStream_t, must belong to the primary context of
-  /// device(). Null is the legacy default stream, even in a program that is compiled
-  /// with --default-stream per-thread: pass CU_STREAM_PER_THREAD for the other one. The
-  /// default streams (null, legacy, per-thread) belong to the thread's current context;
-  /// if none is current, to the kernel's. An empty grid launches nothing. Overhead
-  /// beside cuLaunchKernel: some tens of nanoseconds and one query of the stream's
-  /// context. Drivers before CUDA 12.4 do not report the parameters of PTX; its
-  /// arguments are then not checked.
+  /// `stream` is a CUstream or cudaStream_t of the primary context of device(). Null is
+  /// the legacy default stream, even if the program is compiled with
+  /// `--default-stream per-thread`; CU_STREAM_PER_THREAD is the other default stream.
+  /// Before a launch in a default stream, the thread's current context must be the
+  /// primary context of device(), or none.
+  ///
+  /// An empty grid launches nothing. Overhead beside cuLaunchKernel: some tens of
+  /// nanoseconds and one query of the stream's context. Drivers before CUDA 12.4 do not
+  /// report the parameters of PTX; its arguments are then not checked.
   ///
   /// Errors before the launch: kInvalidArgument (entry_point() is ""; a wrong number or
   /// size of arguments; a geometry beyond a limit of the kernel or the device; a stream

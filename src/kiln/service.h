@@ -106,13 +106,15 @@ struct Statistics {
   friend bool operator==(const Statistics&, const Statistics&) = default;
 };
 
-/// Compiles, finds and loads kernels. A kernel stays loaded until the service and all
-/// copies of the kernel are gone. One exception: if a build read a header that its key
-/// does not cover, only that Request and its copies get the kernel, and it stays loaded
-/// until they are gone, too. No function throws. Only assign to or destroy a moved-from
-/// Service. In a forked child, only devices(), statistics() and destruction work; the
-/// rest returns kUnavailable. Thread safety: any number of threads may call any method,
-/// except while the service is moved or destroyed.
+/// Compiles, finds and loads kernels. No function throws. Only assign to or destroy a
+/// moved-from Service. In a forked child, only devices(), statistics() and destruction
+/// work; the rest returns kUnavailable. Thread safety: any number of threads may call
+/// any method, except while the service is moved or destroyed.
+///
+/// A kernel stays loaded until the service and all copies of the kernel are gone. Equal
+/// requests get the same kernel. Only a source whose build read a header that the key
+/// does not cover is different: its kernel belongs to the Request that get() was called
+/// with and to copies of that Request, and stays loaded until they are gone, too.
 class KILN_EXPORT Service {
  public:
   /// Reads the environment (no other thread may change it meanwhile), opens the cache

@@ -67,8 +67,9 @@ struct AttentionStrides {
   std::int64_t head = 0;
   std::int64_t sequence = 0;
   std::int64_t dim = 0;  // 1: the last dimension is contiguous
-  /// For q and o alone, if their heads are not evenly spaced: the stride between groups
-  /// of heads that share a key. 0: all heads are `head` apart.
+  /// For q and o alone: the stride between groups, where a group is the heads that
+  /// share a key head; `head` is then the stride within a group. 0: all heads are
+  /// `head` apart.
   std::int64_t group = 0;
   friend bool operator==(const AttentionStrides&, const AttentionStrides&) = default;
 };
@@ -108,25 +109,25 @@ struct AttentionProblem {
 /// set.
 KILN_EXPORT void set_strides(AttentionProblem& problem);
 
-/// The two head dimensions of a tensor that has them apart, such as [batch, sequence,
-/// groups, heads, dim]. Strides in elements.
+/// The heads of a tensor as two dimensions, such as `groups` and `heads` of [batch,
+/// sequence, groups, heads, dim]. Strides in elements.
 struct GroupedHeads {
   std::int64_t groups = 0;
   std::int64_t heads = 0;  // in each group
   std::int64_t group_stride = 0;
   std::int64_t head_stride = 0;  // 0: the group shares one key or value head
 };
-/// One dimension of heads.
+/// The same heads as one dimension.
 struct Heads {
   std::int64_t count = 0;
   std::int64_t stride = 0;
   std::int64_t group_stride = 0;  // 0: all heads are `stride` apart
   friend bool operator==(const Heads&, const Heads&) = default;
 };
-/// Describes the same memory with one dimension of heads; copies nothing. Use `count`
-/// as AttentionProblem's heads or kv_heads, `stride` and `group_stride` as `head` and
-/// `group` of AttentionStrides. Errors: kInvalidArgument (a size below 1, a negative
-/// stride, or beyond 2^53 elements).
+/// Two dimensions of heads as one; the memory is the same, nothing is copied. `count`
+/// is AttentionProblem's `heads` or `kv_heads`; `stride` and `group_stride` are `head`
+/// and `group` of AttentionStrides. Errors: kInvalidArgument (a size below 1, a
+/// negative stride, or beyond 2^53 elements).
 [[nodiscard]] KILN_EXPORT Result<Heads> flattened(const GroupedHeads& grouped);
 
 /// Options of one call. Give the prepare function the same options as the calls that
@@ -209,11 +210,11 @@ struct AttentionChoice {
 ///
 /// The backend is decided once per problem, device, pass and options. It is the one
 /// that Options::attention or KILN_ATTENTION names; else cuDNN if it can run the
-/// problem, else Kiln's own kernel. cuDNN never runs a call with a tensor that is not
-/// aligned to 16 bytes, or with a scale that is not above 0. The decision is logged: a
-/// refusal by cuDNN as a warning, once for each kind of refusal, device and pass; all
-/// else as information. The service keeps every decision and every cuDNN plan: if
-/// lengths keep changing, round them up to a few values.
+/// problem, else Kiln's own kernel. cuDNN runs only calls with tensors that are aligned
+/// to 16 bytes and with a scale above 0. The decision is logged: a refusal by cuDNN as
+/// a warning, once for each kind of refusal, device and pass; all else as information.
+/// The service keeps every decision and every cuDNN plan: if lengths keep changing,
+/// round them up to a few values.
 ///
 /// The two passes of a problem may have different backends, except with dropout: the
 /// backends draw different random numbers, so one decision holds for both passes. With
@@ -238,10 +239,10 @@ struct AttentionChoice {
     const AttentionProblem& problem, const AttentionTensors& tensors,
     const AttentionOptions& options = {});
 
-/// Decides the backend, and builds and loads on `device` what attention_forward() needs
-/// for tensors that are aligned to 16 bytes and a scale above 0. For other calls, run
-/// the call once instead. Before a capture, call it on the thread that captures. Thread
-/// safety and errors: as attention_forward().
+/// Decides the backend, and builds and loads on `device` what attention_forward()
+/// needs, provided that its tensors will be aligned to 16 bytes and its scale above 0.
+/// To prepare for a call with others, run it once. Before a capture, call it on the
+/// thread that captures. Thread safety and errors: as attention_forward().
 [[nodiscard]] KILN_EXPORT Result<AttentionChoice> prepare_attention_forward(
     Service& service, const Device& device, const AttentionProblem& problem,
     const AttentionOptions& options = {});
@@ -251,12 +252,12 @@ struct AttentionChoice {
     Service& service, const Device& device, const AttentionProblem& problem,
     const AttentionOptions& options = {});
 
-/// Explains, for tensors that are aligned to 16 bytes and a scale above 0, which
-/// backend would run each pass, and why. Returns JSON: `{"forward": {...}, "backward":
-/// {...}}`, each in the format of `kiln attention explain --json`. Blocks: it asks the
-/// installed cuDNN by building its plan. Ignores KILN_ATTENTION and Options::attention.
-/// Thread safety: any number of threads. Errors: kInvalidArgument, kUnavailable (no
-/// driver, a forked child).
+/// Explains which backend would run each pass, and why, provided that tensors are
+/// aligned to 16 bytes and the scale is above 0. Returns JSON with the members
+/// `forward` and `backward`, each in the format of `kiln attention explain --json`.
+/// Blocks: it asks the installed cuDNN by building its plan. Ignores KILN_ATTENTION and
+/// Options::attention. Thread safety: any number of threads. Errors: kInvalidArgument,
+/// kUnavailable (no driver, a forked child).
 [[nodiscard]] KILN_EXPORT Result<std::string> explain_attention(
     Service& service, const Device& device, const AttentionProblem& problem,
     const AttentionOptions& options = {});

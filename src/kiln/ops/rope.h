@@ -26,9 +26,9 @@
 // Tensors and tables are device memory; each pointer must be aligned to an element.
 // Fastest if tensors and tables are aligned to 16 bytes, and if strides, the rest of a
 // head and r (half style: r/2) are multiples of 16 bytes. Out of place: an output, with
-// its gaps, must not overlap an input. q.out and k.out may be parts of one tensor, side
-// by side in each head, token or sequence. If keys and values lie between groups of
-// query heads, call once per group.
+// its gaps, must not overlap an input. q.out and k.out may be two parts of one tensor
+// in which their heads, tokens or sequences alternate. If keys and values lie between
+// groups of query heads, call once per group.
 //
 // Position ids per token: gather one row of the table for each token, so that the table
 // has batch * sequence positions. If one stride leads through all tokens, gather in the
