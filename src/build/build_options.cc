@@ -43,7 +43,8 @@ compile::PoolOptions pool_options(const Config& config, const LazyCount& jobs,
                                   cache::Cache& cache) {
   compile::PoolOptions options;
   options.max_workers = jobs;
-  options.worker.environment = config.worker;
+  options.worker.path = config.worker.value_or("");
+  options.worker.set_by = config.worker_by.name;
   options.time_limit = config.compile_timeout;
   options.memory_limit_bytes = config.worker_memory_bytes;
   if (cache.mode() == cache::Mode::kReadWrite)

@@ -53,11 +53,16 @@ struct Config {
   bool no_jit = false;               // a miss is an error instead of a build
   SetBy no_jit_by{"KILN_NO_JIT"};
 
-  std::optional<std::filesystem::path> nvrtc;   // an exact library
-  std::optional<std::filesystem::path> cudnn;   // an exact library
+  std::optional<std::filesystem::path> nvrtc;  // an exact library
+  SetBy nvrtc_by{"KILN_NVRTC"};
+  std::optional<std::filesystem::path> cudnn;  // an exact library
+  SetBy cudnn_by{"KILN_CUDNN"};
   std::optional<std::filesystem::path> driver;  // an exact library
+  SetBy driver_by{"KILN_DRIVER"};
   std::optional<std::filesystem::path> worker;  // an exact program
-  std::optional<std::string> toolchain;         // "13.0", or digits of a build id
+  SetBy worker_by{"KILN_WORKER"};
+  std::optional<std::string> toolchain;  // "13.0", or digits of a build id
+  SetBy toolchain_by{"KILN_TOOLCHAIN"};
 
   std::vector<std::filesystem::path> template_dirs;  // searched before the built-ins
   AttentionSetting attention = AttentionSetting::kBest;

@@ -19,9 +19,7 @@ constexpr std::chrono::minutes kLookAgainAfter{5};
 }  // namespace
 
 Toolchains::Toolchains(const Config& config, OwnFolder folder, device::AskNvrtc ask)
-    : explicit_nvrtc_(config.nvrtc.value_or("")),
-      explicit_driver_(config.driver.value_or("")),
-      wanted_(config.toolchain.value_or("")),
+    : config_(config),
       folder_(std::move(folder)),
       ask_(std::move(ask)),
       places_(LibraryPlaces::of_process()) {}
@@ -58,11 +56,12 @@ Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found_locked(
   const auto now = std::chrono::steady_clock::now();
   if (found_ != nullptr && (found_->unusable.empty() || now < look_again_at_))
     return found_;
-  auto found = std::make_shared<const device::FoundToolchains>(
-      KILN_TRY(device::discover_toolchains({.places = places_,
-                                            .explicit_nvrtc = explicit_nvrtc_,
-                                            .folder = folder_,
-                                            .ask = ask_})));
+  auto found = std::make_shared<const device::FoundToolchains>(KILN_TRY(
+      device::discover_toolchains({.places = places_,
+                                   .explicit_nvrtc = config_.nvrtc.value_or(""),
+                                   .nvrtc_by = config_.nvrtc_by.name,
+                                   .folder = folder_,
+                                   .ask = ask_})));
   // A failed query may work later. It may take a minute, so read the clock again.
   look_again_at_ = std::chrono::steady_clock::now() + kLookAgainAfter;
   found_ = found;
@@ -72,7 +71,8 @@ Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found_locked(
 Result<std::optional<device::Driver>> Toolchains::driver() {
   const MutexLock lock(driver_mutex_);
   if (!driver_)
-    driver_ = KILN_TRY(device::Driver::open(explicit_driver_, places_));
+    driver_ = KILN_TRY(device::Driver::open(config_.driver.value_or(""), places_,
+                                            config_.driver_by.name));
   return *driver_;
 }
 
@@ -90,7 +90,8 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
                 fmt::format("{} ({}) cannot be used: {}", first.path.native(),
                             first.found_in, first.error.message));
   }
-  device::ToolchainCriteria criteria{.wanted = wanted_,
+  device::ToolchainCriteria criteria{.wanted = config_.toolchain.value_or(""),
+                                     .wanted_by = config_.toolchain_by.name,
                                      .recorded = recorded(),
                                      .driver = std::nullopt,
                                      .build_for = build_for};

@@ -66,9 +66,7 @@ class Toolchains {
   void warn_once(const std::string& warning) KILN_REQUIRES(mutex_);
 
   // Constant after construction.
-  const std::filesystem::path explicit_nvrtc_;
-  const std::filesystem::path explicit_driver_;
-  const std::string wanted_;
+  const Config config_;
   const OwnFolder folder_;
   const device::AskNvrtc ask_;
   const LibraryPlaces places_;

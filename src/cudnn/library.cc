@@ -55,10 +55,11 @@ Registry& registry() {
 }  // namespace
 
 Result<std::vector<LibraryCandidate>> find_cudnn(const fs::path& explicit_path,
-                                                 const LibraryPlaces& places) {
+                                                 const LibraryPlaces& places,
+                                                 std::string_view set_by) {
   return find_libraries({.name = "libcudnn.so.9",
                          .explicit_path = explicit_path,
-                         .explicit_origin = "KILN_CUDNN"},
+                         .explicit_origin = std::string(set_by)},
                         places);
 }
 
@@ -74,8 +75,9 @@ Result<CudnnLibrary> CudnnLibrary::open(const fs::path& path) {
 }
 
 Result<std::optional<CudnnLibrary>> CudnnLibrary::find_installed(
-    const fs::path& explicit_path, const LibraryPlaces& places) {
-  const auto found = KILN_TRY(find_cudnn(explicit_path, places));
+    const fs::path& explicit_path, const LibraryPlaces& places,
+    std::string_view set_by) {
+  const auto found = KILN_TRY(find_cudnn(explicit_path, places, set_by));
   if (found.empty())
     return std::nullopt;
   return KILN_TRY(open(found.front().path));

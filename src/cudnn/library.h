@@ -19,10 +19,12 @@ struct CudnnTable;
 inline constexpr std::string_view kNoCudnn =
     "no libcudnn.so.9 found: install cuDNN 9, or set KILN_CUDNN";
 
-/// Every cuDNN of this machine, the preferred one first. `explicit_path` (KILN_CUDNN)
-/// takes precedence over all others; empty: none is given. Errors: as find_libraries().
+/// Every cuDNN of this machine, the preferred one first. `explicit_path`, which the
+/// setting `set_by` names, takes precedence over all others; empty: none is given.
+/// Errors: as find_libraries().
 [[nodiscard]] Result<std::vector<LibraryCandidate>> find_cudnn(
-    const std::filesystem::path& explicit_path, const LibraryPlaces& places);
+    const std::filesystem::path& explicit_path, const LibraryPlaces& places,
+    std::string_view set_by = "KILN_CUDNN");
 
 /// A handle to a cuDNN library, which stays open until the process ends. Copies are
 /// cheap and stay valid. Thread safety: every method may run concurrently.
@@ -36,7 +38,8 @@ class CudnnLibrary {
   /// The first of find_cudnn(); nullopt where there is none. Errors: as open() and
   /// find_cudnn().
   [[nodiscard]] static Result<std::optional<CudnnLibrary>> find_installed(
-      const std::filesystem::path& explicit_path, const LibraryPlaces& places);
+      const std::filesystem::path& explicit_path, const LibraryPlaces& places,
+      std::string_view set_by = "KILN_CUDNN");
   /// The same. Errors besides: kUnavailable, where there is none.
   [[nodiscard]] static Result<CudnnLibrary> open_installed(
       const std::filesystem::path& explicit_path, const LibraryPlaces& places);

@@ -33,9 +33,10 @@ constexpr attention::CudnnVersion kFirstCudnn{9, 8, 0};
 compile::WorkerSearch worker_search(const Config& config) {
   compile::WorkerSearch search;
   search.name = kPlanWorker;
-  // KILN_WORKER names the compile worker; the plan worker of that build is beside it.
+  // The setting names the compile worker; the plan worker of that build is beside it.
   if (config.worker)
-    search.environment = config.worker->parent_path() / kPlanWorker;
+    search.path = config.worker->parent_path() / kPlanWorker;
+  search.set_by = config.worker_by.name;
   return search;
 }
 
@@ -129,8 +130,9 @@ Result<std::optional<attention::CudnnLibrary>> PlanService::find_library() {
       return library_;
   }
   // Two threads may search at once; both find the same.
+  const Config& config = service_.config();
   const auto found = KILN_TRY(attention::CudnnLibrary::find_installed(
-      service_.config().cudnn.value_or(""), LibraryPlaces::of_process()));
+      config.cudnn.value_or(""), LibraryPlaces::of_process(), config.cudnn_by.name));
   const MutexLock lock(mutex_);
   if (!library_)
     library_ = found;

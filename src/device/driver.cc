@@ -151,11 +151,12 @@ Result<int> device_attribute(const DriverTable& table, CUdevice device,
 }
 
 Result<std::optional<Driver>> Driver::open(const fs::path& explicit_path,
-                                           const LibraryPlaces& places) {
+                                           const LibraryPlaces& places,
+                                           std::string_view set_by) {
   // With an explicit path, nothing else is searched.
-  const auto candidates =
-      KILN_TRY(find_libraries({std::string(kDriverName), explicit_path, "KILN_DRIVER"},
-                              explicit_path.empty() ? places : LibraryPlaces{}));
+  const auto candidates = KILN_TRY(
+      find_libraries({std::string(kDriverName), explicit_path, std::string(set_by)},
+                     explicit_path.empty() ? places : LibraryPlaces{}));
   Opened opened = KILN_TRY(open_first(candidates));
   if (opened.table == nullptr)
     return std::nullopt;

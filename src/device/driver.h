@@ -28,13 +28,14 @@ inline constexpr std::string_view kDriverName = "libcuda.so.1";
 /// copies are cheap and stay valid. Thread safety: every method may run concurrently.
 class Driver {
  public:
-  /// Opens the driver: `explicit_path` (KILN_DRIVER; "" for none) or the first
-  /// libcuda.so.1 that opens. nullopt: there is none, which is no error. Does not call
-  /// cuInit. Opening one library twice gives the same table.
+  /// Opens the driver: `explicit_path` ("" for none), which the setting `set_by` names,
+  /// or the first libcuda.so.1 that opens. nullopt: there is none, which is no error.
+  /// Does not call cuInit. Opening one library twice gives the same table.
   /// Errors: kUnavailable, with the loader's message (a library was given or found, but
   /// none opens and has all required functions).
   [[nodiscard]] static Result<std::optional<Driver>> open(
-      const std::filesystem::path& explicit_path, const LibraryPlaces& places);
+      const std::filesystem::path& explicit_path, const LibraryPlaces& places,
+      std::string_view set_by = "KILN_DRIVER");
 
   [[nodiscard]] const std::filesystem::path& path() const;
   [[nodiscard]] const std::string& found_in() const { return found_in_; }

@@ -47,7 +47,8 @@ Result<std::unique_ptr<RequestRecord>> RequestRecord::open(
     return posix_error("stat", path, errno);
   if (!S_ISREG(info.st_mode))
     return fail(ErrorCode::kIo,
-                fmt::format("KILN_RECORD: {} is no regular file", path.native()));
+                fmt::format("{} is no regular file: requests cannot be recorded in it",
+                            path.native()));
   return std::unique_ptr<RequestRecord>(new RequestRecord(std::move(file), path));
 }
 
@@ -63,9 +64,8 @@ void RequestRecord::add(const Digest& key, const Request& request,
   if (written || warned_)
     return;
   warned_ = true;
-  log(LogLevel::kWarning,
-      {"KILN_RECORD: ", request.name(),
-       " is not recorded, and others may be missing: ", written.error().message});
+  log(LogLevel::kWarning, {request.name(), " is not recorded in ", path_.native(),
+                           ", and others may be missing: ", written.error().message});
 }
 
 Result<void> RequestRecord::write(const Request& request, device::Target target) {

@@ -16,10 +16,13 @@ void set(Field& field, const std::optional<Value>& value) {
     field = *value;
 }
 
-template <typename Value>
-void set_by(SetBy& by, const std::optional<Value>& value, std::string_view member) {
-  if (value)
-    by.name = member;
+template <typename Field, typename Value>
+void set(Field& field, SetBy& by, const std::optional<Value>& value,
+         std::string_view member) {
+  if (!value)
+    return;
+  field = *value;
+  by.name = member;
 }
 
 template <typename Number>
@@ -56,19 +59,16 @@ Result<Config> settings(const Options& options, const Environment& environment) 
   set(config.compile_timeout, options.compile_timeout);
   set(config.worker_memory_bytes, options.worker_memory_bytes);
   set(config.jobs, options.jobs);
-  set(config.no_jit, options.no_jit);
-  set_by(config.no_jit_by, options.no_jit, "Options::no_jit");
-  set(config.nvrtc, options.nvrtc);
-  set(config.cudnn, options.cudnn);
-  set(config.driver, options.driver);
-  set(config.worker, options.worker);
-  set(config.toolchain, options.toolchain);
+  set(config.no_jit, config.no_jit_by, options.no_jit, "Options::no_jit");
+  set(config.nvrtc, config.nvrtc_by, options.nvrtc, "Options::nvrtc");
+  set(config.cudnn, config.cudnn_by, options.cudnn, "Options::cudnn");
+  set(config.driver, config.driver_by, options.driver, "Options::driver");
+  set(config.worker, config.worker_by, options.worker, "Options::worker");
+  set(config.toolchain, config.toolchain_by, options.toolchain, "Options::toolchain");
   set(config.template_dirs, options.template_dirs);
-  set(config.attention, options.attention);
-  set_by(config.attention_by, options.attention, "Options::attention");
+  set(config.attention, config.attention_by, options.attention, "Options::attention");
   set(config.record, options.record);
-  set(config.disabled, options.disable);
-  set_by(config.disabled_by, options.disable, "Options::disable");
+  set(config.disabled, config.disabled_by, options.disable, "Options::disable");
   set(config.log_level, options.log_level);
   if (options.trusted_uids)
     config.trusted_uids.assign(options.trusted_uids->begin(),

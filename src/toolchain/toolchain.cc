@@ -146,7 +146,7 @@ bool matches(const Toolchain& toolchain, std::string_view wanted) {
 
 Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
                                       const ToolchainCriteria& criteria) {
-  std::string reason = fmt::format("KILN_TOOLCHAIN is {}", criteria.wanted);
+  std::string reason = fmt::format("{} is {}", criteria.wanted_by, criteria.wanted);
   std::vector<std::string> known;
   for (const Toolchain& each : found) {
     if (matches(each, criteria.wanted)) {
@@ -165,9 +165,8 @@ Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
   }
   return fail(
       ErrorCode::kUnavailable,
-      fmt::format("KILN_TOOLCHAIN is {}, and no NVRTC found answers to that; "
-                  "known: {}",
-                  criteria.wanted,
+      fmt::format("{} is {}, and no NVRTC found answers to that; known: {}",
+                  criteria.wanted_by, criteria.wanted,
                   known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
 }
 
@@ -203,7 +202,8 @@ std::string Toolchain::name() const {
 
 Result<FoundToolchains> discover_toolchains(const ToolchainSearch& search) {
   const auto candidates = KILN_TRY(find_libraries(
-      {"libnvrtc.so", search.explicit_nvrtc, "KILN_NVRTC"}, search.places));
+      {"libnvrtc.so", search.explicit_nvrtc, std::string(search.nvrtc_by)},
+      search.places));
   FoundToolchains found;
   for (const LibraryCandidate& candidate : candidates) {
     const bool is_explicit =
@@ -216,7 +216,7 @@ Result<FoundToolchains> discover_toolchains(const ToolchainSearch& search) {
     Error error = std::move(toolchain).error();
     if (is_explicit) {
       return fail(ErrorCode::kUnavailable,
-                  fmt::format("KILN_NVRTC is {}, which cannot be used: {}",
+                  fmt::format("{} is {}, which cannot be used: {}", search.nvrtc_by,
                               candidate.path.native(), error.message));
     }
     found.unusable.push_back({candidate.path, candidate.found_in, std::move(error)});
@@ -235,7 +235,7 @@ Result<ToolchainChoice> choose_toolchain(std::span<const Toolchain> found,
     if (!each.is_explicit)
       continue;
     KILN_TRY(check_supports(each, criteria));
-    return choice_of(each, "KILN_NVRTC names it", criteria);
+    return choice_of(each, each.found_in + " names it", criteria);
   }
   if (!criteria.wanted.empty())
     return choose_wanted(found, criteria);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/cuda_version.h"
@@ -38,7 +39,7 @@ struct Toolchain {
   /// two folders side by side. Empty if the toolkit has no headers.
   std::vector<std::filesystem::path> include_roots;
   std::string found_in;
-  bool is_explicit = false;  // KILN_NVRTC names it
+  bool is_explicit = false;  // a setting names it, which `found_in` says
 
   /// "nvrtc-13.0-65be0db3".
   [[nodiscard]] std::string name() const;
@@ -52,9 +53,10 @@ using AskNvrtc = std::function<Result<NvrtcFacts>(
 
 struct ToolchainSearch {
   LibraryPlaces places;
-  std::filesystem::path explicit_nvrtc;  // KILN_NVRTC; "" for none
-  OwnFolder folder;                      // `<cache root>/toolchains`; empty: no hints
-  AskNvrtc ask;  // called only if `folder` has no hint for the NVRTC
+  std::filesystem::path explicit_nvrtc;      // "" for none
+  std::string_view nvrtc_by = "KILN_NVRTC";  // the setting that named it
+  OwnFolder folder;  // `<cache root>/toolchains`; empty: no hints
+  AskNvrtc ask;      // called only if `folder` has no hint for the NVRTC
 };
 
 /// An NVRTC that was found but cannot be used, for `doctor`.
@@ -76,7 +78,8 @@ struct FoundToolchains {
     const ToolchainSearch& search);
 
 struct ToolchainCriteria {
-  std::string wanted = {};                 // KILN_TOOLCHAIN; "" for none
+  std::string wanted = {};                        // "" for none
+  std::string_view wanted_by = "KILN_TOOLCHAIN";  // the setting that named it
   std::optional<Toolchain> recorded = {};  // by the last `warm` in this cache root
   std::optional<CudaVersion> driver = {};  // of this machine; none: it has no driver
   std::optional<BuildFor> build_for = {};  // none: any

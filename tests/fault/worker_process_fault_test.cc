@@ -141,7 +141,7 @@ TEST(CompileWorker, AProgramThatIsNoWorkerIsRefused) {
                                          "printf 'what is a frame, after all?' >&3\n"};
   for (const auto& script : scripts) {
     auto options = options_with("");
-    options.worker.option = make_script(folder.path() / "impostor", script);
+    options.worker.path = make_script(folder.path() / "impostor", script);
     WorkerPool pool(options);
     const auto error = error_of(pool.compile(small_job(), {}));
     EXPECT_EQ(error.code, ErrorCode::kUnavailable) << script;
@@ -157,8 +157,8 @@ TEST(CompileWorker, AWorkerOfAnotherBuildIsRefusedNamingBothPaths) {
     std::ofstream(hello, std::ios::binary) << as_text(frame);
   }
   auto options = options_with("");
-  options.worker.option = make_script(folder.path() / "old-worker",
-                                      "cat " + hello.native() + " >&3; sleep 60\n");
+  options.worker.path = make_script(folder.path() / "old-worker",
+                                    "cat " + hello.native() + " >&3; sleep 60\n");
   WorkerPool pool(options);
   const auto error = error_of(pool.compile(small_job(), {}));
   EXPECT_EQ(error.code, ErrorCode::kUnavailable);
@@ -169,7 +169,7 @@ TEST(CompileWorker, AWorkerOfAnotherBuildIsRefusedNamingBothPaths) {
 TEST_F(CompileFault, fault_07_WhatADyingWorkerWroteIsQuoted) {
   const test::TempDir folder;
   auto options = options_with("");
-  options.worker.option =
+  options.worker.path =
       make_script(folder.path() / "impostor", "echo 'no such symbol' >&2; exit 127\n");
   WorkerPool pool(options);
   EXPECT_THAT(error_of(pool.compile(small_job(), {})).message,

@@ -106,9 +106,7 @@ inline Result<attention::Plan> sample_plan(const attention::Problem& problem,
                                            const std::string& device_json,
                                            device::ComputeCapability capability) {
   compile::PoolOptions options;
-  options.worker = {.name = "kiln-plan-worker",
-                    .option = paths::kPlanWorker,
-                    .environment = std::nullopt};
+  options.worker = {.name = "kiln-plan-worker", .path = paths::kPlanWorker};
   compile::WorkerPool pool(std::move(options));
   compile::PlanJob job;
   job.label = "sample";

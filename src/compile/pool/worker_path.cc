@@ -49,10 +49,8 @@ std::filesystem::path this_library() {
 }
 
 Result<std::filesystem::path> find_worker(const WorkerSearch& search) {
-  if (search.option && !search.option->empty())
-    return exactly(*search.option, "the worker option");
-  if (search.environment && !search.environment->empty())
-    return exactly(*search.environment, "KILN_WORKER");
+  if (!search.path.empty())
+    return exactly(search.path, search.set_by);
 
   const auto here = this_library().parent_path();
   std::vector<std::filesystem::path> places{here / search.name};

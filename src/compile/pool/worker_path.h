@@ -10,19 +10,16 @@
 
 namespace kiln::compile {
 
-/// The inputs of the search. `environment` is the value of KILN_WORKER; a caller in a
-/// set-uid program leaves it empty.
 struct WorkerSearch {
-  std::string name = "kiln-worker";  // of the executable
-  std::optional<std::filesystem::path> option;
-  std::optional<std::filesystem::path> environment;
+  std::string name = "kiln-worker";         // of the executable
+  std::filesystem::path path = {};          // explicit; "" for none
+  std::string_view set_by = "KILN_WORKER";  // the setting that named it
 };
 
-/// The executable to start: the option, else KILN_WORKER, else the first that exists of
-/// these: beside this library; the install location relative to this library
-/// (../libexec/kiln, unless configured otherwise); beside the running program. An
-/// option or KILN_WORKER must name an executable; it is never silently replaced.
-/// Errors: kUnavailable, naming every path that was tried.
+/// The executable to start: `path`, which must be one and is never silently replaced;
+/// without it the first that exists of these: beside this library; the install location
+/// relative to this library (../libexec/kiln, unless configured otherwise); beside the
+/// running program. Errors: kUnavailable, naming every path that was tried.
 [[nodiscard]] Result<std::filesystem::path> find_worker(const WorkerSearch& search);
 
 /// The file that contains this code: the shared library, or the program if Kiln is

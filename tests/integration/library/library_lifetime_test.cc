@@ -22,6 +22,7 @@ using test::SimulatedDriver;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::StartsWith;
 using Kind = Event::Kind;
 
 class LibraryLifetimeTest : public LibraryTest {
@@ -204,6 +205,25 @@ TEST_F(LibraryLifetimeTest, TheOptionThatSwitchedAKernelOffIsNamed) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message,
             "rope_fwd is switched off by Options::disable (rope_*)");
+}
+
+TEST_F(LibraryLifetimeTest, TheOptionOfALibraryThatIsNotThereIsNamed) {
+  const SimulatedDriver driver;
+  const auto refusal = [&](auto member, const char* value) {
+    Options options = this->options(driver);
+    options.*member = value;
+    auto service = Service::open(options);
+    if (!service)
+      return service.error().message;
+    const auto kernel = service->get(small_source(), service->devices().at(0));
+    return kernel ? "no error" : kernel.error().message;
+  };
+  EXPECT_THAT(refusal(&Options::nvrtc, "/no/nvrtc"),
+              StartsWith("Options::nvrtc is /no/nvrtc: "));
+  EXPECT_THAT(refusal(&Options::driver, "/no/driver"),
+              StartsWith("Options::driver is /no/driver: "));
+  EXPECT_THAT(refusal(&Options::worker, "/no/worker"),
+              HasSubstr("Options::worker names /no/worker"));
 }
 
 TEST_F(LibraryLifetimeTest, KilnRecordWritesAManifestOfWhatWasAskedFor) {

@@ -15,30 +15,21 @@ std::filesystem::path make_executable(const std::filesystem::path& path) {
   return path;
 }
 
-TEST(WorkerPath, TheOptionBeatsTheEnvironment) {
-  const test::TempDir folder;
-  const auto a = make_executable(folder.path() / "a");
-  const auto b = make_executable(folder.path() / "b");
-  EXPECT_EQ(find_worker({.option = a, .environment = b}).value(), a);
-  EXPECT_EQ(find_worker({.option = {}, .environment = b}).value(), b);
-  EXPECT_EQ(find_worker({.option = "", .environment = b}).value(), b);
-}
-
 TEST(WorkerPath, AGivenPathIsNeverReplacedByAnother) {
   const test::TempDir folder;
   const auto there = make_executable(folder.path() / "there");
+  EXPECT_EQ(find_worker({.path = there}).value(), there);
   const auto missing = folder.path() / "missing";
-  const auto found = find_worker({.option = missing, .environment = there});
+  const auto found = find_worker({.path = missing});
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().code, ErrorCode::kUnavailable);
   EXPECT_NE(found.error().message.find(missing.native()), std::string::npos);
 
   std::ofstream(folder.path() / "plain") << "no program";
-  const auto plain =
-      find_worker({.option = {}, .environment = folder.path() / "plain"});
+  const auto plain = find_worker({.path = folder.path() / "plain"});
   ASSERT_FALSE(plain);
   EXPECT_NE(plain.error().message.find("KILN_WORKER"), std::string::npos);
-  EXPECT_FALSE(find_worker({.option = folder.path(), .environment = {}}));
+  EXPECT_FALSE(find_worker({.path = folder.path()}));
 }
 
 TEST(WorkerPath, WithoutAHintItIsSoughtBesideThisProgram) {

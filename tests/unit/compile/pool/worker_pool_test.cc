@@ -19,7 +19,7 @@ class WorkerPoolTest : public testing::Test {
   PoolOptions worker_that(std::string_view text) {
     PoolOptions options;
     options.max_workers = 1;
-    options.worker.option =
+    options.worker.path =
         scripts_.script(scripts_.leave_a_trace() + scripts_.say_hello() +
                         std::string(text) + std::string(ScriptedWorker::kStay));
     return options;

@@ -31,9 +31,7 @@ class WorkerSetTest : public testing::Test {
                       scripts_.say_hello() + std::string(ScriptedWorker::kStay));
   }
   WorkerSet workers_of(unsigned max_workers, std::string_view text) {
-    return {max_workers,
-            {.name = "worker", .option = scripts_.script(text), .environment = {}},
-            {}};
+    return {max_workers, {.name = "worker", .path = scripts_.script(text)}, {}};
   }
 
   Result<WorkerProcess> acquire(WorkerSet& workers, const Libraries& libraries) {
