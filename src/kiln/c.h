@@ -105,7 +105,7 @@ typedef struct kiln_event {
   int kind; /* KILN_EVENT_... */
   const char *kernel, *key;
   int device;
-  int64_t took_ns;     /* since the call that caused it */
+  int64_t took_ns;     /* since the get() that caused it began */
   int code;            /* 0, or the error's code */
   const char* message; /* "", or the error's message */
 } kiln_event;
@@ -167,7 +167,7 @@ KILN_C_RESULT kiln_result kiln_log_to(void (*write)(void* user, int level,
 typedef struct kiln_device {
   size_t struct_size;
   int ordinal;
-  const char* name; /* this and the next text: valid as long as the service */
+  const char* name; /* this, uuid and pci_id: valid as long as the service */
   int capability_major, capability_minor;
   const char *uuid, *pci_id;
   uint64_t memory_bytes;
@@ -192,8 +192,8 @@ KILN_C_API void kiln_cancel_free(kiln_cancel* cancel);
 typedef struct kiln_source {
   size_t struct_size;
   const char* source;
-  const char*
-      file_name; /* the compiler sees it without its folder; NULL: "kernel.cu" */
+  /* The compiler sees it without its folder. NULL: "kernel.cu". */
+  const char* file_name;
   /* Headers in memory: the names as #include spells them, and their texts. */
   const char *const *header_names, *const *header_texts;
   size_t header_count;

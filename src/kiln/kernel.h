@@ -51,8 +51,8 @@ struct GlobalVariable {
 /// may use one Kernel and its copies.
 class KILN_EXPORT Kernel {
  public:
-  /// The template with its parameters, "scaled_softmax_fwd:dtype=bf16,max_cols=any"; of
-  /// a source, the file name in the request that loaded it first.
+  /// The template with its parameters, "scaled_softmax_fwd:dtype=bf16,max_cols=any";
+  /// for a source, the file name in the request that loaded it first.
   [[nodiscard]] const std::string& name() const;
   /// The cache key: 64 hex digits, which `kiln show` accepts.
   [[nodiscard]] const std::string& key() const;
@@ -68,8 +68,8 @@ class KILN_EXPORT Kernel {
   [[nodiscard]] Result<Kernel> entry(std::string_view name) const;
 
   /// A variable of the module, by name expression ("&ns::table", or "ns::table") or by
-  /// lowered name, which of a variable outside of namespaces is its own. A name
-  /// expression keeps a variable that no kernel uses. Errors: kNotFound; kDevice.
+  /// lowered name, which outside of namespaces is the plain name. A name expression
+  /// keeps a variable that no kernel uses. Errors: kNotFound; kDevice.
   [[nodiscard]] Result<GlobalVariable> global(std::string_view name) const;
 
   /// Errors: kInvalidArgument if entry_point() is "".

@@ -19,14 +19,14 @@ using Parameters = std::map<std::string, std::string>;
 /// `options` has another --std.
 struct SourceOptions {
   std::string source;
-  /// The name in messages. The compiler sees its last component: in its log, as
-  /// `__FILE__`, in line numbers (-lineinfo, -G). That much of it is in the key. An
-  /// #include of that very name includes the source itself.
+  /// The name in messages. Only its last component reaches the key and the compiler:
+  /// its log, `__FILE__`, line numbers (-lineinfo, -G). An #include of that very name
+  /// includes the source itself.
   std::string file_name = "kernel.cu";
   /// Headers in memory: the name as #include spells it, and the text.
   std::map<std::string, std::string> headers{};
   /// Searched in this order, after the headers in memory, before the toolkit's. A
-  /// relative path is resolved at the first get(), in the working directory of then.
+  /// relative path is resolved against the working directory at the first get().
   std::vector<std::filesystem::path> include_dirs{};
   /// "NAME" or "NAME=VALUE".
   std::vector<std::string> defines{};
@@ -46,9 +46,8 @@ struct SourceOptions {
 /// changes. Thread safety: any number of threads may use one.
 class KILN_EXPORT Request {
  public:
-  /// A kernel of a template, which `kiln templates` lists. Implicit, so that a call can
-  /// say
-  /// `service.get({"scaled_softmax_fwd", {{"dtype", "bf16"}}}, device)`.
+  /// A kernel of a template, which `kiln templates` lists. Implicit, for calls such
+  /// as `service.get({"scaled_softmax_fwd", {{"dtype", "bf16"}}}, device)`.
   // NOLINTNEXTLINE(google-explicit-constructor)
   Request(std::string name, Parameters params = {});
 

@@ -25,10 +25,10 @@
 
 namespace kiln {
 
-/// Something that a get(), or its prefetch(), of a kernel for a device has done.
+/// Something that a get() has done; prefetch() runs a get(), too.
 struct Event {
   enum class Kind : std::uint8_t {
-    kHit,        // found on disk; or in memory, if it could not be stored
+    kHit,        // found on disk; or its binary in memory, if it could not be stored
     kCompiled,   // built by this call
     kWaited,     // another process or thread built or loaded it meanwhile
     kNotStored,  // built and usable, but not stored on disk; `error` says why
@@ -39,7 +39,7 @@ struct Event {
   std::string kernel;  // as Kernel::name()
   std::string key;     // 64 hex digits; "" if it failed before the key was known
   int device = 0;      // the ordinal
-  std::chrono::nanoseconds took{};  // since get() was called
+  std::chrono::nanoseconds took{};  // since get() began
   std::optional<Error> error{};
 };
 
@@ -167,9 +167,8 @@ class KILN_EXPORT Service {
   /// Starts get() on a thread of the service and returns. A later get() finds the
   /// kernel or waits for the same build. A failure in the background is reported as an
   /// event only; a later get() tries again. Errors: kInvalidArgument, kNotFound (the
-  /// request, the device);
-  /// kUnavailable (no thread left, no driver, a forked child, a kernel that
-  /// Options::disable names).
+  /// request, the device); kUnavailable (no thread left, no driver, a forked child, a
+  /// kernel that Options::disable names).
   [[nodiscard]] Result<void> prefetch(const Request& request, const Device& device);
 
   [[nodiscard]] Statistics statistics() const;

@@ -114,7 +114,7 @@ struct GluForward {
   float offset = std::numeric_limits<float>::quiet_NaN();
 };
 
-/// The gradients of glu_forward() with respect to its inputs, in the layout of these.
+/// The gradients of glu_forward() with respect to its inputs, in the same layout.
 /// dbias = the sum of the gradients of gate and linear input over the rows, before they
 /// are rounded to dtype; dweight = the sum of dy * glu(g, l) along each row.
 struct GluBackward {
@@ -149,7 +149,7 @@ struct GluBackward {
 /// fetches it as Service::get() does, and blocks. After prepare() with the same dtype,
 /// kind, has_bias and has_weight, the call works during a stream capture. An unused
 /// pointer must be null, such as `bias` without has_bias. Errors: kInvalidArgument,
-/// before anything is fetched (names the wrong argument; a stream of another device);
+/// before anything is fetched (the argument that it names; a stream of another device);
 /// those of Service::get() and Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> activation_forward(
     Service& service, const Device& device, CUstream_st* stream,

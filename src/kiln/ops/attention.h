@@ -173,8 +173,8 @@ struct AttentionTensors {
   /// tokens that cu_seqlens gives the sequence.
   const std::int32_t* lengths_q = nullptr;
   const std::int32_t* lengths_kv = nullptr;
-  /// For dropout: one number each. Give both passes the same numbers, so that they drop
-  /// the same probabilities. Kiln's kernels (Philox 4x32-10) draw 16 bits for each
+  /// For dropout: a single number each. Give both passes the same numbers, so that they
+  /// drop the same probabilities. Kiln's kernels (Philox 4x32-10) draw 16 bits for each
   /// probability: they round `dropout` to a multiple of 1/65536, and need an offset
   /// below 2^32.
   const std::int64_t* dropout_seed = nullptr;
@@ -241,7 +241,7 @@ struct AttentionChoice {
 
 /// Decides the backend, and builds and loads on `device` what attention_forward()
 /// needs, provided that its tensors will be aligned to 16 bytes and its scale above 0.
-/// To prepare for a call with others, run it once. Before a capture, call it on the
+/// Any other call is prepared by running it once. Before a capture, prepare on the
 /// thread that captures. Thread safety and errors: as attention_forward().
 [[nodiscard]] KILN_EXPORT Result<AttentionChoice> prepare_attention_forward(
     Service& service, const Device& device, const AttentionProblem& problem,

@@ -113,7 +113,7 @@ struct CrossEntropyBackward {
 /// current; the thread's current context does not change. The first call for a kernel
 /// fetches it as Service::get() does, and blocks. After prepare() with the same dtype,
 /// the call works during a stream capture. Errors: kInvalidArgument, before anything is
-/// fetched (names the wrong argument; a stream of another device); those of
+/// fetched (the argument that it names; a stream of another device); those of
 /// Service::get() and Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> cross_entropy(Service& service,
                                                      const Device& device,

@@ -137,13 +137,13 @@ struct RmsNormBackward {
 
 /// Launches the operation on `device`, one of Service::devices(), in `stream`;
 /// asynchronous. A null stream is the default stream of `device`, whatever context is
-/// current; the thread's current context does not change. dweight and dbias have the
-/// same bits every time for one shape on devices with equally many multiprocessors;
+/// current; the thread's current context does not change. dweight and dbias are
+/// bitwise reproducible for one shape on devices with equally many multiprocessors;
 /// with 0 rows they are 0. The first call for a kernel fetches it as Service::get()
 /// does, and blocks. After prepare() with the same dtypes, flags, casting and cols, the
 /// call works during a stream capture. An unused pointer must be null, such as
 /// `residual` without adds_residual. Errors: kInvalidArgument, before anything is
-/// fetched (names the wrong argument; a stream of another device); those of
+/// fetched (the argument that it names; a stream of another device); those of
 /// Service::get() and Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> layernorm_forward(Service& service,
                                                          const Device& device,

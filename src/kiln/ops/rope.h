@@ -31,7 +31,7 @@
 // groups of query heads, call once per group.
 //
 // Position ids per token: gather one row of the table for each token, so that the table
-// has batch * sequence positions. If one stride leads through all tokens, gather in the
+// has batch * sequence positions. If all tokens are one stride apart, gather in the
 // order of that stride, and call with batch = 1 and sequence = all tokens. With any
 // strides, gather sequence after sequence, and call with starts[i] = i * sequence.
 
@@ -122,7 +122,7 @@ struct RopeBackward : RopeArguments {};
 /// launch. The first call for a kernel fetches it as Service::get() does, and blocks.
 /// After prepare() with the same dtype, style and kind of table (angles, or cos and sin
 /// and their dtype), the call works during a stream capture. Errors: kInvalidArgument,
-/// before anything is fetched (names the wrong argument; a stream of another device);
+/// before anything is fetched (the argument that it names; a stream of another device);
 /// those of Service::get() and Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> rope_forward(Service& service,
                                                     const Device& device,

@@ -31,7 +31,7 @@ enum class SoftmaxMask : std::uint8_t {
 };
 
 /// y = softmax(scale * x) of each row. A masked element counts as -infinity, so its y
-/// is exactly 0. A row of masked elements alone is all 0, and so is its gradient.
+/// is exactly 0. A fully masked row is all 0, and so is its gradient.
 ///
 /// This differs from code that sets masked scores to -10000, such as Megatron-LM's
 /// attention_mask_func and Apex's scaled_masked_softmax: there each element of a fully
@@ -48,8 +48,8 @@ struct SoftmaxForward {
   SoftmaxMask mask = SoftmaxMask::kNone;
   /// For kBytes: [mask_batch, 1, sq, skv], one byte per element, shared by all heads.
   const std::uint8_t* mask_bytes = nullptr;
-  /// For kBytes. 1: one mask for the whole batch; 0 or `batch`: one mask for each of
-  /// the batch.
+  /// For kBytes. 1: one mask for the whole batch; 0 or `batch`: one mask for each
+  /// element of the batch.
   std::int64_t mask_batch = 0;
 };
 
@@ -74,7 +74,7 @@ struct SoftmaxBackward {
 /// fetches it as Service::get() does, and blocks. After prepare() with the same dtype,
 /// mask and skv, the call works during a stream capture. An unused pointer must be
 /// null, such as `mask_bytes` without kBytes. Errors: kInvalidArgument, before anything
-/// is fetched (names the wrong argument; a stream of another device); those of
+/// is fetched (the argument that it names; a stream of another device); those of
 /// Service::get() and Kernel::launch(). Thread safety: any number of threads.
 [[nodiscard]] KILN_EXPORT Result<void> softmax_forward(Service& service,
                                                        const Device& device,
