@@ -55,10 +55,6 @@ struct OwnerRecord {
 };
 inline constexpr std::size_t kOwnerRecordBytes = 64;
 
-/// True if a record did not change between two reads: no sign of life.
-[[nodiscard]] bool is_unchanged(const std::optional<OwnerRecord>& a,
-                                const std::optional<OwnerRecord>& b);
-
 /// Time limits of locks; tests shorten them.
 struct LockTimes {
   std::chrono::milliseconds heartbeat{1000};       // the holder's

@@ -21,14 +21,15 @@ std::string silent(const OwnerRecord& owner, std::chrono::nanoseconds age) {
                      to_string(owner.phase), text(age));
 }
 
-}  // namespace
-
+/// True if a record did not change between two reads: no sign of life.
 bool is_unchanged(const std::optional<OwnerRecord>& a,
                   const std::optional<OwnerRecord>& b) {
   if (!a || !b)
     return !a && !b;
   return a->same_owner(*b) && a->heartbeat == b->heartbeat && a->phase == b->phase;
 }
+
+}  // namespace
 
 std::optional<std::string> OwnerWatch::give_up(const std::optional<OwnerRecord>& seen) {
   const auto now = std::chrono::steady_clock::now();

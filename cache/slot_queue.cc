@@ -1,5 +1,6 @@
 #include "cache/slot_queue.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cache/owned_range.h"
@@ -31,18 +32,31 @@ Result<QueuePlace> QueuePlace::join(FileSystem& file_system,
   }
 }
 
-std::optional<Ticket> QueuePlace::before(const std::set<Ticket>& skipped) const {
-  Ticket from = 0;
-  const auto find = [&](Ticket to) -> std::optional<Ticket> {
-    const auto other = lock_.other(kQueueOffset + from, to - from);
-    return other ? std::optional(other->offset - kQueueOffset) : std::nullopt;
-  };
-  for (auto skip = skipped.begin(); skip != skipped.end() && *skip < ticket_; ++skip) {
-    if (const auto found = find(*skip))
-      return found;
-    from = *skip + 1;
+std::vector<Ticket> QueuePlace::before() const {
+  std::vector<Ticket> found;
+  // The system names any lock in a range, not the first one.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges{
+      {kQueueOffset, kQueueOffset + ticket_}};
+  while (!ranges.empty()) {
+    const auto [from, to] = ranges.back();
+    ranges.pop_back();
+    const auto other = lock_.other(from, to - from);
+    if (!other)
+      continue;
+    // Only a foreign program locks more than one byte.
+    const std::uint64_t begin = std::max(from, other->offset);
+    const std::uint64_t end = other->offset + other->bytes;
+    found.push_back(begin - kQueueOffset);
+    ranges.emplace_back(from, begin);
+    if (other->bytes > 0 && end < to)
+      ranges.emplace_back(end, to);
   }
-  return find(ticket_);
+  std::ranges::sort(found);
+  return found;
+}
+
+bool QueuePlace::is_taken(Ticket ticket) const {
+  return !is_free(kQueueOffset + ticket, 1);
 }
 
 }  // namespace kiln::cache

@@ -5,11 +5,9 @@
 
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
-#include <set>
+#include <vector>
 
 #include "cache/file_lock.h"
 #include "kiln/result.h"
@@ -27,9 +25,10 @@ class QueuePlace {
   [[nodiscard]] static Result<QueuePlace> join(FileSystem& file_system,
                                                const std::filesystem::path& file);
 
-  /// Somebody before this place, the tickets in `skipped` aside. nullopt: it is the
-  /// first, or the system does not tell.
-  [[nodiscard]] std::optional<Ticket> before(const std::set<Ticket>& skipped) const;
+  /// All places before this one, in order; later it can only become fewer. Empty where
+  /// the system does not tell.
+  [[nodiscard]] std::vector<Ticket> before() const;
+  [[nodiscard]] bool is_taken(Ticket ticket) const;
 
   /// False if somebody holds a part of these bytes of the file.
   [[nodiscard]] bool is_free(std::uint64_t offset, std::uint64_t bytes) const {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "cache/stoppable_sleep.h"
-#include "util/try.h"
 #include "util/units.h"
 
 namespace kiln::cache {
@@ -17,56 +17,29 @@ using Clock = std::chrono::steady_clock;
 // No more slots than this are tried, however many holders are ignored.
 constexpr unsigned kMaxSlots = 4096;
 constexpr std::chrono::seconds kTellEvery{1};
+// Who is not the first looks at all slots only once in so many looks at the queue.
+constexpr unsigned kLooksPerSearch = 16;
+// Each place passes by those before it this part of a turn later than the place before
+// it: of two that wait behind a stopped process, the first gets the slot.
+constexpr int kStepsPerTurn = 8;
+
+bool is_free(const QueuePlace& queue, unsigned slot) {
+  return queue.is_free(slot * kOwnerRecordBytes, kOwnerRecordBytes);
+}
 
 }  // namespace
 
 /// What one caller of acquire() has seen so far.
-class Slots::Wait {
- public:
-  Wait(const Request& asked, QueuePlace taken)
-      : request(asked), place(std::move(taken)) {}
-
-  const Request& request;
+struct Slots::Wait {
   const QueuePlace place;
-  std::map<unsigned, OwnerWatch> watches{};  // by slot
+  std::vector<Ticket> before = place.before();
+  Clock::time_point moved = Clock::now();  // when one of them was last seen to leave
+  std::optional<unsigned> free{};          // a slot that they do not take
+  Clock::time_point free_since{};
+  unsigned looks = 0;
+  Clock::time_point looked{};
 
-  /// Notes who stands before us; nullopt: nobody.
-  void see_before(std::optional<Ticket> ticket) {
-    if (ticket == before_)
-      return;
-    before_ = ticket;
-    moved_ = Clock::now();
-    free_since_.reset();
-  }
-  /// For how long a slot has been free although whoever stands before us could take it.
-  [[nodiscard]] Clock::duration free_for(bool is_free) {
-    if (!is_free)
-      free_since_.reset();
-    else if (!free_since_)
-      free_since_ = Clock::now();
-    return free_since_ ? Clock::now() - *free_since_ : Clock::duration::zero();
-  }
-  [[nodiscard]] std::optional<Ticket> before() const { return before_; }
-  /// Since the queue before us moved, or we became the first.
-  [[nodiscard]] Clock::duration standing_for() const { return Clock::now() - moved_; }
-  [[nodiscard]] Clock::duration waited() const { return Clock::now() - began_; }
-
-  [[nodiscard]] bool tells_now() const {
-    return request.on_wait && Clock::now() >= tell_at_;
-  }
-  void tell(const std::optional<OwnerRecord>& holder) {
-    if (!tells_now() || !holder || holder->phase == Phase::kReleased)
-      return;
-    request.on_wait(*holder);
-    tell_at_ = Clock::now() + kTellEvery;
-  }
-
- private:
-  const Clock::time_point began_ = Clock::now();
-  Clock::time_point moved_ = began_;
-  Clock::time_point tell_at_{};
-  std::optional<Ticket> before_;
-  std::optional<Clock::time_point> free_since_;
+  [[nodiscard]] int ahead() const { return static_cast<int>(before.size()); }
 };
 
 Slots::Slots(const LockFolder& folder, FileSystem& file_system, Counters& counters,
@@ -77,116 +50,159 @@ Slots::Slots(const LockFolder& folder, FileSystem& file_system, Counters& counte
       times_(times),
       count_(std::move(count)) {}
 
-OwnedRange::Place Slots::place(unsigned slot) const {
-  return {&file_system_, file(), slot};
-}
-
 Slots::Acquired Slots::acquire(const Request& request) {
-  const auto bypassed = [&](std::string reason, Clock::duration waited = {}) {
-    counters_.add(Counter::kLockBypassed);
-    return Acquired{SlotOutcome::kBypassed, {}, std::move(reason), waited};
+  const auto began = Clock::now();
+  const auto ended = [&](SlotOutcome outcome, OwnedRange slot, std::string reason) {
+    if (outcome == SlotOutcome::kBypassed)
+      counters_.add(Counter::kLockBypassed);
+    return Acquired{outcome, std::move(slot), std::move(reason), Clock::now() - began};
+  };
+  const auto failed = [&](Error error) {
+    counters_.add_if_untrusted(error);
+    return ended(SlotOutcome::kBypassed, {}, std::move(error).message);
   };
   if (!folder_.usable())
-    return bypassed(folder_.why);
-  auto joined = QueuePlace::join(file_system_, file());
-  if (!joined) {
-    counters_.add_if_untrusted(joined.error());
-    return bypassed(std::move(joined).error().message);
-  }
-  Wait wait(request, *std::move(joined));
-  BackOff pause(times_);
-  for (;;) {
-    if (request.stop.stop_requested())
-      return {SlotOutcome::kCancelled, {}, {}, wait.waited()};
-    if (is_our_turn(wait)) {
-      auto owned = try_any(wait);
-      if (!owned) {
-        counters_.add_if_untrusted(owned.error());
-        return bypassed(std::move(owned).error().message, wait.waited());
-      }
-      if (owned->held())
-        return {SlotOutcome::kHeld, *std::move(owned), {}, wait.waited()};
-    } else {
-      for (unsigned slot = 0;
-           wait.tells_now() && slot < std::min(count_.get(), kMaxSlots); ++slot)
-        wait.tell(OwnedRange::owner(place(slot)));
-    }
-    if (wait.standing_for() > request.build_limit + times_.compile_grace) {
-      return bypassed(
-          fmt::format(
-              "nobody in the queue for a build slot has moved for {}",
-              format_duration(std::chrono::duration_cast<std::chrono::milliseconds>(
-                  wait.standing_for()))),
-          wait.waited());
-    }
-    stoppable_sleep(pause.next(), request.stop);
-  }
-}
-
-/// True for the first in the queue. Passes by whoever does not take a free slot: it is
-/// stopped.
-bool Slots::is_our_turn(Wait& wait) {
-  for (;;) {
-    wait.see_before(wait.place.before(passed_by()));
-    if (!wait.before())
-      return true;
-    if (wait.free_for(has_free_slot(wait.place)) < times_.no_turn)
-      return false;
-    const MutexLock lock(mutex_);
-    passed_by_.insert(*wait.before());
-  }
-}
-
-std::set<Ticket> Slots::passed_by() {
-  const MutexLock lock(mutex_);
-  return passed_by_;
-}
-
-bool Slots::has_free_slot(const QueuePlace& queue) const {
-  for (unsigned slot = 0; slot < std::min(count_.get(), kMaxSlots); ++slot) {
-    if (queue.is_free(slot * kOwnerRecordBytes, kOwnerRecordBytes))
-      return true;
-  }
-  return false;
-}
-
-/// Tries each slot once. The result holds nothing if all are taken.
-Result<OwnedRange> Slots::try_any(Wait& wait) {
+    return ended(SlotOutcome::kBypassed, {}, folder_.why);
+  auto joined = QueuePlace::join(file_system_, place(0).file);
+  if (!joined)
+    return failed(std::move(joined).error());
   OwnerRecord record;
-  record.key = wait.request.key;
-  record.build_limit = wait.request.build_limit;
+  record.key = request.key;
+  record.build_limit = request.build_limit;
   record.phase = Phase::kCompiling;
-  // Each ignored holder adds one slot at the end.
-  unsigned slot_count = count_.get();
-  for (unsigned slot = 0; slot < std::min(slot_count, kMaxSlots); ++slot) {
-    auto owned = KILN_TRY(OwnedRange::try_own(place(slot), record, times_.heartbeat));
-    if (owned)
-      return *std::move(owned);
-    if (ignores_holder(slot, wait))
-      ++slot_count;
+  Wait wait{*std::move(joined)};
+  for (Clock::time_point tell_at = began;;) {
+    if (request.stop.stop_requested())
+      return ended(SlotOutcome::kCancelled, {}, {});
+    std::optional<OwnerRecord> holder;
+    std::optional<unsigned> slot;
+    {
+      const MutexLock lock(mutex_);
+      watch_holders(wait.place);
+      holder = living_;
+      slot = next_slot(wait);
+    }
+    if (slot) {
+      auto owned = OwnedRange::try_own(place(*slot), record, times_.heartbeat);
+      if (!owned)
+        return failed(std::move(owned).error());
+      if (*owned)
+        return ended(SlotOutcome::kHeld, **std::move(owned), {});
+    }
+    const auto now = Clock::now();
+    if (holder && request.on_wait && now >= tell_at) {
+      request.on_wait(*holder);
+      tell_at = now + kTellEvery;
+    }
+    const auto stood = std::chrono::floor<std::chrono::milliseconds>(now - wait.moved);
+    if (stood > request.build_limit + times_.compile_grace) {
+      return ended(SlotOutcome::kBypassed, {},
+                   fmt::format("nobody in the queue for a build slot has moved for {}",
+                               format_duration(stood)));
+    }
+    // Whoever is far behind cannot be the next one.
+    stoppable_sleep(
+        std::min(times_.shortest_pause * 2 * (1 + wait.ahead()), times_.longest_pause),
+        request.stop);
   }
-  return OwnedRange();
 }
 
-bool Slots::ignores_holder(unsigned slot, Wait& wait) {
-  const std::optional<OwnerRecord> owner = OwnedRange::owner(place(slot));
-  {
-    const MutexLock lock(mutex_);
-    const auto known = ignored_holders_.find(slot);
-    if (known != ignored_holders_.end()) {
-      if (is_unchanged(owner, known->second))
-        return true;
-      ignored_holders_.erase(known);  // alive after all, or a new holder
+/// Looks at the holders of all slots, twice in a heartbeat for all threads of this
+/// process, so that each knows of a dead one as soon as it is the first in the queue.
+void Slots::watch_holders(const QueuePlace& queue) {
+  const auto now = Clock::now();
+  if (now < look_at_)
+    return;
+  if (now > look_at_ + times_.heartbeat)  // nobody looked in between
+    std::erase_if(holders_, [](const auto& each) { return !each.second.is_ignored; });
+  look_at_ = now + times_.heartbeat / 2;
+  living_.reset();
+  unsigned end = count_.get();
+  for (unsigned slot = 0; slot < std::min(end, kMaxSlots); ++slot) {
+    if (is_free(queue, slot)) {
+      holders_.erase(slot);
+      continue;
+    }
+    const std::optional<OwnerRecord> owner = OwnedRange::owner(place(slot));
+    auto& [watch, is_ignored] =
+        holders_.try_emplace(slot, Holder{OwnerWatch(times_)}).first->second;
+    const bool was_ignored =
+        std::exchange(is_ignored, watch.give_up(owner).has_value());
+    end += is_ignored ? 1 : 0;
+    if (is_ignored && !was_ignored)
+      counters_.add(Counter::kSlotHolderIgnored);
+    if (!is_ignored && owner && owner->phase != Phase::kReleased)
+      living_ = owner;
+  }
+}
+
+/// The slot that the caller may try now: any for the first in the queue; for whoever
+/// has passed by all before it, one that they leave free.
+std::optional<unsigned> Slots::next_slot(Wait& wait) {
+  if (Clock::now() >= forget_at_)
+    passed_by_.clear();
+  std::optional<unsigned> from = 0;
+  for (auto at = wait.before.begin(); from && at != wait.before.end();) {
+    if (!wait.place.is_taken(*at)) {
+      at = wait.before.erase(at);
+      wait.moved = Clock::now();
+      wait.free.reset();
+      continue;
+    }
+    const auto known = passed_by_.find(*at++);
+    from = known == passed_by_.end() ? std::nullopt
+                                     : std::optional(std::max(*from, known->second));
+  }
+  if (from) {
+    const auto slot = free_slot(wait.place, *from);
+    if (slot || from == 0U)
+      return slot;
+  }
+  if (!is_left_free(wait))
+    return std::nullopt;
+  if (passed_by_.empty())
+    forget_at_ = Clock::now() + times_.no_heartbeat;
+  for (const Ticket ticket : wait.before) {
+    unsigned& first = passed_by_.try_emplace(ticket, *wait.free).first->second;
+    first = std::min(first, *wait.free);
+  }
+  return wait.free;
+}
+
+/// True if those before the caller have left a slot free for so long that it may take
+/// it.
+bool Slots::is_left_free(Wait& wait) {
+  const auto now = Clock::now();
+  // Whoever was stopped itself has not seen what happened meanwhile.
+  const bool was_away = now - std::exchange(wait.looked, now) > times_.no_turn / 2;
+  if (wait.free && (was_away || !is_free(wait.place, *wait.free)))
+    wait.free.reset();
+  if (!wait.free && wait.looks++ % kLooksPerSearch == 0) {
+    wait.free = free_slot(wait.place, 0);
+    wait.free_since = now;
+  }
+  if (!wait.free || now - wait.free_since < times_.no_turn)
+    return false;
+  std::erase_if(wait.before,
+                [&](Ticket ticket) { return !wait.place.is_taken(ticket); });
+  const auto patience =
+      times_.no_turn * (kStepsPerTurn - 1 + wait.ahead()) / kStepsPerTurn;
+  return now - wait.free_since >= std::min(patience, times_.no_heartbeat);
+}
+
+/// The lowest free slot, not below `from`. Each ignored holder adds one at the end.
+std::optional<unsigned> Slots::free_slot(const QueuePlace& queue, unsigned from) {
+  unsigned end = count_.get();
+  for (unsigned slot = 0; slot < std::min(end, kMaxSlots); ++slot) {
+    if (is_free(queue, slot)) {
+      if (slot >= from)
+        return slot;
+    } else if (const auto holder = holders_.find(slot);
+               holder != holders_.end() && holder->second.is_ignored) {
+      ++end;
     }
   }
-  if (!wait.watches.try_emplace(slot, times_).first->second.give_up(owner)) {
-    wait.tell(owner);
-    return false;
-  }
-  counters_.add(Counter::kSlotHolderIgnored);
-  const MutexLock lock(mutex_);
-  ignored_holders_.insert_or_assign(slot, owner);
-  return true;
+  return std::nullopt;
 }
 
 }  // namespace kiln::cache

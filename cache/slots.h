@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <stop_token>
 #include <string>
 
@@ -50,21 +49,27 @@ class Slots {
   /// processes. Goes on without one (kBypassed) if locks do not work, or if nobody who
   /// asked before left the queue for build_limit + LockTimes::compile_grace.
   /// A holder without a heartbeat for LockTimes::no_heartbeat, or over its own limit,
-  /// is ignored, as if there were one slot more. Whoever stands before us and does not
-  /// take a slot that is free for LockTimes::no_turn is passed by. This process
-  /// remembers both, and so waits for each only once.
+  /// is ignored, as if there were one slot more. Those before us who do not take a slot
+  /// that is free for LockTimes::no_turn are passed by, for this slot and those behind
+  /// it (a process may have fewer slots than we have). The process remembers that for
+  /// LockTimes::no_heartbeat: they may only have been slow.
   [[nodiscard]] Acquired acquire(const Request& request);
 
  private:
-  class Wait;
+  struct Wait;
+  struct Holder {
+    OwnerWatch watch;
+    bool is_ignored = false;
+  };
 
-  [[nodiscard]] std::filesystem::path file() const { return folder_.path / "slots"; }
-  [[nodiscard]] OwnedRange::Place place(unsigned slot) const;
-  [[nodiscard]] Result<OwnedRange> try_any(Wait& wait);
-  [[nodiscard]] bool ignores_holder(unsigned slot, Wait& wait);
-  [[nodiscard]] bool has_free_slot(const QueuePlace& queue) const;
-  [[nodiscard]] bool is_our_turn(Wait& wait);
-  [[nodiscard]] std::set<Ticket> passed_by();
+  [[nodiscard]] OwnedRange::Place place(unsigned slot) const {
+    return {&file_system_, folder_.path / "slots", slot};
+  }
+  void watch_holders(const QueuePlace& queue) KILN_REQUIRES(mutex_);
+  [[nodiscard]] std::optional<unsigned> next_slot(Wait& wait) KILN_REQUIRES(mutex_);
+  [[nodiscard]] bool is_left_free(Wait& wait) KILN_REQUIRES(mutex_);
+  [[nodiscard]] std::optional<unsigned> free_slot(const QueuePlace& queue,
+                                                  unsigned from) KILN_REQUIRES(mutex_);
 
   const LockFolder& folder_;
   FileSystem& file_system_;
@@ -73,9 +78,13 @@ class Slots {
   const LazyCount count_;
 
   Mutex mutex_;
-  std::map<unsigned, std::optional<OwnerRecord>> ignored_holders_
-      KILN_GUARDED_BY(mutex_);
-  std::set<Ticket> passed_by_ KILN_GUARDED_BY(mutex_);
+  // By slot, as all waiting threads of this process have seen them.
+  std::map<unsigned, Holder> holders_ KILN_GUARDED_BY(mutex_);
+  std::optional<OwnerRecord> living_ KILN_GUARDED_BY(mutex_);  // one of the holders
+  std::chrono::steady_clock::time_point look_at_ KILN_GUARDED_BY(mutex_);
+  // Who was passed by, and the first slot that may be taken before them.
+  std::map<Ticket, unsigned> passed_by_ KILN_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point forget_at_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln::cache

@@ -90,6 +90,42 @@ class KillCampaignTest : public testing::Test {
     });
   }
 
+  [[nodiscard]] CacheOptions one_slot() const {
+    CacheOptions one = options();
+    one.slots = 1;
+    one.build_limit = 10s;  // whoever starves goes on without one
+    return one;
+  }
+
+  /// A process that takes a slot for `time`, again and again, until it is killed.
+  ChildProcess builds_without_end(const CacheOptions& options,
+                                  std::chrono::milliseconds time) {
+    return ChildProcess([this, options, time] {
+      const auto cache = Cache::open(options);
+      for (;;) {
+        const auto slot = cache->acquire_slot({});
+        ++shared_->builds[0];
+        std::this_thread::sleep_for(time);
+      }
+      return 0;
+    });
+  }
+
+  /// A process that is stopped while it waits for a slot; it ends with 0 if it gets
+  /// one.
+  static ChildProcess stopped_in_the_queue(const CacheOptions& options) {
+    test::Signal waits;
+    ChildProcess child([&] {
+      const auto cache = Cache::open(options);
+      const auto slot =
+          cache->acquire_slot({.on_wait = [&](const OwnerRecord&) { waits.raise(); }});
+      return slot.outcome == SlotOutcome::kHeld ? 0 : 1;
+    });
+    waits.wait();
+    child.signal(SIGSTOP);
+    return child;
+  }
+
   void expect_whole(Campaign& campaign) {
     if (shared_->wrong > 0)
       campaign.wrong(std::to_string(shared_->wrong) + " hits had other bytes");
@@ -183,18 +219,8 @@ TEST_F(KillCampaignTest, fault_03_EachWaiterGoesOnAtOnceWhenTheHolderIsKilled) {
 
 TEST_F(KillCampaignTest, fault_41_ASingleBuildWaitsForTwoOfAProcessThatNeverEnds) {
   Campaign campaign;
-  CacheOptions one_slot = options();
-  one_slot.slots = 1;
-  ChildProcess warm([&] {
-    const auto cache = Cache::open(one_slot);
-    for (;;) {
-      const auto slot = cache->acquire_slot({});
-      ++shared_->builds[0];
-      std::this_thread::sleep_for(10ms);
-    }
-    return 0;
-  });
-  const auto cache = Cache::open(one_slot);
+  const ChildProcess warm = builds_without_end(one_slot(), 10ms);
+  const auto cache = Cache::open(one_slot());
   while (shared_->builds[0] == 0) std::this_thread::sleep_for(1ms);
   for (int turn = 0; turn < 20; ++turn) {
     const int before = shared_->builds[0];
@@ -207,20 +233,9 @@ TEST_F(KillCampaignTest, fault_41_ASingleBuildWaitsForTwoOfAProcessThatNeverEnds
 
 TEST_F(KillCampaignTest, fault_41_AStoppedProcessThatIsFirstInTheQueueIsPassedBy) {
   Campaign campaign;
-  CacheOptions one_slot = options();
-  one_slot.slots = 1;
-  const auto cache = Cache::open(one_slot);
+  const auto cache = Cache::open(one_slot());
   auto held = cache->acquire_slot({});
-  test::Signal waits;
-  ChildProcess first([&] {
-    const auto mine = Cache::open(one_slot);
-    return mine->acquire_slot({.on_wait = [&](const OwnerRecord&) { waits.raise(); }})
-                       .outcome == SlotOutcome::kHeld
-               ? 0
-               : 1;
-  });
-  waits.wait();
-  first.signal(SIGSTOP);
+  ChildProcess first = stopped_in_the_queue(one_slot());
   campaign.injected();
   held.slot.release();
   const auto began = now();
@@ -228,6 +243,39 @@ TEST_F(KillCampaignTest, fault_41_AStoppedProcessThatIsFirstInTheQueueIsPassedBy
   EXPECT_LT(now() - began, 10s);
   first.signal(SIGCONT);
   campaign.expect_end(first);
+}
+
+TEST_F(KillCampaignTest, fault_41_BehindAStoppedProcessASingleBuildWaitsForTwo) {
+  Campaign campaign;
+  const auto cache = Cache::open(one_slot());
+  auto held = cache->acquire_slot({});
+  const ChildProcess stopped = stopped_in_the_queue(one_slot());
+  const ChildProcess warm = builds_without_end(one_slot(), 10ms);
+  campaign.injected();
+  held.slot.release();
+  while (shared_->builds[0] == 0) std::this_thread::sleep_for(1ms);  // it passed by
+  for (int turn = 0; turn < 5; ++turn) {
+    const int before = shared_->builds[0];
+    const auto slot = cache->acquire_slot({});
+    if (slot.outcome != SlotOutcome::kHeld || shared_->builds[0] - before > 2)
+      campaign.wrong("it waited for " + std::to_string(shared_->builds[0] - before));
+  }
+}
+
+TEST_F(KillCampaignTest, fault_41_AProcessThatWasStoppedForAMomentIsServedAgain) {
+  Campaign campaign;
+  CacheOptions options = one_slot();
+  options.build_limit = 3s;  // then it would go on without a slot
+  options.lock_times = {.no_heartbeat = 1s, .no_turn = 300ms, .compile_grace = 0s};
+  const auto cache = Cache::open(options);
+  auto held = cache->acquire_slot({});
+  ChildProcess single = stopped_in_the_queue(options);
+  const ChildProcess warm = builds_without_end(options, 100ms);
+  campaign.injected();
+  held.slot.release();
+  while (shared_->builds[0] == 0) std::this_thread::sleep_for(1ms);
+  single.signal(SIGCONT);
+  campaign.expect_end(single);
 }
 
 TEST_F(KillCampaignTest, fault_36_AStampedeBuildsEachKeyOnce) {

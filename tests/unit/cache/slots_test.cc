@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <memory>
 #include <stop_token>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "tests/support/faulty_file_system.h"
@@ -19,18 +22,22 @@ using Clock = std::chrono::steady_clock;
 
 class SlotsTest : public testing::Test {
  protected:
+  /// A place in the queue of somebody who never takes a slot.
+  QueuePlace join() { return QueuePlace::join(files_, file_).value(); }
+
   /// Locks a slot and writes nothing: as a stopped process looks to others.
   OwnedRange silent_holder(std::uint64_t slot) {
     files_.before = [](std::string_view call, int) {
       return call == "pwrite" ? -EIO : 0;
     };
-    auto held = OwnedRange::try_own({&files_, folder_.path / "slots", slot}, {}, 1h);
+    auto held = OwnedRange::try_own({&files_, file_, slot}, {}, 1h);
     files_.before = [](auto, int) { return 0; };
     return **std::move(held);
   }
 
   const test::TempDir dir_;
   const LockFolder folder_{dir_.path() / "locks", {}};
+  const std::filesystem::path file_ = folder_.path / "slots";
   test::FaultyFileSystem files_;
   Counters counters_;
   const LockTimes times_{.heartbeat = 20ms,
@@ -98,7 +105,7 @@ TEST_F(SlotsTest, WhoeverReleasesASlotAndAsksAgainStandsBehindThoseWhoWait) {
 }
 
 TEST_F(SlotsTest, AStoppedProcessThatIsFirstInTheQueueIsPassedByOnce) {
-  const auto stopped = QueuePlace::join(files_, folder_.path / "slots").value();
+  const auto stopped = join();
   Slots slots(folder_, files_, counters_, times_, 1);
   const auto before = Clock::now();
   slots.acquire({}).slot.release();
@@ -109,17 +116,104 @@ TEST_F(SlotsTest, AStoppedProcessThatIsFirstInTheQueueIsPassedByOnce) {
   EXPECT_LT(Clock::now() - again, 20 * times_.no_turn) << "not paid again each time";
 }
 
+TEST_F(SlotsTest, OfTwoBehindAStoppedProcessTheFirstGetsTheSlot) {
+  LockTimes times = times_;
+  times.longest_pause = 5ms;
+  times.no_heartbeat = 10s;
+  const auto stopped = join();
+  Slots busy(folder_, files_, counters_, times, 1);
+  std::ignore = busy.acquire({});  // now it knows the stopped one
+  const auto first = join();
+  const auto acquired = busy.acquire({});
+  EXPECT_EQ(acquired.outcome, SlotOutcome::kHeld);
+  // The first does not know it yet, and takes the slot after one turn.
+  EXPECT_GE(acquired.waited, times.no_turn + times.no_turn / 8);
+}
+
+TEST_F(SlotsTest, WhoeverWasOnlySlowIsServedAgain) {
+  const auto slow = join();
+  Slots slots(folder_, files_, counters_, times_, 1);
+  std::ignore = slots.acquire({});
+  EXPECT_LT(slots.acquire({}).waited, times_.no_turn);
+  std::this_thread::sleep_for(times_.no_heartbeat);
+  EXPECT_GE(slots.acquire({}).waited, times_.no_turn) << "passed by for ever";
+}
+
+TEST_F(SlotsTest, WhoeverHasFewerSlotsIsPassedByForTheOthersAlone) {
+  Slots one(folder_, files_, counters_, times_, 1);
+  auto lowest = one.acquire({});
+  const auto waits = join();  // for the lowest slot
+  Slots two(folder_, files_, counters_, times_, 2);
+  EXPECT_GE(two.acquire({}).waited, times_.no_turn);
+  const auto second = two.acquire({});
+  EXPECT_LT(second.waited, times_.no_turn) << "not paid again each time";
+  lowest.slot.release();
+  EXPECT_GE(two.acquire({}).waited, times_.no_turn) << "taken before its turn";
+}
+
+TEST_F(SlotsTest, SilentHoldersOfAllSlotsAreWaitedForTogether) {
+  constexpr unsigned kHolders = 4;
+  std::vector<OwnedRange> stopped;
+  for (unsigned slot = 0; slot < kHolders; ++slot)
+    stopped.push_back(silent_holder(slot));
+  std::vector<std::unique_ptr<Slots>> processes;
+  std::vector<std::jthread> threads;
+  std::vector<Slots::Acquired> acquired(kHolders);
+  const auto before = Clock::now();
+  for (unsigned i = 0; i < kHolders; ++i) {
+    processes.push_back(
+        std::make_unique<Slots>(folder_, files_, counters_, times_, kHolders));
+    threads.emplace_back([&, i] { acquired[i] = processes[i]->acquire({}); });
+  }
+  threads.clear();
+  EXPECT_LT(Clock::now() - before, 2 * times_.no_record);
+  for (const auto& each : acquired) EXPECT_EQ(each.outcome, SlotOutcome::kHeld);
+}
+
+TEST_F(SlotsTest, AQueueIsServedQuickly) {
+  constexpr int kWaiters = 40;
+  Slots slots(folder_, files_, counters_, times_, 1);
+  auto held = slots.acquire({});
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < kWaiters; ++i)
+    threads.emplace_back([&] { std::ignore = slots.acquire({}); });
+  std::this_thread::sleep_for(200ms);
+  const auto before = Clock::now();
+  held.slot.release();
+  threads.clear();
+  EXPECT_LT(Clock::now() - before, kWaiters * 12ms);
+}
+
+TEST_F(SlotsTest, WhoeverIsFarBehindAsksTheSystemLittle) {
+  constexpr unsigned kSlots = 64;
+  std::vector<OwnedRange> holders;
+  for (unsigned slot = 0; slot < kSlots; ++slot)
+    holders.push_back(*OwnedRange::try_own({&files_, file_, slot}, {}, 1h).value());
+  std::vector<QueuePlace> places;
+  for (int i = 0; i < 30; ++i) places.push_back(join());
+  test::FaultyFileSystem mine;
+  Slots slots(folder_, mine, counters_, {}, kSlots);
+  std::stop_source source;
+  std::jthread stopper([&] {
+    std::this_thread::sleep_for(1s);
+    source.request_stop();
+  });
+  Slots::Request request;
+  request.stop = source.get_token();
+  EXPECT_EQ(slots.acquire(request).outcome, SlotOutcome::kCancelled);
+  const auto calls = mine.calls();
+  // A look at all slots at each of some 20 looks at the queue would be 1300.
+  EXPECT_LT(std::ranges::count(calls, "find_lock"), 600);
+}
+
 TEST_F(SlotsTest, AClockThatIsBehindLetsNobodyJumpTheQueue) {
   // As a container with a time namespace of its own sees the machine's clock.
   const auto now = static_cast<std::uint64_t>((boot_time_now() + 1h).count());
-  const auto ahead =
-      FileLock::try_lock({&files_, folder_.path / "slots", (1U << 20U) + now, 1});
+  const auto ahead = FileLock::try_lock({&files_, file_, (1U << 20U) + now, 1});
   ASSERT_TRUE(ahead && *ahead);
-  const auto place = QueuePlace::join(files_, folder_.path / "slots").value();
-  EXPECT_TRUE(place.before({}));
-  const auto next = QueuePlace::join(files_, folder_.path / "slots").value();
-  EXPECT_TRUE(next.before({})) << "and those who ask later stand behind it";
-  EXPECT_TRUE(next.before({now}));
+  const auto place = join();
+  EXPECT_EQ(place.before().size(), 1U);
+  EXPECT_EQ(join().before().size(), 2U) << "and those who ask later stand behind it";
 }
 
 TEST_F(SlotsTest, AQueueThatDoesNotMoveIsLeft) {
