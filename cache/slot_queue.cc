@@ -12,13 +12,15 @@ namespace {
 // Behind the records of all slots. FORMAT.md, "Locks".
 constexpr std::uint64_t kQueueOffset = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kQueueEnd = std::uint64_t{1} << 62U;
+// More places than a queue has: some 0.1 s of attempts.
+constexpr int kMostTries = 10'000;
 
 }  // namespace
 
 Result<QueuePlace> QueuePlace::join(FileSystem& file_system,
                                     const std::filesystem::path& file) {
   auto ticket = static_cast<Ticket>(boot_time_now().count());
-  for (;; ++ticket) {
+  for (int i = 0; i < kMostTries; ++i, ++ticket) {
     auto lock =
         KILN_TRY(FileLock::try_lock({&file_system, file, kQueueOffset + ticket, 1}));
     if (!lock)
@@ -30,6 +32,10 @@ Result<QueuePlace> QueuePlace::join(FileSystem& file_system,
       return QueuePlace(*std::move(lock), ticket);
     ticket = behind->offset - kQueueOffset;
   }
+  return fail(ErrorCode::kUnavailable,
+              file.native() +
+                  " has no place left in the queue for build slots: who "
+                  "has locked it?");
 }
 
 std::vector<Ticket> QueuePlace::before() const {

@@ -21,7 +21,8 @@ using Ticket = std::uint64_t;
 /// Thread safety: one thread at a time. Fork safety: as FileLock.
 class QueuePlace {
  public:
-  /// Takes the last place. Errors: as FileLock::try_lock.
+  /// Takes the last place. Errors: as FileLock::try_lock; kUnavailable if somebody has
+  /// locked so much of the file that there is no last place.
   [[nodiscard]] static Result<QueuePlace> join(FileSystem& file_system,
                                                const std::filesystem::path& file);
 

@@ -216,6 +216,15 @@ TEST_F(SlotsTest, AClockThatIsBehindLetsNobodyJumpTheQueue) {
   EXPECT_EQ(join().before().size(), 2U) << "and those who ask later stand behind it";
 }
 
+TEST_F(SlotsTest, ALockOverTheWholeFileIsWaitedForByNobody) {
+  const auto whole = FileLock::try_lock({&files_, file_, 0, std::uint64_t{1} << 62U});
+  ASSERT_TRUE(whole && *whole);
+  Slots slots(folder_, files_, counters_, times_, 1);
+  const auto acquired = slots.acquire({});
+  EXPECT_EQ(acquired.outcome, SlotOutcome::kBypassed);
+  EXPECT_NE(acquired.reason.find(file_.native()), std::string::npos) << acquired.reason;
+}
+
 TEST_F(SlotsTest, AQueueThatDoesNotMoveIsLeft) {
   Slots slots(folder_, files_, counters_, times_, 1);
   const auto held = slots.acquire({});
