@@ -44,8 +44,9 @@ Result<std::unique_ptr<WorkerSet::Permit>> WorkerSet::acquire_permit(
   changed_.notify_all();  // there may be a permit for the next one
   if (stop.stop_requested())
     return fail(ErrorCode::kCancelled, "cancelled while queued for a compile worker");
+  auto permit = std::make_unique<Permit>(*this);  // if that throws, none is lost
   ++busy_;
-  return std::make_unique<Permit>(*this);
+  return permit;
 }
 
 Result<WorkerProcess> WorkerSet::acquire(const Libraries& libraries,
