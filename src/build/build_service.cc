@@ -123,7 +123,7 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
     const PreparedRequest& request, const device::BuildFor& build_for,
     const std::stop_token& stop) {
   KILN_TRY(check_process());
-  const auto toolchain = KILN_TRY(toolchains_.choose(build_for));
+  const auto toolchain = KILN_TRY(toolchains_.choose(build_for, stop));
   const auto choice = KILN_TRY(device::choose_target(
       build_for, declared_targets(request), toolchain->toolchain.facts));
   if (const auto* skipped = std::get_if<device::TargetSkipped>(&choice))

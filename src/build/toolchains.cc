@@ -47,22 +47,25 @@ void Toolchains::start_search() {
     search_thread_ = std::make_unique<std::thread>(*std::move(thread));
 }
 
-Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found() {
-  const MutexLock lock(mutex_);
-  return found_locked();
+Result<Toolchains::Found> Toolchains::found(const std::stop_token& stop) {
+  return searches_.run(0, stop, [this] { return search(); }).result;
 }
 
-Result<std::shared_ptr<const device::FoundToolchains>> Toolchains::found_locked() {
-  const auto now = std::chrono::steady_clock::now();
-  if (found_ != nullptr && (found_->unusable.empty() || now < look_again_at_))
-    return found_;
+Result<Toolchains::Found> Toolchains::search() {
+  {
+    const MutexLock lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (found_ != nullptr && (found_->unusable.empty() || now < look_again_at_))
+      return found_;
+  }
   auto found = std::make_shared<const device::FoundToolchains>(KILN_TRY(
       device::discover_toolchains({.places = places_,
                                    .explicit_nvrtc = config_.nvrtc.value_or(""),
                                    .nvrtc_by = config_.nvrtc_by.name,
                                    .folder = folder_,
                                    .ask = ask_})));
-  // A failed query may work later. It may take a minute, so read the clock again.
+  // A failed query may work later. It may have taken a minute, so read the clock again.
+  const MutexLock lock(mutex_);
   look_again_at_ = std::chrono::steady_clock::now() + kLookAgainAfter;
   found_ = found;
   return found;
@@ -77,13 +80,15 @@ Result<std::optional<device::Driver>> Toolchains::driver() {
 }
 
 Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
-    const std::optional<device::BuildFor>& build_for) {
-  const MutexLock lock(mutex_);
+    const std::optional<device::BuildFor>& build_for, const std::stop_token& stop) {
   const std::string name = build_for ? to_string(*build_for) : "";
-  const auto known = choices_.find(name);
-  if (known != choices_.end())
-    return known->second;
-  const auto found = KILN_TRY(found_locked());
+  {
+    const MutexLock lock(mutex_);
+    const auto known = choices_.find(name);
+    if (known != choices_.end())
+      return known->second;
+  }
+  const auto found = KILN_TRY(this->found(stop));
   if (found->usable.empty() && !found->unusable.empty()) {
     const device::UnusableNvrtc& first = found->unusable.front();
     return fail(ErrorCode::kUnavailable,
@@ -101,9 +106,9 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
     criteria.driver = (*opened)->version();
   auto choice = std::make_shared<const device::ToolchainChoice>(
       KILN_TRY(device::choose_toolchain(found->usable, criteria)));
+  const MutexLock lock(mutex_);
   warn_once(choice->warning);
-  choices_.emplace(name, choice);
-  return choice;
+  return choices_.emplace(name, std::move(choice)).first->second;
 }
 
 Result<void> Toolchains::record(const device::Toolchain& toolchain) const {

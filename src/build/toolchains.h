@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -19,11 +20,12 @@
 #include "util/fork_count.h"
 #include "util/mutex.h"
 #include "util/own_path.h"
+#include "util/single_flight.h"
 
 namespace kiln {
 
-/// Thread safety: every method may run concurrently; the first one to need the list
-/// makes the others wait until it is there.
+/// Thread safety: every method may run concurrently; one thread searches, and the
+/// others that need the list wait for it. No lock is held meanwhile.
 class Toolchains {
  public:
   /// `folder` is `<cache root>/toolchains`, or empty to keep nothing. `ask` is called
@@ -42,13 +44,16 @@ class Toolchains {
   /// needs the list waits for it. Call at most once, before any other thread calls.
   void start_search();
 
-  /// Every NVRTC on this machine. Errors: as discover_toolchains; never cached.
-  [[nodiscard]] Result<std::shared_ptr<const device::FoundToolchains>> found();
+  /// Every NVRTC on this machine. `stop` ends the wait for another thread's search.
+  /// Errors: as discover_toolchains, never cached; kCancelled.
+  [[nodiscard]] Result<std::shared_ptr<const device::FoundToolchains>> found(
+      const std::stop_token& stop = {});
 
   /// The NVRTC for `build_for`, chosen by device::choose_toolchain; nullopt: for no
-  /// particular architecture. Logs each warning once.
+  /// particular architecture. Logs each warning once. Errors: as both.
   [[nodiscard]] Result<std::shared_ptr<const device::ToolchainChoice>> choose(
-      const std::optional<device::BuildFor>& build_for);
+      const std::optional<device::BuildFor>& build_for,
+      const std::stop_token& stop = {});
 
   /// The CUDA driver, or nullopt where there is none. Errors: as Driver::open.
   [[nodiscard]] Result<std::optional<device::Driver>> driver();
@@ -61,8 +66,10 @@ class Toolchains {
   [[nodiscard]] std::optional<device::Toolchain> recorded() const;
 
  private:
-  [[nodiscard]] Result<std::shared_ptr<const device::FoundToolchains>> found_locked()
-      KILN_REQUIRES(mutex_);
+  using Found = std::shared_ptr<const device::FoundToolchains>;
+
+  /// What was found last, or a new search.
+  [[nodiscard]] Result<Found> search();
   void warn_once(const std::string& warning) KILN_REQUIRES(mutex_);
 
   // Constant after construction.
@@ -71,15 +78,17 @@ class Toolchains {
   const device::AskNvrtc ask_;
   const LibraryPlaces places_;
 
+  SingleFlight<int, Found> searches_;  // of one key
+
   Mutex mutex_;
-  std::shared_ptr<const device::FoundToolchains> found_ KILN_GUARDED_BY(mutex_);
+  Found found_ KILN_GUARDED_BY(mutex_);
   // When to repeat a search that found an unusable NVRTC.
   std::chrono::steady_clock::time_point look_again_at_ KILN_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const device::ToolchainChoice>> choices_
       KILN_GUARDED_BY(mutex_);
   std::set<std::string> warned_ KILN_GUARDED_BY(mutex_);
 
-  Mutex driver_mutex_;  // taken last: the driver starts while NVRTCs are looked for
+  Mutex driver_mutex_;
   std::optional<std::optional<device::Driver>> driver_ KILN_GUARDED_BY(driver_mutex_);
 
   std::unique_ptr<std::thread> search_thread_;  // of start_search(), or null

@@ -230,10 +230,9 @@ Result<TaskResult> WorkerPool::State::run(const Task& task, const std::stop_toke
                             frame.size(), options_.max_job_bytes));
   }
   watch.enter(BuildPhase::kQueued);
-  const auto permit = KILN_TRY(workers_.acquire_permit(stop));
-  // Only builds take a machine-wide slot: a DescribeRequest takes milliseconds and must
-  // not wait for another process's build.
+  // A DescribeRequest takes milliseconds, and must not wait for a build.
   const bool is_build = !std::holds_alternative<DescribeRequest>(task.request);
+  const auto permit = is_build ? KILN_TRY(workers_.acquire_permit(stop)) : nullptr;
   const auto slot = is_build ? KILN_TRY(take_slot(stop)) : nullptr;
   while (true) {
     auto worker = KILN_TRY(workers_.acquire(task.libraries, stop, watch));

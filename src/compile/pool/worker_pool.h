@@ -61,7 +61,7 @@ struct PoolOptions {
 /// not starve other processes.
 ///
 /// One thread of the pool starts workers on demand. They are reused, last in first out,
-/// for the same NVRTC paths; at most max_workers exist.
+/// for the same NVRTC paths; at most max_workers exist, and those that describe().
 ///
 /// Fork. In a forked child the pool starts afresh from the same options: it does not
 /// touch the parent's workers or wait for the parent's locks. `acquire_slot` must be
@@ -99,8 +99,8 @@ class WorkerPool {
   [[nodiscard]] Result<PlanOutput> build_plan(const PlanJob& job, std::stop_token stop,
                                               const ProgressCallback& on_phase = {});
 
-  /// Asks a worker for the version and architectures of the NVRTC at these paths. Takes
-  /// no slot. Errors: as compile().
+  /// Asks a worker for the version and architectures of the NVRTC at these paths. Waits
+  /// for no build. Errors: as compile().
   [[nodiscard]] Result<ToolchainDescription> describe(const NvrtcPaths& nvrtc,
                                                       std::stop_token stop = {});
 

@@ -44,13 +44,13 @@ class WorkerSet {
       const std::stop_token& stop);
 
   /// An idle worker that has opened exactly these libraries, else a new one; a start
-  /// moves `watch` to kStarting. The caller holds a permit. Errors: kUnavailable,
-  /// kCancelled.
+  /// moves `watch` to kStarting. For a build the caller holds a permit. Errors:
+  /// kUnavailable, kCancelled.
   [[nodiscard]] Result<WorkerProcess> acquire(const Libraries& libraries,
                                               const std::stop_token& stop,
                                               BuildWatch& watch);
 
-  /// Keeps a worker that has answered for reuse. The caller still holds its permit.
+  /// Keeps a worker that has answered for reuse. A caller with a permit still holds it.
   void release(const Libraries& libraries, WorkerProcess worker);
 
  private:

@@ -5,6 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <stop_token>
+#include <thread>
+
+#include "tests/support/processes.h"
 #include "tests/unit/compile/pool/scripted_worker.h"
 
 namespace kiln::compile {
@@ -89,6 +94,16 @@ TEST_F(WorkerPoolTest, TakesNoAnswerToAnotherQuestion) {
   EXPECT_EQ(description.message,
             "asking NVRTC /x/libnvrtc.so what it is: the worker answered another "
             "question");
+}
+
+TEST_F(WorkerPoolTest, DescribesAnNvrtcBesideTheLastBuildThatItMayRun) {
+  std::stop_source stop;
+  WorkerPool pool(worker_that(""));  // a worker that never answers
+  std::jthread build([&] { std::ignore = pool.compile(job_, stop.get_token()); });
+  std::jthread question([&] { std::ignore = pool.describe({}, stop.get_token()); });
+  EXPECT_TRUE(test::eventually(std::chrono::seconds(3),
+                               [&] { return scripts_.traces_left() == 2; }));
+  stop.request_stop();
 }
 
 TEST_F(WorkerPoolTest, StartsNobodyForAJobThatKilledTwo) {
