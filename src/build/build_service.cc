@@ -50,14 +50,16 @@ device::TemplateTargets declared_targets(const PreparedRequest& request) {
           .specific = wanted->kernel->targets().suffixed};
 }
 
-/// A failed build is not checked for what it read: its failure is everybody's only if
-/// the key covers all that it can have read.
-SharedEnds shared_ends(const key::HeaderSnapshot& headers) {
+/// A failed build reports no files: its failure is everybody's only if the key covers
+/// all that it can have read.
+Answers whom_answers(const key::HeaderSnapshot& headers) {
+  if (key::has_changed(headers.lookups))
+    return Answers::kItsCaller;
   const bool is_covered =
-      headers.computed.empty() && headers.conditions.empty() && !headers.varying &&
-      std::all_of(headers.files.begin(), headers.files.end(),
-                  [](const key::HeaderFile& file) { return file.varies.empty(); });
-  return is_covered ? SharedEnds::kAll : SharedEnds::kNone;
+      (headers.computed.empty() && headers.conditions.empty() && !headers.varying &&
+       std::all_of(headers.files.begin(), headers.files.end(),
+                   [](const key::HeaderFile& file) { return file.varies.empty(); }));
+  return is_covered ? Answers::kEverybody : Answers::kItsCaller;
 }
 
 }  // namespace
@@ -147,16 +149,18 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
   KILN_TRY(check_may_build(label, target));
   if (!request.toolchain->toolchain.installed())
     return tl::unexpected(device::missing_nvrtc(request.toolchain->toolchain));
-  return builds_.build({.key = request.key,
-                        .target = target,
-                        .label = label,
-                        .build =
-                            [&](const std::stop_token& stopped,
-                                const compile::ProgressCallback& on_phase) {
-                              return build(request, stopped, on_phase);
-                            },
-                        .shares = shared_ends(*request.headers)},
-                       stop);
+  return builds_.build(
+      {.key = request.key,
+       .target = target,
+       .label = label,
+       .build =
+           [&](const std::stop_token& stopped,
+               const compile::ProgressCallback& on_phase) {
+             return build(request, stopped, on_phase);
+           },
+       .whom =
+           [&](const Error&) { return whom_answers(*request.headers); }},
+      stop);
 }
 
 Result<void> BuildService::check_may_build(std::string_view label,

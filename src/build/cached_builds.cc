@@ -67,26 +67,29 @@ std::optional<Fetched> CachedBuilds::find(const Digest& key, std::string_view ta
 
 Result<Fetched> CachedBuilds::build(const BuildOrder& order,
                                     const std::stop_token& stop) {
-  auto outcome = builds_.run(order.key, stop,
-                             [&] { return build_locked(order, stop, Wait::kYes); });
-  if (outcome.computed)
-    return std::move(outcome.result);
-  // That build may have had other inputs than this request has.
-  if (outcome.result ? !outcome.result->is_as_keyed : order.shares == SharedEnds::kNone)
-    return build_locked(order, stop, Wait::kNo);
-  if (!outcome.result)
-    return std::move(outcome.result);
-  if (outcome.result->outcome == Outcome::kCompiled)
-    outcome.result->outcome = Outcome::kWaited;
-  return std::move(outcome.result);
+  auto landed = builds_.run(order.key, stop, [&]() -> Result<Ended> {
+    auto ended = build_locked(order, stop, Wait::kYes);
+    if (!ended.fetched && ended.fetched.error().code == ErrorCode::kCancelled)
+      return tl::unexpected(std::move(ended.fetched).error());
+    return ended;
+  });
+  if (!landed.result)
+    return tl::unexpected(std::move(landed.result).error());
+  Ended& ended = *landed.result;
+  if (!landed.computed && ended.whom == Answers::kItsCaller)
+    ended = build_locked(order, stop, Wait::kNo);
+  else if (!landed.computed && ended.fetched &&
+           ended.fetched->outcome == Outcome::kCompiled)
+    ended.fetched->outcome = Outcome::kWaited;
+  return std::move(ended.fetched);
 }
 
 /// Builds once per key among the processes of this machine, where locks work.
-Result<Fetched> CachedBuilds::build_locked(const BuildOrder& order,
-                                           const std::stop_token& stop, Wait wait) {
+CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
+                                               const std::stop_token& stop, Wait wait) {
   // Another thread may have finished between our look-up and our turn.
   if (auto fetched = find_in_memory(order.key))
-    return *std::move(fetched);
+    return {*std::move(fetched)};
   ObjectPointer appeared;
   const auto look_again = [&] {
     if (std::optional<cache::StoredObject> object =
@@ -109,13 +112,13 @@ Result<Fetched> CachedBuilds::build_locked(const BuildOrder& order,
        .on_wait = WaitNotice("another process to build " + std::string(order.label))});
   switch (acquired.outcome) {
     case cache::LockOutcome::kAppeared:
-      return Fetched{std::move(appeared), Outcome::kWaited, std::nullopt};
+      return {Fetched{std::move(appeared), Outcome::kWaited, std::nullopt}};
     case cache::LockOutcome::kAnswered:
-      return tl::unexpected(*std::move(failure));
+      return {tl::unexpected(*std::move(failure))};
     case cache::LockOutcome::kCancelled:
-      return fail(
+      return {fail(
           ErrorCode::kCancelled,
-          fmt::format("stopped while another process was building {}", order.label));
+          fmt::format("stopped while another process was building {}", order.label))};
     case cache::LockOutcome::kBypassed:
       log(acquired.waited < WaitNotice::kFirstAfter ? LogLevel::kDebug
                                                     : LogLevel::kWarning,
@@ -127,17 +130,29 @@ Result<Fetched> CachedBuilds::build_locked(const BuildOrder& order,
   return build_here(order, stop, acquired.lock);
 }
 
-Result<Fetched> CachedBuilds::build_here(const BuildOrder& order,
-                                         const std::stop_token& stop,
-                                         cache::KeyLock& lock) {
+CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
+                                             const std::stop_token& stop,
+                                             cache::KeyLock& lock) {
+  bool has_begun = false;
   const auto on_phase = [&](compile::BuildPhase phase) {
+    has_begun = true;
     if (lock.held())
       lock.set_phase(lock_phase(phase));
   };
   auto built = order.build(stop, on_phase);
   if (!built) {
-    end_failed(order, built.error(), lock);
-    return tl::unexpected(std::move(built).error());
+    Error& error = built.error();
+    // Without a phase there was no build, but a refusal that is older than this wait;
+    // and a cancelled build is no answer. The next holder of the lock is waited for.
+    if (!has_begun || error.code == ErrorCode::kCancelled)
+      return {tl::unexpected(std::move(error)), Answers::kThisProcess};
+    const Answers whom = order.whom ? order.whom(error) : Answers::kEverybody;
+    if (lock.held()) {
+      if (whom == Answers::kEverybody)
+        failures_.leave(order.key, lock.record(), error);
+      lock.end_build();
+    }
+    return {tl::unexpected(std::move(error)), whom};
   }
   cache_.counters().add(cache::Counter::kCompiled);
   Fetched fetched{built->object, Outcome::kCompiled, built->mismatch, !built->mismatch};
@@ -147,20 +162,8 @@ Result<Fetched> CachedBuilds::build_here(const BuildOrder& order,
     fetched = publish(order, std::move(built->object));
   }
   lock.end_build();
-  return fetched;
-}
-
-/// Ends a build that failed; whoever waited for it fails alike.
-void CachedBuilds::end_failed(const BuildOrder& order, const Error& error,
-                              cache::KeyLock& lock) {
-  // A cancelled build is no answer: the next holder of the lock is waited for.
-  if (!lock.held() || error.code == ErrorCode::kCancelled)
-    return;
-  const bool is_refusal = error.code == ErrorCode::kCompileFailed;
-  if (order.shares == SharedEnds::kAll ||
-      (order.shares == SharedEnds::kAllButRefusals && !is_refusal))
-    failures_.leave(order.key, lock.record(), error);
-  lock.end_build();
+  const Answers whom = fetched.is_as_keyed ? Answers::kEverybody : Answers::kItsCaller;
+  return {std::move(fetched), whom};
 }
 
 Fetched CachedBuilds::publish(const BuildOrder& order, ObjectPointer object) {

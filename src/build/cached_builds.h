@@ -48,11 +48,11 @@ struct NewArtifact {
   std::optional<Error> mismatch;
 };
 
-/// Which failures of a build answer everybody who waited for it.
-enum class SharedEnds : std::uint8_t {
-  kAll,
-  kAllButRefusals,  // what a kCompileFailed means is known only where it was built
-  kNone,            // the build may read what the key does not cover
+/// Whose answer the end of a build is, of all who waited for it.
+enum class Answers : std::uint8_t {
+  kItsCaller,    // the build may have read what the key does not cover
+  kThisProcess,  // the others do not know why
+  kEverybody,
 };
 
 /// The artifact to find or build. Views must outlive the call.
@@ -64,8 +64,8 @@ struct BuildOrder {
   std::function<Result<NewArtifact>(const std::stop_token&,
                                     const compile::ProgressCallback&)>
       build;
-  /// Which failures answer all who want this key.
-  SharedEnds shares = SharedEnds::kAll;
+  /// Whom a failure of `build` answers. Empty: everybody.
+  std::function<Answers(const Error&)> whom{};
 };
 
 /// Thread safety: every method may run concurrently; no lock is held across a build.
@@ -102,20 +102,23 @@ class CachedBuilds {
   void count_failure(const Error& error);
 
  private:
+  struct Ended {
+    Result<Fetched> fetched;
+    Answers whom = Answers::kEverybody;
+  };
+
   [[nodiscard]] std::optional<Fetched> find_in_memory(const Digest& key);
   enum class Wait : bool { kNo, kYes };
-  [[nodiscard]] Result<Fetched> build_locked(const BuildOrder& order,
-                                             const std::stop_token& stop, Wait wait);
-  [[nodiscard]] Result<Fetched> build_here(const BuildOrder& order,
-                                           const std::stop_token& stop,
-                                           cache::KeyLock& lock);
-  void end_failed(const BuildOrder& order, const Error& error, cache::KeyLock& lock);
+  [[nodiscard]] Ended build_locked(const BuildOrder& order, const std::stop_token& stop,
+                                   Wait wait);
+  [[nodiscard]] Ended build_here(const BuildOrder& order, const std::stop_token& stop,
+                                 cache::KeyLock& lock);
   [[nodiscard]] Fetched publish(const BuildOrder& order,
                                 std::shared_ptr<const cache::StoredObject> object);
 
   cache::Cache& cache_;
   const SharedFailures failures_;
-  SingleFlight<Digest, Fetched> builds_;
+  SingleFlight<Digest, Ended> builds_;
   Mutex mutex_;
   // Artifacts that could not be stored: hits in this process, with `not_stored` set.
   std::unordered_map<Digest, Fetched> unstored_ KILN_GUARDED_BY(mutex_);

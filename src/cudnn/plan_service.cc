@@ -203,17 +203,22 @@ Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
     return FetchedPlan{nullptr, Outcome::kHit, std::nullopt, *std::move(refusal)};
   KILN_TRY(service_.check_may_build(plan.label, target));
   Attempts attempts;
-  auto built =
-      service_.builds().build({.key = plan.key,
-                               .target = target,
-                               .label = plan.label,
-                               .build =
-                                   [&](const std::stop_token& stopped,
-                                       const compile::ProgressCallback& on_phase) {
-                                     return build(plan, stopped, on_phase, attempts);
-                                   },
-                               .shares = SharedEnds::kAllButRefusals},
-                              stop);
+  auto built = service_.builds().build(
+      {.key = plan.key,
+       .target = target,
+       .label = plan.label,
+       .build =
+           [&](const std::stop_token& stopped,
+               const compile::ProgressCallback& on_phase) {
+             return build(plan, stopped, on_phase, attempts);
+           },
+       .whom =
+           [](const Error& error) {
+             // Only who built knows what a refusal means.
+             return error.code == ErrorCode::kCompileFailed ? Answers::kThisProcess
+                                                            : Answers::kEverybody;
+           }},
+      stop);
   if (built)
     return FetchedPlan{std::move(built->object), built->outcome,
                        std::move(built->not_stored), std::move(attempts)};

@@ -239,4 +239,13 @@ std::optional<Unkeyed> find_unkeyed(const HeaderSnapshot& headers,
   return std::nullopt;
 }
 
+bool has_changed(const HeaderLookups& lookups) {
+  return std::any_of(lookups.files.begin(), lookups.files.end(), [](const auto& place) {
+    struct stat info {};
+    const bool is_file =
+        ::stat(place.first.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+    return is_file ? place.second != stamp_of(info) : place.second.has_value();
+  });
+}
+
 }  // namespace kiln::key

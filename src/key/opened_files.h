@@ -47,4 +47,9 @@ struct OpenedFiles {
 [[nodiscard]] std::optional<Unkeyed> find_unkeyed(const HeaderSnapshot& headers,
                                                   const OpenedFiles& opened);
 
+/// True if a file that the scan found is not the same any more, or one has appeared
+/// where it found none: a build that failed, and so reports no files, may have read
+/// something else than the key says. Cost: one stat for each place that was searched.
+[[nodiscard]] bool has_changed(const HeaderLookups& lookups);
+
 }  // namespace kiln::key

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -49,7 +50,8 @@ void PrintTo(const End& end, std::ostream* out) {
 class FailedBuildTest : public testing::Test, public testing::WithParamInterface<End> {
  protected:
   /// A build that ends as the parameter says, after kBuildTime.
-  Result<NewArtifact> build() {
+  Result<NewArtifact> build(const compile::ProgressCallback& on_phase) {
+    on_phase(compile::BuildPhase::kQueued);
     ++*builds_;
     std::this_thread::sleep_for(kBuildTime);
     if (GetParam().error)
@@ -77,14 +79,15 @@ class FailedBuildTest : public testing::Test, public testing::WithParamInterface
     };
     CachedBuilds builds(*cache, {300s, 1U << 30U, {}});
     const Digest key = test::ReferenceObject(0).key();
-    const auto fetched = builds.build({.key = key,
-                                       .target = "sm_90a",
-                                       .label = "k",
-                                       .build = [&](auto&, auto&) { return build(); }},
-                                      {});
+    const auto fetched =
+        builds.build({.key = key,
+                      .target = "sm_90a",
+                      .label = "k",
+                      .build = [&](auto&, auto& on_phase) { return build(on_phase); }},
+                     {});
     if (const auto& error = GetParam().error)
       return !fetched && fetched.error().code == error->code &&
-                     fetched.error().message == error->message
+                     (fetched.error().message == error->message)
                  ? 0
                  : 1;
     return fetched && fetched->not_stored ? 0 : 2;
@@ -128,9 +131,24 @@ INSTANTIATE_TEST_SUITE_P(
         End{.name = "NoWorker", .error = Error{ErrorCode::kUnavailable, "no worker"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
-TEST(FailedBuild, fault_40_AHangEndsForAllProcessesAtItsLimit) {
+/// A failure of a real worker.
+struct RealEnd {
+  const char* name;
+  const char* mode;  // of the fake NVRTC
+  ErrorCode code;
+  const char* source;
+};
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
+void PrintTo(const RealEnd& end, std::ostream* out) {
+  *out << end.name;
+}
+
+class FailedWorkTest : public testing::TestWithParam<RealEnd> {};
+
+TEST_P(FailedWorkTest, fault_40_EndsForAllProcessesAtTheLimitOfOneBuild) {
   test::Campaign campaign;
-  constexpr auto kLimit = 3s;
+  constexpr auto kLimit = 1s;
   const test::TempDir dir;
   Config config = test::service_config(dir.path() / "cache");
   config.nvrtc = test::paths::kFakeNvrtc;
@@ -138,19 +156,108 @@ TEST(FailedBuild, fault_40_AHangEndsForAllProcessesAtItsLimit) {
   // The fake's version is asked for while it still answers.
   ::setenv("KILN_FAKE_NVRTC", "", 1);  // NOLINT(concurrency-mt-unsafe)
   EXPECT_TRUE(test::keyed(*test::open_service(config), test::small_kernel(0)));
-  ::setenv("KILN_FAKE_NVRTC", "hang", 1);  // NOLINT(concurrency-mt-unsafe)
+  ::setenv("KILN_FAKE_NVRTC", GetParam().mode, 1);  // NOLINT(concurrency-mt-unsafe)
   const auto began = Clock::now();
   std::vector<ChildProcess> processes;
   for (int i = 0; i < kProcesses; ++i) {
-    processes.emplace_back([&] {
+    processes.emplace_back([&, i] {
+      const auto temporary = dir.path() / ("tmp" + std::to_string(i));
+      std::filesystem::create_directory(temporary);
+      ::setenv("TMPDIR", temporary.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
       const auto service = test::open_service(config);
-      const auto failed = test::fetch(*service, test::small_kernel(1));
-      return !failed && failed.error().code == ErrorCode::kTimeout ? 0 : 1;
+      const auto failed =
+          test::fetch(*service, Request::from_source({.source = GetParam().source}));
+      return !failed && failed.error().code == GetParam().code ? 0 : 1;
     });
   }
   campaign.injected();
   for (ChildProcess& process : processes) campaign.expect_end(process);
   EXPECT_LT(Clock::now() - began, kLimit + 5s);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ends, FailedWorkTest,
+    testing::Values(RealEnd{"Hang", "hang", ErrorCode::kTimeout,
+                            "__global__ void k() {}"},
+                    RealEnd{"HangThatMayReadAnything", "hang", ErrorCode::kTimeout,
+                            "#define NAME <a.h>\n#include NAME\n__DATE__"},
+                    RealEnd{"NoImage", "empty", ErrorCode::kCompileFailed,
+                            "__global__ void k() {}"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(FailedBuild, fault_40_OneWhoseHeaderChangedMeanwhileAnswersNobodyElse) {
+  test::Campaign campaign;
+  const test::TempDir dir;
+  Config config = test::service_config(dir.path() / "cache");
+  config.nvrtc = test::paths::kFakeNvrtc;
+  config.compile_timeout = 1s;
+  ::setenv("KILN_FAKE_NVRTC", "", 1);  // NOLINT(concurrency-mt-unsafe)
+  EXPECT_TRUE(test::keyed(*test::open_service(config), test::small_kernel(0)));
+  ::setenv("KILN_FAKE_NVRTC", "hang", 1);  // NOLINT(concurrency-mt-unsafe)
+  const auto service = test::open_service(config);
+  // Two checkouts of one source: one key.
+  const auto checkout = [&](const std::string& name) {
+    std::filesystem::create_directory(dir.path() / name);
+    std::ofstream(dir.path() / name / "a.h") << "int a;";
+    return test::keyed(*service,
+                       Request::from_source({.source = "#include \"a.h\"\n",
+                                             .include_dirs = {dir.path() / name}}))
+        .value();
+  };
+  const KeyedRequest first = checkout("first");
+  const KeyedRequest second = checkout("second");
+  ASSERT_EQ(first.key, second.key);
+  test::Signal begun;
+  ChildProcess process([&] {
+    begun.wait();
+    const auto other = test::open_service(config);
+    const auto failed = other->fetch(second);
+    return !failed && test::counted(*other, cache::Counter::kWorkerKilled) == 1 ? 0 : 1;
+  });
+  std::jthread builds([&] { EXPECT_FALSE(service->fetch(first)); });
+  std::this_thread::sleep_for(300ms);
+  begun.raise();
+  std::jthread waits([&] { EXPECT_FALSE(service->fetch(second)); });
+  std::ofstream(dir.path() / "first" / "a.h") << "broken";
+  campaign.injected();
+  builds.join();
+  waits.join();
+  campaign.expect_end(process);
+  EXPECT_EQ(test::counted(*service, cache::Counter::kWorkerKilled), 2U);
+}
+
+TEST(FailedBuild, fault_40_ARefusalWithoutABuildAnswersNoOtherProcess) {
+  test::Campaign campaign;
+  const test::TempDir dir;
+  cache::CacheOptions options;
+  options.root = dir.path() / "root";
+  const Digest key = test::ReferenceObject(0).key();
+  const Error refusal{ErrorCode::kTimeout, "ten minutes old"};
+  const auto refuse = [&](auto&, auto&) -> Result<NewArtifact> {
+    std::this_thread::sleep_for(300ms);
+    return tl::unexpected(refusal);
+  };
+  const auto cache = cache::Cache::open(options);
+  CachedBuilds builds(*cache, {300s, 1U << 30U, {}});
+  std::jthread refused([&] {
+    EXPECT_FALSE(builds.build(
+        {.key = key, .target = "sm_90a", .label = "k", .build = refuse}, {}));
+  });
+  std::this_thread::sleep_for(100ms);
+  // As another process, with a cache of its own.
+  const auto others = cache::Cache::open(options);
+  CachedBuilds other(*others, {300s, 1U << 30U, {}});
+  int built = 0;
+  const auto build = [&](auto&, auto& on_phase) -> Result<NewArtifact> {
+    on_phase(compile::BuildPhase::kQueued);
+    ++built;
+    return fail(ErrorCode::kCompileFailed, "the log");
+  };
+  const auto failed =
+      other.build({.key = key, .target = "sm_90a", .label = "k", .build = build}, {});
+  campaign.injected();
+  EXPECT_EQ(failed.error().message, "the log");
+  EXPECT_EQ(built, 1);
 }
 
 class SharedFailuresTest : public testing::Test {

@@ -211,5 +211,21 @@ TEST_F(OpenedFilesTest, AReportThatWasCutIsUnkeyed) {
   EXPECT_THAT(to_string(*unkeyed), HasSubstr("more files"));
 }
 
+TEST_F(OpenedFilesTest, AHeaderThatIsChangedGoneOrNewIsAChange) {
+  EXPECT_FALSE(has_changed(headers_.lookups));
+  write(toolkit_ / "unrelated.h", "");
+  EXPECT_FALSE(has_changed(headers_.lookups));
+  write(own_ / "cuda.h", "in front of the toolkit's");
+  EXPECT_TRUE(has_changed(headers_.lookups));
+  fs::remove(own_ / "cuda.h");
+  EXPECT_FALSE(has_changed(headers_.lookups));
+  write(own_ / "d" / "b.h", "other");
+  EXPECT_TRUE(has_changed(headers_.lookups));
+  take_snapshot();
+  EXPECT_FALSE(has_changed(headers_.lookups));
+  fs::remove(own_ / "d" / "b.h");
+  EXPECT_TRUE(has_changed(headers_.lookups));
+}
+
 }  // namespace
 }  // namespace kiln::key
