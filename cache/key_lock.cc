@@ -52,8 +52,11 @@ class Wait {
 
   /// True once a build that was waited for has ended, and answers the caller.
   [[nodiscard]] bool is_answered(const OwnerRecord& now) const {
-    return build_has_ended(now) && builder_ && request_.is_answer &&
-           request_.is_answer(*builder_);
+    if (!build_has_ended(now) || !builder_ || !request_.is_answer)
+      return false;
+    OwnerRecord builder = *builder_;
+    builder.timed_out = now.timed_out && now.build_limit == builder.build_limit;
+    return request_.is_answer(builder);
   }
 
   /// nullopt: keep waiting.

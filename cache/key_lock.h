@@ -41,8 +41,9 @@ class KeyLock {
     /// the object is there now.
     std::function<bool()> look_again{};
     /// Called when a build that this call waited for has ended and look_again is false,
-    /// with what the record said of the builder: true ends the wait, because that
-    /// build's end is an answer for this caller too. May be empty.
+    /// with what the record said of the builder, and whether it timed out: true ends
+    /// the wait, because that build's end is an answer for this caller too. May be
+    /// empty.
     std::function<bool(const OwnerRecord&)> is_answer{};
     /// False: a lock that somebody else holds is not waited for.
     bool wait = true;
@@ -75,8 +76,8 @@ class KeyLock {
   [[nodiscard]] OwnerRecord record() const { return range_.record(); }
   /// Releases the lock after a build, however that ended: nobody who waited for it
   /// waits for another one. Without this call they wait for the next holder's build.
-  void end_build() {
-    range_.count_build();
+  void end_build(BuildEnd end = BuildEnd::kOther) {
+    range_.count_build(end);
     range_.release();
   }
   void release() noexcept { range_.release(); }

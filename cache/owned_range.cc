@@ -63,7 +63,9 @@ Bytes OwnerRecord::encode() const {
   append(bytes, encode_time(started));
   append(bytes, encode_time(phase_started));
   append(bytes, encode_time(heartbeat));
-  append_le(bytes, static_cast<std::uint64_t>(build_limit.count()));
+  append_le(bytes, static_cast<std::uint32_t>(
+                       std::clamp<std::int64_t>(build_limit.count(), 0, UINT32_MAX)));
+  append_le(bytes, std::uint32_t{timed_out});
   return bytes;
 }
 
@@ -88,8 +90,8 @@ std::optional<OwnerRecord> OwnerRecord::decode(ByteView bytes) {
   record.started = time_at(32);
   record.phase_started = time_at(40);
   record.heartbeat = time_at(kHeartbeatOffset);
-  record.build_limit = std::chrono::milliseconds(
-      static_cast<std::int64_t>(load_le<std::uint64_t>(bytes, 56)));
+  record.build_limit = std::chrono::milliseconds(load_le<std::uint32_t>(bytes, 56));
+  record.timed_out = load_le<std::uint32_t>(bytes, 60) == 1;
   return record;
 }
 
@@ -217,8 +219,11 @@ Result<std::optional<OwnedRange>> OwnedRange::try_own(
     return std::nullopt;
   std::array<std::byte, kOwnerRecordBytes> old{};
   if (lock->read(old.data(), old.size(), 0)) {
-    const auto last = OwnerRecord::decode(old);
-    record.builds_ended = last && last->has_key(record.key) ? last->builds_ended : 0;
+    const auto last = OwnerRecord::decode(old).value_or(OwnerRecord());
+    const bool is_of_key = last.has_key(record.key);
+    record.builds_ended = is_of_key ? last.builds_ended : 0;
+    record.timed_out =
+        is_of_key && last.timed_out && last.build_limit == record.build_limit;
   }
   record.pid = ::getpid();
   record.started = boot_time_now();
@@ -261,11 +266,12 @@ void OwnedRange::set_phase(Phase phase) {
   held_->write_phase(phase);
 }
 
-void OwnedRange::count_build() {
+void OwnedRange::count_build(BuildEnd end) {
   if (!held())
     return;
   const MutexLock lock(Held::Heartbeats::instance().mutex);
   ++held_->record.builds_ended;
+  held_->record.timed_out = end == BuildEnd::kTimedOut;
   held_->write_record();
 }
 

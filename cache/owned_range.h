@@ -33,6 +33,8 @@ enum class Phase : std::uint8_t {
 /// "starting", "queued for a slot", "compiling", "publishing", "released".
 [[nodiscard]] std::string_view to_string(Phase phase);
 
+enum class BuildEnd : std::uint8_t { kTimedOut, kOther };
+
 /// What a holder writes about itself.
 struct OwnerRecord {
   pid_t pid = 0;
@@ -45,6 +47,9 @@ struct OwnerRecord {
   /// Builds of this key that ended since the record was about another key: each holder
   /// goes on counting where the last one stopped. A killed holder's build is none.
   std::uint32_t builds_ended = 0;
+  /// The last of them was killed at `build_limit`. A holder with another limit clears
+  /// it.
+  bool timed_out = false;
 
   [[nodiscard]] Bytes encode() const;
   /// nullopt for an empty or invalid record.
@@ -88,7 +93,7 @@ class OwnedRange {
   ~OwnedRange();
 
   /// One attempt; never blocks. nullopt if another process or thread holds the record.
-  /// Writes `record`, with pid, times and builds_ended filled in. Errors: as
+  /// Writes `record`, with pid, times, builds_ended and timed_out filled in. Errors: as
   /// FileLock::try_lock.
   [[nodiscard]] static Result<std::optional<OwnedRange>> try_own(
       const Place& place, OwnerRecord record, std::chrono::milliseconds heartbeat);
@@ -102,8 +107,8 @@ class OwnedRange {
   [[nodiscard]] OwnerRecord record() const;
   /// Writes the phase for waiters. Best effort: a record is a hint.
   void set_phase(Phase phase);
-  /// Says in the record that a build of this key has ended, however it ended.
-  void count_build();
+  /// Says in the record that a build of this key has ended, and how.
+  void count_build(BuildEnd end);
   void release() noexcept;
 
  private:

@@ -50,12 +50,24 @@ device::TemplateTargets declared_targets(const PreparedRequest& request) {
           .specific = wanted->kernel->targets().suffixed};
 }
 
+/// What of a worker's environment can change a result.
+std::string result_environment() {
+  std::vector<std::string> settings = compile::worker_environment();
+  std::erase_if(settings, [](const std::string& setting) {
+    return setting.starts_with("TMPDIR=") ||
+           setting.find("SAN_OPTIONS=") < setting.find('=');
+  });
+  return fmt::format("{}", fmt::join(settings, "\n"));
+}
+
 /// A failed build reports no files: its failure is everybody's only if the key covers
-/// all that it can have read.
-Answers whom_answers(const key::HeaderSnapshot& headers) {
+/// all that it can have read. A time-out is so in any case: to try it again in each
+/// process would take N times the limit.
+Answers whom_answers(const Error& error, const key::HeaderSnapshot& headers) {
   if (key::has_changed(headers.lookups))
     return Answers::kItsCaller;
   const bool is_covered =
+      error.code == ErrorCode::kTimeout ||
       (headers.computed.empty() && headers.conditions.empty() && !headers.varying &&
        std::all_of(headers.files.begin(), headers.files.end(),
                    [](const key::HeaderFile& file) { return file.varies.empty(); }));
@@ -78,9 +90,8 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
       jobs_(build_jobs(config)),
       catalog_(std::move(catalog)),
       cache_(open_cache(config_, jobs_, options)),
-      builds_(*cache_,
-              {config_.compile_timeout, config_.worker_memory_bytes,
-               fmt::format("{}", fmt::join(compile::worker_environment(), "\n"))}),
+      builds_(*cache_, {config_.compile_timeout, config_.worker_memory_bytes,
+                        result_environment()}),
       workers_(pool_options(config_, jobs_, *cache_)),
       toolchains_(
           config_, hint_folder(*cache_, cache_->layout().toolchains()),
@@ -159,7 +170,7 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
              return build(request, stopped, on_phase);
            },
        .whom =
-           [&](const Error&) { return whom_answers(*request.headers); }},
+           [&](const Error& error) { return whom_answers(error, *request.headers); }},
       stop);
 }
 

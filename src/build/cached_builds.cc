@@ -150,7 +150,9 @@ CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
     if (lock.held()) {
       if (whom == Answers::kEverybody)
         failures_.leave(order.key, lock.record(), error);
-      lock.end_build();
+      lock.end_build(whom == Answers::kEverybody && error.code == ErrorCode::kTimeout
+                         ? cache::BuildEnd::kTimedOut
+                         : cache::BuildEnd::kOther);
     }
     return {tl::unexpected(std::move(error)), whom};
   }

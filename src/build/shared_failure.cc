@@ -1,5 +1,7 @@
 #include "build/shared_failure.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <tuple>
 
@@ -7,6 +9,7 @@
 #include "codec/fields.h"
 #include "key/memo_file.h"
 #include "util/bytes.h"
+#include "util/units.h"
 
 namespace kiln {
 namespace {
@@ -29,11 +32,16 @@ bool is_shared(ErrorCode code) {
   }
 }
 
-bool depends_on_limits(ErrorCode code) {
-  return code != ErrorCode::kInvalidArgument && code != ErrorCode::kCompileFailed;
-}
-
 }  // namespace
+
+std::string SharedFailures::conditions(ErrorCode code) const {
+  const bool is_diagnosis =
+      code == ErrorCode::kInvalidArgument || code == ErrorCode::kCompileFailed;
+  return is_diagnosis
+             ? conditions_.environment
+             : fmt::format("{} {} {}", conditions_.time_limit.count(),
+                           conditions_.memory_limit_bytes, conditions_.environment);
+}
 
 void SharedFailures::leave(const Digest& key, const cache::OwnerRecord& builder,
                            const Error& error) const {
@@ -41,9 +49,7 @@ void SharedFailures::leave(const Digest& key, const cache::OwnerRecord& builder,
     return;
   Fields fields;
   fields.add("builder", to_text(builder));
-  add_number(fields, "time limit", conditions_.time_limit.count());
-  add_number(fields, "memory limit", conditions_.memory_limit_bytes);
-  fields.add("environment", conditions_.environment);
+  fields.add("conditions", conditions(error.code));
   add_number(fields, "code", static_cast<unsigned>(error.code));
   fields.add("message", error.message);
   std::ignore = key::write_memo(folder_, key.hex(), fields.encode());
@@ -53,19 +59,19 @@ std::optional<Error> SharedFailures::find(const Digest& key,
                                           const cache::OwnerRecord& builder) const {
   const auto bytes = key::read_memo(folder_, key.hex());
   const auto fields = bytes ? Fields::decode(*bytes) : Fields();
-  if (!fields || fields->find("builder") != to_text(builder) ||
-      fields->find("environment") != conditions_.environment)
+  if (fields && fields->find("builder") == to_text(builder)) {
+    FieldDecoder decoder(*fields, "a failed build");
+    const auto code = decoder.one_of("code", ErrorCode::kDevice);
+    auto found = decoder.finish(Error{code, decoder.text("message")});
+    if (found && is_shared(code) && fields->find("conditions") == conditions(code))
+      return *std::move(found);
+  }
+  if (!builder.timed_out || builder.build_limit != conditions_.time_limit)
     return std::nullopt;
-  FieldDecoder decoder(*fields, "a failed build");
-  const bool has_our_limits =
-      decoder.number<std::int64_t>("time limit") == conditions_.time_limit.count() &&
-      decoder.number<std::uint64_t>("memory limit") == conditions_.memory_limit_bytes;
-  Error error{decoder.one_of("code", ErrorCode::kDevice), decoder.text("message")};
-  const auto found = decoder.finish(std::move(error));
-  if (!found || !is_shared(found->code) ||
-      (depends_on_limits(found->code) && !has_our_limits))
-    return std::nullopt;
-  return *found;
+  return Error{ErrorCode::kTimeout,
+               fmt::format("the build, in process {}, was over its limit of {}; that "
+                           "process has the phase and the reproduction",
+                           builder.pid, format_duration(builder.build_limit))};
 }
 
 }  // namespace kiln

@@ -20,11 +20,11 @@ namespace kiln {
 struct BuildConditions {
   std::chrono::milliseconds time_limit{};
   std::uint64_t memory_limit_bytes = 0;
-  std::string environment{};  // of the worker: it can change what is loaded
+  std::string environment{};  // the worker's variables that change what is loaded
 };
 
-/// Files in `<lock folder>/failed`, one for each key. They only save work: a missing,
-/// damaged or foreign file is no answer.
+/// Files in `<lock folder>/failed`, one for each key. They only save work: a missing, damaged or foreign file is no answer. A time-out
+/// needs none: the lock's record says it.
 /// Thread safety: every method may run concurrently, also in several processes.
 class SharedFailures {
  public:
@@ -45,6 +45,9 @@ class SharedFailures {
                                           const cache::OwnerRecord& builder) const;
 
  private:
+  /// What a failure with this code depends on: limits change no diagnostics.
+  [[nodiscard]] std::string conditions(ErrorCode code) const;
+
   const OwnFolder folder_;
   const BuildConditions conditions_;
 };

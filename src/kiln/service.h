@@ -152,8 +152,9 @@ class KILN_EXPORT Service {
   /// Returns the kernel, loaded on `device`, one of devices(). A kernel in memory is
   /// returned at once, without waiting for any build or load. Any other is found on
   /// disk or built, and then loaded, once for all threads that ask meanwhile; that
-  /// blocks. Every wait has a deadline. `stop` cancels a wait for a build, and a build
-  /// that this call runs. A fault of the cache is never an error.
+  /// blocks. Every wait has a deadline, but for that behind builds of this process,
+  /// each of which has one. `stop` cancels a wait for a build, and a build that this
+  /// call runs. A fault of the cache is never an error.
   ///
   /// Errors: kInvalidArgument, kNotFound (the request, the device); kCompileFailed with
   /// NVRTC's log; kTimeout, kResourceLimit, kWorkerCrashed; kUnavailable (no NVRTC for

@@ -40,6 +40,7 @@ struct End {
   std::optional<Error> error;  // nullopt: a kernel, which cannot be stored
   bool full_disk = false;
   bool is_shared = false;  // one build answers all
+  bool no_file = false;    // it cannot leave its error
 };
 
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
@@ -73,6 +74,8 @@ class FailedBuildTest : public testing::Test, public testing::WithParamInterface
     options.root = dir_.path() / "root";
     options.file_system = &files;
     const auto cache = cache::Cache::open(options);
+    if (GetParam().no_file)
+      std::ofstream(cache->lock_folder().path / "failed");
     files.before = [](std::string_view call, int) {
       const bool is_full = GetParam().full_disk && call == "write";
       return is_full ? -ENOSPC : 0;
@@ -87,7 +90,7 @@ class FailedBuildTest : public testing::Test, public testing::WithParamInterface
                      {});
     if (const auto& error = GetParam().error)
       return !fetched && fetched.error().code == error->code &&
-                     (fetched.error().message == error->message)
+                     (fetched.error().message == error->message || GetParam().no_file)
                  ? 0
                  : 1;
     return fetched && fetched->not_stored ? 0 : 2;
@@ -120,6 +123,10 @@ INSTANTIATE_TEST_SUITE_P(
         End{.name = "Hang",
             .error = Error{ErrorCode::kTimeout, "over its limit"},
             .is_shared = true},
+        End{.name = "HangOnAFullDisk",
+            .error = Error{ErrorCode::kTimeout, "over its limit"},
+            .is_shared = true,
+            .no_file = true},
         End{.name = "NvrtcError",
             .error = Error{ErrorCode::kCompileFailed, std::string(100'000, 'e')},
             .is_shared = true},
@@ -301,6 +308,16 @@ TEST_F(SharedFailuresTest, AFailureInAnotherEnvironmentIsNoAnswer) {
   failures_.leave(key_, builder(1), {ErrorCode::kCompileFailed, "a log"});
   EXPECT_TRUE(failures_.find(key_, builder(1)));
   EXPECT_FALSE(other.find(key_, builder(1)));
+}
+
+TEST_F(SharedFailuresTest, ATimeOutNeedsNoFileWhereTheLimitIsTheSame) {
+  cache::OwnerRecord timed_out = builder(1);
+  timed_out.timed_out = true;
+  timed_out.build_limit = 300s;
+  ASSERT_TRUE(failures_.find(key_, timed_out));
+  EXPECT_EQ(failures_.find(key_, timed_out)->code, ErrorCode::kTimeout);
+  timed_out.build_limit = 299s;
+  EXPECT_FALSE(failures_.find(key_, timed_out));
 }
 
 TEST_F(SharedFailuresTest, WhatConcernsOneProcessAloneIsNotShared) {

@@ -1,5 +1,6 @@
 // Remembers which jobs killed their workers, so that a hopeless source does not cost
-// every caller its full time limit. In memory only: a failure is never on disk.
+// every caller its full time limit. In memory only: no failure on disk answers who asks
+// later.
 
 #pragma once
 

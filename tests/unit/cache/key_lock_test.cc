@@ -218,12 +218,13 @@ TEST_F(KeyLockTest, TheEndOfABuildAnswersWhoWaitedForItAndNobodyLater) {
   const OwnerRecord record = builder.lock.record();
   std::thread end([&] {
     std::this_thread::sleep_for(100ms);
-    builder.lock.end_build();
+    builder.lock.end_build(BuildEnd::kTimedOut);
   });
   auto asking = request();
   int asked = 0;
   asking.is_answer = [&](const OwnerRecord& seen) {
     ++asked;
+    EXPECT_TRUE(seen.timed_out);
     return seen.same_owner(record);
   };
   EXPECT_EQ(acquire(asking).outcome, LockOutcome::kAnswered);
@@ -231,6 +232,16 @@ TEST_F(KeyLockTest, TheEndOfABuildAnswersWhoWaitedForItAndNobodyLater) {
   EXPECT_EQ(asked, 1);
   EXPECT_EQ(acquire(asking).outcome, LockOutcome::kHeld) << "it came later";
   EXPECT_EQ(asked, 1);
+}
+
+TEST_F(KeyLockTest, ATimeOutIsKnownUntilAHolderHasAnotherLimit) {
+  acquire(request()).lock.end_build(BuildEnd::kTimedOut);
+  auto same = acquire(request());
+  EXPECT_TRUE(same.lock.record().timed_out);
+  same.lock.release();
+  auto other = request();
+  other.build_limit += 1s;
+  EXPECT_FALSE(acquire(other).lock.record().timed_out);
 }
 
 TEST_F(KeyLockTest, WhoeverDoesNotWantToWaitDoesNot) {
@@ -359,6 +370,7 @@ TEST(OwnerRecord, SurvivesItsEncodingAndIsSixtyFourBytes) {
   record.heartbeat = 5s;
   record.build_limit = 6s;
   record.builds_ended = 7;
+  record.timed_out = true;
   const Bytes bytes = record.encode();
   ASSERT_EQ(bytes.size(), kOwnerRecordBytes);
   const OwnerRecord read = OwnerRecord::decode(bytes).value();
@@ -368,6 +380,7 @@ TEST(OwnerRecord, SurvivesItsEncodingAndIsSixtyFourBytes) {
   EXPECT_EQ(read.heartbeat, 5s);
   EXPECT_EQ(read.build_limit, 6s);
   EXPECT_EQ(read.builds_ended, 7U);
+  EXPECT_TRUE(read.timed_out);
   EXPECT_FALSE(OwnerRecord::decode(Bytes(kOwnerRecordBytes)));
 }
 
