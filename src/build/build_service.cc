@@ -151,7 +151,7 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
 }
 
 Result<Fetched> BuildService::fetch(const KeyedRequest& request,
-                                    const std::stop_token& stop) {
+                                    const std::stop_token& stop, Answers* whom) {
   KILN_TRY(check_process());
   const std::string target = to_string(request.target);
   if (auto fetched = builds_.find(request.key, target))
@@ -171,7 +171,7 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
            },
        .whom =
            [&](const Error& error) { return whom_answers(error, *request.headers); }},
-      stop);
+      stop, whom);
 }
 
 Result<void> BuildService::check_may_build(std::string_view label,

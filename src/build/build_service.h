@@ -69,9 +69,10 @@ class BuildService {
   /// and a build. A fault of the cache is a miss, never an error. Blocks; every wait
   /// has a deadline. Errors: as WorkerPool::compile; kCorrupt when the compiler's
   /// output cannot be read; kUnavailable on a miss with KILN_NO_JIT or without an
-  /// NVRTC.
+  /// NVRTC. After an error `whom`, if given, says whom it answers.
   [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request,
-                                      const std::stop_token& stop = {});
+                                      const std::stop_token& stop = {},
+                                      Answers* whom = nullptr);
 
   /// Errors: kUnavailable with KILN_NO_JIT, naming what is not in the cache.
   [[nodiscard]] Result<void> check_may_build(std::string_view label,

@@ -66,7 +66,7 @@ std::optional<Fetched> CachedBuilds::find(const Digest& key, std::string_view ta
 }
 
 Result<Fetched> CachedBuilds::build(const BuildOrder& order,
-                                    const std::stop_token& stop) {
+                                    const std::stop_token& stop, Answers* whom) {
   auto landed = builds_.run(order.key, stop, [&]() -> Result<Ended> {
     auto ended = build_locked(order, stop, Wait::kYes);
     if (!ended.fetched && ended.fetched.error().code == ErrorCode::kCancelled)
@@ -81,6 +81,8 @@ Result<Fetched> CachedBuilds::build(const BuildOrder& order,
   else if (!landed.computed && ended.fetched &&
            ended.fetched->outcome == Outcome::kCompiled)
     ended.fetched->outcome = Outcome::kWaited;
+  if (whom != nullptr)
+    *whom = ended.whom;
   return std::move(ended.fetched);
 }
 

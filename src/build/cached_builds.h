@@ -80,9 +80,11 @@ class CachedBuilds {
   /// After a miss: one caller builds, the others wait for it, in all processes of the
   /// machine, and get its result or its failure. If that cannot be theirs (it is not
   /// stored, or not as keyed), they build beside each other: nobody waits for two
-  /// builds. Every wait has a deadline. Errors: the builder's own; kCancelled.
+  /// builds. Every wait has a deadline. Errors: the builder's own, and then `whom`, if
+  /// given, says whom it answers; kCancelled.
   [[nodiscard]] Result<Fetched> build(const BuildOrder& order,
-                                      const std::stop_token& stop);
+                                      const std::stop_token& stop,
+                                      Answers* whom = nullptr);
 
   /// Calls `run(on_phase)`, which asks a worker; counts a failure after a phase began.
   template <typename Run>

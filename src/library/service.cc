@@ -49,6 +49,8 @@ struct Loaded {
   /// Set if the kernel was built from other inputs than its key says: no other request
   /// may get it.
   std::optional<PreparedRequest> only_for{};
+  /// Set, and with it only_for, if that build failed: `kernel` is null.
+  std::optional<Error> failure{};
 };
 
 /// By name and parameters, unless the request reads headers: those may have changed for
@@ -294,20 +296,18 @@ Result<Loaded> Service::Impl::load_once(const KeyedRequest& request, const Call&
     memory_hits_.add();
     return Loaded{std::move(kernel)};
   }
-  auto outcome = loads_.run(place, call.stop, [&] { return load(request, call); });
-  if (outcome.computed)
-    return std::move(outcome.result);
-  if (!outcome.result) {
-    if (call.stop.stop_requested())
-      return named(outcome.result.error(), request,
-                   call.device);  // only this caller was stopped
-    return std::move(outcome.result);
-  }
-  if (outcome.result->only_for &&
-      !outcome.result->only_for->is_copy_of(request.request))
-    return load(request, call);
-  report(Event::Kind::kWaited, call);
-  return std::move(outcome.result);
+  auto [loaded, computed] =
+      loads_.run(place, call.stop, [&] { return load(request, call); });
+  if (!computed && !loaded && call.stop.stop_requested())
+    return named(loaded.error(), request, call.device);  // only this caller was stopped
+  if (!computed && loaded && loaded->only_for &&
+      !loaded->only_for->is_copy_of(request.request))
+    loaded = load(request, call);
+  else if (!computed && loaded && !loaded->failure)
+    report(Event::Kind::kWaited, call);
+  if (loaded && loaded->failure)
+    return tl::unexpected(*std::move(loaded->failure));
+  return std::move(loaded);
 }
 
 Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call) {
@@ -317,9 +317,14 @@ Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call
     return Loaded{std::move(kernel)};
   if (auto kernel = memory_.find(call.request, place.device))
     return Loaded{std::move(kernel), request.request};
-  const auto done = builds_->fetch(request, call.stop);
-  if (!done)
-    return named(done.error(), request, call.device);
+  Answers whom = Answers::kEverybody;
+  const auto done = builds_->fetch(request, call.stop, &whom);
+  if (!done) {
+    auto failed = named(done.error(), request, call.device);
+    if (whom != Answers::kItsCaller)
+      return failed;
+    return Loaded{nullptr, request.request, std::move(failed).value()};
+  }
   const Fetched& fetched = *done;
   report(kind_of(fetched.outcome), call);
   if (fetched.not_stored && fetched.outcome == Outcome::kCompiled)

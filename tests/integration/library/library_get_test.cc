@@ -2,6 +2,7 @@
 // says when it cannot.
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <atomic>
 #include <chrono>
@@ -10,6 +11,7 @@
 
 #include "library_service.h"
 #include "tests/support/kernel_sources.h"
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 
 namespace kiln {
@@ -218,6 +220,41 @@ TEST_F(LibraryGetTest, WhatDoesNotMatchItsKeyAnswersItsOwnRequestOnly) {
   EXPECT_THAT(take_kinds(), IsEmpty());
   ASSERT_TRUE(service->get(Request::from_source(source), device));
   EXPECT_EQ(service->statistics().compiled, 2U);
+}
+
+TEST_F(LibraryGetTest, AFailureThatMayBeOfAnotherHeaderAnswersItsOwnRequestOnly) {
+  const SimulatedDriver driver;
+  Options fake = options(driver);
+  fake.nvrtc = test::paths::kFakeNvrtc;
+  ::setenv("KILN_FAKE_NVRTC", "hang", 1);
+  auto service = open(fake);
+  ::unsetenv("KILN_FAKE_NVRTC");
+  const Device device = service->devices().at(0);
+  const auto with_folder = [&](const char* folder) {
+    return Request::from_source(
+        {.source = "#define JOIN(a, b) a##b\n#define TEXT(a) #a\n"
+                   "#define NAME(a) TEXT(a)\n#include NAME(JOIN(hid, den_1.h))\n",
+         .include_dirs = {temp_.path() / folder}});
+  };
+  std::atomic<bool> is_over = false;
+  std::jthread builds([&] {
+    const auto crashed = service->get(with_folder("first"), device);
+    EXPECT_EQ(crashed.error().code, ErrorCode::kWorkerCrashed);
+    is_over = true;
+  });
+  std::this_thread::sleep_for(300ms);
+  std::stop_source stop;
+  std::jthread waits([&] {  // it has the same key
+    const auto cancelled = service->get(with_folder("other"), device, stop.get_token());
+    EXPECT_EQ(cancelled.error().code, ErrorCode::kCancelled) << "of the first";
+  });
+  std::this_thread::sleep_for(200ms);
+  while (!is_over) {  // a worker that dies before it begins is replaced
+    for (const pid_t worker : test::children_of(::getpid())) ::kill(worker, SIGKILL);
+    test::eventually(1s, [&] { return is_over.load(); });
+  }
+  std::this_thread::sleep_for(200ms);
+  stop.request_stop();
 }
 
 TEST_F(LibraryGetTest, ThreadsThatAskAtOnceShareOneBuildAndOneLoad) {
