@@ -14,6 +14,9 @@
 namespace kiln {
 namespace {
 
+// Whoever waits reads a file within a second.
+constexpr key::MemosKept kKept{.newest = 16, .age = std::chrono::minutes(1)};
+
 /// The builder, as no other ownership of a lock is written.
 std::string to_text(const cache::OwnerRecord& builder) {
   return std::to_string(builder.pid) + " " + std::to_string(builder.started.count());
@@ -52,7 +55,7 @@ void SharedFailures::leave(const Digest& key, const cache::OwnerRecord& builder,
   fields.add("conditions", conditions(error.code));
   add_number(fields, "code", static_cast<unsigned>(error.code));
   fields.add("message", error.message);
-  std::ignore = key::write_memo(folder_, key.hex(), fields.encode());
+  std::ignore = key::write_memo(folder_, key.hex(), fields.encode(), kKept);
 }
 
 std::optional<Error> SharedFailures::find(const Digest& key,

@@ -23,7 +23,8 @@ struct BuildConditions {
   std::string environment{};  // the worker's variables that change what is loaded
 };
 
-/// Files in `<lock folder>/failed`, one for each key. They only save work: a missing, damaged or foreign file is no answer. A time-out
+/// Files in `<lock folder>/failed`, one for each key; the newest 16 stay, for a minute.
+/// They only save work: a missing, damaged or foreign file is no answer. A time-out
 /// needs none: the lock's record says it.
 /// Thread safety: every method may run concurrently, also in several processes.
 class SharedFailures {

@@ -24,7 +24,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kMagic = "kiln memo 2\n";
 constexpr std::size_t kHeadBytes = kMagic.size() + sizeof(std::uint64_t);
 constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20U;
-constexpr std::size_t kMaxMemos = 256;
 
 // Against accidents only: read_memo() refuses a file that others can change.
 std::uint64_t checksum(ByteView payload) {
@@ -32,8 +31,8 @@ std::uint64_t checksum(ByteView payload) {
 }
 
 // Memos of trees and include directories that are no longer used, and temporaries of
-// killed processes: the oldest are removed.
-void remove_oldest(const fs::path& folder) {
+// killed processes.
+void remove_oldest(const fs::path& folder, const MemosKept& kept) {
   std::error_code error;
   std::vector<std::pair<fs::file_time_type, fs::path>> memos;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
@@ -41,11 +40,12 @@ void remove_oldest(const fs::path& folder) {
     std::error_code ignored;  // it has disappeared: sorts first; no harm in removing it
     memos.emplace_back(entry->last_write_time(ignored), entry->path());
   }
-  if (memos.size() <= kMaxMemos)
-    return;
-  std::sort(memos.begin(), memos.end());
-  memos.resize(memos.size() - kMaxMemos);
-  for (const auto& [time, path] : memos) fs::remove(path, error);
+  std::sort(memos.rbegin(), memos.rend());
+  const auto oldest = fs::file_time_type::clock::now() - kept.age;
+  for (std::size_t i = 0; i < memos.size(); ++i) {
+    if (i >= kept.newest || memos[i].first < oldest)
+      fs::remove(memos[i].second, error);
+  }
 }
 
 }  // namespace
@@ -67,7 +67,8 @@ std::optional<Bytes> read_memo(const OwnFolder& folder, std::string_view name) {
   return std::move(**bytes);
 }
 
-MemoWrite write_memo(const OwnFolder& folder, std::string_view name, ByteView payload) {
+MemoWrite write_memo(const OwnFolder& folder, std::string_view name, ByteView payload,
+                     const MemosKept& kept) {
   if (folder.empty())
     return MemoWrite::kNotNeeded;
   Bytes file;
@@ -82,7 +83,7 @@ MemoWrite write_memo(const OwnFolder& folder, std::string_view name, ByteView pa
         {"the memo ", name, " was not kept: ", written.error().message});
     return MemoWrite::kFailed;
   }
-  remove_oldest(folder.path());
+  remove_oldest(folder.path(), kept);
   return MemoWrite::kWritten;
 }
 

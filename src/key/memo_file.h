@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -25,9 +27,15 @@ enum class MemoWrite : std::uint8_t {
 [[nodiscard]] std::optional<Bytes> read_memo(const OwnFolder& folder,
                                              std::string_view name);
 
+/// Which memos stay in a folder.
+struct MemosKept {
+  std::size_t newest = 256;
+  std::chrono::seconds age = std::chrono::years(1);
+};
+
 /// Replaces the memo atomically; the last writer wins. Creates the folder (0700), and
-/// keeps the newest 256 memos in it. Thread-safe.
+/// removes what is not `kept`. Thread-safe.
 [[nodiscard]] MemoWrite write_memo(const OwnFolder& folder, std::string_view name,
-                                   ByteView payload);
+                                   ByteView payload, const MemosKept& kept = {});
 
 }  // namespace kiln::key

@@ -320,6 +320,18 @@ TEST_F(SharedFailuresTest, ATimeOutNeedsNoFileWhereTheLimitIsTheSame) {
   EXPECT_FALSE(failures_.find(key_, timed_out));
 }
 
+TEST_F(SharedFailuresTest, AreSoonRemoved) {
+  for (int i = 0; i < 20; ++i)
+    failures_.leave(test::ReferenceObject(i).key(), builder(1),
+                    {ErrorCode::kCompileFailed, "a log"});
+  EXPECT_EQ(dir_.files().size(), 16U);
+  for (const auto& file : std::filesystem::directory_iterator(dir_.path() / "failed"))
+    std::filesystem::last_write_time(
+        file, std::filesystem::file_time_type::clock::now() - 2min);
+  failures_.leave(key_, builder(1), {ErrorCode::kCompileFailed, "a log"});
+  EXPECT_EQ(dir_.files().size(), 1U);
+}
+
 TEST_F(SharedFailuresTest, WhatConcernsOneProcessAloneIsNotShared) {
   for (const ErrorCode code :
        {ErrorCode::kCancelled, ErrorCode::kUnavailable, ErrorCode::kIo}) {
