@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "device/devices.h"
 #include "device/driver_table.h"
+#include "tests/support/child_process.h"
 #include "tests/support/elf_builder.h"
 #include "tests/support/temp_dir.h"
 
@@ -17,6 +19,19 @@ TEST(Driver, ThatIsNowhereIsAValueAndNoError) {
   const auto driver = Driver::open({}, {});
   ASSERT_TRUE(driver) << driver.error().message;
   EXPECT_FALSE(driver->has_value());
+}
+
+TEST(Driver, ThatIsNowhereIsNotBlamedForAFork) {
+  const auto devices = Devices::open(std::nullopt).value();
+  test::ChildProcess child([&] {
+    const std::string message = devices->find(0).error().message;
+    return message.find("forked") != message.npos &&
+                   message.find("open a service in the child") != message.npos &&
+                   message.find("CUDA") == message.npos
+               ? 0
+               : 1;
+  });
+  EXPECT_EQ(child.wait(), 0);
 }
 
 TEST(Driver, ThatWasNamedAndIsNotThereIsAnError) {
