@@ -79,10 +79,10 @@ class CallArguments {
 
   /// Only cuDNN uses the workspace of a forward pass: it is checked, but not passed.
   [[nodiscard]] auto forward() const {
-    return std::array{
-        writes("o", given_.o, o_),
-        writes("lse", given_.stats, stats_, "stats").used_if(problem_.stats),
-        workspace().only_checked()};
+    return std::array{writes("o", given_.o, o_),
+                      writes("lse", given_.stats, stats_, "stats")
+                          .used_if(problem_.stats, "options.stats is false"),
+                      workspace().only_checked()};
   }
   [[nodiscard]] auto backward_of_queries() const {
     return std::array{writes("grad_q", given_.grad_q, q_), workspace(),
@@ -102,30 +102,33 @@ class CallArguments {
         value("delta", given_.workspace), value("grad_o", given_.grad_o),
         value("lse", given_.stats)};
   }
-  // A caller may pass tensors that the problem does not use, except a bias.
   [[nodiscard]] auto inputs() const {
+    constexpr std::string_view kNotPacked = "problem.layout is not kThd";
+    constexpr std::string_view kNotPadded = "problem.mask has no padding";
+    constexpr std::string_view kNoDropout = "problem.dropout is 0";
     const bool is_padded = attention::is_padded(problem_.mask);
     const bool drops = problem_.dropout > 0;
     const Elements begins{problem_.batch + 1, sizeof(std::int32_t)};
     const Elements lengths{is_packed_ ? 0 : problem_.batch, sizeof(std::int32_t)};
     const Elements number{1, sizeof(std::int64_t)};
-    return std::array{
-        reads("q", given_.q, q_),
-        reads("k", given_.k, k_),
-        reads("v", given_.v, v_),
-        reads("bias_values", given_.bias, bias_, "bias")
-            .used_if(problem_.bias == Bias::kPostScale,
-                     "problem.bias is not kPostScale"),
-        reads("q_begins", given_.cu_seqlens_q, begins, "cu_seqlens_q")
-            .used_if(is_packed_),
-        reads("kv_begins", given_.cu_seqlens_kv, begins, "cu_seqlens_kv")
-            .used_if(is_packed_),
-        reads("q_lengths", given_.lengths_q, lengths, "lengths_q").used_if(is_padded),
-        reads("kv_lengths", given_.lengths_kv, lengths, "lengths_kv")
-            .used_if(is_padded),
-        reads("seed", given_.dropout_seed, number, "dropout_seed").used_if(drops),
-        reads("offset", given_.dropout_offset, number, "dropout_offset")
-            .used_if(drops)};
+    return std::array{reads("q", given_.q, q_),
+                      reads("k", given_.k, k_),
+                      reads("v", given_.v, v_),
+                      reads("bias_values", given_.bias, bias_, "bias")
+                          .used_if(problem_.bias == Bias::kPostScale,
+                                   "problem.bias is not kPostScale"),
+                      reads("q_begins", given_.cu_seqlens_q, begins, "cu_seqlens_q")
+                          .used_if(is_packed_, kNotPacked),
+                      reads("kv_begins", given_.cu_seqlens_kv, begins, "cu_seqlens_kv")
+                          .used_if(is_packed_, kNotPacked),
+                      reads("q_lengths", given_.lengths_q, lengths, "lengths_q")
+                          .used_if(is_padded, kNotPadded),
+                      reads("kv_lengths", given_.lengths_kv, lengths, "lengths_kv")
+                          .used_if(is_padded, kNotPadded),
+                      reads("seed", given_.dropout_seed, number, "dropout_seed")
+                          .used_if(drops, kNoDropout),
+                      reads("offset", given_.dropout_offset, number, "dropout_offset")
+                          .used_if(drops, kNoDropout)};
   }
 
  private:

@@ -144,9 +144,11 @@ struct AttentionOptions {
 
 /// Device memory, except `scale`. q, k, v, o, bias and their gradients have type
 /// problem.dtype. Each pointer must be aligned to an element. A gradient has the shape
-/// and the strides of its tensor. `bias` must be null unless problem.bias is
-/// kPostScale; in the backward pass, `grad_bias` must be null unless
-/// options.bias_gradient is set. Other pointers that the call does not use are ignored.
+/// and the strides of its tensor. A pointer that problem and options give no use must
+/// be null: `bias` without kPostScale, cu_seqlens_* without kThd, lengths_* without a
+/// mask with padding, dropout_* without dropout; in the forward pass `stats` without
+/// options.stats, in the backward pass `grad_bias` without options.bias_gradient. The
+/// forward pass ignores all grad_*.
 struct AttentionTensors {
   const void* q = nullptr;
   const void* k = nullptr;

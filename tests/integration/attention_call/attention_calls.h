@@ -109,7 +109,7 @@ class AttentionCallTest : public test::LibraryTest {
     return reinterpret_cast<void*>(pointer);  // NOLINT(performance-no-int-to-ptr)
   }
 
-  /// All that a call of the problem could look at.
+  /// All that a call of the problem takes, and the gradients.
   [[nodiscard]] ops::AttentionTensors tensors(std::size_t i,
                                               const attention::Problem& p,
                                               std::uint64_t workspace_bytes = 0) {
@@ -118,14 +118,17 @@ class AttentionCallTest : public test::LibraryTest {
       return memory(
           i, static_cast<std::size_t>(p.batch * heads * rows * dim * kMostBytes));
     };
-    const auto numbers = [&] { return static_cast<std::int64_t*>(memory(i, 64)); };
+    const auto number = [&] {
+      return p.dropout > 0 ? static_cast<std::int64_t*>(memory(i, 64)) : nullptr;
+    };
+    const bool has_stats = p.stats || p.training;
     return {.q = of(p.heads, p.sq, p.dqk),
             .k = of(p.kv_heads, p.skv, p.dqk),
             .v = of(p.kv_heads, p.skv, p.dv),
             .o = of(p.heads, p.sq, p.dv),
-            .stats = static_cast<float*>(of(p.heads, p.sq, 1)),
-            .dropout_seed = numbers(),
-            .dropout_offset = numbers(),
+            .stats = has_stats ? static_cast<float*>(of(p.heads, p.sq, 1)) : nullptr,
+            .dropout_seed = number(),
+            .dropout_offset = number(),
             .grad_o = of(p.heads, p.sq, p.dv),
             .grad_q = of(p.heads, p.sq, p.dqk),
             .grad_k = of(p.kv_heads, p.skv, p.dqk),

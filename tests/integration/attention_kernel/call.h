@@ -105,6 +105,7 @@ class Call {
     const auto numbers = [](auto& tensor) {
       return reinterpret_cast<const std::int64_t*>(tensor.data());
     };
+    const bool is_padded = attention::is_padded(problem.mask);
     return {.q = q.data(),
             .k = k.data(),
             .v = v.data(),
@@ -113,8 +114,8 @@ class Call {
             .bias = bias.size() == 0 ? nullptr : bias.data(),
             .cu_seqlens_q = is_packed() ? ints(begins_q_) : nullptr,
             .cu_seqlens_kv = is_packed() ? ints(begins_kv_) : nullptr,
-            .lengths_q = ints(lengths_q_),
-            .lengths_kv = ints(lengths_kv_),
+            .lengths_q = is_padded ? ints(lengths_q_) : nullptr,
+            .lengths_kv = is_padded ? ints(lengths_kv_) : nullptr,
             .dropout_seed = problem.dropout > 0 ? numbers(seed_) : nullptr,
             .dropout_offset = problem.dropout > 0 ? numbers(offset_) : nullptr,
             .grad_o = grad_o.data(),

@@ -117,27 +117,78 @@ TEST(LeftOut, AreTheBytesOfAnotherMask) {
   EXPECT_THAT(refused(args), HasSubstr("mask_bytes is set, and mask is not kBytes"));
 }
 
-TEST(LeftOut, IsABiasThatAnAttentionProblemHasNot) {
-  const attention::Problem problem = test::attention_problem();
-  AttentionTensors tensors{.q = kAnywhere,
-                           .k = kAnywhere,
-                           .v = kAnywhere,
-                           .o = kAnywhere,
-                           .bias = kAnywhere};
-  EXPECT_THAT(refused(AttentionCall{problem, tensors}),
-              HasSubstr("bias is set, and problem.bias is not kPostScale"));
-  tensors = {.q = kAnywhere,
-             .k = kAnywhere,
-             .v = kAnywhere,
-             .o = kAnywhere,
-             .stats = static_cast<float*>(kAnywhere),
-             .grad_o = kAnywhere,
-             .grad_q = kAnywhere,
-             .grad_k = kAnywhere,
-             .grad_v = kAnywhere,
-             .grad_bias = kAnywhere};
-  EXPECT_THAT(refused(AttentionCall{test::backward_of(problem), tensors}),
-              HasSubstr("grad_bias is set, and options.bias_gradient is false"));
+template <typename Type>
+void anywhere(Type*& pointer) {
+  pointer = static_cast<Type*>(kAnywhere);
+}
+
+TEST(LeftOut, IsWhatAnAttentionProblemOrItsOptionsGiveNoUse) {
+  const char* const not_packed = "is set, and problem.layout is not kThd";
+  const char* const not_padded = "is set, and problem.mask has no padding";
+  const char* const no_dropout = "is set, and problem.dropout is 0";
+  struct Case {
+    const char* label;
+    const char* why;
+    void (*set)(AttentionTensors&);
+  };
+  const std::initializer_list<Case> all{
+      {"bias ", "is set, and problem.bias is not kPostScale",
+       [](AttentionTensors& given) { anywhere(given.bias); }},
+      {"cu_seqlens_q ", not_packed,
+       [](AttentionTensors& given) { anywhere(given.cu_seqlens_q); }},
+      {"cu_seqlens_kv ", not_packed,
+       [](AttentionTensors& given) { anywhere(given.cu_seqlens_kv); }},
+      {"lengths_q ", not_padded,
+       [](AttentionTensors& given) { anywhere(given.lengths_q); }},
+      {"lengths_kv ", not_padded,
+       [](AttentionTensors& given) { anywhere(given.lengths_kv); }},
+      {"dropout_seed ", no_dropout,
+       [](AttentionTensors& given) { anywhere(given.dropout_seed); }},
+      {"dropout_offset ", no_dropout,
+       [](AttentionTensors& given) { anywhere(given.dropout_offset); }}};
+  const attention::Problem forward = test::attention_problem();
+  const attention::Problem backward = test::backward_of(forward);
+  const AttentionTensors of_forward{
+      .q = kAnywhere, .k = kAnywhere, .v = kAnywhere, .o = kAnywhere};
+  AttentionTensors of_backward = of_forward;
+  anywhere(of_backward.stats);
+  of_backward.grad_o = of_backward.grad_q = of_backward.grad_k = of_backward.grad_v =
+      kAnywhere;
+  of_backward.workspace = kAnywhere;
+  of_backward.workspace_bytes = attention_workspace_bytes(backward);
+  for (const auto& [label, why, set] : all) {
+    for (const auto* const problem : {&forward, &backward}) {
+      AttentionTensors tensors = problem == &forward ? of_forward : of_backward;
+      set(tensors);
+      EXPECT_THAT(refused(AttentionCall{*problem, tensors}),
+                  HasSubstr(std::string(": ") + label + why));
+    }
+  }
+  AttentionTensors tensors = of_forward;
+  anywhere(tensors.stats);
+  EXPECT_THAT(refused(AttentionCall{forward, tensors}),
+              HasSubstr(": stats is set, and options.stats is false"));
+  tensors = of_backward;
+  tensors.grad_bias = kAnywhere;
+  EXPECT_THAT(refused(AttentionCall{backward, tensors}),
+              HasSubstr(": grad_bias is set, and options.bias_gradient is false"));
+}
+
+TEST(LeftOut, AreNoGradientsInAForwardPassOfAttention) {
+  const attention::Problem problem = test::attention_problem([](auto& small) {
+    small.batch = small.heads = small.kv_heads = 1;
+    small.sq = small.skv = 8;
+  });
+  const AttentionTensors tensors{.q = kAnywhere,
+                                 .k = kAnywhere,
+                                 .v = kAnywhere,
+                                 .o = memory.data() + memory.size() / 2,
+                                 .grad_o = kAnywhere,
+                                 .grad_q = kAnywhere,
+                                 .grad_k = kAnywhere,
+                                 .grad_v = kAnywhere,
+                                 .grad_bias = kAnywhere};
+  EXPECT_TRUE(check_pointers(AttentionCall{problem, tensors}));
 }
 
 }  // namespace
