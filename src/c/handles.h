@@ -69,7 +69,7 @@ template <typename Handle, typename Call>
 }
 
 /// Codes of C begin at 1: 0 is no error.
-[[nodiscard]] inline int code_of(ErrorCode code) {
+[[nodiscard]] constexpr int code_of(ErrorCode code) {
   return static_cast<int>(code) + 1;
 }
 

@@ -161,26 +161,6 @@ TEST(CStructs, AttentionsInitMacroHasTheDefaultsOfCpp) {
   EXPECT_FALSE(in_c.tensors.has_scale);
 }
 
-TEST(CStructs, CodesAndEnumeratorsAreThoseOfCpp) {
-  EXPECT_EQ(KILN_INVALID_ARGUMENT, static_cast<int>(ErrorCode::kInvalidArgument) + 1);
-  EXPECT_EQ(KILN_TIMEOUT, static_cast<int>(ErrorCode::kTimeout) + 1);
-  EXPECT_EQ(KILN_DEVICE, static_cast<int>(ErrorCode::kDevice) + 1);
-  EXPECT_EQ(KILN_EVENT_FAILED, static_cast<int>(Event::Kind::kFailed));
-  EXPECT_EQ(KILN_ATTENTION_KILN, static_cast<int>(AttentionSetting::kKiln));
-  EXPECT_EQ(KILN_F32, static_cast<int>(ops::DType::kF32));
-  EXPECT_EQ(KILN_SOFTMAX_CAUSAL, static_cast<int>(ops::SoftmaxMask::kCausal));
-  EXPECT_EQ(KILN_RMSNORM_CASTING_GEMMA, static_cast<int>(ops::RmsNormCasting::kGemma));
-  EXPECT_EQ(KILN_SQUARED_RELU, static_cast<int>(ops::ActivationKind::kSquaredRelu));
-  EXPECT_EQ(KILN_CLAMPED_SWIGLU, static_cast<int>(ops::GluKind::kClampedSwiGlu));
-  EXPECT_EQ(KILN_GLU_SPLIT, static_cast<int>(ops::GluLayout::kSplit));
-  EXPECT_EQ(KILN_ROPE_INTERLEAVED, static_cast<int>(ops::RopeStyle::kInterleaved));
-  EXPECT_EQ(KILN_THD, static_cast<int>(ops::AttentionLayout::kThd));
-  EXPECT_EQ(KILN_MASK_PADDING_CAUSAL_BOTTOM_RIGHT,
-            static_cast<int>(ops::AttentionMask::kPaddingCausalBottomRight));
-  EXPECT_EQ(KILN_BIAS_ALIBI, static_cast<int>(ops::AttentionBias::kAlibi));
-  EXPECT_EQ(KILN_TARGETS_INT32, static_cast<int>(ops::TargetType::kInt32));
-}
-
 TEST_F(CTest, ATemplateIsFetchedSizedAndLaunchedOnEachDevice) {
   const OwnedService service = open();
   int count = 0;

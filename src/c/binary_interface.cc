@@ -1,0 +1,97 @@
+// What programs rely on that were compiled with an older kiln/c.h, or that pass its
+// numbers on as those of C++.
+
+#include "c/handles.h"
+#include "c/same_fields.h"
+#include "kiln/kiln.h"
+#include "util/log.h"
+
+#pragma GCC diagnostic error "-Wswitch"  // an enumerator that is not named here
+
+namespace kiln::c {
+namespace {
+
+constexpr int kNoEnumerator = -1;
+
+/// Whether `in_c` adds `front` to each enumerator.
+template <typename Enum, typename InC>
+consteval bool are_enumerators_same(InC in_c, int front) {
+  constexpr int kMost = 256;  // of std::uint8_t
+  for (int value = 0; value < kMost; ++value) {
+    const int answer = in_c(static_cast<Enum>(value));
+    if (answer != kNoEnumerator && answer != value + front)
+      return false;
+  }
+  return true;
+}
+
+// KILN_SAME_ENUMERATORS(Enum, front, (in C++, in C)...): asserts that these are all
+// enumerators of Enum, and that each has in C the same value, plus `front`.
+#define KILN_SAME_ENUMERATORS(Enum, front, ...)                                 \
+  static_assert(                                                                \
+      are_enumerators_same<Enum>(                                               \
+          [](Enum value) -> int {                                               \
+            switch (value) {                                                    \
+              KILN_EXPAND(KILN_EACH(KILN_CASE, Enum, Enum, front, __VA_ARGS__)) \
+            }                                                                   \
+            return kNoEnumerator;                                               \
+          },                                                                    \
+          front),                                                               \
+      #Enum " has other values in C");
+#define KILN_CASE(Enum, same_enum, front, pair) \
+  case Enum::KILN_FIRST pair:                   \
+    return KILN_SECOND pair;
+#define KILN_FIRST(in_cpp, in_c) in_cpp
+#define KILN_SECOND(in_cpp, in_c) in_c
+
+constexpr int kCodesBeginAt = code_of(ErrorCode{});
+KILN_SAME_ENUMERATORS(ErrorCode, kCodesBeginAt,
+                      (kInvalidArgument, KILN_INVALID_ARGUMENT),
+                      (kNotFound, KILN_NOT_FOUND),
+                      (kCompileFailed, KILN_COMPILE_FAILED),
+                      (kWorkerCrashed, KILN_WORKER_CRASHED), (kTimeout, KILN_TIMEOUT),
+                      (kResourceLimit, KILN_RESOURCE_LIMIT),
+                      (kCancelled, KILN_CANCELLED), (kCorrupt, KILN_CORRUPT),
+                      (kUntrusted, KILN_UNTRUSTED), (kIo, KILN_IO),
+                      (kUnavailable, KILN_UNAVAILABLE), (kDevice, KILN_DEVICE))
+// The code that C alone has. An ErrorCode that is added must leave out its value.
+static_assert(KILN_FORKED == code_of(ErrorCode::kDevice) + 1);
+
+KILN_SAME_ENUMERATORS(Event::Kind, 0, (kHit, KILN_EVENT_HIT),
+                      (kCompiled, KILN_EVENT_COMPILED), (kWaited, KILN_EVENT_WAITED),
+                      (kNotStored, KILN_EVENT_NOT_STORED), (kLoaded, KILN_EVENT_LOADED),
+                      (kFailed, KILN_EVENT_FAILED))
+KILN_SAME_ENUMERATORS(AttentionSetting, 0, (kBest, KILN_ATTENTION_BEST),
+                      (kCudnn, KILN_ATTENTION_CUDNN), (kKiln, KILN_ATTENTION_KILN))
+KILN_SAME_ENUMERATORS(LogLevel, 0, (kDebug, KILN_LOG_DEBUG), (kInfo, KILN_LOG_INFO),
+                      (kWarning, KILN_LOG_WARNING))
+KILN_SAME_ENUMERATORS(ops::DType, 0, (kUnset, 0), (kF16, KILN_F16), (kBf16, KILN_BF16),
+                      (kF32, KILN_F32))
+KILN_SAME_ENUMERATORS(ops::SoftmaxMask, 0, (kNone, KILN_SOFTMAX_NO_MASK),
+                      (kBytes, KILN_SOFTMAX_MASK_BYTES), (kCausal, KILN_SOFTMAX_CAUSAL))
+KILN_SAME_ENUMERATORS(ops::RmsNormCasting, 0, (kNone, KILN_RMSNORM_CASTING_NONE),
+                      (kLlama, KILN_RMSNORM_CASTING_LLAMA),
+                      (kGemma, KILN_RMSNORM_CASTING_GEMMA))
+KILN_SAME_ENUMERATORS(ops::ActivationKind, 0, (kUnset, 0), (kGeluTanh, KILN_GELU_TANH),
+                      (kGeluErf, KILN_GELU_ERF), (kSquaredRelu, KILN_SQUARED_RELU))
+KILN_SAME_ENUMERATORS(ops::GluKind, 0, (kUnset, 0), (kSwiGlu, KILN_SWIGLU),
+                      (kGeGluTanh, KILN_GEGLU_TANH), (kGeGluErf, KILN_GEGLU_ERF),
+                      (kReGlu, KILN_REGLU), (kClampedSwiGlu, KILN_CLAMPED_SWIGLU))
+KILN_SAME_ENUMERATORS(ops::GluLayout, 0, (kPacked, KILN_GLU_PACKED),
+                      (kSplit, KILN_GLU_SPLIT))
+KILN_SAME_ENUMERATORS(ops::RopeStyle, 0, (kUnset, 0), (kHalf, KILN_ROPE_HALF),
+                      (kInterleaved, KILN_ROPE_INTERLEAVED))
+KILN_SAME_ENUMERATORS(ops::TargetType, 0, (kInt64, KILN_TARGETS_INT64),
+                      (kInt32, KILN_TARGETS_INT32))
+KILN_SAME_ENUMERATORS(ops::AttentionLayout, 0, (kBshd, KILN_BSHD), (kSbhd, KILN_SBHD),
+                      (kBhsd, KILN_BHSD), (kThd, KILN_THD))
+KILN_SAME_ENUMERATORS(
+    ops::AttentionMask, 0, (kNone, KILN_MASK_NONE), (kCausal, KILN_MASK_CAUSAL),
+    (kCausalBottomRight, KILN_MASK_CAUSAL_BOTTOM_RIGHT), (kPadding, KILN_MASK_PADDING),
+    (kPaddingCausal, KILN_MASK_PADDING_CAUSAL),
+    (kPaddingCausalBottomRight, KILN_MASK_PADDING_CAUSAL_BOTTOM_RIGHT))
+KILN_SAME_ENUMERATORS(ops::AttentionBias, 0, (kNone, KILN_BIAS_NONE),
+                      (kPostScale, KILN_BIAS_POST_SCALE), (kAlibi, KILN_BIAS_ALIBI))
+
+}  // namespace
+}  // namespace kiln::c
