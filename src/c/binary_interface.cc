@@ -93,5 +93,35 @@ KILN_SAME_ENUMERATORS(
 KILN_SAME_ENUMERATORS(ops::AttentionBias, 0, (kNone, KILN_BIAS_NONE),
                       (kPostScale, KILN_BIAS_POST_SCALE), (kAlibi, KILN_BIAS_ALIBI))
 
+// The structs with a size: how many fields they have (elements of arrays count), and
+// their bytes. A program passes the bytes of its version, padding included, and padding
+// is not initialized. So a field that is added begins at the old size, aligned to 8
+// bytes: change its row, and add static_assert(offsetof(InC, field) == old bytes).
+#define KILN_STRUCT(InC, fields, bytes)        \
+  static_assert(field_count<InC>() == fields); \
+  static_assert(sizeof(InC) == bytes);
+KILN_STRUCT(kiln_event, 8, 64)
+KILN_STRUCT(kiln_options, 23, 184)
+KILN_STRUCT(kiln_device, 10, 72)
+KILN_STRUCT(kiln_source, 14, 112)
+KILN_STRUCT(kiln_statistics, 8, 64)
+KILN_STRUCT(kiln_geometry, 12, 56)
+KILN_STRUCT(kiln_kernel_attributes, 7, 48)
+KILN_STRUCT(kiln_softmax_forward_args, 12, 88)
+KILN_STRUCT(kiln_softmax_backward_args, 11, 80)
+KILN_STRUCT(kiln_layernorm_forward_args, 17, 104)
+KILN_STRUCT(kiln_layernorm_backward_args, 20, 128)
+KILN_STRUCT(kiln_rmsnorm_forward_args, 15, 88)
+KILN_STRUCT(kiln_rmsnorm_backward_args, 18, 112)
+KILN_STRUCT(kiln_activation_forward_args, 9, 64)
+KILN_STRUCT(kiln_activation_backward_args, 13, 96)
+KILN_STRUCT(kiln_glu_forward_args, 16, 104)
+KILN_STRUCT(kiln_glu_backward_args, 22, 152)
+KILN_STRUCT(kiln_rope_forward_args, 13, 304)
+KILN_STRUCT(kiln_cross_entropy_args, 17, 128)
+KILN_STRUCT(kiln_cross_entropy_forward_args, 14, 112)
+KILN_STRUCT(kiln_cross_entropy_backward_args, 16, 120)
+KILN_STRUCT(kiln_attention_args, 4, 448)
+
 }  // namespace
 }  // namespace kiln::c

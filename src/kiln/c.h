@@ -18,9 +18,10 @@
  * in a field and a NULL handle are KILN_INVALID_ARGUMENT.
  *
  * Structs: initialize each struct that begins with struct_size with its KILN_..._INIT
- * macro, which also sets the defaults. Such structs grow at their end only, so a newer
- * library takes those of an older program; an older library refuses larger ones, with
- * KILN_INVALID_ARGUMENT. Structs without a size never change.
+ * macro, which also sets the defaults. Such structs grow at their end only: a new field
+ * begins at the old size, never in padding, which nobody initializes. So a newer
+ * library takes the structs of an older program; an older library refuses larger ones,
+ * with KILN_INVALID_ARGUMENT. Structs without a size never change.
  *
  * Text is UTF-8, ends with NUL, and lives as long as the object that it came from. Text
  * and structs that are passed in are not used after the call returns. Freeing NULL does
