@@ -122,6 +122,14 @@ KILN_STRUCT(kiln_cross_entropy_args, 17, 128)
 KILN_STRUCT(kiln_cross_entropy_forward_args, 14, 112)
 KILN_STRUCT(kiln_cross_entropy_backward_args, 16, 120)
 KILN_STRUCT(kiln_attention_args, 4, 448)
+// Those without a size, which never change.
+KILN_STRUCT(kiln_rope_strides, 4, 32)
+KILN_STRUCT(kiln_rope_tensor, 5, 88)
+KILN_STRUCT(kiln_rope_table, 7, 56)
+KILN_STRUCT(kiln_attention_strides, 5, 40)
+KILN_STRUCT(kiln_attention_problem, 18, 272)
+KILN_STRUCT(kiln_attention_options, 4, 4)
+KILN_STRUCT(kiln_attention_tensors, 21, 160)
 
 }  // namespace
 }  // namespace kiln::c

@@ -10,6 +10,9 @@ namespace kiln::c {
 
 /// The bytes before the first field in C.
 inline constexpr std::size_t kBehindSize = sizeof(std::size_t);
+/// For a struct without a size, inside another: it never changes. A field that is added
+/// to its C++ struct goes to the end of the outer C struct, and the call copies it from
+/// there; until then KILN_SAME_FIELDS does not compile.
 inline constexpr std::size_t kNested = 0;
 
 /// The same type, or an enumeration or a struct of the same size.

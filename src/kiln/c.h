@@ -21,7 +21,9 @@
  * macro, which also sets the defaults. Such structs grow at their end only: a new field
  * begins at the old size, never in padding, which nobody initializes. So a newer
  * library takes the structs of an older program; an older library refuses larger ones,
- * with KILN_INVALID_ARGUMENT. Structs without a size never change.
+ * with KILN_INVALID_ARGUMENT. Structs without a size never change: a new field of
+ * attention or rope is added to kiln_attention_args or kiln_rope_forward_args, which
+ * contain them.
  *
  * Text is UTF-8, ends with NUL, and lives as long as the object that it came from. Text
  * and structs that are passed in are not used after the call returns. Freeing NULL does
