@@ -56,9 +56,9 @@ std::vector<std::string> all_options(const std::vector<std::string>& given,
   return all;
 }
 
-/// Everything that determines a template's build, except its parameters. Both its key
-/// and its job are made from this.
-key::TemplateKeyInput template_input(const render::KernelSpec& kernel,
+/// Everything that determines a template's build, except its parameters and headers.
+/// Both its key and its job are made from this.
+key::TemplateKeyInput complete_input(const render::KernelSpec& kernel,
                                      const device::Toolchain& toolchain) {
   const render::KernelDigests& digests = kernel.digests();
   return {
@@ -70,17 +70,29 @@ key::TemplateKeyInput template_input(const render::KernelSpec& kernel,
       .name_expressions = {}};
 }
 
+/// The same for a source, except its headers on disk. `given` is normalized.
+key::SourceKeyInput complete_input(const key::SourceKeyInput& given,
+                                   const device::Toolchain& toolchain) {
+  key::SourceKeyInput input = given;
+  input.options = all_options(given.options, toolchain);
+  return input;
+}
+
 /// The kernel's name is in the key already.
 std::string program_name(const render::KernelSpec& kernel) {
   return kernel.name() + ".cu";
 }
 
-/// A template that includes headers finds them beside its text, then in the toolkit.
+/// Where a template finds headers before the toolkit: beside its text.
+std::vector<std::filesystem::path> include_dirs_of(const render::KernelSpec& kernel) {
+  return {kernel.folder()};
+}
+
 key::SourceKeyInput scan_input(const render::KernelSpec& kernel) {
   return {.source = kernel.text(),
           .options = {},
           .macros = {},
-          .include_dirs = {kernel.folder()},
+          .include_dirs = include_dirs_of(kernel),
           .memory_headers = {},
           .name_expressions = {},
           .program_name = program_name(kernel)};
@@ -108,10 +120,9 @@ key::SourceKeyInput key_input(const SourceOptions& source) {
   return input;
 }
 
-void append_toolkit(std::vector<std::string>& options,
-                    const device::Toolchain& toolchain) {
-  for (const auto& root : toolchain.include_roots)
-    options.push_back("-I" + root.native());
+void append_folders(std::vector<std::string>& options,
+                    const std::vector<std::filesystem::path>& folders) {
+  for (const auto& folder : folders) options.push_back("-I" + folder.native());
 }
 
 }  // namespace
@@ -200,7 +211,7 @@ std::shared_ptr<const key::TemplateKeys> RequestKeys::template_keys(
   const auto make = [&] {
     return std::make_shared<const key::TemplateKeys>(
         build_context(request.target, request.toolchain->toolchain),
-        template_input(*wanted.kernel, request.toolchain->toolchain), *request.headers);
+        complete_input(*wanted.kernel, request.toolchain->toolchain), *request.headers);
   };
   if (wanted.kernel->has_include())
     return make();  // its headers may have changed by the next call
@@ -231,11 +242,10 @@ Result<KeyedRequest> RequestKeys::key(
 Fields RequestKeys::preimage(const KeyedRequest& request) {
   if (const request::TemplateRequest* wanted = request.request.as_template())
     return template_keys(*wanted, request)->preimage(key_parameters(wanted->params));
-  key::SourceKeyInput input = *request.request.content_->source;
-  input.options = all_options(input.options, request.toolchain->toolchain);
+  const device::Toolchain& toolchain = request.toolchain->toolchain;
   return key::source_preimage(
-      build_context(request.target, request.toolchain->toolchain), input,
-      *request.headers);
+      build_context(request.target, toolchain),
+      complete_input(*request.request.content_->source, toolchain), *request.headers);
 }
 
 Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
@@ -248,29 +258,30 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
   job.options = {"--gpu-architecture=" + target};
   if (const request::TemplateRequest* wanted = request.request.as_template()) {
     const auto& [kernel, digests, options, names] =
-        template_input(*wanted->kernel, toolchain);
+        complete_input(*wanted->kernel, toolchain);
     job.source = KILN_TRY(wanted->kernel->render(wanted->params)).text;
     job.program_name = program_name(*wanted->kernel);
     append(job.options, options);
     job.name_expressions = names;
     if (wanted->kernel->has_include()) {
-      job.options.push_back("-I" + wanted->kernel->folder().native());
-      append_toolkit(job.options, toolchain);
+      append_folders(job.options, include_dirs_of(*wanted->kernel));
+      append_folders(job.options, toolchain.include_roots);
     }
     return job;
   }
   const auto& [source, options, macros, include_dirs, memory_headers, names,
-               program_name] = *request.request.content_->source;
+               program_name] =
+      complete_input(*request.request.content_->source, toolchain);
   job.source = source;
   job.program_name = program_name;
   job.name_expressions = names;
-  append(job.options, all_options(options, toolchain));
+  append(job.options, options);
   for (const key::Macro& macro : macros) {
     job.options.push_back((macro.action == key::MacroAction::kDefine ? "-D" : "-U") +
                           macro.text);
   }
-  for (const auto& folder : include_dirs) job.options.push_back("-I" + folder.native());
-  append_toolkit(job.options, toolchain);
+  append_folders(job.options, include_dirs);
+  append_folders(job.options, toolchain.include_roots);
   for (const key::MemoryHeader& header : memory_headers)
     job.headers.push_back({header.name, header.text});
   return job;
