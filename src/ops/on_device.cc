@@ -20,7 +20,7 @@ Result<void> check_stream(const device::PrimaryContext& context,
   const auto failed = [&](CUresult result, const char* call) {
     return device::driver_error(
         context.driver().table(), result, call,
-        fmt::format("{} on {}", place.what, device::label_of(place.device)));
+        fmt::format("{} on {}", place.operation, device::label_of(place.device)));
   };
   if (scope.result() != CUDA_SUCCESS)
     return failed(scope.result(), scope.call());
@@ -29,7 +29,7 @@ Result<void> check_stream(const device::PrimaryContext& context,
     return failed(fit.result, "cuStreamGetCtx");
   if (!fit.why_not.empty())
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: {}", place.what, fit.why_not));
+                fmt::format("{}: {}", place.operation, fit.why_not));
   return {};
 }
 

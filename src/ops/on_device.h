@@ -12,10 +12,9 @@
 
 namespace kiln::ops {
 
-/// Where an operation runs. `what`, for messages, is its name or that of its first
-/// kernel.
+/// Where an operation runs.
 struct Place {
-  std::string_view what;
+  std::string_view operation;  // its name, for messages
   const Device& device;
   CUstream_st* stream;
 };

@@ -19,7 +19,7 @@
 #define KILN_OPERATION(function, Args)                                               \
   Result<void> function(Service& service, const Device& device, CUstream_st* stream, \
                         const Args& args) {                                          \
-    return run_operation(service, device, stream, args);                             \
+    return run_operation(service, {#function, device, stream}, args);                \
   }                                                                                  \
   Result<void> prepare(Service& service, const Device& device, const Args& args) {   \
     return prepare_operation(service, device, args);                                 \

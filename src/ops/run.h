@@ -3,8 +3,6 @@
 
 #pragma once
 
-#include <string_view>
-
 #include "kiln/device.h"
 #include "kiln/kernel.h"
 #include "kiln/result.h"
@@ -27,14 +25,13 @@ namespace kiln::ops {
 
 /// The body of every operation. Arguments are checked before any kernel is fetched.
 template <typename Args>
-[[nodiscard]] Result<void> run_operation(Service& service, const Device& device,
-                                         CUstream_st* stream, const Args& args) {
+[[nodiscard]] Result<void> run_operation(Service& service, const Place& place,
+                                         const Args& args) {
   return at_border([&]() -> Result<void> {
-    const Launches launches = KILN_TRY(plan(args, device, Pointers::kChecked));
-    const std::string_view what =
-        launches.empty() ? "an operation of nothing" : launches.front().kernel.c_str();
-    return on_device(service, {what, device, stream},
-                     [&] { return run(service, device, stream, launches); });
+    const Launches launches = KILN_TRY(plan(args, place.device, Pointers::kChecked));
+    return on_device(service, place, [&] {
+      return run(service, place.device, place.stream, launches);
+    });
   });
 }
 

@@ -134,7 +134,8 @@ BenchCase kiln_case(const Problem& problem, const Device& device) {
   made.start = [=](Service& service, const Device& on, CUstream_st* stream,
                    BenchAddresses at) {
     const ops::AttentionTensors given = tensors_at(at, problem, workspace);
-    return ops::run_operation(service, on, stream, ops::AttentionCall{problem, given});
+    return ops::run_operation(service, {ops::operation_of(problem.pass), on, stream},
+                              ops::AttentionCall{problem, given});
   };
   return made;
 }

@@ -367,6 +367,26 @@ TEST_F(LibraryGetTest, WrongRequestsAndForeignDevicesAreNamed) {
       << "also once it is in memory";
 }
 
+TEST_F(LibraryGetTest, AStreamThatTheDriverRefusesIsAnErrorOfTheNamedOperation) {
+  const SimulatedDriver driver("8.6");
+  auto service = open(driver);
+  int not_a_stream = 0;
+  auto* const stream = reinterpret_cast<CUstream_st*>(&not_a_stream);
+  std::vector<float> x(8), y(8);
+  for (const std::int64_t queries : {0, 1}) {  // no launch, and one
+    ASSERT_EQ(driver.inject("cuStreamGetCtx", 1, 400), 0);
+    const auto refused = ops::softmax_forward(*service, service->devices()[0], stream,
+                                              {.dtype = ops::DType::kF32,
+                                               .y = y.data(),
+                                               .x = x.data(),
+                                               .sq = queries,
+                                               .skv = 8});
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr(", softmax_forward on device 0"));
+  }
+  EXPECT_THAT(take_kinds(), IsEmpty());
+}
+
 TEST_F(LibraryGetTest, EntryPointsAreChosenByExpressionOrLoweredName) {
   const SimulatedDriver driver;
   auto service = open(driver);
