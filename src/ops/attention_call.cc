@@ -100,8 +100,8 @@ Result<const AttentionDecision*> decide(Service& service, CUstream_st* stream,
           question.call.is_aligned_for_cudnn ? "aligned" : "not aligned", operation));
 }
 
-Result<void> check_workspace(const AttentionDecision& decision,
-                             const AttentionCall& call) {
+Result<void> check_decided_workspace(const AttentionDecision& decision,
+                                     const AttentionCall& call) {
   const AttentionTensors& given = call.tensors;
   const std::uint64_t needed = workspace_of(decision, call.problem);
   if (needed == 0)
@@ -136,7 +136,7 @@ Result<void> run_cudnn(Service& service, const Device& device, CUstream_st* stre
 Result<void> run_there(Service& service, const Device& device, CUstream_st* stream,
                        const AttentionCall& call) {
   const AttentionDecision& decision = *KILN_TRY(decide(service, stream, call, device));
-  KILN_TRY(check_workspace(decision, call));
+  KILN_TRY(check_decided_workspace(decision, call));
   if (decision.plan != nullptr)
     return run_cudnn(service, device, stream, call, *decision.plan);
   return run(service, device, stream, KILN_TRY(launches(call, device)));

@@ -254,8 +254,6 @@ Result<Launches> backward_plan(const Args& args, const Device& device,
   const std::uint64_t needed = KILN_TRY(workspace_bytes(args, device));
   KILN_TRY(check_workspace(operation_of(args), args.workspace, args.workspace_bytes,
                            needed));
-  if (pointers == Pointers::kChecked && needed > 0 && args.workspace_bytes == 0)
-    return refuse(operation_of(args), "workspace_bytes is 0");
   const std::int64_t blocks = partial_rows(args, device);
   const auto tensors = backward_tensors(args);
   const auto finalized = finalize_arguments_of(args, blocks);

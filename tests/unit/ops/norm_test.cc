@@ -148,7 +148,12 @@ TEST(NormWorkspace, IsRefusedWhereItIsTooSmallOrNone) {
             "rmsnorm_backward: workspace_bytes is 4: 160 are needed");
   args.workspace_bytes = 0;
   EXPECT_TRUE(plan(args, kDevice));
-  EXPECT_EQ(refusal(check_pointers(args)), "rmsnorm_backward: workspace_bytes is 0");
+  alignas(16) std::array<float, 16> memory{};
+  args.dx = args.dweight = memory.data();
+  EXPECT_EQ(refusal(check_pointers(args)), "rmsnorm_backward: workspace is null");
+  args.workspace = memory.data();
+  EXPECT_EQ(refusal(check_pointers(args)),
+            "rmsnorm_backward: workspace_bytes is 0: 160 are needed");
 }
 
 TEST(NormPlan, SharesTheSumsOfAsManyColumnsAsTheDeviceHasRoomFor) {
