@@ -149,7 +149,7 @@ Result<void> check_output(const KeyedRequest& request,
                           const compile::CompileOutput& output) {
   const auto unusable = [&](std::string_view why) {
     return fail(ErrorCode::kCompileFailed,
-                fmt::format("{} said success for {} ({}), but its output cannot be "
+                fmt::format("{} reported success for {} ({}), but its output cannot be "
                             "used: {}; nothing was stored",
                             request.toolchain->toolchain.name(),
                             request.request.label(), to_string(request.target), why));

@@ -151,7 +151,7 @@ std::span<const EnvironmentVariable> environment_reference() {
           "Root of the cache; else $XDG_CACHE_HOME/kiln, ~/.cache/kiln."},
       EnvironmentVariable{"KILN_CACHE_SIZE", "Limit of the cache: 10GiB, 500M."},
       EnvironmentVariable{"KILN_TRUSTED_UIDS",
-                          "User ids whose objects are used too, with commas."},
+                          "Comma-separated user ids whose objects are trusted, too."},
       EnvironmentVariable{"KILN_COMPILE_TIMEOUT",
                           "Time limit of one build: 90, 5m; 300 seconds by default."},
       EnvironmentVariable{"KILN_WORKER_MEMORY",
@@ -170,8 +170,8 @@ std::span<const EnvironmentVariable> environment_reference() {
                           "Folders with kernel templates, with colons, searched before "
                           "the built-in ones."},
       EnvironmentVariable{"KILN_ATTENTION",
-                          "Who computes attention, whatever comes: cudnn or kiln; by "
-                          "default cuDNN where it can, else Kiln's own kernel."},
+                          "Forces the backend of attention: cudnn or kiln; by default "
+                          "cuDNN where it can, else Kiln's own kernel."},
       EnvironmentVariable{"KILN_DISABLE",
                           "Kernels that the library refuses, with commas: "
                           "rope_fwd,scaled_*."},

@@ -62,7 +62,7 @@ std::string standard_header_hint(std::string_view header) {
   if (has(kInCccl, name))
     return fmt::format(
         "{}: include <cuda/std/{}>, which the CUDA toolkit has in include/cccl; if "
-        "that is not found either, name the folder with --include-path",
+        "that is not found either, add the folder to include_dirs, or with -I",
         kWhy, name);
   if (has(kOnlyOnHosts, name))
     return fmt::format(

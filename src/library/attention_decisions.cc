@@ -218,7 +218,8 @@ AttentionDecisions::Answer AttentionDecisions::ask(const AttentionQuestion& ques
                 "bytes; align all of them"});
   if (!question.call.has_positive_scale)
     return tl::unexpected(Refusal{
-        "call.scale", "cuDNN is not asked: the scale is not above 0; scale the query"});
+        "call.scale",
+        "cuDNN is not asked: the scale is not above 0; negate or scale q instead"});
   const auto library = plans().find_library();
   if (!library)
     return tl::unexpected(Refusal{"cudnn", library.error().message});

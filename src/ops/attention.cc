@@ -244,9 +244,9 @@ Result<void> check_written(const Problem& problem) {
       if (size > 1 && stride < reached)
         return refuse(
             operation_of(problem.pass),
-            fmt::format("{} is written, and rows of it share memory: a stride of {} "
-                        "does not step over {} elements; of a key or value that heads "
-                        "share, say so by kv_heads",
+            fmt::format("rows of {} overlap: a stride of {} is less than the {} "
+                        "elements inside it; if heads share a key or value, set "
+                        "kv_heads",
                         name, stride, reached));
       reached += size > 1 ? (size - 1) * stride : 0;
     }

@@ -45,8 +45,8 @@ Result<void> check_apart(std::string_view operation, std::string_view tensor,
     if (inner_first[i].stride < span)
       return refuse(
           operation,
-          fmt::format("elements of {} would lie at one place: the stride of {} "
-                      "is {}, and what lies within reaches over {}",
+          fmt::format("{}: two elements would share an address: the stride of {} is "
+                      "{}, but the inner dimensions span {} elements",
                       tensor, inner_first[i].name, inner_first[i].stride, span));
   }
   return {};

@@ -165,7 +165,7 @@ Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
   }
   return fail(
       ErrorCode::kUnavailable,
-      fmt::format("{} is {}, and no NVRTC found answers to that; known: {}",
+      fmt::format("{} is {}, and no NVRTC that was found matches; known: {}",
                   criteria.wanted_by, criteria.wanted,
                   known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
 }

@@ -141,7 +141,7 @@ TEST(RopePlan, RefusesStridesThatAreNegativeOrFoldAnOutput) {
               HasSubstr("q.in: the stride of head is -16"));
   EXPECT_THAT(
       refused([](auto& args) { args.k.out_strides.batch = 0; }),
-      HasSubstr("elements of k.out would lie at one place: the stride of batch"));
+      HasSubstr("k.out: two elements would share an address: the stride of batch"));
   RopeForward args = arguments();
   args.q.in_strides.batch = 0;  // one input for the whole batch
   EXPECT_TRUE(plan(args, kDevice));

@@ -42,8 +42,8 @@ TEST(CheckApart, TakesAnyOrderOfDimensionsAndGaps) {
 TEST(CheckApart, RefusesTwoElementsAtOnePlace) {
   EXPECT_EQ(
       refusal(check_apart("op", "y", Dimensions<2>{{{"a", 3, 3}, {"b", 4, 1}}})),
-      "op: elements of y would lie at one place: the stride of a is 3, and what lies "
-      "within reaches over 4");
+      "op: y: two elements would share an address: the stride of a is 3, but the inner "
+      "dimensions span 4 elements");
   EXPECT_THAT(refusal(check_apart("op", "y", Dimensions<1>{{{"a", 2, 0}}})),
               HasSubstr("the stride of a is 0"));
 }
