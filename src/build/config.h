@@ -1,5 +1,5 @@
-// Every setting of Kiln in one value. The environment is read here, once, at open; a
-// command line flag overwrites a field; the defaults stand below.
+// Every setting of Kiln in one value. The environment is read here, once, at open;
+// Options and command line flags overwrite fields.
 
 #pragma once
 

@@ -34,9 +34,9 @@ struct AttentionCall {
 /// rows of an output share memory. Errors: kInvalidArgument.
 [[nodiscard]] Result<void> check_options(const AttentionCall& call);
 
-/// The launches on `device` for a call that passed check_options(). Of the pointers it
-/// checks only the alignment, and whether optional ones are null. Errors:
-/// kInvalidArgument; kUnavailable, if no kernel supports the call.
+/// The launches on `device` for a call that passed check_options(). Of the pointers
+/// only the alignment matters here, which decides the kernel. Errors: kInvalidArgument
+/// (a workspace that is too small); kUnavailable, if no kernel supports the call.
 [[nodiscard]] Result<Launches> launches(const AttentionCall& call,
                                         const Device& device);
 
@@ -44,8 +44,8 @@ struct AttentionCall {
 [[nodiscard]] Result<Launches> plan(const AttentionCall& call, const Device& device,
                                     Pointers pointers = Pointers::kIgnored);
 
-/// Checks the rest of a call that passed check_options() and launches(): its addresses,
-/// and that no output overlaps another tensor. Errors: kInvalidArgument.
+/// Checks the pointers of a call that passed check_options(): which are null, their
+/// alignment, and that no output overlaps another tensor. Errors: kInvalidArgument.
 [[nodiscard]] Result<void> check_pointers(const AttentionCall& call);
 
 /// The scratch memory that Kiln's kernels need.
