@@ -1,5 +1,8 @@
 // Attention as programs call it. AttentionDecisions chooses cuDNN's plan or Kiln's own
 // kernel. One call, one named step per line:
+//
+//   problem ─ tensors ─ device ─ decided? ─ workspace ─┬─ cuDNN's plan
+//                                                      └─ Kiln's kernels
 
 #include <fmt/format.h>
 
@@ -20,11 +23,6 @@
 #include "ops/on_device.h"
 #include "ops/run.h"
 #include "util/try.h"
-
-// One call, one named step a line:
-//
-//   problem ─ tensors ─ device ─ decided? ─ workspace ─┬─ cuDNN's plan
-//                                                      └─ Kiln's kernels
 
 namespace kiln::ops {
 namespace {

@@ -14,8 +14,6 @@
 #include "ops/run.h"
 #include "ops/softmax.h"
 
-// To add one: declare it in its family's header under kiln/ops/, its plan()
-// in ops/<family>.h, and add a line.
 #define KILN_OPERATION(function, Args)                                               \
   Result<void> function(Service& service, const Device& device, CUstream_st* stream, \
                         const Args& args) {                                          \
