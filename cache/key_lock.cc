@@ -103,39 +103,42 @@ class Wait {
 
 KeyLock::Acquired KeyLock::acquire(const Context& context, const Request& request) {
   const auto started = Clock::now();
-  const auto ended = [&](LockOutcome outcome, KeyLock lock, std::string reason) {
-    if (outcome == LockOutcome::kBypassed)
-      context.counters.add(Counter::kLockBypassed);
-    return Acquired{outcome, std::move(lock), std::move(reason),
-                    Clock::now() - started};
+  const auto ended = [&](Acquired how) {
+    how.waited = Clock::now() - started;
+    return how;
+  };
+  const auto bypassed = [&](std::string reason) {
+    context.counters.add(Counter::kLockBypassed);
+    return ended({.outcome = LockOutcome::kBypassed, .reason = std::move(reason)});
   };
   if (!context.folder.usable())
-    return ended(LockOutcome::kBypassed, {}, context.folder.why);
+    return bypassed(context.folder.why);
   const OwnedRange::Place place = place_of(context, request.key);
   Wait wait(request, context.times);
   BackOff pause(context.times);
   for (bool waited = false;; waited = true) {
     if (request.stop.stop_requested())
-      return ended(LockOutcome::kCancelled, {}, {});
+      return ended({.outcome = LockOutcome::kCancelled});
     auto owned =
         OwnedRange::try_own(place, record_of(request), context.times.heartbeat);
     if (!owned) {
       context.counters.add_if_untrusted(owned.error());
-      return ended(LockOutcome::kBypassed, {}, std::move(owned).error().message);
+      return bypassed(std::move(owned).error().message);
     }
     // Read before the look for the object: who publishes counts its build afterwards.
     const auto record = *owned ? (*owned)->record() : OwnedRange::owner(place);
     // Also when the lock is ours: its last holder may have just published.
     if (request.look_again && request.look_again())
-      return ended(LockOutcome::kAppeared, {}, {});
+      return ended({.outcome = LockOutcome::kAppeared});
     if (record && wait.is_answered(*record))
-      return ended(LockOutcome::kAnswered, {}, {});
+      return ended({.outcome = LockOutcome::kAnswered});
     if (*owned)
-      return ended(LockOutcome::kHeld, KeyLock(**std::move(owned)), {});
+      return ended(
+          {.outcome = LockOutcome::kHeld, .lock = KeyLock(**std::move(owned))});
     if (!waited && request.wait)
       context.counters.add(Counter::kLockWaited);
     if (auto why = wait.reason_to_stop(record))
-      return ended(LockOutcome::kBypassed, {}, *std::move(why));
+      return bypassed(*std::move(why));
     wait.see(record);
     stoppable_sleep(pause.next(), request.stop);
   }

@@ -90,8 +90,8 @@ class KeyLock {
 
 struct KeyLock::Acquired {
   LockOutcome outcome = LockOutcome::kBypassed;
-  KeyLock lock;        // held if and only if kHeld
-  std::string reason;  // of kBypassed
+  KeyLock lock{};        // held if and only if kHeld
+  std::string reason{};  // of kBypassed
   std::chrono::nanoseconds waited{};
 };
 

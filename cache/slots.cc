@@ -55,7 +55,10 @@ Slots::Acquired Slots::acquire(const Request& request) {
   const auto ended = [&](SlotOutcome outcome, OwnedRange slot, std::string reason) {
     if (outcome == SlotOutcome::kBypassed)
       counters_.add(Counter::kLockBypassed);
-    return Acquired{outcome, std::move(slot), std::move(reason), Clock::now() - began};
+    return Acquired{.outcome = outcome,
+                    .slot = std::move(slot),
+                    .reason = std::move(reason),
+                    .waited = Clock::now() - began};
   };
   const auto failed = [&](Error error) {
     counters_.add_if_untrusted(error);

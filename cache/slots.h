@@ -29,8 +29,8 @@ class Slots {
  public:
   struct Acquired {
     SlotOutcome outcome = SlotOutcome::kBypassed;
-    OwnedRange slot;  // held if and only if kHeld; releases itself
-    std::string reason;
+    OwnedRange slot{};  // held if and only if kHeld; releases itself
+    std::string reason{};
     std::chrono::nanoseconds waited{};
   };
   struct Request {

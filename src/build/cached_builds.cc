@@ -61,8 +61,9 @@ std::optional<Fetched> CachedBuilds::find(const Digest& key, std::string_view ta
   std::optional<cache::StoredObject> object = cache_.find(key, target);
   if (!object)
     return std::nullopt;
-  return Fetched{std::make_shared<const cache::StoredObject>(*std::move(object)),
-                 Outcome::kHit, std::nullopt};
+  return Fetched{
+      .object = std::make_shared<const cache::StoredObject>(*std::move(object)),
+      .outcome = Outcome::kHit};
 }
 
 Result<Fetched> CachedBuilds::build(const BuildOrder& order,
@@ -114,7 +115,7 @@ CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
        .on_wait = WaitNotice("another process to build " + std::string(order.label))});
   switch (acquired.outcome) {
     case cache::LockOutcome::kAppeared:
-      return {Fetched{std::move(appeared), Outcome::kWaited, std::nullopt}};
+      return {Fetched{.object = std::move(appeared), .outcome = Outcome::kWaited}};
     case cache::LockOutcome::kAnswered:
       return {tl::unexpected(*std::move(failure))};
     case cache::LockOutcome::kCancelled:
@@ -159,7 +160,10 @@ CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
     return {tl::unexpected(std::move(error)), whom};
   }
   cache_.counters().add(cache::Counter::kCompiled);
-  Fetched fetched{built->object, Outcome::kCompiled, built->mismatch, !built->mismatch};
+  Fetched fetched{.object = built->object,
+                  .outcome = Outcome::kCompiled,
+                  .not_stored = built->mismatch,
+                  .is_as_keyed = !built->mismatch};
   if (!built->mismatch) {
     if (lock.held())
       lock.set_phase(cache::Phase::kPublishing);
@@ -171,11 +175,14 @@ CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
 }
 
 Fetched CachedBuilds::publish(const BuildOrder& order, ObjectPointer object) {
-  Fetched fetched{object, Outcome::kCompiled, cache_.publish(*object).error};
+  Fetched fetched{.object = object,
+                  .outcome = Outcome::kCompiled,
+                  .not_stored = cache_.publish(*object).error};
   if (fetched.not_stored) {
     const MutexLock guard(mutex_);
-    unstored_.emplace(order.key,
-                      Fetched{std::move(object), Outcome::kHit, fetched.not_stored});
+    unstored_.emplace(order.key, Fetched{.object = std::move(object),
+                                         .outcome = Outcome::kHit,
+                                         .not_stored = fetched.not_stored});
   }
   return fetched;
 }

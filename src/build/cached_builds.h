@@ -35,7 +35,7 @@ struct Fetched {
   std::shared_ptr<const cache::StoredObject> object;  // never null
   Outcome outcome = Outcome::kHit;
   /// Why the artifact was built but not stored; nullopt: it is in the cache.
-  std::optional<Error> not_stored;
+  std::optional<Error> not_stored{};
   /// False: built from other inputs than its key names (a header that only a macro
   /// names, another compiler), so it answers this request and no other.
   bool is_as_keyed = true;

@@ -212,32 +212,37 @@ attention::Explanation AttentionDecisions::explain(const attention::Problem& pro
 AttentionDecisions::Answer AttentionDecisions::ask(const AttentionQuestion& question,
                                                    const Device& device) {
   if (!question.call.is_aligned_for_cudnn)
-    return tl::unexpected(
-        Refusal{"call.aligned",
-                "cuDNN does not run it: a tensor does not begin at a multiple of 16 "
-                "bytes; align all of them"});
+    return tl::unexpected(Refusal{
+        .subject = "call.aligned",
+        .reason = "cuDNN does not run it: a tensor does not begin at a multiple of 16 "
+                  "bytes; align all of them"});
   if (!question.call.has_positive_scale)
     return tl::unexpected(Refusal{
-        "call.scale",
-        "cuDNN is not asked: the scale is not above 0; negate or scale q instead"});
+        .subject = "call.scale",
+        .reason =
+            "cuDNN is not asked: the scale is not above 0; negate or scale q instead"});
   const auto library = plans().find_library();
   if (!library)
-    return tl::unexpected(Refusal{"cudnn", library.error().message});
-  if (!*library)
     return tl::unexpected(
-        Refusal{"cudnn", std::string(attention::kNoCudnn), /*is_news=*/false});
+        Refusal{.subject = "cudnn", .reason = library.error().message});
+  if (!*library)
+    return tl::unexpected(Refusal{.subject = "cudnn",
+                                  .reason = std::string(attention::kNoCudnn),
+                                  .is_news = false});
   const attention::CudnnVersion version = (*library)->version();
   if (auto why = attention::why_not_cudnn(question.problem, device.capability, version))
-    return tl::unexpected(Refusal{std::move(why->id), std::move(why->text)});
+    return tl::unexpected(
+        Refusal{.subject = std::move(why->id), .reason = std::move(why->text)});
   std::vector<LoadedProblem> loaded;
   for (const attention::Problem& problem : plans_of(question.problem)) {
     auto plan = load(problem, device);
     if (!plan)
-      return tl::unexpected(
-          Refusal{"plan." + std::string(to_string(plan.error().code)),
-                  fmt::format("cuDNN {} failed in the {} pass: {}", to_string(version),
-                              to_string(problem.pass), plan.error().message),
-                  true, plan.error().code});
+      return tl::unexpected(Refusal{
+          .subject = "plan." + std::string(to_string(plan.error().code)),
+          .reason =
+              fmt::format("cuDNN {} failed in the {} pass: {}", to_string(version),
+                          to_string(problem.pass), plan.error().message),
+          .plan_error = plan.error().code});
     loaded.emplace_back(problem, *std::move(plan));
   }
   return loaded;
