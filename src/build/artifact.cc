@@ -51,8 +51,8 @@ struct Names {
 
 /// A template's entry points are its extern "C" functions. A source's are those that
 /// name expressions name, unless they name a variable, and then all other kernels in
-/// the image. One that is named and missing is an entry point, too: the check finds it
-/// out.
+/// the image. A name expression that matches nothing counts as an entry point, so that
+/// the check reports it.
 Result<Names> names_in(const KeyedRequest& request,
                        const compile::CompileOutput& output) {
   Names names;

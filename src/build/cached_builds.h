@@ -77,11 +77,10 @@ class CachedBuilds {
   /// From memory or from disk; a fault of the cache is a miss.
   [[nodiscard]] std::optional<Fetched> find(const Digest& key, std::string_view target);
 
-  /// After a miss: one caller builds, the others wait for it, in all processes of the
-  /// machine, and get its result or its failure. If that cannot be theirs (it is not
-  /// stored, or not as keyed), they build beside each other: nobody waits for two
-  /// builds. Every wait has a deadline. Errors: the builder's own, and then `whom`, if
-  /// given, says whom it answers; kCancelled.
+  /// After a miss, one caller on this machine builds; the others wait for its result or
+  /// failure. If they cannot use it (not stored, not as keyed), each builds for itself:
+  /// nobody waits for two builds. Every wait has a deadline. Errors: the builder's own,
+  /// and then `whom`, if given, says whom it answers; kCancelled.
   [[nodiscard]] Result<Fetched> build(const BuildOrder& order,
                                       const std::stop_token& stop,
                                       Answers* whom = nullptr);

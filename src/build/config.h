@@ -30,8 +30,8 @@ inline constexpr std::uint64_t kLeastWorkerMemory = 64ULL << 20U;
 /// "cudnn" or "kiln". Errors: kInvalidArgument.
 [[nodiscard]] Result<AttentionSetting> parse_attention(const std::string& text);
 
-/// What a setting is from, for messages: its variable, or the program's own word for
-/// it. All compare equal.
+/// Which variable or option a value comes from, for messages. Any two are equal, so
+/// that Config compares values only.
 struct SetBy {
   std::string_view name;
   friend bool operator==(const SetBy&, const SetBy&) { return true; }

@@ -30,9 +30,9 @@ void append(std::vector<std::string>& all, const std::vector<std::string>& more)
   all.insert(all.end(), more.begin(), more.end());
 }
 
-/// In names of internal linkage (anonymous namespaces; variables of CUB and cooperative
-/// groups) NVRTC puts its process id and a random number, unless it has a seed. Not the
-/// key, so that such a name is the same for every architecture.
+/// Without a seed NVRTC puts its process id and a random number into names of internal
+/// linkage (anonymous namespaces; variables of CUB and cooperative groups). The seed is
+/// not the key, so that these names are the same on all architectures.
 constexpr const char* kSeed = "--frandom-seed=kiln";
 constexpr device::CudaVersion kFirstWithSeed{12, 9};  // 12.8 does not know the option
 
@@ -43,8 +43,8 @@ bool is_standard(const std::string& option) {
   return name == "-std" || name == "--std";
 }
 
-/// The user's options behind Kiln's own: of two seeds the last one counts. NVRTC warns
-/// about a second --std.
+/// Kiln's options, then the user's: of two seeds NVRTC takes the last. It warns about a
+/// second --std.
 std::vector<std::string> all_options(const std::vector<std::string>& given,
                                      const device::Toolchain& toolchain) {
   std::vector<std::string> all;

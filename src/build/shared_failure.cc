@@ -17,7 +17,7 @@ namespace {
 // Whoever waits reads a file within a second.
 constexpr key::MemosKept kKept{.newest = 16, .age = std::chrono::minutes(1)};
 
-/// The builder, as no other ownership of a lock is written.
+/// Identifies one holding of a lock.
 std::string to_text(const cache::OwnerRecord& builder) {
   return std::to_string(builder.pid) + " " + std::to_string(builder.started.count());
 }

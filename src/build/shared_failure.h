@@ -1,5 +1,5 @@
-// How a build failed, for the processes that waited for it: they get the same answer,
-// and need no build of their own. Whoever asks later reads none of it.
+// Shares a failed build's error with the processes that waited for it, so that they do
+// not build it again. A later request ignores it.
 
 #pragma once
 
@@ -39,9 +39,8 @@ class SharedFailures {
   void leave(const Digest& key, const cache::OwnerRecord& builder,
              const Error& error) const;
 
-  /// The error of the build that `builder` has ended; nullopt: none that would be ours
-  /// too. It is none where workers have another environment; a build over its limits is
-  /// an answer only where the limits are the same.
+  /// The error of `builder`'s build if ours would fail the same way: with the same
+  /// environment of workers and, for an error of the limits, the same limits.
   [[nodiscard]] std::optional<Error> find(const Digest& key,
                                           const cache::OwnerRecord& builder) const;
 

@@ -1,4 +1,4 @@
-// Says in the log whom a build waits for.
+// Logs which process a build waits for.
 
 #pragma once
 

@@ -32,8 +32,8 @@ std::vector<attention::Problem> plans_of(const attention::Problem& problem) {
   return problems;
 }
 
-/// The question whose decision also holds for `question`. With dropout both passes must
-/// use the same backend, so alignment must not decide it.
+/// The question that decides `question`, too. With dropout both passes share a backend,
+/// so alignment is left out.
 AttentionQuestion shared(AttentionQuestion question) {
   question.problem = plans_of(question.problem).front();
   if (question.problem.dropout > 0)
@@ -116,7 +116,7 @@ Result<const AttentionDecision*> AttentionDecisions::decide_once(
   return remember(question, std::move(own));
 }
 
-/// `call` belongs to the first call that asks: messages name the kernel for it.
+/// `call` is only for messages: it belongs to the first call that asked.
 Result<const AttentionDecision*> AttentionDecisions::choose(
     const AttentionQuestion& question, const attention::CallProperties& call,
     const Device& device) {

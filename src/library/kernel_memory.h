@@ -37,7 +37,7 @@ struct std::hash<kiln::LoadPlace> {
 
 namespace kiln {
 
-/// How later requests find the kernel that answered this one.
+/// How a later request may find this kernel.
 enum class FoundBy : bool {
   kKeyAlone,           // another request of the same text may read other headers
   kNameAndParameters,  // they determine the key

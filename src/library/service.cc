@@ -53,8 +53,8 @@ struct Loaded {
   std::optional<Error> failure{};
 };
 
-/// By name and parameters, unless the request reads headers: those may have changed for
-/// the next request of the same text.
+/// Requests that read headers are found by key alone: the headers may change between
+/// requests.
 FoundBy found_by(const PreparedRequest& request) {
   const request::TemplateRequest* wanted = request.as_template();
   return wanted != nullptr && !wanted->kernel->has_include()

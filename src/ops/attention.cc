@@ -132,9 +132,9 @@ class CallArguments {
   }
 
  private:
-  /// The elements that a tensor covers for certain: all of them if it has no gaps, else
-  /// its first row, because another tensor may lie in the gaps. The host does not know
-  /// how many tokens a packed tensor has.
+  /// The elements that the tensor surely covers: all if it is contiguous, else its
+  /// first row, because the gaps may hold another tensor. Of a packed tensor one token,
+  /// because the host does not know their number.
   [[nodiscard]] Elements tensor(std::int64_t heads, std::int64_t rows, std::int64_t dim,
                                 const AttentionStrides& strides) const {
     const std::int64_t batch = is_packed_ ? 1 : problem_.batch;

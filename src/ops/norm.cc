@@ -72,9 +72,9 @@ std::int64_t forward_blocks(const Device& device) {
 }
 
 /// The blocks of a backward kernel's grid. Each block writes a row of sums, so there
-/// are only as many as run at once: 512 threads per multiprocessor (1024 for the
-/// longest rows). There are fewer if a block would have less than four turns, but,
-/// given enough rows, at least one per multiprocessor.
+/// are at most as many as run at once (512 threads per multiprocessor, 1024 for the
+/// longest rows). With few rows there are fewer: one per four turns, but at least one
+/// per multiprocessor, if there are that many turns.
 std::int64_t backward_blocks(const Device& device, std::int64_t rows,
                              std::int64_t cols) {
   const bool shares_blocks = cols <= 512;  // a block works on several rows
