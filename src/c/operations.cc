@@ -104,7 +104,7 @@ kiln_result with_args(kiln_service* service, int device, const InC* args,
         service, device, args,                                                   \
         [&](const kiln::Device& where, const auto& copy) -> kiln::Result<void> { \
           KILN_TRY(kiln::c::given(bytes, "bytes"));                              \
-          *bytes = KILN_TRY(kiln::ops::function##_workspace_bytes(copy, where)); \
+          *bytes = KILN_TRY(kiln::ops::function##_workspace_bytes(where, copy)); \
           return {};                                                             \
         });                                                                      \
   }

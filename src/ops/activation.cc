@@ -104,7 +104,7 @@ Result<Launches> plan(const ActivationForward& args, const Device& /*device*/,
 Result<Launches> plan(const ActivationBackward& args, const Device& device,
                       Pointers pointers) {
   const std::uint64_t needed =
-      KILN_TRY(activation_backward_workspace_bytes(args, device));
+      KILN_TRY(activation_backward_workspace_bytes(device, args));
   KILN_TRY(check_workspace(kBackward, args.workspace, args.workspace_bytes, needed));
   const std::int64_t parts = parts_of(args, device);
   const auto tensors = tensors_of(args);
@@ -127,7 +127,7 @@ Result<Launches> plan(const ActivationBackward& args, const Device& device,
 }
 
 Result<std::uint64_t> activation_backward_workspace_bytes(
-    const ActivationBackward& args, const Device& device) {
+    const Device& device, const ActivationBackward& args) {
   KILN_TRY(check(kBackward, args));
   if (!args.has_bias)
     return std::uint64_t{0};

@@ -163,7 +163,7 @@ Result<Launches> plan(const GluForward& args, const Device& /*device*/,
 
 Result<Launches> plan(const GluBackward& args, const Device& device,
                       Pointers pointers) {
-  const std::uint64_t needed = KILN_TRY(glu_backward_workspace_bytes(args, device));
+  const std::uint64_t needed = KILN_TRY(glu_backward_workspace_bytes(device, args));
   KILN_TRY(check_workspace(kGluBackward, args.workspace, args.workspace_bytes, needed));
   const std::int64_t parts = parts_of(args, device);
   const auto outputs = outputs_of(args);
@@ -189,8 +189,8 @@ Result<Launches> plan(const GluBackward& args, const Device& device,
   return launches;
 }
 
-Result<std::uint64_t> glu_backward_workspace_bytes(const GluBackward& args,
-                                                   const Device& device) {
+Result<std::uint64_t> glu_backward_workspace_bytes(const Device& device,
+                                                   const GluBackward& args) {
   KILN_TRY(check_glu(kGluBackward, args));
   if (!args.has_bias)
     return std::uint64_t{0};

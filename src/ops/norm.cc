@@ -152,7 +152,7 @@ std::int64_t partial_rows(const Args& args, const Device& device) {
 }
 
 template <typename Args>
-Result<std::uint64_t> workspace_bytes(const Args& args, const Device& device) {
+Result<std::uint64_t> workspace_bytes(const Device& device, const Args& args) {
   if (KILN_TRY(check_norm(args)) == 0 || !args.has_dweight)
     return 0U;
   const std::int64_t floats =
@@ -251,7 +251,7 @@ Result<Launches> forward_plan(const Args& args, const Device& device,
 template <typename Args>
 Result<Launches> backward_plan(const Args& args, const Device& device,
                                const std::string& kernel, Pointers pointers) {
-  const std::uint64_t needed = KILN_TRY(workspace_bytes(args, device));
+  const std::uint64_t needed = KILN_TRY(workspace_bytes(device, args));
   KILN_TRY(check_workspace(operation_of(args), args.workspace, args.workspace_bytes,
                            needed));
   const std::int64_t blocks = partial_rows(args, device);
@@ -298,13 +298,13 @@ Result<Launches> plan(const RmsNormBackward& args, const Device& device,
   return backward_plan(args, device, "rmsnorm_bwd", pointers);
 }
 
-Result<std::uint64_t> layernorm_backward_workspace_bytes(const LayerNormBackward& args,
-                                                         const Device& device) {
-  return workspace_bytes(args, device);
+Result<std::uint64_t> layernorm_backward_workspace_bytes(
+    const Device& device, const LayerNormBackward& args) {
+  return workspace_bytes(device, args);
 }
-Result<std::uint64_t> rmsnorm_backward_workspace_bytes(const RmsNormBackward& args,
-                                                       const Device& device) {
-  return workspace_bytes(args, device);
+Result<std::uint64_t> rmsnorm_backward_workspace_bytes(const Device& device,
+                                                       const RmsNormBackward& args) {
+  return workspace_bytes(device, args);
 }
 
 }  // namespace kiln::ops

@@ -162,7 +162,7 @@ TEST_F(GpuOperations, OfTwoLaunchesAreCapturedWhole) {
   const Device& device = devices().front();
   const OnDevice scope(device.ordinal);
   ops::RmsNormBackward args{.dtype = DType::kF32, .rows = kRows, .cols = kCols};
-  args.workspace_bytes = ops::rmsnorm_backward_workspace_bytes(args, device).value();
+  args.workspace_bytes = ops::rmsnorm_backward_workspace_bytes(device, args).value();
   expect_done(ops::prepare(service(), device, args));
   const DeviceArray<float> dy{std::span<const float>(ramp())};
   const DeviceArray<float> x{std::span<const float>(ramp())};

@@ -43,7 +43,7 @@ void add_activation(std::vector<BenchCase>& cases, ops::DType dtype,
                                .rows = kRows,
                                .cols = kCols};
   args.workspace_bytes =
-      ops::activation_backward_workspace_bytes(args, device).value_or(0);
+      ops::activation_backward_workspace_bytes(device, args).value_or(0);
   cases.push_back(
       {.operation = "activation_backward",
        .what = what,
@@ -119,7 +119,7 @@ void add_glu(std::vector<BenchCase>& cases, ops::DType dtype, const Device& devi
        }});
   auto backward = glu_arguments<ops::GluBackward>(dtype, form);
   backward.workspace_bytes =
-      ops::glu_backward_workspace_bytes(backward, device).value_or(0);
+      ops::glu_backward_workspace_bytes(device, backward).value_or(0);
   cases.push_back({.operation = "glu_backward",
                    .what = what,
                    .dtype = dtype,

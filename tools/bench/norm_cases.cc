@@ -125,8 +125,8 @@ BenchCase norm_forward(const char* operation, const Shape& shape,
 
 template <typename Args>
 BenchCase norm_backward(const char* operation, const Shape& shape, const Device& device,
-                        Result<std::uint64_t> (*workspace_bytes)(const Args&,
-                                                                 const Device&),
+                        Result<std::uint64_t> (*workspace_bytes)(const Device&,
+                                                                 const Args&),
                         Result<void> (*run)(Service&, const Device&, CUstream_st*,
                                             const Args&)) {
   constexpr bool kIsLayerNorm = requires(Args args) {
@@ -136,7 +136,7 @@ BenchCase norm_backward(const char* operation, const Shape& shape, const Device&
   args.rows = shape.rows;
   args.cols = shape.cols;
   args.adds_residual = shape.residual;
-  args.workspace_bytes = workspace_bytes(args, device).value_or(0);
+  args.workspace_bytes = workspace_bytes(device, args).value_or(0);
   const auto [tensor, weight, statistics, bias, mean, residual] =
       sizes_of(shape, kIsLayerNorm);
   const std::uint64_t least =

@@ -169,9 +169,9 @@ struct GluBackward {
 /// Bytes of workspace that the operation needs on `device`; 0 without has_bias. Ignores
 /// pointers. Errors: kInvalidArgument. Thread-safe.
 [[nodiscard]] KILN_EXPORT Result<std::uint64_t> activation_backward_workspace_bytes(
-    const ActivationBackward& args, const Device& device);
+    const Device& device, const ActivationBackward& args);
 [[nodiscard]] KILN_EXPORT Result<std::uint64_t> glu_backward_workspace_bytes(
-    const GluBackward& args, const Device& device);
+    const Device& device, const GluBackward& args);
 
 /// Fetches and loads on `device` the kernels that the operation would launch there.
 /// Ignores pointers. Errors and thread safety as above.

@@ -164,9 +164,9 @@ struct RmsNormBackward {
 /// Bytes of scratch memory that the operation needs on `device`; 0 without dweight.
 /// Ignores pointers. Errors: kInvalidArgument. Thread-safe.
 [[nodiscard]] KILN_EXPORT Result<std::uint64_t> layernorm_backward_workspace_bytes(
-    const LayerNormBackward& args, const Device& device);
+    const Device& device, const LayerNormBackward& args);
 [[nodiscard]] KILN_EXPORT Result<std::uint64_t> rmsnorm_backward_workspace_bytes(
-    const RmsNormBackward& args, const Device& device);
+    const Device& device, const RmsNormBackward& args);
 
 /// Fetches and loads on `device` the kernels that the operation would launch there.
 /// Ignores pointers. Errors and thread safety as above.

@@ -367,9 +367,9 @@ class Problem {
   }
 
   template <typename Args>
-  void run_with_workspace(Args args, Result<std::uint64_t> (*bytes_of)(const Args&,
-                                                                       const Device&)) {
-    const auto bytes = bytes_of(args, test::operations_device(setting_.schedule()));
+  void run_with_workspace(Args args, Result<std::uint64_t> (*bytes_of)(const Device&,
+                                                                       const Args&)) {
+    const auto bytes = bytes_of(test::operations_device(setting_.schedule()), args);
     ASSERT_TRUE(bytes) << bytes.error().message;
     parts_ =
         unit_.has_bias && shape_.cols > 0 ? *bytes / sizeof(float) / bias_size() : 0;

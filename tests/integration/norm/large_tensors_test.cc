@@ -101,7 +101,7 @@ class LargeProblem {
     args.dx = out_.data();
     args.dy = dy_.data();
     args.dsum = residual_.data();
-    args.workspace_bytes = workspace_bytes(args, large_device()).value();
+    args.workspace_bytes = workspace_bytes(large_device(), args).value();
     SparseTensor<F32> workspace("workspace",
                                 static_cast<I64>(args.workspace_bytes / 4));
     args.workspace = workspace.data();

@@ -280,7 +280,7 @@ class Problem {
       if constexpr (requires { args.mean; })
         args.mean = floats(saved.mean);
       args.dsum = of_.residual ? residual.data() : nullptr;
-      args.workspace_bytes = workspace_bytes(args, device).value();
+      args.workspace_bytes = workspace_bytes(device, args).value();
       Tensor<F32> workspace("workspace", args.workspace_bytes / 4, {});
       if (setting_.has_dweight) {  // else they stay null
         args.workspace = workspace.data();

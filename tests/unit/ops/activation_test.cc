@@ -125,10 +125,10 @@ TEST(ActivationPlan, MakesAsManyPartsAsRunAtATimeWhereItSums) {
   args.rows = 8192;
   args.cols = 32768;
   EXPECT_EQ(plan(args, kDevice).value().at(0).extents.at("blocks"), 32 * 28);
-  EXPECT_EQ(activation_backward_workspace_bytes(args, kDevice).value(),
+  EXPECT_EQ(activation_backward_workspace_bytes(kDevice, args).value(),
             28U * 32768 * 4);
   args.has_bias = false;
-  EXPECT_EQ(activation_backward_workspace_bytes(args, kDevice).value(), 0U);
+  EXPECT_EQ(activation_backward_workspace_bytes(kDevice, args).value(), 0U);
 }
 
 TEST(ActivationPlan, RefusesAWorkspaceThatIsTooSmall) {

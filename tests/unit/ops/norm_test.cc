@@ -106,7 +106,7 @@ TEST(NormPlan, LeavesOutTheSumWhereNobodyWantsIt) {
   RmsNormBackward args = rms_backward();
   args.has_dweight = false;
   EXPECT_EQ(plan(args, kDevice).value().size(), 1U);
-  EXPECT_EQ(rmsnorm_backward_workspace_bytes(args, kDevice).value(), 0U);
+  EXPECT_EQ(rmsnorm_backward_workspace_bytes(kDevice, args).value(), 0U);
 }
 
 TEST(NormPlan, WithoutRowsWritesZerosAndWithoutColumnsNothing) {
@@ -115,7 +115,7 @@ TEST(NormPlan, WithoutRowsWritesZerosAndWithoutColumnsNothing) {
   const Launches launches = plan(args, kDevice).value();
   ASSERT_EQ(launches.size(), 1U);
   EXPECT_EQ(launches[0].entry, "layernorm_bwd_finalize");
-  EXPECT_EQ(layernorm_backward_workspace_bytes(args, kDevice).value(), 0U);
+  EXPECT_EQ(layernorm_backward_workspace_bytes(kDevice, args).value(), 0U);
   args.rows = 6;
   args.cols = 0;
   EXPECT_TRUE(plan(args, kDevice).value().empty());
@@ -128,16 +128,16 @@ TEST(NormWorkspace, IsARowOfSumsABlockAndBoundedByTheDevice) {
   RmsNormBackward args = rms_backward();
   args.cols = 4096;  // 256 threads: 2 blocks a multiprocessor
   args.rows = 3;
-  EXPECT_EQ(rmsnorm_backward_workspace_bytes(args, kDevice).value(), 3U * 4096 * 4);
+  EXPECT_EQ(rmsnorm_backward_workspace_bytes(kDevice, args).value(), 3U * 4096 * 4);
   args.rows = 600;  // four turns each leave no multiprocessor without a block
-  EXPECT_EQ(rmsnorm_backward_workspace_bytes(args, kDevice).value(), 150U * 4096 * 4);
+  EXPECT_EQ(rmsnorm_backward_workspace_bytes(kDevice, args).value(), 150U * 4096 * 4);
   args.rows = 100000;
-  EXPECT_EQ(rmsnorm_backward_workspace_bytes(args, kDevice).value(),
+  EXPECT_EQ(rmsnorm_backward_workspace_bytes(kDevice, args).value(),
             2U * 132 * 4096 * 4);
   LayerNormBackward with_bias = layer_backward();
   with_bias.cols = 4096;
   with_bias.rows = 100000;
-  EXPECT_EQ(layernorm_backward_workspace_bytes(with_bias, kDevice).value(),
+  EXPECT_EQ(layernorm_backward_workspace_bytes(kDevice, with_bias).value(),
             2U * 2 * 132 * 4096 * 4);
 }
 
