@@ -221,7 +221,7 @@ PublishResult Cache::publish(const StoredObject& object) {
   return result;
 }
 
-KeyLock::Acquired Cache::lock(KeyLock::Request request) {
+KeyLock::Acquired Cache::lock(KeyLock::LockRequest request) {
   // No other process could use what we build.
   if (mode_ != Mode::kReadWrite)
     return {LockOutcome::kBypassed, {}, mode_reason_, {}};
@@ -230,7 +230,7 @@ KeyLock::Acquired Cache::lock(KeyLock::Request request) {
                           request);
 }
 
-Slots::Acquired Cache::acquire_slot(Slots::Request request) {
+Slots::Acquired Cache::acquire_slot(Slots::SlotRequest request) {
   request.build_limit = options_.build_limit;
   return slots_->acquire(request);
 }

@@ -124,9 +124,9 @@ class Cache {
   PublishResult publish(const NewObject& object);
   /// See KeyLock::acquire. Fills in `request.build_limit`. Bypassed in modes kOff and
   /// kReadOnly: no other process could use the result.
-  [[nodiscard]] KeyLock::Acquired lock(KeyLock::Request request);
+  [[nodiscard]] KeyLock::Acquired lock(KeyLock::LockRequest request);
   /// See Slots::acquire; works in every mode that has a lock folder.
-  [[nodiscard]] Slots::Acquired acquire_slot(Slots::Request request);
+  [[nodiscard]] Slots::Acquired acquire_slot(Slots::SlotRequest request);
 
   // Listing. A cache that is off is empty.
 

@@ -26,7 +26,7 @@ OwnedRange::Place place_of(const KeyLock::Context& context, const Digest& key) {
           (byte(1) << 8U | byte(2)) % kRecordsPerFile};
 }
 
-OwnerRecord record_of(const KeyLock::Request& request) {
+OwnerRecord record_of(const KeyLock::LockRequest& request) {
   OwnerRecord record;
   record.key = request.key;
   record.build_limit = request.build_limit;
@@ -36,7 +36,7 @@ OwnerRecord record_of(const KeyLock::Request& request) {
 /// Remembers the holders that were waited for, and decides when to stop waiting.
 class Wait {
  public:
-  Wait(const KeyLock::Request& request, const LockTimes& times)
+  Wait(const KeyLock::LockRequest& request, const LockTimes& times)
       : request_(request), watch_(times) {}
 
   /// Takes note of the record, as read while somebody holds the lock.
@@ -91,7 +91,7 @@ class Wait {
            now.builds_ended != first_->builds_ended;
   }
 
-  const KeyLock::Request& request_;
+  const KeyLock::LockRequest& request_;
   OwnerWatch watch_;
   std::optional<OwnerRecord> first_;    // whose count tells that a build has ended
   std::optional<OwnerRecord> builder_;  // the last holder that was seen
@@ -101,7 +101,7 @@ class Wait {
 
 }  // namespace
 
-KeyLock::Acquired KeyLock::acquire(const Context& context, const Request& request) {
+KeyLock::Acquired KeyLock::acquire(const Context& context, const LockRequest& request) {
   const auto started = Clock::now();
   const auto ended = [&](Acquired how) {
     how.waited = Clock::now() - started;

@@ -35,7 +35,7 @@ class KeyLock {
     LockTimes times;
   };
 
-  struct Request {
+  struct LockRequest {
     Digest key{};
     /// Called at every attempt, also when it got the lock: true ends the wait, because
     /// the object is there now.
@@ -68,7 +68,8 @@ class KeyLock {
   ///   LockTimes::compile_grace.
   /// A holder that was killed has ended no build: the next one is waited for.
   /// Never fails.
-  [[nodiscard]] static Acquired acquire(const Context& context, const Request& request);
+  [[nodiscard]] static Acquired acquire(const Context& context,
+                                        const LockRequest& request);
 
   [[nodiscard]] bool held() const { return range_.held(); }
   void set_phase(Phase phase) { range_.set_phase(phase); }

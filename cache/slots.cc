@@ -50,7 +50,7 @@ Slots::Slots(const LockFolder& folder, FileSystem& file_system, Counters& counte
       times_(times),
       count_(std::move(count)) {}
 
-Slots::Acquired Slots::acquire(const Request& request) {
+Slots::Acquired Slots::acquire(const SlotRequest& request) {
   const auto began = Clock::now();
   const auto ended = [&](SlotOutcome outcome, OwnedRange slot, std::string reason) {
     if (outcome == SlotOutcome::kBypassed)

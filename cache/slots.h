@@ -33,7 +33,7 @@ class Slots {
     std::string reason{};
     std::chrono::nanoseconds waited{};
   };
-  struct Request {
+  struct SlotRequest {
     Digest key{};  // of the build; written to the slot's record
     std::chrono::milliseconds build_limit{300'000};
     std::stop_token stop{};
@@ -53,7 +53,7 @@ class Slots {
   /// that is free for LockTimes::no_turn are passed by, for this slot and those behind
   /// it (a process may have fewer slots than we have). The process remembers that for
   /// LockTimes::no_heartbeat: they may only have been slow.
-  [[nodiscard]] Acquired acquire(const Request& request);
+  [[nodiscard]] Acquired acquire(const SlotRequest& request);
 
  private:
   struct Wait;

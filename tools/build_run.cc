@@ -23,29 +23,29 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
-bool is_success(Verdict verdict) {
-  return verdict == Verdict::kHit || verdict == Verdict::kCompiled ||
-         verdict == Verdict::kWaited;
+bool is_success(BuildVerdict verdict) {
+  return verdict == BuildVerdict::kHit || verdict == BuildVerdict::kCompiled ||
+         verdict == BuildVerdict::kWaited;
 }
 
-Verdict verdict_of(const Result<Fetched>& fetched) {
+BuildVerdict verdict_of(const Result<Fetched>& fetched) {
   if (fetched) {
     switch (fetched->outcome) {
-      case Outcome::kHit:
-        return Verdict::kHit;
-      case Outcome::kCompiled:
-        return Verdict::kCompiled;
-      case Outcome::kWaited:
-        return Verdict::kWaited;
+      case FetchOutcome::kHit:
+        return BuildVerdict::kHit;
+      case FetchOutcome::kCompiled:
+        return BuildVerdict::kCompiled;
+      case FetchOutcome::kWaited:
+        return BuildVerdict::kWaited;
     }
   }
   switch (fetched.error().code) {
     case ErrorCode::kTimeout:
-      return Verdict::kTimeout;
+      return BuildVerdict::kTimeout;
     case ErrorCode::kCancelled:
-      return Verdict::kNotReached;
+      return BuildVerdict::kNotReached;
     default:
-      return Verdict::kFailed;
+      return BuildVerdict::kFailed;
   }
 }
 
@@ -104,24 +104,25 @@ class Runner {
   BuildEntry run_item(const BuildItem& item) {
     BuildEntry entry;
     if (const auto* error = std::get_if<Error>(&item.keyed)) {
-      entry.verdict = Verdict::kFailed;
+      entry.verdict = BuildVerdict::kFailed;
       entry.error = *error;
       return entry;
     }
     const auto began = Clock::now();
     if (options_.dry_run) {
       entry.object = inspect(*key_of(item));
-      entry.verdict = entry.object != nullptr ? Verdict::kHit : Verdict::kMissing;
+      entry.verdict =
+          entry.object != nullptr ? BuildVerdict::kHit : BuildVerdict::kMissing;
       entry.stored = entry.object != nullptr;
     } else {
       bool is_refused = false;
       auto fetched = fetch(item, is_refused);
-      entry.verdict = is_refused ? Verdict::kRefused : verdict_of(fetched);
+      entry.verdict = is_refused ? BuildVerdict::kRefused : verdict_of(fetched);
       if (fetched) {
         entry.object = fetched->object;
         entry.stored = !fetched->not_stored;
         entry.error = fetched->not_stored;
-      } else if (entry.verdict != Verdict::kNotReached) {
+      } else if (entry.verdict != BuildVerdict::kNotReached) {
         entry.error = fetched.error();
       }
     }
@@ -155,7 +156,7 @@ class Runner {
   void report_result(const BuildItem& item, const BuildEntry& entry) {
     if (is_failure(entry.verdict)) {
       const bool is_final =
-          entry.verdict != Verdict::kRefused || options_.on_refusal.empty();
+          entry.verdict != BuildVerdict::kRefused || options_.on_refusal.empty();
       progress_.message(fmt::format("{} {}: {}{}", item.label, item.arch,
                                     entry.error->message,
                                     is_final ? "" : options_.on_refusal));
@@ -181,7 +182,7 @@ class Runner {
   std::atomic<std::size_t> next_{0};
 };
 
-std::uint64_t count(const BuildReport& report, Verdict verdict) {
+std::uint64_t count(const BuildReport& report, BuildVerdict verdict) {
   return static_cast<std::uint64_t>(
       std::count_if(report.entries.begin(), report.entries.end(),
                     [&](const BuildEntry& entry) { return entry.verdict == verdict; }));
@@ -198,8 +199,8 @@ std::optional<device::CudaVersion> min_driver(const BuildReport& report) {
   std::optional<device::CudaVersion> version;
   for (std::size_t i = 0; i < report.items.size(); ++i) {
     const auto* keyed = std::get_if<KeyedRequest>(&report.items[i].keyed);
-    const Verdict verdict = report.entries[i].verdict;
-    if (keyed == nullptr || is_failure(verdict) || verdict == Verdict::kNotReached)
+    const BuildVerdict verdict = report.entries[i].verdict;
+    if (keyed == nullptr || is_failure(verdict) || verdict == BuildVerdict::kNotReached)
       continue;
     const auto needed = device::min_driver(keyed->target.kind,
                                            keyed->toolchain->toolchain.facts.version);
@@ -231,7 +232,7 @@ ordered_json item_json(const BuildItem& item, const BuildEntry& entry) {
   json["outcome"] = to_string(entry.verdict);
   json["stored"] = entry.stored;
   json["ms"] = entry.elapsed.count();
-  if (entry.verdict == Verdict::kNotReached)
+  if (entry.verdict == BuildVerdict::kNotReached)
     json["error"] = error_json({ErrorCode::kCancelled, "stopped before it was built"});
   else
     json["error"] = entry.error ? error_json(*entry.error) : ordered_json(nullptr);
@@ -240,21 +241,21 @@ ordered_json item_json(const BuildItem& item, const BuildEntry& entry) {
 
 }  // namespace
 
-std::string_view to_string(Verdict verdict) {
+std::string_view to_string(BuildVerdict verdict) {
   switch (verdict) {
-    case Verdict::kHit:
+    case BuildVerdict::kHit:
       return "hit";
-    case Verdict::kCompiled:
+    case BuildVerdict::kCompiled:
       return "compiled";
-    case Verdict::kWaited:
+    case BuildVerdict::kWaited:
       return "waited";
-    case Verdict::kFailed:
-    case Verdict::kRefused:
-    case Verdict::kNotReached:
+    case BuildVerdict::kFailed:
+    case BuildVerdict::kRefused:
+    case BuildVerdict::kNotReached:
       return "failed";
-    case Verdict::kTimeout:
+    case BuildVerdict::kTimeout:
       return "timeout";
-    case Verdict::kMissing:
+    case BuildVerdict::kMissing:
       return "missing";
   }
   return "unknown";
@@ -264,9 +265,9 @@ bool BuildEntry::is_not_stored() const {
   return is_success(verdict) && !stored;
 }
 
-bool is_failure(Verdict verdict) {
-  return verdict == Verdict::kFailed || verdict == Verdict::kRefused ||
-         verdict == Verdict::kTimeout;
+bool is_failure(BuildVerdict verdict) {
+  return verdict == BuildVerdict::kFailed || verdict == BuildVerdict::kRefused ||
+         verdict == BuildVerdict::kTimeout;
 }
 
 void add_items(BuildService& service, const Request& request,
@@ -341,19 +342,20 @@ ordered_json report_json(const BuildReport& report) {
   const auto driver = min_driver(report);
   ordered_json json{
       {"requested", report.items.size()},
-      {"hits", count(report, Verdict::kHit)},
-      {"compiled", count(report, Verdict::kCompiled)},
-      {"waited", count(report, Verdict::kWaited)},
-      {"failed", count(report, Verdict::kFailed) + count(report, Verdict::kRefused) +
-                     count(report, Verdict::kTimeout) +
-                     count(report, Verdict::kNotReached)},
+      {"hits", count(report, BuildVerdict::kHit)},
+      {"compiled", count(report, BuildVerdict::kCompiled)},
+      {"waited", count(report, BuildVerdict::kWaited)},
+      {"failed", count(report, BuildVerdict::kFailed) +
+                     count(report, BuildVerdict::kRefused) +
+                     count(report, BuildVerdict::kTimeout) +
+                     count(report, BuildVerdict::kNotReached)},
       {"skipped", report.skipped},
       {"not_stored", count_not_stored(report)},
       {"seconds", static_cast<double>(report.elapsed.count()) / 1e3},
       {"min_driver", driver ? ordered_json(to_string(*driver)) : ordered_json(nullptr)},
       {"entries", entries}};
   if (report.dry_run)
-    json["missing"] = count(report, Verdict::kMissing);
+    json["missing"] = count(report, BuildVerdict::kMissing);
   return json;
 }
 
@@ -369,19 +371,19 @@ void print_not_stored(const Context& context, const BuildReport& report) {
 }
 
 void print_report(const Context& context, const BuildReport& report) {
-  const auto part = [&](Verdict verdict, std::string_view word) {
+  const auto part = [&](BuildVerdict verdict, std::string_view word) {
     const std::uint64_t n = count(report, verdict);
     return n == 0 ? std::string() : fmt::format(", {} {}", n, word);
   };
-  std::string line =
-      fmt::format("{} requested: {} hits, {} compiled", report.items.size(),
-                  count(report, Verdict::kHit), count(report, Verdict::kCompiled));
-  line += part(Verdict::kWaited, "built by others");
-  line += part(Verdict::kMissing, "missing");
-  line += part(Verdict::kFailed, "failed");
-  line += part(Verdict::kRefused, "refused by cuDNN");
-  line += part(Verdict::kTimeout, "timed out");
-  line += part(Verdict::kNotReached, "not reached");
+  std::string line = fmt::format("{} requested: {} hits, {} compiled",
+                                 report.items.size(), count(report, BuildVerdict::kHit),
+                                 count(report, BuildVerdict::kCompiled));
+  line += part(BuildVerdict::kWaited, "built by others");
+  line += part(BuildVerdict::kMissing, "missing");
+  line += part(BuildVerdict::kFailed, "failed");
+  line += part(BuildVerdict::kRefused, "refused by cuDNN");
+  line += part(BuildVerdict::kTimeout, "timed out");
+  line += part(BuildVerdict::kNotReached, "not reached");
   if (report.skipped > 0)
     line += fmt::format(", {} skipped (not for that architecture)", report.skipped);
   if (const std::uint64_t n = count_not_stored(report); n > 0)

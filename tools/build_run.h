@@ -33,7 +33,7 @@ struct BuildItem {
   std::variant<KeyedRequest, KeyedPlan, Error> keyed;
 };
 
-enum class Verdict : std::uint8_t {
+enum class BuildVerdict : std::uint8_t {
   kHit,
   kCompiled,
   kWaited,
@@ -46,15 +46,15 @@ enum class Verdict : std::uint8_t {
 
 /// "hit", "compiled", "waited", "failed", "timeout", "missing" (in a dry run). kRefused
 /// and kNotReached give "failed".
-[[nodiscard]] std::string_view to_string(Verdict verdict);
+[[nodiscard]] std::string_view to_string(BuildVerdict verdict);
 
 /// kNotReached is no failure.
-[[nodiscard]] bool is_failure(Verdict verdict);
+[[nodiscard]] bool is_failure(BuildVerdict verdict);
 
 struct BuildEntry {
   [[nodiscard]] bool is_not_stored() const;
 
-  Verdict verdict = Verdict::kNotReached;
+  BuildVerdict verdict = BuildVerdict::kNotReached;
   bool stored = false;
   std::chrono::milliseconds elapsed{0};
   std::optional<Error> error;  // of a failure, or why it was not stored

@@ -95,7 +95,7 @@ bool compare(const FieldValue& left, Comparison comparison, const FieldValue& ri
   return false;
 }
 
-bool compares_true(const Condition& condition, const Question& question) {
+bool compares_true(const Condition& condition, const RuleQuestion& question) {
   FieldValue left = condition.field->read(question);
   if (condition.modulo != 0)
     left = std::fmod(std::get<double>(left), condition.modulo);
@@ -135,7 +135,7 @@ Result<Operand> parse_operand(const Field& field, std::string_view text) {
   return wrong("no such kind of field");
 }
 
-FieldValue value_of(const Operand& operand, const Question& question) {
+FieldValue value_of(const Operand& operand, const RuleQuestion& question) {
   if (const auto* const field = std::get_if<const Field*>(&operand))
     return (*field)->read(question);
   return std::get<FieldValue>(operand);
@@ -179,7 +179,7 @@ Result<Condition> parse_comparison(std::string_view text) {
   return condition;
 }
 
-bool holds(const Condition& condition, const Question& question) {
+bool holds(const Condition& condition, const RuleQuestion& question) {
   const auto part_holds = [&](const Condition& part) { return holds(part, question); };
   switch (condition.kind) {
     case Condition::Kind::kAll:

@@ -19,7 +19,7 @@
 namespace kiln::attention {
 
 /// One question: can cuDNN of that version run this problem on that device?
-struct Question {
+struct RuleQuestion {
   Problem problem;
   ComputeCapability arch;
   CudnnVersion cudnn;
@@ -40,7 +40,7 @@ struct Field {
   std::string_view name;
   FieldKind kind = FieldKind::kNumber;
   std::span<const std::string_view> words{};
-  FieldValue (*read)(const Question&) = nullptr;
+  FieldValue (*read)(const RuleQuestion&) = nullptr;
   /// Null: the field is derived from others and cannot be changed.
   Result<void> (*write)(Problem&, const FieldValue&) = nullptr;
 };
@@ -55,7 +55,7 @@ using Operand = std::variant<FieldValue, const Field*>;
 /// Reads `text` as a value of `field`'s kind, or as the name of a field of that kind.
 /// The views point into the tables of words. Errors: kInvalidArgument.
 [[nodiscard]] Result<Operand> parse_operand(const Field& field, std::string_view text);
-[[nodiscard]] FieldValue value_of(const Operand& operand, const Question& question);
+[[nodiscard]] FieldValue value_of(const Operand& operand, const RuleQuestion& question);
 
 enum class Comparison : std::uint8_t {
   kEqual,
@@ -83,7 +83,7 @@ struct Condition {
 /// Errors: kInvalidArgument.
 [[nodiscard]] Result<Condition> parse_comparison(std::string_view text);
 
-[[nodiscard]] bool holds(const Condition& condition, const Question& question);
+[[nodiscard]] bool holds(const Condition& condition, const RuleQuestion& question);
 
 /// Does it compare the version of cuDNN anywhere?
 [[nodiscard]] bool compares_cudnn(const Condition& condition);

@@ -14,11 +14,11 @@
 namespace kiln::attention {
 namespace {
 
-bool refuses(const Rule& rule, const Question& question) {
+bool refuses(const Rule& rule, const RuleQuestion& question) {
   return holds(rule.applies, question) && !holds(rule.needs, question);
 }
 
-FieldValue new_value(const Change& change, const Question& question) {
+FieldValue new_value(const Change& change, const RuleQuestion& question) {
   FieldValue value = value_of(change.value, question);
   if (change.multiple != 0)
     value = std::ceil(std::get<double>(value) / change.multiple) * change.multiple;
@@ -27,9 +27,9 @@ FieldValue new_value(const Change& change, const Question& question) {
 
 /// The question with all changes applied at once; nullopt if the result is not a valid
 /// problem.
-std::optional<Question> changed(const Question& question,
-                                const std::vector<Change>& changes) {
-  Question now = question;
+std::optional<RuleQuestion> changed(const RuleQuestion& question,
+                                    const std::vector<Change>& changes) {
+  RuleQuestion now = question;
   for (const Change& change : changes) {
     if (!change.field->write(now.problem, new_value(change, question)))
       return std::nullopt;
@@ -55,13 +55,13 @@ RuleSet::RuleSet(std::vector<Rule> rules) : rules_(std::move(rules)) {
   versions_.erase(std::unique(versions_.begin(), versions_.end()), versions_.end());
 }
 
-bool RuleSet::is_supported(const Question& question) const {
+bool RuleSet::is_supported(const RuleQuestion& question) const {
   return std::ranges::none_of(rules_, [&](const Rule& rule) {
     return rule.kind != RuleKind::kFrameworkPolicy && refuses(rule, question);
   });
 }
 
-std::vector<const Rule*> RuleSet::refusing(const Question& question) const {
+std::vector<const Rule*> RuleSet::refusing(const RuleQuestion& question) const {
   std::vector<const Rule*> found;
   for (const Rule& rule : rules_) {
     if (rule.kind != RuleKind::kFrameworkPolicy && refuses(rule, question))
@@ -71,7 +71,7 @@ std::vector<const Rule*> RuleSet::refusing(const Question& question) const {
 }
 
 bool RuleSet::helps(const Rule& rule, const std::vector<const Rule*>& before,
-                    const Question& changed) const {
+                    const RuleQuestion& changed) const {
   return !refuses(rule, changed) &&
          std::ranges::all_of(refusing(changed), [&](const Rule* each) {
            return std::ranges::find(before, each) != before.end();
@@ -80,7 +80,7 @@ bool RuleSet::helps(const Rule& rule, const std::vector<const Rule*>& before,
 
 std::optional<std::string> RuleSet::text_of(const Remedy& remedy, const Rule& rule,
                                             const std::vector<const Rule*>& before,
-                                            const Question& question) const {
+                                            const RuleQuestion& question) const {
   if (!holds(remedy.when, question))
     return std::nullopt;
   if (remedy.upgrade) {
@@ -88,7 +88,7 @@ std::optional<std::string> RuleSet::text_of(const Remedy& remedy, const Rule& ru
     for (const CudnnVersion version : versions_) {
       if (version < *remedy.upgrade || version <= question.cudnn)
         continue;
-      Question later = question;
+      RuleQuestion later = question;
       later.cudnn = version;
       if (helps(rule, before, later))
         return fmt::format("upgrade cuDNN to {} or later", to_string(version));
@@ -104,7 +104,7 @@ std::optional<std::string> RuleSet::text_of(const Remedy& remedy, const Rule& ru
 }
 
 Finding RuleSet::finding(const Rule& rule, const std::vector<const Rule*>& before,
-                         const Question& question) const {
+                         const RuleQuestion& question) const {
   Finding found{.id = rule.id, .kind = rule.kind, .reason = rule.reason, .remedy = ""};
   if (compares_cudnn(rule.needs))
     found.reason += fmt::format("; found {}", to_string(question.cudnn));
@@ -119,7 +119,7 @@ Finding RuleSet::finding(const Rule& rule, const std::vector<const Rule*>& befor
   return found;
 }
 
-Verdict RuleSet::evaluate(const Question& question) const {
+Verdict RuleSet::evaluate(const RuleQuestion& question) const {
   Verdict verdict;
   const std::vector<const Rule*> refused = refusing(question);
   for (const Rule* const rule : refused)
@@ -132,7 +132,7 @@ Verdict RuleSet::evaluate(const Question& question) const {
   if (verdict.supported)
     return verdict;
   for (const CudnnVersion version : versions_) {
-    Question later = question;
+    RuleQuestion later = question;
     later.cudnn = version;
     if (version > question.cudnn && is_supported(later)) {
       verdict.first_supported = version;

@@ -40,21 +40,21 @@ class RuleSet {
   /// The versions that rules compare with or upgrade to, ascending. Strictly between
   /// two neighbours, support does not change.
   [[nodiscard]] std::span<const CudnnVersion> versions() const { return versions_; }
-  [[nodiscard]] bool is_supported(const Question& question) const;
-  [[nodiscard]] Verdict evaluate(const Question& question) const;
+  [[nodiscard]] bool is_supported(const RuleQuestion& question) const;
+  [[nodiscard]] Verdict evaluate(const RuleQuestion& question) const;
 
  private:
-  [[nodiscard]] std::vector<const Rule*> refusing(const Question& question) const;
+  [[nodiscard]] std::vector<const Rule*> refusing(const RuleQuestion& question) const;
   /// Whether `changed` is refused neither by `rule` nor by any rule that is not in
   /// `before`.
   [[nodiscard]] bool helps(const Rule& rule, const std::vector<const Rule*>& before,
-                           const Question& changed) const;
+                           const RuleQuestion& changed) const;
   [[nodiscard]] std::optional<std::string> text_of(
       const Remedy& remedy, const Rule& rule, const std::vector<const Rule*>& before,
-      const Question& question) const;
+      const RuleQuestion& question) const;
   [[nodiscard]] Finding finding(const Rule& rule,
                                 const std::vector<const Rule*>& before,
-                                const Question& question) const;
+                                const RuleQuestion& question) const;
 
   std::vector<Rule> rules_;
   std::vector<CudnnVersion> versions_;  // ascending, each once

@@ -17,8 +17,8 @@ void add_new(std::vector<Finding>& all, const std::vector<Finding>& more) {
 }
 
 /// Training runs the backward pass next, so its refusals are shown in advance.
-void show_backward(const Question& question, Verdict& verdict) {
-  Question backward = question;
+void show_backward(const RuleQuestion& question, Verdict& verdict) {
+  RuleQuestion backward = question;
   backward.problem.pass = Pass::kBackward;
   for (Finding each : built_in_rules().evaluate(backward).refusals) {
     const auto same = std::ranges::find(verdict.refusals, each.id, &Finding::id);
@@ -35,7 +35,7 @@ Probe not_probed() {
 }
 
 /// Reports where the rules and cuDNN disagree, whichever of them refuses.
-void compare(const Question& question, Step& step) {
+void compare(const RuleQuestion& question, Step& step) {
   Probe& probe = step.probe;
   if (probe.status == kProbeFailed) {
     step.cudnn.supported = false;
@@ -68,7 +68,7 @@ void compare(const Question& question, Step& step) {
 
 /// With dropout one backend must run both passes: a refusal of the other pass is shown
 /// and decides. False: the rules refuse the other pass.
-bool check_other_pass(const Question& question, Verdict& verdict) {
+bool check_other_pass(const RuleQuestion& question, Verdict& verdict) {
   for (const Problem& problem : run_together(question.problem)) {
     if (problem.pass == question.problem.pass)
       continue;
@@ -90,7 +90,7 @@ bool check_other_pass(const Question& question, Verdict& verdict) {
   return true;
 }
 
-Step decide(const Question& question, const AskCudnn& ask) {
+Step decide(const RuleQuestion& question, const AskCudnn& ask) {
   Step step{.problem = question.problem,
             .cudnn = built_in_rules().evaluate(question),
             .probe = not_probed(),
@@ -145,7 +145,7 @@ Probe probe_of(const std::vector<Step>& steps) {
 }
 
 std::optional<CudnnVersion> first_supported(const std::vector<Step>& steps,
-                                            const Question& question) {
+                                            const RuleQuestion& question) {
   std::optional<CudnnVersion> first;
   for (const Step& step : steps) {
     if (step.cudnn.supported)
@@ -163,7 +163,7 @@ std::optional<CudnnVersion> first_supported(const std::vector<Step>& steps,
   return first;
 }
 
-bool runs_with(const Question& question, const ContextParallelism& parallelism) {
+bool runs_with(const RuleQuestion& question, const ContextParallelism& parallelism) {
   const Expansion expansion = expand(question.problem, parallelism);
   return expansion.refusals.empty() &&
          std::ranges::all_of(expansion.steps, [&](const Problem& problem) {
@@ -173,7 +173,8 @@ bool runs_with(const Question& question, const ContextParallelism& parallelism) 
 }
 
 /// Offers other ways to split the problem, if cuDNN runs them.
-void offer_other_modes(const Question& question, const ContextParallelism& parallelism,
+void offer_other_modes(const RuleQuestion& question,
+                       const ContextParallelism& parallelism,
                        std::vector<Finding>& refusals) {
   const std::int64_t ranks = parallelism.p2p_ranks * parallelism.a2a_ranks;
   std::vector<std::string> others;
@@ -208,7 +209,7 @@ std::string_view probe_status(ErrorCode code) {
   }
 }
 
-Explanation explain(const Question& question, const ExplainOptions& options) {
+Explanation explain(const RuleQuestion& question, const ExplainOptions& options) {
   Explanation explanation;
   Expansion expansion{.steps = {question.problem}, .refusals = {}};
   if (options.parallelism)

@@ -69,7 +69,7 @@ struct ExplainOptions {
 };
 
 /// `question.problem` has passed validate().
-[[nodiscard]] Explanation explain(const Question& question,
+[[nodiscard]] Explanation explain(const RuleQuestion& question,
                                   const ExplainOptions& options);
 
 }  // namespace kiln::attention

@@ -18,7 +18,7 @@ double number(std::int64_t value) {
 }
 
 template <auto Member>
-FieldValue read_size(const Question& question) {
+FieldValue read_size(const RuleQuestion& question) {
   return number(question.problem.*Member);
 }
 template <auto Member>
@@ -32,7 +32,7 @@ constexpr Field size_field(std::string_view name) {
 }
 
 template <auto Member>
-FieldValue read_flag(const Question& question) {
+FieldValue read_flag(const RuleQuestion& question) {
   return question.problem.*Member ? 1.0 : 0.0;
 }
 template <auto Member>
@@ -70,7 +70,7 @@ double flag(bool value) {
 }
 
 using P = Problem;
-using Q = const Question&;
+using Q = const RuleQuestion&;
 
 std::vector<Field> word_fields() {
   return {

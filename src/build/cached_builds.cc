@@ -30,13 +30,13 @@ cache::Phase lock_phase(compile::BuildPhase phase) {
 
 }  // namespace
 
-std::string_view to_string(Outcome outcome) {
+std::string_view to_string(FetchOutcome outcome) {
   switch (outcome) {
-    case Outcome::kHit:
+    case FetchOutcome::kHit:
       return "hit";
-    case Outcome::kCompiled:
+    case FetchOutcome::kCompiled:
       return "compiled";
-    case Outcome::kWaited:
+    case FetchOutcome::kWaited:
       return "waited";
   }
   return "unknown";
@@ -63,7 +63,7 @@ std::optional<Fetched> CachedBuilds::find(const Digest& key, std::string_view ta
     return std::nullopt;
   return Fetched{
       .object = std::make_shared<const cache::StoredObject>(*std::move(object)),
-      .outcome = Outcome::kHit};
+      .outcome = FetchOutcome::kHit};
 }
 
 Result<Fetched> CachedBuilds::build(const BuildOrder& order,
@@ -80,8 +80,8 @@ Result<Fetched> CachedBuilds::build(const BuildOrder& order,
   if (!landed.computed && ended.whom == Answers::kItsCaller)
     ended = build_locked(order, stop, Wait::kNo);
   else if (!landed.computed && ended.fetched &&
-           ended.fetched->outcome == Outcome::kCompiled)
-    ended.fetched->outcome = Outcome::kWaited;
+           ended.fetched->outcome == FetchOutcome::kCompiled)
+    ended.fetched->outcome = FetchOutcome::kWaited;
   if (whom != nullptr)
     *whom = ended.whom;
   return std::move(ended.fetched);
@@ -115,7 +115,7 @@ CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
        .on_wait = WaitNotice("another process to build " + std::string(order.label))});
   switch (acquired.outcome) {
     case cache::LockOutcome::kAppeared:
-      return {Fetched{.object = std::move(appeared), .outcome = Outcome::kWaited}};
+      return {Fetched{.object = std::move(appeared), .outcome = FetchOutcome::kWaited}};
     case cache::LockOutcome::kAnswered:
       return {tl::unexpected(*std::move(failure))};
     case cache::LockOutcome::kCancelled:
@@ -161,7 +161,7 @@ CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
   }
   cache_.counters().add(cache::Counter::kCompiled);
   Fetched fetched{.object = built->object,
-                  .outcome = Outcome::kCompiled,
+                  .outcome = FetchOutcome::kCompiled,
                   .not_stored = built->mismatch,
                   .is_as_keyed = !built->mismatch};
   if (!built->mismatch) {
@@ -176,12 +176,12 @@ CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
 
 Fetched CachedBuilds::publish(const BuildOrder& order, ObjectPointer object) {
   Fetched fetched{.object = object,
-                  .outcome = Outcome::kCompiled,
+                  .outcome = FetchOutcome::kCompiled,
                   .not_stored = cache_.publish(*object).error};
   if (fetched.not_stored) {
     const MutexLock guard(mutex_);
     unstored_.emplace(order.key, Fetched{.object = std::move(object),
-                                         .outcome = Outcome::kHit,
+                                         .outcome = FetchOutcome::kHit,
                                          .not_stored = fetched.not_stored});
   }
   return fetched;

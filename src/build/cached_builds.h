@@ -22,18 +22,18 @@
 namespace kiln {
 
 /// How an artifact was obtained.
-enum class Outcome : std::uint8_t {
+enum class FetchOutcome : std::uint8_t {
   kHit,       // found in memory or on disk
   kCompiled,  // this process built it
   kWaited,    // another process, or thread of this one, built it meanwhile
 };
 
 /// "hit", "compiled", "waited".
-[[nodiscard]] std::string_view to_string(Outcome outcome);
+[[nodiscard]] std::string_view to_string(FetchOutcome outcome);
 
 struct Fetched {
   std::shared_ptr<const cache::StoredObject> object;  // never null
-  Outcome outcome = Outcome::kHit;
+  FetchOutcome outcome = FetchOutcome::kHit;
   /// Why the artifact was built but not stored; nullopt: it is in the cache.
   std::optional<Error> not_stored{};
   /// False: built from other inputs than its key names (a header that only a macro

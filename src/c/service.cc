@@ -75,8 +75,8 @@ KILN_SAME_FIELDS(kiln_statistics, Statistics, kBehindSize, memory_hits, disk_hit
                  compiled, waited, not_stored, loaded, failed)
 
 /// Calls `call` with the event, which is valid until it returns.
-void tell(void (*call)(void* user, const kiln_event* event), void* user,
-          const Event& event) {
+void call_back(void (*call)(void* user, const kiln_event* event), void* user,
+               const Event& event) {
   const auto& [kind, kernel, key, device, took, error] = event;
   const std::string name = as_utf8(kernel);
   const std::string message = error ? as_utf8(error->message) : std::string();
@@ -128,7 +128,7 @@ Result<Options> options_of(const kiln_options* given_options) {
   set(options.log_level, from.log_level);
   if (from.on_event != nullptr)
     options.on_event = [call = from.on_event, user = from.on_event_user](
-                           const Event& event) { tell(call, user, event); };
+                           const Event& event) { call_back(call, user, event); };
   return options;
 }
 

@@ -200,7 +200,7 @@ Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
     return FetchedPlan{
         std::move(found->object), found->outcome, std::move(found->not_stored), {}};
   if (auto refusal = find_refusal(plan.key))
-    return FetchedPlan{nullptr, Outcome::kHit, std::nullopt, *std::move(refusal)};
+    return FetchedPlan{nullptr, FetchOutcome::kHit, std::nullopt, *std::move(refusal)};
   KILN_TRY(service_.check_may_build(plan.label, target));
   Attempts attempts;
   auto built = service_.builds().build(
@@ -225,7 +225,8 @@ Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
   // A refusal ends a build like a failure. Threads that waited for the build find the
   // refusal here, too.
   if (auto refusal = find_refusal(plan.key))
-    return FetchedPlan{nullptr, Outcome::kCompiled, std::nullopt, *std::move(refusal)};
+    return FetchedPlan{nullptr, FetchOutcome::kCompiled, std::nullopt,
+                       *std::move(refusal)};
   return tl::unexpected(std::move(built).error());
 }
 

@@ -38,7 +38,7 @@ struct KeyedPlan {
 struct FetchedPlan {
   /// Null: refused. attention::decode_plan() reads its payload.
   std::shared_ptr<const cache::StoredObject> object;
-  Outcome outcome = Outcome::kHit;
+  FetchOutcome outcome = FetchOutcome::kHit;
   std::optional<Error> not_stored;
   /// cuDNN's attempts, if this process built the plan or was refused it; empty if the
   /// plan was found.

@@ -320,7 +320,7 @@ Result<AttentionDecisions::PlanPointer> AttentionDecisions::fetch_and_load(
     auto loaded = attention::LoadedPlan::load(handles, std::move(plan));
     // A stored plan may be refused for a reason that its key does not cover: that is a
     // miss. The refusal of a new plan is this cuDNN's own error.
-    if (loaded || fetched.outcome != Outcome::kHit || left == 0)
+    if (loaded || fetched.outcome != FetchOutcome::kHit || left == 0)
       return loaded;
     log(LogLevel::kWarning, {"a stored plan is built again, for it cannot be loaded: ",
                              loaded.error().message});

@@ -62,13 +62,13 @@ FoundBy found_by(const PreparedRequest& request) {
              : FoundBy::kKeyAlone;
 }
 
-Event::Kind kind_of(Outcome outcome) {
+Event::Kind kind_of(FetchOutcome outcome) {
   switch (outcome) {
-    case Outcome::kHit:
+    case FetchOutcome::kHit:
       return Event::Kind::kHit;
-    case Outcome::kCompiled:
+    case FetchOutcome::kCompiled:
       return Event::Kind::kCompiled;
-    case Outcome::kWaited:
+    case FetchOutcome::kWaited:
       return Event::Kind::kWaited;
   }
   return Event::Kind::kHit;
@@ -327,7 +327,7 @@ Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call
   }
   const Fetched& fetched = *done;
   report(kind_of(fetched.outcome), call);
-  if (fetched.not_stored && fetched.outcome == Outcome::kCompiled)
+  if (fetched.not_stored && fetched.outcome == FetchOutcome::kCompiled)
     report(Event::Kind::kNotStored, call, fetched.not_stored);
   const auto context = KILN_TRY(devices_->context(call.device));
   Loaded loaded{KILN_TRY(LoadedKernel::load(request, fetched.object, context))};

@@ -9,7 +9,7 @@ namespace {
 
 /// Refused for four reasons, each with remedies to try: about the longest answer that
 /// one problem has.
-attention::Question refused() {
+attention::RuleQuestion refused() {
   const auto forward = test::usual_attention_problem([](auto& problem) {
     problem.stats = true;
     problem.kv_heads = 4;
@@ -37,7 +37,7 @@ Sample each_of(std::size_t calls, Work work) {
 std::vector<Row> attention_rows(const Settings& settings) {
   const std::size_t calls = settings.batch_calls;
   const auto prepare = [=]() -> Result<Sides> {
-    const attention::Question question = refused();
+    const attention::RuleQuestion question = refused();
     const auto explained = [=] {
       return explain(question, {}).chosen == attention::Choice::kCudnn;
     };

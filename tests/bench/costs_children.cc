@@ -34,7 +34,7 @@ Result<void> get_hits(const Arguments& arguments) {
       KILN_TRY(BuildService::open(KILN_TRY(config_for(arguments.at(0)))));
   for (const KernelRequest& request : softmax_requests(number(arguments.at(1)))) {
     const auto fetched = KILN_TRY(service->fetch(KILN_TRY(keyed(*service, request))));
-    if (fetched.outcome != Outcome::kHit)
+    if (fetched.outcome != FetchOutcome::kHit)
       return fail(ErrorCode::kNotFound, request.request.name() + " was no hit");
   }
   return {};

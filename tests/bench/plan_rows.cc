@@ -103,7 +103,7 @@ Result<std::shared_ptr<CachedPlan>> cache_a_plan(const Settings& settings) {
 Result<void> fetch_and_load(CachedPlan& cached) {
   const auto keyed = KILN_TRY(cached.plans->key(problem(), cached.device));
   const auto fetched = KILN_TRY(cached.plans->fetch(keyed));
-  if (fetched.object == nullptr || fetched.outcome != Outcome::kHit)
+  if (fetched.object == nullptr || fetched.outcome != FetchOutcome::kHit)
     return fail(ErrorCode::kNotFound, "a hit was a miss");
   const auto plan = KILN_TRY(attention::decode_plan(fetched.object->payload()));
   return cached.cudnn->load(plan.json);

@@ -110,8 +110,8 @@ TEST_F(ForkingHostTest, fault_31_AForkedChildIsToldAndAServiceOfItsOwnWorks) {
     const auto own = test::open_service(config());
     const auto hit = test::fetch(*own, test::small_kernel(1));
     const auto built = test::fetch(*own, test::small_kernel(2));
-    return hit && hit->outcome == Outcome::kHit && built &&
-                   built->outcome == Outcome::kCompiled
+    return hit && hit->outcome == FetchOutcome::kHit && built &&
+                   built->outcome == FetchOutcome::kCompiled
                ? 0
                : 1;
   });
@@ -120,7 +120,7 @@ TEST_F(ForkingHostTest, fault_31_AForkedChildIsToldAndAServiceOfItsOwnWorks) {
     campaign.wrong("the parent gets nothing meanwhile");
   if (const int code = child.wait(); code != 0)
     campaign.wrong("the child ended with " + std::to_string(code));
-  EXPECT_EQ(test::fetch(*service, test::small_kernel(2))->outcome, Outcome::kHit);
+  EXPECT_EQ(test::fetch(*service, test::small_kernel(2))->outcome, FetchOutcome::kHit);
 }
 
 /// In the child the parent's cache can be used, the parent's service says that it is
@@ -317,7 +317,7 @@ TEST_F(ForkingHostTest, fault_31_AForkedChildNeitherKeepsNorFreesALock) {
   });
   forked.wait();
   campaign.injected();
-  cache::KeyLock::Request hurried{.key = test::ReferenceObject(1).key()};
+  cache::KeyLock::LockRequest hurried{.key = test::ReferenceObject(1).key()};
   hurried.deadline = std::chrono::steady_clock::now() + 300ms;
   if (cache->lock(hurried).outcome != cache::LockOutcome::kBypassed)
     campaign.wrong("the child freed it");

@@ -86,7 +86,7 @@ TEST_P(LyingCompilerTest, fault_07_IsAClearErrorInBoundedTimeAndNothingIsStored)
   const auto service = test::open_service(limited);
   const auto served = test::fetch(*service, test::small_kernel(1));
   ASSERT_TRUE(served) << served.error().message;
-  EXPECT_EQ(served->outcome, Outcome::kCompiled);
+  EXPECT_EQ(served->outcome, FetchOutcome::kCompiled);
   EXPECT_FALSE(served->not_stored);
 }
 
@@ -182,13 +182,14 @@ TEST_F(ServiceFaultTest, fault_08_OnAFullDiskTheCallerStillGetsItsKernel) {
     const auto full = test::fetch(*service, test::small_kernel(2));
     EXPECT_TRUE(full) << full.error().message;
     if (full) {
-      EXPECT_EQ(full->outcome, Outcome::kCompiled);
+      EXPECT_EQ(full->outcome, FetchOutcome::kCompiled);
       EXPECT_FALSE(full->object->payload().empty());
       EXPECT_TRUE(full->not_stored);
       EXPECT_THAT(full->not_stored->message, HasSubstr("No space left"));
       EXPECT_EQ(service->cache().counters().snapshot()["publish_refused.ENOSPC"], 1U);
     }
-    EXPECT_EQ(test::fetch(*service, test::small_kernel(1))->outcome, Outcome::kHit);
+    EXPECT_EQ(test::fetch(*service, test::small_kernel(1))->outcome,
+              FetchOutcome::kHit);
     fs::remove(junk);
     const auto after = test::fetch(*service, test::small_kernel(3));
     EXPECT_TRUE(after && !after->not_stored);

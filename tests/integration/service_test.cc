@@ -57,7 +57,7 @@ TEST_F(ServiceTest, ThirtyTwoThreadsBuildEachKeyOnce) {
         const auto fetched = test::fetch(*service, test::small_kernel((t + i) % kKeys));
         ASSERT_TRUE(fetched) << fetched.error().message;
         EXPECT_FALSE(fetched->not_stored);
-        compiled += fetched->outcome == Outcome::kCompiled ? 1 : 0;
+        compiled += fetched->outcome == FetchOutcome::kCompiled ? 1 : 0;
         served += fetched->object->payload().empty() ? 0 : 1;
       }
     });
@@ -86,7 +86,7 @@ TEST_F(ServiceTest, SixtyFourProcessesBuildEachOf32KeysOnce) {
                    fetched ? fetched->not_stored->message : fetched.error().message);
         return kFailed;
       }
-      compiled += fetched->outcome == Outcome::kCompiled ? 1 : 0;
+      compiled += fetched->outcome == FetchOutcome::kCompiled ? 1 : 0;
     }
     return compiled;
   };
@@ -109,7 +109,8 @@ TEST_F(ServiceTest, SixtyFourProcessesBuildEachOf32KeysOnce) {
 
   const auto service = test::open_service(config());
   for (int i = 0; i < kKeys; ++i)
-    EXPECT_EQ(test::fetch(*service, test::small_kernel(i))->outcome, Outcome::kHit);
+    EXPECT_EQ(test::fetch(*service, test::small_kernel(i))->outcome,
+              FetchOutcome::kHit);
   const auto counters = service->cache().stats()->counters;
   EXPECT_EQ(counters.at("compiled"), kKeys);
 }
@@ -120,10 +121,10 @@ TEST_F(ServiceTest, WhatCannotBeStoredIsBuiltOnceAndSaysSoEachTime) {
   const auto service = test::open_service(memory_only);
   const auto first = test::fetch(*service, test::small_kernel(1));
   ASSERT_TRUE(first) << first.error().message;
-  EXPECT_EQ(first->outcome, Outcome::kCompiled);
+  EXPECT_EQ(first->outcome, FetchOutcome::kCompiled);
   EXPECT_TRUE(first->not_stored);
   const auto second = test::fetch(*service, test::small_kernel(1));
-  EXPECT_EQ(second->outcome, Outcome::kHit);
+  EXPECT_EQ(second->outcome, FetchOutcome::kHit);
   EXPECT_EQ(second->object, first->object);
   EXPECT_TRUE(second->not_stored) << "it is in memory, not in the cache";
   EXPECT_EQ(test::counted(*service, Counter::kCompiled), 1U);
@@ -142,7 +143,7 @@ TEST_F(ServiceTest, WhatIsNotAsItsKeySaysAnswersNoOtherRequest) {
     source.include_dirs = {header.parent_path()};
     const auto fetched = test::fetch(*service, Request::from_source(source));
     EXPECT_TRUE(fetched) << fetched.error().message;
-    EXPECT_EQ(fetched->outcome, Outcome::kCompiled);
+    EXPECT_EQ(fetched->outcome, FetchOutcome::kCompiled);
     EXPECT_FALSE(fetched->is_as_keyed);
     EXPECT_TRUE(fetched->not_stored);
     return fetched->object->ptx().value();
@@ -165,7 +166,8 @@ TEST_F(ServiceTest, ADeviceNewerThanTheNvrtcGetsPtxForIt) {
   EXPECT_THAT(fetched->object->target(), testing::StartsWith("compute_"));
   EXPECT_THAT(std::string(as_text(fetched->object->payload())),
               HasSubstr(".target sm_"));
-  EXPECT_EQ(service->fetch(std::get<KeyedRequest>(*keyed))->outcome, Outcome::kHit);
+  EXPECT_EQ(service->fetch(std::get<KeyedRequest>(*keyed))->outcome,
+            FetchOutcome::kHit);
 }
 
 TEST_F(ServiceTest, WithoutJitAHitIsServedAndAMissNamesWhatToDo) {
@@ -176,7 +178,7 @@ TEST_F(ServiceTest, WithoutJitAHitIsServedAndAMissNamesWhatToDo) {
   Config no_jit = config();
   no_jit.no_jit = true;
   const auto service = test::open_service(no_jit);
-  EXPECT_EQ(test::fetch(*service, test::small_kernel(1))->outcome, Outcome::kHit);
+  EXPECT_EQ(test::fetch(*service, test::small_kernel(1))->outcome, FetchOutcome::kHit);
   const auto miss = test::fetch(*service, test::small_kernel(2));
   ASSERT_FALSE(miss);
   EXPECT_EQ(miss.error().code, ErrorCode::kUnavailable);
@@ -205,10 +207,10 @@ TEST_F(ServiceTest, ADamagedObjectIsQuarantinedAndRebuiltTheSame) {
   fs::resize_file(file, fs::file_size(file) - 1);
   const auto second = test::fetch(*service, test::small_kernel(1));
   ASSERT_TRUE(second);
-  EXPECT_EQ(second->outcome, Outcome::kCompiled);
+  EXPECT_EQ(second->outcome, FetchOutcome::kCompiled);
   EXPECT_TRUE(std::ranges::equal(second->object->payload(), first->object->payload()));
   EXPECT_EQ(test::counted(*service, Counter::kQuarantined), 1U);
-  EXPECT_EQ(test::fetch(*service, test::small_kernel(1))->outcome, Outcome::kHit);
+  EXPECT_EQ(test::fetch(*service, test::small_kernel(1))->outcome, FetchOutcome::kHit);
 }
 
 TEST_F(ServiceTest, ALibraryReplacedBetweenKeyAndCompileIsNotStoredUnderTheOldKey) {

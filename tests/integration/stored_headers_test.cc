@@ -47,8 +47,8 @@ class StoredHeadersTest : public testing::Test {
   void expect_stored() {
     const Fetched fetched = fetch();
     EXPECT_FALSE(fetched.not_stored) << fetched.not_stored->message;
-    EXPECT_EQ(fetched.outcome, Outcome::kCompiled);
-    EXPECT_EQ(fetch().outcome, Outcome::kHit);
+    EXPECT_EQ(fetched.outcome, FetchOutcome::kCompiled);
+    EXPECT_EQ(fetch().outcome, FetchOutcome::kHit);
   }
 
   const test::TempDir temp_;
@@ -87,7 +87,7 @@ TEST_P(ComputedConditionTest, IsUsedAndNotStoredWhateverItFound) {
   const auto other = test::open_service(test::service_config(temp_.path() / "cache"));
   const auto present = test::fetch(*other, Request::from_source(source_));
   ASSERT_TRUE(present) << present.error().message;
-  EXPECT_EQ(present->outcome, Outcome::kCompiled);
+  EXPECT_EQ(present->outcome, FetchOutcome::kCompiled);
   EXPECT_NE(present->object->payload().size(), 0U);
   EXPECT_FALSE(
       std::ranges::equal(present->object->payload(), absent.object->payload()));
@@ -156,7 +156,7 @@ TEST_F(StoredHeadersTest, AHeaderInSharedMemoryIsInTheKey) {
   source_.source = "#include <v.h>\n" + std::string(kKernel);
   expect_stored();
   test::write_text(folder / "v.h", "#define OWN_VALUE 2\n");
-  EXPECT_EQ(fetch().outcome, Outcome::kCompiled);
+  EXPECT_EQ(fetch().outcome, FetchOutcome::kCompiled);
   fs::remove_all(folder);
 }
 
@@ -166,7 +166,7 @@ TEST_F(StoredHeadersTest, TheTimeOfTheBuildIsNotStored) {
   ASSERT_TRUE(fetched.not_stored) << "the next build gives another value";
   EXPECT_THAT(fetched.not_stored->message,
               AllOf(HasSubstr("kernel.cu"), HasSubstr("__TIME__ in line 1")));
-  EXPECT_EQ(fetch().outcome, Outcome::kCompiled);
+  EXPECT_EQ(fetch().outcome, FetchOutcome::kCompiled);
 }
 
 TEST_F(StoredHeadersTest, AHeaderThatNamesTheTimeOfTheBuildIsNotStoredIfItIsRead) {
@@ -280,7 +280,7 @@ TEST_F(StoredHeadersTest, AFolderThatAppears) {
   expect_stored();
   source_.include_dirs = {own_ / "late"};
   source_.options = {"-I", (own_ / "none").native()};
-  EXPECT_EQ(fetch().outcome, Outcome::kHit) << "nothing else was found";
+  EXPECT_EQ(fetch().outcome, FetchOutcome::kHit) << "nothing else was found";
 }
 
 TEST_F(StoredHeadersTest, AConditionWhoseOperandAMacroSpells) {
@@ -369,10 +369,10 @@ TEST_F(StoredHeadersTest, AConditionOfATemplateWithoutAnyInclude) {
   };
   const Fetched absent = fetch();
   EXPECT_FALSE(absent.not_stored) << absent.not_stored->message;
-  EXPECT_EQ(fetch().outcome, Outcome::kHit);
+  EXPECT_EQ(fetch().outcome, FetchOutcome::kHit);
   test::write_text(own_ / "asks/opt.h", "");
   const Fetched present = fetch();
-  EXPECT_EQ(present.outcome, Outcome::kCompiled);
+  EXPECT_EQ(present.outcome, FetchOutcome::kCompiled);
   EXPECT_FALSE(present.not_stored);
   EXPECT_FALSE(std::ranges::equal(present.object->payload(), absent.object->payload()));
 }

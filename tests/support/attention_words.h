@@ -113,7 +113,7 @@ inline ComputeCapability capability_in_words(const std::string& text) {
 }
 
 /// "9.0 9.4.0 bwd d=192/128 causal": architecture, cuDNN, problem.
-inline attention::Question question(const std::string& text) {
+inline attention::RuleQuestion question(const std::string& text) {
   std::istringstream words(text);
   std::string arch, cudnn, problem;
   words >> arch >> cudnn;

@@ -100,7 +100,7 @@ std::string cell_text(const MatrixCell& cell, const std::vector<Finding>& rules)
 
 }  // namespace
 
-std::string explanation_text(const attention::Question& question,
+std::string explanation_text(const attention::RuleQuestion& question,
                              const attention::ExplainOptions& options,
                              const Explanation& explanation, const Terminal& terminal) {
   const bool runs = explanation.cudnn.supported;

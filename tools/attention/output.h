@@ -12,7 +12,7 @@
 
 namespace kiln::tools {
 
-[[nodiscard]] std::string explanation_text(const attention::Question& question,
+[[nodiscard]] std::string explanation_text(const attention::RuleQuestion& question,
                                            const attention::ExplainOptions& options,
                                            const attention::Explanation& explanation,
                                            const Terminal& terminal);

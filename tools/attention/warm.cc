@@ -156,7 +156,7 @@ class WarmList {
           add_kernels(each, {plan->device.capability(), plan->device},
                       entry.error->message);
       }
-      if (entry.verdict == Verdict::kRefused)
+      if (entry.verdict == BuildVerdict::kRefused)
         continue;
       built.items.push_back(std::move(kept.items[i]));
       built.entries.push_back(std::move(kept.entries[i]));
@@ -278,7 +278,7 @@ Result<int> warm_attention(Context& context, const AttentionOptions& options) {
   run_builds(context, *service, how, report);
   const bool has_stopped =
       options.fail_fast && std::ranges::any_of(report.entries, [](const auto& entry) {
-        return is_failure(entry.verdict) && entry.verdict != Verdict::kRefused;
+        return is_failure(entry.verdict) && entry.verdict != BuildVerdict::kRefused;
       });
   if (list.has_kernels() && !has_stopped) {
     BuildReport more = list.replacements(report);

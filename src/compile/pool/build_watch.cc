@@ -14,13 +14,14 @@ std::string seconds_text(std::chrono::milliseconds duration) {
   return fmt::format("{:.1f} s", std::chrono::duration<double>(duration).count());
 }
 
-struct Verdict {
+struct WorkerFailure {
   ErrorCode code;
   std::string text;
 };
 
 template <typename Job>
-Verdict verdict_on(const Error& cause, const Job& job, const BuildWatch& watch) {
+WorkerFailure worker_failure(const Error& cause, const Job& job,
+                             const BuildWatch& watch) {
   const auto when = fmt::format("after {} while {}", seconds_text(watch.elapsed()),
                                 to_string(watch.phase()));
   constexpr std::string_view kRemedy = std::is_same_v<Job, CompileJob>
@@ -48,7 +49,7 @@ Error ended(const Error& cause, const Job& job, const BuildWatch& watch,
     return {cause.code,
             fmt::format("{} was cancelled while {}", build, to_string(watch.phase()))};
   }
-  const auto [code, text] = verdict_on(cause, job, watch);
+  const auto [code, text] = worker_failure(cause, job, watch);
   if (reproductions.empty())
     return {code, fmt::format("{} {}", build, text)};
   const auto saved = save_reproduction(reproductions, job);

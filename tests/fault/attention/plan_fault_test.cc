@@ -77,7 +77,7 @@ class PlanFaultTest : public testing::Test {
     return -1;
   }
 
-  void expect_a_plan(Outcome outcome) {
+  void expect_a_plan(FetchOutcome outcome) {
     const auto fetched = plans_->fetch(keyed_);
     ASSERT_TRUE(fetched) << fetched.error().message;
     ASSERT_NE(fetched->object, nullptr) << to_string(fetched->attempts);
@@ -113,8 +113,8 @@ TEST_F(PlanFaultTest, fault_38_AKilledPlanWorkerIsNamedAndTheNextBuildSucceeds) 
     EXPECT_FALSE(fs::exists(object_path()));
     open({});
   }
-  expect_a_plan(Outcome::kCompiled);
-  expect_a_plan(Outcome::kHit);
+  expect_a_plan(FetchOutcome::kCompiled);
+  expect_a_plan(FetchOutcome::kHit);
 }
 
 TEST_F(PlanFaultTest, fault_38_AStoppedPlanWorkerEndsAtItsTimeLimit) {
@@ -127,7 +127,7 @@ TEST_F(PlanFaultTest, fault_38_AStoppedPlanWorkerEndsAtItsTimeLimit) {
   EXPECT_THAT(failed.error().message, HasSubstr("over its limit of 1.0 s"));
   EXPECT_TRUE(test::eventually(5s, [] { return plan_worker() == -1; }));
   open({});
-  expect_a_plan(Outcome::kCompiled);
+  expect_a_plan(FetchOutcome::kCompiled);
 }
 
 TEST_F(PlanFaultTest, fault_38_APlanWorkerOverItsMemoryLimitEnds) {
@@ -137,7 +137,7 @@ TEST_F(PlanFaultTest, fault_38_APlanWorkerOverItsMemoryLimitEnds) {
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().code, ErrorCode::kResourceLimit) << failed.error().message;
   open({});
-  expect_a_plan(Outcome::kCompiled);
+  expect_a_plan(FetchOutcome::kCompiled);
 }
 
 TEST_F(PlanFaultTest, fault_38_AReproductionOfAPlanSaysHowToRunItAgain) {
@@ -166,7 +166,7 @@ TEST_F(PlanFaultTest, fault_38_APlanWorkerThatIsMissingIsAClearError) {
 }
 
 TEST_F(PlanFaultTest, fault_39_AFlippedOrTruncatedPlanIsAMissAndBuiltAgain) {
-  expect_a_plan(Outcome::kCompiled);
+  expect_a_plan(FetchOutcome::kCompiled);
   std::ifstream file(object_path(), std::ios::binary);
   const std::string whole(std::istreambuf_iterator<char>(file), {});
   constexpr std::size_t kPlaces = 60;
@@ -185,7 +185,7 @@ TEST_F(PlanFaultTest, fault_39_AFlippedOrTruncatedPlanIsAMissAndBuiltAgain) {
     fs::remove(object_path());
   }
   open({});
-  expect_a_plan(Outcome::kCompiled);
+  expect_a_plan(FetchOutcome::kCompiled);
 }
 
 TEST_F(PlanFaultTest, fault_39_APlanWithAKernelOfAnotherArchitectureIsNeverHandedOut) {
@@ -216,7 +216,7 @@ TEST_F(PlanFaultTest, fault_39_APlanWithAKernelOfAnotherArchitectureIsNeverHande
   fs::permissions(object_path(), fs::perms::owner_read);
   campaign_.injected();
   EXPECT_FALSE(cache.find(keyed_.key, "sm_90"));
-  expect_a_plan(Outcome::kCompiled);
+  expect_a_plan(FetchOutcome::kCompiled);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ Result<RealObject> build(BuildService& service, const Request& request,
   const PreparedRequest prepared = KILN_TRY(service.prepare(request));
   const auto keyed = std::get<KeyedRequest>(KILN_TRY(service.key(prepared, build_for)));
   const Fetched fetched = KILN_TRY(service.fetch(keyed));
-  if (fetched.outcome != Outcome::kCompiled || fetched.not_stored)
+  if (fetched.outcome != FetchOutcome::kCompiled || fetched.not_stored)
     return fail(ErrorCode::kIo, "an object was not built and stored");
   RealObject object;
   object.key = keyed.key;

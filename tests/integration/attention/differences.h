@@ -14,7 +14,7 @@ namespace kiln::test {
 
 /// What was asked, and what both said.
 struct Probed {
-  attention::Question question;
+  attention::RuleQuestion question;
   std::vector<std::string> rules;  // that refuse it; none: it is allowed
   bool is_built = false;
   std::string message;  // cuDNN's and the frontend's, where it is not built

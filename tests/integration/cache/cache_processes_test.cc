@@ -44,7 +44,7 @@ class CacheProcessesTest : public testing::Test {
     if (auto found = cache.find(sample.key()))
       return as_text(found->payload()) == sample.payload() ? 0 : 2;
     std::optional<StoredObject> appeared;
-    KeyLock::Request request{.key = sample.key()};
+    KeyLock::LockRequest request{.key = sample.key()};
     request.look_again = [&] {
       appeared = cache.look_again(sample.key());
       return appeared.has_value();

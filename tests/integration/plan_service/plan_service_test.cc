@@ -42,13 +42,13 @@ class PlanServiceTest : public test::PlanServiceFixture {
     if (!first)
       return {};
     EXPECT_EQ(first->object, nullptr);
-    EXPECT_EQ(first->outcome, Outcome::kCompiled);
+    EXPECT_EQ(first->outcome, FetchOutcome::kCompiled);
     EXPECT_THAT(first->attempts, Not(IsEmpty()));
     const auto second = here_.plans->fetch(plan);
     EXPECT_TRUE(second);
     if (second) {
       EXPECT_EQ(second->object, nullptr);
-      EXPECT_EQ(second->outcome, Outcome::kHit);
+      EXPECT_EQ(second->outcome, FetchOutcome::kHit);
       EXPECT_EQ(second->attempts, first->attempts);
     }
     EXPECT_FALSE(is_stored(plan));
@@ -71,7 +71,7 @@ TEST_F(PlanServiceTest, APlanIsBuiltOnceAndThenFoundByWhoeverAsks) {
   const auto built = here_.plans->fetch(plan);
   const auto object = object_of(built);
   ASSERT_NE(object, nullptr);
-  EXPECT_EQ(built->outcome, Outcome::kCompiled);
+  EXPECT_EQ(built->outcome, FetchOutcome::kCompiled);
   EXPECT_FALSE(built->not_stored);
   EXPECT_THAT(built->attempts, Not(IsEmpty()));
   EXPECT_EQ(built->attempts.back().status, "CUDNN_STATUS_SUCCESS");
@@ -80,7 +80,7 @@ TEST_F(PlanServiceTest, APlanIsBuiltOnceAndThenFoundByWhoeverAsks) {
     const auto hit = service->fetch(plan);
     const auto found = object_of(hit);
     ASSERT_NE(found, nullptr);
-    EXPECT_EQ(hit->outcome, Outcome::kHit);
+    EXPECT_EQ(hit->outcome, FetchOutcome::kHit);
     EXPECT_EQ(as_text(found->file()), as_text(object->file()));
   }
   EXPECT_EQ(compiled(here_), 1U);
@@ -123,7 +123,7 @@ TEST_F(PlanServiceTest, TwoDevicesThatAPlanCannotTellApartAreServedByOne) {
   const auto fetched =
       here_.plans->fetch(key(attention_problem(), test::published_device("h100-sxm")));
   EXPECT_NE(object_of(fetched), nullptr);
-  EXPECT_EQ(fetched->outcome, Outcome::kHit);
+  EXPECT_EQ(fetched->outcome, FetchOutcome::kHit);
 }
 
 TEST_F(PlanServiceTest, ARefusalByTheFrontendIsItsOwnWords) {
@@ -153,7 +153,7 @@ TEST_F(PlanServiceTest, ARefusalIsRememberedByItsServiceAlone) {
   const Opened other = open();
   const auto again = other.plans->fetch(plan);
   ASSERT_TRUE(again) << again.error().message;
-  EXPECT_EQ(again->outcome, Outcome::kCompiled);
+  EXPECT_EQ(again->outcome, FetchOutcome::kCompiled);
   EXPECT_EQ(again->attempts, attempts);
   const Opened without = open([](Config& config) { config.no_jit = true; });
   const auto unknown = without.plans->fetch(plan);
@@ -187,7 +187,7 @@ TEST_F(PlanServiceTest, WhereBuildingIsForbiddenAMissIsAnErrorAndAHitIsNone) {
   EXPECT_NE(object_of(here_.plans->fetch(plan)), nullptr);
   const auto hit = without.plans->fetch(plan);
   EXPECT_NE(object_of(hit), nullptr);
-  EXPECT_EQ(hit->outcome, Outcome::kHit);
+  EXPECT_EQ(hit->outcome, FetchOutcome::kHit);
 }
 
 TEST_F(PlanServiceTest, APlanThatCannotBeStoredIsUsedAndItIsSaidWhy) {
@@ -198,12 +198,12 @@ TEST_F(PlanServiceTest, APlanThatCannotBeStoredIsUsedAndItIsSaidWhy) {
   const KeyedPlan plan = key(attention_problem(), h200_);
   const auto built = opened.plans->fetch(plan);
   EXPECT_NE(object_of(built), nullptr);
-  EXPECT_EQ(built->outcome, Outcome::kCompiled);
+  EXPECT_EQ(built->outcome, FetchOutcome::kCompiled);
   ASSERT_TRUE(built->not_stored);
   EXPECT_THAT(built->not_stored->message, HasSubstr(no_folder.native()));
   const auto again = opened.plans->fetch(plan);
   EXPECT_EQ(object_of(again), built->object);
-  EXPECT_EQ(again->outcome, Outcome::kHit);
+  EXPECT_EQ(again->outcome, FetchOutcome::kHit);
   EXPECT_TRUE(again->not_stored) << "it is in memory, not in the cache";
   EXPECT_EQ(compiled(opened), 1U);
 }
@@ -218,7 +218,7 @@ TEST_F(PlanServiceTest, ThreadsThatAskAtOnceBuildOnce) {
   for (auto& each : all) {
     const auto fetched = each.get();
     EXPECT_NE(object_of(fetched), nullptr);
-    built += fetched && fetched->outcome == Outcome::kCompiled ? 1 : 0;
+    built += fetched && fetched->outcome == FetchOutcome::kCompiled ? 1 : 0;
   }
   EXPECT_EQ(built, 1);
   EXPECT_EQ(compiled(here_), 1U);
@@ -236,7 +236,7 @@ TEST_F(PlanServiceTest, ServicesThatAskAtOnceBuildOnce) {
   ASSERT_TRUE(a != nullptr && b != nullptr);
   EXPECT_EQ(as_text(a->file()), as_text(b->file()));
   EXPECT_EQ((std::multiset{ours->outcome, fetched->outcome}),
-            (std::multiset{Outcome::kCompiled, Outcome::kWaited}));
+            (std::multiset{FetchOutcome::kCompiled, FetchOutcome::kWaited}));
   EXPECT_EQ(compiled(here_) + compiled(other), 1U);
 }
 

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 void expect_refused(const std::string& text, const char* rule) {
-  const Question asked = test::question(text);
+  const RuleQuestion asked = test::question(text);
   EXPECT_THAT(ids(built_in_rules().evaluate(asked).refusals), Contains(rule)) << text;
 }
 
@@ -52,7 +52,7 @@ TEST_P(VersionEdges, AreWhereTheRuleSaysAndAnUpgradeIsOffered) {
   };
   expect_refused(text(below), rule);
   expect_supported(text(at));
-  const Question asked = test::question(text(below));
+  const RuleQuestion asked = test::question(text(below));
   EXPECT_THAT(finding(asked.problem, asked.arch, below, rule).remedy,
               HasSubstr("upgrade cuDNN"));
 }

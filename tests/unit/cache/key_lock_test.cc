@@ -21,11 +21,11 @@ using Clock = std::chrono::steady_clock;
 class KeyLockTest : public testing::Test {
  protected:
   KeyLock::Context context() { return {folder_, files_, counters_, times_}; }
-  KeyLock::Acquired acquire(const KeyLock::Request& request) {
+  KeyLock::Acquired acquire(const KeyLock::LockRequest& request) {
     return KeyLock::acquire(context(), request);
   }
-  KeyLock::Request request(std::string_view name = "k") {
-    KeyLock::Request request;
+  KeyLock::LockRequest request(std::string_view name = "k") {
+    KeyLock::LockRequest request;
     request.key = Digest::of(as_bytes(name));
     return request;
   }
@@ -69,8 +69,8 @@ TEST_F(KeyLockTest, KeysDoNotWaitForEachOther) {
 }
 
 TEST_F(KeyLockTest, KeysThatShareAPlaceDoNotWaitForEachOther) {
-  KeyLock::Request a = request();
-  KeyLock::Request b = request();
+  KeyLock::LockRequest a = request();
+  KeyLock::LockRequest b = request();
   std::array<std::byte, Digest::kSize> bytes{};
   std::ranges::copy(a.key.bytes(), bytes.begin());
   bytes[9] ^= std::byte{1};

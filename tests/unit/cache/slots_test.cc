@@ -228,7 +228,7 @@ TEST_F(SlotsTest, ALockOverTheWholeFileIsWaitedForByNobody) {
 TEST_F(SlotsTest, AQueueThatDoesNotMoveIsLeft) {
   Slots slots(folder_, files_, counters_, times_, 1);
   const auto held = slots.acquire({});
-  Slots::Request request;
+  Slots::SlotRequest request;
   request.build_limit = 300ms;
   const auto acquired = slots.acquire(request);
   EXPECT_EQ(acquired.outcome, SlotOutcome::kBypassed);
@@ -240,7 +240,7 @@ TEST_F(SlotsTest, AStopRequestEndsTheWait) {
   Slots slots(folder_, files_, counters_, times_, 1);
   const auto held = slots.acquire({});
   std::stop_source source;
-  Slots::Request request;
+  Slots::SlotRequest request;
   request.stop = source.get_token();
   std::jthread stopper([&] {
     std::this_thread::sleep_for(50ms);
@@ -252,7 +252,7 @@ TEST_F(SlotsTest, AStopRequestEndsTheWait) {
 TEST_F(SlotsTest, AWaiterIsToldOfAHolder) {
   Slots slots(folder_, files_, counters_, times_, 1);
   const auto held = slots.acquire({});
-  Slots::Request request;
+  Slots::SlotRequest request;
   request.build_limit = 50ms;
   pid_t seen = 0;
   request.on_wait = [&](const OwnerRecord& holder) { seen = holder.pid; };
