@@ -1,4 +1,5 @@
-#include "ops/activation.h"
+// Activations: what they check and launch. kiln/ops/activation.h says what they
+// compute.
 
 #include <fmt/format.h>
 
@@ -8,6 +9,7 @@
 
 #include "ops/activation_tiles.h"
 #include "ops/check.h"
+#include "ops/plans.h"
 #include "util/try.h"
 
 namespace kiln::ops {

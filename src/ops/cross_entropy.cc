@@ -1,4 +1,5 @@
-#include "ops/cross_entropy.h"
+// Cross-entropy: what it checks and launches. kiln/ops/cross_entropy.h says what it
+// computes.
 
 #include <fmt/format.h>
 
@@ -8,6 +9,7 @@
 #include <type_traits>
 
 #include "ops/check.h"
+#include "ops/plans.h"
 #include "util/try.h"
 
 namespace kiln::ops {

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <type_traits>
 
-#include "ops/activation.h"
 #include "ops/activation_tiles.h"
 #include "ops/check.h"
+#include "ops/plans.h"
 #include "util/try.h"
 
 namespace kiln::ops {

@@ -1,4 +1,5 @@
-#include "ops/norm.h"
+// LayerNorm and RMSNorm: what they check and launch. kiln/ops/norm.h says what they
+// compute.
 
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include "device/known_architectures.h"
 #include "ops/ceil_div.h"
 #include "ops/check.h"
+#include "ops/plans.h"
 #include "util/try.h"
 
 namespace kiln::ops {

@@ -1,18 +1,14 @@
 // The operations as programs call them. Each runs its family's plan on a service. To
 // add an operation, declare it in its family's header under kiln/ops/, declare its
-// plan() in ops/<family>.h, and add a line here.
+// plan() in ops/plans.h, and add a line here.
 
 #include "kiln/ops/activation.h"
 #include "kiln/ops/cross_entropy.h"
 #include "kiln/ops/norm.h"
 #include "kiln/ops/rope.h"
 #include "kiln/ops/softmax.h"
-#include "ops/activation.h"
-#include "ops/cross_entropy.h"
-#include "ops/norm.h"
-#include "ops/rope.h"
+#include "ops/plans.h"
 #include "ops/run.h"
-#include "ops/softmax.h"
 
 #define KILN_OPERATION(function, Args)                                               \
   Result<void> function(Service& service, const Device& device, CUstream_st* stream, \

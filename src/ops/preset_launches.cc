@@ -6,12 +6,8 @@
 #include <iterator>
 #include <utility>
 
-#include "ops/activation.h"
-#include "ops/cross_entropy.h"
-#include "ops/norm.h"
+#include "ops/plans.h"
 #include "ops/preset.h"
-#include "ops/rope.h"
-#include "ops/softmax.h"
 #include "util/try.h"
 
 namespace kiln::ops {

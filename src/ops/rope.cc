@@ -1,4 +1,5 @@
-#include "ops/rope.h"
+// Rotary position embedding: what it checks and launches. kiln/ops/rope.h says what it
+// computes.
 
 #include <fmt/format.h>
 
@@ -9,6 +10,7 @@
 
 #include "ops/ceil_div.h"
 #include "ops/check.h"
+#include "ops/plans.h"
 #include "ops/strides.h"
 #include "util/try.h"
 

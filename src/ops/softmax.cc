@@ -1,4 +1,4 @@
-#include "ops/softmax.h"
+// Softmax: what it checks and launches. kiln/ops/softmax.h says what it computes.
 
 #include <fmt/format.h>
 
@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "ops/check.h"
+#include "ops/plans.h"
 #include "util/try.h"
 
 namespace kiln::ops {

@@ -10,10 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/activation.h"
-#include "ops/cross_entropy.h"
-#include "ops/norm.h"
-#include "ops/rope.h"
+#include "ops/plans.h"
 #include "tests/gpu/stand_in.h"
 #include "tests/support/cpu_kernel/executor.h"
 #include "tests/support/cpu_kernel/run_plan.h"

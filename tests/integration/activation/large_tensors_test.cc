@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/activation.h"
+#include "ops/plans.h"
 #include "tests/integration/activation/kernels.h"
 #include "tests/integration/activation/problem.h"
 #include "tests/support/cpu_kernel/run_plan.h"

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "ops/cross_entropy.h"
+#include "ops/plans.h"
 #include "tests/integration/cross_entropy/problem.h"
 #include "tests/support/cpu_kernel/run_plan.h"
 #include "tests/support/tensors/finite_differences.h"

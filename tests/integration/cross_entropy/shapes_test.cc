@@ -1,7 +1,7 @@
 // Every shape against the reference: vocabularies around every boundary of the kernel,
 // rows at every distance from a vector's boundary, strides, padding.
 
-#include "ops/cross_entropy.h"
+#include "ops/plans.h"
 #include "tests/integration/cross_entropy/problem.h"
 #include "tests/support/cpu_kernel/run_plan.h"
 

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "ops/norm.h"
+#include "ops/plans.h"
 #include "tests/integration/norm/problem.h"
 #include "tests/support/cpu_kernel/run_plan.h"
 #include "tests/support/tensors/sparse_tensor.h"

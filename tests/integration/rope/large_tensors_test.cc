@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/rope.h"
+#include "ops/plans.h"
 #include "tests/integration/rope/kernels.h"
 #include "tests/integration/rope/problem.h"
 #include "tests/support/cpu_kernel/run_plan.h"

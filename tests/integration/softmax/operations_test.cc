@@ -5,7 +5,7 @@
 
 #include <tuple>
 
-#include "ops/softmax.h"
+#include "ops/plans.h"
 #include "tests/integration/softmax/problem.h"
 #include "tests/support/cpu_kernel/run_plan.h"
 

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/activation.h"
-#include "ops/cross_entropy.h"
-#include "ops/norm.h"
-#include "ops/rope.h"
+#include "ops/plans.h"
 #include "tests/support/cpu_kernel/run_plan.h"
 #include "util/try.h"
 

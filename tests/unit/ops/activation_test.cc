@@ -1,10 +1,9 @@
 // What the activation operations refuse, and what they choose.
 
-#include "ops/activation.h"
-
 #include <array>
 #include <limits>
 
+#include "ops/plans.h"
 #include "tests/unit/ops/refusals.h"
 
 namespace kiln::ops::activation_checks {

@@ -1,12 +1,11 @@
 // What the cross-entropy operations refuse, and what they choose.
 
-#include "ops/cross_entropy.h"
-
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "ops/plans.h"
 #include "tests/unit/ops/refusals.h"
 
 namespace kiln::ops::cross_entropy_checks {

@@ -7,14 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/activation.h"
 #include "ops/attention.h"
 #include "ops/attention_arguments.h"
-#include "ops/cross_entropy.h"
 #include "ops/cudnn_tensors.h"
-#include "ops/norm.h"
-#include "ops/rope.h"
-#include "ops/softmax.h"
+#include "ops/plans.h"
 #include "render/catalog.h"
 #include "tests/support/attention_problem.h"
 #include "tests/unit/ops/refusals.h"

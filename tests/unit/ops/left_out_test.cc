@@ -4,10 +4,8 @@
 #include <array>
 #include <initializer_list>
 
-#include "ops/activation.h"
 #include "ops/attention.h"
-#include "ops/norm.h"
-#include "ops/softmax.h"
+#include "ops/plans.h"
 #include "tests/support/attention_problem.h"
 #include "tests/unit/ops/refusals.h"
 

@@ -1,13 +1,12 @@
 // What the norm operations refuse, and what they choose.
 
-#include "ops/norm.h"
-
 #include <array>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ops/plans.h"
 #include "tests/unit/ops/refusals.h"
 
 namespace kiln::ops::norm_checks {

@@ -1,9 +1,8 @@
 // What the rotary embedding's operations refuse, and what they choose.
 
-#include "ops/rope.h"
-
 #include <array>
 
+#include "ops/plans.h"
 #include "tests/unit/ops/refusals.h"
 
 namespace kiln::ops::rope_checks {

@@ -1,12 +1,11 @@
 // What the softmax operations refuse, and what they choose.
 
-#include "ops/softmax.h"
-
 #include <fmt/format.h>
 
 #include <array>
 #include <limits>
 
+#include "ops/plans.h"
 #include "tests/unit/ops/refusals.h"
 
 namespace kiln::ops::softmax_checks {

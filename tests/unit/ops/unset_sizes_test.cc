@@ -1,11 +1,7 @@
 // A size that was forgotten is refused by its name: neither nothing nor a single row is
 // computed instead.
 
-#include "ops/activation.h"
-#include "ops/cross_entropy.h"
-#include "ops/norm.h"
-#include "ops/rope.h"
-#include "ops/softmax.h"
+#include "ops/plans.h"
 #include "tests/unit/ops/refusals.h"
 
 namespace kiln::ops::unset_sizes_checks {
