@@ -198,7 +198,7 @@ TEST_F(SlotsTest, WhoeverIsFarBehindAsksTheSystemLittle) {
     std::this_thread::sleep_for(1s);
     source.request_stop();
   });
-  Slots::Request request;
+  Slots::SlotRequest request;
   request.stop = source.get_token();
   EXPECT_EQ(slots.acquire(request).outcome, SlotOutcome::kCancelled);
   const auto calls = mine.calls();
