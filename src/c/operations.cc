@@ -17,18 +17,19 @@ KILN_SAME_FIELDS(kiln_softmax_backward_args, ops::SoftmaxBackward, kBehindSize, 
                  dx, dy, y, batch, heads, sq, skv, scale, mask)
 KILN_SAME_FIELDS(kiln_layernorm_forward_args, ops::LayerNormForward, kBehindSize, dtype,
                  weight_dtype, y, x, weight, bias, mean, rstd, rows, cols, eps,
-                 has_bias, zero_centered_weight, adds_residual, residual, sum)
+                 has_bias, zero_centered_weight, adds_residual, residual, sum,
+                 has_weight)
 KILN_SAME_FIELDS(kiln_layernorm_backward_args, ops::LayerNormBackward, kBehindSize,
                  dtype, weight_dtype, dx, dweight, dbias, dy, x, weight, mean, rstd,
                  rows, cols, has_bias, zero_centered_weight, has_dweight, adds_residual,
-                 dsum, workspace, workspace_bytes)
+                 dsum, workspace, workspace_bytes, has_weight, from_output, y, bias)
 KILN_SAME_FIELDS(kiln_rmsnorm_forward_args, ops::RmsNormForward, kBehindSize, dtype,
                  weight_dtype, y, x, weight, rstd, rows, cols, eps, casting,
-                 zero_centered_weight, adds_residual, residual, sum)
+                 zero_centered_weight, adds_residual, residual, sum, has_weight)
 KILN_SAME_FIELDS(kiln_rmsnorm_backward_args, ops::RmsNormBackward, kBehindSize, dtype,
                  weight_dtype, dx, dweight, dy, x, weight, rstd, rows, cols, casting,
                  zero_centered_weight, has_dweight, adds_residual, dsum, workspace,
-                 workspace_bytes)
+                 workspace_bytes, has_weight, from_output, y)
 KILN_SAME_FIELDS(kiln_activation_forward_args, ops::ActivationForward, kBehindSize,
                  dtype, kind, y, x, has_bias, bias, rows, cols)
 KILN_SAME_FIELDS(kiln_activation_backward_args, ops::ActivationBackward, kBehindSize,

@@ -373,11 +373,12 @@ typedef struct kiln_layernorm_forward_args {
   bool has_bias, zero_centered_weight, adds_residual;
   const void* residual;
   void* sum;
+  bool has_weight;
 } kiln_layernorm_forward_args;
 #define KILN_LAYERNORM_FORWARD_ARGS_INIT                                    \
   {                                                                         \
     .struct_size = sizeof(kiln_layernorm_forward_args), .rows = KILN_UNSET, \
-    .cols = KILN_UNSET, .eps = 1e-5f, .has_bias = true                      \
+    .cols = KILN_UNSET, .eps = 1e-5f, .has_bias = true, .has_weight = true  \
   }
 
 typedef struct kiln_layernorm_backward_args {
@@ -391,11 +392,13 @@ typedef struct kiln_layernorm_backward_args {
   const void* dsum;
   void* workspace;
   uint64_t workspace_bytes;
+  bool has_weight, from_output;
+  const void *y, *bias;
 } kiln_layernorm_backward_args;
-#define KILN_LAYERNORM_BACKWARD_ARGS_INIT                                    \
-  {                                                                          \
-    .struct_size = sizeof(kiln_layernorm_backward_args), .rows = KILN_UNSET, \
-    .cols = KILN_UNSET, .has_bias = true, .has_dweight = true                \
+#define KILN_LAYERNORM_BACKWARD_ARGS_INIT                                         \
+  {                                                                               \
+    .struct_size = sizeof(kiln_layernorm_backward_args), .rows = KILN_UNSET,      \
+    .cols = KILN_UNSET, .has_bias = true, .has_dweight = true, .has_weight = true \
   }
 
 typedef struct kiln_rmsnorm_forward_args {
@@ -410,11 +413,12 @@ typedef struct kiln_rmsnorm_forward_args {
   bool zero_centered_weight, adds_residual;
   const void* residual;
   void* sum;
+  bool has_weight;
 } kiln_rmsnorm_forward_args;
 #define KILN_RMSNORM_FORWARD_ARGS_INIT                                    \
   {                                                                       \
     .struct_size = sizeof(kiln_rmsnorm_forward_args), .rows = KILN_UNSET, \
-    .cols = KILN_UNSET, .eps = 1e-6f                                      \
+    .cols = KILN_UNSET, .eps = 1e-6f, .has_weight = true                  \
   }
 
 typedef struct kiln_rmsnorm_backward_args {
@@ -429,11 +433,13 @@ typedef struct kiln_rmsnorm_backward_args {
   const void* dsum;
   void* workspace;
   uint64_t workspace_bytes;
+  bool has_weight, from_output;
+  const void* y;
 } kiln_rmsnorm_backward_args;
 #define KILN_RMSNORM_BACKWARD_ARGS_INIT                                    \
   {                                                                        \
     .struct_size = sizeof(kiln_rmsnorm_backward_args), .rows = KILN_UNSET, \
-    .cols = KILN_UNSET, .has_dweight = true                                \
+    .cols = KILN_UNSET, .has_dweight = true, .has_weight = true            \
   }
 
 KILN_C_RESULT kiln_result

@@ -29,8 +29,9 @@ enum class Access : std::uint8_t {
 /// Whether a plan checks its pointers; prepare() has none.
 enum class Pointers : std::uint8_t { kIgnored, kChecked };
 
-/// Why there is no bias.
+/// Why there is no bias, or no weight.
 inline constexpr std::string_view kNoBias = "has_bias is false";
+inline constexpr std::string_view kNoWeight = "has_weight is false";
 
 struct Argument {
   std::string_view name;        // in the kernel's text

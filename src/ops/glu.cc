@@ -96,7 +96,6 @@ std::int64_t parts_of(const GluBackward& args, const Device& device) {
 }
 
 constexpr std::string_view kPacked = "layout is kPacked";
-constexpr std::string_view kNoWeight = "has_weight is false";
 
 /// The elements of x: both halves if x is packed.
 template <typename Args>

@@ -43,6 +43,12 @@ bool has_bias(const Args& args) {
   return false;
 }
 
+/// Whether there are gradients of weight and bias.
+template <typename Args>
+bool sums_columns(const Args& args) {
+  return args.has_dweight && args.has_weight;
+}
+
 template <typename Args>
 DType weight_dtype_of(const Args& args) {
   return args.weight_dtype == DType::kUnset ? args.dtype : args.weight_dtype;
@@ -125,6 +131,9 @@ Result<std::int64_t> check_norm(const Args& args) {
     if (args.casting > RmsNormCasting::kGemma)
       return refuse(operation, "casting is none of RmsNormCasting");
   }
+  if (has_bias(args) && !args.has_weight)
+    return refuse(operation,
+                  "has_bias is true, and has_weight is false: a bias needs a weight");
   if constexpr (requires { args.eps; }) {
     if (!(args.eps >= 0))
       return refuse(operation, fmt::format("eps is {}", args.eps));
@@ -141,8 +150,9 @@ Launch norm_launch(const Args& args, std::string_view kernel, std::int64_t block
                      {"residual", args.adds_residual ? "true" : "false"}},
       .extents = {{"rows", args.rows}, {"cols", args.cols}, {"blocks", blocks}},
       .arguments = {}};
+  launch.parameters["weight"] = args.has_weight ? "true" : "false";
   launch.parameters["weight_dtype"] =
-      weight_dtype_of(args) == args.dtype ? "same" : "f32";
+      weight_dtype_of(args) == args.dtype || !args.has_weight ? "same" : "f32";
   if constexpr (kIsLayerNorm<Args>)
     launch.parameters["bias"] = args.has_bias ? "true" : "false";
   return launch;
@@ -155,7 +165,7 @@ std::int64_t partial_rows(const Args& args, const Device& device) {
 
 template <typename Args>
 Result<std::uint64_t> workspace_bytes(const Device& device, const Args& args) {
-  if (KILN_TRY(check_norm(args)) == 0 || !args.has_dweight)
+  if (KILN_TRY(check_norm(args)) == 0 || !sums_columns(args))
     return 0U;
   const std::int64_t floats =
       partial_rows(args, device) * args.cols * (has_bias(args) ? 2 : 1);
@@ -172,6 +182,8 @@ const void* of_layer_norm(const Args& args, Member member) {
 
 constexpr std::string_view kNoResidual = "adds_residual is false";
 constexpr std::string_view kNoDweight = "has_dweight is false";
+constexpr std::string_view kFromOutput = "from_output is true";
+constexpr std::string_view kFromInput = "from_output is false";
 
 template <typename Args>
 Elements weights_of(const Args& args) {
@@ -180,6 +192,16 @@ Elements weights_of(const Args& args) {
 template <typename Args>
 Elements statistics_of(const Args& args) {
   return floats(args.cols == 0 ? 0 : args.rows);
+}
+
+template <typename Args>
+Argument weight_of(const Args& args) {
+  return reads("weight", args.weight, weights_of(args))
+      .exists_if(args.has_weight, kNoWeight);
+}
+template <typename Args>
+Argument weight_offset(const Args& args) {
+  return value("weight_offset", weight_offset_of(args)).exists_if(args.has_weight);
 }
 
 template <typename Args>
@@ -195,37 +217,44 @@ auto forward_tensors(const Args& args) {
       writes("rstd", args.rstd, each_row).if_set(),
       reads("x", args.x, all),
       reads("residual", args.residual, all).exists_if(args.adds_residual, kNoResidual),
-      reads("weight", args.weight, weights_of(args)),
+      weight_of(args),
       reads("bias", bias, weights_of(args)).exists_if(has_bias(args), kNoBias)};
 }
 
 template <typename Args>
 auto backward_tensors(const Args& args) {
   const Elements all = elements_of(args);
+  const bool from_output = args.from_output;
   const auto* const mean = of_layer_norm(args, [](auto& norm) { return norm.mean; });
+  const auto* const bias = of_layer_norm(args, [](auto& norm) { return norm.bias; });
   return std::array{
       writes("grad_in", args.dx, all, "dx"),
       workspace("partials", args.workspace, args.workspace_bytes,
-                args.has_dweight && all.count > 0),
+                sums_columns(args) && all.count > 0),
       reads("grad_out", args.dy, all, "dy"),
-      reads("x", args.x, all),
+      reads("x", args.x, all).exists_if(!from_output, kFromOutput),
+      reads("x", args.y, all, "y").exists_if(from_output, kFromInput),
       reads("grad_sum", args.dsum, all, "dsum")
           .exists_if(args.adds_residual, kNoResidual),
-      reads("weight", args.weight, weights_of(args)),
-      reads("mean", mean, statistics_of(args)).exists_if(kIsLayerNorm<Args>),
+      weight_of(args),
+      reads("bias", bias, weights_of(args))
+          .exists_if(from_output && has_bias(args), from_output ? kNoBias : kFromInput),
+      reads("mean", mean, statistics_of(args))
+          .exists_if(kIsLayerNorm<Args> && !from_output, kFromOutput),
       reads("rstd", args.rstd, statistics_of(args))};
 }
 
 template <typename Args>
 auto finalize_arguments_of(const Args& args, std::int64_t blocks) {
   const auto* const dbias = of_layer_norm(args, [](auto& norm) { return norm.dbias; });
-  return std::array{writes("grad_weight", args.dweight, weights_of(args), "dweight")
-                        .used_if(args.has_dweight, kNoDweight),
-                    writes("grad_bias", dbias, weights_of(args), "dbias")
-                        .exists_if(args.has_dweight && has_bias(args),
-                                   args.has_dweight ? kNoBias : kNoDweight),
-                    value("partials", args.workspace), value("blocks", blocks),
-                    value("cols", args.cols)};
+  return std::array{
+      writes("grad_weight", args.dweight, weights_of(args), "dweight")
+          .used_if(sums_columns(args), args.has_weight ? kNoDweight : kNoWeight),
+      writes("grad_bias", dbias, weights_of(args), "dbias")
+          .exists_if(args.has_dweight && has_bias(args),
+                     args.has_dweight ? kNoBias : kNoDweight),
+      value("partials", args.workspace), value("blocks", blocks),
+      value("cols", args.cols)};
 }
 
 template <typename Args>
@@ -238,14 +267,13 @@ Result<Launches> forward_plan(const Args& args, const Device& device,
     return Launches{};
   Launch launch = norm_launch(args, kernel, forward_blocks(device));
   if constexpr (!kIsLayerNorm<Args>) {
-    // Rounding to float changes nothing.
-    const bool rounds =
-        args.casting == RmsNormCasting::kLlama && args.dtype != DType::kF32;
+    // Rounding to float changes nothing, nor does rounding twice in a row.
+    const bool rounds = args.casting == RmsNormCasting::kLlama &&
+                        args.dtype != DType::kF32 && args.has_weight;
     launch.parameters["llama"] = rounds ? "true" : "false";
   }
-  const std::array numbers{value("weight_offset", weight_offset_of(args)),
-                           value("eps", args.eps), value("rows", args.rows),
-                           value("cols", args.cols)};
+  const std::array numbers{weight_offset(args), value("eps", args.eps),
+                           value("rows", args.rows), value("cols", args.cols)};
   launch.arguments = Arguments{tensors, numbers};
   return Launches{std::move(launch)};
 }
@@ -266,14 +294,14 @@ Result<Launches> backward_plan(const Args& args, const Device& device,
   const std::int64_t chunk = chunk_of(device, args.cols, has_bias(args));
   Launch launch = norm_launch(args, kernel, blocks);
   launch.extents["chunk"] = chunk;
+  launch.parameters["from_output"] = args.from_output ? "true" : "false";
   if (args.rows > 0) {
-    const std::array numbers{value("weight_offset", weight_offset_of(args)),
-                             value("rows", args.rows), value("cols", args.cols),
-                             value("chunk", chunk)};
+    const std::array numbers{weight_offset(args), value("rows", args.rows),
+                             value("cols", args.cols), value("chunk", chunk)};
     plan.push_back(launch);
     plan.back().arguments = Arguments{tensors, numbers};
   }
-  if (args.has_dweight) {
+  if (sums_columns(args)) {
     launch.entry = kernel + "_finalize";
     launch.arguments = Arguments{finalized};
     plan.push_back(std::move(launch));

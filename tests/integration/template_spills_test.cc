@@ -330,7 +330,8 @@ TEST(TemplateSpills, NeitherDoTheLongestFloatRowsThatAWarpKeeps) {
 }
 
 // The same of norms that hold a row, its weights and the sums of its columns, and of
-// those that have the fewest registers for a float weight.
+// those that have the fewest registers for a float weight; from the output both have
+// the bias, too.
 TEST(TemplateSpills, NeitherDoTheNormsThatHoldTheMost) {
   const compile::Nvrtc* nvrtc = find_nvrtc();
   if (nvrtc == nullptr) {
@@ -343,6 +344,10 @@ TEST(TemplateSpills, NeitherDoTheNormsThatHoldTheMost) {
        {"layernorm_bwd:dtype=bf16,weight_dtype=f32,max_cols=8192,residual=true",
         "layernorm_bwd:dtype=f32,max_cols=8192,residual=true",
         "layernorm_bwd:dtype=f16,weight_dtype=f32,max_cols=any,residual=true",
+        "layernorm_bwd:dtype=bf16,weight_dtype=f32,max_cols=8192,residual=true,"
+        "from_output=true",
+        "layernorm_bwd:dtype=f16,weight_dtype=f32,max_cols=any,residual=true,"
+        "from_output=true",
         "layernorm_fwd:dtype=bf16,weight_dtype=f32,max_cols=8192,residual=true",
         "layernorm_fwd:dtype=bf16,weight_dtype=f32,max_cols=any",
         "rmsnorm_bwd:dtype=bf16,weight_dtype=f32,max_cols=any,residual=true"}) {

@@ -35,7 +35,7 @@ struct LayerNormForward {
   const void* x = nullptr;
   const void* weight = nullptr;
   const void* bias = nullptr;  // with has_bias
-  /// Needed by the backward pass; null: not written.
+  /// Needed by the backward pass, mean unless it has from_output; null: not written.
   float* mean = nullptr;
   float* rstd = nullptr;
   std::int64_t rows = kUnsetSize;
@@ -48,6 +48,9 @@ struct LayerNormForward {
   bool adds_residual = false;
   const void* residual = nullptr;
   void* sum = nullptr;
+  /// False: the weight is 1, and `weight` must be null. Needs has_bias = false;
+  /// weight_dtype and zero_centered_weight change nothing then.
+  bool has_weight = true;
 };
 
 /// The gradients of layernorm_forward() with respect to x, weight and bias:
@@ -79,6 +82,17 @@ struct LayerNormBackward {
   /// aligned; may be null if that is 0.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
+  /// As in the forward pass. False: computes dx alone, as without has_dweight.
+  bool has_weight = true;
+  /// True: takes xh not from x, mean and rstd, but from `y`, which the forward pass
+  /// wrote, as (y - bias) / weight. So the program need not keep x and mean, which must
+  /// be null. y is rounded to dtype: xh is off by up to half an ulp of y over the
+  /// weight, but never taken for more than sqrt(cols), which no xh exceeds. Where the
+  /// weight is 0, or below 2^-125, y says nothing of xh, which counts as 0: dweight is
+  /// 0, and dx lacks xh * mean(g * xh).
+  bool from_output = false;
+  const void* y = nullptr;
+  const void* bias = nullptr;  // with from_output and has_bias
 };
 
 /// How RMSNorm rounds, and what it multiplies by: as the models of that name do.
@@ -108,6 +122,8 @@ struct RmsNormForward {
   bool adds_residual = false;  // as in LayerNormForward
   const void* residual = nullptr;
   void* sum = nullptr;
+  /// As in LayerNormForward; casting changes nothing either then.
+  bool has_weight = true;
 };
 
 /// The gradients of rmsnorm_forward() with respect to x and weight, without kLlama's
@@ -133,6 +149,9 @@ struct RmsNormBackward {
   /// aligned; may be null if that is 0.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
+  bool has_weight = true;    // as in LayerNormBackward
+  bool from_output = false;  // likewise; xh is y / weight
+  const void* y = nullptr;
 };
 
 /// Launches the operation on `device`, one of Service::devices(), in `stream`;
@@ -161,8 +180,8 @@ struct RmsNormBackward {
                                                         CUstream_st* stream,
                                                         const RmsNormBackward& args);
 
-/// Bytes of scratch memory that the operation needs on `device`; 0 without dweight.
-/// Ignores pointers. Errors: kInvalidArgument. Thread-safe.
+/// Bytes of scratch memory that the operation needs on `device`; 0 without dweight or
+/// weight. Ignores pointers. Errors: kInvalidArgument. Thread-safe.
 [[nodiscard]] KILN_EXPORT Result<std::uint64_t> layernorm_backward_workspace_bytes(
     const Device& device, const LayerNormBackward& args);
 [[nodiscard]] KILN_EXPORT Result<std::uint64_t> rmsnorm_backward_workspace_bytes(

@@ -423,6 +423,51 @@ TEST_F(CTest, OperationsRunAndSayTheirWorkspace) {
   EXPECT_DONE(kiln_rmsnorm_backward_workspace(service.get(), 1, &backward, &bytes));
   EXPECT_EQ(bytes % (64 * sizeof(float)), 0U);
   EXPECT_GT(bytes, 0U);
+  backward.has_weight = false;
+  EXPECT_DONE(kiln_rmsnorm_backward_workspace(service.get(), 1, &backward, &bytes));
+  EXPECT_EQ(bytes, 0U);
+}
+
+TEST_F(CTest, NormsHaveNoWeightOrTakeTheirOutputWhereTheyAreToldTo) {
+  const OwnedService service = open();
+  std::vector<float> x(2 * 64, 1), weight(64, 1), y(2 * 64);
+  kiln_layernorm_forward_args args = KILN_LAYERNORM_FORWARD_ARGS_INIT;
+  args.dtype = KILN_F32;
+  args.y = y.data();
+  args.x = x.data();
+  args.weight = weight.data();
+  args.rows = 2;
+  args.cols = 64;
+  args.has_weight = false;
+  expect_refused(kiln_layernorm_forward(service.get(), 0, nullptr, &args),
+                 "has_bias is true, and has_weight is false");
+  args.has_bias = false;
+  expect_refused(kiln_layernorm_forward(service.get(), 0, nullptr, &args),
+                 "weight is set, and has_weight is false");
+  // A program that knows no such field has a weight.
+  args.struct_size = offsetof(kiln_layernorm_forward_args, has_weight);
+  args.weight = nullptr;
+  expect_refused(kiln_layernorm_forward(service.get(), 0, nullptr, &args),
+                 "weight is null");
+
+  std::vector<float> dx(2 * 64), mean(2), rstd(2);
+  kiln_layernorm_backward_args backward = KILN_LAYERNORM_BACKWARD_ARGS_INIT;
+  backward.dtype = KILN_F32;
+  backward.rows = 2;
+  backward.cols = 64;
+  backward.dx = dx.data();
+  backward.dy = y.data();
+  backward.has_bias = backward.has_weight = false;
+  backward.rstd = rstd.data();
+  backward.from_output = true;
+  expect_refused(kiln_layernorm_backward(service.get(), 0, nullptr, &backward),
+                 "y is null");
+  backward.y = y.data();
+  backward.mean = mean.data();
+  expect_refused(kiln_layernorm_backward(service.get(), 0, nullptr, &backward),
+                 "mean is set, and from_output is true");
+  backward.mean = nullptr;
+  EXPECT_DONE(kiln_layernorm_backward(service.get(), 0, nullptr, &backward));
 }
 
 TEST_F(CTest, AttentionIsExplainedPreparedAndRun) {

@@ -8,9 +8,11 @@ using ops::DType;
 
 std::string name_of(const Configuration& of) {
   const std::string cols = of.max_cols == 0 ? "any" : std::to_string(of.max_cols);
-  return fmt::format("{}_{}_{}_{}{}{}", of.layer ? "layer" : "rms", to_string(of.dtype),
-                     to_string(of.weight_dtype), cols, of.residual ? "_residual" : "",
-                     of.option ? "_option" : "");
+  return fmt::format("{}_{}_{}_{}{}{}{}{}", of.layer ? "layer" : "rms",
+                     to_string(of.dtype), to_string(of.weight_dtype), cols,
+                     of.residual ? "_residual" : "", of.option ? "_option" : "",
+                     of.weight ? "" : "_no_weight",
+                     of.from_output ? "_from_output" : "");
 }
 
 std::ostream& operator<<(std::ostream& out, const Configuration& configuration) {
@@ -36,6 +38,33 @@ const std::vector<Configuration>& configurations() {
                                  {layer, kF32, kF32, 512, false, false},
                                  {layer, kF32, kF32, 8192, false, rounds},
                                  {layer, kF32, kF32, 0, true, rounds}});
+    }
+    return list;
+  }();
+  return *all;
+}
+
+const std::vector<Configuration>& other_forms() {
+  static const auto* const all = [] {
+    constexpr auto kF16 = DType::kF16;
+    constexpr auto kBf16 = DType::kBf16;
+    constexpr auto kF32 = DType::kF32;
+    auto* const list = new std::vector<Configuration>;
+    for (const bool layer : {true, false}) {
+      const bool bias = layer;  // no rounding of llama's is seen by a backward kernel
+      list->insert(list->end(), {{layer, kBf16, kBf16, 128, true, false, false},
+                                 {layer, kF16, kF16, 512, false, false, false},
+                                 {layer, kF32, kF32, 8192, false, false, false},
+                                 {layer, kBf16, kBf16, 0, true, false, false},
+                                 {layer, kF32, kF32, 128, false, false, false, true},
+                                 {layer, kBf16, kBf16, 0, false, false, false, true},
+                                 {layer, kBf16, kBf16, 128, false, bias, true, true},
+                                 {layer, kF32, kF32, 128, true, bias, true, true},
+                                 {layer, kF16, kF32, 512, false, bias, true, true},
+                                 {layer, kBf16, kBf16, 8192, true, bias, true, true},
+                                 {layer, kF16, kF16, 8192, false, false, true, true},
+                                 {layer, kBf16, kF32, 0, false, bias, true, true},
+                                 {layer, kF32, kF32, 0, true, bias, true, true}});
     }
     return list;
   }();

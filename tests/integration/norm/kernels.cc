@@ -11,18 +11,21 @@ using ops::DType;
 
 namespace {
 
-Configuration configuration_of(const Variant& forward) {
-  const bool layer = forward.kernel() == "layernorm_fwd";
-  const std::string& cols = forward.param("max_cols");
+Configuration configuration_of(const Variant& variant) {
+  const bool layer = variant.kernel().starts_with("layernorm");
+  const std::string& cols = variant.param("max_cols");
+  const auto is = [&](const char* name) { return variant.param(name) == "true"; };
   Configuration of{
       .layer = layer,
-      .dtype = test::dtype_of(forward.param("dtype")),
+      .dtype = test::dtype_of(variant.param("dtype")),
       .weight_dtype = DType::kF32,
       .max_cols = cols == "any" ? 0 : std::stoll(cols),
-      .residual = forward.param("residual") == "true",
-      .option = forward.param(layer ? "bias" : "llama") == "true",
+      .residual = is("residual"),
+      .option = layer ? is("bias") : variant.is_forward() && is("llama"),
+      .weight = is("weight"),
+      .from_output = !variant.is_forward() && is("from_output"),
   };
-  if (forward.param("weight_dtype") == "same")
+  if (variant.param("weight_dtype") == "same")
     of.weight_dtype = of.dtype;
   return of;
 }
@@ -33,8 +36,10 @@ const std::vector<Configuration>& all_configurations() {
   static const auto* const all = [] {
     auto* const list = new std::vector<Configuration>;
     for (const Variant& variant : kiln_cpu::kernels_of_program()) {
-      if (variant.is_forward())
-        list->push_back(configuration_of(variant));
+      const Configuration of = configuration_of(variant);
+      if (variant.is_forward() ||
+          (of.from_output && variant.entry() == variant.kernel()))
+        list->push_back(of);
     }
     return list;
   }();

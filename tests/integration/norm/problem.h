@@ -101,10 +101,9 @@ class Problem {
         x(random_tensor<T>("x", setting.size(), setting.place())),
         residual(random_tensor<T>("residual", of_.residual ? setting.size() : 0,
                                   setting.place(), 0.5F)),
-        weight(random_tensor<W>("weight", static_cast<std::size_t>(setting.cols),
-                                setting.place(), 0.25F)),
-        bias(random_tensor<W>("bias", has_bias() ? weight.size() : 0, setting.place(),
-                              0.3F)),
+        weight(random_tensor<W>("weight", of_.weight ? cols() : 0, setting.place(),
+                                0.25F)),
+        bias(random_tensor<W>("bias", has_bias() ? cols() : 0, setting.place(), 0.3F)),
         dy(random_tensor<T>("dy", setting.size(), setting.place(), 0.4F)) {
     if (setting.size() > 1)
       std::rotate(dy.data(), dy.data() + 1, dy.data() + setting.size());
@@ -112,9 +111,18 @@ class Problem {
 
   [[nodiscard]] bool has_bias() const { return of_.layer && of_.option; }
   [[nodiscard]] bool llama() const { return !of_.layer && of_.option; }
-  [[nodiscard]] double offset() const { return setting_.zero_centered ? 1 : 0; }
+  /// What xh of a column is multiplied by, and what is added then.
+  [[nodiscard]] double scale(std::size_t col) const {
+    return of_.weight ? weight[col].value() + (setting_.zero_centered ? 1 : 0) : 1;
+  }
+  [[nodiscard]] double shift(std::size_t col) const {
+    return has_bias() ? bias[col].value() : 0;
+  }
   [[nodiscard]] std::size_t rows() const {
     return static_cast<std::size_t>(setting_.rows);
+  }
+  [[nodiscard]] std::size_t cols() const {
+    return static_cast<std::size_t>(setting_.cols);
   }
   [[nodiscard]] Setting& setting() { return setting_; }
 
@@ -126,7 +134,8 @@ class Problem {
     args.dtype = of_.dtype;
     args.weight_dtype = of_.weight_dtype;
     args.x = x.data();
-    args.weight = weight.data();
+    args.weight = of_.weight ? weight.data() : nullptr;
+    args.has_weight = of_.weight;
     args.rows = setting_.rows;
     args.cols = setting_.cols;
     args.zero_centered_weight = setting_.zero_centered;
@@ -135,7 +144,10 @@ class Problem {
       args.eps = setting_.eps;
     if constexpr (requires { args.has_bias; })
       args.has_bias = has_bias();
-    if constexpr (requires { args.bias; })
+    if constexpr (requires {
+                    args.eps;
+                    args.bias;
+                  })
       args.bias = has_bias() ? bias.data() : nullptr;
     if constexpr (requires { args.casting; })
       args.casting = llama() ? ops::RmsNormCasting::kLlama : ops::RmsNormCasting::kNone;
@@ -201,8 +213,8 @@ class Problem {
       if (of_.residual) {
         EXPECT_EQ(out.sum[at].value(), h[j]) << "row " << row << " column " << j;
       }
-      const double w = weight[j].value() + offset();
-      const double b = has_bias() ? bias[j].value() : 0;
+      const double w = scale(j);
+      const double b = shift(j);
       const double error = error_of_xh(normal, j, of_.layer);
       const double got = out.y[at].value();
       if (llama()) {  // at a tie either neighbour is right
@@ -262,12 +274,25 @@ class Problem {
     return both;
   }
 
+  /// y of the rows x, for backward passes from_output: in double, rounded.
+  [[nodiscard]] Tensor<T> output() const {
+    Tensor<T> y("y", of_.from_output ? setting_.size() : 0, setting_.place());
+    for (std::size_t i = 0; i < y.size(); i += cols()) {
+      const Normal normal =
+          normalize(values(x.data() + i, setting_.cols), of_.layer, setting_.eps);
+      for (std::size_t j = 0; j < cols(); ++j)
+        y[i + j] = T::from(static_cast<float>(normal.xh[j] * scale(j) + shift(j)));
+    }
+    return y;
+  }
+
   /// x is what the norm was taken of, `residual` the other gradient of it.
   [[nodiscard]] GradientOutput backward() const {
     GradientOutput out{{"dx", setting_.size(), setting_.place()},
                        {"dweight", weight.size(), setting_.place()},
                        {"dbias", bias.size(), setting_.place()}};
     const Statistics saved = statistics();
+    const Tensor<T> y = output();
     const Device device = test::operations_device(setting_.schedule());
     const auto floats = [](const Tensor<F32>& tensor) {
       return reinterpret_cast<const float*>(tensor.data());
@@ -278,17 +303,24 @@ class Problem {
       args.dy = dy.data();
       args.rstd = floats(saved.rstd);
       if constexpr (requires { args.mean; })
-        args.mean = floats(saved.mean);
+        args.mean = of_.from_output ? nullptr : floats(saved.mean);
+      args.from_output = of_.from_output;
+      if (of_.from_output) {
+        args.x = nullptr;
+        args.y = y.data();
+        if constexpr (requires { args.bias; })
+          args.bias = has_bias() ? bias.data() : nullptr;
+      }
       args.dsum = of_.residual ? residual.data() : nullptr;
       args.workspace_bytes = workspace_bytes(device, args).value();
       Tensor<F32> workspace("workspace", args.workspace_bytes / 4, {});
-      if (setting_.has_dweight) {  // else they stay null
+      if (setting_.has_dweight && of_.weight) {  // else they stay null
         args.workspace = workspace.data();
         args.dweight = out.dweight.data();
         if constexpr (requires { args.dbias; })
           args.dbias = has_bias() ? out.dbias.data() : nullptr;
       }
-      const ReadOnly inputs(x, residual, weight, dy, saved.mean, saved.rstd);
+      const ReadOnly inputs(x, y, residual, weight, bias, dy, saved.mean, saved.rstd);
       run_operation(args, setting_);
     };
     if (of_.layer)
@@ -300,23 +332,29 @@ class Problem {
 
   [[nodiscard]] Errors errors(const GradientOutput& out) const {
     const auto [mean, rstd] = statistics();
-    const std::size_t cols = weight.size();
+    const Tensor<T> y = output();
+    const std::size_t cols = this->cols();
+    // A weight and its offset, a bias, a reciprocal and its product; or mean and rstd.
+    const double roundings_of_xh = of_.from_output ? 5 : 2;
     Row dweight(cols), dbias(cols), all_dweight(cols), all_dbias(cols);
     Errors worst;
     for (std::size_t row = 0; row < rows(); ++row) {
       Row g(cols);
       Row xh(cols);
       for (std::size_t j = 0; j < cols; ++j) {
+        const std::size_t at = row * cols + j;
         const double m = of_.layer ? mean[row].value() : 0;
-        xh[j] = (x[row * cols + j].value() - m) * rstd[row].value();
-        const double d = dy[row * cols + j].value();
-        g[j] = d * (weight[j].value() + offset());
+        xh[j] = of_.from_output ? undone(y[at].value(), scale(j), shift(j), cols)
+                                : (x[at].value() - m) * rstd[row].value();
+        const double d = dy[at].value();
+        g[j] = d * scale(j);
         dweight[j] += d * xh[j];
         all_dweight[j] += std::fabs(d * xh[j]);
         dbias[j] += d;
         all_dbias[j] += std::fabs(d);
       }
-      const Gradients want = gradients(g, xh, rstd[row].value(), of_.layer);
+      const Gradients want =
+          gradients(g, xh, rstd[row].value(), of_.layer, roundings_of_xh);
       for (std::size_t j = 0; j < cols; ++j) {
         const std::size_t at = row * cols + j;
         const double more = of_.residual ? residual[at].value() : 0;
@@ -326,9 +364,9 @@ class Problem {
     }
     // One rounding for each row of a thread, and a tree of blocks.
     const double sum = static_cast<double>(rows()) + 40;
-    for (std::size_t j = 0; j < cols && setting_.has_dweight; ++j) {
+    for (std::size_t j = 0; j < cols && setting_.has_dweight && of_.weight; ++j) {
       worst.take<W>(out.dweight[j].value(), dweight[j],
-                    kRounding * (sum + 2) * all_dweight[j]);
+                    kRounding * (sum + roundings_of_xh) * all_dweight[j]);
       if (has_bias())
         worst.take<W>(out.dbias[j].value(), dbias[j], kRounding * sum * all_dbias[j]);
     }

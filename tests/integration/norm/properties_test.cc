@@ -171,28 +171,56 @@ TEST(RmsNormCastings, AreEachTheirDefinitionBitForBit) {
   }
 }
 
+/// What the rounding of y may do to each dx: xh is off by it, over the weight.
+template <typename T>
+Row error_from_output(const Normal& normal, const Row& g, const Row& scale,
+                      const Row& y) {
+  const auto n = static_cast<double>(g.size());
+  Row of_xh;
+  double crossed = 0;
+  double of_crossed = 0;
+  for (std::size_t j = 0; j < g.size(); ++j) {
+    of_xh.push_back(ulp<T>(y[j]) / 2 / std::fabs(scale[j]));
+    crossed += g[j] * normal.xh[j] / n;
+    of_crossed += std::fabs(g[j]) * of_xh[j] / n;
+  }
+  Row error;
+  for (std::size_t j = 0; j < g.size(); ++j)
+    error.push_back(normal.rstd * (of_xh[j] * (std::fabs(crossed) + of_crossed) +
+                                   std::fabs(normal.xh[j]) * of_crossed));
+  return error;
+}
+
 template <typename T, typename W>
 void expect_gradient_of_the_loss(const Configuration& of, I64 cols) {
   const Setting setting{.rows = 2, .cols = cols};
   const Problem<T, W> problem(of, setting);
   const auto out = problem.backward();
+  const auto y = problem.output();
   for (I64 row = 0; row < setting.rows; ++row) {
     const Row x = values(problem.x.data() + row * cols, cols);
     Row g = values(problem.dy.data() + row * cols, cols);
     double largest = 0;
+    Row scale;
     for (std::size_t j = 0; j < g.size(); ++j) {
-      g[j] *= problem.weight[j].value();
+      scale.push_back(problem.scale(j));
+      g[j] *= scale[j];
       largest = std::max(largest, std::fabs(g[j]));
     }
     const Normal normal = normalize(x, of.layer, setting.eps);
     const Row change = finite_differences(x, g, of.layer, setting.eps);
+    const Row of_output =
+        of.from_output ? error_from_output<T>(normal, g, scale,
+                                              values(y.data() + row * cols, cols))
+                       : Row(x.size());
     for (std::size_t j = 0; j < x.size(); ++j) {
       const std::size_t at = static_cast<std::size_t>(row * cols) + j;
       const double more = of.residual ? problem.residual[at].value() : 0;
       const double want = change[j] + more;
       // x and the sums are in it with a factor of rstd^2 at most.
       const double relative = 0x1p-18 * largest * normal.rstd * (1 + normal.rstd);
-      EXPECT_NEAR(out.dx[at].value(), want, 0.51 * ulp<T>(want) + relative + 1e-7)
+      EXPECT_NEAR(out.dx[at].value(), want,
+                  0.51 * ulp<T>(want) + relative + 1e-7 + 1.01 * of_output[j])
           << "row " << row << " column " << j;
     }
   }
@@ -201,6 +229,8 @@ void expect_gradient_of_the_loss(const Configuration& of, I64 cols) {
 class NormGradients : public testing::TestWithParam<Configuration> {};
 INSTANTIATE_TEST_SUITE_P(All, NormGradients, testing::ValuesIn(configurations()),
                          kNameOf);
+INSTANTIATE_TEST_SUITE_P(Other, NormGradients, testing::ValuesIn(other_forms()),
+                         kNameOf);
 
 TEST_P(NormGradients, FollowTheChangeOfTheLoss) {
   if (GetParam().max_cols == 128 || GetParam().max_cols == 512) {
@@ -208,6 +238,41 @@ TEST_P(NormGradients, FollowTheChangeOfTheLoss) {
       for (const I64 cols : {aligned_length(GetParam()), odd_length(GetParam())})
         expect_gradient_of_the_loss<T, W>(GetParam(), cols);
     });
+  }
+}
+
+// Guards against the infinities and the NaN of a division by a weight that left nothing
+// of x in y, or less than y's rounding.
+TEST(NormsFromTheirOutput, CountAsZeroWhatAWeightOfZeroLeft) {
+  for (const bool layer : {true, false}) {
+    const Configuration of{layer, DType::kF16, DType::kF32, 512,
+                           false, layer,       true,        true};
+    for (const I64 cols : {aligned_length(of), odd_length(of)}) {
+      Problem<F16, F32> problem(of, {.rows = 3, .cols = cols});
+      problem.weight[0].bits = 0;
+      problem.weight[1].bits = -0.0F;
+      problem.weight[2].bits = 0x1p-126F;
+      problem.weight[3].bits = 1e-30F;  // all of y is rounding
+      const auto out = problem.backward();
+      EXPECT_LE(problem.errors(out).excess, kStoreUlp);
+      for (std::size_t i = 0; i < out.dx.size(); ++i)
+        EXPECT_TRUE(std::isfinite(out.dx[i].value())) << i;
+      for (std::size_t j = 0; j < 3; ++j) EXPECT_EQ(out.dweight[j].bits, 0) << j;
+      EXPECT_TRUE(std::isfinite(out.dweight[3].value()));
+    }
+  }
+}
+
+TEST(NormsFromTheirOutput, KeepNaNInItsRow) {
+  for (const bool layer : {true, false}) {
+    const Configuration of{layer, DType::kF16, DType::kF32, 512,
+                           false, layer,       true,        true};
+    Problem<F16, F32> problem(of, {.rows = 3, .cols = aligned_length(of)});
+    problem.weight[5].bits = 0;
+    problem.x[problem.cols() + 5] = F16::from(kNaN);
+    const auto out = problem.backward();
+    for (std::size_t i = 0; i < out.dx.size(); ++i)
+      EXPECT_EQ(std::isnan(out.dx[i].value()), i / problem.cols() == 1) << i;
   }
 }
 

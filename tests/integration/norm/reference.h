@@ -56,13 +56,21 @@ inline double error_of_xh(const Normal& normal, std::size_t j, bool layer) {
   return kRounding * ((sum / 2 + 5) * std::fabs(normal.xh[j]) + of_mean);
 }
 
+/// xh out of the output y, as kiln/ops/norm.h defines it; `w` is what y was scaled by.
+inline double undone(double y, double w, double bias, std::size_t cols) {
+  const double largest = std::sqrt(static_cast<double>(cols));
+  return std::fabs(w) < 0x1p-125 ? 0 : std::clamp((y - bias) / w, -largest, largest);
+}
+
 struct Gradients {
   Row dx;
   Row dx_error;  // what float arithmetic may do to it
 };
 
-/// Of one row, for given mean and rstd; `g` is dy * weight.
-inline Gradients gradients(const Row& g, const Row& xh, double rstd, bool layer) {
+/// Of one row, for given mean and rstd; `g` is dy * weight. A kernel's xh is off by so
+/// many roundings.
+inline Gradients gradients(const Row& g, const Row& xh, double rstd, bool layer,
+                           double roundings_of_xh) {
   const auto n = static_cast<double>(g.size());
   double crossed = 0;
   double plain = 0;
@@ -74,7 +82,7 @@ inline Gradients gradients(const Row& g, const Row& xh, double rstd, bool layer)
     all_crossed += std::fabs(g[j] * xh[j]) / n;
     all_plain += layer ? std::fabs(g[j]) / n : 0;
   }
-  const double sum = roundings_of_sum(g.size()) + 6;
+  const double sum = roundings_of_sum(g.size()) + 2 + 2 * roundings_of_xh;
   Gradients of;
   for (std::size_t j = 0; j < g.size(); ++j) {
     of.dx.push_back(rstd * (g[j] - plain - xh[j] * crossed));

@@ -113,16 +113,27 @@ TEST_F(KernelArguments, OfNorms) {
     for (const bool adds_residual : kEither) {
       forward.adds_residual = backward.adds_residual = adds_residual;
       expect_taken(forward);
-      expect_taken(backward);
+      for (const bool from_output : kEither) {
+        backward.from_output = from_output;
+        expect_taken(backward);
+      }
     }
   };
-  for (const bool has_bias : kEither) {
-    auto forward = of_rows<LayerNormForward>();
-    auto backward = of_rows<LayerNormBackward>();
-    forward.has_bias = backward.has_bias = has_bias;
+  for (const bool has_weight : kEither) {
+    for (const bool has_bias : kEither) {
+      if (has_bias && !has_weight)
+        continue;
+      auto forward = of_rows<LayerNormForward>();
+      auto backward = of_rows<LayerNormBackward>();
+      forward.has_bias = backward.has_bias = has_bias;
+      forward.has_weight = backward.has_weight = has_weight;
+      expect_both(forward, backward);
+    }
+    auto forward = of_rows<RmsNormForward>();
+    auto backward = of_rows<RmsNormBackward>();
+    forward.has_weight = backward.has_weight = has_weight;
     expect_both(forward, backward);
   }
-  expect_both(of_rows<RmsNormForward>(), of_rows<RmsNormBackward>());
   expect_all_seen("norm");
 }
 

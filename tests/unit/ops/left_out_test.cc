@@ -79,6 +79,43 @@ TEST(LeftOut, IsABiasAResidualOrAGradientOfANorm) {
                   [](LayerNormBackward& args) { args.dsum = kAnywhere; }}});
 }
 
+TEST(LeftOut, IsAWeightOfANormWithoutOne) {
+  RmsNormForward forward = of_rows<RmsNormForward>();
+  forward.has_weight = false;
+  expect_refused<RmsNormForward>(
+      forward, {{"weight is set, and has_weight is false",
+                 [](RmsNormForward& args) { args.weight = kAnywhere; }}});
+  RmsNormBackward backward = of_rows<RmsNormBackward>();
+  backward.has_weight = false;
+  expect_refused<RmsNormBackward>(
+      backward, {{"weight is set, and has_weight is false",
+                  [](RmsNormBackward& args) { args.weight = kAnywhere; }},
+                 {"dweight is set, and has_weight is false",
+                  [](RmsNormBackward& args) { args.dweight = kAnywhere; }}});
+}
+
+TEST(LeftOut, IsTheInputOfANormOrItsOutput) {
+  LayerNormBackward args = of_rows<LayerNormBackward>();
+  args.has_dweight = false;
+  args.weight = kAnywhere;
+  expect_refused<LayerNormBackward>(
+      args, {{"y is set, and from_output is false",
+              [](LayerNormBackward& norm) { norm.y = kAnywhere; }},
+             {"bias is set, and from_output is false",
+              [](LayerNormBackward& norm) { norm.bias = kAnywhere; }}});
+  args.from_output = true;
+  args.has_bias = false;
+  expect_refused<LayerNormBackward>(
+      args, {{"x is set, and from_output is true",
+              [](LayerNormBackward& norm) { norm.x = kAnywhere; }},
+             {"mean is set, and from_output is true",
+              [](LayerNormBackward& norm) {
+                norm.mean = static_cast<const float*>(kAnywhere);
+              }},
+             {"bias is set, and has_bias is false",
+              [](LayerNormBackward& norm) { norm.bias = kAnywhere; }}});
+}
+
 TEST(LeftOut, IsABiasAWeightOrALinearHalfOfAnActivation) {
   const char* const no_bias = "bias is set, and has_bias is false";
   const char* const no_weight = "weight is set, and has_weight is false";

@@ -108,6 +108,41 @@ TEST(NormPlan, LeavesOutTheSumWhereNobodyWantsIt) {
   EXPECT_EQ(rmsnorm_backward_workspace_bytes(kDevice, args).value(), 0U);
 }
 
+TEST(NormPlan, WithoutAWeightSumsNothing) {
+  RmsNormBackward args = rms_backward();
+  args.has_weight = false;
+  const Launches launches = plan(args, kDevice).value();
+  ASSERT_EQ(launches.size(), 1U);
+  EXPECT_EQ(launches[0].parameters.at("weight"), "false");
+  EXPECT_EQ(rmsnorm_backward_workspace_bytes(args, kDevice).value(), 0U);
+  args.rows = 0;
+  EXPECT_TRUE(plan(args, kDevice).value().empty());
+}
+
+// So that there is one kernel for all of them.
+TEST(NormPlan, WithoutAWeightNeitherItsTypeNorCastingMatters) {
+  RmsNormForward args = rms_forward();
+  args.has_weight = false;
+  const Launch plain = plan(args, kDevice).value().at(0);
+  args.weight_dtype = DType::kF32;
+  args.casting = RmsNormCasting::kLlama;
+  args.zero_centered_weight = true;
+  const Launch same = plan(args, kDevice).value().at(0);
+  EXPECT_EQ(plain.parameters, same.parameters);
+  EXPECT_EQ(plain.arguments.names(), same.arguments.names());
+}
+
+TEST(NormPlan, RefusesABiasWithoutAWeight) {
+  LayerNormForward args = layer_forward();
+  args.has_weight = false;
+  EXPECT_EQ(
+      refusal(plan(args, kDevice)),
+      "layernorm_forward: has_bias is true, and has_weight is false: a bias needs "
+      "a weight");
+  args.has_bias = false;
+  EXPECT_TRUE(plan(args, kDevice));
+}
+
 TEST(NormPlan, WithoutRowsWritesZerosAndWithoutColumnsNothing) {
   LayerNormBackward args = layer_backward();
   args.rows = 0;
@@ -189,8 +224,27 @@ TEST(NormPointers, AreRefusedWhereTheyAreNullOrOverlap) {
   EXPECT_EQ(refusal(check_pointers(args)), "layernorm_forward: sum is null");
 }
 
-// Guards against norms that write over what they are given, which others may need: the
-// residual, the gradient.
+TEST(NormPointers, OfTheOutputAreNeededWithFromOutput) {
+  const std::array<std::uint16_t, 2048> memory{};
+  std::array<std::uint16_t, 240> dx{};
+  const std::array<float, 6> rstd{};
+  LayerNormBackward args = layer_backward();
+  args.has_dweight = false;
+  args.from_output = true;
+  args.dx = dx.data();
+  args.dy = memory.data();
+  EXPECT_EQ(refusal(check_pointers(args)), "layernorm_backward: y is null");
+  args.y = dx.data();
+  args.weight = memory.data() + 600;
+  EXPECT_EQ(refusal(check_pointers(args)), "layernorm_backward: bias is null");
+  args.bias = memory.data() + 700;
+  args.rstd = rstd.data();
+  EXPECT_EQ(refusal(check_pointers(args)),
+            "layernorm_backward: dx overlaps y: it works out of place");
+  args.y = memory.data() + 240;
+  EXPECT_TRUE(check_pointers(args));
+}
+
 /// The values that the first launch gives its kernel.
 template <typename Args>
 std::vector<std::string> arguments_of(const Args& args) {
@@ -217,6 +271,8 @@ TEST(NormPlan, AddsOneToTheWeightOfGemmaInBothPasses) {
   EXPECT_NE(plain.second, centered.second);
 }
 
+// Guards against norms that write over what they are given, which others may need: the
+// residual, the gradient.
 TEST(NormPointers, AreRefusedInPlace) {
   std::array<std::uint16_t, 2048> memory{};
   RmsNormForward args = rms_forward();
