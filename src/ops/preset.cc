@@ -114,11 +114,14 @@ Result<std::optional<Preset::Rope>> read_rope(const TomlTable& file) {
 }
 
 Result<std::optional<Preset::Norm>> read_norm(const TomlTable& file) {
-  const auto table = KILN_TRY(
-      part(file, "norm", {"kind", "casting", "weight_dtype", "residual", "lengths"}));
+  const auto table = KILN_TRY(part(file, "norm",
+                                   {"kind", "casting", "weight", "weight_dtype",
+                                    "residual", "from_output", "lengths"}));
   if (!table)
     return std::nullopt;
-  Preset::Norm norm{.residual = KILN_TRY(table->boolean("residual", false)),
+  Preset::Norm norm{.weight = KILN_TRY(table->boolean("weight", true)),
+                    .residual = KILN_TRY(table->boolean("residual", false)),
+                    .from_output = KILN_TRY(table->boolean("from_output", false)),
                     .lengths = KILN_TRY(sizes_of(*table, "lengths"))};
   const bool is_rmsnorm =
       KILN_TRY(value_of<bool>(*table, "kind", KILN_TRY(table->required_string("kind")),

@@ -39,7 +39,9 @@ struct Preset {
     /// nullopt: LayerNorm.
     std::optional<RmsNormCasting> rmsnorm{};
     DType weight_dtype = DType::kUnset;  // kUnset: the preset's
+    bool weight = true;                  // false: neither weight nor bias
     bool residual = false;               // also the variant that adds the residual
+    bool from_output = false;            // how gradients are computed
     std::vector<std::int64_t> lengths;
   };
   struct Activation {

@@ -105,12 +105,17 @@ Result<void> add_layernorm(const Preset& preset, std::int64_t cols, bool residua
                                      .weight_dtype = preset.norm->weight_dtype,
                                      .rows = tokens_of(preset),
                                      .cols = cols,
-                                     .adds_residual = residual}));
+                                     .has_bias = preset.norm->weight,
+                                     .adds_residual = residual,
+                                     .has_weight = preset.norm->weight}));
   return step.add(LayerNormBackward{.dtype = preset.dtype,
                                     .weight_dtype = preset.norm->weight_dtype,
                                     .rows = tokens_of(preset),
                                     .cols = cols,
-                                    .adds_residual = residual});
+                                    .has_bias = preset.norm->weight,
+                                    .adds_residual = residual,
+                                    .has_weight = preset.norm->weight,
+                                    .from_output = preset.norm->from_output});
 }
 
 Result<void> add_rmsnorm(const Preset& preset, std::int64_t cols, bool residual,
@@ -121,13 +126,16 @@ Result<void> add_rmsnorm(const Preset& preset, std::int64_t cols, bool residual,
                                    .rows = tokens_of(preset),
                                    .cols = cols,
                                    .casting = casting,
-                                   .adds_residual = residual}));
+                                   .adds_residual = residual,
+                                   .has_weight = preset.norm->weight}));
   return step.add(RmsNormBackward{.dtype = preset.dtype,
                                   .weight_dtype = preset.norm->weight_dtype,
                                   .rows = tokens_of(preset),
                                   .cols = cols,
                                   .casting = casting,
-                                  .adds_residual = residual});
+                                  .adds_residual = residual,
+                                  .has_weight = preset.norm->weight,
+                                  .from_output = preset.norm->from_output});
 }
 
 /// A model's first norm adds no residual, so both variants are needed.

@@ -209,6 +209,23 @@ TEST(Preset, AsksForWeightsOfFloatAndOfExperts) {
   EXPECT_EQ(count(weighted, "weight_dtype=f32"), 2);
 }
 
+TEST(Preset, AsksForNormsWithoutAWeightAndForGradientsFromTheOutput) {
+  for (const std::string kind : {"layernorm", "rmsnorm"}) {
+    const auto kernels =
+        kernels_with("kind = \"" + kind + "\"\nweight = false\nfrom_output = true",
+                     "kind = \"swiglu\"");
+    const auto has = [&](const std::string& name, std::string_view word) {
+      return std::ranges::any_of(kernels, [&](const std::string& kernel) {
+        return kernel.starts_with(name) && kernel.find(word) != kernel.npos;
+      });
+    };
+    EXPECT_TRUE(has(kind + "_fwd", " weight=false")) << kind;
+    EXPECT_TRUE(has(kind + "_bwd", " weight=false")) << kind;
+    EXPECT_TRUE(has(kind + "_bwd", " from_output=true")) << kind;
+    EXPECT_FALSE(has(kind, " weight=true")) << kind;
+  }
+}
+
 TEST(Preset, RefusesWeightsOfWhatHasNone) {
   const auto refused_activation = [](const std::string& activation) {
     return refused(std::string(kSmall) + "[activation]\nwidths = [8]\n" + activation);
