@@ -109,10 +109,14 @@ KILN_STRUCT(kiln_geometry, 12, 56)
 KILN_STRUCT(kiln_kernel_attributes, 7, 48)
 KILN_STRUCT(kiln_softmax_forward_args, 12, 88)
 KILN_STRUCT(kiln_softmax_backward_args, 11, 80)
-KILN_STRUCT(kiln_layernorm_forward_args, 17, 104)
-KILN_STRUCT(kiln_layernorm_backward_args, 20, 128)
-KILN_STRUCT(kiln_rmsnorm_forward_args, 15, 88)
-KILN_STRUCT(kiln_rmsnorm_backward_args, 18, 112)
+KILN_STRUCT(kiln_layernorm_forward_args, 18, 112)
+static_assert(offsetof(kiln_layernorm_forward_args, has_weight) == 104);
+KILN_STRUCT(kiln_layernorm_backward_args, 24, 152)
+static_assert(offsetof(kiln_layernorm_backward_args, has_weight) == 128);
+KILN_STRUCT(kiln_rmsnorm_forward_args, 16, 96)
+static_assert(offsetof(kiln_rmsnorm_forward_args, has_weight) == 88);
+KILN_STRUCT(kiln_rmsnorm_backward_args, 21, 128)
+static_assert(offsetof(kiln_rmsnorm_backward_args, has_weight) == 112);
 KILN_STRUCT(kiln_activation_forward_args, 9, 64)
 KILN_STRUCT(kiln_activation_backward_args, 13, 96)
 KILN_STRUCT(kiln_glu_forward_args, 16, 104)

@@ -114,7 +114,7 @@ TEST(NormPlan, WithoutAWeightSumsNothing) {
   const Launches launches = plan(args, kDevice).value();
   ASSERT_EQ(launches.size(), 1U);
   EXPECT_EQ(launches[0].parameters.at("weight"), "false");
-  EXPECT_EQ(rmsnorm_backward_workspace_bytes(args, kDevice).value(), 0U);
+  EXPECT_EQ(rmsnorm_backward_workspace_bytes(kDevice, args).value(), 0U);
   args.rows = 0;
   EXPECT_TRUE(plan(args, kDevice).value().empty());
 }
