@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <span>
+#include <vector>
 
 #include "c/handles.h"
 #include "c/same_fields.h"
@@ -101,6 +102,19 @@ kiln_result kiln_kernel_info(const kiln_kernel* kernel,
   return answer(kernel, [&]() -> Result<void> {
     KILN_TRY(check_struct(attributes, "attributes"));
     kiln::c::write_fields(attributes, KILN_TRY(kernel->kernel.attributes()));
+    return {};
+  });
+}
+
+kiln_result kiln_kernel_parameters(const kiln_kernel* kernel, size_t* sizes,
+                                   size_t* n) {
+  return answer(kernel, [&]() -> Result<void> {
+    KILN_TRY(given(n, "n"));
+    if (*n != 0)
+      KILN_TRY(given(sizes, "sizes"));
+    const std::vector<std::size_t> all = KILN_TRY(kernel->kernel.parameter_sizes());
+    std::copy_n(all.begin(), std::min(*n, all.size()), sizes);
+    *n = all.size();
     return {};
   });
 }

@@ -8,9 +8,12 @@
 
 #include "c/handles.h"
 #include "c/same_fields.h"
+#include "library/service_parts.h"
+#include "ops/on_device.h"
 #include "request/manifest.h"
 #include "util/log.h"
 
+using kiln::Device;
 using kiln::ErrorCode;
 using kiln::fail;
 using kiln::Result;
@@ -230,6 +233,21 @@ kiln_result kiln_device_info(kiln_service* service, int device, kiln_device* inf
                         .multiprocessors = multiprocessors,
                         .shared_bytes_per_block = shared_bytes_per_block});
     return {};
+  });
+}
+
+kiln_result kiln_stream_is_capturing(kiln_service* service, int device,
+                                     kiln_stream stream, bool* capturing) {
+  return answer(service, [&]() -> Result<void> {
+    KILN_TRY(given(capturing, "capturing"));
+    const Device& where = *KILN_TRY(device_of(*service, device));
+    return kiln::ops::on_device(
+        service->service, {"kiln_stream_is_capturing", where, stream},
+        [&]() -> Result<void> {
+          const kiln::Devices& all = kiln::ServiceParts::devices_of(service->service);
+          *capturing = KILN_TRY(all.is_capturing(stream));
+          return {};
+        });
   });
 }
 

@@ -186,6 +186,12 @@ KILN_C_RESULT kiln_result kiln_device_count(kiln_service* service, int* count);
 KILN_C_RESULT kiln_result kiln_device_info(kiln_service* service, int device,
                                            kiln_device* info);
 
+/* Whether `stream`, of `device`, is being captured into a graph, or work in it would
+ * end the capture of another stream. Builds and loads nothing, and disturbs no capture.
+ */
+KILN_C_RESULT kiln_result kiln_stream_is_capturing(kiln_service* service, int device,
+                                                   kiln_stream stream, bool* capturing);
+
 /* A kiln_cancel cancels the calls that it is given to, any number of them, now and
  * later: it cannot be reset. The calls return KILN_CANCELLED. */
 KILN_C_API kiln_cancel* kiln_cancel_new(void); /* NULL: out of memory */
@@ -287,6 +293,11 @@ KILN_C_RESULT kiln_result kiln_kernel_launch(const kiln_kernel* kernel,
                                              const size_t* sizes, size_t n);
 KILN_C_RESULT kiln_result kiln_kernel_info(const kiln_kernel* kernel,
                                            kiln_kernel_attributes* attributes);
+/* The sizes in bytes of the kernel's parameters, in order: writes the first `*n` of
+ * them to `sizes`, and how many there are to `*n`. KILN_UNAVAILABLE: as
+ * parameter_sizes(). */
+KILN_C_RESULT kiln_result kiln_kernel_parameters(const kiln_kernel* kernel,
+                                                 size_t* sizes, size_t* n);
 /* The loaded cubin or PTX, for other loaders; valid as long as the kernel. */
 KILN_C_RESULT kiln_result kiln_kernel_image(const kiln_kernel* kernel,
                                             const void** image, size_t* size);

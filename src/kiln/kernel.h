@@ -75,6 +75,11 @@ class KILN_EXPORT Kernel {
   /// Errors: kInvalidArgument if entry_point() is "".
   [[nodiscard]] Result<KernelAttributes> attributes() const;
 
+  /// The size in bytes of each parameter, in order. Errors: kInvalidArgument if
+  /// entry_point() is ""; kUnavailable if nothing tells them, as for PTX with a driver
+  /// before CUDA 12.4.
+  [[nodiscard]] Result<std::vector<std::size_t>> parameter_sizes() const;
+
   /// The geometry that the template declares for `arguments`. Errors: kInvalidArgument
   /// (an argument is missing, unknown or negative; the arguments break a requirement of
   /// the template; the kernel comes from a source, which declares no geometry).

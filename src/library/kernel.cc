@@ -87,6 +87,21 @@ Result<KernelAttributes> Kernel::attributes() const {
                           .max_threads_per_block = known.max_threads_per_block};
 }
 
+Result<std::vector<std::size_t>> Kernel::parameter_sizes() const {
+  return at_border([&]() -> Result<std::vector<std::size_t>> {
+    if (entry_ == kNoEntry)
+      return none_chosen(*this);
+    const device::Function& function = loaded_->function(entry_);
+    if (function.parameters())
+      return *function.parameters();
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("kernel {} of {}: neither its image nor the driver tells "
+                            "the sizes of its parameters; a driver for CUDA 12.4 or "
+                            "later does",
+                            function.name(), loaded_->label()));
+  });
+}
+
 Result<Geometry> Kernel::geometry(const LaunchArguments& arguments) const {
   return at_border([&] { return loaded_->geometry(arguments, entry_point()); });
 }

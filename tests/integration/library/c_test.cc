@@ -96,6 +96,12 @@ class CTest : public LibraryTest {
     return OwnedKernel(kernel);
   }
 
+  /// A function of the driver by its symbol: to the library, its types do not matter.
+  template <typename... Arguments>
+  int drive(const char* symbol, Arguments... arguments) const {
+    return driver_.find<int(Arguments...)>(symbol)(arguments...);
+  }
+
  private:
   const SimulatedDriver driver_;
   const std::filesystem::path path_;
@@ -262,6 +268,55 @@ TEST_F(CTest, OfASourceEachKernelHasAnEntryAndTheImageIsTheCubin) {
   EXPECT_EQ(std::string_view(static_cast<const char*>(image), 4),
             "\x7f"
             "ELF");
+}
+
+TEST_F(CTest, AKernelTellsTheSizesOfItsParameters) {
+  const OwnedService service = open();
+  const OwnedKernel kernel = fill(service.get());
+  std::size_t n = 0;
+  EXPECT_DONE(kiln_kernel_parameters(kernel.get(), nullptr, &n));
+  EXPECT_EQ(n, 2U);
+  std::size_t sizes[] = {0, 0, 77};
+  n = 1;
+  EXPECT_DONE(kiln_kernel_parameters(kernel.get(), sizes, &n));
+  EXPECT_EQ(n, 2U);
+  EXPECT_THAT(sizes, ElementsAre(8U, 0U, 77U)) << "no more than there is room for";
+  n = 3;
+  EXPECT_DONE(kiln_kernel_parameters(kernel.get(), sizes, &n));
+  EXPECT_THAT(sizes, ElementsAre(8U, 4U, 77U));
+  expect_refused(kiln_kernel_parameters(kernel.get(), nullptr, &n), "sizes is NULL");
+  expect_refused(kiln_kernel_parameters(kernel.get(), sizes, nullptr), "n is NULL");
+}
+
+TEST_F(CTest, AStreamTellsWhetherItIsBeingCaptured) {
+  const OwnedService service = open();
+  void* context = nullptr;
+  void* stream = nullptr;
+  void* graph = nullptr;
+  ASSERT_EQ(drive("cuDevicePrimaryCtxRetain", &context, 1), 0);
+  ASSERT_EQ(drive("cuCtxPushCurrent_v2", context), 0);
+  ASSERT_EQ(drive("cuStreamCreate", &stream, 1U), 0);
+  ASSERT_EQ(drive("cuCtxPopCurrent_v2", &context), 0);  // no context is current
+  const auto asked = [&](int device, void* of) {
+    bool capturing = false;
+    EXPECT_DONE(kiln_stream_is_capturing(service.get(), device,
+                                         static_cast<kiln_stream>(of), &capturing));
+    return capturing;
+  };
+  EXPECT_FALSE(asked(1, stream));
+  EXPECT_FALSE(asked(1, nullptr));
+  ASSERT_EQ(drive("cuStreamBeginCapture_v2", stream, 0), 0);
+  EXPECT_TRUE(asked(1, stream));
+  EXPECT_TRUE(asked(1, nullptr)) << "work there would end the capture";
+  EXPECT_FALSE(asked(0, nullptr)) << "that is another device's";
+  ASSERT_EQ(drive("cuStreamEndCapture", stream, &graph), 0) << "it was not disturbed";
+  EXPECT_FALSE(asked(1, stream));
+  bool capturing = false;
+  const auto handle = static_cast<kiln_stream>(stream);
+  expect_refused(kiln_stream_is_capturing(service.get(), 0, handle, &capturing),
+                 "the stream is of device 1");
+  expect_refused(kiln_stream_is_capturing(service.get(), 1, handle, nullptr),
+                 "capturing is NULL");
 }
 
 TEST_F(CTest, TheErrorOfASourceHasTheCompilersLog) {
