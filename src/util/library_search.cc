@@ -156,6 +156,13 @@ void add_loader(const LibraryPlaces& places, Candidates& found) {
 
 void add_python(const LibraryPlaces& places, Candidates& found) {
   constexpr std::string_view kFoundIn = "a Python environment";
+  // Python may run without VIRTUAL_ENV: .venv/bin/python, a notebook.
+  for (const fs::path& folder : places.own_folders) {
+    const fs::path package = folder.parent_path();
+    if (package.filename() == "kiln" &&
+        (folder.filename() == "lib" || folder.filename() == "bin"))
+      found.add_wheels(package.parent_path(), kFoundIn);
+  }
   for (const fs::path& root : places.python_environments) {
     for (const fs::path& python : subfolders(root / "lib", "python3")) {
       found.add_wheels(python / "site-packages", kFoundIn);

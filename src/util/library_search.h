@@ -23,7 +23,9 @@ struct LibraryPlaces {
   std::vector<std::filesystem::path> default_folders;  // of the loader
   std::filesystem::path toolkits;  // /usr/local: its cuda and cuda-* folders
   std::vector<std::filesystem::path> python_environments;  // VIRTUAL_ENV, CONDA_PREFIX
-  /// Folders of the program and of Kiln's library; searches `<folder>/../../../.deps`.
+  /// Folders of the program and of Kiln's library. One that is `<packages>/kiln/lib` or
+  /// `<packages>/kiln/bin` is that of the Python package kiln: <packages> is searched
+  /// before the Python environments. At the end, `<folder>/../../../.deps` is searched.
   std::vector<std::filesystem::path> own_folders;
 
   /// The places of this process, now. A set-uid program does not read the environment.

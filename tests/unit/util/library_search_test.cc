@@ -82,6 +82,19 @@ TEST_F(LibrarySearch, PlacesAreTriedInTheirOrder) {
           own + "nvrtc-12/nvidia/cuda_nvrtc/lib/libnvrtc.so.12: the project's .deps"));
 }
 
+TEST_F(LibrarySearch, ThePackageForPythonFindsTheWheelsBesideItself) {
+  const std::string own = "lib/python3.12/site-packages/nvidia/cu13/lib/";
+  const std::string other = "venv/lib/python3.12/site-packages/nvidia/cu13/lib/";
+  touch_all({own + "libnvrtc.so.13", other + "libnvrtc.so.13",
+             "usr/nvidia/cu13/lib/libnvrtc.so.13"});
+  places_.own_folders = {root_ / "lib/python3.12/site-packages/kiln/lib",
+                         root_ / "lib/python3.12/site-packages/kiln/bin",
+                         root_ / "usr/local/bin"};  // no package: it has another name
+  places_.python_environments = {root_ / "venv"};
+  EXPECT_THAT(found(), ElementsAre(own + "libnvrtc.so.13: a Python environment",
+                                   other + "libnvrtc.so.13: a Python environment"));
+}
+
 TEST_F(LibrarySearch, OneFileUnderManyNamesCountsOnceWhereItWasFoundFirst) {
   touch_all({"cuda-13.0/lib/libnvrtc.so.13.0.88"});
   fs::create_symlink("libnvrtc.so.13.0.88", root_ / "cuda-13.0/lib/libnvrtc.so.13");
