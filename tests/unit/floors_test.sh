@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Holds every #include of src, cache and tools against the floors in src/DESIGN.md: a file may
+# Holds every #include of src, cache, tools and python against the floors in src/DESIGN.md: a file may
 # include files of its own folder and of folders on lower floors.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-mapfile -t files < <(find src cache tools -name '*.h' -o -name '*.cc')
+mapfile -t files < <(find src cache tools python -name '*.h' -o -name '*.cc')
 printf '%s\n' "${files[@]}" | awk '
   function folder_of(file) {
     while (sub(/\/[^\/]*$/, "", file)) if (file in floor) return file

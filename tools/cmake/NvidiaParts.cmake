@@ -1,5 +1,6 @@
 # Where each NVIDIA part is: the one search that the build and the set-up scripts share.
-# Order: CUDA_HOME, CUDA_PATH, the folder of nvcc on PATH, /usr/local/cuda, /usr, .deps.
+# Order: CUDA_HOME, CUDA_PATH, the folder of nvcc on PATH, /usr/local/cuda, /usr, .deps; then the
+# folders of Python packages in KILN_WHEEL_PACKAGES, where pip put NVIDIA's wheels to build a wheel.
 # A part counts only where all of it is; KILN_NO_TOOLKIT leaves .deps alone in the list.
 # Run with `cmake -P`, it prints a line "-- part=place" for each, place empty where missing.
 cmake_minimum_required(VERSION 3.25)
@@ -101,6 +102,8 @@ function(kiln_find_nvidia_part prefix part)
   if(EXISTS "${KILN_DEPS_DIR}/installed/${part}")  # written last, when all of it is there
     list(APPEND places "${KILN_DEPS_DIR}/${own}")
   endif()
+  list(TRANSFORM KILN_WHEEL_PACKAGES APPEND "/${own}" OUTPUT_VARIABLE in_wheels)
+  list(APPEND places ${in_wheels})
 
   cmake_host_system_information(RESULT arch QUERY OS_PLATFORM)
   set(target ${arch}-linux)

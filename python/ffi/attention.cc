@@ -1,0 +1,279 @@
+// kiln/ops/attention.h. q, k, v and o are [batch, sequence, heads, dim] in the order
+// that `layout` says: "bshd", "bhsd", "sbhd", or "thd" for packed sequences.
+
+#include <memory>
+
+#include "call.h"
+
+namespace kiln::python {
+namespace {
+
+using Problem = kiln_attention_problem;
+
+constexpr Operation<kiln_attention_args> kForward{
+    "attention_forward", kiln_attention_forward, kiln_attention_forward_prepare,
+    kiln_attention_forward_workspace};
+constexpr Operation<kiln_attention_args> kBackward{
+    "attention_backward", kiln_attention_backward, kiln_attention_backward_prepare,
+    kiln_attention_backward_workspace};
+
+struct Layout {
+  explicit Layout(const std::string& name) {
+    batch = static_cast<int>(name.find('b'));
+    sequence = static_cast<int>(name.find(name == "thd" ? 't' : 's'));
+    head = static_cast<int>(name.find('h'));
+    if (name == "bshd")
+      value = KILN_BSHD;
+    else if (name == "sbhd")
+      value = KILN_SBHD;
+    else if (name == "bhsd")
+      value = KILN_BHSD;
+    else if (name == "thd")
+      value = KILN_THD;
+    else
+      refuse("layout is '" + name + "'; bshd, bhsd, sbhd and thd are possible");
+    rank = static_cast<int>(name.size());
+  }
+  kiln_attention_layout value{};
+  int batch;  // dimensions; -1 for none
+  int sequence;
+  int head;
+  int rank;
+};
+
+kiln_attention_strides strides_of(const TensorView& tensor, const Layout& layout) {
+  return {.batch = layout.batch < 0 ? 0 : tensor.stride(layout.batch),
+          .head = tensor.stride(layout.head),
+          .sequence = tensor.stride(layout.sequence),
+          .dim = tensor.size(-1) == 1 ? 1 : tensor.stride(-1),
+          .group = 0};
+}
+
+// A gradient has the strides of its tensor.
+template <typename Pointer>
+void set_gradient(Call<kiln_attention_args>& call, Pointer*& field, const char* name,
+                  const TensorView& gradient, const char* tensor_name,
+                  const TensorView& tensor) {
+  Tensors::expect_like(name, gradient, tensor_name, tensor);
+  for (int i = 0; i < tensor.ndim(); ++i)
+    if (call.action() == Action::kLaunch && tensor.size(i) > 1 &&
+        gradient.stride(i) != tensor.stride(i))
+      refuse(std::string(name) + " has other strides than " + tensor_name);
+  call.set_strided(field, name, gradient);
+}
+
+struct Inputs {
+  const TensorView& q;
+  const TensorView& k;
+  const TensorView& v;
+  const TensorView& o;
+  const Optional<TensorView>& bias;
+  const Optional<TensorView>& cu_seqlens_q;
+  const Optional<TensorView>& cu_seqlens_kv;
+  const Optional<TensorView>& lengths_q;
+  const Optional<TensorView>& lengths_kv;
+  const Optional<TensorView>& dropout_seed;
+  const Optional<TensorView>& dropout_offset;
+};
+
+void set_lengths(Call<kiln_attention_args>& call, const std::int32_t*& field,
+                 const char* name, const Optional<TensorView>& lengths,
+                 std::int64_t count) {
+  if (!lengths)
+    return;
+  Tensors::expect_dtype(name, *lengths, kInt32);
+  Tensors::expect_elements(name, *lengths, count);
+  call.set(field, name, *lengths);
+}
+
+void set_sizes(Problem& problem, const Inputs& inputs, const Layout& layout,
+               std::int64_t longest_q, std::int64_t longest_kv) {
+  const auto& [q, k, v, o, bias, cu_q, cu_kv, lengths_q, lengths_kv, seed, offset] =
+      inputs;
+  Tensors::expect_rank("q", q, layout.rank);
+  Tensors::expect_rank("k", k, layout.rank);
+  Tensors::expect_rank("v", v, layout.rank);
+  Tensors::expect_rank("o", o, layout.rank);
+  for (const auto& [name, tensor] : {std::pair{"k", &k}, {"v", &v}, {"o", &o}})
+    Tensors::expect_dtype(name, *tensor, q.dtype());
+  problem.dtype = Tensors::dtype("q", q);
+  problem.layout = layout.value;
+  if (layout.value == KILN_THD) {
+    if (!cu_q || !cu_kv)
+      refuse("cu_seqlens_q and cu_seqlens_kv are needed for packed sequences");
+    problem.batch = cu_q.value().numel() - 1;
+    problem.sq = longest_q;
+    problem.skv = longest_kv;
+  } else {
+    problem.batch = q.size(layout.batch);
+    problem.sq = q.size(layout.sequence);
+    problem.skv = k.size(layout.sequence);
+    for (const auto& [name, tensor] : {std::pair{"k", &k}, {"v", &v}, {"o", &o}})
+      if (tensor->size(layout.batch) != problem.batch)
+        refuse(std::string(name) + " has another batch size than q");
+  }
+  problem.heads = q.size(layout.head);
+  problem.kv_heads = k.size(layout.head);
+  problem.dqk = q.size(-1);
+  problem.dv = v.size(-1);
+  if (k.size(-1) != problem.dqk)
+    refuse("q and k have different head dimensions");
+  if (v.size(layout.head) != problem.kv_heads ||
+      v.size(layout.sequence) != k.size(layout.sequence))
+    refuse("k and v have different shapes");
+  if (o.size(layout.head) != problem.heads || o.size(-1) != problem.dv ||
+      o.size(layout.sequence) != q.size(layout.sequence))
+    refuse("o has not the shape of q with the head dimension of v");
+  problem.q = strides_of(q, layout);
+  problem.k = strides_of(k, layout);
+  problem.v = strides_of(v, layout);
+  problem.o = strides_of(o, layout);
+}
+
+// Everything that both passes read. `mask`, `windows` (left, right; -1: none),
+// `bias_kind` and `dropout` are those of kiln_attention_problem.
+void set_inputs(Call<kiln_attention_args>& call, const Inputs& inputs,
+                const std::string& layout_name, std::int64_t longest_q,
+                std::int64_t longest_kv, std::int64_t mask, std::int64_t window_left,
+                std::int64_t window_right, std::int64_t bias_kind, double dropout,
+                Optional<double> scale) {
+  const Layout layout(layout_name);
+  Problem& problem = call.args.problem;
+  kiln_attention_tensors& tensors = call.args.tensors;
+  set_sizes(problem, inputs, layout, longest_q, longest_kv);
+  problem.mask = static_cast<kiln_attention_mask>(mask);
+  problem.window_left = window_left;
+  problem.window_right = window_right;
+  problem.bias = static_cast<kiln_attention_bias>(bias_kind);
+  problem.dropout = dropout;
+  call.set_strided(tensors.q, "q", inputs.q);
+  call.set_strided(tensors.k, "k", inputs.k);
+  call.set_strided(tensors.v, "v", inputs.v);
+  call.set_strided(tensors.o, "o", inputs.o);
+  if (call.set(tensors.bias, "bias", inputs.bias)) {
+    Tensors::expect_dtype("bias", *inputs.bias, inputs.q.dtype());
+    Tensors::expect_elements("bias", *inputs.bias,
+                             problem.heads * problem.sq * problem.skv);
+  }
+  set_lengths(call, tensors.cu_seqlens_q, "cu_seqlens_q", inputs.cu_seqlens_q,
+              problem.batch + 1);
+  set_lengths(call, tensors.cu_seqlens_kv, "cu_seqlens_kv", inputs.cu_seqlens_kv,
+              problem.batch + 1);
+  set_lengths(call, tensors.lengths_q, "lengths_q", inputs.lengths_q, problem.batch);
+  set_lengths(call, tensors.lengths_kv, "lengths_kv", inputs.lengths_kv, problem.batch);
+  call.set(tensors.dropout_seed, "dropout_seed", inputs.dropout_seed);
+  call.set(tensors.dropout_offset, "dropout_offset", inputs.dropout_offset);
+  if (scale) {
+    tensors.has_scale = true;
+    tensors.scale = static_cast<float>(*scale);
+  }
+}
+
+void set_workspace(Call<kiln_attention_args>& call,
+                   const Optional<TensorView>& workspace) {
+  if (!workspace)
+    return;
+  call.set(call.args.tensors.workspace, "workspace", *workspace);
+  call.args.tensors.workspace_bytes =
+      static_cast<std::uint64_t>(workspace.value().numel());
+}
+
+std::int64_t forward(std::int64_t action, std::int64_t device, TensorView o,
+                     Optional<TensorView> stats, TensorView q, TensorView k,
+                     TensorView v, Optional<TensorView> bias,
+                     Optional<TensorView> cu_seqlens_q,
+                     Optional<TensorView> cu_seqlens_kv, Optional<TensorView> lengths_q,
+                     Optional<TensorView> lengths_kv, Optional<TensorView> dropout_seed,
+                     Optional<TensorView> dropout_offset, tvm::ffi::String layout,
+                     std::int64_t longest_q, std::int64_t longest_kv, std::int64_t mask,
+                     std::int64_t window_left, std::int64_t window_right,
+                     std::int64_t bias_kind, double dropout, Optional<double> scale,
+                     bool capture, Optional<TensorView> workspace) {
+  Call call(kForward, action, device, kiln_attention_args KILN_ATTENTION_ARGS_INIT);
+  set_inputs(call,
+             {q, k, v, o, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv,
+              dropout_seed, dropout_offset},
+             layout, longest_q, longest_kv, mask, window_left, window_right, bias_kind,
+             dropout, scale);
+  if (call.set(call.args.tensors.stats, "stats", stats)) {
+    Tensors::expect_dtype("stats", *stats, kFloat32);
+    call.args.options.stats = true;
+  }
+  call.args.options.capture = capture;
+  set_workspace(call, workspace);
+  return call.run();
+}
+
+std::int64_t backward(std::int64_t action, std::int64_t device, TensorView grad_q,
+                      TensorView grad_k, TensorView grad_v,
+                      Optional<TensorView> grad_bias, TensorView grad_o, TensorView q,
+                      TensorView k, TensorView v, TensorView o, TensorView stats,
+                      Optional<TensorView> bias, Optional<TensorView> cu_seqlens_q,
+                      Optional<TensorView> cu_seqlens_kv,
+                      Optional<TensorView> lengths_q, Optional<TensorView> lengths_kv,
+                      Optional<TensorView> dropout_seed,
+                      Optional<TensorView> dropout_offset, tvm::ffi::String layout,
+                      std::int64_t longest_q, std::int64_t longest_kv,
+                      std::int64_t mask, std::int64_t window_left,
+                      std::int64_t window_right, std::int64_t bias_kind, double dropout,
+                      Optional<double> scale, bool deterministic, bool capture,
+                      Optional<TensorView> workspace) {
+  Call call(kBackward, action, device, kiln_attention_args KILN_ATTENTION_ARGS_INIT);
+  set_inputs(call,
+             {q, k, v, o, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv,
+              dropout_seed, dropout_offset},
+             layout, longest_q, longest_kv, mask, window_left, window_right, bias_kind,
+             dropout, scale);
+  kiln_attention_tensors& tensors = call.args.tensors;
+  Tensors::expect_dtype("stats", stats, kFloat32);
+  call.set(tensors.stats, "stats", stats);
+  set_gradient(call, tensors.grad_o, "grad_o", grad_o, "o", o);
+  set_gradient(call, tensors.grad_q, "grad_q", grad_q, "q", q);
+  set_gradient(call, tensors.grad_k, "grad_k", grad_k, "k", k);
+  set_gradient(call, tensors.grad_v, "grad_v", grad_v, "v", v);
+  if (call.set(tensors.grad_bias, "grad_bias", grad_bias))
+    call.args.options.bias_gradient = true;
+  call.args.options.deterministic = deterministic;
+  call.args.options.capture = capture;
+  set_workspace(call, workspace);
+  return call.run();
+}
+
+// kiln_attention_explain(): JSON. Of the tensors only shapes, strides and types count.
+tvm::ffi::String explain(
+    std::int64_t device, TensorView q, TensorView k, TensorView v, TensorView o,
+    Optional<TensorView> bias, Optional<TensorView> cu_seqlens_q,
+    Optional<TensorView> cu_seqlens_kv, Optional<TensorView> lengths_q,
+    Optional<TensorView> lengths_kv, tvm::ffi::String layout, std::int64_t longest_q,
+    std::int64_t longest_kv, std::int64_t mask, std::int64_t window_left,
+    std::int64_t window_right, std::int64_t bias_kind, double dropout, bool stats,
+    bool bias_gradient, bool deterministic, bool capture) {
+  Call call(kForward, static_cast<std::int64_t>(Action::kPrepare), device,
+            kiln_attention_args KILN_ATTENTION_ARGS_INIT);
+  const Optional<TensorView> none;
+  set_inputs(call,
+             {q, k, v, o, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv,
+              none, none},
+             layout, longest_q, longest_kv, mask, window_left, window_right, bias_kind,
+             dropout, {});
+  call.args.options = {.stats = stats,
+                       .bias_gradient = bias_gradient,
+                       .deterministic = deterministic,
+                       .capture = capture};
+  const std::shared_ptr<char*> json(new char*(nullptr), [](char** text) {
+    kiln_text_free(*text);
+    delete text;
+  });
+  run_interruptibly([json, from = service(), where = call.device(), copy = call.args] {
+    return kiln_attention_explain(from, where, &copy, json.get());
+  });
+  return tvm::ffi::String(*json);
+}
+
+}  // namespace
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(attention_explain, explain)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(attention_forward, forward)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(attention_backward, backward)
+
+}  // namespace kiln::python

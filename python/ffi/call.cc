@@ -1,0 +1,252 @@
+#include "call.h"
+
+#include <tvm/ffi/extra/c_env_api.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <system_error>
+#include <thread>
+#include <unordered_set>
+
+#include "service.h"
+
+namespace kiln::python {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenSignalChecks{50};
+constexpr std::size_t kMostPrepared = 16384;
+
+const char* class_of(int code) {
+  switch (code) {
+    case KILN_INVALID_ARGUMENT:
+      return "kiln.InvalidArgument";
+    case KILN_NOT_FOUND:
+      return "kiln.NotFound";
+    case KILN_COMPILE_FAILED:
+      return "kiln.CompileFailed";
+    case KILN_WORKER_CRASHED:
+      return "kiln.WorkerCrashed";
+    case KILN_TIMEOUT:
+      return "kiln.Timeout";
+    case KILN_RESOURCE_LIMIT:
+      return "kiln.ResourceLimit";
+    case KILN_CANCELLED:
+      return "kiln.Cancelled";
+    case KILN_CORRUPT:
+      return "kiln.Corrupt";
+    case KILN_UNTRUSTED:
+      return "kiln.Untrusted";
+    case KILN_IO:
+      return "kiln.IoError";
+    case KILN_UNAVAILABLE:
+      return "kiln.Unavailable";
+    case KILN_DEVICE:
+      return "kiln.DeviceError";
+    case KILN_FORKED:
+      return "kiln.ForkError";
+    default:
+      return "kiln.Error";
+  }
+}
+
+// Shared by the thread that waits and the one that runs the body, which may outlive it.
+struct Outcome {
+  std::mutex mutex;
+  std::condition_variable done;
+  bool is_done = false;
+  kiln_result failed = nullptr;
+};
+
+struct Prepared {
+  std::shared_mutex mutex;
+  std::unordered_set<std::string> launches;
+};
+
+Prepared& prepared() {
+  static auto* const all = new Prepared;  // never destroyed: threads may outlive main()
+  return *all;
+}
+
+std::string prepared_name(const void* operation, int device, const std::string& bytes) {
+  std::string name(reinterpret_cast<const char*>(&operation), sizeof operation);
+  name.append(reinterpret_cast<const char*>(&device), sizeof device);
+  return name + bytes;
+}
+
+std::string text_of(const DLDevice& device) {
+  switch (device.device_type) {
+    case kDLCPU:
+      return "the CPU";
+    case kDLCUDA:
+      return "cuda:" + std::to_string(device.device_id);
+    default:
+      return "a device of DLPack's type " + std::to_string(device.device_type);
+  }
+}
+
+std::string text_of(const TensorView& tensor) {
+  std::string text = "[";
+  for (int i = 0; i < tensor.ndim(); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(tensor.size(i));
+  return text + "]";
+}
+
+bool equal(DLDataType a, DLDataType b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+
+}  // namespace
+
+void check(kiln_result failed) {
+  if (failed == nullptr)
+    return;
+  std::string name = class_of(kiln_error_code(failed));
+  std::string message = kiln_error_message(failed);
+  if (kiln_error_code(failed) == KILN_COMPILE_FAILED) {
+    const std::size_t before_log = message.size() - std::strlen(kiln_error_log(failed));
+    name += "+log";
+    message = std::to_string(before_log) + "\n" + message;
+  }
+  kiln_error_free(failed);
+  throw tvm::ffi::Error(name, message, "");
+}
+
+void refuse(const std::string& message) {
+  throw tvm::ffi::Error("kiln.InvalidArgument", message, "");
+}
+
+void run_interruptibly(std::function<kiln_result()> body, kiln_cancel* cancel) {
+  if (::getpid() != ::gettid()) {  // Python handles signals in the main thread alone
+    check(body());
+    return;
+  }
+  const auto outcome = std::make_shared<Outcome>();
+  try {
+    std::thread([outcome, body = std::move(body)] {
+      kiln_result failed = body();
+      const std::lock_guard lock(outcome->mutex);
+      outcome->failed = failed;
+      outcome->is_done = true;
+      outcome->done.notify_one();
+    }).detach();
+  } catch (const std::system_error& error) {
+    throw tvm::ffi::Error("kiln.Unavailable",
+                          std::string("no thread can be started: ") + error.what(), "");
+  }
+  std::unique_lock lock(outcome->mutex);
+  while (!outcome->done.wait_for(lock, kBetweenSignalChecks,
+                                 [&] { return outcome->is_done; })) {
+    lock.unlock();
+    if (TVMFFIEnvCheckSignals() != 0) {
+      kiln_cancel_request(cancel);
+      throw tvm::ffi::EnvErrorAlreadySet();
+    }
+    lock.lock();
+  }
+  check(outcome->failed);
+}
+
+Tensors::Tensors(std::int64_t action, std::int64_t device)
+    : action_(static_cast<Action>(action)),
+      has_device_(action_ != Action::kLaunch),
+      device_{kDLCUDA, static_cast<std::int32_t>(device)} {
+  if (action < 0 || action > static_cast<std::int64_t>(Action::kWorkspace))
+    refuse("there is no action " + std::to_string(action));
+}
+
+void* Tensors::strided(const char* name, const TensorView& tensor) {
+  void* const address = static_cast<char*>(tensor.data_ptr()) + tensor.byte_offset();
+  if (action_ != Action::kLaunch)
+    return address != nullptr ? address : this;  // set: all that prepare() asks
+  if (!has_device_) {
+    device_ = device_of(name, tensor);
+    has_device_ = true;
+  } else if (const DLDevice its = device_of(name, tensor);
+             its.device_id != device_.device_id) {
+    refuse(std::string(name) + " is on " + text_of(tensor.device()) +
+           ", and the others are on " + text_of(device_));
+  }
+  return address;
+}
+
+void* Tensors::data(const char* name, const TensorView& tensor) {
+  if (action_ == Action::kLaunch && !tensor.IsContiguous())
+    refuse(std::string(name) + " is not contiguous");
+  return strided(name, tensor);
+}
+
+kiln_dtype Tensors::dtype(const char* name, const TensorView& tensor) {
+  const DLDataType type = tensor.dtype();
+  if (equal(type, {kDLFloat, 16, 1}))
+    return KILN_F16;
+  if (equal(type, {kDLBfloat, 16, 1}))
+    return KILN_BF16;
+  if (equal(type, kFloat32))
+    return KILN_F32;
+  refuse(std::string(name) + " is " + tvm::ffi::DLDataTypeToString(type).c_str() +
+         "; float16, bfloat16 and float32 are possible");
+}
+
+void Tensors::expect_dtype(const char* name, const TensorView& tensor,
+                           DLDataType type) {
+  if (!equal(tensor.dtype(), type))
+    refuse(std::string(name) + " is " +
+           tvm::ffi::DLDataTypeToString(tensor.dtype()).c_str() + ", not " +
+           tvm::ffi::DLDataTypeToString(type).c_str());
+}
+
+void Tensors::expect_rank(const char* name, const TensorView& tensor, int rank) {
+  if (tensor.ndim() != rank)
+    refuse(std::string(name) + " has the shape " + text_of(tensor) + ", and not " +
+           std::to_string(rank) + " dimensions");
+}
+
+void Tensors::expect_elements(const char* name, const TensorView& tensor,
+                              std::int64_t count) {
+  if (tensor.numel() != count)
+    refuse(std::string(name) + " has the shape " + text_of(tensor) + ", and not " +
+           std::to_string(count) + " elements");
+}
+
+void Tensors::expect_like(const char* name, const TensorView& tensor,
+                          const char* other_name, const TensorView& other) {
+  if (!equal(tensor.dtype(), other.dtype()))
+    refuse(std::string(name) + " is " +
+           tvm::ffi::DLDataTypeToString(tensor.dtype()).c_str() + ", and " +
+           other_name + " is " + tvm::ffi::DLDataTypeToString(other.dtype()).c_str());
+  const auto shape = tensor.shape();
+  const auto others = other.shape();
+  if (!std::equal(shape.begin(), shape.end(), others.begin(), others.end()))
+    refuse(std::string(name) + " has the shape " + text_of(tensor) + ", and " +
+           other_name + " has " + text_of(other));
+}
+
+kiln_stream Tensors::stream() const {
+  return static_cast<kiln_stream>(TVMFFIEnvGetStream(kDLCUDA, device_.device_id));
+}
+
+bool is_prepared(const void* operation, int device, const std::string& bytes) {
+  Prepared& all = prepared();
+  const std::shared_lock lock(all.mutex);
+  return all.launches.contains(prepared_name(operation, device, bytes));
+}
+
+void remember_prepared(const void* operation, int device, std::string bytes) {
+  Prepared& all = prepared();
+  const std::unique_lock lock(all.mutex);
+  if (all.launches.size() >= kMostPrepared)
+    all.launches.clear();
+  all.launches.insert(prepared_name(operation, device, bytes));
+}
+
+bool is_capturing(int device, kiln_stream stream) {
+  bool capturing = false;
+  check(kiln_stream_is_capturing(service(), device, stream, &capturing));
+  return capturing;
+}
+
+}  // namespace kiln::python

@@ -1,0 +1,189 @@
+// What every function of the module has in common: the process's one service, errors of
+// kiln/c.h as Python exceptions, waits that Ctrl-C ends, and the check of tensors.
+//
+//   tensors ─ Call ─┬─ kLaunch     first: prepare, once for equal arguments
+//                   ├─ kPrepare
+//                   └─ kWorkspace
+
+#pragma once
+
+#include <tvm/ffi/tvm_ffi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "kiln/c.h"
+
+// The _INIT macros leave to C what is zero, of which C++ warns.
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
+namespace kiln::python {
+
+using tvm::ffi::Optional;
+using tvm::ffi::TensorView;
+
+/// Throws the error as `kiln.<Class>`, which kiln/errors.py maps to its classes; NULL
+/// is success. A compile failure is `kiln.CompileFailed+log`: its message begins with
+/// the number of bytes before the compiler's log, and a newline.
+void check(kiln_result failed);
+/// Throws kiln.InvalidArgument.
+[[noreturn]] void refuse(const std::string& message);
+
+/// The service of this process, opened by the first call. Thread-safe.
+kiln_service* service();
+
+/// Runs `body`, which may take as long as a build. In Python's main thread it runs in a
+/// thread of its own, so that a signal handler which raises, as that of Ctrl-C does,
+/// ends the call within 50 ms; `cancel` is requested then, and `body` is left to end by
+/// itself. Owns what `body` captures: it must capture by value.
+void run_interruptibly(std::function<kiln_result()> body,
+                       kiln_cancel* cancel = nullptr);
+
+/// kLaunch: run it in the current stream. kPrepare: fetch and load what a launch needs.
+/// kWorkspace: return the bytes of device scratch memory that a launch needs.
+enum class Action : std::int64_t { kLaunch, kPrepare, kWorkspace };
+
+/// The functions of kiln/c.h for one operation.
+template <typename Arguments>
+struct Operation {
+  const char* name;
+  kiln_result (*launch)(kiln_service*, int, kiln_stream, const Arguments*);
+  kiln_result (*prepare)(kiln_service*, int, const Arguments*);
+  kiln_result (*workspace)(kiln_service*, int, const Arguments*,
+                           std::uint64_t*) = nullptr;
+};
+
+/// The part of a call that does not depend on the operation: checks tensors, and finds
+/// the device that they are on. Except for kLaunch, only shapes and types of tensors
+/// count; `device` is then the CUDA ordinal.
+class Tensors {
+ public:
+  Tensors(std::int64_t action, std::int64_t device);
+
+  /// The address of the tensor, which must be contiguous and on the call's device.
+  void* data(const char* name, const TensorView& tensor);
+  /// The same with any strides.
+  void* strided(const char* name, const TensorView& tensor);
+
+  /// KILN_F16, KILN_BF16 or KILN_F32.
+  static kiln_dtype dtype(const char* name, const TensorView& tensor);
+  static void expect_dtype(const char* name, const TensorView& tensor, DLDataType type);
+  static void expect_rank(const char* name, const TensorView& tensor, int rank);
+  static void expect_elements(const char* name, const TensorView& tensor,
+                              std::int64_t count);
+  static void expect_like(const char* name, const TensorView& tensor,
+                          const char* other_name, const TensorView& other);
+
+  [[nodiscard]] Action action() const { return action_; }
+  [[nodiscard]] int device() const { return static_cast<int>(device_.device_id); }
+  /// The framework's current stream of that device.
+  [[nodiscard]] kiln_stream stream() const;
+
+ private:
+  Action action_;
+  bool has_device_;
+  DLDevice device_;
+};
+
+inline constexpr DLDataType kFloat32{kDLFloat, 32, 1};
+inline constexpr DLDataType kInt32{kDLInt, 32, 1};
+inline constexpr DLDataType kInt64{kDLInt, 64, 1};
+
+/// The launches that were prepared: their arguments, with 1 in each byte of a pointer
+/// that is set. Thread-safe.
+bool is_prepared(const void* operation, int device, const std::string& bytes);
+void remember_prepared(const void* operation, int device, std::string bytes);
+/// During a capture nothing can be built, and the launch itself says so.
+bool is_capturing(int device, kiln_stream stream);
+
+/// A call of one operation. Set `args`, pointers through set(); then run().
+template <typename Arguments>
+class Call : public Tensors {
+ public:
+  Call(const Operation<Arguments>& operation, std::int64_t action, std::int64_t device,
+       const Arguments& initial)
+      : Tensors(action, device), operation_(operation) {
+    static_assert(std::is_trivially_copyable_v<Arguments>);
+    std::memset(&args, 0, sizeof args);  // padding too: is_prepared() compares bytes
+    args = initial;
+  }
+
+  /// Sets a pointer of `args` to a contiguous tensor.
+  template <typename Pointer>
+  void set(Pointer*& field, const char* name, const TensorView& tensor) {
+    point(field, data(name, tensor));
+  }
+  template <typename Pointer>
+  bool set(Pointer*& field, const char* name, const Optional<TensorView>& tensor) {
+    if (tensor)
+      set(field, name, *tensor);
+    return tensor.has_value();
+  }
+  template <typename Pointer>
+  void set_strided(Pointer*& field, const char* name, const TensorView& tensor) {
+    point(field, strided(name, tensor));
+  }
+  void set_workspace(const Optional<TensorView>& workspace) {
+    if (!workspace)
+      return;
+    set(args.workspace, "workspace", *workspace);
+    args.workspace_bytes = static_cast<std::uint64_t>(workspace.value().numel());
+  }
+
+  /// Returns the bytes of the workspace for kWorkspace, else 0.
+  std::int64_t run() {
+    kiln_service* const on = service();
+    switch (action()) {
+      case Action::kPrepare:
+        prepare();
+        return 0;
+      case Action::kWorkspace: {
+        std::uint64_t bytes = 0;
+        check(operation_.workspace(on, device(), &args, &bytes));
+        return static_cast<std::int64_t>(bytes);
+      }
+      case Action::kLaunch:
+        break;
+    }
+    const kiln_stream stream = this->stream();
+    std::string bytes = comparable_bytes();
+    if (!is_prepared(&operation_, device(), bytes) && !is_capturing(device(), stream)) {
+      prepare();
+      remember_prepared(&operation_, device(), std::move(bytes));
+    }
+    check(operation_.launch(on, device(), stream, &args));
+    return 0;
+  }
+
+  Arguments args;
+
+ private:
+  template <typename Pointer>
+  void point(Pointer*& field, void* address) {
+    field = static_cast<Pointer*>(address);
+    pointers_.push_back(reinterpret_cast<const char*>(&field) -
+                        reinterpret_cast<const char*>(&args));
+  }
+  [[nodiscard]] std::string comparable_bytes() const {
+    std::string bytes(reinterpret_cast<const char*>(&args), sizeof args);
+    for (const std::ptrdiff_t at : pointers_)
+      std::memset(bytes.data() + at, 1, sizeof(void*));
+    return bytes;
+  }
+  void prepare() {
+    run_interruptibly([operation = operation_, where = device(), copy = args] {
+      return operation.prepare(service(), where, &copy);
+    });
+  }
+
+  const Operation<Arguments>& operation_;
+  std::vector<std::ptrdiff_t> pointers_;
+};
+
+}  // namespace kiln::python

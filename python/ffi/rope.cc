@@ -1,0 +1,123 @@
+// kiln/ops/rope.h. The order of the dimensions of q and k is the caller's: "bshd",
+// "bhsd", "sbhd", or "thd" for packed sequences.
+
+#include "call.h"
+
+namespace kiln::python {
+namespace {
+
+constexpr Operation<kiln_rope_forward_args> kForward{"rope_forward", kiln_rope_forward,
+                                                     kiln_rope_forward_prepare};
+constexpr Operation<kiln_rope_backward_args> kBackward{
+    "rope_backward", kiln_rope_backward, kiln_rope_backward_prepare};
+
+// The dimension that the layout calls `letter`; -1 for none.
+int dimension(const std::string& layout, char letter) {
+  const std::size_t at = layout.find(letter);
+  return at == std::string::npos ? -1 : static_cast<int>(at);
+}
+
+kiln_rope_strides strides_of(const TensorView& tensor, const std::string& layout) {
+  const auto stride = [&](int at) {
+    return at < 0 ? std::int64_t{0} : tensor.stride(at);
+  };
+  const int tokens = dimension(layout, layout == "thd" ? 't' : 's');
+  return {.batch = stride(dimension(layout, 'b')),
+          .sequence = stride(tokens),
+          .head = stride(dimension(layout, 'h')),
+          .dim = stride(dimension(layout, 'd'))};
+}
+
+void set_tensor(Call<kiln_rope_forward_args>& call, kiln_rope_tensor& field,
+                const char* name, const TensorView& out, const TensorView& in,
+                const std::string& layout) {
+  const std::string out_name = std::string(name) + "_out";
+  Tensors::expect_rank(name, in, static_cast<int>(layout.size()));
+  Tensors::expect_like(out_name.c_str(), out, name, in);
+  call.set_strided(field.in, name, in);
+  call.set_strided(field.out, out_name.c_str(), out);
+  field.heads = in.size(dimension(layout, 'h'));
+  field.in_strides = strides_of(in, layout);
+  field.out_strides = strides_of(out, layout);
+}
+
+// `sin` is absent if `cos` holds angles. [positions, columns] each.
+void set_table(Call<kiln_rope_forward_args>& call, const TensorView& cos,
+               const Optional<TensorView>& sin) {
+  kiln_rope_table& table = call.args.table;
+  Tensors::expect_rank("cos", cos, 2);
+  table.positions = cos.size(0);
+  table.columns = cos.size(1);
+  table.row_stride = cos.size(0) > 1 ? cos.stride(0) : cos.size(1);
+  if (sin) {
+    Tensors::expect_like("sin", *sin, "cos", cos);
+    if (sin.value().size(0) > 1 && sin.value().stride(0) != table.row_stride)
+      refuse("sin and cos have different strides");
+    table.dtype = Tensors::dtype("cos", cos);
+    call.set_strided(table.cos, "cos", cos);
+    call.set_strided(table.sin, "sin", *sin);
+  } else {
+    Tensors::expect_dtype("angles", cos, kFloat32);
+    call.set_strided(table.angles, "angles", cos);
+  }
+}
+
+std::int64_t run(const Operation<kiln_rope_forward_args>& operation,
+                 std::int64_t action, std::int64_t device, const TensorView& q_out,
+                 const TensorView& q, const Optional<TensorView>& k_out,
+                 const Optional<TensorView>& k, const TensorView& cos,
+                 const Optional<TensorView>& sin, const Optional<TensorView>& starts,
+                 const Optional<TensorView>& cu_seqlens, std::int64_t rotary_dim,
+                 std::int64_t style, std::int64_t start,
+                 const tvm::ffi::String& layout_name) {
+  const std::string layout = layout_name;
+  Call call(operation, action, device,
+            kiln_rope_forward_args KILN_ROPE_FORWARD_ARGS_INIT);
+  auto& args = call.args;
+  args.dtype = Tensors::dtype("q", q);
+  args.style = static_cast<kiln_rope_style>(style);
+  set_tensor(call, args.q, "q", q_out, q, layout);
+  if (k && k_out)
+    set_tensor(call, args.k, "k", *k_out, *k, layout);
+  const int batch = dimension(layout, 'b');
+  args.batch = batch < 0 ? 1 : q.size(batch);
+  args.sequence = q.size(dimension(layout, batch < 0 ? 't' : 's'));
+  args.head_dim = q.size(dimension(layout, 'd'));
+  args.rotary_dim = rotary_dim;
+  args.start = start;
+  set_table(call, cos, sin);
+  if (call.set(args.starts, "starts", starts))
+    Tensors::expect_dtype("starts", *starts, kInt32);
+  if (call.set(args.cu_seqlens, "cu_seqlens", cu_seqlens)) {
+    Tensors::expect_dtype("cu_seqlens", *cu_seqlens, kInt32);
+    args.batch = cu_seqlens.value().numel() - 1;
+  }
+  return call.run();
+}
+
+// All but the operation are run()'s.
+std::int64_t forward(std::int64_t action, std::int64_t device, TensorView q_out,
+                     TensorView q, Optional<TensorView> k_out, Optional<TensorView> k,
+                     TensorView cos, Optional<TensorView> sin,
+                     Optional<TensorView> starts, Optional<TensorView> cu_seqlens,
+                     std::int64_t rotary_dim, std::int64_t style, std::int64_t start,
+                     tvm::ffi::String layout) {
+  return run(kForward, action, device, q_out, q, k_out, k, cos, sin, starts, cu_seqlens,
+             rotary_dim, style, start, layout);
+}
+std::int64_t backward(std::int64_t action, std::int64_t device, TensorView q_out,
+                      TensorView q, Optional<TensorView> k_out, Optional<TensorView> k,
+                      TensorView cos, Optional<TensorView> sin,
+                      Optional<TensorView> starts, Optional<TensorView> cu_seqlens,
+                      std::int64_t rotary_dim, std::int64_t style, std::int64_t start,
+                      tvm::ffi::String layout) {
+  return run(kBackward, action, device, q_out, q, k_out, k, cos, sin, starts,
+             cu_seqlens, rotary_dim, style, start, layout);
+}
+
+}  // namespace
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(rope_forward, forward)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(rope_backward, backward)
+
+}  // namespace kiln::python

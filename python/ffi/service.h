@@ -1,0 +1,19 @@
+// The one service of the process.
+
+#pragma once
+
+#include <tvm/ffi/tvm_ffi.h>
+
+#include "call.h"
+
+namespace kiln::python {
+
+/// The device of the tensor, by CUDA ordinal; a tensor in the CPU's memory is on
+/// `cpu_device`, if use_cpu_device() named one. Throws kiln.InvalidArgument.
+DLDevice device_of(const char* name, const TensorView& tensor);
+
+/// Throws kiln.ForkError in a child of a process that had used its service. There a
+/// lock may be held for ever, and the driver does not work.
+void check_not_forked();
+
+}  // namespace kiln::python

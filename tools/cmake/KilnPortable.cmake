@@ -1,0 +1,23 @@
+# KILN_PORTABLE: what a file of Kiln brings along, because in a process of Python libraries of the same
+# name but of another version may be loaded already. SQLite and zstd stay shared, since Debian's
+# archives of them are not position-independent: auditwheel copies them under names of their own.
+# Defines the target kiln_log_libraries (fmt, spdlog).
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+add_library(kiln_log_libraries INTERFACE)
+if(NOT KILN_PORTABLE)
+  target_link_libraries(kiln_log_libraries INTERFACE fmt::fmt spdlog::spdlog)
+  return()
+endif()
+
+find_package(Threads REQUIRED)
+# Not spdlog::spdlog_header_only, which links libfmt.so.
+target_include_directories(kiln_log_libraries SYSTEM INTERFACE
+  $<TARGET_PROPERTY:spdlog::spdlog_header_only,INTERFACE_INCLUDE_DIRECTORIES>)
+target_compile_definitions(kiln_log_libraries INTERFACE SPDLOG_FMT_EXTERNAL)
+target_link_libraries(kiln_log_libraries INTERFACE fmt::fmt-header-only Threads::Threads)
+
+set(OPENSSL_USE_STATIC_LIBS ON)
+find_library(KILN_XXHASH_ARCHIVE libxxhash.a REQUIRED)
+target_link_options(kiln_settings INTERFACE -static-libstdc++ -static-libgcc
+                                            -Wl,--exclude-libs,libcrypto.a:libxxhash.a)
