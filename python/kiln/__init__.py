@@ -1,0 +1,84 @@
+"""Kiln compiles CUDA kernels when they are needed, once for each GPU architecture, and keeps them.
+
+``kiln.ops`` has the operations of LLM training for PyTorch, ``kiln.Kernel`` a kernel from a source of
+your own. Importing kiln opens nothing and starts nothing: the service, its cache and the CUDA driver
+are opened by the first call that needs them, with the settings of :func:`kiln.configure`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"  # of CMakeLists.txt
+
+# The module of each public name, imported at its first use.
+_MODULES = {
+    "CompileFailed": "errors",
+    "Cancelled": "errors",
+    "Corrupt": "errors",
+    "DeviceError": "errors",
+    "Error": "errors",
+    "ForkError": "errors",
+    "InvalidArgument": "errors",
+    "IoError": "errors",
+    "NotFound": "errors",
+    "ResourceLimit": "errors",
+    "Timeout": "errors",
+    "Unavailable": "errors",
+    "Untrusted": "errors",
+    "WorkerCrashed": "errors",
+    "Kernel": "kernel",
+    "Device": "service",
+    "configure": "service",
+    "devices": "service",
+    "statistics": "service",
+    "Warmed": "_warm",
+    "Why": "_warm",
+    "warm": "_warm",
+    "why": "_warm",
+    "explain": "ops",
+    "prepare": "ops",
+}
+_SUBMODULES = ("errors", "ops", "testing")
+
+__all__ = ["__version__", *sorted(_MODULES), *_SUBMODULES]
+
+if TYPE_CHECKING:
+    from . import errors, ops, testing
+    from .errors import (
+        Cancelled,
+        CompileFailed,
+        Corrupt,
+        DeviceError,
+        Error,
+        ForkError,
+        InvalidArgument,
+        IoError,
+        NotFound,
+        ResourceLimit,
+        Timeout,
+        Unavailable,
+        Untrusted,
+        WorkerCrashed,
+    )
+    from .kernel import Kernel
+    from .ops import explain, prepare
+    from .service import Device, configure, devices, statistics
+    from ._warm import Warmed, Why, warm, why
+
+
+def __getattr__(name: str):
+    if name in _MODULES:
+        module = importlib.import_module("." + _MODULES[name], __name__)
+        value = getattr(module, name)
+    elif name in _SUBMODULES:
+        value = importlib.import_module("." + name, __name__)
+    else:
+        raise AttributeError(f"module 'kiln' has no attribute '{name}'")
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,21 @@
+"""``python -m kiln``: the kiln program of this package, in this process's place."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    from ._library import program_path
+    from .errors import Unavailable
+
+    try:
+        program = str(program_path())
+    except Unavailable as missing:
+        sys.exit(f"kiln: {missing}")
+    os.execv(program, [program, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Opens libkiln_ffi.so at its first use, and maps its errors to kiln.errors."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from . import errors
+
+
+def library_path() -> Path:
+    """The library of this package; in a build tree, KILN_FFI_LIBRARY names it."""
+    named = os.environ.get("KILN_FFI_LIBRARY")
+    if named:
+        return Path(named).absolute()
+    return Path(__file__).absolute().parent / "lib" / "libkiln_ffi.so"
+
+
+def program_path() -> Path:
+    """The kiln program, in ``bin`` beside the library's folder."""
+    program = library_path().parent.parent / "bin" / "kiln"
+    if not program.exists():
+        raise errors.Unavailable(f"there is no {program}: install the package kiln-jit again")
+    return program
+
+
+def _import_tvm_ffi():
+    # With a torch before 2.10, tvm_ffi compiles an extension of its own while it is imported, which
+    # takes a minute and a host compiler. Without that extension a call takes some microseconds more.
+    if "tvm_ffi" not in sys.modules and importlib.util.find_spec("torch_c_dlpack_ext") is None:
+        variable = "TVM_FFI_DISABLE_TORCH_C_DLPACK"
+        if "torch" in sys.modules or importlib.util.find_spec("torch") is not None:
+            import torch
+
+            if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+                os.environ.setdefault(variable, "1")
+    import tvm_ffi
+
+    return tvm_ffi
+
+
+@functools.cache
+def library():
+    """The module with the functions that python/ffi exports. Opens no service."""
+    path = library_path()
+    if not path.exists():
+        raise errors.Unavailable(
+            f"there is no {path}: install the package kiln-jit, or set KILN_FFI_LIBRARY"
+        )
+    tvm_ffi = _import_tvm_ffi()
+    for each in errors.CLASSES:
+        tvm_ffi.register_error(f"kiln.{each.__name__}", each)
+    tvm_ffi.register_error("kiln.CompileFailed+log", errors.compile_failed)
+    return tvm_ffi.load_module(str(path))

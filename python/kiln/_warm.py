@@ -1,0 +1,158 @@
+"""Builds in advance, and the reasons of misses: both by the kiln program of this package."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+from . import errors
+from ._library import program_path
+
+_Texts = Union[str, Sequence[str]]
+_BY_NAME = {  # of ErrorCode, as the program's JSON spells it
+    "invalid_argument": errors.InvalidArgument,
+    "not_found": errors.NotFound,
+    "compile_failed": errors.CompileFailed,
+    "worker_crashed": errors.WorkerCrashed,
+    "timeout": errors.Timeout,
+    "resource_limit": errors.ResourceLimit,
+    "cancelled": errors.Cancelled,
+    "corrupt": errors.Corrupt,
+    "untrusted": errors.Untrusted,
+    "io": errors.IoError,
+    "unavailable": errors.Unavailable,
+    "device": errors.DeviceError,
+}
+
+
+@dataclass(frozen=True)
+class Warmed:
+    """What kiln.warm() did. ``entries`` has one dictionary a kernel, as ``kiln warm --json``."""
+
+    requested: int
+    hits: int
+    compiled: int
+    waited: int
+    failed: int
+    not_stored: int
+    missing: int
+    seconds: float
+    entries: list[dict[str, Any]] = field(repr=False)
+
+    def __str__(self) -> str:
+        counts = f"{self.requested} kernels: {self.hits} hits, {self.compiled} compiled"
+        for name in ("waited", "failed", "not_stored", "missing"):
+            if getattr(self, name):
+                counts += f", {getattr(self, name)} {name.replace('_', ' ')}"
+        return f"{counts}, in {self.seconds:.1f} s"
+
+
+@dataclass(frozen=True)
+class Why:
+    """Why a request misses, or what makes two keys differ: it prints itself."""
+
+    same: bool
+    key: str
+    nearest: str | None
+    differences: list[dict[str, Any]] = field(repr=False)
+    text: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def warm(
+    preset: _Texts | None = None,
+    manifest: str | os.PathLike | Sequence[str | os.PathLike] | None = None,
+    arch: _Texts | None = None,
+    *,
+    template: _Texts | None = None,
+    profile: _Texts | None = None,
+    quick: bool = False,
+    all: bool = False,
+    jobs: int | None = None,
+    dry_run: bool = False,
+    progress: bool = True,
+) -> Warmed:
+    """Builds kernels before a job needs them; no GPU and no driver has to be there.
+
+    ``preset`` is a model, ``"llama-3-8b"``, or a file of the same form; ``manifest`` a file that
+    KILN_RECORD has written; ``template`` a template with parameters; ``quick`` and ``all`` are the
+    sets of that name. ``arch`` is ``"9.0"``, ``"8.0,9.0"`` or a list; without it and without
+    ``profile``, a published device, builds are for the devices of this machine. On a terminal the
+    program draws a progress bar. Raises the error that stopped it before the first build; what
+    failed later is counted in the result, and its entry has the error.
+    """
+    options = ["warm", "--json"]
+    for name, value in (
+        ("--preset", preset),
+        ("--manifest", manifest),
+        ("--template", template),
+        ("--profile", profile),
+    ):
+        for each in _listed(value):
+            options += [name, each]
+    if arch is not None:
+        options += ["--arch", ",".join(_listed(arch))]
+    if jobs is not None:
+        options += ["--jobs", str(jobs)]
+    options += ["--quick"] * quick + ["--all"] * all + ["--dry-run"] * dry_run
+    report = _run(options, progress)
+    counts = {name: report.get(name, 0) for name in Warmed.__dataclass_fields__}
+    return Warmed(**counts)
+
+
+def why(
+    *keys: str,
+    template: str | None = None,
+    arch: str | None = None,
+) -> Why:
+    """Which fields make two keys differ; or, of a template with parameters and one architecture,
+    which entry of the cache comes nearest and what differs: a :class:`Why`."""
+    options = ["why", *keys]
+    if template is not None:
+        options += ["--template", template]
+    if arch is not None:
+        options += ["--arch", arch]
+    answer = _run([*options, "--json"], False)
+    text = _program(options, True)[1]
+    names = ("same", "key", "nearest", "differences")
+    return Why(**{name: answer[name] for name in names}, text=text.rstrip("\n"))
+
+
+def _listed(value: Any) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, (str, os.PathLike)):
+        return [os.fspath(value)]
+    return [os.fspath(each) for each in value]
+
+
+def _program(options: Sequence[str], is_quiet: bool) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [str(program_path()), *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if is_quiet else None,
+        check=False,
+    )
+    said = (done.stderr or b"").decode(errors="replace")
+    return done.returncode, done.stdout.decode(errors="replace"), said
+
+
+def _run(options: Sequence[str], progress: bool) -> dict[str, Any]:
+    status, output, said = _program(options, not progress)
+    try:
+        document = json.loads(output)
+    except ValueError:
+        raise errors.Error(
+            f"kiln {' '.join(options)}: status {status}: {said.strip() or output.strip()}"
+        ) from None
+    if set(document) == {"error"}:
+        error = document["error"]
+        raise _BY_NAME.get(error["code"], errors.Error)(error["message"])
+    return document

@@ -1,0 +1,119 @@
+"""The exceptions of Kiln. Their messages name the object, the cause and the remedy."""
+
+from __future__ import annotations
+
+
+class Error(RuntimeError):
+    """The base class. ``code`` is the number of ``kiln/c.h``: 5 is ``KILN_TIMEOUT``."""
+
+    code = 0
+
+
+class InvalidArgument(Error, ValueError):
+    """An argument, a setting or a tensor that cannot be used."""
+
+    code = 1
+
+
+class NotFound(Error, LookupError):
+    """There is no such template, kernel or file."""
+
+    code = 2
+
+
+class CompileFailed(Error):
+    """The compiler refused the source. ``log`` is what it printed."""
+
+    code = 3
+
+    def __init__(self, message: str = "", log: str = ""):
+        super().__init__(message)
+        self.log = log
+
+    def __reduce__(self):  # with the log, to another process
+        return type(self), (str(self), self.log)
+
+
+class WorkerCrashed(Error):
+    """The process that compiles was killed or crashed."""
+
+    code = 4
+
+
+class Timeout(Error, TimeoutError):
+    """A time limit has passed, such as that of a build."""
+
+    code = 5
+
+
+class ResourceLimit(Error):
+    """A build needed more memory, or wrote larger files, than its limit."""
+
+    code = 6
+
+
+class Cancelled(Error):
+    """The call was cancelled."""
+
+    code = 7
+
+
+class Corrupt(Error):
+    """Data is damaged that cannot be built again."""
+
+    code = 8
+
+
+class Untrusted(Error):
+    """A file belongs to a user that is not trusted."""
+
+    code = 9
+
+
+class IoError(Error, OSError):
+    """A file cannot be read or written."""
+
+    code = 10
+
+
+class Unavailable(Error):
+    """Something is missing: NVRTC, a driver, a device, a kernel if builds are forbidden."""
+
+    code = 11
+
+
+class DeviceError(Error):
+    """The CUDA driver reported an error, maybe that of an earlier kernel."""
+
+    code = 12
+
+
+class ForkError(Error):
+    """This process was forked from one that had used Kiln."""
+
+    code = 13
+
+
+CLASSES = (
+    Error,
+    InvalidArgument,
+    NotFound,
+    CompileFailed,
+    WorkerCrashed,
+    Timeout,
+    ResourceLimit,
+    Cancelled,
+    Corrupt,
+    Untrusted,
+    IoError,
+    Unavailable,
+    DeviceError,
+    ForkError,
+)
+
+
+def compile_failed(message: str) -> CompileFailed:
+    """From the text of python/ffi: the bytes before the log, a newline, and the message."""
+    count, _, text = message.partition("\n")
+    encoded = text.encode()
+    return CompileFailed(text, encoded[int(count) :].decode())

@@ -1,0 +1,269 @@
+"""Kernels from CUDA C++ sources: built once, kept in Kiln's cache, launched on any tensor."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Union
+
+from ._library import library
+from .errors import InvalidArgument
+
+_Extent = Union[int, Sequence[int]]
+
+
+class Kernel:
+    """A kernel of a CUDA C++ source.
+
+    >>> fill = kiln.Kernel('extern "C" __global__ void fill(float* y, float x, int n) {...}')
+    >>> fill(64, 256, y, 1.5, y.numel())            # grid, block, arguments
+
+    ``name`` is the kernel's name or name expression, such as ``"scale<float>"``; with a sequence of
+    names the first is launched, and :meth:`entry` finds the others. Without a name the source must
+    have one kernel that is no template.
+
+    Nothing is built until the kernel is used on a device, or until :meth:`prepare`. It then comes
+    from the cache, or is built for that device. ``device`` is the CUDA ordinal, an object with an
+    ``index`` such as torch's device, or None: the device of the first tensor of each launch. The key
+    in the cache covers the text, the options and all headers, so a changed header is never missed.
+
+    Any number of threads may use one Kernel.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        name: str | Sequence[str] | None = None,
+        *,
+        options: Sequence[str] = (),
+        device: Any = None,
+        headers: Mapping[str, str] | None = None,
+        include_dirs: Sequence[str | os.PathLike] = (),
+        defines: Mapping[str, Any] | Sequence[str] = (),
+        file_name: str | None = None,
+    ):
+        names = [name] if isinstance(name, str) else list(name or ())
+        if isinstance(defines, Mapping):
+            defines = [key if value is None else f"{key}={value}" for key, value in defines.items()]
+        self._arguments = (
+            source,
+            file_name or "",
+            dict(headers or {}),
+            [os.fspath(folder) for folder in include_dirs],
+            list(defines),
+            list(options),
+            names,
+        )
+        self._device = None if device is None else _ordinal(device)
+        self._entry = names[0] if names else None
+        self._modules: dict[int, Any] = {}  # by device; shared by what entry() makes of this
+        self._handles: dict[int, Any] = {}  # by device: of this entry
+
+    def __call__(
+        self,
+        grid: _Extent,
+        block: _Extent,
+        *args: Any,
+        shared: int = 0,
+        stream: Any = None,
+        cooperative: bool = False,
+        cluster: _Extent | None = None,
+    ) -> None:
+        """Launches the kernel, and returns without waiting for it.
+
+        ``grid``, ``block`` and ``cluster`` are a number or up to three, ``shared`` the bytes of
+        dynamic shared memory. ``stream`` is a number (a ``CUstream``), an object with
+        ``__cuda_stream__`` or ``cuda_stream``, or None: torch's current stream of the device.
+
+        Arguments: tensors on the kernel's device, by ``__dlpack__`` or ``__cuda_array_interface__``;
+        scalars of NumPy and ctypes, ctypes structures and bytes, exactly as they are; an int, a bool
+        and a float of Python in the size of their parameter. Kiln checks number and sizes. It does
+        not know types: an int for a ``float`` parameter is passed as an int.
+        """
+        values = [_value(argument) for argument in args]
+        device = self._device if self._device is not None else _device_of(args)
+        shape = [*_extent("grid", grid), *_extent("block", block)]
+        shape += (1, 1, 1) if cluster is None else _extent("cluster", cluster)
+        handle = self._on(device)
+        number = _stream(stream, device)
+        launch = library().kernel_launch
+        if number or not _is_other_current(device):
+            launch(handle, number, shape, shared, bool(cooperative), *values)
+            return
+        import torch
+
+        with torch.cuda.device(device):  # whose default stream it is
+            launch(handle, number, shape, shared, bool(cooperative), *values)
+
+    def prepare(self, device: Any = None) -> Kernel:
+        """Fetches or builds the kernel and loads it on the device; returns this kernel."""
+        self._on(self._chosen(device))
+        return self
+
+    def entry(self, name: str) -> Kernel:
+        """Another kernel of the same source, by a name that was given at first, or by lowered name."""
+        other = object.__new__(Kernel)
+        other.__dict__.update(self.__dict__)
+        other._entry = name
+        other._handles = {}
+        return other
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """Registers, memory and limits, as the driver reports them for the device."""
+        found = library().kernel_attributes(self._on(self._chosen(None)))
+        return {str(name): value for name, value in found.items()}
+
+    def global_variable(self, name: str, device: Any = None) -> tuple[int, int]:
+        """The device address and the bytes of a ``__device__`` or ``__constant__`` variable. Give
+        its name expression, ``"&table"``, as a name of the kernel, or it may have been left out."""
+        address, size = library().kernel_global(self._module(self._chosen(device)), name)
+        return address, size
+
+    @property
+    def key(self) -> str:
+        """The key in the cache, which ``python -m kiln show`` takes."""
+        return str(library().kernel_key(self._module(self._chosen(None))))
+
+    @property
+    def image(self) -> bytes:
+        """The cubin, or the PTX, that is loaded."""
+        return bytes(library().kernel_image(self._module(self._chosen(None))))
+
+    def object_code(self):
+        """A ``cuda.core.ObjectCode`` of the same image, for programs that use cuda.core."""
+        try:
+            from cuda.core import ObjectCode
+        except ImportError:
+            from cuda.core.experimental import ObjectCode
+        image = self.image
+        is_cubin = image.startswith(b"\x7fELF")
+        return ObjectCode.from_cubin(image) if is_cubin else ObjectCode.from_ptx(image)
+
+    def __getstate__(self) -> dict[str, Any]:  # without what is of this process
+        return {**self.__dict__, "_modules": {}, "_handles": {}}
+
+    def __repr__(self) -> str:
+        name = self._entry or self._arguments[1] or "kernel.cu"
+        return f"<kiln.Kernel {name}>"
+
+    def _chosen(self, device: Any) -> int:
+        if device is not None:
+            return _ordinal(device)
+        return self._device if self._device is not None else _current_device()
+
+    def _module(self, device: int):
+        module = self._modules.get(device)
+        if module is None:
+            # Threads that ask at once wait in the library, and get the same.
+            module = library().kernel_from_source(device, *self._arguments)
+            self._modules[device] = module
+        return module
+
+    def _on(self, device: int):
+        handle = self._handles.get(device)
+        if handle is None:
+            handle = self._module(device)
+            if self._entry is not None:
+                handle = library().kernel_entry(handle, self._entry)
+            self._handles[device] = handle
+        return handle
+
+
+def _ordinal(device: Any) -> int:
+    """0 of 0, ``"cuda:0"``, ``torch.device("cuda", 0)`` and ``kiln.devices()[0]``."""
+    if isinstance(device, str):
+        kind, _, index = device.partition(":")
+        if kind == "cuda" and (index.isdigit() or not index):
+            return int(index) if index else _current_device()
+        raise InvalidArgument(f"device is {device!r}; possible are numbers and 'cuda:N'")
+    for name in ("ordinal", "index", "device_id"):
+        if hasattr(device, name) and not isinstance(device, int):
+            index = getattr(device, name)
+            return _current_device() if index is None else int(index)
+    return int(device)
+
+
+def _current_device() -> int:
+    """torch's current device where torch has started CUDA, else 0."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return torch.cuda.current_device()
+    return 0
+
+
+def _is_other_current(device: int) -> bool:
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return False
+    return torch.cuda.current_device() != device
+
+
+_DLPACK_CUDA = 2
+
+
+def _device_of(arguments: Sequence[Any]) -> int:
+    for argument in arguments:
+        if hasattr(argument, "__dlpack_device__"):
+            kind, index = argument.__dlpack_device__()
+            if int(kind) == _DLPACK_CUDA:
+                return int(index)
+    return _current_device()
+
+
+def _extent(name: str, value: _Extent) -> tuple[int, int, int]:
+    if hasattr(value, "__index__"):
+        return (operator.index(value), 1, 1)
+    numbers = tuple(operator.index(number) for number in value)
+    if not 1 <= len(numbers) <= 3:
+        raise InvalidArgument(f"{name} is {value!r}: give one to three numbers")
+    return numbers + (1,) * (3 - len(numbers))
+
+
+def _stream(stream: Any, device: int) -> int | None:
+    """The CUstream as a number; None: the stream that tvm-ffi has of the tensors' framework."""
+    if stream is None:
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            return torch.cuda.current_stream(device).cuda_stream
+        return None
+    if isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for name in ("cuda_stream", "ptr"):  # of torch before 2.8, of CuPy
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    raise InvalidArgument(f"stream is {stream!r}: it has no __cuda_stream__ and is no number")
+
+
+def _value(argument: Any):
+    """The argument as python/ffi takes it: a tensor, an int, a float, or bytes."""
+    kind = type(argument)
+    if kind in (int, float, bool, bytes):
+        return argument
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(argument, numpy.generic):  # a scalar; float64 is a float
+        return argument.tobytes()
+    if hasattr(argument, "__dlpack__"):
+        if getattr(argument, "requires_grad", False):
+            argument = argument.detach()
+        return argument
+    if hasattr(argument, "__cuda_array_interface__"):
+        address = argument.__cuda_array_interface__["data"][0] or 0  # nothing in an empty one
+        return int(address).to_bytes(8, "little")
+    if isinstance(argument, (ctypes._SimpleCData, ctypes.Structure, ctypes.Union, ctypes.Array)):
+        return bytes(argument)
+    if isinstance(argument, (bytearray, memoryview)):
+        return bytes(argument)
+    if isinstance(argument, (int, float)):  # an IntEnum
+        return argument
+    if argument is None:
+        return bytes(8)  # a null pointer
+    raise InvalidArgument(
+        f"an argument is of the type {kind.__name__}: possible are tensors with __dlpack__ or "
+        "__cuda_array_interface__, scalars of NumPy, ctypes and Python, and bytes"
+    )
