@@ -27,7 +27,7 @@ change must pass: each test in the build that is most likely to show its bug.
   --full          everything: clang-tidy on every file, each preset whole, the clang build of every
                   file by itself, fuzzers, all kernel variants, longer fault tests
                   (KILN_FAULT_LENGTH=5), known bugs put back in; hours
-  --quick         only steps 1 and 5, without fetching the second NVRTC
+  --quick         only steps 1 and 5, without fetching the second NVRTC and Python's packages
   --tidy-all      the submission tier with clang-tidy on every file
   --mutants       none of the above: puts known bugs back in, one at a time, and shows that the
                   tests catch each (tests/mutants; minutes)
@@ -38,8 +38,9 @@ change must pass: each test in the build that is most likely to show its bug.
 Debian packages are installed with apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN
 and the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_HOME, CUDA_PATH, the
 folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .deps. A second NVRTC is
-always a wheel. If a part other than the CUDA headers is missing, only the tests that need it are
-skipped.
+always a wheel. The packages that the tests of Python need are put into .deps/python, torch without
+the CUDA libraries that it depends on. If a part other than the CUDA headers is missing, only the
+tests that need it are skipped.
 
 Environment:
   KILN_TIDY_SECONDS=N  time limit of each half of step 2 (default: 150)
@@ -373,10 +374,11 @@ say_failed_tests() { # say_failed_tests PRESET: prints the output of the failed 
 install_packages build test optional
 provide_parts nvrtc headers cudnn frontend
 [[ -n $mode && $mode != --tidy-all && $mode != --full ]] || provide_parts nvrtc-12
+[[ $mode == --quick || $mode == --mutants ]] || provide_python
 
 tier=submission
 kept_budgets=no
-configure_arguments=(-DKILN_SANITIZE_WHOLE=OFF)
+configure_arguments=(-DKILN_SANITIZE_WHOLE=OFF "${python_arguments[@]}")
 presets=(asan tsan dev)
 case $mode in
   --preset)
@@ -395,7 +397,7 @@ case $mode in
     ;;
   --full)
     tier=full
-    configure_arguments=(-DKILN_SANITIZE_WHOLE=ON)
+    configure_arguments=(-DKILN_SANITIZE_WHOLE=ON "${python_arguments[@]}")
     export KILN_TEST_ALL_VARIANTS=1 KILN_FAULT_LENGTH=${KILN_FAULT_LENGTH:-5}
     export KILN_FUZZ_SECONDS=${KILN_FUZZ_SECONDS:-60}
     if ((${#asked_presets[@]})); then

@@ -1,0 +1,86 @@
+"""What the tests of the package share: processes of their own, with a cache of their own.
+
+The environment says where the build is: KILN_FFI_LIBRARY, KILN_TEST_KIT (the folder of the libraries
+of the tests) and KILN_WORKER; see tests/python/CMakeLists.txt.
+"""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+KIT = Path(os.environ.get("KILN_TEST_KIT", ROOT / "build/dev/lib")).resolve()
+# What a test may not inherit: settings of the user who runs it.
+KEPT = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "TMPDIR")
+
+
+def environment(folder, **changes):
+    """Of a child process: nothing of Kiln but the build, and home and cache in `folder`."""
+    env = {name: os.environ[name] for name in KEPT if name in os.environ}
+    env |= {
+        "PYTHONPATH": f"{ROOT / 'python'}:{HERE}:{os.environ.get('PYTHONPATH', '')}".rstrip(":"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": str(folder),
+        "KILN_CACHE_DIR": str(folder / "cache"),
+        "KILN_FFI_LIBRARY": os.environ.get("KILN_FFI_LIBRARY", str(KIT / "libkiln_ffi.so")),
+        "KILN_WORKER": os.environ.get("KILN_WORKER", str(KIT.parent / "bin/kiln-worker")),
+        "KILN_TEST_KIT": str(KIT),
+        "KILN_DRIVER": str(KIT / "libkiln-simulated-driver.so"),
+    }
+    if "KILN_NVRTC" in os.environ:
+        env["KILN_NVRTC"] = os.environ["KILN_NVRTC"]
+    env |= changes
+    return {name: value for name, value in env.items() if value is not None}
+
+
+@pytest.fixture
+def python(tmp_path):
+    """Runs code in a process of its own, which must succeed; returns what it printed."""
+
+    def run(code, *, timeout=60, **changes):
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            env=environment(tmp_path, **changes),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout.strip()
+
+    return run
+
+
+def has_nvrtc():
+    """Whether kiln finds an NVRTC, as `kiln doctor` would say."""
+    import json
+
+    program = KIT.parent / "bin/kiln"
+    done = subprocess.run([str(program), "doctor", "--json"], stdout=subprocess.PIPE, check=False)
+    try:
+        return bool(json.loads(done.stdout).get("toolchains"))
+    except ValueError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def nvrtc():
+    if not has_nvrtc():
+        pytest.skip("no NVRTC here")
+
+
+def has_torch():
+    import importlib.util
+
+    return importlib.util.find_spec("torch") is not None
+
+
+needs_torch = pytest.mark.skipif(not has_torch(), reason="torch is not installed")

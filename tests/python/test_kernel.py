@@ -1,0 +1,201 @@
+"""kiln.Kernel: how its arguments reach the device, on a simulated one with the real NVRTC."""
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("nvrtc")
+
+# Sets up `driver` and `np`; the kernel `mixed` takes every size of number.
+SETUP = """
+    import ctypes, enum
+    import numpy as np
+    import kiln, simulated
+    driver = simulated.use("9.0,8.6")
+    MIXED = '''struct Pair { int a; float b; };
+    extern "C" __global__ void mixed(float* y, int i, long long l, float f, double d, bool b,
+                                     short s, Pair p) {}'''
+
+    class Pair(ctypes.Structure):
+        _fields_ = [("a", ctypes.c_int), ("b", ctypes.c_float)]
+
+    TYPES = (ctypes.c_uint64, ctypes.c_int, ctypes.c_longlong, ctypes.c_float, ctypes.c_double,
+             ctypes.c_bool, ctypes.c_short, Pair)
+    y = np.zeros(4, np.float32)
+    address = y.ctypes.data
+"""
+
+
+def refusal(call, error="InvalidArgument"):
+    return f"""
+    try:
+        {call}
+        print("it was not refused")
+    except kiln.{error} as error:
+        print(error)
+"""
+
+
+def test_each_argument_arrives_in_the_size_of_its_parameter(python):
+    said = python(
+        SETUP
+        + """
+    launches = simulated.record(driver, "mixed", *TYPES)
+    k = kiln.Kernel(MIXED)
+    k((2, 3), 64, y, -7, 2**40, 1.5, 2.5, True, 300, Pair(4, 0.5), shared=256, stream=0)
+    (one,) = launches
+    assert (one.grid, one.block, one.shared, one.device) == ((2, 3, 1), (64, 1, 1), 256, 0), one
+    *scalars, pair = one.values
+    assert scalars == [address, -7, 2**40, 1.5, 2.5, True, 300], one.values
+    assert (pair.a, pair.b) == (4, 0.5)
+
+    class Two(enum.IntEnum):
+        TWO = 2
+    k(1, np.int64(32), address, np.int32(5), np.int64(6), np.float32(7), np.float64(8), np.bool_(1),
+      ctypes.c_short(9), bytes(8))
+    assert launches[1].values[:7] == [address, 5, 6, 7.0, 8.0, True, 9], launches[1]
+    k(1, 1, None, Two.TWO, 2**63 - 1, np.float32(1), 1, 0, -1, bytearray(8))
+    assert launches[2].values[:3] == [0, 2, 2**63 - 1]
+
+    class Foreign:
+        __cuda_array_interface__ = {"data": (address, False), "shape": (4,), "typestr": "<f4",
+                                    "version": 3}
+    k(1, 1, Foreign(), 0, 0, 0.0, 0.0, False, 0, bytes(8))
+    assert launches[3].values[0] == address
+    print(len(launches))
+    """
+    )
+    assert said == "4"
+
+
+@pytest.mark.parametrize(
+    "arguments, why",
+    [
+        ("y, 2**32, 0, 0.0, 0.0, 0, 0, Pair()", "argument 1 (counted from 0) is 4294967296, which"),
+        ("y, 0, 0, 0.0, 0.0, 0, 1.5, Pair()", "argument 6 (counted from 0) is a float of Python"),
+        ("y, 0, 0, np.float64(0), 0.0, 0, 0, Pair()", "argument 3 (counted from 0) takes 4 bytes"),
+        ("y, 0, 0", "it takes 8 arguments"),
+        ("y, 0, 0, 0.0, 0.0, 0, 0, Pair(), 9", "it takes 8 arguments"),
+        ("y, 0, 0, 0.0, 0.0, 0, 0, object()", "an argument is of the type object"),
+        ("y, 0, 0, 0.0, 0.0, 0, 0, 'text'", "an argument is of the type str"),
+    ],
+)
+def test_an_argument_that_does_not_fit_is_refused_before_the_launch(arguments, why, python):
+    call = f"kiln.Kernel(MIXED)(1, 1, {arguments})"
+    assert why in python(SETUP + refusal(call))
+
+
+@pytest.mark.parametrize(
+    "call, why",
+    [
+        ("k(1, 2048, y)", "block.x is 2048"),
+        ("k(1, (64, 32), y)", "a block of 64 x 32 x 1 threads has 2048"),
+        ("k((1, 2, 3, 4), 1, y)", "give one to three numbers"),
+        ("k(-1, 1, y)", "grid, block, cluster and shared must be"),
+        ("k(1, 1, y, cluster=2)", "no multiple of cluster"),
+        ("k(1, 1, y, shared=10**6)", "1000000 bytes of dynamic shared memory"),
+        ("k(1, 1, y, stream='s')", "it has no __cuda_stream__"),
+        ("k.prepare(2)", "there is no device 2"),
+        ("k.prepare('cpu')", "possible are numbers and 'cuda:N'"),
+        ("kiln.Kernel(TWO).attributes", "choose one with entry()"),
+    ],
+)
+def test_a_wrong_launch_is_refused_in_words(call, why, python):
+    code = SETUP + """
+    k = kiln.Kernel('extern "C" __global__ void one(float* y) {}')
+    TWO = 'extern "C" __global__ void a() {} extern "C" __global__ void b() {}'
+    """
+    assert why in python(code + refusal(call))
+
+
+def test_the_device_may_be_chosen_and_a_tensor_of_another_is_refused(python):
+    said = python(
+        SETUP
+        + """
+    from kiln._library import library
+    launches = simulated.record(driver, "one", ctypes.c_uint64)
+    source = 'extern "C" __global__ void one(float* y) {}'
+    library().use_cpu_device(1)
+    k = kiln.Kernel(source, device="cuda:1")
+    k(1, 1, y)
+    assert launches[-1].device == 1
+    assert kiln.Kernel(source, device=kiln.devices()[1]).key == k.key != kiln.Kernel(source).key
+    """
+        + refusal("kiln.Kernel(source, device=0)(1, 1, y)")
+    )
+    assert said == "argument 0 (counted from 0) is on cuda:1, and the kernel is loaded on cuda:0"
+
+
+def test_a_tensor_in_the_memory_of_the_host_is_refused(python):
+    said = python(
+        SETUP
+        + """
+    from kiln._library import library
+    library().use_cpu_device(-1)
+    k = kiln.Kernel('extern "C" __global__ void one(float* y) {}')
+    """
+        + refusal("k(1, 1, y)")
+    )
+    assert said == "argument 0 (counted from 0) is not on a CUDA device"
+
+
+def test_streams_are_numbers_or_objects_with_the_protocol(python):
+    said = python(
+        SETUP
+        + """
+    launches = simulated.record(driver, "one", ctypes.c_uint64)
+    kiln.devices()
+    context, stream = ctypes.c_void_p(), ctypes.c_void_p()
+    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert driver.cuCtxSetCurrent(context) == 0
+    assert driver.cuStreamCreate(ctypes.byref(stream), 1) == 0
+
+    class Stream:
+        def __cuda_stream__(self):
+            return (0, stream.value)
+    class OldTorchStream:
+        cuda_stream = stream.value
+    k = kiln.Kernel('extern "C" __global__ void one(float* y) {}')
+    for each in (stream.value, Stream(), OldTorchStream(), None, 0):
+        k(1, 1, y, stream=each)
+    print([one.stream == stream.value for one in launches])
+    """
+    )
+    assert said == "[True, True, True, False, False]"
+
+
+def test_names_headers_defines_entries_and_variables_are_found(python):
+    said = python(
+        SETUP
+        + """
+    k = kiln.Kernel(
+        '#include "own.h"\\n__constant__ double table[4];\\n'
+        'template <typename T> __global__ void scale(TYPE* y) { *y *= FACTOR; }',
+        ["scale<float>", "scale<double>", "&table"], headers={"own.h": "#define TYPE float\\n"},
+        defines={"FACTOR": 2, "PLAIN": None}, options=["--maxrregcount=32"], file_name="mine.cu")
+    assert k.attributes["max_threads_per_block"] > 0 and k.attributes["registers"] <= 32
+    other = k.entry("scale<double>")
+    assert other.key == k.key and len(k.key) == 64
+    address, size = k.global_variable("table")
+    assert address != 0 and size == 32
+    assert k.image[:4] == b"\\x7fELF"
+    assert kiln.statistics()["compiled"] == 1, "the module is shared"
+    import pickle
+    assert pickle.loads(pickle.dumps(k)).key == k.key
+    try:
+        k.entry("scale<int>").prepare()
+    except kiln.NotFound as error:
+        print("scale<int>" in str(error), isinstance(error, LookupError))
+    """
+    )
+    assert said == "True True"
+
+
+def test_object_code_is_that_of_cuda_core(python):
+    pytest.importorskip("cuda.core")
+    said = python(
+        SETUP
+        + """
+    code = kiln.Kernel('extern "C" __global__ void one(float* y) {}').object_code()
+    print(code.code_type)
+    """
+    )
+    assert said == "cubin"

@@ -1,0 +1,132 @@
+"""The package as it is imported: what that opens, which names it has, what its wheel says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import KIT, ROOT, environment, needs_torch
+
+import kiln
+
+
+def test_importing_opens_nothing_and_starts_nothing(python, tmp_path):
+    said = python(
+        """
+        import os, sys
+        before = set(sys.modules)
+        import kiln
+        assert len(os.listdir("/proc/self/task")) == 1, "it started a thread"
+        assert "libkiln" not in open("/proc/self/maps").read(), "it opened the library"
+        heavy = {"torch", "numpy", "tvm_ffi", "subprocess", "json"} & (set(sys.modules) - before)
+        assert not heavy, heavy
+        print(sorted(os.listdir("/proc/self/fd")) == ["0", "1", "2", "3"])
+        """
+    )
+    assert said == "True"  # 3 is that of listdir itself
+    assert not (tmp_path / "cache").exists()
+
+
+def test_every_public_name_is_there_and_others_are_an_attribute_error():
+    of_torch = {"explain", "ops", "prepare", "testing"}
+    for name in set(kiln.__all__) - of_torch:
+        assert getattr(kiln, name) is not None, name
+        assert name in dir(kiln)
+    assert callable(kiln.warm) and callable(kiln.why)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        kiln.nothing
+
+
+def test_the_versions_agree(python):
+    of_build = re.search(r"project\(kiln VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())
+    of_library = python("from kiln._library import library; print(library().version())")
+    assert kiln.__version__ == of_build[1] == of_library
+
+
+def test_the_extra_nvrtc_has_the_pinned_wheels():
+    tomllib = pytest.importorskip("tomllib")  # Python 3.11
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned, part = set(), ""
+    for line in (ROOT / "tools/wheels.txt").read_text().splitlines():
+        if line.startswith("# part "):
+            part = line.split()[2]
+        elif "==" in line and part in ("nvrtc", "headers"):
+            pinned.add(line.split()[0])
+    assert set(project["optional-dependencies"]["nvrtc"]) == pinned
+
+
+def test_the_library_shows_the_functions_of_tvm_ffi_alone():
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", str(KIT / "libkiln_ffi.so")],
+        check=True, stdout=subprocess.PIPE, text=True,
+    ).stdout
+    names = [line.split()[-1] for line in listed.splitlines()]
+    assert len(names) > 20
+    assert [name for name in names if not name.startswith("__tvm_ffi_")] == []
+
+
+def test_python_m_kiln_is_the_program(tmp_path):
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "kiln", *arguments],
+            env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.DEVNULL, check=False,
+        )
+
+    shown = run("--version")
+    assert shown.returncode == 0 and kiln.__version__ in shown.stdout
+    assert run("no-such-verb").returncode == 2, "its status is the program's"
+
+
+def test_warm_counts_what_a_build_would_make_and_why_finds_no_difference(nvrtc, python):
+    said = python(
+        """
+        import kiln
+        dry = kiln.warm(template="scaled_softmax_fwd:dtype=bf16,max_cols=128", arch="9.0",
+                        dry_run=True, progress=False)
+        assert (dry.requested, dry.missing, dry.compiled) == (1, 1, 0), dry
+        done = kiln.warm(template="scaled_softmax_fwd:dtype=bf16,max_cols=128", arch=["9.0"],
+                         progress=False)
+        assert (done.compiled, done.failed) == (1, 0), done
+        again = kiln.warm(template="scaled_softmax_fwd:dtype=bf16,max_cols=128", arch="9.0",
+                          progress=False)
+        assert (again.hits, again.compiled) == (1, 0), again
+        reason = kiln.why(template="scaled_softmax_fwd:dtype=bf16,max_cols=128", arch="9.0")
+        assert reason.same and reason.key == again.entries[0]["key"], reason
+        try:
+            kiln.warm(preset="no-such-model", arch="9.0", progress=False)
+        except kiln.NotFound as error:
+            print("no-such-model" in str(error))
+        except kiln.InvalidArgument as error:
+            print("no-such-model" in str(error))
+        print(str(again))
+        """
+    )
+    assert said.splitlines()[0] == "True"
+    assert said.splitlines()[1].startswith("1 kernels: 1 hits, 0 compiled, in ")
+
+
+@needs_torch
+@pytest.mark.parametrize("first, second", [("torch", "kiln"), ("kiln", "torch")])
+def test_torch_and_kiln_live_in_one_process_whichever_comes_first(first, second, nvrtc, python):
+    use = {
+        "torch": "import torch; assert torch.linalg.inv(torch.eye(8)).sum() == 8",
+        "kiln": "import kiln; kiln.Kernel(SOURCE).prepare(0); assert len(kiln.devices()) == 1",
+    }
+    code = ["SOURCE = 'extern \"C\" __global__ void fill(float* y, float x) { *y = x; }'"]
+    code += [use[first], use[second], use[first], "import hashlib, sqlite3, zlib"]
+    code += ["hashlib.sha256(b'kiln'); sqlite3.connect(':memory:')", "print('both')"]
+    assert python("\n".join(code)) == "both"
+
+
+def test_the_readme_never_says_to_install_what_belongs_to_others():
+    for page in ("README.md", "python/README.md"):
+        text = (ROOT / page).read_text()
+        assert not re.search(r"pip3? install (-U |--upgrade )?kiln\b(?!-jit)", text), page
+
+
+def test_every_module_has_a_docstring_and_types():
+    assert (ROOT / "python/kiln/py.typed").exists()
+    for module in Path(ROOT / "python/kiln").glob("*.py"):
+        assert module.read_text().startswith('"""'), module
