@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -149,6 +150,8 @@ Result<Request> source_of(const kiln_source& from) {
   source.source = from.source;
   if (from.file_name != nullptr)
     source.file_name = from.file_name;
+  // The compiler's log begins after the first line of a message, which has this name.
+  std::ranges::replace(source.file_name, '\n', '_');
   const std::vector<std::string> names =
       KILN_TRY(list_of(from.header_names, from.header_count, "source.header_names"));
   std::vector<std::string> texts =

@@ -293,10 +293,13 @@ TEST_F(CTest, AStreamTellsWhetherItIsBeingCaptured) {
   void* context = nullptr;
   void* stream = nullptr;
   void* graph = nullptr;
+  const auto in_context = [&](const auto& call) {  // otherwise none is current
+    EXPECT_EQ(drive("cuCtxPushCurrent_v2", context), 0);
+    EXPECT_EQ(call(), 0);
+    EXPECT_EQ(drive("cuCtxPopCurrent_v2", &context), 0);
+  };
   ASSERT_EQ(drive("cuDevicePrimaryCtxRetain", &context, 1), 0);
-  ASSERT_EQ(drive("cuCtxPushCurrent_v2", context), 0);
-  ASSERT_EQ(drive("cuStreamCreate", &stream, 1U), 0);
-  ASSERT_EQ(drive("cuCtxPopCurrent_v2", &context), 0);  // no context is current
+  in_context([&] { return drive("cuStreamCreate", &stream, 0U); });
   const auto asked = [&](int device, void* of) {
     bool capturing = false;
     EXPECT_DONE(kiln_stream_is_capturing(service.get(), device,
@@ -305,11 +308,11 @@ TEST_F(CTest, AStreamTellsWhetherItIsBeingCaptured) {
   };
   EXPECT_FALSE(asked(1, stream));
   EXPECT_FALSE(asked(1, nullptr));
-  ASSERT_EQ(drive("cuStreamBeginCapture_v2", stream, 0), 0);
+  in_context([&] { return drive("cuStreamBeginCapture_v2", stream, 0); });
   EXPECT_TRUE(asked(1, stream));
   EXPECT_TRUE(asked(1, nullptr)) << "work there would end the capture";
   EXPECT_FALSE(asked(0, nullptr)) << "that is another device's";
-  ASSERT_EQ(drive("cuStreamEndCapture", stream, &graph), 0) << "it was not disturbed";
+  in_context([&] { return drive("cuStreamEndCapture", stream, &graph); });
   EXPECT_FALSE(asked(1, stream));
   bool capturing = false;
   const auto handle = static_cast<kiln_stream>(stream);
@@ -332,6 +335,11 @@ TEST_F(CTest, TheErrorOfASourceHasTheCompilersLog) {
   EXPECT_THAT(failed.log, AllOf(HasSubstr("identifier \"unknown\" is undefined"),
                                 testing::Not(HasSubstr("(key "))));
   EXPECT_EQ(kernel, nullptr);
+
+  source.file_name = "two\nlines.cu";
+  const Outcome again =
+      outcome(kiln_get_source(service.get(), 0, &source, nullptr, &kernel));
+  EXPECT_THAT(again.log, StartsWith("two_lines.cu(1): error: "));
 }
 
 TEST_F(CTest, WrongArgumentsAreRefusedByName) {
