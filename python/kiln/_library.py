@@ -31,12 +31,11 @@ def _import_tvm_ffi():
     # With a torch before 2.10, tvm_ffi compiles an extension of its own while it is imported, which
     # takes a minute and a host compiler. Without that extension a call takes some microseconds more.
     if "tvm_ffi" not in sys.modules and importlib.util.find_spec("torch_c_dlpack_ext") is None:
-        variable = "TVM_FFI_DISABLE_TORCH_C_DLPACK"
-        if "torch" in sys.modules or importlib.util.find_spec("torch") is not None:
+        if importlib.util.find_spec("torch") is not None:  # which tvm_ffi imports, too
             import torch
 
             if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
-                os.environ.setdefault(variable, "1")
+                os.environ.setdefault("TVM_FFI_DISABLE_TORCH_C_DLPACK", "1")
     import tvm_ffi
 
     return tvm_ffi
@@ -53,5 +52,5 @@ def library():
     tvm_ffi = _import_tvm_ffi()
     for each in errors.CLASSES:
         tvm_ffi.register_error(f"kiln.{each.__name__}", each)
-    tvm_ffi.register_error("kiln.CompileFailed+log", errors.compile_failed)
+    tvm_ffi.register_error("kiln.CompileFailed+log", errors.CompileFailedFromText)
     return tvm_ffi.load_module(str(path))

@@ -22,7 +22,8 @@ class NotFound(Error, LookupError):
 
 
 class CompileFailed(Error):
-    """The compiler refused the source. ``log`` is what it printed."""
+    """The compiler refused the source. ``log`` is what it printed; a line ``hint: …`` of Kiln's may
+    follow."""
 
     code = 3
 
@@ -112,8 +113,11 @@ CLASSES = (
 )
 
 
-def compile_failed(message: str) -> CompileFailed:
-    """From the text of python/ffi: the bytes before the log, a newline, and the message."""
-    count, _, text = message.partition("\n")
-    encoded = text.encode()
-    return CompileFailed(text, encoded[int(count) :].decode())
+class CompileFailedFromText:
+    """Makes a CompileFailed of the text of python/ffi: the number of bytes before the log, a newline,
+    and the message. A class, since tvm_ffi takes no function."""
+
+    def __new__(cls, text: str) -> CompileFailed:
+        count, _, message = text.partition("\n")
+        log = message.encode()[int(count) :].decode()
+        return CompileFailed(message, log)
