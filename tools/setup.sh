@@ -233,7 +233,7 @@ it, or run this again where the package registry for wheels can be reached."
 fetch_python() {
   local python=$1 place=$deps/python log=$deps/.python.log began=$SECONDS
   local install=("$place/bin/python3" -m pip --disable-pip-version-check --timeout 15 --retries 2 install
-    --no-deps --require-hashes --only-binary=:all: --progress-bar off)
+    --no-deps --no-compile --require-hashes --only-binary=:all: --progress-bar off)
   rm -rf "$place"
   "$python" -m venv "$place" >"$log" 2>&1 &&
     "${install[@]}" -r tools/python/requirements.txt >>"$log" 2>&1 || {

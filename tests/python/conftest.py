@@ -13,10 +13,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
 HERE = Path(__file__).resolve().parent
 KIT = Path(os.environ.get("KILN_TEST_KIT", ROOT / "build/dev/lib")).resolve()
 # What a test may not inherit: settings of the user who runs it.
 KEPT = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "TMPDIR")
+
+
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None\n"
 
 
 def environment(folder, **changes):
@@ -24,7 +28,6 @@ def environment(folder, **changes):
     env = {name: os.environ[name] for name in KEPT if name in os.environ}
     env |= {
         "PYTHONPATH": f"{ROOT / 'python'}:{HERE}:{os.environ.get('PYTHONPATH', '')}".rstrip(":"),
-        "PYTHONDONTWRITEBYTECODE": "1",
         "HOME": str(folder),
         "KILN_CACHE_DIR": str(folder / "cache"),
         "KILN_FFI_LIBRARY": os.environ.get("KILN_FFI_LIBRARY", str(KIT / "libkiln_ffi.so")),
@@ -40,11 +43,14 @@ def environment(folder, **changes):
 
 @pytest.fixture
 def python(tmp_path):
-    """Runs code in a process of its own, which must succeed; returns what it printed."""
+    """Runs code in a process of its own, which must succeed; returns what it printed.
 
-    def run(code, *, timeout=60, **changes):
+    Without torch, whose import takes longer than most tests, unless `torch` is true.
+    """
+
+    def run(code, *, timeout=60, torch=False, **changes):
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)],
+            [sys.executable, "-c", ("" if torch else WITHOUT_TORCH) + textwrap.dedent(code)],
             env=environment(tmp_path, **changes),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

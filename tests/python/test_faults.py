@@ -8,7 +8,7 @@ import textwrap
 import time
 
 import pytest
-from conftest import KIT, ROOT, environment
+from conftest import KIT, ROOT, WITHOUT_TORCH, environment
 
 SOURCE = """
     import kiln
@@ -45,6 +45,10 @@ def test_a_failed_compilation_has_exactly_the_compilers_log(nvrtc, python):
         copy = pickle.loads(pickle.dumps(error))
         assert (str(copy), copy.log, copy.code) == (str(error), error.log, 3)
         assert kiln.CompileFailed("text").log == ""
+    try:
+        kiln.Kernel("wrong", file_name="two\\nlines.cu").prepare()
+    except kiln.CompileFailed as error:
+        assert error.log.startswith("two_lines.cu(1): error: "), error.log
         print("seen")
     """
     )
@@ -118,7 +122,7 @@ def test_eight_processes_at_once_build_once(nvrtc, tmp_path):
     )
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", code], env=environment(tmp_path), stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", WITHOUT_TORCH + code], env=environment(tmp_path), stdout=subprocess.PIPE, text=True
         )
         for _ in range(8)
     ]
@@ -177,7 +181,7 @@ def test_ctrl_c_ends_a_call_that_builds_within_two_seconds(handler, tmp_path):
             "signal.signal(signal.SIGINT, stop)",
         )
     process = subprocess.Popen(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", WITHOUT_TORCH + code],
         env=environment(tmp_path, KILN_NVRTC=FAKE, KILN_FAKE_NVRTC="hang"),
         stdout=subprocess.PIPE, text=True,
     )
