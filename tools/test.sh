@@ -258,6 +258,7 @@ check_tidy() {
     skip "no earlier commit to compare with; --tidy-all checks every file"
     return
   }
+  [[ ${python_arguments[0]} == *=ON ]] || files=$(grep -v '^python/' <<<"$files")
   [[ -n $files ]] || return 0
   configure_clang >/dev/null || return
   files=$(while read -r file; do # only files that the build compiles: others have no flags

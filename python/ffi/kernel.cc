@@ -54,6 +54,7 @@ class KernelObject : public Object {
   }
 };
 
+// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): the macro's
 class Kernel : public ObjectRef {
  public:
   Kernel(kiln_kernel* owned, int device)
@@ -309,9 +310,11 @@ void kernel_launch(const AnyView* arguments, std::int32_t count) {
   geometry.cooperative = arguments[4].cast<bool>();
   Values values(*kernel.get());
   for (std::int32_t i = kOwn; i < count; ++i) values.add(arguments[i]);
+  // NOLINTBEGIN(performance-no-int-to-ptr): a CUstream
   const auto in =
       stream ? reinterpret_cast<kiln_stream>(*stream)
              : static_cast<kiln_stream>(TVMFFIEnvGetStream(kDLCUDA, kernel->device));
+  // NOLINTEND(performance-no-int-to-ptr)
   check(kiln_kernel_launch(kernel->kernel, &geometry, in, values.addresses(),
                            values.sizes(), values.count()));
 }
@@ -326,7 +329,7 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(kernel_global, kernel_global)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(kernel_attributes, kernel_attributes)
 
 // As the macro above does, for a function with any number of arguments.
-// NOLINTNEXTLINE(bugprone-reserved-identifier): the name that tvm-ffi looks up
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" TVM_FFI_DLL_EXPORT int __tvm_ffi_kernel_launch(void* /*self*/,
                                                           const TVMFFIAny* arguments,
                                                           std::int32_t count,

@@ -1,6 +1,10 @@
 """kiln.Kernel: how its arguments reach the device, on a simulated one with the real NVRTC."""
 
+import re
+import textwrap
+
 import pytest
+from conftest import ROOT
 
 pytestmark = pytest.mark.usefixtures("nvrtc")
 
@@ -199,3 +203,27 @@ def test_object_code_is_that_of_cuda_core(python):
     """
     )
     assert said == "cubin"
+
+
+def test_the_kernel_of_the_readme_runs_as_it_stands_there(python):
+    page = (ROOT / "python/README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    (block,) = [block for block in blocks if "kiln.Kernel(" in block]
+    code = textwrap.dedent(SETUP) + textwrap.dedent(
+        """
+        launches = simulated.record(driver, "scale", ctypes.c_uint64, ctypes.c_uint64,
+                                    ctypes.c_float, ctypes.c_int)
+        n = 1000
+        x, y = np.ones(n, np.float32), np.empty(n, np.float32)
+        """
+    )
+    said = python(code + block + "\nprint(launches[0].grid, launches[0].values[2:])")
+    assert said == "(4, 1, 1) [2.0, 1000]"
+
+
+def test_the_python_of_every_readme_is_python():
+    for page in ("README.md", "python/README.md"):
+        blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
+        assert blocks, page
+        for block in blocks:
+            compile(block, page, "exec")
