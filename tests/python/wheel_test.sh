@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Builds the wheel as `pip install .` does, installs it into an environment of its own, and uses it
+# there: what is in it, what it needs, the program, and a kernel on the simulated driver.
+# Arguments: PYTHON, which has scikit-build-core; the folder of the tests' libraries; a wheel that is
+# built already, or nothing.
+set -euo pipefail
+
+if (($# < 2 || $# > 3)); then
+  echo "usage: wheel_test.sh PYTHON KIT [WHEEL]" >&2
+  exit 2
+fi
+python=$1 kit=$(cd "$2" && pwd) wheel=${3:-}
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/kiln-wheel.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+say() { printf '== %s\n' "$*"; }
+fail() {
+  printf 'FAILED: %s\n' "$*" >&2
+  exit 1
+}
+
+if [[ -z $wheel ]]; then
+  say "building the wheel"
+  (cd "$root" && "$python" -m pip --disable-pip-version-check wheel -q --no-build-isolation --no-deps \
+    -C build-dir="$work/build" -w "$work" .) >"$work/log" 2>&1 || {
+    tail -n 40 "$work/log" >&2
+    fail "the wheel was not built"
+  }
+  wheel=$(echo "$work"/kiln_jit-*.whl)
+fi
+say "$(basename "$wheel"), $(($(stat -c %s "$wheel") >> 20)) MiB"
+[[ $(basename "$wheel") == kiln_jit-*-py3-none-*_x86_64.whl ]] || fail "its name is wrong"
+
+say "what it has"
+"$python" -m zipfile -l "$wheel" | awk 'NR > 1 { print $1 }' >"$work/files"
+for file in kiln/__init__.py kiln/py.typed kiln/bin/kiln kiln/lib/libkiln_ffi.so kiln/libexec/kiln/kiln-worker; do
+  grep -qx "$file" "$work/files" || fail "it has no $file"
+done
+grep -qE '^kiln/lib/libkiln\.so\.[0-9]+\.[0-9]+$' "$work/files" || fail "it has no library"
+grep -q 'licenses/NOTICE$' "$work/files" || fail "it has no NOTICE"
+if grep -E '(\.h|\.cmake|\.1|__pycache__.*)$' "$work/files" >&2; then
+  fail "nobody needs these in a wheel"
+fi
+
+say "installing it"
+"$python" -m venv "$work/venv"
+"$work/venv/bin/python" -m pip --disable-pip-version-check install -q --no-deps "$wheel"
+packages=$("$work/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+# What it depends on, from the environment that built it.
+theirs=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+for each in tvm_ffi numpy numpy.libs typing_extensions.py; do
+  [[ ! -e $theirs/$each ]] || ln -s "$theirs/$each" "$packages/$each"
+done
+for each in "$theirs"/apache_tvm_ffi-*.dist-info; do ln -s "$each" "$packages/"; done
+
+say "what its files need"
+for file in "$packages"/kiln/lib/*.so* "$packages"/kiln/bin/kiln "$packages"/kiln/libexec/kiln/*; do
+  readelf -dW "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+    grep -E 'fmt|spdlog|crypto|xxhash|libstdc\+\+|cuda|nvrtc|cudnn' >"$work/needed" &&
+    fail "$file needs $(xargs <"$work/needed"), which it should bring along or find later"
+  readelf -dW "$file" | grep -E 'R(UN)?PATH' | grep -v 'ORIGIN' >&2 && fail "$file has a path of this machine"
+  true
+done
+
+say "using it, without the environment being activated"
+nvrtc=${KILN_NVRTC:-$(cmake -P "$root/tools/cmake/NvidiaParts.cmake" 2>&1 | sed -n 's/^-- nvrtc=//p')}
+run() {
+  env -i PATH="$PATH" HOME="$work" KILN_NVRTC="$nvrtc" KILN_DRIVER="$kit/libkiln-simulated-driver.so" \
+    timeout 120 "$work/venv/bin/python" "$@"
+}
+cd "$work"
+run -m kiln --version
+run - <<'CODE'
+import kiln
+scale = kiln.Kernel('extern "C" __global__ void scale(float* y, float x) { *y *= x; }')
+scale(1, 1, None, 2.0)
+assert len(scale.key) == 64 and kiln.statistics()["compiled"] == 1
+assert kiln.warm(quick=True, arch="9.0", dry_run=True, progress=False).missing > 0
+print("a kernel was built, loaded and launched")
+CODE
+say "passed in $SECONDS s"
