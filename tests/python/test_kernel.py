@@ -4,7 +4,7 @@ import re
 import textwrap
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, needs_torch
 
 pytestmark = pytest.mark.usefixtures("nvrtc")
 
@@ -227,3 +227,29 @@ def test_the_python_of_every_readme_is_python():
         assert blocks, page
         for block in blocks:
             compile(block, page, "exec")
+
+
+@needs_torch
+def test_tensors_of_torch_arrive_as_their_addresses(python):
+    said = python(
+        SETUP
+        + """
+    import torch
+    launches = simulated.record(driver, "two", ctypes.c_uint64, ctypes.c_uint64)
+    k = kiln.Kernel('extern "C" __global__ void two(void* a, void* b) {}')
+    plain = torch.zeros(4, dtype=torch.bfloat16)
+    wants_grad = torch.zeros(8, requires_grad=True)
+    view = torch.zeros(8, 8)[2:, ::2]
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    empty = torch.empty(0)
+    k(1, 1, plain, wants_grad)
+    k(1, 1, view, parameter)
+    k(1, 1, wants_grad * 1, empty)
+    for tensors, launch in zip([(plain, wants_grad), (view, parameter)], launches):
+        assert launch.values == [tensor.data_ptr() for tensor in tensors], launch
+    assert launches[2].values[1] == empty.data_ptr()
+    print(len(launches))
+    """,
+        torch=True,
+    )
+    assert said == "3"
