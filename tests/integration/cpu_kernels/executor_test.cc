@@ -6,8 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <bit>
+#include <chrono>
+#include <csignal>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/cpu_kernel/cpu_kernel.h"
@@ -226,6 +230,28 @@ TEST(Launches, AreOnlyInX) {
 TEST(Launches, ReportAnAddressOfNoMemory) {
   EXPECT_THAT(report(of(32), {}, [] { *reinterpret_cast<volatile int*>(64) = 1; }),
               HasSubstr("block 0, thread 0 writes address 0x40"));
+}
+
+TEST(Launches, WithoutEndAreReportedThoughAnotherThreadGetsTheClocksSignal) {
+  std::atomic<bool> has_begun = false;
+  std::atomic<bool> has_ended = false;
+  std::string said;
+  std::thread launching([&] {
+    said = report(of(1), {}, [&] {
+      has_begun = true;
+      volatile bool goes_on = true;
+      while (goes_on) {
+      }
+    });
+    has_ended = true;
+  });
+  while (!has_begun) std::this_thread::yield();
+  while (!has_ended) {
+    ASSERT_EQ(std::raise(SIGVTALRM), 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  launching.join();
+  EXPECT_EQ(said, "block 0, thread 0: runs without end");
 }
 
 // NOLINTNEXTLINE(misc-no-recursion)

@@ -1,7 +1,9 @@
 #include "tests/support/cpu_kernel/fault_signals.h"
 
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstddef>
@@ -14,7 +16,8 @@ constexpr std::size_t kHandlerStackBytes = std::size_t{64} << 10;
 
 // A signal handler reaches nothing else.
 // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
-FaultSignals::Take taker = nullptr;
+FaultSignals::Take taker = nullptr;  // null while there are no FaultSignals
+pid_t takers_thread = 0;
 std::array<struct sigaction, kSignals.size()> old_actions;
 alignas(16) std::array<std::byte, kHandlerStackBytes> handler_stack;
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
@@ -31,15 +34,20 @@ Fault::Kind kind_of([[maybe_unused]] const void* context) {
 }
 
 void on_signal(int signal, siginfo_t* info, void* context) {
+  const bool is_takers = taker != nullptr && ::gettid() == takers_thread;
   if (signal == SIGVTALRM) {
-    taker({Fault::Kind::kClock, 0});
+    // The clock is the process's, and its signal comes to any thread.
+    if (is_takers)
+      taker({Fault::Kind::kClock, 0});
+    else if (taker != nullptr)
+      ::syscall(SYS_tgkill, ::getpid(), takers_thread, SIGVTALRM);
     return;
   }
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
-  if (!taker({kind_of(context), address})) {
+  if (!is_takers || !taker({kind_of(context), address})) {
     for (std::size_t i = 0; i < kSignals.size(); ++i) {
       if (kSignals[i] == signal) {
-        ::sigaction(signal, &old_actions[i], nullptr);  // and the access happens again
+        ::sigaction(signal, &old_actions[i], nullptr);  // the access happens again
       }
     }
   }
@@ -57,6 +65,7 @@ void set_timer(std::chrono::milliseconds tick) {
 
 FaultSignals::FaultSignals(Take take, std::chrono::milliseconds tick) {
   taker = take;
+  takers_thread = ::gettid();
   stack_t stack{};
   stack.ss_sp = handler_stack.data();
   stack.ss_size = handler_stack.size();
@@ -73,8 +82,13 @@ FaultSignals::FaultSignals(Take take, std::chrono::milliseconds tick) {
 
 FaultSignals::~FaultSignals() {
   set_timer(std::chrono::milliseconds(0));
+  taker = nullptr;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    ::sigaction(kSignals[i], &old_actions[i], nullptr);
+    // The clock's last signal may still be on its way through another thread, and by
+    // default ends the process.
+    if (kSignals[i] != SIGVTALRM || old_actions[i].sa_handler != SIG_DFL) {
+      ::sigaction(kSignals[i], &old_actions[i], nullptr);
+    }
   }
   ::sigaltstack(&old_stack_, nullptr);
 }

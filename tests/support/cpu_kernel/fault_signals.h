@@ -1,4 +1,4 @@
-// Faults and endless loops of the code that runs on this thread, as calls.
+// Faults and endless loops of the code that runs on one thread, as calls.
 
 #pragma once
 
@@ -14,10 +14,11 @@ struct Fault {
   std::uintptr_t address;  // 0 for kClock, and where the processor does not know
 };
 
-/// While one lives, `take` is called on a stack of its own for SIGSEGV and SIGBUS, and
-/// with kClock each time this process has used `tick` of processor time. A `take` that
-/// returns false after an access lets the fault be what it was before; one that does
-/// not return has left for a stack that lives on. One at a time. Thread safety: none.
+/// While one lives, `take` is called on the thread that made it, on a stack of its own,
+/// for SIGSEGV and SIGBUS of that thread, and with kClock each time this process has
+/// used `tick` of processor time. A `take` that returns false after an access lets the
+/// fault be what it was before, as is a fault of another thread; one that does not
+/// return has left for a stack that lives on. One at a time. Thread safety: none.
 class FaultSignals {
  public:
   using Take = bool (*)(const Fault&);
