@@ -66,8 +66,10 @@ class SimulatedDriver {
   KILN_CONTROL(calls)
   KILN_CONTROL(loads)
   KILN_CONTROL(loads_on)
+  KILN_CONTROL(last_image)
   KILN_CONTROL(alive)
   KILN_CONTROL(register_kernel)
+  KILN_CONTROL(register_any_kernel)
 #undef KILN_CONTROL
   // NOLINTEND(bugprone-macro-parentheses)
 

@@ -154,6 +154,10 @@ unsigned long kiln_simulated_loads_on(int device) {
   });
 }
 
+const char* kiln_simulated_last_image() {
+  return under_lock([](Simulator& simulator) { return simulator.thread().last_image; });
+}
+
 size_t kiln_simulated_alive(kiln_simulated_objects what) {
   return under_lock([&](Simulator& simulator) { return alive(simulator, what); });
 }
@@ -172,7 +176,14 @@ void kiln_simulated_register_kernel(const char* entry_point, kiln_simulated_kern
     if (run == nullptr)
       simulator.host_kernels.erase(entry_point);
     else
-      simulator.host_kernels[entry_point] = {run, user};
+      simulator.host_kernels[entry_point] = {.run = run, .user = user};
+    return 0;
+  });
+}
+
+void kiln_simulated_register_any_kernel(kiln_simulated_any_kernel run, void* user) {
+  under_lock([&](Simulator& simulator) {
+    simulator.any_kernel = {.run_any = run, .user = user};
     return 0;
   });
 }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "codec/digest.h"
 #include "util/little_endian.h"
 
 namespace kiln::simulated {
@@ -36,6 +37,13 @@ bool is_text(char c) {
   return byte >= 0x20 || c == '\n' || c == '\t' || c == '\r' || c == '\f';
 }
 
+tl::expected<Image, Refusal> with_digest(tl::expected<Image, Refusal> image,
+                                         ByteView bytes) {
+  if (image)
+    image->sha256 = Digest::of(bytes).hex();
+  return image;
+}
+
 }  // namespace
 
 std::optional<Arch> parse_arch(std::string_view text) {
@@ -58,14 +66,15 @@ tl::expected<Image, Refusal> read_image(const void* data) {
   const char* const text = static_cast<const char*>(data);
   if (std::strncmp(text, ELFMAG, SELFMAG) == 0) {
     const auto* const bytes = static_cast<const std::byte*>(data);
-    return read_cubin({bytes, cubin_size(bytes)});
+    const ByteView whole(bytes, cubin_size(bytes));
+    return with_digest(read_cubin(whole), whole);
   }
   std::size_t length = 0;
   while (is_text(text[length])) ++length;
   const std::string_view whole(text, length);
   if (text[length] != '\0' || whole.find(".version") == std::string_view::npos)
     return bad("neither a cubin nor PTX");
-  return read_ptx(whole);
+  return with_digest(read_ptx(whole), as_bytes(whole));
 }
 
 int toolkit_of_ptx(int ptx_version) {

@@ -51,6 +51,7 @@ struct Global {
 };
 
 struct Image {
+  std::string sha256{};  // of its bytes, as hex; read_image() sets it
   bool is_ptx = false;
   Arch arch;
   int toolkit = 0;      // CUDA's encoding, 13000; 0 where a cubin does not tell

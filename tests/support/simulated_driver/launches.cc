@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <vector>
 
 #include "tests/support/simulated_driver/capture.h"
 #include "tests/support/simulated_driver/function_attributes.h"
@@ -12,6 +13,7 @@
 using kiln::simulated::Device;
 using kiln::simulated::DeviceModel;
 using kiln::simulated::enter;
+using kiln::simulated::EntryPoint;
 using kiln::simulated::Function;
 using kiln::simulated::HostKernel;
 using kiln::simulated::Needs;
@@ -130,7 +132,31 @@ tl::expected<Function*, CUresult> function_for(Simulator& simulator,
 struct Accepted {
   kiln_simulated_launch record{};
   HostKernel host;
+  std::vector<std::size_t> sizes{};  // of the parameters, for host.run_any
 };
+
+/// What runs in the place of a kernel that is launched and not captured.
+void find_host_kernel(const Simulator& simulator, const EntryPoint& entry,
+                      Accepted& accepted) {
+  const auto own = simulator.host_kernels.find(entry.name);
+  accepted.host =
+      own == simulator.host_kernels.end() ? simulator.any_kernel : own->second;
+  if (accepted.host.run_any == nullptr)
+    return;
+  for (const auto& parameter : entry.parameters)
+    accepted.sizes.push_back(parameter.size);
+}
+
+CUresult run_on_host(const Accepted& accepted, void** parameters) {
+  const HostKernel& host = accepted.host;
+  if (host.run != nullptr)
+    host.run(&accepted.record, parameters, host.user);
+  if (host.run_any == nullptr)
+    return CUDA_SUCCESS;
+  return static_cast<CUresult>(host.run_any(&accepted.record, parameters,
+                                            accepted.sizes.data(),
+                                            accepted.sizes.size(), host.user));
+}
 
 CUresult accept(Simulator& simulator, const Request& request, Accepted& accepted) {
   Stream* const stream = simulator.stream(request.stream);
@@ -147,9 +173,9 @@ CUresult accept(Simulator& simulator, const Request& request, Accepted& accepted
       refused != CUDA_SUCCESS)
     return refused;
   (*function)->is_loaded = true;
-  const std::string& name = (*function)->entry->name;
   kiln_simulated_launch& record = accepted.record;
-  record.function = simulator.intern(name);
+  record.function = simulator.intern((*function)->entry->name);
+  record.image = simulator.intern((*function)->image->sha256);
   record.device = device.ordinal;
   std::copy(request.grid.begin(), request.grid.end(), record.grid);
   std::copy(request.block.begin(), request.block.end(), record.block);
@@ -161,9 +187,8 @@ CUresult accept(Simulator& simulator, const Request& request, Accepted& accepted
   if (stream->capture)
     stream->capture->nodes.push_back(record);
   simulator.launches.push_back(record);
-  const auto host = simulator.host_kernels.find(name);
-  if (host != simulator.host_kernels.end() && !stream->capture)
-    accepted.host = host->second;
+  if (!stream->capture)
+    find_host_kernel(simulator, *(*function)->entry, accepted);
   return CUDA_SUCCESS;
 }
 
@@ -173,9 +198,7 @@ CUresult launch(const char* symbol, const Request& request) {
     return accept(simulator, request, accepted);
   });
   // Outside the lock: it may take long, and may call the driver.
-  if (result == CUDA_SUCCESS && accepted.host.run != nullptr)
-    accepted.host.run(&accepted.record, request.parameters, accepted.host.user);
-  return result;
+  return result == CUDA_SUCCESS ? run_on_host(accepted, request.parameters) : result;
 }
 
 // False where an attribute is none that a launch may have.

@@ -40,6 +40,7 @@ tl::expected<CUmodule, Refusal> Simulator::load(
                        .entry = &entry,
                        .settings = {},
                        .is_loaded = settings.is_eager}));
+  thread().last_image = intern(image->sha256);
   ++loads;
   ++device.loads;
   return handle;

@@ -36,14 +36,21 @@ typedef struct kiln_simulated_launch {
   struct CUstream_st* stream; /* as it was given */
   unsigned cluster[3];        /* zeros where none was asked for */
   int is_cooperative;
-  int is_captured; /* into a graph: it was not run */
-  int is_repeated; /* by the launch of a graph */
+  int is_captured;   /* into a graph: it was not run */
+  int is_repeated;   /* by the launch of a graph */
+  const char* image; /* that the function is of: see kiln_simulated_last_image() */
 } kiln_simulated_launch;
 
 /// Runs instead of a kernel, once a launch, on the launching thread before the launch
 /// returns. Device pointers are pointers. It may call the driver.
 typedef void (*kiln_simulated_kernel)(const kiln_simulated_launch* launch,
                                       void** kernel_params, void* user);
+
+/// The same for every entry point. The kernel has `count` parameters, of `sizes` bytes.
+/// The launch returns what this returns, a CUresult, and that has no other effect.
+typedef int (*kiln_simulated_any_kernel)(const kiln_simulated_launch* launch,
+                                         void** kernel_params, const size_t* sizes,
+                                         size_t count, void* user);
 
 enum kiln_simulated_objects {
   KILN_SIMULATED_CONTEXTS, /* active ones */
@@ -92,6 +99,11 @@ unsigned long kiln_simulated_calls(const char* function);
 unsigned long kiln_simulated_loads(void);
 unsigned long kiln_simulated_loads_on(int device);
 
+/// The image that the calling thread put into a context last, NULL for none: the
+/// SHA-256 of its bytes as 64 hex digits, of PTX without the closing NUL. Valid for
+/// ever.
+const char* kiln_simulated_last_image(void);
+
 /// How many of them there are now.
 size_t kiln_simulated_alive(enum kiln_simulated_objects what);
 
@@ -102,6 +114,10 @@ size_t kiln_simulated_launches(kiln_simulated_launch* out, size_t room);
 /// captured, or that a graph repeats, is only recorded: nobody keeps its parameters.
 void kiln_simulated_register_kernel(const char* entry_point, kiln_simulated_kernel run,
                                     void* user);
+
+/// `run` for every later launch of an entry point that no function is registered for;
+/// null for none.
+void kiln_simulated_register_any_kernel(kiln_simulated_any_kernel run, void* user);
 
 #ifdef __cplusplus
 }

@@ -137,6 +137,7 @@ void Simulator::reset() {
   legacy_streams.clear();
   thread_streams.clear();
   host_kernels.clear();
+  any_kernel = {};
   launches.clear();
   loads = 0;
   is_initialized = false;

@@ -126,8 +126,10 @@ struct Allocation {
   bool is_host = false;
 };
 
+/// What runs in the place of a kernel: one of the two functions, or neither.
 struct HostKernel {
   kiln_simulated_kernel run = nullptr;
+  kiln_simulated_any_kernel run_any = nullptr;
   void* user = nullptr;
 };
 
@@ -136,6 +138,7 @@ struct ThreadState {
   std::uint64_t epoch = 0;
   std::vector<CUcontext> stack;
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  const char* last_image = nullptr;
 };
 
 enum class Needs {
@@ -223,6 +226,7 @@ class Simulator {
   std::map<std::pair<CUcontext, std::thread::id>, Stream> thread_streams;
   std::map<CUdeviceptr, Allocation> allocations;
   std::map<std::string, HostKernel, std::less<>> host_kernels;
+  HostKernel any_kernel;  // of the entry points without one of their own
   std::vector<kiln_simulated_launch> launches;
   unsigned long loads = 0;
   bool is_initialized = false;

@@ -1,6 +1,8 @@
 #include <array>
+#include <string>
 #include <vector>
 
+#include "codec/digest.h"
 #include "tests/unit/simulated_driver/api.h"
 #include "tests/unit/simulated_driver/images.h"
 
@@ -29,6 +31,26 @@ TEST(SimulatedLaunches, AreRecorded) {
   EXPECT_EQ(launch.stream, stream);
   EXPECT_THAT(launch.cluster, testing::ElementsAre(0, 0, 0));
   EXPECT_EQ(launch.is_cooperative, 0);
+}
+
+TEST(SimulatedLaunches, NameTheImageThatWasLoaded) {
+  const DriverUnderTest driver;
+  driver.use();
+  EXPECT_EQ(driver.last_image(), nullptr);
+  const std::array images{cubin_for("sm_90"), cubin_for("sm_90", "12.9"),
+                          ptx_for("sm_90")};
+  std::vector<std::string> expected;
+  for (const Bytes& image : images) {
+    const CUfunction function = driver.load(image, "k");
+    const ByteView bytes(image.data(), image.size() - (&image == &images[2] ? 1 : 0));
+    expected.push_back(Digest::of(bytes).hex());
+    EXPECT_STREQ(driver.last_image(), expected.back().c_str());
+    EXPECT_EQ(driver.launch(function), CUDA_SUCCESS);
+  }
+  const std::vector<kiln_simulated_launch> launches = driver.launches();
+  ASSERT_EQ(launches.size(), images.size());
+  for (std::size_t i = 0; i < images.size(); ++i)
+    EXPECT_STREQ(launches[i].image, expected[i].c_str());
 }
 
 TEST(SimulatedLaunches, OfImpossibleShapesAreRefused) {
@@ -238,6 +260,45 @@ TEST(SimulatedLaunches, RunWhatATestHasRegisteredForTheEntryPoint) {
   has_run = false;
   EXPECT_EQ(driver.launch(function, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_FALSE(has_run) << "a refused launch runs nothing";
+}
+
+struct Seen {
+  std::string function;
+  std::vector<std::size_t> sizes;
+  CUresult result = CUDA_SUCCESS;
+};
+int see(const kiln_simulated_launch* launch, void** /*parameters*/,
+        const std::size_t* sizes, std::size_t count, void* user) {
+  Seen& seen = *static_cast<Seen*>(user);
+  seen.function = launch->function;
+  seen.sizes.assign(sizes, sizes + count);
+  return seen.result;
+}
+
+TEST(SimulatedLaunches, WithoutAFunctionOfTheirOwnRunTheOneForAnyKernel) {
+  const DriverUnderTest driver;
+  driver.use();
+  const MadeCubin cubin{.parameters = {8, 4, 2}};
+  const CUmodule module = driver.load(cubin.build());
+  CUfunction function = nullptr;
+  CUfunction plain = nullptr;
+  ASSERT_EQ(driver.cuModuleGetFunction(&function, module, "k"), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuModuleGetFunction(&plain, module, "plain"), CUDA_SUCCESS);
+  Seen seen;
+  driver.register_any_kernel(&see, &seen);
+  EXPECT_EQ(driver.launch(function), CUDA_SUCCESS);
+  EXPECT_EQ(seen.function, "k");
+  EXPECT_THAT(seen.sizes, testing::ElementsAre(8, 4, 2));
+  EXPECT_EQ(driver.launch(plain), CUDA_SUCCESS);
+  EXPECT_EQ(seen.function, "plain");
+  EXPECT_THAT(seen.sizes, testing::IsEmpty());
+  driver.register_kernel(
+      "k", +[](const kiln_simulated_launch*, void**, void*) {}, nullptr);
+  EXPECT_EQ(driver.launch(function), CUDA_SUCCESS);
+  EXPECT_EQ(seen.function, "plain");
+  seen.result = CUDA_ERROR_NOT_SUPPORTED;
+  EXPECT_EQ(driver.launch(plain), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(driver.cuCtxSynchronize(), CUDA_SUCCESS) << "the context is not lost";
 }
 
 }  // namespace
