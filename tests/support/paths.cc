@@ -10,6 +10,10 @@ const char* const kReadingDriver = KILN_TEST_READING_DRIVER;
 const char* const kSettingsProbe = KILN_TEST_SETTINGS_PROBE;
 const char* const kSimulatedDriver = KILN_TEST_SIMULATED_DRIVER;
 
+#ifdef KILN_TEST_CPU_KERNELS
+const char* const kCpuKernels = KILN_TEST_CPU_KERNELS;
+#endif
+
 #ifdef KILN_TEST_PLAN_WORKER
 const char* const kNoDeviceDriver = KILN_TEST_NO_DEVICE_DRIVER;
 const char* const kPlanWorker = KILN_TEST_PLAN_WORKER;
