@@ -1,0 +1,268 @@
+"""A simulated device, for tests on machines without a GPU.
+
+    import kiln.testing
+    kiln.testing.use_simulated_device("9.0")
+
+From then on the CPU's memory is the memory of a CUDA device: ``kiln.ops`` and
+``kiln.Kernel`` take tensors on the CPU, and Kiln builds, caches, loads and launches as on
+a real device, with a simulated driver. The kernels of templates are computed by the same
+text compiled for the CPU: slowly, so take small tensors; not faster than one at a time;
+and only those that ``tests/support/simulated_device`` lists. A kernel from a source is
+computed by what ``define_kernel`` gives it.
+
+This needs two libraries of Kiln's build tree; ``KILN_TEST_KIT`` names their folder,
+``build/dev/lib``. It is for the whole process and cannot be undone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Iterator, Sequence
+
+from . import errors
+from ._library import library
+from .service import configure
+
+__all__ = [
+    "Launch",
+    "define_kernel",
+    "device",
+    "driver",
+    "is_simulated",
+    "launches",
+    "use_simulated_device",
+]
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch that the simulated driver accepted."""
+
+    kernel: str  # "rmsnorm_fwd:dtype=f32,...", "kernel.cu"
+    function: str  # the entry point
+    device: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    stream: int
+    is_captured: bool  # into a graph: it was not run
+    is_repeated: bool  # by the launch of a graph
+
+
+class _Launch(ctypes.Structure):
+    """``kiln_simulated_launch`` of tests/support/simulated_driver/simulated_driver.h."""
+
+    _fields_ = [
+        ("function", ctypes.c_char_p),
+        ("device", ctypes.c_int),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("dynamic_shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("cluster", ctypes.c_uint * 3),
+        ("is_cooperative", ctypes.c_int),
+        ("is_captured", ctypes.c_int),
+        ("is_repeated", ctypes.c_int),
+        ("image", ctypes.c_char_p),
+    ]
+
+
+_HOST_KERNEL = ctypes.CFUNCTYPE(
+    None, ctypes.POINTER(_Launch), ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
+)
+
+
+class _Kit:
+    """The two libraries, opened."""
+
+    def __init__(self, driver: Path, kernels: Path) -> None:
+        self.driver = ctypes.CDLL(str(driver))
+        self.driver.kiln_simulated_launches.restype = ctypes.c_size_t
+        self.driver.kiln_simulated_launches.argtypes = (
+            ctypes.POINTER(_Launch),
+            ctypes.c_size_t,
+        )
+        self.driver.kiln_simulated_register_kernel.argtypes = (
+            ctypes.c_char_p,
+            _HOST_KERNEL,
+            ctypes.c_void_p,
+        )
+        self.driver.kiln_simulated_register_kernel.restype = None
+        self.kernels = ctypes.CDLL(str(kernels))
+        self.kernels.kiln_cpu_kernels_install.restype = ctypes.c_void_p
+        self.kernels.kiln_cpu_kernels_take_error.restype = ctypes.c_char_p
+        self.kernels.kiln_cpu_kernels_name.restype = ctypes.c_char_p
+        self.kernels.kiln_cpu_kernels_name.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
+        self.handle = self.kernels.kiln_cpu_kernels_install(str(driver).encode())
+        if not self.handle:
+            raise errors.Unavailable(self.take_error())
+        self.defined: dict[str, object] = {}  # callbacks that the driver has
+        self.ordinal = 0
+
+    def take_error(self) -> str:
+        return self.kernels.kiln_cpu_kernels_take_error().decode()
+
+
+_lock = threading.Lock()
+_kit: _Kit | None = None
+
+
+def is_simulated() -> bool:
+    """Whether ``use_simulated_device`` has been called."""
+    return _kit is not None
+
+
+def use_simulated_device(capabilities: str = "9.0") -> None:
+    """Makes the CPU's memory that of simulated devices with these compute capabilities.
+
+    ``"8.6,9.0"`` are two devices; ``device`` says which of them has the memory, the first
+    at first. Call it before Kiln is used: afterwards, and where there is a real device, it
+    raises ``kiln.InvalidArgument``. Attention is computed by Kiln's own kernels, whatever
+    KILN_ATTENTION says.
+    """
+    global _kit
+    with _lock:
+        if _kit is not None:
+            raise errors.InvalidArgument("use_simulated_device() was called before")
+        if not re.fullmatch(r"\d+\.\d(,\d+\.\d)*", capabilities):
+            raise errors.InvalidArgument(
+                f"{capabilities!r} are no compute capabilities, such as '8.6,9.0'"
+            )
+        _refuse_real_driver()
+        paths = _libraries()
+        # Refused if Kiln was used before. cuDNN takes no memory of the CPU.
+        configure(driver=paths[0], attention="kiln")
+        kit = _Kit(*paths)
+        if kit.driver.kiln_simulated_set_devices(capabilities.encode()) != 0:
+            raise errors.InvalidArgument(f"{paths[0]} is in use already")
+        on_event = ctypes.cast(kit.kernels.kiln_cpu_kernels_on_event, ctypes.c_void_p)
+        library().use_events(on_event.value, kit.handle)
+        library().use_cpu_device(0)
+        _explain_device_errors(kit)
+        _kit = kit
+    ops = sys.modules.get("kiln.ops")
+    if ops is not None:
+        ops._register_cpu()
+
+
+@contextlib.contextmanager
+def device(ordinal: int) -> Iterator[None]:
+    """While it lasts, the CPU's memory belongs to that simulated device, for all threads."""
+    kit = _in_use()
+    before = kit.ordinal
+    _set_device(kit, ordinal)
+    try:
+        yield
+    finally:
+        _set_device(kit, before)
+
+
+def driver() -> ctypes.CDLL:
+    """The simulated driver: the CUDA driver's functions, and ``kiln_simulated_...`` of
+    tests/support/simulated_driver/simulated_driver.h, which also makes calls fail."""
+    return _in_use().driver
+
+
+def launches() -> list[Launch]:
+    """Every launch so far, in order."""
+    kit = _in_use()
+    room = kit.driver.kiln_simulated_launches(None, 0)
+    all_of_them = (_Launch * room)()
+    kit.driver.kiln_simulated_launches(all_of_them, room)
+    return [
+        Launch(
+            kernel=kit.kernels.kiln_cpu_kernels_name(kit.handle, each.image).decode(),
+            function=each.function.decode(),
+            device=each.device,
+            grid=tuple(each.grid),
+            block=tuple(each.block),
+            shared_bytes=each.dynamic_shared_bytes,
+            stream=each.stream or 0,
+            is_captured=bool(each.is_captured),
+            is_repeated=bool(each.is_repeated),
+        )
+        for each in all_of_them
+    ]
+
+
+def define_kernel(
+    function: str, types: Sequence[type], run: Callable[..., None]
+) -> None:
+    """Every later launch of that entry point calls ``run(grid, block, *arguments)``.
+
+    ``types`` are those of the arguments in ctypes: ``ctypes.c_float``, and
+    ``ctypes.c_void_p`` for a pointer, of which ``run`` gets the address. What ``run``
+    raises is printed and not passed on.
+    """
+    kit = _in_use()
+
+    def call(launch, parameters, _user):
+        arguments = [
+            ctypes.cast(parameters[i], ctypes.POINTER(each)).contents.value
+            for i, each in enumerate(types)
+        ]
+        run(tuple(launch.contents.grid), tuple(launch.contents.block), *arguments)
+
+    callback = _HOST_KERNEL(call)
+    kit.driver.kiln_simulated_register_kernel(function.encode(), callback, None)
+    kit.defined[function] = callback
+
+
+def _in_use() -> _Kit:
+    if _kit is None:
+        raise errors.InvalidArgument("call use_simulated_device() first")
+    return _kit
+
+
+def _set_device(kit: _Kit, ordinal: int) -> None:
+    library().use_cpu_device(ordinal)
+    kit.ordinal = ordinal
+
+
+def _refuse_real_driver() -> None:
+    try:
+        has_device = ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+    except (OSError, AttributeError):  # there is none, or a stub
+        return
+    if has_device:
+        raise errors.InvalidArgument(
+            "this machine has a CUDA device: use that one, or hide it with "
+            "CUDA_VISIBLE_DEVICES=''"
+        )
+
+
+def _libraries() -> tuple[Path, Path]:
+    folder = os.environ.get("KILN_TEST_KIT")
+    if not folder:
+        raise errors.Unavailable(
+            "KILN_TEST_KIT must name a folder with the libraries of Kiln's tests, such as "
+            "build/dev/lib of its build tree"
+        )
+    paths = (
+        Path(folder).resolve() / "libkiln-simulated-driver.so",
+        Path(folder).resolve() / "libkiln-cpu-kernels.so",
+    )
+    for path in paths:
+        if not path.exists():
+            raise errors.Unavailable(
+                f"there is no {path}: build the target kiln-cpu-kernels"
+            )
+    return paths
+
+
+def _explain_device_errors(kit: _Kit) -> None:
+    """A launch that fails on the CPU says why, which the driver's error does not."""
+    import tvm_ffi
+
+    class WithReason:  # tvm_ffi wants a class
+        def __new__(cls, message: str) -> errors.DeviceError:
+            reason = kit.take_error()
+            return errors.DeviceError(f"{message}: {reason}" if reason else message)
+
+    tvm_ffi.register_error("kiln.DeviceError", WithReason)

@@ -1,0 +1,99 @@
+"""kiln.testing: the CPU's memory as that of a device, and what it refuses."""
+
+import pytest
+
+SETUP = """
+    import numpy as np
+    import kiln, kiln.testing
+    from kiln._library import library
+
+    def softmax(rows, dtype=np.float32):
+        x = np.linspace(-2, 2, rows * 60, dtype=np.float64).astype(dtype).reshape(1, 1, rows, 60)
+        y = np.empty_like(x)
+        library().softmax_forward(0, -1, y, x, None, 1.0, False)
+        wanted = np.exp(x.astype(np.float64))
+        wanted /= wanted.sum(-1, keepdims=True)
+        assert np.abs(y - wanted).max() < np.finfo(dtype).eps / 16, y
+
+    def refused(error, call, *args):
+        try:
+            call(*args)
+        except error as refusal:
+            return str(refusal)
+        return "it was not refused"
+"""
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_kernels_of_each_type_and_device_are_computed_in_the_memory_of_the_cpu(python):
+    python(
+        SETUP
+        + """
+    assert not kiln.testing.is_simulated()
+    kiln.testing.use_simulated_device("9.0,9.0")
+    assert kiln.testing.is_simulated()
+    softmax(3)
+    softmax(2, np.float16)
+    with kiln.testing.device(1):
+        softmax(3)
+    softmax(3)
+    launches = kiln.testing.launches()
+    assert [each.device for each in launches] == [0, 0, 1, 0], launches
+    assert [each.kernel[:28] for each in launches] == [
+        "scaled_softmax_fwd:dtype=f32", "scaled_softmax_fwd:dtype=f16",
+        "scaled_softmax_fwd:dtype=f32", "scaled_softmax_fwd:dtype=f32"], launches
+    assert launches[0].function == "scaled_softmax_fwd" and not launches[0].is_captured
+"""
+    )
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_a_launch_that_cannot_be_computed_says_why(python):
+    python(
+        SETUP
+        + """
+    kiln.testing.use_simulated_device()
+    own = kiln.Kernel('extern "C" __global__ void scale(float* x, float by, int n) {}')
+    x = np.arange(4, dtype=np.float32)
+    said = refused(kiln.DeviceError, own, 1, 32, x, 2.0, 4)
+    assert "CUDA_ERROR_NOT_SUPPORTED" in said and "scale on the CPU: kernel.cu is not among" in said, said
+
+    import ctypes
+    calls = []
+    def scale(grid, block, address, by, n):
+        calls.append((grid, block))
+        numbers = (ctypes.c_float * n).from_address(address)
+        numbers[:] = [by * number for number in numbers]
+    kiln.testing.define_kernel("scale", (ctypes.c_void_p, ctypes.c_float, ctypes.c_int), scale)
+    own(1, 32, x, 2.0, 4)
+    assert x.tolist() == [0, 2, 4, 6] and calls == [((1, 1, 1), (32, 1, 1))], (x, calls)
+"""
+    )
+
+
+def test_it_is_refused_twice_without_its_libraries_and_after_the_first_use(python):
+    python(
+        SETUP
+        + """
+    import os
+    folder = os.environ.pop("KILN_TEST_KIT")
+    use = kiln.testing.use_simulated_device
+    assert "KILN_TEST_KIT must name" in refused(kiln.Unavailable, use)
+    os.environ["KILN_TEST_KIT"] = "/nowhere"
+    assert "there is no /nowhere/libkiln-sim" in refused(kiln.Unavailable, use)
+    os.environ["KILN_TEST_KIT"] = folder
+    assert "'9' are no compute" in refused(kiln.InvalidArgument, use, "9")
+    assert "use_simulated_device() first" in refused(kiln.InvalidArgument, kiln.testing.launches)
+    use("8.6")
+    assert [device.capability for device in kiln.devices()] == [(8, 6)]
+    assert "was called before" in refused(kiln.InvalidArgument, use)
+"""
+    )
+    python(
+        SETUP
+        + """
+    kiln.devices()
+    said = refused(kiln.InvalidArgument, kiln.testing.use_simulated_device)
+    assert "configure() must come before" in said, said
+"""
+    )
