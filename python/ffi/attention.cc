@@ -12,10 +12,10 @@ using Problem = kiln_attention_problem;
 
 constexpr Operation<kiln_attention_args> kForward{
     "attention_forward", kiln_attention_forward, kiln_attention_forward_prepare,
-    kiln_attention_forward_workspace};
+    kiln_attention_forward_workspace, true};
 constexpr Operation<kiln_attention_args> kBackward{
     "attention_backward", kiln_attention_backward, kiln_attention_backward_prepare,
-    kiln_attention_backward_workspace};
+    kiln_attention_backward_workspace, true};
 
 struct Layout {
   explicit Layout(const std::string& name) {
@@ -84,6 +84,15 @@ void set_lengths(Call<kiln_attention_args>& call, const std::int32_t*& field,
   Tensors::expect_dtype(name, *lengths, kInt32);
   Tensors::expect_elements(name, *lengths, count);
   call.set(field, name, *lengths);
+}
+
+void set_number(Call<kiln_attention_args>& call, const std::int64_t*& field,
+                const char* name, const Optional<TensorView>& number) {
+  if (!number)
+    return;
+  Tensors::expect_dtype(name, *number, kInt64);
+  Tensors::expect_elements(name, *number, 1);
+  call.set(field, name, *number);
 }
 
 void set_sizes(Problem& problem, const Inputs& inputs, const Layout& layout,
@@ -161,8 +170,8 @@ void set_inputs(Call<kiln_attention_args>& call, const Inputs& inputs,
               problem.batch + 1);
   set_lengths(call, tensors.lengths_q, "lengths_q", inputs.lengths_q, problem.batch);
   set_lengths(call, tensors.lengths_kv, "lengths_kv", inputs.lengths_kv, problem.batch);
-  call.set(tensors.dropout_seed, "dropout_seed", inputs.dropout_seed);
-  call.set(tensors.dropout_offset, "dropout_offset", inputs.dropout_offset);
+  set_number(call, tensors.dropout_seed, "dropout_seed", inputs.dropout_seed);
+  set_number(call, tensors.dropout_offset, "dropout_offset", inputs.dropout_offset);
   if (scale) {
     tensors.has_scale = true;
     tensors.scale = static_cast<float>(*scale);

@@ -152,7 +152,8 @@ void run_interruptibly(std::function<kiln_result()> body, kiln_cancel* cancel) {
 
 Tensors::Tensors(std::int64_t action, std::int64_t device)
     : action_(static_cast<Action>(action)),
-      has_device_(action_ != Action::kLaunch),
+      has_stand_ins_(device >= 0),
+      has_device_(has_stand_ins_),
       device_{kDLCUDA, static_cast<std::int32_t>(device)} {
   if (action < 0 || action > static_cast<std::int64_t>(Action::kWorkspace))
     refuse("there is no action " + std::to_string(action));
@@ -160,7 +161,7 @@ Tensors::Tensors(std::int64_t action, std::int64_t device)
 
 void* Tensors::strided(const char* name, const TensorView& tensor) {
   void* const address = static_cast<char*>(tensor.data_ptr()) + tensor.byte_offset();
-  if (action_ != Action::kLaunch)
+  if (has_stand_ins_)
     return address != nullptr ? address : this;  // set: all that prepare() asks
   if (!has_device_) {
     device_ = device_of(name, tensor);
@@ -174,7 +175,7 @@ void* Tensors::strided(const char* name, const TensorView& tensor) {
 }
 
 void* Tensors::data(const char* name, const TensorView& tensor) {
-  if (action_ == Action::kLaunch && !tensor.IsContiguous())
+  if (!has_stand_ins_ && !tensor.IsContiguous())
     refuse(std::string(name) + " is not contiguous");
   return strided(name, tensor);
 }
@@ -235,7 +236,7 @@ bool is_prepared(const void* operation, int device, const std::string& bytes) {
   return all.launches.contains(prepared_name(operation, device, bytes));
 }
 
-void remember_prepared(const void* operation, int device, std::string bytes) {
+void remember_prepared(const void* operation, int device, const std::string& bytes) {
   Prepared& all = prepared();
   const std::unique_lock lock(all.mutex);
   if (all.launches.size() >= kMostPrepared)

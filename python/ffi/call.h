@@ -46,7 +46,9 @@ void run_interruptibly(std::function<kiln_result()> body,
                        kiln_cancel* cancel = nullptr);
 
 /// kLaunch: run it in the current stream. kPrepare: fetch and load what a launch needs.
-/// kWorkspace: return the bytes of device scratch memory that a launch needs.
+/// kWorkspace: return the bytes of device scratch memory that a launch needs, and
+/// prepare it; in a stream capture, what must be prepared for that must have been
+/// before.
 enum class Action : std::int64_t { kLaunch, kPrepare, kWorkspace };
 
 /// The functions of kiln/c.h for one operation.
@@ -57,11 +59,13 @@ struct Operation {
   kiln_result (*prepare)(kiln_service*, int, const Arguments*);
   kiln_result (*workspace)(kiln_service*, int, const Arguments*,
                            std::uint64_t*) = nullptr;
+  /// Whether `workspace` may build and load, as that of attention does.
+  bool workspace_prepares = false;
 };
 
 /// The part of a call that does not depend on the operation: checks tensors, and finds
-/// the device that they are on. Except for kLaunch, only shapes and types of tensors
-/// count; `device` is then the CUDA ordinal.
+/// the device that they are on, if `device` is -1. Else it is the CUDA ordinal, and
+/// only shapes, strides and types of tensors count: such a call is no kLaunch.
 class Tensors {
  public:
   Tensors(std::int64_t action, std::int64_t device);
@@ -87,6 +91,7 @@ class Tensors {
 
  private:
   Action action_;
+  bool has_stand_ins_;  // the device is given, and the tensors need not be there
   bool has_device_;
   DLDevice device_;
 };
@@ -98,7 +103,7 @@ inline constexpr DLDataType kInt64{kDLInt, 64, 1};
 /// The launches that were prepared: their arguments, with 1 in each byte of a pointer
 /// that is set. Thread-safe.
 bool is_prepared(const void* operation, int device, const std::string& bytes);
-void remember_prepared(const void* operation, int device, std::string bytes);
+void remember_prepared(const void* operation, int device, const std::string& bytes);
 /// During a capture nothing can be built, and the launch itself says so.
 bool is_capturing(int device, kiln_stream stream);
 
@@ -142,22 +147,17 @@ class Call : public Tensors {
     switch (action()) {
       case Action::kPrepare:
         prepare();
+        // This thread, too, has then what it must have before it captures.
+        check(operation_.prepare(on, device(), &args));
+        remember_prepared(&operation_, device(), comparable_bytes());
         return 0;
-      case Action::kWorkspace: {
-        std::uint64_t bytes = 0;
-        check(operation_.workspace(on, device(), &args, &bytes));
-        return static_cast<std::int64_t>(bytes);
-      }
+      case Action::kWorkspace:
+        return workspace_bytes(on);
       case Action::kLaunch:
         break;
     }
-    const kiln_stream stream = this->stream();
-    std::string bytes = comparable_bytes();
-    if (!is_prepared(&operation_, device(), bytes) && !is_capturing(device(), stream)) {
-      prepare();
-      remember_prepared(&operation_, device(), std::move(bytes));
-    }
-    check(operation_.launch(on, device(), stream, &args));
+    prepare_once();
+    check(operation_.launch(on, device(), stream(), &args));
     return 0;
   }
 
@@ -175,6 +175,26 @@ class Call : public Tensors {
     for (const std::ptrdiff_t at : pointers_)
       std::memset(bytes.data() + at, 1, sizeof(void*));
     return bytes;
+  }
+  /// Returns whether it is prepared: in a capture it is only if it was before.
+  bool prepare_once() {
+    const std::string bytes = comparable_bytes();
+    if (is_prepared(&operation_, device(), bytes))
+      return true;
+    if (is_capturing(device(), stream()))
+      return false;
+    prepare();
+    remember_prepared(&operation_, device(), bytes);
+    return true;
+  }
+  std::int64_t workspace_bytes(kiln_service* on) {
+    if (!prepare_once() && operation_.workspace_prepares)
+      refuse(std::string(operation_.name) +
+             ": the stream is being captured, and this problem was not prepared: call "
+             "kiln.prepare(), or run it once, before the capture begins");
+    std::uint64_t bytes = 0;
+    check(operation_.workspace(on, device(), &args, &bytes));
+    return static_cast<std::int64_t>(bytes);
   }
   void prepare() {
     run_interruptibly([operation = operation_, where = device(), copy = args] {
