@@ -1,0 +1,185 @@
+"""Activations and gated linear units: kiln/ops/activation.h."""
+
+from __future__ import annotations
+
+import torch
+
+from . import _inputs
+from ._define import Operation
+from ._launch import call, call_with_workspace, dense
+
+_KINDS = {"gelu_tanh": 1, "gelu_erf": 2, "squared_relu": 3}  # KILN_GELU_TANH, ...
+_GLU_KINDS = {"swiglu": 1, "geglu_tanh": 2, "geglu_erf": 3}  # KILN_SWIGLU, ...
+_GELUS = {"tanh": "tanh", "none": "erf"}  # torch's names, Kiln's names
+_NO_CLAMP = (1.0, float("inf"), 0.0)  # alpha, limit and offset: only KILN_CLAMPED_SWIGLU
+
+
+def bias_gelu(x, bias, approximate="tanh"):
+    """torch's gelu(x + bias), with a bias of the last dimension of x, or None.
+
+    Under autocast: the type of x.
+    """
+    return _activation(x, bias, "gelu_" + _inputs.choice("approximate", approximate, _GELUS))
+
+
+def squared_relu(x):
+    """max(x, 0) squared. Under autocast: the type of x."""
+    return _activation(x, None, "squared_relu")
+
+
+def swiglu(x, bias=None, linear=None):
+    """silu(g) * l of the two halves of the last dimension of x = [g, l].
+
+    bias: is added to x first; one for each element of [g, l].
+    linear: l; then x is g alone.
+
+    Under autocast: the type of x.
+    """
+    return _glu(x, bias, linear, "swiglu")
+
+
+def geglu(x, bias=None, linear=None, approximate="tanh"):
+    """gelu(g) * l, with torch's forms of gelu; all else as in swiglu()."""
+    kind = "geglu_" + _inputs.choice("approximate", approximate, _GELUS)
+    return _glu(x, bias, linear, kind)
+
+
+def _activation(x, bias, kind):
+    _check(x)
+    x, bias = _inputs.as_first(x, bias)
+    return activation_fwd(x, bias, kind)
+
+
+def _glu(x, bias, linear, kind):
+    _check(x)
+    if linear is None and x.shape[-1] % 2 != 0:
+        _inputs.refuse(
+            f"the last dimension of x is {x.shape[-1]}: it has two halves, or linear is "
+            "given"
+        )
+    x, bias, linear = _inputs.as_first(x, bias, linear)
+    return glu_fwd(x, linear, bias, kind)
+
+
+def _check(x):
+    if x.dim() == 0:
+        _inputs.refuse("x has no dimension")
+
+
+def _like(x):
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _optional(like):
+    """The gradient of an optional input; without elements, if there is none."""
+    return lambda x: x.new_empty(0) if like is None else _like(like)
+
+
+def _dense(name, tensor):
+    return None if tensor is None else dense(name, tensor)
+
+
+# ---- Activations
+
+
+def _forward(y, x, bias, kind):
+    x, bias = dense("activation.x", x), _dense("activation.bias", bias)
+    call("activation_forward", y, x, bias, _KINDS[kind])
+
+
+def _save(ctx, inputs, output):
+    x, bias, ctx.kind = inputs
+    ctx.save_for_backward(x, bias)
+
+
+def _gradient(ctx, dy):
+    x, bias = ctx.saved_tensors
+    dx, dbias = activation_bwd(dy, x, bias, ctx.kind)
+    return dx, None if bias is None else dbias, None
+
+
+def _backward(outputs, dy, x, bias, kind):
+    dx, dbias = outputs
+    dy, x = dense("activation.dy", dy), dense("activation.x", x)
+    dbias = None if bias is None else dbias
+    bias = _dense("activation.bias", bias)
+    call_with_workspace("activation_backward", dx, dbias, dy, x, bias, _KINDS[kind])
+
+
+# kind: "gelu_tanh", "gelu_erf" or "squared_relu".
+activation_fwd = Operation(
+    "activation_fwd(Tensor x, Tensor? bias, str kind) -> Tensor",
+    outputs=lambda x, *_: _like(x),
+    launch=_forward,
+    save=_save,
+    backward=_gradient,
+)
+activation_bwd = Operation(
+    "activation_bwd(Tensor dy, Tensor x, Tensor? bias, str kind) -> (Tensor, Tensor)",
+    outputs=lambda dy, x, bias, kind: (_like(x), _optional(bias)(x)),
+    launch=_backward,
+)
+
+# ---- Gated linear units
+
+
+def _glu_output(x, linear, bias, kind):
+    last = x.shape[-1] if linear is not None else x.shape[-1] // 2
+    return x.new_empty(*x.shape[:-1], last)
+
+
+def _glu_inputs(x, linear, bias):
+    return (
+        dense("glu.x", x),
+        _dense("glu.linear", linear),
+        _dense("glu.bias", bias),
+    )
+
+
+def _glu_forward(y, x, linear, bias, kind):
+    call("glu_forward", y, *_glu_inputs(x, linear, bias), _GLU_KINDS[kind], _NO_CLAMP)
+
+
+def _glu_save(ctx, inputs, output):
+    x, linear, bias, ctx.kind = inputs
+    ctx.save_for_backward(x, linear, bias)
+
+
+def _glu_gradient(ctx, dy):
+    x, linear, bias = ctx.saved_tensors
+    dx, dlinear, dbias = glu_bwd(dy, x, linear, bias, ctx.kind)
+    return dx, None if linear is None else dlinear, None if bias is None else dbias, None
+
+
+def _glu_backward(outputs, dy, x, linear, bias, kind):
+    dx, dlinear, dbias = outputs
+    call_with_workspace(
+        "glu_backward",
+        dx,
+        None if linear is None else dlinear,
+        None if bias is None else dbias,
+        dense("glu.dy", dy),
+        *_glu_inputs(x, linear, bias),
+        _GLU_KINDS[kind],
+        _NO_CLAMP,
+    )
+
+
+# kind: "swiglu", "geglu_tanh" or "geglu_erf".
+glu_fwd = Operation(
+    "glu_fwd(Tensor x, Tensor? linear, Tensor? bias, str kind) -> Tensor",
+    outputs=_glu_output,
+    launch=_glu_forward,
+    save=_glu_save,
+    backward=_glu_gradient,
+)
+glu_bwd = Operation(
+    "glu_bwd(Tensor dy, Tensor x, Tensor? linear, Tensor? bias, str kind)"
+    " -> (Tensor, Tensor, Tensor)",
+    outputs=lambda dy, x, linear, bias, kind: (
+        _like(x),
+        _optional(linear)(x),
+        _optional(bias)(x),
+    ),
+    launch=_glu_backward,
+)

@@ -1,0 +1,299 @@
+"""Scaled dot-product attention: kiln/ops/attention.h."""
+
+from __future__ import annotations
+
+import torch
+
+from . import _inputs
+from ._define import Operation
+from ._launch import call, call_with_workspace, copied, dense
+from ._strides import elements_overlap
+
+# KILN_MASK_..., KILN_BIAS_...
+_NO_MASK, _CAUSAL, _PADDING, _PADDING_CAUSAL_BOTTOM_RIGHT = 0, 1, 3, 5
+_NO_BIAS, _POST_SCALE = 0, 1
+
+
+def scaled_dot_product_attention(
+    q,
+    k,
+    v,
+    attn_mask=None,
+    dropout_p=0.0,
+    is_causal=False,
+    scale=None,
+    enable_gqa=False,
+):
+    """torch's scaled_dot_product_attention of [batch, heads, sequence, dim]: by cuDNN, if
+    it can, else by Kiln's kernel; kiln.explain() says why.
+
+    Strides are free but for the last dimension, which is contiguous. Of attn_mask a copy
+    with all heads, queries and keys is made, and with the batch, if the mask has it: use
+    is_causal or varlen_attention() where that is enough. A query that sees no key gives
+    0. Under autocast: its type.
+    """
+    q, k, v = _inputs.as_autocast(q, k, v)
+    if not 2 <= q.dim() <= 4 or not q.dim() == k.dim() == v.dim():
+        _inputs.refuse(
+            f"q, k and v have {q.dim()}, {k.dim()} and {v.dim()} dimensions: equally "
+            "many, at most 4"
+        )
+    missing = 4 - q.dim()
+    if missing > 0:
+        q, k, v = (t[(None,) * missing] for t in (q, k, v))
+    if q.shape[1] != k.shape[1] and not enable_gqa:
+        _inputs.refuse(
+            f"q has {q.shape[1]} heads, and k {k.shape[1]}: that needs enable_gqa=True"
+        )
+    if attn_mask is not None:
+        if is_causal:
+            _inputs.refuse("attn_mask and is_causal=True exclude each other")
+        attn_mask = _bias(attn_mask, q, k)
+    problem = ("bhsd", 0, 0, _CAUSAL if is_causal else _NO_MASK, -1, -1)
+    o = _attention(q, k, v, attn_mask, None, None, problem, dropout_p, scale)
+    return o[(0,) * missing] if missing > 0 else o
+
+
+def varlen_attention(
+    q,
+    k,
+    v,
+    cu_seqlens_q,
+    cu_seqlens_k,
+    max_seqlen_q=None,
+    max_seqlen_k=None,
+    dropout_p=0.0,
+    is_causal=False,
+    scale=None,
+    window_size=(-1, -1),
+):
+    """Attention of packed sequences of different lengths: q is [tokens, heads, dim], k
+    and v are [tokens, kv_heads, dim].
+
+    cu_seqlens_q, cu_seqlens_k: int32 [sequences + 1], the first token of each sequence,
+      and the end.
+    max_seqlen_q, max_seqlen_k: no sequence is longer. None: the number of tokens, which
+      is right, but slower if there are several sequences.
+    is_causal: query i sees the keys j <= i + keys - queries of its sequence (bottom
+      right, as in flash-attn).
+    window_size: how many keys to the left and to the right of key i (causal: of the last
+      that it sees) query i sees; -1: all.
+
+    A query that sees no key gives 0. Under autocast: its type.
+    """
+    q, k, v = _inputs.as_autocast(q, k, v)
+    if not q.dim() == k.dim() == v.dim() == 3:
+        _inputs.refuse(
+            f"q, k and v have {q.dim()}, {k.dim()} and {v.dim()} dimensions, and not 3"
+        )
+    left, right = window_size
+    problem = (
+        "thd",
+        q.shape[0] if max_seqlen_q is None else max_seqlen_q,
+        k.shape[0] if max_seqlen_k is None else max_seqlen_k,
+        _PADDING_CAUSAL_BOTTOM_RIGHT if is_causal else _PADDING,
+        left,
+        right,
+    )
+    return _attention(q, k, v, None, cu_seqlens_q, cu_seqlens_k, problem, dropout_p, scale)
+
+
+def _attention(q, k, v, bias, cu_q, cu_k, problem, dropout, scale):
+    if not 0 <= dropout <= 1:
+        _inputs.refuse(f"dropout_p is {dropout}: it is a probability")
+    rng = None
+    if dropout > 0:  # seed and offset, from torch's generator
+        rng = torch.randint(0, 2**31, (2,), dtype=torch.int64, device=q.device)
+    inputs = [t for t in (q, k, v, bias) if t is not None]
+    stats = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
+    scale = None if scale is None else float(scale)
+    o, _ = attention_fwd(
+        q, k, v, bias, cu_q, cu_k, rng, *problem, float(dropout), scale, stats
+    )
+    return o
+
+
+def _bias(mask, q, k):
+    """The mask as what is added to the scores, [1 or batch, heads, queries, keys]."""
+    if mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(
+            mask.logical_not(), float("-inf")
+        )
+    elif not mask.is_floating_point():
+        _inputs.refuse(f"attn_mask is {mask.dtype}: it is bool, or of the type of q")
+    shape = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    extra = 4 - mask.dim()
+    if extra < 0 or any(
+        of not in (1, all_) for of, all_ in zip(mask.shape, shape[extra:])
+    ):
+        _inputs.refuse(
+            f"attn_mask has the shape {list(mask.shape)}, which does not broadcast to "
+            f"{list(shape)}"
+        )
+    mask = mask[(None,) * extra].to(q.dtype)
+    return mask.expand(mask.shape[0], *shape[1:])
+
+
+# ---- The operation
+
+
+def _has_batch(bias):
+    """The library takes a bias without batch: heads and batch become one dimension."""
+    return bias is not None and bias.shape[0] > 1
+
+
+def _is_usable(tensor):
+    return (tensor.shape[-1] <= 1 or tensor.stride(-1) == 1) and not elements_overlap(
+        tensor
+    )
+
+
+def _readable(name, tensor, must_be_dense):
+    if must_be_dense:
+        return dense(f"attention.{name}", tensor)
+    if _is_usable(tensor):
+        return tensor
+    return copied(f"attention.{name}", tensor, tensor.new_empty(tensor.shape))
+
+
+def _gradient_like(tensor, must_be_dense):
+    """A gradient has the strides of its tensor, as _readable() returns it."""
+    if must_be_dense or not _is_usable(tensor):
+        return tensor.new_empty(tensor.shape)
+    return tensor.new_empty_strided(tensor.shape, tensor.stride())
+
+
+def _output(q, v, bias, layout):
+    """o: in the order of q, so that heads that were split from a dimension can be joined
+    again without a copy."""
+    if layout == "thd":
+        return q.new_empty(*q.shape[:2], v.shape[-1])
+    batch, heads, rows, _ = q.shape
+    if not _has_batch(bias) and q.stride(1) < q.stride(2):
+        return q.new_empty(batch, rows, heads, v.shape[-1]).transpose(1, 2)
+    return q.new_empty(batch, heads, rows, v.shape[-1])
+
+
+def _outputs(q, k, v, bias, cu_q, cu_k, rng, layout, longest_q, *rest):
+    o = _output(q, v, bias, layout)
+    stats = 0
+    if rest[-1]:
+        packed = layout == "thd"
+        stats = (cu_q.shape[0] - 1, q.shape[1], longest_q) if packed else q.shape[:3]
+    return o, q.new_empty(stats, dtype=torch.float32)
+
+
+def _joined(tensor):
+    """[batch, heads, ...] as [1, batch * heads, ...]."""
+    return tensor.view(1, -1, *tensor.shape[2:])
+
+
+def _common(bias, cu_q, cu_k, rng):
+    """The arguments behind q, k and v."""
+    if bias is not None:
+        bias = dense("attention.attn_mask", bias)
+    if cu_q is not None:
+        cu_q = dense("attention.cu_seqlens_q", cu_q)
+        cu_k = dense("attention.cu_seqlens_k", cu_k)
+    seed, offset = (None, None) if rng is None else (rng[:1], rng[1:])
+    return bias, cu_q, cu_k, None, None, seed, offset
+
+
+def _problem(bias, layout, longest_q, longest_k, mask, left, right, dropout, scale):
+    kind = _NO_BIAS if bias is None else _POST_SCALE
+    return layout, longest_q, longest_k, mask, left, right, kind, dropout, scale
+
+
+def _forward(outputs, q, k, v, bias, cu_q, cu_k, rng, *rest):
+    o, stats = outputs
+    *problem, with_stats = rest
+    joins = _has_batch(bias)
+    q, k, v = (_readable(n, t, joins) for n, t in (("q", q), ("k", k), ("v", v)))
+    bias, *common = _common(bias, cu_q, cu_k, rng)
+    if joins:
+        o, q, k, v, bias = map(_joined, (o, q, k, v, bias))
+    call_with_workspace(
+        "attention_forward",
+        *(o, stats if with_stats else None, q, k, v, bias, *common),
+        *(*_problem(bias, *problem), False),
+    )
+
+
+def _save(ctx, inputs, output):
+    q, k, v, bias, cu_q, cu_k, rng, *rest = inputs
+    *ctx.problem, ctx.with_stats = rest
+    o, stats = output
+    ctx.save_for_backward(q, k, v, o, stats, bias, cu_q, cu_k, rng)
+    ctx.mark_non_differentiable(stats)
+    ctx.set_materialize_grads(False)
+
+
+def _gradient(ctx, do, *_):
+    if not ctx.with_stats:
+        _inputs.refuse("attention_fwd was called without stats, so it has no gradient")
+    of_bias = ctx.needs_input_grad[3]
+    dq, dk, dv, dbias = attention_bwd(do, *ctx.saved_tensors, *ctx.problem, of_bias)
+    return dq, dk, dv, dbias if of_bias else None, *(None,) * 12
+
+
+def _with_strides_of(tensor, like):
+    """The gradient of an output has the strides of the output."""
+    if all(
+        a == b for a, b, size in zip(tensor.stride(), like.stride(), like.shape) if size > 1
+    ):
+        return tensor
+    return copied("attention.do", tensor, torch.empty_like(like))
+
+
+def _bwd_outputs(do, q, k, v, o, stats, bias, cu_q, cu_k, rng, *rest):
+    joins = _has_batch(bias)
+    return (
+        *(_gradient_like(each, joins) for each in (q, k, v)),
+        q.new_empty(bias.shape if rest[-1] else 0),
+    )
+
+
+def _backward(outputs, do, q, k, v, o, stats, bias, cu_q, cu_k, rng, *rest):
+    dq, dk, dv, dbias = outputs
+    *problem, of_bias = rest
+    joins = _has_batch(bias)
+    do = _with_strides_of(do, o)
+    q, k, v = (_readable(n, t, joins) for n, t in (("q", q), ("k", k), ("v", v)))
+    bias, *common = _common(bias, cu_q, cu_k, rng)
+    dbias = dbias if of_bias else None
+    if joins:
+        dq, dk, dv, do, q, k, v, o, stats, bias = map(
+            _joined, (dq, dk, dv, do, q, k, v, o, stats, bias)
+        )
+        dbias = None if dbias is None else _joined(dbias)
+    call_with_workspace(
+        "attention_backward",
+        *(dq, dk, dv, dbias, do, q, k, v, o, stats, bias, *common),
+        *_problem(bias, *problem),
+        *(torch.are_deterministic_algorithms_enabled(), False),
+    )
+
+
+_PROBLEM = (
+    "str layout, SymInt longest_q, SymInt longest_k, int mask, int left, int right,"
+    " float dropout, float? scale"
+)
+# layout "bhsd" or "thd"; mask: KILN_MASK_... of kiln/c.h; rng: the seed and the offset of
+# dropout, int64. Without ``stats`` there is no gradient.
+attention_fwd = Operation(
+    "attention_fwd(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? cu_seqlens_q,"
+    f" Tensor? cu_seqlens_k, Tensor? rng, {_PROBLEM}, bool stats) -> (Tensor, Tensor)",
+    outputs=_outputs,
+    launch=_forward,
+    save=_save,
+    backward=_gradient,
+    reads=3,
+)
+attention_bwd = Operation(
+    "attention_bwd(Tensor do, Tensor q, Tensor k, Tensor v, Tensor o, Tensor stats,"
+    " Tensor? bias, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? rng,"
+    f" {_PROBLEM}, bool of_bias) -> (Tensor, Tensor, Tensor, Tensor)",
+    outputs=_bwd_outputs,
+    launch=_backward,
+    reads=4,
+)

@@ -1,0 +1,121 @@
+"""Calls of libkiln_ffi.so, and copies of tensors that it cannot take as they are."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import threading
+import warnings
+
+import torch
+
+from .._library import library
+
+LAUNCH, PREPARE, WORKSPACE = 0, 1, 2
+_FROM_TENSORS = -1  # the device of the call
+
+# The library takes torch's tensors by torch's own C functions; where an old torch has
+# none, by DLPack, which refuses tensors that require gradients.
+_MUST_DETACH = not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+
+_WORKSPACE_ALIGNMENT = 256
+
+_thread = threading.local()
+_copies: collections.Counter[str] = collections.Counter()
+_copies_lock = threading.Lock()
+
+
+class CopyWarning(UserWarning):
+    """A tensor was copied. Warned of once for each argument of each operation."""
+
+
+@contextlib.contextmanager
+def handled_by(handler):
+    """In this thread, calls go to ``handler(name, args)``, and tensors are not read."""
+    _thread.handler = handler
+    try:
+        yield
+    finally:
+        del _thread.handler
+
+
+def _handler():
+    return getattr(_thread, "handler", None)
+
+
+def _detached(args):
+    return [a.detach() if isinstance(a, torch.Tensor) else a for a in args]
+
+
+def call(name: str, *args) -> None:
+    """Launches ``name`` on the current stream of the tensors' device."""
+    if (handler := _handler()) is not None:
+        handler(name, args)
+        return
+    if _MUST_DETACH:
+        args = _detached(args)
+    getattr(library(), name)(LAUNCH, _FROM_TENSORS, *args)
+
+
+def call_with_workspace(name: str, *args) -> None:
+    """call() of a function whose last parameter is a workspace. args[0] is a tensor."""
+    if (handler := _handler()) is not None:
+        handler(name, (*args, None))
+        return
+    if _MUST_DETACH:
+        args = _detached(args)
+    function = getattr(library(), name)
+    size = function(WORKSPACE, _FROM_TENSORS, *args, None)
+    workspace = _workspace(size, args[0].device) if size > 0 else None
+    function(LAUNCH, _FROM_TENSORS, *args, workspace)
+
+
+def _workspace(size: int, device: torch.device) -> torch.Tensor:
+    # torch's allocators of device memory align to 512 bytes, that of the CPU to 64.
+    spare = _WORKSPACE_ALIGNMENT if device.type == "cpu" else 0
+    memory = torch.empty(size + spare, dtype=torch.uint8, device=device)
+    begin = -memory.data_ptr() % spare if spare else 0
+    return memory[begin : begin + size]
+
+
+def dense(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a contiguous copy. ``name`` is "operation.argument"."""
+    if tensor.is_contiguous():
+        return tensor
+    return copied(name, tensor, tensor.new_empty(tensor.shape))
+
+
+def dense_rows(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as [rows, last dimension]; rows may lie apart. Else a copy."""
+    last = tensor.shape[-1]
+    if last <= 1 or tensor.stride(-1) == 1:
+        with contextlib.suppress(RuntimeError):  # its strides allow no such view
+            rows = tensor.view(-1, last)
+            if rows.shape[0] <= 1 or rows.stride(0) >= last:
+                return rows
+    return dense(name, tensor).view(-1, last)
+
+
+def copied(name: str, tensor: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
+    """``to``, with the elements of ``tensor``: counted, and warned of once."""
+    if _handler() is not None:
+        return to
+    with _copies_lock:
+        _copies[name] += 1
+        is_first = _copies[name] == 1
+    if is_first:
+        warnings.warn(
+            f"{name} is copied at each such call: its shape is {list(tensor.shape)}, and "
+            f"its strides {list(tensor.stride())} cannot be used; kiln.ops.copies() "
+            "counts the copies",
+            CopyWarning,
+            stacklevel=2,
+        )
+    return to.copy_(tensor)
+
+
+def copies() -> dict[str, int]:
+    """How often this process copied which argument, as "softmax.x": a tensor that an
+    operation cannot take with the strides that it has."""
+    with _copies_lock:
+        return dict(_copies)

@@ -1,0 +1,178 @@
+"""Rotary position embedding: kiln/ops/rope.h."""
+
+from __future__ import annotations
+
+import torch
+
+from . import _inputs
+from ._define import Operation
+from ._launch import call, copied, dense
+from ._strides import elements_overlap
+
+_STYLES = {"half": 1, "interleaved": 2}  # KILN_ROPE_...
+_LAYOUTS = {"bshd": 2, "bhsd": 1, "sbhd": 2, "thd": 1}  # where the heads are
+
+
+def rope(
+    q,
+    k,
+    cos,
+    sin,
+    style="half",
+    cu_seqlens=None,
+    layout="bshd",
+    rotary_dim=None,
+):
+    """Rotates q and k, whose heads may differ in number; k may be None. Returns both.
+
+    cos, sin: a row for each position from 0 on, [positions, columns]; or, position ids
+      being applied, for each token, [1 or batch, sequence, columns]. float32, or the
+      type of q. There is no gradient of them. sin=None: cos holds angles, in radians,
+      as float32.
+    style: which elements make a pair: "half" d and d + r / 2 (GPT-NeoX, Llama),
+      "interleaved" 2d and 2d + 1 (GPT-J), of the first r = rotary_dim of each head.
+    cu_seqlens: int32 [sequences + 1], the first token of each packed sequence, and the
+      end: q and k are [tokens, heads, dim] then.
+    layout: else, the order of batch, sequence, heads and dim; any strides do.
+    rotary_dim: r, of which cos has r or r / 2 columns. None: as many as cos has columns;
+      refused if that is half a head, which may mean either.
+
+    Under autocast: the type of q.
+    """
+    _inputs.choice("style", style, _STYLES)
+    _inputs.choice("layout", layout, _LAYOUTS)
+    if cu_seqlens is not None:
+        layout = "thd"
+    _check(q, k, cos, sin, layout)
+    if cos.requires_grad or (sin is not None and sin.requires_grad):
+        _inputs.refuse("cos or sin requires a gradient, and kiln's rope has none of them")
+    if rotary_dim is None:
+        rotary_dim = _rotary_dim(q.shape[-1], cos.shape[-1])
+    q, k = _inputs.as_first(q, k)
+    if cos.dim() == 3 and cos.shape[0] == 1:
+        cos, sin = cos[0], None if sin is None else sin[0]
+    q_out, k_out = rope_fwd(q, k, cos, sin, cu_seqlens, rotary_dim, style, layout)
+    return q_out, None if k is None else k_out
+
+
+def _rotary_dim(head_dim, columns):
+    if 2 * columns == head_dim:
+        _inputs.refuse(
+            f"cos has {columns} columns for heads of {head_dim}: say "
+            f"rotary_dim={head_dim} if two elements of a head share a column, or "
+            f"rotary_dim={columns} if only the first {columns} elements are rotated"
+        )
+    return columns
+
+
+def _check(q, k, cos, sin, layout):
+    """What the library cannot see: it takes one size for both tensors."""
+    heads = _LAYOUTS[layout]
+    if q.dim() != len(layout):
+        _inputs.refuse(f"q has the shape {list(q.shape)}, and the layout is {layout}")
+    if k is not None and (
+        k.dim() != q.dim()
+        or k.shape[:heads] != q.shape[:heads]
+        or k.shape[heads + 1 :] != q.shape[heads + 1 :]
+    ):
+        _inputs.refuse(
+            f"k has the shape {list(k.shape)}: all but the heads are as in q, "
+            f"{list(q.shape)}"
+        )
+    if sin is not None and sin.shape != cos.shape:
+        _inputs.refuse(
+            f"sin has the shape {list(sin.shape)}, and cos {list(cos.shape)}"
+        )
+    if cos.dim() == 2:
+        return
+    batch, sequence = layout.find("b"), layout.find("s")
+    if cos.dim() != 3 or batch < 0:
+        _inputs.refuse(
+            f"cos has the shape {list(cos.shape)}: [positions, columns], or, not for "
+            "packed sequences, [batch, sequence, columns]"
+        )
+    if cos.shape[0] not in (1, q.shape[batch]) or cos.shape[1] < q.shape[sequence]:
+        _inputs.refuse(
+            f"cos has the shape {list(cos.shape)}, and q, {layout}, {list(q.shape)}"
+        )
+
+
+def _outputs(q, k, *_):
+    return torch.empty_like(q), q.new_empty(0) if k is None else torch.empty_like(k)
+
+
+def _readable(name, tensor):
+    """The library takes any strides, but not one element for all tokens."""
+    if tensor is None or not elements_overlap(tensor):
+        return tensor
+    return copied(f"rope.{name}", tensor, tensor.new_empty(tensor.shape))
+
+
+def _table(cos, sin):
+    """[positions, columns], and how many positions further a sequence begins."""
+    per_sequence = cos.shape[-2] if cos.dim() == 3 and cos.shape[0] > 1 else 0
+    cos = dense("rope.cos", cos).view(-1, cos.shape[-1])
+    if sin is not None:
+        sin = dense("rope.sin", sin).view(-1, sin.shape[-1])
+    return cos, sin, per_sequence
+
+
+def _launch(name):
+    def launch(outputs, q, k, cos, sin, cu_seqlens, rotary_dim, style, layout):
+        _check(q, k, cos, sin, layout)
+        pairs = [
+            (out, _readable(of, tensor))
+            for out, of, tensor in zip(outputs, "qk", (q, k))
+            if tensor is not None and tensor.numel() > 0
+        ]
+        if not pairs:
+            return
+        starts = None
+        cos, sin, per_sequence = _table(cos, sin)
+        if per_sequence > 0:
+            ends = cos.shape[0]
+            starts = torch.arange(
+                0, ends, per_sequence, dtype=torch.int32, device=q.device
+            )
+        if cu_seqlens is not None:
+            cu_seqlens = dense("rope.cu_seqlens", cu_seqlens)
+        first, second = (*pairs, (None, None))[:2]
+        call(
+            name,
+            *(*first, *second, cos, sin, starts, cu_seqlens),
+            *(rotary_dim, _STYLES[style], 0, layout),
+        )
+
+    return launch
+
+
+def _save(ctx, inputs, output):
+    _, k, cos, sin, cu_seqlens, *ctx.rest = inputs
+    ctx.has_k = k is not None
+    ctx.save_for_backward(cos, sin, cu_seqlens)
+
+
+def _gradient(ctx, dq, dk):
+    dk = dk if ctx.has_k else None
+    dq, dk = rope_bwd(dq, dk, *ctx.saved_tensors, *ctx.rest)
+    return dq, dk if ctx.has_k else None, *(None,) * 6
+
+
+_PARAMETERS = (
+    "Tensor cos, Tensor? sin, Tensor? cu_seqlens, int rotary_dim, str style, str layout"
+)
+# Without k, its output has no elements.
+rope_fwd = Operation(
+    f"rope_fwd(Tensor q, Tensor? k, {_PARAMETERS}) -> (Tensor, Tensor)",
+    outputs=_outputs,
+    launch=_launch("rope_forward"),
+    save=_save,
+    backward=_gradient,
+    reads=0,
+)
+rope_bwd = Operation(
+    f"rope_bwd(Tensor dq, Tensor? dk, {_PARAMETERS}) -> (Tensor, Tensor)",
+    outputs=_outputs,
+    launch=_launch("rope_backward"),
+    reads=0,
+)
