@@ -37,8 +37,9 @@ _MODULES = {
     "Why": "_warm",
     "warm": "_warm",
     "why": "_warm",
-    "explain": "ops",
-    "prepare": "ops",
+    "Explanation": "_explain",
+    "explain": "_explain",
+    "prepare": "_prepare",
 }
 _SUBMODULES = ("errors", "ops", "testing")
 
@@ -46,6 +47,8 @@ __all__ = ["__version__", *sorted(_MODULES), *_SUBMODULES]
 
 if TYPE_CHECKING:
     from . import errors, ops, testing
+    from ._explain import Explanation, explain
+    from ._prepare import prepare
     from .errors import (
         Cancelled,
         CompileFailed,
@@ -63,7 +66,6 @@ if TYPE_CHECKING:
         WorkerCrashed,
     )
     from .kernel import Kernel
-    from .ops import explain, prepare
     from .service import Device, configure, devices, statistics
     from ._warm import Warmed, Why, warm, why
 

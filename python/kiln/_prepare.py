@@ -1,0 +1,111 @@
+"""kiln.prepare(), and tensors that stand for those of a later call."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+
+import torch
+
+from . import ops
+from ._library import library
+from .errors import InvalidArgument
+from .ops._launch import PREPARE, handled_by
+
+# The types of the tensors that do not have the call's.
+_DTYPES = {
+    "mask": torch.bool,
+    "target": torch.int64,
+    "cu_seqlens": torch.int32,
+    "cu_seqlens_q": torch.int32,
+    "cu_seqlens_k": torch.int32,
+}
+
+
+def prepare(op, *shapes, dtype=None, device=None, backward=True, dtypes=None, **arguments):
+    """Builds or loads the kernels that a call of an operation needs, for both passes.
+
+        kiln.prepare("rms_norm", (8192, 4096), (4096,), dtype=torch.bfloat16)
+        kiln.prepare("softmax", (4, 32, 2048, 2048), dtype=torch.float16, causal=True)
+
+    op: a function of kiln.ops, or its name.
+    shapes: of its tensors, in the order of its parameters; or tensors of any device
+      ("meta", too) with these shapes, strides and types. Tensors by keyword likewise.
+    device: a CUDA device; None: the current one.
+    backward: whether for the backward pass, too.
+    dtypes: types of single tensors that differ from ``dtype``, {"weight": torch.float32}.
+
+    Blocks while it builds. Errors: those of the operation.
+    """
+    function = getattr(ops, op, None) if isinstance(op, str) else op
+    if function is None or getattr(function, "__name__", "") not in ops.__all__:
+        raise InvalidArgument(f"{op!r} is none of kiln.ops: {', '.join(ops.__all__)}")
+    types = {**_DTYPES, **(dtypes or {})}
+    bound = inspect.signature(function).bind(*shapes, **arguments)
+    for name, value in bound.arguments.items():
+        bound.arguments[name] = _stand_in(value, types.get(name, dtype), name, backward)
+    ordinal = ordinal_of(device)
+
+    def handler(name, args):
+        getattr(library(), name)(PREPARE, ordinal, *args)
+
+    with handled_by(handler), torch.set_grad_enabled(backward):
+        outputs = function(*bound.args, **bound.kwargs)
+        if backward:
+            _differentiate(outputs, bound.arguments.values())
+
+
+def ordinal_of(device) -> int:
+    """The CUDA ordinal of a device as torch writes it."""
+    if device is None:
+        return torch.cuda.current_device() if torch.cuda.is_available() else 0
+    if isinstance(device, int):
+        return device
+    device = torch.device(device)
+    if device.type == "cuda" and device.index is None:
+        return ordinal_of(None)
+    if device.type != "cuda":
+        raise InvalidArgument(f"device is {device}, and not a CUDA device")
+    return device.index
+
+
+def stand_in(tensor, wants_gradient=False):
+    """A tensor in the CPU's memory with the shape, strides and type of ``tensor``. It is
+    not written, so it takes addresses, but hardly memory."""
+    return torch.empty_strided(
+        tensor.shape,
+        tensor.stride(),
+        dtype=tensor.dtype,
+        requires_grad=wants_gradient and tensor.requires_grad,
+    )
+
+
+def _stand_in(value, dtype, name, wants_gradient):
+    if isinstance(value, torch.Tensor):
+        wants_gradient = wants_gradient and value.is_floating_point()
+        return stand_in(value.detach().requires_grad_(wants_gradient), wants_gradient)
+    if not _is_shape(value) or name == "window_size":
+        return value
+    if dtype is None:
+        raise InvalidArgument("dtype is missing, the type of the tensors")
+    # Tables of rope and masks of scores have no gradient here.
+    wants_gradient = wants_gradient and dtype.is_floating_point
+    wants_gradient = wants_gradient and name not in ("cos", "sin", "attn_mask")
+    return torch.empty(value, dtype=dtype, requires_grad=wants_gradient)
+
+
+def _is_shape(value) -> bool:
+    return isinstance(value, (tuple, list)) and all(
+        isinstance(size, int) for size in value
+    )
+
+
+def _differentiate(outputs, inputs):
+    outputs = [outputs] if isinstance(outputs, torch.Tensor) else outputs
+    outputs = [each for each in outputs if each is not None and each.requires_grad]
+    inputs = [
+        each for each in inputs if isinstance(each, torch.Tensor) and each.requires_grad
+    ]
+    if outputs and inputs:
+        gradients = [torch.empty_like(each) for each in outputs]
+        torch.autograd.grad(outputs, inputs, gradients, allow_unused=True)
