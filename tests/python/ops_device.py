@@ -1,0 +1,62 @@
+"""The simulated device that the tests of kiln.ops share, in pytest's own process."""
+
+import functools
+import os
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kiln  # noqa: E402
+import kiln.testing  # noqa: E402
+
+
+@functools.cache
+def why_not_used():
+    """Uses the device; says why that cannot be, if it cannot.
+
+    Kernels are built into a cache in the build tree, so that only the first run builds.
+    """
+    kit = os.environ.get("KILN_TEST_KIT")
+    if kit is None:
+        return "KILN_TEST_KIT does not say where the build is"
+    kiln.configure(cache_dir=Path(kit).resolve().parent / "python-test-cache")
+    kiln.testing.use_simulated_device("9.0,9.0")
+    try:
+        kiln.prepare("squared_relu", (1, 1), dtype=torch.float32)
+    except kiln.Unavailable as error:
+        return f"kernels cannot be built: {error}"
+    return None
+
+
+@pytest.fixture(autouse=True)
+def device():
+    """Tensors of the CPU are on a simulated device; each test has equal random numbers."""
+    if why_not_used() is not None:
+        pytest.skip(why_not_used())
+    torch.manual_seed(0)
+
+
+def launched():
+    """The entry points that were launched since the process began."""
+    return [each.function for each in kiln.testing.launches()]
+
+
+def worst_error(result, reference):
+    """Relative to the largest element; 0 for tensors without elements."""
+    if reference.numel() == 0:
+        return 0.0
+    scale = max(1.0, reference.abs().max().item())
+    return (result.double() - reference.double()).abs().max().item() / scale
+
+
+def check_as_good_as_torch(result, same_type, exact, what):
+    """``result`` is as near to the float64 result as torch's in the same type: within
+    twice its error, or two roundings."""
+    assert result.shape == exact.shape, what
+    assert result.dtype == same_type.dtype, what
+    assert torch.isfinite(result).all() == torch.isfinite(exact).all(), what
+    rounding = torch.finfo(result.dtype).eps
+    bound = max(2 * worst_error(same_type, exact), 2 * rounding)
+    assert worst_error(result, exact) <= bound, what

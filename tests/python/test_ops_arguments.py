@@ -1,0 +1,180 @@
+"""What kiln.ops does with tensors that are not plain: strides, no elements, mistakes."""
+
+import re
+import warnings
+
+import pytest
+from ops_cases import BF16, F32, ONE_EACH, gradients_of, id_of, ops, outputs_of, torch
+from ops_device import device, launched  # noqa: F401
+
+import kiln
+from kiln.ops import CopyWarning
+
+
+def spread(tensor):
+    """The same elements, one apart."""
+    wide = torch.empty(*tensor.shape, 2, dtype=tensor.dtype)
+    wide[..., 0] = tensor
+    return wide[..., 0].detach().requires_grad_(tensor.requires_grad)
+
+
+@pytest.mark.parametrize("case", ONE_EACH, ids=id_of)
+def test_any_strides_give_the_bits_of_contiguous_tensors(case):
+    inputs = case.inputs(F32)
+    apart = [spread(each) for each in inputs]
+    assert not any(each.is_contiguous() for each in apart)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CopyWarning)
+        for a, b in zip(
+            outputs_of(case.kiln(*inputs)), outputs_of(case.kiln(*apart)), strict=True
+        ):
+            assert torch.equal(a, b)
+        for a, b in zip(
+            gradients_of(case.kiln(*inputs), inputs),
+            gradients_of(case.kiln(*apart), apart),
+            strict=True,
+        ):
+            assert torch.equal(a, b)
+
+
+def test_a_copy_is_counted_and_warned_of_once():
+    x = torch.randn(24, 5).t()
+    before = ops.copies().get("activation.x", 0)
+    ops._launch._copies.pop("activation.x", None)
+    with pytest.warns(CopyWarning, match=re.escape("activation.x is copied at each")):
+        ops.squared_relu(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ops.squared_relu(x)
+        ops.squared_relu(x.contiguous())
+    assert ops.copies()["activation.x"] == 2
+    ops._launch._copies["activation.x"] += before
+
+
+def test_heads_split_from_one_tensor_are_not_copied():
+    before = ops.copies()
+    qkv = torch.randn(2, 5, 3, 4, 16, requires_grad=True)
+    q, k, v = qkv.unbind(2)
+    q, k = ops.rope(q, k, torch.ones(5, 16), torch.zeros(5, 16))
+    o = ops.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)))
+    joined = o.transpose(1, 2).reshape(2, 5, 64)
+    assert joined.data_ptr() == o.data_ptr()
+    joined.backward(torch.randn(2, 5, 64))
+    assert ops.copies() == before
+
+
+EMPTY = {
+    "softmax": lambda n: ops.softmax(torch.empty(2, n, 5, requires_grad=True)),
+    "softmax of no columns": lambda n: ops.softmax(torch.empty(2, 3, n, requires_grad=True)),
+    "layer_norm": lambda n: ops.layer_norm(torch.empty(n, 8, requires_grad=True), torch.ones(8)),
+    "rms_norm": lambda n: ops.rms_norm(torch.empty(2, n, 8, requires_grad=True), torch.ones(8)),
+    "rope": lambda n: ops.rope(
+        torch.empty(2, n, 3, 8, requires_grad=True), None, torch.ones(4, 8), torch.ones(4, 8)
+    )[0],
+    "bias_gelu": lambda n: ops.bias_gelu(torch.empty(n, 8, requires_grad=True), torch.ones(8)),
+    "swiglu": lambda n: ops.swiglu(torch.empty(n, 8, requires_grad=True)),
+    "cross_entropy": lambda n: ops.cross_entropy(
+        torch.empty(n, 8, requires_grad=True), torch.empty(n, dtype=torch.int64), reduction="sum"
+    ),
+    "attention": lambda n: ops.scaled_dot_product_attention(
+        *(torch.empty(n, 4, 5, 16, requires_grad=True) for _ in "qkv")
+    ),
+    "varlen_attention": lambda n: ops.varlen_attention(
+        *(torch.empty(n, 4, 16, requires_grad=True) for _ in "qkv"),
+        *(torch.zeros(2, dtype=torch.int32) for _ in "qk"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_tensors_without_elements_need_no_launch(name):
+    before = len(launched())
+    result = EMPTY[name](0)
+    result.sum().backward()
+    assert result.numel() == 0 or (result == 0).all()
+    assert len(launched()) == before
+
+
+def test_no_rows_give_gradients_of_zero():
+    weight, bias = torch.ones(8, requires_grad=True), torch.ones(8, requires_grad=True)
+    ops.layer_norm(torch.empty(0, 8), weight, bias).sum().backward()
+    assert (weight.grad == 0).all() and (bias.grad == 0).all()
+
+
+def test_no_keys_give_zero_as_in_torch():
+    q, k = torch.randn(2, 4, 5, 16), torch.empty(2, 4, 0, 16)
+    result = ops.scaled_dot_product_attention(q, k, k)
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, k)
+    assert torch.equal(result, expected) and (result == 0).all()
+
+
+X = torch.randn(2, 5, 24)
+ONES = torch.ones(24)
+Q = torch.randn(2, 4, 5, 16)
+COS = torch.ones(5, 16)
+SEQUENCES = torch.tensor([0, 3, 5], dtype=torch.int32)
+WRONG = {
+    "float64": (lambda: ops.softmax(X.double()), "x is float64; float16, bfloat16 and float32"),
+    "int": (lambda: ops.squared_relu(X.int()), "x is int32; float16, bfloat16 and float32"),
+    "mixed types": (lambda: ops.bias_gelu(X, ONES.bfloat16()), "bias is bfloat16, not float32"),
+    "a residual": (lambda: ops.rms_norm(X, ONES, residual=X[0]), "residual has the shape"),
+    "no weight": (lambda: ops.layer_norm(X, None), "weight is None"),
+    "a weight": (lambda: ops.layer_norm(X, ONES[:23]), "weight has the shape [23]"),
+    "a bias of a norm": (lambda: ops.layer_norm(X, ONES, ONES[1:]), "bias has the shape"),
+    "casting": (lambda: ops.rms_norm(X, ONES, casting="bert"), "'none', 'llama', 'gemma'"),
+    "an eps": (lambda: ops.rms_norm(X, ONES, eps=float("nan")), "eps"),
+    "a mask": (lambda: ops.softmax(X, mask=X), "mask is torch.float32"),
+    "a mask's shape": (lambda: ops.softmax(X, mask=torch.ones(3, 24) > 0), "does not broadcast"),
+    "a scale": (lambda: ops.softmax(X, float("inf")), "scale"),
+    "a bias": (lambda: ops.bias_gelu(X, ONES[1:]), "bias has the shape [23], and not 24"),
+    "approximate": (lambda: ops.bias_gelu(X, ONES, "erf"), "'tanh', 'none'"),
+    "an odd size": (lambda: ops.swiglu(X[..., 1:]), "has two halves"),
+    "no dimension": (lambda: ops.squared_relu(X[0, 0, 0]), "x has no dimension"),
+    "probabilities": (lambda: ops.cross_entropy(X[0], X[0]), "probabilities of classes"),
+    "a target": (lambda: ops.cross_entropy(X[0], torch.zeros(4).long()), "[5]"),
+    "a target's type": (lambda: ops.cross_entropy(X[0], torch.zeros(5).short()), "int32 or int64"),
+    "reduction": (lambda: ops.cross_entropy(X[0], torch.zeros(5).long(), reduction="max"),
+                  "'mean', 'sum', 'none'"),
+    "rope's heads": (lambda: ops.rope(Q, Q[:, :3], COS, COS), "all but the heads"),
+    "rope's table": (lambda: ops.rope(Q, Q, COS[:3], COS[:3]), "position 3 is outside the table"),
+    "half a table": (lambda: ops.rope(Q, Q, COS[:, :8], COS[:, :8]), "rotary_dim=16"),
+    "style": (lambda: ops.rope(Q, Q, COS, COS, "neox"), "'half', 'interleaved'"),
+    "a gradient of cos": (lambda: ops.rope(Q, Q, COS.clone().requires_grad_(), COS), "has none"),
+    "heads": (lambda: ops.scaled_dot_product_attention(Q, Q[:, :2], Q[:, :2]), "enable_gqa"),
+    "dimensions": (lambda: ops.scaled_dot_product_attention(Q[None], Q, Q), "5, 4 and 4"),
+    "batch": (lambda: ops.scaled_dot_product_attention(Q, Q[:1], Q[:1]), "another batch size"),
+    "two masks": (lambda: ops.scaled_dot_product_attention(Q, Q, Q, COS[:, :5] > 0,
+                                                           is_causal=True), "exclude each other"),
+    "an integer mask": (lambda: ops.scaled_dot_product_attention(Q, Q, Q, COS[:, :5].int()),
+                        "it is bool"),
+    "a mask of 6 keys": (lambda: ops.scaled_dot_product_attention(Q, Q, Q, COS[:, :6]),
+                         "does not broadcast"),
+    "a probability": (lambda: ops.scaled_dot_product_attention(Q, Q, Q, dropout_p=1.5),
+                      "it is a probability"),
+    "sequences": (lambda: ops.varlen_attention(Q[0], Q[0], Q[0], SEQUENCES.long(), SEQUENCES),
+                  "cu_seqlens_q is int64, not int32"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_argument_is_refused_with_its_name_and_the_reason(name):
+    call, says = WRONG[name]
+    before = len(launched())
+    with pytest.raises(kiln.InvalidArgument, match=re.escape(says)):
+        call()
+    assert len(launched()) == before
+
+
+def test_tensors_of_two_devices_are_refused():
+    x = torch.randn(5, 24, dtype=BF16)
+    with pytest.raises(kiln.InvalidArgument, match="on cpu, and another is a meta tensor"):
+        ops.bias_gelu(x, torch.empty(24, dtype=BF16, device="meta"))
+
+
+def test_the_device_of_the_tensors_runs_the_kernel_whichever_is_current():
+    x = torch.randn(5, 24)
+    for ordinal in (0, 1):
+        with kiln.testing.device(ordinal):
+            y = ops.softmax(x)
+        assert kiln.testing.launches()[-1].device == ordinal
+        torch.testing.assert_close(y, torch.softmax(x, -1))

@@ -1,0 +1,208 @@
+"""Attention: packed sequences, masks, dropout, layouts, explanations."""
+
+import pytest
+from ops_cases import BF16, F32, F, gradients_of, ops, torch
+from ops_device import check_as_good_as_torch, device, launched, worst_error  # noqa: F401
+
+import kiln
+from kiln import _explain
+from kiln.ops._launch import handled_by
+
+
+def of_each_sequence(q, k, v, begins_q, begins_k, is_causal):
+    """varlen_attention by torch, sequence by sequence."""
+    outputs = []
+    for i in range(len(begins_q) - 1):
+        of_q = slice(begins_q[i], begins_q[i + 1])
+        of_k = slice(begins_k[i], begins_k[i + 1])
+        one = [t.transpose(0, 1) for t in (q[of_q], k[of_k], v[of_k])]
+        mask = None
+        if is_causal:
+            queries, keys = one[0].shape[1], one[1].shape[1]
+            mask = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
+        o = F.scaled_dot_product_attention(*one, attn_mask=mask, enable_gqa=True)
+        outputs.append(o.transpose(0, 1))
+    return torch.cat(outputs)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_packed_sequences_are_attended_one_by_one(dtype, is_causal):
+    begins_q, begins_k = [0, 3, 3, 8], [0, 4, 6, 13]
+    shapes = ((8, 4, 16), (13, 2, 16), (13, 2, 16))
+    inputs = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+    exact_inputs = [each.detach().double().requires_grad_() for each in inputs]
+    cu_q, cu_k = (torch.tensor(each, dtype=torch.int32) for each in (begins_q, begins_k))
+    same = of_each_sequence(*inputs, begins_q, begins_k, is_causal)
+    exact = of_each_sequence(*exact_inputs, begins_q, begins_k, is_causal)
+    for longest in ((5, 7), (None, None)):
+        o = ops.varlen_attention(*inputs, cu_q, cu_k, *longest, is_causal=is_causal)
+        check_as_good_as_torch(o, same, exact, "output")
+        for gradient, of_same, of_exact in zip(
+            gradients_of(o, inputs),
+            gradients_of(of_each_sequence(*inputs, begins_q, begins_k, is_causal), inputs),
+            gradients_of(of_each_sequence(*exact_inputs, begins_q, begins_k, is_causal),
+                         exact_inputs),
+        ):
+            check_as_good_as_torch(gradient, of_same, of_exact, "gradient")
+
+
+def test_a_window_leaves_out_what_is_farther():
+    q, k, v = (torch.randn(7, 4, 16) for _ in "qkv")
+    ends = torch.tensor([0, 7], dtype=torch.int32)
+    at = torch.arange(7)
+    near = (at[:, None] - at).abs() <= 2
+    expected = F.scaled_dot_product_attention(
+        *(t.transpose(0, 1) for t in (q, k, v)), attn_mask=near
+    ).transpose(0, 1)
+    result = ops.varlen_attention(q, k, v, ends, ends, window_size=(2, 2))
+    torch.testing.assert_close(result, expected)
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (1, 7), (4, 1, 1), (4, 5, 7), (2, 4, 5, 7),
+                                   (2, 1, 1, 7), (1, 4, 5, 1)])
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_a_mask_broadcasts_as_in_torch(shape, kind):
+    q, k, v = torch.randn(2, 4, 5, 16), torch.randn(2, 2, 7, 16), torch.randn(2, 2, 7, 16)
+    mask = torch.rand(shape) < 0.7 if kind == "bool" else torch.randn(shape)
+    expected = F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+    result = ops.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+    torch.testing.assert_close(result, expected)
+
+
+def test_a_query_without_keys_gives_zero_and_no_gradient():
+    inputs = [torch.randn(1, 2, 5, 16, requires_grad=True) for _ in "qkv"]
+    mask = torch.ones(5, 5, dtype=torch.bool)
+    mask[2] = False
+    o = ops.scaled_dot_product_attention(*inputs, mask)
+    assert (o[:, :, 2] == 0).all()
+    gradients = gradients_of(o, inputs)
+    assert (gradients[0][:, :, 2] == 0).all()
+    assert all(torch.isfinite(each).all() for each in gradients)
+
+
+@pytest.mark.parametrize("dims", [2, 3, 4])
+def test_leading_dimensions_may_be_missing(dims):
+    q = torch.randn((2, 4, 5, 16)[4 - dims :])
+    expected = F.scaled_dot_product_attention(q, q, q, is_causal=True)
+    torch.testing.assert_close(ops.scaled_dot_product_attention(q, q, q, is_causal=True), expected)
+
+
+def test_head_dimensions_of_keys_and_values_may_differ():
+    q, k = (torch.randn(2, 4, 5, 16, requires_grad=True) for _ in "qk")
+    v = torch.randn(2, 4, 5, 24, requires_grad=True)
+    o = ops.scaled_dot_product_attention(q, k, v)
+    expected = F.scaled_dot_product_attention(q, k, v)
+    torch.testing.assert_close(o, expected)
+    for a, b in zip(gradients_of(o, (q, k, v)), gradients_of(expected, (q, k, v))):
+        torch.testing.assert_close(a, b)
+
+
+def test_expanded_keys_get_the_sum_of_the_gradients():
+    q = torch.randn(2, 4, 5, 16)
+    k, v = (torch.randn(2, 1, 5, 16, requires_grad=True) for _ in "kv")
+    before = ops.copies().get("attention.k", 0)
+    o = ops.scaled_dot_product_attention(q, k.expand(2, 4, 5, 16), v.expand(2, 4, 5, 16))
+    expected = F.scaled_dot_product_attention(q, k.expand(2, 4, 5, 16), v.expand(2, 4, 5, 16))
+    for a, b in zip(gradients_of(o, (k, v)), gradients_of(expected, (k, v))):
+        torch.testing.assert_close(a, b)
+    assert ops.copies()["attention.k"] == before + 2  # one for each pass
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_the_output_has_the_order_of_the_query(layout):
+    shape = (2, 4, 5, 16) if layout == "bhsd" else (2, 5, 4, 16)
+    q = torch.randn(shape)
+    q = q if layout == "bhsd" else q.transpose(1, 2)
+    o = ops.scaled_dot_product_attention(q, q, q)
+    assert o.stride() == q.stride()
+
+
+def test_dropout_scales_and_drops_and_both_passes_drop_the_same():
+    q, k = (torch.randn(2, 4, 32, 16) for _ in "qk")
+    v = torch.randn(2, 4, 32, 16, requires_grad=True)
+
+    def call():
+        torch.manual_seed(7)
+        return ops.scaled_dot_product_attention(q, k, v, dropout_p=0.25)
+
+    o = call()
+    assert torch.equal(call(), o)  # torch's generator gives the seed
+    assert not torch.equal(ops.scaled_dot_product_attention(q, k, v, dropout_p=0.25), o)
+    # o is linear in v, so with the same probabilities dropped <do, o> is <dv, v>.
+    do = torch.randn_like(o)
+    (dv,) = torch.autograd.grad(o, v, do)
+    torch.testing.assert_close((do * o).sum(), (dv * v).sum(), rtol=1e-4, atol=1e-3)
+    # Values of 1 make the sums of the probabilities, whose mean dropout does not change.
+    ones = torch.ones(2, 4, 32, 16)
+    sums = ops.scaled_dot_product_attention(q, k, ones, dropout_p=0.25)
+    assert 0.9 < sums.mean() < 1.1 and sums.std() > 0.02
+    everything = ops.scaled_dot_product_attention(q, k, v, dropout_p=1.0)
+    assert (everything == 0).all()
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_the_backward_pass_is_deterministic_where_torch_is_told_so(wanted, monkeypatch):
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: wanted)
+    inputs = [torch.randn(1, 2, 5, 16, requires_grad=True) for _ in "qkv"]
+    calls = []
+    with handled_by(lambda name, args: calls.append((name, args))):
+        gradients_of(ops.scaled_dot_product_attention(*inputs), inputs)
+    name, args = calls[-1]
+    *_, deterministic, _capture, _workspace = args
+    assert (name, deterministic) == ("attention_backward", wanted)
+
+
+def test_an_explanation_names_the_backend_and_the_reason():
+    before = len(launched())
+    q = torch.empty(2, 4, 128, 64, dtype=BF16, device="meta")
+    explanation = kiln.explain(q, q, q, is_causal=True, device=0)
+    assert explanation.forward.backend in ("cudnn", "kiln")
+    assert set(explanation.data) == {"forward", "backward"}
+    text = str(explanation)
+    assert text.startswith(f"forward: {explanation.forward.backend}\n")
+    assert f"backward: {explanation.backward.backend}" in text
+    if explanation.forward.backend == "kiln":
+        assert explanation.forward.refusals and "not by cuDNN: " in text
+    assert len(launched()) == before
+
+
+def test_an_explanation_prints_the_rule_and_its_remedy():
+    def one(chosen, rules, probe, kernel):
+        cudnn = {"supported": not rules, "rules": rules, "policies": [], "probe": probe}
+        kiln_part = {"supported": True, "reason": kernel}
+        return {"chosen": chosen, "cudnn": cudnn, "kiln": kiln_part, "steps": []}
+
+    rule = {"id": "dim.multiple", "reason": "60 is no multiple of 8", "remedy": "pad to 64"}
+    not_run = {"ran": False, "built": False, "status": "not_run", "message": ""}
+    built = {"ran": True, "built": True, "status": "built", "message": ""}
+    explanation = _explain._explanation(
+        {
+            "forward": one("kiln", [rule], not_run, "tensor cores"),
+            "backward": one("cudnn", [], built, "tensor cores"),
+        }
+    )
+    assert str(explanation) == (
+        "forward: kiln\n"
+        "  not by cuDNN: dim.multiple: 60 is no multiple of 8; remedy: pad to 64\n"
+        "  Kiln's kernel: tensor cores\n"
+        "backward: cudnn"
+    )
+
+
+def test_packed_sequences_are_explained_too():
+    packed = torch.empty(9, 4, 64, dtype=BF16, device="meta")
+    ends = torch.empty(3, dtype=torch.int32, device="meta")
+    explanation = kiln.explain(
+        packed, packed, packed, cu_seqlens_q=ends, cu_seqlens_k=ends, device=0
+    )
+    assert explanation.backward.backend in ("cudnn", "kiln")
+    with pytest.raises(kiln.InvalidArgument, match="empty"):
+        kiln.explain(*(torch.empty(0, 4, 5, 16, device="meta"),) * 3, device=0)
+
+
+def test_large_scores_are_finite():
+    q, k, v = (torch.randn(1, 2, 5, 16) for _ in "qkv")
+    result = ops.scaled_dot_product_attention(100 * q, 100 * k, v)
+    expected = F.scaled_dot_product_attention((100 * q).double(), (100 * k).double(), v.double())
+    assert worst_error(result, expected) < 1e-3

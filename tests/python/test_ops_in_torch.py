@@ -1,0 +1,193 @@
+"""kiln.ops as parts of torch: the dispatcher, the compiler, autocast, autograd."""
+
+import pytest
+from ops_cases import (
+    BF16,
+    CASES,
+    CASES_AND_TYPES,
+    F32,
+    ONE_EACH,
+    gradients_of,
+    id_of,
+    ops,
+    outputs_of,
+    torch,
+)
+from ops_device import device, launched, worst_error  # noqa: F401
+
+import kiln
+from kiln.ops import _define
+
+
+class Recorder(torch.utils._python_dispatch.TorchDispatchMode):
+    """The operations of kiln that the dispatcher sees, and their arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.namespace == "kiln":
+            self.calls.append((function, args))
+        return function(*args, **(kwargs or {}))
+
+
+def calls_of(case, dtype):
+    """The calls of torch.ops.kiln in both passes, forward first."""
+    inputs = case.inputs(dtype)
+    with Recorder() as recorder:
+        gradients_of(case.kiln(*inputs), inputs)
+    return recorder.calls
+
+
+def detached(args):
+    return [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
+
+
+@pytest.mark.parametrize("case", CASES, ids=id_of)
+def test_each_operation_passes_opcheck(case):
+    forward, *backward = calls_of(case, case.dtypes[0])
+    assert len(backward) == 1
+    operation, args = forward
+    inputs = detached(args)
+    for each, original in zip(inputs, args):
+        if isinstance(each, torch.Tensor) and each.is_floating_point():
+            each.requires_grad_(original.requires_grad)
+    torch.library.opcheck(operation, tuple(inputs))
+    operation, args = backward[0]
+    torch.library.opcheck(operation, tuple(detached(args)))
+
+
+@pytest.mark.parametrize("case, dtype", CASES_AND_TYPES, ids=id_of)
+def test_a_compiled_call_has_the_bits_of_an_eager_one(case, dtype):
+    inputs = case.inputs(dtype)
+    compiled = torch.compile(case.kiln, fullgraph=True, backend="aot_eager")
+    eager, traced = case.kiln(*inputs), compiled(*inputs)
+    for a, b in zip(outputs_of(eager), outputs_of(traced), strict=True):
+        assert torch.equal(a, b) and a.stride() == b.stride()
+    for a, b in zip(gradients_of(eager, inputs), gradients_of(traced, inputs), strict=True):
+        assert torch.equal(a, b)
+    torch._dynamo.reset()
+
+
+def test_a_compiled_call_takes_other_sizes_without_a_new_graph():
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(ops.rms_norm, fullgraph=True, dynamic=True, backend=backend)
+    weight = torch.randn(48)
+    for rows in (5, 6, 7):
+        x = torch.randn(rows, 48)
+        assert torch.equal(compiled(x, weight), ops.rms_norm(x, weight))
+    assert len(graphs) == 1
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("case", ONE_EACH, ids=id_of)
+def test_a_second_derivative_is_refused_in_words(case):
+    inputs = case.inputs(F32)
+    outputs = outputs_of(case.kiln(*inputs))
+    total = sum(each.square().sum() for each in outputs)
+    gradients = torch.autograd.grad(total, inputs, create_graph=True)
+    with pytest.raises(kiln.Unavailable, match="differentiated once"):
+        torch.autograd.grad(gradients[0].sum(), inputs)
+
+
+def test_plain_tensors_pass_the_dispatcher_by_and_observed_calls_do_not():
+    x = torch.randn(5, 24, requires_grad=True)
+    assert type(ops.squared_relu(x).grad_fn).__name__ == "KilnActivationFwdBackward"
+    with Recorder() as recorder:
+        ops.squared_relu(x)
+    assert [function.name() for function, _ in recorder.calls] == ["kiln::activation_fwd"]
+    with torch.profiler.profile() as profile:
+        ops.squared_relu(x)
+    assert "kiln::activation_fwd" in [event.key for event in profile.key_averages()]
+
+
+def test_fake_and_meta_tensors_are_computed_without_a_launch():
+    before = len(launched())
+    with torch._subclasses.FakeTensorMode():
+        fake = ops.softmax(torch.empty(2, 3, 5, 24, dtype=BF16))
+    meta = ops.softmax(torch.empty(2, 3, 5, 24, dtype=BF16, device="meta"))
+    for y in (fake, meta):
+        assert (y.shape, y.dtype) == ((2, 3, 5, 24), BF16)
+    assert len(launched()) == before
+
+
+def test_torch_func_is_refused_in_words():
+    with pytest.raises(RuntimeError, match="functorch transforms"):
+        torch.func.grad(lambda t: ops.squared_relu(t).sum())(torch.randn(5, 24))
+
+
+def test_every_operation_is_in_torch_ops_with_a_schema():
+    names = {operation.name for operation in _define.OPERATIONS}
+    assert names == {
+        *("softmax_fwd", "softmax_bwd", "layer_norm_fwd", "add_layer_norm_fwd"),
+        *("layer_norm_bwd", "rms_norm_fwd", "add_rms_norm_fwd", "rms_norm_bwd"),
+        *("rope_fwd", "rope_bwd", "activation_fwd", "activation_bwd", "glu_fwd", "glu_bwd"),
+        *("cross_entropy_fwd", "cross_entropy_bwd", "attention_fwd", "attention_bwd"),
+    }
+    for name in names:
+        schema = getattr(torch.ops.kiln, name).default._schema
+        assert not schema.is_mutable
+
+
+QKV = ((2, 4, 5, 16),) * 3
+SOME = torch.tensor([1, 2])
+# Of first inputs of one type and others of float32, under autocast to bfloat16: the types of
+# the first input and of the result, and torch's operation that CUDA's autocast casts, if any.
+AUTOCAST = {
+    "softmax": (ops.softmax, ((2, 3, 5, 24),), BF16, F32, "softmax.int"),
+    "layer_norm": (ops.layer_norm, ((5, 48), (48,)), BF16, F32, "layer_norm"),
+    "rms_norm": (ops.rms_norm, ((5, 48), (48,)), BF16, F32, "rms_norm"),
+    "cross_entropy": (lambda x: ops.cross_entropy(x, SOME), ((2, 33),), BF16, F32, "nll_loss"),
+    "attention": (ops.scaled_dot_product_attention, QKV, F32, BF16,
+                  "scaled_dot_product_attention"),
+    "bias_gelu": (ops.bias_gelu, ((5, 24), (24,)), BF16, BF16, None),
+    "squared_relu": (ops.squared_relu, ((5, 24),), F32, F32, None),
+}
+
+
+@pytest.mark.parametrize("name", AUTOCAST)
+def test_autocast_gives_the_type_that_torchs_operation_gives(name):
+    function, shapes, first, expected, cast = AUTOCAST[name]
+    if cast is not None:
+        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+        assert has_kernel(f"aten::{cast}", "AutocastCUDA")
+    inputs = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    inputs[0] = inputs[0].detach().to(first).requires_grad_()
+    with torch.autocast("cpu", dtype=BF16):
+        result = function(*inputs)
+    assert result.dtype == expected
+    for gradient, of in zip(torch.autograd.grad(result.float().sum(), inputs), inputs):
+        assert gradient.dtype == of.dtype
+
+
+def test_autocast_holds_in_a_compiled_function():
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def call(x):
+        with torch.autocast("cpu", dtype=BF16):
+            return ops.softmax(x.bfloat16())
+
+    assert call(torch.randn(2, 3, 5, 24)).dtype == F32
+    torch._dynamo.reset()
+
+
+def test_activation_checkpointing_gives_the_same_gradients():
+    x, weight = torch.randn(5, 48, requires_grad=True), torch.randn(48)
+    (expected,) = torch.autograd.grad(ops.rms_norm(x, weight).square().sum(), x)
+    y = torch.utils.checkpoint.checkpoint(ops.rms_norm, x, weight, use_reentrant=False)
+    assert torch.equal(torch.autograd.grad(y.square().sum(), x)[0], expected)
+
+
+def test_threads_launch_at_once():
+    from concurrent.futures import ThreadPoolExecutor
+
+    x = torch.randn(8, 5, 24)
+    expected = torch.softmax(x, -1)
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(lambda each: ops.softmax(each, 1.0), x))
+    assert worst_error(torch.stack(results), expected) < 1e-6

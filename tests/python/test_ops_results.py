@@ -1,0 +1,142 @@
+"""Results and gradients of kiln.ops against those of torch.nn.functional."""
+
+import pytest
+from ops_cases import (
+    BF16,
+    CASES_AND_TYPES,
+    F32,
+    ONE_EACH,
+    F,
+    gradients_of,
+    id_of,
+    ops,
+    outputs_of,
+    torch,
+)
+from ops_device import check_as_good_as_torch, device, worst_error  # noqa: F401
+
+
+@pytest.mark.parametrize("case, dtype", CASES_AND_TYPES, ids=id_of)
+def test_results_and_gradients_are_as_near_to_float64_as_torchs(case, dtype):
+    inputs = case.inputs(dtype)
+    exact_inputs = [each.detach().double().requires_grad_() for each in inputs]
+    result, same, exact = case.kiln(*inputs), case.torch(*inputs), case.torch(*exact_inputs)
+    of = zip(outputs_of(result), outputs_of(same), outputs_of(exact), strict=True)
+    for i, triple in enumerate(of):
+        check_as_good_as_torch(*triple, f"output {i}")
+    gradients = zip(
+        gradients_of(result, inputs),
+        gradients_of(same, inputs),
+        gradients_of(exact, exact_inputs),
+        strict=True,
+    )
+    for i, triple in enumerate(gradients):
+        check_as_good_as_torch(*triple, f"gradient {i}")
+
+
+@pytest.mark.parametrize("case", ONE_EACH, ids=id_of)
+def test_gradients_are_those_of_finite_differences(case):
+    inputs = case.inputs(F32)
+    # float32: the steps are large, and the bounds wide.
+    settings = {"eps": 1e-2, "atol": 5e-3, "rtol": 5e-2, "nondet_tol": 0.0}
+    with pytest.warns(UserWarning, match="double precision"):
+        assert torch.autograd.gradcheck(case.kiln, inputs, fast_mode=True, **settings)
+
+
+def test_a_weight_may_be_float32_beside_bfloat16():
+    x, weight = torch.randn(5, 48, dtype=BF16), torch.randn(48, requires_grad=True)
+    for norm, reference in (
+        (ops.rms_norm, F.rms_norm(x.double(), (48,), weight.double(), 1e-6)),
+        (
+            lambda x, w: ops.layer_norm(x, w, torch.zeros(48)),
+            F.layer_norm(x.double(), (48,), weight.double()),
+        ),
+    ):
+        y = norm(x, weight)
+        assert y.dtype == BF16
+        assert worst_error(y, reference) < 2**-8
+        (gradient,) = torch.autograd.grad(y.float().sum(), weight)
+        assert gradient.dtype == F32
+
+
+def test_only_the_gradients_that_are_wanted_are_made():
+    x, weight, bias = torch.randn(5, 48), torch.randn(48), torch.randn(48)
+    x.requires_grad_()
+    ops.layer_norm(x, weight, bias).sum().backward()
+    assert x.grad is not None and weight.grad is None
+    x.requires_grad_(False)
+    bias.requires_grad_()
+    ops.layer_norm(x, weight, bias).sum().backward()
+    torch.testing.assert_close(bias.grad, torch.full((48,), 5.0))
+    with torch.no_grad():
+        assert not ops.layer_norm(x, weight, bias).requires_grad
+
+
+def test_a_residual_whose_sum_alone_is_used_has_its_gradient():
+    x, residual, weight = (
+        torch.randn(shape, requires_grad=True) for shape in ((5, 48), (5, 48), (48,))
+    )
+    _, total = ops.rms_norm(x, weight, residual=residual)
+    total.sum().backward()
+    torch.testing.assert_close(x.grad, torch.ones(5, 48))
+    torch.testing.assert_close(residual.grad, torch.ones(5, 48))
+    torch.testing.assert_close(weight.grad, torch.zeros(48))
+
+
+def test_a_row_of_masked_scores_is_zero():
+    mask = torch.zeros(1, 1, 2, 24, dtype=torch.bool)
+    mask[..., 0, :] = True
+    x = torch.randn(2, 3, 2, 24, requires_grad=True)
+    y = ops.softmax(x, mask=mask)
+    assert (y[..., 0, :] == 0).all()
+    (gradient,) = torch.autograd.grad(y.square().sum(), x)
+    assert (gradient[..., 0, :] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "shape", [(24,), (1, 24), (5, 24), (1, 5, 24), (3, 5, 24), (2, 3, 5, 24), (2, 1, 1, 24)]
+)
+def test_a_mask_of_scores_broadcasts_as_in_torch(shape):
+    x = torch.randn(2, 3, 5, 24)
+    mask = torch.rand(shape) < 0.3
+    expected = torch.softmax(x.masked_fill(mask, float("-inf")), -1)
+    torch.testing.assert_close(ops.softmax(x, mask=mask), expected)
+
+
+def test_a_mask_of_scores_and_causal_leave_out_what_either_does():
+    x = torch.randn(2, 3, 5, 24)
+    mask = torch.rand(2, 1, 5, 24) < 0.3
+    either = mask | torch.ones(5, 24, dtype=torch.bool).triu(20)
+    expected = torch.softmax(x.masked_fill(either, float("-inf")), -1)
+    torch.testing.assert_close(ops.softmax(x, mask=mask, causal=True), expected)
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_cross_entropy_of_nothing_is_torchs(rows):
+    logits = torch.randn(rows, 33, requires_grad=True)
+    target = torch.full((rows,), -100)
+    for reduction in ("mean", "sum", "none"):
+        loss = ops.cross_entropy(logits, target, reduction=reduction)
+        expected = F.cross_entropy(logits, target, reduction=reduction)
+        torch.testing.assert_close(loss, expected, equal_nan=True)
+
+
+def test_cross_entropy_takes_one_row_and_int32_and_padded_classes():
+    logits = torch.randn(4, 40)[:, :33].requires_grad_()
+    target = torch.tensor([3, -100, 0, 32])
+    expected = F.cross_entropy(logits, target)
+    before = ops.copies()
+    loss = ops.cross_entropy(logits, target.int())
+    assert ops.copies() == before
+    torch.testing.assert_close(loss, expected)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected, logits)[0])
+    one = ops.cross_entropy(logits[0], target[0])
+    torch.testing.assert_close(one, F.cross_entropy(logits[0], target[0]))
+
+
+def test_cross_entropy_takes_rows_that_share_memory():
+    logits = torch.randn(1, 33).expand(4, 33)
+    target = torch.tensor([3, -100, 0, 32])
+    expected = F.cross_entropy(logits, target, reduction="none")
+    torch.testing.assert_close(ops.cross_entropy(logits, target, reduction="none"), expected)
