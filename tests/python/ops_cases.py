@@ -79,6 +79,13 @@ def tables(per_pair):
     return angles.cos(), angles.sin()
 
 
+def angles_of_halves(positions, dim):
+    """Of each element of a head, as Llama has them."""
+    steps = 10000 ** (-torch.arange(0, dim, 2) / dim)
+    at = torch.outer(torch.arange(float(positions)), steps)
+    return torch.cat([at, at], -1)
+
+
 def rotate_half(x):
     a, b = x.chunk(2, -1)
     return torch.cat([-b, a], -1)
