@@ -229,27 +229,30 @@ it, or run this again where the package registry for wheels can be reached."
 
 # Installs the packages of tools/python/requirements.txt into a virtual environment in .deps/python,
 # and those of torch_requirements.txt with libraries in place of the CUDA libraries that torch links.
-# Without torch its tests are skipped. Returns 1 if the rest failed.
+# Returns 2 without torch, whose tests are then skipped, and 1 if the rest failed.
 fetch_python() {
   local python=$1 place=$deps/python log=$deps/.python.log began=$SECONDS
   local install=("$place/bin/python3" -m pip --disable-pip-version-check --timeout 15 --retries 2 install
     --no-deps --no-compile --require-hashes --only-binary=:all: --progress-bar off)
   rm -rf "$place"
-  "$python" -m venv "$place" >"$log" 2>&1 &&
-    "${install[@]}" -r tools/python/requirements.txt >>"$log" 2>&1 || {
+  if ! { "$python" -m venv "$place" >"$log" 2>&1 &&
+    "${install[@]}" -r tools/python/requirements.txt >>"$log" 2>&1; }; then
     grep '^ERROR' "$log" >&2 || tail -n 5 "$log" >&2
     rm -rf "$place"
     return 1
-  }
-  if "${install[@]}" -r tools/python/torch_requirements.txt >>"$log" 2>&1; then
-    local packages
-    packages=$("$place/bin/python3" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    "$place/bin/python3" tools/python/stub_libraries.py "$packages" "$packages/torch/lib" >>"$log" 2>&1 &&
-      "$place/bin/python3" -c 'import torch' >>"$log" 2>&1 || warn "torch does not import: see $log"
-  else
+  fi
+  local packages status=0
+  packages=$("$place/bin/python3" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  if ! "${install[@]}" -r tools/python/torch_requirements.txt >>"$log" 2>&1; then
     warn "torch could not be fetched: the tests of Python that need it are skipped."
+    status=2
+  elif ! { "$place/bin/python3" tools/python/stub_libraries.py "$packages" "$packages/torch/lib" &&
+    "$place/bin/python3" -c 'import torch'; } >>"$log" 2>&1; then
+    warn "torch does not import: see $log"
+    status=2
   fi
   say "fetched the Python packages in $((SECONDS - began)) s"
+  return $status
 }
 
 # Sets python_arguments, for CMake: with a Python that has the packages, or without.
@@ -262,13 +265,19 @@ provide_python() {
   [[ ! -x $python ]] || read -r installed <"$stamp" 2>/dev/null || true
   if [[ $installed != "$pins" ]]; then
     say "fetching the Python packages of the tests (about 560 MB, most of it torch)"
-    if python3=$(find_pip) && fetch_python "$python3"; then
-      echo "$pins" >"$stamp"
-    else
-      rm -f "$stamp"
-      warn "The Python packages cannot be had here (they are for Python 3.11): no test of Python runs."
-      python=""
-    fi
+    local status=1
+    rm -f "$stamp"
+    python3=$(find_pip) && {
+      status=0
+      fetch_python "$python3" || status=$?
+    }
+    case $status in
+      0) echo "$pins" >"$stamp" ;;
+      1)
+        warn "The Python packages cannot be had here (they are for Python 3.11): no test of Python runs."
+        python=""
+        ;;
+    esac
   fi
   exec {lock}>&-
   # shellcheck disable=SC2034
