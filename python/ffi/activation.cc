@@ -6,15 +6,17 @@ namespace kiln::python {
 namespace {
 
 constexpr Operation<kiln_activation_forward_args> kForward{
-    "activation_forward", kiln_activation_forward, kiln_activation_forward_prepare};
+    "activation_forward", KILN_ACTIVATION_FORWARD_ARGS_INIT, kiln_activation_forward,
+    kiln_activation_forward_prepare};
 constexpr Operation<kiln_activation_backward_args> kBackward{
-    "activation_backward", kiln_activation_backward, kiln_activation_backward_prepare,
-    kiln_activation_backward_workspace};
-constexpr Operation<kiln_glu_forward_args> kGluForward{"glu_forward", kiln_glu_forward,
-                                                       kiln_glu_forward_prepare};
+    "activation_backward", KILN_ACTIVATION_BACKWARD_ARGS_INIT, kiln_activation_backward,
+    kiln_activation_backward_prepare, kiln_activation_backward_workspace};
+constexpr Operation<kiln_glu_forward_args> kGluForward{
+    "glu_forward", KILN_GLU_FORWARD_ARGS_INIT, kiln_glu_forward,
+    kiln_glu_forward_prepare};
 constexpr Operation<kiln_glu_backward_args> kGluBackward{
-    "glu_backward", kiln_glu_backward, kiln_glu_backward_prepare,
-    kiln_glu_backward_workspace};
+    "glu_backward", KILN_GLU_BACKWARD_ARGS_INIT, kiln_glu_backward,
+    kiln_glu_backward_prepare, kiln_glu_backward_workspace};
 
 // `columns` of the last dimension belong to one element of y: 2 if gate and linear
 // input are packed.
@@ -71,8 +73,7 @@ void expect_output(const Call<Arguments>& call, const char* name, const TensorVi
 
 std::int64_t forward(std::int64_t action, std::int64_t device, TensorView y,
                      TensorView x, Optional<TensorView> bias, std::int64_t kind) {
-  Call call(kForward, action, device,
-            kiln_activation_forward_args KILN_ACTIVATION_FORWARD_ARGS_INIT);
+  Call call(kForward, action, device);
   set_shape(call, x, 1);
   expect_output(call, "y", y, x);
   call.set(call.args.y, "y", y);
@@ -85,8 +86,7 @@ std::int64_t backward(std::int64_t action, std::int64_t device, TensorView dx,
                       Optional<TensorView> dbias, TensorView dy, TensorView x,
                       Optional<TensorView> bias, std::int64_t kind,
                       Optional<TensorView> workspace) {
-  Call call(kBackward, action, device,
-            kiln_activation_backward_args KILN_ACTIVATION_BACKWARD_ARGS_INIT);
+  Call call(kBackward, action, device);
   auto& args = call.args;
   set_shape(call, x, 1);
   Tensors::expect_like("dx", dx, "x", x);
@@ -105,8 +105,7 @@ std::int64_t glu_forward(std::int64_t action, std::int64_t device, TensorView y,
                          TensorView x, Optional<TensorView> linear,
                          Optional<TensorView> bias, std::int64_t kind,
                          tvm::ffi::Tuple<double, double, double> clamp) {
-  Call call(kGluForward, action, device,
-            kiln_glu_forward_args KILN_GLU_FORWARD_ARGS_INIT);
+  Call call(kGluForward, action, device);
   set_glu(call, x, linear, bias, kind, clamp);
   expect_output(call, "y", y, x);
   call.set(call.args.y, "y", y);
@@ -119,8 +118,7 @@ std::int64_t glu_backward(std::int64_t action, std::int64_t device, TensorView d
                           Optional<TensorView> bias, std::int64_t kind,
                           tvm::ffi::Tuple<double, double, double> clamp,
                           Optional<TensorView> workspace) {
-  Call call(kGluBackward, action, device,
-            kiln_glu_backward_args KILN_GLU_BACKWARD_ARGS_INIT);
+  Call call(kGluBackward, action, device);
   auto& args = call.args;
   set_glu(call, x, linear, bias, kind, clamp);
   expect_output(call, "dy", dy, x);

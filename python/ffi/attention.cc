@@ -10,12 +10,18 @@ namespace {
 
 using Problem = kiln_attention_problem;
 
-constexpr Operation<kiln_attention_args> kForward{
-    "attention_forward", kiln_attention_forward, kiln_attention_forward_prepare,
-    kiln_attention_forward_workspace, true};
-constexpr Operation<kiln_attention_args> kBackward{
-    "attention_backward", kiln_attention_backward, kiln_attention_backward_prepare,
-    kiln_attention_backward_workspace, true};
+constexpr Operation<kiln_attention_args> kForward{"attention_forward",
+                                                  KILN_ATTENTION_ARGS_INIT,
+                                                  kiln_attention_forward,
+                                                  kiln_attention_forward_prepare,
+                                                  kiln_attention_forward_workspace,
+                                                  true};
+constexpr Operation<kiln_attention_args> kBackward{"attention_backward",
+                                                   KILN_ATTENTION_ARGS_INIT,
+                                                   kiln_attention_backward,
+                                                   kiln_attention_backward_prepare,
+                                                   kiln_attention_backward_workspace,
+                                                   true};
 
 struct Layout {
   explicit Layout(const std::string& name) {
@@ -198,7 +204,7 @@ std::int64_t forward(std::int64_t action, std::int64_t device, TensorView o,
                      std::int64_t window_left, std::int64_t window_right,
                      std::int64_t bias_kind, double dropout, Optional<double> scale,
                      bool capture, Optional<TensorView> workspace) {
-  Call call(kForward, action, device, kiln_attention_args KILN_ATTENTION_ARGS_INIT);
+  Call call(kForward, action, device);
   set_inputs(call,
              {q, k, v, o, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv,
               dropout_seed, dropout_offset},
@@ -227,7 +233,7 @@ std::int64_t backward(std::int64_t action, std::int64_t device, TensorView grad_
                       std::int64_t window_right, std::int64_t bias_kind, double dropout,
                       Optional<double> scale, bool deterministic, bool capture,
                       Optional<TensorView> workspace) {
-  Call call(kBackward, action, device, kiln_attention_args KILN_ATTENTION_ARGS_INIT);
+  Call call(kBackward, action, device);
   set_inputs(call,
              {q, k, v, o, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv,
               dropout_seed, dropout_offset},
@@ -257,8 +263,7 @@ tvm::ffi::String explain(
     std::int64_t longest_kv, std::int64_t mask, std::int64_t window_left,
     std::int64_t window_right, std::int64_t bias_kind, double dropout, bool stats,
     bool bias_gradient, bool deterministic, bool capture) {
-  Call call(kForward, static_cast<std::int64_t>(Action::kPrepare), device,
-            kiln_attention_args KILN_ATTENTION_ARGS_INIT);
+  Call call(kForward, static_cast<std::int64_t>(Action::kPrepare), device);
   const Optional<TensorView> none;
   set_inputs(call,
              {q, k, v, o, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv,

@@ -55,6 +55,7 @@ enum class Action : std::int64_t { kLaunch, kPrepare, kWorkspace };
 template <typename Arguments>
 struct Operation {
   const char* name;
+  Arguments initial;  // KILN_..._INIT
   kiln_result (*launch)(kiln_service*, int, kiln_stream, const Arguments*);
   kiln_result (*prepare)(kiln_service*, int, const Arguments*);
   kiln_result (*workspace)(kiln_service*, int, const Arguments*,
@@ -111,12 +112,11 @@ bool is_capturing(int device, kiln_stream stream);
 template <typename Arguments>
 class Call : public Tensors {
  public:
-  Call(const Operation<Arguments>& operation, std::int64_t action, std::int64_t device,
-       const Arguments& initial)
+  Call(const Operation<Arguments>& operation, std::int64_t action, std::int64_t device)
       : Tensors(action, device), operation_(operation) {
     static_assert(std::is_trivially_copyable_v<Arguments>);
-    std::memset(&args, 0, sizeof args);  // padding too: is_prepared() compares bytes
-    args = initial;
+    // With the padding of one object: is_prepared() compares bytes.
+    std::memcpy(&args, &operation.initial, sizeof args);
   }
 
   /// Sets a pointer of `args` to a contiguous tensor.

@@ -6,11 +6,11 @@ namespace kiln::python {
 namespace {
 
 constexpr Operation<kiln_cross_entropy_forward_args> kForward{
-    "cross_entropy_forward", kiln_cross_entropy_forward,
-    kiln_cross_entropy_forward_prepare};
+    "cross_entropy_forward", KILN_CROSS_ENTROPY_FORWARD_ARGS_INIT,
+    kiln_cross_entropy_forward, kiln_cross_entropy_forward_prepare};
 constexpr Operation<kiln_cross_entropy_backward_args> kBackward{
-    "cross_entropy_backward", kiln_cross_entropy_backward,
-    kiln_cross_entropy_backward_prepare};
+    "cross_entropy_backward", KILN_CROSS_ENTROPY_BACKWARD_ARGS_INIT,
+    kiln_cross_entropy_backward, kiln_cross_entropy_backward_prepare};
 
 std::int64_t row_stride(const char* name, const TensorView& rows) {
   if (rows.size(1) > 1 && rows.stride(1) != 1)
@@ -44,8 +44,7 @@ std::int64_t forward(std::int64_t action, std::int64_t device, TensorView loss,
                      Optional<TensorView> lse, Optional<TensorView> saved,
                      TensorView logits, TensorView target, std::int64_t ignored_index,
                      double smoothing) {
-  Call call(kForward, action, device,
-            kiln_cross_entropy_forward_args KILN_CROSS_ENTROPY_FORWARD_ARGS_INIT);
+  Call call(kForward, action, device);
   auto& args = call.args;
   set_inputs(call, logits, target, ignored_index, smoothing);
   Tensors::expect_dtype("loss", loss, kFloat32);
@@ -61,8 +60,7 @@ std::int64_t backward(std::int64_t action, std::int64_t device, TensorView dlogi
                       TensorView logits, TensorView saved, TensorView target,
                       Optional<TensorView> row_scale, std::int64_t ignored_index,
                       double smoothing, double scale) {
-  Call call(kBackward, action, device,
-            kiln_cross_entropy_backward_args KILN_CROSS_ENTROPY_BACKWARD_ARGS_INIT);
+  Call call(kBackward, action, device);
   auto& args = call.args;
   set_inputs(call, logits, target, ignored_index, smoothing);
   Tensors::expect_like("dlogits", dlogits, "logits", logits);

@@ -7,15 +7,17 @@ namespace kiln::python {
 namespace {
 
 constexpr Operation<kiln_layernorm_forward_args> kLayerForward{
-    "layernorm_forward", kiln_layernorm_forward, kiln_layernorm_forward_prepare};
+    "layernorm_forward", KILN_LAYERNORM_FORWARD_ARGS_INIT, kiln_layernorm_forward,
+    kiln_layernorm_forward_prepare};
 constexpr Operation<kiln_layernorm_backward_args> kLayerBackward{
-    "layernorm_backward", kiln_layernorm_backward, kiln_layernorm_backward_prepare,
-    kiln_layernorm_backward_workspace};
+    "layernorm_backward", KILN_LAYERNORM_BACKWARD_ARGS_INIT, kiln_layernorm_backward,
+    kiln_layernorm_backward_prepare, kiln_layernorm_backward_workspace};
 constexpr Operation<kiln_rmsnorm_forward_args> kRmsForward{
-    "rmsnorm_forward", kiln_rmsnorm_forward, kiln_rmsnorm_forward_prepare};
+    "rmsnorm_forward", KILN_RMSNORM_FORWARD_ARGS_INIT, kiln_rmsnorm_forward,
+    kiln_rmsnorm_forward_prepare};
 constexpr Operation<kiln_rmsnorm_backward_args> kRmsBackward{
-    "rmsnorm_backward", kiln_rmsnorm_backward, kiln_rmsnorm_backward_prepare,
-    kiln_rmsnorm_backward_workspace};
+    "rmsnorm_backward", KILN_RMSNORM_BACKWARD_ARGS_INIT, kiln_rmsnorm_backward,
+    kiln_rmsnorm_backward_prepare, kiln_rmsnorm_backward_workspace};
 
 template <typename Arguments>
 void set_shape(Call<Arguments>& call, const TensorView& x, const TensorView& weight) {
@@ -74,8 +76,7 @@ std::int64_t layer_forward(std::int64_t action, std::int64_t device, TensorView 
                            Optional<TensorView> sum, TensorView x, TensorView weight,
                            Optional<TensorView> bias, Optional<TensorView> residual,
                            double eps, bool zero_centered_weight) {
-  Call call(kLayerForward, action, device,
-            kiln_layernorm_forward_args KILN_LAYERNORM_FORWARD_ARGS_INIT);
+  Call call(kLayerForward, action, device);
   auto& args = call.args;
   set_shape(call, x, weight);
   Tensors::expect_like("y", y, "x", x);
@@ -97,8 +98,7 @@ std::int64_t layer_backward(std::int64_t action, std::int64_t device, TensorView
                             TensorView mean, TensorView rstd, Optional<TensorView> dsum,
                             bool has_bias, bool zero_centered_weight,
                             Optional<TensorView> workspace) {
-  Call call(kLayerBackward, action, device,
-            kiln_layernorm_backward_args KILN_LAYERNORM_BACKWARD_ARGS_INIT);
+  Call call(kLayerBackward, action, device);
   auto& args = call.args;
   set_shape(call, x, weight);
   set_gradients(call, dx, dy, x, rstd, dsum);
@@ -117,8 +117,7 @@ std::int64_t rms_forward(std::int64_t action, std::int64_t device, TensorView y,
                          Optional<TensorView> rstd, Optional<TensorView> sum,
                          TensorView x, TensorView weight, Optional<TensorView> residual,
                          double eps, std::int64_t casting, bool zero_centered_weight) {
-  Call call(kRmsForward, action, device,
-            kiln_rmsnorm_forward_args KILN_RMSNORM_FORWARD_ARGS_INIT);
+  Call call(kRmsForward, action, device);
   auto& args = call.args;
   set_shape(call, x, weight);
   Tensors::expect_like("y", y, "x", x);
@@ -136,8 +135,7 @@ std::int64_t rms_backward(std::int64_t action, std::int64_t device, TensorView d
                           TensorView weight, TensorView rstd, Optional<TensorView> dsum,
                           std::int64_t casting, bool zero_centered_weight,
                           Optional<TensorView> workspace) {
-  Call call(kRmsBackward, action, device,
-            kiln_rmsnorm_backward_args KILN_RMSNORM_BACKWARD_ARGS_INIT);
+  Call call(kRmsBackward, action, device);
   auto& args = call.args;
   set_shape(call, x, weight);
   set_gradients(call, dx, dy, x, rstd, dsum);

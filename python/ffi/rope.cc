@@ -6,10 +6,12 @@
 namespace kiln::python {
 namespace {
 
-constexpr Operation<kiln_rope_forward_args> kForward{"rope_forward", kiln_rope_forward,
-                                                     kiln_rope_forward_prepare};
+constexpr Operation<kiln_rope_forward_args> kForward{
+    "rope_forward", KILN_ROPE_FORWARD_ARGS_INIT, kiln_rope_forward,
+    kiln_rope_forward_prepare};
 constexpr Operation<kiln_rope_backward_args> kBackward{
-    "rope_backward", kiln_rope_backward, kiln_rope_backward_prepare};
+    "rope_backward", KILN_ROPE_BACKWARD_ARGS_INIT, kiln_rope_backward,
+    kiln_rope_backward_prepare};
 
 // The dimension that the layout calls `letter`; -1 for none.
 int dimension(const std::string& layout, char letter) {
@@ -71,8 +73,7 @@ std::int64_t run(const Operation<kiln_rope_forward_args>& operation,
                  std::int64_t style, std::int64_t start,
                  const tvm::ffi::String& layout_name) {
   const std::string layout = layout_name;
-  Call call(operation, action, device,
-            kiln_rope_forward_args KILN_ROPE_FORWARD_ARGS_INIT);
+  Call call(operation, action, device);
   auto& args = call.args;
   args.dtype = Tensors::dtype("q", q);
   args.style = static_cast<kiln_rope_style>(style);

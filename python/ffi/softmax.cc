@@ -6,9 +6,11 @@ namespace kiln::python {
 namespace {
 
 constexpr Operation<kiln_softmax_forward_args> kForward{
-    "softmax_forward", kiln_softmax_forward, kiln_softmax_forward_prepare};
+    "softmax_forward", KILN_SOFTMAX_FORWARD_ARGS_INIT, kiln_softmax_forward,
+    kiln_softmax_forward_prepare};
 constexpr Operation<kiln_softmax_backward_args> kBackward{
-    "softmax_backward", kiln_softmax_backward, kiln_softmax_backward_prepare};
+    "softmax_backward", KILN_SOFTMAX_BACKWARD_ARGS_INIT, kiln_softmax_backward,
+    kiln_softmax_backward_prepare};
 
 template <typename Arguments>
 void set_shape(Arguments& args, const TensorView& x) {
@@ -24,8 +26,7 @@ void set_shape(Arguments& args, const TensorView& x) {
 std::int64_t forward(std::int64_t action, std::int64_t device, TensorView y,
                      TensorView x, Optional<TensorView> mask, double scale,
                      bool causal) {
-  Call call(kForward, action, device,
-            kiln_softmax_forward_args KILN_SOFTMAX_FORWARD_ARGS_INIT);
+  Call call(kForward, action, device);
   auto& args = call.args;
   set_shape(args, x);
   Tensors::expect_like("y", y, "x", x);
@@ -49,8 +50,7 @@ std::int64_t forward(std::int64_t action, std::int64_t device, TensorView y,
 
 std::int64_t backward(std::int64_t action, std::int64_t device, TensorView dx,
                       TensorView dy, TensorView y, double scale, std::int64_t mask) {
-  Call call(kBackward, action, device,
-            kiln_softmax_backward_args KILN_SOFTMAX_BACKWARD_ARGS_INIT);
+  Call call(kBackward, action, device);
   auto& args = call.args;
   set_shape(args, y);
   Tensors::expect_like("dy", dy, "y", y);
