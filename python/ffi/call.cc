@@ -58,7 +58,8 @@ struct Outcome {
   std::mutex mutex;
   std::condition_variable done;
   bool is_done = false;
-  kiln_result failed = nullptr;
+  // Freed here if the caller was interrupted.
+  std::unique_ptr<kiln_error, void (*)(kiln_error*)> failed{nullptr, kiln_error_free};
 };
 
 struct Prepared {
@@ -129,7 +130,7 @@ void run_interruptibly(std::function<kiln_result()> body, kiln_cancel* cancel) {
     std::thread([outcome, body = std::move(body)] {
       kiln_result failed = body();
       const std::lock_guard lock(outcome->mutex);
-      outcome->failed = failed;
+      outcome->failed.reset(failed);
       outcome->is_done = true;
       outcome->done.notify_one();
     }).detach();
@@ -147,7 +148,7 @@ void run_interruptibly(std::function<kiln_result()> body, kiln_cancel* cancel) {
     }
     lock.lock();
   }
-  check(outcome->failed);
+  check(outcome->failed.release());
 }
 
 Tensors::Tensors(std::int64_t action, std::int64_t device)
