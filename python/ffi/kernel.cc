@@ -216,9 +216,9 @@ class Values {
   }
 
   void add_tensor(const TensorView& tensor) {
-    if (device_of(name().c_str(), tensor).device_id != kernel_.device)
-      refuse(name() + " is on cuda:" +
-             std::to_string(device_of(name().c_str(), tensor).device_id) +
+    const DLDevice its = device_of(name().c_str(), tensor);
+    if (its.device_id != kernel_.device)
+      refuse(name() + " is on cuda:" + std::to_string(its.device_id) +
              ", and the kernel is loaded on cuda:" + std::to_string(kernel_.device));
     add_scalar(reinterpret_cast<std::uintptr_t>(tensor.data_ptr()) +
                    static_cast<std::uintptr_t>(tensor.byte_offset()),
