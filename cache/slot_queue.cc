@@ -12,6 +12,7 @@ namespace {
 // Behind the records of all slots. FORMAT.md, "Locks".
 constexpr std::uint64_t kQueueOffset = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kQueueEnd = std::uint64_t{1} << 62U;
+constexpr std::uint64_t kClaimOffset = kQueueEnd;
 // More places than a queue has: some 0.1 s of attempts.
 constexpr int kMostTries = 10'000;
 
@@ -63,6 +64,16 @@ std::vector<Ticket> QueuePlace::before() const {
 
 bool QueuePlace::is_taken(Ticket ticket) const {
   return !is_free(kQueueOffset + ticket, 1);
+}
+
+void QueuePlace::claim(FileSystem& file_system, const std::filesystem::path& file) {
+  auto claim = FileLock::try_lock({&file_system, file, kClaimOffset + ticket_, 1});
+  if (claim && *claim)
+    claim_ = **std::move(claim);
+}
+
+bool QueuePlace::is_claimed(Ticket ticket) const {
+  return !is_free(kClaimOffset + ticket, 1);
 }
 
 }  // namespace kiln::cache

@@ -1,7 +1,7 @@
 // The queue for build slots, of all processes of the machine: who asks first gets the
 // next free slot. A place in it is a lock on one byte of the slots' file, at the time
 // of asking or behind all other places, so that it ends with its process and needs no
-// room on the disk.
+// room on the disk. A second byte says who is awake.
 
 #pragma once
 
@@ -31,6 +31,11 @@ class QueuePlace {
   [[nodiscard]] std::vector<Ticket> before() const;
   [[nodiscard]] bool is_taken(Ticket ticket) const;
 
+  /// Tells those behind that this place has seen a free slot: it is awake. Best effort.
+  void claim(FileSystem& file_system, const std::filesystem::path& file);
+  void end_claim() { claim_.release(); }
+  [[nodiscard]] bool is_claimed(Ticket ticket) const;
+
   /// False if somebody holds a part of these bytes of the file.
   [[nodiscard]] bool is_free(std::uint64_t offset, std::uint64_t bytes) const {
     return !lock_.other(offset, bytes);
@@ -41,6 +46,7 @@ class QueuePlace {
 
   FileLock lock_;
   Ticket ticket_;
+  FileLock claim_{};  // held or not
 };
 
 }  // namespace kiln::cache

@@ -19,9 +19,8 @@ constexpr unsigned kMaxSlots = 4096;
 constexpr std::chrono::seconds kTellEvery{1};
 // Who is not the first looks at all slots only once in so many looks at the queue.
 constexpr unsigned kLooksPerSearch = 16;
-// Each place passes by those before it this part of a turn later than the place before
-// it: of two that wait behind a stopped process, the first gets the slot.
-constexpr int kStepsPerTurn = 8;
+// Whoever has claimed a free slot and not taken it in so many turns is stopped, too.
+constexpr int kMostTurns = 3;
 
 bool is_free(const QueuePlace& queue, unsigned slot) {
   return queue.is_free(slot * kOwnerRecordBytes, kOwnerRecordBytes);
@@ -31,7 +30,7 @@ bool is_free(const QueuePlace& queue, unsigned slot) {
 
 /// What one caller of acquire() has seen so far.
 struct Slots::Wait {
-  const QueuePlace place;
+  QueuePlace place;
   std::vector<Ticket> before = place.before();
   Clock::time_point moved = Clock::now();  // when one of them was last seen to leave
   std::optional<unsigned> free{};          // a slot that they do not take
@@ -40,6 +39,11 @@ struct Slots::Wait {
   Clock::time_point looked{};
 
   [[nodiscard]] int ahead() const { return static_cast<int>(before.size()); }
+
+  void forget_free() {
+    free.reset();
+    place.end_claim();
+  }
 };
 
 Slots::Slots(const LockFolder& folder, FileSystem& file_system, Counters& counters,
@@ -70,7 +74,6 @@ Slots::Acquired Slots::acquire(const SlotRequest& request) {
   if (!joined)
     return failed(std::move(joined).error());
   OwnerRecord record;
-  record.key = request.key;
   record.build_limit = request.build_limit;
   record.phase = Phase::kCompiling;
   Wait wait{*std::move(joined)};
@@ -149,7 +152,7 @@ std::optional<unsigned> Slots::next_slot(Wait& wait) {
     if (!wait.place.is_taken(*at)) {
       at = wait.before.erase(at);
       wait.moved = Clock::now();
-      wait.free.reset();
+      wait.forget_free();
       continue;
     }
     const auto known = passed_by_.find(*at++);
@@ -161,36 +164,35 @@ std::optional<unsigned> Slots::next_slot(Wait& wait) {
     if (slot || from == 0U)
       return slot;
   }
-  if (!is_left_free(wait))
-    return std::nullopt;
-  if (passed_by_.empty())
-    forget_at_ = Clock::now() + times_.no_heartbeat;
-  for (const Ticket ticket : wait.before) {
-    unsigned& first = passed_by_.try_emplace(ticket, *wait.free).first->second;
-    first = std::min(first, *wait.free);
-  }
-  return wait.free;
+  pass_by(wait);
+  return std::nullopt;
 }
 
-/// True if those before the caller have left a slot free for so long that it may take
-/// it.
-bool Slots::is_left_free(Wait& wait) {
+/// Remembers those before the caller who have left a slot free for a turn and not
+/// claimed it. Whoever has claimed it is awake, takes it in turn, and keeps its place.
+void Slots::pass_by(Wait& wait) {
   const auto now = Clock::now();
   // Whoever was stopped itself has not seen what happened meanwhile.
   const bool was_away = now - std::exchange(wait.looked, now) > times_.no_turn / 2;
   if (wait.free && (was_away || !is_free(wait.place, *wait.free)))
-    wait.free.reset();
+    wait.forget_free();
   if (!wait.free && wait.looks++ % kLooksPerSearch == 0) {
     wait.free = free_slot(wait.place, 0);
     wait.free_since = now;
+    if (wait.free)
+      wait.place.claim(file_system_, place(0).file);
   }
-  if (!wait.free || now - wait.free_since < times_.no_turn)
-    return false;
-  std::erase_if(wait.before,
-                [&](Ticket ticket) { return !wait.place.is_taken(ticket); });
-  const auto patience =
-      times_.no_turn * (kStepsPerTurn - 1 + wait.ahead()) / kStepsPerTurn;
-  return now - wait.free_since >= std::min(patience, times_.no_heartbeat);
+  const auto left_free = now - wait.free_since;
+  if (!wait.free || left_free < times_.no_turn)
+    return;
+  if (passed_by_.empty())
+    forget_at_ = now + times_.no_heartbeat;
+  for (const Ticket ticket : wait.before) {
+    if (left_free < kMostTurns * times_.no_turn && wait.place.is_claimed(ticket))
+      continue;
+    unsigned& first = passed_by_.try_emplace(ticket, *wait.free).first->second;
+    first = std::min(first, *wait.free);
+  }
 }
 
 /// The lowest free slot, not below `from`. Each ignored holder adds one at the end.

@@ -34,7 +34,6 @@ class Slots {
     std::chrono::nanoseconds waited{};
   };
   struct SlotRequest {
-    Digest key{};  // of the build; written to the slot's record
     std::chrono::milliseconds build_limit{300'000};
     std::stop_token stop{};
     /// Called about once a second with a holder that we wait for; may be empty.
@@ -50,9 +49,10 @@ class Slots {
   /// asked before left the queue for build_limit + LockTimes::compile_grace.
   /// A holder without a heartbeat for LockTimes::no_heartbeat, or over its own limit,
   /// is ignored, as if there were one slot more. Those before us who do not take a slot
-  /// that is free for LockTimes::no_turn are passed by, for this slot and those behind
-  /// it (a process may have fewer slots than we have). The process remembers that for
-  /// LockTimes::no_heartbeat: they may only have been slow.
+  /// that is free for LockTimes::no_turn are passed by together, for this slot and
+  /// those behind it (a process may have fewer slots than we have). The process
+  /// remembers that for LockTimes::no_heartbeat: they may only have been slow. Whoever
+  /// claims the slot is awake, and only passed by after three times as long.
   [[nodiscard]] Acquired acquire(const SlotRequest& request);
 
  private:
@@ -67,7 +67,7 @@ class Slots {
   }
   void watch_holders(const QueuePlace& queue) KILN_REQUIRES(mutex_);
   [[nodiscard]] std::optional<unsigned> next_slot(Wait& wait) KILN_REQUIRES(mutex_);
-  [[nodiscard]] bool is_left_free(Wait& wait) KILN_REQUIRES(mutex_);
+  void pass_by(Wait& wait) KILN_REQUIRES(mutex_);
   [[nodiscard]] std::optional<unsigned> free_slot(const QueuePlace& queue,
                                                   unsigned from) KILN_REQUIRES(mutex_);
 

@@ -55,7 +55,7 @@ compile::PoolOptions pool_options(const Config& config, const LazyCount& jobs,
   options.acquire_slot =
       [&cache](std::stop_token stop) -> Result<std::shared_ptr<void>> {
     cache::Slots::Acquired acquired = cache.acquire_slot(
-        {.key = {}, .stop = std::move(stop), .on_wait = WaitNotice("a build slot")});
+        {.stop = std::move(stop), .on_wait = WaitNotice("a build slot")});
     if (acquired.outcome == cache::SlotOutcome::kCancelled)
       return fail(ErrorCode::kCancelled, "stopped while waiting for a build slot");
     if (acquired.outcome == cache::SlotOutcome::kBypassed &&

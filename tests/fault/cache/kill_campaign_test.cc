@@ -11,6 +11,7 @@
 #include <list>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cache/cache.h"
@@ -111,17 +112,29 @@ class KillCampaignTest : public testing::Test {
     });
   }
 
-  /// A process that is stopped while it waits for a slot; it ends with 0 if it gets
-  /// one.
-  static ChildProcess stopped_in_the_queue(const CacheOptions& options) {
+  /// A process that is stopped while its threads wait for slots; it ends with 0 if all
+  /// get one.
+  static ChildProcess stopped_in_the_queue(const CacheOptions& options,
+                                           int threads = 1) {
     test::Signal waits;
     ChildProcess child([&] {
       const auto cache = Cache::open(options);
-      const auto slot =
-          cache->acquire_slot({.on_wait = [&](const OwnerRecord&) { waits.raise(); }});
-      return slot.outcome == SlotOutcome::kHeld ? 0 : 1;
+      std::atomic<int> missed = 0;
+      std::vector<std::jthread> builds;
+      for (int i = 0; i < threads; ++i) {
+        builds.emplace_back([&] {
+          bool told = false;
+          const auto slot = cache->acquire_slot({.on_wait = [&](const OwnerRecord&) {
+            if (!std::exchange(told, true))
+              waits.raise();
+          }});
+          missed += slot.outcome == SlotOutcome::kHeld ? 0 : 1;
+        });
+      }
+      builds.clear();
+      return missed.load();
     });
-    waits.wait();
+    for (int i = 0; i < threads; ++i) waits.wait();
     child.signal(SIGSTOP);
     return child;
   }
@@ -243,6 +256,18 @@ TEST_F(KillCampaignTest, fault_41_AStoppedProcessThatIsFirstInTheQueueIsPassedBy
   EXPECT_LT(now() - began, 10s);
   first.signal(SIGCONT);
   campaign.expect_end(first);
+}
+
+TEST_F(KillCampaignTest, fault_41_AProcessStoppedInManyPlacesCostsNoMoreThanInOne) {
+  Campaign campaign;
+  const auto cache = Cache::open(one_slot());
+  auto held = cache->acquire_slot({});
+  const ChildProcess stopped = stopped_in_the_queue(one_slot(), 64);
+  campaign.injected();
+  held.slot.release();
+  const auto slot = cache->acquire_slot({});
+  EXPECT_EQ(slot.outcome, SlotOutcome::kHeld);
+  EXPECT_LT(slot.waited, 3 * LockTimes().no_turn);
 }
 
 TEST_F(KillCampaignTest, fault_41_BehindAStoppedProcessASingleBuildWaitsForTwo) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <tuple>
@@ -119,14 +120,57 @@ TEST_F(SlotsTest, OfTwoBehindAStoppedProcessTheFirstGetsTheSlot) {
   LockTimes times = times_;
   times.longest_pause = 5ms;
   times.no_heartbeat = 10s;
+  times.no_turn = 250ms;
   const auto stopped = join();
   Slots busy(folder_, files_, counters_, times, 1);
-  std::ignore = busy.acquire({});  // now it knows the stopped one
+  auto held = busy.acquire({});  // now it knows the stopped one
+  times.no_turn += 150ms;        // it hesitates longer than those behind it
+  Slots single(folder_, files_, counters_, times, 1);
+  std::vector<int> order;
+  const auto ask = [&](Slots& slots, int number) {
+    std::jthread asks([&slots, &order, number] {
+      const auto acquired = slots.acquire({});
+      order.push_back(number);  // one slot: one at a time
+    });
+    std::this_thread::sleep_for(50ms);
+    return asks;
+  };
+  {
+    const auto first = ask(single, 1);
+    const auto second = ask(busy, 2);
+    held.slot.release();
+  }
+  EXPECT_EQ(order, (std::vector{1, 2}));
+}
+
+TEST_F(SlotsTest, HoweverManyAreStoppedThoseBehindThemWaitForOneTurn) {
+  LockTimes times = times_;
+  times.longest_pause = 10ms;
+  times.no_heartbeat = 10s;
+  times.no_turn = 400ms;
+  std::vector<QueuePlace> stopped;
+  for (int i = 0; i < 40; ++i) stopped.push_back(join());
+  const auto before = Clock::now();
+  std::vector<std::jthread> processes;
+  for (int i = 0; i < 4; ++i) {
+    processes.emplace_back([&] {
+      Slots slots(folder_, files_, counters_, times, 1);
+      EXPECT_EQ(slots.acquire({}).outcome, SlotOutcome::kHeld);
+    });
+  }
+  processes.clear();
+  EXPECT_GE(Clock::now() - before, times.no_turn);
+  EXPECT_LT(Clock::now() - before, 4 * times.no_turn);
+}
+
+TEST_F(SlotsTest, WhoeverIsStoppedAfterItHasClaimedASlotIsWaitedForAFewTurns) {
   const auto first = join();
-  const auto acquired = busy.acquire({});
-  EXPECT_EQ(acquired.outcome, SlotOutcome::kHeld);
-  // The first does not know it yet, and takes the slot after one turn.
-  EXPECT_GE(acquired.waited, times.no_turn + times.no_turn / 8);
+  auto stopped = join();
+  stopped.claim(files_, file_);
+  const auto before = Clock::now();
+  Slots slots(folder_, files_, counters_, times_, 1);
+  EXPECT_EQ(slots.acquire({}).outcome, SlotOutcome::kHeld);
+  EXPECT_GE(Clock::now() - before, 3 * times_.no_turn);
 }
 
 TEST_F(SlotsTest, WhoeverWasOnlySlowIsServedAgain) {
@@ -212,6 +256,21 @@ TEST_F(SlotsTest, AClockThatIsBehindLetsNobodyJumpTheQueue) {
   const auto place = join();
   EXPECT_EQ(place.before().size(), 1U);
   EXPECT_EQ(join().before().size(), 2U) << "and those who ask later stand behind it";
+}
+
+TEST_F(SlotsTest, AClaimIsNoPlaceInTheQueueAndEndsWithItsOwn) {
+  auto first = std::make_optional(join());
+  first->claim(files_, file_);
+  const auto second = join();
+  const auto before = second.before();
+  ASSERT_EQ(before.size(), 1U);
+  EXPECT_TRUE(second.is_claimed(before.front()));
+  first->end_claim();
+  EXPECT_FALSE(second.is_claimed(before.front()));
+  first->claim(files_, file_);
+  first.reset();
+  EXPECT_FALSE(second.is_taken(before.front()));
+  EXPECT_FALSE(second.is_claimed(before.front()));
 }
 
 TEST_F(SlotsTest, ALockOverTheWholeFileIsWaitedForByNobody) {
