@@ -11,6 +11,7 @@
 #include "render/embedded_templates.h"
 #include "request/first_resolve.h"
 #include "request/resolve.h"
+#include "util/either_stop.h"
 #include "util/log.h"
 #include "util/try.h"
 #include "util/units.h"
@@ -95,10 +96,11 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
       workers_(pool_options(config_, jobs_, *cache_)),
       toolchains_(
           config_, hint_folder(*cache_, cache_->layout().toolchains()),
-          [this, stop = options.stop](
-              const std::filesystem::path& nvrtc,
-              const std::filesystem::path& builtins) -> Result<device::NvrtcFacts> {
-            const auto described = workers_.describe({nvrtc, builtins}, stop);
+          [this, closing = options.stop](
+              const std::filesystem::path& nvrtc, const std::filesystem::path& builtins,
+              const std::stop_token& stop) -> Result<device::NvrtcFacts> {
+            const EitherStop either(closing, stop);
+            const auto described = workers_.describe({nvrtc, builtins}, either.token());
             if (!described) {
               builds_.count_failure(described.error());
               return tl::unexpected(described.error());

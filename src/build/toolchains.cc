@@ -12,16 +12,13 @@
 #include "util/try.h"
 
 namespace kiln {
-namespace {
 
-constexpr std::chrono::minutes kLookAgainAfter{5};
-
-}  // namespace
-
-Toolchains::Toolchains(const Config& config, OwnFolder folder, device::AskNvrtc ask)
+Toolchains::Toolchains(const Config& config, OwnFolder folder, Ask ask,
+                       std::chrono::seconds look_again_after)
     : config_(config),
       folder_(std::move(folder)),
       ask_(std::move(ask)),
+      look_again_after_(look_again_after),
       places_(LibraryPlaces::of_process()) {}
 
 Toolchains::~Toolchains() {
@@ -48,10 +45,10 @@ void Toolchains::start_search() {
 }
 
 Result<Toolchains::Found> Toolchains::found(const std::stop_token& stop) {
-  return searches_.run(0, stop, [this] { return search(); }).result;
+  return searches_.run(0, stop, [&] { return search(stop); }).result;
 }
 
-Result<Toolchains::Found> Toolchains::search() {
+Result<Toolchains::Found> Toolchains::search(const std::stop_token& stop) {
   {
     const MutexLock lock(mutex_);
     const auto now = std::chrono::steady_clock::now();
@@ -63,10 +60,12 @@ Result<Toolchains::Found> Toolchains::search() {
                                    .explicit_nvrtc = config_.nvrtc.value_or(""),
                                    .nvrtc_by = config_.nvrtc_by.name,
                                    .folder = folder_,
-                                   .ask = ask_})));
+                                   .ask = [&](const auto& nvrtc, const auto& builtins) {
+                                     return ask_(nvrtc, builtins, stop);
+                                   }})));
   // A failed query may work later. It may have taken a minute, so read the clock again.
   const MutexLock lock(mutex_);
-  look_again_at_ = std::chrono::steady_clock::now() + kLookAgainAfter;
+  look_again_at_ = std::chrono::steady_clock::now() + look_again_after_;
   found_ = found;
   return found;
 }

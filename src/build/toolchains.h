@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,9 +29,17 @@ namespace kiln {
 /// others that need the list wait for it. No lock is held meanwhile.
 class Toolchains {
  public:
+  /// As device::AskNvrtc; a stop ends the question with kCancelled.
+  using Ask = std::function<Result<device::NvrtcFacts>(
+      const std::filesystem::path& nvrtc, const std::filesystem::path& builtins,
+      const std::stop_token& stop)>;
+
   /// `folder` is `<cache root>/toolchains`, or empty to keep nothing. `ask` is called
-  /// for an NVRTC that `folder` has no record of.
-  Toolchains(const Config& config, OwnFolder folder, device::AskNvrtc ask);
+  /// for an NVRTC that `folder` has no record of. A search that found an unusable one
+  /// is repeated after `look_again_after`, if a device asks for which none was chosen
+  /// yet.
+  Toolchains(const Config& config, OwnFolder folder, Ask ask,
+             std::chrono::seconds look_again_after = std::chrono::minutes(5));
 
   Toolchains(const Toolchains&) = delete;
   Toolchains& operator=(const Toolchains&) = delete;
@@ -44,8 +53,8 @@ class Toolchains {
   /// needs the list waits for it. Call at most once, before any other thread calls.
   void start_search();
 
-  /// Every NVRTC on this machine. `stop` ends the wait for another thread's search.
-  /// Errors: as discover_toolchains, never cached; kCancelled.
+  /// Every NVRTC on this machine. `stop` ends this thread's search, or its wait for
+  /// another thread's. Errors: as discover_toolchains, never cached.
   [[nodiscard]] Result<std::shared_ptr<const device::FoundToolchains>> found(
       const std::stop_token& stop = {});
 
@@ -69,13 +78,14 @@ class Toolchains {
   using Found = std::shared_ptr<const device::FoundToolchains>;
 
   /// What was found last, or a new search.
-  [[nodiscard]] Result<Found> search();
+  [[nodiscard]] Result<Found> search(const std::stop_token& stop);
   void warn_once(const std::string& warning) KILN_REQUIRES(mutex_);
 
   // Constant after construction.
   const Config config_;
   const OwnFolder folder_;
-  const device::AskNvrtc ask_;
+  const Ask ask_;
+  const std::chrono::seconds look_again_after_;
   const LibraryPlaces places_;
 
   SingleFlight<int, Found> searches_;  // of one key

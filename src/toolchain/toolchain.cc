@@ -214,6 +214,8 @@ Result<FoundToolchains> discover_toolchains(const ToolchainSearch& search) {
       continue;
     }
     Error error = std::move(toolchain).error();
+    if (error.code == ErrorCode::kCancelled)  // it says nothing about that NVRTC
+      return tl::unexpected(std::move(error));
     if (is_explicit) {
       return fail(ErrorCode::kUnavailable,
                   fmt::format("{} is {}, which cannot be used: {}", search.nvrtc_by,

@@ -73,7 +73,8 @@ struct FoundToolchains {
 
 /// Finds every NVRTC on this machine. Reads hints, and writes missing ones if it can.
 /// Errors: kUnavailable, if `explicit_nvrtc` is missing or cannot be used, or if
-/// nothing can be searched because this process has too many open files.
+/// nothing can be searched because this process has too many open files; kCancelled, if
+/// `ask` was.
 [[nodiscard]] Result<FoundToolchains> discover_toolchains(
     const ToolchainSearch& search);
 

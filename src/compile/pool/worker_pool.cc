@@ -11,6 +11,7 @@
 #include "compile/pool/crash_history.h"
 #include "compile/pool/output_check.h"
 #include "compile/pool/worker_set.h"
+#include "util/either_stop.h"
 #include "util/fork_count.h"
 #include "util/mutex.h"
 #include "util/try.h"
@@ -25,21 +26,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kKillGrace{250};
 /// A worker that holds more than 1/kRetireDivisor of the memory limit is not reused.
 constexpr std::uint64_t kRetireDivisor = 4;
-
-/// Stops when either of two tokens does. Thread safety: as stop_token.
-class EitherStop {
- public:
-  EitherStop(std::stop_token first, std::stop_token second)
-      : first_(std::move(first), [this] { source_.request_stop(); }),
-        second_(std::move(second), [this] { source_.request_stop(); }) {}
-
-  [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
-
- private:
-  std::stop_source source_;
-  std::stop_callback<std::function<void()>> first_;
-  std::stop_callback<std::function<void()>> second_;
-};
 
 /// Later entries win over earlier ones of the same name.
 std::vector<std::string> merged(std::vector<std::string> base,

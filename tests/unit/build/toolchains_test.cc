@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <future>
 #include <latch>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <tuple>
 
@@ -13,19 +18,29 @@
 namespace kiln {
 namespace {
 
-TEST(ToolchainsTest, AStopEndsTheWaitForASearchOfAnotherThread) {
-  const test::TempDir dir;
-  const auto nvrtc = dir.path() / "libnvrtc.so.13";
-  test::write_library(nvrtc, "65be0db342ad51a06876e71e210bccc5aa8322cf");
-  Config config;
-  config.nvrtc = nvrtc;
+using namespace std::chrono_literals;
+using Facts = Result<device::NvrtcFacts>;
+
+class ToolchainsTest : public testing::Test {
+ protected:
+  ToolchainsTest() {
+    config_.nvrtc = dir_.path() / "libnvrtc.so.13";
+    test::write_library(*config_.nvrtc, "65be0db342ad51a06876e71e210bccc5aa8322cf");
+  }
+
+  const test::TempDir dir_;
+  Config config_;
+  const device::NvrtcFacts facts_{{13, 0}, {{9, 0}}};
+};
+
+TEST_F(ToolchainsTest, AStopEndsTheWaitForASearchOfAnotherThread) {
   std::latch asked(1);
   std::latch answer(1);
-  Toolchains toolchains(config, {}, [&](auto&, auto&) -> Result<device::NvrtcFacts> {
+  Toolchains toolchains(config_, {}, [&](auto&, auto&, auto&) -> Facts {
     if (!asked.try_wait())
       asked.count_down();
     answer.wait();
-    return device::NvrtcFacts{{13, 0}, {{9, 0}}};
+    return facts_;
   });
   std::jthread searches([&] { std::ignore = toolchains.found(); });
   asked.wait();
@@ -35,6 +50,58 @@ TEST(ToolchainsTest, AStopEndsTheWaitForASearchOfAnotherThread) {
   answer.count_down();
   ASSERT_FALSE(chosen);
   EXPECT_EQ(chosen.error().code, ErrorCode::kCancelled);
+}
+
+TEST_F(ToolchainsTest, AStopEndsTheSearchOfItsOwnThreadAndNothingIsKept) {
+  std::atomic<bool> hangs = true;
+  Toolchains toolchains(config_, {}, [&](auto&, auto&, auto& stop) -> Facts {
+    const auto limit = std::chrono::steady_clock::now() + 5s;
+    while (hangs && std::chrono::steady_clock::now() < limit) {
+      if (stop.stop_requested())
+        return fail(ErrorCode::kCancelled, "stopped");
+      std::this_thread::sleep_for(1ms);
+    }
+    return facts_;
+  });
+  std::stop_source stop;
+  stop.request_stop();
+  const auto chosen = toolchains.choose(std::nullopt, stop.get_token());
+  ASSERT_FALSE(chosen);
+  EXPECT_EQ(chosen.error().code, ErrorCode::kCancelled) << chosen.error().message;
+  hangs = false;
+  EXPECT_TRUE(toolchains.choose(std::nullopt));
+}
+
+TEST_F(ToolchainsTest, WhatWasChosenIsHadBesideASearchThatIsRepeatedAndHangs) {
+  // It has no builtins, so that it cannot be used, and each search is repeated.
+  test::write_library(dir_.path() / "other" / "libnvrtc.so.12", "0bad0bad");
+  const char* const set = std::getenv("LD_LIBRARY_PATH");
+  const std::string before = set == nullptr ? "" : set;
+  ::setenv("LD_LIBRARY_PATH", (dir_.path() / "other").c_str(), 1);
+  std::atomic<bool> hangs = false;
+  std::promise<void> asked;
+  std::latch answer(1);
+  Toolchains toolchains(
+      config_, {},
+      [&](auto&, auto&, auto&) -> Facts {
+        if (hangs.exchange(false)) {
+          asked.set_value();
+          answer.wait();
+        }
+        return facts_;
+      },
+      0s);
+  ::setenv("LD_LIBRARY_PATH", before.c_str(), 1);
+  const device::BuildFor device = device::Architecture{{9, 0}, {}};
+  ASSERT_TRUE(toolchains.choose(device));
+  hangs = true;
+  std::jthread searches([&] { std::ignore = toolchains.found(); });
+  EXPECT_EQ(asked.get_future().wait_for(5s), std::future_status::ready);
+  auto chosen = std::async(std::launch::async,
+                           [&] { return toolchains.choose(device).has_value(); });
+  EXPECT_EQ(chosen.wait_for(5s), std::future_status::ready);
+  answer.count_down();
+  EXPECT_TRUE(chosen.get());
 }
 
 }  // namespace

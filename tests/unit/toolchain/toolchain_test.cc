@@ -294,6 +294,14 @@ TEST_F(DiscoverToolchains, OneThatDoesNotAnswerIsListedAndNeverRemembered) {
   }
 }
 
+TEST_F(DiscoverToolchains, AQuestionThatWasStoppedSaysNothingAboutAnNvrtc) {
+  install("cuda/lib64/libnvrtc.so.13", "cuda/lib64/libnvrtc-builtins.so.13.0");
+  answer_ = fail(ErrorCode::kCancelled, "cancelled");
+  const auto found = discover_toolchains(search_);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ErrorCode::kCancelled);
+}
+
 TEST_F(DiscoverToolchains, TheExplicitOneIsFirstAndNeedsNoBuiltins) {
   install("cuda/lib64/libnvrtc.so.13", "cuda/lib64/libnvrtc-builtins.so.13.0");
   install("named/libfake.so", "");
