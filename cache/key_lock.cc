@@ -65,8 +65,6 @@ class Wait {
     const pid_t pid = owner ? owner->pid : 0;
     if (!request_.wait)
       return fmt::format("process {} is building it", pid);
-    if (request_.deadline && now >= *request_.deadline)
-      return fmt::format("the deadline passed while waiting for process {}", pid);
     if (owner && build_has_ended(*owner))
       return fmt::format(
           "a build has ended without an object, and process {} has begun", pid);

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <functional>
-#include <optional>
 #include <stop_token>
 #include <string>
 
@@ -49,7 +48,6 @@ class KeyLock {
     bool wait = true;
     std::chrono::milliseconds build_limit{300'000};  // of our build; waiters read it
     std::stop_token stop{};
-    std::optional<std::chrono::steady_clock::time_point> deadline{};
     /// Called about once a second with the holder that we wait for; may be empty.
     std::function<void(const OwnerRecord&)> on_wait{};
   };
@@ -59,9 +57,9 @@ class KeyLock {
   KeyLock() = default;
 
   /// Waits for the lock, for at most one build of another holder. Goes on without it
-  /// (kBypassed) if locks do not work, the record is held for another key, `deadline`
-  /// passed, a build that was waited for has ended with neither object nor answer and
-  /// the next holder is building, or the holder is dead or stuck:
+  /// (kBypassed) if locks do not work, the record is held for another key, a build that
+  /// was waited for has ended with neither object nor answer and the next holder is
+  /// building, or the holder is dead or stuck:
   /// - no heartbeat for LockTimes::no_heartbeat;
   /// - no record at all for LockTimes::no_record;
   /// - in one phase (queued, compiling, ...) for longer than its own build limit +

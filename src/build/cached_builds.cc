@@ -111,7 +111,6 @@ CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
        .is_answer = is_answer,
        .wait = wait == Wait::kYes,
        .stop = stop,
-       .deadline = std::nullopt,
        .on_wait = WaitNotice("another process to build " + std::string(order.label))});
   switch (acquired.outcome) {
     case cache::LockOutcome::kAppeared:
