@@ -159,13 +159,17 @@ struct AttentionTensors {
   /// backend. Needed with options.stats, and by the backward pass, which reads it.
   /// Because a statistic is rounded to float, the probabilities of the backward pass
   /// have a relative error of up to 2e-7 * |score|: more than the rounding of f16 from
-  /// |score| = 2500 on, of bf16 from 10000 on. From about 3e6 on gradients fade to 0;
-  /// they stay finite.
+  /// |score| = 2500 on, of bf16 from 10000 on. From about 3e6 on gradients of Kiln's
+  /// tensor core kernels fade to 0; with a bias, and in those that compute in float,
+  /// each key with about the largest score has a probability of up to 1. Neither makes
+  /// a gradient infinite or NaN.
   float* stats = nullptr;
-  /// [1, heads, sq, skv], contiguous. To mask keys, use -infinity, not a large number
-  /// such as -1e30. If a whole row is that low, a float cannot hold its statistics
-  /// (-1e30 plus the logarithm of the number of keys), and the gradients of the row
-  /// come out too large, by a factor of the number of keys.
+  /// [1, heads, sq, skv], contiguous. Its sum with scale * q k^T is rounded to float,
+  /// which moves a probability by up to 6e-8 * |sum| of itself, in both passes alike.
+  /// To mask keys, use -infinity, not a large number such as -1e30. If a whole row is
+  /// that low, a float cannot hold its statistics (-1e30 plus the logarithm of the
+  /// number of keys), and the gradients of the row come out too large, by a factor of
+  /// the number of keys.
   const void* bias = nullptr;
   /// For kThd: [batch + 1], in tokens, non-decreasing: where each sequence begins, and
   /// where the last one ends. A sequence has at most sq (or skv) tokens.

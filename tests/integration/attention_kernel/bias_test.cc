@@ -101,6 +101,38 @@ TEST(AttentionBias, OfALowNumberEverywhereIsNoMask) {
   }
 }
 
+TEST(AttentionBias, OfTheHighestNumberEverywhereIsAddedAsAnyOther) {
+  for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
+    test::with_type(dtype, [&]<typename T>() {
+      const auto run = with_bias_everywhere<T>(dtype, -T::kLowest);
+      Call<T>& call = *run;
+      double mean = 0;
+      for (std::size_t j = 0; j < 70; ++j) mean += call.v[j * 64].value() / 70;
+      EXPECT_NEAR(call.o[0].value(), mean, 0.01);
+      for (const auto* const tensor : {&call.grad_q, &call.grad_k, &call.grad_v}) {
+        for (const T& each : *tensor) EXPECT_LT(std::fabs(each.value()), 1000);
+      }
+    });
+  }
+}
+
+TEST(AttentionBias, OfNanReachesTheOutputOfItsQueryAndNoOther) {
+  for (const ops::DType dtype :
+       {ops::DType::kBf16, ops::DType::kF16, ops::DType::kF32}) {
+    test::with_type(dtype, [&]<typename T>() {
+      Call<T> call(problem_of(
+          dtype,
+          {.heads = 1, .sq = 3, .skv = 70, .dqk = 64, .bias = Bias::kPostScale}));
+      call.bias[70 + 5] = T::from(test::kNaN);
+      call.run(Pass::kForward);
+      for (std::size_t at = 0; at < call.o.size(); ++at)
+        EXPECT_EQ(std::isnan(call.o[at].value()), at / 64 == 1) << at;
+      for (std::size_t i = 0; i < 3; ++i)
+        EXPECT_EQ(std::isnan(call.stats[i].bits), i == 1) << i;
+    });
+  }
+}
+
 TEST(AttentionBias, AsLowAsScoresAreLostInMakesNoProbabilityAbove1) {
   // Each query with other scores, which the sum with the bias rounds in another way.
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
