@@ -215,16 +215,21 @@ void Tensors::expect_elements(const char* name, const TensorView& tensor,
 }
 
 void Tensors::expect_like(const char* name, const TensorView& tensor,
-                          const char* other_name, const TensorView& other) {
+                          const char* other_name, const TensorView& other, int free) {
   if (!equal(tensor.dtype(), other.dtype()))
     refuse(std::string(name) + " is " +
            tvm::ffi::DLDataTypeToString(tensor.dtype()).c_str() + ", and " +
            other_name + " is " + tvm::ffi::DLDataTypeToString(other.dtype()).c_str());
-  const auto shape = tensor.shape();
-  const auto others = other.shape();
-  if (!std::equal(shape.begin(), shape.end(), others.begin(), others.end()))
-    refuse(std::string(name) + " has the shape " + text_of(tensor) + ", and " +
-           other_name + " has " + text_of(other));
+  bool are_equal = tensor.ndim() == other.ndim();
+  for (int i = 0; are_equal && i < tensor.ndim(); ++i)
+    are_equal = i == free || tensor.size(i) == other.size(i);
+  if (are_equal)
+    return;
+  std::string message = std::string(name) + " has the shape " + text_of(tensor) +
+                        ", and " + other_name + " has " + text_of(other);
+  if (free >= 0)
+    message += ": only dimension " + std::to_string(free) + " may differ";
+  refuse(message);
 }
 
 kiln_stream Tensors::stream() const {

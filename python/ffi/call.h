@@ -82,8 +82,10 @@ class Tensors {
   static void expect_rank(const char* name, const TensorView& tensor, int rank);
   static void expect_elements(const char* name, const TensorView& tensor,
                               std::int64_t count);
+  /// The type and the shape of the other; dimension `free` may differ.
   static void expect_like(const char* name, const TensorView& tensor,
-                          const char* other_name, const TensorView& other);
+                          const char* other_name, const TensorView& other,
+                          int free = -1);
 
   [[nodiscard]] Action action() const { return action_; }
   [[nodiscard]] int device() const { return static_cast<int>(device_.device_id); }

@@ -64,22 +64,23 @@ void set_table(Call<kiln_rope_forward_args>& call, const TensorView& cos,
   }
 }
 
-std::int64_t run(const Operation<kiln_rope_forward_args>& operation,
-                 std::int64_t action, std::int64_t device, const TensorView& q_out,
-                 const TensorView& q, const Optional<TensorView>& k_out,
-                 const Optional<TensorView>& k, const TensorView& cos,
-                 const Optional<TensorView>& sin, const Optional<TensorView>& starts,
-                 const Optional<TensorView>& cu_seqlens, std::int64_t rotary_dim,
-                 std::int64_t style, std::int64_t start,
-                 const tvm::ffi::String& layout_name) {
+// The arguments of both directions are the same.
+template <const Operation<kiln_rope_forward_args>& operation>
+std::int64_t run(std::int64_t action, std::int64_t device, TensorView q_out,
+                 TensorView q, Optional<TensorView> k_out, Optional<TensorView> k,
+                 TensorView cos, Optional<TensorView> sin, Optional<TensorView> starts,
+                 Optional<TensorView> cu_seqlens, std::int64_t rotary_dim,
+                 std::int64_t style, std::int64_t start, tvm::ffi::String layout_name) {
   const std::string layout = layout_name;
-  Call call(operation, action, device);
-  auto& args = call.args;
+  Call<kiln_rope_forward_args> call(operation, action, device);
+  kiln_rope_forward_args& args = call.args;
   args.dtype = Tensors::dtype("q", q);
   args.style = static_cast<kiln_rope_style>(style);
   set_tensor(call, args.q, "q", q_out, q, layout);
-  if (k && k_out)
+  if (k && k_out) {
+    Tensors::expect_like("k", *k, "q", q, dimension(layout, 'h'));
     set_tensor(call, args.k, "k", *k_out, *k, layout);
+  }
   const int batch = dimension(layout, 'b');
   args.batch = batch < 0 ? 1 : q.size(batch);
   args.sequence = q.size(dimension(layout, batch < 0 ? 't' : 's'));
@@ -87,38 +88,20 @@ std::int64_t run(const Operation<kiln_rope_forward_args>& operation,
   args.rotary_dim = rotary_dim;
   args.start = start;
   set_table(call, cos, sin);
-  if (call.set(args.starts, "starts", starts))
-    Tensors::expect_dtype("starts", *starts, kInt32);
   if (call.set(args.cu_seqlens, "cu_seqlens", cu_seqlens)) {
     Tensors::expect_dtype("cu_seqlens", *cu_seqlens, kInt32);
     args.batch = cu_seqlens.value().numel() - 1;
   }
+  if (call.set(args.starts, "starts", starts)) {
+    Tensors::expect_dtype("starts", *starts, kInt32);
+    Tensors::expect_elements("starts", *starts, args.batch);
+  }
   return call.run();
-}
-
-// All but the operation are run()'s.
-std::int64_t forward(std::int64_t action, std::int64_t device, TensorView q_out,
-                     TensorView q, Optional<TensorView> k_out, Optional<TensorView> k,
-                     TensorView cos, Optional<TensorView> sin,
-                     Optional<TensorView> starts, Optional<TensorView> cu_seqlens,
-                     std::int64_t rotary_dim, std::int64_t style, std::int64_t start,
-                     tvm::ffi::String layout) {
-  return run(kForward, action, device, q_out, q, k_out, k, cos, sin, starts, cu_seqlens,
-             rotary_dim, style, start, layout);
-}
-std::int64_t backward(std::int64_t action, std::int64_t device, TensorView q_out,
-                      TensorView q, Optional<TensorView> k_out, Optional<TensorView> k,
-                      TensorView cos, Optional<TensorView> sin,
-                      Optional<TensorView> starts, Optional<TensorView> cu_seqlens,
-                      std::int64_t rotary_dim, std::int64_t style, std::int64_t start,
-                      tvm::ffi::String layout) {
-  return run(kBackward, action, device, q_out, q, k_out, k, cos, sin, starts,
-             cu_seqlens, rotary_dim, style, start, layout);
 }
 
 }  // namespace
 
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(rope_forward, forward)
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(rope_backward, backward)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(rope_forward, run<kForward>)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(rope_backward, run<kBackward>)
 
 }  // namespace kiln::python

@@ -8,7 +8,9 @@ from ops_cases import BF16, F32, ONE_EACH, gradients_of, id_of, ops, outputs_of,
 from ops_device import device, launched  # noqa: F401
 
 import kiln
+from kiln._library import library
 from kiln.ops import CopyWarning
+from kiln.ops._launch import LAUNCH
 
 
 def spread(tensor):
@@ -136,6 +138,8 @@ WRONG = {
     "reduction": (lambda: ops.cross_entropy(X[0], torch.zeros(5).long(), reduction="max"),
                   "'mean', 'sum', 'none'"),
     "rope's heads": (lambda: ops.rope(Q, Q[:, :3], COS, COS), "all but the heads"),
+    "rope's types": (lambda: ops.rope(Q, Q.bfloat16(), COS, COS),
+                     "k is bfloat16, and q is float32"),
     "rope's table": (lambda: ops.rope(Q, Q, COS[:3], COS[:3]), "position 3 is outside the table"),
     "half a table": (lambda: ops.rope(Q, Q, COS[:, :8], COS[:, :8]), "rotary_dim=16"),
     "style": (lambda: ops.rope(Q, Q, COS, COS, "neox"), "'half', 'interleaved'"),
@@ -159,6 +163,38 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_argument_is_refused_with_its_name_and_the_reason(name):
     call, says = WRONG[name]
+    before = len(launched())
+    with pytest.raises(kiln.InvalidArgument, match=re.escape(says)):
+        call()
+    assert len(launched()) == before
+
+
+def of_the_library(name, *args):
+    """A function of libkiln_ffi.so, which others than kiln.ops may call, with anything."""
+    getattr(library(), name)(LAUNCH, -1, *args)  # on the device of the tensors
+
+
+def rope_of_the_library(k, starts=None):
+    q, table = torch.randn(2, 5, 3, 8), torch.ones(5, 8)
+    outputs = torch.empty_like(q), torch.empty_like(k)
+    of_the_library("rope_forward", outputs[0], q, outputs[1], k, table, table,
+                   *(starts, None, 8, 1, 0, "bshd"))
+
+
+WRONG_FOR_THE_LIBRARY = {
+    "rope's batch": (lambda: rope_of_the_library(torch.randn(1, 5, 1, 8)),
+                     "k has the shape [1, 5, 1, 8], and q has [2, 5, 3, 8]: only dimension 2 may"),
+    "rope's tokens": (lambda: rope_of_the_library(torch.randn(2, 4, 1, 8)), "[2, 4, 1, 8], and q"),
+    "rope's dim": (lambda: rope_of_the_library(torch.randn(2, 5, 1, 4)), "[2, 5, 1, 4], and q"),
+    "rope's rank": (lambda: rope_of_the_library(torch.randn(2, 5, 8)), "[2, 5, 8], and q"),
+    "rope's starts": (lambda: rope_of_the_library(torch.randn(2, 5, 1, 8), SEQUENCES),
+                      "starts has the shape [3], and not 2 elements"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_FOR_THE_LIBRARY)
+def test_the_library_refuses_what_does_not_fit_together(name):
+    call, says = WRONG_FOR_THE_LIBRARY[name]
     before = len(launched())
     with pytest.raises(kiln.InvalidArgument, match=re.escape(says)):
         call()

@@ -66,7 +66,8 @@ def _rotary_dim(head_dim, columns):
 
 
 def _check(q, k, cos, sin, layout):
-    """What the library cannot see: it takes one size for both tensors."""
+    """Before a compiler traces the call; and of tensors without elements, which the
+    library is never given."""
     heads = _LAYOUTS[layout]
     if q.dim() != len(layout):
         _inputs.refuse(f"q has the shape {list(q.shape)}, and the layout is {layout}")
