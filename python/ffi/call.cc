@@ -62,20 +62,22 @@ struct Outcome {
   std::unique_ptr<kiln_error, void (*)(kiln_error*)> failed{nullptr, kiln_error_free};
 };
 
+// With it, a std::string_view is looked up without making a std::string of it.
+struct HashOfText {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const noexcept {
+    return std::hash<std::string_view>{}(text);
+  }
+};
+
 struct Prepared {
   std::shared_mutex mutex;
-  std::unordered_set<std::string> launches;
+  std::unordered_set<std::string, HashOfText, std::equal_to<>> launches;
 };
 
 Prepared& prepared() {
   static auto* const all = new Prepared;  // never destroyed: threads may outlive main()
   return *all;
-}
-
-std::string prepared_name(const void* operation, int device, const std::string& bytes) {
-  std::string name(reinterpret_cast<const char*>(&operation), sizeof operation);
-  name.append(reinterpret_cast<const char*>(&device), sizeof device);
-  return name + bytes;
 }
 
 std::string text_of(const DLDevice& device) {
@@ -236,18 +238,18 @@ kiln_stream Tensors::stream() const {
   return static_cast<kiln_stream>(TVMFFIEnvGetStream(kDLCUDA, device_.device_id));
 }
 
-bool is_prepared(const void* operation, int device, const std::string& bytes) {
+bool is_prepared(std::string_view launch) {
   Prepared& all = prepared();
   const std::shared_lock lock(all.mutex);
-  return all.launches.contains(prepared_name(operation, device, bytes));
+  return all.launches.contains(launch);
 }
 
-void remember_prepared(const void* operation, int device, const std::string& bytes) {
+void remember_prepared(std::string_view launch) {
   Prepared& all = prepared();
   const std::unique_lock lock(all.mutex);
   if (all.launches.size() >= kMostPrepared)
     all.launches.clear();
-  all.launches.insert(prepared_name(operation, device, bytes));
+  all.launches.emplace(launch);
 }
 
 bool is_capturing(int device, kiln_stream stream) {

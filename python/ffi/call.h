@@ -9,14 +9,15 @@
 
 #include <tvm/ffi/tvm_ffi.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "kiln/c.h"
 
@@ -103,10 +104,10 @@ inline constexpr DLDataType kFloat32{kDLFloat, 32, 1};
 inline constexpr DLDataType kInt32{kDLInt, 32, 1};
 inline constexpr DLDataType kInt64{kDLInt, 64, 1};
 
-/// The launches that were prepared: their arguments, with 1 in each byte of a pointer
-/// that is set. Thread-safe.
-bool is_prepared(const void* operation, int device, const std::string& bytes);
-void remember_prepared(const void* operation, int device, const std::string& bytes);
+/// The launches that were prepared, by the bytes of their names: see Call. Thread-safe.
+/// is_prepared() comes before each launch: it allocates nothing.
+bool is_prepared(std::string_view launch);
+void remember_prepared(std::string_view launch);
 /// During a capture nothing can be built, and the launch itself says so.
 bool is_capturing(int device, kiln_stream stream);
 
@@ -151,7 +152,7 @@ class Call : public Tensors {
         prepare();
         // This thread, too, has then what it must have before it captures.
         check(operation_.prepare(on, device(), &args));
-        remember_prepared(&operation_, device(), comparable_bytes());
+        remember_prepared(bytes_of(launch_name()));
         return 0;
       case Action::kWorkspace:
         return workspace_bytes(on);
@@ -169,24 +170,36 @@ class Call : public Tensors {
   template <typename Pointer>
   void point(Pointer*& field, void* address) {
     field = static_cast<Pointer*>(address);
-    pointers_.push_back(reinterpret_cast<const char*>(&field) -
-                        reinterpret_cast<const char*>(&args));
+    pointers_.at(pointer_count_++) =
+        reinterpret_cast<const char*>(&field) - reinterpret_cast<const char*>(&args);
   }
-  [[nodiscard]] std::string comparable_bytes() const {
-    std::string bytes(reinterpret_cast<const char*>(&args), sizeof args);
-    for (const std::ptrdiff_t at : pointers_)
-      std::memset(bytes.data() + at, 1, sizeof(void*));
-    return bytes;
+  /// Launches of one name need the same preparation: the operation, the device, and the
+  /// arguments, with 1 in each byte of a pointer that is set.
+  using LaunchName = std::array<char, sizeof(void*) + sizeof(int) + sizeof(Arguments)>;
+  [[nodiscard]] LaunchName launch_name() const {
+    LaunchName name{};
+    const void* const operation = &operation_;
+    const int on = device();
+    char* const copy = name.data() + sizeof operation + sizeof on;
+    std::memcpy(name.data(), &operation, sizeof operation);
+    std::memcpy(name.data() + sizeof operation, &on, sizeof on);
+    std::memcpy(copy, &args, sizeof args);
+    for (std::size_t i = 0; i < pointer_count_; ++i)
+      std::memset(copy + pointers_[i], 1, sizeof(void*));
+    return name;
+  }
+  static std::string_view bytes_of(const LaunchName& name) {
+    return {name.data(), name.size()};
   }
   /// Returns whether it is prepared: in a capture it is only if it was before.
   bool prepare_once() {
-    const std::string bytes = comparable_bytes();
-    if (is_prepared(&operation_, device(), bytes))
+    const LaunchName name = launch_name();
+    if (is_prepared(bytes_of(name)))
       return true;
     if (is_capturing(device(), stream()))
       return false;
     prepare();
-    remember_prepared(&operation_, device(), bytes);
+    remember_prepared(bytes_of(name));
     return true;
   }
   std::int64_t workspace_bytes(kiln_service* on) {
@@ -205,7 +218,9 @@ class Call : public Tensors {
   }
 
   const Operation<Arguments>& operation_;
-  std::vector<std::ptrdiff_t> pointers_;
+  // Where the pointers are that were set.
+  std::array<std::ptrdiff_t, sizeof(Arguments) / sizeof(void*)> pointers_{};
+  std::size_t pointer_count_ = 0;
 };
 
 }  // namespace kiln::python
