@@ -1,5 +1,4 @@
-// kiln/ops/norm.h for rows of x, which are its last dimensions: as many elements as the
-// weight has.
+// kiln/ops/norm.h. A row of x is its last dimensions together, `dims` of them.
 
 #include "call.h"
 
@@ -19,18 +18,36 @@ constexpr Operation<kiln_rmsnorm_backward_args> kRmsBackward{
     "rmsnorm_backward", KILN_RMSNORM_BACKWARD_ARGS_INIT, kiln_rmsnorm_backward,
     kiln_rmsnorm_backward_prepare, kiln_rmsnorm_backward_workspace};
 
+// Sets `field` to the tensor, and with it the shape; and the weight.
 template <typename Arguments>
-void set_shape(Call<Arguments>& call, const TensorView& x, const TensorView& weight) {
+void set_rows(Call<Arguments>& call, const void*& field, const char* name,
+              const TensorView& tensor, const Optional<TensorView>& weight,
+              std::int64_t dims) {
   auto& args = call.args;
-  args.dtype = Tensors::dtype("x", x);
-  args.weight_dtype = Tensors::dtype("weight", weight);
-  args.cols = weight.numel();
-  if (args.cols == 0 || x.numel() % args.cols != 0)
-    refuse("x has no whole number of rows of the weight's " +
-           std::to_string(args.cols) + " elements");
-  args.rows = x.numel() / args.cols;
-  call.set(args.x, "x", x);
-  call.set(args.weight, "weight", weight);
+  args.dtype = Tensors::dtype(name, tensor);
+  if (dims < 1 || dims > tensor.ndim())
+    refuse("dims is " + std::to_string(dims) + ", and " + name + " has " +
+           std::to_string(tensor.ndim()) + " dimensions");
+  args.rows = args.cols = 1;
+  for (int i = 0; i < tensor.ndim(); ++i)
+    (i < tensor.ndim() - dims ? args.rows : args.cols) *= tensor.size(i);
+  call.set(field, name, tensor);
+  args.has_weight = call.set(args.weight, "weight", weight);
+  if (!weight)
+    return;
+  args.weight_dtype = Tensors::dtype("weight", *weight);
+  Tensors::expect_elements("weight", *weight, args.cols);
+}
+
+// Sets `field` to the tensor, if there is one. Without a weight the operation itself
+// refuses it.
+template <typename Arguments, typename Pointer>
+bool set_like_weight(Call<Arguments>& call, Pointer*& field, const char* name,
+                     const Optional<TensorView>& tensor,
+                     const Optional<TensorView>& weight) {
+  if (tensor && weight)
+    Tensors::expect_like(name, *tensor, "weight", *weight);
+  return call.set(field, name, tensor);
 }
 
 template <typename Arguments>
@@ -44,23 +61,6 @@ void set_sum(Call<Arguments>& call, const TensorView& x,
     Tensors::expect_like("sum", *sum, "x", x);
 }
 
-template <typename Arguments>
-void set_gradients(Call<Arguments>& call, const TensorView& dx, const TensorView& dy,
-                   const TensorView& x, const TensorView& rstd,
-                   const Optional<TensorView>& dsum) {
-  auto& args = call.args;
-  Tensors::expect_like("dy", dy, "x", x);
-  Tensors::expect_like("dx", dx, "x", x);
-  call.set(args.dy, "dy", dy);
-  call.set(args.dx, "dx", dx);
-  Tensors::expect_dtype("rstd", rstd, kFloat32);
-  Tensors::expect_elements("rstd", rstd, args.rows);
-  call.set(args.rstd, "rstd", rstd);
-  args.adds_residual = call.set(args.dsum, "dsum", dsum);
-  if (dsum)
-    Tensors::expect_like("dsum", *dsum, "x", x);
-}
-
 template <typename Arguments, typename Pointer>
 void set_statistic(Call<Arguments>& call, Pointer*& field, const char* name,
                    const Optional<TensorView>& statistic) {
@@ -71,19 +71,40 @@ void set_statistic(Call<Arguments>& call, Pointer*& field, const char* name,
   call.set(field, name, *statistic);
 }
 
+// `x` is y if from_output.
+template <typename Arguments>
+void set_gradients(Call<Arguments>& call, const TensorView& dx,
+                   const Optional<TensorView>& dweight, const TensorView& dy,
+                   const TensorView& x, const Optional<TensorView>& weight,
+                   const TensorView& rstd, const Optional<TensorView>& dsum,
+                   std::int64_t dims, bool from_output) {
+  auto& args = call.args;
+  args.from_output = from_output;
+  const char* const name = from_output ? "y" : "x";
+  set_rows(call, from_output ? args.y : args.x, name, x, weight, dims);
+  Tensors::expect_like("dy", dy, name, x);
+  Tensors::expect_like("dx", dx, name, x);
+  call.set(args.dy, "dy", dy);
+  call.set(args.dx, "dx", dx);
+  args.has_dweight = set_like_weight(call, args.dweight, "dweight", dweight, weight);
+  set_statistic(call, args.rstd, "rstd", rstd);
+  args.adds_residual = call.set(args.dsum, "dsum", dsum);
+  if (dsum)
+    Tensors::expect_like("dsum", *dsum, name, x);
+}
+
 std::int64_t layer_forward(std::int64_t action, std::int64_t device, TensorView y,
                            Optional<TensorView> mean, Optional<TensorView> rstd,
-                           Optional<TensorView> sum, TensorView x, TensorView weight,
-                           Optional<TensorView> bias, Optional<TensorView> residual,
-                           double eps, bool zero_centered_weight) {
+                           Optional<TensorView> sum, TensorView x,
+                           Optional<TensorView> weight, Optional<TensorView> bias,
+                           Optional<TensorView> residual, std::int64_t dims, double eps,
+                           bool zero_centered_weight) {
   Call call(kLayerForward, action, device);
   auto& args = call.args;
-  set_shape(call, x, weight);
+  set_rows(call, args.x, "x", x, weight, dims);
   Tensors::expect_like("y", y, "x", x);
   call.set(args.y, "y", y);
-  args.has_bias = call.set(args.bias, "bias", bias);
-  if (bias)
-    Tensors::expect_like("bias", *bias, "weight", weight);
+  args.has_bias = set_like_weight(call, args.bias, "bias", bias, weight);
   set_statistic(call, args.mean, "mean", mean);
   set_statistic(call, args.rstd, "rstd", rstd);
   set_sum(call, x, residual, sum);
@@ -92,22 +113,22 @@ std::int64_t layer_forward(std::int64_t action, std::int64_t device, TensorView 
   return call.run();
 }
 
+// From x there is a mean, and from y the bias that was added, if any.
 std::int64_t layer_backward(std::int64_t action, std::int64_t device, TensorView dx,
                             Optional<TensorView> dweight, Optional<TensorView> dbias,
-                            TensorView dy, TensorView x, TensorView weight,
-                            TensorView mean, TensorView rstd, Optional<TensorView> dsum,
-                            bool has_bias, bool zero_centered_weight,
+                            TensorView dy, TensorView x_or_y,
+                            Optional<TensorView> weight, Optional<TensorView> bias,
+                            Optional<TensorView> mean, TensorView rstd,
+                            Optional<TensorView> dsum, std::int64_t dims, bool has_bias,
+                            bool zero_centered_weight, bool from_output,
                             Optional<TensorView> workspace) {
   Call call(kLayerBackward, action, device);
   auto& args = call.args;
-  set_shape(call, x, weight);
-  set_gradients(call, dx, dy, x, rstd, dsum);
-  Tensors::expect_dtype("mean", mean, kFloat32);
-  Tensors::expect_elements("mean", mean, args.rows);
-  call.set(args.mean, "mean", mean);
-  args.has_dweight = call.set(args.dweight, "dweight", dweight);
+  set_gradients(call, dx, dweight, dy, x_or_y, weight, rstd, dsum, dims, from_output);
+  set_statistic(call, args.mean, "mean", mean);
   args.has_bias = has_bias;
-  call.set(args.dbias, "dbias", dbias);
+  set_like_weight(call, args.bias, "bias", bias, weight);
+  set_like_weight(call, args.dbias, "dbias", dbias, weight);
   args.zero_centered_weight = zero_centered_weight;
   call.set_workspace(workspace);
   return call.run();
@@ -115,11 +136,12 @@ std::int64_t layer_backward(std::int64_t action, std::int64_t device, TensorView
 
 std::int64_t rms_forward(std::int64_t action, std::int64_t device, TensorView y,
                          Optional<TensorView> rstd, Optional<TensorView> sum,
-                         TensorView x, TensorView weight, Optional<TensorView> residual,
-                         double eps, std::int64_t casting, bool zero_centered_weight) {
+                         TensorView x, Optional<TensorView> weight,
+                         Optional<TensorView> residual, std::int64_t dims, double eps,
+                         std::int64_t casting, bool zero_centered_weight) {
   Call call(kRmsForward, action, device);
   auto& args = call.args;
-  set_shape(call, x, weight);
+  set_rows(call, args.x, "x", x, weight, dims);
   Tensors::expect_like("y", y, "x", x);
   call.set(args.y, "y", y);
   set_statistic(call, args.rstd, "rstd", rstd);
@@ -131,15 +153,14 @@ std::int64_t rms_forward(std::int64_t action, std::int64_t device, TensorView y,
 }
 
 std::int64_t rms_backward(std::int64_t action, std::int64_t device, TensorView dx,
-                          Optional<TensorView> dweight, TensorView dy, TensorView x,
-                          TensorView weight, TensorView rstd, Optional<TensorView> dsum,
+                          Optional<TensorView> dweight, TensorView dy,
+                          TensorView x_or_y, Optional<TensorView> weight,
+                          TensorView rstd, Optional<TensorView> dsum, std::int64_t dims,
                           std::int64_t casting, bool zero_centered_weight,
-                          Optional<TensorView> workspace) {
+                          bool from_output, Optional<TensorView> workspace) {
   Call call(kRmsBackward, action, device);
   auto& args = call.args;
-  set_shape(call, x, weight);
-  set_gradients(call, dx, dy, x, rstd, dsum);
-  args.has_dweight = call.set(args.dweight, "dweight", dweight);
+  set_gradients(call, dx, dweight, dy, x_or_y, weight, rstd, dsum, dims, from_output);
   args.casting = static_cast<kiln_rmsnorm_casting>(casting);
   args.zero_centered_weight = zero_centered_weight;
   call.set_workspace(workspace);

@@ -42,8 +42,8 @@ def later(queries, keys):
 SOME = torch.arange(2 * 5 * 24).view(2, 1, 5, 24) % 7 == 3
 
 
-def rms(x, weight, eps=1e-6):
-    return F.rms_norm(x, weight.shape, weight, eps)
+def rms(x, weight=None, eps=1e-6):
+    return F.rms_norm(x, x.shape[-1:] if weight is None else weight.shape, weight, eps)
 
 
 def llama(x, weight):
@@ -58,6 +58,20 @@ def gemma(x, weight):
     wide = x.double() if x.dtype == torch.float64 else x.float()
     wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
     return (wide * (1.0 + weight.to(wide.dtype))).to(x.dtype)
+
+
+def far_from_0(weight):
+    """From 0.5 to 1.5. Out of y = x * weight + bias, x has y's rounding over the weight."""
+    return 1 + weight.tanh() / 2
+
+
+def layer_norm_from_y(x, weight, bias, **options):
+    weight = far_from_0(weight)
+    return ops.layer_norm(x, weight, bias, memory_efficient=True, **options)
+
+
+def layer(x, weight, bias):
+    return F.layer_norm(x, weight.shape, far_from_0(weight), bias)
 
 
 def summed(norm):
@@ -161,6 +175,14 @@ CASES = [
     Case("layer_norm_residual", lambda x, r, w, b: ops.layer_norm(x, w, b, residual=r),
          summed(lambda x, w, b: F.layer_norm(x, w.shape, w, b)),
          ((5, 48), (5, 48), (48,), (48,))),
+    # Of so many columns that the device has the kernels.
+    Case("layer_norm_without_weight", ops.layer_norm, lambda x: F.layer_norm(x, x.shape[-1:]),
+         ((3, 520),), (F32,)),
+    Case("layer_norm_from_y", layer_norm_from_y, layer, ((5, 48), (48,), (48,))),
+    Case("layer_norm_from_y_residual", lambda x, r, w, b: layer_norm_from_y(x, w, b, residual=r),
+         summed(layer), ((5, 48), (5, 48), (48,), (48,)), (F32,)),
+    Case("layer_norm_from_y_without_weight", lambda x: ops.layer_norm(x, memory_efficient=True),
+         lambda x: F.layer_norm(x, x.shape[-1:]), ((5, 48),), (F32,)),
     Case("rms_norm", ops.rms_norm, rms, ((2, 5, 48), (48,))),
     Case("rms_norm_residual", lambda x, r, w: ops.rms_norm(x, w, residual=r), summed(rms),
          ((5, 48), (5, 48), (48,)), (F32, torch.float16)),
@@ -168,6 +190,15 @@ CASES = [
          ((5, 48), (48,)), (BF16,)),
     Case("rms_norm_gemma", lambda x, w: ops.rms_norm(x, w, casting="gemma"), gemma,
          ((5, 48), (48,))),
+    Case("rms_norm_residual_without_weight", lambda x, r: ops.rms_norm(x, residual=r), summed(rms),
+         ((5, 48), (5, 48)), (BF16,)),
+    Case("rms_norm_from_y", lambda x, w: ops.rms_norm(x, w, memory_efficient=True), rms,
+         ((5, 48), (48,))),
+    Case("rms_norm_from_y_residual",
+         lambda x, r, w: ops.rms_norm(x, w, residual=r, memory_efficient=True), summed(rms),
+         ((5, 48), (5, 48), (48,)), (F32,)),
+    Case("rms_norm_from_y_without_weight", lambda x: ops.rms_norm(x, memory_efficient=True), rms,
+         ((5, 48),), (F32,)),
     Case("rope", rope("bshd"), both(lambda x: rotated_by_halves(x, 2)),
          ((2, 6, 3, 8), (2, 6, 1, 8))),
     Case("rope_of_bhsd", rope("bhsd"), both(lambda x: rotated_by_halves(x, 1)),
@@ -222,7 +253,8 @@ ONE_EACH = [
     case
     for case in CASES
     if case.name in (
-        "softmax", "layer_norm", "layer_norm_residual", "rms_norm", "rms_norm_residual", "rope",
+        "softmax", "layer_norm", "layer_norm_residual", "layer_norm_from_y", "rms_norm",
+        "rms_norm_residual", "rms_norm_from_y", "rms_norm_from_y_without_weight", "rope",
         "bias_gelu", "swiglu", "cross_entropy", "attention", "attention_biased",
     )
 ]

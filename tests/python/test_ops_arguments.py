@@ -70,6 +70,9 @@ EMPTY = {
     "softmax of no columns": lambda n: ops.softmax(torch.empty(2, 3, n, requires_grad=True)),
     "layer_norm": lambda n: ops.layer_norm(torch.empty(n, 8, requires_grad=True), torch.ones(8)),
     "rms_norm": lambda n: ops.rms_norm(torch.empty(2, n, 8, requires_grad=True), torch.ones(8)),
+    "a memory_efficient rms_norm of no columns": lambda n: ops.rms_norm(
+        torch.empty(2, n, requires_grad=True), memory_efficient=True
+    ),
     "rope": lambda n: ops.rope(
         torch.empty(2, n, 3, 8, requires_grad=True), None, torch.ones(4, 8), torch.ones(4, 8)
     )[0],
@@ -120,7 +123,8 @@ WRONG = {
     "int": (lambda: ops.squared_relu(X.int()), "x is int32; float16, bfloat16 and float32"),
     "mixed types": (lambda: ops.bias_gelu(X, ONES.bfloat16()), "bias is bfloat16, not float32"),
     "a residual": (lambda: ops.rms_norm(X, ONES, residual=X[0]), "residual has the shape"),
-    "no weight": (lambda: ops.layer_norm(X, None), "weight is None"),
+    "a bias alone": (lambda: ops.layer_norm(X, bias=ONES), "a bias needs a weight"),
+    "a norm of a number": (lambda: ops.rms_norm(X[0, 0, 0]), "x has no dimension"),
     "a weight": (lambda: ops.layer_norm(X, ONES[:23]), "weight has the shape [23]"),
     "a bias of a norm": (lambda: ops.layer_norm(X, ONES, ONES[1:]), "bias has the shape"),
     "casting": (lambda: ops.rms_norm(X, ONES, casting="bert"), "'none', 'llama', 'gemma'"),
@@ -181,7 +185,28 @@ def rope_of_the_library(k, starts=None):
                    *(starts, None, 8, 1, 0, "bshd"))
 
 
+STATISTIC = torch.ones(10)  # of each row of X
 WRONG_FOR_THE_LIBRARY = {
+    "a bias alone": (
+        lambda: of_the_library("layernorm_forward", X + 1, None, None, None, X, None, ONES, None,
+                               *(1, 1e-5, False)),
+        "layernorm_forward: has_bias is true, and has_weight is false: a bias needs a weight"),
+    "a mean beside y": (
+        lambda: of_the_library("layernorm_backward", X + 1, None, None, X, X, None, None,
+                               *(STATISTIC, STATISTIC, None, 1, False, False, True, None)),
+        "layernorm_backward: mean is set, and from_output is true: it would be ignored"),
+    "a norm's dims": (
+        lambda: of_the_library("rmsnorm_forward", X + 1, None, None, X, None, None,
+                               *(4, 1e-6, 0, False)),
+        "dims is 4, and x has 3 dimensions"),
+    "a norm's weight": (
+        lambda: of_the_library("rmsnorm_forward", X + 1, None, None, X, ONES, None,
+                               *(2, 1e-6, 0, False)),
+        "weight has the shape [24], and not 120 elements"),
+    "a weight's gradient": (
+        lambda: of_the_library("rmsnorm_backward", X + 1, ONES[1:], X, X, ONES, STATISTIC, None,
+                               *(1, 0, False, False, None)),
+        "dweight has the shape [23], and weight has [24]"),
     "rope's batch": (lambda: rope_of_the_library(torch.randn(1, 5, 1, 8)),
                      "k has the shape [1, 5, 1, 8], and q has [2, 5, 3, 8]: only dimension 2 may"),
     "rope's tokens": (lambda: rope_of_the_library(torch.randn(2, 4, 1, 8)), "[2, 4, 1, 8], and q"),

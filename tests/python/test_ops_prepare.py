@@ -17,7 +17,11 @@ PREPARED = {
     "softmax of a mask": ((2, 3, 5, 24), {"mask": (2, 1, 5, 24)}),
     "layer_norm": ((5, 48), (48,), {"bias": (48,)}),
     "layer_norm of a residual": ((5, 48), (48,), {"bias": (48,), "residual": (5, 48)}),
+    "layer_norm from y": (
+        (5, 48), (48,), {"bias": (48,), "residual": (5, 48), "memory_efficient": True},
+    ),
     "rms_norm": ((5, 48), (48,), {}),
+    "rms_norm without a weight": ((5, 48), {"memory_efficient": True}),
     "rope": ((2, 6, 3, 8), (2, 6, 1, 8), (6, 8), (6, 8), {}),
     "bias_gelu": ((5, 24), (24,), {}),
     "squared_relu": ((5, 24), {}),

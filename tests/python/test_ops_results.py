@@ -6,17 +6,32 @@ from ops_cases import (
     CASES_AND_TYPES,
     F32,
     ONE_EACH,
+    Case,
     F,
+    gemma,
     gradients_of,
     id_of,
+    llama,
     ops,
     outputs_of,
+    rms,
     torch,
 )
 from ops_device import check_as_good_as_torch, device, worst_error  # noqa: F401
 
 
-@pytest.mark.parametrize("case, dtype", CASES_AND_TYPES, ids=id_of)
+CASTINGS = [
+    (
+        Case(f"rms_norm_from_y_{casting}",
+             lambda x, w, c=casting: ops.rms_norm(x, w, casting=c, memory_efficient=True),
+             reference, ((5, 48), (48,))),
+        BF16,
+    )
+    for casting, reference in (("llama", llama), ("gemma", gemma))
+]
+
+
+@pytest.mark.parametrize("case, dtype", CASES_AND_TYPES + CASTINGS, ids=id_of)
 def test_results_and_gradients_are_as_near_to_float64_as_torchs(case, dtype):
     inputs = case.inputs(dtype)
     exact_inputs = [each.detach().double().requires_grad_() for each in inputs]
@@ -81,6 +96,45 @@ def test_a_residual_whose_sum_alone_is_used_has_its_gradient():
     torch.testing.assert_close(x.grad, torch.ones(5, 48))
     torch.testing.assert_close(residual.grad, torch.ones(5, 48))
     torch.testing.assert_close(weight.grad, torch.zeros(48))
+
+
+@pytest.mark.parametrize("from_y", [False, True])
+def test_a_norm_keeps_x_or_if_memory_efficient_y(from_y):
+    x, residual = (torch.randn(5, 48, dtype=BF16, requires_grad=True) for _ in "xr")
+    weight, bias = torch.ones(48, dtype=BF16), torch.ones(48, dtype=BF16)
+
+    def check(y, of_x):
+        kept = [each.data_ptr() for each in y.grad_fn.saved_tensors if each is not None]
+        assert (y.data_ptr() in kept, of_x.data_ptr() in kept) == (from_y, not from_y)
+
+    check(ops.layer_norm(x, weight, bias, memory_efficient=from_y), x)
+    check(ops.rms_norm(x, weight, memory_efficient=from_y), x)
+    check(*ops.layer_norm(x, weight, bias, residual=residual, memory_efficient=from_y))
+    check(*ops.rms_norm(x, weight, residual=residual, memory_efficient=from_y))
+
+
+def test_where_the_weight_is_0_there_is_no_gradient_from_y():
+    x, weight = torch.randn(5, 48, dtype=BF16), torch.randn(48, dtype=BF16)
+    weight[::7] = 0
+    inputs = [x.requires_grad_(), weight.requires_grad_()]
+    exact_inputs = [each.detach().double().requires_grad_() for each in inputs]
+    y = ops.rms_norm(x, weight, memory_efficient=True)
+    assert torch.equal(y, ops.rms_norm(x, weight))
+    dx, dweight = gradients_of(y, inputs)
+    exact_dx, exact_dweight = gradients_of(rms(*exact_inputs), exact_inputs)
+    lost = weight == 0
+    assert (exact_dx[:, lost] != 0).all() and (exact_dweight[lost] != 0).all()
+    assert (dx[:, lost] == 0).all() and (dweight[lost] == 0).all()
+    assert worst_error(dx[:, ~lost], exact_dx[:, ~lost]) < 2**-6
+    assert worst_error(dweight[~lost], exact_dweight[~lost]) < 2**-6
+
+
+def test_torch_notices_that_y_was_changed_before_the_backward_pass():
+    x = torch.randn(5, 48, dtype=BF16, requires_grad=True)
+    y = ops.rms_norm(x, torch.ones(48, dtype=BF16), memory_efficient=True)
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
 
 
 def test_a_row_of_masked_scores_is_zero():

@@ -13,63 +13,81 @@ from ._launch import call, call_with_workspace, dense
 _CASTINGS = {"none": 0, "llama": 1, "gemma": 2}  # KILN_RMSNORM_CASTING_...
 
 
-def layer_norm(x, weight, bias=None, eps=1e-5, residual=None):
+def layer_norm(
+    x, weight=None, bias=None, eps=1e-5, residual=None, memory_efficient=False
+):
     """torch's layer_norm over the last dimensions of x, those of the weight.
 
-    residual: is added to x first. Returns (y, x + residual) then.
+    weight: of the type of x, or float32. None: over the last dimension alone, and
+      without a bias.
+    bias: of the shape and the type of the weight.
+    residual: of the shape and the type of x; is added to x first. Returns
+      (y, x + residual) then.
+    memory_efficient: the backward pass takes y instead of x, so that x need not be
+      kept; y mostly is, by the next layer. It must not be changed in place. The
+      gradients have the rounding of y, divided by the weight, as an error. Where the
+      weight is 0, its gradient is 0, and that of x lacks a term.
 
-    The weight has the type of x or is float32; y has the type of x. Under autocast:
-    float32.
+    y has the shape and the type of x. Under autocast: float32. Errors: InvalidArgument,
+    for shapes and types that do not fit, a bias without a weight, and an eps below 0.
     """
     x, weight, bias, residual = _inputs.as_float32(x, weight, bias, residual)
     dims = _normalized(x, weight)
+    if weight is None and bias is not None:
+        _inputs.refuse("bias is given, and weight is None: a bias needs a weight")
+    options = (dims, float(eps), bool(memory_efficient))
     if residual is None:
-        return layer_norm_fwd(x, weight, bias, dims, float(eps))[0]
-    return add_layer_norm_fwd(x, residual, weight, bias, dims, float(eps))[:2]
+        return layer_norm_fwd(x, weight, bias, *options)[0]
+    return add_layer_norm_fwd(x, residual, weight, bias, *options)[:2]
 
 
-def rms_norm(x, weight, eps=1e-6, residual=None, casting="none"):
+def rms_norm(
+    x, weight=None, eps=1e-6, residual=None, casting="none", memory_efficient=False
+):
     """torch's rms_norm over the last dimensions of x, those of the weight.
 
-    residual: is added to x first. Returns (y, x + residual) then.
+    weight, residual, memory_efficient, result and errors: as of layer_norm().
     casting: "none" multiplies by the weight in float32, "llama" rounds to the type of x
       before, "gemma" multiplies by 1 + weight, each as the models of that name do.
-
-    The weight has the type of x or is float32; y has the type of x. Under autocast:
-    float32.
+      Without a weight it changes nothing.
     """
     x, weight, residual = _inputs.as_float32(x, weight, residual)
     casting = _inputs.choice("casting", casting, _CASTINGS)
-    dims = _normalized(x, weight)
+    options = (_normalized(x, weight), float(eps), casting, bool(memory_efficient))
     if residual is None:
-        return rms_norm_fwd(x, weight, dims, float(eps), casting)[0]
-    return add_rms_norm_fwd(x, residual, weight, dims, float(eps), casting)[:2]
+        return rms_norm_fwd(x, weight, *options)[0]
+    return add_rms_norm_fwd(x, residual, weight, *options)[:2]
 
 
 def _normalized(x, weight):
     """How many dimensions are normalized."""
     if weight is None:
-        _inputs.refuse("weight is None, and kiln's norms need one: pass a tensor of ones")
+        if x.dim() == 0:
+            _inputs.refuse("x has no dimension")
+        return 1
     dims = weight.dim()
     if dims == 0 or dims > x.dim() or x.shape[x.dim() - dims :] != weight.shape:
         _inputs.refuse(
-            f"weight has the shape {list(weight.shape)}, and x, whose last dimensions it "
-            f"has, {list(x.shape)}"
+            f"weight has the shape {list(weight.shape)}, and x, whose last dimensions "
+            f"it has, {list(x.shape)}"
         )
     return dims
 
 
-def _statistic(x, dims):
-    return x.new_empty(math.prod(x.shape[: x.dim() - dims]), dtype=torch.float32)
+# Outputs. One that is left out has no elements.
+
+
+def _statistic(x, dims, is_wanted=True):
+    rows = math.prod(x.shape[: x.dim() - dims]) if is_wanted else 0
+    return x.new_empty(rows, dtype=torch.float32)
 
 
 def _like(x):
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-def _optional(is_wanted, like):
-    """An output that is left out has no elements."""
-    return _like(like) if is_wanted else like.new_empty(0)
+def _like_weight(weight, x, is_wanted):
+    return _like(weight) if is_wanted and weight is not None else x.new_empty(0)
 
 
 def _used(tensor, is_wanted):
@@ -86,47 +104,47 @@ def _dense(operation, **tensors):
 # ---- LayerNorm
 
 
-def _layer_outputs(x, weight, bias, dims, eps):
-    return _like(x), _statistic(x, dims), _statistic(x, dims)
+def _layer_outputs(x, weight, bias, dims, eps, memory_efficient):
+    return _like(x), _statistic(x, dims, not memory_efficient), _statistic(x, dims)
 
 
-def _layer_forward(outputs, x, weight, bias, dims, eps):
+def _layer_forward(outputs, x, *others):
     y, mean, rstd = outputs
-    x, weight, bias = _dense("layer_norm", x=x, weight=weight, bias=bias)
-    call("layernorm_forward", y, mean, rstd, None, x, weight, bias, None, eps, False)
+    _add_layer_forward((y, None, mean, rstd), x, None, *others)
 
 
 def _layer_save(ctx, inputs, output):
-    x, weight, bias, ctx.dims, _ = inputs
-    _, mean, rstd = output
-    _keep_layer(ctx, x, weight, bias, mean, rstd)
-
-
-def _keep_layer(ctx, x, weight, bias, mean, rstd):
+    x, weight, bias, ctx.dims, _, ctx.from_output = inputs
+    y, mean, rstd = output
     ctx.has_bias = bias is not None
-    ctx.save_for_backward(x, weight, mean, rstd)
+    if ctx.from_output:
+        ctx.save_for_backward(y, weight, bias, None, rstd)
+    else:
+        ctx.save_for_backward(x, weight, None, mean, rstd)
     ctx.mark_non_differentiable(mean, rstd)
     ctx.set_materialize_grads(False)
 
 
 def _layer_gradients(ctx, dy, dsum, wanted):
     """The gradients of x, weight and bias; ``wanted``: whether each is."""
-    x, weight, mean, rstd = ctx.saved_tensors
+    x, weight, bias, mean, rstd = ctx.saved_tensors
     if dy is None:  # the sum alone was used
         dy = torch.zeros_like(x)
     dx, dweight, dbias = layer_norm_bwd(
-        dy, x, weight, mean, rstd, dsum, ctx.has_bias, any(wanted[1:]), ctx.dims
+        *(dy, x, weight, bias, mean, rstd, dsum, ctx.dims),
+        *(ctx.has_bias, any(wanted[1:]), ctx.from_output),
     )
     return dx, _used(dweight, wanted[1]), _used(dbias, wanted[2])
 
 
 def _layer_backward(ctx, dy, *_):
-    return *_layer_gradients(ctx, dy, None, ctx.needs_input_grad[:3]), None, None
+    gradients = _layer_gradients(ctx, dy, None, ctx.needs_input_grad[:3])
+    return *gradients, None, None, None
 
 
 layer_norm_fwd = Operation(
-    "layer_norm_fwd(Tensor x, Tensor? weight, Tensor? bias, int dims, float eps)"
-    " -> (Tensor, Tensor, Tensor)",
+    "layer_norm_fwd(Tensor x, Tensor? weight, Tensor? bias, int dims, float eps,"
+    " bool memory_efficient) -> (Tensor, Tensor, Tensor)",
     outputs=_layer_outputs,
     launch=_layer_forward,
     save=_layer_save,
@@ -134,35 +152,39 @@ layer_norm_fwd = Operation(
 )
 
 
-def _add_layer_outputs(x, residual, weight, bias, dims, eps):
-    return _like(x), _like(x), _statistic(x, dims), _statistic(x, dims)
+def _add_layer_outputs(x, residual, *others):
+    y, mean, rstd = _layer_outputs(x, *others)
+    return y, _like(x), mean, rstd
 
 
-def _add_layer_forward(outputs, x, residual, weight, bias, dims, eps):
+def _add_layer_forward(
+    outputs, x, residual, weight, bias, dims, eps, memory_efficient
+):
     y, total, mean, rstd = outputs
     x, residual, weight, bias = _dense(
         "layer_norm", x=x, residual=residual, weight=weight, bias=bias
     )
     call(
-        "layernorm_forward", y, mean, rstd, total, x, weight, bias, residual, eps, False
+        "layernorm_forward",
+        *(y, _used(mean, not memory_efficient), rstd, total),
+        *(x, weight, bias, residual, dims, eps, False),
     )
 
 
 def _add_layer_save(ctx, inputs, output):
-    _, _, weight, bias, ctx.dims, _ = inputs
-    _, total, mean, rstd = output
-    _keep_layer(ctx, total, weight, bias, mean, rstd)
+    y, total, mean, rstd = output
+    _layer_save(ctx, (total, *inputs[2:]), (y, mean, rstd))
 
 
 def _add_layer_backward(ctx, dy, dsum, *_):
     wanted = (True, *ctx.needs_input_grad[2:4])
     dx, dweight, dbias = _layer_gradients(ctx, dy, dsum, wanted)
-    return dx, dx, dweight, dbias, None, None
+    return dx, dx, dweight, dbias, None, None, None
 
 
 add_layer_norm_fwd = Operation(
     "add_layer_norm_fwd(Tensor x, Tensor residual, Tensor? weight, Tensor? bias,"
-    " int dims, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
+    " int dims, float eps, bool memory_efficient) -> (Tensor, Tensor, Tensor, Tensor)",
     outputs=_add_layer_outputs,
     launch=_add_layer_forward,
     save=_add_layer_save,
@@ -170,29 +192,34 @@ add_layer_norm_fwd = Operation(
 )
 
 
-def _layer_bwd_outputs(dy, x, weight, mean, rstd, dsum, has_bias, of_weight, dims):
+def _layer_bwd_outputs(dy, x, weight, bias, mean, rstd, dsum, *options):
+    _, has_bias, of_weight, _ = options
     return (
         _like(x),
-        _optional(of_weight, weight),
-        _optional(of_weight and has_bias, weight),
+        _like_weight(weight, x, of_weight),
+        _like_weight(weight, x, of_weight and has_bias),
     )
 
 
-def _layer_bwd(outputs, dy, x, weight, mean, rstd, dsum, has_bias, of_weight, dims):
+def _layer_bwd(outputs, dy, x, weight, bias, mean, rstd, dsum, *options):
     dx, dweight, dbias = outputs
-    dy, x, weight, dsum = _dense("layer_norm", dy=dy, x=x, weight=weight, dsum=dsum)
+    dims, has_bias, of_weight, from_output = options
+    dy, x, weight, bias, dsum = _dense(
+        "layer_norm", dy=dy, x=x, weight=weight, bias=bias, dsum=dsum
+    )
     call_with_workspace(
         "layernorm_backward",
         *(dx, _used(dweight, of_weight), _used(dbias, of_weight and has_bias)),
-        *(dy, x, weight, mean, rstd, dsum, has_bias, False),
+        *(dy, x, weight, bias, mean, rstd, dsum, dims, has_bias, False, from_output),
     )
 
 
-# Gradients that are not wanted have no elements.
+# from_output: x is y, and there is the bias in place of the mean. Gradients that are
+# not wanted have no elements.
 layer_norm_bwd = Operation(
-    "layer_norm_bwd(Tensor dy, Tensor x, Tensor? weight, Tensor mean, Tensor rstd,"
-    " Tensor? dsum, bool has_bias, bool of_weight, int dims)"
-    " -> (Tensor, Tensor, Tensor)",
+    "layer_norm_bwd(Tensor dy, Tensor x, Tensor? weight, Tensor? bias, Tensor? mean,"
+    " Tensor rstd, Tensor? dsum, int dims, bool has_bias, bool of_weight,"
+    " bool from_output) -> (Tensor, Tensor, Tensor)",
     outputs=_layer_bwd_outputs,
     launch=_layer_bwd,
 )
@@ -200,23 +227,19 @@ layer_norm_bwd = Operation(
 # ---- RMSNorm
 
 
-def _rms_outputs(x, weight, dims, eps, casting):
+def _rms_outputs(x, weight, dims, *_):
     return _like(x), _statistic(x, dims)
 
 
-def _rms_forward(outputs, x, weight, dims, eps, casting):
+def _rms_forward(outputs, x, *others):
     y, rstd = outputs
-    x, weight = _dense("rms_norm", x=x, weight=weight)
-    call("rmsnorm_forward", y, rstd, None, x, weight, None, eps, casting, False)
+    _add_rms_forward((y, None, rstd), x, None, *others)
 
 
 def _rms_save(ctx, inputs, output):
-    x, weight, ctx.dims, _, ctx.casting = inputs
-    _keep_rms(ctx, x, weight, output[-1])
-
-
-def _keep_rms(ctx, x, weight, rstd):
-    ctx.save_for_backward(x, weight, rstd)
+    x, weight, ctx.dims, _, ctx.casting, ctx.from_output = inputs
+    y, rstd = output
+    ctx.save_for_backward(y if ctx.from_output else x, weight, rstd)
     ctx.mark_non_differentiable(rstd)
     ctx.set_materialize_grads(False)
 
@@ -226,19 +249,19 @@ def _rms_gradients(ctx, dy, dsum, of_weight):
     if dy is None:
         dy = torch.zeros_like(x)
     dx, dweight = rms_norm_bwd(
-        dy, x, weight, rstd, dsum, of_weight, ctx.dims, ctx.casting
+        *(dy, x, weight, rstd, dsum, ctx.dims, ctx.casting, of_weight, ctx.from_output)
     )
     return dx, _used(dweight, of_weight)
 
 
 def _rms_backward(ctx, dy, *_):
     gradients = _rms_gradients(ctx, dy, None, ctx.needs_input_grad[1])
-    return *gradients, None, None, None
+    return *gradients, None, None, None, None
 
 
 rms_norm_fwd = Operation(
-    "rms_norm_fwd(Tensor x, Tensor? weight, int dims, float eps, int casting)"
-    " -> (Tensor, Tensor)",
+    "rms_norm_fwd(Tensor x, Tensor? weight, int dims, float eps, int casting,"
+    " bool memory_efficient) -> (Tensor, Tensor)",
     outputs=_rms_outputs,
     launch=_rms_forward,
     save=_rms_save,
@@ -246,30 +269,34 @@ rms_norm_fwd = Operation(
 )
 
 
-def _add_rms_outputs(x, residual, weight, dims, eps, casting):
+def _add_rms_outputs(x, residual, weight, dims, *_):
     return _like(x), _like(x), _statistic(x, dims)
 
 
-def _add_rms_forward(outputs, x, residual, weight, dims, eps, casting):
+def _add_rms_forward(
+    outputs, x, residual, weight, dims, eps, casting, memory_efficient
+):
     y, total, rstd = outputs
     x, residual, weight = _dense("rms_norm", x=x, residual=residual, weight=weight)
-    call("rmsnorm_forward", y, rstd, total, x, weight, residual, eps, casting, False)
+    call(
+        "rmsnorm_forward",
+        *(y, rstd, total, x, weight, residual, dims, eps, casting, False),
+    )
 
 
 def _add_rms_save(ctx, inputs, output):
-    _, _, weight, ctx.dims, _, ctx.casting = inputs
-    _, total, rstd = output
-    _keep_rms(ctx, total, weight, rstd)
+    y, total, rstd = output
+    _rms_save(ctx, (total, *inputs[2:]), (y, rstd))
 
 
 def _add_rms_backward(ctx, dy, dsum, *_):
     dx, dweight = _rms_gradients(ctx, dy, dsum, ctx.needs_input_grad[2])
-    return dx, dx, dweight, None, None, None
+    return dx, dx, dweight, None, None, None, None
 
 
 add_rms_norm_fwd = Operation(
     "add_rms_norm_fwd(Tensor x, Tensor residual, Tensor? weight, int dims, float eps,"
-    " int casting) -> (Tensor, Tensor, Tensor)",
+    " int casting, bool memory_efficient) -> (Tensor, Tensor, Tensor)",
     outputs=_add_rms_outputs,
     launch=_add_rms_forward,
     save=_add_rms_save,
@@ -277,21 +304,25 @@ add_rms_norm_fwd = Operation(
 )
 
 
-def _rms_bwd(outputs, dy, x, weight, rstd, dsum, of_weight, dims, casting):
+def _rms_bwd(
+    outputs, dy, x, weight, rstd, dsum, dims, casting, of_weight, from_output
+):
     dx, dweight = outputs
     dy, x, weight, dsum = _dense("rms_norm", dy=dy, x=x, weight=weight, dsum=dsum)
     call_with_workspace(
         "rmsnorm_backward",
-        *(dx, _used(dweight, of_weight), dy, x, weight, rstd, dsum, casting, False),
+        *(dx, _used(dweight, of_weight)),
+        *(dy, x, weight, rstd, dsum, dims, casting, False, from_output),
     )
 
 
+# As layer_norm_bwd.
 rms_norm_bwd = Operation(
     "rms_norm_bwd(Tensor dy, Tensor x, Tensor? weight, Tensor rstd, Tensor? dsum,"
-    " bool of_weight, int dims, int casting) -> (Tensor, Tensor)",
-    outputs=lambda dy, x, weight, rstd, dsum, of_weight, *_: (
+    " int dims, int casting, bool of_weight, bool from_output) -> (Tensor, Tensor)",
+    outputs=lambda dy, x, weight, rstd, dsum, dims, casting, of_weight, *_: (
         _like(x),
-        _optional(of_weight, weight),
+        _like_weight(weight, x, of_weight),
     ),
     launch=_rms_bwd,
 )
