@@ -41,12 +41,12 @@ _MODULES = {
     "explain": "_explain",
     "prepare": "_prepare",
 }
-_SUBMODULES = ("errors", "ops", "testing")
+_SUBMODULES = ("compat", "errors", "ops", "testing")
 
 __all__ = ["__version__", *sorted(_MODULES), *_SUBMODULES]
 
 if TYPE_CHECKING:
-    from . import errors, ops, testing
+    from . import compat, errors, ops, testing
     from ._explain import Explanation, explain
     from ._prepare import prepare
     from .errors import (

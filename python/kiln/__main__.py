@@ -1,4 +1,5 @@
-"""``python -m kiln``: the kiln program of this package, in this process's place."""
+"""``python -m kiln``: the kiln program of this package, in this process's place; and
+``python -m kiln run``, which runs a Python program with kiln.compat."""
 
 from __future__ import annotations
 
@@ -7,6 +8,10 @@ import sys
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["run"]:
+        from .compat import _run
+
+        _run.main(sys.argv[2:])
     from ._library import program_path
     from .errors import Unavailable
 

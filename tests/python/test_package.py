@@ -129,5 +129,5 @@ def test_the_readme_never_says_to_install_what_belongs_to_others():
 
 def test_every_module_has_a_docstring_and_types():
     assert (ROOT / "python/kiln/py.typed").exists()
-    for module in Path(ROOT / "python/kiln").glob("*.py"):
+    for module in Path(ROOT / "python/kiln").rglob("*.py"):
         assert module.read_text().startswith('"""'), module

@@ -33,7 +33,8 @@ say "$(basename "$wheel"), $(($(stat -c %s "$wheel") >> 20)) MiB"
 
 say "what it has"
 "$python" -m zipfile -l "$wheel" | awk 'NR > 1 { print $1 }' >"$work/files"
-for file in kiln/__init__.py kiln/py.typed kiln/bin/kiln kiln/lib/libkiln_ffi.so kiln/libexec/kiln/kiln-worker; do
+for file in kiln/__init__.py kiln/py.typed kiln/bin/kiln kiln/lib/libkiln_ffi.so kiln/libexec/kiln/kiln-worker \
+  kiln/compat/children/sitecustomize.py; do
   grep -qx "$file" "$work/files" || fail "it has no $file"
 done
 grep -qE '^kiln/lib/libkiln\.so\.[0-9]+\.[0-9]+$' "$work/files" || fail "it has no library"

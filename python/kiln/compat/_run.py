@@ -1,0 +1,100 @@
+"""``python -m kiln run``: a program with kiln.compat in each of its processes.
+
+The program runs as Python would run it, in this process's place. Its own processes, and
+those of a launcher, get the shims through PYTHONPATH: the folder ``children`` has a
+sitecustomize module, which Python imports at its start.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from .. import errors
+from . import FRAMEWORKS, describe
+from ._own_path import is_strict
+
+CHILDREN = Path(__file__).absolute().parent / "children"
+SETTING = "KILN_COMPAT"  # what the sitecustomize module installs
+
+_USAGE = "usage: python -m kiln run --compat NAMES (SCRIPT | -m MODULE) [ARGUMENT...]"
+_HELP = f"""{_USAGE}
+
+Runs a Python program in which kernels of Kiln stand in for those that its frameworks
+would build. Not a line of it changes; all its processes, and those of a launcher, take
+part. The first rank prints what is replaced, and what is not.
+
+  --compat NAMES  of {", ".join(FRAMEWORKS)}; separated by commas. Where two have
+                  a module of the same name, the first one's functions are in it
+  -m MODULE       a module instead of a script
+  --help          this text
+
+Where Kiln cannot compute, the framework's own path is taken, with one warning for each
+function; KILN_PYTHON_STRICT=1 makes that an error. The status is the program's."""
+
+# The first of them that a launcher has set.
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+
+
+def main(arguments: list[str]) -> None:
+    frameworks, program = _parse(list(arguments))
+    if sys.flags.ignore_environment or sys.flags.no_site:
+        _refuse("Python's options -E, -I and -S keep its processes from being prepared")
+    folder = os.getcwd() if program[0] == "-m" else os.path.dirname(program[0])
+    sys.path.insert(0, os.path.abspath(folder))  # the program's own may be a framework
+    try:
+        installation = describe(*frameworks)
+    except errors.InvalidArgument as error:
+        _refuse(str(error))
+    if not any(installation.replaced.values()) and is_strict():
+        sys.exit(f"{installation}. KILN_PYTHON_STRICT forbids that")
+    if _is_first_rank():
+        print(installation, file=sys.stderr, flush=True)
+    os.environ[SETTING] = ",".join(frameworks)
+    os.environ["PYTHONPATH"] = _with_children(os.environ.get("PYTHONPATH", ""))
+    os.execv(sys.executable, [sys.executable, *_options_of_python(), *program])
+
+
+def _parse(rest: list[str]) -> tuple[list[str], list[str]]:
+    """(frameworks, what follows Python's own options)."""
+    names = None
+    while rest and rest[0].startswith("-") and rest[0] != "-m":
+        option, equals, value = rest.pop(0).partition("=")
+        if option in ("-h", "--help"):
+            print(_HELP)
+            sys.exit(0)
+        if option != "--compat":
+            _refuse(f"there is no option {option}")
+        if not equals:
+            value = rest.pop(0) if rest else ""
+        names = [name for name in value.split(",") if name]
+    if not names:
+        _refuse(f"--compat is missing, one or more of {', '.join(FRAMEWORKS)}")
+    if not rest or rest == ["-m"]:
+        _refuse("there is no program to run")
+    return names, rest
+
+
+def _refuse(message: str) -> None:
+    print(f"kiln run: {message}\n{_USAGE}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _is_first_rank() -> bool:
+    rank = next((os.environ[name] for name in _RANKS if name in os.environ), "0")
+    return rank == "0"
+
+
+def _with_children(path: str) -> str:
+    others = [each for each in path.split(os.pathsep) if each and each != str(CHILDREN)]
+    return os.pathsep.join([str(CHILDREN), *others])
+
+
+def _options_of_python() -> list[str]:
+    """Such as -u: what stands before "-m kiln"."""
+    given = sys.orig_argv[1:]
+    for i, option in enumerate(given):
+        if option == "-m" or option == "-mkiln":
+            return given[:i]
+    return []

@@ -1,0 +1,184 @@
+"""What kiln.compat provides: each module of a framework, its functions, and what
+computes them. Installing, the line that is printed and the README are made from this
+table. It imports nothing of kiln: a launcher's processes read it at their start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+EXTENSION = "extension"  # imported in place of the compiled module, which may be absent
+REPLACED = "replaced"  # functions of a Python module, after it has been imported
+IF_ABSENT = "if absent"  # a Python module where the framework is not installed
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    by: str  # the operations
+    functions: dict[str, str]  # the module's name: "file.name" in kiln.compat
+    kind: str = EXTENSION
+    missing: dict[str, str] = field(default_factory=dict)  # what is not provided: why
+
+
+def _same(file: str, *names: str) -> dict[str, str]:
+    return {name: f"{file}.{name}" for name in names}
+
+
+_ROPE = {
+    "forward": "_megatron.rope_forward",
+    "backward": "_megatron.rope_backward",
+    "forward_cached": "_megatron.rope_forward_cached",
+    "backward_cached": "_megatron.rope_backward_cached",
+}
+_NO_2D = "kiln has no rope of two dimensions"
+
+NEOX = (
+    Module(
+        "scaled_upper_triang_masked_softmax_cuda",
+        "softmax",
+        {"forward": "_megatron.causal_forward", "backward": "neox.causal_backward"},
+    ),
+    Module(
+        "scaled_masked_softmax_cuda",
+        "softmax",
+        {
+            "forward": "neox.masked_forward",
+            "backward": "neox.masked_backward",
+            "get_batch_per_block": "_megatron.get_batch_per_block",
+        },
+    ),
+    Module("fused_rotary_positional_embedding", "rope", _ROPE),
+    Module("megatron.fused_kernels", "prepare", {"load": "neox.load"}, REPLACED),
+)
+
+APEX = (
+    Module(
+        "scaled_upper_triang_masked_softmax_cuda",
+        "softmax",
+        {
+            "forward": "_megatron.causal_forward",
+            "backward": "_megatron.causal_backward",
+        },
+    ),
+    Module(
+        "scaled_masked_softmax_cuda",
+        "softmax",
+        {
+            "forward": "_megatron.masked_forward",
+            "backward": "_megatron.masked_backward",
+            "get_batch_per_block": "_megatron.get_batch_per_block",
+        },
+    ),
+    Module(
+        "generic_scaled_masked_softmax_cuda",
+        "softmax",
+        {
+            "forward": "_megatron.masked_forward",
+            "backward": "_megatron.masked_backward",
+        },
+    ),
+    Module(
+        "scaled_softmax_cuda",
+        "softmax",
+        {"forward": "_megatron.plain_forward", "backward": "_megatron.plain_backward"},
+    ),
+    Module(
+        "fused_rotary_positional_embedding",
+        "rope",
+        {
+            **_ROPE,
+            "forward_thd": "_megatron.rope_forward_thd",
+            "backward_thd": "_megatron.rope_backward_thd",
+        },
+        missing={"forward_2d": _NO_2D, "backward_2d": _NO_2D},
+    ),
+    Module(
+        "fused_layer_norm_cuda",
+        "layer_norm, rms_norm",
+        _same(
+            "apex",
+            *("forward", "forward_affine", "forward_affine_mixed_dtypes"),
+            *("backward", "backward_affine"),
+            *("rms_forward", "rms_forward_affine", "rms_forward_affine_mixed_dtypes"),
+            *("rms_backward", "rms_backward_affine"),
+        ),
+    ),
+    Module("fast_layer_norm", "layer_norm", _same("apex", "ln_fwd", "ln_bwd")),
+    Module(
+        "xentropy_cuda",
+        "cross_entropy",
+        {"forward": "apex.xentropy_forward", "backward": "apex.xentropy_backward"},
+    ),
+    Module(
+        "apex.normalization.fused_layer_norm",
+        "layer_norm, rms_norm",
+        _same("apex", "FusedLayerNormAffineFunction", "FusedRMSNormAffineFunction"),
+        IF_ABSENT,
+    ),
+)
+
+TRANSFORMER_ENGINE = (
+    Module(
+        "transformer_engine_torch",
+        "softmax",
+        {
+            f"{theirs}_softmax_{way}": f"_megatron.{ours}_{way}"
+            for theirs, ours in (
+                ("scaled", "plain"),
+                ("scaled_masked", "masked"),
+                ("scaled_upper_triang_masked", "causal"),
+                ("scaled_aligned_causal_masked", "causal"),
+            )
+            for way in ("forward", "backward")
+        },
+        REPLACED,
+    ),
+    Module(
+        "transformer_engine.pytorch.attention.rope",
+        "rope",
+        _same("transformer_engine", "apply_rotary_pos_emb"),
+        REPLACED,
+    ),
+    Module(
+        "transformer_engine.pytorch.cross_entropy",
+        "cross_entropy",
+        _same("transformer_engine", "parallel_cross_entropy"),
+        REPLACED,
+    ),
+)
+
+_NO_LINEAR = "kiln has no operation that joins a linear layer and its loss"
+
+LIGER = (
+    Module(
+        "liger_kernel.transformers.functional",
+        "rms_norm, layer_norm, rope, swiglu, geglu, squared_relu, cross_entropy",
+        _same(
+            "liger",
+            *("liger_rms_norm", "liger_fused_add_rms_norm", "liger_layer_norm"),
+            *("liger_rope", "liger_swiglu", "liger_geglu", "liger_relu_squared"),
+            "liger_cross_entropy",
+        ),
+        REPLACED,
+        missing={"liger_fused_linear_cross_entropy": _NO_LINEAR},
+    ),
+)
+
+FRAMEWORKS = {
+    "neox": NEOX,
+    "apex": APEX,
+    "transformer_engine": TRANSFORMER_ENGINE,
+    "liger": LIGER,
+}
+
+
+def markdown() -> str:
+    """The table of python/README.md."""
+    rows = ["| name | module | functions | computed by |", "|---|---|---|---|"]
+    for framework, modules in FRAMEWORKS.items():
+        for module in modules:
+            functions = ", ".join(f"`{each}`" for each in module.functions)
+            by = ", ".join(f"`{each}`" for each in module.by.split(", "))
+            rows.append(f"| `{framework}` | `{module.name}` | {functions} | {by} |")
+    return "\n".join(rows)

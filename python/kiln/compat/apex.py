@@ -1,0 +1,244 @@
+"""Apex: the norms and the cross-entropy loss. Its softmax and rope are Megatron-LM's.
+
+``fused_layer_norm_cuda``: results are lists [y, mean, invvar], [dx, dweight, dbias]; a
+backward pass without weights returns dx alone. ``..._mixed_dtypes`` and ``ln_fwd`` give
+y the type of the weight. With ``memory_efficient`` the backward functions get y for x:
+the normalized row is (y - bias) / weight, where a weight below eps counts as eps.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import torch
+
+from ..ops import _cross_entropy, _inputs, _norm
+from . import _unfused
+from ._own_path import unfused
+
+_NO_CASTING = 0  # KILN_RMSNORM_CASTING_NONE: rounded once
+# ln_bwd() does not get eps.
+_LN_EPS = 1e-5
+
+
+def _shape(x, shape):
+    """Of a row, as torch.Size."""
+    shape = torch.Size(shape)
+    if not shape or x.shape[x.dim() - len(shape) :] != shape:
+        _inputs.refuse(
+            f"the normalized shape is {list(shape)}, and x has {list(x.shape)}"
+        )
+    return shape
+
+
+def _one_type(*tensors):
+    """As they are, if they have one type; else as float32."""
+    if len({each.dtype for each in tensors}) == 1:
+        return tensors
+    return [each.float() for each in tensors]
+
+
+def _norm_forward(x, shape, weight, bias, eps, has_mean):
+    """[y, mean, invvar]; without a mean, that of an RMSNorm."""
+    shape = _shape(x, shape)
+    dtype = x.dtype if weight is None else weight.dtype
+    if weight is None:
+        weight, bias = x.new_ones(shape), x.new_zeros(shape)
+    if has_mean:
+        tensors = _one_type(x, weight, bias)
+        y, *statistics = _norm.layer_norm_fwd(*tensors, len(shape), float(eps))
+    else:
+        tensors = _one_type(x, weight)
+        options = (len(shape), float(eps), _NO_CASTING)
+        y, *statistics = _norm.rms_norm_fwd(*tensors, *options)
+    return [y.to(dtype), *statistics]
+
+
+def _norm_gradients(dy, mean, rstd, x, shape, weight, bias, eps, from_y, has_mean):
+    """[dx, dweight, dbias], as far as there are weights. x is y if ``from_y``."""
+    shape, dtype = _shape(x, shape), x.dtype
+    factor = None
+    if from_y:  # a normalized row is a row of mean 0 and deviation 1
+        x = _unfused.normalized(x, weight, bias, eps)
+        factor = rstd.view(x.shape[: x.dim() - len(shape)] + (1,) * len(shape))
+        mean, rstd = torch.zeros_like(rstd), torch.ones_like(rstd)
+    of_weight = weight is not None
+    weights = weight if of_weight else x.new_ones(shape)
+    tensors = _one_type(dy, x, weights)
+    if has_mean:
+        options = (None, True, of_weight, len(shape))
+        dx, *others = _norm.layer_norm_bwd(*tensors, mean, rstd, *options)
+    else:
+        options = (None, of_weight, len(shape), _NO_CASTING)
+        dx, *others = _norm.rms_norm_bwd(*tensors, rstd, *options)
+    if from_y:
+        dx = dx * factor
+    others = [each.to(weight.dtype) for each in others] if of_weight else []
+    return [dx.to(dtype), *others]
+
+
+def _norms(forward_of, gradients_of):
+    """The functions of fused_layer_norm_cuda and of fast_layer_norm, by what computes
+    them."""
+
+    def forward_affine(input, normalized_shape, gamma, beta, epsilon):
+        return forward_of(input, normalized_shape, gamma, beta, epsilon, True)
+
+    def forward(input, normalized_shape, epsilon):
+        return forward_of(input, normalized_shape, None, None, epsilon, True)
+
+    def rms_forward_affine(input, normalized_shape, gamma, epsilon):
+        return forward_of(input, normalized_shape, gamma, None, epsilon, False)
+
+    def rms_forward(input, normalized_shape, epsilon):
+        return forward_of(input, normalized_shape, None, None, epsilon, False)
+
+    def backward_affine(
+        dout,
+        mean,
+        invvar,
+        input_or_output,
+        normalized_shape,
+        gamma,
+        beta,
+        epsilon,
+        memory_efficient,
+    ):
+        return gradients_of(
+            *(dout, mean, invvar, input_or_output, normalized_shape, gamma, beta),
+            *(epsilon, memory_efficient, True),
+        )
+
+    def backward(
+        dout, mean, invvar, input_or_output, normalized_shape, epsilon, memory_efficient
+    ):
+        return gradients_of(
+            *(dout, mean, invvar, input_or_output, normalized_shape, None, None),
+            *(epsilon, memory_efficient, True),
+        )[0]
+
+    def rms_backward_affine(
+        dout,
+        invvar,
+        input_or_output,
+        normalized_shape,
+        gamma,
+        epsilon,
+        memory_efficient,
+    ):
+        return gradients_of(
+            *(dout, None, invvar, input_or_output, normalized_shape, gamma, None),
+            *(epsilon, memory_efficient, False),
+        )
+
+    def rms_backward(
+        dout, invvar, input_or_output, normalized_shape, epsilon, memory_efficient
+    ):
+        return gradients_of(
+            *(dout, None, invvar, input_or_output, normalized_shape, None, None),
+            *(epsilon, memory_efficient, False),
+        )[0]
+
+    def ln_fwd(x, gamma, beta, epsilon):
+        return forward_of(x, gamma.shape, gamma, beta, epsilon, True)
+
+    def ln_bwd(dz, x_or_z, mu, rsigma, gamma, beta, memory_efficient):
+        gradients = gradients_of(
+            *(dz, mu, rsigma, x_or_z, gamma.shape, gamma, beta),
+            *(_LN_EPS, memory_efficient, True),
+        )
+        # The original's partial sums follow, which its caller drops.
+        return [*gradients, *(gamma.new_empty((0, gamma.numel())) for _ in range(2))]
+
+    forward_affine_mixed_dtypes = forward_affine
+    rms_forward_affine_mixed_dtypes = rms_forward_affine
+    return {name: each for name, each in locals().items() if not name.endswith("_of")}
+
+
+_formulas = _norms(_unfused.norm, _unfused.norm_gradients)
+for _name, _function in _norms(_norm_forward, _norm_gradients).items():
+    globals()[_name] = unfused(_formulas[_name])(_function)
+
+
+# ---- apex.normalization.fused_layer_norm, where there is no Apex
+
+
+def _extension():
+    """With the framework's own path where Kiln cannot compute."""
+    return importlib.import_module("fused_layer_norm_cuda")
+
+
+class FusedLayerNormAffineFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx, input, weight, bias, normalized_shape, eps, memory_efficient=False
+    ):
+        input, weight, bias = (each.contiguous() for each in (input, weight, bias))
+        y, mean, invvar = _extension().forward_affine(
+            input, normalized_shape, weight, bias, eps
+        )
+        ctx.rest = (normalized_shape, eps, memory_efficient)
+        kept = (y, None) if memory_efficient else (input, mean)
+        ctx.save_for_backward(*kept, invvar, weight, bias)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x_or_y, mean, invvar, weight, bias = ctx.saved_tensors
+        shape, eps, from_y = ctx.rest
+        gradients = _extension().backward_affine(
+            *(grad_output.contiguous(), mean, invvar, x_or_y, shape, weight, bias),
+            *(eps, from_y),
+        )
+        return *gradients, None, None, None
+
+
+class FusedRMSNormAffineFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, input, weight, normalized_shape, eps, memory_efficient=False):
+        input, weight = input.contiguous(), weight.contiguous()
+        y, invvar = _extension().rms_forward_affine(
+            input, normalized_shape, weight, eps
+        )
+        ctx.rest = (normalized_shape, eps, memory_efficient)
+        ctx.save_for_backward(y if memory_efficient else input, invvar, weight)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x_or_y, invvar, weight = ctx.saved_tensors
+        shape, eps, from_y = ctx.rest
+        gradients = _extension().rms_backward_affine(
+            grad_output.contiguous(), invvar, x_or_y, shape, weight, eps, from_y
+        )
+        return *gradients, None, None, None
+
+
+# ---- xentropy_cuda, of [rows, classes]. A label of -100 counts nothing: the original
+# leaves that to its caller, which sets such losses and their gradients to 0.
+
+_NO_LABEL = -100
+
+
+@unfused(_unfused.xentropy)
+def xentropy_forward(input, labels, smoothing, half_to_float):
+    """[losses, log(sum(exp(row)))]: float32, and the type of the input, or float32 if
+    half_to_float."""
+    losses, saved = _cross_entropy.cross_entropy_fwd(
+        input, labels, _NO_LABEL, float(smoothing)
+    )
+    lse = saved[:, 0] + saved[:, 1].log()
+    return [losses, lse if half_to_float else lse.to(input.dtype)]
+
+
+@unfused(_unfused.xentropy_gradient)
+def xentropy_backward(grad_loss, logits, max_log_sum_exp, labels, smoothing):
+    if max_log_sum_exp.dtype == torch.float32:
+        saved = torch.stack([max_log_sum_exp, torch.ones_like(max_log_sum_exp)], -1)
+    else:  # too inaccurate: they are taken once more
+        _, saved = _cross_entropy.cross_entropy_fwd(
+            logits, labels, _NO_LABEL, float(smoothing)
+        )
+    return _cross_entropy.cross_entropy_bwd(
+        grad_loss.float(), logits, saved, labels, _NO_LABEL, float(smoothing)
+    )

@@ -1,0 +1,340 @@
+"""Functions that kiln.compat replaces in installed frameworks, which are packages of a
+few lines here, and the framework's own path, wherever Kiln cannot."""
+
+import importlib
+import sys
+import types
+import warnings
+
+import pytest
+from conftest import needs_torch
+from ops_cases import BF16, F32, F, gemma, later, llama, rotate_half, torch
+from ops_device import check_as_good_as_torch, device  # noqa: F401
+
+from kiln import compat, errors, ops
+from kiln.compat import _own_path
+
+# Of each module: functions that say that they were called.
+PACKAGES = {
+    "transformer_engine_torch": ("scaled_masked_softmax_forward", "another"),
+    "transformer_engine": (),
+    "transformer_engine.pytorch": (),
+    "transformer_engine.pytorch.attention": (),
+    "transformer_engine.pytorch.attention.rope": ("apply_rotary_pos_emb",),
+    "transformer_engine.pytorch.cross_entropy": ("parallel_cross_entropy",),
+    "liger_kernel": (),
+    "liger_kernel.transformers": (),
+    "liger_kernel.transformers.functional": (
+        *("liger_rms_norm", "liger_layer_norm", "liger_rope", "liger_swiglu"),
+        *("liger_geglu", "liger_cross_entropy", "liger_kl_div", "liger_relu_squared"),
+        "liger_fused_add_rms_norm",
+    ),
+    "megatron": (),
+    "megatron.fused_kernels": ("load", "load_fused_kernels"),
+}
+
+
+# As TransformerEngine loads its extension.
+LOADING = """
+import importlib.util, pathlib, sys
+path = pathlib.Path(__file__).parents[3] / "transformer_engine_torch.py"
+spec = importlib.util.spec_from_file_location("transformer_engine_torch", path)
+module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frameworks(tmp_path_factory):
+    """On sys.path, with kiln.compat installed."""
+    folder = tmp_path_factory.mktemp("packages")
+    for name, functions in PACKAGES.items():
+        lines = [f"def {each}(*_, **__): return '{each}'\n" for each in functions]
+        if name.endswith("rope"):
+            lines.append(LOADING)
+        is_package = any(other.startswith(name + ".") for other in PACKAGES)
+        path = folder / name.replace(".", "/") / "__init__.py"
+        path = path if is_package else path.parent.with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(lines))
+    sys.path.insert(0, str(folder))
+    compat.install("transformer_engine", "liger", "neox")
+    yield
+    sys.path.remove(str(folder))
+
+
+@pytest.fixture(autouse=True)
+def fresh_warnings(monkeypatch):
+    monkeypatch.setattr(_own_path, "_warned", set())
+
+
+def functional():
+    return importlib.import_module("liger_kernel.transformers.functional")
+
+
+def check(call, reference, *inputs):
+    """Results and gradients, of the types of the inputs."""
+
+    def outputs(function, tensors):
+        made = function(*tensors)
+        made = made if isinstance(made, tuple) else (made,)
+        towards = [
+            torch.linspace(-1, 1, each.numel()).view(each.shape).to(each.dtype)
+            for each in made
+        ]
+        return (*made, *torch.autograd.grad(made, tensors, towards))
+
+    own = [each.detach().clone().requires_grad_() for each in inputs]
+    exact = [each.detach().double().requires_grad_() for each in inputs]
+    triples = (outputs(call, own), outputs(reference, own), outputs(reference, exact))
+    for i, triple in enumerate(zip(*triples, strict=True)):
+        check_as_good_as_torch(*triple, f"{i}")
+
+
+# ---- Replacing
+
+
+def test_functions_are_replaced_as_their_module_is_imported_and_others_stay():
+    rope = importlib.import_module("transformer_engine.pytorch.attention.rope")
+    extension = sys.modules["transformer_engine_torch"]
+    assert rope.apply_rotary_pos_emb.is_of_kiln
+    assert extension.scaled_masked_softmax_forward.is_of_kiln
+    assert extension.another() == "another"
+    assert not hasattr(extension, "scaled_softmax_forward"), "this version has none"
+    x = torch.randn(6, 24, 24).half()
+    module = importlib.import_module("scaled_upper_triang_masked_softmax_cuda")
+    expected = torch.softmax(x.masked_fill(later(24, 24), -torch.inf).float(), -1)
+    torch.testing.assert_close(module.forward(x, 1.0), expected.half())
+
+
+def test_an_import_of_a_name_gives_the_replaced_function():
+    sys.modules.pop("megatron.fused_kernels", None)
+    from megatron.fused_kernels import load, load_fused_kernels
+
+    assert load.is_of_kiln and load.__wrapped__.__module__ == "kiln.compat.neox"
+    assert load_fused_kernels() == "load_fused_kernels"
+    compat.install("neox")
+    assert importlib.import_module("megatron.fused_kernels").load is load
+
+
+def test_a_function_of_other_parameters_stays_with_a_warning(monkeypatch):
+    module = types.ModuleType("liger_kernel.transformers.functional")
+    module.liger_swiglu = lambda a, b, of_the_next_version: "own"
+    module.liger_geglu = lambda a, b: "own"
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with pytest.warns(compat.FallbackWarning, match="swiglu stays as it is"):
+        compat.install("liger")
+    assert module.liger_swiglu(1, 2, 3) == "own"
+    assert module.liger_geglu.is_of_kiln
+
+
+# ---- The framework's own path
+
+
+def unavailable(*_):
+    raise errors.Unavailable("no NVRTC was found")
+
+
+def test_the_original_takes_the_place_of_what_kiln_cannot_do_with_one_warning():
+    call = _own_path.guarded("module.f", unavailable, lambda: lambda *_: "original")
+    with pytest.warns(compat.FallbackWarning, match=r"module\.f.*no NVRTC was found"):
+        assert call(1) == "original"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert call(1) == "original"
+
+
+def test_a_formula_takes_it_where_there_is_no_original():
+    function = _own_path.unfused(lambda x: x + 1)(lambda x: unavailable())
+    with pytest.warns(compat.FallbackWarning):
+        assert _own_path.guarded("module.f", function, lambda: None)(1) == 2
+    with pytest.raises(errors.Unavailable):
+        _own_path.guarded("module.f", unavailable, lambda: None)()
+
+
+def test_where_it_must_be_kiln_it_is_an_error(monkeypatch):
+    call = _own_path.guarded("module.f", unavailable, lambda: lambda *_: "original")
+    monkeypatch.setenv("KILN_PYTHON_STRICT", "1")
+    with pytest.raises(errors.Unavailable, match="no NVRTC was found"):
+        call(1)
+
+
+def test_other_errors_are_not_hidden():
+    def refuse():
+        raise errors.InvalidArgument("a wrong shape")
+
+    with pytest.raises(errors.InvalidArgument):
+        _own_path.guarded("module.f", refuse, lambda: lambda: "original")()
+
+
+@needs_torch
+def test_kernels_that_are_switched_off_leave_their_path_to_the_framework(nvrtc, python):
+    said = python(
+        """
+        import os, warnings, torch
+        import kiln, kiln.compat, kiln.testing
+        kiln.testing.use_simulated_device()
+        kiln.compat.install("apex")
+        import scaled_softmax_cuda as module
+        x = torch.randn(1, 1, 4, 24).half()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            y = module.forward(x, 1.0)
+            assert torch.equal(module.forward(x, 1.0), y)
+        torch.testing.assert_close(y, torch.softmax(x.float(), -1).half())
+        assert len(caught) == 1 and "KILN_DISABLE" in str(caught[0].message), caught
+        os.environ["KILN_PYTHON_STRICT"] = "1"
+        try:
+            module.forward(x, 1.0)
+        except kiln.Unavailable as error:
+            print("KILN_DISABLE" in str(error), not kiln.testing.launches())
+        """,
+        torch=True,
+        KILN_DISABLE="*",
+    )
+    assert said == "True True"
+
+
+# ---- TransformerEngine
+
+ANGLES = torch.outer(torch.arange(9.0), torch.tensor([1.0, 0.1, 0.03]))
+
+
+def rotated(interleaved, sequence_at):
+    """apply_rotary_pos_emb of TransformerEngine, unfused."""
+    of_halves, of_pairs = torch.cat([ANGLES] * 2, -1), ANGLES.repeat_interleave(2, -1)
+    angles = of_pairs if interleaved else of_halves
+
+    def reference(t):
+        table = angles[: t.shape[sequence_at], None, None]
+        if sequence_at == 1:
+            table = table.transpose(0, 1)
+        cos, sin = table.cos().to(t.dtype), table.sin().to(t.dtype)
+        t, rest = t[..., :6], t[..., 6:]
+        half = rotate_half(t)
+        if interleaved:
+            half = torch.stack([-t[..., 1::2], t[..., ::2]], -1).flatten(-2)
+        return torch.cat([t * cos + half * sin, rest], -1)
+
+    return angles[:, None, None], reference
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("layout", ["sbhd", "bshd"])
+def test_rope_of_transformer_engine_is_its_unfused_one(layout, interleaved):
+    from transformer_engine.pytorch.attention.rope import apply_rotary_pos_emb
+
+    freqs, reference = rotated(interleaved, layout.index("s"))
+    t = torch.randn(6, 2, 3, 8) if layout == "sbhd" else torch.randn(2, 6, 3, 8)
+
+    def call(t):
+        return apply_rotary_pos_emb(t, freqs, layout, None, interleaved, True)
+
+    check(call, reference, t)
+    check(call, reference, t.to(BF16))
+
+
+def test_rope_of_transformer_engine_takes_packed_sequences_and_leaves_the_rest():
+    from transformer_engine.pytorch.attention.rope import apply_rotary_pos_emb
+
+    freqs, reference = rotated(False, 0)
+    t, ends = torch.randn(8, 3, 8), torch.tensor([0, 2, 8], dtype=torch.int32)
+    out = apply_rotary_pos_emb(t, freqs, "thd", fused=True, cu_seqlens=ends)
+    parts = [reference(each[:, None])[:, 0] for each in t.split([2, 6])]
+    torch.testing.assert_close(out, torch.cat(parts))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert apply_rotary_pos_emb(t, freqs) == "apply_rotary_pos_emb", "not fused"
+    with pytest.warns(compat.FallbackWarning, match="start positions"):
+        starts = torch.zeros(2)
+        own = apply_rotary_pos_emb(t, freqs, start_positions=starts, fused=True)
+    assert own == "apply_rotary_pos_emb"
+
+
+def test_cross_entropy_of_transformer_engine_is_torchs_in_float32():
+    from transformer_engine.pytorch.cross_entropy import parallel_cross_entropy
+
+    logits = torch.randn(2, 5, 33)
+    target = torch.randint(33, (2, 5))
+    target[1, 2] = -100
+    for smoothing, is_mean in ((0.0, False), (0.1, True)):
+
+        def reference(x):
+            wide = x if x.dtype == torch.float64 else x.float()
+            reduction = "mean" if is_mean else "none"
+            loss = F.cross_entropy(
+                *(wide.flatten(0, 1), target.flatten()),
+                reduction=reduction,
+                label_smoothing=smoothing,
+            )
+            return loss if is_mean else loss.view(2, 5)
+
+        def call(x):
+            return parallel_cross_entropy(x, target, smoothing, is_mean, None)
+
+        check(call, reference, logits)
+        check(call, reference, logits.to(BF16))
+
+
+# ---- Liger
+
+
+def test_norms_of_liger_are_those_of_their_models():
+    liger = functional()
+    x, weight, bias = torch.randn(5, 48), torch.rand(48), torch.randn(48)
+    half = [each.to(BF16) for each in (x, weight)]
+    check(lambda x, w: liger.liger_rms_norm(x, w, 1e-6), llama, *half)
+    check(
+        lambda x, w: liger.liger_rms_norm(x, w, 1e-6, 1.0, "gemma", False),
+        gemma,
+        x,
+        weight,
+    )
+    check(
+        lambda x, w, b: liger.liger_layer_norm(x, w, b, 1e-5),
+        lambda x, w, b: F.layer_norm(x, (48,), w, b),
+        *(x, weight, bias),
+    )
+    check(
+        lambda x, r, w: liger.liger_fused_add_rms_norm(x, r, w, 1e-6),
+        lambda x, r, w: (llama(x + r, w), x + r),
+        *(half[0], half[0].flip(0), half[1]),
+    )
+    with pytest.warns(compat.FallbackWarning, match="offset"):
+        assert liger.liger_rms_norm(x, weight, 1e-6, 1.0) == "liger_rms_norm"
+
+
+def test_the_other_functions_of_liger_are_their_formulas():
+    liger = functional()
+    a, b = torch.randn(5, 24), torch.randn(5, 24)
+    for dtype in (F32, BF16):
+        both = a.to(dtype), b.to(dtype)
+        check(liger.liger_swiglu, lambda a, b: F.silu(a) * b, *both)
+        check(liger.liger_geglu, lambda a, b: F.gelu(a, approximate="tanh") * b, *both)
+        check(liger.liger_relu_squared, lambda a: F.relu(a).square(), both[0])
+    angles = torch.cat([ANGLES, ANGLES], -1)[None, :5]
+
+    def reference(q, k):
+        cos, sin = angles.cos().to(q.dtype), angles.sin().to(q.dtype)
+        return tuple(each * cos + rotate_half(each) * sin for each in (q, k))
+
+    q, k = torch.randn(2, 4, 5, 6), torch.randn(2, 1, 5, 6)
+    cos, sin = angles.cos(), angles.sin()
+    check(lambda q, k: liger.liger_rope(q, k, cos, sin), reference, q, k)
+    target = torch.tensor([3, -100, 0, 23, 1])
+    check(
+        lambda x: liger.liger_cross_entropy(x, target, label_smoothing=0.1),
+        lambda x: F.cross_entropy(x, target, label_smoothing=0.1),
+        a,
+    )
+    with pytest.warns(compat.FallbackWarning, match="softcap"):
+        own = liger.liger_cross_entropy(a, target, softcap=30.0)
+    assert own == "liger_cross_entropy"
+    assert liger.liger_kl_div() == "liger_kl_div"
+
+
+def test_functions_of_liger_keep_their_types_under_autocast():
+    x, weight = torch.randn(5, 48).to(BF16), torch.rand(48).to(BF16)
+    with torch.autocast("cpu", dtype=BF16):
+        assert functional().liger_rms_norm(x, weight, 1e-6).dtype == BF16
+        assert ops.rms_norm(x, weight).dtype == F32
