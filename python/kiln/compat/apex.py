@@ -3,7 +3,7 @@
 ``fused_layer_norm_cuda``: results are lists [y, mean, invvar], [dx, dweight, dbias]; a
 backward pass without weights returns dx alone. ``..._mixed_dtypes`` and ``ln_fwd`` give
 y the type of the weight. With ``memory_efficient`` the backward functions get y for x:
-the normalized row is (y - bias) / weight, where a weight below eps counts as eps.
+where the weight is 0, its gradient is 0, and that of x lacks a term.
 """
 
 from __future__ import annotations
@@ -32,47 +32,38 @@ def _shape(x, shape):
 
 
 def _one_type(*tensors):
-    """As they are, if they have one type; else as float32."""
-    if len({each.dtype for each in tensors}) == 1:
+    """As they are, if they have one type; else as float32. Some may be None."""
+    if len({each.dtype for each in tensors if each is not None}) == 1:
         return tensors
-    return [each.float() for each in tensors]
+    return [None if each is None else each.float() for each in tensors]
 
 
 def _norm_forward(x, shape, weight, bias, eps, has_mean):
     """[y, mean, invvar]; without a mean, that of an RMSNorm."""
     shape = _shape(x, shape)
     dtype = x.dtype if weight is None else weight.dtype
-    if weight is None:
-        weight, bias = x.new_ones(shape), x.new_zeros(shape)
     if has_mean:
-        tensors = _one_type(x, weight, bias)
-        y, *statistics = _norm.layer_norm_fwd(*tensors, len(shape), float(eps))
+        options = (len(shape), float(eps), False)
+        y, *statistics = _norm.layer_norm_fwd(*_one_type(x, weight, bias), *options)
     else:
-        tensors = _one_type(x, weight)
-        options = (len(shape), float(eps), _NO_CASTING)
-        y, *statistics = _norm.rms_norm_fwd(*tensors, *options)
+        options = (len(shape), float(eps), _NO_CASTING, False)
+        y, *statistics = _norm.rms_norm_fwd(*_one_type(x, weight), *options)
     return [y.to(dtype), *statistics]
 
 
 def _norm_gradients(dy, mean, rstd, x, shape, weight, bias, eps, from_y, has_mean):
     """[dx, dweight, dbias], as far as there are weights. x is y if ``from_y``."""
-    shape, dtype = _shape(x, shape), x.dtype
-    factor = None
-    if from_y:  # a normalized row is a row of mean 0 and deviation 1
-        x = _unfused.normalized(x, weight, bias, eps)
-        factor = rstd.view(x.shape[: x.dim() - len(shape)] + (1,) * len(shape))
-        mean, rstd = torch.zeros_like(rstd), torch.ones_like(rstd)
-    of_weight = weight is not None
-    weights = weight if of_weight else x.new_ones(shape)
-    tensors = _one_type(dy, x, weights)
+    shape, dtype, of_weight = _shape(x, shape), x.dtype, weight is not None
     if has_mean:
-        options = (None, True, of_weight, len(shape))
-        dx, *others = _norm.layer_norm_bwd(*tensors, mean, rstd, *options)
+        # With y goes the bias, with x the mean.
+        bias, mean = (bias, None) if from_y else (None, mean)
+        tensors = (*_one_type(dy, x, weight, bias), mean, rstd, None)
+        options = (len(shape), of_weight, of_weight, from_y)
+        dx, *others = _norm.layer_norm_bwd(*tensors, *options)
     else:
-        options = (None, of_weight, len(shape), _NO_CASTING)
-        dx, *others = _norm.rms_norm_bwd(*tensors, rstd, *options)
-    if from_y:
-        dx = dx * factor
+        tensors = (*_one_type(dy, x, weight), rstd, None)
+        options = (len(shape), _NO_CASTING, of_weight, from_y)
+        dx, *others = _norm.rms_norm_bwd(*tensors, *options)
     others = [each.to(weight.dtype) for each in others] if of_weight else []
     return [dx.to(dtype), *others]
 
