@@ -76,17 +76,21 @@ Result<const AttentionDecision*> prepare_call(Service& service,
 Result<const AttentionDecision*> decide(Service& service, CUstream_st* stream,
                                         const AttentionCall& call,
                                         const Device& device) {
-  const AttentionQuestion question = question_of(call, device);
-  const auto* const known = ServiceParts::attention_of(service).find_ready(question);
+  AttentionDecisions& decisions = ServiceParts::attention_of(service);
+  AttentionQuestion question = question_of(call, device);
+  const auto* const known = decisions.find_ready(question);
   if (known != nullptr && !known->not_captured)
     return known;
   if (!KILN_TRY(ServiceParts::devices_of(service).is_capturing(stream)))
     return known != nullptr ? known : prepare_call(service, call, device);
+  question.problem.capture = true;
+  if (const auto* const for_captures = decisions.find_ready(question))
+    return for_captures;
   if (known != nullptr)
     return fail(known->not_captured->code,
                 known->not_captured->message +
-                    "; or set options.capture before the capture, so that it is "
-                    "decided for that");
+                    "; or prepare it with options.capture (in Python: by "
+                    "kiln.prepare()) before the capture begins");
   const std::string_view operation = operation_of(call.problem.pass);
   return refuse(
       operation,

@@ -139,7 +139,8 @@ struct AttentionOptions {
   bool bias_gradient = false;  // backward, with kPostScale: write grad_bias
   /// Backward: the same bits every time. Kiln's kernel is always deterministic.
   bool deterministic = false;
-  bool capture = false;  // the call will be captured into a CUDA graph
+  /// The call will be captured into a CUDA graph: some cuDNN plans must not be.
+  bool capture = false;
 };
 
 /// Device memory, except `scale`. q, k, v, o, bias and their gradients have type
@@ -227,8 +228,9 @@ struct AttentionChoice {
 /// dropout, give both passes the same problem, the same scale and aligned tensors.
 ///
 /// During a stream capture, a call runs only if it was prepared, or run once, before
-/// the capture, on the same thread and with equal options. Set options.capture in both:
-/// some cuDNN plans must not be captured.
+/// the capture, on the same thread and with equal options. What was prepared with
+/// options.capture runs there in any case, also if the call does not set it. What was
+/// prepared without it is refused there if cuDNN's plan must not be captured.
 ///
 /// Errors: kInvalidArgument (problem, tensors, workspace; a stream of another device; a
 /// stream under capture and a problem that was not prepared); kUnavailable (no backend,

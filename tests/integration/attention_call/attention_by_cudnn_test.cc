@@ -113,6 +113,18 @@ class AttentionByCudnn : public AttentionCallTest {
     ASSERT_FALSE(builds->cache().publish(*object).error);
   }
 
+  /// From now on `old` is the cuDNN, and has a plan of the problem for device 0.
+  [[nodiscard]] attention::Problem not_to_be_captured(const test::SimulatedCudnn& old) {
+    old.set_version({9, 15, 0});
+    attention::Problem problem = small_problem(Pass::kBackward);
+    problem.skv = 192;
+    set_strides(problem);
+    publish_plan(problem, old);
+    set("KILN_CUDNN", old.path());
+    reopen();
+    return problem;
+  }
+
   [[nodiscard]] std::size_t runs() const { return cudnn_->runs().size(); }
 
   /// Of the only run, the address in that role.
@@ -181,13 +193,7 @@ TEST_F(AttentionByCudnn, ACaseOfKilnBenchRunsItOrIsLeftOut) {
 
 TEST_F(AttentionByCudnn, WhatMustNotBeCapturedRunsBesideACaptureAndNotInIt) {
   const test::SimulatedCudnn old(driver_);
-  old.set_version({9, 15, 0});
-  attention::Problem problem = small_problem(Pass::kBackward);
-  problem.skv = 192;
-  set_strides(problem);
-  publish_plan(problem, old);
-  set("KILN_CUDNN", old.path());
-  reopen();
+  const attention::Problem problem = not_to_be_captured(old);
   const auto chosen = choice(0, problem);
   ASSERT_EQ(chosen.backend, AttentionBackend::kCudnn) << chosen.reason;
   const auto with = tensors(0, problem, chosen.workspace_bytes);
@@ -208,8 +214,23 @@ TEST_F(AttentionByCudnn, WhatMustNotBeCapturedRunsBesideACaptureAndNotInIt) {
   EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(refused.error().message,
               AllOf(HasSubstr("sequence.multiple_of_128.capture: "),
-                    HasSubstr("or set options.capture before the capture")));
+                    HasSubstr("or prepare it with options.capture")));
   EXPECT_EQ(runs(), 1U);
+}
+
+TEST_F(AttentionByCudnn, PreparedForCapturesTooItRunsInOneByKilnsKernel) {
+  const test::SimulatedCudnn old(driver_);
+  const attention::Problem problem = not_to_be_captured(old);
+  const auto chosen = choice(0, problem);
+  ASSERT_EQ(chosen.backend, AttentionBackend::kCudnn) << chosen.reason;
+  attention::Problem captured = problem;
+  captured.capture = true;
+  EXPECT_EQ(choice(0, captured).backend, AttentionBackend::kKiln);
+  EXPECT_EQ(why(call_captured(0, problem, chosen.workspace_bytes)), "done");
+  EXPECT_EQ(runs(), 0U);
+  EXPECT_THAT(launched(), testing::Contains("attention_bwd"));
+  ASSERT_EQ(why(call_unprepared(0, problem, chosen.workspace_bytes)), "done");
+  EXPECT_EQ(runs(), 1U) << "elsewhere cuDNN still runs it";
 }
 
 TEST_F(AttentionByCudnn, ARefusalByCudnnItselfIsExplained) {
