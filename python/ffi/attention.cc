@@ -10,18 +10,12 @@ namespace {
 
 using Problem = kiln_attention_problem;
 
-constexpr Operation<kiln_attention_args> kForward{"attention_forward",
-                                                  KILN_ATTENTION_ARGS_INIT,
-                                                  kiln_attention_forward,
-                                                  kiln_attention_forward_prepare,
-                                                  kiln_attention_forward_workspace,
-                                                  true};
-constexpr Operation<kiln_attention_args> kBackward{"attention_backward",
-                                                   KILN_ATTENTION_ARGS_INIT,
-                                                   kiln_attention_backward,
-                                                   kiln_attention_backward_prepare,
-                                                   kiln_attention_backward_workspace,
-                                                   true};
+constexpr Operation<kiln_attention_args> kForward{
+    "attention_forward", KILN_ATTENTION_ARGS_INIT, kiln_attention_forward,
+    kiln_attention_forward_prepare, kiln_attention_forward_workspace};
+constexpr Operation<kiln_attention_args> kBackward{
+    "attention_backward", KILN_ATTENTION_ARGS_INIT, kiln_attention_backward,
+    kiln_attention_backward_prepare, kiln_attention_backward_workspace};
 
 struct Layout {
   explicit Layout(const std::string& name) {
@@ -184,13 +178,20 @@ void set_inputs(Call<kiln_attention_args>& call, const Inputs& inputs,
   }
 }
 
-void set_workspace(Call<kiln_attention_args>& call,
-                   const Optional<TensorView>& workspace) {
-  if (!workspace)
-    return;
-  call.set(call.args.tensors.workspace, "workspace", *workspace);
-  call.args.tensors.workspace_bytes =
-      static_cast<std::uint64_t>(workspace.value().numel());
+// Some of cuDNN's plans must not be captured: kPrepare prepares what runs then, too. A
+// call does not say that it is captured: the library looks.
+std::int64_t run(Call<kiln_attention_args>& call) {
+  const std::int64_t bytes = call.run();
+  if (call.action() != Action::kPrepare)
+    return bytes;
+  call.args.options.capture = true;
+  try {
+    call.run();
+  } catch (const tvm::ffi::Error& error) {
+    if (error.kind() != "kiln.Unavailable")
+      throw;  // else nothing runs it in a capture, which a call there says
+  }
+  return bytes;
 }
 
 std::int64_t forward(std::int64_t action, std::int64_t device, TensorView o,
@@ -203,7 +204,7 @@ std::int64_t forward(std::int64_t action, std::int64_t device, TensorView o,
                      std::int64_t longest_q, std::int64_t longest_kv, std::int64_t mask,
                      std::int64_t window_left, std::int64_t window_right,
                      std::int64_t bias_kind, double dropout, Optional<double> scale,
-                     bool capture, Optional<TensorView> workspace) {
+                     Optional<TensorView> workspace) {
   Call call(kForward, action, device);
   set_inputs(call,
              {q, k, v, o, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv,
@@ -214,9 +215,8 @@ std::int64_t forward(std::int64_t action, std::int64_t device, TensorView o,
     Tensors::expect_dtype("stats", *stats, kFloat32);
     call.args.options.stats = true;
   }
-  call.args.options.capture = capture;
-  set_workspace(call, workspace);
-  return call.run();
+  call.set_workspace(call.args.tensors, workspace);
+  return run(call);
 }
 
 std::int64_t backward(std::int64_t action, std::int64_t device, TensorView grad_q,
@@ -231,7 +231,7 @@ std::int64_t backward(std::int64_t action, std::int64_t device, TensorView grad_
                       std::int64_t longest_q, std::int64_t longest_kv,
                       std::int64_t mask, std::int64_t window_left,
                       std::int64_t window_right, std::int64_t bias_kind, double dropout,
-                      Optional<double> scale, bool deterministic, bool capture,
+                      Optional<double> scale, bool deterministic,
                       Optional<TensorView> workspace) {
   Call call(kBackward, action, device);
   set_inputs(call,
@@ -249,9 +249,8 @@ std::int64_t backward(std::int64_t action, std::int64_t device, TensorView grad_
   if (call.set(tensors.grad_bias, "grad_bias", grad_bias))
     call.args.options.bias_gradient = true;
   call.args.options.deterministic = deterministic;
-  call.args.options.capture = capture;
-  set_workspace(call, workspace);
-  return call.run();
+  call.set_workspace(call.args.tensors, workspace);
+  return run(call);
 }
 
 // kiln_attention_explain(): JSON. Of the tensors only shapes, strides and types count.

@@ -48,8 +48,7 @@ void run_interruptibly(std::function<kiln_result()> body,
 
 /// kLaunch: run it in the current stream. kPrepare: fetch and load what a launch needs.
 /// kWorkspace: return the bytes of device scratch memory that a launch needs, and
-/// prepare it; in a stream capture, what must be prepared for that must have been
-/// before.
+/// prepare it. In a stream capture what was not prepared is refused.
 enum class Action : std::int64_t { kLaunch, kPrepare, kWorkspace };
 
 /// The functions of kiln/c.h for one operation.
@@ -61,8 +60,6 @@ struct Operation {
   kiln_result (*prepare)(kiln_service*, int, const Arguments*);
   kiln_result (*workspace)(kiln_service*, int, const Arguments*,
                            std::uint64_t*) = nullptr;
-  /// Whether `workspace` may build and load, as that of attention does.
-  bool workspace_prepares = false;
 };
 
 /// The part of a call that does not depend on the operation: checks tensors, and finds
@@ -138,10 +135,16 @@ class Call : public Tensors {
     point(field, strided(name, tensor));
   }
   void set_workspace(const Optional<TensorView>& workspace) {
+    set_workspace(args, workspace);
+  }
+  /// Of arguments that have it in a part.
+  template <typename Part>
+  void set_workspace(Part& part, const Optional<TensorView>& workspace) {
     if (!workspace)
       return;
-    set(args.workspace, "workspace", *workspace);
-    args.workspace_bytes = static_cast<std::uint64_t>(workspace.value().numel());
+    set(part.workspace, "workspace", *workspace);
+    part.workspace_bytes = static_cast<std::uint64_t>(workspace.value().numel());
+    has_workspace_ = true;
   }
 
   /// Returns the bytes of the workspace for kWorkspace, else 0.
@@ -159,7 +162,9 @@ class Call : public Tensors {
       case Action::kLaunch:
         break;
     }
-    prepare_once();
+    // With a workspace the launch was prepared, when its size was asked for.
+    if (!prepare_once() && !has_workspace_)
+      refuse_capture();
     check(operation_.launch(on, device(), stream(), &args));
     return 0;
   }
@@ -202,11 +207,15 @@ class Call : public Tensors {
     remember_prepared(bytes_of(name));
     return true;
   }
+  [[noreturn]] void refuse_capture() const {
+    refuse(std::string(operation_.name) +
+           ": the stream is being captured, and no call with these types, sizes, "
+           "strides and options was prepared: call kiln.prepare(), or run it once, "
+           "before the capture begins");
+  }
   std::int64_t workspace_bytes(kiln_service* on) {
-    if (!prepare_once() && operation_.workspace_prepares)
-      refuse(std::string(operation_.name) +
-             ": the stream is being captured, and this problem was not prepared: call "
-             "kiln.prepare(), or run it once, before the capture begins");
+    if (!prepare_once())
+      refuse_capture();
     std::uint64_t bytes = 0;
     check(operation_.workspace(on, device(), &args, &bytes));
     return static_cast<std::int64_t>(bytes);
@@ -217,6 +226,7 @@ class Call : public Tensors {
     });
   }
 
+  bool has_workspace_ = false;
   const Operation<Arguments>& operation_;
   // Where the pointers are that were set.
   std::array<std::ptrdiff_t, sizeof(Arguments) / sizeof(void*)> pointers_{};

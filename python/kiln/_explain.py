@@ -58,7 +58,7 @@ class Explanation:
         return f"forward: {self.forward}\nbackward: {self.backward}"
 
 
-def explain(q, k, v, *args, device=None, **kwargs) -> Explanation:
+def explain(q, k, v, *args, device=None, capture=False, **kwargs) -> Explanation:
     """Which backend runs scaled_dot_product_attention(q, k, v, ...) on a device, and why.
 
     q, k, v: tensors of any device ("meta", too); only shapes, strides and types count.
@@ -66,6 +66,7 @@ def explain(q, k, v, *args, device=None, **kwargs) -> Explanation:
     varlen_attention(). Where q requires no gradient, the forward pass is that of
     inference.
     device: a CUDA device; None: that of q, or the current one.
+    capture: whether it is captured into a CUDA graph: some cuDNN plans must not be.
 
     Blocks: it asks the installed cuDNN by building a plan. Ignores KILN_ATTENTION.
     """
@@ -78,7 +79,7 @@ def explain(q, k, v, *args, device=None, **kwargs) -> Explanation:
     def handler(name, args):
         # Those of attention_forward in python/ffi/attention.cc.
         o, stats, q, k, v, *others, _seed, _offset = args[:12]
-        *problem, _scale, capture, _workspace = args[12:]
+        *problem, _scale, _workspace = args[12:]
         options = (stats is not None, False, deterministic, capture)
         answers.append(
             library().attention_explain(

@@ -35,6 +35,9 @@ def prepare(op, *shapes, dtype=None, device=None, backward=True, dtypes=None, **
     backward: whether for the backward pass, too.
     dtypes: types of single tensors that differ from ``dtype``, {"weight": torch.float32}.
 
+    Afterwards the call may be captured into a CUDA graph, by this thread and by that in
+    which torch computes gradients.
+
     Blocks while it builds. Errors: those of the operation.
     """
     function = getattr(ops, op, None) if isinstance(op, str) else op
@@ -45,14 +48,42 @@ def prepare(op, *shapes, dtype=None, device=None, backward=True, dtypes=None, **
     for name, value in bound.arguments.items():
         bound.arguments[name] = _stand_in(value, types.get(name, dtype), name, backward)
     ordinal = ordinal_of(device)
+    of_threads = []  # calls whose preparation holds for one thread: cuDNN's plans
 
     def handler(name, args):
         getattr(library(), name)(PREPARE, ordinal, *args)
+        if name.startswith("attention"):
+            of_threads.append((name, args))
 
     with handled_by(handler), torch.set_grad_enabled(backward):
         outputs = function(*bound.args, **bound.kwargs)
         if backward:
             _differentiate(outputs, bound.arguments.values())
+    if backward and of_threads and torch.cuda.is_available():
+        calls = tuple(of_threads)
+        _in_backward(
+            torch.device("cuda", ordinal), lambda: [handler(*each) for each in calls]
+        )
+
+
+class _InBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, run):
+        ctx.run = run
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.run()
+        return gradient, None
+
+
+def _in_backward(device, run):
+    """Calls run() in the thread in which torch computes gradients on that device. That
+    of recomputed activations is the same."""
+    with torch.enable_grad():
+        x = torch.zeros((), device=device, requires_grad=True)
+        torch.autograd.grad(_InBackward.apply(x, run), x)
 
 
 def ordinal_of(device) -> int:

@@ -149,7 +149,7 @@ def test_the_backward_pass_is_deterministic_where_torch_is_told_so(wanted, monke
     with handled_by(lambda name, args: calls.append((name, args))):
         gradients_of(ops.scaled_dot_product_attention(*inputs), inputs)
     name, args = calls[-1]
-    *_, deterministic, _capture, _workspace = args
+    *_, deterministic, _workspace = args
     assert (name, deterministic) == ("attention_backward", wanted)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import importlib
 import inspect
 
 import pytest
@@ -11,6 +12,7 @@ from ops_device import device, launched  # noqa: F401
 import kiln
 
 tvm_ffi = pytest.importorskip("tvm_ffi")
+_prepare = importlib.import_module("kiln._prepare")
 
 PREPARED = {
     "softmax": ((2, 3, 5, 24), {"causal": True}),
@@ -43,17 +45,18 @@ def kernels_of(function):
     return {launch.kernel for launch in kiln.testing.launches()[before:]}
 
 
-def call(name, shapes, arguments):
+def call(name, shapes, arguments, dtype=F32):
     """The operation on tensors with these shapes, and its gradient."""
     kinds = {"target": torch.int64, "cu_seqlens": torch.int32, "mask": torch.bool}
     values = {}
 
     def tensor(name, shape):
-        for kind, dtype in kinds.items():
+        for kind, of_kind in kinds.items():
             if name.startswith(kind):
                 ends = torch.arange(*shape) * 4 if kind == "cu_seqlens" else torch.zeros(shape)
-                return ends.to(dtype)
-        return torch.randn(shape, requires_grad=name not in ("cos", "sin", "attn_mask"))
+                return ends.to(of_kind)
+        wants_gradient = name not in ("cos", "sin", "attn_mask")
+        return torch.randn(shape, dtype=dtype, requires_grad=wants_gradient)
 
     bound = inspect.signature(getattr(ops, name)).bind(*shapes, **arguments)
     for parameter, value in bound.arguments.items():
@@ -141,22 +144,30 @@ def captured():
     return [each.function for each in kiln.testing.launches() if each.is_captured]
 
 
-def test_what_was_prepared_is_captured_with_its_workspaces():
-    q = torch.randn(1, 2, 3, 16, requires_grad=True)
-    x, weight = torch.randn(3, 48), torch.randn(48, requires_grad=True)
-    kiln.prepare("scaled_dot_product_attention", *((1, 2, 3, 16),) * 3, dtype=F32, device=0)
-    kiln.prepare("rms_norm", (3, 48), (48,), dtype=F32, device=0)
+@pytest.mark.parametrize("case", PREPARED)
+def test_what_was_prepared_is_captured_in_both_passes(case):
+    *shapes, arguments = PREPARED[case]
+    name = case.split()[0]
+    kiln.prepare(name, *shapes, dtype=F32, device=0, **arguments)
     before = len(captured())
     with capture():
-        o = ops.scaled_dot_product_attention(q, q, q)
-        torch.autograd.grad(o, q, torch.ones_like(o))
-        y = ops.rms_norm(x, weight)
-        torch.autograd.grad(y, weight, torch.ones_like(y))
+        call(name, shapes, arguments)
     functions = captured()[before:]
-    assert "attention_plain_bwd" in functions and "rmsnorm_bwd" in functions, functions
+    assert any("fwd" in each for each in functions), functions
+    assert any("bwd" in each for each in functions), functions
 
 
-def test_a_capture_of_what_was_not_prepared_is_refused_and_goes_on():
+@pytest.mark.parametrize("case", PREPARED)
+def test_a_capture_of_what_was_not_prepared_is_refused_with_the_remedy(case):
+    *shapes, arguments = PREPARED[case]
+    before, counts = len(launched()), kiln.statistics()
+    says = r"the stream is being captured, .* call kiln\.prepare\(\)"
+    with capture(), pytest.raises(kiln.InvalidArgument, match=says):
+        call(case.split()[0], shapes, arguments, torch.float16)
+    assert (len(launched()), kiln.statistics()) == (before, counts)
+
+
+def test_a_capture_goes_on_after_a_refusal_with_what_was_run_before():
     q = torch.randn(1, 2, 4, 16, requires_grad=True)
     o = ops.scaled_dot_product_attention(q, q, q)  # the forward pass alone
     x = torch.randn(3, 24)
@@ -167,3 +178,27 @@ def test_a_capture_of_what_was_not_prepared_is_refused_and_goes_on():
             torch.autograd.grad(o, q, torch.ones_like(o))
         ops.squared_relu(x)
     assert captured()[before:] == ["squared_relu_fwd"]
+
+
+def test_attention_is_prepared_for_the_thread_that_computes_gradients_too(monkeypatch):
+    calls = []
+
+    class Recorded:
+        def __getattr__(self, name):
+            calls.append(name)
+            return getattr(library, name)
+
+    def in_backward(device, run):
+        calls.append(device)
+        in_any_backward(torch.device("cpu"), run)
+
+    library, in_any_backward = _prepare.library(), _prepare._in_backward
+    monkeypatch.setattr(_prepare, "library", Recorded)
+    monkeypatch.setattr(_prepare, "_in_backward", in_backward)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    kiln.prepare("scaled_dot_product_attention", *((1, 2, 3, 16),) * 3, dtype=F32, device=1)
+    passes = ["attention_forward", "attention_backward"]
+    assert calls == [*passes, torch.device("cuda", 1), *passes]
+    calls.clear()
+    kiln.prepare("squared_relu", (5, 24), dtype=F32, device=0)
+    assert calls == ["activation_forward", "activation_backward"]

@@ -31,6 +31,11 @@ def scaled_dot_product_attention(
     with all heads, queries and keys is made, and with the batch, if the mask has it: use
     is_causal or varlen_attention() where that is enough. A query that sees no key gives
     0. Under autocast: its type.
+
+    Before a capture into a CUDA graph, call kiln.prepare(), or run both passes once.
+    cuDNN's plans belong to a thread, and torch computes gradients in one of its own:
+    kiln.prepare() prepares for the thread that calls it and for torch's. Capture in one
+    of these.
     """
     q, k, v = _inputs.as_autocast(q, k, v)
     if not 2 <= q.dim() <= 4 or not q.dim() == k.dim() == v.dim():
@@ -215,7 +220,7 @@ def _forward(outputs, q, k, v, bias, cu_q, cu_k, rng, *rest):
     call_with_workspace(
         "attention_forward",
         *(o, stats if with_stats else None, q, k, v, bias, *common),
-        *(*_problem(bias, *problem), False),
+        *_problem(bias, *problem),
     )
 
 
@@ -270,7 +275,7 @@ def _backward(outputs, do, q, k, v, o, stats, bias, cu_q, cu_k, rng, *rest):
         "attention_backward",
         *(dq, dk, dv, dbias, do, q, k, v, o, stats, bias, *common),
         *_problem(bias, *problem),
-        *(torch.are_deterministic_algorithms_enabled(), False),
+        torch.are_deterministic_algorithms_enabled(),
     )
 
 
