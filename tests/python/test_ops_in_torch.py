@@ -117,11 +117,6 @@ def test_fake_and_meta_tensors_are_computed_without_a_launch():
     assert len(launched()) == before
 
 
-def test_torch_func_is_refused_in_words():
-    with pytest.raises(RuntimeError, match="functorch transforms"):
-        torch.func.grad(lambda t: ops.squared_relu(t).sum())(torch.randn(5, 24))
-
-
 def test_every_operation_is_in_torch_ops_with_a_schema():
     names = {operation.name for operation in _define.OPERATIONS}
     assert names == {

@@ -2,8 +2,10 @@
 
 Tensors are float16, bfloat16 or float32, on any CUDA device of the process, whichever is
 current; an operation runs on its current stream, and computes in float32. Results are new
-tensors. An operation can be differentiated once. Each is in torch.ops.kiln, too, in parts:
-for example softmax_fwd and softmax_bwd.
+tensors. An operation can be differentiated once, also by torch.func.grad, vjp and jacrev;
+under torch.vmap it is called once for each element of the batch. There is no forward-mode
+derivative. Each is in torch.ops.kiln, too, in parts: for example softmax_fwd and
+softmax_bwd.
 
 A tensor with strides that an operation cannot take is copied: copies() counts that, and
 the first such copy warns (CopyWarning). The first call of an operation with new types and

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from . import _inputs
-from ._define import Operation
+from ._define import Operation, may_need_gradient
 from ._launch import call, call_with_workspace, copied, dense
 from ._strides import elements_overlap
 
@@ -110,7 +110,7 @@ def _attention(q, k, v, bias, cu_q, cu_k, problem, dropout, scale):
     if dropout > 0:  # seed and offset, from torch's generator
         rng = torch.randint(0, 2**31, (2,), dtype=torch.int64, device=q.device)
     inputs = [t for t in (q, k, v, bias) if t is not None]
-    stats = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
+    stats = may_need_gradient(inputs)
     scale = None if scale is None else float(scale)
     o, _ = attention_fwd(
         q, k, v, bias, cu_q, cu_k, rng, *problem, float(dropout), scale, stats
