@@ -86,6 +86,12 @@ def test_a_compiled_call_takes_other_sizes_without_a_new_graph():
     torch._dynamo.reset()
 
 
+def test_every_operation_is_in_one_of_the_cases_of_each():
+    calls = [call for case in ONE_EACH for call in calls_of(case, F32)]
+    names = {function._opname for function, _ in calls}
+    assert names == {operation.name for operation in _define.OPERATIONS}
+
+
 @pytest.mark.parametrize("case", ONE_EACH, ids=id_of)
 def test_a_second_derivative_is_refused_in_words(case):
     inputs = case.inputs(F32)
@@ -132,6 +138,7 @@ def test_every_operation_is_in_torch_ops_with_a_schema():
 
 QKV = ((2, 4, 5, 16),) * 3
 SOME = torch.tensor([1, 2])
+ENDS = torch.tensor([0, 4, 9], dtype=torch.int32)
 # Of first inputs of one type and others of float32, under autocast to bfloat16: the types of
 # the first input and of the result, and torch's operation that CUDA's autocast casts, if any.
 AUTOCAST = {
@@ -139,11 +146,34 @@ AUTOCAST = {
     "layer_norm": (ops.layer_norm, ((5, 48), (48,)), BF16, F32, "layer_norm"),
     "rms_norm": (ops.rms_norm, ((5, 48), (48,)), BF16, F32, "rms_norm"),
     "cross_entropy": (lambda x: ops.cross_entropy(x, SOME), ((2, 33),), BF16, F32, "nll_loss"),
-    "attention": (ops.scaled_dot_product_attention, QKV, F32, BF16,
-                  "scaled_dot_product_attention"),
+    "scaled_dot_product_attention": (ops.scaled_dot_product_attention, QKV, F32, BF16,
+                                     "scaled_dot_product_attention"),
+    "layer_norm of a residual": (
+        lambda x, w, b, r: ops.layer_norm(x, w, b, residual=r),
+        ((5, 48), (48,), (48,), (5, 48)), BF16, F32, "layer_norm",
+    ),
+    "rms_norm of a residual": (
+        lambda x, w, r: ops.rms_norm(x, w, residual=r), ((5, 48), (48,), (5, 48)), BF16, F32,
+        "rms_norm",
+    ),
+    "varlen_attention": (
+        lambda q, k, v: ops.varlen_attention(q, k, v, ENDS, ENDS), ((9, 4, 16),) * 3, F32, BF16,
+        None,
+    ),
+    "rope": (
+        lambda q, k: ops.rope(q, k, torch.ones(6, 8), torch.zeros(6, 8)),
+        ((2, 6, 3, 8), (2, 6, 1, 8)), BF16, BF16, None,
+    ),
     "bias_gelu": (ops.bias_gelu, ((5, 24), (24,)), BF16, BF16, None),
     "squared_relu": (ops.squared_relu, ((5, 24),), F32, F32, None),
+    "swiglu": (ops.swiglu, ((5, 48), (48,)), BF16, BF16, None),
+    "geglu": (ops.geglu, ((5, 48), (48,)), BF16, BF16, None),
 }
+
+
+def test_the_types_under_autocast_of_every_operation_are_in_the_table():
+    functions = {name for name in ops.__all__ if name not in ("CopyWarning", "copies")}
+    assert {name.split()[0] for name in AUTOCAST} == functions
 
 
 @pytest.mark.parametrize("name", AUTOCAST)
@@ -155,9 +185,10 @@ def test_autocast_gives_the_type_that_torchs_operation_gives(name):
     inputs = [torch.randn(shape, requires_grad=True) for shape in shapes]
     inputs[0] = inputs[0].detach().to(first).requires_grad_()
     with torch.autocast("cpu", dtype=BF16):
-        result = function(*inputs)
-    assert result.dtype == expected
-    for gradient, of in zip(torch.autograd.grad(result.float().sum(), inputs), inputs):
+        results = outputs_of(function(*inputs))
+    assert {result.dtype for result in results} == {expected}
+    total = sum(result.float().sum() for result in results)
+    for gradient, of in zip(torch.autograd.grad(total, inputs), inputs, strict=True):
         assert gradient.dtype == of.dtype
 
 
