@@ -1,12 +1,16 @@
 """Attention: packed sequences, masks, dropout, layouts, explanations."""
 
 import pytest
+from conftest import KIT
 from ops_cases import BF16, F32, F, gradients_of, ops, torch
 from ops_device import check_as_good_as_torch, device, launched, worst_error  # noqa: F401
 
 import kiln
 from kiln import _explain
 from kiln.ops._launch import handled_by
+
+
+CUDNN = KIT / "libkiln-simulated-cudnn.so"
 
 
 def of_each_sequence(q, k, v, begins_q, begins_k, is_causal):
@@ -187,6 +191,38 @@ def test_an_explanation_prints_the_rule_and_its_remedy():
         "  not by cuDNN: dim.multiple: 60 is no multiple of 8; remedy: pad to 64\n"
         "  Kiln's kernel: tensor cores\n"
         "backward: cudnn"
+    )
+
+
+@pytest.mark.skipif(not CUDNN.exists(), reason="this build has no simulated cuDNN")
+def test_an_explanation_names_every_rule_that_refuses(python):
+    python(
+        """
+        import ctypes, os, torch, kiln
+        ctypes.CDLL(os.environ["KILN_CUDNN"]).kiln_simulated_cudnn_set_version(91500)
+
+        def explain(dim, **options):
+            q = torch.empty(1, 4, 100, dim, dtype=torch.bfloat16, device="meta")
+            return kiln.explain(*(q.requires_grad_(),) * 3, device=0, **options)
+
+        odd = explain(60)
+        for each in (odd.forward, odd.backward):
+            (refusal,) = each.refusals
+            assert (each.backend, refusal.id) == ("kiln", "head_dim.multiple_of_8"), odd
+            assert refusal.remedy.startswith("pad both head dimensions"), odd
+        said = "not by cuDNN: head_dim.multiple_of_8: head dimensions must be multiples of 8"
+        assert said in str(odd), odd
+        captured = explain(60, capture=True)
+        assert captured.forward.refusals == odd.forward.refusals
+        assert {each.id for each in captured.backward.refusals} == {
+            "head_dim.multiple_of_8", "sequence.multiple_of_128.capture"}, captured
+        wide = explain(324)
+        assert (wide.forward.backend, wide.backward.backend) == ("none", "none"), wide
+        assert "head dimensions up to 256" in str(wide), wide
+        """,
+        torch=True,
+        KILN_CUDNN=str(CUDNN),
+        KILN_SIMULATED_DEVICES="9.0",
     )
 
 
