@@ -206,8 +206,13 @@ _DLPACK_CUDA = 2
 
 
 def _device_of(arguments: Sequence[Any]) -> int:
+    torch = sys.modules.get("torch")
     for argument in arguments:
-        if hasattr(argument, "__dlpack_device__"):
+        # torch's own __dlpack_device__() takes microseconds.
+        if torch is not None and isinstance(argument, torch.Tensor):
+            if argument.is_cuda:
+                return argument.get_device()
+        elif hasattr(argument, "__dlpack_device__"):
             kind, index = argument.__dlpack_device__()
             if int(kind) == _DLPACK_CUDA:
                 return int(index)

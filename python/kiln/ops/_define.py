@@ -150,11 +150,11 @@ class Operation:
 
     def write(self, outputs, *args):
         """run() into tensors of one's own, which may have other strides."""
-        if any(read.numel() == 0 for read in args[: self._reads]):
-            for each in (outputs,) if isinstance(outputs, torch.Tensor) else outputs:
-                each.zero_()
-        else:
-            self._launch(outputs, *args)
+        for read in args[: self._reads]:
+            if read.numel() == 0:
+                _zero(outputs)
+                return
+        self._launch(outputs, *args)
 
     def _each(self, info, in_dims, *args):
         """The rule for torch.vmap: one call for each element of the batch."""
@@ -193,6 +193,11 @@ class _Alive:
     def saved_tensors(self):
         saved = self._ctx.saved_tensors
         return tuple(t if t is None else _unwrap_if_dead(t) for t in saved)
+
+
+def _zero(outputs):
+    for each in (outputs,) if isinstance(outputs, torch.Tensor) else outputs:
+        each.zero_()
 
 
 def _skip_undefined(backward, inputs):
