@@ -26,5 +26,11 @@ target_include_directories(kiln_toml SYSTEM INTERFACE
 
 set(OPENSSL_USE_STATIC_LIBS ON)
 find_library(KILN_XXHASH_ARCHIVE libxxhash.a REQUIRED)
-target_link_options(kiln_settings INTERFACE -static-libstdc++ -static-libgcc
+# Not -static-libgcc, whose unwinder asks for glibc 2.35; every system with glibc has libgcc_s.so.1.
+target_link_options(kiln_settings INTERFACE -static-libstdc++
                                             -Wl,--exclude-libs,libcrypto.a:libxxhash.a)
+# Asked for by name, as it comes before libstdc++ in the order of the linker.
+add_library(kiln_arc4random STATIC ${CMAKE_CURRENT_LIST_DIR}/arc4random.cc)
+target_compile_features(kiln_arc4random PRIVATE cxx_std_20)
+target_link_libraries(kiln_settings INTERFACE kiln_arc4random)
+target_link_options(kiln_settings INTERFACE -Wl,--undefined=arc4random)
