@@ -24,6 +24,9 @@ target_include_directories(kiln_cuda_headers SYSTEM INTERFACE ${KILN_CUDA_INCLUD
                                                               ${kiln_nvrtc_include_dir})
 
 kiln_find_nvidia_part(KILN_CUDNN cudnn)
+if(NOT KILN_CUDNN_INCLUDE_DIR)
+  kiln_find_nvidia_part(KILN_CUDNN cudnn-headers)
+endif()
 kiln_find_nvidia_part(KILN_CUDNN_FRONTEND frontend)
 set(KILN_CUDNN_FRONTEND_VERSION none)  # "1.23.0": part of every plan's key
 if(KILN_CUDNN_FRONTEND_INCLUDE_DIR)

@@ -1,61 +1,100 @@
 """The build backend of pyproject.toml: scikit-build-core, and NVIDIA's headers as wheels.
 
-cuda.h, nvrtc.h and CCCL come from an installed toolkit or from .deps. Where neither has them, the
-wheels of the same versions as in tools/wheels.txt are required to build, and CMake looks there.
+The headers of CUDA, NVRTC, cuDNN and cuDNN's frontend come from an installed toolkit or
+from .deps. Where neither has them, they come from the wheels of tools/wheels.txt: those of
+CUDA and NVRTC are required to build; the others, whose wheels would bring cuBLAS along,
+are fetched here. Without them the wheel has no plan worker, and the log (pip -v) says so.
 """
 
-import importlib.util
+import contextlib
 import os
+import platform
 import shlex
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 from scikit_build_core import build as _backend
 from scikit_build_core.build import *  # noqa: F403  what pip calls and this does not change
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("nvrtc", "headers")
+NEEDED = ("nvrtc", "headers")
+OF_PLAN_WORKER = ("cudnn-headers", "frontend")
 
 
-def missing_parts():
-    """Those of PARTS that neither a toolkit nor .deps has, as the configuring CMake will see it."""
+def missing(parts, packages=()):
+    """Those that no toolkit, .deps or folder of packages has, as CMake will see it."""
+    folders = ";".join(packages)
+    script = str(ROOT / "tools/cmake/NvidiaParts.cmake")
     try:
         found = subprocess.run(
-            ["cmake", "-P", str(ROOT / "tools/cmake/NvidiaParts.cmake")],
+            ["cmake", f"-DKILN_WHEEL_PACKAGES={folders}", "-P", script],
             check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         ).stdout
     except (OSError, subprocess.CalledProcessError):  # no CMake yet: then no answer
-        return PARTS
-    places = dict(line[3:].split("=", 1) for line in found.splitlines() if line.startswith("-- "))
-    return tuple(part for part in PARTS if not places.get(part))
+        found = ""
+    lines = (line[3:] for line in found.splitlines() if line.startswith("-- "))
+    places = dict(line.split("=", 1) for line in lines)
+    return [part for part in parts if not places.get(part)]
 
 
-def wheels_of(part):
-    """The requirements of that part in tools/wheels.txt, without their hashes."""
-    requirements, on = [], False
+def lines_of(parts):
+    """What tools/wheels.txt has of these parts."""
+    lines, on = [], False
     for line in (ROOT / "tools/wheels.txt").read_text().splitlines():
         if line.startswith("# part "):
-            on = line.split()[2] == part
-        elif on and "==" in line and not line.startswith("#"):
-            requirements.append(line.split()[0])
-    return requirements
+            on = line.split()[2] in parts
+        elif on and line and not line.startswith("#"):
+            lines.append(line)
+    return lines
+
+
+def wheels_of(parts):
+    """The requirements of these parts, without their hashes."""
+    return [line.split()[0] for line in lines_of(parts) if "==" in line]
+
+
+def fetch(parts, folder):
+    """Puts the wheels into the folder, or says that they cannot be had. The wheels are those
+    of one Python, so that one set of hashes is enough: only their headers are used."""
+    requirements = Path(folder, "requirements.txt")
+    requirements.write_text("\n".join(lines_of(parts)) + "\n")
+    pip = [sys.executable, "-I", "-m", "pip"]  # not of the environment for builds
+    options = ["--no-deps", "--no-compile", "--require-hashes", "--only-binary=:all:"]
+    options += ["--python-version=3.11", "--implementation=cp", "--abi=cp311", "--abi=none"]
+    options += [f"--platform=manylinux_2_{n}_{platform.machine()}" for n in (28, 27)]
+    options += ["--disable-pip-version-check", "--retries=1", "--timeout=15", "--quiet"]
+    done = subprocess.run(
+        [*pip, "install", *options, "--target", folder, "-r", str(requirements)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )
+    if done.returncode != 0:
+        said = (done.stdout.strip() or "no reason").splitlines()[-1]
+        print(f"No plan worker: cannot fetch {' and '.join(wheels_of(parts))}: {said}")
 
 
 def get_requires_for_build_wheel(config_settings=None):
-    requirements = list(_backend.get_requires_for_build_wheel(config_settings))
-    for part in missing_parts():
-        requirements += wheels_of(part)
-    return requirements
+    requirements = _backend.get_requires_for_build_wheel(config_settings)
+    return [*requirements, *wheels_of(missing(NEEDED))]
+
+
+@contextlib.contextmanager
+def packages_with_headers():
+    """The folders of packages that have some of NVIDIA's headers."""
+    folders = [each for each in dict.fromkeys(sys.path) if Path(each, "nvidia").is_dir()]
+    with tempfile.TemporaryDirectory(prefix="kiln-headers-") as fetched:
+        if parts := missing(OF_PLAN_WORKER, folders):
+            fetch(parts, fetched)
+        yield [*folders, fetched]
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    # Where pip put the wheels that are required above.
-    nvidia = importlib.util.find_spec("nvidia")
-    folders = [str(Path(each).parent) for each in nvidia.submodule_search_locations] if nvidia else []
     arguments = os.environ.get("CMAKE_ARGS", "")
-    places = shlex.quote("-DKILN_WHEEL_PACKAGES=" + ";".join(folders))
-    os.environ["CMAKE_ARGS"] = f"{arguments} {places}".strip()
-    try:
-        return _backend.build_wheel(wheel_directory, config_settings, metadata_directory)
-    finally:
-        os.environ["CMAKE_ARGS"] = arguments
+    with packages_with_headers() as folders:
+        places = shlex.quote("-DKILN_WHEEL_PACKAGES=" + ";".join(folders))
+        os.environ["CMAKE_ARGS"] = f"{arguments} {places}".strip()
+        try:
+            return _backend.build_wheel(wheel_directory, config_settings, metadata_directory)
+        finally:
+            os.environ["CMAKE_ARGS"] = arguments
