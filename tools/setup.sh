@@ -227,13 +227,20 @@ it, or run this again where the package registry for wheels can be reached."
 
 # ---- Python, for the tests of its package ----------------------------------------------------
 
+pip_install=(-m pip --disable-pip-version-check --timeout 15 --retries 2 install --no-deps --no-compile
+  --require-hashes --only-binary=:all: --progress-bar off)
+
+# add_stubs PYTHON PACKAGES: libraries in place of the CUDA libraries that the torch in PACKAGES links.
+add_stubs() {
+  "$1" tools/python/stub_libraries.py "$2" "$2/torch/lib" && PYTHONPATH=$2 "$1" -c 'import torch'
+}
+
 # Installs the packages of tools/python/requirements.txt into a virtual environment in .deps/python,
-# and those of torch_requirements.txt with libraries in place of the CUDA libraries that torch links.
-# Returns 2 without torch, whose tests are then skipped, and 1 if the rest failed.
+# and those of torch_requirements.txt. Returns 2 without torch, whose tests are then skipped, and 1 if
+# the rest failed.
 fetch_python() {
   local python=$1 place=$deps/python log=$deps/.python.log began=$SECONDS
-  local install=("$place/bin/python3" -m pip --disable-pip-version-check --timeout 15 --retries 2 install
-    --no-deps --no-compile --require-hashes --only-binary=:all: --progress-bar off)
+  local install=("$place/bin/python3" "${pip_install[@]}")
   rm -rf "$place"
   if ! { "$python" -m venv "$place" >"$log" 2>&1 &&
     "${install[@]}" -r tools/python/requirements.txt >>"$log" 2>&1; }; then
@@ -246,8 +253,7 @@ fetch_python() {
   if ! "${install[@]}" -r tools/python/torch_requirements.txt >>"$log" 2>&1; then
     warn "torch could not be fetched: the tests of Python that need it are skipped."
     status=2
-  elif ! { "$place/bin/python3" tools/python/stub_libraries.py "$packages" "$packages/torch/lib" &&
-    "$place/bin/python3" -c 'import torch'; } >>"$log" 2>&1; then
+  elif ! add_stubs "$place/bin/python3" "$packages" >>"$log" 2>&1; then
     warn "torch does not import: see $log"
     status=2
   fi
@@ -260,7 +266,7 @@ fetch_python() {
 python_arguments=(-DKILN_PYTHON=OFF)
 provide_python() {
   local stamp=$deps/installed/python pins installed="" lock python=$deps/python/bin/python3 python3
-  pins=$(cat tools/python/*requirements.txt tools/python/stub_libraries.py | sha256sum | cut -c1-64)
+  pins=$(cat tools/python/{,torch_}requirements.txt tools/python/stub_libraries.py | sha256sum | cut -c1-64)
   mkdir -p "$deps/installed" 2>/dev/null && exec {lock}>"$deps/.lock" && flock -w 1200 "$lock" || return 0
   [[ ! -x $python ]] || read -r installed <"$stamp" 2>/dev/null || true
   if [[ $installed != "$pins" ]]; then
@@ -282,6 +288,31 @@ provide_python() {
   exec {lock}>&-
   # shellcheck disable=SC2034
   [[ -z $python ]] || python_arguments=(-DKILN_PYTHON=ON "-DPython3_EXECUTABLE=$python")
+}
+
+# After provide_python: puts the packages of tools/python/oldest_torch.txt into .deps/oldest-torch, for
+# PYTHONPATH, and adds them to python_arguments. Without them the tests run with the newest torch alone.
+provide_oldest_torch() {
+  local stamp=$deps/installed/oldest-torch place=$deps/oldest-torch log=$deps/.oldest-torch.log
+  local python=$deps/python/bin/python3 pins installed="" lock began=$SECONDS
+  [[ ${python_arguments[0]} == *=ON ]] || return 0
+  pins=$(cat tools/python/{oldest_torch.txt,stub_libraries.py} | sha256sum | cut -c1-64)
+  exec {lock}>"$deps/.lock" && flock -w 1200 "$lock" || return 0
+  [[ ! -d $place/torch ]] || read -r installed <"$stamp" 2>/dev/null || true
+  if [[ $installed != "$pins" ]]; then
+    say "fetching the oldest torch for the tests of Python (about 770 MB)"
+    rm -rf "$place" "$stamp"
+    if "$python" "${pip_install[@]}" --target "$place" -r tools/python/oldest_torch.txt >"$log" 2>&1 &&
+      add_stubs "$python" "$place" >>"$log" 2>&1; then
+      echo "$pins" >"$stamp"
+      say "fetched the oldest torch in $((SECONDS - began)) s"
+    else
+      warn "The oldest torch cannot be had or does not import (see $log): no test of Python runs with it."
+      place=""
+    fi
+  fi
+  exec {lock}>&-
+  [[ -z $place ]] || python_arguments+=("-DKILN_OLDEST_TORCH=$place")
 }
 
 # ---- Building --------------------------------------------------------------------------------

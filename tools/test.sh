@@ -26,7 +26,8 @@ change must pass: each test in the build that is most likely to show its bug.
 
   --full          everything: clang-tidy on every file, each preset whole, the clang build of every
                   file by itself, fuzzers, all kernel variants, longer fault tests
-                  (KILN_FAULT_LENGTH=5), known bugs put back in; hours
+                  (KILN_FAULT_LENGTH=5), the tests of Python once more with the oldest torch, the
+                  wheel, known bugs put back in; hours
   --quick         only steps 1 and 5, without fetching the second NVRTC and Python's packages
   --tidy-all      the submission tier with clang-tidy on every file
   --mutants       none of the above: puts known bugs back in, one at a time, and shows that the
@@ -39,8 +40,8 @@ Debian packages are installed with apt-get, as root or through sudo. NVRTC, the 
 and the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_HOME, CUDA_PATH, the
 folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .deps. A second NVRTC is
 always a wheel. The packages that the tests of Python need are put into .deps/python, torch without
-the CUDA libraries that it depends on. If a part other than the CUDA headers is missing, only the
-tests that need it are skipped.
+the CUDA libraries that it depends on; for --full the oldest torch, too, into .deps/oldest-torch. If a
+part other than the CUDA headers is missing, only the tests that need it are skipped.
 
 Environment:
   KILN_TIDY_SECONDS=N  time limit of each half of step 2 (default: 150)
@@ -376,6 +377,7 @@ install_packages build test optional
 provide_parts nvrtc headers cudnn frontend
 [[ -n $mode && $mode != --tidy-all && $mode != --full ]] || provide_parts nvrtc-12
 [[ $mode == --quick || $mode == --mutants ]] || provide_python
+[[ $mode != --full ]] || provide_oldest_torch
 
 tier=submission
 kept_budgets=no

@@ -84,9 +84,13 @@ def nvrtc():
 
 
 def has_torch():
+    """Whether torch is there; with KILN_TEST_TORCH, which must be the folder that has it."""
     import importlib.util
 
-    return importlib.util.find_spec("torch") is not None
+    found = importlib.util.find_spec("torch")
+    folder = os.environ.get("KILN_TEST_TORCH")
+    assert folder is None or Path(found.origin).is_relative_to(folder), found
+    return found is not None
 
 
 needs_torch = pytest.mark.skipif(not has_torch(), reason="torch is not installed")

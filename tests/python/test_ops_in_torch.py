@@ -136,6 +136,7 @@ def test_every_operation_is_in_torch_ops_with_a_schema():
         assert not schema.is_mutable
 
 
+IS_2_6 = torch.__version__.startswith("2.6.")
 QKV = ((2, 4, 5, 16),) * 3
 SOME = torch.tensor([1, 2])
 ENDS = torch.tensor([0, 4, 9], dtype=torch.int32)
@@ -179,7 +180,7 @@ def test_the_types_under_autocast_of_every_operation_are_in_the_table():
 @pytest.mark.parametrize("name", AUTOCAST)
 def test_autocast_gives_the_type_that_torchs_operation_gives(name):
     function, shapes, first, expected, cast = AUTOCAST[name]
-    if cast is not None:
+    if cast is not None and not (cast == "rms_norm" and IS_2_6):  # which did not cast it yet
         has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
         assert has_kernel(f"aten::{cast}", "AutocastCUDA")
     inputs = [torch.randn(shape, requires_grad=True) for shape in shapes]
@@ -203,9 +204,11 @@ def test_autocast_holds_in_a_compiled_function():
 
 
 def test_activation_checkpointing_gives_the_same_gradients():
+    from torch.utils.checkpoint import checkpoint
+
     x, weight = torch.randn(5, 48, requires_grad=True), torch.randn(48)
     (expected,) = torch.autograd.grad(ops.rms_norm(x, weight).square().sum(), x)
-    y = torch.utils.checkpoint.checkpoint(ops.rms_norm, x, weight, use_reentrant=False)
+    y = checkpoint(ops.rms_norm, x, weight, use_reentrant=False)
     assert torch.equal(torch.autograd.grad(y.square().sum(), x)[0], expected)
 
 
