@@ -65,8 +65,7 @@ struct LockTimes {
   std::chrono::milliseconds heartbeat{1000};       // the holder's
   std::chrono::milliseconds no_heartbeat{10'000};  // then a holder counts as dead
   std::chrono::milliseconds no_record{1000};       // of a holder that wrote none
-  std::chrono::milliseconds no_turn{
-      1000};  // of the first in a queue, beside a free slot
+  std::chrono::milliseconds no_pulse{1000};        // of whoever waits for a slot
   std::chrono::milliseconds compile_grace{5'000};  // beyond the holder's build limit
   std::chrono::milliseconds shortest_pause{1};     // between two tries, jittered
   std::chrono::milliseconds longest_pause{50};

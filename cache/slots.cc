@@ -12,15 +12,9 @@
 namespace kiln::cache {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // No more slots than this are tried, however many holders are ignored.
-constexpr unsigned kMaxSlots = 4096;
+constexpr unsigned kMaxSlots = QueuePlace::kMostSlots;
 constexpr std::chrono::seconds kTellEvery{1};
-// Who is not the first looks at all slots only once in so many looks at the queue.
-constexpr unsigned kLooksPerSearch = 16;
-// Whoever has claimed a free slot and not taken it in so many turns is stopped, too.
-constexpr int kMostTurns = 3;
 
 bool is_free(const QueuePlace& queue, unsigned slot) {
   return queue.is_free(slot * kOwnerRecordBytes, kOwnerRecordBytes);
@@ -33,16 +27,16 @@ struct Slots::Wait {
   QueuePlace place;
   std::vector<Ticket> before = place.before();
   Clock::time_point moved = Clock::now();  // when one of them was last seen to leave
-  std::optional<unsigned> free{};          // a slot that they do not take
-  Clock::time_point free_since{};
-  unsigned looks = 0;
-  Clock::time_point looked{};
+
+  Clock::time_point pulse_at{};
 
   [[nodiscard]] int ahead() const { return static_cast<int>(before.size()); }
 
-  void forget_free() {
-    free.reset();
-    place.end_claim();
+  void pulse(Clock::time_point now, std::chrono::milliseconds no_pulse) {
+    if (now < pulse_at)
+      return;
+    place.pulse();
+    pulse_at = now + no_pulse / 4;
   }
 };
 
@@ -70,13 +64,14 @@ Slots::Acquired Slots::acquire(const SlotRequest& request) {
   };
   if (!folder_.usable())
     return ended(SlotOutcome::kBypassed, {}, folder_.why);
-  auto joined = QueuePlace::join(file_system_, place(0).file);
+  auto joined = QueuePlace::join(file_system_, place(0).file, count_.get());
   if (!joined)
     return failed(std::move(joined).error());
   OwnerRecord record;
   record.build_limit = request.build_limit;
   record.phase = Phase::kCompiling;
   Wait wait{*std::move(joined)};
+  wait.pulse_at = began + times_.no_pulse / 4;  // a short wait needs none
   for (Clock::time_point tell_at = began;;) {
     if (request.stop.stop_requested())
       return ended(SlotOutcome::kCancelled, {}, {});
@@ -100,6 +95,7 @@ Slots::Acquired Slots::acquire(const SlotRequest& request) {
       request.on_wait(*holder);
       tell_at = now + kTellEvery;
     }
+    wait.pulse(now, times_.no_pulse);
     const auto stood = std::chrono::floor<std::chrono::milliseconds>(now - wait.moved);
     if (stood > request.build_limit + times_.compile_grace) {
       return ended(SlotOutcome::kBypassed, {},
@@ -122,6 +118,9 @@ void Slots::watch_holders(const QueuePlace& queue) {
   if (now > look_at_ + times_.heartbeat)  // nobody looked in between
     std::erase_if(holders_, [](const auto& each) { return !each.second.is_ignored; });
   look_at_ = now + times_.heartbeat / 2;
+  std::erase_if(pulses_, [&](const auto& each) {
+    return now - each.second.looked > times_.no_heartbeat;
+  });
   living_.reset();
   unsigned end = count_.get();
   for (unsigned slot = 0; slot < std::min(end, kMaxSlots); ++slot) {
@@ -142,69 +141,53 @@ void Slots::watch_holders(const QueuePlace& queue) {
   }
 }
 
-/// The slot that the caller may try now: any for the first in the queue; for whoever
-/// has passed by all before it, one that they leave free.
+/// The slot that the caller may try now: one that nobody before it takes.
 std::optional<unsigned> Slots::next_slot(Wait& wait) {
-  if (Clock::now() >= forget_at_)
-    passed_by_.clear();
-  std::optional<unsigned> from = 0;
-  for (auto at = wait.before.begin(); from && at != wait.before.end();) {
+  unsigned others = 0;
+  bool is_any_quiet = false;
+  for (auto at = wait.before.begin(); at != wait.before.end();) {
     if (!wait.place.is_taken(*at)) {
+      pulses_.erase(at->number);
       at = wait.before.erase(at);
       wait.moved = Clock::now();
-      wait.forget_free();
       continue;
     }
-    const auto known = passed_by_.find(*at++);
-    from = known == passed_by_.end() ? std::nullopt
-                                     : std::optional(std::max(*from, known->second));
+    const auto quiet = quiet_for(wait.place, *at);
+    if (quiet < times_.no_pulse)
+      others = std::max(others, at->slots);
+    // Those behind a stopped one are watched together, not one after another.
+    is_any_quiet = is_any_quiet || quiet >= times_.no_pulse / 2;
+    if (others >= count_.get() && !is_any_quiet)
+      return std::nullopt;
+    ++at;
   }
-  if (from) {
-    const auto slot = free_slot(wait.place, *from);
-    if (slot || from == 0U)
-      return slot;
-  }
-  pass_by(wait);
-  return std::nullopt;
+  return free_slot(wait.place, others);
 }
 
-/// Remembers those before the caller who have left a slot free for a turn and not
-/// claimed it. Whoever has claimed it is awake, takes it in turn, and keeps its place.
-void Slots::pass_by(Wait& wait) {
+/// How long this process has seen no new pulse of that place.
+Slots::Clock::duration Slots::quiet_for(const QueuePlace& queue, Ticket ticket) {
   const auto now = Clock::now();
-  // Whoever was stopped itself has not seen what happened meanwhile.
-  const bool was_away = now - std::exchange(wait.looked, now) > times_.no_turn / 2;
-  if (wait.free && (was_away || !is_free(wait.place, *wait.free)))
-    wait.forget_free();
-  if (!wait.free && wait.looks++ % kLooksPerSearch == 0) {
-    wait.free = free_slot(wait.place, 0);
-    wait.free_since = now;
-    if (wait.free)
-      wait.place.claim(file_system_, place(0).file);
-  }
-  const auto left_free = now - wait.free_since;
-  if (!wait.free || left_free < times_.no_turn)
-    return;
-  if (passed_by_.empty())
-    forget_at_ = now + times_.no_heartbeat;
-  for (const Ticket ticket : wait.before) {
-    if (left_free < kMostTurns * times_.no_turn && wait.place.is_claimed(ticket))
-      continue;
-    unsigned& first = passed_by_.try_emplace(ticket, *wait.free).first->second;
-    first = std::min(first, *wait.free);
-  }
+  const auto value = queue.pulse_of(ticket);
+  Pulse& seen =
+      pulses_.try_emplace(ticket.number, Pulse{value, now, now}).first->second;
+  if (seen.value != value)
+    seen = {.value = value, .since = now, .looked = now};
+  seen.looked = now;
+  return now - seen.since;
 }
 
-/// The lowest free slot, not below `from`. Each ignored holder adds one at the end.
-std::optional<unsigned> Slots::free_slot(const QueuePlace& queue, unsigned from) {
+/// The lowest free slot beyond the first `others`. Each ignored holder adds one at the
+/// end.
+std::optional<unsigned> Slots::free_slot(const QueuePlace& queue, unsigned others) {
   unsigned end = count_.get();
   for (unsigned slot = 0; slot < std::min(end, kMaxSlots); ++slot) {
     if (is_free(queue, slot)) {
-      if (slot >= from)
+      if (slot >= others)
         return slot;
     } else if (const auto holder = holders_.find(slot);
                holder != holders_.end() && holder->second.is_ignored) {
       ++end;
+      others += others == 0 ? 0 : 1;  // they ignore it, too
     }
   }
   return std::nullopt;

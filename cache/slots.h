@@ -48,18 +48,23 @@ class Slots {
   /// processes. Goes on without one (kBypassed) if locks do not work, or if nobody who
   /// asked before left the queue for build_limit + LockTimes::compile_grace.
   /// A holder without a heartbeat for LockTimes::no_heartbeat, or over its own limit,
-  /// is ignored, as if there were one slot more. Those before us who do not take a slot
-  /// that is free for LockTimes::no_turn are passed by together, for this slot and
-  /// those behind it (a process may have fewer slots than we have). The process
-  /// remembers that for LockTimes::no_heartbeat: they may only have been slow. Whoever
-  /// claims the slot is awake, and only passed by after three times as long.
+  /// is ignored, as if there were one slot more. Those before us without a pulse for
+  /// LockTimes::no_pulse are stopped, and passed by until they pulse again. A process
+  /// that has fewer slots than ours leaves us the others.
   [[nodiscard]] Acquired acquire(const SlotRequest& request);
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Wait;
   struct Holder {
     OwnerWatch watch;
     bool is_ignored = false;
+  };
+  /// The last one of a place in the queue that this process has seen.
+  struct Pulse {
+    std::optional<std::uint64_t> value;
+    Clock::time_point since;
+    Clock::time_point looked;
   };
 
   [[nodiscard]] OwnedRange::Place place(unsigned slot) const {
@@ -67,9 +72,11 @@ class Slots {
   }
   void watch_holders(const QueuePlace& queue) KILN_REQUIRES(mutex_);
   [[nodiscard]] std::optional<unsigned> next_slot(Wait& wait) KILN_REQUIRES(mutex_);
-  void pass_by(Wait& wait) KILN_REQUIRES(mutex_);
+  [[nodiscard]] Clock::duration quiet_for(const QueuePlace& queue, Ticket ticket)
+      KILN_REQUIRES(mutex_);
   [[nodiscard]] std::optional<unsigned> free_slot(const QueuePlace& queue,
-                                                  unsigned from) KILN_REQUIRES(mutex_);
+                                                  unsigned others)
+      KILN_REQUIRES(mutex_);
 
   const LockFolder& folder_;
   FileSystem& file_system_;
@@ -81,10 +88,8 @@ class Slots {
   // By slot, as all waiting threads of this process have seen them.
   std::map<unsigned, Holder> holders_ KILN_GUARDED_BY(mutex_);
   std::optional<OwnerRecord> living_ KILN_GUARDED_BY(mutex_);  // one of the holders
-  std::chrono::steady_clock::time_point look_at_ KILN_GUARDED_BY(mutex_);
-  // Who was passed by, and the first slot that may be taken before them.
-  std::map<Ticket, unsigned> passed_by_ KILN_GUARDED_BY(mutex_);
-  std::chrono::steady_clock::time_point forget_at_ KILN_GUARDED_BY(mutex_);
+  Clock::time_point look_at_ KILN_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Pulse> pulses_ KILN_GUARDED_BY(mutex_);  // by ticket
 };
 
 }  // namespace kiln::cache

@@ -22,8 +22,20 @@ using Clock = std::chrono::steady_clock;
 
 class SlotsTest : public testing::Test {
  protected:
-  /// A place in the queue of somebody who never takes a slot.
-  QueuePlace join() { return QueuePlace::join(files_, file_).value(); }
+  /// A place in the queue of somebody who never takes a slot and is not awake.
+  QueuePlace join(unsigned slots = 1) {
+    return QueuePlace::join(files_, file_, slots).value();
+  }
+
+  /// Keeps a place awake until it is destroyed.
+  std::jthread keep_awake(QueuePlace& place) {
+    return std::jthread([this, &place](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        place.pulse();
+        std::this_thread::sleep_for(times_.no_pulse / 8);
+      }
+    });
+  }
 
   /// Locks a slot and writes nothing: as a stopped process looks to others.
   OwnedRange silent_holder(std::uint64_t slot) {
@@ -43,7 +55,7 @@ class SlotsTest : public testing::Test {
   const LockTimes times_{.heartbeat = 20ms,
                          .no_heartbeat = 300ms,
                          .no_record = 300ms,
-                         .no_turn = 200ms,
+                         .no_pulse = 500ms,
                          .compile_grace = 100ms};
 };
 
@@ -109,22 +121,22 @@ TEST_F(SlotsTest, AStoppedProcessThatIsFirstInTheQueueIsPassedByOnce) {
   Slots slots(folder_, files_, counters_, times_, 1);
   const auto before = Clock::now();
   slots.acquire({}).slot.release();
-  EXPECT_GE(Clock::now() - before, times_.no_turn);
+  EXPECT_GE(Clock::now() - before, times_.no_pulse);
   const auto again = Clock::now();
   for (int turn = 0; turn < 20; ++turn)
     EXPECT_EQ(slots.acquire({}).outcome, SlotOutcome::kHeld);
-  EXPECT_LT(Clock::now() - again, 20 * times_.no_turn) << "not paid again each time";
+  EXPECT_LT(Clock::now() - again, 20 * times_.no_pulse) << "not paid again each time";
 }
 
 TEST_F(SlotsTest, OfTwoBehindAStoppedProcessTheFirstGetsTheSlot) {
   LockTimes times = times_;
   times.longest_pause = 5ms;
   times.no_heartbeat = 10s;
-  times.no_turn = 250ms;
+  times.no_pulse = 500ms;
   const auto stopped = join();
   Slots busy(folder_, files_, counters_, times, 1);
   auto held = busy.acquire({});  // now it knows the stopped one
-  times.no_turn += 150ms;        // it hesitates longer than those behind it
+  times.no_pulse += 150ms;       // it hesitates longer than those behind it
   Slots single(folder_, files_, counters_, times, 1);
   std::vector<int> order;
   const auto ask = [&](Slots& slots, int number) {
@@ -147,7 +159,7 @@ TEST_F(SlotsTest, HoweverManyAreStoppedThoseBehindThemWaitForOneTurn) {
   LockTimes times = times_;
   times.longest_pause = 10ms;
   times.no_heartbeat = 10s;
-  times.no_turn = 400ms;
+  times.no_pulse = 400ms;
   std::vector<QueuePlace> stopped;
   for (int i = 0; i < 40; ++i) stopped.push_back(join());
   const auto before = Clock::now();
@@ -159,39 +171,60 @@ TEST_F(SlotsTest, HoweverManyAreStoppedThoseBehindThemWaitForOneTurn) {
     });
   }
   processes.clear();
-  EXPECT_GE(Clock::now() - before, times.no_turn);
-  EXPECT_LT(Clock::now() - before, 4 * times.no_turn);
+  EXPECT_GE(Clock::now() - before, times.no_pulse);
+  EXPECT_LT(Clock::now() - before, 4 * times.no_pulse);
 }
 
-TEST_F(SlotsTest, WhoeverIsStoppedAfterItHasClaimedASlotIsWaitedForAFewTurns) {
-  const auto first = join();
-  auto stopped = join();
-  stopped.claim(files_, file_);
+TEST_F(SlotsTest, WhoeverIsAwakeIsWaitedFor) {
+  auto awake = std::make_optional(join());
+  auto pulses = keep_awake(*awake);
   const auto before = Clock::now();
+  std::jthread leaves([&] {
+    std::this_thread::sleep_for(2 * times_.no_pulse);
+    pulses = {};
+    awake.reset();
+  });
   Slots slots(folder_, files_, counters_, times_, 1);
   EXPECT_EQ(slots.acquire({}).outcome, SlotOutcome::kHeld);
-  EXPECT_GE(Clock::now() - before, 3 * times_.no_turn);
+  EXPECT_GE(Clock::now() - before, 2 * times_.no_pulse);
 }
 
-TEST_F(SlotsTest, WhoeverWasOnlySlowIsServedAgain) {
-  const auto slow = join();
+TEST_F(SlotsTest, WhoeverWasStoppedAndGoesOnIsWaitedForAgain) {
+  auto place = join();
   Slots slots(folder_, files_, counters_, times_, 1);
   std::ignore = slots.acquire({});
-  EXPECT_LT(slots.acquire({}).waited, times_.no_turn);
-  std::this_thread::sleep_for(times_.no_heartbeat);
-  EXPECT_GE(slots.acquire({}).waited, times_.no_turn) << "passed by for ever";
+  EXPECT_LT(slots.acquire({}).waited, times_.no_pulse);
+  place.pulse();
+  EXPECT_GE(slots.acquire({}).waited, times_.no_pulse) << "passed by for ever";
 }
 
-TEST_F(SlotsTest, WhoeverHasFewerSlotsIsPassedByForTheOthersAlone) {
+TEST_F(SlotsTest, WhoeverHasFewerSlotsLeavesTheOthers) {
   Slots one(folder_, files_, counters_, times_, 1);
   auto lowest = one.acquire({});
-  const auto waits = join();  // for the lowest slot
+  auto waits = join(1);
+  const auto pulses = keep_awake(waits);
   Slots two(folder_, files_, counters_, times_, 2);
-  EXPECT_GE(two.acquire({}).waited, times_.no_turn);
-  const auto second = two.acquire({});
-  EXPECT_LT(second.waited, times_.no_turn) << "not paid again each time";
+  EXPECT_EQ(two.acquire({}).outcome, SlotOutcome::kHeld);
   lowest.slot.release();
-  EXPECT_GE(two.acquire({}).waited, times_.no_turn) << "taken before its turn";
+  const auto second = two.acquire({});
+  EXPECT_LT(second.waited, times_.no_pulse);
+  EXPECT_TRUE(OwnedRange::try_own({&files_, file_, 0}, {}, 1h).value())
+      << "the lowest slot was taken before the turn of who waits for it";
+}
+
+TEST_F(SlotsTest, AHolderThatIsIgnoredLetsNobodyJumpTheQueue) {
+  const OwnedRange stopped = silent_holder(0);
+  auto first = std::make_optional(join(1));
+  auto pulses = keep_awake(*first);
+  const auto before = Clock::now();
+  std::jthread leaves([&] {
+    std::this_thread::sleep_for(2 * times_.no_record);
+    pulses = {};
+    first.reset();
+  });
+  Slots slots(folder_, files_, counters_, times_, 1);
+  EXPECT_EQ(slots.acquire({}).outcome, SlotOutcome::kHeld);
+  EXPECT_GE(Clock::now() - before, 2 * times_.no_record);
 }
 
 TEST_F(SlotsTest, SilentHoldersOfAllSlotsAreWaitedForTogether) {
@@ -232,7 +265,8 @@ TEST_F(SlotsTest, WhoeverIsFarBehindAsksTheSystemLittle) {
   for (unsigned slot = 0; slot < kSlots; ++slot)
     holders.push_back(*OwnedRange::try_own({&files_, file_, slot}, {}, 1h).value());
   std::vector<QueuePlace> places;
-  for (int i = 0; i < 30; ++i) places.push_back(join());
+  for (int i = 0; i < 30; ++i) places.push_back(join(kSlots));
+  const auto pulses = keep_awake(places.front());
   test::FaultyFileSystem mine;
   Slots slots(folder_, mine, counters_, {}, kSlots);
   std::stop_source source;
@@ -258,19 +292,21 @@ TEST_F(SlotsTest, AClockThatIsBehindLetsNobodyJumpTheQueue) {
   EXPECT_EQ(join().before().size(), 2U) << "and those who ask later stand behind it";
 }
 
-TEST_F(SlotsTest, AClaimIsNoPlaceInTheQueueAndEndsWithItsOwn) {
-  auto first = std::make_optional(join());
-  first->claim(files_, file_);
+TEST_F(SlotsTest, APulseIsNoPlaceInTheQueueAndEndsWithItsOwn) {
+  auto first = std::make_optional(join(3));
+  first->pulse();
   const auto second = join();
   const auto before = second.before();
   ASSERT_EQ(before.size(), 1U);
-  EXPECT_TRUE(second.is_claimed(before.front()));
-  first->end_claim();
-  EXPECT_FALSE(second.is_claimed(before.front()));
-  first->claim(files_, file_);
+  EXPECT_EQ(before.front().slots, 3U);
+  const auto pulse = second.pulse_of(before.front());
+  EXPECT_TRUE(pulse);
+  EXPECT_EQ(second.pulse_of(before.front()), pulse);
+  first->pulse();
+  EXPECT_NE(second.pulse_of(before.front()), pulse);
   first.reset();
   EXPECT_FALSE(second.is_taken(before.front()));
-  EXPECT_FALSE(second.is_claimed(before.front()));
+  EXPECT_FALSE(second.pulse_of(before.front()));
 }
 
 TEST_F(SlotsTest, ALockOverTheWholeFileIsWaitedForByNobody) {
