@@ -27,20 +27,22 @@ struct Defined {
 
 Result<Defined> defined_in(const KeyedRequest& request, const Bytes& image) {
   Defined defined;
+  std::vector<device::EntryPoint> kernels;
   if (request.target.kind == device::ImageKind::kPtx) {
-    defined.kernels = KILN_TRY(device::read_ptx(image)).entry_points;
+    kernels = KILN_TRY(device::read_ptx(image)).entry_points;
     // The text declares them in many forms; the driver finds them by name.
     defined.has_variable = [text = as_text(image)](const std::string& name) {
       return text.find(name) != std::string_view::npos;
     };
-    return defined;
+  } else {
+    device::CubinInfo info = KILN_TRY(device::read_cubin(image));
+    kernels = std::move(info.entry_points);
+    defined.has_variable = [variables = std::move(info.variables)](const auto& name) {
+      return std::find(variables.begin(), variables.end(), name) != variables.end();
+    };
   }
-  device::CubinInfo info = KILN_TRY(device::read_cubin(image));
-  for (device::EntryPoint& entry : info.entry_points)
-    defined.kernels.push_back(std::move(entry.name));
-  defined.has_variable = [variables = std::move(info.variables)](const auto& name) {
-    return std::find(variables.begin(), variables.end(), name) != variables.end();
-  };
+  for (device::EntryPoint& kernel : kernels)
+    defined.kernels.push_back(std::move(kernel.name));
   return defined;
 }
 

@@ -127,9 +127,8 @@ Result<CubinArchitecture> architecture_of(const ElfFile& file) {
   return found;
 }
 
-template <typename Names>
 Result<void> check_entry_points(std::span<const std::string_view> expected,
-                                const Names& present) {
+                                const std::vector<std::string_view>& present) {
   for (const std::string_view name : expected) {
     if (std::find(present.begin(), present.end(), name) == present.end()) {
       return fail(
@@ -171,7 +170,9 @@ Result<void> check_ptx(ByteView image, Target target,
   if (info.architecture != target.architecture)
     return other_architecture(target,
                               to_string(Target{info.architecture, ImageKind::kPtx}));
-  return check_entry_points(expected, info.entry_points);
+  std::vector<std::string_view> present;
+  for (const EntryPoint& entry : info.entry_points) present.push_back(entry.name);
+  return check_entry_points(expected, present);
 }
 
 // Removes the next line from `text` and returns it without leading blanks.
@@ -221,11 +222,13 @@ Result<PtxInfo> read_ptx(ByteView image) {
         return corrupt(fmt::format("PTX with the line '{}'", line));
       architecture = *parsed;
     }
-    const bool declares = line.starts_with(kEntry) || line.starts_with(".visible ") ||
-                          line.starts_with(".weak ");
+    const bool is_local = line.starts_with(kEntry);
+    const bool declares =
+        is_local || line.starts_with(".visible ") || line.starts_with(".weak ");
     const auto name = declares ? word_after(line, kEntry) : std::nullopt;
     if (name && !name->empty())
-      info.entry_points.emplace_back(*name);
+      info.entry_points.push_back(
+          {.name = std::string(*name), .registers = {}, .is_local = is_local});
   }
   if (!architecture)
     return corrupt("no PTX: it has no line .target");

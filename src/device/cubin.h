@@ -40,8 +40,8 @@ struct CubinInfo {
 [[nodiscard]] Result<CubinInfo> read_cubin(ByteView image);
 
 struct PtxInfo {
-  Architecture architecture;              // from .target
-  std::vector<std::string> entry_points;  // names after .entry, in text order
+  Architecture architecture;             // from .target
+  std::vector<EntryPoint> entry_points;  // in text order; name and is_local alone
 };
 
 /// `image` is PTX text, with or without its closing NUL. Errors: kCorrupt.

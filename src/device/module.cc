@@ -48,10 +48,7 @@ Result<std::vector<EntryPoint>> read_image(const Image& image) {
   KILN_TRY(check_image(image.bytes, image.target, expected));
   if (image.target.kind == ImageKind::kCubin)
     return KILN_TRY(read_cubin(image.bytes)).entry_points;
-  std::vector<EntryPoint> entry_points;
-  for (std::string& name : KILN_TRY(read_ptx(image.bytes)).entry_points)
-    entry_points.push_back({.name = std::move(name), .registers = {}});
-  return entry_points;
+  return KILN_TRY(read_ptx(image.bytes)).entry_points;
 }
 
 Result<CUmodule> load_cubin(const DriverTable& driver, ByteView bytes,

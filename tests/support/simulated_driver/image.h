@@ -41,7 +41,7 @@ struct EntryPoint {
   unsigned static_shared_bytes = 0;
   unsigned max_threads = 1024;  // a block, from __launch_bounds__
   std::vector<Parameter> parameters{};
-  bool is_local = false;  // a cubin's local symbol: only an enumeration finds it
+  bool is_local = false;  // only an enumeration finds it
 };
 
 struct Global {

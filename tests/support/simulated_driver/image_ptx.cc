@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstddef>
 #include <tuple>
+#include <utility>
 
 #include "tests/support/simulated_driver/image.h"
 
@@ -132,14 +133,18 @@ tl::expected<Image, Refusal> read_ptx(std::string_view text) {
     return bad("no architecture after .target");
   image.arch = *arch;
   image.toolkit = toolkit_of_ptx(image.ptx_version);
-  for (auto word = next_word(code, at); !word.empty(); word = next_word(code, at)) {
+  std::string_view before;
+  for (auto word = next_word(code, at); !word.empty();
+       before = std::exchange(word, next_word(code, at))) {
     if (word != ".entry")
       continue;
     const std::string_view name = next_word(code, at);
     if (name.empty())
       return bad("no name after .entry");
     image.entry_points.push_back(
-        {.name = std::string(name), .parameters = read_parameters(code, at)});
+        {.name = std::string(name),
+         .parameters = read_parameters(code, at),
+         .is_local = before != ".visible" && before != ".weak"});
   }
   return image;
 }

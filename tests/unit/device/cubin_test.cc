@@ -227,7 +227,11 @@ constexpr std::string_view kPtx =
 TEST(ReadPtx, TellsTargetAndEntryPointsPastComments) {
   const PtxInfo info = read_ptx(as_bytes(kPtx)).value();
   EXPECT_EQ(info.architecture, (Architecture{{10, 0}, ArchSuffix::kF}));
-  EXPECT_THAT(info.entry_points, ElementsAre("k", "bare", "w"));
+  const auto entry = [](const char* name, bool is_local) {
+    return EntryPoint{.name = name, .registers = {}, .is_local = is_local};
+  };
+  EXPECT_THAT(info.entry_points,
+              ElementsAre(entry("k", false), entry("bare", true), entry("w", false)));
 }
 
 TEST(ReadPtx, AClosingNulIsNothingAndOneInsideIsCorrupt) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -183,6 +184,31 @@ TEST(Loading, ADriverThatCannotEnumerateLeavesAKernelOfLocalBindingOut) {
   const SimulatedDriver simulated("9.0");
   ASSERT_EQ(simulated.remove("cuModuleEnumerateFunctions"), 0);
   const auto module = load_with_local_kernel(simulated);
+  ASSERT_TRUE(module) << module.error().message;
+  EXPECT_EQ((*module)->functions().size(), 2U);
+  EXPECT_THAT((*module)->unreachable(), ElementsAre("own"));
+}
+
+// As a device gets it that is newer than its compiler.
+TEST(LoadingPtx, AKernelOfLocalBindingIsFoundAsInACubin) {
+  std::string text(as_text(test::ptx_for("sm_90")));
+  text.insert(text.rfind('}') + 1, "\n.entry own()\n{\n\tret;\n}\n");
+  const Bytes bytes = test::bytes_of(text);
+  Image image = test::image_of(bytes, "compute_90");
+  for (const bool is_named : {true, false}) {
+    const SimulatedDriver simulated("9.0");
+    if (is_named)
+      image.entry_points = {"own"};
+    else
+      image.entry_points.clear();
+    const auto module = LoadedModule::load(test::context_of(simulated), image);
+    ASSERT_TRUE(module) << module.error().message;
+    EXPECT_EQ((*module)->functions().size(), is_named ? 1U : 3U);
+    EXPECT_NE((*module)->find("own"), nullptr);
+  }
+  const SimulatedDriver old("9.0");
+  ASSERT_EQ(old.remove("cuModuleEnumerateFunctions"), 0);
+  const auto module = LoadedModule::load(test::context_of(old), image);
   ASSERT_TRUE(module) << module.error().message;
   EXPECT_EQ((*module)->functions().size(), 2U);
   EXPECT_THAT((*module)->unreachable(), ElementsAre("own"));

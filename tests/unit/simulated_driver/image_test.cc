@@ -86,16 +86,19 @@ TEST(SimulatedImage, PtxTellsVersionTargetAndEntryPoints) {
       "// .version 1.0\n.version 8.7\n/* .target sm_10\n */ .target sm_103f, debug\n"
       ".address_size 64\n.visible .entry first(.param .u64 p)\n{ ret; }\n"
       "// .entry none()\n.weak .entry\tsecond ( )\n{ ret; }\n.func helper() { ret; "
-      "}\n");
+      "}\n.entry own() { ret; }\n");
   ASSERT_TRUE(image) << image.error().why;
   EXPECT_TRUE(image->is_ptx);
   EXPECT_EQ(image->ptx_version, 87);
   EXPECT_EQ(image->toolkit, 12080);
   EXPECT_EQ(image->arch.base, (Capability{10, 3}));
   EXPECT_EQ(image->arch.suffix, 'f');
-  ASSERT_EQ(image->entry_points.size(), 2);
+  ASSERT_EQ(image->entry_points.size(), 3);
   EXPECT_EQ(image->entry_points[0].name, "first");
   EXPECT_EQ(image->entry_points[1].name, "second");
+  EXPECT_FALSE(image->entry_points[1].is_local);
+  EXPECT_EQ(image->entry_points[2].name, "own");
+  EXPECT_TRUE(image->entry_points[2].is_local);
 }
 
 TEST(SimulatedImage, PtxThatDoesNotSayWhatItIsIsInvalidPtx) {

@@ -95,7 +95,7 @@ inline Bytes cubin_for(const std::string& arch, const std::string& release = "13
 inline Bytes ptx_for(const std::string& arch, const std::string& version = "9.0") {
   Bytes text = bytes_of("// made by hand\n.version " + version + "\n.target " + arch +
                         "\n.address_size 64\n\n.visible .entry k(\n\t.param .u64 p\n)"
-                        "\n{\n\tret;\n}\n.entry plain()\n{\n\tret;\n}\n");
+                        "\n{\n\tret;\n}\n.visible .entry plain()\n{\n\tret;\n}\n");
   text.push_back(std::byte{0});
   return text;
 }
