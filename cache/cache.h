@@ -196,6 +196,7 @@ class Cache {
 
   // Used by the background thread only.
   std::uint64_t bytes_since_trim_ = 0;
+  std::uint64_t quarantined_ = 0;  // the count at the last look
 
   static constexpr std::size_t kMostCollectors = 2;
   Mutex collectors_mutex_;

@@ -128,11 +128,16 @@ Result<TrimResult> Cache::trim(const TrimOptions& options) {
   return cache::trim(layout_, file_system_, *store_, counters_, options);
 }
 
+/// Also where the cache is not full, if this process has set something aside: only a
+/// trim keeps the quarantine within its limits.
 void Cache::trim_if_full(std::uint64_t bytes, const std::stop_token& stop) {
   const auto totals =
       index_ != nullptr ? index_->totals() : fail(ErrorCode::kUnavailable, "no index");
+  const std::uint64_t quarantined = counters_.get(Counter::kQuarantined);
+  const bool has_more = std::exchange(quarantined_, quarantined) != quarantined;
   // Without a usable index the cache must not grow for ever.
-  if (totals ? totals->bytes <= options_.limit_bytes : !trim_is_due(bytes))
+  if (!has_more &&
+      (totals ? totals->bytes <= options_.limit_bytes : !trim_is_due(bytes)))
     return;
   TrimOptions options;
   options.limit_bytes = options_.limit_bytes;

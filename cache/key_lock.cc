@@ -17,6 +17,7 @@ using Clock = std::chrono::steady_clock;
 // do not wait for each other.
 constexpr std::uint64_t kRecordsPerFile = 4096;
 constexpr std::chrono::seconds kTellEvery{1};
+constexpr int kPhases = 4;  // of a holder, each with a limit of its own
 
 OwnedRange::Place place_of(const KeyLock::Context& context, const Digest& key) {
   const auto byte = [&](std::size_t i) {
@@ -37,7 +38,9 @@ OwnerRecord record_of(const KeyLock::LockRequest& request) {
 class Wait {
  public:
   Wait(const KeyLock::LockRequest& request, const LockTimes& times)
-      : request_(request), watch_(times) {}
+      : request_(request),
+        watch_(times),
+        longest_(kPhases * (request.build_limit + times.compile_grace)) {}
 
   /// Takes note of the record, as read while somebody holds the lock.
   void see(const std::optional<OwnerRecord>& owner) {
@@ -70,6 +73,9 @@ class Wait {
           "a build has ended without an object, and process {} has begun", pid);
     if (auto why = watch_.give_up(owner))
       return why;
+    const auto waited = std::chrono::floor<std::chrono::milliseconds>(now - began_);
+    if (waited > longest_)  // for holders that were killed one after another
+      return fmt::format("no build has ended in {}", format_duration(waited));
     // Seen twice, because a new owner writes its record only after it has the lock.
     const bool other_key = owner && !owner->has_key(request_.key);
     if (other_key && saw_other_key_)
@@ -91,6 +97,8 @@ class Wait {
 
   const KeyLock::LockRequest& request_;
   OwnerWatch watch_;
+  const std::chrono::milliseconds longest_;
+  const Clock::time_point began_ = Clock::now();
   std::optional<OwnerRecord> first_;    // whose count tells that a build has ended
   std::optional<OwnerRecord> builder_;  // the last holder that was seen
   bool saw_other_key_ = false;

@@ -64,7 +64,8 @@ class KeyLock {
   /// - no record at all for LockTimes::no_record;
   /// - in one phase (queued, compiling, ...) for longer than its own build limit +
   ///   LockTimes::compile_grace.
-  /// A holder that was killed has ended no build: the next one is waited for.
+  /// A holder that was killed has ended no build: the next one is waited for, but all
+  /// together no longer than the four phases of one holder may take.
   /// Never fails.
   [[nodiscard]] static Acquired acquire(const Context& context,
                                         const LockRequest& request);

@@ -32,7 +32,7 @@ NoFileSizeSignal::NoFileSizeSignal() {
 
 NoFileSizeSignal::~NoFileSizeSignal() {
   const int err = errno;
-  if (err == EFBIG && !was_pending_ && is_pending()) {
+  if (!was_pending_ && is_pending()) {
     const sigset_t set = file_size_signal();
     const timespec at_once{};
     std::ignore = ::sigtimedwait(&set, nullptr, &at_once);

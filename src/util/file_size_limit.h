@@ -17,7 +17,7 @@ class NoFileSizeSignal {
   NoFileSizeSignal& operator=(const NoFileSizeSignal&) = delete;
   NoFileSizeSignal(NoFileSizeSignal&&) = delete;
   NoFileSizeSignal& operator=(NoFileSizeSignal&&) = delete;
-  /// Takes the signal that a call has caused. Keeps errno.
+  /// Takes the signal that a call has caused, if any. Keeps errno.
   ~NoFileSizeSignal();
 
  private:

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "util/file_size_limit.h"
 #include "util/fork_mutex.h"
 #include "util/mutex.h"
 
@@ -29,7 +30,7 @@ class ForkSafeSink final : public spdlog::sinks::sink {
     {
       const MutexLock lock(mutex());
       if (writer_ == nullptr) {
-        stderr_.log(message);
+        without_file_size_signal([&] { stderr_.log(message); });  // it may be a file
         return;
       }
       writer = writer_;

@@ -1,6 +1,7 @@
 // Row 32: a root that is not there or goes away, and hosts without descriptors and
 // without memory. Who asks gets the right kernel or an error that says why.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -23,6 +24,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/run_and_read.h"
+#include "util/log.h"
 
 namespace kiln {
 namespace {
@@ -259,12 +261,18 @@ TEST_F(ScarceResourcesTest, fault_10_ALimitOfFileSizesIsAnErrorAndNeverEndsTheHo
     for (const bool opened_before : {true, false}) {
       const auto said = test::run_and_read([&]() -> std::string {
         std::signal(SIGXFSZ, SIG_DFL);
+        // A log in a file, which is at the limit already.
+        std::ofstream(temp_.path() / "stderr") << std::string(200'000, 'x');
+        const int log_file =
+            ::open((temp_.path() / "stderr").c_str(), O_WRONLY | O_APPEND);
+        ::dup2(log_file, STDERR_FILENO);
         std::optional<Service> service;
         if (opened_before)
           service = open(fast(driver));
         const rlimit small{limit, limit};
         if (::setrlimit(RLIMIT_FSIZE, &small) != 0)
           return "no limit";
+        log(LogLevel::kWarning, {"this line is lost"});
         if (auto missing = open_late(service, fast(driver)); !missing.empty())
           return missing;
         for (const int number : {1, 2}) {

@@ -145,11 +145,13 @@ class Filter {
     only_for(SYS_clone3, 1);
     refuse(ENOSYS);
     // AF_UNIX sockets stay allowed: a driver talks to its daemon through one.
-    only_for(SYS_socket, 4);
-    load_argument(0);
-    skip_if_equal(AF_UNIX, 1);
-    refuse(EACCES);
-    allow();
+    for (const long call : {SYS_socket, SYS_socketpair}) {
+      only_for(call, 4);
+      load_argument(0);
+      skip_if_equal(AF_UNIX, 1);
+      refuse(EACCES);
+      allow();
+    }
     allow();
   }
 

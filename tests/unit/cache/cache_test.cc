@@ -273,6 +273,28 @@ TEST_F(CacheTest, VerifyReportsEachKindAndQuarantinesOnRequest) {
   EXPECT_EQ(cache->verify({}).value().corrupt, 0U);
 }
 
+TEST_F(CacheTest, TheQuarantineKeepsItsLimitsThoughTheCacheIsNotFull) {
+  CacheOptions roomy = options();
+  roomy.limit_bytes = 1U << 20U;
+  const auto cache = Cache::open(roomy);
+  const fs::path quarantine = cache->layout().quarantine();
+  fs::create_directories(quarantine);
+  const fs::path old = quarantine / (SampleObject(2).key().hex() + "-1-size");
+  std::ofstream(old) << std::string(roomy.limit_bytes / 10 + 1, 'x');
+  std::ignore = cache->publish(*SampleObject(3));
+  cache->flush(5s);
+  EXPECT_TRUE(fs::exists(old)) << "nothing was set aside by this process";
+  std::ignore = cache->publish(*sample_);
+  const std::string bad = cache->layout().object(sample_.key());
+  fs::permissions(bad, fs::perms::owner_all);
+  fs::resize_file(bad, 100);
+  EXPECT_FALSE(cache->find(sample_.key()));
+  EXPECT_EQ(cache->publish(*sample_).outcome, Published::kStored);
+  cache->flush(5s);
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_TRUE(cache->find(sample_.key()));
+}
+
 TEST_F(CacheTest, AWalkAsksTheObjectsAndNotAnIndexThatLies) {
   const auto cache = open();
   SampleObject other(2);

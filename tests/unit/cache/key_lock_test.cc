@@ -201,6 +201,30 @@ TEST_F(KeyLockTest, ABuildThatNeverEndedIsNotCounted) {
   EXPECT_NE(waited.outcome, LockOutcome::kBypassed) << waited.reason;
 }
 
+TEST_F(KeyLockTest, HoldersThatAreKilledOneAfterAnotherAreNotWaitedForWithoutEnd) {
+  auto impatient = request();
+  impatient.build_limit = 20ms;
+  const auto holder = acquire(impatient);
+  // The lock is never free for long enough, and each new holder has just begun.
+  const std::jthread others([&](const std::stop_token& over) {
+    OwnerRecord record = holder.lock.record();
+    const auto place = place_of(impatient.key);
+    const int fd = files_.open(place.file.c_str(), O_WRONLY, 0);
+    while (!over.stop_requested()) {
+      record.started = record.phase_started = record.heartbeat = boot_time_now();
+      std::ignore = real_file_system().pwrite(fd, record.encode(),
+                                              place.record * kOwnerRecordBytes);
+      std::this_thread::sleep_for(5ms);
+    }
+    files_.close(fd);
+  });
+  const auto waited = acquire_within(5s, impatient);
+  EXPECT_EQ(waited.outcome, LockOutcome::kBypassed);
+  EXPECT_NE(waited.reason.find("no build has ended"), std::string::npos)
+      << waited.reason;
+  EXPECT_GE(waited.waited, 4 * (impatient.build_limit + times_.compile_grace));
+}
+
 TEST_F(KeyLockTest, TheEndOfABuildAnswersWhoWaitedForItAndNobodyLater) {
   auto builder = acquire(request());
   const OwnerRecord record = builder.lock.record();

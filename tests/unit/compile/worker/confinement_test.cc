@@ -165,10 +165,23 @@ TEST_F(ConfinementTest, NoRingAndNoPageFaultsReachTheKernelPastTheFilter) {
 }
 
 TEST_F(ConfinementTest, NoNetworkIsReached) {
-  for (const int family : {AF_INET, AF_INET6, AF_NETLINK})
+  std::array<int, 2> pair{};
+  for (const int family : {AF_INET, AF_INET6, AF_NETLINK, AF_TIPC}) {
     EXPECT_EQ(confined([&] { return refused(::socket(family, SOCK_DGRAM, 0)); }), 0)
         << family;
-  EXPECT_EQ(confined([] { return ::socket(AF_UNIX, SOCK_STREAM, 0) >= 0 ? 0 : 1; }), 0)
+    EXPECT_EQ(confined([&] {
+                return refused(::socketpair(family, SOCK_DGRAM, 0, pair.data()));
+              }),
+              0)
+        << family;
+  }
+  EXPECT_EQ(confined([&] {
+              return ::socket(AF_UNIX, SOCK_STREAM, 0) >= 0 &&
+                             ::socketpair(AF_UNIX, SOCK_STREAM, 0, pair.data()) == 0
+                         ? 0
+                         : 1;
+            }),
+            0)
       << "a driver talks to its daemon through one";
 }
 
