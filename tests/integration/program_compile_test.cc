@@ -249,20 +249,25 @@ TEST_F(ProgramCompileTest, ASyntaxErrorIsShownAndNothingIsStored) {
 
 TEST_F(ProgramCompileTest, TheCompilerSeesTheFilesNameWhichIsInTheKeyAndNotItsFolder) {
   const char* const text = "extern \"C\" __global__ void k(int* x) { *x = 1; }\n";
-  const auto image = [&](const std::string& name, const std::string& expected_key) {
-    const std::string source = kiln_.write(name, text);
-    const json report = compile(source, {"--option=-lineinfo", "-o", "k.cubin"});
-    if (!expected_key.empty()) {
-      EXPECT_EQ(key(report), expected_key);
-    }
-    return std::pair(key(report),
-                     read_text_file(kiln_.folder() / "k.cubin", 1U << 20U).value());
+  struct Built {
+    std::string key;
+    std::string bytes;
   };
-  const auto [first, bytes] = image("here/attention.cu", "");
-  EXPECT_THAT(bytes, AllOf(HasSubstr("attention.cu"), Not(HasSubstr("here"))));
-  image("there/attention.cu", first);
-  EXPECT_NE(image("here/other.cu", "").first, first);
-  EXPECT_THAT(image("line\nbreak.cu", "").second, HasSubstr("line_break.cu"));
+  for (const std::string option : {"-lineinfo", "-G"}) {
+    SCOPED_TRACE(option);
+    const auto built = [&](const std::string& name) {
+      const std::string source = kiln_.write(name, text);
+      const json report = compile(source, {"--option=" + option, "-o", "k.cubin"});
+      return Built{key(report),
+                   read_text_file(kiln_.folder() / "k.cubin", 1U << 20U).value()};
+    };
+    const Built first = built("own folder/attention.cu");
+    EXPECT_THAT(first.bytes,
+                AllOf(HasSubstr("attention.cu"), Not(HasSubstr("own folder"))));
+    EXPECT_EQ(built("another/attention.cu").key, first.key);
+    EXPECT_NE(built("own folder/other.cu").key, first.key);
+    EXPECT_THAT(built("line\nbreak.cu").bytes, HasSubstr("line_break.cu"));
+  }
 }
 
 TEST_F(ProgramCompileTest, NoWarningIsAboutAnOptionThatNobodyGave) {
