@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/devices.h"
 #include "tests/support/child_process.h"
 #include "tests/unit/device/loading.h"
 #include "util/log.h"
@@ -369,6 +370,16 @@ TEST(Loading, OnTwoDevicesByTwoThreadsAtOnce) {
   EXPECT_EQ(simulated.loads_on(1), 50U);
   EXPECT_EQ(simulated.alive(KILN_SIMULATED_MODULES), 0U);
   EXPECT_EQ(simulated.alive(KILN_SIMULATED_CONTEXTS), 0U);
+}
+
+TEST(Devices, OfAParentWithoutADriverAreNotSaidToHaveStartedCuda) {
+  const auto devices = Devices::open(std::nullopt).value();
+  test::ChildProcess child([&] {
+    const auto refused = devices->check_process();
+    return !refused && refused.error().message.find("CUDA") == std::string::npos ? 0
+                                                                                 : 1;
+  });
+  EXPECT_EQ(child.wait(), 0);
 }
 
 TEST(LoadedModule, KeepsItsContextUntilItGoes) {
