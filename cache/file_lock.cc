@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <list>
 #include <tuple>
-#include <utility>
 
 #include "util/fork_count.h"
 #include "util/mutex.h"
@@ -99,20 +98,18 @@ class FileLock::Registry {
   std::list<Held*> held_ KILN_GUARDED_BY(mutex);
 };
 
-FileLock::FileLock() = default;
-FileLock::FileLock(std::unique_ptr<Held> held) : held_(std::move(held)) {}
-FileLock::FileLock(FileLock&&) noexcept = default;
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  if (this != &other) {
-    release();
-    held_ = std::move(other.held_);
-  }
-  return *this;
-}
-
-FileLock::~FileLock() {
-  release();
+void FileLock::Release::operator()(Held* held) const noexcept {
+  const std::unique_ptr<Held> last(held);
+  if (!held->owner.is_this())
+    return;  // in a forked child the descriptor is closed already
+  auto& registry = Registry::instance();
+  const MutexLock lock(registry.mutex);
+  registry.remove(held);
+  FileSystem& files = *held->files;
+  // Explicit, because close() alone leaves it locked while a child has a copy of the
+  // descriptor. If it fails, waiters go on when the heartbeats stop.
+  std::ignore = files.set_lock(held->fd, RangeLock::kUnlock, held->offset, held->bytes);
+  std::ignore = files.close(held->fd);
 }
 
 Result<std::optional<FileLock>> FileLock::try_lock(const Range& range) {
@@ -142,10 +139,12 @@ Result<std::optional<FileLock>> FileLock::try_lock(const Range& range) {
   }
   if (locked < 0)
     return posix_error("lock", range.file, -locked);
-  auto held =
-      std::make_unique<Held>(Held{&files, owner.release(), range.offset, range.bytes});
+  auto held = std::make_unique<Held>(Held{&files, fd, range.offset, range.bytes});
   registry.add(held.get());
-  return FileLock(std::move(held));
+  std::ignore = owner.release();
+  FileLock taken;
+  taken.held_.reset(held.release());
+  return taken;
 }
 
 bool FileLock::held() const {
@@ -167,23 +166,6 @@ bool FileLock::read(std::byte* to, std::size_t size, std::uint64_t offset) const
 
 void FileLock::write(ByteView bytes, std::uint64_t offset) const {
   std::ignore = held_->files->pwrite(held_->fd, bytes, held_->offset + offset);
-}
-
-void FileLock::release() noexcept {
-  if (!held()) {
-    held_.reset();  // in a forked child the descriptor is closed already
-    return;
-  }
-  auto& registry = Registry::instance();
-  const MutexLock lock(registry.mutex);
-  registry.remove(held_.get());
-  FileSystem& files = *held_->files;
-  // Explicit, because close() alone leaves it locked while a child has a copy of the
-  // descriptor. If it fails, waiters go on when the heartbeats stop.
-  std::ignore =
-      files.set_lock(held_->fd, RangeLock::kUnlock, held_->offset, held_->bytes);
-  std::ignore = files.close(held_->fd);
-  held_.reset();
 }
 
 int open_lock_file_to_read(FileSystem& files, const std::filesystem::path& file) {

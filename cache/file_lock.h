@@ -26,12 +26,7 @@ class FileLock {
     std::uint64_t bytes;
   };
 
-  FileLock();
-  FileLock(FileLock&&) noexcept;
-  FileLock& operator=(FileLock&&) noexcept;
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-  ~FileLock();
+  FileLock() = default;
 
   /// One attempt; never blocks. nullopt if another process or thread holds a part of
   /// the range. Creates the file. Errors: kUnavailable if the file system has no locks;
@@ -54,14 +49,16 @@ class FileLock {
   [[nodiscard]] bool read(std::byte* to, std::size_t size, std::uint64_t offset) const;
   void write(ByteView bytes, std::uint64_t offset) const;
 
-  void release() noexcept;
+  void release() noexcept { held_.reset(); }
 
  private:
   struct Held;
+  struct Release {
+    void operator()(Held* held) const noexcept;
+  };
   class Registry;
-  explicit FileLock(std::unique_ptr<Held> held);
 
-  std::unique_ptr<Held> held_;
+  std::unique_ptr<Held, Release> held_;
 };
 
 /// Opens a lock file to read what its holders wrote; -1 if there is none.

@@ -194,20 +194,14 @@ class OwnedRange::Held::Heartbeats {
   bool has_thread_ KILN_GUARDED_BY(mutex) = false;
 };
 
-OwnedRange::OwnedRange() = default;
-OwnedRange::OwnedRange(std::unique_ptr<Held> held) : held_(std::move(held)) {}
-OwnedRange::OwnedRange(OwnedRange&&) noexcept = default;
-
-OwnedRange& OwnedRange::operator=(OwnedRange&& other) noexcept {
-  if (this != &other) {
-    release();
-    held_ = std::move(other.held_);
-  }
-  return *this;
-}
-
-OwnedRange::~OwnedRange() {
-  release();
+void OwnedRange::Release::operator()(Held* held) const noexcept {
+  const std::unique_ptr<Held> last(held);  // unlocks after the record is written
+  if (!held->range.held())
+    return;
+  auto& heartbeats = Held::Heartbeats::instance();
+  const MutexLock lock(heartbeats.mutex);
+  heartbeats.remove(held);
+  held->write_phase(Phase::kReleased);
 }
 
 Result<std::optional<OwnedRange>> OwnedRange::try_own(
@@ -234,7 +228,9 @@ Result<std::optional<OwnedRange>> OwnedRange::try_own(
   auto& heartbeats = Held::Heartbeats::instance();
   const MutexLock guard(heartbeats.mutex);
   heartbeats.add(held.get());
-  return OwnedRange(std::move(held));
+  OwnedRange owned;
+  owned.held_.reset(held.release());
+  return owned;
 }
 
 std::optional<OwnerRecord> OwnedRange::owner(const Place& place) {
@@ -273,16 +269,6 @@ void OwnedRange::count_build(BuildEnd end) {
   ++held_->record.builds_ended;
   held_->record.timed_out = end == BuildEnd::kTimedOut;
   held_->write_record();
-}
-
-void OwnedRange::release() noexcept {
-  if (held()) {
-    auto& heartbeats = Held::Heartbeats::instance();
-    const MutexLock lock(heartbeats.mutex);
-    heartbeats.remove(held_.get());
-    held_->write_phase(Phase::kReleased);
-  }
-  held_.reset();
 }
 
 }  // namespace kiln::cache

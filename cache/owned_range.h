@@ -84,12 +84,7 @@ class OwnedRange {
     std::uint64_t record;  // number, from 0
   };
 
-  OwnedRange();
-  OwnedRange(OwnedRange&&) noexcept;
-  OwnedRange& operator=(OwnedRange&&) noexcept;
-  OwnedRange(const OwnedRange&) = delete;
-  OwnedRange& operator=(const OwnedRange&) = delete;
-  ~OwnedRange();
+  OwnedRange() = default;
 
   /// One attempt; never blocks. nullopt if another process or thread holds the record.
   /// Writes `record`, with pid, times, builds_ended and timed_out filled in. Errors: as
@@ -108,13 +103,15 @@ class OwnedRange {
   void set_phase(Phase phase);
   /// Says in the record that a build of this key has ended, and how.
   void count_build(BuildEnd end);
-  void release() noexcept;
+  void release() noexcept { held_.reset(); }
 
  private:
   struct Held;
-  explicit OwnedRange(std::unique_ptr<Held> held);
+  struct Release {
+    void operator()(Held* held) const noexcept;
+  };
 
-  std::unique_ptr<Held> held_;
+  std::unique_ptr<Held, Release> held_;
 };
 
 /// Decides from successive reads of a holder's record whether to keep waiting for it.
