@@ -139,8 +139,7 @@ KeyLock::Acquired KeyLock::acquire(const Context& context, const LockRequest& re
     if (record && wait.is_answered(*record))
       return ended({.outcome = LockOutcome::kAnswered});
     if (*owned)
-      return ended(
-          {.outcome = LockOutcome::kHeld, .lock = KeyLock(**std::move(owned))});
+      return ended({.outcome = LockOutcome::kHeld, .lock = **std::move(owned)});
     if (!waited && request.wait)
       context.counters.add(Counter::kLockWaited);
     if (auto why = wait.reason_to_stop(record))

@@ -16,17 +16,16 @@
 namespace kiln::cache {
 
 enum class LockOutcome : std::uint8_t {
-  kHeld,       // build, publish, end_build()
+  kHeld,       // build, publish, OwnedRange::end_build()
   kAppeared,   // look_again returned true; nothing is held
   kAnswered,   // is_answer returned true; nothing is held
   kBypassed,   // build without the lock; `reason` says why
   kCancelled,  // `stop` was requested
 };
 
-/// Thread safety: one thread at a time. Any number of KeyLocks may exist at once, also
-/// for one key in one process.
-class KeyLock {
- public:
+/// Thread safety: any number of threads may wait at once, also for one key in one
+/// process.
+struct KeyLock {
   struct Context {
     const LockFolder& folder;
     FileSystem& file_system;
@@ -54,8 +53,6 @@ class KeyLock {
 
   struct Acquired;
 
-  KeyLock() = default;
-
   /// Waits for the lock, for at most one build of another holder. Goes on without it
   /// (kBypassed) if locks do not work, the record is held for another key, a build that
   /// was waited for has ended with neither object nor answer and the next holder is
@@ -69,28 +66,11 @@ class KeyLock {
   /// Never fails.
   [[nodiscard]] static Acquired acquire(const Context& context,
                                         const LockRequest& request);
-
-  [[nodiscard]] bool held() const { return range_.held(); }
-  void set_phase(Phase phase) { range_.set_phase(phase); }
-  /// What waiters read about this holder.
-  [[nodiscard]] OwnerRecord record() const { return range_.record(); }
-  /// Releases the lock after a build, however that ended: nobody who waited for it
-  /// waits for another one. Without this call they wait for the next holder's build.
-  void end_build(BuildEnd end = BuildEnd::kOther) {
-    range_.count_build(end);
-    range_.release();
-  }
-  void release() noexcept { range_.release(); }
-
- private:
-  explicit KeyLock(OwnedRange range) : range_(std::move(range)) {}
-
-  OwnedRange range_;
 };
 
 struct KeyLock::Acquired {
   LockOutcome outcome = LockOutcome::kBypassed;
-  KeyLock lock{};        // held if and only if kHeld
+  OwnedRange lock{};     // held if and only if kHeld
   std::string reason{};  // of kBypassed
   std::chrono::nanoseconds waited{};
 };

@@ -262,13 +262,13 @@ void OwnedRange::set_phase(Phase phase) {
   held_->write_phase(phase);
 }
 
-void OwnedRange::count_build(BuildEnd end) {
-  if (!held())
-    return;
-  const MutexLock lock(Held::Heartbeats::instance().mutex);
-  ++held_->record.builds_ended;
-  held_->record.timed_out = end == BuildEnd::kTimedOut;
-  held_->write_record();
+void OwnedRange::end_build(BuildEnd end) {
+  if (held()) {
+    const MutexLock lock(Held::Heartbeats::instance().mutex);
+    ++held_->record.builds_ended;
+    held_->record.timed_out = end == BuildEnd::kTimedOut;
+  }
+  release();  // writes the record
 }
 
 }  // namespace kiln::cache

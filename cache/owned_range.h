@@ -101,8 +101,10 @@ class OwnedRange {
   [[nodiscard]] OwnerRecord record() const;
   /// Writes the phase for waiters. Best effort: a record is a hint.
   void set_phase(Phase phase);
-  /// Says in the record that a build of this key has ended, and how.
-  void count_build(BuildEnd end);
+  /// Releases it after a build of its key, and says in the record that this has ended,
+  /// and how: nobody who waited for it waits for another one. After release() alone
+  /// they wait for the next holder's build.
+  void end_build(BuildEnd end = BuildEnd::kOther);
   void release() noexcept { held_.reset(); }
 
  private:

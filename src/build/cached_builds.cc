@@ -134,7 +134,7 @@ CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
 
 CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
                                              const std::stop_token& stop,
-                                             cache::KeyLock& lock) {
+                                             cache::OwnedRange& lock) {
   bool has_begun = false;
   const auto on_phase = [&](compile::BuildPhase phase) {
     has_begun = true;

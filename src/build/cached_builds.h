@@ -113,7 +113,7 @@ class CachedBuilds {
   [[nodiscard]] Ended build_locked(const BuildOrder& order, const std::stop_token& stop,
                                    Wait wait);
   [[nodiscard]] Ended build_here(const BuildOrder& order, const std::stop_token& stop,
-                                 cache::KeyLock& lock);
+                                 cache::OwnedRange& lock);
   [[nodiscard]] Fetched publish(const BuildOrder& order,
                                 std::shared_ptr<const cache::StoredObject> object);
 
