@@ -5,8 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <ostream>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -223,6 +226,18 @@ TEST(Directives, EndWhenTheyAreStopped) {
   stop.request_stop();
   EXPECT_EQ(find_directives("int i;", stop.get_token()).error().code,
             ErrorCode::kCancelled);
+}
+
+TEST(Directives, EndInTheMiddleOfAHugeTextWhenTheyAreStopped) {
+  const std::string text(32U << 20U, '+');  // some hundred milliseconds
+  std::stop_source stop;
+  const std::jthread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    stop.request_stop();
+  });
+  const auto found = find_directives(text, stop.get_token());
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ErrorCode::kCancelled);
 }
 
 }  // namespace
