@@ -218,7 +218,7 @@ TEST_F(KeyLockTest, HoldersThatAreKilledOneAfterAnotherAreNotWaitedForWithoutEnd
     }
     files_.close(fd);
   });
-  const auto waited = acquire_within(5s, impatient);
+  const auto waited = acquire_within(2s, impatient);
   EXPECT_EQ(waited.outcome, LockOutcome::kBypassed);
   EXPECT_NE(waited.reason.find("no build has ended"), std::string::npos)
       << waited.reason;
