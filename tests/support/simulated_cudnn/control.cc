@@ -23,6 +23,11 @@ std::string from_environment(const char* name, const char* otherwise) {
 
 }  // namespace
 
+std::size_t kiln::simulated::version_of_environment() {
+  const std::string version = from_environment("KILN_SIMULATED_CUDNN_VERSION", "0");
+  return std::strtoull(version.c_str(), nullptr, 10);
+}
+
 int kiln_simulated_cudnn_open(const char* driver, const char* real_cudnn) {
   CudnnSimulator& all = simulator();
   const MutexLock lock(all.mutex);

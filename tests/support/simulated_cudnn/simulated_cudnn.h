@@ -13,6 +13,8 @@
 // The environment says what to open, unless kiln_simulated_cudnn_open() does:
 //   KILN_DRIVER                  the simulated driver
 //   KILN_SIMULATED_CUDNN_REAL    the real cuDNN; libcudnn.so.9
+// and which version it says it is, until kiln_simulated_cudnn_set_version() does:
+//   KILN_SIMULATED_CUDNN_VERSION=90100    the real one's
 //
 // Every function may run concurrently with every other and with cuDNN's.
 

@@ -47,11 +47,15 @@ struct PackState {
   bool is_final = false;
 };
 
+/// KILN_SIMULATED_CUDNN_VERSION; 0: none is set.
+[[nodiscard]] std::size_t version_of_environment();
+
 /// `mutex` is not held while the driver or the real cuDNN is called.
 struct CudnnSimulator {
   Mutex mutex;
   std::optional<Libraries> libraries KILN_GUARDED_BY(mutex);  // once set, constant
-  std::size_t version KILN_GUARDED_BY(mutex) = 0;             // 0: the real one's
+  // 0: the real one's
+  std::size_t version KILN_GUARDED_BY(mutex) = version_of_environment();
   std::string injected_function KILN_GUARDED_BY(mutex);
   int injected_status KILN_GUARDED_BY(mutex) = 0;
   std::map<attention::cudnn::Handle, HandleState> handles KILN_GUARDED_BY(mutex);
