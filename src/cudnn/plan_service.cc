@@ -152,10 +152,11 @@ Result<KeyedPlan> PlanService::key(const attention::Problem& problem,
   KeyedPlan plan;
   plan.version = cudnn.version();
   if (plan.version < kFirstCudnn)
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("cuDNN {} builds no plan from a device's properties; {} is "
-                            "the first that does",
-                            to_string(plan.version), to_string(kFirstCudnn)));
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("a plan for a device's properties needs cuDNN >= {0}; found "
+                    "{1}; upgrade cuDNN to {0} or later",
+                    to_string(kFirstCudnn), to_string(plan.version)));
   plan.cudnn = cudnn.path();
   plan.problem = as_built(problem);
   plan.device = device;
