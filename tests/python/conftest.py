@@ -5,6 +5,7 @@ of the tests) and KILN_WORKER; see tests/python/CMakeLists.txt.
 """
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -63,6 +64,11 @@ def python(tmp_path):
         return done.stdout.strip()
 
     return run
+
+
+def blocks(text, language):
+    """What the code blocks of a page hold."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
 def has_nvrtc():

@@ -1,10 +1,9 @@
 """kiln.Kernel: how its arguments reach the device, on a simulated one with the real NVRTC."""
 
-import re
 import textwrap
 
 import pytest
-from conftest import ROOT, needs_torch
+from conftest import ROOT, blocks, needs_torch
 
 pytestmark = pytest.mark.usefixtures("nvrtc")
 
@@ -207,8 +206,7 @@ def test_object_code_is_that_of_cuda_core(python):
 
 def test_the_kernel_of_the_readme_runs_as_it_stands_there(python):
     page = (ROOT / "python/README.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
-    (block,) = [block for block in blocks if "kiln.Kernel(" in block]
+    (block,) = [block for block in blocks(page, "python") if "kiln.Kernel(" in block]
     code = textwrap.dedent(SETUP) + textwrap.dedent(
         """
         launches = simulated.record(driver, "scale", ctypes.c_uint64, ctypes.c_uint64,
@@ -221,11 +219,11 @@ def test_the_kernel_of_the_readme_runs_as_it_stands_there(python):
     assert said == "(4, 1, 1) [2.0, 1000]"
 
 
-def test_the_python_of_every_readme_is_python():
+def test_the_python_of_every_page_is_python():
     for page in ("README.md", "python/README.md"):
-        blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
-        assert blocks, page
-        for block in blocks:
+        found = blocks((ROOT / page).read_text(), "python")
+        assert found, page
+        for block in found:
             compile(block, page, "exec")
 
 

@@ -1,7 +1,5 @@
 """kiln.prepare(): what it builds is what a later call needs."""
 
-import contextlib
-import ctypes
 import importlib
 import inspect
 
@@ -11,7 +9,9 @@ from ops_device import device, launched  # noqa: F401
 
 import kiln
 
-tvm_ffi = pytest.importorskip("tvm_ffi")
+pytest.importorskip("tvm_ffi")
+from simulated_streams import capture  # noqa: E402
+
 _prepare = importlib.import_module("kiln._prepare")
 
 PREPARED = {
@@ -120,24 +120,6 @@ def test_prepare_refuses_what_the_call_would_refuse():
         kiln.prepare("squared_relu", (5, 24), dtype=F32, device=7)
     with pytest.raises(kiln.InvalidArgument, match="bias has the shape"):
         kiln.prepare("bias_gelu", (5, 24), (23,), dtype=F32, device=0)
-
-
-@contextlib.contextmanager
-def capture():
-    """A stream of device 0 is torch's current one, and is being captured."""
-    driver = kiln.testing.driver()
-    context, stream, graph = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-    assert driver.cuCtxPushCurrent_v2(context) == 0
-    assert driver.cuStreamCreate(ctypes.byref(stream), 1) == 0
-    assert driver.cuStreamBeginCapture_v2(stream, 0) == 0
-    try:
-        with tvm_ffi.use_raw_stream(tvm_ffi.device("cuda", 0), stream.value):
-            yield
-    finally:
-        assert driver.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0  # not broken
-        assert driver.cuStreamDestroy_v2(stream) == 0
-        assert driver.cuCtxPopCurrent_v2(ctypes.byref(context)) == 0
 
 
 def captured():
