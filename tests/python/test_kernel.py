@@ -220,7 +220,7 @@ def test_the_kernel_of_the_readme_runs_as_it_stands_there(python):
 
 
 def test_the_python_of_every_page_is_python():
-    for page in ("README.md", "python/README.md"):
+    for page in ("README.md", "python/README.md", "docs/stories.md"):
         found = blocks((ROOT / page).read_text(), "python")
         assert found, page
         for block in found:
