@@ -149,7 +149,8 @@ std::span<const EnvironmentVariable> environment_reference() {
       EnvironmentVariable{
           "KILN_CACHE_DIR",
           "Root of the cache; else $XDG_CACHE_HOME/kiln, ~/.cache/kiln."},
-      EnvironmentVariable{"KILN_CACHE_SIZE", "Limit of the cache: 10GiB, 500M."},
+      EnvironmentVariable{"KILN_CACHE_SIZE",
+                          "Limit of the cache, with its unit: 10GiB, 500M."},
       EnvironmentVariable{"KILN_TRUSTED_UIDS",
                           "Comma-separated user ids whose objects are trusted, too."},
       EnvironmentVariable{"KILN_COMPILE_TIMEOUT",

@@ -57,6 +57,10 @@ Result<std::uint64_t> parse_number(std::string_view text, NumberRange range) {
 Result<std::uint64_t> parse_size(std::string_view text) {
   constexpr std::array<std::string_view, 5> kPrefixes{"", "k", "m", "g", "t"};
   const std::optional<Quantity> quantity = split(text);
+  if (quantity && quantity->unit.empty() && quantity->value > 0)
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the size '{0}' has no unit; write {0}GiB, {0}M or {0}B", text));
   for (std::size_t power = 0; quantity && power < kPrefixes.size(); ++power) {
     const std::string prefix(kPrefixes[power]);
     if (quantity->unit != prefix && quantity->unit != prefix + "b" &&

@@ -11,8 +11,9 @@
 
 namespace kiln {
 
-/// "10GiB", "1.5G", "512k", "4096": bytes, 1024-based, case ignored, "iB" or "B"
-/// optional. Errors: kInvalidArgument, also for a size that does not fit 63 bits.
+/// "10GiB", "1.5G", "512k", "4096B", "0": bytes, 1024-based, case ignored, "iB" or "B"
+/// optional. Errors: kInvalidArgument, also for a number without a unit, whose writer
+/// may mean GiB, and for a size that does not fit 63 bits.
 [[nodiscard]] Result<std::uint64_t> parse_size(std::string_view text);
 
 struct NumberRange {

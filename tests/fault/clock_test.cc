@@ -112,7 +112,7 @@ TEST_F(ClockTest, fault_29_ATrimEvictsNoMoreThanItMust) {
       const auto total = bytes();
       set_clock(offset);
       const json trimmed =
-          kiln_.json_of({"trim", "--max-size", std::to_string(total - 1)});
+          kiln_.json_of({"trim", "--max-size", std::to_string(total - 1) + "B"});
       // One in ten goes, and what is of tomorrow stays till then.
       if (trimmed["removed"] > 1)
         campaign.wrong("a mass eviction: " + trimmed.dump());

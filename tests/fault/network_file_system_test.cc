@@ -47,7 +47,7 @@ class NetworkFileSystemTest : public testing::Test {
             {"stats"},
             {"verify"},
             {"doctor"},
-            {"trim", "--max-size", "1"},
+            {"trim", "--max-size", "1B"},
             {"clear", "--all", "--yes"}};
   }
 

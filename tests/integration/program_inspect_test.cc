@@ -244,7 +244,7 @@ TEST_F(ProgramInspectTest, ADamagedObjectIsRebuiltByTheNextWarmWithoutAVerify) {
 TEST_F(ProgramInspectTest, TrimRemovesTheLeastRecentlyUsedUntilTheRestFits) {
   warm("tiny_fwd", "9.0");
   const int bytes = kiln_.json_of({"stats"})["bytes"];
-  const std::string half = std::to_string(bytes / 2);
+  const std::string half = std::to_string(bytes / 2) + "B";
   const json dry = kiln_.json_of({"trim", "--max-size", half, "--dry-run"});
   EXPECT_EQ(dry["dry_run"], true);
   EXPECT_THAT(dry["removed"].get<int>(), testing::Ge(3));

@@ -136,8 +136,9 @@ TEST_F(ProgramUsageTest, BadNumbersSizesAndDurationsAreRefused) {
     expect_wrong({"warm", "--quick", "--arch", "9.0", "--jobs", jobs},
                  {"--jobs", std::string("'") + jobs + "'", "1 to 1024"});
   for (const char* size :
-       {"abc", "-5", "99999999999999999999999", "1.2.3G", "5Q", "nan"})
+       {"abc", "-5", "99999999999999999999999G", "1.2.3G", "5Q", "nan"})
     expect_wrong({"trim", "--max-size", size}, {"is not a size"});
+  expect_wrong({"trim", "--max-size", "5"}, {"'5' has no unit", "5GiB"});
   for (const char* time : {"5q", "-5", "1e9", "99999999999999999999999", "inf"})
     expect_wrong({"warm", "--quick", "--arch", "9.0", "--timeout", time},
                  {"is not a duration"});

@@ -143,11 +143,11 @@ TEST_F(FormatVersionsTest, fault_35_ObjectsOfOtherVersionsAreNeitherSeenNorTouch
   EXPECT_EQ(kiln_.run({"clear", "--template", "softmax", "--arch", "7.5"}).status, 0);
   EXPECT_EQ(kiln_.json_of({"clear", "--older-than", "7d"})["removed"], 0);
   EXPECT_EQ(kiln_.json_of({"clear", "--all", "--dry-run"})["removed"], kObjects);
-  EXPECT_EQ(kiln_.json_of({"trim", "--max-size", "1", "--dry-run"})["removed"],
+  EXPECT_EQ(kiln_.json_of({"trim", "--max-size", "1B", "--dry-run"})["removed"],
             kObjects);
   EXPECT_EQ(kiln_.json_of({"clear", key})["removed"], 1);
   expect_untouched("all that looks, and a clear of others");
-  EXPECT_EQ(kiln_.json_of({"trim", "--max-size", "1"})["removed"], kObjects - 1);
+  EXPECT_EQ(kiln_.json_of({"trim", "--max-size", "1B"})["removed"], kObjects - 1);
   expect_untouched("trim");
   EXPECT_EQ(Cache::open(options())->publish(*ReferenceObject(1)).outcome,
             Published::kStored);

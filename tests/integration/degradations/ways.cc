@@ -185,7 +185,7 @@ void put_a_folder_for_the_index(Place& place) {
 
 void trim_to_nothing(Place& place) {
   place.age(place.object(place.build()));
-  EXPECT_EQ(place.kiln().run({"trim", "--max-size", "1"}).status, 0);
+  EXPECT_EQ(place.kiln().run({"trim", "--max-size", "1B"}).status, 0);
 }
 
 void leave_temporaries(Place& place) {

@@ -12,10 +12,17 @@ using std::chrono::seconds;
 
 TEST(ParseSize, CountsIn1024WhateverTheSpelling) {
   for (const char* text :
-       {"1536", "1536B", "1.5K", "1.5k", "1.5KB", "1.5KiB", "1.5 kib"})
+       {"1536B", "1536 b", "1.5K", "1.5k", "1.5KB", "1.5KiB", "1.5 kib"})
     EXPECT_EQ(parse_size(text), 1536U) << text;
   EXPECT_EQ(parse_size("10GiB"), 10ULL << 30U);
   EXPECT_EQ(parse_size("1T"), 1ULL << 40U);
+  EXPECT_EQ(parse_size("0"), 0U);
+}
+
+TEST(ParseSize, RefusesANumberWithoutAUnitUnlessItIsNothing) {
+  EXPECT_EQ(parse_size("5").error().message,
+            "the size '5' has no unit; write 5GiB, 5M or 5B");
+  EXPECT_FALSE(parse_size("1.5"));
   EXPECT_EQ(parse_size("0"), 0U);
 }
 
