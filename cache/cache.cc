@@ -51,7 +51,7 @@ Entry entry_of(const StoredObject& object, const Metadata& metadata) {
 std::unique_ptr<Cache> Cache::open(CacheOptions options) {
   std::unique_ptr<Cache> cache(new Cache(std::move(options)));
   cache->mode_ = cache->determine_mode();
-  if (cache->mode_ != Mode::kReadWrite && !cache->is_absent()) {
+  if (cache->mode_ != Mode::kReadWrite && !cache->is_absent_) {
     log(LogLevel::kWarning,
         {"the cache ",
          cache->mode_ == Mode::kOff
@@ -86,10 +86,9 @@ Mode Cache::turn_off(const Error& error) {
   return turn_off(error.message);
 }
 
-bool Cache::is_absent() const {
-  struct stat info {};
-  return !options_.make_root &&
-         file_system_.stat(layout_.root().c_str(), info) == -ENOENT;
+Mode Cache::leave_absent(const std::string& path) {
+  is_absent_ = true;
+  return turn_off(path + " does not exist");
 }
 
 Mode Cache::determine_mode() {
@@ -103,8 +102,8 @@ Mode Cache::determine_mode() {
     return turn_off(trusted.error());
   struct stat info {};
   int err = file_system_.stat(root.c_str(), info);
-  if (is_absent())
-    return turn_off(root + " does not exist");
+  if (err == -ENOENT && !options_.make_root)
+    return leave_absent(root);
   if (err == -ENOENT) {
     if (err = make_folders(file_system_, root); err != 0)
       return turn_off(reason("mkdir", root, err));
@@ -122,6 +121,9 @@ Mode Cache::prepare_objects() {
   // Check the components that exist before creating any.
   if (const auto trusted = trust_.check_path(file_system_, objects); !trusted)
     return turn_off(trusted.error());
+  struct stat found {};
+  if (!options_.make_root && file_system_.stat(objects.c_str(), found) == -ENOENT)
+    return leave_absent(objects);
   int err = make_folders(file_system_, objects);
   std::string_view call = "mkdir";
   if (err == 0) {

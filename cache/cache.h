@@ -49,8 +49,8 @@ struct CacheOptions {
   std::filesystem::path persistent_dir = "/var/tmp";  // for locks of network roots
   Sync sync = Sync::kData;
   LockTimes lock_times;
-  /// False to only inspect a cache: a missing root is not created, and the cache is
-  /// then off without a warning.
+  /// False to only inspect a cache: where none is, none is made, and the cache is then
+  /// off without a warning.
   bool make_root = true;
   FileSystem* file_system = nullptr;  // null: the real one. Must outlive this.
 };
@@ -102,6 +102,8 @@ class Cache {
   [[nodiscard]] Mode mode() const { return mode_; }
   /// Empty for kReadWrite.
   [[nodiscard]] const std::string& mode_reason() const { return mode_reason_; }
+  /// True if there is no cache of this format in the root, and none was to be made.
+  [[nodiscard]] bool is_absent() const { return is_absent_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
   [[nodiscard]] const LockFolder& lock_folder() const { return lock_folder_; }
   /// False if there is no index: the cache is off, read-only or on a network file
@@ -169,13 +171,12 @@ class Cache {
 
  private:
   explicit Cache(CacheOptions options);
-  /// The root does not exist and must not be created.
-  [[nodiscard]] bool is_absent() const;
   [[nodiscard]] Mode determine_mode();
   [[nodiscard]] Mode prepare_objects();
   void open_parts();
   [[nodiscard]] Mode turn_off(std::string reason);
   [[nodiscard]] Mode turn_off(const Error& error);
+  [[nodiscard]] Mode leave_absent(const std::string& path);
   void warn_once(const Error& error);
   [[nodiscard]] Result<void> writable() const;
   [[nodiscard]] Result<Totals> totals();
@@ -191,6 +192,7 @@ class Cache {
   Counters counters_;
   Mode mode_ = Mode::kOff;
   std::string mode_reason_;
+  bool is_absent_ = false;
   LockFolder lock_folder_;
   std::array<std::atomic<bool>, 2> warned_{};  // [0] untrusted, [1] unreadable objects
 

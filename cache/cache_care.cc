@@ -121,7 +121,7 @@ Result<OwnedRange> Cache::acquire_collector_lock() {
 }
 
 Result<TrimResult> Cache::trim(const TrimOptions& options) {
-  if (is_absent())
+  if (is_absent_)
     return TrimResult{};
   KILN_TRY(writable());
   const OwnedRange collector_lock = KILN_TRY(acquire_collector_lock());

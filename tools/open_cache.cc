@@ -11,9 +11,7 @@ Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config) {
   cache::CacheOptions options = cache_options(config);
   options.make_root = false;
   auto cache = cache::Cache::open(std::move(options));
-  std::error_code error;
-  if (cache->mode() == cache::Mode::kOff &&
-      (config.cache_dir.empty() || std::filesystem::exists(config.cache_dir, error))) {
+  if (cache->mode() == cache::Mode::kOff && !cache->is_absent()) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("no cache can be used: {}", cache->mode_reason()));
   }

@@ -12,7 +12,7 @@
 namespace kiln::tools {
 
 /// Errors: kUnavailable where there is no usable cache at all, with the reason; a
-/// folder that does not exist yet is an empty cache.
+/// folder that is empty or does not exist yet is an empty cache, and stays as it is.
 [[nodiscard]] Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config);
 
 /// The keys that `texts` mean: 64 digits, or a unique prefix of 6 or more.

@@ -325,6 +325,20 @@ TEST_F(ProgramInspectTest, NothingIsMadeWhereOnlyLookingIsAskedFor) {
   EXPECT_FALSE(fs::exists(nowhere.parent_path()));
 }
 
+TEST_F(ProgramInspectTest, LookingIntoAFolderThatIsNoCacheLeavesItAsItIs) {
+  const fs::path empty = kiln_.folder() / "empty";
+  fs::create_directory(empty);
+  for (const char* verb : {"ls", "stats", "verify", "trim"})
+    EXPECT_EQ(kiln_.run({verb, "--cache-dir", empty}).status, 0) << verb;
+  EXPECT_EQ(kiln_.run({"show", "abcdef", "--cache-dir", empty}).status, 1);
+  EXPECT_EQ(kiln_
+                .run({"why", "--template", "tiny_fwd:dtype=bf16", "--arch", "9.0",
+                      "--cache-dir", empty})
+                .status,
+            0);
+  EXPECT_TRUE(fs::is_empty(empty));
+}
+
 TEST_F(ProgramInspectTest, DoctorsOfTwoNodesAreCompared) {
   const auto here = kiln_.run({"doctor", "--json"});
   const std::string file = kiln_.write("other.json", here.out);
