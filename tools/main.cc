@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
@@ -153,11 +154,25 @@ Result<Config> settings(const CommonOptions& common) {
   return config;
 }
 
+/// The default place may not be there yet. One that is named is, or is misspelt.
+Result<void> check_cache_dir(const ParsedVerb& parsed) {
+  const std::string& folder = parsed.common->cache_dir;
+  std::error_code unknown;
+  if (folder.empty() || parsed.verb->cache_dir == CacheDir::kMakes ||
+      std::filesystem::exists(folder, unknown) || unknown)
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{}: --cache-dir {}: there is no such folder",
+                          parsed.verb->name, folder));
+}
+
 int run_verb(const ParsedVerb& parsed, Context& context) {
   context.json = parsed.common->json;
   Result<Config> config = settings(*parsed.common);
   if (!config)
     return report_failure(context, config.error());
+  if (const auto checked = check_cache_dir(parsed); !checked)
+    return report_failure(context, checked.error());
   context.config = *std::move(config);
   auto stop = StopSignal::install();
   if (!stop)

@@ -12,6 +12,9 @@
 
 namespace kiln::tools {
 
+/// What a verb does where --cache-dir names no folder.
+enum class CacheDir : bool { kMakes, kExpects };
+
 /// One verb of the program. `add` declares its options and returns its Run,
 /// which may refer to them through shared ownership.
 struct Verb {
@@ -19,6 +22,9 @@ struct Verb {
   const char* summary;
   const char* group;
   Run (*add)(OptionSet& cli);
+  /// kExpects: the verb works on a cache that is there, so that a name without a folder
+  /// is a mistake, and not an empty cache in which all is well.
+  CacheDir cache_dir = CacheDir::kMakes;
 };
 
 /// The options that every verb has.

@@ -101,7 +101,9 @@ std::string man_page(const Program& program) {
       ".TP\n.B 0\nAll done.\n"
       ".TP\n.B 1\nSome items failed or could not be stored, or a key is unknown.\n"
       ".TP\n.B 2\nWrong usage or input; nothing was done.\n"
-      ".TP\n.B 3\nSomething is missing here, such as an NVRTC for that architecture.\n"
+      ".TP\n.B 3\nSomething is missing here: an NVRTC for that architecture, the cache "
+      "that "
+      "--cache-dir names, a place to store what is built.\n"
       ".TP\n.B 130, 143\nStopped by SIGINT or SIGTERM; what was done is printed.\n"
       ".PP\n.B verify\nsums 1 (corrupt), 8 (untrusted) and 16 (unreadable).\n"
       ".SH ENVIRONMENT\n";

@@ -310,19 +310,33 @@ TEST_F(ProgramInspectTest, ClearAllRemovesWhatIsDamagedToo) {
 
 TEST_F(ProgramInspectTest, NothingIsMadeWhereOnlyLookingIsAskedFor) {
   const fs::path nowhere = kiln_.folder() / "nowhere/deep";
+  kiln_.set("KILN_CACHE_DIR", nowhere);
   for (const Arguments& arguments :
        {Arguments{"ls"}, Arguments{"stats"}, Arguments{"verify"}, Arguments{"trim"},
         Arguments{"clear", "--all", "--yes"}}) {
-    auto there = arguments;
-    there.insert(there.end(), {"--cache-dir", nowhere});
-    const auto finished = kiln_.run(there);
+    const auto finished = kiln_.run(arguments);
     EXPECT_EQ(finished.status, 0) << finished.text();
   }
-  EXPECT_EQ(kiln_.run({"show", "abcdef", "--cache-dir", nowhere}).status, 1);
-  const auto why = kiln_.run({"why", "--template", "scaled_softmax_fwd:dtype=bf16",
-                              "--arch", "9.0", "--cache-dir", nowhere});
+  EXPECT_EQ(kiln_.run({"show", "abcdef"}).status, 1);
+  const auto why = kiln_.run(
+      {"why", "--template", "scaled_softmax_fwd:dtype=bf16", "--arch", "9.0"});
   EXPECT_EQ(why.status, 0) << why.text();
   EXPECT_FALSE(fs::exists(nowhere.parent_path()));
+}
+
+TEST_F(ProgramInspectTest, ACacheThatIsNamedAndNotThereIsExitThree) {
+  const std::string typo = kiln_.folder() / "ccahe";
+  for (const Arguments& arguments :
+       {Arguments{"ls"}, Arguments{"stats"}, Arguments{"verify"}, Arguments{"trim"},
+        Arguments{"clear", "--all", "--yes"}, Arguments{"show", "abcdef"},
+        Arguments{"why", "abcdef", "fedcba"}}) {
+    auto there = arguments;
+    there.insert(there.end(), {"--cache-dir", typo});
+    const auto finished = kiln_.run(there);
+    EXPECT_EQ(finished.status, 3) << finished.text();
+    EXPECT_THAT(finished.err, HasSubstr(typo + ": there is no such folder"));
+  }
+  EXPECT_FALSE(fs::exists(typo));
 }
 
 TEST_F(ProgramInspectTest, LookingIntoAFolderThatIsNoCacheLeavesItAsItIs) {

@@ -92,7 +92,7 @@ Run add_verify(OptionSet& cli) {
            "Move corrupt objects into the cache's quarantine folder");
   cli.footer(
       "Exit status: a sum of 1 (corrupt), 8 (untrusted: somebody else can write it)\n"
-      "and 16 (unreadable); 0 if all is well.\n");
+      "and 16 (unreadable); 0 if all is well; 3 if there is no such cache.\n");
   return
       [options](Context& context) { return finish(context, run(context, *options)); };
 }
