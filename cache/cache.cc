@@ -51,14 +51,9 @@ Entry entry_of(const StoredObject& object, const Metadata& metadata) {
 std::unique_ptr<Cache> Cache::open(CacheOptions options) {
   std::unique_ptr<Cache> cache(new Cache(std::move(options)));
   cache->mode_ = cache->determine_mode();
-  if (cache->mode_ != Mode::kReadWrite && !cache->is_absent_) {
-    log(LogLevel::kWarning,
-        {"the cache ",
-         cache->mode_ == Mode::kOff
-             ? "is off, and kernels are kept in memory alone"
-             : "is read-only, and new kernels are kept in memory alone",
-         ": ", cache->mode_reason_});
-  }
+  if (cache->mode_ == Mode::kOff && !cache->is_absent_)
+    log(LogLevel::kWarning, {"the cache is off, and kernels are kept in memory alone: ",
+                             cache->mode_reason_});
   cache->open_parts();
   return cache;
 }
@@ -213,8 +208,13 @@ PublishResult Cache::publish(const NewObject& object) {
 }
 
 PublishResult Cache::publish(const StoredObject& object) {
-  if (const auto may_write = writable(); !may_write)
+  if (const auto may_write = writable(); !may_write) {
+    if (mode_ == Mode::kReadOnly && !warned_read_only_.exchange(true))
+      log(LogLevel::kWarning,
+          {"the cache is read-only, and new kernels are kept in memory alone: ",
+           mode_reason_});
     return {Published::kNotStored, may_write.error(), 0};
+  }
   PublishResult result = store_->publish(object);
   if (result.outcome == Published::kStored) {
     if (const auto metadata = object.metadata())

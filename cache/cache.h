@@ -89,8 +89,10 @@ struct Stats {
 class Cache {
  public:
   /// Never fails: an unusable root gives Mode::kReadOnly or kOff, and one logged
-  /// warning with the path and the reason (also in mode_reason()). Reads no environment
-  /// variables. Cost: a few stat and mkdir calls; the index is not opened.
+  /// warning with the path and the reason (also in mode_reason()): for kOff here, for
+  /// kReadOnly at the first publish, since a warmed cache may well be read-only. Reads
+  /// no environment variables. Cost: a few stat and mkdir calls; the index is not
+  /// opened.
   [[nodiscard]] static std::unique_ptr<Cache> open(CacheOptions options);
 
   Cache(const Cache&) = delete;
@@ -195,6 +197,7 @@ class Cache {
   bool is_absent_ = false;
   LockFolder lock_folder_;
   std::array<std::atomic<bool>, 2> warned_{};  // [0] untrusted, [1] unreadable objects
+  std::atomic<bool> warned_read_only_{false};
 
   // Used by the background thread only.
   std::uint64_t bytes_since_trim_ = 0;

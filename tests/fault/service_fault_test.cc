@@ -254,6 +254,7 @@ TEST_F(ServiceFaultTest, fault_32_AReadOnlyRootServesHitsAndBuildsMissesInMemory
     const auto served = kiln.run({"compile", hit, "--arch", "9.0", "--json"});
     EXPECT_EQ(served.status, 0) << served.text();
     EXPECT_EQ(served.json()["hits"], 1);
+    EXPECT_EQ(served.err, "") << "nothing is wrong";
     const auto built =
         kiln.run({"warm", "--manifest", manifest, "--arch", "9.0", "--json"});
     EXPECT_EQ(built.status, 1) << built.text();
