@@ -3,184 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 
 #include "device/compatibility.h"
 #include "tools/exit_code.h"
-#include "tools/output/progress.h"
-#include "util/quiet_thread.h"
-#include "util/try.h"
 #include "util/units.h"
 
 namespace kiln::tools {
 namespace {
 
 using nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
-using std::chrono::duration_cast;
-using std::chrono::milliseconds;
 
 bool is_success(BuildVerdict verdict) {
   return verdict == BuildVerdict::kHit || verdict == BuildVerdict::kCompiled ||
          verdict == BuildVerdict::kWaited;
 }
-
-BuildVerdict verdict_of(const Result<Fetched>& fetched) {
-  if (fetched) {
-    switch (fetched->outcome) {
-      case FetchOutcome::kHit:
-        return BuildVerdict::kHit;
-      case FetchOutcome::kCompiled:
-        return BuildVerdict::kCompiled;
-      case FetchOutcome::kWaited:
-        return BuildVerdict::kWaited;
-    }
-  }
-  switch (fetched.error().code) {
-    case ErrorCode::kTimeout:
-      return BuildVerdict::kTimeout;
-    case ErrorCode::kCancelled:
-      return BuildVerdict::kNotReached;
-    default:
-      return BuildVerdict::kFailed;
-  }
-}
-
-/// Null for an item without a key.
-const Digest* key_of(const BuildItem& item) {
-  if (const auto* keyed = std::get_if<KeyedRequest>(&item.keyed))
-    return &keyed->key;
-  if (const auto* plan = std::get_if<KeyedPlan>(&item.keyed))
-    return &plan->key;
-  return nullptr;
-}
-
-/// One run: the threads take the items in turn.
-class Runner {
- public:
-  Runner(Context& context, BuildService& service, const BuildRunOptions& options,
-         BuildReport& report)
-      : service_(service),
-        options_(options),
-        report_(report),
-        progress_(context.err, report.items.size()),
-        // A stop of the whole program is passed on to this run's own source, which
-        // fail_fast uses as well.
-        forward_(context.stop->token(), [this] { stop_.request_stop(); }) {}
-
-  void run() {
-    // One thread more than can build at a time: while one waits for the disk, the
-    // others build. Not under fail_fast: after a failure no other thread may be about
-    // to begin. This thread is one of them, in case the system can start no other.
-    const std::size_t wanted = options_.jobs + (options_.fail_fast ? 0 : 1);
-    const std::size_t count = std::min(wanted, report_.items.size());
-    std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < count; ++i) {
-      if (auto thread = start_quiet_thread([this] { take_items(); }, Thread::kJoinable))
-        threads.push_back(*std::move(thread));
-    }
-    take_items();
-    for (std::thread& thread : threads) thread.join();
-  }
-
- private:
-  void take_items() {
-    while (!stop_.stop_requested()) {
-      const std::size_t i = next_.fetch_add(1);
-      if (i >= report_.items.size())
-        return;
-      const BuildItem& item = report_.items[i];
-      const std::string name = item.label + " " + item.arch;
-      progress_.start(name);
-      report_.entries[i] = run_item(item);
-      progress_.finish(name);
-      report_result(item, report_.entries[i]);
-    }
-  }
-
-  BuildEntry run_item(const BuildItem& item) {
-    BuildEntry entry;
-    if (const auto* error = std::get_if<Error>(&item.keyed)) {
-      entry.verdict = BuildVerdict::kFailed;
-      entry.error = *error;
-      return entry;
-    }
-    const auto began = Clock::now();
-    if (options_.dry_run) {
-      entry.object = inspect(*key_of(item));
-      entry.verdict =
-          entry.object != nullptr ? BuildVerdict::kHit : BuildVerdict::kMissing;
-      entry.stored = entry.object != nullptr;
-    } else {
-      bool is_refused = false;
-      auto fetched = fetch(item, is_refused);
-      entry.verdict = is_refused ? BuildVerdict::kRefused : verdict_of(fetched);
-      if (fetched) {
-        entry.object = fetched->object;
-        entry.stored = !fetched->not_stored;
-        entry.error = fetched->not_stored;
-      } else if (entry.verdict != BuildVerdict::kNotReached) {
-        entry.error = fetched.error();
-      }
-    }
-    entry.elapsed = duration_cast<milliseconds>(Clock::now() - began);
-    if (!options_.keep_objects)
-      entry.object = nullptr;
-    return entry;
-  }
-
-  Result<Fetched> fetch(const BuildItem& item, bool& is_refused) {
-    if (const auto* keyed = std::get_if<KeyedRequest>(&item.keyed))
-      return service_.fetch(*keyed, stop_.get_token());
-    const auto& keyed = std::get<KeyedPlan>(item.keyed);
-    auto fetched = KILN_TRY(options_.plans->fetch(keyed, stop_.get_token()));
-    is_refused = fetched.object == nullptr;
-    if (is_refused)
-      return fail(ErrorCode::kCompileFailed,
-                  fmt::format("cuDNN {} refuses it: {}", to_string(keyed.version),
-                              kiln::to_string(fetched.attempts)));
-    return Fetched{std::move(fetched.object), fetched.outcome,
-                   std::move(fetched.not_stored)};
-  }
-
-  std::shared_ptr<const cache::StoredObject> inspect(const Digest& key) {
-    auto object = service_.cache().inspect(key);
-    if (!object || !*object)  // damaged: it would be built
-      return nullptr;
-    return std::make_shared<const cache::StoredObject>(**std::move(object));
-  }
-
-  void report_result(const BuildItem& item, const BuildEntry& entry) {
-    if (is_failure(entry.verdict)) {
-      const bool is_final =
-          entry.verdict != BuildVerdict::kRefused || options_.on_refusal.empty();
-      progress_.message(fmt::format("{} {}: {}{}", item.label, item.arch,
-                                    entry.error->message,
-                                    is_final ? "" : options_.on_refusal));
-      if (is_final && options_.fail_fast)
-        stop_.request_stop();
-    }
-    if (options_.events == nullptr)
-      return;
-    ordered_json event = {
-        {"event", "done"},        {"name", item.label},
-        {"arch", item.arch},      {"outcome", to_string(entry.verdict)},
-        {"stored", entry.stored}, {"ms", entry.elapsed.count()}};
-    event["error"] = entry.error ? error_json(*entry.error) : ordered_json(nullptr);
-    options_.events->write(std::move(event));
-  }
-
-  BuildService& service_;
-  const BuildRunOptions& options_;
-  BuildReport& report_;
-  Progress progress_;
-  std::stop_source stop_;
-  std::stop_callback<std::function<void()>> forward_;
-  std::atomic<std::size_t> next_{0};
-};
 
 std::uint64_t count(const BuildReport& report, BuildVerdict verdict) {
   return static_cast<std::uint64_t>(
@@ -240,6 +78,14 @@ ordered_json item_json(const BuildItem& item, const BuildEntry& entry) {
 }
 
 }  // namespace
+
+const Digest* key_of(const BuildItem& item) {
+  if (const auto* keyed = std::get_if<KeyedRequest>(&item.keyed))
+    return &keyed->key;
+  if (const auto* plan = std::get_if<KeyedPlan>(&item.keyed))
+    return &plan->key;
+  return nullptr;
+}
 
 std::string_view to_string(BuildVerdict verdict) {
   switch (verdict) {
@@ -318,23 +164,6 @@ void BuildReport::add(BuildReport&& later) {
   elapsed += later.elapsed;
 }
 
-void run_builds(Context& context, BuildService& service, const BuildRunOptions& options,
-                BuildReport& report) {
-  const auto began = Clock::now();
-  std::vector<BuildItem> unique;
-  std::set<std::string> seen;
-  for (BuildItem& item : report.items) {
-    const std::string key = item_key(item);
-    if (key.empty() || seen.insert(key).second)
-      unique.push_back(std::move(item));
-  }
-  report.items = std::move(unique);
-  report.dry_run = options.dry_run;
-  report.entries.assign(report.items.size(), BuildEntry{});
-  Runner(context, service, options, report).run();
-  report.elapsed = duration_cast<milliseconds>(Clock::now() - began);
-}
-
 ordered_json report_json(const BuildReport& report) {
   ordered_json entries = ordered_json::array();
   for (std::size_t i = 0; i < report.items.size(); ++i)
@@ -380,6 +209,8 @@ void print_report(const Context& context, const BuildReport& report) {
                                  count(report, BuildVerdict::kCompiled));
   line += part(BuildVerdict::kWaited, "built by others");
   line += part(BuildVerdict::kMissing, "missing");
+  if (report.expected)
+    line += fmt::format(" (about {} to build)", format_duration(*report.expected));
   line += part(BuildVerdict::kFailed, "failed");
   line += part(BuildVerdict::kRefused, "refused by cuDNN");
   line += part(BuildVerdict::kTimeout, "timed out");
@@ -391,6 +222,8 @@ void print_report(const Context& context, const BuildReport& report) {
   print(fmt::format("{}, in {}\n", line, format_duration(report.elapsed)));
   if (const auto driver = min_driver(report))
     print(fmt::format("needs a driver for CUDA {} or later\n", to_string(*driver)));
+  if (count(report, BuildVerdict::kNotReached) > 0)
+    print("what is built is kept: the same command again goes on from here\n");
   print_not_stored(context, report);
 }
 

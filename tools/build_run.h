@@ -44,6 +44,9 @@ enum class BuildVerdict : std::uint8_t {
   kNotReached,  // stopped before its turn
 };
 
+/// Null for an item without a key.
+[[nodiscard]] const Digest* key_of(const BuildItem& item);
+
 /// "hit", "compiled", "waited", "failed", "timeout", "missing" (in a dry run). kRefused
 /// and kNotReached give "failed".
 [[nodiscard]] std::string_view to_string(BuildVerdict verdict);
@@ -66,6 +69,9 @@ struct BuildRunOptions {
   bool dry_run = false;
   bool fail_fast = false;
   bool keep_objects = false;  // false: each object is released at once
+  /// The run is there to store what it builds: if nothing can be stored, nothing is
+  /// built. It also says beforehand how much it will build.
+  bool must_store = false;
   EventLog* events = nullptr;
   PlanService* plans = nullptr;  // needed if an item is a plan
   /// Text for people: what the caller does if cuDNN itself refuses a plan. Empty:
@@ -77,7 +83,8 @@ struct BuildReport {
   std::vector<BuildItem> items;
   std::vector<BuildEntry> entries;  // one per item, in the same order
   bool dry_run = false;             // nothing was built; kMissing: it would be built
-  std::uint64_t skipped = 0;        // left out by a template's target limits
+  std::optional<std::chrono::milliseconds> expected{};  // what a dry run would take
+  std::uint64_t skipped = 0;  // left out by a template's target limits
   std::chrono::milliseconds elapsed{0};
 
   /// Appends a later report, without the items whose key is already here.
@@ -92,11 +99,13 @@ void add_items(BuildService& service, const Request& request,
                const std::vector<device::BuildFor>& architectures, BuildReport& report,
                const std::stop_token& stop = {});
 
-/// Drops items with a key that came before, then fetches the rest, `options.jobs`
-/// builds at a time, with progress on stderr. Ends when all are done, when a stop is
-/// requested through `context.stop`, or after one failure under fail_fast.
-void run_builds(Context& context, BuildService& service, const BuildRunOptions& options,
-                BuildReport& report);
+/// Drops items with a key that came before, then finds what the cache has, and builds
+/// the rest, `options.jobs` builds at a time, with progress on stderr. Ends when all
+/// are done, when a stop is requested through `context.stop`, or after one failure
+/// under fail_fast. Errors: kUnavailable under must_store, before the first build.
+[[nodiscard]] Result<void> run_builds(Context& context, BuildService& service,
+                                      const BuildRunOptions& options,
+                                      BuildReport& report);
 
 /// The contract's document.
 [[nodiscard]] nlohmann::ordered_json report_json(const BuildReport& report);

@@ -255,8 +255,11 @@ TEST_F(ServiceFaultTest, fault_32_AReadOnlyRootServesHitsAndBuildsMissesInMemory
     EXPECT_EQ(served.status, 0) << served.text();
     EXPECT_EQ(served.json()["hits"], 1);
     EXPECT_EQ(served.err, "") << "nothing is wrong";
-    const auto built =
+    const auto warm =
         kiln.run({"warm", "--manifest", manifest, "--arch", "9.0", "--json"});
+    EXPECT_EQ(warm.status, 3) << warm.text();
+    EXPECT_THAT(warm.err, HasSubstr("the cache is read-only"));
+    const auto built = kiln.run({"compile", miss, "--arch", "8.0,9.0", "--json"});
     EXPECT_EQ(built.status, 1) << built.text();
     EXPECT_EQ(built.json()["compiled"], 2);
     EXPECT_EQ(built.json()["not_stored"], 2);

@@ -303,20 +303,29 @@ TEST_F(ProgramWarmTest, TwoAtOnceCompileEachKeyOnce) {
   EXPECT_EQ(kiln_.json_of({"stats"})["counters"]["compiled"], 10);
 }
 
-TEST_F(ProgramWarmTest, WhatCannotBeStoredIsCompiledAndCounted) {
+TEST_F(ProgramWarmTest, NothingIsBuiltWhereNothingCanBeStored) {
+  kiln_.use_fake_nvrtc("crash");  // a build would be a failure of its own
   const std::string manifest = write_sources(2);
   const std::string file = kiln_.write("file", "");
-  const json report = kiln_.json_of(
-      {"warm", "--manifest", manifest, "--cache-dir", file + "/cache"}, 1);
+  const test::KilnProgram::Arguments off{"--cache-dir", file + "/cache"};
+  const json refused =
+      kiln_.json_of({"warm", "--manifest", manifest, off[0], off[1]}, 3);
+  EXPECT_EQ(refused["error"]["code"], "unavailable");
+  EXPECT_THAT(refused["error"]["message"].get<std::string>(),
+              testing::AllOf(HasSubstr("nothing is built"), HasSubstr(file),
+                             HasSubstr("0 of the 2")));
+  // What cannot be stored may still be wanted for its log or its image.
+  kiln_.use_fake_nvrtc();
+  const std::string source = kiln_.write("k.cu", test::kTinySource);
+  const json report =
+      kiln_.json_of({"compile", source, "--arch", "9.0", off[0], off[1]}, 1);
   expect_sums(report);
-  EXPECT_EQ(report["compiled"], 2);
-  EXPECT_EQ(report["not_stored"], 2);
+  EXPECT_EQ(report["compiled"], 1);
+  EXPECT_EQ(report["not_stored"], 1);
   EXPECT_EQ(report["failed"], 0);
-  for (const json& entry : report["entries"]) {
-    EXPECT_EQ(entry["outcome"], "compiled");
-    EXPECT_EQ(entry["stored"], false);
-    EXPECT_TRUE(entry["error"].is_object());
-  }
+  EXPECT_EQ(report["entries"][0]["outcome"], "compiled");
+  EXPECT_EQ(report["entries"][0]["stored"], false);
+  EXPECT_TRUE(report["entries"][0]["error"].is_object());
 }
 
 TEST_F(ProgramWarmTest, TheToolchainIsRecordedAndWhyShowsIt) {
@@ -374,9 +383,10 @@ class ProgramInterruptTest : public ProgramWarmTest,
 TEST_P(ProgramInterruptTest, StopsTheBuildsPrintsWhatWasDoneAndIsResumed) {
   kiln_.use_fake_nvrtc();
   const std::string manifest = write_sources(5);
+  // The last two: what the cache has is found before anything is built.
   kiln_.write("two.jsonl",
-              "{\"source\":\"__global__ void k0(int* x) { *x = 0; }\"}\n"
-              "{\"source\":\"__global__ void k1(int* x) { *x = 1; }\"}\n");
+              "{\"source\":\"__global__ void k3(int* x) { *x = 3; }\"}\n"
+              "{\"source\":\"__global__ void k4(int* x) { *x = 4; }\"}\n");
   EXPECT_EQ(
       kiln_.json_of({"warm", "--manifest", "two.jsonl", "--arch", "9.0"})["compiled"],
       2);
@@ -395,7 +405,8 @@ TEST_P(ProgramInterruptTest, StopsTheBuildsPrintsWhatWasDoneAndIsResumed) {
   EXPECT_EQ(report["requested"], 5);
   EXPECT_EQ(report["hits"], 2);
   EXPECT_EQ(report["failed"], 3);
-  EXPECT_EQ(report["entries"][4]["error"]["code"], "cancelled");
+  EXPECT_EQ(report["entries"][2]["error"]["code"], "cancelled");
+  EXPECT_THAT(stopped.err, HasSubstr("2 of 5 in the cache, 3 to build"));
   for (const pid_t worker : workers)
     EXPECT_TRUE(test::eventually(5s, [&] { return !test::is_running(worker); }));
 
@@ -403,6 +414,20 @@ TEST_P(ProgramInterruptTest, StopsTheBuildsPrintsWhatWasDoneAndIsResumed) {
   const json resumed = kiln_.json_of({"warm", "--manifest", manifest});
   EXPECT_EQ(resumed["hits"], 2);
   EXPECT_EQ(resumed["compiled"], 3);
+}
+
+TEST_F(ProgramWarmTest, AStoppedOneSaysThatTheSameCommandGoesOn) {
+  kiln_.use_fake_nvrtc("hang");
+  auto running = kiln_.start({"warm", "--manifest", write_sources(1)});
+  ASSERT_TRUE(
+      test::eventually(60s, [&] { return !test::children_of(running.pid()).empty(); }));
+  ASSERT_TRUE(test::eventually(
+      60s, [&] { return running.err_so_far().find("to build") != std::string::npos; }));
+  running.signal(SIGINT);
+  const auto stopped = running.finish(30s);
+  EXPECT_EQ(stopped.status, 128 + SIGINT) << stopped.text();
+  EXPECT_THAT(stopped.out, testing::AllOf(HasSubstr("1 not reached"),
+                                          HasSubstr("goes on from here")));
 }
 
 TEST_P(ProgramInterruptTest, EndsTheQuestionToACompilerThatDoesNotAnswer) {

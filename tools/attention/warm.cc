@@ -270,19 +270,18 @@ Result<int> warm_attention(Context& context, const AttentionOptions& options) {
   BuildRunOptions how{.jobs = service->jobs().get(),
                       .dry_run = options.dry_run,
                       .fail_fast = options.fail_fast,
-                      .keep_objects = false,
-                      .events = nullptr,
+                      .must_store = true,
                       .plans = &plans};
   if (list.has_kernels())
     how.on_refusal = "; so Kiln's own kernel is built for it";
-  run_builds(context, *service, how, report);
+  KILN_TRY(run_builds(context, *service, how, report));
   const bool has_stopped =
       options.fail_fast && std::ranges::any_of(report.entries, [](const auto& entry) {
         return is_failure(entry.verdict) && entry.verdict != BuildVerdict::kRefused;
       });
   if (list.has_kernels() && !has_stopped) {
     BuildReport more = list.replacements(report);
-    run_builds(context, *service, how, more);
+    KILN_TRY(run_builds(context, *service, how, more));
     report.add(std::move(more));
   }
   if (context.json)

@@ -29,8 +29,11 @@ std::string shortened(const std::string& text, std::size_t width) {
 
 }  // namespace
 
+// On a terminal the first line comes at once.
 Progress::Progress(const Terminal& terminal, std::size_t total)
-    : terminal_(terminal), total_(total) {}
+    : terminal_(terminal),
+      total_(total),
+      last_draw_(terminal.is_terminal() ? Clock::time_point() : Clock::now()) {}
 
 Progress::~Progress() {
   const MutexLock lock(mutex_);
@@ -43,8 +46,10 @@ void Progress::start(const std::string& item) {
   draw();
 }
 
-void Progress::finish(const std::string& item) {
+void Progress::finish(const std::string& item,
+                      std::optional<std::chrono::milliseconds> left) {
   const MutexLock lock(mutex_);
+  left_ = left;
   const auto found = running_.find(item);
   if (found != running_.end())
     running_.erase(found);
@@ -67,7 +72,8 @@ void Progress::draw() {
     print_error(fmt::format("{}\n", line()));
     return;
   }
-  const auto width = static_cast<std::size_t>(std::max(20, terminal_.width() - 1));
+  // Room for the ^C of a terminal, which the next line must not begin with.
+  const auto width = static_cast<std::size_t>(std::max(20, terminal_.width() - 4));
   print_error(fmt::format("\r\033[K{}", shortened(line(), width)));
   drawn_ = true;
 }
@@ -80,16 +86,9 @@ void Progress::erase() {
 }
 
 std::string Progress::line() const {
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-  const double rate = seconds > 0 ? static_cast<double>(done_) / seconds : 0;
-  std::string text =
-      fmt::format("[{}] {}/{}  {:.1f}/s", bar(done_, total_), done_, total_, rate);
-  if (rate > 0 && done_ < total_) {
-    const double left = static_cast<double>(total_ - done_) / rate;
-    text += fmt::format(
-        "  {} left",
-        format_duration(std::chrono::milliseconds(static_cast<long long>(left * 1e3))));
-  }
+  std::string text = fmt::format("[{}] {}/{}", bar(done_, total_), done_, total_);
+  if (left_ && done_ < total_)
+    text += fmt::format("  {} left", format_duration(*left_));
   if (!running_.empty())
     text += "  " + *running_.begin();
   return printable_lines(text);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -27,7 +28,8 @@ class Progress {
   ~Progress();
 
   void start(const std::string& item);
-  void finish(const std::string& item);
+  /// `left`: how long the rest will take, if that is known.
+  void finish(const std::string& item, std::optional<std::chrono::milliseconds> left);
   /// Prints a whole line (a failure, a warning) above the bar.
   void message(std::string_view text);
 
@@ -41,13 +43,13 @@ class Progress {
   // Constant after construction.
   const Terminal& terminal_;
   const std::size_t total_;
-  const Clock::time_point begin_ = Clock::now();
 
   Mutex mutex_;
   std::multiset<std::string> running_ KILN_GUARDED_BY(mutex_);
   std::size_t done_ KILN_GUARDED_BY(mutex_) = 0;
+  std::optional<std::chrono::milliseconds> left_ KILN_GUARDED_BY(mutex_);
   bool drawn_ KILN_GUARDED_BY(mutex_) = false;
-  Clock::time_point last_draw_ KILN_GUARDED_BY(mutex_) = begin_;
+  Clock::time_point last_draw_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln::tools

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -288,6 +290,8 @@ BenchReport measure_all(const Context& context, Bench& bench,
                         const std::vector<BenchCase>& cases, int rounds) {
   Progress progress(context.err, cases.size());
   BenchReport report;
+  const auto began = std::chrono::steady_clock::now();
+  int done = 0;
   for (const BenchCase& each : cases) {
     if (context.stop->exit_code())
       break;
@@ -295,7 +299,12 @@ BenchReport measure_all(const Context& context, Bench& bench,
         fmt::format("{}:dtype={}", each.operation, to_string(each.dtype));
     progress.start(label);
     measure(bench, each, rounds, report);
-    progress.finish(label);
+    const std::chrono::duration<double, std::milli> took =
+        std::chrono::steady_clock::now() - began;
+    ++done;
+    const double left =
+        took.count() / done * (static_cast<double>(cases.size()) - done);
+    progress.finish(label, std::chrono::milliseconds(std::llround(left)));
   }
   return report;
 }

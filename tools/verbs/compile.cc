@@ -135,13 +135,8 @@ Result<int> run(Context& context, const CompileOptions& options) {
   }
   BuildReport report;
   add_items(*service, request, architectures, report, context.stop->token());
-  run_builds(context, *service,
-             {.jobs = service->jobs().get(),
-              .dry_run = false,
-              .fail_fast = false,
-              .keep_objects = true,
-              .events = nullptr},
-             report);
+  KILN_TRY(run_builds(context, *service,
+                      {.jobs = service->jobs().get(), .keep_objects = true}, report));
   print_logs(report);
   if (context.json)
     print_json(report_json(report));

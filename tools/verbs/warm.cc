@@ -187,13 +187,13 @@ Result<int> run(Context& context, const WarmOptions& options) {
   const auto service = KILN_TRY(BuildService::open(
       config, {.stop = context.stop->token(), .make_root = !options.dry_run}));
   BuildReport report = KILN_TRY(list_items(*service, options, context.stop->token()));
-  run_builds(context, *service,
-             {.jobs = service->jobs().get(),
-              .dry_run = options.dry_run,
-              .fail_fast = options.fail_fast,
-              .keep_objects = false,
-              .events = events.get()},
-             report);
+  KILN_TRY(run_builds(context, *service,
+                      {.jobs = service->jobs().get(),
+                       .dry_run = options.dry_run,
+                       .fail_fast = options.fail_fast,
+                       .must_store = true,
+                       .events = events.get()},
+                      report));
   if (!options.dry_run)
     record_toolchain(*service, report);
   if (context.json)

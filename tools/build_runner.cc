@@ -1,0 +1,284 @@
+// A run of builds: what the cache has is found first, and then the rest is built.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "tools/build_run.h"
+#include "tools/build_times.h"
+#include "tools/output/progress.h"
+#include "util/mutex.h"
+#include "util/quiet_thread.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+namespace {
+
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+
+BuildVerdict verdict_of(const Result<Fetched>& fetched) {
+  if (fetched) {
+    switch (fetched->outcome) {
+      case FetchOutcome::kHit:
+        return BuildVerdict::kHit;
+      case FetchOutcome::kCompiled:
+        return BuildVerdict::kCompiled;
+      case FetchOutcome::kWaited:
+        return BuildVerdict::kWaited;
+    }
+  }
+  switch (fetched.error().code) {
+    case ErrorCode::kTimeout:
+      return BuildVerdict::kTimeout;
+    case ErrorCode::kCancelled:
+      return BuildVerdict::kNotReached;
+    default:
+      return BuildVerdict::kFailed;
+  }
+}
+
+/// One run: its threads take the items in turn.
+class Runner {
+ public:
+  Runner(Context& context, BuildService& service, const BuildRunOptions& options,
+         BuildReport& report)
+      : context_(context),
+        service_(service),
+        options_(options),
+        report_(report),
+        // One thread more than can build at a time: while one waits for the disk, the
+        // others build. Not under fail_fast: after a failure no other thread may be
+        // about to begin.
+        threads_(options.jobs + (options.fail_fast ? 0 : 1)),
+        // A stop of the whole program is passed on to this run's own source, which
+        // fail_fast uses as well.
+        forward_(context.stop->token(), [this] { stop_.request_stop(); }) {}
+
+  Result<void> run() {
+    std::vector<std::size_t> all(report_.items.size());
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+    in_threads(all, [this](std::size_t i) { look_up(i); });
+    std::vector<std::size_t> rest;
+    for (const std::size_t i : all) {
+      const BuildVerdict verdict = report_.entries[i].verdict;
+      if (verdict == BuildVerdict::kNotReached || verdict == BuildVerdict::kMissing)
+        rest.push_back(i);
+    }
+    if (rest.empty() || stop_.stop_requested())
+      return {};
+    expect(rest);
+    if (options_.dry_run)
+      return {};
+    KILN_TRY(check_store(rest));
+    if (options_.must_store)
+      print_error(fmt::format("{} of {} in the cache, {} to build\n",
+                              all.size() - rest.size(), all.size(), rest.size()));
+    Progress progress(context_.err, rest.size());
+    in_threads(rest, [&](std::size_t i) { build(i, progress); });
+    return {};
+  }
+
+ private:
+  /// This thread is one of them, in case the system can start no other.
+  void in_threads(const std::vector<std::size_t>& items,
+                  const std::function<void(std::size_t)>& handle) {
+    std::atomic<std::size_t> next{0};
+    const auto take = [&] {
+      while (!stop_.stop_requested()) {
+        const std::size_t at = next.fetch_add(1);
+        if (at >= items.size())
+          return;
+        handle(items[at]);
+      }
+    };
+    std::vector<std::thread> threads;
+    for (std::size_t i = 1; i < std::min<std::size_t>(threads_, items.size()); ++i) {
+      if (auto thread = start_quiet_thread(take, Thread::kJoinable))
+        threads.push_back(*std::move(thread));
+    }
+    take();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  /// Only a dry run is done with what is not there.
+  void look_up(std::size_t i) {
+    const Digest* const key = key_of(report_.items[i]);
+    BuildEntry& entry = report_.entries[i];
+    if (key == nullptr && options_.dry_run)
+      return report_result(i, fetch(i), nullptr);
+    if (key == nullptr)
+      return;  // its error comes in its turn
+    auto object = inspect(*key);
+    if (!options_.dry_run) {
+      if (object != nullptr)
+        report_result(i, fetch(i), nullptr);  // counts the hit
+      return;
+    }
+    entry.verdict = object != nullptr ? BuildVerdict::kHit : BuildVerdict::kMissing;
+    entry.stored = object != nullptr;
+    report_result(i, std::move(entry), nullptr);
+  }
+
+  void build(std::size_t i, Progress& progress) {
+    const BuildItem& item = report_.items[i];
+    const std::string name = item.label + " " + item.arch;
+    progress.start(name);
+    BuildEntry entry = fetch(i);
+    {
+      const MutexLock lock(times_mutex_);
+      times_.finish(item.name, entry.elapsed);
+      progress.finish(name, times_.left(threads_));
+    }
+    report_result(i, std::move(entry), &progress);
+  }
+
+  BuildEntry fetch(std::size_t i) {
+    const BuildItem& item = report_.items[i];
+    BuildEntry entry;
+    if (const auto* error = std::get_if<Error>(&item.keyed)) {
+      entry.verdict = BuildVerdict::kFailed;
+      entry.error = *error;
+      return entry;
+    }
+    const auto began = Clock::now();
+    bool is_refused = false;
+    auto fetched = fetch(item, is_refused);
+    entry.verdict = is_refused ? BuildVerdict::kRefused : verdict_of(fetched);
+    if (fetched) {
+      entry.stored = !fetched->not_stored;
+      entry.error = fetched->not_stored;
+      if (options_.keep_objects)
+        entry.object = fetched->object;
+    } else if (entry.verdict != BuildVerdict::kNotReached) {
+      entry.error = fetched.error();
+    }
+    entry.elapsed = duration_cast<milliseconds>(Clock::now() - began);
+    return entry;
+  }
+
+  Result<Fetched> fetch(const BuildItem& item, bool& is_refused) {
+    if (const auto* keyed = std::get_if<KeyedRequest>(&item.keyed))
+      return service_.fetch(*keyed, stop_.get_token());
+    const auto& keyed = std::get<KeyedPlan>(item.keyed);
+    auto fetched = KILN_TRY(options_.plans->fetch(keyed, stop_.get_token()));
+    is_refused = fetched.object == nullptr;
+    if (is_refused)
+      return fail(ErrorCode::kCompileFailed,
+                  fmt::format("cuDNN {} refuses it: {}", to_string(keyed.version),
+                              kiln::to_string(fetched.attempts)));
+    return Fetched{std::move(fetched.object), fetched.outcome,
+                   std::move(fetched.not_stored)};
+  }
+
+  std::shared_ptr<const cache::StoredObject> inspect(const Digest& key) {
+    auto object = service_.cache().inspect(key);
+    if (!object || !*object)  // damaged: it would be built
+      return nullptr;
+    return std::make_shared<const cache::StoredObject>(**std::move(object));
+  }
+
+  /// Prepares the time left for the builds of `rest` from those that the cache has.
+  void expect(const std::vector<std::size_t>& rest) {
+    const MutexLock lock(times_mutex_);
+    cache::ListQuery query;
+    std::set<std::string> names;
+    for (const std::size_t i : rest) {
+      const BuildItem& item = report_.items[i];
+      times_.expect(item.name);
+      if (item.named_as == "template" && names.insert(item.name).second)
+        query.templates.push_back(item.name);
+    }
+    constexpr std::size_t kEnough = 1000;
+    query.limit = kEnough;
+    // Without an index this would read every object.
+    if (!query.templates.empty() && service_.cache().has_index()) {
+      if (const auto entries = service_.cache().list(query)) {
+        for (const cache::Entry& entry : *entries)
+          times_.remember(entry.template_name, milliseconds(entry.compile_ms));
+      }
+    }
+    if (options_.dry_run)
+      report_.expected = times_.left(std::min<std::size_t>(threads_, rest.size()));
+  }
+
+  Result<void> check_store(const std::vector<std::size_t>& rest) {
+    const cache::Cache& cache = service_.cache();
+    if (!options_.must_store || cache.mode() == cache::Mode::kReadWrite)
+      return {};
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("nothing is built, since nothing can be stored: the cache is {}: "
+                    "{}; it has {} of the {} that are wanted",
+                    cache.mode() == cache::Mode::kOff ? "off" : "read-only",
+                    cache.mode_reason(), report_.items.size() - rest.size(),
+                    report_.items.size()));
+  }
+
+  /// Keeps the entry of an item, and prints it where it failed.
+  void report_result(std::size_t i, BuildEntry result, Progress* progress) {
+    const BuildItem& item = report_.items[i];
+    BuildEntry& entry = report_.entries[i];
+    entry = std::move(result);
+    if (is_failure(entry.verdict)) {
+      const bool is_final =
+          entry.verdict != BuildVerdict::kRefused || options_.on_refusal.empty();
+      const auto text =
+          fmt::format("{} {}: {}{}", item.label, item.arch, entry.error->message,
+                      is_final ? "" : options_.on_refusal);
+      if (progress != nullptr)
+        progress->message(text);
+      else
+        print_error(printable_lines(text) + "\n");
+      if (is_final && options_.fail_fast)
+        stop_.request_stop();
+    }
+    if (options_.events == nullptr)
+      return;
+    ordered_json event = {
+        {"event", "done"},        {"name", item.label},
+        {"arch", item.arch},      {"outcome", to_string(entry.verdict)},
+        {"stored", entry.stored}, {"ms", entry.elapsed.count()}};
+    event["error"] = entry.error ? error_json(*entry.error) : ordered_json(nullptr);
+    options_.events->write(std::move(event));
+  }
+
+  Context& context_;
+  BuildService& service_;
+  const BuildRunOptions& options_;
+  BuildReport& report_;
+  const std::size_t threads_;
+  std::stop_source stop_;
+  std::stop_callback<std::function<void()>> forward_;
+  Mutex times_mutex_;
+  BuildTimes times_ KILN_GUARDED_BY(times_mutex_);
+};
+
+}  // namespace
+
+Result<void> run_builds(Context& context, BuildService& service,
+                        const BuildRunOptions& options, BuildReport& report) {
+  const auto began = Clock::now();
+  std::vector<BuildItem> unique;
+  std::set<Digest> seen;
+  for (BuildItem& item : report.items) {
+    const Digest* const key = key_of(item);
+    if (key == nullptr || seen.insert(*key).second)
+      unique.push_back(std::move(item));
+  }
+  report.items = std::move(unique);
+  report.dry_run = options.dry_run;
+  report.entries.assign(report.items.size(), BuildEntry{});
+  KILN_TRY(Runner(context, service, options, report).run());
+  report.elapsed = duration_cast<milliseconds>(Clock::now() - began);
+  return {};
+}
+
+}  // namespace kiln::tools
