@@ -22,7 +22,7 @@ namespace kiln::request {
 
 struct ManifestEntry {
   Request request;
-  std::optional<device::Architecture> architecture{};  // of the line; --arch wins
+  std::optional<device::Architecture> architecture{};  // of the line
   std::size_t line = 0;                                // counted from 1; 0: not read
 };
 

@@ -183,7 +183,7 @@ TEST_F(ProgramWarmTest, ADryRunLeavesNoTraceInAnEmptyPlace) {
   EXPECT_FALSE(std::filesystem::exists(kiln_.cache_dir()));
 }
 
-TEST_F(ProgramWarmTest, AManifestHasTemplatesAndSourcesAndArchBeatsItsLines) {
+TEST_F(ProgramWarmTest, AManifestHasTemplatesAndSourcesAndArchMustNameThatOfALine) {
   const std::string manifest = kiln_.write(
       "m.jsonl",
       "{\"template\":\"scaled_softmax_fwd\",\"params\":{\"dtype\":\"bf16\","
@@ -199,19 +199,22 @@ TEST_F(ProgramWarmTest, AManifestHasTemplatesAndSourcesAndArchBeatsItsLines) {
   EXPECT_EQ(report["entries"][0]["arch"], "8.0");
   EXPECT_EQ(report["entries"][1]["file"], manifest + ":2/kernel.cu");
   EXPECT_EQ(report["entries"][1]["arch"], "9.0");
-  const json other =
-      kiln_.json_of({"warm", "--manifest", manifest, "--arch", "9.0", "--dry-run"});
-  EXPECT_EQ(other["requested"], 2);
-  EXPECT_EQ(other["hits"], 1);
-  // Also where nothing here could build for the line's own.
+  // Each for its own, although both are asked for.
+  const json both =
+      kiln_.json_of({"warm", "--manifest", manifest, "--arch", "8.0,9.0", "--dry-run"});
+  EXPECT_EQ(both["requested"], 2);
+  EXPECT_EQ(both["hits"], 2);
+  const auto refused = kiln_.run({"warm", "--manifest", manifest, "--arch", "8.0"});
+  EXPECT_EQ(refused.status, 2) << refused.text();
+  EXPECT_THAT(refused.err,
+              HasSubstr(manifest + ":2: this line has \"arch\": \"9.0\", and 8.0 is "
+                                   "asked for; leave one of the two out"));
   kiln_.use_fake_nvrtc();
   kiln_.write(
       "old.jsonl",
       "{\"source\":\"__global__ void k(int* x) { *x = 1; }\",\"arch\":\"5.0\"}\n");
   EXPECT_EQ(kiln_.run({"warm", "--manifest", "old.jsonl"}).status, 3);
-  EXPECT_EQ(
-      kiln_.json_of({"warm", "--manifest", "old.jsonl", "--arch", "9.0"})["compiled"],
-      1);
+  EXPECT_EQ(kiln_.run({"warm", "--manifest", "old.jsonl", "--arch", "9.0"}).status, 2);
 }
 
 TEST_F(ProgramWarmTest, AWaiterSaysWhomItWaitsForAndThatItWaitsNoLonger) {

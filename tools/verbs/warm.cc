@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -36,36 +37,55 @@ struct WarmOptions {
   std::string events;
 };
 
-/// What was selected. A manifest line may name its own architecture.
+/// A line of a manifest, which may name its own architecture.
+struct WantedLine {
+  request::ManifestEntry entry;
+  std::string place;  // "kernels.jsonl:2"
+};
+
+/// What was selected.
 struct WantedKernels {
   request::Selection selection;
-  std::vector<request::ManifestEntry> lines;
+  std::vector<WantedLine> lines;
   std::vector<ops::Preset> presets;
 };
 
 /// Checks a manifest line as far as is possible before anything is built.
-Result<void> check_line(BuildService& service, const std::string& path,
-                        const request::ManifestEntry& line,
+Result<void> check_line(BuildService& service, const WantedLine& line,
                         const ArchitectureOptions& architectures) {
   Result<void> checked;
-  if (auto prepared = service.prepare(line.request); !prepared)
+  if (auto prepared = service.prepare(line.entry.request); !prepared)
     checked = tl::unexpected(std::move(prepared).error());
-  if (checked && line.architecture) {
-    // --arch overrides the line's architecture, which then only has to be a known one.
-    auto chosen = service.toolchains().choose(*line.architecture);
-    const bool matters =
-        !is_given(architectures) ||
-        (!chosen && chosen.error().code == ErrorCode::kInvalidArgument);
-    if (!chosen && matters)
+  // With --arch the line's own has to be one of those, which are checked by themselves.
+  if (checked && line.entry.architecture && !is_given(architectures)) {
+    if (auto chosen = service.toolchains().choose(*line.entry.architecture); !chosen)
       checked = tl::unexpected(std::move(chosen).error());
   }
   if (checked)
     return {};
   // The name of a source is its place already.
-  const auto place = fmt::format("{}:{}: ", path, line.line);
   const std::string& message = checked.error().message;
-  return fail(checked.error().code,
-              message.starts_with(place) ? message : place + message);
+  return fail(checked.error().code, message.starts_with(line.place + ": ")
+                                        ? message
+                                        : line.place + ": " + message);
+}
+
+/// What to build a line for: its own architecture, which --arch and --profile must then
+/// name as well, else `asked`. Errors: kInvalidArgument.
+Result<std::vector<device::BuildFor>> architectures_of(
+    const WantedLine& line, const ArchitectureOptions& options,
+    const std::vector<device::BuildFor>& asked) {
+  if (!line.entry.architecture)
+    return asked;
+  std::vector<std::string> names;
+  for (const device::BuildFor& each : asked) names.push_back(to_string(each));
+  const std::string own = to_string(*line.entry.architecture);
+  if (is_given(options) && std::ranges::find(names, own) == names.end())
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: this line has \"arch\": \"{}\", and {} is asked for; "
+                            "leave one of the two out",
+                            line.place, own, fmt::join(names, ", ")));
+  return std::vector<device::BuildFor>{*line.entry.architecture};
 }
 
 Result<WantedKernels> select(BuildService& service, const WarmOptions& options) {
@@ -82,10 +102,11 @@ Result<WantedKernels> select(BuildService& service, const WarmOptions& options) 
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: there is no request in it", path));
     }
-    for (const request::ManifestEntry& line : lines)
-      KILN_TRY(check_line(service, path, line, options.architectures));
-    wanted.lines.insert(wanted.lines.end(), std::make_move_iterator(lines.begin()),
-                        std::make_move_iterator(lines.end()));
+    for (request::ManifestEntry& line : lines) {
+      auto place = fmt::format("{}:{}", path, line.line);
+      wanted.lines.push_back({std::move(line), std::move(place)});
+      KILN_TRY(check_line(service, wanted.lines.back(), options.architectures));
+    }
   }
   for (const std::string& name : options.presets)
     wanted.presets.push_back(KILN_TRY(ops::find_preset(name)));
@@ -102,9 +123,8 @@ Result<WantedKernels> select(BuildService& service, const WarmOptions& options) 
 bool needs_architectures(const WantedKernels& wanted) {
   if (!wanted.selection.requests().empty() || !wanted.presets.empty())
     return true;
-  return std::any_of(
-      wanted.lines.begin(), wanted.lines.end(),
-      [](const request::ManifestEntry& line) { return !line.architecture; });
+  return std::any_of(wanted.lines.begin(), wanted.lines.end(),
+                     [](const WantedLine& line) { return !line.entry.architecture; });
 }
 
 /// Adds the kernels that the presets launch on such a device, unless already selected.
@@ -140,11 +160,10 @@ Result<BuildReport> list_items(BuildService& service, const WarmOptions& options
   }
   for (const device::BuildFor& build_for : architectures)
     KILN_TRY(add_presets(service, wanted, build_for, report));
-  for (const request::ManifestEntry& line : wanted.lines) {
-    if (!is_given(options.architectures) && line.architecture)
-      add_items(service, line.request, {*line.architecture}, report, stop);
-    else
-      add_items(service, line.request, architectures, report, stop);
+  for (const WantedLine& line : wanted.lines) {
+    add_items(service, line.entry.request,
+              KILN_TRY(architectures_of(line, options.architectures, architectures)),
+              report, stop);
   }
   return report;
 }
@@ -219,8 +238,10 @@ Run add_warm(OptionSet& cli) {
   cli.option("--template", options->templates, "NAME[:p=v,...]",
              "A kernel or family, NAME or NAME:p=v,...; a parameter left out takes "
              "every value of the default set; may be repeated");
-  cli.option("--manifest", options->manifests, "FILE",
-             "Requests as JSON Lines, contents inline; may be repeated");
+  cli.option(
+      "--manifest", options->manifests, "FILE",
+      "Requests as JSON Lines, contents inline; --arch must name the architecture "
+      "of a line that has its own; may be repeated");
   cli.option("--preset", options->presets, "NAME|FILE",
              fmt::format("The kernels that training a model asks for: {}; or a "
                          "file of your own, NAME.toml; may be repeated",
