@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -45,6 +46,20 @@ std::optional<device::CudaVersion> min_driver(const BuildReport& report) {
     version = std::max(version.value_or(needed), needed);
   }
   return version;
+}
+
+/// The architecture that a device asks for where `build_for` was named; empty if that
+/// is the same.
+std::string asked_as(BuildService& service, const PreparedRequest& request,
+                     const device::BuildFor& build_for) {
+  const auto* named = std::get_if<device::Architecture>(&build_for);
+  if (named == nullptr || named->suffix == device::ArchSuffix::kNone)
+    return "";
+  const auto keyed = service.key(request, named->capability);
+  const auto* const found = keyed ? std::get_if<KeyedRequest>(&*keyed) : nullptr;
+  if (found == nullptr || found->target.architecture == *named)
+    return "";
+  return to_string(found->target.architecture);
 }
 
 std::string item_key(const BuildItem& item) {
@@ -144,9 +159,33 @@ void add_items(BuildService& service, const Request& request,
     } else {
       auto& found = std::get<KeyedRequest>(*keyed);
       item.arch = to_string(found.target.architecture);
+      item.asked_as = asked_as(service, *prepared, build_for);
       item.keyed = std::move(found);
     }
     report.items.push_back(std::move(item));
+  }
+}
+
+void print_never_asked_for(const Context& context, const BuildReport& report) {
+  struct Never {
+    const BuildItem* first;
+    std::size_t count;
+  };
+  std::map<std::string, Never> found;
+  for (const BuildItem& item : report.items) {
+    if (item.asked_as.empty())
+      continue;
+    ++found.emplace(item.arch, Never{&item, 0}).first->second.count;
+  }
+  for (const auto& [arch, never] : found) {
+    const auto others =
+        never.count > 1 ? fmt::format(" and {} more", never.count - 1) : "";
+    print_error(
+        fmt::format("{} no device asks for {}{} for {}: one of that kind asks for {}; "
+                    "write --arch {}\n",
+                    context.err.styled("kiln: warning:", Style::kYellow),
+                    printable_lines(never.first->label), others, arch,
+                    never.first->asked_as, never.first->asked_as));
   }
 }
 

@@ -23,9 +23,11 @@ namespace kiln::tools {
 struct BuildItem {
   std::string_view named_as;  // the JSON field: "template" or "file"
   std::string name;
-  std::string label;        // "scaled_softmax_fwd:dtype=bf16", or a file's name
-  Parameters params;        // canonical, of a template
-  std::string arch;         // as printed: the architecture really built for, "9.0a"
+  std::string label;  // "scaled_softmax_fwd:dtype=bf16", or a file's name
+  Parameters params;  // canonical, of a template
+  std::string arch;   // as printed: the architecture really built for, "9.0a"
+  // What a device of this compute capability asks for, if that is another architecture.
+  std::string asked_as = {};
   std::string device = {};  // of a plan, which is for one
   // If a run builds both: "plan" or "kernel", and for a kernel why no plan was built.
   std::string_view kind = {};
@@ -98,6 +100,10 @@ struct BuildReport {
 void add_items(BuildService& service, const Request& request,
                const std::vector<device::BuildFor>& architectures, BuildReport& report,
                const std::stop_token& stop = {});
+
+/// A warning on stderr for each architecture with a suffix, such as 9.0a, for which no
+/// device will ask for what is built: a hit needs the very architecture.
+void print_never_asked_for(const Context& context, const BuildReport& report);
 
 /// Drops items with a key that came before, then finds what the cache has, and builds
 /// the rest, `options.jobs` builds at a time, with progress on stderr. Ends when all

@@ -152,6 +152,25 @@ TEST_F(ProgramWarmTest, WhatATargetLimitExcludesIsSkippedAndNoFailure) {
   EXPECT_EQ(report["failed"], 0);
 }
 
+TEST_F(ProgramWarmTest, AnArchitectureThatNoDeviceAsksForIsWarnedOf) {
+  kiln_.use_fake_nvrtc();
+  const std::string templates = test::write_tiny_templates(kiln_);
+  const auto warned = kiln_.run({"warm", "--template-dir", templates, "--template",
+                                 "tiny_fwd:dtype=bf16", "--arch", "8.0,9.0a"});
+  EXPECT_EQ(warned.status, 0) << warned.text();
+  EXPECT_THAT(warned.err, HasSubstr("no device asks for tiny_fwd:dtype=bf16,wide="));
+  EXPECT_THAT(warned.err, HasSubstr(" and 1 more for 9.0a: one of that kind asks for "
+                                    "9.0; write --arch 9.0\n"));
+  const auto right = kiln_.run({"warm", "--template-dir", templates, "--template",
+                                "tiny_fwd:dtype=bf16", "--arch", "8.0,9.0"});
+  EXPECT_THAT(right.err, Not(HasSubstr("no device asks")));
+  const std::string source = kiln_.write("k.cu", test::kTinySource);
+  EXPECT_THAT(kiln_.run({"compile", source, "--arch", "9.0a"}).err,
+              HasSubstr("k.cu for 9.0a: one of that kind"));
+  EXPECT_THAT(kiln_.run({"compile", source, "--arch", "9.0a", "-o", "k.cubin"}).err,
+              Not(HasSubstr("no device asks")));
+}
+
 TEST_F(ProgramWarmTest, ADryRunBuildsNothingAndSaysWhatIsMissing) {
   kiln_.use_fake_nvrtc();
   const std::string templates = test::write_tiny_templates(kiln_);

@@ -135,6 +135,9 @@ Result<int> run(Context& context, const CompileOptions& options) {
   }
   BuildReport report;
   add_items(*service, request, architectures, report, context.stop->token());
+  // With -o the image may be for whoever asks for that architecture.
+  if (options.output.empty())
+    print_never_asked_for(context, report);
   KILN_TRY(run_builds(context, *service,
                       {.jobs = service->jobs().get(), .keep_objects = true}, report));
   print_logs(report);

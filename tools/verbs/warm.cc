@@ -206,6 +206,7 @@ Result<int> run(Context& context, const WarmOptions& options) {
   const auto service = KILN_TRY(BuildService::open(
       config, {.stop = context.stop->token(), .make_root = !options.dry_run}));
   BuildReport report = KILN_TRY(list_items(*service, options, context.stop->token()));
+  print_never_asked_for(context, report);
   KILN_TRY(run_builds(context, *service,
                       {.jobs = service->jobs().get(),
                        .dry_run = options.dry_run,
