@@ -11,6 +11,8 @@
 namespace kiln::device {
 namespace {
 
+constexpr CudaVersion kOldestOfKiln{12, 0};  // the oldest NVRTC that Kiln works with
+
 // The first NVRTC that builds for `architecture`, suffix included; nullopt: none did.
 std::optional<CudaVersion> first_nvrtc(Architecture architecture) {
   const KnownArchitecture* known = find_known(architecture.capability);
@@ -47,19 +49,25 @@ tl::unexpected<Error> needs_other_nvrtc(Architecture architecture,
                                         const NvrtcFacts& nvrtc) {
   const std::optional<CudaVersion> first = first_nvrtc(architecture);
   const KnownArchitecture* known = find_known(architecture.capability);
-  const std::string who =
-      !first ? "an NVRTC that does"
-      : known->last
-          ? fmt::format("NVRTC {} to {}", to_string(*first), to_string(*known->last))
-          : fmt::format("NVRTC {} or later", to_string(*first));
-  return fail(
-      ErrorCode::kUnavailable,
-      fmt::format("NVRTC {} {} for {}; install {}, or name it in KILN_NVRTC",
-                  to_string(nvrtc.version),
+  const std::string not_this =
+      fmt::format("NVRTC {} {} for {}", to_string(nvrtc.version),
                   known != nullptr && known->last && *known->last < nvrtc.version
                       ? "no longer builds"
                       : "does not build",
-                  to_string(architecture), who));
+                  to_string(architecture));
+  if (first && known->last && *known->last < kOldestOfKiln)
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{}, and {} was the last that did: too old for Kiln, which "
+                    "works with {} or later",
+                    not_this, to_string(*known->last), to_string(kOldestOfKiln)));
+  const std::string from = first ? to_string(std::max(*first, kOldestOfKiln)) : "";
+  const std::string who =
+      !first        ? "an NVRTC that does"
+      : known->last ? fmt::format("NVRTC {} to {}", from, to_string(*known->last))
+                    : fmt::format("NVRTC {} or later", from);
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{}; install {}, or name it in KILN_NVRTC", not_this, who));
 }
 
 std::optional<TargetSkipped> excluded(ComputeCapability capability,

@@ -89,9 +89,12 @@ TEST(ChooseTarget, WhateverItGivesADeviceRunsOnThatDevice) {
 
 TEST(ChooseTarget, ADeviceThatNvrtcNoLongerSupportsNamesTheNvrtcThatDoes) {
   const std::vector<std::pair<ComputeCapability, std::string>> table{
-      {{7, 0}, "NVRTC 9.0 to 12.9"},  {{7, 2}, "NVRTC 9.2 to 12.9"},
-      {{6, 1}, "NVRTC 8.0 to 12.9"},  {{5, 0}, "NVRTC 7.0 to 12.9"},
-      {{3, 5}, "NVRTC 7.0 to 11.8"},  {{3, 7}, "NVRTC 7.0 to 11.8"},
+      {{7, 0}, "install NVRTC 12.0 to 12.9"},
+      {{7, 2}, "install NVRTC 12.0 to 12.9"},
+      {{6, 1}, "install NVRTC 12.0 to 12.9"},
+      {{5, 0}, "install NVRTC 12.0 to 12.9"},
+      {{3, 5}, "11.8 was the last that did: too old for Kiln"},
+      {{3, 7}, "11.8 was the last that did: too old for Kiln"},
       {{10, 1}, "NVRTC 12.8 to 12.9"}};
   for (const auto& [capability, who] : table) {
     for (const BuildFor& each :

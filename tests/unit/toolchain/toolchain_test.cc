@@ -103,7 +103,7 @@ TEST_F(ChooseToolchain, TellsWhatNobodyHereCanBuildFromWhatNobodyEverCould) {
   found_ = {t13_};
   const auto choice = choose_toolchain(found_, {.build_for = Architecture{{7, 0}}});
   ASSERT_FALSE(choice);
-  EXPECT_THAT(choice.error().message, HasSubstr("NVRTC 9.0 to 12.9"));
+  EXPECT_THAT(choice.error().message, HasSubstr("NVRTC 12.0 to 12.9"));
 }
 
 TEST_F(ChooseToolchain, TheRecordedOneBeatsTheNewest) {
