@@ -224,6 +224,10 @@ Launch bias_backward(const AttentionCall& call, attention::KernelChoice choice) 
 /// Each block writes rows of its own, so no two rows may share memory: each stride must
 /// be at least the extent of all smaller strides.
 Result<void> check_written(const Problem& problem) {
+  if (problem.o == AttentionStrides{} && problem.dv > 1)
+    return refuse(
+        operation_of(problem.pass),
+        "the strides of o are not set: call set_strides() once the sizes are");
   const bool is_packed = problem.layout == Layout::kThd;
   const auto check = [&](std::string_view name, const AttentionStrides& strides,
                          std::int64_t heads, std::int64_t rows,

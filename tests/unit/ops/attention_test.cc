@@ -42,6 +42,13 @@ TEST(AttentionPlan, RefusesAScaleThatIsNoNumber) {
             "attention_forward: scale is nan");
 }
 
+TEST(AttentionPlan, SaysThatTheStridesWereForgotten) {
+  Problem problem = attention_problem();
+  problem.q = problem.k = problem.v = problem.o = {};
+  EXPECT_THAT(refusal(plan(AttentionCall{problem, {}}, kDevice)),
+              HasSubstr("call set_strides()"));
+}
+
 TEST(AttentionPlan, RefusesToWriteRowsThatAreTheSameMemory) {
   Problem problem = attention_problem();
   problem.k.head = 0;  // read alone
