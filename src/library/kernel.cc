@@ -66,7 +66,8 @@ Result<Kernel> Kernel::entry(std::string_view name) const {
     return fail(
         ErrorCode::kNotFound,
         fmt::format("{} has no kernel '{}'; it has {}{}{}", loaded_->label(), name,
-                    fmt::join(entry_points(), ", "), unreachable.empty() ? "" : "; ",
+                    fmt::join(loaded_->entry_names(), ", "),
+                    unreachable.empty() ? "" : "; ",
                     unreachable.empty() ? "" : device::why_unreachable(unreachable)));
   });
 }

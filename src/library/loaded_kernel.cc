@@ -16,6 +16,12 @@ std::optional<request::TemplateRequest> template_of(const KeyedRequest& request)
   return wanted == nullptr ? std::nullopt : std::optional(*wanted);
 }
 
+std::string without_spaces(std::string_view text) {
+  std::string all(text);
+  std::erase(all, ' ');
+  return all;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const LoadedKernel>> LoadedKernel::load(
@@ -51,6 +57,16 @@ LoadedKernel::LoadedKernel(const KeyedRequest& request,
       module_(std::move(module)),
       entry_(choose_entry(request)) {}
 
+std::vector<std::string> LoadedKernel::entry_names() const {
+  std::vector<std::string> names;
+  for (const device::Function& function : module_->functions()) {
+    const auto named =
+        std::ranges::find(names_, function.name(), &cache::EntryPoint::lowered);
+    names.push_back(named == names_.end() ? function.name() : named->name);
+  }
+  return names;
+}
+
 std::size_t LoadedKernel::choose_entry(const KeyedRequest& request) const {
   // A template declares which entry point is first. A source has a default only if it
   // names exactly one kernel, or contains exactly one.
@@ -65,9 +81,15 @@ std::size_t LoadedKernel::choose_entry(const KeyedRequest& request) const {
 }
 
 std::optional<std::size_t> LoadedKernel::find(std::string_view name) const {
-  const auto named = std::find_if(
+  auto named = std::find_if(
       names_.begin(), names_.end(),
       [name](const cache::EntryPoint& known) { return known.name == name; });
+  if (named == names_.end()) {
+    const std::string wanted = without_spaces(name);
+    named = std::ranges::find_if(names_, [&](const cache::EntryPoint& known) {
+      return without_spaces(known.name) == wanted;
+    });
+  }
   const std::string_view lowered = named == names_.end() ? name : named->lowered;
   const auto& functions = module_->functions();
   const auto found = std::find_if(

@@ -39,7 +39,10 @@ class LoadedKernel {
   /// The cubin or PTX.
   [[nodiscard]] ByteView image() const { return object_->payload(); }
 
-  /// The index of a function of the module by lowered name or name expression.
+  /// Of each function of the module the name expression, if it has one, or its name.
+  [[nodiscard]] std::vector<std::string> entry_names() const;
+  /// The index of a function of the module by lowered name or name expression, whatever
+  /// its spaces.
   [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
   [[nodiscard]] const device::Function& function(std::size_t index) const {
     return module_->functions()[index];

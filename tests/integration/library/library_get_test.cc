@@ -412,7 +412,12 @@ TEST_F(LibraryGetTest, EntryPointsAreChosenByExpressionOrLoweredName) {
       kernel->entry("scale<double>")->launch(Geometry{}, nullptr, nullptr, 2.0));
   EXPECT_TRUE(kernel->entry("plain")->launch(Geometry{}, nullptr));
   EXPECT_TRUE(kernel->entry(as_float->entry_point()));
-  EXPECT_EQ(kernel->entry("scale<int>").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(kernel->entry("scale< float >")->entry_point(), as_float->entry_point());
+  const auto unknown = kernel->entry("scale<int>");
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
+  for (const char* name : {"scale<float>", "scale<double>", "plain"})
+    EXPECT_THAT(unknown.error().message, HasSubstr(name)) << "as it was asked for";
   EXPECT_FALSE(as_float->geometry({})) << "a source declares none";
 }
 
