@@ -197,8 +197,10 @@ Result<TemplateCatalog::Kernel> TemplateCatalog::find(std::string_view name) con
       near.empty() ? "none" : fmt::format("{}", fmt::join(near, ", "));
   // The caller may have meant a family.
   for (std::string& family : family_names()) near.push_back(std::move(family));
-  return fail(ErrorCode::kNotFound, fmt::format("no template '{}'{}; there are: {}",
-                                                name, did_you_mean(name, near), known));
+  const std::string meant = did_you_mean(name, near);
+  return fail(ErrorCode::kNotFound,
+              fmt::format("no template '{}'{}", name,
+                          meant.empty() ? "; there are: " + known : meant));
 }
 
 Result<std::vector<TemplateCatalog::Kernel>> TemplateCatalog::kernels() const {

@@ -23,6 +23,25 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return cost[a.size()][b.size()];
 }
 
+/// The candidates that begin with `word`, or else have it in them, unless they are
+/// many.
+std::vector<std::string> longer_forms(std::string_view word,
+                                      std::span<const std::string> candidates) {
+  constexpr std::size_t kShortest = 3;
+  constexpr std::size_t kMost = 4;
+  std::vector<std::string> begun;
+  std::vector<std::string> others;
+  for (const std::string& candidate : candidates) {
+    const std::size_t at = candidate.find(word);
+    if (at != std::string::npos)
+      (at == 0 ? begun : others).push_back(candidate);
+  }
+  std::vector<std::string>& found = begun.empty() ? others : begun;
+  if (word.size() < kShortest || found.size() > kMost)
+    found.clear();
+  return std::move(found);
+}
+
 }  // namespace
 
 std::optional<std::string> nearest(std::string_view word,
@@ -46,8 +65,15 @@ std::optional<std::string> nearest(std::string_view word,
 
 std::string did_you_mean(std::string_view word,
                          std::span<const std::string> candidates) {
-  const std::optional<std::string> found = nearest(word, candidates);
-  return found ? ", did you mean '" + *found + "'?" : "";
+  std::vector<std::string> found = longer_forms(word, candidates);
+  if (found.empty()) {
+    if (auto one = nearest(word, candidates))
+      found.push_back(*std::move(one));
+  }
+  std::string text;
+  for (const std::string& each : found)
+    text += (text.empty() ? ", did you mean '" : " or '") + each + "'";
+  return text.empty() ? "" : text + "?";
 }
 
 }  // namespace kiln

@@ -15,7 +15,9 @@ namespace kiln {
 [[nodiscard]] std::optional<std::string> nearest(
     std::string_view word, std::span<const std::string> candidates);
 
-/// ", did you mean 'x'?" or "".
+/// ", did you mean 'x'?" or "". A word of 3 letters or more that begins, or else is
+/// part of, a few candidates is taken for the short form of these: ", did you mean
+/// 'h100-pcie' or 'h100-sxm'?".
 [[nodiscard]] std::string did_you_mean(std::string_view word,
                                        std::span<const std::string> candidates);
 

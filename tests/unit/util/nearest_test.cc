@@ -46,5 +46,14 @@ TEST(DidYouMean, IsPartOfASentenceOrNothing) {
   EXPECT_EQ(did_you_mean("verify", words()), "");
 }
 
+TEST(DidYouMean, TakesAShortFormForWhatItIsShortFor) {
+  const std::vector<std::string> names{"h100-pcie", "h100-sxm", "h200", "llama-3-8b"};
+  EXPECT_EQ(did_you_mean("h100", names), ", did you mean 'h100-pcie' or 'h100-sxm'?");
+  EXPECT_EQ(did_you_mean("lama", names), ", did you mean 'llama-3-8b'?");
+  EXPECT_EQ(did_you_mean("h20", names), ", did you mean 'h200'?");
+  const std::vector<std::string> many{"abc1", "abc2", "abc3", "abc4", "abc5"};
+  EXPECT_EQ(did_you_mean("abc", many), ", did you mean 'abc1'?") << "not all of them";
+}
+
 }  // namespace
 }  // namespace kiln
