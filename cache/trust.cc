@@ -41,7 +41,17 @@ void prepend(std::deque<std::string>& names, const std::filesystem::path& path) 
   names.insert(names.begin(), front.begin(), front.end());
 }
 
+/// Nobody but its owner can change it, and the owner may be somebody to trust.
+std::string say_whose(const std::string& component, const struct stat& info) {
+  return fmt::format(
+      "{} (owner {}, mode {:04o}) belongs to another user; if you trust that user, set "
+      "KILN_TRUSTED_UIDS={}, or else choose another cache folder",
+      component, info.st_uid, info.st_mode & 07777U, info.st_uid);
+}
+
 std::string say_why(const std::string& component, const struct stat& info) {
+  if (!S_ISLNK(info.st_mode) && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0)
+    return say_whose(component, info);
   return fmt::format(
       "{} (owner {}, mode {:04o}) can be changed by another user; make it yours and "
       "chmod go-w it, or choose another cache folder",
