@@ -16,6 +16,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr int kNewNvrtc = 13;  // Kiln works with 12, too
+
 bool is_success(BuildVerdict verdict) {
   return verdict == BuildVerdict::kHit || verdict == BuildVerdict::kCompiled ||
          verdict == BuildVerdict::kWaited;
@@ -260,7 +262,12 @@ void print_report(const Context& context, const BuildReport& report) {
     line += fmt::format(", {} not stored", n);
   print(fmt::format("{}, in {}\n", line, format_duration(report.elapsed)));
   if (const auto driver = min_driver(report))
-    print(fmt::format("needs a driver for CUDA {} or later\n", to_string(*driver)));
+    print(fmt::format(
+        "a job that loads these kernels needs a driver for CUDA {} or later{}\n",
+        to_string(*driver),
+        driver->major >= kNewNvrtc
+            ? "; for an older one warm with an NVRTC 12, which KILN_NVRTC names"
+            : ""));
   if (count(report, BuildVerdict::kNotReached) > 0)
     print("what is built is kept: the same command again goes on from here\n");
   print_not_stored(context, report);
