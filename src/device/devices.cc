@@ -91,8 +91,8 @@ Result<Device> Devices::device_of(CUstream_st* stream) const {
       return list_.front();
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("the default stream is of the current context, and this "
-                            "thread has none: make one of the {} devices current, or "
-                            "pass a stream",
+                            "thread has none: name one of the {} devices, or make it "
+                            "current with CUDA (cudaSetDevice), or pass a stream",
                             list_.size()));
   }
   const auto at = static_cast<std::size_t>(*ordinal);
