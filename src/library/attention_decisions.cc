@@ -149,7 +149,8 @@ Result<const AttentionDecision*> AttentionDecisions::choose(
                 fmt::format("{}: {}=cudnn, and {}", about, set_by, refusal.reason));
   if (!kernel.supported)
     return fail(ErrorCode::kUnavailable,
-                fmt::format("{}: {}; {}", about, refusal.reason, kernel.reason));
+                fmt::format("{}: {}; and cuDNN does not run it: {}", about,
+                            kernel.reason, refusal.reason));
   report(question, device, &refusal, fmt::format("Kiln's {}", kernel.reason));
   return remember(question, {.reason = refusal.reason});
 }

@@ -223,7 +223,7 @@ class WarmList {
     else
       add_error(problem, target,
                 {ErrorCode::kCompileFailed,
-                 fmt::format("{}; {}", why_not, launches.error().message)});
+                 fmt::format("{}; {}", launches.error().message, why_not)});
   }
 
   void add_launches(const ops::Launches& launches, const AttentionTarget& target,
