@@ -262,6 +262,8 @@ TEST_F(ProgramUsageTest, AManifestsBadLineIsNamedByItsNumber) {
               "did you mean 'scaled_softmax_fwd'?");
   expect_line("{\"template\":\"scaled_softmax_fwd\",\"params\":{\"dtype\":\"b\"}}\n",
               "1", "'dtype' cannot be 'b'");
+  expect_line("{\"template\":\"b\"}\n" + good + "\n{\"template\":\"c\"}\n", "1",
+              "; 1 more of its lines are wrong: 3");
   expect_line("{\"source\":\"x\",\"options\":[\"--gpu-architecture=sm_80\"]}\n", "1",
               "refused");
   expect_line("", "", "no request");

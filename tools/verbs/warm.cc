@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "ops/preset.h"
 #include "request/manifest.h"
@@ -102,11 +103,25 @@ Result<WantedKernels> select(BuildService& service, const WarmOptions& options) 
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: there is no request in it", path));
     }
+    std::optional<Error> first;
+    std::vector<std::size_t> others;
     for (request::ManifestEntry& line : lines) {
-      auto place = fmt::format("{}:{}", path, line.line);
+      const std::size_t number = line.line;
+      auto place = fmt::format("{}:{}", path, number);
       wanted.lines.push_back({std::move(line), std::move(place)});
-      KILN_TRY(check_line(service, wanted.lines.back(), options.architectures));
+      auto checked = check_line(service, wanted.lines.back(), options.architectures);
+      if (checked)
+        continue;
+      if (first)
+        others.push_back(number);
+      else
+        first = std::move(checked).error();
     }
+    if (first && !others.empty())
+      first->message += fmt::format("; {} more of its lines are wrong: {}",
+                                    others.size(), fmt::join(others, ", "));
+    if (first)
+      return tl::unexpected(*std::move(first));
   }
   for (const std::string& name : options.presets)
     wanted.presets.push_back(KILN_TRY(ops::find_preset(name)));
