@@ -182,13 +182,14 @@ Result<Preset> parse_preset(std::string_view text, std::string name,
   const toml::table document = KILN_TRY(render::parse_toml(text, file, kMostBytes));
   const TomlTable top =
       KILN_TRY(TomlTable::open(document, file, "the file",
-                               {"schema", "source", "dtype", "attention", "rope",
-                                "norm", "activation", "loss"}));
+                               {"schema", "source", "missing", "dtype", "attention",
+                                "rope", "norm", "activation", "loss"}));
   if (KILN_TRY(top.required_integer("schema")) != 1)
     return top.error("'schema' must be 1");
   Preset preset;
   preset.name = std::move(name);
   preset.source = KILN_TRY(top.string("source")).value_or("");
+  preset.missing = KILN_TRY(top.string("missing")).value_or("");
   preset.dtype =
       KILN_TRY(dtype_of(top, "dtype", KILN_TRY(top.required_string("dtype"))));
   preset.attention = KILN_TRY(read_attention(top));

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attention/problem.h"
 #include "kiln/device.h"
 #include "kiln/ops/activation.h"
 #include "kiln/ops/dtype.h"
@@ -53,7 +54,8 @@ struct Preset {
     std::vector<std::int64_t> widths;
   };
   std::string name;
-  std::string source;  // where the sizes were published, if they were
+  std::string source;   // where the sizes were published, if they were
+  std::string missing;  // what the published model has, and Kiln has no kernel for
   DType dtype = DType::kUnset;
   std::optional<Attention> attention{};
   std::optional<Rope> rope{};  // requires `attention`
@@ -81,6 +83,18 @@ struct BuiltInPreset {
 /// What one training step of the model launches on `device`, forward and backward. The
 /// operations' own plans are used, so that a job finds what was warmed. Equal kernels
 /// may occur several times. Errors: kInvalidArgument, naming preset and operation.
+/// Without the attention of attention_of().
 [[nodiscard]] Result<Launches> launches_of(const Preset& preset, const Device& device);
+
+/// The attention of one layer of the model in training, with batch size 1; nullopt: the
+/// preset has none. Errors: kInvalidArgument, naming the preset.
+[[nodiscard]] Result<std::optional<attention::Problem>> attention_of(
+    const Preset& preset, attention::Pass pass);
+
+/// What Kiln's own kernels for both passes launch on `device`, where `preset` has
+/// attention. They are the same for every batch size and every length above 64. Errors:
+/// as attention_of(); kUnavailable, if no kernel of Kiln supports it.
+[[nodiscard]] Result<Launches> attention_launches_of(const Preset& preset,
+                                                     const Device& device);
 
 }  // namespace kiln::ops

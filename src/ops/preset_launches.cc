@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "ops/attention.h"
 #include "ops/plans.h"
 #include "ops/preset.h"
 #include "util/try.h"
@@ -225,6 +226,42 @@ Result<Launches> launches_of(const Preset& preset, const Device& device) {
     KILN_TRY(add_activations(preset, step));
   if (preset.vocabulary)
     KILN_TRY(add_loss(preset, step));
+  return step.take();
+}
+
+Result<std::optional<attention::Problem>> attention_of(const Preset& preset,
+                                                       attention::Pass pass) {
+  if (!preset.attention)
+    return std::nullopt;
+  const Preset::Attention& sizes = *preset.attention;
+  attention::Problem problem;
+  problem.pass = pass;
+  problem.training = true;
+  problem.stats = true;
+  problem.dtype = preset.dtype;
+  problem.batch = 1;
+  problem.heads = sizes.heads;
+  problem.kv_heads = sizes.kv_heads;
+  problem.sq = problem.skv = sizes.sequence;
+  problem.dqk = sizes.head_dim;
+  problem.dv = sizes.value_dim;
+  problem.mask = sizes.mask == SoftmaxMask::kCausal  ? attention::Mask::kCausal
+                 : sizes.mask == SoftmaxMask::kBytes ? attention::Mask::kPadding
+                                                     : attention::Mask::kNone;
+  set_strides(problem);
+  if (const auto valid = attention::validate(problem); !valid)
+    return fail(valid.error().code,
+                fmt::format("preset {}: {}", preset.name, valid.error().message));
+  return problem;
+}
+
+Result<Launches> attention_launches_of(const Preset& preset, const Device& device) {
+  Step step(preset, device);
+  for (const auto pass : {attention::Pass::kForward, attention::Pass::kBackward}) {
+    const auto problem = KILN_TRY(attention_of(preset, pass));
+    if (problem)
+      KILN_TRY(step.add(AttentionCall{*problem, AttentionTensors{}}));
+  }
   return step.take();
 }
 

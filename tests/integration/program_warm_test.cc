@@ -17,6 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using nlohmann::json;
+using test::operator+;
 using testing::Each;
 using testing::Ge;
 using testing::HasSubstr;
@@ -121,9 +122,26 @@ TEST_F(ProgramWarmTest, APresetBuildsWhatAModelsTrainingAsksForAndThenNothing) {
   }
   for (const char* const kernel :
        {"rope_fwd", "rope_bwd", "rmsnorm_fwd", "rmsnorm_bwd", "swiglu_fwd",
-        "swiglu_bwd", "cross_entropy_fwd", "scaled_upper_triang_masked_softmax_fwd"})
+        "swiglu_bwd", "cross_entropy_fwd", "scaled_upper_triang_masked_softmax_fwd",
+        "attention_fwd", "attention_bwd"})
     EXPECT_EQ(templates.count(kernel), 1U) << kernel;
   EXPECT_EQ(kiln_.json_of(command)["hits"], first["requested"]);
+  const auto without =
+      kiln_.run(command + test::KilnProgram::Arguments{"--no-attention"});
+  EXPECT_THAT(without.err, HasSubstr("llama-3-8b: without attention"));
+  EXPECT_THAT(without.out, HasSubstr(fmt::format("{} requested",
+                                                 first["requested"].get<int>() - 2)));
+}
+
+TEST_F(ProgramWarmTest, APresetSaysForWhichSizesAndWhatOfTheModelIsMissing) {
+  kiln_.use_fake_nvrtc();
+  const auto said =
+      kiln_.run({"warm", "--preset", "gemma-2-9b", "--arch", "9.0", "--dry-run"});
+  EXPECT_EQ(said.status, 0) << said.text();
+  EXPECT_THAT(said.err, testing::AllOf(HasSubstr("for every batch"),
+                                       HasSubstr("of batch 1 and length 8192"),
+                                       HasSubstr("gemma-2-9b: not the whole model: "),
+                                       HasSubstr("soft cap")));
 }
 
 TEST_F(ProgramWarmTest, APresetOfOnesOwnIsAFileAndAWrongOneIsWrongUsage) {

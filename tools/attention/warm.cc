@@ -27,25 +27,11 @@ using attention::Pass;
 using attention::Problem;
 using device::DeviceProperties;
 
-/// The attention of one layer of the model in training, with batch size 1.
 Result<Problem> problem_of(const ops::Preset& preset, Pass pass) {
-  if (!preset.attention)
+  auto problem = KILN_TRY(ops::attention_of(preset, pass));
+  if (!problem)
     return wrong_attention(fmt::format("preset {} has no [attention]", preset.name));
-  const ops::Preset::Attention& sizes = *preset.attention;
-  Problem problem;
-  problem.pass = pass;
-  problem.training = true;
-  problem.dtype = preset.dtype;
-  problem.batch = 1;
-  problem.heads = sizes.heads;
-  problem.kv_heads = sizes.kv_heads;
-  problem.sq = problem.skv = sizes.sequence;
-  problem.dqk = sizes.head_dim;
-  problem.dv = sizes.value_dim;
-  problem.mask = sizes.mask == ops::SoftmaxMask::kCausal  ? attention::Mask::kCausal
-                 : sizes.mask == ops::SoftmaxMask::kBytes ? attention::Mask::kPadding
-                                                          : attention::Mask::kNone;
-  return problem;
+  return *problem;
 }
 
 /// The problems of one rank: both passes if a preset or --training asks for them, and

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -29,6 +30,7 @@ struct WarmOptions {
   std::vector<std::string> templates;
   std::vector<std::string> manifests;
   std::vector<std::string> presets;
+  bool no_attention = false;
   ArchitectureOptions architectures;
   CatalogOptions catalog;
   std::string jobs;
@@ -142,13 +144,43 @@ bool needs_architectures(const WantedKernels& wanted) {
                      [](const WantedLine& line) { return !line.entry.architecture; });
 }
 
+/// What of a preset's model is built and what is not, so that nobody has to guess.
+Result<void> describe(const ops::Preset& preset, bool no_attention) {
+  if (const auto problem =
+          KILN_TRY(ops::attention_of(preset, attention::Pass::kForward));
+      problem && no_attention)
+    print_error(fmt::format("{}: without attention\n", preset.name));
+  else if (problem)
+    print_error(fmt::format(
+        "{0}: attention by Kiln's kernels, for every batch and sequences over 64; "
+        "`kiln attention warm --preset {0}` builds cuDNN's plans, of batch {1} and "
+        "length {2} unless it is told others\n",
+        preset.name, problem->batch, problem->sq));
+  if (!preset.missing.empty())
+    print_error(fmt::format("{}: not the whole model: {}\n", preset.name,
+                            printable_lines(preset.missing)));
+  return {};
+}
+
 /// Adds the kernels that the presets launch on such a device, unless already selected.
 Result<void> add_presets(BuildService& service, const WantedKernels& wanted,
-                         const device::BuildFor& build_for, BuildReport& report) {
+                         bool no_attention, const device::BuildFor& build_for,
+                         BuildReport& report) {
   const Device device{.capability = device::capability_of(build_for)};
   request::Selection selection = wanted.selection;
   for (const ops::Preset& preset : wanted.presets) {
-    for (const ops::Launch& launch : KILN_TRY(launches_of(preset, device))) {
+    ops::Launches launches = KILN_TRY(launches_of(preset, device));
+    if (!no_attention) {
+      auto attention = attention_launches_of(preset, device);
+      if (attention)
+        std::ranges::move(*attention, std::back_inserter(launches));
+      else if (attention.error().code == ErrorCode::kUnavailable)
+        print_error(fmt::format("{}: no attention for {}: {}\n", preset.name,
+                                to_string(build_for), attention.error().message));
+      else
+        return tl::unexpected(std::move(attention).error());
+    }
+    for (const ops::Launch& launch : launches) {
       auto kernel = KILN_TRY(service.catalog().find(launch.kernel));
       auto params = KILN_TRY(kernel->canonical(launch.parameters));
       selection.add({std::move(kernel), std::move(params)});
@@ -174,7 +206,9 @@ Result<BuildReport> list_items(BuildService& service, const WarmOptions& options
               architectures, report);
   }
   for (const device::BuildFor& build_for : architectures)
-    KILN_TRY(add_presets(service, wanted, build_for, report));
+    KILN_TRY(add_presets(service, wanted, options.no_attention, build_for, report));
+  for (const ops::Preset& preset : wanted.presets)
+    KILN_TRY(describe(preset, options.no_attention));
   for (const WantedLine& line : wanted.lines) {
     add_items(service, line.entry.request,
               KILN_TRY(architectures_of(line, options.architectures, architectures)),
@@ -262,6 +296,8 @@ Run add_warm(OptionSet& cli) {
              fmt::format("The kernels that training a model asks for: {}; or a "
                          "file of your own, NAME.toml; may be repeated",
                          preset_names()));
+  cli.flag("--no-attention", options->no_attention,
+           "Leave Kiln's attention kernels out of --preset");
   add_arch_option(cli, options->architectures);
   add_profile_option(cli, options->architectures);
   add_catalog_options(cli, options->catalog);

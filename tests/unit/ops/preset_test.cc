@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <set>
 
 #include "render/catalog.h"
@@ -120,7 +121,10 @@ INSTANTIATE_TEST_SUITE_P(Presets, BuiltIn,
 
 TEST_P(BuiltIn, AsksForKernelsThatThereAreWithParametersThatTheyTake) {
   const auto catalog = render::TemplateCatalog::open(templates::embedded(), {}).value();
-  const Launches launches = launches_of(preset(), device({9, 0})).value();
+  Launches launches = launches_of(preset(), device({9, 0})).value();
+  Launches attention = attention_launches_of(preset(), device({9, 0})).value();
+  EXPECT_EQ(attention.empty(), !preset().attention);
+  std::ranges::move(attention, std::back_inserter(launches));
   EXPECT_FALSE(launches.empty());
   for (const Launch& launch : launches) {
     const auto kernel = catalog.find(launch.kernel);
