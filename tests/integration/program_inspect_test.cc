@@ -104,7 +104,7 @@ TEST_F(ProgramInspectTest, LsIsATableForPeople) {
   const auto listed = kiln_.run({"ls"});
   EXPECT_THAT(listed.out, AllOf(StartsWith("KEY "), HasSubstr(key.substr(0, 12)),
                                 HasSubstr("tiny_fwd:dtype=bf16,wide=false")));
-  EXPECT_THAT(listed.err, HasSubstr("1 entries"));
+  EXPECT_THAT(listed.err, HasSubstr("1 entry,"));
   EXPECT_EQ(kiln_.run({"show", key.substr(0, 12)}).status, 0);
 }
 

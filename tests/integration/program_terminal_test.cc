@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <regex>
+#include <sstream>
 
 #include "tests/support/program.h"
 
@@ -68,6 +69,19 @@ TEST_F(ProgramTerminalTest, ElsewhereThereAreNoEscapesAndNoCarriageReturns) {
     const auto finished = kiln_.run(arguments);
     for (const std::string& text : {finished.out, finished.err})
       EXPECT_THAT(text, AllOf(Not(HasSubstr("\033")), Not(HasSubstr("\r"))));
+  }
+}
+
+TEST_F(ProgramTerminalTest, TablesFitItsWidth) {
+  EXPECT_EQ(kiln_.run(warm_).status, 0);
+  const std::string source = kiln_.write("own.cu", test::kTinySource);
+  EXPECT_EQ(kiln_.run({"compile", source, "--arch", "9.0"}).status, 0);
+  EXPECT_THAT(kiln_.run({"ls"}).out, HasSubstr("  own.cu: k  "));
+  kiln_.set("NO_COLOR", "1");
+  for (const char* verb : {"ls", "templates"}) {
+    std::istringstream out(kiln_.run_on_terminal({verb}).out);
+    for (std::string line; std::getline(out, line);)
+      EXPECT_LE(line.size(), 101U) << line;  // with its \r
   }
 }
 

@@ -179,8 +179,8 @@ Check index_check(cache::Cache& cache, Diagnosis& diagnosis) {
   }
   diagnosis.cache.totals = stats->totals;
   check.detail = fmt::format(
-      "{} entries, {} of {}{}", stats->totals.entries, format_size(stats->totals.bytes),
-      format_size(stats->limit_bytes),
+      "{}, {} of {}{}", counted(stats->totals.entries, "entry", "entries"),
+      format_size(stats->totals.bytes), format_size(stats->limit_bytes),
       cache.has_index() ? "" : "; no index here, listing walks the objects");
   return check;
 }

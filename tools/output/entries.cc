@@ -63,16 +63,17 @@ nlohmann::ordered_json entry_json(const cache::Entry& entry) {
 }
 
 std::vector<Column> entry_columns() {
-  return {{"KEY"},
-          {"ARCH"},
-          {"KERNEL"},
-          {"KIND"},
-          {"SIZE", Align::kRight},
-          {"REGS", Align::kRight},
-          {"BUILT IN", Align::kRight},
-          {"CREATED", Align::kRight},
-          {"USED", Align::kRight},
-          {"TOOLCHAIN"}};
+  // The numbers: what goes first where the terminal is narrow.
+  return {{.title = "KEY"},
+          {.title = "ARCH"},
+          {.title = "KERNEL", .may_be_cut = true},
+          {.title = "KIND", .leave_out = 5},
+          {.title = "SIZE", .align = Align::kRight, .leave_out = 1},
+          {.title = "REGS", .align = Align::kRight, .leave_out = 6},
+          {.title = "BUILT IN", .align = Align::kRight, .leave_out = 4},
+          {.title = "CREATED", .align = Align::kRight, .leave_out = 3},
+          {.title = "USED", .align = Align::kRight, .leave_out = 2},
+          {.title = "TOOLCHAIN", .leave_out = 7}};
 }
 
 std::vector<std::string> entry_row(const cache::Entry& entry, std::int64_t now) {
@@ -131,8 +132,9 @@ void print_removal(const Context& context, const Removal& removal) {
     print_json(document);
     return;
   }
-  print(fmt::format("{} {} entries, {}\n", removal.dry_run ? "would remove" : "removed",
-                    removal.keys.size(), format_size(removal.freed_bytes)));
+  print(fmt::format("{} {}, {}\n", removal.dry_run ? "would remove" : "removed",
+                    counted(removal.keys.size(), "entry", "entries"),
+                    format_size(removal.freed_bytes)));
 }
 
 }  // namespace kiln::tools

@@ -24,6 +24,7 @@ namespace kiln::tools {
 [[nodiscard]] std::string entry_label(const cache::Entry& entry);
 
 [[nodiscard]] std::vector<Column> entry_columns();
+inline constexpr std::size_t kKernelColumn = 2;
 /// `now_ns` is the time that ages count from.
 [[nodiscard]] std::vector<std::string> entry_row(const cache::Entry& entry,
                                                  std::int64_t now_ns);

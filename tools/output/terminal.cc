@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 
 namespace kiln::tools {
 namespace {
@@ -55,6 +56,49 @@ std::string pad(std::string_view text, std::size_t width, Align align) {
                                 : std::string(text) + spaces;
 }
 
+/// `text` in at most `width` columns.
+std::string cut(const std::string& text, std::size_t width) {
+  if (display_width(text) <= width)
+    return text;
+  constexpr std::string_view kDots = "...";
+  if (width <= kDots.size())
+    return std::string(kDots.substr(0, width));
+  std::size_t end = 0;
+  for (std::size_t seen = 0; end < text.size(); ++end) {
+    const bool begins = (static_cast<unsigned char>(text[end]) & 0xC0U) != 0x80U;
+    if (begins && seen++ == width - kDots.size())
+      break;
+  }
+  return text.substr(0, end) + std::string(kDots);
+}
+
+/// The columns that are shown in `width`; makes one that may be cut narrower.
+std::vector<std::size_t> fit(const std::vector<Column>& columns,
+                             std::vector<std::size_t>& widths, std::size_t width) {
+  std::vector<std::size_t> shown;
+  for (std::size_t i = 0; i < columns.size(); ++i) shown.push_back(i);
+  const auto total = [&] {
+    std::size_t sum = shown.empty() ? 0 : 2 * (shown.size() - 1);
+    for (const std::size_t i : shown) sum += widths[i];
+    return sum;
+  };
+  while (total() > width) {
+    const auto most = std::ranges::max_element(
+        shown, {}, [&](std::size_t i) { return columns[i].leave_out; });
+    if (most == shown.end() || columns[*most].leave_out == 0)
+      break;
+    shown.erase(most);
+  }
+  constexpr std::size_t kLeast = 8;
+  for (const std::size_t i : shown) {
+    const std::size_t now = total();
+    if (columns[i].may_be_cut && now > width)
+      widths[i] = std::max(std::min(widths[i], kLeast),
+                           widths[i] - std::min(widths[i], now - width));
+  }
+  return shown;
+}
+
 }  // namespace
 
 Terminal::Terminal(std::FILE* stream)
@@ -89,22 +133,36 @@ std::size_t display_width(std::string_view text) {
       text.begin(), text.end(), [](unsigned char c) { return (c & 0xC0U) != 0x80U; }));
 }
 
+std::string counted(std::uint64_t count, std::string_view one, std::string_view many) {
+  return std::to_string(count) + " " + std::string(count == 1 ? one : many);
+}
+
 std::string format_table(const std::vector<Column>& columns,
                          const std::vector<std::vector<std::string>>& rows,
                          const Terminal& terminal) {
+  return format_table(columns, rows, terminal,
+                      terminal.is_terminal()
+                          ? static_cast<std::size_t>(terminal.width())
+                          : std::numeric_limits<std::size_t>::max());
+}
+
+std::string format_table(const std::vector<Column>& columns,
+                         const std::vector<std::vector<std::string>>& rows,
+                         const Terminal& terminal, std::size_t width) {
   std::vector<std::size_t> widths;
   for (const Column& column : columns) widths.push_back(display_width(column.title));
   for (const auto& row : rows) {
     for (std::size_t i = 0; i < row.size() && i < widths.size(); ++i)
       widths[i] = std::max(widths[i], display_width(row[i]));
   }
+  const std::vector<std::size_t> shown = fit(columns, widths, width);
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string text;
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      if (i > 0)
+    for (const std::size_t i : shown) {
+      if (i != shown.front())
         text += "  ";
-      text +=
-          pad(i < cells.size() ? printable(cells[i]) : "", widths[i], columns[i].align);
+      const std::string cell = i < cells.size() ? printable(cells[i]) : "";
+      text += pad(cut(cell, widths[i]), widths[i], columns[i].align);
     }
     text.erase(text.find_last_not_of(' ') + 1);
     return text;

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -35,13 +36,29 @@ enum class Align { kLeft, kRight };
 struct Column {
   std::string title;
   Align align = Align::kLeft;
+  /// Where the table is too wide, the column with the highest number is left out first.
+  /// 0: it stays.
+  int leave_out = 0;
+  /// Of those that stay, this one is then cut short.
+  bool may_be_cut = false;
 };
 
 /// Rows under titles, columns as wide as their widest cell, two spaces between them,
-/// no trailing space. Cells are plain text; control characters are shown as '?'.
+/// no trailing space. Cells are plain text; control characters are shown as '?'. On a
+/// terminal a row fits its width, as far as the columns allow.
 [[nodiscard]] std::string format_table(
     const std::vector<Column>& columns,
     const std::vector<std::vector<std::string>>& rows, const Terminal& terminal);
+
+/// The same, in at most `width` columns.
+[[nodiscard]] std::string format_table(
+    const std::vector<Column>& columns,
+    const std::vector<std::vector<std::string>>& rows, const Terminal& terminal,
+    std::size_t width);
+
+/// "1 entry", "2 entries": `one` and `many` are the noun.
+[[nodiscard]] std::string counted(std::uint64_t count, std::string_view one,
+                                  std::string_view many);
 
 /// `text` with each control character except newline and tab replaced by '?': names and
 /// logs come from outside and must not control the terminal.

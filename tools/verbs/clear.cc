@@ -60,7 +60,8 @@ Result<void> confirm(const Context& context, const ClearOptions& options,
                      const cache::Cache& cache, const Selection& selection) {
   if (!asks(options) || selection.empty())
     return {};
-  print_error(fmt::format("remove all {} entries of {}? [y/N] ", selection.size(),
+  print_error(fmt::format("remove all {} of {}? [y/N] ",
+                          counted(selection.size(), "entry", "entries"),
                           cache.layout().root().native()));
   const std::string answer = KILN_TRY(read_input(context.stop->token()));
   if (!answer.starts_with('y') && !answer.starts_with('Y'))

@@ -43,20 +43,47 @@ Result<cache::SortBy> parse_sort(const std::string& text) {
                           fmt::join(known, ", "), did_you_mean(text, known)));
 }
 
+/// "scale.cu: scale<float>": the file and the entry points of an own source, which its
+/// object has. A damaged one is "(source)".
+std::string source_label(const cache::Cache& cache, const cache::Entry& entry) {
+  const auto object = cache.inspect(entry.key);
+  if (!object || !*object)
+    return entry_label(entry);
+  const auto preimage = (*object)->preimage();
+  const auto metadata = (*object)->metadata();
+  std::string label = entry_label(entry);
+  for (const Field& field : preimage ? preimage->list() : std::vector<Field>()) {
+    if (field.label == "program_name")
+      label = field.value;
+  }
+  std::vector<std::string> names;
+  if (metadata) {
+    for (const cache::EntryPoint& each : metadata->entry_points)
+      names.push_back(each.name);
+  }
+  return names.empty() ? label : fmt::format("{}: {}", label, fmt::join(names, ", "));
+}
+
 void print_entries(const Context& context, const std::vector<cache::Entry>& entries,
-                   const cache::Cache& cache) {
+                   const cache::Cache& cache, bool is_filtered) {
   if (entries.empty()) {
-    print_error(fmt::format("nothing in {} matches\n", cache.layout().root().native()));
+    print_error(fmt::format("{} {}\n", cache.layout().root().native(),
+                            is_filtered ? "has nothing that matches" : "is empty"));
     return;
   }
   std::vector<std::vector<std::string>> rows;
   std::uint64_t bytes = 0;
   for (const cache::Entry& entry : entries) {
     rows.push_back(entry_row(entry, cache::unix_now_ns()));
+    if (entry.template_name.empty())
+      rows.back()[kKernelColumn] = source_label(cache, entry);
     bytes += entry.size_bytes;
   }
   print(format_table(entry_columns(), rows, context.out));
-  print_error(fmt::format("{} entries, {}\n", entries.size(), format_size(bytes)));
+  // A pager that reads the table has the terminal to itself.
+  if (context.out.is_terminal() || !context.err.is_terminal())
+    print_error(fmt::format("{}, {}\n", counted(entries.size(), "entry", "entries"),
+                            format_size(bytes)));
 }
 
 Result<int> run(Context& context, const LsOptions& options) {
@@ -75,7 +102,7 @@ Result<int> run(Context& context, const LsOptions& options) {
     for (const cache::Entry& entry : entries) list.push_back(entry_json(entry));
     print_json({{"entries", list}});
   } else {
-    print_entries(context, entries, *cache);
+    print_entries(context, entries, *cache, is_given(options.filter));
   }
   return 0;
 }

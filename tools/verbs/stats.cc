@@ -23,9 +23,9 @@ Result<int> run(Context& context) {
                 {"counters", stats.counters}});
     return 0;
   }
-  print(fmt::format("{}\n{} entries, {} of {}\n", cache->layout().root().native(),
-                    stats.totals.entries, format_size(stats.totals.bytes),
-                    format_size(stats.limit_bytes)));
+  print(fmt::format("{}\n{}, {} of {}\n", cache->layout().root().native(),
+                    counted(stats.totals.entries, "entry", "entries"),
+                    format_size(stats.totals.bytes), format_size(stats.limit_bytes)));
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, count] : stats.counters)
     rows.push_back({name, std::to_string(count)});

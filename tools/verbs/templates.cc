@@ -70,7 +70,10 @@ void print_overview(const Kernels& kernels, const Terminal& terminal) {
     rows.push_back({kernel->name(), kernel->family(),
                     std::to_string(kernel->default_set().size()), kernel->summary()});
   }
-  print(format_table({{"NAME"}, {"FAMILY"}, {"VARIANTS", Align::kRight}, {"SUMMARY"}},
+  print(format_table({{"NAME"},
+                      {.title = "FAMILY", .leave_out = 1},
+                      {.title = "VARIANTS", .align = Align::kRight, .leave_out = 2},
+                      {.title = "SUMMARY", .may_be_cut = true}},
                      rows, terminal));
 }
 

@@ -32,6 +32,29 @@ TEST_F(TerminalTest, ColumnsAreAsWideAsTheirWidestCellAndLinesEndWithoutBlanks) 
             "longer  12345  x\n");
 }
 
+TEST_F(TerminalTest, ATableThatIsTooWideLosesColumnsAndThenLetters) {
+  const std::vector<Column> columns{{.title = "KEY"},
+                                    {.title = "NAME", .may_be_cut = true},
+                                    {.title = "SIZE", .leave_out = 1},
+                                    {.title = "AGE", .leave_out = 2}};
+  const std::vector<std::vector<std::string>> rows{
+      {"ab12", "a_kernel_of_18_let", "1 KiB", "3 d ago"}};
+  const auto in = [&](std::size_t width) {
+    const std::string table = format_table(columns, rows, terminal_, width);
+    return table.substr(table.find('\n') + 1);
+  };
+  EXPECT_EQ(in(40), "ab12  a_kernel_of_18_let  1 KiB  3 d ago\n");
+  EXPECT_EQ(in(39), "ab12  a_kernel_of_18_let  1 KiB\n");
+  EXPECT_EQ(in(30), "ab12  a_kernel_of_18_let\n");
+  EXPECT_EQ(in(20), "ab12  a_kernel_of...\n");
+  EXPECT_EQ(in(1), "ab12  a_ker...\n") << "no further";
+}
+
+TEST_F(TerminalTest, OneIsNotSeveral) {
+  EXPECT_EQ(counted(1, "entry", "entries"), "1 entry");
+  EXPECT_EQ(counted(0, "entry", "entries"), "0 entries");
+}
+
 TEST_F(TerminalTest, ACellCannotDriveTheTerminal) {
   const std::string table = format_table({{"A"}}, {{"\033[31mred\n"}}, terminal_);
   EXPECT_EQ(table, "A\n?[31mred?\n");
