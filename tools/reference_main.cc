@@ -4,9 +4,14 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <set>
 #include <string>
+#include <vector>
 
+#include "device/known_architectures.h"
+#include "device/profile.h"
 #include "kiln/version.h"
+#include "ops/preset.h"
 #include "tools/program.h"
 
 namespace kiln::tools {
@@ -29,6 +34,15 @@ _kiln() {{
     --sort)
       mapfile -t COMPREPLY < <(compgen -W "created used size template arch" -- "$word")
       return ;;
+    --preset)
+      mapfile -t COMPREPLY < <(compgen -W "{presets}" -- "$word"; compgen -f -X '!*.toml' -- "$word")
+      return ;;
+    --profile)
+      mapfile -t COMPREPLY < <(compgen -W "{profiles}" -- "$word"; compgen -f -X '!*.json' -- "$word")
+      return ;;
+    --arch)
+      mapfile -t COMPREPLY < <(compgen -W "native {archs}" -- "$word")
+      return ;;
     --cache-dir | --template-dir | -I)
       mapfile -t COMPREPLY < <(compgen -d -- "$word")
       return ;;
@@ -36,6 +50,18 @@ _kiln() {{
   case ${{COMP_WORDS[1]}} in
 {cases}    help) options="{verbs}" ;;
   esac
+  if [[ $word != -* ]]; then
+    case ${{COMP_WORDS[1]}} in
+      attention)
+        mapfile -t COMPREPLY < <(compgen -W "explain warm why" -- "$word")
+        return ;;
+      show | why | clear)
+        local keys
+        keys=$(kiln ls --limit 1000 2>/dev/null | awk 'NR > 1 {{ print $1 }}')
+        mapfile -t COMPREPLY < <(compgen -W "$keys" -- "$word")
+        return ;;
+    esac
+  fi
   if [[ $word == -* || ${{COMP_WORDS[1]}} == help ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
   else
@@ -124,7 +150,19 @@ std::string bash_completion(const Program& program) {
     }
     cases += fmt::format("    {}) options=\"{}\" ;;\n", parsed.verb->name, options);
   }
-  return fmt::format(kCompletion, fmt::arg("verbs", verbs), fmt::arg("cases", cases));
+  std::set<std::string> archs;
+  for (const device::KnownArchitecture& each : device::known_architectures())
+    archs.insert(to_string(each.capability));
+  std::vector<std::string_view> presets;
+  for (const ops::BuiltInPreset& each : ops::built_in_presets())
+    presets.push_back(each.name);
+  std::vector<std::string_view> profiles;
+  for (const device::PublishedProfile& each : device::published_profiles())
+    profiles.push_back(each.name);
+  return fmt::format(kCompletion, fmt::arg("verbs", verbs), fmt::arg("cases", cases),
+                     fmt::arg("archs", fmt::format("{}", fmt::join(archs, " "))),
+                     fmt::arg("presets", fmt::format("{}", fmt::join(presets, " "))),
+                     fmt::arg("profiles", fmt::format("{}", fmt::join(profiles, " "))));
 }
 
 }  // namespace

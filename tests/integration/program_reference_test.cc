@@ -72,6 +72,12 @@ TEST(ProgramReferenceTest, CompletionOffersVerbsThenOptions) {
   EXPECT_EQ(offered("kiln verify --q", 2), (std::set<std::string>{"--quarantine"}));
   EXPECT_TRUE(offered("kiln ls --", 2).contains("--sort"));
   EXPECT_EQ(offered("kiln ls --sort s", 3), (std::set<std::string>{"size"}));
+  EXPECT_EQ(offered("kiln warm --preset llama-3-8", 3),
+            (std::set<std::string>{"llama-3-8b"}));
+  EXPECT_EQ(offered("kiln warm --profile h100", 3),
+            (std::set<std::string>{"h100-pcie", "h100-sxm"}));
+  EXPECT_EQ(offered("kiln warm --arch 9", 3), (std::set<std::string>{"9.0"}));
+  EXPECT_EQ(offered("kiln attention w", 2), (std::set<std::string>{"warm", "why"}));
 }
 
 }  // namespace
