@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from .._checks import missing_dimensions
 from . import _inputs
 from ._define import Operation, may_need_gradient
 from ._launch import call, call_with_workspace, copied, dense
@@ -127,14 +128,7 @@ def _bias(mask, q, k):
     elif not mask.is_floating_point():
         _inputs.refuse(f"attn_mask is {mask.dtype}: it is bool, or of the type of q")
     shape = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-    extra = 4 - mask.dim()
-    if extra < 0 or any(
-        of not in (1, all_) for of, all_ in zip(mask.shape, shape[extra:])
-    ):
-        _inputs.refuse(
-            f"attn_mask has the shape {list(mask.shape)}, which does not broadcast to "
-            f"{list(shape)}"
-        )
+    extra = missing_dimensions("attn_mask", mask.shape, shape)
     mask = mask[(None,) * extra].to(q.dtype)
     return mask.expand(mask.shape[0], *shape[1:])
 

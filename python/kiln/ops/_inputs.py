@@ -13,13 +13,9 @@ from __future__ import annotations
 
 import torch
 
-from .. import errors
+from .._checks import choice, refuse  # noqa: F401  for the operations
 
 _CASTABLE = (torch.float16, torch.bfloat16, torch.float32)
-
-
-def refuse(message: str):
-    raise errors.InvalidArgument(message)
 
 
 def _is_autocast(kind: str) -> bool:
@@ -52,10 +48,3 @@ def as_first(*tensors):
     if not _is_autocast(tensors[0].device.type):
         return tensors
     return _cast(tensors, tensors[0].dtype)
-
-
-def choice(name: str, value, possible):
-    """possible[value]; refuses others."""
-    if value not in possible:
-        refuse(f"{name} is {value!r}; possible: {', '.join(map(repr, possible))}")
-    return possible[value]

@@ -6,11 +6,10 @@ import math
 
 import torch
 
+from .._checks import CASTINGS, normalized_dimensions
 from . import _inputs
 from ._define import Operation
 from ._launch import call, call_with_workspace, dense
-
-_CASTINGS = {"none": 0, "llama": 1, "gemma": 2}  # KILN_RMSNORM_CASTING_...
 
 
 def layer_norm(
@@ -52,7 +51,7 @@ def rms_norm(
       Without a weight it changes nothing.
     """
     x, weight, residual = _inputs.as_float32(x, weight, residual)
-    casting = _inputs.choice("casting", casting, _CASTINGS)
+    casting = _inputs.choice("casting", casting, CASTINGS)
     options = (_normalized(x, weight), float(eps), casting, bool(memory_efficient))
     if residual is None:
         return rms_norm_fwd(x, weight, *options)[0]
@@ -60,18 +59,7 @@ def rms_norm(
 
 
 def _normalized(x, weight):
-    """How many dimensions are normalized."""
-    if weight is None:
-        if x.dim() == 0:
-            _inputs.refuse("x has no dimension")
-        return 1
-    dims = weight.dim()
-    if dims == 0 or dims > x.dim() or x.shape[x.dim() - dims :] != weight.shape:
-        _inputs.refuse(
-            f"weight has the shape {list(weight.shape)}, and x, whose last dimensions "
-            f"it has, {list(x.shape)}"
-        )
-    return dims
+    return normalized_dimensions(x.shape, None if weight is None else weight.shape)
 
 
 # Outputs. One that is left out has no elements.

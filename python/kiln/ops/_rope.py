@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from .._checks import ROPE_STYLES
+from .._checks import rotary_dim as rotary_dim_of
 from . import _inputs
 from ._define import Operation
 from ._launch import call, copied, dense
 from ._strides import elements_overlap
 
-_STYLES = {"half": 1, "interleaved": 2}  # KILN_ROPE_...
 _LAYOUTS = {"bshd": 2, "bhsd": 1, "sbhd": 2, "thd": 1}  # where the heads are
 
 
@@ -39,7 +40,7 @@ def rope(
 
     Under autocast: the type of q.
     """
-    _inputs.choice("style", style, _STYLES)
+    _inputs.choice("style", style, ROPE_STYLES)
     _inputs.choice("layout", layout, _LAYOUTS)
     if cu_seqlens is not None:
         layout = "thd"
@@ -47,22 +48,12 @@ def rope(
     if cos.requires_grad or (sin is not None and sin.requires_grad):
         _inputs.refuse("cos or sin requires a gradient, and kiln's rope has none of them")
     if rotary_dim is None:
-        rotary_dim = _rotary_dim(q.shape[-1], cos.shape[-1])
+        rotary_dim = rotary_dim_of(q.shape[-1], cos.shape[-1])
     q, k = _inputs.as_first(q, k)
     if cos.dim() == 3 and cos.shape[0] == 1:
         cos, sin = cos[0], None if sin is None else sin[0]
     q_out, k_out = rope_fwd(q, k, cos, sin, cu_seqlens, rotary_dim, style, layout)
     return q_out, None if k is None else k_out
-
-
-def _rotary_dim(head_dim, columns):
-    if 2 * columns == head_dim:
-        _inputs.refuse(
-            f"cos has {columns} columns for heads of {head_dim}: say "
-            f"rotary_dim={head_dim} if two elements of a head share a column, or "
-            f"rotary_dim={columns} if only the first {columns} elements are rotated"
-        )
-    return columns
 
 
 def _check(q, k, cos, sin, layout):
@@ -141,7 +132,7 @@ def _launch(name):
         call(
             name,
             *(*first, *second, cos, sin, starts, cu_seqlens),
-            *(rotary_dim, _STYLES[style], 0, layout),
+            *(rotary_dim, ROPE_STYLES[style], 0, layout),
         )
 
     return launch

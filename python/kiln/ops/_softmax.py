@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from .._checks import missing_dimensions
 from . import _inputs
 from ._define import Operation
 from ._launch import call, dense
@@ -45,14 +46,7 @@ def _checked_mask(mask, x):
             f"mask is {mask.dtype}: it is bool or uint8, and leaves out where it is True; "
             "add other masks to x"
         )
-    extra = x.dim() - mask.dim()
-    if extra < 0 or any(
-        of not in (1, all_) for of, all_ in zip(mask.shape, x.shape[extra:])
-    ):
-        _inputs.refuse(
-            f"mask has the shape {list(mask.shape)}, which does not broadcast to that "
-            f"of x, {list(x.shape)}"
-        )
+    missing_dimensions("mask", mask.shape, x.shape)
     return mask
 
 

@@ -1,0 +1,58 @@
+"""What the operations for torch and for JAX refuse alike, by names and shapes."""
+
+from __future__ import annotations
+
+from . import errors
+
+CASTINGS = {"none": 0, "llama": 1, "gemma": 2}  # KILN_RMSNORM_CASTING_...
+ROPE_STYLES = {"half": 1, "interleaved": 2}  # KILN_ROPE_...
+
+
+def refuse(message: str):
+    raise errors.InvalidArgument(message)
+
+
+def choice(name: str, value, possible):
+    """possible[value]; refuses others."""
+    if value not in possible:
+        refuse(f"{name} is {value!r}; possible: {', '.join(map(repr, possible))}")
+    return possible[value]
+
+
+def missing_dimensions(name: str, shape, to) -> int:
+    """How many dimensions are put before those of ``shape`` to broadcast it ``to`` that
+    shape; refuses what cannot be."""
+    extra = len(to) - len(shape)
+    if extra < 0 or any(of not in (1, all_) for of, all_ in zip(shape, to[extra:])):
+        refuse(
+            f"{name} has the shape {list(shape)}, which does not broadcast to "
+            f"{list(to)}"
+        )
+    return extra
+
+
+def normalized_dimensions(x, weight) -> int:
+    """How many dimensions of the shape x a norm takes together; weight: its shape, or
+    None."""
+    if weight is None:
+        if len(x) == 0:
+            refuse("x has no dimension")
+        return 1
+    dims = len(weight)
+    if dims == 0 or dims > len(x) or x[len(x) - dims :] != weight:
+        refuse(
+            f"weight has the shape {list(weight)}, and x, whose last dimensions it "
+            f"has, {list(x)}"
+        )
+    return dims
+
+
+def rotary_dim(head_dim: int, columns: int) -> int:
+    """That of a table with so many columns, where rope() was told none."""
+    if 2 * columns == head_dim:
+        refuse(
+            f"cos has {columns} columns for heads of {head_dim}: say "
+            f"rotary_dim={head_dim} if two elements of a head share a column, or "
+            f"rotary_dim={columns} if only the first {columns} elements are rotated"
+        )
+    return columns
