@@ -179,10 +179,10 @@ void set_inputs(Call<kiln_attention_args>& call, const Inputs& inputs,
 }
 
 // Some of cuDNN's plans must not be captured: kPrepare prepares what runs then, too. A
-// call does not say that it is captured: the library looks.
+// call does not say that it is captured: the library looks. XLA captures none.
 std::int64_t run(Call<kiln_attention_args>& call) {
   const std::int64_t bytes = call.run();
-  if (call.action() != Action::kPrepare)
+  if (call.action() != Action::kPrepare || call.is_from_xla())
     return bytes;
   call.args.options.capture = true;
   try {

@@ -154,11 +154,12 @@ void run_interruptibly(std::function<kiln_result()> body, kiln_cancel* cancel) {
 }
 
 Tensors::Tensors(std::int64_t action, std::int64_t device)
-    : action_(static_cast<Action>(action)),
+    : action_(static_cast<Action>(action & ~kFromXla)),
+      is_from_xla_((action & kFromXla) != 0),
       has_stand_ins_(device >= 0),
       has_device_(has_stand_ins_),
       device_{kDLCUDA, static_cast<std::int32_t>(device)} {
-  if (action < 0 || action > static_cast<std::int64_t>(Action::kWorkspace))
+  if (action_ < Action::kLaunch || action_ > Action::kWorkspace)
     refuse("there is no action " + std::to_string(action));
 }
 

@@ -19,6 +19,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "action.h"
 #include "kiln/c.h"
 
 // The _INIT macros leave to C what is zero, of which C++ warns.
@@ -45,11 +46,6 @@ kiln_service* service();
 /// itself. Owns what `body` captures: it must capture by value.
 void run_interruptibly(std::function<kiln_result()> body,
                        kiln_cancel* cancel = nullptr);
-
-/// kLaunch: run it in the current stream. kPrepare: fetch and load what a launch needs.
-/// kWorkspace: return the bytes of device scratch memory that a launch needs, and
-/// prepare it. In a stream capture what was not prepared is refused.
-enum class Action : std::int64_t { kLaunch, kPrepare, kWorkspace };
 
 /// The functions of kiln/c.h for one operation.
 template <typename Arguments>
@@ -86,12 +82,14 @@ class Tensors {
                           int free = -1);
 
   [[nodiscard]] Action action() const { return action_; }
+  [[nodiscard]] bool is_from_xla() const { return is_from_xla_; }
   [[nodiscard]] int device() const { return static_cast<int>(device_.device_id); }
   /// The framework's current stream of that device.
   [[nodiscard]] kiln_stream stream() const;
 
  private:
   Action action_;
+  bool is_from_xla_;
   bool has_stand_ins_;  // the device is given, and the tensors need not be there
   bool has_device_;
   DLDevice device_;
@@ -152,6 +150,10 @@ class Call : public Tensors {
     kiln_service* const on = service();
     switch (action()) {
       case Action::kPrepare:
+        if (is_from_xla()) {
+          prepare_once();
+          return 0;
+        }
         prepare();
         // This thread, too, has then what it must have before it captures.
         check(operation_.prepare(on, device(), &args));
@@ -221,6 +223,8 @@ class Call : public Tensors {
     return static_cast<std::int64_t>(bytes);
   }
   void prepare() {
+    if (is_from_xla())
+      return check(operation_.prepare(service(), device(), &args));
     run_interruptibly([operation = operation_, where = device(), copy = args] {
       return operation.prepare(service(), where, &copy);
     });

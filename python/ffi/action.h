@@ -1,0 +1,20 @@
+// What a function of libkiln_ffi.so that has an operation's name does: its first
+// parameter.
+
+#pragma once
+
+#include <cstdint>
+
+namespace kiln::python {
+
+/// kLaunch: run it in the current stream. kPrepare: fetch and load what a launch needs.
+/// kWorkspace: return the bytes of device scratch memory that a launch needs, and
+/// prepare it. In a stream capture what was not prepared is refused.
+enum class Action : std::int64_t { kLaunch, kPrepare, kWorkspace };
+
+/// Added to an action by XLA's custom calls. No signal ends such a call, since XLA
+/// cannot pass an exception of Python on. XLA prepares before each run of a program, so
+/// kPrepare then does nothing for what was prepared.
+inline constexpr std::int64_t kFromXla = 8;
+
+}  // namespace kiln::python
