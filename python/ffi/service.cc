@@ -220,7 +220,7 @@ DLDevice device_of(const char* name, const TensorView& tensor) {
     return device;
   const int cpu_device = state().cpu_device.load(std::memory_order_relaxed);
   if (device.device_type == kDLCPU && cpu_device >= 0)
-    return {kDLCUDA, cpu_device};
+    return {kDLCUDA, cpu_device + device.device_id};
   refuse(std::string(name) + " is not on a CUDA device");
 }
 

@@ -8,8 +8,9 @@
 
 namespace kiln::python {
 
-/// The device of the tensor, by CUDA ordinal; a tensor in the CPU's memory is on
-/// `cpu_device`, if use_cpu_device() named one. Throws kiln.InvalidArgument.
+/// The device of the tensor, by CUDA ordinal. If use_cpu_device() named one, the CPU's
+/// memory is on that, and on the following ones if a framework divides it into devices,
+/// as JAX can. Throws kiln.InvalidArgument.
 DLDevice device_of(const char* name, const TensorView& tensor);
 
 /// Throws kiln.ForkError in a child of a process that had used its service. There a

@@ -153,7 +153,10 @@ def use_simulated_device(capabilities: str = "9.0") -> None:
 
 @contextlib.contextmanager
 def device(ordinal: int) -> Iterator[None]:
-    """While it lasts, the CPU's memory belongs to that simulated device, for all threads."""
+    """While it lasts, the CPU's memory belongs to that simulated device, for all threads.
+
+    Of the devices that JAX makes of the CPU it is the first, and the next ones follow.
+    """
     kit = _in_use()
     before = kit.ordinal
     _set_device(kit, ordinal)
