@@ -1,8 +1,9 @@
 """Kiln compiles CUDA kernels when they are needed, once for each GPU architecture, and keeps them.
 
-``kiln.ops`` has the operations of LLM training for PyTorch, ``kiln.Kernel`` a kernel from a source of
-your own. Importing kiln opens nothing and starts nothing: the service, its cache and the CUDA driver
-are opened by the first call that needs them, with the settings of :func:`kiln.configure`.
+``kiln.ops`` has the operations of LLM training for PyTorch, ``kiln.jax`` some of them for JAX, and
+``kiln.Kernel`` is a kernel from a source of your own. Importing kiln opens nothing and starts nothing:
+the service, its cache and the CUDA driver are opened by the first call that needs them, with the
+settings of :func:`kiln.configure`.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ _MODULES = {
     "explain": "_explain",
     "prepare": "_prepare",
 }
-_SUBMODULES = ("compat", "errors", "ops", "testing")
+_SUBMODULES = ("compat", "errors", "jax", "ops", "testing")
 
 __all__ = ["__version__", *sorted(_MODULES), *_SUBMODULES]
 
 if TYPE_CHECKING:
-    from . import compat, errors, ops, testing
+    from . import compat, errors, jax, ops, testing
     from ._explain import Explanation, explain
     from ._prepare import prepare
     from .errors import (

