@@ -236,8 +236,8 @@ add_stubs() {
 }
 
 # Installs the packages of tools/python/requirements.txt into a virtual environment in .deps/python,
-# and those of torch_requirements.txt. Returns 2 without torch, whose tests are then skipped, and 1 if
-# the rest failed.
+# and those of torch_requirements.txt and jax_requirements.txt. Returns 2 without torch or jax, whose tests
+# are then skipped, and 1 if the rest failed.
 fetch_python() {
   local python=$1 place=$deps/python log=$deps/.python.log began=$SECONDS
   local install=("$place/bin/python3" "${pip_install[@]}")
@@ -257,6 +257,10 @@ fetch_python() {
     warn "torch does not import: see $log"
     status=2
   fi
+  if ! "${install[@]}" -r tools/python/jax_requirements.txt >>"$log" 2>&1; then
+    warn "jax could not be fetched: the tests of Python that need it are skipped."
+    status=2
+  fi
   say "fetched the Python packages in $((SECONDS - began)) s"
   return $status
 }
@@ -266,11 +270,11 @@ fetch_python() {
 python_arguments=(-DKILN_PYTHON=OFF)
 provide_python() {
   local stamp=$deps/installed/python pins installed="" lock python=$deps/python/bin/python3 python3
-  pins=$(cat tools/python/{,torch_}requirements.txt tools/python/stub_libraries.py | sha256sum | cut -c1-64)
+  pins=$(cat tools/python/{,torch_,jax_}requirements.txt tools/python/stub_libraries.py | sha256sum | cut -c1-64)
   mkdir -p "$deps/installed" 2>/dev/null && exec {lock}>"$deps/.lock" && flock -w 1200 "$lock" || return 0
   [[ ! -x $python ]] || read -r installed <"$stamp" 2>/dev/null || true
   if [[ $installed != "$pins" ]]; then
-    say "fetching the Python packages of the tests (about 560 MB, most of it torch)"
+    say "fetching the Python packages of the tests (about 650 MB, most of it torch)"
     local status=1
     rm -f "$stamp"
     python3=$(find_pip) && {

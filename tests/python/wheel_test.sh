@@ -22,6 +22,8 @@ place_of() { # place_of PART: where a build finds it
   cmake -P "$root/tools/cmake/NvidiaParts.cmake" 2>&1 | sed -n "s/^-- $1=//p"
 }
 plan_worker=(kiln/libexec/kiln/kiln-plan-worker kiln/libexec/kiln/kiln-no-device-driver.so)
+jax=()
+[[ -n $wheel ]] || ! "$python" -c 'import jaxlib' 2>/dev/null || jax=(kiln/lib/libkiln_jax.so)
 
 if [[ -z $wheel ]]; then
   say "building the wheel"
@@ -42,7 +44,7 @@ say "$(basename "$wheel"), $(($(stat -c %s "$wheel") >> 20)) MiB"
 say "what it has"
 "$python" -m zipfile -l "$wheel" | awk 'NR > 1 { print $1 }' >"$work/files"
 for file in kiln/__init__.py kiln/py.typed kiln/compat/children/sitecustomize.py kiln/bin/kiln kiln/lib/libkiln_ffi.so \
-  'kiln/lib/libkiln\.so\.[0-9]+\.[0-9]+' kiln/libexec/kiln/kiln-worker "${plan_worker[@]}" \
+  'kiln/lib/libkiln\.so\.[0-9]+\.[0-9]+' kiln/libexec/kiln/kiln-worker "${plan_worker[@]}" "${jax[@]}" \
   'kiln_jit-.*/licenses/LICENSE' 'kiln_jit-.*/licenses/NOTICE'; do
   grep -qxE "$file" "$work/files" || fail "it has no $file"
 done
