@@ -7,10 +7,10 @@
 
 namespace kiln::python {
 
-/// kLaunch: run it in the current stream. kPrepare: fetch and load what a launch needs.
-/// kWorkspace: return the bytes of device scratch memory that a launch needs, and
-/// prepare it. In a stream capture what was not prepared is refused.
-enum class Action : std::int64_t { kLaunch, kPrepare, kWorkspace };
+/// kLaunch: run it in the current stream; a launch that needs scratch memory and is
+/// given none returns the bytes, and launches nothing. In a stream capture what was not
+/// prepared is refused. kPrepare: fetch and load what a launch needs.
+enum class Action : std::int64_t { kLaunch, kPrepare };
 
 /// Added to an action by XLA's custom calls. No signal ends such a call, since XLA
 /// cannot pass an exception of Python on. XLA prepares before each run of a program, so

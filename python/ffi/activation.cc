@@ -96,8 +96,7 @@ std::int64_t backward(std::int64_t action, std::int64_t device, TensorView dx,
   set_bias(call, bias, x, args.cols);
   call.set(args.dbias, "dbias", dbias);
   args.kind = static_cast<kiln_activation_kind>(kind);
-  call.set_workspace(workspace);
-  return call.run();
+  return call.run(args, workspace);
 }
 
 // `clamp`: alpha, limit and offset of KILN_CLAMPED_SWIGLU.
@@ -127,8 +126,7 @@ std::int64_t glu_backward(std::int64_t action, std::int64_t device, TensorView d
   call.set(args.dx, "dx", dx);
   call.set(args.dlinear, "dlinear", dlinear);
   call.set(args.dbias, "dbias", dbias);
-  call.set_workspace(workspace);
-  return call.run();
+  return call.run(args, workspace);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "call.h"
+#include "layout.h"
 
 namespace kiln::python {
 namespace {
@@ -16,30 +16,6 @@ constexpr Operation<kiln_attention_args> kForward{
 constexpr Operation<kiln_attention_args> kBackward{
     "attention_backward", KILN_ATTENTION_ARGS_INIT, kiln_attention_backward,
     kiln_attention_backward_prepare, kiln_attention_backward_workspace};
-
-struct Layout {
-  explicit Layout(const std::string& name) {
-    batch = static_cast<int>(name.find('b'));
-    sequence = static_cast<int>(name.find(name == "thd" ? 't' : 's'));
-    head = static_cast<int>(name.find('h'));
-    if (name == "bshd")
-      value = KILN_BSHD;
-    else if (name == "sbhd")
-      value = KILN_SBHD;
-    else if (name == "bhsd")
-      value = KILN_BHSD;
-    else if (name == "thd")
-      value = KILN_THD;
-    else
-      refuse("layout is '" + name + "'; bshd, bhsd, sbhd and thd are possible");
-    rank = static_cast<int>(name.size());
-  }
-  kiln_attention_layout value{};
-  int batch;  // dimensions; -1 for none
-  int sequence;
-  int head;
-  int rank;
-};
 
 kiln_attention_strides strides_of(const TensorView& tensor, const Layout& layout) {
   return {.batch = layout.batch < 0 ? 0 : tensor.stride(layout.batch),
@@ -93,6 +69,14 @@ void set_number(Call<kiln_attention_args>& call, const std::int64_t*& field,
   Tensors::expect_dtype(name, *number, kInt64);
   Tensors::expect_elements(name, *number, 1);
   call.set(field, name, *number);
+}
+
+// Of each query of each head, also of packed sequences.
+void set_stats(Call<kiln_attention_args>& call, const TensorView& stats) {
+  const Problem& problem = call.args.problem;
+  Tensors::expect_dtype("stats", stats, kFloat32);
+  Tensors::expect_elements("stats", stats, problem.batch * problem.heads * problem.sq);
+  call.set(call.args.tensors.stats, "stats", stats);
 }
 
 void set_sizes(Problem& problem, const Inputs& inputs, const Layout& layout,
@@ -180,8 +164,9 @@ void set_inputs(Call<kiln_attention_args>& call, const Inputs& inputs,
 
 // Some of cuDNN's plans must not be captured: kPrepare prepares what runs then, too. A
 // call does not say that it is captured: the library looks. XLA captures none.
-std::int64_t run(Call<kiln_attention_args>& call) {
-  const std::int64_t bytes = call.run();
+std::int64_t run(Call<kiln_attention_args>& call,
+                 const Optional<TensorView>& workspace) {
+  const std::int64_t bytes = call.run(call.args.tensors, workspace);
   if (call.action() != Action::kPrepare || call.is_from_xla())
     return bytes;
   call.args.options.capture = true;
@@ -211,12 +196,10 @@ std::int64_t forward(std::int64_t action, std::int64_t device, TensorView o,
               dropout_seed, dropout_offset},
              layout, longest_q, longest_kv, mask, window_left, window_right, bias_kind,
              dropout, scale);
-  if (call.set(call.args.tensors.stats, "stats", stats)) {
-    Tensors::expect_dtype("stats", *stats, kFloat32);
-    call.args.options.stats = true;
-  }
-  call.set_workspace(call.args.tensors, workspace);
-  return run(call);
+  if (stats)
+    set_stats(call, *stats);
+  call.args.options.stats = stats.has_value();
+  return run(call, workspace);
 }
 
 std::int64_t backward(std::int64_t action, std::int64_t device, TensorView grad_q,
@@ -240,17 +223,18 @@ std::int64_t backward(std::int64_t action, std::int64_t device, TensorView grad_
              layout, longest_q, longest_kv, mask, window_left, window_right, bias_kind,
              dropout, scale);
   kiln_attention_tensors& tensors = call.args.tensors;
-  Tensors::expect_dtype("stats", stats, kFloat32);
-  call.set(tensors.stats, "stats", stats);
+  set_stats(call, stats);
   set_gradient(call, tensors.grad_o, "grad_o", grad_o, "o", o);
   set_gradient(call, tensors.grad_q, "grad_q", grad_q, "q", q);
   set_gradient(call, tensors.grad_k, "grad_k", grad_k, "k", k);
   set_gradient(call, tensors.grad_v, "grad_v", grad_v, "v", v);
-  if (call.set(tensors.grad_bias, "grad_bias", grad_bias))
+  if (call.set(tensors.grad_bias, "grad_bias", grad_bias)) {
+    if (bias)
+      Tensors::expect_like("grad_bias", *grad_bias, "bias", *bias);
     call.args.options.bias_gradient = true;
+  }
   call.args.options.deterministic = deterministic;
-  call.set_workspace(call.args.tensors, workspace);
-  return run(call);
+  return run(call, workspace);
 }
 
 // kiln_attention_explain(): JSON. Of the tensors only shapes, strides and types count.

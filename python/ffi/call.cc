@@ -159,7 +159,7 @@ Tensors::Tensors(std::int64_t action, std::int64_t device)
       has_stand_ins_(device >= 0),
       has_device_(has_stand_ins_),
       device_{kDLCUDA, static_cast<std::int32_t>(device)} {
-  if (action_ < Action::kLaunch || action_ > Action::kWorkspace)
+  if (action_ < Action::kLaunch || action_ > Action::kPrepare)
     refuse("there is no action " + std::to_string(action));
 }
 

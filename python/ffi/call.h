@@ -1,9 +1,8 @@
 // What every function of the module has in common: the process's one service, errors of
 // kiln/c.h as Python exceptions, waits that Ctrl-C ends, and the check of tensors.
 //
-//   tensors ─ Call ─┬─ kLaunch     first: prepare, once for equal arguments
-//                   ├─ kPrepare
-//                   └─ kWorkspace
+//   tensors ─ Call ─┬─ kLaunch   first: prepare, once for equal arguments
+//                   └─ kPrepare
 
 #pragma once
 
@@ -132,43 +131,42 @@ class Call : public Tensors {
   void set_strided(Pointer*& field, const char* name, const TensorView& tensor) {
     point(field, strided(name, tensor));
   }
-  void set_workspace(const Optional<TensorView>& workspace) {
-    set_workspace(args, workspace);
-  }
-  /// Of arguments that have it in a part.
-  template <typename Part>
-  void set_workspace(Part& part, const Optional<TensorView>& workspace) {
-    if (!workspace)
-      return;
-    set(part.workspace, "workspace", *workspace);
-    part.workspace_bytes = static_cast<std::uint64_t>(workspace.value().numel());
-    has_workspace_ = true;
-  }
 
-  /// Returns the bytes of the workspace for kWorkspace, else 0.
+  /// Returns 0.
   std::int64_t run() {
     kiln_service* const on = service();
-    switch (action()) {
-      case Action::kPrepare:
-        if (is_from_xla()) {
-          prepare_once();
-          return 0;
-        }
-        prepare();
-        // This thread, too, has then what it must have before it captures.
-        check(operation_.prepare(on, device(), &args));
-        remember_prepared(bytes_of(launch_name()));
+    if (action() == Action::kPrepare) {
+      if (is_from_xla()) {
+        prepare_once();
         return 0;
-      case Action::kWorkspace:
-        return workspace_bytes(on);
-      case Action::kLaunch:
-        break;
+      }
+      prepare();
+      // This thread, too, has then what it must have before it captures.
+      check(operation_.prepare(on, device(), &args));
+      remember_prepared(bytes_of(launch_name()));
+      return 0;
     }
-    // With a workspace the launch was prepared, when its size was asked for.
-    if (!prepare_once() && !has_workspace_)
-      refuse_capture();
-    check(operation_.launch(on, device(), stream(), &args));
-    return 0;
+    prepare_once();
+    return launch(on);
+  }
+
+  /// run() of an operation that may need device scratch memory; `part` of `args` has
+  /// its fields. A launch that needs some and is given none launches nothing, and
+  /// returns the bytes; the launch with them is prepared then.
+  template <typename Part>
+  std::int64_t run(Part& part, const Optional<TensorView>& workspace) {
+    if (action() == Action::kPrepare)
+      return run();
+    kiln_service* const on = service();
+    if (workspace) {
+      set(part.workspace, "workspace", *workspace);
+      part.workspace_bytes = static_cast<std::uint64_t>(workspace.value().numel());
+      return launch(on);
+    }
+    prepare_once();
+    std::uint64_t bytes = 0;
+    check(operation_.workspace(on, device(), &args, &bytes));
+    return bytes > 0 ? static_cast<std::int64_t>(bytes) : launch(on);
   }
 
   Arguments args;
@@ -198,29 +196,22 @@ class Call : public Tensors {
   static std::string_view bytes_of(const LaunchName& name) {
     return {name.data(), name.size()};
   }
-  /// Returns whether it is prepared: in a capture it is only if it was before.
-  bool prepare_once() {
+  /// Refuses what was not prepared in a capture, where nothing can be.
+  void prepare_once() {
     const LaunchName name = launch_name();
     if (is_prepared(bytes_of(name)))
-      return true;
+      return;
     if (is_capturing(device(), stream()))
-      return false;
+      refuse(std::string(operation_.name) +
+             ": the stream is being captured, and no call with these types, sizes, "
+             "strides and options was prepared: call kiln.prepare(), or run it once, "
+             "before the capture begins");
     prepare();
     remember_prepared(bytes_of(name));
-    return true;
   }
-  [[noreturn]] void refuse_capture() const {
-    refuse(std::string(operation_.name) +
-           ": the stream is being captured, and no call with these types, sizes, "
-           "strides and options was prepared: call kiln.prepare(), or run it once, "
-           "before the capture begins");
-  }
-  std::int64_t workspace_bytes(kiln_service* on) {
-    if (!prepare_once())
-      refuse_capture();
-    std::uint64_t bytes = 0;
-    check(operation_.workspace(on, device(), &args, &bytes));
-    return static_cast<std::int64_t>(bytes);
+  std::int64_t launch(kiln_service* on) {
+    check(operation_.launch(on, device(), stream(), &args));
+    return 0;
   }
   void prepare() {
     if (is_from_xla())
@@ -230,7 +221,6 @@ class Call : public Tensors {
     });
   }
 
-  bool has_workspace_ = false;
   const Operation<Arguments>& operation_;
   // Where the pointers are that were set.
   std::array<std::ptrdiff_t, sizeof(Arguments) / sizeof(void*)> pointers_{};

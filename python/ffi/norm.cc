@@ -130,8 +130,7 @@ std::int64_t layer_backward(std::int64_t action, std::int64_t device, TensorView
   set_like_weight(call, args.bias, "bias", bias, weight);
   set_like_weight(call, args.dbias, "dbias", dbias, weight);
   args.zero_centered_weight = zero_centered_weight;
-  call.set_workspace(workspace);
-  return call.run();
+  return call.run(args, workspace);
 }
 
 std::int64_t rms_forward(std::int64_t action, std::int64_t device, TensorView y,
@@ -163,8 +162,7 @@ std::int64_t rms_backward(std::int64_t action, std::int64_t device, TensorView d
   set_gradients(call, dx, dweight, dy, x_or_y, weight, rstd, dsum, dims, from_output);
   args.casting = static_cast<kiln_rmsnorm_casting>(casting);
   args.zero_centered_weight = zero_centered_weight;
-  call.set_workspace(workspace);
-  return call.run();
+  return call.run(args, workspace);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// kiln/ops/softmax.h for x of [batch, heads, sq, skv].
+// kiln/ops/softmax.h for x of [..., sq, skv], and of fewer dimensions.
 
 #include "call.h"
 
@@ -12,17 +12,36 @@ constexpr Operation<kiln_softmax_backward_args> kBackward{
     "softmax_backward", KILN_SOFTMAX_BACKWARD_ARGS_INIT, kiln_softmax_backward,
     kiln_softmax_backward_prepare};
 
+// The leading dimensions are heads.
 template <typename Arguments>
 void set_shape(Arguments& args, const TensorView& x) {
-  Tensors::expect_rank("x", x, 4);
+  const int dims = x.ndim();
   args.dtype = Tensors::dtype("x", x);
-  args.batch = x.size(0);
-  args.heads = x.size(1);
-  args.sq = x.size(2);
-  args.skv = x.size(3);
+  args.batch = args.heads = 1;
+  for (int i = 0; i + 2 < dims; ++i) args.heads *= x.size(i);
+  args.sq = dims > 1 ? x.size(dims - 2) : 1;
+  args.skv = dims > 0 ? x.size(dims - 1) : 1;
 }
 
-// `mask`: [1 or batch, 1, sq, skv] bytes; elements where it is not 0 are left out.
+// Of the leading dimensions, those that have a mask each are the batch.
+void set_mask(Call<kiln_softmax_forward_args>& call, const TensorView& mask) {
+  auto& args = call.args;
+  Tensors::expect_rank("mask", mask, 4);
+  if (mask.dtype().bits != 8)
+    refuse("mask must have elements of one byte");
+  const std::int64_t masks = mask.size(0);
+  if (masks < 1 || args.heads % masks != 0)
+    refuse("mask has " + std::to_string(masks) + " masks, and x " +
+           std::to_string(args.heads) + " matrices: not equally many for each");
+  Tensors::expect_elements("mask", mask, masks * args.sq * args.skv);
+  args.mask = KILN_SOFTMAX_MASK_BYTES;
+  args.batch = args.mask_batch = masks;
+  args.heads /= masks;
+  call.set(args.mask_bytes, "mask", mask);
+}
+
+// `mask`: [masks, 1, sq, skv] bytes, each for equally many matrices of x, in their
+// order; elements where it is not 0 are left out.
 std::int64_t forward(std::int64_t action, std::int64_t device, TensorView y,
                      TensorView x, Optional<TensorView> mask, double scale,
                      bool causal) {
@@ -33,18 +52,12 @@ std::int64_t forward(std::int64_t action, std::int64_t device, TensorView y,
   call.set(args.x, "x", x);
   call.set(args.y, "y", y);
   args.scale = static_cast<float>(scale);
-  if (call.set(args.mask_bytes, "mask", mask)) {
-    if (causal)
-      refuse("mask and causal exclude each other");
-    Tensors::expect_rank("mask", *mask, 4);
-    if (mask.value().dtype().bits != 8)
-      refuse("mask must have elements of one byte");
-    args.mask = KILN_SOFTMAX_MASK_BYTES;
-    args.mask_batch = mask.value().size(0);
-    Tensors::expect_elements("mask", *mask, args.mask_batch * args.sq * args.skv);
-  } else if (causal) {
+  if (mask && causal)
+    refuse("mask and causal exclude each other");
+  if (mask)
+    set_mask(call, *mask);
+  else if (causal)
     args.mask = KILN_SOFTMAX_CAUSAL;
-  }
   return call.run();
 }
 

@@ -161,11 +161,10 @@ class Call {
   void prepare() { run(Action::kPrepare); }
 
   void launch(const Allocate& allocate) {
-    if (workspace_at_ != 0) {
-      const std::int64_t bytes = run(Action::kWorkspace);
-      if (bytes > 0)
-        parameters_[workspace_at_] = workspace(bytes, allocate);
-    }
+    const std::int64_t bytes = run(Action::kLaunch);
+    if (workspace_at_ == 0 || bytes == 0)
+      return;
+    parameters_[workspace_at_] = workspace(bytes, allocate);
     run(Action::kLaunch);
   }
 

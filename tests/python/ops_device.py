@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kiln  # noqa: E402
 import kiln.testing  # noqa: E402
+from ops_cases import gradients_of, outputs_of  # noqa: E402
 
 
 @functools.cache
@@ -60,3 +61,21 @@ def check_as_good_as_torch(result, same_type, exact, what):
     rounding = torch.finfo(result.dtype).eps
     bound = max(2 * worst_error(same_type, exact), 2 * rounding)
     assert worst_error(result, exact) <= bound, what
+
+
+def check_case(case, dtype):
+    """Results and gradients of a case are as good as torch's."""
+    inputs = case.inputs(dtype)
+    exact_inputs = [each.detach().double().requires_grad_() for each in inputs]
+    result, same, exact = case.kiln(*inputs), case.torch(*inputs), case.torch(*exact_inputs)
+    of = zip(outputs_of(result), outputs_of(same), outputs_of(exact), strict=True)
+    for i, triple in enumerate(of):
+        check_as_good_as_torch(*triple, f"output {i}")
+    gradients = zip(
+        gradients_of(result, inputs),
+        gradients_of(same, inputs),
+        gradients_of(exact, exact_inputs),
+        strict=True,
+    )
+    for i, triple in enumerate(gradients):
+        check_as_good_as_torch(*triple, f"gradient {i}")

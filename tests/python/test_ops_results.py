@@ -13,11 +13,10 @@ from ops_cases import (
     id_of,
     llama,
     ops,
-    outputs_of,
     rms,
     torch,
 )
-from ops_device import check_as_good_as_torch, device, worst_error  # noqa: F401
+from ops_device import check_case, device, worst_error  # noqa: F401
 
 
 CASTINGS = [
@@ -33,20 +32,7 @@ CASTINGS = [
 
 @pytest.mark.parametrize("case, dtype", CASES_AND_TYPES + CASTINGS, ids=id_of)
 def test_results_and_gradients_are_as_near_to_float64_as_torchs(case, dtype):
-    inputs = case.inputs(dtype)
-    exact_inputs = [each.detach().double().requires_grad_() for each in inputs]
-    result, same, exact = case.kiln(*inputs), case.torch(*inputs), case.torch(*exact_inputs)
-    of = zip(outputs_of(result), outputs_of(same), outputs_of(exact), strict=True)
-    for i, triple in enumerate(of):
-        check_as_good_as_torch(*triple, f"output {i}")
-    gradients = zip(
-        gradients_of(result, inputs),
-        gradients_of(same, inputs),
-        gradients_of(exact, exact_inputs),
-        strict=True,
-    )
-    for i, triple in enumerate(gradients):
-        check_as_good_as_torch(*triple, f"gradient {i}")
+    check_case(case, dtype)
 
 
 @pytest.mark.parametrize("case", ONE_EACH, ids=id_of)
@@ -155,6 +141,17 @@ def test_a_mask_of_scores_broadcasts_as_in_torch(shape):
     mask = torch.rand(shape) < 0.3
     expected = torch.softmax(x.masked_fill(mask, float("-inf")), -1)
     torch.testing.assert_close(ops.softmax(x, mask=mask), expected)
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (3, 7), (2, 1, 2, 3, 7)])
+def test_a_softmax_of_any_number_of_dimensions_is_torchs(shape):
+    x = torch.randn(shape, requires_grad=True)
+    expected = torch.softmax(x, -1)
+    y = ops.softmax(x)
+    torch.testing.assert_close(y, expected)
+    dy = torch.randn(shape)
+    (dx,) = torch.autograd.grad(y, x, dy)
+    torch.testing.assert_close(dx, torch.autograd.grad(expected, x, dy)[0])
 
 
 def test_a_mask_of_scores_and_causal_leave_out_what_either_does():

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-
 from . import _inputs
 from ._define import Operation
-from ._launch import call, call_with_workspace, dense
+from ._launch import call, call_with_workspace, dense, like
 
 _KINDS = {"gelu_tanh": 1, "gelu_erf": 2, "squared_relu": 3}  # KILN_GELU_TANH, ...
 _GLU_KINDS = {"swiglu": 1, "geglu_tanh": 2, "geglu_erf": 3}  # KILN_SWIGLU, ...
@@ -66,24 +64,16 @@ def _check(x):
         _inputs.refuse("x has no dimension")
 
 
-def _like(x):
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
-def _optional(like):
-    """The gradient of an optional input; without elements, if there is none."""
-    return lambda x: x.new_empty(0) if like is None else _like(like)
-
-
-def _dense(name, tensor):
-    return None if tensor is None else dense(name, tensor)
+def _gradient_of(tensor, x):
+    """Of an optional input; without elements, if there is none."""
+    return x.new_empty(0) if tensor is None else like(tensor)
 
 
 # ---- Activations
 
 
 def _forward(y, x, bias, kind):
-    x, bias = dense("activation.x", x), _dense("activation.bias", bias)
+    x, bias = dense("activation.x", x), dense("activation.bias", bias)
     call("activation_forward", y, x, bias, _KINDS[kind])
 
 
@@ -102,21 +92,21 @@ def _backward(outputs, dy, x, bias, kind):
     dx, dbias = outputs
     dy, x = dense("activation.dy", dy), dense("activation.x", x)
     dbias = None if bias is None else dbias
-    bias = _dense("activation.bias", bias)
+    bias = dense("activation.bias", bias)
     call_with_workspace("activation_backward", dx, dbias, dy, x, bias, _KINDS[kind])
 
 
 # kind: "gelu_tanh", "gelu_erf" or "squared_relu".
 activation_fwd = Operation(
     "activation_fwd(Tensor x, Tensor? bias, str kind) -> Tensor",
-    outputs=lambda x, *_: _like(x),
+    outputs=lambda x, *_: like(x),
     launch=_forward,
     save=_save,
     backward=_gradient,
 )
 activation_bwd = Operation(
     "activation_bwd(Tensor dy, Tensor x, Tensor? bias, str kind) -> (Tensor, Tensor)",
-    outputs=lambda dy, x, bias, kind: (_like(x), _optional(bias)(x)),
+    outputs=lambda dy, x, bias, kind: (like(x), _gradient_of(bias, x)),
     launch=_backward,
 )
 
@@ -131,8 +121,8 @@ def _glu_output(x, linear, bias, kind):
 def _glu_inputs(x, linear, bias):
     return (
         dense("glu.x", x),
-        _dense("glu.linear", linear),
-        _dense("glu.bias", bias),
+        dense("glu.linear", linear),
+        dense("glu.bias", bias),
     )
 
 
@@ -177,9 +167,9 @@ glu_bwd = Operation(
     "glu_bwd(Tensor dy, Tensor x, Tensor? linear, Tensor? bias, str kind)"
     " -> (Tensor, Tensor, Tensor)",
     outputs=lambda dy, x, linear, bias, kind: (
-        _like(x),
-        _optional(linear)(x),
-        _optional(bias)(x),
+        like(x),
+        _gradient_of(linear, x),
+        _gradient_of(bias, x),
     ),
     launch=_glu_backward,
 )

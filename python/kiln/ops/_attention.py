@@ -189,11 +189,9 @@ def _joined(tensor):
 
 def _common(bias, cu_q, cu_k, rng):
     """The arguments behind q, k and v."""
-    if bias is not None:
-        bias = dense("attention.attn_mask", bias)
-    if cu_q is not None:
-        cu_q = dense("attention.cu_seqlens_q", cu_q)
-        cu_k = dense("attention.cu_seqlens_k", cu_k)
+    bias = dense("attention.attn_mask", bias)
+    cu_q = dense("attention.cu_seqlens_q", cu_q)
+    cu_k = dense("attention.cu_seqlens_k", cu_k)
     seed, offset = (None, None) if rng is None else (rng[:1], rng[1:])
     return bias, cu_q, cu_k, None, None, seed, offset
 

@@ -6,7 +6,7 @@ import torch
 
 from . import _inputs
 from ._define import Operation
-from ._launch import call, dense, dense_rows
+from ._launch import call, dense, dense_rows, like
 
 _REDUCTIONS = {"mean": "mean", "sum": "sum", "none": "none"}
 
@@ -105,8 +105,6 @@ cross_entropy_fwd = Operation(
 cross_entropy_bwd = Operation(
     "cross_entropy_bwd(Tensor dloss, Tensor logits, Tensor saved, Tensor target,"
     " int ignore_index, float label_smoothing) -> Tensor",
-    outputs=lambda dloss, logits, *_: torch.empty_like(
-        logits, memory_format=torch.contiguous_format
-    ),
+    outputs=lambda dloss, logits, *_: like(logits),
     launch=_backward,
 )

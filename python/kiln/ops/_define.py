@@ -32,6 +32,8 @@ def _private(path: str):
     return found
 
 
+# Under torch.export, too, whose tensors are of a subclass.
+_is_traced = torch.compiler.is_dynamo_compiling
 _dispatch_modes = _private("_C._len_torch_dispatch_stack")
 _transforms = _private("_C._are_functorch_transforms_active")
 _profiler = _private("autograd._profiler_enabled")
@@ -98,7 +100,9 @@ class Operation:
         LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
         self._overload = getattr(torch.ops.kiln, self.name).default
         save = save or (lambda ctx, inputs, output: None)
-        inputs = len(self._overload._schema.arguments)
+        arguments = self._overload._schema.arguments
+        inputs = len(arguments)
+        self._tensors = [i for i in range(inputs) if "Tensor" in str(arguments[i].type)]
         backward = _skip_undefined(backward, inputs) if backward else _refuse_gradient
         qualified = f"kiln::{self.name}"
         LIBRARY.impl(self.name, self.run, "CUDA")
@@ -120,16 +124,20 @@ class Operation:
         OPERATIONS.append(self)
 
     def __call__(self, *args):
-        if torch.compiler.is_compiling() or not _CAN_BYPASS:
+        # A call costs microseconds, of which each line here is a part.
+        if _is_traced() or not _CAN_BYPASS:
             return self._overload(*args)
         wants_gradient = False
-        for arg in args:
-            if isinstance(arg, torch.Tensor):
-                if type(arg) not in _PLAIN or arg.is_neg():
-                    return self._overload(*args)
-                if arg.is_meta:
-                    return self._overload(*_all_meta(args))
-                wants_gradient = wants_gradient or arg.requires_grad
+        for at in self._tensors:
+            tensor = args[at]
+            if tensor is None:
+                continue
+            if type(tensor) not in _PLAIN or tensor.is_neg():
+                return self._overload(*args)
+            if tensor.is_meta:
+                return self._overload(*_all_meta(args))
+            if tensor.requires_grad:
+                wants_gradient = True
         if _transforms():
             if _innermost().key() == _FUNCTIONALIZE:
                 return self._overload(*args)
@@ -140,21 +148,20 @@ class Operation:
             return self._function.apply(*args)
         if _forward_mode._current_level >= 0:  # which refuses tangents
             return self._function.apply(*args)
-        return self.run(*args)
+        return self.write(self._outputs(*args), *args)
 
     def run(self, *args):
         """The kernel, without autograd."""
-        outputs = self._outputs(*args)
-        self.write(outputs, *args)
-        return outputs
+        return self.write(self._outputs(*args), *args)
 
     def write(self, outputs, *args):
         """run() into tensors of one's own, which may have other strides."""
         for read in args[: self._reads]:
             if read.numel() == 0:
                 _zero(outputs)
-                return
+                return outputs
         self._launch(outputs, *args)
+        return outputs
 
     def _each(self, info, in_dims, *args):
         """The rule for torch.vmap: one call for each element of the batch."""

@@ -18,7 +18,12 @@ from .._checks import choice, refuse  # noqa: F401  for the operations
 _CASTABLE = (torch.float16, torch.bfloat16, torch.float32)
 
 
-def _is_autocast(kind: str) -> bool:
+# On any device; it takes less time than to read a tensor's device.
+_may_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+
+
+def _is_autocast(tensor) -> bool:
+    kind = tensor.device.type
     return kind in ("cuda", "cpu") and torch.is_autocast_enabled(kind)
 
 
@@ -30,21 +35,20 @@ def _cast(tensors, dtype):
 
 def as_float32(*tensors):
     """Under autocast, the tensors as float32; some may be None."""
-    if not _is_autocast(tensors[0].device.type):
+    if not (_may_autocast() and _is_autocast(tensors[0])):
         return tensors
     return _cast(tensors, torch.float32)
 
 
 def as_autocast(*tensors):
     """Under autocast, the tensors in its type; some may be None."""
-    kind = tensors[0].device.type
-    if not _is_autocast(kind):
+    if not (_may_autocast() and _is_autocast(tensors[0])):
         return tensors
-    return _cast(tensors, torch.get_autocast_dtype(kind))
+    return _cast(tensors, torch.get_autocast_dtype(tensors[0].device.type))
 
 
 def as_first(*tensors):
     """Under autocast, the tensors in the type of the first; some may be None."""
-    if not _is_autocast(tensors[0].device.type):
+    if not (_may_autocast() and _is_autocast(tensors[0])):
         return tensors
     return _cast(tensors, tensors[0].dtype)

@@ -11,7 +11,7 @@ import torch
 
 from .._library import library
 
-LAUNCH, PREPARE, WORKSPACE = 0, 1, 2
+LAUNCH, PREPARE = 0, 1
 _FROM_TENSORS = -1  # the device of the call
 
 # The library takes torch's tensors by torch's own C functions; where an old torch has
@@ -19,6 +19,8 @@ _FROM_TENSORS = -1  # the device of the call
 _MUST_DETACH = not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
 _WORKSPACE_ALIGNMENT = 256
+
+_empty_like, _CONTIGUOUS = torch.empty_like, torch.contiguous_format
 
 
 class _Thread(threading.local):
@@ -66,9 +68,10 @@ def call_with_workspace(name: str, *args) -> None:
     if _MUST_DETACH:
         args = _detached(args)
     function = getattr(library(), name)
-    size = function(WORKSPACE, _FROM_TENSORS, *args, None)
-    workspace = _workspace(size, args[0].device) if size > 0 else None
-    function(LAUNCH, _FROM_TENSORS, *args, workspace)
+    # Launches, or returns the bytes without which it cannot.
+    if (size := function(LAUNCH, _FROM_TENSORS, *args, None)) > 0:
+        workspace = _workspace(size, args[0].device)
+        function(LAUNCH, _FROM_TENSORS, *args, workspace)
 
 
 def _workspace(size: int, device: torch.device) -> torch.Tensor:
@@ -79,9 +82,14 @@ def _workspace(size: int, device: torch.device) -> torch.Tensor:
     return memory[begin : begin + size]
 
 
-def dense(name: str, tensor: torch.Tensor) -> torch.Tensor:
+def like(tensor: torch.Tensor) -> torch.Tensor:
+    """A new contiguous tensor of that shape and type."""
+    return _empty_like(tensor, memory_format=_CONTIGUOUS)
+
+
+def dense(name: str, tensor: torch.Tensor | None) -> torch.Tensor | None:
     """The tensor, or a contiguous copy. ``name`` is "operation.argument"."""
-    if tensor.is_contiguous():
+    if tensor is None or tensor.is_contiguous():
         return tensor
     return copied(name, tensor, tensor.new_empty(tensor.shape))
 

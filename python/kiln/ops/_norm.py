@@ -9,7 +9,7 @@ import torch
 from .._checks import CASTINGS, normalized_dimensions
 from . import _inputs
 from ._define import Operation
-from ._launch import call, call_with_workspace, dense
+from ._launch import call, call_with_workspace, dense, like
 
 
 def layer_norm(
@@ -65,35 +65,25 @@ def _normalized(x, weight):
 # Outputs. One that is left out has no elements.
 
 
-def _statistic(x, dims, is_wanted=True):
-    rows = math.prod(x.shape[: x.dim() - dims]) if is_wanted else 0
-    return x.new_empty(rows, dtype=torch.float32)
-
-
-def _like(x):
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
+def _statistic(x, dims):
+    return x.new_empty(math.prod(x.shape[:-dims]), dtype=torch.float32)
 
 
 def _like_weight(weight, x, is_wanted):
-    return _like(weight) if is_wanted and weight is not None else x.new_empty(0)
+    return like(weight) if is_wanted and weight is not None else x.new_empty(0)
 
 
 def _used(tensor, is_wanted):
     return tensor if is_wanted else None
 
 
-def _dense(operation, **tensors):
-    return [
-        None if each is None else dense(f"{operation}.{name}", each)
-        for name, each in tensors.items()
-    ]
-
-
 # ---- LayerNorm
 
 
 def _layer_outputs(x, weight, bias, dims, eps, memory_efficient):
-    return _like(x), _statistic(x, dims, not memory_efficient), _statistic(x, dims)
+    rstd = _statistic(x, dims)
+    mean = rstd.new_empty(0) if memory_efficient else like(rstd)
+    return like(x), mean, rstd
 
 
 def _layer_forward(outputs, x, *others):
@@ -142,20 +132,26 @@ layer_norm_fwd = Operation(
 
 def _add_layer_outputs(x, residual, *others):
     y, mean, rstd = _layer_outputs(x, *others)
-    return y, _like(x), mean, rstd
+    return y, like(x), mean, rstd
 
 
 def _add_layer_forward(
     outputs, x, residual, weight, bias, dims, eps, memory_efficient
 ):
     y, total, mean, rstd = outputs
-    x, residual, weight, bias = _dense(
-        "layer_norm", x=x, residual=residual, weight=weight, bias=bias
-    )
     call(
         "layernorm_forward",
-        *(y, _used(mean, not memory_efficient), rstd, total),
-        *(x, weight, bias, residual, dims, eps, False),
+        y,
+        None if memory_efficient else mean,
+        rstd,
+        total,
+        dense("layer_norm.x", x),
+        dense("layer_norm.weight", weight),
+        dense("layer_norm.bias", bias),
+        dense("layer_norm.residual", residual),
+        dims,
+        eps,
+        False,  # zero_centered_weight
     )
 
 
@@ -183,7 +179,7 @@ add_layer_norm_fwd = Operation(
 def _layer_bwd_outputs(dy, x, weight, bias, mean, rstd, dsum, *options):
     _, has_bias, of_weight, _ = options
     return (
-        _like(x),
+        like(x),
         _like_weight(weight, x, of_weight),
         _like_weight(weight, x, of_weight and has_bias),
     )
@@ -192,13 +188,22 @@ def _layer_bwd_outputs(dy, x, weight, bias, mean, rstd, dsum, *options):
 def _layer_bwd(outputs, dy, x, weight, bias, mean, rstd, dsum, *options):
     dx, dweight, dbias = outputs
     dims, has_bias, of_weight, from_output = options
-    dy, x, weight, bias, dsum = _dense(
-        "layer_norm", dy=dy, x=x, weight=weight, bias=bias, dsum=dsum
-    )
     call_with_workspace(
         "layernorm_backward",
-        *(dx, _used(dweight, of_weight), _used(dbias, of_weight and has_bias)),
-        *(dy, x, weight, bias, mean, rstd, dsum, dims, has_bias, False, from_output),
+        dx,
+        _used(dweight, of_weight),
+        _used(dbias, of_weight and has_bias),
+        dense("layer_norm.dy", dy),
+        dense("layer_norm.x", x),
+        dense("layer_norm.weight", weight),
+        dense("layer_norm.bias", bias),
+        mean,
+        rstd,
+        dense("layer_norm.dsum", dsum),
+        dims,
+        has_bias,
+        False,  # zero_centered_weight
+        from_output,
     )
 
 
@@ -216,7 +221,7 @@ layer_norm_bwd = Operation(
 
 
 def _rms_outputs(x, weight, dims, *_):
-    return _like(x), _statistic(x, dims)
+    return like(x), _statistic(x, dims)
 
 
 def _rms_forward(outputs, x, *others):
@@ -258,17 +263,25 @@ rms_norm_fwd = Operation(
 
 
 def _add_rms_outputs(x, residual, weight, dims, *_):
-    return _like(x), _like(x), _statistic(x, dims)
+    return like(x), like(x), _statistic(x, dims)
 
 
 def _add_rms_forward(
     outputs, x, residual, weight, dims, eps, casting, memory_efficient
 ):
     y, total, rstd = outputs
-    x, residual, weight = _dense("rms_norm", x=x, residual=residual, weight=weight)
     call(
         "rmsnorm_forward",
-        *(y, rstd, total, x, weight, residual, dims, eps, casting, False),
+        y,
+        rstd,
+        total,
+        dense("rms_norm.x", x),
+        dense("rms_norm.weight", weight),
+        dense("rms_norm.residual", residual),
+        dims,
+        eps,
+        casting,
+        False,  # zero_centered_weight
     )
 
 
@@ -296,11 +309,19 @@ def _rms_bwd(
     outputs, dy, x, weight, rstd, dsum, dims, casting, of_weight, from_output
 ):
     dx, dweight = outputs
-    dy, x, weight, dsum = _dense("rms_norm", dy=dy, x=x, weight=weight, dsum=dsum)
     call_with_workspace(
         "rmsnorm_backward",
-        *(dx, _used(dweight, of_weight)),
-        *(dy, x, weight, rstd, dsum, dims, casting, False, from_output),
+        dx,
+        _used(dweight, of_weight),
+        dense("rms_norm.dy", dy),
+        dense("rms_norm.x", x),
+        dense("rms_norm.weight", weight),
+        rstd,
+        dense("rms_norm.dsum", dsum),
+        dims,
+        casting,
+        False,  # zero_centered_weight
+        from_output,
     )
 
 
@@ -309,7 +330,7 @@ rms_norm_bwd = Operation(
     "rms_norm_bwd(Tensor dy, Tensor x, Tensor? weight, Tensor rstd, Tensor? dsum,"
     " int dims, int casting, bool of_weight, bool from_output) -> (Tensor, Tensor)",
     outputs=lambda dy, x, weight, rstd, dsum, dims, casting, of_weight, *_: (
-        _like(x),
+        like(x),
         _like_weight(weight, x, of_weight),
     ),
     launch=_rms_bwd,

@@ -103,9 +103,9 @@ def _readable(name, tensor):
 def _table(cos, sin):
     """[positions, columns], and how many positions further a sequence begins."""
     per_sequence = cos.shape[-2] if cos.dim() == 3 and cos.shape[0] > 1 else 0
-    cos = dense("rope.cos", cos).view(-1, cos.shape[-1])
-    if sin is not None:
-        sin = dense("rope.sin", sin).view(-1, sin.shape[-1])
+    cos, sin = dense("rope.cos", cos), dense("rope.sin", sin)
+    if cos.dim() > 2:
+        cos, sin = (t if t is None else t.flatten(0, -2) for t in (cos, sin))
     return cos, sin, per_sequence
 
 
@@ -126,8 +126,7 @@ def _launch(name):
             starts = torch.arange(
                 0, ends, per_sequence, dtype=torch.int32, device=q.device
             )
-        if cu_seqlens is not None:
-            cu_seqlens = dense("rope.cu_seqlens", cu_seqlens)
+        cu_seqlens = dense("rope.cu_seqlens", cu_seqlens)
         first, second = (*pairs, (None, None))[:2]
         call(
             name,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from .._checks import missing_dimensions
 from . import _inputs
 from ._define import Operation
-from ._launch import call, dense
+from ._launch import call, dense, like
 
 _NO_MASK, _MASK, _CAUSAL = 0, 1, 2  # KILN_SOFTMAX_...
 
@@ -50,39 +48,27 @@ def _checked_mask(mask, x):
     return mask
 
 
-def _scores(x, mask):
-    """The shape of x as [batch, heads, queries, keys], and the mask as [1 or batch, 1,
-    queries, keys]: dimensions that share a mask are heads."""
-    lead = x.shape[:-2]
-    sizes = _sizes(x)
-    if mask is None:
-        return (1, math.prod(lead), *sizes), None
+def _masks(mask, x):
+    """The mask as [masks, 1, queries, keys], each for equally many matrices of x. The
+    last of x's leading dimensions, in which all share a mask, do not count."""
     mask = mask[(None,) * (max(x.dim(), 2) - mask.dim())]
-    shared = len(lead)  # the first of the dimensions in which all share a mask
+    *lead, queries, keys = (*x.shape[:-2], *_sizes(x))
+    shared = len(lead)
     while shared > 0 and mask.shape[shared - 1] == 1:
         shared -= 1
-    mask = mask.expand(*lead[:shared], *mask.shape[shared:-2], *sizes)
-    shape = (math.prod(lead[:shared]), math.prod(lead[shared:]), *sizes)
-    mask = dense("softmax.mask", mask).view(shape[0], 1, *sizes)
-    return shape, mask
-
-
-def _like(x):
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
+    mask = mask.expand(*lead[:shared], *mask.shape[shared:-2], queries, keys)
+    return dense("softmax.mask", mask).view(-1, 1, queries, keys)
 
 
 def _forward(y, x, scale, mask, causal):
-    shape, mask = _scores(x, mask)
-    x = dense("softmax.x", x)
-    call("softmax_forward", y.view(shape), x.view(shape), mask, scale, causal)
+    if mask is not None:
+        mask = _masks(mask, x)
+    call("softmax_forward", y, dense("softmax.x", x), mask, scale, causal)
 
 
 def _backward(dx, dy, y, scale, kind):
-    shape, _ = _scores(y, None)
     dy, y = dense("softmax.dy", dy), dense("softmax.y", y)
-    call(
-        "softmax_backward", dx.view(shape), dy.view(shape), y.view(shape), scale, kind
-    )
+    call("softmax_backward", dx, dy, y, scale, kind)
 
 
 def _save(ctx, inputs, output):
@@ -98,7 +84,7 @@ def _gradient(ctx, dy):
 
 softmax_fwd = Operation(
     "softmax_fwd(Tensor x, float scale, Tensor? mask, bool causal) -> Tensor",
-    outputs=lambda x, *_: _like(x),
+    outputs=lambda x, *_: like(x),
     launch=_forward,
     save=_save,
     backward=_gradient,
@@ -106,6 +92,6 @@ softmax_fwd = Operation(
 # kind: 0 no mask, 1 a mask, 2 causal.
 softmax_bwd = Operation(
     "softmax_bwd(Tensor dy, Tensor y, float scale, int kind) -> Tensor",
-    outputs=lambda dy, y, *_: _like(y),
+    outputs=lambda dy, y, *_: like(y),
     launch=_backward,
 )
