@@ -39,6 +39,15 @@ void set_inputs(Call<Arguments>& call, const TensorView& logits,
   args.smoothing = static_cast<float>(smoothing);
 }
 
+// Numbers of each row.
+template <typename Arguments, typename Pointer>
+void set_of_rows(Call<Arguments>& call, Pointer*& field, const char* name,
+                 const TensorView& tensor, std::int64_t numbers = 1) {
+  Tensors::expect_dtype(name, tensor, kFloat32);
+  Tensors::expect_elements(name, tensor, numbers * call.args.rows);
+  call.set(field, name, tensor);
+}
+
 // `loss`, `lse`: [rows]; `saved`: [rows, 2]; all float32.
 std::int64_t forward(std::int64_t action, std::int64_t device, TensorView loss,
                      Optional<TensorView> lse, Optional<TensorView> saved,
@@ -47,11 +56,11 @@ std::int64_t forward(std::int64_t action, std::int64_t device, TensorView loss,
   Call call(kForward, action, device);
   auto& args = call.args;
   set_inputs(call, logits, target, ignored_index, smoothing);
-  Tensors::expect_dtype("loss", loss, kFloat32);
-  Tensors::expect_elements("loss", loss, args.rows);
-  call.set(args.loss, "loss", loss);
-  call.set(args.lse, "lse", lse);
-  call.set(args.saved, "saved", saved);
+  set_of_rows(call, args.loss, "loss", loss);
+  if (lse)
+    set_of_rows(call, args.lse, "lse", *lse);
+  if (saved)
+    set_of_rows(call, args.saved, "saved", *saved, 2);
   return call.run();
 }
 
@@ -66,13 +75,9 @@ std::int64_t backward(std::int64_t action, std::int64_t device, TensorView dlogi
   Tensors::expect_like("dlogits", dlogits, "logits", logits);
   args.dlogits_stride = row_stride("dlogits", dlogits);
   call.set_strided(args.dlogits, "dlogits", dlogits);
-  Tensors::expect_dtype("saved", saved, kFloat32);
-  Tensors::expect_elements("saved", saved, 2 * args.rows);
-  call.set(args.saved, "saved", saved);
-  if (call.set(args.row_scale, "row_scale", row_scale)) {
-    Tensors::expect_dtype("row_scale", *row_scale, kFloat32);
-    Tensors::expect_elements("row_scale", *row_scale, args.rows);
-  }
+  set_of_rows(call, args.saved, "saved", saved, 2);
+  if (row_scale)
+    set_of_rows(call, args.row_scale, "row_scale", *row_scale);
   args.scale = static_cast<float>(scale);
   return call.run();
 }

@@ -1,7 +1,6 @@
-// kiln/ops/rope.h. The order of the dimensions of q and k is the caller's: "bshd",
-// "bhsd", "sbhd", or "thd" for packed sequences.
+// kiln/ops/rope.h. The order of the dimensions of q and k is the caller's.
 
-#include "call.h"
+#include "layout.h"
 
 namespace kiln::python {
 namespace {
@@ -13,32 +12,22 @@ constexpr Operation<kiln_rope_backward_args> kBackward{
     "rope_backward", KILN_ROPE_BACKWARD_ARGS_INIT, kiln_rope_backward,
     kiln_rope_backward_prepare};
 
-// The dimension that the layout calls `letter`; -1 for none.
-int dimension(const std::string& layout, char letter) {
-  const std::size_t at = layout.find(letter);
-  return at == std::string::npos ? -1 : static_cast<int>(at);
-}
-
-kiln_rope_strides strides_of(const TensorView& tensor, const std::string& layout) {
-  const auto stride = [&](int at) {
-    return at < 0 ? std::int64_t{0} : tensor.stride(at);
-  };
-  const int tokens = dimension(layout, layout == "thd" ? 't' : 's');
-  return {.batch = stride(dimension(layout, 'b')),
-          .sequence = stride(tokens),
-          .head = stride(dimension(layout, 'h')),
-          .dim = stride(dimension(layout, 'd'))};
+kiln_rope_strides strides_of(const TensorView& tensor, const Layout& layout) {
+  return {.batch = layout.batch < 0 ? 0 : tensor.stride(layout.batch),
+          .sequence = tensor.stride(layout.sequence),
+          .head = tensor.stride(layout.head),
+          .dim = tensor.stride(layout.dim)};
 }
 
 void set_tensor(Call<kiln_rope_forward_args>& call, kiln_rope_tensor& field,
                 const char* name, const TensorView& out, const TensorView& in,
-                const std::string& layout) {
+                const Layout& layout) {
   const std::string out_name = std::string(name) + "_out";
-  Tensors::expect_rank(name, in, static_cast<int>(layout.size()));
+  Tensors::expect_rank(name, in, layout.rank);
   Tensors::expect_like(out_name.c_str(), out, name, in);
   call.set_strided(field.in, name, in);
   call.set_strided(field.out, out_name.c_str(), out);
-  field.heads = in.size(dimension(layout, 'h'));
+  field.heads = in.size(layout.head);
   field.in_strides = strides_of(in, layout);
   field.out_strides = strides_of(out, layout);
 }
@@ -71,20 +60,21 @@ std::int64_t run(std::int64_t action, std::int64_t device, TensorView q_out,
                  TensorView cos, Optional<TensorView> sin, Optional<TensorView> starts,
                  Optional<TensorView> cu_seqlens, std::int64_t rotary_dim,
                  std::int64_t style, std::int64_t start, tvm::ffi::String layout_name) {
-  const std::string layout = layout_name;
+  const Layout layout(layout_name);
   Call<kiln_rope_forward_args> call(operation, action, device);
   kiln_rope_forward_args& args = call.args;
   args.dtype = Tensors::dtype("q", q);
   args.style = static_cast<kiln_rope_style>(style);
   set_tensor(call, args.q, "q", q_out, q, layout);
-  if (k && k_out) {
-    Tensors::expect_like("k", *k, "q", q, dimension(layout, 'h'));
+  if (k.has_value() != k_out.has_value())
+    refuse(k ? "k is given, and k_out is not" : "k_out is given, and k is not");
+  if (k) {
+    Tensors::expect_like("k", *k, "q", q, layout.head);
     set_tensor(call, args.k, "k", *k_out, *k, layout);
   }
-  const int batch = dimension(layout, 'b');
-  args.batch = batch < 0 ? 1 : q.size(batch);
-  args.sequence = q.size(dimension(layout, batch < 0 ? 't' : 's'));
-  args.head_dim = q.size(dimension(layout, 'd'));
+  args.batch = layout.batch < 0 ? 1 : q.size(layout.batch);
+  args.sequence = q.size(layout.sequence);
+  args.head_dim = q.size(layout.dim);
   args.rotary_dim = rotary_dim;
   args.start = start;
   set_table(call, cos, sin);

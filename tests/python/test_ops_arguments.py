@@ -185,7 +185,29 @@ def rope_of_the_library(k, starts=None):
                    *(starts, None, 8, 1, 0, "bshd"))
 
 
+def attention_of_the_library(stats, is_backward):
+    new = [torch.empty_like(Q) for _ in range(3)]
+    problem = (*(None,) * 7, "bhsd", 0, 0, 0, -1, -1, 0, 0.0, None)
+    if is_backward:
+        tensors = (*new, None, Q, Q, Q, Q, Q, stats)
+        of_the_library("attention_backward", *tensors, *problem, False, None)
+    else:
+        of_the_library("attention_forward", new[0], stats, Q, Q, Q, *problem, None)
+
+
+def cross_entropy_of_the_library(lse, saved):
+    of_the_library("cross_entropy_forward", torch.empty(5), lse, saved, X[0],
+                   *(torch.zeros(5).long(), -100, 0.0))
+
+
+def rope_of_the_library_without_k_out(k, layout):
+    q, table = torch.randn(2, 5, 3, 8), torch.ones(5, 8)
+    of_the_library("rope_forward", torch.empty_like(q), q, None, k, table, table,
+                   *(None, None, 8, 1, 0, layout))
+
+
 STATISTIC = torch.ones(10)  # of each row of X
+TOO_MANY = torch.empty(2, 4, 6)  # for one of each query of Q
 WRONG_FOR_THE_LIBRARY = {
     "a bias alone": (
         lambda: of_the_library("layernorm_forward", X + 1, None, None, None, X, None, ONES, None,
@@ -212,6 +234,23 @@ WRONG_FOR_THE_LIBRARY = {
     "rope's tokens": (lambda: rope_of_the_library(torch.randn(2, 4, 1, 8)), "[2, 4, 1, 8], and q"),
     "rope's dim": (lambda: rope_of_the_library(torch.randn(2, 5, 1, 4)), "[2, 5, 1, 4], and q"),
     "rope's rank": (lambda: rope_of_the_library(torch.randn(2, 5, 8)), "[2, 5, 8], and q"),
+    "rope's k alone": (lambda: rope_of_the_library_without_k_out(torch.randn(2, 5, 1, 8), "bshd"),
+                       "k is given, and k_out is not"),
+    "rope's layout": (lambda: rope_of_the_library_without_k_out(None, "bhds"),
+                      "layout is 'bhds'; bshd, bhsd, sbhd and thd are possible"),
+    "masks": (
+        lambda: of_the_library("softmax_forward", X + 1, X, torch.ones(3, 1, 5, 24) > 0,
+                               *(1.0, False)),
+        "mask has 3 masks, and x 2 matrices"),
+    "attention's statistics": (lambda: attention_of_the_library(TOO_MANY, is_backward=False),
+                               "stats has the shape [2, 4, 6], and not 40 elements"),
+    "the statistics that attention reads": (
+        lambda: attention_of_the_library(TOO_MANY, is_backward=True),
+        "stats has the shape [2, 4, 6], and not 40 elements"),
+    "cross entropy's lse": (lambda: cross_entropy_of_the_library(torch.empty(6), None),
+                            "lse has the shape [6], and not 5 elements"),
+    "cross entropy's saved": (lambda: cross_entropy_of_the_library(None, torch.empty(5, 3)),
+                              "saved has the shape [5, 3], and not 10 elements"),
     "rope's starts": (lambda: rope_of_the_library(torch.randn(2, 5, 1, 8), SEQUENCES),
                       "starts has the shape [3], and not 2 elements"),
 }
