@@ -183,8 +183,8 @@ Map<String, std::int64_t> kernel_attributes(Kernel kernel) {
           {"max_threads_per_block", info.max_threads_per_block}};
 }
 
-// The values of a launch: a tensor's address; a number, in the size of its parameter;
-// bytes as they are.
+// The values of a launch: the address of a tensor, or of memory; a number, in the size
+// of its parameter; bytes as they are.
 class Values {
  public:
   explicit Values(const KernelObject& kernel) : kernel_(kernel) {}
@@ -194,6 +194,8 @@ class Values {
       return add_tensor(*tensor);
     if (const auto bytes = argument.try_cast<Bytes>())
       return add_bytes(*bytes);
+    if (const auto address = argument.try_cast<void*>())
+      return add_address(*address);
     if (const auto number = argument.try_cast<std::int64_t>())
       return add_number(*number);
     if (const auto number = argument.try_cast<double>())
@@ -224,6 +226,11 @@ class Values {
     add_scalar(reinterpret_cast<std::uintptr_t>(tensor.data_ptr()) +
                    static_cast<std::uintptr_t>(tensor.byte_offset()),
                sizeof(void*));
+  }
+
+  void add_address(const void* address) {
+    expect_memory_of(kernel_.device, name().c_str(), address);
+    add_scalar(reinterpret_cast<std::uintptr_t>(address), sizeof address);
   }
 
   void add_bytes(const Bytes& bytes) {

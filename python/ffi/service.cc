@@ -224,6 +224,13 @@ DLDevice device_of(const char* name, const TensorView& tensor) {
   refuse(std::string(name) + " is not on a CUDA device");
 }
 
+void expect_memory_of(int device, const char* name, const void* address) {
+  // The CPU's memory is that of a simulated device, whose driver does not know it.
+  const int cpu_device = state().cpu_device.load(std::memory_order_relaxed);
+  if (cpu_device != device)
+    check(kiln_check_memory(service(), device, name, address));
+}
+
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(configure, configure)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(devices, devices)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(statistics, statistics)

@@ -13,6 +13,9 @@ namespace kiln::python {
 /// as JAX can. Throws kiln.InvalidArgument.
 DLDevice device_of(const char* name, const TensorView& tensor);
 
+/// Throws kiln.InvalidArgument for memory that kernels on the device cannot use.
+void expect_memory_of(int device, const char* name, const void* address);
+
 /// Throws kiln.ForkError in a child of a process that had used its service. There a
 /// lock may be held for ever, and the driver does not work.
 void check_not_forked();

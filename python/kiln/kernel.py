@@ -78,7 +78,8 @@ class Kernel:
         dynamic shared memory. ``stream`` is a number (a ``CUstream``), an object with
         ``__cuda_stream__`` or ``cuda_stream``, or None: torch's current stream of the device.
 
-        Arguments: tensors on the kernel's device, by ``__dlpack__`` or ``__cuda_array_interface__``;
+        Arguments: tensors on the kernel's device, by ``__dlpack__`` or ``__cuda_array_interface__``,
+        which does not say a device: give the kernel one, if all tensors have no more than that;
         scalars of NumPy and ctypes, ctypes structures and bytes, exactly as they are; an int, a bool
         and a float of Python in the size of their parameter. Kiln checks number and sizes. It does
         not know types: an int for a ``float`` parameter is passed as an int.
@@ -246,7 +247,7 @@ def _stream(stream: Any, device: int) -> int | None:
 
 
 def _value(argument: Any):
-    """The argument as python/ffi takes it: a tensor, an int, a float, or bytes."""
+    """The argument as python/ffi takes it: a tensor, an address, an int, a float, or bytes."""
     kind = type(argument)
     if kind in (int, float, bool, bytes):
         return argument
@@ -258,8 +259,9 @@ def _value(argument: Any):
             argument = argument.detach()
         return argument
     if hasattr(argument, "__cuda_array_interface__"):
-        address = argument.__cuda_array_interface__["data"][0] or 0  # nothing in an empty one
-        return int(address).to_bytes(8, "little")
+        address = argument.__cuda_array_interface__["data"][0]
+        # It does not say of which device, so the library asks the driver.
+        return ctypes.c_void_p(int(address)) if address else bytes(8)  # nothing in an empty one
     if isinstance(argument, (ctypes._SimpleCData, ctypes.Structure, ctypes.Union, ctypes.Array)):
         return bytes(argument)
     if isinstance(argument, (bytearray, memoryview)):

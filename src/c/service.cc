@@ -9,6 +9,7 @@
 
 #include "c/handles.h"
 #include "c/same_fields.h"
+#include "device/memory_device.h"
 #include "library/service_parts.h"
 #include "ops/on_device.h"
 #include "request/manifest.h"
@@ -250,6 +251,26 @@ kiln_result kiln_stream_is_capturing(kiln_service* service, int device,
           const kiln::Devices& all = kiln::ServiceParts::devices_of(service->service);
           *capturing = KILN_TRY(all.is_capturing(stream));
           return {};
+        });
+  });
+}
+
+kiln_result kiln_check_memory(kiln_service* service, int device, const char* what,
+                              const void* address) {
+  return answer(service, [&]() -> Result<void> {
+    KILN_TRY(given(what, "what"));
+    const Device& where = *KILN_TRY(device_of(*service, device));
+    return kiln::ops::on_device(
+        service->service, {"kiln_check_memory", where, nullptr}, [&]() -> Result<void> {
+          const auto* context =
+              KILN_TRY(kiln::ops::context_of(service->service, where));
+          const std::string why =
+              KILN_TRY(kiln::device::why_not_memory_of(*context, address));
+          if (why.empty())
+            return {};
+          return fail(ErrorCode::kInvalidArgument,
+                      fmt::format("{} cannot be used on {}: {}", what,
+                                  kiln::device::label_of(where), why));
         });
   });
 }

@@ -191,6 +191,11 @@ KILN_C_RESULT kiln_result kiln_device_info(kiln_service* service, int device,
  */
 KILN_C_RESULT kiln_result kiln_stream_is_capturing(kiln_service* service, int device,
                                                    kiln_stream stream, bool* capturing);
+/* Refuses memory that kernels on `device` cannot use: another device's own, and memory
+ * that the driver does not know, unless they can use any. `what` names it in the
+ * message: "argument 0". Disturbs no capture. */
+KILN_C_RESULT kiln_result kiln_check_memory(kiln_service* service, int device,
+                                            const char* what, const void* address);
 
 /* A kiln_cancel cancels the calls that it is given to, any number of them, now and
  * later: it cannot be reset. The calls return KILN_CANCELLED. */

@@ -140,6 +140,36 @@ def test_a_tensor_in_the_memory_of_the_host_is_refused(python):
     assert said == "argument 0 (counted from 0) is not on a CUDA device"
 
 
+def test_memory_that_only_has_an_address_is_that_of_the_kernels_device(python):
+    """Of __cuda_array_interface__, which says no device."""
+    said = python(
+        SETUP
+        + """
+    from kiln._library import library
+    library().use_cpu_device(-1)
+    kiln.devices()
+    context, memory = ctypes.c_void_p(), ctypes.c_void_p()
+    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 1) == 0
+    assert driver.cuCtxSetCurrent(context) == 0
+    assert driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(64)) == 0
+
+    class Foreign:
+        def __init__(self, address):
+            self.__cuda_array_interface__ = {"data": (address, False), "shape": (4,),
+                                             "typestr": "<f4", "version": 3}
+    source = 'extern "C" __global__ void one(float* y) {}'
+    kiln.Kernel(source, device=1)(1, 1, Foreign(memory.value))
+    kiln.Kernel(source, device=1)(1, 1, Foreign(0))
+    """
+        + refusal("kiln.Kernel(source)(1, 1, Foreign(memory.value))")
+        + refusal("kiln.Kernel(source)(1, 1, Foreign(address))")
+    )
+    other, of_host = said.splitlines()
+    assert other.startswith("argument 0 (counted from 0) cannot be used on device 0"), said
+    assert "it is memory of device 1" in other, said
+    assert "it is no memory that the driver knows" in of_host, said
+
+
 def test_streams_are_numbers_or_objects_with_the_protocol(python):
     said = python(
         SETUP

@@ -322,6 +322,25 @@ TEST_F(CTest, AStreamTellsWhetherItIsBeingCaptured) {
                  "capturing is NULL");
 }
 
+TEST_F(CTest, MemoryThatADeviceCannotUseIsRefusedWithTheReason) {
+  const OwnedService service = open();
+  void* context = nullptr;
+  void* memory = nullptr;
+  ASSERT_EQ(drive("cuDevicePrimaryCtxRetain", &context, 1), 0);
+  ASSERT_EQ(drive("cuCtxPushCurrent_v2", context), 0);
+  ASSERT_EQ(drive("cuMemAlloc_v2", &memory, std::size_t{64}), 0);
+  ASSERT_EQ(drive("cuCtxPopCurrent_v2", &context), 0);
+  EXPECT_DONE(kiln_check_memory(service.get(), 1, "x", memory));
+  expect_refused(kiln_check_memory(service.get(), 0, "x", memory),
+                 "x cannot be used on device 0");
+  expect_refused(kiln_check_memory(service.get(), 0, "x", memory),
+                 "it is memory of device 1");
+  expect_refused(kiln_check_memory(service.get(), 1, "x", &memory),
+                 "it is no memory that the driver knows");
+  expect_refused(kiln_check_memory(service.get(), 2, "x", memory), "no device 2");
+  expect_refused(kiln_check_memory(service.get(), 1, nullptr, memory), "what is NULL");
+}
+
 TEST_F(CTest, TheErrorOfASourceHasTheCompilersLog) {
   const OwnedService service = open();
   kiln_source source = KILN_SOURCE_INIT;
