@@ -15,7 +15,9 @@ The bundle has gpu_test, gpu_images_test, kiln, kiln-worker, kiln-bench-library,
 simulated driver, every shared library that they load except glibc's, and NVRTC; if it is built, also
 kiln-plan-worker with its driver. Plans then need only cuDNN itself: run.sh uses the one on the other
 machine, PyTorch's for example (run.sh --help). The other machine needs Linux on this architecture,
-bash, a glibc no older than here, and the driver.
+bash, a glibc no older than here, and the driver. If libkiln_ffi.so is built, the bundle has the
+package for Python with its bench and the cases of its tests, too, for a python3 of the same version
+as the build's; run.sh compares them with torch where that python3 has it.
 
   --build DIR   pack the programs in DIR, and build nothing
   --no-nvrtc    leave NVRTC out, for machines that have one; it is most of the size
@@ -75,7 +77,11 @@ programs=(gpu_test gpu_images_test kiln kiln-worker kiln-bench-library)
 if [[ -z $build ]]; then
   install_packages build test
   provide_parts nvrtc headers
-  build_preset release ON -- "${programs[@]}" kiln-simulated-driver || die 1 "the build failed"
+  provide_python
+  configure_arguments=("${python_arguments[@]}")
+  targets=("${programs[@]}" kiln-simulated-driver)
+  [[ ${python_arguments[0]} != *=ON ]] || targets+=(kiln_ffi)
+  build_preset release ON -- "${targets[@]}" || die 1 "the build failed"
   build=$root/build/release
   if grep -qs kiln-plan-worker "$build/build.ninja"; then
     build_preset release ON -- kiln-plan-worker || die 1 "the build of kiln-plan-worker failed"
@@ -113,6 +119,30 @@ cp -P -- "$build"/lib/libkiln.so* "$build/lib/libkiln-simulated-driver.so" "$bun
   die 1 "copying libkiln.so and the simulated driver failed"
 install -m 755 tools/gpu-run.sh "$bundle/run.sh" || die 1 "copying run.sh failed"
 
+# The package, the tests of it that need no pytest, and tvm-ffi, which it imports.
+copy_python() {
+  local python
+  python=$(sed -n 's/^_Python3_EXECUTABLE:INTERNAL=//p' "$build/CMakeCache.txt") &&
+    mkdir -p "$bundle/python" "$bundle/tests/"{bench,gpu,python} &&
+    cp -- "$build/lib/libkiln_ffi.so" "$bundle/lib/" &&
+    cp -r -- python/kiln "$bundle/python/" &&
+    cp -- tests/bench/*.py "$bundle/tests/bench/" &&
+    cp -- tests/gpu/python_operations.py "$bundle/tests/gpu/" &&
+    cp -- tests/python/{ops_cases,ops_device,simulated}.py "$bundle/tests/python/" &&
+    "$python" - "$bundle/python" <<'COPY'
+import shutil, sys, tvm_ffi, typing_extensions
+of_builds = shutil.ignore_patterns("include", "src", "3rdparty", "cython", "share", "__pycache__")
+shutil.copytree(tvm_ffi.__path__[0], sys.argv[1] + "/tvm_ffi", ignore=of_builds)
+shutil.copy(typing_extensions.__file__, sys.argv[1])
+COPY
+}
+if [[ -e $build/lib/libkiln_ffi.so ]]; then
+  copy_python || die 1 "copying the package for Python failed"
+  find "$bundle/python" -name __pycache__ -prune -exec rm -rf {} +
+else
+  say "libkiln_ffi.so is not built there: nothing of Python is packed"
+fi
+
 # The other machine uses its own glibc.
 is_of_glibc() {
   case $1 in
@@ -122,7 +152,7 @@ is_of_glibc() {
   return 1
 }
 
-needed=$(LD_LIBRARY_PATH=$bundle/lib ldd "$bundle"/bin/* "$bundle"/lib/*.so) || die 1 "ldd failed"
+needed=$(LD_LIBRARY_PATH=$bundle/lib:$bundle/python/tvm_ffi/lib ldd "$bundle"/bin/* "$bundle"/lib/*.so) || die 1 "ldd failed"
 lost=$(awk '/=> not found/ {print $1}' <<<"$needed" | sort -u | xargs)
 [[ -z $lost ]] || die 3 "not on this machine: $lost"
 while read -r name path; do

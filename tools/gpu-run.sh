@@ -7,14 +7,15 @@ usage() {
 usage: run.sh [--no-sanitizer] [--no-bench] [-- GoogleTest arguments]
 
 Runs Kiln's tests on the GPUs of this machine: once as they are, then under compute-sanitizer
-(memcheck, racecheck) if that program is installed, then the benchmark of the library. Ends with a
-summary. Needs only a CUDA driver; writes logs to the folder results beside this script. With a
+(memcheck, racecheck) if that program is installed, then the benchmark of the library, then the
+package for Python: its operations beside torch's, if python3 has a torch with CUDA, and what a call
+costs. Ends with a summary. Needs only a CUDA driver; writes logs to the folder results beside this script. With a
 cuDNN 9.8 or later, also tests attention with cuDNN. It uses the cuDNN that `kiln doctor` finds, else
 a package of the python3 on PATH, such as the one that PyTorch installs. Without cuDNN those tests
 are skipped.
 
   --no-sanitizer   leave compute-sanitizer out
-  --no-bench       leave the benchmark out
+  --no-bench       leave the benchmarks out
   -- ARGUMENTS     for gpu_test, for example: -- --gtest_filter='GpuGraphs.*'
 
 Environment:
@@ -134,6 +135,23 @@ fi
 if ((bench)) && [[ -x $here/bin/kiln-bench-library ]]; then
   step benchmark "$here/bin/kiln-bench-library"
 fi
+
+# Says why not, where the packed package cannot be used here.
+python_steps() {
+  local why
+  export PYTHONPATH=$here/python${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
+  export KILN_FFI_LIBRARY=$here/lib/libkiln_ffi.so KILN_TEST_KIT=$here/lib
+  [[ -e $KILN_FFI_LIBRARY ]] || { note python "left out: not in this bundle" && return; }
+  why=$(python3 -c 'from kiln._library import library; library().version()' 2>&1) ||
+    { note python "left out: ${why##*$'\n'}" && return; }
+  if why=$(python3 -c 'import torch; torch.zeros(1).cuda()' 2>&1); then
+    step "python operations" python3 "$here/tests/gpu/python_operations.py"
+  else
+    note "python operations" "left out: ${why##*$'\n'}"
+  fi
+  ((!bench)) || step "python costs" python3 "$here/tests/bench/python_costs.py"
+}
+python_steps
 
 printf '\nSummary (logs in %s)\n%s' "$results" "$report"
 if ((failed)); then

@@ -32,8 +32,17 @@ fi
 
 driver=$bundle/lib/libkiln-simulated-driver.so
 "${alone[@]}" KILN_DRIVER="$driver" KILN_SIMULATED_DEVICES=7.5,9.0 "$bundle/run.sh" --no-bench \
-  -- --gtest_filter='GpuDevices.*' || fail "run.sh ended with $?"
+  -- --gtest_filter='GpuDevices.*' | tee "$work/said" || fail "run.sh ended with $?"
 grep -q '^\[  PASSED  \] 2 tests' "$bundle/results/gpu_test.log" || fail "not all of it ran"
+
+# Here is no torch for the package for Python, which is said; or no python3 that it was built for.
+grep -qE '^  python( operations)? +left out: ' "$work/said" || fail "nothing is said of Python"
+if [[ -e $build/lib/libkiln_ffi.so ]] && "${alone[@]}" PYTHONPATH="$bundle/python" python3 -c 'import tvm_ffi'; then
+  "${alone[@]}" KILN_FFI_LIBRARY="$bundle/lib/libkiln_ffi.so" KILN_TEST_KIT="$bundle/lib" \
+    KILN_NVRTC="$(realpath "$bundle/lib/nvrtc")" KILN_WORKER="$bundle/bin/kiln-worker" LD_LIBRARY_PATH="$bundle/lib" \
+    python3 "$bundle/tests/bench/python_costs.py" --smoke --filter '^(import|first/warm)' >"$work/costs" || fail "its bench"
+  ! grep 'left out' "$work/costs" || fail "its bench left rows out"
+fi
 
 # Without devices nothing is tested, which is said.
 status=0
