@@ -41,10 +41,11 @@ void set_mask(Call<kiln_softmax_forward_args>& call, const TensorView& mask) {
 }
 
 // `mask`: [masks, 1, sq, skv] bytes, each for equally many matrices of x, in their
-// order; elements where it is not 0 are left out.
+// order; elements where it is not 0 are left out. `uniform`: a row without an element
+// has equal ones.
 std::int64_t forward(std::int64_t action, std::int64_t device, TensorView y,
-                     TensorView x, Optional<TensorView> mask, double scale,
-                     bool causal) {
+                     TensorView x, Optional<TensorView> mask, double scale, bool causal,
+                     bool uniform) {
   Call call(kForward, action, device);
   auto& args = call.args;
   set_shape(args, x);
@@ -58,6 +59,8 @@ std::int64_t forward(std::int64_t action, std::int64_t device, TensorView y,
     set_mask(call, *mask);
   else if (causal)
     args.mask = KILN_SOFTMAX_CAUSAL;
+  if (uniform)
+    args.masked_row = KILN_SOFTMAX_MASKED_ROW_UNIFORM;
   return call.run();
 }
 

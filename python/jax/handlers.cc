@@ -1,7 +1,7 @@
 // XLA's custom calls as calls of libkiln_ffi.so. Which function is called, and with
 // what, is the attribute "call", which kiln/jax/_call.py writes:
 //
-//   softmax_forward r0 a0 n d0.5 f
+//   softmax_forward r0 a0 n d0.5 f f
 //
 // rI is result I and aI argument I, n is absent, t and f are truth values, i-1 is an
 // integer, d0.5 a real number, sbshd a text, and w scratch memory, as much as the

@@ -69,6 +69,8 @@ KILN_SAME_ENUMERATORS(ops::DType, 0, (kUnset, 0), (kF16, KILN_F16), (kBf16, KILN
                       (kF32, KILN_F32))
 KILN_SAME_ENUMERATORS(ops::SoftmaxMask, 0, (kNone, KILN_SOFTMAX_NO_MASK),
                       (kBytes, KILN_SOFTMAX_MASK_BYTES), (kCausal, KILN_SOFTMAX_CAUSAL))
+KILN_SAME_ENUMERATORS(ops::SoftmaxMaskedRow, 0, (kZero, KILN_SOFTMAX_MASKED_ROW_ZERO),
+                      (kUniform, KILN_SOFTMAX_MASKED_ROW_UNIFORM))
 KILN_SAME_ENUMERATORS(ops::RmsNormCasting, 0, (kNone, KILN_RMSNORM_CASTING_NONE),
                       (kLlama, KILN_RMSNORM_CASTING_LLAMA),
                       (kGemma, KILN_RMSNORM_CASTING_GEMMA))
@@ -107,7 +109,8 @@ KILN_STRUCT(kiln_source, 14, 112)
 KILN_STRUCT(kiln_statistics, 8, 64)
 KILN_STRUCT(kiln_geometry, 12, 56)
 KILN_STRUCT(kiln_kernel_attributes, 7, 48)
-KILN_STRUCT(kiln_softmax_forward_args, 12, 88)
+KILN_STRUCT(kiln_softmax_forward_args, 13, 96)
+static_assert(offsetof(kiln_softmax_forward_args, masked_row) == 88);
 KILN_STRUCT(kiln_softmax_backward_args, 11, 80)
 KILN_STRUCT(kiln_layernorm_forward_args, 18, 112)
 static_assert(offsetof(kiln_layernorm_forward_args, has_weight) == 104);

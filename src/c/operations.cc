@@ -12,7 +12,8 @@ namespace kiln::c {
 namespace {
 
 KILN_SAME_FIELDS(kiln_softmax_forward_args, ops::SoftmaxForward, kBehindSize, dtype, y,
-                 x, batch, heads, sq, skv, scale, mask, mask_bytes, mask_batch)
+                 x, batch, heads, sq, skv, scale, mask, mask_bytes, mask_batch,
+                 masked_row)
 KILN_SAME_FIELDS(kiln_softmax_backward_args, ops::SoftmaxBackward, kBehindSize, dtype,
                  dx, dy, y, batch, heads, sq, skv, scale, mask)
 KILN_SAME_FIELDS(kiln_layernorm_forward_args, ops::LayerNormForward, kBehindSize, dtype,

@@ -325,6 +325,8 @@ enum { KILN_F16 = 1, KILN_BF16, KILN_F32 };
 
 typedef uint8_t kiln_softmax_mask;
 enum { KILN_SOFTMAX_NO_MASK, KILN_SOFTMAX_MASK_BYTES, KILN_SOFTMAX_CAUSAL };
+typedef uint8_t kiln_softmax_masked_row;
+enum { KILN_SOFTMAX_MASKED_ROW_ZERO, KILN_SOFTMAX_MASKED_ROW_UNIFORM };
 
 typedef struct kiln_softmax_forward_args {
   size_t struct_size;
@@ -336,6 +338,7 @@ typedef struct kiln_softmax_forward_args {
   kiln_softmax_mask mask;
   const uint8_t* mask_bytes;
   int64_t mask_batch;
+  kiln_softmax_masked_row masked_row;
 } kiln_softmax_forward_args;
 #define KILN_SOFTMAX_FORWARD_ARGS_INIT                                        \
   {                                                                           \

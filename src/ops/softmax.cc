@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "ops/check.h"
 #include "ops/plans.h"
@@ -59,6 +60,11 @@ Result<std::int64_t> check_softmax(std::string_view operation, const Args& args)
     if (args.mask == SoftmaxMask::kBytes && mask_batch != 1 && mask_batch != args.batch)
       return refuse(operation, fmt::format("mask_batch is {}: 1 or batch, {}",
                                            args.mask_batch, args.batch));
+    if (args.masked_row > SoftmaxMaskedRow::kUniform)
+      return refuse(operation, "masked_row is none of SoftmaxMaskedRow");
+    if (args.masked_row == SoftmaxMaskedRow::kUniform &&
+        args.mask != SoftmaxMask::kBytes)
+      return refuse(operation, "masked_row is kUniform, and mask is not kBytes");
   }
   return elements;
 }
@@ -110,9 +116,14 @@ Result<Launches> softmax_plan(const Args& args, std::string_view operation,
   KILN_TRY(check_memory(operation, {arguments}, pointers));
   if (elements == 0)
     return Launches{};
+  Parameters parameters{{"dtype", std::string(to_string(args.dtype))},
+                        {"max_cols", softmax_max_cols(args.skv)}};
+  if constexpr (requires { args.masked_row; }) {
+    if (args.masked_row == SoftmaxMaskedRow::kUniform)
+      parameters["masked_row"] = "uniform";
+  }
   return Launches{{.kernel = fmt::format("{}_{}", kernel_of(args.mask), pass),
-                   .parameters = {{"dtype", std::string(to_string(args.dtype))},
-                                  {"max_cols", softmax_max_cols(args.skv)}},
+                   .parameters = std::move(parameters),
                    .extents = {{"rows", rows_of(args)}, {"cols", args.skv}},
                    .arguments = Arguments{arguments}}};
 }

@@ -158,7 +158,7 @@ def test_a_mask_of_bytes_is_one_of_bools(path):
 
 @pytest.mark.parametrize("keys", [17, 33, 64, 127])
 def test_rows_have_any_length_and_a_block_one_batch(keys):
-    module = module_of("neox", "scaled_masked_softmax_cuda")
+    module = module_of("apex", "scaled_masked_softmax_cuda")
     assert module.get_batch_per_block(6, keys, 3, 1) == 1
     x, mask = torch.randn(1, 2, 3, keys).half(), torch.rand(1, 1, 3, keys) < 0.3
     mask[..., 0] = False

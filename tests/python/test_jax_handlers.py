@@ -107,7 +107,7 @@ def softmax(dtype, columns):
     x = np.linspace(-2, 2, 3 * columns).astype(dtype).reshape(1, 1, 3, columns)
     right = np.exp(x.astype(np.float64))
     right /= right.sum(-1, keepdims=True)
-    return "softmax_forward r0 a0 n d1.0 f", x, np.zeros_like(x), right
+    return "softmax_forward r0 a0 n d1.0 f f", x, np.zeros_like(x), right
 
 
 def test_what_was_initialized_is_captured_and_loads_nothing():
@@ -175,11 +175,11 @@ def test_only_the_handler_for_calls_without_scratch_memory_may_be_captured():
     "call, says",
     [
         ("softmax_sideways r0", "3: kiln.InvalidArgument: libkiln_jax.so has no function"),
-        ("softmax_forward r0 a7 n d1.0 f", "3: kiln.InvalidArgument: "),
-        ("softmax_forward r0 a0 n dx f", "has the number 'x'"),
+        ("softmax_forward r0 a7 n d1.0 f f", "3: kiln.InvalidArgument: "),
+        ("softmax_forward r0 a0 n dx f f", "has the number 'x'"),
         ("softmax_forward r0 a0 q", "has the word 'q'"),
         ("softmax_forward r0  a0", "an empty word"),
-        ("softmax_forward r0 a0 a0 d1.0 f", "elements of one byte"),
+        ("softmax_forward r0 a0 a0 d1.0 f f", "elements of one byte"),
         ("", "an empty word"),
     ],
 )

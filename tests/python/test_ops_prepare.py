@@ -16,7 +16,7 @@ _prepare = importlib.import_module("kiln._prepare")
 
 PREPARED = {
     "softmax": ((2, 3, 5, 24), {"causal": True}),
-    "softmax of a mask": ((2, 3, 5, 24), {"mask": (2, 1, 5, 24)}),
+    "softmax of a mask": ((2, 3, 5, 24), {"mask": (2, 1, 5, 24), "masked_row": "uniform"}),
     "layer_norm": ((5, 48), (48,), {"bias": (48,)}),
     "layer_norm of a residual": ((5, 48), (48,), {"bias": (48,), "residual": (5, 48)}),
     "layer_norm from y": (

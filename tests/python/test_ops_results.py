@@ -133,6 +133,22 @@ def test_a_row_of_masked_scores_is_zero():
     assert (gradient[..., 0, :] == 0).all()
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_row_of_masked_scores_is_uniform_where_that_is_asked_for(causal):
+    mask = torch.rand(2, 1, 5, 24) < 0.3
+    mask[..., 2, :] = True
+    x = torch.randn(2, 3, 5, 24, requires_grad=True)
+    either = mask | torch.ones(5, 24, dtype=torch.bool).triu(20) if causal else mask
+    expected = torch.softmax(x.masked_fill(either, torch.finfo(F32).min), -1)
+    y = ops.softmax(x, mask=mask, causal=causal, masked_row="uniform")
+    torch.testing.assert_close(y, expected)
+    assert (y[..., 2, :] == y[..., 2, :1]).all()
+    above = ops.softmax(torch.randn(5, 2), causal=True, masked_row="uniform")
+    assert (above[:3] == 0.5).all(), "the triangle begins below"
+    with pytest.raises(ValueError, match="masked_row is 'one'; possible: 'zero', 'uniform'"):
+        ops.softmax(x, masked_row="one")
+
+
 @pytest.mark.parametrize(
     "shape", [(24,), (1, 24), (5, 24), (1, 5, 24), (3, 5, 24), (2, 3, 5, 24), (2, 1, 1, 24)]
 )

@@ -16,7 +16,7 @@ from ._own_path import unfused
 
 @unfused(_unfused.plain_softmax)
 def plain_forward(x, scale):
-    return _softmax.softmax_fwd(x, float(scale), None, False)
+    return _softmax.softmax_fwd(x, float(scale), None, False, False)
 
 
 @unfused(_unfused.masked_softmax)
@@ -24,13 +24,13 @@ def masked_forward(x, mask, scale):
     """x: [batch, heads, sq, sk]; mask: [1 or batch, 1, sq, sk]. A row that is masked as
     a whole is 0, as in Apex and TransformerEngine."""
     mask = _softmax._checked_mask(mask, x)
-    return _softmax.softmax_fwd(x, float(scale), mask, False)
+    return _softmax.softmax_fwd(x, float(scale), mask, False, False)
 
 
 @unfused(_unfused.causal_softmax)
 def causal_forward(x, scale):
     """x: [..., sq, sk]; the triangle ends in the bottom right corner."""
-    return _softmax.softmax_fwd(x, float(scale), None, True)
+    return _softmax.softmax_fwd(x, float(scale), None, True, False)
 
 
 @unfused(_unfused.softmax_gradient)

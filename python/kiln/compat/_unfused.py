@@ -19,6 +19,13 @@ def masked_softmax(x, mask, scale):
     return torch.softmax(scores, -1).masked_fill(mask, 0).to(x.dtype)
 
 
+def uniform_masked_softmax(x, mask, scale):
+    """The elements of a row that is masked as a whole are equal."""
+    lowest = torch.finfo(torch.float32).min
+    scores = (x.float() * float(scale)).masked_fill(mask.bool(), lowest)
+    return torch.softmax(scores, -1).to(x.dtype)
+
+
 def causal_softmax(x, scale):
     queries, keys = x.shape[-2:]
     later = torch.ones(queries, keys, dtype=torch.bool, device=x.device)

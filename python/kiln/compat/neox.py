@@ -14,6 +14,7 @@ import torch
 
 from .. import errors
 from .._prepare import ordinal_of, prepare
+from ..ops import _softmax
 from . import _megatron, _unfused
 from ._own_path import is_strict, unfused, warn_once
 
@@ -25,23 +26,12 @@ def _in_place(dy, dx):
     return dy.copy_(dx) if dy.is_contiguous() else dx
 
 
-def _even_where_all_is_masked(y, mask):
-    keys = y.shape[-1]
-    if y.numel() == 0:
-        return y
-    return y.masked_fill_(mask.bool().all(-1, keepdim=True), 1 / keys)
-
-
-@unfused(
-    lambda x, mask, scale: _even_where_all_is_masked(
-        _unfused.masked_softmax(x, mask, scale), mask
-    )
-)
+@unfused(_unfused.uniform_masked_softmax)
 def masked_forward(x, mask, scale):
     """A masked score counts as -inf, and not as -10000: it never has weight beside one
     that is seen, however low that is."""
-    y = _megatron.masked_forward(x, mask, scale)
-    return _even_where_all_is_masked(y, mask)
+    mask = _softmax._checked_mask(mask, x)
+    return _softmax.softmax_fwd(x, float(scale), mask, False, True)
 
 
 @unfused(lambda dy, y, scale: _in_place(dy, _unfused.softmax_gradient(dy, y, scale)))
@@ -102,7 +92,8 @@ def _wanted(args):
                 yield "softmax", [(1, 1, keys)], {"dtype": dtype, "causal": True}
             if _is_wanted(args, "scaled_masked_softmax_fusion"):
                 scores = (1, 1, 1, keys)
-                yield "softmax", [scores], {"dtype": dtype, "mask": scores}
+                masked = {"mask": scores, "masked_row": "uniform"}
+                yield "softmax", [scores], {"dtype": dtype, **masked}
         if _is_wanted(args, "rope_fusion"):
             yield from _ropes(dtype)
 

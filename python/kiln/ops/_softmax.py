@@ -10,28 +10,34 @@ from ._define import Operation
 from ._launch import call, dense, like
 
 _NO_MASK, _MASK, _CAUSAL = 0, 1, 2  # KILN_SOFTMAX_...
+_MASKED_ROWS = {"zero": False, "uniform": True}
 
 
-def softmax(x, scale=1.0, mask=None, causal=False):
+def softmax(x, scale=1.0, mask=None, causal=False, masked_row="zero"):
     """softmax(scale * x) over the last dimension, in one pass over x.
 
     mask: bool, broadcastable to x; True leaves an element out, as in Megatron-LM and
       Apex (and not as in scaled_dot_product_attention()).
     causal: of the last two dimensions [queries, keys], leaves out key j of query i where
       j > i + keys - queries.
+    masked_row: of a row that is left out wholly, by the mask and causal, each element
+      is 0 with "zero" and 1 / keys with "uniform". torch gives nan.
 
-    An element that is left out is 0, and a row of them alone is 0: torch gives nan.
+    An element that is left out is 0.
     Under autocast: float32.
     """
     (x,) = _inputs.as_float32(x)
+    uniform = _inputs.choice("masked_row", masked_row, _MASKED_ROWS)
     if mask is not None:
         mask = _checked_mask(mask, x)
-        if causal:
-            queries, keys = _sizes(x)
-            later = torch.ones(queries, keys, dtype=torch.bool, device=x.device)
-            mask = mask.bool() | later.triu(keys - queries + 1)
-            causal = False
-    return softmax_fwd(x, float(scale), mask, causal)
+    # The kernel of the triangle takes no mask, and knows no masked_row.
+    if causal and (mask is not None or uniform):
+        queries, keys = _sizes(x)
+        later = torch.ones(queries, keys, dtype=torch.bool, device=x.device)
+        later = later.triu(keys - queries + 1)
+        mask = later if mask is None else mask.bool() | later
+        causal = False
+    return softmax_fwd(x, float(scale), mask, causal, uniform and mask is not None)
 
 
 def _sizes(x):
@@ -60,10 +66,10 @@ def _masks(mask, x):
     return dense("softmax.mask", mask).view(-1, 1, queries, keys)
 
 
-def _forward(y, x, scale, mask, causal):
+def _forward(y, x, scale, mask, causal, uniform):
     if mask is not None:
         mask = _masks(mask, x)
-    call("softmax_forward", y, dense("softmax.x", x), mask, scale, causal)
+    call("softmax_forward", y, dense("softmax.x", x), mask, scale, causal, uniform)
 
 
 def _backward(dx, dy, y, scale, kind):
@@ -72,18 +78,19 @@ def _backward(dx, dy, y, scale, kind):
 
 
 def _save(ctx, inputs, output):
-    _, ctx.scale, mask, causal = inputs
+    _, ctx.scale, mask, causal, _ = inputs
     ctx.kind = _CAUSAL if causal else _NO_MASK if mask is None else _MASK
     ctx.save_for_backward(output)
 
 
 def _gradient(ctx, dy):
     (y,) = ctx.saved_tensors
-    return softmax_bwd(dy, y, ctx.scale, ctx.kind), None, None, None
+    return softmax_bwd(dy, y, ctx.scale, ctx.kind), None, None, None, None
 
 
 softmax_fwd = Operation(
-    "softmax_fwd(Tensor x, float scale, Tensor? mask, bool causal) -> Tensor",
+    "softmax_fwd(Tensor x, float scale, Tensor? mask, bool causal, bool uniform)"
+    " -> Tensor",
     outputs=lambda x, *_: like(x),
     launch=_forward,
     save=_save,

@@ -30,12 +30,16 @@ enum class SoftmaxMask : std::uint8_t {
   kCausal,  // key j of query i where j > i + skv - sq (bottom-right aligned)
 };
 
+/// With kBytes: y of a row that is masked wholly. Kernels that set masked scores to
+/// -10000 give 1 / skv (GPT-NeoX), or look for such rows and give 0 (Apex).
+enum class SoftmaxMaskedRow : std::uint8_t {
+  kZero,
+  kUniform,  // each element is 1 / skv; an element of -infinity counts as masked
+};
+
 /// y = softmax(scale * x) of each row. A masked element counts as -infinity, so its y
-/// is exactly 0. A fully masked row is all 0, and so is its gradient.
-///
-/// This differs from code that sets masked scores to -10000, such as Megatron-LM's
-/// attention_mask_func and Apex's scaled_masked_softmax: there each element of a fully
-/// masked row is 1 / skv.
+/// is exactly 0. A wholly masked row is all 0, and so is its gradient, unless
+/// `masked_row` says else.
 struct SoftmaxForward {
   DType dtype = DType::kUnset;
   void* y = nullptr;
@@ -51,6 +55,7 @@ struct SoftmaxForward {
   /// For kBytes. 1: one mask for the whole batch; 0 or `batch`: one mask for each
   /// element of the batch.
   std::int64_t mask_batch = 0;
+  SoftmaxMaskedRow masked_row = SoftmaxMaskedRow::kZero;  // kUniform: with kBytes alone
 };
 
 /// dx = scale * y * (dy - sum(y * dy)) of each row, from the y of softmax_forward().

@@ -463,6 +463,7 @@ TEST_F(CTest, AStructOfAnOlderHeaderIsReadAndWrittenAsFarAsItGoes) {
   kiln_softmax_forward_args args = KILN_SOFTMAX_FORWARD_ARGS_INIT;
   args.struct_size = offsetof(kiln_softmax_forward_args, mask);
   args.mask = 200;  // not read
+  args.masked_row = 200;
   args.dtype = KILN_F32;
   args.sq = 0;
   args.skv = 8;

@@ -26,6 +26,10 @@ using kiln_cpu::Variant;
   return kind_of(variant.kernel());
 }
 
+[[nodiscard]] inline bool is_uniform(const Variant& variant) {
+  return variant.name().ends_with("masked_row=uniform");
+}
+
 /// The longest row it takes.
 [[nodiscard]] inline I64 max_cols(const Variant& variant) {
   const std::string& text = variant.param("max_cols");
@@ -50,7 +54,8 @@ using kiln_cpu::Variant;
 [[nodiscard]] inline const Variant& variant_like(const Variant& like,
                                                  std::string_view kernel) {
   return *std::ranges::find_if(kernels_of_program(), [&](const Variant& v) {
-    return v.kernel() == kernel && v.param("dtype") == like.param("dtype") &&
+    return v.kernel() == kernel && !is_uniform(v) &&
+           v.param("dtype") == like.param("dtype") &&
            v.param("max_cols") == like.param("max_cols");
   });
 }
@@ -59,7 +64,8 @@ template <typename T>
 class Problem : public Tensors<T> {
  public:
   Problem(const Variant& variant, const Shape& shape, const Setting& setting)
-      : Tensors<T>({kind_of(variant), variant.is_forward()}, shape, setting),
+      : Tensors<T>({kind_of(variant), variant.is_forward(), is_uniform(variant)}, shape,
+                   setting),
         variant_(variant) {}
 
   /// A launch that writes `out` and can write nothing else. What it does wrong is a

@@ -14,11 +14,11 @@
 
 namespace kiln::softmax_test {
 
-/// softmax(scale * x) of one row; 0 where `visible(j)` is false, and everywhere if it
-/// never is.
+/// softmax(scale * x) of one row; 0 where `visible(j)` is false, and `masked_row`
+/// everywhere if it never is.
 template <typename Visible>
-std::vector<double> softmax(const std::vector<double>& x, double scale,
-                            Visible visible) {
+std::vector<double> softmax(const std::vector<double>& x, double scale, Visible visible,
+                            double masked_row = 0) {
   std::vector<double> y(x.size(), 0.0);
   double top = -std::numeric_limits<double>::infinity();
   for (std::size_t j = 0; j < x.size(); ++j) {
@@ -34,7 +34,7 @@ std::vector<double> softmax(const std::vector<double>& x, double scale,
     }
   }
   for (double& value : y) {
-    value = sum == 0 ? 0 : value / sum;
+    value = sum == 0 ? masked_row : value / sum;
   }
   return y;
 }

@@ -93,6 +93,20 @@ TEST(SoftmaxPlan, NamesTheKernelByMaskAndPass) {
   EXPECT_EQ(plan(gradient, kDevice).value().at(0).kernel, "scaled_masked_softmax_bwd");
 }
 
+TEST(SoftmaxPlan, ATemplateParameterMakesWhollyMaskedRowsUniform) {
+  SoftmaxForward args = forward();
+  args.mask = SoftmaxMask::kBytes;
+  EXPECT_FALSE(plan(args, kDevice).value().at(0).parameters.contains("masked_row"));
+  args.masked_row = SoftmaxMaskedRow::kUniform;
+  EXPECT_EQ(plan(args, kDevice).value().at(0).parameters.at("masked_row"), "uniform");
+  args.mask = SoftmaxMask::kCausal;
+  EXPECT_EQ(refusal(plan(args, kDevice)),
+            "softmax_forward: masked_row is kUniform, and mask is not kBytes");
+  args.masked_row = static_cast<SoftmaxMaskedRow>(2);
+  EXPECT_EQ(refusal(plan(args, kDevice)),
+            "softmax_forward: masked_row is none of SoftmaxMaskedRow");
+}
+
 TEST(SoftmaxPointers, AreRefusedWhereTheyAreNullOrOverlap) {
   std::array<std::uint16_t, 500> memory{};
   SoftmaxForward args = forward();
