@@ -13,6 +13,9 @@ import kiln.testing  # noqa: E402
 from ops_cases import gradients_of, outputs_of  # noqa: E402
 
 
+CAPABILITIES = "9.0,9.0"  # set it where a file is imported
+
+
 @functools.cache
 def why_not_used():
     """Uses the device; says why that cannot be, if it cannot.
@@ -23,7 +26,7 @@ def why_not_used():
     if kit is None:
         return "KILN_TEST_KIT does not say where the build is"
     kiln.configure(cache_dir=Path(kit).resolve().parent / "python-test-cache")
-    kiln.testing.use_simulated_device("9.0,9.0")
+    kiln.testing.use_simulated_device(CAPABILITIES)
     try:
         kiln.prepare("squared_relu", (1, 1), dtype=torch.float32)
     except kiln.Unavailable as error:

@@ -40,7 +40,7 @@ def test_what_stands_in_for_what_is_one_line():
     assert "fused_rotary_positional_embedding" in of_apex, "it has more functions"
 
 
-@pytest.mark.parametrize("names", [("neox", "xformers"), ()])
+@pytest.mark.parametrize("names", [("neox", "megatron"), ()])
 def test_other_names_are_refused_with_the_list(names):
     with pytest.raises(errors.InvalidArgument, match="neox, apex, transformer_"):
         compat.install(*names)

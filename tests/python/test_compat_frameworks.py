@@ -29,6 +29,9 @@ PACKAGES = {
         *("liger_geglu", "liger_cross_entropy", "liger_kl_div", "liger_relu_squared"),
         "liger_fused_add_rms_norm",
     ),
+    "xformers": (),
+    "xformers.ops": (),
+    "xformers.ops.fmha": ("memory_efficient_attention",),
     "megatron": (),
     "megatron.fused_kernels": ("load", "load_fused_kernels"),
 }
@@ -52,13 +55,15 @@ def frameworks(tmp_path_factory):
         lines = [f"def {each}(*_, **__): return '{each}'\n" for each in functions]
         if name.endswith("rope"):
             lines.append(LOADING)
+        if name == "xformers.ops":
+            lines.append("from .fmha import memory_efficient_attention\n")
         is_package = any(other.startswith(name + ".") for other in PACKAGES)
         path = folder / name.replace(".", "/") / "__init__.py"
         path = path if is_package else path.parent.with_suffix(".py")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(lines))
     sys.path.insert(0, str(folder))
-    compat.install("transformer_engine", "liger", "neox")
+    compat.install("transformer_engine", "liger", "neox", "xformers")
     yield
     sys.path.remove(str(folder))
 
@@ -338,3 +343,20 @@ def test_functions_of_liger_keep_their_types_under_autocast():
     with torch.autocast("cpu", dtype=BF16):
         assert functional().liger_rms_norm(x, weight, 1e-6).dtype == BF16
         assert ops.rms_norm(x, weight).dtype == F32
+
+
+# ---- xformers
+
+
+def test_attention_of_xformers_is_replaced_and_what_kiln_has_not_is_left_to_it():
+    from xformers.ops import fmha, memory_efficient_attention
+
+    assert fmha.memory_efficient_attention is memory_efficient_attention
+    q, k, v = (torch.randn(2, 5, 4, 16) for _ in "qkv")
+    expected = F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)))
+    result = memory_efficient_attention(q, k, v)
+    torch.testing.assert_close(result, expected.transpose(1, 2))
+    paged = type("PagedBlockDiagonalPaddedKeysMask", (), {})()
+    with pytest.warns(compat.FallbackWarning, match="of the class PagedBlockDiagonal"):
+        own = memory_efficient_attention(q, k, v, paged)
+    assert own == "memory_efficient_attention"

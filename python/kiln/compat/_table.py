@@ -165,11 +165,29 @@ LIGER = (
     ),
 )
 
+_ATTENTION = "memory_efficient_attention"
+_NO_STATISTICS = "kiln.ops gives no statistics of attention"
+
+XFORMERS = tuple(
+    Module(
+        name,
+        "scaled_dot_product_attention, varlen_attention",
+        _same("xformers", _ATTENTION, f"{_ATTENTION}_forward"),
+        REPLACED,
+        missing,
+    )
+    for name, missing in (
+        ("xformers.ops.fmha", {}),
+        ("xformers.ops", {f"{_ATTENTION}_forward_requires_grad": _NO_STATISTICS}),
+    )
+)
+
 FRAMEWORKS = {
     "neox": NEOX,
     "apex": APEX,
     "transformer_engine": TRANSFORMER_ENGINE,
     "liger": LIGER,
+    "xformers": XFORMERS,
 }
 
 

@@ -109,6 +109,12 @@ def copied(name: str, tensor: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
     """``to``, with the elements of ``tensor``: counted, and warned of once."""
     if _thread.handler is not None:
         return to
+    count_copy(name, tensor)
+    return to.copy_(tensor)
+
+
+def count_copy(name: str, tensor: torch.Tensor) -> None:
+    """Before ``tensor`` is copied. The first copy of a name warns."""
     with _copies_lock:
         _copies[name] += 1
         is_first = _copies[name] == 1
@@ -118,9 +124,8 @@ def copied(name: str, tensor: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
             f"its strides {list(tensor.stride())} cannot be used; kiln.ops.copies() "
             "counts the copies",
             CopyWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return to.copy_(tensor)
 
 
 def copies() -> dict[str, int]:
