@@ -30,7 +30,7 @@ int main() {
   if (!device)
     return fail(device.error());
 
-  // As it stands in README.md, but for the lines that look at what comes of it.
+  // As it stands in docs/attention.md, but for the lines that look at what comes of it.
   // clang-format off
   kiln::ops::AttentionProblem problem{.dtype = kiln::ops::DType::kBf16, .batch = 4, .heads = 32,
                                       .kv_heads = 8, .sq = 4096, .skv = 4096, .dqk = 128, .dv = 128,

@@ -76,12 +76,12 @@ if grep -oEi '[^ ]*/(cuda|nvrtc|cudnn|fmt|spdlog|sqlite)[^ ]*' "$log" >"$work/fo
   fail "the public headers include $(xargs <"$work/foreign")"
 fi
 
-say "a program built with CMake, and as README says with pkg-config"
+say "a program built with CMake, and as the guide says with pkg-config"
 cp -r "$here/consumer" "$work/consumer"
 must 60 cmake -S "$work/consumer" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror"
 must 120 cmake --build "$work/cmake"
-line=$(grep '^g++ -std=c++20 app.cc ' "$root/README.md") || fail "README has no line 'g++ -std=c++20 app.cc …'"
+line=$(grep '^g++ -std=c++20 app.cc ' "$root/docs/guide.md") || fail "the guide has no line 'g++ -std=c++20 app.cc …'"
 (cd "$work/consumer" && PKG_CONFIG_PATH=$libdir/pkgconfig must 120 bash -ec "$line")
 
 say "the example in C, as strict as can be, and with CMake where there is no C++"

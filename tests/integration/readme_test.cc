@@ -1,10 +1,13 @@
-// Every command in the README, run as it stands there, and its code. The C compiles;
-// all other code is that of programs that other tests run.
+// Every command of the README and of docs/, run as it stands there, with the output
+// that is shown, and their code. The C compiles; all other code is that of programs
+// that other tests run.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
+#include <filesystem>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -41,12 +44,13 @@ std::vector<std::string> code_lines(const std::vector<std::string>& text,
   return lines;
 }
 
-/// The lines of its section `heading` alone.
-std::vector<std::string> code_lines_of(const std::string& heading,
+/// The lines of the page's section `heading` alone.
+std::vector<std::string> code_lines_of(const std::string& page,
+                                       const std::string& heading,
                                        const std::string& language) {
   std::vector<std::string> section;
   bool is_in = false;
-  for (const std::string& line : lines_of("README.md")) {
+  for (const std::string& line : lines_of(page)) {
     if (line.starts_with("## "))
       is_in = line == "## " + heading;
     if (is_in)
@@ -71,7 +75,39 @@ void expect_in_order(const std::vector<std::string>& lines, const std::string& f
   EXPECT_TRUE(wanted == lines.end()) << file << " has not, or not there: " << *wanted;
 }
 
-/// With real keys in the places of those that the README made up.
+/// The README first, since its commands fill the cache; not docs/stories.md, which
+/// tests/python/test_stories.py runs.
+std::vector<std::string> pages() {
+  std::vector<std::string> found;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(test::paths::source("docs")))
+    found.push_back("docs/" + entry.path().filename().string());
+  std::erase(found, "docs/stories.md");
+  std::ranges::sort(found);
+  found.insert(found.begin(), "README.md");
+  return found;
+}
+
+/// Its words with one blank between two, and a number sign for each that has a digit:
+/// times, sizes and keys are this machine's, and so is how the compiler was found.
+std::string without_figures(const std::string& text) {
+  std::istringstream words(text);
+  std::string out;
+  for (std::string word; words >> word;) {
+    const bool has_digit =
+        std::ranges::any_of(word, [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (word != "s" && word != "ms")
+      out += (has_digit ? "#" : word) + " ";
+  }
+  for (const std::string_view how :
+       {"(KILN_NVRTC names it) ", "(the last warm recorded it) "}) {
+    if (const std::size_t at = out.find(how); at != std::string::npos)
+      out.erase(at, how.size());
+  }
+  return out;
+}
+
+/// With real keys in the places of those that the guide made up.
 std::string with_keys(std::string command, const std::vector<std::string>& keys) {
   std::size_t next = 0;
   for (const std::string_view made_up : {"3f9c21", "b7d004"}) {
@@ -93,11 +129,13 @@ TEST(ReadmeTest, EveryCommandDoesWhatItSays) {
 
   std::string manifest;
   std::vector<std::string> commands;
-  for (const std::string& line : code_lines(lines_of("README.md"), "")) {
-    if (line.starts_with("{"))
-      manifest += line + "\n";
-    else if (line.starts_with("kiln "))
-      commands.push_back(line);
+  for (const std::string& page : pages()) {
+    for (const std::string& line : code_lines(lines_of(page), "")) {
+      if (line.starts_with("{"))
+        manifest += line + "\n";
+      else if (line.starts_with("kiln "))
+        commands.push_back(line);
+    }
   }
   ASSERT_FALSE(manifest.empty());
   ASSERT_GE(commands.size(), 15U);
@@ -123,13 +161,51 @@ TEST(ReadmeTest, EveryCommandDoesWhatItSays) {
   }
 }
 
+TEST(ReadmeTest, EachSessionIsAsItIsShown) {
+  for (const std::string& page : pages()) {
+    test::KilnProgram kiln;
+    kiln.use_fake_nvrtc();
+    std::string shown;
+    std::string said;
+    for (const std::string& line : code_lines(lines_of(page), "console")) {
+      if (line.starts_with("$ ")) {
+        shown += "\n" + line + "\n";
+        said +=
+            "\n" + line + "\n" +
+            without_figures(kiln.run_in_shell("{ " + line.substr(2) + "\n} 2>&1").out);
+      } else {
+        shown += without_figures(line);
+      }
+    }
+    EXPECT_EQ(said, shown) << page;
+  }
+}
+
+TEST(ReadmeTest, TheGuideHasEverySettingOfTheManPage) {
+  const std::vector<std::string> guide = lines_of("docs/guide.md");
+  std::istringstream page(
+      read_text_file(test::paths::built("share/man/man1/kiln.1"), 1U << 20U).value());
+  int settings = 0;
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with(".B KILN_"))
+      continue;
+    ++settings;
+    const std::string name = "`" + line.substr(3) + "`";
+    EXPECT_TRUE(std::ranges::any_of(guide, [&](const std::string& row) {
+      return row.starts_with("| `KILN_") && row.find(name) != std::string::npos;
+    })) << name;
+  }
+  EXPECT_GE(settings, 15);
+}
+
 TEST(ReadmeTest, ItsFirstUseIsThatOfTheExample) {
-  expect_in_order(code_lines_of("Use it from C++", "cpp"),
+  expect_in_order(code_lines_of("README.md", "From C++", "cpp"),
                   "tests/examples/first_use.cc");
 }
 
 TEST(ReadmeTest, ItsCCompilesAsStrictC11) {
-  const std::vector<std::string> lines = code_lines_of("Use it from C++", "c");
+  const std::vector<std::string> lines =
+      code_lines_of("docs/guide.md", "Use it from C", "c");
   ASSERT_FALSE(lines.empty());
   std::string program = "#include <kiln/c.h>\n#include <stdio.h>\nint main(void) {\n";
   for (const std::string& line : lines) program += line + "\n";
@@ -142,16 +218,18 @@ TEST(ReadmeTest, ItsCCompilesAsStrictC11) {
 }
 
 TEST(ReadmeTest, ItsOperationIsThatOfTheExample) {
-  expect_in_order(code_lines_of("Operations", "cpp"), "tests/examples/operations.cc");
+  expect_in_order(code_lines_of("docs/operations.md", "Operations from C++", "cpp"),
+                  "tests/examples/operations.cc");
 }
 
 TEST(ReadmeTest, ItsAttentionIsThatOfTheExample) {
-  expect_in_order(code_lines_of("Attention that always runs", "cpp"),
-                  "tests/examples/attention.cc");
+  expect_in_order(
+      code_lines_of("docs/attention.md", "Attention that always runs", "cpp"),
+      "tests/examples/attention.cc");
 }
 
 TEST(ReadmeTest, ItsCMakeIsThatOfTheProjectThatUsesWhatIsInstalled) {
-  expect_in_order(code_lines_of("Use it from C++", "cmake"),
+  expect_in_order(code_lines_of("docs/guide.md", "Use it from C++", "cmake"),
                   "tests/install/consumer/CMakeLists.txt");
 }
 

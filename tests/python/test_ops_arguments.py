@@ -240,7 +240,7 @@ WRONG_FOR_THE_LIBRARY = {
                       "layout is 'bhds'; bshd, bhsd, sbhd and thd are possible"),
     "masks": (
         lambda: of_the_library("softmax_forward", X + 1, X, torch.ones(3, 1, 5, 24) > 0,
-                               *(1.0, False)),
+                               *(1.0, False, False)),
         "mask has 3 masks, and x 2 matrices"),
     "attention's statistics": (lambda: attention_of_the_library(TOO_MANY, is_backward=False),
                                "stats has the shape [2, 4, 6], and not 40 elements"),
