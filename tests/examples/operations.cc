@@ -26,7 +26,7 @@ int main() {
   if (!device)
     return fail(device.error());
 
-  // As it stands in docs/operations.md, but for the lines that look at what comes of it.
+  // As it stands in docs/operations.md, but for the lines that look at the results.
   // clang-format off
   kiln::ops::SoftmaxForward args{.dtype = kiln::ops::DType::kBf16, .y = y, .x = x,
                                  .batch = 4, .heads = 32, .sq = 2048, .skv = 2048,
