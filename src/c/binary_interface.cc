@@ -99,9 +99,9 @@ KILN_SAME_ENUMERATORS(ops::AttentionBias, 0, (kNone, KILN_BIAS_NONE),
 // their bytes. A program passes the bytes of its version, padding included, and padding
 // is not initialized. So a field that is added begins at the old size, aligned to 8
 // bytes: change its row, and add static_assert(offsetof(InC, field) == old bytes).
-#define KILN_STRUCT(InC, fields, bytes)        \
-  static_assert(field_count<InC>() == fields); \
-  static_assert(sizeof(InC) == bytes);
+#define KILN_STRUCT(InC, fields, bytes)          \
+  static_assert(field_count<InC>() == (fields)); \
+  static_assert(sizeof(InC) == (bytes));
 KILN_STRUCT(kiln_event, 8, 64)
 KILN_STRUCT(kiln_options, 23, 184)
 KILN_STRUCT(kiln_device, 10, 72)
