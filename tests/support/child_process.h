@@ -4,12 +4,16 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <utility>
 
 namespace kiln::test {
@@ -20,7 +24,7 @@ class ChildProcess {
   /// `body` returns the exit code. The child leaves through _exit: no destructors, no
   /// test framework.
   template <typename Body>
-  explicit ChildProcess(Body&& body) : pid_(::fork()) {
+  explicit ChildProcess(Body&& body) : pid_(fork_alone()) {
     if (pid_ == 0)
       ::_exit(std::forward<Body>(body)());
   }
@@ -48,6 +52,16 @@ class ChildProcess {
   }
 
  private:
+  /// In AddressSanitizer a child hangs if another thread allocated during the fork.
+  static pid_t fork_alone() {
+#ifdef __SANITIZE_ADDRESS__
+    using Tasks = std::filesystem::directory_iterator;
+    EXPECT_EQ(std::distance(Tasks("/proc/self/task"), Tasks()), 1)
+        << "forked beside other threads";
+#endif
+    return ::fork();
+  }
+
   pid_t pid_;
 };
 
@@ -86,10 +100,15 @@ class Signal {
     ::close(ends_[1]);
   }
   void raise() const { EXPECT_EQ(::write(ends_[1], "x", 1), 1); }
-  /// One wait takes one raise.
+  /// One wait takes one raise. The test fails if none comes in two minutes.
   void wait() const {
+    ::pollfd end{.fd = ends_[0], .events = POLLIN, .revents = 0};
+    int ready = 0;
+    do {
+      ready = ::poll(&end, 1, 120'000);
+    } while (ready < 0 && errno == EINTR);
     char c = 0;
-    EXPECT_EQ(::read(ends_[0], &c, 1), 1);
+    EXPECT_TRUE(ready == 1 && ::read(ends_[0], &c, 1) == 1) << "nobody raised it";
   }
 
  private:
