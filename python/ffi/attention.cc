@@ -1,5 +1,6 @@
 // kiln/ops/attention.h. q, k, v and o are [batch, sequence, heads, dim] in the order
-// that `layout` says: "bshd", "bhsd", "sbhd", or "thd" for packed sequences.
+// that `layout` says: "bshd", "bhsd", "sbhd", or "thd" for packed sequences. q may have
+// its heads as two dimensions, [groups, heads of a group]: a group shares a head of k.
 
 #include <memory>
 
@@ -17,12 +18,33 @@ constexpr Operation<kiln_attention_args> kBackward{
     "attention_backward", KILN_ATTENTION_ARGS_INIT, kiln_attention_backward,
     kiln_attention_backward_prepare, kiln_attention_backward_workspace};
 
+bool has_groups(const TensorView& q, const Layout& layout) {
+  return q.ndim() == layout.rank + 1;
+}
+
+Layout layout_of(const TensorView& tensor, const Layout& layout) {
+  return has_groups(tensor, layout) ? layout.with_groups() : layout;
+}
+
 kiln_attention_strides strides_of(const TensorView& tensor, const Layout& layout) {
-  return {.batch = layout.batch < 0 ? 0 : tensor.stride(layout.batch),
-          .head = tensor.stride(layout.head),
-          .sequence = tensor.stride(layout.sequence),
+  const bool is_grouped = has_groups(tensor, layout);
+  const Layout at = layout_of(tensor, layout);
+  return {.batch = at.batch < 0 ? 0 : tensor.stride(at.batch),
+          .head = tensor.stride(is_grouped ? at.head + 1 : at.head),
+          .sequence = tensor.stride(at.sequence),
           .dim = tensor.size(-1) == 1 ? 1 : tensor.stride(-1),
-          .group = 0};
+          .group = is_grouped ? tensor.stride(at.head) : 0};
+}
+
+std::int64_t heads_of(const TensorView& q, const Layout& layout,
+                      std::int64_t kv_heads) {
+  const std::int64_t heads = q.size(layout.head);
+  if (!has_groups(q, layout))
+    return heads;
+  if (heads != kv_heads)
+    refuse("q has " + std::to_string(heads) + " groups of heads, and k " +
+           std::to_string(kv_heads) + " heads: a group shares one");
+  return heads * q.size(layout.head + 1);
 }
 
 // A gradient has the strides of its tensor.
@@ -83,12 +105,14 @@ void set_sizes(Problem& problem, const Inputs& inputs, const Layout& layout,
                std::int64_t longest_q, std::int64_t longest_kv) {
   const auto& [q, k, v, o, bias, cu_q, cu_kv, lengths_q, lengths_kv, seed, offset] =
       inputs;
-  Tensors::expect_rank("q", q, layout.rank);
+  if (!has_groups(q, layout))
+    Tensors::expect_rank("q", q, layout.rank);
   Tensors::expect_rank("k", k, layout.rank);
   Tensors::expect_rank("v", v, layout.rank);
   Tensors::expect_rank("o", o, layout.rank);
   for (const auto& [name, tensor] : {std::pair{"k", &k}, {"v", &v}, {"o", &o}})
     Tensors::expect_dtype(name, *tensor, q.dtype());
+  const Layout of_q = layout_of(q, layout);
   problem.dtype = Tensors::dtype("q", q);
   problem.layout = layout.value;
   if (layout.value == KILN_THD) {
@@ -98,15 +122,15 @@ void set_sizes(Problem& problem, const Inputs& inputs, const Layout& layout,
     problem.sq = longest_q;
     problem.skv = longest_kv;
   } else {
-    problem.batch = q.size(layout.batch);
-    problem.sq = q.size(layout.sequence);
+    problem.batch = q.size(of_q.batch);
+    problem.sq = q.size(of_q.sequence);
     problem.skv = k.size(layout.sequence);
     for (const auto& [name, tensor] : {std::pair{"k", &k}, {"v", &v}, {"o", &o}})
       if (tensor->size(layout.batch) != problem.batch)
         refuse(std::string(name) + " has another batch size than q");
   }
-  problem.heads = q.size(layout.head);
   problem.kv_heads = k.size(layout.head);
+  problem.heads = heads_of(q, layout, problem.kv_heads);
   problem.dqk = q.size(-1);
   problem.dv = v.size(-1);
   if (k.size(-1) != problem.dqk)
@@ -115,7 +139,7 @@ void set_sizes(Problem& problem, const Inputs& inputs, const Layout& layout,
       v.size(layout.sequence) != k.size(layout.sequence))
     refuse("k and v have different shapes");
   if (o.size(layout.head) != problem.heads || o.size(-1) != problem.dv ||
-      o.size(layout.sequence) != q.size(layout.sequence))
+      o.size(layout.sequence) != q.size(of_q.sequence))
     refuse("o has not the shape of q with the head dimension of v");
   problem.q = strides_of(q, layout);
   problem.k = strides_of(k, layout);

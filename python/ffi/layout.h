@@ -31,6 +31,15 @@ struct Layout {
     refuse("layout is '" + name + "'; bshd, bhsd, sbhd and thd are possible");
   }
 
+  /// Of a tensor whose heads are two dimensions: that of the groups is at `head`, and
+  /// that of the heads of a group behind it.
+  [[nodiscard]] Layout with_groups() const {
+    Layout grouped = *this;
+    for (int* at : {&grouped.rank, &grouped.batch, &grouped.sequence, &grouped.dim})
+      *at += *at > head ? 1 : 0;
+    return grouped;
+  }
+
   int rank;
   int batch;
   int sequence;

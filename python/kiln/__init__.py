@@ -9,8 +9,8 @@ settings of :func:`kiln.configure`.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # true to type checkers; typing takes most of an import's time
 __version__ = "0.1.0"  # of CMakeLists.txt
 
 # The module of each public name, imported at its first use.

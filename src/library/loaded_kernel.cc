@@ -51,6 +51,8 @@ LoadedKernel::LoadedKernel(const KeyedRequest& request,
     : label_(request.request.label()),
       key_(request.key.hex()),
       template_(template_of(request)),
+      values_(template_ ? template_->kernel->values_of(template_->params)
+                        : std::vector<render::Value>()),
       object_(std::move(object)),
       names_(metadata.entry_points),
       variables_(metadata.variables),
@@ -127,7 +129,7 @@ Result<Geometry> LoadedKernel::geometry(const LaunchArguments& arguments,
                             "a kiln::Geometry",
                             label_));
   }
-  return template_->kernel->geometry(template_->params, arguments, entry);
+  return template_->kernel->geometry(values_, arguments, entry);
 }
 
 }  // namespace kiln

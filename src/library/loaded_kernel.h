@@ -17,6 +17,7 @@
 #include "device/primary_context.h"
 #include "kiln/kernel.h"
 #include "kiln/result.h"
+#include "render/expression.h"
 
 namespace kiln {
 
@@ -67,6 +68,7 @@ class LoadedKernel {
   const std::string label_;
   const std::string key_;
   const std::optional<request::TemplateRequest> template_;
+  const std::vector<render::Value> values_;  // of the template's parameters
   const std::shared_ptr<const cache::StoredObject> object_;
   const std::vector<cache::EntryPoint> names_;  // those requested first
   const std::vector<cache::EntryPoint> variables_;

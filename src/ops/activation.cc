@@ -100,7 +100,7 @@ Result<Launches> plan(const ActivationForward& args, const Device& /*device*/,
   const std::int64_t parts = tiles.parts_alone(args.rows, kForwardRows, args.has_bias);
   Launch launch = launch_of(args, "fwd", tiles.across * parts);
   launch.arguments = Arguments{tensors, sizes_of(args, parts)};
-  return Launches{std::move(launch)};
+  return just(std::move(launch));
 }
 
 Result<Launches> plan(const ActivationBackward& args, const Device& device,

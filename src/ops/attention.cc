@@ -201,7 +201,9 @@ Launches backward(const AttentionCall& call, const attention::KernelChoice& choi
   of_keys.entry = choice.kernel + "_kv";
   of_queries.arguments = with_sizes(call, {given.backward_of_queries(), inputs});
   of_keys.arguments = with_sizes(call, {given.backward_of_keys(), inputs});
-  return {std::move(of_queries), std::move(of_keys)};
+  Launches all = just(std::move(of_queries));
+  all.push_back(std::move(of_keys));
+  return all;
 }
 
 Launch bias_backward(const AttentionCall& call, attention::KernelChoice choice) {
@@ -323,7 +325,7 @@ Result<Launches> launches(const AttentionCall& call, const Device& device) {
   attention::KernelChoice choice = KILN_TRY(
       attention::choose_kernel(problem, device.capability, properties_of(call)));
   if (!is_backward(problem))
-    return Launches{forward(call, std::move(choice))};
+    return just(forward(call, std::move(choice)));
   Launches all = backward(call, choice);
   if (problem.bias_gradient)
     all.push_back(bias_backward(

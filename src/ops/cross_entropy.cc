@@ -165,7 +165,7 @@ Result<Launches> plan_of(const Args& args, Pointers pointers) {
                 .arguments = Arguments{arguments, sizes_of(args)}};
   if (!kBackward)
     launch.parameters.emplace("gradient", kHasGradient<Args> ? "true" : "false");
-  return Launches{std::move(launch)};
+  return just(std::move(launch));
 }
 
 }  // namespace

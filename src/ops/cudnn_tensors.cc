@@ -78,7 +78,7 @@ Launches sequence_launches(const AttentionCall& call) {
                                         .sq = narrow(problem.sq),
                                         .skv = narrow(problem.skv),
                                         .unused = 0});
-  return {std::move(launch)};
+  return just(std::move(launch));
 }
 
 std::vector<TensorPointer> cudnn_tensors(const AttentionCall& call, float& scale) {

@@ -157,7 +157,7 @@ Result<Launches> plan(const GluForward& args, const Device& /*device*/,
       tiles.parts_alone(args.rows, kGluForwardRows, args.has_bias);
   Launch launch = glu_launch(args, "fwd", tiles.across * parts);
   launch.arguments = Arguments{outputs, inputs, sizes_of(args, parts)};
-  return Launches{std::move(launch)};
+  return just(std::move(launch));
 }
 
 Result<Launches> plan(const GluBackward& args, const Device& device,

@@ -275,7 +275,7 @@ Result<Launches> forward_plan(const Args& args, const Device& device,
   const std::array numbers{weight_offset(args), value("eps", args.eps),
                            value("rows", args.rows), value("cols", args.cols)};
   launch.arguments = Arguments{tensors, numbers};
-  return Launches{std::move(launch)};
+  return just(std::move(launch));
 }
 
 template <typename Args>

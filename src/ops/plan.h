@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kiln/geometry.h"
@@ -25,5 +26,12 @@ struct Launch {
 
 /// In stream order. Empty: there is nothing to compute.
 using Launches = std::vector<Launch>;
+
+/// A plan of one launch, which a list in braces would copy.
+[[nodiscard]] inline Launches just(Launch launch) {
+  Launches all;
+  all.push_back(std::move(launch));
+  return all;
+}
 
 }  // namespace kiln::ops

@@ -312,7 +312,7 @@ Result<Launches> plan(std::string_view operation, std::string_view kernel,
                                {"table", std::string(table_of(args))}},
                 .extents = {{"tokens", tokens_of(args)}, {"slots", division.slots}},
                 .arguments = Arguments{q, k, tokens}};
-  return Launches{std::move(launch)};
+  return just(std::move(launch));
 }
 
 }  // namespace

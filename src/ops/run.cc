@@ -5,16 +5,18 @@
 namespace kiln::ops {
 namespace {
 
-Result<Kernel> kernel_of(Service& service, const Device& device, const Launch& launch) {
-  Kernel kernel = KILN_TRY(service.get({launch.kernel, launch.parameters}, device));
+/// Takes the launch's name and parameters.
+Result<Kernel> kernel_of(Service& service, const Device& device, Launch& launch) {
+  Kernel kernel = KILN_TRY(
+      service.get({std::move(launch.kernel), std::move(launch.parameters)}, device));
   return launch.entry.empty() ? std::move(kernel) : kernel.entry(launch.entry);
 }
 
 }  // namespace
 
 Result<void> run(Service& service, const Device& device, CUstream_st* stream,
-                 const Launches& plan) {
-  for (const Launch& launch : plan) {
+                 Launches plan) {
+  for (Launch& launch : plan) {
     const Kernel kernel = KILN_TRY(kernel_of(service, device, launch));
     const Geometry geometry = KILN_TRY(kernel.geometry(launch.extents));
     const std::vector<void*> addresses = launch.arguments.addresses();
@@ -24,8 +26,8 @@ Result<void> run(Service& service, const Device& device, CUstream_st* stream,
   return {};
 }
 
-Result<void> fetch(Service& service, const Device& device, const Launches& plan) {
-  for (const Launch& launch : plan) KILN_TRY(kernel_of(service, device, launch));
+Result<void> fetch(Service& service, const Device& device, Launches plan) {
+  for (Launch& launch : plan) KILN_TRY(kernel_of(service, device, launch));
   return {};
 }
 

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <utility>
+
 #include "kiln/device.h"
 #include "kiln/kernel.h"
 #include "kiln/result.h"
@@ -17,20 +19,19 @@ namespace kiln::ops {
 /// Enqueues the plan's launches in `stream`, a stream of `device`. A null stream
 /// belongs to the current context.
 [[nodiscard]] Result<void> run(Service& service, const Device& device,
-                               CUstream_st* stream, const Launches& plan);
+                               CUstream_st* stream, Launches plan);
 
 /// Fetches the plan's kernels.
-[[nodiscard]] Result<void> fetch(Service& service, const Device& device,
-                                 const Launches& plan);
+[[nodiscard]] Result<void> fetch(Service& service, const Device& device, Launches plan);
 
 /// The body of every operation. Arguments are checked before any kernel is fetched.
 template <typename Args>
 [[nodiscard]] Result<void> run_operation(Service& service, const Place& place,
                                          const Args& args) {
   return at_border([&]() -> Result<void> {
-    const Launches launches = KILN_TRY(plan(args, place.device, Pointers::kChecked));
+    Launches launches = KILN_TRY(plan(args, place.device, Pointers::kChecked));
     return on_device(service, place, [&] {
-      return run(service, place.device, place.stream, launches);
+      return run(service, place.device, place.stream, std::move(launches));
     });
   });
 }

@@ -122,10 +122,10 @@ Result<Launches> softmax_plan(const Args& args, std::string_view operation,
     if (args.masked_row == SoftmaxMaskedRow::kUniform)
       parameters["masked_row"] = "uniform";
   }
-  return Launches{{.kernel = fmt::format("{}_{}", kernel_of(args.mask), pass),
-                   .parameters = std::move(parameters),
-                   .extents = {{"rows", rows_of(args)}, {"cols", args.skv}},
-                   .arguments = Arguments{arguments}}};
+  return just({.kernel = fmt::format("{}_{}", kernel_of(args.mask), pass),
+               .parameters = std::move(parameters),
+               .extents = {{"rows", rows_of(args)}, {"cols", args.skv}},
+               .arguments = Arguments{arguments}});
 }
 
 }  // namespace

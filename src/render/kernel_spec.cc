@@ -303,13 +303,15 @@ Result<RenderedSource> KernelSpec::render(const CanonicalParameters& params) con
 
 Result<void> KernelSpec::append_arguments(const LaunchArguments& arguments,
                                           std::vector<Value>& values) const {
-  std::vector<std::string> names;
-  for (const LaunchArgument& argument : parts_.arguments)
-    names.push_back(argument.name);
   for (const auto& [name, value] : arguments) {
-    if (std::find(names.begin(), names.end(), name) == names.end())
+    if (std::ranges::find(parts_.arguments, name, &LaunchArgument::name) ==
+        parts_.arguments.end()) {
+      std::vector<std::string> names;
+      for (const LaunchArgument& argument : parts_.arguments)
+        names.push_back(argument.name);
       return error(fmt::format("no launch argument '{}'{}; {}", name,
                                did_you_mean(name, names), known_names(names)));
+    }
     if (value < 0)
       return error(fmt::format("launch argument '{}' is negative: {}", name, value));
   }
@@ -327,6 +329,12 @@ Result<void> KernelSpec::append_arguments(const LaunchArguments& arguments,
 Result<Geometry> KernelSpec::geometry(const CanonicalParameters& params,
                                       const LaunchArguments& arguments,
                                       std::string_view entry) const {
+  return geometry(values_of(params), arguments, entry);
+}
+
+Result<Geometry> KernelSpec::geometry(std::vector<Value> values,
+                                      const LaunchArguments& arguments,
+                                      std::string_view entry) const {
   const auto& names = parts_.entry_points;
   const auto at =
       entry.empty() ? names.begin() : std::find(names.begin(), names.end(), entry);
@@ -334,7 +342,6 @@ Result<Geometry> KernelSpec::geometry(const CanonicalParameters& params,
     return fail(ErrorCode::kNotFound,
                 fmt::format("{}: no entry point '{}'{}; {}", parts_.name, entry,
                             did_you_mean(entry, names), known_names(names)));
-  std::vector<Value> values = values_of(params.values());
   KILN_TRY(append_arguments(arguments, values));
   for (const Condition& require : parts_.require) {
     auto holds = require.expression.evaluate(values);

@@ -114,6 +114,15 @@ class KernelSpec {
   [[nodiscard]] Result<Geometry> geometry(const CanonicalParameters& params,
                                           const LaunchArguments& arguments,
                                           std::string_view entry = {}) const;
+  /// The same of values_of(params), for one who launches often.
+  [[nodiscard]] Result<Geometry> geometry(std::vector<Value> values,
+                                          const LaunchArguments& arguments,
+                                          std::string_view entry) const;
+
+  /// What expressions see of the parameters, derived values too.
+  [[nodiscard]] std::vector<Value> values_of(const CanonicalParameters& params) const {
+    return values_of(params.values());
+  }
 
  private:
   struct Variants {

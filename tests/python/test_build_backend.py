@@ -17,6 +17,7 @@ pytest.importorskip("scikit_build_core", reason="scikit-build-core is not instal
 TREE = (
     "pyproject.toml",
     "tools/cmake/NvidiaParts.cmake",
+    "tools/python/jax_requirements.txt",
     "tools/python/kiln_build.py",
     "tools/wheels.txt",
 )
@@ -27,6 +28,12 @@ with contextlib.redirect_stdout(io.StringIO()) as said:
     with kiln_build.packages_with_headers() as folders:
         missing = kiln_build.missing(kiln_build.OF_PLAN_WORKER, folders)
 print(json.dumps([sorted(r for r in required if "nvidia" in r), missing, said.getvalue()]))
+"""
+# Arguments: the Python into which pip installs, and the folder for what is fetched.
+JAXLIB = """
+import sys, kiln_build
+sys.executable = sys.argv[1]
+print(kiln_build.jaxlib(sys.argv[2]))
 """
 
 
@@ -42,9 +49,8 @@ def pins(*parts):
 
 
 @pytest.fixture
-def build(tmp_path):
-    """Runs the hooks with settings: the wheels of NVIDIA that are required, the parts for
-    the plan worker that are missing then, and what was said."""
+def run(tmp_path):
+    """Runs code that imports kiln_build, with settings; returns what it printed."""
     for name in TREE:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -55,9 +61,9 @@ def build(tmp_path):
         "PIP_NO_INDEX": "1",
     }
 
-    def call(**settings):
+    def call(code, *arguments, **settings):
         done = subprocess.run(
-            [sys.executable, "-c", CODE],
+            [sys.executable, "-c", code, *map(str, arguments)],
             cwd=tmp_path,
             env=environment(tmp_path, **paths, **pip, **settings),
             stdin=subprocess.DEVNULL,
@@ -65,9 +71,16 @@ def build(tmp_path):
             text=True,
             check=True,
         )
-        return json.loads(done.stdout)
+        return done.stdout
 
     return call
+
+
+@pytest.fixture
+def build(run):
+    """Runs the hooks with settings: the wheels of NVIDIA that are required, the parts for
+    the plan worker that are missing then, and what was said."""
+    return lambda **settings: json.loads(run(CODE, **settings))
 
 
 def put_wheel(folder, name, files):
@@ -121,6 +134,38 @@ def test_of_a_toolkit_with_cudnn_the_headers_are_enough(build, tmp_path):
         (toolkit / name).parent.mkdir(parents=True, exist_ok=True)
         (toolkit / name).write_text(text)
     assert build(CUDA_HOME=str(toolkit)) == [[], [], ""]
+
+
+def a_python(folder, finds_jaxlib):
+    """One that has jaxlib in that folder, or none, and otherwise is this one."""
+    path = folder / "a-python"
+    answer = f"echo {folder}/jaxlib" if finds_jaxlib else "exit 1"
+    path.write_text(
+        f'#!/bin/sh\ncase "$*" in *find_spec*) {answer} ;; *) exec {sys.executable} "$@" ;; esac\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+def test_xlas_headers_come_from_the_installed_jaxlib(run, tmp_path):
+    said = run(JAXLIB, a_python(tmp_path, True), tmp_path / "fetched")
+    assert said == f"{tmp_path}/jaxlib\n"
+
+
+def test_xlas_headers_come_from_a_wheel_where_no_jaxlib_is_installed(run, tmp_path):
+    header = "jaxlib/include/xla/ffi/api/c_api.h"
+    line = put_wheel(tmp_path, "jaxlib", {header: "#define XLA_FFI_API_MINOR 3\n"})
+    (tmp_path / "tools/python/jax_requirements.txt").write_text(f"jax==1.0\n{line}ml==1.0\n")
+    fetched = tmp_path / "fetched"
+    fetched.mkdir()
+    assert run(JAXLIB, a_python(tmp_path, False), fetched) == f"{fetched}/jaxlib\n"
+    assert (fetched / header).exists()
+
+
+def test_without_xlas_headers_the_build_says_so_and_goes_on(run, tmp_path):
+    said = run(JAXLIB, a_python(tmp_path, False), tmp_path)
+    assert said.startswith("No library of kiln.jax: cannot fetch jaxlib=="), said
+    assert said.endswith(f"\n{tmp_path}/jaxlib\n") and said.count("\n") == 2, said
 
 
 def test_the_headers_are_of_the_version_of_cudnn_that_the_tests_use():

@@ -82,14 +82,37 @@ def test_three_dimensions_are_one_head():
     assert torch.equal(memory_efficient_attention(q, k, v), expected[:, :, 0])
 
 
+def side_by_side(q_heads, kv_heads):
+    """q, k and v of two groups that lie side by side in one tensor, which is first."""
+    qkv = torch.randn(2, 5, 2, q_heads + 2 * kv_heads, 16, requires_grad=True)
+    return qkv, *qkv.split((q_heads, kv_heads, kv_heads), dim=3)
+
+
+@pytest.mark.parametrize("bias", [None, "one", "each"])
+def test_grouped_queries_inside_a_packed_tensor_are_not_copied(bias):
+    qkv, q, k, v = side_by_side(3, 1)
+    added = None if bias is None else torch.randn(1 if bias == "one" else 2, 6, 5, 5)
+    before = ops.copies()
+    grouped = (q, k.expand(q.shape), v.expand(q.shape))
+    o = memory_efficient_attention(*grouped, added)
+    (of_qkv,) = gradients_of(o, [qkv])
+    if bias != "each":  # one problem a batch would be needed, and there is one for all
+        assert ops.copies() == before
+    same = qkv.detach().requires_grad_()
+    q, k, v = same.split((3, 1, 1), dim=3)
+    flat = (q, k.expand(q.shape), v.expand(q.shape))
+    expected = formula(*(each.flatten(2, 3) for each in flat), bias=added)
+    torch.testing.assert_close(o.flatten(2, 3), expected)
+    (expected_of_qkv,) = gradients_of(expected, [same])
+    torch.testing.assert_close(of_qkv, expected_of_qkv, rtol=1e-5, atol=1e-5)
+
+
 def test_heads_that_no_stride_leads_to_are_copied_and_counted():
-    qkv = torch.randn(2, 5, 2, 5, 16)
-    q, k, v = qkv[..., :3, :], qkv[..., 3:4, :], qkv[..., 4:, :]
-    k, v = k.expand(q.shape), v.expand(q.shape)
+    _, q, k, v = side_by_side(2, 2)
     before = ops.copies()
     o = memory_efficient_attention(q, k, v)
     copied = {name for name, n in ops.copies().items() if n != before.get(name, 0)}
-    assert copied == {"attention.q"}
+    assert copied == {"attention.q", "attention.k", "attention.v"}
     expected = formula(*(each.flatten(2, 3) for each in (q, k, v)))
     torch.testing.assert_close(o.flatten(2, 3), expected)
 

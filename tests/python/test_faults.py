@@ -8,7 +8,7 @@ import textwrap
 import time
 
 import pytest
-from conftest import KIT, ROOT, WITHOUT_TORCH, environment
+from conftest import KIT, ROOT, WITHOUT_TORCH, environment, needs_torch
 
 SOURCE = """
     import kiln
@@ -242,6 +242,23 @@ def test_forked_workers_that_load_data_come_and_go(nvrtc, python):
     """
     )
     assert said == "16"
+
+
+@needs_torch
+def test_torchs_data_loader_with_workers_works_beside_kiln(nvrtc, python):
+    said = python(
+        SOURCE
+        + """
+    from torch.utils.data import DataLoader
+    kiln.Kernel(SOURCE).prepare()
+    for _ in range(2):
+        loader = DataLoader(range(8), batch_size=4, num_workers=2, multiprocessing_context="fork")
+        print(*(batch.tolist() for batch in loader))
+    kiln.Kernel(SOURCE.replace("fill", "other")).prepare()
+    """,
+        torch=True,
+    )
+    assert said == "\n".join(["[0, 1, 2, 3] [4, 5, 6, 7]"] * 2)
 
 
 def test_a_child_forked_before_the_first_use_has_kiln_of_its_own(nvrtc, python):

@@ -51,6 +51,30 @@ def test_packed_sequences_are_attended_one_by_one(dtype, is_causal):
             check_as_good_as_torch(gradient, of_same, of_exact, "gradient")
 
 
+def test_grouped_queries_beside_their_keys_are_not_copied():
+    begins = [0, 3, 8]
+    ends = torch.tensor(begins, dtype=torch.int32)
+    qkv = torch.randn(8, 2, 5, 16, requires_grad=True)  # 2 groups of 3 heads, a k and a v
+
+    def parts(of):
+        q, k, v = of.split((3, 1, 1), dim=2)
+        return q, k.squeeze(2), v.squeeze(2)
+
+    before = ops.copies()
+    o = ops.varlen_attention(*parts(qkv), ends, ends, 5, 5, is_causal=True)
+    (gradient,) = gradients_of(o, [qkv])
+    assert ops.copies() == before
+    same = qkv.detach().requires_grad_()
+    q, k, v = parts(same)
+    expected = of_each_sequence(q.flatten(1, 2), k, v, begins, begins, is_causal=True)
+    torch.testing.assert_close(o.flatten(1, 2), expected)
+    torch.testing.assert_close(gradient, *gradients_of(expected, [same]))
+    with pytest.raises(kiln.InvalidArgument, match="2 groups of heads, and k 1 heads"):
+        ops.varlen_attention(q, k[:, :1], v[:, :1], ends, ends)
+    explanation = kiln.explain(q, k, v, cu_seqlens_q=ends, cu_seqlens_k=ends, device=0)
+    assert explanation.forward.backend == "kiln"
+
+
 def test_a_window_leaves_out_what_is_farther():
     q, k, v = (torch.randn(7, 4, 16) for _ in "qkv")
     ends = torch.tensor([0, 7], dtype=torch.int32)

@@ -100,7 +100,8 @@ def test_a_norm_keeps_x_or_if_memory_efficient_y(from_y):
 
 
 def test_where_the_weight_is_0_there_is_no_gradient_from_y():
-    x, weight = torch.randn(5, 48, dtype=BF16), torch.randn(48, dtype=BF16)
+    # torch 2.6 draws some of bfloat16 that are 0.
+    x, weight = torch.randn(5, 48).to(BF16), torch.randn(48).to(BF16)
     weight[::7] = 0
     inputs = [x.requires_grad_(), weight.requires_grad_()]
     exact_inputs = [each.detach().double().requires_grad_() for each in inputs]

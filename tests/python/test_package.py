@@ -20,7 +20,7 @@ def test_importing_opens_nothing_and_starts_nothing(python, tmp_path):
         import kiln
         assert len(os.listdir("/proc/self/task")) == 1, "it started a thread"
         assert "libkiln" not in open("/proc/self/maps").read(), "it opened the library"
-        heavy = {"torch", "numpy", "tvm_ffi", "subprocess", "json"} & (set(sys.modules) - before)
+        heavy = {"torch", "numpy", "tvm_ffi", "subprocess", "json", "typing"} & (set(sys.modules) - before)
         assert not heavy, heavy
         print(sorted(os.listdir("/proc/self/fd")) == ["0", "1", "2", "3"])
         """
@@ -131,3 +131,19 @@ def test_every_module_has_a_docstring_and_types():
     assert (ROOT / "python/kiln/py.typed").exists()
     for module in Path(ROOT / "python/kiln").rglob("*.py"):
         assert module.read_text().startswith('"""'), module
+
+
+@needs_torch
+@pytest.mark.usefixtures("nvrtc")
+def test_the_lines_of_the_readme_run(tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests/python/readme_lines.py")],
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert re.fullmatch(r"10 lines: rmsnorm_fwd rmsnorm_bwd \S* ?fill\n", done.stdout), done.stdout

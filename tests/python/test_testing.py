@@ -1,6 +1,7 @@
 """kiln.testing: the CPU's memory as that of a device, and what it refuses."""
 
 import pytest
+from conftest import KIT
 
 SETUP = """
     import numpy as np
@@ -97,4 +98,17 @@ def test_it_is_refused_twice_without_its_libraries_and_after_the_first_use(pytho
     said = refused(kiln.InvalidArgument, kiln.testing.use_simulated_device)
     assert "configure() must come before" in said, said
 """
+    )
+
+
+def test_it_is_refused_where_a_driver_has_a_device(python, tmp_path):
+    (tmp_path / "libcuda.so.1").symlink_to(KIT / "libkiln-simulated-driver.so")
+    python(
+        SETUP
+        + """
+    said = refused(kiln.InvalidArgument, kiln.testing.use_simulated_device)
+    assert said.startswith("this machine has a CUDA device"), said
+""",
+        LD_LIBRARY_PATH=str(tmp_path),
+        KILN_SIMULATED_DEVICES="9.0",
     )

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the wheel as `pip install .` does, installs it into an environment of its own, and uses it
-# there: what is in it, what it needs, the program, a kernel on the simulated driver, and a plan of
-# cuDNN. Arguments: PYTHON, which has scikit-build-core; the folder of the tests' libraries; a wheel
-# that is built already, or nothing.
+# there: what is in it, what it needs, the program, a kernel on the simulated driver, README's lines of
+# Python if PYTHON has torch, and a plan of cuDNN. Arguments: PYTHON, which has scikit-build-core; the
+# folder of the tests' libraries; a wheel that is built already, or nothing.
 set -euo pipefail
 
 if (($# < 2 || $# > 3)); then
@@ -97,6 +97,12 @@ scale(1, 1, None, 2.0)
 assert len(scale.key) == 64 and kiln.statistics()["compiled"] == 1
 print("a kernel was built, loaded and launched")
 CODE
+if [[ -e $theirs/torch ]]; then
+  run -c 'import os, runpy, sys
+sys.path.append(sys.argv[1])
+os.environ["KILN_TEST_KIT"] = sys.argv[2]
+runpy.run_path(sys.argv[3])' "$theirs" "$kit" "$root/tests/python/readme_lines.py"
+fi
 sed -n 's/^name = "\(.*\)"$/\1/p' "$root"/templates/*/kernel.toml | run -c '
 import kiln, sys
 templates = sys.stdin.read().split()

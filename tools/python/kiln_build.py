@@ -1,14 +1,18 @@
-"""The build backend of pyproject.toml: scikit-build-core, and NVIDIA's headers as wheels.
+"""The build backend of pyproject.toml: scikit-build-core, and headers of NVIDIA and XLA as wheels.
 
 The headers of CUDA, NVRTC, cuDNN and cuDNN's frontend come from an installed toolkit or
 from .deps. Where neither has them, they come from the wheels of tools/wheels.txt: those of
 CUDA and NVRTC are required to build; the others, whose wheels would bring cuBLAS along,
 are fetched here. Without them the wheel has no plan worker, and the log (pip -v) says so.
+
+XLA's headers come from the jaxlib that is installed where pip installs, else from its wheel
+in jax_requirements.txt. Without them kiln.jax lacks its library, which the log says, too.
 """
 
 import contextlib
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -50,16 +54,16 @@ def lines_of(parts):
     return lines
 
 
-def wheels_of(parts):
-    """The requirements of these parts, without their hashes."""
-    return [line.split()[0] for line in lines_of(parts) if "==" in line]
+def wheels_of(lines):
+    """These requirements, without their hashes."""
+    return [line.split()[0] for line in lines if "==" in line]
 
 
-def fetch(parts, folder):
+def fetch(lines, folder, without_them):
     """Puts the wheels into the folder, or says that they cannot be had. The wheels are those
     of one Python, so that one set of hashes is enough: only their headers are used."""
     requirements = Path(folder, "requirements.txt")
-    requirements.write_text("\n".join(lines_of(parts)) + "\n")
+    requirements.write_text("\n".join(lines) + "\n")
     pip = [sys.executable, "-I", "-m", "pip"]  # not of the environment for builds
     options = ["--no-deps", "--no-compile", "--require-hashes", "--only-binary=:all:"]
     options += ["--python-version=3.11", "--implementation=cp", "--abi=cp311", "--abi=none"]
@@ -71,12 +75,27 @@ def fetch(parts, folder):
     )
     if done.returncode != 0:
         said = (done.stdout.strip() or "no reason").splitlines()[-1]
-        print(f"No plan worker: cannot fetch {' and '.join(wheels_of(parts))}: {said}")
+        print(f"{without_them}: cannot fetch {' and '.join(wheels_of(lines))}: {said}")
+
+
+def jaxlib(folder):
+    """Where jaxlib is, with XLA's headers: installed, or fetched into the folder."""
+    code = "import importlib.util as u; print(u.find_spec('jaxlib').submodule_search_locations[0])"
+    found = subprocess.run(
+        [sys.executable, "-I", "-c", code],  # not of the environment for builds
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False,
+    ).stdout.strip()
+    if found:
+        return found
+    text = (ROOT / "tools/python/jax_requirements.txt").read_text()
+    lines = re.findall(r"^jaxlib==(?:.*\\\n)*.*", text, re.M)
+    fetch(lines, folder, "No library of kiln.jax")
+    return str(Path(folder, "jaxlib"))
 
 
 def get_requires_for_build_wheel(config_settings=None):
     requirements = _backend.get_requires_for_build_wheel(config_settings)
-    return [*requirements, *wheels_of(missing(NEEDED))]
+    return [*requirements, *wheels_of(lines_of(missing(NEEDED)))]
 
 
 @contextlib.contextmanager
@@ -85,15 +104,16 @@ def packages_with_headers():
     folders = [each for each in dict.fromkeys(sys.path) if Path(each, "nvidia").is_dir()]
     with tempfile.TemporaryDirectory(prefix="kiln-headers-") as fetched:
         if parts := missing(OF_PLAN_WORKER, folders):
-            fetch(parts, fetched)
+            fetch(lines_of(parts), fetched, "No plan worker")
         yield [*folders, fetched]
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     arguments = os.environ.get("CMAKE_ARGS", "")
     with packages_with_headers() as folders:
-        places = shlex.quote("-DKILN_WHEEL_PACKAGES=" + ";".join(folders))
-        os.environ["CMAKE_ARGS"] = f"{arguments} {places}".strip()
+        places = {"PACKAGES": ";".join(folders), "JAXLIB": jaxlib(folders[-1])}
+        defined = (f"-DKILN_WHEEL_{name}={place}" for name, place in places.items())
+        os.environ["CMAKE_ARGS"] = f"{arguments} {shlex.join(defined)}".strip()
         try:
             return _backend.build_wheel(wheel_directory, config_settings, metadata_directory)
         finally:

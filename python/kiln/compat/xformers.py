@@ -13,6 +13,8 @@ gappy or paged, quantized tensors, another type of the output.
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from .. import errors
@@ -124,13 +126,17 @@ def _is_shared(tensor) -> bool:
 
 
 def _with_one_dimension_of_heads(query, key, value):
-    """[batch, tokens, heads, dim]; key and value have one head for those that share."""
+    """[batch, tokens, heads, dim]; key and value have one head for those that share. A
+    query keeps its groups if they share, and no one stride leads to all its heads."""
     if query.dim() == 3:
         return [each.unsqueeze(2) for each in (query, key, value)]
-    if _is_shared(key) and _is_shared(value):
+    is_shared = _is_shared(key) and _is_shared(value)
+    if is_shared:
         key, value = key.narrow(-2, 0, 1), value.narrow(-2, 0, 1)
     if query.dim() == 4:
         return query, key, value
+    if is_shared and query.stride(2) != query.shape[3] * query.stride(3):
+        return query, key.squeeze(-2), value.squeeze(-2)
     named = (("q", query), ("k", key), ("v", value))
     return [_joined(f"attention.{name}", each) for name, each in named]
 
@@ -150,7 +156,7 @@ def _dense(q, k, v, added, attn_bias, p, scale):
     queries, keys = q.shape[1], k.shape[1]
     mask = _DENSE[type(attn_bias).__name__]
     left, right = _window(attn_bias, keys - queries)
-    q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+    q, k, v = (each.movedim(1, -2) for each in (q, k, v))
     if added is not None:
         added = _attention._bias(_with_heads(added, q), q, k)
     problem = ("bhsd", 0, 0, mask, left, right)
@@ -166,9 +172,10 @@ def _with_heads(bias, q):
         bias = bias.unsqueeze(1)
     if bias.dim() == 5:
         bias = bias.flatten(1, 2)
-    if bias.dim() != 4 or bias.shape[1] != q.shape[1]:
+    heads = math.prod(q.shape[1:-2])
+    if bias.dim() != 4 or bias.shape[1] != heads:
         _inputs.refuse(
-            f"attn_bias has the shape {list(bias.shape)}, and query {q.shape[1]} heads"
+            f"attn_bias has the shape {list(bias.shape)}, and query {heads} heads"
         )
     return bias
 

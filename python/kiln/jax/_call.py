@@ -87,8 +87,8 @@ def _register():
         path = library_path().parent / "libkiln_jax.so"
         if not path.exists():
             raise errors.Unavailable(
-                f"there is no {path}: kiln-jit was built without the headers of XLA; "
-                "build it as python/README.md says under JAX"
+                f"there is no {path}: kiln-jit was built without the headers of XLA, "
+                "which come with jaxlib; build it again where jaxlib is installed"
             )
         library()  # which it is linked with
         handlers = ctypes.CDLL(str(path))

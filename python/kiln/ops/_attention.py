@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from .._checks import missing_dimensions
@@ -74,7 +76,8 @@ def varlen_attention(
     window_size=(-1, -1),
 ):
     """Attention of packed sequences of different lengths: q is [tokens, heads, dim], k
-    and v are [tokens, kv_heads, dim].
+    and v are [tokens, kv_heads, dim]. The heads of q may be two dimensions, [kv_heads,
+    heads of each]: then q may lie beside k and v in one tensor, and is not copied.
 
     cu_seqlens_q, cu_seqlens_k: int32 [sequences + 1], the first token of each sequence,
       and the end.
@@ -88,9 +91,10 @@ def varlen_attention(
     A query that sees no key gives 0. Under autocast: its type.
     """
     q, k, v = _inputs.as_autocast(q, k, v)
-    if not q.dim() == k.dim() == v.dim() == 3:
+    if q.dim() not in (3, 4) or not k.dim() == v.dim() == 3:
         _inputs.refuse(
-            f"q, k and v have {q.dim()}, {k.dim()} and {v.dim()} dimensions, and not 3"
+            f"q, k and v have {q.dim()}, {k.dim()} and {v.dim()} dimensions, and not 3, "
+            "or q 4"
         )
     left, right = window_size
     problem = (
@@ -101,10 +105,13 @@ def varlen_attention(
         left,
         right,
     )
-    return _attention(q, k, v, None, cu_seqlens_q, cu_seqlens_k, problem, dropout_p, scale)
+    o = _attention(q, k, v, None, cu_seqlens_q, cu_seqlens_k, problem, dropout_p, scale)
+    return o if q.dim() == 3 else o.unflatten(1, q.shape[1:3])
 
 
 def _attention(q, k, v, bias, cu_q, cu_k, problem, dropout, scale):
+    """Of q with one dimension of heads, or with one of groups and one of the heads that
+    share a head of k and v. o has one."""
     if not 0 <= dropout <= 1:
         _inputs.refuse(f"dropout_p is {dropout}: it is a probability")
     rng = None
@@ -127,7 +134,7 @@ def _bias(mask, q, k):
         )
     elif not mask.is_floating_point():
         _inputs.refuse(f"attn_mask is {mask.dtype}: it is bool, or of the type of q")
-    shape = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    shape = (q.shape[0], math.prod(q.shape[1:-2]), q.shape[-2], k.shape[-2])
     extra = missing_dimensions("attn_mask", mask.shape, shape)
     mask = mask[(None,) * extra].to(q.dtype)
     return mask.expand(mask.shape[0], *shape[1:])
@@ -166,9 +173,10 @@ def _output(q, v, bias, layout):
     """o: in the order of q, so that heads that were split from a dimension can be joined
     again without a copy."""
     if layout == "thd":
-        return q.new_empty(*q.shape[:2], v.shape[-1])
-    batch, heads, rows, _ = q.shape
-    if not _has_batch(bias) and q.stride(1) < q.stride(2):
+        return q.new_empty(q.shape[0], math.prod(q.shape[1:-1]), v.shape[-1])
+    batch, *heads, rows, _ = q.shape
+    heads = math.prod(heads)
+    if not _has_batch(bias) and q.stride(-3) < q.stride(-2):
         return q.new_empty(batch, rows, heads, v.shape[-1]).transpose(1, 2)
     return q.new_empty(batch, heads, rows, v.shape[-1])
 
@@ -178,7 +186,7 @@ def _outputs(q, k, v, bias, cu_q, cu_k, rng, layout, longest_q, *rest):
     stats = 0
     if rest[-1]:
         packed = layout == "thd"
-        stats = (cu_q.shape[0] - 1, q.shape[1], longest_q) if packed else q.shape[:3]
+        stats = (cu_q.shape[0] - 1, o.shape[1], longest_q) if packed else o.shape[:3]
     return o, q.new_empty(stats, dtype=torch.float32)
 
 
@@ -208,6 +216,7 @@ def _forward(outputs, q, k, v, bias, cu_q, cu_k, rng, *rest):
     q, k, v = (_readable(n, t, joins) for n, t in (("q", q), ("k", k), ("v", v)))
     bias, *common = _common(bias, cu_q, cu_k, rng)
     if joins:
+        q = q.flatten(1, -3)
         o, q, k, v, bias = map(_joined, (o, q, k, v, bias))
     call_with_workspace(
         "attention_forward",
@@ -259,6 +268,7 @@ def _backward(outputs, do, q, k, v, o, stats, bias, cu_q, cu_k, rng, *rest):
     bias, *common = _common(bias, cu_q, cu_k, rng)
     dbias = dbias if of_bias else None
     if joins:
+        q, dq = q.flatten(1, -3), dq.flatten(1, -3)
         dq, dk, dv, do, q, k, v, o, stats, bias = map(
             _joined, (dq, dk, dv, do, q, k, v, o, stats, bias)
         )
