@@ -200,6 +200,22 @@ std::vector<Problem> run_together(const Problem& problem) {
   return {forward, backward};
 }
 
+std::optional<CudnnVersion> first_that_runs(const Problem& problem,
+                                            ComputeCapability arch,
+                                            CudnnVersion least) {
+  const RuleSet& rules = built_in_rules();
+  const std::vector<Problem> problems = run_together(problem);
+  const auto runs = [&](CudnnVersion version) {
+    return version >= least && std::ranges::all_of(problems, [&](const Problem& each) {
+             return rules.is_supported({each, arch, version});
+           });
+  };
+  if (runs(least))
+    return least;
+  const auto found = std::ranges::find_if(rules.versions(), runs);
+  return found == rules.versions().end() ? std::nullopt : std::optional(*found);
+}
+
 std::optional<CudnnRefusal> why_not_cudnn(const Problem& problem,
                                           ComputeCapability capability,
                                           CudnnVersion cudnn) {

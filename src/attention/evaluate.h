@@ -81,6 +81,12 @@ class RuleSet {
 /// demanding options that a caller may set for it alone: deterministic and captured.
 [[nodiscard]] std::vector<Problem> run_together(const Problem& problem);
 
+/// The lowest version, `least` or later, with which no rule refuses a problem of
+/// run_together(); nullopt: there is none.
+[[nodiscard]] std::optional<CudnnVersion> first_that_runs(const Problem& problem,
+                                                          ComputeCapability arch,
+                                                          CudnnVersion least);
+
 struct CudnnRefusal {
   std::string id;    // of the rule; equal for all refusals of one kind
   std::string text;  // a sentence with the remedy

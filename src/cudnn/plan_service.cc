@@ -27,8 +27,6 @@ namespace {
 constexpr std::string_view kKind = "cudnn_plan";
 constexpr std::string_view kSchema = "1";
 constexpr const char* kPlanWorker = "kiln-plan-worker";
-// The first version that builds for a device described by its properties alone.
-constexpr attention::CudnnVersion kFirstCudnn{9, 8, 0};
 
 compile::WorkerSearch worker_search(const Config& config) {
   compile::WorkerSearch search;
