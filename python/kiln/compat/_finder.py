@@ -88,9 +88,7 @@ class Finder:
         for entry in self.entries.values():
             module = sys.modules.get(entry.name)
             spec = getattr(module, "__spec__", None)
-            if module is None or entry.kind == IF_ABSENT:
-                continue
-            if isinstance(getattr(spec, "loader", None), _Loader):
+            if module is None or entry.kind == IF_ABSENT or is_kilns(module):
                 continue
             if module is not complete and getattr(spec, "_initializing", False):
                 continue  # its own turn comes
@@ -98,6 +96,11 @@ class Finder:
                 _replace(module, entry)
             except ImportError as error:
                 warn_once(entry.name, f"{entry.name} stays as it is: {error}")
+
+
+def is_kilns(module) -> bool:
+    loader = getattr(getattr(module, "__spec__", None), "loader", None)
+    return isinstance(loader, (_Loader, _PackageLoader))
 
 
 def _replace(module, entry: Entry) -> None:
