@@ -52,9 +52,6 @@ struct FetchedPlan {
 /// Fork safety: as BuildService; in a forked child every call returns kUnavailable.
 class PlanService {
  public:
-  /// The first version that builds for a device described by its properties alone.
-  static constexpr attention::CudnnVersion kFirstCudnn{9, 8, 0};
-
   /// `service` must outlive it. Looks for no cuDNN and starts no worker yet.
   explicit PlanService(BuildService& service);
 
@@ -66,7 +63,7 @@ class PlanService {
 
   /// Makes the key from the problem with its strides, the versions of cuDNN and its
   /// frontend, and the device properties that a plan is bound to. Errors: kUnavailable
-  /// (no cuDNN here, or one before kFirstCudnn).
+  /// (no cuDNN here, or one before attention::kFirstCudnn).
   [[nodiscard]] Result<KeyedPlan> key(const attention::Problem& problem,
                                       const device::DeviceProperties& device);
 

@@ -41,18 +41,6 @@ AttentionQuestion shared(AttentionQuestion question) {
   return question;
 }
 
-/// Why a version before PlanService::kFirstCudnn is not asked, with the one that helps.
-std::string too_old(attention::CudnnVersion found, const attention::Problem& problem,
-                    ComputeCapability capability) {
-  constexpr attention::CudnnVersion kFirst = PlanService::kFirstCudnn;
-  const auto later = attention::first_that_runs(problem, capability, kFirst);
-  return fmt::format(
-      "cuDNN {} is not asked: Kiln builds plans with cuDNN >= {}; {}", to_string(found),
-      to_string(kFirst),
-      later ? fmt::format("upgrade cuDNN to {} or later", to_string(*later))
-            : std::string("and no later one that is known runs it"));
-}
-
 /// The rules may refuse a problem that cuDNN builds: the plan may still be wrong.
 Result<void> check_rules(const attention::Problem& problem, const Device& device,
                          attention::CudnnVersion cudnn) {
@@ -243,11 +231,6 @@ AttentionDecisions::Answer AttentionDecisions::ask(const AttentionQuestion& ques
                                   .reason = std::string(attention::kNoCudnn),
                                   .is_news = false});
   const attention::CudnnVersion version = (*library)->version();
-  // Before the rules: the version that one asks for may be too old, too.
-  if (version < PlanService::kFirstCudnn)
-    return tl::unexpected(
-        Refusal{.subject = "cudnn.version",
-                .reason = too_old(version, question.problem, device.capability)});
   if (auto why = attention::why_not_cudnn(question.problem, device.capability, version))
     return tl::unexpected(
         Refusal{.subject = std::move(why->id), .reason = std::move(why->text)});
