@@ -200,7 +200,7 @@ def _longest(info):
     begins = info.seqstart_py
     sizes = [end - begin for begin, end in zip(begins, begins[1:])]
     if any(size < length for size, length in zip(sizes, info.seqlen_py)):
-        raise NotCovered("kiln has no blocks of keys that overlap")
+        raise NotCovered("kiln has no blocks of keys that overlap or are not in order")
     return max(sizes)
 
 
