@@ -113,6 +113,15 @@ def test_functions_are_replaced_as_their_module_is_imported_and_others_stay():
     torch.testing.assert_close(module.forward(x, 1.0), expected.half())
 
 
+def test_a_version_without_any_of_the_functions_is_warned_of(monkeypatch):
+    name = "xformers.ops.fmha"  # it has imported them from another package
+    module = types.ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    with pytest.warns(compat.FallbackWarning, match=f"{name} stays.*it has no memory_eff"):
+        _finder.FINDER.replace_loaded(module)
+    assert not hasattr(module, "memory_efficient_attention")
+
+
 def test_an_import_of_a_name_gives_the_replaced_function():
     sys.modules.pop("megatron.fused_kernels", None)
     from megatron.fused_kernels import load, load_fused_kernels

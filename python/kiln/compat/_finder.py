@@ -92,10 +92,16 @@ class Finder:
                 continue
             if module is not complete and getattr(spec, "_initializing", False):
                 continue  # its own turn comes
+            why = ""
             try:
                 _replace(module, entry)
             except ImportError as error:
-                warn_once(entry.name, f"{entry.name} stays as it is: {error}")
+                why = str(error)
+            names = entry.functions
+            if module is complete and not any(hasattr(module, each) for each in names):
+                why = f"it has no {' and no '.join(names)}"
+            if why:
+                warn_once(entry.name, f"{entry.name} stays as it is: {why}")
 
 
 def is_kilns(module) -> bool:

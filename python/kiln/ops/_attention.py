@@ -280,8 +280,8 @@ _PROBLEM = (
     "str layout, SymInt longest_q, SymInt longest_k, int mask, int left, int right,"
     " float dropout, float? scale"
 )
-# layout "bhsd" or "thd"; mask: KILN_MASK_... of kiln/c.h; rng: the seed and the offset of
-# dropout, int64. Without ``stats`` there is no gradient.
+# layout "bhsd" or "thd"; mask: KILN_MASK_... of kiln/c.h; lengths_k: as of _attention();
+# rng: the seed and the offset of dropout, int64. Without ``stats`` there is no gradient.
 attention_fwd = Operation(
     "attention_fwd(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? cu_seqlens_q,"
     " Tensor? cu_seqlens_k, Tensor? lengths_k, Tensor? rng,"
