@@ -286,6 +286,9 @@ def test_rope_of_transformer_engine_is_its_unfused_one(layout, interleaved):
 
     check(call, reference, t)
     check(call, reference, t.to(BF16))
+    transposed = t.transpose(1, 2).contiguous().transpose(1, 2)
+    assert call(transposed).is_contiguous()
+    torch.testing.assert_close(call(transposed), call(t))
 
 
 def test_rope_of_transformer_engine_takes_packed_sequences_and_leaves_the_rest():

@@ -36,7 +36,7 @@ def apply_rotary_pos_emb(
         *(cu_seqlens if is_packed else None, freqs.shape[-1]),
         *("interleaved" if interleaved else "half", tensor_format),
     )
-    return out
+    return out.contiguous()  # kiln's has the order of t in memory
 
 
 def parallel_cross_entropy(
