@@ -40,6 +40,34 @@ std::optional<RuleQuestion> changed(const RuleQuestion& question,
   return now;
 }
 
+/// The lowest version that Kiln asks and with which no rule refuses the problem.
+std::optional<CudnnVersion> first_that_runs(const Problem& problem,
+                                            ComputeCapability arch) {
+  const RuleSet& rules = built_in_rules();
+  const std::vector<Problem> problems = run_together(problem);
+  const auto runs = [&](CudnnVersion version) {
+    return version >= kFirstCudnn &&
+           std::ranges::all_of(problems, [&](const Problem& each) {
+             return rules.is_supported({each, arch, version});
+           });
+  };
+  if (runs(kFirstCudnn))
+    return kFirstCudnn;
+  const auto found = std::ranges::find_if(rules.versions(), runs);
+  return found == rules.versions().end() ? std::nullopt : std::optional(*found);
+}
+
+/// Why a version before kFirstCudnn is not asked, with the one that helps.
+std::string too_old(CudnnVersion found, const Problem& problem,
+                    ComputeCapability arch) {
+  const auto later = first_that_runs(problem, arch);
+  return fmt::format(
+      "cuDNN {} is not asked: Kiln builds plans with cuDNN >= {}; {}", to_string(found),
+      to_string(kFirstCudnn),
+      later ? fmt::format("upgrade cuDNN to {} or later", to_string(*later))
+            : std::string("and no later one that is known runs it"));
+}
+
 }  // namespace
 
 RuleSet::RuleSet(std::vector<Rule> rules) : rules_(std::move(rules)) {
@@ -203,6 +231,8 @@ std::vector<Problem> run_together(const Problem& problem) {
 std::optional<CudnnRefusal> why_not_cudnn(const Problem& problem,
                                           ComputeCapability capability,
                                           CudnnVersion cudnn) {
+  if (cudnn < kFirstCudnn)  // the version that a rule asks for may be too old, too
+    return CudnnRefusal{"cudnn.version", too_old(cudnn, problem, capability)};
   if (const auto found = find_wide_offsets(problem))
     return CudnnRefusal{found->id, to_string(*found, cudnn)};
   for (const Problem& each : run_together(problem)) {

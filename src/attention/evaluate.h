@@ -81,14 +81,18 @@ class RuleSet {
 /// demanding options that a caller may set for it alone: deterministic and captured.
 [[nodiscard]] std::vector<Problem> run_together(const Problem& problem);
 
+/// The first version that Kiln asks: it builds for a device described by its properties
+/// alone.
+inline constexpr CudnnVersion kFirstCudnn{9, 8, 0};
+
 struct CudnnRefusal {
   std::string id;    // of the rule; equal for all refusals of one kind
   std::string text;  // a sentence with the remedy
   friend bool operator==(const CudnnRefusal&, const CudnnRefusal&) = default;
 };
 
-/// Why Kiln does not ask cuDNN to run a problem: the first reason found for the
-/// problems of run_together(). nullopt: cuDNN may be asked.
+/// Why Kiln does not ask cuDNN to run a problem: it is too old, or the first reason
+/// found for the problems of run_together(). nullopt: cuDNN may be asked.
 [[nodiscard]] std::optional<CudnnRefusal> why_not_cudnn(const Problem& problem,
                                                         ComputeCapability capability,
                                                         CudnnVersion cudnn);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "attention/evaluate.h"
 #include "attention/plan_binding.h"
 #include "attention/problem_codec.h"
 #include "build/build_options.h"
@@ -27,8 +28,6 @@ namespace {
 constexpr std::string_view kKind = "cudnn_plan";
 constexpr std::string_view kSchema = "1";
 constexpr const char* kPlanWorker = "kiln-plan-worker";
-// The first version that builds for a device described by its properties alone.
-constexpr attention::CudnnVersion kFirstCudnn{9, 8, 0};
 
 compile::WorkerSearch worker_search(const Config& config) {
   compile::WorkerSearch search;
@@ -151,12 +150,12 @@ Result<KeyedPlan> PlanService::key(const attention::Problem& problem,
   const attention::CudnnLibrary cudnn = KILN_TRY(library());
   KeyedPlan plan;
   plan.version = cudnn.version();
-  if (plan.version < kFirstCudnn)
+  if (plan.version < attention::kFirstCudnn)
     return fail(
         ErrorCode::kUnavailable,
         fmt::format("a plan for a device's properties needs cuDNN >= {0}; found "
                     "{1}; upgrade cuDNN to {0} or later",
-                    to_string(kFirstCudnn), to_string(plan.version)));
+                    to_string(attention::kFirstCudnn), to_string(plan.version)));
   plan.cudnn = cudnn.path();
   plan.problem = as_built(problem);
   plan.device = device;

@@ -63,8 +63,7 @@ class PlanService {
 
   /// Makes the key from the problem with its strides, the versions of cuDNN and its
   /// frontend, and the device properties that a plan is bound to. Errors: kUnavailable
-  /// (no cuDNN here; or one before 9.8, which builds only for a device that is
-  /// present).
+  /// (no cuDNN here, or one before attention::kFirstCudnn).
   [[nodiscard]] Result<KeyedPlan> key(const attention::Problem& problem,
                                       const device::DeviceProperties& device);
 

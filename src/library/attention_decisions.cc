@@ -237,13 +237,16 @@ AttentionDecisions::Answer AttentionDecisions::ask(const AttentionQuestion& ques
   std::vector<LoadedProblem> loaded;
   for (const attention::Problem& problem : plans_of(question.problem)) {
     auto plan = load(problem, device);
-    if (!plan)
+    if (!plan) {
+      // Not asked, if its worker or the device's properties are missing, say.
+      const bool is_there = plan.error().code != ErrorCode::kUnavailable;
       return tl::unexpected(Refusal{
           .subject = "plan." + std::string(to_string(plan.error().code)),
-          .reason =
-              fmt::format("cuDNN {} failed in the {} pass: {}", to_string(version),
-                          to_string(problem.pass), plan.error().message),
+          .reason = fmt::format("cuDNN {} {} in the {} pass: {}", to_string(version),
+                                is_there ? "failed" : "cannot be used",
+                                to_string(problem.pass), plan.error().message),
           .plan_error = plan.error().code});
+    }
     loaded.emplace_back(problem, *std::move(plan));
   }
   return loaded;

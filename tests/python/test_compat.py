@@ -6,10 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, environment
+from conftest import ROOT, environment, needs_torch
 
 from kiln import compat, errors
 from kiln.compat import _finder, _table
+from kiln.compat._run import CHILDREN
 
 EXTENSION = "scaled_masked_softmax_cuda"
 
@@ -17,7 +18,7 @@ EXTENSION = "scaled_masked_softmax_cuda"
 def package(folder, name, text=""):
     """A Python package, with those that it is in."""
     path = folder.joinpath(*name.split("."))
-    path.mkdir(parents=True)
+    path.mkdir(parents=True, exist_ok=True)
     while path != folder:
         (path / "__init__.py").touch()
         path = path.parent
@@ -31,13 +32,26 @@ def test_what_stands_in_for_what_is_one_line():
     line = str(compat.describe("neox", "apex", "liger"))
     assert "\n" not in line and line.startswith("kiln: replaced for neox: scaled_")
     assert "; for apex: generic_scaled_masked_softmax_cuda, scaled_softmax_" in line
-    assert "embedding.forward_2d (kiln has no rope of two dimensions)" in line
+    assert "linear_cross_entropy (kiln has no operation that joins" in line
     assert "megatron.fused_kernels.load (megatron is not installed)" in line
     assert "functional (liger_kernel is not installed)" in line
     of_apex = compat.describe("neox", "apex").replaced["apex"]
     assert "scaled_softmax_cuda" in of_apex
     assert EXTENSION not in of_apex, "that is GPT-NeoX's"
     assert "fused_rotary_positional_embedding" in of_apex, "it has more functions"
+
+
+def test_the_line_tells_what_the_installed_frameworks_have(tmp_path, monkeypatch):
+    package(tmp_path, "transformer_engine.pytorch")
+    package(tmp_path, "transformer_engine.pytorch.attention", "raise RuntimeError")
+    package(tmp_path, "megatron.legacy.fused_kernels")
+    monkeypatch.syspath_prepend(tmp_path)
+    line = str(compat.describe("transformer_engine", "apex"))
+    assert "for transformer_engine: transformer_engine_torch; for apex" in line
+    assert "megatron.legacy.fused_kernels.load. Not" in line
+    for name in ("transformer_engine.pytorch.attention.rope", "megatron.fused_kernels"):
+        assert f" that is installed has no {name})" in line
+    assert not any(each.startswith("transformer_engine") for each in sys.modules)
 
 
 @pytest.mark.parametrize("names", [("neox", "megatron"), ()])
@@ -200,6 +214,66 @@ def test_a_module_runs_and_the_environments_own_site_module_has_its_turn(tmp_pat
     path = f"{tmp_path}:{ROOT / 'python'}"
     done = run(tmp_path, "--compat", "neox", "-m", "train", PYTHONPATH=path)
     assert (done.returncode, done.stdout) == (0, "__main__ True\n"), done.stderr
+
+
+def test_a_launcher_of_path_runs_and_its_ranks_are_prepared(script, tmp_path):
+    launcher = tmp_path / "bin" / "torchrun"
+    launcher.parent.mkdir()
+    # As that of DeepSpeed on another node: what does not begin with PYTHON is lost.
+    launcher.write_text(
+        '#!/bin/sh\nexec env -u KILN_COMPAT RANK=0 "$PYTHON" -u "$@"\n'
+    )
+    launcher.chmod(0o700)
+    settings = {
+        "PATH": f"{launcher.parent}:{os.environ['PATH']}",
+        "PYTHON": sys.executable,
+    }
+    package(tmp_path, "megatron.fused_kernels")
+    names = ("--compat", "neox,apex")
+    done = run(tmp_path, *names, "torchrun", script, "child", **settings)
+    assert done.returncode == 7, done.stderr
+    assert done.stdout.count("kiln.compat._finder") == 3, "twice the rank, its child"
+    assert done.stderr.count("\n") == 1
+    assert "megatron.fused_kernels.load; for apex" in done.stderr, "beside the script"
+    missing = run(tmp_path, "--compat", "neox", "no-launcher", script)
+    assert missing.returncode == 2 and "can't open file" in missing.stderr
+
+
+@needs_torch
+def test_torchrun_starts_ranks_that_are_prepared(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import importlib.util, os, pathlib\n"
+        "said = pathlib.Path(__file__).with_name('rank' + os.environ['RANK'])\n"
+        "said.write_text(repr(importlib.util.find_spec('xentropy_cuda').loader))\n"
+    )
+    arguments = ("--standalone", "--nproc-per-node=2", str(tmp_path / "train.py"))
+    done = run(tmp_path, "--compat", "apex", "-m", "torch.distributed.run", *arguments)
+    assert done.returncode == 0, done.stderr
+    said = [(tmp_path / f"rank{rank}").read_text() for rank in range(2)]
+    assert all("kiln.compat._finder" in each for each in said)
+    assert done.stderr.count("kiln: replaced for apex") == 1
+
+
+def test_a_process_that_a_launcher_gave_no_setting_says_so(script, tmp_path):
+    settings = {"KILN_COMPAT": None, "PYTHON_KILN_COMPAT": None}
+    env = environment(tmp_path, **settings)
+    env["PYTHONPATH"] = f"{CHILDREN}:{env['PYTHONPATH']}"
+    done = subprocess.run(
+        [sys.executable, "-c", ""], env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert done.stderr.startswith("kiln: nothing is replaced in this process: KILN_COMPAT")
+
+
+def test_a_rank_without_kilns_library_ends_where_it_must_be_kiln(tmp_path):
+    settings = {"KILN_PYTHON_STRICT": "1", "KILN_FFI_LIBRARY": "/nowhere.so"}
+    env = environment(tmp_path, KILN_COMPAT="neox", **settings)
+    env["PYTHONPATH"] = f"{CHILDREN}:{env['PYTHONPATH']}"
+    done = subprocess.run(
+        [sys.executable, "-c", "print('on')"], env=env, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "kiln: there is no /nowhere.so: install kiln-jit again\n"
 
 
 def test_help_and_what_is_refused(script, tmp_path):

@@ -2,6 +2,7 @@
 few lines here, and the framework's own path, wherever Kiln cannot."""
 
 import importlib
+import inspect
 import sys
 import types
 import warnings
@@ -12,7 +13,7 @@ from ops_cases import BF16, F32, F, gemma, later, llama, rotate_half, torch
 from ops_device import check_as_good_as_torch, device  # noqa: F401
 
 from kiln import compat, errors, ops
-from kiln.compat import _own_path
+from kiln.compat import _finder, _own_path
 
 # Of each module: functions that say that they were called.
 PACKAGES = {
@@ -112,14 +113,62 @@ def test_functions_are_replaced_as_their_module_is_imported_and_others_stay():
     torch.testing.assert_close(module.forward(x, 1.0), expected.half())
 
 
+def test_a_version_without_any_of_the_functions_is_warned_of(monkeypatch):
+    name = "xformers.ops.fmha"  # it has imported them from another package
+    module = types.ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    with pytest.warns(compat.FallbackWarning, match=f"{name} stays.*it has no memory_eff"):
+        _finder.FINDER.replace_loaded(module)
+    assert not hasattr(module, "memory_efficient_attention")
+
+
 def test_an_import_of_a_name_gives_the_replaced_function():
     sys.modules.pop("megatron.fused_kernels", None)
     from megatron.fused_kernels import load, load_fused_kernels
 
-    assert load.is_of_kiln and load.__wrapped__.__module__ == "kiln.compat.neox"
+    assert load.is_of_kiln and load.__wrapped__.__name__ == "load_neox"
     assert load_fused_kernels() == "load_fused_kernels"
     compat.install("neox")
     assert importlib.import_module("megatron.fused_kernels").load is load
+
+
+# Of TransformerEngine d0067d0d, Liger ead96b61 and xformers bed3978b.
+PARAMETERS = {
+    "transformer_engine.apply_rotary_pos_emb": "t, freqs, tensor_format='sbhd', "
+    "start_positions=None, interleaved=False, fused=False, cu_seqlens=None, cp_size=1, "
+    "cp_rank=0",
+    "transformer_engine.parallel_cross_entropy": "inp, target, label_smoothing=0.0, "
+    "reduce_loss=False, dist_process_group=None, ignore_idx=-100, "
+    "is_cg_capturable=False, *, _input=None",
+    "liger.liger_rms_norm": "X, W, eps, offset=0.0, casting_mode='llama', in_place=True",
+    "liger.liger_fused_add_rms_norm": "X, R, W, eps, offset=0.0, casting_mode='llama', "
+    "in_place=True",
+    "liger.liger_layer_norm": "X, W, B, eps",
+    "liger.liger_rope": "q, k, cos, sin, position_ids=None, unsqueeze_dim=1",
+    "liger.liger_swiglu": "a, b",
+    "liger.liger_geglu": "a, b",
+    "liger.liger_relu_squared": "x",
+    "liger.liger_cross_entropy": "input, target, weight=None, size_average=None, "
+    "ignore_index=-100, reduce=None, reduction='mean', label_smoothing=0.0, "
+    "lse_square_scale=0.0, softcap=None, return_z_loss=False, "
+    "return_token_accuracy=False, return_predicted_tokens=False",
+    "xformers.memory_efficient_attention": "query, key, value, attn_bias=None, p=0.0, "
+    "scale=None, *, op=None, output_dtype=None",
+    "xformers.memory_efficient_attention_forward": "query, key, value, attn_bias=None, "
+    "p=0.0, scale=None, *, op=None, output_dtype=None",
+}
+
+
+@pytest.mark.parametrize("where", PARAMETERS)
+def test_a_function_has_the_parameters_and_defaults_of_the_frameworks(where):
+    file, _, name = where.partition(".")
+    ours = getattr(importlib.import_module(f"kiln.compat.{file}"), name)
+    theirs = eval(f"lambda {PARAMETERS[where]}: None")
+    assert _finder._takes_what(theirs, ours), "it would not be replaced"
+    known = inspect.signature(ours).parameters
+    for each in inspect.signature(theirs).parameters.values():
+        if each.name in known:
+            assert known[each.name].default == each.default, each.name
 
 
 def test_a_function_of_other_parameters_stays_with_a_warning(monkeypatch):
@@ -237,6 +286,9 @@ def test_rope_of_transformer_engine_is_its_unfused_one(layout, interleaved):
 
     check(call, reference, t)
     check(call, reference, t.to(BF16))
+    transposed = t.transpose(1, 2).contiguous().transpose(1, 2)
+    assert call(transposed).is_contiguous()
+    torch.testing.assert_close(call(transposed), call(t))
 
 
 def test_rope_of_transformer_engine_takes_packed_sequences_and_leaves_the_rest():
@@ -279,6 +331,10 @@ def test_cross_entropy_of_transformer_engine_is_torchs_in_float32():
 
         check(call, reference, logits)
         check(call, reference, logits.to(BF16))
+    ignored = torch.full((2, 5), -100)
+    loss = parallel_cross_entropy(logits.requires_grad_(), ignored, 0.0, True)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert loss == 0 and not gradient.any()
 
 
 # ---- Liger
@@ -332,6 +388,7 @@ def test_the_other_functions_of_liger_are_their_formulas():
         lambda x: F.cross_entropy(x, target, label_smoothing=0.1),
         a,
     )
+    assert liger.liger_cross_entropy(a, torch.full((5,), -100)) == 0, "and not nan"
     with pytest.warns(compat.FallbackWarning, match="softcap"):
         own = liger.liger_cross_entropy(a, target, softcap=30.0)
     assert own == "liger_cross_entropy"

@@ -12,8 +12,7 @@ from ops_cases import BF16, F32, rotate_half, torch
 from ops_device import check_as_good_as_torch, device, worst_error  # noqa: F401
 
 from kiln import compat, errors
-from kiln.compat import _finder, _table
-from kiln.compat import neox as neox_file
+from kiln.compat import _finder, _table, _warm_up
 
 F16 = torch.float16
 HALVES = [F16, BF16]
@@ -219,10 +218,36 @@ def test_rope_of_packed_sequences_begins_anew_with_each(dtype, path):
     check(out, [t], rotated(FREQS[positions].squeeze(1)), [dt], dy)
 
 
-def test_what_is_not_provided_says_why():
+@pytest.mark.parametrize("dtype", ALL)
+def test_rope_of_images_has_a_table_of_rows_and_one_of_columns(dtype, path):
     module = module_of("apex", "fused_rotary_positional_embedding")
-    with pytest.raises(AttributeError, match="no rope of two dimensions"):
-        module.forward_2d
+    t = torch.randn(2, 2, 3, 2, 12).to(dtype)
+    t = torch.cat([t, t], 4)[..., 6:18] if dtype == F32 else t  # not contiguous
+    dy = torch.randn(2, 6, 2, 12).to(dtype)
+    rows, columns = FREQS[:4].transpose(0, 1), FREQS[1:].transpose(0, 1)  # 4 and 5
+
+    def reference(t):
+        tables = rows[0, :2, None], columns[0, :3]
+        return torch.cat(
+            [rotated(each)(half) for each, half in zip(tables, t.chunk(2, -1))], -1
+        ).flatten(1, 2)
+
+    for kept in {F32, dtype}:
+        tables = [
+            table.to(kept)
+            for angles in (rows, columns)
+            for table in (angles.cos(), angles.sin())
+        ]
+        out = path(module.forward_2d)(t, *tables)
+        dt = path(module.backward_2d)(dy.view(t.shape), *tables)
+        assert out.shape == dt.shape == dy.shape
+        check(out, [t], reference, [dt.view(t.shape)], dy, f"{kept}")
+
+
+def test_what_is_not_provided_is_no_attribute():
+    module = module_of("apex", "fused_rotary_positional_embedding")
+    with pytest.raises(AttributeError, match="kiln does not provide it"):
+        module.forward_3d
 
 
 # ---- Norms
@@ -402,13 +427,14 @@ def test_xentropy_is_torchs(dtype, smoothing, half_to_float, path):
     assert worst_error(dlogits, true) < bound
 
 
-# ---- The warm-up of GPT-NeoX
+# ---- The warm-ups of GPT-NeoX and Megatron-LM
 
 
 class Arguments:
     params_dtype = torch.float16
     seq_length = 24
     scaled_masked_softmax_fusion = False
+    masked_softmax_fusion = True
 
 
 def counts():
@@ -418,7 +444,7 @@ def counts():
 
 
 def test_after_load_a_call_asks_for_no_kernel():
-    neox_file.load(Arguments())
+    _warm_up.load_neox(Arguments())
     before = counts()
     module = module_of("neox", "scaled_upper_triang_masked_softmax_cuda")
     y = module.forward(torch.randn(6, 24, 24).half(), SCALE)
@@ -428,6 +454,14 @@ def test_after_load_a_call_asks_for_no_kernel():
     rope.backward(rope.forward(t, FREQS, False), FREQS, False)
     rope.backward_cached(rope.forward_cached(t, cos, sin, True), cos, sin, True)
     assert counts() == before
+    _warm_up.load_megatron(Arguments())
+    before = counts()
+    x, mask = torch.randn(2, 3, 5, 24).half(), some_masked(2)
+    module = module_of("apex", "scaled_masked_softmax_cuda")
+    module.backward(x, module.forward(x, mask, SCALE), SCALE)
+    module = module_of("apex", "scaled_softmax_cuda")
+    module.backward(x, module.forward(x, SCALE), SCALE)
+    assert counts() == before
 
 
 def test_load_neither_hangs_nor_fails(monkeypatch):
@@ -435,21 +469,21 @@ def test_load_neither_hangs_nor_fails(monkeypatch):
 
     over = threading.Event()
     monkeypatch.delenv("KILN_PYTHON_STRICT")
-    monkeypatch.setattr(neox_file, "WARM_UP_SECONDS", 0.05)
-    monkeypatch.setattr(neox_file, "prepare", lambda *_, **__: over.wait(20))
+    monkeypatch.setattr(_warm_up, "WARM_UP_SECONDS", 0.05)
+    monkeypatch.setattr(_warm_up, "prepare", lambda *_, **__: over.wait(20))
     monkeypatch.setattr("kiln.compat._own_path._warned", set())
     with pytest.warns(compat.FallbackWarning, match="while the program goes on"):
-        neox_file.load(Arguments())
+        _warm_up.load_neox(Arguments())
     over.set()
 
     def fail(*_, **__):
         raise errors.Timeout("a build took too long")
 
-    monkeypatch.setattr(neox_file, "WARM_UP_SECONDS", 20)
-    monkeypatch.setattr(neox_file, "prepare", fail)
+    monkeypatch.setattr(_warm_up, "WARM_UP_SECONDS", 20)
+    monkeypatch.setattr(_warm_up, "prepare", fail)
     monkeypatch.setattr("kiln.compat._own_path._warned", set())
     with pytest.warns(compat.FallbackWarning, match="a build took too long"):
-        neox_file.load(None)
+        _warm_up.load_neox(None)
     monkeypatch.setenv("KILN_PYTHON_STRICT", "1")
     with pytest.raises(errors.Timeout):
-        neox_file.load(None)
+        _warm_up.load_neox(None)

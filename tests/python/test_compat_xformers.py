@@ -176,17 +176,24 @@ def test_a_tensor_is_added_and_has_a_gradient():
           *tensors(), torch.randn(2, 4, 5, 7))
 
 
-def packed(name, lengths_q, lengths_k, **attributes):
-    def info(lengths):
-        ends = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
-        return SimpleNamespace(
+def packed(name, lengths_q, lengths_k, begins_k=None, **attributes):
+    """begins_k: where the blocks of keys begin, if not one behind the other."""
+
+    def info(lengths, begins):
+        ends = begins or [sum(lengths[:i]) for i in range(len(lengths) + 1)]
+        of_blocks = SimpleNamespace(
             seqstart=torch.tensor(ends, dtype=torch.int32),
             seqstart_py=ends,
             max_seqlen=max(lengths),
         )
+        if begins:
+            of_blocks.seqlen = torch.tensor(lengths, dtype=torch.int32)
+            of_blocks.seqlen_py = lengths
+        return of_blocks
 
-    seqinfo = {"q_seqinfo": info(lengths_q), "k_seqinfo": info(lengths_k)}
-    return a(f"BlockDiagonal{name}", **seqinfo, **attributes)
+    q_seqinfo, k_seqinfo = info(lengths_q, None), info(lengths_k, begins_k)
+    attributes |= {"q_seqinfo": q_seqinfo, "k_seqinfo": k_seqinfo}
+    return a(f"BlockDiagonal{name}", **attributes)
 
 
 BLOCKS = {  # name: (window_size, what a query of a block sees)
@@ -218,6 +225,47 @@ def test_blocks_on_the_diagonal_are_packed_sequences(name):
     )
 
 
+PADDED, GAPPY = [0, 6, 12, 18], [1, 6, 9, 16]
+PARTS = {  # name: (begins of keys, window_size, what a query of a block sees)
+    "PaddedKeysMask": (PADDED, None, seen),
+    "CausalWithOffsetPaddedKeysMask": (
+        PADDED, None, lambda m, n: seen(m, n, None, 0, n - m)
+    ),
+    "CausalLocalAttentionPaddedKeysMask": (
+        PADDED, 2, lambda m, n: seen(m, n, 1, 0, n - m)
+    ),
+    "GappyKeysMask": (GAPPY, None, seen),
+    "CausalWithOffsetGappyKeysMask": (
+        GAPPY, None, lambda m, n: seen(m, n, None, 0, n - m)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_keys_that_do_not_count_are_neither_seen_nor_copied(name):
+    lengths_q, lengths_k = [3, 1, 4], [4, 1, 5]
+    begins, window, block = PARTS[name]
+    attributes = {} if window is None else {"_window_size": window}
+    bias = packed(name, lengths_q, lengths_k, begins, **attributes)
+    q, k, v = (torch.randn(1, n, 2, 16) for n in (8, begins[-1], begins[-1]))
+    visible, row = torch.zeros(8, begins[-1], dtype=torch.bool), 0
+    counts = torch.zeros(begins[-1], dtype=torch.bool)
+    for m, begin, n in zip(lengths_q, begins, lengths_k):
+        visible[row : row + m, begin : begin + n] = block(m, n)
+        counts[begin : begin + n] = True
+        row += m
+    k[:, ~counts] = v[:, ~counts] = float("nan")
+    copies = ops.copies()
+    o = memory_efficient_attention(q, k, v, bias)
+    assert ops.copies() == copies
+    expected = formula(q, k.nan_to_num(0), v.nan_to_num(0), visible)
+    torch.testing.assert_close(o, expected)
+    with pytest.raises(NotImplementedError, match="no gradient of keys"):
+        memory_efficient_attention(q, k.requires_grad_(), v, bias)
+    with torch.no_grad():
+        assert torch.equal(memory_efficient_attention(q, k, v, bias), o)
+
+
 # ---- The other arguments
 
 
@@ -230,11 +278,19 @@ def test_dropout_drops_and_the_forward_function_has_no_gradient():
     torch.testing.assert_close(plain, formula(q, k, v).detach())
 
 
+PACKED = {
+    name: torch.randn(1, n, 4, 16)
+    for name, n in (("query", 5), ("key", 7), ("value", 7))
+}
+
+
 @pytest.mark.parametrize(
     "change, says",
     [
         ({"attn_bias": a("PagedBlockDiagonalPaddedKeysMask")}, "class PagedBlockDiag"),
-        ({"attn_bias": packed("PaddedKeysMask", [5], [7])}, "class BlockDiagonalPad"),
+        ({**PACKED, "attn_bias": packed("GappyKeysMask", [2, 3], [5, 2], [0, 4, 7])},
+         "that overlap"),
+        ({"attn_bias": packed("LocalAttentionPaddedKeysMask", [5], [7])}, "class Block"),
         ({"attn_bias": a(LOCAL_NAME, window_left=1, window_right=1)}, "leaves out"),
         ({"output_dtype": torch.float64}, "an output of torch.float64"),
         ({"key": torch.zeros(2, 7, 4, 16).int()}, "of float32, int32, float32"),

@@ -15,6 +15,7 @@ CASES = {
     for section in re.split(r"(?m)^## ", PAGE.read_text())[1:]
 }
 CUDNN = KIT / "libkiln-simulated-cudnn.so"
+JAX = KIT / "libkiln_jax.so"
 DIFFERS = {  # from one run to the next, and between NVRTCs
     r"\b\d+(\.\d+)? m?s\b": "N s",
     r"\bprocess \d+": "process N",
@@ -68,8 +69,9 @@ def shell(nvrtc, tmp_path):
 @needs_torch
 @pytest.mark.parametrize("case", CASES)
 def test_each_command_of_a_story_prints_what_the_page_shows(case, shell):
-    if "wide_heads.py" in CASES[case] and not CUDNN.exists():
-        pytest.skip("this build has no simulated cuDNN")
+    for word, library in (("wide_heads.py", CUDNN), ("_in_jax.py", JAX)):
+        if word in CASES[case] and not library.exists():
+            pytest.skip(f"this build has no {library.name}")
     for block in blocks(CASES[case], "console"):
         for command, shown in commands(block):
             said = shell(command)
@@ -84,8 +86,8 @@ def test_each_command_of_a_story_prints_what_the_page_shows(case, shell):
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_python_of_a_story_is_that_of_its_program(case):
-    (name,) = re.findall(r"^\$ .*python3 (\w+\.py)$", CASES[case], re.M)
-    program = iter((HERE / "stories" / name).read_text().splitlines())
-    (block,) = blocks(CASES[case], "python")
-    for line in block.splitlines():
-        assert line in program, f"{name} has not, or not there: {line}"
+    names = re.findall(r"^\$ .*python3 (\w+\.py)$", CASES[case], re.M)
+    for name, block in zip(names, blocks(CASES[case], "python"), strict=True):
+        program = iter((HERE / "stories" / name).read_text().splitlines())
+        for line in block.splitlines():
+            assert line in program, f"{name} has not, or not there: {line}"

@@ -15,8 +15,8 @@ for each function (FallbackWarning); KILN_PYTHON_STRICT=1 makes that an error.
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import sys
 from dataclasses import dataclass, field
 
 from .. import errors
@@ -74,7 +74,8 @@ def install(*frameworks: str) -> Installation:
 
 
 def describe(*frameworks: str) -> Installation:
-    """What install() would replace in this process, and what not. Imports nothing."""
+    """What install() would replace in this process, and what not. Imports nothing, so a
+    function that an installed version lacks is not noticed."""
     unknown = [each for each in frameworks if each not in FRAMEWORKS]
     if unknown or not frameworks:
         raise errors.InvalidArgument(
@@ -117,20 +118,29 @@ def _why_kept(module: Module) -> str:
         return _why_not()
     if module.kind == EXTENSION:
         return ""
-    package = module.name.partition(".")[0]
-    is_there = _is_installed(package)
-    if module.kind == REPLACED and not is_there:
-        return f"{package} is not installed"
-    if module.kind == IF_ABSENT and is_there:
-        return f"{package} is installed, and calls what is replaced"
-    return ""
+    name = module.loader or module.name
+    package = name.partition(".")[0]
+    if module.kind == IF_ABSENT:
+        is_there = _is_found(package)
+        return f"{package} is installed, and calls what is replaced" if is_there else ""
+    if _is_found(name):
+        return ""
+    if _is_found(package):
+        return f"the {package} that is installed has no {name}"
+    return f"{package} is not installed"
 
 
-def _is_installed(package: str) -> bool:
-    """Whether others than kiln find it."""
-    try:
-        if package not in _finder.FINDER.packages:
-            return importlib.util.find_spec(package) is not None
-        return _finder.FINDER.own_spec(package) is not None
-    except (ImportError, ValueError):
-        return False
+def _is_found(name: str) -> bool:
+    """Whether others than kiln find that module."""
+    if name in sys.modules:
+        return not _finder.is_kilns(sys.modules[name])
+    parts, path = name.split("."), None
+    for i in range(len(parts)):
+        try:
+            spec = _finder.FINDER.own_spec(".".join(parts[: i + 1]), path)
+        except (ImportError, ValueError):
+            return False
+        path = getattr(spec, "submodule_search_locations", None)
+        if spec is None or (path is None and i + 1 < len(parts)):
+            return False
+    return True

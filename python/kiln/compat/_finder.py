@@ -88,16 +88,25 @@ class Finder:
         for entry in self.entries.values():
             module = sys.modules.get(entry.name)
             spec = getattr(module, "__spec__", None)
-            if module is None or entry.kind == IF_ABSENT:
-                continue
-            if isinstance(getattr(spec, "loader", None), _Loader):
+            if module is None or entry.kind == IF_ABSENT or is_kilns(module):
                 continue
             if module is not complete and getattr(spec, "_initializing", False):
                 continue  # its own turn comes
+            why = ""
             try:
                 _replace(module, entry)
             except ImportError as error:
-                warn_once(entry.name, f"{entry.name} stays as it is: {error}")
+                why = str(error)
+            names = entry.functions
+            if module is complete and not any(hasattr(module, each) for each in names):
+                why = f"it has no {' and no '.join(names)}"
+            if why:
+                warn_once(entry.name, f"{entry.name} stays as it is: {why}")
+
+
+def is_kilns(module) -> bool:
+    loader = getattr(getattr(module, "__spec__", None), "loader", None)
+    return isinstance(loader, (_Loader, _PackageLoader))
 
 
 def _replace(module, entry: Entry) -> None:

@@ -90,6 +90,19 @@ def rope_backward_thd(dy, cu_seqlens, freqs):
     return _rotate_packed(_rope.rope_bwd, dy, cu_seqlens, freqs)
 
 
+@unfused(_unfused.rope_2d)
+def rope_forward_2d(t, cos_h, sin_h, cos_w, sin_w):
+    """t: [batch, height, width, heads, dim]. The first half of a head is rotated by its
+    row's table, [1, rows, 1, dim / 2], the second by its column's. Gives [batch, height
+    * width, heads, dim]."""
+    return _rotate_2d(_rope.rope_fwd, t, cos_h, sin_h, cos_w, sin_w)
+
+
+@unfused(_unfused.rope_2d_gradient)
+def rope_backward_2d(dy, cos_h, sin_h, cos_w, sin_w):
+    return _rotate_2d(_rope.rope_bwd, dy, cos_h, sin_h, cos_w, sin_w)
+
+
 def table_of(freqs):
     """[positions, columns]"""
     return freqs.reshape(freqs.shape[0], freqs.shape[-1])
@@ -108,6 +121,21 @@ def _rotate(operation, t, cos, sin, transposed):
 def _rotate_packed(operation, t, cu_seqlens, freqs):
     out = t.new_empty(t.shape)
     return _write(operation, out, t, table_of(freqs), None, cu_seqlens, "thd")
+
+
+def _rotate_2d(operation, t, cos_h, sin_h, cos_w, sin_w):
+    batch, height, width, heads, dim = t.shape
+    t = t.contiguous()  # so that each half is a tensor of four dimensions
+    out = t.new_empty((batch, height * width, heads, dim))
+    by_rows, by_columns = (batch, height, width * heads, dim), (-1, width, heads, dim)
+    for shape, half, cos, sin in (
+        (by_rows, slice(dim // 2), cos_h, sin_h),
+        (by_columns, slice(dim // 2, dim), cos_w, sin_w),
+    ):
+        of_out, of_t = (each.view(shape)[..., half] for each in (out, t))
+        tables = (each.reshape(-1, each.shape[-1]) for each in (cos, sin))
+        _write(operation, of_out, of_t, *tables, None, "bshd")
+    return out
 
 
 def _write(operation, out, t, cos, sin, cu_seqlens, layout):

@@ -2,12 +2,14 @@
 
 The program runs as Python would run it, in this process's place. Its own processes, and
 those of a launcher, get the shims through PYTHONPATH: the folder ``children`` has a
-sitecustomize module, which Python imports at its start.
+sitecustomize module, which Python imports at its start. A launcher may be a program of
+PATH, which is run as it is.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,9 +18,14 @@ from . import FRAMEWORKS, describe
 from ._own_path import is_strict
 
 CHILDREN = Path(__file__).absolute().parent / "children"
-SETTING = "KILN_COMPAT"  # what the sitecustomize module installs
+# What the sitecustomize module installs. The launcher of DeepSpeed passes on to other
+# nodes what begins with PYTHON.
+SETTINGS = ("KILN_COMPAT", "PYTHON_KILN_COMPAT")
 
-_USAGE = "usage: python -m kiln run --compat NAMES (SCRIPT | -m MODULE) [ARGUMENT...]"
+_USAGE = (
+    "usage: python -m kiln run --compat NAMES (SCRIPT | -m MODULE | LAUNCHER)"
+    " [ARGUMENT...]"
+)
 _HELP = f"""{_USAGE}
 
 Runs a Python program in which kernels of Kiln stand in for those that its frameworks
@@ -28,6 +35,7 @@ part. The first rank prints what is replaced, and what is not.
   --compat NAMES  of {", ".join(FRAMEWORKS)}; separated by commas. Where two have
                   a module of the same name, the first one's functions are in it
   -m MODULE       a module instead of a script
+  LAUNCHER        a program of PATH, such as torchrun or deepspeed
   --help          this text
 
 Where Kiln cannot compute, the framework's own path is taken, with one warning for each
@@ -41,8 +49,7 @@ def main(arguments: list[str]) -> None:
     frameworks, program = _parse(list(arguments))
     if sys.flags.ignore_environment or sys.flags.no_site:
         _refuse("Python's options -E, -I and -S keep its processes from being prepared")
-    folder = os.getcwd() if program[0] == "-m" else os.path.dirname(program[0])
-    sys.path.insert(0, os.path.abspath(folder))  # the program's own may be a framework
+    sys.path[:0] = _folders(program)  # the program's own may be a framework
     try:
         installation = describe(*frameworks)
     except errors.InvalidArgument as error:
@@ -51,9 +58,26 @@ def main(arguments: list[str]) -> None:
         sys.exit(f"{installation}. KILN_PYTHON_STRICT forbids that")
     if _is_first_rank():
         print(installation, file=sys.stderr, flush=True)
-    os.environ[SETTING] = ",".join(frameworks)
+    os.environ |= dict.fromkeys(SETTINGS, ",".join(frameworks))
     os.environ["PYTHONPATH"] = _with_children(os.environ.get("PYTHONPATH", ""))
+    if launcher := _launcher(program[0]):
+        os.execv(launcher, [launcher, *program[1:]])
     os.execv(sys.executable, [sys.executable, *_options_of_python(), *program])
+
+
+def _launcher(name: str) -> str | None:
+    """The program of PATH, unless there is a script of that name."""
+    is_script = name == "-m" or os.path.exists(name) or os.path.dirname(name)
+    return None if is_script else shutil.which(name)
+
+
+def _folders(program: list[str]) -> list[str]:
+    """Those from which Python will import first; a launcher's script is an argument."""
+    first, *arguments = program
+    here = [os.getcwd()] if first == "-m" else []
+    scripts = [first, *(each for each in arguments if each.endswith(".py"))]
+    scripts = [os.path.abspath(each) for each in scripts if os.path.isfile(each)]
+    return here + [os.path.dirname(each) for each in scripts]
 
 
 def _parse(rest: list[str]) -> tuple[list[str], list[str]]:

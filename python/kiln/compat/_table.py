@@ -19,6 +19,7 @@ class Module:
     functions: dict[str, str]  # the module's name: "file.name" in kiln.compat
     kind: str = EXTENSION
     missing: dict[str, str] = field(default_factory=dict)  # what is not provided: why
+    loader: str = ""  # the Python module that loads it past sys.meta_path
 
 
 def _same(file: str, *names: str) -> dict[str, str]:
@@ -31,7 +32,6 @@ _ROPE = {
     "forward_cached": "_megatron.rope_forward_cached",
     "backward_cached": "_megatron.rope_backward_cached",
 }
-_NO_2D = "kiln has no rope of two dimensions"
 
 NEOX = (
     Module(
@@ -49,7 +49,12 @@ NEOX = (
         },
     ),
     Module("fused_rotary_positional_embedding", "rope", _ROPE),
-    Module("megatron.fused_kernels", "prepare", {"load": "neox.load"}, REPLACED),
+    Module(
+        "megatron.fused_kernels",
+        "prepare",
+        {"load": "_warm_up.load_neox"},
+        REPLACED,
+    ),
 )
 
 APEX = (
@@ -90,8 +95,9 @@ APEX = (
             **_ROPE,
             "forward_thd": "_megatron.rope_forward_thd",
             "backward_thd": "_megatron.rope_backward_thd",
+            "forward_2d": "_megatron.rope_forward_2d",
+            "backward_2d": "_megatron.rope_backward_2d",
         },
-        missing={"forward_2d": _NO_2D, "backward_2d": _NO_2D},
     ),
     Module(
         "fused_layer_norm_cuda",
@@ -116,6 +122,11 @@ APEX = (
         _same("apex", "FusedLayerNormAffineFunction", "FusedRMSNormAffineFunction"),
         IF_ABSENT,
     ),
+    # Megatron-LM and Megatron-DeepSpeed build the same softmax modules.
+    *(
+        Module(name, "prepare", {"load": "_warm_up.load_megatron"}, REPLACED)
+        for name in ("megatron.fused_kernels", "megatron.legacy.fused_kernels")
+    ),
 )
 
 TRANSFORMER_ENGINE = (
@@ -133,6 +144,7 @@ TRANSFORMER_ENGINE = (
             for way in ("forward", "backward")
         },
         REPLACED,
+        loader="transformer_engine.pytorch",
     ),
     Module(
         "transformer_engine.pytorch.attention.rope",
@@ -167,6 +179,7 @@ LIGER = (
 
 _ATTENTION = "memory_efficient_attention"
 _NO_STATISTICS = "kiln.ops gives no statistics of attention"
+_OF_STATISTICS = (f"{_ATTENTION}_forward_requires_grad", f"{_ATTENTION}_backward")
 
 XFORMERS = tuple(
     Module(
@@ -178,7 +191,7 @@ XFORMERS = tuple(
     )
     for name, missing in (
         ("xformers.ops.fmha", {}),
-        ("xformers.ops", {f"{_ATTENTION}_forward_requires_grad": _NO_STATISTICS}),
+        ("xformers.ops", dict.fromkeys(_OF_STATISTICS, _NO_STATISTICS)),
     )
 )
 

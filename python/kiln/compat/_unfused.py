@@ -88,6 +88,23 @@ def rope_thd_gradient(dy, cu_seqlens, freqs):
     return rope_gradient(dy, _of_tokens(dy.shape[0], cu_seqlens, freqs))
 
 
+def _rotate_2d(t, cos_h, sin_h, cos_w, sin_w, sign):
+    _, height, width, _, dim = t.shape
+    rows = [each[0, :height, None] for each in (cos_h, sin_h)]
+    columns = [each[0, :width] for each in (cos_w, sin_w)]
+    top, bottom = t[..., : dim // 2], t[..., dim // 2 :]
+    halves = _rotate(top, *rows, sign), _rotate(bottom, *columns, sign)
+    return torch.cat(halves, -1).flatten(1, 2)
+
+
+def rope_2d(t, cos_h, sin_h, cos_w, sin_w):
+    return _rotate_2d(t, cos_h, sin_h, cos_w, sin_w, 1)
+
+
+def rope_2d_gradient(dy, cos_h, sin_h, cos_w, sin_w):
+    return _rotate_2d(dy, cos_h, sin_h, cos_w, sin_w, -1)
+
+
 # ---- Norms. Rows are the last dimensions of x; without a mean, an RMSNorm. The weight
 # and the bias may be None.
 

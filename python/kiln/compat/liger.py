@@ -9,7 +9,7 @@ import functools
 import torch
 
 from .. import errors, ops
-from ..ops import _rope
+from ..ops import _cross_entropy, _rope
 
 # (casting_mode, offset): what kiln.ops.rms_norm calls it.
 _CASTINGS = {("llama", 0.0): "llama", ("gemma", 1.0): "gemma", ("none", 0.0): "none"}
@@ -102,4 +102,11 @@ def liger_cross_entropy(
         or any(others.values())
     ):
         raise errors.Unavailable("kiln has neither weights, softcap nor z-loss")
-    return ops.cross_entropy(input, target, ignore_index, label_smoothing, reduction)
+    if reduction != "mean":
+        return ops.cross_entropy(
+            input, target, ignore_index, label_smoothing, reduction
+        )
+    options = (ignore_index, float(label_smoothing))
+    loss, _ = _cross_entropy.cross_entropy_fwd(input, target, *options)
+    # 0 if all are ignored, where torch gives nan.
+    return (loss.sum() / (target != ignore_index).sum().clamp(min=1)).to(input.dtype)

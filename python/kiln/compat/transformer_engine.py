@@ -36,7 +36,7 @@ def apply_rotary_pos_emb(
         *(cu_seqlens if is_packed else None, freqs.shape[-1]),
         *("interleaved" if interleaved else "half", tensor_format),
     )
-    return out
+    return out.contiguous()  # kiln's has the order of t in memory
 
 
 def parallel_cross_entropy(
@@ -47,10 +47,12 @@ def parallel_cross_entropy(
     dist_process_group=None,
     ignore_idx=-100,
     is_cg_capturable=False,
+    *,
+    _input=None,
 ):
     """The loss of each token of [batch, sequence, classes], or the mean of those that
-    are not ignored: float32. The gradient is a new tensor; the original overwrites inp.
-    """
+    are not ignored, 0 if all are: float32. ``_input`` is an old name of ``inp``."""
+    inp = inp if _input is None else _input
     if dist_process_group is not None:
         if torch.distributed.get_world_size(dist_process_group) > 1:
             raise errors.Unavailable("its classes are divided among ranks")
@@ -60,4 +62,4 @@ def parallel_cross_entropy(
     )
     if not reduce_loss:
         return loss
-    return loss.sum() / (target != ignore_idx).sum()
+    return loss.sum() / (target != ignore_idx).sum().clamp(min=1)

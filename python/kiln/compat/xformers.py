@@ -7,8 +7,8 @@ a value by a stride of 0, as expanded tensors do, are grouped queries: nothing i
 repeated in memory, and there is a gradient.
 
 A bias is known by the name of its class, so this needs no xformers. What is not covered
-is a NotImplementedError, and is left to an installed xformers: keys that are padded,
-gappy or paged, quantized tensors, another type of the output.
+is a NotImplementedError, and is left to an installed xformers: pages of keys, gradients
+where keys are padded or gappy, quantized tensors, another type of the output.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 
 from .. import errors
 from ..ops import _attention, _inputs, _launch
+from ..ops._define import may_need_gradient
 
 # KILN_MASK_...: of packed sequences, or not.
 _NONE, _TOP_LEFT, _BOTTOM_RIGHT = 0, 1, 2
@@ -39,6 +40,12 @@ _BLOCK_DIAGONAL = {
     "BlockDiagonalCausalLocalAttentionMask": _PACKED_TOP_LEFT,
     "BlockDiagonalCausalFromBottomRightMask": _PACKED_BOTTOM_RIGHT,
     "BlockDiagonalCausalLocalAttentionFromBottomRightMask": _PACKED_BOTTOM_RIGHT,
+    # The keys of a block are followed by others, which do not count.
+    "BlockDiagonalPaddedKeysMask": _PACKED,
+    "BlockDiagonalCausalWithOffsetPaddedKeysMask": _PACKED_BOTTOM_RIGHT,
+    "BlockDiagonalCausalLocalAttentionPaddedKeysMask": _PACKED_BOTTOM_RIGHT,
+    "BlockDiagonalGappyKeysMask": _PACKED,
+    "BlockDiagonalCausalWithOffsetGappyKeysMask": _PACKED_BOTTOM_RIGHT,
 }
 _TYPES = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -193,6 +200,17 @@ def _window(bias, shift):
     return (-1 if size is None else size - 1), -1
 
 
+def _longest(info):
+    """How many tokens a block has at most, with those that do not count."""
+    if not hasattr(info, "seqlen"):
+        return info.max_seqlen
+    begins = info.seqstart_py
+    sizes = [end - begin for begin, end in zip(begins, begins[1:])]
+    if any(size < length for size, length in zip(sizes, info.seqlen_py)):
+        raise NotCovered("kiln has no blocks of keys that overlap or are not in order")
+    return max(sizes)
+
+
 def _packed(q, k, v, bias, p, scale):
     """One batch of sequences, one behind the other."""
     lengths = bias.q_seqinfo, bias.k_seqinfo
@@ -204,9 +222,13 @@ def _packed(q, k, v, bias, p, scale):
             )
     problem = (
         "thd",
-        *(each.max_seqlen for each in lengths),
+        *(_longest(each) for each in lengths),
         _BLOCK_DIAGONAL[type(bias).__name__],
         *_window(bias, 0),
     )
     ends = (each.seqstart for each in lengths)
-    return _attention._attention(q[0], k[0], v[0], None, *ends, problem, p, scale)
+    that_count = getattr(bias.k_seqinfo, "seqlen", None)
+    if that_count is not None and may_need_gradient((q, k, v)):
+        raise NotCovered("kiln has no gradient of keys that are padded or gappy")
+    packed = (q[0], k[0], v[0], None, *ends, problem, p, scale, that_count)
+    return _attention._attention(*packed)

@@ -109,20 +109,20 @@ def varlen_attention(
     return o if q.dim() == 3 else o.unflatten(1, q.shape[1:3])
 
 
-def _attention(q, k, v, bias, cu_q, cu_k, problem, dropout, scale):
+def _attention(q, k, v, bias, cu_q, cu_k, problem, dropout, scale, lengths_k=None):
     """Of q with one dimension of heads, or with one of groups and one of the heads that
-    share a head of k and v. o has one."""
+    share a head of k and v. o has one. lengths_k: of the keys between two of cu_k, how
+    many count. No gradient then."""
     if not 0 <= dropout <= 1:
         _inputs.refuse(f"dropout_p is {dropout}: it is a probability")
     rng = None
     if dropout > 0:  # seed and offset, from torch's generator
         rng = torch.randint(0, 2**31, (2,), dtype=torch.int64, device=q.device)
     inputs = [t for t in (q, k, v, bias) if t is not None]
-    stats = may_need_gradient(inputs)
+    stats = lengths_k is None and may_need_gradient(inputs)
     scale = None if scale is None else float(scale)
-    o, _ = attention_fwd(
-        q, k, v, bias, cu_q, cu_k, rng, *problem, float(dropout), scale, stats
-    )
+    tensors = (q, k, v, bias, cu_q, cu_k, lengths_k, rng)
+    o, _ = attention_fwd(*tensors, *problem, float(dropout), scale, stats)
     return o
 
 
@@ -181,7 +181,7 @@ def _output(q, v, bias, layout):
     return q.new_empty(batch, heads, rows, v.shape[-1])
 
 
-def _outputs(q, k, v, bias, cu_q, cu_k, rng, layout, longest_q, *rest):
+def _outputs(q, k, v, bias, cu_q, cu_k, lengths_k, rng, layout, longest_q, *rest):
     o = _output(q, v, bias, layout)
     stats = 0
     if rest[-1]:
@@ -195,13 +195,14 @@ def _joined(tensor):
     return tensor.view(1, -1, *tensor.shape[2:])
 
 
-def _common(bias, cu_q, cu_k, rng):
+def _common(bias, cu_q, cu_k, lengths_k, rng):
     """The arguments behind q, k and v."""
     bias = dense("attention.attn_mask", bias)
+    lengths_k = dense("attention.lengths_k", lengths_k)
     cu_q = dense("attention.cu_seqlens_q", cu_q)
     cu_k = dense("attention.cu_seqlens_k", cu_k)
     seed, offset = (None, None) if rng is None else (rng[:1], rng[1:])
-    return bias, cu_q, cu_k, None, None, seed, offset
+    return bias, cu_q, cu_k, None, lengths_k, seed, offset
 
 
 def _problem(bias, layout, longest_q, longest_k, mask, left, right, dropout, scale):
@@ -209,12 +210,12 @@ def _problem(bias, layout, longest_q, longest_k, mask, left, right, dropout, sca
     return layout, longest_q, longest_k, mask, left, right, kind, dropout, scale
 
 
-def _forward(outputs, q, k, v, bias, cu_q, cu_k, rng, *rest):
+def _forward(outputs, q, k, v, bias, cu_q, cu_k, lengths_k, rng, *rest):
     o, stats = outputs
     *problem, with_stats = rest
     joins = _has_batch(bias)
     q, k, v = (_readable(n, t, joins) for n, t in (("q", q), ("k", k), ("v", v)))
-    bias, *common = _common(bias, cu_q, cu_k, rng)
+    bias, *common = _common(bias, cu_q, cu_k, lengths_k, rng)
     if joins:
         q = q.flatten(1, -3)
         o, q, k, v, bias = map(_joined, (o, q, k, v, bias))
@@ -226,8 +227,9 @@ def _forward(outputs, q, k, v, bias, cu_q, cu_k, rng, *rest):
 
 
 def _save(ctx, inputs, output):
-    q, k, v, bias, cu_q, cu_k, rng, *rest = inputs
-    *ctx.problem, ctx.with_stats = rest
+    q, k, v, bias, cu_q, cu_k, lengths_k, rng, *rest = inputs
+    *ctx.problem, with_stats = rest
+    ctx.has_gradient = with_stats and lengths_k is None
     o, stats = output
     ctx.save_for_backward(q, k, v, o, stats, bias, cu_q, cu_k, rng)
     ctx.mark_non_differentiable(stats)
@@ -235,11 +237,14 @@ def _save(ctx, inputs, output):
 
 
 def _gradient(ctx, do, *_):
-    if not ctx.with_stats:
-        _inputs.refuse("attention_fwd was called without stats, so it has no gradient")
+    if not ctx.has_gradient:
+        _inputs.refuse(
+            "attention_fwd was called without stats, or with lengths_k, so it has no "
+            "gradient"
+        )
     of_bias = ctx.needs_input_grad[3]
     dq, dk, dv, dbias = attention_bwd(do, *ctx.saved_tensors, *ctx.problem, of_bias)
-    return dq, dk, dv, dbias if of_bias else None, *(None,) * 12
+    return dq, dk, dv, dbias if of_bias else None, *(None,) * 13
 
 
 def _with_strides_of(tensor, like):
@@ -265,7 +270,7 @@ def _backward(outputs, do, q, k, v, o, stats, bias, cu_q, cu_k, rng, *rest):
     joins = _has_batch(bias)
     do = _with_strides_of(do, o)
     q, k, v = (_readable(n, t, joins) for n, t in (("q", q), ("k", k), ("v", v)))
-    bias, *common = _common(bias, cu_q, cu_k, rng)
+    bias, *common = _common(bias, cu_q, cu_k, None, rng)
     dbias = dbias if of_bias else None
     if joins:
         q, dq = q.flatten(1, -3), dq.flatten(1, -3)
@@ -285,11 +290,12 @@ _PROBLEM = (
     "str layout, SymInt longest_q, SymInt longest_k, int mask, int left, int right,"
     " float dropout, float? scale"
 )
-# layout "bhsd" or "thd"; mask: KILN_MASK_... of kiln/c.h; rng: the seed and the offset of
-# dropout, int64. Without ``stats`` there is no gradient.
+# layout "bhsd" or "thd"; mask: KILN_MASK_... of kiln/c.h; lengths_k: as of _attention();
+# rng: the seed and the offset of dropout, int64. Without ``stats`` there is no gradient.
 attention_fwd = Operation(
     "attention_fwd(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? cu_seqlens_q,"
-    f" Tensor? cu_seqlens_k, Tensor? rng, {_PROBLEM}, bool stats) -> (Tensor, Tensor)",
+    " Tensor? cu_seqlens_k, Tensor? lengths_k, Tensor? rng,"
+    f" {_PROBLEM}, bool stats) -> (Tensor, Tensor)",
     outputs=_outputs,
     launch=_forward,
     save=_save,

@@ -135,6 +135,20 @@ TEST(Explain, ChoosesKilnsKernelWherePackedSequencesBeginBeyond32Bits) {
             "offsets.32_bits");
 }
 
+// The rule asks for 9.5, with which Kiln builds no plans.
+TEST(Explain, AnUpgradeOfACudnnThatIsNotAskedIsEnoughForKilnAndTheRules) {
+  Problem backward = with_dims(base(), 192, 128);
+  backward.pass = Pass::kBackward;
+  const auto text = [&](ComputeCapability arch) {
+    return why_not_cudnn(backward, arch, version("9.1")).value().text;
+  };
+  EXPECT_EQ(text({9, 0}),
+            "cuDNN 9.1.0 is not asked: Kiln builds plans with cuDNN >= "
+            "9.8.0; upgrade cuDNN to 9.8.0 or later");
+  EXPECT_THAT(text({10, 0}), HasSubstr("; upgrade cuDNN to 9.11.0 or later"));
+  EXPECT_THAT(text({8, 0}), HasSubstr("; and no later one that is known runs it"));
+}
+
 TEST(Explain, NamesTheRuleThatKeepsCudnnFromAProblemOrItsOtherPass) {
   Problem forward = with_dims(base(), 192, 128);
   forward.training = true;

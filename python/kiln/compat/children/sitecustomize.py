@@ -8,17 +8,30 @@ import warnings
 
 
 def _install():
+    if sys.version_info < (3, 10):  # another Python, of a tool that the program calls
+        return
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [each for each in sys.path if os.path.abspath(each) != here]
     if importlib.util.find_spec("kiln") is None:  # it was found by the current folder
         sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(here))))
-    names = [name for name in os.environ.get("KILN_COMPAT", "").split(",") if name]
-    if names:
-        from kiln import compat
+    value = os.environ.get("KILN_COMPAT") or os.environ.get("PYTHON_KILN_COMPAT", "")
+    names = [name for name in value.split(",") if name]
+    if not names:
+        print(
+            "kiln: nothing is replaced in this process: KILN_COMPAT is lost, which "
+            "`kiln run` had set; a launcher has to pass it on",
+            file=sys.stderr,
+        )
+        return
+    from kiln import compat
 
-        with warnings.catch_warnings():  # the first process has said it
-            warnings.simplefilter("ignore")
+    with warnings.catch_warnings():  # the first process has said it
+        warnings.simplefilter("ignore")
+        try:
             compat.install(*names)
+        except compat.errors.Unavailable as error:  # KILN_PYTHON_STRICT: not without
+            print(f"kiln: {error}", file=sys.stderr, flush=True)
+            os._exit(1)  # Python takes an exception here for a warning
 
 
 def _import_own():
