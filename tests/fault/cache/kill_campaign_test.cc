@@ -98,31 +98,6 @@ class KillCampaignTest : public testing::Test {
     return one;
   }
 
-  /// A process that holds the one slot until it is told. It is not this process: a
-  /// child that was forked beside a heartbeat thread may hang in AddressSanitizer.
-  class SlotHolder {
-   public:
-    explicit SlotHolder(const CacheOptions& options)
-        : child_([this, &options] {
-            const auto cache = Cache::open(options);
-            const auto held = cache->acquire_slot({});
-            holds_.raise();
-            release_.wait();
-            return held.outcome == SlotOutcome::kHeld ? 0 : 1;
-          }) {
-      holds_.wait();
-    }
-    void release() {
-      release_.raise();
-      EXPECT_EQ(child_.wait(), 0);
-    }
-
-   private:
-    test::Signal holds_;
-    test::Signal release_;
-    ChildProcess child_;
-  };
-
   /// A process that takes a slot for `time`, again and again, until it is killed.
   ChildProcess builds_without_end(const CacheOptions& options,
                                   std::chrono::milliseconds time) {
@@ -272,10 +247,10 @@ TEST_F(KillCampaignTest, fault_41_ASingleBuildWaitsForTwoOfAProcessThatNeverEnds
 TEST_F(KillCampaignTest, fault_41_AStoppedProcessThatIsFirstInTheQueueIsPassedBy) {
   Campaign campaign;
   const auto cache = Cache::open(one_slot());
-  SlotHolder holder(one_slot());
+  auto held = cache->acquire_slot({});
   ChildProcess first = stopped_in_the_queue(one_slot());
   campaign.injected();
-  holder.release();
+  held.slot.release();
   const auto began = now();
   EXPECT_EQ(cache->acquire_slot({}).outcome, SlotOutcome::kHeld);
   EXPECT_LT(now() - began, 10s);
@@ -286,10 +261,10 @@ TEST_F(KillCampaignTest, fault_41_AStoppedProcessThatIsFirstInTheQueueIsPassedBy
 TEST_F(KillCampaignTest, fault_41_AProcessStoppedInManyPlacesCostsNoMoreThanInOne) {
   Campaign campaign;
   const auto cache = Cache::open(one_slot());
-  SlotHolder holder(one_slot());
+  auto held = cache->acquire_slot({});
   const ChildProcess stopped = stopped_in_the_queue(one_slot(), 64);
   campaign.injected();
-  holder.release();
+  held.slot.release();
   const auto slot = cache->acquire_slot({});
   EXPECT_EQ(slot.outcome, SlotOutcome::kHeld);
   EXPECT_LT(slot.waited, 3 * LockTimes().no_pulse);
@@ -298,11 +273,11 @@ TEST_F(KillCampaignTest, fault_41_AProcessStoppedInManyPlacesCostsNoMoreThanInOn
 TEST_F(KillCampaignTest, fault_41_BehindAStoppedProcessASingleBuildWaitsForTwo) {
   Campaign campaign;
   const auto cache = Cache::open(one_slot());
-  SlotHolder holder(one_slot());
+  auto held = cache->acquire_slot({});
   const ChildProcess stopped = stopped_in_the_queue(one_slot());
   const ChildProcess warm = builds_without_end(one_slot(), 10ms);
   campaign.injected();
-  holder.release();
+  held.slot.release();
   while (shared_->builds[0] == 0) std::this_thread::sleep_for(1ms);  // it passed by
   for (int turn = 0; turn < 5; ++turn) {
     const int before = shared_->builds[0];
@@ -315,12 +290,12 @@ TEST_F(KillCampaignTest, fault_41_BehindAStoppedProcessASingleBuildWaitsForTwo) 
 TEST_F(KillCampaignTest, fault_41_AProcessThatWasStoppedForAMomentIsServedAgain) {
   Campaign campaign;
   const auto cache = Cache::open(one_slot());
-  SlotHolder holder(one_slot());
+  auto held = cache->acquire_slot({});
   const ChildProcess stopped = stopped_in_the_queue(one_slot());
   ChildProcess single = stopped_in_the_queue(one_slot());
   const ChildProcess warm = builds_without_end(one_slot(), 100ms);
   campaign.injected();
-  holder.release();
+  held.slot.release();
   while (shared_->builds[0] == 0)
     std::this_thread::sleep_for(1ms);  // it passed by both
   const int before = shared_->builds[0];
