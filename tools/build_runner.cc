@@ -247,7 +247,7 @@ class Runner {
         {"arch", item.arch},      {"outcome", to_string(entry.verdict)},
         {"stored", entry.stored}, {"ms", entry.elapsed.count()}};
     event["error"] = entry.error ? error_json(*entry.error) : ordered_json(nullptr);
-    options_.events->write(std::move(event));
+    options_.events->write(event);
   }
 
   Context& context_;

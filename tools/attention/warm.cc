@@ -34,27 +34,33 @@ Result<Problem> problem_of(const ops::Preset& preset, Pass pass) {
   return *problem;
 }
 
-/// The problems of one rank: both passes if a preset or --training asks for them, and
-/// each step of context parallelism.
-Result<std::vector<Problem>> wanted_problems(const AttentionOptions& options) {
+/// The problems that the flags describe: both passes if a preset or --training asks for
+/// them.
+Result<std::vector<Problem>> whole_problems(const AttentionOptions& options) {
   std::vector<Problem> whole;
-  if (!options.preset.empty()) {
-    const auto preset = KILN_TRY(ops::find_preset(options.preset));
-    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-      if (options.problem.pass.empty() || options.problem.pass == to_string(pass))
-        whole.push_back(KILN_TRY(
-            read_problem_over(options.problem, KILN_TRY(problem_of(preset, pass)))));
-    }
-    if (whole.empty())
-      KILN_TRY(named("--pass", attention::parse_pass(options.problem.pass)));
-  } else {
+  if (options.preset.empty()) {
     whole.push_back(KILN_TRY(read_problem(options.problem)));
     if (whole.front().training && whole.front().pass == Pass::kForward) {
       ProblemOptions backward = options.problem;
       backward.pass = to_string(Pass::kBackward);
       whole.push_back(KILN_TRY(read_problem(backward)));
     }
+    return whole;
   }
+  const auto preset = KILN_TRY(ops::find_preset(options.preset));
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    if (options.problem.pass.empty() || options.problem.pass == to_string(pass))
+      whole.push_back(KILN_TRY(
+          read_problem_over(options.problem, KILN_TRY(problem_of(preset, pass)))));
+  }
+  if (whole.empty())
+    KILN_TRY(named("--pass", attention::parse_pass(options.problem.pass)));
+  return whole;
+}
+
+/// Those of one rank: each step of context parallelism.
+Result<std::vector<Problem>> wanted_problems(const AttentionOptions& options) {
+  auto whole = KILN_TRY(whole_problems(options));
   if (options.parallelism.empty())
     return whole;
   const auto parallelism = KILN_TRY(
@@ -123,7 +129,7 @@ class WarmList {
     return {};
   }
 
-  [[nodiscard]] BuildReport take() { return std::move(report_); }
+  [[nodiscard]] BuildReport take() { return std::exchange(report_, {}); }
   [[nodiscard]] bool has_kernels() const { return !only_cudnn_; }
 
   /// Kiln's kernels for each plan that failed although the rules allow it: a job's
@@ -147,7 +153,7 @@ class WarmList {
       built.items.push_back(std::move(kept.items[i]));
       built.entries.push_back(std::move(kept.entries[i]));
     }
-    return std::exchange(report_, {});
+    return take();
   }
 
  private:
