@@ -201,6 +201,7 @@ void BuildReport::add(BuildReport&& later) {
     items.push_back(std::move(later.items[i]));
     entries.push_back(std::move(later.entries[i]));
   }
+  gave_up = gave_up || later.gave_up;
   skipped += later.skipped;
   elapsed += later.elapsed;
 }
@@ -268,9 +269,13 @@ void print_report(const Context& context, const BuildReport& report) {
         driver->major >= kNewNvrtc
             ? "; for an older one warm with an NVRTC 12, which KILN_NVRTC names"
             : ""));
-  if (count(report, BuildVerdict::kNotReached) > 0)
-    print("what is built is kept: the same command again goes on from here\n");
   print_not_stored(context, report);
+  if (report.gave_up)
+    print(
+        "the rest is not built, since nothing more can be stored: make room, and the "
+        "same command again goes on from here\n");
+  else if (count(report, BuildVerdict::kNotReached) > 0)
+    print("what is built is kept: the same command again goes on from here\n");
 }
 
 int exit_code_of(const BuildReport& report) {
@@ -282,8 +287,8 @@ int exit_code_of(const BuildReport& report) {
     ++failed;
     unavailable += entry.error && entry.error->code == ErrorCode::kUnavailable ? 1 : 0;
   }
-  // The environment caused every failure: KILN_NO_JIT, no worker, no NVRTC.
-  if (failed > 0 && failed == unavailable)
+  // The environment caused every failure: KILN_NO_JIT, no worker, no NVRTC, no room.
+  if (failed == unavailable && (failed > 0 || report.gave_up))
     return kUnavailable;
   return failed > 0 || count_not_stored(report) > 0 ? kSomeFailed : kAllDone;
 }

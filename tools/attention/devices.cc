@@ -159,6 +159,21 @@ Result<std::vector<AttentionTarget>> attention_targets(
   return devices;
 }
 
+Result<std::vector<DeviceProperties>> described_devices(
+    const Config& config, const ArchitectureOptions& options) {
+  std::vector<AttentionTarget> found;
+  bool present = !is_given(options);
+  for (const std::string& text : options.lists)
+    present = present || KILN_TRY(device::parse_architecture_list(text)).native;
+  if (present)
+    KILN_TRY(add_present(config, found));
+  for (const std::string& profile : options.profiles)
+    KILN_TRY(add_once(found, KILN_TRY(device::read_device_properties(profile))));
+  std::vector<DeviceProperties> devices;
+  for (AttentionTarget& each : found) devices.push_back(*std::move(each.device));
+  return devices;
+}
+
 attention::AskCudnn ask_cudnn(PlanService& plans, const DeviceProperties& device,
                               const std::stop_token& stop) {
   return [&plans, device, stop](const attention::Problem& problem) -> attention::Probe {

@@ -10,12 +10,12 @@
 
 #include "attention/context_parallel.h"
 #include "attention/evaluate.h"
-#include "attention/problem_codec.h"
 #include "cudnn/library.h"
 #include "ops/attention.h"
 #include "ops/cudnn_tensors.h"
 #include "ops/preset.h"
 #include "tools/attention/command.h"
+#include "tools/attention/plan_item.h"
 #include "tools/build_run.h"
 #include "tools/verbs.h"
 #include "util/try.h"
@@ -138,6 +138,7 @@ class WarmList {
   [[nodiscard]] BuildReport replacements(BuildReport& built) {
     BuildReport kept = std::exchange(built, {});
     built.dry_run = kept.dry_run;
+    built.gave_up = kept.gave_up;
     built.skipped = kept.skipped;
     built.elapsed = kept.elapsed;
     for (std::size_t i = 0; i < kept.items.size(); ++i) {
@@ -169,35 +170,14 @@ class WarmList {
     return refusal ? refusal->text : std::string();
   }
 
-  [[nodiscard]] static BuildItem item_for(const Problem& problem,
-                                          const AttentionTarget& target) {
-    BuildItem item{.named_as = "template",
-                   .name = std::string(PlanService::name_of(problem)),
-                   .label = to_string(problem),
-                   .params = {},
-                   .arch = to_string(target.capability),
-                   .device = target.device ? target.device->name : std::string(),
-                   .kind = "plan",
-                   .keyed = Error{}};
-    for (const Field& field : attention::shown_fields(problem).list())
-      item.params.emplace(field.label, field.value);
-    return item;
-  }
-
   void add_error(const Problem& problem, const AttentionTarget& target, Error error) {
-    BuildItem item = item_for(problem, target);
+    BuildItem item = problem_item(problem, target);
     item.keyed = std::move(error);
     report_.items.push_back(std::move(item));
   }
 
   void add_plan(const Problem& problem, const DeviceProperties& device) {
-    BuildItem item = item_for(problem, {device.capability(), device});
-    auto keyed = plans_.key(problem, device);
-    if (keyed)
-      item.keyed = *std::move(keyed);
-    else
-      item.keyed = std::move(keyed).error();
-    report_.items.push_back(std::move(item));
+    report_.items.push_back(plan_item(plans_, problem, device));
     const ops::AttentionTensors tensors{};
     add_launches(ops::sequence_launches({problem, tensors}),
                  {device.capability(), device},
@@ -268,9 +248,10 @@ Result<int> warm_attention(Context& context, const AttentionOptions& options) {
     how.on_refusal = "; so Kiln's own kernel is built for it";
   KILN_TRY(run_builds(context, *service, how, report));
   const bool has_stopped =
-      options.fail_fast && std::ranges::any_of(report.entries, [](const auto& entry) {
-        return is_failure(entry.verdict) && entry.verdict != BuildVerdict::kRefused;
-      });
+      report.gave_up ||
+      (options.fail_fast && std::ranges::any_of(report.entries, [](const auto& entry) {
+         return is_failure(entry.verdict) && entry.verdict != BuildVerdict::kRefused;
+       }));
   if (list.has_kernels() && !has_stopped) {
     BuildReport more = list.replacements(report);
     KILN_TRY(run_builds(context, *service, how, more));
