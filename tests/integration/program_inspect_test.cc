@@ -259,6 +259,18 @@ TEST_F(ProgramInspectTest, TrimRemovesTheLeastRecentlyUsedUntilTheRestFits) {
   EXPECT_THAT(list({}), IsEmpty());
 }
 
+TEST_F(ProgramInspectTest, ACacheOverItsLimitSaysWhenItIsTrimmed) {
+  const json all = warm("tiny_fwd", "9.0");
+  EXPECT_EQ(all["compiled"], 6);
+  EXPECT_THAT(kiln_.run({"stats"}).out, Not(HasSubstr("over its limit")));
+  kiln_.set("KILN_CACHE_SIZE", "1k");
+  EXPECT_THAT(kiln_.run({"stats"}).out, HasSubstr("over its limit: the next build"));
+  EXPECT_THAT(kiln_.run({"doctor"}).out,
+              AllOf(HasSubstr("warn  index: 6 entries"), HasSubstr("over its limit")));
+  EXPECT_EQ(kiln_.json_of({"trim", "--max-size", "1k"})["removed"], 6);
+  EXPECT_THAT(kiln_.run({"stats"}).out, Not(HasSubstr("over its limit")));
+}
+
 TEST_F(ProgramInspectTest, ClearTakesKeysFiltersAgesAndAll) {
   const json report = warm("tiny:dtype=bf16", "8.0,9.0");
   ASSERT_EQ(report["compiled"], 8);
@@ -311,6 +323,10 @@ TEST_F(ProgramInspectTest, ClearAllRemovesWhatIsDamagedToo) {
 TEST_F(ProgramInspectTest, NothingIsMadeWhereOnlyLookingIsAskedFor) {
   const fs::path nowhere = kiln_.folder() / "nowhere/deep";
   kiln_.set("KILN_CACHE_DIR", nowhere);
+  const fs::path runtime = kiln_.folder() / "run";  // where locks could be instead
+  fs::create_directory(runtime);
+  fs::permissions(runtime, fs::perms::owner_all);
+  kiln_.set("XDG_RUNTIME_DIR", runtime);
   for (const Arguments& arguments :
        {Arguments{"ls"}, Arguments{"stats"}, Arguments{"verify"}, Arguments{"trim"},
         Arguments{"clear", "--all", "--yes"}}) {
@@ -321,7 +337,11 @@ TEST_F(ProgramInspectTest, NothingIsMadeWhereOnlyLookingIsAskedFor) {
   const auto why = kiln_.run(
       {"why", "--template", "scaled_softmax_fwd:dtype=bf16", "--arch", "9.0"});
   EXPECT_EQ(why.status, 0) << why.text();
+  const auto doctor = kiln_.run({"doctor"});
+  EXPECT_EQ(doctor.status, 0) << doctor.text();
+  EXPECT_THAT(doctor.out, HasSubstr(nowhere.native() + ": no cache yet; the first"));
   EXPECT_FALSE(fs::exists(nowhere.parent_path()));
+  EXPECT_TRUE(fs::is_empty(runtime));
 }
 
 TEST_F(ProgramInspectTest, ACacheThatIsNamedAndNotThereIsExitThree) {
@@ -350,6 +370,7 @@ TEST_F(ProgramInspectTest, LookingIntoAFolderThatIsNoCacheLeavesItAsItIs) {
                       "--cache-dir", empty})
                 .status,
             0);
+  EXPECT_EQ(kiln_.run({"doctor", "--cache-dir", empty}).status, 0);
   EXPECT_TRUE(fs::is_empty(empty));
 }
 

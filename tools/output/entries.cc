@@ -121,6 +121,15 @@ nlohmann::ordered_json differences_json(
   return list;
 }
 
+std::string over_limit_text(const cache::Stats& stats) {
+  if (stats.totals.bytes <= stats.limit_bytes)
+    return "";
+  return "over its limit: the next build that is stored removes what was used least "
+         "recently, and nothing of the last minute; `kiln trim --max-size SIZE` "
+         "removes "
+         "at once";
+}
+
 void print_removal(const Context& context, const Removal& removal) {
   if (context.json) {
     nlohmann::ordered_json keys = nlohmann::ordered_json::array();

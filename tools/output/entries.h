@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/cache.h"
 #include "cache/entry.h"
 #include "codec/digest.h"
 #include "codec/fields.h"
@@ -41,6 +42,9 @@ inline constexpr std::size_t kKernelColumn = 2;
 /// [{"field","a","b"}]
 [[nodiscard]] nlohmann::ordered_json differences_json(
     const std::vector<key::FieldDifference>& differences);
+
+/// When a cache that is over its limit is trimmed; empty where it is not over it.
+[[nodiscard]] std::string over_limit_text(const cache::Stats& stats);
 
 struct Removal {
   std::vector<Digest> keys;
