@@ -1,10 +1,12 @@
 // Looking at a cache and after it: ls, show, why, verify, trim, clear, stats.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "device/cubin.h"
 #include "tests/support/program.h"
@@ -14,6 +16,7 @@ namespace kiln {
 namespace {
 
 using nlohmann::json;
+using test::operator+;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -183,11 +186,11 @@ TEST_F(ProgramInspectTest, WhySaysWhetherARequestHitsAndWhatIsNearest) {
   const std::string key = one("tiny_fwd:dtype=bf16,wide=false");
   const Arguments request{"why", "--arch", "9.0", "--template"};
   auto hit = request;
-  hit.emplace_back("tiny_fwd:dtype=bf16");
+  hit.emplace_back("tiny_fwd:dtype=bf16,wide=false");
   EXPECT_EQ(kiln_.json_of(hit)["same"], true);
   EXPECT_THAT(kiln_.run(hit).out, HasSubstr("a hit"));
   auto miss = request;
-  miss.emplace_back("tiny_fwd:dtype=f16");
+  miss.emplace_back("tiny_fwd:dtype=f16,wide=false");
   const json why = kiln_.json_of(miss);
   EXPECT_EQ(why["same"], false);
   EXPECT_EQ(why["nearest"], key);
@@ -197,6 +200,36 @@ TEST_F(ProgramInspectTest, WhySaysWhetherARequestHitsAndWhatIsNearest) {
   EXPECT_THAT(kiln_.run(miss).out, HasSubstr("a miss"));
   kiln_.run({"clear", "--all", "--yes"});
   EXPECT_TRUE(kiln_.json_of(miss)["nearest"].is_null());
+}
+
+TEST_F(ProgramInspectTest, WhyMeansByItsWordsWhatWarmBuildsForThem) {
+  const std::string key = one("tiny_fwd:dtype=bf16,wide=false");
+  for (const char* words : {"tiny_fwd:dtype=bf16", "tiny_fwd", "tiny"}) {
+    const Arguments flags{"--template", words, "--arch", "9.0"};
+    const json why = kiln_.json_of(Arguments{"why"} + flags);
+    std::set<std::string> asked;
+    std::set<std::string> missing;
+    for (const json& each : why["requests"]) {
+      asked.insert(each["key"]);
+      if (!each["same"].get<bool>())
+        missing.insert(each["key"]);
+    }
+    std::set<std::string> built;
+    const json dry = kiln_.json_of(Arguments{"warm", "--dry-run"} + flags);
+    for (const json& each : dry["entries"]) {
+      built.insert(each["key"]);
+      EXPECT_EQ(missing.contains(each["key"]), each["outcome"] == "missing");
+    }
+    EXPECT_EQ(asked, built) << words;
+    EXPECT_THAT(
+        kiln_.run(Arguments{"why"} + flags).out,
+        AllOf(HasSubstr(fmt::format("{} is {} kernels", words, built.size())),
+              HasSubstr(fmt::format("1 in the cache, {} miss", missing.size()))));
+  }
+  // What a program gets by the same words comes first: the defaults.
+  EXPECT_EQ(kiln_.json_of(
+                {"why", "--template", "tiny_fwd:dtype=bf16", "--arch", "9.0"})["key"],
+            key);
 }
 
 TEST_F(ProgramInspectTest, VerifyFindsDamageAndQuarantineMakesRoomForANewBuild) {
