@@ -242,6 +242,23 @@ TEST_F(ProgramUsageTest, AFileThatIsNotThereIsNamed) {
                {"--events"});
 }
 
+// Root may read everything, but not the end of a link that leads to itself.
+TEST_F(ProgramUsageTest, AFileThatCannotBeReadIsWrongInputToo) {
+  const auto loop = [this](const std::string& name) {
+    std::filesystem::create_symlink(name, kiln_.folder() / name);
+    return "./" + name;
+  };
+  const std::string manifest = loop("loop.jsonl");
+  const std::string preset = loop("loop.toml");
+  const std::string profile = loop("loop.json");
+  const std::string source = loop("loop.cu");
+  expect_wrong({"warm", "--manifest", manifest, "--arch", "9.0"}, {"loop.jsonl"});
+  expect_wrong({"warm", "--preset", preset, "--arch", "9.0"}, {"loop.toml"});
+  expect_wrong({"warm", "--quick", "--profile", profile}, {"loop.json"});
+  expect_wrong({"compile", source, "--arch", "9.0"}, {"loop.cu"});
+  expect_wrong({"doctor", "--compare", profile}, {"loop.json"});
+}
+
 TEST_F(ProgramUsageTest, AManifestsBadLineIsNamedByItsNumber) {
   const auto expect_line = [this](const std::string& text, const std::string& place,
                                   const std::string& why) {

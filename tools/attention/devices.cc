@@ -85,7 +85,8 @@ Result<std::vector<AttentionTarget>> listed_devices(
       KILN_TRY(add_present(config, devices));
   }
   for (const std::string& profile : options.profiles)
-    KILN_TRY(add_once(devices, KILN_TRY(device::read_device_properties(profile))));
+    KILN_TRY(add_once(devices,
+                      KILN_TRY(from_input(device::read_device_properties(profile)))));
   if (!is_given(options))
     KILN_TRY(add_present(config, devices));
   return devices;
@@ -168,7 +169,8 @@ Result<std::vector<DeviceProperties>> described_devices(
   if (present)
     KILN_TRY(add_present(config, found));
   for (const std::string& profile : options.profiles)
-    KILN_TRY(add_once(found, KILN_TRY(device::read_device_properties(profile))));
+    KILN_TRY(
+        add_once(found, KILN_TRY(from_input(device::read_device_properties(profile)))));
   std::vector<DeviceProperties> devices;
   for (AttentionTarget& each : found) devices.push_back(*std::move(each.device));
   return devices;

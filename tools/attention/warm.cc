@@ -47,7 +47,7 @@ Result<std::vector<Problem>> whole_problems(const AttentionOptions& options) {
     }
     return whole;
   }
-  const auto preset = KILN_TRY(ops::find_preset(options.preset));
+  const auto preset = KILN_TRY(from_input(ops::find_preset(options.preset)));
   for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
     if (options.problem.pass.empty() || options.problem.pass == to_string(pass))
       whole.push_back(KILN_TRY(

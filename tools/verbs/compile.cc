@@ -36,7 +36,7 @@ struct CompileOptions {
 
 Result<std::string> read_source(const Context& context, const std::string& file) {
   if (file != "-")
-    return read_text_file(file, kMaxSourceBytes);
+    return from_input(read_text_file(file, kMaxSourceBytes));
   std::string text;
   while (true) {
     const std::string piece = KILN_TRY(read_input(context.stop->token()));

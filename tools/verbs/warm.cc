@@ -100,7 +100,7 @@ Result<WantedKernels> select(BuildService& service, const WarmOptions& options) 
   for (const std::string& text : options.templates)
     KILN_TRY(wanted.selection.add_template(text));
   for (const std::string& path : options.manifests) {
-    auto lines = KILN_TRY(request::read_manifest(path));
+    auto lines = KILN_TRY(from_input(request::read_manifest(path)));
     if (lines.empty()) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: there is no request in it", path));
@@ -126,7 +126,7 @@ Result<WantedKernels> select(BuildService& service, const WarmOptions& options) 
       return tl::unexpected(*std::move(first));
   }
   for (const std::string& name : options.presets)
-    wanted.presets.push_back(KILN_TRY(ops::find_preset(name)));
+    wanted.presets.push_back(KILN_TRY(from_input(ops::find_preset(name))));
   if (!options.all && !options.quick && options.templates.empty() &&
       options.manifests.empty() && options.presets.empty()) {
     return fail(ErrorCode::kInvalidArgument,
