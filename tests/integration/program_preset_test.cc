@@ -13,6 +13,7 @@ namespace {
 
 using nlohmann::json;
 using test::operator+;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::SizeIs;
 
@@ -46,10 +47,53 @@ TEST_F(ProgramWarmTest, APresetSaysForWhichSizesAndWhatOfTheModelIsMissing) {
   const auto said =
       kiln_.run({"warm", "--preset", "gemma-2-9b", "--arch", "9.0", "--dry-run"});
   EXPECT_EQ(said.status, 0) << said.text();
-  EXPECT_THAT(said.err, testing::AllOf(HasSubstr("for every batch"),
-                                       HasSubstr("of batch 1 and length 8192"),
-                                       HasSubstr("gemma-2-9b: not the whole model: "),
-                                       HasSubstr("soft cap")));
+  EXPECT_THAT(
+      said.err,
+      AllOf(HasSubstr("for every batch and sequences over 64; no plan of cuDNN: "
+                      "a plan is for one device, which --profile names\n"),
+            HasSubstr("gemma-2-9b: not the whole model: "), HasSubstr("soft cap"),
+            HasSubstr("windows")));
+}
+
+TEST_F(ProgramWarmTest, WithAProfileAPresetHasCudnnsPlansWhereItCanHaveThem) {
+  kiln_.use_fake_nvrtc();
+  const test::KilnProgram::Arguments command{"warm",      "--preset", "llama-3-8b",
+                                             "--profile", "h100-sxm", "--dry-run"};
+  const auto said = kiln_.run(command);
+  EXPECT_EQ(said.status, 0) << said.text();
+  std::set<std::string> plans;
+  const json report = kiln_.json_of(command);
+  for (const json& entry : report["entries"]) {
+    if (entry.value("kind", "") == "plan")
+      plans.insert(entry["template"]);
+  }
+  // A cuDNN that plans can be built with is not everywhere; then that is said.
+  if (plans.empty()) {
+    EXPECT_THAT(said.err, HasSubstr("; no plan of cuDNN: "));
+  } else {
+    EXPECT_THAT(plans,
+                testing::ElementsAre("cudnn_attention_bwd", "cudnn_attention_fwd"));
+    EXPECT_THAT(said.err, HasSubstr("; by cuDNN on NVIDIA H100 80GB HBM3, for batch 1 "
+                                    "and length 8192 ("));
+  }
+  kiln_.set("KILN_ATTENTION", "kiln");
+  const auto without = kiln_.run(command);
+  EXPECT_EQ(without.status, 0) << without.text();
+  EXPECT_THAT(without.err, HasSubstr("; no plan of cuDNN: KILN_ATTENTION=kiln\n"));
+  kiln_.unset("KILN_ATTENTION");
+  kiln_.set("KILN_CUDNN", "/nowhere/libcudnn.so.9");
+  const auto elsewhere = kiln_.run(command);
+  EXPECT_EQ(elsewhere.status, 0) << elsewhere.text();
+  EXPECT_THAT(elsewhere.err, HasSubstr("/nowhere/libcudnn.so.9"));
+  // One that names no more than the architecture is enough for kernels.
+  const std::string little =
+      kiln_.write("little.json", R"({"deviceName": "some H100", "deviceVer": 900})");
+  kiln_.unset("KILN_CUDNN");
+  const auto short_one =
+      kiln_.run({"warm", "--preset", "llama-3-8b", "--profile", little, "--dry-run"});
+  EXPECT_EQ(short_one.status, 0) << short_one.text();
+  EXPECT_THAT(short_one.err,
+              AllOf(HasSubstr("; no plan of cuDNN: "), HasSubstr("little.json")));
 }
 
 TEST_F(ProgramWarmTest, APresetOfOnesOwnIsAFileAndAWrongOneIsWrongUsage) {
