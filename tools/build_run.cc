@@ -261,14 +261,15 @@ void print_report(const Context& context, const BuildReport& report) {
     line += fmt::format(", {} skipped (not for that architecture)", report.skipped);
   if (const std::uint64_t n = count_not_stored(report); n > 0)
     line += fmt::format(", {} not stored", n);
-  print(fmt::format("{}, in {}\n", line, format_duration(report.elapsed)));
+  line += fmt::format(", in {}\n", format_duration(report.elapsed));
   if (const auto driver = min_driver(report))
-    print(fmt::format(
+    line += fmt::format(
         "a job that loads these kernels needs a driver for CUDA {} or later{}\n",
         to_string(*driver),
         driver->major >= kNewNvrtc
             ? "; for an older one warm with an NVRTC 12, which KILN_NVRTC names"
-            : ""));
+            : "");
+  print(context.out.fitted(line));
   print_not_stored(context, report);
   if (report.gave_up)
     print(

@@ -45,7 +45,7 @@ std::span<const Verb> verbs() {
            add_doctor},
       Verb{"attention",
            "Attention by cuDNN: whether it runs, why not, and its plans beforehand",
-           kInspect, add_attention},
+           kInspect, add_attention, CacheDir::kMakes, foreign_attention_options},
       Verb{"bench", "How fast the operations run here, beside a copy or cuDNN",
            kInspect, add_bench},
       Verb{"verify", "Check every object, byte by byte", kLookAfter, add_verify,

@@ -39,8 +39,8 @@ std::string difference_text(const WhyAnswer& answer) {
 void print_lines(const WhyAnswer& answer, const Terminal& out) {
   const bool is_request = !answer.toolchain_note.empty();
   if (is_request)
-    print(fmt::format("request {}\ntoolchain {}\n", answer.key.hex(),
-                      answer.toolchain_note));
+    print(out.fitted(fmt::format("request {}\ntoolchain {}\n", answer.key.hex(),
+                                 answer.toolchain_note)));
   if (answer.same) {
     print(is_request ? "a hit: the cache holds exactly this\n"
                      : "the same key: nothing differs\n");
@@ -51,13 +51,18 @@ void print_lines(const WhyAnswer& answer, const Terminal& out) {
     return;
   }
   if (is_request)
-    print(fmt::format("a miss; the nearest entry is {}\n", answer.nearest->hex()));
+    print(out.fitted(
+        fmt::format("a miss; the nearest entry is {}\n", answer.nearest->hex())));
   std::vector<std::vector<std::string>> rows;
   for (const key::FieldDifference& difference : answer.differences)
     rows.push_back({difference.field, difference.a, difference.b});
+  const std::string first =
+      is_request ? "REQUEST" : answer.key.hex().substr(0, kShortKeyDigits);
+  const std::string second =
+      is_request ? "NEAREST" : answer.nearest->hex().substr(0, kShortKeyDigits);
   print(format_table({{"FIELD"},
-                      {is_request ? "REQUEST" : answer.key.hex().substr(0, 12)},
-                      {is_request ? "NEAREST" : answer.nearest->hex().substr(0, 12)}},
+                      {.title = first, .may_wrap = true},
+                      {.title = second, .may_wrap = true}},
                      rows, out));
 }
 
@@ -139,19 +144,20 @@ void print_answers(std::string_view text, std::span<const WhyAnswer> answers,
   std::vector<std::vector<std::string>> rows;
   for (const WhyAnswer& answer : answers) {
     if (!answer.same)
-      rows.push_back({answer.label,
-                      answer.nearest ? answer.nearest->hex().substr(0, 12) : "none",
-                      difference_text(answer)});
+      rows.push_back(
+          {answer.label,
+           answer.nearest ? answer.nearest->hex().substr(0, kShortKeyDigits) : "none",
+           difference_text(answer)});
   }
-  print(fmt::format(
+  print(out.fitted(fmt::format(
       "toolchain {}\n{} is {} kernels, as `kiln warm` builds them: {} in "
       "the cache, {}\n",
       answers[shown].toolchain_note, text, answers.size(), answers.size() - rows.size(),
-      counted(rows.size(), "miss", "misses")));
+      counted(rows.size(), "miss", "misses"))));
   if (!rows.empty())
     print(format_table({{.title = "MISS", .may_be_cut = true},
                         {.title = "NEAREST", .leave_out = 1},
-                        {.title = "DIFFERS", .may_be_cut = true}},
+                        {.title = "DIFFERS", .may_wrap = true}},
                        rows, out));
 }
 

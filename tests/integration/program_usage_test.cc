@@ -406,6 +406,23 @@ TEST_F(ProgramUsageTest, HelpOfEveryVerbNamesEveryOptionAndNothingElse) {
   EXPECT_THAT(wrong.err, HasSubstr("did you mean 'warm'?"));
 }
 
+TEST_F(ProgramUsageTest, HelpOfAnActionHasNoOptionOfAnother) {
+  const std::string all = kiln_.run({"attention", "--help"}).out;
+  const std::string explain = kiln_.run({"attention", "explain", "--help"}).out;
+  const std::string warm = kiln_.run({"attention", "warm", "--help"}).out;
+  const std::string why = kiln_.run({"attention", "why", "--help"}).out;
+  for (const char* name : {"--matrix", "--cudnn ", "--dry-run", "--jobs", "--cp "})
+    EXPECT_THAT(all, HasSubstr(std::string("\n  ") + name));
+  const auto has = [](const std::string& help, const std::string& name) {
+    return help.find("\n  " + name) != std::string::npos;
+  };
+  EXPECT_TRUE(has(explain, "--matrix") && !has(explain, "--dry-run"));
+  EXPECT_TRUE(has(warm, "--dry-run") && !has(warm, "--matrix"));
+  EXPECT_FALSE(has(why, "--matrix") || has(why, "--dry-run") || has(why, "--cp "));
+  for (const std::string& help : {explain, warm, why})
+    EXPECT_TRUE(has(help, "--pass") && has(help, "--cache-dir")) << help;
+}
+
 TEST_F(ProgramUsageTest, AStderrThatTakesNothingStopsNothing) {
   const std::string manifest =
       kiln_.write("bad.jsonl", "{\"source\":\"no kernel at all\",\"arch\":\"9.0\"}\n");

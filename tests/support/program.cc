@@ -177,14 +177,14 @@ Finished KilnProgram::run(const Arguments& arguments, std::string_view input) {
 }
 
 Finished KilnProgram::run_on_terminal(const Arguments& arguments,
-                                      std::string_view typed) {
+                                      std::string_view typed, unsigned short columns) {
   std::vector<std::string> words{paths::kProgram};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables = environment();
   const auto argv = pointers(words);
   const auto envp = pointers(variables);
   const std::string folder = temp_.path();
-  const winsize size{.ws_row = 30, .ws_col = 100, .ws_xpixel = 0, .ws_ypixel = 0};
+  const winsize size{.ws_row = 30, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
   int terminal = -1;
   const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, &size);
   if (pid == 0) {

@@ -12,9 +12,6 @@
 namespace kiln::tools {
 namespace {
 
-// Long enough to be unique in any cache that a person looks at, short enough to copy.
-constexpr std::size_t kShortKeyDigits = 12;
-
 Parameters params_of(const cache::Entry& entry) {
   Parameters params;
   for (const Field& field : entry.params) params.emplace(field.label, field.value);

@@ -26,6 +26,8 @@ namespace kiln::tools {
 
 [[nodiscard]] std::vector<Column> entry_columns();
 inline constexpr std::size_t kKernelColumn = 2;
+// Long enough to be unique in any cache that a person looks at, short enough to copy.
+inline constexpr std::size_t kShortKeyDigits = 12;
 /// `now_ns` is the time that ages count from.
 [[nodiscard]] std::vector<std::string> entry_row(const cache::Entry& entry,
                                                  std::int64_t now_ns);

@@ -28,7 +28,7 @@ Result<int> run(Context& context) {
                     counted(stats.totals.entries, "entry", "entries"),
                     format_size(stats.totals.bytes), format_size(stats.limit_bytes)));
   if (const auto text = over_limit_text(stats); !text.empty())
-    print(text + "\n");
+    print(context.out.fitted(text + "\n"));
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, count] : stats.counters)
     rows.push_back({name, std::to_string(count)});
