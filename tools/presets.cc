@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attention/evaluate.h"
+#include "request/selection.h"
 #include "tools/attention/command.h"
 #include "tools/attention/plan_item.h"
 #include "util/try.h"
@@ -55,12 +56,11 @@ Result<std::vector<BuildItem>> plan_items(PlanService& plans, const ops::Preset&
 }  // namespace
 
 Result<void> add_preset_kernels(BuildService& service,
-                                const request::Selection& selected,
                                 std::span<const ops::Preset> presets, bool attention,
                                 const device::BuildFor& build_for,
                                 BuildReport& report) {
   const Device device{.capability = device::capability_of(build_for)};
-  request::Selection selection = selected;
+  request::Selection selection(service.catalog());  // equal kernels once
   for (const ops::Preset& preset : presets) {
     ops::Launches launches = KILN_TRY(launches_of(preset, device));
     if (attention) {
@@ -79,10 +79,9 @@ Result<void> add_preset_kernels(BuildService& service,
       selection.add({std::move(kernel), std::move(params)});
     }
   }
-  const auto& all = selection.requests();
-  for (std::size_t i = selected.requests().size(); i < all.size(); ++i) {
-    add_items(service, Request(all[i].kernel->name(), all[i].params.values()),
-              {build_for}, report);
+  for (const request::TemplateRequest& each : selection.requests()) {
+    add_items(service, Request(each.kernel->name(), each.params.values()), {build_for},
+              report);
   }
   return {};
 }

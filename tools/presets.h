@@ -10,17 +10,15 @@
 #include "device/target.h"
 #include "kiln/result.h"
 #include "ops/preset.h"
-#include "request/selection.h"
 #include "tools/architectures.h"
 #include "tools/build_run.h"
 
 namespace kiln::tools {
 
-/// Adds the kernels that the presets launch on such a device, unless `selected` has
-/// them; with `attention` Kiln's attention kernels, too, or a line on stderr that says
-/// why there are none. Errors: kInvalidArgument, naming the preset.
+/// Adds the kernels that the presets launch on such a device; with `attention` Kiln's
+/// attention kernels, too, or a line on stderr that says why there are none. Errors:
+/// kInvalidArgument, naming the preset.
 [[nodiscard]] Result<void> add_preset_kernels(BuildService& service,
-                                              const request::Selection& selected,
                                               std::span<const ops::Preset> presets,
                                               bool attention,
                                               const device::BuildFor& build_for,

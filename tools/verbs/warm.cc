@@ -173,8 +173,8 @@ Result<BuildReport> list_items(BuildService& service, PlanService& plans,
               architectures, report);
   }
   for (const device::BuildFor& build_for : architectures)
-    KILN_TRY(add_preset_kernels(service, wanted.selection, wanted.presets,
-                                !options.no_attention, build_for, report));
+    KILN_TRY(add_preset_kernels(service, wanted.presets, !options.no_attention,
+                                build_for, report));
   KILN_TRY(add_attention(plans, service.config(), wanted, options, report));
   for (const WantedLine& line : wanted.lines) {
     add_items(service, line.entry.request,
