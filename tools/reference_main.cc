@@ -164,6 +164,21 @@ std::string man_page(const Program& program) {
       ".SH ENVIRONMENT\n";
   for (const auto& [variable, meaning] : environment_reference())
     text += fmt::format(".TP\n.B {}\n{}\n", variable, troff(meaning));
+  text +=
+      ".SH FILES\n"
+      ".TP\n.I ~/.cache/kiln\nThe cache, unless KILN_CACHE_DIR or XDG_CACHE_HOME names "
+      "another place.\n"
+      ".SH EXAMPLES\n"
+      ".TP\n.B kiln warm \\-\\-preset llama\\-3\\-8b \\-\\-arch 9.0\n"
+      "Build what the training of a model uses, before the job.\n"
+      ".TP\n.B kiln why \\-\\-template scaled_softmax_fwd:dtype=bf16 \\-\\-arch 9.0\n"
+      "Say which of the kernels that warm builds for these words are missing, and "
+      "why.\n"
+      ".TP\n.B kiln verify \\-\\-quarantine\n"
+      "Check every object, and move the corrupt ones away.\n"
+      ".TP\n.B kiln doctor\nSay what is found here, and what is wrong.\n"
+      ".SH SEE ALSO\n"
+      "The guide and the other pages of Kiln's documents, in docs of its sources.\n";
   return text;
 }
 
