@@ -62,6 +62,21 @@ TEST_F(ProgramTerminalTest, TheProgressBarIsRedrawnInPlaceAndGoneAtTheEnd) {
   }
 }
 
+TEST_F(ProgramTerminalTest, CtrlCLeavesACleanLineThatSaysHowToGoOn) {
+  EXPECT_EQ(kiln_.run(warm_).status, 0);
+  kiln_.use_fake_nvrtc("hang");
+  const std::string manifest =
+      kiln_.write("m.jsonl", "{\"source\":\"__global__ void a() {}\"}\n");
+  const auto stopped = kiln_.run_on_terminal(
+      {"warm", "--manifest", manifest, "--arch", "9.0"}, "\003", 80, "] 0/1");
+  EXPECT_EQ(stopped.status, 130) << stopped.text();
+  // The bar goes, and the ^C of the terminal with it.
+  EXPECT_THAT(stopped.out,
+              HasSubstr("\r\033[K1 requested: 0 hits, 0 compiled, 1 not "));
+  EXPECT_THAT(stopped.out, testing::EndsWith("the same command again goes on from "
+                                             "here\r\n"));
+}
+
 TEST_F(ProgramTerminalTest, ElsewhereThereAreNoEscapesAndNoCarriageReturns) {
   kiln_.use_fake_nvrtc("empty");
   for (const test::KilnProgram::Arguments& arguments :
