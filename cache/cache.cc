@@ -141,11 +141,15 @@ Mode Cache::prepare_objects() {
 }
 
 void Cache::open_parts() {
-  // Nothing is created in a root that is refused: without it only the slots remain.
+  // Nothing is created in a root that is refused: without it only the slots remain. And
+  // nothing anywhere where one only looks.
   const Layout no_root{std::filesystem::path()};
-  lock_folder_ =
-      find_lock_folder(mode_ == Mode::kOff ? no_root : layout_, file_system_, trust_,
-                       options_.runtime_dir, options_.persistent_dir);
+  if (is_absent_)
+    lock_folder_.why = mode_reason_;
+  else
+    lock_folder_ =
+        find_lock_folder(mode_ == Mode::kOff ? no_root : layout_, file_system_, trust_,
+                         options_.runtime_dir, options_.persistent_dir);
   counters_.add(Counter::kUntrusted, lock_folder_.refused);
   slots_ = std::make_unique<Slots>(lock_folder_, file_system_, counters_,
                                    options_.lock_times, options_.slots);

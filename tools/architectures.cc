@@ -6,6 +6,7 @@
 #include <set>
 
 #include "device/profile.h"
+#include "tools/context.h"
 #include "util/try.h"
 
 namespace kiln::tools {
@@ -79,7 +80,7 @@ Result<std::vector<device::BuildFor>> select_architectures(
       KILN_TRY(add_devices(service, list));
   }
   for (const std::string& path : options.profiles)
-    add_once(list, KILN_TRY(device::read_profile(path)).capability);
+    add_once(list, KILN_TRY(from_input(device::read_profile(path))).capability);
   if (!is_given(options))
     KILN_TRY(add_devices(service, list));
   for (const device::BuildFor& build_for : list)

@@ -201,6 +201,7 @@ void BuildReport::add(BuildReport&& later) {
     items.push_back(std::move(later.items[i]));
     entries.push_back(std::move(later.entries[i]));
   }
+  gave_up = gave_up || later.gave_up;
   skipped += later.skipped;
   elapsed += later.elapsed;
 }
@@ -260,17 +261,22 @@ void print_report(const Context& context, const BuildReport& report) {
     line += fmt::format(", {} skipped (not for that architecture)", report.skipped);
   if (const std::uint64_t n = count_not_stored(report); n > 0)
     line += fmt::format(", {} not stored", n);
-  print(fmt::format("{}, in {}\n", line, format_duration(report.elapsed)));
+  line += fmt::format(", in {}\n", format_duration(report.elapsed));
   if (const auto driver = min_driver(report))
-    print(fmt::format(
+    line += fmt::format(
         "a job that loads these kernels needs a driver for CUDA {} or later{}\n",
         to_string(*driver),
         driver->major >= kNewNvrtc
             ? "; for an older one warm with an NVRTC 12, which KILN_NVRTC names"
-            : ""));
-  if (count(report, BuildVerdict::kNotReached) > 0)
-    print("what is built is kept: the same command again goes on from here\n");
+            : "");
+  print(context.out.fitted(line));
   print_not_stored(context, report);
+  if (report.gave_up)
+    print(
+        "the rest is not built, since nothing more can be stored: make room, and the "
+        "same command again goes on from here\n");
+  else if (count(report, BuildVerdict::kNotReached) > 0)
+    print("what is built is kept: the same command again goes on from here\n");
 }
 
 int exit_code_of(const BuildReport& report) {
@@ -282,8 +288,8 @@ int exit_code_of(const BuildReport& report) {
     ++failed;
     unavailable += entry.error && entry.error->code == ErrorCode::kUnavailable ? 1 : 0;
   }
-  // The environment caused every failure: KILN_NO_JIT, no worker, no NVRTC.
-  if (failed > 0 && failed == unavailable)
+  // The environment caused every failure: KILN_NO_JIT, no worker, no NVRTC, no room.
+  if (failed == unavailable && (failed > 0 || report.gave_up))
     return kUnavailable;
   return failed > 0 || count_not_stored(report) > 0 ? kSomeFailed : kAllDone;
 }

@@ -72,7 +72,8 @@ struct BuildRunOptions {
   bool fail_fast = false;
   bool keep_objects = false;  // false: each object is released at once
   /// The run is there to store what it builds: if nothing can be stored, nothing is
-  /// built. It also says beforehand how much it will build.
+  /// built, and it ends where a few results in a row could not be written (a full
+  /// disk). It also says beforehand how much it will build.
   bool must_store = false;
   EventLog* events = nullptr;
   PlanService* plans = nullptr;  // needed if an item is a plan
@@ -85,6 +86,7 @@ struct BuildReport {
   std::vector<BuildItem> items;
   std::vector<BuildEntry> entries;  // one per item, in the same order
   bool dry_run = false;             // nothing was built; kMissing: it would be built
+  bool gave_up = false;             // ended because nothing can be stored any more
   std::optional<std::chrono::milliseconds> expected{};  // what a dry run would take
   std::uint64_t skipped = 0;  // left out by a template's target limits
   std::chrono::milliseconds elapsed{0};
@@ -123,7 +125,7 @@ void print_not_stored(const Context& context, const BuildReport& report);
 void print_report(const Context& context, const BuildReport& report);
 
 /// 0; 1 if something failed or could not be stored; 3 if all that failed did so because
-/// the environment lacks something.
+/// the environment lacks something, or if the run gave up.
 [[nodiscard]] int exit_code_of(const BuildReport& report);
 
 }  // namespace kiln::tools

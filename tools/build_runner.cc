@@ -83,6 +83,11 @@ class Runner {
                               all.size() - rest.size(), all.size(), rest.size()));
     Progress progress(context_.err, rest.size());
     in_threads(rest, [&](std::size_t i) { build(i, progress); });
+    const MutexLock lock(mutex_);
+    report_.gave_up = lost_in_a_row_ >= kMostLost &&
+                      std::ranges::any_of(report_.entries, [](const BuildEntry& entry) {
+                        return entry.verdict == BuildVerdict::kNotReached;
+                      });
     return {};
   }
 
@@ -132,11 +137,15 @@ class Runner {
     const std::string name = item.label + " " + item.arch;
     progress.start(name);
     BuildEntry entry = fetch(i);
+    bool is_full = false;
     {
-      const MutexLock lock(times_mutex_);
+      const MutexLock lock(mutex_);
       times_.finish(item.name, entry.elapsed);
       progress.finish(name, times_.left(threads_));
+      is_full = options_.must_store && is_disk_full(entry);
     }
+    if (is_full)
+      stop_.request_stop();
     report_result(i, std::move(entry), &progress);
   }
 
@@ -187,7 +196,7 @@ class Runner {
 
   /// Prepares the time left for the builds of `rest` from those that the cache has.
   void expect(const std::vector<std::size_t>& rest) {
-    const MutexLock lock(times_mutex_);
+    const MutexLock lock(mutex_);
     cache::ListQuery query;
     std::set<std::string> names;
     for (const std::size_t i : rest) {
@@ -222,6 +231,18 @@ class Runner {
                     report_.items.size()));
   }
 
+  /// True once a few results in a row could not be written. One that is not stored for
+  /// a reason of its own, such as a source with a date in it, says nothing of the next.
+  bool is_disk_full(const BuildEntry& entry) KILN_REQUIRES(mutex_) {
+    if (lost_in_a_row_ < kMostLost && !is_failure(entry.verdict) &&
+        entry.verdict != BuildVerdict::kNotReached) {
+      const bool is_lost =
+          entry.is_not_stored() && entry.error && entry.error->code == ErrorCode::kIo;
+      lost_in_a_row_ = is_lost ? lost_in_a_row_ + 1 : 0;
+    }
+    return lost_in_a_row_ >= kMostLost;
+  }
+
   /// Keeps the entry of an item, and prints it where it failed.
   void report_result(std::size_t i, BuildEntry result, Progress* progress) {
     const BuildItem& item = report_.items[i];
@@ -247,7 +268,7 @@ class Runner {
         {"arch", item.arch},      {"outcome", to_string(entry.verdict)},
         {"stored", entry.stored}, {"ms", entry.elapsed.count()}};
     event["error"] = entry.error ? error_json(*entry.error) : ordered_json(nullptr);
-    options_.events->write(std::move(event));
+    options_.events->write(event);
   }
 
   Context& context_;
@@ -257,8 +278,10 @@ class Runner {
   const std::size_t threads_;
   std::stop_source stop_;
   std::stop_callback<std::function<void()>> forward_;
-  Mutex times_mutex_;
-  BuildTimes times_ KILN_GUARDED_BY(times_mutex_);
+  static constexpr int kMostLost = 3;
+  Mutex mutex_;
+  BuildTimes times_ KILN_GUARDED_BY(mutex_);
+  int lost_in_a_row_ KILN_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "build/config.h"
 #include "kiln/result.h"
@@ -35,6 +36,16 @@ void print_json(const nlohmann::ordered_json& document);
 /// A failure before any work: "kiln: <message>" on stderr, and with --json
 /// `{"error":…}` on stdout. Returns the exit status for it.
 [[nodiscard]] int report_failure(const Context& context, const Error& error);
+
+/// What was read from a file that the command line names. One that is there and cannot
+/// be read is wrong input (exit status 2), like one that is not there.
+template <typename T>
+[[nodiscard]] Result<T> from_input(Result<T> read) {
+  if (read || (read.error().code != ErrorCode::kIo &&
+               read.error().code != ErrorCode::kResourceLimit))
+    return read;
+  return fail(ErrorCode::kInvalidArgument, std::move(read).error().message);
+}
 
 /// Ends every verb: returns its status, or the status of report_failure().
 [[nodiscard]] int finish(const Context& context, const Result<int>& result);

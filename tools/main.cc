@@ -182,26 +182,6 @@ int run_verb(const ParsedVerb& parsed, Context& context) {
   return context.stop->exit_code().value_or(status);
 }
 
-/// Breaks long lines of help between words, and indents them like the meanings.
-std::string wrapped(const std::string& help) {
-  constexpr std::size_t kWidth = 90;
-  std::string text;
-  for (std::size_t begin = 0; begin < help.size();) {
-    const std::size_t end = std::min(help.find('\n', begin), help.size());
-    std::string line = help.substr(begin, end - begin);
-    begin = end + 1;
-    while (line.size() > kWidth) {
-      const std::size_t space = line.rfind(' ', kWidth);
-      if (space == std::string::npos || space <= kHelpColumn)
-        break;
-      text += line.substr(0, space) + '\n';
-      line = std::string(kHelpColumn, ' ') + line.substr(space + 1);
-    }
-    text += line + '\n';
-  }
-  return text;
-}
-
 Error unknown_verb(const Program& program, const std::string& word) {
   if (word.starts_with("-")) {
     return {ErrorCode::kInvalidArgument,
@@ -250,7 +230,11 @@ int run_program(Program& program, std::vector<std::string> arguments,
   try {
     parsed->app->parse(*words);
   } catch (const CLI::CallForHelp&) {
-    print(wrapped(parsed->app->help("kiln")));
+    if (parsed->verb->foreign_options != nullptr) {
+      for (const std::string& name : parsed->verb->foreign_options(arguments))
+        parsed->app->get_option(name)->group("");  // which help leaves out
+    }
+    print(wrapped(parsed->app->help("kiln"), kHelpWidth, kHelpColumn));
     return kAllDone;
   } catch (const CLI::ParseError& error) {
     return fail_usage(context, parse_failure(*parsed->app, error), hint);

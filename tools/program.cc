@@ -21,7 +21,8 @@ constexpr const char* kFooter =
     "  kiln doctor                         what is found here, and what is wrong\n"
     "\n"
     "`kiln VERB --help` explains a verb. Exit status: 0 done; 1 some items failed;\n"
-    "2 wrong usage; 3 something is missing here; 130, 143 after SIGINT, SIGTERM.\n";
+    "2 wrong usage or input; 3 something is missing here; 130, 143 after SIGINT,\n"
+    "SIGTERM. verify: a sum of 1 (corrupt), 8 (untrusted) and 16 (unreadable).\n";
 
 std::span<const Verb> verbs() {
   constexpr const char* kBuild = "Build";
@@ -44,7 +45,7 @@ std::span<const Verb> verbs() {
            add_doctor},
       Verb{"attention",
            "Attention by cuDNN: whether it runs, why not, and its plans beforehand",
-           kInspect, add_attention},
+           kInspect, add_attention, CacheDir::kMakes, foreign_attention_options},
       Verb{"bench", "How fast the operations run here, beside a copy or cuDNN",
            kInspect, add_bench},
       Verb{"verify", "Check every object, byte by byte", kLookAfter, add_verify,

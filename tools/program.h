@@ -25,6 +25,10 @@ struct Verb {
   /// kExpects: the verb works on a cache that is there, so that a name without a folder
   /// is a mistake, and not an empty cache in which all is well.
   CacheDir cache_dir = CacheDir::kMakes;
+  /// The options that help leaves out where the command line has these words; may be
+  /// null.
+  std::vector<std::string> (*foreign_options)(const std::vector<std::string>& words) =
+      nullptr;
 };
 
 /// The options that every verb has.
@@ -47,6 +51,7 @@ struct Program {
 };
 
 inline constexpr std::size_t kHelpColumn = 26;  // the column of the meanings in help
+inline constexpr std::size_t kHelpWidth = 90;
 
 [[nodiscard]] std::unique_ptr<Program> make_program();
 

@@ -19,18 +19,47 @@ namespace {
 
 // clang-format off
 constexpr const char* kCompletion = R"bash(# bash completion for kiln
+# NAME:p=v,...: names of kernels, then of their parameters, then values.
+_kiln_template() {{
+  local word=$1 head last
+  if [[ $word != *:* ]]; then
+    local names
+    names=$(kiln templates 2>/dev/null | awk 'NR > 1 {{ print $1 }}')
+    mapfile -t COMPREPLY < <(compgen -W "$names" -- "$word")
+    return
+  fi
+  last=${{word##*[:,]}}
+  head=${{word%"$last"}}
+  local all
+  all=$(kiln templates "${{word%%:*}}" 2>/dev/null |
+    awk '/^PARAMETER/ {{ on = 1; next }} /^$/ {{ on = 0 }} on {{ print $1, $2 }}')
+  if [[ $last == *=* ]]; then
+    local values
+    values=$(awk -v name="${{last%%=*}}" '$1 == name && $2 !~ /\.\./ {{ gsub(/\|/, " ", $2); print $2 }}' <<<"$all")
+    mapfile -t COMPREPLY < <(compgen -P "$head${{last%%=*}}=" -W "$values" -- "${{last#*=}}")
+  else
+    mapfile -t COMPREPLY < <(compgen -P "$head" -S = -W "$(awk '{{ print $1 }}' <<<"$all")" -- "$last")
+    compopt -o nospace 2>/dev/null
+  fi
+  compopt +o filenames 2>/dev/null  # which would quote the = and the :
+  local stem=${{word%"${{word##*[:=]}}"}}  # what bash takes for words before this one
+  COMPREPLY=("${{COMPREPLY[@]#"$stem"}}")
+}}
 _kiln() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}} options=
-  if ((COMP_CWORD == 1)); then
+  # By blanks alone: bash splits NAME:p=v at : and =, too.
+  local line=${{COMP_LINE:0:COMP_POINT}} typed options=
+  read -ra typed <<<"$line"
+  [[ $line == *[[:blank:]] ]] && typed+=("")
+  local word=${{typed[-1]}} previous=${{typed[-2]}} verb=${{typed[1]}}
+  if ((${{#typed[@]}} == 2)); then
     mapfile -t COMPREPLY < <(compgen -W "{verbs} help --help --version" -- "$word")
     return
   fi
+  if [[ $previous == --template || $verb == render || $verb == templates ]] && [[ $word != -* ]]; then
+    _kiln_template "$word"
+    return
+  fi
   case $previous in
-    --template)
-      local names
-      names=$(kiln templates 2>/dev/null | awk 'NR > 1 {{ print $1 }}')
-      mapfile -t COMPREPLY < <(compgen -W "$names" -- "$word")
-      return ;;
     --sort)
       mapfile -t COMPREPLY < <(compgen -W "created used size template arch" -- "$word")
       return ;;
@@ -47,11 +76,11 @@ _kiln() {{
       mapfile -t COMPREPLY < <(compgen -d -- "$word")
       return ;;
   esac
-  case ${{COMP_WORDS[1]}} in
+  case $verb in
 {cases}    help) options="{verbs}" ;;
   esac
   if [[ $word != -* ]]; then
-    case ${{COMP_WORDS[1]}} in
+    case $verb in
       attention)
         mapfile -t COMPREPLY < <(compgen -W "explain warm why" -- "$word")
         return ;;
@@ -62,7 +91,7 @@ _kiln() {{
         return ;;
     esac
   fi
-  if [[ $word == -* || ${{COMP_WORDS[1]}} == help ]]; then
+  if [[ $word == -* || $verb == help ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
   else
     mapfile -t COMPREPLY < <(compgen -f -- "$word")
@@ -135,6 +164,21 @@ std::string man_page(const Program& program) {
       ".SH ENVIRONMENT\n";
   for (const auto& [variable, meaning] : environment_reference())
     text += fmt::format(".TP\n.B {}\n{}\n", variable, troff(meaning));
+  text +=
+      ".SH FILES\n"
+      ".TP\n.I ~/.cache/kiln\nThe cache, unless KILN_CACHE_DIR or XDG_CACHE_HOME names "
+      "another place.\n"
+      ".SH EXAMPLES\n"
+      ".TP\n.B kiln warm \\-\\-preset llama\\-3\\-8b \\-\\-arch 9.0\n"
+      "Build what the training of a model uses, before the job.\n"
+      ".TP\n.B kiln why \\-\\-template scaled_softmax_fwd:dtype=bf16 \\-\\-arch 9.0\n"
+      "Say which of the kernels that warm builds for these words are missing, and "
+      "why.\n"
+      ".TP\n.B kiln verify \\-\\-quarantine\n"
+      "Check every object, and move the corrupt ones away.\n"
+      ".TP\n.B kiln doctor\nSay what is found here, and what is wrong.\n"
+      ".SH SEE ALSO\n"
+      "The guide and the other pages of Kiln's documents, in docs of its sources.\n";
   return text;
 }
 

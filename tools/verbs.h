@@ -4,6 +4,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "tools/context.h"
 #include "tools/option_set.h"
@@ -27,5 +29,9 @@ using Run = std::function<int(Context&)>;
 [[nodiscard]] Run add_doctor(OptionSet& cli);
 [[nodiscard]] Run add_attention(OptionSet& cli);
 [[nodiscard]] Run add_bench(OptionSet& cli);
+
+/// The options of `kiln attention` that are not for the action among `words`.
+[[nodiscard]] std::vector<std::string> foreign_attention_options(
+    const std::vector<std::string>& words);
 
 }  // namespace kiln::tools

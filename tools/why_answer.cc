@@ -14,27 +14,33 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// The entries to compare with: those of the same kernel, or of any kernel if there are
-/// none.
-Result<std::vector<cache::Entry>> candidates(cache::Cache& cache,
-                                             const std::string& kernel) {
-  constexpr std::size_t kMostCandidates = 2000;
-  cache::ListQuery query;
-  query.templates = {kernel};
-  query.limit = kMostCandidates;
-  auto entries = KILN_TRY(cache.list(query));
-  if (entries.empty()) {
-    query.templates.clear();
-    entries = KILN_TRY(cache.list(query));
-  }
-  return entries;
+ordered_json answer_json(const WhyAnswer& answer) {
+  ordered_json json = {{"same", answer.same},
+                       {"key", answer.key.hex()},
+                       {"nearest", answer.nearest ? ordered_json(answer.nearest->hex())
+                                                  : ordered_json(nullptr)},
+                       {"differences", differences_json(answer.differences)}};
+  if (!answer.toolchain_note.empty())
+    json["toolchain"] = answer.toolchain_note;
+  return json;
+}
+
+/// "parameter/dtype: f16, there bf16; and 2 more"
+std::string difference_text(const WhyAnswer& answer) {
+  if (answer.differences.empty())
+    return "";
+  const key::FieldDifference& first = answer.differences.front();
+  std::string text = fmt::format("{}: {}, there {}", first.field, first.a, first.b);
+  if (answer.differences.size() > 1)
+    text += fmt::format("; and {} more", answer.differences.size() - 1);
+  return text;
 }
 
 void print_lines(const WhyAnswer& answer, const Terminal& out) {
   const bool is_request = !answer.toolchain_note.empty();
   if (is_request)
-    print(fmt::format("request {}\ntoolchain {}\n", answer.key.hex(),
-                      answer.toolchain_note));
+    print(out.fitted(fmt::format("request {}\ntoolchain {}\n", answer.key.hex(),
+                                 answer.toolchain_note)));
   if (answer.same) {
     print(is_request ? "a hit: the cache holds exactly this\n"
                      : "the same key: nothing differs\n");
@@ -45,13 +51,18 @@ void print_lines(const WhyAnswer& answer, const Terminal& out) {
     return;
   }
   if (is_request)
-    print(fmt::format("a miss; the nearest entry is {}\n", answer.nearest->hex()));
+    print(out.fitted(
+        fmt::format("a miss; the nearest entry is {}\n", answer.nearest->hex())));
   std::vector<std::vector<std::string>> rows;
   for (const key::FieldDifference& difference : answer.differences)
     rows.push_back({difference.field, difference.a, difference.b});
+  const std::string first =
+      is_request ? "REQUEST" : answer.key.hex().substr(0, kShortKeyDigits);
+  const std::string second =
+      is_request ? "NEAREST" : answer.nearest->hex().substr(0, kShortKeyDigits);
   print(format_table({{"FIELD"},
-                      {is_request ? "REQUEST" : answer.key.hex().substr(0, 12)},
-                      {is_request ? "NEAREST" : answer.nearest->hex().substr(0, 12)}},
+                      {.title = first, .may_wrap = true},
+                      {.title = second, .may_wrap = true}},
                      rows, out));
 }
 
@@ -64,45 +75,90 @@ Result<Fields> preimage_of(cache::Cache& cache, const Digest& key) {
   return object->preimage();
 }
 
-Result<WhyAnswer> explain_miss(cache::Cache& cache, const Digest& key,
-                               const Fields& preimage, const std::string& name,
-                               std::string toolchain_note) {
+/// The entries to compare with: those of the same kernel, or of any kernel if there are
+/// none.
+Result<const MissExplainer::Candidates*> MissExplainer::candidates(
+    const std::string& kernel) {
+  const auto [at, is_new] = read_.try_emplace(kernel);
+  Candidates& found = at->second;
+  if (!is_new)
+    return &found;
+  constexpr std::size_t kMostCandidates = 2000;
+  cache::ListQuery query;
+  query.templates = {kernel};
+  query.limit = kMostCandidates;
+  auto entries = KILN_TRY(cache_.list(query));
+  if (entries.empty()) {
+    query.templates.clear();
+    entries = KILN_TRY(cache_.list(query));
+  }
+  for (const cache::Entry& entry : entries) {
+    // Skip an entry that was removed or is damaged.
+    if (auto preimage = preimage_of(cache_, entry.key)) {
+      found.preimages.push_back(*std::move(preimage));
+      found.keys.push_back(entry.key);
+    }
+  }
+  return &found;
+}
+
+Result<WhyAnswer> MissExplainer::explain(const Digest& key, const Fields& preimage,
+                                         const std::string& name,
+                                         std::string toolchain_note) {
   WhyAnswer answer{.key = key,
                    .nearest = {},
                    .differences = {},
                    .toolchain_note = std::move(toolchain_note)};
-  if (const auto there = cache.inspect(key); there && *there) {
+  if (const auto there = cache_.inspect(key); there && *there) {
     answer.same = true;
     answer.nearest = key;
     return answer;
   }
-  std::vector<Fields> preimages;
-  std::vector<Digest> keys;
-  for (const cache::Entry& entry : KILN_TRY(candidates(cache, name))) {
-    // Skip an entry that was removed or is damaged.
-    if (auto found = preimage_of(cache, entry.key)) {
-      preimages.push_back(*std::move(found));
-      keys.push_back(entry.key);
-    }
-  }
-  if (auto nearest = key::nearest_preimage(preimage, preimages)) {
-    answer.nearest = keys[nearest->index];
+  const Candidates& found = *KILN_TRY(candidates(name));
+  if (auto nearest = key::nearest_preimage(preimage, found.preimages)) {
+    answer.nearest = found.keys[nearest->index];
     answer.differences = std::move(nearest->differences);
   }
   return answer;
 }
 
 void print_answer(const WhyAnswer& answer, bool as_json, const Terminal& out) {
-  if (!as_json)
-    return print_lines(answer, out);
-  ordered_json json = {{"same", answer.same},
-                       {"key", answer.key.hex()},
-                       {"nearest", answer.nearest ? ordered_json(answer.nearest->hex())
-                                                  : ordered_json(nullptr)},
-                       {"differences", differences_json(answer.differences)}};
-  if (!answer.toolchain_note.empty())
-    json["toolchain"] = answer.toolchain_note;
-  print_json(json);
+  if (as_json)
+    print_json(answer_json(answer));
+  else
+    print_lines(answer, out);
+}
+
+void print_answers(std::string_view text, std::span<const WhyAnswer> answers,
+                   std::size_t shown, bool as_json, const Terminal& out) {
+  if (as_json) {
+    ordered_json json = answer_json(answers[shown]);
+    json["requests"] = ordered_json::array();
+    for (const WhyAnswer& answer : answers) {
+      ordered_json each = answer_json(answer);
+      each["template"] = answer.label;
+      json["requests"].push_back(std::move(each));
+    }
+    return print_json(json);
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const WhyAnswer& answer : answers) {
+    if (!answer.same)
+      rows.push_back(
+          {answer.label,
+           answer.nearest ? answer.nearest->hex().substr(0, kShortKeyDigits) : "none",
+           difference_text(answer)});
+  }
+  print(out.fitted(fmt::format(
+      "toolchain {}\n{} is {} kernels, as `kiln warm` builds them: {} in "
+      "the cache, {}\n",
+      answers[shown].toolchain_note, text, answers.size(), answers.size() - rows.size(),
+      counted(rows.size(), "miss", "misses"))));
+  if (!rows.empty())
+    print(format_table({{.title = "MISS", .may_be_cut = true},
+                        {.title = "NEAREST", .leave_out = 1},
+                        {.title = "DIFFERS", .may_wrap = true}},
+                       rows, out));
 }
 
 }  // namespace kiln::tools

@@ -1,10 +1,14 @@
-// Which fields make two keys differ, or why a request misses: the answer of `kiln why`
-// and of `kiln attention why`.
+// Which fields make two keys differ, or why requests miss: the answer of `kiln why` and
+// of `kiln attention why`.
 
 #pragma once
 
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cache/cache.h"
@@ -21,19 +25,41 @@ struct WhyAnswer {
   std::vector<key::FieldDifference> differences;
   /// For a request: the toolchain used here, and why. Empty: two keys were compared.
   std::string toolchain_note = {};
+  std::string label = {};  // of a request, "scaled_softmax_fwd:dtype=bf16"
 };
 
 /// The preimage of a stored object. Errors: kNotFound, kCorrupt, kIo.
 [[nodiscard]] Result<Fields> preimage_of(cache::Cache& cache, const Digest& key);
 
-/// Looks up a request's key. On a miss, finds the nearest entry among those of the
-/// kernel `name`, or among all entries if there are none.
-[[nodiscard]] Result<WhyAnswer> explain_miss(cache::Cache& cache, const Digest& key,
-                                             const Fields& preimage,
-                                             const std::string& name,
-                                             std::string toolchain_note);
+/// Looks up requests and finds what comes nearest. Reads the entries of a kernel once.
+/// Thread safety: none.
+class MissExplainer {
+ public:
+  explicit MissExplainer(cache::Cache& cache) : cache_(cache) {}
+
+  /// Looks up a request's key. On a miss, finds the nearest entry among those of the
+  /// kernel `name`, or among all entries if there are none.
+  [[nodiscard]] Result<WhyAnswer> explain(const Digest& key, const Fields& preimage,
+                                          const std::string& name,
+                                          std::string toolchain_note);
+
+ private:
+  struct Candidates {
+    std::vector<Digest> keys;
+    std::vector<Fields> preimages;
+  };
+  [[nodiscard]] Result<const Candidates*> candidates(const std::string& kernel);
+
+  cache::Cache& cache_;
+  std::map<std::string, Candidates> read_;  // by the kernel
+};
 
 /// The contract's document, or lines for people.
 void print_answer(const WhyAnswer& answer, bool as_json, const Terminal& out);
+
+/// Of several requests that one pattern, `text`, stands for. The document is that of
+/// `answers[shown]` with all of them in "requests".
+void print_answers(std::string_view text, std::span<const WhyAnswer> answers,
+                   std::size_t shown, bool as_json, const Terminal& out);
 
 }  // namespace kiln::tools

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -37,19 +38,24 @@ class Step {
   Launches all_;
 };
 
-/// The softmax of unfused attention.
+/// The softmax of unfused attention, for every length up to the preset's, which
+/// training may begin with: a kernel is for the lengths up to a power of two.
 Result<void> add_softmax(const Preset& preset, Step& step) {
   const Preset::Attention& attention = *preset.attention;
-  KILN_TRY(step.add(SoftmaxForward{.dtype = preset.dtype,
-                                   .heads = attention.heads,
-                                   .sq = attention.sequence,
-                                   .skv = attention.sequence,
-                                   .mask = attention.mask}));
-  return step.add(SoftmaxBackward{.dtype = preset.dtype,
-                                  .heads = attention.heads,
-                                  .sq = attention.sequence,
-                                  .skv = attention.sequence,
-                                  .mask = attention.mask});
+  for (std::int64_t length = 1;; length = std::min(2 * length, attention.sequence)) {
+    KILN_TRY(step.add(SoftmaxForward{.dtype = preset.dtype,
+                                     .heads = attention.heads,
+                                     .sq = length,
+                                     .skv = length,
+                                     .mask = attention.mask}));
+    KILN_TRY(step.add(SoftmaxBackward{.dtype = preset.dtype,
+                                      .heads = attention.heads,
+                                      .sq = length,
+                                      .skv = length,
+                                      .mask = attention.mask}));
+    if (length == attention.sequence)
+      return {};
+  }
 }
 
 /// What frameworks keep in a table: angles, or cosines and sines, in float or in the

@@ -131,7 +131,7 @@ TEST_F(WarmTest, fault_37_InterruptedAnywhereItSaysWhatWasDoneAndIsResumed) {
   EXPECT_GT(partial, 0) << "none was interrupted in the middle";
 }
 
-TEST_F(WarmTest, fault_37_OnAFullDiskItSaysWhatIsNotStoredAndIsResumedOnceThereIsRoom) {
+TEST_F(WarmTest, fault_37_OnAFullDiskItEndsSoonSaysSoAndIsResumedOnceThereIsRoom) {
   Campaign campaign;
   std::filesystem::create_directory(kiln_.cache_dir());
   test::ChildProcess child([&] {
@@ -142,9 +142,12 @@ TEST_F(WarmTest, fault_37_OnAFullDiskItSaysWhatIsNotStoredAndIsResumedOnceThereI
     const test::Finished full = kiln_.run(warming_);
     const json report = full.json();
     const int done = stored();
-    const bool said = full.status == 1 && report["compiled"] == kKernels &&
-                      report["failed"] == 0 && done > 0 && done < kKernels &&
-                      report["not_stored"] == kKernels - done;
+    const int lost = report["not_stored"].get<int>();
+    // Each of the two jobs may lose one more than the three in a row that end it.
+    const bool said = full.status == 3 && done > 0 && lost >= 3 && lost <= 8 &&
+                      report["compiled"] == done + lost &&
+                      report["failed"] == kKernels - done - lost &&
+                      report["failed"] > 0;
     if (!said) {
       std::fprintf(stderr, "%d are stored: %s\n", done, full.text().c_str());
       return 1;

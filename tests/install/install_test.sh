@@ -123,6 +123,11 @@ done
 clean c "$work/from_c"
 [[ $(grep -c '^device [01], a .*: launched$' "$log") == 2 ]] || fail "the example in C: $(<"$log")"
 
+say "the example for CI, with the simulated driver that is installed"
+(cd "$work" && clean ci "$prefix/$(folder_of ci.sh)/ci.sh" "$prefix" "$work/cmake/app")
+[[ $(grep -c '^device [01]: launched$' "$log") == 4 ]] || fail "twice on two devices: $(<"$log")"
+grep -q '^2 requested: 2 hits, 0 compiled' "$log" || fail "warm should have found both: $(<"$log")"
+
 say "the installed program shares the cache, and finds the worker"
 clean cmake "$prefix/bin/kiln" warm --template 'scaled_softmax_fwd:dtype=bf16,max_cols=128' \
   --arch 7.5,8.6,9.0

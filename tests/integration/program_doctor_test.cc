@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -85,6 +86,7 @@ TEST_F(ProgramDoctorTest, WritesAProfileThatPlansCanBeBuiltFor) {
 TEST_F(ProgramDoctorTest, SaysWhoseTheRootIsAndOnWhatFileSystem) {
   fs::create_directories(kiln_.cache_dir());
   ASSERT_EQ(::chmod(kiln_.cache_dir().c_str(), 0750), 0);
+  kiln_.compiled(test::kTinySource);
   const json found = report();
   const json& cache = found["cache"];
   EXPECT_EQ(cache["root"], kiln_.cache_dir().native());
@@ -94,7 +96,7 @@ TEST_F(ProgramDoctorTest, SaysWhoseTheRootIsAndOnWhatFileSystem) {
   const std::string name = cache::file_system_name(
       cache::real_file_system().type(kiln_.cache_dir().c_str()));
   EXPECT_EQ(cache["file_system"], name);
-  EXPECT_EQ(cache["entries"], 0);
+  EXPECT_EQ(cache["entries"], 1);
   struct statvfs room {};
   ASSERT_EQ(::statvfs(kiln_.cache_dir().c_str(), &room), 0);
   EXPECT_LE(cache["free_bytes"].get<double>(),
@@ -104,6 +106,39 @@ TEST_F(ProgramDoctorTest, SaysWhoseTheRootIsAndOnWhatFileSystem) {
                     HasSubstr("(you)")));
   EXPECT_THAT(text(check(found, "file system"), "detail"), HasSubstr(name));
   expect_remedies(found);
+}
+
+TEST_F(ProgramDoctorTest, ACacheThatIsNotThereYetIsWellIfItCanBeMade) {
+  const json found = report();
+  EXPECT_EQ(found["cache"]["mode"], "absent");
+  EXPECT_EQ(check(found, "cache root")["verdict"], "ok");
+  EXPECT_EQ(check(found, "file system")["detail"].get<std::string>().find(
+                cache::file_system_name(
+                    cache::real_file_system().type(kiln_.folder().c_str()))),
+            0U);
+  EXPECT_NE(found["cache"]["free_bytes"], nullptr);
+  EXPECT_FALSE(fs::exists(kiln_.cache_dir()));
+}
+
+TEST_F(ProgramDoctorTest, ACacheThatCannotBeMadeIsTold) {
+  const fs::path disk = kiln_.folder() / "disk";
+  fs::create_directory(disk);
+  kiln_.set("KILN_CACHE_DIR", disk / "cache");
+  const auto status = test::in_mount_namespace([&] {
+    if (::mount(disk.c_str(), disk.c_str(), nullptr, MS_BIND, nullptr) != 0 ||
+        ::mount(nullptr, disk.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY,
+                nullptr) != 0)
+      return 77;
+    const json found = report(1);
+    EXPECT_EQ(check(found, "cache root")["verdict"], "fail");
+    EXPECT_THAT(text(check(found, "cache root"), "detail"),
+                HasSubstr("none can be made: " + disk.native() + ": Read-only"));
+    expect_remedies(found);
+    return 0;
+  });
+  if (!status)
+    GTEST_SKIP() << "NOT TESTED: no mount namespace can be made here";
+  EXPECT_EQ(*status, 0);
 }
 
 TEST_F(ProgramDoctorTest, ARootThatOthersCanWriteFailsAndIsTold) {
@@ -140,6 +175,7 @@ TEST_F(ProgramDoctorTest, ARootOnTheNetworkIsToldWithWhatFollows) {
   fs::create_directories(kiln_.folder() / "run");
   fs::permissions(kiln_.folder() / "run", fs::perms::owner_all);
   kiln_.set("XDG_RUNTIME_DIR", kiln_.folder() / "run");
+  kiln_.compiled(test::kTinySource);
   const json found = report();
   EXPECT_EQ(found["cache"]["file_system"], "nfs");
   EXPECT_EQ(found["cache"]["network"], true);
@@ -155,6 +191,7 @@ TEST_F(ProgramDoctorTest, ARootOnTheNetworkIsToldWithWhatFollows) {
 }
 
 TEST_F(ProgramDoctorTest, LocksThatAreRefusedAreToldWithTheReason) {
+  kiln_.compiled(test::kTinySource);
   const bool tried = in_child([&] {
     if (!test::refuse_locks(ENOLCK))
       return 77;
@@ -173,6 +210,7 @@ TEST_F(ProgramDoctorTest, LocksThatAreRefusedAreToldWithTheReason) {
 
 // As on a file system whose lock server is gone: the call that must not wait waits.
 TEST_F(ProgramDoctorTest, LocksThatNeverReturnAreToldAndHoldNothingUp) {
+  kiln_.compiled(test::kTinySource);
   const bool tried = in_child([&] {
     if (!test::hang_in_locks())
       return 77;

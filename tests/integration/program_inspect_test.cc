@@ -1,4 +1,6 @@
-// Looking at a cache and after it: ls, show, why, verify, trim, clear, stats.
+// Looking at a cache and after it: ls, show, verify, trim, clear, stats.
+
+#include "tests/integration/program_inspect.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +9,6 @@
 #include <fstream>
 
 #include "device/cubin.h"
-#include "tests/support/program.h"
 #include "util/read_file.h"
 
 namespace kiln {
@@ -24,45 +25,6 @@ using testing::StartsWith;
 using testing::UnorderedElementsAre;
 namespace fs = std::filesystem;
 using Arguments = test::KilnProgram::Arguments;
-
-class ProgramInspectTest : public testing::Test {
- protected:
-  void SetUp() override {
-    kiln_.use_fake_nvrtc();
-    templates_ = test::write_tiny_templates(kiln_);
-    kiln_.set("KILN_TEMPLATE_DIR", templates_);
-  }
-  json warm(const std::string& what, const std::string& arch) {
-    return kiln_.json_of({"warm", "--template", what, "--arch", arch});
-  }
-  std::string one(const std::string& what, const std::string& arch = "9.0") {
-    return warm(what, arch)["entries"][0]["key"];
-  }
-  std::vector<std::string> list(Arguments more, const char* member = "key") {
-    more.insert(more.begin(), "ls");
-    std::vector<std::string> values;
-    const json listed = kiln_.json_of(more);
-    for (const json& entry : listed["entries"]) values.push_back(entry[member]);
-    return values;
-  }
-  [[nodiscard]] fs::path object(const std::string& key) const {
-    for (const fs::path& file : kiln_.object_files()) {
-      if (file.parent_path().filename().string() + file.filename().string() == key)
-        return file;
-    }
-    return {};
-  }
-  static void flip_byte(const fs::path& file, std::uintmax_t at) {
-    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
-    stream.seekg(static_cast<std::streamoff>(at));
-    const char flipped = static_cast<char>(stream.get() ^ 1);
-    stream.seekp(static_cast<std::streamoff>(at));
-    stream.put(flipped);
-  }
-
-  test::KilnProgram kiln_;
-  std::string templates_;
-};
 
 TEST_F(ProgramInspectTest, LsFiltersCombineWithAnd) {
   warm("tiny:dtype=bf16,wide=false", "8.0,9.0");
@@ -157,48 +119,6 @@ TEST_F(ProgramInspectTest, AUniquePrefixIsAKeyAndAnAmbiguousOneIsNot) {
   EXPECT_EQ(kiln_.json_of({"show", key})["key"], key);
 }
 
-TEST_F(ProgramInspectTest, WhyNamesExactlyTheFieldThatDiffers) {
-  const json report = warm("tiny_fwd:dtype=bf16", "9.0");
-  const std::string a = report["entries"][0]["key"];
-  const std::string b = report["entries"][1]["key"];
-  const json why = kiln_.json_of({"why", a.substr(0, 10), b});
-  EXPECT_EQ(why["same"], false);
-  EXPECT_EQ(why["key"], a);
-  EXPECT_EQ(why["nearest"], b);
-  ASSERT_THAT(why["differences"], SizeIs(1));
-  EXPECT_THAT(why["differences"][0]["field"].get<std::string>(), HasSubstr("wide"));
-  EXPECT_THAT(std::vector({why["differences"][0]["a"].get<std::string>(),
-                           why["differences"][0]["b"].get<std::string>()}),
-              UnorderedElementsAre("false", "true"));
-  EXPECT_EQ(kiln_.json_of({"why", a, a})["same"], true);
-  const std::string other = one("tiny_fwd:dtype=bf16,wide=false", "8.0");
-  const json arch =
-      kiln_.json_of({"why", one("tiny_fwd:dtype=bf16,wide=false", "9.0"), other});
-  ASSERT_THAT(arch["differences"], SizeIs(1));
-  EXPECT_EQ(arch["differences"][0]["a"], "sm_90");
-  EXPECT_EQ(arch["differences"][0]["b"], "sm_80");
-}
-
-TEST_F(ProgramInspectTest, WhySaysWhetherARequestHitsAndWhatIsNearest) {
-  const std::string key = one("tiny_fwd:dtype=bf16,wide=false");
-  const Arguments request{"why", "--arch", "9.0", "--template"};
-  auto hit = request;
-  hit.emplace_back("tiny_fwd:dtype=bf16");
-  EXPECT_EQ(kiln_.json_of(hit)["same"], true);
-  EXPECT_THAT(kiln_.run(hit).out, HasSubstr("a hit"));
-  auto miss = request;
-  miss.emplace_back("tiny_fwd:dtype=f16");
-  const json why = kiln_.json_of(miss);
-  EXPECT_EQ(why["same"], false);
-  EXPECT_EQ(why["nearest"], key);
-  ASSERT_THAT(why["differences"], SizeIs(1));
-  EXPECT_EQ(why["differences"][0]["a"], "f16");
-  EXPECT_EQ(why["differences"][0]["b"], "bf16");
-  EXPECT_THAT(kiln_.run(miss).out, HasSubstr("a miss"));
-  kiln_.run({"clear", "--all", "--yes"});
-  EXPECT_TRUE(kiln_.json_of(miss)["nearest"].is_null());
-}
-
 TEST_F(ProgramInspectTest, VerifyFindsDamageAndQuarantineMakesRoomForANewBuild) {
   const json report = warm("tiny_fwd", "9.0");
   const std::string flipped = report["entries"][0]["key"];
@@ -259,6 +179,18 @@ TEST_F(ProgramInspectTest, TrimRemovesTheLeastRecentlyUsedUntilTheRestFits) {
   EXPECT_THAT(list({}), IsEmpty());
 }
 
+TEST_F(ProgramInspectTest, ACacheOverItsLimitSaysWhenItIsTrimmed) {
+  const json all = warm("tiny_fwd", "9.0");
+  EXPECT_EQ(all["compiled"], 6);
+  EXPECT_THAT(kiln_.run({"stats"}).out, Not(HasSubstr("over its limit")));
+  kiln_.set("KILN_CACHE_SIZE", "1k");
+  EXPECT_THAT(kiln_.run({"stats"}).out, HasSubstr("over its limit: the next build"));
+  EXPECT_THAT(kiln_.run({"doctor"}).out,
+              AllOf(HasSubstr("warn  index: 6 entries"), HasSubstr("over its limit")));
+  EXPECT_EQ(kiln_.json_of({"trim", "--max-size", "1k"})["removed"], 6);
+  EXPECT_THAT(kiln_.run({"stats"}).out, Not(HasSubstr("over its limit")));
+}
+
 TEST_F(ProgramInspectTest, ClearTakesKeysFiltersAgesAndAll) {
   const json report = warm("tiny:dtype=bf16", "8.0,9.0");
   ASSERT_EQ(report["compiled"], 8);
@@ -311,6 +243,10 @@ TEST_F(ProgramInspectTest, ClearAllRemovesWhatIsDamagedToo) {
 TEST_F(ProgramInspectTest, NothingIsMadeWhereOnlyLookingIsAskedFor) {
   const fs::path nowhere = kiln_.folder() / "nowhere/deep";
   kiln_.set("KILN_CACHE_DIR", nowhere);
+  const fs::path runtime = kiln_.folder() / "run";  // where locks could be instead
+  fs::create_directory(runtime);
+  fs::permissions(runtime, fs::perms::owner_all);
+  kiln_.set("XDG_RUNTIME_DIR", runtime);
   for (const Arguments& arguments :
        {Arguments{"ls"}, Arguments{"stats"}, Arguments{"verify"}, Arguments{"trim"},
         Arguments{"clear", "--all", "--yes"}}) {
@@ -321,7 +257,11 @@ TEST_F(ProgramInspectTest, NothingIsMadeWhereOnlyLookingIsAskedFor) {
   const auto why = kiln_.run(
       {"why", "--template", "scaled_softmax_fwd:dtype=bf16", "--arch", "9.0"});
   EXPECT_EQ(why.status, 0) << why.text();
+  const auto doctor = kiln_.run({"doctor"});
+  EXPECT_EQ(doctor.status, 0) << doctor.text();
+  EXPECT_THAT(doctor.out, HasSubstr(nowhere.native() + ": no cache yet; the first"));
   EXPECT_FALSE(fs::exists(nowhere.parent_path()));
+  EXPECT_TRUE(fs::is_empty(runtime));
 }
 
 TEST_F(ProgramInspectTest, ACacheThatIsNamedAndNotThereIsExitThree) {
@@ -350,6 +290,7 @@ TEST_F(ProgramInspectTest, LookingIntoAFolderThatIsNoCacheLeavesItAsItIs) {
                       "--cache-dir", empty})
                 .status,
             0);
+  EXPECT_EQ(kiln_.run({"doctor", "--cache-dir", empty}).status, 0);
   EXPECT_TRUE(fs::is_empty(empty));
 }
 

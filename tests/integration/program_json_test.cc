@@ -143,8 +143,13 @@ TEST_F(ProgramJsonTest, Why) {
   expect_members(keys, why_members);
   expect_members(keys["differences"][0], {{"field", "s"}, {"a", "s"}, {"b", "s"}});
   const json request = kiln_.json_of({"why", "--template-dir", templates_, "--template",
+                                      "tiny_bwd:dtype=f16,wide=true", "--arch", "9.0"});
+  const Members request_members = with(why_members, {{"toolchain", "s"}});
+  expect_members(request, request_members);
+  const json several = kiln_.json_of({"why", "--template-dir", templates_, "--template",
                                       "tiny_bwd:dtype=f16", "--arch", "9.0"});
-  expect_members(request, with(why_members, {{"toolchain", "s"}}));
+  expect_members(several, with(request_members, {{"requests", "a"}}));
+  expect_members(several["requests"][0], with(request_members, {{"template", "s"}}));
 }
 
 TEST_F(ProgramJsonTest, VerifyTrimClearAndStats) {

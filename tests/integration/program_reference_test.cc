@@ -27,11 +27,14 @@ std::string page(const std::string& path) {
   return read_text_file(path, 1U << 20U).value();
 }
 
-/// What a bash that knows the completion offers for `words`, the last one unfinished.
-std::set<std::string> offered(const std::string& words, int index) {
-  const std::string command = "bash -c '. " + kCompletion + "; COMP_WORDS=(" + words +
-                              "); COMP_CWORD=" + std::to_string(index) +
-                              "; _kiln; printf \"%s\\n\" \"${COMPREPLY[@]}\"'";
+/// What a bash that knows the completion offers after `line`.
+std::set<std::string> offered(const std::string& line) {
+  const std::string program =
+      std::filesystem::path(test::paths::kProgram).parent_path();
+  const std::string command = "PATH=" + program + ":$PATH bash -c '. " + kCompletion +
+                              "; COMP_LINE=\"" + line +
+                              "\"; COMP_POINT=${#COMP_LINE}; _kiln; "
+                              "printf \"%s\\n\" \"${COMPREPLY[@]}\"'";
   std::set<std::string> lines;
   std::FILE* const out = ::popen(command.c_str(), "r");
   for (char line[256]; std::fgets(line, sizeof(line), out) != nullptr;)
@@ -68,16 +71,33 @@ TEST(ProgramReferenceTest, TheManPageHasNoTroffMistake) {
 }
 
 TEST(ProgramReferenceTest, CompletionOffersVerbsThenOptions) {
-  EXPECT_EQ(offered("kiln w", 1), (std::set<std::string>{"warm", "why"}));
-  EXPECT_EQ(offered("kiln verify --q", 2), (std::set<std::string>{"--quarantine"}));
-  EXPECT_TRUE(offered("kiln ls --", 2).contains("--sort"));
-  EXPECT_EQ(offered("kiln ls --sort s", 3), (std::set<std::string>{"size"}));
-  EXPECT_EQ(offered("kiln warm --preset llama-3-8", 3),
+  EXPECT_EQ(offered("kiln w"), (std::set<std::string>{"warm", "why"}));
+  EXPECT_EQ(offered("kiln verify --q"), (std::set<std::string>{"--quarantine"}));
+  EXPECT_TRUE(offered("kiln ls --").contains("--sort"));
+  EXPECT_EQ(offered("kiln ls --sort s"), (std::set<std::string>{"size"}));
+  EXPECT_EQ(offered("kiln warm --preset llama-3-8"),
             (std::set<std::string>{"llama-3-8b"}));
-  EXPECT_EQ(offered("kiln warm --profile h100", 3),
+  EXPECT_EQ(offered("kiln warm --profile h100"),
             (std::set<std::string>{"h100-pcie", "h100-sxm"}));
-  EXPECT_EQ(offered("kiln warm --arch 9", 3), (std::set<std::string>{"9.0"}));
-  EXPECT_EQ(offered("kiln attention w", 2), (std::set<std::string>{"warm", "why"}));
+  EXPECT_EQ(offered("kiln warm --arch 9"), (std::set<std::string>{"9.0"}));
+  EXPECT_EQ(offered("kiln attention w"), (std::set<std::string>{"warm", "why"}));
+}
+
+// bash itself completes what stands behind the last : or =.
+TEST(ProgramReferenceTest, CompletionKnowsTheParametersOfATemplate) {
+  EXPECT_EQ(offered("kiln warm --template scaled_masked_softmax_f"),
+            (std::set<std::string>{"scaled_masked_softmax_fwd"}));
+  EXPECT_EQ(offered("kiln warm --template scaled_softmax_fwd:"),
+            (std::set<std::string>{"dtype=", "max_cols="}));
+  EXPECT_EQ(offered("kiln why --template scaled_softmax_fwd:d"),
+            (std::set<std::string>{"dtype="}));
+  EXPECT_EQ(offered("kiln render scaled_softmax_fwd:dtype="),
+            (std::set<std::string>{"f16", "bf16", "f32"}));
+  EXPECT_EQ(offered("kiln warm --template scaled_softmax_fwd:dtype=bf16,ma"),
+            (std::set<std::string>{"bf16,max_cols="}));
+  EXPECT_EQ(offered("kiln warm --template scaled_softmax_fwd:dtype=bf16,max_cols=an"),
+            (std::set<std::string>{"any"}));
+  EXPECT_EQ(offered("kiln warm --template none:d"), (std::set<std::string>{}));
 }
 
 }  // namespace

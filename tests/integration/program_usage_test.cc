@@ -242,6 +242,23 @@ TEST_F(ProgramUsageTest, AFileThatIsNotThereIsNamed) {
                {"--events"});
 }
 
+// Root may read everything, but not the end of a link that leads to itself.
+TEST_F(ProgramUsageTest, AFileThatCannotBeReadIsWrongInputToo) {
+  const auto loop = [this](const std::string& name) {
+    std::filesystem::create_symlink(name, kiln_.folder() / name);
+    return "./" + name;
+  };
+  const std::string manifest = loop("loop.jsonl");
+  const std::string preset = loop("loop.toml");
+  const std::string profile = loop("loop.json");
+  const std::string source = loop("loop.cu");
+  expect_wrong({"warm", "--manifest", manifest, "--arch", "9.0"}, {"loop.jsonl"});
+  expect_wrong({"warm", "--preset", preset, "--arch", "9.0"}, {"loop.toml"});
+  expect_wrong({"warm", "--quick", "--profile", profile}, {"loop.json"});
+  expect_wrong({"compile", source, "--arch", "9.0"}, {"loop.cu"});
+  expect_wrong({"doctor", "--compare", profile}, {"loop.json"});
+}
+
 TEST_F(ProgramUsageTest, AManifestsBadLineIsNamedByItsNumber) {
   const auto expect_line = [this](const std::string& text, const std::string& place,
                                   const std::string& why) {
@@ -387,6 +404,23 @@ TEST_F(ProgramUsageTest, HelpOfEveryVerbNamesEveryOptionAndNothingElse) {
   const auto wrong = kiln_.run({"help", "wram"});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, HasSubstr("did you mean 'warm'?"));
+}
+
+TEST_F(ProgramUsageTest, HelpOfAnActionHasNoOptionOfAnother) {
+  const std::string all = kiln_.run({"attention", "--help"}).out;
+  const std::string explain = kiln_.run({"attention", "explain", "--help"}).out;
+  const std::string warm = kiln_.run({"attention", "warm", "--help"}).out;
+  const std::string why = kiln_.run({"attention", "why", "--help"}).out;
+  for (const char* name : {"--matrix", "--cudnn ", "--dry-run", "--jobs", "--cp "})
+    EXPECT_THAT(all, HasSubstr(std::string("\n  ") + name));
+  const auto has = [](const std::string& help, const std::string& name) {
+    return help.find("\n  " + name) != std::string::npos;
+  };
+  EXPECT_TRUE(has(explain, "--matrix") && !has(explain, "--dry-run"));
+  EXPECT_TRUE(has(warm, "--dry-run") && !has(warm, "--matrix"));
+  EXPECT_FALSE(has(why, "--matrix") || has(why, "--dry-run") || has(why, "--cp "));
+  for (const std::string& help : {explain, warm, why})
+    EXPECT_TRUE(has(help, "--pass") && has(help, "--cache-dir")) << help;
 }
 
 TEST_F(ProgramUsageTest, AStderrThatTakesNothingStopsNothing) {

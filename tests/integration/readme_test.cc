@@ -228,6 +228,11 @@ TEST(ReadmeTest, ItsAttentionIsThatOfTheExample) {
       "tests/examples/attention.cc");
 }
 
+TEST(ReadmeTest, ItsExampleForCiIsTheOneThatIsInstalled) {
+  expect_in_order(code_lines_of("docs/testing.md", "On CI", "sh"),
+                  "tests/examples/ci.sh");
+}
+
 TEST(ReadmeTest, ItsCMakeIsThatOfTheProjectThatUsesWhatIsInstalled) {
   expect_in_order(code_lines_of("docs/guide.md", "Use it from C++", "cmake"),
                   "tests/install/consumer/CMakeLists.txt");

@@ -177,14 +177,15 @@ Finished KilnProgram::run(const Arguments& arguments, std::string_view input) {
 }
 
 Finished KilnProgram::run_on_terminal(const Arguments& arguments,
-                                      std::string_view typed) {
+                                      std::string_view typed, unsigned short columns,
+                                      std::string_view after) {
   std::vector<std::string> words{paths::kProgram};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables = environment();
   const auto argv = pointers(words);
   const auto envp = pointers(variables);
   const std::string folder = temp_.path();
-  const winsize size{.ws_row = 30, .ws_col = 100, .ws_xpixel = 0, .ws_ypixel = 0};
+  const winsize size{.ws_row = 30, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
   int terminal = -1;
   const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, &size);
   if (pid == 0) {
@@ -192,14 +193,23 @@ Finished KilnProgram::run_on_terminal(const Arguments& arguments,
       ::execve(argv[0], argv.data(), envp.data());
     ::_exit(127);
   }
-  EXPECT_EQ(::write(terminal, typed.data(), typed.size()),
-            static_cast<ssize_t>(typed.size()));
   Finished finished;
+  bool is_typed = false;
+  const auto type = [&] {
+    if (is_typed || finished.out.find(after) == std::string::npos)
+      return;
+    is_typed = true;
+    EXPECT_EQ(::write(terminal, typed.data(), typed.size()),
+              static_cast<ssize_t>(typed.size()));
+  };
+  type();
   std::array<char, 4096> chunk{};
   ssize_t n = 0;
   // The terminal reports EIO once the last process on it is gone.
-  while ((n = ::read(terminal, chunk.data(), chunk.size())) > 0)
+  while ((n = ::read(terminal, chunk.data(), chunk.size())) > 0) {
     finished.out.append(chunk.data(), static_cast<std::size_t>(n));
+    type();
+  }
   int raw = 0;
   EXPECT_EQ(::waitpid(pid, &raw, 0), pid);
   ::close(terminal);

@@ -63,9 +63,10 @@ class KilnProgram {
   [[nodiscard]] Running start(const Arguments& arguments, std::string_view input = "");
   /// As run(), of a command line for sh, in which `kiln` is the program.
   Finished run_in_shell(const std::string& command);
-  /// As run(), on a terminal of 100 columns: `out` has both streams. `typed` is what
-  /// the user answers.
-  Finished run_on_terminal(const Arguments& arguments, std::string_view typed = "");
+  /// As run(), on a terminal of so many columns: `out` has both streams. The user
+  /// types `typed` as soon as `after` has been printed.
+  Finished run_on_terminal(const Arguments& arguments, std::string_view typed = "",
+                           unsigned short columns = 100, std::string_view after = "");
 
   void set(const std::string& variable, const std::string& value);
   void unset(const std::string& variable);

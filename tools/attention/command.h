@@ -68,6 +68,11 @@ struct AttentionTarget {
 [[nodiscard]] Result<std::vector<device::DeviceProperties>> plan_devices(
     const Config& config, const AttentionOptions& options);
 
+/// The devices that a profile describes, or that are present; none for an architecture,
+/// which several devices have. Otherwise as plan_devices().
+[[nodiscard]] Result<std::vector<device::DeviceProperties>> described_devices(
+    const Config& config, const ArchitectureOptions& options);
+
 /// Asks cuDNN by building a plan, or by finding a built one.
 [[nodiscard]] attention::AskCudnn ask_cudnn(PlanService& plans,
                                             const device::DeviceProperties& device,

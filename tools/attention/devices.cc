@@ -85,7 +85,8 @@ Result<std::vector<AttentionTarget>> listed_devices(
       KILN_TRY(add_present(config, devices));
   }
   for (const std::string& profile : options.profiles)
-    KILN_TRY(add_once(devices, KILN_TRY(device::read_device_properties(profile))));
+    KILN_TRY(add_once(devices,
+                      KILN_TRY(from_input(device::read_device_properties(profile)))));
   if (!is_given(options))
     KILN_TRY(add_present(config, devices));
   return devices;
@@ -156,6 +157,22 @@ Result<std::vector<AttentionTarget>> attention_targets(
     if (each.device)
       each.device->driver_version = 1000 * version->major + 10 * version->minor;
   }
+  return devices;
+}
+
+Result<std::vector<DeviceProperties>> described_devices(
+    const Config& config, const ArchitectureOptions& options) {
+  std::vector<AttentionTarget> found;
+  bool present = !is_given(options);
+  for (const std::string& text : options.lists)
+    present = present || KILN_TRY(device::parse_architecture_list(text)).native;
+  if (present)
+    KILN_TRY(add_present(config, found));
+  for (const std::string& profile : options.profiles)
+    KILN_TRY(
+        add_once(found, KILN_TRY(from_input(device::read_device_properties(profile)))));
+  std::vector<DeviceProperties> devices;
+  for (AttentionTarget& each : found) devices.push_back(*std::move(each.device));
   return devices;
 }
 

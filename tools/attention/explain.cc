@@ -45,7 +45,7 @@ Result<std::vector<ComputeCapability>> read_architectures(
                                           {9, 0}, {10, 0}, {10, 3}, {12, 0}};
   auto found = KILN_TRY(named_architectures(config, devices));
   for (const std::string& profile : devices.profiles)
-    found.push_back(KILN_TRY(device::read_profile(profile)).capability);
+    found.push_back(KILN_TRY(from_input(device::read_profile(profile))).capability);
   if (found.size() > 1 && !options.matrix)
     return wrong_attention("one architecture at a time; --matrix takes several");
   return found;

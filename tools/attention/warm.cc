@@ -10,12 +10,12 @@
 
 #include "attention/context_parallel.h"
 #include "attention/evaluate.h"
-#include "attention/problem_codec.h"
 #include "cudnn/library.h"
 #include "ops/attention.h"
 #include "ops/cudnn_tensors.h"
 #include "ops/preset.h"
 #include "tools/attention/command.h"
+#include "tools/attention/plan_item.h"
 #include "tools/build_run.h"
 #include "tools/verbs.h"
 #include "util/try.h"
@@ -34,27 +34,33 @@ Result<Problem> problem_of(const ops::Preset& preset, Pass pass) {
   return *problem;
 }
 
-/// The problems of one rank: both passes if a preset or --training asks for them, and
-/// each step of context parallelism.
-Result<std::vector<Problem>> wanted_problems(const AttentionOptions& options) {
+/// The problems that the flags describe: both passes if a preset or --training asks for
+/// them.
+Result<std::vector<Problem>> whole_problems(const AttentionOptions& options) {
   std::vector<Problem> whole;
-  if (!options.preset.empty()) {
-    const auto preset = KILN_TRY(ops::find_preset(options.preset));
-    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-      if (options.problem.pass.empty() || options.problem.pass == to_string(pass))
-        whole.push_back(KILN_TRY(
-            read_problem_over(options.problem, KILN_TRY(problem_of(preset, pass)))));
-    }
-    if (whole.empty())
-      KILN_TRY(named("--pass", attention::parse_pass(options.problem.pass)));
-  } else {
+  if (options.preset.empty()) {
     whole.push_back(KILN_TRY(read_problem(options.problem)));
     if (whole.front().training && whole.front().pass == Pass::kForward) {
       ProblemOptions backward = options.problem;
       backward.pass = to_string(Pass::kBackward);
       whole.push_back(KILN_TRY(read_problem(backward)));
     }
+    return whole;
   }
+  const auto preset = KILN_TRY(from_input(ops::find_preset(options.preset)));
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    if (options.problem.pass.empty() || options.problem.pass == to_string(pass))
+      whole.push_back(KILN_TRY(
+          read_problem_over(options.problem, KILN_TRY(problem_of(preset, pass)))));
+  }
+  if (whole.empty())
+    KILN_TRY(named("--pass", attention::parse_pass(options.problem.pass)));
+  return whole;
+}
+
+/// Those of one rank: each step of context parallelism.
+Result<std::vector<Problem>> wanted_problems(const AttentionOptions& options) {
+  auto whole = KILN_TRY(whole_problems(options));
   if (options.parallelism.empty())
     return whole;
   const auto parallelism = KILN_TRY(
@@ -123,7 +129,7 @@ class WarmList {
     return {};
   }
 
-  [[nodiscard]] BuildReport take() { return std::move(report_); }
+  [[nodiscard]] BuildReport take() { return std::exchange(report_, {}); }
   [[nodiscard]] bool has_kernels() const { return !only_cudnn_; }
 
   /// Kiln's kernels for each plan that failed although the rules allow it: a job's
@@ -132,6 +138,7 @@ class WarmList {
   [[nodiscard]] BuildReport replacements(BuildReport& built) {
     BuildReport kept = std::exchange(built, {});
     built.dry_run = kept.dry_run;
+    built.gave_up = kept.gave_up;
     built.skipped = kept.skipped;
     built.elapsed = kept.elapsed;
     for (std::size_t i = 0; i < kept.items.size(); ++i) {
@@ -147,7 +154,7 @@ class WarmList {
       built.items.push_back(std::move(kept.items[i]));
       built.entries.push_back(std::move(kept.entries[i]));
     }
-    return std::exchange(report_, {});
+    return take();
   }
 
  private:
@@ -163,35 +170,14 @@ class WarmList {
     return refusal ? refusal->text : std::string();
   }
 
-  [[nodiscard]] static BuildItem item_for(const Problem& problem,
-                                          const AttentionTarget& target) {
-    BuildItem item{.named_as = "template",
-                   .name = std::string(PlanService::name_of(problem)),
-                   .label = to_string(problem),
-                   .params = {},
-                   .arch = to_string(target.capability),
-                   .device = target.device ? target.device->name : std::string(),
-                   .kind = "plan",
-                   .keyed = Error{}};
-    for (const Field& field : attention::shown_fields(problem).list())
-      item.params.emplace(field.label, field.value);
-    return item;
-  }
-
   void add_error(const Problem& problem, const AttentionTarget& target, Error error) {
-    BuildItem item = item_for(problem, target);
+    BuildItem item = problem_item(problem, target);
     item.keyed = std::move(error);
     report_.items.push_back(std::move(item));
   }
 
   void add_plan(const Problem& problem, const DeviceProperties& device) {
-    BuildItem item = item_for(problem, {device.capability(), device});
-    auto keyed = plans_.key(problem, device);
-    if (keyed)
-      item.keyed = *std::move(keyed);
-    else
-      item.keyed = std::move(keyed).error();
-    report_.items.push_back(std::move(item));
+    report_.items.push_back(plan_item(plans_, problem, device));
     const ops::AttentionTensors tensors{};
     add_launches(ops::sequence_launches({problem, tensors}),
                  {device.capability(), device},
@@ -262,9 +248,10 @@ Result<int> warm_attention(Context& context, const AttentionOptions& options) {
     how.on_refusal = "; so Kiln's own kernel is built for it";
   KILN_TRY(run_builds(context, *service, how, report));
   const bool has_stopped =
-      options.fail_fast && std::ranges::any_of(report.entries, [](const auto& entry) {
-        return is_failure(entry.verdict) && entry.verdict != BuildVerdict::kRefused;
-      });
+      report.gave_up ||
+      (options.fail_fast && std::ranges::any_of(report.entries, [](const auto& entry) {
+         return is_failure(entry.verdict) && entry.verdict != BuildVerdict::kRefused;
+       }));
   if (list.has_kernels() && !has_stopped) {
     BuildReport more = list.replacements(report);
     KILN_TRY(run_builds(context, *service, how, more));

@@ -23,7 +23,8 @@ Result<int> explain_missing_plan(Context& context, const AttentionOptions& optio
   const auto note = fmt::format("cudnn-{} ({}), for {}", to_string(keyed.version),
                                 keyed.cudnn.native(), keyed.device.name);
   print_answer(
-      KILN_TRY(explain_miss(service->cache(), keyed.key, PlanService::preimage(keyed),
+      KILN_TRY(MissExplainer(service->cache())
+                   .explain(keyed.key, PlanService::preimage(keyed),
                             std::string(PlanService::name_of(keyed.problem)), note)),
       context.json, context.out);
   return kAllDone;

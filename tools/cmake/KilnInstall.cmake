@@ -22,6 +22,16 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE
 install(FILES ${PROJECT_SOURCE_DIR}/tests/examples/from_c.c
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
+# The test kit: docs/testing.md.
+if(TARGET kiln-simulated-driver)
+  install(TARGETS kiln-simulated-driver
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/kiln/testing)
+  install(FILES ${PROJECT_SOURCE_DIR}/tests/support/simulated_driver/simulated_driver.h
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/kiln/testing)
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/tests/examples/ci.sh
+          DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+endif()
+
 install(TARGETS kiln_library EXPORT kilnTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}

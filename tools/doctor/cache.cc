@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <system_error>
 #include <tuple>
 
 #include "tools/doctor/doctor.h"
+#include "tools/output/entries.h"
 #include "util/units.h"
 
 namespace kiln::tools {
@@ -19,8 +21,10 @@ constexpr std::chrono::seconds kLockProbeLimit{3};
 constexpr std::uint64_t kLittleSpace = 1ULL << 30U;
 constexpr std::uint64_t kFewInodes = 10'000;
 
-const char* mode_name(cache::Mode mode) {
-  switch (mode) {
+const char* mode_name(const cache::Cache& cache) {
+  if (cache.is_absent())
+    return "absent";
+  switch (cache.mode()) {
     case cache::Mode::kReadWrite:
       return "read-write";
     case cache::Mode::kReadOnly:
@@ -31,23 +35,35 @@ const char* mode_name(cache::Mode mode) {
   return "unknown";
 }
 
-/// Reads the facts about the root's folder and its file system, if the root exists.
+/// `path`, or the nearest folder above it that exists.
+std::string existing(std::filesystem::path path) {
+  struct stat info {};
+  while (::stat(path.c_str(), &info) != 0 && path.has_relative_path())
+    path = path.parent_path();
+  return path.native();
+}
+
+/// Reads the facts about the root's folder, if it exists, and about the file system
+/// that it is or would be on.
 void look_at_root(const cache::Cache& cache, CacheFacts& facts) {
   facts.root = cache.layout().root().native();
-  facts.mode = mode_name(cache.mode());
+  facts.mode = mode_name(cache);
   facts.has_index = cache.has_index();
   struct stat info {};
-  if (::stat(facts.root.c_str(), &info) != 0)
+  if (::stat(facts.root.c_str(), &info) == 0) {
+    facts.owner = info.st_uid;
+    facts.permissions = fmt::format("{:04o}", info.st_mode & 07777U);
+  } else if (!cache.is_absent()) {
     return;
-  facts.owner = info.st_uid;
-  facts.permissions = fmt::format("{:04o}", info.st_mode & 07777U);
-  const std::int64_t type = cache::real_file_system().type(facts.root.c_str());
+  }
+  const std::string folder = existing(facts.root);
+  const std::int64_t type = cache::real_file_system().type(folder.c_str());
   if (type >= 0) {
     facts.file_system = cache::file_system_name(type);
     facts.is_network = cache::is_network_type(type);
   }
   struct statvfs room {};
-  if (::statvfs(facts.root.c_str(), &room) != 0)
+  if (::statvfs(folder.c_str(), &room) != 0)
     return;
   facts.free_bytes = std::uint64_t{room.f_bavail} * room.f_frsize;
   // Some file systems have no fixed number of inodes and report 0 of 0.
@@ -62,7 +78,25 @@ std::string owner_text(const CacheFacts& facts) {
                      *facts.owner == ::geteuid() ? " (you)" : "", facts.permissions);
 }
 
+/// Of a cache that is not there yet.
+Check absent_check(const CacheFacts& facts) {
+  Check check{
+      "cache root", CheckVerdict::kOk,
+      facts.root + ": no cache yet; the first build makes it" + owner_text(facts), ""};
+  const std::string folder = existing(facts.root);
+  const int err = cache::real_file_system().writable(folder.c_str());
+  if (err == 0)
+    return check;
+  check.verdict = CheckVerdict::kFail;
+  check.detail = fmt::format("{}: no cache, and none can be made: {}: {}", facts.root,
+                             folder, std::generic_category().message(-err));
+  check.remedy = "set KILN_CACHE_DIR to a folder that only this user can write";
+  return check;
+}
+
 Check root_check(const cache::Cache& cache, const CacheFacts& facts) {
+  if (cache.is_absent())
+    return absent_check(facts);
   Check check{"cache root", CheckVerdict::kOk, facts.root, ""};
   switch (cache.mode()) {
     case cache::Mode::kReadWrite:
@@ -178,6 +212,10 @@ Check index_check(cache::Cache& cache, Diagnosis& diagnosis) {
     return check;
   }
   diagnosis.cache.totals = stats->totals;
+  if (const auto text = over_limit_text(*stats); !text.empty()) {
+    check.verdict = CheckVerdict::kWarn;
+    check.remedy = text;
+  }
   check.detail = fmt::format(
       "{}, {} of {}{}", counted(stats->totals.entries, "entry", "entries"),
       format_size(stats->totals.bytes), format_size(stats->limit_bytes),
@@ -211,10 +249,12 @@ void check_cache(BuildService& service, Diagnosis& diagnosis) {
   look_at_root(cache, facts);
   facts.limit_bytes = service.config().cache_limit_bytes;
   diagnosis.checks.push_back(root_check(cache, facts));
-  if (cache.mode() == cache::Mode::kOff)
+  if (cache.mode() == cache::Mode::kOff && !cache.is_absent())
     return;
   diagnosis.checks.push_back(file_system_check(facts));
   diagnosis.checks.push_back(space_check(facts));
+  if (cache.is_absent())
+    return;
   if (cache.mode() == cache::Mode::kReadWrite || facts.locks)
     diagnosis.checks.push_back(lock_check(cache, facts, diagnosis.lock_probe));
   diagnosis.checks.push_back(index_check(cache, diagnosis));

@@ -190,7 +190,7 @@ ordered_json diagnosis_json(const Diagnosis& diagnosis) {
 
 Result<std::vector<Check>> compare_with(const ordered_json& here,
                                         const std::string& path) {
-  const std::string text = KILN_TRY(read_text_file(path, kMaxReportBytes));
+  const std::string text = KILN_TRY(from_input(read_text_file(path, kMaxReportBytes)));
   const auto there = ordered_json::parse(text, nullptr, false);
   const auto foreign = fail(
       ErrorCode::kInvalidArgument,

@@ -32,7 +32,7 @@ struct Check {
 /// The cache root and its file system, as far as they are known.
 struct CacheFacts {
   std::string root;
-  std::string mode;  // "read-write", "read-only", "off"
+  std::string mode;  // "read-write", "read-only", "absent" (no cache yet), "off"
   std::optional<uid_t> owner;
   std::string permissions;  // "0700", or empty
   std::string file_system;  // "ext4", or empty

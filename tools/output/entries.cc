@@ -12,9 +12,6 @@
 namespace kiln::tools {
 namespace {
 
-// Long enough to be unique in any cache that a person looks at, short enough to copy.
-constexpr std::size_t kShortKeyDigits = 12;
-
 Parameters params_of(const cache::Entry& entry) {
   Parameters params;
   for (const Field& field : entry.params) params.emplace(field.label, field.value);
@@ -119,6 +116,15 @@ nlohmann::ordered_json differences_json(
         {{"field", difference.field}, {"a", difference.a}, {"b", difference.b}});
   }
   return list;
+}
+
+std::string over_limit_text(const cache::Stats& stats) {
+  if (stats.totals.bytes <= stats.limit_bytes)
+    return "";
+  return "over its limit: the next build that is stored removes what was used least "
+         "recently, and nothing of the last minute; `kiln trim --max-size SIZE` "
+         "removes "
+         "at once";
 }
 
 void print_removal(const Context& context, const Removal& removal) {

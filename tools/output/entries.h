@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/cache.h"
 #include "cache/entry.h"
 #include "codec/digest.h"
 #include "codec/fields.h"
@@ -25,6 +26,8 @@ namespace kiln::tools {
 
 [[nodiscard]] std::vector<Column> entry_columns();
 inline constexpr std::size_t kKernelColumn = 2;
+// Long enough to be unique in any cache that a person looks at, short enough to copy.
+inline constexpr std::size_t kShortKeyDigits = 12;
 /// `now_ns` is the time that ages count from.
 [[nodiscard]] std::vector<std::string> entry_row(const cache::Entry& entry,
                                                  std::int64_t now_ns);
@@ -41,6 +44,9 @@ inline constexpr std::size_t kKernelColumn = 2;
 /// [{"field","a","b"}]
 [[nodiscard]] nlohmann::ordered_json differences_json(
     const std::vector<key::FieldDifference>& differences);
+
+/// When a cache that is over its limit is trimmed; empty where it is not over it.
+[[nodiscard]] std::string over_limit_text(const cache::Stats& stats);
 
 struct Removal {
   std::vector<Digest> keys;

@@ -7,8 +7,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <string>
 #include <tuple>
 
+#include "tools/output/terminal.h"
 #include "util/posix_error.h"
 
 namespace kiln::tools {
@@ -45,8 +47,11 @@ void print_error(std::string_view text) {
   // Keeps the order if both streams go to the same place.
   if (std::fflush(stdout) != 0)
     note_failure(errno);
+  static const Terminal terminal(stderr);
+  const bool is_redrawn = text.find('\r') != std::string_view::npos;
+  const std::string fitted = is_redrawn ? std::string(text) : terminal.fitted(text);
   // A failure here cannot be reported anywhere.
-  std::ignore = std::fwrite(text.data(), 1, text.size(), stderr);
+  std::ignore = std::fwrite(fitted.data(), 1, fitted.size(), stderr);
   std::ignore = std::fflush(stderr);
 }
 

@@ -89,14 +89,33 @@ std::vector<std::size_t> fit(const std::vector<Column>& columns,
       break;
     shown.erase(most);
   }
-  constexpr std::size_t kLeast = 8;
-  for (const std::size_t i : shown) {
+  constexpr std::size_t kLeastCut = 8;
+  constexpr std::size_t kLeastWrapped = 20;
+  for (auto i = shown.rbegin(); i != shown.rend(); ++i) {
+    const Column& column = columns[*i];
     const std::size_t now = total();
-    if (columns[i].may_be_cut && now > width)
-      widths[i] = std::max(std::min(widths[i], kLeast),
-                           widths[i] - std::min(widths[i], now - width));
+    if ((!column.may_be_cut && !column.may_wrap) || now <= width)
+      continue;
+    const std::size_t least = column.may_wrap ? kLeastWrapped : kLeastCut;
+    widths[*i] = std::max(std::min(widths[*i], least),
+                          widths[*i] - std::min(widths[*i], now - width));
   }
   return shown;
+}
+
+/// A cell as the lines that it takes.
+std::vector<std::string> lines_of(const Column& column, const std::string& cell,
+                                  std::size_t width) {
+  if (!column.may_wrap)
+    return {cut(cell, width)};
+  std::vector<std::string> lines;
+  const std::string text = wrapped(cell, width);
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(cut(text.substr(begin, end - begin), width));
+    begin = end + 1;
+  }
+  return lines;
 }
 
 }  // namespace
@@ -120,6 +139,11 @@ std::string Terminal::styled(std::string_view text, Style style) const {
   return escape_of(style) + std::string(text) + "\033[0m";
 }
 
+std::string Terminal::fitted(std::string_view text, std::size_t indent) const {
+  return is_terminal_ ? wrapped(text, static_cast<std::size_t>(width()), indent)
+                      : std::string(text);
+}
+
 std::string printable_lines(std::string_view text) {
   std::string out(text);
   std::replace_if(
@@ -131,6 +155,31 @@ std::string printable_lines(std::string_view text) {
 std::size_t display_width(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(
       text.begin(), text.end(), [](unsigned char c) { return (c & 0xC0U) != 0x80U; }));
+}
+
+std::string wrapped(std::string_view text, std::size_t width, std::size_t indent) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string line(text.substr(0, end));
+    text.remove_prefix(end);
+    while (display_width(line) > width) {
+      // By bytes, of which no word has fewer than columns.
+      std::size_t space = line.rfind(' ', width);
+      if (space == std::string::npos || space <= indent)
+        space = line.find(' ', std::max(width, indent + 1));
+      if (space == std::string::npos)
+        break;
+      out += line.substr(0, space) + '\n';
+      line = std::string(indent, ' ') + line.substr(space + 1);
+    }
+    out += line;
+    if (!text.empty()) {
+      out += '\n';
+      text.remove_prefix(1);
+    }
+  }
+  return out;
 }
 
 std::string counted(std::uint64_t count, std::string_view one, std::string_view many) {
@@ -157,14 +206,23 @@ std::string format_table(const std::vector<Column>& columns,
   }
   const std::vector<std::size_t> shown = fit(columns, widths, width);
   const auto line = [&](const std::vector<std::string>& cells) {
-    std::string text;
+    std::vector<std::vector<std::string>> parts(columns.size());
+    std::size_t height = 1;
     for (const std::size_t i : shown) {
-      if (i != shown.front())
-        text += "  ";
       const std::string cell = i < cells.size() ? printable(cells[i]) : "";
-      text += pad(cut(cell, widths[i]), widths[i], columns[i].align);
+      parts[i] = lines_of(columns[i], cell, widths[i]);
+      height = std::max(height, parts[i].size());
     }
-    text.erase(text.find_last_not_of(' ') + 1);
+    std::string text;
+    for (std::size_t row = 0; row < height; ++row) {
+      text += row == 0 ? "" : "\n";
+      for (const std::size_t i : shown) {
+        text += i == shown.front() ? "" : "  ";
+        text += pad(row < parts[i].size() ? parts[i][row] : "", widths[i],
+                    columns[i].align);
+      }
+      text.erase(text.find_last_not_of(' ') + 1);
+    }
     return text;
   };
   std::vector<std::string> titles;

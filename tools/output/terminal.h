@@ -24,6 +24,8 @@ class Terminal {
   /// `text` in `style`, unless this is no terminal, NO_COLOR is set to anything, or
   /// TERM is "dumb".
   [[nodiscard]] std::string styled(std::string_view text, Style style) const;
+  /// `text` as wrapped() to the width, if this is a terminal.
+  [[nodiscard]] std::string fitted(std::string_view text, std::size_t indent = 0) const;
 
  private:
   std::FILE* stream_;
@@ -39,8 +41,10 @@ struct Column {
   /// Where the table is too wide, the column with the highest number is left out first.
   /// 0: it stays.
   int leave_out = 0;
-  /// Of those that stay, this one is then cut short.
+  /// Those that stay are then made narrower, the last one first: cut short, or
   bool may_be_cut = false;
+  /// continued on further lines.
+  bool may_wrap = false;
 };
 
 /// Rows under titles, columns as wide as their widest cell, two spaces between them,
@@ -55,6 +59,11 @@ struct Column {
     const std::vector<Column>& columns,
     const std::vector<std::vector<std::string>>& rows, const Terminal& terminal,
     std::size_t width);
+
+/// `text` with lines of at most `width` columns, broken between words; what follows a
+/// break begins with `indent` blanks. A word that is longer stays whole.
+[[nodiscard]] std::string wrapped(std::string_view text, std::size_t width,
+                                  std::size_t indent = 0);
 
 /// "1 entry", "2 entries": `one` and `many` are the noun.
 [[nodiscard]] std::string counted(std::uint64_t count, std::string_view one,

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
@@ -24,17 +25,20 @@ constexpr std::array<Action, 3> kActions{{{"explain", explain_attention},
                                           {"warm", warm_attention},
                                           {"why", explain_missing_plan}}};
 
+/// The flags that are for one action alone.
+struct Owned {
+  std::string_view action;
+  std::vector<std::string> flags;
+};
+std::vector<Owned> owned_flags() {
+  return {{"explain", {"--cudnn", "--matrix"}},
+          {"warm",
+           {"--preset", "--jobs", "--timeout", "--dry-run", "--fail-fast", "--kiln"}}};
+}
+
 /// A flag of another action is wrong usage, not ignored.
 Result<void> check_flags(const OptionSet& cli, const AttentionOptions& options) {
-  struct Owned {
-    std::string_view action;
-    std::vector<std::string> flags;
-  };
-  const std::vector<Owned> owned{
-      {"explain", {"--cudnn", "--matrix"}},
-      {"warm",
-       {"--preset", "--jobs", "--timeout", "--dry-run", "--fail-fast", "--kiln"}}};
-  for (const auto& [action, flags] : owned) {
+  for (const auto& [action, flags] : owned_flags()) {
     for (const std::string& flag : flags) {
       if (action != options.action && cli.is_given(flag))
         return wrong_attention(fmt::format("{} is for `attention {}`", flag, action));
@@ -63,6 +67,23 @@ Result<int> run(Context& context, const OptionSet& cli,
 }
 
 }  // namespace
+
+std::vector<std::string> foreign_attention_options(
+    const std::vector<std::string>& words) {
+  std::vector<std::string> foreign;
+  for (const Action& action : kActions) {
+    if (std::ranges::find(words, action.name) == words.end())
+      continue;
+    for (const auto& [owner, flags] : owned_flags()) {
+      if (owner != action.name)
+        foreign.insert(foreign.end(), flags.begin(), flags.end());
+    }
+    if (action.name == "why")
+      foreign.emplace_back("--cp");
+    return foreign;
+  }
+  return foreign;
+}
 
 Run add_attention(OptionSet& cli) {
   auto options = std::make_shared<AttentionOptions>();

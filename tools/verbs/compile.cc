@@ -36,7 +36,7 @@ struct CompileOptions {
 
 Result<std::string> read_source(const Context& context, const std::string& file) {
   if (file != "-")
-    return read_text_file(file, kMaxSourceBytes);
+    return from_input(read_text_file(file, kMaxSourceBytes));
   std::string text;
   while (true) {
     const std::string piece = KILN_TRY(read_input(context.stop->token()));
@@ -108,8 +108,11 @@ void print_entries(const Context& context, const BuildReport& report) {
          entry.is_not_stored() ? "not stored" : std::string(to_string(entry.verdict)),
          format_duration(entry.elapsed), keyed != nullptr ? keyed->key.hex() : ""});
   }
-  print(format_table({{"ARCH"}, {"OUTCOME"}, {"TIME", Align::kRight}, {"KEY"}}, rows,
-                     context.out));
+  print(format_table({{"ARCH"},
+                      {"OUTCOME"},
+                      {"TIME", Align::kRight},
+                      {.title = "KEY", .may_be_cut = true}},
+                     rows, context.out));
 }
 
 Result<int> run(Context& context, const CompileOptions& options) {

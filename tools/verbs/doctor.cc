@@ -35,12 +35,17 @@ Style style_of(CheckVerdict verdict) {
 }
 
 void print_checks(const Diagnosis& diagnosis, const Terminal& out) {
+  constexpr std::size_t kIndent = 6;  // below the name of the check
   for (const Check& check : diagnosis.checks) {
     const std::string word = fmt::format("{:<4}", to_string(check.verdict));
-    print(fmt::format("{}  {}: {}\n", out.styled(word, style_of(check.verdict)),
-                      check.name, check.detail));
+    print(out.fitted(
+        fmt::format("{}  {}: {}\n", out.styled(word, style_of(check.verdict)),
+                    check.name, check.detail),
+        kIndent));
     if (check.verdict != CheckVerdict::kOk && !check.remedy.empty())
-      print(fmt::format("      {}\n", out.styled("-> " + check.remedy, Style::kDim)));
+      print(out.fitted(
+          fmt::format("      {}\n", out.styled("-> " + check.remedy, Style::kDim)),
+          kIndent));
   }
 }
 
@@ -59,8 +64,8 @@ Result<void> write_profile(BuildService& service, const DoctorOptions& options) 
 }
 
 Result<int> run(Context& context, const DoctorOptions& options) {
-  const auto service =
-      KILN_TRY(BuildService::open(context.config, {.stop = context.stop->token()}));
+  const auto service = KILN_TRY(BuildService::open(
+      context.config, {.stop = context.stop->token(), .make_root = false}));
   if (!options.profile.empty())
     KILN_TRY(write_profile(*service, options));
   Diagnosis diagnosis = diagnose(context, *service);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/open_cache.h"
+#include "tools/output/entries.h"
 #include "tools/verbs.h"
 #include "util/try.h"
 #include "util/units.h"
@@ -26,6 +27,8 @@ Result<int> run(Context& context) {
   print(fmt::format("{}\n{}, {} of {}\n", cache->layout().root().native(),
                     counted(stats.totals.entries, "entry", "entries"),
                     format_size(stats.totals.bytes), format_size(stats.limit_bytes)));
+  if (const auto text = over_limit_text(stats); !text.empty())
+    print(context.out.fitted(text + "\n"));
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, count] : stats.counters)
     rows.push_back({name, std::to_string(count)});

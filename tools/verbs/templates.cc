@@ -78,25 +78,30 @@ void print_overview(const Kernels& kernels, const Terminal& terminal) {
 }
 
 void print_details(const render::KernelSpec& kernel, const Terminal& terminal) {
-  print(fmt::format("{}  {}\n\n", terminal.styled(kernel.name(), Style::kBold),
-                    kernel.summary()));
+  print(terminal.fitted(fmt::format(
+      "{}  {}\n\n", terminal.styled(kernel.name(), Style::kBold), kernel.summary())));
   std::vector<std::vector<std::string>> rows;
   for (const render::Parameter& parameter : kernel.parameters()) {
     rows.push_back({parameter.name, allowed_values(parameter),
                     parameter.default_value.value_or("(required)"), parameter.meaning});
   }
-  print(format_table({{"PARAMETER"}, {"VALUES"}, {"DEFAULT"}, {"MEANING"}}, rows,
-                     terminal));
+  print(format_table({{"PARAMETER"},
+                      {.title = "VALUES", .may_be_cut = true},
+                      {"DEFAULT"},
+                      {.title = "MEANING", .may_wrap = true}},
+                     rows, terminal));
   rows.clear();
   for (const render::LaunchArgument& argument : kernel.launch_arguments())
     rows.push_back({argument.name, argument.meaning});
-  print("\n" + format_table({{"LAUNCH ARGUMENT"}, {"MEANING"}}, rows, terminal));
-  print(fmt::format(
+  print("\n" +
+        format_table({{"LAUNCH ARGUMENT"}, {.title = "MEANING", .may_wrap = true}},
+                     rows, terminal));
+  print(terminal.fitted(fmt::format(
       "\nentry points: {}\ntargets: {}\n`kiln warm --all` builds {} variants, e.g. "
       "{}\n",
       fmt::join(kernel.entry_points(), ", "), fmt::join(target_texts(kernel), ", "),
       kernel.default_set().size(),
-      request::format_template(kernel.name(), kernel.default_set()[0].values())));
+      request::format_template(kernel.name(), kernel.default_set()[0].values()))));
 }
 
 Result<Kernels> select(const render::TemplateCatalog& catalog,

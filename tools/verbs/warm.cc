@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -17,6 +16,7 @@
 #include "tools/build_run.h"
 #include "tools/catalog.h"
 #include "tools/output/file_output.h"
+#include "tools/presets.h"
 #include "tools/verbs.h"
 #include "util/log.h"
 #include "util/try.h"
@@ -100,7 +100,7 @@ Result<WantedKernels> select(BuildService& service, const WarmOptions& options) 
   for (const std::string& text : options.templates)
     KILN_TRY(wanted.selection.add_template(text));
   for (const std::string& path : options.manifests) {
-    auto lines = KILN_TRY(request::read_manifest(path));
+    auto lines = KILN_TRY(from_input(request::read_manifest(path)));
     if (lines.empty()) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: there is no request in it", path));
@@ -126,7 +126,7 @@ Result<WantedKernels> select(BuildService& service, const WarmOptions& options) 
       return tl::unexpected(*std::move(first));
   }
   for (const std::string& name : options.presets)
-    wanted.presets.push_back(KILN_TRY(ops::find_preset(name)));
+    wanted.presets.push_back(KILN_TRY(from_input(ops::find_preset(name))));
   if (!options.all && !options.quick && options.templates.empty() &&
       options.manifests.empty() && options.presets.empty()) {
     return fail(ErrorCode::kInvalidArgument,
@@ -144,57 +144,24 @@ bool needs_architectures(const WantedKernels& wanted) {
                      [](const WantedLine& line) { return !line.entry.architecture; });
 }
 
-/// What of a preset's model is built and what is not, so that nobody has to guess.
-Result<void> describe(const ops::Preset& preset, bool no_attention) {
-  if (const auto problem =
-          KILN_TRY(ops::attention_of(preset, attention::Pass::kForward));
-      problem && no_attention)
-    print_error(fmt::format("{}: without attention\n", preset.name));
-  else if (problem)
-    print_error(fmt::format(
-        "{0}: attention by Kiln's kernels, for every batch and sequences over 64; "
-        "`kiln attention warm --preset {0}` builds cuDNN's plans, of batch {1} and "
-        "length {2} unless it is told others\n",
-        preset.name, problem->batch, problem->sq));
-  if (!preset.missing.empty())
-    print_error(fmt::format("{}: not the whole model: {}\n", preset.name,
-                            printable_lines(preset.missing)));
-  return {};
-}
-
-/// Adds the kernels that the presets launch on such a device, unless already selected.
-Result<void> add_presets(BuildService& service, const WantedKernels& wanted,
-                         bool no_attention, const device::BuildFor& build_for,
-                         BuildReport& report) {
-  const Device device{.capability = device::capability_of(build_for)};
-  request::Selection selection = wanted.selection;
+/// What of each preset's model is built and what is not, so that nobody has to guess.
+Result<void> add_attention(PlanService& plans, const Config& config,
+                           const WantedKernels& wanted, const WarmOptions& options,
+                           BuildReport& report) {
   for (const ops::Preset& preset : wanted.presets) {
-    ops::Launches launches = KILN_TRY(launches_of(preset, device));
-    if (!no_attention) {
-      auto attention = attention_launches_of(preset, device);
-      if (attention)
-        std::ranges::move(*attention, std::back_inserter(launches));
-      else if (attention.error().code == ErrorCode::kUnavailable)
-        print_error(fmt::format("{}: no attention for {}: {}\n", preset.name,
-                                to_string(build_for), attention.error().message));
-      else
-        return tl::unexpected(std::move(attention).error());
-    }
-    for (const ops::Launch& launch : launches) {
-      auto kernel = KILN_TRY(service.catalog().find(launch.kernel));
-      auto params = KILN_TRY(kernel->canonical(launch.parameters));
-      selection.add({std::move(kernel), std::move(params)});
-    }
-  }
-  const auto& all = selection.requests();
-  for (std::size_t i = wanted.selection.requests().size(); i < all.size(); ++i) {
-    add_items(service, Request(all[i].kernel->name(), all[i].params.values()),
-              {build_for}, report);
+    if (options.no_attention && preset.attention)
+      print_error(fmt::format("{}: without attention\n", preset.name));
+    else
+      KILN_TRY(add_preset_plans(plans, config, preset, options.architectures, report));
+    if (!preset.missing.empty())
+      print_error(fmt::format("{}: not the whole model: {}\n", preset.name,
+                              printable_lines(preset.missing)));
   }
   return {};
 }
 
-Result<BuildReport> list_items(BuildService& service, const WarmOptions& options,
+Result<BuildReport> list_items(BuildService& service, PlanService& plans,
+                               const WarmOptions& options,
                                const std::stop_token& stop) {
   const WantedKernels wanted = KILN_TRY(select(service, options));
   std::vector<device::BuildFor> architectures;
@@ -206,9 +173,9 @@ Result<BuildReport> list_items(BuildService& service, const WarmOptions& options
               architectures, report);
   }
   for (const device::BuildFor& build_for : architectures)
-    KILN_TRY(add_presets(service, wanted, options.no_attention, build_for, report));
-  for (const ops::Preset& preset : wanted.presets)
-    KILN_TRY(describe(preset, options.no_attention));
+    KILN_TRY(add_preset_kernels(service, wanted.presets, !options.no_attention,
+                                build_for, report));
+  KILN_TRY(add_attention(plans, service.config(), wanted, options, report));
   for (const WantedLine& line : wanted.lines) {
     add_items(service, line.entry.request,
               KILN_TRY(architectures_of(line, options.architectures, architectures)),
@@ -254,15 +221,20 @@ Result<int> run(Context& context, const WarmOptions& options) {
   }
   const auto service = KILN_TRY(BuildService::open(
       config, {.stop = context.stop->token(), .make_root = !options.dry_run}));
-  BuildReport report = KILN_TRY(list_items(*service, options, context.stop->token()));
+  PlanService plans(*service);
+  BuildReport report =
+      KILN_TRY(list_items(*service, plans, options, context.stop->token()));
   print_never_asked_for(context, report);
   KILN_TRY(run_builds(context, *service,
                       {.jobs = service->jobs().get(),
                        .dry_run = options.dry_run,
                        .fail_fast = options.fail_fast,
                        .must_store = true,
-                       .events = events.get()},
+                       .events = events.get(),
+                       .plans = &plans,
+                       .on_refusal = "; so Kiln's own kernel runs it"},
                       report));
+  leave_out_refused(report);
   if (!options.dry_run)
     record_toolchain(*service, report);
   if (context.json)
@@ -293,11 +265,12 @@ Run add_warm(OptionSet& cli) {
       "Requests as JSON Lines, contents inline; --arch must name the architecture "
       "of a line that has its own; may be repeated");
   cli.option("--preset", options->presets, "NAME|FILE",
-             fmt::format("The kernels that training a model asks for: {}; or a "
-                         "file of your own, NAME.toml; may be repeated",
+             fmt::format("What training a model asks for: {}; or a file of your own, "
+                         "NAME.toml; with --profile or a device present cuDNN's plans, "
+                         "too; may be repeated",
                          preset_names()));
   cli.flag("--no-attention", options->no_attention,
-           "Leave Kiln's attention kernels out of --preset");
+           "Leave attention out of --preset: Kiln's kernels, and cuDNN's plans");
   add_arch_option(cli, options->architectures);
   add_profile_option(cli, options->architectures);
   add_catalog_options(cli, options->catalog);

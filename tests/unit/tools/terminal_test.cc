@@ -70,5 +70,30 @@ TEST_F(TerminalTest, AShortRowIsFilledUp) {
   EXPECT_EQ(format_table({{"A"}, {"B"}}, {{"x"}}, terminal_), "A  B\nx\n");
 }
 
+TEST_F(TerminalTest, TextIsBrokenBetweenWordsAndALongWordStaysWhole) {
+  EXPECT_EQ(wrapped("one two three\n", 8), "one two\nthree\n");
+  EXPECT_EQ(wrapped("one two three", 8, 2), "one two\n  three");
+  EXPECT_EQ(wrapped("a-very-long-word b c", 8), "a-very-long-word\nb c");
+  EXPECT_EQ(wrapped("a a-very-long-word b", 8, 2), "a a-very-long-word\n  b")
+      << "not before the indentation";
+  EXPECT_EQ(wrapped("    indented text", 8, 4), "    indented\n    text");
+  EXPECT_EQ(wrapped("\n\nshort\n", 8), "\n\nshort\n");
+  EXPECT_EQ(wrapped("ein übergang", 12), "ein übergang");
+  EXPECT_EQ(wrapped("", 8), "");
+}
+
+TEST_F(TerminalTest, ACellThatMayWrapGoesOnBelow) {
+  const std::vector<Column> columns{{"NAME"}, {.title = "TEXT", .may_wrap = true}};
+  EXPECT_EQ(format_table(columns,
+                         {{"a", "one two three four five six seven eight nine"},
+                          {"bcde", "short"}},
+                         terminal_, 26),
+            "NAME  TEXT\n"
+            "a     one two three four\n"
+            "      five six seven eight\n"
+            "      nine\n"
+            "bcde  short\n");
+}
+
 }  // namespace
 }  // namespace kiln::tools

@@ -1,0 +1,134 @@
+#include "tools/presets.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "attention/evaluate.h"
+#include "request/selection.h"
+#include "tools/attention/command.h"
+#include "tools/attention/plan_item.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+namespace {
+
+using attention::Pass;
+
+/// The devices that plans can be built for; or why there are none, whatever the problem
+/// is.
+Result<std::vector<device::DeviceProperties>> devices_of_plans(
+    PlanService& plans, const Config& config, const ArchitectureOptions& options) {
+  if (config.attention == AttentionSetting::kKiln)
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{}=kiln", config.attention_by.name));
+  auto devices = KILN_TRY(described_devices(config, options));
+  if (devices.empty())
+    return fail(ErrorCode::kUnavailable,
+                "a plan is for one device, which --profile names");
+  KILN_TRY(plans.library());
+  KILN_TRY(PlanService::find_worker(config));
+  return devices;
+}
+
+/// The plans of both passes on one device, or why cuDNN has none.
+Result<std::vector<BuildItem>> plan_items(PlanService& plans, const ops::Preset& preset,
+                                          const device::DeviceProperties& device) {
+  std::vector<BuildItem> items;
+  const auto version = KILN_TRY(plans.library()).version();
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    const auto problem = KILN_TRY(ops::attention_of(preset, pass));
+    if (auto refusal = attention::why_not_cudnn(*problem, device.capability(), version))
+      return fail(ErrorCode::kCompileFailed, std::move(refusal->text));
+    BuildItem item = plan_item(plans, *problem, device);
+    if (const auto* const error = std::get_if<Error>(&item.keyed))
+      return tl::unexpected(*error);
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+}  // namespace
+
+Result<void> add_preset_kernels(BuildService& service,
+                                std::span<const ops::Preset> presets, bool attention,
+                                const device::BuildFor& build_for,
+                                BuildReport& report) {
+  const Device device{.capability = device::capability_of(build_for)};
+  request::Selection selection(service.catalog());  // equal kernels once
+  for (const ops::Preset& preset : presets) {
+    ops::Launches launches = KILN_TRY(launches_of(preset, device));
+    if (attention) {
+      auto more = attention_launches_of(preset, device);
+      if (more)
+        std::ranges::move(*more, std::back_inserter(launches));
+      else if (more.error().code == ErrorCode::kUnavailable)
+        print_error(fmt::format("{}: no attention kernel for {}: {}\n", preset.name,
+                                to_string(build_for), more.error().message));
+      else
+        return tl::unexpected(std::move(more).error());
+    }
+    for (const ops::Launch& launch : launches) {
+      auto kernel = KILN_TRY(service.catalog().find(launch.kernel));
+      auto params = KILN_TRY(kernel->canonical(launch.parameters));
+      selection.add({std::move(kernel), std::move(params)});
+    }
+  }
+  for (const request::TemplateRequest& each : selection.requests()) {
+    add_items(service, Request(each.kernel->name(), each.params.values()), {build_for},
+              report);
+  }
+  return {};
+}
+
+Result<void> add_preset_plans(PlanService& plans, const Config& config,
+                              const ops::Preset& preset,
+                              const ArchitectureOptions& devices, BuildReport& report) {
+  const auto problem = KILN_TRY(ops::attention_of(preset, Pass::kForward));
+  if (!problem)
+    return {};
+  std::set<std::string> built;
+  std::set<std::string> reasons;
+  const auto described = devices_of_plans(plans, config, devices);
+  if (!described)
+    reasons.insert(described.error().message);
+  for (const auto& device :
+       described.value_or(std::vector<device::DeviceProperties>())) {
+    auto items = plan_items(plans, preset, device);
+    if (!items) {
+      reasons.insert(fmt::format("{}: {}", device.name, items.error().message));
+      continue;
+    }
+    built.insert(device.name);
+    std::ranges::move(*items, std::back_inserter(report.items));
+  }
+  std::string text = fmt::format(
+      "{}: attention by Kiln's kernels, for every batch and sequences over "
+      "64",
+      preset.name);
+  if (!built.empty())
+    text += fmt::format(
+        "; by cuDNN on {}, for batch {} and length {} (others: `kiln attention warm "
+        "--preset {} --batch N --sq N --skv N`)",
+        fmt::join(built, ", "), problem->batch, problem->sq, preset.name);
+  if (!reasons.empty())
+    text += fmt::format("; no plan of cuDNN: {}", fmt::join(reasons, "; "));
+  print_error(printable_lines(text) + "\n");
+  return {};
+}
+
+void leave_out_refused(BuildReport& report) {
+  for (std::size_t i = report.items.size(); i-- > 0;) {
+    if (report.entries[i].verdict != BuildVerdict::kRefused)
+      continue;
+    report.items.erase(report.items.begin() + static_cast<std::ptrdiff_t>(i));
+    report.entries.erase(report.entries.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+}  // namespace kiln::tools
