@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"  # of CMakeLists.txt
+from kiln._version import __version__
 
 # The module of each public name, imported at its first use.
 _MODULES = {
