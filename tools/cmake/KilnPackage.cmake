@@ -11,6 +11,5 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)  # also makes dpkg run ldconfig
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS libexpected-dev)  # the C++ headers include it
 include(CPack)
