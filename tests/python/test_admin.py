@@ -89,12 +89,22 @@ def trusted(path):
 
 
 def test_every_recipe_of_the_page_is_tried_here():
-    shells = {"build", "node", "service", "NVRTC", "kiln-warm", "prolog", "monitoring"}
+    shells = {"install", "build", "node", "service", "NVRTC", "kiln-warm", "prolog", "monitoring"}
     assert len(blocks(PAGE, "sh")) == len(shells)
     for name in shells:
         recipe(name)
     assert len(blocks(PAGE, "yaml")) == len(blocks(PAGE, "dockerfile")) == 1
     assert PAGE.count("\n```") == 2 * (len(shells) + 2), "a block that nothing runs"
+
+
+def test_the_page_installs_as_the_readme_does():
+    readme = (ROOT / "README.md").read_text()
+    *commands, pip, setting = recipe("install").splitlines()[1:]
+    assert commands[0] in readme  # tests/install/package_test.sh runs the rest
+    assert "".join(f"  {each}\n" for each in commands[1:]) in readme
+    assert pip.split("/opt/")[1] in blocks(PAGE, "dockerfile")[0]
+    assert setting.split()[1] in blocks(PAGE, "dockerfile")[0]
+    assert pip.split()[-1] in (ROOT / "tools/wheels.txt").read_text()
 
 
 def test_two_commands_and_a_node_is_warm_and_the_last_line_tells_one_that_is_not(machine):
