@@ -249,6 +249,8 @@ TEST_F(ProgramJsonTest, TheDocumentsHaveTheMembersAndValuesTheyHad) {
       {"compile", kiln_.write("k.cu", test::kTinySource), "--arch", "9.0a"});
   all["ls"] = kiln_.json_of({"ls"});
   all["show"] = kiln_.json_of({"show", key()});
+  EXPECT_EQ("kiln " + all["show"]["producer"].get<std::string>() + "\n",
+            kiln_.run({"--version"}).out);
   all["why"] = kiln_.json_of({"why", key(), warmed_["entries"][1]["key"]});
   all["render"] = kiln_.json_of({"render", softmax + ":dtype=bf16"});
   all["render"]["source"] = "";
