@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import importlib
 
+from kiln._version import __version__
+
 TYPE_CHECKING = False  # true to type checkers; typing takes most of an import's time
-__version__ = "0.1.0"  # of CMakeLists.txt
 
 # The module of each public name, imported at its first use.
 _MODULES = {

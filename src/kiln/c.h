@@ -91,7 +91,7 @@ KILN_C_API void kiln_error_free(kiln_error* error);
 
 /* ---- The service: kiln/service.h, kiln/request.h ---- */
 
-/* The library's version, "0.1.0". Never NULL. */
+/* The library's version, such as "1.2.3". Never NULL. */
 KILN_C_API const char* kiln_version(void);
 
 enum {

@@ -51,7 +51,7 @@ say "the names that the library shows"
 library=$libdir/libkiln.so
 nm -DC --defined-only "$library" | sed -n 's/^[0-9a-f]* //p' >"$work/names"
 # Which members that headers define it has besides (W, V, u) is up to the compiler.
-grep '^T ' "$work/names" | LC_ALL=C sort -u | diff "$here/exported_symbols.txt" - >"$log" ||
+grep '^T ' "$work/names" | sed 's/\(@@KILN_CXX\)_.*/\1/' | LC_ALL=C sort -u | diff "$here/exported_symbols.txt" - >"$log" ||
   fail "'<' is not there any more, '>' is new: $(<"$log")"
 if grep -vE '^T |^[WVu] kiln::(Kernel|Request|Service)::' "$work/names" >"$log"; then
   fail "it shows more than its public names: $(<"$log")"
@@ -62,6 +62,11 @@ fi
 if readelf -d "$library" | grep -E 'R(UN)?PATH|NEEDED.*(kiln|cuda|nvrtc|cudnn)' >"$log"; then
   fail "it is bound to what is not the system's: $(<"$log")"
 fi
+
+version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$root/python/kiln/_version.py")
+for says in "$("$prefix/bin/kiln" --version)" "kiln $(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --modversion kiln)"; do
+  [[ $says == "kiln $version" ]] || fail "the version is $version, and not what '$says' says"
+done
 
 say "every header alone"
 flags=(-std=c++20 -Wall -Wextra -Wpedantic -Werror -I "$includedir")

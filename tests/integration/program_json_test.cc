@@ -223,7 +223,7 @@ TEST_F(ProgramJsonTest, RenderTemplatesAndDoctor) {
 /// that built the fake NVRTC.
 json masked(const json& document, const std::string& folder) {
   static const std::set<std::string> measured{
-      "ms", "compile_ms", "seconds", "size_bytes", "bytes", "freed_bytes"};
+      "ms", "compile_ms", "seconds", "size_bytes", "bytes", "freed_bytes", "producer"};
   static const std::regex digest("[0-9a-f]{64}|[0-9a-f]{2}/[0-9a-f]{62}");
   static const std::regex build_id("[0-9a-f]{40}");
   static const std::regex time(kTimePattern);
@@ -254,6 +254,8 @@ TEST_F(ProgramJsonTest, TheDocumentsHaveTheMembersAndValuesTheyHad) {
       {"compile", kiln_.write("k.cu", test::kTinySource), "--arch", "9.0a"});
   all["ls"] = kiln_.json_of({"ls"});
   all["show"] = kiln_.json_of({"show", key()});
+  EXPECT_EQ("kiln " + all["show"]["producer"].get<std::string>() + "\n",
+            kiln_.run({"--version"}).out);
   all["why"] = kiln_.json_of({"why", key(), warmed_["entries"][1]["key"]});
   all["render"] = kiln_.json_of({"render", softmax + ":dtype=bf16"});
   all["render"]["source"] = "";

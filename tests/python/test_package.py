@@ -40,9 +40,17 @@ def test_every_public_name_is_there_and_others_are_an_attribute_error():
 
 
 def test_the_versions_agree(python):
-    of_build = re.search(r"project\(kiln VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())
     of_library = python("from kiln._library import library; print(library().version())")
-    assert kiln.__version__ == of_build[1] == of_library
+    of_program = subprocess.run(
+        [str(KIT.parent / "bin/kiln"), "--version"], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    header = ROOT / "src/kiln/c.h"
+    of_changes = re.search(r"^## ([0-9.]+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    of_status = re.search(r"Status:\*\* version ([0-9.]+),", (ROOT / "README.md").read_text())
+    assert of_program == f"kiln {kiln.__version__}\n"
+    assert kiln.__version__ == of_library == of_changes[1]
+    assert kiln.__version__.rsplit(".", 1)[0] == of_status[1]
+    assert not re.search(r"version.*\"0\.", header.read_text()), "a version of its own"
 
 
 def test_the_extra_nvrtc_has_the_pinned_wheels():

@@ -1,0 +1,241 @@
+"""Every recipe of docs/admin.md, run as it stands there, with folders of the test in the places of its own.
+
+The fake NVRTC builds, since the recipes are what is tried. What only a container or a registry could do
+is left out by name: apt-get, pip, and the copy from one image to the next, which is done here.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import KIT, ROOT, blocks, environment
+
+PAGE = (ROOT / "docs/admin.md").read_text()
+PRESET = "warm --preset llama-3-8b --arch 8.0,9.0"
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Runs shell code of the page on a machine whose /srv and /var/lib are folders of the test."""
+    places = {"/srv/kiln": "srv/kiln", "/var/lib/kiln": "var/kiln", "/opt/nvrtc-12": "opt/nvrtc-12"}
+    (tmp_path / "srv/kiln").mkdir(parents=True)
+    tmp_path.chmod(0o755)
+
+    def run(code, *, status=0, **changes):
+        for place, folder in places.items():
+            code = code.replace(place, str(tmp_path / folder))
+        bash = code.startswith("#!/bin/bash")
+        env = environment(
+            tmp_path, KILN_NVRTC=str(KIT / "libkiln-fake-nvrtc.so"), KILN_CACHE_DIR=None,
+            PATH=f"{KIT.parent / 'bin'}:{os.environ['PATH']}",
+        )
+        done = subprocess.run(
+            ["bash" if bash else "sh", "-euc", code], cwd=tmp_path, check=False, timeout=60, text=True,
+            env={name: value for name, value in (env | changes).items() if value is not None},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        assert done.returncode == status, f"status {done.returncode} of {code}\n{done.stdout}"
+        return done.stdout
+
+    run.folder = tmp_path
+    return run
+
+
+def recipe(name):
+    """The block of the page whose first line, or first comment, begins with this name."""
+    found = [
+        block for block in blocks(PAGE, "sh") if re.match(rf"(#!.*\n)?(# |#SBATCH .*=){name}\b", block)
+    ]
+    assert len(found) == 1, name
+    return found[0]
+
+
+def parsed(text):
+    """YAML, by whichever Python has a parser of it."""
+    code = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)"
+    for python in (sys.executable, "python3", "/usr/bin/python3"):
+        done = subprocess.run(
+            [python, "-c", code], input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            check=False, env={"PATH": os.environ["PATH"]},
+        )
+        if done.returncode == 0:
+            return json.loads(done.stdout)
+        assert "No module named 'yaml'" in done.stderr, done.stderr
+    pytest.skip("no Python here has PyYAML (python3-yaml)")
+
+
+def test_a_node_with_another_nvrtc_needs_the_setting_that_the_warning_names(machine, nvrtc):
+    machine(recipe("build"))
+    use = "KILN_NO_JIT=1 KILN_CACHE_DIR=/srv/kiln/cache kiln " + PRESET
+    said = machine(use, status=3, KILN_NVRTC=None, CUDA_HOME=None)
+    setting, value = re.search(r"(KILN_TOOLCHAIN)=(\w+) asks for the other", said).groups()
+    assert ", 0 compiled" in machine(use, KILN_NVRTC=None, CUDA_HOME=None, **{setting: value})
+    assert setting in PAGE
+
+
+def trusted(path):
+    """Whether this user may use what another user owns is tried only where files can be given away."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    for folder, _, files in os.walk(path):
+        os.chown(folder, 12345, 12345)
+        for file in files:
+            os.chown(os.path.join(folder, file), 12345, 12345)
+
+
+def test_every_recipe_of_the_page_is_tried_here():
+    shells = {"install", "build", "node", "service", "NVRTC", "kiln-warm", "prolog", "monitoring"}
+    assert len(blocks(PAGE, "sh")) == len(shells)
+    for name in shells:
+        recipe(name)
+    assert len(blocks(PAGE, "yaml")) == len(blocks(PAGE, "dockerfile")) == 1
+    assert PAGE.count("\n```") == 2 * (len(shells) + 2), "a block that nothing runs"
+
+
+def test_the_page_installs_as_the_readme_does():
+    readme = (ROOT / "README.md").read_text()
+    *commands, pip, setting = recipe("install").splitlines()[1:]
+    assert commands[0] in readme  # tests/install/package_test.sh runs the rest
+    assert "".join(f"  {each}\n" for each in commands[1:]) in readme
+    assert pip.split("/opt/")[1] in blocks(PAGE, "dockerfile")[0]
+    assert setting.split()[1] in blocks(PAGE, "dockerfile")[0]
+    assert pip.split()[-1] in (ROOT / "tools/wheels.txt").read_text()
+
+
+def test_two_commands_and_a_node_is_warm_and_the_last_line_tells_one_that_is_not(machine):
+    machine(recipe("build"))
+    said = machine(recipe("node"))
+    assert re.search(r"^(\d+) requested: \1 hits, 0 compiled", said, re.M), said
+    # A node that has less: the same line fails, and builds nothing.
+    shutil.rmtree(machine.folder / "var/kiln/cache/objects")
+    said = machine(recipe("node").splitlines()[-1], status=3)
+    assert "0 hits, 0 compiled" in said and "KILN_NO_JIT forbids building it" in said, said
+
+
+def test_a_cache_that_a_service_account_owns_is_used_by_those_who_trust_it(machine):
+    machine(recipe("build"))
+    trusted(machine.folder / "srv/kiln/cache")
+    code = recipe("service account")
+    assert re.search(r"^(\d+) requested: \1 hits", machine(code), re.M)
+    said = machine(code.replace("KILN_TRUSTED_UIDS", "SOMETHING_ELSE"))
+    assert " 0 hits" in said and "set KILN_TRUSTED_UIDS=12345" in said, said
+
+
+def test_what_an_nvrtc_12_built_asks_for_a_driver_of_cuda_12(machine):
+    real = ROOT / ".deps/nvrtc-12"
+    if not real.is_dir():
+        pytest.skip("no NVRTC 12 here")
+    (machine.folder / "opt").mkdir()
+    (machine.folder / "opt/nvrtc-12").symlink_to(real)
+    pinned = re.search(r"^nvidia-cuda-nvrtc-cu12==\S+", (ROOT / "tools/wheels.txt").read_text(), re.M)
+    lines = recipe("NVRTC 12").splitlines()
+    assert lines[1].startswith("pip install ") and lines[1].endswith(pinned[0])
+    machine("\n".join(lines[2:]))
+    report = json.loads((machine.folder / "srv/kiln/report.json").read_text())
+    assert report["min_driver"] == "12.0" and report["compiled"] == 2, report
+
+
+def test_the_dockerfile_warms_a_folder_that_its_second_stage_can_use(machine):
+    steps = blocks(PAGE, "dockerfile")[0].replace("\\\n", " ").splitlines()
+    exports, warmed = [], False
+    for step in filter(None, steps):
+        word, rest = step.split(None, 1)
+        assert word in {"FROM", "COPY", "ENV", "RUN"}, step
+        if word == "ENV" and not rest.startswith("KILN_NVRTC="):
+            exports.append(f"export {rest}")
+        elif word == "RUN":
+            ours = [each for each in rest.split("&&") if shlex.split(each)[0] in {"kiln", "chmod"}]
+            if ours:
+                machine("\n".join(exports + ["umask 077"] + ours))
+                warmed = True
+        elif word == "COPY" and rest.startswith("--from=warm"):
+            assert warmed and rest.split()[1:] == ["/srv/kiln/cache"] * 2, rest
+    for folder, folders, files in os.walk(machine.folder / "srv/kiln/cache"):
+        for each in folders + files:
+            mode = os.stat(os.path.join(folder, each)).st_mode
+            assert mode & 0o044 == 0o044 and not mode & 0o022, each
+    wheel = re.search(r"nvidia-cuda-nvrtc==\S+", PAGE)[0]
+    assert wheel in (ROOT / "tools/wheels.txt").read_text()
+    said = machine(f"export KILN_CACHE_DIR=/srv/kiln/cache\nkiln {PRESET}", KILN_NO_JIT="1")
+    assert ", 0 compiled" in said
+
+
+def test_each_task_of_the_array_builds_its_architecture_and_the_prolog_brings_it_to_the_node(machine):
+    array, prolog = recipe("kiln-warm"), recipe("prolog")
+    last = int(re.search(r"--array=0-(\d+)", array)[1])
+    for task in range(last + 1):
+        machine(array, SLURM_ARRAY_TASK_ID=str(task), SLURM_CPUS_PER_TASK="2")
+    machine(array, SLURM_ARRAY_TASK_ID=str(last + 1), status=1)  # more tasks than architectures
+    wrapped = re.search(r"--wrap '([^']*)'", PAGE)[1].replace("\n", " ")
+    machine(wrapped)
+    use = "KILN_NO_JIT=1 KILN_CACHE_DIR=/var/lib/kiln/cache kiln warm --preset llama-3-8b --arch 8.0,9.0,10.0"
+    machine(f"({prolog}) & ({prolog})\nwait $!")  # two jobs at once
+    assert ", 0 compiled" in machine(use)
+    # Once, and again for another file.
+    kept = machine.folder / "var/kiln/cache/kept"
+    kept.touch()
+    machine(prolog)
+    assert kept.exists()
+    newer = (machine.folder / "srv/kiln/cache.tar").stat().st_mtime + 5
+    os.utime(machine.folder / "srv/kiln/cache.tar", (newer, newer))
+    machine(prolog)
+    assert not kept.exists()
+    assert ", 0 compiled" in machine(use)
+
+
+def test_a_prolog_that_is_cut_off_leaves_the_cache_that_was_there(machine):
+    machine(recipe("build"))
+    machine(recipe("prolog"))
+    tar = machine.folder / "srv/kiln/cache.tar"
+    whole = tar.read_bytes()
+    tar.write_bytes(whole[: len(whole) // 2])
+    newer = tar.stat().st_mtime + 5
+    os.utime(tar, (newer, newer))
+    machine(recipe("prolog"), status=2)
+    assert ", 0 compiled" in machine(
+        f"KILN_NO_JIT=1 KILN_CACHE_DIR=/var/lib/kiln/cache kiln {PRESET}"
+    )
+
+
+def test_the_pod_finds_its_kernels_and_would_not_without_the_chmod(machine):
+    spec = parsed(blocks(PAGE, "yaml")[0])["spec"]
+    volumes = {each["name"] for each in spec["volumes"] if each["emptyDir"] == {}}
+    for container in spec["initContainers"] + spec["containers"]:
+        assert {each["name"] for each in container["volumeMounts"]} <= volumes
+    command = spec["initContainers"][0]["command"]
+    assert command[:2] == ["sh", "-ec"]
+    settings = {each["name"]: each["value"] for each in spec["containers"][0]["env"]}
+    assert all(isinstance(value, str) for value in settings.values()), "Kubernetes wants strings"
+    machine(recipe("build"))
+
+    def start(command):
+        volume = machine.folder / "kiln"
+        shutil.rmtree(volume, ignore_errors=True)
+        volume.mkdir()
+        volume.chmod(0o777)  # as kubelet makes an emptyDir
+        machine(re.sub(r"(?<= )/kiln", str(volume), command))
+        env = settings | {"KILN_CACHE_DIR": f"{machine.folder}{settings['KILN_CACHE_DIR']}"}
+        return env
+
+    assert ", 0 compiled" in machine(f"kiln {PRESET}", **start(command[2]))
+    refused = start(command[2].replace("chmod 0755 /kiln && ", ""))
+    assert "the cache is off" in machine(f"kiln {PRESET} --dry-run", **refused)
+
+
+def test_the_watch_is_quiet_about_a_sound_cache_and_not_about_a_damaged_one(machine):
+    machine(recipe("build"))
+    watch = "export KILN_CACHE_DIR=/srv/kiln/cache\n" + recipe("monitoring")
+    said = machine(watch)
+    assert "kiln verify" not in said and "would miss" not in said, said
+    stats = json.loads((machine.folder / "srv/kiln/stats.json").read_text())
+    for name in ("bytes", "limit_bytes", "counters"):
+        assert name in stats
+    damaged = next((machine.folder / "srv/kiln/cache/objects").glob("v1/*/*"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    said = machine(watch)
+    assert "kiln verify: 1" in said and "a job would miss a kernel" in said, said
