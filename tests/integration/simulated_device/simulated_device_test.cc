@@ -194,19 +194,19 @@ TEST_F(SimulatedDevice, ComputesForThreadsOfEachDevice) {
 }
 
 TEST_F(SimulatedDevice, SaysWhyItDoesNotCompute) {
-  const auto x = numbers<F16>(200);
+  const auto x = numbers<F16>(4000);
   std::vector<F16> y(x.size());
   kiln_softmax_forward_args args = KILN_SOFTMAX_FORWARD_ARGS_INIT;
   args.dtype = KILN_F16;
   args.y = y.data();
   args.x = x.data();
   args.sq = 1;
-  args.skv = 200;  // for f16, nobody compiles this length
+  args.skv = 4000;  // for f16, nobody compiles this length
   EXPECT_THAT(outcome(kiln_softmax_forward(service_, 1, nullptr, &args)),
               HasSubstr("CUDA_ERROR_NOT_SUPPORTED"));
   EXPECT_THAT(take_error(),
               AllOf(StartsWith("scaled_softmax_fwd on the CPU: "),
-                    HasSubstr("scaled_softmax_fwd:dtype=f16,max_cols=256 is not")));
+                    HasSubstr("scaled_softmax_fwd:dtype=f16,max_cols=4096 is not")));
   EXPECT_EQ(take_error(), "") << "it was taken";
 
   args.skv = 60;
