@@ -17,4 +17,9 @@ enum class Action : std::int64_t { kLaunch, kPrepare };
 /// kPrepare then does nothing for what was prepared.
 inline constexpr std::int64_t kFromXla = 8;
 
+/// Added to kLaunch: if a tensor that must be contiguous is not, nothing is launched,
+/// and the call returns kNotContiguous. Without it such a tensor is refused.
+inline constexpr std::int64_t kTellNotContiguous = 16;
+inline constexpr std::int64_t kNotContiguous = -1;
+
 }  // namespace kiln::python

@@ -154,8 +154,9 @@ void run_interruptibly(std::function<kiln_result()> body, kiln_cancel* cancel) {
 }
 
 Tensors::Tensors(std::int64_t action, std::int64_t device)
-    : action_(static_cast<Action>(action & ~kFromXla)),
+    : action_(static_cast<Action>(action & ~(kFromXla | kTellNotContiguous))),
       is_from_xla_((action & kFromXla) != 0),
+      tells_gaps_((action & kTellNotContiguous) != 0),
       has_stand_ins_(device >= 0),
       has_device_(has_stand_ins_),
       device_{kDLCUDA, static_cast<std::int32_t>(device)} {
@@ -179,8 +180,11 @@ void* Tensors::strided(const char* name, const TensorView& tensor) {
 }
 
 void* Tensors::data(const char* name, const TensorView& tensor) {
-  if (!has_stand_ins_ && !tensor.IsContiguous())
-    refuse(std::string(name) + " is not contiguous");
+  if (!has_stand_ins_ && !tensor.IsContiguous()) {
+    if (!tells_gaps_)
+      refuse(std::string(name) + " is not contiguous");
+    has_gaps_ = true;
+  }
   return strided(name, tensor);
 }
 

@@ -82,6 +82,8 @@ class Tensors {
 
   [[nodiscard]] Action action() const { return action_; }
   [[nodiscard]] bool is_from_xla() const { return is_from_xla_; }
+  /// Whether kNotContiguous is the answer.
+  [[nodiscard]] bool has_gaps() const { return has_gaps_; }
   [[nodiscard]] int device() const { return static_cast<int>(device_.device_id); }
   /// The framework's current stream of that device.
   [[nodiscard]] kiln_stream stream() const;
@@ -89,6 +91,8 @@ class Tensors {
  private:
   Action action_;
   bool is_from_xla_;
+  bool tells_gaps_;  // kTellNotContiguous
+  bool has_gaps_ = false;
   bool has_stand_ins_;  // the device is given, and the tensors need not be there
   bool has_device_;
   DLDevice device_;
@@ -132,8 +136,10 @@ class Call : public Tensors {
     point(field, strided(name, tensor));
   }
 
-  /// Returns 0.
+  /// Returns 0, or kNotContiguous.
   std::int64_t run() {
+    if (has_gaps())
+      return kNotContiguous;
     kiln_service* const on = service();
     if (action() == Action::kPrepare) {
       if (is_from_xla()) {
@@ -155,7 +161,7 @@ class Call : public Tensors {
   /// returns the bytes; the launch with them is prepared then.
   template <typename Part>
   std::int64_t run(Part& part, const Optional<TensorView>& workspace) {
-    if (action() == Action::kPrepare)
+    if (action() == Action::kPrepare || has_gaps())
       return run();
     kiln_service* const on = service();
     if (workspace) {
@@ -199,6 +205,13 @@ class Call : public Tensors {
   /// Refuses what was not prepared in a capture, where nothing can be.
   void prepare_once() {
     const LaunchName name = launch_name();
+    thread_local LaunchName last{};  // the layers of a model repeat a call
+    if (name == last)
+      return;
+    make_prepared(name);
+    last = name;
+  }
+  void make_prepared(const LaunchName& name) {
     if (is_prepared(bytes_of(name)))
       return;
     if (is_capturing(device(), stream()))

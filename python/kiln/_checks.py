@@ -39,6 +39,8 @@ def normalized_dimensions(x, weight) -> int:
             refuse("x has no dimension")
         return 1
     dims = len(weight)
+    if dims == 1 and len(x) > 0 and x[-1] == weight[0]:  # without a slice
+        return 1
     if dims == 0 or dims > len(x) or x[len(x) - dims :] != weight:
         refuse(
             f"weight has the shape {list(weight)}, and x, whose last dimensions it "

@@ -28,7 +28,10 @@ Devices::Devices(const std::optional<device::Driver>& driver, std::vector<Device
 
 bool Devices::has(const Device& device) const {
   const auto ordinal = static_cast<std::size_t>(device.ordinal);
-  return device.ordinal >= 0 && ordinal < list_.size() && list_[ordinal] == device;
+  if (device.ordinal < 0 || ordinal >= list_.size())
+    return false;
+  const Device& ours = list_[ordinal];  // mostly this very object: no texts to compare
+  return &ours == &device || ours == device;
 }
 
 bool Devices::is_of_this_process() const {

@@ -209,8 +209,10 @@ CUresult launch_with_attributes(const Function& function, const Geometry& geomet
       &config, function.handle(), arguments, nullptr);
 }
 
-Result<void> submit(const Function& function, const Geometry& geometry, CUstream stream,
-                    std::span<void* const> arguments) {
+}  // namespace
+
+Result<void> launch_again(const Function& function, const Geometry& geometry,
+                          CUstream_st* stream, std::span<void* const> arguments) {
   // The driver only reads them.
   auto* const values = const_cast<void**>(arguments.data());
   if (needs_attributes(geometry)) {
@@ -229,8 +231,6 @@ Result<void> submit(const Function& function, const Geometry& geometry, CUstream
   return {};
 }
 
-}  // namespace
-
 Result<void> launch(const Function& function, const Geometry& geometry,
                     CUstream_st* stream, std::span<void* const> arguments,
                     std::span<const std::size_t> sizes) {
@@ -243,7 +243,7 @@ Result<void> launch(const Function& function, const Geometry& geometry,
     return failed(function, scope.result(), scope.call());
   KILN_TRY(check_stream(function, stream, scope.before()));
   KILN_TRY(prepare(function, geometry));
-  return submit(function, geometry, stream, arguments);
+  return launch_again(function, geometry, stream, arguments);
 }
 
 }  // namespace kiln::device

@@ -33,4 +33,11 @@ namespace kiln::device {
                                   CUstream_st* stream, std::span<void* const> arguments,
                                   std::span<const std::size_t> sizes);
 
+/// Enqueues what launch() has enqueued before: the same function, the same geometry,
+/// and arguments of the same sizes. The context of `function` is current, and `stream`
+/// belongs to it. Errors: kDevice.
+[[nodiscard]] Result<void> launch_again(const Function& function,
+                                        const Geometry& geometry, CUstream_st* stream,
+                                        std::span<void* const> arguments);
+
 }  // namespace kiln::device

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string_view>
 
 #include "request/answers.h"
@@ -64,6 +65,11 @@ KernelMemory::Pointer KernelMemory::find(const LoadPlace& place) {
   const MutexLock lock(mutex_);
   const auto found = by_key_.find(place);
   return found == by_key_.end() ? nullptr : found->second.get();
+}
+
+bool KernelMemory::keeps(const LoadedKernel& kernel) {
+  const std::optional<Digest> key = Digest::from_hex(kernel.key());
+  return key && find(LoadPlace{*key, kernel.device().ordinal}).get() == &kernel;
 }
 
 void KernelMemory::keep(const LoadPlace& place, const Pointer& kernel) {

@@ -61,6 +61,11 @@ class KernelMemory {
   /// Remembers that `request` was answered with `kernel`, which is kept under `place`.
   void answer(const Request& request, const LoadPlace& place, const Pointer& kernel,
               FoundBy found_by);
+  /// Whether this keeps the kernel until its own end.
+  [[nodiscard]] bool keeps(const LoadedKernel& kernel);
+  /// Unique in this process: no other service ever has it.
+  [[nodiscard]] std::uint64_t service() const { return service_; }
+
   /// Remembers an answer that no other request may get.
   void answer_alone(const Request& request, int device, const Pointer& kernel);
 
@@ -78,7 +83,7 @@ class KernelMemory {
   struct SpellingEqual {
     bool operator()(const Spelling& a, const Spelling& b) const noexcept;
   };
-  const std::uint64_t service_;  // unique in this process
+  const std::uint64_t service_;
 
   Mutex mutex_;
   // Entries are never removed: answers stored in requests point to them.

@@ -32,6 +32,15 @@ class LoadedKernel {
 
   /// A handle to the first entry point of a template, or to the only one of a source.
   [[nodiscard]] static Kernel handle(std::shared_ptr<const LoadedKernel> loaded);
+  /// What the handle stands for.
+  [[nodiscard]] static const LoadedKernel& of(const Kernel& kernel) {
+    return *kernel.loaded_;
+  }
+  /// The one that the handle launches; null if none was chosen.
+  [[nodiscard]] static const device::Function* function_of(const Kernel& kernel) {
+    return kernel.entry_ == Kernel::kNoEntry ? nullptr
+                                             : &of(kernel).function(kernel.entry_);
+  }
 
   [[nodiscard]] const std::string& label() const { return label_; }
   [[nodiscard]] const std::string& key() const { return key_; }

@@ -150,6 +150,8 @@ class Service::Impl {
   [[nodiscard]] Statistics statistics() const;
   [[nodiscard]] AttentionDecisions& attention() { return attention_; }
   [[nodiscard]] Devices& all_devices() { return *devices_; }
+  [[nodiscard]] KernelMemory& kernels() { return memory_; }
+  [[nodiscard]] StripedCounter& memory_hits() { return memory_hits_; }
 
   [[nodiscard]] bool is_of_this_process() const {
     return devices_->is_of_this_process();
@@ -440,6 +442,14 @@ AttentionDecisions& ServiceParts::attention_of(Service& service) {
 
 Devices& ServiceParts::devices_of(Service& service) {
   return service.impl_->all_devices();
+}
+
+KernelMemory& ServiceParts::kernels_of(Service& service) {
+  return service.impl_->kernels();
+}
+
+StripedCounter& ServiceParts::memory_hits_of(Service& service) {
+  return service.impl_->memory_hits();
 }
 
 }  // namespace kiln

@@ -26,9 +26,6 @@ enum class Access : std::uint8_t {
   kReads,
 };
 
-/// Whether a plan checks its pointers; prepare() has none.
-enum class Pointers : std::uint8_t { kIgnored, kChecked };
-
 /// Why there is no bias, or no weight.
 inline constexpr std::string_view kNoBias = "has_bias is false";
 inline constexpr std::string_view kNoWeight = "has_weight is false";
@@ -137,6 +134,29 @@ template <typename Args>
 
 using ArgumentLists = std::initializer_list<std::span<const Argument>>;
 
+/// What a plan does with its pointers; prepare() has none.
+class Pointers {
+ public:
+  static const Pointers kIgnored;
+  static const Pointers kChecked;
+  /// They are not checked; the arguments that would be are added to `list`.
+  [[nodiscard]] static Pointers listed_in(std::vector<Argument>& list) {
+    return Pointers(false, &list);
+  }
+
+  [[nodiscard]] bool are_checked() const { return are_checked_; }
+  [[nodiscard]] std::vector<Argument>* list() const { return list_; }
+
+ private:
+  constexpr Pointers(bool are_checked, std::vector<Argument>* list)
+      : are_checked_(are_checked), list_(list) {}
+
+  bool are_checked_;
+  std::vector<Argument>* list_;
+};
+inline constexpr Pointers Pointers::kIgnored{false, nullptr};
+inline constexpr Pointers Pointers::kChecked{true, nullptr};
+
 /// A kernel's arguments by value, in the kernel's order.
 class Arguments {
  public:
@@ -178,6 +198,9 @@ class Arguments {
     return all;
   }
   [[nodiscard]] const std::vector<std::size_t>& sizes_bytes() const { return sizes_; }
+  /// The bytes of all values; each begins at the word that places() has for it.
+  [[nodiscard]] const std::vector<std::uint64_t>& words() const { return words_; }
+  [[nodiscard]] const std::vector<std::size_t>& places() const { return places_; }
 
   [[nodiscard]] const std::vector<std::string_view>& names() const { return names_; }
 

@@ -337,7 +337,7 @@ Result<Launches> plan(const AttentionCall& call, const Device& device,
                       Pointers pointers) {
   KILN_TRY(check_options(call));
   Launches all = KILN_TRY(launches(call, device));
-  if (pointers == Pointers::kChecked)
+  if (pointers.are_checked())
     KILN_TRY(check_pointers(call));
   return all;
 }

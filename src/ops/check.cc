@@ -70,7 +70,10 @@ Result<std::int64_t> element_count(std::string_view operation,
 
 Result<void> check_memory(std::string_view operation, const ArgumentLists& kernels,
                           Pointers pointers, Outputs outputs) {
-  if (pointers == Pointers::kIgnored)
+  if (pointers.list() != nullptr)
+    for (const auto& kernel : kernels)
+      pointers.list()->insert(pointers.list()->end(), kernel.begin(), kernel.end());
+  if (!pointers.are_checked())
     return {};
   std::array<const Argument*, 32> all{};  // more than any operation has
   std::size_t count = 0;

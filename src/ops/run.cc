@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "util/try.h"
+
 namespace kiln::ops {
 namespace {
 
@@ -15,13 +17,15 @@ Result<Kernel> kernel_of(Service& service, const Device& device, Launch& launch)
 }  // namespace
 
 Result<void> run(Service& service, const Device& device, CUstream_st* stream,
-                 Launches plan) {
+                 Launches plan, std::vector<Launched>* launched) {
   for (Launch& launch : plan) {
-    const Kernel kernel = KILN_TRY(kernel_of(service, device, launch));
+    Kernel kernel = KILN_TRY(kernel_of(service, device, launch));
     const Geometry geometry = KILN_TRY(kernel.geometry(launch.extents));
     const std::vector<void*> addresses = launch.arguments.addresses();
     KILN_TRY(kernel.launch_with(geometry, stream, addresses,
                                 launch.arguments.sizes_bytes()));
+    if (launched != nullptr)
+      launched->push_back({std::move(kernel), geometry});
   }
   return {};
 }

@@ -271,3 +271,24 @@ def gradients_of(result, inputs):
         torch.linspace(-1, 1, each.numel()).view(each.shape).to(each.dtype) for each in outputs
     ]
     return torch.autograd.grad(outputs, inputs, towards)
+
+
+class Recorder(torch.utils._python_dispatch.TorchDispatchMode):
+    """The operations of kiln that the dispatcher sees, and their arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.namespace == "kiln":
+            self.calls.append((function, args))
+        return function(*args, **(kwargs or {}))
+
+
+def calls_of(case, dtype):
+    """The calls of torch.ops.kiln in both passes, forward first."""
+    inputs = case.inputs(dtype)
+    with Recorder() as recorder:
+        gradients_of(case.kiln(*inputs), inputs)
+    return recorder.calls

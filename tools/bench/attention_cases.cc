@@ -10,6 +10,7 @@
 #include "kiln/ops/attention.h"
 #include "library/service_parts.h"
 #include "ops/attention.h"
+#include "ops/on_device.h"
 #include "ops/run.h"
 #include "tools/bench/families.h"
 #include "util/try.h"
@@ -132,10 +133,12 @@ BenchCase kiln_case(const Problem& problem, const Device& device) {
   const std::uint64_t workspace = ops::attention_workspace_bytes(problem);
   made.tensors.push_back({.bytes = workspace});
   made.start = [=](Service& service, const Device& on, CUstream_st* stream,
-                   BenchAddresses at) {
-    const ops::AttentionTensors given = tensors_at(at, problem, workspace);
-    return ops::run_operation(service, {ops::operation_of(problem.pass), on, stream},
-                              ops::AttentionCall{problem, given});
+                   BenchAddresses at) -> Result<void> {
+    const ops::AttentionCall call{problem, tensors_at(at, problem, workspace)};
+    ops::Launches launches = KILN_TRY(plan(call, on, ops::Pointers::kChecked));
+    return ops::on_device(service, {ops::operation_of(problem.pass), on, stream}, [&] {
+      return ops::run(service, on, stream, std::move(launches));
+    });
   };
   return made;
 }

@@ -140,7 +140,6 @@ def _rotate_2d(operation, t, cos_h, sin_h, cos_w, sin_w):
 
 def _write(operation, out, t, cos, sin, cu_seqlens, layout):
     no_k = None
-    operation.write(
-        (out, no_k), t, no_k, cos, sin, cu_seqlens, cos.shape[-1], "half", layout
-    )
+    args = t, no_k, cos, sin, cu_seqlens, cos.shape[-1], "half", layout
+    operation.write((out, no_k), args)
     return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import _inputs
 from ._define import Operation
-from ._launch import call, call_with_workspace, dense, like
+from ._launch import call, call_with_workspace, copies_if_needed, like
 
 _KINDS = {"gelu_tanh": 1, "gelu_erf": 2, "squared_relu": 3}  # KILN_GELU_TANH, ...
 _GLU_KINDS = {"swiglu": 1, "geglu_tanh": 2, "geglu_erf": 3}  # KILN_SWIGLU, ...
@@ -44,7 +44,8 @@ def geglu(x, bias=None, linear=None, approximate="tanh"):
 
 def _activation(x, bias, kind):
     _check(x)
-    x, bias = _inputs.as_first(x, bias)
+    if _inputs.may_autocast():
+        x, bias = _inputs.as_first(x, bias)
     return activation_fwd(x, bias, kind)
 
 
@@ -55,7 +56,8 @@ def _glu(x, bias, linear, kind):
             f"the last dimension of x is {x.shape[-1]}: it has two halves, or linear is "
             "given"
         )
-    x, bias, linear = _inputs.as_first(x, bias, linear)
+    if _inputs.may_autocast():
+        x, bias, linear = _inputs.as_first(x, bias, linear)
     return glu_fwd(x, linear, bias, kind)
 
 
@@ -71,9 +73,12 @@ def _gradient_of(tensor, x):
 
 # ---- Activations
 
+copies_if_needed("activation_forward", "activation", 1, "x", "bias")
+copies_if_needed("activation_backward", "activation", 2, "dy", "x", "bias")
 
-def _forward(y, x, bias, kind):
-    x, bias = dense("activation.x", x), dense("activation.bias", bias)
+
+def _forward(y, args):
+    x, bias, kind = args
     call("activation_forward", y, x, bias, _KINDS[kind])
 
 
@@ -88,11 +93,10 @@ def _gradient(ctx, dy):
     return dx, None if bias is None else dbias, None
 
 
-def _backward(outputs, dy, x, bias, kind):
+def _backward(outputs, args):
     dx, dbias = outputs
-    dy, x = dense("activation.dy", dy), dense("activation.x", x)
+    dy, x, bias, kind = args
     dbias = None if bias is None else dbias
-    bias = dense("activation.bias", bias)
     call_with_workspace("activation_backward", dx, dbias, dy, x, bias, _KINDS[kind])
 
 
@@ -112,22 +116,18 @@ activation_bwd = Operation(
 
 # ---- Gated linear units
 
+copies_if_needed("glu_forward", "glu", 1, "x", "linear", "bias")
+copies_if_needed("glu_backward", "glu", 3, "dy", "x", "linear", "bias")
+
 
 def _glu_output(x, linear, bias, kind):
     last = x.shape[-1] if linear is not None else x.shape[-1] // 2
     return x.new_empty(*x.shape[:-1], last)
 
 
-def _glu_inputs(x, linear, bias):
-    return (
-        dense("glu.x", x),
-        dense("glu.linear", linear),
-        dense("glu.bias", bias),
-    )
-
-
-def _glu_forward(y, x, linear, bias, kind):
-    call("glu_forward", y, *_glu_inputs(x, linear, bias), _GLU_KINDS[kind], _NO_CLAMP)
+def _glu_forward(y, args):
+    x, linear, bias, kind = args
+    call("glu_forward", y, x, linear, bias, _GLU_KINDS[kind], _NO_CLAMP)
 
 
 def _glu_save(ctx, inputs, output):
@@ -141,15 +141,15 @@ def _glu_gradient(ctx, dy):
     return dx, None if linear is None else dlinear, None if bias is None else dbias, None
 
 
-def _glu_backward(outputs, dy, x, linear, bias, kind):
+def _glu_backward(outputs, args):
     dx, dlinear, dbias = outputs
+    dy, x, linear, bias, kind = args
     call_with_workspace(
         "glu_backward",
         dx,
         None if linear is None else dlinear,
         None if bias is None else dbias,
-        dense("glu.dy", dy),
-        *_glu_inputs(x, linear, bias),
+        *(dy, x, linear, bias),
         _GLU_KINDS[kind],
         _NO_CLAMP,
     )

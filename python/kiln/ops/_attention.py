@@ -40,7 +40,8 @@ def scaled_dot_product_attention(
     kiln.prepare() prepares for the thread that calls it and for torch's. Capture in one
     of these.
     """
-    q, k, v = _inputs.as_autocast(q, k, v)
+    if _inputs.may_autocast():
+        q, k, v = _inputs.as_autocast(q, k, v)
     if not 2 <= q.dim() <= 4 or not q.dim() == k.dim() == v.dim():
         _inputs.refuse(
             f"q, k and v have {q.dim()}, {k.dim()} and {v.dim()} dimensions: equally "
@@ -90,7 +91,8 @@ def varlen_attention(
 
     A query that sees no key gives 0. Under autocast: its type.
     """
-    q, k, v = _inputs.as_autocast(q, k, v)
+    if _inputs.may_autocast():
+        q, k, v = _inputs.as_autocast(q, k, v)
     if q.dim() not in (3, 4) or not k.dim() == v.dim() == 3:
         _inputs.refuse(
             f"q, k and v have {q.dim()}, {k.dim()} and {v.dim()} dimensions, and not 3, "
@@ -210,9 +212,9 @@ def _problem(bias, layout, longest_q, longest_k, mask, left, right, dropout, sca
     return layout, longest_q, longest_k, mask, left, right, kind, dropout, scale
 
 
-def _forward(outputs, q, k, v, bias, cu_q, cu_k, lengths_k, rng, *rest):
+def _forward(outputs, args):
     o, stats = outputs
-    *problem, with_stats = rest
+    q, k, v, bias, cu_q, cu_k, lengths_k, rng, *problem, with_stats = args
     joins = _has_batch(bias)
     q, k, v = (_readable(n, t, joins) for n, t in (("q", q), ("k", k), ("v", v)))
     bias, *common = _common(bias, cu_q, cu_k, lengths_k, rng)
@@ -264,9 +266,9 @@ def _bwd_outputs(do, q, k, v, o, stats, bias, cu_q, cu_k, rng, *rest):
     )
 
 
-def _backward(outputs, do, q, k, v, o, stats, bias, cu_q, cu_k, rng, *rest):
+def _backward(outputs, args):
     dq, dk, dv, dbias = outputs
-    *problem, of_bias = rest
+    do, q, k, v, o, stats, bias, cu_q, cu_k, rng, *problem, of_bias = args
     joins = _has_batch(bias)
     do = _with_strides_of(do, o)
     q, k, v = (_readable(n, t, joins) for n, t in (("q", q), ("k", k), ("v", v)))

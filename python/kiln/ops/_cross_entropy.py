@@ -30,7 +30,8 @@ def cross_entropy(
         )
     if logits.dim() == 0 or logits.shape[min(1, logits.dim() - 1)] == 0:
         _inputs.refuse(f"logits have the shape {list(logits.shape)}: there is no class")
-    (logits,) = _inputs.as_float32(logits)
+    if _inputs.may_autocast():
+        (logits,) = _inputs.as_float32(logits)
     last = logits.movedim(1, -1) if logits.dim() > 2 else logits
     if target.shape != last.shape[:-1]:
         _inputs.refuse(
@@ -52,8 +53,9 @@ def _outputs(logits, target, ignore_index, label_smoothing):
     return loss, logits.new_empty((*rows, 2), dtype=torch.float32)
 
 
-def _forward(outputs, logits, target, ignore_index, label_smoothing):
+def _forward(outputs, args):
     loss, saved = outputs
+    logits, target, ignore_index, label_smoothing = args
     call(
         "cross_entropy_forward",
         *(loss, None, saved),
@@ -79,7 +81,8 @@ def _gradient(ctx, dloss, *_):
     return dlogits, None, None, None
 
 
-def _backward(dlogits, dloss, logits, saved, target, ignore_index, label_smoothing):
+def _backward(dlogits, args):
+    dloss, logits, saved, target, ignore_index, label_smoothing = args
     call(
         "cross_entropy_backward",
         dense_rows("cross_entropy.dlogits", dlogits),

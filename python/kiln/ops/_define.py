@@ -86,8 +86,9 @@ class Operation:
     """An operation, which is called as its schema says, without keywords.
 
     outputs(*args): new tensors, or one; nothing is written. It is also the fake kernel.
-    launch(outputs, *args): writes them. It is not called if one of the first ``reads``
-      tensors is empty: the outputs are 0 then, where they have elements.
+    launch(outputs, args): writes them. It is not called if one of the first ``reads``
+      tensors is empty: the outputs are 0 then, where they have elements. It takes a tuple,
+      since a call f(outputs, *args) takes much longer than f(*args).
     save(ctx, inputs, output), backward(ctx, *gradients): as register_autograd() takes
       them, and for autograd.Function, too. Without them a gradient is refused.
     """
@@ -148,19 +149,19 @@ class Operation:
             return self._function.apply(*args)
         if _forward_mode._current_level >= 0:  # which refuses tangents
             return self._function.apply(*args)
-        return self.write(self._outputs(*args), *args)
+        return self.write(self._outputs(*args), args)
 
     def run(self, *args):
         """The kernel, without autograd."""
-        return self.write(self._outputs(*args), *args)
+        return self.write(self._outputs(*args), args)
 
-    def write(self, outputs, *args):
+    def write(self, outputs, args):
         """run() into tensors of one's own, which may have other strides."""
         for read in args[: self._reads]:
             if read.numel() == 0:
                 _zero(outputs)
                 return outputs
-        self._launch(outputs, *args)
+        self._launch(outputs, args)
         return outputs
 
     def _each(self, info, in_dims, *args):

@@ -18,8 +18,8 @@ from .._checks import choice, refuse  # noqa: F401  for the operations
 _CASTABLE = (torch.float16, torch.bfloat16, torch.float32)
 
 
-# On any device; it takes less time than to read a tensor's device.
-_may_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+# Whether it is on for any device. Ask it before the following: no call takes less time.
+may_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
 def _is_autocast(tensor) -> bool:
@@ -35,20 +35,20 @@ def _cast(tensors, dtype):
 
 def as_float32(*tensors):
     """Under autocast, the tensors as float32; some may be None."""
-    if not (_may_autocast() and _is_autocast(tensors[0])):
+    if not _is_autocast(tensors[0]):
         return tensors
     return _cast(tensors, torch.float32)
 
 
 def as_autocast(*tensors):
     """Under autocast, the tensors in its type; some may be None."""
-    if not (_may_autocast() and _is_autocast(tensors[0])):
+    if not _is_autocast(tensors[0]):
         return tensors
     return _cast(tensors, torch.get_autocast_dtype(tensors[0].device.type))
 
 
 def as_first(*tensors):
     """Under autocast, the tensors in the type of the first; some may be None."""
-    if not (_may_autocast() and _is_autocast(tensors[0])):
+    if not _is_autocast(tensors[0]):
         return tensors
     return _cast(tensors, tensors[0].dtype)

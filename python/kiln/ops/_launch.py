@@ -12,7 +12,9 @@ import torch
 from .._library import library
 
 LAUNCH, PREPARE = 0, 1
+_LAUNCH_DENSE = LAUNCH + 16  # tells by a number below 0 that an argument is not contiguous
 _FROM_TENSORS = -1  # the device of the call
+_HEAD, _HEAD_DENSE = (LAUNCH, _FROM_TENSORS), (_LAUNCH_DENSE, _FROM_TENSORS)
 
 # The library takes torch's tensors by torch's own C functions; where an old torch has
 # none, by DLPack, which refuses tensors that require gradients.
@@ -47,7 +49,26 @@ def handled_by(handler):
 
 
 def _detached(args):
-    return [a.detach() if isinstance(a, torch.Tensor) else a for a in args]
+    return tuple(a.detach() if isinstance(a, torch.Tensor) else a for a in args)
+
+
+_dense_arguments: dict[str, dict[int, str]] = {}
+
+
+def copies_if_needed(name: str, operation: str, first: int, *arguments: str) -> None:
+    """These arguments of the function ``name``, from the number ``first`` on, are copied
+    where they are not contiguous. It is the library that looks, since Python would take
+    longer."""
+    _dense_arguments[name] = {
+        first + i: f"{operation}.{argument}" for i, argument in enumerate(arguments)
+    }
+
+
+def _copied_if_needed(name, args):
+    args = list(args)
+    for i, argument in _dense_arguments.get(name, {}).items():
+        args[i] = dense(argument, args[i])
+    return tuple(args)
 
 
 def call(name: str, *args) -> None:
@@ -57,7 +78,10 @@ def call(name: str, *args) -> None:
         return
     if _MUST_DETACH:
         args = _detached(args)
-    getattr(library(), name)(LAUNCH, _FROM_TENSORS, *args)
+    function = getattr(library(), name)
+    # Tuples are added, since f(1, *args) takes longer than f(*args).
+    if function(*(_HEAD_DENSE + args)) < 0:
+        function(*(_HEAD + _copied_if_needed(name, args)))
 
 
 def call_with_workspace(name: str, *args) -> None:
@@ -69,9 +93,12 @@ def call_with_workspace(name: str, *args) -> None:
         args = _detached(args)
     function = getattr(library(), name)
     # Launches, or returns the bytes without which it cannot.
-    if (size := function(LAUNCH, _FROM_TENSORS, *args, None)) > 0:
+    if (size := function(*(_HEAD_DENSE + args + (None,)))) < 0:
+        args = _copied_if_needed(name, args)
+        size = function(*(_HEAD + args + (None,)))
+    if size > 0:
         workspace = _workspace(size, args[0].device)
-        function(LAUNCH, _FROM_TENSORS, *args, workspace)
+        function(*(_HEAD + args + (workspace,)))
 
 
 def _workspace(size: int, device: torch.device) -> torch.Tensor:
@@ -84,6 +111,8 @@ def _workspace(size: int, device: torch.device) -> torch.Tensor:
 
 def like(tensor: torch.Tensor) -> torch.Tensor:
     """A new contiguous tensor of that shape and type."""
+    if tensor.is_contiguous():  # naming the format takes longer than to ask
+        return _empty_like(tensor)
     return _empty_like(tensor, memory_format=_CONTIGUOUS)
 
 

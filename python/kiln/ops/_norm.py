@@ -9,7 +9,7 @@ import torch
 from .._checks import CASTINGS, normalized_dimensions
 from . import _inputs
 from ._define import Operation
-from ._launch import call, call_with_workspace, dense, like
+from ._launch import call, call_with_workspace, copies_if_needed, like
 
 
 def layer_norm(
@@ -30,14 +30,15 @@ def layer_norm(
     y has the shape and the type of x. Under autocast: float32. Errors: InvalidArgument,
     for shapes and types that do not fit, a bias without a weight, and an eps below 0.
     """
-    x, weight, bias, residual = _inputs.as_float32(x, weight, bias, residual)
+    if _inputs.may_autocast():
+        x, weight, bias, residual = _inputs.as_float32(x, weight, bias, residual)
     dims = _normalized(x, weight)
     if weight is None and bias is not None:
         _inputs.refuse("bias is given, and weight is None: a bias needs a weight")
-    options = (dims, float(eps), bool(memory_efficient))
+    eps, from_y = float(eps), bool(memory_efficient)
     if residual is None:
-        return layer_norm_fwd(x, weight, bias, *options)[0]
-    return add_layer_norm_fwd(x, residual, weight, bias, *options)[:2]
+        return layer_norm_fwd(x, weight, bias, dims, eps, from_y)[0]
+    return add_layer_norm_fwd(x, residual, weight, bias, dims, eps, from_y)[:2]
 
 
 def rms_norm(
@@ -50,12 +51,13 @@ def rms_norm(
       before, "gemma" multiplies by 1 + weight, each as the models of that name do.
       Without a weight it changes nothing.
     """
-    x, weight, residual = _inputs.as_float32(x, weight, residual)
+    if _inputs.may_autocast():
+        x, weight, residual = _inputs.as_float32(x, weight, residual)
     casting = _inputs.choice("casting", casting, CASTINGS)
-    options = (_normalized(x, weight), float(eps), casting, bool(memory_efficient))
+    dims, eps, from_y = _normalized(x, weight), float(eps), bool(memory_efficient)
     if residual is None:
-        return rms_norm_fwd(x, weight, *options)[0]
-    return add_rms_norm_fwd(x, residual, weight, *options)[:2]
+        return rms_norm_fwd(x, weight, dims, eps, casting, from_y)[0]
+    return add_rms_norm_fwd(x, residual, weight, dims, eps, casting, from_y)[:2]
 
 
 def _normalized(x, weight):
@@ -66,7 +68,10 @@ def _normalized(x, weight):
 
 
 def _statistic(x, dims):
-    return x.new_empty(math.prod(x.shape[:-dims]), dtype=torch.float32)
+    rows = math.prod(x.shape[:-dims])
+    if x.dtype is torch.float32:  # naming the type takes longer than to ask
+        return x.new_empty(rows)
+    return x.new_empty(rows, dtype=torch.float32)
 
 
 def _like_weight(weight, x, is_wanted):
@@ -77,18 +82,29 @@ def _used(tensor, is_wanted):
     return tensor if is_wanted else None
 
 
-# ---- LayerNorm
+# ---- LayerNorm. Of the library's arguments the last is zero_centered_weight.
+
+copies_if_needed(
+    *("layernorm_forward", "layer_norm", 4),
+    *("x", "weight", "bias", "residual"),
+)
+copies_if_needed(
+    *("layernorm_backward", "layer_norm", 3),
+    *("dy", "x", "weight", "bias", "mean", "rstd", "dsum"),
+)
 
 
 def _layer_outputs(x, weight, bias, dims, eps, memory_efficient):
     rstd = _statistic(x, dims)
-    mean = rstd.new_empty(0) if memory_efficient else like(rstd)
+    mean = rstd.new_empty(0) if memory_efficient else torch.empty_like(rstd)
     return like(x), mean, rstd
 
 
-def _layer_forward(outputs, x, *others):
+def _layer_forward(outputs, args):
     y, mean, rstd = outputs
-    _add_layer_forward((y, None, mean, rstd), x, None, *others)
+    x, weight, bias, dims, eps, memory_efficient = args
+    mean = None if memory_efficient else mean
+    call("layernorm_forward", y, mean, rstd, None, x, weight, bias, None, dims, eps, False)
 
 
 def _layer_save(ctx, inputs, output):
@@ -108,10 +124,9 @@ def _layer_gradients(ctx, dy, dsum, wanted):
     x, weight, bias, mean, rstd = ctx.saved_tensors
     if dy is None:  # the sum alone was used
         dy = torch.zeros_like(x)
-    dx, dweight, dbias = layer_norm_bwd(
-        *(dy, x, weight, bias, mean, rstd, dsum, ctx.dims),
-        *(ctx.has_bias, any(wanted[1:]), ctx.from_output),
-    )
+    options = ctx.dims, ctx.has_bias, any(wanted[1:]), ctx.from_output
+    inputs = dy, x, weight, bias, mean, rstd, dsum
+    dx, dweight, dbias = layer_norm_bwd(*(inputs + options))
     return dx, _used(dweight, wanted[1]), _used(dbias, wanted[2])
 
 
@@ -135,24 +150,12 @@ def _add_layer_outputs(x, residual, *others):
     return y, like(x), mean, rstd
 
 
-def _add_layer_forward(
-    outputs, x, residual, weight, bias, dims, eps, memory_efficient
-):
+def _add_layer_forward(outputs, args):
     y, total, mean, rstd = outputs
-    call(
-        "layernorm_forward",
-        y,
-        None if memory_efficient else mean,
-        rstd,
-        total,
-        dense("layer_norm.x", x),
-        dense("layer_norm.weight", weight),
-        dense("layer_norm.bias", bias),
-        dense("layer_norm.residual", residual),
-        dims,
-        eps,
-        False,  # zero_centered_weight
-    )
+    x, residual, weight, bias, dims, eps, memory_efficient = args
+    mean = None if memory_efficient else mean
+    tensors = y, mean, rstd, total, x, weight, bias, residual
+    call("layernorm_forward", *tensors, dims, eps, False)
 
 
 def _add_layer_save(ctx, inputs, output):
@@ -185,21 +188,15 @@ def _layer_bwd_outputs(dy, x, weight, bias, mean, rstd, dsum, *options):
     )
 
 
-def _layer_bwd(outputs, dy, x, weight, bias, mean, rstd, dsum, *options):
+def _layer_bwd(outputs, args):
     dx, dweight, dbias = outputs
-    dims, has_bias, of_weight, from_output = options
+    *inputs, dims, has_bias, of_weight, from_output = args
     call_with_workspace(
         "layernorm_backward",
         dx,
         _used(dweight, of_weight),
         _used(dbias, of_weight and has_bias),
-        dense("layer_norm.dy", dy),
-        dense("layer_norm.x", x),
-        dense("layer_norm.weight", weight),
-        dense("layer_norm.bias", bias),
-        mean,
-        rstd,
-        dense("layer_norm.dsum", dsum),
+        *inputs,
         dims,
         has_bias,
         False,  # zero_centered_weight
@@ -219,14 +216,21 @@ layer_norm_bwd = Operation(
 
 # ---- RMSNorm
 
+copies_if_needed("rmsnorm_forward", "rms_norm", 3, "x", "weight", "residual")
+copies_if_needed(
+    *("rmsnorm_backward", "rms_norm", 2),
+    *("dy", "x", "weight", "rstd", "dsum"),
+)
+
 
 def _rms_outputs(x, weight, dims, *_):
     return like(x), _statistic(x, dims)
 
 
-def _rms_forward(outputs, x, *others):
+def _rms_forward(outputs, args):
     y, rstd = outputs
-    _add_rms_forward((y, None, rstd), x, None, *others)
+    x, weight, dims, eps, casting, _ = args
+    call("rmsnorm_forward", y, rstd, None, x, weight, None, dims, eps, casting, False)
 
 
 def _rms_save(ctx, inputs, output):
@@ -242,7 +246,7 @@ def _rms_gradients(ctx, dy, dsum, of_weight):
     if dy is None:
         dy = torch.zeros_like(x)
     dx, dweight = rms_norm_bwd(
-        *(dy, x, weight, rstd, dsum, ctx.dims, ctx.casting, of_weight, ctx.from_output)
+        dy, x, weight, rstd, dsum, ctx.dims, ctx.casting, of_weight, ctx.from_output
     )
     return dx, _used(dweight, of_weight)
 
@@ -266,23 +270,11 @@ def _add_rms_outputs(x, residual, weight, dims, *_):
     return like(x), like(x), _statistic(x, dims)
 
 
-def _add_rms_forward(
-    outputs, x, residual, weight, dims, eps, casting, memory_efficient
-):
+def _add_rms_forward(outputs, args):
     y, total, rstd = outputs
-    call(
-        "rmsnorm_forward",
-        y,
-        rstd,
-        total,
-        dense("rms_norm.x", x),
-        dense("rms_norm.weight", weight),
-        dense("rms_norm.residual", residual),
-        dims,
-        eps,
-        casting,
-        False,  # zero_centered_weight
-    )
+    x, residual, weight, dims, eps, casting, _ = args
+    tensors = y, rstd, total, x, weight, residual
+    call("rmsnorm_forward", *tensors, dims, eps, casting, False)
 
 
 def _add_rms_save(ctx, inputs, output):
@@ -305,19 +297,14 @@ add_rms_norm_fwd = Operation(
 )
 
 
-def _rms_bwd(
-    outputs, dy, x, weight, rstd, dsum, dims, casting, of_weight, from_output
-):
+def _rms_bwd(outputs, args):
     dx, dweight = outputs
+    *inputs, dims, casting, of_weight, from_output = args
     call_with_workspace(
         "rmsnorm_backward",
         dx,
         _used(dweight, of_weight),
-        dense("rms_norm.dy", dy),
-        dense("rms_norm.x", x),
-        dense("rms_norm.weight", weight),
-        rstd,
-        dense("rms_norm.dsum", dsum),
+        *inputs,
         dims,
         casting,
         False,  # zero_centered_weight

@@ -49,7 +49,8 @@ def rope(
         _inputs.refuse("cos or sin requires a gradient, and kiln's rope has none of them")
     if rotary_dim is None:
         rotary_dim = rotary_dim_of(q.shape[-1], cos.shape[-1])
-    q, k = _inputs.as_first(q, k)
+    if _inputs.may_autocast():
+        q, k = _inputs.as_first(q, k)
     if cos.dim() == 3 and cos.shape[0] == 1:
         cos, sin = cos[0], None if sin is None else sin[0]
     q_out, k_out = rope_fwd(q, k, cos, sin, cu_seqlens, rotary_dim, style, layout)
@@ -110,7 +111,8 @@ def _table(cos, sin):
 
 
 def _launch(name):
-    def launch(outputs, q, k, cos, sin, cu_seqlens, rotary_dim, style, layout):
+    def launch(outputs, args):
+        q, k, cos, sin, cu_seqlens, rotary_dim, style, layout = args
         _check(q, k, cos, sin, layout)
         pairs = [
             (out, _readable(of, tensor))

@@ -7,7 +7,7 @@ import torch
 from .._checks import missing_dimensions
 from . import _inputs
 from ._define import Operation
-from ._launch import call, dense, like
+from ._launch import call, copies_if_needed, dense, like
 
 _NO_MASK, _MASK, _CAUSAL = 0, 1, 2  # KILN_SOFTMAX_...
 _MASKED_ROWS = {"zero": False, "uniform": True}
@@ -26,7 +26,8 @@ def softmax(x, scale=1.0, mask=None, causal=False, masked_row="zero"):
     An element that is left out is 0.
     Under autocast: float32.
     """
-    (x,) = _inputs.as_float32(x)
+    if _inputs.may_autocast():
+        (x,) = _inputs.as_float32(x)
     uniform = _inputs.choice("masked_row", masked_row, _MASKED_ROWS)
     if mask is not None:
         mask = _checked_mask(mask, x)
@@ -66,15 +67,19 @@ def _masks(mask, x):
     return dense("softmax.mask", mask).view(-1, 1, queries, keys)
 
 
-def _forward(y, x, scale, mask, causal, uniform):
+copies_if_needed("softmax_forward", "softmax", 1, "x")
+copies_if_needed("softmax_backward", "softmax", 1, "dy", "y")
+
+
+def _forward(y, args):
+    x, scale, mask, causal, uniform = args
     if mask is not None:
         mask = _masks(mask, x)
-    call("softmax_forward", y, dense("softmax.x", x), mask, scale, causal, uniform)
+    call("softmax_forward", y, x, mask, scale, causal, uniform)
 
 
-def _backward(dx, dy, y, scale, kind):
-    dy, y = dense("softmax.dy", dy), dense("softmax.y", y)
-    call("softmax_backward", dx, dy, y, scale, kind)
+def _backward(dx, args):
+    call("softmax_backward", dx, *args)
 
 
 def _save(ctx, inputs, output):
