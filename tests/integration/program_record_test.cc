@@ -9,10 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "kiln/c.h"
 #include "tests/integration/library/library_service.h"
 #include "tests/support/child_process.h"
 #include "tests/support/kernel_sources.h"
 #include "tests/support/program.h"
+
+// C++ warns of what a designated initializer leaves at zero, C does not.
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 namespace kiln {
 namespace {
@@ -90,6 +94,74 @@ TEST_F(KilnRecordTest, WhatWasAskedOfTheLibraryWarmsACacheInWhichAllAreHits) {
   const auto changed = folder_with_headers("changed");
   std::ofstream(changed / "more/more.h") << "#define MORE 8\n";
   EXPECT_EQ(in_process_at(changed, [&] { return get_all(options); }), 2);
+}
+
+TEST_F(KilnRecordTest, ARequestOfCIsRecordedAsThatOfCxx) {
+  const SimulatedDriver driver("9.0");
+  const auto here = folder_with_headers("job");
+  Options options = this->options(driver);
+  options.record = temp_.path() / "cxx.jsonl";
+  const Request request = requests().back();
+  EXPECT_EQ(in_process_at(here,
+                          [&] {
+                            auto service = Service::open(options);
+                            const bool got =
+                                service && service->get(request, service->devices()[0]);
+                            return got ? 0 : 1;
+                          }),
+            0);
+
+  const std::string record = temp_.path() / "c.jsonl";
+  const std::string cache = options.cache_dir->native();
+  const std::string path = driver.path().native();
+  kiln_options c_options = KILN_OPTIONS_INIT;
+  c_options.cache_dir = cache.c_str();
+  c_options.driver = path.c_str();
+  c_options.record = record.c_str();
+  const SourceOptions& of = request.source();
+  const auto pointers = [](const std::vector<std::string>& texts) {
+    std::vector<const char*> list;
+    for (const std::string& text : texts) list.push_back(text.c_str());
+    return list;
+  };
+  const auto options_c = pointers(of.options);
+  const auto defines = pointers(of.defines);
+  const auto names = pointers(of.name_expressions);
+  const char* const folder = of.include_dirs[0].c_str();
+  const char* const header = of.headers.begin()->first.c_str();
+  const char* const text = of.headers.begin()->second.c_str();
+  kiln_source source = KILN_SOURCE_INIT;
+  source.source = of.source.c_str();
+  source.file_name = of.file_name.c_str();
+  source.header_names = &header;
+  source.header_texts = &text;
+  source.header_count = 1;
+  source.include_dirs = &folder;
+  source.include_dir_count = 1;
+  source.defines = defines.data();
+  source.define_count = defines.size();
+  source.options = options_c.data();
+  source.option_count = options_c.size();
+  source.name_expressions = names.data();
+  source.name_expression_count = names.size();
+  EXPECT_EQ(in_process_at(here,
+                          [&] {
+                            kiln_service* service = nullptr;
+                            kiln_kernel* kernel = nullptr;
+                            if (kiln_service_open(&c_options, &service) != nullptr)
+                              return 1;
+                            return kiln_get_source(service, 0, &source, nullptr,
+                                                   &kernel) == nullptr
+                                       ? 0
+                                       : 2;
+                          }),
+            0);
+  const auto text_of = [](const std::filesystem::path& file) {
+    std::ifstream stream(file);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  EXPECT_EQ(text_of(record), text_of(*options.record));
+  EXPECT_NE(text_of(record), "");
 }
 
 // Writing to a pipe whose reader has ended would end the host.
