@@ -57,6 +57,26 @@ void add_profile_option(OptionSet& cli, ArchitectureOptions& options) {
              "may be repeated");
 }
 
+void add_driver_option(OptionSet& cli, std::string& driver) {
+  cli.option("--driver", driver, "VERSION",
+             "CUDA version of the driver of the job, as nvidia-smi shows it: 12.4; "
+             "takes an NVRTC found here whose kernels that driver loads");
+}
+
+Result<std::optional<device::CudaVersion>> parse_driver_option(
+    const std::string& driver) {
+  constexpr int kNoCuda = 100;  // 535.104 is a driver's own version
+  if (driver.empty())
+    return std::nullopt;
+  const auto version = device::parse_cuda_version(driver);
+  if (version && version->major < kNoCuda)
+    return *version;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("--driver: '{}' is no version of CUDA, such as 12.4: the one "
+                          "that nvidia-smi and `kiln doctor` show for the driver there",
+                          driver));
+}
+
 Result<std::vector<device::ComputeCapability>> devices_present(const Config& config) {
   const auto driver = KILN_TRY(
       device::Driver::open(config.driver.value_or(""), LibraryPlaces::of_process()));
@@ -68,7 +88,7 @@ Result<std::vector<device::ComputeCapability>> devices_present(const Config& con
   return std::vector(capabilities.begin(), capabilities.end());
 }
 
-Result<std::vector<device::BuildFor>> select_architectures(
+Result<std::vector<device::BuildFor>> named_targets(
     BuildService& service, const ArchitectureOptions& options) {
   std::vector<device::BuildFor> list;
   for (const std::string& text : options.lists) {
@@ -83,6 +103,12 @@ Result<std::vector<device::BuildFor>> select_architectures(
     add_once(list, KILN_TRY(from_input(device::read_profile(path))).capability);
   if (!is_given(options))
     KILN_TRY(add_devices(service, list));
+  return list;
+}
+
+Result<std::vector<device::BuildFor>> select_architectures(
+    BuildService& service, const ArchitectureOptions& options) {
+  auto list = KILN_TRY(named_targets(service, options));
   for (const device::BuildFor& build_for : list)
     KILN_TRY(service.toolchains().choose(build_for));
   return list;

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,15 +23,25 @@ void add_arch_option(OptionSet& cli, ArchitectureOptions& options);
 /// Declares --profile.
 void add_profile_option(OptionSet& cli, ArchitectureOptions& options);
 
+/// Declares --driver.
+void add_driver_option(OptionSet& cli, std::string& driver);
+/// The CUDA version that --driver gives; none if it is empty. Errors: kInvalidArgument.
+[[nodiscard]] Result<std::optional<device::CudaVersion>> parse_driver_option(
+    const std::string& driver);
+
 [[nodiscard]] inline bool is_given(const ArchitectureOptions& options) {
   return !options.lists.empty() || !options.profiles.empty();
 }
 
 /// Each target once, in the order given. `native`, or no option at all, stands for the
-/// devices present. There is a toolchain here for every target. Errors:
-/// kInvalidArgument (an unknown form, an architecture that no NVRTC ever supported, no
-/// device where one is needed); kUnavailable (no NVRTC here builds for it); kDevice;
-/// those of reading a profile.
+/// devices present. Errors: kInvalidArgument (an unknown form, no device where one is
+/// needed); kDevice; those of reading a profile.
+[[nodiscard]] Result<std::vector<device::BuildFor>> named_targets(
+    BuildService& service, const ArchitectureOptions& options);
+
+/// As named_targets(), and there is a toolchain here for each. Errors: also
+/// kInvalidArgument (an architecture that no NVRTC ever supported) and kUnavailable (no
+/// NVRTC here builds for it).
 [[nodiscard]] Result<std::vector<device::BuildFor>> select_architectures(
     BuildService& service, const ArchitectureOptions& options);
 

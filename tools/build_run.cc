@@ -1,6 +1,7 @@
 #include "tools/build_run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -33,6 +34,18 @@ std::uint64_t count_not_stored(const BuildReport& report) {
   return static_cast<std::uint64_t>(
       std::count_if(report.entries.begin(), report.entries.end(),
                     [](const BuildEntry& entry) { return entry.is_not_stored(); }));
+}
+
+/// The NVRTCs that the items are for, by their names.
+std::map<std::string, const device::Toolchain*> toolchains_of(
+    const BuildReport& report) {
+  std::map<std::string, const device::Toolchain*> toolchains;
+  for (const BuildItem& item : report.items) {
+    if (const auto* keyed = std::get_if<KeyedRequest>(&item.keyed))
+      toolchains.emplace(keyed->toolchain->toolchain.name(),
+                         &keyed->toolchain->toolchain);
+  }
+  return toolchains;
 }
 
 /// The oldest driver that can load everything that was built.
@@ -168,6 +181,21 @@ void add_items(BuildService& service, const Request& request,
   }
 }
 
+void print_toolchains(const Context& context, const BuildReport& report) {
+  if (!report.driver)
+    return;
+  std::vector<std::string> names;
+  for (const auto& [name, toolchain] : toolchains_of(report))
+    names.push_back(toolchain->installed()
+                        ? fmt::format("{} ({})", name, toolchain->nvrtc.native())
+                        : name);
+  if (!names.empty())
+    print_error(
+        fmt::format("{} for a driver for CUDA {}: {}\n",
+                    context.err.styled("kiln:", Style::kDim), to_string(*report.driver),
+                    printable_lines(fmt::format("{}", fmt::join(names, ", ")))));
+}
+
 void print_never_asked_for(const Context& context, const BuildReport& report) {
   struct Never {
     const BuildItem* first;
@@ -225,6 +253,16 @@ ordered_json report_json(const BuildReport& report) {
       {"seconds", static_cast<double>(report.elapsed.count()) / 1e3},
       {"min_driver", driver ? ordered_json(to_string(*driver)) : ordered_json(nullptr)},
       {"entries", entries}};
+  if (report.driver) {
+    json["driver"] = to_string(*report.driver);
+    json["toolchains"] = ordered_json::array();
+    for (const auto& [name, toolchain] : toolchains_of(report))
+      json["toolchains"].push_back(name);
+  }
+  if (report.refused)
+    json["refused"] = *report.refused;
+  if (report.bad_lines)
+    json["bad_lines"] = *report.bad_lines;
   if (report.dry_run)
     json["missing"] = count(report, BuildVerdict::kMissing);
   return json;
@@ -254,11 +292,14 @@ void print_report(const Context& context, const BuildReport& report) {
   if (report.expected)
     line += fmt::format(" (about {} to build)", format_duration(*report.expected));
   line += part(BuildVerdict::kFailed, "failed");
-  line += part(BuildVerdict::kRefused, "refused by cuDNN");
+  if (const auto n = report.refused.value_or(0) + count(report, BuildVerdict::kRefused))
+    line += fmt::format(", {} refused by cuDNN", n);
   line += part(BuildVerdict::kTimeout, "timed out");
   line += part(BuildVerdict::kNotReached, "not reached");
   if (report.skipped > 0)
     line += fmt::format(", {} skipped (not for that architecture)", report.skipped);
+  if (report.bad_lines.value_or(0) > 0)
+    line += fmt::format(", {} bad lines left out", *report.bad_lines);
   if (const std::uint64_t n = count_not_stored(report); n > 0)
     line += fmt::format(", {} not stored", n);
   line += fmt::format(", in {}\n", format_duration(report.elapsed));
@@ -266,8 +307,8 @@ void print_report(const Context& context, const BuildReport& report) {
     line += fmt::format(
         "a job that loads these kernels needs a driver for CUDA {} or later{}\n",
         to_string(*driver),
-        driver->major >= kNewNvrtc
-            ? "; for an older one warm with an NVRTC 12, which KILN_NVRTC names"
+        driver->major >= kNewNvrtc && !report.driver
+            ? "; for an older one name it: --driver 12.4"
             : "");
   print(context.out.fitted(line));
   print_not_stored(context, report);
@@ -288,10 +329,12 @@ int exit_code_of(const BuildReport& report) {
     ++failed;
     unavailable += entry.error && entry.error->code == ErrorCode::kUnavailable ? 1 : 0;
   }
+  const bool has_bad_lines = report.bad_lines.value_or(0) > 0;
   // The environment caused every failure: KILN_NO_JIT, no worker, no NVRTC, no room.
-  if (failed == unavailable && (failed > 0 || report.gave_up))
+  if (!has_bad_lines && failed == unavailable && (failed > 0 || report.gave_up))
     return kUnavailable;
-  return failed > 0 || count_not_stored(report) > 0 ? kSomeFailed : kAllDone;
+  return has_bad_lines || failed > 0 || count_not_stored(report) > 0 ? kSomeFailed
+                                                                     : kAllDone;
 }
 
 }  // namespace kiln::tools

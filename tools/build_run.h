@@ -88,7 +88,10 @@ struct BuildReport {
   bool dry_run = false;             // nothing was built; kMissing: it would be built
   bool gave_up = false;             // ended because nothing can be stored any more
   std::optional<std::chrono::milliseconds> expected{};  // what a dry run would take
-  std::uint64_t skipped = 0;  // left out by a template's target limits
+  std::uint64_t skipped = 0;               // left out by a template's target limits
+  std::optional<std::uint64_t> refused{};  // by cuDNN: plans of presets
+  std::optional<device::CudaVersion> driver{};  // of --driver
+  std::optional<std::uint64_t> bad_lines{};  // under --skip-bad: left out of manifests
   std::chrono::milliseconds elapsed{0};
 
   /// Appends a later report, without the items whose key is already here.
@@ -102,6 +105,9 @@ struct BuildReport {
 void add_items(BuildService& service, const Request& request,
                const std::vector<device::BuildFor>& architectures, BuildReport& report,
                const std::stop_token& stop = {});
+
+/// Under --driver: a line on stderr that names it and the NVRTCs that were chosen.
+void print_toolchains(const Context& context, const BuildReport& report);
 
 /// A warning on stderr for each architecture with a suffix, such as 9.0a, for which no
 /// device will ask for what is built: a hit needs the very architecture.

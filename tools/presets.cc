@@ -36,21 +36,18 @@ Result<std::vector<device::DeviceProperties>> devices_of_plans(
   return devices;
 }
 
-/// The plans of both passes on one device, or why cuDNN has none.
-Result<std::vector<BuildItem>> plan_items(PlanService& plans, const ops::Preset& preset,
-                                          const device::DeviceProperties& device) {
-  std::vector<BuildItem> items;
+/// A plan of the preset on one device, or why cuDNN has none: kCompileFailed if it
+/// refuses the problem.
+Result<BuildItem> item_of(PlanService& plans, const ops::Preset& preset, Pass pass,
+                          const device::DeviceProperties& device) {
   const auto version = KILN_TRY(plans.library()).version();
-  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-    const auto problem = KILN_TRY(ops::attention_of(preset, pass));
-    if (auto refusal = attention::why_not_cudnn(*problem, device.capability(), version))
-      return fail(ErrorCode::kCompileFailed, std::move(refusal->text));
-    BuildItem item = plan_item(plans, *problem, device);
-    if (const auto* const error = std::get_if<Error>(&item.keyed))
-      return tl::unexpected(*error);
-    items.push_back(std::move(item));
-  }
-  return items;
+  const auto problem = KILN_TRY(ops::attention_of(preset, pass));
+  if (auto refusal = attention::why_not_cudnn(*problem, device.capability(), version))
+    return fail(ErrorCode::kCompileFailed, std::move(refusal->text));
+  BuildItem item = plan_item(plans, *problem, device);
+  if (const auto* const error = std::get_if<Error>(&item.keyed))
+    return tl::unexpected(*error);
+  return item;
 }
 
 }  // namespace
@@ -92,6 +89,7 @@ Result<void> add_preset_plans(PlanService& plans, const Config& config,
   const auto problem = KILN_TRY(ops::attention_of(preset, Pass::kForward));
   if (!problem)
     return {};
+  report.refused = report.refused.value_or(0);
   std::set<std::string> built;
   std::set<std::string> reasons;
   const auto described = devices_of_plans(plans, config, devices);
@@ -99,13 +97,19 @@ Result<void> add_preset_plans(PlanService& plans, const Config& config,
     reasons.insert(described.error().message);
   for (const auto& device :
        described.value_or(std::vector<device::DeviceProperties>())) {
-    auto items = plan_items(plans, preset, device);
-    if (!items) {
-      reasons.insert(fmt::format("{}: {}", device.name, items.error().message));
-      continue;
+    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+      auto item = item_of(plans, preset, pass, device);
+      if (!item) {
+        const auto& [code, why] = item.error();
+        const bool is_refused = code == ErrorCode::kCompileFailed;
+        *report.refused += is_refused ? 1 : 0;
+        reasons.insert(fmt::format("{}{}{}: {}", device.name, is_refused ? ", " : "",
+                                   is_refused ? attention::to_string(pass) : "", why));
+        continue;
+      }
+      built.insert(device.name);
+      report.items.push_back(*std::move(item));
     }
-    built.insert(device.name);
-    std::ranges::move(*items, std::back_inserter(report.items));
   }
   std::string text = fmt::format(
       "{}: attention by Kiln's kernels, for every batch and sequences over "
@@ -126,6 +130,7 @@ void leave_out_refused(BuildReport& report) {
   for (std::size_t i = report.items.size(); i-- > 0;) {
     if (report.entries[i].verdict != BuildVerdict::kRefused)
       continue;
+    ++*report.refused;
     report.items.erase(report.items.begin() + static_cast<std::ptrdiff_t>(i));
     report.entries.erase(report.entries.begin() + static_cast<std::ptrdiff_t>(i));
   }

@@ -27,13 +27,15 @@ namespace kiln::tools {
 /// Adds cuDNN's plans for the attention of `preset`, of the batch and the length that
 /// the preset has, for each device that a profile describes or that is present. A line
 /// on stderr says for which sizes and devices attention is built, by which of the two,
-/// and why there are no plans. Errors: kInvalidArgument, naming the preset.
+/// and why there are no plans; refusals by a rule are counted. Errors:
+/// kInvalidArgument, naming the preset.
 [[nodiscard]] Result<void> add_preset_plans(PlanService& plans, const Config& config,
                                             const ops::Preset& preset,
                                             const ArchitectureOptions& devices,
                                             BuildReport& report);
 
-/// Takes the plans that cuDNN refused out of `report`: a job runs Kiln's kernels there.
+/// Takes the plans that cuDNN refused when it was to build them out of `report`, and
+/// counts them: a job runs Kiln's kernels there.
 void leave_out_refused(BuildReport& report);
 
 }  // namespace kiln::tools

@@ -42,7 +42,7 @@ std::span<const Verb> verbs() {
       Verb{"stats", "Size of the cache, and what happened in it", kInspect, add_stats,
            CacheDir::kExpects},
       Verb{"doctor", "What is found on this machine, and what is wrong", kInspect,
-           add_doctor},
+           add_doctor, CacheDir::kExpects},
       Verb{"attention",
            "Attention by cuDNN: whether it runs, why not, and its plans beforehand",
            kInspect, add_attention, CacheDir::kMakes, foreign_attention_options},

@@ -2,16 +2,27 @@
 # From a fresh clone to a warm cache: see --help.
 set -uo pipefail
 
+more_nvrtc=()
 case $#:${1:-} in
   0:) ;;
+  2:--nvrtc)
+    [[ $2 == 12 ]] || {
+      echo "run.sh: --nvrtc takes 12, not '$2'." >&2
+      exit 2
+    }
+    more_nvrtc=("nvrtc-$2")
+    ;;
   1:--help | 1:-h)
     cat <<'HELP'
-usage: tools/run.sh
+usage: tools/run.sh [--nvrtc 12]
 
 Installs what is missing, builds the release preset, warms the quick subset of the built-in
 kernels for compute capability 7.5, 8.6, 9.0 and the devices present, and shows the cache's
 contents. The first run takes about 4 minutes on two cores, plus downloads. No GPU is needed.
 A second run installs nothing and finds every kernel in the cache.
+
+  --nvrtc 12  fetches an NVRTC 12, too, as a wheel into .deps, where the program of this clone finds
+              it: for nodes with a driver of CUDA 12 (kiln warm --driver 12.4), and for Volta
 
 Debian packages are installed with apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN
 and the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_HOME, CUDA_PATH, the
@@ -28,7 +39,7 @@ HELP
     exit 0
     ;;
   *)
-    echo "run.sh: takes no argument but --help." >&2
+    echo "run.sh: takes no argument but --nvrtc 12 and --help." >&2
     exit 2
     ;;
 esac
@@ -50,7 +61,7 @@ else
   say "the first kernel will be there in $((1 + 5 / $(nproc))) minutes or so, downloads apart; then the rest is built"
 fi
 install_packages build
-provide_parts nvrtc headers frontend
+provide_parts nvrtc headers frontend "${more_nvrtc[@]}"
 note "packages and headers"
 
 # cuDNN is large, and only the plan worker is built with it: fetch it while the compiler runs.

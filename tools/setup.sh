@@ -89,7 +89,8 @@ part_is_for() {
     nvrtc) echo "NVRTC: nothing can be compiled, tests that compile are skipped" ;;
     cudnn) echo "cuDNN: no cuDNN attention, its tests are skipped" ;;
     frontend) echo "the cuDNN frontend's headers: no cuDNN attention, its tests are skipped" ;;
-    nvrtc-12) echo "a second NVRTC: tests of several NVRTC side by side are skipped" ;;
+    nvrtc-12) echo "NVRTC 12: nothing is built for drivers of CUDA 12 and for Volta" ;;
+    test-nvrtc-*) echo "the ${1#test-nvrtc-} NVRTC: no test runs with it" ;;
   esac
 }
 

@@ -19,16 +19,17 @@ change must pass: each test in the build that is most likely to show its bug.
   3. preset asan (AddressSanitizer, UBSan): code that parses input and shares files, the fault tests
      once, and the inputs that the fuzzers have found
   4. preset tsan: the programs that have threads
-  5. preset dev: all other tests, with a second NVRTC; kernels on the CPU; install, examples
+  5. preset dev: all other tests, with a second NVRTC; compile tests with the newest NVRTC; kernels
+     on the CPU; install, examples
   6. if templates/, src/render/, src/attention/, src/cudnn/, src/compile/ or cache/ changed: the part
      of --full that tests them, each for KILN_EXTRA_SECONDS at most and within the first 30 minutes
      of the run; the table names what is left out
 
   --full          everything: clang-tidy on every file, each preset whole, the clang build of every
-                  file by itself, fuzzers, all kernel variants, longer fault tests
+                  file by itself, the compile tests with each NVRTC of tools/wheels.txt, fuzzers, all kernel variants, longer fault tests
                   (KILN_FAULT_LENGTH=5), the tests of Python once more with the oldest torch, the
                   wheel, known bugs put back in; hours
-  --quick         only steps 1 and 5, without fetching the second NVRTC and Python's packages
+  --quick         only steps 1 and 5, without fetching more NVRTCs and Python's packages
   --tidy-all      the submission tier with clang-tidy on every file
   --mutants       none of the above: puts known bugs back in, one at a time, and shows that the
                   tests catch each (tests/mutants; minutes)
@@ -38,8 +39,8 @@ change must pass: each test in the build that is most likely to show its bug.
 
 Debian packages are installed with apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN
 and the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_HOME, CUDA_PATH, the
-folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .deps. A second NVRTC is
-always a wheel. The packages that the tests of Python need are put into .deps/python, torch without
+folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .deps. Further NVRTCs are
+always wheels. The packages that the tests of Python need are put into .deps/python, torch without
 the CUDA libraries that it depends on; for --full the oldest torch, too, into .deps/oldest-torch. If a
 part other than the CUDA headers is missing, only the tests that need it are skipped.
 
@@ -377,7 +378,8 @@ say_failed_tests() { # say_failed_tests PRESET: prints the output of the failed 
 
 install_packages build test optional
 provide_parts nvrtc headers cudnn frontend
-[[ -n $mode && $mode != --tidy-all && $mode != --full ]] || provide_parts nvrtc-12
+[[ -n $mode && $mode != --tidy-all && $mode != --full ]] || provide_parts nvrtc-12 test-nvrtc-newest
+[[ $mode != --full ]] || provide_parts test-nvrtc-oldest
 [[ $mode == --quick || $mode == --mutants ]] || provide_python
 [[ $mode != --full ]] || provide_oldest_torch
 

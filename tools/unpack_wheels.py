@@ -19,7 +19,9 @@ def place_of(name, part):
         return f"nvidia/cudnn_frontend/{name}" if name.startswith("include/") else None
     if not name.startswith("nvidia/"):
         return None
-    return f"nvrtc-12/{name}" if part == "nvrtc-12" else name
+    if part.startswith("test-"):
+        return f"tests/{part}/{name}"
+    return f"{part}/{name}" if part.startswith("nvrtc-") else name
 
 
 def opens_the_part(name):

@@ -17,6 +17,7 @@
 
 #include "cache/layout.h"
 #include "compile/protocol/job.h"
+#include "device/cuda_version.h"
 #include "kiln/result.h"
 #include "kiln/service.h"
 
@@ -63,6 +64,8 @@ struct Config {
   SetBy worker_by{"KILN_WORKER"};
   std::optional<std::string> toolchain;  // "13.0", or digits of a build id
   SetBy toolchain_by{"KILN_TOOLCHAIN"};
+  // Of an option only: what is built is for a driver of this CUDA version.
+  std::optional<device::CudaVersion> for_driver;
 
   std::vector<std::filesystem::path> template_dirs;  // searched before the built-ins
   AttentionSetting attention = AttentionSetting::kBest;

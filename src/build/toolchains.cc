@@ -97,12 +97,15 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
   device::ToolchainCriteria criteria{.wanted = config_.toolchain.value_or(""),
                                      .wanted_by = config_.toolchain_by.name,
                                      .recorded = recorded(),
-                                     .driver = std::nullopt,
+                                     .driver = config_.for_driver,
+                                     .only_for_driver = config_.for_driver.has_value(),
                                      .build_for = build_for};
   // A driver that cannot be opened must not stop `kiln warm` on a login node; `kiln
   // doctor` and the loading of a kernel report its error.
-  if (const auto opened = driver(); opened && *opened)
-    criteria.driver = (*opened)->version();
+  if (!criteria.only_for_driver) {
+    if (const auto opened = driver(); opened && *opened)
+      criteria.driver = (*opened)->version();
+  }
   auto choice = std::make_shared<const device::ToolchainChoice>(
       KILN_TRY(device::choose_toolchain(found->usable, criteria)));
   const MutexLock lock(mutex_);

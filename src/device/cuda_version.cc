@@ -38,4 +38,8 @@ CudaVersion cuda_version_of_driver(int value) {
   return {value / 1000, value % 1000 / 10};
 }
 
+int driver_value(CudaVersion version) {
+  return 1000 * version.major + 10 * version.minor;
+}
+
 }  // namespace kiln::device

@@ -25,5 +25,7 @@ struct CudaVersion {
 
 /// Converts cuDriverGetVersion()'s value, 1000 * major + 10 * minor.
 [[nodiscard]] CudaVersion cuda_version_of_driver(int value);
+/// The inverse.
+[[nodiscard]] int driver_value(CudaVersion version);
 
 }  // namespace kiln::device

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
+#include "key/key.h"
 #include "request/manifest.h"
 #include "util/file_size_limit.h"
 #include "util/log.h"
@@ -18,16 +18,25 @@
 namespace kiln {
 namespace {
 
-/// The process that warms from the file may have another working directory.
-Request with_absolute_folders(const Request& request) {
+/// The process that warms from the file may have another working directory: every
+/// include directory becomes absolute, also those among the options.
+Result<Request> with_absolute_folders(const Request& request) {
   if (request.is_template())
     return request;
   SourceOptions source = request.source();
-  for (std::filesystem::path& folder : source.include_dirs) {
-    std::error_code error;  // without a working directory it stays as it is
-    if (auto absolute = std::filesystem::absolute(folder, error); !error)
-      folder = std::move(absolute);
-  }
+  key::SourceKeyInput moved = KILN_TRY(key::normalized({
+      .source = {},
+      .options = std::move(source.options),
+      .macros = {},
+      .include_dirs = std::move(source.include_dirs),
+      .memory_headers = {},
+      .name_expressions = {},
+  }));
+  source.include_dirs = std::move(moved.include_dirs);
+  source.options = std::move(moved.options);
+  for (const key::Macro& macro : moved.macros)
+    source.options.push_back((macro.action == key::MacroAction::kDefine ? "-D" : "-U") +
+                             macro.text);
   return Request::from_source(std::move(source));
 }
 
@@ -76,8 +85,8 @@ Result<void> RequestRecord::write(const Request& request, device::Target target)
                     "warm with an NVRTC that knows the device",
                     to_string(target)));
   }
-  std::string line = KILN_TRY(
-      request::manifest_line(with_absolute_folders(request), target.architecture));
+  std::string line = KILN_TRY(request::manifest_line(
+      KILN_TRY(with_absolute_folders(request)), target.architecture));
   if (is_cut_off_)
     line.insert(0, 1, '\n');  // ends the truncated line
   const ssize_t written = without_file_size_signal(

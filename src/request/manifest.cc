@@ -20,8 +20,11 @@ namespace {
 using nlohmann::json;
 
 constexpr std::array<std::string_view, 3> kTemplateKeys{"template", "params", "arch"};
-constexpr std::array<std::string_view, 8> kSourceKeys{
-    "source", "file", "headers", "include_dirs", "defines", "options", "names", "arch"};
+constexpr std::array<std::string_view, 9> kSourceKeys{
+    "source", "file",    "headers", "include_dirs", "defines",
+    "std",    "options", "names",   "arch"};
+
+constexpr std::string_view kStandard = "--std=";
 
 constexpr int kMaxDepth = 8;  // a request needs 2
 
@@ -31,7 +34,8 @@ class LineReader {
   LineReader(std::string_view text, std::string place)
       : text_(text), place_(std::move(place)) {}
 
-  Result<ManifestEntry> run() {
+  /// Relative include directories are below `folder`.
+  ManifestLine run(std::size_t line, const std::filesystem::path& folder) {
     KILN_TRY(parse());
     if (!document_.is_object())
       return error("a line is one JSON object");
@@ -39,8 +43,10 @@ class LineReader {
     if (is_template && document_.contains("source"))
       return error("'template' and 'source' exclude each other");
     KILN_TRY(check_keys(is_template));
-    ManifestEntry entry{is_template ? KILN_TRY(read_template())
-                                    : KILN_TRY(read_source())};
+    ManifestEntry entry{
+        is_template ? KILN_TRY(read_template()) : KILN_TRY(read_source(folder)),
+        {},
+        line};
     if (document_.contains("arch")) {
       const std::string text = KILN_TRY(text_of(document_["arch"], "arch"));
       auto architecture = device::parse_architecture(text);
@@ -155,7 +161,7 @@ class LineReader {
     return out;
   }
 
-  Result<Request> read_source() {
+  Result<Request> read_source(const std::filesystem::path& folder) {
     SourceOptions out;
     // For messages it is a file in this line; the compiler sees no folder.
     out.file_name = place_ + "/" +
@@ -168,10 +174,14 @@ class LineReader {
       return error("'headers' must be an object of name to text");
     for (const auto& [name, text] : headers.items())
       out.headers.emplace(name, KILN_TRY(text_of(text, "headers." + name)));
-    for (std::string& folder : KILN_TRY(strings_of("include_dirs")))
-      out.include_dirs.emplace_back(std::move(folder));
+    for (const std::string& dir : KILN_TRY(strings_of("include_dirs")))
+      out.include_dirs.push_back(dir.empty() ? "" : folder / dir);  // "" is refused
     out.defines = KILN_TRY(strings_of("defines"));
     out.options = KILN_TRY(strings_of("options"));
+    if (document_.contains("std"))
+      out.options.insert(
+          out.options.begin(),
+          std::string(kStandard).append(KILN_TRY(text_of(document_["std"], "std"))));
     out.name_expressions = KILN_TRY(strings_of("names"));
     return Request::from_source(std::move(out));
   }
@@ -185,55 +195,87 @@ bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r") == std::string_view::npos;
 }
 
-json source_document(const SourceOptions& source) {
-  json out{{"source", source.source}};
-  if (const std::string name = program_name(source.file_name); name != kNoName)
+json source_document(const SourceOptions& options) {
+  // Names every member: one that is added does not compile until it is written, and
+  // read above.
+  const auto& [source, file_name, headers, include_dirs, defines, others, names] =
+      options;
+  json out{{"source", source}};
+  if (const std::string name = program_name(file_name); name != kNoName)
     out["file"] = name;
-  if (!source.headers.empty())
-    out["headers"] = source.headers;
-  std::vector<std::string> options;
-  for (const auto& dir : source.include_dirs) options.push_back("-I" + dir.string());
-  for (const std::string& define : source.defines) options.push_back("-D" + define);
-  options.insert(options.end(), source.options.begin(), source.options.end());
-  if (!options.empty())
-    out["options"] = options;
-  if (!source.name_expressions.empty())
-    out["names"] = source.name_expressions;
+  const auto add = [&](const char* key, const auto& values) {
+    if (!values.empty())
+      out[key] = values;
+  };
+  add("headers", headers);
+  for (const auto& dir : include_dirs) out["include_dirs"].push_back(dir.native());
+  add("defines", defines);
+  const bool has_standard = !others.empty() && others.front().starts_with(kStandard);
+  if (has_standard)
+    out["std"] = others.front().substr(kStandard.size());
+  add("options", std::vector(others.begin() + (has_standard ? 1 : 0), others.end()));
+  add("names", names);
   return out;
 }
 
+/// The lines of one manifest, as they come.
+class Lines {
+ public:
+  Lines(std::string_view file, std::filesystem::path folder)
+      : file_(file), folder_(std::move(folder)) {}
+
+  Result<void> add(std::string_view line) {
+    ++number_;
+    if (is_blank(line))
+      return {};
+    const std::string place = fmt::format("{}:{}", file_, number_);
+    if (read.size() == kMaxManifestEntries)
+      return fail(
+          ErrorCode::kResourceLimit,
+          fmt::format("{}: over the limit of {} requests", place, kMaxManifestEntries));
+    if (line.size() > kMaxManifestLineBytes)
+      read.push_back(fail(ErrorCode::kResourceLimit,
+                          fmt::format("{}: over the limit of {} bytes a line", place,
+                                      kMaxManifestLineBytes)));
+    else
+      read.push_back(LineReader(line, place).run(number_, folder_));
+    return {};
+  }
+
+  std::vector<ManifestLine> read;
+
+ private:
+  const std::string_view file_;
+  const std::filesystem::path folder_;
+  std::size_t number_ = 0;
+};
+
 }  // namespace
 
-Result<std::vector<ManifestEntry>> parse_manifest(std::string_view text,
-                                                  std::string_view file) {
+Result<std::vector<ManifestLine>> parse_manifest(std::string_view text,
+                                                 std::string_view file) {
   if (text.size() > kMaxManifestBytes)
     return fail(ErrorCode::kResourceLimit,
                 fmt::format("{}: over the limit of {} bytes", file, kMaxManifestBytes));
-  std::vector<ManifestEntry> out;
-  for (std::size_t number = 1; !text.empty(); ++number) {
+  Lines lines(file, {});
+  while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
+    KILN_TRY(lines.add(text.substr(0, end)));
     text.remove_prefix(std::min(end + 1, text.size()));
-    if (is_blank(line))
-      continue;
-    if (line.size() > kMaxManifestLineBytes || out.size() == kMaxManifestEntries)
-      return fail(
-          ErrorCode::kResourceLimit,
-          fmt::format("{}:{}: over the limit of {} bytes a line or {} requests", file,
-                      number, kMaxManifestLineBytes, kMaxManifestEntries));
-    out.push_back(KILN_TRY(LineReader(line, fmt::format("{}:{}", file, number)).run()));
-    out.back().line = number;
   }
-  return out;
+  return std::move(lines.read);
 }
 
 Result<Parameters> parse_parameters(std::string_view json) {
   return LineReader(json, "parameters").parameters();
 }
 
-Result<std::vector<ManifestEntry>> read_manifest(const std::filesystem::path& path) {
-  const std::string text = KILN_TRY(read_text_file(path, kMaxManifestBytes));
-  return parse_manifest(text, path.string());
+Result<std::vector<ManifestLine>> read_manifest(const std::filesystem::path& path) {
+  const std::string file = path.string();
+  Lines lines(file, path.parent_path());
+  KILN_TRY(read_lines(path, kMaxManifestBytes,
+                      [&](std::string_view line) { return lines.add(line); }));
+  return std::move(lines.read);
 }
 
 Result<std::string> manifest_line(const Request& request,

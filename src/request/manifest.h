@@ -1,9 +1,10 @@
 // Manifests: JSON Lines, one request a line, contents inline. What KILN_RECORD writes
 // and `warm --manifest` reads.
 //   {"template":"scaled_softmax_fwd","params":{"dtype":"bf16"},"arch":"9.0"}
-//   {"source":"...","file":"k.cu","headers":{},"include_dirs":[],"defines":[],"options":[],
-//    "names":[],"arch":"9.0a"}
-// "file" is the name that the compiler sees; without it, kernel.cu.
+//   {"source":"...","file":"k.cu","headers":{},"include_dirs":[],"defines":[],
+//    "std":"c++20","options":[],"names":[],"arch":"9.0a"}
+// "file" is the name that the compiler sees; without it, kernel.cu. "std" is the option
+// --std, put before the others.
 
 #pragma once
 
@@ -30,15 +31,20 @@ inline constexpr std::uint64_t kMaxManifestBytes = 256U << 20U;
 inline constexpr std::size_t kMaxManifestLineBytes = 32U << 20U;
 inline constexpr std::size_t kMaxManifestEntries = 100000;
 
-/// `file` is the name in messages. Blank lines are skipped but counted; `text` may hold
-/// any bytes. Names and parameters are not looked up here.
-/// Errors: kInvalidArgument "<file>:<line>: <what>, key and nearest match";
-/// kResourceLimit above the size limits.
-[[nodiscard]] Result<std::vector<ManifestEntry>> parse_manifest(std::string_view text,
-                                                                std::string_view file);
+/// What a line asks for, or what is wrong with it: kInvalidArgument, or kResourceLimit
+/// above the limit of a line; "<file>:<line>: <what>, key and nearest match".
+using ManifestLine = Result<ManifestEntry>;
 
-/// Reads and parses. Errors: as parse_manifest; kNotFound, kIo.
-[[nodiscard]] Result<std::vector<ManifestEntry>> read_manifest(
+/// One element for each line that is not blank, in order. `file` is the name in
+/// messages; `text` may hold any bytes. Names and parameters are not looked up here.
+/// Errors: kResourceLimit above the limits of the whole.
+[[nodiscard]] Result<std::vector<ManifestLine>> parse_manifest(std::string_view text,
+                                                               std::string_view file);
+
+/// As parse_manifest(), of a file that is read line by line. A relative folder in
+/// "include_dirs" is below the manifest's own. Errors: as parse_manifest; kNotFound,
+/// kIo.
+[[nodiscard]] Result<std::vector<ManifestLine>> read_manifest(
     const std::filesystem::path& path);
 
 /// A JSON object of parameters: {"dtype": "bf16", "max_cols": 128}. Errors:
@@ -46,7 +52,6 @@ inline constexpr std::size_t kMaxManifestEntries = 100000;
 [[nodiscard]] Result<Parameters> parse_parameters(std::string_view json);
 
 /// One line with its newline; parse_manifest reads it back as an equal request.
-/// Include directories and defines are written as options.
 /// Errors: kInvalidArgument for text that is not UTF-8, which JSON cannot carry.
 [[nodiscard]] Result<std::string> manifest_line(
     const Request& request, std::optional<device::Architecture> architecture);

@@ -9,6 +9,7 @@
 
 #include "device/compatibility.h"
 #include "toolchain/nvrtc_files.h"
+#include "toolchain/nvrtc_wheels.h"
 #include "toolchain/toolchain_files.h"
 #include "util/elf.h"
 #include "util/log.h"
@@ -138,6 +139,44 @@ ToolchainChoice choice_of(const Toolchain& toolchain, std::string reason,
   return choice;
 }
 
+// What to install for the driver that is asked for.
+std::string remedy(const ToolchainCriteria& criteria) {
+  const NvrtcWheel* const wheel = wheel_for(*criteria.driver, criteria.build_for);
+  if (wheel == nullptr)
+    return "install an NVRTC that does, or a newer driver";
+  return fmt::format(
+      "`pip install --no-deps --target DIR {}` brings one that does: "
+      "KILN_NVRTC=DIR/{} names it",
+      wheel->requirement, wheel->library);
+}
+
+// `why` it would be taken.
+Result<void> check_loads(const Toolchain& toolchain, std::string_view why,
+                         const ToolchainCriteria& criteria) {
+  if (!criteria.only_for_driver || accepted(toolchain, criteria))
+    return {};
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("a driver for CUDA {} does not take what {} builds, and {}; {}",
+                  to_string(*criteria.driver), named(toolchain), why,
+                  remedy(criteria)));
+}
+
+// No NVRTC found builds what the driver that is asked for takes.
+tl::unexpected<Error> none_for_driver(std::span<const Toolchain> found,
+                                      const ToolchainCriteria& criteria) {
+  std::vector<std::string> names;
+  for (const Toolchain& each : found) names.push_back(named(each));
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("no NVRTC found here builds{} what a driver for CUDA {} takes "
+                  "(found: {}); {}",
+                  criteria.build_for ? " for " + to_string(*criteria.build_for) : "",
+                  to_string(*criteria.driver),
+                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
+                  remedy(criteria)));
+}
+
 bool matches(const Toolchain& toolchain, std::string_view wanted) {
   constexpr std::size_t kFewestDigits = 8;
   return wanted == to_string(toolchain.facts.version) || wanted == toolchain.name() ||
@@ -151,12 +190,14 @@ Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
   for (const Toolchain& each : found) {
     if (matches(each, criteria.wanted)) {
       KILN_TRY(check_supports(each, criteria));
+      KILN_TRY(check_loads(each, reason, criteria));
       return choice_of(each, std::move(reason), criteria);
     }
     known.push_back(named(each));
   }
   if (criteria.recorded) {
-    if (matches(*criteria.recorded, criteria.wanted))
+    if (matches(*criteria.recorded, criteria.wanted) &&
+        check_loads(*criteria.recorded, reason, criteria))
       return choice_of(*criteria.recorded, std::move(reason), criteria);
     if (std::none_of(found.begin(), found.end(), [&](const Toolchain& each) {
           return each.id == criteria.recorded->id;
@@ -173,13 +214,16 @@ Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
 // Called if no NVRTC found can build it.
 Result<ToolchainChoice> choose_recorded(std::span<const Toolchain> found,
                                         const ToolchainCriteria& criteria) {
-  if (criteria.recorded && check_supports(*criteria.recorded, criteria)) {
+  if (criteria.recorded && check_supports(*criteria.recorded, criteria) &&
+      check_loads(*criteria.recorded, "", criteria)) {
     return choice_of(
         *criteria.recorded,
         "the last warm recorded it; it is not installed here, so that only "
         "what is in the cache can be had",
         criteria);
   }
+  if (found.empty() && criteria.only_for_driver)
+    return none_for_driver(found, criteria);
   if (found.empty()) {
     return fail(ErrorCode::kUnavailable,
                 "no NVRTC was found; install the CUDA toolkit or NVIDIA's NVRTC wheel, "
@@ -187,7 +231,11 @@ Result<ToolchainChoice> choose_recorded(std::span<const Toolchain> found,
   }
   std::vector<const Toolchain*> all;
   for (const Toolchain& each : found) all.push_back(&each);
-  return tl::unexpected(check_supports(newest(all), criteria).error());
+  auto supported = check_supports(newest(all), criteria);
+  if (supported ||
+      (criteria.only_for_driver && supported.error().code == ErrorCode::kUnavailable))
+    return none_for_driver(found, criteria);
+  return tl::unexpected(std::move(supported).error());
 }
 
 }  // namespace
@@ -236,8 +284,10 @@ Result<ToolchainChoice> choose_toolchain(std::span<const Toolchain> found,
   for (const Toolchain& each : found) {
     if (!each.is_explicit)
       continue;
+    std::string reason = each.found_in + " names it";
     KILN_TRY(check_supports(each, criteria));
-    return choice_of(each, each.found_in + " names it", criteria);
+    KILN_TRY(check_loads(each, reason, criteria));
+    return choice_of(each, std::move(reason), criteria);
   }
   if (!criteria.wanted.empty())
     return choose_wanted(found, criteria);
@@ -247,19 +297,23 @@ Result<ToolchainChoice> choose_toolchain(std::span<const Toolchain> found,
   for (const Toolchain& each : found) {
     if (!check_supports(each, criteria))
       continue;
+    const bool runs = accepted(each, criteria);
+    if (!runs && criteria.only_for_driver)
+      continue;
     can_build.push_back(&each);
     if (criteria.recorded && each.id == criteria.recorded->id)
       return choice_of(each, "the last warm recorded it", criteria);
-    if (accepted(each, criteria))
+    if (runs)
       can_run.push_back(&each);
   }
-  if (can_build.empty())
+  if (can_build.empty())  // or none of them for the driver that is asked for
     return choose_recorded(found, criteria);
   if (can_run.empty())
     return choice_of(newest(can_build), "it is the newest found", criteria);
   return choice_of(newest(can_run),
-                   criteria.driver ? "it is the newest found that the driver accepts"
-                                   : "it is the newest found",
+                   criteria.only_for_driver ? "it is the newest found for that driver"
+                   : criteria.driver ? "it is the newest found that the driver accepts"
+                                     : "it is the newest found",
                    criteria);
 }
 

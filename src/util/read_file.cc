@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <span>
+#include <utility>
 
 #include "util/posix_error.h"
 #include "util/try.h"
@@ -15,57 +17,106 @@ namespace {
 
 constexpr std::size_t kPiece = 64U << 10U;
 
+tl::unexpected<Error> not_there(const std::filesystem::path& path) {
+  return fail(ErrorCode::kNotFound, fmt::format("there is no file {}", path.native()));
+}
+
+/// A regular file, read from its start up to its end.
+struct OpenFile {
+  UniqueFd fd;
+  const std::filesystem::path& path;
+  std::uint64_t max_bytes;
+  std::uint64_t size;  // as the file system says
+  std::uint64_t done = 0;
+
+  /// nullopt where there is none. Errors: as read_file.
+  static Result<std::optional<OpenFile>> open(const std::filesystem::path& path,
+                                              std::uint64_t max_bytes) {
+    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!fd) {
+      if (errno == ENOENT || errno == ENOTDIR)
+        return std::nullopt;
+      return posix_error("open", path, errno);
+    }
+    struct stat info {};
+    if (::fstat(fd.get(), &info) != 0)
+      return posix_error("stat", path, errno);
+    if (!S_ISREG(info.st_mode))
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} is not a regular file", path.native()));
+    const auto size = static_cast<std::uint64_t>(info.st_size);
+    if (size > max_bytes) {
+      return fail(ErrorCode::kResourceLimit,
+                  fmt::format("{} has {} bytes, over the limit of {}", path.native(),
+                              size, max_bytes));
+    }
+    return OpenFile{std::move(fd), path, max_bytes, size};
+  }
+
+  /// How many bytes it has put into `to`; 0 at the end.
+  Result<std::size_t> read(std::span<std::byte> to) {
+    ssize_t n = -1;
+    do n = ::read(fd.get(), to.data(), to.size());
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+      return posix_error("read", path, errno);
+    done += static_cast<std::uint64_t>(n);
+    if (done > max_bytes)
+      return fail(ErrorCode::kResourceLimit,
+                  fmt::format("{} has over {} bytes", path.native(), max_bytes));
+    return static_cast<std::size_t>(n);
+  }
+};
+
 }  // namespace
 
 Result<std::optional<Bytes>> read_file(const std::filesystem::path& path,
                                        std::uint64_t max_bytes) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file) {
-    if (errno == ENOENT || errno == ENOTDIR)
-      return std::nullopt;
-    return posix_error("open", path, errno);
-  }
-  struct stat info {};
-  if (::fstat(file.get(), &info) != 0)
-    return posix_error("stat", path, errno);
-  if (!S_ISREG(info.st_mode))
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is not a regular file", path.native()));
-  const auto size = static_cast<std::uint64_t>(info.st_size);
-  if (size > max_bytes) {
-    return fail(ErrorCode::kResourceLimit,
-                fmt::format("{} has {} bytes, over the limit of {}", path.native(),
-                            size, max_bytes));
-  }
+  auto file = KILN_TRY(OpenFile::open(path, max_bytes));
+  if (!file)
+    return std::nullopt;
   // The size is a hint: procfs says 0, sysfs says too much, and a file may grow or
   // shrink while it is read. One byte more than it says shows the end.
-  Bytes bytes(size + 1);
+  Bytes bytes(file->size + 1);
   std::size_t done = 0;
   while (true) {
     if (done == bytes.size())
       bytes.resize(done + kPiece);
-    const ssize_t n = ::read(file.get(), bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n < 0)
-      return posix_error("read", path, errno);
+    const std::size_t n = KILN_TRY(file->read(std::span(bytes).subspan(done)));
     if (n == 0)
       break;
-    done += static_cast<std::size_t>(n);
-    if (done > max_bytes)
-      return fail(ErrorCode::kResourceLimit,
-                  fmt::format("{} has over {} bytes", path.native(), max_bytes));
+    done += n;
   }
   bytes.resize(done);
   return bytes;
+}
+
+Result<void> read_lines(const std::filesystem::path& path, std::uint64_t max_bytes,
+                        const std::function<Result<void>(std::string_view)>& take) {
+  auto file = KILN_TRY(OpenFile::open(path, max_bytes));
+  if (!file)
+    return not_there(path);
+  Bytes piece(kPiece);
+  std::string line;  // that of the last piece, which has no end yet
+  while (const std::size_t n = KILN_TRY(file->read(piece))) {
+    std::string_view text = as_text(std::span(piece).first(n));
+    for (std::size_t end = text.find('\n'); end != std::string_view::npos;
+         end = text.find('\n')) {
+      line += text.substr(0, end);
+      KILN_TRY(take(line));
+      line.clear();
+      text.remove_prefix(end + 1);
+    }
+    line += text;
+  }
+  return line.empty() ? Result<void>() : take(line);
 }
 
 Result<std::string> read_text_file(const std::filesystem::path& path,
                                    std::uint64_t max_bytes) {
   const auto bytes = KILN_TRY(read_file(path, max_bytes));
   if (!bytes)
-    return fail(ErrorCode::kNotFound,
-                fmt::format("there is no file {}", path.native()));
+    return not_there(path);
   return std::string(as_text(*bytes));
 }
 

@@ -1,10 +1,13 @@
-// Reads a whole file into memory; no mmap, so that a truncation cannot raise SIGBUS.
+// Reads a file, whole or line by line; no mmap, so that a truncation cannot raise
+// SIGBUS.
 
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <string_view>
 
 #include "kiln/result.h"
 #include "util/bytes.h"
@@ -21,5 +24,11 @@ namespace kiln {
 /// As read_file, as text; a file that is not there is kNotFound.
 [[nodiscard]] Result<std::string> read_text_file(const std::filesystem::path& path,
                                                  std::uint64_t max_bytes);
+
+/// Calls `take` with each line, without its newline; only one is in memory at a time.
+/// Ends at its first error. Errors: that; those of read_text_file.
+[[nodiscard]] Result<void> read_lines(
+    const std::filesystem::path& path, std::uint64_t max_bytes,
+    const std::function<Result<void>(std::string_view)>& take);
 
 }  // namespace kiln

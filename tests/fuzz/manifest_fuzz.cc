@@ -8,17 +8,19 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto entries = kiln::request::parse_manifest(text, "fuzz");
-  if (!entries)
+  const auto lines = kiln::request::parse_manifest(text, "fuzz");
+  if (!lines)
     return 0;
-  for (const auto& entry : *entries) {
-    const auto line = kiln::request::manifest_line(entry.request, entry.architecture);
+  for (const auto& entry : *lines) {
+    if (!entry)
+      continue;
+    const auto line = kiln::request::manifest_line(entry->request, entry->architecture);
     if (!line)
       continue;
     const auto again = kiln::request::parse_manifest(*line, "again");
-    if (!again || again->size() != 1)
+    if (!again || again->size() != 1 || !again->front())
       std::abort();
-    const auto& [request, architecture, number] = again->front();
+    const auto& [request, architecture, number] = *again->front();
     if (kiln::request::manifest_line(request, architecture).value_or("") != *line)
       std::abort();
   }

@@ -380,6 +380,8 @@ TEST_F(ProgramCompileTest, AComputedIncludeIsUsedAndNotStored) {
 }
 
 TEST_F(ProgramCompileTest, TheToolkitsHeadersNeedNoOption) {
+  if (device::include_roots_of(test::real_nvrtc().nvrtc).empty())
+    GTEST_SKIP() << "this NVRTC came without headers";
   const json report = compile(kiln_.write(
       "k.cu",
       "#include <cuda_fp16.h>\nextern \"C\" __global__ void k(__half* x) { *x = "

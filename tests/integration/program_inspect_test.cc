@@ -269,7 +269,7 @@ TEST_F(ProgramInspectTest, ACacheThatIsNamedAndNotThereIsExitThree) {
   for (const Arguments& arguments :
        {Arguments{"ls"}, Arguments{"stats"}, Arguments{"verify"}, Arguments{"trim"},
         Arguments{"clear", "--all", "--yes"}, Arguments{"show", "abcdef"},
-        Arguments{"why", "abcdef", "fedcba"}}) {
+        Arguments{"why", "abcdef", "fedcba"}, Arguments{"doctor"}}) {
     auto there = arguments;
     there.insert(there.end(), {"--cache-dir", typo});
     const auto finished = kiln_.run(there);

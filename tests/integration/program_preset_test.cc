@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
 
 #include "tests/integration/program_warm.h"
+#include "tests/support/paths.h"
 
 namespace kiln {
 namespace {
@@ -94,6 +96,40 @@ TEST_F(ProgramWarmTest, WithAProfileAPresetHasCudnnsPlansWhereItCanHaveThem) {
   EXPECT_EQ(short_one.status, 0) << short_one.text();
   EXPECT_THAT(short_one.err,
               AllOf(HasSubstr("; no plan of cuDNN: "), HasSubstr("little.json")));
+}
+
+TEST_F(ProgramWarmTest, PlansOfAPresetThatCudnnRefusesAreNamedAndCounted) {
+  kiln_.use_fake_nvrtc();
+  // By a rule: on Ampere the backward pass ends at head dimensions of 128.
+  const test::KilnProgram::Arguments ampere{"warm",      "--preset",      "gemma-2-9b",
+                                            "--profile", "a100-sxm-80gb", "--dry-run"};
+  const auto said = kiln_.run(ampere);
+  if (said.err.find("; by cuDNN on ") == std::string::npos)
+    GTEST_SKIP() << "no cuDNN here that plans can be built with";
+  EXPECT_THAT(said.err, HasSubstr("NVIDIA A100-SXM4-80GB, bwd: cuDNN"));
+  EXPECT_THAT(said.out, HasSubstr(", 1 refused by cuDNN"));
+  EXPECT_EQ(kiln_.json_of(ampere)["refused"], 1);
+
+  // By cuDNN itself, which no rule foresees: so little shared memory has no H200.
+  json profile =
+      json::parse(std::ifstream(test::paths::source("src/device/profiles/h200.json")));
+  profile["maxSharedMemoryPerBlockOptin"] = 48 * 1024;
+  const test::KilnProgram::Arguments little{"warm", "--preset", "llama-3-8b",
+                                            "--profile",
+                                            kiln_.write("little.json", profile.dump())};
+  const auto built = kiln_.run(little + test::KilnProgram::Arguments{"--json"});
+  if (built.err.find("refuses it") == std::string::npos)
+    GTEST_SKIP() << "this cuDNN has a plan for such a device";
+  EXPECT_THAT(built.err, AllOf(HasSubstr("attention fwd bf16"), HasSubstr("refuses it"),
+                               HasSubstr("; so Kiln's own kernel runs it")));
+  const json report = built.json();
+  expect_sums(report);
+  EXPECT_EQ(report["refused"], 2) << report;
+  EXPECT_EQ(report["failed"], 0);
+  EXPECT_FALSE(kiln_
+                   .json_of({"warm", "--preset", "llama-3-8b", "--arch", "9.0",
+                             "--no-attention", "--dry-run"})
+                   .contains("refused"));
 }
 
 TEST_F(ProgramWarmTest, APresetOfOnesOwnIsAFileAndAWrongOneIsWrongUsage) {

@@ -5,55 +5,163 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "kiln/c.h"
 #include "tests/integration/library/library_service.h"
+#include "tests/support/child_process.h"
 #include "tests/support/kernel_sources.h"
 #include "tests/support/program.h"
+
+// C++ warns of what a designated initializer leaves at zero, C does not.
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 namespace kiln {
 namespace {
 
 using test::SimulatedDriver;
 
-class KilnRecordTest : public test::LibraryTest {};
+class KilnRecordTest : public test::LibraryTest {
+ protected:
+  /// Runs `work` in a process of its own, whose folder is `folder`.
+  static int in_process_at(const std::filesystem::path& folder,
+                           const std::function<int()>& work) {
+    return test::ChildProcess(
+               [&] { return ::chdir(folder.c_str()) == 0 ? work() : 125; })
+        .wait();
+  }
+
+  /// Headers in memory and in two folders, one of them named by an option; defines, a
+  /// language, a file name, name expressions.
+  static std::vector<Request> requests() {
+    return {test::kSoftmax, small_source(),
+            Request::from_source(
+                {.source = "#include \"value.h\"\n#include <factor.h>\n"
+                           "#include <more.h>\n"
+                           "template <class T> requires(sizeof(T) > 1) __global__\n"
+                           "void set(T* x) { *x = VALUE * FACTOR * BY + MORE; }\n",
+                 .file_name = "kernels/set.cu",
+                 .headers = {{"value.h", "#define VALUE 3\n"}},
+                 .include_dirs = {"inc"},
+                 .defines = {"BY=2"},
+                 .options = {"-use_fast_math", "-I", "more", "--std=c++20"},
+                 .name_expressions = {"set<float>", "set<int>"}})};
+  }
+
+  /// A folder with the headers that requests() need.
+  std::filesystem::path folder_with_headers(const std::string& name) {
+    const auto folder = temp_.path() / name;
+    std::filesystem::create_directories(folder / "inc");
+    std::filesystem::create_directories(folder / "more");
+    std::ofstream(folder / "inc/factor.h") << "#define FACTOR 5\n";
+    std::ofstream(folder / "more/more.h") << "#define MORE 7\n";
+    return folder;
+  }
+
+  /// How many of the requests did not get a kernel on each device.
+  static int get_all(const Options& options) {
+    auto service = Service::open(options);
+    if (!service)
+      return 100;
+    int missing = 0;
+    for (const Device& device : service->devices()) {
+      for (const Request& request : requests())
+        missing += service->get(request, device) ? 0 : 1;
+    }
+    return missing;
+  }
+};
 
 TEST_F(KilnRecordTest, WhatWasAskedOfTheLibraryWarmsACacheInWhichAllAreHits) {
   const SimulatedDriver driver("8.6,9.0");
-  std::vector<Request> requests{
-      test::kSoftmax, small_source(),
-      Request::from_source({.source = "#include \"value.h\"\n"
-                                      "template <class T> __global__ void set(T* x) {\n"
-                                      "  *x = VALUE * BY;\n}\n",
-                            .file_name = "kernels/set.cu",
-                            .headers = {{"value.h", "#define VALUE 3\n"}},
-                            .defines = {"BY=2"},
-                            .options = {"-use_fast_math"},
-                            .name_expressions = {"set<float>", "set<int>"}})};
   Options options = this->options(driver);
   options.record = temp_.path() / "asked.jsonl";
-  const auto get_all = [&](const Options& with) {
-    auto service = open(with);
-    std::vector<std::string> keys;
-    for (const Device& device : service->devices()) {
-      for (const Request& request : requests) {
-        const auto kernel = service->get(request, device);
-        EXPECT_TRUE(kernel) << kernel.error().message;
-        keys.push_back(kernel ? kernel->key() : "");
-      }
-    }
-    return keys;
-  };
-  const auto built = get_all(options);
+  EXPECT_EQ(in_process_at(folder_with_headers("job"), [&] { return get_all(options); }),
+            0);
 
+  // The program runs in a folder of its own.
   test::KilnProgram kiln;
   const auto report = kiln.json_of({"warm", "--manifest", options.record->native()});
   EXPECT_EQ(report["compiled"], 6) << report;
   options.cache_dir = kiln.cache_dir();
   options.record.reset();
   options.no_jit = true;
-  EXPECT_EQ(get_all(options), built);
+  EXPECT_EQ(
+      in_process_at(folder_with_headers("other"), [&] { return get_all(options); }), 0);
+  // What is not equal is not in the cache.
+  const auto changed = folder_with_headers("changed");
+  std::ofstream(changed / "more/more.h") << "#define MORE 8\n";
+  EXPECT_EQ(in_process_at(changed, [&] { return get_all(options); }), 2);
+}
+
+TEST_F(KilnRecordTest, ARequestOfCIsRecordedAsThatOfCxx) {
+  const SimulatedDriver driver("9.0");
+  const auto here = folder_with_headers("job");
+  Options options = this->options(driver);
+  options.record = temp_.path() / "cxx.jsonl";
+  const Request request = requests().back();
+  EXPECT_EQ(in_process_at(here,
+                          [&] {
+                            auto service = Service::open(options);
+                            const bool got =
+                                service && service->get(request, service->devices()[0]);
+                            return got ? 0 : 1;
+                          }),
+            0);
+
+  const std::string record = temp_.path() / "c.jsonl";
+  const std::string cache = options.cache_dir->native();
+  const std::string path = driver.path().native();
+  kiln_options c_options = KILN_OPTIONS_INIT;
+  c_options.cache_dir = cache.c_str();
+  c_options.driver = path.c_str();
+  c_options.record = record.c_str();
+  const SourceOptions& of = request.source();
+  const auto pointers = [](const std::vector<std::string>& texts) {
+    std::vector<const char*> list;
+    for (const std::string& text : texts) list.push_back(text.c_str());
+    return list;
+  };
+  const auto options_c = pointers(of.options);
+  const auto defines = pointers(of.defines);
+  const auto names = pointers(of.name_expressions);
+  const char* const folder = of.include_dirs[0].c_str();
+  const char* const header = of.headers.begin()->first.c_str();
+  const char* const text = of.headers.begin()->second.c_str();
+  kiln_source source = KILN_SOURCE_INIT;
+  source.source = of.source.c_str();
+  source.file_name = of.file_name.c_str();
+  source.header_names = &header;
+  source.header_texts = &text;
+  source.header_count = 1;
+  source.include_dirs = &folder;
+  source.include_dir_count = 1;
+  source.defines = defines.data();
+  source.define_count = defines.size();
+  source.options = options_c.data();
+  source.option_count = options_c.size();
+  source.name_expressions = names.data();
+  source.name_expression_count = names.size();
+  EXPECT_EQ(in_process_at(here,
+                          [&] {
+                            kiln_service* service = nullptr;
+                            kiln_kernel* kernel = nullptr;
+                            if (kiln_service_open(&c_options, &service) != nullptr)
+                              return 1;
+                            return kiln_get_source(service, 0, &source, nullptr,
+                                                   &kernel) == nullptr
+                                       ? 0
+                                       : 2;
+                          }),
+            0);
+  const auto text_of = [](const std::filesystem::path& file) {
+    std::ifstream stream(file);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  EXPECT_EQ(text_of(record), text_of(*options.record));
+  EXPECT_NE(text_of(record), "");
 }
 
 // Writing to a pipe whose reader has ended would end the host.

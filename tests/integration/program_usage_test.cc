@@ -1,54 +1,19 @@
 // Wrong usage of the kiln program: always exit 2, one sentence, the nearest match, and
 // nothing done.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/integration/program_usage.h"
 
-#include <algorithm>
+#include <map>
 
 #include "tests/support/paths.h"
-#include "tests/support/program.h"
 
 namespace kiln {
 namespace {
 
-using testing::AnyOf;
-using testing::Eq;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
-using Arguments = test::KilnProgram::Arguments;
-
-class ProgramUsageTest : public testing::Test {
- protected:
-  /// `arguments` fail before any work: the status, one sentence with `words` in it on
-  /// stderr, and with --json the same as a document on stdout.
-  void expect_failure(const Arguments& arguments, int status,
-                      const std::vector<std::string>& words) {
-    Arguments with_json = arguments;
-    with_json.insert(with_json.begin() + 1, "--json");
-    const test::Finished finished = kiln_.run(with_json);
-    SCOPED_TRACE(testing::PrintToString(arguments) + " " + finished.text());
-    EXPECT_EQ(finished.status, status);
-    EXPECT_THAT(finished.err, StartsWith("kiln: "));
-    const std::string sentence = finished.err.substr(0, finished.err.find('\n'));
-    for (const std::string& word : words) EXPECT_THAT(sentence, HasSubstr(word));
-    // The sentence, and at most a pointer to the help.
-    EXPECT_LE(std::count(finished.err.begin(), finished.err.end(), '\n'), 2);
-    const auto document = finished.json();
-    ASSERT_TRUE(document.is_object() && document.contains("error"));
-    EXPECT_EQ(document.size(), 1U);
-    EXPECT_EQ("kiln: " + document["error"]["message"].get<std::string>(), sentence);
-    EXPECT_THAT(document["error"]["code"].get<std::string>(), Not(IsEmpty()));
-  }
-  void expect_wrong(const Arguments& arguments, const std::vector<std::string>& words) {
-    expect_failure(arguments, 2, words);
-    EXPECT_THAT(kiln_.object_files(), IsEmpty());
-  }
-
-  test::KilnProgram kiln_;
-};
 
 // In such a namespace a process can have no second thread.
 TEST_F(ProgramUsageTest, WithoutASecondThreadTheReasonIsSaid) {
@@ -183,110 +148,6 @@ TEST_F(ProgramUsageTest, UnknownWordsOfAListAreAnsweredWithTheNearestOne) {
   expect_wrong({"render", "scaled_softmax_fwd:dtype=f16,dtype=f32"}, {"there twice"});
 }
 
-TEST_F(ProgramUsageTest, ArchitecturesThatNobodyEverHadAreRefused) {
-  for (const char* form : {"foo", "9", "9.", ".9", "sm_", "sm90", "9.0b", "9.0,",
-                           "-9.0", "9.00", "090", "9.0 a", "native9"})
-    expect_wrong({"warm", "--quick", "--arch", form}, {"'" + std::string(form)});
-  for (const char* never : {"9.9", "1.0", "8.0a", "9.0f", "99.0", "sm_123"})
-    expect_wrong({"warm", "--quick", "--arch", never}, {"no NVRTC ever built for"});
-  expect_wrong({"warm", "--quick", "--arch", "8.0,9.9"}, {"9.9"});
-  expect_wrong({"ls", "--arch", "nine"}, {"'nine' is not an architecture"});
-  expect_wrong(
-      {"why", "--template", "scaled_softmax_fwd:dtype=bf16", "--arch", "8.0,9.0"},
-      {"one architecture at a time"});
-}
-
-TEST_F(ProgramUsageTest, ABinaryIsBuiltForAnArchitectureAndNotForAVirtualOne) {
-  const std::string source = kiln_.write("k.cu", test::kTinySource);
-  expect_wrong({"compile", source, "--arch", "compute_90"},
-               {"compute_90", "write 9.0"});
-}
-
-TEST_F(ProgramUsageTest, WithoutADeviceAnArchitectureMustBeNamed) {
-  if (!kiln_.run({"doctor", "--json"}).json()["devices"].empty())
-    GTEST_SKIP() << "there is a device here";
-  expect_wrong({"warm", "--quick"}, {"no NVIDIA device", "--arch"});
-  expect_wrong({"warm", "--quick", "--arch", "native"}, {"no NVIDIA device"});
-  expect_wrong({"ls", "--arch", "native"}, {"no NVIDIA device"});
-}
-
-TEST_F(ProgramUsageTest, AKeyIsAtLeastSixHexDigits) {
-  for (const char* key : {"abc", "12345", "zzzzzz", "0x1234", "g123456"})
-    expect_wrong({"show", key}, {"is no key"});
-  expect_wrong({"clear", "abcde"}, {"is no key"});
-  expect_wrong({"why", "abcdef", "abc"}, {"no key"});
-  expect_wrong({"show", std::string(65, 'a')}, {"is no key"});
-}
-
-TEST_F(ProgramUsageTest, AnUnknownKeyIsExitOneForTheCommandLineWasRight) {
-  expect_failure({"show", "abcdef"}, 1, {"there is no key abcdef"});
-  expect_failure({"show", std::string(64, 'a')}, 1, {"no key"});
-  expect_failure({"why", "abcdef", "fedcba"}, 1, {"no key"});
-  expect_failure({"clear", "abcdef"}, 1, {"no key"});
-}
-
-TEST_F(ProgramUsageTest, AFileThatIsNotThereIsNamed) {
-  const std::string source = kiln_.write("k.cu", test::kTinySource);
-  expect_wrong({"compile", "none.cu", "--arch", "9.0"}, {"none.cu"});
-  expect_wrong({"compile", kiln_.folder(), "--arch", "9.0"}, {"is not a regular file"});
-  expect_wrong({"warm", "--manifest", "none.jsonl", "--arch", "9.0"}, {"none.jsonl"});
-  expect_wrong({"warm", "--quick", "--profile", "none.json"}, {"none.json"});
-  expect_wrong({"warm", "--quick", "--profile", "h100-smx"}, {"'h100-sxm'?"});
-  expect_wrong({"doctor", "--compare", "none.json"}, {"none.json"});
-  expect_wrong({"templates", "--template-dir", "none"}, {"none"});
-  // Where the output would go is looked at before the work.
-  expect_wrong({"compile", source, "--arch", "9.0", "-o", "none/k.cubin"},
-               {"-o none/k.cubin", "there is no folder"});
-  expect_wrong({"compile", source, "--arch", "9.0", "-o", kiln_.folder()}, {"folder"});
-  expect_wrong({"warm", "--quick", "--arch", "9.0", "--events", "none/e"},
-               {"--events"});
-}
-
-// Root may read everything, but not the end of a link that leads to itself.
-TEST_F(ProgramUsageTest, AFileThatCannotBeReadIsWrongInputToo) {
-  const auto loop = [this](const std::string& name) {
-    std::filesystem::create_symlink(name, kiln_.folder() / name);
-    return "./" + name;
-  };
-  const std::string manifest = loop("loop.jsonl");
-  const std::string preset = loop("loop.toml");
-  const std::string profile = loop("loop.json");
-  const std::string source = loop("loop.cu");
-  expect_wrong({"warm", "--manifest", manifest, "--arch", "9.0"}, {"loop.jsonl"});
-  expect_wrong({"warm", "--preset", preset, "--arch", "9.0"}, {"loop.toml"});
-  expect_wrong({"warm", "--quick", "--profile", profile}, {"loop.json"});
-  expect_wrong({"compile", source, "--arch", "9.0"}, {"loop.cu"});
-  expect_wrong({"doctor", "--compare", profile}, {"loop.json"});
-}
-
-TEST_F(ProgramUsageTest, AManifestsBadLineIsNamedByItsNumber) {
-  const auto expect_line = [this](const std::string& text, const std::string& place,
-                                  const std::string& why) {
-    kiln_.write("m.jsonl", text);
-    expect_wrong({"warm", "--manifest", "m.jsonl", "--arch", "9.0"},
-                 {"m.jsonl:" + place, why});
-  };
-  const std::string good =
-      R"({"template":"scaled_softmax_fwd","params":{"dtype":"bf16"}})";
-  expect_line(good + "\n\n{oops\n", "3", "not JSON");
-  expect_line("[]\n", "1", "object");
-  expect_line(good + "\n{\"tempalte\":\"x\"}\n", "2", "did you mean 'template'?");
-  expect_line("{\"params\":{}}\n", "1", "neither");
-  expect_line("{\"template\":\"x\",\"source\":\"y\"}\n", "1", "exclude");
-  expect_line("{\"source\":\"x\",\"arch\":\"ninety\"}\n", "1", "'ninety'");
-  expect_line("{\"source\":\"x\",\"arch\":\"9.9\"}\n", "1", "9.9");
-  expect_line(good + "\n{\"template\":\"scaled_sofmax_fwd\"}\n", "2",
-              "did you mean 'scaled_softmax_fwd'?");
-  expect_line("{\"template\":\"scaled_softmax_fwd\",\"params\":{\"dtype\":\"b\"}}\n",
-              "1", "'dtype' cannot be 'b'");
-  expect_line("{\"template\":\"b\"}\n" + good + "\n{\"template\":\"c\"}\n", "1",
-              "; 1 more of its lines are wrong: 3");
-  expect_line("{\"source\":\"x\",\"options\":[\"--gpu-architecture=sm_80\"]}\n", "1",
-              "refused");
-  expect_line("", "", "no request");
-  expect_line("\n  \n", "", "no request");
-}
-
 TEST_F(ProgramUsageTest, NothingIsRemovedWithoutASelectionAndAYes) {
   expect_wrong({"clear"}, {"say what to remove"});
   expect_wrong({"clear", "--yes"}, {"say what to remove"});
@@ -330,30 +191,6 @@ TEST_F(ProgramUsageTest, AnOptionTakesOneValueAndIsRepeatedForMore) {
        "--template", "tiny_bwd:dtype=bf16", "--arch", "8.0", "--arch", "9.0,8.0"});
   EXPECT_EQ(document["requested"], 8);  // two kernels, two `wide`, two architectures
   EXPECT_EQ(document["compiled"], 8);
-}
-
-TEST_F(ProgramUsageTest, WhatTheEnvironmentLacksIsExitThree) {
-  const auto doctor = kiln_.run({"doctor", "--json"}).json();
-  const std::string templates = test::write_tiny_templates(kiln_);
-  kiln_.use_fake_nvrtc();  // an NVRTC 13: it begins at 7.5
-  expect_failure({"warm", "--template-dir", templates, "--quick", "--arch", "7.0"}, 3,
-                 {"7.0", "12.9"});
-  expect_failure({"warm", "--template-dir", templates, "--quick", "--arch", "9.0,7.0"},
-                 3, {"7.0"});
-  kiln_.set("KILN_NVRTC", "/nowhere/libnvrtc.so");
-  expect_failure({"compile", kiln_.write("k.cu", test::kTinySource), "--arch", "9.0"},
-                 3, {"/nowhere/libnvrtc.so"});
-  kiln_.unset("KILN_NVRTC");
-  kiln_.set("KILN_TOOLCHAIN", "1.0");
-  expect_failure({"warm", "--quick", "--arch", "9.0"}, 3,
-                 {"KILN_TOOLCHAIN is 1.0", "known: nvrtc-"});
-  kiln_.unset("KILN_TOOLCHAIN");
-  kiln_.set("KILN_WORKER", "/nowhere/kiln-worker");
-  const auto worker =
-      kiln_.run({"compile", kiln_.write("k.cu", test::kTinySource), "--arch", "9.0"});
-  EXPECT_THAT(worker.status, AnyOf(Eq(1), Eq(3))) << worker.text();
-  EXPECT_THAT(worker.err, HasSubstr("/nowhere/kiln-worker"));
-  EXPECT_THAT(kiln_.object_files(), IsEmpty());
 }
 
 TEST_F(ProgramUsageTest, HelpOfEveryVerbNamesEveryOptionAndNothingElse) {

@@ -1,5 +1,6 @@
 """kiln.Kernel: how its arguments reach the device, on a simulated one with the real NVRTC."""
 
+import json
 import textwrap
 
 import pytest
@@ -220,6 +221,38 @@ def test_names_headers_defines_entries_and_variables_are_found(python):
     """
     )
     assert said == "True True"
+
+
+def test_what_python_asked_for_is_recorded_and_a_cache_warmed_from_that_has_it(python, tmp_path):
+    for place in ("job", "other"):
+        (tmp_path / place / "inc").mkdir(parents=True)
+        (tmp_path / place / "inc/factor.h").write_text("#define FACTOR 5\n")
+    record, warmed = tmp_path / "asked.jsonl", str(tmp_path / "warmed")
+    code = """
+    import os
+    import kiln
+    os.chdir(FOLDER)
+    kiln.Kernel(
+        '#include "own.h"\\n#include <factor.h>\\n'
+        'template <typename T> __global__ void scale(TYPE* y) { *y *= FACTOR * BY; }',
+        ["scale<float>"], headers={"own.h": "#define TYPE float\\n"}, include_dirs=["inc"],
+        defines={"BY": 2}, options=["--std=c++20", "-G"], file_name="/x/mine.cu").prepare()
+    print(kiln.statistics()["compiled"])
+    """
+    asked = code.replace("FOLDER", repr(str(tmp_path / "job")))
+    assert python(asked, KILN_RECORD=str(record)) == "1"
+    (line,) = map(json.loads, record.read_text().splitlines())
+    source, arch = line.pop("source"), line.pop("arch")
+    assert "FACTOR * BY" in source and arch
+    assert line == {
+        "file": "mine.cu", "headers": {"own.h": "#define TYPE float\n"}, "defines": ["BY=2"],
+        "include_dirs": [str(tmp_path / "job/inc")], "std": "c++20", "options": ["-G"],
+        "names": ["scale<float>"]}
+    said = python(f"import kiln; print(kiln.warm(manifest={str(record)!r}).compiled)",
+                  KILN_CACHE_DIR=warmed)
+    assert said == "1"
+    replay = code.replace("FOLDER", repr(str(tmp_path / "other")))
+    assert python(replay, KILN_CACHE_DIR=warmed, KILN_NO_JIT="1") == "0"
 
 
 def test_object_code_is_that_of_cuda_core(python):

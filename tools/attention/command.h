@@ -69,7 +69,8 @@ struct AttentionTarget {
     const Config& config, const AttentionOptions& options);
 
 /// The devices that a profile describes, or that are present; none for an architecture,
-/// which several devices have. Otherwise as plan_devices().
+/// which several devices have. With the driver that `config` is for. Otherwise as
+/// plan_devices().
 [[nodiscard]] Result<std::vector<device::DeviceProperties>> described_devices(
     const Config& config, const ArchitectureOptions& options);
 

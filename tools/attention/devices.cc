@@ -145,17 +145,12 @@ Result<std::vector<DeviceProperties>> plan_devices(const Config& config,
 Result<std::vector<AttentionTarget>> attention_targets(
     const Config& config, const AttentionOptions& options) {
   auto devices = KILN_TRY(listed_devices(config, options.devices));
-  if (options.driver.empty())
-    return devices;
-  const auto version = device::parse_cuda_version(options.driver);
+  const auto version = KILN_TRY(parse_driver_option(options.driver));
   if (!version)
-    return wrong_attention(
-        fmt::format("--driver: '{}' is no version of CUDA, such as 13.0: the one that "
-                    "`kiln doctor` shows for the driver there",
-                    options.driver));
+    return devices;
   for (AttentionTarget& each : devices) {
     if (each.device)
-      each.device->driver_version = 1000 * version->major + 10 * version->minor;
+      each.device->driver_version = device::driver_value(*version);
   }
   return devices;
 }
@@ -172,7 +167,11 @@ Result<std::vector<DeviceProperties>> described_devices(
     KILN_TRY(
         add_once(found, KILN_TRY(from_input(device::read_device_properties(profile)))));
   std::vector<DeviceProperties> devices;
-  for (AttentionTarget& each : found) devices.push_back(*std::move(each.device));
+  for (AttentionTarget& each : found) {
+    if (config.for_driver)
+      each.device->driver_version = device::driver_value(*config.for_driver);
+    devices.push_back(*std::move(each.device));
+  }
   return devices;
 }
 

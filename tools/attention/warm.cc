@@ -138,6 +138,7 @@ class WarmList {
   [[nodiscard]] BuildReport replacements(BuildReport& built) {
     BuildReport kept = std::exchange(built, {});
     built.dry_run = kept.dry_run;
+    built.driver = kept.driver;
     built.gave_up = kept.gave_up;
     built.skipped = kept.skipped;
     built.elapsed = kept.elapsed;
@@ -229,6 +230,7 @@ Result<int> warm_attention(Context& context, const AttentionOptions& options) {
         KILN_TRY(parse_number("--jobs", options.jobs, {1, kMostJobs})));
   if (!options.time_limit.empty())
     config.compile_timeout = KILN_TRY(parse_time_limit(options.time_limit));
+  config.for_driver = KILN_TRY(parse_driver_option(options.driver));
   const auto problems = KILN_TRY(wanted_problems(options));
   const auto targets = KILN_TRY(attention_targets(config, options));
   const auto service = KILN_TRY(BuildService::open(
@@ -239,6 +241,7 @@ Result<int> warm_attention(Context& context, const AttentionOptions& options) {
     for (const Problem& problem : problems) KILN_TRY(list.add(problem, target));
   }
   BuildReport report = list.take();
+  report.driver = config.for_driver;
   BuildRunOptions how{.jobs = service->jobs().get(),
                       .dry_run = options.dry_run,
                       .fail_fast = options.fail_fast,

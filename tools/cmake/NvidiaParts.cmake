@@ -4,7 +4,9 @@
 # A part counts only where all of it is; KILN_NO_TOOLKIT leaves .deps alone in the list.
 # Run with `cmake -P`, it prints a line "-- part=place" for each, place empty where missing.
 cmake_minimum_required(VERSION 3.25)
-set(KILN_NVIDIA_PARTS nvrtc headers cudnn cudnn-headers frontend nvrtc-12)
+file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../wheels.txt" KILN_MORE_NVRTCS REGEX "^# part [a-z-]*nvrtc-")
+list(TRANSFORM KILN_MORE_NVRTCS REPLACE "^# part ([^ ]+) .*" "\\1")  # beside that of part nvrtc
+set(KILN_NVIDIA_PARTS nvrtc headers cudnn cudnn-headers frontend ${KILN_MORE_NVRTCS})
 cmake_path(SET KILN_DEPS_DIR NORMALIZE "${CMAKE_CURRENT_LIST_DIR}/../../.deps")
 if(NOT DEFINED KILN_NO_TOOLKIT)
   set(KILN_NO_TOOLKIT "$ENV{KILN_NO_TOOLKIT}")
@@ -102,16 +104,20 @@ function(kiln_find_nvidia_part prefix part)
     set(headers cudnn_frontend.h)
     set(own nvidia/cudnn_frontend)
     set(packaged .)
-  elseif(part STREQUAL "nvrtc-12")
+  elseif(part IN_LIST KILN_MORE_NVRTCS)
     set(headers nvrtc.h)
-    set(libraries "libnvrtc.so.12" "libnvrtc-builtins.so.12*")
-    set(own nvrtc-12/nvidia/cuda_nvrtc)
-    set(places "")  # for tests, and only from .deps
+    set(libraries "libnvrtc.so.1[2-9]*" "libnvrtc-builtins.so.1[2-9]*")
+    set(own ${part}/nvidia/cuda_nvrtc ${part}/nvidia/cu13)
+    if(part MATCHES "^test-")
+      list(TRANSFORM own PREPEND tests/)
+    endif()
+    set(places "")  # only from .deps
   else()
     message(FATAL_ERROR "No NVIDIA part is called '${part}'.")
   endif()
   if(EXISTS "${KILN_DEPS_DIR}/installed/${stamp}")  # written last, when all of it is there
-    list(APPEND places "${KILN_DEPS_DIR}/${own}")
+    list(TRANSFORM own PREPEND "${KILN_DEPS_DIR}/" OUTPUT_VARIABLE own_places)
+    list(APPEND places ${own_places})
   endif()
   foreach(folder IN ITEMS ${own} ${packaged})
     list(TRANSFORM KILN_WHEEL_PACKAGES APPEND "/${folder}" OUTPUT_VARIABLE in_wheels)

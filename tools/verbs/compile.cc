@@ -26,6 +26,7 @@ constexpr std::uint64_t kMaxSourceBytes = 64U << 20U;
 struct CompileOptions {
   std::string file;
   ArchitectureOptions architectures;
+  std::string driver;
   std::vector<std::string> include_dirs;
   std::vector<std::string> defines;
   std::vector<std::string> options;
@@ -117,6 +118,7 @@ void print_entries(const Context& context, const BuildReport& report) {
 
 Result<int> run(Context& context, const CompileOptions& options) {
   Config config = context.config;
+  config.for_driver = KILN_TRY(parse_driver_option(options.driver));
   if (!options.time_limit.empty())
     config.compile_timeout = KILN_TRY(parse_time_limit(options.time_limit));
   if (!options.output.empty())
@@ -138,6 +140,8 @@ Result<int> run(Context& context, const CompileOptions& options) {
   }
   BuildReport report;
   add_items(*service, request, architectures, report, context.stop->token());
+  report.driver = config.for_driver;
+  print_toolchains(context, report);
   // With -o the image may be for whoever asks for that architecture.
   if (options.output.empty())
     print_never_asked_for(context, report);
@@ -166,6 +170,7 @@ Run add_compile(OptionSet& cli) {
   cli.argument("FILE", options->file, "A CUDA C++ source; - is standard input",
                Presence::kRequired);
   add_arch_option(cli, options->architectures);
+  add_driver_option(cli, options->driver);
   cli.option("-I", options->include_dirs, "DIR",
              "Search DIR for headers; may be repeated");
   cli.option("-D", options->defines, "NAME[=VALUE]", "Define a macro; may be repeated");

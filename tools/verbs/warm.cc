@@ -29,9 +29,11 @@ struct WarmOptions {
   bool quick = false;
   std::vector<std::string> templates;
   std::vector<std::string> manifests;
+  bool skip_bad = false;
   std::vector<std::string> presets;
   bool no_attention = false;
   ArchitectureOptions architectures;
+  std::string driver;
   CatalogOptions catalog;
   std::string jobs;
   std::string time_limit;
@@ -40,91 +42,98 @@ struct WarmOptions {
   std::string events;
 };
 
-/// A line of a manifest, which may name its own architecture.
-struct WantedLine {
-  request::ManifestEntry entry;
-  std::string place;  // "kernels.jsonl:2"
-};
-
 /// What was selected.
 struct WantedKernels {
   request::Selection selection;
-  std::vector<WantedLine> lines;
+  std::vector<request::ManifestEntry> lines;
+  std::vector<Error> bad_lines;
   std::vector<ops::Preset> presets;
 };
 
-/// Checks a manifest line as far as is possible before anything is built.
-Result<void> check_line(BuildService& service, const WantedLine& line,
-                        const ArchitectureOptions& architectures) {
-  Result<void> checked;
-  if (auto prepared = service.prepare(line.entry.request); !prepared)
-    checked = tl::unexpected(std::move(prepared).error());
-  // With --arch the line's own has to be one of those, which are checked by themselves.
-  if (checked && line.entry.architecture && !is_given(architectures)) {
-    if (auto chosen = service.toolchains().choose(*line.entry.architecture); !chosen)
-      checked = tl::unexpected(std::move(chosen).error());
-  }
-  if (checked)
+/// Checks a manifest's line as far as is possible before anything is built. `asked`:
+/// what --arch and --profile name.
+Result<void> check_line(BuildService& service, const request::ManifestEntry& line,
+                        const std::vector<device::BuildFor>& asked) {
+  KILN_TRY(service.prepare(line.request));
+  if (!line.architecture)
     return {};
-  // The name of a source is its place already.
-  const std::string& message = checked.error().message;
-  return fail(checked.error().code, message.starts_with(line.place + ": ")
-                                        ? message
-                                        : line.place + ": " + message);
-}
-
-/// What to build a line for: its own architecture, which --arch and --profile must then
-/// name as well, else `asked`. Errors: kInvalidArgument.
-Result<std::vector<device::BuildFor>> architectures_of(
-    const WantedLine& line, const ArchitectureOptions& options,
-    const std::vector<device::BuildFor>& asked) {
-  if (!line.entry.architecture)
-    return asked;
+  if (asked.empty()) {
+    KILN_TRY(service.toolchains().choose(*line.architecture));
+    return {};
+  }
   std::vector<std::string> names;
   for (const device::BuildFor& each : asked) names.push_back(to_string(each));
-  const std::string own = to_string(*line.entry.architecture);
-  if (is_given(options) && std::ranges::find(names, own) == names.end())
+  const std::string own = to_string(*line.architecture);
+  if (std::ranges::find(names, own) == names.end())
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: this line has \"arch\": \"{}\", and {} is asked for; "
+                fmt::format("this line has \"arch\": \"{}\", and {} is asked for; "
                             "leave one of the two out",
-                            line.place, own, fmt::join(names, ", ")));
-  return std::vector<device::BuildFor>{*line.entry.architecture};
+                            own, fmt::join(names, ", ")));
+  return {};
+}
+
+/// `error` of a request that is line `place` of a manifest.
+Error at_line(const std::string& place, const Request& request, Error error) {
+  const std::string name = request.name() + ": ";  // has the place of a source already
+  if (!request.is_template() && error.message.starts_with(name))
+    error.message.erase(0, name.size());
+  error.message.insert(0, place + ": ");
+  return error;
+}
+
+/// Errors: those of reading the file; kInvalidArgument if it has no request.
+Result<void> add_manifest(BuildService& service, const std::string& path,
+                          const std::vector<device::BuildFor>& asked,
+                          WantedKernels& wanted) {
+  auto lines = KILN_TRY(from_input(request::read_manifest(path)));
+  if (lines.empty())
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: there is no request in it", path));
+  for (request::ManifestLine& line : lines) {
+    if (!line) {
+      wanted.bad_lines.push_back(std::move(line).error());
+      continue;
+    }
+    if (auto checked = check_line(service, *line, asked); !checked)
+      wanted.bad_lines.push_back(at_line(fmt::format("{}:{}", path, line->line),
+                                         line->request, std::move(checked).error()));
+    else
+      wanted.lines.push_back(*std::move(line));
+  }
+  return {};
+}
+
+/// All bad lines as one error, one a line: of the environment if each is, else of the
+/// input.
+Error all_of(const std::vector<Error>& bad_lines) {
+  const bool is_input = std::ranges::any_of(bad_lines, [](const Error& error) {
+    return error.code != ErrorCode::kUnavailable;
+  });
+  Error all{is_input ? ErrorCode::kInvalidArgument : ErrorCode::kUnavailable, ""};
+  if (bad_lines.size() > 1)
+    all.message = fmt::format(
+        "{} lines are wrong, and nothing is built (--skip-bad builds the rest):",
+        bad_lines.size());
+  for (const Error& error : bad_lines)
+    all.message.append(all.message.empty() ? "" : "\n").append(error.message);
+  return all;
 }
 
 Result<WantedKernels> select(BuildService& service, const WarmOptions& options) {
-  WantedKernels wanted{request::Selection(service.catalog()), {}, {}};
+  WantedKernels wanted{request::Selection(service.catalog()), {}, {}, {}};
   if (options.all)
     KILN_TRY(wanted.selection.add_all());
   if (options.quick)
     KILN_TRY(wanted.selection.add_quick());
   for (const std::string& text : options.templates)
     KILN_TRY(wanted.selection.add_template(text));
-  for (const std::string& path : options.manifests) {
-    auto lines = KILN_TRY(from_input(request::read_manifest(path)));
-    if (lines.empty()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: there is no request in it", path));
-    }
-    std::optional<Error> first;
-    std::vector<std::size_t> others;
-    for (request::ManifestEntry& line : lines) {
-      const std::size_t number = line.line;
-      auto place = fmt::format("{}:{}", path, number);
-      wanted.lines.push_back({std::move(line), std::move(place)});
-      auto checked = check_line(service, wanted.lines.back(), options.architectures);
-      if (checked)
-        continue;
-      if (first)
-        others.push_back(number);
-      else
-        first = std::move(checked).error();
-    }
-    if (first && !others.empty())
-      first->message += fmt::format("; {} more of its lines are wrong: {}",
-                                    others.size(), fmt::join(others, ", "));
-    if (first)
-      return tl::unexpected(*std::move(first));
-  }
+  std::vector<device::BuildFor> asked;
+  if (is_given(options.architectures) && !options.manifests.empty())
+    asked = KILN_TRY(named_targets(service, options.architectures));
+  for (const std::string& path : options.manifests)
+    KILN_TRY(add_manifest(service, path, asked, wanted));
+  if (!wanted.bad_lines.empty() && !options.skip_bad)
+    return tl::unexpected(all_of(wanted.bad_lines));
   for (const std::string& name : options.presets)
     wanted.presets.push_back(KILN_TRY(from_input(ops::find_preset(name))));
   if (!options.all && !options.quick && options.templates.empty() &&
@@ -140,8 +149,9 @@ Result<WantedKernels> select(BuildService& service, const WarmOptions& options) 
 bool needs_architectures(const WantedKernels& wanted) {
   if (!wanted.selection.requests().empty() || !wanted.presets.empty())
     return true;
-  return std::any_of(wanted.lines.begin(), wanted.lines.end(),
-                     [](const WantedLine& line) { return !line.entry.architecture; });
+  return std::ranges::any_of(wanted.lines, [](const request::ManifestEntry& line) {
+    return !line.architecture;
+  });
 }
 
 /// What of each preset's model is built and what is not, so that nobody has to guess.
@@ -160,9 +170,8 @@ Result<void> add_attention(PlanService& plans, const Config& config,
   return {};
 }
 
-Result<BuildReport> list_items(BuildService& service, PlanService& plans,
-                               const WarmOptions& options,
-                               const std::stop_token& stop) {
+Result<BuildReport> list_items(const Context& context, BuildService& service,
+                               PlanService& plans, const WarmOptions& options) {
   const WantedKernels wanted = KILN_TRY(select(service, options));
   std::vector<device::BuildFor> architectures;
   if (is_given(options.architectures) || needs_architectures(wanted))
@@ -176,11 +185,18 @@ Result<BuildReport> list_items(BuildService& service, PlanService& plans,
     KILN_TRY(add_preset_kernels(service, wanted.presets, !options.no_attention,
                                 build_for, report));
   KILN_TRY(add_attention(plans, service.config(), wanted, options, report));
-  for (const WantedLine& line : wanted.lines) {
-    add_items(service, line.entry.request,
-              KILN_TRY(architectures_of(line, options.architectures, architectures)),
-              report, stop);
+  for (const request::ManifestEntry& line : wanted.lines) {
+    add_items(service, line.request,
+              line.architecture ? std::vector<device::BuildFor>{*line.architecture}
+                                : architectures,
+              report, context.stop->token());
   }
+  if (options.skip_bad)
+    report.bad_lines = wanted.bad_lines.size();
+  for (const Error& error : wanted.bad_lines)
+    print_error(fmt::format("{} left out: {}\n",
+                            context.err.styled("kiln:", Style::kYellow),
+                            printable_lines(error.message)));
   return report;
 }
 
@@ -208,6 +224,7 @@ void record_toolchain(BuildService& service, const BuildReport& report) {
 Result<int> run(Context& context, const WarmOptions& options) {
   Config config = context.config;
   config.template_dirs = template_folders(config, options.catalog);
+  config.for_driver = KILN_TRY(parse_driver_option(options.driver));
   if (!options.jobs.empty()) {
     config.jobs = static_cast<unsigned>(
         KILN_TRY(parse_number("--jobs", options.jobs, {1, kMostJobs})));
@@ -222,8 +239,9 @@ Result<int> run(Context& context, const WarmOptions& options) {
   const auto service = KILN_TRY(BuildService::open(
       config, {.stop = context.stop->token(), .make_root = !options.dry_run}));
   PlanService plans(*service);
-  BuildReport report =
-      KILN_TRY(list_items(*service, plans, options, context.stop->token()));
+  BuildReport report = KILN_TRY(list_items(context, *service, plans, options));
+  report.driver = config.for_driver;
+  print_toolchains(context, report);
   print_never_asked_for(context, report);
   KILN_TRY(run_builds(context, *service,
                       {.jobs = service->jobs().get(),
@@ -264,6 +282,8 @@ Run add_warm(OptionSet& cli) {
       "--manifest", options->manifests, "FILE",
       "Requests as JSON Lines, contents inline; --arch must name the architecture "
       "of a line that has its own; may be repeated");
+  cli.flag("--skip-bad", options->skip_bad,
+           "Leave wrong lines of a manifest out, and build the rest; exit 1");
   cli.option("--preset", options->presets, "NAME|FILE",
              fmt::format("What training a model asks for: {}; or a file of your own, "
                          "NAME.toml; with --profile or a device present cuDNN's plans, "
@@ -273,6 +293,7 @@ Run add_warm(OptionSet& cli) {
            "Leave attention out of --preset: Kiln's kernels, and cuDNN's plans");
   add_arch_option(cli, options->architectures);
   add_profile_option(cli, options->architectures);
+  add_driver_option(cli, options->driver);
   add_catalog_options(cli, options->catalog);
   cli.option("--jobs", options->jobs, "N",
              "Builds at a time (default: the usable cores)");

@@ -70,6 +70,16 @@ bool is_itself(const char* path, const void* caller) {
          library.st_dev == file.st_dev && library.st_ino == file.st_ino;
 }
 
+// Kiln's own code reads the build id of a library that has it in no segment, as NVRTC
+// 12.4 has.
+bool is_of_kiln(const void* caller) {
+  Dl_info info{};
+  Dl_info own{};
+  return ::dladdr(caller, &info) != 0 &&
+         ::dladdr(reinterpret_cast<const void*>(&recorder), &own) != 0 &&
+         info.dli_fbase == own.dli_fbase;
+}
+
 // The LLVM inside NVRTC may read which processor it runs on. No image depends on it.
 constexpr std::string_view kProcessor = "/proc/cpuinfo";
 
@@ -94,7 +104,7 @@ bool is_fifo_for_nvrtc(const char* path, const void* caller) {
 
 void record(const char* name, Found what, const void* caller) {
   if (what == Found::kDevice || name == kProcessor || is_of_the_driver(caller) ||
-      (what == Found::kFile && is_itself(name, caller)))
+      is_of_kiln(caller) || (what == Found::kFile && is_itself(name, caller)))
     return;
   Recorder& all = recorder();
   const MutexLock lock(all.mutex);

@@ -18,6 +18,7 @@
 namespace kiln {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr device::Target k90{{{9, 0}, device::ArchSuffix::kNone}};
@@ -34,6 +35,19 @@ class RequestRecordTest : public testing::Test {
     return record ? *std::move(record) : nullptr;
   }
 
+  /// The lines that are there, each of them good.
+  [[nodiscard]] std::vector<request::ManifestEntry> recorded() const {
+    std::vector<request::ManifestEntry> entries;
+    const auto lines = request::read_manifest(path_);
+    EXPECT_TRUE(lines) << lines.error().message;
+    for (const auto& line : lines.value_or(std::vector<request::ManifestLine>())) {
+      EXPECT_TRUE(line) << line.error().message;
+      if (line)
+        entries.push_back(*line);
+    }
+    return entries;
+  }
+
   const test::TempDir temp_;
   const std::filesystem::path path_ = temp_.path() / "asked.jsonl";
 };
@@ -46,19 +60,17 @@ TEST_F(RequestRecordTest, WritesEachKeyOnceAsALineThatWarmReads) {
                 Request::from_source({.source = "a\n\"b\"", .defines = {"N=1"}}),
                 {{{9, 0}, device::ArchSuffix::kA}});
   }
-  const auto entries = request::read_manifest(path_);
-  ASSERT_TRUE(entries) << entries.error().message;
-  ASSERT_EQ(entries->size(), 2U);
-  EXPECT_EQ(entries->at(0).request.name(), "scaled_softmax_fwd");
-  EXPECT_EQ(entries->at(1).request.source().source, "a\n\"b\"");
-  EXPECT_EQ(to_string(*entries->at(1).architecture), "9.0a");
+  const auto entries = recorded();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(entries.at(0).request.name(), "scaled_softmax_fwd");
+  EXPECT_EQ(entries.at(1).request.source().source, "a\n\"b\"");
+  EXPECT_EQ(to_string(*entries.at(1).architecture), "9.0a");
 }
 
 TEST_F(RequestRecordTest, AddsToWhatIsThere) {
   open()->add(digest(1), {"a", {}}, k90);
   open()->add(digest(1), {"a", {}}, k90);
-  EXPECT_EQ(request::read_manifest(path_)->size(), 2U)
-      << "another process may have asked for other parts";
+  EXPECT_EQ(recorded().size(), 2U) << "another process may have asked for other parts";
 }
 
 TEST_F(RequestRecordTest, ManyThreadsMixNoLines) {
@@ -72,30 +84,36 @@ TEST_F(RequestRecordTest, ManyThreadsMixNoLines) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const auto entries = request::read_manifest(path_);
-  ASSERT_TRUE(entries) << entries.error().message;
-  EXPECT_EQ(entries->size(), 160U);
+  EXPECT_EQ(recorded().size(), 160U);
 }
 
 TEST_F(RequestRecordTest, WhatIsNoJsonIsLeftOutAndTheRestGoesOn) {
   const auto record = open();
   record->add(digest(1), Request::from_source({.source = "\xff\xfe"}), k90);
   record->add(digest(2), {"a", {}}, k90);
-  EXPECT_EQ(request::read_manifest(path_)->size(), 1U);
+  EXPECT_EQ(recorded().size(), 1U);
 }
 
 TEST_F(RequestRecordTest, PtxIsLeftOutSinceALineAsksForACubin) {
   const auto record = open();
   record->add(digest(1), {"a", {}}, {{{12, 0}, {}}, device::ImageKind::kPtx});
-  EXPECT_EQ(request::read_manifest(path_)->size(), 0U);
+  EXPECT_EQ(recorded().size(), 0U);
 }
 
 TEST_F(RequestRecordTest, FoldersAreAbsoluteForWhoeverWarmsElsewhere) {
-  open()->add(digest(1), Request::from_source({.source = "a", .include_dirs = {"inc"}}),
+  open()->add(digest(1),
+              Request::from_source({.source = "a",
+                                    .include_dirs = {"inc"},
+                                    .defines = {"A"},
+                                    .options = {"-I", "more", "-UA", "-G", "-DA=2"}}),
               k90);
-  EXPECT_THAT(
-      request::read_manifest(path_)->at(0).request.source().options,
-      testing::Contains("-I" + (std::filesystem::current_path() / "inc").string()));
+  const auto entries = recorded();
+  ASSERT_EQ(entries.size(), 1U);
+  const SourceOptions& source = entries.front().request.source();
+  const auto here = std::filesystem::current_path();
+  EXPECT_THAT(source.include_dirs, ElementsAre(here / "inc", here / "more"));
+  EXPECT_THAT(source.defines, ElementsAre("A"));
+  EXPECT_THAT(source.options, ElementsAre("-G", "-UA", "-DA=2"));
 }
 
 TEST_F(RequestRecordTest, AFileThatMayNotGrowStopsNobody) {

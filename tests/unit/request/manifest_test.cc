@@ -15,34 +15,47 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
+/// The first error of a manifest.
 std::string error(std::string_view text) {
-  const auto entries = parse_manifest(text, "m.jsonl");
-  return entries ? "" : entries.error().message;
+  const auto lines = parse_manifest(text, "m.jsonl");
+  if (!lines)
+    return lines.error().message;
+  for (const ManifestLine& line : *lines) {
+    if (!line)
+      return line.error().message;
+  }
+  return "";
+}
+
+/// The requests of a manifest without a bad line.
+std::vector<ManifestEntry> entries_of(std::string_view text) {
+  EXPECT_EQ(error(text), "");
+  std::vector<ManifestEntry> entries;
+  const auto lines = parse_manifest(text, "m.jsonl");
+  for (const ManifestLine& line : lines.value())
+    entries.push_back(line.value());
+  return entries;
 }
 
 TEST(Manifest, TemplateLinesAreRead) {
-  const auto entries = parse_manifest(
+  const auto entries = entries_of(
       "{\"template\":\"a\",\"params\":{\"dtype\":\"bf16\",\"n\":128,\"on\":true},"
-      "\"arch\":\"9.0a\"}\n\n  \t\r\n{\"template\":\"b\"}\r\n{\"template\":\"c\"}",
-      "m.jsonl");
-  ASSERT_TRUE(entries) << entries.error().message;
-  ASSERT_EQ(entries->size(), 3U);
-  const ManifestEntry& first = entries->front();
+      "\"arch\":\"9.0a\"}\n\n  \t\r\n{\"template\":\"b\"}\r\n{\"template\":\"c\"}");
+  ASSERT_EQ(entries.size(), 3U);
+  const ManifestEntry& first = entries.front();
   EXPECT_EQ(first.request.name(), "a");
   EXPECT_EQ(first.request.parameters(),
             (Parameters{{"dtype", "bf16"}, {"n", "128"}, {"on", "true"}}));
   EXPECT_EQ(device::to_string(*first.architecture), "9.0a");
-  EXPECT_EQ((*entries)[1].line, 4U);
-  EXPECT_EQ((*entries)[2].line, 5U);
-  EXPECT_FALSE((*entries)[2].architecture);
+  EXPECT_EQ(entries[1].line, 4U);
+  EXPECT_EQ(entries[2].line, 5U);
+  EXPECT_FALSE(entries[2].architecture);
 }
 
 TEST(Manifest, SourceLinesAreRead) {
-  const auto entries = parse_manifest(
-      R"({"source":"s\n","headers":{"a.h":"x"},"options":["-G","-DA"],"names":["f<1>"]})",
-      "m.jsonl");
-  ASSERT_TRUE(entries) << entries.error().message;
-  const SourceOptions& source = entries->front().request.source();
+  const auto entries = entries_of(
+      R"({"source":"s\n","headers":{"a.h":"x"},"options":["-G","-DA"],"names":["f<1>"]})");
+  const SourceOptions& source = entries.front().request.source();
   EXPECT_EQ(source.source, "s\n");
   EXPECT_EQ(source.file_name, "m.jsonl:1/kernel.cu");
   EXPECT_EQ(source.headers.at("a.h"), "x");
@@ -55,18 +68,15 @@ TEST(Manifest, ASourceKeepsTheNameThatTheCompilerSees) {
       Request::from_source({.source = "s", .file_name = "/a/attention.cu"});
   const std::string line = manifest_line(request, std::nullopt).value();
   EXPECT_THAT(line, HasSubstr(R"("file":"attention.cu")"));
-  const auto entries = parse_manifest(line, "m.jsonl");
-  ASSERT_TRUE(entries) << entries.error().message;
-  EXPECT_EQ(entries->front().request.name(), "m.jsonl:1/attention.cu");
+  const auto entries = entries_of(line);
+  EXPECT_EQ(entries.front().request.name(), "m.jsonl:1/attention.cu");
   EXPECT_THAT(error(R"({"source":"","file":1})"), HasSubstr("'file' must be a string"));
 }
 
 TEST(Manifest, IncludeFoldersAndDefinesHaveKeysOfTheirOwn) {
-  const auto entries = parse_manifest(
-      R"({"source":"s","include_dirs":["/a","b"],"defines":["N=1"],"options":["-G"]})",
-      "m.jsonl");
-  ASSERT_TRUE(entries) << entries.error().message;
-  const SourceOptions& source = entries->front().request.source();
+  const auto entries = entries_of(
+      R"({"source":"s","include_dirs":["/a","b"],"defines":["N=1"],"options":["-G"]})");
+  const SourceOptions& source = entries.front().request.source();
   EXPECT_THAT(source.include_dirs, ElementsAre("/a", "b"));
   EXPECT_THAT(source.defines, ElementsAre("N=1"));
   EXPECT_THAT(source.options, ElementsAre("-G"));
@@ -74,6 +84,35 @@ TEST(Manifest, IncludeFoldersAndDefinesHaveKeysOfTheirOwn) {
               HasSubstr("did you mean 'defines'"));
   EXPECT_THAT(error(R"({"source":"","include_dirs":"a"})"),
               HasSubstr("must be a list"));
+}
+
+TEST(Manifest, TheLanguageIsAFieldOrAnOptionAndComesFirstAsOne) {
+  const auto entries = entries_of(R"({"source":"s","std":"c++20","options":["-G"]})"
+                                  "\n"
+                                  R"({"source":"s","options":["-G","--std=c++20"]})");
+  EXPECT_THAT(entries[0].request.source().options, ElementsAre("--std=c++20", "-G"));
+  EXPECT_THAT(entries[1].request.source().options, ElementsAre("-G", "--std=c++20"));
+  EXPECT_THAT(manifest_line(entries[0].request, std::nullopt).value(),
+              HasSubstr(R"("options":["-G"],"source":"s","std":"c++20")"));
+  EXPECT_THAT(manifest_line(entries[1].request, std::nullopt).value(),
+              HasSubstr(R"("options":["-G","--std=c++20"])"));
+  EXPECT_THAT(error(R"({"source":"","std":20})"), HasSubstr("'std' must be a string"));
+}
+
+TEST(Manifest, EveryBadLineIsToldAndTheGoodOnesAreRead) {
+  const auto lines = parse_manifest(
+      "x\n{\"template\":\"a\"}\n\n{\"sorce\":\"\"}\n{\"template\":\"b\"}\n"
+      "{\"source\":\"\",\"include_dir\":[]}",
+      "m.jsonl");
+  ASSERT_TRUE(lines) << lines.error().message;
+  ASSERT_EQ(lines->size(), 5U);
+  EXPECT_THAT(lines->at(0).error().message, StartsWith("m.jsonl:1: not JSON"));
+  EXPECT_EQ(lines->at(1)->line, 2U);
+  EXPECT_EQ(lines->at(2).error().message,
+            "m.jsonl:4: unknown key 'sorce', did you mean 'source'?");
+  EXPECT_EQ(lines->at(3)->request.name(), "b");
+  EXPECT_EQ(lines->at(4).error().message,
+            "m.jsonl:6: unknown key 'include_dir', did you mean 'include_dirs'?");
 }
 
 TEST(Manifest, EveryBadLineIsAnErrorWithItsNumber) {
@@ -171,20 +210,22 @@ TEST(Manifest, ALineThatWasWrittenIsReadBack) {
                                                .headers = {{"a.h", "b"}},
                                                .include_dirs = {"/inc"},
                                                .defines = {"A=1"},
-                                               .options = {"-G"},
+                                               .options = {"--std=c++20", "-G"},
                                                .name_expressions = {"f<1>"}});
   const auto nine = *device::parse_architecture("9.0a");
   const std::string text =
       *manifest_line(kernel, nine) + *manifest_line(source, std::nullopt);
-  const auto entries = parse_manifest(text, "m.jsonl");
-  ASSERT_TRUE(entries) << entries.error().message;
-  EXPECT_EQ((*entries)[0].request.parameters(), kernel.parameters());
-  EXPECT_EQ((*entries)[0].architecture, nine);
-  const SourceOptions& read = (*entries)[1].request.source();
+  const auto entries = entries_of(text);
+  EXPECT_EQ(entries[0].request.parameters(), kernel.parameters());
+  EXPECT_EQ(entries[0].architecture, nine);
+  const SourceOptions& read = entries[1].request.source();
   EXPECT_EQ(read.source, source.source().source);
   EXPECT_EQ(read.headers, source.source().headers);
-  EXPECT_THAT(read.options, ElementsAre("-I/inc", "-DA=1", "-G"));
-  EXPECT_EQ(*manifest_line((*entries)[1].request, std::nullopt),
+  EXPECT_EQ(read.include_dirs, source.source().include_dirs);
+  EXPECT_EQ(read.defines, source.source().defines);
+  EXPECT_EQ(read.options, source.source().options);
+  EXPECT_EQ(read.name_expressions, source.source().name_expressions);
+  EXPECT_EQ(*manifest_line(entries[1].request, std::nullopt),
             *manifest_line(source, std::nullopt));
 }
 
@@ -200,7 +241,16 @@ TEST(Manifest, AFileIsReadByItsPath) {
   const auto path = dir.path() / "m.jsonl";
   EXPECT_EQ(read_manifest(path).error().code, ErrorCode::kNotFound);
   test::write_text(path, "{\"template\":\"a\"}\nx\n");
-  EXPECT_THAT(read_manifest(path).error().message, StartsWith(path.string() + ":2: "));
+  EXPECT_THAT(read_manifest(path)->at(1).error().message,
+              StartsWith(path.string() + ":2: "));
+}
+
+TEST(Manifest, ARelativeFolderIsBesideTheManifest) {
+  const test::TempDir dir;
+  const auto path = dir.path() / "m.jsonl";
+  test::write_text(path, R"({"source":"","include_dirs":["inc","/abs",""]})");
+  EXPECT_THAT(read_manifest(path)->at(0)->request.source().include_dirs,
+              ElementsAre(dir.path() / "inc", "/abs", ""));
 }
 
 }  // namespace

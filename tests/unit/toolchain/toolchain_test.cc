@@ -73,6 +73,55 @@ TEST_F(ChooseToolchain, TakesTheNewestThatTheDriverAccepts) {
   EXPECT_EQ(chosen({.driver = CudaVersion{11, 4}}), t11_.name());
 }
 
+TEST_F(ChooseToolchain, ForTheDriverOfAJobNothingElseIsChosen) {
+  const auto for_job = [](CudaVersion driver, ToolchainCriteria more = {}) {
+    more.driver = driver;
+    more.only_for_driver = true;
+    return more;
+  };
+  EXPECT_EQ(chosen(for_job({12, 4})), t12_.name());
+  EXPECT_EQ(chosen(for_job({13, 0})), t13_.name());
+  EXPECT_EQ(chosen(for_job({12, 4}, {.recorded = recorded(t13_)})), t12_.name());
+  EXPECT_EQ(chosen(for_job({13, 0}, {.recorded = recorded(t12_)})), t12_.name());
+  EXPECT_EQ(chosen(for_job({10, 2})), "unavailable");
+  EXPECT_EQ(chosen(for_job({12, 4}, {.wanted = "13.0"})), "unavailable");
+  EXPECT_EQ(chosen(for_job({12, 4}, {.wanted = "12.9"})), t12_.name());
+  EXPECT_EQ(chosen(for_job({12, 4}, {.build_for = Architecture{{9, 1}}})),
+            "invalid_argument");
+  found_ = {t13_};
+  const auto wheel = testing::AllOf(
+      HasSubstr("a driver for CUDA 12.4 takes (found: " + t13_.name()),
+      HasSubstr("`pip install --no-deps --target DIR nvidia-cuda-nvrtc-cu12==12.9."),
+      HasSubstr("KILN_NVRTC=DIR/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"));
+  for (const auto& build_for :
+       {std::optional<BuildFor>(), std::optional<BuildFor>(ComputeCapability{9, 0}),
+        std::optional<BuildFor>(Architecture{{7, 0}})}) {
+    const auto none =
+        choose_toolchain(found_, for_job({12, 4}, {.build_for = build_for}));
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, ErrorCode::kUnavailable);
+    EXPECT_THAT(none.error().message, wheel);
+  }
+  // Where it is not installed, the recorded one serves hits if the driver takes them.
+  EXPECT_EQ(chosen(for_job({12, 4}, {.recorded = recorded(t12_)})), t12_.name());
+  found_.clear();
+  EXPECT_EQ(chosen(for_job({12, 4}, {.recorded = recorded(t13_)})), "unavailable");
+  EXPECT_EQ(chosen(for_job({12, 4})), "unavailable");
+}
+
+TEST_F(ChooseToolchain, AnExplicitOneThatTheDriverOfAJobDoesNotTakeIsAnError) {
+  found_[1].is_explicit = true;
+  found_[1].found_in = "KILN_NVRTC";
+  const auto choice =
+      choose_toolchain(found_, {.driver = CudaVersion{12, 4}, .only_for_driver = true});
+  ASSERT_FALSE(choice);
+  EXPECT_EQ(choice.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(
+      choice.error().message,
+      AllOf(HasSubstr("a driver for CUDA 12.4 does not take what " + t13_.name()),
+            HasSubstr("KILN_NVRTC names it; `pip install ")));
+}
+
 TEST_F(ChooseToolchain, PtxCountsAsPtxForTheDriver) {
   // 12.8 does not list 12.1, but its cubin for 12.0 runs there; 12.9 would need PTX.
   const Toolchain cubin = toolchain("128aaaaa", facts_of({12, 8}, {90, 120}));

@@ -77,6 +77,37 @@ TEST_F(ReadFile, AFolderOrAPipeIsAnErrorAndNoWait) {
   EXPECT_EQ(read_file(file_, 1).error().code, ErrorCode::kInvalidArgument);
 }
 
+TEST_F(ReadFile, LinesAreThoseOfTheWholeTextWhereverAPieceEnds) {
+  std::string text = "\n";
+  for (int i = 0; i < 1000; ++i) text += std::string(i, 'x') + "\r\n";
+  for (const std::string_view end : {"", "\n", "no newline"}) {
+    test::write_file(file_, as_bytes(text + std::string(end)));
+    std::string joined;
+    EXPECT_TRUE(read_lines(file_, 1U << 20U, [&](std::string_view line) {
+      joined.append(line).append("\n");
+      return Result<void>();
+    }));
+    EXPECT_EQ(joined, text + std::string(end) + (end.size() > 1 ? "\n" : ""));
+  }
+}
+
+TEST_F(ReadFile, LinesEndAtTheFirstErrorAndAtTheLimit) {
+  test::write_file(file_, as_bytes("1\n2\n3\n"));
+  int lines = 0;
+  const auto second = read_lines(file_, 6, [&](std::string_view) -> Result<void> {
+    if (++lines == 2)
+      return fail(ErrorCode::kCancelled, "enough");
+    return {};
+  });
+  EXPECT_EQ(second.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(lines, 2);
+  const auto none = [](std::string_view) { return Result<void>(); };
+  EXPECT_EQ(read_lines(file_, 5, none).error().code, ErrorCode::kResourceLimit);
+  EXPECT_EQ(read_lines(dir_.path(), 5, none).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(read_lines(dir_.path() / "none", 5, none).error().code,
+            ErrorCode::kNotFound);
+}
+
 TEST_F(ReadFile, AnErrorNamesCallPathAndCause) {
   // A link to itself is an error for root, too.
   std::filesystem::create_symlink(file_, file_);

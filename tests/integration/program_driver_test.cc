@@ -1,0 +1,95 @@
+// --driver: what is built is for the driver of a job, not for that of this machine.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tests/support/paths.h"
+#include "tests/support/program.h"
+
+namespace kiln {
+namespace {
+
+using nlohmann::json;
+using test::operator+;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+class ProgramDriverTest : public testing::Test {
+ protected:
+  using Arguments = test::KilnProgram::Arguments;
+
+  test::KilnProgram kiln_;
+  const std::string source_ = kiln_.write("k.cu", test::kTinySource);
+  const Arguments compile_{"compile", source_, "--arch", "9.0", "--driver"};
+};
+
+TEST_F(ProgramDriverTest, AnNvrtcThatTheDriverTakesIsChosenAmongThoseFound) {
+  if (!std::filesystem::exists(test::paths::source(".deps/nvrtc-12/nvidia")))
+    GTEST_SKIP() << "no NVRTC 12 here";
+  kiln_.unset("KILN_NVRTC");
+  const json older = kiln_.json_of(compile_ + Arguments{"12.4"});
+  EXPECT_EQ(older["driver"], "12.4");
+  EXPECT_EQ(older["min_driver"], "12.0");
+  EXPECT_THAT(older["toolchains"], ElementsAre(StartsWith("nvrtc-12.")));
+  const auto said = kiln_.run(compile_ + Arguments{"12.4"});
+  EXPECT_THAT(said.err, HasSubstr("kiln: for a driver for CUDA 12.4: nvrtc-12."));
+
+  const json newer = kiln_.json_of(compile_ + Arguments{"13.0"});
+  EXPECT_THAT(newer["toolchains"], ElementsAre(StartsWith("nvrtc-13.")));
+  EXPECT_EQ(newer["compiled"], 1);
+
+  // The record of another does not change what such a driver takes.
+  const std::string line = kiln_.write(
+      "m.jsonl", json{{"source", test::kTinySource}, {"arch", "9.0"}}.dump() + "\n");
+  const Arguments warm{"warm", "--manifest", line, "--driver"};
+  EXPECT_EQ(kiln_.json_of(warm + Arguments{"13.0"})["min_driver"], "13.0");
+  EXPECT_EQ(kiln_.json_of(warm + Arguments{"12.4"})["min_driver"], "12.0");
+}
+
+TEST_F(ProgramDriverTest, WhereNoneIsFoundTheWheelIsNamedAndNothingIsBuilt) {
+  kiln_.use_fake_nvrtc();  // an NVRTC 13
+  for (const Arguments& verb :
+       {compile_, Arguments{"warm", "--quick", "--arch", "9.0", "--driver"}}) {
+    const auto refused = kiln_.run(verb + Arguments{"12.4"});
+    EXPECT_EQ(refused.status, 3) << refused.text();
+    EXPECT_THAT(
+        refused.err,
+        HasSubstr("`pip install --no-deps --target DIR nvidia-cuda-nvrtc-cu12=="));
+    EXPECT_THAT(refused.err, HasSubstr("a driver for CUDA 12.4"));
+  }
+  EXPECT_THAT(kiln_.object_files(), IsEmpty());
+}
+
+TEST_F(ProgramDriverTest, OnlyWithTheOptionIsADriverInTheDocument) {
+  kiln_.use_fake_nvrtc();
+  const auto plain = kiln_.run({"warm", "--manifest",
+                                kiln_.write("m.jsonl",
+                                            "{\"source\":\"__global__ void "
+                                            "k() {}\",\"arch\":\"9.0\"}\n")});
+  EXPECT_THAT(plain.out, HasSubstr("a driver for CUDA 13.0 or later; for an older one "
+                                   "name it: --driver 12.4"));
+  EXPECT_FALSE(kiln_.json_of({"compile", source_, "--arch", "9.0"}).contains("driver"));
+  const auto asked =
+      kiln_.run({"warm", "--manifest", (kiln_.folder() / "m.jsonl").native(),
+                 "--driver", "13.1"});
+  EXPECT_THAT(asked.out, Not(HasSubstr("for an older one")));
+}
+
+TEST_F(ProgramDriverTest, ADriversOwnVersionIsNoVersionOfCuda) {
+  for (const char* wrong : {"535", "535.104", "550.54.15", "12", "cuda-12.4", "-1.0"}) {
+    const auto refused = kiln_.run(compile_ + Arguments{wrong});
+    EXPECT_EQ(refused.status, 2) << wrong << refused.text();
+    EXPECT_THAT(refused.err, HasSubstr(std::string("--driver: '") + wrong +
+                                       "' is no version of CUDA, such as 12.4: the one "
+                                       "that nvidia-smi"));
+  }
+}
+
+}  // namespace
+}  // namespace kiln
