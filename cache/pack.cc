@@ -139,16 +139,10 @@ class Pack::Map {
   void* at_;
 };
 
-Result<std::unique_ptr<const Pack>> Pack::open(const std::filesystem::path& path,
-                                               const PackReading& reading) {
-  FileSystem& file_system = reading.file_system;
-  const auto said = [&](Error error) {
-    error.message = fmt::format("{}: {}", path.native(), error.message);
-    return tl::unexpected(std::move(error));
-  };
-  if (const auto trusted = reading.trust.check_path(file_system, path); !trusted)
-    return tl::unexpected(trusted.error());
-  // check_path() follows links; O_NONBLOCK does not wait for a FIFO.
+Result<UniqueFd> open_trusted_file(FileSystem& file_system, const TrustPolicy& trust,
+                                   const std::filesystem::path& path) {
+  KILN_TRY(trust.check_path(file_system, path));
+  // O_NONBLOCK does not wait for a FIFO.
   const int fd =
       file_system.open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
   if (fd == -ENOENT || fd == -ENOTDIR)
@@ -160,13 +154,31 @@ Result<std::unique_ptr<const Pack>> Pack::open(const std::filesystem::path& path
   struct stat info {};
   if (const int err = file_system.fstat(fd, info); err != 0)
     return posix_error("stat", path, -err);
-  if (!S_ISREG(info.st_mode) || !reading.trust.accepts(info))
-    return said({ErrorCode::kUntrusted,
-                 "it is no file that only you, root or a trusted user can write"});
-  std::unique_ptr<Pack> pack(new Pack(std::move(file), file_system));
+  if (!S_ISREG(info.st_mode) || !trust.accepts(info))
+    return fail(ErrorCode::kUntrusted,
+                fmt::format("{} is no file that only you, root or a trusted user can "
+                            "write",
+                            path.native()));
+  return file;
+}
+
+Result<std::unique_ptr<const Pack>> Pack::open(const std::filesystem::path& path,
+                                               const PackReading& reading) {
+  auto pack = from(
+      KILN_TRY(open_trusted_file(reading.file_system, reading.trust, path)), reading);
+  if (!pack)
+    pack.error().message = fmt::format("{}: {}", path.native(), pack.error().message);
+  return pack;
+}
+
+Result<std::unique_ptr<const Pack>> Pack::from(UniqueFd file,
+                                               const PackReading& reading) {
+  std::unique_ptr<Pack> pack(new Pack(std::move(file), reading.file_system));
+  struct stat info {};
+  if (const int err = reading.file_system.fstat(pack->file_.get(), info); err != 0)
+    return posix_error("stat", "pack", -err);
   pack->size_ = static_cast<std::uint64_t>(info.st_size);
-  if (auto loaded = pack->load(reading); !loaded)
-    return said(std::move(loaded).error());
+  KILN_TRY(pack->load(reading));
   return pack;
 }
 

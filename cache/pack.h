@@ -56,6 +56,12 @@ struct PackReading {
   bool needs_signature = false;
 };
 
+/// A regular file that only trusted users can write, open for reading. Follows links.
+/// Errors: kNotFound, kUntrusted, kIo.
+[[nodiscard]] Result<UniqueFd> open_trusted_file(FileSystem& file_system,
+                                                 const TrustPolicy& trust,
+                                                 const std::filesystem::path& path);
+
 /// An open pack. Its index was checked; each object is when it is read.
 /// Thread safety: immutable; every method may run concurrently, in a forked child, too.
 /// A file that is replaced stays readable as it was. One that is cut or written over
@@ -68,6 +74,11 @@ class Pack {
   /// kUnavailable (of a newer format); kIo.
   [[nodiscard]] static Result<std::unique_ptr<const Pack>> open(
       const std::filesystem::path& path, const PackReading& reading);
+
+  /// The same of a file that is open; whose it is, the caller has checked. Messages do
+  /// not name it.
+  [[nodiscard]] static Result<std::unique_ptr<const Pack>> from(
+      UniqueFd file, const PackReading& reading);
 
   [[nodiscard]] std::optional<PackRow> find(const Digest& key) const;
   [[nodiscard]] std::size_t row_count() const;

@@ -96,6 +96,12 @@ kiln_service* open(const Settings& settings) {
     options.template_dirs = template_dirs.data();
     options.template_dir_count = template_dirs.size();
   }
+  const auto seeds = pointers_of(settings, "seeds");
+  if (settings.lists.contains("seeds")) {
+    static constexpr const char* kNoSeed = nullptr;
+    options.seeds = seeds.empty() ? &kNoSeed : seeds.data();
+    options.seed_count = seeds.size();
+  }
   if (settings.lists.contains("disable")) {
     options.disable = disable.data();
     options.disable_count = disable.size();

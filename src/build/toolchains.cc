@@ -14,11 +14,12 @@
 namespace kiln {
 
 Toolchains::Toolchains(const Config& config, OwnFolder folder, Ask ask,
-                       std::chrono::seconds look_again_after)
+                       std::chrono::seconds look_again_after, SeedRecords seeds)
     : config_(config),
       folder_(std::move(folder)),
       ask_(std::move(ask)),
       look_again_after_(look_again_after),
+      seeds_(std::move(seeds)),
       places_(LibraryPlaces::of_process()) {}
 
 Toolchains::~Toolchains() {
@@ -119,14 +120,18 @@ Result<void> Toolchains::record(const device::Toolchain& toolchain) const {
 }
 
 std::optional<device::Toolchain> Toolchains::recorded() const {
-  if (folder_.empty())
-    return std::nullopt;
-  auto recorded = device::read_recorded(folder_);
-  if (!recorded) {
-    log(LogLevel::kDebug, {"no recorded toolchain: ", recorded.error().message});
-    return std::nullopt;
+  if (!folder_.empty()) {
+    auto recorded = device::read_recorded(folder_);
+    if (!recorded)
+      log(LogLevel::kDebug, {"no recorded toolchain: ", recorded.error().message});
+    else if (*recorded)
+      return *std::move(recorded);
   }
-  return *std::move(recorded);
+  for (const std::string& record : seeds_ ? seeds_() : std::vector<std::string>()) {
+    if (auto recorded = device::parse_recorded(record))
+      return recorded;
+  }
+  return std::nullopt;
 }
 
 void Toolchains::warn_once(const std::string& warning) {

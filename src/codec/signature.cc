@@ -105,7 +105,7 @@ Result<Blake2b512> Blake2bHasher::of(ByteView bytes) {
   return hasher.finish();
 }
 
-std::string to_string(const KeyId& id) {
+std::string key_name(const KeyId& id) {
   return fmt::format("{:016X}", load_le<std::uint64_t>(id, 0));
 }
 
@@ -148,11 +148,11 @@ Result<void> check_signed(const Blake2b512& digest,
     return fail(ErrorCode::kUntrusted, "it has no signature");
   return fail(ErrorCode::kUntrusted,
               fmt::format("it is signed by the key {}, which is none of the {} trusted",
-                          to_string(signatures.front().key), trusted.size()));
+                          key_name(signatures.front().key), trusted.size()));
 }
 
 std::string to_text(const PublicKey& key) {
-  return fmt::format("{} minisign public key {}\n{}\n", kComment, to_string(key.id),
+  return fmt::format("{} minisign public key {}\n{}\n", kComment, key_name(key.id),
                      make_line(kAlgorithm, key.id, key.bytes));
 }
 
@@ -179,7 +179,7 @@ Result<std::string> make_minisig(const Blake2b512& digest, const Signer& signer,
   const Ed25519Signature whole =
       KILN_TRY(signer.sign(with_comment(signature, trusted_comment)));
   return fmt::format("{} signature by kiln, key {}\n{}\n{}{}\n{}\n", kComment,
-                     to_string(signer.key), make_line(kHashed, signer.key, signature),
+                     key_name(signer.key), make_line(kHashed, signer.key, signature),
                      kTrustedComment, trusted_comment, encode_base64(whole));
 }
 

@@ -68,7 +68,7 @@ struct Signer {
 };
 
 /// 16 hex digits, as minisign prints them: the number is little-endian.
-[[nodiscard]] std::string to_string(const KeyId& id);
+[[nodiscard]] std::string key_name(const KeyId& id);
 
 /// True if `key` made `signature` of `message`.
 [[nodiscard]] bool verify(const PublicKey& key, ByteView message,
