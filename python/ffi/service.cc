@@ -80,6 +80,7 @@ kiln_service* open(const Settings& settings) {
                                     {&options.worker, "worker"},
                                     {&options.toolchain, "toolchain"},
                                     {&options.record, "record"},
+                                    {&options.remote_keys, "remote_keys"},
                                     {&options.log_level, "log_level"}})
     *field = text_or_null(settings, name);
   for (const auto& [field, name] :

@@ -140,6 +140,7 @@ typedef struct kiln_options {
   void* on_event_user;
   const char* const* seeds;
   size_t seed_count;
+  const char* remote_keys;
 } kiln_options;
 #define KILN_OPTIONS_INIT                                                 \
   {                                                                       \
