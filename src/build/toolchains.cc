@@ -97,9 +97,15 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
   }
   device::ToolchainCriteria criteria{.wanted = config_.toolchain.value_or(""),
                                      .wanted_by = config_.toolchain_by.name,
-                                     .recorded = recorded(),
+                                     .recorded = std::nullopt,
                                      .driver = std::nullopt,
                                      .build_for = build_for};
+  for (const device::Toolchain& each : records()) {
+    // The first, unless another one is asked for.
+    if (!criteria.recorded || (!device::matches(*criteria.recorded, criteria.wanted) &&
+                               device::matches(each, criteria.wanted)))
+      criteria.recorded = each;
+  }
   // A driver that cannot be opened must not stop `kiln warm` on a login node; `kiln
   // doctor` and the loading of a kernel report its error.
   if (const auto opened = driver(); opened && *opened)
@@ -120,18 +126,24 @@ Result<void> Toolchains::record(const device::Toolchain& toolchain) const {
 }
 
 std::optional<device::Toolchain> Toolchains::recorded() const {
+  auto found = records();
+  return found.empty() ? std::nullopt : std::optional(std::move(found.front()));
+}
+
+std::vector<device::Toolchain> Toolchains::records() const {
+  std::vector<device::Toolchain> found;
   if (!folder_.empty()) {
     auto recorded = device::read_recorded(folder_);
     if (!recorded)
       log(LogLevel::kDebug, {"no recorded toolchain: ", recorded.error().message});
     else if (*recorded)
-      return *std::move(recorded);
+      found.push_back(**std::move(recorded));
   }
   for (const std::string& record : seeds_ ? seeds_() : std::vector<std::string>()) {
     if (auto recorded = device::parse_recorded(record))
-      return recorded;
+      found.push_back(*std::move(recorded));
   }
-  return std::nullopt;
+  return found;
 }
 
 void Toolchains::warn_once(const std::string& warning) {

@@ -12,6 +12,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "build/config.h"
 #include "cache/layout.h"
@@ -82,6 +83,9 @@ class Toolchains {
   [[nodiscard]] std::optional<device::Toolchain> recorded() const;
 
  private:
+  /// recorded() first, then those of the seeds.
+  [[nodiscard]] std::vector<device::Toolchain> records() const;
+
   using Found = std::shared_ptr<const device::FoundToolchains>;
 
   /// What was found last, or a new search.

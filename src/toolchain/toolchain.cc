@@ -138,12 +138,6 @@ ToolchainChoice choice_of(const Toolchain& toolchain, std::string reason,
   return choice;
 }
 
-bool matches(const Toolchain& toolchain, std::string_view wanted) {
-  constexpr std::size_t kFewestDigits = 8;
-  return wanted == to_string(toolchain.facts.version) || wanted == toolchain.name() ||
-         (wanted.size() >= kFewestDigits && toolchain.id.nvrtc.starts_with(wanted));
-}
-
 Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
                                       const ToolchainCriteria& criteria) {
   std::string reason = fmt::format("{} is {}", criteria.wanted_by, criteria.wanted);
@@ -191,6 +185,12 @@ Result<ToolchainChoice> choose_recorded(std::span<const Toolchain> found,
 }
 
 }  // namespace
+
+bool matches(const Toolchain& toolchain, std::string_view wanted) {
+  constexpr std::size_t kFewestDigits = 8;
+  return wanted == to_string(toolchain.facts.version) || wanted == toolchain.name() ||
+         (wanted.size() >= kFewestDigits && toolchain.id.nvrtc.starts_with(wanted));
+}
 
 std::string to_string(const ToolchainId& id) {
   return id.nvrtc + "+" + id.builtins;

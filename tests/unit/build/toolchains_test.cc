@@ -121,6 +121,13 @@ TEST_F(ToolchainsTest, ASeedsRecordCountsWhereTheRootHasNone) {
   EXPECT_EQ(toolchains.recorded()->id, theirs.id);
   ASSERT_TRUE(toolchains.record(ours));
   EXPECT_EQ(toolchains.recorded()->id, ours.id);
+  config_.nvrtc.reset();
+  config_.toolchain = "bbbbbbbb";
+  Toolchains asking(config_, dir_.path() / "toolchains", ask, 5min,
+                    [&] { return std::vector{device::record_of(theirs)}; });
+  const auto chosen = asking.choose(std::nullopt);
+  ASSERT_TRUE(chosen) << chosen.error().message;
+  EXPECT_EQ((*chosen)->toolchain.id, theirs.id) << "a setting asks for the seed's";
 }
 
 }  // namespace
