@@ -58,12 +58,31 @@ std::unique_ptr<Cache> Cache::open(CacheOptions options) {
   return cache;
 }
 
+std::string_view to_string(Tier tier) {
+  switch (tier) {
+    case Tier::kMemory:
+      return "memory";
+    case Tier::kDisk:
+      return "disk";
+    case Tier::kSeed:
+      return "seed";
+    case Tier::kBuild:
+      return "build";
+  }
+  return "unknown";
+}
+
 Cache::Cache(CacheOptions options)
     : options_(std::move(options)),
       file_system_(options_.file_system != nullptr ? *options_.file_system
                                                    : real_file_system()),
       layout_(options_.root),
-      trust_(TrustPolicy::of_this_process(options_.trusted_uids)) {}
+      trust_(TrustPolicy::of_this_process(options_.trusted_uids)),
+      seeds_(options_.seeds.empty()
+                 ? nullptr
+                 : std::make_unique<Seeds>(SeedOptions{options_.seeds, options_.keys,
+                                                       options_.payload_check},
+                                           file_system_, trust_, counters_)) {}
 
 Cache::~Cache() {
   if (background_ != nullptr && background_->in_child())
@@ -198,9 +217,24 @@ std::optional<StoredObject> Cache::look_again(const Digest& key,
   return std::nullopt;
 }
 
-std::optional<StoredObject> Cache::find(const Digest& key, std::string_view target) {
+std::optional<StoredObject> Cache::find(const Digest& key, std::string_view target,
+                                        Tier* tier) {
   auto found = look_again(key, target);
+  Tier from = Tier::kDisk;
+  if (!found && seeds_ != nullptr) {
+    found = seeds_->find(key, target);
+    from = Tier::kSeed;
+  }
   counters_.add(found ? Counter::kHits : Counter::kMisses);
+  if (!found)
+    return std::nullopt;
+  if (tier != nullptr)
+    *tier = from;
+  if (from == Tier::kSeed) {
+    counters_.add(Counter::kSeedHits);
+    if (mode_ == Mode::kReadWrite)
+      publish(*found);  // a failure is counted, and the seed still has the object
+  }
   return found;
 }
 
@@ -309,10 +343,16 @@ Result<Digest> Cache::resolve(std::string_view prefix) const {
                           candidates.size() > kMostCandidates ? "\n  ..." : ""));
 }
 
-Result<std::optional<StoredObject>> Cache::inspect(const Digest& key) const {
-  if (store_ == nullptr)
-    return std::nullopt;
-  return store_->inspect(key);
+Result<std::optional<StoredObject>> Cache::inspect(const Digest& key,
+                                                   Tier* tier) const {
+  std::optional<StoredObject> found;
+  if (store_ != nullptr)
+    found = KILN_TRY(store_->inspect(key));
+  if (tier != nullptr)
+    *tier = found ? Tier::kDisk : Tier::kSeed;
+  if (!found && seeds_ != nullptr)
+    found = seeds_->find(key, {});
+  return found;
 }
 
 Result<std::optional<Entry>> Cache::describe(const Digest& key) const {

@@ -29,6 +29,7 @@
 #include "cache/layout.h"
 #include "cache/object_store.h"
 #include "cache/owned_range.h"
+#include "cache/seeds.h"
 #include "cache/slots.h"
 #include "cache/trim.h"
 #include "codec/digest.h"
@@ -52,8 +53,16 @@ struct CacheOptions {
   /// False to only inspect a cache: where none is, none is made, and the cache is then
   /// off without a warning.
   bool make_root = true;
-  FileSystem* file_system = nullptr;  // null: the real one. Must outlive this.
+  FileSystem* file_system = nullptr;         // null: the real one. Must outlive this.
+  std::vector<std::filesystem::path> seeds;  // packs and roots, see seeds.h
+  std::filesystem::path keys;                // trusted public keys, or empty
 };
+
+/// Where an artifact comes from.
+enum class Tier : std::uint8_t { kMemory, kDisk, kSeed, kBuild };
+
+/// "memory", "disk", "seed", "build".
+[[nodiscard]] std::string_view to_string(Tier tier);
 
 enum class Mode : std::uint8_t {
   kReadWrite,
@@ -116,10 +125,14 @@ class Cache {
 
   // The data path.
 
-  /// A checked object, or a miss: see ObjectStore::find. Counts hits and misses.
+  /// A checked object, or a miss: see ObjectStore::find. What the root lacks is looked
+  /// for in the seeds, and then published in the root, if that can be written. Counts
+  /// hits and misses. `tier`, if given, is set by a hit.
   [[nodiscard]] std::optional<StoredObject> find(const Digest& key,
-                                                 std::string_view target = {});
-  /// As find(), but counts no hit and no miss: for polling while waiting for a lock.
+                                                 std::string_view target = {},
+                                                 Tier* tier = nullptr);
+  /// As find(), but in the root alone, and counts no hit and no miss: for polling while
+  /// waiting for a lock.
   [[nodiscard]] std::optional<StoredObject> look_again(const Digest& key,
                                                        std::string_view target = {});
   /// Stores the object. A background thread then updates the index, and trims a root
@@ -145,8 +158,11 @@ class Cache {
   /// ambiguous: lists the candidates); kNotFound; kIo.
   [[nodiscard]] Result<Digest> resolve(std::string_view prefix) const;
   [[nodiscard]] Result<std::optional<Entry>> describe(const Digest& key) const;
-  /// See ObjectStore::inspect.
-  [[nodiscard]] Result<std::optional<StoredObject>> inspect(const Digest& key) const;
+  /// See ObjectStore::inspect. What the root lacks is looked for in the seeds.
+  [[nodiscard]] Result<std::optional<StoredObject>> inspect(const Digest& key,
+                                                            Tier* tier = nullptr) const;
+  /// Null without any.
+  [[nodiscard]] Seeds* seeds() const { return seeds_.get(); }
   /// The counts of this process are included.
   [[nodiscard]] Result<Stats> stats();
 
@@ -211,6 +227,7 @@ class Cache {
       KILN_GUARDED_BY(collectors_mutex_);
 
   // Each uses those above it, and is destroyed before them.
+  const std::unique_ptr<Seeds> seeds_;         // null: there are none
   std::unique_ptr<ObjectStore> store_;         // null: off
   std::unique_ptr<Index> index_;               // null: there is none
   std::unique_ptr<CounterFile> counter_file_;  // null: there is none

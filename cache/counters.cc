@@ -37,6 +37,8 @@ std::string_view to_string(Counter counter) {
       "slot_holder_ignored",
       "temporaries_swept",
       "quarantine_swept",
+      "seed_hits",
+      "seed_refused",
   };
   return kNames[static_cast<std::size_t>(counter)];
 }

@@ -39,8 +39,10 @@ enum class Counter : std::uint8_t {
   kSlotHolderIgnored,  // the holder had no heartbeat
   kTemporariesSwept,   // left by publishers that died
   kQuarantineSwept,
+  kSeedHits,     // these are among kHits
+  kSeedRefused,  // a seed, or an object in one
 };
-inline constexpr std::size_t kCounterCount = 23;
+inline constexpr std::size_t kCounterCount = 25;
 
 /// "hits", "lock_bypassed", ... as in `stats --json`.
 [[nodiscard]] std::string_view to_string(Counter counter);

@@ -268,6 +268,20 @@ int write_all(FileSystem& file_system, int fd, ByteView bytes) {
   return 0;
 }
 
+ssize_t pread_all(FileSystem& file_system, int fd, std::byte* to, std::size_t size,
+                  std::uint64_t offset) {
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = file_system.pread(fd, to + done, size - done, offset + done);
+    if (n < 0)
+      return n;
+    if (n == 0)
+      break;
+    done += static_cast<std::size_t>(n);
+  }
+  return static_cast<ssize_t>(done);
+}
+
 int make_folders(FileSystem& file_system, const std::string& path) {
   const int made = file_system.mkdir(path.c_str(), 0700);
   if (made == 0 || made == -EEXIST)

@@ -84,6 +84,11 @@ class FileSystem {
 /// counts as -EIO.
 [[nodiscard]] int write_all(FileSystem& file_system, int fd, ByteView bytes);
 
+/// Reads `size` bytes, fewer where the file ends. Returns their number or the negative
+/// errno.
+[[nodiscard]] ssize_t pread_all(FileSystem& file_system, int fd, std::byte* to,
+                                std::size_t size, std::uint64_t offset);
+
 /// mkdir -p, each new folder 0700; 0 or the negative errno.
 [[nodiscard]] int make_folders(FileSystem& file_system, const std::string& path);
 

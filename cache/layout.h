@@ -45,6 +45,10 @@ class Layout {
   [[nodiscard]] std::filesystem::path toolchains() const {
     return root_ / "toolchains";
   }
+  /// The NVRTC of the last warm.
+  [[nodiscard]] std::filesystem::path recorded_toolchain() const {
+    return toolchains() / "recorded.json";
+  }
   [[nodiscard]] std::filesystem::path memo() const { return root_ / "memo"; }
   [[nodiscard]] std::filesystem::path index() const { return root_ / "index.sqlite"; }
   [[nodiscard]] std::filesystem::path counters() const { return root_ / "counters"; }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cache/metadata.h"
@@ -19,21 +20,27 @@
 namespace kiln::cache {
 
 /// Bytes on the heap that are not zeroed first: a read overwrites them anyway, and for
-/// a small object zeroing costs as much as hashing.
+/// a small object zeroing costs as much as hashing. Or bytes of something that it keeps
+/// alive, such as a mapped file.
 /// Thread safety: as for std::vector.
 class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(std::size_t size)
-      : bytes_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {}
+      : bytes_(std::make_unique_for_overwrite<std::byte[]>(size)),
+        view_(bytes_.get(), size) {}
+  Buffer(std::shared_ptr<const void> owner, ByteView bytes)
+      : owner_(std::move(owner)), view_(bytes) {}
 
+  /// Null for bytes of something else.
   [[nodiscard]] std::byte* data() { return bytes_.get(); }
-  [[nodiscard]] std::size_t size() const { return size_; }
-  [[nodiscard]] ByteView view() const { return {bytes_.get(), size_}; }
+  [[nodiscard]] std::size_t size() const { return view_.size(); }
+  [[nodiscard]] ByteView view() const { return view_; }
 
  private:
   std::unique_ptr<std::byte[]> bytes_;
-  std::size_t size_ = 0;
+  std::shared_ptr<const void> owner_;
+  ByteView view_;
 };
 
 enum class Kind : std::uint8_t { kCubin = 1, kPtx = 2, kPlan = 3 };

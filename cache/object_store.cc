@@ -53,16 +53,11 @@ ssize_t read_fully(FileSystem& file_system, int fd, std::byte* to, std::size_t s
 Result<Bytes> read_at(FileSystem& file_system, int fd, std::size_t size,
                       std::uint64_t offset) {
   Bytes bytes(size);
-  std::size_t done = 0;
-  while (done < size) {
-    const ssize_t n =
-        file_system.pread(fd, bytes.data() + done, size - done, offset + done);
-    if (n < 0)
-      return posix_error("read", "object", static_cast<int>(-n));
-    if (n == 0)
-      return fail(ErrorCode::kCorrupt, "it ends too early");
-    done += static_cast<std::size_t>(n);
-  }
+  const ssize_t n = pread_all(file_system, fd, bytes.data(), size, offset);
+  if (n < 0)
+    return posix_error("read", "object", static_cast<int>(-n));
+  if (static_cast<std::size_t>(n) < size)
+    return fail(ErrorCode::kCorrupt, "it ends too early");
   return bytes;
 }
 

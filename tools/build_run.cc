@@ -98,6 +98,7 @@ ordered_json item_json(const BuildItem& item, const BuildEntry& entry) {
   // kRefused and kNotReached show as "failed"; `error` says that the build itself did
   // not fail.
   json["outcome"] = to_string(entry.verdict);
+  json["tier"] = entry.tier ? ordered_json(to_string(*entry.tier)) : nullptr;
   json["stored"] = entry.stored;
   json["ms"] = entry.elapsed.count();
   if (entry.verdict == BuildVerdict::kNotReached)

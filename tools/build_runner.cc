@@ -121,7 +121,8 @@ class Runner {
       return report_result(i, fetch(i), nullptr);
     if (key == nullptr)
       return;  // its error comes in its turn
-    auto object = inspect(*key);
+    cache::Tier tier = cache::Tier::kDisk;
+    auto object = inspect(*key, tier);
     if (!options_.dry_run) {
       if (object != nullptr)
         report_result(i, fetch(i), nullptr);  // counts the hit
@@ -129,6 +130,8 @@ class Runner {
     }
     entry.verdict = object != nullptr ? BuildVerdict::kHit : BuildVerdict::kMissing;
     entry.stored = object != nullptr;
+    if (object != nullptr)
+      entry.tier = tier;
     report_result(i, std::move(entry), nullptr);
   }
 
@@ -163,6 +166,7 @@ class Runner {
     entry.verdict = is_refused ? BuildVerdict::kRefused : verdict_of(fetched);
     if (fetched) {
       entry.stored = !fetched->not_stored;
+      entry.tier = fetched->tier;
       entry.error = fetched->not_stored;
       if (options_.keep_objects)
         entry.object = fetched->object;
@@ -183,12 +187,13 @@ class Runner {
       return fail(ErrorCode::kCompileFailed,
                   fmt::format("cuDNN {} refuses it: {}", to_string(keyed.version),
                               kiln::to_string(fetched.attempts)));
-    return Fetched{std::move(fetched.object), fetched.outcome,
+    return Fetched{std::move(fetched.object), fetched.outcome, fetched.tier,
                    std::move(fetched.not_stored)};
   }
 
-  std::shared_ptr<const cache::StoredObject> inspect(const Digest& key) {
-    auto object = service_.cache().inspect(key);
+  std::shared_ptr<const cache::StoredObject> inspect(const Digest& key,
+                                                     cache::Tier& tier) {
+    auto object = service_.cache().inspect(key, &tier);
     if (!object || !*object)  // damaged: it would be built
       return nullptr;
     return std::make_shared<const cache::StoredObject>(**std::move(object));

@@ -151,6 +151,8 @@ Result<Config> settings(const CommonOptions& common) {
   }
   if (!common.cache_dir.empty())
     config.cache_dir = common.cache_dir;
+  if (!common.seeds.empty())
+    config.seeds = split_paths(common.seeds);
   return config;
 }
 

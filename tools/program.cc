@@ -26,28 +26,37 @@ constexpr const char* kFooter =
 
 std::span<const Verb> verbs() {
   constexpr const char* kBuild = "Build";
+  constexpr const char* kDistribute = "Distribute";
   constexpr const char* kInspect = "Inspect";
   constexpr const char* kLookAfter = "Look after";
   static constexpr std::array kVerbs{
-      Verb{"warm", "Build what is missing, before a job starts", kBuild, add_warm},
-      Verb{"compile", "Compile a CUDA C++ file into the cache", kBuild, add_compile},
+      Verb{"warm", "Build what is missing, before a job starts", kBuild, add_warm,
+           CacheDir::kMakes, SeedUse::kAsks},
+      Verb{"compile", "Compile a CUDA C++ file into the cache", kBuild, add_compile,
+           CacheDir::kMakes, SeedUse::kAsks},
       Verb{"render", "Print the source that a template renders to", kBuild, add_render},
       Verb{"templates", "List the kernel templates and their parameters", kBuild,
            add_templates},
+      Verb{"pack", "Write objects of the cache into one file, for other machines",
+           kDistribute, add_pack, CacheDir::kExpects, SeedUse::kAsks},
+      Verb{"unpack", "Put the objects of a pack into the cache", kDistribute,
+           add_unpack},
+      Verb{"key", "Make and show the keys that sign packs", kDistribute, add_key},
       Verb{"ls", "List what the cache holds", kInspect, add_ls, CacheDir::kExpects},
       Verb{"show", "Everything about one entry", kInspect, add_show,
            CacheDir::kExpects},
       Verb{"why", "Why two keys differ, or why a request misses", kInspect, add_why,
-           CacheDir::kExpects},
+           CacheDir::kExpects, SeedUse::kAsks},
       Verb{"stats", "Size of the cache, and what happened in it", kInspect, add_stats,
-           CacheDir::kExpects},
+           CacheDir::kExpects, SeedUse::kAsks},
       Verb{"doctor", "What is found on this machine, and what is wrong", kInspect,
-           add_doctor, CacheDir::kExpects},
+           add_doctor, CacheDir::kExpects, SeedUse::kAsks},
       Verb{"attention",
            "Attention by cuDNN: whether it runs, why not, and its plans beforehand",
-           kInspect, add_attention, CacheDir::kMakes, foreign_attention_options},
+           kInspect, add_attention, CacheDir::kMakes, SeedUse::kAsks,
+           foreign_attention_options},
       Verb{"bench", "How fast the operations run here, beside a copy or cuDNN",
-           kInspect, add_bench},
+           kInspect, add_bench, CacheDir::kMakes, SeedUse::kAsks},
       Verb{"verify", "Check every object, byte by byte", kLookAfter, add_verify,
            CacheDir::kExpects},
       Verb{"trim", "Remove what was used least recently", kLookAfter, add_trim,
@@ -75,6 +84,11 @@ std::unique_ptr<Program> make_program() {
     cli.option("--cache-dir", common->cache_dir, "DIR",
                "The cache's root (default: $KILN_CACHE_DIR, then "
                "$XDG_CACHE_HOME/kiln, then ~/.cache/kiln)");
+    if (verb.seeds == SeedUse::kAsks)
+      cli.option(
+          "--seed", common->seeds, "PATHS",
+          "Packs and cache roots, with colons, that are read where the cache has "
+          "no object (default: $KILN_SEED)");
     cli.flag("--json", common->json, "Print one JSON document on stdout");
     app->set_help_flag("--help,-h", "Print this help and exit");
     program.verbs.push_back({&verb, app, std::move(run), std::move(common)});

@@ -15,6 +15,9 @@ namespace kiln::tools {
 /// What a verb does where --cache-dir names no folder.
 enum class CacheDir : bool { kMakes, kExpects };
 
+/// Whether a verb asks seeds, and so has --seed.
+enum class SeedUse : bool { kNone, kAsks };
+
 /// One verb of the program. `add` declares its options and returns its Run,
 /// which may refer to them through shared ownership.
 struct Verb {
@@ -25,6 +28,7 @@ struct Verb {
   /// kExpects: the verb works on a cache that is there, so that a name without a folder
   /// is a mistake, and not an empty cache in which all is well.
   CacheDir cache_dir = CacheDir::kMakes;
+  SeedUse seeds = SeedUse::kNone;
   /// The options that help leaves out where the command line has these words; may be
   /// null.
   std::vector<std::string> (*foreign_options)(const std::vector<std::string>& words) =
@@ -34,6 +38,7 @@ struct Verb {
 /// The options that every verb has.
 struct CommonOptions {
   std::string cache_dir;
+  std::string seeds;
   bool json = false;
 };
 

@@ -20,8 +20,10 @@ ordered_json answer_json(const WhyAnswer& answer) {
                        {"nearest", answer.nearest ? ordered_json(answer.nearest->hex())
                                                   : ordered_json(nullptr)},
                        {"differences", differences_json(answer.differences)}};
-  if (!answer.toolchain_note.empty())
+  if (!answer.toolchain_note.empty()) {
     json["toolchain"] = answer.toolchain_note;
+    json["tier"] = answer.same ? ordered_json(to_string(answer.tier)) : nullptr;
+  }
   return json;
 }
 
@@ -42,8 +44,10 @@ void print_lines(const WhyAnswer& answer, const Terminal& out) {
     print(out.fitted(fmt::format("request {}\ntoolchain {}\n", answer.key.hex(),
                                  answer.toolchain_note)));
   if (answer.same) {
-    print(is_request ? "a hit: the cache holds exactly this\n"
-                     : "the same key: nothing differs\n");
+    print(!is_request ? "the same key: nothing differs\n"
+          : answer.tier == cache::Tier::kSeed
+              ? "a hit: a seed holds exactly this\n"
+              : "a hit: the cache holds exactly this\n");
     return;
   }
   if (!answer.nearest) {
@@ -109,7 +113,7 @@ Result<WhyAnswer> MissExplainer::explain(const Digest& key, const Fields& preima
                    .nearest = {},
                    .differences = {},
                    .toolchain_note = std::move(toolchain_note)};
-  if (const auto there = cache_.inspect(key); there && *there) {
+  if (const auto there = cache_.inspect(key, &answer.tier); there && *there) {
     answer.same = true;
     answer.nearest = key;
     return answer;

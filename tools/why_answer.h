@@ -25,6 +25,7 @@ struct WhyAnswer {
   std::vector<key::FieldDifference> differences;
   /// For a request: the toolchain used here, and why. Empty: two keys were compared.
   std::string toolchain_note = {};
+  cache::Tier tier = cache::Tier::kDisk;  // of a request that hits
   std::string label = {};  // of a request, "scaled_softmax_fwd:dtype=bf16"
 };
 

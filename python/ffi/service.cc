@@ -80,6 +80,7 @@ kiln_service* open(const Settings& settings) {
                                     {&options.worker, "worker"},
                                     {&options.toolchain, "toolchain"},
                                     {&options.record, "record"},
+                                    {&options.remote_keys, "remote_keys"},
                                     {&options.log_level, "log_level"}})
     *field = text_or_null(settings, name);
   for (const auto& [field, name] :
@@ -95,6 +96,12 @@ kiln_service* open(const Settings& settings) {
   if (settings.lists.contains("template_dirs")) {
     options.template_dirs = template_dirs.data();
     options.template_dir_count = template_dirs.size();
+  }
+  const auto seeds = pointers_of(settings, "seeds");
+  if (settings.lists.contains("seeds")) {
+    static constexpr const char* kNoSeed = nullptr;
+    options.seeds = seeds.empty() ? &kNoSeed : seeds.data();
+    options.seed_count = seeds.size();
   }
   if (settings.lists.contains("disable")) {
     options.disable = disable.data();

@@ -35,8 +35,12 @@ _MODULES = {
     "configure": "service",
     "devices": "service",
     "statistics": "service",
+    "Packed": "_warm",
+    "Unpacked": "_warm",
     "Warmed": "_warm",
     "Why": "_warm",
+    "pack": "_warm",
+    "unpack": "_warm",
     "warm": "_warm",
     "why": "_warm",
     "Explanation": "_explain",
@@ -69,7 +73,7 @@ if TYPE_CHECKING:
     )
     from .kernel import Kernel
     from .service import Device, configure, devices, statistics
-    from ._warm import Warmed, Why, warm, why
+    from ._warm import Packed, Unpacked, Warmed, Why, pack, unpack, warm, why
 
 
 def __getattr__(name: str):

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from . import errors
+from ._seeds import seeds
 
 
 def library_path() -> Path:
@@ -53,4 +54,7 @@ def library():
     for each in errors.CLASSES:
         tvm_ffi.register_error(f"kiln.{each.__name__}", each)
     tvm_ffi.register_error("kiln.CompileFailed+log", errors.CompileFailedFromText)
-    return tvm_ffi.load_module(str(path))
+    module = tvm_ffi.load_module(str(path))
+    if offered := seeds():
+        module.configure({}, {}, {"seeds": offered}, None)
+    return module

@@ -1,4 +1,4 @@
-"""Builds in advance, and the reasons of misses: both by the kiln program of this package."""
+"""Builds in advance, packs, and the reasons of misses: all by the kiln program of this package."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Union
 
 from . import errors
 from ._library import program_path
+from ._seeds import seeds
 
 _Texts = Union[str, Sequence[str]]
 _BY_NAME = {  # of ErrorCode, as the program's JSON spells it
@@ -52,6 +53,35 @@ class Warmed:
 
 
 @dataclass(frozen=True)
+class Packed:
+    """What kiln.pack() wrote: ``missing`` and ``failed`` of what was selected are not in it, and
+    ``problems`` says why of each."""
+
+    file: str
+    objects: int
+    bytes: int
+    missing: int
+    failed: int
+    toolchain: str | None
+    signed_by: list[str]
+    problems: list[dict[str, Any]] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """What kiln.unpack() put into the cache; ``problems`` has what ``failed``."""
+
+    file: str
+    objects: int
+    stored: int
+    already_there: int
+    failed: int
+    toolchain: str | None
+    signed_by: list[str]
+    problems: list[dict[str, Any]] = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Why:
     """Why a request misses, or what makes two keys differ: it prints itself."""
 
@@ -87,23 +117,47 @@ def warm(
     program draws a progress bar. Raises the error that stopped it before the first build; what
     failed later is counted in the result, and its entry has the error.
     """
-    options = ["warm", "--json"]
-    for name, value in (
-        ("--preset", preset),
-        ("--manifest", manifest),
-        ("--template", template),
-        ("--profile", profile),
-    ):
-        for each in _listed(value):
-            options += [name, each]
-    if arch is not None:
-        options += ["--arch", ",".join(_listed(arch))]
+    options = ["warm", "--json", *_selection(preset, manifest, arch, template, profile)]
     if jobs is not None:
         options += ["--jobs", str(jobs)]
     options += ["--quick"] * quick + ["--all"] * all + ["--dry-run"] * dry_run
     report = _run(options, progress)
     counts = {name: report.get(name, 0) for name in Warmed.__dataclass_fields__}
     return Warmed(**counts)
+
+
+def pack(
+    file: str | os.PathLike,
+    preset: _Texts | None = None,
+    manifest: str | os.PathLike | Sequence[str | os.PathLike] | None = None,
+    arch: _Texts | None = None,
+    *,
+    template: _Texts | None = None,
+    profile: _Texts | None = None,
+    sign: str | os.PathLike | None = None,
+    progress: bool = True,
+) -> Packed:
+    """Writes objects of the cache into one file, ``NAME.kpack`` or, compressed, ``NAME.kpack.zst``.
+
+    The words select as those of :func:`warm` do, and without any everything is packed; ``arch`` and
+    ``template`` alone are filters. ``sign`` is a private key of ``kiln key new``.
+    """
+    options = ["pack", "--json", "-o", os.fspath(file)]
+    options += _selection(preset, manifest, arch, template, profile)
+    if sign is not None:
+        options += ["--sign", os.fspath(sign)]
+    return Packed(**_run(options, progress))
+
+
+def unpack(
+    file: str | os.PathLike, *, keys: str | os.PathLike | None = None, progress: bool = True
+) -> Unpacked:
+    """Puts the objects of a pack into the cache, each checked; with ``keys``, a file of public keys, only
+    if one of them has signed it."""
+    options = ["unpack", "--json", os.fspath(file)]
+    if keys is not None:
+        options += ["--keys", os.fspath(keys)]
+    return Unpacked(**_run(options, progress))
 
 
 def why(
@@ -124,6 +178,21 @@ def why(
     return Why(**{name: answer[name] for name in names}, text=text.rstrip("\n"))
 
 
+def _selection(preset: Any, manifest: Any, arch: Any, template: Any, profile: Any) -> list[str]:
+    options = []
+    for name, value in (
+        ("--preset", preset),
+        ("--manifest", manifest),
+        ("--template", template),
+        ("--profile", profile),
+    ):
+        for each in _listed(value):
+            options += [name, each]
+    if arch is not None:
+        options += ["--arch", ",".join(_listed(arch))]
+    return options
+
+
 def _listed(value: Any) -> list[str]:
     if value is None:
         return []
@@ -133,8 +202,10 @@ def _listed(value: Any) -> list[str]:
 
 
 def _program(options: Sequence[str], is_quiet: bool) -> tuple[int, str, str]:
+    offered = seeds()
     done = subprocess.run(
         [str(program_path()), *options],
+        env={**os.environ, "KILN_SEED": ":".join(offered)} if offered else None,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if is_quiet else None,

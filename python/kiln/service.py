@@ -13,7 +13,7 @@ from ._library import library
 from .errors import InvalidArgument
 
 _ATTENTION = {"best": 0, "cudnn": 1, "kiln": 2}  # kiln/c.h
-_PATHS = ("cache_dir", "nvrtc", "cudnn", "driver", "worker", "record")
+_PATHS = ("cache_dir", "nvrtc", "cudnn", "driver", "worker", "record", "remote_keys")
 _TEXTS = ("toolchain", "log_level")
 _NUMBERS = ("cache_limit_bytes", "worker_memory_bytes", "jobs")
 
@@ -36,13 +36,16 @@ def configure(
     record: str | os.PathLike | None = None,
     disable: Sequence[str] | None = None,
     trusted_uids: Sequence[int] | None = None,
+    seeds: Sequence[str | os.PathLike] | None = None,
+    remote_keys: str | os.PathLike | None = None,
     log_level: str | None = None,
 ) -> None:
     """Sets what the service is opened with: call it before the first use of a kernel.
 
     What is None takes the value of its environment variable (``kiln doctor`` lists them), or the
     default. ``compile_timeout`` is in seconds; ``attention`` is "best", "cudnn" or "kiln";
-    ``no_jit`` forbids builds. Raises InvalidArgument if the service is open already.
+    ``no_jit`` forbids builds; ``seeds`` are packs or cache folders, in the place of KILN_SEED and of what
+    installed packages offer (entry points ``kiln.seeds``). Raises InvalidArgument if the service is open already.
     """
     given = {name: value for name, value in locals().items() if value is not None}
     texts = {name: os.fspath(given[name]) for name in _PATHS if name in given}
@@ -58,7 +61,7 @@ def configure(
         numbers["attention"] = _ATTENTION[attention]
     lists = {
         name: [os.fspath(each) for each in given[name]]
-        for name in ("template_dirs", "disable")
+        for name in ("template_dirs", "disable", "seeds")
         if name in given
     }
     uids = None if trusted_uids is None else [int(uid) for uid in trusted_uids]

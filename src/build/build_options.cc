@@ -31,6 +31,8 @@ cache::CacheOptions cache_options(const Config& config) {
   options.slots = build_jobs(config);
   options.build_limit = config.compile_timeout;
   options.runtime_dir = config.runtime_dir;
+  options.seeds = config.seeds;
+  options.keys = config.keys;
   return options;
 }
 

@@ -20,6 +20,7 @@
 //
 //   request ─ validate ─ target ─ key ─┬─ memory
 //                                      ├─ disk
+//                                      ├─ seeds
 //                                      └─ render ─ compile worker ─ check ─ publish
 //
 // prepare() validates, key() finds target and key, fetch() does the rest. service.cc
@@ -107,6 +108,11 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
             }
             return device::NvrtcFacts{{described->major, described->minor},
                                       described->architectures};
+          },
+          Toolchains::kLookAgainAfter,
+          [this] {
+            cache::Seeds* const seeds = cache_->seeds();
+            return seeds == nullptr ? std::vector<std::string>() : seeds->toolchains();
           }),
       keys_(hint_folder(*cache_, cache_->layout().memo())) {}
 

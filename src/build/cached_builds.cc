@@ -58,12 +58,14 @@ std::optional<Fetched> CachedBuilds::find_in_memory(const Digest& key) {
 std::optional<Fetched> CachedBuilds::find(const Digest& key, std::string_view target) {
   if (auto fetched = find_in_memory(key))
     return fetched;
-  std::optional<cache::StoredObject> object = cache_.find(key, target);
+  cache::Tier tier = cache::Tier::kDisk;
+  std::optional<cache::StoredObject> object = cache_.find(key, target, &tier);
   if (!object)
     return std::nullopt;
   return Fetched{
       .object = std::make_shared<const cache::StoredObject>(*std::move(object)),
-      .outcome = FetchOutcome::kHit};
+      .outcome = FetchOutcome::kHit,
+      .tier = tier};
 }
 
 Result<Fetched> CachedBuilds::build(const BuildOrder& order,
@@ -80,8 +82,10 @@ Result<Fetched> CachedBuilds::build(const BuildOrder& order,
   if (!landed.computed && ended.whom == Answers::kItsCaller)
     ended = build_locked(order, stop, Wait::kNo);
   else if (!landed.computed && ended.fetched &&
-           ended.fetched->outcome == FetchOutcome::kCompiled)
+           ended.fetched->outcome == FetchOutcome::kCompiled) {
     ended.fetched->outcome = FetchOutcome::kWaited;
+    ended.fetched->tier = cache::Tier::kMemory;
+  }
   if (whom != nullptr)
     *whom = ended.whom;
   return std::move(ended.fetched);
@@ -114,7 +118,9 @@ CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
        .on_wait = WaitNotice("another process to build " + std::string(order.label))});
   switch (acquired.outcome) {
     case cache::LockOutcome::kAppeared:
-      return {Fetched{.object = std::move(appeared), .outcome = FetchOutcome::kWaited}};
+      return {Fetched{.object = std::move(appeared),
+                      .outcome = FetchOutcome::kWaited,
+                      .tier = cache::Tier::kDisk}};
     case cache::LockOutcome::kAnswered:
       return {tl::unexpected(*std::move(failure))};
     case cache::LockOutcome::kCancelled:
@@ -181,6 +187,7 @@ Fetched CachedBuilds::publish(const BuildOrder& order, ObjectPointer object) {
     const MutexLock guard(mutex_);
     unstored_.emplace(order.key, Fetched{.object = std::move(object),
                                          .outcome = FetchOutcome::kHit,
+                                         .tier = cache::Tier::kMemory,
                                          .not_stored = fetched.not_stored});
   }
   return fetched;

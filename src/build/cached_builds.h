@@ -1,6 +1,6 @@
-// The way from a key to its bytes, for every kind of artifact: look in memory and on
-// disk; build once per key in this process and, where locks work, on this machine;
-// publish. Knows neither requests nor compilers.
+// The way from a key to its bytes, for every kind of artifact: look in memory, on disk
+// and in seeds; build once per key in this process and, where locks work, on this
+// machine; publish. Knows neither requests nor compilers.
 
 #pragma once
 
@@ -23,7 +23,7 @@ namespace kiln {
 
 /// How an artifact was obtained.
 enum class FetchOutcome : std::uint8_t {
-  kHit,       // found in memory or on disk
+  kHit,       // found in memory, on disk or in a seed
   kCompiled,  // this process built it
   kWaited,    // another process, or thread of this one, built it meanwhile
 };
@@ -34,6 +34,7 @@ enum class FetchOutcome : std::uint8_t {
 struct Fetched {
   std::shared_ptr<const cache::StoredObject> object;  // never null
   FetchOutcome outcome = FetchOutcome::kHit;
+  cache::Tier tier = cache::Tier::kBuild;  // where it comes from
   /// Why the artifact was built but not stored; nullopt: it is in the cache.
   std::optional<Error> not_stored{};
   /// False: built from other inputs than its key names (a header that only a macro
@@ -74,7 +75,7 @@ class CachedBuilds {
   /// `cache` must outlive it. `conditions` are those of all builds.
   CachedBuilds(cache::Cache& cache, BuildConditions conditions);
 
-  /// From memory or from disk; a fault of the cache is a miss.
+  /// From memory, disk or a seed; a fault of the cache is a miss.
   [[nodiscard]] std::optional<Fetched> find(const Digest& key, std::string_view target);
 
   /// After a miss, one caller on this machine builds; the others wait for its result or

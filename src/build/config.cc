@@ -67,6 +67,12 @@ class Reader {
     return value ? std::optional<std::filesystem::path>(*value) : std::nullopt;
   }
 
+  /// Those between the colons.
+  [[nodiscard]] std::vector<std::filesystem::path> paths(
+      const std::string& variable) const {
+    return split_paths(text(variable).value_or(""));
+  }
+
   /// Overwrites `field` with what `parse` makes of the variable, if it is set.
   template <typename Field, typename Parse>
   [[nodiscard]] Result<void> read(const std::string& variable, Field& field,
@@ -122,6 +128,11 @@ Result<unsigned> parse_jobs(const std::string& text) {
 
 }  // namespace
 
+std::vector<std::filesystem::path> split_paths(const std::string& text) {
+  const auto parts = split(text, ':');
+  return {parts.begin(), parts.end()};
+}
+
 Result<AttentionSetting> parse_attention(const std::string& text) {
   if (text == "cudnn")
     return AttentionSetting::kCudnn;
@@ -153,6 +164,13 @@ std::span<const EnvironmentVariable> environment_reference() {
                           "Limit of the cache, with its unit: 10GiB, 500M."},
       EnvironmentVariable{"KILN_TRUSTED_UIDS",
                           "Comma-separated user ids whose objects are trusted, too."},
+      EnvironmentVariable{"KILN_SEED",
+                          "Packs and cache roots, with colons, that are read where the "
+                          "cache has no object."},
+      EnvironmentVariable{"KILN_REMOTE_KEYS",
+                          "File of public keys whose signatures are trusted."},
+      EnvironmentVariable{"KILN_REMOTE_SIGN",
+                          "File of the private key that packs are signed with."},
       EnvironmentVariable{"KILN_COMPILE_TIMEOUT",
                           "Time limit of one build: 90, 5m; 300 seconds by default."},
       EnvironmentVariable{"KILN_WORKER_MEMORY",
@@ -202,10 +220,10 @@ Result<Config> read_config(const Environment& environment) {
   config.driver = reader.path("KILN_DRIVER");
   config.worker = reader.path("KILN_WORKER");
   config.toolchain = reader.text("KILN_TOOLCHAIN");
-  if (const auto dirs = reader.text("KILN_TEMPLATE_DIR")) {
-    for (std::string& dir : split(*dirs, ':'))
-      config.template_dirs.emplace_back(std::move(dir));
-  }
+  config.template_dirs = reader.paths("KILN_TEMPLATE_DIR");
+  config.seeds = reader.paths("KILN_SEED");
+  config.keys = reader.path("KILN_REMOTE_KEYS").value_or("");
+  config.sign = reader.path("KILN_REMOTE_SIGN").value_or("");
   KILN_TRY(reader.read("KILN_ATTENTION", config.attention, parse_attention));
   if (const auto names = reader.text("KILN_DISABLE"))
     config.disabled = split_names(*names);

@@ -31,6 +31,9 @@ inline constexpr std::uint64_t kLeastWorkerMemory = 64ULL << 20U;
 /// "cudnn" or "kiln". Errors: kInvalidArgument.
 [[nodiscard]] Result<AttentionSetting> parse_attention(const std::string& text);
 
+/// "a:b": the paths between the colons.
+[[nodiscard]] std::vector<std::filesystem::path> split_paths(const std::string& text);
+
 /// Which variable or option a value comes from, for messages. Any two are equal, so
 /// that Config compares values only.
 struct SetBy {
@@ -44,6 +47,9 @@ struct Config {
   // names a place, so the cache lives in memory only.
   std::filesystem::path cache_dir;
   std::uint64_t cache_limit_bytes = cache::kDefaultLimitBytes;
+  std::vector<std::filesystem::path> seeds;  // packs and roots, asked after the root
+  std::filesystem::path keys;                // trusted public keys; empty: none
+  std::filesystem::path sign;                // a private key; empty: none
   std::filesystem::path runtime_dir;  // XDG_RUNTIME_DIR: locks of a root on a network
   std::vector<uid_t> trusted_uids;    // object owners besides this user and root
 

@@ -14,11 +14,12 @@
 namespace kiln {
 
 Toolchains::Toolchains(const Config& config, OwnFolder folder, Ask ask,
-                       std::chrono::seconds look_again_after)
+                       std::chrono::seconds look_again_after, SeedRecords seeds)
     : config_(config),
       folder_(std::move(folder)),
       ask_(std::move(ask)),
       look_again_after_(look_again_after),
+      seeds_(std::move(seeds)),
       places_(LibraryPlaces::of_process()) {}
 
 Toolchains::~Toolchains() {
@@ -96,10 +97,16 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
   }
   device::ToolchainCriteria criteria{.wanted = config_.toolchain.value_or(""),
                                      .wanted_by = config_.toolchain_by.name,
-                                     .recorded = recorded(),
+                                     .recorded = std::nullopt,
                                      .driver = config_.for_driver,
                                      .only_for_driver = config_.for_driver.has_value(),
                                      .build_for = build_for};
+  for (const device::Toolchain& each : records()) {
+    // The first, unless another one is asked for.
+    if (!criteria.recorded || (!device::matches(*criteria.recorded, criteria.wanted) &&
+                               device::matches(each, criteria.wanted)))
+      criteria.recorded = each;
+  }
   // A driver that cannot be opened must not stop `kiln warm` on a login node; `kiln
   // doctor` and the loading of a kernel report its error.
   if (!criteria.only_for_driver) {
@@ -122,14 +129,24 @@ Result<void> Toolchains::record(const device::Toolchain& toolchain) const {
 }
 
 std::optional<device::Toolchain> Toolchains::recorded() const {
-  if (folder_.empty())
-    return std::nullopt;
-  auto recorded = device::read_recorded(folder_);
-  if (!recorded) {
-    log(LogLevel::kDebug, {"no recorded toolchain: ", recorded.error().message});
-    return std::nullopt;
+  auto found = records();
+  return found.empty() ? std::nullopt : std::optional(std::move(found.front()));
+}
+
+std::vector<device::Toolchain> Toolchains::records() const {
+  std::vector<device::Toolchain> found;
+  if (!folder_.empty()) {
+    auto recorded = device::read_recorded(folder_);
+    if (!recorded)
+      log(LogLevel::kDebug, {"no recorded toolchain: ", recorded.error().message});
+    else if (*recorded)
+      found.push_back(**std::move(recorded));
   }
-  return *std::move(recorded);
+  for (const std::string& record : seeds_ ? seeds_() : std::vector<std::string>()) {
+    if (auto recorded = device::parse_recorded(record))
+      found.push_back(*std::move(recorded));
+  }
+  return found;
 }
 
 void Toolchains::warn_once(const std::string& warning) {

@@ -12,6 +12,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "build/config.h"
 #include "cache/layout.h"
@@ -34,12 +35,18 @@ class Toolchains {
       const std::filesystem::path& nvrtc, const std::filesystem::path& builtins,
       const std::stop_token& stop)>;
 
-  /// `folder` is `<cache root>/toolchains`, or empty to keep nothing. `ask` is called
+  static constexpr std::chrono::minutes kLookAgainAfter{5};
+  /// The records of toolchains in seeds, as text.
+  using SeedRecords = std::function<std::vector<std::string>()>;
+
+  /// `folder` is `<cache root>/toolchains`, or empty to keep nothing. `seeds` is asked
+  /// where it has no record; it may be empty. `ask` is called
   /// for an NVRTC that `folder` has no record of. A search that found an unusable one
   /// is repeated after `look_again_after`, if a device asks for which none was chosen
   /// yet.
   Toolchains(const Config& config, OwnFolder folder, Ask ask,
-             std::chrono::seconds look_again_after = std::chrono::minutes(5));
+             std::chrono::seconds look_again_after = kLookAgainAfter,
+             SeedRecords seeds = {});
 
   Toolchains(const Toolchains&) = delete;
   Toolchains& operator=(const Toolchains&) = delete;
@@ -71,10 +78,14 @@ class Toolchains {
   /// kUnavailable if the cache keeps nothing.
   [[nodiscard]] Result<void> record(const device::Toolchain& toolchain) const;
 
-  /// The toolchain that the last warm recorded; nullopt if none can be read.
+  /// The toolchain that the last warm recorded here, else in the first seed that has
+  /// one; nullopt if none can be read.
   [[nodiscard]] std::optional<device::Toolchain> recorded() const;
 
  private:
+  /// recorded() first, then those of the seeds.
+  [[nodiscard]] std::vector<device::Toolchain> records() const;
+
   using Found = std::shared_ptr<const device::FoundToolchains>;
 
   /// What was found last, or a new search.
@@ -86,6 +97,7 @@ class Toolchains {
   const OwnFolder folder_;
   const Ask ask_;
   const std::chrono::seconds look_again_after_;
+  const SeedRecords seeds_;
   const LibraryPlaces places_;
 
   SingleFlight<int, Found> searches_;  // of one key

@@ -20,6 +20,7 @@
 //
 //   problem ─ key ─┬─ memory
 //                  ├─ disk
+//                  ├─ seeds
 //                  └─ plan worker ─ check ─ publish
 
 namespace kiln {
@@ -197,10 +198,14 @@ Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
                                        const std::stop_token& stop) {
   const std::string target = target_of(plan.device);
   if (auto found = service_.builds().find(plan.key, target))
-    return FetchedPlan{
-        std::move(found->object), found->outcome, std::move(found->not_stored), {}};
+    return FetchedPlan{std::move(found->object),
+                       found->outcome,
+                       found->tier,
+                       std::move(found->not_stored),
+                       {}};
   if (auto refusal = find_refusal(plan.key))
-    return FetchedPlan{nullptr, FetchOutcome::kHit, std::nullopt, *std::move(refusal)};
+    return FetchedPlan{nullptr, FetchOutcome::kHit, cache::Tier::kMemory, std::nullopt,
+                       *std::move(refusal)};
   KILN_TRY(service_.check_may_build(plan.label, target));
   Attempts attempts;
   auto built = service_.builds().build(
@@ -220,13 +225,13 @@ Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
            }},
       stop);
   if (built)
-    return FetchedPlan{std::move(built->object), built->outcome,
+    return FetchedPlan{std::move(built->object), built->outcome, built->tier,
                        std::move(built->not_stored), std::move(attempts)};
   // A refusal ends a build like a failure. Threads that waited for the build find the
   // refusal here, too.
   if (auto refusal = find_refusal(plan.key))
-    return FetchedPlan{nullptr, FetchOutcome::kCompiled, std::nullopt,
-                       *std::move(refusal)};
+    return FetchedPlan{nullptr, FetchOutcome::kCompiled, cache::Tier::kBuild,
+                       std::nullopt, *std::move(refusal)};
   return tl::unexpected(std::move(built).error());
 }
 

@@ -39,6 +39,7 @@ struct FetchedPlan {
   /// Null: refused. attention::decode_plan() reads its payload.
   std::shared_ptr<const cache::StoredObject> object;
   FetchOutcome outcome = FetchOutcome::kHit;
+  cache::Tier tier = cache::Tier::kBuild;  // where it comes from
   std::optional<Error> not_stored;
   /// cuDNN's attempts, if this process built the plan or was refused it; empty if the
   /// plan was found.

@@ -138,6 +138,9 @@ typedef struct kiln_options {
    * freed once kiln_service_close() has returned. */
   void (*on_event)(void* user, const kiln_event* event);
   void* on_event_user;
+  const char* const* seeds;
+  size_t seed_count;
+  const char* remote_keys;
 } kiln_options;
 #define KILN_OPTIONS_INIT                                                 \
   {                                                                       \

@@ -85,6 +85,10 @@ struct Options {
   std::optional<std::vector<std::string>> disable{};  // KILN_DISABLE
   /// User ids whose cache objects are trusted, besides this user's and root's.
   std::optional<std::vector<std::uint32_t>> trusted_uids{};  // KILN_TRUSTED_UIDS
+  /// Packs and cache folders that are read where the cache has no kernel.
+  std::optional<std::vector<std::filesystem::path>> seeds{};  // KILN_SEED
+  /// File of public keys. A pack among the seeds that is signed needs one of them.
+  std::optional<std::filesystem::path> remote_keys{};  // KILN_REMOTE_KEYS
   /// "trace", "debug", "info", "warning" (the default), "error" or "off". For the whole
   /// process. The log goes to stderr; kiln_log_to() of kiln/c.h sends it elsewhere.
   std::optional<std::string> log_level{};  // KILN_LOG

@@ -69,6 +69,8 @@ Result<Config> settings(const Options& options, const Environment& environment) 
   set(config.attention, config.attention_by, options.attention, "Options::attention");
   set(config.record, options.record);
   set(config.disabled, config.disabled_by, options.disable, "Options::disable");
+  set(config.seeds, options.seeds);
+  set(config.keys, options.remote_keys);
   set(config.log_level, options.log_level);
   if (options.trusted_uids)
     config.trusted_uids.assign(options.trusted_uids->begin(),

@@ -177,12 +177,6 @@ tl::unexpected<Error> none_for_driver(std::span<const Toolchain> found,
                   remedy(criteria)));
 }
 
-bool matches(const Toolchain& toolchain, std::string_view wanted) {
-  constexpr std::size_t kFewestDigits = 8;
-  return wanted == to_string(toolchain.facts.version) || wanted == toolchain.name() ||
-         (wanted.size() >= kFewestDigits && toolchain.id.nvrtc.starts_with(wanted));
-}
-
 Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
                                       const ToolchainCriteria& criteria) {
   std::string reason = fmt::format("{} is {}", criteria.wanted_by, criteria.wanted);
@@ -239,6 +233,12 @@ Result<ToolchainChoice> choose_recorded(std::span<const Toolchain> found,
 }
 
 }  // namespace
+
+bool matches(const Toolchain& toolchain, std::string_view wanted) {
+  constexpr std::size_t kFewestDigits = 8;
+  return wanted == to_string(toolchain.facts.version) || wanted == toolchain.name() ||
+         (wanted.size() >= kFewestDigits && toolchain.id.nvrtc.starts_with(wanted));
+}
 
 std::string to_string(const ToolchainId& id) {
   return id.nvrtc + "+" + id.builtins;

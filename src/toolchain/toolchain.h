@@ -95,6 +95,9 @@ struct ToolchainChoice {
   std::string warning;  // to be logged once; "" for none
 };
 
+/// True if `wanted` means it: "13.0", its name, or at least 8 digits of its build id.
+[[nodiscard]] bool matches(const Toolchain& toolchain, std::string_view wanted);
+
 /// Takes the first that exists: the explicit one; `wanted` ("13.0", a name as printed,
 /// or at least 8 digits of a build id); among those that support `build_for` the
 /// recorded one, else the newest that the driver accepts, else the newest. If no

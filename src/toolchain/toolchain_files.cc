@@ -116,12 +116,23 @@ Result<std::optional<Toolchain>> read_recorded(const OwnFolder& folder) {
   const auto bytes = KILN_TRY(read_file(path, kLargestFile));
   if (!bytes)
     return std::nullopt;
-  auto description = from_text(as_text(*bytes));
-  if (!description) {
+  auto recorded = parse_recorded(as_text(*bytes));
+  if (!recorded) {
     return fail(ErrorCode::kCorrupt,
                 fmt::format("{} does not name a toolchain; the next warm replaces it",
                             path.native()));
   }
+  return recorded;
+}
+
+std::string record_of(const Toolchain& toolchain) {
+  return to_text({toolchain.id, toolchain.facts});
+}
+
+std::optional<Toolchain> parse_recorded(std::string_view record) {
+  auto description = from_text(record);
+  if (!description)
+    return std::nullopt;
   Toolchain recorded;
   recorded.id = std::move(description->id);
   recorded.facts = std::move(description->facts);
@@ -131,7 +142,7 @@ Result<std::optional<Toolchain>> read_recorded(const OwnFolder& folder) {
 
 Result<void> write_recorded(const OwnFolder& folder, const Toolchain& toolchain) {
   KILN_TRY(folder.check());
-  const std::string text = to_text({toolchain.id, toolchain.facts});
+  const std::string text = record_of(toolchain);
   return replace_file(folder.path() / kRecorded, as_bytes(text), kFileMode);
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "kiln/result.h"
@@ -27,6 +28,12 @@ namespace kiln::device {
 /// The toolchain of the last `warm`, not installed(), since no paths are stored;
 /// nullopt if none was recorded. Errors: kCorrupt, kUntrusted, kIo.
 [[nodiscard]] Result<std::optional<Toolchain>> read_recorded(const OwnFolder& folder);
+
+/// The text of a record.
+[[nodiscard]] std::string record_of(const Toolchain& toolchain);
+
+/// The toolchain of a record that is not in `folder`, as text; nullopt if it is none.
+[[nodiscard]] std::optional<Toolchain> parse_recorded(std::string_view record);
 
 /// Creates `folder` (0700) and replaces the file atomically. Errors: kIo, kUntrusted.
 [[nodiscard]] Result<void> write_recorded(const OwnFolder& folder,

@@ -32,4 +32,13 @@ std::optional<Bytes> decode_base64(std::string_view text) {
   return bytes;
 }
 
+std::string encode_base64(ByteView bytes) {
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // and OpenSSL's NUL
+  text.resize(static_cast<std::size_t>(
+      ::EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                        reinterpret_cast<const unsigned char*>(bytes.data()),
+                        static_cast<int>(bytes.size()))));
+  return text;
+}
+
 }  // namespace kiln

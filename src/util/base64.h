@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "util/bytes.h"
@@ -11,5 +12,7 @@ namespace kiln {
 
 /// nullopt for anything that is not base64.
 [[nodiscard]] std::optional<Bytes> decode_base64(std::string_view text);
+
+[[nodiscard]] std::string encode_base64(ByteView bytes);
 
 }  // namespace kiln

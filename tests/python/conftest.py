@@ -49,10 +49,11 @@ def python(tmp_path):
     Without torch, whose import takes longer than most tests, unless `torch` is true.
     """
 
-    def run(code, *, timeout=60, torch=False, **changes):
+    def run(code, *, timeout=60, torch=False, folder=None, **changes):
         done = subprocess.run(
             [sys.executable, "-c", ("" if torch else WITHOUT_TORCH) + textwrap.dedent(code)],
             env=environment(tmp_path, **changes),
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

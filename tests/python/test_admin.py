@@ -89,7 +89,7 @@ def trusted(path):
 
 
 def test_every_recipe_of_the_page_is_tried_here():
-    shells = {"install", "build", "node", "service", "NVRTC", "kiln-warm", "prolog", "monitoring"}
+    shells = {"install", "build", "node", "seed", "sign", "check", "service", "NVRTC", "kiln-warm", "prolog", "monitoring"}
     assert len(blocks(PAGE, "sh")) == len(shells)
     for name in shells:
         recipe(name)
@@ -115,6 +115,33 @@ def test_two_commands_and_a_node_is_warm_and_the_last_line_tells_one_that_is_not
     shutil.rmtree(machine.folder / "var/kiln/cache/objects")
     said = machine(recipe("node").splitlines()[-1], status=3)
     assert "0 hits, 0 compiled" in said and "KILN_NO_JIT forbids building it" in said, said
+
+
+def test_a_pack_is_a_seed_and_a_cut_one_is_said_and_not_used(machine):
+    machine(recipe("build"))
+    temporary = {"TMPDIR": str(machine.folder)}
+    said = machine(recipe("seed"), **temporary)
+    assert re.search(r"^(\d+) requested: \1 hits, 0 compiled", said, re.M), said
+    assert "objects checked: 0 corrupt" in machine(
+        f"kiln verify --cache-dir {machine.folder}/kiln-{os.getuid()} | sed 's/^[0-9]* //'"
+    )
+    pack = machine.folder / "srv/kiln/job.kpack"
+    pack.write_bytes(pack.read_bytes()[:-1])
+    shutil.rmtree(machine.folder / f"kiln-{os.getuid()}")
+    said = machine(recipe("seed"), status=3, **temporary)
+    assert said.count("a seed is not used") == 1, said
+
+
+def test_a_signed_pack_is_checked_by_the_node(machine):
+    machine(recipe("build"))
+    machine(recipe("sign"))
+    if shutil.which("minisign"):
+        machine("minisign -Vm /srv/kiln/signed.kpack.zst -p /srv/kiln/signing.key.pub")
+    assert re.search(r"(\d+) objects: \1 stored", machine(recipe("check")))
+    signed = machine.folder / "srv/kiln/signed.kpack.zst"
+    signed.write_bytes((machine.folder / "srv/kiln/job.kpack").read_bytes())
+    said = machine(recipe("check"), status=1)
+    assert "wrong" in said, said
 
 
 def test_a_cache_that_a_service_account_owns_is_used_by_those_who_trust_it(machine):
@@ -181,8 +208,8 @@ def test_each_task_of_the_array_builds_its_architecture_and_the_prolog_brings_it
     kept.touch()
     machine(prolog)
     assert kept.exists()
-    newer = (machine.folder / "srv/kiln/cache.tar").stat().st_mtime + 5
-    os.utime(machine.folder / "srv/kiln/cache.tar", (newer, newer))
+    newer = (machine.folder / "srv/kiln/job.kpack").stat().st_mtime + 5
+    os.utime(machine.folder / "srv/kiln/job.kpack", (newer, newer))
     machine(prolog)
     assert not kept.exists()
     assert ", 0 compiled" in machine(use)
@@ -191,12 +218,12 @@ def test_each_task_of_the_array_builds_its_architecture_and_the_prolog_brings_it
 def test_a_prolog_that_is_cut_off_leaves_the_cache_that_was_there(machine):
     machine(recipe("build"))
     machine(recipe("prolog"))
-    tar = machine.folder / "srv/kiln/cache.tar"
-    whole = tar.read_bytes()
-    tar.write_bytes(whole[: len(whole) // 2])
-    newer = tar.stat().st_mtime + 5
-    os.utime(tar, (newer, newer))
-    machine(recipe("prolog"), status=2)
+    pack = machine.folder / "srv/kiln/job.kpack"
+    whole = pack.read_bytes()
+    pack.write_bytes(whole[: len(whole) // 2])
+    newer = pack.stat().st_mtime + 5
+    os.utime(pack, (newer, newer))
+    machine(recipe("prolog"), status=1)
     assert ", 0 compiled" in machine(
         f"KILN_NO_JIT=1 KILN_CACHE_DIR=/var/lib/kiln/cache kiln {PRESET}"
     )

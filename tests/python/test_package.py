@@ -116,6 +116,65 @@ def test_warm_counts_what_a_build_would_make_and_why_finds_no_difference(nvrtc, 
     assert said.splitlines()[1].startswith("1 kernels: 1 hits, 0 compiled, in ")
 
 
+def make_package_with_seed(folder, value):
+    """An installed package, which offers what `value` names in its module."""
+    (folder / "kernels.py").write_text(
+        "import pathlib\n"
+        "pack = pathlib.Path(__file__).with_name('job.kpack')\n"
+        "def packs():\n    return [pack]\n"
+        "def breaks():\n    raise OSError('no kernels today')\n"
+    )
+    info = folder / "kernels-1.0.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kernels\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[kiln.seeds]\nours = kernels:{value}\n")
+
+
+def test_a_pack_of_another_machine_is_unpacked_or_read_as_the_seed_of_a_package(nvrtc, python, tmp_path):
+    made = python(
+        """
+        import kiln
+        kiln.Kernel('extern "C" __global__ void fill(float* y) { *y = 1; }').prepare(0)
+        packed = kiln.pack("job.kpack.zst", progress=False)
+        assert (packed.objects, packed.missing, packed.failed) == (1, 0, 0), packed
+        print(kiln.pack("job.kpack", progress=False).objects)
+        """,
+        KILN_CACHE_DIR=str(tmp_path / "login"),
+        folder=tmp_path,
+    )
+    assert made == "1"
+    unpacked = python(
+        """
+        import kiln
+        print(kiln.unpack("job.kpack.zst", progress=False).stored)
+        try:
+            kiln.unpack("none.kpack", progress=False)
+        except kiln.NotFound:
+            print("not found")
+        """,
+        KILN_CACHE_DIR=str(tmp_path / "node"),
+        folder=tmp_path,
+    )
+    assert unpacked.split("\n") == ["1", "not found"]
+    use = """
+        import kiln
+        kiln.Kernel('extern "C" __global__ void fill(float* y) { *y = 1; }').prepare(0)
+        print(kiln.statistics()["compiled"])
+        """
+    path = f"{tmp_path}:{ROOT / 'python'}"
+    for number, value in enumerate(("pack", "packs")):
+        make_package_with_seed(tmp_path, value)
+        cache = str(tmp_path / f"job{number}")
+        assert python(use, KILN_NO_JIT="1", KILN_CACHE_DIR=cache, PYTHONPATH=path) == "0"
+    make_package_with_seed(tmp_path, "breaks")
+    cache = str(tmp_path / "other")
+    assert python(use, KILN_CACHE_DIR=cache, PYTHONPATH=path) == "1", "it is passed over"
+    make_package_with_seed(tmp_path, "pack")
+    chosen = "import kiln\nkiln.configure(seeds=[])\n"
+    assert python(chosen + use.replace("\n        ", "\n"), KILN_CACHE_DIR=str(tmp_path / "none"),
+                  PYTHONPATH=path) == "1", "a setting of the program comes first"
+
+
 @needs_torch
 @pytest.mark.parametrize("first, second", [("torch", "kiln"), ("kiln", "torch")])
 def test_torch_and_kiln_live_in_one_process_whichever_comes_first(first, second, nvrtc, python):

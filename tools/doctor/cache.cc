@@ -223,6 +223,16 @@ Check index_check(cache::Cache& cache, Diagnosis& diagnosis) {
   return check;
 }
 
+Check seed_check(const cache::SeedState& seed) {
+  Check check{"seed", CheckVerdict::kOk, seed_text(seed), ""};
+  if (seed.error) {
+    check.verdict = CheckVerdict::kWarn;
+    check.remedy =
+        "what it has is built again; replace it, or take it out of KILN_SEED";
+  }
+  return check;
+}
+
 }  // namespace
 
 void probe_lock_folder(BuildService& service, Diagnosis& diagnosis) {
@@ -249,6 +259,10 @@ void check_cache(BuildService& service, Diagnosis& diagnosis) {
   look_at_root(cache, facts);
   facts.limit_bytes = service.config().cache_limit_bytes;
   diagnosis.checks.push_back(root_check(cache, facts));
+  if (cache.seeds() != nullptr) {
+    for (const cache::SeedState& seed : cache.seeds()->states())
+      diagnosis.checks.push_back(seed_check(seed));
+  }
   if (cache.mode() == cache::Mode::kOff && !cache.is_absent())
     return;
   diagnosis.checks.push_back(file_system_check(facts));

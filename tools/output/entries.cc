@@ -127,6 +127,29 @@ std::string over_limit_text(const cache::Stats& stats) {
          "at once";
 }
 
+std::string seed_text(const cache::SeedState& seed) {
+  if (seed.error)
+    return fmt::format("{}: not used: {}", seed.path.native(),
+                       printable_lines(seed.error->message));
+  if (!seed.is_pack)
+    return fmt::format("{}: a cache root", seed.path.native());
+  return fmt::format("{}: {}, {}", seed.path.native(),
+                     counted(seed.objects, "object", "objects"),
+                     format_size(seed.bytes));
+}
+
+nlohmann::ordered_json seed_json(const cache::SeedState& seed) {
+  const bool has_counts = seed.is_pack && !seed.error;
+  const auto number = [&](std::uint64_t n) {
+    return has_counts ? nlohmann::ordered_json(n) : nlohmann::ordered_json(nullptr);
+  };
+  return {{"path", seed.path.native()},
+          {"kind", seed.is_pack ? "pack" : "root"},
+          {"objects", number(seed.objects)},
+          {"bytes", number(seed.bytes)},
+          {"error", seed.error ? error_json(*seed.error) : nullptr}};
+}
+
 void print_removal(const Context& context, const Removal& removal) {
   if (context.json) {
     nlohmann::ordered_json keys = nlohmann::ordered_json::array();

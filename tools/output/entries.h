@@ -48,6 +48,11 @@ inline constexpr std::size_t kShortKeyDigits = 12;
 /// When a cache that is over its limit is trimmed; empty where it is not over it.
 [[nodiscard]] std::string over_limit_text(const cache::Stats& stats);
 
+/// "job.kpack: 400 objects, 12.1 MiB", or why it is not used.
+[[nodiscard]] std::string seed_text(const cache::SeedState& seed);
+/// {"path","kind","objects","bytes","error"}; those of a root are null.
+[[nodiscard]] nlohmann::ordered_json seed_json(const cache::SeedState& seed);
+
 struct Removal {
   std::vector<Digest> keys;
   std::uint64_t freed_bytes = 0;

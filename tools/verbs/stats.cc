@@ -17,10 +17,15 @@ namespace {
 Result<int> run(Context& context) {
   const auto cache = KILN_TRY(open_cache(context.config));
   const cache::Stats stats = KILN_TRY(cache->stats());
+  const auto seeds = cache->seeds() != nullptr ? cache->seeds()->states()
+                                               : std::vector<cache::SeedState>();
   if (context.json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const cache::SeedState& seed : seeds) list.push_back(seed_json(seed));
     print_json({{"entries", stats.totals.entries},
                 {"bytes", stats.totals.bytes},
                 {"limit_bytes", stats.limit_bytes},
+                {"seeds", list},
                 {"counters", stats.counters}});
     return 0;
   }
@@ -29,6 +34,8 @@ Result<int> run(Context& context) {
                     format_size(stats.totals.bytes), format_size(stats.limit_bytes)));
   if (const auto text = over_limit_text(stats); !text.empty())
     print(context.out.fitted(text + "\n"));
+  for (const cache::SeedState& seed : seeds)
+    print(context.out.fitted(fmt::format("seed {}\n", seed_text(seed))));
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, count] : stats.counters)
     rows.push_back({name, std::to_string(count)});

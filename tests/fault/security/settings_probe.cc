@@ -42,6 +42,9 @@ int probe() {
   print("XDG_RUNTIME_DIR", config->runtime_dir.native());
   print("KILN_CACHE_SIZE", fmt::to_string(config->cache_limit_bytes));
   print("KILN_TRUSTED_UIDS", fmt::format("{}", fmt::join(config->trusted_uids, ",")));
+  print("KILN_SEED", config->seeds.empty() ? "" : config->seeds.front().native());
+  print("KILN_REMOTE_KEYS", config->keys.native());
+  print("KILN_REMOTE_SIGN", config->sign.native());
   print("KILN_COMPILE_TIMEOUT", fmt::to_string(config->compile_timeout.count()));
   print("KILN_WORKER_MEMORY", fmt::to_string(config->worker_memory_bytes));
   print("KILN_JOBS", fmt::to_string(config->jobs.value_or(0)));

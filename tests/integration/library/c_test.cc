@@ -414,6 +414,9 @@ TEST_F(CTest, WrongArgumentsAreRefusedByName) {
   options = c_options();
   options.trusted_uid_count = 1;
   expect_refused(kiln_service_open(&options, &another), "options.trusted_uids is NULL");
+  options = c_options();
+  options.seed_count = 1;
+  expect_refused(kiln_service_open(&options, &another), "options.seeds is NULL");
   kiln_kernel_free(nullptr);
   kiln_service_close(nullptr);
   kiln_cancel_free(nullptr);

@@ -38,6 +38,9 @@ TEST(ConfigTest, TheCacheDirComesFromTheFirstVariableThatNamesOne) {
 TEST(ConfigTest, EveryVariableReachesItsField) {
   const Config config = read_config(environment({{"KILN_CACHE_SIZE", "1.5G"},
                                                  {"KILN_TRUSTED_UIDS", "7,1000"},
+                                                 {"KILN_SEED", "/s::/t"},
+                                                 {"KILN_REMOTE_KEYS", "/k"},
+                                                 {"KILN_REMOTE_SIGN", "/p"},
                                                  {"KILN_COMPILE_TIMEOUT", "5m"},
                                                  {"KILN_WORKER_MEMORY", "512M"},
                                                  {"KILN_JOBS", "3"},
@@ -55,6 +58,9 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
                             .value();
   EXPECT_EQ(config.cache_limit_bytes, 3ULL << 29U);
   EXPECT_THAT(config.trusted_uids, ElementsAre(7U, 1000U));
+  EXPECT_THAT(config.seeds, ElementsAre("/s", "/t"));
+  EXPECT_EQ(config.keys, "/k");
+  EXPECT_EQ(config.sign, "/p");
   EXPECT_EQ(config.compile_timeout, std::chrono::minutes(5));
   EXPECT_EQ(config.worker_memory_bytes, 512ULL << 20U);
   EXPECT_EQ(config.jobs, 3U);

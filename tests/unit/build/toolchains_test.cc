@@ -14,6 +14,7 @@
 
 #include "tests/support/elf_builder.h"
 #include "tests/support/temp_dir.h"
+#include "toolchain/toolchain_files.h"
 
 namespace kiln {
 namespace {
@@ -102,6 +103,31 @@ TEST_F(ToolchainsTest, WhatWasChosenIsHadBesideASearchThatIsRepeatedAndHangs) {
   EXPECT_EQ(chosen.wait_for(5s), std::future_status::ready);
   answer.count_down();
   EXPECT_TRUE(chosen.get());
+}
+
+TEST_F(ToolchainsTest, ASeedsRecordCountsWhereTheRootHasNone) {
+  const auto recorded = [&](const std::string& nvrtc, const char* version) {
+    device::Toolchain toolchain;
+    toolchain.id.nvrtc = nvrtc;
+    toolchain.facts = {*device::parse_cuda_version(version), {{9, 0}}};
+    return toolchain;
+  };
+  const device::Toolchain ours = recorded("aaaaaaaa", "12.9");
+  const device::Toolchain theirs = recorded("bbbbbbbb", "13.0");
+  const auto ask = [&](auto&, auto&, auto&) -> Facts { return facts_; };
+  Toolchains toolchains(config_, dir_.path() / "toolchains", ask, 5min, [&] {
+    return std::vector<std::string>{"no record", device::record_of(theirs)};
+  });
+  EXPECT_EQ(toolchains.recorded()->id, theirs.id);
+  ASSERT_TRUE(toolchains.record(ours));
+  EXPECT_EQ(toolchains.recorded()->id, ours.id);
+  config_.nvrtc.reset();
+  config_.toolchain = "bbbbbbbb";
+  Toolchains asking(config_, dir_.path() / "toolchains", ask, 5min,
+                    [&] { return std::vector{device::record_of(theirs)}; });
+  const auto chosen = asking.choose(std::nullopt);
+  ASSERT_TRUE(chosen) << chosen.error().message;
+  EXPECT_EQ((*chosen)->toolchain.id, theirs.id) << "a setting asks for the seed's";
 }
 
 }  // namespace

@@ -28,6 +28,11 @@ const std::vector<Setting>& settings_of_each_kind() {
        [](Options& o) {
          o.trusted_uids = {{7, 9}};
        }},
+      {"KILN_SEED", "/s:/t", "/x",
+       [](Options& o) {
+         o.seeds = {{"/s", "/t"}};
+       }},
+      {"KILN_REMOTE_KEYS", "/k", "/x", [](Options& o) { o.remote_keys = "/k"; }},
       {"KILN_COMPILE_TIMEOUT", "2", "3",
        [](Options& o) { o.compile_timeout = std::chrono::seconds(2); }},
       {"KILN_WORKER_MEMORY", "1G", "2G",
@@ -83,6 +88,7 @@ TEST(ServiceOptions, AreThereForEveryVariable) {
   std::vector<std::string> all;
   for (const EnvironmentVariable& each : environment_reference())
     all.emplace_back(each.name);
+  tried.emplace_back("KILN_REMOTE_SIGN");  // of the program alone
   EXPECT_THAT(tried, testing::UnorderedElementsAreArray(all));
 }
 

@@ -20,6 +20,11 @@ TEST(Base64, DecodesTheVectorsOfRfc4648) {
   EXPECT_EQ(decoded("Zm9vYmFy"), "foobar");
 }
 
+TEST(Base64, WhatIsEncodedIsDecoded) {
+  for (const char* const text : {"", "f", "fo", "foo", "foob", "fooba", "foobar"})
+    EXPECT_EQ(decoded(encode_base64(as_bytes(text))), text);
+}
+
 TEST(Base64, WhatIsNoBase64IsRefused) {
   for (const char* const text :
        {"Z", "Zm9", "Zm9v\n", " m9v", "Zm*v", "====", "Z===", "Zm=v", "Zm9vY==="})

@@ -1,0 +1,32 @@
+"""The packs that installed packages offer, by entry points of the group ``kiln.seeds``."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+
+GROUP = "kiln.seeds"
+
+
+@functools.cache
+def seeds() -> list[str]:
+    """KILN_SEED's and then those of entry points; empty if no package offers one.
+
+    An entry point is a path, several paths, or a function that returns them. One that cannot be had is
+    said on stderr and passed over.
+    """
+    from importlib.metadata import entry_points
+
+    offered: list[str] = []
+    for point in entry_points(group=GROUP):
+        try:
+            found = point.load()
+            found = found() if callable(found) else found
+            paths = [found] if isinstance(found, (str, os.PathLike)) else list(found)
+            offered += [os.fspath(path) for path in paths]
+        except Exception as error:  # whatever a foreign package raises
+            print(f"kiln: warning: the seed {point.name} = {point.value} cannot be had: {error}", file=sys.stderr)
+    if not offered:
+        return []
+    return [path for path in os.environ.get("KILN_SEED", "").split(":") if path] + offered

@@ -1,0 +1,247 @@
+#include "codec/signature.h"
+
+#include <fmt/format.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "util/base64.h"
+#include "util/little_endian.h"
+#include "util/try.h"
+
+namespace kiln {
+namespace {
+
+constexpr std::string_view kBlockMagic = "KILNSIG\n";
+constexpr std::size_t kSignatureBytes = sizeof(KeyId) + sizeof(Ed25519Signature);
+constexpr std::string_view kComment = "untrusted comment:";
+constexpr std::string_view kTrustedComment = "trusted comment: ";
+constexpr std::string_view kAlgorithm = "Ed";  // of a key
+constexpr std::string_view kHashed = "ED";     // of a signature over a hash
+
+const unsigned char* raw(const std::byte* bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes);
+}
+
+template <std::size_t kSize>
+std::array<std::byte, kSize> array_at(ByteView bytes, std::size_t offset) {
+  std::array<std::byte, kSize> found{};
+  std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(offset), kSize,
+              found.begin());
+  return found;
+}
+
+std::string_view next_line(std::string_view& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  if (line.ends_with('\r'))
+    line.remove_suffix(1);
+  return line;
+}
+
+/// A line of minisign: two letters, a key's id, and `kSize` bytes.
+template <std::size_t kSize>
+std::optional<std::pair<KeyId, std::array<std::byte, kSize>>> parse_line(
+    std::string_view line, std::string_view algorithm) {
+  const auto bytes = decode_base64(line);
+  if (!bytes || bytes->size() != algorithm.size() + sizeof(KeyId) + kSize ||
+      as_text(ByteView(*bytes).first(algorithm.size())) != algorithm)
+    return std::nullopt;
+  return std::pair{array_at<sizeof(KeyId)>(*bytes, algorithm.size()),
+                   array_at<kSize>(*bytes, algorithm.size() + sizeof(KeyId))};
+}
+
+std::string make_line(std::string_view algorithm, const KeyId& id, ByteView bytes) {
+  Bytes line;
+  append(line, as_bytes(algorithm));
+  append(line, id);
+  append(line, bytes);
+  return encode_base64(line);
+}
+
+/// What the second signature of a signature file is of.
+Bytes with_comment(const Ed25519Signature& signature, std::string_view comment) {
+  Bytes message(signature.begin(), signature.end());
+  append(message, as_bytes(comment));
+  return message;
+}
+
+}  // namespace
+
+struct Blake2bHasher::State {
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context{EVP_MD_CTX_new(),
+                                                                  &EVP_MD_CTX_free};
+  bool works = context != nullptr &&
+               EVP_DigestInit_ex(context.get(), EVP_blake2b512(), nullptr) == 1;
+};
+
+Blake2bHasher::Blake2bHasher() : state_(std::make_unique<State>()) {}
+Blake2bHasher::Blake2bHasher(Blake2bHasher&&) noexcept = default;
+Blake2bHasher& Blake2bHasher::operator=(Blake2bHasher&&) noexcept = default;
+Blake2bHasher::~Blake2bHasher() = default;
+
+void Blake2bHasher::update(ByteView bytes) {
+  state_->works = state_->works && EVP_DigestUpdate(state_->context.get(), bytes.data(),
+                                                    bytes.size()) == 1;
+}
+
+Result<Blake2b512> Blake2bHasher::finish() {
+  Blake2b512 digest{};
+  if (!state_->works ||
+      EVP_DigestFinal_ex(state_->context.get(),
+                         reinterpret_cast<unsigned char*>(digest.data()), nullptr) != 1)
+    return fail(ErrorCode::kUnavailable, "this libcrypto has no BLAKE2b-512");
+  return digest;
+}
+
+Result<Blake2b512> Blake2bHasher::of(ByteView bytes) {
+  Blake2bHasher hasher;
+  hasher.update(bytes);
+  return hasher.finish();
+}
+
+std::string key_name(const KeyId& id) {
+  return fmt::format("{:016X}", load_le<std::uint64_t>(id, 0));
+}
+
+bool verify(const PublicKey& key, ByteView message, const Ed25519Signature& signature) {
+  // The host may share this libcrypto, and takes an error left in the thread's queue
+  // for one of its own.
+  ERR_set_mark();
+  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> loaded(
+      EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, raw(key.bytes.data()),
+                                  key.bytes.size()),
+      &EVP_PKEY_free);
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(
+      EVP_MD_CTX_new(), &EVP_MD_CTX_free);
+  const bool holds =
+      loaded != nullptr && context != nullptr &&
+      EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, loaded.get()) ==
+          1 &&
+      EVP_DigestVerify(context.get(), raw(signature.data()), signature.size(),
+                       raw(message.data()), message.size()) == 1;
+  ERR_pop_to_mark();
+  return holds;
+}
+
+Result<void> check_signed(const Blake2b512& digest,
+                          std::span<const Signature> signatures,
+                          std::span<const PublicKey> trusted) {
+  bool is_known = false;
+  for (const Signature& signature : signatures) {
+    for (const PublicKey& key : trusted) {
+      if (key.id != signature.key)
+        continue;
+      is_known = true;
+      if (verify(key, digest, signature.bytes))
+        return {};
+    }
+  }
+  if (is_known)
+    return fail(ErrorCode::kUntrusted, "its signature is wrong: it was changed");
+  if (signatures.empty())
+    return fail(ErrorCode::kUntrusted, "it has no signature");
+  return fail(ErrorCode::kUntrusted,
+              fmt::format("it is signed by the key {}, which is none of the {} trusted",
+                          key_name(signatures.front().key), trusted.size()));
+}
+
+std::string to_text(const PublicKey& key) {
+  return fmt::format("{} minisign public key {}\n{}\n", kComment, key_name(key.id),
+                     make_line(kAlgorithm, key.id, key.bytes));
+}
+
+Result<std::vector<PublicKey>> parse_public_keys(std::string_view text) {
+  std::vector<PublicKey> keys;
+  while (!text.empty()) {
+    const std::string_view line = next_line(text);
+    if (line.empty() || line.starts_with(kComment) || line.starts_with("#"))
+      continue;
+    const auto key = parse_line<sizeof(PublicKey::bytes)>(line, kAlgorithm);
+    if (!key)
+      return fail(ErrorCode::kInvalidArgument,
+                  "a line is no public key as minisign writes it");
+    keys.push_back({key->first, key->second});
+  }
+  if (keys.empty())
+    return fail(ErrorCode::kInvalidArgument, "it has no public key");
+  return keys;
+}
+
+Result<std::string> make_minisig(const Blake2b512& digest, const Signer& signer,
+                                 std::string_view trusted_comment) {
+  const Ed25519Signature signature = KILN_TRY(signer.sign(digest));
+  const Ed25519Signature whole =
+      KILN_TRY(signer.sign(with_comment(signature, trusted_comment)));
+  return fmt::format("{} signature by kiln, key {}\n{}\n{}{}\n{}\n", kComment,
+                     key_name(signer.key), make_line(kHashed, signer.key, signature),
+                     kTrustedComment, trusted_comment, encode_base64(whole));
+}
+
+Result<void> check_minisig(std::string_view minisig, const Blake2b512& digest,
+                           std::span<const PublicKey> trusted) {
+  const bool begins = next_line(minisig).starts_with(kComment);
+  const auto line = parse_line<sizeof(Ed25519Signature)>(next_line(minisig), kHashed);
+  std::string_view comment = next_line(minisig);
+  const auto whole = decode_base64(next_line(minisig));
+  if (!begins || !line || !comment.starts_with(kTrustedComment) || !whole ||
+      whole->size() != sizeof(Ed25519Signature) || !minisig.empty())
+    return fail(ErrorCode::kInvalidArgument,
+                "it is no signature as minisign writes it, of a hash");
+  comment.remove_prefix(kTrustedComment.size());
+  const Signature signature{line->first, line->second};
+  KILN_TRY(check_signed(digest, std::span(&signature, 1), trusted));
+  const Bytes message = with_comment(signature.bytes, comment);
+  const auto of_comment = array_at<sizeof(Ed25519Signature)>(*whole, 0);
+  if (std::ranges::none_of(trusted, [&](const PublicKey& key) {
+        return key.id == signature.key && verify(key, message, of_comment);
+      }))
+    return fail(ErrorCode::kUntrusted, "the signature of its comment is wrong");
+  return {};
+}
+
+Bytes encode_signatures(std::span<const Signature> signatures) {
+  Bytes block;
+  append(block, as_bytes(kBlockMagic));
+  append_le(block, static_cast<std::uint32_t>(signatures.size()));
+  for (const Signature& signature : signatures) {
+    append(block, signature.key);
+    append(block, signature.bytes);
+  }
+  append(block, as_bytes(kBlockMagic));
+  return block;
+}
+
+SignatureBlock signatures_at_end(ByteView bytes) {
+  constexpr std::size_t kHead = 12;  // magic and count
+  const auto is_magic = [&](std::size_t at) {
+    return as_text(bytes.subspan(at, kBlockMagic.size())) == kBlockMagic;
+  };
+  if (bytes.size() < kBlockMagic.size() || !is_magic(bytes.size() - kBlockMagic.size()))
+    return {};
+  for (std::size_t count = 1; count <= kMostSignatures; ++count) {
+    const std::size_t size = kHead + count * kSignatureBytes + kBlockMagic.size();
+    if (size > bytes.size())
+      break;
+    const ByteView block = bytes.last(size);
+    if (!is_magic(bytes.size() - size) ||
+        load_le<std::uint32_t>(block, kBlockMagic.size()) != count)
+      continue;
+    SignatureBlock found{size, {}};
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t at = kHead + i * kSignatureBytes;
+      found.signatures.push_back(
+          {array_at<sizeof(KeyId)>(block, at),
+           array_at<sizeof(Ed25519Signature)>(block, at + sizeof(KeyId))});
+    }
+    return found;
+  }
+  return {};
+}
+
+}  // namespace kiln

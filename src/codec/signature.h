@@ -1,0 +1,119 @@
+// Ed25519 signatures as minisign makes them, over the BLAKE2b-512 of what is signed:
+// its text forms of public keys and signatures, and Kiln's block of them behind a file.
+// cache/FORMAT.md, "Signatures", is the contract. private_key.h signs.
+
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kiln/result.h"
+#include "util/bytes.h"
+
+namespace kiln {
+
+/// Names a key, nothing more: two keys may have the same.
+using KeyId = std::array<std::byte, 8>;
+using Ed25519Signature = std::array<std::byte, 64>;
+
+/// BLAKE2b-512.
+using Blake2b512 = std::array<std::byte, 64>;
+
+/// Hashes bytes that arrive in pieces.
+/// Thread safety: none; one hasher belongs to one thread.
+class Blake2bHasher {
+ public:
+  Blake2bHasher();
+  Blake2bHasher(Blake2bHasher&&) noexcept;
+  Blake2bHasher& operator=(Blake2bHasher&&) noexcept;
+  Blake2bHasher(const Blake2bHasher&) = delete;
+  Blake2bHasher& operator=(const Blake2bHasher&) = delete;
+  ~Blake2bHasher();
+
+  void update(ByteView bytes);
+  /// The hasher must not be used afterwards. Errors: kUnavailable, if this libcrypto
+  /// has no BLAKE2b (a FIPS configuration).
+  [[nodiscard]] Result<Blake2b512> finish();
+
+  [[nodiscard]] static Result<Blake2b512> of(ByteView bytes);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+struct PublicKey {
+  KeyId id{};
+  std::array<std::byte, 32> bytes{};
+  friend bool operator==(const PublicKey&, const PublicKey&) = default;
+};
+
+/// Of whom, and the signature.
+struct Signature {
+  KeyId key{};
+  Ed25519Signature bytes{};
+  friend bool operator==(const Signature&, const Signature&) = default;
+};
+
+/// Signs a message; whose key it is.
+struct Signer {
+  KeyId key{};
+  std::function<Result<Ed25519Signature>(ByteView message)> sign;
+};
+
+/// 16 hex digits, as minisign prints them: the number is little-endian.
+[[nodiscard]] std::string key_name(const KeyId& id);
+
+/// True if `key` made `signature` of `message`.
+[[nodiscard]] bool verify(const PublicKey& key, ByteView message,
+                          const Ed25519Signature& signature);
+
+/// Succeeds if one of `trusted` made one of `signatures` of `digest`. Errors:
+/// kUntrusted: none, by unknown keys alone, or a wrong one.
+[[nodiscard]] Result<void> check_signed(const Blake2b512& digest,
+                                        std::span<const Signature> signatures,
+                                        std::span<const PublicKey> trusted);
+
+/// minisign's public key file, one line of comment and one of the key.
+[[nodiscard]] std::string to_text(const PublicKey& key);
+
+/// The keys of a file with one or more of them, with or without their comments. Errors:
+/// kInvalidArgument: a line that is no key, or no key at all.
+[[nodiscard]] Result<std::vector<PublicKey>> parse_public_keys(std::string_view text);
+
+/// minisign's signature file for what has `digest`. Errors: those of `signer`.
+[[nodiscard]] Result<std::string> make_minisig(const Blake2b512& digest,
+                                               const Signer& signer,
+                                               std::string_view trusted_comment);
+
+/// Succeeds if `minisig`, a signature file of minisign, signs `digest` and its own
+/// comment by one of `trusted`. Errors: kUntrusted; kInvalidArgument: it is no such
+/// file, or one of an old minisign that did not hash.
+[[nodiscard]] Result<void> check_minisig(std::string_view minisig,
+                                         const Blake2b512& digest,
+                                         std::span<const PublicKey> trusted);
+
+// The block of signatures behind a pack or an object.
+
+inline constexpr std::size_t kMostSignatures = 16;
+inline constexpr std::size_t kLargestSignatureBlock =
+    8 + 4 + kMostSignatures * (sizeof(KeyId) + sizeof(Ed25519Signature)) + 8;
+
+[[nodiscard]] Bytes encode_signatures(std::span<const Signature> signatures);
+
+struct SignatureBlock {
+  std::size_t size = 0;  // of the block; 0: there is none
+  std::vector<Signature> signatures;
+};
+
+/// The block at the end of `bytes`, of which the last kLargestSignatureBlock are
+/// enough.
+[[nodiscard]] SignatureBlock signatures_at_end(ByteView bytes);
+
+}  // namespace kiln

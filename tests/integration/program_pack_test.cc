@@ -1,0 +1,365 @@
+// kiln pack, unpack and key, and seeds: objects on their way to other machines.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <zstd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "cache/pack.h"
+#include "codec/private_key.h"
+#include "tests/support/program.h"
+#include "tests/support/sample_pack.h"
+#include "util/read_file.h"
+
+namespace kiln {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::operator+;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using Arguments = test::KilnProgram::Arguments;
+
+const Arguments kWarm{"warm", "--template", "tiny_fwd", "--arch", "9.0"};
+constexpr int kObjects = 6;
+
+class ProgramPackTest : public testing::Test {
+ protected:
+  ProgramPackTest() {
+    kiln_.set("KILN_TEMPLATE_DIR", test::write_tiny_templates(kiln_));
+    kiln_.use_fake_nvrtc();
+  }
+
+  /// Goes on with another, empty cache.
+  void use_cache(const std::string& name) { kiln_.set("KILN_CACHE_DIR", place(name)); }
+  [[nodiscard]] std::string place(const std::string& name) const {
+    return kiln_.folder() / name;
+  }
+  [[nodiscard]] Bytes bytes_of(const std::string& name) const {
+    return read_file(place(name), 1 << 24).value().value();
+  }
+  std::string warm_and_pack(const Arguments& more = {}) {
+    EXPECT_EQ(kiln_.json_of(kWarm)["compiled"], kObjects);
+    EXPECT_EQ(
+        kiln_.json_of(Arguments{"pack", "-o", place("job.kpack")} + more)["objects"],
+        kObjects);
+    return place("job.kpack");
+  }
+  void make_key(const std::string& name) {
+    ASSERT_EQ(kiln_.run({"key", "new", place(name)}).status, 0);
+  }
+  static int hits_of_tier(const json& report, const std::string& tier) {
+    int hits = 0;
+    for (const json& entry : report["entries"])
+      hits += entry["outcome"] == "hit" && entry["tier"] == tier ? 1 : 0;
+    return hits;
+  }
+
+  test::KilnProgram kiln_;
+};
+
+TEST_F(ProgramPackTest, WhatIsPackedIsUnpackedOnAnotherMachine) {
+  const std::string pack = warm_and_pack();
+  use_cache("node");
+  const json unpacked = kiln_.json_of({"unpack", pack});
+  EXPECT_EQ(unpacked["stored"], kObjects);
+  EXPECT_TRUE(unpacked["toolchain"].is_string());
+  EXPECT_EQ(kiln_.json_of({"unpack", pack})["already_there"], kObjects);
+  EXPECT_EQ(kiln_.json_of({"verify"})["checked"], kObjects);
+  const json report = kiln_.json_of(kWarm);
+  EXPECT_EQ(report["hits"], kObjects);
+  EXPECT_EQ(hits_of_tier(report, "disk"), kObjects);
+}
+
+TEST_F(ProgramPackTest, AJobHitsASeedAndNeedsNoNvrtcForIt) {
+  const std::string pack = warm_and_pack();
+  const json record = json::parse(
+      read_text_file(kiln_.cache_dir() / "toolchains/recorded.json", 65536).value());
+  use_cache("node");
+  kiln_.set("KILN_SEED", pack);
+  // Whatever NVRTC is here, the fake one is no longer: the seed alone knows of it.
+  kiln_.unset("KILN_NVRTC");
+  kiln_.set("KILN_TOOLCHAIN", record["nvrtc"].get<std::string>().substr(0, 8));
+  kiln_.set("KILN_NO_JIT", "1");
+  const json asked = kiln_.json_of(kWarm + Arguments{"--dry-run"});
+  EXPECT_EQ(hits_of_tier(asked, "seed"), kObjects);
+  EXPECT_FALSE(fs::exists(place("node"))) << "a dry run makes no root";
+  const json report = kiln_.json_of(kWarm);
+  EXPECT_EQ(report["hits"], kObjects);
+  EXPECT_EQ(report["not_stored"], 0);
+  EXPECT_EQ(hits_of_tier(report, "seed"), kObjects);
+  kiln_.unset("KILN_SEED");
+  EXPECT_EQ(hits_of_tier(kiln_.json_of(kWarm), "disk"), kObjects);
+}
+
+TEST_F(ProgramPackTest, SeveralSeedsAndARootAmongThem) {
+  ASSERT_EQ(
+      kiln_.run({"warm", "--template", "tiny_fwd:dtype=f16", "--arch", "9.0"}).status,
+      0);
+  const std::string root = kiln_.cache_dir();
+  use_cache("other");
+  const std::string pack = warm_and_pack();
+  use_cache("node");
+  const json report = kiln_.json_of(
+      kWarm + Arguments{"--seed", place("none.kpack") + ":" + root + ":" + pack});
+  EXPECT_EQ(hits_of_tier(report, "seed"), kObjects);
+  const json counters = kiln_.json_of({"stats"})["counters"];
+  EXPECT_EQ(counters["seed_hits"], kObjects);
+  EXPECT_EQ(counters["seed_refused"], 1);
+}
+
+TEST_F(ProgramPackTest, DoctorStatsAndWhyKnowTheSeeds) {
+  const std::string pack = warm_and_pack();
+  fs::create_directory(place("node"));
+  use_cache("node");
+  kiln_.set("KILN_SEED", pack + ":" + place("none.kpack"));
+  const json stats = kiln_.json_of({"stats"});
+  ASSERT_EQ(stats["seeds"].size(), 2U);
+  EXPECT_EQ(stats["seeds"][0]["objects"], kObjects);
+  EXPECT_EQ(stats["seeds"][1]["error"]["code"], "not_found");
+  const json why = kiln_.json_of(
+      {"why", "--template", "tiny_fwd:dtype=f16,wide=false", "--arch", "9.0"});
+  EXPECT_EQ(why["same"], true);
+  EXPECT_EQ(why["tier"], "seed");
+  const std::string doctor = kiln_.run({"doctor"}).out;
+  EXPECT_THAT(doctor, HasSubstr("job.kpack: 6 objects"));
+  EXPECT_THAT(doctor, HasSubstr("none.kpack: not used"));
+}
+
+TEST_F(ProgramPackTest, FiltersSelectWhatLsWouldList) {
+  ASSERT_EQ(kiln_.run({"warm", "--all", "--template", "tiny_bwd", "--arch", "8.0,9.0"})
+                .status,
+            0);
+  const json by_name =
+      kiln_.json_of({"pack", "-o", place("a.kpack"), "--template", "tiny_bwd"});
+  EXPECT_EQ(by_name["objects"],
+            kiln_.json_of({"ls", "--template", "tiny_bwd"})["entries"].size());
+  const json by_arch = kiln_.json_of({"pack", "-o", place("a.kpack"), "--arch", "8.0"});
+  EXPECT_EQ(by_arch["objects"],
+            kiln_.json_of({"ls", "--arch", "8.0"})["entries"].size());
+}
+
+TEST_F(ProgramPackTest, RequestsThatTheCacheLacksAreNamedAndTheRestIsPacked) {
+  warm_and_pack();
+  const std::string manifest = kiln_.write(
+      "job.jsonl",
+      R"({"template": "tiny_fwd", "params": {"dtype": "f16"}, "arch": "9.0"})"
+      "\n"
+      R"({"template": "tiny_bwd", "params": {"dtype": "f16"}, "arch": "9.0"})"
+      "\n");
+  const Arguments pack{"pack", "-o", place("b.kpack"), "--manifest", manifest};
+  const json packed = kiln_.json_of(pack, 1);
+  EXPECT_EQ(packed["objects"], 1);
+  EXPECT_EQ(packed["missing"], 1);
+  EXPECT_THAT(packed["problems"][0]["name"].get<std::string>(), HasSubstr("tiny_bwd"));
+  EXPECT_EQ(kiln_.json_of({"pack", "-o", place("c.kpack"), "--template",
+                           "tiny_fwd:dtype=f16", "--arch", "9.0"})["objects"],
+            2);
+}
+
+TEST_F(ProgramPackTest, ADamagedObjectIsNotPacked) {
+  warm_and_pack();
+  const fs::path file = kiln_.object_files().front();
+  fs::permissions(file, fs::perms(0644));
+  fs::resize_file(file, 300);
+  const json packed = kiln_.json_of({"pack", "-o", place("b.kpack")}, 1);
+  EXPECT_EQ(packed["objects"], kObjects - 1);
+  EXPECT_EQ(packed["failed"], 1);
+}
+
+TEST_F(ProgramPackTest, APackIsWrittenWholeOrNotAtAll) {
+  const std::string pack = warm_and_pack();
+  const Bytes before = bytes_of("job.kpack");
+  const auto full =
+      kiln_.run_in_shell("ulimit -f 2; exec kiln pack -o " + pack);  // blocks of 512 B
+  EXPECT_EQ(full.status, 1) << full.text();
+  EXPECT_EQ(bytes_of("job.kpack"), before);
+  for (const auto& entry : fs::directory_iterator(kiln_.folder()))
+    EXPECT_THAT(entry.path().filename().native(), Not(testing::StartsWith(".new-")));
+}
+
+TEST_F(ProgramPackTest, TheSameObjectsGiveTheSamePack) {
+  warm_and_pack();
+  const Bytes first = bytes_of("job.kpack");
+  kiln_.json_of({"pack", "-o", place("again.kpack")});
+  EXPECT_EQ(bytes_of("again.kpack"), first);
+}
+
+TEST_F(ProgramPackTest, ACompressedPackIsUnpackedAndABombIsNot) {
+  warm_and_pack();
+  const json packed = kiln_.json_of({"pack", "-o", place("job.kpack.zst")});
+  EXPECT_EQ(packed["bytes"], fs::file_size(place("job.kpack.zst")));
+  EXPECT_LT(packed["bytes"].get<std::uint64_t>(), fs::file_size(place("job.kpack")));
+  use_cache("node");
+  EXPECT_EQ(kiln_.json_of({"unpack", place("job.kpack.zst")})["stored"], kObjects);
+  Bytes cut = bytes_of("job.kpack.zst");
+  cut.resize(cut.size() - 5);
+  test::write_bytes(place("cut.kpack.zst"), cut);
+  EXPECT_EQ(kiln_.run({"unpack", place("cut.kpack.zst")}).status, 1);
+  const std::string zeros(std::size_t{256} << 20U, '\0');
+  std::string bomb(ZSTD_compressBound(zeros.size()), '\0');
+  bomb.resize(ZSTD_compress(bomb.data(), bomb.size(), zeros.data(), zeros.size(), 1));
+  test::write_bytes(place("bomb.kpack.zst"), as_bytes(bomb));
+  const auto refused = kiln_.run({"unpack", place("bomb.kpack.zst")});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("decompresses to more"));
+}
+
+TEST_F(ProgramPackTest, WhatIsNoPackIsAnErrorThatNamesIt) {
+  kiln_.write("text.kpack", "no pack\n");
+  const auto text = kiln_.run({"unpack", place("text.kpack")});
+  EXPECT_EQ(text.status, 1);
+  EXPECT_THAT(text.err, HasSubstr("text.kpack: "));
+  EXPECT_EQ(kiln_.run({"unpack", place("none.kpack")}).status, 2);
+  EXPECT_EQ(kiln_.run({"pack"}).status, 2);
+  EXPECT_EQ(kiln_.run({"pack", "-o", place("")}).status, 2);
+  EXPECT_EQ(kiln_.run({"key", "newer", "x"}).status, 2);
+  EXPECT_FALSE(fs::exists(kiln_.cache_dir()));
+}
+
+TEST_F(ProgramPackTest, AKeyPairIsMadeOnceAndThePrivateKeyIsForItsOwnerAlone) {
+  make_key("sign.key");
+  struct stat info {};
+  ASSERT_EQ(::stat(place("sign.key").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777U, 0600U);
+  EXPECT_EQ(kiln_.run({"key", "new", place("sign.key")}).status, 2);
+  const json shown = kiln_.json_of({"key", "show", place("sign.key")});
+  EXPECT_EQ(shown, kiln_.json_of({"key", "show", place("sign.key.pub")}));
+  const std::string text = kiln_.run({"key", "show", place("sign.key")}).out;
+  EXPECT_EQ(text, read_text_file(place("sign.key.pub"), 4096).value());
+  EXPECT_THAT(text, Not(HasSubstr("PRIVATE")));
+}
+
+TEST_F(ProgramPackTest, WithTrustedKeysOnlyWhatTheySignedIsUnpacked) {
+  make_key("ours");
+  make_key("theirs");
+  const std::string pack = warm_and_pack({"--sign", place("ours")});
+  use_cache("node");
+  EXPECT_EQ(kiln_.run({"unpack", pack, "--keys", place("theirs.pub")}).status, 1);
+  EXPECT_FALSE(fs::exists(place("node")));
+  const json unpacked = kiln_.json_of({"unpack", pack, "--keys", place("ours.pub")});
+  EXPECT_EQ(unpacked["stored"], kObjects);
+  EXPECT_EQ(unpacked["signed_by"].size(), 1U);
+  kiln_.set("KILN_CACHE_DIR", kiln_.cache_dir());
+  ASSERT_EQ(kiln_.run({"pack", "-o", pack}).status, 0);
+  EXPECT_FALSE(fs::exists(pack + ".minisig")) << "it was of the pack before";
+  kiln_.set("KILN_REMOTE_KEYS", place("ours.pub"));
+  const auto unsigned_one = kiln_.run({"unpack", pack});
+  EXPECT_EQ(unsigned_one.status, 1);
+  EXPECT_THAT(unsigned_one.err, HasSubstr("no signature"));
+}
+
+TEST_F(ProgramPackTest, APoisonedObjectWithAllHashesRemadeIsRefusedByItsSignature) {
+  make_key("ours");
+  warm_and_pack({"--sign", place("ours")});
+  const Bytes signed_pack = bytes_of("job.kpack");
+  const SignatureBlock block = signatures_at_end(signed_pack);
+  Bytes poisoned(signed_pack.begin(),
+                 signed_pack.end() - static_cast<std::ptrdiff_t>(block.size));
+  // A bit of a cubin is changed; then every hash is made to fit.
+  std::size_t row = test::row_of(poisoned, 0);
+  if (load_le<std::uint32_t>(poisoned, row + 80) == 4)  // the toolchain's record
+    row = test::row_of(poisoned, 1);
+  const auto offset = load_le<std::uint64_t>(poisoned, row + 32);
+  const auto size = load_le<std::uint64_t>(poisoned, row + 40);
+  poisoned[offset + cache::header::kBytes + 4] ^= std::byte{1};
+  Bytes object(poisoned.begin() + static_cast<std::ptrdiff_t>(offset),
+               poisoned.begin() + static_cast<std::ptrdiff_t>(offset + size));
+  const auto parsed = cache::header::decode(object, size);
+  ASSERT_TRUE(parsed);
+  test::store_bytes(
+      object, cache::header::kPayloadDigest,
+      Digest::of(ByteView(object).subspan(parsed->sections[0].offset,
+                                          parsed->sections[0].stored_bytes))
+          .bytes());
+  test::repair_checksum(object);
+  test::store_bytes(poisoned, offset, object);
+  test::repair_pack(poisoned);
+  Bytes with_signature = poisoned;
+  with_signature.insert(with_signature.end(),
+                        signed_pack.end() - static_cast<std::ptrdiff_t>(block.size),
+                        signed_pack.end());
+  test::write_bytes(place("poisoned.kpack"), with_signature);
+  use_cache("node");
+  const auto refused =
+      kiln_.run({"unpack", place("poisoned.kpack"), "--keys", place("ours.pub")});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("it was changed"));
+  EXPECT_THAT(kiln_.object_files(), testing::SizeIs(kObjects)) << "those of the first";
+  kiln_.set("KILN_SEED", place("poisoned.kpack"));
+  kiln_.set("KILN_REMOTE_KEYS", place("ours.pub"));
+  const auto warmed = kiln_.run(kWarm + Arguments{"--json"});
+  EXPECT_EQ(warmed.json()["compiled"], kObjects);
+  EXPECT_THAT(warmed.err, HasSubstr("a seed is not used"));
+}
+
+TEST_F(ProgramPackTest, ACommandMaySignInThePlaceOfAKeyFile) {
+  make_key("ours");
+  make_key("theirs");
+  const std::string openssl =
+      fmt::format("cat > {0} && openssl pkeyutl -sign -inkey {1} -rawin -in {0}",
+                  place("message"), place("ours"));
+  if (kiln_.run_in_shell("command -v openssl").status != 0)
+    GTEST_SKIP() << "THERE IS NO openssl PROGRAM: --signer was not tried with it";
+  const std::string pack =
+      warm_and_pack({"--signer", openssl, "--keys", place("ours.pub")});
+  use_cache("node");
+  EXPECT_EQ(kiln_.json_of({"unpack", pack, "--keys", place("ours.pub")})["stored"],
+            kObjects);
+  const Arguments again{"pack", "-o", pack, "--keys"};
+  kiln_.set("KILN_CACHE_DIR", kiln_.cache_dir());
+  EXPECT_EQ(
+      kiln_.run(again + Arguments{place("theirs.pub"), "--signer", openssl}).status, 2);
+  for (const char* const wrong : {"exit 7", "echo no signature", "kill -9 $$", "yes"}) {
+    const auto failed =
+        kiln_.run(again + Arguments{place("ours.pub"), "--signer", wrong});
+    EXPECT_EQ(failed.status, 3) << failed.text();
+  }
+  EXPECT_EQ(kiln_.json_of({"unpack", pack, "--keys", place("ours.pub")})["failed"], 0)
+      << "the pack is as it was";
+}
+
+TEST_F(ProgramPackTest, MinisignChecksOurSignaturesAndWeCheckMinisigns) {
+  if (kiln_.run_in_shell("command -v minisign").status != 0)
+    GTEST_SKIP() << "THERE IS NO minisign HERE: our signatures were not shown to it";
+  make_key("ours");
+  const std::string pack = warm_and_pack({"--sign", place("ours")});
+  kiln_.json_of({"pack", "-o", pack + ".zst", "--sign", place("ours")});
+  for (const std::string& file : {pack, pack + ".zst"}) {
+    const auto checked = kiln_.run_in_shell(
+        fmt::format("minisign -Vm {} -p {}", file, place("ours.pub")));
+    EXPECT_EQ(checked.status, 0) << checked.text();
+  }
+  // A pack without a signature of its own, signed as any file is.
+  const std::string plain = place("plain.kpack");
+  kiln_.json_of({"pack", "-o", plain});
+  const auto signed_by_minisign = kiln_.run_in_shell(
+      fmt::format("cd {} && minisign -GW -p m.pub -s m.key && minisign -Sm plain.kpack "
+                  "-s m.key",
+                  kiln_.folder().native()));
+  ASSERT_EQ(signed_by_minisign.status, 0) << signed_by_minisign.text();
+  use_cache("node");
+  EXPECT_EQ(kiln_.run({"unpack", plain, "--keys", place("ours.pub")}).status, 1);
+  EXPECT_EQ(kiln_.json_of({"unpack", plain, "--keys", place("m.pub")})["stored"],
+            kObjects);
+  std::fstream(plain, std::ios::in | std::ios::out).seekp(200).write("x", 1);
+  EXPECT_EQ(kiln_.run({"unpack", plain, "--keys", place("m.pub")}).status, 1);
+}
+
+TEST_F(ProgramPackTest, APackThatAnybodyCanWriteIsNotUnpacked) {
+  const std::string pack = warm_and_pack();
+  fs::permissions(pack, fs::perms(0666));
+  use_cache("node");
+  EXPECT_EQ(kiln_.run({"unpack", pack}).status, 1);
+  const json report = kiln_.json_of(kWarm + Arguments{"--seed", pack});
+  EXPECT_EQ(report["compiled"], kObjects) << "a seed is trusted like a root";
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,227 @@
+#include "cache/seeds.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+
+#include "cache/cache.h"
+#include "codec/private_key.h"
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/sample_pack.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln::cache {
+namespace {
+
+namespace fs = std::filesystem;
+using test::pack_of;
+using test::sample_objects;
+using test::SampleObject;
+using test::write_bytes;
+
+class SeedsTest : public testing::Test {
+ protected:
+  SeedsTest() { write_bytes(pack_, whole_); }
+
+  std::unique_ptr<Cache> open(std::vector<fs::path> seeds, fs::path root) {
+    CacheOptions options;
+    options.root = std::move(root);
+    options.persistent_dir = dir_.path() / "persistent";
+    options.file_system = &files_;
+    options.seeds = std::move(seeds);
+    options.keys = keys_;
+    options.payload_check = check_;
+    return Cache::open(std::move(options));
+  }
+  std::unique_ptr<Cache> open(std::vector<fs::path> seeds) {
+    return open(std::move(seeds), root_);
+  }
+  std::unique_ptr<Cache> open() { return open({pack_}); }
+
+  /// A root with the sample objects from `first` to `last`, and a toolchain's record.
+  fs::path make_root(const std::string& name, int first, int last) {
+    const fs::path root = dir_.path() / name;
+    const auto cache = open({}, root);
+    for (int i = first; i <= last; ++i)
+      std::ignore = cache->publish(objects_[static_cast<std::size_t>(i)]);
+    fs::create_directory(root / "toolchains");
+    std::ofstream(root / "toolchains" / "recorded.json") << "of " << name;
+    return root;
+  }
+
+  const test::TempDir dir_;
+  test::FaultyFileSystem files_;
+  const fs::path root_ = dir_.path() / "root";
+  const fs::path pack_ = dir_.path() / "job.kpack";
+  fs::path keys_;
+  PayloadCheck check_;
+  const std::vector<StoredObject> objects_ = sample_objects(5);
+  const Bytes whole_ = pack_of(objects_);
+  const Digest key_ = objects_[3].key();
+};
+
+TEST_F(SeedsTest, WhatARootLacksIsFoundInAPackAndPublished) {
+  const auto cache = open();
+  Tier tier = Tier::kBuild;
+  const auto found = cache->find(key_, "sm_90a", &tier);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(tier, Tier::kSeed);
+  EXPECT_TRUE(std::ranges::equal(found->file(), objects_[3].file()));
+  EXPECT_TRUE(cache->find(key_, "sm_90a", &tier));
+  EXPECT_EQ(tier, Tier::kDisk);
+  EXPECT_TRUE(open({})->find(key_)) << "the root has it now";
+  const auto counts = cache->counters().snapshot();
+  EXPECT_EQ(counts.at("hits"), 2U);
+  EXPECT_EQ(counts.at("seed_hits"), 1U);
+  EXPECT_EQ(counts.at("published"), 1U);
+  EXPECT_FALSE(counts.contains("misses"));
+}
+
+TEST_F(SeedsTest, NothingIsOpenedBeforeAMiss) {
+  std::ignore = open({})->publish(objects_[3]);
+  const auto cache = open({dir_.path() / "none"});
+  EXPECT_TRUE(cache->find(key_));
+  EXPECT_FALSE(cache->counters().snapshot().contains("seed_refused"));
+  EXPECT_FALSE(cache->find(objects_[2].key()));
+  EXPECT_FALSE(cache->find(objects_[2].key()));
+  EXPECT_EQ(cache->counters().snapshot().at("seed_refused"), 1U) << "said once";
+}
+
+TEST_F(SeedsTest, ARootIsASeedAndStaysAsItIs) {
+  const fs::path other = make_root("other", 3, 3);
+  const auto stamp = fs::file_time_type::clock::now() - std::chrono::hours(5);
+  fs::last_write_time(Layout(other).object(key_), stamp);
+  const auto cache = open({other});
+  Tier tier = Tier::kBuild;
+  EXPECT_TRUE(cache->find(key_, {}, &tier));
+  EXPECT_EQ(tier, Tier::kSeed);
+  EXPECT_EQ(fs::last_write_time(Layout(other).object(key_)), stamp);
+  EXPECT_FALSE(cache->find(objects_[2].key()));
+}
+
+TEST_F(SeedsTest, TheFirstSeedThatHasASoundObjectGivesIt) {
+  const fs::path other = make_root("other", 0, 4);
+  const std::string file = Layout(other).object(key_);
+  fs::permissions(file, fs::perms(0644));
+  fs::resize_file(file, 400);
+  const auto cache = open({dir_.path() / "none", other, pack_});
+  EXPECT_TRUE(cache->find(key_));
+  EXPECT_EQ(cache->counters().snapshot().at("seed_hits"), 1U);
+  EXPECT_TRUE(fs::exists(file)) << "nobody moves what is in a seed";
+}
+
+TEST_F(SeedsTest, ServesWithoutARootAndWithAReadOnlyOne) {
+  EXPECT_TRUE(open({pack_}, "")->find(key_));
+  files_.before = [](std::string_view call, int) {
+    return call == "writable" ? -EROFS : 0;
+  };
+  const auto cache = open();
+  EXPECT_EQ(cache->mode(), Mode::kReadOnly);
+  Tier tier = Tier::kBuild;
+  EXPECT_TRUE(cache->find(key_, {}, &tier));
+  EXPECT_TRUE(cache->find(key_, {}, &tier));
+  EXPECT_EQ(tier, Tier::kSeed);
+}
+
+TEST_F(SeedsTest, AFullDiskLosesNoHit) {
+  const auto cache = open();
+  files_.before = [](std::string_view call, int) {
+    return call == "write" ? -ENOSPC : 0;
+  };
+  EXPECT_TRUE(cache->find(key_));
+  EXPECT_EQ(cache->counters().snapshot().at("publish_refused.ENOSPC"), 1U);
+}
+
+TEST_F(SeedsTest, AnObjectForAnotherTargetOrWithAWrongPayloadIsAMiss) {
+  const auto cache = open();
+  EXPECT_FALSE(cache->find(key_, "sm_80"));
+  EXPECT_EQ(cache->counters().snapshot().at("corrupt.target"), 1U);
+  check_ = [](const StoredObject&) -> Result<void> {
+    return fail(ErrorCode::kCorrupt, "for another architecture");
+  };
+  const auto checking = open();
+  EXPECT_FALSE(checking->find(key_, "sm_90a"));
+  EXPECT_EQ(checking->counters().snapshot().at("corrupt.payload"), 1U);
+}
+
+TEST_F(SeedsTest, OneThatIsCutMissesAndIsCounted) {
+  fs::resize_file(pack_, whole_.size() - 100);
+  const auto cache = open();
+  EXPECT_FALSE(cache->find(key_));
+  EXPECT_EQ(cache->counters().snapshot().at("seed_refused"), 1U);
+  EXPECT_EQ(cache->seeds()->states().at(0).error->code, ErrorCode::kCorrupt);
+}
+
+TEST_F(SeedsTest, OneThatIsCutWhileOpenMissesAndKillsNobody) {
+  const auto cache = open();
+  EXPECT_TRUE(cache->find(key_));
+  fs::resize_file(pack_, 100);
+  EXPECT_FALSE(cache->find(objects_[2].key()));
+  EXPECT_EQ(cache->counters().snapshot().at("corrupt.size"), 1U);
+  EXPECT_TRUE(cache->find(key_)) << "which the root has";
+}
+
+TEST_F(SeedsTest, OneThatAnotherUserCanWriteIsUntrusted) {
+  fs::permissions(pack_, fs::perms(0666));
+  const fs::path other = make_root("other", 0, 4);
+  fs::permissions(other, fs::perms(0777));
+  const auto cache = open({pack_, other});
+  EXPECT_FALSE(cache->find(key_));
+  EXPECT_EQ(cache->counters().get(Counter::kUntrusted), 2U);
+}
+
+TEST_F(SeedsTest, ACompressedPackIsRefusedWithTheRemedy) {
+  fs::copy(pack_, dir_.path() / "job.kpack.zst");
+  const auto cache = open({dir_.path() / "job.kpack.zst"});
+  EXPECT_FALSE(cache->find(key_));
+  EXPECT_THAT(cache->seeds()->states().at(0).error->message,
+              testing::HasSubstr("zstd -d"));
+}
+
+TEST_F(SeedsTest, ASignedPackNeedsATrustedKeyWhereSomeAreGiven) {
+  const PrivateKey ours = PrivateKey::generate().value();
+  const Signer signer = ours.signer();
+  write_bytes(pack_, pack_of(objects_, std::span(&signer, 1)));
+  keys_ = dir_.path() / "trusted.pub";
+  std::ofstream(keys_) << to_text(ours.public_key());
+  fs::permissions(keys_, fs::perms(0644));
+  EXPECT_TRUE(open()->find(key_));
+  fs::remove_all(root_);
+  std::ofstream(keys_) << to_text(PrivateKey::generate().value().public_key());
+  EXPECT_FALSE(open()->find(key_));
+  std::ofstream(keys_) << to_text(ours.public_key());
+  fs::permissions(keys_, fs::perms(0666));
+  EXPECT_FALSE(open()->find(key_)) << "anybody may have added a key";
+}
+
+TEST_F(SeedsTest, TheirToolchainsAreKnown) {
+  const fs::path other = make_root("other", 0, 0);
+  EXPECT_THAT(open({pack_, other, dir_.path() / "none"})->seeds()->toolchains(),
+              testing::ElementsAre(test::kSampleRecord, "of other"));
+}
+
+TEST_F(SeedsTest, ManyThreadsFindAtOnce) {
+  const auto cache = open();
+  std::vector<std::thread> threads;
+  std::atomic<int> found{0};
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&] {
+      for (const StoredObject& object : objects_)
+        found += cache->find(object.key()) ? 1 : 0;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(found, 40);
+}
+
+TEST_F(SeedsTest, InspectLooksThereToo) {
+  const auto cache = open();
+  Tier tier = Tier::kBuild;
+  EXPECT_TRUE(*cache->inspect(key_, &tier));
+  EXPECT_EQ(tier, Tier::kSeed);
+  EXPECT_FALSE(fs::exists(cache->layout().object(key_)));
+}
+
+}  // namespace
+}  // namespace kiln::cache

@@ -1,0 +1,243 @@
+#include "tools/pack_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <tuple>
+#include <utility>
+
+#include "cache/file_system.h"
+#include "util/posix_error.h"
+#include "util/read_file.h"
+#include "util/try.h"
+#include "util/write_file.h"
+
+namespace kiln::tools {
+namespace {
+
+constexpr mode_t kMode = 0644;
+constexpr int kLevel = 3;
+constexpr std::size_t kChunk = std::size_t{1} << 20U;
+constexpr std::uint64_t kLargestMinisig = 65536;
+// A pack of cubins shrinks four or five times. What grows more than this is no pack.
+constexpr std::uint64_t kMostGrowth = 200;
+constexpr std::uint64_t kAlwaysAllowed = 64ULL << 20U;
+
+/// An unnamed file, which is gone with its descriptor.
+Result<UniqueFd> open_scratch() {
+  std::error_code error;
+  auto folder = std::filesystem::temp_directory_path(error);
+  if (error)
+    folder = "/tmp";
+  UniqueFd file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (file)
+    return file;
+  std::string name = (folder / "kiln-XXXXXX").native();  // NFS, overlayfs
+  file = UniqueFd(::mkostemp(name.data(), O_CLOEXEC));
+  if (!file)
+    return posix_error("create", name, errno);
+  std::ignore = ::unlink(name.c_str());
+  return file;
+}
+
+/// Calls `take` with every byte of `file`, from its start.
+template <typename Take>
+Result<void> read_all(int file, const std::filesystem::path& path, const Take& take) {
+  Bytes chunk(kChunk);
+  std::uint64_t at = 0;
+  for (;;) {
+    const ssize_t n = cache::pread_all(cache::real_file_system(), file, chunk.data(),
+                                       chunk.size(), at);
+    if (n < 0)
+      return posix_error("read", path, static_cast<int>(-n));
+    if (n == 0)
+      return {};
+    KILN_TRY(take(ByteView(chunk).first(static_cast<std::size_t>(n))));
+    at += static_cast<std::uint64_t>(n);
+  }
+}
+
+Result<bool> is_compressed(int file, const std::filesystem::path& path) {
+  constexpr std::size_t kMagicBytes = 4;
+  Bytes begin(kMagicBytes);
+  const ssize_t n =
+      cache::pread_all(cache::real_file_system(), file, begin.data(), begin.size(), 0);
+  if (n < 0)
+    return posix_error("read", path, static_cast<int>(-n));
+  return as_text(begin) == "\x28\xB5\x2F\xFD";
+}
+
+Result<UniqueFd> decompressed(int file, const std::filesystem::path& path) {
+  struct stat info {};
+  if (::fstat(file, &info) != 0)
+    return posix_error("stat", path, errno);
+  const std::uint64_t most =
+      kAlwaysAllowed + kMostGrowth * static_cast<std::uint64_t>(info.st_size);
+  UniqueFd scratch = KILN_TRY(open_scratch());
+  const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(),
+                                                                     &ZSTD_freeDCtx);
+  if (context == nullptr)
+    return fail(ErrorCode::kResourceLimit, "no memory for zstd");
+  Bytes chunk(kChunk);
+  std::uint64_t written = 0;
+  std::size_t left = 0;  // 0 at the end of a frame
+  KILN_TRY(read_all(file, path, [&](ByteView bytes) -> Result<void> {
+    ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
+    for (bool is_full = true; in.pos < in.size || is_full;) {
+      ZSTD_outBuffer out{chunk.data(), chunk.size(), 0};
+      left = ZSTD_decompressStream(context.get(), &out, &in);
+      if (ZSTD_isError(left) != 0)
+        return fail(ErrorCode::kCorrupt,
+                    fmt::format("{} cannot be decompressed: {}", path.native(),
+                                ZSTD_getErrorName(left)));
+      written += out.pos;
+      if (written > most)
+        return fail(ErrorCode::kResourceLimit,
+                    fmt::format("{} decompresses to more than {} bytes: no pack does",
+                                path.native(), most));
+      KILN_TRY(write_all(scratch.get(), ByteView(chunk).first(out.pos), path));
+      is_full = out.pos == out.size;
+    }
+    return {};
+  }));
+  if (left != 0)
+    return fail(ErrorCode::kCorrupt, path.native() + " is cut");
+  return scratch;
+}
+
+}  // namespace
+
+struct PackFile::Compressor {
+  std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context{ZSTD_createCCtx(),
+                                                               &ZSTD_freeCCtx};
+  Bytes out = Bytes(ZSTD_CStreamOutSize());
+
+  template <typename Take>
+  Result<void> compress(ByteView bytes, ZSTD_EndDirective how, const Take& take) {
+    ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
+    for (;;) {
+      ZSTD_outBuffer to{out.data(), out.size(), 0};
+      const std::size_t left = ZSTD_compressStream2(context.get(), &to, &in, how);
+      if (ZSTD_isError(left) != 0)
+        return fail(ErrorCode::kResourceLimit,
+                    fmt::format("zstd: {}", ZSTD_getErrorName(left)));
+      KILN_TRY(take(ByteView(out).first(to.pos)));
+      if (how == ZSTD_e_end ? left == 0 : in.pos == in.size)
+        return {};
+    }
+  }
+};
+
+Result<std::unique_ptr<PackFile>> PackFile::create(const std::filesystem::path& path) {
+  const auto folder =
+      path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  std::string temporary = (folder / ".new-XXXXXX").native();
+  UniqueFd file(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (!file)
+    return posix_error("create", temporary, errno);
+  std::unique_ptr<PackFile> made(
+      new PackFile(path, std::move(temporary), std::move(file)));
+  if (path.native().ends_with(".zst")) {
+    made->compressor_ = std::make_unique<Compressor>();
+    ZSTD_CCtx* const context = made->compressor_->context.get();
+    if (context == nullptr ||
+        ZSTD_isError(
+            ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, kLevel)) != 0 ||
+        ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1)) != 0)
+      return fail(ErrorCode::kUnavailable, "zstd does not start");
+  }
+  return made;
+}
+
+PackFile::PackFile(std::filesystem::path path, std::string temporary, UniqueFd file)
+    : path_(std::move(path)),
+      temporary_(std::move(temporary)),
+      file_(std::move(file)) {}
+
+PackFile::~PackFile() {
+  if (!temporary_.empty())
+    std::ignore = ::unlink(temporary_.c_str());  // nothing more can be done
+}
+
+Result<void> PackFile::write_through(ByteView bytes) {
+  hasher_.update(bytes);
+  written_bytes_ += bytes.size();
+  return write_all(file_.get(), bytes, path_);
+}
+
+Result<void> PackFile::write(ByteView bytes) {
+  if (compressor_ == nullptr)
+    return write_through(bytes);
+  return compressor_->compress(bytes, ZSTD_e_continue, [this](ByteView compressed) {
+    return write_through(compressed);
+  });
+}
+
+Result<std::uint64_t> PackFile::commit(const Signer* signer) {
+  if (compressor_ != nullptr)
+    KILN_TRY(compressor_->compress({}, ZSTD_e_end, [this](ByteView compressed) {
+      return write_through(compressed);
+    }));
+  if (::fchmod(file_.get(), kMode) != 0)
+    return posix_error("chmod", temporary_, errno);
+  if (::fdatasync(file_.get()) != 0)
+    return posix_error("sync", path_, errno);
+  if (::close(file_.release()) != 0)
+    return posix_error("close", path_, errno);
+  const std::filesystem::path minisig = minisig_of(path_);
+  if (signer != nullptr) {
+    const std::string text = KILN_TRY(
+        make_minisig(KILN_TRY(hasher_.finish()), *signer,
+                     fmt::format("file:{}\thashed", path_.filename().native())));
+    KILN_TRY(replace_file(minisig, as_bytes(text), kMode));
+  } else if (::unlink(minisig.c_str()) != 0 && errno != ENOENT) {
+    return posix_error("unlink", minisig, errno);  // it is of the pack before
+  }
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+    return posix_error("rename", path_, errno);
+  temporary_.clear();
+  return written_bytes_;
+}
+
+std::filesystem::path minisig_of(const std::filesystem::path& path) {
+  return path.native() + ".minisig";
+}
+
+Result<std::unique_ptr<const cache::Pack>> open_pack_file(
+    const std::filesystem::path& path, const cache::TrustPolicy& trust,
+    std::span<const PublicKey> keys) {
+  cache::FileSystem& files = cache::real_file_system();
+  UniqueFd file = KILN_TRY(cache::open_trusted_file(files, trust, path));
+  bool needs_signature = !keys.empty();
+  const auto minisig = needs_signature
+                           ? read_text_file(minisig_of(path), kLargestMinisig)
+                           : fail(ErrorCode::kNotFound, "");
+  if (minisig) {
+    Blake2bHasher hasher;
+    KILN_TRY(read_all(file.get(), path, [&](ByteView bytes) -> Result<void> {
+      hasher.update(bytes);
+      return {};
+    }));
+    const auto checked = check_minisig(*minisig, KILN_TRY(hasher.finish()), keys);
+    if (!checked)
+      return fail(checked.error().code, fmt::format("{}: {}", minisig_of(path).native(),
+                                                    checked.error().message));
+    needs_signature = false;
+  }
+  if (KILN_TRY(is_compressed(file.get(), path)))
+    file = KILN_TRY(decompressed(file.get(), path));
+  auto pack = cache::Pack::from(std::move(file), {.file_system = files,
+                                                  .trust = trust,
+                                                  .keys = keys,
+                                                  .needs_signature = needs_signature});
+  if (!pack)
+    pack.error().message = fmt::format("{}: {}", path.native(), pack.error().message);
+  return pack;
+}
+
+}  // namespace kiln::tools

@@ -1,0 +1,65 @@
+// Packs as files that the user names: written whole or not at all, compressed where the
+// name ends in .zst, and read back from either form.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "cache/cache.h"
+#include "cache/pack.h"
+#include "codec/signature.h"
+#include "kiln/result.h"
+#include "util/bytes.h"
+#include "util/unique_fd.h"
+
+namespace kiln::tools {
+
+/// A new file beside `path`, which takes its place at commit(); until then, and if that
+/// is never called, `path` stays as it was.
+/// Thread safety: none.
+class PackFile {
+ public:
+  /// Errors: kIo, kUnavailable (zstd).
+  [[nodiscard]] static Result<std::unique_ptr<PackFile>> create(
+      const std::filesystem::path& path);
+  PackFile(const PackFile&) = delete;
+  PackFile& operator=(const PackFile&) = delete;
+  PackFile(PackFile&&) = delete;
+  PackFile& operator=(PackFile&&) = delete;
+  ~PackFile();
+
+  [[nodiscard]] Result<void> write(ByteView bytes);
+  /// Replaces the file, synced; with a signer, its .minisig as well, just before it.
+  /// Returns the bytes of the file. Errors: kIo; those of the signer.
+  [[nodiscard]] Result<std::uint64_t> commit(const Signer* signer);
+
+ private:
+  struct Compressor;
+
+  PackFile(std::filesystem::path path, std::string temporary, UniqueFd file);
+  [[nodiscard]] Result<void> write_through(ByteView bytes);
+
+  const std::filesystem::path path_;
+  std::string temporary_;  // empty once it is in place
+  UniqueFd file_;
+  std::unique_ptr<Compressor> compressor_;  // null: written as it is
+  Blake2bHasher hasher_;
+  std::uint64_t written_bytes_ = 0;
+};
+
+/// "job.kpack.minisig".
+[[nodiscard]] std::filesystem::path minisig_of(const std::filesystem::path& path);
+
+/// Opens a pack, compressed or not, that only trusted users can write. With `keys` one
+/// of them must have signed: the pack itself, or its .minisig the file. Errors: those
+/// of Pack::open; kResourceLimit, where it decompresses to too much.
+[[nodiscard]] Result<std::unique_ptr<const cache::Pack>> open_pack_file(
+    const std::filesystem::path& path, const cache::TrustPolicy& trust,
+    std::span<const PublicKey> keys);
+
+}  // namespace kiln::tools

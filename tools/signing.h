@@ -1,0 +1,49 @@
+// Who signs what the program writes: a private key file, or a command that holds the
+// key, such as one that asks a hardware module.
+
+#pragma once
+
+#include <chrono>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "build/config.h"
+#include "cache/trust.h"
+#include "codec/signature.h"
+#include "kiln/result.h"
+#include "tools/option_set.h"
+
+namespace kiln::tools {
+
+struct SigningOptions {
+  std::string key;     // --sign
+  std::string signer;  // --signer
+  std::string keys;    // --keys
+};
+
+/// Declares --sign and --signer.
+void add_signing_options(OptionSet& cli, SigningOptions& options);
+/// Declares --keys; `meaning` is its help.
+void add_keys_option(OptionSet& cli, SigningOptions& options,
+                     const std::string& meaning);
+
+/// The keys of --keys, else of KILN_REMOTE_KEYS; none without either. Errors:
+/// kNotFound, kUntrusted, kInvalidArgument, kIo.
+[[nodiscard]] Result<std::vector<PublicKey>> trusted_keys(
+    const Config& config, const SigningOptions& options);
+
+/// Whoever --sign, --signer or KILN_REMOTE_SIGN names; none without them. Errors:
+/// kInvalidArgument (a signer without its public key in `keys`), those of the key file.
+[[nodiscard]] Result<std::vector<Signer>> signers(const Config& config,
+                                                  const SigningOptions& options,
+                                                  std::span<const PublicKey> keys);
+
+/// Runs `command` by the shell, with `input` (at most 4096 bytes) on its standard
+/// input, and returns its standard output. Its process group is killed after `limit`.
+/// Errors: kTimeout; kUnavailable, if it fails or writes too much.
+[[nodiscard]] Result<std::string> run_command(const std::string& command,
+                                              ByteView input,
+                                              std::chrono::milliseconds limit);
+
+}  // namespace kiln::tools
