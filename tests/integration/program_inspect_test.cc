@@ -191,6 +191,28 @@ TEST_F(ProgramInspectTest, ACacheOverItsLimitSaysWhenItIsTrimmed) {
   EXPECT_THAT(kiln_.run({"stats"}).out, Not(HasSubstr("over its limit")));
 }
 
+TEST_F(ProgramInspectTest, StatsForACollectorReplaceTheirFileAndNeverCutIt) {
+  warm("tiny_fwd", "9.0");
+  warm("tiny_fwd", "9.0");
+  const auto printed = kiln_.run({"stats", "--format", "openmetrics"});
+  EXPECT_EQ(printed.status, 0) << printed.text();
+  EXPECT_THAT(printed.out, AllOf(HasSubstr("kiln_gets_total{tier=\"build\"} 6\n"),
+                                 HasSubstr("kiln_gets_total{tier=\"disk\"} 6\n"),
+                                 HasSubstr("kiln_entries 6\n")));
+  const fs::path file = kiln_.folder() / "kiln.prom";
+  kiln_.write("kiln.prom", "old");
+  fs::create_hard_link(file, kiln_.folder() / "reader");
+  EXPECT_EQ(kiln_.run({"stats", "--format", "openmetrics", "--output", file}).status,
+            0);
+  EXPECT_THAT(read_text_file(file, 1U << 20U).value(), testing::EndsWith("# EOF\n"));
+  EXPECT_EQ(read_text_file(kiln_.folder() / "reader", 100).value(), "old")
+      << "written in place";
+  EXPECT_EQ(kiln_.run({"stats", "--output", file}).status, 2);
+  EXPECT_EQ(kiln_.run({"stats", "--format", "openmetrics", "--json"}).status, 2);
+  EXPECT_EQ(kiln_.run({"stats", "--format", "openmetrics", "--output", "no/f"}).status,
+            2);
+}
+
 TEST_F(ProgramInspectTest, ClearTakesKeysFiltersAgesAndAll) {
   const json report = warm("tiny:dtype=bf16", "8.0,9.0");
   ASSERT_EQ(report["compiled"], 8);

@@ -110,6 +110,12 @@ TEST_F(ProgramUsageTest, BadNumbersSizesAndDurationsAreRefused) {
   expect_wrong({"warm", "--quick", "--arch", "9.0", "--timeout", "0"}, {"time limit"});
   expect_wrong({"clear", "--older-than", "-1d"}, {"is not a duration"});
   expect_wrong({"doctor", "--profile", "p.json", "--device", "x"}, {"--device"});
+  for (const char* shard : {"1", "1/", "-1/2", "0/0", "both"})
+    expect_wrong({"warm", "--quick", "--arch", "9.0", "--shard", shard},
+                 {"--shard", std::string("'") + shard + "'", "0/4"});
+  expect_wrong({"warm", "--quick", "--arch", "9.0", "--shard", "2/2"}, {"0 to 1"});
+  expect_wrong({"warm", "--quick", "--arch", "9.0", "--shard", "auto"},
+               {"SLURM_ARRAY_TASK_ID", "SLURM_NODEID", "JOB_COMPLETION_INDEX"});
 }
 
 TEST_F(ProgramUsageTest, BadEnvironmentVariablesAreNamed) {
@@ -130,6 +136,7 @@ TEST_F(ProgramUsageTest, BadEnvironmentVariablesAreNamed) {
 }
 
 TEST_F(ProgramUsageTest, UnknownWordsOfAListAreAnsweredWithTheNearestOne) {
+  expect_wrong({"stats", "--format", "xml"}, {"'xml'", "openmetrics"});
   expect_wrong({"ls", "--sort", "szie"}, {"'szie'", "created", "did you mean 'size'?"});
   expect_wrong({"warm", "--template", "softmx", "--arch", "9.0"},
                {"no template 'softmx'", "did you mean 'softmax'?"});

@@ -18,6 +18,7 @@ using testing::Ge;
 using testing::HasSubstr;
 using testing::Not;
 using testing::SizeIs;
+using test::operator+;
 
 TEST_F(ProgramWarmTest, ASourceThatIsRefusedNamesItsLineOnce) {
   const auto manifest = kiln_.write("m.jsonl", R"({"source":"","options":["--pch"]})"
@@ -118,6 +119,44 @@ TEST_F(ProgramWarmTest, ADryRunBuildsNothingAndSaysWhatIsMissing) {
   EXPECT_EQ(report["missing"], 11);
   EXPECT_THAT(kiln_.run(all).out, HasSubstr("11 missing"));
   EXPECT_THAT(kiln_.object_files(), SizeIs(1));
+}
+
+TEST_F(ProgramWarmTest, ShardsTogetherBuildEachKeyOnce) {
+  kiln_.use_fake_nvrtc();
+  const std::string templates = test::write_tiny_templates(kiln_);
+  const test::KilnProgram::Arguments all{
+      "warm", "--template-dir", templates, "--template", "tiny", "--arch", "9.0"};
+  std::set<std::string> built;
+  for (int shard = 0; shard < 3; ++shard) {
+    const json report = kiln_.json_of(
+        all + test::KilnProgram::Arguments{"--shard", fmt::format("{}/3", shard)});
+    expect_sums(report);
+    EXPECT_EQ(report["compiled"], report["requested"]);
+    EXPECT_EQ(report["shard"]["index"], shard);
+    EXPECT_EQ(report["shard"]["count"], 3);
+    EXPECT_EQ(report["shard"]["elsewhere"].get<int>() + report["requested"].get<int>(),
+              12);
+    for (const std::string& key : keys_of(report))
+      EXPECT_TRUE(built.insert(key).second) << "in two shards";
+  }
+  EXPECT_THAT(built, SizeIs(12));
+  EXPECT_EQ(kiln_.json_of(all)["hits"], 12);
+  kiln_.set("JOB_COMPLETION_INDEX", "1");
+  kiln_.set("KILN_SHARDS", "3");
+  const auto named = kiln_.run(all + test::KilnProgram::Arguments{"--shard", "auto"});
+  EXPECT_THAT(named.err, HasSubstr("shard 1/3 (--shard auto, JOB_COMPLETION_INDEX and "
+                                   "KILN_SHARDS): "));
+}
+
+TEST_F(ProgramWarmTest, AShardWithNothingToDoIsDone) {
+  kiln_.use_fake_nvrtc();
+  const std::string manifest = write_sources(1);
+  int requested = 0;
+  for (const char* shard : {"0/2", "1/2"})
+    requested +=
+        kiln_.json_of({"warm", "--manifest", manifest, "--shard", shard})["requested"]
+            .get<int>();
+  EXPECT_EQ(requested, 1);
 }
 
 TEST_F(ProgramWarmTest, ADryRunLeavesNoTraceInAnEmptyPlace) {

@@ -192,12 +192,14 @@ def test_the_dockerfile_warms_a_folder_that_its_second_stage_can_use(machine):
     assert ", 0 compiled" in said
 
 
-def test_each_task_of_the_array_builds_its_architecture_and_the_prolog_brings_it_to_the_node(machine):
+def test_each_task_of_the_array_builds_its_part_and_the_prolog_brings_it_to_the_node(machine):
     array, prolog = recipe("kiln-warm"), recipe("prolog")
     last = int(re.search(r"--array=0-(\d+)", array)[1])
+    slurm = {"SLURM_ARRAY_TASK_COUNT": str(last + 1), "SLURM_ARRAY_TASK_MIN": "0", "SLURM_CPUS_PER_TASK": "2"}
     for task in range(last + 1):
-        machine(array, SLURM_ARRAY_TASK_ID=str(task), SLURM_CPUS_PER_TASK="2")
-    machine(array, SLURM_ARRAY_TASK_ID=str(last + 1), status=1)  # more tasks than architectures
+        said = machine(array, SLURM_ARRAY_TASK_ID=str(task), **slurm)
+        assert re.search(r"^(\d+) requested: 0 hits, \1 compiled", said, re.M), "in two parts: " + said
+    machine(array, SLURM_ARRAY_TASK_ID=str(last + 1), status=2, **slurm)
     wrapped = re.search(r"--wrap '([^']*)'", PAGE)[1].replace("\n", " ")
     machine(wrapped)
     use = "KILN_NO_JIT=1 KILN_CACHE_DIR=/var/lib/kiln/cache kiln warm --preset llama-3-8b --arch 8.0,9.0,10.0"
@@ -262,6 +264,8 @@ def test_the_watch_is_quiet_about_a_sound_cache_and_not_about_a_damaged_one(mach
     stats = json.loads((machine.folder / "srv/kiln/stats.json").read_text())
     for name in ("bytes", "limit_bytes", "counters"):
         assert name in stats
+    metrics = (machine.folder / "srv/kiln/kiln.prom").read_text()
+    assert f"\nkiln_entries {stats['entries']}\n" in metrics and metrics.endswith("# EOF\n"), metrics
     damaged = next((machine.folder / "srv/kiln/cache/objects").glob("v1/*/*"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
     said = machine(watch)

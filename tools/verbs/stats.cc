@@ -7,6 +7,8 @@
 
 #include "tools/open_cache.h"
 #include "tools/output/entries.h"
+#include "tools/output/file_output.h"
+#include "tools/output/openmetrics.h"
 #include "tools/verbs.h"
 #include "util/try.h"
 #include "util/units.h"
@@ -14,9 +16,33 @@
 namespace kiln::tools {
 namespace {
 
-Result<int> run(Context& context) {
+struct StatsOptions {
+  std::string format;
+  std::string output = "-";
+};
+
+Result<void> check(const Context& context, const OptionSet& cli,
+                   const StatsOptions& options) {
+  if (cli.is_given("--format") && options.format != "openmetrics")
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--format: '{}' is unknown; there is openmetrics", options.format));
+  if (cli.is_given("--output") && options.format.empty())
+    return fail(ErrorCode::kInvalidArgument, "--output goes with --format openmetrics");
+  if (context.json && !options.format.empty())
+    return fail(ErrorCode::kInvalidArgument,
+                "--json and --format are two formats; leave one of them out");
+  return check_output_path("--output", options.output);
+}
+
+Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& options) {
+  KILN_TRY(check(context, cli, options));
   const auto cache = KILN_TRY(open_cache(context.config));
   const cache::Stats stats = KILN_TRY(cache->stats());
+  if (!options.format.empty()) {
+    KILN_TRY(write_output_file(options.output, as_bytes(openmetrics_text(stats))));
+    return 0;
+  }
   const auto seeds = cache->seeds() != nullptr ? cache->seeds()->states()
                                                : std::vector<cache::SeedState>();
   if (context.json) {
@@ -47,8 +73,16 @@ Result<int> run(Context& context) {
 
 }  // namespace
 
-Run add_stats(OptionSet& /*cli*/) {
-  return [](Context& context) { return finish(context, run(context)); };
+Run add_stats(OptionSet& cli) {
+  auto options = std::make_shared<StatsOptions>();
+  cli.option("--format", options->format, "openmetrics",
+             "For a collector of metrics, such as Prometheus");
+  cli.option(
+      "--output", options->output, "FILE",
+      "With --format: replace FILE in one step, as a textfile collector needs it");
+  return [options, cli](Context& context) {
+    return finish(context, run(context, cli, *options));
+  };
 }
 
 }  // namespace kiln::tools

@@ -6,11 +6,14 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 
 #include "tools/build_run.h"
 #include "tools/output/file_output.h"
 #include "tools/presets.h"
 #include "tools/selection.h"
+#include "tools/shard_option.h"
 #include "tools/verbs.h"
 #include "util/log.h"
 #include "util/try.h"
@@ -25,7 +28,22 @@ struct WarmOptions {
   bool dry_run = false;
   bool fail_fast = false;
   std::string events;
+  std::string shard;
 };
+
+/// Leaves the items of other shards out and returns how many they are. One without a
+/// key fails in every shard.
+std::size_t keep_shard(const remote::Shard& shard, BuildReport& report) {
+  std::set<Digest> others;
+  std::erase_if(report.items, [&](const BuildItem& item) {
+    const Digest* const key = key_of(item);
+    if (key == nullptr || shard.owns(*key))
+      return false;
+    others.insert(*key);
+    return true;
+  });
+  return others.size();
+}
 
 /// Records the NVRTC that built most of this warm, for the next job to choose.
 void record_toolchain(BuildService& service, const BuildReport& report) {
@@ -58,6 +76,9 @@ Result<int> run(Context& context, const WarmOptions& options) {
   }
   if (!options.time_limit.empty())
     config.compile_timeout = KILN_TRY(parse_time_limit(options.time_limit));
+  std::optional<ShardChoice> choice;
+  if (!options.shard.empty())
+    choice = KILN_TRY(parse_shard(options.shard, process_environment()));
   std::unique_ptr<EventLog> events;
   if (!options.events.empty()) {
     KILN_TRY(check_output_path("--events", options.events));
@@ -68,6 +89,13 @@ Result<int> run(Context& context, const WarmOptions& options) {
   PlanService plans(*service);
   BuildReport report =
       KILN_TRY(list_items(context, *service, plans, options.selection));
+  std::size_t elsewhere = 0;
+  if (choice) {
+    elsewhere = keep_shard(choice->shard, report);
+    print_error(fmt::format("shard {}/{} ({}): {} of other shards are left out\n",
+                            choice->shard.index, choice->shard.count, choice->from,
+                            elsewhere));
+  }
   report.driver = config.for_driver;
   print_toolchains(context, report);
   print_never_asked_for(context, report);
@@ -83,10 +111,16 @@ Result<int> run(Context& context, const WarmOptions& options) {
   leave_out_refused(report);
   if (!options.dry_run)
     record_toolchain(*service, report);
-  if (context.json)
-    print_json(report_json(report));
-  else
+  if (context.json) {
+    auto document = report_json(report);
+    if (choice)
+      document["shard"] = {{"index", choice->shard.index},
+                           {"count", choice->shard.count},
+                           {"elsewhere", elsewhere}};
+    print_json(document);
+  } else {
     print_report(context, report);
+  }
   return exit_code_of(report);
 }
 
@@ -99,6 +133,11 @@ Run add_warm(OptionSet& cli) {
              "Builds at a time (default: the usable cores)");
   cli.option("--timeout", options->time_limit, "DURATION",
              "Time limit of one build: 90, 5m (default: 300)");
+  cli.option(
+      "--shard", options->shard, "I/N|auto",
+      "Build only part I of N, counted from 0, so that N machines share the work; "
+      "auto: the task of a Slurm array, the node of a Slurm job, or the index of a "
+      "Kubernetes Job with KILN_SHARDS");
   cli.flag("--dry-run", options->dry_run, "Say what would be built; build nothing");
   cli.flag("--fail-fast", options->fail_fast, "Stop at the first failure");
   cli.option("--events", options->events, "FILE",

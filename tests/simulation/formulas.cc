@@ -1,0 +1,83 @@
+// What pencil and paper say of a fleet; docs/fleet.md has the formulas.
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "remote/breaker.h"
+#include "remote/pacing.h"
+#include "remote/shard.h"
+#include "tests/simulation/fleet.h"
+
+namespace kiln::simulation {
+namespace {
+
+std::uint32_t largest_shard(const Parameters& is) {
+  std::vector<std::uint32_t> shards(is.nodes);
+  for (const Digest& key : keys_of(is)) ++shards[remote::shard_of(key, is.nodes)];
+  return *std::ranges::max_element(shards);
+}
+
+/// When a poll that began at 0 looks for the first time after `when`, on average.
+double next_poll_s(double when) {
+  remote::Poll poll(TimePoint{} + std::chrono::hours(1), [] { return 0.5; });
+  TimePoint look{};
+  while (in_seconds(look - TimePoint{}) < when) look = *poll.next(look);
+  return in_seconds(look - TimePoint{});
+}
+
+}  // namespace
+
+std::vector<Digest> keys_of(const Parameters& parameters) {
+  std::vector<Digest> keys;
+  for (std::uint32_t i = 0; i < parameters.kernels; ++i)
+    keys.push_back(Digest::of(as_bytes("kernel " + std::to_string(i))));
+  return keys;
+}
+
+double foreseen_s(const Parameters& is) {
+  const double kernels = is.kernels;
+  const double build = in_seconds(is.build);
+  const double all = is.nodes * kernels;
+  const double pack = kernels * static_cast<double>(is.object_bytes) / is.compression /
+                      is.server.bytes_per_second;
+  const double rate = is.server.requests_per_second;
+  const double naive = kernels * build / is.jobs;
+  const double reads = kernels * in_seconds(is.hit);
+  if (is.server.death != Death::kNever && is.way == Way::kShardsPack)
+    return 0;
+  if (is.server.death != Death::kNever)
+    return naive + remote::Breaker::kFailuresToOpen * in_seconds(is.wait);
+  switch (is.way) {
+    case Way::kNaive:
+      return naive;
+    case Way::kSharedFiles:
+      return std::max(is.is_warm ? 0 : naive, all * is.operations_a_file / rate);
+    case Way::kObjects:
+      if (!is.is_warm)  // a look-up that finds nothing, and a build; HEAD and PUT
+        return std::max(naive, all * (is.pushes ? 2 : 1) / rate);
+      return std::max(
+          {all * static_cast<double>(is.object_bytes) / is.server.bytes_per_second,
+           all / rate, in_seconds(is.skew)});
+    case Way::kPack:
+      return is.nodes * pack + reads;
+    case Way::kBroadcast: {
+      double time = 0;  // each level of the tree: as many sends as it has branches
+      for (double left = is.nodes - 1.0, level = is.tree_width; left > 0;
+           left -= level, level *= is.tree_width)
+        time += pack * std::ceil(std::min(left / (level / is.tree_width),
+                                          1.0 * is.tree_width));
+      return time + reads;
+    }
+    case Way::kShardsPack: {
+      const double shard = std::ceil(1.0 * largest_shard(is) / is.jobs) * build;
+      const double lost = is.dead_shards * naive;
+      // The pack is made at the first look after the last shard, or at the end.
+      const double made = lost > 0 ? in_seconds(is.poll) + lost : next_poll_s(shard);
+      return made + is.nodes * pack + reads;
+    }
+  }
+  return 0;
+}
+
+}  // namespace kiln::simulation

@@ -1,0 +1,65 @@
+// The queue of uploads: bounded, in order, each key once, and nothing dropped unseen.
+
+#include "remote/upload_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace kiln::remote {
+namespace {
+
+using Queue = UploadQueue<int>;
+using Added = Queue::Added;
+
+Digest upload_key(int number) {
+  return Digest::of(as_bytes(std::to_string(number)));
+}
+
+TEST(UploadQueue, TakesInTheOrderOfArrival) {
+  Queue queue;
+  EXPECT_FALSE(queue.take());
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(queue.add(upload_key(i), i), Added::kYes);
+  for (int i = 0; i < 5; ++i) {
+    const auto taken = queue.take();
+    ASSERT_TRUE(taken);
+    EXPECT_EQ(taken->first, upload_key(i));
+    EXPECT_EQ(taken->second, i);
+  }
+  EXPECT_FALSE(queue.take());
+}
+
+TEST(UploadQueue, TheSixtyFifthIsDroppedAndCountedAndThereIsRoomAgainAfterATake) {
+  Queue queue;
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(queue.add(upload_key(i), i), Added::kYes);
+  for (int i = 64; i < 100; ++i)
+    EXPECT_EQ(queue.add(upload_key(i), i), Added::kDropped);
+  EXPECT_EQ(queue.size(), 64U);
+  EXPECT_EQ(queue.dropped(), 36U);
+  EXPECT_EQ(queue.take()->second, 0) << "the oldest stays";
+  EXPECT_EQ(queue.add(upload_key(100), 100), Added::kYes);
+  EXPECT_EQ(queue.add(upload_key(101), 101), Added::kDropped);
+}
+
+TEST(UploadQueue, AKeyThatWaitsIsNotAddedAgainAndNotCounted) {
+  Queue queue;
+  for (int i = 0; i < 64; ++i) queue.add(upload_key(i), i);
+  EXPECT_EQ(queue.add(upload_key(7), 8), Added::kIsThere);
+  EXPECT_EQ(queue.dropped(), 0U);
+  queue.take();
+  EXPECT_EQ(queue.add(upload_key(0), 9), Added::kYes)
+      << "it was taken: it may have to go again";
+}
+
+TEST(UploadQueue, WhatWaitsAtTheEndIsCounted) {
+  Queue queue;
+  for (int i = 0; i < 70; ++i) queue.add(upload_key(i), i);
+  queue.take();
+  queue.drop_all();
+  EXPECT_EQ(queue.size(), 0U);
+  EXPECT_EQ(queue.dropped(), 6U + 63U);
+  EXPECT_EQ(queue.add(upload_key(1), 1), Added::kYes);
+}
+
+}  // namespace
+}  // namespace kiln::remote

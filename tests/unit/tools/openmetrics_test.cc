@@ -1,0 +1,106 @@
+// The text of `stats --format openmetrics`, held against the grammar of OpenMetrics 1.0
+// as far as counters and gauges need it.
+
+#include "tools/output/openmetrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+namespace kiln::tools {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+cache::Stats some_stats() {
+  cache::Stats stats;
+  stats.totals.entries = 12;
+  stats.totals.bytes = 345678;
+  stats.limit_bytes = 10ULL << 30U;
+  stats.counters = {{"compiled", 12},    {"corrupt.checksum", 1},
+                    {"corrupt.size", 2}, {"hits", 18446744073709551615ULL},
+                    {"misses", 12},      {"publish_refused.ENOSPC", 3}};
+  return stats;
+}
+
+/// Each sample with its value; a failure for every line that the grammar does not have.
+std::map<std::string, std::string> samples_of(const std::string& text) {
+  static const std::regex kMeta(
+      "# (TYPE [a-zA-Z_:][a-zA-Z0-9_:]* (counter|gauge)|UNIT "
+      "([a-zA-Z_:][a-zA-Z0-9_:]*) "
+      "([a-z]+)|HELP [a-zA-Z_:][a-zA-Z0-9_:]* [^\"\\\\]*)");
+  static const std::regex kSample(
+      "([a-zA-Z_:][a-zA-Z0-9_:]*)(\\{[a-zA-Z_][a-zA-Z0-9_]*=\"[^\"\\\\]*\"\\})? "
+      "([0-9]+)");
+  std::map<std::string, std::string> samples;
+  std::set<std::string> families;
+  std::string family;
+  std::string type;
+  EXPECT_TRUE(text.ends_with("\n# EOF\n"));
+  std::istringstream lines(text.substr(0, text.rfind("# EOF\n")));
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch part;
+    if (std::regex_match(line, part, kMeta)) {
+      std::istringstream words(line.substr(2));
+      std::string kind;
+      std::string name;
+      words >> kind >> name;
+      if (kind == "TYPE") {
+        EXPECT_TRUE(families.insert(name).second) << "two families " << name;
+        family = name;
+        words >> type;
+      }
+      EXPECT_EQ(name, family) << line;
+      if (kind == "UNIT") {
+        EXPECT_TRUE(name.ends_with("_" + part[4].str())) << line;
+      }
+      continue;
+    }
+    EXPECT_TRUE(std::regex_match(line, part, kSample)) << line;
+    EXPECT_EQ(part[1], type == "counter" ? family + "_total" : family) << line;
+    EXPECT_TRUE(samples.emplace(part[1].str() + part[2].str(), part[3]).second)
+        << "twice: " << line;
+  }
+  return samples;
+}
+
+TEST(OpenMetrics, HasEveryCountOnceInTheGrammar) {
+  const auto samples = samples_of(openmetrics_text(some_stats()));
+  EXPECT_EQ(samples, (std::map<std::string, std::string>{
+                         {"kiln_entries", "12"},
+                         {"kiln_size_bytes", "345678"},
+                         {"kiln_limit_bytes", "10737418240"},
+                         {"kiln_gets_total{tier=\"disk\"}", "18446744073709551615"},
+                         {"kiln_gets_total{tier=\"build\"}", "12"},
+                         {"kiln_misses_total", "12"},
+                         {"kiln_corrupt_total{check=\"checksum\"}", "1"},
+                         {"kiln_corrupt_total{check=\"size\"}", "2"},
+                         {"kiln_publish_refused_total{errno=\"ENOSPC\"}", "3"}}));
+}
+
+TEST(OpenMetrics, EveryCounterThereIsFitsTheGrammar) {
+  cache::Stats stats;
+  for (std::size_t i = 0; i < cache::kCounterCount; ++i)
+    stats.counters[std::string(to_string(static_cast<cache::Counter>(i)))] = i;
+  EXPECT_EQ(samples_of(openmetrics_text(stats)).size(), cache::kCounterCount + 3);
+}
+
+TEST(OpenMetrics, ACacheWithoutCountsIsWhole) {
+  EXPECT_EQ(samples_of(openmetrics_text({})).size(), 3U);
+}
+
+TEST(OpenMetrics, HasNoTypeThatTheOlderFormatLacks) {
+  // node_exporter's textfile collector drops a whole file with a type that it does not
+  // know.
+  for (const char* type : {" info\n", " stateset\n", " unknown\n", " gaugehistogram\n"})
+    EXPECT_THAT(openmetrics_text(some_stats()), Not(HasSubstr(type)));
+}
+
+}  // namespace
+}  // namespace kiln::tools
