@@ -37,6 +37,9 @@ std::string_view to_string(Counter counter) {
       "slot_holder_ignored",
       "temporaries_swept",
       "quarantine_swept",
+      "pch_made",
+      "pch_used",
+      "pch_refused",
   };
   return kNames[static_cast<std::size_t>(counter)];
 }

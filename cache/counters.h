@@ -39,8 +39,11 @@ enum class Counter : std::uint8_t {
   kSlotHolderIgnored,  // the holder had no heartbeat
   kTemporariesSwept,   // left by publishers that died
   kQuarantineSwept,
+  kPrecompiledMade,
+  kPrecompiledUsed,
+  kPrecompiledRefused,  // not made, or not used although it was there
 };
-inline constexpr std::size_t kCounterCount = 23;
+inline constexpr std::size_t kCounterCount = 26;
 
 /// "hits", "lock_bypassed", ... as in `stats --json`.
 [[nodiscard]] std::string_view to_string(Counter counter);

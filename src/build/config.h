@@ -27,6 +27,9 @@ inline constexpr unsigned kMostJobs = 1024;
 /// The minimum of KILN_WORKER_MEMORY: NVRTC alone needs more.
 inline constexpr std::uint64_t kLeastWorkerMemory = 64ULL << 20U;
 
+/// The default of KILN_PCH_SIZE: about ten of CUB's.
+inline constexpr std::uint64_t kDefaultPrecompiledBytes = 2ULL << 30U;
+
 /// "cudnn" or "kiln". Errors: kInvalidArgument.
 [[nodiscard]] Result<AttentionSetting> parse_attention(const std::string& text);
 
@@ -43,6 +46,8 @@ struct Config {
   // names a place, so the cache lives in memory only.
   std::filesystem::path cache_dir;
   std::uint64_t cache_limit_bytes = cache::kDefaultLimitBytes;
+  /// Of precompiled headers beside the objects; 0: none are made or used.
+  std::uint64_t precompiled_limit_bytes = kDefaultPrecompiledBytes;
   std::filesystem::path runtime_dir;  // XDG_RUNTIME_DIR: locks of a root on a network
   std::vector<uid_t> trusted_uids;    // object owners besides this user and root
 
