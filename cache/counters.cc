@@ -39,6 +39,9 @@ std::string_view to_string(Counter counter) {
       "quarantine_swept",
       "seed_hits",
       "seed_refused",
+      "pch_made",
+      "pch_used",
+      "pch_refused",
   };
   return kNames[static_cast<std::size_t>(counter)];
 }

@@ -41,8 +41,11 @@ enum class Counter : std::uint8_t {
   kQuarantineSwept,
   kSeedHits,     // these are among kHits
   kSeedRefused,  // a seed, or an object in one
+  kPrecompiledMade,
+  kPrecompiledUsed,
+  kPrecompiledRefused,  // not made, or not used although it was there
 };
-inline constexpr std::size_t kCounterCount = 25;
+inline constexpr std::size_t kCounterCount = 28;
 
 /// "hits", "lock_bypassed", ... as in `stats --json`.
 [[nodiscard]] std::string_view to_string(Counter counter);

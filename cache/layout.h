@@ -50,6 +50,7 @@ class Layout {
     return toolchains() / "recorded.json";
   }
   [[nodiscard]] std::filesystem::path memo() const { return root_ / "memo"; }
+  [[nodiscard]] std::filesystem::path precompiled() const { return root_ / "pch"; }
   [[nodiscard]] std::filesystem::path index() const { return root_ / "index.sqlite"; }
   [[nodiscard]] std::filesystem::path counters() const { return root_ / "counters"; }
   /// Its mtime is when a process last checked whether this root needs a trim.

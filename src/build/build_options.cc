@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "build/artifact.h"
+#include "build/precompiled_store.h"
 #include "build/wait_notice.h"
 #include "compile/pool/cores.h"
 #include "util/log.h"
@@ -41,6 +42,14 @@ OwnFolder counted(cache::Cache& cache, std::filesystem::path folder) {
           [&counters = cache.counters()] { counters.add(cache::Counter::kUntrusted); }};
 }
 
+OwnFolder precompiled_folder(const Config& config, cache::Cache& cache) {
+  const bool is_local = cache.lock_folder().path == cache.layout().locks();
+  if (config.precompiled_limit_bytes == 0 || cache.mode() != cache::Mode::kReadWrite ||
+      !is_local)
+    return {};
+  return counted(cache, cache.layout().precompiled());
+}
+
 compile::PoolOptions pool_options(const Config& config, const LazyCount& jobs,
                                   cache::Cache& cache) {
   compile::PoolOptions options;
@@ -51,6 +60,7 @@ compile::PoolOptions pool_options(const Config& config, const LazyCount& jobs,
   options.memory_limit_bytes = config.worker_memory_bytes;
   if (cache.mode() == cache::Mode::kReadWrite)
     options.reproductions = counted(cache, cache.layout().repro());
+  options.scratch = PrecompiledStore::scratch(precompiled_folder(config, cache));
   options.on_refused = [&counters = cache.counters()] {
     counters.add(cache::Counter::kBuildRefused);
   };

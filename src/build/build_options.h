@@ -22,6 +22,10 @@ namespace kiln {
 /// the folder is refused as untrusted.
 [[nodiscard]] OwnFolder counted(cache::Cache& cache, std::filesystem::path folder);
 
+/// Where precompiled headers are; empty where there are none: by the settings, or
+/// because the root cannot be written or is on a network file system.
+[[nodiscard]] OwnFolder precompiled_folder(const Config& config, cache::Cache& cache);
+
 /// `cache` must outlive the pool. Its slots bound how many workers of this machine
 /// build at a time.
 [[nodiscard]] compile::PoolOptions pool_options(const Config& config,

@@ -95,6 +95,8 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
       builds_(*cache_, {config_.compile_timeout, config_.worker_memory_bytes,
                         result_environment()}),
       workers_(pool_options(config_, jobs_, *cache_)),
+      precompiled_(*cache_, precompiled_folder(config_, *cache_),
+                   config_.precompiled_limit_bytes),
       toolchains_(
           config_, hint_folder(*cache_, cache_->layout().toolchains()),
           [this, closing = options.stop](
@@ -201,7 +203,9 @@ Result<NewArtifact> BuildService::build(const KeyedRequest& request,
   job.time_limit = config_.compile_timeout;
   auto compiled =
       builds_.ask_worker(on_phase, [&](const compile::ProgressCallback& watched) {
-        return workers_.compile(job, stop, watched);
+        return precompiled_.compile(request, job, [&](const compile::CompileJob& each) {
+          return workers_.compile(each, stop, watched);
+        });
       });
   if (!compiled)
     return tl::unexpected(

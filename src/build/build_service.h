@@ -13,6 +13,7 @@
 
 #include "build/cached_builds.h"
 #include "build/config.h"
+#include "build/precompiled_headers.h"
 #include "build/request_keys.h"
 #include "build/toolchains.h"
 #include "cache/cache.h"
@@ -113,6 +114,7 @@ class BuildService {
   const std::unique_ptr<cache::Cache> cache_;
   CachedBuilds builds_;
   compile::WorkerPool workers_;
+  const PrecompiledHeaders precompiled_;
   Toolchains toolchains_;
   RequestKeys keys_;
 };

@@ -162,6 +162,9 @@ std::span<const EnvironmentVariable> environment_reference() {
           "Root of the cache; else $XDG_CACHE_HOME/kiln, ~/.cache/kiln."},
       EnvironmentVariable{"KILN_CACHE_SIZE",
                           "Limit of the cache, with its unit: 10GiB, 500M."},
+      EnvironmentVariable{"KILN_PCH_SIZE",
+                          "Limit of precompiled headers in the cache; 2GiB by default, "
+                          "0: none."},
       EnvironmentVariable{"KILN_TRUSTED_UIDS",
                           "Comma-separated user ids whose objects are trusted, too."},
       EnvironmentVariable{"KILN_SEED",
@@ -209,6 +212,7 @@ Result<Config> read_config(const Environment& environment) {
   config.cache_dir = find_cache_dir(reader);
   config.runtime_dir = reader.path("XDG_RUNTIME_DIR").value_or("");
   KILN_TRY(reader.read("KILN_CACHE_SIZE", config.cache_limit_bytes, parse_size));
+  KILN_TRY(reader.read("KILN_PCH_SIZE", config.precompiled_limit_bytes, parse_size));
   KILN_TRY(reader.read("KILN_TRUSTED_UIDS", config.trusted_uids, parse_uids));
   KILN_TRY(
       reader.read("KILN_COMPILE_TIMEOUT", config.compile_timeout, parse_time_limit));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -24,10 +25,6 @@ constexpr std::string_view kTarget =
     "the target is that of the device or architecture that the kernel is for";
 constexpr std::string_view kNotLoadable = "its output cannot be loaded as a kernel";
 constexpr std::string_view kWritesFiles = "a compile writes no file beside the image";
-constexpr std::string_view kPrecompiled =
-    "NVRTC would not open the headers that a precompiled header was made from, so "
-    "nothing could show that the key covers them; leave it out, the kernel is the same";
-
 // Sources: NVRTC documentation, "Supported Compile Options"; the names of nvcc that
 // people try.
 constexpr std::array kRefusals{
@@ -50,15 +47,24 @@ constexpr std::array kRefusals{
     Refusal{"o", kWritesFiles},
     Refusal{"time", kWritesFiles},
     Refusal{"fdevice-time-trace", kWritesFiles},
-    Refusal{"pch", kPrecompiled},
-    Refusal{"create-pch", kPrecompiled},
-    Refusal{"use-pch", kPrecompiled},
-    Refusal{"pch-dir", kPrecompiled},
-    Refusal{"pch-verbose", kPrecompiled},
-    Refusal{"pch-messages", kPrecompiled},
-    Refusal{"instantiate-templates-in-pch", kPrecompiled},
     Refusal{"options-file", "options from a file escape the key: give them one by one"},
     Refusal{"optf", "options from a file escape the key: give them one by one"},
+};
+
+// About precompiled headers, which Kiln shares among processes by itself. They change
+// no image, so they are a wish and no option.
+struct PrecompiledOption {
+  std::string_view option;
+  bool has_value = false;  // which may be the next entry
+};
+constexpr std::array kPrecompiled{
+    PrecompiledOption{"pch"},
+    PrecompiledOption{"create-pch", true},
+    PrecompiledOption{"use-pch", true},
+    PrecompiledOption{"pch-dir", true},
+    PrecompiledOption{"pch-verbose", true},
+    PrecompiledOption{"pch-messages", true},
+    PrecompiledOption{"instantiate-templates-in-pch", true},
 };
 
 // Refused unless the value is "false".
@@ -77,6 +83,29 @@ bool has_nul(std::string_view text) {
 std::string_view without_dashes(std::string_view option) {
   while (option.starts_with('-')) option.remove_prefix(1);
   return option;
+}
+
+/// Removes the options in kPrecompiled; true if there was one.
+bool take_precompiled(std::vector<std::string>& options) {
+  std::vector<std::string> others;
+  for (std::size_t at = 0; at < options.size(); ++at) {
+    const std::string& option = options[at];
+    const std::string_view text = without_dashes(option);
+    const auto* const found = std::find_if(
+        kPrecompiled.begin(), kPrecompiled.end(), [&](const PrecompiledOption& each) {
+          return text.substr(0, text.find_first_of("= ")) == each.option;
+        });
+    if (!option.starts_with('-') || found == kPrecompiled.end()) {
+      others.push_back(option);
+      continue;
+    }
+    const bool value_follows = found->has_value && text == found->option;
+    if (value_follows && at + 1 < options.size() && !options[at + 1].starts_with('-'))
+      ++at;
+  }
+  const bool any = others.size() != options.size();
+  options = std::move(others);
+  return any;
 }
 
 Result<void> check_option(const SourceOptions& source, const std::string& option) {
@@ -157,9 +186,10 @@ Result<void> check_texts(const SourceOptions& source) {
 Result<SourceRequest> resolve_source(SourceOptions source) {
   KILN_TRY(check_sizes(source));
   KILN_TRY(check_texts(source));
+  const bool precompile = take_precompiled(source.options);
   for (const std::string& option : source.options)
     KILN_TRY(check_option(source, option));
-  return SourceRequest{std::move(source)};
+  return SourceRequest{std::move(source), precompile};
 }
 
 Result<ResolvedRequest> resolve(const Request& request,

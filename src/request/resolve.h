@@ -25,6 +25,8 @@ struct TemplateRequest {
 /// them.
 struct SourceRequest {
   SourceOptions source;
+  /// It had options about precompiled headers, and has none any more: make one soon.
+  bool precompile = false;
 };
 
 using ResolvedRequest = std::variant<TemplateRequest, SourceRequest>;

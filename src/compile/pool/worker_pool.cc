@@ -182,7 +182,7 @@ WorkerPool::State::State(const PoolOptions& options)
     : options_(options),
       crash_history_(options.clock ? options.clock : CrashHistory::Clock(Clock::now)),
       workers_(options.max_workers, options.worker,
-               merged(worker_environment(), options.environment)) {}
+               merged(worker_environment(), options.environment), options.scratch) {}
 
 WorkerPool::State::~State() {
   closing_.request_stop();

@@ -1,6 +1,9 @@
 #include "compile/pool/worker_set.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
 
 #include "kiln/version.h"
 #include "util/try.h"
@@ -21,10 +24,11 @@ WorkerSet::Permit::~Permit() {
 }
 
 WorkerSet::WorkerSet(LazyCount max_workers, WorkerSearch search,
-                     std::vector<std::string> environment)
+                     std::vector<std::string> environment, OwnFolder scratch)
     : max_workers_(std::move(max_workers)),
       search_(std::move(search)),
-      environment_(std::move(environment)) {}
+      environment_(std::move(environment)),
+      scratch_(std::move(scratch)) {}
 
 WorkerSet::~WorkerSet() = default;
 
@@ -85,11 +89,24 @@ std::optional<WorkerProcess> WorkerSet::take_idle(const Libraries& libraries) {
   return found;
 }
 
+/// With the scratch folder, if there is one: a worker can make no folder there later.
+std::vector<std::string> WorkerSet::environment() const {
+  auto all = environment_;
+  if (scratch_.empty())
+    return all;
+  const auto make = [](const std::filesystem::path& folder) {
+    return ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST;
+  };
+  if (make(scratch_.path().parent_path()) && make(scratch_.path()) && scratch_.check())
+    all.push_back(fmt::format("{}={}", kScratchVariable, scratch_.path().native()));
+  return all;
+}
+
 Result<WorkerProcess> WorkerSet::start(const std::stop_token& stop) {
   const auto path = KILN_TRY(find_worker(search_));
   const ExchangeLimits limits{
       .deadline = Clock::now() + kStartLimit, .memory_bytes = 0, .stop = stop};
-  auto worker = KILN_TRY(spawner_.start({path, environment_}, limits.deadline, stop));
+  auto worker = KILN_TRY(spawner_.start({path, environment()}, limits.deadline, stop));
   const auto reply = worker.receive(limits);
   if (!reply && reply.error().code == ErrorCode::kCancelled)
     return tl::unexpected(reply.error());

@@ -17,6 +17,7 @@
 #include "compile/pool/worker_process.h"
 #include "util/lazy_count.h"
 #include "util/mutex.h"
+#include "util/own_path.h"
 
 namespace kiln::compile {
 
@@ -30,8 +31,9 @@ class WorkerSet {
   /// The right to run one worker; the destructor gives it back.
   class Permit;
 
+  /// `scratch`: see PoolOptions.
   WorkerSet(LazyCount max_workers, WorkerSearch search,
-            std::vector<std::string> environment);
+            std::vector<std::string> environment, OwnFolder scratch = {});
   WorkerSet(const WorkerSet&) = delete;
   WorkerSet& operator=(const WorkerSet&) = delete;
   WorkerSet(WorkerSet&&) = delete;
@@ -63,11 +65,13 @@ class WorkerSet {
 
   std::optional<WorkerProcess> take_idle(const Libraries& libraries);
   Result<WorkerProcess> start(const std::stop_token& stop);
+  [[nodiscard]] std::vector<std::string> environment() const;
 
   // Constant after construction.
   const LazyCount max_workers_;
   const WorkerSearch search_;
   const std::vector<std::string> environment_;
+  const OwnFolder scratch_;
 
   Spawner spawner_;  // thread-safe; outlives every worker below
 

@@ -41,6 +41,16 @@ inline constexpr std::uint64_t kDefaultMemoryLimit = 4ULL << 30U;  // bytes, res
 
 enum class PtxPolicy : std::uint8_t { kDrop, kKeep };
 
+/// A precompiled header on disk. NVRTC maps it into memory and follows the pointers in
+/// it, so it is used only if all of this is as it was when the file was made.
+struct PrecompiledFile {
+  std::filesystem::path path = {};  // absolute; empty: none
+  std::uint64_t bytes = 0;
+  std::string xxh3 = {};            // XXH3-128 of the bytes, lower-case hex
+  std::uint64_t nvrtc_address = 0;  // at which libnvrtc was loaded
+  friend bool operator==(const PrecompiledFile&, const PrecompiledFile&) = default;
+};
+
 struct CompileJob {
   /// What messages call this build, "scaled_softmax_fwd:dtype=bf16"; never reaches
   /// NVRTC.
@@ -59,6 +69,12 @@ struct CompileJob {
   /// The target that `options` ask for. For a PTX target the image is PTX.
   device::Target target = {};
   PtxPolicy ptx = PtxPolicy::kKeep;  // of a cubin build; PTX costs nothing extra
+  /// Of a text that `source` begins with, and of these options. The worker compiles
+  /// without it where it cannot be used: CompileOutput says which.
+  PrecompiledFile precompiled = {};
+  /// Not empty: `source` is the beginning of other sources, and this file, in the
+  /// worker's scratch folder, is all that is wanted of it. The output has no image.
+  std::filesystem::path make_precompiled = {};
   /// Wall clock from the request's arrival at the worker. Zero: the pool's default.
   std::chrono::milliseconds time_limit{0};
   /// Resident bytes of the worker. Zero: the pool's default.
@@ -104,6 +120,13 @@ struct FileReport {
   friend bool operator==(const FileReport&, const FileReport&) = default;
 };
 
+/// What became of CompileJob::precompiled.
+enum class PrecompiledUse : std::uint8_t {
+  kNone,     // the job had none
+  kUsed,     // `files` lacks what was opened and missed when it was made
+  kRefused,  // damaged, or not for this process: compiled without it
+};
+
 struct CompileOutput {
   Bytes image;      // cubin, or PTX text without its NUL for a PTX target
   std::string ptx;  // of a cubin target under PtxPolicy::kKeep, else empty
@@ -115,6 +138,8 @@ struct CompileOutput {
   LoadedLibrary nvrtc;
   LoadedLibrary builtins;
   std::chrono::milliseconds nvrtc_time{0};  // inside nvrtcCompileProgram
+  PrecompiledUse precompiled = PrecompiledUse::kNone;
+  PrecompiledFile made;  // of CompileJob::make_precompiled
   friend bool operator==(const CompileOutput&, const CompileOutput&) = default;
 };
 

@@ -51,6 +51,20 @@ ResourceUse read_resource_use(Reader& reader) {
           .spill_load_bytes = reader.number<std::uint64_t>("spill loads")};
 }
 
+void add_precompiled(Fields& fields, const PrecompiledFile& file) {
+  fields.add("precompiled", file.path.native());
+  add_number(fields, "precompiled bytes", file.bytes);
+  fields.add("precompiled xxh3", file.xxh3);
+  add_number(fields, "precompiled address", file.nvrtc_address);
+}
+
+PrecompiledFile read_precompiled(Reader& reader) {
+  return {.path = reader.text("precompiled"),
+          .bytes = reader.number<std::uint64_t>("precompiled bytes"),
+          .xxh3 = reader.text("precompiled xxh3"),
+          .nvrtc_address = reader.number<std::uint64_t>("precompiled address")};
+}
+
 // Last in a message: there may be many.
 void add_files(Fields& fields, const FileReport& files) {
   add_number(fields, "files are whole", files.is_whole ? 1 : 0);
@@ -94,6 +108,8 @@ Fields to_fields(const CompileJob& job) {
   add_paths(fields, job.nvrtc);
   add_target(fields, job.target);
   add_number(fields, "ptx", static_cast<unsigned>(job.ptx));
+  add_precompiled(fields, job.precompiled);
+  fields.add("make precompiled", job.make_precompiled.native());
   fields.add("time limit", std::to_string(job.time_limit.count()));
   add_number(fields, "memory limit", job.memory_limit_bytes);
   return fields;
@@ -113,6 +129,8 @@ Result<CompileJob> job_from(const Fields& fields) {
   job.nvrtc = read_paths(reader);
   job.target = read_target(reader);
   job.ptx = reader.one_of("ptx", PtxPolicy::kKeep);
+  job.precompiled = read_precompiled(reader);
+  job.make_precompiled = reader.text("make precompiled");
   job.time_limit = std::chrono::milliseconds(reader.number<std::int64_t>("time limit"));
   job.memory_limit_bytes = reader.number<std::uint64_t>("memory limit");
   return reader.finish(std::move(job));
@@ -134,6 +152,8 @@ Fields to_fields(const CompileOutput& output) {
   add_library(fields, "nvrtc", output.nvrtc);
   add_library(fields, "builtins", output.builtins);
   fields.add("nvrtc time", std::to_string(output.nvrtc_time.count()));
+  add_number(fields, "precompiled use", static_cast<unsigned>(output.precompiled));
+  add_precompiled(fields, output.made);
   add_files(fields, output.files);
   return fields;
 }
@@ -155,6 +175,8 @@ Result<CompileOutput> output_from(const Fields& fields) {
   output.builtins = read_library(reader, "builtins");
   output.nvrtc_time =
       std::chrono::milliseconds(reader.number<std::int64_t>("nvrtc time"));
+  output.precompiled = reader.one_of("precompiled use", PrecompiledUse::kRefused);
+  output.made = read_precompiled(reader);
   return reader.finish(std::move(output));
 }
 

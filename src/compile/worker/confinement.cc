@@ -24,6 +24,7 @@
 #include <system_error>
 #include <vector>
 
+#include "compile/protocol/protocol.h"
 #include "util/posix_error.h"
 #include "util/unique_fd.h"
 
@@ -268,6 +269,9 @@ void confine_writing() {
   const char* const temporary = ::secure_getenv("TMPDIR");
   rules.allow_folder(temporary != nullptr && *temporary == '/' ? temporary : "/tmp");
   rules.allow_folder("/dev/shm");
+  // Of the pool, for precompiled headers.
+  if (const char* const scratch = ::secure_getenv(kScratchVariable))
+    rules.allow_folder(scratch);
   rules.allow_writing("/dev/null");
   std::error_code error;
   for (std::filesystem::directory_iterator device("/dev", error), end;

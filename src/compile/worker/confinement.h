@@ -9,7 +9,8 @@
 // Landlock, where the kernel has it (5.13 or later, if it is switched on), keeps /proc
 // of other processes closed, also to root: their memory, descriptors and environment.
 // It refuses to write, create, rename and remove files, except below TMPDIR (/tmp if it
-// is not set) and /dev/shm, and in the devices of the GPU driver.
+// is not set), /dev/shm and the pool's scratch folder, and in the devices of the GPU
+// driver.
 //
 // Not refused: reading every file that the user can read, since headers may be
 // anywhere; asking a daemon through an AF_UNIX socket, since a driver has one; changing

@@ -1,5 +1,6 @@
 #include "compile/worker/nvrtc.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <memory>
 
 #include "compile/worker/compile_log.h"
+#include "compile/worker/fixed_place.h"
 #include "compile/worker/loaded_libraries.h"
 #include "util/mutex.h"
 #include "util/open_library.h"
@@ -48,11 +50,24 @@ Result<void> resolve_all(void* library, Nvrtc& nvrtc) {
   // Optional, and missing in older versions: killing the process bounds a build.
   std::ignore =
       resolve(library, nvrtc, "nvrtcSetFlowCallback", nvrtc.set_flow_callback);
+  std::ignore = resolve(library, nvrtc, "nvrtcSetPCHHeapSize", nvrtc.set_pch_heap_size);
+  std::ignore =
+      resolve(library, nvrtc, "nvrtcGetPCHCreateStatus", nvrtc.pch_create_status);
   return {};
 }
 
+std::uint64_t address_of(const Nvrtc& nvrtc) {
+  Dl_info info{};
+  return ::dladdr(reinterpret_cast<const void*>(nvrtc.version), &info) == 0
+             ? 0
+             : reinterpret_cast<std::uintptr_t>(info.dli_fbase);
+}
+
 Result<std::unique_ptr<const Nvrtc>> load(const std::filesystem::path& path) {
-  const auto library = open_library(path);
+  const auto library = [&path] {
+    const FixedPlace place;
+    return open_library(path);
+  }();
   if (!library)
     return fail(ErrorCode::kUnavailable,
                 fmt::format("cannot open NVRTC {}: {}", path.native(),
@@ -60,6 +75,10 @@ Result<std::unique_ptr<const Nvrtc>> load(const std::filesystem::path& path) {
   auto nvrtc = std::make_unique<Nvrtc>();
   nvrtc->path = path;
   KILN_TRY(resolve_all(*library, *nvrtc));
+  nvrtc->address = address_of(*nvrtc);
+  // Before the first compile; without it the heap is smaller, and elsewhere.
+  if (nvrtc->set_pch_heap_size != nullptr)
+    std::ignore = nvrtc->set_pch_heap_size(kPrecompiledHeapBytes);
   return nvrtc;
 }
 

@@ -6,6 +6,7 @@
 
 #include <nvrtc.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
 
@@ -18,6 +19,7 @@ namespace kiln::compile {
 /// static objects may use it until the process ends.
 struct Nvrtc {
   std::filesystem::path path;
+  std::uint64_t address = 0;  // where it is loaded; see fixed_place.h
 
   decltype(&nvrtcVersion) version = nullptr;
   decltype(&nvrtcGetErrorString) error_string = nullptr;
@@ -36,6 +38,9 @@ struct Nvrtc {
   decltype(&nvrtcGetCUBIN) cubin = nullptr;
   // Null before NVRTC 13: then only killing the process ends a build.
   decltype(&nvrtcSetFlowCallback) set_flow_callback = nullptr;
+  // Null before NVRTC 12.8, which has no precompiled headers.
+  decltype(&nvrtcSetPCHHeapSize) set_pch_heap_size = nullptr;
+  decltype(&nvrtcGetPCHCreateStatus) pch_create_status = nullptr;
 };
 
 /// The table for `paths.nvrtc`, opened after `paths.builtins`; one table per library

@@ -7,7 +7,9 @@
 #include <type_traits>
 
 #include "compile/worker/compile_log.h"
+#include "compile/worker/fixed_place.h"
 #include "compile/worker/loaded_libraries.h"
+#include "compile/worker/precompiled_file.h"
 #include "util/try.h"
 
 namespace kiln::compile {
@@ -104,8 +106,15 @@ int deadline_passed(void* deadline, void* /*reserved*/) {
   return Clock::now() >= *static_cast<const Clock::time_point*>(deadline) ? 1 : 0;
 }
 
+/// What one run of the compiler does beside its job.
+struct Precompiled {
+  std::string option;      // "--use-pch=/…"
+  std::string_view doing;  // NVRTC's word for it: "using", "creating"; "": nothing
+  std::filesystem::path path;
+};
+
 Result<void> compile(const Program& program, const CompileJob& job,
-                     Clock::time_point deadline) {
+                     const Precompiled& precompiled, Clock::time_point deadline) {
   const Nvrtc& nvrtc = program.nvrtc();
   for (const auto& expression : job.name_expressions) {
     KILN_TRY(program.check(nvrtc.add_name_expression(program.raw(), expression.c_str()),
@@ -118,6 +127,8 @@ Result<void> compile(const Program& program, const CompileJob& job,
   }
   auto options = job.options;
   options.insert(options.end(), log_options().begin(), log_options().end());
+  if (!precompiled.option.empty())
+    options.push_back(precompiled.option);
   const auto raw_options = pointers(options);
   return program.check(
       nvrtc.compile_program(program.raw(), static_cast<int>(raw_options.size()),
@@ -195,6 +206,70 @@ Result<void> read_lowered_names(const Program& program, const CompileJob& job,
   return {};
 }
 
+/// Runs the compiler once. Errors: as compile_here; kUnavailable if NVRTC did not do
+/// what `precompiled` says, although it compiled.
+Result<CompileOutput> run(const Program& program, const CompileJob& job,
+                          const Precompiled& precompiled, Clock::time_point deadline) {
+  const auto begin = Clock::now();
+  KILN_TRY(compile(program, job, precompiled, deadline));
+  CompileOutput output;
+  output.nvrtc_time =
+      std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
+  output.log = program.log();
+  if (!precompiled.doing.empty() &&
+      !take_message(output.log, precompiled.doing, precompiled.path))
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("NVRTC is not {} {}: {}", precompiled.doing,
+                            precompiled.path.native(), diagnostics(output.log)));
+  return output;
+}
+
+/// The file is whole and, as far as NVRTC says, fit for use. A text that the compiler
+/// warns about gets none: those that use it would lack the warnings.
+Result<CompileOutput> make_precompiled(const Program& program, const CompileJob& job,
+                                       Clock::time_point deadline) {
+  const Nvrtc& nvrtc = program.nvrtc();
+  if (nvrtc.pch_create_status == nullptr || !FixedPlace::is_in_window(nvrtc.address))
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} cannot make precompiled headers for other processes",
+                            nvrtc.path.native()));
+  auto output = KILN_TRY(run(program, job,
+                             {.option = "--create-pch=" + job.make_precompiled.native(),
+                              .doing = "creating",
+                              .path = job.make_precompiled},
+                             deadline));
+  KILN_TRY(
+      program.check(nvrtc.pch_create_status(program.raw()), "nvrtcGetPCHCreateStatus"));
+  if (const auto text = diagnostics(output.log); !text.empty())
+    return fail(ErrorCode::kUnavailable, "NVRTC has something to say: " + text);
+  output.made = KILN_TRY(describe_precompiled(job.make_precompiled, nvrtc.address));
+  output.nvrtc = loaded_as(nvrtc.path);
+  output.builtins = loaded_builtins();
+  return output;
+}
+
+Result<CompileOutput> compile_source(const Nvrtc& nvrtc, const CompileJob& job,
+                                     const Precompiled& precompiled,
+                                     Clock::time_point deadline,
+                                     const PhaseCallback& enter) {
+  const nvrtcProgram raw = KILN_TRY(create(nvrtc, job));
+  const Program program(nvrtc, raw);
+  enter(BuildPhase::kCompiling);
+  if (!job.make_precompiled.empty())
+    return make_precompiled(program, job, deadline);
+  auto output = KILN_TRY(run(program, job, precompiled, deadline));
+
+  enter(BuildPhase::kReading);
+  output.resources = parse_resource_use(output.log);
+  output.log = shortened(std::move(output.log));
+  limit_names(output.resources);
+  KILN_TRY(read_image(program, job, output));
+  KILN_TRY(read_lowered_names(program, job, output));
+  output.nvrtc = loaded_as(nvrtc.path);
+  output.builtins = loaded_builtins();
+  return output;
+}
+
 }  // namespace
 
 Result<CompileOutput> compile_here(const Nvrtc& nvrtc, const CompileJob& job,
@@ -204,25 +279,24 @@ Result<CompileOutput> compile_here(const Nvrtc& nvrtc, const CompileJob& job,
     if (on_phase)
       on_phase(phase);
   };
-  const nvrtcProgram raw = KILN_TRY(create(nvrtc, job));
-  const Program program(nvrtc, raw);
-
-  enter(BuildPhase::kCompiling);
-  const auto begin = Clock::now();
-  KILN_TRY(compile(program, job, deadline));
-  CompileOutput output;
-  output.nvrtc_time =
-      std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
-
-  enter(BuildPhase::kReading);
-  output.log = program.log();
-  output.resources = parse_resource_use(output.log);
-  output.log = shortened(std::move(output.log));
-  limit_names(output.resources);
-  KILN_TRY(read_image(program, job, output));
-  KILN_TRY(read_lowered_names(program, job, output));
-  output.nvrtc = loaded_as(nvrtc.path);
-  output.builtins = loaded_builtins();
+  const PrecompiledFile& file = job.precompiled;
+  if (file.path.empty())
+    return compile_source(nvrtc, job, {}, deadline, enter);
+  if (is_usable(file, nvrtc.address)) {
+    auto output = compile_source(nvrtc, job,
+                                 {.option = "--use-pch=" + file.path.native(),
+                                  .doing = "using",
+                                  .path = file.path},
+                                 deadline, enter);
+    if (output)
+      output->precompiled = PrecompiledUse::kUsed;
+    if (output || output.error().code == ErrorCode::kTimeout)
+      return output;
+    // The same error without it is the source's own, in the words that it has without.
+  }
+  auto output = compile_source(nvrtc, job, {}, deadline, enter);
+  if (output)
+    output->precompiled = PrecompiledUse::kRefused;
   return output;
 }
 

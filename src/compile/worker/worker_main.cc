@@ -1,8 +1,11 @@
 // kiln-worker: compiles one request after another for the pool that started it.
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <variant>
 
+#include "compile/worker/fixed_place.h"
 #include "compile/worker/nvrtc.h"
 #include "compile/worker/nvrtc_compile.h"
 #include "compile/worker/opened_files.h"
@@ -24,6 +27,9 @@ Result<Reply> answer(const CompileJob& job) {
   if (!output)
     return tl::unexpected(std::move(output).error());
   output->files = std::move(files);
+  // Read here, to check them.
+  std::erase(output->files.opened, job.precompiled.path);
+  std::erase(output->files.opened, job.make_precompiled);
   return Reply(*std::move(output));
 }
 
@@ -43,6 +49,14 @@ Result<Reply> answer_request(const Request& request) {
 
 }  // namespace
 }  // namespace kiln::compile
+
+/// libnvrtc calls this one, because a program's symbols come before libc's.
+extern "C" __attribute__((visibility("default"))) void* mmap(void* address,
+                                                             std::size_t bytes,
+                                                             int protection, int flags,
+                                                             int fd, off_t offset) {
+  return kiln::compile::map_memory(address, bytes, protection, flags, fd, offset);
+}
 
 int main(int argc, char** argv) {
   return kiln::compile::run_worker("kiln-worker",

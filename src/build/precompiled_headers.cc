@@ -1,0 +1,141 @@
+#include "build/precompiled_headers.h"
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "build/artifact.h"
+#include "codec/fields.h"
+#include "key/opened_files.h"
+#include "kiln/version.h"
+#include "util/include_prefix.h"
+#include "util/log.h"
+#include "util/try.h"
+
+namespace kiln {
+namespace {
+
+/// Fewer headers take less time than reading a precompiled one: CUB opens 700,
+/// cuda_bf16.h ten.
+constexpr std::size_t kLeastHeaders = 100;
+
+/// All that a precompiled header depends on. The address of libnvrtc is in its record.
+Digest precompiled_key(std::string_view prefix, const KeyedRequest& request,
+                       const compile::CompileJob& job) {
+  Fields fields;
+  fields.add("schema", "1");
+  fields.add("kiln", build_id());
+  fields.add("nvrtc", request.toolchain->toolchain.id.nvrtc);
+  fields.add("builtins", request.toolchain->toolchain.id.builtins);
+  for (const std::string& option : job.options) fields.add("option", option);
+  fields.add("prefix", prefix);
+  fields.add("headers", request.headers->fields.digest().hex());
+  return fields.digest();
+}
+
+/// A source whose options ask for it gets one at once, however few headers it has.
+bool is_asked_for(const KeyedRequest& request) {
+  const auto* const source =
+      std::get_if<request::SourceRequest>(&request.request.resolved());
+  return source != nullptr && source->precompile;
+}
+
+void append(std::vector<std::filesystem::path>& all,
+            const std::vector<std::filesystem::path>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+PrecompiledHeaders::PrecompiledHeaders(cache::Cache& cache, OwnFolder folder,
+                                       std::uint64_t limit_bytes)
+    : cache_(cache), is_on_(!folder.empty()), store_(std::move(folder), limit_bytes) {}
+
+Result<compile::CompileOutput> PrecompiledHeaders::compile(
+    const KeyedRequest& request, compile::CompileJob job,
+    const Compile& compile) const {
+  // NVRTC's own names of headers in memory are not those of a later process.
+  const bool has_headers =
+      !request.headers->files.empty() || !request.headers->toolkit.empty();
+  if (!is_on_ || !has_headers || !job.headers.empty())
+    return compile(job);
+  const std::string_view prefix = include_prefix(job.source);
+  if (prefix.empty())
+    return compile(job);
+
+  const Digest key = precompiled_key(prefix, request, job);
+  const auto found = find_or_make(key, prefix, request, job, compile);
+  if (!found) {
+    auto output = compile(job);
+    if (output && output->files.opened.size() >= kLeastHeaders)
+      store_.want(key);
+    return output;
+  }
+  job.precompiled = found->file;
+  auto output = compile(job);
+  if (output && output->precompiled == compile::PrecompiledUse::kUsed) {
+    cache_.counters().add(cache::Counter::kPrecompiledUsed);
+    append(output->files.opened, found->files.opened);
+    append(output->files.missed, found->files.missed);
+    return output;
+  }
+  const bool crashed = !output && output.error().code == ErrorCode::kWorkerCrashed;
+  if (!output && !crashed)
+    return output;  // the source's own error: the worker has tried it without
+  cache_.counters().add(cache::Counter::kPrecompiledRefused);
+  store_.refuse(key);
+  if (output)
+    return output;
+  log(LogLevel::kDebug, {"a precompiled header is not used: ", output.error().message});
+  job.precompiled = {};
+  return compile(job);
+}
+
+std::optional<PrecompiledStore::Stored> PrecompiledHeaders::find_or_make(
+    const Digest& key, std::string_view prefix, const KeyedRequest& request,
+    const compile::CompileJob& job, const Compile& compile) const {
+  if (auto found = store_.find(key))
+    return found;
+  const bool wanted = store_.take_wanted(key);
+  if (!wanted && (!is_asked_for(request) || store_.is_refused(key)))
+    return std::nullopt;
+  const auto made = make(key, prefix, request, job, compile);
+  cache_.counters().add(made ? cache::Counter::kPrecompiledMade
+                             : cache::Counter::kPrecompiledRefused);
+  if (!made)
+    log(LogLevel::kDebug, {"no precompiled header: ", made.error().message});
+  return made ? store_.find(key) : std::nullopt;
+}
+
+/// From the prefix alone, so that it is the same whichever source comes first.
+Result<void> PrecompiledHeaders::make(const Digest& key, std::string_view prefix,
+                                      const KeyedRequest& request,
+                                      compile::CompileJob job,
+                                      const Compile& compile) const {
+  const auto began = std::chrono::system_clock::now();
+  job.make_precompiled = KILN_TRY(store_.new_file());
+  job.label += " (precompiled header)";
+  job.source = prefix;
+  job.name_expressions.clear();
+  const auto stored = [&]() -> Result<void> {
+    auto output = KILN_TRY(compile(job));
+    if (auto other = other_toolchain(request, output))
+      return tl::unexpected(*std::move(other));
+    const compile::FileReport& files = output.files;
+    if (const auto unkeyed = key::find_unkeyed(
+            *request.headers, {files.opened, began, files.missed, files.is_whole}))
+      return fail(ErrorCode::kInvalidArgument, to_string(*unkeyed));
+    return store_.publish(key, {std::move(output.made), std::move(output.files)});
+  }();
+  if (stored)
+    return {};
+  store_.discard(job.make_precompiled);
+  // Another process was faster, or stopped this one: no fault of the headers.
+  if (!store_.find(key) && stored.error().code != ErrorCode::kCancelled)
+    store_.refuse(key);
+  return stored;
+}
+
+}  // namespace kiln

@@ -1,0 +1,262 @@
+#include "build/precompiled_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <string>
+#include <system_error>
+#include <tuple>
+#include <vector>
+
+#include "cache/layout.h"
+#include "codec/field_decoder.h"
+#include "codec/fields.h"
+#include "key/memo_file.h"
+#include "util/posix_error.h"
+#include "util/try.h"
+
+namespace kiln {
+namespace {
+
+namespace fs = std::filesystem;
+using FileClock = fs::file_time_type::clock;
+
+constexpr const char* kHeadersName = "headers";  // NVRTC's file
+constexpr const char* kRecordName = "record";
+constexpr const char* kWanted = ".wanted";
+constexpr const char* kRefused = ".refused";
+constexpr std::chrono::hours kMarkerAge{7 * 24};
+constexpr std::chrono::hours kUnfinishedAge{1};
+/// Twice what NVRTC may write, so that the cache itself never lacks it.
+constexpr std::uint64_t kLeastRoomBytes = 1ULL << 30U;
+
+Bytes encode(const PrecompiledStore::Stored& made) {
+  Fields fields;
+  add_number(fields, "bytes", made.file.bytes);
+  fields.add("xxh3", made.file.xxh3);
+  add_number(fields, "nvrtc_address", made.file.nvrtc_address);
+  for (const auto& path : made.files.opened) fields.add("opened", path.native());
+  for (const auto& path : made.files.missed) fields.add("missed", path.native());
+  return fields.encode();
+}
+
+Result<PrecompiledStore::Stored> decode(ByteView bytes) {
+  const Fields fields = KILN_TRY(Fields::decode(bytes));
+  FieldDecoder decoder(fields, "record of a precompiled header");
+  PrecompiledStore::Stored stored;
+  stored.file.bytes = decoder.number<std::uint64_t>("bytes");
+  stored.file.xxh3 = decoder.text("xxh3");
+  stored.file.nvrtc_address = decoder.number<std::uint64_t>("nvrtc_address");
+  for (auto& path : decoder.texts("opened"))
+    stored.files.opened.emplace_back(std::move(path));
+  for (auto& path : decoder.texts("missed"))
+    stored.files.missed.emplace_back(std::move(path));
+  return decoder.finish(std::move(stored));
+}
+
+/// False for what is not there.
+bool is_younger(const fs::path& path, std::chrono::hours age) {
+  std::error_code error;
+  const auto time = fs::last_write_time(path, error);
+  return !error && FileClock::now() - time < age;
+}
+
+void touch(const fs::path& path) {
+  // On failure the file seems unused, and may be removed sooner.
+  std::ignore = ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+}
+
+Result<void> make_folder_at(const fs::path& path) {
+  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST)
+    return {};
+  return posix_error("mkdir", path, errno);
+}
+
+struct Entry {
+  fs::file_time_type used;
+  fs::path path;
+  std::uint64_t bytes = 0;
+};
+
+std::vector<fs::path> paths_in(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error))
+    paths.push_back(entry->path());
+  return paths;
+}
+
+/// The least recently used first.
+std::vector<Entry> entries_in(const fs::path& folder) {
+  std::vector<Entry> entries;
+  for (const fs::path& path : paths_in(folder)) {
+    if (!Digest::from_hex(path.filename().native()))
+      continue;
+    std::error_code error;
+    Entry entry{.used = fs::last_write_time(path / kHeadersName, error), .path = path};
+    const auto bytes = fs::file_size(path / kHeadersName, error);
+    entry.bytes = error ? 0 : bytes;
+    entries.push_back(std::move(entry));
+  }
+  std::ranges::sort(entries, {}, &Entry::used);
+  return entries;
+}
+
+}  // namespace
+
+PrecompiledStore::PrecompiledStore(OwnFolder folder, std::uint64_t limit_bytes)
+    : folder_(std::move(folder)),
+      scratch_(scratch(folder_)),
+      limit_bytes_(limit_bytes) {}
+
+OwnFolder PrecompiledStore::scratch(const OwnFolder& folder) {
+  return folder.empty() ? OwnFolder() : OwnFolder(folder.path() / "new");
+}
+
+fs::path PrecompiledStore::marker(const Digest& key, const char* ending) const {
+  return folder_.path() / (key.hex() + ending);
+}
+
+std::optional<PrecompiledStore::Stored> PrecompiledStore::find(
+    const Digest& key) const {
+  if (!folder_.has(key.hex()).value_or(false))
+    return std::nullopt;
+  const OwnFolder entry(folder_.path() / key.hex());
+  if (!entry.has(kHeadersName).value_or(false))
+    return std::nullopt;
+  const auto record = key::read_memo(entry, kRecordName);
+  auto stored = record ? decode(*record) : fail(ErrorCode::kNotFound, "");
+  if (!stored)
+    return std::nullopt;
+  stored->file.path = entry.path() / kHeadersName;
+  touch(stored->file.path);
+  return *std::move(stored);
+}
+
+void PrecompiledStore::want(const Digest& key) const {
+  std::error_code error;
+  if (is_refused(key) || !make_folder_at(folder_.path()) || !folder_.check() ||
+      fs::exists(folder_.path() / key.hex(), error))
+    return;
+  const int fd = ::open(marker(key, kWanted).c_str(),
+                        O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+  if (fd >= 0)
+    ::close(fd);
+}
+
+bool PrecompiledStore::take_wanted(const Digest& key) const {
+  return ::unlink(marker(key, kWanted).c_str()) == 0;
+}
+
+bool PrecompiledStore::is_refused(const Digest& key) const {
+  return is_younger(marker(key, kRefused), kMarkerAge);
+}
+
+void PrecompiledStore::refuse(const Digest& key) const {
+  remove(folder_.path() / key.hex());
+  const int fd = ::open(marker(key, kRefused).c_str(),
+                        O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+  if (fd < 0)
+    return;
+  ::close(fd);
+  touch(marker(key, kRefused));
+}
+
+Result<fs::path> PrecompiledStore::new_file() const {
+  KILN_TRY(make_folder_at(folder_.path()));
+  KILN_TRY(folder_.check());
+  KILN_TRY(make_folder_at(scratch_.path()));
+  KILN_TRY(scratch_.check());
+  struct statvfs room {};
+  if (::statvfs(scratch_.path().c_str(), &room) != 0)
+    return posix_error("statvfs", scratch_.path(), errno);
+  if (room.f_bavail * room.f_frsize < kLeastRoomBytes)
+    return fail(ErrorCode::kResourceLimit,
+                fmt::format("{} has too little room for precompiled headers",
+                            scratch_.path().native()));
+  const fs::path folder = cache::Layout::temporary_in(scratch_.path().native());
+  KILN_TRY(make_folder_at(folder));
+  return folder / kHeadersName;
+}
+
+Result<void> PrecompiledStore::publish(const Digest& key, const Stored& made) const {
+  const fs::path folder = made.file.path.parent_path();
+  if (made.file.bytes > limit_bytes_)
+    return fail(ErrorCode::kResourceLimit,
+                fmt::format("a precompiled header of {} bytes is over the limit of {}",
+                            made.file.bytes, limit_bytes_));
+  if (::chmod(made.file.path.c_str(), 0400) != 0)
+    return posix_error("chmod", made.file.path, errno);
+  if (key::write_memo(OwnFolder(folder), kRecordName, encode(made)) !=
+      key::MemoWrite::kWritten)
+    return fail(ErrorCode::kIo, fmt::format("{} cannot be written", folder.native()));
+  // One process gets the name: a folder that is not empty is not replaced.
+  const fs::path entry = folder_.path() / key.hex();
+  if (::rename(folder.c_str(), entry.c_str()) != 0)
+    return posix_error("rename", entry, errno);
+  ::unlink(marker(key, kWanted).c_str());
+  trim();
+  return {};
+}
+
+void PrecompiledStore::discard(const fs::path& file) const {
+  std::error_code error;  // a later trim() removes what is left
+  fs::remove_all(file.parent_path(), error);
+}
+
+/// Out of sight at once; a process that has mapped the file keeps it.
+void PrecompiledStore::remove(const fs::path& entry) const {
+  const fs::path aside = cache::Layout::temporary_in(scratch_.path().native());
+  std::error_code error;
+  if (::rename(entry.c_str(), aside.c_str()) == 0)
+    fs::remove_all(aside, error);
+}
+
+void PrecompiledStore::trim() const {
+  auto entries = entries_in(folder_.path());
+  std::uint64_t bytes = 0;
+  for (const Entry& entry : entries) bytes += entry.bytes;
+  for (const Entry& entry : entries) {
+    if (bytes <= limit_bytes_)
+      break;
+    remove(entry.path);
+    bytes -= entry.bytes;
+  }
+  std::error_code error;
+  for (const fs::path& path : paths_in(folder_.path())) {
+    const bool is_marker = path.extension() == kWanted || path.extension() == kRefused;
+    if (is_marker && !is_younger(path, kMarkerAge))
+      fs::remove(path, error);
+  }
+  for (const fs::path& path : paths_in(scratch_.path())) {
+    if (cache::Layout::is_temporary(path.filename().native()) &&
+        !is_younger(path, kUnfinishedAge))
+      fs::remove_all(path, error);
+  }
+}
+
+PrecompiledTotals PrecompiledStore::totals() const {
+  PrecompiledTotals totals;
+  for (const Entry& entry : entries_in(folder_.path())) {
+    ++totals.entries;
+    totals.bytes += entry.bytes;
+  }
+  return totals;
+}
+
+PrecompiledTotals PrecompiledStore::clear() const {
+  const PrecompiledTotals removed = totals();
+  std::error_code error;
+  if (!folder_.empty() && folder_.check())
+    fs::remove_all(folder_.path(), error);
+  return removed;
+}
+
+}  // namespace kiln

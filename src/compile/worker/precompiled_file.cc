@@ -1,0 +1,83 @@
+#include "compile/worker/precompiled_file.h"
+
+#define XXH_INLINE_ALL
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "util/bytes.h"
+#include "util/posix_error.h"
+#include "util/unique_fd.h"
+
+namespace kiln::compile {
+namespace {
+
+constexpr std::size_t kStepBytes = std::size_t{1} << 20U;
+
+std::string hex(XXH128_hash_t hash) {
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+}  // namespace
+
+Result<PrecompiledFile> describe_precompiled(const std::filesystem::path& path,
+                                             std::uint64_t nvrtc_address) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd)
+    return posix_error("open", path, errno);
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(
+      XXH3_createState(), XXH3_freeState);
+  if (state == nullptr)
+    return fail(ErrorCode::kResourceLimit, "no memory for a digest");
+  XXH3_128bits_reset(state.get());
+  PrecompiledFile file{.path = path, .nvrtc_address = nvrtc_address};
+  Bytes step(kStepBytes);
+  while (true) {
+    const ssize_t n = ::read(fd.get(), step.data(), step.size());
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0)
+      return posix_error("read", path, errno);
+    if (n == 0)
+      break;
+    file.bytes += static_cast<std::uint64_t>(n);
+    XXH3_128bits_update(state.get(), step.data(), static_cast<std::size_t>(n));
+  }
+  if (file.bytes == 0)
+    return fail(ErrorCode::kCorrupt, fmt::format("{} is empty", path.native()));
+  file.xxh3 = hex(XXH3_128bits_digest(state.get()));
+  return file;
+}
+
+bool is_usable(const PrecompiledFile& file, std::uint64_t nvrtc_address) {
+  if (file.nvrtc_address != nvrtc_address)
+    return false;
+  struct stat info {};
+  if (::stat(file.path.c_str(), &info) != 0 ||
+      static_cast<std::uint64_t>(info.st_size) != file.bytes)
+    return false;
+  return describe_precompiled(file.path, nvrtc_address) == file;
+}
+
+bool take_message(std::string& log, std::string_view doing,
+                  const std::filesystem::path& path) {
+  // "kernel.cu": using precompiled header file "/…/headers"
+  const auto text =
+      fmt::format("{} precompiled header file \"{}\"\n", doing, path.native());
+  const std::size_t at = log.find(text);
+  if (at == std::string::npos)
+    return false;
+  const std::size_t begin = at == 0 ? 0 : log.rfind('\n', at - 1) + 1;
+  std::size_t end = at + text.size();
+  if (end < log.size() && log[end] == '\n')
+    ++end;  // the empty line behind it
+  log.erase(begin, end - begin);
+  return true;
+}
+
+}  // namespace kiln::compile
