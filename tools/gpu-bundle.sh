@@ -108,6 +108,9 @@ for program in "${programs[@]}"; do
     say "$program is not built there: left out"
   fi
 done
+# They lie beside kiln-worker.
+[[ ! -d $build/bin/standard_headers ]] || cp -r -- "$build/bin/standard_headers" "$bundle/bin/" ||
+  die 1 "copying the standard headers failed"
 # kiln finds kiln-plan-worker beside itself, and the worker finds its driver the same way.
 if [[ -x $build/bin/kiln-plan-worker ]]; then
   cp -- "$build"/bin/{kiln-plan-worker,kiln-no-device-driver.so} "$bundle/bin/" ||

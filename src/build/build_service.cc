@@ -6,6 +6,7 @@
 
 #include "build/artifact.h"
 #include "build/build_options.h"
+#include "compile/pool/worker_path.h"
 #include "key/header_hint.h"
 #include "key/opened_files.h"
 #include "render/embedded_templates.h"
@@ -116,7 +117,8 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
             cache::Seeds* const seeds = cache_->seeds();
             return seeds == nullptr ? std::vector<std::string>() : seeds->toolchains();
           }),
-      keys_(hint_folder(*cache_, cache_->layout().memo())) {}
+      keys_(hint_folder(*cache_, cache_->layout().memo()),
+            compile::find_standard_headers(config_.worker.value_or(""))) {}
 
 Result<void> BuildService::check_process() const {
   if (fork_count() == forks_)
@@ -208,8 +210,9 @@ Result<NewArtifact> BuildService::build(const KeyedRequest& request,
         });
       });
   if (!compiled)
-    return tl::unexpected(
-        key::with_header_hint(std::move(compiled).error(), *request.headers));
+    return tl::unexpected(key::with_header_hint(
+        std::move(compiled).error(), *request.headers,
+        keys_.standard_headers(request.request, request.toolchain->toolchain)));
   const compile::CompileOutput& output = *compiled;
   KILN_TRY(check_output(request, output));
   auto object = std::make_shared<const cache::StoredObject>(

@@ -36,6 +36,18 @@ void append(std::vector<std::string>& all, const std::vector<std::string>& more)
 constexpr const char* kSeed = "--frandom-seed=kiln";
 constexpr device::CudaVersion kFirstWithSeed{12, 9};  // 12.8 does not know the option
 
+/// Code that includes standard headers leaves functions without annotation, too. A
+/// source that compiles without this option compiles to the same bytes with it.
+constexpr const char* kDefaultDevice = "--device-as-default-execution-space";
+
+bool is_default_device(const std::string& option) {
+  return option == kDefaultDevice || option == "-default-device";
+}
+
+/// Keeps the standard headers from a source, as GCC's and clang's. NVRTC does not know
+/// it.
+constexpr const char* kNoStandardHeaders = "-nostdinc++";
+
 /// True for "-std=c++20", "--std=c++20", and the same with a blank or as two options.
 bool is_standard(const std::string& option) {
   const std::string_view name =
@@ -46,12 +58,16 @@ bool is_standard(const std::string& option) {
 /// Kiln's options, then the user's: of two seeds NVRTC takes the last. It warns about a
 /// second --std.
 std::vector<std::string> all_options(const std::vector<std::string>& given,
-                                     const device::Toolchain& toolchain) {
+                                     const device::Toolchain& toolchain,
+                                     const key::HeaderSnapshot& headers) {
   std::vector<std::string> all;
   if (toolchain.facts.version >= kFirstWithSeed)
     all.emplace_back(kSeed);
   if (std::none_of(given.begin(), given.end(), is_standard))
     all.emplace_back(kStandard);
+  if (!headers.standard_headers.empty() &&
+      std::none_of(given.begin(), given.end(), is_default_device))
+    all.emplace_back(kDefaultDevice);
   append(all, given);
   return all;
 }
@@ -59,22 +75,24 @@ std::vector<std::string> all_options(const std::vector<std::string>& given,
 /// Everything that determines a template's build, except its parameters and headers.
 /// Both its key and its job are made from this.
 key::TemplateKeyInput complete_input(const render::KernelSpec& kernel,
-                                     const device::Toolchain& toolchain) {
+                                     const device::Toolchain& toolchain,
+                                     const key::HeaderSnapshot& headers) {
   const render::KernelDigests& digests = kernel.digests();
   return {
       .kernel = kernel.name(),
       .digests = {digests.text, digests.kernel_toml, digests.prelude, digests.renderer},
       // Without headers a template has no names of internal linkage.
-      .options = kernel.has_include() ? all_options({}, toolchain)
+      .options = kernel.has_include() ? all_options({}, toolchain, headers)
                                       : std::vector<std::string>{kStandard},
       .name_expressions = {}};
 }
 
 /// The same for a source, except its headers on disk. `given` is normalized.
 key::SourceKeyInput complete_input(const key::SourceKeyInput& given,
-                                   const device::Toolchain& toolchain) {
+                                   const device::Toolchain& toolchain,
+                                   const key::HeaderSnapshot& headers) {
   key::SourceKeyInput input = given;
-  input.options = all_options(given.options, toolchain);
+  input.options = all_options(given.options, toolchain, headers);
   return input;
 }
 
@@ -125,6 +143,22 @@ void append_folders(std::vector<std::string>& options,
   for (const auto& folder : folders) options.push_back("-I" + folder.native());
 }
 
+/// What NVRTC searches behind the request's own folders.
+void append_last_folders(std::vector<std::string>& options,
+                         const device::Toolchain& toolchain,
+                         const key::HeaderSnapshot& headers) {
+  append_folders(options, toolchain.include_roots);
+  if (!headers.standard_headers.empty())
+    append_folders(options, {headers.standard_headers});
+}
+
+bool has_libcudacxx(const std::vector<std::filesystem::path>& folders) {
+  return std::any_of(folders.begin(), folders.end(), [](const auto& folder) {
+    std::error_code error;  // a folder that cannot be read has none
+    return std::filesystem::is_directory(folder / "cuda/std", error);
+  });
+}
+
 }  // namespace
 
 struct PreparedRequest::Content {
@@ -165,8 +199,9 @@ std::string PreparedRequest::label() const {
   return std::get<request::SourceRequest>(content_->resolved).source.file_name;
 }
 
-RequestKeys::RequestKeys(OwnFolder memo_folder)
+RequestKeys::RequestKeys(OwnFolder memo_folder, std::filesystem::path standard_headers)
     : scanner_(std::move(memo_folder)),
+      standard_headers_(std::move(standard_headers)),
       no_headers_(std::make_shared<const key::HeaderSnapshot>()) {}
 
 Result<PreparedRequest> RequestKeys::prepare(request::ResolvedRequest resolved) {
@@ -175,6 +210,23 @@ Result<PreparedRequest> RequestKeys::prepare(request::ResolvedRequest resolved) 
     return PreparedRequest(std::move(resolved), std::nullopt);
   key::SourceKeyInput input = KILN_TRY(key::normalized(key_input(source->source)));
   return PreparedRequest(std::move(resolved), std::move(input));
+}
+
+key::StandardHeaders RequestKeys::standard_headers(
+    const PreparedRequest& request, const device::Toolchain& toolchain) const {
+  using key::StandardHeaders;
+  const request::TemplateRequest* wanted = request.as_template();
+  const key::SourceKeyInput* source =
+      wanted == nullptr ? &*request.content_->source : nullptr;
+  if (source != nullptr && std::find(source->options.begin(), source->options.end(),
+                                     kNoStandardHeaders) != source->options.end())
+    return StandardHeaders::kOff;
+  if (!has_libcudacxx(toolchain.include_roots) &&
+      !has_libcudacxx(source != nullptr ? source->include_dirs
+                                        : include_dirs_of(*wanted->kernel)))
+    return StandardHeaders::kNoLibcudacxx;
+  return standard_headers_.empty() ? StandardHeaders::kNotInstalled
+                                   : StandardHeaders::kSearched;
 }
 
 Result<std::shared_ptr<const key::HeaderSnapshot>> RequestKeys::headers(
@@ -194,9 +246,12 @@ Result<std::shared_ptr<const key::HeaderSnapshot>> RequestKeys::headers(
     // Another thread may have finished between our look and our turn.
     if (auto known = content.known_headers(folders))
       return known;
+    const bool has_standard =
+        standard_headers(request, toolchain) == key::StandardHeaders::kSearched;
     auto scanned = KILN_TRY(
         scanner_.scan(wanted != nullptr ? scan_input(*wanted->kernel) : *content.source,
-                      toolchain.include_roots, std::chrono::system_clock::now(), stop));
+                      toolchain.include_roots, has_standard ? standard_headers_ : "",
+                      std::chrono::system_clock::now(), stop));
     const MutexLock lock(content.mutex);
     return content.headers[folders] =
                std::make_shared<const key::HeaderSnapshot>(std::move(scanned.headers));
@@ -211,7 +266,8 @@ std::shared_ptr<const key::TemplateKeys> RequestKeys::template_keys(
   const auto make = [&] {
     return std::make_shared<const key::TemplateKeys>(
         build_context(request.target, request.toolchain->toolchain),
-        complete_input(*wanted.kernel, request.toolchain->toolchain), *request.headers);
+        complete_input(*wanted.kernel, request.toolchain->toolchain, *request.headers),
+        *request.headers);
   };
   if (wanted.kernel->has_include())
     return make();  // its headers may have changed by the next call
@@ -245,7 +301,8 @@ Fields RequestKeys::preimage(const KeyedRequest& request) {
   const device::Toolchain& toolchain = request.toolchain->toolchain;
   return key::source_preimage(
       build_context(request.target, toolchain),
-      complete_input(*request.request.content_->source, toolchain), *request.headers);
+      complete_input(*request.request.content_->source, toolchain, *request.headers),
+      *request.headers);
 }
 
 Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
@@ -258,30 +315,31 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
   job.options = {"--gpu-architecture=" + target};
   if (const request::TemplateRequest* wanted = request.request.as_template()) {
     const auto& [kernel, digests, options, names] =
-        complete_input(*wanted->kernel, toolchain);
+        complete_input(*wanted->kernel, toolchain, *request.headers);
     job.source = KILN_TRY(wanted->kernel->render(wanted->params)).text;
     job.program_name = program_name(*wanted->kernel);
     append(job.options, options);
     job.name_expressions = names;
     if (wanted->kernel->has_include()) {
       append_folders(job.options, include_dirs_of(*wanted->kernel));
-      append_folders(job.options, toolchain.include_roots);
+      append_last_folders(job.options, toolchain, *request.headers);
     }
     return job;
   }
   const auto& [source, options, macros, include_dirs, memory_headers, names,
                program_name] =
-      complete_input(*request.request.content_->source, toolchain);
+      complete_input(*request.request.content_->source, toolchain, *request.headers);
   job.source = source;
   job.program_name = program_name;
   job.name_expressions = names;
   append(job.options, options);
+  std::erase(job.options, kNoStandardHeaders);
   for (const key::Macro& macro : macros) {
     job.options.push_back((macro.action == key::MacroAction::kDefine ? "-D" : "-U") +
                           macro.text);
   }
   append_folders(job.options, include_dirs);
-  append_folders(job.options, toolchain.include_roots);
+  append_last_folders(job.options, toolchain, *request.headers);
   for (const key::MemoryHeader& header : memory_headers)
     job.headers.push_back({header.name, header.text});
   return job;

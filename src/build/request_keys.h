@@ -14,6 +14,7 @@
 #include "codec/fields.h"
 #include "compile/protocol/job.h"
 #include "device/target.h"
+#include "key/header_hint.h"
 #include "key/header_scan.h"
 #include "key/key.h"
 #include "kiln/result.h"
@@ -59,8 +60,10 @@ struct KeyedRequest {
 /// Thread safety: every method may run concurrently.
 class RequestKeys {
  public:
-  /// `memo_folder` is `<cache root>/memo`, or empty to keep nothing.
-  explicit RequestKeys(OwnFolder memo_folder);
+  /// `memo_folder` is `<cache root>/memo`, or empty to keep nothing. `standard_headers`
+  /// is compile::find_standard_headers().
+  explicit RequestKeys(OwnFolder memo_folder,
+                       std::filesystem::path standard_headers = {});
 
   /// Normalizes a source's options. Errors: kInvalidArgument.
   [[nodiscard]] static Result<PreparedRequest> prepare(
@@ -72,6 +75,10 @@ class RequestKeys {
       const PreparedRequest& request, device::Target target,
       std::shared_ptr<const device::ToolchainChoice> toolchain,
       const std::stop_token& stop = {});
+
+  /// Whether a source of this request can have the standard headers.
+  [[nodiscard]] key::StandardHeaders standard_headers(
+      const PreparedRequest& request, const device::Toolchain& toolchain) const;
 
   /// The preimage of `request.key`, field by field.
   [[nodiscard]] Fields preimage(const KeyedRequest& request);
@@ -90,6 +97,7 @@ class RequestKeys {
       const request::TemplateRequest& wanted, const KeyedRequest& request);
 
   const key::HeaderScanner scanner_;
+  const std::filesystem::path standard_headers_;
   const std::shared_ptr<const key::HeaderSnapshot> no_headers_;
 
   Mutex mutex_;

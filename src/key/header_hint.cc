@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,8 +15,8 @@ namespace {
 
 // Lists of names, each with a blank before and behind it.
 
-// Those of the C++ standard library that the CCCL has as <cuda/std/NAME>, in CUDA 13.0.
-constexpr std::string_view kInCccl =
+// Those of the C++ standard library that libcu++ has as <cuda/std/NAME>.
+constexpr std::string_view kInLibcudacxx =
     " algorithm array atomic barrier bit bitset cassert ccomplex cfloat chrono climits "
     "cmath complex concepts cstddef cstdint cstdlib cstring ctime expected functional "
     "initializer_list inplace_vector iterator latch limits linalg mdspan memory "
@@ -39,6 +41,15 @@ constexpr std::string_view kOfC =
     " assert complex ctype errno fenv float inttypes limits locale math setjmp signal "
     "stdarg stddef stdint stdio stdlib string time uchar wchar wctype ";
 
+// Headers of the CUDA toolkit: beginnings of their names.
+constexpr std::array<std::string_view, 8> kOfToolkit = {
+    "cooperative_groups", "cub/", "cuda", "curand", "mma.h", "nv/", "thrust/",
+    "vector_types.h"};
+
+constexpr std::string_view kInstallHeaders =
+    "install the headers of its CUDA toolkit beside it (as wheels, nvidia-cuda-runtime "
+    "and nvidia-cuda-cccl), or add their folder to include_dirs, or with -I";
+
 bool has(std::string_view names, std::string_view name) {
   return names.find(fmt::format(" {} ", name)) != names.npos;
 }
@@ -54,21 +65,60 @@ std::optional<std::string_view> missing_header(std::string_view log) {
   return end == rest.npos ? std::nullopt : std::optional(rest.substr(0, end));
 }
 
-std::string standard_header_hint(std::string_view header) {
+// `name` is that of libcu++.
+std::string libcudacxx_hint(std::string_view header, std::string_view name,
+                            StandardHeaders standard) {
+  switch (standard) {
+    case StandardHeaders::kOff:
+      return fmt::format(
+          "-nostdinc++ keeps Kiln's <{}> from it: leave that option out, or include "
+          "<cuda/std/{}>",
+          header, name);
+    case StandardHeaders::kNoLibcudacxx:
+      return fmt::format(
+          "Kiln's <{}> is <cuda/std/{}>, and this NVRTC has no such headers: {}",
+          header, name, kInstallHeaders);
+    case StandardHeaders::kNotInstalled:
+      return fmt::format(
+          "Kiln has a <{}>, but its folder standard_headers is not beside its worker: "
+          "reinstall Kiln, or include <cuda/std/{}>",
+          header, name);
+    case StandardHeaders::kSearched:
+      break;
+  }
+  return fmt::format(
+      "the #include of <{}> is computed: include <cuda/std/{}>, or "
+      "include <{}> without a macro as well",
+      header, name, header);
+}
+
+std::string standard_header_hint(std::string_view header, StandardHeaders standard) {
   std::string name(header);
   if (header.ends_with(".h") && has(kOfC, header.substr(0, header.size() - 2)))
     name = fmt::format("c{}", header.substr(0, header.size() - 2));
-  constexpr std::string_view kWhy = "NVRTC has no C++ standard library";
-  if (has(kInCccl, name))
-    return fmt::format(
-        "{}: include <cuda/std/{}>, which the CUDA toolkit has in include/cccl; if "
-        "that is not found either, add the folder to include_dirs, or with -I",
-        kWhy, name);
+  if (has(kInLibcudacxx, name))
+    return libcudacxx_hint(header, name, standard);
   if (has(kOnlyOnHosts, name))
     return fmt::format(
-        "{}, and there is no <cuda/std/{}>: keep <{}> from it with #ifndef "
-        "__CUDACC_RTC__",
-        kWhy, name, header);
+        "NVRTC has no C++ standard library, and there is no <cuda/std/{}>: keep <{}> "
+        "from it with #ifndef __CUDACC_RTC__",
+        name, header);
+  return {};
+}
+
+std::string toolkit_header_hint(std::string_view header, StandardHeaders standard) {
+  const bool is_of_toolkit =
+      std::any_of(kOfToolkit.begin(), kOfToolkit.end(),
+                  [&](std::string_view begin) { return header.starts_with(begin); });
+  if (is_of_toolkit && standard == StandardHeaders::kNoLibcudacxx)
+    return fmt::format(
+        "<{}> is of the CUDA toolkit, whose headers this NVRTC lacks: {}", header,
+        kInstallHeaders);
+  if (header.starts_with("cuda/std/"))
+    return fmt::format(
+        "the libcu++ of this CUDA toolkit has no <{}>; that of a newer one "
+        "may have it",
+        header);
   return {};
 }
 
@@ -107,7 +157,8 @@ std::string missing_folder_hint(const HeaderLookups& lookups) {
 
 }  // namespace
 
-Error with_header_hint(Error error, const HeaderSnapshot& headers) {
+Error with_header_hint(Error error, const HeaderSnapshot& headers,
+                       StandardHeaders standard) {
   if (error.code != ErrorCode::kCompileFailed)
     return error;
   const auto header = missing_header(error.message);
@@ -115,7 +166,9 @@ Error with_header_hint(Error error, const HeaderSnapshot& headers) {
     return error;
   std::string hint = passed_over_hint(*header, headers.lookups);
   if (hint.empty())
-    hint = standard_header_hint(*header);
+    hint = standard_header_hint(*header, standard);
+  if (hint.empty())
+    hint = toolkit_header_hint(*header, standard);
   if (hint.empty())
     hint = missing_folder_hint(headers.lookups);
   if (!hint.empty())

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <deque>
 #include <map>
@@ -41,6 +42,17 @@ Includer memory_includer(const std::string& name) {
   return {folder.starts_with('/') ? folder : kWorkingDirectory + folder, 0, false};
 }
 
+// Headers of the toolkit for host programs, which include standard headers for NVRTC,
+// too. All others get along without.
+constexpr std::array<std::string_view, 1> kOfHosts = {"cuda.h"};
+
+bool needs_standard_headers(std::string_view label) {
+  const std::size_t slash = label.find('/');
+  return label.substr(0, slash) == kStandardTree ||
+         std::find(kOfHosts.begin(), kOfHosts.end(), label.substr(slash + 1)) !=
+             kOfHosts.end();
+}
+
 // The key records the whole include graph, because two includes that find the same file
 // may find different headers from there on. Texts are numbered as they are discovered;
 // the source is 0. Each has a line with what its directives found, in order. A digest
@@ -48,10 +60,10 @@ Includer memory_includer(const std::string& name) {
 // contents mean equal results in any folders.
 class Scan {
  public:
-  Scan(const SourceKeyInput& input, std::span<const fs::path> toolkit_folders,
+  Scan(const SourceKeyInput& input, ToolkitFolders toolkit,
        const Environment& environment, std::chrono::system_clock::time_point now)
       : input_(input),
-        toolkit_(toolkit_folders),
+        toolkit_(std::move(toolkit)),
         memo_folder_(environment.memo_folder),
         limits_(environment.limits),
         stop_(environment.stop),
@@ -83,8 +95,8 @@ class Scan {
   Result<void> follow(std::size_t text);
   Result<std::string> resolve(const Directive& directive, const Includer& from);
   Result<std::string> target(const std::string& operand, const FoundHeader& found);
-  Result<void> read_toolkit();
-  Result<void> follow_shadows();
+  Result<void> read_trees(bool standard);
+  Result<void> follow_shadows(std::span<const ToolkitTree> trees);
   Result<void> try_computed();
   Result<void> check_other_memory_headers();
   [[nodiscard]] Fields fields() const;
@@ -108,6 +120,7 @@ class Scan {
   std::map<FileIdentity, std::size_t> first_of_file_;
   std::map<const MemoryHeader*, std::size_t> memory_numbers_;
   bool reaches_toolkit_ = false;
+  bool reaches_standard_ = false;
   ComputedGuesses guesses_;
 
   Fields header_fields_;
@@ -122,8 +135,14 @@ Result<HeaderScan> Scan::run() {
   KILN_TRY(add_source());
   KILN_TRY(follow_all());
   if (reaches_toolkit_ || guesses_.needed())
-    KILN_TRY(read_toolkit());
-  KILN_TRY(try_computed());
+    KILN_TRY(read_trees(false));
+  do {  // a guess may be the first that finds a standard header
+    if (reaches_standard_) {
+      result_.headers.standard_headers = toolkit_.trees().back().root;
+      KILN_TRY(read_trees(true));
+    }
+    KILN_TRY(try_computed());
+  } while (reaches_standard_ && result_.headers.standard_headers.empty());
   KILN_TRY(check_other_memory_headers());
   reader_.finish(memo, result_);
   result_.headers.fields = fields();
@@ -261,6 +280,8 @@ Result<std::string> Scan::target(const std::string& operand, const FoundHeader& 
     return fmt::format("{}", KILN_TRY(add_memory_header(*found.memory)));
   if (found.toolkit) {
     reaches_toolkit_ = true;
+    reaches_standard_ = reaches_standard_ || (toolkit_.has_standard_headers() &&
+                                              needs_standard_headers(*found.toolkit));
     return *found.toolkit;
   }
   if (found.file)
@@ -270,24 +291,29 @@ Result<std::string> Scan::target(const std::string& operand, const FoundHeader& 
   return "-";
 }
 
-Result<void> Scan::read_toolkit() {
+// Those of the toolkit, or that of the standard headers.
+Result<void> Scan::read_trees(bool standard) {
+  std::vector<ToolkitTree>& trees = result_.headers.toolkit;
+  const std::size_t known = trees.size();
   for (const ToolkitFolders::Tree& tree : toolkit_.trees()) {
+    if ((tree.name == kStandardTree) != standard)
+      continue;
     auto read = read_include_tree(tree.root, memo_folder_, now_, stop_);
     // A toolkit without headers counts as none: its headers are not found.
     if (!read && read.error().code == ErrorCode::kNotFound)
       continue;
     if (!read)
       return tl::unexpected(std::move(read).error());
-    result_.headers.toolkit.push_back({tree.name, std::move(read->tree), tree.inner});
+    trees.push_back({tree.name, std::move(read->tree), tree.inner});
     result_.stats.toolkit_read += read->files_hashed;
     if (result_.stats.toolkit_memo == MemoWrite::kNotNeeded)
       result_.stats.toolkit_memo = read->memo;
   }
-  return follow_shadows();
+  return follow_shadows(std::span(trees).subspan(known));
 }
 
-// Files in the request's own folders that the toolkit's headers would find first.
-Result<void> Scan::follow_shadows() {
+// Files in the request's own folders that the headers of `trees` would find first.
+Result<void> Scan::follow_shadows(std::span<const ToolkitTree> trees) {
   const bool has_own_folders = std::any_of(
       input_.include_dirs.begin(), input_.include_dirs.end(), [](const fs::path& dir) {
         std::error_code error;  // if it cannot be looked at, it holds nothing
@@ -296,8 +322,7 @@ Result<void> Scan::follow_shadows() {
   if (!has_own_folders)
     return {};
   std::vector<std::string_view> operands;
-  for (const ToolkitTree& tree : result_.headers.toolkit)
-    append_operands(tree, operands);
+  for (const ToolkitTree& tree : trees) append_operands(tree, operands);
   for (const IncludeSearch::Shadow& shadow : search_.find_shadows(operands)) {
     graph_ +=
         fmt::format("toolkit after {}: {} {}\n", shadow.toolkit_folders_before,
@@ -384,6 +409,7 @@ HeaderScanner::~HeaderScanner() = default;
 
 Result<HeaderScan> HeaderScanner::scan(const SourceKeyInput& input,
                                        std::span<const fs::path> toolkit_folders,
+                                       const fs::path& standard_headers,
                                        std::chrono::system_clock::time_point now,
                                        const std::stop_token& stop) const {
   KILN_TRY(check_normalized(input));
@@ -395,7 +421,9 @@ Result<HeaderScan> HeaderScanner::scan(const SourceKeyInput& input,
   }
   const Environment environment{state_->memo_folder, state_->store, state_->limits,
                                 stop};
-  return Scan(input, toolkit_folders, environment, now).run();
+  return Scan(input, ToolkitFolders(toolkit_folders, standard_headers), environment,
+              now)
+      .run();
 }
 
 }  // namespace kiln::key

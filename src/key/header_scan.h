@@ -4,6 +4,10 @@
 // NVRTC's order, observed with 13.0: a header in memory of exactly that name, from any
 // file; for "x" the folder of the including file, which for the source and for headers
 // in memory is relative to the working directory; each -I in order.
+//
+// Kiln's standard headers (<limits>, <cstdint>, ...: libcu++'s under the names that
+// NVRTC lacks) are the last folder, and only for a source that can reach one of them:
+// no other source's key has anything of them.
 
 #pragma once
 
@@ -58,10 +62,11 @@ class HeaderScanner {
   HeaderScanner(HeaderScanner&&) = delete;
   HeaderScanner& operator=(HeaderScanner&&) = delete;
 
-  /// Scans a normalized() input. `toolkit_folders` are searched last, in this order.
-  /// The digest of a whole tree stands for every file in it (see ToolkitFolders); trees
-  /// are read only if the source can reach them. The compiler must get the same include
-  /// directories, then the toolkit's, must run in kWorkingDirectory and without
+  /// Scans a normalized() input. `toolkit_folders` are searched last, in this order,
+  /// and behind them `standard_headers` ("": there are none; see HeaderSnapshot). The
+  /// digest of a whole tree stands for every file in it (see ToolkitFolders); trees are
+  /// read only if the source can reach them. The compiler must get the same include
+  /// directories, then those folders, must run in kWorkingDirectory and without
   /// NVRTC_APPEND_FLAGS in its environment. An operand that is found nowhere is not an
   /// error: it enters the key, so that a header that appears later changes the key.
   /// Cost: linear in the bytes of all texts. Errors: kInvalidArgument (not normalized),
@@ -72,6 +77,7 @@ class HeaderScanner {
   [[nodiscard]] Result<HeaderScan> scan(
       const SourceKeyInput& input,
       std::span<const std::filesystem::path> toolkit_folders,
+      const std::filesystem::path& standard_headers = {},
       std::chrono::system_clock::time_point now = std::chrono::system_clock::now(),
       const std::stop_token& stop = {}) const;
 

@@ -42,9 +42,9 @@ struct VaryingText {
   std::string reason;  // as HeaderFile::varies
 };
 
-/// One tree of the toolkit's headers.
+/// One tree of the toolkit's headers, or that of the standard headers.
 struct ToolkitTree {
-  std::string name;                            // "toolkit", "toolkit2", ...
+  std::string name;                            // "toolkit", "toolkit2", kStandardTree
   std::shared_ptr<const IncludeTree> headers;  // never null
   /// The path in the tree of each folder in it that is searched: "" and "cccl/", say.
   std::vector<std::string> folders;
@@ -65,7 +65,7 @@ struct HeaderSnapshot {
   /// The fields of the key, in the order of discovery: "header/<name>" with the
   /// content's digest or "not found", "memory_header/<name>", "include_graph" (which
   /// #include found which of them), "toolkit_headers", for a second tree
-  /// "toolkit2_headers". No install path occurs in them.
+  /// "toolkit2_headers", "standard_headers". No install path occurs in them.
   Fields fields;
   std::vector<HeaderFile> files;
   std::vector<ComputedInclude> computed;    // of #include
@@ -73,6 +73,9 @@ struct HeaderSnapshot {
   std::optional<VaryingText> varying;
   /// Empty if the source cannot reach them; otherwise their digests are in `fields`.
   std::vector<ToolkitTree> toolkit;
+  /// The folder of the standard headers if the source can reach one; then their tree is
+  /// the last of `toolkit`. "": the compiler must not get that folder.
+  std::filesystem::path standard_headers;
   HeaderLookups lookups;
 };
 

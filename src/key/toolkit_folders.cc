@@ -25,19 +25,25 @@ std::string with_slash(std::string path) {
   return path;
 }
 
-ToolkitFolders::ToolkitFolders(std::span<const fs::path> folders) {
+ToolkitFolders::ToolkitFolders(std::span<const fs::path> folders,
+                               const fs::path& standard_headers) {
   for (const fs::path& folder : folders) {
-    auto place = place_of(folder);
-    if (!place) {
-      place = ToolkitPlace{trees_.size(), ""};
-      const std::string number =
-          trees_.empty() ? "" : std::to_string(trees_.size() + 1);
-      trees_.push_back({"toolkit" + number, folder, {}});
-      real_roots_.push_back(real(folder));
-    }
-    trees_[place->tree].inner.push_back(place->inner);
-    folders_.push_back({with_slash(folder.native()), *std::move(place)});
+    const std::string number = trees_.empty() ? "" : std::to_string(trees_.size() + 1);
+    add_folder("toolkit" + number, folder);
   }
+  if (!standard_headers.empty())
+    add_folder(std::string(kStandardTree), standard_headers);
+}
+
+void ToolkitFolders::add_folder(std::string tree, const fs::path& folder) {
+  auto place = place_of(folder);
+  if (!place) {
+    place = ToolkitPlace{trees_.size(), ""};
+    trees_.push_back({std::move(tree), folder, {}});
+    real_roots_.push_back(real(folder));
+  }
+  trees_[place->tree].inner.push_back(place->inner);
+  folders_.push_back({with_slash(folder.native()), *std::move(place)});
 }
 
 std::optional<ToolkitPlace> ToolkitFolders::place_of(const fs::path& folder) const {

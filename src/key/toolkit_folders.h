@@ -1,6 +1,7 @@
 // The toolkit's include folders, which every compile searches last, grouped into trees:
 // a folder inside another one (include/cccl) belongs to its tree; the folders of a CUDA
-// 12 wheel lie side by side, and each is its own tree.
+// 12 wheel lie side by side, and each is its own tree. Behind them comes Kiln's folder
+// of standard headers, a tree as well.
 
 #pragma once
 
@@ -13,6 +14,9 @@
 #include <vector>
 
 namespace kiln::key {
+
+/// The tree of the standard headers: its name in a key.
+inline constexpr std::string_view kStandardTree = "standard";
 
 /// `path` with a '/' at its end; "" stays "".
 [[nodiscard]] std::string with_slash(std::string path);
@@ -27,7 +31,7 @@ struct ToolkitPlace {
 class ToolkitFolders {
  public:
   struct Tree {
-    std::string name;            // "toolkit", "toolkit2", ...: its name in a key
+    std::string name;  // "toolkit", "toolkit2", ..., kStandardTree: its name in a key
     std::filesystem::path root;  // as given
     /// The path in the tree of each folder that is searched; "" comes first.
     std::vector<std::string> inner;
@@ -37,10 +41,15 @@ class ToolkitFolders {
     ToolkitPlace place;
   };
 
-  /// `folders` are absolute, in search order. Cost: a look-up or two per folder.
-  explicit ToolkitFolders(std::span<const std::filesystem::path> folders);
+  /// `folders` are absolute, in search order; `standard_headers` as well, or "". Cost:
+  /// a look-up or two per folder.
+  explicit ToolkitFolders(std::span<const std::filesystem::path> folders,
+                          const std::filesystem::path& standard_headers = {});
 
   [[nodiscard]] const std::vector<Tree>& trees() const { return trees_; }
+  [[nodiscard]] bool has_standard_headers() const {
+    return !trees_.empty() && trees_.back().name == kStandardTree;
+  }
   /// All searched folders, in order.
   [[nodiscard]] const std::vector<Folder>& folders() const { return folders_; }
 
@@ -56,6 +65,9 @@ class ToolkitFolders {
   [[nodiscard]] std::optional<std::string> label(std::string_view path) const;
 
  private:
+  /// `tree` is the name of its tree if it begins one.
+  void add_folder(std::string tree, const std::filesystem::path& folder);
+
   std::vector<Tree> trees_;
   std::vector<std::filesystem::path> real_roots_;  // of trees_; "": it does not exist
   std::vector<Folder> folders_;

@@ -44,11 +44,12 @@ say "$(basename "$wheel"), $(($(stat -c %s "$wheel") >> 20)) MiB"
 say "what it has"
 "$python" -m zipfile -l "$wheel" | awk 'NR > 1 { print $1 }' >"$work/files"
 for file in kiln/__init__.py kiln/py.typed kiln/compat/children/sitecustomize.py kiln/bin/kiln kiln/lib/libkiln_ffi.so \
-  'kiln/lib/libkiln\.so\.[0-9]+\.[0-9]+' kiln/libexec/kiln/kiln-worker "${plan_worker[@]}" "${jax[@]}" \
+  'kiln/lib/libkiln\.so\.[0-9]+\.[0-9]+' kiln/libexec/kiln/kiln-worker kiln/libexec/kiln/standard_headers/limits \
+  "${plan_worker[@]}" "${jax[@]}" \
   'kiln_jit-.*/licenses/LICENSE' 'kiln_jit-.*/licenses/NOTICE'; do
   grep -qxE "$file" "$work/files" || fail "it has no $file"
 done
-if grep -E '(\.h|\.cmake)$|/man1/|__pycache__' "$work/files" >&2; then
+if grep -v /standard_headers/ "$work/files" | grep -E '(\.h|\.cmake)$|/man1/|__pycache__' >&2; then
   fail "nobody needs these in a wheel"
 fi
 
@@ -68,7 +69,7 @@ say "what its files need"
 glibc=$(sed -n 's/.*with glibc 2\.\([0-9]*\) or later.*/\1/p' "$root/python/README.md")
 [[ -n $glibc ]] || fail "python/README.md does not say which glibc a wheel needs"
 [[ $(getconf GNU_LIBC_VERSION) == 'glibc 2.3'[4-6] ]] || glibc=999
-for file in "$packages"/kiln/lib/*.so* "$packages"/kiln/bin/kiln "$packages"/kiln/libexec/kiln/*; do
+for file in "$packages"/kiln/lib/*.so* "$packages"/kiln/bin/kiln "$packages"/kiln/libexec/kiln/kiln-*; do
   newest=$(readelf -VW "$file" | sed -n 's/.*Name: GLIBC_2\.\([0-9]*\).*/\1/p' | sort -n | tail -n 1)
   ((${newest:-0} <= glibc)) || fail "$file needs glibc 2.$newest"
   readelf -dW "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |

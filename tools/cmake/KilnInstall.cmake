@@ -6,6 +6,8 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS kiln RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS kiln-worker RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
+install(DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/standard_headers
+        DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
 if(TARGET kiln-plan-worker)  # which finds its driver beside itself
   install(TARGETS kiln-plan-worker kiln-no-device-driver
           RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln

@@ -34,6 +34,20 @@ std::filesystem::path this_program() {
   return std::filesystem::read_symlink("/proc/self/exe", no_proc);
 }
 
+// `here` is a library's or a program's folder.
+std::vector<std::filesystem::path> places_of(const std::string& name) {
+  const auto here = this_library().parent_path();
+  std::vector<std::filesystem::path> places{here / name};
+  for (const auto& folder :
+       {here / KILN_WORKER_FROM_LIBRARY, here / KILN_WORKER_FROM_PROGRAM,
+        this_program().parent_path()}) {
+    const auto place = (folder / name).lexically_normal();
+    if (std::find(places.begin(), places.end(), place) == places.end())
+      places.push_back(place);
+  }
+  return places;
+}
+
 }  // namespace
 
 std::filesystem::path this_library() {
@@ -52,17 +66,8 @@ Result<std::filesystem::path> find_worker(const WorkerSearch& search) {
   if (!search.path.empty())
     return exactly(search.path, search.set_by);
 
-  const auto here = this_library().parent_path();
-  std::vector<std::filesystem::path> places{here / search.name};
-  for (const auto& folder :  // `here` is a library's or a program's folder
-       {here / KILN_WORKER_FROM_LIBRARY, here / KILN_WORKER_FROM_PROGRAM,
-        this_program().parent_path()}) {
-    const auto place = (folder / search.name).lexically_normal();
-    if (std::find(places.begin(), places.end(), place) == places.end())
-      places.push_back(place);
-  }
   std::string looked_at;
-  for (const auto& place : places) {
+  for (const auto& place : places_of(search.name)) {
     if (is_executable(place))
       return place;
     looked_at += looked_at.empty() ? "" : ", ";
@@ -72,6 +77,20 @@ Result<std::filesystem::path> find_worker(const WorkerSearch& search) {
               fmt::format("there is no {} (looked at {}); reinstall Kiln, or set "
                           "KILN_WORKER to the path of its kiln-worker",
                           search.name, looked_at));
+}
+
+std::filesystem::path find_standard_headers(const std::filesystem::path& worker) {
+  constexpr const char* kName = "standard_headers";
+  std::error_code error;
+  auto places = places_of(kName);
+  if (!worker.empty())
+    places.insert(places.begin(),
+                  std::filesystem::absolute(worker, error).replace_filename(kName));
+  for (const auto& place : places) {
+    if (place.is_absolute() && std::filesystem::is_directory(place, error))
+      return place;
+  }
+  return {};
 }
 
 }  // namespace kiln::compile

@@ -1,4 +1,5 @@
-// Finds the worker executables: kiln-worker and kiln-plan-worker.
+// Finds the worker executables, kiln-worker and kiln-plan-worker, and the standard
+// headers, which lie beside them.
 
 #pragma once
 
@@ -21,6 +22,11 @@ struct WorkerSearch {
 /// relative to this library (../libexec/kiln, unless configured otherwise); beside the
 /// running program. Errors: kUnavailable, naming every path that was tried.
 [[nodiscard]] Result<std::filesystem::path> find_worker(const WorkerSearch& search);
+
+/// Kiln's folder of standard headers, absolute: beside `worker` if a setting names one,
+/// else in the first of the places where a worker is looked for; "" if there is none.
+[[nodiscard]] std::filesystem::path find_standard_headers(
+    const std::filesystem::path& worker = {});
 
 /// The file that contains this code: the shared library, or the program if Kiln is
 /// linked statically. Named in the message that refuses a worker from another build.

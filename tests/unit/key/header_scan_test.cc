@@ -234,7 +234,7 @@ TEST_F(HeaderScanTest, EndsWhenItIsStopped) {
   for (const char* const source : {"", "int i;", "#include <cuda.h>"}) {
     input_.source = source;
     const auto stopped =
-        HeaderScanner({}).scan(input_, toolkit_folders_, later(), stop.get_token());
+        HeaderScanner({}).scan(input_, toolkit_folders_, {}, later(), stop.get_token());
     ASSERT_FALSE(stopped) << source;
     EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
   }

@@ -27,7 +27,8 @@ class HeaderScanTest : public testing::Test {
 
   HeaderScan scan() { return scan_with(HeaderScanner(memo_)); }
   HeaderScan scan_with(const HeaderScanner& scanner) {
-    auto result = scanner.scan(input_, toolkit_folders_, test::later());
+    auto result =
+        scanner.scan(input_, toolkit_folders_, standard_headers_, test::later());
     EXPECT_TRUE(result) << result.error().message;
     return result ? *std::move(result) : HeaderScan{};
   }
@@ -41,6 +42,7 @@ class HeaderScanTest : public testing::Test {
   std::filesystem::path two_ = dir_.path() / "two";
   std::filesystem::path toolkit_ = dir_.path() / "toolkit";
   std::vector<std::filesystem::path> toolkit_folders_ = {toolkit_, toolkit_ / "cccl"};
+  std::filesystem::path standard_headers_;  // none, unless a test makes them
   std::filesystem::path memo_ = dir_.path() / "memo";
   SourceKeyInput input_;
 };
