@@ -87,7 +87,11 @@ class CallParts {
     append(operation);
     append(device);
     char* const copy = end;
-    append(args);
+    Args without_gaps = args;
+#if __has_builtin(__builtin_clear_padding)
+    __builtin_clear_padding(&without_gaps);  // else equal calls may have other bytes
+#endif
+    append(without_gaps);
     for_each_pointer(args, [&](const auto& pointer) {
       const auto address = reinterpret_cast<std::uintptr_t>(pointer);
       const std::uintptr_t is_set = address != 0 ? 1 : 0;
@@ -124,7 +128,7 @@ template <typename Args>
   return made;
 }
 
-/// By how much move() moves the pointer with that number. No sum of an address and a
+/// By how much moved() moves the pointer with that number. No sum of an address and a
 /// size of memory is so far away.
 [[nodiscard]] constexpr std::uint64_t distance_of(std::size_t pointer) {
   return (pointer + 1) << 48U;

@@ -217,8 +217,9 @@ Row launch_row(const Settings& settings, bool with_stream) {
           .prepare = prepare};
 }
 
-/// What an operation adds to the launch of its kernel: its checks, its plan, the
-/// context of the device, the hit in memory and the geometry.
+/// What an operation that the thread has called before adds to the launch of its
+/// kernel: the look-up of the call, the checks of its addresses, the context of the
+/// device.
 Row operation_row(const Settings& settings) {
   const auto prepare = [=]() -> Result<Sides> {
     const auto library = KILN_TRY(open(settings));
@@ -245,9 +246,9 @@ Row operation_row(const Settings& settings) {
                  .floor = [=] { return each(calls, floor); }};
   };
   return {.name = "operation",
-          .what = "operation whose kernel is in memory",
+          .what = "operation that was called before",
           .floor = "cuStreamGetCtx and cuLaunchKernel of the simulated driver",
-          .limit = {1, Seconds(3e-6)},
+          .limit = {1, Seconds(500e-9)},
           .prepare = prepare};
 }
 

@@ -53,6 +53,13 @@ def test_a_copy_is_counted_and_warned_of_once():
     ops._launch._copies["activation.x"] += before
 
 
+def test_an_output_that_is_not_contiguous_is_refused_by_its_name():
+    operation = ops._activation.activation_fwd
+    for x in (torch.randn(5, 24), torch.randn(24, 5).t()):
+        with pytest.raises(kiln.InvalidArgument, match="^y is not contiguous"):
+            operation.write(torch.empty(24, 5).t(), (x, None, "squared_relu"))
+
+
 def test_heads_split_from_one_tensor_are_not_copied():
     before = ops.copies()
     qkv = torch.randn(2, 5, 3, 4, 16, requires_grad=True)

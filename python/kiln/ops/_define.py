@@ -97,7 +97,7 @@ class Operation:
         self.name = schema.partition("(")[0]
         self._outputs = outputs
         self._launch = launch
-        self._reads = reads
+        self._reads = tuple(range(reads))
         LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
         self._overload = getattr(torch.ops.kiln, self.name).default
         save = save or (lambda ctx, inputs, output: None)
@@ -157,8 +157,8 @@ class Operation:
 
     def write(self, outputs, args):
         """run() into tensors of one's own, which may have other strides."""
-        for read in args[: self._reads]:
-            if read.numel() == 0:
+        for at in self._reads:
+            if args[at].numel() == 0:
                 _zero(outputs)
                 return outputs
         self._launch(outputs, args)

@@ -11,6 +11,8 @@ from . import _inputs
 from ._define import Operation
 from ._launch import call, call_with_workspace, copies_if_needed, like
 
+_empty_like = torch.empty_like
+
 
 def layer_norm(
     x, weight=None, bias=None, eps=1e-5, residual=None, memory_efficient=False
@@ -96,7 +98,7 @@ copies_if_needed(
 
 def _layer_outputs(x, weight, bias, dims, eps, memory_efficient):
     rstd = _statistic(x, dims)
-    mean = rstd.new_empty(0) if memory_efficient else torch.empty_like(rstd)
+    mean = rstd.new_empty(0) if memory_efficient else _empty_like(rstd)
     return like(x), mean, rstd
 
 
