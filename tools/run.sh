@@ -62,6 +62,7 @@ else
 fi
 install_packages build
 provide_parts nvrtc headers frontend "${more_nvrtc[@]}"
+[[ ${#more_nvrtc[@]} == 0 || -n ${place_of_part[${more_nvrtc[0]}]} ]] || die 3 "NVRTC 12 could not be fetched"
 note "packages and headers"
 
 # cuDNN is large, and only the plan worker is built with it: fetch it while the compiler runs.

@@ -98,13 +98,6 @@ bool accepted(const Toolchain& toolchain, const ToolchainCriteria& criteria) {
   return accepted_by(*criteria.driver, kind, toolchain.facts.version);
 }
 
-Result<void> check_supports(const Toolchain& toolchain,
-                            const ToolchainCriteria& criteria) {
-  if (criteria.build_for)
-    KILN_TRY(choose_target(*criteria.build_for, {}, toolchain.facts));
-  return {};
-}
-
 // The newest; among equals the first found. `list` must not be empty.
 const Toolchain& newest(const std::vector<const Toolchain*>& list) {
   return **std::max_element(list.begin(), list.end(),
@@ -148,6 +141,19 @@ std::string remedy(const ToolchainCriteria& criteria) {
       "`pip install --no-deps --target DIR {}` brings one that does: "
       "KILN_NVRTC=DIR/{} names it",
       wheel->requirement, wheel->library);
+}
+
+Result<void> check_supports(const Toolchain& toolchain,
+                            const ToolchainCriteria& criteria) {
+  if (!criteria.build_for)
+    return {};
+  auto choice = choose_target(*criteria.build_for, {}, toolchain.facts);
+  if (choice)
+    return {};
+  Error error = std::move(choice).error();
+  if (criteria.only_for_driver && error.code == ErrorCode::kUnavailable)
+    error.message += "; " + remedy(criteria);
+  return tl::unexpected(std::move(error));
 }
 
 // `why` it would be taken.

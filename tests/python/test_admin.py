@@ -165,6 +165,15 @@ def test_what_an_nvrtc_12_built_asks_for_a_driver_of_cuda_12(machine):
     machine("\n".join(lines[2:]))
     report = json.loads((machine.folder / "srv/kiln/report.json").read_text())
     assert report["min_driver"] == "12.0" and report["compiled"] == 2, report
+    assert report["driver"] == "12.4" and "--driver 12.4" in lines[-1], report
+    assert len(report["toolchains"]) == 1 and report["toolchains"][0].startswith("nvrtc-12."), report
+
+
+def test_without_an_nvrtc_12_the_option_names_the_wheel_of_the_page(machine):
+    *_, warm = recipe("NVRTC 12").splitlines()
+    said = machine(warm, status=3)
+    install = recipe("NVRTC 12").splitlines()[1].replace("/opt/nvrtc-12", "DIR")
+    assert f"`{install}`" in said and "KILN_NVRTC=DIR/nvidia/cuda_nvrtc/lib/libnvrtc.so.12" in said, said
 
 
 def test_the_dockerfile_warms_a_folder_that_its_second_stage_can_use(machine):

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <nvrtc.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -18,10 +19,15 @@
 
 namespace kiln::test {
 
-/// Every libnvrtc file that the search finds here.
+/// The libnvrtc that KILN_NVRTC names, else each that the search finds here.
 inline std::vector<LibraryCandidate> nvrtc_libraries() {
-  return find_libraries({"libnvrtc.so", {}, {}}, LibraryPlaces::of_process())
-      .value_or(std::vector<LibraryCandidate>());
+  const char* const given = std::getenv("KILN_NVRTC");
+  auto found = find_libraries({"libnvrtc.so", given == nullptr ? "" : given, {}},
+                              LibraryPlaces::of_process())
+                   .value_or(std::vector<LibraryCandidate>());
+  if (given != nullptr && !found.empty())
+    found.erase(found.begin() + 1, found.end());
+  return found;
 }
 
 /// Thread safety: none.

@@ -1,8 +1,9 @@
 // Records every file that the worker's compiler tries to open for reading. The
 // implementation exports open, open64, fopen and fopen64, which the libraries then call
 // in place of libc's. Scanning the source is not enough: an #include can be computed.
-// NVRTC 12.9 and 13.0 try to open every place where a header may be, and nothing else.
-// Files of the driver, which NVRTC starts, are left out. Linked into kiln-worker only.
+// NVRTC 12.4 to 13.5 try to open every place where a header may be, and nothing else.
+// Files of the driver, which NVRTC starts, and what Kiln reads itself are left out.
+// Linked into kiln-worker only.
 
 #pragma once
 
