@@ -20,7 +20,7 @@ using testing::Not;
 using testing::SizeIs;
 
 TEST_F(ProgramWarmTest, ASourceThatIsRefusedNamesItsLineOnce) {
-  const auto manifest = kiln_.write("m.jsonl", R"({"source":"","options":["--pch"]})"
+  const auto manifest = kiln_.write("m.jsonl", R"({"source":"","options":["-dlto"]})"
                                                "\n");
   const auto refused = kiln_.run({"warm", "--manifest", manifest, "--arch", "9.0"});
   EXPECT_EQ(refused.status, 2);

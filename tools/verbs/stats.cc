@@ -17,10 +17,16 @@ namespace {
 Result<int> run(Context& context) {
   const auto cache = KILN_TRY(open_cache(context.config));
   const cache::Stats stats = KILN_TRY(cache->stats());
+  const std::uint64_t precompiled_limit = context.config.precompiled_limit_bytes;
+  const auto precompiled = precompiled_store(context.config, *cache).totals();
   if (context.json) {
     print_json({{"entries", stats.totals.entries},
                 {"bytes", stats.totals.bytes},
                 {"limit_bytes", stats.limit_bytes},
+                {"precompiled",
+                 {{"entries", precompiled.entries},
+                  {"bytes", precompiled.bytes},
+                  {"limit_bytes", precompiled_limit}}},
                 {"counters", stats.counters}});
     return 0;
   }
@@ -29,6 +35,8 @@ Result<int> run(Context& context) {
                     format_size(stats.totals.bytes), format_size(stats.limit_bytes)));
   if (const auto text = over_limit_text(stats); !text.empty())
     print(context.out.fitted(text + "\n"));
+  if (precompiled.entries > 0)
+    print(precompiled_text(precompiled, precompiled_limit) + "\n");
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, count] : stats.counters)
     rows.push_back({name, std::to_string(count)});
