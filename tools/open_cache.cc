@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "build/build_options.h"
+#include "tools/output/terminal.h"
 #include "util/try.h"
+#include "util/units.h"
 
 namespace kiln::tools {
 
@@ -16,6 +18,19 @@ Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config) {
                 fmt::format("no cache can be used: {}", cache->mode_reason()));
   }
   return cache;
+}
+
+PrecompiledStore precompiled_store(const Config& config, cache::Cache& cache) {
+  return {kiln::counted(cache, cache.layout().precompiled()),
+          config.precompiled_limit_bytes};
+}
+
+std::string precompiled_text(const PrecompiledTotals& totals,
+                             std::uint64_t limit_bytes) {
+  return fmt::format(
+      "{}, {} of {}",
+      counted(totals.entries, "precompiled header", "precompiled headers"),
+      format_size(totals.bytes), format_size(limit_bytes));
 }
 
 Result<std::vector<Digest>> resolve_keys(const cache::Cache& cache,

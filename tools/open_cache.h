@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "build/precompiled_store.h"
 #include "cache/cache.h"
 #include "tools/context.h"
 
@@ -14,6 +15,14 @@ namespace kiln::tools {
 /// Errors: kUnavailable where there is no usable cache at all, with the reason; a
 /// folder that is empty or does not exist yet is an empty cache, and stays as it is.
 [[nodiscard]] Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config);
+
+/// The precompiled headers beside its objects.
+[[nodiscard]] PrecompiledStore precompiled_store(const Config& config,
+                                                 cache::Cache& cache);
+
+/// "3 precompiled headers, 510 MiB of 2 GiB".
+[[nodiscard]] std::string precompiled_text(const PrecompiledTotals& totals,
+                                           std::uint64_t limit_bytes);
 
 /// The keys that `texts` mean: 64 digits, or a unique prefix of 6 or more.
 /// Errors: kInvalidArgument (too short, ambiguous), kNotFound (unknown).

@@ -75,17 +75,20 @@ Result<compile::CompileOutput> PrecompiledHeaders::compile(
   }
   job.precompiled = found->file;
   auto output = compile(job);
-  if (output && output->precompiled == compile::PrecompiledUse::kUsed) {
+  if (!output && output.error().code != ErrorCode::kWorkerCrashed)
+    return output;  // the source's own error: the worker has tried it without
+  const auto use = output ? output->precompiled : compile::PrecompiledUse::kRefused;
+  if (use == compile::PrecompiledUse::kUsed) {
     cache_.counters().add(cache::Counter::kPrecompiledUsed);
     append(output->files.opened, found->files.opened);
     append(output->files.missed, found->files.missed);
     return output;
   }
-  const bool crashed = !output && output.error().code == ErrorCode::kWorkerCrashed;
-  if (!output && !crashed)
-    return output;  // the source's own error: the worker has tried it without
   cache_.counters().add(cache::Counter::kPrecompiledRefused);
-  store_.refuse(key);
+  if (use == compile::PrecompiledUse::kDamaged)
+    store_.remove(key);
+  else if (use == compile::PrecompiledUse::kRefused)
+    store_.refuse(key);
   if (output)
     return output;
   log(LogLevel::kDebug, {"a precompiled header is not used: ", output.error().message});

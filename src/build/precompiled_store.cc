@@ -159,8 +159,12 @@ bool PrecompiledStore::is_refused(const Digest& key) const {
   return is_younger(marker(key, kRefused), kMarkerAge);
 }
 
+void PrecompiledStore::remove(const Digest& key) const {
+  remove_entry(folder_.path() / key.hex());
+}
+
 void PrecompiledStore::refuse(const Digest& key) const {
-  remove(folder_.path() / key.hex());
+  remove(key);
   const int fd = ::open(marker(key, kRefused).c_str(),
                         O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
   if (fd < 0)
@@ -212,7 +216,7 @@ void PrecompiledStore::discard(const fs::path& file) const {
 }
 
 /// Out of sight at once; a process that has mapped the file keeps it.
-void PrecompiledStore::remove(const fs::path& entry) const {
+void PrecompiledStore::remove_entry(const fs::path& entry) const {
   const fs::path aside = cache::Layout::temporary_in(scratch_.path().native());
   std::error_code error;
   if (::rename(entry.c_str(), aside.c_str()) == 0)
@@ -226,7 +230,7 @@ void PrecompiledStore::trim() const {
   for (const Entry& entry : entries) {
     if (bytes <= limit_bytes_)
       break;
-    remove(entry.path);
+    remove_entry(entry.path);
     bytes -= entry.bytes;
   }
   std::error_code error;

@@ -43,6 +43,7 @@ class PrecompiledStore {
   /// True for one caller among all processes after each want(): it makes it.
   [[nodiscard]] bool take_wanted(const Digest& key) const;
   [[nodiscard]] bool is_refused(const Digest& key) const;
+  void remove(const Digest& key) const;
   /// Removes it, and lets nobody make it for a week.
   void refuse(const Digest& key) const;
 
@@ -63,7 +64,7 @@ class PrecompiledStore {
  private:
   [[nodiscard]] std::filesystem::path marker(const Digest& key,
                                              const char* ending) const;
-  void remove(const std::filesystem::path& entry) const;
+  void remove_entry(const std::filesystem::path& entry) const;
   void trim() const;
 
   const OwnFolder folder_;

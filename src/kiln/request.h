@@ -32,7 +32,8 @@ struct SourceOptions {
   std::vector<std::string> defines{};
   /// More NVRTC options, one per string: "--maxrregcount=64". Errors: options that Kiln
   /// sets itself (the architecture), options whose output is no kernel image
-  /// (--device-c, --dlto), and options that write or read other files (--pch).
+  /// (--device-c, --dlto), and options that write or read other files. Those about
+  /// precompiled headers (--pch) are only a wish for one.
   std::vector<std::string> options{};
   /// C++ expressions that name kernels, "scale<float>", or variables, "&ns::table": see
   /// Kernel::entry() and global(). An extern "C" kernel needs none.

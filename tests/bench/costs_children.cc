@@ -55,6 +55,13 @@ Result<void> key_source(const Arguments& arguments) {
   return {};
 }
 
+Result<void> build_cub(const Arguments& arguments) {
+  const auto service =
+      KILN_TRY(BuildService::open(KILN_TRY(config_for(arguments.at(0)))));
+  fmt::print("{}\n", KILN_TRY(cub_build(*service, number(arguments.at(1)))).count());
+  return {};
+}
+
 Result<void> stat_files(const Arguments& arguments) {
   const std::string list = KILN_TRY(read_text_file(arguments.at(0), 64U << 20U));
   std::vector<std::string> paths;
@@ -95,11 +102,24 @@ Result<void> compile_share(const Arguments& arguments) {
 
 }  // namespace
 
+Result<Seconds> cub_build(BuildService& service, std::size_t variant) {
+  const KernelRequest request{Request::from_source({.source = cub_source(variant)}),
+                              {{9, 0}, device::ArchSuffix::kNone}};
+  return timed([&]() -> Result<void> {
+    const auto fetched = KILN_TRY(service.fetch(KILN_TRY(keyed(service, request))));
+    if (fetched.outcome != FetchOutcome::kCompiled)
+      return fail(ErrorCode::kInvalidArgument, "this variant was built before");
+    return {};
+  });
+}
+
 Result<void> do_child(std::string_view name, const Arguments& arguments) {
   if (name == kHitsChild)
     return get_hits(arguments);
   if (name == kSourceKeyChild)
     return key_source(arguments);
+  if (name == kCubChild)
+    return build_cub(arguments);
   if (name == kStatChild)
     return stat_files(arguments);
   if (name == kCompileChild)
@@ -107,15 +127,17 @@ Result<void> do_child(std::string_view name, const Arguments& arguments) {
   return fail(ErrorCode::kInvalidArgument, fmt::format("no child is called {}", name));
 }
 
-std::string cub_source() {
-  return "#include <cub/block/block_reduce.cuh>\n"
-         "#include <cuda_bf16.h>\n"
-         "extern \"C\" __global__ void sum(const float* x, float* out) {\n"
-         "  using Reduce = cub::BlockReduce<float, 256>;\n"
-         "  __shared__ typename Reduce::TempStorage storage;\n"
-         "  const float total = Reduce(storage).Sum(x[threadIdx.x]);\n"
-         "  if (threadIdx.x == 0) *out = total;\n"
-         "}\n";
+std::string cub_source(std::size_t variant) {
+  return fmt::format(
+      "#include <cub/block/block_reduce.cuh>\n"
+      "#include <cuda_bf16.h>\n"
+      "extern \"C\" __global__ void sum(const float* x, float* out) {{\n"
+      "  using Reduce = cub::BlockReduce<float, 256>;\n"
+      "  __shared__ typename Reduce::TempStorage storage;\n"
+      "  const float total = Reduce(storage).Sum(x[threadIdx.x]);\n"
+      "  if (threadIdx.x == 0) *out = total + {};\n"
+      "}}\n",
+      variant);
 }
 
 }  // namespace kiln::bench

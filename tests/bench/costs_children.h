@@ -2,8 +2,12 @@
 
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
+
+#include "build/build_service.h"
+#include "tests/bench/comparison.h"
 
 namespace kiln::bench {
 
@@ -17,7 +21,13 @@ inline constexpr std::string_view kStatChild = "stat";
 /// shared with others, leaves to this process.
 inline constexpr std::string_view kCompileChild = "compile";
 
-/// A kernel that includes CUB, as a user would hand it over.
-[[nodiscard]] std::string cub_source();
+/// ROOT VARIANT: prints the seconds from that CUB source to its artifact.
+inline constexpr std::string_view kCubChild = "cub";
+
+/// A kernel that includes CUB, as a user would hand it over; one of many.
+[[nodiscard]] std::string cub_source(std::size_t variant = 0);
+
+/// From that source to its artifact, which no cache has.
+[[nodiscard]] Result<Seconds> cub_build(BuildService& service, std::size_t variant);
 
 }  // namespace kiln::bench

@@ -52,10 +52,6 @@ Row template_row(const Settings& settings) {
           .prepare = prepare};
 }
 
-Result<Seconds> printed_seconds(const std::vector<std::string>& command) {
-  return Seconds(std::stod(KILN_TRY(run_process(command)).output));
-}
-
 /// Every file that the key of the CUB source stands for, one a line of a file.
 Result<void> write_closure(BuildService& service, const std::string& path) {
   const auto key = KILN_TRY(

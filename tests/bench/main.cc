@@ -119,6 +119,7 @@ void make_small(Settings& settings) {
   settings.set_kernels = 12;
   settings.many_entries = 300;
   settings.warm_kernels = 2;
+  settings.cub_kernels = 2;
   settings.batch_calls = 20;
   settings.publishes = 3;
 }

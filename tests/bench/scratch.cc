@@ -95,6 +95,10 @@ Result<ProcessRun> run_process(const std::vector<std::string>& arguments) {
   return run;
 }
 
+Result<Seconds> printed_seconds(const std::vector<std::string>& command) {
+  return Seconds(std::stod(KILN_TRY(run_process(command)).output));
+}
+
 Result<Seconds> run_processes(const std::vector<std::vector<std::string>>& processes) {
   return timed([&]() -> Result<void> {
     std::vector<Result<pid_t>> started;

@@ -40,6 +40,9 @@ struct ProcessRun {
 /// for a status other than 0.
 [[nodiscard]] Result<ProcessRun> run_process(const std::vector<std::string>& arguments);
 
+/// Runs it, and gives the seconds that it prints. Errors: as run_process().
+[[nodiscard]] Result<Seconds> printed_seconds(const std::vector<std::string>& command);
+
 /// Starts all of them, and waits for all. Errors: as run_process().
 [[nodiscard]] Result<Seconds> run_processes(
     const std::vector<std::vector<std::string>>& processes);

@@ -158,9 +158,11 @@ TEST_F(ProgramJsonTest, VerifyTrimClearAndStats) {
                                              {"untrusted", "n"},
                                              {"unreadable", "n"},
                                              {"quarantined", "n"}});
-  expect_members(
-      kiln_.json_of({"stats"}),
-      {{"entries", "n"}, {"bytes", "n"}, {"limit_bytes", "n"}, {"counters", "o"}});
+  expect_members(kiln_.json_of({"stats"}), {{"entries", "n"},
+                                            {"bytes", "n"},
+                                            {"limit_bytes", "n"},
+                                            {"precompiled", "o"},
+                                            {"counters", "o"}});
   const Members removal_members{
       {"removed", "n"}, {"freed_bytes", "n"}, {"dry_run", "b"}, {"keys", "a"}};
   expect_members(kiln_.json_of({"trim"}), removal_members);

@@ -10,7 +10,9 @@
 #include <system_error>
 #include <tuple>
 
+#include "build/build_options.h"
 #include "tools/doctor/doctor.h"
+#include "tools/open_cache.h"
 #include "tools/output/entries.h"
 #include "util/units.h"
 
@@ -233,6 +235,26 @@ Check seed_check(const cache::SeedState& seed) {
   return check;
 }
 
+Check precompiled_check(BuildService& service) {
+  const Config& config = service.config();
+  const OwnFolder folder = precompiled_folder(config, service.cache());
+  Check check{"precompiled headers", CheckVerdict::kOk, "", ""};
+  if (!folder.empty()) {
+    check.detail = precompiled_text(precompiled_store(config, service.cache()).totals(),
+                                    config.precompiled_limit_bytes);
+    if (const auto own = folder.check(); !own) {
+      check.verdict = CheckVerdict::kWarn;
+      check.detail = "not used";
+      check.remedy = own.error().message;
+    }
+  } else {
+    check.detail = config.precompiled_limit_bytes == 0
+                       ? "off by KILN_PCH_SIZE"
+                       : "off: the cache is on the network or cannot be written";
+  }
+  return check;
+}
+
 }  // namespace
 
 void probe_lock_folder(BuildService& service, Diagnosis& diagnosis) {
@@ -272,6 +294,7 @@ void check_cache(BuildService& service, Diagnosis& diagnosis) {
   if (cache.mode() == cache::Mode::kReadWrite || facts.locks)
     diagnosis.checks.push_back(lock_check(cache, facts, diagnosis.lock_probe));
   diagnosis.checks.push_back(index_check(cache, diagnosis));
+  diagnosis.checks.push_back(precompiled_check(service));
   // Counters are written at exit, under a lock too: drop those still unwritten.
   if (facts.locks == LockAnswer::kNoAnswer)
     std::ignore = cache.counters().take_unwritten();

@@ -102,6 +102,12 @@ class Remover {
     }
   }
 
+  /// They are of no entry, so only what removes everything removes them.
+  void remove_precompiled(const PrecompiledStore& store) {
+    removal_.freed_bytes +=
+        dry_run_ == cache::DryRun::kYes ? store.totals().bytes : store.clear().bytes;
+  }
+
   [[nodiscard]] const Removal& removal() const { return removal_; }
   [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
 
@@ -143,6 +149,8 @@ Result<int> run(Context& context, const ClearOptions& options) {
   Remover remover(context, *cache,
                   options.dry_run ? cache::DryRun::kYes : cache::DryRun::kNo);
   remover.remove(selection);
+  if (options.all)
+    remover.remove_precompiled(precompiled_store(context.config, *cache));
   print_removal(context, remover.removal());
   if (remover.failure()) {
     print_error(fmt::format("kiln: {} entries remain: {}\n",

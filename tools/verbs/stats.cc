@@ -45,6 +45,8 @@ Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& opti
   }
   const auto seeds = cache->seeds() != nullptr ? cache->seeds()->states()
                                                : std::vector<cache::SeedState>();
+  const std::uint64_t precompiled_limit = context.config.precompiled_limit_bytes;
+  const auto precompiled = precompiled_store(context.config, *cache).totals();
   if (context.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const cache::SeedState& seed : seeds) list.push_back(seed_json(seed));
@@ -52,6 +54,10 @@ Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& opti
                 {"bytes", stats.totals.bytes},
                 {"limit_bytes", stats.limit_bytes},
                 {"seeds", list},
+                {"precompiled",
+                 {{"entries", precompiled.entries},
+                  {"bytes", precompiled.bytes},
+                  {"limit_bytes", precompiled_limit}}},
                 {"counters", stats.counters}});
     return 0;
   }
@@ -62,6 +68,8 @@ Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& opti
     print(context.out.fitted(text + "\n"));
   for (const cache::SeedState& seed : seeds)
     print(context.out.fitted(fmt::format("seed {}\n", seed_text(seed))));
+  if (precompiled.entries > 0)
+    print(precompiled_text(precompiled, precompiled_limit) + "\n");
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, count] : stats.counters)
     rows.push_back({name, std::to_string(count)});

@@ -122,9 +122,12 @@ struct FileReport {
 
 /// What became of CompileJob::precompiled.
 enum class PrecompiledUse : std::uint8_t {
-  kNone,     // the job had none
-  kUsed,     // `files` lacks what was opened and missed when it was made
-  kRefused,  // damaged, or not for this process: compiled without it
+  kNone,  // the job had none
+  kUsed,  // `files` lacks what was opened and missed when it was made
+  // Compiled without it:
+  kDamaged,
+  kElsewhere,  // libnvrtc lies at another address in this process
+  kRefused,    // NVRTC did not use it, or failed with it
 };
 
 struct CompileOutput {

@@ -282,21 +282,23 @@ Result<CompileOutput> compile_here(const Nvrtc& nvrtc, const CompileJob& job,
   const PrecompiledFile& file = job.precompiled;
   if (file.path.empty())
     return compile_source(nvrtc, job, {}, deadline, enter);
-  if (is_usable(file, nvrtc.address)) {
+  PrecompiledUse use = check_precompiled(file, nvrtc.address);
+  if (use == PrecompiledUse::kUsed) {
     auto output = compile_source(nvrtc, job,
                                  {.option = "--use-pch=" + file.path.native(),
                                   .doing = "using",
                                   .path = file.path},
                                  deadline, enter);
     if (output)
-      output->precompiled = PrecompiledUse::kUsed;
+      output->precompiled = use;
     if (output || output.error().code == ErrorCode::kTimeout)
       return output;
     // The same error without it is the source's own, in the words that it has without.
+    use = PrecompiledUse::kRefused;
   }
   auto output = compile_source(nvrtc, job, {}, deadline, enter);
   if (output)
-    output->precompiled = PrecompiledUse::kRefused;
+    output->precompiled = use;
   return output;
 }
 

@@ -3,7 +3,6 @@
 #define XXH_INLINE_ALL
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -54,14 +53,12 @@ Result<PrecompiledFile> describe_precompiled(const std::filesystem::path& path,
   return file;
 }
 
-bool is_usable(const PrecompiledFile& file, std::uint64_t nvrtc_address) {
+PrecompiledUse check_precompiled(const PrecompiledFile& file,
+                                 std::uint64_t nvrtc_address) {
   if (file.nvrtc_address != nvrtc_address)
-    return false;
-  struct stat info {};
-  if (::stat(file.path.c_str(), &info) != 0 ||
-      static_cast<std::uint64_t>(info.st_size) != file.bytes)
-    return false;
-  return describe_precompiled(file.path, nvrtc_address) == file;
+    return PrecompiledUse::kElsewhere;
+  const bool is_whole = describe_precompiled(file.path, nvrtc_address) == file;
+  return is_whole ? PrecompiledUse::kUsed : PrecompiledUse::kDamaged;
 }
 
 bool take_message(std::string& log, std::string_view doing,

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -18,8 +19,9 @@ namespace kiln::compile {
 [[nodiscard]] Result<PrecompiledFile> describe_precompiled(
     const std::filesystem::path& path, std::uint64_t nvrtc_address);
 
-/// Whether the file is what was made, and libnvrtc where it was then.
-[[nodiscard]] bool is_usable(const PrecompiledFile& file, std::uint64_t nvrtc_address);
+/// kUsed if the file is what was made, and libnvrtc where it was then; else why not.
+[[nodiscard]] PrecompiledUse check_precompiled(const PrecompiledFile& file,
+                                               std::uint64_t nvrtc_address);
 
 /// Removes NVRTC's line about `path` ("creating" or "using precompiled header file")
 /// from the log. False if there is none: then NVRTC did not do it.

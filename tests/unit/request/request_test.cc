@@ -117,11 +117,6 @@ TEST_F(ResolveTest, OptionsThatAreKilnsOwnAreRefusedWithTheReason) {
                              "--time=x.csv",
                              "-time",
                              "--fdevice-time-trace=x",
-                             "--pch",
-                             "-pch",
-                             "--create-pch=x",
-                             "--use-pch=x",
-                             "--pch-dir=x",
                              "-dlto",
                              "--dlink-time-opt",
                              "--optix-ir",
@@ -141,12 +136,25 @@ TEST_F(ResolveTest, OptionsThatAreKilnsOwnAreRefusedWithTheReason) {
       "or architecture that the kernel is for");
 }
 
-TEST_F(ResolveTest, PrecompiledHeadersAreRefusedBecauseNoKeyWouldCoverThem) {
-  EXPECT_EQ(
-      option_error("--pch"),
-      "mine.cu: option '--pch' is refused: NVRTC would not open the headers that a "
-      "precompiled header was made from, so nothing could show that the key covers "
-      "them; leave it out, the kernel is the same");
+TEST_F(ResolveTest, OptionsForPrecompiledHeadersAreAWishAndNoOption) {
+  const std::vector<std::vector<std::string>> wishes{
+      {"--pch"},
+      {"-pch"},
+      {"--create-pch=x"},
+      {"--use-pch", "x"},
+      {"--pch-dir=x", "--pch"},
+      {"--pch-messages=false"},
+      {"--pch-verbose", "true", "--instantiate-templates-in-pch=true"}};
+  for (auto wish : wishes) {
+    wish.insert(wish.begin(), "-DA");
+    wish.emplace_back("-G");
+    const auto out = resolve_source({.source = "x", .options = wish});
+    ASSERT_TRUE(out) << out.error().message;
+    EXPECT_TRUE(out->precompile) << wish[1];
+    EXPECT_THAT(out->source.options, testing::ElementsAre("-DA", "-G")) << wish[1];
+  }
+  EXPECT_FALSE(resolve_source({.source = "x", .options = {"-G"}})->precompile);
+  EXPECT_FALSE(resolve_source({.source = "x", .options = {"-I", "pch"}})->precompile);
 }
 
 TEST_F(ResolveTest, OtherOptionsAreTaken) {
