@@ -77,7 +77,7 @@ struct Fetch {
   }
 
   int device = 0;
-  std::string source, file_name;
+  std::string source, file_name, target;
   std::vector<std::string> header_names, header_texts, include_dirs, defines, options,
       name_expressions;
   kiln_cancel* cancel = kiln_cancel_new();
@@ -117,6 +117,7 @@ kiln_result get(kiln_service* from, Fetch& fetch) {
   source.option_count = options.size();
   source.name_expressions = name_expressions.data();
   source.name_expression_count = name_expressions.size();
+  source.target = fetch.target.empty() ? nullptr : fetch.target.c_str();
   kiln_kernel* kernel = nullptr;
   const kiln_result failed =
       kiln_get_source(from, fetch.device, &source, fetch.cancel, &kernel);
@@ -128,7 +129,7 @@ kiln_result get(kiln_service* from, Fetch& fetch) {
 Kernel kernel_from_source(std::int64_t device, String source, String file_name,
                           Map<String, String> headers, Array<String> include_dirs,
                           Array<String> defines, Array<String> options,
-                          Array<String> name_expressions) {
+                          Array<String> name_expressions, String target) {
   const auto fetch = std::make_shared<Fetch>();
   fetch->device = static_cast<int>(device);
   fetch->source = source;
@@ -141,6 +142,7 @@ Kernel kernel_from_source(std::int64_t device, String source, String file_name,
   fetch->defines = texts_of(defines);
   fetch->options = texts_of(options);
   fetch->name_expressions = texts_of(name_expressions);
+  fetch->target = target;
   kiln_service* const from = service();
   run_interruptibly([fetch, from] { return get(from, *fetch); }, fetch->cancel);
   return {fetch->kernel.exchange(nullptr), fetch->device};

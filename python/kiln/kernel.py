@@ -29,6 +29,7 @@ class Kernel:
     from the cache, or is built for that device. ``device`` is the CUDA ordinal, an object with an
     ``index`` such as torch's device, or None: the device of the first tensor of each launch. The key
     in the cache covers the text, the options and all headers, so a changed header is never missed.
+    ``target="compute_80"`` gives PTX, which the driver compiles for any device of 8.0 or later.
 
     Any number of threads may use one Kernel.
     """
@@ -44,6 +45,7 @@ class Kernel:
         include_dirs: Sequence[str | os.PathLike] = (),
         defines: Mapping[str, Any] | Sequence[str] = (),
         file_name: str | None = None,
+        target: str | None = None,
     ):
         names = [name] if isinstance(name, str) else list(name or ())
         if isinstance(defines, Mapping):
@@ -56,6 +58,7 @@ class Kernel:
             list(defines),
             list(options),
             names,
+            target or "",
         )
         self._device = None if device is None else _ordinal(device)
         self._entry = names[0] if names else None

@@ -100,7 +100,7 @@ Result<cache::Metadata> metadata_of(const KeyedRequest& request,
     for (const auto& [name, value] : wanted->params.values())
       metadata.params.push_back({name, value});
   }
-  metadata.arch = to_string(request.target.architecture);
+  metadata.arch = arch_name(request.target);
   metadata.toolchain = toolchain.name();
   metadata.toolchain_build_ids = {toolchain.id.nvrtc, toolchain.id.builtins};
   metadata.producer = version();

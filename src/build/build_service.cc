@@ -6,6 +6,7 @@
 
 #include "build/artifact.h"
 #include "build/build_options.h"
+#include "device/compatibility.h"
 #include "key/header_hint.h"
 #include "key/opened_files.h"
 #include "render/embedded_templates.h"
@@ -49,6 +50,20 @@ device::TemplateTargets declared_targets(const PreparedRequest& request) {
   return {.min = std::nullopt,
           .max = std::nullopt,
           .specific = wanted->kernel->targets().suffixed};
+}
+
+/// What to build for: a source may name the target itself. Errors: kInvalidArgument for
+/// one that the device cannot run.
+Result<device::BuildFor> wanted_by(const PreparedRequest& request,
+                                   const device::BuildFor& build_for) {
+  const auto* const source = std::get_if<request::SourceRequest>(&request.resolved());
+  const auto* const device = std::get_if<device::ComputeCapability>(&build_for);
+  if (source == nullptr || !source->target || device == nullptr)
+    return build_for;
+  if (const std::string why = device::why_not(*source->target, *device); !why.empty())
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("target {}: {}", arch_name(*source->target), why));
+  return *source->target;
 }
 
 /// What of a worker's environment can change a result.
@@ -135,9 +150,10 @@ Result<PreparedRequest> BuildService::prepare(const Request& request) const {
 }
 
 Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
-    const PreparedRequest& request, const device::BuildFor& build_for,
+    const PreparedRequest& request, const device::BuildFor& asked_for,
     const std::stop_token& stop) {
   KILN_TRY(check_process());
+  const device::BuildFor build_for = KILN_TRY(wanted_by(request, asked_for));
   const auto toolchain = KILN_TRY(toolchains_.choose(build_for, stop));
   const auto choice = KILN_TRY(device::choose_target(
       build_for, declared_targets(request), toolchain->toolchain.facts));

@@ -56,11 +56,12 @@ class BuildService {
   /// forked child.
   [[nodiscard]] Result<PreparedRequest> prepare(const Request& request) const;
 
-  /// Finds target, toolchain and key of `request` for one device, or for one
-  /// architecture by name; or says why a template's limits exclude that target. Reads a
-  /// source's headers at the first call for it. Errors: kInvalidArgument (no NVRTC ever
-  /// built for it), kUnavailable (no NVRTC found here builds for it), kIo,
-  /// kResourceLimit (its headers), kCancelled (by `stop`, while they are searched).
+  /// Finds target, toolchain and key of `request` for one device, which a source may
+  /// want another target for, or for one target by name; or says why a template's
+  /// limits exclude that target. Reads a source's headers at the first call for it.
+  /// Errors: kInvalidArgument (no NVRTC ever built for it), kUnavailable (no NVRTC
+  /// found here builds for it), kIo, kResourceLimit (its headers), kCancelled (by
+  /// `stop`, while they are searched).
   [[nodiscard]] Result<std::variant<KeyedRequest, device::TargetSkipped>> key(
       const PreparedRequest& request, const device::BuildFor& build_for,
       const std::stop_token& stop = {});

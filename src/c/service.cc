@@ -146,7 +146,7 @@ Result<Request> template_of(const char* name, const char* params_json) {
 
 Result<Request> source_of(const kiln_source& from) {
   SourceOptions source;
-  [[maybe_unused]] const auto& [s1, s2, s3, s4, s5, s6, s7] = source;  // as above
+  [[maybe_unused]] const auto& [s1, s2, s3, s4, s5, s6, s7, s8] = source;  // as above
   KILN_TRY(given(from.source, "source.source"));
   source.source = from.source;
   if (from.file_name != nullptr)
@@ -167,6 +167,8 @@ Result<Request> source_of(const kiln_source& from) {
   source.options = KILN_TRY(list_of(from.options, from.option_count, "source.options"));
   source.name_expressions = KILN_TRY(list_of(
       from.name_expressions, from.name_expression_count, "source.name_expressions"));
+  if (from.target != nullptr)
+    source.target = from.target;
   return Request::from_source(std::move(source));
 }
 

@@ -12,6 +12,7 @@ namespace kiln::device {
 namespace {
 
 constexpr std::string_view kDigits = "0123456789";
+constexpr std::string_view kVirtual = "compute_";  // nvcc's virtual architectures
 
 std::string_view suffix_text(ArchSuffix suffix) {
   switch (suffix) {
@@ -55,7 +56,7 @@ std::optional<ComputeCapability> read_digits(std::string_view major,
 }
 
 std::optional<Architecture> read_architecture(std::string_view text) {
-  const bool named = remove_prefix(text, "sm_") || remove_prefix(text, "compute_");
+  const bool named = remove_prefix(text, "sm_") || remove_prefix(text, kVirtual);
   const ArchSuffix suffix = take_suffix(text);
   const std::size_t dot = text.find('.');
   std::optional<ComputeCapability> capability;
@@ -87,6 +88,16 @@ std::string to_string(Target target) {
                      capability.major, capability.minor, suffix_text(suffix));
 }
 
+std::string arch_name(Target target) {
+  return target.kind == ImageKind::kCubin ? to_string(target.architecture)
+                                          : to_string(target);
+}
+
+Result<Target> parse_target(std::string_view text) {
+  return Target{KILN_TRY(parse_architecture(text)),
+                text.starts_with(kVirtual) ? ImageKind::kPtx : ImageKind::kCubin};
+}
+
 Result<Architecture> parse_architecture(std::string_view text) {
   if (const auto architecture = read_architecture(text))
     return *architecture;
@@ -96,8 +107,8 @@ Result<Architecture> parse_architecture(std::string_view text) {
                           text));
 }
 
-Result<ArchitectureList> parse_architecture_list(std::string_view text) {
-  ArchitectureList list;
+Result<TargetList> parse_target_list(std::string_view text) {
+  TargetList list;
   std::size_t start = 0;
   while (start <= text.size()) {
     const std::size_t comma = std::min(text.find(',', start), text.size());
@@ -113,10 +124,10 @@ Result<ArchitectureList> parse_architecture_list(std::string_view text) {
                               "architectures like 7.5,8.6,9.0a,native",
                               text));
     }
-    const Architecture architecture = KILN_TRY(parse_architecture(element));
-    auto& known = list.architectures;
-    if (std::find(known.begin(), known.end(), architecture) == known.end())
-      known.push_back(architecture);
+    const Target target = KILN_TRY(parse_target(element));
+    auto& known = list.targets;
+    if (std::find(known.begin(), known.end(), target) == known.end())
+      known.push_back(target);
   }
   return list;
 }

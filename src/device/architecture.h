@@ -40,16 +40,6 @@ struct Architecture {
 
 enum class ImageKind : std::uint8_t { kCubin, kPtx };
 
-/// What `--arch` was given: "7.5,8.6,native".
-struct ArchitectureList {
-  std::vector<Architecture> architectures;  // in the order given, without duplicates
-  bool native = false;                      // "native": also the devices present
-  friend bool operator==(const ArchitectureList&, const ArchitectureList&) = default;
-};
-
-/// Parses a comma-separated list. Errors: kInvalidArgument, also for an empty element.
-[[nodiscard]] Result<ArchitectureList> parse_architecture_list(std::string_view text);
-
 /// What to compile for: sm_90a is a cubin, compute_90 is PTX.
 struct Target {
   Architecture architecture;
@@ -59,5 +49,22 @@ struct Target {
 
 /// "sm_90a" or "compute_90": the key's field and NVRTC's --gpu-architecture value.
 [[nodiscard]] std::string to_string(Target target);
+
+/// "9.0a" or "compute_90": how `--arch` and manifests name one, and Kiln prints it.
+[[nodiscard]] std::string arch_name(Target target);
+
+/// Reads what parse_architecture() reads; "compute_90" means PTX, all else a cubin.
+/// Errors: kInvalidArgument.
+[[nodiscard]] Result<Target> parse_target(std::string_view text);
+
+/// What `--arch` was given: "7.5,8.6,compute_90,native".
+struct TargetList {
+  std::vector<Target> targets;  // in the order given, without duplicates
+  bool native = false;          // "native": also the devices present
+  friend bool operator==(const TargetList&, const TargetList&) = default;
+};
+
+/// Parses a comma-separated list. Errors: kInvalidArgument, also for an empty element.
+[[nodiscard]] Result<TargetList> parse_target_list(std::string_view text);
 
 }  // namespace kiln::device

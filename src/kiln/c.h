@@ -219,6 +219,9 @@ typedef struct kiln_source {
   size_t option_count;
   const char* const* name_expressions;
   size_t name_expression_count;
+  /* "compute_80": PTX for a device of 8.0 or later; "8.0": a cubin for that. NULL: what
+   * the device runs best. */
+  const char* target;
 } kiln_source;
 #define KILN_SOURCE_INIT \
   { .struct_size = sizeof(kiln_source) }

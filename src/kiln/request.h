@@ -31,12 +31,17 @@ struct SourceOptions {
   /// "NAME" or "NAME=VALUE".
   std::vector<std::string> defines{};
   /// More NVRTC options, one per string: "--maxrregcount=64". Errors: options that Kiln
-  /// sets itself (the architecture), options whose output is no kernel image
+  /// sets itself (the architecture: see `target`), options whose output is no kernel
+  /// image
   /// (--device-c, --dlto), and options that write or read other files (--pch).
   std::vector<std::string> options{};
   /// C++ expressions that name kernels, "scale<float>", or variables, "&ns::table": see
   /// Kernel::entry() and global(). An extern "C" kernel needs none.
   std::vector<std::string> name_expressions{};
+  /// "compute_80": PTX, which the driver compiles when it loads it, on a device of 8.0
+  /// or later. "sm_80", "8.0": a cubin for that architecture. "": what the device runs
+  /// best, a cubin for exactly its own.
+  std::string target{};
 };
 
 /// A request for a kernel. Immutable; copies are cheap and share its state. Reuse one

@@ -69,15 +69,8 @@ void RequestRecord::add(const Digest& key, const Request& request,
 }
 
 Result<void> RequestRecord::write(const Request& request, device::Target target) {
-  if (target.kind == device::ImageKind::kPtx) {
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("the device got {}, and a manifest's line asks for a cubin: "
-                    "warm with an NVRTC that knows the device",
-                    to_string(target)));
-  }
-  std::string line = KILN_TRY(
-      request::manifest_line(with_absolute_folders(request), target.architecture));
+  std::string line =
+      KILN_TRY(request::manifest_line(with_absolute_folders(request), target));
   if (is_cut_off_)
     line.insert(0, 1, '\n');  // ends the truncated line
   const ssize_t written = without_file_size_signal(

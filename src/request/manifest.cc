@@ -43,7 +43,7 @@ class LineReader {
                                     : KILN_TRY(read_source())};
     if (document_.contains("arch")) {
       const std::string text = KILN_TRY(text_of(document_["arch"], "arch"));
-      auto architecture = device::parse_architecture(text);
+      auto architecture = device::parse_target(text);
       if (!architecture)
         return error(fmt::format("'arch': {}", architecture.error().message));
       entry.architecture = *architecture;
@@ -237,14 +237,14 @@ Result<std::vector<ManifestEntry>> read_manifest(const std::filesystem::path& pa
 }
 
 Result<std::string> manifest_line(const Request& request,
-                                  std::optional<device::Architecture> architecture) {
+                                  std::optional<device::Target> architecture) {
   json out;
   if (request.is_template())
     out = json{{"template", request.name()}, {"params", request.parameters()}};
   else
     out = source_document(request.source());
   if (architecture)
-    out["arch"] = device::to_string(*architecture);
+    out["arch"] = device::arch_name(*architecture);
   try {
     return out.dump() + "\n";
   } catch (const json::exception& thrown) {

@@ -159,7 +159,14 @@ Result<SourceRequest> resolve_source(SourceOptions source) {
   KILN_TRY(check_texts(source));
   for (const std::string& option : source.options)
     KILN_TRY(check_option(source, option));
-  return SourceRequest{std::move(source)};
+  std::optional<device::Target> target;
+  if (!source.target.empty()) {
+    auto parsed = device::parse_target(source.target);
+    if (!parsed)
+      return invalid(source, fmt::format("target: {}", parsed.error().message));
+    target = *parsed;
+  }
+  return SourceRequest{std::move(source), target};
 }
 
 Result<ResolvedRequest> resolve(const Request& request,

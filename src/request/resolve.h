@@ -4,12 +4,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "device/architecture.h"
 #include "kiln/request.h"
 #include "kiln/result.h"
 #include "render/catalog.h"
@@ -25,6 +27,7 @@ struct TemplateRequest {
 /// them.
 struct SourceRequest {
   SourceOptions source;
+  std::optional<device::Target> target{};  // of `source`, for whatever device
 };
 
 using ResolvedRequest = std::variant<TemplateRequest, SourceRequest>;

@@ -82,7 +82,7 @@ Result<std::vector<device::BuildFor>> architectures_of(
     return asked;
   std::vector<std::string> names;
   for (const device::BuildFor& each : asked) names.push_back(to_string(each));
-  const std::string own = to_string(*line.entry.architecture);
+  const std::string own = arch_name(*line.entry.architecture);
   if (is_given(options) && std::ranges::find(names, own) == names.end())
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: this line has \"arch\": \"{}\", and {} is asked for; "

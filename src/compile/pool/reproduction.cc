@@ -217,7 +217,7 @@ std::string reproduction_command(const std::filesystem::path& folder,
                                  const CompileJob& job) {
   std::string command = fmt::format("kiln compile {} --arch {}",
                                     shell_word(source_place(folder, job).native()),
-                                    device::to_string(job.target.architecture));
+                                    device::arch_name(job.target));
   if (!job.headers.empty())
     command += fmt::format(" -I {}", shell_word((folder / "headers").native()));
   for (std::size_t i = 0; i < job.options.size(); ++i) {

@@ -31,7 +31,7 @@ TEST(Manifest, TemplateLinesAreRead) {
   EXPECT_EQ(first.request.name(), "a");
   EXPECT_EQ(first.request.parameters(),
             (Parameters{{"dtype", "bf16"}, {"n", "128"}, {"on", "true"}}));
-  EXPECT_EQ(device::to_string(*first.architecture), "9.0a");
+  EXPECT_EQ(device::arch_name(*first.architecture), "9.0a");
   EXPECT_EQ((*entries)[1].line, 4U);
   EXPECT_EQ((*entries)[2].line, 5U);
   EXPECT_FALSE((*entries)[2].architecture);
@@ -173,7 +173,7 @@ TEST(Manifest, ALineThatWasWrittenIsReadBack) {
                                                .defines = {"A=1"},
                                                .options = {"-G"},
                                                .name_expressions = {"f<1>"}});
-  const auto nine = *device::parse_architecture("9.0a");
+  const auto nine = *device::parse_target("compute_90a");
   const std::string text =
       *manifest_line(kernel, nine) + *manifest_line(source, std::nullopt);
   const auto entries = parse_manifest(text, "m.jsonl");
