@@ -36,7 +36,7 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-enum class Kind : std::uint8_t { kCubin = 1, kPtx = 2, kPlan = 3 };
+enum class Kind : std::uint8_t { kCubin = 1, kPtx = 2, kPlan = 3, kLtoIr = 4 };
 
 /// "cubin", "ptx", "plan".
 [[nodiscard]] std::string_view to_string(Kind kind);

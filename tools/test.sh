@@ -376,7 +376,7 @@ say_failed_tests() { # say_failed_tests PRESET: prints the output of the failed 
 # ---- The run ---------------------------------------------------------------------------------
 
 install_packages build test optional
-provide_parts nvrtc headers cudnn frontend
+provide_parts nvrtc nvjitlink headers cudnn frontend
 [[ -n $mode && $mode != --tidy-all && $mode != --full ]] || provide_parts nvrtc-12
 [[ $mode == --quick || $mode == --mutants ]] || provide_python
 [[ $mode != --full ]] || provide_oldest_torch

@@ -10,6 +10,7 @@
 #include <stop_token>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "build/cached_builds.h"
 #include "build/config.h"
@@ -100,6 +101,11 @@ class BuildService {
   [[nodiscard]] Result<NewArtifact> build(const KeyedRequest& request,
                                           const std::stop_token& stop,
                                           const compile::ProgressCallback& on_phase);
+  /// Links what `objects` were built to.
+  [[nodiscard]] Result<NewArtifact> link(const KeyedRequest& request,
+                                         const std::vector<Fetched>& objects,
+                                         const std::stop_token& stop,
+                                         const compile::ProgressCallback& on_phase);
   /// Why `output` must not be stored; nullopt: it may. Counted and logged.
   [[nodiscard]] std::optional<Error> find_mismatch(
       const KeyedRequest& request, const compile::CompileOutput& output,

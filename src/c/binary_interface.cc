@@ -105,7 +105,7 @@ KILN_SAME_ENUMERATORS(ops::AttentionBias, 0, (kNone, KILN_BIAS_NONE),
 KILN_STRUCT(kiln_event, 8, 64)
 KILN_STRUCT(kiln_options, 23, 184)
 KILN_STRUCT(kiln_device, 10, 72)
-KILN_STRUCT(kiln_source, 15, 120)
+KILN_STRUCT(kiln_source, 21, 168)
 static_assert(offsetof(kiln_source, target) == 112);
 KILN_STRUCT(kiln_statistics, 8, 64)
 KILN_STRUCT(kiln_geometry, 12, 56)

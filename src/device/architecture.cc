@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kDigits = "0123456789";
 constexpr std::string_view kVirtual = "compute_";  // nvcc's virtual architectures
+constexpr std::string_view kLto = "lto_";
 
 std::string_view suffix_text(ArchSuffix suffix) {
   switch (suffix) {
@@ -56,7 +57,8 @@ std::optional<ComputeCapability> read_digits(std::string_view major,
 }
 
 std::optional<Architecture> read_architecture(std::string_view text) {
-  const bool named = remove_prefix(text, "sm_") || remove_prefix(text, kVirtual);
+  const bool named = remove_prefix(text, "sm_") || remove_prefix(text, kVirtual) ||
+                     remove_prefix(text, kLto);
   const ArchSuffix suffix = take_suffix(text);
   const std::size_t dot = text.find('.');
   std::optional<ComputeCapability> capability;
@@ -84,8 +86,11 @@ std::string to_string(Architecture architecture) {
 
 std::string to_string(Target target) {
   const auto [capability, suffix] = target.architecture;
-  return fmt::format("{}_{}{}{}", target.kind == ImageKind::kCubin ? "sm" : "compute",
-                     capability.major, capability.minor, suffix_text(suffix));
+  const std::string_view prefix = target.kind == ImageKind::kCubin ? "sm_"
+                                  : target.kind == ImageKind::kPtx ? kVirtual
+                                                                   : kLto;
+  return fmt::format("{}{}{}{}", prefix, capability.major, capability.minor,
+                     suffix_text(suffix));
 }
 
 std::string arch_name(Target target) {
@@ -95,7 +100,9 @@ std::string arch_name(Target target) {
 
 Result<Target> parse_target(std::string_view text) {
   return Target{KILN_TRY(parse_architecture(text)),
-                text.starts_with(kVirtual) ? ImageKind::kPtx : ImageKind::kCubin};
+                text.starts_with(kVirtual) ? ImageKind::kPtx
+                : text.starts_with(kLto)   ? ImageKind::kLtoIr
+                                           : ImageKind::kCubin};
 }
 
 Result<Architecture> parse_architecture(std::string_view text) {

@@ -33,27 +33,35 @@ struct Architecture {
 /// "9.0", "9.0a", "10.0f": how Kiln prints one.
 [[nodiscard]] std::string to_string(Architecture architecture);
 
-/// Reads "9.0", "9.0a", "sm_90", "sm_90a", "compute_90" and "90"; "100f", "10.0f".
+/// Reads "9.0", "9.0a", "sm_90", "sm_90a", "compute_90" and "90"; "100f", "10.0f";
+/// "lto_90".
 /// Checks the form only, not whether any NVRTC knows the architecture.
 /// Errors: kInvalidArgument, with the accepted forms.
 [[nodiscard]] Result<Architecture> parse_architecture(std::string_view text);
 
-enum class ImageKind : std::uint8_t { kCubin, kPtx };
+enum class ImageKind : std::uint8_t {
+  kCubin,
+  kPtx,
+  kLtoIr,  // no device loads it: nvJitLink makes a cubin of it
+};
 
-/// What to compile for: sm_90a is a cubin, compute_90 is PTX.
+/// What to compile for: sm_90a is a cubin, compute_90 is PTX, lto_90 is LTO-IR (as for
+/// nvcc).
 struct Target {
   Architecture architecture;
   ImageKind kind = ImageKind::kCubin;
   friend auto operator<=>(const Target&, const Target&) = default;
 };
 
-/// "sm_90a" or "compute_90": the key's field and NVRTC's --gpu-architecture value.
+/// "sm_90a", "compute_90" or "lto_90": the key's field.
 [[nodiscard]] std::string to_string(Target target);
 
-/// "9.0a" or "compute_90": how `--arch` and manifests name one, and Kiln prints it.
+/// "9.0a", "compute_90" or "lto_90": how `--arch` and manifests name one, and Kiln
+/// prints it.
 [[nodiscard]] std::string arch_name(Target target);
 
-/// Reads what parse_architecture() reads; "compute_90" means PTX, all else a cubin.
+/// Reads what parse_architecture() reads; "compute_90" means PTX, "lto_90" LTO-IR, all
+/// else a cubin.
 /// Errors: kInvalidArgument.
 [[nodiscard]] Result<Target> parse_target(std::string_view text);
 

@@ -74,9 +74,14 @@ std::size_t LoadedKernel::choose_entry(const KeyedRequest& request) const {
   // A template declares which entry point is first. A source has a default only if it
   // names exactly one kernel, or contains exactly one.
   const auto is_named = [&](const cache::EntryPoint& entry) {
-    const auto& source = std::get<request::SourceRequest>(request.request.resolved());
-    const auto& expressions = source.source.name_expressions;
-    return std::ranges::find(expressions, entry.name) != expressions.end();
+    const auto names = [&](const PreparedRequest& of) {
+      const auto& source = std::get<request::SourceRequest>(of.resolved());
+      const auto& expressions = source.source.name_expressions;
+      return std::ranges::find(expressions, entry.name) != expressions.end();
+    };
+    const auto& objects = request.request.objects();
+    return objects.empty() ? names(request.request)
+                           : std::ranges::any_of(objects, names);
   };
   if (template_ ? !names_.empty() : std::ranges::count_if(names_, is_named) == 1)
     return find(names_.front().lowered).value_or(Kernel::kNoEntry);

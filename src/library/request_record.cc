@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "request/manifest.h"
 #include "util/file_size_limit.h"
@@ -22,13 +23,15 @@ namespace {
 Request with_absolute_folders(const Request& request) {
   if (request.is_template())
     return request;
-  SourceOptions source = request.source();
-  for (std::filesystem::path& folder : source.include_dirs) {
-    std::error_code error;  // without a working directory it stays as it is
-    if (auto absolute = std::filesystem::absolute(folder, error); !error)
-      folder = std::move(absolute);
+  std::vector<SourceOptions> sources = request.sources();
+  for (SourceOptions& source : sources) {
+    for (std::filesystem::path& folder : source.include_dirs) {
+      std::error_code error;  // without a working directory it stays as it is
+      if (auto absolute = std::filesystem::absolute(folder, error); !error)
+        folder = std::move(absolute);
+    }
   }
-  return Request::from_source(std::move(source));
+  return Request::from_sources(std::move(sources), request.link());
 }
 
 }  // namespace

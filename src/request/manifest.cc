@@ -239,6 +239,12 @@ Result<std::vector<ManifestEntry>> read_manifest(const std::filesystem::path& pa
 Result<std::string> manifest_line(const Request& request,
                                   std::optional<device::Target> architecture) {
   json out;
+  const auto& [files, link_options] = request.link();
+  if (request.sources().size() > 1 || !files.empty() || !link_options.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: a line holds one source, and this is linked of more",
+                            request.name()));
+  }
   if (request.is_template())
     out = json{{"template", request.name()}, {"params", request.parameters()}};
   else

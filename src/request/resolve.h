@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,12 +26,28 @@ struct TemplateRequest {
 
 /// A source with checked options. Include and macro options stay in place: key/ orders
 /// them.
+/// What a source is compiled to for a link.
+enum class ObjectKind : std::uint8_t {
+  kNone,         // nothing: it is loaded as it is
+  kRelocatable,  // a cubin
+  kLtoIr,        // -dlto
+};
+
 struct SourceRequest {
   SourceOptions source;
   std::optional<device::Target> target{};  // of `source`, for whatever device
+  ObjectKind object = ObjectKind::kNone;
 };
 
-using ResolvedRequest = std::variant<TemplateRequest, SourceRequest>;
+/// Several sources, or one that is relocatable, and what is linked with them. The
+/// options of `objects` say no longer what they are: -dlto is gone, and the others have
+/// --relocatable-device-code=true.
+struct LinkRequest {
+  std::vector<SourceRequest> objects;  // at least one
+  LinkOptions link;
+};
+
+using ResolvedRequest = std::variant<TemplateRequest, SourceRequest, LinkRequest>;
 
 /// Errors: kNotFound for an unknown template, kInvalidArgument for a wrong parameter or
 /// option; the message names it, what is allowed, and the nearest match.

@@ -222,6 +222,25 @@ def test_names_headers_defines_entries_and_variables_are_found(python):
     assert said == "True True"
 
 
+def test_sources_are_linked_and_ptx_is_a_target(python):
+    said = python(
+        SETUP
+        + """
+    two = ["extern __device__ float twice(float);\\n"
+           "template <typename T> __global__ void scale(T* y) { *y = twice(*y); }",
+           "__device__ float twice(float x) { return 2 * x; }"]
+    try:
+        linked = kiln.Kernel(two, "scale<float>", options=["-dlto"])
+        print(linked.image[:4] == b"\x7fELF")
+    except kiln.Unavailable as error:
+        print("nvJitLink" in str(error))
+    ptx = kiln.Kernel('extern "C" __global__ void k() {}', target="compute_80")
+    print(b".target sm_80" in ptx.image)
+    """
+    )
+    assert said.split() == ["True", "True"]
+
+
 def test_object_code_is_that_of_cuda_core(python):
     pytest.importorskip("cuda.core")
     said = python(

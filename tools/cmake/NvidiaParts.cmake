@@ -4,7 +4,7 @@
 # A part counts only where all of it is; KILN_NO_TOOLKIT leaves .deps alone in the list.
 # Run with `cmake -P`, it prints a line "-- part=place" for each, place empty where missing.
 cmake_minimum_required(VERSION 3.25)
-set(KILN_NVIDIA_PARTS nvrtc headers cudnn cudnn-headers frontend nvrtc-12)
+set(KILN_NVIDIA_PARTS nvrtc nvjitlink headers cudnn cudnn-headers frontend nvrtc-12)
 cmake_path(SET KILN_DEPS_DIR NORMALIZE "${CMAKE_CURRENT_LIST_DIR}/../../.deps")
 if(NOT DEFINED KILN_NO_TOOLKIT)
   set(KILN_NO_TOOLKIT "$ENV{KILN_NO_TOOLKIT}")
@@ -82,6 +82,9 @@ function(kiln_find_nvidia_part prefix part)
   if(part STREQUAL "nvrtc")
     set(headers nvrtc.h)
     set(libraries "libnvrtc.so.1[2-9]*" "libnvrtc-builtins.so.1[2-9]*")
+    set(own nvidia/cu13)
+  elseif(part STREQUAL "nvjitlink")
+    set(libraries "libnvJitLink.so.1[2-9]*")
     set(own nvidia/cu13)
   elseif(part STREQUAL "headers")
     set(headers cuda.h cuda_fp16.h cuda_bf16.h crt/host_defines.h

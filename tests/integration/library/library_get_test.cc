@@ -523,6 +523,45 @@ TEST_F(LibraryGetTest, PtxIsRefusedBeforeItIsBuiltIfTheDriverIsTooOld) {
   EXPECT_THAT(take_kinds(), ElementsAre(Kind::kFailed));
 }
 
+TEST_F(LibraryGetTest, SeveralSourcesAreLinkedAndLoadedAsOneModule) {
+  const SimulatedDriver driver("8.6,9.0");
+  auto service = open(driver);
+  const std::vector<SourceOptions> sources{
+      {.source = "extern __device__ float twice(float);\n"
+                 "__constant__ float factors[3];\n"
+                 "template <typename T> __global__ void scale(T* x) {\n"
+                 "  *x = twice(*x) * factors[1];\n}\n",
+       .file_name = "main.cu",
+       .name_expressions = {"scale<float>", "&factors"}},
+      {.source = "__device__ float twice(float x) { return 2 * x; }\n",
+       .file_name = "twice.cu"}};
+  const Request request = Request::from_sources(sources);
+  EXPECT_EQ(request.name(), "main.cu");
+  EXPECT_EQ(request.sources().size(), 2U);
+  const auto kernel = service->get(request, service->devices().at(1));
+  if (!kernel && kernel.error().code == ErrorCode::kUnavailable)
+    GTEST_SKIP() << kernel.error().message;
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->entry_point(), "_Z5scaleIfEvPT_") << "the only one that is named";
+  EXPECT_TRUE(kernel->launch(Geometry{}, nullptr, nullptr));
+  EXPECT_EQ(kernel->global("factors")->bytes, 12U);
+  EXPECT_THAT(take_kinds(), ElementsAre(Kind::kCompiled, Kind::kLoaded));
+  const auto other = service->get(request, service->devices().at(0));
+  ASSERT_TRUE(other) << other.error().message;
+  EXPECT_NE(other->key(), kernel->key()) << "a cubin for each architecture";
+
+  auto anew = open(driver);
+  EXPECT_EQ(anew->get(Request::from_sources(sources), anew->devices().at(1))->key(),
+            kernel->key());
+  EXPECT_EQ(take_kinds().at(2), Kind::kHit);
+  const auto undefined =
+      anew->get(Request::from_sources({sources[0]}, {.options = {"-verbose"}}),
+                anew->devices().at(1));
+  ASSERT_FALSE(undefined);
+  EXPECT_EQ(undefined.error().code, ErrorCode::kCompileFailed);
+  EXPECT_THAT(undefined.error().message, HasSubstr("'_Z5twicef'"));
+}
+
 TEST_F(LibraryGetTest, ASourceWithOneKernelNeedsNoChoice) {
   const SimulatedDriver driver;
   auto service = open(driver);

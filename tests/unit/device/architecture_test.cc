@@ -24,12 +24,12 @@ TEST(ParseArchitecture, ReadsEveryForm) {
 }
 
 TEST(ParseArchitecture, RefusesEverythingElseAndSaysWhatItAccepts) {
-  for (const char* text : {"",           "9",      "a",     "9.",     ".0",
-                           "9.0b",       "9.0A",   "9.0aa", "9.00",   "9.0.0",
-                           "sm_",        "sm90",   "SM_90", "sm_9.0", "compute_9.0a",
-                           "compute-90", "lto_90", "090",   "09.0",   "0.0",
-                           "1000",       "100.0",  "-9.0",  "+90",    "9,0",
-                           " 90",        "90 ",    "9 0",   "native", "hopper"}) {
+  for (const char* text : {"",           "9",     "a",     "9.",     ".0",
+                           "9.0b",       "9.0A",  "9.0aa", "9.00",   "9.0.0",
+                           "sm_",        "sm90",  "SM_90", "sm_9.0", "compute_9.0a",
+                           "compute-90", "lto90", "090",   "09.0",   "0.0",
+                           "1000",       "100.0", "-9.0",  "+90",    "9,0",
+                           " 90",        "90 ",   "9 0",   "native", "hopper"}) {
     const auto architecture = parse_architecture(text);
     ASSERT_FALSE(architecture) << text;
     EXPECT_EQ(architecture.error().code, ErrorCode::kInvalidArgument);
@@ -63,7 +63,9 @@ TEST(ParseTarget, AVirtualArchitectureIsPtxAndEveryOtherFormACubin) {
   for (const char* text : {"9.0", "90", "sm_90"})
     EXPECT_EQ(parse_target(text), (Target{{{9, 0}}, ImageKind::kCubin})) << text;
   EXPECT_FALSE(parse_target("compute_9.0"));
-  for (const char* text : {"9.0a", "compute_90", "10.0f", "compute_120a"})
+  EXPECT_EQ(parse_target("lto_90a"),
+            (Target{{{9, 0}, ArchSuffix::kA}, ImageKind::kLtoIr}));
+  for (const char* text : {"9.0a", "compute_90", "10.0f", "compute_120a", "lto_90"})
     EXPECT_EQ(arch_name(parse_target(text).value()), text) << "it is read back";
 }
 
