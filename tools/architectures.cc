@@ -31,9 +31,10 @@ Result<void> add_devices(BuildService& service, std::vector<device::BuildFor>& l
 }  // namespace
 
 void add_arch_option(OptionSet& cli, ArchitectureOptions& options) {
-  cli.option("--arch", options.lists, "LIST",
-             "Architectures: 9.0, 9.0a, sm_90 or native; compute_90 for PTX; with "
-             "commas; may be repeated (default: the devices present)");
+  cli.option(
+      "--arch", options.lists, "LIST",
+      "Architectures: 9.0, 9.0a, sm_90 or native; compute_90 for PTX, lto_90 for "
+      "LTO-IR; with commas; may be repeated (default: the devices present)");
 }
 
 void add_profile_option(OptionSet& cli, ArchitectureOptions& options) {

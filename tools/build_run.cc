@@ -64,10 +64,10 @@ std::string asked_as(BuildService& service, const PreparedRequest& request,
   const auto* named = std::get_if<device::Target>(&build_for);
   if (named == nullptr)
     return "";
-  const bool is_ptx = named->kind == device::ImageKind::kPtx;
-  if (is_ptx ? request.as_template() == nullptr ||
-                   is_for_newer_devices(*named, found.toolchain->toolchain)
-             : named->architecture.suffix == device::ArchSuffix::kNone)
+  const bool is_cubin = named->kind == device::ImageKind::kCubin;
+  if (!is_cubin ? request.as_template() == nullptr ||
+                      is_for_newer_devices(*named, found.toolchain->toolchain)
+                : named->architecture.suffix == device::ArchSuffix::kNone)
     return "";
   const auto keyed = service.key(request, named->architecture.capability);
   const auto* const asked = keyed ? std::get_if<KeyedRequest>(&*keyed) : nullptr;

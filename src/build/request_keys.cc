@@ -138,6 +138,13 @@ Result<std::vector<compile::LinkInput>> read_files(
   return files;
 }
 
+std::vector<Digest> digests_of(const std::vector<compile::LinkInput>& files) {
+  std::vector<Digest> digests;
+  for (const compile::LinkInput& file : files)
+    digests.push_back(Digest::of(file.bytes));
+  return digests;
+}
+
 /// What is compiled for a link to `target`.
 device::Target object_target(const PreparedRequest& object, device::Target target) {
   if (std::get<request::SourceRequest>(object.resolved()).object ==
@@ -147,12 +154,11 @@ device::Target object_target(const PreparedRequest& object, device::Target targe
 }
 
 /// Everything that determines a link. Both its key and its job are made from this.
-key::LinkKeyInput link_input(const KeyedRequest& request,
-                             const std::vector<compile::LinkInput>& files) {
+key::LinkKeyInput link_input(const KeyedRequest& request, std::vector<Digest> files) {
   key::LinkKeyInput input{.target = to_string(request.target),
                           .options = {"-arch=" + to_string(request.target)},
                           .objects = {},
-                          .files = {},
+                          .files = std::move(files),
                           .linker = request.linker->id.nvjitlink,
                           .device_runtime = request.linker->id.device_runtime};
   for (const KeyedRequest& object : request.objects) {
@@ -162,8 +168,6 @@ key::LinkKeyInput link_input(const KeyedRequest& request,
   }
   append(input.options,
          std::get<request::LinkRequest>(request.request.resolved()).link.options);
-  for (const compile::LinkInput& file : files)
-    input.files.push_back(Digest::of(file.bytes));
   return input;
 }
 
@@ -180,12 +184,14 @@ struct PreparedRequest::Content {
       : resolved(std::move(request)),
         source(std::move(input)),
         objects(std::move(parts)),
-        files(std::move(read)) {}
+        files(std::move(read)),
+        file_digests(digests_of(files)) {}
 
   const request::ResolvedRequest resolved;
   const std::optional<key::SourceKeyInput> source;  // only for a source; normalized
   const std::vector<PreparedRequest> objects;       // only for a link
   const std::vector<compile::LinkInput> files;      // only for a link
+  const std::vector<Digest> file_digests;
 
   // By the toolkit's include folders: with two NVRTCs a source has two.
   using Headers = std::shared_ptr<const key::HeaderSnapshot>;
@@ -325,7 +331,8 @@ Fields RequestKeys::preimage(const KeyedRequest& request) {
   if (const request::TemplateRequest* wanted = request.request.as_template())
     return template_keys(*wanted, request)->preimage(key_parameters(wanted->params));
   if (!request.objects.empty())
-    return key::link_preimage(link_input(request, request.request.content_->files));
+    return key::link_preimage(
+        link_input(request, request.request.content_->file_digests));
   const device::Toolchain& toolchain = request.toolchain->toolchain;
   return key::source_preimage(
       build_context(request.target, toolchain),
@@ -382,7 +389,7 @@ compile::LinkJob RequestKeys::link_job(const KeyedRequest& request,
   objects.insert(objects.end(), files.begin(), files.end());
   return {.label = request.request.label(),
           .linker = request.linker->path,
-          .options = link_input(request, files).options,
+          .options = link_input(request, {}).options,
           .inputs = std::move(objects),
           .device_runtime = request.linker->device_runtime,
           .target = request.target};

@@ -185,6 +185,25 @@ TEST_F(ProgramLinkTest, DeviceCodeThatStartsKernelsGetsTheDeviceRuntime) {
       << "it is linked only where it is needed";
 }
 
+TEST_F(ProgramLinkTest, AWarmRecordsTheLinkerForMachinesWithoutOne) {
+  const std::string manifest = kiln_.write(
+      "m.jsonl",
+      R"({"source":"extern \"C\" __global__ void k() {}","options":["-rdc=true"]})"
+      "\n");
+  const auto warm = [&] {
+    return kiln_.json_of({"warm", "--manifest", manifest, "--arch", "9.0"});
+  };
+  EXPECT_EQ(warm()["compiled"], 1);
+  const auto record = kiln_.cache_dir() / "toolchains/recorded.json";
+  const std::string recorded = read_text_file(record, 1U << 16U).value();
+  EXPECT_THAT(recorded, HasSubstr("\"nvjitlink\": \""));
+  EXPECT_EQ(warm()["hits"], 1);
+  kiln_.json_of({"warm", "--template", "scaled_softmax_fwd:dtype=bf16,max_cols=32",
+                 "--arch", "9.0"});
+  EXPECT_EQ(read_text_file(record, 1U << 16U).value(), recorded)
+      << "kept by a warm that links nothing";
+}
+
 TEST_F(ProgramLinkTest, TwoProcessesLinkTheSameBytes) {
   const auto image = (kiln_.folder() / "linked.cubin").string();
   std::set<std::string> images;

@@ -21,9 +21,9 @@ using device::DeviceProperties;
 
 Result<ComputeCapability> known(device::Target target) {
   const device::Architecture architecture = target.architecture;
-  if (target.kind == device::ImageKind::kPtx)
+  if (target.kind != device::ImageKind::kCubin)
     return wrong_attention(
-        fmt::format("--arch: {} names PTX, and a plan is for a device: write {}",
+        fmt::format("--arch: {} names no cubin, and a plan is for a device: write {}",
                     arch_name(target), to_string(architecture)));
   for (const auto& each : device::known_architectures()) {
     if (each.capability == architecture.capability)
