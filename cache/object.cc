@@ -80,6 +80,8 @@ std::string_view to_string(Kind kind) {
       return "ptx";
     case Kind::kPlan:
       return "plan";
+    case Kind::kLtoIr:
+      return "ltoir";
   }
   return "unknown";
 }

@@ -43,7 +43,7 @@ class Buffer {
   ByteView view_;
 };
 
-enum class Kind : std::uint8_t { kCubin = 1, kPtx = 2, kPlan = 3 };
+enum class Kind : std::uint8_t { kCubin = 1, kPtx = 2, kPlan = 3, kLtoIr = 4 };
 
 /// "cubin", "ptx", "plan".
 [[nodiscard]] std::string_view to_string(Kind kind);

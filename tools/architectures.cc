@@ -28,26 +28,13 @@ Result<void> add_devices(BuildService& service, std::vector<device::BuildFor>& l
   return {};
 }
 
-/// nvcc takes compute_90 to mean PTX. Kiln builds a binary for every architecture, and
-/// uses PTX only for devices that are newer than the NVRTC.
-Result<void> refuse_virtual(const std::string& text) {
-  const std::size_t at = text.find("compute_");
-  if (at == std::string::npos)
-    return {};
-  const std::string name = text.substr(at, text.find(',', at) - at);
-  const auto architecture = KILN_TRY(device::parse_architecture(name));
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} names PTX, and what is built is a binary for an "
-                          "architecture: write {}",
-                          name, to_string(architecture)));
-}
-
 }  // namespace
 
 void add_arch_option(OptionSet& cli, ArchitectureOptions& options) {
-  cli.option("--arch", options.lists, "LIST",
-             "Architectures: 9.0, 9.0a, sm_90 or native, with commas; may be "
-             "repeated (default: the devices present)");
+  cli.option(
+      "--arch", options.lists, "LIST",
+      "Architectures: 9.0, 9.0a, sm_90 or native; compute_90 for PTX, lto_90 for "
+      "LTO-IR; with commas; may be repeated (default: the devices present)");
 }
 
 void add_profile_option(OptionSet& cli, ArchitectureOptions& options) {
@@ -92,10 +79,8 @@ Result<std::vector<device::BuildFor>> named_targets(
     BuildService& service, const ArchitectureOptions& options) {
   std::vector<device::BuildFor> list;
   for (const std::string& text : options.lists) {
-    KILN_TRY(refuse_virtual(text));
-    const auto parsed = KILN_TRY(device::parse_architecture_list(text));
-    for (const device::Architecture architecture : parsed.architectures)
-      add_once(list, architecture);
+    const auto parsed = KILN_TRY(device::parse_target_list(text));
+    for (const device::Target target : parsed.targets) add_once(list, target);
     if (parsed.native)
       KILN_TRY(add_devices(service, list));
   }

@@ -63,18 +63,30 @@ std::optional<device::CudaVersion> min_driver(const BuildReport& report) {
   return version;
 }
 
-/// The architecture that a device asks for where `build_for` was named; empty if that
-/// is the same.
+/// True if `target` is the PTX for devices that are newer than its NVRTC.
+bool is_for_newer_devices(const device::Target& target,
+                          const device::Toolchain& toolchain) {
+  return target.architecture ==
+         device::Architecture{toolchain.facts.architectures.back()};
+}
+
+/// What a device asks for where `found` was asked for by name; empty if that is the
+/// same. A source can ask for PTX itself.
 std::string asked_as(BuildService& service, const PreparedRequest& request,
-                     const device::BuildFor& build_for) {
-  const auto* named = std::get_if<device::Architecture>(&build_for);
-  if (named == nullptr || named->suffix == device::ArchSuffix::kNone)
+                     const device::BuildFor& build_for, const KeyedRequest& found) {
+  const auto* named = std::get_if<device::Target>(&build_for);
+  if (named == nullptr)
     return "";
-  const auto keyed = service.key(request, named->capability);
-  const auto* const found = keyed ? std::get_if<KeyedRequest>(&*keyed) : nullptr;
-  if (found == nullptr || found->target.architecture == *named)
+  const bool is_cubin = named->kind == device::ImageKind::kCubin;
+  if (!is_cubin ? request.as_template() == nullptr ||
+                      is_for_newer_devices(*named, found.toolchain->toolchain)
+                : named->architecture.suffix == device::ArchSuffix::kNone)
     return "";
-  return to_string(found->target.architecture);
+  const auto keyed = service.key(request, named->architecture.capability);
+  const auto* const asked = keyed ? std::get_if<KeyedRequest>(&*keyed) : nullptr;
+  if (asked == nullptr || asked->target == *named)
+    return "";
+  return arch_name(asked->target);
 }
 
 std::string item_key(const BuildItem& item) {
@@ -174,8 +186,8 @@ void add_items(BuildService& service, const Request& request,
       continue;
     } else {
       auto& found = std::get<KeyedRequest>(*keyed);
-      item.arch = to_string(found.target.architecture);
-      item.asked_as = asked_as(service, *prepared, build_for);
+      item.arch = arch_name(found.target);
+      item.asked_as = asked_as(service, *prepared, build_for, found);
       item.keyed = std::move(found);
     }
     report.items.push_back(std::move(item));

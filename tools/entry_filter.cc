@@ -38,8 +38,9 @@ Result<void> add_devices(const Config& config, std::vector<std::string>& archs) 
 }  // namespace
 
 void add_filter_options(OptionSet& cli, EntryFilterOptions& options) {
-  cli.option("--arch", options.architectures, "LIST",
-             "Entries built for these: 9.0, 9.0a, sm_90 or native, with commas");
+  cli.option(
+      "--arch", options.architectures, "LIST",
+      "Entries built for these: 9.0, 9.0a, sm_90, compute_90 or native, with commas");
   cli.option("--template", options.templates, "NAME",
              "Entries of this kernel or family; may be repeated");
 }
@@ -67,11 +68,11 @@ Result<cache::ListQuery> make_query(const Config& config,
                                     const EntryFilterOptions& options) {
   cache::ListQuery query;
   for (const std::string& text : options.architectures) {
-    const auto list = KILN_TRY(device::parse_architecture_list(text));
+    const auto list = KILN_TRY(device::parse_target_list(text));
     if (list.native)
       KILN_TRY(add_devices(config, query.archs));
-    for (const device::Architecture architecture : list.architectures)
-      query.archs.push_back(to_string(architecture));
+    for (const device::Target target : list.targets)
+      query.archs.push_back(arch_name(target));
   }
   if (!options.templates.empty()) {
     const auto catalog = KILN_TRY(open_catalog(config, {}));

@@ -29,8 +29,10 @@ void OptionSet::argument(const std::string& name, std::string& value,
 }
 
 void OptionSet::argument(const std::string& name, std::vector<std::string>& values,
-                         const std::string& meaning) {
-  app_->add_option(name, values, meaning)->type_name("");
+                         const std::string& meaning, Presence presence) {
+  app_->add_option(name, values, meaning)
+      ->type_name("")
+      ->required(presence == Presence::kRequired);
 }
 
 void OptionSet::footer(const std::string& text) {

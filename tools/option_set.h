@@ -36,7 +36,7 @@ class OptionSet {
   void argument(const std::string& name, std::string& value, const std::string& meaning,
                 Presence presence = Presence::kOptional);
   void argument(const std::string& name, std::vector<std::string>& values,
-                const std::string& meaning);
+                const std::string& meaning, Presence presence = Presence::kOptional);
   /// Text below the verb's help.
   void footer(const std::string& text);
 

@@ -37,7 +37,7 @@ Result<void> check_line(BuildService& service, const request::ManifestEntry& lin
   }
   std::vector<std::string> names;
   for (const device::BuildFor& each : asked) names.push_back(to_string(each));
-  const std::string own = to_string(*line.architecture);
+  const std::string own = arch_name(*line.architecture);
   if (std::ranges::find(names, own) == names.end())
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("this line has \"arch\": \"{}\", and {} is asked for; "

@@ -87,6 +87,7 @@ part_is_for() {
   case $1 in
     headers) echo "the CUDA headers: needed to build" ;;
     nvrtc) echo "NVRTC: nothing can be compiled, tests that compile are skipped" ;;
+    nvjitlink) echo "nvJitLink: nothing can be linked, tests that link are skipped" ;;
     cudnn) echo "cuDNN: no cuDNN attention, its tests are skipped" ;;
     frontend) echo "the cuDNN frontend's headers: no cuDNN attention, its tests are skipped" ;;
     nvrtc-12) echo "NVRTC 12: nothing is built for drivers of CUDA 12 and for Volta" ;;

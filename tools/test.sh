@@ -377,7 +377,7 @@ say_failed_tests() { # say_failed_tests PRESET: prints the output of the failed 
 # ---- The run ---------------------------------------------------------------------------------
 
 install_packages build test optional
-provide_parts nvrtc headers cudnn frontend
+provide_parts nvrtc nvjitlink headers cudnn frontend
 [[ -n $mode && $mode != --tidy-all && $mode != --full ]] || provide_parts nvrtc-12 test-nvrtc-newest
 [[ $mode != --full ]] || provide_parts test-nvrtc-oldest
 [[ $mode == --quick || $mode == --mutants ]] || provide_python

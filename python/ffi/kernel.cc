@@ -77,9 +77,9 @@ struct Fetch {
   }
 
   int device = 0;
-  std::string source, file_name;
+  std::string source, file_name, target;
   std::vector<std::string> header_names, header_texts, include_dirs, defines, options,
-      name_expressions;
+      name_expressions, linked_sources, link_files, link_options;
   kiln_cancel* cancel = kiln_cancel_new();
   std::atomic<kiln_kernel*> kernel = nullptr;
 };
@@ -117,6 +117,24 @@ kiln_result get(kiln_service* from, Fetch& fetch) {
   source.option_count = options.size();
   source.name_expressions = name_expressions.data();
   source.name_expression_count = name_expressions.size();
+  source.target = fetch.target.empty() ? nullptr : fetch.target.c_str();
+  // The first has the names; all have the rest in common.
+  kiln_source other = source;
+  other.name_expression_count = 0;
+  std::vector<kiln_source> others(fetch.linked_sources.size(), other);
+  std::vector<const kiln_source*> linked_sources;
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    others[i].source = fetch.linked_sources[i].c_str();
+    linked_sources.push_back(&others[i]);
+  }
+  const auto link_files = pointers(fetch.link_files);
+  const auto link_options = pointers(fetch.link_options);
+  source.linked_sources = linked_sources.data();
+  source.linked_source_count = linked_sources.size();
+  source.link_files = link_files.data();
+  source.link_file_count = link_files.size();
+  source.link_options = link_options.data();
+  source.link_option_count = link_options.size();
   kiln_kernel* kernel = nullptr;
   const kiln_result failed =
       kiln_get_source(from, fetch.device, &source, fetch.cancel, &kernel);
@@ -128,7 +146,9 @@ kiln_result get(kiln_service* from, Fetch& fetch) {
 Kernel kernel_from_source(std::int64_t device, String source, String file_name,
                           Map<String, String> headers, Array<String> include_dirs,
                           Array<String> defines, Array<String> options,
-                          Array<String> name_expressions) {
+                          Array<String> name_expressions, String target,
+                          Array<String> linked_sources, Array<String> link_files,
+                          Array<String> link_options) {
   const auto fetch = std::make_shared<Fetch>();
   fetch->device = static_cast<int>(device);
   fetch->source = source;
@@ -141,6 +161,10 @@ Kernel kernel_from_source(std::int64_t device, String source, String file_name,
   fetch->defines = texts_of(defines);
   fetch->options = texts_of(options);
   fetch->name_expressions = texts_of(name_expressions);
+  fetch->target = target;
+  fetch->linked_sources = texts_of(linked_sources);
+  fetch->link_files = texts_of(link_files);
+  fetch->link_options = texts_of(link_options);
   kiln_service* const from = service();
   run_interruptibly([fetch, from] { return get(from, *fetch); }, fetch->cancel);
   return {fetch->kernel.exchange(nullptr), fetch->device};

@@ -29,13 +29,18 @@ class Kernel:
     from the cache, or is built for that device. ``device`` is the CUDA ordinal, an object with an
     ``index`` such as torch's device, or None: the device of the first tensor of each launch. The key
     in the cache covers the text, the options and all headers, so a changed header is never missed.
+    ``target="compute_80"`` gives PTX, which the driver compiles for any device of 8.0 or later.
+
+    Several sources, and a source with the option ``-rdc=true`` or ``-dlto``, are linked with
+    nvJitLink, together with the files of ``link`` (cubins, PTX, LTO-IR, objects, archives) and with
+    ``link_options``. All sources have the other arguments in common; the first has the names.
 
     Any number of threads may use one Kernel.
     """
 
     def __init__(
         self,
-        source: str,
+        source: str | Sequence[str],
         name: str | Sequence[str] | None = None,
         *,
         options: Sequence[str] = (),
@@ -44,7 +49,11 @@ class Kernel:
         include_dirs: Sequence[str | os.PathLike] = (),
         defines: Mapping[str, Any] | Sequence[str] = (),
         file_name: str | None = None,
+        target: str | None = None,
+        link: Sequence[str | os.PathLike] = (),
+        link_options: Sequence[str] = (),
     ):
+        source, *more = [source] if isinstance(source, str) else source
         names = [name] if isinstance(name, str) else list(name or ())
         if isinstance(defines, Mapping):
             defines = [key if value is None else f"{key}={value}" for key, value in defines.items()]
@@ -56,6 +65,10 @@ class Kernel:
             list(defines),
             list(options),
             names,
+            target or "",
+            more,
+            [os.fspath(file) for file in link],
+            list(link_options),
         )
         self._device = None if device is None else _ordinal(device)
         self._entry = names[0] if names else None

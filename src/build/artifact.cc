@@ -28,7 +28,9 @@ struct Defined {
 Result<Defined> defined_in(const KeyedRequest& request, const Bytes& image) {
   Defined defined;
   std::vector<device::EntryPoint> kernels;
-  if (request.target.kind == device::ImageKind::kPtx) {
+  if (request.target.kind == device::ImageKind::kLtoIr) {
+    defined.has_variable = [](const std::string&) { return false; };
+  } else if (request.target.kind == device::ImageKind::kPtx) {
     kernels = KILN_TRY(device::read_ptx(image)).entry_points;
     // The text declares them in many forms; the driver finds them by name.
     defined.has_variable = [text = as_text(image)](const std::string& name) {
@@ -54,7 +56,7 @@ struct Names {
 /// A template's entry points are its extern "C" functions. A source's are those that
 /// name expressions name, unless they name a variable, and then all other kernels in
 /// the image. A name expression that matches nothing counts as an entry point, so that
-/// the check reports it.
+/// the check reports it; in LTO-IR, in which none can be found, the link does.
 Result<Names> names_in(const KeyedRequest& request,
                        const compile::CompileOutput& output) {
   Names names;
@@ -80,6 +82,14 @@ Result<Names> names_in(const KeyedRequest& request,
   return names;
 }
 
+/// True for what is only linked, and so needs no kernel.
+bool is_object(const KeyedRequest& request) {
+  const auto* const source =
+      std::get_if<request::SourceRequest>(&request.request.resolved());
+  return request.target.kind == device::ImageKind::kLtoIr ||
+         (source != nullptr && source->object != request::ObjectKind::kNone);
+}
+
 /// The maximum of each resource over all entry points; occupancy depends on them.
 void describe_resources(const compile::CompileOutput& output,
                         cache::Metadata& metadata) {
@@ -88,6 +98,15 @@ void describe_resources(const compile::CompileOutput& output,
     metadata.shared_bytes = std::max(metadata.shared_bytes, use.static_shared_bytes);
     metadata.spill_bytes =
         std::max(metadata.spill_bytes, use.spill_store_bytes + use.spill_load_bytes);
+  }
+}
+
+/// nvJitLink tells fewer of them in its log.
+void describe_resources(const device::CubinInfo& info, cache::Metadata& metadata) {
+  for (const device::EntryPoint& entry : info.entry_points) {
+    metadata.registers =
+        std::max<std::uint64_t>(metadata.registers, entry.registers.value_or(0));
+    metadata.shared_bytes = std::max(metadata.shared_bytes, entry.static_shared_bytes);
   }
 }
 
@@ -100,19 +119,35 @@ Result<cache::Metadata> metadata_of(const KeyedRequest& request,
     for (const auto& [name, value] : wanted->params.values())
       metadata.params.push_back({name, value});
   }
-  metadata.arch = to_string(request.target.architecture);
+  metadata.arch = arch_name(request.target);
   metadata.toolchain = toolchain.name();
   metadata.toolchain_build_ids = {toolchain.id.nvrtc, toolchain.id.builtins};
+  if (request.linker != nullptr)
+    metadata.toolchain_build_ids.push_back(request.linker->id.nvjitlink);
   metadata.producer = version();
   metadata.created_ns = cache::unix_now_ns();
   metadata.compile_ms = static_cast<std::uint64_t>(output.nvrtc_time.count());
   describe_resources(output, metadata);
+  if (request.linker != nullptr)
+    describe_resources(KILN_TRY(device::read_cubin(output.image)), metadata);
   Names names = KILN_TRY(names_in(request, output));
   metadata.entry_points = std::move(names.entry_points);
   metadata.variables = std::move(names.variables);
   metadata.min_driver =
       to_string(device::min_driver(request.target.kind, toolchain.facts.version));
   return metadata;
+}
+
+cache::Kind kind_of(device::ImageKind kind) {
+  switch (kind) {
+    case device::ImageKind::kCubin:
+      return cache::Kind::kCubin;
+    case device::ImageKind::kPtx:
+      return cache::Kind::kPtx;
+    case device::ImageKind::kLtoIr:
+      return cache::Kind::kLtoIr;
+  }
+  return cache::Kind::kCubin;
 }
 
 /// The target that a kernel's object states: "sm_90a" or "compute_90". Errors:
@@ -125,6 +160,8 @@ Result<device::Target> target_of(const cache::StoredObject& object) {
   }
   const device::Target target{*architecture, object.kind() == cache::Kind::kPtx
                                                  ? device::ImageKind::kPtx
+                                             : object.kind() == cache::Kind::kLtoIr
+                                                 ? device::ImageKind::kLtoIr
                                                  : device::ImageKind::kCubin};
   if (to_string(target) != object.target()) {
     return fail(ErrorCode::kCorrupt,
@@ -150,17 +187,19 @@ Result<void> check_stored_plan(const cache::StoredObject& object) {
 Result<void> check_output(const KeyedRequest& request,
                           const compile::CompileOutput& output) {
   const auto unusable = [&](std::string_view why) {
-    return fail(ErrorCode::kCompileFailed,
-                fmt::format("{} reported success for {} ({}), but its output cannot be "
-                            "used: {}; nothing was stored",
-                            request.toolchain->toolchain.name(),
-                            request.request.label(), to_string(request.target), why));
+    return fail(
+        ErrorCode::kCompileFailed,
+        fmt::format("{} reported success for {} ({}), but its output cannot be "
+                    "used: {}; nothing was stored",
+                    request.linker != nullptr ? "nvJitLink"
+                                              : request.toolchain->toolchain.name(),
+                    request.request.label(), to_string(request.target), why));
   };
   const Names names = KILN_TRY(names_in(request, output));
   std::vector<std::string_view> expected;
   for (const cache::EntryPoint& entry : names.entry_points)
     expected.push_back(entry.lowered);
-  if (expected.empty() && names.variables.empty()) {
+  if (expected.empty() && names.variables.empty() && !is_object(request)) {
     return unusable(
         "it has no kernel; a kernel is a __global__ function, and a template of one "
         "needs a name expression");
@@ -172,6 +211,15 @@ Result<void> check_output(const KeyedRequest& request,
 std::optional<Error> other_toolchain(const KeyedRequest& request,
                                      const compile::CompileOutput& output) {
   const device::Toolchain& keyed = request.toolchain->toolchain;
+  if (request.linker != nullptr) {
+    if (output.nvrtc.build_id == request.linker->id.nvjitlink)
+      return std::nullopt;
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("{} is not stored: the worker loaded {} with build id {}, "
+                             "where {} was expected; look at LD_LIBRARY_PATH",
+                             request.request.label(), output.nvrtc.path.native(),
+                             output.nvrtc.build_id, request.linker->id.nvjitlink)};
+  }
   const auto differs = [](const compile::LoadedLibrary& loaded, const std::string& id) {
     return loaded.build_id != id;
   };
@@ -192,9 +240,7 @@ Result<cache::StoredObject> make_object(const KeyedRequest& request,
                                         const compile::CompileOutput& output) {
   const std::string target = to_string(request.target);
   auto metadata = KILN_TRY(metadata_of(request, output));
-  cache::NewObject object{.kind = request.target.kind == device::ImageKind::kPtx
-                                      ? cache::Kind::kPtx
-                                      : cache::Kind::kCubin,
+  cache::NewObject object{.kind = kind_of(request.target.kind),
                           .target = target,
                           .metadata = std::move(metadata),
                           .preimage = preimage,

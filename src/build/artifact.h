@@ -23,7 +23,8 @@ namespace kiln {
                                         const compile::CompileOutput& output);
 
 /// Why the result must not be stored under this key: the worker loaded another
-/// libnvrtc, or other builtins, than the key names. nullopt: both match.
+/// libnvrtc, other builtins or another nvJitLink than the key names. nullopt: both
+/// match.
 [[nodiscard]] std::optional<Error> other_toolchain(
     const KeyedRequest& request, const compile::CompileOutput& output);
 

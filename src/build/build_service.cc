@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "build/artifact.h"
 #include "build/build_options.h"
 #include "compile/pool/worker_path.h"
+#include "device/compatibility.h"
 #include "key/header_hint.h"
 #include "key/opened_files.h"
 #include "render/embedded_templates.h"
@@ -51,6 +53,22 @@ device::TemplateTargets declared_targets(const PreparedRequest& request) {
   return {.min = std::nullopt,
           .max = std::nullopt,
           .specific = wanted->kernel->targets().suffixed};
+}
+
+/// What to build for: a source may name the target itself. Errors: kInvalidArgument for
+/// one that the device cannot run.
+Result<device::BuildFor> wanted_by(const PreparedRequest& request,
+                                   const device::BuildFor& build_for) {
+  const PreparedRequest& first =
+      request.objects().empty() ? request : request.objects().front();
+  const auto* const source = std::get_if<request::SourceRequest>(&first.resolved());
+  const auto* const device = std::get_if<device::ComputeCapability>(&build_for);
+  if (source == nullptr || !source->target || device == nullptr)
+    return build_for;
+  if (const std::string why = device::why_not(*source->target, *device); !why.empty())
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("target {}: {}", arch_name(*source->target), why));
+  return *source->target;
 }
 
 /// What of a worker's environment can change a result.
@@ -145,9 +163,10 @@ Result<PreparedRequest> BuildService::prepare(const Request& request) const {
 }
 
 Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
-    const PreparedRequest& request, const device::BuildFor& build_for,
+    const PreparedRequest& request, const device::BuildFor& asked_for,
     const std::stop_token& stop) {
   KILN_TRY(check_process());
+  const device::BuildFor build_for = KILN_TRY(wanted_by(request, asked_for));
   const auto toolchain = KILN_TRY(toolchains_.choose(build_for, stop));
   const auto choice = KILN_TRY(device::choose_target(
       build_for, declared_targets(request), toolchain->toolchain.facts));
@@ -158,8 +177,19 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
             wanted->kernel->excluded(wanted->params, capability_of(build_for)))
       return device::TargetSkipped{*std::move(reason)};
   }
-  return KILN_TRY(
-      keys_.key(request, std::get<device::Target>(choice), toolchain, stop));
+  const device::Target target = std::get<device::Target>(choice);
+  if (request.objects().empty())
+    return KILN_TRY(keys_.key(request, target, toolchain, stop));
+  if (target.kind == device::ImageKind::kLtoIr && request.objects().size() == 1)
+    return KILN_TRY(keys_.key(request.objects().front(), target, toolchain, stop));
+  if (target.kind != device::ImageKind::kCubin) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is linked, and nvJitLink makes a cubin: {} cannot be "
+                            "asked for",
+                            request.label(), to_string(target)));
+  }
+  return KILN_TRY(keys_.key(request, target, toolchain, stop,
+                            KILN_TRY(toolchains_.linker(toolchain->toolchain))));
 }
 
 Result<Fetched> BuildService::fetch(const KeyedRequest& request,
@@ -172,18 +202,26 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
   KILN_TRY(check_may_build(label, target));
   if (!request.toolchain->toolchain.installed())
     return tl::unexpected(device::missing_nvrtc(request.toolchain->toolchain));
-  return builds_.build(
-      {.key = request.key,
-       .target = target,
-       .label = label,
-       .build =
-           [&](const std::stop_token& stopped,
-               const compile::ProgressCallback& on_phase) {
-             return build(request, stopped, on_phase);
-           },
-       .whom =
-           [&](const Error& error) { return whom_answers(error, *request.headers); }},
-      stop, whom);
+  std::vector<Fetched> objects;
+  for (const KeyedRequest& object : request.objects)
+    objects.push_back(KILN_TRY(fetch(object, stop, whom)));
+  return builds_.build({.key = request.key,
+                        .target = target,
+                        .label = label,
+                        .build =
+                            [&](const std::stop_token& stopped,
+                                const compile::ProgressCallback& on_phase) {
+                              return request.linker == nullptr
+                                         ? build(request, stopped, on_phase)
+                                         : link(request, objects, stopped, on_phase);
+                            },
+                        .whom =
+                            [&](const Error& error) {
+                              return std::ranges::all_of(objects, &Fetched::is_as_keyed)
+                                         ? whom_answers(error, *request.headers)
+                                         : Answers::kItsCaller;
+                            }},
+                       stop, whom);
 }
 
 Result<void> BuildService::check_may_build(std::string_view label,
@@ -218,6 +256,42 @@ Result<NewArtifact> BuildService::build(const KeyedRequest& request,
   auto object = std::make_shared<const cache::StoredObject>(
       KILN_TRY(make_object(request, keys_.preimage(request), job.source, output)));
   return NewArtifact{std::move(object), find_mismatch(request, output, began)};
+}
+
+Result<NewArtifact> BuildService::link(const KeyedRequest& request,
+                                       const std::vector<Fetched>& objects,
+                                       const std::stop_token& stop,
+                                       const compile::ProgressCallback& on_phase) {
+  if (request.linker->path.empty())
+    return tl::unexpected(device::missing_nvrtc(request.toolchain->toolchain));
+  std::vector<compile::LinkInput> inputs;
+  std::vector<compile::LoweredName> names;
+  std::optional<Error> mismatch;
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    const cache::StoredObject& object = *objects[i].object;
+    inputs.push_back({request.objects[i].request.label(),
+                      Bytes(object.payload().begin(), object.payload().end())});
+    const cache::Metadata metadata = KILN_TRY(object.metadata());
+    for (const auto* const list : {&metadata.entry_points, &metadata.variables}) {
+      for (const cache::EntryPoint& name : *list)
+        names.push_back({name.name, name.lowered});
+    }
+    if (!objects[i].is_as_keyed)
+      mismatch = objects[i].not_stored;
+  }
+  compile::LinkJob job = RequestKeys::link_job(request, std::move(inputs));
+  job.time_limit = config_.compile_timeout;
+  compile::CompileOutput output = KILN_TRY(
+      builds_.ask_worker(on_phase, [&](const compile::ProgressCallback& watched) {
+        return workers_.link(job, stop, watched);
+      }));
+  output.lowered_names = std::move(names);
+  KILN_TRY(check_output(request, output));
+  auto object = std::make_shared<const cache::StoredObject>(
+      KILN_TRY(make_object(request, keys_.preimage(request), {}, output)));
+  if (!mismatch)
+    mismatch = other_toolchain(request, output);
+  return NewArtifact{std::move(object), std::move(mismatch)};
 }
 
 std::optional<Error> BuildService::find_mismatch(

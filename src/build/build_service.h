@@ -10,6 +10,7 @@
 #include <stop_token>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "build/cached_builds.h"
 #include "build/config.h"
@@ -57,11 +58,12 @@ class BuildService {
   /// forked child.
   [[nodiscard]] Result<PreparedRequest> prepare(const Request& request) const;
 
-  /// Finds target, toolchain and key of `request` for one device, or for one
-  /// architecture by name; or says why a template's limits exclude that target. Reads a
-  /// source's headers at the first call for it. Errors: kInvalidArgument (no NVRTC ever
-  /// built for it), kUnavailable (no NVRTC found here builds for it), kIo,
-  /// kResourceLimit (its headers), kCancelled (by `stop`, while they are searched).
+  /// Finds target, toolchain and key of `request` for one device, which a source may
+  /// want another target for, or for one target by name; or says why a template's
+  /// limits exclude that target. Reads a source's headers at the first call for it.
+  /// Errors: kInvalidArgument (no NVRTC ever built for it), kUnavailable (no NVRTC
+  /// found here builds for it), kIo, kResourceLimit (its headers), kCancelled (by
+  /// `stop`, while they are searched).
   [[nodiscard]] Result<std::variant<KeyedRequest, device::TargetSkipped>> key(
       const PreparedRequest& request, const device::BuildFor& build_for,
       const std::stop_token& stop = {});
@@ -100,6 +102,11 @@ class BuildService {
   [[nodiscard]] Result<NewArtifact> build(const KeyedRequest& request,
                                           const std::stop_token& stop,
                                           const compile::ProgressCallback& on_phase);
+  /// Links what `objects` were built to.
+  [[nodiscard]] Result<NewArtifact> link(const KeyedRequest& request,
+                                         const std::vector<Fetched>& objects,
+                                         const std::stop_token& stop,
+                                         const compile::ProgressCallback& on_phase);
   /// Why `output` must not be stored; nullopt: it may. Counted and logged.
   [[nodiscard]] std::optional<Error> find_mismatch(
       const KeyedRequest& request, const compile::CompileOutput& output,

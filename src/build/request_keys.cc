@@ -1,5 +1,7 @@
 #include "build/request_keys.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 #include <variant>
@@ -7,6 +9,7 @@
 
 #include "request/program_name.h"
 #include "request/selection.h"
+#include "util/read_file.h"
 #include "util/single_flight.h"
 #include "util/try.h"
 
@@ -138,6 +141,54 @@ key::SourceKeyInput key_input(const SourceOptions& source) {
   return input;
 }
 
+constexpr std::uint64_t kLargestLinkFile = 256U << 20U;
+
+Result<std::vector<compile::LinkInput>> read_files(
+    const std::vector<std::filesystem::path>& paths) {
+  std::vector<compile::LinkInput> files;
+  for (const auto& path : paths) {
+    auto bytes = KILN_TRY(read_file(path, kLargestLinkFile));
+    if (!bytes)
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("there is no file {} to link", path.native()));
+    files.push_back({path.filename().native(), *std::move(bytes)});
+  }
+  return files;
+}
+
+std::vector<Digest> digests_of(const std::vector<compile::LinkInput>& files) {
+  std::vector<Digest> digests;
+  for (const compile::LinkInput& file : files)
+    digests.push_back(Digest::of(file.bytes));
+  return digests;
+}
+
+/// What is compiled for a link to `target`.
+device::Target object_target(const PreparedRequest& object, device::Target target) {
+  if (std::get<request::SourceRequest>(object.resolved()).object ==
+      request::ObjectKind::kLtoIr)
+    target.kind = device::ImageKind::kLtoIr;
+  return target;
+}
+
+/// Everything that determines a link. Both its key and its job are made from this.
+key::LinkKeyInput link_input(const KeyedRequest& request, std::vector<Digest> files) {
+  key::LinkKeyInput input{.target = to_string(request.target),
+                          .options = {"-arch=" + to_string(request.target)},
+                          .objects = {},
+                          .files = std::move(files),
+                          .linker = request.linker->id.nvjitlink,
+                          .device_runtime = request.linker->id.device_runtime};
+  for (const KeyedRequest& object : request.objects) {
+    input.objects.push_back(object.key);
+    if (object.target.kind == device::ImageKind::kLtoIr && input.options.size() == 1)
+      input.options.emplace_back("-lto");
+  }
+  append(input.options,
+         std::get<request::LinkRequest>(request.request.resolved()).link.options);
+  return input;
+}
+
 void append_folders(std::vector<std::string>& options,
                     const std::vector<std::filesystem::path>& folders) {
   for (const auto& folder : folders) options.push_back("-I" + folder.native());
@@ -162,11 +213,19 @@ bool has_libcudacxx(const std::vector<std::filesystem::path>& folders) {
 }  // namespace
 
 struct PreparedRequest::Content {
-  Content(request::ResolvedRequest request, std::optional<key::SourceKeyInput> input)
-      : resolved(std::move(request)), source(std::move(input)) {}
+  Content(request::ResolvedRequest request, std::optional<key::SourceKeyInput> input,
+          std::vector<PreparedRequest> parts, std::vector<compile::LinkInput> read)
+      : resolved(std::move(request)),
+        source(std::move(input)),
+        objects(std::move(parts)),
+        files(std::move(read)),
+        file_digests(digests_of(files)) {}
 
   const request::ResolvedRequest resolved;
   const std::optional<key::SourceKeyInput> source;  // only for a source; normalized
+  const std::vector<PreparedRequest> objects;       // only for a link
+  const std::vector<compile::LinkInput> files;      // only for a link
+  const std::vector<Digest> file_digests;
 
   // By the toolkit's include folders: with two NVRTCs a source has two.
   using Headers = std::shared_ptr<const key::HeaderSnapshot>;
@@ -182,8 +241,15 @@ struct PreparedRequest::Content {
 };
 
 PreparedRequest::PreparedRequest(request::ResolvedRequest resolved,
-                                 std::optional<key::SourceKeyInput> source)
-    : content_(std::make_shared<Content>(std::move(resolved), std::move(source))) {}
+                                 std::optional<key::SourceKeyInput> source,
+                                 std::vector<PreparedRequest> objects,
+                                 std::vector<compile::LinkInput> files)
+    : content_(std::make_shared<Content>(std::move(resolved), std::move(source),
+                                         std::move(objects), std::move(files))) {}
+
+const std::vector<PreparedRequest>& PreparedRequest::objects() const {
+  return content_->objects;
+}
 
 const request::ResolvedRequest& PreparedRequest::resolved() const {
   return content_->resolved;
@@ -196,7 +262,13 @@ const request::TemplateRequest* PreparedRequest::as_template() const {
 std::string PreparedRequest::label() const {
   if (const request::TemplateRequest* wanted = as_template())
     return request::format_template(wanted->kernel->name(), wanted->params.values());
-  return std::get<request::SourceRequest>(content_->resolved).source.file_name;
+  if (content_->objects.empty())
+    return std::get<request::SourceRequest>(content_->resolved).source.file_name;
+  std::string label = content_->objects.front().label();
+  if (const std::size_t parts = content_->objects.size() + content_->files.size();
+      parts > 1)
+    label += fmt::format(" and {} more", parts - 1);
+  return label;
 }
 
 RequestKeys::RequestKeys(OwnFolder memo_folder, std::filesystem::path standard_headers)
@@ -205,6 +277,14 @@ RequestKeys::RequestKeys(OwnFolder memo_folder, std::filesystem::path standard_h
       no_headers_(std::make_shared<const key::HeaderSnapshot>()) {}
 
 Result<PreparedRequest> RequestKeys::prepare(request::ResolvedRequest resolved) {
+  if (const auto* link = std::get_if<request::LinkRequest>(&resolved)) {
+    std::vector<PreparedRequest> objects;
+    for (const request::SourceRequest& object : link->objects)
+      objects.push_back(KILN_TRY(prepare(object)));
+    auto files = KILN_TRY(read_files(link->link.files));
+    return PreparedRequest(std::move(resolved), std::nullopt, std::move(objects),
+                           std::move(files));
+  }
   const auto* source = std::get_if<request::SourceRequest>(&resolved);
   if (source == nullptr)
     return PreparedRequest(std::move(resolved), std::nullopt);
@@ -281,12 +361,20 @@ std::shared_ptr<const key::TemplateKeys> RequestKeys::template_keys(
 Result<KeyedRequest> RequestKeys::key(
     const PreparedRequest& request, device::Target target,
     std::shared_ptr<const device::ToolchainChoice> toolchain,
-    const std::stop_token& stop) {
+    const std::stop_token& stop, std::shared_ptr<const device::Linker> linker) {
   KeyedRequest keyed{.request = request,
                      .target = target,
                      .toolchain = std::move(toolchain),
-                     .headers = nullptr,
-                     .key = {}};
+                     .headers = no_headers_,
+                     .key = {},
+                     .linker = std::move(linker)};
+  for (const PreparedRequest& object : request.objects())
+    keyed.objects.push_back(
+        KILN_TRY(key(object, object_target(object, target), keyed.toolchain, stop)));
+  if (!keyed.objects.empty()) {
+    keyed.key = preimage(keyed).digest();
+    return keyed;
+  }
   keyed.headers = KILN_TRY(headers(request, keyed.toolchain->toolchain, stop));
   if (const request::TemplateRequest* wanted = request.as_template())
     keyed.key = template_keys(*wanted, keyed)->key(key_parameters(wanted->params));
@@ -298,6 +386,9 @@ Result<KeyedRequest> RequestKeys::key(
 Fields RequestKeys::preimage(const KeyedRequest& request) {
   if (const request::TemplateRequest* wanted = request.request.as_template())
     return template_keys(*wanted, request)->preimage(key_parameters(wanted->params));
+  if (!request.objects.empty())
+    return key::link_preimage(
+        link_input(request, request.request.content_->file_digests));
   const device::Toolchain& toolchain = request.toolchain->toolchain;
   return key::source_preimage(
       build_context(request.target, toolchain),
@@ -312,7 +403,12 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
   job.nvrtc = {toolchain.nvrtc, toolchain.builtins};
   job.target = request.target;
   const auto& [kind, target, identity] = build_context(request.target, toolchain);
-  job.options = {"--gpu-architecture=" + target};
+  if (kind == device::ImageKind::kLtoIr)
+    job.options = {
+        "--gpu-architecture=" + to_string(device::Target{request.target.architecture}),
+        "--dlink-time-opt"};
+  else
+    job.options = {"--gpu-architecture=" + target};
   if (const request::TemplateRequest* wanted = request.request.as_template()) {
     const auto& [kernel, digests, options, names] =
         complete_input(*wanted->kernel, toolchain, *request.headers);
@@ -343,6 +439,18 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
   for (const key::MemoryHeader& header : memory_headers)
     job.headers.push_back({header.name, header.text});
   return job;
+}
+
+compile::LinkJob RequestKeys::link_job(const KeyedRequest& request,
+                                       std::vector<compile::LinkInput> objects) {
+  const auto& files = request.request.content_->files;
+  objects.insert(objects.end(), files.begin(), files.end());
+  return {.label = request.request.label(),
+          .linker = request.linker->path,
+          .options = link_input(request, {}).options,
+          .inputs = std::move(objects),
+          .device_runtime = request.linker->device_runtime,
+          .target = request.target};
 }
 
 }  // namespace kiln

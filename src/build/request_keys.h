@@ -10,15 +10,18 @@
 #include <stop_token>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "codec/fields.h"
 #include "compile/protocol/job.h"
+#include "compile/protocol/link_job.h"
 #include "device/target.h"
 #include "key/header_hint.h"
 #include "key/header_scan.h"
 #include "key/key.h"
 #include "kiln/result.h"
 #include "request/resolve.h"
+#include "toolchain/linker.h"
 #include "toolchain/toolchain.h"
 #include "util/mutex.h"
 
@@ -30,9 +33,13 @@ namespace kiln {
 class PreparedRequest {
  public:
   PreparedRequest(request::ResolvedRequest resolved,
-                  std::optional<key::SourceKeyInput> source);
+                  std::optional<key::SourceKeyInput> source,
+                  std::vector<PreparedRequest> objects = {},
+                  std::vector<compile::LinkInput> files = {});
 
   [[nodiscard]] const request::ResolvedRequest& resolved() const;
+  /// What a link is made of; none for any other request.
+  [[nodiscard]] const std::vector<PreparedRequest>& objects() const;
   /// Null for a source.
   [[nodiscard]] const request::TemplateRequest* as_template() const;
   /// "scaled_softmax_fwd:dtype=bf16,max_cols=any", or the file name of a source.
@@ -55,6 +62,9 @@ struct KeyedRequest {
   std::shared_ptr<const device::ToolchainChoice> toolchain;
   std::shared_ptr<const key::HeaderSnapshot> headers;  // empty for our own templates
   Digest key;
+  // Of a link: what is compiled for it, and by what it is linked.
+  std::vector<KeyedRequest> objects = {};
+  std::shared_ptr<const device::Linker> linker = {};
 };
 
 /// Thread safety: every method may run concurrently.
@@ -65,16 +75,19 @@ class RequestKeys {
   explicit RequestKeys(OwnFolder memo_folder,
                        std::filesystem::path standard_headers = {});
 
-  /// Normalizes a source's options. Errors: kInvalidArgument.
+  /// Normalizes a source's options, and reads the files of a link. Errors:
+  /// kInvalidArgument, also for a file that is not there; kIo, kResourceLimit.
   [[nodiscard]] static Result<PreparedRequest> prepare(
       request::ResolvedRequest resolved);
 
-  /// Errors: as HeaderScanner::scan. `stop` also ends the wait for a thread that scans
+  /// `linker` is for a link, and null for any other request. Errors: as
+  /// HeaderScanner::scan. `stop` also ends the wait for a thread that scans
   /// the headers of the same request.
   [[nodiscard]] Result<KeyedRequest> key(
       const PreparedRequest& request, device::Target target,
       std::shared_ptr<const device::ToolchainChoice> toolchain,
-      const std::stop_token& stop = {});
+      const std::stop_token& stop = {},
+      std::shared_ptr<const device::Linker> linker = nullptr);
 
   /// Whether a source of this request can have the standard headers.
   [[nodiscard]] key::StandardHeaders standard_headers(
@@ -85,6 +98,11 @@ class RequestKeys {
 
   /// Renders the source and assembles the worker's job. Errors: as KernelSpec::render.
   [[nodiscard]] static Result<compile::CompileJob> job(const KeyedRequest& request);
+
+  /// The job that links `request`, without the time limit. `objects` are what its
+  /// objects were built to, in order.
+  [[nodiscard]] static compile::LinkJob link_job(
+      const KeyedRequest& request, std::vector<compile::LinkInput> objects);
 
  private:
   using TemplateKeyName = std::tuple<const render::KernelSpec*, device::Target,

@@ -120,10 +120,41 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
   return choices_.emplace(name, std::move(choice)).first->second;
 }
 
-Result<void> Toolchains::record(const device::Toolchain& toolchain) const {
+Result<std::shared_ptr<const device::Linker>> Toolchains::linker(
+    const device::Toolchain& toolchain) {
+  const std::string name = to_string(toolchain.id);
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = linkers_.find(name); known != linkers_.end())
+      return known->second;
+  }
+  auto found = device::find_linker(toolchain, places_);
+  if (!found) {  // as without an NVRTC: hits are served
+    const auto before = recorded();
+    if (!before || before->id != toolchain.id || !before->linker)
+      return tl::unexpected(std::move(found).error());
+    found = device::Linker{*before->linker, {}, {}};
+  }
+  const MutexLock lock(mutex_);
+  return linkers_
+      .emplace(name, std::make_shared<const device::Linker>(*std::move(found)))
+      .first->second;
+}
+
+Result<void> Toolchains::record(device::Toolchain toolchain) {
   if (folder_.empty()) {
     return fail(ErrorCode::kUnavailable,
                 "the cache keeps nothing, so the toolchain is not recorded");
+  }
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = linkers_.find(to_string(toolchain.id));
+        known != linkers_.end())
+      toolchain.linker = known->second->id;
+  }
+  if (!toolchain.linker) {
+    if (const auto before = recorded(); before && before->id == toolchain.id)
+      toolchain.linker = before->linker;
   }
   return device::write_recorded(folder_, toolchain);
 }

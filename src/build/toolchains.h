@@ -18,6 +18,7 @@
 #include "cache/layout.h"
 #include "device/driver.h"
 #include "kiln/result.h"
+#include "toolchain/linker.h"
 #include "toolchain/toolchain.h"
 #include "util/fork_count.h"
 #include "util/mutex.h"
@@ -71,12 +72,17 @@ class Toolchains {
       const std::optional<device::BuildFor>& build_for,
       const std::stop_token& stop = {});
 
+  /// The nvJitLink for what `toolchain` compiles. Errors: as find_linker, never cached.
+  [[nodiscard]] Result<std::shared_ptr<const device::Linker>> linker(
+      const device::Toolchain& toolchain);
+
   /// The CUDA driver, or nullopt where there is none. Errors: as Driver::open.
   [[nodiscard]] Result<std::optional<device::Driver>> driver();
 
-  /// Records `toolchain` as the one that this cache root was warmed with. Errors: kIo;
+  /// Records `toolchain`, and its linker if there was one, as the ones that this cache
+  /// root was warmed with. Errors: kIo;
   /// kUnavailable if the cache keeps nothing.
-  [[nodiscard]] Result<void> record(const device::Toolchain& toolchain) const;
+  [[nodiscard]] Result<void> record(device::Toolchain toolchain);
 
   /// The toolchain that the last warm recorded here, else in the first seed that has
   /// one; nullopt if none can be read.
@@ -108,6 +114,8 @@ class Toolchains {
   std::chrono::steady_clock::time_point look_again_at_ KILN_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const device::ToolchainChoice>> choices_
       KILN_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<const device::Linker>> linkers_
+      KILN_GUARDED_BY(mutex_);  // by the toolchain's id
   std::set<std::string> warned_ KILN_GUARDED_BY(mutex_);
 
   Mutex driver_mutex_;

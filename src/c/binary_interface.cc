@@ -106,7 +106,8 @@ KILN_STRUCT(kiln_event, 8, 64)
 KILN_STRUCT(kiln_options, 26, 208)
 static_assert(offsetof(kiln_options, seeds) == 184);
 KILN_STRUCT(kiln_device, 10, 72)
-KILN_STRUCT(kiln_source, 14, 112)
+KILN_STRUCT(kiln_source, 21, 168)
+static_assert(offsetof(kiln_source, target) == 112);
 KILN_STRUCT(kiln_statistics, 8, 64)
 KILN_STRUCT(kiln_geometry, 12, 56)
 KILN_STRUCT(kiln_kernel_attributes, 7, 48)

@@ -146,9 +146,9 @@ Result<Request> template_of(const char* name, const char* params_json) {
   return Request(name, KILN_TRY(request::parse_parameters(params_json)));
 }
 
-Result<Request> source_of(const kiln_source& from) {
+Result<SourceOptions> source_of(const kiln_source& from) {
   SourceOptions source;
-  [[maybe_unused]] const auto& [s1, s2, s3, s4, s5, s6, s7] = source;  // as above
+  [[maybe_unused]] const auto& [s1, s2, s3, s4, s5, s6, s7, s8] = source;  // as above
   KILN_TRY(given(from.source, "source.source"));
   source.source = from.source;
   if (from.file_name != nullptr)
@@ -169,7 +169,28 @@ Result<Request> source_of(const kiln_source& from) {
   source.options = KILN_TRY(list_of(from.options, from.option_count, "source.options"));
   source.name_expressions = KILN_TRY(list_of(
       from.name_expressions, from.name_expression_count, "source.name_expressions"));
-  return Request::from_source(std::move(source));
+  if (from.target != nullptr)
+    source.target = from.target;
+  return source;
+}
+
+Result<Request> request_of(const kiln_source& from) {
+  std::vector<SourceOptions> sources;
+  sources.push_back(KILN_TRY(source_of(from)));
+  if (from.linked_source_count != 0)
+    KILN_TRY(given(from.linked_sources, "source.linked_sources"));
+  for (size_t i = 0; i < from.linked_source_count; ++i) {
+    const std::string name = fmt::format("source.linked_sources[{}]", i);
+    KILN_TRY(given(from.linked_sources[i], name));
+    sources.push_back(KILN_TRY(source_of(KILN_TRY(
+        read_struct(from.linked_sources[i], name, kiln_source KILN_SOURCE_INIT)))));
+  }
+  LinkOptions link;
+  link.files = KILN_TRY(list_of<std::filesystem::path>(
+      from.link_files, from.link_file_count, "source.link_files"));
+  link.options = KILN_TRY(
+      list_of(from.link_options, from.link_option_count, "source.link_options"));
+  return Request::from_sources(std::move(sources), std::move(link));
 }
 
 Result<void> get(kiln_service& service, int device, const Request& request,
@@ -315,7 +336,7 @@ kiln_result kiln_get_source(kiln_service* service, int device,
     KILN_TRY(given(kernel, "kernel"));
     const kiln_source from =
         KILN_TRY(read_struct(source, "source", kiln_source KILN_SOURCE_INIT));
-    return kiln::c::get(*service, device, KILN_TRY(kiln::c::source_of(from)), cancel,
+    return kiln::c::get(*service, device, KILN_TRY(kiln::c::request_of(from)), cancel,
                         kernel);
   });
 }

@@ -12,6 +12,8 @@ namespace kiln::device {
 namespace {
 
 constexpr std::string_view kDigits = "0123456789";
+constexpr std::string_view kVirtual = "compute_";  // nvcc's virtual architectures
+constexpr std::string_view kLto = "lto_";
 
 std::string_view suffix_text(ArchSuffix suffix) {
   switch (suffix) {
@@ -55,7 +57,8 @@ std::optional<ComputeCapability> read_digits(std::string_view major,
 }
 
 std::optional<Architecture> read_architecture(std::string_view text) {
-  const bool named = remove_prefix(text, "sm_") || remove_prefix(text, "compute_");
+  const bool named = remove_prefix(text, "sm_") || remove_prefix(text, kVirtual) ||
+                     remove_prefix(text, kLto);
   const ArchSuffix suffix = take_suffix(text);
   const std::size_t dot = text.find('.');
   std::optional<ComputeCapability> capability;
@@ -83,8 +86,23 @@ std::string to_string(Architecture architecture) {
 
 std::string to_string(Target target) {
   const auto [capability, suffix] = target.architecture;
-  return fmt::format("{}_{}{}{}", target.kind == ImageKind::kCubin ? "sm" : "compute",
-                     capability.major, capability.minor, suffix_text(suffix));
+  const std::string_view prefix = target.kind == ImageKind::kCubin ? "sm_"
+                                  : target.kind == ImageKind::kPtx ? kVirtual
+                                                                   : kLto;
+  return fmt::format("{}{}{}{}", prefix, capability.major, capability.minor,
+                     suffix_text(suffix));
+}
+
+std::string arch_name(Target target) {
+  return target.kind == ImageKind::kCubin ? to_string(target.architecture)
+                                          : to_string(target);
+}
+
+Result<Target> parse_target(std::string_view text) {
+  return Target{KILN_TRY(parse_architecture(text)),
+                text.starts_with(kVirtual) ? ImageKind::kPtx
+                : text.starts_with(kLto)   ? ImageKind::kLtoIr
+                                           : ImageKind::kCubin};
 }
 
 Result<Architecture> parse_architecture(std::string_view text) {
@@ -96,8 +114,8 @@ Result<Architecture> parse_architecture(std::string_view text) {
                           text));
 }
 
-Result<ArchitectureList> parse_architecture_list(std::string_view text) {
-  ArchitectureList list;
+Result<TargetList> parse_target_list(std::string_view text) {
+  TargetList list;
   std::size_t start = 0;
   while (start <= text.size()) {
     const std::size_t comma = std::min(text.find(',', start), text.size());
@@ -113,10 +131,10 @@ Result<ArchitectureList> parse_architecture_list(std::string_view text) {
                               "architectures like 7.5,8.6,9.0a,native",
                               text));
     }
-    const Architecture architecture = KILN_TRY(parse_architecture(element));
-    auto& known = list.architectures;
-    if (std::find(known.begin(), known.end(), architecture) == known.end())
-      known.push_back(architecture);
+    const Target target = KILN_TRY(parse_target(element));
+    auto& known = list.targets;
+    if (std::find(known.begin(), known.end(), target) == known.end())
+      known.push_back(target);
   }
   return list;
 }

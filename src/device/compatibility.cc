@@ -56,6 +56,8 @@ bool in_family(ComputeCapability base, ComputeCapability device) {
 
 bool runs_on(Target target, ComputeCapability device) {
   const auto [base, suffix] = target.architecture;
+  if (target.kind == ImageKind::kLtoIr)
+    return false;
   switch (suffix) {
     case ArchSuffix::kA:
       return base == device;
@@ -79,6 +81,9 @@ bool accepted_by(CudaVersion driver, ImageKind kind, CudaVersion toolkit) {
 std::string why_not(Target target, ComputeCapability device) {
   if (runs_on(target, device))
     return "";
+  if (target.kind == ImageKind::kLtoIr)
+    return fmt::format("{} is LTO-IR, which no device loads: link it",
+                       to_string(target));
   return fmt::format("{} code runs on devices {}, and this one is {}",
                      to_string(target), reason(target), to_string(device));
 }

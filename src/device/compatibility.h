@@ -23,7 +23,7 @@ namespace kiln::device {
 
 /// Cubin without suffix: same major, no lower minor; integrated GPUs: the same
 /// capability only. `a`: exactly that capability. `f`: its family. PTX without suffix:
-/// any device that is not older; with `a` or `f`: as a cubin.
+/// any device that is not older; with `a` or `f`: as a cubin. LTO-IR: none.
 [[nodiscard]] bool runs_on(Target target, ComputeCapability device);
 
 /// A cubin needs a driver of its toolkit's CUDA major version or later; PTX needs a

@@ -67,8 +67,21 @@ std::uint64_t static_shared_bytes_of(const ElfFile& file, ComputeCapability capa
   return section->size >= reserved ? section->size - reserved : section->size;
 }
 
+// libcudadevrt.a brings 32 kernels of its own, of local binding, into each cubin that
+// it is linked into: "__nv_static_52__f4510a67_22_cuda_device_runtime_cu_...".
+bool is_of_device_runtime(std::string_view name) {
+  return name.starts_with("__nv_static_") &&
+         name.find("_cuda_device_runtime_cu_") != std::string_view::npos;
+}
+
 bool is_entry_point(const ElfSymbol& symbol) {
   return symbol.type == STT_FUNC && (symbol.other & kCudaEntry) != 0 &&
+         symbol.section != SHN_UNDEF && !is_of_device_runtime(symbol.name);
+}
+
+bool is_variable(const ElfSymbol& symbol) {
+  constexpr unsigned char kCudaObject = STT_LOPROC;  // before it is linked
+  return (symbol.type == STT_OBJECT || symbol.type == kCudaObject) &&
          symbol.section != SHN_UNDEF;
 }
 
@@ -175,6 +188,14 @@ Result<void> check_ptx(ByteView image, Target target,
   return check_entry_points(expected, present);
 }
 
+// NVIDIA does not document what is in it: the architecture is not checked.
+Result<void> check_lto_ir(ByteView image) {
+  constexpr std::uint32_t kMagic = 0x7F4E43ED;
+  if (image.size() <= sizeof(kMagic) || load_le<std::uint32_t>(image, 0) != kMagic)
+    return corrupt("no LTO-IR");
+  return {};
+}
+
 // Removes the next line from `text` and returns it without leading blanks.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
@@ -195,7 +216,7 @@ Result<CubinInfo> read_cubin(ByteView image) {
                  KILN_TRY(entry_points_of(file, declared.capability, symbols)),
                  {}};
   for (const ElfSymbol& symbol : symbols) {
-    if (symbol.type == STT_OBJECT && symbol.section != SHN_UNDEF)
+    if (is_variable(symbol))
       info.variables.emplace_back(symbol.name);
   }
   return info;
@@ -238,8 +259,15 @@ Result<PtxInfo> read_ptx(ByteView image) {
 
 Result<void> check_image(ByteView image, Target target,
                          std::span<const std::string_view> entry_points) {
-  return target.kind == ImageKind::kCubin ? check_cubin(image, target, entry_points)
-                                          : check_ptx(image, target, entry_points);
+  switch (target.kind) {
+    case ImageKind::kCubin:
+      return check_cubin(image, target, entry_points);
+    case ImageKind::kPtx:
+      return check_ptx(image, target, entry_points);
+    case ImageKind::kLtoIr:
+      return check_lto_ir(image);
+  }
+  return corrupt("of no kind");
 }
 
 }  // namespace kiln::device

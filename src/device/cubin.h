@@ -18,8 +18,8 @@
 
 namespace kiln::device {
 
-/// A kernel, of global or local binding: `static __global__`, or in an anonymous
-/// namespace, makes it local.
+/// A kernel of a program, of global or local binding, not of the device runtime:
+/// `static __global__`, or in an anonymous namespace, makes it local.
 struct EntryPoint {
   std::string name;                        // lowered: "_Z1kPf"
   std::optional<std::uint32_t> registers;  // per thread; from .nv.info
@@ -48,7 +48,8 @@ struct PtxInfo {
 [[nodiscard]] Result<PtxInfo> read_ptx(ByteView image);
 
 /// Checks that `image` has the kind, architecture and suffix (if it declares one) of
-/// `target`, and all of `entry_points`. Errors: kCorrupt, naming the mismatch.
+/// `target`, and all of `entry_points`; of LTO-IR only the kind. Errors: kCorrupt,
+/// naming the mismatch.
 [[nodiscard]] Result<void> check_image(ByteView image, Target target,
                                        std::span<const std::string_view> entry_points);
 

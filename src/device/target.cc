@@ -142,21 +142,22 @@ Result<TargetChoice> target_for_device(ComputeCapability device,
   return target;
 }
 
-Result<TargetChoice> target_for_architecture(Architecture asked,
-                                             const TemplateTargets& declared,
-                                             const NvrtcFacts& nvrtc) {
-  if (!supports(nvrtc, asked)) {
-    if (!first_nvrtc(asked))
-      return never_supported(asked);
-    return needs_other_nvrtc(asked, nvrtc);
+Result<TargetChoice> target_by_name(Target asked, const TemplateTargets& declared,
+                                    const NvrtcFacts& nvrtc) {
+  Architecture& architecture = asked.architecture;
+  if (!supports(nvrtc, architecture)) {
+    if (!first_nvrtc(architecture))
+      return never_supported(architecture);
+    return needs_other_nvrtc(architecture, nvrtc);
   }
-  if (auto skipped = excluded(asked.capability, declared))
+  if (auto skipped = excluded(architecture.capability, declared))
     return *std::move(skipped);
-  if (asked.suffix == ArchSuffix::kNone)
-    asked.suffix = wanted_suffix(asked.capability, declared);
-  if (!supports(nvrtc, asked))
-    return needs_other_nvrtc(asked, nvrtc);
-  return Target{asked, ImageKind::kCubin};
+  // PTX with a suffix would run on no later device, which is what PTX is for.
+  if (asked.kind == ImageKind::kCubin && architecture.suffix == ArchSuffix::kNone)
+    architecture.suffix = wanted_suffix(architecture.capability, declared);
+  if (!supports(nvrtc, architecture))
+    return needs_other_nvrtc(architecture, nvrtc);
+  return asked;
 }
 
 }  // namespace
@@ -180,17 +181,19 @@ Result<TargetChoice> choose_target(const BuildFor& build_for,
                                    const NvrtcFacts& nvrtc) {
   if (const auto* device = std::get_if<ComputeCapability>(&build_for))
     return target_for_device(*device, declared, nvrtc);
-  return target_for_architecture(std::get<Architecture>(build_for), declared, nvrtc);
+  return target_by_name(std::get<Target>(build_for), declared, nvrtc);
 }
 
 ComputeCapability capability_of(const BuildFor& build_for) {
-  const auto* const architecture = std::get_if<Architecture>(&build_for);
-  return architecture != nullptr ? architecture->capability
-                                 : std::get<ComputeCapability>(build_for);
+  const auto* const target = std::get_if<Target>(&build_for);
+  return target != nullptr ? target->architecture.capability
+                           : std::get<ComputeCapability>(build_for);
 }
 
 std::string to_string(const BuildFor& build_for) {
-  return std::visit([](const auto& each) { return to_string(each); }, build_for);
+  const auto* const target = std::get_if<Target>(&build_for);
+  return target != nullptr ? arch_name(*target)
+                           : to_string(std::get<ComputeCapability>(build_for));
 }
 
 }  // namespace kiln::device

@@ -38,15 +38,15 @@ struct TargetSkipped {
   std::string reason;  // "needs compute capability 8.0 or later, asked for 7.5"
 };
 
-/// Either the capability of a device, whatever it is, or an architecture that was
-/// requested by name.
-using BuildFor = std::variant<ComputeCapability, Architecture>;
+/// Either the capability of a device, whatever it is, or a target that was requested by
+/// name.
+using BuildFor = std::variant<ComputeCapability, Target>;
 
 using TargetChoice = std::variant<Target, TargetSkipped>;
 
 /// For a device: the exact sm_XY[a|f]; if the device is newer than this NVRTC, the
-/// highest cubin that runs on it, else PTX of the highest architecture below it. For an
-/// architecture: exactly that; without suffix, with the one that the template wants.
+/// highest cubin that runs on it, else PTX of the highest architecture below it. For a
+/// target: exactly that; a cubin without suffix gets the one that the template wants.
 /// Checked in this order: known, supported, limits.
 /// Errors: kInvalidArgument (no NVRTC ever supported it: exit 2); kUnavailable (another
 /// NVRTC does, and the message names it: exit 3).
@@ -57,7 +57,7 @@ using TargetChoice = std::variant<Target, TargetSkipped>;
 /// The compute capability to build for.
 [[nodiscard]] ComputeCapability capability_of(const BuildFor& build_for);
 
-/// "9.0" or "9.0a": how a message names `build_for`.
+/// "9.0", "9.0a" or "compute_90": how a message names `build_for`.
 [[nodiscard]] std::string to_string(const BuildFor& build_for);
 
 }  // namespace kiln::device

@@ -13,7 +13,9 @@ namespace {
 void add_context(Fields& fields, const BuildContext& context) {
   const auto& [kind, target, toolchain] = context;  // add_rest() adds the toolchain
   fields.add("schema", std::to_string(kSchemaVersion));
-  fields.add("kind", kind == device::ImageKind::kCubin ? "cubin" : "ptx");
+  fields.add("kind", kind == device::ImageKind::kCubin ? "cubin"
+                     : kind == device::ImageKind::kPtx ? "ptx"
+                                                       : "ltoir");
   fields.add("target", target);
 }
 
@@ -76,6 +78,20 @@ Fields source_preimage(const BuildContext& context, const SourceKeyInput& input,
   fields.add("source", source);
   fields.add("program_name", program_name);
   add_rest(fields, names, headers, context.toolchain);
+  return fields;
+}
+
+Fields link_preimage(const LinkKeyInput& input) {
+  const auto& [target, options, objects, files, linker, device_runtime] = input;
+  Fields fields;
+  fields.add("schema", std::to_string(kSchemaVersion));
+  fields.add("kind", "cubin");
+  fields.add("target", target);
+  for (const std::string& option : options) fields.add("link/option", option);
+  for (const Digest& object : objects) fields.add("link/object", object.hex());
+  for (const Digest& file : files) fields.add("link/file", file.hex());
+  fields.add("toolchain/nvjitlink", linker);
+  fields.add("toolchain/cudadevrt", device_runtime);
   return fields;
 }
 

@@ -107,6 +107,18 @@ struct SourceKeyInput {
                                      const SourceKeyInput& input,
                                      const HeaderSnapshot& headers);
 
+/// What nvJitLink makes one cubin of. Order matters in each list.
+struct LinkKeyInput {
+  std::string target;
+  std::vector<std::string> options;
+  std::vector<Digest> objects;  // the keys of what is compiled for it
+  std::vector<Digest> files;    // of their contents
+  std::string linker;           // nvJitLink's ELF build id
+  std::string device_runtime;   // SHA-256 of libcudadevrt.a; "" if there is none
+};
+
+[[nodiscard]] Fields link_preimage(const LinkKeyInput& input);
+
 /// Keys of one template for one target: everything but the parameters is encoded once.
 /// Thread safety: immutable.
 class TemplateKeys {

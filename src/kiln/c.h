@@ -222,6 +222,18 @@ typedef struct kiln_source {
   size_t option_count;
   const char* const* name_expressions;
   size_t name_expression_count;
+  /* "compute_80": PTX for a device of 8.0 or later; "8.0": a cubin for that. NULL: what
+   * the device runs best. */
+  const char* target;
+  /* Request::from_sources(): sources that are linked with this one; what of a link they
+   * have themselves is not used. Then files that are linked, and nvJitLink's options.
+   */
+  const struct kiln_source* const* linked_sources;
+  size_t linked_source_count;
+  const char* const* link_files;
+  size_t link_file_count;
+  const char* const* link_options;
+  size_t link_option_count;
 } kiln_source;
 #define KILN_SOURCE_INIT \
   { .struct_size = sizeof(kiln_source) }

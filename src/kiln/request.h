@@ -30,14 +30,29 @@ struct SourceOptions {
   std::vector<std::filesystem::path> include_dirs{};
   /// "NAME" or "NAME=VALUE".
   std::vector<std::string> defines{};
-  /// More NVRTC options, one per string: "--maxrregcount=64". Errors: options that Kiln
-  /// sets itself (the architecture), options whose output is no kernel image
-  /// (--device-c, --dlto), and options that write or read other files. Those about
-  /// precompiled headers (--pch) are only a wish for one.
+  /// More NVRTC options, one per string: "--maxrregcount=64". What -rdc=true, -dc or
+  /// -dlto make is linked, since only then it can be loaded: see from_sources(). Those
+  /// about precompiled headers (--pch) are only a wish for one. Errors: options that
+  /// Kiln sets itself (the architecture: see `target`), options whose output is no
+  /// kernel image (--optix-ir), and options that write or read other files.
   std::vector<std::string> options{};
   /// C++ expressions that name kernels, "scale<float>", or variables, "&ns::table": see
   /// Kernel::entry() and global(). An extern "C" kernel needs none.
   std::vector<std::string> name_expressions{};
+  /// "compute_80": PTX, which the driver compiles when it loads it, on a device of 8.0
+  /// or later. "sm_80", "8.0": a cubin for that architecture. "": what the device runs
+  /// best, a cubin for exactly its own.
+  std::string target{};
+};
+
+/// What is linked with the sources of a request, and how.
+struct LinkOptions {
+  /// Cubins, PTX, LTO-IR, fat binaries, and host objects and archives with device code,
+  /// in this order after the sources. Read at the first get().
+  std::vector<std::filesystem::path> files{};
+  /// Options of nvJitLink, one per string: "-Xptxas=-O1". Those of the architecture
+  /// and, where a source is compiled with -dlto, "-lto" are Kiln's.
+  std::vector<std::string> options{};
 };
 
 /// A request for a kernel. Immutable; copies are cheap and share its state. Reuse one
@@ -55,13 +70,25 @@ class KILN_EXPORT Request {
   /// A module with one or more kernels, from CUDA C++ source.
   [[nodiscard]] static Request from_source(SourceOptions options);
 
+  /// A module linked from several sources: each is compiled by itself, as relocatable
+  /// device code, or to LTO-IR if its options have -dlto. nvJitLink makes one cubin of
+  /// them and of `link`; libcudadevrt.a is linked where device code starts kernels. The
+  /// first source's `target` counts, and its file name is the request's. Needs
+  /// libnvJitLink beside NVRTC, from a CUDA toolkit or NVIDIA's wheel. With one source
+  /// that is not relocatable and an empty `link`, the same as from_source().
+  [[nodiscard]] static Request from_sources(std::vector<SourceOptions> sources,
+                                            LinkOptions link = {});
+
   [[nodiscard]] bool is_template() const;
   /// The template's name, or the file name of a source.
   [[nodiscard]] const std::string& name() const;
   /// As given; empty for a source.
   [[nodiscard]] const Parameters& parameters() const;
-  /// As given; default values for a template.
+  /// As given, of several the first; default values for a template.
   [[nodiscard]] const SourceOptions& source() const;
+  /// As given, in order; none for a template.
+  [[nodiscard]] const std::vector<SourceOptions>& sources() const;
+  [[nodiscard]] const LinkOptions& link() const;
 
  private:
   friend struct RequestParts;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "device/cubin.h"
 #include "util/try.h"
 
 namespace kiln {
@@ -73,9 +74,14 @@ std::size_t LoadedKernel::choose_entry(const KeyedRequest& request) const {
   // A template declares which entry point is first. A source has a default only if it
   // names exactly one kernel, or contains exactly one.
   const auto is_named = [&](const cache::EntryPoint& entry) {
-    const auto& source = std::get<request::SourceRequest>(request.request.resolved());
-    const auto& expressions = source.source.name_expressions;
-    return std::ranges::find(expressions, entry.name) != expressions.end();
+    const auto names = [&](const PreparedRequest& of) {
+      const auto& source = std::get<request::SourceRequest>(of.resolved());
+      const auto& expressions = source.source.name_expressions;
+      return std::ranges::find(expressions, entry.name) != expressions.end();
+    };
+    const auto& objects = request.request.objects();
+    return objects.empty() ? names(request.request)
+                           : std::ranges::any_of(objects, names);
   };
   if (template_ ? !names_.empty() : std::ranges::count_if(names_, is_named) == 1)
     return find(names_.front().lowered).value_or(Kernel::kNoEntry);
@@ -113,12 +119,30 @@ Result<GlobalVariable> LoadedKernel::global(std::string_view name) const {
   const std::string lowered(named == variables_.end() ? name : named->lowered);
   if (const auto found = KILN_TRY(module_->variable(lowered)))
     return GlobalVariable{.address = found->address, .bytes = found->bytes};
-  std::vector<std::string_view> known;
-  for (const cache::EntryPoint& variable : variables_) known.push_back(variable.name);
-  return fail(
-      ErrorCode::kNotFound,
-      fmt::format("{} has no variable '{}'; its name expressions name {}", label_, name,
-                  known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+  return fail(ErrorCode::kNotFound, fmt::format("{} has no variable '{}'; it has {}",
+                                                label_, name, variable_names()));
+}
+
+std::string LoadedKernel::variable_names() const {
+  constexpr std::size_t kMost = 20;
+  std::vector<std::string> names;
+  for (const cache::EntryPoint& variable : variables_) names.push_back(variable.name);
+  const auto cubin = device::read_cubin(object_->payload());
+  // The text of PTX declares them in many forms: of those only the named are listed.
+  for (const std::string& name :
+       cubin ? cubin->variables : std::vector<std::string>()) {
+    if (std::ranges::find(variables_, name, &cache::EntryPoint::lowered) ==
+        variables_.end())
+      names.push_back(name);
+  }
+  if (names.empty())
+    return "none";
+  const std::size_t shown = std::min(kMost, names.size());
+  std::string text =
+      fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
+  if (shown < names.size())
+    text += fmt::format(" and {} more", names.size() - shown);
+  return text;
 }
 
 Result<Geometry> LoadedKernel::geometry(const LaunchArguments& arguments,

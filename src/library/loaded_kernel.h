@@ -72,6 +72,8 @@ class LoadedKernel {
                const cache::Metadata& metadata,
                std::shared_ptr<const device::LoadedModule> module);
   [[nodiscard]] std::size_t choose_entry(const KeyedRequest& request) const;
+  /// For messages: the expressions that name variables, then all others of a cubin.
+  [[nodiscard]] std::string variable_names() const;
 
   // Constant after construction.
   const std::string label_;

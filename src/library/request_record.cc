@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <utility>
+#include <vector>
 
 #include "key/key.h"
 #include "request/manifest.h"
@@ -23,21 +24,23 @@ namespace {
 Result<Request> with_absolute_folders(const Request& request) {
   if (request.is_template())
     return request;
-  SourceOptions source = request.source();
-  key::SourceKeyInput moved = KILN_TRY(key::normalized({
-      .source = {},
-      .options = std::move(source.options),
-      .macros = {},
-      .include_dirs = std::move(source.include_dirs),
-      .memory_headers = {},
-      .name_expressions = {},
-  }));
-  source.include_dirs = std::move(moved.include_dirs);
-  source.options = std::move(moved.options);
-  for (const key::Macro& macro : moved.macros)
-    source.options.push_back((macro.action == key::MacroAction::kDefine ? "-D" : "-U") +
-                             macro.text);
-  return Request::from_source(std::move(source));
+  std::vector<SourceOptions> sources = request.sources();
+  for (SourceOptions& source : sources) {
+    key::SourceKeyInput moved = KILN_TRY(key::normalized({
+        .source = {},
+        .options = std::move(source.options),
+        .macros = {},
+        .include_dirs = std::move(source.include_dirs),
+        .memory_headers = {},
+        .name_expressions = {},
+    }));
+    source.include_dirs = std::move(moved.include_dirs);
+    source.options = std::move(moved.options);
+    for (const key::Macro& macro : moved.macros)
+      source.options.push_back(
+          (macro.action == key::MacroAction::kDefine ? "-D" : "-U") + macro.text);
+  }
+  return Request::from_sources(std::move(sources), request.link());
 }
 
 }  // namespace
@@ -78,15 +81,8 @@ void RequestRecord::add(const Digest& key, const Request& request,
 }
 
 Result<void> RequestRecord::write(const Request& request, device::Target target) {
-  if (target.kind == device::ImageKind::kPtx) {
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("the device got {}, and a manifest's line asks for a cubin: "
-                    "warm with an NVRTC that knows the device",
-                    to_string(target)));
-  }
-  std::string line = KILN_TRY(request::manifest_line(
-      KILN_TRY(with_absolute_folders(request)), target.architecture));
+  std::string line = KILN_TRY(
+      request::manifest_line(KILN_TRY(with_absolute_folders(request)), target));
   if (is_cut_off_)
     line.insert(0, 1, '\n');  // ends the truncated line
   const ssize_t written = without_file_size_signal(

@@ -26,8 +26,8 @@ class RequestRecord {
       const std::filesystem::path& path);
 
   /// Adds a line unless this process has already added one for `key`. Folders become
-  /// absolute. The first request that cannot be recorded is logged: it is PTX, which no
-  /// line can request; JSON cannot represent it; or the write failed.
+  /// absolute. The first request that cannot be recorded is logged: JSON cannot
+  /// represent it, or the write failed.
   void add(const Digest& key, const Request& request, device::Target target);
 
  private:

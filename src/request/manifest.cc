@@ -49,7 +49,7 @@ class LineReader {
         line};
     if (document_.contains("arch")) {
       const std::string text = KILN_TRY(text_of(document_["arch"], "arch"));
-      auto architecture = device::parse_architecture(text);
+      auto architecture = device::parse_target(text);
       if (!architecture)
         return error(fmt::format("'arch': {}", architecture.error().message));
       entry.architecture = *architecture;
@@ -279,14 +279,20 @@ Result<std::vector<ManifestLine>> read_manifest(const std::filesystem::path& pat
 }
 
 Result<std::string> manifest_line(const Request& request,
-                                  std::optional<device::Architecture> architecture) {
+                                  std::optional<device::Target> architecture) {
   json out;
+  const auto& [files, link_options] = request.link();
+  if (request.sources().size() > 1 || !files.empty() || !link_options.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: a line holds one source, and this is linked of more",
+                            request.name()));
+  }
   if (request.is_template())
     out = json{{"template", request.name()}, {"params", request.parameters()}};
   else
     out = source_document(request.source());
   if (architecture)
-    out["arch"] = device::to_string(*architecture);
+    out["arch"] = device::arch_name(*architecture);
   try {
     return out.dump() + "\n";
   } catch (const json::exception& thrown) {

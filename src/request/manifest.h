@@ -23,8 +23,8 @@ namespace kiln::request {
 
 struct ManifestEntry {
   Request request;
-  std::optional<device::Architecture> architecture{};  // of the line
-  std::size_t line = 0;                                // counted from 1; 0: not read
+  std::optional<device::Target> architecture{};  // of the line
+  std::size_t line = 0;                          // counted from 1; 0: not read
 };
 
 inline constexpr std::uint64_t kMaxManifestBytes = 256U << 20U;
@@ -54,6 +54,6 @@ using ManifestLine = Result<ManifestEntry>;
 /// One line with its newline; parse_manifest reads it back as an equal request.
 /// Errors: kInvalidArgument for text that is not UTF-8, which JSON cannot carry.
 [[nodiscard]] Result<std::string> manifest_line(
-    const Request& request, std::optional<device::Architecture> architecture);
+    const Request& request, std::optional<device::Target> architecture);
 
 }  // namespace kiln::request

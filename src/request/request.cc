@@ -69,14 +69,17 @@ struct Request::Content {
       : is_template(true),
         name(std::move(request_name)),
         params(std::move(parameters)) {}
-  explicit Content(SourceOptions options)
-      : name(options.file_name), source(std::move(options)) {}
+  Content(std::vector<SourceOptions> several, LinkOptions linked)
+      : name(several.empty() ? "" : several.front().file_name),
+        sources(std::move(several)),
+        link(std::move(linked)) {}
 
   // Constant after construction.
   bool is_template = false;
   std::string name;
   Parameters params;
-  SourceOptions source;
+  std::vector<SourceOptions> sources;
+  LinkOptions link;
 
   mutable Mutex mutex;
   mutable std::map<const void*, std::shared_ptr<const void>> first_resolves
@@ -91,7 +94,13 @@ Request::Request(std::string name, Parameters params)
     : content_(std::make_shared<const Content>(std::move(name), std::move(params))) {}
 
 Request Request::from_source(SourceOptions options) {
-  return Request(std::make_shared<const Content>(std::move(options)));
+  std::vector<SourceOptions> one;
+  one.push_back(std::move(options));
+  return from_sources(std::move(one));
+}
+
+Request Request::from_sources(std::vector<SourceOptions> sources, LinkOptions link) {
+  return Request(std::make_shared<const Content>(std::move(sources), std::move(link)));
 }
 
 bool Request::is_template() const {
@@ -104,7 +113,14 @@ const Parameters& Request::parameters() const {
   return content_->params;
 }
 const SourceOptions& Request::source() const {
-  return content_->source;
+  static const auto* const none = new SourceOptions;
+  return content_->sources.empty() ? *none : content_->sources.front();
+}
+const std::vector<SourceOptions>& Request::sources() const {
+  return content_->sources;
+}
+const LinkOptions& Request::link() const {
+  return content_->link;
 }
 
 struct RequestParts {

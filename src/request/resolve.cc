@@ -34,12 +34,8 @@ constexpr std::array kRefusals{
     Refusal{"code", kTarget},
     Refusal{"gencode", kTarget},
     Refusal{"generate-code", kTarget},
-    Refusal{"dlink-time-opt", kNotLoadable},
-    Refusal{"dlto", kNotLoadable},
     Refusal{"gen-opt-lto", kNotLoadable},
     Refusal{"optix-ir", kNotLoadable},
-    Refusal{"device-c", kNotLoadable},
-    Refusal{"dc", kNotLoadable},
     Refusal{"fdevice-syntax-only", "it gives no image"},
     Refusal{"ptx", "Kiln chooses the kind of image from the target"},
     Refusal{"cubin", "Kiln chooses the kind of image from the target"},
@@ -67,9 +63,7 @@ constexpr std::array kPrecompiled{
     PrecompiledOption{"instantiate-templates-in-pch", true},
 };
 
-// Refused unless the value is "false".
-constexpr std::array<std::string_view, 2> kRelocatable{"relocatable-device-code",
-                                                       "rdc"};
+constexpr const char* kRelocatableCode = "--relocatable-device-code=true";
 
 tl::unexpected<Error> invalid(const SourceOptions& source, std::string_view what) {
   return fail(ErrorCode::kInvalidArgument,
@@ -108,6 +102,31 @@ bool take_precompiled(std::vector<std::string>& options) {
   return any;
 }
 
+/// What an option makes of a source; with "=false" nothing.
+ObjectKind made_by(std::string_view option) {
+  const std::string_view text = without_dashes(option);
+  if (!option.starts_with('-') || text.ends_with("=false"))
+    return ObjectKind::kNone;
+  const std::string_view name = text.substr(0, text.find_first_of("= "));
+  if (name == "dlto" || name == "dlink-time-opt")
+    return ObjectKind::kLtoIr;
+  if (name == "rdc" || name == "relocatable-device-code" || name == "dc" ||
+      name == "device-c")
+    return ObjectKind::kRelocatable;
+  return ObjectKind::kNone;
+}
+
+/// Takes such options out.
+ObjectKind take_relocatable(std::vector<std::string>& options) {
+  ObjectKind found = ObjectKind::kNone;
+  std::erase_if(options, [&](const std::string& option) {
+    const ObjectKind made = made_by(option);
+    found = std::max(found, made);
+    return made != ObjectKind::kNone;
+  });
+  return found;
+}
+
 Result<void> check_option(const SourceOptions& source, const std::string& option) {
   if (option.empty() || has_nul(option))
     return invalid(source, "an option is empty or holds a NUL");
@@ -122,11 +141,6 @@ Result<void> check_option(const SourceOptions& source, const std::string& option
     if (name == refusal.option)
       return invalid(source,
                      fmt::format("option '{}' is refused: {}", option, refusal.reason));
-  }
-  for (const std::string_view relocatable : kRelocatable) {
-    if (name == relocatable && !text.ends_with("=false"))
-      return invalid(source,
-                     fmt::format("option '{}' is refused: {}", option, kNotLoadable));
   }
   return {};
 }
@@ -189,13 +203,73 @@ Result<SourceRequest> resolve_source(SourceOptions source) {
   const bool precompile = take_precompiled(source.options);
   for (const std::string& option : source.options)
     KILN_TRY(check_option(source, option));
-  return SourceRequest{std::move(source), precompile};
+  std::optional<device::Target> target;
+  if (!source.target.empty()) {
+    auto parsed = device::parse_target(source.target);
+    if (!parsed)
+      return invalid(source, fmt::format("target: {}", parsed.error().message));
+    target = *parsed;
+  }
+  return SourceRequest{std::move(source), target, ObjectKind::kNone, precompile};
 }
+
+namespace {
+
+Result<void> check_link(const Request& request) {
+  if (request.sources().empty())
+    return fail(ErrorCode::kInvalidArgument, "a request without a source");
+  const auto& [files, options] = request.link();
+  if (request.sources().size() > kMaxListEntries || files.size() > kMaxListEntries ||
+      options.size() > kMaxListEntries)
+    return fail(ErrorCode::kResourceLimit,
+                fmt::format("{}: a link of more than {} parts", request.name(),
+                            kMaxListEntries));
+  for (const std::string& option : options) {
+    const std::string_view text = without_dashes(option);
+    const std::string_view name = text.substr(0, text.find_first_of("= "));
+    if (!option.starts_with('-') || has_nul(option))
+      return invalid(request.source(),
+                     fmt::format("link option '{}' must begin with '-'", option));
+    if (name == "arch" || name == "ptx")
+      return invalid(request.source(),
+                     fmt::format("link option '{}' is refused: {}", option, kTarget));
+  }
+  for (const auto& file : files) {
+    if (file.empty() || has_nul(file.native()))
+      return invalid(request.source(), "a file to link is empty or holds a NUL");
+  }
+  return {};
+}
+
+/// What is linked is relocatable, whether it says so or not.
+Result<ResolvedRequest> resolve_sources(const Request& request) {
+  KILN_TRY(check_link(request));
+  LinkRequest link{{}, request.link()};
+  bool is_linked = request.sources().size() > 1 || !link.link.files.empty() ||
+                   !link.link.options.empty();
+  for (const SourceOptions& given : request.sources()) {
+    SourceRequest object = KILN_TRY(resolve_source(given));
+    object.object = take_relocatable(object.source.options);
+    is_linked = is_linked || object.object != ObjectKind::kNone;
+    link.objects.push_back(std::move(object));
+  }
+  if (!is_linked)
+    return ResolvedRequest(std::move(link.objects.front()));
+  for (SourceRequest& object : link.objects) {
+    if (object.object == ObjectKind::kLtoIr)
+      continue;
+    object.object = ObjectKind::kRelocatable;
+    object.source.options.emplace_back(kRelocatableCode);
+  }
+  return ResolvedRequest(std::move(link));
+}
+
+}  // namespace
 
 Result<ResolvedRequest> resolve(const Request& request,
                                 const render::TemplateCatalog& catalog) {
   if (!request.is_template())
-    return ResolvedRequest(KILN_TRY(resolve_source(request.source())));
+    return resolve_sources(request);
   auto kernel = KILN_TRY(catalog.find(request.name()));
   auto params = KILN_TRY(kernel->canonical(request.parameters()));
   return ResolvedRequest(TemplateRequest{std::move(kernel), std::move(params)});

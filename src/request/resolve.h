@@ -3,13 +3,16 @@
 
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "device/architecture.h"
 #include "kiln/request.h"
 #include "kiln/result.h"
 #include "render/catalog.h"
@@ -21,15 +24,32 @@ struct TemplateRequest {
   render::CanonicalParameters params;
 };
 
+/// What a source is compiled to for a link.
+enum class ObjectKind : std::uint8_t {
+  kNone,         // nothing: it is loaded as it is
+  kRelocatable,  // a cubin
+  kLtoIr,        // -dlto
+};
+
 /// A source with checked options. Include and macro options stay in place: key/ orders
 /// them.
 struct SourceRequest {
   SourceOptions source;
+  std::optional<device::Target> target{};  // of `source`, for whatever device
+  ObjectKind object = ObjectKind::kNone;
   /// It had options about precompiled headers, and has none any more: make one soon.
   bool precompile = false;
 };
 
-using ResolvedRequest = std::variant<TemplateRequest, SourceRequest>;
+/// Several sources, or one that is relocatable, and what is linked with them. The
+/// options of `objects` say no longer what they are: -dlto is gone, and the others have
+/// --relocatable-device-code=true.
+struct LinkRequest {
+  std::vector<SourceRequest> objects;  // at least one
+  LinkOptions link;
+};
+
+using ResolvedRequest = std::variant<TemplateRequest, SourceRequest, LinkRequest>;
 
 /// Errors: kNotFound for an unknown template, kInvalidArgument for a wrong parameter or
 /// option; the message names it, what is allowed, and the nearest match.

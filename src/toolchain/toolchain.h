@@ -30,6 +30,13 @@ struct ToolchainId {
 /// "<nvrtc's>+<builtins'>".
 [[nodiscard]] std::string to_string(const ToolchainId& id);
 
+/// What of a linker is in a key.
+struct LinkerId {
+  std::string nvjitlink;       // its ELF build id
+  std::string device_runtime;  // SHA-256 of libcudadevrt.a; "" if there is none
+  friend bool operator==(const LinkerId&, const LinkerId&) = default;
+};
+
 struct Toolchain {
   ToolchainId id;
   NvrtcFacts facts;
@@ -38,6 +45,7 @@ struct Toolchain {
   /// The header folders of its toolkit, in search order: include and include/cccl, or
   /// two folders side by side. Empty if the toolkit has no headers.
   std::vector<std::filesystem::path> include_roots;
+  std::optional<LinkerId> linker{};  // of a recorded one, if it linked anything
   std::string found_in;
   bool is_explicit = false;  // a setting names it, which `found_in` says
 

@@ -26,6 +26,7 @@ constexpr std::string_view kRecorded = "recorded.json";
 struct Description {
   ToolchainId id;
   NvrtcFacts facts;
+  std::optional<LinkerId> linker{};
 };
 
 bool is_build_id(std::string_view text) {
@@ -37,11 +38,15 @@ std::string to_text(const Description& description) {
   json architectures = json::array();
   for (const ComputeCapability each : description.facts.architectures)
     architectures.push_back(to_string(each));
-  const json document{{"format", kFormat},
-                      {"nvrtc", description.id.nvrtc},
-                      {"builtins", description.id.builtins},
-                      {"version", to_string(description.facts.version)},
-                      {"architectures", std::move(architectures)}};
+  json document{{"format", kFormat},
+                {"nvrtc", description.id.nvrtc},
+                {"builtins", description.id.builtins},
+                {"version", to_string(description.facts.version)},
+                {"architectures", std::move(architectures)}};
+  if (description.linker) {
+    document["nvjitlink"] = description.linker->nvjitlink;
+    document["cudadevrt"] = description.linker->device_runtime;
+  }
   return document.dump(2) + "\n";
 }
 
@@ -78,7 +83,13 @@ std::optional<Description> from_text(std::string_view text) {
   if (!version || !architectures || id.nvrtc.empty() || !is_build_id(id.nvrtc) ||
       !is_build_id(id.builtins))
     return std::nullopt;
-  return Description{std::move(id), {*version, *architectures}};
+  Description description{std::move(id), {*version, *architectures}};
+  LinkerId linker{text_member(document, "nvjitlink"),
+                  text_member(document, "cudadevrt")};
+  if (!linker.nvjitlink.empty() && is_build_id(linker.nvjitlink) &&
+      is_build_id(linker.device_runtime))
+    description.linker = std::move(linker);
+  return description;
 }
 
 std::string hint_name(std::string_view nvrtc_build_id) {
@@ -126,7 +137,7 @@ Result<std::optional<Toolchain>> read_recorded(const OwnFolder& folder) {
 }
 
 std::string record_of(const Toolchain& toolchain) {
-  return to_text({toolchain.id, toolchain.facts});
+  return to_text({toolchain.id, toolchain.facts, toolchain.linker});
 }
 
 std::optional<Toolchain> parse_recorded(std::string_view record) {
@@ -136,6 +147,7 @@ std::optional<Toolchain> parse_recorded(std::string_view record) {
   Toolchain recorded;
   recorded.id = std::move(description->id);
   recorded.facts = std::move(description->facts);
+  recorded.linker = std::move(description->linker);
   recorded.found_in = "the last warm's record";
   return recorded;
 }

@@ -68,8 +68,8 @@ std::vector<KernelRequest> softmax_requests(std::size_t count) {
 }
 
 Result<KeyedRequest> keyed(BuildService& service, const KernelRequest& request) {
-  auto key = KILN_TRY(
-      service.key(KILN_TRY(service.prepare(request.request)), request.architecture));
+  auto key = KILN_TRY(service.key(KILN_TRY(service.prepare(request.request)),
+                                  device::Target{request.architecture}));
   if (const auto* skipped = std::get_if<device::TargetSkipped>(&key))
     return fail(ErrorCode::kUnavailable, skipped->reason);
   return std::get<KeyedRequest>(std::move(key));

@@ -151,8 +151,7 @@ TEST_F(ServiceFaultTest, fault_06_AStopEndsTheQuestionToACompilerThatDoesNotAnsw
     stop.request_stop();
   });
   const auto began = std::chrono::steady_clock::now();
-  const auto keyed =
-      service->key(prepared, device::Architecture{{8, 0}, {}}, stop.get_token());
+  const auto keyed = service->key(prepared, device::Target{{{8, 0}}}, stop.get_token());
   EXPECT_LT(std::chrono::steady_clock::now() - began, 30s) << "its limit is a minute";
   ASSERT_FALSE(keyed);
   EXPECT_EQ(keyed.error().code, ErrorCode::kCancelled) << keyed.error().message;

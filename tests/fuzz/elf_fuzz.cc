@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::ignore = kiln::device::read_cubin(bytes);
   std::ignore = kiln::device::read_ptx(bytes);
   constexpr std::array<std::string_view, 1> kNames{"_Z5scaleIfEvPT_S0_"};
-  for (const ImageKind kind : {ImageKind::kCubin, ImageKind::kPtx})
+  for (const ImageKind kind : {ImageKind::kCubin, ImageKind::kPtx, ImageKind::kLtoIr})
     std::ignore = kiln::device::check_image(bytes, {{{8, 0}}, kind}, kNames);
   return 0;
 }

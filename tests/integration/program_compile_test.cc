@@ -410,6 +410,33 @@ TEST_F(ProgramCompileTest, SeveralArchitecturesAreSeveralObjects) {
   EXPECT_THAT(kiln_.object_files(), SizeIs(3));
 }
 
+TEST_F(ProgramCompileTest, AVirtualArchitectureIsPtxBesideTheCubin) {
+  const std::string source = kiln_.write("k.cu", test::kTinySource);
+  const json report = kiln_.json_of({"compile", source, "--arch", "8.0,compute_80"});
+  ASSERT_EQ(report["compiled"], 2);
+  EXPECT_EQ(report["entries"][0]["arch"], "8.0");
+  EXPECT_EQ(report["entries"][1]["arch"], "compute_80");
+  const std::string ptx = report["entries"][1]["key"];
+  EXPECT_NE(ptx, key(report));
+  EXPECT_EQ(report["min_driver"], kiln_.json_of({"show", ptx})["min_driver"])
+      << "PTX needs a driver as new as its NVRTC";
+
+  const json listed = kiln_.json_of({"ls", "--arch", "compute_80"});
+  ASSERT_THAT(listed["entries"], SizeIs(1));
+  EXPECT_EQ(listed["entries"][0]["key"], ptx);
+  EXPECT_EQ(listed["entries"][0]["kind"], "ptx");
+  const auto image = kiln_.folder() / "k.ptx";
+  EXPECT_EQ(outcome(kiln_.json_of(
+                {"compile", source, "--arch", "compute_80", "-o", image.string()})),
+            "hit");
+  EXPECT_THAT(read_text_file(image, 1U << 20U).value(), HasSubstr(".target sm_80"));
+
+  const auto warned = kiln_.run({"warm", "--template", "scaled_softmax_fwd:dtype=bf16",
+                                 "--arch", "compute_80", "--dry-run"});
+  EXPECT_THAT(warned.err, AllOf(HasSubstr("no device asks for"),
+                                HasSubstr("for compute_80"), HasSubstr("--arch 8.0")));
+}
+
 /// A copy of this machine's NVRTC in a folder of the test's own.
 class ProgramNvrtcTest : public ProgramCompileTest {
  protected:

@@ -25,12 +25,6 @@ TEST_F(ProgramUsageTest, ArchitecturesThatNobodyEverHadAreRefused) {
       {"one architecture at a time"});
 }
 
-TEST_F(ProgramUsageTest, ABinaryIsBuiltForAnArchitectureAndNotForAVirtualOne) {
-  const std::string source = kiln_.write("k.cu", test::kTinySource);
-  expect_wrong({"compile", source, "--arch", "compute_90"},
-               {"compute_90", "write 9.0"});
-}
-
 TEST_F(ProgramUsageTest, WithoutADeviceAnArchitectureMustBeNamed) {
   if (!kiln_.run({"doctor", "--json"}).json()["devices"].empty())
     GTEST_SKIP() << "there is a device here";

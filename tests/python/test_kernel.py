@@ -255,6 +255,25 @@ def test_what_python_asked_for_is_recorded_and_a_cache_warmed_from_that_has_it(p
     assert python(replay, KILN_CACHE_DIR=warmed, KILN_NO_JIT="1") == "0"
 
 
+def test_sources_are_linked_and_ptx_is_a_target(python):
+    said = python(
+        SETUP
+        + """
+    two = ["extern __device__ float twice(float);\\n"
+           "template <typename T> __global__ void scale(T* y) { *y = twice(*y); }",
+           "__device__ float twice(float x) { return 2 * x; }"]
+    try:
+        linked = kiln.Kernel(two, "scale<float>", options=["-dlto"])
+        print(linked.image[:4] == b"\x7fELF")
+    except kiln.Unavailable as error:
+        print("nvJitLink" in str(error))
+    ptx = kiln.Kernel('extern "C" __global__ void k() {}', target="compute_80")
+    print(b".target sm_80" in ptx.image)
+    """
+    )
+    assert said.split() == ["True", "True"]
+
+
 def test_object_code_is_that_of_cuda_core(python):
     pytest.importorskip("cuda.core")
     said = python(

@@ -46,7 +46,8 @@ inline Request small_kernel(int number) {
 inline Result<KeyedRequest> keyed(BuildService& service, const Request& request,
                                   device::Architecture architecture = {{8, 0}, {}}) {
   const PreparedRequest prepared = KILN_TRY(service.prepare(request));
-  return std::get<KeyedRequest>(KILN_TRY(service.key(prepared, architecture)));
+  return std::get<KeyedRequest>(
+      KILN_TRY(service.key(prepared, device::Target{architecture})));
 }
 
 inline Result<Fetched> fetch(BuildService& service, const Request& request,

@@ -19,7 +19,12 @@ namespace {
 
 using device::DeviceProperties;
 
-Result<ComputeCapability> known(device::Architecture architecture) {
+Result<ComputeCapability> known(device::Target target) {
+  const device::Architecture architecture = target.architecture;
+  if (target.kind != device::ImageKind::kCubin)
+    return wrong_attention(
+        fmt::format("--arch: {} names no cubin, and a plan is for a device: write {}",
+                    arch_name(target), to_string(architecture)));
   for (const auto& each : device::known_architectures()) {
     if (each.capability == architecture.capability)
       return architecture.capability;
@@ -78,8 +83,8 @@ Result<std::vector<AttentionTarget>> listed_devices(
     const Config& config, const ArchitectureOptions& options) {
   std::vector<AttentionTarget> devices;
   for (const std::string& text : options.lists) {
-    const auto list = KILN_TRY(device::parse_architecture_list(text));
-    for (const device::Architecture each : list.architectures)
+    const auto list = KILN_TRY(device::parse_target_list(text));
+    for (const device::Target each : list.targets)
       KILN_TRY(add_published(KILN_TRY(known(each)), devices));
     if (list.native)
       KILN_TRY(add_present(config, devices));
@@ -102,8 +107,8 @@ Result<std::vector<ComputeCapability>> named_architectures(
     const Config& config, const ArchitectureOptions& options) {
   std::vector<ComputeCapability> found;
   for (const std::string& text : options.lists) {
-    const auto list = KILN_TRY(device::parse_architecture_list(text));
-    for (const device::Architecture each : list.architectures)
+    const auto list = KILN_TRY(device::parse_target_list(text));
+    for (const device::Target each : list.targets)
       found.push_back(KILN_TRY(known(each)));
     if (!list.native)
       continue;
@@ -160,7 +165,7 @@ Result<std::vector<DeviceProperties>> described_devices(
   std::vector<AttentionTarget> found;
   bool present = !is_given(options);
   for (const std::string& text : options.lists)
-    present = present || KILN_TRY(device::parse_architecture_list(text)).native;
+    present = present || KILN_TRY(device::parse_target_list(text)).native;
   if (present)
     KILN_TRY(add_present(config, found));
   for (const std::string& profile : options.profiles)

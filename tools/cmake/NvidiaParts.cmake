@@ -6,7 +6,7 @@
 cmake_minimum_required(VERSION 3.25)
 file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../wheels.txt" KILN_MORE_NVRTCS REGEX "^# part [a-z-]*nvrtc-")
 list(TRANSFORM KILN_MORE_NVRTCS REPLACE "^# part ([^ ]+) .*" "\\1")  # beside that of part nvrtc
-set(KILN_NVIDIA_PARTS nvrtc headers cudnn cudnn-headers frontend ${KILN_MORE_NVRTCS})
+set(KILN_NVIDIA_PARTS nvrtc nvjitlink headers cudnn cudnn-headers frontend ${KILN_MORE_NVRTCS})
 cmake_path(SET KILN_DEPS_DIR NORMALIZE "${CMAKE_CURRENT_LIST_DIR}/../../.deps")
 if(NOT DEFINED KILN_NO_TOOLKIT)
   set(KILN_NO_TOOLKIT "$ENV{KILN_NO_TOOLKIT}")
@@ -84,6 +84,9 @@ function(kiln_find_nvidia_part prefix part)
   if(part STREQUAL "nvrtc")
     set(headers nvrtc.h)
     set(libraries "libnvrtc.so.1[2-9]*" "libnvrtc-builtins.so.1[2-9]*")
+    set(own nvidia/cu13)
+  elseif(part STREQUAL "nvjitlink")
+    set(libraries "libnvJitLink.so.1[2-9]*")
     set(own nvidia/cu13)
   elseif(part STREQUAL "headers")
     set(headers cuda.h cuda_fp16.h cuda_bf16.h crt/host_defines.h

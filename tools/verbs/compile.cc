@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -24,7 +25,9 @@ namespace {
 constexpr std::uint64_t kMaxSourceBytes = 64U << 20U;
 
 struct CompileOptions {
-  std::string file;
+  std::vector<std::string> files;
+  std::vector<std::string> linked;
+  std::vector<std::string> link_options;
   ArchitectureOptions architectures;
   std::string driver;
   std::vector<std::string> include_dirs;
@@ -51,10 +54,11 @@ Result<std::string> read_source(const Context& context, const std::string& file)
   }
 }
 
-Result<Request> make_request(const Context& context, const CompileOptions& options) {
+Result<SourceOptions> source_of(const Context& context, const CompileOptions& options,
+                                const std::string& file) {
   SourceOptions source;
-  source.source = KILN_TRY(read_source(context, options.file));
-  source.file_name = options.file == "-" ? "standard input" : options.file;
+  source.source = KILN_TRY(read_source(context, file));
+  source.file_name = file == "-" ? "standard input" : file;
   // "a/.." stays as it is: if a is a link, it is another folder than this one.
   const auto add = [&](const std::filesystem::path& folder) -> Result<void> {
     std::error_code error;
@@ -68,14 +72,27 @@ Result<Request> make_request(const Context& context, const CompileOptions& optio
   for (const std::string& folder : options.include_dirs) KILN_TRY(add(folder));
   // NVRTC looks for "x.h" beside the including file, but gets the source itself as
   // text: so add the source's folder, after those that were asked for.
-  if (options.file != "-") {
-    const auto folder = std::filesystem::path(options.file).parent_path();
+  if (file != "-") {
+    const auto folder = std::filesystem::path(file).parent_path();
     KILN_TRY(add(folder.empty() ? "." : folder));
   }
   source.defines = options.defines;
   source.options = options.options;
-  source.name_expressions = options.names;
-  return Request::from_source(std::move(source));
+  if (file == options.files.front())
+    source.name_expressions = options.names;
+  return source;
+}
+
+Result<Request> make_request(const Context& context, const CompileOptions& options) {
+  if (std::ranges::count(options.files, "-") > 1)
+    return fail(ErrorCode::kInvalidArgument, "standard input is only one source");
+  std::vector<SourceOptions> sources;
+  for (const std::string& file : options.files)
+    sources.push_back(KILN_TRY(source_of(context, options, file)));
+  LinkOptions link;
+  link.files.assign(options.linked.begin(), options.linked.end());
+  link.options = options.link_options;
+  return Request::from_sources(std::move(sources), std::move(link));
 }
 
 /// Prints what NVRTC reported, for each architecture with a report.
@@ -167,7 +184,8 @@ Result<int> run(Context& context, const CompileOptions& options) {
 
 Run add_compile(OptionSet& cli) {
   auto options = std::make_shared<CompileOptions>();
-  cli.argument("FILE", options->file, "A CUDA C++ source; - is standard input",
+  cli.argument("FILE", options->files,
+               "A CUDA C++ source; - is standard input; several are linked",
                Presence::kRequired);
   add_arch_option(cli, options->architectures);
   add_driver_option(cli, options->driver);
@@ -177,7 +195,14 @@ Run add_compile(OptionSet& cli) {
   cli.option("--option", options->options, "OPT",
              "Pass OPT on to NVRTC, e.g. --option --maxrregcount=64; may be repeated");
   cli.option("--name", options->names, "EXPR",
-             "Instantiate and name EXPR, e.g. 'scale<float>'; may be repeated");
+             "Instantiate and name EXPR of the first FILE, e.g. 'scale<float>'; may be "
+             "repeated");
+  cli.option("--link", options->linked, "FILE",
+             "Link FILE as well: a cubin, PTX, LTO-IR, object or archive; may be "
+             "repeated");
+  cli.option("--link-option", options->link_options, "OPT",
+             "Pass OPT on to nvJitLink, e.g. --link-option=-Xptxas=-O1; may be "
+             "repeated");
   cli.option("-o", options->output, "FILE",
              "Write the image to FILE, for one architecture");
   cli.option("--timeout", options->time_limit, "DURATION",

@@ -72,6 +72,15 @@ std::string build_name(const PlanJob& job) {
       device::to_string(device::Architecture{.capability = job.capability}));
 }
 
+std::string build_name(const LinkJob& job) {
+  return fmt::format("the link of {} for {}", job.label, device::to_string(job.target));
+}
+
+Error ended_build(const Error& cause, const LinkJob& job, const BuildWatch& watch,
+                  const OwnFolder& reproductions) {
+  return ended(cause, job, watch, reproductions);
+}
+
 Error ended_build(const Error& cause, const CompileJob& job, const BuildWatch& watch,
                   const OwnFolder& reproductions) {
   return ended(cause, job, watch, reproductions);

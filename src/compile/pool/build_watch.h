@@ -7,6 +7,7 @@
 #include <string>
 
 #include "compile/protocol/job.h"
+#include "compile/protocol/link_job.h"
 #include "compile/protocol/plan_job.h"
 #include "kiln/result.h"
 #include "util/own_path.h"
@@ -46,6 +47,7 @@ class BuildWatch {
 /// "the build of scaled_softmax_fwd for sm_90": how messages begin.
 [[nodiscard]] std::string build_name(const CompileJob& job);
 [[nodiscard]] std::string build_name(const PlanJob& job);
+[[nodiscard]] std::string build_name(const LinkJob& job);
 
 /// The error of a build that was stopped or whose worker died. It names the build, the
 /// elapsed time, the phase, the limit, and where the job was saved in `reproductions`
@@ -54,6 +56,9 @@ class BuildWatch {
                                 const BuildWatch& watch,
                                 const OwnFolder& reproductions);
 [[nodiscard]] Error ended_build(const Error& cause, const PlanJob& job,
+                                const BuildWatch& watch,
+                                const OwnFolder& reproductions);
+[[nodiscard]] Error ended_build(const Error& cause, const LinkJob& job,
                                 const BuildWatch& watch,
                                 const OwnFolder& reproductions);
 

@@ -41,8 +41,15 @@ Result<void> check_names_in_ptx(const CompileOutput& output) {
 
 Result<void> check(const CompileJob& job, const CompileOutput& output) {
   KILN_TRY(device::check_image(output.image, job.target, {}));
-  return job.target.kind == device::ImageKind::kCubin ? check_names_in_cubin(output)
-                                                      : check_names_in_ptx(output);
+  switch (job.target.kind) {
+    case device::ImageKind::kCubin:
+      return check_names_in_cubin(output);
+    case device::ImageKind::kPtx:
+      return check_names_in_ptx(output);
+    case device::ImageKind::kLtoIr:
+      break;  // the link finds out
+  }
+  return {};
 }
 
 }  // namespace
@@ -58,6 +65,17 @@ Result<void> check_output(const CompileJob& job, const CompileOutput& output) {
               fmt::format("NVRTC {} reported success, but its image is not what was "
                           "asked for: {}",
                           output.nvrtc.path.native(), sound.error().message));
+}
+
+Result<void> check_output(const LinkJob& job, const CompileOutput& output) {
+  const auto sound = device::check_image(output.image, job.target, {});
+  if (sound)
+    return {};
+  return fail(
+      ErrorCode::kCompileFailed,
+      fmt::format("nvJitLink {} reported success, but its image is not what was "
+                  "asked for: {}",
+                  output.nvrtc.path.native(), sound.error().message));
 }
 
 Result<void> check_output(const PlanJob& job, const PlanOutput& output) {

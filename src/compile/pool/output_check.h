@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compile/protocol/job.h"
+#include "compile/protocol/link_job.h"
 #include "compile/protocol/plan_job.h"
 #include "kiln/result.h"
 
@@ -13,6 +14,10 @@ namespace kiln::compile {
 /// lowered name (of kernels and of variables). The caller checks entry points that no
 /// name expression asked for. Errors: kCompileFailed, naming the mismatch.
 [[nodiscard]] Result<void> check_output(const CompileJob& job,
+                                        const CompileOutput& output);
+
+/// Checks that the cubin is the wanted target's. Errors: as above.
+[[nodiscard]] Result<void> check_output(const LinkJob& job,
                                         const CompileOutput& output);
 
 /// Checks that there is a plan, or a reason why there is none. The caller checks the

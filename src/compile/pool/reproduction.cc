@@ -205,6 +205,20 @@ Result<void> write_files(const std::filesystem::path& folder, const PlanJob& job
   return create_file(folder / "command", as_bytes(command), kFileMode);
 }
 
+/// What NVIDIA's nvlink links as well; no verb of kiln takes objects alone.
+Result<void> write_files(const std::filesystem::path& folder, const LinkJob& job) {
+  std::string command = fmt::format("# {}, {}\nnvlink", comment_text(job.label),
+                                    comment_text(job.linker.native()));
+  for (const std::string& option : job.options) command += " " + shell_word(option);
+  std::size_t number = 0;
+  for (const LinkInput& input : job.inputs) {
+    const auto place = folder / fmt::format("input-{}", ++number);
+    KILN_TRY(create_file(place, input.bytes, kFileMode));
+    command += " " + shell_word(place.native());
+  }
+  return create_file(folder / "command", as_bytes(command + "\n"), kFileMode);
+}
+
 /// A DescribeRequest is no job: there is nothing to run again.
 Result<void> write_files(const std::filesystem::path& /*folder*/,
                          const DescribeRequest& /*request*/) {
@@ -217,7 +231,7 @@ std::string reproduction_command(const std::filesystem::path& folder,
                                  const CompileJob& job) {
   std::string command = fmt::format("kiln compile {} --arch {}",
                                     shell_word(source_place(folder, job).native()),
-                                    device::to_string(job.target.architecture));
+                                    device::arch_name(job.target));
   if (!job.headers.empty())
     command += fmt::format(" -I {}", shell_word((folder / "headers").native()));
   for (std::size_t i = 0; i < job.options.size(); ++i) {

@@ -58,6 +58,9 @@ WorkerSet::Libraries libraries_of(const NvrtcPaths& nvrtc) {
 WorkerSet::Libraries libraries_of(const CompileJob& job) {
   return libraries_of(job.nvrtc);
 }
+WorkerSet::Libraries libraries_of(const LinkJob& job) {
+  return {job.linker};
+}
 WorkerSet::Libraries libraries_of(const PlanJob& job) {
   return {job.cudnn, job.nvrtc.nvrtc, job.nvrtc.builtins};
 }
@@ -323,6 +326,11 @@ WorkerPool::State& WorkerPool::state() {
 
 Result<CompileOutput> WorkerPool::compile(const CompileJob& job, std::stop_token stop,
                                           const ProgressCallback& on_phase) {
+  return state().build<CompileOutput>(job, std::move(stop), on_phase);
+}
+
+Result<CompileOutput> WorkerPool::link(const LinkJob& job, std::stop_token stop,
+                                       const ProgressCallback& on_phase) {
   return state().build<CompileOutput>(job, std::move(stop), on_phase);
 }
 

@@ -96,6 +96,10 @@ class WorkerPool {
                                               std::stop_token stop,
                                               const ProgressCallback& on_phase = {});
 
+  /// Makes one cubin of several objects. Blocks and fails as compile() does.
+  [[nodiscard]] Result<CompileOutput> link(const LinkJob& job, std::stop_token stop,
+                                           const ProgressCallback& on_phase = {});
+
   /// Builds an execution plan, or finds out why there is none: a refusal is no error.
   /// For a pool of plan workers. Blocks and fails as compile() does.
   [[nodiscard]] Result<PlanOutput> build_plan(const PlanJob& job, std::stop_token stop,

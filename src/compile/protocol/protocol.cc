@@ -6,6 +6,7 @@
 
 #include <type_traits>
 
+#include "compile/protocol/link_fields.h"
 #include "compile/protocol/plan_fields.h"
 #include "compile/protocol/protocol_fields.h"
 #include "compile/protocol/protocol_parts.h"
@@ -27,6 +28,7 @@ enum class Kind : std::uint32_t {
   kError,
   kPlanJob,
   kPlanOutput,
+  kLinkJob,
 };
 
 std::uint64_t checksum(std::uint32_t kind, ByteView payload) {
@@ -81,6 +83,8 @@ constexpr Kind kind_of() {
     return Kind::kDescription;
   else if constexpr (std::is_same_v<Message, PlanJob>)
     return Kind::kPlanJob;
+  else if constexpr (std::is_same_v<Message, LinkJob>)
+    return Kind::kLinkJob;
   else if constexpr (std::is_same_v<Message, PlanOutput>)
     return Kind::kPlanOutput;
   else
@@ -132,6 +136,8 @@ Result<Request> decode_request(ByteView bytes) {
       return widened<Request>(describe_request_from(fields));
     case Kind::kPlanJob:
       return widened<Request>(plan_job_from(fields));
+    case Kind::kLinkJob:
+      return widened<Request>(link_job_from(fields));
     default:
       return corrupt_message("it is no request");
   }

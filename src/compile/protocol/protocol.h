@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "compile/protocol/job.h"
+#include "compile/protocol/link_job.h"
 #include "compile/protocol/plan_job.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
@@ -41,7 +42,7 @@ struct DescribeRequest {
   friend bool operator==(const DescribeRequest&, const DescribeRequest&) = default;
 };
 
-using Request = std::variant<CompileJob, DescribeRequest, PlanJob>;
+using Request = std::variant<CompileJob, DescribeRequest, PlanJob, LinkJob>;
 
 /// The first message of a worker.
 struct Hello {

@@ -14,6 +14,8 @@ using Reader = FieldDecoder;
 
 // --- parts of messages -------------------------------------------------------------
 
+}  // namespace
+
 void add_target(Fields& fields, const device::Target& target) {
   const auto& architecture = target.architecture;
   fields.add("major", std::to_string(architecture.capability.major));
@@ -27,9 +29,11 @@ device::Target read_target(Reader& reader) {
   target.architecture.capability = {.major = reader.number<int>("major"),
                                     .minor = reader.number<int>("minor")};
   target.architecture.suffix = reader.one_of("suffix", device::ArchSuffix::kF);
-  target.kind = reader.one_of("image kind", device::ImageKind::kPtx);
+  target.kind = reader.one_of("image kind", device::ImageKind::kLtoIr);
   return target;
 }
+
+namespace {
 
 Fields resource_fields(const ResourceUse& use) {
   Fields fields;

@@ -19,6 +19,9 @@ inline constexpr std::string_view kSubject = "worker message";
 void add_paths(Fields& fields, const NvrtcPaths& paths);
 [[nodiscard]] NvrtcPaths read_paths(FieldDecoder& decoder);
 
+void add_target(Fields& fields, const device::Target& target);
+[[nodiscard]] device::Target read_target(FieldDecoder& decoder);
+
 /// Exactly one library under `label`.
 void add_library(Fields& fields, std::string_view label, const LoadedLibrary& library);
 [[nodiscard]] LoadedLibrary read_library(FieldDecoder& decoder, std::string_view label);

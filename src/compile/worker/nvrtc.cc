@@ -47,6 +47,8 @@ Result<void> resolve_all(void* library, Nvrtc& nvrtc) {
   KILN_TRY(need("nvrtcGetPTX", nvrtc.ptx));
   KILN_TRY(need("nvrtcGetCUBINSize", nvrtc.cubin_size));
   KILN_TRY(need("nvrtcGetCUBIN", nvrtc.cubin));
+  std::ignore = look_up(library, "nvrtcGetLTOIRSize", nvrtc.lto_ir_size);
+  std::ignore = look_up(library, "nvrtcGetLTOIR", nvrtc.lto_ir);
   // Optional, and missing in older versions: killing the process bounds a build.
   std::ignore =
       resolve(library, nvrtc, "nvrtcSetFlowCallback", nvrtc.set_flow_callback);

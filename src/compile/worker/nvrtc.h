@@ -36,6 +36,9 @@ struct Nvrtc {
   decltype(&nvrtcGetPTX) ptx = nullptr;
   decltype(&nvrtcGetCUBINSize) cubin_size = nullptr;
   decltype(&nvrtcGetCUBIN) cubin = nullptr;
+  // Null before NVRTC 12.0.
+  decltype(&nvrtcGetCUBINSize) lto_ir_size = nullptr;
+  decltype(&nvrtcGetCUBIN) lto_ir = nullptr;
   // Null before NVRTC 13: then only killing the process ends a build.
   decltype(&nvrtcSetFlowCallback) set_flow_callback = nullptr;
   // Null before NVRTC 12.8, which has no precompiled headers.

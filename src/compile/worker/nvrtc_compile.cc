@@ -148,16 +148,20 @@ Result<std::string> ptx_of(const Program& program) {
   return text;
 }
 
-Result<Bytes> cubin_of(const Program& program) {
+using GetSize = decltype(Nvrtc::cubin_size);
+using GetImage = decltype(Nvrtc::cubin);
+
+Result<Bytes> image_of(const Program& program, std::string_view name, GetSize get_size,
+                       GetImage get) {
+  if (get_size == nullptr || get == nullptr)
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} has no {}", program.nvrtc().path.native(), name));
   std::size_t size = 0;
-  KILN_TRY(program.check(program.nvrtc().cubin_size(program.raw(), &size),
-                         "nvrtcGetCUBINSize"));
+  KILN_TRY(program.check(get_size(program.raw(), &size), fmt::format("{}Size", name)));
   Bytes image(size);
-  if (size > 0) {
-    KILN_TRY(program.check(
-        program.nvrtc().cubin(program.raw(), reinterpret_cast<char*>(image.data())),
-        "nvrtcGetCUBIN"));
-  }
+  if (size > 0)
+    KILN_TRY(
+        program.check(get(program.raw(), reinterpret_cast<char*>(image.data())), name));
   return image;
 }
 
@@ -167,8 +171,12 @@ Result<void> read_image(const Program& program, const CompileJob& job,
     const auto text = KILN_TRY(ptx_of(program));
     const auto bytes = as_bytes(text);
     output.image.assign(bytes.begin(), bytes.end());
+  } else if (job.target.kind == device::ImageKind::kLtoIr) {
+    output.image = KILN_TRY(image_of(
+        program, "nvrtcGetLTOIR", program.nvrtc().lto_ir_size, program.nvrtc().lto_ir));
   } else {
-    output.image = KILN_TRY(cubin_of(program));
+    output.image = KILN_TRY(image_of(
+        program, "nvrtcGetCUBIN", program.nvrtc().cubin_size, program.nvrtc().cubin));
     if (job.ptx == PtxPolicy::kKeep)
       output.ptx = KILN_TRY(ptx_of(program));
   }

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "compile/worker/fixed_place.h"
+#include "compile/worker/nvjitlink.h"
 #include "compile/worker/nvrtc.h"
 #include "compile/worker/nvrtc_compile.h"
 #include "compile/worker/opened_files.h"
@@ -37,6 +38,11 @@ Result<Reply> answer(const DescribeRequest& request) {
   report_phase(BuildPhase::kOpening);
   const Nvrtc* const nvrtc = KILN_TRY(open_nvrtc(request.nvrtc));
   return Reply(KILN_TRY(describe(*nvrtc)));
+}
+
+Result<Reply> answer(const LinkJob& job) {
+  report_phase(BuildPhase::kOpening);
+  return Reply(KILN_TRY(link_here(job, report_phase)));
 }
 
 Result<Reply> answer(const PlanJob& /*job*/) {

@@ -36,7 +36,8 @@ Prepare<kiln::ops::SoftmaxBackward> prepare_softmax_backward = kiln::ops::prepar
 // Not static, so that the compiler keeps them.
 auto every_function = std::make_tuple(
     code_to_string, kind_to_string, capability_to_string, &kiln::version,
-    &kiln::build_id, &kiln::Request::from_source, &kiln::Request::is_template,
+    &kiln::build_id, &kiln::Request::from_source, &kiln::Request::from_sources,
+    &kiln::Request::link, &kiln::Request::sources, &kiln::Request::is_template,
     &kiln::Request::name, &kiln::Request::parameters, &kiln::Request::source,
     &kiln::Kernel::name, &kiln::Kernel::key, &kiln::Kernel::device,
     &kiln::Kernel::entry_points, &kiln::Kernel::entry_point, &kiln::Kernel::entry,

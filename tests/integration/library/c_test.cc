@@ -270,6 +270,48 @@ TEST_F(CTest, OfASourceEachKernelHasAnEntryAndTheImageIsTheCubin) {
             "ELF");
 }
 
+TEST_F(CTest, ASourceSaysItsTargetAndWhatIsLinkedWithIt) {
+  const OwnedService service = open();
+  kiln_source twice = KILN_SOURCE_INIT;
+  twice.source = "__device__ float twice(float x) { return 2 * x; }";
+  const kiln_source* const others[] = {&twice};
+  const char* const options[] = {"-maxrregcount=32"};
+  kiln_source source = KILN_SOURCE_INIT;
+  source.source =
+      "extern __device__ float twice(float);\n"
+      "extern \"C\" __global__ void k(float* x) { *x = twice(*x); }";
+  source.linked_sources = others;
+  source.linked_source_count = 1;
+  source.link_options = options;
+  source.link_option_count = 1;
+  kiln_kernel* fetched = nullptr;
+  const Outcome linked =
+      outcome(kiln_get_source(service.get(), 1, &source, nullptr, &fetched));
+  const OwnedKernel kernel(fetched);
+  EXPECT_TRUE(linked.code == 0 || linked.code == KILN_UNAVAILABLE) << linked.message;
+
+  source.linked_sources = nullptr;
+  expect_refused(kiln_get_source(service.get(), 1, &source, nullptr, &fetched),
+                 "source.linked_sources is NULL");
+  const char* const nothing[] = {nullptr};
+  source.linked_source_count = 0;
+  source.link_files = nothing;
+  source.link_file_count = 1;
+  expect_refused(kiln_get_source(service.get(), 1, &source, nullptr, &fetched),
+                 "source.link_files[0] is NULL");
+
+  kiln_source ptx = KILN_SOURCE_INIT;
+  ptx.source = "extern \"C\" __global__ void k() {}";
+  ptx.target = "compute_75";
+  EXPECT_DONE(kiln_get_source(service.get(), 1, &ptx, nullptr, &fetched));
+  const OwnedKernel loaded(fetched);
+  const void* image = nullptr;
+  std::size_t size = 0;
+  EXPECT_DONE(kiln_kernel_image(loaded.get(), &image, &size));
+  EXPECT_THAT(std::string(static_cast<const char*>(image), size),
+              testing::HasSubstr(".target sm_75"));
+}
+
 TEST_F(CTest, AKernelTellsTheSizesOfItsParameters) {
   const OwnedService service = open();
   const OwnedKernel kernel = fill(service.get());

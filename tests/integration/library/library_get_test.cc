@@ -447,13 +447,119 @@ TEST_F(LibraryGetTest, VariablesHaveAddressAndSizeByExpressionOrLoweredName) {
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(unknown.error().message,
-              HasSubstr("no variable 'factor'; its name expressions name &ns::table"));
+              HasSubstr("no variable 'factor'; it has &ns::table, factors"));
   auto anew = open(driver);
   EXPECT_EQ(anew->get(Request::from_source(source), anew->devices().at(0))
                 ->global("ns::table")
                 ->bytes,
             16U)
       << "as read from the disk";
+}
+
+TEST_F(LibraryGetTest, PtxOfASourceServesEveryDeviceThatIsNotOlder) {
+  const SimulatedDriver driver("7.5,8.6,9.0");
+  Options with_record = options(driver);
+  const auto record = temp_.path() / "record.jsonl";
+  with_record.record = record;
+  auto service = open(with_record);
+  const SourceOptions source{
+      .source =
+          "__device__ double table[2];\n"
+          "extern \"C\" __global__ void k(float* x) { *x = table[1]; }\n",
+      .name_expressions = {"&table"},
+      .target = "compute_80"};
+  const Request request = Request::from_source(source);
+  const std::vector<Device>& devices = service->devices();
+  const auto ampere = service->get(request, devices.at(1));
+  ASSERT_TRUE(ampere) << ampere.error().message;
+  const auto hopper = service->get(request, devices.at(2));
+  ASSERT_TRUE(hopper) << hopper.error().message;
+  EXPECT_EQ(ampere->key(), hopper->key()) << "one build for both";
+  EXPECT_THAT(take_kinds(),
+              ElementsAre(Kind::kCompiled, Kind::kLoaded, Kind::kHit, Kind::kLoaded));
+  const auto image = ampere->image();
+  EXPECT_THAT(std::string(reinterpret_cast<const char*>(image.data()), image.size()),
+              HasSubstr(".target sm_80"));
+  EXPECT_TRUE(hopper->launch(Geometry{}, nullptr, nullptr));
+
+  const auto turing = service->get(request, devices.at(0));
+  ASSERT_FALSE(turing);
+  EXPECT_EQ(turing.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(turing.error().message,
+              AllOf(HasSubstr("target compute_80"), HasSubstr("7.5")));
+  std::ifstream lines(record);
+  const std::string recorded((std::istreambuf_iterator<char>(lines)), {});
+  EXPECT_THAT(recorded, HasSubstr(R"("arch":"compute_80")"))
+      << "what warm --manifest builds for it";
+}
+
+TEST_F(LibraryGetTest, ACubinForAnotherArchitectureIsGivenWhereItRuns) {
+  const SimulatedDriver driver("8.6");
+  auto service = open(driver);
+  const auto get = [&](const char* target) {
+    return service->get(
+        Request::from_source(
+            {.source = "extern \"C\" __global__ void k() {}", .target = target}),
+        service->devices().at(0));
+  };
+  const auto lower = get("8.0");
+  ASSERT_TRUE(lower) << lower.error().message;
+  EXPECT_EQ(lower->key(), get("sm_80")->key());
+  EXPECT_THAT(get("9.0").error().message, HasSubstr("target 9.0"));
+  EXPECT_THAT(get("8.x").error().message, HasSubstr("'8.x' is not an architecture"));
+}
+
+TEST_F(LibraryGetTest, PtxIsRefusedBeforeItIsBuiltIfTheDriverIsTooOld) {
+  const SimulatedDriver driver("9.0");
+  driver.set_driver_version(12000);
+  auto service = open(driver);
+  const auto refused = service->get(
+      Request::from_source(
+          {.source = "extern \"C\" __global__ void k() {}", .target = "compute_90"}),
+      service->devices().at(0));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(refused.error().message, HasSubstr("PTX built by CUDA"));
+  EXPECT_THAT(take_kinds(), ElementsAre(Kind::kFailed));
+}
+
+TEST_F(LibraryGetTest, SeveralSourcesAreLinkedAndLoadedAsOneModule) {
+  const SimulatedDriver driver("8.6,9.0");
+  auto service = open(driver);
+  const std::vector<SourceOptions> sources{
+      {.source = "extern __device__ float twice(float);\n"
+                 "__constant__ float factors[3];\n"
+                 "template <typename T> __global__ void scale(T* x) {\n"
+                 "  *x = twice(*x) * factors[1];\n}\n",
+       .file_name = "main.cu",
+       .name_expressions = {"scale<float>", "&factors"}},
+      {.source = "__device__ float twice(float x) { return 2 * x; }\n",
+       .file_name = "twice.cu"}};
+  const Request request = Request::from_sources(sources);
+  EXPECT_EQ(request.name(), "main.cu");
+  EXPECT_EQ(request.sources().size(), 2U);
+  const auto kernel = service->get(request, service->devices().at(1));
+  if (!kernel && kernel.error().code == ErrorCode::kUnavailable)
+    GTEST_SKIP() << kernel.error().message;
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->entry_point(), "_Z5scaleIfEvPT_") << "the only one that is named";
+  EXPECT_TRUE(kernel->launch(Geometry{}, nullptr, nullptr));
+  EXPECT_EQ(kernel->global("factors")->bytes, 12U);
+  EXPECT_THAT(take_kinds(), ElementsAre(Kind::kCompiled, Kind::kLoaded));
+  const auto other = service->get(request, service->devices().at(0));
+  ASSERT_TRUE(other) << other.error().message;
+  EXPECT_NE(other->key(), kernel->key()) << "a cubin for each architecture";
+
+  auto anew = open(driver);
+  EXPECT_EQ(anew->get(Request::from_sources(sources), anew->devices().at(1))->key(),
+            kernel->key());
+  EXPECT_EQ(take_kinds().at(2), Kind::kHit);
+  const auto undefined =
+      anew->get(Request::from_sources({sources[0]}, {.options = {"-verbose"}}),
+                anew->devices().at(1));
+  ASSERT_FALSE(undefined);
+  EXPECT_EQ(undefined.error().code, ErrorCode::kCompileFailed);
+  EXPECT_THAT(undefined.error().message, HasSubstr("'_Z5twicef'"));
 }
 
 TEST_F(LibraryGetTest, ASourceWithOneKernelNeedsNoChoice) {

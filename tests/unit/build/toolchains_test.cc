@@ -93,7 +93,7 @@ TEST_F(ToolchainsTest, WhatWasChosenIsHadBesideASearchThatIsRepeatedAndHangs) {
       },
       0s);
   ::setenv("LD_LIBRARY_PATH", before.c_str(), 1);
-  const device::BuildFor device = device::Architecture{{9, 0}, {}};
+  const device::BuildFor device = device::Target{{{9, 0}}};
   ASSERT_TRUE(toolchains.choose(device));
   hangs = true;
   std::jthread searches([&] { std::ignore = toolchains.found(); });

@@ -24,12 +24,12 @@ TEST(ParseArchitecture, ReadsEveryForm) {
 }
 
 TEST(ParseArchitecture, RefusesEverythingElseAndSaysWhatItAccepts) {
-  for (const char* text : {"",           "9",      "a",     "9.",     ".0",
-                           "9.0b",       "9.0A",   "9.0aa", "9.00",   "9.0.0",
-                           "sm_",        "sm90",   "SM_90", "sm_9.0", "compute_9.0a",
-                           "compute-90", "lto_90", "090",   "09.0",   "0.0",
-                           "1000",       "100.0",  "-9.0",  "+90",    "9,0",
-                           " 90",        "90 ",    "9 0",   "native", "hopper"}) {
+  for (const char* text : {"",           "9",     "a",     "9.",     ".0",
+                           "9.0b",       "9.0A",  "9.0aa", "9.00",   "9.0.0",
+                           "sm_",        "sm90",  "SM_90", "sm_9.0", "compute_9.0a",
+                           "compute-90", "lto90", "090",   "09.0",   "0.0",
+                           "1000",       "100.0", "-9.0",  "+90",    "9,0",
+                           " 90",        "90 ",   "9 0",   "native", "hopper"}) {
     const auto architecture = parse_architecture(text);
     ASSERT_FALSE(architecture) << text;
     EXPECT_EQ(architecture.error().code, ErrorCode::kInvalidArgument);
@@ -58,20 +58,31 @@ TEST(Architecture, PrintsWithADotAndATargetAsNvrtcSpellsIt) {
   EXPECT_EQ(to_string(Target{architecture, ImageKind::kPtx}), "compute_103f");
 }
 
-TEST(ParseArchitectureList, KeepsTheOrderDropsDoublesAndMarksNative) {
-  const auto list = parse_architecture_list("8.6, 7.5,sm_86,native,9.0a").value();
-  EXPECT_THAT(list.architectures,
-              ElementsAre(Architecture{{8, 6}}, Architecture{{7, 5}},
-                          Architecture{{9, 0}, ArchSuffix::kA}));
-  EXPECT_TRUE(list.native);
-  EXPECT_FALSE(parse_architecture_list("7.5").value().native);
-  EXPECT_TRUE(parse_architecture_list("native").value().architectures.empty());
+TEST(ParseTarget, AVirtualArchitectureIsPtxAndEveryOtherFormACubin) {
+  EXPECT_EQ(parse_target("compute_90"), (Target{{{9, 0}}, ImageKind::kPtx}));
+  for (const char* text : {"9.0", "90", "sm_90"})
+    EXPECT_EQ(parse_target(text), (Target{{{9, 0}}, ImageKind::kCubin})) << text;
+  EXPECT_FALSE(parse_target("compute_9.0"));
+  EXPECT_EQ(parse_target("lto_90a"),
+            (Target{{{9, 0}, ArchSuffix::kA}, ImageKind::kLtoIr}));
+  for (const char* text : {"9.0a", "compute_90", "10.0f", "compute_120a", "lto_90"})
+    EXPECT_EQ(arch_name(parse_target(text).value()), text) << "it is read back";
 }
 
-TEST(ParseArchitectureList, RefusesEmptyElementsAndNamesTheWrongOne) {
+TEST(ParseTargetList, KeepsTheOrderDropsDoublesAndMarksNative) {
+  const auto list = parse_target_list("8.6, 7.5,sm_86,native,compute_86,9.0a").value();
+  EXPECT_THAT(list.targets, ElementsAre(Target{{{8, 6}}}, Target{{{7, 5}}},
+                                        Target{{{8, 6}}, ImageKind::kPtx},
+                                        Target{{{9, 0}, ArchSuffix::kA}}));
+  EXPECT_TRUE(list.native);
+  EXPECT_FALSE(parse_target_list("7.5").value().native);
+  EXPECT_TRUE(parse_target_list("native").value().targets.empty());
+}
+
+TEST(ParseTargetList, RefusesEmptyElementsAndNamesTheWrongOne) {
   for (const char* text : {"", ",", "7.5,", ",7.5", "7.5,,8.6", " "})
-    EXPECT_FALSE(parse_architecture_list(text)) << text;
-  EXPECT_THAT(parse_architecture_list("7.5,8.x").error().message, HasSubstr("'8.x'"));
+    EXPECT_FALSE(parse_target_list(text)) << text;
+  EXPECT_THAT(parse_target_list("7.5,8.x").error().message, HasSubstr("'8.x'"));
 }
 
 TEST(CudaVersion, ReadsAndPrintsAndUnderstandsTheDriversForm) {

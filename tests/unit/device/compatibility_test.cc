@@ -55,6 +55,13 @@ constexpr std::array kMatrix{
     Row{"compute_121f", "..............x"},
 };
 
+TEST(Compatibility, LtoIrRunsNowhereBeforeItIsLinked) {
+  const Target lto{{{9, 0}}, ImageKind::kLtoIr};
+  EXPECT_EQ(to_string(lto), "lto_90");
+  EXPECT_FALSE(runs_on(lto, {9, 0}));
+  EXPECT_THAT(why_not(lto, {9, 0}), HasSubstr("link it"));
+}
+
 TEST(RunsOn, AgreesWithTheMatrixForEveryTargetAndDevice) {
   for (const Row& row : kMatrix) {
     ASSERT_EQ(std::string_view(row.runs_on).size(), kDevices.size()) << row.target;

@@ -32,7 +32,7 @@ BuildFor device(int major, int minor) {
   return ComputeCapability{major, minor};
 }
 BuildFor arch(std::string_view text) {
-  return parse_architecture(text).value();
+  return parse_target(text).value();
 }
 
 // "sm_90a", "skipped: reason", or the error's code.
@@ -98,7 +98,7 @@ TEST(ChooseTarget, ADeviceThatNvrtcNoLongerSupportsNamesTheNvrtcThatDoes) {
       {{10, 1}, "NVRTC 12.8 to 12.9"}};
   for (const auto& [capability, who] : table) {
     for (const BuildFor& each :
-         {BuildFor(capability), BuildFor(Architecture{capability})}) {
+         {BuildFor(capability), BuildFor(Target{{capability}})}) {
       const auto choice = choose_target(each, {}, nvrtc_13());
       ASSERT_FALSE(choice) << to_string(capability);
       EXPECT_EQ(choice.error().code, ErrorCode::kUnavailable);
@@ -115,6 +115,18 @@ TEST(ChooseTarget, AnArchitectureAskedForIsBuiltExactlyOrNotAtAll) {
   EXPECT_EQ(chosen(arch("9.0a"), nvrtc({11, 8}, {80, 90})), "unavailable");
   EXPECT_EQ(chosen(arch("10.0f"), nvrtc({12, 8}, {90, 100})), "unavailable");
   EXPECT_EQ(chosen(arch("10.0a"), nvrtc({12, 8}, {90, 100})), "sm_100a");
+}
+
+TEST(ChooseTarget, PtxAskedForIsThatOfExactlyThisArchitecture) {
+  EXPECT_EQ(chosen(arch("compute_80"), nvrtc_13()), "compute_80");
+  EXPECT_EQ(chosen(arch("compute_90a"), nvrtc_13()), "compute_90a");
+  const TemplateTargets wants_a{.min = {{8, 0}},
+                                .specific = {{{9, 0}, ArchSuffix::kA}}};
+  EXPECT_EQ(chosen(arch("compute_90"), nvrtc_13(), wants_a), "compute_90")
+      << "with a suffix it would run on no later device";
+  EXPECT_THAT(chosen(arch("compute_75"), nvrtc_13(), wants_a), HasSubstr("skipped"));
+  EXPECT_EQ(chosen(arch("compute_70"), nvrtc_13()), "unavailable");
+  EXPECT_EQ(chosen(arch("compute_81"), nvrtc_13()), "invalid_argument");
 }
 
 TEST(ChooseTarget, AnArchitectureThatNeverWasIsAnInvalidArgument) {
@@ -141,7 +153,7 @@ TEST(ChooseTarget, TheTemplatesSuffixIsGivenWhereItRuns) {
       {{10, 3}, "sm_103f"}, {{11, 0}, "sm_110"}, {{12, 0}, "sm_120"}};
   for (const auto& [capability, target] : table) {
     EXPECT_EQ(chosen(capability, nvrtc_13(), declared), target);
-    EXPECT_EQ(chosen(Architecture{capability}, nvrtc_13(), declared), target);
+    EXPECT_EQ(chosen(Target{{capability}}, nvrtc_13(), declared), target);
   }
   EXPECT_EQ(chosen(arch("10.0a"), nvrtc_13(), declared), "sm_100a");
 }

@@ -42,6 +42,34 @@ TEST(SourceKey, KnowsNoIncludePath) {
   EXPECT_EQ(changed.key(), Source().key());
 }
 
+TEST(LinkKey, EachInputAndItsPlaceMatters) {
+  const Digest one = Digest::of(as_bytes("1"));
+  const Digest two = Digest::of(as_bytes("2"));
+  const key::LinkKeyInput input{.target = "sm_90",
+                                .options = {"-arch=sm_90", "-lto"},
+                                .objects = {one, two},
+                                .files = {one},
+                                .linker = "157d",
+                                .device_runtime = "ab"};
+  std::set<Digest> keys{key::link_preimage(input).digest()};
+  const auto differs = [&](const auto& change) {
+    key::LinkKeyInput other = input;
+    change(other);
+    return keys.insert(key::link_preimage(other).digest()).second;
+  };
+  EXPECT_TRUE(differs([](auto& link) { link.target = "sm_90a"; }));
+  EXPECT_TRUE(differs([](auto& link) { link.options.pop_back(); }));
+  EXPECT_TRUE(differs([](auto& link) { std::swap(link.options[0], link.options[1]); }));
+  EXPECT_TRUE(differs([](auto& link) { std::swap(link.objects[0], link.objects[1]); }));
+  EXPECT_TRUE(differs([&](auto& link) { link.files[0] = two; }));
+  EXPECT_TRUE(differs([&](auto& link) {
+    link.objects = {one};
+    link.files = {two, one};
+  }));
+  EXPECT_TRUE(differs([](auto& link) { link.linker = "157e"; }));
+  EXPECT_TRUE(differs([](auto& link) { link.device_runtime = ""; }));
+}
+
 TEST(TemplateKey, IgnoresTheOrderOfParameters) {
   Template changed;
   std::swap(changed.parameters[0], changed.parameters[1]);

@@ -32,8 +32,7 @@ std::vector<ManifestEntry> entries_of(std::string_view text) {
   EXPECT_EQ(error(text), "");
   std::vector<ManifestEntry> entries;
   const auto lines = parse_manifest(text, "m.jsonl");
-  for (const ManifestLine& line : lines.value())
-    entries.push_back(line.value());
+  for (const ManifestLine& line : lines.value()) entries.push_back(line.value());
   return entries;
 }
 
@@ -46,7 +45,7 @@ TEST(Manifest, TemplateLinesAreRead) {
   EXPECT_EQ(first.request.name(), "a");
   EXPECT_EQ(first.request.parameters(),
             (Parameters{{"dtype", "bf16"}, {"n", "128"}, {"on", "true"}}));
-  EXPECT_EQ(device::to_string(*first.architecture), "9.0a");
+  EXPECT_EQ(device::arch_name(*first.architecture), "9.0a");
   EXPECT_EQ(entries[1].line, 4U);
   EXPECT_EQ(entries[2].line, 5U);
   EXPECT_FALSE(entries[2].architecture);
@@ -212,7 +211,7 @@ TEST(Manifest, ALineThatWasWrittenIsReadBack) {
                                                .defines = {"A=1"},
                                                .options = {"--std=c++20", "-G"},
                                                .name_expressions = {"f<1>"}});
-  const auto nine = *device::parse_architecture("9.0a");
+  const auto nine = *device::parse_target("compute_90a");
   const std::string text =
       *manifest_line(kernel, nine) + *manifest_line(source, std::nullopt);
   const auto entries = entries_of(text);

@@ -108,27 +108,11 @@ TEST_F(ResolveTest, AWrongNameOrParameterIsAnErrorBeforeAnythingElse) {
 }
 
 TEST_F(ResolveTest, OptionsThatAreKilnsOwnAreRefusedWithTheReason) {
-  for (const char* option : {"--gpu-architecture=sm_90",
-                             "-arch=sm_90",
-                             "-arch",
-                             "--gpu-architecture sm_90",
-                             "-gencode",
-                             "-code=sm_90",
-                             "--time=x.csv",
-                             "-time",
-                             "--fdevice-time-trace=x",
-                             "-dlto",
-                             "--dlink-time-opt",
-                             "--optix-ir",
-                             "-rdc=true",
-                             "--relocatable-device-code=true",
-                             "-dc",
-                             "-ptx",
-                             "-o",
-                             "--output-file=x",
-                             "--options-file=x",
-                             "-optf",
-                             "-fdevice-syntax-only"})
+  for (const char* option :
+       {"--gpu-architecture=sm_90", "-arch=sm_90", "-arch", "--gpu-architecture sm_90",
+        "-gencode", "-code=sm_90", "--time=x.csv", "-time", "--fdevice-time-trace=x",
+        "--optix-ir", "--gen-opt-lto", "-ptx", "-o", "--output-file=x",
+        "--options-file=x", "-optf", "-fdevice-syntax-only"})
     EXPECT_THAT(option_error(option), HasSubstr("is refused: ")) << option;
   EXPECT_EQ(
       option_error("-arch=sm_90"),
@@ -164,6 +148,54 @@ TEST_F(ResolveTest, OtherOptionsAreTaken) {
         "-default-device", "--ptxas-options=-v", "-archive", "--timely", "--time=-",
         "-time=-"})
     EXPECT_EQ(option_error(option), "") << option;
+}
+
+TEST_F(ResolveTest, WhatIsRelocatableIsLinkedAndSaysItInOneWay) {
+  for (const char* option :
+       {"-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c"}) {
+    const auto resolved =
+        run(Request::from_source({.source = "x", .options = {"-G", option}}));
+    ASSERT_TRUE(resolved) << resolved.error().message;
+    const auto& objects = std::get<LinkRequest>(*resolved).objects;
+    ASSERT_EQ(objects.size(), 1U);
+    EXPECT_EQ(objects[0].object, ObjectKind::kRelocatable);
+    EXPECT_THAT(objects[0].source.options,
+                ElementsAre("-G", "--relocatable-device-code=true"))
+        << option;
+  }
+  const auto lto = run(Request::from_source({.source = "x", .options = {"-dlto"}}));
+  EXPECT_EQ(std::get<LinkRequest>(*lto).objects[0].object, ObjectKind::kLtoIr);
+  EXPECT_TRUE(std::get<LinkRequest>(*lto).objects[0].source.options.empty());
+  const auto no = run(Request::from_source({.source = "x", .options = {"-rdc=false"}}));
+  EXPECT_TRUE(std::holds_alternative<SourceRequest>(*no));
+}
+
+TEST_F(ResolveTest, SeveralSourcesAreRelocatableUnasked) {
+  const auto resolved = run(
+      Request::from_sources({{.source = "x"}, {.source = "y", .options = {"-dlto"}}}));
+  ASSERT_TRUE(resolved) << resolved.error().message;
+  const auto& objects = std::get<LinkRequest>(*resolved).objects;
+  EXPECT_EQ(objects[0].object, ObjectKind::kRelocatable);
+  EXPECT_EQ(objects[1].object, ObjectKind::kLtoIr);
+  EXPECT_TRUE(std::holds_alternative<SourceRequest>(
+      *run(Request::from_sources({{.source = "x"}}))))
+      << "one is no link";
+}
+
+TEST_F(ResolveTest, AWrongLinkIsRefusedInWords) {
+  const auto why = [&](std::vector<SourceOptions> sources, LinkOptions link) {
+    const auto resolved =
+        run(Request::from_sources(std::move(sources), std::move(link)));
+    return resolved ? "" : resolved.error().message;
+  };
+  EXPECT_THAT(why({}, {}), HasSubstr("without a source"));
+  EXPECT_THAT(why({{.source = "x"}}, {.options = {"-arch=sm_80"}}),
+              HasSubstr("link option '-arch=sm_80' is refused: the target is"));
+  EXPECT_THAT(why({{.source = "x"}}, {.options = {"lto"}}),
+              HasSubstr("begin with '-'"));
+  EXPECT_THAT(why({{.source = "x"}}, {.files = {""}}), HasSubstr("a file to link"));
+  EXPECT_THAT(why({{.source = "x", .options = {"-dlto", "-arch=sm_80"}}}, {}),
+              HasSubstr("'-arch=sm_80' is refused"));
 }
 
 TEST_F(ResolveTest, WhatCWouldCutShortIsRefused) {

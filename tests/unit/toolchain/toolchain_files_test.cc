@@ -89,6 +89,22 @@ TEST_F(ToolchainFiles, TheRecordIsReadBackAsNotInstalled) {
   EXPECT_EQ(recorded->facts, facts_);
   EXPECT_EQ(recorded->name(), "nvrtc-13.0-65be0db3");
   EXPECT_FALSE(recorded->installed());
+  EXPECT_EQ(recorded->linker, std::nullopt);
+}
+
+TEST_F(ToolchainFiles, TheRecordHasWhatLinked) {
+  Toolchain toolchain;
+  toolchain.id = {std::string(kId), "08d17e32"};
+  toolchain.facts = facts_;
+  for (const LinkerId& linker :
+       {LinkerId{"157d67e6", ""}, LinkerId{"157d67e6", "ab"}}) {
+    toolchain.linker = linker;
+    ASSERT_TRUE(write_recorded(folder_, toolchain));
+    EXPECT_EQ(read_recorded(folder_).value()->linker, linker);
+  }
+  toolchain.linker = LinkerId{"../..", ""};
+  ASSERT_TRUE(write_recorded(folder_, toolchain));
+  EXPECT_EQ(read_recorded(folder_).value()->linker, std::nullopt);
 }
 
 TEST_F(ToolchainFiles, ARootThatCannotBeWrittenIsAnErrorThatNamesIt) {

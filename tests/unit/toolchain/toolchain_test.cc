@@ -141,16 +141,16 @@ TEST_F(ChooseToolchain, WarnsWhereTheDriverAcceptsNone) {
 
 TEST_F(ChooseToolchain, TakesOneThatSupportsWhatIsToBeBuilt) {
   EXPECT_EQ(chosen({.build_for = ComputeCapability{7, 0}}), t12_.name());
-  EXPECT_EQ(chosen({.build_for = Architecture{{7, 0}}}), t12_.name());
+  EXPECT_EQ(chosen({.build_for = Target{{{7, 0}}}}), t12_.name());
   EXPECT_EQ(chosen({.build_for = ComputeCapability{3, 7}}), t11_.name());
   EXPECT_EQ(chosen({.build_for = ComputeCapability{9, 0}}), t13_.name());
 }
 
 TEST_F(ChooseToolchain, TellsWhatNobodyHereCanBuildFromWhatNobodyEverCould) {
-  EXPECT_EQ(chosen({.build_for = Architecture{{3, 0}}}), "unavailable");
-  EXPECT_EQ(chosen({.build_for = Architecture{{9, 1}}}), "invalid_argument");
+  EXPECT_EQ(chosen({.build_for = Target{{{3, 0}}}}), "unavailable");
+  EXPECT_EQ(chosen({.build_for = Target{{{9, 1}}}}), "invalid_argument");
   found_ = {t13_};
-  const auto choice = choose_toolchain(found_, {.build_for = Architecture{{7, 0}}});
+  const auto choice = choose_toolchain(found_, {.build_for = Target{{{7, 0}}}});
   ASSERT_FALSE(choice);
   EXPECT_THAT(choice.error().message, HasSubstr("NVRTC 12.0 to 12.9"));
 }

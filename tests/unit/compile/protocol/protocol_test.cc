@@ -52,6 +52,17 @@ PlanJob full_plan_job() {
           .memory_limit_bytes = 5ULL << 32U};
 }
 
+LinkJob full_link_job() {
+  return {.label = "a.cu and 1 more",
+          .linker = "/x/libnvJitLink.so.13",
+          .options = {"-arch=sm_90a", "-lto"},
+          .inputs = {{"a.cu", Bytes(9, std::byte{1})}, {"b.cu", {}}},
+          .device_runtime = Bytes(7, std::byte{0}),
+          .target = {{{9, 0}, device::ArchSuffix::kA}, device::ImageKind::kLtoIr},
+          .time_limit = std::chrono::milliseconds(1234),
+          .memory_limit_bytes = 5ULL << 32U};
+}
+
 PlanOutput full_plan_output() {
   PlanOutput output;
   output.plan = Bytes(300, std::byte{0xAB});
@@ -87,7 +98,8 @@ bool same(const Reply& a, const Reply& b) {
 TEST(Protocol, RequestsArriveAsTheyWereSent) {
   for (const Request& request :
        {Request(full_job()), Request(CompileJob{}), Request(full_plan_job()),
-        Request(PlanJob{}), Request(DescribeRequest{{"/a", "/b"}})}) {
+        Request(full_link_job()), Request(LinkJob{}), Request(PlanJob{}),
+        Request(DescribeRequest{{"/a", "/b"}})}) {
     const auto decoded = decode_request(encode_request(request));
     ASSERT_TRUE(decoded) << decoded.error().message;
     EXPECT_EQ(*decoded, request);

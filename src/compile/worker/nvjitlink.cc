@@ -1,0 +1,206 @@
+#include "compile/worker/nvjitlink.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compile/worker/compile_log.h"
+#include "compile/worker/loaded_libraries.h"
+#include "util/open_library.h"
+#include "util/try.h"
+
+namespace kiln::compile {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Of nvJitLink.h, 12.0 to 13.x.
+using Handle = struct nvJitLink*;
+constexpr int kSuccess = 0;
+constexpr int kUnrecognizedOption = 1;
+constexpr int kUnrecognizedInput = 8;
+constexpr int kInputAny = 10;     // it looks at the bytes
+constexpr int kInputLibrary = 6;  // a host archive
+
+/// Never destroyed and never closed, as the table of NVRTC.
+struct NvJitLink {
+  std::filesystem::path path;
+  int (*create)(Handle*, std::uint32_t, const char* const*) = nullptr;
+  int (*destroy)(Handle*) = nullptr;
+  int (*add_data)(Handle, int, const void*, std::size_t, const char*) = nullptr;
+  int (*complete)(Handle) = nullptr;
+  int (*cubin_size)(Handle, std::size_t*) = nullptr;
+  int (*cubin)(Handle, void*) = nullptr;
+  int (*error_log_size)(Handle, std::size_t*) = nullptr;
+  int (*error_log)(Handle, char*) = nullptr;
+  int (*info_log_size)(Handle, std::size_t*) = nullptr;
+  int (*info_log)(Handle, char*) = nullptr;
+};
+
+/// A worker calls it on one thread.
+Result<const NvJitLink*> open_linker(const std::filesystem::path& path) {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+  static auto* const known = new std::map<std::filesystem::path, const NvJitLink*>;
+  if (const auto at = known->find(path); at != known->end())
+    return at->second;
+  const auto library = open_library(path);
+  if (!library)
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("cannot open nvJitLink {}: {}", path.native(),
+                            library.error().message));
+  auto table = std::make_unique<NvJitLink>();
+  table->path = path;
+  const auto has = [&](const char* name, auto& entry) {
+    return look_up(*library, name, entry);
+  };
+  if (!has("nvJitLinkCreate", table->create) ||
+      !has("nvJitLinkDestroy", table->destroy) ||
+      !has("nvJitLinkAddData", table->add_data) ||
+      !has("nvJitLinkComplete", table->complete) ||
+      !has("nvJitLinkGetLinkedCubinSize", table->cubin_size) ||
+      !has("nvJitLinkGetLinkedCubin", table->cubin) ||
+      !has("nvJitLinkGetErrorLogSize", table->error_log_size) ||
+      !has("nvJitLinkGetErrorLog", table->error_log) ||
+      !has("nvJitLinkGetInfoLogSize", table->info_log_size) ||
+      !has("nvJitLinkGetInfoLog", table->info_log))
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} lacks functions of nvJitLink 12.0", path.native()));
+  return known->emplace(path, table.release()).first->second;
+}
+
+/// Owns a link. Thread safety: one thread.
+class Link {
+ public:
+  explicit Link(const NvJitLink& table) : table_(table) {}
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  Link(Link&&) = delete;
+  Link& operator=(Link&&) = delete;
+  ~Link() {
+    // Nothing is left to do about a link that cannot be destroyed.
+    if (handle_ != nullptr)
+      std::ignore = table_.destroy(&handle_);
+  }
+
+  /// A link goes on after a failed call, and may end well without that input: so each
+  /// call is checked.
+  [[nodiscard]] Result<void> run(const LinkJob& job, bool with_device_runtime) {
+    std::vector<const char*> options;
+    for (const std::string& option : job.options) options.push_back(option.c_str());
+    KILN_TRY(check(table_.create(&handle_, static_cast<std::uint32_t>(options.size()),
+                                 options.data()),
+                   "nvJitLinkCreate"));
+    for (const LinkInput& input : job.inputs)
+      KILN_TRY(add(kInputAny, input.bytes, input.name));
+    if (with_device_runtime)
+      KILN_TRY(add(kInputLibrary, job.device_runtime, "libcudadevrt.a"));
+    return check(table_.complete(handle_), "nvJitLinkComplete");
+  }
+
+  [[nodiscard]] Result<Bytes> cubin() const {
+    std::size_t size = 0;
+    KILN_TRY(check(table_.cubin_size(handle_, &size), "nvJitLinkGetLinkedCubinSize"));
+    Bytes image(size);
+    if (size > 0)
+      KILN_TRY(check(table_.cubin(handle_, image.data()), "nvJitLinkGetLinkedCubin"));
+    return image;
+  }
+
+  [[nodiscard]] std::string errors() const {
+    return text(table_.error_log_size, table_.error_log);
+  }
+  [[nodiscard]] std::string info() const {
+    return text(table_.info_log_size, table_.info_log);
+  }
+
+ private:
+  [[nodiscard]] Result<void> add(int type, const Bytes& bytes,
+                                 const std::string& name) {
+    return check(
+        table_.add_data(handle_, type, bytes.data(), bytes.size(), name.c_str()),
+        fmt::format("nvJitLinkAddData({})", name));
+  }
+
+  [[nodiscard]] Result<void> check(int result, std::string_view call) const {
+    if (result == kSuccess)
+      return {};
+    const std::string said = errors();
+    const ErrorCode code =
+        says_out_of_memory(said) ? ErrorCode::kResourceLimit
+        : result == kUnrecognizedOption || result == kUnrecognizedInput
+            ? ErrorCode::kInvalidArgument
+            : ErrorCode::kCompileFailed;
+    return fail(code, fmt::format("{}: error {}\n{}", call, result, shortened(said)));
+  }
+
+  template <typename Size, typename Text>
+  [[nodiscard]] std::string text(Size size_of, Text text_of) const {
+    std::size_t size = 0;
+    if (handle_ == nullptr || size_of(handle_, &size) != kSuccess || size == 0)
+      return {};
+    std::string all(size, '\0');
+    if (text_of(handle_, all.data()) != kSuccess)
+      return {};
+    all.resize(all.find_last_not_of(std::string_view("\0\n", 2)) + 1);
+    return all;
+  }
+
+  const NvJitLink& table_;
+  Handle handle_ = nullptr;
+};
+
+/// "Undefined reference to '__cudaCDP2LaunchDeviceV2' in 'a.cu'", or with LTO
+/// "Unresolved extern function '__cudaCDP2LaunchDeviceV2'": what device code calls to
+/// start a kernel, and the device's cudaMalloc() and the like.
+bool needs_device_runtime(std::string_view errors) {
+  for (const std::string_view name : {"'__cudaCDP", "'cuda"}) {
+    if (errors.find(name) != std::string_view::npos)
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<CompileOutput> link_here(const LinkJob& job, const PhaseCallback& on_phase) {
+  const NvJitLink* const linker = KILN_TRY(open_linker(job.linker));
+  on_phase(BuildPhase::kCompiling);
+  const auto begin = Clock::now();
+  // The device runtime makes any cubin 200 kB larger.
+  auto link = std::make_unique<Link>(*linker);
+  auto linked = link->run(job, false);
+  if (!linked && needs_device_runtime(link->errors())) {
+    if (job.device_runtime.empty())
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("device code that starts kernels needs libcudadevrt.a, "
+                              "which is not beside this NVRTC: install the CUDA "
+                              "toolkit, or NVIDIA's wheel nvidia-cuda-runtime of the "
+                              "same version\n{}",
+                              linked.error().message));
+    link = std::make_unique<Link>(*linker);
+    linked = link->run(job, true);
+  }
+  if (!linked)
+    return tl::unexpected(std::move(linked).error());
+  CompileOutput output;
+  output.nvrtc_time =
+      std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
+  on_phase(BuildPhase::kReading);
+  output.image = KILN_TRY(link->cubin());
+  output.log = shortened(link->info());
+  output.nvrtc = loaded_as(linker->path);
+  if (output.image.empty())
+    return fail(ErrorCode::kCompileFailed,
+                fmt::format("nvJitLink {} reported success and gave no cubin",
+                            linker->path.native()));
+  return output;
+}
+
+}  // namespace kiln::compile
