@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "request/program_name.h"
@@ -198,8 +199,9 @@ bool is_blank(std::string_view line) {
 json source_document(const SourceOptions& options) {
   // Names every member: one that is added does not compile until it is written, and
   // read above.
-  const auto& [source, file_name, headers, include_dirs, defines, others, names] =
-      options;
+  const auto& [source, file_name, headers, include_dirs, defines, others, names,
+               target] = options;
+  std::ignore = target;  // "arch" says what was built
   json out{{"source", source}};
   if (const std::string name = program_name(file_name); name != kNoName)
     out["file"] = name;
