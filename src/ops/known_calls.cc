@@ -9,7 +9,6 @@
 #include "device/launch.h"
 #include "library/loaded_kernel.h"
 #include "library/service_parts.h"
-#include "util/try.h"
 
 namespace kiln::ops {
 namespace {

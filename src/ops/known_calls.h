@@ -23,6 +23,7 @@
 #include "ops/on_device.h"
 #include "ops/plan.h"
 #include "ops/run.h"
+#include "util/try.h"
 
 namespace kiln::ops {
 
