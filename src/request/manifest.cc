@@ -139,7 +139,7 @@ class LineReader {
                    KILN_TRY(parameters_of(document_.value("params", json::object()))));
   }
 
-  Result<Parameters> parameters_of(const json& given) const {
+  [[nodiscard]] Result<Parameters> parameters_of(const json& given) const {
     Parameters params;
     if (!given.is_object())
       return error("'params' must be an object");
