@@ -180,8 +180,8 @@ class Cache {
   /// later one, for the time in LockTimes, no longer blocks. Errors: kUnavailable
   /// (read-only or off; another collector is at work), kIo.
   [[nodiscard]] Result<TrimResult> trim(const TrimOptions& options);
-  /// Deletes the object and returns the bytes freed; 0 if there was none. Errors:
-  /// kUnavailable, kIo.
+  /// Deletes the object and returns the bytes freed; 0 if there was none. For this
+  /// process it is gone from the seeds, too. Errors: kUnavailable, kIo.
   [[nodiscard]] Result<std::uint64_t> remove(const Digest& key);
   /// Waits, at most `limit`, until the index has everything published so far and the
   /// counts are written.

@@ -181,6 +181,8 @@ bool Cache::trim_is_due(std::uint64_t bytes) {
 }
 
 Result<std::uint64_t> Cache::remove(const Digest& key) {
+  if (seeds_ != nullptr)
+    seeds_->pass_over(key);
   KILN_TRY(writable());
   return store_->remove(key);
 }

@@ -194,7 +194,17 @@ const std::vector<std::unique_ptr<Seeds::Seed>>& Seeds::opened() {
   return seeds_;
 }
 
+void Seeds::pass_over(const Digest& key) {
+  const MutexLock lock(mutex_);
+  passed_over_.insert(key);
+}
+
 std::optional<StoredObject> Seeds::find(const Digest& key, std::string_view target) {
+  {
+    const MutexLock lock(mutex_);
+    if (passed_over_.contains(key))
+      return std::nullopt;
+  }
   for (const auto& seed : opened()) {
     if (auto object = seed->find(key, target, options_.payload_check))
       return object;

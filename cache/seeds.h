@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,8 +42,8 @@ struct SeedOptions {
 struct SeedState {
   std::filesystem::path path;
   bool is_pack = false;
-  std::uint64_t objects = 0;   // of a pack
-  std::uint64_t bytes = 0;     // of a pack
+  std::uint64_t objects = 0;     // of a pack
+  std::uint64_t bytes = 0;       // of a pack
   std::optional<Error> error{};  // why it is not used
 };
 
@@ -63,6 +64,9 @@ class Seeds {
   [[nodiscard]] std::optional<StoredObject> find(const Digest& key,
                                                  std::string_view target);
 
+  /// From now on this key is a miss: its object is sound, and cannot be used here.
+  void pass_over(const Digest& key);
+
   /// The toolchains that were recorded in the seeds, as their JSON files have them.
   [[nodiscard]] std::vector<std::string> toolchains();
 
@@ -79,6 +83,7 @@ class Seeds {
   Counters& counters_;
   Mutex mutex_;
   bool is_open_ KILN_GUARDED_BY(mutex_) = false;
+  std::set<Digest> passed_over_ KILN_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Seed>> seeds_;  // constant once is_open_
 };
 

@@ -83,6 +83,7 @@ TEST_F(ProgramJsonTest, WarmAndCompile) {
                            {"arch", "s"},
                            {"key", "s"},
                            {"outcome", "s"},
+                           {"tier", "sl"},
                            {"stored", "b"},
                            {"ms", "n"},
                            {"error", "l"}});
@@ -100,6 +101,7 @@ TEST_F(ProgramJsonTest, WarmAndCompile) {
                                           {"arch", "s"},
                                           {"key", "s"},
                                           {"outcome", "s"},
+                                          {"tier", "sl"},
                                           {"stored", "b"},
                                           {"ms", "n"},
                                           {"error", "l"}});
@@ -144,7 +146,8 @@ TEST_F(ProgramJsonTest, Why) {
   expect_members(keys["differences"][0], {{"field", "s"}, {"a", "s"}, {"b", "s"}});
   const json request = kiln_.json_of({"why", "--template-dir", templates_, "--template",
                                       "tiny_bwd:dtype=f16,wide=true", "--arch", "9.0"});
-  const Members request_members = with(why_members, {{"toolchain", "s"}});
+  const Members request_members =
+      with(why_members, {{"toolchain", "s"}, {"tier", "sl"}});
   expect_members(request, request_members);
   const json several = kiln_.json_of({"why", "--template-dir", templates_, "--template",
                                       "tiny_bwd:dtype=f16", "--arch", "9.0"});
@@ -162,6 +165,7 @@ TEST_F(ProgramJsonTest, VerifyTrimClearAndStats) {
                                             {"bytes", "n"},
                                             {"limit_bytes", "n"},
                                             {"precompiled", "o"},
+                                            {"seeds", "a"},
                                             {"counters", "o"}});
   const Members removal_members{
       {"removed", "n"}, {"freed_bytes", "n"}, {"dry_run", "b"}, {"keys", "a"}};
@@ -170,6 +174,25 @@ TEST_F(ProgramJsonTest, VerifyTrimClearAndStats) {
   expect_members(cleared, removal_members);
   EXPECT_EQ(cleared["removed"], 6);
   EXPECT_EQ(cleared["keys"].size(), 6U);
+}
+
+TEST_F(ProgramJsonTest, PackUnpackAndKey) {
+  const std::string pack = kiln_.folder() / "job.kpack";
+  const Members both{{"file", "s"},       {"objects", "n"},   {"failed", "n"},
+                     {"toolchain", "sl"}, {"signed_by", "a"}, {"problems", "a"}};
+  const std::string key = kiln_.folder() / "key";
+  expect_members(kiln_.json_of({"key", "new", key})["keys"][0],
+                 {{"id", "s"}, {"public_key", "s"}});
+  expect_members(kiln_.json_of({"pack", "-o", pack, "--sign", key}),
+                 with(both, {{"bytes", "n"}, {"missing", "n"}}));
+  expect_members(kiln_.json_of({"unpack", pack}),
+                 with(both, {{"stored", "n"}, {"already_there", "n"}}));
+  const json stats = kiln_.json_of({"stats", "--seed", pack});
+  expect_members(stats["seeds"][0], {{"path", "s"},
+                                     {"kind", "s"},
+                                     {"objects", "nl"},
+                                     {"bytes", "nl"},
+                                     {"error", "ol"}});
 }
 
 TEST_F(ProgramJsonTest, RenderTemplatesAndDoctor) {

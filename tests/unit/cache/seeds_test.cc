@@ -202,6 +202,15 @@ TEST_F(SeedsTest, TheirToolchainsAreKnown) {
               testing::ElementsAre(test::kSampleRecord, "of other"));
 }
 
+// A plan that this cuDNN does not load is removed, and built.
+TEST_F(SeedsTest, WhatIsRemovedDoesNotComeBackFromASeed) {
+  const auto cache = open();
+  EXPECT_TRUE(cache->find(key_));
+  ASSERT_TRUE(cache->remove(key_));
+  EXPECT_FALSE(cache->find(key_));
+  EXPECT_TRUE(cache->find(objects_[2].key()));
+}
+
 TEST_F(SeedsTest, ManyThreadsFindAtOnce) {
   const auto cache = open();
   std::vector<std::thread> threads;
