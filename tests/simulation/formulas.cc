@@ -62,12 +62,15 @@ double foreseen_s(const Parameters& is) {
     case Way::kPack:
       return is.nodes * pack + reads;
     case Way::kBroadcast: {
-      double time = 0;  // each level of the tree: as many sends as it has branches
-      for (double left = is.nodes - 1.0, level = is.tree_width; left > 0;
-           left -= level, level *= is.tree_width)
-        time += pack * std::ceil(std::min(left / (level / is.tree_width),
-                                          1.0 * is.tree_width));
-      return time + reads;
+      std::uint64_t sends = 0;  // one after the other, on the longest way down the tree
+      std::uint64_t above = 1;  // nodes of a level
+      for (std::uint64_t left = is.nodes - 1; left > 0;) {
+        const std::uint64_t level = std::min(left, above * is.tree_width);
+        sends += (level + above - 1) / above;
+        left -= level;
+        above = level;
+      }
+      return static_cast<double>(sends) * pack + reads;
     }
     case Way::kShardsPack: {
       const double shard = std::ceil(1.0 * largest_shard(is) / is.jobs) * build;
