@@ -224,6 +224,23 @@ TEST_F(PrecompiledHeadersTest, OtherOptionsAndAnotherBeginningHaveTheirOwn) {
   EXPECT_EQ(count(Counter::kPrecompiledRefused), 0U);
 }
 
+TEST_F(PrecompiledHeadersTest, AnotherTextOfAHeaderInMemoryHasItsOwn) {
+  for (int number = 1; number < 4; ++number) {
+    SourceOptions each{
+        .source =
+            "#include \"mine.h\"\n#include \"all.h\"\nextern \"C\" "
+            "__global__ void k(int* x) { *x = mine(); }\n",
+        .headers = {{"mine.h", fmt::format("__device__ inline int mine() "
+                                           "{{ return {}; }}\n",
+                                           number)}},
+        .include_dirs = {own_},
+        .options = {"--pch"}};
+    expect_equal(fetch(each), each);
+    EXPECT_EQ(count(Counter::kPrecompiledUsed), static_cast<std::uint64_t>(number));
+  }
+  EXPECT_EQ(count(Counter::kPrecompiledMade), 3U);
+}
+
 // --- faults ----------------------------------------------------------------------
 
 TEST_F(PrecompiledHeadersTest, ADamagedOneIsNotUsedAndRemoved) {

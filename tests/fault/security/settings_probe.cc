@@ -41,6 +41,7 @@ int probe() {
   print("KILN_CACHE_DIR", config->cache_dir.native());
   print("XDG_RUNTIME_DIR", config->runtime_dir.native());
   print("KILN_CACHE_SIZE", fmt::to_string(config->cache_limit_bytes));
+  print("KILN_PCH_SIZE", fmt::to_string(config->precompiled_limit_bytes));
   print("KILN_TRUSTED_UIDS", fmt::format("{}", fmt::join(config->trusted_uids, ",")));
   print("KILN_COMPILE_TIMEOUT", fmt::to_string(config->compile_timeout.count()));
   print("KILN_WORKER_MEMORY", fmt::to_string(config->worker_memory_bytes));

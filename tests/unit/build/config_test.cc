@@ -37,6 +37,7 @@ TEST(ConfigTest, TheCacheDirComesFromTheFirstVariableThatNamesOne) {
 
 TEST(ConfigTest, EveryVariableReachesItsField) {
   const Config config = read_config(environment({{"KILN_CACHE_SIZE", "1.5G"},
+                                                 {"KILN_PCH_SIZE", "0"},
                                                  {"KILN_TRUSTED_UIDS", "7,1000"},
                                                  {"KILN_COMPILE_TIMEOUT", "5m"},
                                                  {"KILN_WORKER_MEMORY", "512M"},
@@ -54,6 +55,7 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
                                                  {"KILN_LOG", "debug"}}))
                             .value();
   EXPECT_EQ(config.cache_limit_bytes, 3ULL << 29U);
+  EXPECT_EQ(config.precompiled_limit_bytes, 0U);
   EXPECT_THAT(config.trusted_uids, ElementsAre(7U, 1000U));
   EXPECT_EQ(config.compile_timeout, std::chrono::minutes(5));
   EXPECT_EQ(config.worker_memory_bytes, 512ULL << 20U);

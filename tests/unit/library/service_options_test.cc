@@ -28,6 +28,7 @@ const std::vector<Setting>& settings_of_each_kind() {
        [](Options& o) {
          o.trusted_uids = {{7, 9}};
        }},
+      {"KILN_PCH_SIZE", "0", "1G", [](Options& o) { o.precompiled_limit_bytes = 0; }},
       {"KILN_COMPILE_TIMEOUT", "2", "3",
        [](Options& o) { o.compile_timeout = std::chrono::seconds(2); }},
       {"KILN_WORKER_MEMORY", "1G", "2G",
