@@ -257,10 +257,11 @@ PrecompiledTotals PrecompiledStore::totals() const {
 }
 
 PrecompiledTotals PrecompiledStore::clear() const {
+  if (folder_.empty() || !folder_.check())
+    return {};
   const PrecompiledTotals removed = totals();
   std::error_code error;
-  if (!folder_.empty() && folder_.check())
-    fs::remove_all(folder_.path(), error);
+  fs::remove_all(folder_.path(), error);
   return removed;
 }
 

@@ -429,7 +429,7 @@ INSTANTIATE_TEST_SUITE_P(
         EqualCase{"file_and_line",
                   "#define BEFORE 3\n#include \"place.h\"\n#include \"all.h\"\n\n"
                   "__global__ void k(const char** x, int* y) { x[0] = __FILE__; x[1] = "
-                  "place(); *y = __LINE__ + __COUNTER__ + BEFORE; }\n"},
+                  "place(); *y = __LINE__ + BEFORE; }\n"},
         EqualCase{
             "templates",
             "#include \"all.h\"\ntemplate <class T> __global__ void k(T* x) { *x = "
