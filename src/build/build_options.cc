@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "build/artifact.h"
-#include "build/precompiled_store.h"
 #include "build/wait_notice.h"
 #include "compile/pool/cores.h"
 #include "util/log.h"
@@ -60,7 +59,7 @@ compile::PoolOptions pool_options(const Config& config, const LazyCount& jobs,
   options.memory_limit_bytes = config.worker_memory_bytes;
   if (cache.mode() == cache::Mode::kReadWrite)
     options.reproductions = counted(cache, cache.layout().repro());
-  options.scratch = PrecompiledStore::scratch(precompiled_folder(config, cache));
+  options.scratch = precompiled_folder(config, cache);
   options.on_refused = [&counters = cache.counters()] {
     counters.add(cache::Counter::kBuildRefused);
   };

@@ -56,10 +56,9 @@ PrecompiledHeaders::PrecompiledHeaders(cache::Cache& cache, OwnFolder folder,
 Result<compile::CompileOutput> PrecompiledHeaders::compile(
     const KeyedRequest& request, compile::CompileJob job,
     const Compile& compile) const {
-  // NVRTC's own names of headers in memory are not those of a later process.
-  const bool has_headers =
-      !request.headers->files.empty() || !request.headers->toolkit.empty();
-  if (!is_on_ || !has_headers || !job.headers.empty())
+  const bool has_headers = !request.headers->files.empty() ||
+                           !request.headers->toolkit.empty() || !job.headers.empty();
+  if (!is_on_ || !has_headers)
     return compile(job);
   const std::string_view prefix = include_prefix(job.source);
   if (prefix.empty())
@@ -69,7 +68,7 @@ Result<compile::CompileOutput> PrecompiledHeaders::compile(
   const auto found = find_or_make(key, prefix, request, job, compile);
   if (!found) {
     auto output = compile(job);
-    if (output && output->files.opened.size() >= kLeastHeaders)
+    if (output && output->files.opened.size() + job.headers.size() >= kLeastHeaders)
       store_.want(key);
     return output;
   }

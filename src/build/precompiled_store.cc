@@ -17,6 +17,7 @@
 #include "cache/layout.h"
 #include "codec/field_decoder.h"
 #include "codec/fields.h"
+#include "compile/protocol/protocol.h"
 #include "key/memo_file.h"
 #include "util/posix_error.h"
 #include "util/try.h"
@@ -113,12 +114,8 @@ std::vector<Entry> entries_in(const fs::path& folder) {
 
 PrecompiledStore::PrecompiledStore(OwnFolder folder, std::uint64_t limit_bytes)
     : folder_(std::move(folder)),
-      scratch_(scratch(folder_)),
+      scratch_(folder_.path() / compile::kScratchName),
       limit_bytes_(limit_bytes) {}
-
-OwnFolder PrecompiledStore::scratch(const OwnFolder& folder) {
-  return folder.empty() ? OwnFolder() : OwnFolder(folder.path() / "new");
-}
 
 fs::path PrecompiledStore::marker(const Digest& key, const char* ending) const {
   return folder_.path() / (key.hex() + ending);
@@ -152,7 +149,7 @@ void PrecompiledStore::want(const Digest& key) const {
 }
 
 bool PrecompiledStore::take_wanted(const Digest& key) const {
-  return ::unlink(marker(key, kWanted).c_str()) == 0;
+  return folder_.check() && ::unlink(marker(key, kWanted).c_str()) == 0;
 }
 
 bool PrecompiledStore::is_refused(const Digest& key) const {
@@ -160,10 +157,14 @@ bool PrecompiledStore::is_refused(const Digest& key) const {
 }
 
 void PrecompiledStore::remove(const Digest& key) const {
+  if (!folder_.check())
+    return;
   remove_entry(folder_.path() / key.hex());
 }
 
 void PrecompiledStore::refuse(const Digest& key) const {
+  if (!folder_.check())
+    return;
   remove(key);
   const int fd = ::open(marker(key, kRefused).c_str(),
                         O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
@@ -176,16 +177,16 @@ void PrecompiledStore::refuse(const Digest& key) const {
 Result<fs::path> PrecompiledStore::new_file() const {
   KILN_TRY(make_folder_at(folder_.path()));
   KILN_TRY(folder_.check());
-  KILN_TRY(make_folder_at(scratch_.path()));
-  KILN_TRY(scratch_.check());
+  KILN_TRY(make_folder_at(scratch_));
+  KILN_TRY(folder_.has(compile::kScratchName));
   struct statvfs room {};
-  if (::statvfs(scratch_.path().c_str(), &room) != 0)
-    return posix_error("statvfs", scratch_.path(), errno);
+  if (::statvfs(scratch_.c_str(), &room) != 0)
+    return posix_error("statvfs", scratch_, errno);
   if (room.f_bavail * room.f_frsize < kLeastRoomBytes)
     return fail(ErrorCode::kResourceLimit,
                 fmt::format("{} has too little room for precompiled headers",
-                            scratch_.path().native()));
-  const fs::path folder = cache::Layout::temporary_in(scratch_.path().native());
+                            scratch_.native()));
+  const fs::path folder = cache::Layout::temporary_in(scratch_.native());
   KILN_TRY(make_folder_at(folder));
   return folder / kHeadersName;
 }
@@ -217,7 +218,7 @@ void PrecompiledStore::discard(const fs::path& file) const {
 
 /// Out of sight at once; a process that has mapped the file keeps it.
 void PrecompiledStore::remove_entry(const fs::path& entry) const {
-  const fs::path aside = cache::Layout::temporary_in(scratch_.path().native());
+  const fs::path aside = cache::Layout::temporary_in(scratch_.native());
   std::error_code error;
   if (::rename(entry.c_str(), aside.c_str()) == 0)
     fs::remove_all(aside, error);
@@ -239,7 +240,7 @@ void PrecompiledStore::trim() const {
     if (is_marker && !is_younger(path, kMarkerAge))
       fs::remove(path, error);
   }
-  for (const fs::path& path : paths_in(scratch_.path())) {
+  for (const fs::path& path : paths_in(scratch_)) {
     if (cache::Layout::is_temporary(path.filename().native()) &&
         !is_younger(path, kUnfinishedAge))
       fs::remove_all(path, error);
@@ -256,10 +257,11 @@ PrecompiledTotals PrecompiledStore::totals() const {
 }
 
 PrecompiledTotals PrecompiledStore::clear() const {
+  if (folder_.empty() || !folder_.check())
+    return {};
   const PrecompiledTotals removed = totals();
   std::error_code error;
-  if (!folder_.empty() && folder_.check())
-    fs::remove_all(folder_.path(), error);
+  fs::remove_all(folder_.path(), error);
   return removed;
 }
 

@@ -32,9 +32,6 @@ class PrecompiledStore {
   /// `folder` is `<root>/pch`; it need not exist.
   PrecompiledStore(OwnFolder folder, std::uint64_t limit_bytes);
 
-  /// Where workers may write: `<folder>/new`.
-  [[nodiscard]] static OwnFolder scratch(const OwnFolder& folder);
-
   /// One that was published under this key and not removed; counts as its use.
   [[nodiscard]] std::optional<Stored> find(const Digest& key) const;
 
@@ -68,7 +65,7 @@ class PrecompiledStore {
   void trim() const;
 
   const OwnFolder folder_;
-  const OwnFolder scratch_;
+  const std::filesystem::path scratch_;  // where workers may write
   const std::uint64_t limit_bytes_;
 };
 

@@ -56,6 +56,7 @@ Result<Config> settings(const Options& options, const Environment& environment) 
   Config config = KILN_TRY(read_config(environment));
   set(config.cache_dir, options.cache_dir);
   set(config.cache_limit_bytes, options.cache_limit_bytes);
+  set(config.precompiled_limit_bytes, options.precompiled_limit_bytes);
   set(config.compile_timeout, options.compile_timeout);
   set(config.worker_memory_bytes, options.worker_memory_bytes);
   set(config.jobs, options.jobs);

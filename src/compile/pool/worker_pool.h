@@ -37,7 +37,8 @@ struct PoolOptions {
   std::uint64_t memory_limit_bytes = kDefaultMemoryLimit;
   AcquireSlot acquire_slot;  // empty: no machine-wide bound
   OwnFolder reproductions;   // `<cache root>/repro`; empty: none are saved
-  /// Where workers may make files; created with the first worker. Empty: nowhere.
+  /// Workers may make files in its folder kScratchName; both are created with the first
+  /// worker. Empty: nowhere.
   OwnFolder scratch;
   /// Called on the caller's thread for each job that is refused because it killed its
   /// workers before.

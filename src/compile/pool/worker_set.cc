@@ -97,8 +97,10 @@ std::vector<std::string> WorkerSet::environment() const {
   const auto make = [](const std::filesystem::path& folder) {
     return ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST;
   };
-  if (make(scratch_.path().parent_path()) && make(scratch_.path()) && scratch_.check())
-    all.push_back(fmt::format("{}={}", kScratchVariable, scratch_.path().native()));
+  const auto folder = scratch_.path() / kScratchName;
+  if (make(scratch_.path()) && scratch_.check() && make(folder) &&
+      scratch_.has(kScratchName).value_or(false))
+    all.push_back(fmt::format("{}={}", kScratchVariable, folder.native()));
   return all;
 }
 

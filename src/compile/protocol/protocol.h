@@ -23,7 +23,9 @@ namespace kiln::compile {
 /// The descriptor of the worker's end of the socket; the worker inherits none above it.
 inline constexpr int kWorkerSocket = 3;
 
-/// In a worker's environment: the folder of PoolOptions::scratch.
+/// See PoolOptions::scratch.
+inline constexpr const char* kScratchName = "new";
+/// In a worker's environment: that folder.
 inline constexpr const char* kScratchVariable = "KILN_WORKER_SCRATCH";
 
 /// The exit statuses of a worker that ended itself because it was over a limit.

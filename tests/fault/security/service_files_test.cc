@@ -162,6 +162,13 @@ TEST_F(ServiceFilesTest, fault_33_InPlaceOfAMemoItIsNotBelievedButCounted) {
   attack(campaign, [&] { return first_of(root_ / "memo"); });
 }
 
+TEST_F(ServiceFilesTest,
+       fault_33_InPlaceOfPrecompiledHeadersItIsNotWrittenToButCounted) {
+  Campaign campaign;
+  attack(campaign, [&] { return root_ / "pch"; });
+  attack(campaign, [&] { return root_ / "pch" / "new"; });
+}
+
 TEST_F(ServiceFilesTest, fault_33_InPlaceOfTheReproductionsItIsNotWrittenToButCounted) {
   Campaign campaign;
   attack(campaign, [&] { return root_ / "repro"; });

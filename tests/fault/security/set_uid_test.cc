@@ -28,6 +28,7 @@ using Settings = std::map<std::string, std::string>;
 /// Each is another than the default.
 const Settings kEvil{{"KILN_CACHE_DIR", "/evil/cache"},
                      {"KILN_CACHE_SIZE", "1234567B"},
+                     {"KILN_PCH_SIZE", "7654321B"},
                      {"KILN_TRUSTED_UIDS", "47111"},
                      {"KILN_SEED", "/evil/seed.kpack"},
                      {"KILN_REMOTE_KEYS", "/evil/keys"},

@@ -23,7 +23,8 @@ constexpr std::uint64_t kAnyNumber = 0;
 
 /// What is no degradation: a cache at its best counts these as well.
 const std::set<std::string> kOrdinary{"hits",          "misses",   "published",
-                                      "already_there", "compiled", "lock_waited"};
+                                      "already_there", "compiled", "lock_waited",
+                                      "pch_made",      "pch_used"};
 
 struct Row {
   const char* name;
@@ -138,6 +139,9 @@ const std::vector<Row>& rows() {
       {"ACompilerThatCrashesWhenAskedWhatItIs",
        {{"worker_crashed", 1}},
        test::ask_a_compiler_that_crashes},
+      {"NoPrecompiledHeaderByThisCompiler",
+       {{"pch_refused", 1}},
+       test::ask_for_a_precompiled_header},
       // Whoever killed two workers is refused: no third one is lost, and none counted.
       {"ASourceThatKilledTwoWorkers",
        {{"worker_crashed", 2}, {"build_refused", 1}},

@@ -33,6 +33,18 @@ void hold_lock(Place& place) {
   EXPECT_EQ(place.build(), key);
 }
 
+void ask_for_a_precompiled_header(Place& place) {
+  place.kiln().write("own.h", "#pragma once\n");
+  const auto source = place.kiln().write(
+      "source.cu", "#include \"own.h\"\n" + std::string(kTinySource));
+  const auto folder = fs::path(source).parent_path().native();
+  EXPECT_EQ(
+      place.kiln()
+          .run({"compile", source, "--arch", "9.0", "-I", folder, "--option", "--pch"})
+          .status,
+      0);
+}
+
 void hold_slot(Place& place) {
   fs::create_directories(place.root());
   fs::permissions(place.root(), fs::perms::owner_all);

@@ -31,6 +31,7 @@ void leave_temporaries(Place& place);
 void fill_the_quarantine(Place& place);
 void ask_three_times(Place& place);
 void ask_a_compiler_that_crashes(Place& place);
+void ask_for_a_precompiled_header(Place& place);
 /// With the fake compiler in that mode.
 void compile_with(Place& place, const char* mode);
 
