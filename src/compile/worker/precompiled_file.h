@@ -15,7 +15,7 @@
 namespace kiln::compile {
 
 /// What must be true of the file when it is used: its size and its XXH3-128, read in
-/// whole (20 ms for CUB's 178 MB). Errors: kIo, kCorrupt for an empty one.
+/// whole (27 ms for CUB's 178 MB). Errors: kIo, kCorrupt for an empty one.
 [[nodiscard]] Result<PrecompiledFile> describe_precompiled(
     const std::filesystem::path& path, std::uint64_t nvrtc_address);
 
