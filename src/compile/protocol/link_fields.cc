@@ -32,7 +32,7 @@ Fields to_fields(const LinkJob& job) {
 }
 
 Result<LinkJob> link_job_from(const Fields& fields) {
-  FieldDecoder decoder(fields, kSubject);
+  FieldDecoder decoder(fields, kMessageSubject);
   LinkJob job;
   job.label = decoder.text("label");
   job.linker = decoder.text("linker");
