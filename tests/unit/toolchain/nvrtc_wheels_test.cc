@@ -30,15 +30,15 @@ TEST(NvrtcWheels, AreThoseThatTheTestsUse) {
 
 TEST(NvrtcWheels, TheNewestIsNamedWhoseOutputTheDriverTakes) {
   EXPECT_EQ(wheel({13, 0}), "13.0");
-  EXPECT_EQ(wheel({13, 9}, Architecture{{9, 0}}), "13.0");
+  EXPECT_EQ(wheel({13, 9}, Target{Architecture{{9, 0}}}), "13.0");
   EXPECT_EQ(wheel({12, 0}), "12.9");
   EXPECT_EQ(wheel({12, 4}, ComputeCapability{10, 0}), "12.9");
   EXPECT_EQ(wheel({11, 8}), "none");
 }
 
 TEST(NvrtcWheels, AnArchitectureThatItNoLongerBuildsForTakesAnOlderOne) {
-  EXPECT_EQ(wheel({13, 0}, Architecture{{7, 0}}), "12.9");
-  EXPECT_EQ(wheel({12, 4}, Architecture{{11, 0}}), "none");
+  EXPECT_EQ(wheel({13, 0}, Target{Architecture{{7, 0}}}), "12.9");
+  EXPECT_EQ(wheel({12, 4}, Target{Architecture{{11, 0}}}), "none");
 }
 
 TEST(NvrtcWheels, PtxNeedsADriverOfItsOwnVersion) {

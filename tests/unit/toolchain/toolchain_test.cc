@@ -86,7 +86,7 @@ TEST_F(ChooseToolchain, ForTheDriverOfAJobNothingElseIsChosen) {
   EXPECT_EQ(chosen(for_job({10, 2})), "unavailable");
   EXPECT_EQ(chosen(for_job({12, 4}, {.wanted = "13.0"})), "unavailable");
   EXPECT_EQ(chosen(for_job({12, 4}, {.wanted = "12.9"})), t12_.name());
-  EXPECT_EQ(chosen(for_job({12, 4}, {.build_for = Architecture{{9, 1}}})),
+  EXPECT_EQ(chosen(for_job({12, 4}, {.build_for = Target{Architecture{{9, 1}}}})),
             "invalid_argument");
   found_ = {t13_};
   const auto wheel = testing::AllOf(
@@ -95,7 +95,7 @@ TEST_F(ChooseToolchain, ForTheDriverOfAJobNothingElseIsChosen) {
       HasSubstr("KILN_NVRTC=DIR/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"));
   for (const auto& build_for :
        {std::optional<BuildFor>(), std::optional<BuildFor>(ComputeCapability{9, 0}),
-        std::optional<BuildFor>(Architecture{{7, 0}})}) {
+        std::optional<BuildFor>(Target{Architecture{{7, 0}}})}) {
     const auto none =
         choose_toolchain(found_, for_job({12, 4}, {.build_for = build_for}));
     ASSERT_FALSE(none);
