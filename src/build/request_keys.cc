@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -39,13 +40,11 @@ void append(std::vector<std::string>& all, const std::vector<std::string>& more)
 constexpr const char* kSeed = "--frandom-seed=kiln";
 constexpr device::CudaVersion kFirstWithSeed{12, 9};  // 12.8 does not know the option
 
-/// Code that includes standard headers leaves functions without annotation, too. A
-/// source that compiles without this option compiles to the same bytes with it.
-constexpr const char* kDefaultDevice = "--device-as-default-execution-space";
-
-bool is_default_device(const std::string& option) {
-  return option == kDefaultDevice || option == "-default-device";
-}
+/// What code for nvcc takes for granted, as much as standard headers: functions without
+/// annotation, and __int128. A source that compiles without these options compiles to
+/// the same bytes with them, and giving one twice is no error.
+constexpr std::array kWithStandardHeaders = {"--device-as-default-execution-space",
+                                             "--device-int128"};
 
 /// Keeps the standard headers from a source, as GCC's and clang's. NVRTC does not know
 /// it.
@@ -68,9 +67,8 @@ std::vector<std::string> all_options(const std::vector<std::string>& given,
     all.emplace_back(kSeed);
   if (std::none_of(given.begin(), given.end(), is_standard))
     all.emplace_back(kStandard);
-  if (!headers.standard_headers.empty() &&
-      std::none_of(given.begin(), given.end(), is_default_device))
-    all.emplace_back(kDefaultDevice);
+  if (!headers.standard_headers.empty())
+    all.insert(all.end(), kWithStandardHeaders.begin(), kWithStandardHeaders.end());
   append(all, given);
   return all;
 }

@@ -87,9 +87,10 @@ std::string libcudacxx_hint(std::string_view header, std::string_view name,
       break;
   }
   return fmt::format(
-      "the #include of <{}> is computed: include <cuda/std/{}>, or "
-      "include <{}> without a macro as well",
-      header, name, header);
+      "Kiln's standard headers are for a source that names one, or whose own headers "
+      "do: "
+      "write #include <{}> in the source",
+      header);
 }
 
 std::string standard_header_hint(std::string_view header, StandardHeaders standard) {

@@ -44,7 +44,8 @@ Includer memory_includer(const std::string& name) {
 
 // Headers of the toolkit for host programs, which include standard headers for NVRTC,
 // too. All others get along without.
-constexpr std::array<std::string_view, 1> kOfHosts = {"cuda.h"};
+constexpr std::array<std::string_view, 3> kOfHosts = {"cuda.h", "cudaTypedefs.h",
+                                                      "cuda_occupancy.h"};
 
 bool needs_standard_headers(std::string_view label) {
   const std::size_t slash = label.find('/');

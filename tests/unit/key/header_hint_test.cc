@@ -12,6 +12,7 @@
 namespace kiln::key {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 /// What NVRTC 13.0 says; 12.9 says "cannot open".
@@ -21,19 +22,35 @@ std::string missing(const std::string& header) {
          header + "\" (no directories in search list)";
 }
 
-std::string hint(const std::string& message, const HeaderSnapshot& headers = {}) {
-  const Error error = with_header_hint({ErrorCode::kCompileFailed, message}, headers);
+std::string hint(const std::string& message, const HeaderSnapshot& headers = {},
+                 StandardHeaders standard = StandardHeaders::kSearched) {
+  const Error error =
+      with_header_hint({ErrorCode::kCompileFailed, message}, headers, standard);
   EXPECT_TRUE(error.message.starts_with(message));
   return error.message.substr(message.size());
 }
 
-TEST(HeaderHint, NamesTheHeaderThatStandsForOneOfTheStandardLibrary) {
-  EXPECT_THAT(hint(missing("type_traits")),
-              HasSubstr("include <cuda/std/type_traits>"));
-  EXPECT_THAT(hint(missing("stdint.h")), HasSubstr("include <cuda/std/cstdint>"));
-  EXPECT_THAT(hint(missing("version")), HasSubstr("include <cuda/std/version>"));
+TEST(HeaderHint, SaysWhyAStandardHeaderIsMissing) {
+  const auto why = [](const std::string& header, StandardHeaders standard) {
+    return hint(missing(header), {}, standard);
+  };
+  EXPECT_THAT(why("type_traits", StandardHeaders::kOff),
+              AllOf(HasSubstr("-nostdinc++"), HasSubstr("<cuda/std/type_traits>")));
+  EXPECT_THAT(why("stdint.h", StandardHeaders::kNoLibcudacxx),
+              AllOf(HasSubstr("<cuda/std/cstdint>"), HasSubstr("nvidia-cuda-cccl")));
+  EXPECT_THAT(why("version", StandardHeaders::kNotInstalled),
+              HasSubstr("reinstall Kiln"));
   EXPECT_THAT(hint("k.cu(1): catastrophic error: cannot open source file \"limits\""),
-              HasSubstr("include <cuda/std/limits>"));
+              HasSubstr("write #include <limits> in the source"));
+}
+
+TEST(HeaderHint, SaysWhereTheToolkitsHeadersCanBeHad) {
+  for (const char* const header : {"cuda_fp16.h", "cuda/std/limits", "cub/cub.cuh"}) {
+    EXPECT_THAT(hint(missing(header), {}, StandardHeaders::kNoLibcudacxx),
+                AllOf(HasSubstr(header), HasSubstr("nvidia-cuda-runtime")));
+  }
+  EXPECT_THAT(hint(missing("cuda/std/inplace_vector")), HasSubstr("a newer one"));
+  EXPECT_EQ(hint(missing("cuda_mine.h")), "");
 }
 
 TEST(HeaderHint, SaysWhereNothingStandsForIt) {

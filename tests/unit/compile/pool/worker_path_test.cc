@@ -41,5 +41,15 @@ TEST(WorkerPath, WithoutAHintItIsSoughtBesideThisProgram) {
     EXPECT_NE(found.error().message.find(here.native()), std::string::npos);
 }
 
+TEST(WorkerPath, TheStandardHeadersLieBesideTheWorkerThatASettingNames) {
+  const test::TempDir folder;
+  const auto worker = folder.path() / "kiln-worker";
+  EXPECT_NE(find_standard_headers(worker).parent_path(), folder.path());
+  std::filesystem::create_directory(folder.path() / "standard_headers");
+  EXPECT_EQ(find_standard_headers(worker), folder.path() / "standard_headers");
+  const auto found = find_standard_headers();
+  EXPECT_TRUE(found.empty() || found.filename() == "standard_headers");
+}
+
 }  // namespace
 }  // namespace kiln::compile
