@@ -324,10 +324,10 @@ TEST_F(RemoteTransferTest, NoSettingOfTheMachineChangesWhoIsAsked) {
 }
 
 TEST_F(RemoteTransferTest, APutSendsItsBytesAndAHeadAsksForNone) {
-  std::string received;
+  std::promise<std::string> received;
   const FaultServer server([&](const Exchange& exchange) {
     if (exchange.head.starts_with("PUT "))
-      received = exchange.body;
+      received.set_value(exchange.body);
     exchange.send("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
     return true;
   });
@@ -335,7 +335,7 @@ TEST_F(RemoteTransferTest, APutSendsItsBytesAndAHeadAsksForNone) {
   put.method = Method::kPut;
   put.body.assign(1'000'000, '\1');
   EXPECT_EQ(run(put).status, 201U);
-  EXPECT_TRUE(received == put.body);
+  EXPECT_TRUE(received.get_future().get() == put.body);
   EXPECT_THAT(server.heads()[0], HasSubstr("If-None-Match: *\r\n"));
   TransferRequest head = get(server.url());
   head.method = Method::kHead;
