@@ -85,6 +85,7 @@ kiln_service* open(const Settings& settings) {
     *field = text_or_null(settings, name);
   for (const auto& [field, name] :
        {std::pair{&options.cache_limit_bytes, "cache_limit_bytes"},
+        {&options.precompiled_limit_bytes, "precompiled_limit_bytes"},
         {&options.compile_timeout_ms, "compile_timeout_ms"},
         {&options.worker_memory_bytes, "worker_memory_bytes"},
         {&options.jobs, "jobs"},

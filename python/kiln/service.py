@@ -15,13 +15,14 @@ from .errors import InvalidArgument
 _ATTENTION = {"best": 0, "cudnn": 1, "kiln": 2}  # kiln/c.h
 _PATHS = ("cache_dir", "nvrtc", "cudnn", "driver", "worker", "record", "remote_keys")
 _TEXTS = ("toolchain", "log_level")
-_NUMBERS = ("cache_limit_bytes", "worker_memory_bytes", "jobs")
+_NUMBERS = ("cache_limit_bytes", "precompiled_limit_bytes", "worker_memory_bytes", "jobs")
 
 
 def configure(
     *,
     cache_dir: str | os.PathLike | None = None,
     cache_limit_bytes: int | None = None,
+    precompiled_limit_bytes: int | None = None,
     compile_timeout: float | None = None,
     worker_memory_bytes: int | None = None,
     jobs: int | None = None,

@@ -104,7 +104,7 @@ Result<Options> options_of(const kiln_options* given_options) {
       KILN_TRY(read_struct(given_options, "options", kiln_options KILN_OPTIONS_INIT));
   // An option that is added does not compile until it has a place in kiln_options.
   [[maybe_unused]] const auto& [o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, o13,
-                                o14, o15, o16, o17, o18, o19, o20] = options;
+                                o14, o15, o16, o17, o18, o19, o20, o21] = options;
   set(options.cache_dir, from.cache_dir);
   KILN_TRY(set(options.cache_limit_bytes, from.cache_limit_bytes, "cache_limit_bytes"));
   std::optional<std::int64_t> milliseconds;
@@ -132,6 +132,8 @@ Result<Options> options_of(const kiln_options* given_options) {
                                  from.trusted_uids + from.trusted_uid_count);
   KILN_TRY(set(options.seeds, from.seeds, from.seed_count, "options.seeds"));
   set(options.remote_keys, from.remote_keys);
+  KILN_TRY(set(options.precompiled_limit_bytes, from.precompiled_limit_bytes,
+               "precompiled_limit_bytes"));
   set(options.log_level, from.log_level);
   if (from.on_event != nullptr)
     options.on_event = [call = from.on_event, user = from.on_event_user](
