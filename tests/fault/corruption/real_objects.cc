@@ -57,8 +57,8 @@ Result<RealObjects> build_real_objects() {
   const auto scale = [](const std::string& statement) {
     return kernel("scale", statement);
   };
-  const device::Architecture sm_80{{8, 0}};
-  const device::Architecture sm_90{{9, 0}};
+  const device::Target sm_80{{{8, 0}}};
+  const device::Target sm_90{{{9, 0}}};
   const ComputeCapability unknown{99, 0};
   std::string long_statement;
   for (int i = 3; i < 40; ++i)
