@@ -46,7 +46,7 @@ Result<void> key_source(const Arguments& arguments) {
   const KernelRequest request{Request::from_source({.source = cub_source()}),
                               {{9, 0}, device::ArchSuffix::kNone}};
   // Which NVRTC there is, a process finds out once, whatever it asks for.
-  KILN_TRY(service->toolchains().choose(request.architecture));
+  KILN_TRY(service->toolchains().choose(device::Target{request.architecture}));
   const Seconds taken = KILN_TRY(timed([&]() -> Result<void> {
     KILN_TRY(keyed(*service, request));
     return {};
