@@ -155,7 +155,8 @@ is_of_glibc() {
   return 1
 }
 
-needed=$(LD_LIBRARY_PATH=$bundle/lib:$bundle/python/tvm_ffi/lib ldd "$bundle"/bin/* "$bundle"/lib/*.so) || die 1 "ldd failed"
+mapfile -t programs < <(find "$bundle/bin" -maxdepth 1 -type f)
+needed=$(LD_LIBRARY_PATH=$bundle/lib:$bundle/python/tvm_ffi/lib ldd "${programs[@]}" "$bundle"/lib/*.so) || die 1 "ldd failed"
 lost=$(awk '/=> not found/ {print $1}' <<<"$needed" | sort -u | xargs)
 [[ -z $lost ]] || die 3 "not on this machine: $lost"
 while read -r name path; do

@@ -227,6 +227,7 @@ TEST_F(StoredHeadersTest, AFifoWithoutAFileBehindItIsNamed) {
 
 TEST_F(StoredHeadersTest, AHeaderOfTheStandardLibraryIsNamedWithTheOneToUse) {
   source_.source = "#include <type_traits>\n" + std::string(kKernel);
+  source_.options = {"-nostdinc++"};
   const auto fetched = test::fetch(*service_, Request::from_source(source_));
   ASSERT_FALSE(fetched);
   EXPECT_THAT(fetched.error().message, HasSubstr("include <cuda/std/type_traits>"));

@@ -24,7 +24,7 @@ constexpr std::uint64_t kAnyNumber = 0;
 /// What is no degradation: a cache at its best counts these as well.
 const std::set<std::string> kOrdinary{"hits",          "misses",   "published",
                                       "already_there", "compiled", "lock_waited",
-                                      "pch_made",      "pch_used"};
+                                      "pch_made",      "pch_used", "seed_hits"};
 
 struct Row {
   const char* name;
@@ -142,6 +142,7 @@ const std::vector<Row>& rows() {
       {"NoPrecompiledHeaderByThisCompiler",
        {{"pch_refused", 1}},
        test::ask_for_a_precompiled_header},
+      {"ASeedThatIsNoPack", {{"seed_refused", 1}}, test::seed_with_a_file},
       // Whoever killed two workers is refused: no third one is lost, and none counted.
       {"ASourceThatKilledTwoWorkers",
        {{"worker_crashed", 2}, {"build_refused", 1}},

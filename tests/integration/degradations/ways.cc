@@ -45,6 +45,11 @@ void ask_for_a_precompiled_header(Place& place) {
       0);
 }
 
+void seed_with_a_file(Place& place) {
+  place.kiln().set("KILN_SEED", place.kiln().write("seed.kpack", "no pack"));
+  place.build();
+}
+
 void hold_slot(Place& place) {
   fs::create_directories(place.root());
   fs::permissions(place.root(), fs::perms::owner_all);

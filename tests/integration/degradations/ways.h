@@ -13,6 +13,7 @@ namespace kiln::test {
 [[nodiscard]] std::size_t find(const Bytes& file, std::string_view text);
 
 void hold_lock(Place& place);
+void seed_with_a_file(Place& place);
 void hold_slot(Place& place);
 void plant_a_file(Place& place);
 void fail_a_sync(Place& place);
