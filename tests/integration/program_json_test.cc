@@ -184,7 +184,7 @@ TEST_F(ProgramJsonTest, PackUnpackAndKey) {
   expect_members(kiln_.json_of({"key", "new", key})["keys"][0],
                  {{"id", "s"}, {"public_key", "s"}});
   expect_members(kiln_.json_of({"pack", "-o", pack, "--sign", key}),
-                 with(both, {{"bytes", "n"}, {"missing", "n"}, {"bad_lines", "n"}}));
+                 with(both, {{"bytes", "n"}, {"missing", "n"}}));
   expect_members(kiln_.json_of({"unpack", pack}),
                  with(both, {{"stored", "n"}, {"already_there", "n"}}));
   const json stats = kiln_.json_of({"stats", "--seed", pack});

@@ -191,16 +191,19 @@ Result<int> run(Context& context, const PackOptions& options) {
   if (context.json) {
     ordered_json by = ordered_json::array();
     for (const Signer& signer : signed_by) by.push_back(key_name(signer.key));
-    print_json({{"file", options.output},
-                {"objects", packed},
-                {"bytes", bytes},
-                {"missing", missing},
-                {"failed", failed},
-                {"bad_lines", work.bad_lines},
-                {"toolchain", work.toolchain ? ordered_json(work.toolchain->name())
-                                             : ordered_json(nullptr)},
-                {"signed_by", by},
-                {"problems", problems}});
+    ordered_json document{
+        {"file", options.output},
+        {"objects", packed},
+        {"bytes", bytes},
+        {"missing", missing},
+        {"failed", failed},
+        {"toolchain",
+         work.toolchain ? ordered_json(work.toolchain->name()) : ordered_json(nullptr)},
+        {"signed_by", by},
+        {"problems", problems}};
+    if (options.selection.skip_bad)
+      document["bad_lines"] = work.bad_lines;
+    print_json(document);
   } else {
     print(context.out.fitted(fmt::format(
         "{}: {}, {}{}{}{}\n", options.output, counted(packed, "object", "objects"),
