@@ -399,6 +399,8 @@ TEST_P(EqualBytesTest, WithAPrecompiledHeaderAndWithout) {
   EXPECT_EQ(count(Counter::kPrecompiledUsed), 1U);
 }
 
+constexpr const char* kOwn =
+    "#include \"all.h\"\n__global__ void k(int* x) { *x = add1(add2(*x)); }\n";
 constexpr const char* kCub = R"(#include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>
 extern "C" __global__ void k(const float* in, float* out) {
@@ -411,11 +413,8 @@ extern "C" __global__ void k(const float* in, float* out) {
 INSTANTIATE_TEST_SUITE_P(
     Sources, EqualBytesTest,
     testing::Values(
-        EqualCase{"own",
-                  "#include \"all.h\"\n__global__ void k(int* x) { *x = "
-                  "add1(add2(*x)); }\n"},
-        EqualCase{"cub", kCub}, EqualCase{"cub_lineinfo", kCub, {"-lineinfo"}},
-        EqualCase{"cub_debug", kCub, {"-G"}},
+        EqualCase{"own", kOwn}, EqualCase{"own_debug", kOwn, {"-G"}},
+        EqualCase{"cub_lineinfo", kCub, {"-lineinfo"}},
         EqualCase{
             "anonymous",
             "#include \"all.h\"\nnamespace { __device__ int table[4] = {1, 2, 3, 4};"
