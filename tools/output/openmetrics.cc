@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 namespace kiln::tools {
@@ -19,6 +20,8 @@ void add_gauge(std::string& text, std::string_view name, std::string_view unit,
 std::string_view tier_of(std::string_view counter) {
   if (counter == "hits")
     return "disk";
+  if (counter == "seed_hits")
+    return "seed";
   if (counter == "compiled")
     return "build";
   return {};
@@ -38,9 +41,16 @@ std::string openmetrics_text(const cache::Stats& stats) {
   text +=
       "# TYPE kiln_gets counter\n# HELP kiln_gets Requests that each tier has "
       "answered.\n";
+  const auto seeds = stats.counters.find("seed_hits");
   for (const auto& [name, count] : stats.counters) {
-    if (const auto tier = tier_of(name); !tier.empty())
-      text += fmt::format("kiln_gets_total{{tier=\"{}\"}} {}\n", tier, count);
+    const auto tier = tier_of(name);
+    if (tier.empty())
+      continue;
+    // Hits are those of disk and seeds together.
+    const std::uint64_t others =
+        name == "hits" && seeds != stats.counters.end() ? seeds->second : 0;
+    text += fmt::format("kiln_gets_total{{tier=\"{}\"}} {}\n", tier,
+                        count - std::min(others, count));
   }
   std::string_view family;
   for (const auto& [name, count] : stats.counters) {

@@ -91,6 +91,18 @@ TEST(OpenMetrics, EveryCounterThereIsFitsTheGrammar) {
   EXPECT_EQ(samples_of(openmetrics_text(stats)).size(), cache::kCounterCount + 3);
 }
 
+TEST(OpenMetrics, AHitIsCountedInOneTier) {
+  cache::Stats stats;
+  stats.counters = {{"hits", 10}, {"seed_hits", 4}};
+  const auto samples = samples_of(openmetrics_text(stats));
+  EXPECT_EQ(samples.at("kiln_gets_total{tier=\"disk\"}"), "6");
+  EXPECT_EQ(samples.at("kiln_gets_total{tier=\"seed\"}"), "4");
+  // The counter file may be torn between the two.
+  stats.counters["seed_hits"] = 11;
+  EXPECT_EQ(samples_of(openmetrics_text(stats)).at("kiln_gets_total{tier=\"disk\"}"),
+            "0");
+}
+
 TEST(OpenMetrics, ACacheWithoutCountsIsWhole) {
   EXPECT_EQ(samples_of(openmetrics_text({})).size(), 3U);
 }
