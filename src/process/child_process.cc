@@ -1,4 +1,4 @@
-#include "compile/pool/worker_process.h"
+#include "process/child_process.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -24,7 +24,7 @@
 #include "util/proc_file.h"
 #include "util/try.h"
 
-namespace kiln::compile {
+namespace kiln {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -38,11 +38,11 @@ constexpr std::size_t kOutputTailBytes = 2048;
 constexpr std::size_t kReadStepBytes = 256U << 10U;
 constexpr int kFirstSafeFd = 10;  // above every number the child's set-up dup2s to
 
-tl::unexpected<Error> start_error(const WorkerCommand& command, std::string_view call,
+tl::unexpected<Error> start_error(const ChildCommand& command, std::string_view call,
                                   int err) {
   return fail(
       ErrorCode::kUnavailable,
-      fmt::format("cannot start the compile worker {}: {}: {}", command.path.native(),
+      fmt::format("cannot start the {} {}: {}: {}", command.name, command.path.native(),
                   call, std::generic_category().message(err)));
 }
 
@@ -111,7 +111,7 @@ class SpawnSetup {
   }
 
   /// The process id, or errno as the error.
-  tl::expected<pid_t, int> spawn(const WorkerCommand& command) {
+  tl::expected<pid_t, int> spawn(const ChildCommand& command) {
     std::vector<std::string> arguments{command.path.native(), "--parent",
                                        std::to_string(::getpid())};
     auto environment = command.environment;
@@ -193,7 +193,7 @@ std::uint64_t resident_bytes_of_tree(pid_t pid, int depth = 0) {
 
 }  // namespace
 
-Result<WorkerProcess> WorkerProcess::start(const WorkerCommand& command) {
+Result<ChildProcess> ChildProcess::start(const ChildCommand& command) {
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return start_error(command, "socketpair", errno);
@@ -214,17 +214,19 @@ Result<WorkerProcess> WorkerProcess::start(const WorkerCommand& command) {
   const auto pid = setup.spawn(command);
   if (!pid)
     return start_error(command, "posix_spawn", pid.error());
-  return WorkerProcess(*pid, std::move(ours), std::move(output));
+  return ChildProcess(command.name, *pid, std::move(ours), std::move(output));
 }
 
-WorkerProcess::WorkerProcess(WorkerProcess&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)),
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept
+    : name_(other.name_),
+      pid_(std::exchange(other.pid_, -1)),
       socket_(std::move(other.socket_)),
       output_(std::move(other.output_)) {}
 
-WorkerProcess& WorkerProcess::operator=(WorkerProcess&& other) noexcept {
+ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   if (this != &other) {
     kill();
+    name_ = other.name_;
     pid_ = std::exchange(other.pid_, -1);
     socket_ = std::move(other.socket_);
     output_ = std::move(other.output_);
@@ -232,30 +234,31 @@ WorkerProcess& WorkerProcess::operator=(WorkerProcess&& other) noexcept {
   return *this;
 }
 
-WorkerProcess::~WorkerProcess() {
+ChildProcess::~ChildProcess() {
   kill();
 }
 
-Result<void> WorkerProcess::wait_until_ready(short events,
-                                             const ExchangeLimits& limits) const {
+Result<void> ChildProcess::wait_until_ready(short events,
+                                            const ExchangeLimits& limits) const {
   while (true) {
     if (limits.stop.stop_requested())
       return fail(ErrorCode::kCancelled, "cancelled");
     if (Clock::now() >= limits.deadline)
-      return fail(ErrorCode::kTimeout, "the compile worker gave no answer in time");
+      return fail(ErrorCode::kTimeout,
+                  fmt::format("the {} gave no answer in time", name_));
     pollfd socket{.fd = socket_.get(), .events = events, .revents = 0};
     const int ready = ::poll(&socket, 1, static_cast<int>(kTick.count()));
     if (ready > 0)
       return {};  // also on a hang-up: the next read or send reports it
     if (ready < 0 && errno != EINTR)
-      return posix_error("poll", "the compile worker's socket", errno);
+      return posix_error("poll", fmt::format("the {}'s socket", name_), errno);
     if (limits.memory_bytes != 0 && resident_bytes() > limits.memory_bytes)
       return fail(ErrorCode::kResourceLimit,
-                  "the compile worker holds too much memory");
+                  fmt::format("the {} holds too much memory", name_));
   }
 }
 
-Result<void> WorkerProcess::send(ByteView frame, const ExchangeLimits& limits) {
+Result<void> ChildProcess::send(ByteView frame, const ExchangeLimits& limits) {
   while (!frame.empty()) {
     KILN_TRY(wait_until_ready(POLLOUT, limits));
     const ssize_t n =
@@ -268,8 +271,8 @@ Result<void> WorkerProcess::send(ByteView frame, const ExchangeLimits& limits) {
   return {};
 }
 
-Result<void> WorkerProcess::read_up_to(Bytes& frame, std::uint64_t size,
-                                       const ExchangeLimits& limits) {
+Result<void> ChildProcess::read_up_to(Bytes& frame, std::uint64_t size,
+                                      const ExchangeLimits& limits) {
   while (frame.size() < size) {
     KILN_TRY(wait_until_ready(POLLIN, limits));
     // Grows as bytes arrive: a large length in a header allocates nothing by itself.
@@ -285,31 +288,33 @@ Result<void> WorkerProcess::read_up_to(Bytes& frame, std::uint64_t size,
   return {};
 }
 
-Result<Reply> WorkerProcess::receive(const ExchangeLimits& limits) {
+Result<Bytes> ChildProcess::receive_frame(const ExchangeLimits& limits) {
   Bytes frame;
   KILN_TRY(read_up_to(frame, kFrameHeaderBytes, limits));
   const auto size = KILN_TRY(frame_bytes(frame));
   KILN_TRY(read_up_to(frame, size, limits));
-  return decode_reply(frame);
+  return frame;
 }
 
-tl::unexpected<Error> WorkerProcess::crashed() {
+tl::unexpected<Error> ChildProcess::crashed() {
   const pid_t pid = pid_;
   const auto status = reap(kReapTimeout);
   kill();  // it may have closed its socket and still be running
   // It ends itself only if this process did not watch it, e.g. because it was stopped.
   if (status && WIFEXITED(*status) && WEXITSTATUS(*status) == kExitOverTime)
-    return fail(ErrorCode::kTimeout, "the compile worker gave no answer in time");
+    return fail(ErrorCode::kTimeout,
+                fmt::format("the {} gave no answer in time", name_));
   if (status && WIFEXITED(*status) && WEXITSTATUS(*status) == kExitOverMemory)
-    return fail(ErrorCode::kResourceLimit, "the compile worker holds too much memory");
+    return fail(ErrorCode::kResourceLimit,
+                fmt::format("the {} holds too much memory", name_));
   const auto tail = output_tail();
   return fail(
       ErrorCode::kWorkerCrashed,
-      fmt::format("the compile worker, process {}, {}{}{}", pid, describe_end(status),
+      fmt::format("the {}, process {}, {}{}{}", name_, pid, describe_end(status),
                   tail.empty() ? "" : "; it wrote: ", tail));
 }
 
-void WorkerProcess::kill() {
+void ChildProcess::kill() {
   if (pid_ == -1)
     return;
   if (!is_our_child(pid_)) {
@@ -320,7 +325,7 @@ void WorkerProcess::kill() {
   const pid_t pid = pid_;
   std::ignore = reap(kReapTimeout);  // the exit status does not matter
   if (pid_ != -1) {
-    log(LogLevel::kWarning, {"compile worker ", std::to_string(pid),
+    log(LogLevel::kWarning, {name_, " ", std::to_string(pid),
                              " does not end though it was killed; left behind"});
     pid_ = -1;
   }
@@ -328,7 +333,7 @@ void WorkerProcess::kill() {
 
 /// Returns the exit status and sets pid_ to -1. nullopt if the worker has not ended
 /// after `timeout`, or if other code reaped it.
-std::optional<int> WorkerProcess::reap(milliseconds timeout) {
+std::optional<int> ChildProcess::reap(milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   milliseconds pause{1};
   while (pid_ != -1) {
@@ -350,7 +355,7 @@ std::optional<int> WorkerProcess::reap(milliseconds timeout) {
   return std::nullopt;
 }
 
-bool WorkerProcess::alive() const {
+bool ChildProcess::alive() const {
   if (pid_ == -1)
     return false;
   siginfo_t info{};
@@ -359,12 +364,12 @@ bool WorkerProcess::alive() const {
          info.si_pid == 0;
 }
 
-std::uint64_t WorkerProcess::resident_bytes() const {
+std::uint64_t ChildProcess::resident_bytes() const {
   return pid_ == -1 ? 0 : resident_bytes_of_tree(pid_);
 }
 
 /// The last kOutputTailBytes, at most, that the worker wrote to stdout and stderr.
-std::string WorkerProcess::output_tail() const {
+std::string ChildProcess::output_tail() const {
   // The offset is shared with the worker: it is where the worker stopped writing.
   const auto end = ::lseek(output_.get(), 0, SEEK_CUR);
   if (end <= 0)
@@ -378,4 +383,4 @@ std::string WorkerProcess::output_tail() const {
   return text;
 }
 
-}  // namespace kiln::compile
+}  // namespace kiln

@@ -1,5 +1,5 @@
-// One kiln-worker process: starts it, exchanges messages, watches its limits, kills its
-// process group and reaps it. Knows nothing of pools or of what is compiled.
+// A process that works for this one: starts it, exchanges frames, watches its limits,
+// kills its process group and reaps it. Knows nothing of what it does.
 
 #pragma once
 
@@ -11,21 +11,31 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "compile/protocol/protocol.h"
+#include "codec/frame.h"
 #include "kiln/result.h"
 #include "util/unique_fd.h"
 
-namespace kiln::compile {
+namespace kiln {
 
-struct WorkerCommand {
+/// The descriptor of the child's end of the socket; the child inherits none above it.
+inline constexpr int kWorkerSocket = 3;
+
+/// The exit statuses of a child that ended itself because it was over a limit.
+inline constexpr int kExitOverTime = 81;
+inline constexpr int kExitOverMemory = 82;
+
+struct ChildCommand {
   std::filesystem::path path;
-  std::vector<std::string> environment;  // "NAME=value"; the worker's whole environment
+  std::vector<std::string>
+      environment{};  // "NAME=value"; the child's whole environment
+  std::string_view name = "compile worker";  // in messages
 };
 
-/// The limits that end an exchange when the worker does not answer.
+/// The limits that end an exchange when the child does not answer.
 struct ExchangeLimits {
   std::chrono::steady_clock::time_point deadline;
   std::uint64_t memory_bytes = 0;  // resident, whole process group; 0: no limit
@@ -34,29 +44,29 @@ struct ExchangeLimits {
 
 /// Thread safety: one thread at a time. The destructor kills the group and reaps it,
 /// waiting two seconds at most.
-class WorkerProcess {
+class ChildProcess {
  public:
   /// Starts the executable in its own session. It inherits one socket and no other
   /// descriptor of this process; stdin is /dev/null, stdout and stderr go to a small
-  /// buffer whose end is quoted when the worker dies.
-  /// The worker is killed when the *calling thread* ends (PR_SET_PDEATHSIG): call this
-  /// on a long-lived thread. Does not wait for the worker.
+  /// buffer whose end is quoted when the child dies.
+  /// The child is killed when the *calling thread* ends (PR_SET_PDEATHSIG): call this
+  /// on a long-lived thread. Does not wait for the child.
   /// Errors: kUnavailable when it cannot be started.
-  [[nodiscard]] static Result<WorkerProcess> start(const WorkerCommand& command);
+  [[nodiscard]] static Result<ChildProcess> start(const ChildCommand& command);
 
-  WorkerProcess(WorkerProcess&& other) noexcept;
-  WorkerProcess& operator=(WorkerProcess&& other) noexcept;
-  WorkerProcess(const WorkerProcess&) = delete;
-  WorkerProcess& operator=(const WorkerProcess&) = delete;
-  ~WorkerProcess();
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&& other) noexcept;
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+  ~ChildProcess();
 
-  /// Sends one frame, watching `limits`. Errors: as receive().
+  /// Sends one frame, watching `limits`. Errors: as receive_frame().
   [[nodiscard]] Result<void> send(ByteView frame, const ExchangeLimits& limits);
 
-  /// The next reply. Errors: kTimeout, kResourceLimit and kCancelled when a limit is
-  /// hit (the worker still runs: kill it); kWorkerCrashed, with how it ended and its
-  /// last words, when it is gone; kCorrupt for a frame that does not decode.
-  [[nodiscard]] Result<Reply> receive(const ExchangeLimits& limits);
+  /// The next frame, undecoded. Errors: kTimeout, kResourceLimit and kCancelled when a
+  /// limit is hit (the child still runs: kill it); kWorkerCrashed, with how it ended
+  /// and its last words, when it is gone; kCorrupt for what is no frame.
+  [[nodiscard]] Result<Bytes> receive_frame(const ExchangeLimits& limits);
 
   /// SIGKILL to the group, then reap. Idempotent.
   void kill();
@@ -64,12 +74,17 @@ class WorkerProcess {
   /// False once the process has ended; a zombie is not alive.
   [[nodiscard]] bool alive() const;
   [[nodiscard]] pid_t pid() const { return pid_; }
+  /// To wait for what it sends; nothing else reads or writes there.
+  [[nodiscard]] int socket() const { return socket_.get(); }
   /// Resident memory of the process and its descendants; 0 when unknown.
   [[nodiscard]] std::uint64_t resident_bytes() const;
 
  private:
-  WorkerProcess(pid_t pid, UniqueFd socket, UniqueFd output)
-      : pid_(pid), socket_(std::move(socket)), output_(std::move(output)) {}
+  ChildProcess(std::string_view name, pid_t pid, UniqueFd socket, UniqueFd output)
+      : name_(name),
+        pid_(pid),
+        socket_(std::move(socket)),
+        output_(std::move(output)) {}
 
   [[nodiscard]] Result<void> wait_until_ready(short events,
                                               const ExchangeLimits& limits) const;
@@ -79,9 +94,10 @@ class WorkerProcess {
   [[nodiscard]] std::optional<int> reap(std::chrono::milliseconds timeout);
   [[nodiscard]] std::string output_tail() const;
 
+  std::string_view name_;
   pid_t pid_ = -1;  // -1: reaped
   UniqueFd socket_;
   UniqueFd output_;
 };
 
-}  // namespace kiln::compile
+}  // namespace kiln

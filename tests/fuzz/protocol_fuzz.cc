@@ -26,7 +26,7 @@ void require(bool holds) {
 
 /// What was understood is sent again as a message that is understood.
 void read(ByteView frame) {
-  std::ignore = compile::frame_bytes(frame);
+  std::ignore = kiln::frame_bytes(frame);
   if (const auto request = compile::decode_request(frame)) {
     const auto again = compile::decode_request(compile::encode_request(*request));
     require(again && *again == *request);
@@ -48,7 +48,7 @@ void repair(Bytes& frame) {
   static const Bytes sample = compile::encode_reply(compile::Hello{"x"});
   store(frame, 0, ByteView(sample).first(4));
   const auto kind = kiln::load_le<std::uint32_t>(frame, 4);
-  const ByteView payload = ByteView(frame).subspan(compile::kFrameHeaderBytes);
+  const ByteView payload = ByteView(frame).subspan(kiln::kFrameHeaderBytes);
   Bytes tail;
   kiln::append_le(tail, std::uint64_t{payload.size()});
   kiln::append_le(
@@ -61,7 +61,7 @@ void repair(Bytes& frame) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   read(bytes);
-  if (size >= compile::kFrameHeaderBytes) {
+  if (size >= kiln::kFrameHeaderBytes) {
     Bytes frame(bytes.begin(), bytes.end());
     repair(frame);
     read(frame);

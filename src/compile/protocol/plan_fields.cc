@@ -22,7 +22,7 @@ Fields to_fields(const PlanJob& job) {
 }
 
 Result<PlanJob> plan_job_from(const Fields& fields) {
-  FieldDecoder decoder(fields, kSubject);
+  FieldDecoder decoder(fields, kMessageSubject);
   PlanJob job;
   job.label = decoder.text("label");
   job.flags = decoder.text("flags");
@@ -56,7 +56,7 @@ Fields to_fields(const PlanOutput& output) {
 }
 
 Result<PlanOutput> plan_output_from(const Fields& fields) {
-  FieldDecoder decoder(fields, kSubject);
+  FieldDecoder decoder(fields, kMessageSubject);
   PlanOutput output;
   output.attempts = decoder.nested("attempt", [](FieldDecoder& inner) {
     return PlanAttempt{.what = inner.text("what"),

@@ -1,21 +1,14 @@
 #include "compile/protocol/protocol.h"
 
-#define XXH_INLINE_ALL
-#include <fmt/format.h>
-#include <xxhash.h>
-
 #include <type_traits>
 
 #include "compile/protocol/plan_fields.h"
 #include "compile/protocol/protocol_fields.h"
 #include "compile/protocol/protocol_parts.h"
-#include "util/little_endian.h"
 #include "util/try.h"
 
 namespace kiln::compile {
 namespace {
-
-constexpr std::uint32_t kMagic = 0x574E4C4BU;  // "KLNW"
 
 enum class Kind : std::uint32_t {
   kCompileJob = 1,
@@ -28,42 +21,6 @@ enum class Kind : std::uint32_t {
   kPlanJob,
   kPlanOutput,
 };
-
-std::uint64_t checksum(std::uint32_t kind, ByteView payload) {
-  // The kind seeds the hash; the length is part of it already.
-  return XXH3_64bits_withSeed(payload.data(), payload.size(), kind);
-}
-
-Bytes frame(Kind kind, const Fields& fields) {
-  const Bytes payload = fields.encode();
-  const auto raw_kind = static_cast<std::uint32_t>(kind);
-  Bytes out;
-  out.reserve(kFrameHeaderBytes + payload.size());
-  append_le(out, kMagic);
-  append_le(out, raw_kind);
-  append_le(out, static_cast<std::uint64_t>(payload.size()));
-  append_le(out, checksum(raw_kind, payload));
-  append(out, payload);
-  return out;
-}
-
-struct Frame {
-  Kind kind;
-  Fields fields;
-};
-
-Result<Frame> open_frame(ByteView bytes) {
-  const auto size = KILN_TRY(frame_bytes(bytes));
-  if (size != bytes.size()) {
-    return corrupt_message(
-        fmt::format("{} bytes, its header says {}", bytes.size(), size));
-  }
-  const auto kind = load_le<std::uint32_t>(bytes, 4);
-  const auto payload = bytes.subspan(kFrameHeaderBytes);
-  if (checksum(kind, payload) != load_le<std::uint64_t>(bytes, 16))
-    return corrupt_message("its checksum does not fit");
-  return Frame{static_cast<Kind>(kind), KILN_TRY(Fields::decode(payload))};
-}
 
 template <typename Message>
 constexpr Kind kind_of() {
@@ -91,7 +48,8 @@ template <typename... Messages>
 Bytes encode(const std::variant<Messages...>& message) {
   return std::visit(
       [](const auto& held) {
-        return frame(kind_of<std::remove_cvref_t<decltype(held)>>(), to_fields(held));
+        constexpr Kind kKind = kind_of<std::remove_cvref_t<decltype(held)>>();
+        return encode_frame(static_cast<std::uint32_t>(kKind), to_fields(held));
       },
       message);
 }
@@ -111,21 +69,9 @@ Bytes encode_reply(const Reply& reply) {
   return encode(reply);
 }
 
-Result<std::uint64_t> frame_bytes(ByteView start) {
-  if (start.size() < kFrameHeaderBytes)
-    return corrupt_message(fmt::format("{} bytes are no frame", start.size()));
-  if (load_le<std::uint32_t>(start, 0) != kMagic)
-    return corrupt_message("it does not begin as one");
-  const auto payload = load_le<std::uint64_t>(start, 8);
-  if (payload > kMaxPayloadBytes)
-    return corrupt_message(
-        fmt::format("a payload of {} bytes is over the limit", payload));
-  return kFrameHeaderBytes + payload;
-}
-
 Result<Request> decode_request(ByteView bytes) {
-  const auto [kind, fields] = KILN_TRY(open_frame(bytes));
-  switch (kind) {
+  const auto [kind, fields] = KILN_TRY(decode_frame(bytes));
+  switch (static_cast<Kind>(kind)) {
     case Kind::kCompileJob:
       return widened<Request>(job_from(fields));
     case Kind::kDescribeRequest:
@@ -138,8 +84,8 @@ Result<Request> decode_request(ByteView bytes) {
 }
 
 Result<Reply> decode_reply(ByteView bytes) {
-  const auto [kind, fields] = KILN_TRY(open_frame(bytes));
-  switch (kind) {
+  const auto [kind, fields] = KILN_TRY(decode_frame(bytes));
+  switch (static_cast<Kind>(kind)) {
     case Kind::kHello:
       return widened<Reply>(hello_from(fields));
     case Kind::kProgress:

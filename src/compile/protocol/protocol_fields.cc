@@ -100,7 +100,7 @@ Fields to_fields(const CompileJob& job) {
 }
 
 Result<CompileJob> job_from(const Fields& fields) {
-  Reader reader(fields, kSubject);
+  Reader reader(fields, kMessageSubject);
   CompileJob job;
   job.label = reader.text("label");
   job.source = reader.text("source");
@@ -139,7 +139,7 @@ Fields to_fields(const CompileOutput& output) {
 }
 
 Result<CompileOutput> output_from(const Fields& fields) {
-  Reader reader(fields, kSubject);
+  Reader reader(fields, kMessageSubject);
   CompileOutput output;
   const auto image = reader.text("image");
   output.image.assign(as_bytes(image).begin(), as_bytes(image).end());
@@ -173,7 +173,7 @@ Fields to_fields(const ToolchainDescription& description) {
 }
 
 Result<ToolchainDescription> description_from(const Fields& fields) {
-  Reader reader(fields, kSubject);
+  Reader reader(fields, kMessageSubject);
   ToolchainDescription description;
   description.major = reader.number<int>("major");
   description.minor = reader.number<int>("minor");
@@ -211,22 +211,22 @@ Fields to_fields(const Error& error) {
 }
 
 Result<DescribeRequest> describe_request_from(const Fields& fields) {
-  Reader reader(fields, kSubject);
+  Reader reader(fields, kMessageSubject);
   return reader.finish(DescribeRequest{read_paths(reader)});
 }
 
 Result<Hello> hello_from(const Fields& fields) {
-  Reader reader(fields, kSubject);
+  Reader reader(fields, kMessageSubject);
   return reader.finish(Hello{reader.text("build id")});
 }
 
 Result<Progress> progress_from(const Fields& fields) {
-  Reader reader(fields, kSubject);
+  Reader reader(fields, kMessageSubject);
   return reader.finish(Progress{reader.one_of("phase", BuildPhase::kReading)});
 }
 
 Result<Error> error_from(const Fields& fields) {
-  Reader reader(fields, kSubject);
+  Reader reader(fields, kMessageSubject);
   const auto code = reader.one_of("code", ErrorCode::kDevice);
   return reader.finish(Error{code, reader.text("message")});
 }

@@ -8,10 +8,6 @@ namespace kiln::compile {
 
 using Reader = FieldDecoder;
 
-tl::unexpected<Error> corrupt_message(std::string_view what) {
-  return fail(ErrorCode::kCorrupt, fmt::format("{}: {}", kSubject, what));
-}
-
 void add_paths(Fields& fields, const NvrtcPaths& paths) {
   fields.add("nvrtc", paths.nvrtc.native());
   fields.add("builtins", paths.builtins.native());

@@ -5,16 +5,11 @@
 #include <string_view>
 
 #include "codec/field_decoder.h"
+#include "codec/frame.h"
 #include "compile/protocol/job.h"
 #include "kiln/result.h"
 
 namespace kiln::compile {
-
-/// The prefix of every error about a message.
-inline constexpr std::string_view kSubject = "worker message";
-
-/// kCorrupt: "worker message: <what>".
-[[nodiscard]] tl::unexpected<Error> corrupt_message(std::string_view what);
 
 void add_paths(Fields& fields, const NvrtcPaths& paths);
 [[nodiscard]] NvrtcPaths read_paths(FieldDecoder& decoder);

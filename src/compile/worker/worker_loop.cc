@@ -26,6 +26,7 @@
 #include "compile/worker/compile_log.h"
 #include "compile/worker/confinement.h"
 #include "kiln/version.h"
+#include "process/child_process.h"
 #include "util/proc_file.h"
 #include "util/try.h"
 #include "util/unique_fd.h"

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "kiln/version.h"
+#include "process/child_process.h"
 #include "util/little_endian.h"
 #include "util/unique_fd.h"
 

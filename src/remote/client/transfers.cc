@@ -1,0 +1,254 @@
+#include "remote/client/transfers.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "kiln/version.h"
+#include "util/log.h"
+#include "util/mutex.h"
+#include "util/quiet_thread.h"
+#include "util/try.h"
+
+namespace kiln::remote {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// Beyond its own limit: a helper that has not answered by then hangs.
+constexpr milliseconds kGrace{1000};
+/// Of the helper's first frame, and of a frame that has begun.
+constexpr std::chrono::seconds kFrameLimit{5};
+/// A helper that ends without one good reply so often in a row is not started again.
+constexpr int kMostStarts = 3;
+
+TransferReply no_helper(std::uint64_t id, const std::string& why) {
+  return {.id = id, .end = TransferEnd::kHelper, .error = why};
+}
+
+}  // namespace
+
+struct Transfers::State {
+  struct Pending {
+    Done done;
+    Clock::time_point deadline;
+  };
+
+  explicit State(ChildCommand helper)
+      : command(std::move(helper)), wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+  void rouse() const {
+    constexpr std::uint64_t kOne = 1;
+    std::ignore = ::write(wake.get(), &kOne, sizeof(kOne));  // EAGAIN: it is awake
+  }
+
+  [[nodiscard]] std::optional<Done> take(std::uint64_t id) {
+    const MutexLock lock(mutex);
+    const auto found = pending.find(id);
+    if (found == pending.end())
+      return std::nullopt;
+    std::optional<Done> done = std::move(found->second.done);
+    pending.erase(found);
+    return done;
+  }
+
+  void fail_all(const std::string& why) {
+    std::unordered_map<std::uint64_t, Pending> lost;
+    {
+      const MutexLock lock(mutex);
+      lost.swap(pending);
+      outgoing.clear();
+    }
+    for (auto& [id, each] : lost) each.done(no_helper(id, why));
+  }
+
+  /// Of the requests that wait; nullopt if there is none.
+  [[nodiscard]] std::optional<Clock::time_point> first_deadline() {
+    const MutexLock lock(mutex);
+    std::optional<Clock::time_point> first;
+    for (const auto& [id, each] : pending)
+      first = std::min(first.value_or(each.deadline), each.deadline);
+    return first;
+  }
+
+  const ChildCommand command;
+  const UniqueFd wake;
+  std::stop_source closing;
+  Mutex mutex;
+  std::unordered_map<std::uint64_t, Pending> pending KILN_GUARDED_BY(mutex);
+  std::deque<Bytes> outgoing KILN_GUARDED_BY(mutex);
+  std::uint64_t next_id KILN_GUARDED_BY(mutex) = 1;
+  std::thread thread KILN_GUARDED_BY(mutex);
+  // Of the thread alone.
+  std::optional<ChildProcess> process;
+  int starts = 0;  // since the last good reply
+};
+
+Transfers::Transfers(ChildCommand helper)
+    : state_(std::make_shared<State>(std::move(helper))) {}
+
+Transfers::~Transfers() {
+  if (!owner_.is_this()) {
+    // The thread and the helper are the parent's; not even the memory is touched.
+    // NOLINTNEXTLINE(bugprone-unused-return-value): leaked
+    std::ignore = new std::shared_ptr<State>(state_);
+    return;
+  }
+  state_->closing.request_stop();
+  state_->rouse();
+  std::thread thread;
+  {
+    const MutexLock lock(state_->mutex);
+    thread = std::move(state_->thread);
+  }
+  if (!thread.joinable())
+    return;
+  if (thread.get_id() == std::this_thread::get_id())
+    thread.detach();  // destroyed by a Done
+  else
+    thread.join();
+}
+
+std::uint64_t Transfers::start(TransferRequest request, Done done) {
+  if (!owner_.is_this()) {
+    done(no_helper(0, "this process was forked"));
+    return 0;
+  }
+  const auto deadline = Clock::now() + request.limits.whole + kGrace;
+  bool has_thread = false;
+  {
+    const MutexLock lock(state_->mutex);
+    request.id = state_->next_id++;
+    if (!state_->thread.joinable()) {
+      if (auto thread =
+              start_quiet_thread([state = state_] { run(state); }, Thread::kJoinable))
+        state_->thread = *std::move(thread);
+    }
+    has_thread = state_->thread.joinable();
+    if (has_thread) {
+      state_->outgoing.push_back(encode(ToHelper(request)));
+      state_->pending.emplace(request.id, State::Pending{std::move(done), deadline});
+    }
+  }
+  if (has_thread)
+    state_->rouse();
+  else
+    done(no_helper(request.id, "no thread can be started"));
+  return request.id;
+}
+
+void Transfers::cancel(std::uint64_t id) {
+  if (!owner_.is_this() || !state_->take(id))
+    return;
+  {
+    const MutexLock lock(state_->mutex);
+    state_->outgoing.push_back(encode(ToHelper(TransferCancel{id})));
+  }
+  state_->rouse();
+}
+
+namespace {
+
+Result<ChildProcess> start_helper(const ChildCommand& command,
+                                  const std::stop_token& stop) {
+  auto process = KILN_TRY(ChildProcess::start(command));
+  const ExchangeLimits limits{.deadline = Clock::now() + kFrameLimit, .stop = stop};
+  const auto message =
+      KILN_TRY(decode_from_helper(KILN_TRY(process.receive_frame(limits))));
+  const auto* const hello = std::get_if<HelperHello>(&message);
+  if (hello == nullptr || hello->build_id != build_id())
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} is not of this build of Kiln; reinstall Kiln",
+                            command.path.native()));
+  return process;
+}
+
+}  // namespace
+
+/// Starts the helper when there is something to send, sends, and hands out replies.
+void Transfers::run(const std::shared_ptr<State>& state) {
+  ::pthread_setname_np(::pthread_self(), "kiln-remote");
+  const auto stop = state->closing.get_token();
+  const auto lose = [&](const std::string& why) {
+    state->process.reset();  // killed
+    if (!stop.stop_requested())
+      state->fail_all(why);
+  };
+  const auto send = [&]() -> Result<void> {
+    while (true) {
+      Bytes frame;
+      {
+        const MutexLock lock(state->mutex);
+        if (state->outgoing.empty())
+          return {};
+        frame = std::move(state->outgoing.front());
+        state->outgoing.pop_front();
+      }
+      if (!state->process) {
+        if (state->starts >= kMostStarts)
+          return fail(ErrorCode::kUnavailable, "kiln-remote has ended three times");
+        ++state->starts;
+        state->process = KILN_TRY(start_helper(state->command, stop));
+      }
+      KILN_TRY(state->process->send(
+          frame, {.deadline = Clock::now() + kFrameLimit, .stop = stop}));
+    }
+  };
+  const auto receive = [&]() -> Result<void> {
+    const Bytes frame = KILN_TRY(state->process->receive_frame(
+        {.deadline = Clock::now() + kFrameLimit, .stop = stop}));
+    auto message = KILN_TRY(decode_from_helper(frame));
+    auto* const reply = std::get_if<TransferReply>(&message);
+    if (reply == nullptr || reply->end == TransferEnd::kHelper)
+      return corrupt_message("it is no reply");
+    state->starts = 0;
+    if (auto done = state->take(reply->id))
+      (*done)(std::move(*reply));
+    return {};
+  };
+
+  while (!stop.stop_requested()) {
+    if (const auto sent = send(); !sent) {
+      lose(sent.error().message);
+      continue;
+    }
+    const auto deadline = state->first_deadline();
+    int timeout = -1;
+    if (deadline) {
+      const auto left =
+          std::chrono::ceil<milliseconds>(*deadline - Clock::now()).count();
+      timeout = static_cast<int>(std::max<std::int64_t>(left, 0));
+    }
+    std::array<pollfd, 2> fds{
+        {{.fd = state->wake.get(), .events = POLLIN, .revents = 0},
+         {.fd = state->process ? state->process->socket() : -1,
+          .events = POLLIN,
+          .revents = 0}}};
+    std::ignore = ::poll(fds.data(), fds.size(), timeout);
+    if (fds[0].revents != 0) {
+      std::uint64_t count = 0;
+      std::ignore = ::read(state->wake.get(), &count, sizeof(count));
+    }
+    if (fds[1].revents != 0) {
+      if (const auto received = receive(); !received)
+        lose(received.error().message);
+    } else if (deadline && Clock::now() >= *deadline) {
+      lose("kiln-remote gives no answer");
+    }
+  }
+  state->process.reset();
+}
+
+}  // namespace kiln::remote

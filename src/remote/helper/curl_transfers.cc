@@ -1,0 +1,335 @@
+#include "remote/helper/curl_transfers.h"
+
+#include <curl/curl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <unordered_map>
+#include <utility>
+
+#include "util/write_file.h"
+
+namespace kiln::remote {
+namespace {
+
+constexpr long kMostRedirects = 3;
+constexpr int kPollMs = 200;  // how often a running transfer's speed is looked at
+constexpr int kIdlePollMs = 10'000;
+constexpr mode_t kFileMode = 0644;
+
+using Clock = std::chrono::steady_clock;
+
+struct EasyDeleter {
+  void operator()(CURL* easy) const { ::curl_easy_cleanup(easy); }
+};
+struct ListDeleter {
+  void operator()(curl_slist* list) const { ::curl_slist_free_all(list); }
+};
+
+/// A transfer that runs. libcurl has pointers to it.
+struct Running {
+  TransferRequest request;
+  TransferReply reply;
+  std::size_t sent = 0;
+  bool is_too_large = false;
+  bool is_too_slow = false;
+  // Since then it has moved fewer bytes than it must in `slow_for`.
+  Clock::time_point slow_since = Clock::now();
+  curl_off_t moved_then = 0;
+  std::unique_ptr<curl_slist, ListDeleter> headers;
+  std::unique_ptr<CURL, EasyDeleter> easy;
+};
+
+std::size_t on_bytes(const char* bytes, std::size_t one, std::size_t size, void* user) {
+  auto& running = *static_cast<Running*>(user);
+  if (size > running.request.limits.most_bytes - running.reply.body.size()) {
+    running.is_too_large = true;  // also what a few bytes decompress to
+    return 0;
+  }
+  running.reply.body.append(bytes, one * size);
+  return size;
+}
+
+std::size_t on_read(char* bytes, std::size_t one, std::size_t size, void* user) {
+  auto& running = *static_cast<Running*>(user);
+  const std::size_t n =
+      std::min(one * size, running.request.body.size() - running.sent);
+  std::memcpy(bytes, running.request.body.data() + running.sent, n);
+  running.sent += n;
+  return n;
+}
+
+/// libcurl's own limit looks at a mean of five seconds, so a transfer that stalls after
+/// a quick start would be given up late.
+int on_progress(void* user, curl_off_t /*total*/, curl_off_t received,
+                curl_off_t /*to_send*/, curl_off_t sent) {
+  auto& running = *static_cast<Running*>(user);
+  const TransferLimits& limits = running.request.limits;
+  const curl_off_t moved = received + sent;
+  const auto least = static_cast<curl_off_t>(limits.least_bytes_per_second) *
+                     static_cast<curl_off_t>(limits.slow_for.count());
+  const auto now = Clock::now();
+  if (moved - running.moved_then >= least) {
+    running.slow_since = now;
+    running.moved_then = moved;
+  }
+  running.is_too_slow = now - running.slow_since >= limits.slow_for;
+  return running.is_too_slow ? 1 : 0;
+}
+
+TransferEnd end_of(CURLcode code) {
+  switch (code) {
+    case CURLE_OK:
+      return TransferEnd::kAnswered;
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_CONNECT:
+      return TransferEnd::kConnect;
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CIPHER:
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_ISSUER_ERROR:
+      return TransferEnd::kTls;
+    case CURLE_OPERATION_TIMEDOUT:
+      return TransferEnd::kTimeout;
+    case CURLE_FILESIZE_EXCEEDED:
+      return TransferEnd::kTooLarge;
+    default:
+      return TransferEnd::kBroken;
+  }
+}
+
+template <typename Value>
+void set(CURL* easy, CURLoption option, Value value) {
+  // It fails for an option that this libcurl lacks, none of which is used here, or for
+  // want of memory, which the transfer then reports.
+  std::ignore = ::curl_easy_setopt(easy, option, value);
+}
+
+void set_text(CURL* easy, CURLoption option, const std::string& text) {
+  if (!text.empty())
+    set(easy, option, text.c_str());
+}
+
+bool is_file(const TransferRequest& request) {
+  return request.url.starts_with("file:");
+}
+
+/// What every transfer has: its limits, and nothing of this machine's settings.
+void set_limits(Running& running) {
+  CURL* const easy = running.easy.get();
+  const TransferLimits& limits = running.request.limits;
+  set(easy, CURLOPT_NOSIGNAL, 1L);
+  set(easy, CURLOPT_PROXY, "");
+  set(easy, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
+  set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  set(easy, CURLOPT_PROTOCOLS_STR, "http,https,file");
+  // Never from TLS to none.
+  set(easy, CURLOPT_REDIR_PROTOCOLS_STR,
+      running.request.url.starts_with("https:") ? "https" : "http,https");
+  set(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits.connect.count()));
+  set(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(limits.whole.count()));
+  set(easy, CURLOPT_NOPROGRESS, 0L);
+  set(easy, CURLOPT_XFERINFOFUNCTION, &on_progress);
+  set(easy, CURLOPT_XFERINFODATA, static_cast<void*>(&running));
+  set(easy, CURLOPT_MAXFILESIZE_LARGE, static_cast<curl_off_t>(limits.most_bytes));
+}
+
+void set_credentials(Running& running) {
+  CURL* const easy = running.easy.get();
+  const Credentials& who = running.request.credentials;
+  // libcurl sends neither to another host that it is redirected to.
+  if (!who.authorization.empty())
+    running.headers.reset(::curl_slist_append(
+        running.headers.release(), ("Authorization: " + who.authorization).c_str()));
+  if (!who.aws_region.empty())
+    set(easy, CURLOPT_AWS_SIGV4, ("aws:amz:" + who.aws_region + ":s3").c_str());
+  set_text(easy, CURLOPT_USERPWD, who.user);
+  set_text(easy, CURLOPT_CAINFO, who.ca_bundle);
+  set_text(easy, CURLOPT_SSLCERT, who.certificate);
+  set_text(easy, CURLOPT_SSLKEY, who.certificate_key);
+}
+
+void set_method(Running& running) {
+  CURL* const easy = running.easy.get();
+  const TransferRequest& request = running.request;
+  set(easy, CURLOPT_WRITEFUNCTION, &on_bytes);
+  set(easy, CURLOPT_WRITEDATA, static_cast<void*>(&running));
+  switch (request.method) {
+    case Method::kGet:
+      set(easy, CURLOPT_ACCEPT_ENCODING, "zstd");
+      break;
+    case Method::kHead:
+      set(easy, CURLOPT_NOBODY, 1L);
+      break;
+    case Method::kPut:
+      set(easy, CURLOPT_UPLOAD, 1L);
+      set(easy, CURLOPT_READFUNCTION, &on_read);
+      set(easy, CURLOPT_READDATA, static_cast<void*>(&running));
+      set(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+      // nginx ignores it; others answer 412 where an equal object is there.
+      for (const char* header : {"If-None-Match: *", "Expect:"})
+        running.headers.reset(::curl_slist_append(running.headers.release(), header));
+      return;  // redirected bytes would have to be sent again
+  }
+  set(easy, CURLOPT_FOLLOWLOCATION, 1L);
+  set(easy, CURLOPT_MAXREDIRS, kMostRedirects);
+}
+
+/// To a mounted folder: atomically, unlike libcurl.
+TransferReply put_file(const TransferRequest& request) {
+  TransferReply reply{.id = request.id};
+  char* decoded = nullptr;
+  CURLU* const url = ::curl_url();
+  const bool is_url =
+      ::curl_url_set(url, CURLUPART_URL, request.url.c_str(), 0) == CURLUE_OK &&
+      ::curl_url_get(url, CURLUPART_PATH, &decoded, CURLU_URLDECODE) == CURLUE_OK;
+  const std::filesystem::path path = is_url ? decoded : "";
+  ::curl_free(decoded);
+  ::curl_url_cleanup(url);
+  if (path.empty()) {
+    reply.error = "it is no URL of a file";
+    return reply;
+  }
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  const auto written = replace_file(path, as_bytes(request.body), kFileMode);
+  reply.end = TransferEnd::kAnswered;
+  reply.status = written ? 201 : 507;
+  if (!written)
+    reply.error = written.error().message;
+  return reply;
+}
+
+}  // namespace
+
+struct CurlTransfers::State {
+  explicit State(Done callback) : done(std::move(callback)) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  State(State&&) = delete;
+  State& operator=(State&&) = delete;
+  ~State() {
+    for (auto& [id, each] : running)
+      ::curl_multi_remove_handle(multi, each->easy.get());
+    running.clear();
+    ::curl_multi_cleanup(multi);
+  }
+
+  void end(std::uint64_t id, CURLcode code) {
+    const auto found = running.find(id);
+    if (found == running.end())
+      return;
+    const std::unique_ptr<Running> one = std::move(found->second);
+    running.erase(found);
+    CURL* const easy = one->easy.get();
+    TransferReply& reply = one->reply;
+    const bool is_missing = code == CURLE_FILE_COULDNT_READ_FILE;
+    reply.end = one->is_too_large  ? TransferEnd::kTooLarge
+                : one->is_too_slow ? TransferEnd::kTimeout
+                : is_missing       ? TransferEnd::kAnswered
+                                   : end_of(code);
+    if (is_missing)
+      reply.status = 404;
+    else if (reply.end == TransferEnd::kAnswered)
+      note_answer(*one);
+    else
+      reply.error = one->is_too_slow ? "it is too slow" : ::curl_easy_strerror(code);
+    // libcurl writes headers for the HEAD of a file.
+    if (reply.end != TransferEnd::kAnswered || one->request.method == Method::kHead)
+      reply.body.clear();
+    ::curl_multi_remove_handle(multi, easy);
+    done(std::move(reply));
+  }
+
+  static void note_answer(Running& one) {
+    CURL* const easy = one.easy.get();
+    long status = 0;
+    curl_off_t rest = 0;
+    std::ignore = ::curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+    std::ignore = ::curl_easy_getinfo(easy, CURLINFO_RETRY_AFTER, &rest);
+    constexpr long kOk = 200;
+    one.reply.status = static_cast<std::uint32_t>(is_file(one.request) ? kOk : status);
+    constexpr curl_off_t kLongest = 1 << 30;
+    if (rest > 0)
+      one.reply.retry_after_s = static_cast<std::uint32_t>(std::min(rest, kLongest));
+  }
+
+  Done done;
+  CURLM* multi = nullptr;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Running>> running;
+};
+
+Result<CurlTransfers> CurlTransfers::make(Done done) {
+  auto state = std::make_unique<State>(std::move(done));
+  if (::curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK ||
+      (state->multi = ::curl_multi_init()) == nullptr)
+    return fail(ErrorCode::kUnavailable, "libcurl cannot start");
+  return CurlTransfers(std::move(state));
+}
+
+CurlTransfers::CurlTransfers(std::unique_ptr<State> state) : state_(std::move(state)) {}
+CurlTransfers::CurlTransfers(CurlTransfers&&) noexcept = default;
+CurlTransfers& CurlTransfers::operator=(CurlTransfers&&) noexcept = default;
+CurlTransfers::~CurlTransfers() = default;
+
+void CurlTransfers::start(TransferRequest request) {
+  if (request.method == Method::kPut && is_file(request))
+    return state_->done(put_file(request));
+  auto running = std::make_unique<Running>();
+  running->request = std::move(request);
+  const std::uint64_t id = running->request.id;
+  running->reply.id = id;
+  running->easy.reset(::curl_easy_init());
+  CURL* const easy = running->easy.get();
+  if (easy == nullptr)
+    return state_->done({.id = id, .error = "there is no memory for a transfer"});
+  set(easy, CURLOPT_URL, running->request.url.c_str());
+  set(easy, CURLOPT_PRIVATE, static_cast<void*>(running.get()));
+  set_limits(*running);
+  set_credentials(*running);
+  set_method(*running);
+  if (running->headers)
+    set(easy, CURLOPT_HTTPHEADER, running->headers.get());
+  if (::curl_multi_add_handle(state_->multi, easy) != CURLM_OK)
+    return state_->done({.id = id, .error = "libcurl takes no further transfer"});
+  state_->running[id] = std::move(running);
+}
+
+void CurlTransfers::cancel(std::uint64_t id) {
+  const auto found = state_->running.find(id);
+  if (found == state_->running.end())
+    return;
+  ::curl_multi_remove_handle(state_->multi, found->second->easy.get());
+  state_->running.erase(found);
+}
+
+void CurlTransfers::poll(int descriptor, bool or_write) {
+  int still_running = 0;
+  std::ignore = ::curl_multi_perform(state_->multi, &still_running);
+  bool has_ended = false;
+  int left = 0;
+  while (const CURLMsg* const message = ::curl_multi_info_read(state_->multi, &left)) {
+    if (message->msg != CURLMSG_DONE)
+      continue;
+    void* user = nullptr;
+    std::ignore = ::curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
+    const CURLcode code = message->data.result;
+    state_->end(static_cast<Running*>(user)->request.id, code);
+    has_ended = true;
+  }
+  if (has_ended)
+    return;
+  const int events = CURL_WAIT_POLLIN | (or_write ? CURL_WAIT_POLLOUT : 0);
+  curl_waitfd extra{
+      .fd = descriptor, .events = static_cast<short>(events), .revents = 0};
+  const int timeout = state_->running.empty() ? kIdlePollMs : kPollMs;
+  std::ignore = ::curl_multi_poll(state_->multi, &extra, 1, timeout, nullptr);
+}
+
+}  // namespace kiln::remote

@@ -1,0 +1,158 @@
+// kiln-remote: fetches and sends what the process that started it asks for, and dies
+// with it. It is a process of its own since a look-up of a name cannot be cancelled,
+// and hosts bring their own TLS, and fork.
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "kiln/version.h"
+#include "process/child_process.h"
+#include "remote/helper/curl_transfers.h"
+#include "util/little_endian.h"
+
+namespace kiln::remote {
+namespace {
+
+constexpr std::size_t kReadStepBytes = 256U << 10U;
+
+[[noreturn]] void exit_now(int status) {
+  ::_exit(status);  // a thread of libcurl may wait for a name
+}
+
+/// What the parent has not read yet. This process always reads what the parent sends,
+/// so that the two never wait for each other.
+class Outbox {
+ public:
+  void add(const FromHelper& message) {
+    append(bytes_, encode(message));
+    flush();
+  }
+  void flush() {
+    std::size_t sent = 0;
+    while (sent < bytes_.size()) {
+      const ssize_t n = ::send(kWorkerSocket, bytes_.data() + sent,
+                               bytes_.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n < 0 && errno == EINTR)
+        continue;
+      if (n < 0 && errno == EAGAIN)
+        break;
+      if (n <= 0)
+        exit_now(EXIT_SUCCESS);
+      sent += static_cast<std::size_t>(n);
+    }
+    bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(sent));
+  }
+  [[nodiscard]] bool is_empty() const { return bytes_.empty(); }
+
+ private:
+  Bytes bytes_;
+};
+
+/// Reads what is there, and handles each whole message.
+class Inbox {
+ public:
+  void read(CurlTransfers& transfers) {
+    const std::size_t begun = bytes_.size();
+    bytes_.resize(begun + kReadStepBytes);
+    const ssize_t n =
+        ::recv(kWorkerSocket, bytes_.data() + begun, kReadStepBytes, MSG_DONTWAIT);
+    const int error = errno;
+    bytes_.resize(begun + static_cast<std::size_t>(n > 0 ? n : 0));
+    if (n == 0 || (n < 0 && error != EINTR && error != EAGAIN))
+      exit_now(EXIT_SUCCESS);
+    while (handle_one(transfers)) {
+    }
+  }
+
+ private:
+  bool handle_one(CurlTransfers& transfers) {
+    if (bytes_.size() < kFrameHeaderBytes)
+      return false;
+    const auto size = frame_bytes(bytes_);
+    if (!size)
+      give_up(size.error());
+    if (bytes_.size() < *size)
+      return false;
+    auto message = decode_to_helper(ByteView(bytes_).first(*size));
+    if (!message)
+      give_up(message.error());
+    bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(*size));
+    if (auto* const request = std::get_if<TransferRequest>(&*message))
+      transfers.start(std::move(*request));
+    else
+      transfers.cancel(std::get<TransferCancel>(*message).id);
+    return true;
+  }
+
+  [[noreturn]] static void give_up(const Error& error) {
+    fmt::print(stderr, "{}\n", error.message);  // the parent quotes it
+    exit_now(EXIT_FAILURE);
+  }
+
+  Bytes bytes_;
+};
+
+[[noreturn]] void serve(pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent)
+    exit_now(EXIT_SUCCESS);
+  const rlimit no_core{};  // of credentials
+  std::ignore = ::setrlimit(RLIMIT_CORE, &no_core);
+  if (::chdir("/") != 0)
+    exit_now(EXIT_FAILURE);
+  Outbox outbox;
+  auto transfers =
+      CurlTransfers::make([&](TransferReply reply) { outbox.add(std::move(reply)); });
+  if (!transfers) {
+    fmt::print(stderr, "{}\n", transfers.error().message);
+    exit_now(EXIT_FAILURE);
+  }
+  outbox.add(HelperHello{build_id()});
+  Inbox inbox;
+  while (::getppid() == parent) {
+    transfers->poll(kWorkerSocket, !outbox.is_empty());
+    outbox.flush();
+    inbox.read(*transfers);
+  }
+  exit_now(EXIT_SUCCESS);
+}
+
+std::optional<pid_t> parent_in(std::span<char*> arguments) {
+  if (arguments.size() != 3 || std::string_view(arguments[1]) != "--parent")
+    return std::nullopt;
+  const std::string_view text = arguments[2];
+  pid_t pid = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), pid);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(pid)
+                                                                  : std::nullopt;
+}
+
+}  // namespace
+}  // namespace kiln::remote
+
+int main(int argc, char** argv) {
+  const std::span<char*> arguments(argv, static_cast<std::size_t>(argc));
+  if (arguments.size() == 2 && std::string_view(arguments[1]) == "--version") {
+    fmt::print("kiln-remote {}, build {}\n", kiln::version(), kiln::build_id());
+    return EXIT_SUCCESS;
+  }
+  const auto parent = kiln::remote::parent_in(arguments);
+  if (!parent) {
+    fmt::print(stderr, "kiln-remote is started by Kiln itself; see 'kiln --help'\n");
+    return 2;
+  }
+  kiln::remote::serve(*parent);
+}

@@ -1,0 +1,92 @@
+// What kiln-remote is asked to fetch or to send, and what it answers. The answer is
+// bytes from a network: nothing in it is trusted.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "codec/frame.h"
+#include "kiln/result.h"
+
+namespace kiln::remote {
+
+enum class Method : std::uint8_t { kGet, kHead, kPut };
+
+struct TransferLimits {
+  std::chrono::milliseconds connect{500};
+  std::chrono::milliseconds whole{10'000};
+  std::uint64_t least_bytes_per_second = 16U << 10U;
+  std::chrono::seconds slow_for{2};          // below that rate for so long: given up
+  std::uint64_t most_bytes = 512ULL << 20U;  // of a body, also decompressed
+  friend bool operator==(const TransferLimits&, const TransferLimits&) = default;
+};
+
+/// Who asks. Never part of a URL, a log or an error.
+struct Credentials {
+  std::string authorization;  // the header's value: "Bearer ..."
+  std::string aws_region;     // with `user`: S3's signature, version 4
+  std::string user;           // "key:secret"
+  std::string ca_bundle;      // paths
+  std::string certificate;
+  std::string certificate_key;
+  friend bool operator==(const Credentials&, const Credentials&) = default;
+};
+
+struct TransferRequest {
+  std::uint64_t id = 0;
+  Method method = Method::kGet;
+  std::string url;  // http, https or file
+  Credentials credentials;
+  TransferLimits limits;
+  std::string body;  // of a PUT
+  friend bool operator==(const TransferRequest&, const TransferRequest&) = default;
+};
+
+struct TransferCancel {
+  std::uint64_t id = 0;
+  friend bool operator==(const TransferCancel&, const TransferCancel&) = default;
+};
+
+enum class TransferEnd : std::uint8_t {
+  kAnswered,  // `status` says what
+  kConnect,   // no name, no connection
+  kTls,
+  kTimeout,  // also too slow
+  kTooLarge,
+  kBroken,  // cut off, or no HTTP
+  kHelper,  // kiln-remote itself has ended; not sent over the socket
+};
+
+/// "answered", "connect", ...: of a metric's label.
+[[nodiscard]] std::string_view to_string(TransferEnd end);
+
+struct TransferReply {
+  std::uint64_t id = 0;
+  TransferEnd end = TransferEnd::kBroken;
+  std::uint32_t status = 0;  // HTTP; of file: 200, 201 or 404
+  std::optional<std::uint32_t> retry_after_s{};
+  std::string error{};  // for people, if not answered
+  std::string body{};
+  friend bool operator==(const TransferReply&, const TransferReply&) = default;
+};
+
+/// The first frame of a helper.
+struct HelperHello {
+  std::string build_id;
+  friend bool operator==(const HelperHello&, const HelperHello&) = default;
+};
+
+using ToHelper = std::variant<TransferRequest, TransferCancel>;
+using FromHelper = std::variant<HelperHello, TransferReply>;
+
+[[nodiscard]] Bytes encode(const ToHelper& message);
+[[nodiscard]] Bytes encode(const FromHelper& message);
+/// Errors: kCorrupt.
+[[nodiscard]] Result<ToHelper> decode_to_helper(ByteView frame);
+[[nodiscard]] Result<FromHelper> decode_from_helper(ByteView frame);
+
+}  // namespace kiln::remote

@@ -1,0 +1,513 @@
+// kiln-remote beside servers that are slow, broken or lie: each transfer ends within
+// its limits and says how, and the process that asked goes on.
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zstd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <future>
+#include <string>
+
+#include "remote/client/transfers.h"
+#include "tests/support/child_process.h"
+#include "tests/support/fault_server.h"
+#include "tests/support/paths.h"
+#include "tests/support/processes.h"
+#include "tests/support/temp_dir.h"
+
+namespace kiln::remote {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::Exchange;
+using test::FaultServer;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
+using Clock = std::chrono::steady_clock;
+
+ChildCommand helper() {
+  return {.path = test::paths::built("bin/kiln-remote"), .name = "remote helper"};
+}
+
+class RemoteTransferTest : public testing::Test {
+ protected:
+  static TransferRequest get(std::string url) {
+    TransferRequest request;
+    request.url = std::move(url);
+    request.limits.whole = seconds(5);
+    request.limits.slow_for = seconds(1);
+    return request;
+  }
+
+  TransferReply run(TransferRequest request) {
+    auto promise = std::make_shared<std::promise<TransferReply>>();
+    auto reply = promise->get_future();
+    const auto limit = request.limits.whole + seconds(10);
+    transfers_.start(std::move(request), [promise](TransferReply got) {
+      promise->set_value(std::move(got));
+    });
+    if (reply.wait_for(limit) != std::future_status::ready) {
+      ADD_FAILURE() << "no reply at all";
+      return {};
+    }
+    return reply.get();
+  }
+
+  /// The reply of a server with this script, which must come within `limit`.
+  TransferReply of(FaultServer::Script script, milliseconds limit = seconds(4)) {
+    const FaultServer server(std::move(script));
+    const auto began = Clock::now();
+    TransferReply reply = run(get(server.url()));
+    EXPECT_LT(Clock::now() - began, limit);
+    return reply;
+  }
+  TransferReply of_answer(const std::string& bytes) {
+    return of([bytes](const Exchange& exchange) {
+      exchange.send(bytes);
+      return false;
+    });
+  }
+
+  Transfers transfers_{helper()};
+};
+
+TEST_F(RemoteTransferTest, BytesArriveAsTheyAreOverOneConnection) {
+  std::string bytes(3'000'000, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<char>(i * 7919 >> 3U);
+  std::atomic<int> connections = 0;
+  const FaultServer server([&, is_first = true](const Exchange& exchange) mutable {
+    connections += std::exchange(is_first, false) ? 1 : 0;
+    exchange.answer("200 OK", bytes);
+    return true;
+  });
+  for (int i = 0; i < 5; ++i) {
+    const TransferReply reply = run(get(server.url()));
+    EXPECT_EQ(reply.end, TransferEnd::kAnswered) << reply.error;
+    EXPECT_EQ(reply.status, 200U);
+    EXPECT_TRUE(reply.body == bytes);
+  }
+  EXPECT_EQ(connections, 1);
+  EXPECT_THAT(server.heads(), Each(HasSubstr("GET /object HTTP/1.1\r\n")));
+}
+
+TEST_F(RemoteTransferTest, EachStatusIsPassedOn) {
+  for (const char* status :
+       {"204 No Content", "401 Unauthorized", "403 Forbidden", "404 Not Found",
+        "408 Request Timeout", "416 Range Not Satisfiable", "429 Too Many Requests",
+        "500 Internal Server Error", "502 Bad Gateway", "503 Service Unavailable"}) {
+    const TransferReply reply = of([status](const Exchange& exchange) {
+      exchange.answer(status, "<html>no</html>", "Retry-After: 7\r\n");
+      return true;
+    });
+    EXPECT_EQ(reply.end, TransferEnd::kAnswered) << status;
+    EXPECT_EQ(reply.status, std::stoul(status));
+    EXPECT_EQ(reply.retry_after_s, 7U);
+  }
+}
+
+TEST_F(RemoteTransferTest, AServerThatIsSilentSlowOrStallsIsGivenUp) {
+  const auto silent = of([](const Exchange& exchange) {
+    exchange.wait_for_its_end();
+    return false;
+  });
+  EXPECT_EQ(silent.end, TransferEnd::kTimeout);
+  const auto stalls = of([](const Exchange& exchange) {
+    exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" +
+                  std::string(200'000, 'x'));
+    exchange.wait_for_its_end();
+    return false;
+  });
+  EXPECT_EQ(stalls.end, TransferEnd::kTimeout);
+  EXPECT_EQ(stalls.body, "");
+  const auto slow = of([](const Exchange& exchange) {
+    exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
+    for (int i = 0; i < 1000 && !exchange.has_stopped(); ++i) {
+      exchange.send("x");
+      exchange.pause(milliseconds(100));
+    }
+    return false;
+  });
+  EXPECT_EQ(slow.end, TransferEnd::kTimeout);
+}
+
+TEST_F(RemoteTransferTest, ATransferTakesNoLongerThanItsWholeLimit) {
+  const FaultServer server([](const Exchange& exchange) {
+    exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
+    while (!exchange.has_stopped()) {  // fast enough for the other limit
+      exchange.send(std::string(100'000, 'x'));
+      exchange.pause(milliseconds(20));
+    }
+    return false;
+  });
+  TransferRequest request = get(server.url());
+  request.limits.whole = milliseconds(700);
+  const auto began = Clock::now();
+  EXPECT_EQ(run(request).end, TransferEnd::kTimeout);
+  EXPECT_LT(Clock::now() - began, seconds(2));
+}
+
+TEST_F(RemoteTransferTest, ACutOffAnswerIsNone) {
+  EXPECT_EQ(of_answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").end,
+            TransferEnd::kBroken);
+  EXPECT_EQ(of_answer("").end, TransferEnd::kBroken);
+  EXPECT_EQ(
+      of_answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel").end,
+      TransferEnd::kBroken);
+  EXPECT_EQ(
+      of_answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n").end,
+      TransferEnd::kBroken);
+  EXPECT_EQ(of_answer("SSH-2.0-OpenSSH_9.2\r\n").end, TransferEnd::kBroken);
+  const auto reset = of([](const Exchange& exchange) {
+    exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+    exchange.reset();
+    return false;
+  });
+  EXPECT_EQ(reset.end, TransferEnd::kBroken);
+  EXPECT_EQ(reset.body, "");
+}
+
+TEST_F(RemoteTransferTest, ChunksAreAnAnswer) {
+  const auto reply = of_answer(
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
+  EXPECT_EQ(reply.end, TransferEnd::kAnswered);
+  EXPECT_EQ(reply.body, "abcde");
+}
+
+TEST_F(RemoteTransferTest, WhatIsLargerThanTheLimitIsNotRead) {
+  const auto with_limit = [&](FaultServer::Script script) {
+    const FaultServer server(std::move(script));
+    TransferRequest request = get(server.url());
+    request.limits.most_bytes = 1000;
+    return run(request);
+  };
+  const auto announced = with_limit([](const Exchange& exchange) {
+    exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n");
+    exchange.wait_for_its_end();
+    return false;
+  });
+  EXPECT_EQ(announced.end, TransferEnd::kTooLarge);
+  const auto endless = with_limit([](const Exchange& exchange) {
+    exchange.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for (int i = 0; i < 100; ++i)
+      exchange.send("40\r\n" + std::string(64, 'x') + "\r\n");
+    exchange.wait_for_its_end();
+    return false;
+  });
+  EXPECT_EQ(endless.end, TransferEnd::kTooLarge);
+  EXPECT_EQ(endless.body, "");
+  const auto exact = with_limit([](const Exchange& exchange) {
+    exchange.answer("200 OK", std::string(1000, 'x'));
+    return true;
+  });
+  EXPECT_EQ(exact.body.size(), 1000U);
+}
+
+TEST_F(RemoteTransferTest, CompressedBytesAreDecompressedUpToTheLimit) {
+  const auto compressed = [](std::size_t size) {
+    const std::string plain(size, 'x');
+    std::string out(::ZSTD_compressBound(size), '\0');
+    out.resize(::ZSTD_compress(out.data(), out.size(), plain.data(), size, 3));
+    return out;
+  };
+  const auto reply_with = [&](const std::string& body) {
+    return of([body](const Exchange& exchange) {
+      exchange.answer("200 OK", body, "Content-Encoding: zstd\r\n");
+      return true;
+    });
+  };
+  EXPECT_EQ(reply_with(compressed(1000)).body, std::string(1000, 'x'));
+  EXPECT_EQ(reply_with("this is no zstd").end, TransferEnd::kBroken);
+  const std::string small = compressed(50'000'000);
+  EXPECT_LT(small.size(), 10'000U);
+  const FaultServer bomb([&](const Exchange& exchange) {
+    exchange.answer("200 OK", small, "Content-Encoding: zstd\r\n");
+    return true;
+  });
+  TransferRequest request = get(bomb.url());
+  request.limits.most_bytes = 1'000'000;
+  EXPECT_EQ(run(request).end, TransferEnd::kTooLarge);
+}
+
+TEST_F(RemoteTransferTest, NobodyThereIsSaidSoonAndNotByATimeLimit) {
+  std::string gone;
+  {
+    const FaultServer server([](const Exchange&) { return false; });
+    gone = server.url();
+  }
+  EXPECT_EQ(run(get(gone)).end, TransferEnd::kConnect);
+  EXPECT_EQ(run(get("http://kiln.invalid/object")).end, TransferEnd::kConnect);
+  EXPECT_NE(run(get("gopher://127.0.0.1/")).end, TransferEnd::kAnswered);
+  EXPECT_NE(run(get("")).end, TransferEnd::kAnswered);
+}
+
+TEST_F(RemoteTransferTest, AServerThatAcceptsNobodyIsGivenUpAfterTheConnectLimit) {
+  // Nobody accepts, and the queue has room for one.
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(listener, 0), 0);
+  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+  std::vector<int> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    std::ignore =
+        ::connect(clients.back(), reinterpret_cast<sockaddr*>(&address), size);
+  }
+  const auto began = Clock::now();
+  const auto reply =
+      run(get(fmt::format("http://127.0.0.1:{}/x", ntohs(address.sin_port))));
+  EXPECT_NE(reply.end, TransferEnd::kAnswered);
+  EXPECT_LT(Clock::now() - began, milliseconds(2000));
+  for (const int each : clients) ::close(each);
+  ::close(listener);
+}
+
+TEST_F(RemoteTransferTest, CredentialsGoToTheirHostAndNoOther) {
+  const FaultServer other([](const Exchange& exchange) {
+    exchange.answer("200 OK", "elsewhere");
+    return true;
+  });
+  const FaultServer server([&](const Exchange& exchange) {
+    if (exchange.head.starts_with("GET /object "))
+      exchange.answer("302 Found", "", "Location: /moved\r\n");
+    else
+      exchange.answer("302 Found", "",
+                      "Location: " + other.url("/x", "localhost") + "\r\n");
+    return true;
+  });
+  TransferRequest request = get(server.url());
+  request.credentials.authorization = "Bearer secret";
+  EXPECT_EQ(run(request).body, "elsewhere");
+  ASSERT_THAT(server.heads(), SizeIs(2));
+  EXPECT_THAT(server.heads(), Each(HasSubstr("Authorization: Bearer secret\r\n")));
+  ASSERT_THAT(other.heads(), SizeIs(1));
+  EXPECT_THAT(other.heads()[0], Not(HasSubstr("secret")));
+}
+
+TEST_F(RemoteTransferTest, ARedirectInACircleEnds) {
+  const FaultServer server([](const Exchange& exchange) {
+    exchange.answer("302 Found", "", "Location: /object\r\n");
+    return true;
+  });
+  EXPECT_EQ(run(get(server.url())).end, TransferEnd::kBroken);
+  EXPECT_THAT(server.heads(), SizeIs(4));
+}
+
+TEST_F(RemoteTransferTest, NoSettingOfTheMachineChangesWhoIsAsked) {
+  const FaultServer proxy([](const Exchange& exchange) {
+    exchange.answer("200 OK", "of the proxy");
+    return true;
+  });
+  ChildCommand command = helper();
+  command.environment = {"http_proxy=" + proxy.url(""), "ALL_PROXY=" + proxy.url("")};
+  const FaultServer server([](const Exchange& exchange) {
+    exchange.answer("200 OK", "of the server");
+    return true;
+  });
+  Transfers transfers(command);
+  std::promise<std::string> body;
+  transfers.start(get(server.url()),
+                  [&](TransferReply reply) { body.set_value(reply.body); });
+  EXPECT_EQ(body.get_future().get(), "of the server");
+}
+
+TEST_F(RemoteTransferTest, APutSendsItsBytesAndAHeadAsksForNone) {
+  std::promise<std::string> received;
+  const FaultServer server([&](const Exchange& exchange) {
+    if (exchange.head.starts_with("PUT "))
+      received.set_value(exchange.body);
+    exchange.send("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
+    return true;
+  });
+  TransferRequest put = get(server.url());
+  put.method = Method::kPut;
+  put.body.assign(1'000'000, '\1');
+  EXPECT_EQ(run(put).status, 201U);
+  EXPECT_TRUE(received.get_future().get() == put.body);
+  EXPECT_THAT(server.heads()[0], HasSubstr("If-None-Match: *\r\n"));
+  TransferRequest head = get(server.url());
+  head.method = Method::kHead;
+  EXPECT_EQ(run(head).status, 201U);
+  EXPECT_THAT(server.heads()[1], HasSubstr("HEAD /object"));
+}
+
+TEST_F(RemoteTransferTest, APutThatIsRefusedOrCutOffSaysSo) {
+  for (const char* status : {"412 Precondition Failed", "413 Too Large", "507 Full"}) {
+    const FaultServer server([status](const Exchange& exchange) {
+      exchange.answer(status, "");
+      return false;
+    });
+    TransferRequest put = get(server.url());
+    put.method = Method::kPut;
+    put.body = "bytes";
+    EXPECT_EQ(run(put).status, std::stoul(status));
+  }
+  const FaultServer server([](const Exchange&) { return false; });
+  TransferRequest put = get(server.url());
+  put.method = Method::kPut;
+  put.body = "bytes";
+  EXPECT_EQ(run(put).end, TransferEnd::kBroken);
+}
+
+TEST_F(RemoteTransferTest, AFolderIsAServerToo) {
+  const test::TempDir dir;
+  TransferRequest request = get("file://" + (dir.path() / "objects/ab/a%20b").native());
+  EXPECT_EQ(run(request).status, 404U);
+  request.method = Method::kPut;
+  request.body = std::string("\0bytes", 6);
+  EXPECT_EQ(run(request).status, 201U);
+  EXPECT_TRUE(std::filesystem::exists(dir.path() / "objects/ab/a b"));
+  request.method = Method::kGet;
+  EXPECT_EQ(run(request).body, request.body);
+  request.method = Method::kHead;
+  const auto head = run(request);
+  EXPECT_EQ(head.status, 200U);
+  EXPECT_EQ(head.body, "");
+}
+
+TEST_F(RemoteTransferTest, ManyAtATimeEndEachWithItsOwn) {
+  const FaultServer server([](const Exchange& exchange) {
+    exchange.answer("200 OK", exchange.head.substr(4, exchange.head.find(" HTTP") - 4));
+    return true;
+  });
+  std::vector<std::future<TransferReply>> replies;
+  for (int i = 0; i < 60; ++i) {
+    auto promise = std::make_shared<std::promise<TransferReply>>();
+    replies.push_back(promise->get_future());
+    transfers_.start(
+        get(server.url(fmt::format("/{}", i))),
+        [promise](TransferReply reply) { promise->set_value(std::move(reply)); });
+  }
+  for (int i = 0; i < 60; ++i)
+    EXPECT_EQ(replies[static_cast<std::size_t>(i)].get().body, fmt::format("/{}", i));
+}
+
+TEST_F(RemoteTransferTest, ACancelledTransferIsNeverReportedAndItsConnectionEnds) {
+  std::promise<bool> has_gone;
+  std::promise<void> is_there;
+  const FaultServer server([&](const Exchange& exchange) {
+    is_there.set_value();
+    has_gone.set_value(exchange.wait_for_its_end());
+    return false;
+  });
+  std::atomic<bool> is_reported = false;
+  const auto id =
+      transfers_.start(get(server.url()), [&](TransferReply) { is_reported = true; });
+  is_there.get_future().wait();
+  transfers_.cancel(id);
+  transfers_.cancel(id);
+  transfers_.cancel(12345);
+  EXPECT_TRUE(has_gone.get_future().get());
+  EXPECT_FALSE(is_reported);
+}
+
+// The helper itself.
+
+/// The helper of this process; -1 if there is none.
+pid_t helper_pid() {
+  const auto children = test::children_of(::getpid());
+  return children.empty() ? -1 : children.front();
+}
+
+TEST_F(RemoteTransferTest, AHelperThatIsKilledFailsWhatRunsAndTheNextIsStarted) {
+  const FaultServer server([&](const Exchange& exchange) {
+    if (exchange.head.starts_with("GET /kill "))
+      ::kill(helper_pid(), SIGKILL);
+    exchange.answer("200 OK", "x");
+    return true;
+  });
+  for (int i = 0; i < 5; ++i) {
+    const auto began = Clock::now();
+    const TransferReply lost = run(get(server.url("/kill")));
+    EXPECT_EQ(lost.end, TransferEnd::kHelper);
+    EXPECT_THAT(lost.error, HasSubstr("killed by signal 9"));
+    EXPECT_LT(Clock::now() - began, seconds(3));
+    EXPECT_EQ(run(get(server.url())).body, "x");
+  }
+}
+
+TEST_F(RemoteTransferTest, AHelperThatIsStoppedIsGivenUpAfterTheLimit) {
+  const FaultServer server([&](const Exchange& exchange) {
+    if (exchange.head.starts_with("GET /stop "))
+      ::kill(helper_pid(), SIGSTOP);
+    exchange.answer("200 OK", "x");
+    return true;
+  });
+  TransferRequest request = get(server.url("/stop"));
+  request.limits.whole = milliseconds(500);
+  const auto began = Clock::now();
+  EXPECT_EQ(run(request).end, TransferEnd::kHelper);
+  EXPECT_LT(Clock::now() - began, seconds(4));
+  EXPECT_EQ(run(get(server.url())).body, "x");
+}
+
+TEST_F(RemoteTransferTest, AHelperThatAlwaysEndsIsNotStartedForEver) {
+  Transfers broken({.path = "/bin/false", .name = "remote helper"});
+  for (int i = 0; i < 6; ++i) {
+    std::promise<TransferReply> promise;
+    broken.start(get("http://127.0.0.1:1/"),
+                 [&](TransferReply reply) { promise.set_value(std::move(reply)); });
+    const TransferReply reply = promise.get_future().get();
+    EXPECT_EQ(reply.end, TransferEnd::kHelper);
+    EXPECT_THAT(reply.error, HasSubstr(i < 3 ? "exited with status 1" : "three times"));
+  }
+}
+
+TEST_F(RemoteTransferTest, AForkedChildTransfersNothingAndItsParentGoesOn) {
+  const FaultServer server([](const Exchange& exchange) {
+    exchange.answer("200 OK", "x");
+    return true;
+  });
+  EXPECT_EQ(run(get(server.url())).body, "x");
+  test::ChildProcess child([&] {
+    TransferEnd end = TransferEnd::kAnswered;
+    transfers_.start(get(server.url()),
+                     [&](const TransferReply& reply) { end = reply.end; });
+    transfers_.cancel(1);
+    return end == TransferEnd::kHelper ? 0 : 1;
+  });
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(run(get(server.url())).body, "x");
+}
+
+TEST_F(RemoteTransferTest, TheHelperEndsWithWhoStartedIt) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const FaultServer server([](const Exchange& exchange) {
+    exchange.wait_for_its_end();
+    return false;
+  });
+  test::ChildProcess host([&] {
+    auto* const own = new Transfers(helper());  // never destroyed
+    own->start(get(server.url()), [](const TransferReply&) {});
+    pid_t pid = -1;
+    test::eventually(seconds(5), [&] { return (pid = helper_pid()) > 0; });
+    std::ignore = ::write(ends[1], &pid, sizeof(pid));
+    ::pause();
+    return 0;
+  });
+  pid_t pid = -1;
+  ASSERT_EQ(::read(ends[0], &pid, sizeof(pid)), static_cast<ssize_t>(sizeof(pid)));
+  ASSERT_GT(pid, 0);
+  host.signal(SIGKILL);
+  host.wait();
+  EXPECT_TRUE(test::eventually(seconds(5), [&] { return !test::is_running(pid); }))
+      << "left behind";
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+}  // namespace
+}  // namespace kiln::remote
