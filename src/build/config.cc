@@ -163,8 +163,8 @@ std::span<const EnvironmentVariable> environment_reference() {
       EnvironmentVariable{"KILN_CACHE_SIZE",
                           "Limit of the cache, with its unit: 10GiB, 500M."},
       EnvironmentVariable{"KILN_PCH_SIZE",
-                          "Limit of precompiled headers in the cache; 2GiB by default, "
-                          "0: none."},
+                          "Limit of precompiled headers in the cache: 2GiB; none are "
+                          "made unless it is set."},
       EnvironmentVariable{"KILN_TRUSTED_UIDS",
                           "Comma-separated user ids whose objects are trusted, too."},
       EnvironmentVariable{"KILN_SEED",

@@ -28,9 +28,6 @@ inline constexpr unsigned kMostJobs = 1024;
 /// The minimum of KILN_WORKER_MEMORY: NVRTC alone needs more.
 inline constexpr std::uint64_t kLeastWorkerMemory = 64ULL << 20U;
 
-/// The default of KILN_PCH_SIZE: about ten of CUB's.
-inline constexpr std::uint64_t kDefaultPrecompiledBytes = 2ULL << 30U;
-
 /// "cudnn" or "kiln". Errors: kInvalidArgument.
 [[nodiscard]] Result<AttentionSetting> parse_attention(const std::string& text);
 
@@ -54,7 +51,7 @@ struct Config {
   std::filesystem::path keys;                // trusted public keys; empty: none
   std::filesystem::path sign;                // a private key; empty: none
   /// Of precompiled headers beside the objects; 0: none are made or used.
-  std::uint64_t precompiled_limit_bytes = kDefaultPrecompiledBytes;
+  std::uint64_t precompiled_limit_bytes = 0;
   std::filesystem::path runtime_dir;  // XDG_RUNTIME_DIR: locks of a root on a network
   std::vector<uid_t> trusted_uids;    // object owners besides this user and root
 

@@ -249,7 +249,7 @@ Check precompiled_check(BuildService& service) {
     }
   } else {
     check.detail = config.precompiled_limit_bytes == 0
-                       ? "off by KILN_PCH_SIZE"
+                       ? "off: KILN_PCH_SIZE is 0 or not set"
                        : "off: the cache is on the network or cannot be written";
   }
   return check;

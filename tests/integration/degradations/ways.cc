@@ -34,6 +34,7 @@ void hold_lock(Place& place) {
 }
 
 void ask_for_a_precompiled_header(Place& place) {
+  place.kiln().set("KILN_PCH_SIZE", "1GiB");
   place.kiln().write("own.h", "#pragma once\n");
   const auto source = place.kiln().write(
       "source.cu", "#include \"own.h\"\n" + std::string(kTinySource));

@@ -37,7 +37,7 @@ TEST(ConfigTest, TheCacheDirComesFromTheFirstVariableThatNamesOne) {
 
 TEST(ConfigTest, EveryVariableReachesItsField) {
   const Config config = read_config(environment({{"KILN_CACHE_SIZE", "1.5G"},
-                                                 {"KILN_PCH_SIZE", "0"},
+                                                 {"KILN_PCH_SIZE", "1M"},
                                                  {"KILN_TRUSTED_UIDS", "7,1000"},
                                                  {"KILN_SEED", "/s::/t"},
                                                  {"KILN_REMOTE_KEYS", "/k"},
@@ -58,7 +58,7 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
                                                  {"KILN_LOG", "debug"}}))
                             .value();
   EXPECT_EQ(config.cache_limit_bytes, 3ULL << 29U);
-  EXPECT_EQ(config.precompiled_limit_bytes, 0U);
+  EXPECT_EQ(config.precompiled_limit_bytes, 1U << 20U);
   EXPECT_THAT(config.trusted_uids, ElementsAre(7U, 1000U));
   EXPECT_THAT(config.seeds, ElementsAre("/s", "/t"));
   EXPECT_EQ(config.keys, "/k");

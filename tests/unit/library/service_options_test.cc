@@ -33,7 +33,8 @@ const std::vector<Setting>& settings_of_each_kind() {
          o.seeds = {{"/s", "/t"}};
        }},
       {"KILN_REMOTE_KEYS", "/k", "/x", [](Options& o) { o.remote_keys = "/k"; }},
-      {"KILN_PCH_SIZE", "0", "1G", [](Options& o) { o.precompiled_limit_bytes = 0; }},
+      {"KILN_PCH_SIZE", "1G", "2G",
+       [](Options& o) { o.precompiled_limit_bytes = 1U << 30U; }},
       {"KILN_COMPILE_TIMEOUT", "2", "3",
        [](Options& o) { o.compile_timeout = std::chrono::seconds(2); }},
       {"KILN_WORKER_MEMORY", "1G", "2G",
