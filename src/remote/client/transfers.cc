@@ -38,6 +38,20 @@ TransferReply no_helper(std::uint64_t id, const std::string& why) {
   return {.id = id, .end = TransferEnd::kHelper, .error = why};
 }
 
+Result<ChildProcess> start_helper(const ChildCommand& command,
+                                  const std::stop_token& stop) {
+  auto process = KILN_TRY(ChildProcess::start(command));
+  const ExchangeLimits limits{.deadline = Clock::now() + kFrameLimit, .stop = stop};
+  const auto message =
+      KILN_TRY(decode_from_helper(KILN_TRY(process.receive_frame(limits))));
+  const auto* const hello = std::get_if<HelperHello>(&message);
+  if (hello == nullptr || hello->build_id != build_id())
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} is not of this build of Kiln; reinstall Kiln",
+                            command.path.native()));
+  return process;
+}
+
 }  // namespace
 
 struct Transfers::State {
@@ -52,6 +66,62 @@ struct Transfers::State {
   void rouse() const {
     constexpr std::uint64_t kOne = 1;
     std::ignore = ::write(wake.get(), &kOne, sizeof(kOne));  // EAGAIN: it is awake
+  }
+
+  /// Starts the thread if there is none yet. A new id; 0 if there is no thread.
+  [[nodiscard]] std::uint64_t add_thread(const std::function<void()>& body) {
+    const MutexLock lock(mutex);
+    if (!thread.joinable()) {
+      if (auto started = start_quiet_thread(body, Thread::kJoinable))
+        thread = *std::move(started);
+    }
+    return thread.joinable() ? next_id++ : 0;
+  }
+
+  [[nodiscard]] std::optional<Bytes> take_outgoing() {
+    const MutexLock lock(mutex);
+    if (outgoing.empty())
+      return std::nullopt;
+    Bytes frame = std::move(outgoing.front());
+    outgoing.pop_front();
+    return frame;
+  }
+
+  // Of the thread alone.
+
+  [[nodiscard]] Result<void> send_waiting() {
+    while (const auto frame = take_outgoing()) {
+      if (!process) {
+        if (starts >= kMostStarts)
+          return fail(ErrorCode::kUnavailable, "kiln-remote has ended three times");
+        ++starts;
+        process = KILN_TRY(start_helper(command, closing.get_token()));
+      }
+      KILN_TRY(process->send(*frame, limits()));
+    }
+    return {};
+  }
+
+  [[nodiscard]] Result<void> receive_one() {
+    auto message =
+        KILN_TRY(decode_from_helper(KILN_TRY(process->receive_frame(limits()))));
+    auto* const reply = std::get_if<TransferReply>(&message);
+    if (reply == nullptr || reply->end == TransferEnd::kHelper)
+      return corrupt_message("it is no reply");
+    starts = 0;
+    if (const auto done = take(reply->id))
+      (*done)(std::move(*reply));
+    return {};
+  }
+
+  [[nodiscard]] ExchangeLimits limits() const {
+    return {.deadline = Clock::now() + kFrameLimit, .stop = closing.get_token()};
+  }
+
+  void lose(const std::string& why) {
+    process.reset();  // killed
+    if (!closing.stop_requested())
+      fail_all(why);
   }
 
   [[nodiscard]] std::optional<Done> take(std::uint64_t id) {
@@ -100,12 +170,9 @@ Transfers::Transfers(ChildCommand helper)
     : state_(std::make_shared<State>(std::move(helper))) {}
 
 Transfers::~Transfers() {
-  if (!owner_.is_this()) {
-    // The thread and the helper are the parent's; not even the memory is touched.
-    // NOLINTNEXTLINE(bugprone-unused-return-value): leaked
-    std::ignore = new std::shared_ptr<State>(state_);
+  // In a forked child the thread, which is not there, keeps the state for ever.
+  if (!owner_.is_this())
     return;
-  }
   state_->closing.request_stop();
   state_->rouse();
   std::thread thread;
@@ -127,26 +194,19 @@ std::uint64_t Transfers::start(TransferRequest request, Done done) {
     return 0;
   }
   const auto deadline = Clock::now() + request.limits.whole + kGrace;
-  bool has_thread = false;
+  const std::uint64_t id = state_->add_thread([state = state_] { run(state); });
+  if (id == 0) {
+    done(no_helper(0, "no thread can be started"));
+    return 0;
+  }
+  request.id = id;
   {
     const MutexLock lock(state_->mutex);
-    request.id = state_->next_id++;
-    if (!state_->thread.joinable()) {
-      if (auto thread =
-              start_quiet_thread([state = state_] { run(state); }, Thread::kJoinable))
-        state_->thread = *std::move(thread);
-    }
-    has_thread = state_->thread.joinable();
-    if (has_thread) {
-      state_->outgoing.push_back(encode(ToHelper(request)));
-      state_->pending.emplace(request.id, State::Pending{std::move(done), deadline});
-    }
+    state_->pending.emplace(id, State::Pending{std::move(done), deadline});
+    state_->outgoing.push_back(encode(ToHelper(request)));
   }
-  if (has_thread)
-    state_->rouse();
-  else
-    done(no_helper(request.id, "no thread can be started"));
-  return request.id;
+  state_->rouse();
+  return id;
 }
 
 void Transfers::cancel(std::uint64_t id) {
@@ -159,69 +219,12 @@ void Transfers::cancel(std::uint64_t id) {
   state_->rouse();
 }
 
-namespace {
-
-Result<ChildProcess> start_helper(const ChildCommand& command,
-                                  const std::stop_token& stop) {
-  auto process = KILN_TRY(ChildProcess::start(command));
-  const ExchangeLimits limits{.deadline = Clock::now() + kFrameLimit, .stop = stop};
-  const auto message =
-      KILN_TRY(decode_from_helper(KILN_TRY(process.receive_frame(limits))));
-  const auto* const hello = std::get_if<HelperHello>(&message);
-  if (hello == nullptr || hello->build_id != build_id())
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} is not of this build of Kiln; reinstall Kiln",
-                            command.path.native()));
-  return process;
-}
-
-}  // namespace
-
 /// Starts the helper when there is something to send, sends, and hands out replies.
 void Transfers::run(const std::shared_ptr<State>& state) {
   ::pthread_setname_np(::pthread_self(), "kiln-remote");
-  const auto stop = state->closing.get_token();
-  const auto lose = [&](const std::string& why) {
-    state->process.reset();  // killed
-    if (!stop.stop_requested())
-      state->fail_all(why);
-  };
-  const auto send = [&]() -> Result<void> {
-    while (true) {
-      Bytes frame;
-      {
-        const MutexLock lock(state->mutex);
-        if (state->outgoing.empty())
-          return {};
-        frame = std::move(state->outgoing.front());
-        state->outgoing.pop_front();
-      }
-      if (!state->process) {
-        if (state->starts >= kMostStarts)
-          return fail(ErrorCode::kUnavailable, "kiln-remote has ended three times");
-        ++state->starts;
-        state->process = KILN_TRY(start_helper(state->command, stop));
-      }
-      KILN_TRY(state->process->send(
-          frame, {.deadline = Clock::now() + kFrameLimit, .stop = stop}));
-    }
-  };
-  const auto receive = [&]() -> Result<void> {
-    const Bytes frame = KILN_TRY(state->process->receive_frame(
-        {.deadline = Clock::now() + kFrameLimit, .stop = stop}));
-    auto message = KILN_TRY(decode_from_helper(frame));
-    auto* const reply = std::get_if<TransferReply>(&message);
-    if (reply == nullptr || reply->end == TransferEnd::kHelper)
-      return corrupt_message("it is no reply");
-    state->starts = 0;
-    if (auto done = state->take(reply->id))
-      (*done)(std::move(*reply));
-    return {};
-  };
-
-  while (!stop.stop_requested()) {
-    if (const auto sent = send(); !sent) {
-      lose(sent.error().message);
+  while (!state->closing.stop_requested()) {
+    if (const auto sent = state->send_waiting(); !sent) {
+      state->lose(sent.error().message);
       continue;
     }
     const auto deadline = state->first_deadline();
@@ -242,10 +245,10 @@ void Transfers::run(const std::shared_ptr<State>& state) {
       std::ignore = ::read(state->wake.get(), &count, sizeof(count));
     }
     if (fds[1].revents != 0) {
-      if (const auto received = receive(); !received)
-        lose(received.error().message);
+      if (const auto received = state->receive_one(); !received)
+        state->lose(received.error().message);
     } else if (deadline && Clock::now() >= *deadline) {
-      lose("kiln-remote gives no answer");
+      state->lose("kiln-remote gives no answer");
     }
   }
   state->process.reset();

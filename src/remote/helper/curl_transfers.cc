@@ -58,7 +58,7 @@ std::size_t on_read(char* bytes, std::size_t one, std::size_t size, void* user) 
   auto& running = *static_cast<Running*>(user);
   const std::size_t n =
       std::min(one * size, running.request.body.size() - running.sent);
-  std::memcpy(bytes, running.request.body.data() + running.sent, n);
+  std::copy_n(running.request.body.data() + running.sent, n, bytes);
   running.sent += n;
   return n;
 }
