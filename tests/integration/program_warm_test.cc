@@ -21,8 +21,9 @@ using testing::SizeIs;
 using test::operator+;
 
 TEST_F(ProgramWarmTest, ASourceThatIsRefusedNamesItsLineOnce) {
-  const auto manifest = kiln_.write("m.jsonl", R"({"source":"","options":["--optix-ir"]})"
-                                               "\n");
+  const auto manifest =
+      kiln_.write("m.jsonl", R"({"source":"","options":["--optix-ir"]})"
+                             "\n");
   const auto refused = kiln_.run({"warm", "--manifest", manifest, "--arch", "9.0"});
   EXPECT_EQ(refused.status, 2);
   const auto place = manifest + ":1: ";
