@@ -121,7 +121,7 @@ Result<void> PrecompiledHeaders::make(const Digest& key, std::string_view prefix
   job.label += " (precompiled header)";
   job.source = prefix;
   job.name_expressions.clear();
-  const auto stored = [&]() -> Result<void> {
+  auto stored = [&]() -> Result<void> {
     auto output = KILN_TRY(compile(job));
     if (auto other = other_toolchain(request, output))
       return tl::unexpected(*std::move(other));

@@ -56,7 +56,7 @@ class PrecompiledStore {
 
   [[nodiscard]] PrecompiledTotals totals() const;
   /// Removes everything; returns what that was.
-  PrecompiledTotals clear() const;
+  [[nodiscard]] PrecompiledTotals clear() const;
 
  private:
   [[nodiscard]] std::filesystem::path marker(const Digest& key,

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <fstream>
 #include <string>
+#include <tuple>
 
 #include "tests/support/temp_dir.h"
 
@@ -139,7 +140,7 @@ TEST_F(PrecompiledStoreTest, ALinkInItsPlaceIsNotFollowed) {
   store().refuse(key(1));
   EXPECT_TRUE(fs::exists(real / key(1).hex()));
   EXPECT_FALSE(fs::exists(real / (key(2).hex() + ".wanted")));
-  store().clear();
+  std::ignore = store().clear();  // what it counts is of no interest here
   EXPECT_TRUE(fs::exists(real / key(1).hex()));
 }
 
