@@ -56,6 +56,8 @@ Result<Reply> answer_request(const Request& request) {
 }  // namespace
 }  // namespace kiln::compile
 
+// A sanitizer has an mmap() of its own.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 /// libnvrtc calls this one, because a program's symbols come before libc's.
 extern "C" __attribute__((visibility("default"))) void* mmap(void* address,
                                                              std::size_t bytes,
@@ -63,6 +65,7 @@ extern "C" __attribute__((visibility("default"))) void* mmap(void* address,
                                                              int fd, off_t offset) {
   return kiln::compile::map_memory(address, bytes, protection, flags, fd, offset);
 }
+#endif
 
 int main(int argc, char** argv) {
   return kiln::compile::run_worker("kiln-worker",
