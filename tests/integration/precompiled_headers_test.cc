@@ -166,6 +166,7 @@ TEST_F(PrecompiledHeadersTest, OfEightServicesAtOnceEachBuildsAndAFewMakeOne) {
   std::vector<std::unique_ptr<BuildService>> services;
   for (int i = 0; i < 8; ++i) {
     Config config = test::service_config(root_);
+    config.precompiled_limit_bytes = kLimitBytes;
     config.jobs = 8;
     services.push_back(test::open_service(config));
   }
