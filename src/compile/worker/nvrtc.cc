@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
 
+#include "compile/protocol/protocol.h"
 #include "compile/worker/compile_log.h"
 #include "compile/worker/fixed_place.h"
 #include "compile/worker/loaded_libraries.h"
@@ -66,10 +69,13 @@ std::uint64_t address_of(const Nvrtc& nvrtc) {
 }
 
 Result<std::unique_ptr<const Nvrtc>> load(const std::filesystem::path& path) {
-  const auto library = [&path] {
-    const FixedPlace place;
-    return open_library(path);
-  }();
+  // A worker without a folder for precompiled headers leaves the addresses to chance.
+  const bool makes_precompiled = ::secure_getenv(kScratchVariable) != nullptr;
+  std::optional<FixedPlace> place;
+  if (makes_precompiled)
+    place.emplace();
+  const auto library = open_library(path);
+  place.reset();
   if (!library)
     return fail(ErrorCode::kUnavailable,
                 fmt::format("cannot open NVRTC {}: {}", path.native(),
@@ -79,7 +85,7 @@ Result<std::unique_ptr<const Nvrtc>> load(const std::filesystem::path& path) {
   KILN_TRY(resolve_all(*library, *nvrtc));
   nvrtc->address = address_of(*nvrtc);
   // Before the first compile; without it the heap is smaller, and elsewhere.
-  if (nvrtc->set_pch_heap_size != nullptr)
+  if (makes_precompiled && nvrtc->set_pch_heap_size != nullptr)
     std::ignore = nvrtc->set_pch_heap_size(kPrecompiledHeapBytes);
   return nvrtc;
 }
