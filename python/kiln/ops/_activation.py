@@ -149,7 +149,10 @@ def _glu_backward(outputs, args):
         dx,
         None if linear is None else dlinear,
         None if bias is None else dbias,
-        *(dy, x, linear, bias),
+        dy,
+        x,
+        linear,
+        bias,
         _GLU_KINDS[kind],
         _NO_CLAMP,
     )

@@ -86,14 +86,9 @@ def _used(tensor, is_wanted):
 
 # ---- LayerNorm. Of the library's arguments the last is zero_centered_weight.
 
-copies_if_needed(
-    *("layernorm_forward", "layer_norm", 4),
-    *("x", "weight", "bias", "residual"),
-)
-copies_if_needed(
-    *("layernorm_backward", "layer_norm", 3),
-    *("dy", "x", "weight", "bias", "mean", "rstd", "dsum"),
-)
+_LAYER_INPUTS = "dy", "x", "weight", "bias", "mean", "rstd", "dsum"
+copies_if_needed("layernorm_forward", "layer_norm", 4, "x", "weight", "bias", "residual")
+copies_if_needed("layernorm_backward", "layer_norm", 3, *_LAYER_INPUTS)
 
 
 def _layer_outputs(x, weight, bias, dims, eps, memory_efficient):
@@ -219,10 +214,7 @@ layer_norm_bwd = Operation(
 # ---- RMSNorm
 
 copies_if_needed("rmsnorm_forward", "rms_norm", 3, "x", "weight", "residual")
-copies_if_needed(
-    *("rmsnorm_backward", "rms_norm", 2),
-    *("dy", "x", "weight", "rstd", "dsum"),
-)
+copies_if_needed("rmsnorm_backward", "rms_norm", 2, "dy", "x", "weight", "rstd", "dsum")
 
 
 def _rms_outputs(x, weight, dims, *_):
