@@ -92,6 +92,7 @@ class ServiceFilesTest : public testing::Test {
   [[nodiscard]] static Config config(const fs::path& root) {
     Config config = test::service_config(root);
     config.nvrtc = test::paths::kFakeNvrtc;
+    config.precompiled_limit_bytes = 1U << 30U;
     return config;
   }
 
