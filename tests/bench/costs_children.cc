@@ -56,8 +56,7 @@ Result<void> key_source(const Arguments& arguments) {
 }
 
 Result<void> build_cub(const Arguments& arguments) {
-  const auto service =
-      KILN_TRY(BuildService::open(KILN_TRY(config_for(arguments.at(0)))));
+  const auto service = KILN_TRY(open_for_cub(arguments.at(0)));
   fmt::print("{}\n", KILN_TRY(cub_build(*service, number(arguments.at(1)))).count());
   return {};
 }
@@ -101,6 +100,12 @@ Result<void> compile_share(const Arguments& arguments) {
 }
 
 }  // namespace
+
+Result<std::unique_ptr<BuildService>> open_for_cub(const std::filesystem::path& root) {
+  Config config = KILN_TRY(config_for(root));
+  config.precompiled_limit_bytes = 2ULL << 30U;
+  return BuildService::open(config);
+}
 
 Result<Seconds> cub_build(BuildService& service, std::size_t variant) {
   const KernelRequest request{Request::from_source({.source = cub_source(variant)}),

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -26,6 +28,10 @@ inline constexpr std::string_view kCubChild = "cub";
 
 /// A kernel that includes CUB, as a user would hand it over; one of many.
 [[nodiscard]] std::string cub_source(std::size_t variant = 0);
+
+/// With precompiled headers, which are off by default.
+[[nodiscard]] Result<std::unique_ptr<BuildService>> open_for_cub(
+    const std::filesystem::path& root);
 
 /// From that source to its artifact, which no cache has.
 [[nodiscard]] Result<Seconds> cub_build(BuildService& service, std::size_t variant);

@@ -21,8 +21,7 @@ Row new_process_row(const Settings& settings) {
   const auto prepare = [=]() -> Result<Sides> {
     const auto scratch = KILN_TRY(ScratchFolder::make(settings.folder));
     const std::string root = scratch->path() / "cache";
-    const std::shared_ptr<BuildService> service =
-        KILN_TRY(BuildService::open(KILN_TRY(config_for(root))));
+    const std::shared_ptr<BuildService> service = KILN_TRY(open_for_cub(root));
     const auto next = std::make_shared<std::atomic<std::size_t>>(0);
     // The first source asks for it, the second makes it.
     KILN_TRY(cub_build(*service, (*next)++));
