@@ -1,0 +1,93 @@
+// One server of a remote cache: what is asked of it, and what of its answers is
+// believed. Every object that leaves this file has passed each check of `verify` and,
+// where a signature is needed, that. Knows no breaker and no cache.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/object.h"
+#include "cache/object_store.h"
+#include "codec/digest.h"
+#include "codec/signature.h"
+#include "kiln/result.h"
+#include "remote/breaker.h"
+#include "remote/client/transfers.h"
+#include "remote/server_address.h"
+#include "remote/transfer.h"
+
+namespace kiln::remote {
+
+/// Files that say who asks, and who is believed. Empty: none.
+struct ServerFiles {
+  std::filesystem::path auth;         // KILN_REMOTE_AUTH
+  std::filesystem::path ca;           // KILN_REMOTE_CA
+  std::filesystem::path certificate;  // KILN_REMOTE_CERT: certificate and key in PEM
+};
+
+/// Which check an answer failed: the label of a metric.
+enum class Rejected : std::uint8_t { kSignature, kChecksum, kFormat, kTarget, kSize };
+/// "signature", "checksum", "format", "target", "size".
+[[nodiscard]] std::string_view to_string(Rejected check);
+
+/// How one request ended.
+struct Answer {
+  Verdict verdict = Verdict::kGood;
+  /// Of a GET that succeeded. Without it and with kGood: the server has none.
+  std::optional<cache::StoredObject> object{};
+  /// Of a HEAD or a PUT: it is there (now).
+  bool is_there = false;
+  std::optional<Rejected> rejected{};  // then `verdict` is kFailed
+  TransferEnd end = TransferEnd::kAnswered;
+  std::uint32_t status = 0;
+  std::optional<std::chrono::seconds> retry_after{};
+  std::uint64_t bytes = 0;  // of the bodies
+  std::string why{};        // unless all went well: for people, with the server's URL
+};
+
+/// Thread safety: every method may be called from any thread, also from a Done.
+class Server {
+ public:
+  using Done = std::function<void(Answer)>;
+
+  /// `transfers` must outlive it. `trusted`: whose signatures are believed. Reads no
+  /// file yet.
+  Server(ServerAddress address, ServerFiles files, std::vector<PublicKey> trusted,
+         cache::PayloadCheck payload_check, Transfers& transfers);
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  Server(Server&&) = delete;
+  Server& operator=(Server&&) = delete;
+  ~Server();
+
+  [[nodiscard]] const ServerAddress& address() const { return address_; }
+
+  /// Asks for the object. `done` is called once, unless it is cancelled: on the thread
+  /// of `transfers`, or by the call itself if nothing can be sent. `target` is as for
+  /// ObjectStore::find(). Returns what cancel() takes.
+  std::uint64_t get(const Digest& key, std::string target, Done done,
+                    const TransferLimits& limits = {});
+  std::uint64_t head(const Digest& key, Done done, const TransferLimits& limits = {});
+  /// Sends the object and a block of signatures by `signers`, which may be empty.
+  std::uint64_t put(const cache::StoredObject& object, std::vector<Signer> signers,
+                    Done done, const TransferLimits& limits = {});
+  void cancel(std::uint64_t id);
+
+  /// The credentials are read at the first request, and again after this.
+  void read_credentials_again();
+
+ private:
+  struct State;
+  const ServerAddress address_;
+  const std::shared_ptr<State> state_;  // shared with what runs
+};
+
+}  // namespace kiln::remote
