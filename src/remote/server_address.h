@@ -26,18 +26,22 @@ enum class Mode : std::uint8_t { kOff, kRead, kReadWrite };
 
 /// Thread safety: a value.
 struct ServerAddress {
-  std::string base;  // http, https or file; no slash at the end, no user, no query
+  std::string base{};  // http, https or file; no slash at the end, no user, no query
   Layout layout = Layout::kObjects;
-  std::optional<Mode> mode;  // none: that of KILN_REMOTE_MODE
+  std::optional<Mode> mode{};  // none: that of KILN_REMOTE_MODE
   bool takes_unsigned = false;
-  std::string region;  // of S3; empty: none
+  std::string region{};  // of S3; empty: none
 
   [[nodiscard]] std::string object_url(const Digest& key) const;
-  /// `name` has letters, digits, '-', '_' and '.', and begins with none of the last
-  /// three. The URL of its signature is this one and ".minisig".
+  /// Of a name that is_pack_name() takes: <base>/packs/<name>.kpack, or <name> alone if
+  /// it ends in .kpack or .kpack.zst. The URL of its signature is this one and
+  /// ".minisig".
   [[nodiscard]] std::string pack_url(std::string_view name) const;
   friend bool operator==(const ServerAddress&, const ServerAddress&) = default;
 };
+
+/// Letters, digits, '-', '_' and '.', and none of the last three at the beginning.
+[[nodiscard]] bool is_pack_name(std::string_view name);
 
 /// "https://c/kiln;layout=bazel;unsigned=1;mode=rw;region=us-east-1", with spaces
 /// between servers, in the order in which they are asked. Errors: kInvalidArgument: no
