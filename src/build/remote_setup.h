@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "build/config.h"
@@ -9,6 +10,7 @@
 #include "kiln/result.h"
 #include "process/child_process.h"
 #include "remote/client/server.h"
+#include "remote/client/servers.h"
 #include "remote/server_address.h"
 
 namespace kiln {
@@ -27,6 +29,11 @@ struct RemoteSetup {
 /// signature although no key is trusted; those of read_trusted_keys() and
 /// PrivateKey::read().
 [[nodiscard]] Result<RemoteSetup> remote_setup(const Config& config);
+
+/// What a service asks its remotes with; nullopt: there is none. Errors: as
+/// remote_setup().
+[[nodiscard]] Result<std::optional<remote::RemoteOptions>> remote_options(
+    const Config& config);
 
 /// kiln-remote: beside KILN_WORKER, or where kiln-worker is. Errors: kUnavailable.
 [[nodiscard]] Result<ChildCommand> remote_helper(const Config& config);

@@ -71,8 +71,9 @@ Result<Work> find_requests(Context& context, const SelectionOptions& selection) 
   config.template_dirs = template_folders(config, selection.catalog);
   config.for_driver = KILN_TRY(parse_driver_option(selection.driver));
   Work work;
-  work.service = KILN_TRY(
-      BuildService::open(config, {.stop = context.stop->token(), .make_root = false}));
+  work.service = KILN_TRY(BuildService::open(
+      config,
+      {.stop = context.stop->token(), .make_root = false, .asks_remotes = false}));
   PlanService plans(*work.service);
   const BuildReport report =
       KILN_TRY(list_items(context, *work.service, plans, selection));

@@ -1,0 +1,92 @@
+#include "build/remote_setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "build/artifact.h"
+#include "cache/file_system.h"
+#include "cache/seeds.h"
+#include "cache/trust.h"
+#include "codec/private_key.h"
+#include "compile/pool/worker_path.h"
+#include "compile/pool/worker_pool.h"
+#include "util/try.h"
+
+namespace kiln {
+namespace {
+
+constexpr const char* kHelper = "kiln-remote";
+
+tl::unexpected<Error> named(std::string_view name, const Error& error) {
+  return fail(error.code, fmt::format("{}: {}", name, error.message));
+}
+
+}  // namespace
+
+Result<RemoteSetup> remote_setup(const Config& config) {
+  const RemoteSettings& from = config.remote;
+  const auto mode = remote::parse_mode(from.mode);
+  if (!mode)
+    return named(from.mode_by.name, mode.error());
+  auto servers = remote::parse_servers(from.servers);
+  if (!servers)
+    return named(from.servers_by.name, servers.error());
+  RemoteSetup setup{.servers = *std::move(servers),
+                    .files = {from.auth, from.ca, from.certificate},
+                    .trusted = {},
+                    .signers = {}};
+  for (remote::ServerAddress& server : setup.servers)
+    server.mode = server.mode.value_or(*mode);
+  std::erase_if(setup.servers, [](const remote::ServerAddress& server) {
+    return server.mode == remote::Mode::kOff;
+  });
+  if (!setup.servers.empty() && !config.keys.empty())
+    setup.trusted = KILN_TRY(cache::read_trusted_keys(
+        cache::real_file_system(),
+        cache::TrustPolicy::of_this_process(config.trusted_uids), config.keys));
+  for (const remote::ServerAddress& server : setup.servers) {
+    if (server.takes_unsigned || !setup.trusted.empty())
+      continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: {}: no key is trusted, so nothing that it has can be "
+                            "used; name a file of public keys by KILN_REMOTE_KEYS "
+                            "(--keys), or say {};unsigned=1 if all who can write "
+                            "there are trusted",
+                            from.servers_by.name, server.base, server.base));
+  }
+  const bool uploads =
+      std::ranges::any_of(setup.servers, [](const remote::ServerAddress& server) {
+        return server.mode == remote::Mode::kReadWrite;
+      });
+  if (uploads && !config.sign.empty())
+    setup.signers.push_back(KILN_TRY(PrivateKey::read(config.sign)).signer());
+  return setup;
+}
+
+Result<std::optional<remote::RemoteOptions>> remote_options(const Config& config) {
+  RemoteSetup setup = KILN_TRY(remote_setup(config));
+  if (setup.servers.empty())
+    return std::nullopt;
+  return remote::RemoteOptions{.servers = std::move(setup.servers),
+                               .files = std::move(setup.files),
+                               .trusted = std::move(setup.trusted),
+                               .signers = std::move(setup.signers),
+                               .payload_check = check_stored_payload,
+                               .helper = [config] { return remote_helper(config); },
+                               .wait = config.remote.wait,
+                               .has_rank = config.rank.has_value()};
+}
+
+Result<ChildCommand> remote_helper(const Config& config) {
+  compile::WorkerSearch search{.name = kHelper, .set_by = config.worker_by.name};
+  // The setting names the compile worker; the helper of that build is beside it.
+  if (config.worker)
+    search.path = config.worker->parent_path() / kHelper;
+  return ChildCommand{.path = KILN_TRY(compile::find_worker(search)),
+                      .environment = compile::worker_environment(),
+                      .name = "remote helper"};
+}
+
+}  // namespace kiln
