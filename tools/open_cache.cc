@@ -22,7 +22,7 @@ Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config) {
 
 PrecompiledStore precompiled_store(const Config& config, cache::Cache& cache) {
   return {kiln::counted(cache, cache.layout().precompiled()),
-          config.precompiled_limit_bytes};
+          precompiled_limit(config)};
 }
 
 std::string precompiled_text(const PrecompiledTotals& totals,

@@ -126,7 +126,7 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
           remote_.get()),
       workers_(pool_options(config_, jobs_, *cache_)),
       precompiled_(*cache_, precompiled_folder(config_, *cache_),
-                   config_.precompiled_limit_bytes),
+                   precompiled_limit(config_)),
       toolchains_(
           config_, hint_folder(*cache_, cache_->layout().toolchains()),
           [this, closing = options.stop](

@@ -241,15 +241,15 @@ Check precompiled_check(BuildService& service) {
   Check check{"precompiled headers", CheckVerdict::kOk, "", ""};
   if (!folder.empty()) {
     check.detail = precompiled_text(precompiled_store(config, service.cache()).totals(),
-                                    config.precompiled_limit_bytes);
+                                    precompiled_limit(config));
     if (const auto own = folder.check(); !own) {
       check.verdict = CheckVerdict::kWarn;
       check.detail = "not used";
       check.remedy = own.error().message;
     }
   } else {
-    check.detail = config.precompiled_limit_bytes == 0
-                       ? "off: KILN_PCH_SIZE is 0 or not set"
+    check.detail = precompiled_limit(config) == 0
+                       ? "off: KILN_PCH_SIZE or KILN_CACHE_SIZE is 0"
                        : "off: the cache is on the network or cannot be written";
   }
   return check;

@@ -155,14 +155,18 @@ void print_removal(const Context& context, const Removal& removal) {
     nlohmann::ordered_json keys = nlohmann::ordered_json::array();
     for (const Digest& key : removal.keys) keys.push_back(key.hex());
     nlohmann::ordered_json document{{"removed", removal.keys.size()},
+                                    {"precompiled", removal.precompiled},
                                     {"freed_bytes", removal.freed_bytes},
                                     {"dry_run", removal.dry_run},
                                     {"keys", keys}};
     print_json(document);
     return;
   }
-  print(fmt::format("{} {}, {}\n", removal.dry_run ? "would remove" : "removed",
-                    counted(removal.keys.size(), "entry", "entries"),
+  std::string what = counted(removal.keys.size(), "entry", "entries");
+  if (removal.precompiled > 0)
+    what += " and " +
+            counted(removal.precompiled, "precompiled header", "precompiled headers");
+  print(fmt::format("{} {}, {}\n", removal.dry_run ? "would remove" : "removed", what,
                     format_size(removal.freed_bytes)));
 }
 

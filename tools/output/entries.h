@@ -55,6 +55,7 @@ inline constexpr std::size_t kShortKeyDigits = 12;
 
 struct Removal {
   std::vector<Digest> keys;
+  std::uint64_t precompiled = 0;  // headers
   std::uint64_t freed_bytes = 0;
   bool dry_run = false;
 };

@@ -27,8 +27,11 @@ Result<int> run(Context& context, const TrimOptions& options) {
   trim.dry_run = options.dry_run ? cache::DryRun::kYes : cache::DryRun::kNo;
   const auto cache = KILN_TRY(open_cache(context.config));
   const cache::TrimResult result = KILN_TRY(cache->trim(trim));
+  const PrecompiledTotals precompiled =
+      precompiled_store(context.config, *cache).trim(trim.dry_run);
   print_removal(context, {.keys = result.removed_keys,
-                          .freed_bytes = result.freed_bytes,
+                          .precompiled = precompiled.entries,
+                          .freed_bytes = result.freed_bytes + precompiled.bytes,
                           .dry_run = options.dry_run});
   return 0;
 }
