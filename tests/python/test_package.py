@@ -166,6 +166,11 @@ def test_a_pack_of_another_machine_is_unpacked_or_read_as_the_seed_of_a_package(
         make_package_with_seed(tmp_path, value)
         cache = str(tmp_path / f"job{number}")
         assert python(use, KILN_NO_JIT="1", KILN_CACHE_DIR=cache, PYTHONPATH=path) == "0"
+        told = subprocess.run(
+            [sys.executable, "-m", "kiln", "doctor"], stdout=subprocess.PIPE, text=True, check=False,
+            env=environment(tmp_path, PYTHONPATH=path, KILN_SEED="/nowhere.kpack"),
+        ).stdout
+        assert f"{tmp_path}/job.kpack" in told and "/nowhere.kpack" in told, told
     make_package_with_seed(tmp_path, "breaks")
     cache = str(tmp_path / "other")
     assert python(use, KILN_CACHE_DIR=cache, PYTHONPATH=path) == "1", "it is passed over"
