@@ -101,21 +101,21 @@ class Runner {
     const Digest* const key = key_of(report_.items[i]);
     BuildEntry& entry = report_.entries[i];
     if (key == nullptr && options_.dry_run)
-      return report_result(i, fetch(i), nullptr);
+      return report_result(i, fetch(i));
     if (key == nullptr)
       return;  // its error comes in its turn
     cache::Tier tier = cache::Tier::kDisk;
     auto object = inspect(*key, tier);
     if (!options_.dry_run) {
       if (object != nullptr)
-        report_result(i, fetch(i), nullptr);  // counts the hit
+        report_result(i, fetch(i));  // counts the hit
       return;
     }
     entry.verdict = object != nullptr ? BuildVerdict::kHit : BuildVerdict::kMissing;
     entry.stored = object != nullptr;
     if (object != nullptr)
       entry.tier = tier;
-    report_result(i, std::move(entry), nullptr);
+    report_result(i, std::move(entry));
   }
 
   void build(std::size_t i, Progress& progress) {
@@ -132,7 +132,7 @@ class Runner {
     }
     if (is_full)
       stop_.request_stop();
-    report_result(i, std::move(entry), &progress);
+    report_result(i, std::move(entry));
   }
 
   BuildEntry fetch(std::size_t i) {
@@ -235,7 +235,7 @@ class Runner {
   }
 
   /// Keeps the entry of an item, and prints it where it failed.
-  void report_result(std::size_t i, BuildEntry result, Progress* progress) {
+  void report_result(std::size_t i, BuildEntry result) {
     const BuildItem& item = report_.items[i];
     BuildEntry& entry = report_.entries[i];
     entry = std::move(result);
@@ -245,10 +245,7 @@ class Runner {
       const auto text =
           fmt::format("{} {}: {}{}", item.label, item.arch, entry.error->message,
                       is_final ? "" : options_.on_refusal);
-      if (progress != nullptr)
-        progress->message(text);
-      else
-        print_error(printable_lines(text) + "\n");
+      print_error(printable_lines(text) + "\n");
       if (is_final && options_.fail_fast)
         stop_.request_stop();
     }

@@ -149,6 +149,27 @@ TEST_F(ProgramTerminalTest, NoColorTakesTheColoursAwayAndADumbTerminalEverything
   EXPECT_THAT(kiln_.run_on_terminal(warm_).out, Not(HasSubstr("\033")));
 }
 
+TEST_F(ProgramTerminalTest, WarningsOfTheLibraryAreLikeItsOwn) {
+  const std::string file = kiln_.write("file", "");
+  const test::KilnProgram::Arguments off{"compile",     kiln_.write("k.cu", "k"),
+                                         "--arch",      "9.0",
+                                         "--cache-dir", file + "/a\033[31m/cache"};
+  const std::string coloured = kiln_.run_on_terminal(off, "", 60).out;
+  EXPECT_THAT(coloured, HasSubstr("\033[33mkiln: warning:\033[0m the cache is off"));
+  EXPECT_THAT(coloured, Not(HasSubstr(kColour)));
+  kiln_.set("NO_COLOR", "1");
+  const std::string plain = kiln_.run_on_terminal(off, "", 60).out;
+  EXPECT_FALSE(std::regex_search(plain, std::regex("\033\\[[0-9;]*m"))) << plain;
+  // Broken between words.
+  EXPECT_THAT(
+      plain,
+      HasSubstr("kiln: warning: the cache is off, and kernels are kept in\r\nmemory"));
+  EXPECT_THAT(
+      kiln_.run(off).err,
+      HasSubstr(
+          "kiln: warning: the cache is off, and kernels are kept in memory alone"));
+}
+
 TEST_F(ProgramTerminalTest, ClearAllAsksAndTakesOnlyYesForYes) {
   EXPECT_EQ(kiln_.run(warm_).status, 0);
   for (const char* answer : {"n\n", "\n", "\004", "maybe\n"}) {

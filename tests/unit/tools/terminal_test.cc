@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "tools/output/standard_streams.h"
+
 namespace kiln::tools {
 namespace {
 
@@ -93,6 +95,19 @@ TEST_F(TerminalTest, ACellThatMayWrapGoesOnBelow) {
             "      five six seven eight\n"
             "      nine\n"
             "bcde  short\n");
+}
+
+TEST_F(TerminalTest, ALineGoesInThePlaceOfABarThatIsDrawn) {
+  testing::internal::CaptureStderr();
+  print_error("\r\033[K[##..] 1/2");
+  print_error("a warning\n");
+  print_error("another\n");
+  print_error("\r\033[K[###.] 2/2");
+  print_error("\r\033[K");
+  print_error("the end\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "\r\033[K[##..] 1/2\r\033[Ka warning\nanother\n"
+            "\r\033[K[###.] 2/2\r\033[Kthe end\n");
 }
 
 }  // namespace
