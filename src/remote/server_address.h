@@ -33,11 +33,15 @@ struct ServerAddress {
   std::string region;  // of S3; empty: none
 
   [[nodiscard]] std::string object_url(const Digest& key) const;
-  /// `name` has letters, digits, '-', '_' and '.', and begins with none of the last
-  /// three. The URL of its signature is this one and ".minisig".
+  /// Of a name that is_pack_name() takes: <base>/packs/<name>.kpack, or <name> alone if
+  /// it ends in .kpack or .kpack.zst. The URL of its signature is this one and
+  /// ".minisig".
   [[nodiscard]] std::string pack_url(std::string_view name) const;
   friend bool operator==(const ServerAddress&, const ServerAddress&) = default;
 };
+
+/// Letters, digits, '-', '_' and '.', and none of the last three at the beginning.
+[[nodiscard]] bool is_pack_name(std::string_view name);
 
 /// "https://c/kiln;layout=bazel;unsigned=1;mode=rw;region=us-east-1", with spaces
 /// between servers, in the order in which they are asked. Errors: kInvalidArgument: no

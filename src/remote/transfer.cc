@@ -20,9 +20,9 @@ Bytes frame(Kind kind, const Fields& fields) {
 }
 
 Bytes encode_one(const TransferRequest& request) {
-  const auto& [id, method, url, credentials, limits, body] = request;
-  const auto& [authorization, aws_region, user, ca_bundle, certificate, key] =
-      credentials;
+  const auto& [id, method, url, credentials, limits, body, replaces] = request;
+  const auto& [authorization, aws_region, user, aws_token, ca_bundle, certificate,
+               key] = credentials;
   const auto& [connect, whole, least, slow_for, most] = limits;
   Fields fields;
   add_number(fields, "id", id);
@@ -31,6 +31,7 @@ Bytes encode_one(const TransferRequest& request) {
   fields.add("authorization", authorization);
   fields.add("aws region", aws_region);
   fields.add("user", user);
+  fields.add("aws token", aws_token);
   fields.add("ca bundle", ca_bundle);
   fields.add("certificate", certificate);
   fields.add("certificate key", key);
@@ -40,6 +41,7 @@ Bytes encode_one(const TransferRequest& request) {
   add_number(fields, "slow for s", slow_for.count());
   add_number(fields, "most bytes", most);
   fields.add("body", body);
+  add_number(fields, "replaces", replaces ? 1 : 0);
   return frame(Kind::kRequest, fields);
 }
 
@@ -77,6 +79,7 @@ Result<ToHelper> request_from(const Fields& fields) {
   request.credentials = {.authorization = reader.text("authorization"),
                          .aws_region = reader.text("aws region"),
                          .user = reader.text("user"),
+                         .aws_token = reader.text("aws token"),
                          .ca_bundle = reader.text("ca bundle"),
                          .certificate = reader.text("certificate"),
                          .certificate_key = reader.text("certificate key")};
@@ -87,6 +90,7 @@ Result<ToHelper> request_from(const Fields& fields) {
       .slow_for = std::chrono::seconds(reader.number<std::int64_t>("slow for s")),
       .most_bytes = reader.number<std::uint64_t>("most bytes")};
   request.body = reader.text("body");
+  request.replaces = reader.number<std::uint32_t>("replaces") != 0;
   return reader.finish(ToHelper(std::move(request)));
 }
 

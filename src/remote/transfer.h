@@ -27,22 +27,24 @@ struct TransferLimits {
 
 /// Who asks. Never part of a URL, a log or an error.
 struct Credentials {
-  std::string authorization;  // the header's value: "Bearer ..."
-  std::string aws_region;     // with `user`: S3's signature, version 4
-  std::string user;           // "key:secret"
-  std::string ca_bundle;      // paths
-  std::string certificate;
-  std::string certificate_key;
+  std::string authorization{};  // the header's value: "Bearer ..."
+  std::string aws_region{};     // with `user`: S3's signature, version 4
+  std::string user{};           // "key:secret"
+  std::string aws_token{};      // of a session; empty: none
+  std::string ca_bundle{};      // paths
+  std::string certificate{};
+  std::string certificate_key{};
   friend bool operator==(const Credentials&, const Credentials&) = default;
 };
 
 struct TransferRequest {
   std::uint64_t id = 0;
   Method method = Method::kGet;
-  std::string url;  // http, https or file
-  Credentials credentials;
-  TransferLimits limits;
-  std::string body;  // of a PUT
+  std::string url{};  // http, https or file
+  Credentials credentials{};
+  TransferLimits limits{};
+  std::string body{};     // of a PUT
+  bool replaces = false;  // a PUT takes the place of what is there
   friend bool operator==(const TransferRequest&, const TransferRequest&) = default;
 };
 

@@ -6,10 +6,10 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,18 +20,12 @@
 #include "codec/signature.h"
 #include "kiln/result.h"
 #include "remote/breaker.h"
+#include "remote/client/credentials.h"
 #include "remote/client/transfers.h"
 #include "remote/server_address.h"
 #include "remote/transfer.h"
 
 namespace kiln::remote {
-
-/// Files that say who asks, and who is believed. Empty: none.
-struct ServerFiles {
-  std::filesystem::path auth;         // KILN_REMOTE_AUTH
-  std::filesystem::path ca;           // KILN_REMOTE_CA
-  std::filesystem::path certificate;  // KILN_REMOTE_CERT: certificate and key in PEM
-};
 
 /// Which check an answer failed: the label of a metric.
 enum class Rejected : std::uint8_t { kSignature, kChecksum, kFormat, kTarget, kSize };
@@ -43,7 +37,8 @@ struct Answer {
   Verdict verdict = Verdict::kGood;
   /// Of a GET that succeeded. Without it and with kGood: the server has none.
   std::optional<cache::StoredObject> object{};
-  /// Of a HEAD or a PUT: it is there (now).
+  std::optional<std::string> file{};  // likewise, of get_file()
+  /// Of a HEAD or a PUT: it is there (now). A PUT that is denied says nothing of GETs.
   bool is_there = false;
   std::optional<Rejected> rejected{};  // then `verdict` is kFailed
   TransferEnd end = TransferEnd::kAnswered;
@@ -59,7 +54,7 @@ class Server {
   using Done = std::function<void(Answer)>;
 
   /// `transfers` must outlive it. `trusted`: whose signatures are believed. Reads no
-  /// file yet.
+  /// file yet. What runs when it is destroyed goes on, and is reported.
   Server(ServerAddress address, ServerFiles files, std::vector<PublicKey> trusted,
          cache::PayloadCheck payload_check, Transfers& transfers);
   Server(const Server&) = delete;
@@ -68,7 +63,7 @@ class Server {
   Server& operator=(Server&&) = delete;
   ~Server();
 
-  [[nodiscard]] const ServerAddress& address() const { return address_; }
+  [[nodiscard]] const ServerAddress& address() const;
 
   /// Asks for the object. `done` is called once, unless it is cancelled: on the thread
   /// of `transfers`, or by the call itself if nothing can be sent. `target` is as for
@@ -76,17 +71,25 @@ class Server {
   std::uint64_t get(const Digest& key, std::string target, Done done,
                     const TransferLimits& limits = {});
   std::uint64_t head(const Digest& key, Done done, const TransferLimits& limits = {});
-  /// Sends the object and a block of signatures by `signers`, which may be empty.
-  std::uint64_t put(const cache::StoredObject& object, std::vector<Signer> signers,
+  /// Sends the object and a block of signatures by `signers`, which may be empty. They
+  /// sign on the calling thread; if one cannot, nothing is sent (kAbandoned).
+  std::uint64_t put(const cache::StoredObject& object, std::span<const Signer> signers,
                     Done done, const TransferLimits& limits = {});
   void cancel(std::uint64_t id);
+
+  /// A file of another kind, such as a pack, whose URL is of address(). Nothing in it
+  /// has been checked.
+  std::uint64_t get_file(const std::string& url, Done done,
+                         const TransferLimits& limits = {});
+  /// Replaces it, if it is there.
+  std::uint64_t put_file(const std::string& url, std::string bytes, Done done,
+                         const TransferLimits& limits = {});
 
   /// The credentials are read at the first request, and again after this.
   void read_credentials_again();
 
  private:
   struct State;
-  const ServerAddress address_;
   const std::shared_ptr<State> state_;  // shared with what runs
 };
 

@@ -139,15 +139,20 @@ void set_limits(Running& running) {
   set(easy, CURLOPT_MAXFILESIZE_LARGE, static_cast<curl_off_t>(limits.most_bytes));
 }
 
+void add_header(Running& running, const std::string& header) {
+  running.headers.reset(::curl_slist_append(running.headers.release(), header.c_str()));
+}
+
 void set_credentials(Running& running) {
   CURL* const easy = running.easy.get();
   const Credentials& who = running.request.credentials;
   // libcurl sends neither to another host that it is redirected to.
   if (!who.authorization.empty())
-    running.headers.reset(::curl_slist_append(
-        running.headers.release(), ("Authorization: " + who.authorization).c_str()));
+    add_header(running, "Authorization: " + who.authorization);
   if (!who.aws_region.empty())
     set(easy, CURLOPT_AWS_SIGV4, ("aws:amz:" + who.aws_region + ":s3").c_str());
+  if (!who.aws_token.empty())
+    add_header(running, "x-amz-security-token: " + who.aws_token);
   set_text(easy, CURLOPT_USERPWD, who.user);
   set_text(easy, CURLOPT_CAINFO, who.ca_bundle);
   set_text(easy, CURLOPT_SSLCERT, who.certificate);
@@ -172,11 +177,13 @@ void set_method(Running& running) {
       set(easy, CURLOPT_READDATA, static_cast<void*>(&running));
       set(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
       // nginx ignores it; others answer 412 where an equal object is there.
-      for (const char* header : {"If-None-Match: *", "Expect:"})
-        running.headers.reset(::curl_slist_append(running.headers.release(), header));
+      if (!request.replaces)
+        add_header(running, "If-None-Match: *");
+      add_header(running, "Expect:");
       return;  // redirected bytes would have to be sent again
   }
-  set(easy, CURLOPT_FOLLOWLOCATION, 1L);
+  // libcurl would send the token to the other host, too.
+  set(easy, CURLOPT_FOLLOWLOCATION, request.credentials.aws_token.empty() ? 1L : 0L);
   set(easy, CURLOPT_MAXREDIRS, kMostRedirects);
 }
 

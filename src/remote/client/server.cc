@@ -1,0 +1,352 @@
+#include "remote/client/server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "cache/layout.h"
+#include "cache/object_header.h"
+#include "util/little_endian.h"
+#include "util/mutex.h"
+#include "util/try.h"
+
+namespace kiln::remote {
+namespace {
+
+static_assert(cache::kFormatVersion == 1, "object_url() has the version in its paths");
+
+enum Status : std::uint32_t {  // NOLINT(performance-enum-size): HTTP's
+  kOk = 200,
+  kCreated = 201,
+  kNoContent = 204,
+  kUnauthorized = 401,
+  kForbidden = 403,
+  kNotFound = 404,
+  kMethodNotAllowed = 405,
+  kConflict = 409,
+  kGone = 410,
+  kPreconditionFailed = 412,
+  kTooLargeForIt = 413,
+  kNotImplemented = 501,
+};
+
+struct BadBody {
+  Rejected check;
+  std::string why;
+};
+
+Rejected label_of(cache::Check check) {
+  using cache::Check;
+  switch (check) {
+    case Check::kSize:
+      return Rejected::kSize;
+    case Check::kMagic:
+    case Check::kFormat:
+    case Check::kHeader:
+    case Check::kMetadata:
+    case Check::kSections:
+      return Rejected::kFormat;
+    case Check::kPayload:
+    case Check::kTarget:
+      return Rejected::kTarget;
+    case Check::kChecksum:
+    case Check::kKey:
+    case Check::kPayloadDigest:
+    case Check::kPreimageDigest:
+      break;
+  }
+  return Rejected::kChecksum;
+}
+
+tl::unexpected<BadBody> refuse(Rejected check, std::string why) {
+  return tl::unexpected<BadBody>(BadBody{check, std::move(why)});
+}
+
+tl::unexpected<BadBody> refuse(const cache::Rejection& rejection) {
+  return refuse(
+      label_of(rejection.check),
+      fmt::format("{} check: {}", to_string(rejection.check), rejection.detail));
+}
+
+/// What a body has to be.
+struct Expected {
+  Digest key;
+  std::string target;  // empty: any
+  const cache::PayloadCheck& payload_check;
+  std::span<const PublicKey> trusted;
+  bool takes_unsigned;
+};
+
+/// The object in a body: its own bytes, and then a block of signatures or nothing.
+tl::expected<cache::StoredObject, BadBody> object_in(std::string body,
+                                                     const Expected& expected) {
+  const auto owner = std::make_shared<const std::string>(std::move(body));
+  const ByteView bytes = as_bytes(*owner);
+  // Where it is no object, parse() says why.
+  std::uint64_t size = bytes.size();
+  if (as_text(bytes).starts_with(cache::header::kMagic) &&
+      bytes.size() >= cache::header::kBytes)
+    size = std::min(size, load_le<std::uint64_t>(bytes, cache::header::kFileBytes));
+  const SignatureBlock block = signatures_at_end(bytes.subspan(size));
+  if (block.size != bytes.size() - size)
+    return refuse(Rejected::kSize,
+                  fmt::format("{} bytes behind the object are no block of signatures",
+                              bytes.size() - size));
+  auto object =
+      cache::StoredObject::parse(cache::Buffer(owner, bytes.first(size)), expected.key);
+  if (!object)
+    return refuse(object.error());
+  if (!expected.target.empty() && object->target() != expected.target)
+    return refuse(Rejected::kTarget, fmt::format("it is for {}, not {}",
+                                                 object->target(), expected.target));
+  if (const auto verified = object->verify_fully(); !verified)
+    return refuse(verified.error());
+  if (expected.payload_check) {
+    if (const auto checked = expected.payload_check(*object); !checked)
+      return refuse(Rejected::kTarget, checked.error().message);
+  }
+  if (!expected.takes_unsigned) {
+    const auto digest = Blake2bHasher::of(object->file());
+    const auto checked =
+        digest ? check_signed(*digest, block.signatures, expected.trusted)
+               : Result<void>(fail(digest.error().code, digest.error().message));
+    if (!checked)
+      return refuse(Rejected::kSignature, checked.error().message);
+  }
+  return *std::move(object);
+}
+
+Result<std::string> signed_body(const cache::StoredObject& object,
+                                std::span<const Signer> signers) {
+  std::string body(as_text(object.file()));
+  if (signers.empty())
+    return body;
+  const Blake2b512 digest = KILN_TRY(Blake2bHasher::of(object.file()));
+  std::vector<Signature> signatures;
+  for (const Signer& signer : signers)
+    signatures.push_back({signer.key, KILN_TRY(signer.sign(digest))});
+  return body.append(as_text(encode_signatures(signatures)));
+}
+
+std::string_view name_of(Method method) {
+  constexpr std::array<std::string_view, 3> kNames{"GET", "HEAD", "PUT"};
+  return kNames[static_cast<std::size_t>(method)];
+}
+
+/// What an answer says without its body.
+Answer read_status(Method method, TransferReply& reply) {
+  Answer answer{.verdict = Verdict::kFailed, .end = reply.end, .status = reply.status};
+  if (reply.retry_after_s)
+    answer.retry_after = std::chrono::seconds(*reply.retry_after_s);
+  if (reply.end != TransferEnd::kAnswered) {
+    answer.why = std::move(reply.error);
+    if (reply.end == TransferEnd::kTooLarge)
+      answer.rejected = Rejected::kSize;
+    return answer;
+  }
+  const bool is_put = method == Method::kPut;
+  answer.why = fmt::format("it answers {}", reply.status);
+  switch (reply.status) {
+    case kNoContent:
+    case kCreated:
+      if (method == Method::kGet)
+        return answer;
+      [[fallthrough]];
+    case kOk:
+      answer.is_there = method != Method::kGet;
+      answer.verdict = Verdict::kGood;
+      answer.why.clear();
+      break;
+    case kPreconditionFailed:  // another was first
+      if (is_put) {
+        answer.is_there = true;
+        answer.verdict = Verdict::kGood;
+        answer.why.clear();
+      }
+      break;
+    case kNotFound:
+    case kGone:
+      if (!is_put) {
+        answer.verdict = Verdict::kGood;
+        answer.why.clear();
+      }
+      break;
+    case kUnauthorized:
+    case kForbidden:
+      answer.verdict = Verdict::kDenied;
+      answer.why += ": the credentials of KILN_REMOTE_AUTH do not suffice";
+      break;
+    case kMethodNotAllowed:
+    case kNotImplemented:
+      if (is_put) {
+        answer.verdict = Verdict::kDenied;
+        answer.why += ": it takes no PUT, so say mode=r";
+      }
+      break;
+    case kTooLargeForIt:
+      if (is_put) {  // this one
+        answer.verdict = Verdict::kGood;
+        answer.why += ": that is too large for it";
+      }
+      break;
+    case kConflict:
+      if (is_put)
+        answer.why += ": it makes no folders, so make them beforehand";
+      break;
+    default:
+      break;
+  }
+  if (!reply.error.empty() && !answer.why.empty())
+    answer.why += ": " + reply.error;
+  return answer;
+}
+
+}  // namespace
+
+std::string_view to_string(Rejected check) {
+  constexpr std::array<std::string_view, 5> kNames{"signature", "checksum", "format",
+                                                   "target", "size"};
+  return kNames[static_cast<std::size_t>(check)];
+}
+
+/// Constant but for the credentials.
+struct Server::State {
+  State(ServerAddress server, ServerFiles named, std::vector<PublicKey> keys,
+        cache::PayloadCheck check, Transfers& by)
+      : address(std::move(server)),
+        files(std::move(named)),
+        trusted(std::move(keys)),
+        payload_check(std::move(check)),
+        transfers(by) {}
+
+  [[nodiscard]] Result<Credentials> credentials() {
+    if (address.base.starts_with("file:"))
+      return Credentials();
+    const MutexLock lock(mutex);
+    if (!known)
+      known = KILN_TRY(read_credentials(files, address.region));
+    return *known;
+  }
+
+  /// `finish` adds to the answer what the body says.
+  using Finish = std::function<void(Answer&, std::string body)>;
+  std::uint64_t start(TransferRequest request, Finish finish, Done done) {
+    auto who = credentials();
+    if (!who) {
+      done({.verdict = Verdict::kDenied,
+            .why = fmt::format("{}: {}", address.base, who.error().message)});
+      return 0;
+    }
+    request.credentials = *std::move(who);
+    const Method method = request.method;
+    const std::string url = request.url;
+    const std::size_t sent = request.body.size();
+    return transfers.start(
+        std::move(request), [method, url, sent, finish = std::move(finish),
+                             done = std::move(done)](TransferReply reply) {
+          Answer answer = read_status(method, reply);
+          answer.bytes = sent + reply.body.size();
+          if (finish && answer.status == kOk && answer.verdict == Verdict::kGood)
+            finish(answer, std::move(reply.body));
+          if (!answer.why.empty())
+            answer.why = fmt::format("{} {}: {}", name_of(method), url, answer.why);
+          done(std::move(answer));
+        });
+  }
+
+  const ServerAddress address;
+  const ServerFiles files;
+  const std::vector<PublicKey> trusted;
+  const cache::PayloadCheck payload_check;
+  Transfers& transfers;
+  Mutex mutex;
+  std::optional<Credentials> known KILN_GUARDED_BY(mutex);
+};
+
+Server::Server(ServerAddress address, ServerFiles files, std::vector<PublicKey> trusted,
+               cache::PayloadCheck payload_check, Transfers& transfers)
+    : state_(std::make_shared<State>(std::move(address), std::move(files),
+                                     std::move(trusted), std::move(payload_check),
+                                     transfers)) {}
+
+Server::~Server() = default;
+
+const ServerAddress& Server::address() const {
+  return state_->address;
+}
+
+std::uint64_t Server::get(const Digest& key, std::string target, Done done,
+                          const TransferLimits& limits) {
+  const auto finish = [state = state_, key, target = std::move(target)](
+                          Answer& answer, std::string body) {
+    auto object =
+        object_in(std::move(body), {.key = key,
+                                    .target = target,
+                                    .payload_check = state->payload_check,
+                                    .trusted = state->trusted,
+                                    .takes_unsigned = state->address.takes_unsigned});
+    if (object) {
+      answer.object = *std::move(object);
+      return;
+    }
+    answer.verdict = Verdict::kFailed;
+    answer.rejected = object.error().check;
+    answer.why = std::move(object.error().why);
+  };
+  return state_->start(
+      {.method = Method::kGet, .url = address().object_url(key), .limits = limits},
+      finish, std::move(done));
+}
+
+std::uint64_t Server::head(const Digest& key, Done done, const TransferLimits& limits) {
+  return state_->start(
+      {.method = Method::kHead, .url = address().object_url(key), .limits = limits}, {},
+      std::move(done));
+}
+
+std::uint64_t Server::put(const cache::StoredObject& object,
+                          std::span<const Signer> signers, Done done,
+                          const TransferLimits& limits) {
+  const auto body = signed_body(object, signers);
+  if (!body) {
+    done({.verdict = Verdict::kAbandoned, .why = body.error().message});
+    return 0;
+  }
+  return state_->start({.method = Method::kPut,
+                        .url = address().object_url(object.key()),
+                        .limits = limits,
+                        .body = *body},
+                       {}, std::move(done));
+}
+
+std::uint64_t Server::get_file(const std::string& url, Done done,
+                               const TransferLimits& limits) {
+  return state_->start(
+      {.method = Method::kGet, .url = url, .limits = limits},
+      [](Answer& answer, std::string body) { answer.file = std::move(body); },
+      std::move(done));
+}
+
+std::uint64_t Server::put_file(const std::string& url, std::string bytes, Done done,
+                               const TransferLimits& limits) {
+  return state_->start({.method = Method::kPut,
+                        .url = url,
+                        .limits = limits,
+                        .body = std::move(bytes),
+                        .replaces = true},
+                       {}, std::move(done));
+}
+
+void Server::cancel(std::uint64_t id) {
+  state_->transfers.cancel(id);
+}
+
+void Server::read_credentials_again() {
+  const MutexLock lock(state_->mutex);
+  state_->known.reset();
+}
+
+}  // namespace kiln::remote

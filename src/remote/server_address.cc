@@ -1,0 +1,174 @@
+#include "remote/server_address.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+
+#include "util/nearest.h"
+#include "util/try.h"
+
+namespace kiln::remote {
+namespace {
+
+bool is_alphanumeric(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0;
+}
+
+std::string_view next_part(std::string_view& text, std::string_view separators) {
+  const std::size_t end = std::min(text.find_first_of(separators), text.size());
+  const std::string_view part = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return part;
+}
+
+/// The part of an http or https URL that names a host, or "" for other URLs.
+std::string_view authority_of(std::string_view url) {
+  const std::size_t begin = url.find("://");
+  if (begin == std::string_view::npos)
+    return {};
+  constexpr std::size_t kSeparator = 3;
+  url.remove_prefix(begin + kSeparator);
+  return url.substr(0, url.find_first_of("/?#"));
+}
+
+tl::unexpected<Error> refuse(std::string_view url, std::string_view why) {
+  return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' {}", url, why));
+}
+
+Result<std::string> parse_base(std::string_view url) {
+  // First, so that no message shows a password.
+  if (authority_of(url).find('@') != std::string_view::npos)
+    return fail(ErrorCode::kInvalidArgument,
+                "a server's URL has a user or a password in it; they belong into the "
+                "file that KILN_REMOTE_AUTH names");
+  constexpr std::string_view kFile = "file://";
+  const bool is_file = url.starts_with(kFile);
+  if (!is_file && !url.starts_with("http://") && !url.starts_with("https://"))
+    return refuse(url.substr(0, url.find_first_of("?#")),
+                  "is no URL that begins with https://, http:// or file://");
+  if (const auto query = url.find_first_of("?#"); query != std::string_view::npos)
+    return refuse(url.substr(0, query),
+                  "goes on with ? or #, which no server here has");
+  if (std::ranges::any_of(url, [](unsigned char c) { return c <= ' ' || c == 0x7F; }))
+    return refuse(url, "has a character that no URL has");
+  if (is_file && !url.substr(kFile.size()).starts_with('/'))
+    return refuse(url, "is no absolute path: file:///srv/kiln");
+  if (!is_file && authority_of(url).empty())
+    return refuse(url, "names no host");
+  while (url.ends_with('/') && url.size() > kFile.size() + 1) url.remove_suffix(1);
+  return std::string(url);
+}
+
+Result<Layout> parse_layout(const std::string& text) {
+  if (text == "objects")
+    return Layout::kObjects;
+  if (text == "bazel")
+    return Layout::kBazel;
+  return refuse(text, "is neither objects nor bazel");
+}
+
+Result<bool> parse_unsigned(const std::string& text) {
+  if (text == "0" || text == "1")
+    return text == "1";
+  return refuse(text, "is neither 1 nor 0");
+}
+
+Result<std::string> parse_region(const std::string& text) {
+  if (!text.empty() &&
+      std::ranges::all_of(text, [](char c) { return is_alphanumeric(c) || c == '-'; }))
+    return text;
+  return refuse(text, "is no region such as us-east-1");
+}
+
+/// Sets the option `name`. Errors: those of its value; an unknown name.
+Result<void> set_option(ServerAddress& server, const std::string& name,
+                        const std::string& value) {
+  static const std::array<std::string, 4> kNames{"layout", "mode", "region",
+                                                 "unsigned"};
+  if (name == "layout")
+    server.layout = KILN_TRY(parse_layout(value));
+  else if (name == "mode")
+    server.mode = KILN_TRY(parse_mode(value));
+  else if (name == "region")
+    server.region = KILN_TRY(parse_region(value));
+  else if (name == "unsigned")
+    server.takes_unsigned = KILN_TRY(parse_unsigned(value));
+  else
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("there is no option '{}'{}", name, did_you_mean(name, kNames)));
+  return {};
+}
+
+Result<ServerAddress> parse_server(std::string_view text) {
+  ServerAddress server;
+  server.base = KILN_TRY(parse_base(next_part(text, ";")));
+  std::vector<std::string> given;
+  while (!text.empty()) {
+    std::string_view value = next_part(text, ";");
+    const std::string name(next_part(value, "="));
+    if (name.empty() && value.empty())
+      continue;
+    auto set = std::ranges::find(given, name) == given.end()
+                   ? set_option(server, name, std::string(value))
+                   : fail(ErrorCode::kInvalidArgument, "it is there twice");
+    if (!set)
+      return fail(set.error().code,
+                  fmt::format("{};{}: {}", server.base, name, set.error().message));
+    given.push_back(name);
+  }
+  return server;
+}
+
+}  // namespace
+
+Result<Mode> parse_mode(const std::string& text) {
+  if (text == "off")
+    return Mode::kOff;
+  if (text == "r")
+    return Mode::kRead;
+  if (text == "rw")
+    return Mode::kReadWrite;
+  return refuse(text, "is none of off, r and rw");
+}
+
+std::string ServerAddress::object_url(const Digest& key) const {
+  const std::string hex = key.hex();
+  if (layout == Layout::kBazel)
+    return fmt::format("{}/ac/{}", base, hex);
+  constexpr std::size_t kFolder = 2;
+  return fmt::format("{}/objects/v1/{}/{}", base, hex.substr(0, kFolder),
+                     hex.substr(kFolder));
+}
+
+std::string ServerAddress::pack_url(std::string_view name) const {
+  const bool is_whole = name.ends_with(".kpack") || name.ends_with(".kpack.zst");
+  return fmt::format("{}/packs/{}{}", base, name, is_whole ? "" : ".kpack");
+}
+
+bool is_pack_name(std::string_view name) {
+  return !name.empty() && is_alphanumeric(name.front()) &&
+         std::ranges::all_of(name, [](char c) {
+           return is_alphanumeric(c) || c == '-' || c == '_' || c == '.';
+         });
+}
+
+Result<std::vector<ServerAddress>> parse_servers(const std::string& text) {
+  std::vector<ServerAddress> servers;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view part = next_part(rest, " \t\n");
+    if (part.empty())
+      continue;
+    ServerAddress server = KILN_TRY(parse_server(part));
+    if (std::ranges::find(servers, server.base, &ServerAddress::base) != servers.end())
+      return refuse(server.base, "is there twice");
+    servers.push_back(std::move(server));
+  }
+  return servers;
+}
+
+}  // namespace kiln::remote
