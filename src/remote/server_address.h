@@ -26,11 +26,11 @@ enum class Mode : std::uint8_t { kOff, kRead, kReadWrite };
 
 /// Thread safety: a value.
 struct ServerAddress {
-  std::string base;  // http, https or file; no slash at the end, no user, no query
+  std::string base{};  // http, https or file; no slash at the end, no user, no query
   Layout layout = Layout::kObjects;
-  std::optional<Mode> mode;  // none: that of KILN_REMOTE_MODE
+  std::optional<Mode> mode{};  // none: that of KILN_REMOTE_MODE
   bool takes_unsigned = false;
-  std::string region;  // of S3; empty: none
+  std::string region{};  // of S3; empty: none
 
   [[nodiscard]] std::string object_url(const Digest& key) const;
   /// Of a name that is_pack_name() takes: <base>/packs/<name>.kpack, or <name> alone if

@@ -34,7 +34,7 @@ Result<void> check_private(const std::filesystem::path& path,
   if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0 ||
       (info.st_uid != ::geteuid() && info.st_uid != 0))
     return fail(ErrorCode::kUntrusted,
-                fmt::format("{} names {}, a secret that others may use: chmod 600 it, "
+                fmt::format("{} names {}, which others may use: chmod 600 it, "
                             "as a file of your own",
                             variable, path.native()));
   return {};
