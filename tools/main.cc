@@ -153,6 +153,18 @@ Result<Config> settings(const CommonOptions& common) {
     config.cache_dir = common.cache_dir;
   if (!common.seeds.empty())
     config.seeds = split_paths(common.seeds);
+  if (!common.remote.empty()) {
+    config.remote.servers = common.remote;
+    config.remote.servers_by.name = "--remote";
+  }
+  if (!common.remote_mode.empty()) {
+    config.remote.mode = common.remote_mode;
+    config.remote.mode_by.name = "--remote-mode";
+  }
+  if (!common.keys.empty())
+    config.keys = common.keys;
+  if (!common.auth.empty())
+    config.remote.auth = common.auth;
   return config;
 }
 

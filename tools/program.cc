@@ -31,14 +31,14 @@ std::span<const Verb> verbs() {
   constexpr const char* kLookAfter = "Look after";
   static constexpr std::array kVerbs{
       Verb{"warm", "Build what is missing, before a job starts", kBuild, add_warm,
-           CacheDir::kMakes, SeedUse::kAsks},
+           CacheDir::kMakes, Beyond::kSeedsAndRemotes},
       Verb{"compile", "Compile a CUDA C++ file into the cache", kBuild, add_compile,
-           CacheDir::kMakes, SeedUse::kAsks},
+           CacheDir::kMakes, Beyond::kSeedsAndRemotes},
       Verb{"render", "Print the source that a template renders to", kBuild, add_render},
       Verb{"templates", "List the kernel templates and their parameters", kBuild,
            add_templates},
       Verb{"pack", "Write objects of the cache into one file, for other machines",
-           kDistribute, add_pack, CacheDir::kExpects, SeedUse::kAsks},
+           kDistribute, add_pack, CacheDir::kExpects, Beyond::kSeeds},
       Verb{"unpack", "Put the objects of a pack into the cache", kDistribute,
            add_unpack},
       Verb{"key", "Make and show the keys that sign packs", kDistribute, add_key},
@@ -46,17 +46,17 @@ std::span<const Verb> verbs() {
       Verb{"show", "Everything about one entry", kInspect, add_show,
            CacheDir::kExpects},
       Verb{"why", "Why two keys differ, or why a request misses", kInspect, add_why,
-           CacheDir::kExpects, SeedUse::kAsks},
+           CacheDir::kExpects, Beyond::kSeeds},
       Verb{"stats", "Size of the cache, and what happened in it", kInspect, add_stats,
-           CacheDir::kExpects, SeedUse::kAsks},
+           CacheDir::kExpects, Beyond::kSeeds},
       Verb{"doctor", "What is found on this machine, and what is wrong", kInspect,
-           add_doctor, CacheDir::kExpects, SeedUse::kAsks},
+           add_doctor, CacheDir::kExpects, Beyond::kSeedsAndRemotes},
       Verb{"attention",
            "Attention by cuDNN: whether it runs, why not, and its plans beforehand",
-           kInspect, add_attention, CacheDir::kMakes, SeedUse::kAsks,
+           kInspect, add_attention, CacheDir::kMakes, Beyond::kSeedsAndRemotes,
            foreign_attention_options},
       Verb{"bench", "How fast the operations run here, beside a copy or cuDNN",
-           kInspect, add_bench, CacheDir::kMakes, SeedUse::kAsks},
+           kInspect, add_bench, CacheDir::kMakes, Beyond::kSeedsAndRemotes},
       Verb{"verify", "Check every object, byte by byte", kLookAfter, add_verify,
            CacheDir::kExpects},
       Verb{"trim", "Remove what was used least recently", kLookAfter, add_trim,
@@ -64,6 +64,28 @@ std::span<const Verb> verbs() {
       Verb{"clear", "Remove entries", kLookAfter, add_clear, CacheDir::kExpects},
   };
   return kVerbs;
+}
+
+void add_beyond(OptionSet& cli, Beyond beyond, CommonOptions& common) {
+  if (beyond == Beyond::kSeeds || beyond == Beyond::kSeedsAndRemotes)
+    cli.option("--seed", common.seeds, "PATHS",
+               "Packs and cache roots, with colons, that are read where the cache has "
+               "no object (default: $KILN_SEED)");
+  if (beyond != Beyond::kRemotes && beyond != Beyond::kSeedsAndRemotes)
+    return;
+  cli.option("--remote", common.remote, "URLS",
+             "Remote caches, with spaces, in the order in which they are asked; each "
+             "may have options: https://c/kiln;layout=bazel;unsigned=1;mode=rw;"
+             "region=us-east-1 (default: $KILN_REMOTE)");
+  cli.option("--remote-mode", common.remote_mode, "off|r|rw",
+             "Whether they are read, and get what is built here (default: "
+             "$KILN_REMOTE_MODE, then r)");
+  cli.option("--keys", common.keys, "FILE",
+             "Public keys, one of which must have signed what a remote delivers "
+             "(default: $KILN_REMOTE_KEYS)");
+  cli.option("--auth", common.auth, "FILE",
+             "File of mode 0600 with 'bearer TOKEN', 'basic USER:PASSWORD' or 'aws' "
+             "(default: $KILN_REMOTE_AUTH)");
 }
 
 }  // namespace
@@ -84,11 +106,7 @@ std::unique_ptr<Program> make_program() {
     cli.option("--cache-dir", common->cache_dir, "DIR",
                "The cache's root (default: $KILN_CACHE_DIR, then "
                "$XDG_CACHE_HOME/kiln, then ~/.cache/kiln)");
-    if (verb.seeds == SeedUse::kAsks)
-      cli.option(
-          "--seed", common->seeds, "PATHS",
-          "Packs and cache roots, with colons, that are read where the cache has "
-          "no object (default: $KILN_SEED)");
+    add_beyond(cli, verb.beyond, *common);
     cli.flag("--json", common->json, "Print one JSON document on stdout");
     app->set_help_flag("--help,-h", "Print this help and exit");
     program.verbs.push_back({&verb, app, std::move(run), std::move(common)});

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,8 +16,9 @@ namespace kiln::tools {
 /// What a verb does where --cache-dir names no folder.
 enum class CacheDir : bool { kMakes, kExpects };
 
-/// Whether a verb asks seeds, and so has --seed.
-enum class SeedUse : bool { kNone, kAsks };
+/// Where a verb looks besides the cache, and so has --seed, and --remote with what
+/// belongs to it.
+enum class Beyond : std::uint8_t { kNothing, kSeeds, kRemotes, kSeedsAndRemotes };
 
 /// One verb of the program. `add` declares its options and returns its Run,
 /// which may refer to them through shared ownership.
@@ -28,17 +30,21 @@ struct Verb {
   /// kExpects: the verb works on a cache that is there, so that a name without a folder
   /// is a mistake, and not an empty cache in which all is well.
   CacheDir cache_dir = CacheDir::kMakes;
-  SeedUse seeds = SeedUse::kNone;
+  Beyond beyond = Beyond::kNothing;
   /// The options that help leaves out where the command line has these words; may be
   /// null.
   std::vector<std::string> (*foreign_options)(const std::vector<std::string>& words) =
       nullptr;
 };
 
-/// The options that every verb has.
+/// The options that every verb has, or each that looks beyond the cache.
 struct CommonOptions {
   std::string cache_dir;
   std::string seeds;
+  std::string remote;
+  std::string remote_mode;
+  std::string keys;
+  std::string auth;
   bool json = false;
 };
 

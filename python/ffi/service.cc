@@ -81,12 +81,19 @@ kiln_service* open(const Settings& settings) {
                                     {&options.toolchain, "toolchain"},
                                     {&options.record, "record"},
                                     {&options.remote_keys, "remote_keys"},
+                                    {&options.remote, "remote"},
+                                    {&options.remote_mode, "remote_mode"},
+                                    {&options.remote_sign, "remote_sign"},
+                                    {&options.remote_auth, "remote_auth"},
+                                    {&options.remote_ca, "remote_ca"},
+                                    {&options.remote_certificate, "remote_certificate"},
                                     {&options.log_level, "log_level"}})
     *field = text_or_null(settings, name);
   for (const auto& [field, name] :
        {std::pair{&options.cache_limit_bytes, "cache_limit_bytes"},
         {&options.precompiled_limit_bytes, "precompiled_limit_bytes"},
         {&options.compile_timeout_ms, "compile_timeout_ms"},
+        {&options.remote_wait_ms, "remote_wait_ms"},
         {&options.worker_memory_bytes, "worker_memory_bytes"},
         {&options.jobs, "jobs"},
         {&options.no_jit, "no_jit"},

@@ -13,8 +13,11 @@ from ._library import library
 from .errors import InvalidArgument
 
 _ATTENTION = {"best": 0, "cudnn": 1, "kiln": 2}  # kiln/c.h
-_PATHS = ("cache_dir", "nvrtc", "cudnn", "driver", "worker", "record", "remote_keys")
-_TEXTS = ("toolchain", "log_level")
+_PATHS = (
+    *("cache_dir", "nvrtc", "cudnn", "driver", "worker", "record"),
+    *("remote_keys", "remote_sign", "remote_auth", "remote_ca", "remote_certificate"),
+)
+_TEXTS = ("toolchain", "log_level", "remote", "remote_mode")
 _NUMBERS = ("cache_limit_bytes", "precompiled_limit_bytes", "worker_memory_bytes", "jobs")
 
 
@@ -38,13 +41,20 @@ def configure(
     disable: Sequence[str] | None = None,
     trusted_uids: Sequence[int] | None = None,
     seeds: Sequence[str | os.PathLike] | None = None,
+    remote: str | None = None,
+    remote_mode: str | None = None,
     remote_keys: str | os.PathLike | None = None,
+    remote_sign: str | os.PathLike | None = None,
+    remote_auth: str | os.PathLike | None = None,
+    remote_ca: str | os.PathLike | None = None,
+    remote_certificate: str | os.PathLike | None = None,
+    remote_wait: float | None = None,
     log_level: str | None = None,
 ) -> None:
     """Sets what the service is opened with: call it before the first use of a kernel.
 
     What is None takes the value of its environment variable (``kiln doctor`` lists them), or the
-    default. ``compile_timeout`` is in seconds; ``attention`` is "best", "cudnn" or "kiln";
+    default. ``compile_timeout`` and ``remote_wait`` are in seconds; ``attention`` is "best", "cudnn" or "kiln";
     ``no_jit`` forbids builds; ``seeds`` are packs or cache folders, in the place of KILN_SEED and of what
     installed packages offer (entry points ``kiln.seeds``). Raises InvalidArgument if the service is open already.
     """
@@ -54,6 +64,8 @@ def configure(
     numbers = {name: int(given[name]) for name in _NUMBERS if name in given}
     if compile_timeout is not None:
         numbers["compile_timeout_ms"] = round(compile_timeout * 1000)
+    if remote_wait is not None:
+        numbers["remote_wait_ms"] = round(remote_wait * 1000)
     if no_jit is not None:
         numbers["no_jit"] = int(bool(no_jit))
     if attention is not None:

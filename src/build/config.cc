@@ -170,10 +170,29 @@ std::span<const EnvironmentVariable> environment_reference() {
       EnvironmentVariable{"KILN_SEED",
                           "Packs and cache roots, with colons, that are read where the "
                           "cache has no object."},
+      EnvironmentVariable{"KILN_REMOTE",
+                          "URLs of remote caches, with spaces, that are asked where "
+                          "nothing here has an object: https://c/kiln;mode=rw."},
+      EnvironmentVariable{"KILN_REMOTE_MODE",
+                          "off, r (default) or rw: whether remote caches are read, and "
+                          "get what is built here."},
       EnvironmentVariable{"KILN_REMOTE_KEYS",
                           "File of public keys whose signatures are trusted."},
       EnvironmentVariable{"KILN_REMOTE_SIGN",
-                          "File of the private key that packs are signed with."},
+                          "File of the private key that packs and uploads are signed "
+                          "with."},
+      EnvironmentVariable{
+          "KILN_REMOTE_AUTH",
+          "File of mode 0600 with 'bearer TOKEN', 'basic USER:PASSWORD' "
+          "or 'aws'."},
+      EnvironmentVariable{
+          "KILN_REMOTE_CA",
+          "File of the certificates that https servers are checked by."},
+      EnvironmentVariable{"KILN_REMOTE_CERT",
+                          "File with the client's certificate and its key."},
+      EnvironmentVariable{"KILN_REMOTE_WAIT",
+                          "How long a request may take before the build starts beside "
+                          "it; 250ms by default."},
       EnvironmentVariable{"KILN_COMPILE_TIMEOUT",
                           "Time limit of one build: 90, 5m; 300 seconds by default."},
       EnvironmentVariable{"KILN_WORKER_MEMORY",
@@ -228,6 +247,12 @@ Result<Config> read_config(const Environment& environment) {
   config.seeds = reader.paths("KILN_SEED");
   config.keys = reader.path("KILN_REMOTE_KEYS").value_or("");
   config.sign = reader.path("KILN_REMOTE_SIGN").value_or("");
+  config.remote.servers = reader.text("KILN_REMOTE").value_or("");
+  config.remote.mode = reader.text("KILN_REMOTE_MODE").value_or(config.remote.mode);
+  config.remote.auth = reader.path("KILN_REMOTE_AUTH").value_or("");
+  config.remote.ca = reader.path("KILN_REMOTE_CA").value_or("");
+  config.remote.certificate = reader.path("KILN_REMOTE_CERT").value_or("");
+  KILN_TRY(reader.read("KILN_REMOTE_WAIT", config.remote.wait, parse_duration));
   KILN_TRY(reader.read("KILN_ATTENTION", config.attention, parse_attention));
   if (const auto names = reader.text("KILN_DISABLE"))
     config.disabled = split_names(*names);

@@ -41,6 +41,19 @@ struct SetBy {
   friend bool operator==(const SetBy&, const SetBy&) { return true; }
 };
 
+/// Remote caches as they are named; remote_setup() reads it.
+struct RemoteSettings {
+  std::string servers;  // URLs with options; empty: none
+  SetBy servers_by{"KILN_REMOTE"};
+  std::string mode = "r";  // of servers whose options have none
+  SetBy mode_by{"KILN_REMOTE_MODE"};
+  std::filesystem::path auth;         // who asks; empty: nobody
+  std::filesystem::path ca;           // certificates that are trusted; empty: libcurl's
+  std::filesystem::path certificate;  // of this client, with its key; empty: none
+  std::chrono::milliseconds wait{250};  // until a build starts beside a request
+  friend bool operator==(const RemoteSettings&, const RemoteSettings&) = default;
+};
+
 /// Thread safety: a value.
 struct Config {
   // Where objects are kept. Empty: neither KILN_CACHE_DIR nor XDG_CACHE_HOME nor HOME
@@ -50,6 +63,7 @@ struct Config {
   std::vector<std::filesystem::path> seeds;  // packs and roots, asked after the root
   std::filesystem::path keys;                // trusted public keys; empty: none
   std::filesystem::path sign;                // a private key; empty: none
+  RemoteSettings remote;                     // asked after the seeds
   /// Of precompiled headers beside the objects; 0: none are made or used.
   std::uint64_t precompiled_limit_bytes = 0;
   std::filesystem::path runtime_dir;  // XDG_RUNTIME_DIR: locks of a root on a network

@@ -103,8 +103,9 @@ KILN_SAME_ENUMERATORS(ops::AttentionBias, 0, (kNone, KILN_BIAS_NONE),
   static_assert(field_count<InC>() == (fields)); \
   static_assert(sizeof(InC) == (bytes));
 KILN_STRUCT(kiln_event, 8, 64)
-KILN_STRUCT(kiln_options, 27, 216)
+KILN_STRUCT(kiln_options, 34, 272)
 static_assert(offsetof(kiln_options, seeds) == 184);
+static_assert(offsetof(kiln_options, remote) == 216);
 KILN_STRUCT(kiln_device, 10, 72)
 KILN_STRUCT(kiln_source, 21, 168)
 static_assert(offsetof(kiln_source, target) == 112);

@@ -50,6 +50,15 @@ Result<void> set(std::optional<Number>& option, std::int64_t value,
   return {};
 }
 
+Result<void> set_milliseconds(std::optional<std::chrono::milliseconds>& option,
+                              std::int64_t value, std::string_view name) {
+  std::optional<std::int64_t> milliseconds;
+  KILN_TRY(set(milliseconds, value, name));
+  if (milliseconds)
+    option = std::chrono::milliseconds(*milliseconds);
+  return {};
+}
+
 template <typename Text>
 void set(std::optional<Text>& option, const char* value) {
   if (value != nullptr)
@@ -104,13 +113,12 @@ Result<Options> options_of(const kiln_options* given_options) {
       KILN_TRY(read_struct(given_options, "options", kiln_options KILN_OPTIONS_INIT));
   // An option that is added does not compile until it has a place in kiln_options.
   [[maybe_unused]] const auto& [o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, o13,
-                                o14, o15, o16, o17, o18, o19, o20, o21] = options;
+                                o14, o15, o16, o17, o18, o19, o20, o21, o22, o23, o24,
+                                o25, o26, o27, o28] = options;
   set(options.cache_dir, from.cache_dir);
   KILN_TRY(set(options.cache_limit_bytes, from.cache_limit_bytes, "cache_limit_bytes"));
-  std::optional<std::int64_t> milliseconds;
-  KILN_TRY(set(milliseconds, from.compile_timeout_ms, "compile_timeout_ms"));
-  if (milliseconds)
-    options.compile_timeout = std::chrono::milliseconds(*milliseconds);
+  KILN_TRY(set_milliseconds(options.compile_timeout, from.compile_timeout_ms,
+                            "compile_timeout_ms"));
   KILN_TRY(set(options.worker_memory_bytes, from.worker_memory_bytes,
                "worker_memory_bytes"));
   KILN_TRY(set(options.jobs, from.jobs, "jobs", std::numeric_limits<unsigned>::max()));
@@ -132,6 +140,14 @@ Result<Options> options_of(const kiln_options* given_options) {
                                  from.trusted_uids + from.trusted_uid_count);
   KILN_TRY(set(options.seeds, from.seeds, from.seed_count, "options.seeds"));
   set(options.remote_keys, from.remote_keys);
+  set(options.remote, from.remote);
+  set(options.remote_mode, from.remote_mode);
+  set(options.remote_sign, from.remote_sign);
+  set(options.remote_auth, from.remote_auth);
+  set(options.remote_ca, from.remote_ca);
+  set(options.remote_certificate, from.remote_certificate);
+  KILN_TRY(
+      set_milliseconds(options.remote_wait, from.remote_wait_ms, "remote_wait_ms"));
   KILN_TRY(set(options.precompiled_limit_bytes, from.precompiled_limit_bytes,
                "precompiled_limit_bytes"));
   set(options.log_level, from.log_level);

@@ -142,13 +142,16 @@ typedef struct kiln_options {
   size_t seed_count;
   const char* remote_keys;
   int64_t precompiled_limit_bytes;
+  const char *remote, *remote_mode, *remote_sign, *remote_auth, *remote_ca;
+  const char* remote_certificate;
+  int64_t remote_wait_ms;
 } kiln_options;
 #define KILN_OPTIONS_INIT                                                 \
   {                                                                       \
     .struct_size = sizeof(kiln_options), .cache_limit_bytes = KILN_UNSET, \
     .compile_timeout_ms = KILN_UNSET, .worker_memory_bytes = KILN_UNSET,  \
     .jobs = KILN_UNSET, .no_jit = KILN_UNSET, .attention = KILN_UNSET,    \
-    .precompiled_limit_bytes = KILN_UNSET                                 \
+    .precompiled_limit_bytes = KILN_UNSET, .remote_wait_ms = KILN_UNSET   \
   }
 
 /* `options` NULL: none is set. The caller closes `*service`. */

@@ -89,8 +89,24 @@ struct Options {
   std::optional<std::vector<std::uint32_t>> trusted_uids{};  // KILN_TRUSTED_UIDS
   /// Packs and cache folders that are read where the cache has no kernel.
   std::optional<std::vector<std::filesystem::path>> seeds{};  // KILN_SEED
-  /// File of public keys. A pack among the seeds that is signed needs one of them.
+  /// File of public keys. What a remote cache delivers must be signed by one of them,
+  /// and so must a pack among the seeds that has signatures.
   std::optional<std::filesystem::path> remote_keys{};  // KILN_REMOTE_KEYS
+  /// URLs of remote caches, with spaces, that are asked where nothing here has a
+  /// kernel. Each may have options: "https://c/kiln;mode=rw". Default: none.
+  std::optional<std::string> remote{};  // KILN_REMOTE
+  /// "off", "r" (the default) or "rw": what is built here is uploaded, too.
+  std::optional<std::string> remote_mode{};  // KILN_REMOTE_MODE
+  /// Files: the private key that uploads are signed with; "bearer TOKEN", "basic U:P"
+  /// or "aws", which nobody else may read; certificates of authorities; a certificate
+  /// of this client with its key. Default: none.
+  std::optional<std::filesystem::path> remote_sign{};         // KILN_REMOTE_SIGN
+  std::optional<std::filesystem::path> remote_auth{};         // KILN_REMOTE_AUTH
+  std::optional<std::filesystem::path> remote_ca{};           // KILN_REMOTE_CA
+  std::optional<std::filesystem::path> remote_certificate{};  // KILN_REMOTE_CERT
+  /// How long a request to a remote may take before the build starts beside it; the
+  /// first result counts. Default: 250 ms.
+  std::optional<std::chrono::milliseconds> remote_wait{};  // KILN_REMOTE_WAIT
   /// "trace", "debug", "info", "warning" (the default), "error" or "off". For the whole
   /// process. The log goes to stderr; kiln_log_to() of kiln/c.h sends it elsewhere.
   std::optional<std::string> log_level{};  // KILN_LOG

@@ -50,6 +50,13 @@ Result<Config> settings(const Options& options, const Environment& environment) 
                     "a century is possible",
                     options.compile_timeout->count()));
   }
+  if (options.remote_wait &&
+      (*options.remote_wait < kCentury * 0 || *options.remote_wait > kCentury)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("Options::remote_wait is {} ms; none to a century is "
+                            "possible",
+                            options.remote_wait->count()));
+  }
   if (options.attention && *options.attention > AttentionSetting::kKiln)
     return fail(ErrorCode::kInvalidArgument,
                 "Options::attention is none of AttentionSetting");
@@ -72,6 +79,15 @@ Result<Config> settings(const Options& options, const Environment& environment) 
   set(config.disabled, config.disabled_by, options.disable, "Options::disable");
   set(config.seeds, options.seeds);
   set(config.keys, options.remote_keys);
+  set(config.sign, options.remote_sign);
+  set(config.remote.servers, config.remote.servers_by, options.remote,
+      "Options::remote");
+  set(config.remote.mode, config.remote.mode_by, options.remote_mode,
+      "Options::remote_mode");
+  set(config.remote.auth, options.remote_auth);
+  set(config.remote.ca, options.remote_ca);
+  set(config.remote.certificate, options.remote_certificate);
+  set(config.remote.wait, options.remote_wait);
   set(config.log_level, options.log_level);
   if (options.trusted_uids)
     config.trusted_uids.assign(options.trusted_uids->begin(),

@@ -316,6 +316,11 @@ Result<int> run(Context& context, const BenchOptions& options) {
       KILN_TRY(parse_number("--rounds", options.rounds, {1, kMostRounds})));
   kiln::Options settings;
   settings.cache_dir = context.config.cache_dir;
+  settings.seeds = context.config.seeds;
+  settings.remote = context.config.remote.servers;
+  settings.remote_mode = context.config.remote.mode;
+  settings.remote_keys = context.config.keys;
+  settings.remote_auth = context.config.remote.auth;
   settings.attention =
       AttentionSetting::kCudnn;  // for the cuDNN cases; Kiln's cases do not ask cuDNN
   Service service = KILN_TRY(Service::open(settings));

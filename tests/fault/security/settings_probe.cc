@@ -46,6 +46,12 @@ int probe() {
   print("KILN_SEED", config->seeds.empty() ? "" : config->seeds.front().native());
   print("KILN_REMOTE_KEYS", config->keys.native());
   print("KILN_REMOTE_SIGN", config->sign.native());
+  print("KILN_REMOTE", config->remote.servers);
+  print("KILN_REMOTE_MODE", config->remote.mode);
+  print("KILN_REMOTE_AUTH", config->remote.auth.native());
+  print("KILN_REMOTE_CA", config->remote.ca.native());
+  print("KILN_REMOTE_CERT", config->remote.certificate.native());
+  print("KILN_REMOTE_WAIT", fmt::to_string(config->remote.wait.count()));
   print("KILN_COMPILE_TIMEOUT", fmt::to_string(config->compile_timeout.count()));
   print("KILN_WORKER_MEMORY", fmt::to_string(config->worker_memory_bytes));
   print("KILN_JOBS", fmt::to_string(config->jobs.value_or(0)));

@@ -42,6 +42,12 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
                                                  {"KILN_SEED", "/s::/t"},
                                                  {"KILN_REMOTE_KEYS", "/k"},
                                                  {"KILN_REMOTE_SIGN", "/p"},
+                                                 {"KILN_REMOTE", "http://h/c;mode=rw"},
+                                                 {"KILN_REMOTE_MODE", "off"},
+                                                 {"KILN_REMOTE_AUTH", "/u"},
+                                                 {"KILN_REMOTE_CA", "/i"},
+                                                 {"KILN_REMOTE_CERT", "/e"},
+                                                 {"KILN_REMOTE_WAIT", "40ms"},
                                                  {"KILN_COMPILE_TIMEOUT", "5m"},
                                                  {"KILN_WORKER_MEMORY", "512M"},
                                                  {"KILN_JOBS", "3"},
@@ -63,6 +69,12 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
   EXPECT_THAT(config.seeds, ElementsAre("/s", "/t"));
   EXPECT_EQ(config.keys, "/k");
   EXPECT_EQ(config.sign, "/p");
+  EXPECT_EQ(config.remote.servers, "http://h/c;mode=rw");
+  EXPECT_EQ(config.remote.mode, "off");
+  EXPECT_EQ(config.remote.auth, "/u");
+  EXPECT_EQ(config.remote.ca, "/i");
+  EXPECT_EQ(config.remote.certificate, "/e");
+  EXPECT_EQ(config.remote.wait, std::chrono::milliseconds(40));
   EXPECT_EQ(config.compile_timeout, std::chrono::minutes(5));
   EXPECT_EQ(config.worker_memory_bytes, 512ULL << 20U);
   EXPECT_EQ(config.jobs, 3U);
@@ -86,6 +98,7 @@ TEST(ConfigTest, AWrongValueNamesItsVariable) {
                                           {"KILN_COMPILE_TIMEOUT", "-1"},
                                           {"KILN_WORKER_MEMORY", "1X"},
                                           {"KILN_JOBS", "0"},
+                                          {"KILN_REMOTE_WAIT", "soon"},
                                           {"KILN_ATTENTION", "flash"},
                                           {"KILN_NO_JIT", "perhaps"}}) {
     SCOPED_TRACE(name);

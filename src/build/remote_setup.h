@@ -1,0 +1,34 @@
+// The remote caches of a process, from its settings.
+
+#pragma once
+
+#include <vector>
+
+#include "build/config.h"
+#include "codec/signature.h"
+#include "kiln/result.h"
+#include "process/child_process.h"
+#include "remote/client/server.h"
+#include "remote/server_address.h"
+
+namespace kiln {
+
+/// Thread safety: a value.
+struct RemoteSetup {
+  /// In the order in which they are asked; each has its mode, which is not kOff.
+  std::vector<remote::ServerAddress> servers;
+  remote::ServerFiles files;
+  std::vector<PublicKey> trusted;
+  std::vector<Signer> signers;  // of uploads; only where a server has kReadWrite
+};
+
+/// Without a server no file is read. Errors, each naming the variable or the option:
+/// kInvalidArgument: parse_servers(), parse_mode(), a server whose objects need a
+/// signature although no key is trusted; those of read_trusted_keys() and
+/// PrivateKey::read().
+[[nodiscard]] Result<RemoteSetup> remote_setup(const Config& config);
+
+/// kiln-remote: beside KILN_WORKER, or where kiln-worker is. Errors: kUnavailable.
+[[nodiscard]] Result<ChildCommand> remote_helper(const Config& config);
+
+}  // namespace kiln
