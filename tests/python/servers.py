@@ -3,7 +3,7 @@
 Each is a context manager, and ends with it. nginx is the system's or in .deps; moto is in .deps/s3.
 """
 
-import base64
+import collections
 import contextlib
 import hashlib
 import hmac
@@ -137,21 +137,20 @@ def s3(folder):
         yield S3(f"http://127.0.0.1:{port}/bucket", found["AccessKeyId"], found["SecretAccessKey"])
 
 
-class Request:
-    """One that came: what a test's `answer` looks at."""
-
-    def __init__(self, method, path, headers, body):
-        self.method, self.path, self.headers, self.body = method, path, headers, body
+Request = collections.namedtuple("Request", "method path headers body")
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Files in memory, by GET, HEAD and PUT. `answer(request)` may give a status, or (status, headers) of
-    another answer; or a number of bytes after which the connection is cut."""
+    """Files in memory, by GET, HEAD and PUT. `answer(request)` may give a status, or (status, headers).
+
+    `reading(path, bytes)` is called as the body of a PUT arrives. With `keeps_parts` a body that is cut off
+    is kept as it is, which no server should do."""
 
     daemon_threads = True
 
-    def __init__(self, answer=None, tls=None):
-        self.answer, self.files, self.asked, self.lock = answer, {}, [], threading.Lock()
+    def __init__(self, answer=None, tls=None, reading=None, keeps_parts=False):
+        self.answer, self.reading, self.keeps_parts = answer, reading, keeps_parts
+        self.files, self.asked, self.lock = {}, [], threading.Lock()
         super().__init__(("127.0.0.1", 0), Handler)
         self.tls = tls
         self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.server_port}"
@@ -183,30 +182,36 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
+    def body(self):
+        size, body = int(self.headers.get("Content-Length", 0)), b""
+        with contextlib.suppress(OSError):
+            while len(body) < size:
+                some = self.rfile.read1(min(size - len(body), 512 if self.server.reading else 1 << 20))
+                if not some:
+                    break
+                body += some
+                if self.server.reading:
+                    self.server.reading(self.path, len(body))
+        return body, len(body) == size
+
     def do_it(self):
-        server, size = self.server, int(self.headers.get("Content-Length", 0))
-        request = Request(self.command, self.path, self.headers, self.rfile.read(size))
-        if len(request.body) < size:
-            return  # cut off
+        server, found = self.server, b""
+        body, is_whole = self.body()
+        if not is_whole and not server.keeps_parts:
+            self.close_connection = True
+            return
+        request = Request(self.command, self.path, self.headers, body)
         with server.lock:
             server.asked.append(request)
         answer = server.answer(request) if server.answer else None
-        status, headers, cut = None, {}, None
-        if isinstance(answer, tuple):
-            status, headers = answer
-        elif isinstance(answer, int):
-            status = answer
-        elif isinstance(answer, Cut):
-            cut = answer.after
-        found = b""
-        if status is None and self.command == "PUT":
-            with server.lock:
+        status, headers = answer if isinstance(answer, tuple) else (answer, {})
+        with server.lock:
+            if status is None and self.command == "PUT":
                 status = 204 if self.path in server.files else 201
-                server.files[self.path] = request.body
-        elif status is None:
-            with server.lock:
+                server.files[self.path] = body
+            elif status is None:
                 found = server.files.get(self.path)
-            status, found = (404, b"") if found is None else (200, found)
+                status, found = (404, b"") if found is None else (200, found)
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -214,17 +219,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(found)))
         self.end_headers()
         if self.command == "GET":
-            self.wfile.write(found[:cut])
-            self.close_connection |= cut is not None
+            self.wfile.write(found)
 
     do_GET = do_HEAD = do_PUT = do_it
-
-
-class Cut:
-    """The answer ends after so many bytes of its body."""
-
-    def __init__(self, after):
-        self.after = after
 
 
 def check_aws_signature(request, secret, region="us-east-1"):
@@ -250,10 +247,6 @@ def check_aws_signature(request, secret, region="us-east-1"):
     for part in [*scope.split("/"), text]:
         key = hmac.new(key, part.encode(), hashlib.sha256).digest()
     return key.hex() == given["Signature"] and given["Credential"].endswith(scope)
-
-
-def basic(user, password):
-    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 class Authority:

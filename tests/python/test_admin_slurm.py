@@ -13,6 +13,7 @@ import time
 
 import pytest
 from conftest import KIT
+from servers import free_ports
 from test_admin import PAGE, PRESET, machine, recipe
 
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -20,14 +21,6 @@ missing = [each for each in ("slurmctld", "slurmd", "sbatch") if not shutil.whic
 if missing:
     pytest.skip(f"Slurm is not installed: no {', '.join(missing)}", allow_module_level=True)
 machine = machine  # a fixture
-
-
-def free_ports(number):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 # What a node has for itself: a file system in a mount namespace of its slurmd.
