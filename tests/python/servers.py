@@ -25,6 +25,8 @@ import pytest
 from conftest import ROOT
 
 DEPS = ROOT / ".deps"
+# In front of a command: what it mounts is its own.
+PRIVATE = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--map-root-user"])
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:{DEPS}/nginx/usr/sbin")
 
 
@@ -74,8 +76,9 @@ class Nginx:
 
 
 @contextlib.contextmanager
-def nginx(folder, server="dav_methods PUT; create_full_put_path on;", http=""):
-    """nginx whose one server has these directives beside a root folder; `http` stands before it."""
+def nginx(folder, server, http="", disk=None):
+    """nginx whose one server has these directives beside a root folder; `http` stands before it. `disk`: its
+    files lie on a file system of that size."""
     if NGINX is None:
         pytest.skip("no nginx here (tools/setup.sh puts it into .deps)")
     folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +86,7 @@ def nginx(folder, server="dav_methods PUT; create_full_put_path on;", http=""):
     (folder / "access.log").touch()
     (port,) = free_ports(1)
     temporary = "".join(
-        f"{kind}_temp_path {folder}/temporary-{kind};"
+        f"{kind}_temp_path {folder}/{'files/t' if disk else 'temporary'}-{kind};"
         for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     (folder / "nginx.conf").write_text(
@@ -97,7 +100,13 @@ http {{
 }}
 """
     )
-    with daemon([NGINX, "-p", folder, "-e", folder / "error.log", "-c", folder / "nginx.conf"], port, folder / "out"):
+    command = [NGINX, "-p", folder, "-e", folder / "error.log", "-c", folder / "nginx.conf"]
+    if disk is not None:
+        mount = f'mount -t tmpfs -o size={disk} none "{folder}/files" && exec "$@"'
+        command = [*PRIVATE, "sh", "-c", mount, "sh", *command]
+        if subprocess.run([*PRIVATE, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            pytest.skip("no mount namespace can be made here")
+    with daemon(command, port, folder / "out"):
         yield Nginx(folder, port)
 
 

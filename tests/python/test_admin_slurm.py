@@ -13,7 +13,7 @@ import time
 
 import pytest
 from conftest import KIT
-from servers import free_ports
+from servers import PRIVATE, free_ports
 from test_admin import PAGE, PRESET, machine, recipe
 
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -23,8 +23,6 @@ if missing:
 machine = machine  # a fixture
 
 
-# What a node has for itself: a file system in a mount namespace of its slurmd.
-PRIVATE = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--map-root-user"])
 NODES = 4
 
 
@@ -35,7 +33,7 @@ def may_mount():
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
-    """A controller and nodes, whose /var/lib/kiln and /tmp are theirs, with the page's prolog."""
+    """A controller and nodes, each in a mount namespace, whose /var/lib/kiln and /tmp are theirs, with the page's prolog."""
     if not may_mount():
         pytest.skip("no mount namespace can be made here")
     folder = tmp_path_factory.mktemp("slurm")
