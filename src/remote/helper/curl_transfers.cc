@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "codec/digest.h"
 #include "util/write_file.h"
 
 namespace kiln::remote {
@@ -149,8 +150,12 @@ void set_credentials(Running& running) {
   // libcurl sends neither to another host that it is redirected to.
   if (!who.authorization.empty())
     add_header(running, "Authorization: " + who.authorization);
-  if (!who.aws_region.empty())
+  if (!who.aws_region.empty()) {
     set(easy, CURLOPT_AWS_SIGV4, ("aws:amz:" + who.aws_region + ":s3").c_str());
+    // S3 wants it, and libcurl does not send it before 8.
+    add_header(running, "x-amz-content-sha256: " +
+                            Digest::of(as_bytes(running.request.body)).hex());
+  }
   if (!who.aws_token.empty())
     add_header(running, "x-amz-security-token: " + who.aws_token);
   set_text(easy, CURLOPT_USERPWD, who.user);
@@ -179,7 +184,9 @@ void set_method(Running& running) {
       // nginx ignores it; others answer 412 where an equal object is there.
       if (!request.replaces)
         add_header(running, "If-None-Match: *");
-      add_header(running, "Expect:");
+      // libcurl 7.88 would sign this header, which it does not send.
+      if (request.credentials.aws_region.empty())
+        add_header(running, "Expect:");
       return;  // redirected bytes would have to be sent again
   }
   // libcurl would send the token to the other host, too.
