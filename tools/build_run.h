@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -78,6 +79,8 @@ struct BuildRunOptions {
   /// disk). It also says beforehand how much it will build.
   bool must_store = false;
   EventLog* events = nullptr;
+  /// Called on any thread with each item that the cache had, or that was built.
+  std::function<void(const BuildItem&, const BuildEntry&)> on_success{};
   PlanService* plans = nullptr;  // needed if an item is a plan
   /// Text for people: what the caller does if cuDNN itself refuses a plan. Empty:
   /// nothing, so it is a failure.

@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 
 #include "tools/build_run.h"
 #include "tools/build_times.h"
+#include "tools/in_threads.h"
 #include "tools/output/progress.h"
 #include "util/mutex.h"
-#include "util/quiet_thread.h"
 #include "util/try.h"
 
 namespace kiln::tools {
@@ -92,25 +90,10 @@ class Runner {
   }
 
  private:
-  /// This thread is one of them, in case the system can start no other.
   void in_threads(const std::vector<std::size_t>& items,
                   const std::function<void(std::size_t)>& handle) {
-    std::atomic<std::size_t> next{0};
-    const auto take = [&] {
-      while (!stop_.stop_requested()) {
-        const std::size_t at = next.fetch_add(1);
-        if (at >= items.size())
-          return;
-        handle(items[at]);
-      }
-    };
-    std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < std::min<std::size_t>(threads_, items.size()); ++i) {
-      if (auto thread = start_quiet_thread(take, Thread::kJoinable))
-        threads.push_back(*std::move(thread));
-    }
-    take();
-    for (std::thread& thread : threads) thread.join();
+    tools::in_threads(threads_, items.size(), stop_.get_token(),
+                      [&](std::size_t at) { handle(items[at]); });
   }
 
   /// Only a dry run is done with what is not there.
@@ -270,6 +253,9 @@ class Runner {
       if (is_final && options_.fail_fast)
         stop_.request_stop();
     }
+    if (options_.on_success && !is_failure(entry.verdict) &&
+        entry.verdict != BuildVerdict::kNotReached)
+      options_.on_success(item, entry);
     if (options_.events == nullptr)
       return;
     ordered_json event = {

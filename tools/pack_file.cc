@@ -110,6 +110,38 @@ Result<UniqueFd> decompressed(int file, const std::filesystem::path& path) {
   return scratch;
 }
 
+/// With `keys` one of them must have signed: by `minisig`, if there is one, or else in
+/// the pack.
+Result<std::unique_ptr<const cache::Pack>> open_pack(UniqueFd file,
+                                                     const std::filesystem::path& path,
+                                                     const std::string& minisig,
+                                                     const cache::TrustPolicy& trust,
+                                                     std::span<const PublicKey> keys) {
+  bool needs_signature = !keys.empty();
+  if (needs_signature && !minisig.empty()) {
+    Blake2bHasher hasher;
+    KILN_TRY(read_all(file.get(), path, [&](ByteView bytes) -> Result<void> {
+      hasher.update(bytes);
+      return {};
+    }));
+    const auto checked = check_minisig(minisig, KILN_TRY(hasher.finish()), keys);
+    if (!checked)
+      return fail(checked.error().code, fmt::format("{}: {}", minisig_of(path).native(),
+                                                    checked.error().message));
+    needs_signature = false;
+  }
+  if (KILN_TRY(is_compressed(file.get(), path)))
+    file = KILN_TRY(decompressed(file.get(), path));
+  auto pack =
+      cache::Pack::from(std::move(file), {.file_system = cache::real_file_system(),
+                                          .trust = trust,
+                                          .keys = keys,
+                                          .needs_signature = needs_signature});
+  if (!pack)
+    pack.error().message = fmt::format("{}: {}", path.native(), pack.error().message);
+  return pack;
+}
+
 }  // namespace
 
 struct PackFile::Compressor {
@@ -208,36 +240,26 @@ std::filesystem::path minisig_of(const std::filesystem::path& path) {
   return path.native() + ".minisig";
 }
 
+Result<std::string> read_minisig(const std::filesystem::path& path) {
+  return read_text_file(minisig_of(path), kLargestMinisig);
+}
+
 Result<std::unique_ptr<const cache::Pack>> open_pack_file(
     const std::filesystem::path& path, const cache::TrustPolicy& trust,
     std::span<const PublicKey> keys) {
-  cache::FileSystem& files = cache::real_file_system();
-  UniqueFd file = KILN_TRY(cache::open_trusted_file(files, trust, path));
-  bool needs_signature = !keys.empty();
-  const auto minisig = needs_signature
-                           ? read_text_file(minisig_of(path), kLargestMinisig)
-                           : fail(ErrorCode::kNotFound, "");
-  if (minisig) {
-    Blake2bHasher hasher;
-    KILN_TRY(read_all(file.get(), path, [&](ByteView bytes) -> Result<void> {
-      hasher.update(bytes);
-      return {};
-    }));
-    const auto checked = check_minisig(*minisig, KILN_TRY(hasher.finish()), keys);
-    if (!checked)
-      return fail(checked.error().code, fmt::format("{}: {}", minisig_of(path).native(),
-                                                    checked.error().message));
-    needs_signature = false;
-  }
-  if (KILN_TRY(is_compressed(file.get(), path)))
-    file = KILN_TRY(decompressed(file.get(), path));
-  auto pack = cache::Pack::from(std::move(file), {.file_system = files,
-                                                  .trust = trust,
-                                                  .keys = keys,
-                                                  .needs_signature = needs_signature});
-  if (!pack)
-    pack.error().message = fmt::format("{}: {}", path.native(), pack.error().message);
-  return pack;
+  UniqueFd file =
+      KILN_TRY(cache::open_trusted_file(cache::real_file_system(), trust, path));
+  const auto minisig =
+      keys.empty() ? fail(ErrorCode::kNotFound, "") : read_minisig(path);
+  return open_pack(std::move(file), path, minisig ? *minisig : "", trust, keys);
+}
+
+Result<std::unique_ptr<const cache::Pack>> open_pack_bytes(
+    ByteView bytes, const std::string& name, const std::string& minisig,
+    const cache::TrustPolicy& trust, std::span<const PublicKey> keys) {
+  UniqueFd file = KILN_TRY(open_scratch());
+  KILN_TRY(write_all(file.get(), bytes, name));
+  return open_pack(std::move(file), name, minisig, trust, keys);
 }
 
 }  // namespace kiln::tools

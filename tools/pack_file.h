@@ -55,11 +55,19 @@ class PackFile {
 /// "job.kpack.minisig".
 [[nodiscard]] std::filesystem::path minisig_of(const std::filesystem::path& path);
 
+/// What that file says. Errors: kNotFound; kIo; kResourceLimit.
+[[nodiscard]] Result<std::string> read_minisig(const std::filesystem::path& path);
+
 /// Opens a pack, compressed or not, that only trusted users can write. With `keys` one
 /// of them must have signed: the pack itself, or its .minisig the file. Errors: those
 /// of Pack::open; kResourceLimit, where it decompresses to too much.
 [[nodiscard]] Result<std::unique_ptr<const cache::Pack>> open_pack_file(
     const std::filesystem::path& path, const cache::TrustPolicy& trust,
     std::span<const PublicKey> keys);
+
+/// The same of bytes from elsewhere; `minisig` is their signature file, or empty.
+[[nodiscard]] Result<std::unique_ptr<const cache::Pack>> open_pack_bytes(
+    ByteView bytes, const std::string& name, const std::string& minisig,
+    const cache::TrustPolicy& trust, std::span<const PublicKey> keys);
 
 }  // namespace kiln::tools

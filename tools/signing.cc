@@ -110,10 +110,12 @@ Result<Signer> command_signer(const std::string& command,
 
 }  // namespace
 
-void add_signing_options(OptionSet& cli, SigningOptions& options) {
+void add_signing_options(OptionSet& cli, SigningOptions& options,
+                         const std::string& more) {
   cli.option("--sign", options.key, "FILE",
              "Sign with this private key, of `kiln key new` (default: "
-             "$KILN_REMOTE_SIGN); a FILE.minisig is written, too");
+             "$KILN_REMOTE_SIGN)" +
+                 more);
   cli.option(
       "--signer", options.signer, "COMMAND",
       "Sign by this command of the shell instead: it gets what to sign, mostly a "

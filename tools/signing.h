@@ -22,8 +22,9 @@ struct SigningOptions {
   std::string keys;    // --keys
 };
 
-/// Declares --sign and --signer.
-void add_signing_options(OptionSet& cli, SigningOptions& options);
+/// Declares --sign and --signer. `more` ends the help of the first.
+void add_signing_options(OptionSet& cli, SigningOptions& options,
+                         const std::string& more = "");
 /// Declares --keys; `meaning` is its help.
 void add_keys_option(OptionSet& cli, SigningOptions& options,
                      const std::string& meaning);

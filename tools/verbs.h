@@ -28,6 +28,8 @@ using Run = std::function<int(Context&)>;
 [[nodiscard]] Run add_clear(OptionSet& cli);
 [[nodiscard]] Run add_pack(OptionSet& cli);
 [[nodiscard]] Run add_unpack(OptionSet& cli);
+[[nodiscard]] Run add_push(OptionSet& cli);
+[[nodiscard]] Run add_pull(OptionSet& cli);
 [[nodiscard]] Run add_key(OptionSet& cli);
 [[nodiscard]] Run add_doctor(OptionSet& cli);
 [[nodiscard]] Run add_attention(OptionSet& cli);

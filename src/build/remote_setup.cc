@@ -19,35 +19,45 @@ namespace {
 
 constexpr const char* kHelper = "kiln-remote";
 
+/// Files are read later, and some by kiln-remote, which has another working directory.
+std::filesystem::path full_path(const std::filesystem::path& path) {
+  std::error_code error;
+  auto full = path.empty() ? path : std::filesystem::absolute(path, error);
+  return error ? path : full;
+}
+
 tl::unexpected<Error> named(std::string_view name, const Error& error) {
   return fail(error.code, fmt::format("{}: {}", name, error.message));
 }
 
 }  // namespace
 
-Result<RemoteSetup> remote_setup(const Config& config) {
+Result<RemoteSetup> remote_setup(const Config& config, RemoteUse use) {
+  const bool sends = use == RemoteUse::kSend;
   const RemoteSettings& from = config.remote;
-  const auto mode = remote::parse_mode(from.mode);
+  auto mode = remote::parse_mode(from.mode);
   if (!mode)
     return named(from.mode_by.name, mode.error());
+  if (sends && *mode == remote::Mode::kRead)
+    mode = remote::Mode::kReadWrite;
   auto servers = remote::parse_servers(from.servers);
   if (!servers)
     return named(from.servers_by.name, servers.error());
-  RemoteSetup setup{.servers = *std::move(servers),
-                    .files = {from.auth, from.ca, from.certificate},
-                    .trusted = {},
-                    .signers = {}};
+  RemoteSetup setup{
+      .servers = *std::move(servers),
+      .files = {full_path(from.auth), full_path(from.ca), full_path(from.certificate)}};
   for (remote::ServerAddress& server : setup.servers)
     server.mode = server.mode.value_or(*mode);
-  std::erase_if(setup.servers, [](const remote::ServerAddress& server) {
-    return server.mode == remote::Mode::kOff;
+  std::erase_if(setup.servers, [&](const remote::ServerAddress& server) {
+    return server.mode == remote::Mode::kOff ||
+           (sends && server.mode != remote::Mode::kReadWrite);
   });
   if (!setup.servers.empty() && !config.keys.empty())
     setup.trusted = KILN_TRY(cache::read_trusted_keys(
         cache::real_file_system(),
         cache::TrustPolicy::of_this_process(config.trusted_uids), config.keys));
   for (const remote::ServerAddress& server : setup.servers) {
-    if (server.takes_unsigned || !setup.trusted.empty())
+    if (sends || server.takes_unsigned || !setup.trusted.empty())
       continue;
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: {}: no key is trusted, so nothing that it has can be "

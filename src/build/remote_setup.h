@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -20,15 +21,22 @@ struct RemoteSetup {
   /// In the order in which they are asked; each has its mode, which is not kOff.
   std::vector<remote::ServerAddress> servers;
   remote::ServerFiles files;
-  std::vector<PublicKey> trusted;
-  std::vector<Signer> signers;  // of uploads; only where a server has kReadWrite
+  std::vector<PublicKey> trusted{};
+  std::vector<Signer> signers{};  // of uploads; only where a server has kReadWrite
+};
+
+/// What the servers are for.
+enum class RemoteUse : std::uint8_t {
+  kService,  // of a service: asked for what is missing, and sent what is built
+  kSend,     // all but those with mode=r of their own are sent to, and none is read
 };
 
 /// Without a server no file is read. Errors, each naming the variable or the option:
 /// kInvalidArgument: parse_servers(), parse_mode(), a server whose objects need a
 /// signature although no key is trusted; those of read_trusted_keys() and
 /// PrivateKey::read().
-[[nodiscard]] Result<RemoteSetup> remote_setup(const Config& config);
+[[nodiscard]] Result<RemoteSetup> remote_setup(const Config& config,
+                                               RemoteUse use = RemoteUse::kService);
 
 /// What a service asks its remotes with; nullopt: there is none. Errors: as
 /// remote_setup().

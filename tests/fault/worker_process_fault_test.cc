@@ -22,6 +22,7 @@
 #include "tests/fault/compile_faults.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
+#include "util/this_library.h"
 
 namespace kiln::compile {
 namespace {

@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <string>
 
@@ -18,6 +19,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
+#include "util/this_library.h"
 
 namespace kiln::remote {
 namespace {
@@ -26,6 +28,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::Exchange;
 using test::FaultServer;
+using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 using testing::Not;
@@ -463,6 +466,25 @@ TEST_F(RemoteTransferTest, AHelperThatAlwaysEndsIsNotStartedForEver) {
     EXPECT_EQ(reply.end, TransferEnd::kHelper);
     EXPECT_THAT(reply.error, HasSubstr(i < 3 ? "exited with status 1" : "three times"));
   }
+}
+
+TEST_F(RemoteTransferTest, AHelperOfAnotherBuildIsRefusedAndBothAreNamed) {
+  const test::TempDir dir;
+  const auto path = dir.path() / "old-remote";
+  std::ofstream(path) << fmt::format("#!/bin/sh\ncat {} >&3\nexec sleep 20\n",
+                                     (dir.path() / "hello").native());
+  std::ofstream(dir.path() / "hello", std::ios::binary)
+      << as_text(encode(FromHelper(HelperHello{"another build"})));
+  std::filesystem::permissions(path, std::filesystem::perms(0700));
+  Transfers others({.path = path, .name = "remote helper"});
+  std::promise<TransferReply> promise;
+  others.start(get("http://127.0.0.1:1/"),
+               [&](TransferReply reply) { promise.set_value(std::move(reply)); });
+  const TransferReply reply = promise.get_future().get();
+  EXPECT_EQ(reply.end, TransferEnd::kHelper);
+  EXPECT_THAT(reply.error,
+              AllOf(HasSubstr(path.native()), HasSubstr(this_library().native()),
+                    HasSubstr("different builds")));
 }
 
 TEST_F(RemoteTransferTest, AForkedChildTransfersNothingAndItsParentGoesOn) {

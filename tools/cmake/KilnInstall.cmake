@@ -1,4 +1,4 @@
-# Everything that is installed: the program with its pages, the worker, and the library
+# Everything that is installed: the program with its pages, the workers, and the library
 # with its public headers, for find_package(kiln) and for pkg-config; its licence. Paths are relative to
 # each other throughout, so that the prefix can be moved afterwards.
 include(GNUInstallDirs)
@@ -8,6 +8,9 @@ install(TARGETS kiln RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS kiln-worker RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
 install(DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/standard_headers
         DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
+if(TARGET kiln-remote)
+  install(TARGETS kiln-remote RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
+endif()
 if(TARGET kiln-plan-worker)  # which finds its driver beside itself
   install(TARGETS kiln-plan-worker kiln-no-device-driver
           RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln

@@ -3,24 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 
-#include "build/build_options.h"
 #include "kiln/version.h"
 #include "toolchain/toolchain_files.h"
-#include "tools/entry_filter.h"
 #include "tools/exit_code.h"
-#include "tools/open_cache.h"
 #include "tools/output/entries.h"
 #include "tools/output/file_output.h"
 #include "tools/output/progress.h"
 #include "tools/pack_file.h"
-#include "tools/selection.h"
 #include "tools/signing.h"
 #include "tools/verbs.h"
+#include "tools/wanted.h"
 #include "util/try.h"
 #include "util/units.h"
 
@@ -35,92 +30,8 @@ struct PackOptions {
   SigningOptions signing;
 };
 
-/// An object to pack, or why there is none.
-struct Wanted {
-  Digest key;
-  std::string label;
-  std::string arch;
-  std::optional<Error> error{};
-};
-
-/// What is to be packed, from the cache that stays open meanwhile.
-struct Work {
-  std::unique_ptr<BuildService> service;  // of requests
-  std::unique_ptr<cache::Cache> opened;   // of filters
-  std::vector<Wanted> wanted;
-  std::optional<device::Toolchain> toolchain;
-  std::uint64_t bad_lines = 0;  // of manifests, left out
-
-  [[nodiscard]] cache::Cache& cache() const {
-    return service != nullptr ? service->cache() : *opened;
-  }
-};
-
-/// True if the words are those of `warm`, and not the filters of `ls`.
-bool are_requests(const SelectionOptions& selection) {
-  return selection.all || selection.quick || !selection.manifests.empty() ||
-         !selection.presets.empty() || !selection.architectures.profiles.empty() ||
-         !selection.driver.empty() || selection.skip_bad ||
-         std::ranges::any_of(selection.templates, [](const std::string& text) {
-           return text.find(':') != std::string::npos;
-         });
-}
-
-Result<Work> find_requests(Context& context, const SelectionOptions& selection) {
-  Config config = context.config;
-  config.template_dirs = template_folders(config, selection.catalog);
-  config.for_driver = KILN_TRY(parse_driver_option(selection.driver));
-  Work work;
-  work.service = KILN_TRY(BuildService::open(
-      config,
-      {.stop = context.stop->token(), .make_root = false, .asks_remotes = false}));
-  PlanService plans(*work.service);
-  const BuildReport report =
-      KILN_TRY(list_items(context, *work.service, plans, selection));
-  work.bad_lines = report.bad_lines.value_or(0);
-  std::set<Digest> seen;
-  std::map<std::string, std::pair<std::size_t, device::Toolchain>> toolchains;
-  for (const BuildItem& item : report.items) {
-    const auto* const error = std::get_if<Error>(&item.keyed);
-    const Digest key = error != nullptr ? Digest() : *key_of(item);
-    if (error == nullptr && !seen.insert(key).second)
-      continue;
-    work.wanted.push_back({key, item.label, item.arch, {}});
-    if (error != nullptr)
-      work.wanted.back().error = *error;
-    if (const auto* keyed = std::get_if<KeyedRequest>(&item.keyed)) {
-      const device::Toolchain& used = keyed->toolchain->toolchain;
-      auto& count = toolchains.try_emplace(to_string(used.id), 0, used).first->second;
-      ++count.first;
-    }
-  }
-  const auto most = std::ranges::max_element(
-      toolchains, {}, [](const auto& each) { return each.second.first; });
-  if (most != toolchains.end())
-    work.toolchain = most->second.second;
-  return work;
-}
-
-Result<Work> find_entries(const Context& context, const SelectionOptions& selection) {
-  Work work;
-  work.opened = KILN_TRY(open_cache(context.config));
-  const EntryFilterOptions filter{selection.architectures.lists, selection.templates,
-                                  ""};
-  const auto entries = KILN_TRY(work.cache().walk(
-      KILN_TRY(make_query(context.config, filter)), cache::Damaged::kInclude));
-  if (entries.empty())
-    KILN_TRY(check_templates(context.config, filter));
-  for (const cache::Entry& entry : entries)
-    work.wanted.push_back({entry.key, entry_label(entry), entry.arch, {}});
-  const OwnFolder folder =
-      kiln::counted(work.cache(), work.cache().layout().toolchains());
-  if (auto recorded = device::read_recorded(folder))
-    work.toolchain = *std::move(recorded);
-  return work;
-}
-
 /// Adds what is there and sound to the pack; the others get their error.
-Result<std::uint64_t> add_objects(Context& context, Work& work,
+Result<std::uint64_t> add_objects(Context& context, WantedList& work,
                                   cache::PackWriter& writer) {
   std::uint64_t packed = 0;
   Progress progress(context.err, work.wanted.size());
@@ -130,18 +41,14 @@ Result<std::uint64_t> add_objects(Context& context, Work& work,
     if (each.error)
       continue;
     progress.start(each.label);
-    auto object = work.cache().inspect(each.key);
+    const auto object = sound_object(work.cache(), each.key);
     progress.finish(each.label, std::nullopt);
     if (!object) {
       each.error = object.error();
-    } else if (!*object) {
-      each.error = Error{ErrorCode::kNotFound, "it is not in the cache"};
-    } else if (const auto verified = (*object)->verify_fully(); !verified) {
-      each.error = Error{ErrorCode::kCorrupt, verified.error().detail};
-    } else {
-      KILN_TRY(writer.add(**object));
-      ++packed;
+      continue;
     }
+    KILN_TRY(writer.add(*object));
+    ++packed;
   }
   return packed;
 }
@@ -162,9 +69,9 @@ Result<int> run(Context& context, const PackOptions& options) {
   KILN_TRY(check_output(options.output));
   const auto keys = KILN_TRY(trusted_keys(context.config, options.signing));
   const auto signed_by = KILN_TRY(signers(context.config, options.signing, keys));
-  Work work = are_requests(options.selection)
-                  ? KILN_TRY(find_requests(context, options.selection))
-                  : KILN_TRY(find_entries(context, options.selection));
+  WantedList work = are_requests(options.selection)
+                        ? KILN_TRY(find_requests(context, options.selection))
+                        : KILN_TRY(find_entries(context, options.selection));
   std::ranges::sort(work.wanted, {}, &Wanted::key);
   const auto file = KILN_TRY(PackFile::create(options.output));
   cache::PackWriter writer([&](ByteView bytes) { return file->write(bytes); });
@@ -227,7 +134,7 @@ Run add_pack(OptionSet& cli) {
              "The pack, NAME.kpack; compressed for transport as NAME.kpack.zst. It is "
              "written whole or not at all");
   add_selection_options(cli, options->selection);
-  add_signing_options(cli, options->signing);
+  add_signing_options(cli, options->signing, "; a FILE.minisig is written, too");
   add_keys_option(cli, options->signing, "The public key of --signer");
   cli.footer(
       "Without a selection everything is packed. --arch and --template alone are the\n"

@@ -1,74 +1,21 @@
 // kiln unpack: puts the objects of a pack into the cache.
 
-#include <fmt/format.h>
-
+#include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 
-#include "build/build_options.h"
-#include "toolchain/toolchain_files.h"
-#include "tools/exit_code.h"
-#include "tools/output/progress.h"
 #include "tools/pack_file.h"
 #include "tools/signing.h"
+#include "tools/unpacking.h"
 #include "tools/verbs.h"
-#include "util/log.h"
 #include "util/try.h"
 
 namespace kiln::tools {
 namespace {
 
-using nlohmann::ordered_json;
-
 struct UnpackOptions {
   std::string file;
   SigningOptions signing;
 };
-
-struct Unpacked {
-  std::uint64_t stored = 0;
-  std::uint64_t already_there = 0;
-  std::uint64_t failed = 0;
-  ordered_json problems = ordered_json::array();
-};
-
-void add_problem(Unpacked& unpacked, const Digest& key, const Error& error) {
-  ++unpacked.failed;
-  print_error(fmt::format("{}: {}\n", key.hex(), printable_lines(error.message)));
-  unpacked.problems.push_back({{"key", key.hex()}, {"error", error_json(error)}});
-}
-
-void unpack_object(const cache::Pack& pack, const cache::PackRow& row,
-                   cache::Cache& cache, Unpacked& unpacked) {
-  const auto object = pack.read(row);
-  if (!object)
-    return add_problem(unpacked, row.key,
-                       {ErrorCode::kCorrupt,
-                        fmt::format("{} check: {}", to_string(object.error().check),
-                                    object.error().detail)});
-  const cache::PublishResult published = cache.publish(*object);
-  if (published.error)
-    add_problem(unpacked, row.key, *published.error);
-  else
-    ++(published.outcome == cache::Published::kStored ? unpacked.stored
-                                                      : unpacked.already_there);
-}
-
-/// Later builds and look-ups here then use the NVRTC that built the pack.
-std::optional<std::string> record_toolchain(const cache::Pack& pack,
-                                            cache::Cache& cache) {
-  for (const std::string& record : pack.toolchains()) {
-    const auto toolchain = device::parse_recorded(record);
-    if (!toolchain)
-      continue;
-    const OwnFolder folder = kiln::counted(cache, cache.layout().toolchains());
-    if (auto written = device::write_recorded(folder, *toolchain); !written)
-      log(LogLevel::kWarning,
-          {"the toolchain is not recorded: ", written.error().message});
-    return toolchain->name();
-  }
-  return std::nullopt;
-}
 
 Result<int> run(Context& context, const UnpackOptions& options) {
   std::error_code error;
@@ -78,48 +25,7 @@ Result<int> run(Context& context, const UnpackOptions& options) {
   const auto keys = KILN_TRY(trusted_keys(context.config, options.signing));
   const auto pack = KILN_TRY(open_pack_file(
       path, cache::TrustPolicy::of_this_process(context.config.trusted_uids), keys));
-  const auto cache = cache::Cache::open(cache_options(context.config));
-  if (cache->mode() != cache::Mode::kReadWrite)
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("nothing is unpacked, since nothing can be stored: {}",
-                            cache->mode_reason()));
-  Unpacked unpacked;
-  {
-    Progress progress(context.err, pack->object_count());
-    for (std::size_t i = 0; i < pack->row_count(); ++i) {
-      const cache::PackRow row = pack->row(i);
-      if (context.stop->token().stop_requested())
-        break;
-      if (row.kind == cache::PackKind::kToolchain)
-        continue;
-      const std::string name = row.key.hex();
-      progress.start(name);
-      unpack_object(*pack, row, *cache, unpacked);
-      progress.finish(name, std::nullopt);
-    }
-  }
-  const auto toolchain = record_toolchain(*pack, *cache);
-  if (context.json) {
-    ordered_json by = ordered_json::array();
-    for (const Signature& signature : pack->signatures())
-      by.push_back(key_name(signature.key));
-    print_json({{"file", options.file},
-                {"objects", pack->object_count()},
-                {"stored", unpacked.stored},
-                {"already_there", unpacked.already_there},
-                {"failed", unpacked.failed},
-                {"toolchain", toolchain ? ordered_json(*toolchain) : nullptr},
-                {"signed_by", by},
-                {"problems", unpacked.problems}});
-  } else {
-    print(context.out.fitted(fmt::format(
-        "{}: {}: {} stored, {} already there{}{}\n", options.file,
-        counted(pack->object_count(), "object", "objects"), unpacked.stored,
-        unpacked.already_there,
-        unpacked.failed == 0 ? "" : fmt::format(", {} failed", unpacked.failed),
-        toolchain ? fmt::format("; of {}", *toolchain) : "")));
-  }
-  return unpacked.failed == 0 ? kAllDone : kSomeFailed;
+  return unpack_into_cache(context, *pack, options.file);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "compile/pool/worker_path.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,6 +7,8 @@
 #include <string>
 #include <system_error>
 #include <vector>
+
+#include "util/this_library.h"
 
 namespace kiln::compile {
 namespace {
@@ -29,11 +30,6 @@ Result<std::filesystem::path> exactly(const std::filesystem::path& path,
                           path.native()));
 }
 
-std::filesystem::path this_program() {
-  std::error_code no_proc;  // on error: an empty path
-  return std::filesystem::read_symlink("/proc/self/exe", no_proc);
-}
-
 // `here` is a library's or a program's folder.
 std::vector<std::filesystem::path> places_of(const std::string& name) {
   const auto here = this_library().parent_path();
@@ -49,18 +45,6 @@ std::vector<std::filesystem::path> places_of(const std::string& name) {
 }
 
 }  // namespace
-
-std::filesystem::path this_library() {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&find_worker), &info) == 0 ||
-      info.dli_fname == nullptr)
-    return this_program();
-  // The loader reports the program's own name as it was typed. Resolve links, so that
-  // files beside the real file are found.
-  std::error_code unresolved;
-  auto path = std::filesystem::canonical(info.dli_fname, unresolved);
-  return unresolved ? this_program() : path;
-}
 
 Result<std::filesystem::path> find_worker(const WorkerSearch& search) {
   if (!search.path.empty())

@@ -1,5 +1,5 @@
-// Finds the worker executables, kiln-worker and kiln-plan-worker, and the standard
-// headers, which lie beside them.
+// Finds the executables of Kiln that work for this process, kiln-worker,
+// kiln-plan-worker and kiln-remote, and the standard headers, which lie beside them.
 
 #pragma once
 
@@ -27,9 +27,5 @@ struct WorkerSearch {
 /// else in the first of the places where a worker is looked for; "" if there is none.
 [[nodiscard]] std::filesystem::path find_standard_headers(
     const std::filesystem::path& worker = {});
-
-/// The file that contains this code: the shared library, or the program if Kiln is
-/// linked statically. Named in the message that refuses a worker from another build.
-[[nodiscard]] std::filesystem::path this_library();
 
 }  // namespace kiln::compile

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "kiln/version.h"
+#include "util/this_library.h"
 #include "util/try.h"
 
 namespace kiln::compile {

@@ -10,13 +10,13 @@
 
 #include "attention/cudnn_version.h"
 #include "attention/problem_codec.h"
-#include "compile/pool/worker_path.h"
 #include "compile/worker/loaded_libraries.h"
 #include "compile/worker/nvrtc.h"
 #include "compile/worker/worker_loop.h"
 #include "cudnn/worker/plan_builder.h"
 #include "cudnn/worker/problem_graph.h"
 #include "util/open_library.h"
+#include "util/this_library.h"
 #include "util/try.h"
 
 namespace kiln::plan_worker {
@@ -36,7 +36,7 @@ Result<void*> open(const std::filesystem::path& path, LibrarySymbols symbols) {
 /// Opens the driver without devices, then NVRTC, then cuDNN. Each finds the libraries
 /// opened before it by name.
 Result<void> open_cudnn(const compile::PlanJob& job) {
-  const auto driver = compile::this_library().parent_path() / KILN_NO_DEVICE_DRIVER;
+  const auto driver = this_library().parent_path() / KILN_NO_DEVICE_DRIVER;
   KILN_TRY(open(driver, LibrarySymbols::kGlobal));
   // If it cannot be opened, cuDNN searches for one itself.
   if (!job.nvrtc.nvrtc.empty())

@@ -102,13 +102,6 @@ std::optional<Credentials> parse_auth(std::string_view text,
   return found;
 }
 
-/// kiln-remote has another working directory.
-std::string whole_path(const std::filesystem::path& path) {
-  std::error_code error;
-  auto whole = std::filesystem::absolute(path, error);
-  return error ? path.native() : whole.native();
-}
-
 }  // namespace
 
 Result<Credentials> read_credentials(const ServerFiles& files,
@@ -127,11 +120,10 @@ Result<Credentials> read_credentials(const ServerFiles& files,
                       files.auth.native()));
     found = *std::move(parsed);
   }
-  if (!files.ca.empty())
-    found.ca_bundle = whole_path(files.ca);
+  found.ca_bundle = files.ca.native();
   if (!files.certificate.empty()) {
     KILN_TRY(check_private(files.certificate, "KILN_REMOTE_CERT"));
-    found.certificate = whole_path(files.certificate);
+    found.certificate = files.certificate.native();
     found.certificate_key = found.certificate;
   }
   return found;

@@ -13,7 +13,8 @@
 
 namespace kiln::remote {
 
-/// Files that say who asks, and who is believed. Empty: none.
+/// Files that say who asks, and who is believed: absolute paths, since kiln-remote has
+/// a working directory of its own. Empty: none.
 struct ServerFiles {
   std::filesystem::path auth;         // KILN_REMOTE_AUTH
   std::filesystem::path ca;           // KILN_REMOTE_CA

@@ -309,7 +309,7 @@ std::uint64_t Server::head(const Digest& key, Done done, const TransferLimits& l
 
 std::uint64_t Server::put(const cache::StoredObject& object,
                           std::span<const Signer> signers, Done done,
-                          const TransferLimits& limits) {
+                          const TransferLimits& limits, Existing existing) {
   const auto body = signed_body(object, signers);
   if (!body) {
     done({.verdict = Verdict::kAbandoned, .why = body.error().message});
@@ -318,7 +318,8 @@ std::uint64_t Server::put(const cache::StoredObject& object,
   return state_->start({.method = Method::kPut,
                         .url = address().object_url(object.key()),
                         .limits = limits,
-                        .body = *body},
+                        .body = *body,
+                        .replaces = existing == Existing::kIsReplaced},
                        {}, std::move(done));
 }
 

@@ -48,6 +48,10 @@ struct Answer {
   std::string why{};        // unless all went well: for people, with the server's URL
 };
 
+/// Whether a PUT may replace the object that the server has under that key. A server
+/// may do so in any case, which does no harm.
+enum class Existing : std::uint8_t { kStays, kIsReplaced };
+
 /// Thread safety: every method may be called from any thread, also from a Done.
 class Server {
  public:
@@ -74,7 +78,8 @@ class Server {
   /// Sends the object and a block of signatures by `signers`, which may be empty. They
   /// sign on the calling thread; if one cannot, nothing is sent (kAbandoned).
   std::uint64_t put(const cache::StoredObject& object, std::span<const Signer> signers,
-                    Done done, const TransferLimits& limits = {});
+                    Done done, const TransferLimits& limits = {},
+                    Existing existing = Existing::kStays);
   void cancel(std::uint64_t id);
 
   /// A file of another kind, such as a pack, whose URL is of address(). Nothing in it

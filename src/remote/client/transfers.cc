@@ -19,6 +19,7 @@
 #include "util/log.h"
 #include "util/mutex.h"
 #include "util/quiet_thread.h"
+#include "util/this_library.h"
 #include "util/try.h"
 
 namespace kiln::remote {
@@ -46,9 +47,10 @@ Result<ChildProcess> start_helper(const ChildCommand& command,
       KILN_TRY(decode_from_helper(KILN_TRY(process.receive_frame(limits))));
   const auto* const hello = std::get_if<HelperHello>(&message);
   if (hello == nullptr || hello->build_id != build_id())
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} is not of this build of Kiln; reinstall Kiln",
-                            command.path.native()));
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{} and {} come from different builds; install both from one",
+                    command.path.native(), this_library().native()));
   return process;
 }
 

@@ -13,6 +13,7 @@
 
 #include "tests/support/processes.h"
 #include "tests/unit/compile/pool/scripted_worker.h"
+#include "util/this_library.h"
 
 namespace kiln::compile {
 namespace {

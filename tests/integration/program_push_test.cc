@@ -1,0 +1,406 @@
+// kiln push and pull: objects and packs on their way through a server that may fail.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/object_server.h"
+#include "tests/support/processes.h"
+#include "tests/support/program.h"
+#include "util/read_file.h"
+
+namespace kiln {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::Exchange;
+using test::ObjectServer;
+using test::operator+;
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
+using Arguments = test::KilnProgram::Arguments;
+using Clock = std::chrono::steady_clock;
+
+const Arguments kTiny{"--template", "tiny_fwd:", "--arch", "9.0"};
+constexpr int kObjects = 6;
+
+class ProgramPushTest : public testing::Test {
+ protected:
+  ProgramPushTest() {
+    kiln_.set("KILN_TEMPLATE_DIR", test::write_tiny_templates(kiln_));
+    kiln_.use_fake_nvrtc();
+    EXPECT_EQ(kiln_.run({"key", "new", place("ours")}).status, 0);
+    kiln_.set("KILN_REMOTE", server_.url());
+    kiln_.set("KILN_REMOTE_KEYS", place("ours.pub"));
+  }
+
+  void use_cache(const std::string& name) { kiln_.set("KILN_CACHE_DIR", place(name)); }
+  [[nodiscard]] std::string place(const std::string& name) const {
+    return kiln_.folder() / name;
+  }
+  void warm() {
+    kiln_.set("KILN_REMOTE_MODE", "off");
+    EXPECT_EQ(kiln_.json_of(Arguments{"warm"} + kTiny)["compiled"], kObjects);
+    kiln_.unset("KILN_REMOTE_MODE");
+  }
+  json push(const Arguments& more = {}, int status = 0) {
+    return kiln_.json_of(Arguments{"push", "--sign", place("ours")} + more, status);
+  }
+  json pull(const Arguments& more = kTiny, int status = 0) {
+    return kiln_.json_of(Arguments{"pull"} + more, status);
+  }
+  std::string pack(const std::string& name = "job.kpack", const Arguments& more = {}) {
+    EXPECT_EQ(kiln_.run(Arguments{"pack", "-o", place(name)} + more).status, 0);
+    return place(name);
+  }
+
+  const ObjectServer holder_;  // of no test: a second server
+  ObjectServer server_;
+  test::KilnProgram kiln_;
+};
+
+TEST_F(ProgramPushTest, WhatIsPushedIsPulledOnAnotherMachine) {
+  warm();
+  const json pushed = push();
+  EXPECT_EQ(pushed["objects"], kObjects);
+  EXPECT_EQ(pushed["sent"], kObjects);
+  EXPECT_EQ(pushed["failed"], 0);
+  EXPECT_EQ(pushed["servers"][0]["url"], server_.url());
+  EXPECT_THAT(pushed["signed_by"], SizeIs(1));
+  EXPECT_THAT(server_.files(), SizeIs(kObjects));
+  const json again = push();
+  EXPECT_EQ(again["sent"], 0);
+  EXPECT_EQ(again["already_there"], kObjects);
+  EXPECT_EQ(server_.count("PUT"), kObjects);
+  use_cache("node");
+  const json pulled = pull();
+  EXPECT_EQ(pulled["pulled"], kObjects);
+  EXPECT_EQ(pulled["bytes"], pushed["bytes"]);
+  EXPECT_EQ(pull()["hits"], kObjects);
+  EXPECT_EQ(server_.count("GET"), kObjects);
+  EXPECT_EQ(kiln_.json_of({"verify"})["checked"], kObjects);
+  kiln_.set("KILN_NO_JIT", "1");
+  kiln_.set("KILN_REMOTE_MODE", "off");
+  EXPECT_EQ(kiln_.json_of(Arguments{"warm"} + kTiny)["hits"], kObjects);
+}
+
+TEST_F(ProgramPushTest, FiltersKeysAndRequestsSelectWhatGoes) {
+  warm();
+  const json entries = kiln_.json_of({"ls"})["entries"];
+  const std::string key = entries[0]["key"];
+  EXPECT_EQ(push({key.substr(0, 8)})["sent"], 1);
+  EXPECT_EQ(push({"--template", "tiny_bwd"})["objects"], 0);
+  EXPECT_EQ(push({"--arch", "8.0"})["objects"], 0);
+  EXPECT_EQ(push({"--template", "tiny_fwd:dtype=f16", "--arch", "9.0"})["objects"], 2);
+  const json lacking =
+      push({"--template", "tiny_fwd:dtype=f16", "--arch", "8.0,9.0"}, 1);
+  EXPECT_EQ(lacking["failed"], 2);
+  EXPECT_EQ(lacking["problems"][0]["error"]["code"], "not_found");
+  use_cache("node");
+  EXPECT_EQ(pull({key})["pulled"], 1);
+  const json missing = pull({std::string(64, 'a'), key}, 1);
+  EXPECT_EQ(missing["missing"], 1);
+  EXPECT_EQ(missing["hits"], 1);
+  EXPECT_EQ(missing["problems"][0]["error"]["code"], "not_found");
+}
+
+TEST_F(ProgramPushTest, OnlyWhatATrustedKeySignedIsPulled) {
+  warm();
+  ASSERT_EQ(kiln_.run({"key", "new", place("theirs")}).status, 0);
+  EXPECT_EQ(kiln_.json_of({"push", "--sign", place("theirs")})["sent"], kObjects);
+  use_cache("node");
+  const json refused = pull(kTiny, 1);
+  EXPECT_EQ(refused["pulled"], 0);
+  EXPECT_EQ(refused["failed"], kObjects);
+  EXPECT_EQ(refused["problems"][0]["error"]["code"], "untrusted");
+  EXPECT_EQ(server_.count("GET"), kObjects) << "not asked for again";
+}
+
+TEST_F(ProgramPushTest, APushWithReplaceSignsAnew) {
+  warm();
+  ASSERT_EQ(kiln_.run({"key", "new", place("theirs")}).status, 0);
+  EXPECT_EQ(kiln_.json_of({"push", "--sign", place("theirs")})["sent"], kObjects);
+  EXPECT_EQ(push()["already_there"], kObjects);
+  EXPECT_EQ(push({"--replace"})["sent"], kObjects);
+  use_cache("node");
+  EXPECT_EQ(pull()["pulled"], kObjects);
+}
+
+TEST_F(ProgramPushTest, NobodySendsWhatNobodyWouldTake) {
+  warm();
+  const auto refused = kiln_.run({"push"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("--sign"), HasSubstr("unsigned=1")));
+  kiln_.set("KILN_REMOTE", server_.url() + ";unsigned=1");
+  EXPECT_EQ(kiln_.json_of({"push"})["sent"], kObjects);
+  use_cache("node");
+  EXPECT_EQ(pull()["pulled"], kObjects);
+  use_cache("other");
+  kiln_.set("KILN_REMOTE", server_.url());
+  EXPECT_EQ(pull(kTiny, 1)["failed"], kObjects);
+}
+
+TEST_F(ProgramPushTest, WhatIsDamagedHereIsNotSent) {
+  warm();
+  std::fstream(kiln_.object_files()[0], std::ios::in | std::ios::out).seekp(600) << "x";
+  const json report = push({}, 1);
+  EXPECT_EQ(report["failed"], 1);
+  EXPECT_EQ(report["sent"], kObjects - 1);
+}
+
+TEST_F(ProgramPushTest, FailuresAreRepeatedAndARestIsKept) {
+  warm();
+  std::atomic<int> failures = 0;
+  server_.set_fault(
+      [&](const Exchange& exchange, const std::string& method, const std::string&) {
+        if (method != "PUT" || ++failures > 2)
+          return false;
+        exchange.answer("503 Service Unavailable", "");
+        return true;
+      });
+  EXPECT_EQ(push()["sent"], kObjects);
+  EXPECT_GT(failures, 2);
+  // 429 and a second of rest, once: nobody asks meanwhile.
+  use_cache("node");
+  std::atomic<bool> has_asked = false;
+  std::atomic<Clock::rep> rests_until = 0;
+  std::atomic<int> too_early = 0;
+  server_.set_fault([&](const Exchange& exchange, const std::string&,
+                        const std::string&) {
+    if (has_asked.exchange(true)) {
+      // Requests that were on their way are no mistake.
+      const auto left = rests_until.load() - Clock::now().time_since_epoch().count();
+      too_early += left > 0 && left < Clock::duration(milliseconds(700)).count();
+      return false;
+    }
+    rests_until = (Clock::now() + seconds(1)).time_since_epoch().count();
+    exchange.answer("429 Too Many Requests", "", "Retry-After: 1\r\n");
+    return true;
+  });
+  const auto began = Clock::now();
+  EXPECT_EQ(pull()["pulled"], kObjects);
+  EXPECT_GE(Clock::now() - began, seconds(1));
+  EXPECT_EQ(too_early, 0);
+}
+
+TEST_F(ProgramPushTest, ADeadServerIsGivenUpSoon) {
+  warm();
+  kiln_.set("KILN_REMOTE", "http://127.0.0.1:1/kiln");
+  const auto began = Clock::now();
+  const auto failed = kiln_.run({"push", "--sign", place("ours")});
+  EXPECT_EQ(failed.status, 1) << failed.text();
+  EXPECT_THAT(failed.err, HasSubstr("given up after three failures"));
+  EXPECT_LT(Clock::now() - began, seconds(30));
+}
+
+TEST_F(ProgramPushTest, TheSecondServerHasWhatTheFirstLacksOrFailsToSend) {
+  warm();
+  push();
+  use_cache("node");
+  kiln_.set("KILN_REMOTE", holder_.url() + " " + server_.url());
+  const json pulled = pull();
+  EXPECT_EQ(pulled["pulled"], kObjects);
+  EXPECT_EQ(pulled["servers"][0]["pulled"], 0);
+  EXPECT_EQ(pulled["servers"][1]["pulled"], kObjects);
+  use_cache("other");
+  kiln_.set("KILN_REMOTE", "http://127.0.0.1:1/kiln " + server_.url());
+  EXPECT_EQ(pull()["pulled"], kObjects);
+  // Both get what is pushed, but one that is for reading.
+  use_cache("node");
+  kiln_.set("KILN_REMOTE",
+            holder_.url() + " " + server_.url() + " http://127.0.0.1:1/kiln;mode=r");
+  const json pushed = push();
+  EXPECT_EQ(pushed["sent"], kObjects);
+  EXPECT_EQ(pushed["already_there"], kObjects);
+  EXPECT_THAT(pushed["servers"], SizeIs(2));
+  EXPECT_THAT(holder_.files(), SizeIs(kObjects));
+}
+
+TEST_F(ProgramPushTest, NewCredentialsAreReadInTheMiddle) {
+  warm();
+  const std::string auth = kiln_.write("auth", "bearer old");
+  ::chmod(auth.c_str(), 0600);
+  std::atomic<int> puts = 0;
+  server_.set_fault(
+      [&](const Exchange& exchange, const std::string& method, const std::string&) {
+        const bool is_old = exchange.head.find("Bearer old") != std::string::npos;
+        if (method != "PUT" || !is_old || ++puts <= 2)
+          return false;
+        kiln_.write("auth", "bearer new");
+        exchange.answer("401 Unauthorized", "");
+        return true;
+      });
+  EXPECT_EQ(push({"--auth", auth})["sent"], kObjects);
+  EXPECT_GT(puts, 2);
+}
+
+TEST_F(ProgramPushTest, NoOutputHasASecret) {
+  warm();
+  const std::string auth = kiln_.write("auth", "bearer hunter2");
+  ::chmod(auth.c_str(), 0600);
+  kiln_.set("KILN_LOG", "trace");
+  server_.set_fault(
+      [&](const Exchange& exchange, const std::string&, const std::string&) {
+        exchange.answer("403 Forbidden", "hunter2");
+        return true;
+      });
+  const auto refused = kiln_.run({"push", "--sign", place("ours"), "--auth", auth});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.text(), AllOf(HasSubstr("403"), Not(HasSubstr("hunter2"))));
+  EXPECT_THAT(server_.heads(), Each(HasSubstr("Bearer hunter2")));
+}
+
+TEST_F(ProgramPushTest, WithoutAServerOrItsProgramNothingIsDone) {
+  warm();
+  kiln_.unset("KILN_REMOTE");
+  for (const char* verb : {"push", "pull"}) {
+    const auto none = kiln_.run(Arguments{verb} + kTiny);
+    EXPECT_EQ(none.status, 3) << none.text();
+    EXPECT_THAT(none.err, HasSubstr("KILN_REMOTE"));
+  }
+  const auto off = kiln_.run(
+      Arguments{"pull", "--remote", server_.url(), "--remote-mode", "off"} + kTiny);
+  EXPECT_EQ(off.status, 3);
+  EXPECT_THAT(off.err, HasSubstr("--remote-mode"));
+  kiln_.set("KILN_REMOTE", server_.url());
+  kiln_.set("KILN_WORKER", kiln_.write("elsewhere/kiln-worker", ""));
+  const auto missing = kiln_.run({"push", "--sign", place("ours")});
+  EXPECT_EQ(missing.status, 3) << missing.text();
+  EXPECT_THAT(missing.err, HasSubstr("kiln-remote"));
+}
+
+TEST_F(ProgramPushTest, WrongWordsAreRefusedBeforeAnythingIsSent) {
+  const auto wrong = [&](const Arguments& words) {
+    const auto refused = kiln_.run(words);
+    EXPECT_EQ(refused.status, 2) << refused.text();
+    return refused.err;
+  };
+  EXPECT_THAT(wrong({"pull", "abcdef"}), HasSubstr("no whole key"));
+  EXPECT_THAT(wrong({"pull", "--pack", "a", std::string(64, 'a')}),
+              HasSubstr("exclude each other"));
+  EXPECT_THAT(wrong({"push", "--pack", "a", "--arch", "9.0"}),
+              HasSubstr("exclude each other"));
+  EXPECT_THAT(wrong({"pull", "--pack", "../a"}), HasSubstr("no name of a pack"));
+  EXPECT_THAT(wrong({"pull", "-o", place("x"), std::string(64, 'a')}),
+              HasSubstr("-o is for --pack"));
+  EXPECT_THAT(wrong({"pull", "--remote", "https://me:pw@c/", "--pack", "a"}),
+              AllOf(HasSubstr("--remote"), Not(HasSubstr("pw"))));
+  EXPECT_THAT(wrong({"push", "--remote", "https://c;mdoe=rw"}),
+              HasSubstr("did you mean 'mode'"));
+  EXPECT_THAT(server_.heads(), SizeIs(0));
+}
+
+TEST_F(ProgramPushTest, AStopEndsAPushAtOnce) {
+  warm();
+  server_.set_fault(
+      [](const Exchange& exchange, const std::string&, const std::string&) {
+        exchange.wait_for_its_end();
+        return true;
+      });
+  auto running = kiln_.start({"push", "--sign", place("ours"), "--json"});
+  ASSERT_TRUE(test::eventually(seconds(20), [&] { return server_.count("HEAD") > 0; }));
+  running.signal(SIGINT);
+  const auto began = Clock::now();
+  const auto stopped = running.finish();
+  EXPECT_EQ(stopped.status, 130);
+  EXPECT_LT(Clock::now() - began, seconds(3));
+  EXPECT_EQ(stopped.json()["sent"], 0);
+}
+
+// Packs.
+
+TEST_F(ProgramPushTest, APackIsOneFileForTheServerAndOneGetForANode) {
+  warm();
+  pack("job.kpack.zst", {"--sign", place("ours")});
+  const json pushed = kiln_.json_of({"push", "--pack", place("job.kpack.zst")});
+  EXPECT_EQ(pushed["pack"], "job.kpack.zst");
+  EXPECT_EQ(pushed["sent"], 1);
+  EXPECT_EQ(server_.files().count("/kiln/packs/job.kpack.zst"), 1U);
+  EXPECT_EQ(server_.files().count("/kiln/packs/job.kpack.zst.minisig"), 1U);
+  use_cache("node");
+  const json pulled = pull({"--pack", "job.kpack.zst"});
+  EXPECT_EQ(pulled["stored"], kObjects);
+  EXPECT_TRUE(pulled["toolchain"].is_string());
+  EXPECT_EQ(server_.count("GET"), 2U) << "the pack, and its signature";
+  const json kept = pull({"--pack", "job.kpack.zst", "-o", place("kept.kpack.zst")});
+  EXPECT_EQ(kept["objects"], kObjects);
+  EXPECT_TRUE(fs::exists(place("kept.kpack.zst.minisig")));
+  use_cache("other");
+  EXPECT_EQ(kiln_.json_of({"unpack", place("kept.kpack.zst")})["stored"], kObjects);
+}
+
+TEST_F(ProgramPushTest, APackNeedsATrustedSignatureUnlessItsServerIsTrusted) {
+  warm();
+  const std::string unsigned_pack = pack("plain.kpack");
+  const auto refused = kiln_.run({"push", "--pack", unsigned_pack});
+  EXPECT_EQ(refused.status, 2) << refused.text();
+  server_.put("/kiln/packs/plain.kpack",
+              read_text_file(unsigned_pack, 1 << 24).value());
+  use_cache("node");
+  const json none = kiln_.json_of({"pull", "--pack", "plain"}, 1);
+  EXPECT_EQ(none["error"]["code"], "untrusted");
+  kiln_.set("KILN_REMOTE", server_.url() + ";unsigned=1");
+  EXPECT_EQ(pull({"--pack", "plain"})["stored"], kObjects);
+  // Signed on its way, and by another name.
+  kiln_.set("KILN_REMOTE", server_.url());
+  EXPECT_EQ(push({"--pack", unsigned_pack, "--name", "signed"})["sent"], 1);
+  use_cache("other");
+  EXPECT_EQ(pull({"--pack", "signed"})["stored"], kObjects);
+  // Another pack's signature.
+  server_.put("/kiln/packs/plain.kpack.minisig",
+              server_.files()["/kiln/packs/signed.kpack.minisig"]);
+  server_.put("/kiln/packs/plain.kpack", "KILNPACK" + std::string(5000, 'x'));
+  use_cache("third");
+  EXPECT_EQ(kiln_.json_of({"pull", "--pack", "plain"}, 1)["error"]["code"],
+            "untrusted");
+  EXPECT_FALSE(fs::exists(place("third/objects")));
+}
+
+TEST_F(ProgramPushTest, APackThatIsMadeMeanwhileIsWaitedFor) {
+  warm();
+  const std::string file = pack("job.kpack", {"--sign", place("ours")});
+  use_cache("node");
+  EXPECT_EQ(kiln_.json_of({"pull", "--pack", "job"}, 2)["error"]["code"], "not_found");
+  auto waiting = kiln_.start({"pull", "--pack", "job", "--wait", "30", "--json"});
+  ASSERT_TRUE(test::eventually(seconds(20), [&] { return server_.count("GET") > 4; }));
+  EXPECT_EQ(kiln_.json_of({"push", "--pack", file})["sent"], 1);
+  EXPECT_EQ(waiting.finish().json()["stored"], kObjects);
+}
+
+TEST_F(ProgramPushTest, ObjectsThatAreBuiltMeanwhileAreWaitedFor) {
+  warm();
+  auto waiting = [&] {
+    use_cache("node");
+    return kiln_.start(Arguments{"pull", "--wait", "30", "--json"} + kTiny);
+  }();
+  ASSERT_TRUE(test::eventually(seconds(20), [&] { return server_.count("HEAD") > 0; }));
+  kiln_.set("KILN_CACHE_DIR", kiln_.cache_dir());
+  EXPECT_EQ(push()["sent"], kObjects);
+  const auto finished = waiting.finish();
+  EXPECT_EQ(finished.status, 0) << finished.text();
+  EXPECT_EQ(finished.json()["pulled"], kObjects);
+}
+
+TEST_F(ProgramPushTest, AWaitEndsAtItsTime) {
+  use_cache("node");
+  const auto began = Clock::now();
+  const json report = pull(kTiny + Arguments{"--wait", "1"}, 1);
+  EXPECT_EQ(report["missing"], kObjects);
+  EXPECT_GE(Clock::now() - began, seconds(1));
+  EXPECT_LT(Clock::now() - began, seconds(10));
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,227 @@
+#include "tools/remote/remote_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "build/artifact.h"
+#include "util/log.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+namespace {
+
+using remote::Answer;
+using remote::TimePoint;
+using remote::Verdict;
+using Clock = std::chrono::steady_clock;
+
+/// A server that asks for a longer rest is not waited for.
+constexpr std::chrono::seconds kLongestRest{60};
+constexpr int kFailuresToGiveUp = 3;
+
+/// A generator of its own for each thread that draws.
+remote::Random random_of_machine() {
+  return [] {
+    thread_local std::mt19937_64 engine{std::random_device{}()};
+    return std::uniform_real_distribution<double>()(engine);
+  };
+}
+
+/// False where the same request would end in the same way.
+bool is_worth_repeating(const Answer& answer) {
+  constexpr std::uint32_t kTimeout = 408;
+  constexpr std::uint32_t kTooMany = 429;
+  constexpr std::uint32_t kServerErrors = 500;
+  return answer.verdict == Verdict::kFailed && !answer.rejected &&
+         (answer.end != remote::TransferEnd::kAnswered || answer.status == kTimeout ||
+          answer.status == kTooMany || answer.status >= kServerErrors);
+}
+
+Answer stopped() {
+  return {.verdict = Verdict::kAbandoned, .why = "stopped"};
+}
+
+/// An answer that somebody waits for.
+struct Waiting {
+  Mutex mutex;
+  ConditionVariable changed;
+  std::optional<Answer> answer KILN_GUARDED_BY(mutex);
+};
+
+}  // namespace
+
+Error error_of(const Answer& answer) {
+  ErrorCode code = ErrorCode::kUnavailable;
+  if (answer.rejected)
+    code = answer.rejected == remote::Rejected::kSignature ? ErrorCode::kUntrusted
+                                                           : ErrorCode::kCorrupt;
+  else if (answer.verdict == Verdict::kAbandoned)
+    code = ErrorCode::kCancelled;
+  else if (answer.verdict == Verdict::kGood)
+    code = answer.why.empty() ? ErrorCode::kNotFound : ErrorCode::kResourceLimit;
+  return {code, answer.why.empty() ? "no server has it" : answer.why};
+}
+
+struct RemoteRun::Peer {
+  /// Of requests that read, or of those that write: a server may be good for one alone.
+  struct Line {
+    int failures = 0;  // in a row, for good
+    std::string last_failure;
+    bool has_read_again = false;
+  };
+
+  explicit Peer(std::unique_ptr<remote::Server> asked) : server(std::move(asked)) {}
+
+  const std::unique_ptr<remote::Server> server;
+  Mutex mutex;
+  TimePoint rest_until KILN_GUARDED_BY(mutex){};
+  Line reads KILN_GUARDED_BY(mutex);
+  Line writes KILN_GUARDED_BY(mutex);
+  int credentials KILN_GUARDED_BY(mutex) = 0;  // counts the times they were read again
+
+  [[nodiscard]] Line& line(remote::Method method) KILN_REQUIRES(mutex) {
+    return method == remote::Method::kPut ? writes : reads;
+  }
+};
+
+Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Context& context,
+                                                   RemoteUse use) {
+  RemoteSetup setup = KILN_TRY(remote_setup(context.config, use));
+  if (setup.servers.empty()) {
+    const auto& named = context.config.remote;
+    return fail(ErrorCode::kUnavailable,
+                named.servers.empty()
+                    ? "no remote cache is configured: name its URL by KILN_REMOTE or "
+                      "--remote"
+                    : fmt::format("each remote cache of {} is switched off, by {} or "
+                                  "by its own mode",
+                                  named.servers_by.name, named.mode_by.name));
+  }
+  auto helper = KILN_TRY(remote_helper(context.config));
+  return std::unique_ptr<RemoteRun>(
+      new RemoteRun(std::move(setup), std::move(helper), context.stop->token()));
+}
+
+RemoteRun::RemoteRun(RemoteSetup setup, ChildCommand helper, std::stop_token stop)
+    : trusted_(setup.trusted),
+      stop_(std::move(stop)),
+      random_(random_of_machine()),
+      transfers_(std::move(helper)) {
+  for (remote::ServerAddress& address : setup.servers)
+    peers_.push_back(std::make_unique<Peer>(
+        std::make_unique<remote::Server>(std::move(address), setup.files, setup.trusted,
+                                         check_stored_payload, transfers_)));
+}
+
+RemoteRun::~RemoteRun() = default;
+
+const remote::ServerAddress& RemoteRun::address(std::size_t server) const {
+  return peers_[server]->server->address();
+}
+
+Answer RemoteRun::ask(std::size_t server, remote::Method method, const Start& start) {
+  Peer& peer = *peers_[server];
+  for (int retry = 1;; ++retry) {
+    TimePoint rest_until;
+    int credentials = 0;
+    {
+      const MutexLock lock(peer.mutex);
+      const Peer::Line& line = peer.line(method);
+      if (line.failures >= kFailuresToGiveUp)
+        return {.verdict = Verdict::kFailed,
+                .why = fmt::format("{} is not asked any more, after {} failures in a "
+                                   "row; the last: {}",
+                                   peer.server->address().base, line.failures,
+                                   line.last_failure)};
+      rest_until = peer.rest_until;
+      credentials = peer.credentials;
+    }
+    if (!wait_until(rest_until))
+      return stopped();
+    Answer answer = ask_once(peer, start);
+    if (answer.verdict == Verdict::kAbandoned)
+      return answer;
+    if (!repeats(peer, method, credentials, retry, answer))
+      return answer;
+    if (!answer.retry_after &&
+        !wait_until(Clock::now() + remote::retry_delay(retry, random_)))
+      return stopped();
+  }
+}
+
+/// Notes how a request with those credentials ended; true: once more.
+bool RemoteRun::repeats(Peer& peer, remote::Method method, int credentials, int retry,
+                        Answer& answer) {
+  const MutexLock lock(peer.mutex);
+  Peer::Line& line = peer.line(method);
+  if (answer.verdict == Verdict::kGood) {
+    line.failures = 0;
+    line.has_read_again = false;
+    return false;
+  }
+  bool is_last = !is_worth_repeating(answer) || retry > remote::kMostRetries;
+  if (answer.verdict == Verdict::kDenied && retry <= remote::kMostRetries) {
+    if (credentials == peer.credentials && !std::exchange(line.has_read_again, true)) {
+      peer.server->read_credentials_again();
+      ++peer.credentials;
+    }
+    is_last = credentials == peer.credentials;
+  }
+  if (answer.retry_after && *answer.retry_after > kLongestRest) {
+    answer.why +=
+        fmt::format("; it wants to rest for {} s", answer.retry_after->count());
+    is_last = true;
+  } else if (answer.retry_after) {
+    // Not all at the same moment.
+    const remote::Duration rest = *answer.retry_after;
+    peer.rest_until = std::max(
+        peer.rest_until, Clock::now() + rest + remote::scaled(rest, random_() / 2));
+  }
+  if (is_last && !answer.rejected) {
+    line.last_failure = answer.why;
+    if (++line.failures == kFailuresToGiveUp)
+      log(LogLevel::kWarning, {peer.server->address().base,
+                               " is given up after three failures: ", answer.why});
+  }
+  return !is_last;
+}
+
+Answer RemoteRun::ask_once(Peer& peer, const Start& start) {
+  const auto waiting = std::make_shared<Waiting>();
+  const std::uint64_t id = start(*peer.server, [waiting](Answer answer) {
+    const MutexLock lock(waiting->mutex);
+    waiting->answer = std::move(answer);
+    waiting->changed.notify_all();
+  });
+  const std::stop_callback<std::function<void()>> wake(stop_, [waiting] {
+    const MutexLock lock(waiting->mutex);
+    waiting->changed.notify_all();
+  });
+  {
+    const MutexLock lock(waiting->mutex);
+    while (!waiting->answer && !stop_.stop_requested())
+      waiting->changed.wait(waiting->mutex);
+    if (waiting->answer)
+      return *std::move(waiting->answer);
+  }
+  peer.server->cancel(id);
+  return stopped();
+}
+
+bool RemoteRun::wait_until(TimePoint time) {
+  Waiting waiting;
+  const std::stop_callback<std::function<void()>> wake(stop_, [&waiting] {
+    const MutexLock lock(waiting.mutex);
+    waiting.changed.notify_all();
+  });
+  const MutexLock lock(waiting.mutex);
+  while (!stop_.stop_requested() && Clock::now() < time)
+    waiting.changed.wait_until(waiting.mutex, time);
+  return !stop_.stop_requested();
+}
+
+}  // namespace kiln::tools

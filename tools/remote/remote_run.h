@@ -1,0 +1,75 @@
+// The servers that a verb sends to or fetches from. Unlike the data path it repeats
+// what failed, as long as that has a chance.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "build/remote_setup.h"
+#include "remote/client/server.h"
+#include "remote/client/transfers.h"
+#include "remote/pacing.h"
+#include "tools/context.h"
+#include "util/mutex.h"
+
+namespace kiln::tools {
+
+/// Of an answer that is not what was asked for.
+[[nodiscard]] Error error_of(const remote::Answer& answer);
+
+/// Thread safety: every method may run concurrently.
+class RemoteRun {
+ public:
+  /// Transfers at a time.
+  static constexpr std::size_t kThreads = 16;
+
+  /// Errors: kUnavailable, where no server is configured for `use`, or there is no
+  /// kiln-remote; those of remote_setup().
+  [[nodiscard]] static Result<std::unique_ptr<RemoteRun>> open(const Context& context,
+                                                               RemoteUse use);
+  RemoteRun(const RemoteRun&) = delete;
+  RemoteRun& operator=(const RemoteRun&) = delete;
+  RemoteRun(RemoteRun&&) = delete;
+  RemoteRun& operator=(RemoteRun&&) = delete;
+  ~RemoteRun();
+
+  /// In the order in which they are asked.
+  [[nodiscard]] std::size_t server_count() const { return peers_.size(); }
+  [[nodiscard]] const remote::ServerAddress& address(std::size_t server) const;
+  [[nodiscard]] const std::vector<PublicKey>& trusted() const { return trusted_; }
+  [[nodiscard]] const remote::Random& random() const { return random_; }
+
+  /// What starts one request, as the methods of remote::Server do.
+  using Start = std::function<std::uint64_t(remote::Server&, remote::Server::Done)>;
+  /// Waits for its answer. What failed is repeated up to three times, after a pause or
+  /// when the server wants it; credentials that are denied are read again. A server on
+  /// which three requests in a row have failed for good is not asked any more. After a
+  /// stop of the program: kAbandoned.
+  [[nodiscard]] remote::Answer ask(std::size_t server, remote::Method method,
+                                   const Start& start);
+
+  /// False: the program is stopped.
+  [[nodiscard]] bool wait_until(remote::TimePoint time);
+
+ private:
+  struct Peer;
+
+  RemoteRun(RemoteSetup setup, ChildCommand helper, std::stop_token stop);
+  [[nodiscard]] bool repeats(Peer& peer, remote::Method method, int credentials,
+                             int retry, remote::Answer& answer);
+  [[nodiscard]] remote::Answer ask_once(Peer& peer, const Start& start);
+
+  const std::vector<PublicKey> trusted_;
+  const std::stop_token stop_;
+  const remote::Random random_;
+  remote::Transfers transfers_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+};
+
+}  // namespace kiln::tools

@@ -1,0 +1,69 @@
+// Sends objects of the cache to remote caches, in the background.
+
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "cache/cache.h"
+#include "codec/signature.h"
+#include "tools/output/progress.h"
+#include "tools/remote/remote_run.h"
+#include "tools/remote/transfer_totals.h"
+#include "tools/wanted.h"
+#include "util/mutex.h"
+
+namespace kiln::tools {
+
+struct SendOptions {
+  std::vector<Signer> signers;
+  /// kStays: the server is asked first, and not sent what it has.
+  remote::Existing existing = remote::Existing::kStays;
+};
+
+/// Succeeds if each server of `run` takes what `signers` sign. Errors:
+/// kInvalidArgument: it takes signed objects alone, and nobody signs.
+[[nodiscard]] Result<void> check_signers(const RemoteRun& run,
+                                         const std::vector<Signer>& signers);
+
+/// Thread safety: add() may run concurrently.
+class Sender {
+ public:
+  /// All must outlive it. `progress` may be null.
+  Sender(RemoteRun& run, const cache::Cache& cache, SendOptions options,
+         Progress* progress = nullptr);
+  Sender(const Sender&) = delete;
+  Sender& operator=(const Sender&) = delete;
+  Sender(Sender&&) = delete;
+  Sender& operator=(Sender&&) = delete;
+  /// Waits for what is being sent, and sends no more.
+  ~Sender();
+
+  void add(Wanted object);
+  /// Waits until all are sent; a stop of the program leaves the rest out, with an error
+  /// for each. Nothing may be added afterwards.
+  [[nodiscard]] TransferTotals finish();
+
+ private:
+  void work();
+  void send(const Wanted& object);
+  /// `read` is the object once it was needed. Errors: why it was not sent.
+  [[nodiscard]] Result<void> send_to(std::size_t server, const Digest& key,
+                                     std::optional<cache::StoredObject>& read);
+  void close();
+
+  RemoteRun& run_;
+  const cache::Cache& cache_;
+  const SendOptions options_;
+  Progress* const progress_;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::deque<Wanted> queue_ KILN_GUARDED_BY(mutex_);
+  bool is_closed_ KILN_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_ KILN_GUARDED_BY(mutex_);
+  TransferTotals totals_ KILN_GUARDED_BY(mutex_);
+};
+
+}  // namespace kiln::tools

@@ -1,0 +1,69 @@
+#include "tools/remote/transfer_totals.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "tools/output/standard_streams.h"
+#include "tools/output/terminal.h"
+
+namespace kiln::tools {
+
+using nlohmann::ordered_json;
+
+TransferTotals::TransferTotals(const RemoteRun& run) {
+  for (std::size_t i = 0; i < run.server_count(); ++i)
+    servers.push_back({.url = run.address(i).base});
+}
+
+std::uint64_t TransferTotals::sum(std::uint64_t OfServer::*count) const {
+  std::uint64_t all = 0;
+  for (const OfServer& server : servers) all += server.*count;
+  return all;
+}
+
+void TransferTotals::add_problem(Wanted what, Error error, const std::string& server) {
+  what.error = std::move(error);
+  problems.push_back({std::move(what), server});
+}
+
+ordered_json servers_json(const TransferTotals& totals, const char* moved) {
+  ordered_json list = ordered_json::array();
+  for (const auto& [url, count, already_there, failed] : totals.servers) {
+    ordered_json one{{"url", url}, {moved, count}};
+    if (moved == std::string_view("sent"))
+      one["already_there"] = already_there;
+    one["failed"] = failed;
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+ordered_json problems_json(const TransferTotals& totals) {
+  ordered_json list = ordered_json::array();
+  for (const auto& [what, server] : totals.problems) {
+    const bool has_key = what.key != Digest();
+    list.push_back({{"key", has_key ? ordered_json(what.key.hex()) : nullptr},
+                    {"name", what.label},
+                    {"arch", what.arch},
+                    {"server", server.empty() ? ordered_json(nullptr) : ordered_json(server)},
+                    {"error", error_json(*what.error)}});
+  }
+  return list;
+}
+
+ordered_json key_names(const std::vector<Signer>& signers) {
+  ordered_json names = ordered_json::array();
+  for (const Signer& signer : signers) names.push_back(key_name(signer.key));
+  return names;
+}
+
+void print_problems(const TransferTotals& totals) {
+  for (const auto& [what, server] : totals.problems)
+    print_error(fmt::format("{}{}{}: {}\n", printable_lines(what.label),
+                            what.arch.empty() ? "" : " ", what.arch,
+                            printable_lines(what.error->message)));
+}
+
+}  // namespace kiln::tools

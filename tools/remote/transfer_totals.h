@@ -1,0 +1,47 @@
+// What came of sending objects, or of fetching them, for people and as JSON.
+
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "codec/signature.h"
+#include "tools/remote/remote_run.h"
+#include "tools/wanted.h"
+
+namespace kiln::tools {
+
+struct TransferTotals {
+  struct OfServer {
+    std::string url;
+    std::uint64_t moved = 0;          // sent to it, or fetched from it
+    std::uint64_t already_there = 0;  // and so not sent
+    std::uint64_t failed = 0;
+  };
+  struct Problem {
+    Wanted what;         // with its error
+    std::string server;  // its URL; empty: of none in particular
+  };
+
+  explicit TransferTotals(const RemoteRun& run);
+
+  [[nodiscard]] std::uint64_t sum(std::uint64_t OfServer::*count) const;
+  void add_problem(Wanted what, Error error, const std::string& server = {});
+
+  std::vector<OfServer> servers;
+  std::uint64_t bytes = 0;
+  std::vector<Problem> problems;
+};
+
+/// `[{"url","<moved>","already_there","failed"}]`; `moved` is "sent" or "pulled".
+[[nodiscard]] nlohmann::ordered_json servers_json(const TransferTotals& totals,
+                                                  const char* moved);
+/// `[{"key","name","arch","server","error"}]`
+[[nodiscard]] nlohmann::ordered_json problems_json(const TransferTotals& totals);
+[[nodiscard]] nlohmann::ordered_json key_names(const std::vector<Signer>& signers);
+/// A line on stderr for each.
+void print_problems(const TransferTotals& totals);
+
+}  // namespace kiln::tools

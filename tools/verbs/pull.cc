@@ -1,0 +1,180 @@
+// kiln pull: fetches objects, or a pack, from remote caches.
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "build/build_options.h"
+#include "tools/exit_code.h"
+#include "tools/output/file_output.h"
+#include "tools/output/progress.h"
+#include "tools/pack_file.h"
+#include "tools/remote/fetcher.h"
+#include "tools/remote/remote_pack.h"
+#include "tools/unpacking.h"
+#include "tools/verbs.h"
+#include "tools/wanted.h"
+#include "util/try.h"
+#include "util/units.h"
+#include "util/write_file.h"
+
+namespace kiln::tools {
+namespace {
+
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+struct PullOptions {
+  std::vector<std::string> keys;
+  std::string pack;
+  std::string output;
+  std::string wait;
+  SelectionOptions selection;
+};
+
+Result<WantedList> find_work(Context& context, const PullOptions& options) {
+  if (options.keys.empty())
+    return find_requests(context, options.selection, true);
+  WantedList work;
+  for (const std::string& text : options.keys) {
+    const auto key = Digest::from_hex(text);
+    if (!key)
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("'{}' is no whole key: 64 hex digits, as `kiln ls --json` "
+                      "prints them",
+                      text));
+    if (std::ranges::find(work.wanted, *key, &Wanted::key) == work.wanted.end())
+      work.wanted.push_back({*key, text, "", {}});
+  }
+  work.opened = cache::Cache::open(cache_options(context.config));
+  return work;
+}
+
+Result<int> pull_objects(Context& context, const PullOptions& options, RemoteRun& run,
+                         std::chrono::milliseconds wait) {
+  const auto began = Clock::now();
+  WantedList work = KILN_TRY(find_work(context, options));
+  cache::Cache& cache = work.cache();
+  if (cache.mode() != cache::Mode::kReadWrite)
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("nothing is pulled, since nothing can be stored: {}",
+                            cache.mode_reason()));
+  std::vector<Wanted> with_key;
+  std::ranges::copy_if(work.wanted, std::back_inserter(with_key),
+                       [](const Wanted& each) { return !each.error; });
+  FetchReport report = [&] {
+    Progress progress(context.err, with_key.size());
+    return fetch_objects(run, cache, with_key, wait, context.stop->token(), progress);
+  }();
+  for (std::size_t i = 0; i < with_key.size(); ++i) {
+    if (report.outcomes[i] == Pulled::kMissing)
+      report.totals.add_problem(with_key[i],
+                                {ErrorCode::kNotFound, "no server has it"});
+  }
+  for (Wanted& each : work.wanted) {
+    if (!each.error)
+      continue;
+    Error error = *each.error;
+    report.totals.add_problem(std::move(each), std::move(error));
+  }
+  print_problems(report.totals);
+  const std::uint64_t missing = report.count(Pulled::kMissing);
+  const std::uint64_t failed = report.totals.problems.size() - missing;
+  if (context.json)
+    print_json(
+        {{"objects", work.wanted.size()},
+         {"hits", report.count(Pulled::kWasHere)},
+         {"pulled", report.count(Pulled::kFetched)},
+         {"missing", missing},
+         {"failed", failed},
+         {"bytes", report.totals.bytes},
+         {"seconds", std::chrono::duration<double>(Clock::now() - began).count()},
+         {"servers", servers_json(report.totals, "pulled")},
+         {"problems", problems_json(report.totals)}});
+  else
+    print(context.out.fitted(
+        fmt::format("{}: {} pulled, {}, {} already here{}{}\n",
+                    counted(work.wanted.size(), "object", "objects"),
+                    report.count(Pulled::kFetched), format_size(report.totals.bytes),
+                    report.count(Pulled::kWasHere),
+                    missing == 0 ? "" : fmt::format(", {} missing", missing),
+                    failed == 0 ? "" : fmt::format(", {} failed", failed))));
+  return report.totals.problems.empty() && work.bad_lines == 0 ? kAllDone : kSomeFailed;
+}
+
+Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& run,
+                      std::chrono::milliseconds wait) {
+  KILN_TRY(check_pack_name(options.pack));
+  if (!options.output.empty())
+    KILN_TRY(check_output_path("-o", options.output));
+  const FetchedPack fetched = KILN_TRY(fetch_pack(run, options.pack, wait));
+  const auto& [bytes, minisig] = fetched.pack;
+  const remote::ServerAddress& server = run.address(fetched.server);
+  const auto keys = server.takes_unsigned ? std::vector<PublicKey>() : run.trusted();
+  const std::string url = server.pack_url(options.pack);
+  const auto pack = KILN_TRY(open_pack_bytes(
+      as_bytes(bytes), url, minisig,
+      cache::TrustPolicy::of_this_process(context.config.trusted_uids), keys));
+  if (options.output.empty())
+    return unpack_into_cache(context, *pack, url);
+  constexpr mode_t kMode = 0644;
+  if (!minisig.empty())
+    KILN_TRY(replace_file(minisig_of(options.output), as_bytes(minisig), kMode));
+  KILN_TRY(write_output_file(options.output, as_bytes(bytes)));
+  if (context.json)
+    print_json({{"file", options.output},
+                {"url", url},
+                {"objects", pack->object_count()},
+                {"bytes", bytes.size()}});
+  else
+    print(context.out.fitted(
+        fmt::format("{}: {}, {}, from {}\n", options.output,
+                    counted(pack->object_count(), "object", "objects"),
+                    format_size(bytes.size()), url)));
+  return kAllDone;
+}
+
+Result<int> run(Context& context, const PullOptions& options) {
+  KILN_TRY(check_one_choice("pull", options.keys, options.pack, options.selection));
+  if (options.pack.empty() && !options.output.empty())
+    return fail(ErrorCode::kInvalidArgument, "pull: -o is for --pack");
+  std::chrono::milliseconds wait{0};
+  if (!options.wait.empty())
+    wait = KILN_TRY(parse_duration(options.wait));
+  const auto remotes = KILN_TRY(RemoteRun::open(context, RemoteUse::kService));
+  return options.pack.empty() ? pull_objects(context, options, *remotes, wait)
+                              : pull_pack(context, options, *remotes, wait);
+}
+
+}  // namespace
+
+Run add_pull(OptionSet& cli) {
+  auto options = std::make_shared<PullOptions>();
+  cli.argument("KEY", options->keys, "Objects with these keys, of 64 digits each");
+  cli.option(
+      "--pack", options->pack, "NAME",
+      "Fetch this pack and put its objects into the cache, as `kiln unpack` does");
+  cli.option("-o", options->output, "FILE",
+             "Keep the pack as FILE instead, for KILN_SEED");
+  cli.option(
+      "--wait", options->wait, "DURATION",
+      "Ask for what is missing again and again for so long: 60, 5m (default: 0)");
+  add_selection_options(cli, options->selection);
+  cli.footer(
+      "Fetches what `kiln warm` with the same words would build: the keys are made\n"
+      "here, since servers have no list of theirs. What comes is checked as `kiln\n"
+      "verify` does, and needs a signature by one of --keys, unless its server says\n"
+      "unsigned=1.\n"
+      "\n"
+      "Examples:\n"
+      "  kiln pull --remote https://cache.example/kiln --preset llama-3-8b --arch 9.0\n"
+      "  kiln pull --pack job --wait 60\n");
+  return
+      [options](Context& context) { return finish(context, run(context, *options)); };
+}
+
+}  // namespace kiln::tools

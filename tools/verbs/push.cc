@@ -1,0 +1,205 @@
+// kiln push: sends objects of the cache, or a pack, to remote caches.
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/exit_code.h"
+#include "tools/open_cache.h"
+#include "tools/output/progress.h"
+#include "tools/pack_file.h"
+#include "tools/remote/remote_pack.h"
+#include "tools/remote/sender.h"
+#include "tools/signing.h"
+#include "tools/verbs.h"
+#include "tools/wanted.h"
+#include "util/read_file.h"
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln::tools {
+namespace {
+
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+struct PushOptions {
+  std::vector<std::string> keys;
+  std::string pack;
+  std::string name;
+  bool replace = false;
+  SelectionOptions selection;
+  SigningOptions signing;
+};
+
+double seconds_since(Clock::time_point began) {
+  return std::chrono::duration<double>(Clock::now() - began).count();
+}
+
+Result<WantedList> find_work(Context& context, const PushOptions& options) {
+  if (options.keys.empty())
+    return are_requests(options.selection) ? find_requests(context, options.selection)
+                                           : find_entries(context, options.selection);
+  WantedList work;
+  work.opened = KILN_TRY(open_cache(context.config));
+  for (const Digest& key : KILN_TRY(resolve_keys(work.cache(), options.keys)))
+    work.wanted.push_back({key, key.hex(), "", {}});
+  return work;
+}
+
+Result<int> push_objects(Context& context, const PushOptions& options, RemoteRun& run,
+                         const std::vector<Signer>& signers) {
+  const auto began = Clock::now();
+  KILN_TRY(check_signers(run, signers));
+  const WantedList work = KILN_TRY(find_work(context, options));
+  TransferTotals totals(run);
+  std::vector<Wanted> without_key;
+  {
+    Progress progress(context.err, work.wanted.size());
+    Sender sender(run, work.cache(),
+                  {signers, options.replace ? remote::Existing::kIsReplaced
+                                            : remote::Existing::kStays},
+                  &progress);
+    for (const Wanted& each : work.wanted) {
+      if (each.error)
+        without_key.push_back(each);
+      else
+        sender.add(each);
+    }
+    totals = sender.finish();
+  }
+  for (Wanted& each : without_key) {
+    Error error = *each.error;
+    totals.add_problem(std::move(each), std::move(error));
+  }
+  print_problems(totals);
+  using Of = TransferTotals::OfServer;
+  const std::uint64_t sent = totals.sum(&Of::moved);
+  const std::uint64_t already_there = totals.sum(&Of::already_there);
+  if (context.json)
+    print_json({{"objects", work.wanted.size()},
+                {"sent", sent},
+                {"already_there", already_there},
+                {"failed", totals.problems.size()},
+                {"bytes", totals.bytes},
+                {"seconds", seconds_since(began)},
+                {"servers", servers_json(totals, "sent")},
+                {"signed_by", key_names(signers)},
+                {"problems", problems_json(totals)}});
+  else
+    print(context.out.fitted(fmt::format(
+        "{} to {}: {} sent, {}, {} already there{}\n",
+        counted(work.wanted.size(), "object", "objects"),
+        counted(run.server_count(), "server", "servers"), sent,
+        format_size(totals.bytes), already_there,
+        totals.problems.empty() ? ""
+                                : fmt::format(", {} failed", totals.problems.size()))));
+  return totals.problems.empty() && work.bad_lines == 0 ? kAllDone : kSomeFailed;
+}
+
+/// The file, whole and sound, and its signature: that beside it, or one by `signer`.
+Result<RemotePack> read_pack(const Context& context, const std::string& file,
+                             const std::vector<Signer>& signers,
+                             std::size_t& signatures) {
+  std::error_code error;
+  auto path = std::filesystem::absolute(file, error);
+  if (error)
+    path = file;
+  const auto opened = KILN_TRY(open_pack_file(
+      path, cache::TrustPolicy::of_this_process(context.config.trusted_uids), {}));
+  signatures = opened->signatures().size();
+  RemotePack pack;
+  pack.bytes = KILN_TRY(from_input(read_text_file(path, cache::kMaxObjectBytes)));
+  if (!signers.empty()) {
+    const auto digest = KILN_TRY(Blake2bHasher::of(as_bytes(pack.bytes)));
+    pack.minisig = KILN_TRY(
+        make_minisig(digest, signers.front(),
+                     fmt::format("file:{}\thashed", path.filename().native())));
+  } else if (auto beside = read_minisig(path)) {
+    pack.minisig = *std::move(beside);
+  }
+  return pack;
+}
+
+Result<int> push_pack(Context& context, const PushOptions& options, RemoteRun& run,
+                      const std::vector<Signer>& signers) {
+  const auto began = Clock::now();
+  const std::string name = options.name.empty()
+                               ? std::filesystem::path(options.pack).filename().native()
+                               : options.name;
+  KILN_TRY(check_pack_name(name));
+  std::size_t signatures = 0;
+  const RemotePack pack =
+      KILN_TRY(read_pack(context, options.pack, signers, signatures));
+  if (pack.minisig.empty() && signatures == 0)
+    KILN_TRY(check_signers(run, signers));
+  TransferTotals totals(run);
+  for (std::size_t i = 0; i < run.server_count(); ++i) {
+    if (auto sent = send_pack(run, i, name, pack); sent) {
+      ++totals.servers[i].moved;
+      totals.bytes += pack.bytes.size();
+      continue;
+    } else {
+      ++totals.servers[i].failed;
+      totals.add_problem({.key = {}, .label = name, .arch = ""}, sent.error(),
+                         run.address(i).base);
+    }
+  }
+  print_problems(totals);
+  if (context.json) {
+    print_json({{"pack", name},
+                {"sent", totals.sum(&TransferTotals::OfServer::moved)},
+                {"failed", totals.problems.size()},
+                {"bytes", totals.bytes},
+                {"seconds", seconds_since(began)},
+                {"servers", servers_json(totals, "sent")},
+                {"problems", problems_json(totals)}});
+  } else {
+    for (std::size_t i = 0; i < run.server_count(); ++i) {
+      if (totals.servers[i].moved > 0)
+        print(fmt::format("{}: {}\n", run.address(i).pack_url(name),
+                          format_size(pack.bytes.size())));
+    }
+  }
+  return totals.problems.empty() ? kAllDone : kSomeFailed;
+}
+
+Result<int> run(Context& context, const PushOptions& options) {
+  KILN_TRY(check_one_choice("push", options.keys, options.pack, options.selection));
+  const auto signed_by = KILN_TRY(signers(context.config, options.signing,
+                                          KILN_TRY(trusted_keys(context.config, {}))));
+  const auto remotes = KILN_TRY(RemoteRun::open(context, RemoteUse::kSend));
+  return options.pack.empty() ? push_objects(context, options, *remotes, signed_by)
+                              : push_pack(context, options, *remotes, signed_by);
+}
+
+}  // namespace
+
+Run add_push(OptionSet& cli) {
+  auto options = std::make_shared<PushOptions>();
+  cli.argument("KEY", options->keys, "Objects with these keys");
+  cli.option("--pack", options->pack, "FILE",
+             "Send this pack of `kiln pack`, and the FILE.minisig beside it");
+  cli.option("--name", options->name, "NAME",
+             "The pack's name there (default: that of FILE)");
+  cli.flag("--replace", options->replace,
+           "Send, too, what the server has, such as to sign it by another key");
+  add_selection_options(cli, options->selection);
+  add_signing_options(cli, options->signing);
+  cli.footer(
+      "Without keys and selection everything is sent. --arch and --template alone are\n"
+      "the filters of `kiln ls`; the other words select what `kiln warm` would build.\n"
+      "Each server of --remote gets it, except one that says mode=r.\n"
+      "\n"
+      "Examples:\n"
+      "  kiln push --remote https://cache.example/kiln --sign signing.key\n"
+      "  kiln push --pack job.kpack.zst\n");
+  return [options](Context& context) {
+    return finish_lookup(context, run(context, *options));
+  };
+}
+
+}  // namespace kiln::tools

@@ -1,0 +1,117 @@
+#include "tools/wanted.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "build/build_options.h"
+#include "cudnn/plan_service.h"
+#include "toolchain/toolchain_files.h"
+#include "tools/catalog.h"
+#include "tools/entry_filter.h"
+#include "tools/open_cache.h"
+#include "tools/output/entries.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+
+Wanted wanted_of(const BuildItem& item) {
+  Wanted wanted{.key = {}, .label = item.label, .arch = item.arch};
+  if (const auto* const error = std::get_if<Error>(&item.keyed))
+    wanted.error = *error;
+  else
+    wanted.key = *key_of(item);
+  return wanted;
+}
+
+bool are_requests(const SelectionOptions& selection) {
+  return selection.all || selection.quick || !selection.manifests.empty() ||
+         !selection.presets.empty() || !selection.architectures.profiles.empty() ||
+         !selection.driver.empty() || selection.skip_bad ||
+         std::ranges::any_of(selection.templates, [](const std::string& text) {
+           return text.find(':') != std::string::npos;
+         });
+}
+
+Result<void> check_one_choice(std::string_view verb,
+                              const std::vector<std::string>& keys,
+                              const std::string& pack,
+                              const SelectionOptions& selection) {
+  const bool selects = are_requests(selection) || !selection.templates.empty() ||
+                       !selection.architectures.lists.empty();
+  if ((keys.empty() ? 0 : 1) + (pack.empty() ? 0 : 1) + (selects ? 1 : 0) <= 1)
+    return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: KEY, --pack and a selection by other words exclude each "
+                          "other",
+                          verb));
+}
+
+Result<WantedList> find_requests(Context& context, const SelectionOptions& selection,
+                                 bool make_root) {
+  Config config = context.config;
+  config.template_dirs = template_folders(config, selection.catalog);
+  config.remote.servers.clear();
+  config.for_driver = KILN_TRY(parse_driver_option(selection.driver));
+  WantedList work;
+  work.service = KILN_TRY(BuildService::open(
+      config,
+      {.stop = context.stop->token(), .make_root = make_root, .asks_remotes = false}));
+  PlanService plans(*work.service);
+  const BuildReport report =
+      KILN_TRY(list_items(context, *work.service, plans, selection));
+  work.bad_lines = report.bad_lines.value_or(0);
+  std::set<Digest> seen;
+  std::map<std::string, std::pair<std::size_t, device::Toolchain>> toolchains;
+  for (const BuildItem& item : report.items) {
+    const Digest* const key = key_of(item);
+    if (key != nullptr && !seen.insert(*key).second)
+      continue;
+    work.wanted.push_back(wanted_of(item));
+    if (const auto* keyed = std::get_if<KeyedRequest>(&item.keyed)) {
+      const device::Toolchain& used = keyed->toolchain->toolchain;
+      auto& count = toolchains.try_emplace(to_string(used.id), 0, used).first->second;
+      ++count.first;
+    }
+  }
+  const auto most = std::ranges::max_element(
+      toolchains, {}, [](const auto& each) { return each.second.first; });
+  if (most != toolchains.end())
+    work.toolchain = most->second.second;
+  return work;
+}
+
+Result<WantedList> find_entries(const Context& context,
+                                const SelectionOptions& selection) {
+  WantedList work;
+  work.opened = KILN_TRY(open_cache(context.config));
+  const EntryFilterOptions filter{selection.architectures.lists, selection.templates,
+                                  ""};
+  const auto entries = KILN_TRY(work.cache().walk(
+      KILN_TRY(make_query(context.config, filter)), cache::Damaged::kInclude));
+  if (entries.empty())
+    KILN_TRY(check_templates(context.config, filter));
+  for (const cache::Entry& entry : entries)
+    work.wanted.push_back({entry.key, entry_label(entry), entry.arch, {}});
+  const OwnFolder folder =
+      kiln::counted(work.cache(), work.cache().layout().toolchains());
+  if (auto recorded = device::read_recorded(folder))
+    work.toolchain = *std::move(recorded);
+  return work;
+}
+
+Result<cache::StoredObject> sound_object(const cache::Cache& cache, const Digest& key) {
+  auto object = KILN_TRY(cache.inspect(key));
+  if (!object)
+    return fail(ErrorCode::kNotFound, "it is not in the cache");
+  if (const auto verified = object->verify_fully(); !verified)
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("{} check: {}", to_string(verified.error().check),
+                            verified.error().detail));
+  return *std::move(object);
+}
+
+}  // namespace kiln::tools
