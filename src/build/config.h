@@ -68,6 +68,7 @@ struct Config {
   std::optional<std::uint32_t> rank;
   /// See precompiled_limit().
   std::optional<std::uint64_t> precompiled_limit_bytes;
+  std::optional<std::string> traceparent;  // W3C's: of the trace that this is part of
   std::filesystem::path runtime_dir;  // XDG_RUNTIME_DIR: locks of a root on a network
   std::vector<uid_t> trusted_uids;    // object owners besides this user and root
 
