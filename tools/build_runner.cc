@@ -170,8 +170,11 @@ class Runner {
       return fail(ErrorCode::kCompileFailed,
                   fmt::format("cuDNN {} refuses it: {}", to_string(keyed.version),
                               kiln::to_string(fetched.attempts)));
-    return Fetched{std::move(fetched.object), fetched.outcome, fetched.tier,
-                   std::move(fetched.not_stored)};
+    return Fetched{.object = std::move(fetched.object),
+                   .outcome = fetched.outcome,
+                   .tier = fetched.tier,
+                   .server = std::move(fetched.server),
+                   .not_stored = std::move(fetched.not_stored)};
   }
 
   std::shared_ptr<const cache::StoredObject> inspect(const Digest& key,
