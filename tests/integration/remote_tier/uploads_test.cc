@@ -21,7 +21,7 @@ class UploadsTest : public testing::Test {
     }
     return *builder_;
   }
-  static std::vector<remote::ServerAddress> written(const RemoteServer& server) {
+  static std::vector<remote::ServerAddress> written(const ObjectServer& server) {
     remote::ServerAddress address = server.address();
     address.mode = remote::Mode::kReadWrite;
     return {address};
@@ -39,7 +39,7 @@ class UploadsTest : public testing::Test {
     });
   }
 
-  RemoteServer server_;
+  ObjectServer server_;
 
  private:
   std::unique_ptr<Machine> builder_;
@@ -166,8 +166,8 @@ TEST_F(UploadsTest, AHalfWrittenUploadIsNeverAnObject) {
 }
 
 TEST_F(UploadsTest, EachServerThatIsWrittenGetsThem) {
-  RemoteServer second;
-  RemoteServer read;
+  ObjectServer second;
+  ObjectServer read;
   auto servers = written(server_);
   servers.push_back(read.address());
   servers.push_back(written(second).front());
