@@ -58,7 +58,7 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
                                                  {"KILN_LOG", "debug"}}))
                             .value();
   EXPECT_EQ(config.cache_limit_bytes, 3ULL << 29U);
-  EXPECT_EQ(config.precompiled_limit_bytes, 1U << 20U);
+  EXPECT_EQ(precompiled_limit(config), 1U << 20U);
   EXPECT_THAT(config.trusted_uids, ElementsAre(7U, 1000U));
   EXPECT_THAT(config.seeds, ElementsAre("/s", "/t"));
   EXPECT_EQ(config.keys, "/k");
@@ -77,6 +77,17 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
   EXPECT_THAT(config.disabled, ElementsAre("rope_*", "x_fwd"));
   EXPECT_EQ(config.record, "/r");
   EXPECT_EQ(config.log_level, "debug");
+}
+
+TEST(ConfigTest, PrecompiledHeadersMayHaveAFifthOfTheCacheUpTo2GiB) {
+  Config config;
+  EXPECT_EQ(precompiled_limit(config), 2ULL << 30U);
+  config.cache_limit_bytes = 1ULL << 40U;
+  EXPECT_EQ(precompiled_limit(config), 2ULL << 30U);
+  config.cache_limit_bytes = 500;
+  EXPECT_EQ(precompiled_limit(config), 100U);
+  config.precompiled_limit_bytes = 0;
+  EXPECT_EQ(precompiled_limit(config), 0U);
 }
 
 TEST(ConfigTest, AWrongValueNamesItsVariable) {
