@@ -39,6 +39,16 @@ Digest precompiled_key(std::string_view prefix, const KeyedRequest& request,
   return fields.digest();
 }
 
+/// -G: the name of a lambda's type in debug information, "lambda [] type at line 5807",
+/// counts the lines of all headers, and with a precompiled one NVRTC counts others.
+bool has_debug_information(const compile::CompileJob& job) {
+  return std::ranges::any_of(job.options, [](std::string_view option) {
+    option.remove_prefix(std::min(option.find_first_not_of('-'), option.size()));
+    const std::string_view name = option.substr(0, option.find_first_of("= "));
+    return name == "G" || name == "device-debug";
+  });
+}
+
 /// A source whose options ask for it gets one at once, however few headers it has.
 bool is_asked_for(const KeyedRequest& request) {
   const auto* const source =
@@ -81,7 +91,7 @@ Result<compile::CompileOutput> PrecompiledHeaders::compile(
     const Compile& compile) const {
   const bool has_headers = !request.headers->files.empty() ||
                            !request.headers->toolkit.empty() || !job.headers.empty();
-  if (!is_on_ || !has_headers)
+  if (!is_on_ || !has_headers || has_debug_information(job))
     return compile(job);
   const std::string_view prefix = include_prefix(job.source);
   if (prefix.empty())

@@ -42,7 +42,7 @@ Run add_trim(OptionSet& cli) {
   auto options = std::make_shared<TrimOptions>();
   cli.option("--max-size", options->max_size, "SIZE",
              "Trim to this size: 10GiB, 500M (default: $KILN_CACHE_SIZE or 10GiB, "
-             "and then to 90 % of it)");
+             "and then to 90 % of it); precompiled headers to $KILN_PCH_SIZE");
   cli.flag("--dry-run", options->dry_run, "Say what would go; remove nothing");
   return
       [options](Context& context) { return finish(context, run(context, *options)); };

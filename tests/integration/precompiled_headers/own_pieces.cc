@@ -3,7 +3,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/integration/equal_bytes/pieces.h"
+#include "tests/integration/precompiled_headers/pieces.h"
 
 namespace kiln::test {
 namespace {
@@ -72,6 +72,11 @@ constexpr Header kHeaders[] = {
      "__device__ inline auto make_adder(int x) { return [x](int y) { return x + y; }; "
      "}\n__device__ inline int uses_adder(int x) { return make_adder(x)(2) + "
      "sum_of(1, x, 'c'); }\nextern template __device__ int rank_of<char>(char);\n"},
+    {"type_names.h",
+     "template <class T> __device__ const char* name_of(T) { return "
+     "__PRETTY_FUNCTION__; "
+     "}\ntemplate <class T> struct Named { static __device__ const char* of() { return "
+     "__func__; } };\n"},
     {"assembly.h",
      "__device__ __forceinline__ int lane() { int x; asm volatile(\"{ .reg .u32 t; "
      "mov.u32 t, %%laneid; "
@@ -114,8 +119,18 @@ constexpr Piece kOwnPieces[] = {
      "struct Mine {};\ntemplate <> struct Traits<Mine> { static constexpr int kRank = "
      "9; "
      "};\n"},
+    {"kernel_templates", "deferred.h", "*n = 1;",
+     "template <class T> __global__ void scaled(T* x, T y) { *x *= y + T(rank_of(y)); "
+     "}\n"},
     {"instantiated", "deferred.h", "*n = rank_of(3.f);",
      "template __device__ int rank_of<double>(double);\n"},
+    {"type_names", "type_names.h",
+     "auto lambda = [](int x) { return x + 1; }; struct { int x; } object{}; enum { kA "
+     "}; "
+     "const char* names[] = {name_of(lambda), name_of(object), name_of(kA), "
+     "Named<decltype(lambda)>::of()}; reinterpret_cast<const char**>(n)[1] = "
+     "names[n[0] & "
+     "3]; n[0] = lambda(n[0]);"},
     {"assembly", "assembly.h", "*n = lane() + lane();"},
     {"anonymous", "variables.h", "f[1] = nameless_of_header[1] + mine[2];",
      "namespace { __device__ float mine[4] = {1}; }\n"},
