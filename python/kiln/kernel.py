@@ -282,8 +282,15 @@ def _value(argument: Any):
     if numpy is not None and isinstance(argument, numpy.generic):  # a scalar; float64 is a float
         return argument.tobytes()
     if hasattr(argument, "__dlpack__"):
-        if getattr(argument, "requires_grad", False):
-            argument = argument.detach()
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(argument, torch.Tensor):
+            if argument.is_conj() or argument.is_neg():
+                raise InvalidArgument(
+                    "an argument is a view that torch has not yet conjugated or negated in memory: pass "
+                    "its resolve_conj().resolve_neg()"
+                )
+            if argument.requires_grad:
+                return argument.detach()
         return argument
     if hasattr(argument, "__cuda_array_interface__"):
         address = argument.__cuda_array_interface__["data"][0]

@@ -358,6 +358,11 @@ def test_tensors_of_torch_arrive_as_their_addresses(python):
     for tensors, launch in zip([(plain, wants_grad), (view, parameter)], launches):
         assert launch.values == [tensor.data_ptr() for tensor in tensors], launch
     assert launches[2].values[1] == empty.data_ptr()
+    for lazy in (torch.zeros(4, dtype=torch.cfloat).conj(), torch._neg_view(torch.zeros(4))):
+        try:
+            k(1, 1, lazy, plain)
+        except kiln.InvalidArgument as error:
+            assert "resolve_conj()" in str(error), error
     print(len(launches))
     """,
         torch=True,
