@@ -46,7 +46,8 @@ find_root() {
 }
 
 # install_packages GROUP...: installs the missing packages of these groups; calls apt-get only if there
-# are some. If packages of group "optional" stay missing, it warns; for other groups the script ends.
+# are some. If packages of the groups "optional" and "full" stay missing, it warns; for other groups the script
+# ends.
 install_packages() {
   local missing needed reason remedy group
   if ! command -v dpkg-query >/dev/null; then
@@ -73,7 +74,7 @@ install_packages() {
   missing=$(missing_packages "$@")
   [[ -z $missing ]] && return
   for group; do
-    needed=$([[ $group == optional ]] || missing_packages "$group")
+    needed=$([[ $group == optional || $group == full ]] || missing_packages "$group")
     [[ -z $needed ]] ||
       die 3 "$reason, and these packages are missing: $missing"$'\n'"Run as root: $remedy"
   done
