@@ -33,6 +33,8 @@ struct BuildServiceOptions {
   std::stop_token stop{};
   /// False to only inspect: a cache root that does not exist is not created.
   bool make_root = true;
+  /// False if the caller tells why the cache is off.
+  bool warns_when_off = true;
 };
 
 /// Compiles on demand, through the cache.

@@ -78,7 +78,9 @@ Result<int> run(Context& context, const UnpackOptions& options) {
   const auto keys = KILN_TRY(trusted_keys(context.config, options.signing));
   const auto pack = KILN_TRY(open_pack_file(
       path, cache::TrustPolicy::of_this_process(context.config.trusted_uids), keys));
-  const auto cache = cache::Cache::open(cache_options(context.config));
+  cache::CacheOptions opened = cache_options(context.config);
+  opened.warns_when_off = false;
+  const auto cache = cache::Cache::open(std::move(opened));
   if (cache->mode() != cache::Mode::kReadWrite)
     return fail(ErrorCode::kUnavailable,
                 fmt::format("nothing is unpacked, since nothing can be stored: {}",
