@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "build/build_options.h"
 #include "kiln/version.h"
@@ -71,8 +72,7 @@ Result<Work> find_requests(Context& context, const SelectionOptions& selection) 
   config.template_dirs = template_folders(config, selection.catalog);
   config.for_driver = KILN_TRY(parse_driver_option(selection.driver));
   Work work;
-  work.service = KILN_TRY(
-      BuildService::open(config, {.stop = context.stop->token(), .make_root = false}));
+  work.service = KILN_TRY(open_to_look(context, config));
   PlanService plans(*work.service);
   const BuildReport report =
       KILN_TRY(list_items(context, *work.service, plans, selection));
@@ -102,7 +102,7 @@ Result<Work> find_requests(Context& context, const SelectionOptions& selection) 
 
 Result<Work> find_entries(const Context& context, const SelectionOptions& selection) {
   Work work;
-  work.opened = KILN_TRY(open_cache(context.config));
+  work.opened = KILN_TRY(open_named_cache(context.config));
   const EntryFilterOptions filter{selection.architectures.lists, selection.templates,
                                   ""};
   const auto entries = KILN_TRY(work.cache().walk(
@@ -164,6 +164,13 @@ Result<int> run(Context& context, const PackOptions& options) {
   Work work = are_requests(options.selection)
                   ? KILN_TRY(find_requests(context, options.selection))
                   : KILN_TRY(find_entries(context, options.selection));
+  if (work.wanted.empty()) {
+    std::ignore = report_failure(
+        context, {ErrorCode::kNotFound,
+                  fmt::format("no pack is written: {} has nothing that is wanted",
+                              work.cache().layout().root().native())});
+    return kSomeFailed;  // the command line was right
+  }
   std::ranges::sort(work.wanted, {}, &Wanted::key);
   const auto file = KILN_TRY(PackFile::create(options.output));
   cache::PackWriter writer([&](ByteView bytes) { return file->write(bytes); });
@@ -172,8 +179,9 @@ Result<int> run(Context& context, const PackOptions& options) {
   if (work.toolchain)
     KILN_TRY(writer.add_toolchain(device::record_of(*work.toolchain)));
   KILN_TRY(writer.finish(signed_by));
-  const std::uint64_t bytes =
-      KILN_TRY(file->commit(signed_by.empty() ? nullptr : &signed_by.front()));
+  std::uint64_t bytes = 0;
+  if (packed > 0)
+    bytes = KILN_TRY(file->commit(signed_by.empty() ? nullptr : &signed_by.front()));
   std::uint64_t missing = 0;
   std::uint64_t failed = 0;
   ordered_json problems = ordered_json::array();
@@ -214,6 +222,8 @@ Result<int> run(Context& context, const PackOptions& options) {
             : fmt::format(", signed by {}", key_name(signed_by.front().key)),
         missing + failed == 0 ? ""
                               : fmt::format("; {} not packed", missing + failed))));
+    if (packed == 0)
+      print("no pack is written\n");
   }
   return missing + failed + work.bad_lines == 0 ? kAllDone : kSomeFailed;
 }

@@ -84,11 +84,14 @@ Result<int> run(Context& context, const WarmOptions& options) {
     KILN_TRY(check_output_path("--events", options.events));
     events = KILN_TRY(EventLog::open(options.events));
   }
-  const auto service = KILN_TRY(BuildService::open(
-      config, {.stop = context.stop->token(), .make_root = !options.dry_run}));
+  const auto service =
+      KILN_TRY(BuildService::open(config, {.stop = context.stop->token(),
+                                           .make_root = !options.dry_run,
+                                           .warns_when_off = false}));
   PlanService plans(*service);
   BuildReport report =
       KILN_TRY(list_items(context, *service, plans, options.selection));
+  KILN_TRY(check_skipped(context, report));
   std::size_t elsewhere = 0;
   if (choice) {
     elsewhere = keep_shard(choice->shard, report);
