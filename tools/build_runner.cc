@@ -72,10 +72,10 @@ class Runner {
     }
     if (rest.empty() || stop_.stop_requested())
       return {};
+    KILN_TRY(check_store(rest));
     expect(rest);
     if (options_.dry_run)
       return {};
-    KILN_TRY(check_store(rest));
     if (options_.must_store)
       print_error(fmt::format("{} of {} in the cache, {} to build\n",
                               all.size() - rest.size(), all.size(), rest.size()));
@@ -215,6 +215,10 @@ class Runner {
   Result<void> check_store(const std::vector<std::size_t>& rest) {
     const cache::Cache& cache = service_.cache();
     if (!options_.must_store || cache.mode() == cache::Mode::kReadWrite)
+      return {};
+    // A dry run still tells what a read-only cache lacks, or one that is not there yet.
+    if (options_.dry_run &&
+        (cache.mode() == cache::Mode::kReadOnly || cache.is_absent()))
       return {};
     return fail(
         ErrorCode::kUnavailable,

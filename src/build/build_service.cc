@@ -39,6 +39,7 @@ std::unique_ptr<cache::Cache> open_cache(const Config& config, const LazyCount& 
   cache::CacheOptions opened = cache_options(config);
   opened.slots = jobs;  // so that the cores are counted once
   opened.make_root = options.make_root;
+  opened.warns_when_off = options.warns_when_off;
   return cache::Cache::open(std::move(opened));
 }
 

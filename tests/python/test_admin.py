@@ -149,8 +149,8 @@ def test_a_cache_that_a_service_account_owns_is_used_by_those_who_trust_it(machi
     trusted(machine.folder / "srv/kiln/cache")
     code = recipe("service account")
     assert re.search(r"^(\d+) requested: \1 hits", machine(code), re.M)
-    said = machine(code.replace("KILN_TRUSTED_UIDS", "SOMETHING_ELSE"))
-    assert " 0 hits" in said and "set KILN_TRUSTED_UIDS=12345" in said, said
+    said = machine(code.replace("KILN_TRUSTED_UIDS", "SOMETHING_ELSE"), status=3)
+    assert said.count("set KILN_TRUSTED_UIDS=12345") == 1, said
 
 
 def test_what_an_nvrtc_12_built_asks_for_a_driver_of_cuda_12(machine):
@@ -262,7 +262,7 @@ def test_the_pod_finds_its_kernels_and_would_not_without_the_chmod(machine):
 
     assert ", 0 compiled" in machine(f"kiln {PRESET}", **start(command[2]))
     refused = start(command[2].replace("chmod 0755 /kiln && ", ""))
-    assert "the cache is off" in machine(f"kiln {PRESET} --dry-run", **refused)
+    assert "the cache is off" in machine(f"kiln {PRESET} --dry-run", status=3, **refused)
 
 
 def test_the_watch_is_quiet_about_a_sound_cache_and_not_about_a_damaged_one(machine):

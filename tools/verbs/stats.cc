@@ -37,7 +37,7 @@ Result<void> check(const Context& context, const OptionSet& cli,
 
 Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& options) {
   KILN_TRY(check(context, cli, options));
-  const auto cache = KILN_TRY(open_cache(context.config));
+  const auto cache = KILN_TRY(open_named_cache(context.config));
   const cache::Stats stats = KILN_TRY(cache->stats());
   if (!options.format.empty()) {
     KILN_TRY(write_output_file(options.output, as_bytes(openmetrics_text(stats))));

@@ -1,5 +1,7 @@
 // kiln trim: removes the least recently used entries until the rest fits.
 
+#include <fmt/format.h>
+
 #include <memory>
 
 #include "tools/open_cache.h"
@@ -25,7 +27,7 @@ Result<int> run(Context& context, const TrimOptions& options) {
     trim.minimum_age = std::chrono::seconds(0);  // and remove new entries too
   }
   trim.dry_run = options.dry_run ? cache::DryRun::kYes : cache::DryRun::kNo;
-  const auto cache = KILN_TRY(open_cache(context.config));
+  const auto cache = KILN_TRY(open_named_cache(context.config));
   const cache::TrimResult result = KILN_TRY(cache->trim(trim));
   const PrecompiledTotals precompiled =
       precompiled_store(context.config, *cache).trim(trim.dry_run);
@@ -33,6 +35,12 @@ Result<int> run(Context& context, const TrimOptions& options) {
                           .precompiled = precompiled.entries,
                           .freed_bytes = result.freed_bytes + precompiled.bytes,
                           .dry_run = options.dry_run});
+  const std::uint64_t bytes = KILN_TRY(cache->stats()).totals.bytes;
+  if (options.max_size.empty() && !options.dry_run && bytes > trim.limit_bytes)
+    print_error(fmt::format(
+        "{} are left, over the limit of {}: what was used in the last minute stays, "
+        "unless you name a size: `kiln trim --max-size SIZE`\n",
+        format_size(bytes), format_size(trim.limit_bytes)));
   return 0;
 }
 
