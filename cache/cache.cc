@@ -66,6 +66,8 @@ std::string_view to_string(Tier tier) {
       return "disk";
     case Tier::kSeed:
       return "seed";
+    case Tier::kRemote:
+      return "remote";
     case Tier::kBuild:
       return "build";
   }

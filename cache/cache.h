@@ -59,9 +59,9 @@ struct CacheOptions {
 };
 
 /// Where an artifact comes from.
-enum class Tier : std::uint8_t { kMemory, kDisk, kSeed, kBuild };
+enum class Tier : std::uint8_t { kMemory, kDisk, kSeed, kRemote, kBuild };
 
-/// "memory", "disk", "seed", "build".
+/// "memory", "disk", "seed", "remote", "build".
 [[nodiscard]] std::string_view to_string(Tier tier);
 
 enum class Mode : std::uint8_t {

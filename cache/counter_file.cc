@@ -36,7 +36,7 @@ constexpr int kCounterFileFlags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 bool is_name(std::string_view text) {
   return !text.empty() && text.find_first_not_of(
-                              "abcdefghijklmnopqrstuvwxyz0123456789_."
+                              "abcdefghijklmnopqrstuvwxyz0123456789_.:[]-"
                               "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string_view::npos;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <memory>
 
 namespace kiln::cache {
 namespace {
@@ -42,6 +43,8 @@ std::string_view to_string(Counter counter) {
       "pch_made",
       "pch_used",
       "pch_refused",
+      "remote_hits",
+      "uploads_dropped",
   };
   return kNames[static_cast<std::size_t>(counter)];
 }
@@ -71,6 +74,35 @@ void Counters::add_publish_refused(int err) {
       1, std::memory_order_relaxed);
 }
 
+Counters::~Counters() {
+  Named* next = nullptr;
+  for (const Named* each = named_; each != nullptr; each = next) {
+    next = each->next;
+    delete each;
+  }
+}
+
+Counters::Named& Counters::named(const std::string& name) {
+  Named* first = named_.load(std::memory_order_acquire);
+  std::unique_ptr<Named> made;
+  for (;;) {
+    for (Named* each = first; each != nullptr; each = each->next) {
+      if (each->name == name)
+        return *each;
+    }
+    if (made == nullptr)
+      made = std::make_unique<Named>(name);
+    made->next = first;
+    // If another thread has added a name meanwhile, it may be this one.
+    if (named_.compare_exchange_strong(first, made.get(), std::memory_order_acq_rel))
+      return *made.release();
+  }
+}
+
+void Counters::add_named(const std::string& name, std::uint64_t n) {
+  named(name).count.fetch_add(n, std::memory_order_relaxed);
+}
+
 std::uint64_t Counters::get(Counter counter) const {
   return counts_[static_cast<std::size_t>(counter)].load(std::memory_order_relaxed);
 }
@@ -80,6 +112,10 @@ std::map<std::string, std::uint64_t> Counters::snapshot() const {
   for (std::size_t cell = 0; cell < kCellCount; ++cell) {
     if (const auto count = counts_[cell].load(std::memory_order_relaxed); count != 0)
       out.emplace(name_of(cell), count);
+  }
+  for (const Named* each = named_; each != nullptr; each = each->next) {
+    if (const auto count = each->count.load(std::memory_order_relaxed); count != 0)
+      out.emplace(each->name, count);
   }
   return out;
 }
@@ -92,6 +128,13 @@ std::map<std::string, std::uint64_t> Counters::take_unwritten() {
         written_[cell].exchange(count, std::memory_order_relaxed);
     if (count > before)
       out.emplace(name_of(cell), count - before);
+  }
+  for (Named* each = named_; each != nullptr; each = each->next) {
+    const std::uint64_t count = each->count.load(std::memory_order_relaxed);
+    const std::uint64_t before =
+        each->written.exchange(count, std::memory_order_relaxed);
+    if (count > before)
+      out.emplace(each->name, count - before);
   }
   return out;
 }

@@ -44,8 +44,10 @@ enum class Counter : std::uint8_t {
   kPrecompiledMade,
   kPrecompiledUsed,
   kPrecompiledRefused,  // not made, or not used although it was there
+  kRemoteHits,          // these are among kHits, and were misses here
+  kUploadsDropped,      // no room, refused, or the process ended first
 };
-inline constexpr std::size_t kCounterCount = 28;
+inline constexpr std::size_t kCounterCount = 30;
 
 /// "hits", "lock_bypassed", ... as in `stats --json`.
 [[nodiscard]] std::string_view to_string(Counter counter);
@@ -56,6 +58,13 @@ inline constexpr std::size_t kCounterCount = 28;
 /// Thread safety: every method may run concurrently; add() never blocks.
 class Counters {
  public:
+  Counters() = default;
+  Counters(const Counters&) = delete;
+  Counters& operator=(const Counters&) = delete;
+  Counters(Counters&&) = delete;
+  Counters& operator=(Counters&&) = delete;
+  ~Counters();
+
   void add(Counter counter, std::uint64_t n = 1);
   /// Counts as "untrusted" if `error` is kUntrusted.
   void add_if_untrusted(const Error& error);
@@ -63,6 +72,9 @@ class Counters {
   void add_corrupt(Check check);
   /// Counts as "publish_refused.<errno name>"; `err` is a positive errno.
   void add_publish_refused(int err);
+  /// Counts under a name with labels that are known at run time alone, as
+  /// "remote_requests.get.hit.<server>": of letters, digits and "_.:[]-".
+  void add_named(const std::string& name, std::uint64_t n = 1);
 
   [[nodiscard]] std::uint64_t get(Counter counter) const;
   /// All nonzero counts, by name.
@@ -78,6 +90,15 @@ class Counters {
 
   std::array<std::atomic<std::uint64_t>, kCellCount> counts_{};
   std::array<std::atomic<std::uint64_t>, kCellCount> written_{};
+  // Names are only added, so that no lock is needed: a process may fork at any time.
+  struct Named {
+    const std::string name;
+    std::atomic<std::uint64_t> count{0};
+    std::atomic<std::uint64_t> written{0};
+    Named* next = nullptr;  // constant once it is in the list
+  };
+  [[nodiscard]] Named& named(const std::string& name);
+  std::atomic<Named*> named_{nullptr};
 };
 
 }  // namespace kiln::cache

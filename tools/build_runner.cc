@@ -150,6 +150,7 @@ class Runner {
     if (fetched) {
       entry.stored = !fetched->not_stored;
       entry.tier = fetched->tier;
+      entry.server = fetched->server;
       entry.error = fetched->not_stored;
       if (options_.keep_objects)
         entry.object = fetched->object;
@@ -170,8 +171,11 @@ class Runner {
       return fail(ErrorCode::kCompileFailed,
                   fmt::format("cuDNN {} refuses it: {}", to_string(keyed.version),
                               kiln::to_string(fetched.attempts)));
-    return Fetched{std::move(fetched.object), fetched.outcome, fetched.tier,
-                   std::move(fetched.not_stored)};
+    return Fetched{.object = std::move(fetched.object),
+                   .outcome = fetched.outcome,
+                   .tier = fetched.tier,
+                   .server = std::move(fetched.server),
+                   .not_stored = std::move(fetched.not_stored)};
   }
 
   std::shared_ptr<const cache::StoredObject> inspect(const Digest& key,
@@ -255,10 +259,19 @@ class Runner {
     if (options_.events == nullptr)
       return;
     ordered_json event = {
-        {"event", "done"},        {"name", item.label},
-        {"arch", item.arch},      {"outcome", to_string(entry.verdict)},
-        {"stored", entry.stored}, {"ms", entry.elapsed.count()}};
+        {"event", "done"},
+        {"name", item.label},
+        {"arch", item.arch},
+        {"outcome", to_string(entry.verdict)},
+        {"tier", entry.tier ? ordered_json(to_string(*entry.tier)) : nullptr},
+        {"server", entry.server.empty() ? nullptr : ordered_json(entry.server)},
+        {"stored", entry.stored},
+        {"ms", entry.elapsed.count()}};
     event["error"] = entry.error ? error_json(*entry.error) : ordered_json(nullptr);
+    if (const auto rank = service_.config().rank)
+      event["rank"] = *rank;
+    if (const auto& trace = service_.config().traceparent)
+      event["traceparent"] = *trace;
     options_.events->write(event);
   }
 

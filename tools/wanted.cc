@@ -58,7 +58,8 @@ Result<WantedList> find_requests(Context& context, const SelectionOptions& selec
   config.for_driver = KILN_TRY(parse_driver_option(selection.driver));
   WantedList work;
   work.service = KILN_TRY(BuildService::open(
-      config, {.stop = context.stop->token(), .make_root = make_root}));
+      config,
+      {.stop = context.stop->token(), .make_root = make_root, .asks_remotes = false}));
   PlanService plans(*work.service);
   const BuildReport report =
       KILN_TRY(list_items(context, *work.service, plans, selection));

@@ -7,6 +7,7 @@
 
 #include "build/artifact.h"
 #include "build/build_options.h"
+#include "build/remote_setup.h"
 #include "compile/pool/worker_path.h"
 #include "device/compatibility.h"
 #include "key/header_hint.h"
@@ -24,6 +25,7 @@
 //   request ─ validate ─ target ─ key ─┬─ memory
 //                                      ├─ disk
 //                                      ├─ seeds
+//                                      ├─ remotes
 //                                      └─ render ─ compile worker ─ check ─ publish
 //
 // prepare() validates, key() finds target and key, fetch() does the rest. service.cc
@@ -101,18 +103,27 @@ Result<std::unique_ptr<BuildService>> BuildService::open(
     const Config& config, const BuildServiceOptions& options) {
   auto catalog = KILN_TRY(
       render::TemplateCatalog::open(templates::embedded(), config.template_dirs));
+  std::optional<remote::RemoteOptions> remotes;
+  if (options.asks_remotes)
+    remotes = KILN_TRY(remote_options(config));
   return std::unique_ptr<BuildService>(
-      new BuildService(config, options, std::move(catalog)));
+      new BuildService(config, options, std::move(catalog), std::move(remotes)));
 }
 
 BuildService::BuildService(const Config& config, const BuildServiceOptions& options,
-                           render::TemplateCatalog catalog)
+                           render::TemplateCatalog catalog,
+                           std::optional<remote::RemoteOptions> remotes)
     : config_(config),
       jobs_(build_jobs(config)),
       catalog_(std::move(catalog)),
       cache_(open_cache(config_, jobs_, options)),
-      builds_(*cache_, {config_.compile_timeout, config_.worker_memory_bytes,
-                        result_environment()}),
+      remote_(remotes ? std::make_unique<remote::Remote>(*std::move(remotes),
+                                                         cache_->counters())
+                      : nullptr),
+      builds_(
+          *cache_,
+          {config_.compile_timeout, config_.worker_memory_bytes, result_environment()},
+          remote_.get()),
       workers_(pool_options(config_, jobs_, *cache_)),
       precompiled_(*cache_, precompiled_folder(config_, *cache_),
                    config_.precompiled_limit_bytes),
@@ -199,29 +210,48 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
   if (auto fetched = builds_.find(request.key, target))
     return *std::move(fetched);
   const std::string& label = request.request.label();
-  KILN_TRY(check_may_build(label, target));
-  if (!request.toolchain->toolchain.installed())
-    return tl::unexpected(device::missing_nvrtc(request.toolchain->toolchain));
+  const auto may_build = check_may_build(request, target);
+  if (!may_build || !request.objects.empty()) {
+    // A link is asked for before its objects are built.
+    const BuildOrder order{
+        .key = request.key,
+        .target = target,
+        .label = label,
+        .remotes = may_build ? Remotes::kBriefly : Remotes::kPatiently};
+    if (auto fetched = KILN_TRY(builds_.find_remote(order, stop)))
+      return *std::move(fetched);
+  }
+  KILN_TRY(may_build);
   std::vector<Fetched> objects;
   for (const KeyedRequest& object : request.objects)
     objects.push_back(KILN_TRY(fetch(object, stop, whom)));
-  return builds_.build({.key = request.key,
-                        .target = target,
-                        .label = label,
-                        .build =
-                            [&](const std::stop_token& stopped,
-                                const compile::ProgressCallback& on_phase) {
-                              return request.linker == nullptr
-                                         ? build(request, stopped, on_phase)
-                                         : link(request, objects, stopped, on_phase);
-                            },
-                        .whom =
-                            [&](const Error& error) {
-                              return std::ranges::all_of(objects, &Fetched::is_as_keyed)
-                                         ? whom_answers(error, *request.headers)
-                                         : Answers::kItsCaller;
-                            }},
-                       stop, whom);
+  return builds_.build(
+      {.key = request.key,
+       .target = target,
+       .label = label,
+       .build =
+           [&](const std::stop_token& stopped,
+               const compile::ProgressCallback& on_phase) {
+             return request.linker == nullptr
+                        ? build(request, stopped, on_phase)
+                        : link(request, objects, stopped, on_phase);
+           },
+       .whom =
+           [&](const Error& error) {
+             return std::ranges::all_of(objects, &Fetched::is_as_keyed)
+                        ? whom_answers(error, *request.headers)
+                        : Answers::kItsCaller;
+           },
+       .remotes = request.objects.empty() ? Remotes::kBesideBuild : Remotes::kAsked},
+      stop, whom);
+}
+
+Result<void> BuildService::check_may_build(const KeyedRequest& request,
+                                           std::string_view target) const {
+  KILN_TRY(check_may_build(request.request.label(), target));
+  if (!request.toolchain->toolchain.installed())
+    return tl::unexpected(device::missing_nvrtc(request.toolchain->toolchain));
+  return {};
 }
 
 Result<void> BuildService::check_may_build(std::string_view label,

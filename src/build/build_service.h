@@ -22,6 +22,7 @@
 #include "device/target.h"
 #include "kiln/request.h"
 #include "kiln/result.h"
+#include "remote/client/remote.h"
 #include "render/catalog.h"
 #include "util/fork_count.h"
 #include "util/lazy_count.h"
@@ -33,6 +34,8 @@ struct BuildServiceOptions {
   std::stop_token stop{};
   /// False to only inspect: a cache root that does not exist is not created.
   bool make_root = true;
+  /// False where nothing is fetched: KILN_REMOTE and what belongs to it are not read.
+  bool asks_remotes = true;
 };
 
 /// Compiles on demand, through the cache.
@@ -43,7 +46,8 @@ struct BuildServiceOptions {
 class BuildService {
  public:
   /// Opens the cache (never an error: see Cache::open) and the templates. Does not
-  /// search for NVRTC or start a worker yet. Errors: as TemplateCatalog::open.
+  /// search for NVRTC, start a worker or ask a remote yet. Errors: as
+  /// TemplateCatalog::open and remote_setup.
   [[nodiscard]] static Result<std::unique_ptr<BuildService>> open(
       const Config& config, const BuildServiceOptions& options = {});
 
@@ -68,11 +72,11 @@ class BuildService {
       const PreparedRequest& request, const device::BuildFor& build_for,
       const std::stop_token& stop = {});
 
-  /// Returns the artifact from memory or from disk, or builds it; `stop` ends a wait
-  /// and a build. A fault of the cache is a miss, never an error. Blocks; every wait
-  /// has a deadline. Errors: as WorkerPool::compile; kCorrupt when the compiler's
-  /// output cannot be read; kUnavailable on a miss with KILN_NO_JIT or without an
-  /// NVRTC. After an error `whom`, if given, says whom it answers.
+  /// Returns the artifact from memory, disk, a seed or a remote, or builds it; `stop`
+  /// ends a wait and a build. A fault of the cache or of a remote is a miss, never an
+  /// error. Blocks; every wait has a deadline. Errors: as WorkerPool::compile; kCorrupt
+  /// when the compiler's output cannot be read; kUnavailable on a miss with KILN_NO_JIT
+  /// or without an NVRTC. After an error `whom`, if given, says whom it answers.
   [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request,
                                       const std::stop_token& stop = {},
                                       Answers* whom = nullptr);
@@ -97,7 +101,12 @@ class BuildService {
 
  private:
   BuildService(const Config& config, const BuildServiceOptions& options,
-               render::TemplateCatalog catalog);
+               render::TemplateCatalog catalog,
+               std::optional<remote::RemoteOptions> remotes);
+
+  /// Why this machine builds nothing of it.
+  [[nodiscard]] Result<void> check_may_build(const KeyedRequest& request,
+                                             std::string_view target) const;
 
   [[nodiscard]] Result<NewArtifact> build(const KeyedRequest& request,
                                           const std::stop_token& stop,
@@ -119,6 +128,7 @@ class BuildService {
   const LazyCount jobs_;
   const render::TemplateCatalog catalog_;
   const std::unique_ptr<cache::Cache> cache_;
+  const std::unique_ptr<remote::Remote> remote_;  // null: there is none
   CachedBuilds builds_;
   compile::WorkerPool workers_;
   const PrecompiledHeaders precompiled_;

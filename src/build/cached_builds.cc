@@ -28,6 +28,16 @@ cache::Phase lock_phase(compile::BuildPhase phase) {
   return cache::Phase::kStarting;
 }
 
+using remote::Remote;
+
+Remote::Built kind_of(const Result<Fetched>& built) {
+  if (!built && built.error().code == ErrorCode::kCancelled)
+    return Remote::Built::kStopped;
+  if (!built && built.error().code == ErrorCode::kUnavailable)
+    return Remote::Built::kImpossible;
+  return Remote::Built::kAnswer;
+}
+
 }  // namespace
 
 std::string_view to_string(FetchOutcome outcome) {
@@ -42,8 +52,10 @@ std::string_view to_string(FetchOutcome outcome) {
   return "unknown";
 }
 
-CachedBuilds::CachedBuilds(cache::Cache& cache, BuildConditions conditions)
+CachedBuilds::CachedBuilds(cache::Cache& cache, BuildConditions conditions,
+                           Remote* remote)
     : cache_(cache),
+      remote_(remote),
       failures_(cache.mode() == cache::Mode::kReadWrite && cache.lock_folder().usable()
                     ? counted(cache, cache.lock_folder().path / "failed")
                     : OwnFolder(),
@@ -68,27 +80,52 @@ std::optional<Fetched> CachedBuilds::find(const Digest& key, std::string_view ta
       .tier = tier};
 }
 
+Result<std::optional<Fetched>> CachedBuilds::find_remote(const BuildOrder& order,
+                                                         const std::stop_token& stop) {
+  if (remote_ == nullptr)
+    return std::nullopt;
+  auto landed = run_once(questions_, order, stop);
+  if (!landed.result)
+    return tl::unexpected(std::move(landed.result).error());
+  Result<Fetched>& fetched = landed.result->fetched;
+  if (fetched)
+    return *std::move(fetched);
+  if (fetched.error().code == ErrorCode::kNotFound)
+    return std::nullopt;
+  return tl::unexpected(std::move(fetched).error());
+}
+
 Result<Fetched> CachedBuilds::build(const BuildOrder& order,
                                     const std::stop_token& stop, Answers* whom) {
-  auto landed = builds_.run(order.key, stop, [&]() -> Result<Ended> {
-    auto ended = build_locked(order, stop, Wait::kYes);
-    if (!ended.fetched && ended.fetched.error().code == ErrorCode::kCancelled)
-      return tl::unexpected(std::move(ended.fetched).error());
-    return ended;
-  });
+  auto landed = run_once(builds_, order, stop);
   if (!landed.result)
     return tl::unexpected(std::move(landed.result).error());
   Ended& ended = *landed.result;
   if (!landed.computed && ended.whom == Answers::kItsCaller)
     ended = build_locked(order, stop, Wait::kNo);
-  else if (!landed.computed && ended.fetched &&
-           ended.fetched->outcome == FetchOutcome::kCompiled) {
-    ended.fetched->outcome = FetchOutcome::kWaited;
-    ended.fetched->tier = cache::Tier::kMemory;
-  }
   if (whom != nullptr)
     *whom = ended.whom;
   return std::move(ended.fetched);
+}
+
+/// Among the threads of this process; a cancelled one answers no other.
+CachedBuilds::Flights::Landed CachedBuilds::run_once(Flights& flights,
+                                                     const BuildOrder& order,
+                                                     const std::stop_token& stop) {
+  auto landed = flights.run(order.key, stop, [&]() -> Result<Ended> {
+    auto ended = build_locked(order, stop, Wait::kYes);
+    if (!ended.fetched && ended.fetched.error().code == ErrorCode::kCancelled)
+      return tl::unexpected(std::move(ended.fetched).error());
+    return ended;
+  });
+  if (landed.computed || !landed.result || !landed.result->fetched)
+    return landed;
+  Fetched& fetched = *landed.result->fetched;
+  if (fetched.tier == cache::Tier::kBuild || fetched.tier == cache::Tier::kRemote)
+    fetched.tier = cache::Tier::kMemory;
+  if (fetched.outcome == FetchOutcome::kCompiled)
+    fetched.outcome = FetchOutcome::kWaited;
+  return landed;
 }
 
 /// Builds once per key among the processes of this machine, where locks work.
@@ -135,7 +172,44 @@ CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
     case cache::LockOutcome::kHeld:
       break;
   }
-  return build_here(order, stop, acquired.lock);
+  return wait == Wait::kYes && remote_ != nullptr && order.remotes != Remotes::kAsked
+             ? ask_and_build(order, stop, acquired.lock)
+             : build_here(order, stop, acquired.lock);
+}
+
+/// The remotes, and a build beside them.
+CachedBuilds::Ended CachedBuilds::ask_and_build(const BuildOrder& order,
+                                                const std::stop_token& stop,
+                                                cache::OwnedRange& lock) {
+  std::optional<Ended> built;
+  const auto build = [&](const std::stop_token& stopped) {
+    if (!order.build)
+      return Remote::Built::kAnswer;  // the time of the remotes is over
+    built = build_here(order, stopped, lock);
+    return kind_of(built->fetched);
+  };
+  auto found = order.remotes == Remotes::kPatiently
+                   ? remote_->get(order.key, order.target, stop)
+                   : remote_->get(order.key, order.target, stop, build);
+  if (!found && built)
+    return *std::move(built);
+  if (!found && stop.stop_requested())
+    return {fail(
+        ErrorCode::kCancelled,
+        fmt::format("stopped while remote caches were asked for {}", order.label))};
+  Ended ended{fail(ErrorCode::kNotFound, "no remote cache has it")};
+  if (found) {
+    cache_.counters().add(cache::Counter::kHits);
+    cache_.counters().add(cache::Counter::kRemoteHits);
+    ended.fetched = publish({.object = std::make_shared<const cache::StoredObject>(
+                                 std::move(found->object)),
+                             .outcome = FetchOutcome::kHit,
+                             .tier = cache::Tier::kRemote,
+                             .server = std::move(found->server)});
+  }
+  // Whoever waits for this lock takes the object, or asks at the same time as others.
+  lock.end_build();
+  return ended;
 }
 
 CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
@@ -172,25 +246,32 @@ CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
   if (!built->mismatch) {
     if (lock.held())
       lock.set_phase(cache::Phase::kPublishing);
-    fetched = publish(order, std::move(built->object));
+    fetched = publish(std::move(fetched));
+    if (remote_ != nullptr)
+      remote_->upload(fetched.object);
   }
   lock.end_build();
   const Answers whom = fetched.is_as_keyed ? Answers::kEverybody : Answers::kItsCaller;
   return {std::move(fetched), whom};
 }
 
-Fetched CachedBuilds::publish(const BuildOrder& order, ObjectPointer object) {
-  Fetched fetched{.object = object,
-                  .outcome = FetchOutcome::kCompiled,
-                  .not_stored = cache_.publish(*object).error};
+Fetched CachedBuilds::publish(Fetched fetched) {
+  fetched.not_stored = cache_.publish(*fetched.object).error;
   if (fetched.not_stored) {
     const MutexLock guard(mutex_);
-    unstored_.emplace(order.key, Fetched{.object = std::move(object),
-                                         .outcome = FetchOutcome::kHit,
-                                         .tier = cache::Tier::kMemory,
-                                         .not_stored = fetched.not_stored});
+    unstored_.emplace(fetched.object->key(), Fetched{.object = fetched.object,
+                                                     .outcome = FetchOutcome::kHit,
+                                                     .tier = cache::Tier::kMemory,
+                                                     .not_stored = fetched.not_stored});
   }
   return fetched;
+}
+
+Result<void> CachedBuilds::remove(const Digest& key) {
+  if (remote_ != nullptr)
+    remote_->pass_over(key);
+  KILN_TRY(cache_.remove(key));
+  return {};
 }
 
 void CachedBuilds::count_failure(const Error& error) {

@@ -1,6 +1,6 @@
 // The way from a key to its bytes, for every kind of artifact: look in memory, on disk
-// and in seeds; build once per key in this process and, where locks work, on this
-// machine; publish. Knows neither requests nor compilers.
+// and in seeds; ask remotes and build, once per key in this process and, where locks
+// work, on this machine; publish. Knows neither requests nor compilers.
 
 #pragma once
 
@@ -16,6 +16,7 @@
 #include "cache/cache.h"
 #include "compile/pool/build_watch.h"
 #include "kiln/result.h"
+#include "remote/client/remote.h"
 #include "util/mutex.h"
 #include "util/single_flight.h"
 
@@ -23,7 +24,7 @@ namespace kiln {
 
 /// How an artifact was obtained.
 enum class FetchOutcome : std::uint8_t {
-  kHit,       // found in memory, on disk or in a seed
+  kHit,       // found in memory, on disk, in a seed or on a remote
   kCompiled,  // this process built it
   kWaited,    // another process, or thread of this one, built it meanwhile
 };
@@ -35,6 +36,7 @@ struct Fetched {
   std::shared_ptr<const cache::StoredObject> object;  // never null
   FetchOutcome outcome = FetchOutcome::kHit;
   cache::Tier tier = cache::Tier::kBuild;  // where it comes from
+  std::string server{};                    // of kRemote: its label
   /// Why the artifact was built but not stored; nullopt: it is in the cache.
   std::optional<Error> not_stored{};
   /// False: built from other inputs than its key names (a header that only a macro
@@ -56,35 +58,55 @@ enum class Answers : std::uint8_t {
   kEverybody,
 };
 
+/// How remotes are asked.
+enum class Remotes : std::uint8_t {
+  kBesideBuild,  // first alone, and then the build runs beside them
+  kBriefly,      // alone, as long as a build would wait for them
+  kPatiently,    // alone, as long as transfers take: nothing can be built
+  kAsked,        // not again
+};
+
 /// The artifact to find or build. Views must outlive the call.
 struct BuildOrder {
   const Digest& key;
   std::string_view target;  // "sm_90a"; an object for another target is corrupt
   std::string_view label;   // its name in messages
-  /// Builds it and reports each phase as it begins.
+  /// Builds it and reports each phase as it begins. Not of find_remote().
   std::function<Result<NewArtifact>(const std::stop_token&,
                                     const compile::ProgressCallback&)>
-      build;
+      build{};
   /// Whom a failure of `build` answers. Empty: everybody.
   std::function<Answers(const Error&)> whom{};
+  Remotes remotes = Remotes::kBesideBuild;
 };
 
 /// Thread safety: every method may run concurrently; no lock is held across a build.
 class CachedBuilds {
  public:
-  /// `cache` must outlive it. `conditions` are those of all builds.
-  CachedBuilds(cache::Cache& cache, BuildConditions conditions);
+  /// `cache` and `remote`, which may be null, must outlive it. `conditions` are those
+  /// of all builds.
+  CachedBuilds(cache::Cache& cache, BuildConditions conditions,
+               remote::Remote* remote = nullptr);
 
   /// From memory, disk or a seed; a fault of the cache is a miss.
   [[nodiscard]] std::optional<Fetched> find(const Digest& key, std::string_view target);
 
-  /// After a miss, one caller on this machine builds; the others wait for its result or
-  /// failure. If they cannot use it (not stored, not as keyed), each builds for itself:
-  /// nobody waits for two builds. Every wait has a deadline. Errors: the builder's own,
-  /// and then `whom`, if given, says whom it answers; kCancelled.
+  /// After a miss, from a remote alone; nullopt: none has it, or there is none. One
+  /// caller on this machine asks, and then the others. Errors: kCancelled.
+  [[nodiscard]] Result<std::optional<Fetched>> find_remote(const BuildOrder& order,
+                                                           const std::stop_token& stop);
+
+  /// After a miss, one caller on this machine asks remotes and builds; the others wait
+  /// for its result or failure. If they cannot use it (not stored, not as keyed), each
+  /// builds for itself: nobody waits for two builds. Every wait has a deadline. Errors:
+  /// the builder's own, and then `whom`, if given, says whom it answers; kCancelled.
   [[nodiscard]] Result<Fetched> build(const BuildOrder& order,
                                       const std::stop_token& stop,
                                       Answers* whom = nullptr);
+
+  /// Takes a sound object out that cannot be used here: this process finds it no more,
+  /// on a remote either. Errors: kIo; kUnavailable (a read-only cache).
+  [[nodiscard]] Result<void> remove(const Digest& key);
 
   /// Calls `run(on_phase)`, which asks a worker; counts a failure after a phase began.
   template <typename Run>
@@ -109,18 +131,26 @@ class CachedBuilds {
     Answers whom = Answers::kEverybody;
   };
 
-  [[nodiscard]] std::optional<Fetched> find_in_memory(const Digest& key);
+  using Flights = SingleFlight<Digest, Ended>;
   enum class Wait : bool { kNo, kYes };
+
+  [[nodiscard]] std::optional<Fetched> find_in_memory(const Digest& key);
+  [[nodiscard]] Flights::Landed run_once(Flights& flights, const BuildOrder& order,
+                                         const std::stop_token& stop);
   [[nodiscard]] Ended build_locked(const BuildOrder& order, const std::stop_token& stop,
                                    Wait wait);
+  [[nodiscard]] Ended ask_and_build(const BuildOrder& order,
+                                    const std::stop_token& stop,
+                                    cache::OwnedRange& lock);
   [[nodiscard]] Ended build_here(const BuildOrder& order, const std::stop_token& stop,
                                  cache::OwnedRange& lock);
-  [[nodiscard]] Fetched publish(const BuildOrder& order,
-                                std::shared_ptr<const cache::StoredObject> object);
+  [[nodiscard]] Fetched publish(Fetched fetched);
 
   cache::Cache& cache_;
+  remote::Remote* const remote_;  // null: there is none
   const SharedFailures failures_;
-  SingleFlight<Digest, Ended> builds_;
+  Flights builds_;
+  Flights questions_;  // of find_remote()
   Mutex mutex_;
   // Artifacts that could not be stored: hits in this process, with `not_stored` set.
   std::unordered_map<Digest, Fetched> unstored_ KILN_GUARDED_BY(mutex_);

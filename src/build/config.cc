@@ -113,6 +113,20 @@ Result<std::vector<uid_t>> parse_uids(const std::string& text) {
   return uids;
 }
 
+/// What torchrun, Slurm, and the launchers of Open MPI and MPICH set.
+std::optional<std::uint32_t> find_rank(const Reader& reader) {
+  for (const char* const name :
+       {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+    const auto text = reader.text(name);
+    const auto rank =
+        text ? parse_number(*text, {0, std::numeric_limits<std::uint32_t>::max()})
+             : fail(ErrorCode::kNotFound, {});
+    if (rank)
+      return static_cast<std::uint32_t>(*rank);
+  }
+  return std::nullopt;
+}
+
 Result<std::uint64_t> parse_memory(const std::string& text) {
   const std::uint64_t bytes = KILN_TRY(parse_size(text));
   if (bytes < kLeastWorkerMemory)
@@ -253,6 +267,8 @@ Result<Config> read_config(const Environment& environment) {
   config.remote.ca = reader.path("KILN_REMOTE_CA").value_or("");
   config.remote.certificate = reader.path("KILN_REMOTE_CERT").value_or("");
   KILN_TRY(reader.read("KILN_REMOTE_WAIT", config.remote.wait, parse_duration));
+  config.rank = find_rank(reader);
+  config.traceparent = reader.text("TRACEPARENT");
   KILN_TRY(reader.read("KILN_ATTENTION", config.attention, parse_attention));
   if (const auto names = reader.text("KILN_DISABLE"))
     config.disabled = split_names(*names);

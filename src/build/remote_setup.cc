@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "build/artifact.h"
 #include "cache/file_system.h"
 #include "cache/seeds.h"
 #include "cache/trust.h"
@@ -72,6 +73,20 @@ Result<RemoteSetup> remote_setup(const Config& config, RemoteUse use) {
   if (uploads && !config.sign.empty())
     setup.signers.push_back(KILN_TRY(PrivateKey::read(config.sign)).signer());
   return setup;
+}
+
+Result<std::optional<remote::RemoteOptions>> remote_options(const Config& config) {
+  RemoteSetup setup = KILN_TRY(remote_setup(config));
+  if (setup.servers.empty())
+    return std::nullopt;
+  return remote::RemoteOptions{.servers = std::move(setup.servers),
+                               .files = std::move(setup.files),
+                               .trusted = std::move(setup.trusted),
+                               .signers = std::move(setup.signers),
+                               .payload_check = check_stored_payload,
+                               .helper = [config] { return remote_helper(config); },
+                               .wait = config.remote.wait,
+                               .has_rank = config.rank.has_value()};
 }
 
 Result<ChildCommand> remote_helper(const Config& config) {

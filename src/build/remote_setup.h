@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "build/config.h"
@@ -10,6 +11,7 @@
 #include "kiln/result.h"
 #include "process/child_process.h"
 #include "remote/client/server.h"
+#include "remote/client/servers.h"
 #include "remote/server_address.h"
 
 namespace kiln {
@@ -35,6 +37,11 @@ enum class RemoteUse : std::uint8_t {
 /// PrivateKey::read().
 [[nodiscard]] Result<RemoteSetup> remote_setup(const Config& config,
                                                RemoteUse use = RemoteUse::kService);
+
+/// What a service asks its remotes with; nullopt: there is none. Errors: as
+/// remote_setup().
+[[nodiscard]] Result<std::optional<remote::RemoteOptions>> remote_options(
+    const Config& config);
 
 /// kiln-remote: beside KILN_WORKER, or where kiln-worker is. Errors: kUnavailable.
 [[nodiscard]] Result<ChildCommand> remote_helper(const Config& config);

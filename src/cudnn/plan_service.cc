@@ -21,6 +21,7 @@
 //   problem ─ key ─┬─ memory
 //                  ├─ disk
 //                  ├─ seeds
+//                  ├─ remotes
 //                  └─ plan worker ─ check ─ publish
 
 namespace kiln {
@@ -110,6 +111,15 @@ Result<attention::Plan> checked_plan(const KeyedPlan& keyed,
   return plan;
 }
 
+FetchedPlan plan_of(Fetched fetched, std::vector<compile::PlanAttempt> attempts = {}) {
+  return {.object = std::move(fetched.object),
+          .outcome = fetched.outcome,
+          .tier = fetched.tier,
+          .server = std::move(fetched.server),
+          .not_stored = std::move(fetched.not_stored),
+          .attempts = std::move(attempts)};
+}
+
 }  // namespace
 
 std::string to_string(const std::vector<compile::PlanAttempt>& attempts) {
@@ -167,8 +177,7 @@ Result<KeyedPlan> PlanService::key(const attention::Problem& problem,
 }
 
 Result<void> PlanService::remove(const KeyedPlan& plan) {
-  KILN_TRY(service_.cache().remove(plan.key));
-  return {};
+  return service_.builds().remove(plan.key);
 }
 
 Result<std::filesystem::path> PlanService::find_worker(const Config& config) {
@@ -197,41 +206,47 @@ Fields PlanService::preimage(const KeyedPlan& plan) {
 Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
                                        const std::stop_token& stop) {
   const std::string target = target_of(plan.device);
-  if (auto found = service_.builds().find(plan.key, target))
-    return FetchedPlan{std::move(found->object),
-                       found->outcome,
-                       found->tier,
-                       std::move(found->not_stored),
-                       {}};
+  CachedBuilds& builds = service_.builds();
+  if (auto found = builds.find(plan.key, target))
+    return plan_of(*std::move(found));
   if (auto refusal = find_refusal(plan.key))
-    return FetchedPlan{nullptr, FetchOutcome::kHit, cache::Tier::kMemory, std::nullopt,
-                       *std::move(refusal)};
-  KILN_TRY(service_.check_may_build(plan.label, target));
+    return FetchedPlan{.object = nullptr,
+                       .tier = cache::Tier::kMemory,
+                       .attempts = *std::move(refusal)};
+  if (const auto may_build = service_.check_may_build(plan.label, target); !may_build) {
+    auto found = KILN_TRY(builds.find_remote({.key = plan.key,
+                                              .target = target,
+                                              .label = plan.label,
+                                              .remotes = Remotes::kPatiently},
+                                             stop));
+    KILN_TRY(found ? Result<void>() : may_build);
+    return plan_of(*std::move(found));
+  }
   Attempts attempts;
-  auto built = service_.builds().build(
-      {.key = plan.key,
-       .target = target,
-       .label = plan.label,
-       .build =
-           [&](const std::stop_token& stopped,
-               const compile::ProgressCallback& on_phase) {
-             return build(plan, stopped, on_phase, attempts);
-           },
-       .whom =
-           [](const Error& error) {
-             // Only who built knows what a refusal means.
-             return error.code == ErrorCode::kCompileFailed ? Answers::kThisProcess
-                                                            : Answers::kEverybody;
-           }},
-      stop);
+  auto built = builds.build({.key = plan.key,
+                             .target = target,
+                             .label = plan.label,
+                             .build =
+                                 [&](const std::stop_token& stopped,
+                                     const compile::ProgressCallback& on_phase) {
+                                   return build(plan, stopped, on_phase, attempts);
+                                 },
+                             .whom =
+                                 [](const Error& error) {
+                                   // Only who built knows what a refusal means.
+                                   return error.code == ErrorCode::kCompileFailed
+                                              ? Answers::kThisProcess
+                                              : Answers::kEverybody;
+                                 }},
+                            stop);
   if (built)
-    return FetchedPlan{std::move(built->object), built->outcome, built->tier,
-                       std::move(built->not_stored), std::move(attempts)};
+    return plan_of(*std::move(built), std::move(attempts));
   // A refusal ends a build like a failure. Threads that waited for the build find the
   // refusal here, too.
   if (auto refusal = find_refusal(plan.key))
-    return FetchedPlan{nullptr, FetchOutcome::kCompiled, cache::Tier::kBuild,
-                       std::nullopt, *std::move(refusal)};
+    return FetchedPlan{.object = nullptr,
+                       .outcome = FetchOutcome::kCompiled,
+                       .attempts = *std::move(refusal)};
   return tl::unexpected(std::move(built).error());
 }
 

@@ -40,10 +40,11 @@ struct FetchedPlan {
   std::shared_ptr<const cache::StoredObject> object;
   FetchOutcome outcome = FetchOutcome::kHit;
   cache::Tier tier = cache::Tier::kBuild;  // where it comes from
-  std::optional<Error> not_stored;
+  std::string server{};                    // of kRemote: its label
+  std::optional<Error> not_stored{};
   /// cuDNN's attempts, if this process built the plan or was refused it; empty if the
   /// plan was found.
-  std::vector<compile::PlanAttempt> attempts;
+  std::vector<compile::PlanAttempt> attempts{};
 };
 
 /// "engine 2: CUDNN_STATUS_NOT_SUPPORTED_SHAPE …; heuristics fallback: …": one line.
@@ -68,13 +69,15 @@ class PlanService {
   [[nodiscard]] Result<KeyedPlan> key(const attention::Problem& problem,
                                       const device::DeviceProperties& device);
 
-  /// The plan: from memory, from disk, or built. A refusal by cuDNN is a result, which
-  /// only this process remembers. Errors: as WorkerPool::build_plan; kCorrupt if
-  /// cuDNN's plan is not the requested one; kUnavailable on a miss with KILN_NO_JIT.
+  /// The plan: from memory, disk, a seed or a remote, or built. A refusal by cuDNN is a
+  /// result, which only this process remembers. Errors: as WorkerPool::build_plan;
+  /// kCorrupt if cuDNN's plan is not the requested one; kUnavailable on a miss with
+  /// KILN_NO_JIT.
   [[nodiscard]] Result<FetchedPlan> fetch(const KeyedPlan& plan,
                                           const std::stop_token& stop = {});
 
-  /// Takes a stored plan out of the cache, so that the next fetch() builds it.
+  /// Takes a stored plan out of the cache, so that the next fetch() of this process
+  /// builds it.
   /// Errors: kIo; kUnavailable (a read-only cache).
   [[nodiscard]] Result<void> remove(const KeyedPlan& plan);
 

@@ -17,7 +17,8 @@ Result<int> explain_missing_plan(Context& context, const AttentionOptions& optio
         "why explains one device at a time, and there are several: --profile "
         "FILE|NAME");
   const auto service = KILN_TRY(BuildService::open(
-      context.config, {.stop = context.stop->token(), .make_root = false}));
+      context.config,
+      {.stop = context.stop->token(), .make_root = false, .asks_remotes = false}));
   PlanService plans(*service);
   const KeyedPlan keyed = KILN_TRY(plans.key(problem, devices.front()));
   const auto note = fmt::format("cudnn-{} ({}), for {}", to_string(keyed.version),

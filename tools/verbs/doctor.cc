@@ -65,7 +65,8 @@ Result<void> write_profile(BuildService& service, const DoctorOptions& options) 
 
 Result<int> run(Context& context, const DoctorOptions& options) {
   const auto service = KILN_TRY(BuildService::open(
-      context.config, {.stop = context.stop->token(), .make_root = false}));
+      context.config,
+      {.stop = context.stop->token(), .make_root = false, .asks_remotes = false}));
   if (!options.profile.empty())
     KILN_TRY(write_profile(*service, options));
   Diagnosis diagnosis = diagnose(context, *service);

@@ -1,0 +1,70 @@
+#include "remote/client/remote.h"
+
+#include <string>
+#include <utility>
+
+#include "util/either_stop.h"
+
+namespace kiln::remote {
+
+using Step = Hedge::Step;
+
+Remote::Remote(RemoteOptions options, cache::Counters& counters)
+    : servers_(std::make_shared<Servers>(std::move(options), counters)),
+      uploads_(std::make_shared<Uploads>(servers_, counters)) {}
+
+Remote::~Remote() {
+  if (owner_.is_this()) {
+    uploads_->end(kUploadsAtExit);
+    return;
+  }
+  // Of the parent, whose threads may have held their locks: left alone.
+  std::ignore = new std::shared_ptr<Servers>(std::move(servers_));
+  std::ignore = new std::shared_ptr<Uploads>(std::move(uploads_));
+}
+
+std::optional<Found> Remote::get(const Digest& key, std::string_view target,
+                                 const std::stop_token& stop, const Build& build) {
+  if (!owner_.is_this()) {
+    std::ignore = build(stop);
+    return std::nullopt;
+  }
+  const auto lookup = std::make_shared<Lookup>(servers_, key, std::string(target),
+                                               Hedge::Build::kAllowed);
+  std::optional<Step> step = lookup->wait(stop);
+  Built built = Built::kStopped;
+  if (step == Step::kStartBuild) {
+    const EitherStop either(stop, lookup->found_it());
+    built = build(either.token());
+    if (built != Built::kStopped)
+      step = lookup->on_build(built == Built::kImpossible ? Hedge::BuildEnd::kImpossible
+                                                          : Hedge::BuildEnd::kEnded);
+    if (step == Step::kWait)
+      std::ignore = lookup->wait(stop);
+  }
+  auto found = lookup->end();
+  // A build that has ended all the same is an answer that needs no publish any more.
+  return built == Built::kAnswer ? std::nullopt : std::move(found);
+}
+
+std::optional<Found> Remote::get(const Digest& key, std::string_view target,
+                                 const std::stop_token& stop) {
+  if (!owner_.is_this())
+    return std::nullopt;
+  const auto lookup = std::make_shared<Lookup>(servers_, key, std::string(target),
+                                               Hedge::Build::kForbidden);
+  std::ignore = lookup->wait(stop);
+  return lookup->end();
+}
+
+void Remote::pass_over(const Digest& key) {
+  if (owner_.is_this())
+    servers_->pass_over(key);
+}
+
+void Remote::upload(Uploads::Object object) {
+  if (servers_->is_any_written() && owner_.is_this())
+    uploads_->add(std::move(object));
+}
+
+}  // namespace kiln::remote

@@ -1,0 +1,212 @@
+#include "remote/client/servers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <random>
+#include <string_view>
+#include <utility>
+
+#include "remote/pacing.h"
+#include "util/log.h"
+
+namespace kiln::remote {
+namespace {
+
+constexpr std::array<std::string_view, 3> kMethods{"get", "head", "put"};
+
+/// What a request came to: the label of a metric.
+std::string_view result_of(Method method, const Answer& answer) {
+  if (answer.rejected)
+    return "rejected";
+  if (answer.end != TransferEnd::kAnswered)
+    return to_string(answer.end);
+  if (answer.verdict == Verdict::kDenied)
+    return "denied";
+  if (answer.object || (answer.is_there && method == Method::kHead))
+    return "hit";
+  if (answer.is_there)
+    return "stored";
+  return answer.verdict == Verdict::kGood && method != Method::kPut ? "miss"
+                                                                    : "refused";
+}
+
+std::string_view bucket_of(Duration took) {
+  constexpr std::array<int, kSecondsBuckets.size() - 1> kMilliseconds{
+      5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10'000};
+  const auto* const found = std::ranges::find_if(
+      kMilliseconds, [&](int most) { return took <= std::chrono::milliseconds(most); });
+  return kSecondsBuckets[static_cast<std::size_t>(found - kMilliseconds.begin())];
+}
+
+Random machine_random() {
+  return [engine = std::mt19937_64(std::random_device{}())]() mutable {
+    return std::uniform_real_distribution<double>()(engine);
+  };
+}
+
+}  // namespace
+
+std::string label_of(const ServerAddress& address) {
+  const std::string_view base = address.base;
+  if (base.starts_with("file:"))
+    return "file";
+  const std::size_t begin = base.find("://");
+  const std::string_view rest =
+      begin == std::string_view::npos ? base : base.substr(begin + 3);
+  std::string host(rest.substr(0, rest.find('/')));
+  // As a name in the counter file may be.
+  std::ranges::replace_if(
+      host,
+      [](unsigned char c) {
+        return std::isalnum(c) == 0 &&
+               std::string_view(".:[]-").find(static_cast<char>(c)) ==
+                   std::string_view::npos;
+      },
+      '_');
+  return host;
+}
+
+Servers::Servers(RemoteOptions options, cache::Counters& counters)
+    : options_([&] {
+        if (!options.random)
+          options.random = machine_random();
+        return std::move(options);
+      }()),
+      counters_(counters) {
+  // Each breaker calls it under mutex_.
+  const Random random = [this] { return options_.random(); };
+  for (const ServerAddress& address : options_.servers) {
+    labels_.push_back(label_of(address));
+    peers_.push_back({.gets = Breaker(random), .uploads = Breaker(random)});
+  }
+}
+
+Servers::~Servers() = default;
+
+bool Servers::is_any_written() const {
+  return std::ranges::any_of(options_.servers, [](const ServerAddress& address) {
+    return address.mode == Mode::kReadWrite;
+  });
+}
+
+/// Before the first request: without kiln-remote no server is asked.
+bool Servers::open() {
+  if (state_ != State::kNew)
+    return state_ == State::kOpen;
+  auto command = options_.helper();
+  if (!command) {
+    state_ = State::kUnusable;
+    log(LogLevel::kWarning, {"no remote cache is asked: ", command.error().message});
+    return false;
+  }
+  transfers_ = std::make_unique<Transfers>(*std::move(command));
+  for (const ServerAddress& address : options_.servers)
+    servers_.push_back(std::make_unique<Server>(address, options_.files,
+                                                options_.trusted,
+                                                options_.payload_check, *transfers_));
+  state_ = State::kOpen;
+  return true;
+}
+
+TimePoint Servers::first_request_at() {
+  const MutexLock lock(mutex_);
+  if (!first_request_at_)
+    first_request_at_ =
+        now() + start_delay(options_.has_rank, options_.wait, options_.random);
+  return *first_request_at_;
+}
+
+std::optional<Admitted> Servers::admit(std::size_t number, Use use, Method method,
+                                       const Digest& key) {
+  const MutexLock lock(mutex_);
+  if (!open())
+    return std::nullopt;
+  Peer& peer = peers_[number];
+  if (use == Use::kGet && peer.refused.contains(key))
+    return std::nullopt;
+  const auto leave = peer.of(use).admit(now());
+  return leave ? std::optional(Admitted{number, use, method, *leave, now()})
+               : std::nullopt;
+}
+
+void Servers::pass_over(const Digest& key) {
+  const MutexLock lock(mutex_);
+  for (Peer& peer : peers_) peer.refused.insert(key);
+}
+
+Servers::Then Servers::report(const Admitted& request, const Digest& key,
+                              const Answer& answer) {
+  count(request, result_of(request.method, answer));
+  counters_.add_named(
+      request.method == Method::kPut ? "remote_bytes.sent" : "remote_bytes.received",
+      answer.bytes);
+  if (answer.rejected)
+    refuse_key(request, key, answer);
+  return tell_breaker(request, answer);
+}
+
+void Servers::report_overtaken(const Admitted& request) {
+  count(request, "overtaken");
+  tell_breaker(request, {.verdict = Verdict::kFailed,
+                         .why = fmt::format("{}: a build was quicker",
+                                            options_.servers[request.server].base)});
+}
+
+void Servers::report_abandoned(const Admitted& request) {
+  count(request, "abandoned");
+  tell_breaker(request, {.verdict = Verdict::kAbandoned});
+}
+
+void Servers::count(const Admitted& request, std::string_view result) {
+  counters_.add_named(fmt::format("remote_requests.{}.{}.{}",
+                                  kMethods[static_cast<std::size_t>(request.method)],
+                                  result, labels_[request.server]));
+  const Duration took = now() - request.began;
+  counters_.add_named(fmt::format("remote_seconds.{}", bucket_of(took)));
+  counters_.add_named(
+      "remote_microseconds",
+      static_cast<std::uint64_t>(
+          std::chrono::duration_cast<std::chrono::microseconds>(took).count()));
+}
+
+void Servers::refuse_key(const Admitted& request, const Digest& key,
+                         const Answer& answer) {
+  counters_.add_named(fmt::format("remote_rejected.{}", to_string(*answer.rejected)));
+  {
+    const MutexLock lock(mutex_);
+    Peer& peer = peers_[request.server];
+    peer.refused.insert(key);
+    if (std::exchange(peer.has_warned, true))
+      return;
+  }
+  log(LogLevel::kWarning, {"an object of a remote cache is not used (",
+                           to_string(*answer.rejected), "): ", answer.why});
+}
+
+Servers::Then Servers::tell_breaker(const Admitted& request, const Answer& answer) {
+  Breaker::Advice advice = Breaker::Advice::kNone;
+  bool has_opened = false;
+  {
+    const MutexLock lock(mutex_);
+    Breaker& breaker = peers_[request.server].of(request.use);
+    const bool was_open = breaker.is_open();
+    advice = breaker.report(request.leave, now(), answer.verdict, answer.retry_after);
+    has_opened = breaker.is_open() && !was_open;
+  }
+  if (has_opened)
+    counters_.add_named(fmt::format("remote_breaker_open.{}", labels_[request.server]));
+  if (advice == Breaker::Advice::kWarn)
+    log(LogLevel::kWarning,
+        {"the remote cache ", options_.servers[request.server].base,
+         request.use == Use::kGet ? " is not asked" : " gets nothing",
+         " for a while: ", answer.why});
+  if (advice != Breaker::Advice::kReadCredentials)
+    return Then::kGoOn;
+  server(request.server).read_credentials_again();
+  return Then::kAskAgain;
+}
+
+}  // namespace kiln::remote

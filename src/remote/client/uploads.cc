@@ -1,0 +1,141 @@
+#include "remote/client/uploads.h"
+
+#include <utility>
+
+#include "util/log.h"
+
+namespace kiln::remote {
+
+Uploads::Uploads(std::shared_ptr<Servers> servers, cache::Counters& counters)
+    : servers_(std::move(servers)), counters_(counters) {}
+
+void Uploads::add(Object object) {
+  {
+    const MutexLock lock(mutex_);
+    const Digest key = object->key();
+    if (has_ended_ ||
+        queue_.add(key, std::move(object)) == UploadQueue<Object>::Added::kDropped)
+      counters_.add(cache::Counter::kUploadsDropped);
+    if (has_ended_ || std::exchange(is_running_, true))
+      return;
+  }
+  go_on();
+}
+
+/// What is sent next, and to which server; false: nothing.
+bool Uploads::choose() {
+  for (;;) {
+    if (!current_) {
+      auto next = queue_.take();
+      if (!next)
+        return false;
+      current_.emplace(Current{.object = std::move(next->second)});
+    }
+    while (current_->server < servers_->count() &&
+           !servers_->is_written(current_->server))
+      ++current_->server;
+    if (current_->server < servers_->count())
+      return true;
+    current_.reset();
+  }
+}
+
+/// Called by one thread at a time: by that of add(), and then by those of the answers.
+void Uploads::go_on() {
+  for (;;) {
+    std::optional<Admitted> request;
+    Object object;
+    std::uint64_t turn = 0;
+    {
+      const MutexLock lock(mutex_);
+      if (has_ended_ || !choose()) {
+        is_running_ = false;
+        return idle_.notify_all();
+      }
+      object = current_->object;
+      request = servers_->admit(current_->server, Use::kUpload, current_->method,
+                                object->key());
+      current_->running = request;
+      current_->turn = turn = ++turns_;
+      current_->id = 0;
+      if (!request) {
+        counters_.add(cache::Counter::kUploadsDropped);
+        ++current_->server;
+        current_->method = Method::kHead;
+        continue;
+      }
+    }
+    return send(*request, object, turn);
+  }
+}
+
+void Uploads::send(const Admitted& request, const Object& object, std::uint64_t turn) {
+  const auto done = [self = shared_from_this(), request](const Answer& answer) {
+    self->on_answer(request, answer);
+  };
+  const RemoteOptions& options = servers_->options();
+  Server& server = servers_->server(request.server);
+  const std::uint64_t id =
+      request.method == Method::kHead
+          ? server.head(object->key(), done, options.limits)
+          : server.put(*object, options.signers, done, options.limits);
+  {
+    const MutexLock lock(mutex_);
+    if (current_ && current_->turn == turn)
+      current_->id = id;
+    if (!has_ended_)
+      return;
+  }
+  server.cancel(id);  // end() did not know it
+}
+
+void Uploads::on_answer(const Admitted& request, const Answer& answer) {
+  Digest key;
+  {
+    const MutexLock lock(mutex_);
+    if (has_ended_ || !current_)
+      return;
+    key = current_->object->key();
+    current_->running.reset();
+  }
+  if (!answer.why.empty())
+    log(LogLevel::kDebug, {"upload of ", key.hex(), ": ", answer.why});
+  const auto then = servers_->report(request, key, answer);
+  {
+    const MutexLock lock(mutex_);
+    if (has_ended_ || !current_)
+      return;
+    const bool is_missing = request.method == Method::kHead &&
+                            answer.verdict == Verdict::kGood && !answer.is_there;
+    if (is_missing) {
+      current_->method = Method::kPut;
+    } else if (then == Servers::Then::kGoOn) {
+      if (!answer.is_there)
+        counters_.add(cache::Counter::kUploadsDropped);
+      ++current_->server;
+      current_->method = Method::kHead;
+    }
+  }
+  go_on();
+}
+
+void Uploads::end(std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  std::optional<Current> cancelled;
+  {
+    const MutexLock lock(mutex_);
+    while (is_running_ && idle_.wait_until(mutex_, deadline)) {
+    }
+    has_ended_ = true;
+    cancelled = std::exchange(current_, std::nullopt);
+    counters_.add(cache::Counter::kUploadsDropped, queue_.size() + (cancelled ? 1 : 0));
+    queue_.drop_all();
+  }
+  if (!cancelled || !cancelled->running)
+    return;
+  servers_->report_abandoned(*cancelled->running);
+  if (cancelled->id != 0)
+    servers_->server(cancelled->running->server).cancel(cancelled->id);
+}
+
+}  // namespace kiln::remote

@@ -1,0 +1,230 @@
+// Processes beside a remote cache: those that share a root, those that fork, and
+// kiln-remote, which may be missing, dead, stopped or not what it seems.
+
+#include "tests/support/processes.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <mutex>
+
+#include "kiln/version.h"
+#include "remote/transfer.h"
+#include "tests/integration/remote_tier/machine.h"
+#include "tests/support/child_process.h"
+#include "util/log.h"
+
+namespace kiln::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kProcesses = 8;
+
+class RemoteProcessesTest : public testing::Test {
+ protected:
+  RemoteProcessesTest() { fill(server_, 20); }
+  ~RemoteProcessesTest() override { log_to({}); }
+
+  /// How many of a node's processes got the object by each way, if all want it now.
+  struct Ends {
+    std::atomic<int> remote;
+    std::atomic<int> built;
+    std::atomic<int> waited;
+  };
+  void run_node(const std::function<int(Machine&, Ends&)>& run) {
+    std::vector<ChildProcess> processes;
+    for (int i = 0; i < kProcesses; ++i)
+      processes.emplace_back([&] {
+        Machine machine{{server_.address()}};
+        machine.root = root_;
+        machine.options.wait = 300ms;
+        return run(machine, *ends_);
+      });
+    for (ChildProcess& process : processes) EXPECT_EQ(process.wait(), 0);
+  }
+  static int fetch_one(Machine& machine, Ends& ends) {
+    const auto fetched = machine.fetch(1, {.takes = 100ms});
+    if (!fetched || as_text(fetched->object->file()) != as_text(object_of(1).file()))
+      return 1;
+    if (fetched->tier == cache::Tier::kRemote)
+      ++ends.remote;
+    else if (fetched->tier == cache::Tier::kBuild)
+      ++ends.built;
+    else
+      ++ends.waited;
+    return 0;
+  }
+
+  [[nodiscard]] std::filesystem::path script(const std::string& text) const {
+    const auto path = dir_.path() / "kiln-remote";
+    std::ofstream(path) << "#!/bin/sh\n" << text;
+    std::filesystem::permissions(path, std::filesystem::perms(0700));
+    return path;
+  }
+
+  const TempDir dir_;
+  const std::filesystem::path root_ = dir_.path() / "root";
+  RemoteServer server_;
+  const SharedWithChildren<Ends> ends_;
+};
+
+TEST_F(RemoteProcessesTest, ThoseOfANodeAskForAKeyOnce) {
+  server_.be_late(100ms);
+  run_node(fetch_one);
+  EXPECT_EQ(server_.requests(), 1);
+  EXPECT_EQ(ends_->remote, 1);
+  EXPECT_EQ(ends_->waited, kProcesses - 1);
+}
+
+TEST_F(RemoteProcessesTest, ThoseOfANodeWaitOnceForADeadServer) {
+  server_.be_silent();
+  run_node(fetch_one);
+  EXPECT_EQ(server_.requests(), 1);
+  EXPECT_EQ(ends_->built, 1);
+  EXPECT_EQ(ends_->waited, kProcesses - 1);
+}
+
+TEST_F(RemoteProcessesTest, WithoutABuildNobodyWaitsForTheQuestionsOfAllOthers) {
+  server_.be_silent();
+  const auto began = Clock::now();
+  run_node([](Machine& machine, Ends&) {
+    const auto found = machine.find_alone(1);
+    return found && !*found ? 0 : 1;
+  });
+  // One after another they would wait for eight limits of a second and more.
+  EXPECT_LT(Clock::now() - began, 6s);
+}
+
+TEST_F(RemoteProcessesTest, AKilledHolderLeavesTheQuestionToTheNext) {
+  server_.be_late(500ms);
+  const auto run = [&] {
+    Machine machine{{server_.address()}};
+    machine.root = root_;
+    machine.options.wait = 20s;
+    return fetch_one(machine, *ends_);
+  };
+  ChildProcess first(run);
+  ASSERT_TRUE(eventually(20s, [&] { return server_.requests() == 1; }));
+  ChildProcess second(run);
+  first.signal(SIGKILL);
+  EXPECT_EQ(first.wait(), -SIGKILL);
+  EXPECT_EQ(second.wait(), 0);
+  EXPECT_EQ(ends_->remote, 1);
+  EXPECT_EQ(server_.requests(), 2);
+}
+
+TEST_F(RemoteProcessesTest, AForkedChildAsksNobodyAndItsParentGoesOn) {
+  Machine machine{{server_.address()}};
+  machine.options.servers.front().mode = remote::Mode::kReadWrite;
+  machine.options.wait = 20s;
+  ASSERT_EQ(machine.fetch(1)->tier, cache::Tier::kRemote);
+  ChildProcess child([&] {
+    const auto began = Clock::now();
+    const auto fetched = machine.fetch(2);
+    const auto alone = machine.find_alone(3);
+    machine.close();
+    return fetched && fetched->tier == cache::Tier::kBuild && alone && !*alone &&
+                   Clock::now() - began < 5s
+               ? 0
+               : 1;
+  });
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(machine.fetch(4)->tier, cache::Tier::kRemote);
+  EXPECT_EQ(server_.requests(), 2);
+}
+
+TEST_F(RemoteProcessesTest, AForkInMidRequestLeavesBothProcessesWhole) {
+  server_.be_late(300ms);
+  Machine machine{{server_.address()}};
+  machine.options.wait = 20s;
+  machine.builds();
+  std::thread asks([&] { EXPECT_EQ(machine.fetch(1)->tier, cache::Tier::kRemote); });
+  ASSERT_TRUE(eventually(20s, [&] { return server_.requests() == 1; }));
+  ChildProcess child([&] {
+    machine.close();
+    Machine own{{server_.address()}};
+    own.options.wait = 20s;
+    return own.fetch(2)->tier == cache::Tier::kRemote ? 0 : 1;
+  });
+  EXPECT_EQ(child.wait(), 0);
+  asks.join();
+}
+
+TEST_F(RemoteProcessesTest, WithoutKilnRemoteNobodyIsAskedAndThatIsSaidOnce) {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  log_to([&](LogLevel, const std::string& line) {
+    const std::lock_guard lock(mutex);
+    lines.push_back(line);
+  });
+  Machine machine{{server_.address()}};
+  machine.options.helper = []() -> Result<ChildCommand> {
+    return fail(ErrorCode::kUnavailable, "there is no kiln-remote");
+  };
+  machine.options.wait = 60s;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(machine.fetch(i)->tier, cache::Tier::kBuild);
+  EXPECT_FALSE(*machine.find_alone(4));
+  EXPECT_EQ(server_.requests(), 0);
+  EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("no remote cache is asked"),
+                                       HasSubstr("there is no kiln-remote"))));
+}
+
+TEST_F(RemoteProcessesTest, WhateverKilnRemoteIsTheBuildIsTheAnswer) {
+  std::ofstream(dir_.path() / "hello", std::ios::binary)
+      << as_text(encode(remote::FromHelper(remote::HelperHello{"another build"})));
+  for (const std::string& text :
+       {std::string("exit 1\n"), std::string("exec sleep 100\n"),
+        fmt::format("cat {} >&3\nexec sleep 100\n", (dir_.path() / "hello").native()),
+        std::string("cat /dev/urandom >&3\n"), std::string("exec cat <&3 >&3\n")}) {
+    SCOPED_TRACE(text);
+    Machine machine{{server_.address()}};
+    machine.options.helper = [path = script(text)] {
+      return ChildCommand{.path = path, .name = "remote helper"};
+    };
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(machine.fetch(i)->tier, cache::Tier::kBuild);
+    EXPECT_LE(machine.gets("overtaken") + machine.gets("helper"), 3U);
+    const auto began = Clock::now();
+    machine.close();
+    EXPECT_LT(Clock::now() - began, 5s);
+  }
+  EXPECT_EQ(server_.requests(), 0);
+}
+
+TEST_F(RemoteProcessesTest, AKilledKilnRemoteIsStartedAgain) {
+  Machine machine{{server_.address()}};
+  machine.options.wait = 20s;
+  for (int i = 0; i < 5; ++i) {
+    server_.be_silent();
+    std::thread killer([&, before = server_.requests()] {
+      eventually(10s, [&] { return server_.requests() > before; });
+      for (const pid_t child : children_of(::getpid())) ::kill(child, SIGKILL);
+    });
+    EXPECT_EQ(machine.fetch(2 * i)->tier, cache::Tier::kBuild);
+    killer.join();
+    server_.be_honest();
+    EXPECT_EQ(machine.fetch(2 * i + 1)->tier, cache::Tier::kRemote);
+  }
+  EXPECT_EQ(machine.gets("helper"), 5U);
+}
+
+TEST_F(RemoteProcessesTest, AStoppedKilnRemoteCostsThreeWaits) {
+  Machine machine{{server_.address()}};
+  ASSERT_EQ(machine.fetch(0)->tier, cache::Tier::kRemote);
+  for (const pid_t child : children_of(::getpid())) ::kill(child, SIGSTOP);
+  for (int i = 1; i < 10; ++i) EXPECT_EQ(machine.fetch(i)->tier, cache::Tier::kBuild);
+  EXPECT_EQ(machine.gets("overtaken"), 3U);
+  const auto began = Clock::now();
+  machine.close();
+  EXPECT_LT(Clock::now() - began, 5s);
+  EXPECT_TRUE(children_of(::getpid()).empty());
+}
+
+}  // namespace
+}  // namespace kiln::test
