@@ -126,6 +126,8 @@ void set_limits(Running& running) {
   const TransferLimits& limits = running.request.limits;
   set(easy, CURLOPT_NOSIGNAL, 1L);
   set(easy, CURLOPT_PROXY, "");
+  // A name that has moved is found at the next connection, and there are few of these.
+  set(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
   set(easy, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
   set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(easy, CURLOPT_PROTOCOLS_STR, "http,https,file");
