@@ -118,9 +118,9 @@ TEST_F(ProgramFleetTest, WhatTheServerHasIsNotSentAgain) {
 }
 
 TEST_F(ProgramFleetTest, AServerThatTakesNothingCostsAnExitStatusAndNoKernel) {
-  server_.set_fault([](const test::Exchange& exchange) -> std::optional<bool> {
+  server_.set_fault([](const test::Exchange& exchange) {
     if (!exchange.head.starts_with("PUT "))
-      return std::nullopt;
+      return false;
     exchange.answer("405 Not Allowed", "");
     return true;
   });
