@@ -64,6 +64,7 @@ struct BuildEntry {
   BuildVerdict verdict = BuildVerdict::kNotReached;
   bool stored = false;
   std::optional<cache::Tier> tier{};  // of a success, and of a hit in a dry run
+  std::string server{};               // of kRemote: its label
   std::chrono::milliseconds elapsed{0};
   std::optional<Error> error;  // of a failure, or why it was not stored
   std::shared_ptr<const cache::StoredObject> object;  // of a success

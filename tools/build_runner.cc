@@ -152,6 +152,7 @@ class Runner {
       const bool was_pulled =
           options_.pulled != nullptr && options_.pulled->contains(*key_of(item));
       entry.tier = was_pulled ? cache::Tier::kRemote : fetched->tier;
+      entry.server = fetched->server;
       entry.error = fetched->not_stored;
       if (options_.keep_objects)
         entry.object = fetched->object;
@@ -260,10 +261,19 @@ class Runner {
     if (options_.events == nullptr)
       return;
     ordered_json event = {
-        {"event", "done"},        {"name", item.label},
-        {"arch", item.arch},      {"outcome", to_string(entry.verdict)},
-        {"stored", entry.stored}, {"ms", entry.elapsed.count()}};
+        {"event", "done"},
+        {"name", item.label},
+        {"arch", item.arch},
+        {"outcome", to_string(entry.verdict)},
+        {"tier", entry.tier ? ordered_json(to_string(*entry.tier)) : nullptr},
+        {"server", entry.server.empty() ? nullptr : ordered_json(entry.server)},
+        {"stored", entry.stored},
+        {"ms", entry.elapsed.count()}};
     event["error"] = entry.error ? error_json(*entry.error) : ordered_json(nullptr);
+    if (const auto rank = service_.config().rank)
+      event["rank"] = *rank;
+    if (const auto& trace = service_.config().traceparent)
+      event["traceparent"] = *trace;
     options_.events->write(event);
   }
 

@@ -185,7 +185,9 @@ Map<String, std::int64_t> statistics() {
           {"waited", number(counts.waited)},
           {"not_stored", number(counts.not_stored)},
           {"loaded", number(counts.loaded)},
-          {"failed", number(counts.failed)}};
+          {"failed", number(counts.failed)},
+          {"seed_hits", number(counts.seed_hits)},
+          {"remote_hits", number(counts.remote_hits)}};
 }
 
 // For kiln.testing: from now on, tensors in the CPU's memory belong to that device.

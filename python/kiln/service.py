@@ -107,5 +107,5 @@ def devices() -> list[Device]:
 
 def statistics() -> dict[str, int]:
     """How often, since the service was opened, kernels were found in memory, found on disk, compiled,
-    waited for, not stored, loaded on a device, and could not be had."""
+    waited for, not stored, loaded on a device, could not be had, were found in seeds and on remotes."""
     return {str(name): count for name, count in library().statistics().items()}

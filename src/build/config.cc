@@ -268,6 +268,7 @@ Result<Config> read_config(const Environment& environment) {
   config.remote.certificate = reader.path("KILN_REMOTE_CERT").value_or("");
   KILN_TRY(reader.read("KILN_REMOTE_WAIT", config.remote.wait, parse_duration));
   config.rank = find_rank(reader);
+  config.traceparent = reader.text("TRACEPARENT");
   KILN_TRY(reader.read("KILN_ATTENTION", config.attention, parse_attention));
   if (const auto names = reader.text("KILN_DISABLE"))
     config.disabled = split_names(*names);

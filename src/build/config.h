@@ -66,6 +66,7 @@ struct Config {
   RemoteSettings remote;                     // asked after the seeds
   /// Which of the processes of a job this is, where its launcher says so.
   std::optional<std::uint32_t> rank;
+  std::optional<std::string> traceparent;  // W3C's: of the trace that this is part of
   /// Of precompiled headers beside the objects; 0: none are made or used.
   std::uint64_t precompiled_limit_bytes = 0;
   std::filesystem::path runtime_dir;  // XDG_RUNTIME_DIR: locks of a root on a network

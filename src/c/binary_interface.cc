@@ -60,7 +60,8 @@ static_assert(KILN_FORKED == code_of(ErrorCode::kDevice) + 1);
 KILN_SAME_ENUMERATORS(Event::Kind, 0, (kHit, KILN_EVENT_HIT),
                       (kCompiled, KILN_EVENT_COMPILED), (kWaited, KILN_EVENT_WAITED),
                       (kNotStored, KILN_EVENT_NOT_STORED), (kLoaded, KILN_EVENT_LOADED),
-                      (kFailed, KILN_EVENT_FAILED))
+                      (kFailed, KILN_EVENT_FAILED), (kSeed, KILN_EVENT_SEED),
+                      (kRemote, KILN_EVENT_REMOTE))
 KILN_SAME_ENUMERATORS(AttentionSetting, 0, (kBest, KILN_ATTENTION_BEST),
                       (kCudnn, KILN_ATTENTION_CUDNN), (kKiln, KILN_ATTENTION_KILN))
 KILN_SAME_ENUMERATORS(LogLevel, 0, (kDebug, KILN_LOG_DEBUG), (kInfo, KILN_LOG_INFO),
@@ -109,7 +110,8 @@ static_assert(offsetof(kiln_options, remote) == 216);
 KILN_STRUCT(kiln_device, 10, 72)
 KILN_STRUCT(kiln_source, 21, 168)
 static_assert(offsetof(kiln_source, target) == 112);
-KILN_STRUCT(kiln_statistics, 8, 64)
+KILN_STRUCT(kiln_statistics, 10, 80)
+static_assert(offsetof(kiln_statistics, seed_hits) == 64);
 KILN_STRUCT(kiln_geometry, 12, 56)
 KILN_STRUCT(kiln_kernel_attributes, 7, 48)
 KILN_STRUCT(kiln_softmax_forward_args, 13, 96)

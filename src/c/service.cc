@@ -86,7 +86,7 @@ Result<void> set(std::optional<std::vector<Text>>& option, const char* const* it
 }
 
 KILN_SAME_FIELDS(kiln_statistics, Statistics, kBehindSize, memory_hits, disk_hits,
-                 compiled, waited, not_stored, loaded, failed)
+                 compiled, waited, not_stored, loaded, failed, seed_hits, remote_hits)
 
 /// Calls `call` with the event, which is valid until it returns.
 void call_back(void (*call)(void* user, const kiln_event* event), void* user,

@@ -100,7 +100,9 @@ enum {
   KILN_EVENT_WAITED,
   KILN_EVENT_NOT_STORED,
   KILN_EVENT_LOADED,
-  KILN_EVENT_FAILED
+  KILN_EVENT_FAILED,
+  KILN_EVENT_SEED,
+  KILN_EVENT_REMOTE
 };
 /* Valid only while the callback runs. */
 typedef struct kiln_event {
@@ -157,8 +159,8 @@ typedef struct kiln_options {
 /* `options` NULL: none is set. The caller closes `*service`. */
 KILN_C_RESULT kiln_result kiln_service_open(const kiln_options* options,
                                             kiln_service** service);
-/* Ends prefetches, which takes up to about a second. Kernels of the service may outlive
- * it. */
+/* Ends prefetches, which takes up to about a second, and waits up to 5 s for uploads.
+ * Kernels of the service may outlive it. */
 KILN_C_API void kiln_service_close(kiln_service* service);
 
 enum { KILN_LOG_DEBUG, KILN_LOG_INFO, KILN_LOG_WARNING };
@@ -261,6 +263,7 @@ KILN_C_RESULT kiln_result kiln_prefetch_template(kiln_service* service, int devi
 typedef struct kiln_statistics {
   size_t struct_size;
   uint64_t memory_hits, disk_hits, compiled, waited, not_stored, loaded, failed;
+  uint64_t seed_hits, remote_hits;
 } kiln_statistics;
 #define KILN_STATISTICS_INIT \
   { .struct_size = sizeof(kiln_statistics) }

@@ -34,6 +34,8 @@ struct Event {
     kNotStored,  // built and usable, but not stored on disk; `error` says why
     kLoaded,     // loaded on the device
     kFailed,     // `error` says why
+    kSeed,       // found in a seed
+    kRemote,     // found on a remote
   };
   Kind kind;
   std::string kernel;  // as Kernel::name()
@@ -43,7 +45,8 @@ struct Event {
   std::optional<Error> error{};
 };
 
-/// "hit", "compiled", "waited", "not_stored", "loaded", "failed". Thread-safe.
+/// "hit", "compiled", "waited", "not_stored", "loaded", "failed", "seed", "remote".
+/// Thread-safe.
 [[nodiscard]] KILN_EXPORT std::string_view to_string(Event::Kind kind);
 
 /// What computes attention. kBest: cuDNN if it can run the problem, else Kiln's own
@@ -125,6 +128,8 @@ struct Statistics {
   std::uint64_t not_stored = 0;  // also counted in `compiled`
   std::uint64_t loaded = 0;      // modules, on all devices
   std::uint64_t failed = 0;      // calls of get() and prefetches that failed
+  std::uint64_t seed_hits = 0;
+  std::uint64_t remote_hits = 0;
   friend bool operator==(const Statistics&, const Statistics&) = default;
 };
 
@@ -152,8 +157,8 @@ class KILN_EXPORT Service {
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
   /// Cancels prefetches and their builds, which takes up to about a second. If the
-  /// driver is loading a prefetched kernel, waits for that. No other thread may be in a
-  /// call of this service.
+  /// driver is loading a prefetched kernel, waits for that. Waits up to 5 s for uploads
+  /// (Options::remote_mode "rw"). No other thread may be in a call of this service.
   ~Service();
 
   /// All devices, by ordinal; empty without a driver or devices. Valid as long as the

@@ -62,10 +62,12 @@ FoundBy found_by(const PreparedRequest& request) {
              : FoundBy::kKeyAlone;
 }
 
-Event::Kind kind_of(FetchOutcome outcome) {
-  switch (outcome) {
+Event::Kind kind_of(const Fetched& fetched) {
+  switch (fetched.outcome) {
     case FetchOutcome::kHit:
-      return Event::Kind::kHit;
+      return fetched.tier == cache::Tier::kSeed     ? Event::Kind::kSeed
+             : fetched.tier == cache::Tier::kRemote ? Event::Kind::kRemote
+                                                    : Event::Kind::kHit;
     case FetchOutcome::kCompiled:
       return Event::Kind::kCompiled;
     case FetchOutcome::kWaited:
@@ -103,7 +105,7 @@ class StopUnlessOpened {
   bool opened_ = false;
 };
 
-constexpr std::size_t kKinds = 6;
+constexpr std::size_t kKinds = 8;
 
 }  // namespace
 
@@ -121,6 +123,10 @@ std::string_view to_string(Event::Kind kind) {
       return "loaded";
     case Event::Kind::kFailed:
       return "failed";
+    case Event::Kind::kSeed:
+      return "seed";
+    case Event::Kind::kRemote:
+      return "remote";
   }
   return "unknown";
 }
@@ -328,7 +334,7 @@ Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call
     return Loaded{nullptr, request.request, std::move(failed).value()};
   }
   const Fetched& fetched = *done;
-  report(kind_of(fetched.outcome), call);
+  report(kind_of(fetched), call);
   if (fetched.not_stored && fetched.outcome == FetchOutcome::kCompiled)
     report(Event::Kind::kNotStored, call, fetched.not_stored);
   const auto context = KILN_TRY(devices_->context(call.device));
@@ -384,7 +390,9 @@ Statistics Service::Impl::statistics() const {
           .waited = count_of(Event::Kind::kWaited),
           .not_stored = count_of(Event::Kind::kNotStored),
           .loaded = count_of(Event::Kind::kLoaded),
-          .failed = count_of(Event::Kind::kFailed)};
+          .failed = count_of(Event::Kind::kFailed),
+          .seed_hits = count_of(Event::Kind::kSeed),
+          .remote_hits = count_of(Event::Kind::kRemote)};
 }
 
 Result<Service> Service::open(const Options& options) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <random>
 #include <string_view>
 #include <utility>
@@ -32,23 +33,12 @@ std::string_view result_of(Method method, const Answer& answer) {
                                                                     : "refused";
 }
 
-/// The upper bound of the bucket of a histogram, in seconds.
 std::string_view bucket_of(Duration took) {
-  struct Bucket {
-    std::chrono::milliseconds most;
-    std::string_view name;
-  };
-  using std::chrono::milliseconds;
-  constexpr std::array kBuckets{
-      Bucket{milliseconds(5), "0.005"},  Bucket{milliseconds(10), "0.01"},
-      Bucket{milliseconds(25), "0.025"}, Bucket{milliseconds(50), "0.05"},
-      Bucket{milliseconds(100), "0.1"},  Bucket{milliseconds(250), "0.25"},
-      Bucket{milliseconds(500), "0.5"},  Bucket{milliseconds(1000), "1"},
-      Bucket{milliseconds(2500), "2.5"}, Bucket{milliseconds(5000), "5"},
-      Bucket{milliseconds(10000), "10"}};
+  constexpr std::array<int, kSecondsBuckets.size() - 1> kMilliseconds{
+      5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10'000};
   const auto* const found = std::ranges::find_if(
-      kBuckets, [&](const Bucket& bucket) { return took <= bucket.most; });
-  return found == kBuckets.end() ? "inf" : found->name;
+      kMilliseconds, [&](int most) { return took <= std::chrono::milliseconds(most); });
+  return kSecondsBuckets[static_cast<std::size_t>(found - kMilliseconds.begin())];
 }
 
 Random machine_random() {
@@ -66,7 +56,17 @@ std::string label_of(const ServerAddress& address) {
   const std::size_t begin = base.find("://");
   const std::string_view rest =
       begin == std::string_view::npos ? base : base.substr(begin + 3);
-  return std::string(rest.substr(0, rest.find('/')));
+  std::string host(rest.substr(0, rest.find('/')));
+  // As a name in the counter file may be.
+  std::ranges::replace_if(
+      host,
+      [](unsigned char c) {
+        return std::isalnum(c) == 0 &&
+               std::string_view(".:[]-").find(static_cast<char>(c)) ==
+                   std::string_view::npos;
+      },
+      '_');
+  return host;
 }
 
 Servers::Servers(RemoteOptions options, cache::Counters& counters)

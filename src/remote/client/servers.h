@@ -4,12 +4,14 @@
 
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -54,6 +56,12 @@ struct Admitted {
   Breaker::Leave leave;
   TimePoint began;
 };
+
+/// The buckets of the histogram of how long requests take: upper bounds in seconds.
+/// Each is a counter, "remote_seconds.<bound>".
+inline constexpr std::array<std::string_view, 12> kSecondsBuckets{
+    "0.005", "0.01", "0.025", "0.05", "0.1", "0.25",
+    "0.5",   "1",    "2.5",   "5",    "10",  "inf"};
 
 /// "cache.example.com:8080"; "file" for a folder: a label of metrics and events.
 [[nodiscard]] std::string label_of(const ServerAddress& address);

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "codec/digest.h"
 #include "util/write_file.h"
 
 namespace kiln::remote {
@@ -125,6 +126,8 @@ void set_limits(Running& running) {
   const TransferLimits& limits = running.request.limits;
   set(easy, CURLOPT_NOSIGNAL, 1L);
   set(easy, CURLOPT_PROXY, "");
+  // A name that has moved is found at the next connection, and there are few of these.
+  set(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
   set(easy, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
   set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(easy, CURLOPT_PROTOCOLS_STR, "http,https,file");
@@ -149,8 +152,12 @@ void set_credentials(Running& running) {
   // libcurl sends neither to another host that it is redirected to.
   if (!who.authorization.empty())
     add_header(running, "Authorization: " + who.authorization);
-  if (!who.aws_region.empty())
+  if (!who.aws_region.empty()) {
     set(easy, CURLOPT_AWS_SIGV4, ("aws:amz:" + who.aws_region + ":s3").c_str());
+    // S3 wants it, and libcurl does not send it before 8.
+    add_header(running, "x-amz-content-sha256: " +
+                            Digest::of(as_bytes(running.request.body)).hex());
+  }
   if (!who.aws_token.empty())
     add_header(running, "x-amz-security-token: " + who.aws_token);
   set_text(easy, CURLOPT_USERPWD, who.user);
@@ -179,7 +186,9 @@ void set_method(Running& running) {
       // nginx ignores it; others answer 412 where an equal object is there.
       if (!request.replaces)
         add_header(running, "If-None-Match: *");
-      add_header(running, "Expect:");
+      // libcurl 7.88 would sign this header, which it does not send.
+      if (request.credentials.aws_region.empty())
+        add_header(running, "Expect:");
       return;  // redirected bytes would have to be sent again
   }
   // libcurl would send the token to the other host, too.

@@ -51,6 +51,11 @@ void seed_with_a_file(Place& place) {
   place.build();
 }
 
+void upload_to_nobody(Place& place) {
+  place.kiln().set("KILN_REMOTE", "http://127.0.0.1:1;mode=rw;unsigned=1");
+  place.build();
+}
+
 void hold_slot(Place& place) {
   fs::create_directories(place.root());
   fs::permissions(place.root(), fs::perms::owner_all);

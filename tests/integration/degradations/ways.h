@@ -14,6 +14,7 @@ namespace kiln::test {
 
 void hold_lock(Place& place);
 void seed_with_a_file(Place& place);
+void upload_to_nobody(Place& place);
 void hold_slot(Place& place);
 void plant_a_file(Place& place);
 void fail_a_sync(Place& place);

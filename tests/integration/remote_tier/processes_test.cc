@@ -71,15 +71,12 @@ class RemoteProcessesTest : public testing::Test {
 
   const TempDir dir_;
   const std::filesystem::path root_ = dir_.path() / "root";
-  ObjectServer server_;
+  RemoteServer server_;
   const SharedWithChildren<Ends> ends_;
 };
 
 TEST_F(RemoteProcessesTest, ThoseOfANodeAskForAKeyOnce) {
-  server_.set_fault([](const Exchange& exchange) -> std::optional<bool> {
-    exchange.pause(100ms);
-    return std::nullopt;
-  });
+  server_.be_late(100ms);
   run_node(fetch_one);
   EXPECT_EQ(server_.requests(), 1);
   EXPECT_EQ(ends_->remote, 1);
@@ -106,10 +103,7 @@ TEST_F(RemoteProcessesTest, WithoutABuildNobodyWaitsForTheQuestionsOfAllOthers) 
 }
 
 TEST_F(RemoteProcessesTest, AKilledHolderLeavesTheQuestionToTheNext) {
-  server_.set_fault([](const Exchange& exchange) -> std::optional<bool> {
-    exchange.pause(500ms);
-    return std::nullopt;
-  });
+  server_.be_late(500ms);
   const auto run = [&] {
     Machine machine{{server_.address()}};
     machine.root = root_;
@@ -147,10 +141,7 @@ TEST_F(RemoteProcessesTest, AForkedChildAsksNobodyAndItsParentGoesOn) {
 }
 
 TEST_F(RemoteProcessesTest, AForkInMidRequestLeavesBothProcessesWhole) {
-  server_.set_fault([](const Exchange& exchange) -> std::optional<bool> {
-    exchange.pause(300ms);
-    return std::nullopt;
-  });
+  server_.be_late(300ms);
   Machine machine{{server_.address()}};
   machine.options.wait = 20s;
   machine.builds();

@@ -41,7 +41,7 @@ class RemoteTierTest : public testing::Test {
     return log_;
   }
 
-  ObjectServer server_;
+  RemoteServer server_;
   const std::string label_ = remote::label_of(server_.address());
   Machine machine_{{server_.address()}};
 
@@ -96,10 +96,7 @@ TEST_F(RemoteTierTest, NothingIsStartedBeforeTheFirstMissHere) {
 }
 
 TEST_F(RemoteTierTest, AnAnswerThatComesLateStopsTheBuildThatWasBegun) {
-  server_.set_fault([](const Exchange& exchange) -> std::optional<bool> {
-    exchange.pause(400ms);
-    return std::nullopt;
-  });
+  server_.be_late(400ms);
   const auto fetched = machine_.fetch(1, {.takes = 20s});
   ASSERT_TRUE(fetched) << fetched.error().message;
   EXPECT_EQ(fetched->tier, cache::Tier::kRemote);
@@ -126,7 +123,7 @@ TEST_F(RemoteTierTest, ABuildThatIsQuickerIsTheAnswerAndTheServersFailure) {
 /// A server that is bad in one way.
 struct Bad {
   const char* name;
-  std::function<void(ObjectServer&)> become;
+  std::function<void(RemoteServer&)> become;
 };
 
 class BadServerTest : public RemoteTierTest, public testing::WithParamInterface<Bad> {};
@@ -159,10 +156,10 @@ TEST_P(BadServerTest, CostsThreeWaitsAnOpeningAndIsAskedAgainLater) {
 
 std::vector<Bad> bad_servers() {
   const auto status = [](const char* text) {
-    return [text](ObjectServer& server) { server.set_status(text); };
+    return [text](RemoteServer& server) { server.set_status(text); };
   };
   const auto body = [](std::function<std::string(std::string)> damage) {
-    return [damage](ObjectServer& server) {
+    return [damage](RemoteServer& server) {
       server.set_fault([damage](const Exchange& exchange) {
         exchange.answer("200 OK",
                         damage(signed_body(object_of(1), Machine::signing_key())));
@@ -171,7 +168,7 @@ std::vector<Bad> bad_servers() {
     };
   };
   return {
-      {"Silent", [](ObjectServer& server) { server.be_silent(); }},
+      {"Silent", [](RemoteServer& server) { server.be_silent(); }},
       {"Status500", status("500 Internal Server Error")},
       {"Status503", status("503 Service Unavailable")},
       {"CaptivePortal", body([](auto) { return "<html>pay</html>"; })},
@@ -184,29 +181,29 @@ std::vector<Bad> bad_servers() {
       {"Cut",
        body([](const std::string& text) { return text.substr(0, text.size() - 9); })},
       {"Reset",
-       [](ObjectServer& server) {
+       [](RemoteServer& server) {
          server.set_fault([](const Exchange& exchange) {
            exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nKILN");
            exchange.reset();
-           return false;
+           return true;
          });
        }},
       {"StalledBody",
-       [](ObjectServer& server) {
+       [](RemoteServer& server) {
          server.set_fault([](const Exchange& exchange) {
            exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nKILN");
            exchange.wait_for_its_end();
-           return false;
+           return true;
          });
        }},
-      {"OneByteASecond", [](ObjectServer& server) {
+      {"OneByteASecond", [](RemoteServer& server) {
          server.set_fault([](const Exchange& exchange) {
            exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n");
            for (int i = 0; i < 100 && !exchange.has_stopped(); ++i) {
              exchange.send("x");
              exchange.pause(1s);
            }
-           return false;
+           return true;
          });
        }}};
 }
@@ -236,7 +233,7 @@ TEST_F(RemoteTierTest, NobodyThereCostsNothingWorthMentioning) {
 }
 
 TEST_F(RemoteTierTest, TheSecondServerIsAskedWhereTheFirstHasNothingOrIsDead) {
-  ObjectServer first;
+  RemoteServer first;
   Machine machine{{first.address(), server_.address()}};
   EXPECT_EQ(machine.fetch(0)->server, label_);
   first.set_status("500 Internal Server Error");
@@ -323,10 +320,7 @@ TEST_F(RemoteTierTest, ASourcesOwnErrorIsTheAnswer) {
 TEST_F(RemoteTierTest, AMachineThatCannotBuildLeavesTheServerItsTime) {
   const BuildPlan impossible{.error = Error{ErrorCode::kUnavailable, "no NVRTC"},
                              .begins = false};
-  server_.set_fault([](const Exchange& exchange) -> std::optional<bool> {
-    exchange.pause(500ms);
-    return std::nullopt;
-  });
+  server_.be_late(500ms);
   EXPECT_EQ(machine_.fetch(1, impossible)->tier, cache::Tier::kRemote);
   EXPECT_EQ(machine_.built, 1);
   server_.be_silent();
@@ -338,10 +332,7 @@ TEST_F(RemoteTierTest, AMachineThatCannotBuildLeavesTheServerItsTime) {
 }
 
 TEST_F(RemoteTierTest, WithoutABuildAHitIsWaitedForAndADeadServerByItsLimitsAlone) {
-  server_.set_fault([](const Exchange& exchange) -> std::optional<bool> {
-    exchange.pause(500ms);
-    return std::nullopt;
-  });
+  server_.be_late(500ms);
   const auto hit = machine_.find_alone(1);
   ASSERT_TRUE(hit && *hit);
   EXPECT_EQ((*hit)->tier, cache::Tier::kRemote);
@@ -376,10 +367,7 @@ TEST_F(RemoteTierTest, WithoutARemoteNothingIsFoundThere) {
 }
 
 TEST_F(RemoteTierTest, ThreadsOfAProcessAskOnce) {
-  server_.set_fault([](const Exchange& exchange) -> std::optional<bool> {
-    exchange.pause(200ms);
-    return std::nullopt;
-  });
+  server_.be_late(200ms);
   machine_.options.wait = kForEver;
   machine_.builds();
   std::atomic<int> remote = 0;
@@ -437,9 +425,9 @@ TEST_F(RemoteTierTest, CredentialsAreReadAgainOnceAndThenTheServerIsLeftAlone) {
   };
   write_auth("stale-secret");
   machine_.options.files.auth = auth;
-  server_.set_fault([](const Exchange& exchange) -> std::optional<bool> {
+  server_.set_fault([](const Exchange& exchange) {
     if (exchange.head.find("Bearer new-secret\r\n") != std::string::npos)
-      return std::nullopt;
+      return false;
     exchange.answer("401 Unauthorized", "stale-secret");
     return true;
   });

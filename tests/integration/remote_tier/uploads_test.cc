@@ -21,7 +21,7 @@ class UploadsTest : public testing::Test {
     }
     return *builder_;
   }
-  static std::vector<remote::ServerAddress> written(const ObjectServer& server) {
+  static std::vector<remote::ServerAddress> written(const RemoteServer& server) {
     remote::ServerAddress address = server.address();
     address.mode = remote::Mode::kReadWrite;
     return {address};
@@ -31,15 +31,15 @@ class UploadsTest : public testing::Test {
                              remote::label_of(server_.address()));
   }
   void be_silent_to(const std::string& method) {
-    server_.set_fault([method](const Exchange& exchange) -> std::optional<bool> {
+    server_.set_fault([method](const Exchange& exchange) {
       if (!exchange.head.starts_with(method))
-        return std::nullopt;
+        return false;
       exchange.wait_for_its_end();
-      return false;
+      return true;
     });
   }
 
-  ObjectServer server_;
+  RemoteServer server_;
 
  private:
   std::unique_ptr<Machine> builder_;
@@ -63,9 +63,9 @@ TEST_F(UploadsTest, WhatOneMachineBuildsEveryOtherHas) {
 
 TEST_F(UploadsTest, WhatTheServerHasIsNotSentAgain) {
   // It comes there while this machine builds it.
-  server_.set_fault([](const Exchange& exchange) -> std::optional<bool> {
+  server_.set_fault([](const Exchange& exchange) {
     if (!exchange.head.starts_with("GET "))
-      return std::nullopt;
+      return false;
     exchange.answer("404 Not Found", "");
     return true;
   });
@@ -91,9 +91,9 @@ TEST_F(UploadsTest, AServerThatIsFullOrTakesNoneIsStillRead) {
   for (const char* status : {"507 Insufficient Storage", "413 Payload Too Large",
                              "403 Forbidden", "405 Method Not Allowed", "500 No"}) {
     SCOPED_TRACE(status);
-    server_.set_fault([status](const Exchange& exchange) -> std::optional<bool> {
+    server_.set_fault([status](const Exchange& exchange) {
       if (!exchange.head.starts_with("PUT "))
-        return std::nullopt;
+        return false;
       exchange.answer(status, "");
       return true;
     });
@@ -122,11 +122,11 @@ TEST_F(UploadsTest, AtMostSixtyFourWaitAndTheRestIsDroppedAndCounted) {
 }
 
 TEST_F(UploadsTest, AServerThatTakesNoUploadsCostsTheEndOfAProcessNoWait) {
-  server_.set_fault([](const Exchange& exchange) -> std::optional<bool> {
+  server_.set_fault([](const Exchange& exchange) {
     if (!exchange.head.starts_with("HEAD "))
-      return std::nullopt;
+      return false;
     exchange.reset();
-    return false;
+    return true;
   });
   for (int i = 0; i < 30; ++i) ASSERT_TRUE(builder().fetch(i));
   const auto began = Clock::now();
@@ -150,9 +150,9 @@ TEST_F(UploadsTest, AServerThatIsSlowToTakeThemHoldsUpNoBuild) {
 
 TEST_F(UploadsTest, AHalfWrittenUploadIsNeverAnObject) {
   // The server keeps the half of what it is sent, and says that all is well.
-  server_.set_fault([&](const Exchange& exchange) -> std::optional<bool> {
+  server_.set_fault([&](const Exchange& exchange) {
     if (!exchange.head.starts_with("PUT "))
-      return std::nullopt;
+      return false;
     server_.put(object_of(1).key(), exchange.body.substr(0, exchange.body.size() / 2));
     exchange.answer("201 Created", "");
     return true;
@@ -166,16 +166,16 @@ TEST_F(UploadsTest, AHalfWrittenUploadIsNeverAnObject) {
 }
 
 TEST_F(UploadsTest, EachServerThatIsWrittenGetsThem) {
-  ObjectServer second;
-  ObjectServer read;
+  RemoteServer second;
+  RemoteServer read;
   auto servers = written(server_);
   servers.push_back(read.address());
   servers.push_back(written(second).front());
   Machine machine(servers);
   machine.options.signers = {Machine::signing_key().signer()};
-  server_.set_fault([](const Exchange& exchange) -> std::optional<bool> {
+  server_.set_fault([](const Exchange& exchange) {
     if (!exchange.head.starts_with("PUT "))
-      return std::nullopt;
+      return false;
     exchange.answer("507 Insufficient Storage", "");
     return true;
   });

@@ -91,6 +91,17 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
   EXPECT_EQ(config.log_level, "debug");
 }
 
+TEST(ConfigTest, ARankIsWhatALauncherSaysFirst) {
+  const auto rank_of = [](std::map<std::string, std::string> variables) {
+    return read_config(environment(std::move(variables))).value().rank;
+  };
+  EXPECT_EQ(rank_of({}), std::nullopt);
+  EXPECT_EQ(rank_of({{"RANK", "3"}, {"SLURM_PROCID", "4"}}), 3U);
+  EXPECT_EQ(rank_of({{"RANK", "the first"}, {"SLURM_PROCID", "0"}}), 0U);
+  EXPECT_EQ(rank_of({{"OMPI_COMM_WORLD_RANK", "5"}}), 5U);
+  EXPECT_EQ(rank_of({{"PMI_RANK", "-1"}}), std::nullopt);
+}
+
 TEST(ConfigTest, AWrongValueNamesItsVariable) {
   for (const auto& [name, value] :
        std::map<std::string, std::string>{{"KILN_CACHE_SIZE", "lots"},
@@ -119,7 +130,9 @@ TEST(ConfigTest, TheReferenceNamesExactlyTheVariablesThatAreRead) {
   std::set<std::string> documented;
   for (const EnvironmentVariable& variable : environment_reference())
     documented.insert(variable.name);
-  for (const char* foreign : {"HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"})
+  for (const char* foreign :
+       {"HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "RANK", "SLURM_PROCID",
+        "OMPI_COMM_WORLD_RANK", "PMI_RANK", "TRACEPARENT"})
     asked.erase(foreign);
   EXPECT_EQ(asked, documented);
 }

@@ -4,6 +4,9 @@
 
 #include <cerrno>
 #include <set>
+#include <string>
+#include <thread>
+#include <vector>
 
 namespace kiln::cache {
 namespace {
@@ -21,6 +24,22 @@ TEST(Counters, EveryCounterHasANameOfItsOwn) {
   EXPECT_EQ(counts.at("publish_refused.other"), 1U);
   EXPECT_FALSE(counts.contains("corrupt.unknown"));
   EXPECT_FALSE(counts.contains(""));
+}
+
+TEST(Counters, NamesOfRunTimeAreCountedFromAnyThread) {
+  Counters counters;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 1000; ++i)
+        counters.add_named("remote_requests.get.hit.h:" + std::to_string(i % 10), 2);
+    });
+  for (std::thread& thread : threads) thread.join();
+  const auto counts = counters.snapshot();
+  EXPECT_EQ(counts.size(), 10U);
+  EXPECT_EQ(counts.at("remote_requests.get.hit.h:7"), 800U);
+  EXPECT_EQ(counters.take_unwritten().at("remote_requests.get.hit.h:7"), 800U);
+  EXPECT_TRUE(counters.take_unwritten().empty());
 }
 
 TEST(Counters, AreWrittenDownOnce) {

@@ -32,12 +32,12 @@ cache::Stats some_stats() {
 /// Each sample with its value; a failure for every line that the grammar does not have.
 std::map<std::string, std::string> samples_of(const std::string& text) {
   static const std::regex kMeta(
-      "# (TYPE [a-zA-Z_:][a-zA-Z0-9_:]* (counter|gauge)|UNIT "
+      "# (TYPE [a-zA-Z_:][a-zA-Z0-9_:]* (counter|gauge|histogram)|UNIT "
       "([a-zA-Z_:][a-zA-Z0-9_:]*) "
       "([a-z]+)|HELP [a-zA-Z_:][a-zA-Z0-9_:]* [^\"\\\\]*)");
   static const std::regex kSample(
-      "([a-zA-Z_:][a-zA-Z0-9_:]*)(\\{[a-zA-Z_][a-zA-Z0-9_]*=\"[^\"\\\\]*\"\\})? "
-      "([0-9]+)");
+      "([a-zA-Z_:][a-zA-Z0-9_:]*)(\\{[a-zA-Z_][a-zA-Z0-9_]*=\"[^\"\\\\]*\""
+      "(?:,[a-zA-Z_][a-zA-Z0-9_]*=\"[^\"\\\\]*\")*\\})? ([0-9.]+)");
   std::map<std::string, std::string> samples;
   std::set<std::string> families;
   std::string family;
@@ -63,7 +63,12 @@ std::map<std::string, std::string> samples_of(const std::string& text) {
       continue;
     }
     EXPECT_TRUE(std::regex_match(line, part, kSample)) << line;
-    EXPECT_EQ(part[1], type == "counter" ? family + "_total" : family) << line;
+    if (type == "histogram")
+      EXPECT_TRUE(part[1] == family + "_bucket" || part[1] == family + "_count" ||
+                  part[1] == family + "_sum")
+          << line;
+    else
+      EXPECT_EQ(part[1], type == "counter" ? family + "_total" : family) << line;
     EXPECT_TRUE(samples.emplace(part[1].str() + part[2].str(), part[3]).second)
         << "twice: " << line;
   }
@@ -101,6 +106,64 @@ TEST(OpenMetrics, AHitIsCountedInOneTier) {
   stats.counters["seed_hits"] = 11;
   EXPECT_EQ(samples_of(openmetrics_text(stats)).at("kiln_gets_total{tier=\"disk\"}"),
             "0");
+}
+
+TEST(OpenMetrics, WhatRemotesWereAskedIsCountedByServerMethodAndResult) {
+  cache::Stats stats;
+  stats.counters = {{"hits", 10},
+                    {"remote_hits", 3},
+                    {"seed_hits", 2},
+                    {"remote_breaker_open.c.example.com:8080", 1},
+                    {"remote_bytes.received", 1000},
+                    {"remote_bytes.sent", 20},
+                    {"remote_microseconds", 1'250'003},
+                    {"remote_rejected.signature", 1},
+                    {"remote_requests.get.hit.c.example.com:8080", 3},
+                    {"remote_requests.get.overtaken.[::1]:80", 4},
+                    {"remote_seconds.0.025", 5},
+                    {"remote_seconds.1", 1},
+                    {"remote_seconds.inf", 1},
+                    {"uploads_dropped", 6}};
+  auto samples = samples_of(openmetrics_text(stats));
+  std::erase_if(samples, [](const auto& sample) {
+    return sample.first.starts_with("kiln_remote_seconds_bucket");
+  });
+  for (const char* gauge : {"kiln_entries", "kiln_size_bytes", "kiln_limit_bytes"})
+    samples.erase(gauge);
+  EXPECT_EQ(samples,
+            (std::map<std::string, std::string>{
+                {"kiln_gets_total{tier=\"disk\"}", "5"},
+                {"kiln_gets_total{tier=\"remote\"}", "3"},
+                {"kiln_gets_total{tier=\"seed\"}", "2"},
+                {"kiln_remote_breaker_open_total{server=\"c.example.com:8080\"}", "1"},
+                {"kiln_remote_bytes_total{direction=\"received\"}", "1000"},
+                {"kiln_remote_bytes_total{direction=\"sent\"}", "20"},
+                {"kiln_remote_rejected_total{check=\"signature\"}", "1"},
+                {"kiln_remote_requests_total{method=\"get\",result=\"hit\","
+                 "server=\"c.example.com:8080\"}",
+                 "3"},
+                {"kiln_remote_requests_total{method=\"get\",result=\"overtaken\","
+                 "server=\"[::1]:80\"}",
+                 "4"},
+                {"kiln_remote_seconds_count", "7"},
+                {"kiln_remote_seconds_sum", "1.250003"},
+                {"kiln_uploads_dropped_total", "6"}}));
+}
+
+TEST(OpenMetrics, AHistogramsBucketsAddUp) {
+  cache::Stats stats;
+  stats.counters = {
+      {"remote_seconds.0.025", 5}, {"remote_seconds.1", 1}, {"remote_seconds.inf", 1}};
+  const auto samples = samples_of(openmetrics_text(stats));
+  const auto bucket = [&](const char* bound) {
+    return samples.at("kiln_remote_seconds_bucket{le=\"" + std::string(bound) + "\"}");
+  };
+  EXPECT_EQ(bucket("0.01"), "0");
+  EXPECT_EQ(bucket("0.025"), "5");
+  EXPECT_EQ(bucket("0.5"), "5");
+  EXPECT_EQ(bucket("1"), "6");
+  EXPECT_EQ(bucket("10"), "6");
+  EXPECT_EQ(bucket("+Inf"), "7");
 }
 
 TEST(OpenMetrics, ACacheWithoutCountsIsWhole) {
