@@ -94,7 +94,7 @@ TEST_F(ProgramFleetTest, WhatADeadShardOwesIsBuiltAfterTheWaitAndSent) {
 TEST_F(ProgramFleetTest, WithoutShardsAPullComesFirstAndDoesNotWait) {
   warm("cache", {"--push", "--template", "tiny_fwd:dtype=f16"});
   for (const auto& [path, bytes] : server_.files()) {
-    server_.put_file(path, "");  // one of them is damaged
+    server_.put(path, "");  // one of them is damaged
     break;
   }
   const json report = warm("node", {"--pull"});
@@ -111,15 +111,16 @@ TEST_F(ProgramFleetTest, WhatTheServerHasIsNotSentAgain) {
   EXPECT_EQ(again["hits"], kKernels);
   EXPECT_EQ(again["push"]["sent"], 0);
   EXPECT_EQ(again["push"]["already_there"], kKernels);
-  EXPECT_EQ(server_.requests("PUT"), kKernels);
+  EXPECT_EQ(server_.count("PUT"), kKernels);
   // What was pulled is not sent to where it comes from.
   const json node = warm("node", {"--pull", "--push"});
   EXPECT_EQ(node["push"]["already_there"], 0);
 }
 
 TEST_F(ProgramFleetTest, AServerThatTakesNothingCostsAnExitStatusAndNoKernel) {
-  server_.set_fault([](const test::Exchange& exchange) {
-    if (!exchange.head.starts_with("PUT "))
+  server_.set_fault([](const test::Exchange& exchange, const std::string& method,
+                       const std::string&) {
+    if (method != "PUT")
       return false;
     exchange.answer("405 Not Allowed", "");
     return true;
@@ -142,7 +143,7 @@ TEST_F(ProgramFleetTest, ADryRunAsksNobody) {
   const json report =
       warm("cache", {"--dry-run", "--shard", "0/2", "--push", "--pull"});
   EXPECT_EQ(report["missing"], kKernels - report["shard"]["elsewhere"].get<int>());
-  EXPECT_EQ(server_.requests(), 0);
+  EXPECT_EQ(server_.heads().size(), 0U);
 }
 
 TEST_F(ProgramFleetTest, WordsThatCannotWorkAreRefused) {
@@ -163,8 +164,7 @@ TEST_F(ProgramFleetTest, WordsThatCannotWorkAreRefused) {
 
 TEST_F(ProgramFleetTest, AStopEndsTheWaitForOthers) {
   auto running = start("node", {"--shard", "0/2", "--pull", "--wait", "60"});
-  ASSERT_TRUE(
-      test::eventually(seconds(30), [&] { return server_.requests("HEAD") > 0; }));
+  ASSERT_TRUE(test::eventually(seconds(30), [&] { return server_.count("HEAD") > 0; }));
   running.signal(SIGTERM);
   const auto began = Clock::now();
   const auto stopped = running.finish();

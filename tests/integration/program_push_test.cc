@@ -66,7 +66,7 @@ class ProgramPushTest : public testing::Test {
     return place(name);
   }
 
-  ObjectServer holder_;  // of no test: a second server
+  const ObjectServer holder_;  // of no test: a second server
   ObjectServer server_;
   test::KilnProgram kiln_;
 };
@@ -83,13 +83,13 @@ TEST_F(ProgramPushTest, WhatIsPushedIsPulledOnAnotherMachine) {
   const json again = push();
   EXPECT_EQ(again["sent"], 0);
   EXPECT_EQ(again["already_there"], kObjects);
-  EXPECT_EQ(server_.requests("PUT"), kObjects);
+  EXPECT_EQ(server_.count("PUT"), kObjects);
   use_cache("node");
   const json pulled = pull();
   EXPECT_EQ(pulled["pulled"], kObjects);
   EXPECT_EQ(pulled["bytes"], pushed["bytes"]);
   EXPECT_EQ(pull()["hits"], kObjects);
-  EXPECT_EQ(server_.requests("GET"), kObjects);
+  EXPECT_EQ(server_.count("GET"), kObjects);
   EXPECT_EQ(kiln_.json_of({"verify"})["checked"], kObjects);
   kiln_.set("KILN_NO_JIT", "1");
   kiln_.set("KILN_REMOTE_MODE", "off");
@@ -125,7 +125,7 @@ TEST_F(ProgramPushTest, OnlyWhatATrustedKeySignedIsPulled) {
   EXPECT_EQ(refused["pulled"], 0);
   EXPECT_EQ(refused["failed"], kObjects);
   EXPECT_EQ(refused["problems"][0]["error"]["code"], "untrusted");
-  EXPECT_EQ(server_.requests("GET"), kObjects) << "not asked for again";
+  EXPECT_EQ(server_.count("GET"), kObjects) << "not asked for again";
 }
 
 TEST_F(ProgramPushTest, APushWithReplaceSignsAnew) {
@@ -163,12 +163,13 @@ TEST_F(ProgramPushTest, WhatIsDamagedHereIsNotSent) {
 TEST_F(ProgramPushTest, FailuresAreRepeatedAndARestIsKept) {
   warm();
   std::atomic<int> failures = 0;
-  server_.set_fault([&](const Exchange& exchange) {
-    if (!exchange.head.starts_with("PUT ") || ++failures > 2)
-      return false;
-    exchange.answer("503 Service Unavailable", "");
-    return true;
-  });
+  server_.set_fault(
+      [&](const Exchange& exchange, const std::string& method, const std::string&) {
+        if (method != "PUT" || ++failures > 2)
+          return false;
+        exchange.answer("503 Service Unavailable", "");
+        return true;
+      });
   EXPECT_EQ(push()["sent"], kObjects);
   EXPECT_GT(failures, 2);
   // 429 and a second of rest, once: nobody asks meanwhile.
@@ -176,7 +177,8 @@ TEST_F(ProgramPushTest, FailuresAreRepeatedAndARestIsKept) {
   std::atomic<bool> has_asked = false;
   std::atomic<Clock::rep> rests_until = 0;
   std::atomic<int> too_early = 0;
-  server_.set_fault([&](const Exchange& exchange) {
+  server_.set_fault([&](const Exchange& exchange, const std::string&,
+                        const std::string&) {
     if (has_asked.exchange(true)) {
       // Requests that were on their way are no mistake.
       const auto left = rests_until.load() - Clock::now().time_since_epoch().count();
@@ -231,14 +233,15 @@ TEST_F(ProgramPushTest, NewCredentialsAreReadInTheMiddle) {
   const std::string auth = kiln_.write("auth", "bearer old");
   ::chmod(auth.c_str(), 0600);
   std::atomic<int> puts = 0;
-  server_.set_fault([&](const Exchange& exchange) {
-    const bool is_old = exchange.head.find("Bearer old") != std::string::npos;
-    if (!exchange.head.starts_with("PUT ") || !is_old || ++puts <= 2)
-      return false;
-    kiln_.write("auth", "bearer new");
-    exchange.answer("401 Unauthorized", "");
-    return true;
-  });
+  server_.set_fault(
+      [&](const Exchange& exchange, const std::string& method, const std::string&) {
+        const bool is_old = exchange.head.find("Bearer old") != std::string::npos;
+        if (method != "PUT" || !is_old || ++puts <= 2)
+          return false;
+        kiln_.write("auth", "bearer new");
+        exchange.answer("401 Unauthorized", "");
+        return true;
+      });
   EXPECT_EQ(push({"--auth", auth})["sent"], kObjects);
   EXPECT_GT(puts, 2);
 }
@@ -248,10 +251,11 @@ TEST_F(ProgramPushTest, NoOutputHasASecret) {
   const std::string auth = kiln_.write("auth", "bearer hunter2");
   ::chmod(auth.c_str(), 0600);
   kiln_.set("KILN_LOG", "trace");
-  server_.set_fault([&](const Exchange& exchange) {
-    exchange.answer("403 Forbidden", "hunter2");
-    return true;
-  });
+  server_.set_fault(
+      [&](const Exchange& exchange, const std::string&, const std::string&) {
+        exchange.answer("403 Forbidden", "hunter2");
+        return true;
+      });
   const auto refused = kiln_.run({"push", "--sign", place("ours"), "--auth", auth});
   EXPECT_EQ(refused.status, 1);
   EXPECT_THAT(refused.text(), AllOf(HasSubstr("403"), Not(HasSubstr("hunter2"))));
@@ -300,13 +304,13 @@ TEST_F(ProgramPushTest, WrongWordsAreRefusedBeforeAnythingIsSent) {
 
 TEST_F(ProgramPushTest, AStopEndsAPushAtOnce) {
   warm();
-  server_.set_fault([](const Exchange& exchange) {
-    exchange.wait_for_its_end();
-    return true;
-  });
+  server_.set_fault(
+      [](const Exchange& exchange, const std::string&, const std::string&) {
+        exchange.wait_for_its_end();
+        return true;
+      });
   auto running = kiln_.start({"push", "--sign", place("ours"), "--json"});
-  ASSERT_TRUE(
-      test::eventually(seconds(20), [&] { return server_.requests("HEAD") > 0; }));
+  ASSERT_TRUE(test::eventually(seconds(20), [&] { return server_.count("HEAD") > 0; }));
   running.signal(SIGINT);
   const auto began = Clock::now();
   const auto stopped = running.finish();
@@ -329,7 +333,7 @@ TEST_F(ProgramPushTest, APackIsOneFileForTheServerAndOneGetForANode) {
   const json pulled = pull({"--pack", "job.kpack.zst"});
   EXPECT_EQ(pulled["stored"], kObjects);
   EXPECT_TRUE(pulled["toolchain"].is_string());
-  EXPECT_EQ(server_.requests("GET"), 2) << "the pack, and its signature";
+  EXPECT_EQ(server_.count("GET"), 2U) << "the pack, and its signature";
   const json kept = pull({"--pack", "job.kpack.zst", "-o", place("kept.kpack.zst")});
   EXPECT_EQ(kept["objects"], kObjects);
   EXPECT_TRUE(fs::exists(place("kept.kpack.zst.minisig")));
@@ -342,8 +346,8 @@ TEST_F(ProgramPushTest, APackNeedsATrustedSignatureUnlessItsServerIsTrusted) {
   const std::string unsigned_pack = pack("plain.kpack");
   const auto refused = kiln_.run({"push", "--pack", unsigned_pack});
   EXPECT_EQ(refused.status, 2) << refused.text();
-  server_.put_file("/kiln/packs/plain.kpack",
-                   read_text_file(unsigned_pack, 1 << 24).value());
+  server_.put("/kiln/packs/plain.kpack",
+              read_text_file(unsigned_pack, 1 << 24).value());
   use_cache("node");
   const json none = kiln_.json_of({"pull", "--pack", "plain"}, 1);
   EXPECT_EQ(none["error"]["code"], "untrusted");
@@ -355,9 +359,9 @@ TEST_F(ProgramPushTest, APackNeedsATrustedSignatureUnlessItsServerIsTrusted) {
   use_cache("other");
   EXPECT_EQ(pull({"--pack", "signed"})["stored"], kObjects);
   // Another pack's signature.
-  server_.put_file("/kiln/packs/plain.kpack.minisig",
-                   server_.files()["/kiln/packs/signed.kpack.minisig"]);
-  server_.put_file("/kiln/packs/plain.kpack", "KILNPACK" + std::string(5000, 'x'));
+  server_.put("/kiln/packs/plain.kpack.minisig",
+              server_.files()["/kiln/packs/signed.kpack.minisig"]);
+  server_.put("/kiln/packs/plain.kpack", "KILNPACK" + std::string(5000, 'x'));
   use_cache("third");
   EXPECT_EQ(kiln_.json_of({"pull", "--pack", "plain"}, 1)["error"]["code"],
             "untrusted");
@@ -370,8 +374,7 @@ TEST_F(ProgramPushTest, APackThatIsMadeMeanwhileIsWaitedFor) {
   use_cache("node");
   EXPECT_EQ(kiln_.json_of({"pull", "--pack", "job"}, 2)["error"]["code"], "not_found");
   auto waiting = kiln_.start({"pull", "--pack", "job", "--wait", "30", "--json"});
-  ASSERT_TRUE(
-      test::eventually(seconds(20), [&] { return server_.requests("GET") > 4; }));
+  ASSERT_TRUE(test::eventually(seconds(20), [&] { return server_.count("GET") > 4; }));
   EXPECT_EQ(kiln_.json_of({"push", "--pack", file})["sent"], 1);
   EXPECT_EQ(waiting.finish().json()["stored"], kObjects);
 }
@@ -382,8 +385,7 @@ TEST_F(ProgramPushTest, ObjectsThatAreBuiltMeanwhileAreWaitedFor) {
     use_cache("node");
     return kiln_.start(Arguments{"pull", "--wait", "30", "--json"} + kTiny);
   }();
-  ASSERT_TRUE(
-      test::eventually(seconds(20), [&] { return server_.requests("HEAD") > 0; }));
+  ASSERT_TRUE(test::eventually(seconds(20), [&] { return server_.count("HEAD") > 0; }));
   kiln_.set("KILN_CACHE_DIR", kiln_.cache_dir());
   EXPECT_EQ(push()["sent"], kObjects);
   const auto finished = waiting.finish();

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "remote/client/servers.h"
-#include "tests/support/object_server.h"
 #include "tests/support/program.h"
+#include "tests/support/remote_server.h"
 
 namespace kiln {
 namespace {
@@ -60,7 +60,7 @@ class ProgramRemoteTest : public testing::Test {
     return hits;
   }
 
-  test::ObjectServer server_;
+  test::RemoteServer server_;
   test::KilnProgram kiln_;
 };
 

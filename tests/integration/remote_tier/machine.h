@@ -18,8 +18,8 @@
 #include "cache/cache.h"
 #include "codec/private_key.h"
 #include "remote/client/remote.h"
-#include "tests/support/object_server.h"
 #include "tests/support/paths.h"
+#include "tests/support/remote_server.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
 
@@ -175,7 +175,7 @@ class Machine {
 };
 
 /// A server that has the objects 0 to `count` - 1, signed.
-inline void fill(ObjectServer& server, int count) {
+inline void fill(RemoteServer& server, int count) {
   for (int i = 0; i < count; ++i)
     server.put(SampleObject(i).key(),
                signed_body(object_of(i), Machine::signing_key()));

@@ -71,7 +71,7 @@ class RemoteProcessesTest : public testing::Test {
 
   const TempDir dir_;
   const std::filesystem::path root_ = dir_.path() / "root";
-  ObjectServer server_;
+  RemoteServer server_;
   const SharedWithChildren<Ends> ends_;
 };
 

@@ -41,7 +41,7 @@ class RemoteTierTest : public testing::Test {
     return log_;
   }
 
-  ObjectServer server_;
+  RemoteServer server_;
   const std::string label_ = remote::label_of(server_.address());
   Machine machine_{{server_.address()}};
 
@@ -123,7 +123,7 @@ TEST_F(RemoteTierTest, ABuildThatIsQuickerIsTheAnswerAndTheServersFailure) {
 /// A server that is bad in one way.
 struct Bad {
   const char* name;
-  std::function<void(ObjectServer&)> become;
+  std::function<void(RemoteServer&)> become;
 };
 
 class BadServerTest : public RemoteTierTest, public testing::WithParamInterface<Bad> {};
@@ -156,10 +156,10 @@ TEST_P(BadServerTest, CostsThreeWaitsAnOpeningAndIsAskedAgainLater) {
 
 std::vector<Bad> bad_servers() {
   const auto status = [](const char* text) {
-    return [text](ObjectServer& server) { server.set_status(text); };
+    return [text](RemoteServer& server) { server.set_status(text); };
   };
   const auto body = [](std::function<std::string(std::string)> damage) {
-    return [damage](ObjectServer& server) {
+    return [damage](RemoteServer& server) {
       server.set_fault([damage](const Exchange& exchange) {
         exchange.answer("200 OK",
                         damage(signed_body(object_of(1), Machine::signing_key())));
@@ -168,7 +168,7 @@ std::vector<Bad> bad_servers() {
     };
   };
   return {
-      {"Silent", [](ObjectServer& server) { server.be_silent(); }},
+      {"Silent", [](RemoteServer& server) { server.be_silent(); }},
       {"Status500", status("500 Internal Server Error")},
       {"Status503", status("503 Service Unavailable")},
       {"CaptivePortal", body([](auto) { return "<html>pay</html>"; })},
@@ -181,7 +181,7 @@ std::vector<Bad> bad_servers() {
       {"Cut",
        body([](const std::string& text) { return text.substr(0, text.size() - 9); })},
       {"Reset",
-       [](ObjectServer& server) {
+       [](RemoteServer& server) {
          server.set_fault([](const Exchange& exchange) {
            exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nKILN");
            exchange.reset();
@@ -189,14 +189,14 @@ std::vector<Bad> bad_servers() {
          });
        }},
       {"StalledBody",
-       [](ObjectServer& server) {
+       [](RemoteServer& server) {
          server.set_fault([](const Exchange& exchange) {
            exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nKILN");
            exchange.wait_for_its_end();
            return true;
          });
        }},
-      {"OneByteASecond", [](ObjectServer& server) {
+      {"OneByteASecond", [](RemoteServer& server) {
          server.set_fault([](const Exchange& exchange) {
            exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n");
            for (int i = 0; i < 100 && !exchange.has_stopped(); ++i) {
@@ -233,7 +233,7 @@ TEST_F(RemoteTierTest, NobodyThereCostsNothingWorthMentioning) {
 }
 
 TEST_F(RemoteTierTest, TheSecondServerIsAskedWhereTheFirstHasNothingOrIsDead) {
-  ObjectServer first;
+  RemoteServer first;
   Machine machine{{first.address(), server_.address()}};
   EXPECT_EQ(machine.fetch(0)->server, label_);
   first.set_status("500 Internal Server Error");

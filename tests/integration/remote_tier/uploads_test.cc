@@ -21,7 +21,7 @@ class UploadsTest : public testing::Test {
     }
     return *builder_;
   }
-  static std::vector<remote::ServerAddress> written(const ObjectServer& server) {
+  static std::vector<remote::ServerAddress> written(const RemoteServer& server) {
     remote::ServerAddress address = server.address();
     address.mode = remote::Mode::kReadWrite;
     return {address};
@@ -39,7 +39,7 @@ class UploadsTest : public testing::Test {
     });
   }
 
-  ObjectServer server_;
+  RemoteServer server_;
 
  private:
   std::unique_ptr<Machine> builder_;
@@ -166,8 +166,8 @@ TEST_F(UploadsTest, AHalfWrittenUploadIsNeverAnObject) {
 }
 
 TEST_F(UploadsTest, EachServerThatIsWrittenGetsThem) {
-  ObjectServer second;
-  ObjectServer read;
+  RemoteServer second;
+  RemoteServer read;
   auto servers = written(server_);
   servers.push_back(read.address());
   servers.push_back(written(second).front());
