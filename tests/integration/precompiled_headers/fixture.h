@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "compile/worker/compile_log.h"
-#include "tests/support/compile_jobs.h"
+#include "tests/integration/precompiled_headers/why_none.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/template_family.h"
 
@@ -45,11 +45,8 @@ inline std::string warnings(const cache::StoredObject& object) {
 class PrecompiledHeadersTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (test::real_nvrtc().nvrtc.empty())
-      GTEST_SKIP() << "no NVRTC";
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer's memory is in the place of the headers";
-#endif
+    if (const auto why = test::why_no_precompiled_headers(); !why.empty())
+      GTEST_SKIP() << why;
     fs::create_directories(own_);
     std::string all;
     for (int i = 0; i < kHeaders; ++i) {
@@ -82,9 +79,7 @@ class PrecompiledHeadersTest : public testing::Test {
     EXPECT_TRUE(fetched) << fetched.error().message;
     return fetched ? *std::move(fetched) : Fetched{};
   }
-  Fetched fetch(int number) {
-    return fetch(source(number));
-  }
+  Fetched fetch(int number) { return fetch(source(number)); }
   [[nodiscard]] std::uint64_t count(Counter counter) const {
     return test::counted(*service_, counter);
   }

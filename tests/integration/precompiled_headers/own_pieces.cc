@@ -72,6 +72,12 @@ constexpr Header kHeaders[] = {
      "__device__ inline auto make_adder(int x) { return [x](int y) { return x + y; }; "
      "}\n__device__ inline int uses_adder(int x) { return make_adder(x)(2) + "
      "sum_of(1, x, 'c'); }\nextern template __device__ int rank_of<char>(char);\n"},
+    {"pending.h",
+     "template <int N> struct Constant { static constexpr int value = N; };\ntemplate "
+     "<class T> __device__ T pending(T x) { return x + Constant<sizeof(T)>::value; }\n"
+     "__device__ inline int uses_pending(int x) { return pending(x) + "
+     "int(pending(2.f)) "
+     "+ int(pending(1LL)); }\n"},
     {"type_names.h",
      "template <class T> __device__ const char* name_of(T) { return "
      "__PRETTY_FUNCTION__; "
@@ -122,6 +128,10 @@ constexpr Piece kOwnPieces[] = {
     {"kernel_templates", "deferred.h", "*n = 1;",
      "template <class T> __global__ void scaled(T* x, T y) { *x *= y + T(rank_of(y)); "
      "}\n"},
+    // The variables of the image in another order if the header's are instantiated
+    // first.
+    {"pending_instantiations", "pending.h",
+     "*n = uses_pending(*n) + Constant<77>::value + Constant<78>::value;"},
     {"instantiated", "deferred.h", "*n = rank_of(3.f);",
      "template __device__ int rank_of<double>(double);\n"},
     {"type_names", "type_names.h",
