@@ -12,7 +12,7 @@ import subprocess
 import time
 
 import pytest
-from test_admin import PAGE, PRESET, machine, recipe
+from test_admin import PAGE, PRESET, here, machine, recipe
 
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 missing = [each for each in ("slurmctld", "slurmd", "sbatch") if not shutil.which(each, path=PATH)]
@@ -36,10 +36,7 @@ def slurm(machine):
     folder.mkdir()
     host, user, ports = socket.gethostname().split(".")[0], getpass.getuser(), free_ports(2)
     prolog = folder / "prolog"
-    code = recipe("prolog")
-    for place, name in {"/srv/kiln": "srv/kiln", "/var/lib/kiln": "var/kiln"}.items():
-        code = code.replace(place, str(machine.folder / name))
-    prolog.write_text(code)
+    prolog.write_text(here(recipe("prolog"), machine.folder))
     prolog.chmod(0o755)
     (folder / "slurm.conf").write_text(
         f"""ClusterName=kiln
@@ -95,7 +92,7 @@ def test_an_array_warms_a_second_job_packs_and_the_prolog_brings_the_cache_to_th
         return job, out.read_text() if out.exists() else ""
 
     script = machine.folder / "warm.sh"
-    script.write_text(recipe("kiln-warm").replace("/srv/kiln", str(machine.folder / "srv/kiln")))
+    script.write_text(here(recipe("kiln-warm"), machine.folder))
     array, _ = submit(str(script))
     wrapped = re.search(r"--wrap '([^']*)'", PAGE)[1].replace("\n", " ")
     submit(f"--dependency=afterok:{array} --wrap '{wrapped}'")
