@@ -222,11 +222,11 @@ class Runner {
       return {};
     return fail(
         ErrorCode::kUnavailable,
-        fmt::format("nothing is built, since nothing can be stored: the cache is {}: "
-                    "{}; it has {} of the {} that are wanted",
+        fmt::format("nothing is built, since nothing can be stored ({} of the {} that "
+                    "are wanted are there): the cache is {}: {}",
+                    report_.items.size() - rest.size(), report_.items.size(),
                     cache.mode() == cache::Mode::kOff ? "off" : "read-only",
-                    cache.mode_reason(), report_.items.size() - rest.size(),
-                    report_.items.size()));
+                    cache.mode_reason()));
   }
 
   /// True once a few results in a row could not be written. One that is not stored for

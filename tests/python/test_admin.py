@@ -19,16 +19,22 @@ PAGE = (ROOT / "docs/admin.md").read_text()
 PRESET = "warm --preset llama-3-8b --arch 8.0,9.0"
 
 
+def here(code, folder):
+    """Code of the page with folders of the test in the places of /srv and others, and with this program."""
+    places = {"/srv/kiln": "srv/kiln", "/var/lib/kiln": "var/kiln", "/opt/nvrtc-12": "opt/nvrtc-12"}
+    for place, name in places.items():
+        code = code.replace(place, str(folder / name))
+    return code.replace("PATH=/usr/bin:", f"PATH={KIT.parent / 'bin'}:/usr/bin:")
+
+
 @pytest.fixture
 def machine(tmp_path):
     """Runs shell code of the page on a machine whose /srv and /var/lib are folders of the test."""
-    places = {"/srv/kiln": "srv/kiln", "/var/lib/kiln": "var/kiln", "/opt/nvrtc-12": "opt/nvrtc-12"}
     (tmp_path / "srv/kiln").mkdir(parents=True)
     tmp_path.chmod(0o755)
 
     def run(code, *, status=0, **changes):
-        for place, folder in places.items():
-            code = code.replace(place, str(tmp_path / folder))
+        code = here(code, tmp_path)
         bash = code.startswith("#!/bin/bash")
         env = environment(
             tmp_path, KILN_NVRTC=str(KIT / "libkiln-fake-nvrtc.so"), KILN_CACHE_DIR=None,

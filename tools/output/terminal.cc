@@ -83,7 +83,7 @@ std::vector<std::size_t> fit(const std::vector<Column>& columns,
     return sum;
   };
   // Before a column goes, a long one loses letters.
-  constexpr std::size_t kBegunCut = 40;
+  constexpr std::size_t kBegunCut = 36;
   const auto total_if_cut = [&] {
     std::size_t sum = total();
     for (const std::size_t i : shown) {

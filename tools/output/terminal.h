@@ -39,7 +39,7 @@ struct Column {
   std::string title;
   Align align = Align::kLeft;
   /// Where the table is too wide, the column with the highest number is left out first,
-  /// if cutting others to 40 columns is not enough. 0: it stays.
+  /// if cutting others to 36 columns is not enough. 0: it stays.
   int leave_out = 0;
   /// Those that stay are made narrower, the last one first: cut short, or
   bool may_be_cut = false;

@@ -51,7 +51,7 @@ TEST_F(TerminalTest, ATableThatIsTooWideLosesColumnsAndThenLetters) {
   EXPECT_EQ(in(30), "ab12  a_kernel_of_18_let\n");
   EXPECT_EQ(in(20), "ab12  a_kernel_of...\n");
   EXPECT_EQ(in(1), "ab12  a_ker...\n") << "no further";
-  // A long name is cut to 40 letters before a column goes.
+  // A long name is cut before a column goes.
   const std::string table = format_table(
       columns, {{"ab12", std::string(90, 'n'), "1 KiB", "3 d ago"}}, terminal_, 62);
   EXPECT_THAT(table, testing::AllOf(testing::HasSubstr("...  1 KiB  3 d ago"),
