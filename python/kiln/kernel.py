@@ -155,7 +155,8 @@ class Kernel:
         return bytes(library().kernel_image(self._module(self._chosen(None))))
 
     def object_code(self):
-        """A ``cuda.core.ObjectCode`` of the same image, for programs that use cuda.core."""
+        """A ``cuda.core.ObjectCode`` of the same image, for programs that use cuda.core. It has lowered
+        names: ``get_kernel()`` finds a kernel that is ``extern "C"``, or by its mangled name."""
         try:
             from cuda.core import ObjectCode
         except ImportError:
