@@ -151,6 +151,7 @@ class Runner {
       entry.stored = !fetched->not_stored;
       entry.tier = fetched->tier;
       entry.server = fetched->server;
+      note_pulled(item, entry);
       entry.error = fetched->not_stored;
       if (options_.keep_objects)
         entry.object = fetched->object;
@@ -159,6 +160,16 @@ class Runner {
     }
     entry.elapsed = duration_cast<milliseconds>(Clock::now() - began);
     return entry;
+  }
+
+  void note_pulled(const BuildItem& item, BuildEntry& entry) const {
+    if (options_.pulled == nullptr)
+      return;
+    if (const auto at = options_.pulled->find(*key_of(item));
+        at != options_.pulled->end()) {
+      entry.tier = cache::Tier::kRemote;
+      entry.server = at->second;
+    }
   }
 
   Result<Fetched> fetch(const BuildItem& item, bool& is_refused) {

@@ -46,7 +46,7 @@ find_root() {
 }
 
 # install_packages GROUP...: installs the missing packages of these groups; calls apt-get only if there
-# are some. If packages of group "optional" stay missing, it warns; for other groups the script ends.
+# are some. If packages of group "optional" or "full" stay missing, it warns; for others the script ends.
 install_packages() {
   local missing needed reason remedy group
   if ! command -v dpkg-query >/dev/null; then
@@ -73,7 +73,7 @@ install_packages() {
   missing=$(missing_packages "$@")
   [[ -z $missing ]] && return
   for group; do
-    needed=$([[ $group == optional ]] || missing_packages "$group")
+    needed=$([[ $group == optional || $group == full ]] || missing_packages "$group")
     [[ -z $needed ]] ||
       die 3 "$reason, and these packages are missing: $missing"$'\n'"Run as root: $remedy"
   done
@@ -296,29 +296,53 @@ provide_python() {
   [[ -z $python ]] || python_arguments=(-DKILN_PYTHON=ON "-DPython3_EXECUTABLE=$python")
 }
 
-# After provide_python: puts the packages of tools/python/oldest_torch.txt into .deps/oldest-torch, for
-# PYTHONPATH, and adds them to python_arguments. Without them the tests run with the newest torch alone.
-provide_oldest_torch() {
-  local stamp=$deps/installed/oldest-torch place=$deps/oldest-torch log=$deps/.oldest-torch.log
-  local python=$deps/python/bin/python3 pins installed="" lock began=$SECONDS
-  [[ ${python_arguments[0]} == *=ON ]] || return 0
-  pins=$(cat tools/python/{oldest_torch.txt,stub_libraries.py} | sha256sum | cut -c1-64)
-  exec {lock}>"$deps/.lock" && flock -w 1200 "$lock" || return 0
-  [[ ! -d $place/torch ]] || read -r installed <"$stamp" 2>/dev/null || true
+# fetch_folder NAME FILE WHAT CHECK...: after provide_python; puts the packages of tools/python/FILE into
+# .deps/NAME, for PYTHONPATH, and runs CHECK. Without python_arguments or WHAT returns 1.
+fetch_folder() {
+  local file=tools/python/$2 what=$3 place=$deps/$1 stamp=$deps/installed/$1 log=$deps/.$1.log
+  local python=$deps/python/bin/python3 pins installed="" lock began=$SECONDS status=0
+  shift 3
+  [[ ${python_arguments[0]} == *=ON ]] || return 1
+  pins=$(cat "$file" tools/python/stub_libraries.py | sha256sum | cut -c1-64)
+  exec {lock}>"$deps/.lock" && flock -w 1200 "$lock" || return 1
+  [[ ! -d $place ]] || read -r installed <"$stamp" 2>/dev/null || true
   if [[ $installed != "$pins" ]]; then
-    say "fetching the oldest torch for the tests of Python (about 770 MB)"
+    say "fetching $what"
     rm -rf "$place" "$stamp"
-    if "$python" "${pip_install[@]}" --target "$place" -r tools/python/oldest_torch.txt >"$log" 2>&1 &&
-      add_stubs "$python" "$place" >>"$log" 2>&1; then
+    if "$python" "${pip_install[@]}" --target "$place" -r "$file" >"$log" 2>&1 && "$@" >>"$log" 2>&1; then
       echo "$pins" >"$stamp"
-      say "fetched the oldest torch in $((SECONDS - began)) s"
+      say "fetched it in $((SECONDS - began)) s"
     else
-      warn "The oldest torch cannot be had or does not import (see $log): no test of Python runs with it."
-      place=""
+      rm -rf "$place"
+      warn "There cannot be had, or does not import (see $log): $what. Its tests are skipped."
+      status=1
     fi
   fi
   exec {lock}>&-
-  [[ -z $place ]] || python_arguments+=("-DKILN_OLDEST_TORCH=$place")
+  return $status
+}
+
+# Without them the tests run with the newest torch alone, and no test has an S3 server.
+provide_oldest_torch() {
+  fetch_folder oldest-torch oldest_torch.txt "the oldest torch for the tests of Python (about 770 MB)" \
+    add_stubs "$deps/python/bin/python3" "$deps/oldest-torch" || return 0
+  python_arguments+=("-DKILN_OLDEST_TORCH=$deps/oldest-torch")
+}
+provide_s3() {
+  fetch_folder s3 s3_requirements.txt "an S3 server for the tests (about 32 MB)" \
+    env PYTHONPATH="$deps/s3" "$deps/python/bin/python3" -c 'import moto.server' || return 0
+}
+
+# Unpacks nginx into .deps, where none is installed: the package would start it as a service.
+provide_nginx() {
+  local place=$deps/nginx
+  [[ -n $(PATH=$PATH:/usr/sbin:$place/usr/sbin type -P nginx) ]] && return
+  rm -rf "$place"
+  if ! { command -v apt-get && command -v dpkg-deb && mkdir -p "$place" && cd "$place" &&
+    apt-get -q download nginx && dpkg-deb -x nginx_*.deb . && usr/sbin/nginx -v; } >"$deps/.nginx.log" 2>&1; then
+    warn "nginx cannot be had (see $deps/.nginx.log): the tests with it are skipped."
+  fi
+  cd "$root" || exit 3
 }
 
 # ---- Building --------------------------------------------------------------------------------

@@ -377,11 +377,12 @@ say_failed_tests() { # say_failed_tests PRESET: prints the output of the failed 
 # ---- The run ---------------------------------------------------------------------------------
 
 install_packages build test optional
+[[ $mode != --full ]] || install_packages full
 provide_parts nvrtc nvjitlink headers cudnn frontend
 [[ -n $mode && $mode != --tidy-all && $mode != --full ]] || provide_parts nvrtc-12 test-nvrtc-newest
 [[ $mode != --full ]] || provide_parts test-nvrtc-oldest
-[[ $mode == --quick || $mode == --mutants ]] || provide_python
-[[ $mode != --full ]] || provide_oldest_torch
+[[ $mode == --quick || $mode == --mutants ]] || { provide_python; provide_nginx; }
+[[ $mode != --full ]] || { provide_oldest_torch; provide_s3; }
 
 tier=submission
 kept_budgets=no

@@ -105,6 +105,31 @@ TEST_F(NetworkFileSystemTest, fault_23_TwoWarmsThereStillShareTheWork) {
   for (const auto& call : Preload::lock_calls(kiln_)) campaign.wrong(call);
 }
 
+TEST_F(NetworkFileSystemTest, fault_46_SeedsThereAreReadWithoutALock) {
+  Campaign campaign;
+  ASSERT_EQ(kiln_.run(verbs().front()).status, 0);
+  const fs::path far = kiln_.folder() / "far";
+  fs::create_directory(far);
+  ASSERT_EQ(kiln_.run({"pack", "-o", far / "job.kpack"}).status, 0);
+  fs::rename(kiln_.cache_dir(), far / "root");
+  Preload{.network = far, .locks = far, .clock = {}}.into(kiln_);
+  kiln_.set("KILN_NO_JIT", "1");
+  for (const char* const seed : {"job.kpack", "root"}) {
+    kiln_.set("KILN_SEED", far / seed);
+    kiln_.set("KILN_CACHE_DIR", kiln_.folder() / ("beside " + std::string(seed)));
+    campaign.injected();
+    auto verb = verbs().front();
+    verb.emplace_back("--json");
+    const auto report = kiln_.start(verb).finish(kGoodTime).json();
+    for (const auto& entry : report["entries"]) {
+      if (entry["outcome"] != "hit" || entry["tier"] != "seed")
+        campaign.wrong(entry.dump());
+    }
+    EXPECT_EQ(report["hits"], 6) << report.dump(1);
+  }
+  for (const auto& call : Preload::lock_calls(kiln_)) campaign.wrong(call);
+}
+
 TEST_F(NetworkFileSystemTest, fault_23_AProgramWithTheLibraryMakesNoLockCallThere) {
   Campaign campaign;
   const test::SimulatedDriver driver("9.0");

@@ -431,6 +431,28 @@ TEST_F(ProgramAttentionPlansTest, OtherVerbsKnowWhatAPlanIs) {
   EXPECT_THAT(kiln_.object_files(), SizeIs(1));
 }
 
+TEST_F(ProgramAttentionPlansTest, APackBringsPlansAndKernelsToAMachineThatBuildsNone) {
+  const Arguments command = kWarm + Arguments{"--profile", "a100-sxm-80gb"} +
+                            small("fwd", "192") + Arguments{"--training"};
+  ASSERT_EQ(kiln_.json_of(command)["compiled"], 2) << "a plan, and a kernel of Kiln's";
+  const std::string pack = kiln_.folder() / "job.kpack";
+  ASSERT_EQ(kiln_.json_of({"pack", "-o", pack})["objects"], 2);
+  kiln_.set("KILN_NO_JIT", "1");
+  kiln_.set("KILN_CACHE_DIR", kiln_.folder() / "node");
+  EXPECT_EQ(kiln_.json_of(command, 3)["hits"], 0);
+  for (const char* const tier : {"seed", "disk"}) {
+    const json hits = kiln_.json_of(command + Arguments{"--seed", pack});
+    EXPECT_EQ(hits["hits"], 2) << hits.dump(1);
+    EXPECT_EQ(values_of(hits["entries"], "tier"), std::set<std::string>{tier});
+    EXPECT_EQ(values_of(hits["entries"], "kind"),
+              (std::set<std::string>{"plan", "kernel"}));
+  }
+  kiln_.set("KILN_CACHE_DIR", kiln_.folder() / "other");
+  ASSERT_EQ(kiln_.json_of({"unpack", pack})["stored"], 2);
+  EXPECT_EQ(kiln_.json_of(command)["hits"], 2);
+  EXPECT_EQ(kiln_.json_of({"verify"})["checked"], 2);
+}
+
 TEST_F(ProgramAttentionPlansTest, WrongUsageIsOneSentence) {
   expect_wrong(kWarm, "the problem needs --pass, --dtype");
   expect_wrong(kWarm + Arguments{"--profile", "h100-smx"} + small(),

@@ -89,7 +89,7 @@ def trusted(path):
 
 
 def test_every_recipe_of_the_page_is_tried_here():
-    shells = {"install", "build", "node", "seed", "sign", "check", "service", "NVRTC", "kiln-warm", "prolog", "monitoring"}
+    shells = {"install", "build", "node", "seed", "sign", "check", "service", "NVRTC", "kiln-warm", "prolog", "train", "monitoring"}
     assert len(blocks(PAGE, "sh")) == len(shells)
     for name in shells:
         recipe(name)

@@ -1,4 +1,4 @@
-"""The Slurm recipes of docs/admin.md on a Slurm of one node, which the test starts as this user.
+"""The Slurm recipes of docs/admin.md on a Slurm of four nodes, which the test starts as this user.
 
 Slurm is Debian's packages slurmctld, slurmd and slurm-client; without them nothing is tried here.
 """
@@ -12,6 +12,8 @@ import subprocess
 import time
 
 import pytest
+from conftest import KIT
+from servers import PRIVATE, free_ports
 from test_admin import PAGE, PRESET, machine, recipe
 
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -21,26 +23,34 @@ if missing:
 machine = machine  # a fixture
 
 
-def free_ports(number):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+NODES = 4
 
 
-@pytest.fixture
-def slurm(machine):
-    """A controller and one node, with the page's prolog; ended with the test."""
-    folder = machine.folder / "slurm"
-    folder.mkdir()
-    host, user, ports = socket.gethostname().split(".")[0], getpass.getuser(), free_ports(2)
+def may_mount():
+    mount = [*PRIVATE, "mount", "-t", "tmpfs", "none", "/mnt"]
+    return subprocess.run(mount, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    """A controller and nodes, each in a mount namespace, whose /var/lib/kiln and /tmp are theirs, with the page's prolog."""
+    if not may_mount():
+        pytest.skip("no mount namespace can be made here")
+    folder = tmp_path_factory.mktemp("slurm")
+    folder.chmod(0o755)
+    local = folder / "local"
+    local.mkdir()
+    host, user, ports = socket.gethostname().split(".")[0], getpass.getuser(), free_ports(NODES + 1)
     prolog = folder / "prolog"
-    code = recipe("prolog")
-    for place, name in {"/srv/kiln": "srv/kiln", "/var/lib/kiln": "var/kiln"}.items():
-        code = code.replace(place, str(machine.folder / name))
-    prolog.write_text(code)
+    prolog.write_text(
+        recipe("prolog").replace("#!/bin/sh", f"#!/bin/sh\nPATH={KIT.parent}/bin:$PATH")
+        .replace("/srv/kiln", str(folder / "srv/kiln")).replace("/var/lib/kiln", str(local / "kiln"))
+    )
     prolog.chmod(0o755)
+    nodes = "\n".join(
+        f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 State=UNKNOWN"
+        for i, port in enumerate(ports[1:])
+    )
     (folder / "slurm.conf").write_text(
         f"""ClusterName=kiln
 SlurmctldHost={host}(127.0.0.1)
@@ -49,57 +59,90 @@ SlurmdUser={user}
 AuthType=auth/none
 CredType=cred/none
 SlurmctldPort={ports[0]}
-SlurmdPort={ports[1]}
 StateSaveLocation={folder}
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 SelectType=select/cons_tres
 MpiDefault=none
 ReturnToService=2
-SchedulerParameters=sched_interval=1,batch_sched_delay=0
+SchedulerParameters=sched_interval=1,batch_sched_delay=0,sched_min_interval=1000
 Prolog={prolog}
-NodeName={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
+{nodes}
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
     )
-    env = {"PATH": PATH, "SLURM_CONF": str(folder / "slurm.conf")}
+    env = os.environ | {"PATH": PATH, "SLURM_CONF": str(folder / "slurm.conf")}
+    mounted = f'mount -t tmpfs none {local} && mkdir {local}/kiln {local}/tmp && exec slurmd -D -N "$0"'
     daemons = []
     try:
-        for command in (["slurmctld", "-D", "-c"], ["slurmd", "-D"]):
-            log = (folder / f"{command[0]}.log").open("wb")
-            daemons.append(subprocess.Popen(command, env=os.environ | env, stdout=log, stderr=log))
+        for command in [["slurmctld", "-D", "-c"], *([*PRIVATE, "sh", "-c", mounted, f"n{i}"] for i in range(NODES))]:
+            log = (folder / f"{command[-1].strip('-')}.log").open("wb")
+            daemons.append(subprocess.Popen(command, env=env, stdout=log, stderr=log))
         for _ in range(100):
-            state = subprocess.run(
-                ["sinfo", "-h", "-o", "%T"], env=os.environ | env, stdout=subprocess.PIPE,
+            states = subprocess.run(
+                ["sinfo", "-h", "-N", "-o", "%T"], env=env, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True, check=False,
-            ).stdout.strip()
-            if state == "idle":
+            ).stdout.split()
+            if states == ["idle"] * NODES:
                 break
             time.sleep(0.2)
-        assert state == "idle", (folder / "slurmctld.log").read_text()[-2000:] + state
-        yield env["SLURM_CONF"]
+        assert states == ["idle"] * NODES, (folder / "c.log").read_text()[-2000:] + str(states)
+        yield folder
     finally:
         for daemon in reversed(daemons):
             daemon.terminate()
+        for daemon in daemons:
             daemon.wait(timeout=20)
 
 
-def test_an_array_warms_a_second_job_packs_and_the_prolog_brings_the_cache_to_the_node(machine, slurm):
-    def submit(arguments):
-        said = machine(f"sbatch --wait --output={machine.folder}/%j.out {arguments}", SLURM_CONF=slurm)
-        job = re.search(r"Submitted batch job (\d+)", said)[1]
-        out = machine.folder / f"{job}.out"
-        return job, out.read_text() if out.exists() else ""
+@pytest.fixture
+def cluster(machine, slurm):
+    """submit(ARGUMENTS or SCRIPT) of sbatch: the job's number, and what each of its outputs says."""
+    places = {"/srv/kiln": "srv/kiln", "/var/lib/kiln": "local/kiln", "/tmp/": "local/tmp/"}
+    shutil.rmtree(slurm / "srv", ignore_errors=True)
+    (slurm / "srv/kiln").mkdir(parents=True)
 
-    script = machine.folder / "warm.sh"
-    script.write_text(recipe("kiln-warm").replace("/srv/kiln", str(machine.folder / "srv/kiln")))
-    array, _ = submit(str(script))
+    def here(code):
+        return re.sub("|".join(places), lambda found: f"{slurm}/{places[found[0]]}", code)
+
+    def submit(script, arguments=""):
+        path = slurm / "job.sh"
+        path.write_text(here(script if script.startswith("#!") else f"#!/bin/sh\nset -eu\n{script}\n"))
+        said = machine(
+            f"sbatch --parsable --wait --output={slurm}/%A-%a.out {arguments} {path}",
+            SLURM_CONF=str(slurm / "slurm.conf"),
+        )
+        job = said.strip()
+        return job, [each.read_text() for each in sorted(slurm.glob(f"{job}-*.out"))]
+
+    submit.folder = slurm
+    return submit
+
+
+def hits(said):
+    """How many requests each line of the kind reports, all of them hits."""
+    counts = re.findall(r"^(\d+) requested: (\d+) hits, 0 compiled", said, re.M)
+    assert counts and all(requested == hit for requested, hit in counts), said
+    return [int(requested) for requested, _ in counts]
+
+
+def test_an_array_warms_a_second_job_packs_and_the_prolog_brings_the_cache_to_each_node(cluster):
+    array, parts = cluster(recipe("kiln-warm"))
+    built = [int(re.search(r"^\d+ requested: 0 hits, (\d+) compiled", said, re.M)[1]) for said in parts]
+    assert len(built) == 4 and min(built) > 0
     wrapped = re.search(r"--wrap '([^']*)'", PAGE)[1].replace("\n", " ")
-    submit(f"--dependency=afterok:{array} --wrap '{wrapped}'")
-    assert not (machine.folder / "var/kiln/cache").exists()
-    use = f"KILN_NO_JIT=1 KILN_CACHE_DIR=/var/lib/kiln/cache kiln {PRESET},10.0"
-    _, said = submit(f"--wrap '{use}'")
-    assert re.search(r"^(\d+) requested: \1 hits, 0 compiled", said, re.M), said
+    cluster(wrapped, f"--dependency=afterok:{array}")
+    use = f"KILN_NO_JIT=1 KILN_CACHE_DIR=/var/lib/kiln/cache srun kiln {PRESET},10.0"
+    _, (said,) = cluster(use, f"--nodes={NODES} --ntasks-per-node=1")
+    assert hits(said) == [sum(built)] * NODES
+
+
+def test_a_job_sends_its_pack_to_the_nodes_by_sbcast_and_builds_nothing(cluster):
+    _, parts = cluster(recipe("kiln-warm"))
+    cluster("kiln pack -o /srv/kiln/sent.kpack --cache-dir /srv/kiln/cache")
+    shutil.rmtree(cluster.folder / "srv/kiln/cache")
+    _, (said,) = cluster(recipe("train").replace("job.kpack", "sent.kpack"))
+    assert len(hits(said)) == 2 * NODES

@@ -1,8 +1,13 @@
 // Prints what docs/fleet.md shows: one JSON object a line, a scenario each.
-// tests/simulation/plot.py makes the table and the picture of it.
+// tests/simulation/plot.py makes the table and the picture of it. With arguments,
+// "way=pack nodes=8", only that fleet: tests/simulation/calibrate.py compares it with a
+// real one.
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -80,9 +85,59 @@ void print_all() {
   print("one rank alone, pack from one server", one);
 }
 
+/// Each parameter that can be given, as a number in its own unit; times are seconds.
+const std::map<std::string, std::function<void(Parameters&, double)>, std::less<>>&
+setters() {
+  static const auto& table =
+      *new std::map<std::string, std::function<void(Parameters&, double)>, std::less<>>{
+          {"nodes", [](auto& p, double v) { p.nodes = static_cast<std::uint32_t>(v); }},
+          {"ranks", [](auto& p, double v) { p.ranks = static_cast<std::uint32_t>(v); }},
+          {"jobs", [](auto& p, double v) { p.jobs = static_cast<std::uint32_t>(v); }},
+          {"kernels",
+           [](auto& p, double v) { p.kernels = static_cast<std::uint32_t>(v); }},
+          {"object_bytes",
+           [](auto& p, double v) { p.object_bytes = static_cast<std::uint64_t>(v); }},
+          {"compression", [](auto& p, double v) { p.compression = v; }},
+          {"build_s", [](auto& p, double v) { p.build = seconds(v); }},
+          {"hit_s", [](auto& p, double v) { p.hit = seconds(v); }},
+          {"skew_s", [](auto& p, double v) { p.skew = seconds(v); }},
+          {"requests_per_second",
+           [](auto& p, double v) { p.server.requests_per_second = v; }},
+          {"bytes_per_second",
+           [](auto& p, double v) { p.server.bytes_per_second = v; }},
+      };
+  return table;
+}
+
+/// False: a word is none of "way=objects", "way=pack" and a parameter's.
+bool print_one(int count, const char* const* words) {
+  Parameters parameters = warm(Way::kObjects);
+  for (int i = 0; i < count; ++i) {
+    const std::string word = words[i];
+    const std::size_t equals = std::min(word.find('='), word.size() - 1);
+    const std::string value = word.substr(equals + 1);
+    if (word == "way=objects" || word == "way=pack") {
+      parameters.way = value == "pack" ? Way::kPack : Way::kObjects;
+      continue;
+    }
+    const auto found = setters().find(word.substr(0, equals));
+    char* end = nullptr;
+    const double number = std::strtod(value.c_str(), &end);
+    if (found == setters().end() || value.empty() || *end != '\0') {
+      std::fprintf(stderr, "no parameter with a number: %s\n", word.c_str());
+      return false;
+    }
+    found->second(parameters, number);
+  }
+  print("given", parameters);
+  return true;
+}
+
 }  // namespace
 }  // namespace kiln::simulation
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc > 1)
+    return kiln::simulation::print_one(argc - 1, argv + 1) ? 0 : 2;
   kiln::simulation::print_all();
 }

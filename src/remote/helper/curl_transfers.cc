@@ -5,11 +5,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <unordered_map>
 #include <utility>
 
+#include "codec/digest.h"
 #include "util/write_file.h"
 
 namespace kiln::remote {
@@ -40,6 +42,7 @@ struct Running {
   Clock::time_point slow_since = Clock::now();
   curl_off_t moved_then = 0;
   std::unique_ptr<curl_slist, ListDeleter> headers;
+  std::array<char, CURL_ERROR_SIZE> error{};
   std::unique_ptr<CURL, EasyDeleter> easy;
 };
 
@@ -125,6 +128,8 @@ void set_limits(Running& running) {
   const TransferLimits& limits = running.request.limits;
   set(easy, CURLOPT_NOSIGNAL, 1L);
   set(easy, CURLOPT_PROXY, "");
+  // A name that has moved is found at the next connection, and there are few of these.
+  set(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
   set(easy, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
   set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(easy, CURLOPT_PROTOCOLS_STR, "http,https,file");
@@ -149,8 +154,12 @@ void set_credentials(Running& running) {
   // libcurl sends neither to another host that it is redirected to.
   if (!who.authorization.empty())
     add_header(running, "Authorization: " + who.authorization);
-  if (!who.aws_region.empty())
+  if (!who.aws_region.empty()) {
     set(easy, CURLOPT_AWS_SIGV4, ("aws:amz:" + who.aws_region + ":s3").c_str());
+    // S3 wants it, and libcurl does not send it before 8.
+    add_header(running, "x-amz-content-sha256: " +
+                            Digest::of(as_bytes(running.request.body)).hex());
+  }
   if (!who.aws_token.empty())
     add_header(running, "x-amz-security-token: " + who.aws_token);
   set_text(easy, CURLOPT_USERPWD, who.user);
@@ -179,7 +188,9 @@ void set_method(Running& running) {
       // nginx ignores it; others answer 412 where an equal object is there.
       if (!request.replaces)
         add_header(running, "If-None-Match: *");
-      add_header(running, "Expect:");
+      // libcurl 7.88 would sign this header, which it does not send.
+      if (request.credentials.aws_region.empty())
+        add_header(running, "Expect:");
       return;  // redirected bytes would have to be sent again
   }
   // libcurl would send the token to the other host, too.
@@ -245,12 +256,33 @@ struct CurlTransfers::State {
     else if (reply.end == TransferEnd::kAnswered)
       note_answer(*one);
     else
-      reply.error = one->is_too_slow ? "it is too slow" : ::curl_easy_strerror(code);
+      reply.error = one->is_too_slow             ? "it is too slow"
+                    : one->error.front() != '\0' ? one->error.data()
+                                                 : ::curl_easy_strerror(code);
+    note_times(*one);
     // libcurl writes headers for the HEAD of a file.
     if (reply.end != TransferEnd::kAnswered || one->request.method == Method::kHead)
       reply.body.clear();
     ::curl_multi_remove_handle(multi, easy);
     done(std::move(reply));
+  }
+
+  static void note_times(Running& one) {
+    CURL* const easy = one.easy.get();
+    const auto time = [&](CURLINFO info) {
+      curl_off_t microseconds = 0;
+      std::ignore = ::curl_easy_getinfo(easy, info, &microseconds);
+      return std::chrono::microseconds(microseconds);
+    };
+    one.reply.times = {.name = time(CURLINFO_NAMELOOKUP_TIME_T),
+                       .connect = time(CURLINFO_CONNECT_TIME_T),
+                       .tls = time(CURLINFO_APPCONNECT_TIME_T),
+                       .first_byte = time(CURLINFO_STARTTRANSFER_TIME_T),
+                       .whole = time(CURLINFO_TOTAL_TIME_T)};
+    curl_header* date = nullptr;
+    if (::curl_easy_header(easy, "Date", 0, CURLH_HEADER, -1, &date) == CURLHE_OK)
+      one.reply.server_time =
+          std::max<std::int64_t>(0, ::curl_getdate(date->value, nullptr));
   }
 
   static void note_answer(Running& one) {
@@ -296,6 +328,7 @@ void CurlTransfers::start(TransferRequest request) {
   if (easy == nullptr)
     return state_->done({.id = id, .error = "there is no memory for a transfer"});
   set(easy, CURLOPT_URL, running->request.url.c_str());
+  set(easy, CURLOPT_ERRORBUFFER, running->error.data());
   set(easy, CURLOPT_PRIVATE, static_cast<void*>(running.get()));
   set_limits(*running);
   set_credentials(*running);

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -108,8 +107,8 @@ class Inbox {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent)
     exit_now(EXIT_SUCCESS);
-  const rlimit no_core{};  // of credentials
-  std::ignore = ::setrlimit(RLIMIT_CORE, &no_core);
+  // No core has credentials: a limit would not hold for one that goes into a pipe.
+  ::prctl(PR_SET_DUMPABLE, 0);
   if (::chdir("/") != 0)
     exit_now(EXIT_FAILURE);
   Outbox outbox;

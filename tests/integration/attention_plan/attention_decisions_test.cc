@@ -43,12 +43,22 @@ class AttentionDecisionsTest : public LoadedPlans {
     test::make_current(simulated_, context(0));
   }
 
-  [[nodiscard]] std::unique_ptr<Host> make_host(bool no_jit = false) const {
+  [[nodiscard]] std::unique_ptr<Host> make_host(
+      const std::function<void(Config&)>& change = {}) const {
     Config config = test::service_config(temp_.path() / "cache");
-    config.no_jit = no_jit;
     config.cudnn = test::real_cudnn();
+    if (change)
+      change(config);
     return std::make_unique<Host>(
         config, device::Driver::open(simulated_.path(), {}).value().value(), *cudnn_);
+  }
+
+  /// On another machine, to which the cache of the others is a seed.
+  [[nodiscard]] std::unique_ptr<Host> make_seeded(bool no_jit = false) const {
+    return make_host([&](Config& config) {
+      config.seeds = {std::exchange(config.cache_dir, temp_.path() / "node")};
+      config.no_jit = no_jit;
+    });
   }
 
   [[nodiscard]] const Device& device(std::size_t i) const {
@@ -80,6 +90,29 @@ class AttentionDecisionsTest : public LoadedPlans {
     return ran ? "done" : ran.error().message;
   }
 
+  /// Under the key of this driver, for device 0, lies a plan of the next driver.
+  [[nodiscard]] Digest publish_a_plan_of_another_driver() const {
+    const auto properties =
+        device::parse_device_properties(host_->devices->profile(device(0)).value())
+            .value();
+    PlanService plans(*host_->builds);
+    const KeyedPlan wanted = plans.key(base(), properties).value();
+    device::DeviceProperties newer = properties;
+    newer.driver_version += 10;
+    const auto built = plans.fetch(plans.key(base(), newer).value()).value();
+    const auto object =
+        cache::StoredObject::make({.kind = cache::Kind::kPlan,
+                                   .target = built.object->target(),
+                                   .metadata = built.object->metadata().value(),
+                                   .preimage = PlanService::preimage(wanted),
+                                   .payload = built.object->payload(),
+                                   .log = "",
+                                   .source = "",
+                                   .ptx = ""});
+    EXPECT_FALSE(host_->builds->cache().publish(object.value()).error);
+    return wanted.key;
+  }
+
   const test::TempDir temp_;
   std::unique_ptr<Host> host_;
   std::array<CUstream, 2> streams_{};
@@ -106,7 +139,7 @@ TEST_F(AttentionDecisionsTest, ASecondRunNeitherBuildsNorLoads) {
 }
 
 TEST_F(AttentionDecisionsTest, AnExplanationSaysWhatACallWouldRun) {
-  const auto without = make_host(/*no_jit=*/true);
+  const auto without = make_host([](Config& config) { config.no_jit = true; });
   const Explanation missing = without->attention.explain(base(), device(0));
   EXPECT_EQ(missing.chosen, Choice::kKiln);
   EXPECT_FALSE(missing.probe.ran);
@@ -147,34 +180,33 @@ TEST_F(AttentionDecisionsTest, ThreadsThatAskAtOnceBuildAndLoadOnePlan) {
   for (const auto& plan : plans) EXPECT_TRUE(plan == plans[0]) << "loaded twice";
 }
 
-TEST_F(AttentionDecisionsTest, AStoredPlanThatIsRefusedIsAMissAndBuiltAgain) {
-  const auto properties =
-      device::parse_device_properties(host_->devices->profile(device(0)).value())
-          .value();
-  PlanService plans(*host_->builds);
-  const KeyedPlan wanted = plans.key(base(), properties).value();
-  device::DeviceProperties newer = properties;
-  newer.driver_version += 10;
-  const KeyedPlan other = plans.key(base(), newer).value();
-  const auto built = plans.fetch(other).value();
-  // Under the key of this driver lies a plan of the next.
-  const auto object =
-      cache::StoredObject::make({.kind = cache::Kind::kPlan,
-                                 .target = built.object->target(),
-                                 .metadata = built.object->metadata().value(),
-                                 .preimage = PlanService::preimage(wanted),
-                                 .payload = built.object->payload(),
-                                 .log = "",
-                                 .source = "",
-                                 .ptx = ""});
-  ASSERT_TRUE(object) << object.error().message;
-  ASSERT_FALSE(host_->builds->cache().publish(*object).error);
+TEST_F(AttentionDecisionsTest, AnotherMachineTakesThePlanFromASeed) {
+  ASSERT_EQ(run(*host_, 0), "done");
+  const auto node = make_seeded(/*no_jit=*/true);
+  EXPECT_EQ(run(*node, 0), "done");
+  EXPECT_EQ(test::counted(*node->builds, cache::Counter::kSeedHits), 1U);
+  EXPECT_EQ(cudnn_->runs().size(), 2U);
+  EXPECT_THAT(run(*node, 1), HasSubstr("KILN_NO_JIT")) << "of that device it has none";
+}
 
+TEST_F(AttentionDecisionsTest, APlanThatIsRefusedIsAMissAndBuiltAgain) {
+  std::ignore = publish_a_plan_of_another_driver();
   ASSERT_EQ(run(*host_, 0), "done");
   EXPECT_EQ(builds(), 2U);
   const auto second = make_host();
   EXPECT_EQ(run(*second, 0), "done");
   EXPECT_EQ(test::counted(*second->builds, cache::Counter::kCompiled), 0U);
+}
+
+TEST_F(AttentionDecisionsTest, ARefusedPlanOfASeedIsBuiltOnceAndStaysInTheSeed) {
+  const Digest wrong = publish_a_plan_of_another_driver();
+  for (const unsigned built : {1U, 0U}) {
+    const auto node = make_seeded();
+    ASSERT_EQ(run(*node, 0), "done");
+    EXPECT_EQ(test::counted(*node->builds, cache::Counter::kCompiled), built);
+    EXPECT_EQ(test::counted(*node->builds, cache::Counter::kSeedHits), built);
+  }
+  EXPECT_TRUE(host_->builds->cache().find(wrong)) << "nobody removes what is a seed's";
 }
 
 TEST_F(AttentionDecisionsTest, ProblemsThatOnePlanServesLoadItOnce) {

@@ -1,0 +1,325 @@
+"""Servers on the loopback: nginx, an S3 server, one of ours that does as a test says, and their certificates.
+
+Each is a context manager, and ends with it. nginx is the system's or in .deps; moto is in .deps/s3.
+"""
+
+import collections
+import contextlib
+import hashlib
+import hmac
+import http.server
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+import urllib.request
+import xml.etree.ElementTree as xml
+
+import pytest
+from conftest import ROOT
+
+DEPS = ROOT / ".deps"
+# In front of a command: what it mounts is its own.
+PRIVATE = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--map-root-user"])
+NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:{DEPS}/nginx/usr/sbin")
+
+
+def free_ports(number):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@contextlib.contextmanager
+def daemon(command, port, log, **env):
+    """Runs a server until it listens on that port, and ends it at the end."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, env={"PATH": os.environ["PATH"], **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+        )
+    try:
+        deadline = time.monotonic() + 20
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+            time.sleep(0.02)
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+class Nginx:
+    """What nginx(...) gives: its URL, its folder of files, and what it was asked."""
+
+    def __init__(self, folder, port):
+        self.folder, self.port, self.url = folder, port, f"http://127.0.0.1:{port}"
+        self.files = folder / "files"
+
+    def requests(self):
+        """(method, path, status) of each request."""
+        lines = (self.folder / "access.log").read_text().splitlines()
+        return [(method, path, int(status)) for method, path, status in map(str.split, lines)]
+
+
+@contextlib.contextmanager
+def nginx(folder, server, http="", disk=None):
+    """nginx whose one server has these directives beside a root folder; `http` stands before it. `disk`: its
+    files lie on a file system of that size."""
+    if NGINX is None:
+        pytest.skip("no nginx here (tools/setup.sh puts it into .deps)")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "files").mkdir(exist_ok=True)
+    (folder / "access.log").touch()
+    (port,) = free_ports(1)
+    temporary = "".join(
+        f"{kind}_temp_path {folder}/{'files/t' if disk else 'temporary'}-{kind};"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (folder / "nginx.conf").write_text(
+        f"""daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
+{"user root;" if os.geteuid() == 0 else ""}
+events {{ worker_connections 1024; }}
+http {{
+  log_format asked '$request_method $uri $status'; access_log {folder}/access.log asked;
+  client_max_body_size 64m; {temporary} {http}
+  server {{ listen 127.0.0.1:{port}; root {folder}/files; {server} }}
+}}
+"""
+    )
+    command = [NGINX, "-p", folder, "-e", folder / "error.log", "-c", folder / "nginx.conf"]
+    if disk is not None:
+        mount = f'mount -t tmpfs -o size={disk} none "{folder}/files" && exec "$@"'
+        command = [*PRIVATE, "sh", "-c", mount, "sh", *command]
+        if subprocess.run([*PRIVATE, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            pytest.skip("no mount namespace can be made here")
+    with daemon(command, port, folder / "out"):
+        yield Nginx(folder, port)
+
+
+class S3:
+    """What s3(...) gives: the URL of a bucket, and a key that it knows."""
+
+    def __init__(self, url, key, secret):
+        self.url, self.key, self.secret = url, key, secret
+
+
+@contextlib.contextmanager
+def s3(folder):
+    """moto, which checks each signature; only who has the key may read and write."""
+    if not (DEPS / "s3").is_dir():
+        pytest.skip("no S3 server here (tools/test.sh --full puts moto into .deps/s3)")
+    (port,) = free_ports(1)
+    main = f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{port}'])"
+    unchecked = {"PYTHONPATH": str(DEPS / "s3"), "INITIAL_NO_AUTH_ACTION_COUNT": "4"}
+    with daemon([sys.executable, "-c", main], port, folder / "moto.log", **unchecked):
+
+        def ask(service, path="/", method="POST", **fields):
+            scope = f"Credential=x/20260101/us-east-1/{service}/aws4_request"
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{port}{path}", method=method,
+                data=urllib.parse.urlencode(fields | {"Version": "2010-05-08"}).encode() if fields else None,
+                headers={"Authorization": f"AWS4-HMAC-SHA256 {scope}, SignedHeaders=host, Signature=0"},
+            )
+            with urllib.request.urlopen(request, timeout=20) as reply:
+                return reply.read()
+
+        allowed = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:*","Resource":"*"}]}'
+        ask("iam", Action="CreateUser", UserName="kiln")
+        made = xml.fromstring(ask("iam", Action="CreateAccessKey", UserName="kiln"))
+        ask("iam", Action="PutUserPolicy", UserName="kiln", PolicyName="p", PolicyDocument=allowed)
+        ask("s3", "/bucket", "PUT")
+        found = {each.tag.split("}")[1]: each.text for each in made.iter()}
+        yield S3(f"http://127.0.0.1:{port}/bucket", found["AccessKeyId"], found["SecretAccessKey"])
+
+
+Request = collections.namedtuple("Request", "method path headers body")
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Files in memory, by GET, HEAD and PUT. `answer(request)` may give a status, or (status, headers).
+
+    `reading(path, bytes)` is called as the body of a PUT arrives. With `keeps_parts` a body that is cut off
+    is kept as it is, which no server should do."""
+
+    daemon_threads = True
+
+    def __init__(self, answer=None, tls=None, reading=None, keeps_parts=False):
+        self.answer, self.reading, self.keeps_parts = answer, reading, keeps_parts
+        self.files, self.asked, self.lock = {}, [], threading.Lock()
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.tls = tls
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def finish_request(self, request, client_address):
+        # The handshake is on the connection's own thread: a client that stalls holds up nobody else.
+        request.settimeout(30)
+        with contextlib.suppress(OSError):
+            super().finish_request(
+                self.tls.wrap_socket(request, server_side=True) if self.tls else request, client_address
+            )
+
+    def handle_error(self, request, client_address):
+        pass
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self.server_close()
+
+    def methods(self):
+        with self.lock:
+            return [each.method for each in self.asked]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def body(self):
+        size, body = int(self.headers.get("Content-Length", 0)), b""
+        with contextlib.suppress(OSError):
+            while len(body) < size:
+                some = self.rfile.read1(min(size - len(body), 512 if self.server.reading else 1 << 20))
+                if not some:
+                    break
+                body += some
+                if self.server.reading:
+                    self.server.reading(self.path, len(body))
+        return body, len(body) == size
+
+    def do_it(self):
+        server, found = self.server, b""
+        body, is_whole = self.body()
+        if not is_whole and not server.keeps_parts:
+            self.close_connection = True
+            return
+        request = Request(self.command, self.path, self.headers, body)
+        with server.lock:
+            server.asked.append(request)
+        answer = server.answer(request) if server.answer else None
+        status, headers = answer if isinstance(answer, tuple) else (answer, {})
+        with server.lock:
+            if status is None and self.command == "PUT":
+                status = 204 if self.path in server.files else 201
+                server.files[self.path] = body
+            elif status is None:
+                found = server.files.get(self.path)
+                status, found = (404, b"") if found is None else (200, found)
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if status != 204:
+            self.send_header("Content-Length", str(len(found)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(found)
+
+    do_GET = do_HEAD = do_PUT = do_it
+
+
+def check_aws_signature(request, secret, region="us-east-1"):
+    """Whether the request has the signature that S3 asks for: AWS's Signature Version 4, by its text."""
+    kind, _, rest = request.headers["Authorization"].partition(" ")
+    given = dict(part.strip().split("=", 1) for part in rest.split(","))
+    names = given["SignedHeaders"].split(";")
+    claimed = request.headers.get("x-amz-content-sha256")
+    if kind != "AWS4-HMAC-SHA256" or claimed != hashlib.sha256(request.body).hexdigest():
+        return False
+    if not {"host", "x-amz-content-sha256", "x-amz-date"} <= set(names):
+        return False
+    path, _, query = request.path.partition("?")
+    canonical = "\n".join(
+        [request.method, path, query]
+        + [f"{name}:{' '.join((request.headers[name] or '').split())}" for name in names if name in request.headers]
+        + ["", ";".join(names), claimed]
+    )
+    date = request.headers["x-amz-date"]
+    scope = f"{date[:8]}/{region}/s3/aws4_request"
+    text = "\n".join(["AWS4-HMAC-SHA256", date, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+    key = f"AWS4{secret}".encode()
+    for part in [*scope.split("/"), text]:
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return key.hex() == given["Signature"] and given["Credential"].endswith(scope)
+
+
+class Authority:
+    """A certificate authority of one test, by the program openssl."""
+
+    def __init__(self, folder):
+        if shutil.which("openssl") is None:
+            pytest.skip("no openssl program here")
+        self.folder = folder
+        folder.mkdir()
+        (folder / "index").touch()
+        (folder / "serial").write_text("01")
+        (folder / "conf").write_text(
+            f"""[ca]
+default_ca = ours
+[ours]
+new_certs_dir = {folder}
+database = {folder}/index
+serial = {folder}/serial
+default_md = sha256
+policy = any
+copy_extensions = copy
+unique_subject = no
+[any]
+commonName = supplied
+"""
+        )
+        self.file = folder / "ca.pem"
+        self.run(
+            "req", "-x509", *self.new_key("ca"), "-out", self.file, "-days", "2", "-subj", "/CN=tests",
+            "-addext", "keyUsage=critical,keyCertSign",
+        )
+
+    def run(self, *arguments):
+        done = subprocess.run(
+            ["openssl", *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True, timeout=30,
+        )
+        assert done.returncode == 0, done.stdout
+
+    @staticmethod
+    def new_key(name):
+        return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-keyout", f"{name}.key"]
+
+    def issue(self, name, host="IP:127.0.0.1", since=-1, until=1):
+        """A certificate for that host, valid from and until so many days from now; the file has its key, too."""
+
+        def day(offset):
+            return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + offset * 86400))
+
+        self.run("req", "-new", *self.new_key(name), "-out", f"{name}.csr", "-subj", f"/CN={name}",
+                 "-addext", f"subjectAltName={host}")
+        self.run("ca", "-batch", "-notext", "-config", "conf", "-cert", "ca.pem", "-keyfile", "ca.key",
+                 "-in", f"{name}.csr", "-out", f"{name}.crt", "-startdate", day(since), "-enddate", day(until))
+        file = self.folder / f"{name}.pem"
+        file.write_text((self.folder / f"{name}.crt").read_text() + (self.folder / f"{name}.key").read_text())
+        file.chmod(0o600)
+        return file
+
+    def server(self, name="server", clients=None, **how):
+        """What a server of ours needs; it asks for a certificate that `clients` has issued, if that is given."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.issue(name, **how))
+        if clients is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(clients.file)
+        return context

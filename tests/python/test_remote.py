@@ -1,0 +1,526 @@
+"""Remote caches with real servers: what nodes send, fetch and refuse, through the program.
+
+The fake NVRTC builds. Each node is a cache folder of its own; what a server has lies where nginx serves it
+from, or in the memory of a server of ours.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+import servers
+from conftest import KIT, environment
+
+KERNELS = ["--template", "scaled_softmax_fwd", "--arch", "9.0"]
+OTHERS = ["--template", "scaled_masked_softmax_fwd", "--arch", "9.0"]
+WARM = ["warm", *KERNELS]
+DAV = "dav_methods PUT; create_full_put_path on;"
+
+if not (KIT.parent / "bin/kiln-remote").exists():
+    pytest.skip("kiln-remote was not built: no libcurl with headers", allow_module_level=True)
+
+
+class Node:
+    """A machine: kiln with a cache of its own."""
+
+    def __init__(self, folder, **settings):
+        self.cache = folder / "cache"
+        self.env = environment(
+            folder, KILN_CACHE_DIR=str(self.cache), KILN_NVRTC=str(KIT / "libkiln-fake-nvrtc.so"),
+            PATH=f"{KIT.parent / 'bin'}:{os.environ['PATH']}", **settings,
+        )
+
+    def start(self, *arguments, **env):
+        return subprocess.Popen(
+            ["kiln", *map(str, arguments)], env=self.env | env, text=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+
+    def run(self, *arguments, status=0, **env):
+        """stdout and stderr of kiln."""
+        process = self.start(*arguments, **env)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == status, f"status {process.returncode} of {arguments}\n{out}\n{err}"
+        self.said = err
+        return out, err
+
+    def json(self, *arguments, status=0, **env):
+        return json.loads(self.run(*arguments, "--json", status=status, **env)[0])
+
+    def warm(self, status=0, kernels=KERNELS, **env):
+        """(hits, compiled) of the kernels, and the tiers that the hits came from."""
+        report = self.json("warm", *kernels, status=status, **env)
+        tiers = {each["tier"] for each in report["entries"] if each["outcome"] == "hit"}
+        return report["hits"], report["compiled"], tiers
+
+    def payloads(self):
+        """What each key's kernel is, byte by byte."""
+        found = {}
+        file = self.cache.parent / "extracted"
+        for entry in self.json("ls")["entries"]:
+            self.run("show", entry["key"], "--extract", file)
+            found[entry["key"]] = file.read_bytes()
+        return found
+
+    def counters(self):
+        return self.json("stats")["counters"]
+
+
+@pytest.fixture
+def node(tmp_path):
+    """node(NAME, SETTING=value...): another machine."""
+
+    def make(name, **settings):
+        folder = tmp_path / name
+        folder.mkdir()
+        return Node(folder, **settings)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A machine that has built everything, and whose key the others trust."""
+    folder = tmp_path_factory.mktemp("built")
+    node = Node(folder)
+    node.key = folder / "signing.key"
+    node.run("key", "new", node.key)
+    node.trusted = {"KILN_REMOTE_KEYS": f"{node.key}.pub"}
+    node.sign = {"KILN_REMOTE_SIGN": str(node.key), **node.trusted}
+    hits, node.number, _ = node.warm()
+    assert hits == 0 and node.number > 10
+    node.reference = node.payloads()
+    return node
+
+
+def served(built, *servers_of_ours):
+    """Gives servers of ours all that has been built, as `push` would send it."""
+    for server in servers_of_ours:
+        sent = built.json("push", "--remote", server.url, **built.sign)
+        assert sent["sent"] == built.number, sent
+        server.asked.clear()
+
+
+# With nginx.
+
+
+def test_what_is_pushed_is_fetched_by_machines_that_build_nothing(built, node, tmp_path):
+    with servers.nginx(tmp_path / "nginx", DAV) as nginx:
+        remote = {"KILN_REMOTE": f"{nginx.url}/kiln"}
+        assert built.json("push", **remote, **built.sign)["sent"] == built.number
+        assert [each[2] for each in nginx.requests()].count(201) == built.number
+        again = built.json("push", **remote, **built.sign)
+        assert (again["sent"], again["already_there"]) == (0, built.number)
+        assert [each[0] for each in nginx.requests()].count("PUT") == built.number
+
+        job = node("job", KILN_NO_JIT="1", **remote, **built.trusted)
+        assert job.warm() == (built.number, 0, {"remote"})
+        assert job.warm(KILN_REMOTE="") == (built.number, 0, {"disk"})
+        assert job.payloads() == built.reference
+
+        pulled = node("pulled", **built.trusted)
+        assert pulled.json("pull", *KERNELS, **remote)["pulled"] == built.number
+        assert pulled.warm(KILN_NO_JIT="1") == (built.number, 0, {"disk"})
+
+
+def test_a_pack_is_pushed_and_fetched_in_one_request(built, node, tmp_path):
+    with servers.nginx(tmp_path / "nginx", DAV) as nginx:
+        remote = {"KILN_REMOTE": nginx.url}
+        for pack in ("job.kpack", "small.kpack.zst"):
+            file = tmp_path / pack
+            built.run("pack", "-o", file, "--sign", built.key)
+            built.run("push", "--pack", file, **remote)
+            before = len(nginx.requests())
+            puller = node(f"to-{pack}", **built.trusted)
+            assert puller.json("pull", "--pack", pack, **remote)["stored"] == built.number
+            assert puller.warm(KILN_NO_JIT="1") == (built.number, 0, {"disk"})
+            asked = [path for _, path, _ in nginx.requests()[before:]]
+            assert asked.count(f"/packs/{pack}") == 1 and len(asked) <= 2, asked
+        # Whoever can write there cannot plant a pack.
+        (nginx.files / "packs/job.kpack").write_bytes((tmp_path / "job.kpack").read_bytes()[:-1])
+        careful = node("careful", **built.trusted)
+        careful.run("pull", "--pack", "job.kpack", status=1, **remote)
+        assert not careful.cache.exists()
+
+
+def test_a_cache_that_nginx_exports_is_a_remote_that_is_only_read(built, node, tmp_path):
+    with servers.nginx(tmp_path / "nginx", "") as nginx:
+        shutil.copytree(built.cache / "objects", nginx.files / "objects")
+        remote = {"KILN_REMOTE": f"{nginx.url};unsigned=1"}
+        assert node("job", KILN_NO_JIT="1", **remote).warm() == (built.number, 0, {"remote"})
+        # Without a word it would have to be signed.
+        _, said = node("careful", KILN_REMOTE=nginx.url).run(*WARM, status=2)
+        assert "KILN_REMOTE_KEYS" in said and "unsigned=1" in said, said
+        # Uploads to it are refused; nobody waits for them, and it is said once.
+        writer = node("writer", KILN_REMOTE_MODE="rw", **remote)
+        hits, compiled, _ = writer.warm(kernels=OTHERS)
+        assert hits == 0 and compiled > 0
+        assert writer.said.count("405") == 1, writer.said
+        refused = writer.json("push", status=1, **remote)
+        assert refused["sent"] == 0 and "mode=r" in json.dumps(refused), refused
+
+
+def test_behind_a_caching_proxy_a_fleet_asks_the_server_once_for_each_kernel(built, node, tmp_path):
+    with servers.nginx(tmp_path / "origin", DAV) as origin:
+        built.run("push", "--remote", origin.url, **built.sign)
+        before = len(origin.requests())
+        zone = f"proxy_cache_path {tmp_path}/proxied keys_zone=kiln:1m use_temp_path=off;"
+        proxy = (
+            f"location / {{ proxy_pass {origin.url}; proxy_cache kiln; proxy_cache_lock on;"
+            " proxy_cache_lock_timeout 30s; proxy_cache_valid 200 10m; }"
+        )
+        with servers.nginx(tmp_path / "proxy", proxy, zone) as rack:
+            nodes = [node(f"n{i}", KILN_NO_JIT="1", KILN_REMOTE=rack.url, **built.trusted) for i in range(6)]
+            started = [each.start(*WARM, "--json") for each in nodes]
+            for process in started:
+                out, err = process.communicate(timeout=60)
+                assert process.returncode == 0 and json.loads(out)["hits"] == built.number, err
+        asked = [path for _, path, _ in origin.requests()[before:]]
+        assert len(asked) == len(set(asked)) == built.number
+
+
+# Who may ask.
+
+
+def test_credentials_that_were_renewed_are_read_again(built, node, tmp_path):
+    token = tmp_path / "token"
+
+    def answer(request):
+        return None if request.headers["Authorization"] == "Bearer new" else 401
+
+    def write(text):
+        token.write_text(text)
+        token.chmod(0o600)
+
+    with servers.Server(answer) as server:
+        write("bearer new")
+        built.run("push", "--remote", server.url, "--auth", token, **built.sign)
+        remote = {"KILN_REMOTE": server.url, "KILN_REMOTE_AUTH": str(token), **built.trusted}
+        assert node("knows", KILN_NO_JIT="1", **remote).warm() == (built.number, 0, {"remote"})
+        # It begins with the old one; the file has the new one when it is refused.
+        write("bearer old")
+        first = threading.Event()
+
+        def renew(request):
+            if request.headers["Authorization"] == "Bearer old":
+                if not first.is_set():
+                    write("bearer new")
+                    first.set()
+                return 401
+            return answer(request)
+
+        server.answer = renew
+        hits, compiled, _ = node("renews", **remote).warm()
+        assert hits + compiled == built.number and hits > built.number / 2
+        # Refused for good: the job builds, asks hardly at all, and says why once.
+        write("bearer old")
+        server.answer = answer
+        server.asked.clear()
+        denied = node("denied", **remote)
+        assert denied.warm() == (0, built.number, set())
+        assert denied.said.count("401") == 1 and "KILN_REMOTE_AUTH" in denied.said, denied.said
+        assert len(server.asked) <= 6
+        assert "Bearer" not in denied.said and "old" not in denied.said
+
+
+def test_a_server_that_forbids_is_said_once_and_not_asked_again(built, node):
+    with servers.Server(lambda request: 403) as server:
+        denied = node("denied", KILN_REMOTE=server.url, **built.trusted)
+        assert denied.warm() == (0, built.number, set())
+        assert denied.said.count("403") == 1, denied.said
+        assert len(server.asked) <= 6
+        assert denied.payloads() == built.reference
+
+
+def test_requests_to_s3_have_the_signature_that_aws_asks_for(built, node, tmp_path):
+    auth = tmp_path / "auth"
+    wrong = []
+
+    def answer(request):
+        if servers.check_aws_signature(request, "a/secret+key", "eu-west-1"):
+            return None
+        wrong.append(request)
+        return 403
+
+    with servers.Server(answer) as server:
+        remote = {"KILN_REMOTE": f"{server.url}/bucket/a%20b;region=eu-west-1", "KILN_REMOTE_AUTH": str(auth)}
+        auth.write_text("aws AKID:a/secret+key")
+        auth.chmod(0o600)
+        assert built.json("push", **remote, **built.sign)["sent"] == built.number
+        job = node("job", KILN_NO_JIT="1", **remote, **built.trusted)
+        assert job.warm() == (built.number, 0, {"remote"}) and not wrong
+        auth.write_text("aws AKID:another")
+        assert node("stranger", **remote, **built.trusted).warm() == (0, built.number, set())
+        assert wrong
+
+
+# TLS.
+
+
+def test_a_certificate_of_our_own_authority_is_trusted_and_a_client_shows_its_own(built, node, tmp_path):
+    ours, clients = servers.Authority(tmp_path / "ours"), servers.Authority(tmp_path / "clients")
+    settings = {"KILN_REMOTE_CA": str(ours.file), "KILN_REMOTE_CERT": str(clients.issue("node"))}
+    with servers.Server(tls=ours.server(clients=clients)) as server:
+        assert built.json("push", "--remote", server.url, **settings, **built.sign)["sent"] == built.number
+        job = node("job", KILN_NO_JIT="1", KILN_REMOTE=server.url, **settings, **built.trusted)
+        assert job.warm() == (built.number, 0, {"remote"})
+
+
+@pytest.mark.parametrize(
+    "row, reason",
+    [
+        ("expired a day ago", "expired"),
+        ("valid from tomorrow on", "not yet valid"),
+        ("of another host", "does not match|no alternative certificate subject name"),
+        ("of an unknown authority", "unable to get local issuer|self.signed"),
+        ("client without a certificate", "certificate required|alert"),
+        ("client with a certificate of others", "unknown ca|alert"),
+        ("no TLS at all", "wrong version number|packet length too long|record"),
+        ("handshake that stalls", "time|Time"),
+    ],
+)
+def test_what_tls_refuses_costs_the_wait_alone_and_its_reason_is_said_once(row, reason, built, node, tmp_path):
+    ours, others = servers.Authority(tmp_path / "ours"), servers.Authority(tmp_path / "others")
+    settings = {"KILN_REMOTE_CA": str(ours.file), **built.trusted}
+    tls = {
+        "expired a day ago": lambda: ours.server(since=-2, until=-1),
+        "valid from tomorrow on": lambda: ours.server(since=1, until=2),
+        "of another host": lambda: ours.server(host="DNS:elsewhere.example"),
+        "of an unknown authority": others.server,
+        "client without a certificate": lambda: ours.server(clients=ours),
+        "client with a certificate of others": lambda: ours.server(clients=ours),
+    }
+    if row == "client with a certificate of others":
+        settings["KILN_REMOTE_CERT"] = str(others.issue("node"))
+    listener = socket.create_server(("127.0.0.1", 0))  # accepts, and says nothing
+    with listener, servers.Server(tls=tls[row]() if row in tls else None) as server:
+        url = server.url.replace("http:", "https:")
+        if row == "handshake that stalls":
+            url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        job = node("job", KILN_REMOTE=url, **settings)
+        began = time.monotonic()
+        assert job.warm() == (0, built.number, set())
+        beside = time.monotonic() - began
+        began = time.monotonic()
+        assert node("alone").warm() == (0, built.number, set())
+        assert beside - (time.monotonic() - began) < 3 * 0.25 + 1  # the machine is shared
+        assert job.payloads() == built.reference
+        assert not server.asked
+        doctor, _ = job.run("doctor", status=None) if False else (json.dumps(job.json("doctor", status=1)), "")
+        assert re.search(reason, doctor), doctor
+
+
+# What is sent and does not arrive.
+
+
+def test_a_push_that_is_killed_at_any_byte_leaves_whole_objects_or_none(built, node):
+    """The server has read so many bytes of a body when the sender dies. One that keeps what came is worse."""
+    for keeps_parts in (False, True):
+        for at in (1, 280, 700, 1500, 3000):
+            killed = threading.Event()
+
+            def reading(_, size):
+                if size >= at and not killed.is_set():
+                    killed.set()
+                    sender.send_signal(signal.SIGKILL)
+                    sender.wait()
+
+            with servers.Server(reading=reading, keeps_parts=keeps_parts) as server:
+                remote = {"KILN_REMOTE": server.url}
+                sender = built.start("push", **remote, **built.sign)
+                sender.communicate(timeout=60)
+                assert killed.is_set()
+                time.sleep(0.1)
+                job = node(f"{keeps_parts}-{at}", **remote, **built.trusted)
+                hits, compiled, _ = job.warm()
+                assert hits + compiled == built.number and compiled > 0
+                assert job.payloads() == built.reference
+                # Later all of it is sent; a part of an object is replaced by the whole.
+                built.run("push", "--replace", **remote, **built.sign)
+                late = node(f"late-{keeps_parts}-{at}", KILN_NO_JIT="1", **remote, **built.trusted)
+                assert late.warm() == (built.number, 0, {"remote"})
+
+
+def test_two_that_send_different_bytes_of_a_key_at_once_are_both_right(built, node, tmp_path):
+    others = [node(f"builder-{i}") for i in range(3)]
+    for each in others:
+        each.warm()
+    with servers.nginx(tmp_path / "nginx", DAV) as nginx:
+        sending = [each.start("push", "--remote", nginx.url, **built.sign) for each in (built, *others)]
+        for process in sending:
+            assert process.wait(timeout=60) == 0, process.communicate()
+        job = node("job", KILN_NO_JIT="1", KILN_REMOTE=nginx.url, **built.trusted)
+        assert job.warm() == (built.number, 0, {"remote"})
+        assert job.payloads() == built.reference
+
+
+@pytest.mark.parametrize("status", [507, 413, 405, 500])
+def test_a_server_that_takes_no_object_costs_nobody_a_kernel(status, built, node):
+    with servers.Server(lambda request: status if request.method == "PUT" else None) as server:
+        refused = built.json("push", "--remote", server.url, status=1, **built.sign)
+        assert refused["sent"] == 0 and str(status) in json.dumps(refused["problems"]), refused
+        writer = node("writer", KILN_REMOTE=server.url, KILN_REMOTE_MODE="rw", **built.sign)
+        assert writer.warm() == (0, built.number, set())
+        assert writer.counters()["uploads_dropped"] == built.number
+        assert not server.files
+
+
+def test_a_server_whose_disk_is_full_keeps_whole_objects_alone(built, node, tmp_path):
+    size = sum(each.stat().st_size for each in built.cache.glob("objects/v1/*/*"))
+    with servers.nginx(tmp_path / "nginx", DAV, disk=size // 2 // 4096 * 4096) as nginx:
+        refused = built.json("push", "--remote", nginx.url, status=1, **built.sign)
+        assert 0 < refused["sent"] < built.number, refused
+        job = node("job", KILN_REMOTE=nginx.url, **built.trusted)
+        assert job.warm() == (refused["sent"], built.number - refused["sent"], {"remote"})
+        assert job.payloads() == built.reference
+
+
+def test_credentials_that_expire_amid_a_push_are_read_again(built, tmp_path):
+    token = tmp_path / "token"
+    sent = []
+
+    def write(text):
+        token.write_text(text)
+        token.chmod(0o600)
+
+    def answer(request):
+        sent.append(request.method)
+        valid = "Bearer one" if sent.count("PUT") <= 5 else "Bearer two"
+        if request.headers["Authorization"] == valid:
+            return None
+        if renews:
+            write("bearer two")
+        return 401
+
+    for renews in (True, False):
+        sent.clear()
+        write("bearer one")
+        with servers.Server(answer) as server:
+            arguments = ["push", "--remote", server.url, "--auth", token]
+            if renews:
+                assert built.json(*arguments, **built.sign)["sent"] == built.number
+                continue
+            report = built.json(*arguments, status=1, **built.sign)
+            assert 0 < report["sent"] < built.number and len(server.files) == report["sent"], report
+            assert "KILN_REMOTE_AUTH" in json.dumps(report["problems"])
+
+
+# Secrets.
+
+
+def test_no_secret_is_in_what_kiln_says_or_leaves_behind(built, node, tmp_path):
+    secret = "hush-7d1f"
+    auth = tmp_path / "auth"
+    auth.write_text(f"bearer {secret}")
+    auth.chmod(0o600)
+    seen = []
+    shown = threading.Event()
+
+    def answer(request):
+        assert request.headers["Authorization"] == f"Bearer {secret}"
+        for pid in filter(str.isdigit, os.listdir("/proc")):  # what everybody may look at
+            for file in ("cmdline", "environ"):
+                try:
+                    with open(f"/proc/{pid}/{file}", "rb") as text:
+                        if secret.encode() in text.read():
+                            seen.append((pid, file))
+                except OSError:
+                    pass
+        shown.set()
+        return 500 if "/objects/v1/0" in request.path else None
+
+    with servers.Server(answer) as server:
+        settings = {
+            "KILN_REMOTE": server.url, "KILN_REMOTE_AUTH": str(auth), "KILN_REMOTE_MODE": "rw",
+            "KILN_LOG": "debug", **built.sign,
+        }
+        job = node("job", **settings)
+        said = []
+        for arguments in (
+            [*WARM, "--events", job.cache.parent / "events"], ["push"], ["pull", *OTHERS], ["doctor"], ["stats"],
+            ["stats", "--format", "openmetrics"], ["why", "--template", "scaled_softmax_fwd:dtype=bf16", "--arch", "9.0"],
+        ):
+            for more in ([], ["--json"]):
+                if "openmetrics" in arguments and more:
+                    continue
+                process = job.start(*arguments, *more)
+                said.append("".join(process.communicate(timeout=60)))
+        assert shown.is_set() and not seen
+        for text in said:
+            assert secret not in text, text
+        for folder, _, files in os.walk(tmp_path):
+            for file in files:
+                path = os.path.join(folder, file)
+                if path != str(auth):
+                    with open(path, "rb") as text:
+                        assert secret.encode() not in text.read(), path
+
+
+def test_a_helper_that_crashes_leaves_no_core_with_secrets(built, node, tmp_path):
+    auth = tmp_path / "auth"
+    auth.write_text("bearer hush-7d1f")
+    auth.chmod(0o600)
+
+    def answer(request):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/stat") as stat:
+                    if "(kiln-remote)" in stat.read():
+                        before.append(pid)
+                        os.kill(int(pid), signal.SIGQUIT)
+            except OSError:
+                pass
+        return None
+
+    before = []
+    with servers.Server(answer) as server:
+        job = node("job", KILN_REMOTE=server.url, KILN_REMOTE_AUTH=str(auth), **built.trusted)
+        code = 'ulimit -c unlimited 2>/dev/null; exec kiln "$@"'
+        done = subprocess.run(
+            ["sh", "-c", code, "sh", *WARM], env=job.env, cwd=tmp_path, timeout=60, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+    assert done.returncode == 0 and before, done.stdout
+    assert f"{built.number} compiled" in done.stdout and "core dumped" not in done.stdout
+    assert not [each for each in [*os.listdir("/"), *os.listdir(tmp_path)] if each.startswith("core")]
+
+
+# A fleet.
+
+
+def test_a_fleet_of_shards_builds_each_kernel_once_and_each_node_has_all(built, node, tmp_path):
+    shards = 4
+    with servers.nginx(tmp_path / "nginx", DAV) as nginx:
+        settings = {"KILN_REMOTE": nginx.url, **built.sign}
+        nodes = [node(f"shard-{i}", **settings) for i in range(shards)]
+        started = [
+            each.start(*WARM, "--json", "--shard", f"{i}/{shards}", "--push", "--pull", "--wait", "30")
+            for i, each in enumerate(nodes)
+        ]
+        reports = []
+        for process in started:
+            out, err = process.communicate(timeout=60)
+            assert process.returncode == 0, err
+            reports.append(json.loads(out))
+        assert sum(each["compiled"] for each in reports) == built.number, "each once"
+        for each in nodes:
+            assert each.warm(KILN_NO_JIT="1", KILN_REMOTE="") == (built.number, 0, {"disk"})
+            assert each.payloads() == built.reference
+        # Every node asks for a key and sends it at most once.
+        puts = [path for method, path, _ in nginx.requests() if method == "PUT"]
+        assert len(puts) == len(set(puts)) == built.number
+
+
+def test_what_a_shard_that_died_has_not_built_is_built_by_those_who_need_it(built, node, tmp_path):
+    with servers.nginx(tmp_path / "nginx", DAV) as nginx:
+        alive = node("alive", KILN_REMOTE=nginx.url, **built.sign)
+        report = alive.json(*WARM, "--shard", "0/2", "--push", "--pull", "--wait", "1")
+        assert report["compiled"] == built.number
+        assert alive.payloads() == built.reference
