@@ -20,8 +20,9 @@ namespace kiln {
 namespace {
 
 /// The process that warms from the file may have another working directory: every
-/// include directory becomes absolute, also those among the options.
-Result<Request> with_absolute_folders(const Request& request) {
+/// include directory becomes absolute, also those among the options, and every file to
+/// link.
+Result<Request> with_absolute_paths(const Request& request) {
   if (request.is_template())
     return request;
   std::vector<SourceOptions> sources = request.sources();
@@ -40,7 +41,12 @@ Result<Request> with_absolute_folders(const Request& request) {
       source.options.push_back(
           (macro.action == key::MacroAction::kDefine ? "-D" : "-U") + macro.text);
   }
-  return Request::from_sources(std::move(sources), request.link());
+  LinkOptions link = request.link();
+  for (auto& file : link.files) {
+    std::error_code error;  // without a working directory there is no file either
+    file = std::filesystem::absolute(file, error);
+  }
+  return Request::from_sources(std::move(sources), std::move(link));
 }
 
 }  // namespace
@@ -81,8 +87,8 @@ void RequestRecord::add(const Digest& key, const Request& request,
 }
 
 Result<void> RequestRecord::write(const Request& request, device::Target target) {
-  std::string line = KILN_TRY(
-      request::manifest_line(KILN_TRY(with_absolute_folders(request)), target));
+  std::string line =
+      KILN_TRY(request::manifest_line(KILN_TRY(with_absolute_paths(request)), target));
   if (is_cut_off_)
     line.insert(0, 1, '\n');  // ends the truncated line
   const ssize_t written = without_file_size_signal(

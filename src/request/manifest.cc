@@ -20,14 +20,16 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 3> kTemplateKeys{"template", "params", "arch"};
-constexpr std::array<std::string_view, 9> kSourceKeys{
-    "source", "file",    "headers", "include_dirs", "defines",
-    "std",    "options", "names",   "arch"};
+constexpr std::array<std::string_view, 3> kKinds{"template", "source", "sources"};
+constexpr std::array<std::string_view, 2> kTemplateKeys{"params", "arch"};
+constexpr std::array<std::string_view, 8> kSourceKeys{
+    "source", "file", "headers", "include_dirs", "defines", "std", "options", "names"};
+constexpr std::array<std::string_view, 3> kLinkKeys{"link_files", "link_options",
+                                                    "arch"};
 
 constexpr std::string_view kStandard = "--std=";
 
-constexpr int kMaxDepth = 8;  // a request needs 2
+constexpr int kMaxDepth = 8;  // a request needs 4
 
 /// Parses one line. Errors name its file and line number.
 class LineReader {
@@ -35,19 +37,17 @@ class LineReader {
   LineReader(std::string_view text, std::string place)
       : text_(text), place_(std::move(place)) {}
 
-  /// Relative include directories are below `folder`.
+  /// Relative paths are below `folder`.
   ManifestLine run(std::size_t line, const std::filesystem::path& folder) {
     KILN_TRY(parse());
     if (!document_.is_object())
       return error("a line is one JSON object");
-    const bool is_template = document_.contains("template");
-    if (is_template && document_.contains("source"))
-      return error("'template' and 'source' exclude each other");
-    KILN_TRY(check_keys(is_template));
-    ManifestEntry entry{
-        is_template ? KILN_TRY(read_template()) : KILN_TRY(read_source(folder)),
-        {},
-        line};
+    const std::vector<std::string_view> kinds = KILN_TRY(kinds_of_line());
+    KILN_TRY(check_keys(document_, kinds));
+    ManifestEntry entry{kinds.front() == "template" ? KILN_TRY(read_template())
+                                                    : KILN_TRY(read_sources(folder)),
+                        {},
+                        line};
     if (document_.contains("arch")) {
       const std::string text = KILN_TRY(text_of(document_["arch"], "arch"));
       auto architecture = device::parse_target(text);
@@ -107,20 +107,54 @@ class LineReader {
     return {};
   }
 
-  [[nodiscard]] Result<void> check_keys(bool is_template) const {
-    // A line with neither key may misspell either: then suggest from all keys.
-    const bool either = is_template || document_.contains("source");
-    std::vector<std::string> known;
-    if (is_template || !either)
-      known.insert(known.end(), kTemplateKeys.begin(), kTemplateKeys.end());
-    if (!is_template)
-      known.insert(known.end(), kSourceKeys.begin(), kSourceKeys.end());
-    for (const auto& [key, value] : document_.items()) {
-      if (std::find(known.begin(), known.end(), key) == known.end())
-        return error(fmt::format("unknown key '{}'{}", key, did_you_mean(key, known)));
+  /// "template", "source" or "sources", whichever is there; of a line that may misspell
+  /// any of them, all.
+  [[nodiscard]] Result<std::vector<std::string_view>> kinds_of_line() const {
+    std::vector<std::string_view> there;
+    for (const std::string_view kind : kKinds) {
+      if (document_.contains(kind))
+        there.push_back(kind);
     }
-    if (!either)
-      return error("neither 'template' nor 'source' is there");
+    if (there.size() > 1)
+      return error(fmt::format("'{}' and '{}' exclude each other", there[0], there[1]));
+    return there.empty() ? std::vector(kKinds.begin(), kKinds.end()) : there;
+  }
+
+  [[nodiscard]] static std::vector<std::string> keys_for(std::string_view kind) {
+    std::vector<std::string> keys{std::string(kind)};
+    const auto add = [&keys](const auto& more) {
+      keys.insert(keys.end(), more.begin(), more.end());
+    };
+    if (kind == "template")
+      add(kTemplateKeys);
+    if (kind == "source")
+      add(kSourceKeys);
+    if (kind != "template")
+      add(kLinkKeys);
+    return keys;
+  }
+
+  [[nodiscard]] Result<void> check_keys(
+      const json& given, const std::vector<std::string_view>& kinds) const {
+    std::vector<std::string> known;
+    for (const std::string_view kind : kinds) {
+      const auto more = keys_for(kind);
+      known.insert(known.end(), more.begin(), more.end());
+    }
+    KILN_TRY(check_known(given, known, ""));
+    if (kinds.size() > 1)
+      return error("neither 'template' nor 'source' nor 'sources' is there");
+    return {};
+  }
+
+  [[nodiscard]] Result<void> check_known(const json& given,
+                                         const std::vector<std::string>& known,
+                                         std::string_view where) const {
+    for (const auto& [key, value] : given.items()) {
+      if (std::find(known.begin(), known.end(), key) == known.end())
+        return error(
+            fmt::format("{}unknown key '{}'{}", where, key, did_you_mean(key, known)));
+    }
     return {};
   }
 
@@ -153,38 +187,75 @@ class LineReader {
     return params;
   }
 
-  [[nodiscard]] Result<std::vector<std::string>> strings_of(const char* key) const {
+  [[nodiscard]] Result<std::vector<std::string>> strings_of(
+      const json& object, const std::string& where, const std::string& key) const {
     std::vector<std::string> out;
-    const json given = document_.value(key, json::array());
+    const json given = object.value(key, json::array());
     if (!given.is_array())
-      return error(fmt::format("'{}' must be a list of strings", key));
-    for (const json& element : given) out.push_back(KILN_TRY(text_of(element, key)));
+      return error(fmt::format("'{}{}' must be a list of strings", where, key));
+    for (const json& element : given)
+      out.push_back(KILN_TRY(text_of(element, where + key)));
     return out;
   }
 
-  Result<Request> read_source(const std::filesystem::path& folder) {
+  [[nodiscard]] Result<std::vector<std::filesystem::path>> paths_of(
+      const json& object, const std::string& where, const std::string& key,
+      const std::filesystem::path& folder) const {
+    std::vector<std::filesystem::path> out;
+    for (const std::string& path : KILN_TRY(strings_of(object, where, key)))
+      out.push_back(path.empty() ? "" : folder / path);  // "" is refused
+    return out;
+  }
+
+  [[nodiscard]] Result<Request> read_sources(
+      const std::filesystem::path& folder) const {
+    std::vector<SourceOptions> sources;
+    if (!document_.contains("sources")) {
+      sources.push_back(KILN_TRY(read_source(document_, "", folder)));
+    } else {
+      const json& given = document_["sources"];
+      if (!given.is_array() || given.empty())
+        return error("'sources' must be a list of objects");
+      const std::vector<std::string> known(kSourceKeys.begin(), kSourceKeys.end());
+      for (std::size_t i = 0; i < given.size(); ++i) {
+        const std::string where = fmt::format("sources[{}].", i);
+        if (!given[i].is_object() || !given[i].contains("source"))
+          return error(
+              fmt::format("'sources[{}]' must be an object with a 'source'", i));
+        KILN_TRY(check_known(given[i], known, fmt::format("sources[{}]: ", i)));
+        sources.push_back(KILN_TRY(read_source(given[i], where, folder)));
+      }
+    }
+    LinkOptions link;
+    link.files = KILN_TRY(paths_of(document_, "", "link_files", folder));
+    link.options = KILN_TRY(strings_of(document_, "", "link_options"));
+    return Request::from_sources(std::move(sources), std::move(link));
+  }
+
+  [[nodiscard]] Result<SourceOptions> read_source(
+      const json& given, const std::string& where,
+      const std::filesystem::path& folder) const {
     SourceOptions out;
     // For messages it is a file in this line; the compiler sees no folder.
     out.file_name = place_ + "/" +
-                    program_name(document_.contains("file")
-                                     ? KILN_TRY(text_of(document_["file"], "file"))
+                    program_name(given.contains("file")
+                                     ? KILN_TRY(text_of(given["file"], where + "file"))
                                      : std::string(kNoName));
-    out.source = KILN_TRY(text_of(document_["source"], "source"));
-    const json headers = document_.value("headers", json::object());
+    out.source = KILN_TRY(text_of(given["source"], where + "source"));
+    const json headers = given.value("headers", json::object());
     if (!headers.is_object())
-      return error("'headers' must be an object of name to text");
+      return error(fmt::format("'{}headers' must be an object of name to text", where));
     for (const auto& [name, text] : headers.items())
-      out.headers.emplace(name, KILN_TRY(text_of(text, "headers." + name)));
-    for (const std::string& dir : KILN_TRY(strings_of("include_dirs")))
-      out.include_dirs.push_back(dir.empty() ? "" : folder / dir);  // "" is refused
-    out.defines = KILN_TRY(strings_of("defines"));
-    out.options = KILN_TRY(strings_of("options"));
-    if (document_.contains("std"))
-      out.options.insert(
-          out.options.begin(),
-          std::string(kStandard).append(KILN_TRY(text_of(document_["std"], "std"))));
-    out.name_expressions = KILN_TRY(strings_of("names"));
-    return Request::from_source(std::move(out));
+      out.headers.emplace(name, KILN_TRY(text_of(text, where + "headers." + name)));
+    out.include_dirs = KILN_TRY(paths_of(given, where, "include_dirs", folder));
+    out.defines = KILN_TRY(strings_of(given, where, "defines"));
+    out.options = KILN_TRY(strings_of(given, where, "options"));
+    if (given.contains("std"))
+      out.options.insert(out.options.begin(),
+                         std::string(kStandard).append(
+                             KILN_TRY(text_of(given["std"], where + "std"))));
+    out.name_expressions = KILN_TRY(strings_of(given, where, "names"));
+    return out;
   }
 
   std::string_view text_;
@@ -283,16 +354,18 @@ Result<std::vector<ManifestLine>> read_manifest(const std::filesystem::path& pat
 Result<std::string> manifest_line(const Request& request,
                                   std::optional<device::Target> architecture) {
   json out;
-  const auto& [files, link_options] = request.link();
-  if (request.sources().size() > 1 || !files.empty() || !link_options.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: a line holds one source, and this is linked of more",
-                            request.name()));
-  }
-  if (request.is_template())
+  if (request.is_template()) {
     out = json{{"template", request.name()}, {"params", request.parameters()}};
-  else
+  } else if (request.sources().size() == 1) {
     out = source_document(request.source());
+  } else {
+    for (const SourceOptions& source : request.sources())
+      out["sources"].push_back(source_document(source));
+  }
+  const auto& [files, link_options] = request.link();
+  for (const auto& file : files) out["link_files"].push_back(file.native());
+  if (!link_options.empty())
+    out["link_options"] = link_options;
   if (architecture)
     out["arch"] = device::arch_name(*architecture);
   try {

@@ -3,8 +3,10 @@
 //   {"template":"scaled_softmax_fwd","params":{"dtype":"bf16"},"arch":"9.0"}
 //   {"source":"...","file":"k.cu","headers":{},"include_dirs":[],"defines":[],
 //    "std":"c++20","options":[],"names":[],"arch":"9.0a"}
+//   {"sources":[{"source":"...",...},...],"link_files":[],"link_options":[],"arch":"9.0"}
 // "file" is the name that the compiler sees; without it, kernel.cu. "std" is the option
-// --std, put before the others.
+// --std, put before the others. "sources" are linked, and so is what is in
+// "link_files", also with a single "source".
 
 #pragma once
 
@@ -41,9 +43,9 @@ using ManifestLine = Result<ManifestEntry>;
 [[nodiscard]] Result<std::vector<ManifestLine>> parse_manifest(std::string_view text,
                                                                std::string_view file);
 
-/// As parse_manifest(), of a file that is read line by line. A relative folder in
-/// "include_dirs" is below the manifest's own. Errors: as parse_manifest; kNotFound,
-/// kIo.
+/// As parse_manifest(), of a file that is read line by line. A relative path in
+/// "include_dirs" or "link_files" is below the manifest's own folder. Errors: as
+/// parse_manifest; kNotFound, kIo.
 [[nodiscard]] Result<std::vector<ManifestLine>> read_manifest(
     const std::filesystem::path& path);
 

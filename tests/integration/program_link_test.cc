@@ -144,6 +144,19 @@ TEST_F(ProgramLinkTest, OneRelocatableSourceIsLinkedToo) {
   }
 }
 
+TEST_F(ProgramLinkTest, APtxFileIsLinked) {
+  const auto twice = kiln_.write(
+      "twice.ptx",
+      ".version 7.0\n.target sm_80\n.address_size 64\n.visible .func (.param .b32 r) "
+      "twice(.param .b32 x) {\n.reg .b32 %r<2>;\nld.param.u32 %r1, [x];\nst.param.b32 "
+      "[r], %r1;\nret;\n}\n");
+  const auto source = kiln_.write(
+      "uses.cu",
+      "extern \"C\" __device__ int twice(int);\nextern \"C\" __global__ void "
+      "k(int* x) { *x = twice(*x); }\n");
+  EXPECT_EQ(outcome(compile({source, "--link", twice})), "compiled");
+}
+
 /// In a relocatable object both are sections of NVIDIA's own types, without bytes.
 TEST_F(ProgramLinkTest, ARelocatableSourceMayHaveLargeSharedAndGlobalArrays) {
   const auto large = kiln_.write(

@@ -96,6 +96,66 @@ TEST_F(KilnRecordTest, WhatWasAskedOfTheLibraryWarmsACacheInWhichAllAreHits) {
   EXPECT_EQ(in_process_at(changed, [&] { return get_all(options); }), 2);
 }
 
+TEST_F(KilnRecordTest, ALinkOfSourcesAndFilesIsRecordedAndWarmsACacheInWhichItIsAHit) {
+  const SimulatedDriver driver("9.0");
+  Options options = this->options(driver);
+  options.record = temp_.path() / "asked.jsonl";
+  const auto folder = [this](const char* name, const char* factor) {
+    const auto made = folder_with_headers(name);
+    std::ofstream(made / "twice.ptx")
+        << ".version 7.0\n.target sm_80\n.address_size 64\n.visible .func (.param .b32 "
+           "r) twice(.param .b32 x) {\n.reg .b32 %r<3>;\nld.param.u32 %r1, "
+           "[x];\nmul.lo.s32 %r2, %r1, "
+        << factor << ";\nst.param.b32 [r], %r2;\nret;\n}\n";
+    return made;
+  };
+  // 77: there is no linker; else how many of two links did not get a kernel.
+  const auto get = [&options] {
+    auto service = Service::open(options);
+    if (!service)
+      return 100;
+    const std::string twice = "extern \"C\" __device__ int twice(int);\n";
+    const SourceOptions kernel{
+        .source = twice +
+                  "extern __device__ int more(int);\nextern \"C\" __global__ "
+                  "void k(int* x) { *x = twice(more(*x)); }\n"};
+    const SourceOptions more{
+        .source =
+            "#include <factor.h>\n__device__ int more(int x) { return x + FACTOR "
+            "+ BY; }\n",
+        .file_name = "more.cu",
+        .include_dirs = {"inc"},
+        .defines = {"BY=2"}};
+    const SourceOptions alone{.source = twice +
+                                        "extern \"C\" __global__ void k(int* x) { *x = "
+                                        "twice(*x); }\n"};
+    int missing = 0;
+    for (const Request& request :
+         {Request::from_sources({kernel, more},
+                                {.files = {"twice.ptx"}, .options = {"-Xptxas=-O1"}}),
+          Request::from_sources({alone}, {.files = {"twice.ptx"}})}) {
+      const auto got = service->get(request, service->devices()[0]);
+      if (!got && got.error().message.find("no libnvJitLink") != std::string::npos)
+        return 77;
+      missing += got ? 0 : 1;
+    }
+    return missing;
+  };
+  const int status = in_process_at(folder("job", "2"), get);
+  if (status == 77)
+    GTEST_SKIP() << "there is no nvJitLink beside this NVRTC";
+  ASSERT_EQ(status, 0);
+
+  test::KilnProgram kiln;
+  const auto report = kiln.json_of({"warm", "--manifest", options.record->native()});
+  EXPECT_EQ(report["compiled"], 2) << report;
+  options.cache_dir = kiln.cache_dir();
+  options.record.reset();
+  options.no_jit = true;
+  EXPECT_EQ(in_process_at(folder("other", "2"), get), 0);
+  EXPECT_EQ(in_process_at(folder("changed", "3"), get), 2);
+}
+
 TEST_F(KilnRecordTest, ARequestOfCIsRecordedAsThatOfCxx) {
   const SimulatedDriver driver("9.0");
   const auto here = folder_with_headers("job");

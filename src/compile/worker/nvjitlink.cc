@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -97,8 +98,13 @@ class Link {
     KILN_TRY(check(table_.create(&handle_, static_cast<std::uint32_t>(options.size()),
                                  options.data()),
                    "nvJitLinkCreate"));
-    for (const LinkInput& input : job.inputs)
-      KILN_TRY(add(kInputAny, input.bytes, input.name));
+    for (const LinkInput& input : job.inputs) {
+      Bytes bytes = input.bytes;
+      // PTX is a C string to nvJitLink. Nothing else has no NUL.
+      if (std::ranges::find(bytes, std::byte{0}) == bytes.end())
+        bytes.push_back(std::byte{0});
+      KILN_TRY(add(kInputAny, bytes, input.name));
+    }
     if (with_device_runtime)
       KILN_TRY(add(kInputLibrary, job.device_runtime, "libcudadevrt.a"));
     return check(table_.complete(handle_), "nvJitLinkComplete");

@@ -149,6 +149,23 @@ TEST(Manifest, EveryBadLineIsAnErrorWithItsNumber) {
       {"{\"source\":\"\",\"options\":[1]}", "'options' must be a string"},
       {"{\"source\":\"\",\"names\":{}}", "'names' must be a list"},
       {"{\"source\":\"\xff\"}", "not JSON"},
+      {"{\"source\":\"\",\"sources\":[]}", "'source' and 'sources' exclude each other"},
+      {"{\"template\":\"a\",\"link_files\":[]}", "unknown key 'link_files'"},
+      {"{\"source\":\"\",\"link_file\":[]}", "did you mean 'link_files'?"},
+      {"{\"source\":\"\",\"link_files\":\"a\"}", "'link_files' must be a list"},
+      {"{\"source\":\"\",\"link_options\":[1]}", "'link_options' must be a string"},
+      {"{\"sources\":{}}", "'sources' must be a list of objects"},
+      {"{\"sources\":[]}", "'sources' must be a list of objects"},
+      {"{\"sources\":[\"x\"]}", "'sources[0]' must be an object with a 'source'"},
+      {"{\"sources\":[{\"source\":\"\"},{}]}",
+       "'sources[1]' must be an object with a 'source'"},
+      {"{\"sources\":[{\"source\":\"\",\"arch\":\"9.0\"}]}",
+       "sources[0]: unknown key 'arch'"},
+      {"{\"sources\":[{\"source\":\"\"},{\"source\":\"\",\"name\":[]}]}",
+       "sources[1]: unknown key 'name', did you mean 'names'?"},
+      {"{\"sources\":[{\"source\":\"\",\"headers\":{\"a\":1}}]}",
+       "'sources[0].headers.a' must be a string"},
+      {"{\"sources\":[{\"source\":\"\"}],\"options\":[]}", "unknown key 'options'"},
   };
   for (const auto& [line, reason] : bad) {
     const std::string message =
@@ -228,6 +245,28 @@ TEST(Manifest, ALineThatWasWrittenIsReadBack) {
             *manifest_line(source, std::nullopt));
 }
 
+TEST(Manifest, ALinkThatWasWrittenIsReadBack) {
+  const Request several = Request::from_sources(
+      {{.source = "a", .name_expressions = {"f<1>"}},
+       {.source = "b", .file_name = "b.cu", .options = {"-dlto"}}},
+      {.files = {"/lib/c.o", "/lib/d.a"}, .options = {"-Xptxas=-O1"}});
+  const Request one = Request::from_sources({{.source = "a"}}, {.files = {"/c.o"}});
+  const std::string text =
+      *manifest_line(several, std::nullopt) + *manifest_line(one, std::nullopt);
+  const auto entries = entries_of(text);
+  const Request& read = entries[0].request;
+  ASSERT_EQ(read.sources().size(), 2U);
+  EXPECT_THAT(read.sources()[0].name_expressions, ElementsAre("f<1>"));
+  EXPECT_THAT(read.sources()[1].file_name, testing::EndsWith("/b.cu"));
+  EXPECT_THAT(read.sources()[1].options, ElementsAre("-dlto"));
+  EXPECT_THAT(read.link().files, ElementsAre("/lib/c.o", "/lib/d.a"));
+  EXPECT_THAT(read.link().options, ElementsAre("-Xptxas=-O1"));
+  EXPECT_THAT(entries[1].request.link().files, ElementsAre("/c.o"));
+  EXPECT_EQ(*manifest_line(read, std::nullopt) +
+                *manifest_line(entries[1].request, std::nullopt),
+            text);
+}
+
 TEST(Manifest, TextThatIsNotUtf8CannotBeWritten) {
   const auto line =
       manifest_line(Request::from_source({.source = "\xff"}), std::nullopt);
@@ -247,7 +286,11 @@ TEST(Manifest, AFileIsReadByItsPath) {
 TEST(Manifest, ARelativeFolderIsBesideTheManifest) {
   const test::TempDir dir;
   const auto path = dir.path() / "m.jsonl";
-  test::write_text(path, R"({"source":"","include_dirs":["inc","/abs",""]})");
+  test::write_text(path, R"({"source":"","include_dirs":["inc","/abs",""]})"
+                         "\n"
+                         R"({"sources":[{"source":""}],"link_files":["a.o","/b.o"]})");
+  EXPECT_THAT(read_manifest(path)->at(1)->request.link().files,
+              ElementsAre(dir.path() / "a.o", "/b.o"));
   EXPECT_THAT(read_manifest(path)->at(0)->request.source().include_dirs,
               ElementsAre(dir.path() / "inc", "/abs", ""));
 }
