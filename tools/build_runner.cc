@@ -149,7 +149,9 @@ class Runner {
     entry.verdict = is_refused ? BuildVerdict::kRefused : verdict_of(fetched);
     if (fetched) {
       entry.stored = !fetched->not_stored;
-      entry.tier = fetched->tier;
+      const bool was_pulled =
+          options_.pulled != nullptr && options_.pulled->contains(*key_of(item));
+      entry.tier = was_pulled ? cache::Tier::kRemote : fetched->tier;
       entry.server = fetched->server;
       entry.error = fetched->not_stored;
       if (options_.keep_objects)

@@ -54,7 +54,6 @@ Result<WantedList> find_requests(Context& context, const SelectionOptions& selec
                                  bool make_root) {
   Config config = context.config;
   config.template_dirs = template_folders(config, selection.catalog);
-  config.remote.servers.clear();
   config.for_driver = KILN_TRY(parse_driver_option(selection.driver));
   WantedList work;
   work.service = KILN_TRY(BuildService::open(

@@ -10,7 +10,6 @@
 #include "codec/signature.h"
 #include "kiln/result.h"
 #include "process/child_process.h"
-#include "remote/client/server.h"
 #include "remote/client/servers.h"
 #include "remote/server_address.h"
 

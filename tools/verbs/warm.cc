@@ -10,8 +10,10 @@
 #include <set>
 
 #include "tools/build_run.h"
+#include "tools/exit_code.h"
 #include "tools/output/file_output.h"
 #include "tools/presets.h"
+#include "tools/remote/warm_exchange.h"
 #include "tools/selection.h"
 #include "tools/shard_option.h"
 #include "tools/verbs.h"
@@ -29,20 +31,24 @@ struct WarmOptions {
   bool fail_fast = false;
   std::string events;
   std::string shard;
+  WarmExchangeOptions exchange;
 };
 
-/// Leaves the items of other shards out and returns how many they are. One without a
-/// key fails in every shard.
-std::size_t keep_shard(const remote::Shard& shard, BuildReport& report) {
-  std::set<Digest> others;
-  std::erase_if(report.items, [&](const BuildItem& item) {
+/// Takes the items of other shards out of the report; without `shard` all of them. One
+/// without a key fails in every shard.
+std::vector<BuildItem> take_others(const std::optional<remote::Shard>& shard,
+                                   BuildReport& report) {
+  std::vector<BuildItem> others;
+  std::set<Digest> seen;
+  std::erase_if(report.items, [&](BuildItem& item) {
     const Digest* const key = key_of(item);
-    if (key == nullptr || shard.owns(*key))
+    if (key == nullptr || (shard && shard->owns(*key)))
       return false;
-    others.insert(*key);
+    if (seen.insert(*key).second)
+      others.push_back(std::move(item));
     return true;
   });
-  return others.size();
+  return others;
 }
 
 /// Records the NVRTC that built most of this warm, for the next job to choose.
@@ -79,6 +85,10 @@ Result<int> run(Context& context, const WarmOptions& options) {
   std::optional<ShardChoice> choice;
   if (!options.shard.empty())
     choice = KILN_TRY(parse_shard(options.shard, process_environment()));
+  auto opened =
+      KILN_TRY(WarmExchange::open(context, options.exchange, choice.has_value()));
+  if (options.exchange.push && config.remote.mode == "rw")
+    config.remote.mode = "r";  // it sends all that the service would
   std::unique_ptr<EventLog> events;
   if (!options.events.empty()) {
     KILN_TRY(check_output_path("--events", options.events));
@@ -87,41 +97,62 @@ Result<int> run(Context& context, const WarmOptions& options) {
   const auto service = KILN_TRY(BuildService::open(
       config, {.stop = context.stop->token(), .make_root = !options.dry_run}));
   PlanService plans(*service);
+  const auto exchange = std::move(opened);  // destroyed before the cache that it reads
+  const bool pulls = options.exchange.pull && !options.dry_run;
   BuildReport report =
       KILN_TRY(list_items(context, *service, plans, options.selection));
-  std::size_t elsewhere = 0;
-  if (choice) {
-    elsewhere = keep_shard(choice->shard, report);
-    print_error(fmt::format("shard {}/{} ({}): {} of other shards are left out\n",
-                            choice->shard.index, choice->shard.count, choice->from,
-                            elsewhere));
-  }
   report.driver = config.for_driver;
   print_toolchains(context, report);
   print_never_asked_for(context, report);
-  KILN_TRY(run_builds(context, *service,
-                      {.jobs = service->jobs().get(),
-                       .dry_run = options.dry_run,
-                       .fail_fast = options.fail_fast,
-                       .must_store = true,
-                       .events = events.get(),
-                       .plans = &plans,
-                       .on_refusal = "; so Kiln's own kernel runs it"},
-                      report));
+  BuildReport others;
+  if (choice)
+    others.items = take_others(choice->shard, report);
+  else if (pulls)
+    others.items = take_others(std::nullopt, report);
+  const std::size_t elsewhere = choice ? others.items.size() : 0;
+  if (choice)
+    print_error(fmt::format("shard {}/{} ({}): {} of other shards {}\n",
+                            choice->shard.index, choice->shard.count, choice->from,
+                            elsewhere, pulls ? "are pulled" : "are left out"));
+  exchange->start(service->cache());
+  BuildRunOptions builds{.jobs = service->jobs().get(),
+                         .dry_run = options.dry_run,
+                         .fail_fast = options.fail_fast,
+                         .must_store = true,
+                         .events = events.get(),
+                         .on_success =
+                             [&](const BuildItem& item, const BuildEntry& entry) {
+                               if (!options.dry_run)
+                                 exchange->send(item, entry);
+                             },
+                         .plans = &plans,
+                         .on_refusal = "; so Kiln's own kernel runs it"};
+  KILN_TRY(run_builds(context, *service, builds, report));
+  const bool goes_on = !context.stop->token().stop_requested() &&
+                       !(options.fail_fast && exit_code_of(report) != kAllDone);
+  if (pulls && goes_on) {
+    const std::set<Digest> pulled = exchange->fetch(context, service->cache(), others);
+    builds.pulled = &pulled;
+    KILN_TRY(run_builds(context, *service, builds, others));
+    report.add(std::move(others));
+  }
   leave_out_refused(report);
   if (!options.dry_run)
     record_toolchain(*service, report);
+  const bool are_sent = exchange->finish();
   if (context.json) {
     auto document = report_json(report);
     if (choice)
       document["shard"] = {{"index", choice->shard.index},
                            {"count", choice->shard.count},
                            {"elsewhere", elsewhere}};
+    exchange->add_to(document);
     print_json(document);
   } else {
     print_report(context, report);
   }
-  return exit_code_of(report);
+  const int status = exit_code_of(report);
+  return status == kAllDone && !are_sent ? kSomeFailed : status;
 }
 
 }  // namespace
@@ -138,6 +169,7 @@ Run add_warm(OptionSet& cli) {
       "Build only part I of N, counted from 0, so that N machines share the work; "
       "auto: the task of a Slurm array, the node of a Slurm job, or the index of a "
       "Kubernetes Job with KILN_SHARDS");
+  add_exchange_options(cli, options->exchange);
   cli.flag("--dry-run", options->dry_run, "Say what would be built; build nothing");
   cli.flag("--fail-fast", options->fail_fast, "Stop at the first failure");
   cli.option("--events", options->events, "FILE",

@@ -1,0 +1,121 @@
+#include "tools/remote/warm_exchange.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln::tools {
+namespace {
+
+using Of = TransferTotals::OfServer;
+constexpr std::chrono::seconds kWait{60};
+
+}  // namespace
+
+void add_exchange_options(OptionSet& cli, WarmExchangeOptions& options) {
+  cli.flag("--push", options.push,
+           "Send what is built, and what the cache had, to the servers of --remote");
+  cli.flag("--pull", options.pull,
+           "Fetch from them what the other shards build, then build what is missing; "
+           "without --shard fetch first");
+  cli.option("--wait", options.wait, "DURATION",
+             "How long --pull waits for what others build: 90, 5m (default: 60 with "
+             "--shard, else 0)");
+  add_signing_options(cli, options.signing);
+}
+
+Result<std::unique_ptr<WarmExchange>> WarmExchange::open(
+    const Context& context, const WarmExchangeOptions& options, bool has_shard) {
+  std::unique_ptr<WarmExchange> made(new WarmExchange);
+  if (!options.wait.empty() && !options.pull)
+    return fail(ErrorCode::kInvalidArgument, "warm: --wait is for --pull");
+  if (!options.wait.empty())
+    made->wait_ = KILN_TRY(parse_duration(options.wait));
+  else if (has_shard)
+    made->wait_ = kWait;
+  if (options.push) {
+    made->to_ = KILN_TRY(RemoteRun::open(context, RemoteUse::kSend));
+    made->signers_ = KILN_TRY(signers(context.config, options.signing,
+                                      KILN_TRY(trusted_keys(context.config, {}))));
+    KILN_TRY(check_signers(*made->to_, made->signers_));
+  }
+  if (options.pull)
+    made->from_ = KILN_TRY(RemoteRun::open(context, RemoteUse::kService));
+  return made;
+}
+
+void WarmExchange::start(const cache::Cache& cache) {
+  if (to_ != nullptr)
+    sender_ = std::make_unique<Sender>(*to_, cache, SendOptions{signers_});
+}
+
+void WarmExchange::send(const BuildItem& item, const BuildEntry& entry) {
+  // What came from there, and what is kept out of the cache, stays here.
+  if (sender_ != nullptr && entry.stored && !fetched_.contains(*key_of(item)))
+    sender_->add(wanted_of(item));
+}
+
+std::set<Digest> WarmExchange::fetch(Context& context, cache::Cache& cache,
+                                     const BuildReport& others) {
+  std::vector<Wanted> wanted;
+  std::set<Digest> seen;
+  for (const BuildItem& item : others.items) {
+    const Digest* const key = key_of(item);
+    if (key != nullptr && seen.insert(*key).second)
+      wanted.push_back(wanted_of(item));
+  }
+  {
+    Progress progress(context.err, wanted.size());
+    pulled_ =
+        fetch_objects(*from_, cache, wanted, wait_, context.stop->token(), progress);
+  }
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (pulled_->outcomes[i] == Pulled::kFetched)
+      fetched_.insert(wanted[i].key);
+  }
+  const auto& problems = pulled_->totals.problems;
+  print_error(fmt::format(
+      "{} of {} pulled, {}, {} already here{}\n", fetched_.size(), wanted.size(),
+      format_size(pulled_->totals.bytes), pulled_->count(Pulled::kWasHere),
+      problems.empty()
+          ? ""
+          : fmt::format(", {} failed: {}", problems.size(),
+                        printable_lines(problems.front().what.error->message))));
+  return fetched_;
+}
+
+bool WarmExchange::finish() {
+  if (sender_ == nullptr)
+    return true;
+  sent_ = sender_->finish();
+  print_problems(*sent_);
+  print_error(fmt::format("{} pushed, {}, {} already there{}\n", sent_->sum(&Of::moved),
+                          format_size(sent_->bytes), sent_->sum(&Of::already_there),
+                          sent_->problems.empty()
+                              ? ""
+                              : fmt::format(", {} failed", sent_->problems.size())));
+  return sent_->problems.empty();
+}
+
+void WarmExchange::add_to(nlohmann::ordered_json& document) const {
+  if (sent_)
+    document["push"] = {{"sent", sent_->sum(&Of::moved)},
+                        {"already_there", sent_->sum(&Of::already_there)},
+                        {"failed", sent_->problems.size()},
+                        {"bytes", sent_->bytes},
+                        {"servers", servers_json(*sent_, "sent")},
+                        {"problems", problems_json(*sent_)}};
+  if (pulled_)
+    document["pull"] = {{"pulled", pulled_->count(Pulled::kFetched)},
+                        {"missing", pulled_->count(Pulled::kMissing)},
+                        {"failed", pulled_->totals.problems.size()},
+                        {"bytes", pulled_->totals.bytes},
+                        {"servers", servers_json(pulled_->totals, "pulled")},
+                        {"problems", problems_json(pulled_->totals)}};
+}
+
+}  // namespace kiln::tools
