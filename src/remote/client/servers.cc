@@ -189,11 +189,15 @@ void Servers::refuse_key(const Admitted& request, const Digest& key,
 Servers::Then Servers::tell_breaker(const Admitted& request, const Answer& answer) {
   Breaker::Advice advice = Breaker::Advice::kNone;
   bool has_opened = false;
+  // That an object is missing says nothing of the PUT that follows.
+  const bool is_missing = request.method == Method::kHead &&
+                          answer.verdict == Verdict::kGood && !answer.is_there;
+  const Verdict verdict = is_missing ? Verdict::kAbandoned : answer.verdict;
   {
     const MutexLock lock(mutex_);
     Breaker& breaker = peers_[request.server].of(request.use);
     const bool was_open = breaker.is_open();
-    advice = breaker.report(request.leave, now(), answer.verdict, answer.retry_after);
+    advice = breaker.report(request.leave, now(), verdict, answer.retry_after);
     has_opened = breaker.is_open() && !was_open;
   }
   if (has_opened)
